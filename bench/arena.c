@@ -32,13 +32,15 @@ static double reserve(uint64_t bytes, uint32_t threads, bool small_pages) {
 
 int main(int count, char **words) {
   double gib = count > 1 ? atof(words[1]) : 3, best[2] = {1e9, 1e9};
-  uint32_t threads = count > 2 ? (uint32_t)atoi(words[2]) : hr_device_cpu_threads(), rounds = count > 3 ? (uint32_t)atoi(words[3]) : 3;
+  uint32_t threads = count > 2 ? (uint32_t)atoi(words[2]) : hr_device_cpu_threads(),
+           rounds = count > 3 ? (uint32_t)atoi(words[3]) : 3;
   for (uint32_t r = 0; r < rounds; r++)
     for (int small = 0; small < 2; small++) {
       double seconds = reserve((uint64_t)(gib * 1073741824.0), threads, small != 0);
       if (seconds < 0) return 1;
       if (seconds < best[small]) best[small] = seconds;
     }
-  (void)printf("%.3g GiB, %u threads, best of %u: huge pages %.2f s, 4 KiB pages %.2f s\n", gib, threads, rounds, best[0], best[1]);
+  (void)printf("%.3g GiB, %u threads, best of %u: huge pages %.2f s, 4 KiB pages %.2f s\n", gib, threads, rounds,
+               best[0], best[1]);
   return 0;
 }

@@ -3,11 +3,11 @@
  *   bench_attention [seconds per case, default 0.5 [threads, default 1 and 2 [variant, default all]]]
  *   bench_attention pass <sequence> <heads> <head size> <f32 | bf16> <threads> <repeats>
  *
- * Prints GFLOP/s of forward (4 D flops per visible pair: causal, within the window) and backward (10 D), the share of the
- * rate of one large matrix product of the type and team, and for decoding the bytes of cache read per second beside
+ * Prints GFLOP/s of forward (4 D flops per visible pair: causal, within the window) and backward (10 D), the share of
+ * the rate of one large matrix product of the type and team, and for decoding the bytes of cache read per second beside
  * those that a copy reads.
- * `pass` makes one pass to warm up and prints the nanoseconds of the forward and the backward of the fastest of `repeats`
- * further ones, at batch 1 on the best variant, for bench/attention.py. */
+ * `pass` makes one pass to warm up and prints the nanoseconds of the forward and the backward of the fastest of
+ * `repeats` further ones, at batch 1 on the best variant, for bench/attention.py. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +52,8 @@ static void *random_floats(int64_t count) { return random_reals(count, HRI_REAL_
 
 /* GFLOP/s of a product of 2048 x 768 x 3072 at the processor's highest level; 0 when it cannot be made. */
 static double product_rate(hri_real real, int threads) {
-  hri_gemm_shape shape = {.kind = HRI_GEMM_FORWARD, .type = real, .out = real, .m = 2048, .n = 3072, .k = 768,
-                          .threads = threads};
+  hri_gemm_shape shape =
+      {.kind = HRI_GEMM_FORWARD, .type = real, .out = real, .m = 2048, .n = 3072, .k = 768, .threads = threads};
   hri_gemm_cache *cache = NULL;
   hri_gemm *gemm = NULL;
   hr_error error;
@@ -139,7 +139,8 @@ static bench_case make_case(const variant *v, hri_attention_shape shape, int thr
   c.y = random_reals(rows * shape.heads * d, shape.real);
   c.dy = random_reals(rows * shape.heads * d, shape.real);
   c.lse = random_floats(rows * shape.heads);
-  uint64_t bytes = most(most(hri_attention_forward_scratch(c.table.level, &shape, threads), hri_attention_backward_scratch(c.table.level, &shape, threads)),
+  uint64_t bytes = most(most(hri_attention_forward_scratch(c.table.level, &shape, threads),
+                             hri_attention_backward_scratch(c.table.level, &shape, threads)),
                         most(hri_attention_materialized_scratch(c.table.level, &shape, threads),
                              hri_attention_backward_scratch(c.table.level, &shape, threads)));
   c.scratch = random_floats((int64_t)bytes / 4);
@@ -151,7 +152,8 @@ static void free_case(bench_case *c) {
 
 /* Pairs of a query and a key that it sees. */
 static double visible_pairs(const hri_attention_shape *s) {
-  double window = s->window > 0 && s->window < s->sequence ? (double)s->window : (double)s->sequence, t = (double)s->sequence;
+  double window = s->window > 0 && s->window < s->sequence ? (double)s->window : (double)s->sequence,
+         t = (double)s->sequence;
   return (double)(s->batch * s->heads) * (t * window - window * (window - 1) / 2);
 }
 
@@ -159,11 +161,13 @@ static void bench_shape(const variant *v, hri_attention_shape shape, int threads
   bench_case c = make_case(v, shape, threads);
   int64_t d = shape.head_dim, full = shape.batch * shape.heads * shape.sequence * shape.sequence;
   double flops = 1e-9 * (double)d * visible_pairs(&shape);
-  double forward = flops * 4 / fastest(run_forward, &c, seconds), backward = flops * 10 / fastest(run_backward, &c, seconds);
-  printf("%-10s %-4s B %-2lld T %-5lld H %-2lld K %-2lld D %-3lld window %-4lld cap %-2.0f threads %d: forward %6.1f (%3.0f %%)  backward %6.1f (%3.0f %%)",
-         v->name, type_names[shape.real], (long long)shape.batch, (long long)shape.sequence, (long long)shape.heads,
-         (long long)shape.kv_heads, (long long)d, (long long)shape.window, shape.softcap, threads, forward, product > 0 ? 100 * forward / product : 0, backward,
-         product > 0 ? 100 * backward / product : 0);
+  double forward = flops * 4 / fastest(run_forward, &c, seconds),
+         backward = flops * 10 / fastest(run_backward, &c, seconds);
+  printf(
+      "%-10s %-4s B %-2lld T %-5lld H %-2lld K %-2lld D %-3lld window %-4lld cap %-2.0f threads %d: forward %6.1f (%3.0f %%)  backward %6.1f (%3.0f %%)",
+      v->name, type_names[shape.real], (long long)shape.batch, (long long)shape.sequence, (long long)shape.heads,
+      (long long)shape.kv_heads, (long long)d, (long long)shape.window, shape.softcap, threads, forward,
+      product > 0 ? 100 * forward / product : 0, backward, product > 0 ? 100 * backward / product : 0);
   if (full < 64 << 20) {
     c.probs = random_reals(full, shape.real);
     printf("  materialized %6.1f %6.1f", flops * 4 / fastest(run_full, &c, seconds / 2),
@@ -176,8 +180,8 @@ static void bench_shape(const variant *v, hri_attention_shape shape, int threads
 
 static void bench_decode(const variant *v, int64_t kv_heads, int64_t rows, hri_real real, int threads, double copy,
                          double seconds) {
-  hri_attention_cache_shape shape = {.batch = 1, .rows = rows, .capacity = 16384, .heads = 32, .kv_heads = kv_heads,
-                                     .head_dim = 64, .real = real};
+  hri_attention_cache_shape shape =
+      {.batch = 1, .rows = rows, .capacity = 16384, .heads = 32, .kv_heads = kv_heads, .head_dim = 64, .real = real};
   hri_attention_kernels_table table;
   v->fill(&table);
   int64_t elements = hri_attention_cache_elements(&shape), past = shape.capacity - rows;
@@ -191,27 +195,32 @@ static void bench_decode(const variant *v, int64_t kv_heads, int64_t rows, hri_r
     t = now() - t;
     best = t < best ? t : best;
   }
-  printf("%-10s %-4s cached: rows %-3lld past %lld H 32 K %-2lld D 64 threads %d: %6.1f GB/s of cache (a copy reads %.1f), %6.1f GFLOP/s\n",
-         v->name, type_names[real], (long long)rows, (long long)past, (long long)kv_heads, threads, bytes / best, copy,
-         4e-9 * 64 * 32 * (double)rows * (double)past / best);
+  printf(
+      "%-10s %-4s cached: rows %-3lld past %lld H 32 K %-2lld D 64 threads %d: %6.1f GB/s of cache (a copy reads %.1f), %6.1f GFLOP/s\n",
+      v->name, type_names[real], (long long)rows, (long long)past, (long long)kv_heads, threads, bytes / best, copy,
+      4e-9 * 64 * 32 * (double)rows * (double)past / best);
   fflush(stdout);
   free(keys), free(values), free(qkv), free(y), free(scratch);
 }
 
 static void bench_variant(const variant *v, int threads, double seconds) {
   /* batch, sequence, heads, kv heads, head size, window, soft-cap */
-  static const int64_t shapes[][7] = {{4, 256, 12, 12, 64, 0, 0},  {1, 1024, 12, 12, 64, 0, 0},   {1, 4096, 12, 12, 64, 0, 0},
-                                      {1, 4096, 1, 1, 64, 0, 0},   {4, 256, 9, 3, 64, 0, 0},      {1, 2048, 12, 12, 32, 0, 0},
-                                      {1, 2048, 8, 8, 80, 0, 0},   {1, 2048, 8, 8, 96, 0, 0},     {1, 1024, 32, 8, 128, 0, 0},
-                                      {1, 2048, 4, 4, 256, 0, 0},  {1, 4096, 12, 12, 64, 512, 0}, {1, 16384, 4, 4, 64, 512, 0},
-                                      {1, 4096, 12, 12, 64, 0, 50}, {1, 2048, 4, 4, 256, 0, 50},  {1, 4096, 4, 4, 256, 512, 50}};
+  static const int64_t shapes[][7] = {{4, 256, 12, 12, 64, 0, 0},    {1, 1024, 12, 12, 64, 0, 0},
+                                      {1, 4096, 12, 12, 64, 0, 0},   {1, 4096, 1, 1, 64, 0, 0},
+                                      {4, 256, 9, 3, 64, 0, 0},      {1, 2048, 12, 12, 32, 0, 0},
+                                      {1, 2048, 8, 8, 80, 0, 0},     {1, 2048, 8, 8, 96, 0, 0},
+                                      {1, 1024, 32, 8, 128, 0, 0},   {1, 2048, 4, 4, 256, 0, 0},
+                                      {1, 4096, 12, 12, 64, 512, 0}, {1, 16384, 4, 4, 64, 512, 0},
+                                      {1, 4096, 12, 12, 64, 0, 50},  {1, 2048, 4, 4, 256, 0, 50},
+                                      {1, 4096, 4, 4, 256, 512, 50}};
   double copy = copy_rate(threads);
   for (int real = 0; real < 2; real++) {
     double product = product_rate((hri_real)real, threads);
     printf("%s, %s, %d threads: a matrix product runs at %.1f GFLOP/s\n", v->name, type_names[real], threads, product);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
       const int64_t *s = shapes[i];
-      bench_shape(v, (hri_attention_shape){s[0], s[1], s[2], s[3], s[4], s[5], (double)s[6], (hri_real)real}, threads, product, seconds);
+      bench_shape(v, (hri_attention_shape){s[0], s[1], s[2], s[3], s[4], s[5], (double)s[6], (hri_real)real}, threads,
+                  product, seconds);
     }
     for (int64_t rows = 1; rows <= 256; rows *= 16) {
       bench_decode(v, 32, rows, (hri_real)real, threads, copy, seconds);
@@ -235,7 +244,13 @@ static int find_variants(variant *variants) {
 
 static int run_pass(const variant *v, char **args) {
   int64_t heads = atoll(args[1]);
-  hri_attention_shape shape = {1, atoll(args[0]), heads, heads, atoll(args[2]), 0, 0,
+  hri_attention_shape shape = {1,
+                               atoll(args[0]),
+                               heads,
+                               heads,
+                               atoll(args[2]),
+                               0,
+                               0,
                                strcmp(args[3], "bf16") == 0 ? HRI_REAL_BF16 : HRI_REAL_F32};
   bench_case c = make_case(v, shape, atoi(args[4]));
   double forward = 1e30, backward = 1e30;

@@ -1,7 +1,9 @@
-/* What digests cost: of memory, by one thread and by the team; and in the load of an fp32 checkpoint with optimizer states,
- * warm and cold (dropped from the page cache), with and without, and in its save. Interleaved; medians of the rounds.
+/* What digests cost: of memory, by one thread and by the team; and in the load of an fp32 checkpoint with optimizer
+ * states, warm and cold (dropped from the page cache), with and without, and in its save. Interleaved; medians of the
+ * rounds.
  *
- *   bench_digest [MiB of weights [threads [rounds [directory]]]]     default 512 MiB, the physical cores, 9 rounds, $TMPDIR or /tmp */
+ *   bench_digest [MiB of weights [threads [rounds [directory]]]]     default 512 MiB, the physical cores, 9 rounds,
+ *   $TMPDIR or /tmp */
 #include <fcntl.h>
 #include <omp.h>
 #include <stdio.h>
@@ -51,7 +53,8 @@ static double digest_memory(const unsigned char *from, uint64_t wrap, uint64_t b
   if (hri_file_digest_create(16, &digest, NULL) != HR_OK) return -1;
   begin = now();
 #pragma omp parallel for num_threads((int)threads) schedule(dynamic, 1)
-  for (int64_t at = 0; at < (int64_t)bytes; at += PIECE) (void)hri_file_digest_add(digest, (uint64_t)at, from + (uint64_t)at % wrap, PIECE, NULL);
+  for (int64_t at = 0; at < (int64_t)bytes; at += PIECE)
+    (void)hri_file_digest_add(digest, (uint64_t)at, from + (uint64_t)at % wrap, PIECE, NULL);
   begin = now() - begin;
   hri_file_digest_destroy(digest);
   return begin;
@@ -67,7 +70,8 @@ static hr_status bench_memory(const options *o, hr_error *error) {
   for (int r = 0; r < o->rounds; r++)
     for (int k = 0; k < 4; k++) times[k][r] = digest_memory(memory, wraps[k / 2], bytes, k % 2 ? o->threads : 1);
   for (int k = 0; k < 4; k++)
-    (void)printf("digest of %-34s %2u thread%s %6.1f GB/s\n", k / 2 ? "memory" : "a MiB that stays in the cache", k % 2 ? o->threads : 1, k % 2 && o->threads > 1 ? "s" : " ",
+    (void)printf("digest of %-34s %2u thread%s %6.1f GB/s\n", k / 2 ? "memory" : "a MiB that stays in the cache",
+                 k % 2 ? o->threads : 1, k % 2 && o->threads > 1 ? "s" : " ",
                  (double)bytes / median(times[k], o->rounds) / 1e9);
   hri_free(memory);
   return HR_OK;
@@ -79,7 +83,9 @@ static hr_status make_job(const options *o, hr_job *job, hr_error *error) {
   uint64_t layers = o->mib * 1048576 / 4 / (4 * 1024 * 1024 + 3 * 1024 * 2816);
   hri_text name = {0};
   hr_status status;
-  hri_text_add(&name, "custom:family=llama,layers=%u,hidden=1024,heads=16,kv-heads=16,mlp=2816,vocab=512,positions=128,tied", (unsigned)(layers ? layers : 1));
+  hri_text_add(&name,
+               "custom:family=llama,layers=%u,hidden=1024,heads=16,kv-heads=16,mlp=2816,vocab=512,positions=128,tied",
+               (unsigned)(layers ? layers : 1));
   hr_job_init(job);
   status = hr_model_open(hri_text_get(&name), &job->model, error);
   hri_text_deinit(&name);
@@ -109,9 +115,11 @@ static double now_busy(void) {
 }
 
 /* One load of weights and states into the arenas that are there; -1 on failure. */
-static double load(hri_session *s, const char *directory, const char *states, bool digest, hri_file_list *files, double *busy, hr_error *error) {
+static double load(hri_session *s, const char *directory, const char *states, bool digest, hri_file_list *files,
+                   double *busy, hr_error *error) {
   double begin;
-  hr_status status = hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory, states, 1, error);
+  hr_status status = hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements,
+                                     directory, states, 1, error);
   if (status != HR_OK) return -1;
   files->count = 0;
   *busy = now_busy();
@@ -134,7 +142,8 @@ static hr_status check_files(const hri_file_list *written, const hri_file_list *
   return HR_OK;
 }
 
-static hr_status bench_loads(const options *o, hri_session *s, const char *directory, const hri_file_list *written, hr_error *error) {
+static hr_status bench_loads(const options *o, hri_session *s, const char *directory, const hri_file_list *written,
+                             hr_error *error) {
   char *states = hri_path_join(directory, "optimizer.safetensors");
   hri_file_list read = {0};
   hr_status status = states ? HR_OK : HR_ERROR_MEMORY;
@@ -153,9 +162,10 @@ static hr_status bench_loads(const options *o, hri_session *s, const char *direc
     if (status != HR_OK) break;
     plain = median(times[0], o->rounds);
     digested = median(times[1], o->rounds);
-    (void)printf("load of %.0f MB, %s: %7.1f ms without (%.2f GB/s), %7.1f ms with digests: %+.1f %%; processor time %+.1f %%\n", (double)bytes / 1e6,
-                 cold ? "cold" : "warm", 1e3 * plain, (double)bytes / plain / 1e9, 1e3 * digested, 100 * (digested / plain - 1),
-                 100 * (median(busy[1], o->rounds) / median(busy[0], o->rounds) - 1));
+    (void)printf(
+        "load of %.0f MB, %s: %7.1f ms without (%.2f GB/s), %7.1f ms with digests: %+.1f %%; processor time %+.1f %%\n",
+        (double)bytes / 1e6, cold ? "cold" : "warm", 1e3 * plain, (double)bytes / plain / 1e9, 1e3 * digested,
+        100 * (digested / plain - 1), 100 * (median(busy[1], o->rounds) / median(busy[0], o->rounds) - 1));
     (void)fflush(stdout);
   }
   hri_array_free(&read);
@@ -164,7 +174,8 @@ static hr_status bench_loads(const options *o, hri_session *s, const char *direc
 }
 
 /* The writer always takes digests; what they are of a save is what the team needs for as many bytes. */
-static hr_status bench_saves(const options *o, hri_session *s, const char *directory, hri_file_list *written, hr_error *error) {
+static hr_status bench_saves(const options *o, hri_session *s, const char *directory, hri_file_list *written,
+                             hr_error *error) {
   double times[MAX_ROUNDS], least;
   uint64_t bytes = 0;
   int rounds = o->rounds < 5 ? o->rounds : 5;
@@ -178,7 +189,8 @@ static hr_status bench_saves(const options *o, hri_session *s, const char *direc
   }
   for (size_t k = 0; k < written->count; k++) bytes += written->items[k].bytes;
   least = median(times, rounds);
-  (void)printf("save of %.0f MB with digests and fsync: %7.1f ms (%.2f GB/s)\n", (double)bytes / 1e6, 1e3 * least, (double)bytes / least / 1e9);
+  (void)printf("save of %.0f MB with digests and fsync: %7.1f ms (%.2f GB/s)\n", (double)bytes / 1e6, 1e3 * least,
+               (double)bytes / least / 1e9);
   (void)fflush(stdout);
   return HR_OK;
 }
@@ -203,7 +215,8 @@ out:
 }
 
 int main(int count, char **words) {
-  options o = {.mib = count > 1 ? (uint64_t)atoll(words[1]) : 512, .threads = count > 2 ? (uint32_t)atoi(words[2]) : hr_device_cpu_threads(),
+  options o = {.mib = count > 1 ? (uint64_t)atoll(words[1]) : 512,
+               .threads = count > 2 ? (uint32_t)atoi(words[2]) : hr_device_cpu_threads(),
                .rounds = count > 3 ? atoi(words[3]) : 9};
   const char *parent = count > 4 ? words[4] : getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
   char directory[512];

@@ -1,10 +1,10 @@
 /* Rate of the matrix products of GPT-2 124M and SmolLM2-135M layers.
  *
- *   bench_gemm [rows [repeats [what [threads]]]]     rows: tokens per product (1024); repeats: the best of so many counts (5)
- *     what = library    the library with plain and with packed b, alone and together with the packing (the default)
- *     what = portable   the library beside the code of ours
- *     what = few        forward with 1 to 16 rows (generation), library and ours, as GB/s of reading w; rows do not matter
- *     threads           1 and 2 unless given; one thread is timed by its own processor time
+ *   bench_gemm [rows [repeats [what [threads]]]]     rows: tokens per product (1024); repeats: the best of so many
+ *     counts (5) what = library    the library with plain and with packed b, alone and together with the packing (the
+ *     default) what = portable   the library beside the code of ours
+ *     what = few        forward with 1 to 16 rows (generation), library and ours, as GB/s of reading w; rows do not
+ *     matter threads           1 and 2 unless given; one thread is timed by its own processor time
  *
  * One line per product, team, kind and types. What is compared is measured in turns, since the machine's rate may swing
  * with its neighbours: compare within a line. */
@@ -58,7 +58,8 @@ typedef struct operands {
 
 static operands operands_make(const hri_gemm_shape *s) {
   hri_gemm_product p = hri_gemm_product_of(s);
-  return (operands){filled(p.rows * p.depth, s->type), filled(p.depth * p.columns, s->type), filled(p.rows * p.columns, s->out)};
+  return (operands){filled(p.rows * p.depth, s->type), filled(p.depth * p.columns, s->type),
+                    filled(p.rows * p.columns, s->out)};
 }
 static void operands_free(operands *o) {
   free(o->a);
@@ -109,13 +110,14 @@ static void once(contender *c, const operands *o) {
 
 static void print_shape(const hri_gemm_shape *s) {
   static const char *const names[] = {"f32", "bf16"};
-  printf("%6lld %6lld %6lld  %-7s %-4s %-4s %s %2d", (long long)s->m, (long long)s->n, (long long)s->k, kinds[s->kind], names[s->type], names[s->out],
-         s->accumulate ? "+=" : " =", s->threads);
+  printf("%6lld %6lld %6lld  %-7s %-4s %-4s %s %2d", (long long)s->m, (long long)s->n, (long long)s->k, kinds[s->kind],
+         names[s->type], names[s->out], s->accumulate ? "+=" : " =", s->threads);
 }
 
 static void line_library(hri_gemm_cache *const caches[2], hri_gemm_shape s) {
   hri_gemm_product p = hri_gemm_product_of(&s);
-  double flop = 2e-9 * (double)s.m * (double)s.n * (double)s.k, bytes = 2e-9 * (double)(p.depth * p.columns) * (double)hri_real_bytes(s.type);
+  double flop = 2e-9 * (double)s.m * (double)s.n * (double)s.k,
+         bytes = 2e-9 * (double)(p.depth * p.columns) * (double)hri_real_bytes(s.type);
   operands o = operands_make(&s);
   contender plain = contender_make(caches[0], s, &o), packed;
   s.packed = true;
@@ -129,7 +131,8 @@ static void line_library(hri_gemm_cache *const caches[2], hri_gemm_shape s) {
   printf("  %7.1f", flop / plain.best);
   if (packed.gemm)
     printf("  %7.1f  %7.1f (%+5.1f %%)  %6.1f GB/s%s", flop / packed.best, flop / (packed.best + packed.best_packing),
-           100 * (plain.best / (packed.best + packed.best_packing) - 1), bytes / packed.best_packing, hri_gemm_packing_pays(&s) ? "  pays" : "      ");
+           100 * (plain.best / (packed.best + packed.best_packing) - 1), bytes / packed.best_packing,
+           hri_gemm_packing_pays(&s) ? "  pays" : "      ");
   printf("  %s\n", hri_gemm_implementation(plain.gemm));
   contender_free(&plain);
   contender_free(&packed);
@@ -157,8 +160,13 @@ static void each_product(hri_gemm_cache *const caches[2], void (*line)(hri_gemm_
     for (int type = 0; type < 2; type++)
       for (int kind = 0; kind < HRI_GEMM_KIND_COUNT; kind++)
         for (int threads = first_team; threads <= last_team; threads++) {
-          hri_gemm_shape s = {.kind = (hri_gemm_kind)kind, .type = (hri_real)type, .out = kind == HRI_GEMM_DW ? HRI_REAL_F32 : (hri_real)type, .m = rows,
-                              .n = sides[i][0], .k = sides[i][1], .threads = threads};
+          hri_gemm_shape s = {.kind = (hri_gemm_kind)kind,
+                              .type = (hri_real)type,
+                              .out = kind == HRI_GEMM_DW ? HRI_REAL_F32 : (hri_real)type,
+                              .m = rows,
+                              .n = sides[i][0],
+                              .k = sides[i][1],
+                              .threads = threads};
           line(caches, s);
           (void)fflush(stdout);
         }
@@ -168,9 +176,10 @@ static void each_product(hri_gemm_cache *const caches[2], void (*line)(hri_gemm_
 static void line_few(hri_onednn *onednn, hri_gemm_shape s) {
   const hri_gemm_portable ours = isa == HRI_ISA_BASE ? hri_gemm_portable_base()
 #if defined(__x86_64__)
-                                 : isa == HRI_ISA_AVX2 ? hri_gemm_portable_avx2() : hri_gemm_portable_avx512();
+                                 : isa == HRI_ISA_AVX2 ? hri_gemm_portable_avx2()
+                                                       : hri_gemm_portable_avx512();
 #else
-                                                       : hri_gemm_portable_base();
+                                                     : hri_gemm_portable_base();
 #endif
   double gigabytes = 1e-9 * (double)s.n * (double)s.k * (double)hri_real_bytes(s.type), best[2] = {1e9, 1e9};
   operands o = operands_make(&s);
@@ -218,8 +227,13 @@ static void few_rows(void) {
     for (int type = 0; type < 2; type++)
       for (int threads = first_team; threads <= last_team; threads++)
         for (int64_t m = 1; m <= 16; m *= 2)
-          line_few(onednn, (hri_gemm_shape){.kind = HRI_GEMM_FORWARD, .type = (hri_real)type, .out = (hri_real)type, .m = m, .n = sides[i][0],
-                                            .k = sides[i][1], .threads = threads});
+          line_few(onednn, (hri_gemm_shape){.kind = HRI_GEMM_FORWARD,
+                                            .type = (hri_real)type,
+                                            .out = (hri_real)type,
+                                            .m = m,
+                                            .n = sides[i][0],
+                                            .k = sides[i][1],
+                                            .threads = threads});
 #if defined(HRI_HAVE_ONEDNN)
   hri_onednn_destroy(onednn);
 #endif

@@ -1,9 +1,11 @@
 /* Memory throughput of the element-wise and reduction kernels, in fp32 and in bf16, beside a loop that moves the same
  * bytes.
  *
- *   bench_kernels [threads, default 2 [part of a kernel's name, default "" for all [instruction set, default the best]]]
+ *   bench_kernels [threads, default 2 [part of a kernel's name, default "" for all [instruction set, default the
+ *   best]]]
  *
- * Prints GB/s of the necessary traffic (each operand read or written once) and its share of what the yardstick moves: as
+ * Prints GB/s of the necessary traffic (each operand read or written once) and its share of what the yardstick moves:
+ * as
  * many arrays read and written, in place or elsewhere as in the kernel (a write to a line that is not cached reads it
  * first), with next to no arithmetic. Both are timed in turns, so that neighbours disturb both alike, and the best of
  * several turns counts. Arrays are of 64 MiB, more than the last cache, and of 786 KiB; both hold whole rows of logits
@@ -53,8 +55,7 @@ static HRI_INLINE void move_block(line *const *array, int64_t i, int64_t end, in
                                   line *seen) {
   for (; i < end; i++) {
     line v = ~array[0][i]; /* the complement: else nothing would be stored in place */
-    for (int r = 1; r < reads; r++)
-      v ^= array[r][i];
+    for (int r = 1; r < reads; r++) v ^= array[r][i];
     if (writes > 0) array[in_place ? 0 : 3][i] = v;
     if (writes > 1) array[4][i] = v;
     if (writes == 0) *seen ^= v;
@@ -64,8 +65,7 @@ static HRI_INLINE void move_block(line *const *array, int64_t i, int64_t end, in
 static void move_lines(const operands *m, const kernel_case *c) {
   int64_t lines = (int64_t)((double)m->n * c->share) * (int64_t)hri_real_bytes(m->real) / 64;
   line *array[ARRAYS], all = {0};
-  for (int i = 0; i < ARRAYS; i++)
-    array[i] = m->array[i];
+  for (int i = 0; i < ARRAYS; i++) array[i] = m->array[i];
 #pragma omp parallel for num_threads(m->threads) schedule(static)
   for (int64_t begin = 0; begin < lines; begin += BLOCK) {
     int64_t end = begin + BLOCK < lines ? begin + BLOCK : lines;
@@ -82,8 +82,7 @@ static void move_lines(const operands *m, const kernel_case *c) {
     MOVE(3, 2, false);
 #undef MOVE
     if (c->reads == 0)
-      for (int64_t i = begin; i < end; i++)
-        array[3][i] = all;
+      for (int64_t i = begin; i < end; i++) array[3][i] = all;
     if (seen[0] == 1 && seen[1] == 77) abort(); /* the sums are used */
   }
 }
@@ -93,15 +92,33 @@ static void move_lines(const operands *m, const kernel_case *c) {
 static int64_t rows_of(const operands *m, int64_t columns) { return m->n / columns; }
 
 static hri_norm_args norm_args(const operands *m) {
-  return (hri_norm_args){.rows = rows_of(m, COLUMNS), .columns = COLUMNS, .real = m->real, .x = m->array[0],
-                         .residual = m->array[1], .s = m->array[3], .weight = m->table, .bias = m->table, .eps = 1e-5,
-                         .y = m->array[4], .stats = m->stats, .threads = m->threads};
+  return (hri_norm_args){.rows = rows_of(m, COLUMNS),
+                         .columns = COLUMNS,
+                         .real = m->real,
+                         .x = m->array[0],
+                         .residual = m->array[1],
+                         .s = m->array[3],
+                         .weight = m->table,
+                         .bias = m->table,
+                         .eps = 1e-5,
+                         .y = m->array[4],
+                         .stats = m->stats,
+                         .threads = m->threads};
 }
 static hri_norm_backward_args norm_backward_args(const operands *m) {
-  return (hri_norm_backward_args){.rows = rows_of(m, COLUMNS), .columns = COLUMNS, .real = m->real, .dy = m->array[0],
-                                  .x = m->array[1], .stats = m->stats, .weight = m->table, .extra = m->array[2],
-                                  .dx = m->array[3], .dweight = m->table + COLUMNS, .dbias = m->table + 2 * COLUMNS,
-                                  .scratch = m->scratch, .threads = m->threads};
+  return (hri_norm_backward_args){.rows = rows_of(m, COLUMNS),
+                                  .columns = COLUMNS,
+                                  .real = m->real,
+                                  .dy = m->array[0],
+                                  .x = m->array[1],
+                                  .stats = m->stats,
+                                  .weight = m->table,
+                                  .extra = m->array[2],
+                                  .dx = m->array[3],
+                                  .dweight = m->table + COLUMNS,
+                                  .dbias = m->table + 2 * COLUMNS,
+                                  .scratch = m->scratch,
+                                  .threads = m->threads};
 }
 static void run_rmsnorm(const hri_cpu_kernels *k, const operands *m) {
   hri_norm_args a = norm_args(m);
@@ -123,15 +140,35 @@ static void run_layernorm_backward(const hri_cpu_kernels *k, const operands *m) 
 }
 /* 16 heads of queries, 8 of keys and values, of HEAD elements. */
 static void run_head_norm(const hri_cpu_kernels *k, const operands *m) {
-  k->head_norm(&(hri_head_norm_args){.rows = rows_of(m, 32 * HEAD), .heads = 16, .kv_heads = 8, .head_size = HEAD, .real = m->real,
-                                     .x = m->array[0], .wq = m->table, .wk = m->table, .eps = 1e-6, .y = m->array[3],
-                                     .stats = m->stats, .threads = m->threads});
+  k->head_norm(&(hri_head_norm_args){.rows = rows_of(m, 32 * HEAD),
+                                     .heads = 16,
+                                     .kv_heads = 8,
+                                     .head_size = HEAD,
+                                     .real = m->real,
+                                     .x = m->array[0],
+                                     .wq = m->table,
+                                     .wk = m->table,
+                                     .eps = 1e-6,
+                                     .y = m->array[3],
+                                     .stats = m->stats,
+                                     .threads = m->threads});
 }
 static void run_head_norm_backward(const hri_cpu_kernels *k, const operands *m) {
-  k->head_norm_backward(&(hri_head_norm_backward_args){
-      .rows = rows_of(m, 32 * HEAD), .heads = 16, .kv_heads = 8, .head_size = HEAD, .real = m->real, .dy = m->array[0], .x = m->array[1],
-      .stats = m->stats, .wq = m->table, .wk = m->table, .dx = m->array[3], .dwq = m->table + COLUMNS, .dwk = m->table + 2 * COLUMNS,
-      .scratch = m->scratch, .threads = m->threads});
+  k->head_norm_backward(&(hri_head_norm_backward_args){.rows = rows_of(m, 32 * HEAD),
+                                                       .heads = 16,
+                                                       .kv_heads = 8,
+                                                       .head_size = HEAD,
+                                                       .real = m->real,
+                                                       .dy = m->array[0],
+                                                       .x = m->array[1],
+                                                       .stats = m->stats,
+                                                       .wq = m->table,
+                                                       .wk = m->table,
+                                                       .dx = m->array[3],
+                                                       .dwq = m->table + COLUMNS,
+                                                       .dwk = m->table + 2 * COLUMNS,
+                                                       .scratch = m->scratch,
+                                                       .threads = m->threads});
 }
 static void run_add(const hri_cpu_kernels *k, const operands *m) {
   k->add(m->array[0], m->array[0], m->array[1], m->n, m->real, m->threads);
@@ -165,28 +202,56 @@ static void run_swiglu_backward(const hri_cpu_kernels *k, const operands *m) {
 }
 /* In place, where the quarter of a row that holds the values is not touched. */
 static void run_rope(const hri_cpu_kernels *k, const operands *m) {
-  k->rope(&(hri_rope_args){.rows = rows_of(m, 48 * 64), .heads = 24, .kv_heads = 12, .head_size = 64, .rotary_size = 64, .real = m->real,
-                           .x = m->array[0], .y = m->array[0], .cosines = m->angles,
-                           .sines = m->angles + POSITIONS * 32, .position = m->position, .threads = m->threads});
+  k->rope(&(hri_rope_args){.rows = rows_of(m, 48 * 64),
+                           .heads = 24,
+                           .kv_heads = 12,
+                           .head_size = 64,
+                           .rotary_size = 64,
+                           .real = m->real,
+                           .x = m->array[0],
+                           .y = m->array[0],
+                           .cosines = m->angles,
+                           .sines = m->angles + POSITIONS * 32,
+                           .position = m->position,
+                           .threads = m->threads});
 }
 static void run_embed(const hri_cpu_kernels *k, const operands *m) {
-  k->embed(&(hri_embed_args){.rows = rows_of(m, COLUMNS), .columns = COLUMNS, .real = m->real, .tokens = m->array[0], .factor = 1,
-                             .positions = m->array[1], .ids = m->index, .position = m->position, .y = m->array[3],
+  k->embed(&(hri_embed_args){.rows = rows_of(m, COLUMNS),
+                             .columns = COLUMNS,
+                             .real = m->real,
+                             .tokens = m->array[0],
+                             .factor = 1,
+                             .positions = m->array[1],
+                             .ids = m->index,
+                             .position = m->position,
+                             .y = m->array[3],
                              .threads = m->threads});
 }
-/* The table is fp32: half the rows of a bf16 array fit. (Its traffic is counted, here and in the yardstick, as if it were
- * of the type too: in bf16 five bytes move for three.) */
+/* The table is fp32: half the rows of a bf16 array fit. (Its traffic is counted, here and in the yardstick, as if it
+ * were of the type too: in bf16 five bytes move for three.) */
 static void run_embed_backward(const hri_cpu_kernels *k, const operands *m) {
-  k->embed_backward(&(hri_embed_backward_args){.rows = rows_of(m, COLUMNS) / 2, .columns = COLUMNS, .real = m->real,
-                                               .dy = m->array[1], .factor = 1, .index = m->index + rows_of(m, COLUMNS),
-                                               .skip_index = -1, .dtable = m->array[0],
-                                               .stored_rows = rows_of(m, COLUMNS) / 2, .accumulate = true,
+  k->embed_backward(&(hri_embed_backward_args){.rows = rows_of(m, COLUMNS) / 2,
+                                               .columns = COLUMNS,
+                                               .real = m->real,
+                                               .dy = m->array[1],
+                                               .factor = 1,
+                                               .index = m->index + rows_of(m, COLUMNS),
+                                               .skip_index = -1,
+                                               .dtable = m->array[0],
+                                               .stored_rows = rows_of(m, COLUMNS) / 2,
+                                               .accumulate = true,
                                                .threads = m->threads});
 }
 static hri_cross_entropy_args loss_args(const operands *m) {
-  return (hri_cross_entropy_args){.rows = rows_of(m, STORED), .vocabulary = VOCABULARY, .stored = STORED,
-                                  .real = m->real, .logits = m->array[0], .labels = m->index, .gradient_scale = 1e-3,
-                                  .losses = m->stats, .threads = m->threads};
+  return (hri_cross_entropy_args){.rows = rows_of(m, STORED),
+                                  .vocabulary = VOCABULARY,
+                                  .stored = STORED,
+                                  .real = m->real,
+                                  .logits = m->array[0],
+                                  .labels = m->index,
+                                  .gradient_scale = 1e-3,
+                                  .losses = m->stats,
+                                  .threads = m->threads};
 }
 static void run_loss(const hri_cpu_kernels *k, const operands *m) {
   hri_cross_entropy_args a = loss_args(m);
@@ -276,8 +341,7 @@ static void make_operands(operands *m, hri_real real, int64_t bytes, int threads
   m->threads = threads;
   m->n = bytes / (int64_t)hri_real_bytes(real);
   rows = rows_of(m, COLUMNS);
-  for (int i = 0; i < ARRAYS; i++)
-    m->array[i] = need((size_t)bytes);
+  for (int i = 0; i < ARRAYS; i++) m->array[i] = need((size_t)bytes);
   m->scratch = need(hri_norm_backward_scratch_bytes(rows, COLUMNS, true, true, threads));
   m->stats = need((size_t)(m->n / HEAD) * sizeof(float)); /* of head norms the most: one per head */
   m->table = need(sizeof(float) * 3 * COLUMNS);

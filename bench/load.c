@@ -1,8 +1,9 @@
 /* How fast warm weight files are loaded, beside what the same team needs at least: reading the same bytes in parallel,
- * straight to where they go ("read"), or through buffers of a MiB with a copy ("read + copy"; where the values get wider,
- * the copy writes as many bytes as the arena takes). Interleaved; the best of the rounds.
+ * straight to where they go ("read"), or through buffers of a MiB with a copy ("read + copy"; where the values get
+ * wider, the copy writes as many bytes as the arena takes). Interleaved; the best of the rounds.
  *
- *   bench_load [MiB of file [threads [rounds [directory]]]]     default 512 MiB, the physical cores, 7 rounds, $TMPDIR or /tmp */
+ *   bench_load [MiB of file [threads [rounds [directory]]]]     default 512 MiB, the physical cores, 7 rounds, $TMPDIR
+ *   or /tmp */
 #include <fcntl.h>
 #include <omp.h>
 #include <stdio.h>
@@ -56,8 +57,9 @@ static hr_status make_job(const load_case *c, uint64_t mib, uint32_t threads, hr
   uint64_t layers = mib * 1048576 / each / layer;
   hri_text name = {0};
   hr_status status;
-  hri_text_add(&name, "custom:family=%s,layers=%u,hidden=1024,heads=16,%smlp=%u,vocab=512,positions=128,tied", c->family, (unsigned)(layers ? layers : 1),
-               c->family[0] == 'l' ? "kv-heads=16," : "", c->family[0] == 'l' ? 2816 : 4096);
+  hri_text_add(&name, "custom:family=%s,layers=%u,hidden=1024,heads=16,%smlp=%u,vocab=512,positions=128,tied",
+               c->family, (unsigned)(layers ? layers : 1), c->family[0] == 'l' ? "kv-heads=16," : "",
+               c->family[0] == 'l' ? 2816 : 4096);
   hr_job_init(job);
   status = hr_model_open(hri_text_get(&name), &job->model, error);
   hri_text_deinit(&name);
@@ -76,7 +78,8 @@ static hr_status make_job(const load_case *c, uint64_t mib, uint32_t threads, hr
 /* ---- the three ---- */
 
 /* Reads the file in pieces; with `copy`, through a buffer of each thread and `grow` times as many bytes written. */
-static double read_file(const char *path, uint64_t bytes, unsigned char *to, bool copy, uint32_t grow, uint32_t threads) {
+static double read_file(const char *path, uint64_t bytes, unsigned char *to, bool copy, uint32_t grow,
+                        uint32_t threads) {
   int fd = open(path, O_RDONLY);
   unsigned char *buffers = hri_alloc((size_t)threads * PIECE);
   double begin = now();
@@ -95,7 +98,9 @@ static double read_file(const char *path, uint64_t bytes, unsigned char *to, boo
 
 static double load(hri_session *s, hr_error *error) {
   double begin;
-  if (hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, NULL, NULL, 1, error) != HR_OK) return -1;
+  if (hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, NULL, NULL, 1,
+                      error) != HR_OK)
+    return -1;
   begin = now();
   if (hri_executor_run(s->executor, HRI_LOAD, error) != HR_OK) return -1;
   begin = now() - begin;
@@ -120,9 +125,12 @@ out:
   return status;
 }
 
-static hr_status run_case(const load_case *c, uint64_t mib, uint32_t threads, int rounds, const char *directory, hr_error *error) {
+static hr_status run_case(const load_case *c, uint64_t mib, uint32_t threads, int rounds, const char *directory,
+                          hr_error *error) {
   double times[4][MAX_ROUNDS], read, copied, loaded, wide;
-  uint32_t grow = c->file != HRI_FILE_F32 && c->precision == HR_PRECISION_FP32 ? 2 : c->purpose == HR_PURPOSE_TRAIN ? 3 : 1;
+  uint32_t grow = c->file != HRI_FILE_F32 && c->precision == HR_PRECISION_FP32 ? 2
+                  : c->purpose == HR_PURPOSE_TRAIN                             ? 3
+                                                                               : 1;
   char path[4096];
   hri_session s = {0};
   hri_arena arena = {0};
@@ -154,8 +162,10 @@ static hr_status run_case(const load_case *c, uint64_t mib, uint32_t threads, in
   copied = (double)bytes / best(times[1], rounds);
   wide = (double)bytes / best(times[2], rounds);
   loaded = (double)bytes / best(times[3], rounds);
-  (void)printf("%-46s %5.0f MB  read %5.2f  read + copy %5.2f (x%u: %5.2f)  load %5.2f GB/s of file   load / read + copy %3.0f %% (x%u: %3.0f %%)\n", c->name, (double)bytes / 1e6,
-               read / 1e9, copied / 1e9, grow, wide / 1e9, loaded / 1e9, 100 * loaded / copied, grow, 100 * loaded / wide);
+  (void)printf(
+      "%-46s %5.0f MB  read %5.2f  read + copy %5.2f (x%u: %5.2f)  load %5.2f GB/s of file   load / read + copy %3.0f %% (x%u: %3.0f %%)\n",
+      c->name, (double)bytes / 1e6, read / 1e9, copied / 1e9, grow, wide / 1e9, loaded / 1e9, 100 * loaded / copied,
+      grow, 100 * loaded / wide);
   (void)fflush(stdout);
 out:
   hri_arena_release(&arena);

@@ -69,8 +69,7 @@ static double bytes_per_element(const step *s) {
 
 /* Lines of a unit of elements: 4 of fp32, 2 of bf16. */
 INLINE void add_unit(line *x, int lines, const line *g, int gradient_lines, uint32_t mask) {
-  for (int j = 0; j < lines; j++)
-    x[j] += g[j % gradient_lines] & mask;
+  for (int j = 0; j < lines; j++) x[j] += g[j % gradient_lines] & mask;
 }
 
 INLINE void update_units(const arrays *a, int64_t begin, int64_t end, int states, int w, int moment, int gradient,
@@ -116,9 +115,8 @@ __attribute__((target("avx2"))) static void plain_avx2(const arrays *a, const st
                                                        uint32_t mask) {
   plain_range(a, s, begin, end, mask);
 }
-__attribute__((target("avx512f"))) static void plain_avx512(const arrays *a, const step *s,
-                                                                                    int64_t begin, int64_t end,
-                                                                                    uint32_t mask) {
+__attribute__((target("avx512f"))) static void plain_avx512(const arrays *a, const step *s, int64_t begin, int64_t end,
+                                                            uint32_t mask) {
   plain_range(a, s, begin, end, mask);
 }
 #endif
@@ -129,16 +127,26 @@ static void run_plain(plain_update *plain, const arrays *a, const step *s, int t
   int64_t units = a->n / UNIT;
   uint32_t mask = zero_mask;
 #pragma omp parallel for num_threads(threads) schedule(static)
-  for (int t = 0; t < threads; t++)
-    plain(a, s, units * t / threads, units * (t + 1) / threads, mask);
+  for (int t = 0; t < threads; t++) plain(a, s, units * t / threads, units * (t + 1) / threads, mask);
 }
 
 /* ---- measuring ---- */
 
 static void run_step(const hri_cpu_kernels *k, const arrays *a, const step *s, int threads) {
-  hri_update_args u = {.n = a->n, .w = a->w, .w_real = s->w, .copy = s->copy ? a->copy : NULL, .state_real = s->moment, .g = a->g,
-                       .gradient_real = s->gradient, .rounding = {.seed = 1, .step = 10, .site = 3}, .threads = threads};
-  hri_update_numbers adamw = {.number = {0.9, 0.999, 1e-8}, .learning_rate = 1e-4, .weight_decay = 0.01, .gradient_scale = 1, .t = 10};
+  hri_update_args u = {.n = a->n,
+                       .w = a->w,
+                       .w_real = s->w,
+                       .copy = s->copy ? a->copy : NULL,
+                       .state_real = s->moment,
+                       .g = a->g,
+                       .gradient_real = s->gradient,
+                       .rounding = {.seed = 1, .step = 10, .site = 3},
+                       .threads = threads};
+  hri_update_numbers adamw = {.number = {0.9, 0.999, 1e-8},
+                              .learning_rate = 1e-4,
+                              .weight_decay = 0.01,
+                              .gradient_scale = 1,
+                              .t = 10};
   hri_update_numbers sgd = {.number = {0.9}, .learning_rate = 1e-4, .weight_decay = 0.01, .gradient_scale = 1, .t = 10};
   if (s->states > 0) u.state[0] = a->m;
   if (s->states > 1) u.state[1] = a->v;
@@ -160,8 +168,8 @@ static void fill(void *x, int64_t n, hri_real real, bool square, uint64_t stream
   }
 }
 
-static void measure_step(const char *isa, const hri_cpu_kernels *k, plain_update *plain, const arrays *a,
-                         const step *s, int threads) {
+static void measure_step(const char *isa, const hri_cpu_kernels *k, plain_update *plain, const arrays *a, const step *s,
+                         int threads) {
   double best = 1e9, plain_best = 1e9, gigabytes = bytes_per_element(s) * (double)a->n * 1e-9;
   fill(a->w, a->n, s->w, false, 1);
   fill(a->m, a->n, s->moment, false, 2);
@@ -176,8 +184,8 @@ static void measure_step(const char *isa, const hri_cpu_kernels *k, plain_update
     plain_best = middle - start < plain_best ? middle - start : plain_best;
     best = end - middle < best ? end - middle : best;
   }
-  printf("%-7s %9lld x %d  %-32s %4.0f B %7.1f GB/s  %4.0f %% of in-place update (%.1f)\n", isa, (long long)a->n, threads,
-         s->name, bytes_per_element(s), gigabytes / best, 100.0 * plain_best / best, gigabytes / plain_best);
+  printf("%-7s %9lld x %d  %-32s %4.0f B %7.1f GB/s  %4.0f %% of in-place update (%.1f)\n", isa, (long long)a->n,
+         threads, s->name, bytes_per_element(s), gigabytes / best, 100.0 * plain_best / best, gigabytes / plain_best);
 }
 
 static void measure_norm(const char *isa, const hri_cpu_kernels *k, const arrays *a, hri_real real, int threads) {
@@ -233,8 +241,12 @@ static void *need(size_t bytes) {
 int main(int argc, char **argv) {
   const char *only = argc > 1 ? argv[1] : NULL;
   size_t elements = (size_t)50304 * 768;
-  arrays a = {.w = need(elements * 4), .m = need(elements * 4), .v = need(elements * 4), .g = need(elements * 4),
-              .copy = need(elements * 2), .partials = need(sizeof(double) * (size_t)hri_square_sum_count((int64_t)elements))};
+  arrays a = {.w = need(elements * 4),
+              .m = need(elements * 4),
+              .v = need(elements * 4),
+              .g = need(elements * 4),
+              .copy = need(elements * 2),
+              .partials = need(sizeof(double) * (size_t)hri_square_sum_count((int64_t)elements))};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) MEASURE(avx512);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) MEASURE(avx2);

@@ -1,5 +1,6 @@
-/* Time and memory of planning: one training step per model; alternatives compared per second; and, over the jobs that the golden
- * plans are made of, each moved to every device: the slowest plan, and the slowest refusal with all its fixes. */
+/* Time and memory of planning: one training step per model; alternatives compared per second; and, over the jobs that
+ * the golden plans are made of, each moved to every device: the slowest plan, and the slowest refusal with all its
+ * fixes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +73,10 @@ static void one_plan(const char *model, const char *recompute) {
     if (info.plan_seconds < best) best = info.plan_seconds;
     hr_plan_destroy(plan);
   }
-  printf("| %s | %s | %.1f | %u | %u | %llu | %.2f | %.1f |\n", model, recompute, 1e3 * best, info.node_count, info.storage_count, (unsigned long long)info.plan_bytes >> 10,
-         100.0 * (double)info.tiers[0].peak_bytes / (double)info.tiers[0].lower_bound_bytes - 100, (double)peak_kib() / 1024);
+  printf("| %s | %s | %.1f | %u | %u | %llu | %.2f | %.1f |\n", model, recompute, 1e3 * best, info.node_count,
+         info.storage_count, (unsigned long long)info.plan_bytes >> 10,
+         100.0 * (double)info.tiers[0].peak_bytes / (double)info.tiers[0].lower_bound_bytes - 100,
+         (double)peak_kib() / 1024);
 }
 
 /* ---- candidates ---- */
@@ -123,7 +126,8 @@ typedef struct slowest {
   unsigned fixes, plans, refusals;
 } slowest;
 
-/* Runs the program; the time of the plan as it tells it, processor time of the whole. False when the job cannot be planned. */
+/* Runs the program; the time of the plan as it tells it, processor time of the whole. False when the job cannot be
+ * planned. */
 static bool run_program(const char *command, double *plan_seconds, double *seconds, bool *fits, unsigned *fixes) {
   char line[LINE];
   bool planned = false;
@@ -193,7 +197,9 @@ static void golden(const char *program, const char *jobs, const char *what, doub
   while (fgets(line, sizeof line, file)) {
     hr_model m;
     double count;
-    if (!split_line(line, name, options) || sscanf(options, "%127s", model) != 1 || hr_model_open(model, &m, NULL) != HR_OK) continue;
+    if (!split_line(line, name, options) || sscanf(options, "%127s", model) != 1 ||
+        hr_model_open(model, &m, NULL) != HR_OK)
+      continue;
     count = (double)hr_model_parameter_count(&m);
     if (count < low || count > high) continue;
     time_job(program, name, options, "cpu", &out);
@@ -203,7 +209,8 @@ static void golden(const char *program, const char *jobs, const char *what, doub
     }
   }
   (void)fclose(file);
-  printf("| %s | %.1f | %s | %.0f | %u | %s | %u, %u |\n", what, 1e3 * out.plan_seconds, out.plan, 1e3 * out.refused_seconds, out.fixes, out.refused, out.plans, out.refusals);
+  printf("| %s | %.1f | %s | %.0f | %u | %s | %u, %u |\n", what, 1e3 * out.plan_seconds, out.plan,
+         1e3 * out.refused_seconds, out.fixes, out.refused, out.plans, out.refusals);
 }
 
 int main(int count, char **words) {
@@ -213,7 +220,8 @@ int main(int count, char **words) {
   int directory = slash ? (int)(slash - words[0]) : 1;
   (void)snprintf(program, sizeof program, "%.*s/headroom", directory, slash ? words[0] : ".");
   (void)snprintf(jobs, sizeof jobs, "%s", count > 1 ? words[1] : "tests/cli/golden/plan-jobs.txt");
-  printf("| model | recompute | best of 5, ms | nodes | storages | plan KiB | gap %% | process MiB |\n|---|---|---|---|---|---|---|---|\n");
+  printf(
+      "| model | recompute | best of 5, ms | nodes | storages | plan KiB | gap %% | process MiB |\n|---|---|---|---|---|---|---|---|\n");
   for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
     one_plan(names[m], "none");
     one_plan(names[m], "block");
@@ -224,8 +232,11 @@ int main(int count, char **words) {
   candidates("llama-2-7b", "cpu");
   candidates("llama-2-70b", "h100");
   candidates("llama-2-70b", "cpu");
-  printf("\nThe jobs of tests/cli/golden/plan-jobs.txt on every device, best of %d: the slowest plan by the clock, and the most\nprocessor time of a `headroom plan` of a job that is refused, with all its fixes, as a whole process:\n\n", REPEATS);
-  printf("| models | plan, ms | which | refused, ms | fixes | which | plans, refusals |\n|---|---|---|---|---|---|---|\n");
+  printf(
+      "\nThe jobs of tests/cli/golden/plan-jobs.txt on every device, best of %d: the slowest plan by the clock, and the most\nprocessor time of a `headroom plan` of a job that is refused, with all its fixes, as a whole process:\n\n",
+      REPEATS);
+  printf(
+      "| models | plan, ms | which | refused, ms | fixes | which | plans, refusals |\n|---|---|---|---|---|---|---|\n");
   (void)fflush(stdout);
   golden(program, jobs, "6.5 to 10 B", 6.5e9, 1e10);
   golden(program, jobs, "65 to 75 B", 6.5e10, 7.5e10);

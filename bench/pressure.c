@@ -1,12 +1,13 @@
-/* What the GEMM library needs of the process before it may be called: the least room under a limit in which a call neither
- * crashes nor fails, found by trying it in child processes (the library has no say in it: it does not report its needs, and
- * where it is refused it may write to memory that it did not get).
+/* What the GEMM library needs of the process before it may be called: the least room under a limit in which a call
+ * neither crashes nor fails, found by trying it in child processes (the library has no say in it: it does not report
+ * its needs, and where it is refused it may write to memory that it did not get).
  *
  *   bench_pressure [threads...]       teams to try (1 2 4 unless given)
  *
- * One line per instruction level, types and team: of how many shapes, the most that one call needed, and what products keep.
- * Calls: `start` makes the engine, `ask` selects a primitive and reads its scratch, `make` generates its code, `run` runs it
- * (after a first run, in address space and heap as they then are). What src/backend/cpu/gemm_onednn.c proves
+ * One line per instruction level, types and team: of how many shapes, the most that one call needed, and what products
+ * keep.
+ * Calls: `start` makes the engine, `ask` selects a primitive and reads its scratch, `make` generates its code, `run`
+ * runs it (after a first run, in address space and heap as they then are). What src/backend/cpu/gemm_onednn.c proves
  * before each call must be above all of it. */
 #include <signal.h>
 #include <stdio.h>
@@ -32,17 +33,26 @@ static const int64_t sides[][2] = {{64, 64}, {257, 96}, {576, 576}, {704, 256}, 
 enum { ROWS = sizeof rows / sizeof *rows, SIDES = sizeof sides / sizeof *sides };
 
 /* What a child found: whether the call held, and the growth that stays. */
-typedef struct outcome { bool held; uint64_t kept_space, kept_data, kept_resident; } outcome;
+typedef struct outcome {
+  bool held;
+  uint64_t kept_space, kept_data, kept_resident;
+} outcome;
 
-static uint64_t used(int resource) { return resource == RLIMIT_AS ? hri_host_address_space_bytes() : hri_host_data_bytes(); }
+static uint64_t used(int resource) {
+  return resource == RLIMIT_AS ? hri_host_address_space_bytes() : hri_host_data_bytes();
+}
 
 /* With room for the zeros behind packed b. */
-static void *operand(int64_t a, int64_t b, hri_real type) { return calloc((size_t)((a + 256) * (b + 256)), hri_real_bytes(type)); }
+static void *operand(int64_t a, int64_t b, hri_real type) {
+  return calloc((size_t)((a + 256) * (b + 256)), hri_real_bytes(type));
+}
 
 /* The calls up to `last` on one shape, the last under the limit. Ends the child. */
 static void try_call(hri_isa isa, const hri_gemm_shape *s, call last, int resource, uint64_t room, int out) {
-  void *a = operand(s->m, s->kind == HRI_GEMM_FORWARD ? s->k : s->n, s->type), *b = operand(s->kind == HRI_GEMM_DW ? s->m : s->n, s->k, s->type),
-       *c = operand(s->kind == HRI_GEMM_DW ? s->n : s->m, s->kind == HRI_GEMM_FORWARD ? s->n : s->k, s->out), *scratch = NULL;
+  void *a = operand(s->m, s->kind == HRI_GEMM_FORWARD ? s->k : s->n, s->type),
+       *b = operand(s->kind == HRI_GEMM_DW ? s->m : s->n, s->k, s->type),
+       *c = operand(s->kind == HRI_GEMM_DW ? s->n : s->m, s->kind == HRI_GEMM_FORWARD ? s->n : s->k, s->out),
+       *scratch = NULL;
   hri_onednn *library = NULL;
   hri_onednn_gemm *gemm = NULL;
   hri_onednn_answer answer = {0};
@@ -66,7 +76,8 @@ static void try_call(hri_isa isa, const hri_gemm_shape *s, call last, int resour
     if (k == RUN) status = hri_onednn_gemm_run(library, gemm, a, b, NULL, c, scratch, NULL);
   }
   (void)setrlimit(resource, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
-  o = (outcome){status == HR_OK, hri_host_address_space_bytes() - space, hri_host_data_bytes() - data, hri_host_resident_bytes() - resident};
+  o = (outcome){status == HR_OK, hri_host_address_space_bytes() - space, hri_host_data_bytes() - data,
+                hri_host_resident_bytes() - resident};
   if (write(out, &o, sizeof o) != sizeof o) _exit(3);
   _exit(0);
 }
@@ -88,8 +99,7 @@ static bool attempt(hri_isa isa, const hri_gemm_shape *s, call last, int resourc
   (void)close(pipe_ends[1]);
   if (read(pipe_ends[0], o, sizeof *o) != sizeof *o) memset(o, 0, sizeof *o);
   (void)close(pipe_ends[0]);
-  while (waitpid(pid, &status, 0) < 0) {
-  }
+  while (waitpid(pid, &status, 0) < 0) {}
   return !(WIFEXITED(status) && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 3));
 }
 
@@ -112,7 +122,10 @@ static uint64_t least_room(hri_isa isa, const hri_gemm_shape *s, call last, int 
   return high;
 }
 
-typedef struct most { uint64_t need[CALLS][2], kept_space, kept_data, kept_resident, space_sum, data_sum; uint32_t shapes; } most;
+typedef struct most {
+  uint64_t need[CALLS][2], kept_space, kept_data, kept_resident, space_sum, data_sum;
+  uint32_t shapes;
+} most;
 
 static void raise_to(uint64_t *most_of, uint64_t value) {
   if (value > *most_of) *most_of = value;
@@ -141,21 +154,33 @@ static void measure_all(hri_isa isa, hri_real type, bool packed, int threads) {
       for (int i = 0; i < SIDES; i++) {
         hri_gemm_shape s;
         memset(&s, 0, sizeof s);
-        s = (hri_gemm_shape){.kind = (hri_gemm_kind)kind, .type = type, .out = kind == HRI_GEMM_DW ? HRI_REAL_F32 : type, .m = rows[r], .n = sides[i][0], .k = sides[i][1],
-                             .accumulate = kind == HRI_GEMM_DW && i % 2, .packed = packed, .threads = threads};
+        s = (hri_gemm_shape){.kind = (hri_gemm_kind)kind,
+                             .type = type,
+                             .out = kind == HRI_GEMM_DW ? HRI_REAL_F32 : type,
+                             .m = rows[r],
+                             .n = sides[i][0],
+                             .k = sides[i][1],
+                             .accumulate = kind == HRI_GEMM_DW && i % 2,
+                             .packed = packed,
+                             .threads = threads};
         measure(isa, &s, &m);
       }
   if (!m.shapes) return;
-  (void)printf("%-11s %-5s %-6s %2d %6u ", hri_isa_name(isa), type == HRI_REAL_BF16 ? "bf16" : "fp32", packed ? "packed" : "plain", threads, m.shapes);
-  for (int k = 0; k < CALLS; k++) (void)printf("%7.2f %5.2f", (double)m.need[k][0] / (1 << 20), (double)m.need[k][1] / (1 << 20));
-  (void)printf("  %7.2f %7.2f %5.2f %5.2f %7.2f\n", (double)m.kept_space / (1 << 20), (double)m.space_sum / m.shapes / (1 << 20), (double)m.kept_data / (1 << 20),
+  (void)printf("%-11s %-5s %-6s %2d %6u ", hri_isa_name(isa), type == HRI_REAL_BF16 ? "bf16" : "fp32",
+               packed ? "packed" : "plain", threads, m.shapes);
+  for (int k = 0; k < CALLS; k++)
+    (void)printf("%7.2f %5.2f", (double)m.need[k][0] / (1 << 20), (double)m.need[k][1] / (1 << 20));
+  (void)printf("  %7.2f %7.2f %5.2f %5.2f %7.2f\n", (double)m.kept_space / (1 << 20),
+               (double)m.space_sum / m.shapes / (1 << 20), (double)m.kept_data / (1 << 20),
                (double)m.data_sum / m.shapes / (1 << 20), (double)m.kept_resident / (1 << 20));
   (void)fflush(stdout);
 }
 
 int main(int count, char **words) {
   static const int usual[] = {1, 2, 4};
-  (void)printf("%s; MiB of room needed under RLIMIT_AS and RLIMIT_DATA by the call that needed most; kept per product: address space (most, mean), data (most, mean), resident (most)\n", hri_onednn_text());
+  (void)printf(
+      "%s; MiB of room needed under RLIMIT_AS and RLIMIT_DATA by the call that needed most; kept per product: address space (most, mean), data (most, mean), resident (most)\n",
+      hri_onednn_text());
   (void)printf("%-11s %-5s %-6s %2s %6s ", "level", "types", "b", "t", "shapes");
   for (int k = 0; k < CALLS; k++) (void)printf("%13s", call_names[k]);
   (void)printf("  %s\n", "kept");
@@ -163,7 +188,8 @@ int main(int count, char **words) {
     for (int type = 0; type < 2; type++)
       for (int packed = 0; packed < 2; packed++)
         for (int k = 0; k < (count > 1 ? count - 1 : 3); k++)
-          measure_all((hri_isa)level, type ? HRI_REAL_BF16 : HRI_REAL_F32, packed, count > 1 ? atoi(words[k + 1]) : usual[k]);
+          measure_all((hri_isa)level, type ? HRI_REAL_BF16 : HRI_REAL_F32, packed,
+                      count > 1 ? atoi(words[k + 1]) : usual[k]);
   return 0;
 }
 

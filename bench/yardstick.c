@@ -2,11 +2,11 @@
  *
  *   bench_yardstick [model [BATCHxSEQUENCE [precision [threads [rounds]]]]]     gpt2-124m 4x256 fp32 2 8
  *
- * Yardstick = sum over the matrix products and attention nodes of a step of the isolated time of that very shape / time of
- * the whole step. A round is one training step and then every distinct shape on buffers of its own, twice, of which the
- * faster counts; where operands can be packed, a shape is timed plain and packed and the faster counts. Both sides are
- * thus measured in the same seconds by the same statistic over the rounds: the median, and beside it the mean of the
- * fastest quarter. A warming step and a warming round come first.
+ * Yardstick = sum over the matrix products and attention nodes of a step of the isolated time of that very shape / time
+ * of the whole step. A round is one training step and then every distinct shape on buffers of its own, twice, of which
+ * the faster counts; where operands can be packed, a shape is timed plain and packed and the faster counts. Both sides
+ * are thus measured in the same seconds by the same statistic over the rounds: the median, and beside it the mean of
+ * the fastest quarter. A warming step and a warming round come first.
  *
  * The last line is a row of the table in docs/performance.md. */
 #include <math.h>
@@ -35,7 +35,7 @@ typedef struct candidate {
 
 typedef struct shape {
   candidate candidates[WAYS];
-  uint32_t count;          /* nodes of a step */
+  uint32_t count; /* nodes of a step */
   double flops;
   double in_step[MAX_ROUNDS]; /* all `count` of them */
 } shape;
@@ -81,7 +81,8 @@ static bool counts(const hri_job *job, const hri_node *node) {
 
 static const hri_tensor *operand_tensor(const hri_job *job, const hri_node *node, uint32_t k) {
   hri_operand o = hri_operands(job, node)[k];
-  return k >= node->operand_count || o.tensor == HRI_NONE || o.access == HRI_SCRATCH ? NULL : &job->tensors.items[o.tensor];
+  return k >= node->operand_count || o.tensor == HRI_NONE || o.access == HRI_SCRATCH ? NULL
+                                                                                     : &job->tensors.items[o.tensor];
 }
 
 /* Whether two nodes do the same work, packed or not: op, attributes, and the type, access and size of every operand. */
@@ -92,7 +93,8 @@ static bool same_work(const hri_job *ja, const hri_node *a, const hri_job *jb, c
     const hri_tensor *x = operand_tensor(ja, a, k), *y = operand_tensor(jb, b, k);
     if (!x != !y) return false;
     if (!x) continue;
-    if (x->dtype != y->dtype || x->rank != y->rank || memcmp(x->dims, y->dims, x->rank * sizeof *x->dims) != 0) return false;
+    if (x->dtype != y->dtype || x->rank != y->rank || memcmp(x->dims, y->dims, x->rank * sizeof *x->dims) != 0)
+      return false;
     if (hri_operands(ja, a)[k].access != hri_operands(jb, b)[k].access) return false;
   }
   return true;
@@ -100,15 +102,21 @@ static bool same_work(const hri_job *ja, const hri_node *a, const hri_job *jb, c
 
 static shape *find_shape(bench *b, const hri_job *job, const hri_node *node) {
   for (uint32_t s = 0; s < b->shape_count; s++)
-    if (same_work(&b->isolated->job, &b->isolated->job.nodes.items[b->shapes[s].candidates[PLAIN].node], job, node)) return &b->shapes[s];
+    if (same_work(&b->isolated->job, &b->isolated->job.nodes.items[b->shapes[s].candidates[PLAIN].node], job, node))
+      return &b->shapes[s];
   return NULL;
 }
 
-/* The same product with its right operand packed, whether or not packing would pay in a step; HRI_NONE when it cannot be. */
+/* The same product with its right operand packed, whether or not packing would pay in a step; HRI_NONE when it cannot
+ * be. */
 static hri_id packed_twin(hr_plan *plan, hri_id plain) {
   hri_job *job = &plan->job;
   const hri_backend *backend = plan->backend;
-  hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = -1, .unit = HRI_NONE};
+  hri_place place = {.program = HRI_STEP,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_WORKSPACE,
+                     .layer = -1,
+                     .unit = HRI_NONE};
   uint64_t bytes = 0;
   bool pays;
   hri_id twin, id;
@@ -127,9 +135,11 @@ static hri_id packed_twin(hr_plan *plan, hri_id plain) {
   memcpy(job->tensors.items[id].dims, like.dims, sizeof like.dims);
   memcpy(job->tensors.items[id].stored, like.stored, sizeof like.stored);
   hri_operands(job, &job->nodes.items[twin])[1].tensor = id;
-  if (hri_operand_find(job, &job->nodes.items[twin], HRI_SCRATCH, 0) != HRI_NONE) job->nodes.items[twin].operand_count--; /* the last one; of the plain product */
+  if (hri_operand_find(job, &job->nodes.items[twin], HRI_SCRATCH, 0) != HRI_NONE)
+    job->nodes.items[twin].operand_count--; /* the last one; of the plain product */
   check(backend->workspace(backend->self, job, &job->nodes.items[twin], &bytes, &error), &error);
-  if (bytes) hri_node_add_operand(job, twin, hri_tensor_new(job, place, like.key, HRI_U8, 1, &bytes, NULL), HRI_SCRATCH);
+  if (bytes)
+    hri_node_add_operand(job, twin, hri_tensor_new(job, place, like.key, HRI_U8, 1, &bytes, NULL), HRI_SCRATCH);
   check(hri_job_ok(job, &error), &error);
   return twin;
 }
@@ -162,7 +172,8 @@ static void find_nodes(bench *b) {
     if (!counts(job, &job->nodes.items[id])) continue;
     s = find_shape(b, job, &job->nodes.items[id]);
     if (!s) {
-      (void)fprintf(stderr, "bench_yardstick: %s has no like in the plan without packing\n", hri_op_name(job->nodes.items[id].op));
+      (void)fprintf(stderr, "bench_yardstick: %s has no like in the plan without packing\n",
+                    hri_op_name(job->nodes.items[id].op));
       exit(1);
     }
     s->count++;
@@ -177,12 +188,13 @@ static int region_of(const hri_job *job, hri_operand o) {
   return job->tensors.items[o.tensor].dtype == HRI_I32 ? INDICES : INPUTS;
 }
 
-/* Whole storages of one node's operands, from the start of their region: nodes run one at a time and share it. The first
- * pass (`final` false) finds how large the regions are. */
+/* Whole storages of one node's operands, from the start of their region: nodes run one at a time and share it. The
+ * first pass (`final` false) finds how large the regions are. */
 static void place(bench *b, const candidate *c, bool final) {
   const hri_job *job = &b->isolated->job;
   const hri_node *node = &job->nodes.items[c->node];
-  uint64_t used[REGIONS] = {0}, begin[REGIONS] = {0, b->region_bytes[INPUTS], b->region_bytes[INPUTS] + b->region_bytes[OUTPUTS]};
+  uint64_t used[REGIONS] = {0},
+           begin[REGIONS] = {0, b->region_bytes[INPUTS], b->region_bytes[INPUTS] + b->region_bytes[OUTPUTS]};
   for (uint32_t k = 0; k < node->operand_count; k++) {
     hri_operand o = hri_operands(job, node)[k];
     hri_id s;
@@ -216,7 +228,8 @@ static void size_regions(bench *b, candidate *c) { place(b, c, false); }
 static void prepare(bench *b, candidate *c) {
   const hr_plan *plan = b->isolated;
   hr_error error = {0};
-  check(hri_cpu_prepare(hri_cpu_of(plan->backend), &plan->job, &plan->job.nodes.items[c->node], &c->handle, &error), &error);
+  check(hri_cpu_prepare(hri_cpu_of(plan->backend), &plan->job, &plan->job.nodes.items[c->node], &c->handle, &error),
+        &error);
 }
 
 /* Nodes share storages, so each is placed anew before it runs. */
@@ -227,7 +240,8 @@ static void time_candidate(bench *b, candidate *c) {
   place(b, c, true);
   for (int k = 0; k < REPEATS; k++) {
     double begin = now(), seconds;
-    check(hri_cpu_run(hri_cpu_of(plan->backend), &b->launch, &plan->job.nodes.items[c->node], c->handle, &error), &error);
+    check(hri_cpu_run(hri_cpu_of(plan->backend), &b->launch, &plan->job.nodes.items[c->node], c->handle, &error),
+          &error);
     seconds = now() - begin;
     if (seconds < best) best = seconds;
   }
@@ -263,7 +277,8 @@ static void feed(bench *b) {
   const hr_job *spec = &b->session.plan->spec;
   hri_executor *x = b->session.executor;
   int32_t *ids = hri_executor_view(x, job->input_ids), *targets = hri_executor_view(x, job->input_targets),
-          *positions = hri_executor_view(x, job->input_positions), *doc_start = hri_executor_view(x, job->input_doc_start);
+          *positions = hri_executor_view(x, job->input_positions),
+          *doc_start = hri_executor_view(x, job->input_doc_start);
   uint32_t rows = spec->micro_batch * spec->sequence_length, state = 1;
   for (uint32_t k = 0; k < rows; k++) {
     state = state * 1664525u + 1013904223u;
@@ -282,7 +297,8 @@ static void run_step(bench *b) {
   for (int op = 0; op < HRI_OP_COUNT; op++) b->op_seconds[op][b->round] = 0;
   b->others[b->round] = 0;
   HRI_CONTROL_SET(b->session.executor, learning_rate, 1e-4);
-  HRI_CONTROL_SET(b->session.executor, inv_tokens, 1.0 / (b->session.plan->spec.micro_batch * b->session.plan->spec.sequence_length));
+  HRI_CONTROL_SET(b->session.executor, inv_tokens,
+                  1.0 / (b->session.plan->spec.micro_batch * b->session.plan->spec.sequence_length));
   HRI_CONTROL_SET(b->session.executor, clip_norm, b->session.plan->spec.clip);
   HRI_CONTROL_SET(b->session.executor, clip_scale, 1);
   HRI_CONTROL_SET(b->session.executor, loss_sum, 0);
@@ -328,9 +344,13 @@ static double typical(const double *rounds, uint32_t count, bool fastest) {
 }
 
 /* NaN where there is no such candidate. */
-static double isolated(const bench *b, const candidate *c, bool fastest) { return c->node != HRI_NONE ? typical(c->seconds, b->rounds, fastest) : NAN; }
+static double isolated(const bench *b, const candidate *c, bool fastest) {
+  return c->node != HRI_NONE ? typical(c->seconds, b->rounds, fastest) : NAN;
+}
 
-static double best(const bench *b, const shape *s, bool fastest) { return fmin(isolated(b, &s->candidates[PLAIN], fastest), isolated(b, &s->candidates[PACKED], fastest)); }
+static double best(const bench *b, const shape *s, bool fastest) {
+  return fmin(isolated(b, &s->candidates[PLAIN], fastest), isolated(b, &s->candidates[PACKED], fastest));
+}
 
 static double yardstick(const bench *b, bool fastest) {
   double sum = 0;
@@ -338,7 +358,9 @@ static double yardstick(const bench *b, bool fastest) {
   return sum / typical(b->step, b->rounds, fastest);
 }
 
-static const hri_node *node_of(const bench *b, const shape *s) { return &b->isolated->job.nodes.items[s->candidates[PLAIN].node]; }
+static const hri_node *node_of(const bench *b, const shape *s) {
+  return &b->isolated->job.nodes.items[s->candidates[PLAIN].node];
+}
 
 static void dims_text(const bench *owner, const shape *s, char out[48]) {
   const hri_job *job = &owner->isolated->job;
@@ -346,8 +368,11 @@ static void dims_text(const bench *owner, const shape *s, char out[48]) {
   const hri_tensor *a = operand_tensor(job, node, 0), *b = operand_tensor(job, node, 1);
   const int64_t *i = node->attr.i;
   if (hri_rate_class_of(job, node).table == HRI_RATE_ATTENTION)
-    (void)snprintf(out, 48, "B %lld T %lld H %lld/%lld D %lld", (long long)i[0], (long long)i[1], (long long)i[2], (long long)i[3], (long long)i[4]);
-  else (void)snprintf(out, 48, "%llux%llu . %llux%llu", (unsigned long long)a->dims[0], (unsigned long long)a->dims[1], (unsigned long long)b->dims[0], (unsigned long long)b->dims[1]);
+    (void)snprintf(out, 48, "B %lld T %lld H %lld/%lld D %lld", (long long)i[0], (long long)i[1], (long long)i[2],
+                   (long long)i[3], (long long)i[4]);
+  else
+    (void)snprintf(out, 48, "%llux%llu . %llux%llu", (unsigned long long)a->dims[0], (unsigned long long)a->dims[1],
+                   (unsigned long long)b->dims[0], (unsigned long long)b->dims[1]);
 }
 
 static void rate_text(double flops, double seconds, char out[16]) {
@@ -356,7 +381,8 @@ static void rate_text(double flops, double seconds, char out[16]) {
 }
 
 static void print_shapes(const bench *b) {
-  printf("%-22s %-30s %5s %9s %9s %9s %9s %8s   (medians, GFLOP/s)\n", "op", "operands", "nodes", "in step", "plain", "packed", "lost ms", "of best");
+  printf("%-22s %-30s %5s %9s %9s %9s %9s %8s   (medians, GFLOP/s)\n", "op", "operands", "nodes", "in step", "plain",
+         "packed", "lost ms", "of best");
   for (uint32_t k = 0; k < b->shape_count; k++) {
     const shape *s = &b->shapes[k];
     double in_step = typical(s->in_step, b->rounds, false), alone = s->count * best(b, s, false);
@@ -364,7 +390,8 @@ static void print_shapes(const bench *b) {
     dims_text(b, s, dims);
     rate_text(s->count * s->flops, in_step, rates[0]);
     for (int c = 0; c < WAYS; c++) rate_text(s->flops, isolated(b, &s->candidates[c], false), rates[c + 1]);
-    printf("%-22s %-30s %5u %9s %9s %9s %9.2f %7.1f%%\n", hri_op_name(node_of(b, s)->op), dims, s->count, rates[0], rates[1], rates[2], (in_step - alone) * 1e3, 100 * alone / in_step);
+    printf("%-22s %-30s %5u %9s %9s %9s %9.2f %7.1f%%\n", hri_op_name(node_of(b, s)->op), dims, s->count, rates[0],
+           rates[1], rates[2], (in_step - alone) * 1e3, 100 * alone / in_step);
   }
 }
 
@@ -379,10 +406,14 @@ static void print_others(const bench *b, double step) {
   for (;;) {
     int most = -1;
     for (int op = 0; op < HRI_OP_COUNT; op++)
-      if (!printed[op] && (most < 0 || typical(b->op_seconds[op], b->rounds, false) > typical(b->op_seconds[most], b->rounds, false))) most = op;
+      if (!printed[op] &&
+          (most < 0 || typical(b->op_seconds[op], b->rounds, false) > typical(b->op_seconds[most], b->rounds, false)))
+        most = op;
     if (most < 0 || typical(b->op_seconds[most], b->rounds, false) < 5e-4 * step) return;
     printed[most] = true;
-    printf("%-22s %9.2f ms %5.1f %%\n", hri_op_name((uint16_t)most), typical(b->op_seconds[most], b->rounds, false) * 1e3, 100 * typical(b->op_seconds[most], b->rounds, false) / step);
+    printf("%-22s %9.2f ms %5.1f %%\n", hri_op_name((uint16_t)most),
+           typical(b->op_seconds[most], b->rounds, false) * 1e3,
+           100 * typical(b->op_seconds[most], b->rounds, false) / step);
   }
 }
 
@@ -392,16 +423,21 @@ static void print_report(const bench *b) {
   double step = typical(b->step, b->rounds, false), products = 0, attention = 0;
   for (uint32_t k = 0; k < b->shape_count; k++) {
     double seconds = typical(b->shapes[k].in_step, b->rounds, false);
-    if (hri_rate_class_of(&b->isolated->job, node_of(b, &b->shapes[k])).table == HRI_RATE_ATTENTION) attention += seconds;
+    if (hri_rate_class_of(&b->isolated->job, node_of(b, &b->shapes[k])).table == HRI_RATE_ATTENTION)
+      attention += seconds;
     else products += seconds;
   }
   print_shapes(b);
   printf("\n");
   print_others(b, step);
-  printf("\n%s, %s, %u rounds; step median %.1f ms, fastest quarter %.1f ms\n", job->libraries, job->instruction_set, b->rounds, step * 1e3, typical(b->step, b->rounds, true) * 1e3);
-  printf("\n| model | batch | precision | threads | step, ms | products | attention | everything else | yardstick | of the fastest quarter |\n|---|---|---|---|---|---|---|---|---|---|\n");
-  printf("| %s | %u x %u | %s | %u | %.0f | %.1f %% | %.1f %% | %.1f %% | %.3f | %.3f |\n", spec->model.name, spec->micro_batch, spec->sequence_length, hr_precision_name(spec->precision),
-         job->team, step * 1e3, 100 * products / step, 100 * attention / step, 100 * (1 - (products + attention) / step), yardstick(b, false), yardstick(b, true));
+  printf("\n%s, %s, %u rounds; step median %.1f ms, fastest quarter %.1f ms\n", job->libraries, job->instruction_set,
+         b->rounds, step * 1e3, typical(b->step, b->rounds, true) * 1e3);
+  printf(
+      "\n| model | batch | precision | threads | step, ms | products | attention | everything else | yardstick | of the fastest quarter |\n|---|---|---|---|---|---|---|---|---|---|\n");
+  printf("| %s | %u x %u | %s | %u | %.0f | %.1f %% | %.1f %% | %.1f %% | %.3f | %.3f |\n", spec->model.name,
+         spec->micro_batch, spec->sequence_length, hr_precision_name(spec->precision), job->team, step * 1e3,
+         100 * products / step, 100 * attention / step, 100 * (1 - (products + attention) / step), yardstick(b, false),
+         yardstick(b, true));
 }
 
 static hr_precision precision_of(const char *name) {
@@ -421,7 +457,9 @@ int main(int argc, char **argv) {
   check(hr_model_open(argc > 1 ? argv[1] : "gpt2-124m", &job.model, &error), &error);
   check(hr_device_find("cpu", &job.device, &error), &error);
   if (sscanf(batch, "%ux%u", &job.micro_batch, &job.sequence_length) != 2 || rounds < 1 || rounds > MAX_ROUNDS) {
-    (void)fprintf(stderr, "usage: bench_yardstick [model [BATCHxSEQUENCE [precision [threads [rounds, at most %d]]]]]\n", MAX_ROUNDS);
+    (void)fprintf(stderr,
+                  "usage: bench_yardstick [model [BATCHxSEQUENCE [precision [threads [rounds, at most %d]]]]]\n",
+                  MAX_ROUNDS);
     return 2;
   }
   job.precision = precision_of(argc > 3 ? argv[3] : "fp32");

@@ -1,5 +1,5 @@
-/* PyTorch's caching allocator without PyTorch or a GPU: requests on fake addresses, its statistics, a snapshot of it, and the
- * question whether other settings would have helped.
+/* PyTorch's caching allocator without PyTorch or a GPU: requests on fake addresses, its statistics, a snapshot of it,
+ * and the question whether other settings would have helped.
  *
  * Introduces: hr_alloc_fake_hooks, hr_alloc_create, hr_alloc_set_label, hr_alloc_malloc, hr_alloc_free,
  * hr_alloc_summary, hr_alloc_snapshot, hr_replay_search. */
@@ -45,7 +45,9 @@ static hr_status show(hr_alloc *alloc, hr_error *error) {
   hr_free(text);
   if (status == HR_OK) status = hr_alloc_snapshot(alloc, &snapshot, error); /* hr_snapshot_write makes a file of it */
   if (status == HR_OK) status = hr_replay_search(snapshot, NULL, &replay, &results, &count, error);
-  if (status == HR_OK) (void)printf("PYTORCH_ALLOC_CONF=%s %s\n", results[0].alloc_conf, results[0].failed ? "fails too" : "would have done");
+  if (status == HR_OK)
+    (void)printf("PYTORCH_ALLOC_CONF=%s %s\n", results[0].alloc_conf,
+                 results[0].failed ? "fails too" : "would have done");
   hr_free(results);
   hr_snapshot_destroy(snapshot);
   return status;

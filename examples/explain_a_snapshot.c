@@ -2,7 +2,8 @@
  *
  *     explain_a_snapshot [snapshot.pickle]
  *
- * Introduces: hr_snapshot_read, hr_explain_trace, hr_inspect, hr_inspect_text, hr_replay_search, hr_explain_snapshot. */
+ * Introduces: hr_snapshot_read, hr_explain_trace, hr_inspect, hr_inspect_text, hr_replay_search,
+ * hr_explain_snapshot. */
 #include <stdio.h>
 
 #include <headroom/explain.h>
@@ -32,7 +33,8 @@ static hr_status explain(const hr_snapshot *snapshot, hr_error *error) {
   if (status == HR_OK) {
     const hr_oom_failure *f = &explanation->failures[explanation->primary];
     (void)printf("%s (%s): %s\n", hr_oom_cause_name(f->cause), hr_oom_certainty_name(f->certainty), f->verdict);
-    for (uint32_t k = 0; k < f->advice_count; k++) (void)printf("  %s: %s\n", hr_oom_basis_name(f->advice[k].basis), f->advice[k].text);
+    for (uint32_t k = 0; k < f->advice_count; k++)
+      (void)printf("  %s: %s\n", hr_oom_basis_name(f->advice[k].basis), f->advice[k].text);
   }
   hr_explanation_destroy(explanation);
   hr_free(results);

@@ -29,18 +29,22 @@ int main(int argc, char **argv) {
   if (hr_plan_create(&job, &plan, &error) != HR_OK) return complain(&error);
 
   tier = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
-  printf("%s on %s: %.2f GiB reserved + %.2f GiB fixed, budget %.2f GiB: %s\n", job.model.name, job.device.name, (double)tier->reserved_bytes / (1 << 30),
-         (double)tier->fixed_bytes / (1 << 30), (double)job.budget_bytes / (1 << 30), hr_plan_get(plan)->fits ? "fits" : "does not fit");
+  printf("%s on %s: %.2f GiB reserved + %.2f GiB fixed, budget %.2f GiB: %s\n", job.model.name, job.device.name,
+         (double)tier->reserved_bytes / (1 << 30), (double)tier->fixed_bytes / (1 << 30),
+         (double)job.budget_bytes / (1 << 30), hr_plan_get(plan)->fits ? "fits" : "does not fit");
   for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
-    if (tier->at_peak_by_role[role]) printf("  %-16s %10.2f MiB at the peak\n", hr_role_name(role), (double)tier->at_peak_by_role[role] / (1 << 20));
+    if (tier->at_peak_by_role[role])
+      printf("  %-16s %10.2f MiB at the peak\n", hr_role_name(role), (double)tier->at_peak_by_role[role] / (1 << 20));
   for (uint32_t k = 0; k < 3; k++) {
     hr_live live;
-    if (hr_plan_live(plan, HR_TIER_DEVICE, k, &live)) printf("  largest: %s, %llu bytes\n", live.name, (unsigned long long)live.bytes);
+    if (hr_plan_live(plan, HR_TIER_DEVICE, k, &live))
+      printf("  largest: %s, %llu bytes\n", live.name, (unsigned long long)live.bytes);
   }
   hr_plan_destroy(plan);
 
   if (hr_plan_fixes(&job, fixes, &count, &error) != HR_OK) return complain(&error);
   for (uint32_t k = 0; k < count && k < 3; k++)
-    printf("  %s: %.2f GiB, %.3f s per step%s\n", fixes[k].options, (double)fixes[k].need_bytes / (1 << 30), fixes[k].step_seconds, fixes[k].fits ? "" : " (does not fit)");
+    printf("  %s: %.2f GiB, %.3f s per step%s\n", fixes[k].options, (double)fixes[k].need_bytes / (1 << 30),
+           fixes[k].step_seconds, fixes[k].fits ? "" : " (does not fit)");
   return 0;
 }

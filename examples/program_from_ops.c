@@ -18,10 +18,12 @@ static int complain(const hr_error *error) {
 static hr_tensor block(hr_graph *g, hr_tensor x, int layer) {
   char name[4][32];
   hr_tensor h;
-  for (int k = 0; k < 4; k++) (void)snprintf(name[k], sizeof name[k], "layer%d.%s", layer, ((const char *[]){"norm", "in", "in.bias", "out"})[k]);
+  for (int k = 0; k < 4; k++)
+    (void)snprintf(name[k], sizeof name[k], "layer%d.%s", layer, ((const char *[]){"norm", "in", "in.bias", "out"})[k]);
   hr_graph_layer(g, layer);
   h = hr_graph_norm(g, x, hr_graph_parameter(g, name[0], WIDTH, 0, -1, false), HR_NO_TENSOR, HR_NORM_RMS, 1e-6);
-  h = hr_graph_linear(g, h, hr_graph_parameter(g, name[1], HIDDEN, WIDTH, 0.1, true), hr_graph_parameter(g, name[2], HIDDEN, 0, 0, false));
+  h = hr_graph_linear(g, h, hr_graph_parameter(g, name[1], HIDDEN, WIDTH, 0.1, true),
+                      hr_graph_parameter(g, name[2], HIDDEN, 0, 0, false));
   h = hr_graph_activation(g, h, HR_ACTIVATION_GELU_TANH);
   h = hr_graph_linear(g, h, hr_graph_parameter(g, name[3], WIDTH, HIDDEN, 0.1, true), HR_NO_TENSOR);
   return hr_graph_add(g, x, h);
@@ -42,7 +44,8 @@ int main(void) {
   b = hr_graph_input(g, "b", ROWS);
   sum = hr_graph_input(g, "sum", ROWS);
   weight = hr_graph_parameter(g, "digit.a", 10, WIDTH, 0.5, true);
-  x = hr_graph_add(g, hr_graph_embed(g, a, weight), hr_graph_embed(g, b, hr_graph_parameter(g, "digit.b", 10, WIDTH, 0.5, true)));
+  x = hr_graph_add(g, hr_graph_embed(g, a, weight),
+                   hr_graph_embed(g, b, hr_graph_parameter(g, "digit.b", 10, WIDTH, 0.5, true)));
   for (int layer = 0; layer < 2; layer++) x = block(g, x, layer);
   hr_graph_layer(g, -1);
   hr_graph_loss(g, x, hr_graph_parameter(g, "head", SUMS, WIDTH, 0.1, true), sum);
@@ -51,7 +54,8 @@ int main(void) {
   if (hr_device_find("cpu", &job.device, &error) != HR_OK) return complain(&error);
   job.recompute.kind = HR_RECOMPUTE_BLOCK;
   if (hr_graph_plan(g, &job, &plan, &error) != HR_OK) return complain(&error);
-  printf("%llu parameters, %llu bytes planned\n", (unsigned long long)hr_plan_get(plan)->parameter_count, (unsigned long long)hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes);
+  printf("%llu parameters, %llu bytes planned\n", (unsigned long long)hr_plan_get(plan)->parameter_count,
+         (unsigned long long)hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes);
 
   if (hr_run_create(g, plan, &run, &error) != HR_OK) return complain(&error);
   for (int step = 0; step < 300; step++) {

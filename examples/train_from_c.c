@@ -25,7 +25,8 @@ static int complain(const hr_error *error) {
 }
 
 int main(void) {
-  static const char text[] = "a program is data: an ordered list of nodes over tensors. memory is a compile-time result. ";
+  static const char text[] =
+      "a program is data: an ordered list of nodes over tensors. memory is a compile-time result. ";
   char directory[] = "/tmp/headroom-example-XXXXXX", data[128], out[128], final[160];
   const char *paths[1] = {data};
   hr_run_options options;
@@ -63,11 +64,13 @@ int main(void) {
   job.micro_batch = 8;
   job.steps = 60;
   job.learning_rate = 5e-3;
-  if (hr_job_set(&job, "schedule", "constant", &error) != HR_OK) return complain(&error); /* any field, by the name of its option */
+  if (hr_job_set(&job, "schedule", "constant", &error) != HR_OK)
+    return complain(&error); /* any field, by the name of its option */
   job.budget_bytes = UINT64_C(256) << 20;
   if (hr_job_finish(&job, &error) != HR_OK) return complain(&error);
   if (hr_train(&job, &options, &result, &error) != HR_OK) return complain(&error);
-  printf("planned %llu bytes, reserved %llu bytes\n", (unsigned long long)result.planned_bytes[HR_TIER_DEVICE], (unsigned long long)result.reserved_bytes[HR_TIER_DEVICE]);
+  printf("planned %llu bytes, reserved %llu bytes\n", (unsigned long long)result.planned_bytes[HR_TIER_DEVICE],
+         (unsigned long long)result.reserved_bytes[HR_TIER_DEVICE]);
   if (!(result.last_loss < 2.5)) {
     fprintf(stderr, "the model did not learn: loss %g\n", result.last_loss);
     return 1;

@@ -1,19 +1,19 @@
 /* What a request costs when the cache serves it: a pair of malloc and free with 10,000 live blocks.
  *
- *   step       the usual case: training steps that repeat their sizes. 8,000 blocks live on (weights, optimizer state); 200 layers
- *              keep 10 activations each from their forward to their backward pass and use 4 temporaries in either. Time of a step by
- *              the number of its pairs
- *   pair       a hard case: one random size is requested and freed at once; each pair is timed alone, by the cycle counter, which
- *              forbids any overlap with the next
+ *   step       the usual case: training steps that repeat their sizes. 8,000 blocks live on (weights, optimizer state);
+ *              200 layers keep 10 activations each from their forward to their backward pass and use 4 temporaries in
+ *              either. Time of a step by the number of its pairs
+ *   pair       a hard case: one random size is requested and freed at once; each pair is timed alone, by the cycle
+ *              counter, which forbids any overlap with the next
  *   32 pairs   the same, 32 between two readings of the counter
- *   churn      the hardest: a random live block is freed and another size requested in its place; almost nothing that this touches is in
- *              the nearer caches
+ *   churn      the hardest: a random live block is freed and another size requested in its place; almost nothing that
+ *              this touches is in the nearer caches
  *   ...history the same with events recorded in memory
  *   bulk       churn without timing of single pairs: mean over all, which no timer disturbs
  *
- * Sizes are those of a training step: 30 % scalars and norms up to 4 KiB, 40 % up to 1 MiB, 30 % up to 64 MiB, drawn from 400
- * different ones, as tensors repeat their shapes. The cost of reading the timer twice with nothing between is measured the same way
- * and subtracted; it is printed.
+ * Sizes are those of a training step: 30 % scalars and norms up to 4 KiB, 40 % up to 1 MiB, 30 % up to 64 MiB, drawn
+ * from 400 different ones, as tensors repeat their shapes. The cost of reading the timer twice with nothing between is
+ * measured the same way and subtracted; it is printed.
  *
  * bench_alloc [PAIRS] */
 #include <headroom/alloc.h>
@@ -110,7 +110,8 @@ static void churn(bench *b, size_t count) {
 
 static void report(const bench *b, const char *name) {
   qsort(b->times, b->count, sizeof *b->times, by_value);
-  const double p50 = b->times[b->count / 2] * b->ns - b->overhead_ns, p99 = b->times[b->count / 100 * 99] * b->ns - b->overhead_ns;
+  const double p50 = b->times[b->count / 2] * b->ns - b->overhead_ns,
+               p99 = b->times[b->count / 100 * 99] * b->ns - b->overhead_ns;
   printf("%-16s p50 %6.1f ns   p99 %6.1f ns\n", name, p50, p99);
 }
 
@@ -163,7 +164,8 @@ static uint64_t take(bench *b, uint64_t bytes) {
 }
 
 static void use_temporaries(bench *b, int layer, int pass) {
-  for (int i = 0; i < TEMPORARIES; i++) count(hr_alloc_free(b->alloc, take(b, sizes[(layer % 4 * 20 + pass * 10 + i) % SIZES]), NULL));
+  for (int i = 0; i < TEMPORARIES; i++)
+    count(hr_alloc_free(b->alloc, take(b, sizes[(layer % 4 * 20 + pass * 10 + i) % SIZES]), NULL));
 }
 
 static void train_step(bench *b) {
@@ -186,7 +188,8 @@ static void time_steps(bench *b, const char *name) {
     b->times[i] = (uint32_t)(ticks() - from);
   }
   qsort(b->times, steps, sizeof *b->times, by_value);
-  printf("%-16s p50 %6.1f ns   p10 %6.1f ns\n", name, b->times[steps / 2] * b->ns / STEP_PAIRS, b->times[steps / 10] * b->ns / STEP_PAIRS);
+  printf("%-16s p50 %6.1f ns   p10 %6.1f ns\n", name, b->times[steps / 2] * b->ns / STEP_PAIRS,
+         b->times[steps / 10] * b->ns / STEP_PAIRS);
 }
 
 /* ---- all ---- */
@@ -194,7 +197,8 @@ static void time_steps(bench *b, const char *name) {
 static void time_bulk(bench *b, const char *name) {
   const uint64_t from = ticks();
   churn(b, b->count);
-  printf("%-16s mean %5.1f ns, with drawing of random numbers\n", name, (double)(ticks() - from) * b->ns / (double)b->count);
+  printf("%-16s mean %5.1f ns, with drawing of random numbers\n", name,
+         (double)(ticks() - from) * b->ns / (double)b->count);
 }
 
 static void measure_overhead(bench *b) {

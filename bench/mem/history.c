@@ -2,7 +2,8 @@
  *
  *   bench_history [rounds]
  *
- * The median over rounds of one million events each; the first round of a ring also pays for its pages and is shown apart. */
+ * The median over rounds of one million events each; the first round of a ring also pays for its pages and is shown
+ * apart. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -32,7 +33,8 @@ static void fail(const char *what, const hr_error *error) {
 static double record(hr_alloc *alloc) {
   const double begin = now();
   for (uint64_t k = 0; k < EVENTS; k++)
-    hri_history_record(alloc, k & 1 ? HR_TRACE_FREE_REQUESTED : HR_TRACE_ALLOC, 512 * (k & 1023), 1000, 1024, 0, 0, k & 7);
+    hri_history_record(alloc, k & 1 ? HR_TRACE_FREE_REQUESTED : HR_TRACE_ALLOC, 512 * (k & 1023), 1000, 1024, 0, 0,
+                       k & 7);
   return now() - begin;
 }
 
@@ -44,7 +46,8 @@ static void measure(hr_alloc *alloc, const char *name, const char *path, int rou
   first = record(alloc);
   for (int k = 0; k < rounds; k++) seconds[k] = record(alloc);
   qsort(seconds, (size_t)rounds, sizeof *seconds, order);
-  printf("%-12s %6.1f ns per event (first round %.1f)\n", name, seconds[rounds / 2] / EVENTS * 1e9, first / EVENTS * 1e9);
+  printf("%-12s %6.1f ns per event (first round %.1f)\n", name, seconds[rounds / 2] / EVENTS * 1e9,
+         first / EVENTS * 1e9);
   if (hr_alloc_history_stop(alloc, &error) != HR_OK) fail("stop", &error);
 }
 
@@ -57,7 +60,11 @@ static void fill(hr_alloc *alloc, const char *path) {
   for (int k = 0; k < EVENTS / 3 + 2000; k++) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     uint64_t *place = &live[seed >> 32 & 511];
-    const hr_alloc_label label = {.category = "activation", .phase = "forward", .name = "linear", .layer = (int32_t)(seed >> 48 & 31), .step = (uint64_t)k >> 12};
+    const hr_alloc_label label = {.category = "activation",
+                                  .phase = "forward",
+                                  .name = "linear",
+                                  .layer = (int32_t)(seed >> 48 & 31),
+                                  .step = (uint64_t)k >> 12};
     if (hr_alloc_set_label(alloc, &label, &error) != HR_OK) fail("label", &error);
     if (*place && hr_alloc_free(alloc, *place, &error) != HR_OK) fail("free", &error);
     if (hr_alloc_malloc(alloc, 1 + (seed >> 40 & 0xfffff), 0, place, &error) != HR_OK) fail("malloc", &error);
@@ -91,7 +98,8 @@ int main(int argc, char **argv) {
   int fd = mkstemp(path);
   if (rounds < 1 || rounds > ROUNDS_MAX) rounds = 11;
   if (fd < 0 || close(fd) != 0) return 1;
-  if (hr_alloc_fake_hooks(0, &hooks, &error) != HR_OK || hr_alloc_create(&hooks, &config, &alloc, &error) != HR_OK) fail("create", &error);
+  if (hr_alloc_fake_hooks(0, &hooks, &error) != HR_OK || hr_alloc_create(&hooks, &config, &alloc, &error) != HR_OK)
+    fail("create", &error);
   measure(alloc, "in memory", NULL, rounds);
   measure(alloc, "mapped file", path, rounds);
   fill(alloc, path);

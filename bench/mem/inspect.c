@@ -1,6 +1,7 @@
 /* How fast a snapshot is inspected: reading, lives, one state in the middle, the whole inspection, its text.
  *
- *   bench_inspect SNAPSHOT [ROUNDS]      default 5 rounds; the medians are printed, and what reading and inspecting held at most
+ *   bench_inspect SNAPSHOT [ROUNDS]      default 5 rounds; the medians are printed, and what reading and inspecting
+ *   held at most
  */
 #include <stdio.h>
 #include <stdlib.h>

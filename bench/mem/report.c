@@ -1,8 +1,10 @@
 /* How fast a report is written: a training trace of 24 layers, inspected and written as HTML.
  *
- *   bench_report [EVENTS [PATH [plain|hostile|lost]]]      default 1,000,000 events, report.html in the working directory
+ *   bench_report [EVENTS [PATH [plain|hostile|lost]]]      default 1,000,000 events, report.html in the working
+ *   directory
  *
- * Prints the time of each part. For tests/report, which looks at the page in a browser: "hostile": names are markup; "lost":
+ * Prints the time of each part. For tests/report, which looks at the page in a browser: "hostile": names are markup;
+ * "lost":
  * the first third of the events is missing, segments are expandable, and some are of a private pool. */
 #include <headroom/report.h>
 
@@ -27,7 +29,9 @@ typedef struct world {
   HRI_ARRAY(block) blocks; /* by address: memory is only handed out upwards, and taken again by equal sizes */
   HRI_ARRAY(uint64_t) free_list[CLASSES];
   uint64_t class_size[CLASSES];
-  struct { uint64_t addr, bytes, first_block; } segments[SEGMENTS];
+  struct {
+    uint64_t addr, bytes, first_block;
+  } segments[SEGMENTS];
   uint32_t segment_count;
   uint64_t next, end, limit;
   int64_t time;
@@ -39,7 +43,6 @@ typedef struct world {
 
 #define MARKUP "</script><img src=x onerror=\"window.owned=1;document.title='owned'\"><!--"
 
-
 static uint64_t dice(world *w, uint64_t sides) {
   w->random = w->random * 6364136223846793005u + 1442695040888963407u;
   return (w->random >> 33) % sides;
@@ -50,25 +53,39 @@ typedef struct frame {
 } frame;
 enum { PHASES = 5, OUTER = 4 };
 static const char *const phase_names[PHASES] = {"build", "forward", "backward", "optimizer", "log"};
-static const frame outer[PHASES][OUTER] = {
-    {{"__init__", "train/model.py"}, {"build_model", "train/model.py"}},
-    {{"forward", "train/model.py"}, {"_call_impl", "torch/nn/modules/module.py"}, {"training_step", "train/run.py"}, {"train", "train/run.py"}},
-    {{"_engine_run_backward", "torch/autograd/graph.py"}, {"backward", "torch/autograd/__init__.py"}, {"backward", "torch/_tensor.py"}, {"train", "train/run.py"}},
-    {{"_init_group", "torch/optim/adamw.py"}, {"step", "torch/optim/adamw.py"}, {"wrapper", "torch/optim/optimizer.py"}, {"train", "train/run.py"}},
-    {{"log_metrics", "train/metrics.py"}, {"train", "train/run.py"}}};
+static const frame outer[PHASES][OUTER] = {{{"__init__", "train/model.py"}, {"build_model", "train/model.py"}},
+                                           {{"forward", "train/model.py"},
+                                            {"_call_impl", "torch/nn/modules/module.py"},
+                                            {"training_step", "train/run.py"},
+                                            {"train", "train/run.py"}},
+                                           {{"_engine_run_backward", "torch/autograd/graph.py"},
+                                            {"backward", "torch/autograd/__init__.py"},
+                                            {"backward", "torch/_tensor.py"},
+                                            {"train", "train/run.py"}},
+                                           {{"_init_group", "torch/optim/adamw.py"},
+                                            {"step", "torch/optim/adamw.py"},
+                                            {"wrapper", "torch/optim/optimizer.py"},
+                                            {"train", "train/run.py"}},
+                                           {{"log_metrics", "train/metrics.py"}, {"train", "train/run.py"}}};
 
 static uint32_t add_frame(world *w, const char *name, const char *file, uint32_t line) {
-  return hri_snapshot_add_frame(&w->b, hri_snapshot_add_string(&w->b, name, strlen(name)), hri_snapshot_add_string(&w->b, file, strlen(file)), line);
+  return hri_snapshot_add_frame(&w->b, hri_snapshot_add_string(&w->b, name, strlen(name)),
+                                hri_snapshot_add_string(&w->b, file, strlen(file)), line);
 }
 
 /* From the innermost frame out: the operation, the layer, what every stack of the phase shares, the program. */
 static uint32_t stack_of(world *w, uint32_t phase, uint32_t layer, const char *op) {
   char name[160];
   uint32_t frames[12], i, n = 0;
-  frames[n++] = add_frame(w, op, phase == 1 ? "torch/nn/functional.py" : phase == 3 ? "torch/_tensor.py" : "train/layers.py", 40 + (uint32_t)strlen(op));
+  frames[n++] = add_frame(w, op,
+                          phase == 1   ? "torch/nn/functional.py"
+                          : phase == 3 ? "torch/_tensor.py"
+                                       : "train/layers.py",
+                          40 + (uint32_t)strlen(op));
   (void)snprintf(name, sizeof name, "%s.layers.%u%s", phase_names[phase], layer, w->hostile ? MARKUP : "");
   frames[n++] = add_frame(w, name, phase == 2 ? "autograd" : "train/layers.py", 100 + layer);
-  for (i = 0; i < OUTER && outer[phase][i].name; i++) frames[n++] = add_frame(w, outer[phase][i].name, outer[phase][i].file, 20 + 7 * i);
+  for (i = 0; i < OUTER && outer[phase][i].name; i++)
+    frames[n++] = add_frame(w, outer[phase][i].name, outer[phase][i].file, 20 + 7 * i);
   frames[n++] = add_frame(w, "main", "train/run.py", 210);
   frames[n++] = add_frame(w, "<module>", "train/run.py", 230);
   return hri_snapshot_add_stack(&w->b, frames, n);
@@ -123,7 +140,10 @@ static void give(world *w, uint64_t id) {
   event(w, HR_TRACE_FREE_COMPLETED, b->addr, b->size, b->stack);
   b->live = false;
   for (c = 0; c < CLASSES; c++)
-    if (w->class_size[c] == b->rounded) { (void)hri_array_push(&w->free_list[c], id); break; }
+    if (w->class_size[c] == b->rounded) {
+      (void)hri_array_push(&w->free_list[c], id);
+      break;
+    }
 }
 
 static void train(world *w, uint64_t events) {
@@ -136,7 +156,9 @@ static void train(world *w, uint64_t events) {
     for (layer = 0; layer < LAYERS; layer++)
       for (i = 0; i < 6; i++) {
         saved[layer][i] = take(w, (uint64_t)(i + 2) * 1500000 + 100 * i, stack_of(w, 1, layer, ops[i]));
-        for (p = 0; p < 3; p++) { temps[p] = take(w, 200000 + 3000 * p, stack_of(w, 1, layer, "empty_like")); }
+        for (p = 0; p < 3; p++) {
+          temps[p] = take(w, 200000 + 3000 * p, stack_of(w, 1, layer, "empty_like"));
+        }
         while (p > 0) give(w, temps[--p]);
       }
     for (layer = LAYERS; layer-- > 0;) {
@@ -148,7 +170,8 @@ static void train(world *w, uint64_t events) {
       }
     }
     for (layer = 0; layer < LAYERS; layer++) {
-      if (step == 0) for (i = 0; i < 2; i++) (void)take(w, 14 * MIB + i * 700000, stack_of(w, 3, layer, "zeros_like"));
+      if (step == 0)
+        for (i = 0; i < 2; i++) (void)take(w, 14 * MIB + i * 700000, stack_of(w, 3, layer, "zeros_like"));
       give(w, gradients[layer]);
     }
     if (step % 7 == 3) (void)take(w, 1200000, stack_of(w, 4, 0, "append"));
@@ -163,13 +186,19 @@ static void end_state(world *w) {
     (void)hri_array_push(&w->blocks, rest);
   }
   for (s = 0; s < w->segment_count; s++) {
-    hr_segment segment = {.address = w->segments[s].addr, .total_size = w->segments[s].bytes, .large = true, .expandable = w->lost,
+    hr_segment segment = {.address = w->segments[s].addr,
+                          .total_size = w->segments[s].bytes,
+                          .large = true,
+                          .expandable = w->lost,
                           .pool = s % 5 == 4 ? w->pool : 0};
     uint64_t i, last = s + 1 < w->segment_count ? w->segments[s + 1].first_block : w->blocks.count;
     (void)hri_snapshot_add_segment(&w->b, &segment);
     for (i = w->segments[s].first_block; i < last; i++) {
       const block *from = &w->blocks.items[i];
-      hr_block to = {.address = from->addr, .size = from->rounded, .requested_size = from->live ? from->size : 0, .stack = from->live ? from->stack : 0,
+      hr_block to = {.address = from->addr,
+                     .size = from->rounded,
+                     .requested_size = from->live ? from->size : 0,
+                     .stack = from->live ? from->stack : 0,
                      .state = from->live ? HR_BLOCK_ALLOCATED : HR_BLOCK_INACTIVE};
       (void)hri_snapshot_add_block(&w->b, &to);
     }
@@ -208,7 +237,8 @@ static hr_status run(uint64_t events, const char *path, const char *kind, hr_err
   HRI_TRY_OUT(hr_report_html(inspection, &options, path, error));
   written = now();
   printf("%llu events: made in %.2f s, inspected in %.2f s, written in %.2f s, %.0f MiB of heap at most\n",
-         (unsigned long long)snapshot->event_count, made - start, inspected - made, written - inspected, (double)hri_mem_peak_bytes() / (double)MIB);
+         (unsigned long long)snapshot->event_count, made - start, inspected - made, written - inspected,
+         (double)hri_mem_peak_bytes() / (double)MIB);
 out:
   hri_snapshot_build_deinit(&w.b);
   hr_inspection_destroy(inspection);

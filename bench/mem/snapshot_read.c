@@ -1,10 +1,11 @@
-/* How fast a snapshot is read, and what it takes: a trace as CPython pickles it (protocol 4: frames are shared through the
- * memo, lists come in batches of a thousand), written to a file first.
+/* How fast a snapshot is read, and what it takes: a trace as CPython pickles it (protocol 4: frames are shared through
+ * the memo, lists come in batches of a thousand), written to a file first.
  *
  *   bench_snapshot_read [events [depth [rounds]]]     default 1,000,000 events, 40 frames, 5 rounds
  *   bench_snapshot_read FILE [rounds]                 any snapshot
  *
- * Prints the median, by the clock and of the processor (what a loaded machine distorts less). The peak is of the process (resident) and of the library's heap. */
+ * Prints the median, by the clock and of the processor (what a loaded machine distorts less). The peak is of the
+ * process (resident) and of the library's heap. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,14 +35,32 @@ static uint64_t random_below(uint64_t *state, uint64_t n) {
 
 typedef struct out {
   FILE *file;
-  uint32_t memo;             /* next slot */
-  uint32_t words[32];        /* slot + 1 of each word of `names` */
-  uint32_t frames[FRAMES];   /* slot + 1 of each frame's dict */
+  uint32_t memo;           /* next slot */
+  uint32_t words[32];      /* slot + 1 of each word of `names` */
+  uint32_t frames[FRAMES]; /* slot + 1 of each frame's dict */
 } out;
 
-enum { ACTION, ADDR, SIZE, STREAM, TIME_US, FRAMES_KEY, CONTEXT, METADATA, NOT_AVAILABLE, EMPTY, ALLOC, REQUESTED, COMPLETED, NAME, FILENAME, LINE };
-static const char *const names[] = {"action", "addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "N/A", "",
-                                    "alloc", "free_requested", "free_completed", "name", "filename", "line"};
+enum {
+  ACTION,
+  ADDR,
+  SIZE,
+  STREAM,
+  TIME_US,
+  FRAMES_KEY,
+  CONTEXT,
+  METADATA,
+  NOT_AVAILABLE,
+  EMPTY,
+  ALLOC,
+  REQUESTED,
+  COMPLETED,
+  NAME,
+  FILENAME,
+  LINE
+};
+static const char *const names[] =
+    {"action", "addr", "size",  "stream",         "time_us",        "frames", "compile_context", "user_metadata",
+     "N/A",    "",     "alloc", "free_requested", "free_completed", "name",   "filename",        "line"};
 
 static void put(out *o, uint64_t value, int bytes) {
   for (int k = 0; k < bytes; k++) putc((int)(value >> 8 * k & 255), o->file);
@@ -124,7 +143,8 @@ static void trace(out *o, uint64_t events, uint32_t depth) {
       sizes[slot] = 1 + random_below(&state, 1 << 24);
       event(o, ALLOC, addresses[slot], sizes[slot], 1700000000000000 + k * 3, stack, depth);
     } else {
-      event(o, pending >= 0 ? COMPLETED : REQUESTED, addresses[slot], sizes[slot], 1700000000000000 + k * 3, stack, depth);
+      event(o, pending >= 0 ? COMPLETED : REQUESTED, addresses[slot], sizes[slot], 1700000000000000 + k * 3, stack,
+            depth);
       if (pending >= 0) addresses[slot] = 0;
       pending = pending >= 0 ? -1 : slot;
     }
@@ -170,13 +190,15 @@ static int measure(const char *path, int rounds) {
   qsort(seconds, (size_t)rounds, sizeof *seconds, by_value);
   qsort(processor, (size_t)rounds, sizeof *processor, by_value);
   getrusage(RUSAGE_SELF, &usage);
-  printf("%llu events, %llu stacks, %.1f MB (%.1f bytes per event)\n", (unsigned long long)events, (unsigned long long)stacks, (double)bytes / 1e6,
-         events ? (double)bytes / (double)events : 0.0);
-  printf("read in %.3f s (median of %d; best %.3f): %.0f MB/s, %.0f ns per event\n", seconds[rounds / 2], rounds, seconds[0],
-         (double)bytes / 1e6 / seconds[rounds / 2], events ? 1e9 * seconds[rounds / 2] / (double)events : 0.0);
-  printf("processor time %.3f s (median; least %.3f): %.0f MB/s\n", processor[rounds / 2], processor[0], (double)bytes / 1e6 / processor[rounds / 2]);
-  printf("peak %.1f MB resident, %.1f MB on the heap: %.1f bytes per event\n", (double)usage.ru_maxrss * 1024 / 1e6, (double)hri_mem_peak_bytes() / 1e6,
-         events ? (double)hri_mem_peak_bytes() / (double)events : 0.0);
+  printf("%llu events, %llu stacks, %.1f MB (%.1f bytes per event)\n", (unsigned long long)events,
+         (unsigned long long)stacks, (double)bytes / 1e6, events ? (double)bytes / (double)events : 0.0);
+  printf("read in %.3f s (median of %d; best %.3f): %.0f MB/s, %.0f ns per event\n", seconds[rounds / 2], rounds,
+         seconds[0], (double)bytes / 1e6 / seconds[rounds / 2],
+         events ? 1e9 * seconds[rounds / 2] / (double)events : 0.0);
+  printf("processor time %.3f s (median; least %.3f): %.0f MB/s\n", processor[rounds / 2], processor[0],
+         (double)bytes / 1e6 / processor[rounds / 2]);
+  printf("peak %.1f MB resident, %.1f MB on the heap: %.1f bytes per event\n", (double)usage.ru_maxrss * 1024 / 1e6,
+         (double)hri_mem_peak_bytes() / 1e6, events ? (double)hri_mem_peak_bytes() / (double)events : 0.0);
   return 0;
 }
 

@@ -1,4 +1,5 @@
-/* Writing snapshots: seconds for pickle, gzip of it and JSON, by events. Also makes and rewrites files for check_viz.py.
+/* Writing snapshots: seconds for pickle, gzip of it and JSON, by events. Also makes and rewrites files for
+ * check_viz.py.
  *
  *   bench_snapshot_write [events, default 1000000 [stack depth, default 40 [directory, default .]]]
  *   bench_snapshot_write make SEED EVENTS OUT [PROTOCOL]   a random snapshot, as the tests have them
@@ -27,12 +28,21 @@ static hr_status write_as(const hr_snapshot *s, int form, const char *path, hr_e
   return form < 2 ? hr_snapshot_write(s, path, NULL, error) : hr_snapshot_export(s, HR_EXPORT_JSON, 0, 0, path, error);
 }
 
-static int order(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+static int order(const void *a, const void *b) {
+  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
 
 static int measure(uint64_t events, uint32_t depth, const char *directory) {
   static const char *const names[] = {"bench.pickle", "bench.pickle.gz", "bench.json"};
-  const made_options o = {.seed = 7, .event_count = events, .device_count = 1, .segment_count = 60, .slot_count = 60, .stack_count = 4000,
-                          .stack_depth = depth, .category_count = 6, .times = true};
+  const made_options o = {.seed = 7,
+                          .event_count = events,
+                          .device_count = 1,
+                          .segment_count = 60,
+                          .slot_count = 60,
+                          .stack_count = 4000,
+                          .stack_depth = depth,
+                          .category_count = 6,
+                          .times = true};
   hr_snapshot *s = make_snapshot(&o);
   if (!s) return 1;
   for (int form = 0; form < (events * depth > 4000000 ? 2 : 3); form++) { /* JSON repeats each stack */
@@ -49,19 +59,31 @@ static int measure(uint64_t events, uint32_t depth, const char *directory) {
     qsort(seconds, 5, sizeof *seconds, order);
     (void)stat(path, &info);
     (void)unlink(path);
-    (void)printf("%-16s %9llu events  %.3f s (median of 5)  %.1f MB  %.1f bytes per event\n", names[form], (unsigned long long)events,
-                 seconds[2], (double)info.st_size / 1e6, (double)info.st_size / (double)s->event_count);
+    (void)printf("%-16s %9llu events  %.3f s (median of 5)  %.1f MB  %.1f bytes per event\n", names[form],
+                 (unsigned long long)events, seconds[2], (double)info.st_size / 1e6,
+                 (double)info.st_size / (double)s->event_count);
   }
   hr_snapshot_destroy(s);
   return 0;
 }
 
 static int make(uint64_t seed, uint64_t events, const char *out, int protocol) {
-  const made_options o = {.seed = seed, .event_count = events, .high_addresses = seed % 6 == 5,
-                          .first_device = seed % 5 == 4 ? -1 : 0, .device_count = 1 + seed % 3,
-                          .segment_count = 5 + (uint32_t)seed % 11, .slot_count = 10, .stack_count = 30, .stack_depth = (uint32_t)seed % 12,
-                          .category_count = seed % 4 ? (uint32_t)seed % 9 : 0, .pool_count = seed % 2 ? 2 : 0, .times = seed % 3 != 2,
-                          .notes = seed % 2, .settings = true, .annotations = seed % 3 == 0, .all_categories = seed % 8 == 7,
+  const made_options o = {.seed = seed,
+                          .event_count = events,
+                          .high_addresses = seed % 6 == 5,
+                          .first_device = seed % 5 == 4 ? -1 : 0,
+                          .device_count = 1 + seed % 3,
+                          .segment_count = 5 + (uint32_t)seed % 11,
+                          .slot_count = 10,
+                          .stack_count = 30,
+                          .stack_depth = (uint32_t)seed % 12,
+                          .category_count = seed % 4 ? (uint32_t)seed % 9 : 0,
+                          .pool_count = seed % 2 ? 2 : 0,
+                          .times = seed % 3 != 2,
+                          .notes = seed % 2,
+                          .settings = true,
+                          .annotations = seed % 3 == 0,
+                          .all_categories = seed % 8 == 7,
                           .began_empty = seed % 2};
   const hr_snapshot_write_options options = {.protocol = protocol};
   hr_snapshot *s = make_snapshot(&o);
@@ -88,6 +110,8 @@ int main(int count, char **words) {
   if (count >= 5 && strcmp(words[1], "make") == 0)
     return make(strtoull(words[2], NULL, 10), strtoull(words[3], NULL, 10), words[4], count > 5 ? atoi(words[5]) : 0);
   if (count == 4 && strcmp(words[1], "json") == 0) return rewrite(words[2], words[3], -1);
-  if (count >= 4 && strcmp(words[1], "rewrite") == 0) return rewrite(words[2], words[3], count > 4 ? atoi(words[4]) : 0);
-  return measure(count > 1 ? strtoull(words[1], NULL, 10) : 1000000, count > 2 ? (uint32_t)atoi(words[2]) : 40, count > 3 ? words[3] : ".");
+  if (count >= 4 && strcmp(words[1], "rewrite") == 0)
+    return rewrite(words[2], words[3], count > 4 ? atoi(words[4]) : 0);
+  return measure(count > 1 ? strtoull(words[1], NULL, 10) : 1000000, count > 2 ? (uint32_t)atoi(words[2]) : 40,
+                 count > 3 ? words[3] : ".");
 }

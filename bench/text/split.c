@@ -54,20 +54,37 @@ static text make_text(const char *name, const char *const *words, uint32_t count
 }
 
 static text english(void) {
-  static const char *const words[] = {" the", " of", " and", " a", " to", " in", " is", " that", " it", " was", " for", " memory", " training",
-                                      " model", " language", " would", ", and", ". The", ".\n\n", " don't", " it's", " 1984", " (which", ")", " however,",
-                                      " information", " people", " first", "; but", " between", " years", " \"quoted", "\"", " I", " states"};
+  static const char *const words[] = {" the",      " of",          " and",      " a",     " to",     " in",
+                                      " is",       " that",        " it",       " was",   " for",    " memory",
+                                      " training", " model",       " language", " would", ", and",   ". The",
+                                      ".\n\n",     " don't",       " it's",     " 1984",  " (which", ")",
+                                      " however,", " information", " people",   " first", "; but",   " between",
+                                      " years",    " \"quoted",    "\"",        " I",     " states"};
   return make_text("English", words, sizeof words / sizeof *words);
 }
 static text code(void) {
-  static const char *const words[] = {"for (", "int i", " = 0", "; ", "i < n", "++) {\n    ", "return", " x->y", "[i]", " += ", "0x1F", ";\n", "  if (", "count", " == ",
-                                      "HR_OK", ") ", "}\n", "\t", "// why\n", "static ", "uint32_t ", "name_of", "(a, b)", "        ", " != NULL", "\"%s\\n\""};
+  static const char *const words[] = {"for (",    "int i",    " = 0",     "; ",        "i < n",   "++) {\n    ",
+                                      "return",   " x->y",    "[i]",      " += ",      "0x1F",    ";\n",
+                                      "  if (",   "count",    " == ",     "HR_OK",     ") ",      "}\n",
+                                      "\t",       "// why\n", "static ",  "uint32_t ", "name_of", "(a, b)",
+                                      "        ", " != NULL", "\"%s\\n\""};
   return make_text("code", words, sizeof words / sizeof *words);
 }
 static text beyond_ascii(void) {
-  static const char *const words[] = {" \xD0\xBF\xD1\x80\xD0\xB8\xD0\xB2\xD0\xB5\xD1\x82", " \xD0\xBC\xD0\xB8\xD1\x80", ", ", "\xE4\xBD\xA0\xE5\xA5\xBD\xEF\xBC\x8C", "\xE4\xB8\x96\xE7\x95\x8C\xE3\x80\x82",
-                                      "\xE3\x81\x93\xE3\x82\x93\xE3\x81\xAB\xE3\x81\xA1\xE3\x81\xAF", " \xED\x95\x9C\xEA\xB5\xAD\xEC\x96\xB4", " caf\xC3\xA9", " \xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8\xE0\xA5\x8D\xE0\xA4\xA6\xE0\xA5\x80",
-                                      " \xD9\x85\xD8\xB1\xD8\xAD\xD8\xA8\xD8\xA7", "\xF0\x9F\x98\x80", ".\n", " \xCE\xBB\xCF\x8C\xCE\xB3\xCE\xBF\xCF\x82", " na\xC3\xAFve"};
+  static const char *const words[] = {" \xD0\xBF\xD1\x80\xD0\xB8\xD0\xB2\xD0\xB5\xD1\x82",
+                                      " \xD0\xBC\xD0\xB8\xD1\x80",
+                                      ", ",
+                                      "\xE4\xBD\xA0\xE5\xA5\xBD\xEF\xBC\x8C",
+                                      "\xE4\xB8\x96\xE7\x95\x8C\xE3\x80\x82",
+                                      "\xE3\x81\x93\xE3\x82\x93\xE3\x81\xAB\xE3\x81\xA1\xE3\x81\xAF",
+                                      " \xED\x95\x9C\xEA\xB5\xAD\xEC\x96\xB4",
+                                      " caf\xC3\xA9",
+                                      " \xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8\xE0\xA5\x8D\xE0\xA4\xA6\xE0\xA5\x80",
+                                      " \xD9\x85\xD8\xB1\xD8\xAD\xD8\xA8\xD8\xA7",
+                                      "\xF0\x9F\x98\x80",
+                                      ".\n",
+                                      " \xCE\xBB\xCF\x8C\xCE\xB3\xCE\xBF\xCF\x82",
+                                      " na\xC3\xAFve"};
   return make_text("beyond ASCII", words, sizeof words / sizeof *words);
 }
 
@@ -114,8 +131,9 @@ static void time_pattern(const char *name, const text *on, uint32_t rounds) {
     own[i] = walk(&split, known, on, &pieces);
     other[i] = walk(&split, engine, on, &pieces);
   }
-  (void)printf("%-13s %-7s %5.2f ns/byte   %s %6.2f ns/byte   %.1f bytes per piece\n", on->name, name, median(own, rounds, on->count),
-               hri_splitter_about(engine), median(other, rounds, on->count), (double)on->count / (double)pieces);
+  (void)printf("%-13s %-7s %5.2f ns/byte   %s %6.2f ns/byte   %.1f bytes per piece\n", on->name, name,
+               median(own, rounds, on->count), hri_splitter_about(engine), median(other, rounds, on->count),
+               (double)on->count / (double)pieces);
   hri_split_end(&split);
   hri_splitter_destroy(known);
   hri_splitter_destroy(engine);
@@ -135,7 +153,8 @@ static void time_normalizers(const text *on, uint32_t rounds) {
     forms[i] = normalize(nfc, &normal, on);
     blanks[i] = normalize(llama2, &normal, on);
   }
-  (void)printf("%-13s NFC     %5.2f ns/byte   Prepend and Replace %.2f ns/byte\n", on->name, median(forms, rounds, on->count), median(blanks, rounds, on->count));
+  (void)printf("%-13s NFC     %5.2f ns/byte   Prepend and Replace %.2f ns/byte\n", on->name,
+               median(forms, rounds, on->count), median(blanks, rounds, on->count));
   hri_normal_deinit(&normal);
   hri_normalizer_destroy(nfc);
   hri_normalizer_destroy(llama2);

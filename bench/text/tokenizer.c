@@ -1,4 +1,5 @@
-/* Tokenizing speed on one core: bench_tokenizer MODEL FILE [ROUNDS [CHUNK]]. FILE is one document, or documents of at most
+/* Tokenizing speed on one core: bench_tokenizer MODEL FILE [ROUNDS [CHUNK]]. FILE is one document, or documents of at
+ * most
  * CHUNK bytes that end with a line. Prints MB per second of processor time, tokens and the peak of memory;
  * bench/tokenizer.py compares with the `tokenizers` package. */
 #include <stdio.h>
@@ -36,7 +37,8 @@ static uint64_t document_bytes(const char *text, uint64_t bytes, uint64_t at, ui
 }
 
 /* Processor seconds for all documents. */
-static double encode_all(const hr_tokenizer *tokenizer, const char *text, uint64_t bytes, uint64_t chunk, hr_tokens *tokens, uint64_t *token_count) {
+static double encode_all(const hr_tokenizer *tokenizer, const char *text, uint64_t bytes, uint64_t chunk,
+                         hr_tokens *tokens, uint64_t *token_count) {
   double begin = now();
   *token_count = 0;
   for (uint64_t at = 0, length; at < bytes; at += length) {
@@ -66,14 +68,17 @@ int main(int count, char **words) {
   for (int i = 0; i < rounds; i++) seconds[i] = encode_all(tokenizer, text, bytes, chunk, &tokens, &token_count);
   if (hr_tokenizer_encode(tokenizer, text, bytes, 0, &tokens, &error) != HR_OK) return fail(&error);
   begin = now();
-  if (hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, 0, &decoded, &back, &error) != HR_OK) return fail(&error);
+  if (hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, 0, &decoded, &back, &error) != HR_OK)
+    return fail(&error);
   decode_seconds = now() - begin;
   qsort(seconds, (size_t)rounds, sizeof *seconds, compare);
-  (void)printf("%s\n%llu bytes, %llu tokens, %.3f bytes per token\n", hr_tokenizer_about(tokenizer), (unsigned long long)bytes,
-               (unsigned long long)token_count, token_count ? (double)bytes / (double)token_count : 0.0);
-  (void)printf("encode: best %.1f MB/s, median %.1f MB/s of %d; decode: %.1f MB/s; open: %.1f ms; peak %.1f MiB of heap\n",
-               1e-6 * (double)bytes / seconds[0], 1e-6 * (double)bytes / seconds[rounds / 2], rounds, 1e-6 * (double)back / decode_seconds,
-               1e3 * open_seconds, (double)hri_mem_peak_bytes() / 1048576);
+  (void)printf("%s\n%llu bytes, %llu tokens, %.3f bytes per token\n", hr_tokenizer_about(tokenizer),
+               (unsigned long long)bytes, (unsigned long long)token_count,
+               token_count ? (double)bytes / (double)token_count : 0.0);
+  (void)printf(
+      "encode: best %.1f MB/s, median %.1f MB/s of %d; decode: %.1f MB/s; open: %.1f ms; peak %.1f MiB of heap\n",
+      1e-6 * (double)bytes / seconds[0], 1e-6 * (double)bytes / seconds[rounds / 2], rounds,
+      1e-6 * (double)back / decode_seconds, 1e3 * open_seconds, (double)hri_mem_peak_bytes() / 1048576);
   hr_free(decoded);
   hri_free(text);
   hr_tokens_deinit(&tokens);

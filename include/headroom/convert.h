@@ -1,5 +1,6 @@
-/* Conversion of whole models between a Hugging Face directory and a GGUF file: weights, configuration, tokenizer and chat
- * template. Weights are streamed: beside the files' heads and the tokenizer, at most the largest tensor and 64 MiB are held.
+/* Conversion of whole models between a Hugging Face directory and a GGUF file: weights, configuration, tokenizer and
+ * chat template. Weights are streamed: beside the files' heads and the tokenizer, at most the largest tensor and 64 MiB
+ * are held.
  *
  * Threads: conversions to different targets may overlap; a note comes on the calling thread. */
 #ifndef HEADROOM_CONVERT_H
@@ -15,9 +16,10 @@ extern "C" {
 #endif
 
 typedef struct hr_convert_options {
-  const char *type;         /* "f32", "f16", "bf16", to GGUF also "q8_0"; NULL: as the source, f16 for a quantized one */
-  bool without_tokenizer;   /* leave out tokenizer and template */
-  bool replace;             /* what stands at the target gives way, at the very end: a file; of directories those that hold a model's files
+  const char *type;       /* "f32", "f16", "bf16", to GGUF also "q8_0"; NULL: as the source, f16 for a quantized one */
+  bool without_tokenizer; /* leave out tokenizer and template */
+  bool
+      replace; /* what stands at the target gives way, at the very end: a file; of directories those that hold a model's files
                              * and nothing else (docs/gguf.md) */
   void (*on_note)(void *context, const char *note); /* facts worth knowing, as they turn up; may be NULL */
   void *context;
@@ -26,21 +28,25 @@ typedef struct hr_convert_options {
 HR_API void hr_convert_options_init(hr_convert_options *options);
 
 typedef struct hr_convert_result {
-  char from[16], to[16];    /* "GGUF", "Hugging Face" */
+  char from[16], to[16];          /* "GGUF", "Hugging Face" */
   char source_type[16], type[16]; /* of most weights: "q4_1", "f16" */
-  uint32_t tensor_count;    /* written */
+  uint32_t tensor_count;          /* written */
   uint64_t parameter_count;
-  uint64_t data_bytes;      /* of all tensors as written */
-  uint64_t token_count;     /* in the tokenizer that was carried over; 0: none */
+  uint64_t data_bytes;  /* of all tensors as written */
+  uint64_t token_count; /* in the tokenizer that was carried over; 0: none */
   bool has_template;
-  char kept[4096];          /* where a directory that was to be replaced is kept after all, for what came to lie in it; "": nowhere */
+  char kept
+      [4096]; /* where a directory that was to be replaced is kept after all, for what came to lie in it; "": nowhere */
 } hr_convert_result;
 
-/* Converts the directory `source` to the GGUF file `target`, or the GGUF file `source` to the directory `target`. `options` may
- * be NULL. The target appears whole, at the end, or not at all; what a kill leaves beside it, the next conversion there removes. USAGE:
- * the target exists, or holds more than a model; the type makes no sense there;
- * INPUT: what is wrong with the source; UNSUPPORTED: what the target's format or this version cannot hold; IO; MEMORY. */
-HR_CHECKED hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options, hr_convert_result *result, hr_error *error);
+/* Converts the directory `source` to the GGUF file `target`, or the GGUF file `source` to the directory `target`.
+ * `options` may
+ * be NULL. The target appears whole, at the end, or not at all; what a kill leaves beside it, the next conversion there
+ * removes. USAGE: the target exists, or holds more than a model; the type makes no sense there;
+ * INPUT: what is wrong with the source; UNSUPPORTED: what the target's format or this version cannot hold; IO;
+ * MEMORY. */
+HR_CHECKED hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options,
+                                hr_convert_result *result, hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -17,18 +17,30 @@ extern "C" {
 /* What a probe of this machine measured, for one team of threads. The tables are grids of shapes that the planner
  * interpolates in (src/plan/cost.h says how); an entry of 0 was not measured, and its neighbours stand in for it. */
 enum {
-  HR_RATE_TYPES = 2,    /* fp32, bf16 */
-  HR_PRODUCT_KINDS = 6, /* forward, dx, dw; then the same with a packed operand */
-  HR_PRODUCT_SIDES = 3, /* by the smallest dimension: about 64, 256, 1024 */
-  HR_PRODUCT_SIZES = 4, /* by FLOPs: 2^24, 2^28, 2^31, 2^34 */
+  HR_RATE_TYPES = 2,      /* fp32, bf16 */
+  HR_PRODUCT_KINDS = 6,   /* forward, dx, dw; then the same with a packed operand */
+  HR_PRODUCT_SIDES = 3,   /* by the smallest dimension: about 64, 256, 1024 */
+  HR_PRODUCT_SIZES = 4,   /* by FLOPs: 2^24, 2^28, 2^31, 2^34 */
   HR_ATTENTION_KINDS = 2, /* forward, backward */
   HR_ATTENTION_SIZES = 4, /* by sequence: 64, 256, 1024, 4096 */
   HR_STREAM_SIZES = 3     /* by bytes: 2^20 and 2^24 (in the caches), 2^27 (in memory) */
 };
 typedef enum hr_stream {
-  HR_STREAM_COPY = 0, HR_STREAM_ADD, HR_STREAM_NORM, HR_STREAM_NORM_BACKWARD, HR_STREAM_ACTIVATION, HR_STREAM_ACTIVATION_BACKWARD,
-  HR_STREAM_GLU, HR_STREAM_GLU_BACKWARD, HR_STREAM_ROPE, HR_STREAM_BIAS_GRADIENT, HR_STREAM_CROSS_ENTROPY, HR_STREAM_SQUARE_NORM,
-  HR_STREAM_ADAMW, HR_STREAM_PACK, HR_STREAM_COUNT
+  HR_STREAM_COPY = 0,
+  HR_STREAM_ADD,
+  HR_STREAM_NORM,
+  HR_STREAM_NORM_BACKWARD,
+  HR_STREAM_ACTIVATION,
+  HR_STREAM_ACTIVATION_BACKWARD,
+  HR_STREAM_GLU,
+  HR_STREAM_GLU_BACKWARD,
+  HR_STREAM_ROPE,
+  HR_STREAM_BIAS_GRADIENT,
+  HR_STREAM_CROSS_ENTROPY,
+  HR_STREAM_SQUARE_NORM,
+  HR_STREAM_ADAMW,
+  HR_STREAM_PACK,
+  HR_STREAM_COUNT
 } hr_stream;
 
 typedef struct hr_rate_tables {
@@ -38,42 +50,43 @@ typedef struct hr_rate_tables {
 } hr_rate_tables;
 
 typedef struct hr_device_rates {
-  uint32_t threads;                 /* the team it holds for; 0: nothing was measured */
+  uint32_t threads; /* the team it holds for; 0: nothing was measured */
   char instruction_set[16], libraries[64];
-  char date[16];                    /* YYYY-MM-DD */
-  double node_seconds;              /* what a node takes besides its work */
+  char date[16];       /* YYYY-MM-DD */
+  double node_seconds; /* what a node takes besides its work */
   hr_rate_tables tables[HR_RATE_TYPES];
-  uint64_t fixed_bytes;             /* resident before the first product is prepared, with room for data buffers */
-  uint64_t product_bytes;           /* more for each distinct matrix product */
+  uint64_t fixed_bytes;   /* resident before the first product is prepared, with room for data buffers */
+  uint64_t product_bytes; /* more for each distinct matrix product */
 } hr_device_rates;
 
 typedef struct hr_device {
-  char name[48];              /* "cpu", "rtx-4090", ... */
-  char title[96];             /* "NVIDIA GeForce RTX 4090"; for the CPU the model name */
-  char backend[16];           /* what runs jobs on it: "cpu"; "": jobs can only be planned for it */
-  bool has_team;              /* runs on threads of this process, as many as a job asks for */
-  bool packs;                 /* products can take operands that were packed for them */
-  bool usable_now;            /* usable_bytes is what this machine could give when it was asked, not a figure of the product */
-  uint64_t capacity_bytes;    /* what is built in */
-  uint64_t usable_bytes;      /* what a process can have: cudaMemGetInfo's total; with usable_now what is available now */
+  char name[48];    /* "cpu", "rtx-4090", ... */
+  char title[96];   /* "NVIDIA GeForce RTX 4090"; for the CPU the model name */
+  char backend[16]; /* what runs jobs on it: "cpu"; "": jobs can only be planned for it */
+  bool has_team;    /* runs on threads of this process, as many as a job asks for */
+  bool packs;       /* products can take operands that were packed for them */
+  bool usable_now;  /* usable_bytes is what this machine could give when it was asked, not a figure of the product */
+  uint64_t capacity_bytes; /* what is built in */
+  uint64_t usable_bytes;   /* what a process can have: cudaMemGetInfo's total; with usable_now what is available now */
   double memory_bytes_per_second;
   double flops_fp32, flops_tf32, flops_bf16; /* dense, per second, published; 0 = not offered */
   double link_bytes_per_second;              /* host link, one direction; 0 for the CPU */
-  double node_seconds;        /* what a node takes besides its work; assumed, a probe knows better */
+  double node_seconds;                       /* what a node takes besides its work; assumed, a probe knows better */
   double gemm_efficiency, memory_efficiency; /* share of the published rates that is assumed reachable */
-  uint64_t fixed_bytes;       /* runtime, libraries, context: what no program can own */
-  bool fixed_measured;        /* measured on this machine, else assumed */
-  uint64_t library_workspace_bytes; /* GEMM library workspace that a run would reserve */
-  char source[160];           /* where the figures come from */
-  char date[16];              /* when they were read, YYYY-MM */
-  hr_device_rates rates;      /* when a probe of this machine is stored; rates.threads 0: none */
+  uint64_t fixed_bytes;                      /* runtime, libraries, context: what no program can own */
+  bool fixed_measured;                       /* measured on this machine, else assumed */
+  uint64_t library_workspace_bytes;          /* GEMM library workspace that a run would reserve */
+  char source[160];                          /* where the figures come from */
+  char date[16];                             /* when they were read, YYYY-MM */
+  hr_device_rates rates;                     /* when a probe of this machine is stored; rates.threads 0: none */
 } hr_device;
 
 /* Number of table devices (the CPU is not one) and the index-th. */
 HR_API uint32_t hr_device_count(void);
 HR_CHECKED hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error);
 
-/* Finds "cpu" (asks this machine, and takes over a stored probe of it) or a table device by name (case and punctuation do not matter: "RTX 4090" works).
+/* Finds "cpu" (asks this machine, and takes over a stored probe of it) or a table device by name (case and punctuation
+ * do not matter: "RTX 4090" works).
  * USAGE when unknown, with the nearest name. */
 HR_CHECKED hr_status hr_device_find(const char *name, hr_device *device, hr_error *error);
 
@@ -91,9 +104,10 @@ HR_API void hr_probe_options_init(hr_probe_options *options);
  * small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE. */
 HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
 
-/* Stores rates for hr_device_find, atomically, in a file named by CPU model, instruction set, threads and library: under
- * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets its
- * name. Errors: IO, MEMORY, USAGE (no such directory can be named). */
+/* Stores rates for hr_device_find, atomically, in a file named by CPU model, instruction set, threads and library:
+ * under
+ * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets
+ * its name. Errors: IO, MEMORY, USAGE (no such directory can be named). */
 HR_CHECKED hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
 /* Takes over what a stored probe says for a team of `threads` of this machine: rates and fixed bytes. False, and the

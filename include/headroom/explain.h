@@ -1,9 +1,10 @@
 /* Why it ran out of memory: a pasted message, a snapshot or a run directory, to one cause.
  *
- * From text - one line or a whole log, several ranks, other things around it - it takes the out-of-memory messages of PyTorch
- * (all wordings since 0.3) and of what runs beside it; from a snapshot what was live, free and pinned when the request
- * failed; from a run directory of ours how the run ended. Each gives the figures, where the bytes of the device are, one
- * cause with its certainty, the arithmetic behind it, and what helps. Nothing here needs PyTorch or a GPU. docs/explain.md
+ * From text - one line or a whole log, several ranks, other things around it - it takes the out-of-memory messages of
+ * PyTorch (all wordings since 0.3) and of what runs beside it; from a snapshot what was live, free and pinned when the
+ * request failed; from a run directory of ours how the run ended. Each gives the figures, where the bytes of the device
+ * are, one cause with its certainty, the arithmetic behind it, and what helps. Nothing here needs PyTorch or a GPU.
+ * docs/explain.md
  * describes each cause.
  *
  * The input may come from anywhere: a text takes bounded memory (about 1 MiB, whatever its length) and linear time.
@@ -53,11 +54,11 @@ typedef enum hr_oom_figure {
                            request rounded to blocks */
   HR_OOM_TOTAL,         /* capacity of the device */
   HR_OOM_FREE,
-  HR_OOM_THIS_PROCESS,  /* all of this process on the device, with what is not PyTorch's */
-  HR_OOM_ALLOCATED,     /* live in the caching allocator; includes private pools */
-  HR_OOM_RESERVED,      /* allocated + unallocated */
-  HR_OOM_UNALLOCATED,   /* reserved but unallocated; "cached" of the oldest wording */
-  HR_OOM_ALLOWED,       /* cap */
+  HR_OOM_THIS_PROCESS, /* all of this process on the device, with what is not PyTorch's */
+  HR_OOM_ALLOCATED,    /* live in the caching allocator; includes private pools */
+  HR_OOM_RESERVED,     /* allocated + unallocated */
+  HR_OOM_UNALLOCATED,  /* reserved but unallocated; "cached" of the oldest wording */
+  HR_OOM_ALLOWED,      /* cap */
   HR_OOM_PRIVATE_POOLS,
   HR_OOM_OTHER_PROCESSES, /* sum of those listed and not recognised as this very process */
   HR_OOM_FIGURE_COUNT
@@ -92,8 +93,8 @@ typedef enum hr_oom_basis {
 enum { HR_OOM_LINE_BYTES = 240 };
 
 typedef struct hr_oom_advice {
-  char text[HR_OOM_LINE_BYTES];  /* in the words of the framework that the log names */
-  const char *cost;              /* static: "none", "small", ... what following it costs */
+  char text[HR_OOM_LINE_BYTES]; /* in the words of the framework that the log names */
+  const char *cost;             /* static: "none", "small", ... what following it costs */
   hr_oom_basis basis;
   char proof[HR_OOM_LINE_BYTES]; /* the figures behind PROVEN and PLANNED; "" for ADVICE */
   uint64_t need_bytes;           /* PROVEN: reserved peak; PLANNED: what the job needs; 0 for ADVICE */
@@ -107,15 +108,15 @@ enum {
 };
 
 typedef struct hr_oom_failure {
-  const char *source;    /* static: what failed, "pytorch-cuda", "cublas", "ray", ...; "snapshot" and "run" of those */
-  const char *wording;   /* static: the wording's versions, "2.2 and later"; "" when it does not matter */
-  const char *framework; /* static: named in the log before the failure, "transformers", ...; "" when none */
-  const char *phase;     /* static: "backward", "optimizer", ... from the traceback; "" when unknown */
-  int32_t rank;          /* -1: not stated */
-  int32_t device_index;  /* -1: not stated or blank */
-  uint64_t line;         /* of the text, from 1; 0 when it is no text */
-  uint64_t event;        /* snapshot: of its trace; else UINT64_MAX */
-  uint64_t repeats;      /* how often the same failure was printed again */
+  const char *source;     /* static: what failed, "pytorch-cuda", "cublas", "ray", ...; "snapshot" and "run" of those */
+  const char *wording;    /* static: the wording's versions, "2.2 and later"; "" when it does not matter */
+  const char *framework;  /* static: named in the log before the failure, "transformers", ...; "" when none */
+  const char *phase;      /* static: "backward", "optimizer", ... from the traceback; "" when unknown */
+  int32_t rank;           /* -1: not stated */
+  int32_t device_index;   /* -1: not stated or blank */
+  uint64_t line;          /* of the text, from 1; 0 when it is no text */
+  uint64_t event;         /* snapshot: of its trace; else UINT64_MAX */
+  uint64_t repeats;       /* how often the same failure was printed again */
   uint32_t process_count; /* other processes listed */
   hr_oom_value figures[HR_OOM_FIGURE_COUNT];
 
@@ -127,7 +128,8 @@ typedef struct hr_oom_failure {
   uint32_t arithmetic_count;
   hr_oom_share shares[HR_OOM_MAX_SHARES];
   uint32_t share_count;
-  uint64_t share_total_bytes; /* the device's total; for a snapshot without one, what it accounts for: reserved + free */
+  uint64_t
+      share_total_bytes; /* the device's total; for a snapshot without one, what it accounts for: reserved + free */
   uint64_t excess_bytes; /* printed bytes that the device cannot hold: spilled to the host, or figures that disagree */
   hr_oom_advice advice[HR_OOM_MAX_ADVICE]; /* cheapest first */
   uint32_t advice_count;
@@ -150,7 +152,7 @@ HR_API void hr_explain_options_init(hr_explain_options *options);
 /* Explains `count` bytes, which need no terminator and may hold any byte. `options` may be NULL. The result belongs to
  * the caller (hr_explanation_destroy). MEMORY is the only failure: a text without a message gives failure_count 0. */
 HR_CHECKED hr_status hr_explain_text(const void *bytes, size_t count, const hr_explain_options *options,
-                          hr_explanation **explanation, hr_error *error);
+                                     hr_explanation **explanation, hr_error *error);
 HR_API void hr_explanation_destroy(hr_explanation *explanation); /* NULL is fine */
 
 /* The same piece by piece, for logs that are not in memory. After a failed feed only destroy is allowed. end gives the
@@ -187,11 +189,11 @@ HR_API void hr_explain_host(const hr_host_facts *facts, hr_oom_failure *failure)
 
 /* What there is to judge by. Facts only: nothing is read or replayed here. */
 typedef struct hr_oom_evidence {
-  const hr_inspection *inspection;  /* at the out-of-memory event, or at the peak where none is recorded (HR_AT_OOM) */
-  const hr_replay *replay;          /* NULL: not replayed, so no advice is proven */
-  const hr_replay_result *results;  /* of hr_replay_search: each that did not fail is a proof. NULL: none */
+  const hr_inspection *inspection; /* at the out-of-memory event, or at the peak where none is recorded (HR_AT_OOM) */
+  const hr_replay *replay;         /* NULL: not replayed, so no advice is proven */
+  const hr_replay_result *results; /* of hr_replay_search: each that did not fail is a proof. NULL: none */
   uint32_t result_count;
-  uint64_t device_total_bytes;      /* 0: not known; no snapshot states it */
+  uint64_t device_total_bytes; /* 0: not known; no snapshot states it */
 } hr_oom_evidence;
 
 /* The trace to inspect for that: of those with an out-of-memory event the one with most events, else HR_TRACE_MOST. */
@@ -199,14 +201,14 @@ HR_API uint32_t hr_explain_trace(const hr_snapshot *snapshot);
 
 /* One failure: the last out-of-memory event, or what made the peak (HR_OOM_NO_FAILURE) where none is recorded. */
 HR_CHECKED hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
-                              hr_explanation **explanation, hr_error *error);
+                                         hr_explanation **explanation, hr_error *error);
 
 /* ---- planned and proven fixes ---- */
 
-/* Puts an advice in front of those of the same or a weaker basis, in the order of the calls; the last of the weakest falls off
- * when there are HR_OOM_MAX_ADVICE. `cost` is static. */
-HR_API void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost, const char *proof,
-                       uint64_t need_bytes);
+/* Puts an advice in front of those of the same or a weaker basis, in the order of the calls; the last of the weakest
+ * falls off when there are HR_OOM_MAX_ADVICE. `cost` is static. */
+HR_API void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost,
+                              const char *proof, uint64_t need_bytes);
 
 /* One change of a job in the words of a framework ("transformers", "deepspeed", ...; "" or unknown: PyTorch's own). */
 typedef enum hr_technique {
@@ -218,13 +220,14 @@ typedef enum hr_technique {
   HR_TECHNIQUE_LOSS_CHUNK,      /* logits of `value` tokens at a time */
   HR_TECHNIQUE_BF16,
   HR_TECHNIQUE_BF16_PURE,
-  HR_TECHNIQUE_MOMENTUM,        /* an optimizer with one state instead of two */
+  HR_TECHNIQUE_MOMENTUM, /* an optimizer with one state instead of two */
   HR_TECHNIQUE_SGD,
-  HR_TECHNIQUE_IN_BACKWARD,     /* the optimizer's step inside the backward pass */
+  HR_TECHNIQUE_IN_BACKWARD, /* the optimizer's step inside the backward pass */
   HR_TECHNIQUE_COUNT
 } hr_technique;
 /* Returns what snprintf would. */
-HR_API int hr_technique_words(hr_technique technique, uint64_t value, const char *framework, char *text, size_t capacity);
+HR_API int hr_technique_words(hr_technique technique, uint64_t value, const char *framework, char *text,
+                              size_t capacity);
 
 /* ---- run directories ---- */
 
@@ -232,34 +235,34 @@ typedef enum hr_run_end {
   HR_RUN_UNKNOWN = 0, /* no trail, and it says that it runs: it does, or was killed */
   HR_RUN_RUNNING,     /* a process with its number exists */
   HR_RUN_DONE,
-  HR_RUN_STOPPED,     /* on request, after saving */
-  HR_RUN_FAILED,      /* with an error of its own */
-  HR_RUN_KILLED       /* it says that it runs and does not */
+  HR_RUN_STOPPED, /* on request, after saving */
+  HR_RUN_FAILED,  /* with an error of its own */
+  HR_RUN_KILLED   /* it says that it runs and does not */
 } hr_run_end;
 
 enum { HR_RUN_TIERS = 3 };
 typedef struct hr_run_tier {
-  const char *name; /* static: "device", "host", "disk" */
+  const char *name;                       /* static: "device", "host", "disk" */
   uint64_t planned_bytes, reserved_bytes; /* reserved: 0 where the run did not get to say */
   uint64_t peak_bytes, fixed_bytes;
 } hr_run_tier;
 
 typedef struct hr_run_explanation {
   hr_run_end end;
-  uint64_t step, steps;      /* finished, asked for */
-  char last[96];             /* what ran last: "forward, layer 3, linear (train)"; "" when not known */
-  char message[512];         /* the error of FAILED; else "" */
-  uint64_t budget_bytes;     /* device tier */
+  uint64_t step, steps;  /* finished, asked for */
+  char last[96];         /* what ran last: "forward, layer 3, linear (train)"; "" when not known */
+  char message[512];     /* the error of FAILED; else "" */
+  uint64_t budget_bytes; /* device tier */
   uint64_t first_resident_bytes, middle_resident_bytes, resident_bytes; /* of the process, over the run; 0: not known */
   uint64_t resident_peak_bytes;
-  uint64_t usable_bytes;     /* what the machine could still give, last asked; 0: not known */
+  uint64_t usable_bytes; /* what the machine could still give, last asked; 0: not known */
   uint32_t tier_count;
   hr_run_tier tiers[HR_RUN_TIERS];
   hr_explanation *explanation; /* one failure with source "run" */
 } hr_run_explanation;
 
-/* Reads run.json, metrics.jsonl (its ends and middle) and memory/trail of a run directory (docs/run-directory.md), of this
- * machine or another. INPUT names file and place; IO when there is no run. */
+/* Reads run.json, metrics.jsonl (its ends and middle) and memory/trail of a run directory (docs/run-directory.md), of
+ * this machine or another. INPUT names file and place; IO when there is no run. */
 HR_CHECKED hr_status hr_explain_run(const char *directory, hr_run_explanation **run, hr_error *error);
 HR_API void hr_run_explanation_destroy(hr_run_explanation *run); /* NULL is fine */
 HR_API const char *hr_run_end_name(hr_run_end end);              /* "done", "stopped", ... Never NULL */

@@ -1,9 +1,9 @@
 /* Fields: what a job and a run are made of, one row each, and the one way between a field's text and its value.
  *
- * A row says what a field is called, what it may hold, where it lies, what it means and who takes it. The options of the
- * commands, their help, the manual page, recipes, JSON, run.json, what a resume takes over or refuses, the options in which
- * the planner says a change, and hr_job_set are loops over the rows; nothing else lists the fields. A program may have rows
- * of its own, over a struct of its own (HR_HOME_OTHER), and read them with the same functions.
+ * A row says what a field is called, what it may hold, where it lies, what it means and who takes it. The options of
+ * the commands, their help, the manual page, recipes, JSON, run.json, what a resume takes over or refuses, the options
+ * in which the planner says a change, and hr_job_set are loops over the rows; nothing else lists the fields. A program
+ * may have rows of its own, over a struct of its own (HR_HOME_OTHER), and read them with the same functions.
  *
  *   text --hr_field_read--> value --hr_field_store--> struct --hr_field_load--> value --hr_field_text--> text
  *
@@ -55,8 +55,8 @@ enum {
   HR_FOR_INSPECT = 1 << 12,
   HR_FOR_REPLAY = 1 << 13,
   HR_FOR_JOBS = HR_FOR_PLAN | HR_FOR_TRAIN | HR_FOR_EVALUATE | HR_FOR_GENERATE,
-  HR_FOR_ALL = HR_FOR_JOBS | HR_FOR_DEVICES | HR_FOR_HELP | HR_FOR_VERSION | HR_FOR_EXPLAIN | HR_FOR_DATA | HR_FOR_CONVERT | HR_FOR_TOKENIZE |
-               HR_FOR_REPLAY | HR_FOR_INSPECT
+  HR_FOR_ALL = HR_FOR_JOBS | HR_FOR_DEVICES | HR_FOR_HELP | HR_FOR_VERSION | HR_FOR_EXPLAIN | HR_FOR_DATA |
+               HR_FOR_CONVERT | HR_FOR_TOKENIZE | HR_FOR_REPLAY | HR_FOR_INSPECT
 };
 
 /* The struct that `offset` is of. */
@@ -64,25 +64,26 @@ typedef enum hr_home { HR_HOME_JOB = 0, HR_HOME_RUN, HR_HOME_OTHER } hr_home;
 
 /* What another value means for a run that goes on. */
 typedef enum hr_identity {
-  HR_IDENTITY_FREE = 0,    /* refused by nothing: memory, time, what is written; or a rule of its own compares it (data, steps) */
+  HR_IDENTITY_FREE =
+      0, /* refused by nothing: memory, time, what is written; or a rule of its own compares it (data, steps) */
   HR_IDENTITY_MATHEMATICS, /* another result: refused unless it is allowed by name */
   HR_IDENTITY_MACHINE      /* the same mathematics in other bits: said and recorded */
 } hr_identity;
 
 /* Whether run.json holds it, and a resumed run takes it over. */
 typedef enum hr_keep {
-  HR_KEEP = 0,    /* both */
-  HR_KEEP_GIVEN,  /* held; taken over when a person gave it, else the machine decides anew */
-  HR_KEEP_NEVER   /* of one process */
+  HR_KEEP = 0,   /* both */
+  HR_KEEP_GIVEN, /* held; taken over when a person gave it, else the machine decides anew */
+  HR_KEEP_NEVER  /* of one process */
 } hr_keep;
 
 /* What another value does to the result, all else equal. Rows and micro-steps count as ROUNDING: a planner changes them
  * together, so that the rows of a step stay the same. */
 typedef enum hr_effect {
   HR_EFFECT_SAME_BITS = 0,
-  HR_EFFECT_ROUNDING,  /* the same mathematics, other rounding */
-  HR_EFFECT_NUMERICS,  /* other numerics */
-  HR_EFFECT_ALGORITHM  /* another algorithm */
+  HR_EFFECT_ROUNDING, /* the same mathematics, other rounding */
+  HR_EFFECT_NUMERICS, /* other numerics */
+  HR_EFFECT_ALGORITHM /* another algorithm */
 } hr_effect;
 
 typedef struct hr_field {
@@ -92,25 +93,25 @@ typedef struct hr_field {
   uint32_t commands;                  /* HR_FOR_* */
   hr_home home;
   size_t offset, second;
-  const char *initial; /* the default as text; NULL: not set, or 0 with `zero` */
-  const char *zero;    /* what 0, or not being set, stands for */
-  const char *remedy;  /* what to do about a value that is refused, when there is more to say than its range */
-  const char *const *words;    /* WORD, CHOICE, whole numbers; NULL at the end */
-  const uint64_t *word_values; /* what the words of a whole number stand for */
-  const char *number;          /* what else than one of these words it may be, for people: "a number of events" */
+  const char *initial;          /* the default as text; NULL: not set, or 0 with `zero` */
+  const char *zero;             /* what 0, or not being set, stands for */
+  const char *remedy;           /* what to do about a value that is refused, when there is more to say than its range */
+  const char *const *words;     /* WORD, CHOICE, whole numbers; NULL at the end */
+  const uint64_t *word_values;  /* what the words of a whole number stand for */
+  const char *number;           /* what else than one of these words it may be, for people: "a number of events" */
   const char *const *suggested; /* beginnings that a shell offers, for kinds without words */
   const char *(*refuses)(const char *text); /* NAME with a grammar of its own: why it is none of it, NULL: it is */
-  uint64_t least, most; /* whole numbers; most 0: what the kind holds */
-  double low, high;     /* NUMBER, both of a PAIR; high may be infinite; both 0: any finite number */
+  uint64_t least, most;                     /* whole numbers; most 0: what the kind holds */
+  double low, high; /* NUMBER, both of a PAIR; high may be infinite; both 0: any finite number */
   bool above_low, below_high;
   hr_identity identity;
   hr_keep keep;
   hr_effect effect;
-  uint64_t given;     /* HR_GIVEN_*: told apart from the default when a person gave it */
-  uint32_t said;      /* place among the options of a change (hr_job_options); 0: behind those that have one */
-  bool as_asked;      /* hr_job_finish makes something else of it; what is shown is what was asked for */
-  bool positional;    /* an argument without a name */
-  bool flag_only;     /* neither in the environment nor in recipes */
+  uint64_t given;  /* HR_GIVEN_*: told apart from the default when a person gave it */
+  uint32_t said;   /* place among the options of a change (hr_job_options); 0: behind those that have one */
+  bool as_asked;   /* hr_job_finish makes something else of it; what is shown is what was asked for */
+  bool positional; /* an argument without a name */
+  bool flag_only;  /* neither in the environment nor in recipes */
 } hr_field;
 
 /* The rows of jobs and runs, in the order in which people see them. */
@@ -126,34 +127,40 @@ typedef struct hr_value {
   const char *const *list; /* PATHS */
   uint32_t list_count;
   hr_recompute recompute;
-  uint32_t layer_count;    /* of the model, when it is known: `recompute` is said for so many */
+  uint32_t layer_count; /* of the model, when it is known: `recompute` is said for so many */
 } hr_value;
 
-/* Reads a text. USAGE names the field, the text and what may stand there; `place` says where it stood ("job.yaml:3"), NULL or
+/* Reads a text. USAGE names the field, the text and what may stand there; `place` says where it stood ("job.yaml:3"),
+ * NULL or
  * "": at the option itself. The value borrows `text` (kinds with text). */
-HR_CHECKED hr_status hr_field_read(const hr_field *field, const char *text, const char *place, hr_value *value, hr_error *error);
-/* Whether a value lies in the range of its field; USAGE names field, value and range. What `zero` stands for is none of it. */
+HR_CHECKED hr_status hr_field_read(const hr_field *field, const char *text, const char *place, hr_value *value,
+                                   hr_error *error);
+/* Whether a value lies in the range of its field; USAGE names field, value and range. What `zero` stands for is none of
+ * it. */
 HR_CHECKED hr_status hr_field_check(const hr_field *field, const hr_value *value, hr_error *error);
 /* From and to the struct that the row is of: an hr_job, an hr_run_options, or the caller's own. */
 HR_API void hr_field_load(const hr_field *field, const void *home, hr_value *value);
 HR_API void hr_field_store(const hr_field *field, const hr_value *value, void *home);
 /* False for texts, paths and sizes that say nothing. */
 HR_API bool hr_field_is_set(const hr_field *field, const hr_value *value);
-/* The value as text: reading it gives the same value again. "" when it is not set. Returns out; what does not fit is cut. PATHS
- * stand behind each other with blanks between, for people. */
+/* The value as text: reading it gives the same value again. "" when it is not set. Returns out; what does not fit is
+ * cut. PATHS stand behind each other with blanks between, for people. */
 enum { HR_FIELD_TEXT_BYTES = 8192 }; /* holds every value but long texts and paths */
 HR_API char *hr_field_text(const hr_field *field, const hr_value *value, char *out, uint64_t out_bytes);
 
 /* ---- a job by the names of its fields ---- */
 
-/* Sets a field from text as the command line reads it, and marks it as given. "device" takes its name ("model" is opened:
- * hr_model_open). USAGE when there is no such field (hint: the nearest one) or the text is refused; the job is then as before. */
+/* Sets a field from text as the command line reads it, and marks it as given. "device" takes its name ("model" is
+ * opened: hr_model_open). USAGE when there is no such field (hint: the nearest one) or the text is refused; the job is
+ * then as before. */
 HR_CHECKED hr_status hr_job_set(hr_job *job, const char *name, const char *text, hr_error *error);
 /* Its value as text into out; false when a job has no such field, "" when it is not set. */
 HR_API bool hr_job_get(const hr_job *job, const char *name, char *out, uint64_t out_bytes);
 
-/* The options that make `after` of `before`: "--recompute block --micro-batch 2 --accumulate 4", "" when nothing differs.
- * What a finished job made of a value that nobody gave (HR_GIVEN_LOSS_CHUNK: the chunk for its rows) is no change. Returns out. */
+/* The options that make `after` of `before`: "--recompute block --micro-batch 2 --accumulate 4", "" when nothing
+ * differs.
+ * What a finished job made of a value that nobody gave (HR_GIVEN_LOSS_CHUNK: the chunk for its rows) is no change.
+ * Returns out. */
 HR_API char *hr_job_options(const hr_job *before, const hr_job *after, char *out, uint64_t out_bytes);
 /* The inverse: sets what such a text says, one hr_job_set for each option. USAGE: the job is as before. */
 HR_CHECKED hr_status hr_job_set_options(hr_job *job, const char *options, hr_error *error);

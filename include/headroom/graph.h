@@ -7,7 +7,8 @@
  *   hr_graph_plan(g, &job, &plan, &error);      job: device, optimizer, recompute, budget, ... (hr_job_init)
  *   hr_run_create(g, plan, &run, &error); hr_run_step(run, learning_rate, &loss, &error);
  *
- * Values are rows x columns of F32; inputs are int32 [rows]. Errors while describing are sticky: a call that fails gives
+ * Values are rows x columns of F32; inputs are int32 [rows]. Errors while describing are sticky: a call that fails
+ * gives
  * HR_NO_TENSOR, later calls do nothing, and hr_graph_plan reports the first error.
  *
  * Threads: calls on one hr_graph, and on one hr_run, must not overlap. A run has its own team of threads for the
@@ -36,21 +37,26 @@ HR_API void hr_graph_destroy(hr_graph *graph);
 HR_API hr_tensor hr_graph_input(hr_graph *graph, const char *name, uint64_t rows);
 /* A trainable matrix [rows, columns], or a vector when columns is 0. init_std > 0: normal; 0: zeros; < 0: ones.
  * `decay`: weight decay applies. Names must be unique. */
-HR_API hr_tensor hr_graph_parameter(hr_graph *graph, const char *name, uint64_t rows, uint64_t columns, double init_std, bool decay);
+HR_API hr_tensor hr_graph_parameter(hr_graph *graph, const char *name, uint64_t rows, uint64_t columns, double init_std,
+                                    bool decay);
 /* A parameter that is not trained: nothing is kept for its gradient. */
 HR_API hr_tensor hr_graph_frozen(hr_graph *graph, const char *name, uint64_t rows, uint64_t columns, double init_std);
 
 /* Nodes from here on belong to layer `layer` (0-based; -1: outside of the layers): what --recompute levels speak of. */
 HR_API void hr_graph_layer(hr_graph *graph, int32_t layer);
 
-HR_API hr_tensor hr_graph_embed(hr_graph *graph, hr_tensor ids, hr_tensor table);               /* [M] of [V,C] -> [M,C] */
-HR_API hr_tensor hr_graph_linear(hr_graph *graph, hr_tensor x, hr_tensor weight, hr_tensor bias); /* [M,K] w[N,K] (b[N]|HR_NO_TENSOR) -> [M,N] */
-HR_API hr_tensor hr_graph_norm(hr_graph *graph, hr_tensor x, hr_tensor weight, hr_tensor bias, hr_norm kind, double epsilon);
+HR_API hr_tensor hr_graph_embed(hr_graph *graph, hr_tensor ids, hr_tensor table); /* [M] of [V,C] -> [M,C] */
+HR_API hr_tensor hr_graph_linear(hr_graph *graph, hr_tensor x, hr_tensor weight,
+                                 hr_tensor bias); /* [M,K] w[N,K] (b[N]|HR_NO_TENSOR) -> [M,N] */
+HR_API hr_tensor hr_graph_norm(hr_graph *graph, hr_tensor x, hr_tensor weight, hr_tensor bias, hr_norm kind,
+                               double epsilon);
 HR_API hr_tensor hr_graph_add(hr_graph *graph, hr_tensor a, hr_tensor b);
 HR_API hr_tensor hr_graph_activation(hr_graph *graph, hr_tensor x, hr_activation kind);
-HR_API hr_tensor hr_graph_glu(hr_graph *graph, hr_tensor x, hr_activation kind);                /* [M,2F] -> [M,F], act(first half) * second */
+HR_API hr_tensor hr_graph_glu(hr_graph *graph, hr_tensor x,
+                              hr_activation kind); /* [M,2F] -> [M,F], act(first half) * second */
 /* Causal attention over rows [batch * sequence, (heads + 2 kv_heads) * head_size], q then k then v. */
-HR_API hr_tensor hr_graph_attention(hr_graph *graph, hr_tensor qkv, uint32_t batch, uint32_t sequence, uint32_t heads, uint32_t kv_heads, uint32_t head_size, double scale);
+HR_API hr_tensor hr_graph_attention(hr_graph *graph, hr_tensor qkv, uint32_t batch, uint32_t sequence, uint32_t heads,
+                                    uint32_t kv_heads, uint32_t head_size, double scale);
 
 /* The loss: mean cross entropy of hidden[M,C] . head[V,C]^T against targets[M] (negative = ignored), chunked as the job
  * says. Exactly one per graph. */
@@ -65,19 +71,22 @@ HR_CHECKED hr_status hr_graph_plan(const hr_graph *graph, const hr_job *job, hr_
 
 typedef struct hr_run hr_run;
 
-/* Reserves what the plan says and initialises the parameters from the job's seed. Graph and plan must outlive the run. */
+/* Reserves what the plan says and initialises the parameters from the job's seed. Graph and plan must outlive the
+ * run. */
 HR_CHECKED hr_status hr_run_create(const hr_graph *graph, hr_plan *plan, hr_run **run, hr_error *error);
 HR_API void hr_run_destroy(hr_run *run);
-/* Where to write an input's rows, zeros to begin with; each step takes what stands there. Valid until destroy; NULL if it is
- * no input. */
+/* Where to write an input's rows, zeros to begin with; each step takes what stands there. Valid until destroy; NULL if
+ * it is no input. */
 HR_API int32_t *hr_run_input(hr_run *run, hr_tensor input);
 /* One optimizer step on the inputs; *loss is the mean over targets that count. INPUT when an id is out of range. */
 HR_CHECKED hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error);
 /* The loss alone. */
 HR_CHECKED hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error);
 /* Copies a parameter's logical elements, row by row. USAGE when `count` is not their number. */
-HR_CHECKED hr_status hr_run_get_parameter(const hr_run *run, hr_tensor parameter, float *values, uint64_t count, hr_error *error);
-HR_CHECKED hr_status hr_run_set_parameter(hr_run *run, hr_tensor parameter, const float *values, uint64_t count, hr_error *error);
+HR_CHECKED hr_status hr_run_get_parameter(const hr_run *run, hr_tensor parameter, float *values, uint64_t count,
+                                          hr_error *error);
+HR_CHECKED hr_status hr_run_set_parameter(hr_run *run, hr_tensor parameter, const float *values, uint64_t count,
+                                          hr_error *error);
 HR_API uint64_t hr_run_reserved_bytes(const hr_run *run, uint32_t tier);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* All public headers, in the order in which they are best read; with status.h, which says what holds for all. text.h is all of
- * libheadroom-text, alloc to report are libheadroom-mem; both build alone.
+/* All public headers, in the order in which they are best read; with status.h, which says what holds for all. text.h is
+ * all of libheadroom-text, alloc to report are libheadroom-mem; both build alone.
  *
  * Threads: status.h has the rule, each header what it adds. */
 #ifndef HEADROOM_H

@@ -16,14 +16,14 @@
 extern "C" {
 #endif
 
-#define HR_AT_PEAK UINT64_MAX        /* the instant of most live bytes */
-#define HR_AT_END (UINT64_MAX - 1)   /* the state that the snapshot was taken in */
-#define HR_AT_OOM (UINT64_MAX - 2)   /* the last out-of-memory event; the peak where there is none */
-#define HR_TRACE_MOST UINT32_MAX     /* the trace with most events */
+#define HR_AT_PEAK UINT64_MAX      /* the instant of most live bytes */
+#define HR_AT_END (UINT64_MAX - 1) /* the state that the snapshot was taken in */
+#define HR_AT_OOM (UINT64_MAX - 2) /* the last out-of-memory event; the peak where there is none */
+#define HR_TRACE_MOST UINT32_MAX   /* the trace with most events */
 
 typedef enum hr_stage {
   HR_STAGE_UNKNOWN = 0,
-  HR_STAGE_INIT,      /* loading or building the model */
+  HR_STAGE_INIT, /* loading or building the model */
   HR_STAGE_FORWARD,
   HR_STAGE_LOSS,
   HR_STAGE_BACKWARD,
@@ -69,7 +69,7 @@ typedef struct hr_memory_sums {
   uint64_t free_pinned_bytes;     /* free, but in segments that hold live blocks */
   uint64_t private_pool_bytes;    /* reserved in pools of graphs or MemPool (part of the above) */
   uint64_t private_pool_free_bytes;
-  uint64_t largest_free_bytes;    /* largest free block of the default pools */
+  uint64_t largest_free_bytes; /* largest free block of the default pools */
   uint64_t segment_count, live_count;
 } hr_memory_sums;
 
@@ -82,16 +82,18 @@ typedef struct hr_pinned_segment {
 
 /* "Would a request fit?" at one instant, by tests and not by a ratio. */
 typedef struct hr_fragmentation {
-  uint64_t request_bytes;  /* rounded; 0: no request is known, only the sums hold */
-  uint64_t segment_bytes;  /* what the device would have to give for it: a segment, or the chunks that an expandable one lacks */
+  uint64_t request_bytes; /* rounded; 0: no request is known, only the sums hold */
+  uint64_t
+      /* what the device would have to give for it: a segment, or the chunks that an expandable one lacks */
+      segment_bytes;
   uint64_t device_free_bytes; /* as the event states it; 0 when unknown */
   bool device_free_known;
-  bool fits_block;         /* a free block of its pool takes it as things stand */
-  bool fits_contiguous;    /* free bytes of its pool together are enough */
-  bool fits_after_return;  /* device free + returnable segments are enough for its segment */
-  bool fits_compacted;     /* device free + all free bytes are enough */
+  bool fits_block;                                   /* a free block of its pool takes it as things stand */
+  bool fits_contiguous;                              /* free bytes of its pool together are enough */
+  bool fits_after_return;                            /* device free + returnable segments are enough for its segment */
+  bool fits_compacted;                               /* device free + all free bytes are enough */
   uint64_t pool_free_bytes, pool_largest_free_bytes; /* of the pool and stream that the request goes to */
-  hr_pinned_segment *pinned; /* most free bytes first, at most 64 */
+  hr_pinned_segment *pinned;                         /* most free bytes first, at most 64 */
   uint32_t pinned_count;
 } hr_fragmentation;
 
@@ -120,16 +122,16 @@ typedef struct hr_growth {
   hr_growth_kind kind;
   uint32_t stack;
   uint16_t category;
-  uint64_t bytes, count;         /* made within the steps and alive at the trace's last allocation */
-  double bytes_per_step;         /* from the third step to the last that grew */
+  uint64_t bytes, count; /* made within the steps and alive at the trace's last allocation */
+  double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
 } hr_growth;
 
 typedef struct hr_inspect_options {
-  uint64_t at;       /* events of the trace that have happened, or HR_AT_*; `0` is before the first */
-  uint32_t trace;    /* of the snapshot, or HR_TRACE_MOST; snapshot->trace_count: no events, only the state */
-  uint32_t top;      /* rows of each list; 0: 10 */
-  bool exact_only;   /* do not infer categories */
+  uint64_t at;     /* events of the trace that have happened, or HR_AT_*; `0` is before the first */
+  uint32_t trace;  /* of the snapshot, or HR_TRACE_MOST; snapshot->trace_count: no events, only the state */
+  uint32_t top;    /* rows of each list; 0: 10 */
+  bool exact_only; /* do not infer categories */
 } hr_inspect_options;
 /* Defaults: the instant of the last failure, or the peak, of the trace with most events. */
 HR_API void hr_inspect_options_init(hr_inspect_options *options);
@@ -143,9 +145,9 @@ typedef struct hr_inspection {
   bool has_state, began_empty;
   uint64_t odd_count;
 
-  hr_memory_sums end;                 /* as the segments state it */
+  hr_memory_sums end;                                        /* as the segments state it */
   uint64_t peak_event, peak_live_bytes, peak_reserved_bytes; /* peak_event UINT64_MAX: before the first event */
-  uint64_t at_event;                  /* the instant of what follows; UINT64_MAX: before the first event */
+  uint64_t at_event; /* the instant of what follows; UINT64_MAX: before the first event */
   hr_memory_sums at;
   hr_stage at_stage;
 
@@ -169,15 +171,16 @@ typedef struct hr_inspection {
   hr_step_sums *steps; /* empty when no repeating structure was found */
   uint32_t step_count;
   const char *steps_from; /* "labels", "annotations", "optimizer stacks", "repetition"; "" when none */
-  hr_growth *growth; /* most bytes first */
+  hr_growth *growth;      /* most bytes first */
   uint32_t growth_count;
-  uint64_t outlier_step;      /* the step whose peak stands out; UINT64_MAX: none */
-  uint64_t usual_peak_bytes;  /* median of the steps' peaks */
+  uint64_t outlier_step;     /* the step whose peak stands out; UINT64_MAX: none */
+  uint64_t usual_peak_bytes; /* median of the steps' peaks */
 } hr_inspection;
 
-/* `options` may be NULL: trace with most events, at the last out-of-memory event or else the peak. USAGE for an instant outside the
- * trace. */
-HR_CHECKED hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *options, hr_inspection **inspection, hr_error *error);
+/* `options` may be NULL: trace with most events, at the last out-of-memory event or else the peak. USAGE for an instant
+ * outside the trace. */
+HR_CHECKED hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *options,
+                                hr_inspection **inspection, hr_error *error);
 HR_API void hr_inspection_destroy(hr_inspection *inspection); /* NULL is fine */
 
 /* Two snapshots: bytes by stack (or category, size) at an instant of each. */
@@ -187,17 +190,19 @@ typedef struct hr_difference {
   uint16_t before_category, after_category;
   uint64_t size;
 } hr_difference;
-/* Rows with a change, largest change first; stacks count as the same when operation and innermost frame of the program are. The
- * caller frees with hr_free. */
-HR_CHECKED hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by, hr_difference **rows,
-                             uint64_t *count, hr_error *error);
+/* Rows with a change, largest change first; stacks count as the same when operation and innermost frame of the program
+ * are. The caller frees with hr_free. */
+HR_CHECKED hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by,
+                                        hr_difference **rows, uint64_t *count, hr_error *error);
 
-/* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 << HR_BY_* for
- * each list of live groups, 0: by category and by stack. hr_free. */
-HR_CHECKED hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text, hr_error *error);
+/* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 <<
+ * HR_BY_* for each list of live groups, 0: by category and by stack. hr_free. */
+HR_CHECKED hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text,
+                                     hr_error *error);
 HR_CHECKED hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t top, char **text, hr_error *error);
 
-/* A stack on one line, "linear < mlp.py:42 forward < train.py:88 main": the operation, then the innermost frames that are neither
+/* A stack on one line, "linear < mlp.py:42 forward < train.py:88 main": the operation, then the innermost frames that
+ * are neither
  * PyTorch's nor the interpreter's. At most `capacity` > 0 bytes with the terminator, cut between characters. */
 HR_API void hr_inspect_stack_text(const hr_snapshot *snapshot, uint32_t stack, char *text, size_t capacity);
 

@@ -25,10 +25,15 @@ typedef enum hr_purpose { HR_PURPOSE_TRAIN = 0, HR_PURPOSE_EVALUATE, HR_PURPOSE_
 typedef enum hr_optimizer { HR_OPTIMIZERS(HR_OPTIMIZER_ENUMERATOR) HR_OPTIMIZER_COUNT } hr_optimizer;
 typedef enum hr_attention { HR_ATTENTION_FLASH = 0, HR_ATTENTION_MATERIALIZED } hr_attention;
 typedef enum hr_update { HR_UPDATE_AFTER = 0, HR_UPDATE_IN_BACKWARD } hr_update;
-/* What a step does whose loss or gradient norm is infinite or NaN. STOP: the run ends. SKIP: weights, optimizer states and the
- * count of applied steps (Adam's t) stay as they are, its rows count as seen, and the run goes on. */
+/* What a step does whose loss or gradient norm is infinite or NaN. STOP: the run ends. SKIP: weights, optimizer states
+ * and the count of applied steps (Adam's t) stay as they are, its rows count as seen, and the run goes on. */
 typedef enum hr_on_nonfinite { HR_ON_NONFINITE_STOP = 0, HR_ON_NONFINITE_SKIP } hr_on_nonfinite;
-typedef enum hr_schedule { HR_SCHEDULE_CONSTANT = 0, HR_SCHEDULE_LINEAR, HR_SCHEDULE_COSINE, HR_SCHEDULE_WSD } hr_schedule;
+typedef enum hr_schedule {
+  HR_SCHEDULE_CONSTANT = 0,
+  HR_SCHEDULE_LINEAR,
+  HR_SCHEDULE_COSINE,
+  HR_SCHEDULE_WSD
+} hr_schedule;
 /* What weights, activations and gradients are made of; arithmetic and statistics are fp32 in all of them.
  *   BF16       bf16 weights and activations; fp32 master weights hold the truth; fp32 gradients and moments
  *   BF16_PURE  no master weights: the update rounds stochastically to the bf16 weights
@@ -36,102 +41,126 @@ typedef enum hr_schedule { HR_SCHEDULE_CONSTANT = 0, HR_SCHEDULE_LINEAR, HR_SCHE
 typedef enum hr_precision { HR_PRECISION_FP32 = 0, HR_PRECISION_BF16, HR_PRECISION_BF16_PURE } hr_precision;
 /* What optimizer states are kept in; bf16 states are rounded stochastically too (BF16_PURE only). */
 typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
-/* Weights (and, in bf16, the inputs of weight gradients) rearranged for matrix products, on the CPU: before each use where
- * it pays (TRANSIENT), the same where the bytes are free as well (AUTO), never, or also the weights once per optimizer
- * step for all its micro-steps. Same bits. */
-typedef enum hr_weight_packing { HR_WEIGHT_PACKING_AUTO = 0, HR_WEIGHT_PACKING_OFF, HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT } hr_weight_packing;
+/* Weights (and, in bf16, the inputs of weight gradients) rearranged for matrix products, on the CPU: before each use
+ * where it pays (TRANSIENT), the same where the bytes are free as well (AUTO), never, or also the weights once per
+ * optimizer step for all its micro-steps. Same bits. */
+typedef enum hr_weight_packing {
+  HR_WEIGHT_PACKING_AUTO = 0,
+  HR_WEIGHT_PACKING_OFF,
+  HR_WEIGHT_PACKING_TRANSIENT,
+  HR_WEIGHT_PACKING_PERSISTENT
+} hr_weight_packing;
 /* How documents share a row: whole ones by best fit, one per row, or one behind the other and cut where a row ends. */
 typedef enum hr_packing { HR_PACKING_PACK = 0, HR_PACKING_OFF, HR_PACKING_WRAPPED } hr_packing;
 
 /* How much of a layer's forward is kept for its backward, from everything to nothing but its input. */
 typedef enum hr_level {
-  HR_LEVEL_KEEP = 0, /* all that the backward reads */
-  HR_LEVEL_CHEAP,    /* drop what is cheap to make again: norms, activations */
-  HR_LEVEL_MLP,      /* also drop the hidden of the MLP */
-  HR_LEVEL_ATTENTION,/* keep only the layer input and the attention output */
-  HR_LEVEL_BLOCK,    /* keep only the layer input */
+  HR_LEVEL_KEEP = 0,  /* all that the backward reads */
+  HR_LEVEL_CHEAP,     /* drop what is cheap to make again: norms, activations */
+  HR_LEVEL_MLP,       /* also drop the hidden of the MLP */
+  HR_LEVEL_ATTENTION, /* keep only the layer input and the attention output */
+  HR_LEVEL_BLOCK,     /* keep only the layer input */
   HR_LEVEL_COUNT
 } hr_level;
 
 typedef enum hr_recompute_kind {
-  HR_RECOMPUTE_NONE = 0, HR_RECOMPUTE_BLOCK, HR_RECOMPUTE_EVERY, HR_RECOMPUTE_SQRT, HR_RECOMPUTE_LEVELS,
+  HR_RECOMPUTE_NONE = 0,
+  HR_RECOMPUTE_BLOCK,
+  HR_RECOMPUTE_EVERY,
+  HR_RECOMPUTE_SQRT,
+  HR_RECOMPUTE_LEVELS,
   HR_RECOMPUTE_SELECTIVE, /* every layer at HR_LEVEL_CHEAP: no matrix product is made twice */
-  HR_RECOMPUTE_AUTO       /* to be replaced by LEVELS for the budget: hr_plan_recompute; it cannot be planned as it is */
+  HR_RECOMPUTE_AUTO /* to be replaced by LEVELS for the budget: hr_plan_recompute; it cannot be planned as it is */
 } hr_recompute_kind;
 
 typedef struct hr_recompute {
   hr_recompute_kind kind;
-  uint32_t every;                /* EVERY: keep the input of each every-th layer; SQRT: set by hr_job_finish, sqrt(layers) to the nearest */
+  uint32_t
+      every; /* EVERY: keep the input of each every-th layer; SQRT: set by hr_job_finish, sqrt(layers) to the nearest */
   uint8_t levels[HR_MAX_LAYERS]; /* LEVELS: hr_level of each layer; missing layers repeat the last given */
   uint32_t level_count;
 } hr_recompute;
 
-#define HR_LOSS_CHUNK_AUTO 0u          /* decided by the size of the logits */
-#define HR_LOSS_CHUNK_OFF UINT32_MAX   /* all tokens of a micro-batch at once */
+#define HR_LOSS_CHUNK_AUTO 0u        /* decided by the size of the logits */
+#define HR_LOSS_CHUNK_OFF UINT32_MAX /* all tokens of a micro-batch at once */
 
 typedef struct hr_job {
   hr_model model;
   hr_device device;
   hr_purpose purpose;
 
-  uint32_t sequence_length;     /* --seq: tokens per row; 0: of the model */
-  uint32_t micro_batch;         /* rows per micro-step */
-  uint32_t accumulate;          /* micro-steps per optimizer step */
-  uint64_t batch_tokens;        /* tokens per optimizer step, of which hr_job_finish makes `accumulate`; 0: as `accumulate` says */
-  uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now, refused with HR_GIVEN_BUDGET */
-  double budget_share;          /* a share of what is usable instead: hr_job_finish makes bytes of it; 0: none */
-  uint64_t host_budget_bytes;   /* of the host tier, by the C API alone; 0 = no limit stated */
+  uint32_t sequence_length; /* --seq: tokens per row; 0: of the model */
+  uint32_t micro_batch;     /* rows per micro-step */
+  uint32_t accumulate;      /* micro-steps per optimizer step */
+  uint64_t
+      batch_tokens; /* tokens per optimizer step, of which hr_job_finish makes `accumulate`; 0: as `accumulate` says */
+  uint64_t budget_bytes;      /* --budget: device tier; 0 = what is usable now, refused with HR_GIVEN_BUDGET */
+  double budget_share;        /* a share of what is usable instead: hr_job_finish makes bytes of it; 0: none */
+  uint64_t host_budget_bytes; /* of the host tier, by the C API alone; 0 = no limit stated */
   hr_precision precision;
   hr_moments moments;
   hr_weight_packing weight_packing;
   hr_recompute recompute;
   hr_attention attention;
-  uint32_t loss_chunk;          /* --loss-chunk: tokens per chunk, HR_LOSS_CHUNK_AUTO or _OFF */
+  uint32_t loss_chunk; /* --loss-chunk: tokens per chunk, HR_LOSS_CHUNK_AUTO or _OFF */
   hr_optimizer optimizer;
   hr_update update;
   double beta1, beta2, epsilon, weight_decay, momentum;
   double learning_rate;
   hr_schedule schedule;
-  double warmup;                /* steps, or a share of the steps when < 1 */
-  double decay;                 /* wsd: steps of the final decay, or a share when < 1 */
-  double min_lr_ratio;          /* cosine, linear, wsd: floor as a share of the learning rate */
-  double clip;                  /* largest global gradient norm; 0 = off */
+  double warmup;       /* steps, or a share of the steps when < 1 */
+  double decay;        /* wsd: steps of the final decay, or a share when < 1 */
+  double min_lr_ratio; /* cosine, linear, wsd: floor as a share of the learning rate */
+  double clip;         /* largest global gradient norm; 0 = off */
   hr_on_nonfinite on_nonfinite;
-  uint32_t max_skipped;         /* SKIP: at most so many steps in a row, then the run ends */
-  uint64_t steps;               /* optimizer steps; 0 = from epochs */
+  uint32_t max_skipped; /* SKIP: at most so many steps in a row, then the run ends */
+  uint64_t steps;       /* optimizer steps; 0 = from epochs */
   double epochs;
   uint64_t seed;
   bool shuffle;
-  hr_packing packing;           /* OFF: rows have many lengths; a run also has programs for shorter rows (at most six lengths) */
-  uint32_t threads;             /* the team; 0 = physical cores allowed */
-  bool automatic;               /* --auto: the planner chooses what `given` does not hold */
-  uint64_t given;               /* bit set of HR_GIVEN_*: options the user fixed */
+  hr_packing packing; /* OFF: rows have many lengths; a run also has programs for shorter rows (at most six lengths) */
+  uint32_t threads;   /* the team; 0 = physical cores allowed */
+  bool automatic;     /* --auto: the planner chooses what `given` does not hold */
+  uint64_t given;     /* bit set of HR_GIVEN_*: options the user fixed */
 
   /* generation: context = prompt + new tokens; the compiler chooses the rows of a prefill chunk */
-  uint32_t context_length;      /* --context (generate), or sequence_length when sampling during training */
-  uint32_t position_count;      /* rows of the tables of rotary positions; 0 = as many as the longest sequence */
-  bool with_generation;         /* train: the job also holds the prefill and decode programs (--sample) */
-  bool check;                   /* --check: dead storage is poisoned, guard zones are verified */
+  uint32_t context_length; /* --context (generate), or sequence_length when sampling during training */
+  uint32_t position_count; /* rows of the tables of rotary positions; 0 = as many as the longest sequence */
+  bool with_generation;    /* train: the job also holds the prefill and decode programs (--sample) */
+  bool check;              /* --check: dead storage is poisoned, guard zones are verified */
 } hr_job;
 
 enum {
-  HR_GIVEN_SEQUENCE = 1 << 0, HR_GIVEN_MICRO_BATCH = 1 << 1, HR_GIVEN_ACCUMULATE = 1 << 2, HR_GIVEN_RECOMPUTE = 1 << 3,
-  HR_GIVEN_LOSS_CHUNK = 1 << 4, HR_GIVEN_UPDATE = 1 << 5, HR_GIVEN_ATTENTION = 1 << 6, HR_GIVEN_OPTIMIZER = 1 << 7,
-  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11, HR_GIVEN_THREADS = 1 << 12,
+  HR_GIVEN_SEQUENCE = 1 << 0,
+  HR_GIVEN_MICRO_BATCH = 1 << 1,
+  HR_GIVEN_ACCUMULATE = 1 << 2,
+  HR_GIVEN_RECOMPUTE = 1 << 3,
+  HR_GIVEN_LOSS_CHUNK = 1 << 4,
+  HR_GIVEN_UPDATE = 1 << 5,
+  HR_GIVEN_ATTENTION = 1 << 6,
+  HR_GIVEN_OPTIMIZER = 1 << 7,
+  HR_GIVEN_CLIP = 1 << 8,
+  HR_GIVEN_BATCH_TOKENS = 1 << 9,
+  HR_GIVEN_PRECISION = 1 << 10,
+  HR_GIVEN_WEIGHT_PACKING = 1 << 11,
+  HR_GIVEN_THREADS = 1 << 12,
   HR_GIVEN_BUDGET = 1 << 13
 };
 
-/* Defaults of every field (the values that `headroom plan MODEL` uses), those of the table of fields (headroom/field.h); the model is
- * left empty, the device is the name "cpu". A job is always made by this function: it grows. */
+/* Defaults of every field (the values that `headroom plan MODEL` uses), those of the table of fields
+ * (headroom/field.h); the model is left empty, the device is the name "cpu". A job is always made by this function: it
+ * grows. */
 HR_API void hr_job_init(hr_job *job);
 
 /* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
- * depends on other fields (a device of which only the name is there, sequence and context from the model, accumulate from
- * batch_tokens, every from sqrt, loss_chunk from AUTO, budget from the device, threads). USAGE names the option; `job` is then
+ * depends on other fields (a device of which only the name is there, sequence and context from the model, accumulate
+ * from batch_tokens, every from sqrt, loss_chunk from AUTO, budget from the device, threads). USAGE names the option;
+ * `job` is then
  * unchanged. */
 HR_CHECKED hr_status hr_job_finish(hr_job *job, hr_error *error);
 
-/* Reads the value of --recompute: "none", "selective", "auto", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...". USAGE
+/* Reads the value of --recompute: "none", "selective", "auto", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...".
+ * USAGE
  * on error. */
 HR_CHECKED hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error *error);
 /* Writes it back, shortest form, into out (at least 256 bytes; long lists are run-length coded). Returns out. */

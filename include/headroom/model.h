@@ -23,61 +23,75 @@ enum {
 };
 
 typedef enum hr_family {
-  HR_FAMILY_GPT2 = 0, HR_FAMILY_LLAMA, HR_FAMILY_MISTRAL, HR_FAMILY_QWEN2, HR_FAMILY_QWEN3, HR_FAMILY_PHI3, HR_FAMILY_GEMMA2, HR_FAMILY_GEMMA3,
+  HR_FAMILY_GPT2 = 0,
+  HR_FAMILY_LLAMA,
+  HR_FAMILY_MISTRAL,
+  HR_FAMILY_QWEN2,
+  HR_FAMILY_QWEN3,
+  HR_FAMILY_PHI3,
+  HR_FAMILY_GEMMA2,
+  HR_FAMILY_GEMMA3,
   HR_FAMILY_COUNT
 } hr_family;
-typedef enum hr_norm { HR_NORM_LAYER = 0, HR_NORM_RMS } hr_norm;             /* mean and variance; root mean square */
+typedef enum hr_norm { HR_NORM_LAYER = 0, HR_NORM_RMS } hr_norm; /* mean and variance; root mean square */
 typedef enum hr_activation { HR_ACTIVATION_GELU_TANH = 0, HR_ACTIVATION_SILU } hr_activation;
 typedef enum hr_rope_scaling {
-  HR_ROPE_DEFAULT = 0, HR_ROPE_LINEAR, HR_ROPE_LLAMA3, HR_ROPE_DYNAMIC, HR_ROPE_YARN, HR_ROPE_LONGROPE, HR_ROPE_SCALING_COUNT
+  HR_ROPE_DEFAULT = 0,
+  HR_ROPE_LINEAR,
+  HR_ROPE_LLAMA3,
+  HR_ROPE_DYNAMIC,
+  HR_ROPE_YARN,
+  HR_ROPE_LONGROPE,
+  HR_ROPE_SCALING_COUNT
 } hr_rope_scaling;
 
 typedef struct hr_rope {
-  double theta;                /* base of the inverse frequencies */
+  double theta; /* base of the inverse frequencies */
   hr_rope_scaling scaling;
-  double factor;               /* all but default: positions are stretched by this; longrope: 0 = max / original positions */
+  double factor; /* all but default: positions are stretched by this; longrope: 0 = max / original positions */
   double low_frequency_factor, high_frequency_factor; /* llama3 */
   uint32_t original_max_positions;                    /* llama3, yarn, longrope; 0: the model's max_positions */
-  double attention_factor;     /* yarn, longrope: multiplies cosines and sines; 0: what the kind prescribes */
-  double beta_fast, beta_slow; /* yarn; 0: 32 and 1 */
+  double attention_factor;       /* yarn, longrope: multiplies cosines and sines; 0: what the kind prescribes */
+  double beta_fast, beta_slow;   /* yarn; 0: 32 and 1 */
   double mscale, mscale_all_dim; /* yarn: both not 0 to count */
-  bool no_truncation;          /* yarn: the borders of the ramp are not rounded to whole pairs */
-  uint32_t factor_count;       /* longrope: entries of both lists, rotary_size / 2 */
+  bool no_truncation;            /* yarn: the borders of the ramp are not rounded to whole pairs */
+  uint32_t factor_count;         /* longrope: entries of both lists, rotary_size / 2 */
   double short_factors[HR_MAX_ROPE_PAIRS], long_factors[HR_MAX_ROPE_PAIRS];
 } hr_rope;
 
 typedef struct hr_model {
   hr_family family;
-  char name[96];               /* preset or directory name, for people */
-  char directory[1024];        /* the directory or GGUF file it was read from, with its tokenizer; "" for presets and a bare config.json */
-  bool has_weights;            /* the weights are there too */
+  char name[96]; /* preset or directory name, for people */
+  char directory
+      [1024]; /* the directory or GGUF file it was read from, with its tokenizer; "" for presets and a bare config.json */
+  bool has_weights; /* the weights are there too */
   uint32_t layer_count, hidden_size, head_count, kv_head_count, head_size, mlp_size, vocabulary_size;
-  uint32_t max_positions;      /* longest sequence the model was made for */
+  uint32_t max_positions; /* longest sequence the model was made for */
   hr_norm norm;
   double norm_epsilon;
   hr_activation activation;
-  bool gated_mlp;              /* act(gate) * up, else act(fc) */
-  bool learned_positions;      /* a position table is added to the embedding (gpt2), else RoPE */
+  bool gated_mlp;         /* act(gate) * up, else act(fc) */
+  bool learned_positions; /* a position table is added to the embedding (gpt2), else RoPE */
   bool qkv_bias, attention_output_bias, mlp_bias;
-  bool tied_embeddings;        /* the head is the embedding */
-  uint32_t rotary_size;        /* how much of each head RoPE turns, even; head_size but for partial rotation */
+  bool tied_embeddings; /* the head is the embedding */
+  uint32_t rotary_size; /* how much of each head RoPE turns, even; head_size but for partial rotation */
   hr_rope rope;
-  bool has_local_rope;         /* sliding layers use local_rope (gemma3) */
+  bool has_local_rope; /* sliding layers use local_rope (gemma3) */
   hr_rope local_rope;
-  uint32_t sliding_window;     /* a token of a sliding layer sees this many, itself included; 0: no layer slides */
+  uint32_t sliding_window;        /* a token of a sliding layer sees this many, itself included; 0: no layer slides */
   uint8_t sliding[HR_MAX_LAYERS]; /* 1: the layer slides */
-  bool qk_norm;                /* RMS norm of each q and k head before RoPE (qwen3, gemma3) */
-  bool post_norms;             /* attention and MLP outputs are normed before they are added (gemma) */
-  double norm_weight_offset;   /* added to the weights of all norms: 1 for gemma, else 0 */
-  double embedding_scale;      /* multiplies token embeddings: sqrt(hidden_size) for gemma, else 1 */
-  double attention_softcap;    /* c: scores are c tanh(score / c); 0: none */
-  double logit_softcap;        /* the same for logits */
-  double attention_scale;      /* multiplies q.k; head_size ** -0.5 unless the config says otherwise */
-  double init_std;             /* for training from scratch */
-  bool init_scale_residual;    /* gpt2: projections into the residual stream use init_std / sqrt(2 * layers) */
+  bool qk_norm;                   /* RMS norm of each q and k head before RoPE (qwen3, gemma3) */
+  bool post_norms;                /* attention and MLP outputs are normed before they are added (gemma) */
+  double norm_weight_offset;      /* added to the weights of all norms: 1 for gemma, else 0 */
+  double embedding_scale;         /* multiplies token embeddings: sqrt(hidden_size) for gemma, else 1 */
+  double attention_softcap;       /* c: scores are c tanh(score / c); 0: none */
+  double logit_softcap;           /* the same for logits */
+  double attention_scale;         /* multiplies q.k; head_size ** -0.5 unless the config says otherwise */
+  double init_std;                /* for training from scratch */
+  bool init_scale_residual;       /* gpt2: projections into the residual stream use init_std / sqrt(2 * layers) */
   int32_t pad_token, bos_token, eos_token; /* -1: none. Embedding row pad_token gets no input-side gradient, as in
                                               transformers (padding_idx), for families that set it (all but gpt2). */
-  double dropout;              /* largest dropout probability the config asks for; Headroom trains without dropout and says so */
+  double dropout; /* largest dropout probability the config asks for; Headroom trains without dropout and says so */
 } hr_model;
 
 /* Fills `model` from, in this order: an existing directory with a config.json, an existing config.json file, or a
@@ -86,13 +100,15 @@ typedef struct hr_model {
 HR_CHECKED hr_status hr_model_open(const char *source, hr_model *model, hr_error *error);
 
 /* Fills `model` from the text of a config.json (v4 and v5 keys). `file` names it in errors. */
-HR_CHECKED hr_status hr_model_parse(const char *text, uint64_t bytes, const char *file, hr_model *model, hr_error *error);
+HR_CHECKED hr_status hr_model_parse(const char *text, uint64_t bytes, const char *file, hr_model *model,
+                                    hr_error *error);
 
 /* The config.json text of a model, NUL-terminated, owned by the caller (hr_free); v4 keys, which v5 reads too.
  * `dtype` is "float32", "bfloat16" or "float16". NULL when memory is refused. */
 HR_API char *hr_model_config_text(const hr_model *model, const char *dtype);
 
-/* Checks that the dimensions make sense together (heads divide, sizes positive, products fit); USAGE names the field. */
+/* Checks that the dimensions make sense together (heads divide, sizes positive, products fit); USAGE names the
+ * field. */
 HR_CHECKED hr_status hr_model_check(const hr_model *model, hr_error *error);
 
 /* Exact number of parameters; a tied head is counted once. */
@@ -105,7 +121,6 @@ HR_CHECKED hr_status hr_model_preset(const char *name, hr_model *model, hr_error
 
 /* Names of families and enumerators as config files and JSON write them. */
 HR_API const char *hr_family_name(hr_family family);
-
 
 #ifdef __cplusplus
 }

@@ -21,18 +21,43 @@
 extern "C" {
 #endif
 
-/* Where bytes lie, what they are, when they are used, and what may overlap. Tables in the structs below have one entry for each. */
+/* Where bytes lie, what they are, when they are used, and what may overlap. Tables in the structs below have one entry
+ * for each. */
 typedef enum hr_tier { HR_TIER_DEVICE = 0, HR_TIER_HOST, HR_TIER_DISK, HR_TIER_COUNT } hr_tier;
 typedef enum hr_role {
-  HR_ROLE_WEIGHT = 0, HR_ROLE_MASTER_WEIGHT, HR_ROLE_GRADIENT, HR_ROLE_OPTIMIZER_STATE, HR_ROLE_ACTIVATION, HR_ROLE_LOGITS,
-  HR_ROLE_WORKSPACE, HR_ROLE_INPUT, HR_ROLE_QUANTIZATION, HR_ROLE_COMMUNICATION, HR_ROLE_CACHE, HR_ROLE_CONTROL, HR_ROLE_COUNT
+  HR_ROLE_WEIGHT = 0,
+  HR_ROLE_MASTER_WEIGHT,
+  HR_ROLE_GRADIENT,
+  HR_ROLE_OPTIMIZER_STATE,
+  HR_ROLE_ACTIVATION,
+  HR_ROLE_LOGITS,
+  HR_ROLE_WORKSPACE,
+  HR_ROLE_INPUT,
+  HR_ROLE_QUANTIZATION,
+  HR_ROLE_COMMUNICATION,
+  HR_ROLE_CACHE,
+  HR_ROLE_CONTROL,
+  HR_ROLE_COUNT
 } hr_role;
 typedef enum hr_phase {
-  HR_PHASE_LOAD = 0, HR_PHASE_FORWARD, HR_PHASE_LOSS, HR_PHASE_BACKWARD, HR_PHASE_OPTIMIZER, HR_PHASE_EVALUATE, HR_PHASE_GENERATE,
-  HR_PHASE_SAVE, HR_PHASE_COUNT
+  HR_PHASE_LOAD = 0,
+  HR_PHASE_FORWARD,
+  HR_PHASE_LOSS,
+  HR_PHASE_BACKWARD,
+  HR_PHASE_OPTIMIZER,
+  HR_PHASE_EVALUATE,
+  HR_PHASE_GENERATE,
+  HR_PHASE_SAVE,
+  HR_PHASE_COUNT
 } hr_phase;
 typedef enum hr_lane {
-  HR_LANE_COMPUTE = 0, HR_LANE_COPY_IN, HR_LANE_COPY_OUT, HR_LANE_COMMUNICATION, HR_LANE_DISK, HR_LANE_HOST, HR_LANE_COUNT
+  HR_LANE_COMPUTE = 0,
+  HR_LANE_COPY_IN,
+  HR_LANE_COPY_OUT,
+  HR_LANE_COMMUNICATION,
+  HR_LANE_DISK,
+  HR_LANE_HOST,
+  HR_LANE_COUNT
 } hr_lane;
 
 /* Names as JSON writes them: "weight", "master_weight", "gradient", ...; "load", "forward", ...; "compute", ... */
@@ -42,36 +67,38 @@ HR_API const char *hr_lane_name(uint32_t lane);
 HR_API const char *hr_tier_name(uint32_t tier);
 
 typedef struct hr_tier_plan {
-  uint64_t reserved_bytes;    /* the one reservation a run makes: peak rounded up to the granule */
-  uint64_t fixed_bytes;       /* what the program cannot own (device tier): runtime, libraries, context */
+  uint64_t reserved_bytes; /* the one reservation a run makes: peak rounded up to the granule */
+  uint64_t fixed_bytes;    /* what the program cannot own (device tier): runtime, libraries, context */
   bool fixed_measured;
-  uint64_t peak_bytes;        /* highest byte used by the placement */
-  uint64_t lower_bound_bytes; /* most bytes alive at once: no placement can do better */
-  uint64_t at_peak_by_role[HR_ROLE_COUNT];  /* live bytes at the tick of the most live bytes */
-  uint64_t max_by_role[HR_ROLE_COUNT];      /* over the whole job */
-  uint64_t peak_by_phase[HR_PHASE_COUNT];   /* most live bytes while a node of that phase runs; 0 = no such phase */
-  uint32_t peak_phase;        /* where the most bytes are alive */
-  int32_t peak_layer;         /* -1: outside of the layers */
-  char peak_node[64];         /* op and label, e.g. "linear_dx layers.11" */
+  uint64_t peak_bytes;                     /* highest byte used by the placement */
+  uint64_t lower_bound_bytes;              /* most bytes alive at once: no placement can do better */
+  uint64_t at_peak_by_role[HR_ROLE_COUNT]; /* live bytes at the tick of the most live bytes */
+  uint64_t max_by_role[HR_ROLE_COUNT];     /* over the whole job */
+  uint64_t peak_by_phase[HR_PHASE_COUNT];  /* most live bytes while a node of that phase runs; 0 = no such phase */
+  uint32_t peak_phase;                     /* where the most bytes are alive */
+  int32_t peak_layer;                      /* -1: outside of the layers */
+  char peak_node[64];                      /* op and label, e.g. "linear_dx layers.11" */
   char peak_program[16];
-  uint32_t live_count;        /* entries for hr_plan_live */
+  uint32_t live_count; /* entries for hr_plan_live */
 } hr_tier_plan;
 
 typedef struct hr_plan_info {
   bool fits;
-  uint64_t budget_bytes;      /* device tier */
+  uint64_t budget_bytes; /* device tier */
   hr_tier_plan tiers[HR_TIER_COUNT];
-  double step_seconds;        /* predicted time of one optimizer step (or of one evaluation batch, one token) */
+  double step_seconds; /* predicted time of one optimizer step (or of one evaluation batch, one token) */
   double lane_seconds[HR_LANE_COUNT];
   double phase_seconds[HR_PHASE_COUNT];
   double flops_per_step;
   uint64_t tokens_per_step;
-  bool time_measured;         /* from a probe of this machine, else from published or assumed rates */
-  bool scratch_exact;         /* of the code that runs there; else an estimate: by formula, or recorded of a library that is not asked here */
+  bool time_measured; /* from a probe of this machine, else from published or assumed rates */
+  bool
+      /* of the code that runs there; else an estimate: by formula, or recorded of a library that is not asked here */
+      scratch_exact;
   uint64_t parameter_count, trainable_parameter_count;
   uint32_t program_count, node_count, storage_count;
-  uint64_t plan_bytes;        /* host memory that the plan itself takes */
-  double plan_seconds;        /* time it took to make */
+  uint64_t plan_bytes; /* host memory that the plan itself takes */
+  double plan_seconds; /* time it took to make */
 } hr_plan_info;
 
 typedef struct hr_plan hr_plan;
@@ -83,7 +110,8 @@ HR_API void hr_plan_destroy(hr_plan *plan);
 HR_API const hr_plan_info *hr_plan_get(const hr_plan *plan);
 HR_API const hr_job *hr_plan_job(const hr_plan *plan);
 
-/* The index-th storage alive at the peak of a tier, largest first (index < live_count). Strings live as long as the plan. */
+/* The index-th storage alive at the peak of a tier, largest first (index < live_count). Strings live as long as the
+ * plan. */
 typedef struct hr_live {
   const char *name;
   uint32_t role;
@@ -94,13 +122,14 @@ typedef struct hr_live {
   int32_t layer;
 } hr_live;
 HR_API bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *live);
-/* What is in it, where it holds parameters, their gradients or states: the name of the k-th; NULL behind the last, and for
- * storages that hold no parameters. */
+/* What is in it, where it holds parameters, their gradients or states: the name of the k-th; NULL behind the last, and
+ * for storages that hold no parameters. */
 HR_API const char *hr_plan_live_holds(const hr_plan *plan, uint32_t tier, uint32_t index, uint32_t k);
 
 /* Memory and time over the course of the job: one sample per node, program by program in issue order (samples of a
- * program stand together). Live bytes are those while the node runs. Times count from the begin of its program, which runs
- * once: a list schedule over lanes and waits, in which a node begins when its lane is free and what it waits for has ended.
+ * program stand together). Live bytes are those while the node runs. Times count from the begin of its program, which
+ * runs once: a list schedule over lanes and waits, in which a node begins when its lane is free and what it waits for
+ * has ended.
  * The critical nodes of a program follow each other without a gap from its begin to its end. */
 typedef struct hr_sample {
   const char *program, *op;
@@ -112,12 +141,14 @@ typedef struct hr_sample {
   bool critical;
   double begin_seconds, end_seconds;
 } hr_sample;
-/* The array is the caller's (hr_free); its strings live as long as the program. USAGE for a tier that does not exist. */
-HR_CHECKED hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **samples, uint32_t *count, hr_error *error);
+/* The array is the caller's (hr_free); its strings live as long as the program. USAGE for a tier that does not
+ * exist. */
+HR_CHECKED hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **samples, uint32_t *count,
+                                     hr_error *error);
 
-/* The same as a snapshot (headroom/snapshot.h): the arena of the device tier as one segment, each storage as a block with its
- * role as category and its name, op, layer and phase as frames; every program once, in the order of the timeline, with
- * predicted times from 0 on. The caller destroys it. */
+/* The same as a snapshot (headroom/snapshot.h): the arena of the device tier as one segment, each storage as a block
+ * with its role as category and its name, op, layer and phase as frames; every program once, in the order of the
+ * timeline, with predicted times from 0 on. The caller destroys it. */
 HR_CHECKED hr_status hr_plan_snapshot(const hr_plan *plan, hr_snapshot **snapshot, hr_error *error);
 
 /* Every program, node, tensor and storage as text or JSON; stable. Owned by the caller (hr_free). */
@@ -138,8 +169,8 @@ typedef struct hr_layer_share {
 typedef struct hr_plan_layers {
   uint32_t count;
   hr_layer_share layers[HR_MAX_LAYERS];
-  uint64_t between_bytes;  /* most bytes alive after the last forward and before the first backward layer: the loss */
-  uint64_t outside_bytes;  /* most bytes alive elsewhere: embedding, update after the backward, other programs */
+  uint64_t between_bytes; /* most bytes alive after the last forward and before the first backward layer: the loss */
+  uint64_t outside_bytes; /* most bytes alive elsewhere: embedding, update after the backward, other programs */
   double outside_seconds;
 } hr_plan_layers;
 /* USAGE for a plan that is no training. */
@@ -152,10 +183,10 @@ enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 32 };
 typedef struct hr_fix {
   char options[HR_FIX_TEXT_BYTES]; /* to be added to the command, e.g. "--recompute block --loss-chunk 1024" */
   bool fits;
-  bool changes_algorithm;          /* offered, never taken: bf16, another optimizer, no clipping, shorter sequence, ... */
-  uint64_t need_bytes;             /* reserved + fixed, device tier */
+  bool changes_algorithm; /* offered, never taken: bf16, another optimizer, no clipping, shorter sequence, ... */
+  uint64_t need_bytes;    /* reserved + fixed, device tier */
   double step_seconds;
-  hr_job job;                      /* the changed job, finished */
+  hr_job job; /* the changed job, finished */
 } hr_fix;
 
 /* Plans alternatives of a job, each for real. fixes[] (capacity HR_MAX_FIXES) is sorted: those that fit first, cheapest
@@ -168,12 +199,12 @@ HR_CHECKED hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *c
  * of the smallest need that was found. The plan of the changed job is returned in *plan when it is not NULL: its
  * info.fits tells. `job` is finished and a training (USAGE otherwise).
  *
- * `frontier` (NULL: not wanted; capacity HR_MAX_FRONTIER) receives choices from the fewest bytes to the least time, each
- * planned, none beaten by another in both; the chosen one is among them. */
+ * `frontier` (NULL: not wanted; capacity HR_MAX_FRONTIER) receives choices from the fewest bytes to the least time,
+ * each planned, none beaten by another in both; the chosen one is among them. */
 enum { HR_MAX_FRONTIER = 10 };
 typedef struct hr_frontier_point {
   hr_recompute recompute;
-  uint64_t need_bytes;             /* reserved + fixed, device tier */
+  uint64_t need_bytes; /* reserved + fixed, device tier */
   double step_seconds;
   bool fits, chosen;
 } hr_frontier_point;
@@ -183,8 +214,8 @@ typedef struct hr_frontier {
 } hr_frontier;
 HR_CHECKED hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error);
 
-/* --auto: replaces options that were not given by the fastest choice that fits, effect classes 0 and 1 only. BUDGET when
- * nothing fits. The plan of the changed job is returned in *plan when it is not NULL. */
+/* --auto: replaces options that were not given by the fastest choice that fits, effect classes 0 and 1 only. BUDGET
+ * when nothing fits. The plan of the changed job is returned in *plan when it is not NULL. */
 HR_CHECKED hr_status hr_plan_auto(hr_job *job, hr_plan **plan, hr_error *error);
 
 #ifdef __cplusplus

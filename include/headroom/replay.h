@@ -1,8 +1,8 @@
 /* What if: the requests of a recorded trace under other allocator settings.
  *
- * The recorded alloc and free events are run through the allocator of headroom/alloc.h on fake addresses, first under the recorded
- * settings - where every address can be compared with the recorded one, which tells how far the replay can be believed - and
- * then under others. docs/allocator.md, "Replay".
+ * The recorded alloc and free events are run through the allocator of headroom/alloc.h on fake addresses, first under
+ * the recorded settings - where every address can be compared with the recorded one, which tells how far the replay can
+ * be believed - and then under others. docs/allocator.md, "Replay".
  *
  * Threads: replays of one snapshot may overlap; they read it, and keep all else to themselves. */
 #ifndef HEADROOM_REPLAY_H
@@ -15,56 +15,62 @@ extern "C" {
 #endif
 
 typedef struct hr_replay_options {
-  uint32_t trace;          /* UINT32_MAX: the one with most events */
-  uint64_t capacity_bytes; /* what the allocator may reserve; 0: from the recorded out-of-memory event, else unlimited */
-  const char *alloc_conf;  /* NULL: as recorded; "" : PyTorch's defaults */
-  bool empty_start;        /* begin without the recorded start state, as if a process began there */
+  uint32_t trace; /* UINT32_MAX: the one with most events */
+  uint64_t
+      capacity_bytes;     /* what the allocator may reserve; 0: from the recorded out-of-memory event, else unlimited */
+  const char *alloc_conf; /* NULL: as recorded; "" : PyTorch's defaults */
+  bool empty_start;       /* begin without the recorded start state, as if a process began there */
 } hr_replay_options;
 /* Defaults: the trace with most events, as it was recorded. */
 HR_API void hr_replay_options_init(hr_replay_options *options);
 
 typedef enum hr_replay_trust {
-  HR_REPLAY_EXACT = 0,  /* began empty, and under the recorded settings every address and segment came out as recorded */
-  HR_REPLAY_CLOSE,      /* started from a state found by going back, or a few addresses differ */
-  HR_REPLAY_ROUGH       /* events were lost or contradict each other; figures are estimates */
+  HR_REPLAY_EXACT = 0, /* began empty, and under the recorded settings every address and segment came out as recorded */
+  HR_REPLAY_CLOSE,     /* started from a state found by going back, or a few addresses differ */
+  HR_REPLAY_ROUGH      /* events were lost or contradict each other; figures are estimates */
 } hr_replay_trust;
 
 typedef struct hr_replay_result {
-  char alloc_conf[256];    /* the settings used, as hr_alloc_config_print gives them; "" = defaults */
+  char alloc_conf[256]; /* the settings used, as hr_alloc_config_print gives them; "" = defaults */
   uint64_t request_count;
   uint64_t reserved_peak_bytes, allocated_peak_bytes, active_peak_bytes, requested_peak_bytes;
   uint64_t reserved_end_bytes;
-  uint64_t retries, device_allocs, device_frees; /* num_alloc_retries, cudaMalloc or map calls, cudaFree or unmap calls */
-  bool failed;             /* a request could not be met within the capacity */
+  uint64_t retries, device_allocs,
+      device_frees;                    /* num_alloc_retries, cudaMalloc or map calls, cudaFree or unmap calls */
+  bool failed;                         /* a request could not be met within the capacity */
   uint64_t failed_event, failed_bytes; /* the first that could not */
-  uint64_t past_failure_events; /* recorded after the failure; they are replayed too, without the failed request, up to the 200th failure */
+  uint64_t
+      /* recorded after the failure; they are replayed too, without the failed request, up to the 200th failure */
+      past_failure_events;
 } hr_replay_result;
 
 typedef struct hr_replay {
-  hr_replay_result recorded;  /* under the recorded settings */
-  hr_replay_result asked;     /* under options.alloc_conf; equals recorded when that is NULL */
-  uint64_t trace_reserved_peak_bytes; /* what the trace itself shows */
+  hr_replay_result recorded;                   /* under the recorded settings */
+  hr_replay_result asked;                      /* under options.alloc_conf; equals recorded when that is NULL */
+  uint64_t trace_reserved_peak_bytes;          /* what the trace itself shows */
   uint64_t same_address_count, compared_count; /* allocs of `recorded` at the recorded address, of all */
   uint64_t same_segment_count, segment_count;
-  bool recorded_failed;       /* the trace has an out-of-memory event */
+  bool recorded_failed; /* the trace has an out-of-memory event */
   uint64_t recorded_failed_event;
-  uint64_t capacity_bytes;    /* used; UINT64_MAX: unlimited */
-  const char *capacity_from;  /* "given", "out-of-memory event", "a cap ...", "segments returned to make room", "unlimited" */
+  uint64_t capacity_bytes; /* used; UINT64_MAX: unlimited */
+  const char
+      *capacity_from; /* "given", "out-of-memory event", "a cap ...", "segments returned to make room", "unlimited" */
   hr_replay_trust trust;
-  char trust_reason[512];     /* why not exact, in a sentence; "" when exact */
+  char trust_reason[512]; /* why not exact, in a sentence; "" when exact */
   bool began_empty;
   uint64_t start_live_bytes, start_reserved_bytes;
 } hr_replay;
 
-/* USAGE for settings that do not parse and a trace that is not there; INPUT for a trace without events of an allocator (none, or a
- * profiler's) and for one that is damaged beyond replay; UNSUPPORTED for the asynchronous backend. */
-HR_CHECKED hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_error *error);
+/* USAGE for settings that do not parse and a trace that is not there; INPUT for a trace without events of an allocator
+ * (none, or a profiler's) and for one that is damaged beyond replay; UNSUPPORTED for the asynchronous backend. */
+HR_CHECKED hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
+                                   hr_error *error);
 
 /* Tries a sensible set of settings (expandable segments; max_split_size; power-of-two roundings; the combinations
  * that make sense) and sorts: not failing first, then least reserved, then fewest device calls. The first is the
  * recorded settings' result when nothing is better. `*results` is freed with hr_free. */
 HR_CHECKED hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
-                           hr_replay_result **results, uint32_t *count, hr_error *error);
+                                      hr_replay_result **results, uint32_t *count, hr_error *error);
 
 #ifdef __cplusplus
 }

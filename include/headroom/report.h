@@ -1,5 +1,5 @@
-/* One self-contained HTML file about a snapshot: verdict, timeline, live set, flame view, segment map, table. No network.
- * docs/report.md says what is in it.
+/* One self-contained HTML file about a snapshot: verdict, timeline, live set, flame view, segment map, table. No
+ * network. docs/report.md says what is in it.
  *
  * Threads: reports of one inspection may be written at the same time, each to its own path. */
 #ifndef HEADROOM_REPORT_H
@@ -18,18 +18,20 @@ typedef struct hr_report_line {
 } hr_report_line;
 
 typedef struct hr_report_options {
-  const char *title;            /* NULL: "Memory report" */
-  const char *verdict;          /* one paragraph, plain text; NULL: from the inspection */
+  const char *title;   /* NULL: "Memory report" */
+  const char *verdict; /* one paragraph, plain text; NULL: from the inspection */
   const hr_report_line *lines;
   uint32_t line_count;
-  const char *details;          /* plain text below the verdict (arithmetic, fixes); NULL: none */
+  const char *details; /* plain text below the verdict (arithmetic, fixes); NULL: none */
 } hr_report_options;
 /* Defaults: all zero. */
 HR_API void hr_report_options_init(hr_report_options *options);
 
-/* Writes atomically: the old file or the whole new one. `options` may be NULL. The inspection's instant is the one shown first.
- * `inspection` must come from hr_inspect. USAGE when `path` cannot name a file, IO, MEMORY; UNSUPPORTED beyond 2^31 - 3 events. */
-HR_CHECKED hr_status hr_report_html(const hr_inspection *inspection, const hr_report_options *options, const char *path, hr_error *error);
+/* Writes atomically: the old file or the whole new one. `options` may be NULL. The inspection's instant is the one
+ * shown first. `inspection` must come from hr_inspect. USAGE when `path` cannot name a file, IO, MEMORY; UNSUPPORTED
+ * beyond 2^31 - 3 events. */
+HR_CHECKED hr_status hr_report_html(const hr_inspection *inspection, const hr_report_options *options, const char *path,
+                                    hr_error *error);
 
 #ifdef __cplusplus
 }

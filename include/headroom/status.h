@@ -4,15 +4,16 @@
  * returns HR_OK leaves it untouched; a call that fails fills it whole. Passing NULL is allowed everywhere.
  * The library never prints, exits or aborts on input, I/O or memory: what went wrong is only told here.
  *
- * Threads: the library keeps no state between calls that callers could share by accident. Calls on different objects may
- * overlap; calls on one object must not, unless its header says so. An hr_error belongs to one call at a time.
+ * Threads: the library keeps no state between calls that callers could share by accident. Calls on different objects
+ * may overlap; calls on one object must not, unless its header says so. An hr_error belongs to one call at a time.
  *
- * Releasing: one block of memory that a call gave (a text, a list) goes to hr_free; an object to its hr_X_destroy, or hr_X_close where
- * it reads or writes files; what lies inside a struct of the caller's to hr_X_deinit. All take NULL.
+ * Releasing: one block of memory that a call gave (a text, a list) goes to hr_free; an object to its hr_X_destroy, or
+ * hr_X_close where it reads or writes files; what lies inside a struct of the caller's to hr_X_deinit. All take NULL.
  *
  * Structs grow, at any place, with the version. Those that a caller makes are made by their function (hr_job_init,
- * hr_run_options_init, ...) and filled by the names of members, so that such code stays right when it is compiled again; a program
- * is compiled with the headers of the library that it is linked with (hr_version_number() == HR_VERSION_NUMBER). */
+ * hr_run_options_init, ...) and filled by the names of members, so that such code stays right when it is compiled
+ * again; a program is compiled with the headers of the library that it is linked with (hr_version_number() ==
+ * HR_VERSION_NUMBER). */
 #ifndef HEADROOM_STATUS_H
 #define HEADROOM_STATUS_H
 

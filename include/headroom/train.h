@@ -31,11 +31,13 @@ typedef enum hr_event_kind {
 } hr_event_kind;
 
 typedef struct hr_metrics {
-  uint64_t step, steps;           /* finished optimizer steps; total */
-  double loss, grad_norm;         /* grad_norm is NaN when no norm is taken (clip off); loss is NaN in a step without a label that counts */
-  bool skipped;                   /* gradients were not finite: weights and states are those of the step before (on_nonfinite) */
+  uint64_t step, steps; /* finished optimizer steps; total */
+  double loss,
+      /* grad_norm is NaN when no norm is taken (clip off); loss is NaN in a step without a label that counts */
+      grad_norm;
+  bool skipped; /* gradients were not finite: weights and states are those of the step before (on_nonfinite) */
   double learning_rate;
-  uint64_t tokens, tokens_total;  /* counted labels of this step; all so far */
+  uint64_t tokens, tokens_total;          /* counted labels of this step; all so far */
   double step_seconds, tokens_per_second; /* of input tokens */
   double eta_seconds, epoch;
   double eval_loss, best_eval_loss; /* NaN when there is none */
@@ -55,9 +57,9 @@ typedef struct hr_profile_row {
 } hr_profile_row;
 
 typedef struct hr_profile {
-  uint64_t steps;           /* recorded; the first step of a run warms up and counts only when it is the only one */
+  uint64_t steps; /* recorded; the first step of a run warms up and counts only when it is the only one */
   bool warm_up_only;
-  double step_seconds;      /* of whole steps; what no row has is the feeding of data and the executor */
+  double step_seconds; /* of whole steps; what no row has is the feeding of data and the executor */
   double predicted_seconds;
   bool prediction_measured; /* from rates measured on this machine */
   uint32_t row_count;
@@ -73,24 +75,25 @@ typedef struct hr_event {
 } hr_event;
 
 typedef struct hr_run_options {
-  const char *const *data_paths;      /* files or directories (docs/data.md) */
+  const char *const *data_paths; /* files or directories (docs/data.md) */
   uint32_t data_path_count;
   const char *const *eval_paths;
   uint32_t eval_path_count;
-  hr_data_options data;               /* how they are read */
-  const char *model_source;           /* what a person named: remembered for a resume; NULL: the model's directory or name */
+  hr_data_options data;     /* how they are read */
+  const char *model_source; /* what a person named: remembered for a resume; NULL: the model's directory or name */
   const char *out_directory;
-  const char *resume_directory;       /* a run directory; NULL = start anew */
-  const char *resume_from;            /* "step-000100": this checkpoint; NULL: the newest */
-  const char *allow_different;        /* names with commas: what may differ from the run that goes on (docs/run-directory.md) */
-  bool same_bits;                     /* refuse to go on where bits may differ: another instruction set, library, team, version */
-  uint64_t eval_every, save_every;    /* steps; 0 = only at the end */
-  uint64_t eval_batches;              /* at most so many batches per evaluation; 0 = all */
-  uint32_t keep;                      /* newest checkpoints to keep besides best; 0 = all */
-  const char *save_dtype;             /* of RUN/final: "source" (as loaded; F32 from scratch), "f32", "bf16", "f16" */
-  const char *profile_path;           /* a trace of the last step and a profile of all, written at the end; NULL = none */
-  bool record_memory;                 /* RUN/memory/snapshot.pickle.gz: the last steps as they ran, written at the end */
-  const char *sample_prompt;          /* generated after each evaluation when not NULL (needs job.with_generation) */
+  const char *resume_directory; /* a run directory; NULL = start anew */
+  const char *resume_from;      /* "step-000100": this checkpoint; NULL: the newest */
+  const char
+      *allow_different; /* names with commas: what may differ from the run that goes on (docs/run-directory.md) */
+  bool same_bits;       /* refuse to go on where bits may differ: another instruction set, library, team, version */
+  uint64_t eval_every, save_every; /* steps; 0 = only at the end */
+  uint64_t eval_batches;           /* at most so many batches per evaluation; 0 = all */
+  uint32_t keep;                   /* newest checkpoints to keep besides best; 0 = all */
+  const char *save_dtype;          /* of RUN/final: "source" (as loaded; F32 from scratch), "f32", "bf16", "f16" */
+  const char *profile_path;        /* a trace of the last step and a profile of all, written at the end; NULL = none */
+  bool record_memory;              /* RUN/memory/snapshot.pickle.gz: the last steps as they ran, written at the end */
+  const char *sample_prompt;       /* generated after each evaluation when not NULL (needs job.with_generation) */
   void (*on_event)(void *context, const hr_event *event); /* may be NULL; called on the calling thread */
   bool (*should_stop)(void *context); /* polled after every step: true = save and return INTERRUPTED; may be NULL */
   void *context;
@@ -101,42 +104,47 @@ HR_API void hr_run_options_init(hr_run_options *options);
 typedef struct hr_run_result {
   uint64_t steps;
   double last_loss, eval_loss, best_eval_loss, perplexity;
-  uint64_t skipped_steps;         /* train: whose gradients were not finite (on_nonfinite) */
+  uint64_t skipped_steps; /* train: whose gradients were not finite (on_nonfinite) */
   uint64_t eval_tokens;
   double seconds, tokens_per_second;
   uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
   uint64_t process_peak_bytes;
-  double predicted_step_seconds;  /* train: as planned */
-  bool prediction_measured;       /* ... from rates measured on this machine */
-  double step_seconds;            /* train: median of the steps of this run, at most its last 256, the first one left out; NaN without steps */
+  double predicted_step_seconds; /* train: as planned */
+  bool prediction_measured;      /* ... from rates measured on this machine */
+  double
+      /* train: median of the steps of this run, at most its last 256, the first one left out; NaN without steps */
+      step_seconds;
 } hr_run_result;
 
-/* Trains a finished job. Plans; refuses with BUDGET before any weight is read when it does not fit; else runs and writes
- * the run directory (docs/run-directory.md). RUN/final is written atomically at the end. INTERRUPTED after a stop
- * request, with a checkpoint written; DIVERGED when a loss, gradient, weight or state is not finite: nothing of it is saved.
+/* Trains a finished job. Plans; refuses with BUDGET before any weight is read when it does not fit; else runs and
+ * writes the run directory (docs/run-directory.md). RUN/final is written atomically at the end. INTERRUPTED after a
+ * stop request, with a checkpoint written; DIVERGED when a loss, gradient, weight or state is not finite: nothing of it
+ * is saved.
  * On any error nothing on disk is half-written. */
 HR_CHECKED hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
 
 /* Mean token loss over data_paths (purpose EVALUATE). */
-HR_CHECKED hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
+HR_CHECKED hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_result *result,
+                                 hr_error *error);
 
 enum { HR_MAX_STOP_TOKENS = 8 };
 
-/* The tokens that end a text of this model: eos_token_id in its config.json and generation_config.json (an id or a list), or
- * the end-of-text and end-of-turn tokens of a GGUF file. Ids outside of the vocabulary are none. */
-HR_CHECKED hr_status hr_stop_tokens(const hr_model *model, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count, hr_error *error);
+/* The tokens that end a text of this model: eos_token_id in its config.json and generation_config.json (an id or a
+ * list), or the end-of-text and end-of-turn tokens of a GGUF file. Ids outside of the vocabulary are none. */
+HR_CHECKED hr_status hr_stop_tokens(const hr_model *model, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count,
+                                    hr_error *error);
 
 typedef struct hr_generate_options {
-  const uint8_t *prompt;          /* bytes; one token each (byte models), or token ids below */
+  const uint8_t *prompt; /* bytes; one token each (byte models), or token ids below */
   uint64_t prompt_bytes;
-  const int32_t *prompt_ids;      /* used when not NULL */
+  const int32_t *prompt_ids; /* used when not NULL */
   uint64_t prompt_id_count;
-  const int32_t *stop_ids;        /* tokens that end the text; NULL: those of hr_stop_tokens */
+  const int32_t *stop_ids; /* tokens that end the text; NULL: those of hr_stop_tokens */
   uint32_t stop_id_count;
   uint64_t max_tokens;
-  double temperature;             /* 0 = always the most likely token */
-  uint32_t top_k;                 /* 0 = off */
-  double top_p;                   /* 1 = off */
+  double temperature; /* 0 = always the most likely token */
+  uint32_t top_k;     /* 0 = off */
+  double top_p;       /* 1 = off */
   uint64_t seed;
   void (*on_event)(void *context, const hr_event *event);
   void (*on_token)(void *context, int32_t token); /* each new token as it is made */
@@ -148,13 +156,14 @@ HR_API void hr_generate_options_init(hr_generate_options *options);
 typedef struct hr_generate_result {
   uint64_t prompt_tokens, new_tokens;
   double prefill_seconds, decode_seconds;
-  bool stopped_by_end;            /* the end-of-text token was made */
+  bool stopped_by_end; /* the end-of-text token was made */
   uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
 } hr_generate_result;
 
 /* Generates with the prefill and decode programs and a planned KV cache (purpose GENERATE; job.context_length holds
  * prompt + new tokens). */
-HR_CHECKED hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result, hr_error *error);
+HR_CHECKED hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result,
+                                 hr_error *error);
 
 /* Token id -> bytes of a byte-level model; -1 when the id is no byte (end of text). */
 HR_API int hr_byte_of_token(const hr_model *model, int32_t token);

@@ -5,22 +5,28 @@
 
 static hr_status check_config(const hr_alloc_hooks *hooks, const hr_alloc_config *c, hr_error *error) {
   if (c->async_backend)
-    return hri_fail(error, HR_ERROR_UNSUPPORTED,
-                    "allocator: backend:cudaMallocAsync leaves every decision to the driver; only the native backend is here");
-  if (c->expandable_segments && (hooks->reserve_range == NULL || hooks->release_range == NULL || hooks->map == NULL || hooks->unmap == NULL))
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: expandable_segments needs hooks that reserve address space and map memory");
+    return hri_fail(
+        error, HR_ERROR_UNSUPPORTED,
+        "allocator: backend:cudaMallocAsync leaves every decision to the driver; only the native backend is here");
+  if (c->expandable_segments &&
+      (hooks->reserve_range == NULL || hooks->release_range == NULL || hooks->map == NULL || hooks->unmap == NULL))
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "allocator: expandable_segments needs hooks that reserve address space and map memory");
   if (c->large_segment_bytes < HRI_ALLOC_LARGE_MIN || c->large_segment_bytes % HRI_ALLOC_UNIT != 0 ||
       c->large_segment_bytes > HRI_ALLOC_REQUEST_LIMIT)
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: large segments of %llu bytes; at least 10 MiB, in multiples of 512 bytes, are possible",
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "allocator: large segments of %llu bytes; at least 10 MiB, in multiples of 512 bytes, are possible",
                     (unsigned long long)c->large_segment_bytes);
   for (int i = 0; i < HR_ALLOC_DIVISION_COUNT; i++)
     if ((c->roundup_power2_divisions[i] & (c->roundup_power2_divisions[i] - 1)) != 0)
       return hri_fail(error, HR_ERROR_USAGE, "allocator: roundup_power2_divisions of %llu, which is no power of two",
                       (unsigned long long)c->roundup_power2_divisions[i]);
   if (!(c->garbage_collection_threshold >= 0 && c->garbage_collection_threshold < 1))
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: garbage_collection_threshold of %g is not in [0, 1)", c->garbage_collection_threshold);
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: garbage_collection_threshold of %g is not in [0, 1)",
+                    c->garbage_collection_threshold);
   if (!(c->memory_fraction >= 0 && c->memory_fraction <= 1))
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: per_process_memory_fraction of %g is not in [0, 1]", c->memory_fraction);
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: per_process_memory_fraction of %g is not in [0, 1]",
+                    c->memory_fraction);
   return HR_OK;
 }
 
@@ -105,8 +111,10 @@ void hr_alloc_destroy(hr_alloc *alloc) {
 
 /* Both structs begin with a row of families: three stats each in the public one. */
 enum { OVERSIZE = HRI_FAMILY_COUNT * HR_ALLOC_POOL_KINDS };
-_Static_assert(offsetof(hr_alloc_stats, oversize_allocations) == OVERSIZE * sizeof(hr_alloc_stat), "all families are in a row");
-_Static_assert(offsetof(hri_alloc_stats, oversize_allocations) == HRI_FAMILY_COUNT * sizeof(hri_alloc_family), "here, too");
+_Static_assert(offsetof(hr_alloc_stats, oversize_allocations) == OVERSIZE * sizeof(hr_alloc_stat),
+               "all families are in a row");
+_Static_assert(offsetof(hri_alloc_stats, oversize_allocations) == HRI_FAMILY_COUNT * sizeof(hri_alloc_family),
+               "here, too");
 
 static void expand(const hri_alloc_family *f, const int64_t reset_current[2], hr_alloc_stat out[HR_ALLOC_POOL_KINDS]) {
   hr_alloc_stat *all = &out[HR_ALLOC_ALL];

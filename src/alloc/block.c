@@ -1,9 +1,11 @@
 /* The slab of blocks, and the table that finds active blocks by address.
  *
- * The slab grows by pieces of 512 blocks and never shrinks; spare blocks are a list, the last one given up is the next one taken.
+ * The slab grows by pieces of 512 blocks and never shrinks; spare blocks are a list, the last one given up is the next
+ * one taken.
  *
- * The table is open addressing with linear probing; removal moves later entries back, so there are no marks of removed ones to step
- * over. An entry is 8 bytes (32 bits of the address's hash, whose low ones say where its search begins; the block's number), so that
+ * The table is open addressing with linear probing; removal moves later entries back, so there are no marks of removed
+ * ones to step over. An entry is 8 bytes (32 bits of the address's hash, whose low ones say where its search begins;
+ * the block's number), so that
  * 10,000 live blocks need 128 KiB. */
 #include "alloc/alloc.h"
 
@@ -70,8 +72,12 @@ hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, 
   hri_block *block = alloc->spare;
   alloc->spare = block->next;
   alloc->spare_count--;
-  *block = (hri_block){
-      .address = address, .size = size, .set = set, .number = block->number, .in_use = true, .mapped = true};
+  *block = (hri_block){.address = address,
+                       .size = size,
+                       .set = set,
+                       .number = block->number,
+                       .in_use = true,
+                       .mapped = true};
   if (alloc->config.order == HR_ALLOC_ORDER_BLOCK) block->order = alloc->made_count++;
   return block;
 }
@@ -87,7 +93,8 @@ hri_block *hri_alloc_find(const hr_alloc *alloc, uint64_t address) {
   if (alloc->table == NULL) return NULL;
   const uint64_t hash = hash_of(address);
   const uint32_t tag = tag_of(hash);
-  for (uint64_t slot = hash >> 32 & alloc->table_mask; alloc->table[slot].place != 0; slot = (slot + 1) & alloc->table_mask) {
+  for (uint64_t slot = hash >> 32 & alloc->table_mask; alloc->table[slot].place != 0;
+       slot = (slot + 1) & alloc->table_mask) {
     if (alloc->table[slot].tag != tag) continue;
     hri_block *block = block_at(alloc, alloc->table[slot].place - 1);
     if (block->address == address) return block;

@@ -1,11 +1,12 @@
-/* Everything about an allocator that can be checked from its structures alone: tiling, links, free sets, the table, queues, and
- * every current statistic against a recount. */
+/* Everything about an allocator that can be checked from its structures alone: tiling, links, free sets, the table,
+ * queues, and every current statistic against a recount. */
 #include "alloc/alloc.h"
 
 #include <stdlib.h>
 
 typedef struct recount {
-  int64_t allocation, segment, active, inactive_split, allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
+  int64_t allocation, segment, active, inactive_split, allocated_bytes, reserved_bytes, active_bytes,
+      inactive_split_bytes, requested_bytes;
 } recount;
 
 typedef struct check {
@@ -18,21 +19,24 @@ typedef struct check {
 } check;
 
 static hr_status wrong(const check *c, const hri_block *b, const char *what) {
-  return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: the block at 0x%llx of %llu bytes %s", (unsigned long long)b->address,
-                  (unsigned long long)b->size, what);
+  return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: the block at 0x%llx of %llu bytes %s",
+                  (unsigned long long)b->address, (unsigned long long)b->size, what);
 }
 
 /* ---- one segment ---- */
 
 static hr_status check_links(const check *c, const hri_block *b) {
   const hri_block *n = b->next;
-  if (b->size == 0 || b->size % HRI_ALLOC_UNIT != 0 || b->address % HRI_ALLOC_UNIT != 0) return wrong(c, b, "is no multiple of 512");
+  if (b->size == 0 || b->size % HRI_ALLOC_UNIT != 0 || b->address % HRI_ALLOC_UNIT != 0)
+    return wrong(c, b, "is no multiple of 512");
   if (!b->mapped && (b->expandable == NULL || hri_block_active(b))) return wrong(c, b, "has no memory and should");
   if (n == NULL) return HR_OK;
   if (!n->in_use || n->prev != b) return wrong(c, b, "is not linked back by its neighbour");
   if (n->address != b->address + b->size) return wrong(c, b, "does not reach its neighbour");
-  if (n->set != b->set || n->expandable != b->expandable) return wrong(c, b, "has a neighbour of another pool, stream or segment");
-  if (!hri_block_active(b) && !hri_block_active(n) && b->mapped == n->mapped) return wrong(c, b, "is free like its neighbour and not merged");
+  if (n->set != b->set || n->expandable != b->expandable)
+    return wrong(c, b, "has a neighbour of another pool, stream or segment");
+  if (!hri_block_active(b) && !hri_block_active(n) && b->mapped == n->mapped)
+    return wrong(c, b, "is free like its neighbour and not merged");
   return HR_OK;
 }
 
@@ -72,7 +76,9 @@ static hr_status check_segment(check *c, const hri_block *first) {
     bytes += b->size;
   }
   if (first->expandable != NULL)
-    return first->expandable->address == first->address && first->expandable->size == bytes ? HR_OK : wrong(c, first, "does not begin its segment");
+    return first->expandable->address == first->address && first->expandable->size == bytes
+               ? HR_OK
+               : wrong(c, first, "does not begin its segment");
   c->count[first->set->half->small ? HR_ALLOC_SMALL : HR_ALLOC_LARGE].segment++;
   c->oversize_segments += bytes >= c->alloc->config.max_split_bytes;
   return HR_OK;
@@ -94,7 +100,8 @@ static hr_status check_segments(check *c) {
   for (size_t i = 1; i < c->first.count; i++) {
     const hri_block *last = c->first.items[i - 1];
     while (last->next != NULL) last = last->next;
-    if (last->address + last->size > c->first.items[i]->address) return wrong(c, c->first.items[i], "overlaps the segment before");
+    if (last->address + last->size > c->first.items[i]->address)
+      return wrong(c, c->first.items[i], "overlaps the segment before");
   }
   return HR_OK;
 }
@@ -110,9 +117,9 @@ static bool comes_before(const hri_block *a, const hri_block *b) {
 static hr_status check_set(check *c, hri_free_set *set) {
   const hri_block *before = NULL;
   for (const hri_block *b = hri_free_set_first(set, 0); b != NULL; before = b, b = hri_free_set_next(b)) {
-    if (!b->in_use || b->set != set || !b->mapped || hri_block_active(b)) return wrong(c, b, "is in a free set and not free");
-    if (before != NULL && !comes_before(before, b))
-      return wrong(c, b, "is out of order in its free set");
+    if (!b->in_use || b->set != set || !b->mapped || hri_block_active(b))
+      return wrong(c, b, "is in a free set and not free");
+    if (before != NULL && !comes_before(before, b)) return wrong(c, b, "is out of order in its free set");
     if (before != NULL && hri_free_set_previous(b) != before)
       return wrong(c, b, "has another one before it in its free set");
     c->free_count--;
@@ -123,8 +130,11 @@ static hr_status check_set(check *c, hri_free_set *set) {
   }
   for (uint64_t bin = 0; bin < HRI_BIN_COUNT; bin++) {
     const bool any = set->bins[bin] != NULL, bit = (set->words[bin / 64] >> bin % 64 & 1) != 0;
-    if (any && (!bit || (set->summary >> bin / 64 & 1) == 0)) return wrong(c, set->bins[bin], "is in a bin without a mark");
-    if (bit && !any) return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: bin %llu of a free set has a mark and no block", (unsigned long long)bin);
+    if (any && (!bit || (set->summary >> bin / 64 & 1) == 0))
+      return wrong(c, set->bins[bin], "is in a bin without a mark");
+    if (bit && !any)
+      return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: bin %llu of a free set has a mark and no block",
+                      (unsigned long long)bin);
   }
   return HR_OK;
 }
@@ -141,9 +151,11 @@ static hr_status check_half(check *c, const hri_alloc_half *half) {
 static hr_status check_events(check *c) {
   const hri_stream_queue *before = NULL;
   for (const hri_stream_queue *q = c->alloc->busy_first; q != NULL; before = q, q = q->next) {
-    if (q->first == NULL || q->prev != before) return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: the queues of events are not linked");
+    if (q->first == NULL || q->prev != before)
+      return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: the queues of events are not linked");
     for (const hri_stream_use *e = q->first; e != NULL; e = e->next) {
-      if (e->stream != q->stream || !e->block->in_use || e->block->allocated) return wrong(c, e->block, "has an event and should not");
+      if (e->stream != q->stream || !e->block->in_use || e->block->allocated)
+        return wrong(c, e->block, "has an event and should not");
       c->event_count--;
     }
   }
@@ -156,8 +168,8 @@ static hr_status check_events(check *c) {
 
 static hr_status compare(const check *c, const char *name, int kind, int64_t have, int64_t counted) {
   if (have == counted) return HR_OK;
-  return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: statistic %s of kind %d is %lld, a recount gives %lld", name, kind, (long long)have,
-                  (long long)counted);
+  return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: statistic %s of kind %d is %lld, a recount gives %lld", name,
+                  kind, (long long)have, (long long)counted);
 }
 
 static hr_status check_stats(const check *c) {
@@ -184,7 +196,8 @@ static hr_status check_stats(const check *c) {
 
 static void sum_up(check *c) {
   int64_t *all = (int64_t *)&c->count[HR_ALLOC_ALL];
-  const int64_t *small = (const int64_t *)&c->count[HR_ALLOC_SMALL], *large = (const int64_t *)&c->count[HR_ALLOC_LARGE];
+  const int64_t *small = (const int64_t *)&c->count[HR_ALLOC_SMALL],
+                *large = (const int64_t *)&c->count[HR_ALLOC_LARGE];
   for (size_t i = 0; i < sizeof(recount) / sizeof(int64_t); i++) all[i] = small[i] + large[i];
 }
 

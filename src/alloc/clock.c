@@ -1,8 +1,8 @@
 /* A clock that is read in a few nanoseconds: the processor's time stamp counter, scaled.
  *
- * The rate is measured against the monotonic clock over at least a millisecond, again and again, so neither a changed frequency nor a
- * step of the wall clock does harm for longer than one interval of 20 ms. Until the first millisecond is over, and on processors
- * without such a counter, the system's clock is asked each time. */
+ * The rate is measured against the monotonic clock over at least a millisecond, again and again, so neither a changed
+ * frequency nor a step of the wall clock does harm for longer than one interval of 20 ms. Until the first millisecond
+ * is over, and on processors without such a counter, the system's clock is asked each time. */
 #include "alloc/history.h"
 
 #include <time.h>
@@ -16,7 +16,8 @@ static uint64_t nanoseconds(clockid_t which) {
 }
 
 int64_t hri_clock_adjust(hri_clock *clock, uint64_t ticks) {
-  const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC), span_ns = now_ns - clock->start_ns, span_ticks = ticks - clock->start_ticks;
+  const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC), span_ns = now_ns - clock->start_ns,
+                 span_ticks = ticks - clock->start_ticks;
   clock->base_us = (int64_t)(nanoseconds(CLOCK_REALTIME) / 1000);
   clock->base_ticks = ticks;
   clock->valid_ticks = 0;

@@ -3,13 +3,13 @@
  *   settings = item { "," item } [ "," ]        item = key ":" value
  *   value    = word | "[" word ":" word { "," word ":" word } [ "," ] "]"
  *
- * Blanks are dropped wherever they stand, even inside a number, and a number counts as far as it is one ("128MB" is 128): so PyTorch
- * reads its text, and a recorded setting must mean here what it meant there. In two things this parser is stricter than
- * versions from 2.9 on, which skip a wrong separator silently, as their forerunners did not: a missing ':' or ',' is an
- * error, and so is a reserve of expandable segments that PyTorch drops with a warning.
+ * Blanks are dropped wherever they stand, even inside a number, and a number counts as far as it is one ("128MB" is
+ * 128): so PyTorch reads its text, and a recorded setting must mean here what it meant there. In two things this parser
+ * is stricter than versions from 2.9 on, which skip a wrong separator silently, as their forerunners did not: a missing
+ * ':' or ',' is an error, and so is a reserve of expandable segments that PyTorch drops with a warning.
  *
- * Limits: c10/core/AllocatorConfig, c10/cuda/CUDAAllocatorConfig (2.1 to 2.15). tests/alloc/conf_cases.txt holds what 2.13
- * itself answers. */
+ * Limits: c10/core/AllocatorConfig, c10/cuda/CUDAAllocatorConfig (2.1 to 2.15). tests/alloc/conf_cases.txt holds what
+ * 2.13 itself answers. */
 #include <headroom/alloc.h>
 
 #include <errno.h>
@@ -56,8 +56,8 @@ static int shown(word w) { return w.count < KEY_TEXT ? (int)w.count : KEY_TEXT; 
 
 /* "max_split_size_mb:19: must be ..." */
 static hr_status refuse(const parser *p, const item *it, const char *rule) {
-  return hri_fail(p->error, HR_ERROR_USAGE, "allocator setting %.*s:%s%.*s%s: %s", shown(it->key), it->key.chars, it->list ? "[" : "",
-                  shown(it->value), it->value.chars, it->list ? "]" : "", rule);
+  return hri_fail(p->error, HR_ERROR_USAGE, "allocator setting %.*s:%s%.*s%s: %s", shown(it->key), it->key.chars,
+                  it->list ? "[" : "", shown(it->value), it->value.chars, it->list ? "]" : "", rule);
 }
 
 /* ---- words and items ---- */
@@ -78,11 +78,13 @@ static hr_status take_item(parser *p, item *it) {
   *it = (item){.key = take_word(p)};
   if (!it->key.count)
     return hri_hint(p->error,
-                    hri_fail(p->error, HR_ERROR_USAGE, "allocator settings: a key is wanted before '%c'", p->next[0] ? p->next[0] : ' '),
+                    hri_fail(p->error, HR_ERROR_USAGE, "allocator settings: a key is wanted before '%c'",
+                             p->next[0] ? p->next[0] : ' '),
                     "write key:value,key:value");
   if (p->next[0] != ':')
     return hri_hint(p->error,
-                    hri_fail(p->error, HR_ERROR_USAGE, "allocator setting %.*s has no value", shown(it->key), it->key.chars),
+                    hri_fail(p->error, HR_ERROR_USAGE, "allocator setting %.*s has no value", shown(it->key),
+                             it->key.chars),
                     memchr(it->key.chars, '=', it->key.count) ? "write key:value, not key=value" : "write key:value");
   p->next++;
   it->list = p->next[0] == '[';
@@ -90,7 +92,8 @@ static hr_status take_item(parser *p, item *it) {
     it->value.chars = ++p->next;
     it->value.count = strcspn(p->next, "[]");
     p->next += it->value.count;
-    if (p->next[0] != ']') return refuse(p, it, p->next[0] ? "a '[' stands inside the list" : "the list is not closed; ']' is missing");
+    if (p->next[0] != ']')
+      return refuse(p, it, p->next[0] ? "a '[' stands inside the list" : "the list is not closed; ']' is missing");
     p->next++;
   } else {
     it->value = take_word(p);
@@ -123,7 +126,9 @@ static hr_status real(const parser *p, const item *it, word w, double *value) {
   return end == w.chars || end > w.chars + w.count ? refuse(p, it, "a number is wanted") : HR_OK;
 }
 
-static hr_status single(const parser *p, const item *it) { return it->list ? refuse(p, it, "one value is wanted, not a list") : HR_OK; }
+static hr_status single(const parser *p, const item *it) {
+  return it->list ? refuse(p, it, "one value is wanted, not a list") : HR_OK;
+}
 
 /* A number of MiB of at least `least`; as bytes. */
 static hr_status mebibytes(const parser *p, const item *it, uint64_t least, uint64_t *bytes) {
@@ -176,7 +181,8 @@ static void fill(parser *p, int from, int to, uint64_t value) {
   for (int k = from; k < to; k++) p->config.roundup_power2_divisions[k] = value;
 }
 
-/* One "interval:divisions" of the list. The first one also holds for all smaller intervals, ">" for all behind the last one named. */
+/* One "interval:divisions" of the list. The first one also holds for all smaller intervals, ">" for all behind the last
+ * one named. */
 static hr_status set_interval(parser *p, const item *it, word interval, word divisions, int *last) {
   uint64_t value = 0, mib = 0;
   HRI_TRY(number(p, it, divisions, &value));
@@ -214,7 +220,8 @@ static hr_status set_divisions(parser *p, const item *it) {
     inside.next++;
     divisions = take_word(&inside);
     HRI_TRY(set_interval(p, it, interval, divisions, &last));
-    if (inside.next < end && *inside.next++ != ',') return refuse(p, it, "a ',' is wanted between the entries of the list");
+    if (inside.next < end && *inside.next++ != ',')
+      return refuse(p, it, "a ',' is wanted between the entries of the list");
   }
   return HR_OK;
 }
@@ -229,26 +236,31 @@ static hr_status set_bypass(parser *p, const item *it) {
 static hr_status set_backend(parser *p, const item *it) {
   HRI_TRY(single(p, it));
   p->config.async_backend = equals(it->value, "cudaMallocAsync") || equals(it->value, "hipMallocAsync");
-  return p->config.async_backend || equals(it->value, "native") ? HR_OK : refuse(p, it, "must be native or cudaMallocAsync");
+  return p->config.async_backend || equals(it->value, "native") ? HR_OK
+                                                                : refuse(p, it, "must be native or cudaMallocAsync");
 }
 
 static hr_status set_register_threads(parser *p, const item *it) {
   uint64_t value = 0;
   HRI_TRY(single(p, it));
   HRI_TRY(number(p, it, it->value, &value));
-  if (!power_of_two(value) || value > REGISTER_THREADS_MAX) return refuse(p, it, "must be a power of two of at most 128");
+  if (!power_of_two(value) || value > REGISTER_THREADS_MAX)
+    return refuse(p, it, "must be a power of two of at most 128");
   p->config.pinned_num_register_threads = value;
   return HR_OK;
 }
 
-static hr_status set_pinned_segment(parser *p, const item *it) { return mebibytes(p, it, 1, &p->config.pinned_reserve_segment_bytes); }
+static hr_status set_pinned_segment(parser *p, const item *it) {
+  return mebibytes(p, it, 1, &p->config.pinned_reserve_segment_bytes);
+}
 
 /* "0.5" of the device's bytes, or "40G" */
 static hr_status reserve(const parser *p, const item *it, word w, double *fraction, uint64_t *bytes) {
   double value = 0;
   bool gib = w.count && (w.chars[w.count - 1] == 'G' || w.chars[w.count - 1] == 'g');
   HRI_TRY(real(p, it, w, &value));
-  if (!isfinite(value) || value <= 0) return refuse(p, it, "must be a share of the device such as 0.5, or a size such as 40G");
+  if (!isfinite(value) || value <= 0)
+    return refuse(p, it, "must be a share of the device such as 0.5, or a size such as 40G");
   *fraction = gib ? 0 : value;
   *bytes = !gib ? 0 : value >= 17179869183.0 ? UINT64_MAX : (uint64_t)(value * 1073741824.0);
   return HR_OK;
@@ -270,7 +282,8 @@ static hr_status check_reserve_classes(parser *p, const item *it) {
     word name = take_word(&inside);
     if (!name.count || *inside.next++ != ':') return refuse(p, it, "each entry of the list must be class:reserve");
     HRI_TRY(reserve(p, it, take_word(&inside), &fraction, &bytes));
-    if (inside.next < end && *inside.next++ != ',') return refuse(p, it, "a ',' is wanted between the entries of the list");
+    if (inside.next < end && *inside.next++ != ',')
+      return refuse(p, it, "a ',' is wanted between the entries of the list");
   }
   return HR_OK;
 }
@@ -315,7 +328,8 @@ static hr_status unknown_key(const parser *p, word name) {
   (void)snprintf(text, sizeof text, "%.*s", shown(name), name.chars);
   for (int k = 0; k < KEY_COUNT; k++) names[k] = keys[k].name;
   near = hri_nearest(text, names, KEY_COUNT);
-  return near ? hri_hint(p->error, status, "did you mean %s?", near) : hri_hint(p->error, status, "docs/allocator.md lists the keys");
+  return near ? hri_hint(p->error, status, "did you mean %s?", near)
+              : hri_hint(p->error, status, "docs/allocator.md lists the keys");
 }
 
 static hr_status apply(parser *p, const item *it) {
@@ -324,7 +338,8 @@ static hr_status apply(parser *p, const item *it) {
   if (k == KEY_COUNT) return unknown_key(p, it->key);
   if (keys[k].set) return keys[k].set(p, it);
   HRI_TRY(single(p, it));
-  if (!equals(it->value, "True") && !equals(it->value, "False")) return refuse(p, it, "must be True or False, spelled so");
+  if (!equals(it->value, "True") && !equals(it->value, "False"))
+    return refuse(p, it, "must be True or False, spelled so");
   *(bool *)((char *)&p->config + keys[k].flag) = it->value.chars[0] == 'T';
   return HR_OK;
 }

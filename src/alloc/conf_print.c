@@ -1,7 +1,8 @@
 /* Settings back to text. What equals the default is left out, so that the default prints as "".
  *
- * Divisions are printed so that all versions read them alike: before 2.9 the entry ">" also covered the last interval named before
- * it, later versions begin behind that one. The interval where the tail begins is therefore named with the tail's own value. */
+ * Divisions are printed so that all versions read them alike: before 2.9 the entry ">" also covered the last interval
+ * named before it, later versions begin behind that one. The interval where the tail begins is therefore named with the
+ * tail's own value. */
 #include <headroom/alloc.h>
 
 #include <stdarg.h>
@@ -42,7 +43,8 @@ static void add_number(printer *out, const char *key, uint64_t value, uint64_t o
   add(out, "%llu", (unsigned long long)(value / unit));
 }
 
-/* Few digits that read back as the same number, without an exponent where that can be; with a point whatever the locale. */
+/* Few digits that read back as the same number, without an exponent where that can be; with a point whatever the
+ * locale. */
 static void add_real(printer *out, const char *key, double value, double otherwise) {
   char digits[40], plain[40];
   int precision = 0;
@@ -68,7 +70,8 @@ static void add_divisions(printer *out, const uint64_t d[HR_ALLOC_DIVISION_COUNT
     add(out, "%llu", (unsigned long long)d[0]);
     return;
   }
-  /* From `tail` on ">" holds, where that is shorter than naming each; an interval that is not named has no divisions. */
+  /* From `tail` on ">" holds, where that is shorter than naming each; an interval that is not named has no
+   * divisions. */
   last = d[tail] && tail < HR_ALLOC_DIVISION_COUNT - 1 ? tail : HR_ALLOC_DIVISION_COUNT - 1;
   add(out, "[%llu:%llu", 1ULL << first, (unsigned long long)d[first]);
   for (int k = first + 1; k <= last; k++)
@@ -108,7 +111,8 @@ int hr_alloc_config_print(const hr_alloc_config *config, char *text, size_t capa
   add_flag(&out, "pinned_use_cuda_host_register", config->pinned_use_host_register);
   add_flag(&out, "pinned_use_background_threads", config->pinned_use_background_threads);
   add_flag(&out, "pinned_free_catch_all", config->pinned_free_catch_all);
-  add_number(&out, "pinned_num_register_threads", config->pinned_num_register_threads, normal.pinned_num_register_threads, 1);
+  add_number(&out, "pinned_num_register_threads", config->pinned_num_register_threads,
+             normal.pinned_num_register_threads, 1);
   add_number(&out, "pinned_reserve_segment_size_mb", config->pinned_reserve_segment_bytes, 0, mib);
   return out.length;
 }

@@ -1,8 +1,8 @@
 /* Expandable segments: address space of 1 1/8 of the device, into which memory is mapped chunk by chunk.
  *
- * A segment belongs to one free set (pool, size class, stream); its blocks tile all of its address space, and neighbours are
- * never both without memory. A request that no cached block serves takes the lowest place with enough free or unmapped
- * space and maps what is missing there, so the segment grows at its end, after its gaps are closed. */
+ * A segment belongs to one free set (pool, size class, stream); its blocks tile all of its address space, and
+ * neighbours are never both without memory. A request that no cached block serves takes the lowest place with enough
+ * free or unmapped space and maps what is missing there, so the segment grows at its end, after its gaps are closed. */
 #include "alloc/alloc.h"
 
 hri_expandable *hri_expandable_add(hr_alloc *alloc, uint64_t address, uint64_t size, uint64_t chunk_bytes) {
@@ -33,7 +33,8 @@ static const uint64_t ASSUMED_DEVICE_BYTES = UINT64_C(1) << 40;
 
 uint64_t hri_expandable_space(const hr_alloc_config *config, uint64_t device_bytes) {
   if (config->expandable_reserve_bytes > 0) return config->expandable_reserve_bytes;
-  if (config->expandable_reserve_fraction > 0) return (uint64_t)(config->expandable_reserve_fraction * (double)device_bytes);
+  if (config->expandable_reserve_fraction > 0)
+    return (uint64_t)(config->expandable_reserve_fraction * (double)device_bytes);
   return device_bytes + device_bytes / 8;
 }
 
@@ -61,7 +62,8 @@ static hr_status new_segment(hr_alloc *alloc, hri_free_set *set, hri_block **out
   return HR_OK;
 }
 
-/* The first of a row of free and unmapped blocks with space for `size`, lowest address first; NULL: no address space. */
+/* The first of a row of free and unmapped blocks with space for `size`, lowest address first; NULL: no address
+ * space. */
 static hr_status find_space(hr_alloc *alloc, hri_free_set *set, uint64_t size, hri_block **out, hr_error *error) {
   for (hri_block *b = hri_unmapped_at_least(set, 0); b != NULL; b = hri_unmapped_at_least(set, b->address + 1)) {
     hri_block *first = b->prev != NULL && !hri_block_active(b->prev) ? b->prev : b;
@@ -76,7 +78,8 @@ static hr_status find_space(hr_alloc *alloc, hri_free_set *set, uint64_t size, h
 
 /* ---- mapping ---- */
 
-/* Maps at least `size` bytes at the start of an unmapped block, which becomes a free one. *mapped: whether the device did it. */
+/* Maps at least `size` bytes at the start of an unmapped block, which becomes a free one. *mapped: whether the device
+ * did it. */
 static hr_status map_block(hr_alloc *alloc, hri_block *block, uint64_t size, bool *mapped, hr_error *error) {
   hri_expandable *segment = block->expandable;
   hri_alloc_half *half = block->set->half;
@@ -108,14 +111,17 @@ static hr_status map_block(hr_alloc *alloc, hri_block *block, uint64_t size, boo
   hri_stats_increase(&alloc->stats.reserved_bytes, half->kind, bytes);
   alloc->stats.num_device_alloc++;
   if (alloc->history != NULL)
-    hri_history_record(alloc, HR_TRACE_SEGMENT_MAP, address, bytes, bytes, block->set->stream, half->pool->number, alloc->label);
+    hri_history_record(alloc, HR_TRACE_SEGMENT_MAP, address, bytes, bytes, block->set->stream, half->pool->number,
+                       alloc->label);
   return HR_OK;
 }
 
 hr_status hri_expandable_allocate(hr_alloc *alloc, hri_free_set *set, uint64_t size, hri_block **out, hr_error *error) {
   hri_block *block;
   *out = NULL;
-  HRI_TRY(hri_alloc_prepare(alloc, 1, error)); /* for the split: memory returned before this can have left a place without mapping */
+  HRI_TRY(
+      hri_alloc_prepare(alloc, 1,
+                        error)); /* for the split: memory returned before this can have left a place without mapping */
   HRI_TRY(find_space(alloc, set, size, &block, error));
   if (block == NULL) return HR_OK;
   bool mapped = true;
@@ -190,7 +196,8 @@ hr_status hri_expandable_unmap(hr_alloc *alloc, hri_block *block, hr_error *erro
   half->pool->reserved_bytes -= end - begin;
   alloc->stats.num_device_free++;
   if (alloc->history != NULL)
-    hri_history_record(alloc, HR_TRACE_SEGMENT_UNMAP, begin, end - begin, end - begin, block->set->stream, half->pool->number, label);
+    hri_history_record(alloc, HR_TRACE_SEGMENT_UNMAP, begin, end - begin, end - begin, block->set->stream,
+                       half->pool->number, label);
   if (block->prev == NULL && block->next == NULL) end_segment(alloc, block);
   return HR_OK;
 }

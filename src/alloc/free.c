@@ -3,7 +3,8 @@
 
 static void record(hr_alloc *alloc, hr_trace_action action, const hri_block *b) {
   if (alloc->history != NULL)
-    hri_history_record(alloc, action, b->address, b->requested, b->size, b->set->stream, b->set->half->pool->number, b->label);
+    hri_history_record(alloc, action, b->address, b->requested, b->size, b->set->stream, b->set->half->pool->number,
+                       b->label);
 }
 
 uint64_t hri_block_merge(hr_alloc *alloc, hri_block *block, hri_block *other) {
@@ -33,8 +34,8 @@ static void count_inactive_split(hr_alloc *alloc, unsigned kind, int64_t blocks,
   if (bytes < 0) hri_stats_decrease(&alloc->stats.inactive_split_bytes, kind, (uint64_t)-bytes);
 }
 
-/* Back into the bin that it never left, with the rest that a split left of it. The record of the rest stays, as it is the one in the bin: no
- * matter where the order is not that of the records. Bytes of the rest. */
+/* Back into the bin that it never left, with the rest that a split left of it. The record of the rest stays, as it is
+ * the one in the bin: no matter where the order is not that of the records. Bytes of the rest. */
 static uint64_t rejoin(hr_alloc *alloc, hri_block **block) {
   hri_block *front = *block, *lent = front->set->lent;
   uint64_t rest = 0;
@@ -91,9 +92,11 @@ static hr_status begin(hr_alloc *alloc, uint64_t address, hri_block **out, hr_er
   if (alloc->history != NULL) hri_history_tick(alloc);
   hri_block *block = hri_alloc_find(alloc, address);
   if (block == NULL)
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: free of 0x%llx, where no block begins", (unsigned long long)address);
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: free of 0x%llx, where no block begins",
+                    (unsigned long long)address);
   if (!block->allocated)
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: free of 0x%llx, which is freed already and waits for its streams",
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "allocator: free of 0x%llx, which is freed already and waits for its streams",
                     (unsigned long long)address);
   const unsigned kind = block->set->half->kind;
   __builtin_prefetch(block->prev); /* will be looked at for merging */

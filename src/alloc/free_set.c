@@ -1,16 +1,17 @@
 /* The free blocks of one stream in one half of a pool, in PyTorch's order: by size, then as hr_alloc_order says.
  *
- * Sizes are sorted into bins: one bin per size up to 64 KiB, above it 64 bins per power of two. A bit per bin and a word over
- * the bits' words give the next bin that holds anything in a few instructions. A bin is a treap (a search tree that random
- * priorities keep shallow), which for the usual handful of blocks is as good as an array, and stays
+ * Sizes are sorted into bins: one bin per size up to 64 KiB, above it 64 bins per power of two. A bit per bin and a
+ * word over the bits' words give the next bin that holds anything in a few instructions. A bin is a treap (a search
+ * tree that random priorities keep shallow), which for the usual handful of blocks is as good as an array, and stays
  * logarithmic when ten thousand blocks have one size. C. Aragon, R. Seidel, "Randomized search trees", 1989.
  *
- * The block inserted last stays outside of the bins until the next one comes: what a split leaves is often merged again by the very
- * next free, and need not go through a bin for that.
+ * The block inserted last stays outside of the bins until the next one comes: what a split leaves is often merged again
+ * by the very next free, and need not go through a bin for that.
  *
- * A block that a search finds in a bin stays there when it is taken ("lent"), whole or split, until the set is searched or changed
- * again: when the next thing to happen is that the request's block is freed, which is what becomes of most temporary tensors, the bin is right
- * as it is. Its key may be wrong meanwhile, so it leaves by the link that points at it.
+ * A block that a search finds in a bin stays there when it is taken ("lent"), whole or split, until the set is searched
+ * or changed again: when the next thing to happen is that the request's block is freed, which is what becomes of most
+ * temporary tensors, the bin is right as it is. Its key may be wrong meanwhile, so it leaves by the link that points at
+ * it.
  *
  * Parts of expandable segments without memory are a treap by address alone. */
 #include "alloc/alloc.h"
@@ -27,7 +28,9 @@ typedef struct place {
   uint64_t size, order, address;
 } place;
 
-static inline place place_of(const hri_block *b) { return b->mapped ? (place){b->size, b->order, b->address} : (place){0, 0, b->address}; }
+static inline place place_of(const hri_block *b) {
+  return b->mapped ? (place){b->size, b->order, b->address} : (place){0, 0, b->address};
+}
 
 static inline bool less(place a, place b) {
   if (a.size != b.size) return a.size < b.size;
@@ -35,7 +38,9 @@ static inline bool less(place a, place b) {
 }
 
 /* Random enough, and without a read of the block. */
-static inline uint32_t priority(const hri_block *b) { return (uint32_t)(((uintptr_t)b >> 7) * UINT64_C(0x9E3779B97F4A7C15) >> 32); }
+static inline uint32_t priority(const hri_block *b) {
+  return (uint32_t)(((uintptr_t)b >> 7) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+}
 
 /* ---- treap ---- */
 
@@ -124,7 +129,8 @@ static hri_block *bins_at_least(hri_free_set *set, place at) {
   const uint64_t bin = bin_of(at.size);
   hri_block **found = treap_search(&set->bins[bin], at, false);
   if (found != NULL) return found_at(set, bin, found);
-  uint64_t word = bin / 64, bits = set->words[word] & ~UINT64_C(1) << bin % 64; /* the bins above: ~1 << n clears 0 .. n */
+  uint64_t word = bin / 64, bits = set->words[word] & ~UINT64_C(1)
+                                                          << bin % 64; /* the bins above: ~1 << n clears 0 .. n */
   if (bits == 0) {
     const uint64_t words = set->summary & ~UINT64_C(1) << word;
     if (words == 0) return NULL;

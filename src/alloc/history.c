@@ -1,9 +1,10 @@
 /* Recording of events: the same ring in memory and in a mapped file.
  *
- * Recording one event is one store of 48 bytes, a clock read (one for both events of a free that waits for nothing) and the store that
- * publishes it. All that a mapped history needs besides happens at the beginning of a call (hri_history_tick), when the structures agree
- * with the events: each time half of the ring was written, the whole state goes into the file, so that what the ring loses is not needed
- * to know the last state. The ring has at least 16,384 places, whatever number of events was asked for, so that this stays rare. */
+ * Recording one event is one store of 48 bytes, a clock read (one for both events of a free that waits for nothing) and
+ * the store that publishes it. All that a mapped history needs besides happens at the beginning of a call
+ * (hri_history_tick), when the structures agree with the events: each time half of the ring was written, the whole
+ * state goes into the file, so that what the ring loses is not needed to know the last state. The ring has at least
+ * 16,384 places, whatever number of events was asked for, so that this stays rare. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -15,11 +16,12 @@
 
 enum { RING_MIN = 16384, LIMIT_DEFAULT = 1000000, SETTINGS_TEXT = 1024, PAGES_AHEAD = 1 << 20 };
 
-/* Pages of the ring are taken a mebibyte at a time, which costs a fifth of taking each on its first touch. Where the system cannot do
- * that, they are taken so. */
+/* Pages of the ring are taken a mebibyte at a time, which costs a fifth of taking each on its first touch. Where the
+ * system cannot do that, they are taken so. */
 static void take_pages(hri_history *h) {
   const uint64_t count = PAGES_AHEAD / sizeof *h->ring, rest = h->capacity - h->slot;
-  const uintptr_t begin = (uintptr_t)&h->ring[h->slot], end = begin + (rest < count ? rest : count) * sizeof *h->ring, page = 4096;
+  const uintptr_t begin = (uintptr_t)&h->ring[h->slot], end = begin + (rest < count ? rest : count) * sizeof *h->ring,
+                  page = 4096;
   const uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
   if (from < to) (void)madvise((void *)from, to - from, MADV_POPULATE_WRITE);
   h->ahead = rest > count ? h->slot + count : UINT64_MAX;
@@ -36,10 +38,14 @@ static inline int64_t now_us(const hr_alloc *alloc) {
   return alloc->hooks.clock_us ? alloc->hooks.clock_us(alloc->hooks.context) : hri_clock_us(&alloc->history->clock);
 }
 
-void hri_history_record(hr_alloc *alloc, hr_trace_action action, uint64_t address, uint64_t size, uint64_t block_bytes, uint64_t stream,
-                        uint32_t pool, uint64_t label) {
+void hri_history_record(hr_alloc *alloc, hr_trace_action action, uint64_t address, uint64_t size, uint64_t block_bytes,
+                        uint64_t stream, uint32_t pool, uint64_t label) {
   if (alloc->history->stopped) return;
-  const hri_history_event event = {.addr = address, .size = size, .stream = stream, .time_us = now_us(alloc), .label = label,
+  const hri_history_event event = {.addr = address,
+                                   .size = size,
+                                   .stream = stream,
+                                   .time_us = now_us(alloc),
+                                   .label = label,
                                    .rest = hri_history_rest((uint32_t)action, pool, block_bytes)};
   record(alloc->history, &event);
 }
@@ -47,7 +53,11 @@ void hri_history_record(hr_alloc *alloc, hr_trace_action action, uint64_t addres
 void hri_history_record_free(hr_alloc *alloc, const hri_block *b) {
   if (alloc->history->stopped) return;
   const uint32_t pool = b->set->half->pool->number;
-  hri_history_event event = {.addr = b->address, .size = b->requested, .stream = b->set->stream, .time_us = now_us(alloc), .label = b->label,
+  hri_history_event event = {.addr = b->address,
+                             .size = b->requested,
+                             .stream = b->set->stream,
+                             .time_us = now_us(alloc),
+                             .label = b->label,
                              .rest = hri_history_rest(HR_TRACE_FREE_REQUESTED, pool, b->size)};
   record(alloc->history, &event);
   event.rest = hri_history_rest(HR_TRACE_FREE_COMPLETED, pool, b->size);
@@ -92,7 +102,7 @@ hr_status hri_history_make_settings(const hr_alloc *alloc, hri_history_settings 
                                   .garbage_collection_threshold = c->garbage_collection_threshold,
                                   .expandable = c->expandable_segments,
                                   .text_bytes = kept};
-  memcpy((*note)->divisions, c->roundup_power2_divisions, sizeof (*note)->divisions);
+  memcpy((*note)->divisions, c->roundup_power2_divisions, sizeof(*note)->divisions);
   memcpy((*note)->text, text, kept);
   return HR_OK;
 }
@@ -120,7 +130,8 @@ static bool take_segment(void *context, const hri_block *first, uint64_t bytes) 
   const hri_alloc_half *half = first->set->half;
   if (!r->segment) return r->segment_count++, true;
   const uint32_t flags = (first->expandable ? HRI_HISTORY_EXPANDABLE : 0u) | (half->small ? 0u : HRI_HISTORY_LARGE);
-  *r->segment++ = (hri_history_segment){first->address, bytes, first->set->stream, first->segment_label, half->pool->number, flags};
+  *r->segment++ =
+      (hri_history_segment){first->address, bytes, first->set->stream, first->segment_label, half->pool->number, flags};
   return true;
 }
 
@@ -152,7 +163,8 @@ static __attribute__((noinline)) void keep_file(hr_alloc *alloc, hri_history *h)
   hr_status status = HR_OK;
   if (h->pool_count < alloc->pools.count) status = note_pools(alloc, h, &error);
   // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): what is compared was copied as bytes
-  if (status == HR_OK && memcmp(&h->config, &alloc->config, sizeof h->config) != 0) status = note_settings(alloc, h, &error);
+  if (status == HR_OK && memcmp(&h->config, &alloc->config, sizeof h->config) != 0)
+    status = note_settings(alloc, h, &error);
   if (status == HR_OK && h->count >= h->state_due) status = write_state(alloc, h, &error);
   if (status != HR_OK) give_up(h, &error);
 }
@@ -219,7 +231,8 @@ hr_status hr_alloc_history_start(hr_alloc *alloc, const hr_alloc_history_options
   hr_status status;
   if (!options) options = &none;
   if (alloc->history && !alloc->history->stopped)
-    return hri_hint(error, hri_fail(error, HR_ERROR_USAGE, "allocator: history is being recorded already"), "stop it first");
+    return hri_hint(error, hri_fail(error, HR_ERROR_USAGE, "allocator: history is being recorded already"),
+                    "stop it first");
   h = hri_alloc_zero(1, sizeof *h);
   if (!h) return hri_fail_memory(error, sizeof *h, "a history");
   h->limit = options->event_limit ? options->event_limit : LIMIT_DEFAULT;

@@ -8,8 +8,8 @@
 
 /* ---- label.c ---- */
 
-/* All labels that were ever set, each once. Their number begins with 1; the step is not part of one (alloc->label has it), so that
- * a run of any length has as many labels as its program has places. */
+/* All labels that were ever set, each once. Their number begins with 1; the step is not part of one (alloc->label has
+ * it), so that a run of any length has as many labels as its program has places. */
 typedef struct hri_labels {
   HRI_ARRAY(hri_history_label *) items;
   uint32_t *slots; /* number by hash; 0 = free */
@@ -54,9 +54,9 @@ typedef struct hri_history {
   uint64_t count;          /* events so far */
   uint64_t *published;     /* the header's, or one's own below */
   uint64_t own_published;
-  uint64_t limit;          /* of events that a snapshot shows */
-  uint64_t state_due;      /* the count from which on a state is written; UINT64_MAX: never (in memory) */
-  uint32_t pool_count;     /* pools noted in the file; UINT32_MAX in memory */
+  uint64_t limit;      /* of events that a snapshot shows */
+  uint64_t state_due;  /* the count from which on a state is written; UINT64_MAX: never (in memory) */
+  uint32_t pool_count; /* pools noted in the file; UINT32_MAX in memory */
   bool stopped;
   hr_alloc_config config; /* as noted in the file */
   hri_clock clock;
@@ -73,7 +73,7 @@ typedef struct hri_history_map {
 typedef struct hri_history_file {
   int fd;
   char *path;
-  uint64_t bytes; /* of the file */
+  uint64_t bytes;             /* of the file */
   hri_history_header *header; /* and the ring behind it */
   uint64_t header_bytes;      /* of both */
   hri_history_map chunks[HRI_HISTORY_CHUNK_LIMIT], states[2];
@@ -81,16 +81,18 @@ typedef struct hri_history_file {
 } hri_history_file;
 
 /* Makes the file with a ring of `capacity` events and leaves it unrecognisable until hri_history_file_begin. */
-hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t limit, hri_history_file **file, hr_error *error);
-void hri_history_file_begin(hri_history_file *file); /* from here on it can be read */
-void hri_history_file_close(hri_history_file *file); /* NULL is fine */
+hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t limit, hri_history_file **file,
+                                hr_error *error);
+void hri_history_file_begin(hri_history_file *file);   /* from here on it can be read */
+void hri_history_file_close(hri_history_file *file);   /* NULL is fine */
 void hri_history_file_discard(hri_history_file *file); /* closes it and removes it from its directory */
 hri_history_event *hri_history_file_ring(hri_history_file *file);
 /* Appends a note of note->bytes bytes. */
 hr_status hri_history_file_note(hri_history_file *file, const hri_history_note *note, hr_error *error);
-/* Room for a state of so many rows in the place that does not hold now; then, once it is filled, makes it the one that holds after
- * `count` events. */
-hr_status hri_history_file_state(hri_history_file *file, uint64_t segments, uint64_t blocks, hri_history_state **state, hr_error *error);
+/* Room for a state of so many rows in the place that does not hold now; then, once it is filled, makes it the one that
+ * holds after `count` events. */
+hr_status hri_history_file_state(hri_history_file *file, uint64_t segments, uint64_t blocks, hri_history_state **state,
+                                 hr_error *error);
 void hri_history_file_publish(hri_history_file *file, uint64_t count);
 
 /* A label that is new goes into the file, too. */
@@ -100,8 +102,8 @@ hr_status hri_history_make_settings(const hr_alloc *alloc, hri_history_settings 
 
 /* ---- walk.c ---- */
 
-/* All segments (mapped ranges of expandable ones) and their blocks: `segment` gets the first block and the bytes, then `block`
- * each block of it in address order. Either may be NULL. False as soon as one gives false. */
+/* All segments (mapped ranges of expandable ones) and their blocks: `segment` gets the first block and the bytes, then
+ * `block` each block of it in address order. Either may be NULL. False as soon as one gives false. */
 typedef struct hri_alloc_visitor {
   void *context;
   bool (*segment)(void *context, const hri_block *first, uint64_t bytes);

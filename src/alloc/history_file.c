@@ -1,7 +1,8 @@
 /* The mapped file of a history. What it promises to a reader after a kill is in snapshot/history_format.h.
  *
- * The file grows at its end, by whole pages, and its space is reserved before it is mapped: a full disk is an error at that moment, and
- * not a signal when a page is written. Parts that were outgrown stay as holes in use; each is at most half of the next. */
+ * The file grows at its end, by whole pages, and its space is reserved before it is mapped: a full disk is an error at
+ * that moment, and not a signal when a page is written. Parts that were outgrown stay as holes in use; each is at most
+ * half of the next. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -33,7 +34,8 @@ static void drop(hri_history_map *map) {
   *map = (hri_history_map){0};
 }
 
-hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t limit, hri_history_file **file, hr_error *error) {
+hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t limit, hri_history_file **file,
+                                hr_error *error) {
   hri_history_file *f = hri_alloc_zero(1, sizeof *f);
   hri_history_map map = {0};
   uint64_t offset, ring;
@@ -46,7 +48,8 @@ hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t li
   f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (f->fd < 0) HRI_TRY_OUT(hri_fail_errno(error, errno, "write", path));
   if (!hri_mul(capacity, sizeof(hri_history_event), &ring) || ring > INT64_MAX / 2)
-    HRI_TRY_OUT(hri_fail(error, HR_ERROR_USAGE, "%s: a history of %llu events is too long for a file", path, (unsigned long long)capacity));
+    HRI_TRY_OUT(hri_fail(error, HR_ERROR_USAGE, "%s: a history of %llu events is too long for a file", path,
+                         (unsigned long long)capacity));
   HRI_TRY_OUT(extend(f, HRI_HISTORY_HEADER_BYTES + ring, &map, &offset, error));
   f->header = map.memory;
   f->header_bytes = map.bytes;
@@ -94,7 +97,8 @@ hri_history_event *hri_history_file_ring(hri_history_file *f) {
 static hr_status add_chunk(hri_history_file *f, uint64_t least, hr_error *error) {
   const uint64_t place = f->header->chunk_count, twice = place ? f->chunks[place - 1].bytes * 2 : FIRST_CHUNK;
   uint64_t offset;
-  if (place == HRI_HISTORY_CHUNK_LIMIT) return hri_fail(error, HR_ERROR_IO, "%s: too many labels for a history", f->path);
+  if (place == HRI_HISTORY_CHUNK_LIMIT)
+    return hri_fail(error, HR_ERROR_IO, "%s: too many labels for a history", f->path);
   HRI_TRY(extend(f, twice > least ? twice : least, &f->chunks[place], &offset, error));
   f->header->chunks[place].extent = (hri_history_extent){offset, f->chunks[place].bytes};
   f->header->chunks[place].used = 0;
@@ -116,7 +120,8 @@ hr_status hri_history_file_note(hri_history_file *f, const hri_history_note *not
 /* 1 when states[0] holds, or none */
 static unsigned idle_state(const hri_history_file *f) { return f->header->state ? !(f->header->state & 1) : 0; }
 
-hr_status hri_history_file_state(hri_history_file *f, uint64_t segments, uint64_t blocks, hri_history_state **state, hr_error *error) {
+hr_status hri_history_file_state(hri_history_file *f, uint64_t segments, uint64_t blocks, hri_history_state **state,
+                                 hr_error *error) {
   const unsigned idle = idle_state(f);
   const uint64_t bytes = sizeof **state + segments * sizeof(hri_history_segment) + blocks * sizeof(hri_history_block);
   hri_history_map *map = &f->states[idle];
@@ -133,4 +138,6 @@ hr_status hri_history_file_state(hri_history_file *f, uint64_t segments, uint64_
   return HR_OK;
 }
 
-void hri_history_file_publish(hri_history_file *f, uint64_t count) { put64(&f->header->state, (count + 1) << 1 | idle_state(f)); }
+void hri_history_file_publish(hri_history_file *f, uint64_t count) {
+  put64(&f->header->state, (count + 1) << 1 | idle_state(f));
+}

@@ -1,7 +1,8 @@
-/* Hooks that give addresses without memory, for replay and tests: the same calls give the same addresses on every machine.
+/* Hooks that give addresses without memory, for replay and tests: the same calls give the same addresses on every
+ * machine.
  *
- * Ranges are multiples of 2 MiB, as the driver's are, and each goes to the lowest gap that holds it. What counts against the capacity is bytes
- * of segments and mapped bytes of expandable ones; address space is free of charge. */
+ * Ranges are multiples of 2 MiB, as the driver's are, and each goes to the lowest gap that holds it. What counts
+ * against the capacity is bytes of segments and mapped bytes of expandable ones; address space is free of charge. */
 #include "alloc/hooks.h"
 
 #include <string.h>
@@ -28,7 +29,8 @@ static uint64_t behind(const fake *f, size_t k) {
 
 static bool insert(fake *f, size_t at, range r) {
   if (!hri_array_reserve(&f->ranges, f->ranges.count + 1)) return false;
-  if (at < f->ranges.count) memmove(&f->ranges.items[at + 1], &f->ranges.items[at], (f->ranges.count - at) * sizeof *f->ranges.items);
+  if (at < f->ranges.count)
+    memmove(&f->ranges.items[at + 1], &f->ranges.items[at], (f->ranges.count - at) * sizeof *f->ranges.items);
   f->ranges.items[at] = r;
   f->ranges.count++;
   if (at < f->dense) f->dense = at;
@@ -41,8 +43,7 @@ static uint64_t take(fake *f, uint64_t bytes) {
   uint64_t at, length = hri_round_up(bytes, GRANULE);
   size_t k = f->dense;
   if (!bytes || length < bytes || length > LAST_ADDRESS - FIRST_ADDRESS) return 0;
-  for (; k < f->ranges.count && f->ranges.items[k].address < behind(f, k) + length; k++)
-    ;
+  for (; k < f->ranges.count && f->ranges.items[k].address < behind(f, k) + length; k++);
   at = behind(f, k);
   if (at > LAST_ADDRESS - length) return 0;
   return insert(f, k, (range){at, at + length}) ? at : 0;

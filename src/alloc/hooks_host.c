@@ -1,5 +1,5 @@
-/* Hooks that give host memory: anonymous maps, aligned to 2 MiB so that segments can have huge pages. Address space for expandable segments
- * is mapped without access; mapping a part grants it, unmapping takes access and pages away. */
+/* Hooks that give host memory: anonymous maps, aligned to 2 MiB so that segments can have huge pages. Address space for
+ * expandable segments is mapped without access; mapping a part grants it, unmapping takes access and pages away. */
 #include "alloc/hooks.h"
 
 #include <sys/mman.h>
@@ -18,7 +18,8 @@ static uint64_t map_aligned(uint64_t bytes, int access, int flags) {
   aligned = hri_round_up(start, ALIGNMENT);
   bytes = hri_round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
   if (aligned > start) (void)munmap(memory, (size_t)(aligned - start));
-  if (start + whole > aligned + bytes) (void)munmap((void *)(uintptr_t)(aligned + bytes), (size_t)(start + whole - aligned - bytes));
+  if (start + whole > aligned + bytes)
+    (void)munmap((void *)(uintptr_t)(aligned + bytes), (size_t)(start + whole - aligned - bytes));
   return aligned;
 }
 

@@ -1,12 +1,13 @@
 /* Takes over a recorded state.
  *
- * A snapshot shows a plain segment whole, but of an expandable one only its mapped ranges: neither its address space nor that ranges
- * belong together. Ranges of the same pool, size class and stream that follow one another are taken for parts of one segment as long as
- * its address space (1 1/8 of the device) can hold them; it begins at the first and ends before whatever is recorded above. So requests
- * continue in it as they did where it was recorded, unless its beginning was unmapped then.
+ * A snapshot shows a plain segment whole, but of an expandable one only its mapped ranges: neither its address space
+ * nor that ranges belong together. Ranges of the same pool, size class and stream that follow one another are taken for
+ * parts of one segment as long as its address space (1 1/8 of the device) can hold them; it begins at the first and
+ * ends before whatever is recorded above. So requests continue in it as they did where it was recorded, unless its
+ * beginning was unmapped then.
  *
- * First everything is checked and the places are planned, then the hooks adopt them, then the blocks are made: what fails before
- * the last step leaves no trace, and what fails in it (host memory) is taken back as a whole. */
+ * First everything is checked and the places are planned, then the hooks adopt them, then the blocks are made: what
+ * fails before the last step leaves no trace, and what fails in it (host memory) is taken back as a whole. */
 #include "alloc/alloc.h"
 
 #include <assert.h>
@@ -77,8 +78,8 @@ static hr_status sort_and_check(import *im, const hr_segment *segments, uint32_t
 
 static bool belongs(const place *p, const hr_segment *first, const hr_segment *s) {
   return s->expandable && s->pool == first->pool && s->large == first->large && s->stream == first->stream &&
-         (s->address - p->address) % p->chunk_bytes == 0 && s->total_size % p->chunk_bytes == 0 && s->address - p->address <= p->size &&
-         s->total_size <= p->size - (s->address - p->address);
+         (s->address - p->address) % p->chunk_bytes == 0 && s->total_size % p->chunk_bytes == 0 &&
+         s->address - p->address <= p->size && s->total_size <= p->size - (s->address - p->address);
 }
 
 static hr_status plan_expandable(import *im, place *p, hr_error *error) {
@@ -87,11 +88,14 @@ static hr_status plan_expandable(import *im, place *p, hr_error *error) {
   uint64_t free_bytes = 0, total = 0, above = UINT64_MAX;
   if (alloc->hooks.device_memory != NULL) alloc->hooks.device_memory(alloc->hooks.context, &free_bytes, &total);
   p->chunk_bytes = first->large ? alloc->config.large_segment_bytes : HRI_ALLOC_SMALL_SEGMENT;
-  if (first->total_size % p->chunk_bytes != 0) p->chunk_bytes = HRI_ALLOC_SMALL_SEGMENT; /* recorded with other chunks */
-  if (first->total_size % p->chunk_bytes != 0) return refuse(first, "an expandable one must be a multiple of 2 MiB", error);
+  if (first->total_size % p->chunk_bytes != 0)
+    p->chunk_bytes = HRI_ALLOC_SMALL_SEGMENT; /* recorded with other chunks */
+  if (first->total_size % p->chunk_bytes != 0)
+    return refuse(first, "an expandable one must be a multiple of 2 MiB", error);
   p->size = hri_round_up(hri_expandable_space(&alloc->config, total), p->chunk_bytes);
   if (p->size < first->total_size) p->size = first->total_size;
-  while (p->first + p->count < im->count && belongs(p, first, im->sorted[p->first + p->count])) last = im->sorted[p->first + p->count++];
+  while (p->first + p->count < im->count && belongs(p, first, im->sorted[p->first + p->count]))
+    last = im->sorted[p->first + p->count++];
   if (p->first + p->count < im->count) above = im->sorted[p->first + p->count]->address;
   if (p->size > above - p->address) p->size = (above - p->address) / p->chunk_bytes * p->chunk_bytes;
   if (p->size < last->address + last->total_size - p->address) p->size = last->address + last->total_size - p->address;
@@ -140,7 +144,8 @@ static bool adopt(const import *im, const place *p) {
 static hr_status adopt_all(const import *im, hr_error *error) {
   for (size_t i = 0; i < im->places.count; i++) {
     if (adopt(im, &im->places.items[i])) continue;
-    const hr_status status = refuse(im->sorted[im->places.items[i].first], "the hooks have something at its place", error);
+    const hr_status status =
+        refuse(im->sorted[im->places.items[i].first], "the hooks have something at its place", error);
     while (i-- > 0) give_back(im, &im->places.items[i], im->places.items[i].count);
     return status;
   }
@@ -173,7 +178,8 @@ static void count_block(hr_alloc *alloc, const hri_block *b, unsigned kind) {
 }
 
 /* Appends the blocks of a recorded range to *last; neighbours that are both free become one. */
-static hr_status add_range(import *im, const hr_segment *s, hri_free_set *set, hri_expandable *expandable, hri_block **last, hr_error *error) {
+static hr_status add_range(import *im, const hr_segment *s, hri_free_set *set, hri_expandable *expandable,
+                           hri_block **last, hr_error *error) {
   hr_alloc *alloc = im->alloc;
   for (uint64_t i = 0; i < s->block_count; i++) {
     const hr_block *from = &im->blocks[s->first_block + i];
@@ -200,7 +206,8 @@ static hr_status add_range(import *im, const hr_segment *s, hri_free_set *set, h
 }
 
 /* Address space without memory from the end of *last, or from the start of the place, up to `end`. */
-static hr_status add_gap(hr_alloc *alloc, hri_free_set *set, hri_expandable *segment, uint64_t end, hri_block **last, hr_error *error) {
+static hr_status add_gap(hr_alloc *alloc, hri_free_set *set, hri_expandable *segment, uint64_t end, hri_block **last,
+                         hr_error *error) {
   assert(*last != NULL); /* blocks tile a segment, which is not empty: check_segment */
   const uint64_t begin = (*last)->address + (*last)->size;
   if (begin == end) return HR_OK;
@@ -272,7 +279,8 @@ static hr_status add_pools(import *im, const hr_pool *pools, uint32_t count, hr_
 }
 
 static void clear_half(hri_alloc_half *half) {
-  for (size_t i = 0; i < half->sets.count; i++) *half->sets.items[i] = (hri_free_set){.stream = half->sets.items[i]->stream, .half = half};
+  for (size_t i = 0; i < half->sets.count; i++)
+    *half->sets.items[i] = (hri_free_set){.stream = half->sets.items[i]->stream, .half = half};
 }
 
 /* Back to an empty allocator, without the hooks. */
@@ -300,12 +308,14 @@ static hr_status build(import *im, const hr_pool *pools, uint32_t pool_count, hr
   return HR_OK;
 }
 
-hr_status hr_alloc_import(hr_alloc *alloc, const hr_segment *segments, uint64_t segment_count, const hr_block *blocks, uint64_t block_count,
-                          const hr_pool *pools, uint32_t pool_count, hr_error *error) {
-  import im = {.alloc = alloc, .count = segment_count, .blocks = blocks, .block_count = block_count};
+hr_status hr_alloc_import(hr_alloc *alloc, const hr_segment *segments, uint64_t segment_count, const hr_block *blocks,
+                          uint64_t block_count, const hr_pool *pools, uint32_t pool_count, hr_error *error) {
+import im = {.alloc = alloc, .count = segment_count, .blocks = blocks, .block_count = block_count };
   hr_status status = HR_OK;
-  if (!is_empty(alloc)) return hri_fail(error, HR_ERROR_USAGE, "allocator: a recorded state goes into an empty one only");
-  if (alloc->hooks.adopt == NULL) return hri_fail(error, HR_ERROR_USAGE, "allocator: these hooks cannot take over recorded addresses");
+  if (!is_empty(alloc))
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: a recorded state goes into an empty one only");
+  if (alloc->hooks.adopt == NULL)
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: these hooks cannot take over recorded addresses");
   HRI_TRY_OUT(sort_and_check(&im, segments, pool_count, error));
   HRI_TRY_OUT(plan(&im, error));
   HRI_TRY_OUT(adopt_all(&im, error));

@@ -7,7 +7,8 @@ enum { LABEL_LIMIT = 1 << 24, TEXT_LIMIT = 1 << 16 };
 
 /* Works in place: `make` fills one such record, `find` looks for its like. */
 static hri_history_label *make(const hr_alloc_label *from, hr_error *error) {
-  const char *texts[] = {from->category ? from->category : "", from->phase ? from->phase : "", from->name ? from->name : ""};
+  const char *texts[] = {from->category ? from->category : "", from->phase ? from->phase : "",
+                         from->name ? from->name : ""};
   size_t lengths[3], bytes = sizeof(hri_history_label);
   hri_history_label *label;
   char *to;
@@ -25,7 +26,10 @@ static hri_history_label *make(const hr_alloc_label *from, hr_error *error) {
     hri_fail_memory(error, bytes, "a label");
     return NULL;
   }
-  *label = (hri_history_label){{HRI_HISTORY_LABEL, (uint32_t)bytes}, from->layer < 0 ? -1 : from->layer, (uint32_t)lengths[0], (uint32_t)lengths[1],
+  *label = (hri_history_label){{HRI_HISTORY_LABEL, (uint32_t)bytes},
+                               from->layer < 0 ? -1 : from->layer,
+                               (uint32_t)lengths[0],
+                               (uint32_t)lengths[1],
                                (uint32_t)lengths[2]};
   to = label->text;
   for (int k = 0; k < 3; to += lengths[k++]) memcpy(to, texts[k], lengths[k]);

@@ -1,4 +1,5 @@
-/* Pools: the default one and private ones (CUDA graphs, MemPool), each with a half for small and one for large requests. */
+/* Pools: the default one and private ones (CUDA graphs, MemPool), each with a half for small and one for large
+ * requests. */
 #include "alloc/alloc.h"
 
 #include <string.h>
@@ -23,7 +24,8 @@ hri_free_set *hri_alloc_half_set_slow(hri_alloc_half *half, uint64_t stream) {
   if (set == NULL) return NULL;
   set->stream = stream;
   set->half = half;
-  memmove(&half->sets.items[place + 1], &half->sets.items[place], (half->sets.count - place) * sizeof *half->sets.items);
+  memmove(&half->sets.items[place + 1], &half->sets.items[place],
+          (half->sets.count - place) * sizeof *half->sets.items);
   half->sets.items[place] = set;
   half->sets.count++;
   return set;
@@ -77,7 +79,8 @@ static hr_status get_pool(const hr_alloc *alloc, uint32_t number, hri_alloc_pool
 
 hr_status hr_alloc_pool_create(hr_alloc *alloc, uint64_t first, uint64_t second, uint32_t *number, hr_error *error) {
   if (first == 0 && second == 0)
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: a private pool cannot have the id (0, 0), which is the default pool");
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "allocator: a private pool cannot have the id (0, 0), which is the default pool");
   hri_alloc_pool *pool = hri_alloc_pool_find(alloc, (hr_pool){{first, second}});
   if (pool == NULL) {
     HRI_TRY(hri_alloc_pool_add(alloc, (hr_pool){{first, second}}, &pool, error));
@@ -119,7 +122,8 @@ hr_status hr_alloc_pool_end(hr_alloc *alloc, uint32_t number, hr_error *error) {
 hr_status hr_alloc_pool_release(hr_alloc *alloc, uint32_t number, hr_error *error) {
   hri_alloc_pool *pool = NULL;
   HRI_TRY(get_pool(alloc, number, &pool, error));
-  if (pool->use_count == 0) return hri_fail(error, HR_ERROR_USAGE, "allocator: the private pool %u was released already", number);
+  if (pool->use_count == 0)
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: the private pool %u was released already", number);
   pool->use_count--;
   return HR_OK;
 }

@@ -6,8 +6,10 @@ static void release_block(hr_alloc *alloc, hri_block *block) {
   hri_alloc_half *half = block->set->half;
   alloc->stats.num_device_free++;
   if (alloc->history != NULL)
-    hri_history_record(alloc, HR_TRACE_SEGMENT_FREE, block->address, block->size, block->size, block->set->stream, half->pool->number,
-                       alloc->label ? alloc->label : block->segment_label); /* of the call that returns it, as PyTorch's stacks */
+    hri_history_record(alloc, HR_TRACE_SEGMENT_FREE, block->address, block->size, block->size, block->set->stream,
+                       half->pool->number,
+                       alloc->label ? alloc->label
+                                    : block->segment_label); /* of the call that returns it, as PyTorch's stacks */
   alloc->hooks.release(alloc->hooks.context, block->address, block->size);
   alloc->reserved_bytes -= block->size;
   half->pool->reserved_bytes -= block->size;
@@ -24,7 +26,8 @@ static void release_block(hr_alloc *alloc, hri_block *block) {
 static uint64_t age(const hri_block *b) { return (uint64_t)(b->set->half->search_count - b->age_base); }
 
 /* One round over the large half: releases the blocks of at least this age. Bytes released. */
-static uint64_t release_aged(hr_alloc *alloc, hri_alloc_half *half, double threshold, uint64_t *total_age, uint64_t *count) {
+static uint64_t release_aged(hr_alloc *alloc, hri_alloc_half *half, double threshold, uint64_t *total_age,
+                             uint64_t *count) {
   uint64_t released = 0;
   for (size_t i = 0; i < half->sets.count; i++) {
     for (hri_block *b = hri_free_set_first(half->sets.items[i], 0), *next; b != NULL; b = next) {
@@ -95,8 +98,8 @@ static hr_status release_half(hr_alloc *alloc, hri_alloc_half *half, hr_error *e
       if (whole_segment(b)) release_block(alloc, b);
     }
   }
-  /* Unmapping leaves at most parts smaller than a chunk behind, which come before the block in order: the walk goes on after its
-   * old place. */
+  /* Unmapping leaves at most parts smaller than a chunk behind, which come before the block in order: the walk goes on
+   * after its old place. */
   for (size_t i = 0; i < half->sets.count; i++) {
     hri_free_set *set = half->sets.items[i];
     for (hri_block *b = hri_free_set_first(set, 0), *next; b != NULL; b = next) {

@@ -41,8 +41,8 @@ static uint64_t size_with_growth(const hri_block *b) {
   return b->size + (b->next != NULL && !b->next->mapped ? b->next->size : 0);
 }
 
-/* The best fit is an expandable block: the next ones are better while they could grow less; with the setting off, only plain blocks
- * will do. */
+/* The best fit is an expandable block: the next ones are better while they could grow less; with the setting off, only
+ * plain blocks will do. */
 static hri_block *choose_expandable(const hr_alloc *alloc, hri_block *b) {
   if (alloc->config.expandable_segments && size_with_growth(b) == b->size) return b; /* the next ones are no smaller */
   hri_block *next = hri_free_set_next(b);
@@ -69,7 +69,8 @@ static bool search(hr_alloc *alloc, request *r) {
   const uint64_t limit = alloc->config.max_split_bytes;
   if (r->size < limit && b->size >= limit) return false;
   uint64_t most;
-  if (r->size >= limit && hri_add(r->size, alloc->config.max_non_split_rounding_bytes, &most) && b->size >= most) return false;
+  if (r->size >= limit && hri_add(r->size, alloc->config.max_non_split_rounding_bytes, &most) && b->size >= most)
+    return false;
   hri_free_set_lend(b);
   r->block = b;
   return true;
@@ -90,14 +91,17 @@ static void enter_segment(hr_alloc *alloc, request *r, uint64_t address) {
   if (bytes >= alloc->config.max_split_bytes) hri_stat_increase(&alloc->stats.oversize_segments, 1);
   alloc->stats.num_device_alloc++;
   if (alloc->history != NULL)
-    hri_history_record(alloc, HR_TRACE_SEGMENT_ALLOC, address, bytes, bytes, r->set->stream, half->pool->number, alloc->label);
+    hri_history_record(alloc, HR_TRACE_SEGMENT_ALLOC, address, bytes, bytes, r->set->stream, half->pool->number,
+                       alloc->label);
 }
 
 static bool over_allowed(const hr_alloc *alloc, const request *r) {
-  return alloc->reserved_bytes > alloc->allowed_bytes || r->segment_bytes > alloc->allowed_bytes - alloc->reserved_bytes;
+  return alloc->reserved_bytes > alloc->allowed_bytes ||
+         r->segment_bytes > alloc->allowed_bytes - alloc->reserved_bytes;
 }
 
-/* throw_on_cudamalloc_oom: what would exceed the device, without asking it. (A cap is checked before, and is answered in the ordinary way.) */
+/* throw_on_cudamalloc_oom: what would exceed the device, without asking it. (A cap is checked before, and is answered
+ * in the ordinary way.) */
 static hr_status reject_early(const hr_alloc *alloc, const request *r, hr_error *error) {
   uint64_t free_bytes = 0, limit = alloc->allowed_bytes;
   if (limit == UINT64_MAX && alloc->hooks.device_memory != NULL) {
@@ -106,8 +110,10 @@ static hr_status reject_early(const hr_alloc *alloc, const request *r, hr_error 
   }
   if (alloc->reserved_bytes <= limit && r->segment_bytes <= limit - alloc->reserved_bytes) return HR_OK;
   char wanted[32], held[32], most[32];
-  hri_fail(error, HR_ERROR_MEMORY, "refused at once (throw_on_cudamalloc_oom): %s more than the %s that are held would exceed %s",
-           hri_size_text(r->segment_bytes, wanted), hri_size_text(alloc->reserved_bytes, held), hri_size_text(limit, most));
+  hri_fail(error, HR_ERROR_MEMORY,
+           "refused at once (throw_on_cudamalloc_oom): %s more than the %s that are held would exceed %s",
+           hri_size_text(r->segment_bytes, wanted), hri_size_text(alloc->reserved_bytes, held),
+           hri_size_text(limit, most));
   if (error != NULL) {
     error->requested_bytes = r->size;
     error->available_bytes = limit > alloc->reserved_bytes ? limit - alloc->reserved_bytes : 0;
@@ -186,7 +192,8 @@ static void activate(hr_alloc *alloc, request *r) {
   b->requested = r->bytes;
   b->label = alloc->label;
   if (alloc->history != NULL)
-    hri_history_record(alloc, HR_TRACE_ALLOC, b->address, r->bytes, b->size, r->set->stream, r->set->half->pool->number, b->label);
+    hri_history_record(alloc, HR_TRACE_ALLOC, b->address, r->bytes, b->size, r->set->stream, r->set->half->pool->number,
+                       b->label);
   hri_alloc_insert(alloc, b);
   hri_stats_increase(&stats->allocation, kind, 1);
   hri_stats_increase(&stats->allocated_bytes, kind, b->size);
@@ -200,35 +207,40 @@ static hr_status fail(hr_alloc *alloc, const request *r, hr_error *error) {
   uint64_t free_bytes = 0, total = 0;
   if (alloc->hooks.device_memory != NULL) alloc->hooks.device_memory(alloc->hooks.context, &free_bytes, &total);
   if (alloc->history != NULL)
-    hri_history_record(alloc, HR_TRACE_OOM, free_bytes, r->size, r->size, r->set->stream, r->set->half->pool->number, alloc->label);
+    hri_history_record(alloc, HR_TRACE_OOM, free_bytes, r->size, r->size, r->set->stream, r->set->half->pool->number,
+                       alloc->label);
   alloc->stats.num_ooms++;
   if (alloc->on_oom != NULL) alloc->on_oom(alloc->on_oom_context, alloc, r->segment_bytes, free_bytes);
   if (error == NULL) return HR_ERROR_MEMORY;
   const hri_alloc_family *live_bytes = &alloc->stats.allocated_bytes;
   char wanted[32], segment[32], held[32], live[32], device_free[32], device[32], cap[32];
-  hri_fail(error, HR_ERROR_MEMORY,
-           "out of memory: a request of %s needs %s from the device, which has %s free of %s; this allocator holds %s (%s in use)%s%s",
-           hri_size_text(r->size, wanted), hri_size_text(r->segment_bytes, segment), hri_size_text(free_bytes, device_free),
-           hri_size_text(total, device), hri_size_text(alloc->reserved_bytes, held),
-           hri_size_text((uint64_t)(live_bytes->current[0] + live_bytes->current[1]), live),
-           alloc->allowed_bytes == UINT64_MAX ? "" : " and may hold ",
-           alloc->allowed_bytes == UINT64_MAX ? "" : hri_size_text(alloc->allowed_bytes, cap));
+  hri_fail(
+      error, HR_ERROR_MEMORY,
+      "out of memory: a request of %s needs %s from the device, which has %s free of %s; this allocator holds %s (%s in use)%s%s",
+      hri_size_text(r->size, wanted), hri_size_text(r->segment_bytes, segment), hri_size_text(free_bytes, device_free),
+      hri_size_text(total, device), hri_size_text(alloc->reserved_bytes, held),
+      hri_size_text((uint64_t)(live_bytes->current[0] + live_bytes->current[1]), live),
+      alloc->allowed_bytes == UINT64_MAX ? "" : " and may hold ",
+      alloc->allowed_bytes == UINT64_MAX ? "" : hri_size_text(alloc->allowed_bytes, cap));
   error->requested_bytes = r->size;
   error->available_bytes = free_bytes;
   return HR_ERROR_MEMORY;
 }
 
-hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool_number, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error) {
+hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool_number, uint64_t bytes, uint64_t stream, uint64_t *address,
+                             hr_error *error) {
   if (alloc->history != NULL) hri_history_tick(alloc);
   if (bytes == 0) return hri_fail(error, HR_ERROR_USAGE, "allocator: a request for 0 bytes");
   if (pool_number >= alloc->pools.count || !alloc->pools.items[pool_number]->live)
     return hri_fail(error, HR_ERROR_USAGE, "allocator: there is no pool %u", pool_number);
   if (bytes >= HRI_ALLOC_REQUEST_LIMIT) {
-    hri_fail(error, HR_ERROR_MEMORY, "out of memory: a request of %llu bytes is beyond any device", (unsigned long long)bytes);
+    hri_fail(error, HR_ERROR_MEMORY, "out of memory: a request of %llu bytes is beyond any device",
+             (unsigned long long)bytes);
     if (error != NULL) error->requested_bytes = bytes;
     return HR_ERROR_MEMORY;
   }
-  if ((alloc->busy_first != NULL || alloc->deferred_first != NULL) && !hri_alloc_capturing(alloc)) hri_streams_poll(alloc);
+  if ((alloc->busy_first != NULL || alloc->deferred_first != NULL) && !hri_alloc_capturing(alloc))
+    hri_streams_poll(alloc);
   request r = {.bytes = bytes, .size = round_size(&alloc->config, bytes)};
   hri_alloc_pool *pool = alloc->pools.items[pool_number];
   r.set = hri_alloc_half_set(r.size <= HRI_ALLOC_SMALL_LIMIT ? &pool->small : &pool->large, stream);

@@ -1,8 +1,8 @@
 /* The statistics under PyTorch's names.
  *
- * torch.cuda.memory_stats flattens a nested dict into "family.pool.measure" and sorts the keys as text, so the order here is
- * that of strcmp over the table below: families, then pools ("all", "large_pool", "small_pool"), then measures, by name;
- * the scalars lie between them. */
+ * torch.cuda.memory_stats flattens a nested dict into "family.pool.measure" and sorts the keys as text, so the order
+ * here is that of strcmp over the table below: families, then pools ("all", "large_pool", "small_pool"), then measures,
+ * by name; the scalars lie between them. */
 #include <headroom/alloc.h>
 
 #include <stdio.h>
@@ -74,8 +74,10 @@ static void give_family(const family *f, const char *stats, each_function *each,
   }
 }
 
-void hr_alloc_stats_each(const hr_alloc_stats *stats, void (*each)(void *context, const char *key, int64_t value), void *context) {
-  for (size_t k = 0; k < sizeof families / sizeof families[0]; k++) give_family(&families[k], (const char *)stats, each, context);
+void hr_alloc_stats_each(const hr_alloc_stats *stats, void (*each)(void *context, const char *key, int64_t value),
+                         void *context) {
+  for (size_t k = 0; k < sizeof families / sizeof families[0]; k++)
+    give_family(&families[k], (const char *)stats, each, context);
 }
 
 static void put_field(void *context, const char *key, int64_t value) { hri_json_field_i64(context, key, value); }
@@ -94,4 +96,3 @@ hr_status hr_alloc_stats_json(const hr_alloc_stats *stats, char **text, hr_error
   *text = out.chars;
   return HR_OK;
 }
-

@@ -1,9 +1,9 @@
 /* Blocks used on more than the stream they belong to.
  *
- * Freeing such a block records an event on each of those streams; it is free when all events are over. Events wait in one
- * queue per stream, first in first out, as PyTorch has it: an event that is not over holds back those behind it, of its
- * stream only. During a capture no event may be asked for, so frees are put off until it ends; streams recorded during the
- * capture are then left out, because the graph itself orders them.
+ * Freeing such a block records an event on each of those streams; it is free when all events are over. Events wait in
+ * one queue per stream, first in first out, as PyTorch has it: an event that is not over holds back those behind it, of
+ * its stream only. During a capture no event may be asked for, so frees are put off until it ends; streams recorded
+ * during the capture are then left out, because the graph itself orders them.
  *
  * The node of an event is the node that hr_alloc_record_stream made, so a free takes no memory and cannot fail. */
 #include "alloc/alloc.h"
@@ -65,7 +65,8 @@ static void give_use(hr_alloc *alloc, hri_stream_use *use) {
 hr_status hr_alloc_record_stream(hr_alloc *alloc, uint64_t address, uint64_t stream, hr_error *error) {
   hri_block *block = hri_alloc_find(alloc, address);
   if (block == NULL || !block->allocated)
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: no live block at 0x%llx to record a stream of", (unsigned long long)address);
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: no live block at 0x%llx to record a stream of",
+                    (unsigned long long)address);
   const bool in_capture = hri_alloc_capturing(alloc);
   if (block->set->stream == stream) return HR_OK;
   hri_stream_use **link = &block->uses;

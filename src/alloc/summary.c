@@ -1,7 +1,8 @@
 /* torch.cuda.memory_summary, character for character (torch/cuda/memory.py; the same from 2.0 to 2.15).
  *
- * Each column of a metric has one unit, chosen by the value of its "all" row: divided by 1024 (1000 for counts) while it is at
- * least 768 KiB (750,000). The values are divided with the remainder dropped, rounding towards minus infinity as Python does. */
+ * Each column of a metric has one unit, chosen by the value of its "all" row: divided by 1024 (1000 for counts) while
+ * it is at least 768 KiB (750,000). The values are divided with the remainder dropped, rounding towards minus infinity
+ * as Python does. */
 #include <headroom/alloc.h>
 
 #include <string.h>
@@ -82,8 +83,8 @@ hr_status hr_alloc_summary(const hr_alloc_stats *stats, int device, bool abbrevi
   rule(&out, '=');
   hri_text_add(&out, "| %16s PyTorch CUDA memory summary, device ID %-17d |\n", "", device);
   rule(&out, '-');
-  hri_text_add(&out, "|  %9s CUDA OOMs: %-12lld | %6s cudaMalloc retries: %-8lld  |\n", "", (long long)stats->num_ooms, "",
-               (long long)stats->num_alloc_retries);
+  hri_text_add(&out, "|  %9s CUDA OOMs: %-12lld | %6s cudaMalloc retries: %-8lld  |\n", "", (long long)stats->num_ooms,
+               "", (long long)stats->num_alloc_retries);
   rule(&out, '=');
   hri_text_add(&out, "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |\n");
   for (size_t k = 0; k < sizeof metrics / sizeof metrics[0]; k++) {

@@ -1,4 +1,5 @@
-/* Devices by name, with what is stored of measurements of them: the table is below the backends, which know the rest. */
+/* Devices by name, with what is stored of measurements of them: the table is below the backends, which know the
+ * rest. */
 #include "backend/backend.h"
 #include "device/cpu.h"
 

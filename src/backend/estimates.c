@@ -11,7 +11,9 @@ static hr_status workspace(void *self, const hri_job *job, const hri_node *node,
   (void)error;
   *bytes = 0;
   switch (node->op) {
-  case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: *bytes = b->device.library_workspace_bytes; break;
+  case HRI_OP_LINEAR:
+  case HRI_OP_LINEAR_DX:
+  case HRI_OP_LINEAR_DW: *bytes = b->device.library_workspace_bytes; break;
   /* flash attention's backward: an fp32 accumulator of dq and the row sums of dy*y */
   case HRI_OP_ATTENTION_BACKWARD: *bytes = (uint64_t)(i[0] * i[1] * i[2]) * (uint64_t)(i[4] + 1) * 4; break;
   default: break;

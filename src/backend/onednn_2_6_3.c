@@ -1,11 +1,12 @@
 /* The blocks in which oneDNN 2.6.3 computes a matrix product, and the scratch that they take.
  *
- * The library serves fp32 from AVX-512 on and bf16 where the processor multiplies its pairs; what else it has needs memory of
- * its own and is not taken (gemm_onednn.c). It cuts c into blocks of rows and columns, and the sum into blocks of terms, by a
- * search for the least idle share of the team; from the blocks follow the buffers of a thread. The search is done again here.
- * Its rule was read in the library's sources (v2.6.3, src/cpu/x64/matmul/brgemm_matmul_utils.cpp) and is held to the answers
- * of the library that bench/onednn.c records (tests/plan/onednn-2.6.3.txt, shapes that were not looked at when this was
- * written among them): tests/plan/test_recorded.c, and tests/unit/test_gemm.c against the library itself.
+ * The library serves fp32 from AVX-512 on and bf16 where the processor multiplies its pairs; what else it has needs
+ * memory of its own and is not taken (gemm_onednn.c). It cuts c into blocks of rows and columns, and the sum into
+ * blocks of terms, by a search for the least idle share of the team; from the blocks follow the buffers of a thread.
+ * The search is done again here.
+ * Its rule was read in the library's sources (v2.6.3, src/cpu/x64/matmul/brgemm_matmul_utils.cpp) and is held to the
+ * answers of the library that bench/onednn.c records (tests/plan/onednn-2.6.3.txt, shapes that were not looked at when
+ * this was written among them): tests/plan/test_recorded.c, and tests/unit/test_gemm.c against the library itself.
  *
  * All divisions of the search are of floats, in this order: another order breaks other ties. */
 #include "backend/onednn_2_6_3.h"
@@ -25,9 +26,9 @@ enum {
 /* A product and what of it the search looks at; sizes as in hri_gemm_product. */
 typedef struct problem {
   int64_t rows, columns, depth, team;
-  bool small;        /* bf16 */
+  bool small; /* bf16 */
   bool a_transposed, b_transposed, b_packed;
-  bool sums_apart;   /* c cannot hold fp32 sums that go on */
+  bool sums_apart; /* c cannot hold fp32 sums that go on */
   bool copies_a, copies_b;
 } problem;
 
@@ -44,7 +45,12 @@ static bool power_of_two(int64_t value) { return value > 0 && (value & (value - 
 
 static problem problem_of(const hri_gemm_shape *s) {
   hri_gemm_product p = hri_gemm_product_of(s);
-  problem q = {.rows = p.rows, .columns = p.columns, .depth = p.depth, .team = s->threads, .small = s->type == HRI_REAL_BF16, .b_packed = s->packed};
+  problem q = {.rows = p.rows,
+               .columns = p.columns,
+               .depth = p.depth,
+               .team = s->threads,
+               .small = s->type == HRI_REAL_BF16,
+               .b_packed = s->packed};
   q.a_transposed = s->kind == HRI_GEMM_DW && (p.rows > 1 || p.depth > 1);
   q.b_transposed = s->kind == HRI_GEMM_FORWARD && !s->packed && p.columns > 1 && p.depth > 1;
   q.sums_apart = s->out != HRI_REAL_F32 || s->accumulate;
@@ -54,7 +60,8 @@ static problem problem_of(const hri_gemm_shape *s) {
   return q;
 }
 
-/* The share of the last round of `team` in which nothing is left to do, or what was taken too much of, if that is less. */
+/* The share of the last round of `team` in which nothing is left to do, or what was taken too much of, if that is
+ * less. */
 static float idle(uint64_t work, uint64_t team) {
   uint64_t rest = work % team, share = team - rest;
   if (work >= team && rest < share) share = rest;
@@ -62,17 +69,20 @@ static float idle(uint64_t work, uint64_t team) {
 }
 
 static float imbalance(const problem *q, const blocks *b) {
-  int64_t team = q->team / b->depth_team, in_columns = times(q->columns, b->columns), chunks = times(in_columns, b->column_blocks);
+  int64_t team = q->team / b->depth_team, in_columns = times(q->columns, b->columns),
+          chunks = times(in_columns, b->column_blocks);
   uint64_t work = (uint64_t)times(q->rows, b->rows) * (uint64_t)times(q->columns, b->columns * b->column_blocks);
   float of_team = idle(work, (uint64_t)team);
   float of_rows = (float)(b->rows * times(q->rows, b->rows) % q->rows) / (float)q->rows;
   float of_columns = ((float)chunks * (float)b->column_blocks - (float)in_columns) / (float)in_columns;
   float of_depth = idle((uint64_t)q->depth, (uint64_t)(b->depth_team * b->depth));
-  float left_out = team * b->depth_team != q->team ? ((float)q->team - (float)(team * b->depth_team)) / (float)q->team : 0;
+  float left_out =
+      team * b->depth_team != q->team ? ((float)q->team - (float)(team * b->depth_team)) / (float)q->team : 0;
   return (of_team + of_rows + of_columns + left_out + of_depth) / 5;
 }
 
-/* The best of all blocks that are tried, the first one of equals; false when all leave the team idle: no such kernel. */
+/* The best of all blocks that are tried, the first one of equals; false when all leave the team idle: no such
+ * kernel. */
 static bool search(problem *q, blocks *best) {
   blocks b = {.columns = least(q->columns, COLUMN_BLOCK)};
   int64_t fewest_rows = least(32, q->rows), most_chunks, depth_teams = 1;
@@ -81,7 +91,8 @@ static bool search(problem *q, blocks *best) {
   most_chunks = least(q->copies_a ? 16 : 1, times(q->columns, b.columns));
   if (q->team > times(q->columns, b.columns)) { /* blocks of columns alone do not give every thread something */
     fewest_rows = least(16, q->rows);
-    if ((q->rows <= 40 || (q->a_transposed && q->rows <= 512)) && !q->b_transposed && !q->a_transposed && !q->small) q->copies_b = false;
+    if ((q->rows <= 40 || (q->a_transposed && q->rows <= 512)) && !q->b_transposed && !q->a_transposed && !q->small)
+      q->copies_b = false;
     if (q->a_transposed && q->depth >= 2048 && (!q->small || power_of_two(q->depth))) depth_teams = least(q->team, 4);
   }
   for (b.depth_team = depth_teams; b.depth_team >= 1; b.depth_team--)
@@ -94,7 +105,9 @@ static bool search(problem *q, blocks *best) {
   return least_idle < 1;
 }
 
-static uint64_t buffer(int64_t team, int64_t elements, uint64_t size) { return (uint64_t)team * (uint64_t)elements * size + PADDING; }
+static uint64_t buffer(int64_t team, int64_t elements, uint64_t size) {
+  return (uint64_t)team * (uint64_t)elements * size + PADDING;
+}
 
 static uint64_t scratch(const problem *q, const blocks *b) {
   uint64_t size = q->small ? 2 : 4, bytes = (uint64_t)q->team * BATCH_BYTES + PADDING;
@@ -106,7 +119,8 @@ static uint64_t scratch(const problem *q, const blocks *b) {
   if (q->copies_a) bytes += buffer(q->team, b->rows * (terms + (terms >= 512 && power_of_two(terms) ? line : 0)), size);
   if (q->copies_b) bytes += buffer(q->team, COLUMN_BLOCK * terms, size);
   if (shared || apart)
-    bytes += buffer(q->team, b->depth_team > 1 ? q->columns * q->rows : b->columns * b->rows * b->column_blocks, sizeof(float));
+    bytes += buffer(q->team, b->depth_team > 1 ? q->columns * q->rows : b->columns * b->rows * b->column_blocks,
+                    sizeof(float));
   return bytes;
 }
 

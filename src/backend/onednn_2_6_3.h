@@ -1,4 +1,5 @@
-/* What oneDNN 2.6.3 answers when it is asked for a matrix product, without the library: for plans that are made where it is not. */
+/* What oneDNN 2.6.3 answers when it is asked for a matrix product, without the library: for plans that are made where
+ * it is not. */
 #ifndef HRI_BACKEND_ONEDNN_2_6_3_H
 #define HRI_BACKEND_ONEDNN_2_6_3_H
 

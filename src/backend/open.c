@@ -1,5 +1,5 @@
-/* Which backends there are. The one file above which nobody knows any of them: a library that only plans, or a test, links
- * another one in its place. */
+/* Which backends there are. The one file above which nobody knows any of them: a library that only plans, or a test,
+ * links another one in its place. */
 #include <string.h>
 
 #include "backend/backend.h"
@@ -11,4 +11,6 @@ hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backen
   return is_cpu(device) ? hri_cpu_open(device, threads, backend, error) : hri_estimates_open(device, backend, error);
 }
 
-bool hri_backend_measured(hr_device *device, uint32_t threads) { return is_cpu(device) && hri_cpu_rates_load(device, threads); }
+bool hri_backend_measured(hr_device *device, uint32_t threads) {
+  return is_cpu(device) && hri_cpu_rates_load(device, threads);
+}

@@ -1,7 +1,7 @@
 /* A CPU to plan for where its kernels and libraries are not: a described machine, or any machine from a browser.
  *
- * Everything but the library's share is computed as the CPU backend computes it (ops/demand.h), so a plan made here differs
- * from one made there only where the library is another version than the recorded one. */
+ * Everything but the library's share is computed as the CPU backend computes it (ops/demand.h), so a plan made here
+ * differs from one made there only where the library is another version than the recorded one. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +65,8 @@ static hr_status workspace(void *self, const hri_job *job, const hri_node *node,
   return hri_demand_scratch(&((recorded *)self)->demand, job, node, bytes, error);
 }
 
-static hr_status packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+static hr_status packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays,
+                         hr_error *error) {
   return hri_demand_packing(&((recorded *)self)->demand, job, node, bytes, pays, error);
 }
 
@@ -93,11 +94,25 @@ hr_status hri_recorded_cpu_open(const hr_device *device, uint32_t threads, hri_b
   HRI_TRY(choose_level(device, &level, error));
   r = hri_alloc_zero(1, sizeof *r);
   if (!r) return hri_fail_memory(error, sizeof *r, "the backend");
-  r->contract = (hri_backend){.name = "cpu", .team = threads ? threads : 1, .estimated = true, .device = *device, .granule = 4096, .staging_tier = HRI_DEVICE,
-                              .self = r, .workspace = workspace, .packing = packing, .fixed_bytes = fixed_bytes, .close = shut};
-  r->demand = (hri_demand){.level = level, .team = r->contract.team, .products = r, .workspace = product_workspace, .packed_bytes = product_packed_bytes};
+  r->contract = (hri_backend){.name = "cpu",
+                              .team = threads ? threads : 1,
+                              .estimated = true,
+                              .device = *device,
+                              .granule = 4096,
+                              .staging_tier = HRI_DEVICE,
+                              .self = r,
+                              .workspace = workspace,
+                              .packing = packing,
+                              .fixed_bytes = fixed_bytes,
+                              .close = shut};
+  r->demand = (hri_demand){.level = level,
+                           .team = r->contract.team,
+                           .products = r,
+                           .workspace = product_workspace,
+                           .packed_bytes = product_packed_bytes};
   (void)snprintf(r->contract.instruction_set, sizeof r->contract.instruction_set, "%s", hri_isa_name(level));
-  (void)snprintf(r->contract.libraries, sizeof r->contract.libraries, "%.63s", device->rates.libraries[0] ? device->rates.libraries : HRI_ONEDNN_RECORDED);
+  (void)snprintf(r->contract.libraries, sizeof r->contract.libraries, "%.63s",
+                 device->rates.libraries[0] ? device->rates.libraries : HRI_ONEDNN_RECORDED);
   r->portable = strcmp(r->contract.libraries, "portable") == 0;
   assert(!hri_backend_runs(&r->contract));
   *out = &r->contract;

@@ -32,7 +32,7 @@ int hr_status_exit_code(hr_status status) {
   return (unsigned)status <= HR_ERROR_DIVERGED ? status_table[status].exit_code : 1;
 }
 
-hr_status (hri_fail)(hr_error *error, hr_status code, const char *format, ...) {
+hr_status(hri_fail)(hr_error *error, hr_status code, const char *format, ...) {
   if (error) {
     va_list args;
     memset(error, 0, sizeof *error);
@@ -44,7 +44,7 @@ hr_status (hri_fail)(hr_error *error, hr_status code, const char *format, ...) {
   return code;
 }
 
-hr_status (hri_hint)(hr_error *error, hr_status code, const char *format, ...) {
+hr_status(hri_hint)(hr_error *error, hr_status code, const char *format, ...) {
   if (error) {
     va_list args;
     va_start(args, format);
@@ -54,7 +54,7 @@ hr_status (hri_hint)(hr_error *error, hr_status code, const char *format, ...) {
   return code;
 }
 
-hr_status (hri_context)(hr_error *error, hr_status code, const char *format, ...) {
+hr_status(hri_context)(hr_error *error, hr_status code, const char *format, ...) {
   if (error) {
     char old[HR_ERROR_MESSAGE_BYTES];
     va_list args;
@@ -69,8 +69,9 @@ hr_status (hri_context)(hr_error *error, hr_status code, const char *format, ...
   return code;
 }
 
-hr_status (hri_fail_memory)(hr_error *error, uint64_t bytes, const char *what) {
-  hr_status code = hri_fail(error, HR_ERROR_MEMORY, "the host refused %llu bytes for %s", (unsigned long long)bytes, what);
+hr_status(hri_fail_memory)(hr_error *error, uint64_t bytes, const char *what) {
+  hr_status code =
+      hri_fail(error, HR_ERROR_MEMORY, "the host refused %llu bytes for %s", (unsigned long long)bytes, what);
   if (error) error->requested_bytes = bytes;
   return code;
 }

@@ -20,17 +20,17 @@ hr_status hri_context(hr_error *error, hr_status code, const char *format, ...) 
 hr_status hri_fail_memory(hr_error *error, uint64_t bytes, const char *what);
 
 /* Forward an error: evaluates `call`, returns its status from the enclosing function unless HR_OK. */
-#define HRI_TRY(call)                        \
-  do {                                       \
-    hr_status hri_try_status = (call);       \
-    if (hri_try_status != HR_OK) return hri_try_status; \
+#define HRI_TRY(call)                                                                                                  \
+  do {                                                                                                                 \
+    hr_status hri_try_status = (call);                                                                                 \
+    if (hri_try_status != HR_OK) return hri_try_status;                                                                \
   } while (0)
 
 /* Same for functions that clean up at a label `out` and hold `hr_status status`. */
-#define HRI_TRY_OUT(call)                    \
-  do {                                       \
-    status = (call);                         \
-    if (status != HR_OK) goto out;           \
+#define HRI_TRY_OUT(call)                                                                                              \
+  do {                                                                                                                 \
+    status = (call);                                                                                                   \
+    if (status != HR_OK) goto out;                                                                                     \
   } while (0)
 
 /* What the analyzer cannot see across sources: a failure is never HR_OK. */

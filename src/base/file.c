@@ -35,7 +35,7 @@ static bool size_limit(unsigned long long *bytes) {
 }
 #endif
 
-hr_status (hri_fail_errno)(hr_error *error, int number, const char *verb, const char *path) {
+hr_status(hri_fail_errno)(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
   unsigned long long limit;
   char reason[128];
@@ -43,12 +43,16 @@ hr_status (hri_fail_errno)(hr_error *error, int number, const char *verb, const 
   hri_fail(error, code, "cannot %s %s: %s", verb, path, text);
   switch (number) {
   case ENOENT: return hri_hint(error, code, "check the path");
-  case EACCES: case EPERM: case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
+  case EACCES:
+  case EPERM:
+  case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
   case EFBIG:
     if (!size_limit(&limit)) return hri_hint(error, code, "name another file system, one that takes larger files");
-    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path, limit);
+    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path,
+             limit);
     return hri_hint(error, code, "lift it with ulimit -f unlimited");
-  case ENOSPC: case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
+  case ENOSPC:
+  case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
   default: return code;
   }
 }
@@ -63,7 +67,8 @@ static const char *kind_of(mode_t mode) {
 static hr_status unopened(const char *path, int number, hr_error *error) {
   struct stat info;
   bool there = lstat(path, &info) == 0;
-  if (number == ENOENT && there && S_ISLNK(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is a link to a file that is not there", path);
+  if (number == ENOENT && there && S_ISLNK(info.st_mode))
+    return hri_fail(error, HR_ERROR_INPUT, "%s is a link to a file that is not there", path);
   if (number == ELOOP) return hri_fail(error, HR_ERROR_INPUT, "%s is a link that leads back to itself", path);
   if (number == ENXIO) return hri_fail(error, HR_ERROR_INPUT, "%s is a socket or a device, not a regular file", path);
   return hri_fail_errno(error, number, "open", path);
@@ -92,8 +97,8 @@ hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t
   int fd;
   HRI_TRY(hri_file_open_regular(path, &fd, &size, error));
   if (size > limit) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes; at most %llu make sense for such a file", path, (unsigned long long)size,
-                      (unsigned long long)limit);
+    status = hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes; at most %llu make sense for such a file", path,
+                      (unsigned long long)size, (unsigned long long)limit);
     goto out;
   }
   buffer = hri_alloc((size_t)size + 1);
@@ -121,8 +126,9 @@ hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uin
     ssize_t got = pread(fd, next, piece_of(bytes), (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return hri_fail_errno(error, errno, "read", path);
-    if (got == 0) return hri_fail(error, HR_ERROR_INPUT, "%s ended at byte %llu, %llu bytes early", path,
-                                  (unsigned long long)offset, (unsigned long long)bytes);
+    if (got == 0)
+      return hri_fail(error, HR_ERROR_INPUT, "%s ended at byte %llu, %llu bytes early", path,
+                      (unsigned long long)offset, (unsigned long long)bytes);
     next += got;
     offset += (uint64_t)got;
     bytes -= (uint64_t)got;
@@ -130,7 +136,8 @@ hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uin
   return HR_OK;
 }
 
-hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t bytes, uint64_t offset, hr_error *error) {
+hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t bytes, uint64_t offset,
+                          hr_error *error) {
   const char *next = from;
   while (bytes > 0) {
     ssize_t put = pwrite(fd, next, piece_of(bytes), (off_t)offset);
@@ -163,8 +170,10 @@ hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *e
     hr_status code = hri_fail_errno(error, failed, "reserve the space of", path);
     char size[32];
     hri_size_text(bytes, size);
-    return failed == EFBIG ? hri_hint(error, code, "the file needs %s; lift the file-size limit (ulimit -f), or name another directory", size)
-                           : hri_hint(error, code, "the file needs %s; free some disk space or name another directory", size);
+    return failed == EFBIG
+               ? hri_hint(error, code,
+                          "the file needs %s; lift the file-size limit (ulimit -f), or name another directory", size)
+               : hri_hint(error, code, "the file needs %s; free some disk space or name another directory", size);
   }
   return ftruncate(fd, (off_t)bytes) == 0 ? HR_OK : hri_fail_errno(error, errno, "write", path);
 }
@@ -207,7 +216,8 @@ void hri_path_parent(const char *path, char out[4096]) {
 /* A directory that a crash takes back, takes all in it along: so its entry is made to last in the one above it. */
 static hr_status make_one(const char *path, hr_error *error) {
   char parent[4096];
-  if (mkdir(path, 0755) != 0) return errno == EEXIST && hri_path_is_dir(path) ? HR_OK : hri_fail_errno(error, errno, "create directory", path);
+  if (mkdir(path, 0755) != 0)
+    return errno == EEXIST && hri_path_is_dir(path) ? HR_OK : hri_fail_errno(error, errno, "create directory", path);
   hri_path_parent(path, parent);
   return hri_dir_sync(parent, error);
 }
@@ -215,7 +225,8 @@ static hr_status make_one(const char *path, hr_error *error) {
 hr_status hri_dir_make(const char *path, hr_error *error) {
   char part[4096];
   size_t i, length = strlen(path);
-  if (length == 0 || length >= sizeof part) return hri_fail(error, HR_ERROR_USAGE, "the path '%.80s' is empty or too long", path);
+  if (length == 0 || length >= sizeof part)
+    return hri_fail(error, HR_ERROR_USAGE, "the path '%.80s' is empty or too long", path);
   memcpy(part, path, length + 1);
   for (i = 1; i <= length; i++) {
     char kept = part[i];
@@ -232,8 +243,8 @@ static _Atomic bool weak_syncs;
 
 bool hri_dir_syncs_are_weak(void) { return weak_syncs; }
 
-/* Some file systems do not sync directories (EINVAL), some directories may be written and not read (EACCES): then the order of what
- * the disk gets is the file system's, and there is nothing better to do. */
+/* Some file systems do not sync directories (EINVAL), some directories may be written and not read (EACCES): then the
+ * order of what the disk gets is the file system's, and there is nothing better to do. */
 hr_status hri_dir_sync(const char *path, hr_error *error) {
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), number = 0;
   if (fd < 0 && errno != EACCES) return hri_fail_errno(error, errno, "open directory", path);
@@ -261,7 +272,8 @@ hr_status hri_dir_remove(const char *path, hr_error *error) {
   hr_status status = HR_OK;
   DIR *dir;
   if (lstat(path, &self) != 0) return errno == ENOENT ? HR_OK : hri_fail_errno(error, errno, "remove", path);
-  if (!S_ISDIR(self.st_mode)) return unlink(path) == 0 ? HR_OK : hri_fail_errno(error, errno, "remove", path); /* a link, not its target */
+  if (!S_ISDIR(self.st_mode))
+    return unlink(path) == 0 ? HR_OK : hri_fail_errno(error, errno, "remove", path); /* a link, not its target */
   dir = opendir(path);
   if (!dir) return hri_fail_errno(error, errno, "open directory", path);
   while (status == HR_OK && (entry = readdir(dir))) {
@@ -313,7 +325,8 @@ bool hri_path_exists(const char *path) {
 #ifdef __wasi__
   if (errno == ENOTCAPABLE) return false; /* outside of the directories that this program was given, there is nothing */
 #endif
-  return errno != ENOENT && errno != ENOTDIR; /* what cannot be looked at is not taken for absent: opening it will say why */
+  return errno != ENOENT &&
+         errno != ENOTDIR; /* what cannot be looked at is not taken for absent: opening it will say why */
 }
 
 bool hri_path_is_dir(const char *path) {

@@ -14,8 +14,9 @@
 
 /* ---- Parsing ----
  *
- * The tree is jansson's, the parser is not: jansson 2.14's lexer ignores a refused allocation (lex_save) and then aborts
- * on an assertion or cuts a number short, and drops NUL bytes behind a number. Its constructors report everything. */
+ * The tree is jansson's, the parser is not: jansson 2.14's lexer ignores a refused allocation (lex_save) and then
+ * aborts on an assertion or cuts a number short, and drops NUL bytes behind a number. Its constructors report
+ * everything. */
 
 static void *allocate(size_t bytes) { return hri_alloc(bytes); }
 
@@ -32,7 +33,9 @@ static void init_once(void) {
   }
 }
 
-static hr_status refused(const hri_json_scan *scan, hr_error *error) { return hri_fail_memory(error, sizeof(json_t), scan->file); }
+static hr_status refused(const hri_json_scan *scan, hr_error *error) {
+  return hri_fail_memory(error, sizeof(json_t), scan->file);
+}
 
 static hr_status build(hri_json_scan *scan, json_t **value, hr_error *error);
 
@@ -69,10 +72,8 @@ static hr_status build_container(hri_json_scan *scan, bool object, json_t **valu
   hr_status status;
   if (!made) return refused(scan, error);
   status = object ? build_members(scan, made, error) : build_elements(scan, made, error);
-  if (status == HR_OK)
-    *value = made;
-  else
-    json_decref(made);
+  if (status == HR_OK) *value = made;
+  else json_decref(made);
   return status;
 }
 
@@ -170,14 +171,15 @@ static void describe(const json_t *value, char out[96]) {
   (void)snprintf(out, 96, "the string \"%.*s%s\"", (int)shown, json_string_value(value), shown < length ? "..." : "");
 }
 
-hr_status (hri_json_fail)(const hri_json *json, hr_error *error, const char *wanted, ...) {
+hr_status(hri_json_fail)(const hri_json *json, hr_error *error, const char *wanted, ...) {
   char text[320], found[96];
   va_list args;
   va_start(args, wanted);
   (void)vsnprintf(text, sizeof text, wanted, args);
   va_end(args);
   if (!json->value) {
-    hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: field '%s' is missing; it must be %s", json->file, json->path, text);
+    hr_status code =
+        hri_fail(error, HR_ERROR_INPUT, "%s: field '%s' is missing; it must be %s", json->file, json->path, text);
     return hri_hint(error, code, "add the field to %s", json->file);
   }
   describe(json->value, found);
@@ -193,7 +195,8 @@ static void cut_path(char path[HRI_JSON_PATH_BYTES], int length) {
 
 hri_json hri_json_member(const hri_json *object, const char *key) {
   hri_json child = {json_object_get(object->value, key), object->file, ""};
-  cut_path(child.path, snprintf(child.path, sizeof child.path, "%s%s%s", object->path, object->path[0] ? "." : "", key));
+  cut_path(child.path,
+           snprintf(child.path, sizeof child.path, "%s%s%s", object->path, object->path[0] ? "." : "", key));
   return child;
 }
 
@@ -217,7 +220,8 @@ static hr_status find(const hri_json *object, const char *key, hri_json *child, 
   return HR_OK;
 }
 
-hr_status hri_json_get_u64(const hri_json *object, const char *key, uint64_t min, uint64_t max, uint64_t *value, hr_error *error) {
+hr_status hri_json_get_u64(const hri_json *object, const char *key, uint64_t min, uint64_t max, uint64_t *value,
+                           hr_error *error) {
   hri_json child;
   HRI_TRY(find(object, key, &child, error));
   if (json_is_integer(child.value) && json_integer_value(child.value) >= 0) {
@@ -230,7 +234,8 @@ hr_status hri_json_get_u64(const hri_json *object, const char *key, uint64_t min
   return hri_json_fail(&child, error, "an integer from %llu to %llu", (unsigned long long)min, (unsigned long long)max);
 }
 
-hr_status hri_json_get_i64(const hri_json *object, const char *key, int64_t min, int64_t max, int64_t *value, hr_error *error) {
+hr_status hri_json_get_i64(const hri_json *object, const char *key, int64_t min, int64_t max, int64_t *value,
+                           hr_error *error) {
   hri_json child;
   HRI_TRY(find(object, key, &child, error));
   if (json_is_integer(child.value)) {
@@ -282,11 +287,13 @@ static bool absent(const hri_json *object, const char *key) {
   return json_is_object(object->value) && !hri_json_has(object, key);
 }
 
-hr_status hri_json_opt_u64(const hri_json *object, const char *key, uint64_t min, uint64_t max, uint64_t *value, hr_error *error) {
+hr_status hri_json_opt_u64(const hri_json *object, const char *key, uint64_t min, uint64_t max, uint64_t *value,
+                           hr_error *error) {
   return absent(object, key) ? HR_OK : hri_json_get_u64(object, key, min, max, value, error);
 }
 
-hr_status hri_json_opt_i64(const hri_json *object, const char *key, int64_t min, int64_t max, int64_t *value, hr_error *error) {
+hr_status hri_json_opt_i64(const hri_json *object, const char *key, int64_t min, int64_t max, int64_t *value,
+                           hr_error *error) {
   return absent(object, key) ? HR_OK : hri_json_get_i64(object, key, min, max, value, error);
 }
 
@@ -373,10 +380,8 @@ void hri_json_end_array(hri_json_writer *writer) { end_container(writer, false);
 static void add_escaped(hri_text *text, unsigned char c) {
   static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
   const char *at = memchr(from, c, sizeof from - 1);
-  if (at)
-    hri_text_add(text, "\\%c", to[at - from]);
-  else
-    hri_text_add(text, "\\u%04x", (unsigned)c);
+  if (at) hri_text_add(text, "\\%c", to[at - from]);
+  else hri_text_add(text, "\\u%04x", (unsigned)c);
 }
 
 static void add_quoted(hri_text *text, const char *value, size_t count) {
@@ -390,10 +395,8 @@ static void add_quoted(hri_text *text, const char *value, size_t count) {
       continue;
     }
     hri_text_add_bytes(text, value + plain, i - plain);
-    if (length == 0)
-      hri_text_add_bytes(text, "\xEF\xBF\xBD", 3);
-    else
-      add_escaped(text, c);
+    if (length == 0) hri_text_add_bytes(text, "\xEF\xBF\xBD", 3);
+    else add_escaped(text, c);
     plain = ++i;
   }
   hri_text_add_bytes(text, value + plain, i - plain);
@@ -414,10 +417,8 @@ void hri_json_put_chars(hri_json_writer *writer, const char *value, size_t count
 }
 
 void hri_json_put_string(hri_json_writer *writer, const char *value) {
-  if (value)
-    hri_json_put_chars(writer, value, strlen(value));
-  else
-    hri_json_put_null(writer);
+  if (value) hri_json_put_chars(writer, value, strlen(value));
+  else hri_json_put_null(writer);
 }
 
 void hri_json_put_u64(hri_json_writer *writer, uint64_t value) {
@@ -507,7 +508,8 @@ void hri_json_put_tree(hri_json_writer *writer, const json_t *value) {
   case JSON_STRING: hri_json_put_chars(writer, json_string_value(value), json_string_length(value)); return;
   case JSON_INTEGER: hri_json_put_i64(writer, json_integer_value(value)); return;
   case JSON_REAL: hri_json_put_double(writer, json_real_value(value)); return;
-  case JSON_TRUE: case JSON_FALSE: hri_json_put_bool(writer, json_is_true(value)); return;
+  case JSON_TRUE:
+  case JSON_FALSE: hri_json_put_bool(writer, json_is_true(value)); return;
   case JSON_NULL: hri_json_put_null(writer); return;
   }
 }

@@ -22,8 +22,9 @@ typedef struct hri_json {
 } hri_json;
 
 /* Parses a whole buffer, or a file of at most `limit` bytes, into a tree. Any kind of value may be the root. Refused
- * (INPUT, with line and column): what is not strict JSON, duplicate keys, nesting above HRI_JSON_DEPTH, integers outside
- * int64, doubles out of range, strings with U+0000. `file` names the text in errors and must outlive the tree. The first
+ * (INPUT, with line and column): what is not strict JSON, duplicate keys, nesting above HRI_JSON_DEPTH, integers
+ * outside int64, doubles out of range, strings with U+0000. `file` names the text in errors and must outlive the tree.
+ * The first
  * call gives jansson our allocator, for the whole process. Use these, never json_load*: see json.c. */
 hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error);
 hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error);
@@ -35,8 +36,10 @@ bool hri_json_has(const hri_json *object, const char *key);
 /* Typed members of an object. INPUT when `object` is none, the key is missing or null, or the value has another type or
  * lies outside [min, max]; the message names file and field, says what is wanted and what was found. An integer is also
  * a double; a double is never an integer. Strings are borrowed from the tree. */
-hr_status hri_json_get_u64(const hri_json *object, const char *key, uint64_t min, uint64_t max, uint64_t *value, hr_error *error);
-hr_status hri_json_get_i64(const hri_json *object, const char *key, int64_t min, int64_t max, int64_t *value, hr_error *error);
+hr_status hri_json_get_u64(const hri_json *object, const char *key, uint64_t min, uint64_t max, uint64_t *value,
+                           hr_error *error);
+hr_status hri_json_get_i64(const hri_json *object, const char *key, int64_t min, int64_t max, int64_t *value,
+                           hr_error *error);
 hr_status hri_json_get_double(const hri_json *object, const char *key, double *value, hr_error *error);
 hr_status hri_json_get_bool(const hri_json *object, const char *key, bool *value, hr_error *error);
 hr_status hri_json_get_string(const hri_json *object, const char *key, const char **value, hr_error *error);
@@ -44,8 +47,10 @@ hr_status hri_json_get_object(const hri_json *object, const char *key, hri_json 
 hr_status hri_json_get_array(const hri_json *object, const char *key, hri_json *child, hr_error *error);
 
 /* The same for optional members: `*value` stays as it is when the key is missing or null. */
-hr_status hri_json_opt_u64(const hri_json *object, const char *key, uint64_t min, uint64_t max, uint64_t *value, hr_error *error);
-hr_status hri_json_opt_i64(const hri_json *object, const char *key, int64_t min, int64_t max, int64_t *value, hr_error *error);
+hr_status hri_json_opt_u64(const hri_json *object, const char *key, uint64_t min, uint64_t max, uint64_t *value,
+                           hr_error *error);
+hr_status hri_json_opt_i64(const hri_json *object, const char *key, int64_t min, int64_t max, int64_t *value,
+                           hr_error *error);
 hr_status hri_json_opt_double(const hri_json *object, const char *key, double *value, hr_error *error);
 hr_status hri_json_opt_bool(const hri_json *object, const char *key, bool *value, hr_error *error);
 hr_status hri_json_opt_string(const hri_json *object, const char *key, const char **value, hr_error *error);

@@ -11,11 +11,12 @@
 #include "base/json.h"
 
 hri_json_scan hri_json_scan_init(char *bytes, uint64_t count, const char *file, const char *part) {
-  hri_json_scan scan = {.next = bytes, .end = bytes + count, .line_start = bytes, .line = 1, .file = file, .part = part};
+  hri_json_scan scan =
+      {.next = bytes, .end = bytes + count, .line_start = bytes, .line = 1, .file = file, .part = part};
   return scan;
 }
 
-hr_status (hri_json_scan_fail)(const hri_json_scan *scan, hr_error *error, const char *format, ...) {
+hr_status(hri_json_scan_fail)(const hri_json_scan *scan, hr_error *error, const char *format, ...) {
   char text[400];
   hr_status code;
   va_list args;
@@ -45,7 +46,8 @@ char hri_json_scan_peek(hri_json_scan *scan) {
 static hr_status unexpected(hri_json_scan *scan, const char *wanted, hr_error *error) {
   unsigned char c = (unsigned char)hri_json_scan_peek(scan);
   if (scan->next >= scan->end) return hri_json_scan_fail(scan, error, "expected %s, found the end of the text", wanted);
-  if (c < 0x20 || c >= 0x7F) return hri_json_scan_fail(scan, error, "expected %s, found the byte 0x%02x", wanted, (unsigned)c);
+  if (c < 0x20 || c >= 0x7F)
+    return hri_json_scan_fail(scan, error, "expected %s, found the byte 0x%02x", wanted, (unsigned)c);
   return hri_json_scan_fail(scan, error, "expected %s, found '%c'", wanted, c);
 }
 
@@ -57,12 +59,9 @@ static bool read_hex4(const char *at, const char *end, uint32_t *value) {
   for (*value = 0, i = 0; i < 4; i++) {
     char c = at[i];
     uint32_t digit;
-    if (c >= '0' && c <= '9')
-      digit = (uint32_t)(c - '0');
-    else if ((c | 32) >= 'a' && (c | 32) <= 'f')
-      digit = (uint32_t)((c | 32) - 'a') + 10;
-    else
-      return false;
+    if (c >= '0' && c <= '9') digit = (uint32_t)(c - '0');
+    else if ((c | 32) >= 'a' && (c | 32) <= 'f') digit = (uint32_t)((c | 32) - 'a') + 10;
+    else return false;
     *value = *value << 4 | digit;
   }
   return true;
@@ -91,7 +90,8 @@ static char *put_utf8(char *to, uint32_t code) {
 /* \uXXXX, or a pair of them; scan->next stands behind the u. At most 3 bytes per 6 are made, so `to` stays behind. */
 static hr_status read_unicode(hri_json_scan *scan, char **to, hr_error *error) {
   uint32_t code, low;
-  if (!read_hex4(scan->next, scan->end, &code)) return hri_json_scan_fail(scan, error, "\\u needs four hexadecimal digits");
+  if (!read_hex4(scan->next, scan->end, &code))
+    return hri_json_scan_fail(scan, error, "\\u needs four hexadecimal digits");
   scan->next += 4;
   if (code == 0) return hri_json_scan_fail(scan, error, "a string may not hold the character U+0000");
   if (code >= 0xDC00 && code <= 0xDFFF) return hri_json_scan_fail(scan, error, "a lone surrogate \\u%04x", code);
@@ -148,7 +148,9 @@ hr_status hri_json_scan_string(hri_json_scan *scan, char **value, hr_error *erro
 
 /* ---- Numbers, literals, anything ---- */
 
-static bool digit_at(const hri_json_scan *scan) { return scan->next < scan->end && *scan->next >= '0' && *scan->next <= '9'; }
+static bool digit_at(const hri_json_scan *scan) {
+  return scan->next < scan->end && *scan->next >= '0' && *scan->next <= '9';
+}
 
 hr_status hri_json_scan_u64(hri_json_scan *scan, uint64_t *value, hr_error *error) {
   char c = hri_json_scan_peek(scan);
@@ -195,7 +197,8 @@ static hr_status skip_number(hri_json_scan *scan, hr_error *error) {
   return HR_OK;
 }
 
-/* JSON's point is '.', whatever locale the embedding program has set. glibc's "C" locale is static: nothing is allocated. */
+/* JSON's point is '.', whatever locale the embedding program has set. glibc's "C" locale is static: nothing is
+ * allocated. */
 static locale_t the_c_locale(void) {
   static _Atomic(locale_t) made;
   locale_t old = atomic_load(&made), new;
@@ -277,7 +280,8 @@ hr_status hri_json_scan_skip(hri_json_scan *scan, hr_error *error) {
 
 static hr_status open_container(hri_json_scan *scan, char mark, const char *wanted, hr_error *error) {
   if (hri_json_scan_peek(scan) != mark) return unexpected(scan, wanted, error);
-  if (scan->depth >= HRI_JSON_DEPTH) return hri_json_scan_fail(scan, error, "nested deeper than %d levels", HRI_JSON_DEPTH);
+  if (scan->depth >= HRI_JSON_DEPTH)
+    return hri_json_scan_fail(scan, error, "nested deeper than %d levels", HRI_JSON_DEPTH);
   scan->next++;
   scan->depth++;
   scan->first = true;

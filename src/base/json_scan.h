@@ -1,8 +1,8 @@
 /* A pull scanner over JSON text: no tree, no allocation, exact 64-bit unsigned integers.
  *
  * jansson's tree takes up to 40 times the bytes of the text and has no integers above int64. A safetensors header may
- * have 100 MB and come from anywhere, a JSONL row may hold a million token ids: those are read with this, value by value,
- * in the order in which they stand. The grammar is strict JSON (RFC 8259), nesting at most HRI_JSON_DEPTH. */
+ * have 100 MB and come from anywhere, a JSONL row may hold a million token ids: those are read with this, value by
+ * value, in the order in which they stand. The grammar is strict JSON (RFC 8259), nesting at most HRI_JSON_DEPTH. */
 #ifndef HRI_BASE_JSON_SCAN_H
 #define HRI_BASE_JSON_SCAN_H
 
@@ -11,11 +11,11 @@
 typedef struct hri_json_scan {
   char *next, *end;
   char *line_start;
-  uint64_t line;     /* from 1 */
-  const char *file;  /* names the text in errors; borrowed */
-  const char *part;  /* put before the position, e.g. "header "; may be "" */
-  uint32_t depth;    /* open containers */
-  bool first;        /* nothing read in the innermost container yet */
+  uint64_t line;    /* from 1 */
+  const char *file; /* names the text in errors; borrowed */
+  const char *part; /* put before the position, e.g. "header "; may be "" */
+  uint32_t depth;   /* open containers */
+  bool first;       /* nothing read in the innermost container yet */
 } hri_json_scan;
 
 /* Scans `count` bytes at `bytes`, which must stay alive as long as the strings taken from them. The scanner writes into
@@ -56,7 +56,8 @@ hr_status hri_json_scan_end(hri_json_scan *scan, hr_error *error);
 /* Fails with INPUT at the current position: "FILE: PARTline L, column C: <text>". */
 hr_status hri_json_scan_fail(const hri_json_scan *scan, hr_error *error, const char *format, ...) HRI_PRINTF(3, 4);
 #ifdef __clang_analyzer__
-#define hri_json_scan_fail(scan, error, ...) hri_failure(hri_json_scan_fail((scan), (error), __VA_ARGS__), HR_ERROR_INPUT)
+#define hri_json_scan_fail(scan, error, ...)                                                                           \
+  hri_failure(hri_json_scan_fail((scan), (error), __VA_ARGS__), HR_ERROR_INPUT)
 #endif
 
 #endif

@@ -1,6 +1,6 @@
-/* The order that makes a lock file safe: make it whole (written and synced before it has a name), lock the open file, then look
- * whether the path still leads to it. A holder that gives a directory up unlinks the file while it holds it, so whoever locked the
- * orphan finds another inode (or none) at the path and begins again. */
+/* The order that makes a lock file safe: make it whole (written and synced before it has a name), lock the open file,
+ * then look whether the path still leads to it. A holder that gives a directory up unlinks the file while it holds it,
+ * so whoever locked the orphan finds another inode (or none) at the path and begins again. */
 #include "base/lock.h"
 
 #include <errno.h>
@@ -43,8 +43,8 @@ static void unique_id(char out[20]) {
 
 #define HEAD "{\"headroom_lock\":1,\"id\":\""
 
-/* All lines have one length and their fields one place, so that a line which was written over another one only half is still one:
- * what must never be lost is the id. */
+/* All lines have one length and their fields one place, so that a line which was written over another one only half is
+ * still one: what must never be lost is the id. */
 static int line_of(const char *id, char out[LINE_BYTES]) {
   char host[65] = "", when[32];
   time_t now = time(NULL);
@@ -54,7 +54,8 @@ static int line_of(const char *id, char out[LINE_BYTES]) {
     if ((unsigned char)*c < 0x21 || *c == '"' || *c == '\\') *c = '?';
   (void)gmtime_r(&now, &utc);
   (void)strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return snprintf(out, LINE_BYTES, HEAD "%s\",\"pid\":%10ld,\"started\":\"%s\",\"host\":\"%s\"}%*s\n", id, (long)getpid(), when, host, (int)(64 - strlen(host)), "");
+  return snprintf(out, LINE_BYTES, HEAD "%s\",\"pid\":%10ld,\"started\":\"%s\",\"host\":\"%s\"}%*s\n", id,
+                  (long)getpid(), when, host, (int)(64 - strlen(host)), "");
 }
 
 static void take_text(const hri_json *root, const char *key, char *out, size_t room) {
@@ -114,11 +115,13 @@ static bool make_whole(const char *path, const char *id) {
   const char *slash = strrchr(path, '/');
   int fd;
   bool made = false;
-  (void)snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
+  (void)snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1,
+                 slash ? path : ".");
   fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
   if (fd < 0) return false;
   (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  if (write_line(fd, path, id, NULL) == HR_OK && fsync(fd) == 0) made = linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
+  if (write_line(fd, path, id, NULL) == HR_OK && fsync(fd) == 0)
+    made = linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
   (void)close(fd);
   return made;
 }
@@ -139,7 +142,9 @@ static int open_file(const char *path, bool *fresh) {
   return fd;
 }
 
-static bool no_such_locks(int number) { return number == ENOLCK || number == ENOSYS || number == EOPNOTSUPP || number == EINVAL; }
+static bool no_such_locks(int number) {
+  return number == ENOLCK || number == ENOSYS || number == EOPNOTSUPP || number == EINVAL;
+}
 
 /* ---- taking it ---- */
 
@@ -148,11 +153,16 @@ typedef enum outcome { TAKEN, HELD, AGAIN, FAILED } outcome;
 static hr_status refuse(const hri_lock *lock, const char *what, const hri_lock_owner *other, hr_error *error) {
   hr_status status;
   if (other->known)
-    status = hri_fail(error, HR_ERROR_USAGE, "%s is in use: host %s, process %lld, since %s", what, other->host, (long long)other->pid, other->started);
+    status = hri_fail(error, HR_ERROR_USAGE, "%s is in use: host %s, process %lld, since %s", what, other->host,
+                      (long long)other->pid, other->started);
   else
-    status = hri_fail(error, HR_ERROR_USAGE, "%s is in use by another process, which %s does not name yet", what, lock->path);
+    status = hri_fail(error, HR_ERROR_USAGE, "%s is in use by another process, which %s does not name yet", what,
+                      lock->path);
   if (lock->exclusive[0])
-    return hri_hint(error, status, "wait for it; when that process has ended without a word, remove %s (this file system has no locks that end with their process)", lock->exclusive);
+    return hri_hint(
+        error, status,
+        "wait for it; when that process has ended without a word, remove %s (this file system has no locks that end with their process)",
+        lock->exclusive);
   return hri_hint(error, status, "wait until it has ended, or stop that process");
 }
 
@@ -177,13 +187,17 @@ static outcome take_exclusive(hri_lock *lock, hri_lock_owner *other, hr_error *e
     return FAILED;
   }
   (void)close(fd);
-  (void)snprintf(lock->how, sizeof lock->how, "this file system has no locks that end with their process: %s stands for one; when a run was killed, remove it", lock->exclusive);
+  (void)snprintf(
+      lock->how, sizeof lock->how,
+      "this file system has no locks that end with their process: %s stands for one; when a run was killed, remove it",
+      lock->exclusive);
   return TAKEN;
 }
 
 static bool path_leads_here(const hri_lock *lock) {
   struct stat here, there;
-  return fstat(lock->fd, &here) == 0 && lstat(lock->path, &there) == 0 && here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+  return fstat(lock->fd, &here) == 0 && lstat(lock->path, &there) == 0 && here.st_ino == there.st_ino &&
+         here.st_dev == there.st_dev;
 }
 
 /* Writes who holds it, under the id that the file has. */
@@ -251,7 +265,8 @@ static void pause_ms(long ms) {
   (void)nanosleep(&t, NULL);
 }
 
-static hr_status take(const char *path, const char *what, bool wait, void (*waiting)(void *, const hri_lock_owner *), void *context, hri_lock **out, hr_error *error) {
+static hr_status take(const char *path, const char *what, bool wait, void (*waiting)(void *, const hri_lock_owner *),
+                      void *context, hri_lock **out, hr_error *error) {
   hri_lock *lock = hri_alloc_zero(1, sizeof *lock);
   hr_error own = {0};
   hri_lock_owner other = {0};
@@ -266,7 +281,8 @@ static hr_status take(const char *path, const char *what, bool wait, void (*wait
   }
   for (int attempt = 0; attempt < ATTEMPTS;) {
     got = lock_once(lock, &other, &own);
-    if (got == TAKEN || got == FAILED || (got == HELD && !wait && ++looks > LOOKS)) break; /* who only looks (hri_lock_is_held) holds it for an instant */
+    if (got == TAKEN || got == FAILED || (got == HELD && !wait && ++looks > LOOKS))
+      break; /* who only looks (hri_lock_is_held) holds it for an instant */
     give_up(lock);
     if (got == AGAIN) attempt++;
     else {
@@ -287,9 +303,12 @@ static hr_status take(const char *path, const char *what, bool wait, void (*wait
   return own.code;
 }
 
-hr_status hri_lock_take(const char *path, const char *what, hri_lock **lock, hr_error *error) { return take(path, what, false, NULL, NULL, lock, error); }
+hr_status hri_lock_take(const char *path, const char *what, hri_lock **lock, hr_error *error) {
+  return take(path, what, false, NULL, NULL, lock, error);
+}
 
-hr_status hri_lock_wait(const char *path, const char *what, void (*waiting)(void *, const hri_lock_owner *), void *context, hri_lock **lock, hr_error *error) {
+hr_status hri_lock_wait(const char *path, const char *what, void (*waiting)(void *, const hri_lock_owner *),
+                        void *context, hri_lock **lock, hr_error *error) {
   return take(path, what, true, waiting, context, lock, error);
 }
 
@@ -310,7 +329,8 @@ bool hri_lock_is_held(const char *path, hri_lock_owner *owner) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
   held = flock(fd, LOCK_SH | LOCK_NB) != 0 && (errno == EWOULDBLOCK || no_such_locks(errno));
-  if (held && errno != EWOULDBLOCK) held = snprintf(exclusive, sizeof exclusive, "%s.exclusive", path) < PATH_BYTES && hri_path_exists(exclusive);
+  if (held && errno != EWOULDBLOCK)
+    held = snprintf(exclusive, sizeof exclusive, "%s.exclusive", path) < PATH_BYTES && hri_path_exists(exclusive);
   if (owner) *owner = read_fd(fd, &empty);
   (void)close(fd);
   return held;

@@ -17,8 +17,7 @@ static void account(void *memory) {
   if (!memory) return;
   now = atomic_fetch_add(&live_bytes, malloc_usable_size(memory)) + malloc_usable_size(memory);
   peak = atomic_load(&peak_bytes);
-  while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now)) {
-  }
+  while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now)) {}
 }
 
 /* ---- large blocks that a thread keeps (hri_mem_keep) ---- */
@@ -36,7 +35,8 @@ static _Thread_local struct {
 } keeper;
 
 static void release(void *memory) {
-  if (KEEPS && keeper.depth && keeper.count < KEPT && malloc_usable_size(memory) >= LARGE) keeper.blocks[keeper.count++] = memory;
+  if (KEEPS && keeper.depth && keeper.count < KEPT && malloc_usable_size(memory) >= LARGE)
+    keeper.blocks[keeper.count++] = memory;
   else free(memory);
 }
 
@@ -87,7 +87,8 @@ void *hri_realloc(void *memory, uint64_t bytes) {
   void *moved;
   size_t old = memory ? malloc_usable_size(memory) : 0;
   if (refuse() || bytes > SIZE_MAX) return NULL;
-  if (keeper.depth && memory && bytes > LARGE && bytes <= old) return memory; /* a block that was kept has room to grow */
+  if (keeper.depth && memory && bytes > LARGE && bytes <= old)
+    return memory; /* a block that was kept has room to grow */
   moved = reuse(bytes);
   if (moved && memory) {
     memcpy(moved, memory, old < bytes ? old : (size_t)bytes);

@@ -12,14 +12,16 @@
 #include "base/error.h"
 
 /* Byte counts have 64 bits also where an address has 32: what no memory could hold is refused, never cut short. */
-void *hri_alloc(uint64_t bytes);             /* NULL on failure; bytes 0 gives a unique pointer */
+void *hri_alloc(uint64_t bytes);                           /* NULL on failure; bytes 0 gives a unique pointer */
 void *hri_alloc_zero(uint64_t count, uint64_t bytes_each); /* zeroed; overflow checked */
 void *hri_realloc(void *memory, uint64_t bytes);
-void hri_free(void *memory);                 /* NULL is fine */
-char *hri_strdup(const char *text);          /* NULL on failure or for NULL */
+void hri_free(void *memory);        /* NULL is fine */
+char *hri_strdup(const char *text); /* NULL on failure or for NULL */
 
-/* Between begin and end (they may nest) this thread keeps the large blocks that it frees and takes new ones from them: for
- * those who make and drop the like of it a thousand times, where the kernel would map and clear the same pages each time.
+/* Between begin and end (they may nest) this thread keeps the large blocks that it frees and takes new ones from them:
+ * for
+ * those who make and drop the like of it a thousand times, where the kernel would map and clear the same pages each
+ * time.
  * They count as freed. */
 void hri_mem_keep(bool begin);
 
@@ -40,18 +42,18 @@ static inline uint64_t hri_round_up(uint64_t number, uint64_t unit) {
 }
 
 /* A growable array: HRI_ARRAY(int) numbers = {0}; push returns false when memory is refused (the array stays valid). */
-#define HRI_ARRAY(type)   \
-  struct {                \
-    type *items;          \
-    size_t count, capacity; \
+#define HRI_ARRAY(type)                                                                                                \
+  struct {                                                                                                             \
+    type *items;                                                                                                       \
+    size_t count, capacity;                                                                                            \
   }
-#define hri_array_push(array, value) \
-  (hri_array_reserve_((void **)&(array)->items, &(array)->capacity, (array)->count + 1, sizeof *(array)->items) \
-       ? ((array)->items[(array)->count++] = (value), true)                                                    \
+#define hri_array_push(array, value)                                                                                   \
+  (hri_array_reserve_((void **)&(array)->items, &(array)->capacity, (array)->count + 1, sizeof *(array)->items)        \
+       ? ((array)->items[(array)->count++] = (value), true)                                                            \
        : false)
-#define hri_array_reserve(array, want) \
+#define hri_array_reserve(array, want)                                                                                 \
   hri_array_reserve_((void **)&(array)->items, &(array)->capacity, (want), sizeof *(array)->items)
-#define hri_array_free(array) \
+#define hri_array_free(array)                                                                                          \
   (hri_free((array)->items), (array)->items = NULL, (array)->count = 0, (array)->capacity = 0)
 bool hri_array_reserve_(void **items, size_t *capacity, size_t want, size_t bytes_each);
 

@@ -1,6 +1,7 @@
-/* renameat2 can refuse to replace, and can exchange; not every file system has it (NFS, some of FUSE's, old kernels). What stands in
- * for it there never replaces a file that is not to be replaced, but for the instant between looking and renaming on a file system
- * that has no hard links either; an empty directory may give way, which loses nothing. */
+/* renameat2 can refuse to replace, and can exchange; not every file system has it (NFS, some of FUSE's, old kernels).
+ * What stands in
+ * for it there never replaces a file that is not to be replaced, but for the instant between looking and renaming on a
+ * file system that has no hard links either; an empty directory may give way, which loses nothing. */
 #include "base/publish.h"
 
 #include <errno.h>
@@ -62,7 +63,8 @@ hr_status hri_publish_over(const char *made, const char *path, hr_error *error) 
   return rename(made, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "rename to", path);
 }
 
-hr_status hri_publish_exchange(hri_scratch *scratch, const char *made, const char *path, char old[4096], hr_error *error) {
+hr_status hri_publish_exchange(hri_scratch *scratch, const char *made, const char *path, char old[4096],
+                               hr_error *error) {
   const char *slash = strrchr(path, '/');
   int failed = rename_with(RENAME_EXCHANGE, made, path);
   old[0] = 0;
@@ -73,7 +75,9 @@ hr_status hri_publish_exchange(hri_scratch *scratch, const char *made, const cha
   }
   if (failed != EINVAL) {
     hr_status status = hri_fail_errno(error, failed, "exchange with", path);
-    return failed == EXDEV ? hri_hint(error, status, "this file system cannot move that directory: remove it, or name another target") : status;
+    return failed == EXDEV ? hri_hint(error, status,
+                                      "this file system cannot move that directory: remove it, or name another target")
+                           : status;
   }
   HRI_TRY(hri_scratch_set_aside(scratch, slash ? slash + 1 : path, old, error));
   return hri_publish_new(made, path, error);
@@ -84,8 +88,10 @@ hr_status hri_publish_room(const char *directory, uint64_t bytes, hr_error *erro
   uint64_t room;
   char need[32], has[32];
   hr_status status;
-  if (statvfs(directory, &fs) != 0 || fs.f_blocks == 0) return HR_OK; /* not known: some file systems have no such figure */
+  if (statvfs(directory, &fs) != 0 || fs.f_blocks == 0)
+    return HR_OK; /* not known: some file systems have no such figure */
   if (!hri_mul(geteuid() == 0 ? fs.f_bfree : fs.f_bavail, fs.f_frsize, &room) || bytes <= room) return HR_OK;
-  status = hri_fail(error, HR_ERROR_IO, "%s is needed in %s, where %s is free", hri_size_text(bytes, need), directory, hri_size_text(room, has));
+  status = hri_fail(error, HR_ERROR_IO, "%s is needed in %s, where %s is free", hri_size_text(bytes, need), directory,
+                    hri_size_text(room, has));
   return hri_hint(error, status, "free some disk space or name another directory");
 }

@@ -1,9 +1,9 @@
 /* The element types in which kernels take activations, weights, gradients and optimizer states; arithmetic is fp32.
  *
- * bf16 is the upper half of an IEEE-754 single: 8 bits of exponent, 7 of mantissa. Rounding to it is to nearest, ties to
- * even; what is beyond the largest finite value becomes infinity, subnormals are made, NaNs stay NaN, become quiet and
- * keep their sign. (The processor's own conversion flushes subnormals to zero. The matrix library rounds its results with it, and attention
- * what stays inside it; everything else rounds as here, on every processor alike.) */
+ * bf16 is the upper half of an IEEE-754 single: 8 bits of exponent, 7 of mantissa. Rounding to it is to nearest, ties
+ * to even; what is beyond the largest finite value becomes infinity, subnormals are made, NaNs stay NaN, become quiet
+ * and keep their sign. (The processor's own conversion flushes subnormals to zero. The matrix library rounds its
+ * results with it, and attention what stays inside it; everything else rounds as here, on every processor alike.) */
 #ifndef HRI_BASE_REAL_H
 #define HRI_BASE_REAL_H
 
@@ -30,7 +30,9 @@ static inline hri_bf16 hri_bf16_round(float value) {
 }
 
 /* Byte address of element `index`. */
-static inline void *hri_real_at(void *base, int64_t index, hri_real real) { return (unsigned char *)base + index * (int64_t)hri_real_bytes(real); }
+static inline void *hri_real_at(void *base, int64_t index, hri_real real) {
+  return (unsigned char *)base + index * (int64_t)hri_real_bytes(real);
+}
 static inline const void *hri_real_from(const void *base, int64_t index, hri_real real) {
   return (const unsigned char *)base + index * (int64_t)hri_real_bytes(real);
 }

@@ -1,5 +1,5 @@
-/* Atomic writes of small files: what grows in a scratch directory takes the name in one step. Apart from file.c, because reading and
- * plain writing need neither scratch directories nor processes. */
+/* Atomic writes of small files: what grows in a scratch directory takes the name in one step. Apart from file.c,
+ * because reading and plain writing need neither scratch directories nor processes. */
 #include <string.h>
 
 #include "base/file.h"
@@ -10,7 +10,8 @@ hr_status hri_file_can_replace(const char *path, hr_error *error) {
   hri_scratch *scratch;
   size_t length = strlen(path);
   if (length >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
-  if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path)) return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
+  if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path))
+    return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
   hri_path_parent(path, parent);
   HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
   hri_scratch_close(scratch);

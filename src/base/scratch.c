@@ -1,5 +1,6 @@
-/* The marker is locked for as long as the process lives, so that what is in use is told from what was left. Where the file system
- * has no flock, the host and process that the marker names decide: only a process of this host that has ended left it. */
+/* The marker is locked for as long as the process lives, so that what is in use is told from what was left. Where the
+ * file system has no flock, the host and process that the marker names decide: only a process of this host that has
+ * ended left it. */
 #include "base/scratch.h"
 
 #include <dirent.h>
@@ -29,23 +30,27 @@ struct hri_scratch {
   char directory[PATH_BYTES];
 };
 
-static hr_status long_path(const char *path, hr_error *error) { return hri_fail(error, HR_ERROR_USAGE, "the path %.200s/... is too long", path); }
+static hr_status long_path(const char *path, hr_error *error) {
+  return hri_fail(error, HR_ERROR_USAGE, "the path %.200s/... is too long", path);
+}
 
 static void host_name(char out[65]) {
   out[0] = out[64] = 0;
   (void)gethostname(out, 64);
 }
 
-/* Locked, and still the file of that path: a sweep may have taken it for one that a kill left, before it was locked. A sweep holds the lock
- * while it removes, so waiting for it shows which came first; a file system without locks has the marker's host and process. */
+/* Locked, and still the file of that path: a sweep may have taken it for one that a kill left, before it was locked. A
+ * sweep holds the lock while it removes, so waiting for it shows which came first; a file system without locks has the
+ * marker's host and process. */
 static bool is_ours(int fd, const char *path) {
   struct stat here, there;
   while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
-  return fstat(fd, &here) == 0 && lstat(path, &there) == 0 && here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+  return fstat(fd, &here) == 0 && lstat(path, &there) == 0 && here.st_ino == there.st_ino &&
+         here.st_dev == there.st_dev;
 }
 
-/* Makes the directory and its empty marker. A sweep of another process may take the directory away before there is a marker in it, as
- * what a kill left: then the next one is made. */
+/* Makes the directory and its empty marker. A sweep of another process may take the directory away before there is a
+ * marker in it, as what a kill left: then the next one is made. */
 static hr_status make_directory(hri_scratch *s, const char *parent, hr_error *error) {
   char path[PATH_BYTES];
   int number;
@@ -103,16 +108,22 @@ static bool empty_out(const char *directory) {
   struct dirent *entry;
   bool all = dir != NULL;
   while (dir && (entry = readdir(dir))) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || strcmp(entry->d_name, MARKER) == 0) continue;
-    if (snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) >= PATH_BYTES || hri_dir_remove(path, NULL) != HR_OK) all = false;
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || strcmp(entry->d_name, MARKER) == 0)
+      continue;
+    if (snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) >= PATH_BYTES ||
+        hri_dir_remove(path, NULL) != HR_OK)
+      all = false;
   }
   if (dir) closedir(dir);
   return all;
 }
 
-static bool is_name(const char *text) { return text[0] && !strchr(text, '/') && strcmp(text, ".") != 0 && strcmp(text, "..") != 0; }
+static bool is_name(const char *text) {
+  return text[0] && !strchr(text, '/') && strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
+}
 
-/* What was moved aside for something that did not take its place goes back. False when it could not: then the scratch stays. */
+/* What was moved aside for something that did not take its place goes back. False when it could not: then the scratch
+ * stays. */
 static bool put_back(const char *directory) {
   char aside[PATH_BYTES], path[PATH_BYTES], name[PATH_BYTES], parent[PATH_BYTES];
   struct stat info;
@@ -120,8 +131,11 @@ static bool put_back(const char *directory) {
   uint64_t count;
   hr_status status;
   const char *slash = strrchr(directory, '/');
-  if (!slash || snprintf(aside, sizeof aside, "%s/" ASIDE, directory) >= PATH_BYTES || lstat(aside, &info) != 0) return true;
-  if (snprintf(path, sizeof path, "%s/" ASIDE_NAME, directory) >= PATH_BYTES || hri_file_read(path, 255, &text, &count, NULL) != HR_OK) return false;
+  if (!slash || snprintf(aside, sizeof aside, "%s/" ASIDE, directory) >= PATH_BYTES || lstat(aside, &info) != 0)
+    return true;
+  if (snprintf(path, sizeof path, "%s/" ASIDE_NAME, directory) >= PATH_BYTES ||
+      hri_file_read(path, 255, &text, &count, NULL) != HR_OK)
+    return false;
   (void)snprintf(name, sizeof name, "%s", text);
   hri_free(text);
   (void)snprintf(parent, sizeof parent, "%.*s", (int)(slash - directory), directory);
@@ -144,7 +158,9 @@ hr_status hri_scratch_set_aside(hri_scratch *s, const char *name, char aside[409
   char path[PATH_BYTES], from[PATH_BYTES];
   HRI_TRY(hri_scratch_path(s, ASIDE, aside, error));
   HRI_TRY(hri_scratch_path(s, ASIDE_NAME, path, error));
-  if (snprintf(from, sizeof from, "%.*s/%s", (int)(strrchr(s->directory, '/') - s->directory), s->directory, name) >= PATH_BYTES) return long_path(name, error);
+  if (snprintf(from, sizeof from, "%.*s/%s", (int)(strrchr(s->directory, '/') - s->directory), s->directory, name) >=
+      PATH_BYTES)
+    return long_path(name, error);
   (void)unlink(path); /* of one that is gone */
   HRI_TRY(hri_file_write_new(path, name, strlen(name), error));
   HRI_TRY(hri_dir_sync(s->directory, error));
@@ -165,7 +181,8 @@ void hri_scratch_close(hri_scratch *s) {
   hri_free(s);
 }
 
-hr_status hri_scratch_replace(hri_scratch *s, const char *path, const void *bytes, uint64_t count, bool sync_parent, hr_error *error) {
+hr_status hri_scratch_replace(hri_scratch *s, const char *path, const void *bytes, uint64_t count, bool sync_parent,
+                              hr_error *error) {
   char fresh[PATH_BYTES], parent[PATH_BYTES];
   const char *slash = strrchr(path, '/');
   hr_status status;
@@ -192,7 +209,8 @@ static bool process_has_ended(const char *text) {
   char host[65], theirs[65];
   long pid;
   host_name(host);
-  if (sscanf(text + strlen(MARKER_TEXT), "%64s %ld", theirs, &pid) != 2 || strcmp(host, theirs) != 0 || pid <= 0) return false;
+  if (sscanf(text + strlen(MARKER_TEXT), "%64s %ld", theirs, &pid) != 2 || strcmp(host, theirs) != 0 || pid <= 0)
+    return false;
   return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
@@ -214,7 +232,9 @@ static int open_marker(const char *directory, char text[MARKER_BYTES]) {
   return fd;
 }
 
-bool hri_scratch_is_named(const char *name) { return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && strlen(name) == strlen(PREFIX) + 6; }
+bool hri_scratch_is_named(const char *name) {
+  return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && strlen(name) == strlen(PREFIX) + 6;
+}
 
 bool hri_scratch_is(const char *parent, const char *name) {
   char path[PATH_BYTES], text[MARKER_BYTES];
@@ -236,7 +256,8 @@ static bool remove_begun(const char *directory) {
   ssize_t got;
   DIR *dir = opendir(directory);
   int fd;
-  while (dir && (entry = readdir(dir))) others += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && strcmp(entry->d_name, MARKER) != 0;
+  while (dir && (entry = readdir(dir)))
+    others += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && strcmp(entry->d_name, MARKER) != 0;
   if (!dir || others > 0) {
     if (dir) (void)closedir(dir);
     return false;
@@ -246,7 +267,9 @@ static bool remove_begun(const char *directory) {
   fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return rmdir(directory) == 0; /* empty: rmdir cannot take anything from anybody */
   got = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? pread(fd, text, sizeof text, 0) : -1;
-  if (got < 0 || got > (ssize_t)strlen(MARKER_TEXT) || memcmp(text, MARKER_TEXT, (size_t)got) != 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) got = -1;
+  if (got < 0 || got > (ssize_t)strlen(MARKER_TEXT) || memcmp(text, MARKER_TEXT, (size_t)got) != 0 ||
+      flock(fd, LOCK_EX | LOCK_NB) != 0)
+    got = -1;
   if (got >= 0) (void)unlink(path);
   (void)close(fd);
   return got >= 0 && rmdir(directory) == 0;
@@ -260,7 +283,8 @@ static bool sweep_one(const char *directory) {
   if (lstat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) return false;
   fd = open_marker(directory, text);
   if (fd < 0) return remove_begun(directory);
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) removed = remove_whole(directory);
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text)))
+    removed = remove_whole(directory);
   (void)close(fd);
   return removed;
 }
@@ -271,7 +295,8 @@ uint32_t hri_scratch_sweep(const char *parent) {
   struct dirent *entry;
   uint32_t removed = 0;
   while (dir && (entry = readdir(dir)))
-    if (hri_scratch_is_named(entry->d_name) && snprintf(path, sizeof path, "%s/%s", parent, entry->d_name) < PATH_BYTES) removed += sweep_one(path);
+    if (hri_scratch_is_named(entry->d_name) && snprintf(path, sizeof path, "%s/%s", parent, entry->d_name) < PATH_BYTES)
+      removed += sweep_one(path);
   if (dir) closedir(dir);
   return removed;
 }

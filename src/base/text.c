@@ -54,10 +54,8 @@ char *hri_size_text(uint64_t bytes, char out[32]) {
     value /= 1024;
     unit++;
   }
-  if (unit == 0)
-    (void)snprintf(out, 32, "%llu B", (unsigned long long)bytes);
-  else
-    (void)snprintf(out, 32, "%.2f %s", value, units[unit]);
+  if (unit == 0) (void)snprintf(out, 32, "%llu B", (unsigned long long)bytes);
+  else (void)snprintf(out, 32, "%.2f %s", value, units[unit]);
   return out;
 }
 
@@ -73,7 +71,8 @@ uint32_t hri_word_distance(const char *a, const char *b) {
       uint32_t least = last[j - 1] + (a[i - 1] != b[j - 1]);
       if (last[j] + 1 < least) least = last[j] + 1;
       if (now[j - 1] + 1 < least) least = now[j - 1] + 1;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < least) least = before[j - 2] + 1;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < least)
+        least = before[j - 2] + 1;
       now[j] = least;
     }
     swap = before;

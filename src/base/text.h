@@ -20,7 +20,8 @@ static inline const char *hri_text_get(const hri_text *text) { return text->char
 /* "1.50 GiB" into `out` (at least 32 bytes); returns out. */
 char *hri_size_text(uint64_t bytes, char out[32]);
 enum { HRI_WORD_MAX = 48 };
-/* Edits that make one word of the other: insert, delete, replace, swap neighbours. HRI_WORD_MAX when one of them is longer than that. */
+/* Edits that make one word of the other: insert, delete, replace, swap neighbours. HRI_WORD_MAX when one of them is
+ * longer than that. */
 uint32_t hri_word_distance(const char *a, const char *b);
 /* The nearest of `names` (count) to `word` by edit distance, or NULL if none is near. */
 const char *hri_nearest(const char *word, const char *const *names, size_t count);

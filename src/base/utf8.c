@@ -6,11 +6,11 @@
 /* What the second byte of a sequence may be, by the first (Unicode 16, table 3-7). */
 static bool second_fits(uint8_t first, uint8_t second) {
   switch (first) {
-    case 0xE0: return second >= 0xA0 && second <= 0xBF;
-    case 0xED: return second >= 0x80 && second <= 0x9F;
-    case 0xF0: return second >= 0x90 && second <= 0xBF;
-    case 0xF4: return second >= 0x80 && second <= 0x8F;
-    default: return (second & 0xC0) == 0x80;
+  case 0xE0: return second >= 0xA0 && second <= 0xBF;
+  case 0xED: return second >= 0x80 && second <= 0x9F;
+  case 0xF0: return second >= 0x90 && second <= 0xBF;
+  case 0xF4: return second >= 0x80 && second <= 0x8F;
+  default: return (second & 0xC0) == 0x80;
   }
 }
 

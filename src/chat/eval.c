@@ -48,7 +48,8 @@ static hr_status find_name(hri_run *run, uint32_t name, hri_scope *scope, hri_va
   }
   HRI_TRY(hri_dict_look(run, run->variables, text, &found));
   if (found) *out = *found;
-  else if (hri_value_is(text, "lipsum") || hri_value_is(text, "self")) return hri_run_unsupported(run, "'%.*s'", (int)text.count, text.as.chars);
+  else if (hri_value_is(text, "lipsum") || hri_value_is(text, "self"))
+    return hri_run_unsupported(run, "'%.*s'", (int)text.count, text.as.chars);
   else if (!hri_global_find(text.as.chars, text.count, out))
     *out = (hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_NAME, .count = text.count, .as.chars = text.as.chars};
   return HR_OK;
@@ -59,9 +60,13 @@ hr_status hri_fail_undefined(hri_run *run, hri_value value) {
   hri_value object = {.kind = value.object};
   switch ((hri_lack)value.flag) {
   case HRI_LACK_NAME: return hri_run_fail(run, "'%.*s' is undefined", count, value.as.chars);
-  case HRI_LACK_ATTRIBUTE: return hri_run_fail(run, "'%s object' has no attribute '%.*s'", hri_type_name(object), count, value.as.chars);
-  case HRI_LACK_ELEMENT: return hri_run_fail(run, "'%s object' has no element %.*s", hri_type_name(object), count, value.as.chars);
-  case HRI_LACK_UNSAFE: return hri_run_fail(run, "access to attribute '%.*s' of '%s' object is unsafe", count, value.as.chars, hri_type_name(object));
+  case HRI_LACK_ATTRIBUTE:
+    return hri_run_fail(run, "'%s object' has no attribute '%.*s'", hri_type_name(object), count, value.as.chars);
+  case HRI_LACK_ELEMENT:
+    return hri_run_fail(run, "'%s object' has no element %.*s", hri_type_name(object), count, value.as.chars);
+  case HRI_LACK_UNSAFE:
+    return hri_run_fail(run, "access to attribute '%.*s' of '%s' object is unsafe", count, value.as.chars,
+                        hri_type_name(object));
   case HRI_LACK_TEXT: break;
   }
   return hri_run_fail(run, "%.*s", count, value.as.chars);
@@ -70,7 +75,11 @@ hr_status hri_fail_undefined(hri_run *run, hri_value value) {
 /* ---- Attributes and elements ---- */
 
 static hri_value lacking(hri_value object, hri_lack lack, const char *name, size_t bytes) {
-  return (hri_value){.kind = HRI_UNDEFINED, .flag = (uint8_t)lack, .object = object.kind, .count = (uint32_t)bytes, .as.chars = name};
+  return (hri_value){.kind = HRI_UNDEFINED,
+                     .flag = (uint8_t)lack,
+                     .object = object.kind,
+                     .count = (uint32_t)bytes,
+                     .as.chars = name};
 }
 
 /* The attribute comes first, then the element: for a dict, `d.items` is the method whatever its keys. */
@@ -148,7 +157,9 @@ static hr_status add_star2(hri_run *run, hri_value mapping, hri_named *named, ui
     const hri_pair *pair = &mapping.as.dict->pairs[i];
     if (pair->key.kind != HRI_STRING) return hri_run_fail(run, "keywords must be strings");
     for (j = 0; j < before; j++)
-      if (hri_equal(named[j].name, pair->key)) return hri_run_fail(run, "got multiple values for keyword argument '%.*s'", (int)pair->key.count, pair->key.as.chars);
+      if (hri_equal(named[j].name, pair->key))
+        return hri_run_fail(run, "got multiple values for keyword argument '%.*s'", (int)pair->key.count,
+                            pair->key.as.chars);
     named[(*count)++] = (hri_named){pair->key, pair->value};
   }
   return HR_OK;
@@ -163,10 +174,13 @@ static hr_status eval_arguments(hri_run *run, const hri_call_node *call, hri_sco
   HRI_TRY(eval_optional(run, call->star, scope, &star));
   HRI_TRY(eval_optional(run, call->star2, scope, &star2));
   if (star.kind != HRI_ABSENT) HRI_TRY(hri_iterate(run, star, &more, &more_count));
-  if (star2.kind != HRI_ABSENT && star2.kind != HRI_DICT) return hri_run_fail(run, "argument after ** must be a mapping, not %s", hri_type_name(star2));
+  if (star2.kind != HRI_ABSENT && star2.kind != HRI_DICT)
+    return hri_run_fail(run, "argument after ** must be a mapping, not %s", hri_type_name(star2));
   HRI_TRY(hri_take(run, ((uint64_t)call->positional.count + more_count) * sizeof *at, &memory));
   at = memory;
-  HRI_TRY(hri_take(run, ((uint64_t)named_count + 1 + (star2.kind == HRI_DICT ? star2.as.dict->count : 0)) * sizeof *named, &memory));
+  HRI_TRY(hri_take(run,
+                   ((uint64_t)named_count + 1 + (star2.kind == HRI_DICT ? star2.as.dict->count : 0)) * sizeof *named,
+                   &memory));
   named = memory;
   for (i = 0; i < call->positional.count; i++) HRI_TRY(hri_eval(run, call->positional.at[i], scope, &at[i]));
   if (more_count > 0) memcpy(at + i, more, more_count * sizeof *at);
@@ -203,12 +217,14 @@ static hr_status call_value(hri_run *run, hri_value callee, const hri_arguments 
 }
 
 /* A call; in a call block with `caller`, which becomes one more argument. */
-hr_status hri_eval_call(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *caller, hri_value *out) {
+hr_status hri_eval_call(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *caller,
+                        hri_value *out) {
   hri_value callee;
   hri_arguments arguments;
   HRI_TRY(hri_eval(run, node->a, scope, &callee));
   HRI_TRY(eval_arguments(run, node->call, scope, &arguments));
-  if (caller) ((hri_named *)(uintptr_t)arguments.named)[arguments.named_count++] = (hri_named){hri_cstring("caller"), *caller};
+  if (caller)
+    ((hri_named *)(uintptr_t)arguments.named)[arguments.named_count++] = (hri_named){hri_cstring("caller"), *caller};
   run->at = node->at;
   return call_value(run, callee, &arguments, out);
 }
@@ -218,7 +234,8 @@ static hr_status eval_some_arguments(hri_run *run, const hri_ast_node *node, hri
   return node->call ? eval_arguments(run, node->call, scope, out) : HR_OK;
 }
 
-hr_status hri_eval_filter(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *input, hri_value *out) {
+hr_status hri_eval_filter(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *input,
+                          hri_value *out) {
   hri_value self;
   hri_arguments arguments;
   hr_status status;
@@ -302,7 +319,10 @@ hr_status hri_compare(hri_run *run, hri_operator operator, hri_value left, hri_v
     return HR_OK;
   }
   HRI_TRY(hri_order(run, left, right, signs[operator - HRI_LESS], &order));
-  *out = order != 2 && (operator == HRI_LESS ? order < 0 : operator == HRI_LESS_EQUAL ? order <= 0 : operator == HRI_GREATER ? order > 0 : order >= 0);
+  *out = order != 2 && (operator == HRI_LESS         ? order < 0
+                        : operator == HRI_LESS_EQUAL ? order <= 0
+                        : operator == HRI_GREATER    ? order > 0
+                                                     : order >= 0);
   return HR_OK;
 }
 
@@ -330,11 +350,14 @@ static hr_status eval_sign(hri_run *run, const hri_ast_node *node, hri_scope *sc
   run->at = node->at;
   if (value.kind == HRI_UNDEFINED) return hri_fail_undefined(run, value);
   if (hri_as_integer(value, &integer)) {
-    if (node->kind == HRI_NODE_NEGATE && integer == INT64_MIN) return hri_run_unsupported(run, "an integer beyond 64 bits");
+    if (node->kind == HRI_NODE_NEGATE && integer == INT64_MIN)
+      return hri_run_unsupported(run, "an integer beyond 64 bits");
     *out = hri_int(node->kind == HRI_NODE_NEGATE ? -integer : integer);
     return HR_OK;
   }
-  if (value.kind != HRI_FLOAT) return hri_run_fail(run, "bad operand type for unary %c: '%s'", node->kind == HRI_NODE_NEGATE ? '-' : '+', hri_type_name(value));
+  if (value.kind != HRI_FLOAT)
+    return hri_run_fail(run, "bad operand type for unary %c: '%s'", node->kind == HRI_NODE_NEGATE ? '-' : '+',
+                        hri_type_name(value));
   *out = hri_float(node->kind == HRI_NODE_NEGATE ? -value.as.real : value.as.real);
   return HR_OK;
 }
@@ -375,7 +398,8 @@ static hr_status eval_inside(hri_run *run, const hri_ast_node *node, hri_scope *
   switch ((hri_node_kind)node->kind) {
   case HRI_NODE_CONSTANT: *out = node->constant; return HR_OK;
   case HRI_NODE_NAME: return find_name(run, node->name, scope, out);
-  case HRI_NODE_LIST: case HRI_NODE_TUPLE: return eval_items(run, node, scope, out);
+  case HRI_NODE_LIST:
+  case HRI_NODE_TUPLE: return eval_items(run, node, scope, out);
   case HRI_NODE_DICT: return eval_dict(run, node, scope, out);
   case HRI_NODE_ATTRIBUTE: return eval_attribute(run, node, scope, out);
   case HRI_NODE_ELEMENT: return eval_element(run, node, scope, out);
@@ -386,8 +410,10 @@ static hr_status eval_inside(hri_run *run, const hri_ast_node *node, hri_scope *
     HRI_TRY(hri_eval(run, node->a, scope, &value));
     *out = hri_bool(!hri_truth(value));
     return HR_OK;
-  case HRI_NODE_AND: case HRI_NODE_OR: return eval_logic(run, node, scope, out);
-  case HRI_NODE_NEGATE: case HRI_NODE_POSITIVE: return eval_sign(run, node, scope, out);
+  case HRI_NODE_AND:
+  case HRI_NODE_OR: return eval_logic(run, node, scope, out);
+  case HRI_NODE_NEGATE:
+  case HRI_NODE_POSITIVE: return eval_sign(run, node, scope, out);
   case HRI_NODE_BINARY: return eval_binary(run, node, scope, out);
   case HRI_NODE_CONCAT: return eval_concat(run, node, scope, out);
   case HRI_NODE_COMPARE: return eval_compare(run, node, scope, out);

@@ -1,7 +1,7 @@
 /* Statements, macros and loops; and a rendering from its beginning to its end.
  *
- * Scopes are made as Jinja makes them: a loop has one for each round, a macro one for each call, the bodies of set, filter,
- * call and generation blocks and `with` have their own; `if` has none. What is set inside stays inside. */
+ * Scopes are made as Jinja makes them: a loop has one for each round, a macro one for each call, the bodies of set,
+ * filter, call and generation blocks and `with` have their own; `if` has none. What is set inside stays inside. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,8 +30,8 @@ hr_status hri_run_unsupported(hri_run *run, const char *format, ...) {
 }
 
 hr_status hri_run_limit(hri_run *run, const char *what) {
-  hr_status status = hri_run_fail(run, "the limit on %s is met (%d steps, %d bytes, %d nested evaluations)", what, HRI_LIMIT_STEPS, HRI_LIMIT_MEMORY,
-                                  HRI_LIMIT_DEPTH);
+  hr_status status = hri_run_fail(run, "the limit on %s is met (%d steps, %d bytes, %d nested evaluations)", what,
+                                  HRI_LIMIT_STEPS, HRI_LIMIT_MEMORY, HRI_LIMIT_DEPTH);
   return hri_hint(run->error, status, "check the template for endless recursion, or shorten the conversation");
 }
 
@@ -82,7 +82,8 @@ static hr_status assign_tuple(hri_run *run, const hri_ast_node *target, hri_valu
   if (!hri_iterable(value)) return hri_run_fail(run, "cannot unpack non-iterable %s object", hri_type_name(value));
   HRI_TRY(hri_iterate(run, value, &at, &count));
   if (count != target->items.count)
-    return hri_run_fail(run, "%s values to unpack (expected %u, got %u)", count < target->items.count ? "not enough" : "too many", target->items.count, count);
+    return hri_run_fail(run, "%s values to unpack (expected %u, got %u)",
+                        count < target->items.count ? "not enough" : "too many", target->items.count, count);
   for (i = 0; i < count; i++) HRI_TRY(assign(run, target->items.at[i], at[i], scope));
   return HR_OK;
 }
@@ -94,7 +95,8 @@ static hr_status assign_member(hri_run *run, const hri_ast_node *target, hri_val
   if (object.kind == HRI_UNDEFINED) return hri_fail_undefined(run, object);
   if (object.kind != HRI_NAMESPACE) return hri_run_fail(run, "cannot assign attribute on non-namespace object");
   if (target->constant.as.chars[0] == '_')
-    return hri_run_fail(run, "a namespace cannot hold the name '%.*s', which begins with '_'", (int)target->constant.count, target->constant.as.chars);
+    return hri_run_fail(run, "a namespace cannot hold the name '%.*s', which begins with '_'",
+                        (int)target->constant.count, target->constant.as.chars);
   return hri_dict_put(run, object.as.dict, target->constant, value);
 }
 
@@ -111,8 +113,8 @@ static hr_status assign(hri_run *run, const hri_ast_node *target, hri_value valu
 
 /* ---- Loops ---- */
 
-/* An element is tried against the `if` of the loop when its turn has come, in a scope of its own: the rounds before it may
- * have changed what the condition sees. Asking for loop.last or loop.length looks ahead. */
+/* An element is tried against the `if` of the loop when its turn has come, in a scope of its own: the rounds before it
+ * may have changed what the condition sees. Asking for loop.last or loop.length looks ahead. */
 hr_status hri_loop_fill(hri_run *run, hri_loop *loop, uint32_t wanted) {
   const hri_ast_node *node = loop->node;
   hri_value test;
@@ -130,7 +132,8 @@ hr_status hri_loop_fill(hri_run *run, hri_loop *loop, uint32_t wanted) {
   return HR_OK;
 }
 
-static hr_status loop_new(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value iterable, uint32_t depth0, hri_loop **out) {
+static hr_status loop_new(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value iterable, uint32_t depth0,
+                          hri_loop **out) {
   hri_value kept;
   void *memory;
   HRI_TRY(hri_take(run, sizeof **out, &memory));
@@ -148,9 +151,11 @@ static hr_status loop_new(hri_run *run, const hri_ast_node *node, hri_scope *sco
   return HR_OK;
 }
 
-/* `else` runs when no round came to its end: after an empty loop, but also when all were left by break or continue, as in
+/* `else` runs when no round came to its end: after an empty loop, but also when all were left by break or continue, as
+ * in
  * Jinja. */
-static hr_status run_loop(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value iterable, uint32_t depth0) {
+static hr_status run_loop(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value iterable,
+                          uint32_t depth0) {
   hri_loop *loop;
   hri_scope *inner;
   bool completed = false, left = false;
@@ -205,9 +210,10 @@ static hri_value *find_parameter(const hri_ast_node *node, hri_run *run, hri_val
   return NULL;
 }
 
-/* Positional and named arguments to parameters; what is left over goes to varargs and kwargs where the body names them. */
-static hr_status bind_macro(hri_run *run, const hri_ast_node *node, const hri_arguments *arguments, hri_value *values, hri_value *varargs, hri_dict *kwargs,
-                            hri_value *caller) {
+/* Positional and named arguments to parameters; what is left over goes to varargs and kwargs where the body names
+ * them. */
+static hr_status bind_macro(hri_run *run, const hri_ast_node *node, const hri_arguments *arguments, hri_value *values,
+                            hri_value *varargs, hri_dict *kwargs, hri_value *caller) {
   uint32_t parameters = node->items.count, i, extra = arguments->count > parameters ? arguments->count - parameters : 0;
   for (i = 0; i < arguments->count && i < parameters; i++) values[i] = arguments->at[i];
   for (i = 0; i < arguments->named_count; i++) {
@@ -215,11 +221,14 @@ static hr_status bind_macro(hri_run *run, const hri_ast_node *node, const hri_ar
     hri_value *slot;
     HRI_TRY(hri_run_steps(run, parameters / 8));
     slot = find_parameter(node, run, values, named.name);
-    if (slot && slot->kind != HRI_ABSENT) return hri_run_fail(run, "got multiple values for argument '%.*s'", (int)named.name.count, named.name.as.chars);
+    if (slot && slot->kind != HRI_ABSENT)
+      return hri_run_fail(run, "got multiple values for argument '%.*s'", (int)named.name.count, named.name.as.chars);
     if (slot) *slot = named.value;
     else if (node->flag && hri_value_is(named.name, "caller")) *caller = named.value;
     else if (node->kwargs) HRI_TRY(hri_dict_put(run, kwargs, named.name, named.value));
-    else return hri_run_fail(run, "the macro takes no keyword argument '%.*s'", (int)named.name.count, named.name.as.chars);
+    else
+      return hri_run_fail(run, "the macro takes no keyword argument '%.*s'", (int)named.name.count,
+                          named.name.as.chars);
   }
   if (extra > 0 && !node->varargs) return hri_run_fail(run, "the macro takes not more than %u argument(s)", parameters);
   HRI_TRY(hri_items_new(run, HRI_TUPLE, extra, varargs));
@@ -233,8 +242,11 @@ static hr_status set_parameters(hri_run *run, const hri_ast_node *node, hri_valu
   for (i = 0; i < node->items.count; i++) {
     uint32_t name = node->items.at[i]->name;
     hri_value text = run->template->names.items[name];
-    if (values[i].kind == HRI_ABSENT && i >= first) HRI_TRY(hri_eval(run, node->other.at[i - first], scope, &values[i]));
-    if (values[i].kind == HRI_ABSENT) values[i] = (hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_NAME, .count = text.count, .as.chars = text.as.chars};
+    if (values[i].kind == HRI_ABSENT && i >= first)
+      HRI_TRY(hri_eval(run, node->other.at[i - first], scope, &values[i]));
+    if (values[i].kind == HRI_ABSENT)
+      values[i] =
+          (hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_NAME, .count = text.count, .as.chars = text.as.chars};
     HRI_TRY(hri_scope_set(run, scope, name, values[i]));
   }
   return HR_OK;
@@ -244,7 +256,8 @@ hr_status hri_macro_call(hri_run *run, const hri_macro *macro, const hri_argumen
   static const char no_caller[] = "no caller defined";
   const hri_ast_node *node = macro->node;
   hri_scope *scope;
-  hri_value varargs, *values, caller = {.kind = HRI_UNDEFINED, .flag = HRI_LACK_TEXT, .count = sizeof no_caller - 1, .as.chars = no_caller};
+  hri_value varargs, *values,
+      caller = {.kind = HRI_UNDEFINED, .flag = HRI_LACK_TEXT, .count = sizeof no_caller - 1, .as.chars = no_caller};
   hri_dict *kwargs;
   void *memory;
   hr_status status;
@@ -256,7 +269,8 @@ hr_status hri_macro_call(hri_run *run, const hri_macro *macro, const hri_argumen
   HRI_TRY(hri_scope_new(run, macro->scope, &scope));
   if (node->flag) HRI_TRY(hri_scope_set(run, scope, HRI_NAME_CALLER, caller));
   if (node->varargs) HRI_TRY(hri_scope_set(run, scope, HRI_NAME_VARARGS, varargs));
-  if (node->kwargs) HRI_TRY(hri_scope_set(run, scope, HRI_NAME_KWARGS, (hri_value){.kind = HRI_DICT, .as.dict = kwargs}));
+  if (node->kwargs)
+    HRI_TRY(hri_scope_set(run, scope, HRI_NAME_KWARGS, (hri_value){.kind = HRI_DICT, .as.dict = kwargs}));
   HRI_TRY(hri_run_deeper(run));
   status = set_parameters(run, node, values, scope);
   if (status == HR_OK) status = collect(run, &node->body, scope, out);
@@ -287,8 +301,8 @@ static hr_status exec_call_block(hri_run *run, const hri_ast_node *node, hri_sco
   return put(run, result);
 }
 
-/* The text of the block, marked as made by the model. As in transformers, the place is counted on the text that has left all
- * macros and collecting blocks: inside of one, that is where the outermost stands. */
+/* The text of the block, marked as made by the model. As in transformers, the place is counted on the text that has
+ * left all macros and collecting blocks: inside of one, that is where the outermost stands. */
 static hr_status exec_generation(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   const hri_arguments none = {0};
   hri_macro macro = {node, scope};
@@ -304,7 +318,8 @@ static hr_status exec_generation(hri_run *run, const hri_ast_node *node, hri_sco
 
 /* ---- Other statements ---- */
 
-static hr_status exec_collected(hri_run *run, const hri_ast_node *node, const hri_ast_node *filter, hri_scope *scope, hri_value *out) {
+static hr_status exec_collected(hri_run *run, const hri_ast_node *node, const hri_ast_node *filter, hri_scope *scope,
+                                hri_value *out) {
   hri_scope *inner;
   HRI_TRY(hri_scope_new(run, scope, &inner));
   HRI_TRY(collect(run, &node->body, inner, out));
@@ -364,7 +379,8 @@ static hr_status exec_node(hri_run *run, const hri_ast_node *node, hri_scope *sc
   case HRI_NODE_PRINT: return exec_print(run, node, scope);
   case HRI_NODE_IF: return exec_if(run, node, scope);
   case HRI_NODE_FOR: return exec_for(run, node, scope);
-  case HRI_NODE_SET: case HRI_NODE_SET_BLOCK: return exec_set(run, node, scope);
+  case HRI_NODE_SET:
+  case HRI_NODE_SET_BLOCK: return exec_set(run, node, scope);
   case HRI_NODE_MACRO: return exec_macro(run, node, scope);
   case HRI_NODE_CALL_BLOCK: return exec_call_block(run, node, scope);
   case HRI_NODE_FILTER_BLOCK: return exec_filter_block(run, node, scope);
@@ -392,7 +408,9 @@ static hr_status exec_all(hri_run *run, const hri_nodes *body, hri_scope *scope)
 /* ---- Renderings ---- */
 
 static hr_status finish(hri_run *run, hr_rendered *out) {
-  hr_rendered made = {.bytes = run->root.length, .generated_count = run->generated.count, .has_generation = run->template->has_generation};
+  hr_rendered made = {.bytes = run->root.length,
+                      .generated_count = run->generated.count,
+                      .has_generation = run->template->has_generation};
   size_t i;
   if (!run->root.chars) hri_text_add_bytes(&run->root, "", 0);
   HRI_TRY(hri_run_text(run, &run->root));
@@ -408,7 +426,8 @@ static hr_status finish(hri_run *run, hr_rendered *out) {
   return HR_OK;
 }
 
-hr_status hri_template_render(const hri_template *template, const hri_dict *variables, hr_rendered *out, hr_error *error) {
+hr_status hri_template_render(const hri_template *template, const hri_dict *variables, hr_rendered *out,
+                              hr_error *error) {
   hri_run run = {.template = template, .variables = variables, .pool = {.limit = HRI_LIMIT_MEMORY}, .error = error};
   hri_scope *scope;
   hr_status status;

@@ -1,7 +1,7 @@
 /* The filters of Jinja, with the tojson of transformers.
  *
- * What Python gives as a generator is an HRI_ITERATOR here: it can be gone through once, has no length and is always true. Its
- * elements are made at once rather than when they are asked for. */
+ * What Python gives as a generator is an HRI_ITERATOR here: it can be gone through once, has no length and is always
+ * true. Its elements are made at once rather than when they are asked for. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@ static hr_status need_integer(hri_run *run, hri_value value, int64_t fallback, i
 }
 
 static hri_value lacking(const char *message) {
-  return (hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_TEXT, .count = (uint32_t)strlen(message), .as.chars = message};
+  return (
+      hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_TEXT, .count = (uint32_t)strlen(message), .as.chars = message};
 }
 
 /* ---- Attributes of elements ---- */
@@ -36,13 +37,15 @@ static hr_status element_part(hri_run *run, hri_value item, const char *part, si
   HRI_TRY(hri_run_steps(run, 1 + bytes / 16));
   while (i < bytes && part[i] >= '0' && part[i] <= '9') i++;
   if (bytes == 0 || i < bytes) return hri_element(run, item, hri_chars(part, bytes), out);
-  if (hri_parse_integer(part, bytes, 10, &index) != HRI_PARSED) return hri_run_unsupported(run, "an integer beyond 64 bits");
+  if (hri_parse_integer(part, bytes, 10, &index) != HRI_PARSED)
+    return hri_run_unsupported(run, "an integer beyond 64 bits");
   return hri_element(run, item, hri_int(index), out);
 }
 
 /* What `attribute` (absent, None, a text with dots, or an index) selects of an element; `fallback` in place of what is
  * undefined, when it is given. */
-static hr_status select_attribute(hri_run *run, hri_value item, hri_value attribute, hri_value fallback, hri_value *out) {
+static hr_status select_attribute(hri_run *run, hri_value item, hri_value attribute, hri_value fallback,
+                                  hri_value *out) {
   const char *at, *end;
   *out = item;
   if (!given(attribute)) return HR_OK;
@@ -67,7 +70,8 @@ static hr_status fold_case(hri_run *run, hri_value value, bool sensitive, hri_va
   return sensitive || value.kind != HRI_STRING ? HR_OK : hri_lower(run, value, out);
 }
 
-static hr_status sort_key(hri_run *run, hri_value item, hri_value attribute, hri_value fallback, bool sensitive, hri_value *out) {
+static hr_status sort_key(hri_run *run, hri_value item, hri_value attribute, hri_value fallback, bool sensitive,
+                          hri_value *out) {
   hri_value value;
   HRI_TRY(select_attribute(run, item, attribute, fallback, &value));
   return fold_case(run, value, sensitive, out);
@@ -154,7 +158,8 @@ static hr_status filter_dictsort(hri_run *run, hri_value self, const hri_value *
   hri_value view;
   keyed *items;
   uint32_t count, i;
-  if (values[1].kind != HRI_ABSENT && !by_value && !hri_value_is(values[1], "key")) return hri_run_fail(run, "you can only sort by either \"key\" or \"value\"");
+  if (values[1].kind != HRI_ABSENT && !by_value && !hri_value_is(values[1], "key"))
+    return hri_run_fail(run, "you can only sort by either \"key\" or \"value\"");
   if (self.kind == HRI_UNDEFINED) return hri_fail_undefined(run, self);
   if (self.kind != HRI_DICT) return hri_run_fail(run, "'%s' object has no attribute 'items'", hri_type_name(self));
   HRI_TRY(hri_dict_view(run, self.as.dict, HRI_VIEW_ITEMS, &view));
@@ -233,8 +238,12 @@ static hr_status extreme(hri_run *run, hri_value self, const hri_value *values, 
   return HR_OK;
 }
 
-static hr_status filter_min(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return extreme(run, self, values, -1, out); }
-static hr_status filter_max(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return extreme(run, self, values, 1, out); }
+static hr_status filter_min(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return extreme(run, self, values, -1, out);
+}
+static hr_status filter_max(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return extreme(run, self, values, 1, out);
+}
 
 static hr_status filter_sum(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
   hri_value *at, item;
@@ -263,16 +272,19 @@ static hr_status filter_map(hri_run *run, hri_value self, const hri_arguments *a
     else return hri_run_fail(run, "map got an unexpected keyword argument '%.*s'", (int)name.count, name.as.chars);
   }
   if (hri_truth(self)) HRI_TRY(hri_iterate(run, self, &at, &count));
-  if (count > 0 && arguments->count == 0 && attribute.kind == HRI_ABSENT) return hri_run_fail(run, "map requires a filter argument");
+  if (count > 0 && arguments->count == 0 && attribute.kind == HRI_ABSENT)
+    return hri_run_fail(run, "map requires a filter argument");
   HRI_TRY(hri_items_new(run, HRI_ITERATOR, count, out));
   for (i = 0; i < count; i++) {
     hri_value *made = &out->as.items->at[i];
-    HRI_TRY(arguments->count ? hri_filter_apply(run, arguments->at[0], at[i], &rest, made) : select_attribute(run, at[i], attribute, fallback, made));
+    HRI_TRY(arguments->count ? hri_filter_apply(run, arguments->at[0], at[i], &rest, made)
+                             : select_attribute(run, at[i], attribute, fallback, made));
   }
   return HR_OK;
 }
 
-static hr_status choose(hri_run *run, hri_value self, const hri_arguments *arguments, bool by_attribute, bool wanted, hri_value *out) {
+static hr_status choose(hri_run *run, hri_value self, const hri_arguments *arguments, bool by_attribute, bool wanted,
+                        hri_value *out) {
   uint32_t used = by_attribute, count = 0, kept = 0, i;
   hri_value *at, subject;
   hri_arguments rest;
@@ -341,7 +353,8 @@ static hr_status filter_last(hri_run *run, hri_value self, const hri_value *valu
   hri_value *at;
   uint32_t count;
   (void)values;
-  if (self.kind == HRI_ITERATOR || self.kind == HRI_LOOP) return hri_run_fail(run, "'%s' object is not reversible", hri_type_name(self));
+  if (self.kind == HRI_ITERATOR || self.kind == HRI_LOOP)
+    return hri_run_fail(run, "'%s' object is not reversible", hri_type_name(self));
   HRI_TRY(hri_iterate(run, self, &at, &count));
   *out = count ? at[count - 1] : lacking("no last item, sequence was empty");
   return HR_OK;
@@ -380,7 +393,8 @@ static hr_status filter_reverse(hri_run *run, hri_value self, const hri_value *v
 }
 
 /* Elements [from, to), filled up to `room` with `fill`. */
-static hr_status part_list(hri_run *run, const hri_value *at, uint32_t from, uint32_t to, uint64_t room, hri_value fill, hri_value *out) {
+static hr_status part_list(hri_run *run, const hri_value *at, uint32_t from, uint32_t to, uint64_t room, hri_value fill,
+                           hri_value *out) {
   uint64_t i;
   HRI_TRY(hri_items_new(run, HRI_LIST, room, out));
   for (i = 0; i < room; i++) out->as.items->at[i] = from + i < to ? at[from + i] : fill;
@@ -397,7 +411,8 @@ static hr_status filter_batch(hri_run *run, hri_value self, const hri_value *val
   HRI_TRY(hri_items_new(run, HRI_ITERATOR, each ? (count + each - 1) / each : 0, out));
   for (i = 0; i < out->as.items->count; i++) {
     uint32_t from = i * each, to = from + each < count ? from + each : count;
-    HRI_TRY(part_list(run, at, from, to, given(values[1]) && size > to - from ? (uint64_t)size : to - from, values[1], &out->as.items->at[i]));
+    HRI_TRY(part_list(run, at, from, to, given(values[1]) && size > to - from ? (uint64_t)size : to - from, values[1],
+                      &out->as.items->at[i]));
   }
   if (size == 0 && count > 0) return hri_run_unsupported(run, "a batch of 0");
   return HR_OK;
@@ -457,7 +472,12 @@ hr_status hri_escape(hri_run *run, hri_value self, hri_value *out) {
   if (!plain.flag) {
     for (i = 0; i < plain.count; i++) {
       char c = plain.as.chars[i];
-      const char *entity = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '\'' ? "&#39;" : c == '"' ? "&#34;" : NULL;
+      const char *entity = c == '&'    ? "&amp;"
+                           : c == '<'  ? "&lt;"
+                           : c == '>'  ? "&gt;"
+                           : c == '\'' ? "&#39;"
+                           : c == '"'  ? "&#34;"
+                                       : NULL;
       hri_text_add_bytes(&text, entity ? entity : &c, entity ? strlen(entity) : 1);
     }
     HRI_TRY(hri_run_steps(run, plain.count / 8));
@@ -543,7 +563,8 @@ static hr_status filter_center(hri_run *run, hri_value self, const hri_value *va
   return hri_center(run, self, values[0].kind == HRI_ABSENT ? hri_int(80) : values[0], (hri_value){0}, out);
 }
 
-static hr_status add_indented(hri_run *run, hri_text *text, const hri_items *lines, hri_value blanks, bool first, bool blank) {
+static hr_status add_indented(hri_run *run, hri_text *text, const hri_items *lines, hri_value blanks, bool first,
+                              bool blank) {
   uint32_t i;
   if (first) hri_text_add_bytes(text, blanks.as.chars, blanks.count);
   for (i = 0; i < lines->count; i++) {
@@ -585,7 +606,8 @@ static hr_status filter_truncate(hri_run *run, hri_value self, const hri_value *
   if (given(values[3])) HRI_TRY(need_integer(run, values[3], 5, &leeway));
   HRI_TRY(hri_length(run, self, &length));
   HRI_TRY(hri_length(run, end, &end_length));
-  if (wanted < end_length || leeway < 0) return hri_run_fail(run, "truncate: a length below that of the end, or a leeway below 0");
+  if (wanted < end_length || leeway < 0)
+    return hri_run_fail(run, "truncate: a length below that of the end, or a leeway below 0");
   *out = self;
   if (leeway > INT64_MAX - wanted || length <= wanted + leeway) return HR_OK; /* a short list passes, too */
   if (self.kind != HRI_STRING) return hri_run_fail(run, "truncate needs a text, not a %s", hri_type_name(self));
@@ -617,14 +639,16 @@ static hr_status filter_format(hri_run *run, hri_value self, const hri_arguments
   hri_dict *dict;
   uint32_t i;
   HRI_TRY(as_text(run, self, &text));
-  if (arguments->count > 0 && arguments->named_count > 0) return hri_run_fail(run, "format cannot take positional and keyword arguments at the same time");
+  if (arguments->count > 0 && arguments->named_count > 0)
+    return hri_run_fail(run, "format cannot take positional and keyword arguments at the same time");
   if (arguments->named_count == 0) {
     HRI_TRY(hri_items_new(run, HRI_TUPLE, arguments->count, &value));
     if (arguments->count > 0) memcpy(value.as.items->at, arguments->at, arguments->count * sizeof *arguments->at);
     return hri_percent(run, text, value, out);
   }
   HRI_TRY(hri_dict_new(run, arguments->named_count, &dict));
-  for (i = 0; i < arguments->named_count; i++) HRI_TRY(hri_dict_put(run, dict, arguments->named[i].name, arguments->named[i].value));
+  for (i = 0; i < arguments->named_count; i++)
+    HRI_TRY(hri_dict_put(run, dict, arguments->named[i].name, arguments->named[i].value));
   return hri_percent(run, text, (hri_value){.kind = HRI_DICT, .as.dict = dict}, out);
 }
 
@@ -645,7 +669,10 @@ static hr_status json_indent(hri_run *run, hri_value indent, hri_json_style *sty
 }
 
 static hr_status filter_tojson(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
-  hri_json_style style = {.ascii = asked(values[0]), .sorted = asked(values[3]), .item = hri_chars(", ", 2), .key = hri_chars(": ", 2)};
+  hri_json_style style = {.ascii = asked(values[0]),
+                          .sorted = asked(values[3]),
+                          .item = hri_chars(", ", 2),
+                          .key = hri_chars(": ", 2)};
   hri_text text = {0};
   hri_value *at;
   uint32_t count;
@@ -653,7 +680,8 @@ static hr_status filter_tojson(hri_run *run, hri_value self, const hri_value *va
   if (given(values[1])) HRI_TRY(json_indent(run, values[1], &style));
   if (given(values[2])) {
     HRI_TRY(hri_iterate(run, values[2], &at, &count));
-    if (count != 2 || at[0].kind != HRI_STRING || at[1].kind != HRI_STRING) return hri_run_fail(run, "separators must be two texts");
+    if (count != 2 || at[0].kind != HRI_STRING || at[1].kind != HRI_STRING)
+      return hri_run_fail(run, "separators must be two texts");
     style.item = at[0];
     style.key = at[1];
   }
@@ -681,7 +709,8 @@ static hr_status filter_abs(hri_run *run, hri_value self, const hri_value *value
 }
 
 static hr_status float_to_integer(hri_run *run, double real, hri_value *out) {
-  if (!(real >= -9223372036854775808.0 && real < 9223372036854775808.0)) return hri_run_unsupported(run, "an integer beyond 64 bits");
+  if (!(real >= -9223372036854775808.0 && real < 9223372036854775808.0))
+    return hri_run_unsupported(run, "an integer beyond 64 bits");
   *out = hri_int((int64_t)real);
   return HR_OK;
 }
@@ -693,7 +722,8 @@ static hr_status filter_int(hri_run *run, hri_value self, const hri_value *value
   *out = values[0].kind == HRI_ABSENT ? hri_int(0) : values[0];
   if (self.kind == HRI_UNDEFINED) return hri_fail_undefined(run, self);
   if (hri_as_integer(self, &integer)) return *out = hri_int(integer), HR_OK;
-  if (self.kind == HRI_FLOAT && isinf(self.as.real)) return hri_run_fail(run, "cannot convert float infinity to integer");
+  if (self.kind == HRI_FLOAT && isinf(self.as.real))
+    return hri_run_fail(run, "cannot convert float infinity to integer");
   if (self.kind == HRI_FLOAT) return isnan(self.as.real) ? HR_OK : float_to_integer(run, self.as.real, out);
   if (self.kind != HRI_STRING) return HR_OK;
   HRI_TRY(hri_run_steps(run, self.count / 8));
@@ -732,13 +762,16 @@ static hr_status round_common(hri_run *run, hri_value self, int64_t digits, hri_
 }
 
 static hr_status filter_round(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
-  bool up = values[1].kind != HRI_ABSENT && hri_value_is(values[1], "ceil"), down = values[1].kind != HRI_ABSENT && hri_value_is(values[1], "floor");
+  bool up = values[1].kind != HRI_ABSENT && hri_value_is(values[1], "ceil"),
+       down = values[1].kind != HRI_ABSENT && hri_value_is(values[1], "floor");
   int64_t digits, integer;
   double scale, scaled;
-  if (values[1].kind != HRI_ABSENT && !up && !down && !hri_value_is(values[1], "common")) return hri_run_fail(run, "method must be common, ceil or floor");
+  if (values[1].kind != HRI_ABSENT && !up && !down && !hri_value_is(values[1], "common"))
+    return hri_run_fail(run, "method must be common, ceil or floor");
   HRI_TRY(need_integer(run, values[0], 0, &digits));
   if (self.kind == HRI_UNDEFINED) return hri_fail_undefined(run, self);
-  if (self.kind != HRI_FLOAT && !hri_as_integer(self, &integer)) return hri_run_fail(run, "type %s doesn't define round", hri_type_name(self));
+  if (self.kind != HRI_FLOAT && !hri_as_integer(self, &integer))
+    return hri_run_fail(run, "type %s doesn't define round", hri_type_name(self));
   if (!up && !down) return round_common(run, self, digits, out);
   if (digits < -15 || digits > 15) return hri_run_unsupported(run, "rounding to more than 15 digits");
   scale = pow(10, (double)digits);
@@ -751,16 +784,23 @@ static hr_status filter_round(hri_run *run, hri_value self, const hri_value *val
 static hr_status filter_default(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
   (void)run;
   *out = self;
-  if (self.kind == HRI_UNDEFINED || (asked(values[1]) && !hri_truth(self))) *out = values[0].kind == HRI_ABSENT ? hri_chars("", 0) : values[0];
+  if (self.kind == HRI_UNDEFINED || (asked(values[1]) && !hri_truth(self)))
+    *out = values[0].kind == HRI_ABSENT ? hri_chars("", 0) : values[0];
   return HR_OK;
 }
 
 static hr_status filter_attr(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
   bool found;
-  if (values[0].kind != HRI_STRING) return hri_run_fail(run, "attribute name must be string, not '%s'", hri_type_name(values[0]));
+  if (values[0].kind != HRI_STRING)
+    return hri_run_fail(run, "attribute name must be string, not '%s'", hri_type_name(values[0]));
   if (self.kind == HRI_UNDEFINED) return hri_fail_undefined(run, self);
   HRI_TRY(hri_method_find(run, self, values[0].as.chars, values[0].count, &found, out));
-  if (!found) *out = (hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_ATTRIBUTE, .object = self.kind, .count = values[0].count, .as.chars = values[0].as.chars};
+  if (!found)
+    *out = (hri_value){.kind = HRI_UNDEFINED,
+                       .flag = HRI_LACK_ATTRIBUTE,
+                       .object = self.kind,
+                       .count = values[0].count,
+                       .as.chars = values[0].as.chars};
   return HR_OK;
 }
 
@@ -823,20 +863,25 @@ const hri_builtin *hri_filter_find(const char *name, size_t bytes) {
 }
 
 bool hri_filter_lacking(const char *name, size_t bytes) {
-  static const char *const names[] = {"filesizeformat", "pprint", "random", "striptags", "urlencode", "urlize", "wordwrap", "xmlattr"};
+  static const char *const names[] = {"filesizeformat", "pprint", "random",   "striptags",
+                                      "urlencode",      "urlize", "wordwrap", "xmlattr"};
   size_t i;
   for (i = 0; i < sizeof names / sizeof *names; i++)
     if (strlen(names[i]) == bytes && memcmp(names[i], name, bytes) == 0) return true;
   return false;
 }
 
-hr_status hri_filter_apply(hri_run *run, hri_value name, hri_value self, const hri_arguments *arguments, hri_value *out) {
+hr_status hri_filter_apply(hri_run *run, hri_value name, hri_value self, const hri_arguments *arguments,
+                           hri_value *out) {
   const hri_builtin *filter = name.kind == HRI_STRING ? hri_filter_find(name.as.chars, name.count) : NULL;
   char what[48];
   hr_status status;
-  if (name.kind != HRI_STRING) return hri_run_fail(run, "the name of a filter must be a text, not %s", hri_type_name(name));
-  if (!filter && hri_filter_lacking(name.as.chars, name.count)) return hri_run_unsupported(run, "the filter '%.*s'", (int)name.count, name.as.chars);
-  if (!filter) return hri_run_fail(run, "no filter named '%.*s'", (int)(name.count < 100 ? name.count : 100), name.as.chars);
+  if (name.kind != HRI_STRING)
+    return hri_run_fail(run, "the name of a filter must be a text, not %s", hri_type_name(name));
+  if (!filter && hri_filter_lacking(name.as.chars, name.count))
+    return hri_run_unsupported(run, "the filter '%.*s'", (int)name.count, name.as.chars);
+  if (!filter)
+    return hri_run_fail(run, "no filter named '%.*s'", (int)(name.count < 100 ? name.count : 100), name.as.chars);
   (void)snprintf(what, sizeof what, "the filter '%s'", filter->name);
   HRI_TRY(hri_run_deeper(run));
   status = hri_builtin_call(run, what, filter, self, arguments, out);

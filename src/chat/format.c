@@ -13,17 +13,18 @@ enum { FORMAT_WIDTH = 10000, FORMAT_PRECISION = 100 };
 typedef struct spec {
   const char *fill; /* one character */
   size_t fill_bytes;
-  char align;       /* '<', '>', '^', '=' or 0 */
-  char sign;        /* '+', ' ' or '-' */
+  char align; /* '<', '>', '^', '=' or 0 */
+  char sign;  /* '+', ' ' or '-' */
   bool alternate;
-  char grouping;    /* ',', '_' or 0 */
+  char grouping;            /* ',', '_' or 0 */
   int64_t width, precision; /* -1: none */
-  char type;        /* 0: none */
+  char type;                /* 0: none */
 } spec;
 
 /* `body` behind `lead` (sign and prefix), filled up to the width. */
 static hr_status add_padded(hri_run *run, hri_text *text, const spec *s, hri_value lead, hri_value body, char usual) {
-  int64_t length = (int64_t)(lead.count + hri_count_codes(body.as.chars, body.count)), room = s->width > length ? s->width - length : 0;
+  int64_t length = (int64_t)(lead.count + hri_count_codes(body.as.chars, body.count)),
+          room = s->width > length ? s->width - length : 0;
   char align = s->align ? s->align : usual;
   int64_t before = align == '>' ? room : align == '^' ? room / 2 : 0, inside = align == '=' ? room : 0, i;
   HRI_TRY(hri_run_steps(run, 1 + (uint64_t)room));
@@ -46,12 +47,14 @@ static size_t group_digits(const char *digits, size_t count, char mark, size_t e
   return length;
 }
 
-static hr_status add_number(hri_run *run, hri_text *text, const spec *s, bool negative, const char *prefix, const char *digits) {
+static hr_status add_number(hri_run *run, hri_text *text, const spec *s, bool negative, const char *prefix,
+                            const char *digits) {
   char lead[8], grouped[2 * (FORMAT_PRECISION + 400)];
   size_t lead_count, count;
   (void)snprintf(lead, sizeof lead, "%s%s", negative ? "-" : s->sign == '+' ? "+" : s->sign == ' ' ? " " : "", prefix);
   lead_count = strlen(lead);
-  if (s->grouping && s->align == '=' && *s->fill == '0' && s->width > 0) return hri_run_unsupported(run, "a format with groups of digits behind zeros");
+  if (s->grouping && s->align == '=' && *s->fill == '0' && s->width > 0)
+    return hri_run_unsupported(run, "a format with groups of digits behind zeros");
   count = group_digits(digits, strlen(digits), s->grouping, s->type && strchr("boxX", s->type) ? 4 : 3, grouped);
   return add_padded(run, text, s, hri_chars(lead, lead_count), hri_chars(grouped, count), '>');
 }
@@ -79,7 +82,11 @@ static hr_status add_integer_spec(hri_run *run, hri_text *text, const spec *s, i
   char digits[72];
   uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
   unsigned base = s->type == 'b' ? 2 : s->type == 'o' ? 8 : s->type == 'x' || s->type == 'X' ? 16 : 10;
-  const char *prefix = !s->alternate || base == 10 ? "" : base == 2 ? "0b" : base == 8 ? "0o" : s->type == 'x' ? "0x" : "0X";
+  const char *prefix = !s->alternate || base == 10 ? ""
+                       : base == 2                 ? "0b"
+                       : base == 8                 ? "0o"
+                       : s->type == 'x'            ? "0x"
+                                                   : "0X";
   char *at = digits + sizeof digits - 1;
   *at = 0;
   do {
@@ -96,7 +103,8 @@ static hr_status add_text_spec(hri_run *run, hri_text *text, const spec *s, hri_
 
 static hr_status check_size(hri_run *run, const spec *s) {
   if (s->width <= FORMAT_WIDTH && s->precision <= FORMAT_PRECISION) return HR_OK;
-  return hri_run_unsupported(run, "a format wider than %d or with more than %d decimals", FORMAT_WIDTH, FORMAT_PRECISION);
+  return hri_run_unsupported(run, "a format wider than %d or with more than %d decimals", FORMAT_WIDTH,
+                             FORMAT_PRECISION);
 }
 
 /* ---- % ---- */
@@ -105,9 +113,9 @@ typedef struct percent {
   hri_run *run;
   hri_text *text;
   const char *at, *end;
-  hri_value value;    /* right of the % */
+  hri_value value; /* right of the % */
   bool mapping;
-  uint32_t used;      /* arguments */
+  uint32_t used; /* arguments */
 } percent;
 
 static hr_status next_argument(percent *p, hri_value *out) {
@@ -143,7 +151,8 @@ static hr_status percent_size(percent *p, int64_t *out) {
     HRI_TRY(next_argument(p, &argument));
     return hri_as_integer(argument, out) ? HR_OK : hri_run_fail(p->run, "* wants int");
   }
-  for (*out = 0; p->at < p->end && isdigit((unsigned char)*p->at) && *out <= FORMAT_WIDTH; p->at++) *out = *out * 10 + (*p->at - '0');
+  for (*out = 0; p->at < p->end && isdigit((unsigned char)*p->at) && *out <= FORMAT_WIDTH; p->at++)
+    *out = *out * 10 + (*p->at - '0');
   return HR_OK;
 }
 
@@ -154,7 +163,8 @@ static hr_status percent_integer(percent *p, spec *s, hri_value value) {
     if (!(fabs(value.as.real) < 9223372036854775808.0)) return hri_run_unsupported(p->run, "an integer beyond 64 bits");
     value = hri_int((int64_t)value.as.real);
   }
-  if (!hri_as_integer(value, &integer)) return hri_run_fail(p->run, "%%%c format: a number is required, not %s", s->type, hri_type_name(value));
+  if (!hri_as_integer(value, &integer))
+    return hri_run_fail(p->run, "%%%c format: a number is required, not %s", s->type, hri_type_name(value));
   if (s->precision >= 0) return hri_run_unsupported(p->run, "a precision for an integer");
   if (strchr("iu", s->type)) s->type = 'd';
   return add_integer_spec(p->run, p->text, s, integer);
@@ -224,7 +234,8 @@ hr_status hri_percent(hri_run *run, hri_value format, hri_value value, hri_value
   percent p = {.run = run, .text = &text, .at = format.as.chars, .end = format.as.chars + format.count, .value = value};
   hr_status status = HR_OK;
   if (format.flag) return hri_run_unsupported(run, "'%%' on a text marked safe");
-  p.mapping = value.kind == HRI_DICT || value.kind == HRI_LIST || value.kind == HRI_RANGE || value.kind == HRI_UNDEFINED;
+  p.mapping =
+      value.kind == HRI_DICT || value.kind == HRI_LIST || value.kind == HRI_RANGE || value.kind == HRI_UNDEFINED;
   while (p.at < p.end && status == HR_OK) {
     const char *next = memchr(p.at, '%', (size_t)(p.end - p.at));
     if (!next) next = p.end;
@@ -298,7 +309,8 @@ static hr_status parse_spec(hri_run *run, const char *at, const char *end, spec 
 
 static hr_status bad_code(hri_run *run, const spec *s, hri_value value) {
   if (s->type == 'n' || s->type == 'c') return hri_run_unsupported(run, "the format code '%c'", s->type);
-  return hri_run_fail(run, "unknown format code '%c' for object of type '%s'", s->type ? s->type : ' ', hri_type_name(value));
+  return hri_run_fail(run, "unknown format code '%c' for object of type '%s'", s->type ? s->type : ' ',
+                      hri_type_name(value));
 }
 
 static hr_status format_number(formatter *f, spec *s, hri_value value) {
@@ -319,7 +331,10 @@ static hr_status format_number(formatter *f, spec *s, hri_value value) {
   hri_add_float(&shown, fabs(value.as.real));
   status = hri_text_take(f->run, &shown, &text);
   if (status != HR_OK) return status;
-  return add_padded(f->run, f->text, s, signbit(value.as.real) ? hri_chars("-", 1) : hri_chars(s->sign == '-' ? "" : &s->sign, s->sign != '-'), text, '>');
+  return add_padded(f->run, f->text, s,
+                    signbit(value.as.real) ? hri_chars("-", 1)
+                                           : hri_chars(s->sign == '-' ? "" : &s->sign, s->sign != '-'),
+                    text, '>');
 }
 
 static hr_status format_value(formatter *f, hri_value value, const char *at, const char *end) {
@@ -328,7 +343,8 @@ static hr_status format_value(formatter *f, hri_value value, const char *at, con
   if (memchr(at, '{', (size_t)(end - at))) return hri_run_unsupported(f->run, "a field inside a format specifier");
   HRI_TRY(parse_spec(f->run, at, end, &s));
   if (value.kind == HRI_INT || value.kind == HRI_BOOL || value.kind == HRI_FLOAT) return format_number(f, &s, value);
-  if (value.kind != HRI_STRING) return hri_run_fail(f->run, "unsupported format string passed to %s.__format__", hri_type_name(value));
+  if (value.kind != HRI_STRING)
+    return hri_run_fail(f->run, "unsupported format string passed to %s.__format__", hri_type_name(value));
   if ((s.type && s.type != 's') || s.align == '=' || s.grouping) return bad_code(f->run, &s, value);
   return add_text_spec(f->run, f->text, &s, value);
 }
@@ -337,11 +353,14 @@ static hr_status first_argument(formatter *f, const char *name, size_t bytes, hr
   int64_t index;
   uint32_t i;
   if (bytes == 0 || isdigit((unsigned char)*name)) {
-    if (bytes == 0 ? f->next < 0 : f->numbered) return hri_run_fail(f->run, "cannot switch between automatic and manual field numbering");
-    if (bytes > 0 && hri_parse_integer(name, bytes, 10, &index) != HRI_PARSED) return hri_run_fail(f->run, "invalid field name");
+    if (bytes == 0 ? f->next < 0 : f->numbered)
+      return hri_run_fail(f->run, "cannot switch between automatic and manual field numbering");
+    if (bytes > 0 && hri_parse_integer(name, bytes, 10, &index) != HRI_PARSED)
+      return hri_run_fail(f->run, "invalid field name");
     if (bytes == 0) index = f->next++, f->numbered = true;
     else f->next = -1;
-    if (index >= f->arguments->count) return hri_run_fail(f->run, "replacement index %lld out of range for positional args tuple", (long long)index);
+    if (index >= f->arguments->count)
+      return hri_run_fail(f->run, "replacement index %lld out of range for positional args tuple", (long long)index);
     *out = f->arguments->at[index];
     return HR_OK;
   }
@@ -362,10 +381,12 @@ static hr_status field_value(formatter *f, const char *at, const char *end, hri_
   at += length;
   while (at < end) {
     bool element = *at++ == '[';
-    for (length = 0; at + length < end && (element ? at[length] != ']' : at[length] != '.' && at[length] != '[');) length++;
+    for (length = 0; at + length < end && (element ? at[length] != ']' : at[length] != '.' && at[length] != '[');)
+      length++;
     if (length == 0 || (element && at + length == end)) return hri_run_fail(f->run, "empty attribute in format string");
     if (!element) HRI_TRY(hri_attribute(f->run, *out, at, length, out));
-    else if (isdigit((unsigned char)*at) && hri_parse_integer(at, length, 10, &index) == HRI_PARSED) HRI_TRY(hri_element(f->run, *out, hri_int(index), out));
+    else if (isdigit((unsigned char)*at) && hri_parse_integer(at, length, 10, &index) == HRI_PARSED)
+      HRI_TRY(hri_element(f->run, *out, hri_int(index), out));
     else HRI_TRY(hri_element(f->run, *out, hri_chars(at, length), out));
     at += length + element;
   }
@@ -384,13 +405,15 @@ static hr_status format_field(formatter *f) {
   }
   if (f->at >= f->end) return hri_run_fail(f->run, "expected '}' before end of string");
   for (name_end = begin; name_end < f->at && *name_end != '!' && *name_end != ':'; name_end++)
-    if (*name_end == '[') while (name_end + 1 < f->at && *name_end != ']') name_end++;
+    if (*name_end == '[')
+      while (name_end + 1 < f->at && *name_end != ']') name_end++;
   spec_begin = name_end;
   if (spec_begin < f->at && *spec_begin == '!') {
     if (f->at - spec_begin < 2) return hri_run_fail(f->run, "unmatched '{' in format spec");
     conversion = spec_begin[1];
     spec_begin += 2;
-    if (spec_begin < f->at && *spec_begin != ':') return hri_run_fail(f->run, "expected ':' after conversion specifier");
+    if (spec_begin < f->at && *spec_begin != ':')
+      return hri_run_fail(f->run, "expected ':' after conversion specifier");
   }
   if (spec_begin < f->at) spec_begin++;
   HRI_TRY(field_value(f, begin, name_end, &value));
@@ -424,7 +447,11 @@ static hr_status format_text(formatter *f) {
 
 hr_status hri_str_format(hri_run *run, hri_value format, const hri_arguments *arguments, hri_value *out) {
   hri_text text = {0};
-  formatter f = {.run = run, .text = &text, .at = format.as.chars, .end = format.as.chars + format.count, .arguments = arguments};
+  formatter f = {.run = run,
+                 .text = &text,
+                 .at = format.as.chars,
+                 .end = format.as.chars + format.count,
+                 .arguments = arguments};
   hr_status status;
   if (format.flag) return hri_run_unsupported(run, "format() of a text marked safe");
   status = format_text(&f);

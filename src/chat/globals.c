@@ -28,7 +28,8 @@ static hr_status global_range(hri_run *run, hri_value self, const hri_value *val
     stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
     count = (span - 1) / stride + 1;
   }
-  if (count > HRI_LIMIT_RANGE) return hri_run_fail(run, "the range has %llu elements, more than %d", (unsigned long long)count, HRI_LIMIT_RANGE);
+  if (count > HRI_LIMIT_RANGE)
+    return hri_run_fail(run, "the range has %llu elements, more than %d", (unsigned long long)count, HRI_LIMIT_RANGE);
   HRI_TRY(hri_items_new(run, HRI_RANGE, count, out));
   for (i = 0; i < (int64_t)count; i++) out->as.items->at[i] = hri_int(start + i * step);
   out->as.items->start = start;
@@ -42,13 +43,15 @@ static hr_status add_pairs(hri_run *run, hri_value source, hri_dict *dict) {
   hri_value *at, *pair;
   uint32_t count, i, two;
   if (source.kind == HRI_DICT) {
-    for (i = 0; i < source.as.dict->count; i++) HRI_TRY(hri_dict_put(run, dict, source.as.dict->pairs[i].key, source.as.dict->pairs[i].value));
+    for (i = 0; i < source.as.dict->count; i++)
+      HRI_TRY(hri_dict_put(run, dict, source.as.dict->pairs[i].key, source.as.dict->pairs[i].value));
     return HR_OK;
   }
   HRI_TRY(hri_iterate(run, source, &at, &count));
   for (i = 0; i < count; i++) {
     HRI_TRY(hri_iterate(run, at[i], &pair, &two));
-    if (two != 2) return hri_run_fail(run, "dictionary update sequence element #%u has length %u; 2 is required", i, two);
+    if (two != 2)
+      return hri_run_fail(run, "dictionary update sequence element #%u has length %u; 2 is required", i, two);
     if (!hri_hashable(pair[0])) return hri_run_fail(run, "unhashable type: '%s'", hri_type_name(pair[0]));
     HRI_TRY(hri_dict_put(run, dict, pair[0], pair[1]));
   }
@@ -60,7 +63,8 @@ static hr_status make_dict(hri_run *run, const hri_arguments *arguments, hri_dic
   HRI_TRY(hri_dict_new(run, arguments->named_count, out));
   if (arguments->count > 1) return hri_run_fail(run, "dict expected at most 1 argument, got %u", arguments->count);
   if (arguments->count == 1) HRI_TRY(add_pairs(run, arguments->at[0], *out));
-  for (i = 0; i < arguments->named_count; i++) HRI_TRY(hri_dict_put(run, *out, arguments->named[i].name, arguments->named[i].value));
+  for (i = 0; i < arguments->named_count; i++)
+    HRI_TRY(hri_dict_put(run, *out, arguments->named[i].name, arguments->named[i].value));
   return HR_OK;
 }
 
@@ -79,7 +83,8 @@ static hr_status global_namespace(hri_run *run, hri_value self, const hri_argume
   HRI_TRY(make_dict(run, arguments, &dict));
   for (i = 0; i < dict->count; i++)
     if (dict->pairs[i].key.kind == HRI_STRING && dict->pairs[i].key.count > 0 && dict->pairs[i].key.as.chars[0] == '_')
-      return hri_run_fail(run, "a namespace cannot hold the name '%.*s', which begins with '_'", (int)dict->pairs[i].key.count, dict->pairs[i].key.as.chars);
+      return hri_run_fail(run, "a namespace cannot hold the name '%.*s', which begins with '_'",
+                          (int)dict->pairs[i].key.count, dict->pairs[i].key.as.chars);
   *out = (hri_value){.kind = HRI_NAMESPACE, .as.dict = dict};
   return HR_OK;
 }
@@ -89,7 +94,8 @@ static hr_status global_raise(hri_run *run, hri_value self, const hri_value *val
   (void)self;
   (void)out;
   HRI_TRY(hri_str(run, values[0], &text));
-  return hri_run_fail(run, "the template refuses this conversation: %.*s", (int)(text.count < 400 ? text.count : 400), text.as.chars);
+  return hri_run_fail(run, "the template refuses this conversation: %.*s", (int)(text.count < 400 ? text.count : 400),
+                      text.as.chars);
 }
 
 /* datetime.now().strftime(format). %f is Python's: microseconds. */
@@ -99,7 +105,8 @@ static hr_status global_strftime(hri_run *run, hri_value self, const hri_value *
   struct tm local;
   size_t i, length = 0;
   (void)self;
-  if (values[0].kind != HRI_STRING) return hri_run_fail(run, "strftime() argument 1 must be str, not %s", hri_type_name(values[0]));
+  if (values[0].kind != HRI_STRING)
+    return hri_run_fail(run, "strftime() argument 1 must be str, not %s", hri_type_name(values[0]));
   HRI_TRY(hri_run_steps(run, values[0].count / 8));
   (void)clock_gettime(CLOCK_REALTIME, &now);
   if (!localtime_r(&now.tv_sec, &local)) return hri_run_fail(run, "the clock of this machine gives no local time");
@@ -131,7 +138,8 @@ static hr_status global_cycler(hri_run *run, hri_value self, const hri_arguments
   hri_value copy;
   void *memory;
   (void)self;
-  if (arguments->count == 0 || arguments->named_count > 0) return hri_run_fail(run, "at least one item has to be provided");
+  if (arguments->count == 0 || arguments->named_count > 0)
+    return hri_run_fail(run, "at least one item has to be provided");
   HRI_TRY(hri_items_new(run, HRI_LIST, arguments->count, &copy));
   memcpy(copy.as.items->at, arguments->at, arguments->count * sizeof *arguments->at);
   HRI_TRY(hri_take(run, sizeof *cycler, &memory));

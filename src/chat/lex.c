@@ -1,6 +1,6 @@
-/* Text runs up to the next "{{", "{%" or "{#"; in between stands a small language. What makes it intricate is white space:
- * a '-' inside a tag eats all of it on that side; without '+', a block or comment tag alone on its line eats the blanks
- * before it (lstrip_blocks) and the newline behind it (trim_blocks). Print tags eat nothing by themselves.
+/* Text runs up to the next "{{", "{%" or "{#"; in between stands a small language. What makes it intricate is white
+ * space: a '-' inside a tag eats all of it on that side; without '+', a block or comment tag alone on its line eats the
+ * blanks before it (lstrip_blocks) and the newline behind it (trim_blocks). Print tags eat nothing by themselves.
  * Source: pallets/jinja, src/jinja2/lexer.py of 3.1. */
 #include "chat/lex.h"
 
@@ -16,7 +16,7 @@ typedef struct lexer {
   hri_template *template;
   const char *text;
   uint32_t end, at;
-  bool line_starting;  /* what was matched last ended with a newline */
+  bool line_starting;     /* what was matched last ended with a newline */
   char open[LEX_NESTING]; /* brackets to be closed */
   uint32_t open_count;
   hri_tokens *tokens;
@@ -65,7 +65,8 @@ static hr_status push_data(lexer *lex, uint32_t begin, uint32_t end, char sign, 
   return token.bytes > 0 ? push(lex, token) : HR_OK;
 }
 
-/* The end of a block or comment tag at `at`: "-%}" with the white space behind it, "+%}", or "%}" with one newline behind it.
+/* The end of a block or comment tag at `at`: "-%}" with the white space behind it, "+%}", or "%}" with one newline
+ * behind it.
  * 0 when there is none. */
 static uint32_t tag_end(const lexer *lex, uint32_t at, const char *close) {
   if (at < lex->end && lex->text[at] == '-' && looking_at(lex, at + 1, close)) return skip_space(lex, at + 3);
@@ -179,7 +180,8 @@ static hr_status lex_string(lexer *lex) {
   hri_text out = {0};
   hri_token token = {.kind = HRI_TOKEN_STRING, .at = begin};
   while (end < lex->end && text[end] != quote) end += text[end] == '\\' ? 2 : 1;
-  if (end >= lex->end) return hri_template_fail(lex->template, begin, lex->error, "the string that begins here has no end");
+  if (end >= lex->end)
+    return hri_template_fail(lex->template, begin, lex->error, "the string that begins here has no end");
   while (at < end) {
     uint32_t plain = at, taken;
     while (at < end && text[at] != '\\') at++;
@@ -188,7 +190,8 @@ static hr_status lex_string(lexer *lex) {
     taken = unescape(text, at + 1, end, &out);
     if (taken == 0) {
       hri_text_deinit(&out);
-      return hri_template_fail(lex->template, at, lex->error, "the escape '\\%c' in this string is malformed or not supported", text[at + 1]);
+      return hri_template_fail(lex->template, at, lex->error,
+                               "the escape '\\%c' in this string is malformed or not supported", text[at + 1]);
     }
     at += taken == UINT32_MAX ? 1 : taken + 1;
   }
@@ -256,7 +259,8 @@ static hr_status lex_number(lexer *lex) {
   hri_token token = {.kind = end ? HRI_TOKEN_FLOAT : HRI_TOKEN_INTEGER, .at = begin};
   bool fine = true;
   if (end == 0) end = integer_end(lex, &base);
-  if (end - begin >= sizeof digits) return hri_template_fail(lex->template, begin, lex->error, "the number that begins here is too long");
+  if (end - begin >= sizeof digits)
+    return hri_template_fail(lex->template, begin, lex->error, "the number that begins here is too long");
   for (i = begin + (base == 10 ? 0 : 2); i < end; i++)
     if (lex->text[i] != '_') digits[length++] = lex->text[i];
   digits[length] = 0;
@@ -267,19 +271,20 @@ static hr_status lex_number(lexer *lex) {
     int64_t value = 0;
     for (i = 0; i < length && fine; i++) {
       int c = tolower((unsigned char)digits[i]), digit = c <= '9' ? c - '0' : c - 'a' + 10;
-      fine = !__builtin_mul_overflow(value, (int64_t)base, &value) && !__builtin_add_overflow(value, (int64_t)digit, &value);
+      fine = !__builtin_mul_overflow(value, (int64_t)base, &value) &&
+             !__builtin_add_overflow(value, (int64_t)digit, &value);
     }
     token.value = hri_int(value);
   }
-  if (!fine) return hri_template_fail(lex->template, begin, lex->error, "the number that begins here is beyond 64 bits, which is not supported");
+  if (!fine)
+    return hri_template_fail(lex->template, begin, lex->error,
+                             "the number that begins here is beyond 64 bits, which is not supported");
   token.bytes = end - begin;
   moved(lex, end);
   return push(lex, token);
 }
 
-static bool name_code(uint32_t code) {
-  return code == '_' || (code < 0x80 ? isalnum((int)code) : hri_is_alnum(code));
-}
+static bool name_code(uint32_t code) { return code == '_' || (code < 0x80 ? isalnum((int)code) : hri_is_alnum(code)); }
 
 static hr_status lex_name(lexer *lex) {
   hri_token token = {.kind = HRI_TOKEN_NAME, .at = lex->at};
@@ -298,14 +303,16 @@ static hr_status lex_name(lexer *lex) {
 static hr_status balance(lexer *lex, char c) {
   char wanted;
   if (c == '(' || c == '[' || c == '{') {
-    if (lex->open_count == LEX_NESTING) return hri_template_fail(lex->template, lex->at, lex->error, "brackets are nested deeper than %d", LEX_NESTING);
+    if (lex->open_count == LEX_NESTING)
+      return hri_template_fail(lex->template, lex->at, lex->error, "brackets are nested deeper than %d", LEX_NESTING);
     lex->open[lex->open_count++] = c == '(' ? ')' : c == '[' ? ']' : '}';
     return HR_OK;
   }
   if (c != ')' && c != ']' && c != '}') return HR_OK;
   if (lex->open_count == 0) return hri_template_fail(lex->template, lex->at, lex->error, "unexpected '%c'", c);
   wanted = lex->open[--lex->open_count];
-  if (wanted != c) return hri_template_fail(lex->template, lex->at, lex->error, "unexpected '%c', expected '%c'", c, wanted);
+  if (wanted != c)
+    return hri_template_fail(lex->template, lex->at, lex->error, "unexpected '%c', expected '%c'", c, wanted);
   return HR_OK;
 }
 
@@ -348,10 +355,13 @@ static hr_status lex_tag(lexer *lex, uint32_t begin, bool block) {
     else if (code < 0x80 && isdigit((int)code)) HRI_TRY(lex_number(lex));
     else if (name_code(code)) HRI_TRY(lex_name(lex));
     else if (code == '\'' || code == '"') HRI_TRY(lex_string(lex));
-    else if (code >= 0x80) return hri_template_fail(lex->template, lex->at, lex->error, "unexpected character '%.*s'", (int)bytes, lex->text + lex->at);
+    else if (code >= 0x80)
+      return hri_template_fail(lex->template, lex->at, lex->error, "unexpected character '%.*s'", (int)bytes,
+                               lex->text + lex->at);
     else HRI_TRY(lex_operator(lex));
   }
-  return hri_template_fail(lex->template, begin, lex->error, "the tag that begins here has no end '%s'", block ? "%}" : "}}");
+  return hri_template_fail(lex->template, begin, lex->error, "the tag that begins here has no end '%s'",
+                           block ? "%}" : "}}");
 }
 
 /* The next "{{", "{%" or "{#" at or behind `at`; the end when there is none. */
@@ -389,7 +399,12 @@ static hr_status lex_next(lexer *lex) {
 }
 
 hr_status hri_lex(hri_template *template, hri_tokens *tokens, hr_error *error) {
-  lexer lex = {.template = template, .text = template->source, .end = template->bytes, .line_starting = true, .tokens = tokens, .error = error};
+  lexer lex = {.template = template,
+               .text = template->source,
+               .end = template->bytes,
+               .line_starting = true,
+               .tokens = tokens,
+               .error = error};
   hri_token end = {.kind = HRI_TOKEN_END, .at = template->bytes};
   while (lex.at < lex.end) HRI_TRY(lex_next(&lex));
   return push(&lex, end);

@@ -12,10 +12,10 @@ typedef enum hri_token_kind {
   HRI_TOKEN_PRINT_BEGIN,
   HRI_TOKEN_PRINT_END,
   HRI_TOKEN_NAME,
-  HRI_TOKEN_STRING,   /* value: unescaped */
-  HRI_TOKEN_INTEGER,  /* value */
-  HRI_TOKEN_FLOAT,    /* value */
-  HRI_TOKEN_OPERATOR  /* code: '+' or, of two characters, '*' << 8 | '*' */
+  HRI_TOKEN_STRING,  /* value: unescaped */
+  HRI_TOKEN_INTEGER, /* value */
+  HRI_TOKEN_FLOAT,   /* value */
+  HRI_TOKEN_OPERATOR /* code: '+' or, of two characters, '*' << 8 | '*' */
 } hri_token_kind;
 
 typedef struct hri_token {

@@ -58,7 +58,8 @@ hri_parsed hri_parse_integer(const char *chars, size_t bytes, int64_t base, int6
     next = digit_value(chars[i]);
     if (next >= base) return HRI_NO_NUMBER;
     digit = true;
-    if (__builtin_mul_overflow(value, base, &value) || __builtin_sub_overflow(value, (int64_t)next, &value)) fits = false;
+    if (__builtin_mul_overflow(value, base, &value) || __builtin_sub_overflow(value, (int64_t)next, &value))
+      fits = false;
   }
   if (!digit) return HRI_NO_NUMBER;
   if (!fits || (!negative && value == INT64_MIN)) return HRI_TOO_LARGE;
@@ -81,7 +82,8 @@ static bool plain_decimal(const char *chars, size_t bytes, char *copy) {
   for (i = 0; i < bytes; i++) {
     char c = chars[i];
     if (c == '_') {
-      if (i == 0 || !isdigit((unsigned char)chars[i - 1]) || i + 1 == bytes || !isdigit((unsigned char)chars[i + 1])) return false;
+      if (i == 0 || !isdigit((unsigned char)chars[i - 1]) || i + 1 == bytes || !isdigit((unsigned char)chars[i + 1]))
+        return false;
       continue;
     }
     if (isdigit((unsigned char)c)) digits++;

@@ -1,7 +1,8 @@
 /* Attributes and methods of everything but texts, and how arguments find their parameters.
  *
- * The sandbox that transformers uses hides what would change a list or a dict, and all names that begin with '_': they are there
- * for Python, so they hide an element of that name, but what they give is undefined, and an error when it is called. */
+ * The sandbox that transformers uses hides what would change a list or a dict, and all names that begin with '_': they
+ * are there for Python, so they hide an element of that name, but what they give is undefined, and an error when it is
+ * called. */
 #include <string.h>
 
 #include "chat/run.h"
@@ -25,27 +26,33 @@ static uint32_t split_parameters(const char *text, parameter *out) {
   return count;
 }
 
-static hr_status bind_arguments(hri_run *run, const char *what, const char *parameters, const hri_arguments *arguments, hri_value *values) {
+static hr_status bind_arguments(hri_run *run, const char *what, const char *parameters, const hri_arguments *arguments,
+                                hri_value *values) {
   parameter list[HRI_PARAMETERS];
   bool positional = *parameters == '/';
   uint32_t count = split_parameters(parameters + positional, list), i, j;
   for (i = 0; i < HRI_PARAMETERS; i++) values[i] = (hri_value){0};
-  if (arguments->count > count) return hri_run_fail(run, "%s takes at most %u argument(s), %u given", what, count, arguments->count);
+  if (arguments->count > count)
+    return hri_run_fail(run, "%s takes at most %u argument(s), %u given", what, count, arguments->count);
   for (i = 0; i < arguments->count; i++) values[i] = arguments->at[i];
   for (i = 0; i < arguments->named_count; i++) {
     hri_value name = arguments->named[i].name;
     for (j = 0; j < count; j++)
       if (name.count == list[j].bytes && memcmp(name.as.chars, list[j].name, name.count) == 0) break;
-    if (j == count || positional) return hri_run_fail(run, "%s got an unexpected keyword argument '%.*s'", what, (int)name.count, name.as.chars);
-    if (values[j].kind != HRI_ABSENT) return hri_run_fail(run, "%s got multiple values for argument '%.*s'", what, (int)name.count, name.as.chars);
+    if (j == count || positional)
+      return hri_run_fail(run, "%s got an unexpected keyword argument '%.*s'", what, (int)name.count, name.as.chars);
+    if (values[j].kind != HRI_ABSENT)
+      return hri_run_fail(run, "%s got multiple values for argument '%.*s'", what, (int)name.count, name.as.chars);
     values[j] = arguments->named[i].value;
   }
   for (j = 0; j < count; j++)
-    if (values[j].kind == HRI_ABSENT && !list[j].optional) return hri_run_fail(run, "%s lacks the argument '%.*s'", what, (int)list[j].bytes, list[j].name);
+    if (values[j].kind == HRI_ABSENT && !list[j].optional)
+      return hri_run_fail(run, "%s lacks the argument '%.*s'", what, (int)list[j].bytes, list[j].name);
   return HR_OK;
 }
 
-hr_status hri_builtin_call(hri_run *run, const char *what, const hri_builtin *builtin, hri_value self, const hri_arguments *arguments, hri_value *out) {
+hr_status hri_builtin_call(hri_run *run, const char *what, const hri_builtin *builtin, hri_value self,
+                           const hri_arguments *arguments, hri_value *out) {
   hri_value values[HRI_PARAMETERS];
   if (builtin->raw) return builtin->raw(run, self, arguments, out);
   HRI_TRY(bind_arguments(run, what, builtin->parameters, arguments, values));
@@ -172,11 +179,20 @@ static const hri_builtin dict_methods[] = {
     {"values", "", dict_values, NULL},        {"copy", "", itself, NULL},      {NULL, NULL, NULL, NULL},
 };
 static const hri_builtin list_methods[] = {
-    {"index", "/value", items_index, NULL}, {"count", "/value", items_count, NULL}, {"copy", "", itself, NULL}, {NULL, NULL, NULL, NULL},
+    {"index", "/value", items_index, NULL},
+    {"count", "/value", items_count, NULL},
+    {"copy", "", itself, NULL},
+    {NULL, NULL, NULL, NULL},
 };
-static const hri_builtin tuple_methods[] = {{"index", "/value", items_index, NULL}, {"count", "/value", items_count, NULL}, {NULL, NULL, NULL, NULL}};
-static const hri_builtin loop_methods[] = {{"cycle", NULL, NULL, loop_cycle}, {"changed", NULL, NULL, loop_changed}, {NULL, NULL, NULL, NULL}};
-static const hri_builtin cycler_methods[] = {{"next", "", cycler_next, NULL}, {"reset", "", cycler_reset, NULL}, {NULL, NULL, NULL, NULL}};
+static const hri_builtin tuple_methods[] = {{"index", "/value", items_index, NULL},
+                                            {"count", "/value", items_count, NULL},
+                                            {NULL, NULL, NULL, NULL}};
+static const hri_builtin loop_methods[] = {{"cycle", NULL, NULL, loop_cycle},
+                                           {"changed", NULL, NULL, loop_changed},
+                                           {NULL, NULL, NULL, NULL}};
+static const hri_builtin cycler_methods[] = {{"next", "", cycler_next, NULL},
+                                             {"reset", "", cycler_reset, NULL},
+                                             {NULL, NULL, NULL, NULL}};
 
 /* What each kind has, what the sandbox hides of it, and what Python has but this evaluator has not. */
 static const struct {
@@ -184,7 +200,8 @@ static const struct {
   const hri_builtin *methods;
   const char *hidden, *lacking; /* names with a blank on both sides */
 } kinds[] = {
-    {HRI_STRING, hri_str_methods, "", " casefold encode expandtabs format_map isidentifier isnumeric istitle maketrans swapcase translate "},
+    {HRI_STRING, hri_str_methods, "",
+     " casefold encode expandtabs format_map isidentifier isnumeric istitle maketrans swapcase translate "},
     {HRI_DICT, dict_methods, " clear pop popitem setdefault update ", " fromkeys "},
     {HRI_LIST, list_methods, " append clear pop reverse insert sort extend remove ", ""},
     {HRI_TUPLE, tuple_methods, "", ""},
@@ -192,8 +209,10 @@ static const struct {
     {HRI_LOOP, loop_methods, "", ""},
     {HRI_CYCLER, cycler_methods, "", " items pos "},
     {HRI_JOINER, NULL, "", " sep used "},
-    {HRI_INT, NULL, "", " real imag numerator denominator conjugate bit_length bit_count to_bytes from_bytes as_integer_ratio "},
-    {HRI_BOOL, NULL, "", " real imag numerator denominator conjugate bit_length bit_count to_bytes from_bytes as_integer_ratio "},
+    {HRI_INT, NULL, "",
+     " real imag numerator denominator conjugate bit_length bit_count to_bytes from_bytes as_integer_ratio "},
+    {HRI_BOOL, NULL, "",
+     " real imag numerator denominator conjugate bit_length bit_count to_bytes from_bytes as_integer_ratio "},
     {HRI_FLOAT, NULL, "", " real imag conjugate hex fromhex is_integer as_integer_ratio "},
     {HRI_VIEW, NULL, "", " isdisjoint mapping "},
     {HRI_ITERATOR, NULL, "", " send throw close "},
@@ -210,25 +229,34 @@ static bool listed(const char *names, const char *name, size_t bytes) {
 
 /* Names with underscores that every Python object has, as far as templates try them. */
 static bool dunder(const char *name, size_t bytes) {
-  static const char names[] = " __class__ __dict__ __doc__ __init__ __new__ __repr__ __str__ __getattribute__ __setattr__ __delattr__ __eq__ __ne__"
-                              " __lt__ __le__ __gt__ __ge__ __hash__ __dir__ __format__ __reduce__ __reduce_ex__ __sizeof__ __subclasshook__"
-                              " __init_subclass__ __len__ __getitem__ __contains__ __iter__ __add__ __mul__ __call__ ";
+  static const char names[] =
+      " __class__ __dict__ __doc__ __init__ __new__ __repr__ __str__ __getattribute__ __setattr__ __delattr__ __eq__ __ne__"
+      " __lt__ __le__ __gt__ __ge__ __hash__ __dir__ __format__ __reduce__ __reduce_ex__ __sizeof__ __subclasshook__"
+      " __init_subclass__ __len__ __getitem__ __contains__ __iter__ __add__ __mul__ __call__ ";
   return bytes > 4 && name[0] == '_' && name[1] == '_' && listed(names, name, bytes);
 }
 
 static hri_value undefined_like(hri_lack lack, hri_value object, const char *name, size_t bytes) {
-  return (hri_value){.kind = HRI_UNDEFINED, .flag = (uint8_t)lack, .object = object.kind, .count = (uint32_t)bytes, .as.chars = name};
+  return (hri_value){.kind = HRI_UNDEFINED,
+                     .flag = (uint8_t)lack,
+                     .object = object.kind,
+                     .count = (uint32_t)bytes,
+                     .as.chars = name};
 }
 
-static bool is(const char *name, size_t bytes, const char *wanted) { return bytes == strlen(wanted) && memcmp(name, wanted, bytes) == 0; }
+static bool is(const char *name, size_t bytes, const char *wanted) {
+  return bytes == strlen(wanted) && memcmp(name, wanted, bytes) == 0;
+}
 
 static hri_value neighbour(const hri_loop *loop, int64_t index) {
   static const char before[] = "there is no previous item", behind[] = "there is no next item";
   if (index >= 0 && index < loop->count) return loop->at[index];
-  return undefined_like(HRI_LACK_TEXT, hri_none(), index < 0 ? before : behind, index < 0 ? sizeof before - 1 : sizeof behind - 1);
+  return undefined_like(HRI_LACK_TEXT, hri_none(), index < 0 ? before : behind,
+                        index < 0 ? sizeof before - 1 : sizeof behind - 1);
 }
 
-static hr_status loop_member(hri_run *run, hri_loop *loop, const char *name, size_t bytes, bool *found, hri_value *out) {
+static hr_status loop_member(hri_run *run, hri_loop *loop, const char *name, size_t bytes, bool *found,
+                             hri_value *out) {
   int64_t index = loop->index;
   *found = true;
   if (is(name, bytes, "index")) return *out = hri_int(index + 1), HR_OK;
@@ -252,7 +280,8 @@ static hr_status loop_member(hri_run *run, hri_loop *loop, const char *name, siz
 }
 
 /* Attributes that are values rather than methods. */
-static hr_status find_member(hri_run *run, hri_value self, const char *name, size_t bytes, bool *found, hri_value *out) {
+static hr_status find_member(hri_run *run, hri_value self, const char *name, size_t bytes, bool *found,
+                             hri_value *out) {
   const hri_cycler *cycler;
   hri_value *value;
   switch ((hri_kind)self.kind) {
@@ -273,7 +302,9 @@ static hr_status find_member(hri_run *run, hri_value self, const char *name, siz
     return HR_OK;
   case HRI_RANGE:
     *found = is(name, bytes, "start") || is(name, bytes, "stop") || is(name, bytes, "step");
-    *out = hri_int(is(name, bytes, "start") ? self.as.items->start : is(name, bytes, "stop") ? self.as.items->stop : self.as.items->step);
+    *out = hri_int(is(name, bytes, "start")  ? self.as.items->start
+                   : is(name, bytes, "stop") ? self.as.items->stop
+                                             : self.as.items->step);
     return HR_OK;
   case HRI_MACRO:
     *found = is(name, bytes, "name");
@@ -304,12 +335,14 @@ hr_status hri_method_find(hri_run *run, hri_value self, const char *name, size_t
   for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (kinds[i].kind != self.kind) continue;
     /* those of Markup escape their arguments */
-    if (self.kind == HRI_STRING && self.flag && listed(" join replace center ljust rjust zfill partition rpartition format ", name, bytes))
+    if (self.kind == HRI_STRING && self.flag &&
+        listed(" join replace center ljust rjust zfill partition rpartition format ", name, bytes))
       return hri_run_unsupported(run, "'%.*s' of a text marked safe", (int)bytes, name);
     for (method = kinds[i].methods; method && method->name; method++)
       if (is(name, bytes, method->name)) return make_method(run, self, method, out);
     if (listed(kinds[i].hidden, name, bytes)) return *out = undefined_like(HRI_LACK_UNSAFE, self, name, bytes), HR_OK;
-    if (listed(kinds[i].lacking, name, bytes)) return hri_run_unsupported(run, "'%.*s' of a %s", (int)bytes, name, hri_type_name(self));
+    if (listed(kinds[i].lacking, name, bytes))
+      return hri_run_unsupported(run, "'%.*s' of a %s", (int)bytes, name, hri_type_name(self));
   }
   *found = false;
   return HR_OK;

@@ -14,7 +14,8 @@ struct hr_chat {
   HRI_ARRAY(hri_token_name) tokens;
 };
 
-static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token"};
 
 static hr_status add_token(hr_chat *chat, const char *name, const char *text, hr_error *error) {
   hri_token_name token;
@@ -76,7 +77,8 @@ static hr_status named_template(const hri_json *list, const char **text, hr_erro
     hri_text_add(&names, "%s%s", names.length ? ", " : "", name);
   }
   if (status == HR_OK && !*text) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: none of the chat templates is called 'default' (there are: %s)", list->file, hri_text_get(&names));
+    hri_fail(error, HR_ERROR_INPUT, "%s: none of the chat templates is called 'default' (there are: %s)", list->file,
+             hri_text_get(&names));
     status = hri_hint(error, HR_ERROR_INPUT, "copy the one that is meant to a .jinja file and name that");
   }
   hri_text_deinit(&names);
@@ -105,7 +107,8 @@ static hr_status from_config(hr_chat *chat, const char *path, bool with_template
   hr_status status;
   if (!hri_path_exists(path)) return HR_OK;
   HRI_TRY(hri_json_read(path, CONFIG_MAX_BYTES, &config, error));
-  status = json_is_object(config.value) ? config_tokens(chat, &config, error) : hri_json_fail(&config, error, "an object");
+  status =
+      json_is_object(config.value) ? config_tokens(chat, &config, error) : hri_json_fail(&config, error, "an object");
   if (status == HR_OK && with_template && !chat->template) status = config_template(chat, &config, error);
   hri_json_deinit(&config);
   return status;
@@ -119,7 +122,9 @@ static hr_status from_directory(hr_chat *chat, const char *path, hr_error *error
   if (status == HR_OK) status = from_config(chat, config, true, error);
   if (status == HR_OK) status = from_config(chat, map, false, error);
   if (status == HR_OK && !chat->template) {
-    hri_fail(error, HR_ERROR_INPUT, "%s holds no chat template (neither chat_template.jinja nor 'chat_template' in tokenizer_config.json)", path);
+    hri_fail(error, HR_ERROR_INPUT,
+             "%s holds no chat template (neither chat_template.jinja nor 'chat_template' in tokenizer_config.json)",
+             path);
     status = hri_hint(error, HR_ERROR_INPUT, "name a preset (%s) or a .jinja file", hri_chat_preset_list());
   }
   hri_free(jinja);
@@ -157,8 +162,10 @@ static hr_status gguf_token(hr_chat *chat, const hri_gguf *file, const char *key
 static hr_status from_open_gguf(hr_chat *chat, const hri_gguf *file, const char *path, hr_error *error) {
   static const struct {
     const char *key, *name;
-  } ids[] = {{"tokenizer.ggml.bos_token_id", "bos_token"},     {"tokenizer.ggml.eos_token_id", "eos_token"},
-             {"tokenizer.ggml.unknown_token_id", "unk_token"}, {"tokenizer.ggml.padding_token_id", "pad_token"}};
+  } ids[] = {{"tokenizer.ggml.bos_token_id", "bos_token"},
+             {"tokenizer.ggml.eos_token_id", "eos_token"},
+             {"tokenizer.ggml.unknown_token_id", "unk_token"},
+             {"tokenizer.ggml.padding_token_id", "pad_token"}};
   const char *text = NULL;
   uint64_t bytes = 0;
   hri_text about = {0};
@@ -191,7 +198,10 @@ static hr_status from_tokenizer(hr_chat *chat, const hr_tokenizer *tokenizer, hr
   static const struct {
     hr_named_token which;
     const char *name;
-  } named[] = {{HR_TOKEN_BOS, "bos_token"}, {HR_TOKEN_EOS, "eos_token"}, {HR_TOKEN_PAD, "pad_token"}, {HR_TOKEN_UNK, "unk_token"}};
+  } named[] = {{HR_TOKEN_BOS, "bos_token"},
+               {HR_TOKEN_EOS, "eos_token"},
+               {HR_TOKEN_PAD, "pad_token"},
+               {HR_TOKEN_UNK, "unk_token"}};
   size_t i;
   for (i = 0; i < sizeof named / sizeof *named; i++) {
     int32_t id = hr_tokenizer_named(tokenizer, named[i].which);
@@ -214,7 +224,8 @@ static hr_status from_source(hr_chat *chat, const char *source, hr_error *error)
   if (hri_path_is_dir(source)) return from_directory(chat, source, error);
   if (hri_gguf_is(source)) return from_gguf(chat, source, error);
   if (hri_path_exists(source)) return from_file(chat, source, error);
-  hri_fail(error, HR_ERROR_INPUT, "'%s' is neither a preset nor a template file, a model directory or a GGUF file", source);
+  hri_fail(error, HR_ERROR_INPUT, "'%s' is neither a preset nor a template file, a model directory or a GGUF file",
+           source);
   return hri_hint(error, HR_ERROR_INPUT, "presets are %s", hri_chat_preset_list());
 }
 
@@ -243,6 +254,7 @@ void hr_chat_close(hr_chat *chat) {
 
 const char *hr_chat_about(const hr_chat *chat) { return chat->template->about; }
 
-hr_status hr_chat_render(const hr_chat *chat, const char *json, uint64_t bytes, bool prompt, hr_rendered *out, hr_error *error) {
+hr_status hr_chat_render(const hr_chat *chat, const char *json, uint64_t bytes, bool prompt, hr_rendered *out,
+                         hr_error *error) {
   return hri_chat_render_json(chat->template, chat->tokens.items, chat->tokens.count, json, bytes, prompt, out, error);
 }

@@ -5,14 +5,16 @@
 #include "chat/run.h"
 #include "chat/unicode.h"
 
-static const char *const symbols[] = {"+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+static const char *const symbols[] = {"+",  "-", "*",  "/", "//", "%",  "**",    "==",
+                                      "!=", "<", "<=", ">", ">=", "in", "not in"};
 
 static hr_status too_large(hri_run *run) { return hri_run_unsupported(run, "an integer beyond 64 bits"); }
 
 static hr_status bad_operands(hri_run *run, hri_operator operator, hri_value left, hri_value right) {
   if (left.kind == HRI_UNDEFINED) return hri_fail_undefined(run, left);
   if (right.kind == HRI_UNDEFINED) return hri_fail_undefined(run, right);
-  return hri_run_fail(run, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[operator], hri_type_name(left), hri_type_name(right));
+  return hri_run_fail(run, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[operator], hri_type_name(left),
+                      hri_type_name(right));
 }
 
 static bool as_number(hri_value value, double *out) {
@@ -53,7 +55,8 @@ static hr_status integer_power(hri_run *run, int64_t base, int64_t exponent, hri
 /* True division is exact to the last bit as long as both sides are exact as doubles. */
 static hr_status integer_divide(hri_run *run, int64_t a, int64_t b, hri_value *out) {
   const int64_t exact = (int64_t)1 << 53;
-  if (a > exact || a < -exact || b > exact || b < -exact) return hri_run_unsupported(run, "division of integers beyond 2**53");
+  if (a > exact || a < -exact || b > exact || b < -exact)
+    return hri_run_unsupported(run, "division of integers beyond 2**53");
   *out = hri_float((double)a / (double)b);
   return HR_OK;
 }
@@ -148,7 +151,8 @@ static hr_status repeat(hri_run *run, hri_value value, int64_t times, hri_value 
   if (each == 0) times = 0;
   if (value.kind != HRI_STRING) {
     HRI_TRY(hri_items_new(run, (hri_kind)value.kind, total, out));
-    for (i = 0; i < (uint64_t)times; i++) memcpy(out->as.items->at + i * each, value.as.items->at, each * sizeof(hri_value));
+    for (i = 0; i < (uint64_t)times; i++)
+      memcpy(out->as.items->at + i * each, value.as.items->at, each * sizeof(hri_value));
     return HR_OK;
   }
   HRI_TRY(hri_run_steps(run, (uint64_t)times + total / 64));
@@ -159,7 +163,9 @@ static hr_status repeat(hri_run *run, hri_value value, int64_t times, hri_value 
   return HR_OK;
 }
 
-static bool repeatable(hri_value value) { return value.kind == HRI_STRING || value.kind == HRI_LIST || value.kind == HRI_TUPLE; }
+static bool repeatable(hri_value value) {
+  return value.kind == HRI_STRING || value.kind == HRI_LIST || value.kind == HRI_TUPLE;
+}
 
 hr_status hri_binary(hri_run *run, hri_operator operator, hri_value left, hri_value right, hri_value *out) {
   int64_t a, b;
@@ -168,8 +174,10 @@ hr_status hri_binary(hri_run *run, hri_operator operator, hri_value left, hri_va
   if (hri_as_integer(left, &a) && hri_as_integer(right, &b)) return integers(run, operator, a, b, out);
   if (as_number(left, &x) && as_number(right, &y)) return floats(run, operator, x, y, out);
   if (operator == HRI_MODULO && left.kind == HRI_STRING) return hri_percent(run, left, right, out);
-  if (operator == HRI_ADD && left.kind == HRI_STRING && right.kind == HRI_STRING) return add_texts(run, left, right, out);
-  if (operator == HRI_ADD && left.kind == right.kind && (left.kind == HRI_LIST || left.kind == HRI_TUPLE)) return add_items(run, left, right, out);
+  if (operator == HRI_ADD && left.kind == HRI_STRING && right.kind == HRI_STRING)
+    return add_texts(run, left, right, out);
+  if (operator == HRI_ADD && left.kind == right.kind && (left.kind == HRI_LIST || left.kind == HRI_TUPLE))
+    return add_items(run, left, right, out);
   if (operator == HRI_MULTIPLY && repeatable(left) && hri_as_integer(right, &b)) return repeat(run, left, b, out);
   if (operator == HRI_MULTIPLY && repeatable(right) && hri_as_integer(left, &a)) return repeat(run, right, a, out);
   return bad_operands(run, operator, left, right);
@@ -227,7 +235,8 @@ static int64_t slice_count(int64_t length, int64_t *start, int64_t stop, int64_t
   return (int64_t)((span - 1) / stride + 1);
 }
 
-static hr_status slice_items(hri_run *run, hri_value object, int64_t start, int64_t count, int64_t step, hri_value *out) {
+static hr_status slice_items(hri_run *run, hri_value object, int64_t start, int64_t count, int64_t step,
+                             hri_value *out) {
   const hri_items *from = object.as.items;
   hri_items *to;
   int64_t i;
@@ -235,7 +244,8 @@ static hr_status slice_items(hri_run *run, hri_value object, int64_t start, int6
   to = out->as.items;
   for (i = 0; i < count; i++) to->at[i] = from->at[start + i * step];
   if (object.kind != HRI_RANGE) return HR_OK;
-  if (__builtin_mul_overflow(start, from->step, &to->start) || __builtin_add_overflow(to->start, from->start, &to->start) ||
+  if (__builtin_mul_overflow(start, from->step, &to->start) ||
+      __builtin_add_overflow(to->start, from->start, &to->start) ||
       __builtin_mul_overflow(from->step, step, &to->step) || __builtin_mul_overflow(count, to->step, &to->stop) ||
       __builtin_add_overflow(to->stop, to->start, &to->stop))
     return too_large(run);

@@ -1,5 +1,5 @@
-/* Recursive descent over the tokens, rule by rule as Jinja 3.1 parses (pallets/jinja, src/jinja2/parser.py): its grammar has
- * corners that templates lean on, such as `-x | abs` and `a is divisibleby 3`. */
+/* Recursive descent over the tokens, rule by rule as Jinja 3.1 parses (pallets/jinja, src/jinja2/parser.py): its
+ * grammar has corners that templates lean on, such as `-x | abs` and `a is divisibleby 3`. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct parser {
   const hri_token *tokens;
   size_t at;
   uint32_t depth;
-  uint32_t loops;       /* for loops around this place, in the same macro */
+  uint32_t loops;               /* for loops around this place, in the same macro */
   bool caller, varargs, kwargs; /* named since the macro began */
   hr_error *error;
 } parser;
@@ -49,9 +49,20 @@ static hr_status fail_here(const parser *p, const char *message) {
   return hri_template_fail(p->template, current(p)->at, p->error, "%s", message);
 }
 
-static bool is_operator(const hri_token *token, uint32_t code) { return token->kind == HRI_TOKEN_OPERATOR && token->code == code; }
-static bool is_name(const hri_token *token, const char *name) { return token->kind == HRI_TOKEN_NAME && hri_value_is(token->value, name); }
-enum { OP_FLOOR = '/' << 8 | '/', OP_POWER = '*' << 8 | '*', OP_EQ = '=' << 8 | '=', OP_NE = '!' << 8 | '=', OP_GE = '>' << 8 | '=', OP_LE = '<' << 8 | '=' };
+static bool is_operator(const hri_token *token, uint32_t code) {
+  return token->kind == HRI_TOKEN_OPERATOR && token->code == code;
+}
+static bool is_name(const hri_token *token, const char *name) {
+  return token->kind == HRI_TOKEN_NAME && hri_value_is(token->value, name);
+}
+enum {
+  OP_FLOOR = '/' << 8 | '/',
+  OP_POWER = '*' << 8 | '*',
+  OP_EQ = '=' << 8 | '=',
+  OP_NE = '!' << 8 | '=',
+  OP_GE = '>' << 8 | '=',
+  OP_LE = '<' << 8 | '='
+};
 
 static bool skip_operator(parser *p, uint32_t code) {
   if (!is_operator(current(p), code)) return false;
@@ -74,7 +85,9 @@ static const char *describe(const parser *p, const hri_token *token, char out[48
   case HRI_TOKEN_BLOCK_END: return "'%}'";
   case HRI_TOKEN_PRINT_BEGIN: return "'{{'";
   case HRI_TOKEN_PRINT_END: return "'}}'";
-  default: (void)snprintf(out, 48, "'%.*s'", (int)(token->bytes < 40 ? token->bytes : 40), p->template->source + token->at); return out;
+  default:
+    (void)snprintf(out, 48, "'%.*s'", (int)(token->bytes < 40 ? token->bytes : 40), p->template->source + token->at);
+    return out;
   }
 }
 
@@ -96,7 +109,9 @@ static hr_status expect_name(parser *p, const hri_token **out) {
   return HR_OK;
 }
 
-static hr_status no_memory(const parser *p, uint64_t bytes) { return hri_fail_memory(p->error, bytes, "a chat template"); }
+static hr_status no_memory(const parser *p, uint64_t bytes) {
+  return hri_fail_memory(p->error, bytes, "a chat template");
+}
 
 static hr_status node_new(parser *p, hri_node_kind kind, uint32_t at, hri_ast_node **out) {
   hri_ast_node *node = hri_pool_zero(&p->template->pool, 1, sizeof *node);
@@ -125,7 +140,9 @@ static hr_status name_index(parser *p, hri_value name, uint32_t *out) {
   uint32_t i;
   for (i = 0; i < p->template->names.count; i++)
     if (hri_equal(p->template->names.items[i], name)) break;
-  if (i == HRI_TEMPLATE_NAMES) return hri_template_fail(p->template, current(p)->at, p->error, "the template has more than %d names", HRI_TEMPLATE_NAMES);
+  if (i == HRI_TEMPLATE_NAMES)
+    return hri_template_fail(p->template, current(p)->at, p->error, "the template has more than %d names",
+                             HRI_TEMPLATE_NAMES);
   if (i == p->template->names.count && !hri_array_push(&p->template->names, name)) return no_memory(p, sizeof name);
   if (i == HRI_NAME_CALLER) p->caller = true;
   if (i == HRI_NAME_VARARGS) p->varargs = true;
@@ -136,7 +153,8 @@ static hr_status name_index(parser *p, hri_value name, uint32_t *out) {
 
 static hr_status deeper(parser *p) {
   if (p->depth >= HRI_TEMPLATE_DEPTH)
-    return hri_template_fail(p->template, current(p)->at, p->error, "the template is nested deeper than %d here", HRI_TEMPLATE_DEPTH);
+    return hri_template_fail(p->template, current(p)->at, p->error, "the template is nested deeper than %d here",
+                             HRI_TEMPLATE_DEPTH);
   p->depth++;
   return HR_OK;
 }
@@ -152,7 +170,12 @@ static bool tuple_ends(const parser *p, const char *end_name) {
 /* Names and literals only, as targets of `for` and `set` are. */
 static hr_status parse_primary(parser *p, bool members, hri_ast_node **out);
 
-typedef enum tuple_of { TUPLE_OF_ALL, TUPLE_OF_PLAIN /* no `if` expressions */, TUPLE_OF_TARGETS, TUPLE_OF_MEMBERS /* and ns.x */ } tuple_of;
+typedef enum tuple_of {
+  TUPLE_OF_ALL,
+  TUPLE_OF_PLAIN /* no `if` expressions */,
+  TUPLE_OF_TARGETS,
+  TUPLE_OF_MEMBERS /* and ns.x */
+} tuple_of;
 
 static hr_status parse_part(parser *p, tuple_of of, hri_ast_node **out) {
   if (of == TUPLE_OF_TARGETS || of == TUPLE_OF_MEMBERS) return parse_primary(p, of == TUPLE_OF_MEMBERS, out);
@@ -261,9 +284,8 @@ static hr_status parse_primary(parser *p, bool members, hri_ast_node **out) {
   switch (token->kind) {
   case HRI_TOKEN_NAME: return parse_named(p, members, out);
   case HRI_TOKEN_STRING: return parse_strings(p, out);
-  case HRI_TOKEN_INTEGER: case HRI_TOKEN_FLOAT:
-    p->at++;
-    return constant_node(p, token->at, token->value, out);
+  case HRI_TOKEN_INTEGER:
+  case HRI_TOKEN_FLOAT: p->at++; return constant_node(p, token->at, token->value, out);
   default: break;
   }
   HRI_TRY(deeper(p));
@@ -344,7 +366,8 @@ static hr_status parse_argument(parser *p, hri_call_node *call, call_lists *list
     if (!hri_array_push(&lists->names, token->value)) return no_memory(p, sizeof token->value);
     return add_node(p, &lists->named, value);
   }
-  if (call->star || call->star2 || lists->named.count > 0) return fail_here(p, "an argument without a name stands behind one with a name");
+  if (call->star || call->star2 || lists->named.count > 0)
+    return fail_here(p, "an argument without a name stands behind one with a name");
   HRI_TRY(parse_expression(p, true, &value));
   return add_node(p, &lists->positional, value);
 }
@@ -384,7 +407,9 @@ static hr_status parse_call(parser *p, hri_ast_node *callee, hri_ast_node **out)
 
 /* A chain such as a.b.c(d)[e] makes nodes that are nested as deep as it is long: evaluation would recurse into it. */
 static hr_status chain_link(parser *p, uint32_t *links) {
-  return ++*links > HRI_TEMPLATE_DEPTH ? fail_here(p, "this chain of attributes, calls, filters or operators is too long") : HR_OK;
+  return ++*links > HRI_TEMPLATE_DEPTH
+             ? fail_here(p, "this chain of attributes, calls, filters or operators is too long")
+             : HR_OK;
 }
 
 static hr_status parse_postfix(parser *p, hri_ast_node **node) {
@@ -422,7 +447,8 @@ static hr_status parse_filter(parser *p, bool inlined, hri_ast_node **node) {
     HRI_TRY(node_new(p, HRI_NODE_FILTER, current(p)->at, &filter));
     HRI_TRY(parse_dotted(p, &token, &filter->constant));
     if (hri_filter_lacking(token->value.as.chars, filter->constant.count))
-      return hri_template_fail(p->template, token->at, p->error, "the filter '%.*s' is not supported", (int)filter->constant.count, token->value.as.chars);
+      return hri_template_fail(p->template, token->at, p->error, "the filter '%.*s' is not supported",
+                               (int)filter->constant.count, token->value.as.chars);
     if (is_operator(current(p), '(')) HRI_TRY(parse_arguments(p, &filter->call));
     filter->a = *node;
     *node = filter;
@@ -432,7 +458,8 @@ static hr_status parse_filter(parser *p, bool inlined, hri_ast_node **node) {
 
 static bool begins_operand(const hri_token *token) {
   if (token->kind == HRI_TOKEN_NAME) return !is_name(token, "else") && !is_name(token, "or") && !is_name(token, "and");
-  if (token->kind == HRI_TOKEN_STRING || token->kind == HRI_TOKEN_INTEGER || token->kind == HRI_TOKEN_FLOAT) return true;
+  if (token->kind == HRI_TOKEN_STRING || token->kind == HRI_TOKEN_INTEGER || token->kind == HRI_TOKEN_FLOAT)
+    return true;
   return is_operator(token, '(') || is_operator(token, '[') || is_operator(token, '{');
 }
 
@@ -549,7 +576,7 @@ static hr_status parse_operators(parser *p, uint32_t at_level, hri_ast_node **ou
     if (i == 4) return HR_OK;
     HRI_TRY(chain_link(p, &links));
     HRI_TRY(node_new(p, HRI_NODE_BINARY, current(p)->at, &binary));
-    binary->operator= (uint8_t)levels[at_level].operators[i].operator;
+    binary->operator = (uint8_t)levels[at_level].operators[i].operator;
     p->at++;
   }
 }
@@ -558,7 +585,8 @@ static bool comparison(parser *p, hri_operator *out) {
   static const struct {
     uint32_t code;
     hri_operator operator;
-  } table[] = {{OP_EQ, HRI_EQUAL}, {OP_NE, HRI_UNEQUAL}, {'<', HRI_LESS}, {OP_LE, HRI_LESS_EQUAL}, {'>', HRI_GREATER}, {OP_GE, HRI_GREATER_EQUAL}};
+  } table[] = {{OP_EQ, HRI_EQUAL},      {OP_NE, HRI_UNEQUAL}, {'<', HRI_LESS},
+               {OP_LE, HRI_LESS_EQUAL}, {'>', HRI_GREATER},   {OP_GE, HRI_GREATER_EQUAL}};
   size_t i;
   for (i = 0; i < sizeof table / sizeof *table; i++)
     if (skip_operator(p, table[i].code)) {
@@ -582,7 +610,7 @@ static hr_status parse_compare(parser *p, hri_ast_node **out) {
   for (at = current(p)->at; comparison(p, &operator); at = current(p)->at) {
     hri_ast_node *step;
     HRI_TRY_OUT(node_new(p, HRI_NODE_COMPARE_STEP, at, &step));
-    step->operator= (uint8_t)operator;
+    step->operator = (uint8_t)operator;
     HRI_TRY_OUT(parse_operators(p, 0, &step->a));
     HRI_TRY_OUT(add_node(p, &steps, step));
   }
@@ -652,7 +680,8 @@ static hr_status parse_expression(parser *p, bool condition, hri_ast_node **out)
 static hr_status check_target(parser *p, const hri_ast_node *node, bool members) {
   uint32_t i;
   if (node->kind == HRI_NODE_NAME || (members && node->kind == HRI_NODE_TARGET_MEMBER)) return HR_OK;
-  if (node->kind != HRI_NODE_TUPLE) return hri_template_fail(p->template, node->at, p->error, "one cannot assign to this expression");
+  if (node->kind != HRI_NODE_TUPLE)
+    return hri_template_fail(p->template, node->at, p->error, "one cannot assign to this expression");
   for (i = 0; i < node->items.count; i++) HRI_TRY(check_target(p, node->items.at[i], members));
   return HR_OK;
 }
@@ -789,7 +818,8 @@ static hr_status parse_call_block(parser *p, hri_ast_node *node) {
   node->name = HRI_NAME_CALLER;
   if (is_operator(current(p), '(')) HRI_TRY(parse_signature(p, node));
   HRI_TRY(parse_expression(p, true, &node->a));
-  if (node->a->kind != HRI_NODE_CALL) return hri_template_fail(p->template, node->a->at, p->error, "a call block needs a call");
+  if (node->a->kind != HRI_NODE_CALL)
+    return hri_template_fail(p->template, node->a->at, p->error, "a call block needs a call");
   return parse_macro_body(p, last, node);
 }
 
@@ -851,7 +881,9 @@ out:
 static hr_status parse_jump(parser *p, hri_ast_node *node) {
   const hri_token *token = &p->tokens[p->at - 1];
   node->kind = is_name(token, "break") ? HRI_NODE_BREAK : HRI_NODE_CONTINUE;
-  if (p->loops == 0) return hri_template_fail(p->template, token->at, p->error, "'%.*s' stands outside of a loop", (int)token->bytes, token->value.as.chars);
+  if (p->loops == 0)
+    return hri_template_fail(p->template, token->at, p->error, "'%.*s' stands outside of a loop", (int)token->bytes,
+                             token->value.as.chars);
   return HR_OK;
 }
 
@@ -860,11 +892,25 @@ static hr_status parse_statement(parser *p, hri_ast_node *node) {
     const char *name;
     hr_status (*parse)(parser *p, hri_ast_node *node); /* NULL: not supported */
   } statements[] = {
-      {"for", parse_for},       {"if", parse_if},           {"set", parse_set},       {"macro", parse_macro},
-      {"call", parse_call_block}, {"filter", parse_filter_block}, {"with", parse_with}, {"print", parse_print},
-      {"generation", parse_generation}, {"break", parse_jump}, {"continue", parse_jump},
-      {"include", NULL},        {"import", NULL},           {"from", NULL},           {"extends", NULL},
-      {"block", NULL},          {"autoescape", NULL},       {"do", NULL},             {"trans", NULL},
+      {"for", parse_for},
+      {"if", parse_if},
+      {"set", parse_set},
+      {"macro", parse_macro},
+      {"call", parse_call_block},
+      {"filter", parse_filter_block},
+      {"with", parse_with},
+      {"print", parse_print},
+      {"generation", parse_generation},
+      {"break", parse_jump},
+      {"continue", parse_jump},
+      {"include", NULL},
+      {"import", NULL},
+      {"from", NULL},
+      {"extends", NULL},
+      {"block", NULL},
+      {"autoescape", NULL},
+      {"do", NULL},
+      {"trans", NULL},
   };
   const hri_token *token;
   size_t i;
@@ -873,11 +919,13 @@ static hr_status parse_statement(parser *p, hri_ast_node *node) {
   for (i = 0; i < sizeof statements / sizeof *statements; i++) {
     if (!is_name(token, statements[i].name)) continue;
     if (!statements[i].parse)
-      return hri_template_fail(p->template, token->at, p->error, "the statement '%s' is not supported", statements[i].name);
+      return hri_template_fail(p->template, token->at, p->error, "the statement '%s' is not supported",
+                               statements[i].name);
     p->at++;
     return statements[i].parse(p, node);
   }
-  return hri_template_fail(p->template, token->at, p->error, "unknown statement '%.*s'", (int)token->bytes, token->value.as.chars);
+  return hri_template_fail(p->template, token->at, p->error, "unknown statement '%.*s'", (int)token->bytes,
+                           token->value.as.chars);
 }
 
 static bool one_of(const hri_token *token, const char *const *ends) {
@@ -916,7 +964,9 @@ static hr_status parse_body(parser *p, const char *const *ends, hri_nodes *body)
   for (;;) {
     hri_ast_node *node;
     if (current(p)->kind == HRI_TOKEN_END) {
-      if (ends) HRI_TRY_OUT(hri_template_fail(p->template, current(p)->at, p->error, "the template ends where '{%% %s %%}' is missing", ends[0]));
+      if (ends)
+        HRI_TRY_OUT(hri_template_fail(p->template, current(p)->at, p->error,
+                                      "the template ends where '{%% %s %%}' is missing", ends[0]));
       break;
     }
     if (current(p)->kind == HRI_TOKEN_BLOCK_BEGIN && one_of(&p->tokens[p->at + 1], ends)) {
@@ -951,13 +1001,15 @@ static uint32_t normalize(const char *source, uint64_t bytes, char *out) {
 static hr_status check_source(const char *about, const char *source, uint64_t bytes, hr_error *error) {
   uint64_t i = 0;
   if (bytes > HRI_TEMPLATE_MAX_BYTES) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: the chat template has %llu bytes, more than %d", about, (unsigned long long)bytes, HRI_TEMPLATE_MAX_BYTES);
+    hri_fail(error, HR_ERROR_INPUT, "%s: the chat template has %llu bytes, more than %d", about,
+             (unsigned long long)bytes, HRI_TEMPLATE_MAX_BYTES);
     return hri_hint(error, HR_ERROR_INPUT, "check that this is a template");
   }
   while (i < bytes) {
     size_t length = hri_utf8_sequence(source + i, (size_t)(bytes - i));
     if (length == 0 || source[i] == 0) {
-      hri_fail(error, HR_ERROR_INPUT, "%s: byte %llu of the chat template, 0x%02x, is not UTF-8 text", about, (unsigned long long)i, (unsigned char)source[i]);
+      hri_fail(error, HR_ERROR_INPUT, "%s: byte %llu of the chat template, 0x%02x, is not UTF-8 text", about,
+               (unsigned long long)i, (unsigned char)source[i]);
       return hri_hint(error, HR_ERROR_INPUT, "save the template as UTF-8");
     }
     i += length;
@@ -980,7 +1032,8 @@ static hr_status parse_template(hri_template *template, hr_error *error) {
   return status;
 }
 
-hr_status hri_template_parse(const char *about, const char *source, uint64_t bytes, hri_template **out, hr_error *error) {
+hr_status hri_template_parse(const char *about, const char *source, uint64_t bytes, hri_template **out,
+                             hr_error *error) {
   hri_template *template;
   hr_status status;
   HRI_TRY(check_source(about, source, bytes, error));

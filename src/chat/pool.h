@@ -1,7 +1,7 @@
 /* Memory that is released all at once: the nodes of a template, the values of one rendering.
  *
- * A rendering makes many small values that refer to each other, also in circles (a namespace may hold itself); none of them
- * outlives it. So nothing is counted or freed one by one. */
+ * A rendering makes many small values that refer to each other, also in circles (a namespace may hold itself); none of
+ * them outlives it. So nothing is counted or freed one by one. */
 #ifndef HRI_CHAT_POOL_H
 #define HRI_CHAT_POOL_H
 

@@ -28,8 +28,8 @@ static double assemble(const char *digits, int count, int exponent) {
   return strtod(text, NULL);
 }
 
-/* The fewest digits that read back as the same value (> 0), the nearest of those: value = d.ddd * 10^*exponent. Nearest of
- * a given length is what printf gives, but next to a power of two the one above may read back where it does not. */
+/* The fewest digits that read back as the same value (> 0), the nearest of those: value = d.ddd * 10^*exponent. Nearest
+ * of a given length is what printf gives, but next to a power of two the one above may read back where it does not. */
 static int shortest_digits(double value, char digits[FLOAT_DIGITS + 1], int *exponent) {
   int count, i;
   for (count = 1;; count++) {
@@ -90,7 +90,8 @@ static void add_repr_code(hri_text *text, uint32_t code, const char *at, size_t 
 }
 
 static void add_repr_text(hri_text *text, hri_value value) {
-  bool single = memchr(value.as.chars, '\'', value.count) != NULL, twice = memchr(value.as.chars, '"', value.count) != NULL;
+  bool single = memchr(value.as.chars, '\'', value.count) != NULL,
+       twice = memchr(value.as.chars, '"', value.count) != NULL;
   char quote = single && !twice ? '"' : '\'';
   size_t i, bytes;
   if (value.flag) hri_text_add(text, "Markup(");
@@ -147,7 +148,8 @@ static hr_status add_repr_inside(hri_run *run, hri_text *text, hri_value value) 
   case HRI_INT: hri_text_add(text, "%lld", (long long)value.as.integer); return HR_OK;
   case HRI_FLOAT: hri_add_float(text, value.as.real); return HR_OK;
   case HRI_STRING: add_repr_text(text, value); return HR_OK;
-  case HRI_LIST: case HRI_TUPLE: return add_repr_items(run, text, value);
+  case HRI_LIST:
+  case HRI_TUPLE: return add_repr_items(run, text, value);
   case HRI_RANGE: return add_repr_range(text, value.as.items);
   case HRI_VIEW:
     hri_text_add(text, "%s", views[value.flag]);
@@ -211,7 +213,8 @@ static void add_json_code(hri_text *text, uint32_t code, const char *at, size_t 
   if (found) hri_text_add(text, "\\%c", to[found - from]);
   else if (code < 0x20 || (ascii && code > 0x7E && code < 0x10000)) hri_text_add(text, "\\u%04x", (unsigned)code);
   else if (ascii && code >= 0x10000)
-    hri_text_add(text, "\\u%04x\\u%04x", (unsigned)(0xD800 + ((code - 0x10000) >> 10)), (unsigned)(0xDC00 + ((code - 0x10000) & 0x3FF)));
+    hri_text_add(text, "\\u%04x\\u%04x", (unsigned)(0xD800 + ((code - 0x10000) >> 10)),
+                 (unsigned)(0xDC00 + ((code - 0x10000) & 0x3FF)));
   else hri_text_add_bytes(text, at, bytes);
 }
 
@@ -239,7 +242,9 @@ static void json_line(hri_text *text, const hri_json_style *style, uint32_t leve
   while (level-- > 0) hri_text_add_bytes(text, style->indent.as.chars, style->indent.count);
 }
 
-static void json_separator(hri_text *text, hri_value separator) { hri_text_add_bytes(text, separator.as.chars, separator.count); }
+static void json_separator(hri_text *text, hri_value separator) {
+  hri_text_add_bytes(text, separator.as.chars, separator.count);
+}
 
 /* Keys that are no texts become their JSON in quotes. */
 static hr_status add_json_key(hri_run *run, hri_text *text, hri_value key, const hri_json_style *style) {
@@ -273,7 +278,8 @@ static hr_status sort_pairs(hri_run *run, const hri_dict *dict, hri_pair **out) 
   return HR_OK;
 }
 
-static hr_status add_json_dict(hri_run *run, hri_text *text, const hri_dict *dict, const hri_json_style *style, uint32_t level) {
+static hr_status add_json_dict(hri_run *run, hri_text *text, const hri_dict *dict, const hri_json_style *style,
+                               uint32_t level) {
   hri_pair *pairs = dict->pairs;
   uint32_t i;
   hri_text_add(text, "{");
@@ -290,7 +296,8 @@ static hr_status add_json_dict(hri_run *run, hri_text *text, const hri_dict *dic
   return HR_OK;
 }
 
-static hr_status add_json_items(hri_run *run, hri_text *text, const hri_items *items, const hri_json_style *style, uint32_t level) {
+static hr_status add_json_items(hri_run *run, hri_text *text, const hri_items *items, const hri_json_style *style,
+                                uint32_t level) {
   uint32_t i;
   hri_text_add(text, "[");
   for (i = 0; i < items->count; i++) {
@@ -303,14 +310,16 @@ static hr_status add_json_items(hri_run *run, hri_text *text, const hri_items *i
   return HR_OK;
 }
 
-static hr_status add_json_inside(hri_run *run, hri_text *text, hri_value value, const hri_json_style *style, uint32_t level) {
+static hr_status add_json_inside(hri_run *run, hri_text *text, hri_value value, const hri_json_style *style,
+                                 uint32_t level) {
   switch ((hri_kind)value.kind) {
   case HRI_NONE: hri_text_add(text, "null"); return HR_OK;
   case HRI_BOOL: hri_text_add(text, value.as.truth ? "true" : "false"); return HR_OK;
   case HRI_INT: hri_text_add(text, "%lld", (long long)value.as.integer); return HR_OK;
   case HRI_FLOAT: add_json_float(text, value.as.real); return HR_OK;
   case HRI_STRING: add_json_text(text, value, style->ascii); return HR_OK;
-  case HRI_LIST: case HRI_TUPLE: return add_json_items(run, text, value.as.items, style, level);
+  case HRI_LIST:
+  case HRI_TUPLE: return add_json_items(run, text, value.as.items, style, level);
   case HRI_DICT: return add_json_dict(run, text, value.as.dict, style, level);
   default: return hri_run_fail(run, "object of type %s is not JSON serializable", hri_type_name(value));
   }
@@ -326,4 +335,6 @@ static hr_status add_json(hri_run *run, hri_text *text, hri_value value, const h
   return status;
 }
 
-hr_status hri_add_json(hri_run *run, hri_text *text, hri_value value, const hri_json_style *style) { return add_json(run, text, value, style, 0); }
+hr_status hri_add_json(hri_run *run, hri_text *text, hri_value value, const hri_json_style *style) {
+  return add_json(run, text, value, style, 0);
+}

@@ -33,7 +33,8 @@ static hr_status to_value(hri_run *run, json_t *json, hri_value *out) {
   hri_dict *dict;
   switch (json_typeof(json)) {
   case JSON_NULL: *out = hri_none(); return HR_OK;
-  case JSON_TRUE: case JSON_FALSE: *out = hri_bool(json_is_true(json)); return HR_OK;
+  case JSON_TRUE:
+  case JSON_FALSE: *out = hri_bool(json_is_true(json)); return HR_OK;
   case JSON_INTEGER: *out = hri_int(json_integer_value(json)); return HR_OK;
   case JSON_REAL: *out = hri_float(json_real_value(json)); return HR_OK;
   case JSON_STRING: *out = hri_chars(json_string_value(json), json_string_length(json)); return HR_OK;
@@ -57,7 +58,8 @@ static hr_status alias_reasoning(hri_run *run, hri_dict **message) {
   value = *reasoning;
   HRI_TRY(hri_dict_new(run, (*message)->count + 2, &made));
   HRI_TRY(hri_dict_put(run, made, hri_cstring("thinking"), value));
-  for (i = 0; i < (*message)->count; i++) HRI_TRY(hri_dict_put(run, made, (*message)->pairs[i].key, (*message)->pairs[i].value));
+  for (i = 0; i < (*message)->count; i++)
+    HRI_TRY(hri_dict_put(run, made, (*message)->pairs[i].key, (*message)->pairs[i].value));
   HRI_TRY(hri_dict_put(run, made, hri_cstring("reasoning_content"), value));
   *message = made;
   return HR_OK;
@@ -98,7 +100,8 @@ static hr_status load_variables(hri_run *run, const hri_json *root, hri_dict *va
     hri_json member = hri_json_member(root, name);
     hri_value value;
     if (strcmp(name, "messages") == 0) continue;
-    if (strcmp(name, "add_generation_prompt") == 0) return hri_json_fail(&member, run->error, "left out (it is an argument of the call)");
+    if (strcmp(name, "add_generation_prompt") == 0)
+      return hri_json_fail(&member, run->error, "left out (it is an argument of the call)");
     if (strcmp(name, "tools") == 0 || strcmp(name, "documents") == 0) HRI_TRY(check_list(&member, run->error));
     HRI_TRY(to_value(run, member.value, &value));
     HRI_TRY(hri_dict_put(run, variables, hri_cstring(name), value));
@@ -106,7 +109,8 @@ static hr_status load_variables(hri_run *run, const hri_json *root, hri_dict *va
   return HR_OK;
 }
 
-static hr_status load(hri_run *run, const hri_json *root, bool prompt, const hri_token_name *tokens, size_t token_count, hri_dict **out) {
+static hr_status load(hri_run *run, const hri_json *root, bool prompt, const hri_token_name *tokens, size_t token_count,
+                      hri_dict **out) {
   hri_json list = json_is_object(root->value) ? hri_json_member(root, "messages") : *root;
   hri_value messages;
   size_t i;
@@ -116,12 +120,13 @@ static hr_status load(hri_run *run, const hri_json *root, bool prompt, const hri
   HRI_TRY(hri_dict_put(run, *out, hri_cstring("tools"), hri_none()));
   HRI_TRY(hri_dict_put(run, *out, hri_cstring("documents"), hri_none()));
   HRI_TRY(hri_dict_put(run, *out, hri_cstring("add_generation_prompt"), hri_bool(prompt)));
-  for (i = 0; i < token_count; i++) HRI_TRY(hri_dict_put(run, *out, hri_cstring(tokens[i].name), hri_cstring(tokens[i].text)));
+  for (i = 0; i < token_count; i++)
+    HRI_TRY(hri_dict_put(run, *out, hri_cstring(tokens[i].name), hri_cstring(tokens[i].text)));
   return json_is_object(root->value) ? load_variables(run, root, *out) : HR_OK;
 }
 
-hr_status hri_chat_render_json(const hri_template *template, const hri_token_name *tokens, size_t token_count, const char *json, uint64_t bytes, bool prompt,
-                               hr_rendered *out, hr_error *error) {
+hr_status hri_chat_render_json(const hri_template *template, const hri_token_name *tokens, size_t token_count,
+                               const char *json, uint64_t bytes, bool prompt, hr_rendered *out, hr_error *error) {
   hri_run loader = {.template = template, .pool = {.limit = UINT64_MAX}, .error = error};
   hri_json root = {0};
   hri_dict *variables;

@@ -11,7 +11,7 @@ typedef struct hri_token_name {
 } hri_token_name;
 
 /* Renders a JSON text (hr_chat_render). `tokens`: bos_token and the like, and their number. */
-hr_status hri_chat_render_json(const hri_template *template, const hri_token_name *tokens, size_t token_count, const char *json, uint64_t bytes, bool prompt,
-                               hr_rendered *out, hr_error *error);
+hr_status hri_chat_render_json(const hri_template *template, const hri_token_name *tokens, size_t token_count,
+                               const char *json, uint64_t bytes, bool prompt, hr_rendered *out, hr_error *error);
 
 #endif

@@ -7,13 +7,13 @@
 #include "chat/ast.h"
 #include "chat/value.h"
 
-/* What stops a template that would never end or would take all memory. A long conversation through the most elaborate public
- * template takes some hundred thousand steps. */
+/* What stops a template that would never end or would take all memory. A long conversation through the most elaborate
+ * public template takes some hundred thousand steps. */
 enum {
-  HRI_LIMIT_STEPS = 50 * 1000 * 1000,     /* nodes evaluated, elements or some 64 bytes touched; about a second or two */
-  HRI_LIMIT_DEPTH = 800,                  /* of nested evaluation: expressions, macros calling macros, values inside values */
-  HRI_LIMIT_MEMORY = 256 * 1024 * 1024,   /* of values, and of the text: bytes */
-  HRI_LIMIT_RANGE = 100000                /* elements of a range, as in the sandbox of Jinja */
+  HRI_LIMIT_STEPS = 50 * 1000 * 1000, /* nodes evaluated, elements or some 64 bytes touched; about a second or two */
+  HRI_LIMIT_DEPTH = 800, /* of nested evaluation: expressions, macros calling macros, values inside values */
+  HRI_LIMIT_MEMORY = 256 * 1024 * 1024, /* of values, and of the text: bytes */
+  HRI_LIMIT_RANGE = 100000              /* elements of a range, as in the sandbox of Jinja */
 };
 
 typedef struct hri_scope hri_scope;
@@ -49,10 +49,10 @@ struct hri_run {
   const hri_template *template;
   const hri_dict *variables; /* messages, tools, ... */
   hri_pool pool;
-  hri_text root;             /* the text so far */
-  hri_text *out;             /* where output goes: root, or what a macro or a block collects */
+  hri_text root; /* the text so far */
+  hri_text *out; /* where output goes: root, or what a macro or a block collects */
   hri_jump jump;
-  uint32_t at;               /* byte of the template for errors */
+  uint32_t at; /* byte of the template for errors */
   uint32_t depth, next_tail;
   hri_tail tails[HRI_TAILS]; /* of the texts that grew last */
   uint64_t steps, collected; /* collected: bytes in texts under way other than root */
@@ -72,8 +72,8 @@ hr_status hri_run_text(hri_run *run, const hri_text *text);
 
 /* ---- Functions, filters, tests and methods ---- */
 
-/* Parameters: "name,name=,..."; those with '=' may be left out (and are then HRI_ABSENT); a leading '/' means that none may be
- * given by name. Fills values[0..], at most HRI_PARAMETERS. */
+/* Parameters: "name,name=,..."; those with '=' may be left out (and are then HRI_ABSENT); a leading '/' means that none
+ * may be given by name. Fills values[0..], at most HRI_PARAMETERS. */
 enum { HRI_PARAMETERS = 6 };
 
 typedef struct hri_builtin {
@@ -87,8 +87,10 @@ typedef struct hri_builtin {
 const hri_builtin *hri_filter_find(const char *name, size_t bytes);
 /* What Jinja has and this evaluator has not. */
 bool hri_filter_lacking(const char *name, size_t bytes);
-hr_status hri_builtin_call(hri_run *run, const char *what, const hri_builtin *builtin, hri_value self, const hri_arguments *arguments, hri_value *out);
-hr_status hri_filter_apply(hri_run *run, hri_value name, hri_value self, const hri_arguments *arguments, hri_value *out);
+hr_status hri_builtin_call(hri_run *run, const char *what, const hri_builtin *builtin, hri_value self,
+                           const hri_arguments *arguments, hri_value *out);
+hr_status hri_filter_apply(hri_run *run, hri_value name, hri_value self, const hri_arguments *arguments,
+                           hri_value *out);
 hr_status hri_test_apply(hri_run *run, hri_value name, hri_value self, const hri_arguments *arguments, bool *out);
 /* A global: range, namespace, ... False when there is none. */
 bool hri_global_find(const char *name, size_t bytes, hri_value *out);
@@ -120,19 +122,22 @@ typedef struct hri_macro {
 typedef struct hri_loop {
   const hri_ast_node *node;
   hri_scope *scope;
-  hri_value *source;         /* what is gone through */
+  hri_value *source; /* what is gone through */
   uint32_t source_count, source_next;
-  hri_value *at;             /* of that, what the `if` of the loop lets pass: known so far */
+  hri_value *at; /* of that, what the `if` of the loop lets pass: known so far */
   uint32_t count, index;
   uint32_t depth0;
-  hri_value changed;         /* the last arguments of loop.changed; absent before the first */
+  hri_value changed; /* the last arguments of loop.changed; absent before the first */
 } hri_loop;
 
 /* ---- Evaluation ---- */
 hr_status hri_eval(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out);
-/* A call with `caller` (may be NULL) as one more argument; filters on `*input` (for the innermost, which has no operand). */
-hr_status hri_eval_call(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *caller, hri_value *out);
-hr_status hri_eval_filter(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *input, hri_value *out);
+/* A call with `caller` (may be NULL) as one more argument; filters on `*input` (for the innermost, which has no
+ * operand). */
+hr_status hri_eval_call(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *caller,
+                        hri_value *out);
+hr_status hri_eval_filter(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *input,
+                          hri_value *out);
 hr_status hri_compare(hri_run *run, hri_operator operator, hri_value left, hri_value right, bool *out);
 /* environment.getattr and environment.getitem of Jinja's sandbox. */
 hr_status hri_attribute(hri_run *run, hri_value object, const char *name, size_t bytes, hri_value *out);
@@ -153,9 +158,11 @@ hr_status hri_loop_call(hri_run *run, const hri_loop *loop, const hri_arguments 
 hr_status hri_dict_view(hri_run *run, const hri_dict *dict, hri_view view, hri_value *out);
 
 /* strings.c */
-hr_status hri_strip(hri_run *run, hri_value self, hri_value set, bool left, bool right, hri_value *out); /* set: absent for blanks */
+hr_status hri_strip(hri_run *run, hri_value self, hri_value set, bool left, bool right,
+                    hri_value *out); /* set: absent for blanks */
 hr_status hri_split_lines(hri_run *run, hri_value self, bool keep, hri_value *out);
-hr_status hri_join(hri_run *run, hri_value separator, const hri_value *at, uint32_t count, hri_value *out); /* str() of each */
+hr_status hri_join(hri_run *run, hri_value separator, const hri_value *at, uint32_t count,
+                   hri_value *out); /* str() of each */
 hr_status hri_replace(hri_run *run, hri_value self, hri_value old, hri_value new_text, int64_t limit, hri_value *out);
 hr_status hri_center(hri_run *run, hri_value self, hri_value width, hri_value fill, hri_value *out);
 hr_status hri_lower(hri_run *run, hri_value self, hri_value *out);
@@ -166,6 +173,5 @@ bool hri_all_cased(hri_value self, bool upper);
 /* format.c: `template % value`, and str.format. */
 hr_status hri_percent(hri_run *run, hri_value format, hri_value value, hri_value *out);
 hr_status hri_str_format(hri_run *run, hri_value format, const hri_arguments *arguments, hri_value *out);
-
 
 #endif

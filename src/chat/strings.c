@@ -17,7 +17,8 @@ static hr_status need_integer(hri_run *run, hri_value value, int64_t fallback, i
 }
 
 /* The part of a text between two positions, negative ones counted from the end; false when it begins behind the end. */
-static hr_status part(hri_run *run, hri_value text, const hri_value *bounds, hri_value *out, int64_t *begin, bool *valid) {
+static hr_status part(hri_run *run, hri_value text, const hri_value *bounds, hri_value *out, int64_t *begin,
+                      bool *valid) {
   int64_t length, first, last;
   size_t from, to;
   HRI_TRY(hri_length(run, text, &length));
@@ -77,10 +78,18 @@ static hr_status find_in(hri_run *run, hri_value self, const hri_value *values, 
   return HR_OK;
 }
 
-static hr_status str_find(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return find_in(run, self, values, false, false, out); }
-static hr_status str_rfind(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return find_in(run, self, values, true, false, out); }
-static hr_status str_index(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return find_in(run, self, values, false, true, out); }
-static hr_status str_rindex(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return find_in(run, self, values, true, true, out); }
+static hr_status str_find(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return find_in(run, self, values, false, false, out);
+}
+static hr_status str_rfind(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return find_in(run, self, values, true, false, out);
+}
+static hr_status str_index(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return find_in(run, self, values, false, true, out);
+}
+static hr_status str_rindex(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return find_in(run, self, values, true, true, out);
+}
 
 static hr_status str_count(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
   hri_value inside;
@@ -106,7 +115,8 @@ static hr_status str_count(hri_run *run, hri_value self, const hri_value *values
 /* Costs a step for 64 bytes of the affix. */
 static bool affix(hri_value text, hri_value affix_text, bool end) {
   if (affix_text.count > text.count) return false;
-  return affix_text.count == 0 || memcmp(text.as.chars + (end ? text.count - affix_text.count : 0), affix_text.as.chars, affix_text.count) == 0;
+  return affix_text.count == 0 ||
+         memcmp(text.as.chars + (end ? text.count - affix_text.count : 0), affix_text.as.chars, affix_text.count) == 0;
 }
 
 static hr_status starts_or_ends(hri_run *run, hri_value self, const hri_value *values, bool end, hri_value *out) {
@@ -130,8 +140,12 @@ static hr_status starts_or_ends(hri_run *run, hri_value self, const hri_value *v
   return HR_OK;
 }
 
-static hr_status str_startswith(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return starts_or_ends(run, self, values, false, out); }
-static hr_status str_endswith(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return starts_or_ends(run, self, values, true, out); }
+static hr_status str_startswith(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return starts_or_ends(run, self, values, false, out);
+}
+static hr_status str_endswith(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return starts_or_ends(run, self, values, true, out);
+}
 
 static hr_status remove_affix(hri_run *run, hri_value self, hri_value affix_text, bool end, hri_value *out) {
   HRI_TRY(need_text(run, affix_text, "argument 1"));
@@ -143,8 +157,12 @@ static hr_status remove_affix(hri_run *run, hri_value self, hri_value affix_text
   return HR_OK;
 }
 
-static hr_status str_removeprefix(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return remove_affix(run, self, values[0], false, out); }
-static hr_status str_removesuffix(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return remove_affix(run, self, values[0], true, out); }
+static hr_status str_removeprefix(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return remove_affix(run, self, values[0], false, out);
+}
+static hr_status str_removesuffix(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return remove_affix(run, self, values[0], true, out);
+}
 
 /* ---- Stripping ---- */
 
@@ -173,9 +191,15 @@ hr_status hri_strip(hri_run *run, hri_value self, hri_value set, bool left, bool
   return hri_run_steps(run, 1 + 2 * each + (self.count - out->count) / 8);
 }
 
-static hr_status str_strip(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return hri_strip(run, self, values[0], true, true, out); }
-static hr_status str_lstrip(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return hri_strip(run, self, values[0], true, false, out); }
-static hr_status str_rstrip(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return hri_strip(run, self, values[0], false, true, out); }
+static hr_status str_strip(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return hri_strip(run, self, values[0], true, true, out);
+}
+static hr_status str_lstrip(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return hri_strip(run, self, values[0], true, false, out);
+}
+static hr_status str_rstrip(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return hri_strip(run, self, values[0], false, true, out);
+}
 
 /* ---- Splitting ---- */
 
@@ -193,7 +217,8 @@ static hr_status push_part(hri_run *run, value_list *list, hri_value self, const
 static hr_status take_list(hri_run *run, hr_status status, value_list *list, bool reversed, hri_value *out) {
   size_t i;
   if (status == HR_OK) status = hri_items_new(run, HRI_LIST, list->count, out);
-  for (i = 0; i < list->count && status == HR_OK; i++) out->as.items->at[reversed ? list->count - 1 - i : i] = list->items[i];
+  for (i = 0; i < list->count && status == HR_OK; i++)
+    out->as.items->at[reversed ? list->count - 1 - i : i] = list->items[i];
   hri_array_free(list);
   return status;
 }
@@ -264,8 +289,12 @@ static hr_status split(hri_run *run, hri_value self, const hri_value *values, bo
   return take_list(run, status, &list, back, out);
 }
 
-static hr_status str_split(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return split(run, self, values, false, out); }
-static hr_status str_rsplit(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return split(run, self, values, true, out); }
+static hr_status str_split(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return split(run, self, values, false, out);
+}
+static hr_status str_rsplit(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return split(run, self, values, true, out);
+}
 
 hr_status hri_split_lines(hri_run *run, hri_value self, bool keep, hri_value *out) {
   const char *at = self.as.chars, *end = at + self.count, *line = at;
@@ -309,8 +338,12 @@ static hr_status partition(hri_run *run, hri_value self, hri_value separator, bo
   return HR_OK;
 }
 
-static hr_status str_partition(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return partition(run, self, values[0], false, out); }
-static hr_status str_rpartition(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return partition(run, self, values[0], true, out); }
+static hr_status str_partition(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return partition(run, self, values[0], false, out);
+}
+static hr_status str_rpartition(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return partition(run, self, values[0], true, out);
+}
 
 /* ---- Building ---- */
 
@@ -333,7 +366,8 @@ static hr_status str_join(hri_run *run, hri_value self, const hri_value *values,
   if (!hri_iterable(values[0])) return hri_run_fail(run, "can only join an iterable");
   HRI_TRY(hri_iterate(run, values[0], &at, &count));
   for (i = 0; i < count; i++)
-    if (at[i].kind != HRI_STRING) return hri_run_fail(run, "sequence item %u: expected str instance, %s found", i, hri_type_name(at[i]));
+    if (at[i].kind != HRI_STRING)
+      return hri_run_fail(run, "sequence item %u: expected str instance, %s found", i, hri_type_name(at[i]));
   return hri_join(run, self, at, count, out);
 }
 
@@ -401,8 +435,10 @@ static hr_status justify(hri_run *run, hri_value self, const hri_value *values, 
   hri_value fill = values[1].kind == HRI_ABSENT ? hri_chars(" ", 1) : values[1];
   int64_t width, length, room, before;
   HRI_TRY(need_text(run, fill, "the fill character"));
-  if (hri_count_codes(fill.as.chars, fill.count) != 1) return hri_run_fail(run, "the fill character must be exactly one character long");
-  if (!hri_as_integer(values[0], &width)) return hri_run_fail(run, "'%s' object cannot be interpreted as an integer", hri_type_name(values[0]));
+  if (hri_count_codes(fill.as.chars, fill.count) != 1)
+    return hri_run_fail(run, "the fill character must be exactly one character long");
+  if (!hri_as_integer(values[0], &width))
+    return hri_run_fail(run, "'%s' object cannot be interpreted as an integer", hri_type_name(values[0]));
   HRI_TRY(hri_length(run, self, &length));
   *out = self;
   if (width <= length) return HR_OK;
@@ -412,19 +448,26 @@ static hr_status justify(hri_run *run, hri_value self, const hri_value *values, 
   return pad(run, self, fill, before, room - before, out);
 }
 
-static hr_status str_ljust(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return justify(run, self, values, -1, out); }
-static hr_status str_rjust(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return justify(run, self, values, 1, out); }
+static hr_status str_ljust(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return justify(run, self, values, -1, out);
+}
+static hr_status str_rjust(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return justify(run, self, values, 1, out);
+}
 hr_status hri_center(hri_run *run, hri_value self, hri_value width, hri_value fill, hri_value *out) {
   hri_value values[2] = {width, fill};
   return justify(run, self, values, 0, out);
 }
-static hr_status str_center(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return justify(run, self, values, 0, out); }
+static hr_status str_center(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  return justify(run, self, values, 0, out);
+}
 
 static hr_status str_zfill(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
   int64_t width, length;
   uint32_t sign = self.count > 0 && (*self.as.chars == '-' || *self.as.chars == '+');
   hri_value rest = hri_chars(self.as.chars + sign, self.count - sign);
-  if (!hri_as_integer(values[0], &width)) return hri_run_fail(run, "'%s' object cannot be interpreted as an integer", hri_type_name(values[0]));
+  if (!hri_as_integer(values[0], &width))
+    return hri_run_fail(run, "'%s' object cannot be interpreted as an integer", hri_type_name(values[0]));
   HRI_TRY(hri_length(run, self, &length));
   *out = self;
   if (width <= length) return HR_OK;
@@ -479,11 +522,25 @@ static hr_status recased(hri_run *run, hri_value self, recase to, hri_value *out
 
 hr_status hri_lower(hri_run *run, hri_value self, hri_value *out) { return recased(run, self, RECASE_LOWER, out); }
 hr_status hri_upper(hri_run *run, hri_value self, hri_value *out) { return recased(run, self, RECASE_UPPER, out); }
-hr_status hri_capitalize(hri_run *run, hri_value self, hri_value *out) { return recased(run, self, RECASE_CAPITALIZE, out); }
-static hr_status str_lower(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { (void)values; return hri_lower(run, self, out); }
-static hr_status str_upper(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { (void)values; return hri_upper(run, self, out); }
-static hr_status str_capitalize(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { (void)values; return hri_capitalize(run, self, out); }
-static hr_status str_title(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { (void)values; return recased(run, self, RECASE_TITLE, out); }
+hr_status hri_capitalize(hri_run *run, hri_value self, hri_value *out) {
+  return recased(run, self, RECASE_CAPITALIZE, out);
+}
+static hr_status str_lower(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  (void)values;
+  return hri_lower(run, self, out);
+}
+static hr_status str_upper(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  (void)values;
+  return hri_upper(run, self, out);
+}
+static hr_status str_capitalize(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  (void)values;
+  return hri_capitalize(run, self, out);
+}
+static hr_status str_title(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  (void)values;
+  return recased(run, self, RECASE_TITLE, out);
+}
 
 /* ---- Questions ---- */
 
@@ -512,10 +569,10 @@ bool hri_all_cased(hri_value self, bool upper) {
 
 static bool is_ascii(uint32_t code) { return code < 0x80; }
 
-#define STR_QUESTION(name, holds, empty)                                                                       \
-  static hr_status name(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {               \
-    (void)values;                                                                                              \
-    return all_codes(run, self, holds, empty, out);                                                            \
+#define STR_QUESTION(name, holds, empty)                                                                               \
+  static hr_status name(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {                       \
+    (void)values;                                                                                                      \
+    return all_codes(run, self, holds, empty, out);                                                                    \
   }
 STR_QUESTION(str_isspace, hri_is_space, false)
 STR_QUESTION(str_isalpha, hri_is_alpha, false)
@@ -530,8 +587,14 @@ static hr_status cased_question(hri_run *run, hri_value self, bool upper, hri_va
   *out = hri_bool(hri_all_cased(self, upper));
   return HR_OK;
 }
-static hr_status str_islower(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { (void)values; return cased_question(run, self, false, out); }
-static hr_status str_isupper(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { (void)values; return cased_question(run, self, true, out); }
+static hr_status str_islower(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  (void)values;
+  return cased_question(run, self, false, out);
+}
+static hr_status str_isupper(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
+  (void)values;
+  return cased_question(run, self, true, out);
+}
 
 const hri_builtin hri_str_methods[] = {
     {"strip", "/chars=", str_strip, NULL},

@@ -5,8 +5,21 @@
 #include "chat/run.h"
 
 typedef enum question {
-  IS_DEFINED, IS_UNDEFINED, IS_NONE, IS_BOOLEAN, IS_TRUE, IS_FALSE, IS_INTEGER, IS_FLOAT, IS_NUMBER, IS_STRING, IS_MAPPING, IS_SEQUENCE, IS_ITERABLE,
-  IS_CALLABLE, IS_ESCAPED
+  IS_DEFINED,
+  IS_UNDEFINED,
+  IS_NONE,
+  IS_BOOLEAN,
+  IS_TRUE,
+  IS_FALSE,
+  IS_INTEGER,
+  IS_FLOAT,
+  IS_NUMBER,
+  IS_STRING,
+  IS_MAPPING,
+  IS_SEQUENCE,
+  IS_ITERABLE,
+  IS_CALLABLE,
+  IS_ESCAPED
 } question;
 
 static bool answer(question asked, hri_value value) {
@@ -24,21 +37,24 @@ static bool answer(question asked, hri_value value) {
   case IS_STRING: return kind == HRI_STRING;
   case IS_MAPPING: return kind == HRI_DICT;
   /* what has a length and can be indexed; an undefined value has methods for both */
-  case IS_SEQUENCE: return kind == HRI_STRING || kind == HRI_LIST || kind == HRI_TUPLE || kind == HRI_RANGE || kind == HRI_DICT || kind == HRI_UNDEFINED;
+  case IS_SEQUENCE:
+    return kind == HRI_STRING || kind == HRI_LIST || kind == HRI_TUPLE || kind == HRI_RANGE || kind == HRI_DICT ||
+           kind == HRI_UNDEFINED;
   case IS_ITERABLE: return hri_iterable(value);
   case IS_CALLABLE:
-    return kind == HRI_MACRO || kind == HRI_METHOD || kind == HRI_FUNCTION || kind == HRI_LOOP || kind == HRI_JOINER || kind == HRI_UNDEFINED;
+    return kind == HRI_MACRO || kind == HRI_METHOD || kind == HRI_FUNCTION || kind == HRI_LOOP || kind == HRI_JOINER ||
+           kind == HRI_UNDEFINED;
   case IS_ESCAPED: return kind == HRI_STRING && value.flag;
   }
   return false;
 }
 
-#define SIMPLE_TEST(name, asked)                                                                 \
-  static hr_status name(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { \
-    (void)run;                                                                                   \
-    (void)values;                                                                                \
-    *out = hri_bool(answer(asked, self));                                                        \
-    return HR_OK;                                                                                \
+#define SIMPLE_TEST(name, asked)                                                                                       \
+  static hr_status name(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {                       \
+    (void)run;                                                                                                         \
+    (void)values;                                                                                                      \
+    *out = hri_bool(answer(asked, self));                                                                              \
+    return HR_OK;                                                                                                      \
   }
 SIMPLE_TEST(test_defined, IS_DEFINED)
 SIMPLE_TEST(test_undefined, IS_UNDEFINED)
@@ -94,7 +110,8 @@ static hr_status test_upper(hri_run *run, hri_value self, const hri_value *value
 
 /* Python's `is`. Whether two equal texts or numbers are one object there is nobody's promise. */
 static hr_status test_sameas(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
-  bool simple = self.kind == HRI_NONE || self.kind == HRI_BOOL, plain = self.kind == HRI_STRING || self.kind == HRI_INT || self.kind == HRI_FLOAT;
+  bool simple = self.kind == HRI_NONE || self.kind == HRI_BOOL,
+       plain = self.kind == HRI_STRING || self.kind == HRI_INT || self.kind == HRI_FLOAT;
   bool equal = false;
   if (self.kind == values[0].kind && (simple || plain)) HRI_TRY(hri_equals(run, self, values[0], &equal));
   else if (self.kind == values[0].kind) equal = self.kind != HRI_UNDEFINED && self.as.other == values[0].as.other;
@@ -106,7 +123,8 @@ static hr_status test_sameas(hri_run *run, hri_value self, const hri_value *valu
 static hr_status test_filter(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
   (void)run;
   (void)values;
-  *out = hri_bool(self.kind == HRI_STRING && (hri_filter_find(self.as.chars, self.count) || hri_filter_lacking(self.as.chars, self.count)));
+  *out = hri_bool(self.kind == HRI_STRING &&
+                  (hri_filter_find(self.as.chars, self.count) || hri_filter_lacking(self.as.chars, self.count)));
   return HR_OK;
 }
 
@@ -119,12 +137,12 @@ static hr_status test_test(hri_run *run, hri_value self, const hri_value *values
   return HR_OK;
 }
 
-#define COMPARING_TEST(name, operator)                                                           \
-  static hr_status name(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { \
-    bool result;                                                                                 \
-    HRI_TRY(hri_compare(run, operator, self, values[0], &result));                               \
-    *out = hri_bool(result);                                                                     \
-    return HR_OK;                                                                                \
+#define COMPARING_TEST(name, operator)                                                                                 \
+  static hr_status name(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {                       \
+    bool result;                                                                                                       \
+    HRI_TRY(hri_compare(run, operator, self, values[0], &result));                                                     \
+    *out = hri_bool(result);                                                                                           \
+    return HR_OK;                                                                                                      \
   }
 COMPARING_TEST(test_eq, HRI_EQUAL)
 COMPARING_TEST(test_ne, HRI_UNEQUAL)
@@ -135,44 +153,25 @@ COMPARING_TEST(test_ge, HRI_GREATER_EQUAL)
 COMPARING_TEST(test_in, HRI_IN)
 
 static const hri_builtin tests[] = {
-    {"defined", "", test_defined, NULL},
-    {"undefined", "", test_undefined, NULL},
-    {"none", "", test_none, NULL},
-    {"string", "", test_string, NULL},
-    {"mapping", "", test_mapping, NULL},
-    {"iterable", "", test_iterable, NULL},
-    {"sequence", "", test_sequence, NULL},
-    {"number", "", test_number, NULL},
-    {"integer", "", test_integer, NULL},
-    {"float", "", test_float, NULL},
-    {"boolean", "", test_boolean, NULL},
-    {"true", "", test_true, NULL},
-    {"false", "", test_false, NULL},
-    {"callable", "", test_callable, NULL},
-    {"escaped", "", test_escaped, NULL},
-    {"odd", "", test_odd, NULL},
-    {"even", "", test_even, NULL},
-    {"divisibleby", "num", test_divisibleby, NULL},
-    {"lower", "", test_lower, NULL},
-    {"upper", "", test_upper, NULL},
-    {"sameas", "other", test_sameas, NULL},
-    {"filter", "", test_filter, NULL},
-    {"test", "", test_test, NULL},
-    {"in", "seq", test_in, NULL},
-    {"eq", "/other", test_eq, NULL},
-    {"equalto", "/other", test_eq, NULL},
-    {"==", "/other", test_eq, NULL},
-    {"ne", "/other", test_ne, NULL},
-    {"!=", "/other", test_ne, NULL},
-    {"lt", "/other", test_lt, NULL},
-    {"lessthan", "/other", test_lt, NULL},
-    {"<", "/other", test_lt, NULL},
-    {"le", "/other", test_le, NULL},
-    {"<=", "/other", test_le, NULL},
-    {"gt", "/other", test_gt, NULL},
-    {"greaterthan", "/other", test_gt, NULL},
-    {">", "/other", test_gt, NULL},
-    {"ge", "/other", test_ge, NULL},
+    {"defined", "", test_defined, NULL},    {"undefined", "", test_undefined, NULL},
+    {"none", "", test_none, NULL},          {"string", "", test_string, NULL},
+    {"mapping", "", test_mapping, NULL},    {"iterable", "", test_iterable, NULL},
+    {"sequence", "", test_sequence, NULL},  {"number", "", test_number, NULL},
+    {"integer", "", test_integer, NULL},    {"float", "", test_float, NULL},
+    {"boolean", "", test_boolean, NULL},    {"true", "", test_true, NULL},
+    {"false", "", test_false, NULL},        {"callable", "", test_callable, NULL},
+    {"escaped", "", test_escaped, NULL},    {"odd", "", test_odd, NULL},
+    {"even", "", test_even, NULL},          {"divisibleby", "num", test_divisibleby, NULL},
+    {"lower", "", test_lower, NULL},        {"upper", "", test_upper, NULL},
+    {"sameas", "other", test_sameas, NULL}, {"filter", "", test_filter, NULL},
+    {"test", "", test_test, NULL},          {"in", "seq", test_in, NULL},
+    {"eq", "/other", test_eq, NULL},        {"equalto", "/other", test_eq, NULL},
+    {"==", "/other", test_eq, NULL},        {"ne", "/other", test_ne, NULL},
+    {"!=", "/other", test_ne, NULL},        {"lt", "/other", test_lt, NULL},
+    {"lessthan", "/other", test_lt, NULL},  {"<", "/other", test_lt, NULL},
+    {"le", "/other", test_le, NULL},        {"<=", "/other", test_le, NULL},
+    {"gt", "/other", test_gt, NULL},        {"greaterthan", "/other", test_gt, NULL},
+    {">", "/other", test_gt, NULL},         {"ge", "/other", test_ge, NULL},
     {">=", "/other", test_ge, NULL},
 };
 
@@ -187,8 +186,10 @@ hr_status hri_test_apply(hri_run *run, hri_value name, hri_value self, const hri
   const hri_builtin *test = name.kind == HRI_STRING ? find_test(name.as.chars, name.count) : NULL;
   char what[48];
   hri_value result;
-  if (name.kind != HRI_STRING) return hri_run_fail(run, "the name of a test must be a text, not %s", hri_type_name(name));
-  if (!test) return hri_run_fail(run, "no test named '%.*s'", (int)(name.count < 100 ? name.count : 100), name.as.chars);
+  if (name.kind != HRI_STRING)
+    return hri_run_fail(run, "the name of a test must be a text, not %s", hri_type_name(name));
+  if (!test)
+    return hri_run_fail(run, "no test named '%.*s'", (int)(name.count < 100 ? name.count : 100), name.as.chars);
   (void)snprintf(what, sizeof what, "the test '%s'", test->name);
   HRI_TRY(hri_builtin_call(run, what, test, self, arguments, &result));
   *out = hri_truth(result);

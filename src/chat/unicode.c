@@ -1,6 +1,6 @@
-/* Categories come from utf8proc; the tables hold what Python adds: digits that are no decimals, characters that count as
- * lower or upper case by property rather than by category, and characters whose upper or title case is a text of its own
- * (Unicode 14: DerivedNumericType, PropList, SpecialCasing). */
+/* Categories come from utf8proc; the tables hold what Python adds: digits that are no decimals, characters that count
+ * as lower or upper case by property rather than by category, and characters whose upper or title case is a text of its
+ * own (Unicode 14: DerivedNumericType, PropList, SpecialCasing). */
 #include "chat/unicode.h"
 
 #include <string.h>
@@ -10,22 +10,26 @@ typedef struct range {
   uint32_t first, last;
 } range;
 
-static const range digits[] = {
-    {0xB2, 0xB3}, {0xB9, 0xB9}, {0x1369, 0x1371}, {0x19DA, 0x19DA}, {0x2070, 0x2070}, {0x2074, 0x2079}, {0x2080, 0x2089},
-    {0x2460, 0x2468}, {0x2474, 0x247C}, {0x2488, 0x2490}, {0x24EA, 0x24EA}, {0x24F5, 0x24FD}, {0x24FF, 0x24FF}, {0x2776,
-    0x277E}, {0x2780, 0x2788}, {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100,
-    0x1F10A}
-};
-static const range lowers[] = {
-    {0xAA, 0xAA}, {0xBA, 0xBA}, {0x2B0, 0x2B8}, {0x2C0, 0x2C1}, {0x2E0, 0x2E4}, {0x345, 0x345}, {0x37A, 0x37A}, {0x1D2C,
-    0x1D6A}, {0x1D78, 0x1D78}, {0x1D9B, 0x1DBF}, {0x2071, 0x2071}, {0x207F, 0x207F}, {0x2090, 0x209C}, {0x2170, 0x217F},
-    {0x24D0, 0x24E9}, {0x2C7C, 0x2C7D}, {0xA69C, 0xA69D}, {0xA770, 0xA770}, {0xA7F8, 0xA7F9}, {0xAB5C, 0xAB5F}, {0x10780,
-    0x10780}, {0x10783, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}
-};
-static const range uppers[] = {
-    {0x2160, 0x216F}, {0x24B6, 0x24CF}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}
-};
-static const struct { uint32_t code; const char *upper, *title; } specials[] = {
+static const range digits[] = {{0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
+                               {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+                               {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
+                               {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
+                               {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+static const range lowers[] = {{0xAA, 0xAA},       {0xBA, 0xBA},       {0x2B0, 0x2B8},     {0x2C0, 0x2C1},
+                               {0x2E0, 0x2E4},     {0x345, 0x345},     {0x37A, 0x37A},     {0x1D2C, 0x1D6A},
+                               {0x1D78, 0x1D78},   {0x1D9B, 0x1DBF},   {0x2071, 0x2071},   {0x207F, 0x207F},
+                               {0x2090, 0x209C},   {0x2170, 0x217F},   {0x24D0, 0x24E9},   {0x2C7C, 0x2C7D},
+                               {0xA69C, 0xA69D},   {0xA770, 0xA770},   {0xA7F8, 0xA7F9},   {0xAB5C, 0xAB5F},
+                               {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}};
+static const range uppers[] = {{0x2160, 0x216F},
+                               {0x24B6, 0x24CF},
+                               {0x1F130, 0x1F149},
+                               {0x1F150, 0x1F169},
+                               {0x1F170, 0x1F189}};
+static const struct {
+  uint32_t code;
+  const char *upper, *title;
+} specials[] = {
     {0xDF, "\x53\x53", "\x53\x73"},
     {0x149, "\xCA\xBC\x4E", "\xCA\xBC\x4E"},
     {0x1F0, "\x4A\xCC\x8C", "\x4A\xCC\x8C"},
@@ -156,7 +160,9 @@ uint32_t hri_decode_back(const char *at, size_t *bytes) {
   return hri_decode(begin, bytes);
 }
 
-size_t hri_encode(uint32_t code, char out[4]) { return (size_t)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)out); }
+size_t hri_encode(uint32_t code, char out[4]) {
+  return (size_t)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)out);
+}
 
 uint64_t hri_count_codes(const char *chars, size_t bytes) {
   uint64_t count = 0;
@@ -185,12 +191,14 @@ static bool within(const range *ranges, size_t count, uint32_t code) {
 static utf8proc_category_t category(uint32_t code) { return utf8proc_category((utf8proc_int32_t)code); }
 
 bool hri_is_space(uint32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+  return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
+         code == 0x205F || code == 0x3000;
 }
 
 bool hri_is_line_end(uint32_t code) {
-  return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 || code == 0x2029;
+  return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 ||
+         code == 0x2029;
 }
 
 bool hri_is_alpha(uint32_t code) {
@@ -206,7 +214,8 @@ bool hri_is_digit(uint32_t code) {
 
 bool hri_is_alnum(uint32_t code) {
   utf8proc_category_t kind = category(code);
-  return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) || (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
+  return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) ||
+         (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
 }
 
 bool hri_is_lower(uint32_t code) {
@@ -222,8 +231,13 @@ bool hri_is_title(uint32_t code) { return category(code) == UTF8PROC_CATEGORY_LT
 /* What repr() shows as it is: no control, format, private, surrogate or unassigned character, no blank but U+0020. */
 bool hri_is_printable(uint32_t code) {
   switch (category(code)) {
-  case UTF8PROC_CATEGORY_CN: case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS:
-  case UTF8PROC_CATEGORY_CO: case UTF8PROC_CATEGORY_ZL: case UTF8PROC_CATEGORY_ZP: return false;
+  case UTF8PROC_CATEGORY_CN:
+  case UTF8PROC_CATEGORY_CC:
+  case UTF8PROC_CATEGORY_CF:
+  case UTF8PROC_CATEGORY_CS:
+  case UTF8PROC_CATEGORY_CO:
+  case UTF8PROC_CATEGORY_ZL:
+  case UTF8PROC_CATEGORY_ZP: return false;
   case UTF8PROC_CATEGORY_ZS: return code == ' ';
   default: return true;
   }
@@ -248,18 +262,19 @@ void hri_add_cased(hri_text *text, uint32_t code, hri_case to) {
       hri_text_add_bytes(text, cased, strlen(cased));
       return;
     }
-  add_code(text, (uint32_t)(to == HRI_UPPER ? utf8proc_toupper((utf8proc_int32_t)code) : utf8proc_totitle((utf8proc_int32_t)code)));
+  add_code(text, (uint32_t)(to == HRI_UPPER ? utf8proc_toupper((utf8proc_int32_t)code)
+                                            : utf8proc_totitle((utf8proc_int32_t)code)));
 }
 
 /* Characters that do not count when one looks for a cased neighbour (Case_Ignorable, Unicode 15, 3.13). */
 static bool case_ignorable(uint32_t code) {
   utf8proc_category_t kind = category(code);
-  if (kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_ME || kind == UTF8PROC_CATEGORY_CF || kind == UTF8PROC_CATEGORY_LM ||
-      kind == UTF8PROC_CATEGORY_SK)
+  if (kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_ME || kind == UTF8PROC_CATEGORY_CF ||
+      kind == UTF8PROC_CATEGORY_LM || kind == UTF8PROC_CATEGORY_SK)
     return true;
-  return code == '\'' || code == '.' || code == ':' || code == 0xB7 || code == 0x387 || code == 0x55F || code == 0x5F4 || code == 0x2018 ||
-         code == 0x2019 || code == 0x2024 || code == 0x2027 || code == 0xFE13 || code == 0xFE52 || code == 0xFE55 || code == 0xFF07 ||
-         code == 0xFF0E || code == 0xFF1A;
+  return code == '\'' || code == '.' || code == ':' || code == 0xB7 || code == 0x387 || code == 0x55F ||
+         code == 0x5F4 || code == 0x2018 || code == 0x2019 || code == 0x2024 || code == 0x2027 || code == 0xFE13 ||
+         code == 0xFE52 || code == 0xFE55 || code == 0xFF07 || code == 0xFF0E || code == 0xFF1A;
 }
 
 static bool cased(uint32_t code) { return hri_is_lower(code) || hri_is_upper(code) || hri_is_title(code); }

@@ -16,7 +16,7 @@ uint64_t hri_count_codes(const char *chars, size_t bytes);
 /* The byte where the index-th code point begins; `bytes` when there are fewer. */
 size_t hri_code_offset(const char *chars, size_t bytes, uint64_t index);
 
-bool hri_is_space(uint32_t code); /* str.isspace, which str.strip and str.split go by */
+bool hri_is_space(uint32_t code);    /* str.isspace, which str.strip and str.split go by */
 bool hri_is_line_end(uint32_t code); /* where str.splitlines cuts */
 bool hri_is_alpha(uint32_t code);
 bool hri_is_decimal(uint32_t code);

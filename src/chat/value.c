@@ -14,8 +14,10 @@ bool hri_value_is(hri_value text, const char *chars) {
 }
 
 const char *hri_type_name(hri_value value) {
-  static const char *const names[] = {"absent", "Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "range", "dict view",
-                                      "generator", "dict", "Namespace", "Macro", "method", "function", "LoopContext", "Cycler", "Joiner"};
+  static const char *const names[] = {"absent",    "Undefined", "NoneType",    "bool",      "int",
+                                      "float",     "str",       "list",        "tuple",     "range",
+                                      "dict view", "generator", "dict",        "Namespace", "Macro",
+                                      "method",    "function",  "LoopContext", "Cycler",    "Joiner"};
   return names[value.kind];
 }
 
@@ -31,7 +33,8 @@ bool hri_as_integer(hri_value value, int64_t *integer) {
 hr_status hri_take(hri_run *run, uint64_t bytes, void **memory) {
   *memory = hri_pool_alloc(&run->pool, bytes);
   if (*memory) return HR_OK;
-  return run->pool.exhausted ? hri_run_limit(run, "memory") : hri_fail_memory(run->error, bytes, "rendering a chat template");
+  return run->pool.exhausted ? hri_run_limit(run, "memory")
+                             : hri_fail_memory(run->error, bytes, "rendering a chat template");
 }
 
 hr_status hri_text_value(hri_run *run, const char *chars, size_t count, hri_value *out) {
@@ -72,8 +75,8 @@ static hri_tail *find_tail(hri_run *run, const char *end, uint32_t more) {
   return NULL;
 }
 
-/* left + right. A long result gets as much again in reserve, and what is added to it later goes there: s = s + x, again and
- * again, is linear. The longer text shares its bytes with the shorter one, which stays what it was. */
+/* left + right. A long result gets as much again in reserve, and what is added to it later goes there: s = s + x, again
+ * and again, is linear. The longer text shares its bytes with the shorter one, which stays what it was. */
 hr_status hri_concat(hri_run *run, hri_value left, hri_value right, hri_value *out) {
   uint64_t bytes = (uint64_t)left.count + right.count, reserve = bytes >= HRI_TAIL_FROM ? bytes : 0;
   hri_tail *tail = left.count >= HRI_TAIL_FROM ? find_tail(run, left.as.chars + left.count, right.count) : NULL;
@@ -131,7 +134,9 @@ hri_value *hri_dict_find(const hri_dict *dict, hri_value key) {
 }
 
 /* What looking for a key may cost: a text is hashed or compared, anything else is compared with each key. */
-static uint64_t look_steps(const hri_dict *dict, hri_value key) { return key.kind == HRI_STRING ? key.count / 16 : dict->count / 8; }
+static uint64_t look_steps(const hri_dict *dict, hri_value key) {
+  return key.kind == HRI_STRING ? key.count / 16 : dict->count / 8;
+}
 
 hr_status hri_dict_look(hri_run *run, const hri_dict *dict, hri_value key, hri_value **out) {
   uint64_t probes = 0; /* many, where keys were made to have one hash */
@@ -185,19 +190,33 @@ hr_status hri_dict_put(hri_run *run, hri_dict *dict, hri_value key, hri_value va
 
 bool hri_truth(hri_value value) {
   switch ((hri_kind)value.kind) {
-  case HRI_ABSENT: case HRI_UNDEFINED: case HRI_NONE: return false;
+  case HRI_ABSENT:
+  case HRI_UNDEFINED:
+  case HRI_NONE: return false;
   case HRI_BOOL: return value.as.truth;
   case HRI_INT: return value.as.integer != 0;
   case HRI_FLOAT: return value.as.real != 0;
   case HRI_STRING: return value.count > 0;
-  case HRI_LIST: case HRI_TUPLE: case HRI_RANGE: case HRI_VIEW: return value.as.items->count > 0;
+  case HRI_LIST:
+  case HRI_TUPLE:
+  case HRI_RANGE:
+  case HRI_VIEW: return value.as.items->count > 0;
   case HRI_DICT: return value.as.dict->count > 0;
-  case HRI_LOOP: case HRI_ITERATOR: case HRI_NAMESPACE: case HRI_MACRO: case HRI_METHOD: case HRI_FUNCTION: case HRI_CYCLER: case HRI_JOINER: return true;
+  case HRI_LOOP:
+  case HRI_ITERATOR:
+  case HRI_NAMESPACE:
+  case HRI_MACRO:
+  case HRI_METHOD:
+  case HRI_FUNCTION:
+  case HRI_CYCLER:
+  case HRI_JOINER: return true;
   }
   return false;
 }
 
-static bool is_number(hri_value value) { return value.kind == HRI_BOOL || value.kind == HRI_INT || value.kind == HRI_FLOAT; }
+static bool is_number(hri_value value) {
+  return value.kind == HRI_BOOL || value.kind == HRI_INT || value.kind == HRI_FLOAT;
+}
 
 /* -1, 0, 1, or 2 when one is no number. long double holds every int64 and every double. */
 static int order_numbers(hri_value left, hri_value right) {
@@ -214,11 +233,12 @@ static int order_numbers(hri_value left, hri_value right) {
   return a < b ? -1 : a > b;
 }
 
-/* A comparison under way. Values may share parts, so that looking at all of them can take forever, and be nested deep. */
+/* A comparison under way. Values may share parts, so that looking at all of them can take forever, and be nested
+ * deep. */
 typedef struct compare {
   uint64_t steps; /* left */
   uint32_t depth;
-  bool parts;     /* steps are parts of values, whatever their size */
+  bool parts; /* steps are parts of values, whatever their size */
   bool exceeded;
 } compare;
 
@@ -258,7 +278,8 @@ static bool same_containers(compare *c, hri_value left, hri_value right) {
   if (left.as.other == right.as.other) return true;
   if (views && (left.flag != right.flag || left.flag == HRI_VIEW_VALUES)) return false;
   if (++c->depth > HRI_LIMIT_DEPTH) c->exceeded = true;
-  result = !c->exceeded && (left.kind == HRI_DICT ? same_dicts(c, left.as.dict, right.as.dict) : same_items(c, left.as.items, right.as.items));
+  result = !c->exceeded && (left.kind == HRI_DICT ? same_dicts(c, left.as.dict, right.as.dict)
+                                                  : same_items(c, left.as.items, right.as.items));
   c->depth--;
   return result;
 }
@@ -270,12 +291,18 @@ static bool same(compare *c, hri_value left, hri_value right) {
   if (is_number(left) && is_number(right)) return order_numbers(left, right) == 0;
   if (left.kind != right.kind) return false;
   switch ((hri_kind)left.kind) {
-  case HRI_ABSENT: case HRI_UNDEFINED: case HRI_NONE: return true;
+  case HRI_ABSENT:
+  case HRI_UNDEFINED:
+  case HRI_NONE: return true;
   case HRI_STRING:
     if (left.count != right.count || left.count == 0) return left.count == right.count;
     spend(c, left.count / 64);
     return !c->exceeded && memcmp(left.as.chars, right.as.chars, left.count) == 0;
-  case HRI_LIST: case HRI_TUPLE: case HRI_RANGE: case HRI_VIEW: case HRI_DICT: return same_containers(c, left, right);
+  case HRI_LIST:
+  case HRI_TUPLE:
+  case HRI_RANGE:
+  case HRI_VIEW:
+  case HRI_DICT: return same_containers(c, left, right);
   default: return left.as.other == right.as.other;
   }
 }
@@ -297,7 +324,8 @@ static bool hashable(hri_value value, uint32_t *steps) {
   uint32_t i;
   if (*steps == 0) return false;
   --*steps;
-  if (value.kind == HRI_LIST || value.kind == HRI_DICT || (value.kind == HRI_VIEW && value.flag != HRI_VIEW_VALUES)) return false;
+  if (value.kind == HRI_LIST || value.kind == HRI_DICT || (value.kind == HRI_VIEW && value.flag != HRI_VIEW_VALUES))
+    return false;
   if (value.kind == HRI_TUPLE)
     for (i = 0; i < value.as.items->count; i++)
       if (!hashable(value.as.items->at[i], steps)) return false;
@@ -347,8 +375,10 @@ hr_status hri_order(hri_run *run, hri_value left, hri_value right, const char *o
     *out = order_texts(left, right);
     return HR_OK;
   }
-  if (left.kind == right.kind && (left.kind == HRI_LIST || left.kind == HRI_TUPLE)) return order_items(run, left, right, operator, out);
-  return hri_run_fail(run, "'%s' is not supported between '%s' and '%s'", operator, hri_type_name(left), hri_type_name(right));
+  if (left.kind == right.kind && (left.kind == HRI_LIST || left.kind == HRI_TUPLE))
+    return order_items(run, left, right, operator, out);
+  return hri_run_fail(run, "'%s' is not supported between '%s' and '%s'", operator, hri_type_name(left),
+                      hri_type_name(right));
 }
 
 static hr_status contains_item(hri_run *run, hri_items *items, uint32_t from, hri_value item, uint32_t *at) {
@@ -367,7 +397,8 @@ hr_status hri_contains(hri_run *run, hri_value container, hri_value item, bool *
   *out = false;
   switch ((hri_kind)container.kind) {
   case HRI_STRING:
-    if (item.kind != HRI_STRING) return hri_run_fail(run, "'in <string>' requires string as left operand, not %s", hri_type_name(item));
+    if (item.kind != HRI_STRING)
+      return hri_run_fail(run, "'in <string>' requires string as left operand, not %s", hri_type_name(item));
     HRI_TRY(hri_run_steps(run, container.count / 64));
     *out = item.count == 0 || memmem(container.as.chars, container.count, item.as.chars, item.count) != NULL;
     return HR_OK;
@@ -381,7 +412,10 @@ hr_status hri_contains(hri_run *run, hri_value container, hri_value item, bool *
     *out = at < container.as.items->count;
     container.as.items->next = *out ? at + 1 : at;
     return HR_OK;
-  case HRI_LIST: case HRI_TUPLE: case HRI_RANGE: case HRI_VIEW:
+  case HRI_LIST:
+  case HRI_TUPLE:
+  case HRI_RANGE:
+  case HRI_VIEW:
     HRI_TRY(contains_item(run, container.as.items, 0, item, &at));
     *out = at < container.as.items->count;
     return HR_OK;
@@ -397,7 +431,10 @@ hr_status hri_length(hri_run *run, hri_value value, int64_t *out) {
     HRI_TRY(hri_run_steps(run, value.count / 64));
     *out = (int64_t)hri_count_codes(value.as.chars, value.count);
     return HR_OK;
-  case HRI_LIST: case HRI_TUPLE: case HRI_RANGE: case HRI_VIEW: *out = value.as.items->count; return HR_OK;
+  case HRI_LIST:
+  case HRI_TUPLE:
+  case HRI_RANGE:
+  case HRI_VIEW: *out = value.as.items->count; return HR_OK;
   case HRI_DICT: *out = value.as.dict->count; return HR_OK;
   case HRI_LOOP:
     HRI_TRY(hri_loop_fill(run, value.as.other, UINT32_MAX));
@@ -408,7 +445,8 @@ hr_status hri_length(hri_run *run, hri_value value, int64_t *out) {
 }
 
 bool hri_iterable(hri_value value) {
-  return value.kind == HRI_UNDEFINED || value.kind == HRI_STRING || hri_is_items(value) || value.kind == HRI_DICT || value.kind == HRI_LOOP;
+  return value.kind == HRI_UNDEFINED || value.kind == HRI_STRING || hri_is_items(value) || value.kind == HRI_DICT ||
+         value.kind == HRI_LOOP;
 }
 
 static hr_status iterate_text(hri_run *run, hri_value text, hri_value **at, uint32_t *count) {

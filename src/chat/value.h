@@ -1,9 +1,10 @@
 /* The values of a template: Python's, as far as templates see them.
  *
- * Templates are written against Python: what `str`, `repr`, `==`, `<`, `in`, slices and arithmetic do there is what they print.
- * A value is 16 bytes and copied freely; what it refers to lies in the pool of the rendering (or of the template, or in the
- * caller's variables) and never changes, apart from namespaces, iterators, cyclers and loops. Texts are valid UTF-8; positions
- * and lengths that templates see count code points. */
+ * Templates are written against Python: what `str`, `repr`, `==`, `<`, `in`, slices and arithmetic do there is what
+ * they print.
+ * A value is 16 bytes and copied freely; what it refers to lies in the pool of the rendering (or of the template, or in
+ * the caller's variables) and never changes, apart from namespaces, iterators, cyclers and loops. Texts are valid
+ * UTF-8; positions and lengths that templates see count code points. */
 #ifndef HRI_CHAT_VALUE_H
 #define HRI_CHAT_VALUE_H
 
@@ -21,13 +22,13 @@ typedef enum hri_kind {
   HRI_LIST,
   HRI_TUPLE,
   HRI_RANGE,
-  HRI_VIEW,       /* what keys(), values() and items() give; flag: hri_view */
-  HRI_ITERATOR,   /* what can be gone through once: map, select, reverse, ... */
+  HRI_VIEW,     /* what keys(), values() and items() give; flag: hri_view */
+  HRI_ITERATOR, /* what can be gone through once: map, select, reverse, ... */
   HRI_DICT,
   HRI_NAMESPACE,
   HRI_MACRO,
-  HRI_METHOD,     /* a method with its object */
-  HRI_FUNCTION,   /* a global function */
+  HRI_METHOD,   /* a method with its object */
+  HRI_FUNCTION, /* a global function */
   HRI_LOOP,
   HRI_CYCLER,
   HRI_JOINER
@@ -35,7 +36,13 @@ typedef enum hri_kind {
 
 typedef enum hri_view { HRI_VIEW_KEYS = 0, HRI_VIEW_VALUES, HRI_VIEW_ITEMS } hri_view;
 /* Why a value is undefined, for the message when it is used. */
-typedef enum hri_lack { HRI_LACK_NAME = 0, HRI_LACK_ATTRIBUTE, HRI_LACK_ELEMENT, HRI_LACK_UNSAFE, HRI_LACK_TEXT } hri_lack;
+typedef enum hri_lack {
+  HRI_LACK_NAME = 0,
+  HRI_LACK_ATTRIBUTE,
+  HRI_LACK_ELEMENT,
+  HRI_LACK_UNSAFE,
+  HRI_LACK_TEXT
+} hri_lack;
 
 typedef struct hri_value hri_value;
 typedef struct hri_items hri_items;
@@ -62,8 +69,8 @@ struct hri_value {
 struct hri_items { /* list, tuple, range, view, iterator */
   hri_value *at;
   uint32_t count;
-  uint32_t next;              /* iterator: how many were taken */
-  int64_t start, stop, step;  /* range */
+  uint32_t next;             /* iterator: how many were taken */
+  int64_t start, stop, step; /* range */
 };
 
 typedef struct hri_pair {
@@ -73,7 +80,7 @@ typedef struct hri_pair {
 struct hri_dict {
   hri_pair *pairs; /* in the order of insertion */
   uint32_t count, capacity;
-  uint32_t *slots; /* pairs by the hash of a text key, index + 1, from HRI_DICT_HASHED pairs on; 0 is free */
+  uint32_t *slots;     /* pairs by the hash of a text key, index + 1, from HRI_DICT_HASHED pairs on; 0 is free */
   uint32_t slot_count; /* a power of two */
 };
 enum { HRI_DICT_HASHED = 16 };
@@ -85,7 +92,7 @@ static inline hri_value hri_float(double real) { return (hri_value){.kind = HRI_
 static inline hri_value hri_chars(const char *chars, size_t count) {
   return (hri_value){.kind = HRI_STRING, .count = (uint32_t)count, .as.chars = chars};
 }
-hri_value hri_cstring(const char *text); /* borrowed, NUL-terminated */
+hri_value hri_cstring(const char *text);              /* borrowed, NUL-terminated */
 bool hri_value_is(hri_value text, const char *chars); /* a text of just these characters */
 static inline bool hri_is_items(hri_value value) { return value.kind >= HRI_LIST && value.kind <= HRI_ITERATOR; }
 
@@ -111,12 +118,13 @@ hr_status hri_concat(hri_run *run, hri_value left, hri_value right, hri_value *o
 
 /* ---- Python's semantics ---- */
 bool hri_truth(hri_value value);
-/* For keys and names: a value of more than some hundred parts is equal to nothing. And for any values, counting the work. */
+/* For keys and names: a value of more than some hundred parts is equal to nothing. And for any values, counting the
+ * work. */
 bool hri_equal(hri_value left, hri_value right);
 hr_status hri_equals(hri_run *run, hri_value left, hri_value right, bool *out);
 bool hri_hashable(hri_value value);
 /* -1, 0, 1; INPUT when the types have no order. */
-hr_status hri_order(hri_run *run, hri_value left, hri_value right, const char *operator, int *out);
+hr_status hri_order(hri_run *run, hri_value left, hri_value right, const char *operator, int * out);
 hr_status hri_contains(hri_run *run, hri_value container, hri_value item, bool *out);
 hr_status hri_length(hri_run *run, hri_value value, int64_t *out);
 /* The elements of anything that can be gone through; an iterator is used up. `*at` is borrowed. */
@@ -130,8 +138,8 @@ hr_status hri_str(hri_run *run, hri_value value, hri_value *out);
 void hri_add_float(hri_text *text, double value);
 typedef struct hri_json_style {
   bool ascii, sorted, indented;
-  hri_value indent;           /* a text put once per level */
-  hri_value item, key;        /* separators */
+  hri_value indent;    /* a text put once per level */
+  hri_value item, key; /* separators */
 } hri_json_style;
 hr_status hri_add_json(hri_run *run, hri_text *text, hri_value value, const hri_json_style *style);
 

@@ -40,7 +40,7 @@ static hr_status unknown_option(const cli_config *config, const char *word, cons
   if (known < option_count()) {
     list_commands(option_get(known)->commands, names, sizeof names);
     hri_fail(error, HR_ERROR_USAGE, "%s is no option of `headroom %s`, but of: %s", word, command_of(config)->name,
-              names);
+             names);
   } else {
     hri_fail(error, HR_ERROR_USAGE, "unknown option %s", word);
   }
@@ -104,7 +104,8 @@ static hr_status take_operand(cli_config *config, char *word, hr_error *error) {
   const cli_command *command = command_of(config);
   if (config->command & HR_FOR_JOBS && config_origin(config, &config->run.model_source) != ORIGIN_FLAG)
     return config_set(config, option_at(config, &config->run.model_source), word, ORIGIN_FLAG, "", error);
-  if (config->command & HR_FOR_DATA) return config_set(config, option_at(config, &config->run.data_paths), word, ORIGIN_FLAG, "", error);
+  if (config->command & HR_FOR_DATA)
+    return config_set(config, option_at(config, &config->run.data_paths), word, ORIGIN_FLAG, "", error);
   if (config->operand_count < command->operand_count) {
     config->operands[config->operand_count++] = word;
     return HR_OK;
@@ -123,16 +124,13 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
       operands_only = true;
       continue;
     }
-    if (operands_only || word[0] != '-' || !word[1])
-      status = take_operand(config, word, error);
+    if (operands_only || word[0] != '-' || !word[1]) status = take_operand(config, word, error);
     else if (strcmp(word, "-h") == 0)
       status = config_set(config, option_at(config, &config->own.help), "true", ORIGIN_FLAG, "", error);
     else if (strcmp(word, "-q") == 0 && option_get(option_at(config, &config->own.quiet))->commands & config->command)
       status = config_set(config, option_at(config, &config->own.quiet), "true", ORIGIN_FLAG, "", error);
-    else if (strncmp(word, "--", 2) == 0)
-      status = take_option(&args, word, error);
-    else
-      status = unknown_option(config, word, word + 1, error);
+    else if (strncmp(word, "--", 2) == 0) status = take_option(&args, word, error);
+    else status = unknown_option(config, word, word + 1, error);
     if (status != HR_OK) return status;
   }
   return HR_OK;
@@ -142,8 +140,7 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
 
 static void environment_name(const hr_field *o, char out[64]) {
   size_t used = (size_t)snprintf(out, 64, "HEADROOM_%s", o->name);
-  for (size_t i = 0; i < used && i < 63; i++)
-    out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
+  for (size_t i = 0; i < used && i < 63; i++) out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
 }
 
 hr_status config_environment(cli_config *config, hr_error *error) {
@@ -174,8 +171,11 @@ hr_status config_environment(cli_config *config, hr_error *error) {
 
 /* Of two options that say the same in different words, what a person says now beats what the run remembers. */
 static bool overruled(const cli_config *config, option_id id) {
-  if (id == option_at(config, &config->job.steps)) return config_origin(config, &config->job.epochs) == ORIGIN_FLAG; /* not what lies in the environment for all runs */
-  if (id == option_at(config, &config->job.accumulate)) return config_origin(config, &config->job.batch_tokens) == ORIGIN_FLAG;
+  if (id == option_at(config, &config->job.steps))
+    return config_origin(config, &config->job.epochs) ==
+           ORIGIN_FLAG; /* not what lies in the environment for all runs */
+  if (id == option_at(config, &config->job.accumulate))
+    return config_origin(config, &config->job.batch_tokens) == ORIGIN_FLAG;
   return false;
 }
 
@@ -187,14 +187,17 @@ hr_status config_resume(cli_config *config, hr_error *error) {
   bool skip[MAX_OPTIONS];
   if (!directory) return HR_OK;
   status = hr_run_open(directory, config->run.resume_from, &run, error);
-  if (status == HR_ERROR_USAGE && config_chosen(config, &config->run.model_source)) return HR_OK; /* run.json may be gone: its checkpoints decide */
+  if (status == HR_ERROR_USAGE && config_chosen(config, &config->run.model_source))
+    return HR_OK; /* run.json may be gone: its checkpoints decide */
   if (status != HR_OK) return status;
   (void)snprintf(place, sizeof place, "run %.100s", directory);
   for (option_id id = 0; id < option_count(); id++) /* asked before any of them is set */
-    skip[id] = !(option_get(id)->commands & HR_FOR_TRAIN) || config->settings[id].origin > ORIGIN_DEFAULT || overruled(config, id);
+    skip[id] = !(option_get(id)->commands & HR_FOR_TRAIN) || config->settings[id].origin > ORIGIN_DEFAULT ||
+               overruled(config, id);
   for (option_id id = 0; id < option_count() && status == HR_OK; id++)
     for (uint32_t k = 0; !skip[id] && status == HR_OK && (text = hr_run_option(run, option_get(id)->name, k)); k++)
-      if (*text || option_get(id)->kind == HR_FIELD_TEXT) status = config_set(config, id, text, ORIGIN_RUN, place, error);
+      if (*text || option_get(id)->kind == HR_FIELD_TEXT)
+        status = config_set(config, id, text, ORIGIN_RUN, place, error);
   hr_run_close(run);
   return status;
 }
@@ -234,23 +237,17 @@ static void print_quoted(const char *text) {
   (void)putchar('"');
   for (; *text; text++) {
     unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\')
-      (void)printf("\\%c", c);
-    else if (c == '\n')
-      (void)fputs("\\n", stdout);
-    else if (c < 0x20 || c == 0x7f)
-      (void)printf("\\x%02x", c);
-    else
-      (void)putchar(c);
+    if (c == '"' || c == '\\') (void)printf("\\%c", c);
+    else if (c == '\n') (void)fputs("\\n", stdout);
+    else if (c < 0x20 || c == 0x7f) (void)printf("\\x%02x", c);
+    else (void)putchar(c);
   }
   (void)putchar('"');
 }
 
 static void print_scalar(const char *text, hr_field_kind kind) {
-  if (kind != HR_FIELD_FLAG && needs_quotes(text))
-    print_quoted(text);
-  else
-    (void)fputs(text, stdout);
+  if (kind != HR_FIELD_FLAG && needs_quotes(text)) print_quoted(text);
+  else (void)fputs(text, stdout);
 }
 
 static bool stands_for_something(const hr_field *o, const hr_value *v) {

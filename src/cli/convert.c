@@ -29,18 +29,22 @@ static void print_result(const cli_config *config, const hr_convert_result *r) {
     json_write_end(&json);
     return;
   }
-  (void)printf("%s (%s) to %s (%s): %u tensors, %.1f M parameters, %s\n", r->from, r->source_type, r->to, r->type, r->tensor_count,
-               (double)r->parameter_count / 1e6, SIZE_TEXT(r->data_bytes));
-  if (r->token_count) (void)printf("tokenizer: %llu tokens, %s\n", (unsigned long long)r->token_count, r->has_template ? "with a chat template" : "without a chat template");
+  (void)printf("%s (%s) to %s (%s): %u tensors, %.1f M parameters, %s\n", r->from, r->source_type, r->to, r->type,
+               r->tensor_count, (double)r->parameter_count / 1e6, SIZE_TEXT(r->data_bytes));
+  if (r->token_count)
+    (void)printf("tokenizer: %llu tokens, %s\n", (unsigned long long)r->token_count,
+                 r->has_template ? "with a chat template" : "without a chat template");
 }
 
 hr_status command_convert(cli_config *config, hr_error *error) {
-  const char *source = config->operand_count > 0 ? config->operands[0] : NULL, *target = config->operand_count > 1 ? config->operands[1] : NULL;
+  const char *source = config->operand_count > 0 ? config->operands[0] : NULL,
+             *target = config->operand_count > 1 ? config->operands[1] : NULL;
   hr_convert_options options;
   hr_convert_result result;
   if (!source || !target) {
     hri_fail(error, HR_ERROR_USAGE, source ? "the target is missing" : "the model to convert is missing");
-    return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
   }
   hr_convert_options_init(&options);
   if (strcmp(config->own.type, "source") != 0) options.type = config->own.type;

@@ -19,7 +19,7 @@ hr_status data_options(char **separator, hr_data_options *options, hr_error *err
   *separator = text_alloc(strlen(text) + 1);
   if (!text_unescape(text, *separator))
     return hri_fail(error, HR_ERROR_USAGE,
-                     "--document-separator: '%s' holds an escape other than \\n \\t \\r \\\\ \\xHH (01 to ff)", text);
+                    "--document-separator: '%s' holds an escape other than \\n \\t \\r \\\\ \\xHH (01 to ff)", text);
   if (!**separator) return hri_fail(error, HR_ERROR_USAGE, "--document-separator is empty");
   options->document_separator = *separator;
   return HR_OK;
@@ -45,10 +45,8 @@ static void label(const char *name) { (void)printf("%-*s", LABEL_COLUMNS, name);
 static void print_lengths(const hr_data_report *r) {
   label("length");
   for (uint32_t i = 0; i < HR_DATA_PERCENTILES; i++) {
-    if (r->percentiles[i] < 100)
-      (void)printf("%u %%: %s   ", r->percentiles[i], DIGITS(r->percentile_tokens[i]));
-    else
-      (void)printf("longest: %s\n", DIGITS(r->percentile_tokens[i]));
+    if (r->percentiles[i] < 100) (void)printf("%u %%: %s   ", r->percentiles[i], DIGITS(r->percentile_tokens[i]));
+    else (void)printf("longest: %s\n", DIGITS(r->percentile_tokens[i]));
   }
   for (uint32_t i = 0; i < r->longest_count; i++) {
     label(i ? "" : "longest");
@@ -61,7 +59,8 @@ static void print_lengths(const hr_data_report *r) {
 static void print_packed(const hr_data_report *r, uint32_t sequence) {
   for (uint32_t i = 0; i < HR_DATA_PACKINGS; i++) {
     const hr_data_packed *p = &r->packed[i];
-    (void)printf("%-7s %-8s%10s rows of %u, %.1f %% filled", i ? "" : "packing", hr_packing_name(p->packing), DIGITS(p->rows), sequence, p->fill * 100);
+    (void)printf("%-7s %-8s%10s rows of %u, %.1f %% filled", i ? "" : "packing", hr_packing_name(p->packing),
+                 DIGITS(p->rows), sequence, p->fill * 100);
     if (p->cut_documents) (void)printf(", %s longer documents cut", DIGITS(p->cut_documents));
     if (p->dropped_documents) (void)printf(", %s longer documents left out", DIGITS(p->dropped_documents));
     (void)printf("\n");
@@ -87,14 +86,16 @@ static void print_report(const hr_data_report *r, uint32_t sequence) {
     (void)printf("%s\n", r->chat);
   }
   label("files");
-  (void)printf("%10s, %s in %s (%.1f MB/s)\n", SIZE_TEXT(r->file_bytes), r->from_cache ? "found tokenized" : "read and tokenized", SECONDS_TEXT(r->seconds),
+  (void)printf("%10s, %s in %s (%.1f MB/s)\n", SIZE_TEXT(r->file_bytes),
+               r->from_cache ? "found tokenized" : "read and tokenized", SECONDS_TEXT(r->seconds),
                (double)r->file_bytes / (r->seconds > 0 ? r->seconds : 1e-9) * 1e-6);
   label("documents");
   (void)printf("%10s\n", DIGITS(r->documents));
   label("tokens");
   (void)printf("%10s\n", DIGITS(r->tokens));
   label("counted labels");
-  (void)printf("%10s, %.1f %% of the tokens\n", DIGITS(r->labels), 100.0 * (double)r->labels / (double)(r->tokens ? r->tokens : 1));
+  (void)printf("%10s, %.1f %% of the tokens\n", DIGITS(r->labels),
+               100.0 * (double)r->labels / (double)(r->tokens ? r->tokens : 1));
   print_lengths(r);
   print_packed(r, sequence);
   print_broken(r);
@@ -102,24 +103,26 @@ static void print_report(const hr_data_report *r, uint32_t sequence) {
 
 /* ---- examples ---- */
 
-/* Text as it stands; control characters but for the line feed and the tab as \xHH, so that data cannot steer a terminal. */
+/* Text as it stands; control characters but for the line feed and the tab as \xHH, so that data cannot steer a
+ * terminal. */
 static void print_plain(const char *text, uint64_t bytes) {
   for (uint64_t i = 0; i < bytes; i++) {
     unsigned char c = (unsigned char)text[i];
-    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-      (void)printf("\\x%02x", c);
-    else if (c == 0xC2 && i + 1 < bytes && (unsigned char)text[i + 1] >= 0x80 && (unsigned char)text[i + 1] < 0xA0) /* U+0080 to U+009F */
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) (void)printf("\\x%02x", c);
+    else if (c == 0xC2 && i + 1 < bytes && (unsigned char)text[i + 1] >= 0x80 &&
+             (unsigned char)text[i + 1] < 0xA0) /* U+0080 to U+009F */
       (void)printf("\\xc2\\x%02x", (unsigned char)text[++i]);
-    else
-      (void)putchar(c);
+    else (void)putchar(c);
   }
 }
 
 static void print_example(const hr_data_example *example, uint64_t number) {
   bool color = screen_style(stdout, STYLE_DIM)[0] != 0;
-  (void)printf("\n%sexample %llu%s: %s", screen_style(stdout, STYLE_BOLD), (unsigned long long)number, screen_style(stdout, STYLE_PLAIN), example->place.file);
+  (void)printf("\n%sexample %llu%s: %s", screen_style(stdout, STYLE_BOLD), (unsigned long long)number,
+               screen_style(stdout, STYLE_PLAIN), example->place.file);
   if (example->place.line) (void)printf(":%llu", (unsigned long long)example->place.line);
-  (void)printf(", %s tokens; %s does not count\n", DIGITS(example->place.tokens), color ? "what is dim" : "what stands in [[ ]]");
+  (void)printf(", %s tokens; %s does not count\n", DIGITS(example->place.tokens),
+               color ? "what is dim" : "what stands in [[ ]]");
   for (uint32_t i = 0; i < example->stretch_count; i++) {
     const hr_data_stretch *s = &example->stretches[i];
     if (!s->counted) (void)fputs(color ? screen_style(stdout, STYLE_DIM) : "[[", stdout);
@@ -245,7 +248,8 @@ static hr_status open_model(const cli_config *config, hr_model *model, uint32_t 
   hr_status status;
   if (!source || !source[0]) {
     hri_fail(error, HR_ERROR_USAGE, "--model is missing");
-    return hri_hint(error, HR_ERROR_USAGE, "--model MODEL: its tokenizer and its chat template make tokens of the data");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "--model MODEL: its tokenizer and its chat template make tokens of the data");
   }
   status = hr_model_open(source, model, error);
   if (status != HR_OK) return status;
@@ -268,7 +272,8 @@ hr_status command_data(cli_config *config, hr_error *error) {
   }
   if (status == HR_OK) status = open_model(config, model, &sequence, error);
   if (status == HR_OK) status = data_options(&separator, &options, error);
-  if (status == HR_OK) status = hr_data_open(model, config->run.data_paths, config->run.data_path_count, &options, sequence, &data, error);
+  if (status == HR_OK)
+    status = hr_data_open(model, config->run.data_paths, config->run.data_path_count, &options, sequence, &data, error);
   if (status == HR_OK) status = show(config, data, sequence, error);
   hr_data_close(data);
   free(separator);

@@ -6,7 +6,8 @@
 
 #include "cli/options.h"
 
-/* Reads the escapes of the document separator; `*separator` (free it) holds what document_separator points to then. USAGE names the
+/* Reads the escapes of the document separator; `*separator` (free it) holds what document_separator points to then.
+ * USAGE names the
  * option. */
 hr_status data_options(char **separator, hr_data_options *options, hr_error *error);
 

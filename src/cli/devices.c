@@ -11,10 +11,8 @@
 enum { PATH_BYTES = 4096 };
 
 static void rate_text(double per_second, double unit, const char *format, char out[TEXT_BYTES]) {
-  if (per_second > 0)
-    (void)snprintf(out, TEXT_BYTES, format, per_second / unit);
-  else
-    (void)snprintf(out, TEXT_BYTES, "-");
+  if (per_second > 0) (void)snprintf(out, TEXT_BYTES, format, per_second / unit);
+  else (void)snprintf(out, TEXT_BYTES, "-");
 }
 
 static void print_row(const hr_device *device) {
@@ -41,7 +39,8 @@ static void write_rates(json_writer *json, const hr_device_rates *rates) {
   for (int type = 0; type < HR_RATE_TYPES; type++) {
     const hr_rate_tables *t = &rates->tables[type];
     json_write_open(json, type ? "bf16" : "fp32", '{');
-    write_row(json, "product_flops", &t->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
+    write_row(json, "product_flops", &t->product_flops[0][0][0],
+              HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
     write_row(json, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
     write_row(json, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
     json_write_close(json, '}');
@@ -92,8 +91,10 @@ static void print_line(const char *kind, const char *side, const double *rates, 
 
 /* The measured tables in short: one line per kind, small to large. */
 static void print_rates(const hr_device_rates *rates) {
-  static const char *const kinds[HR_PRODUCT_KINDS] = {"forward", "dx", "dw", "forward, packed", "dx, packed", "dw, packed"};
-  static const char *const sides[] = {"64", "256", "1024"}, *const ways[] = {"forward", "backward"}, *const types[] = {"fp32", "bf16"};
+  static const char *const kinds[HR_PRODUCT_KINDS] = {"forward",         "dx",         "dw",
+                                                      "forward, packed", "dx, packed", "dw, packed"};
+  static const char *const sides[] = {"64", "256", "1024"}, *const ways[] = {"forward", "backward"},
+                           *const types[] = {"fp32", "bf16"};
   for (size_t type = 0; type < HR_RATE_TYPES; type++) {
     const hr_rate_tables *t = &rates->tables[type];
     (void)printf("\nGFLOP/s of matrix products, %s, %s, %u threads\n%-24s%8s%8s%8s%8s  FLOPs\n", types[type],
@@ -127,8 +128,7 @@ static void print_one(const hr_device *device) {
   print_rate("fp32", device->flops_fp32, 1e12, "TFLOP/s");
   print_rate("tf32", device->flops_tf32, 1e12, "TFLOP/s, dense");
   print_rate("bf16", device->flops_bf16, 1e12, "TFLOP/s, dense");
-  if (device->rates.threads)
-    print_rates(&device->rates);
+  if (device->rates.threads) print_rates(&device->rates);
   else
     (void)printf("%-18s %.0f %% of the rate for matrix products, %.0f %% of the bandwidth\n", "assumed reachable",
                  device->gemm_efficiency * 100, device->memory_efficiency * 100);
@@ -221,10 +221,8 @@ hr_status command_devices(cli_config *config, hr_error *error) {
   for (uint32_t i = 0; i < hr_device_count(); i++) {
     status = hr_device_get(i, &device, error);
     if (status != HR_OK) return status;
-    if (as_json)
-      write_device(&json, NULL, &device);
-    else
-      print_row(&device);
+    if (as_json) write_device(&json, NULL, &device);
+    else print_row(&device);
   }
   if (as_json) {
     json_write_close(&json, ']');

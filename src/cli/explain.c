@@ -59,14 +59,15 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
   if (status == HR_OK) status = hr_explainer_end(explainer, explanation, error);
   hr_explainer_destroy(explainer);
   if (status != HR_OK || (*explanation)->failure_count > 0) return status;
-  status = hri_fail(error, HR_ERROR_INPUT, "%s: no out-of-memory message in %llu lines", in->path, (unsigned long long)(*explanation)->line_count);
+  status = hri_fail(error, HR_ERROR_INPUT, "%s: no out-of-memory message in %llu lines", in->path,
+                    (unsigned long long)(*explanation)->line_count);
   return hri_hint(error, status, "paste the whole message, from the exception's name to the end of its last figure");
 }
 
 /* ---- a snapshot ---- */
 
 static const unsigned STREAM_LIMIT = 1u << 31; /* bytes: what has no end must not fill the memory */
-enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen times */
+enum { MOST_REPLAYED = 20000000 };             /* events; the search replays a trace sixteen times */
 
 /* A stream cannot be opened again: it is read whole. */
 static hr_status read_stream(input *in, hr_snapshot **snapshot, hr_error *error) {
@@ -79,8 +80,14 @@ static hr_status read_stream(input *in, hr_snapshot **snapshot, hr_error *error)
     if (count > STREAM_LIMIT) break;
     if (count == room) bytes = text_grow(bytes, room *= 2);
   }
-  status = count > STREAM_LIMIT ? hri_fail(error, HR_ERROR_INPUT, "a stream of more than %u bytes is not taken as a snapshot: write it to a file first", STREAM_LIMIT) : input_failed(in, error);
-  if (status == HR_OK) status = hr_snapshot_parse(bytes, count, strcmp(in->path, "-") == 0 ? "standard input" : in->path, NULL, snapshot, error);
+  status = count > STREAM_LIMIT
+               ? hri_fail(error, HR_ERROR_INPUT,
+                          "a stream of more than %u bytes is not taken as a snapshot: write it to a file first",
+                          STREAM_LIMIT)
+               : input_failed(in, error);
+  if (status == HR_OK)
+    status = hr_snapshot_parse(bytes, count, strcmp(in->path, "-") == 0 ? "standard input" : in->path, NULL, snapshot,
+                               error);
   free(bytes);
   return status;
 }
@@ -96,13 +103,15 @@ static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_erro
   return HR_OK;
 }
 
-static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *snapshot, hr_explanation **explanation, hr_error *error) {
+static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *snapshot, hr_explanation **explanation,
+                                hr_error *error) {
   hr_oom_evidence evidence = {0};
   hr_inspection *inspection = NULL;
   hr_replay_result *results = NULL;
   hr_replay replay;
   hr_error no_replay;
-  hr_status status = hr_inspect(snapshot, &(hr_inspect_options){.at = HR_AT_OOM, .trace = hr_explain_trace(snapshot)}, &inspection, error);
+  hr_status status = hr_inspect(snapshot, &(hr_inspect_options){.at = HR_AT_OOM, .trace = hr_explain_trace(snapshot)},
+                                &inspection, error);
   if (status != HR_OK) return status;
   evidence.inspection = inspection;
   status = device_total(config, &evidence.device_total_bytes, error);
@@ -112,7 +121,8 @@ static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *sna
   }
   /* What an allocator did not record (a profiler's snapshot) cannot be replayed: then nothing is proven. */
   if (inspection->event_count <= MOST_REPLAYED &&
-      hr_replay_search(snapshot, &(hr_replay_options){.trace = inspection->trace}, &replay, &results, &evidence.result_count, &no_replay) == HR_OK) {
+      hr_replay_search(snapshot, &(hr_replay_options){.trace = inspection->trace}, &replay, &results,
+                       &evidence.result_count, &no_replay) == HR_OK) {
     evidence.replay = &replay;
     evidence.results = results;
   }
@@ -124,7 +134,8 @@ static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *sna
 
 static hr_status read_snapshot(const cli_config *config, input *in, hr_explanation **explanation, hr_error *error) {
   hr_snapshot *snapshot = NULL;
-  hr_status status = in->file == stdin || text_is_stream(in->file) ? read_stream(in, &snapshot, error) : hr_snapshot_read(in->path, NULL, &snapshot, error);
+  hr_status status = in->file == stdin || text_is_stream(in->file) ? read_stream(in, &snapshot, error)
+                                                                   : hr_snapshot_read(in->path, NULL, &snapshot, error);
   if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
   hr_snapshot_destroy(snapshot);
   return status;
@@ -151,7 +162,8 @@ hr_status command_explain(cli_config *config, hr_error *error) {
   hr_status status;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
-    return hri_hint(error, HR_ERROR_USAGE, "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
   if (is_directory(config->operands[0])) {
     status = hr_explain_run(config->operands[0], &run, error);
@@ -159,7 +171,8 @@ hr_status command_explain(cli_config *config, hr_error *error) {
   } else {
     static input in;
     status = input_open(&in, config->operands[0], error);
-    if (status == HR_OK && hr_snapshot_recognise(in.first, in.first_count)) status = read_snapshot(config, &in, &explanation, error);
+    if (status == HR_OK && hr_snapshot_recognise(in.first, in.first_count))
+      status = read_snapshot(config, &in, &explanation, error);
     else if (status == HR_OK) status = read_log(&in, &explanation, error);
     if (status == HR_OK) status = show(config, explanation, NULL, error);
     text_close(in.file);

@@ -15,8 +15,8 @@ typedef struct explain_result {
   char planned_for[160];             /* "gpt2-124m on rtx-4090, 23.65 GiB"; "" without --model */
 } explain_result;
 
-/* --model: plans the job for the device of the message and puts what fits in front of the advice, in the words of the framework
- * that the log names. USAGE when there is no total to plan for. */
+/* --model: plans the job for the device of the message and puts what fits in front of the advice, in the words of the
+ * framework that the log names. USAGE when there is no total to plan for. */
 hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_result *result, hr_error *error);
 
 void explain_print(const explain_result *result);

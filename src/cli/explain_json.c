@@ -46,8 +46,7 @@ static void write_failure(json_writer *json, const hr_oom_failure *f) {
   json_write_text(json, "verdict", f->verdict);
   write_figures(json, f);
   json_write_open(json, "arithmetic", '[');
-  for (uint32_t i = 0; i < f->arithmetic_count; i++)
-    json_write_text(json, NULL, f->arithmetic[i]);
+  for (uint32_t i = 0; i < f->arithmetic_count; i++) json_write_text(json, NULL, f->arithmetic[i]);
   json_write_close(json, ']');
   json_write_open(json, "shares", '[');
   for (uint32_t i = 0; i < f->share_count; i++) {
@@ -117,8 +116,7 @@ void explain_write_json(const explain_result *result) {
     json_write_close(&json, '}');
   }
   json_write_open(&json, "failures", '[');
-  for (uint32_t i = 0; i < e->failure_count; i++)
-    write_failure(&json, &e->failures[i]);
+  for (uint32_t i = 0; i < e->failure_count; i++) write_failure(&json, &e->failures[i]);
   json_write_close(&json, ']');
   json_write_end(&json);
 }

@@ -30,7 +30,8 @@ static hr_status take_device(cli_config *config, const hr_oom_failure *failure, 
   uint64_t total = failure->figures[HR_OOM_TOTAL].bytes, others = failure->figures[HR_OOM_OTHER_PROCESSES].bytes;
   char name[48], bytes[32];
   if (!config_chosen(config, &config->job.device) && total && find_by_total(total, name))
-    if (config_set(config, option_at(config, &config->job.device), name, ORIGIN_FLAG, "", error) != HR_OK) return error->code;
+    if (config_set(config, option_at(config, &config->job.device), name, ORIGIN_FLAG, "", error) != HR_OK)
+      return error->code;
   if (config_chosen(config, &config->job.budget_bytes)) return HR_OK;
   if (total <= others) {
     if (config_chosen(config, &config->job.device)) return HR_OK;
@@ -52,8 +53,7 @@ typedef struct phrase {
 /* "F(a=1)" behind "F(b=2)" becomes "F(b=2, a=1)". */
 static bool join(phrase *p, const char *words) {
   const char *open = strchr(words, '('), *last = p->text;
-  for (const char *next = last; (next = strstr(next, "; ")) != NULL;)
-    last = next += 2;
+  for (const char *next = last; (next = strstr(next, "; ")) != NULL;) last = next += 2;
   if (!open || p->used == 0 || p->text[p->used - 1] != ')' || words[strlen(words) - 1] != ')') return false;
   if (strncmp(last, words, (size_t)(open - words) + 1) != 0) return false;
   p->used--;
@@ -78,11 +78,13 @@ static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
   if (job->micro_batch != base->micro_batch) add(p, HR_TECHNIQUE_MICRO_BATCH, job->micro_batch);
   if (job->accumulate != base->accumulate) add(p, HR_TECHNIQUE_ACCUMULATE, job->accumulate);
   if (job->sequence_length != base->sequence_length) add(p, HR_TECHNIQUE_SEQUENCE, job->sequence_length);
-  if (job->loss_chunk != base->loss_chunk && job->loss_chunk != HR_LOSS_CHUNK_OFF && job->micro_batch == base->micro_batch &&
-      job->sequence_length == base->sequence_length)
+  if (job->loss_chunk != base->loss_chunk && job->loss_chunk != HR_LOSS_CHUNK_OFF &&
+      job->micro_batch == base->micro_batch && job->sequence_length == base->sequence_length)
     add(p, HR_TECHNIQUE_LOSS_CHUNK, job->loss_chunk);
-  if (job->precision != base->precision) add(p, job->precision == HR_PRECISION_BF16 ? HR_TECHNIQUE_BF16 : HR_TECHNIQUE_BF16_PURE, 0);
-  if (job->optimizer != base->optimizer) add(p, job->optimizer == HR_OPTIMIZER_SGD ? HR_TECHNIQUE_SGD : HR_TECHNIQUE_MOMENTUM, 0);
+  if (job->precision != base->precision)
+    add(p, job->precision == HR_PRECISION_BF16 ? HR_TECHNIQUE_BF16 : HR_TECHNIQUE_BF16_PURE, 0);
+  if (job->optimizer != base->optimizer)
+    add(p, job->optimizer == HR_OPTIMIZER_SGD ? HR_TECHNIQUE_SGD : HR_TECHNIQUE_MOMENTUM, 0);
   if (job->update != base->update) add(p, HR_TECHNIQUE_IN_BACKWARD, 0);
   return p->used > 0 && p->used < sizeof p->text;
 }
@@ -99,8 +101,8 @@ static bool already_said(const hr_oom_failure *f, const char *text) {
   return false;
 }
 
-/* Whether a change saves what matters: it makes the job fit, or, where the plan fits as it is and the run failed all the same, it
- * saves the failing request and a twentieth of the device. */
+/* Whether a change saves what matters: it makes the job fit, or, where the plan fits as it is and the run failed all
+ * the same, it saves the failing request and a twentieth of the device. */
 static bool saves(const hr_plan *plan, const hr_fix *fix, const hr_oom_failure *failure) {
   uint64_t margin = hr_plan_get(plan)->budget_bytes / 20, requested = failure->figures[HR_OOM_REQUESTED].bytes;
   if (!fix->fits || !hr_plan_get(plan)->fits) return fix->fits;
@@ -118,7 +120,8 @@ static void add_fixes(const hr_plan *plan, const fix_list *list, hr_oom_failure 
     char proof[HR_OOM_LINE_BYTES];
     if (!saves(plan, fix, failure) || !describe(base, &fix->job, &words) || already_said(failure, words.text)) continue;
     (void)snprintf(proof, sizeof proof, "planned: needs %s of %s (%.120s), time %+.0f %%%s", SIZE_TEXT(fix->need_bytes),
-                   SIZE_TEXT(base->budget_bytes), fix->options, seconds > 0 ? 100 * (fix->step_seconds / seconds - 1) : 0.0,
+                   SIZE_TEXT(base->budget_bytes), fix->options,
+                   seconds > 0 ? 100 * (fix->step_seconds / seconds - 1) : 0.0,
                    fix->changes_algorithm ? "; not the same training" : "");
     hr_oom_add_advice(failure, HR_OOM_PLANNED, words.text, cost_of(fix, seconds), proof, fix->need_bytes);
     added++;
@@ -129,15 +132,17 @@ hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_resu
   hr_plan *plan = NULL;
   fix_list list = {0};
   hr_status status = take_device(config, failure, error);
-  if (status == HR_OK) status = config_set(config, option_at(config, &config->run.model_source), config->own.model, ORIGIN_FLAG, "", error);
+  if (status == HR_OK)
+    status =
+        config_set(config, option_at(config, &config->run.model_source), config->own.model, ORIGIN_FLAG, "", error);
   if (status == HR_OK) status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = hr_plan_create(&config->job, &plan, error);
   if (status == HR_OK) status = fix_list_make(&config->job, &list, error);
   if (status == HR_OK) {
     result->planned_bytes = plan_need(plan);
     result->planned_fits = hr_plan_get(plan)->fits;
-    (void)snprintf(result->planned_for, sizeof result->planned_for, "%.60s on %.47s, %s", config->job.model.name, config->job.device.name,
-                   SIZE_TEXT(config->job.budget_bytes));
+    (void)snprintf(result->planned_for, sizeof result->planned_for, "%.60s on %.47s, %s", config->job.model.name,
+                   config->job.device.name, SIZE_TEXT(config->job.budget_bytes));
     add_fixes(plan, &list, failure);
   }
   fix_list_free(&list);

@@ -3,9 +3,10 @@
 #include "cli/text.h"
 
 static const char *figure_label(hr_oom_figure figure) {
-  static const char *const labels[HR_OOM_FIGURE_COUNT] = {
-      "requested", "total", "free", "this process", "allocated", "reserved", "unallocated", "allowed (cap)",
-      "private pools", "other processes"};
+  static const char *const labels[HR_OOM_FIGURE_COUNT] = {"requested",      "total",         "free",
+                                                          "this process",   "allocated",     "reserved",
+                                                          "unallocated",    "allowed (cap)", "private pools",
+                                                          "other processes"};
   return labels[figure];
 }
 
@@ -18,7 +19,9 @@ static void print_where(const hr_oom_failure *f) {
   if (f->device_index >= 0) (void)printf(", device %d", f->device_index);
   if (f->framework[0]) (void)printf(", under %s", f->framework);
   if (f->phase[0]) (void)printf(", in %s", f->phase);
-  if (f->repeats) (void)printf(f->line ? " (printed %llu times)" : " (the last of %llu failures)", (unsigned long long)f->repeats + 1);
+  if (f->repeats)
+    (void)printf(f->line ? " (printed %llu times)" : " (the last of %llu failures)",
+                 (unsigned long long)f->repeats + 1);
   (void)printf("\n");
 }
 
@@ -28,8 +31,8 @@ static void print_verdict(const hr_oom_failure *f) {
     (void)printf("%sUNDECIDABLE%s from this %s\n", screen_style(stdout, shown), screen_style(stdout, STYLE_PLAIN),
                  f->line ? "text" : f->source);
   else
-    (void)printf("%s%s%s, %s\n", screen_style(stdout, shown), hr_oom_cause_name(f->cause), screen_style(stdout, STYLE_PLAIN),
-                 hr_oom_certainty_name(f->certainty));
+    (void)printf("%s%s%s, %s\n", screen_style(stdout, shown), hr_oom_cause_name(f->cause),
+                 screen_style(stdout, STYLE_PLAIN), hr_oom_certainty_name(f->certainty));
   screen_wrap(stdout, 2, f->verdict);
   if (!f->candidates) return;
   (void)printf("  could be:");
@@ -45,14 +48,18 @@ static void print_shares(const hr_oom_failure *f) {
   for (uint32_t i = 0; i < f->share_count; i++)
     (void)printf("  %-58s%10s%6.1f %%\n", f->shares[i].name, SIZE_TEXT(f->shares[i].bytes),
                  total ? 100.0 * (double)f->shares[i].bytes / (double)total : 0.0);
-  (void)printf("  %-58s%10s\n", f->figures[HR_OOM_TOTAL].state == HR_OOM_ABSENT ? "what is known of it (its total is not in a snapshot)" : "total",
+  (void)printf("  %-58s%10s\n",
+               f->figures[HR_OOM_TOTAL].state == HR_OOM_ABSENT ? "what is known of it (its total is not in a snapshot)"
+                                                               : "total",
                SIZE_TEXT(total));
   if (f->excess_bytes)
-    (void)printf("  the figures name %s more than the device has: rounding or memory spilled to the host\n", SIZE_TEXT(f->excess_bytes));
+    (void)printf("  the figures name %s more than the device has: rounding or memory spilled to the host\n",
+                 SIZE_TEXT(f->excess_bytes));
 }
 
 static void print_advice(const hr_oom_failure *f) {
-  static const char *const titles[] = {"what may help (unproven advice, cheapest first)", "proven by replay", "planned"};
+  static const char *const titles[] = {"what may help (unproven advice, cheapest first)", "proven by replay",
+                                       "planned"};
   for (uint32_t i = 0; i < f->advice_count; i++) {
     const hr_oom_advice *a = &f->advice[i];
     char left[32];
@@ -72,42 +79,46 @@ static void print_failure(const hr_oom_failure *f) {
     if (v->state == HR_OOM_ABSENT) continue;
     if (!any) (void)printf("\nfigures\n");
     any = true;
-    (void)printf("  %-16s %12s%s\n", figure_label((hr_oom_figure)i), v->state == HR_OOM_NOT_KNOWN ? "not known" : SIZE_TEXT(v->bytes),
+    (void)printf("  %-16s %12s%s\n", figure_label((hr_oom_figure)i),
+                 v->state == HR_OOM_NOT_KNOWN ? "not known" : SIZE_TEXT(v->bytes),
                  v->state == HR_OOM_DERIVED ? "  (derived)" : "");
   }
   print_shares(f);
   if (f->arithmetic_count) (void)printf("\nwhy\n");
-  for (uint32_t i = 0; i < f->arithmetic_count; i++)
-    screen_wrap(stdout, 2, f->arithmetic[i]);
+  for (uint32_t i = 0; i < f->arithmetic_count; i++) screen_wrap(stdout, 2, f->arithmetic[i]);
   print_advice(f);
 }
 
 static void print_run(const hr_run_explanation *run) {
-  (void)printf("%s after %llu of %llu steps\n", hr_run_end_name(run->end), (unsigned long long)run->step, (unsigned long long)run->steps);
+  (void)printf("%s after %llu of %llu steps\n", hr_run_end_name(run->end), (unsigned long long)run->step,
+               (unsigned long long)run->steps);
   if (run->last[0]) (void)printf("last: %s\n", run->last);
   for (uint32_t t = 0; t < run->tier_count; t++) {
     const hr_run_tier *tier = &run->tiers[t];
     (void)printf("  %-7s planned %10s", tier->name, SIZE_TEXT(tier->planned_bytes));
     if (tier->reserved_bytes)
-      (void)printf(", reserved %10s%s", SIZE_TEXT(tier->reserved_bytes), tier->reserved_bytes == tier->planned_bytes ? "  (as planned)" : "");
+      (void)printf(", reserved %10s%s", SIZE_TEXT(tier->reserved_bytes),
+                   tier->reserved_bytes == tier->planned_bytes ? "  (as planned)" : "");
     (void)printf(", outside the plan %s\n", SIZE_TEXT(tier->fixed_bytes));
   }
   (void)printf("\n");
 }
 
 static void print_planned(const explain_result *result) {
-  (void)printf("\nthe job as given: %s needs %s by Headroom's plan\n", result->planned_for, SIZE_TEXT(result->planned_bytes));
+  (void)printf("\nthe job as given: %s needs %s by Headroom's plan\n", result->planned_for,
+               SIZE_TEXT(result->planned_bytes));
   if (result->planned_fits)
-    screen_wrap(stdout, 2, "which fits: either the failing job is another one, or PyTorch kept more than the plan (its cache, fp32 copies, "
-                           "logits); only changes that save more than the failing request are listed");
+    screen_wrap(
+        stdout, 2,
+        "which fits: either the failing job is another one, or PyTorch kept more than the plan (its cache, fp32 copies, "
+        "logits); only changes that save more than the failing request are listed");
 }
 
 void explain_print(const explain_result *result) {
   const hr_explanation *e = result->explanation;
   if (result->run) print_run(result->run);
   print_failure(&e->failures[e->primary]);
-  if (result->planned_for[0])
-    print_planned(result);
+  if (result->planned_for[0]) print_planned(result);
   if (e->failure_count > 1) (void)printf("\nother failures in this text\n");
   for (uint32_t i = 0; i < e->failure_count; i++) {
     const hr_oom_failure *f = &e->failures[i];

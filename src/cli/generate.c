@@ -1,4 +1,5 @@
-/* headroom generate: continues a prompt, or with --chat answers it. Models without a tokenizer take and give bytes or ids. */
+/* headroom generate: continues a prompt, or with --chat answers it. Models without a tokenizer take and give bytes or
+ * ids. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,7 @@ static hr_status read_file(const char *path, char **text, size_t *count, hr_erro
     got = fread(*text + *count, 1, capacity - *count, file);
     *count += got;
   }
-  if (ferror(file))
-    status = hri_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
+  if (ferror(file)) status = hri_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
   else if (*count > PROMPT_LIMIT)
     status = hri_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
   text_close(file);
@@ -100,13 +100,10 @@ static void print_json(const writer *out, const hr_generate_result *result) {
   json_write_begin(&json, stdout);
   json_write_count(&json, "prompt_tokens", result->prompt_tokens);
   json_write_count(&json, "new_tokens", result->new_tokens);
-  if (text)
-    json_write_bytes(&json, "text", text, bytes);
-  else
-    json_write_null(&json, "text");
+  if (text) json_write_bytes(&json, "text", text, bytes);
+  else json_write_null(&json, "text");
   json_write_open_flat(&json, "tokens", '[');
-  for (size_t i = 0; i < out->listener.count; i++)
-    json_write_integer(&json, NULL, out->listener.tokens[i]);
+  for (size_t i = 0; i < out->listener.count; i++) json_write_integer(&json, NULL, out->listener.tokens[i]);
   json_write_close(&json, ']');
   json_write_bool(&json, "stopped_by_end", result->stopped_by_end);
   json_write_number(&json, "prefill_seconds", result->prefill_seconds);
@@ -146,7 +143,7 @@ static hr_status check_chat(const cli_config *config, hr_error *error) {
   for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
     if (*of_chats[k] && !config->own.chat) {
       hri_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands",
-                option_get(option_at(config, of_chats[k]))->name);
+               option_get(option_at(config, of_chats[k]))->name);
       return hri_hint(error, HR_ERROR_USAGE, "add --chat");
     }
   return HR_OK;
@@ -159,10 +156,13 @@ static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) 
   hr_status status = check_chat(config, error);
   uint64_t context;
   if (status == HR_OK) status = read_prompt(config, &in->text, &in->count, error);
-  if (status != HR_OK || !source || !source[0]) return status != HR_OK ? status : config_job(config, HR_PURPOSE_GENERATE, error);
+  if (status != HR_OK || !source || !source[0])
+    return status != HR_OK ? status : config_job(config, HR_PURPOSE_GENERATE, error);
   status = hr_model_open(source, &model, error);
-  if (status == HR_OK) status = speech_open(&in->speech, &model, config->own.chat, config->run.data.chat_template, error);
-  if (status == HR_OK) status = speech_ids(&in->speech, &model, config->own.system, in->text, in->count, &in->ids, &in->id_count, error);
+  if (status == HR_OK)
+    status = speech_open(&in->speech, &model, config->own.chat, config->run.data.chat_template, error);
+  if (status == HR_OK)
+    status = speech_ids(&in->speech, &model, config->own.system, in->text, in->count, &in->ids, &in->id_count, error);
   if (status != HR_OK) return status;
   context = in->id_count + config->own.max_tokens;
   if (!config_chosen(config, &config->job.context_length))
@@ -191,12 +191,9 @@ static hr_status run(cli_config *config, const prompt_input *in, hr_error *error
   out.quiet = config->own.quiet;
   talk_begin(&out.talk, config);
   status = hr_generate(&config->job, &options, &result, error);
-  if (status == HR_OK && out.as_json)
-    print_json(&out, &result);
-  else if (status == HR_OK)
-    print_end(&out, &result);
-  else if (out.listener.count > 0 && !out.as_json)
-    (void)putchar('\n');
+  if (status == HR_OK && out.as_json) print_json(&out, &result);
+  else if (status == HR_OK) print_end(&out, &result);
+  else if (out.listener.count > 0 && !out.as_json) (void)putchar('\n');
   listener_close(&out.listener);
   return status;
 }

@@ -43,7 +43,8 @@ static void describe(const cli_config *defaults, option_id id, char out[DESCRIPT
   char text[OPTION_VALUE_BYTES];
   size_t used = (size_t)snprintf(out, DESCRIPTION_BYTES, "%s", o->help);
   for (size_t i = 0; has_words(o) && o->words[i] && used < DESCRIPTION_BYTES; i++)
-    used += (size_t)snprintf(out + used, DESCRIPTION_BYTES - used, "%s%s%s", i ? ", " : " [", o->words[i], o->words[i + 1] ? "" : "]");
+    used += (size_t)snprintf(out + used, DESCRIPTION_BYTES - used, "%s%s%s", i ? ", " : " [", o->words[i],
+                             o->words[i + 1] ? "" : "]");
   if (used >= DESCRIPTION_BYTES || o->kind == HR_FIELD_FLAG) return;
   (void)config_value_text(defaults, id, text);
   config_value(defaults, id, &value);
@@ -96,8 +97,7 @@ void help_overview(FILE *stream) {
               "headroom plan llama-3-8b --device rtx-4090\n"
               "headroom train tiny-llama-bytes --data docs/*.md --out run --budget 1GiB");
   print_heading(stream, "Commands");
-  for (unsigned i = 0; i < command_count; i++)
-    print_described(stream, commands[i].name, commands[i].summary);
+  for (unsigned i = 0; i < command_count; i++) print_described(stream, commands[i].name, commands[i].summary);
   (void)fprintf(stream, "\n`headroom help COMMAND` describes one. Every option has a default; `--show-config`\n"
                         "says where each value comes from.\n");
 }
@@ -108,12 +108,9 @@ static void roff(const char *text) {
   bool start = true;
   for (; *text; text++) {
     if (start && (*text == '.' || *text == '\'')) (void)fputs("\\&", stdout);
-    if (*text == '-')
-      (void)fputs("\\-", stdout);
-    else if (*text == '\\')
-      (void)fputs("\\e", stdout);
-    else
-      (void)putchar(*text);
+    if (*text == '-') (void)fputs("\\-", stdout);
+    else if (*text == '\\') (void)fputs("\\e", stdout);
+    else (void)putchar(*text);
     start = *text == '\n';
   }
 }
@@ -219,8 +216,7 @@ static void bash_value(option_id id) {
     (void)fputs("\" -- \"$cur\"))", stdout);
   } else if (words) {
     (void)fputs("COMPREPLY=($(compgen -W \"", stdout);
-    for (size_t i = 0; words[i]; i++)
-      (void)printf("%s%s", i ? " " : "", words[i]);
+    for (size_t i = 0; words[i]; i++) (void)printf("%s%s", i ? " " : "", words[i]);
     (void)fputs("\" -- \"$cur\"))", stdout);
   } else if (o->kind == HR_FIELD_PATH || o->kind == HR_FIELD_PATHS) {
     (void)fputs("COMPREPLY=($(compgen -f -- \"$cur\"))", stdout);
@@ -238,8 +234,7 @@ static void print_bash(void) {
               stdout);
   bash_words(" ", HR_FOR_ALL, false);
   (void)fputs("\" -- \"$cur\"))\n    return\n  fi\n  case $prev in\n", stdout);
-  for (option_id id = 0; id < option_count(); id++)
-    bash_value(id);
+  for (option_id id = 0; id < option_count(); id++) bash_value(id);
   (void)fputs("  esac\n  case ${COMP_WORDS[1]} in\n", stdout);
   for (unsigned i = 0; i < command_count; i++) {
     (void)printf("    %s) words=\"", commands[i].name);
@@ -252,8 +247,7 @@ static void print_bash(void) {
               stdout);
   bash_words("|", HR_FOR_JOBS, false);
   (void)fputs(") COMPREPLY=($(compgen -W \"", stdout);
-  for (uint32_t i = 0; i < hr_model_preset_count(); i++)
-    (void)printf("%s%s", i ? " " : "", hr_model_preset_name(i));
+  for (uint32_t i = 0; i < hr_model_preset_count(); i++) (void)printf("%s%s", i ? " " : "", hr_model_preset_name(i));
   (void)fputs("\" -- \"$cur\") $(compgen -f -- \"$cur\")) ;;\n    devices) COMPREPLY=($(compgen -W \"", stdout);
   bash_devices();
   (void)fputs("\" -- \"$cur\")) ;;\n    help) COMPREPLY=($(compgen -W \"", stdout);
@@ -282,9 +276,8 @@ hr_status command_help(cli_config *config, hr_error *error) {
     return HR_OK;
   }
   hri_near_begin(&search, config->operands[0]);
-  for (unsigned i = 0; i < command_count; i++)
-    hri_near_offer(&search, commands[i].name);
+  for (unsigned i = 0; i < command_count; i++) hri_near_offer(&search, commands[i].name);
   hri_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
   return hri_hint(error, HR_ERROR_USAGE, "headroom help%s%s", hri_near_end(&search) ? " " : "",
-                   hri_near_end(&search) ? hri_near_end(&search) : "");
+                  hri_near_end(&search) ? hri_near_end(&search) : "");
 }

@@ -25,7 +25,8 @@ static void side_close(side *s) {
 /* ---- options ---- */
 
 /* "1", "cuda:1" or "cpu" to the trace of that device. */
-static hr_status find_trace(const cli_config *config, const hr_snapshot *s, const char *path, uint32_t *trace, hr_error *error) {
+static hr_status find_trace(const cli_config *config, const hr_snapshot *s, const char *path, uint32_t *trace,
+                            hr_error *error) {
   const char *text = config->job.device.name, *digits = text;
   uint64_t index = 0;
   char have[160] = "";
@@ -39,7 +40,8 @@ static hr_status find_trace(const cli_config *config, const hr_snapshot *s, cons
   for (uint32_t k = 0; k < s->trace_count; k++) {
     size_t used = strlen(have);
     if (s->traces[k].device == (strcmp(text, "cpu") == 0 ? -1 : (int32_t)index)) *trace = k;
-    if (s->traces[k].count) (void)snprintf(have + used, sizeof have - used, "%s%d", used ? ", " : "", s->traces[k].device);
+    if (s->traces[k].count)
+      (void)snprintf(have + used, sizeof have - used, "%s%d", used ? ", " : "", s->traces[k].device);
   }
   if (*trace != HR_TRACE_MOST) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--device %s: %s has no trace of it", text, path);
@@ -59,12 +61,15 @@ static hr_status read_snapshot(const char *operand, hr_snapshot **snapshot, hr_e
   if (!is_directory(operand)) return hr_snapshot_read(operand, NULL, snapshot, error);
   for (size_t k = 0; k < 2; k++) {
     int length = snprintf(path, sizeof path, "%s/memory/%s", operand, names[k]);
-    if (length < 0 || (size_t)length >= sizeof path) return hri_fail(error, HR_ERROR_USAGE, "%.200s...: the path is too long", operand);
+    if (length < 0 || (size_t)length >= sizeof path)
+      return hri_fail(error, HR_ERROR_USAGE, "%.200s...: the path is too long", operand);
     if (stat(path, &info) != 0) continue;
-    (void)fprintf(stderr, "inspect: %s%s\n", path, k ? " (what was planned; train --record-memory keeps what happened)" : "");
+    (void)fprintf(stderr, "inspect: %s%s\n", path,
+                  k ? " (what was planned; train --record-memory keeps what happened)" : "");
     return hr_snapshot_read(path, NULL, snapshot, error);
   }
-  hri_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz", operand);
+  hri_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz",
+           operand);
   return hri_hint(error, HR_ERROR_INPUT, "name a run directory of headroom train, or a snapshot file");
 }
 
@@ -107,7 +112,8 @@ static hr_status export_format(const cli_config *config, hr_export_format *forma
       return HR_OK;
     }
     hri_fail(error, HR_ERROR_USAGE, "--export: '%s' is not one of: chrome, speedscope, collapsed, csv, json", list[0]);
-    return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--export %s %s", hri_near_end(&search), list[1]) : HR_ERROR_USAGE;
+    return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--export %s %s", hri_near_end(&search), list[1])
+                                 : HR_ERROR_USAGE;
   }
   hri_fail(error, HR_ERROR_USAGE, "--export takes a format and a file, %u values were given", config->own.export_count);
   return hri_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
@@ -135,7 +141,8 @@ static hr_status write_files(const cli_config *config, const side *s, hr_error *
   hr_export_format format = HR_EXPORT_CHROME_TRACE;
   hr_status status = HR_OK;
   if (export) status = export_format(config, &format, error);
-  if (status == HR_OK && export) status = hr_snapshot_export(s->snapshot, format, p->trace, p->at_event + 1, config->own.export[1], error);
+  if (status == HR_OK && export)
+    status = hr_snapshot_export(s->snapshot, format, p->trace, p->at_event + 1, config->own.export[1], error);
   if (status == HR_OK && config->own.html) status = write_report(config, p, error);
   return status;
 }
@@ -150,10 +157,13 @@ static const char *category_of(const hr_inspection *p, uint16_t category) {
 static void row_name(const side *sides, hr_group_by by, const hr_difference *d, char *text, size_t capacity) {
   bool after = d->after_count > 0;
   const hr_inspection *p = sides[after].inspection;
-  if (by == HR_BY_CATEGORY) (void)snprintf(text, capacity, "%.60s", category_of(p, after ? d->after_category : d->before_category));
+  if (by == HR_BY_CATEGORY)
+    (void)snprintf(text, capacity, "%.60s", category_of(p, after ? d->after_category : d->before_category));
   else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", SIZE_TEXT(d->size));
-  else if (after ? d->after_stack : d->before_stack) hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
-  else (void)snprintf(text, capacity, "(no stack) %.60s", category_of(p, after ? d->after_category : d->before_category));
+  else if (after ? d->after_stack : d->before_stack)
+    hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
+  else
+    (void)snprintf(text, capacity, "(no stack) %.60s", category_of(p, after ? d->after_category : d->before_category));
 }
 
 static void print_change(uint64_t before, uint64_t after) {
@@ -167,7 +177,8 @@ static void print_rows(const side *sides, hr_group_by by, const hr_difference *r
     row_name(sides, by, d, name, sizeof name);
     (void)printf("  ");
     print_change(d->before_bytes, d->after_bytes);
-    (void)printf("%12s%12s  %s\n", d->before_count ? SIZE_TEXT(d->before_bytes) : "-", d->after_count ? SIZE_TEXT(d->after_bytes) : "-", name);
+    (void)printf("%12s%12s  %s\n", d->before_count ? SIZE_TEXT(d->before_bytes) : "-",
+                 d->after_count ? SIZE_TEXT(d->after_bytes) : "-", name);
   }
   if (count > top) (void)printf("  and %llu more\n", (unsigned long long)(count - top));
 }
@@ -178,19 +189,21 @@ static void print_total(const char *name, uint64_t before, uint64_t after) {
   (void)printf("\n");
 }
 
-static void print_difference(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
+static void print_difference(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count,
+                             uint64_t top) {
   static const char *const titles[HR_BY_COUNT] = {"stack", "category", "size"};
   const hr_inspection *a = sides[0].inspection, *b = sides[1].inspection;
   print_total("live", a->at.requested_bytes, b->at.requested_bytes);
   print_total("reserved", a->at.reserved_bytes, b->at.reserved_bytes);
   print_total("peak live", a->peak_live_bytes, b->peak_live_bytes);
-  (void)printf("\nlive by %s%s\n  %11s%12s%12s\n", titles[by], a->categories_inferred && by == HR_BY_CATEGORY ? " (inferred)" : "", "change",
-               "before", "after");
+  (void)printf("\nlive by %s%s\n  %11s%12s%12s\n", titles[by],
+               a->categories_inferred && by == HR_BY_CATEGORY ? " (inferred)" : "", "change", "before", "after");
   print_rows(sides, by, rows, count, top);
   if (!count) (void)printf("  no difference\n");
 }
 
-static void write_difference(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
+static void write_difference(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count,
+                             uint64_t top) {
   static const char *const titles[HR_BY_COUNT] = {"stack", "category", "size"};
   json_writer json;
   char name[160];
@@ -230,12 +243,16 @@ static hr_status compare(const cli_config *config, const side *sides, hr_error *
 
 static const char *const file_states[] = {"whole", "DAMAGED", "unverified", "unknown"};
 
-typedef struct verified { json_writer *json; } verified;
+typedef struct verified {
+  json_writer *json;
+} verified;
 
 static void print_file(void *context, const char *path, hr_run_file_state state, const char *text) {
   const verified *v = context;
   if (!v->json) {
-    if (state != HR_RUN_FILE_WHOLE) (void)printf("%-11s%s%s%s\n", file_states[state], text && strncmp(text, path, strlen(path)) == 0 ? "" : path, text && *text ? " " : "", text ? text : "");
+    if (state != HR_RUN_FILE_WHOLE)
+      (void)printf("%-11s%s%s%s\n", file_states[state], text && strncmp(text, path, strlen(path)) == 0 ? "" : path,
+                   text && *text ? " " : "", text ? text : "");
     return;
   }
   json_write_open(v->json, NULL, '{');
@@ -266,13 +283,16 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
     json_write_text(&json, "newest_whole", result.newest_whole[0] ? result.newest_whole : NULL);
     json_write_end(&json);
   } else if (status == HR_OK) {
-    (void)printf("%s: %u files whole (%s), %u damaged, %u unverified, %u not the run's; newest whole checkpoint: %s\n", directory, result.whole, SIZE_TEXT(result.bytes),
-                 result.damaged, result.unverified, result.unknown, result.newest_whole[0] ? result.newest_whole : "none");
+    (void)printf("%s: %u files whole (%s), %u damaged, %u unverified, %u not the run's; newest whole checkpoint: %s\n",
+                 directory, result.whole, SIZE_TEXT(result.bytes), result.damaged, result.unverified, result.unknown,
+                 result.newest_whole[0] ? result.newest_whole : "none");
   }
   if (status != HR_OK || result.damaged == 0) return status;
   hri_fail(error, HR_ERROR_INPUT, "%u files of %s are damaged", result.damaged, directory);
-  if (!result.newest_whole[0]) return hri_hint(error, HR_ERROR_INPUT, "no checkpoint is whole: restore one from a copy");
-  return hri_hint(error, HR_ERROR_INPUT, "go on from the newest whole checkpoint: headroom train --resume %s --from %s", directory, result.newest_whole);
+  if (!result.newest_whole[0])
+    return hri_hint(error, HR_ERROR_INPUT, "no checkpoint is whole: restore one from a copy");
+  return hri_hint(error, HR_ERROR_INPUT, "go on from the newest whole checkpoint: headroom train --resume %s --from %s",
+                  directory, result.newest_whole);
 }
 
 hr_status command_inspect(cli_config *config, hr_error *error) {
@@ -293,7 +313,8 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
   status = side_open(config, config->operands[0], &sides[0], error);
   if (status == HR_OK && config->operand_count == 2) status = side_open(config, config->operands[1], &sides[1], error);
   if (status == HR_OK && config->operand_count == 1) status = write_files(config, &sides[0], error);
-  if (status == HR_OK) status = config->operand_count == 2 ? compare(config, sides, error) : print_one(config, &sides[0], error);
+  if (status == HR_OK)
+    status = config->operand_count == 2 ? compare(config, sides, error) : print_one(config, &sides[0], error);
   side_close(&sides[1]);
   side_close(&sides[0]);
   return status;

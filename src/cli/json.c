@@ -34,10 +34,8 @@ void json_write_end(json_writer *json) {
 }
 
 void json_write_open(json_writer *json, const char *key, char bracket) {
-  if (bracket == '{')
-    hri_json_begin_object(lead(json, key));
-  else
-    hri_json_begin_array(lead(json, key));
+  if (bracket == '{') hri_json_begin_object(lead(json, key));
+  else hri_json_begin_array(lead(json, key));
 }
 
 void json_write_open_flat(json_writer *json, const char *key, char bracket) {
@@ -46,17 +44,17 @@ void json_write_open_flat(json_writer *json, const char *key, char bracket) {
 }
 
 void json_write_close(json_writer *json, char bracket) {
-  if (bracket == '}')
-    hri_json_end_object(&json->json);
-  else
-    hri_json_end_array(&json->json);
+  if (bracket == '}') hri_json_end_object(&json->json);
+  else hri_json_end_array(&json->json);
 }
 
 void json_write_count(json_writer *json, const char *key, uint64_t value) { hri_json_put_u64(lead(json, key), value); }
 void json_write_integer(json_writer *json, const char *key, int64_t value) { hri_json_put_i64(lead(json, key), value); }
 void json_write_bool(json_writer *json, const char *key, bool value) { hri_json_put_bool(lead(json, key), value); }
 void json_write_null(json_writer *json, const char *key) { hri_json_put_null(lead(json, key)); }
-void json_write_text(json_writer *json, const char *key, const char *value) { hri_json_put_string(lead(json, key), value); }
+void json_write_text(json_writer *json, const char *key, const char *value) {
+  hri_json_put_string(lead(json, key), value);
+}
 
 void json_write_bytes(json_writer *json, const char *key, const char *bytes, size_t count) {
   hri_json_put_chars(lead(json, key), bytes, count);
@@ -69,8 +67,6 @@ void json_write_number(json_writer *json, const char *key, double value) {
 }
 
 void json_write_ns(json_writer *json, const char *key, double seconds) {
-  if (isfinite(seconds) && seconds >= 0 && seconds < 9e9)
-    json_write_count(json, key, (uint64_t)(seconds * 1e9 + 0.5));
-  else
-    json_write_null(json, key);
+  if (isfinite(seconds) && seconds >= 0 && seconds < 9e9) json_write_count(json, key, (uint64_t)(seconds * 1e9 + 0.5));
+  else json_write_null(json, key);
 }

@@ -1,4 +1,5 @@
-/* JSON on a stream, by base/json's writer: two spaces an indent, and a piece of the text at a time, so that long output is not held.
+/* JSON on a stream, by base/json's writer: two spaces an indent, and a piece of the text at a time, so that long output
+ * is not held.
  * Members need a key, elements of a list pass NULL. Numbers that JSON does not know (NaN, infinities) become null. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H

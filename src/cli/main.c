@@ -112,8 +112,8 @@ const cli_command commands[] = {
      "headroom help train\nheadroom help --man > headroom.1\nheadroom help --completion bash > "
      "~/.local/share/bash-completion/completions/headroom",
      command_help},
-    {"version", "[OPTIONS]", "print the version", HR_FOR_VERSION, 0, "Prints the version of the program and its library.",
-     "headroom version", command_version},
+    {"version", "[OPTIONS]", "print the version", HR_FOR_VERSION, 0,
+     "Prints the version of the program and its library.", "headroom version", command_version},
 };
 const unsigned command_count = sizeof commands / sizeof *commands;
 
@@ -139,8 +139,7 @@ hr_status command_version(cli_config *config, hr_error *error) {
 static hr_status unknown_command(const char *word, hr_error *error) {
   hri_near search;
   hri_near_begin(&search, word);
-  for (unsigned i = 0; i < command_count; i++)
-    hri_near_offer(&search, commands[i].name);
+  for (unsigned i = 0; i < command_count; i++) hri_near_offer(&search, commands[i].name);
   hri_fail(error, HR_ERROR_USAGE, word[0] == '-' ? "unknown option %s" : "unknown command '%s'", word);
   if (hri_near_end(&search)) return hri_hint(error, HR_ERROR_USAGE, "headroom %s", hri_near_end(&search));
   return hri_hint(error, HR_ERROR_USAGE, "headroom help");
@@ -149,7 +148,8 @@ static hr_status unknown_command(const char *word, hr_error *error) {
 /* Every refusal comes with a remedy: what is not special enough to have its own gets the general one. */
 static void complete_hint(const cli_command *command, hr_status status, hr_error *error) {
   if (error->hint[0]) return;
-  if (status == HR_ERROR_USAGE) hri_hint(error, status, "headroom help %s describes the options and their values", command->name);
+  if (status == HR_ERROR_USAGE)
+    hri_hint(error, status, "headroom help %s describes the options and their values", command->name);
   if (status == HR_ERROR_INPUT) hri_hint(error, status, "correct the file, or name another one");
 }
 
@@ -188,23 +188,28 @@ static hr_status close_output(hr_status status, hr_error *error) {
   struct rlimit limit;
   struct stat info;
   if (!lost || status != HR_OK) return status;
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) && (rlim_t)info.st_size >= limit.rlim_cur) {
-    hri_fail(error, HR_ERROR_IO, "cannot write to standard output: the file-size limit (ulimit -f) allows no more than %llu bytes", (unsigned long long)limit.rlim_cur);
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) &&
+      (rlim_t)info.st_size >= limit.rlim_cur) {
+    hri_fail(error, HR_ERROR_IO,
+             "cannot write to standard output: the file-size limit (ulimit -f) allows no more than %llu bytes",
+             (unsigned long long)limit.rlim_cur);
     return hri_hint(error, HR_ERROR_IO, "lift it with ulimit -f unlimited");
   }
   hri_fail(error, HR_ERROR_IO, "cannot write to standard output");
   return hri_hint(error, HR_ERROR_IO, "check the disk or the program that reads the output");
 }
 
-/* A file that may not grow is an error that names it, not a signal. And the stack of this thread, which parsers of nested
- * input use, is asked for where the limit is lower and may be raised. */
+/* A file that may not grow is an error that names it, not a signal. And the stack of this thread, which parsers of
+ * nested input use, is asked for where the limit is lower and may be raised. */
 static hr_status prepare_process(hr_error *error) {
   struct rlimit stack;
   (void)signal(SIGXFSZ, SIG_IGN);
-  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES) return HR_OK; /* RLIM_INFINITY is the largest number */
+  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES)
+    return HR_OK; /* RLIM_INFINITY is the largest number */
   stack.rlim_cur = STACK_BYTES;
   if (stack.rlim_max >= STACK_BYTES && setrlimit(RLIMIT_STACK, &stack) == 0) return HR_OK;
-  hri_fail(error, HR_ERROR_BUDGET, "the stack limit (ulimit -s, RLIMIT_STACK) leaves less than %u KiB", STACK_BYTES >> 10);
+  hri_fail(error, HR_ERROR_BUDGET, "the stack limit (ulimit -s, RLIMIT_STACK) leaves less than %u KiB",
+           STACK_BYTES >> 10);
   return hri_hint(error, HR_ERROR_BUDGET, "raise it: ulimit -s 8192");
 }
 
@@ -221,12 +226,9 @@ int main(int count, char **words) {
     help_overview(stderr);
     return hr_status_exit_code(HR_ERROR_USAGE);
   }
-  if (strcmp(words[1], "--help") == 0 || strcmp(words[1], "-h") == 0)
-    command = command_find("help");
-  else if (strcmp(words[1], "--version") == 0)
-    command = command_find("version");
-  else
-    command = command_find(words[1]);
+  if (strcmp(words[1], "--help") == 0 || strcmp(words[1], "-h") == 0) command = command_find("help");
+  else if (strcmp(words[1], "--version") == 0) command = command_find("version");
+  else command = command_find(words[1]);
   status = command ? run_command(command, count - 2, words + 2, &error) : unknown_command(words[1], &error);
   status = close_output(status, &error);
   if (status != HR_OK && error.message[0]) text_print_error(&error);

@@ -65,8 +65,8 @@ static const hr_field rows[] = {
 
     {"model", HR_FIELD_TEXT, "Report", "MODEL",
      "a directory, GGUF file or preset. data: its tokenizer and chat template (bytes are tokens without one); "
-     "explain: plan its job (with the options of a job) for the failing device", HR_FOR_DATA | HR_FOR_EXPLAIN,
-     OWN(model)},
+     "explain: plan its job (with the options of a job) for the failing device",
+     HR_FOR_DATA | HR_FOR_EXPLAIN, OWN(model)},
     {"examples", HR_FIELD_U64, "Report", "N", "documents to show, with what does not count", HR_FOR_DATA, OWN(examples),
      .initial = "3", .zero = "none"},
 
@@ -79,7 +79,8 @@ static const hr_field rows[] = {
      OWN(stats)},
     {"special", HR_FIELD_FLAG, "Tokens", NULL,
      "on by default; --no-special: without the tokens that the tokenizer puts around a text, and text without special "
-     "tokens", HR_FOR_TOKENIZE, OWN(special), .initial = "true"},
+     "tokens",
+     HR_FOR_TOKENIZE, OWN(special), .initial = "true"},
 
     {"at", HR_FIELD_U64, "Snapshot", "WHEN",
      "the instant to look at: peak, end, oom (the last failure, else the peak), or after so many events",
@@ -133,7 +134,9 @@ enum { ROWS = sizeof rows / sizeof *rows };
 /* ---- all options ---- */
 
 uint32_t option_count(void) { return hr_field_count() + ROWS; }
-const hr_field *option_get(option_id id) { return id < hr_field_count() ? hr_field_get(id) : &rows[id - hr_field_count()]; }
+const hr_field *option_get(option_id id) {
+  return id < hr_field_count() ? hr_field_get(id) : &rows[id - hr_field_count()];
+}
 
 option_id option_find(const char *name, bool positional) {
   for (option_id id = 0; id < option_count(); id++)
@@ -147,7 +150,9 @@ static const void *home_of(const cli_config *config, const hr_field *o) {
 }
 
 option_id option_at(const cli_config *config, const void *member) {
-  const char *const homes[] = {[HR_HOME_JOB] = (const char *)&config->job, [HR_HOME_RUN] = (const char *)&config->run, [HR_HOME_OTHER] = (const char *)&config->own};
+  const char *const homes[] = {[HR_HOME_JOB] = (const char *)&config->job,
+                               [HR_HOME_RUN] = (const char *)&config->run,
+                               [HR_HOME_OTHER] = (const char *)&config->own};
   option_id id = 0;
   while (id < option_count() && homes[option_get(id)->home] + option_get(id)->offset != (const char *)member) id++;
   assert(id < option_count()); /* the member has no row */
@@ -158,15 +163,15 @@ option_id option_at(const cli_config *config, const void *member) {
 
 static void clear(setting *s) {
   free(s->text);
-  for (uint32_t i = 0; i < s->list_count; i++)
-    free(s->list[i]);
+  for (uint32_t i = 0; i < s->list_count; i++) free(s->list[i]);
   free(s->list);
   *s = (setting){0};
 }
 
 /* Keeps what a value borrows. */
 static void own_texts(const hr_field *o, setting *s, hr_value *value) {
-  if (o->kind == HR_FIELD_TEXT || o->kind == HR_FIELD_NAME || o->kind == HR_FIELD_PATH) value->text = s->text = text_copy(value->text, strlen(value->text));
+  if (o->kind == HR_FIELD_TEXT || o->kind == HR_FIELD_NAME || o->kind == HR_FIELD_PATH)
+    value->text = s->text = text_copy(value->text, strlen(value->text));
   if (o->kind != HR_FIELD_PATHS) return;
   s->list = text_grow(s->list, (s->list_count + 1) * sizeof *s->list);
   s->list[s->list_count++] = text_copy(value->text, strlen(value->text));
@@ -174,13 +179,15 @@ static void own_texts(const hr_field *o, setting *s, hr_value *value) {
   value->list_count = s->list_count;
 }
 
-hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place, hr_error *error) {
+hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place,
+                     hr_error *error) {
   const hr_field *o = option_get(id);
   setting *s = &config->settings[id];
   bool more = o->kind == HR_FIELD_PATHS && s->origin == from;
   hr_value value;
   hr_status status = hr_field_read(o, text, place, &value, error);
-  if (status != HR_OK || s->origin > from) return status; /* a weaker origin is read all the same, so that mistakes show */
+  if (status != HR_OK || s->origin > from)
+    return status; /* a weaker origin is read all the same, so that mistakes show */
   if (!more) clear(s);
   own_texts(o, s, &value);
   s->origin = from;
@@ -207,8 +214,7 @@ void config_init(cli_config *config, unsigned command) {
 }
 
 void config_deinit(cli_config *config) {
-  for (option_id id = 0; id < option_count(); id++)
-    clear(&config->settings[id]);
+  for (option_id id = 0; id < option_count(); id++) clear(&config->settings[id]);
 }
 
 /* ---- the job ---- */
@@ -217,7 +223,8 @@ static hr_status open_model(cli_config *config, hr_error *error) {
   const char *source = config->run.model_source;
   if (source && source[0]) return hr_model_open(source, &config->job.model, error);
   hri_fail(error, HR_ERROR_USAGE, "no MODEL is given");
-  if (config->run.data_path_count > 1) return hri_hint(error, HR_ERROR_USAGE, "put MODEL first; --data takes all that follows it");
+  if (config->run.data_path_count > 1)
+    return hri_hint(error, HR_ERROR_USAGE, "put MODEL first; --data takes all that follows it");
   return hri_hint(error, HR_ERROR_USAGE, "a preset such as gpt2-124m, a directory, or a config.json");
 }
 
@@ -228,7 +235,8 @@ hr_status config_job(cli_config *config, hr_purpose purpose, hr_error *error) {
   job->purpose = purpose;
   job->with_generation = purpose == HR_PURPOSE_TRAIN && config->run.sample_prompt;
   for (option_id id = 0; id < option_count(); id++)
-    if (config->settings[id].origin > ORIGIN_DEFAULT && (option_get(id)->commands & config->command)) job->given |= option_get(id)->given;
+    if (config->settings[id].origin > ORIGIN_DEFAULT && (option_get(id)->commands & config->command))
+      job->given |= option_get(id)->given;
   config->asked = *job;
   status = hr_job_finish(job, error);
   config->job_ready = status == HR_OK;
@@ -237,7 +245,9 @@ hr_status config_job(cli_config *config, hr_purpose purpose, hr_error *error) {
 
 /* ---- values as text ---- */
 
-void config_value(const cli_config *config, option_id id, hr_value *value) { hr_field_load(option_get(id), home_of(config, option_get(id)), value); }
+void config_value(const cli_config *config, option_id id, hr_value *value) {
+  hr_field_load(option_get(id), home_of(config, option_get(id)), value);
+}
 
 char *config_value_text(const cli_config *config, option_id id, char out[OPTION_VALUE_BYTES]) {
   hr_value value;

@@ -1,6 +1,7 @@
-/* The options of all commands: the fields of jobs and runs (headroom/field.h) and behind them rows of the same type for what is
- * of the command line alone, over cli_settings. Parsing, --help, the man page, shell completion, --show-config, recipe keys and
- * environment names are loops over both; an option has its value in a member of cli_config, and is named by that member.
+/* The options of all commands: the fields of jobs and runs (headroom/field.h) and behind them rows of the same type for
+ * what is of the command line alone, over cli_settings. Parsing, --help, the man page, shell completion, --show-config,
+ * recipe keys and environment names are loops over both; an option has its value in a member of cli_config, and is
+ * named by that member.
  *
  *   flag           --micro-batch 4      (strongest)
  *   environment    HEADROOM_MICRO_BATCH=4
@@ -64,7 +65,14 @@ const hr_field *option_get(option_id id);
 /* option_count() when there is none of that name. Positional options are found only when `positional` is true. */
 option_id option_find(const char *name, bool positional);
 
-typedef enum origin { ORIGIN_UNSET = 0, ORIGIN_DEFAULT, ORIGIN_RUN, ORIGIN_RECIPE, ORIGIN_ENVIRONMENT, ORIGIN_FLAG } origin;
+typedef enum origin {
+  ORIGIN_UNSET = 0,
+  ORIGIN_DEFAULT,
+  ORIGIN_RUN,
+  ORIGIN_RECIPE,
+  ORIGIN_ENVIRONMENT,
+  ORIGIN_FLAG
+} origin;
 
 typedef struct setting {
   origin origin;
@@ -100,17 +108,23 @@ hr_status config_recipe(cli_config *config, hr_error *error);
 /* With --resume RUN: takes over what the run was asked for and nobody said now. USAGE when it is no run. */
 hr_status config_resume(cli_config *config, hr_error *error);
 
-/* Holds MODEL while it is read when it is a checkpoint of a run, which may be a link that moves on (hr_hold_take). NULL: it is none. */
+/* Holds MODEL while it is read when it is a checkpoint of a run, which may be a link that moves on (hr_hold_take).
+ * NULL: it is none. */
 struct hr_hold *config_hold_model(cli_config *config);
 
 /* The option whose value lies at a member of `config`: option_at(config, &config->own.json). */
 option_id option_at(const cli_config *config, const void *member);
 /* Sets one value from text if nothing stronger has set it; repeated PATHS of the same origin are appended. `place` says
  * where the text stands, "" for a flag. */
-hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place, hr_error *error);
-static inline origin config_origin(const cli_config *config, const void *member) { return config->settings[option_at(config, member)].origin; }
+hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place,
+                     hr_error *error);
+static inline origin config_origin(const cli_config *config, const void *member) {
+  return config->settings[option_at(config, member)].origin;
+}
 /* True when a person chose the value, now or for the run that goes on. */
-static inline bool config_chosen(const cli_config *config, const void *member) { return config_origin(config, member) > ORIGIN_DEFAULT; }
+static inline bool config_chosen(const cli_config *config, const void *member) {
+  return config_origin(config, member) > ORIGIN_DEFAULT;
+}
 
 /* Opens the model, marks what was chosen as given and finishes config->job. */
 hr_status config_job(cli_config *config, hr_purpose purpose, hr_error *error);

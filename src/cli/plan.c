@@ -18,14 +18,12 @@ typedef struct table_axis {
 static table_axis sequence_axis(const hr_job *job) {
   uint64_t tokens = job->sequence_length, limit = job->model.max_positions;
   table_axis axis = {.count = 1};
-  for (int doublings = 0; doublings < 3 && 2 * tokens <= limit; doublings++)
-    tokens *= 2;
+  for (int doublings = 0; doublings < 3 && 2 * tokens <= limit; doublings++) tokens *= 2;
   while (axis.count < TABLE_SIDE && tokens % 2 == 0 && tokens >= 64) {
     tokens /= 2;
     axis.count++;
   }
-  for (uint32_t i = 0; i < axis.count; i++, tokens *= 2)
-    axis.values[i] = (uint32_t)tokens;
+  for (uint32_t i = 0; i < axis.count; i++, tokens *= 2) axis.values[i] = (uint32_t)tokens;
   return axis;
 }
 
@@ -64,10 +62,8 @@ static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t
   job.sequence_length = sequence;
   job.micro_batch = batch;
   status = hr_job_finish(&job, &own);
-  if (status == HR_OK && plan_chooses_levels(&job))
-    status = hr_plan_recompute(&job, &plan, NULL, &own);
-  else if (status == HR_OK)
-    status = hr_plan_create(&job, &plan, &own);
+  if (status == HR_OK && plan_chooses_levels(&job)) status = hr_plan_recompute(&job, &plan, NULL, &own);
+  else if (status == HR_OK) status = hr_plan_create(&job, &plan, &own);
   if (status == HR_ERROR_USAGE || status == HR_ERROR_UNSUPPORTED) return HR_OK; /* this pair cannot be; others can */
   if (status != HR_OK) {
     *error = own;
@@ -85,10 +81,8 @@ static void write_cell(json_writer *json, uint32_t sequence, uint32_t batch, con
   json_write_open_flat(json, NULL, '{');
   json_write_count(json, "seq", sequence);
   json_write_count(json, "micro_batch", batch);
-  if (cell->possible)
-    json_write_count(json, "need_bytes", cell->need_bytes);
-  else
-    json_write_null(json, "need_bytes");
+  if (cell->possible) json_write_count(json, "need_bytes", cell->need_bytes);
+  else json_write_null(json, "need_bytes");
   json_write_bool(json, "fits", cell->fits);
   if (cell->possible) json_write_ns(json, "step_ns", cell->step_seconds);
   json_write_close(json, '}');
@@ -109,8 +103,7 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
     json_write_open(json, "table", '[');
   } else {
     (void)printf("%-6s", rows_are_sequences ? "seq" : "batch");
-    for (uint32_t j = 0; j < columns.count; j++)
-      (void)printf("%s%10u", j ? "  " : "", columns.values[j]);
+    for (uint32_t j = 0; j < columns.count; j++) (void)printf("%s%10u", j ? "  " : "", columns.values[j]);
     (void)printf("\n");
   }
   for (uint32_t i = 0; i < rows.count; i++) {
@@ -121,15 +114,12 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
       table_cell cell;
       hr_status status = plan_cell(config, sequence, batch, &cell, error);
       if (status != HR_OK) return status;
-      if (json)
-        write_cell(json, sequence, batch, &cell);
-      else
-        print_cell(&cell, j + 1 == columns.count);
+      if (json) write_cell(json, sequence, batch, &cell);
+      else print_cell(&cell, j + 1 == columns.count);
     }
     if (!json) (void)printf("\n");
   }
-  if (json)
-    json_write_close(json, ']');
+  if (json) json_write_close(json, ']');
   else
     (void)printf("\n%s down, %s across; * fits, each cell was planned\n", rows_are_sequences ? "seq" : "micro-batch",
                  rows_are_sequences ? "micro-batch" : "seq");
@@ -221,21 +211,20 @@ static hr_status show(const cli_config *config, const hr_plan *plan, const hr_fr
   if (config->own.table && !config->own.json) wanted = false;
   if (wanted) status = fix_list_make(hr_plan_job(plan), &fixes, error);
   if (status != HR_OK) return status;
-  if (config->own.json)
-    status = show_json(config, plan, wanted ? &fixes : NULL, frontier, error);
-  else
-    status = show_text(config, plan, wanted ? &fixes : NULL, frontier, error);
+  if (config->own.json) status = show_json(config, plan, wanted ? &fixes : NULL, frontier, error);
+  else status = show_text(config, plan, wanted ? &fixes : NULL, frontier, error);
   fix_list_free(&fixes);
   return status;
 }
 
 static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_error *error) {
   double share = config->own.fail_over_share;
-  uint64_t bytes = share > 0 ? (uint64_t)(share * (double)config->job.device.usable_bytes) : config->own.fail_over_bytes;
+  uint64_t bytes =
+      share > 0 ? (uint64_t)(share * (double)config->job.device.usable_bytes) : config->own.fail_over_bytes;
   if (!config_chosen(config, &config->own.fail_over_bytes) || plan_need(plan) <= bytes) return HR_OK;
   return hri_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
-                   SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes),
-                   (unsigned long long)bytes);
+                  SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes),
+                  (unsigned long long)bytes);
 }
 
 hr_status command_plan(cli_config *config, hr_error *error) {

@@ -40,8 +40,7 @@ static void write_option(json_writer *json, const cli_config *config, option_id 
     return;
   }
   config_value(config, id, &v);
-  for (size_t k = 0; o->word_values && o->words[k]; k++)
-    is_word = is_word || o->word_values[k] == v.count;
+  for (size_t k = 0; o->word_values && o->words[k]; k++) is_word = is_word || o->word_values[k] == v.count;
   if (o->kind == HR_FIELD_FLAG) {
     json_write_bool(json, key, v.flag);
   } else if ((o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64) && !is_word) {
@@ -61,7 +60,8 @@ static void write_option(json_writer *json, const cli_config *config, option_id 
 /* Every option that describes the job, whatever command the plan was made by. */
 static void write_job(json_writer *json, const cli_config *config, const hr_plan *plan) {
   json_write_open(json, "job", '{');
-  json_write_text(json, "command", option_get(option_at(config, &config->own.purpose))->words[hr_plan_job(plan)->purpose]);
+  json_write_text(json, "command",
+                  option_get(option_at(config, &config->own.purpose))->words[hr_plan_job(plan)->purpose]);
   for (option_id id = 0; id < option_count(); id++) {
     const hr_field *o = option_get(id);
     if (o->commands & HR_FOR_PLAN && strcmp(o->group, "Plan") != 0 && strcmp(o->group, "General") != 0)
@@ -72,8 +72,7 @@ static void write_job(json_writer *json, const cli_config *config, const hr_plan
 
 static void write_roles(json_writer *json, const char *key, const uint64_t *bytes) {
   json_write_open(json, key, '{');
-  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
-    json_write_count(json, hr_role_name(role), bytes[role]);
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) json_write_count(json, hr_role_name(role), bytes[role]);
   json_write_close(json, '}');
 }
 
@@ -86,17 +85,15 @@ static void write_live(json_writer *json, const hr_plan *plan, uint32_t tier) {
     json_write_text(json, "role", hr_role_name(live.role));
     json_write_text(json, "dtype", live.dtype);
     json_write_open_flat(json, "shape", '[');
-    for (uint32_t k = 0; k < live.rank && k < 5; k++)
-      json_write_count(json, NULL, live.dims[k]);
+    for (uint32_t k = 0; k < live.rank && k < 5; k++) json_write_count(json, NULL, live.dims[k]);
     json_write_close(json, ']');
     json_write_count(json, "bytes", live.bytes);
-    if (live.layer >= 0)
-      json_write_integer(json, "layer", live.layer);
-    else
-      json_write_null(json, "layer");
+    if (live.layer >= 0) json_write_integer(json, "layer", live.layer);
+    else json_write_null(json, "layer");
     if (hr_plan_live_holds(plan, tier, i, 0)) {
       json_write_open(json, "holds", '[');
-      for (uint32_t k = 0; hr_plan_live_holds(plan, tier, i, k); k++) json_write_text(json, NULL, hr_plan_live_holds(plan, tier, i, k));
+      for (uint32_t k = 0; hr_plan_live_holds(plan, tier, i, k); k++)
+        json_write_text(json, NULL, hr_plan_live_holds(plan, tier, i, k));
       json_write_close(json, ']');
     }
     json_write_close(json, '}');
@@ -124,10 +121,8 @@ static void write_tier(json_writer *json, const hr_plan *plan, uint32_t index) {
     json_write_text(json, "program", tier->peak_program);
     json_write_text(json, "phase", hr_phase_name(tier->peak_phase));
     json_write_text(json, "node", tier->peak_node);
-    if (tier->peak_layer >= 0)
-      json_write_integer(json, "layer", tier->peak_layer);
-    else
-      json_write_null(json, "layer");
+    if (tier->peak_layer >= 0) json_write_integer(json, "layer", tier->peak_layer);
+    else json_write_null(json, "layer");
   }
   json_write_count(json, "live_count", tier->live_count);
   write_live(json, plan, index);
@@ -203,8 +198,7 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   json_write_close(json, '}');
   json_write_count(json, "budget_bytes", info->budget_bytes);
   json_write_open(json, "tiers", '{');
-  for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++)
-    write_tier(json, plan, tier);
+  for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) write_tier(json, plan, tier);
   json_write_close(json, '}');
   write_time(json, info);
   write_fixes(json, list);

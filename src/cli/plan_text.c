@@ -62,10 +62,8 @@ static void print_job(FILE *stream, const hr_plan *plan) {
         job->update == HR_UPDATE_IN_BACKWARD ? " in the backward" : "",
         hr_recompute_text(&job->recompute, job->model.layer_count, recompute, sizeof recompute));
   if (job->purpose != HR_PURPOSE_GENERATE) {
-    if (job->loss_chunk >= (uint64_t)job->sequence_length * job->micro_batch)
-      add(text, sizeof text, " whole loss,");
-    else
-      add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
+    if (job->loss_chunk >= (uint64_t)job->sequence_length * job->micro_batch) add(text, sizeof text, " whole loss,");
+    else add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
   }
   add(text, sizeof text, " %s, on %s", hr_precision_name(job->precision), job->device.name);
   if (job->device.has_team) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
@@ -96,8 +94,7 @@ static double share(uint64_t part, uint64_t whole) { return whole ? 100 * (doubl
 
 static uint64_t live_sum(const hr_tier_plan *tier) {
   uint64_t sum = 0;
-  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
-    sum += tier->at_peak_by_role[role];
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) sum += tier->at_peak_by_role[role];
   return sum;
 }
 
@@ -163,8 +160,7 @@ static void print_bar(FILE *stream, const hr_plan *plan) {
           : fixed ? need
                   : sum + tier->at_peak_by_role[part];
     end = (size_t)((double)sum / (double)whole * BAR_COLUMNS + 0.5);
-    for (; at < end && at < BAR_COLUMNS; at++)
-      bar[at] = gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need);
+    for (; at < end && at < BAR_COLUMNS; at++) bar[at] = gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need);
   }
   bar[mark] = '|';
   (void)fprintf(stream, "   [%s] | budget\n", bar);
@@ -176,8 +172,7 @@ static void print_bound(FILE *stream, const hr_tier_plan *tier) {
   char text[200] = "";
   add(text, sizeof text, "%s are alive at once; no placement can do better, this one takes ",
       SIZE_TEXT(tier->lower_bound_bytes));
-  if (tier->peak_bytes <= tier->lower_bound_bytes)
-    add(text, sizeof text, "no more");
+  if (tier->peak_bytes <= tier->lower_bound_bytes) add(text, sizeof text, "no more");
   else
     add(text, sizeof text, "%s (%.2f %% more)", SIZE_TEXT(tier->peak_bytes),
         share(tier->peak_bytes - tier->lower_bound_bytes, tier->lower_bound_bytes));
@@ -337,8 +332,11 @@ void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *f
     }
     (void)hr_recompute_text(&point->recompute, hr_plan_job(plan)->model.layer_count, text, sizeof text);
     if (strlen(text) > SHOWN) (void)strcpy(text + SHOWN - 3, "...");
-    (void)fprintf(stream, "%c %-44s%11s%11s  %+5.0f %%\n", point->chosen ? '>' : point->fits ? ' ' : '-', text,
-                  SIZE_TEXT(point->need_bytes), SECONDS_TEXT(point->step_seconds),
+    (void)fprintf(stream, "%c %-44s%11s%11s  %+5.0f %%\n",
+                  point->chosen ? '>'
+                  : point->fits ? ' '
+                                : '-',
+                  text, SIZE_TEXT(point->need_bytes), SECONDS_TEXT(point->step_seconds),
                   least > 0 ? 100 * (point->step_seconds / least - 1) : 0);
   }
   (void)fprintf(stream, "  > chosen; - needs more than the budget");
@@ -366,15 +364,11 @@ static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
   uint64_t need = plan_need(plan);
   double base = hr_plan_get(plan)->step_seconds, percent = base > 0 ? 100 * (fix->step_seconds / base - 1) : 0;
   const char *note = fix->changes_algorithm ? "  *" : "";
-  if (strlen(fix->options) > 44)
-    (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
-  else
-    (void)fprintf(stream, "  %-44s", fix->options);
+  if (strlen(fix->options) > 44) (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
+  else (void)fprintf(stream, "  %-44s", fix->options);
   (void)fprintf(stream, "%11s", SIZE_TEXT(fix->need_bytes));
-  if (fix->need_bytes <= need)
-    (void)fprintf(stream, "%11s", SIZE_TEXT(need - fix->need_bytes));
-  else
-    (void)fprintf(stream, "%11s", "-");
+  if (fix->need_bytes <= need) (void)fprintf(stream, "%11s", SIZE_TEXT(need - fix->need_bytes));
+  else (void)fprintf(stream, "%11s", "-");
   (void)fprintf(stream, "  %+5.0f %%%s\n", percent, note);
 }
 
@@ -415,10 +409,8 @@ void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list) {
   }
   if (starred) (void)fprintf(stream, "  * other numerics or another algorithm: not the same training any more\n");
   if (left) (void)fprintf(stream, "  and %u more in --json\n", left);
-  if (rows == 0 && hr_plan_get(plan)->fits)
-    (void)fprintf(stream, "no alternative that was tried fits better\n");
-  else if (rows == 0)
-    print_no_fix(stream, plan, list);
+  if (rows == 0 && hr_plan_get(plan)->fits) (void)fprintf(stream, "no alternative that was tried fits better\n");
+  else if (rows == 0) print_no_fix(stream, plan, list);
 }
 
 /* ---- who could hold it ---- */

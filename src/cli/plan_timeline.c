@@ -37,8 +37,7 @@ static void fill_chart(const samples *s, memory_chart *chart) {
 
 /* Prints `count` characters less the blanks at their end. */
 static void print_trimmed(FILE *stream, const char *line, uint32_t count) {
-  while (count > 0 && line[count - 1] == ' ')
-    count--;
+  while (count > 0 && line[count - 1] == ' ') count--;
   (void)fprintf(stream, "%.*s\n", (int)count, line);
 }
 
@@ -69,13 +68,11 @@ static void print_chart(FILE *stream, const samples *s) {
     uint64_t level = chart.top / CHART_ROWS * (row - 1);
     (void)fprintf(stream, "%10s |",
                   row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
-    for (uint32_t i = 0; i < chart.columns; i++)
-      line[i] = chart.most[i] > level ? '#' : ' ';
+    for (uint32_t i = 0; i < chart.columns; i++) line[i] = chart.most[i] > level ? '#' : ' ';
     print_trimmed(stream, line, chart.columns);
   }
   (void)fprintf(stream, "%10s +", "0");
-  for (uint32_t i = 0; i < chart.columns; i++)
-    (void)fputc('-', stream);
+  for (uint32_t i = 0; i < chart.columns; i++) (void)fputc('-', stream);
   (void)fputc('\n', stream);
   print_names(stream, &chart, chart.program);
   print_names(stream, &chart, chart.phase);
@@ -122,8 +119,7 @@ static void describe_critical(const samples *s, const program_time *t, char *tex
     const hr_sample *sample = &s->items[i];
     uint32_t k = 0;
     if (!sample->critical) continue;
-    while (k < count && strcmp(ops[k].op, sample->op) != 0)
-      k++;
+    while (k < count && strcmp(ops[k].op, sample->op) != 0) k++;
     if (k == MAX_OPS) continue;
     if (k == count) ops[count++] = (op_share){sample->op, 0};
     ops[k].seconds += sample->end_seconds - sample->begin_seconds;
@@ -168,10 +164,8 @@ static void write_sample(json_writer *json, const hr_sample *sample) {
   json_write_text(json, "program", sample->program);
   json_write_text(json, "op", sample->op);
   json_write_text(json, "phase", hr_phase_name(sample->phase));
-  if (sample->layer >= 0)
-    json_write_integer(json, "layer", sample->layer);
-  else
-    json_write_null(json, "layer");
+  if (sample->layer >= 0) json_write_integer(json, "layer", sample->layer);
+  else json_write_null(json, "layer");
   json_write_count(json, "live_bytes", sample->live_bytes);
   for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
     if (sample->by_role[role]) json_write_count(json, hr_role_name(role), sample->by_role[role]);
@@ -186,8 +180,7 @@ static void write_program(json_writer *json, const samples *s, const program_tim
   json_write_text(json, "program", s->items[t->begin].program);
   json_write_ns(json, "span_ns", t->seconds);
   json_write_open(json, "by_lane", '{');
-  for (uint32_t lane = 0; lane < HR_LANE_COUNT; lane++)
-    json_write_ns(json, hr_lane_name(lane), t->lanes[lane]);
+  for (uint32_t lane = 0; lane < HR_LANE_COUNT; lane++) json_write_ns(json, hr_lane_name(lane), t->lanes[lane]);
   json_write_close(json, '}');
   json_write_open_flat(json, "critical_path", '[');
   for (uint32_t i = t->begin; i < t->end; i++)
@@ -201,8 +194,7 @@ hr_status plan_write_timeline(json_writer *json, const hr_plan *plan, hr_error *
   hr_status status = hr_plan_samples(plan, HR_TIER_DEVICE, &s.items, &s.count, error);
   if (status != HR_OK) return status;
   json_write_open(json, "timeline", '[');
-  for (uint32_t i = 0; i < s.count; i++)
-    write_sample(json, &s.items[i]);
+  for (uint32_t i = 0; i < s.count; i++) write_sample(json, &s.items[i]);
   json_write_close(json, ']');
   json_write_open(json, "schedule", '[');
   for (uint32_t i = 0; i < s.count;) {

@@ -34,8 +34,8 @@ static hr_status next_event(recipe *r, hr_error *error) {
   if (r->parser.error == YAML_MEMORY_ERROR)
     return hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
   return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
-                   r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
-                   r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
+                  r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
+                  r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
 }
 
 static const char *scalar(const recipe *r) { return (const char *)r->event.data.scalar.value; }
@@ -47,7 +47,9 @@ static bool is_null(const recipe *r) {
   return !*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
 }
 
-static bool is_key(const recipe *r, option_id id) { return id != option_at(r->config, &r->config->own.recipe) && !option_get(id)->flag_only; }
+static bool is_key(const recipe *r, option_id id) {
+  return id != option_at(r->config, &r->config->own.recipe) && !option_get(id)->flag_only;
+}
 
 static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
   const char *name = scalar(r);
@@ -64,7 +66,8 @@ static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
 static hr_status set(recipe *r, option_id id, const char *text, const char *place, hr_error *error) {
   hr_value checked;
   /* An option of another command is checked, then left alone: one recipe serves plan and train. */
-  if (!(option_get(id)->commands & r->config->command)) return hr_field_read(option_get(id), text, place, &checked, error);
+  if (!(option_get(id)->commands & r->config->command))
+    return hr_field_read(option_get(id), text, place, &checked, error);
   return config_set(r->config, id, text, ORIGIN_RECIPE, place, error);
 }
 
@@ -75,10 +78,8 @@ static hr_status read_list(recipe *r, option_id id, const char *place, hr_error 
   bool paths = option_get(id)->kind == HR_FIELD_PATHS;
   hr_status status = next_event(r, error);
   while (status == HR_OK && r->event.type == YAML_SCALAR_EVENT) {
-    if (paths)
-      status = set(r, id, scalar(r), place, error);
-    else
-      used += (size_t)snprintf(joined + used, sizeof joined - used, "%s%s", used ? "," : "", scalar(r));
+    if (paths) status = set(r, id, scalar(r), place, error);
+    else used += (size_t)snprintf(joined + used, sizeof joined - used, "%s%s", used ? "," : "", scalar(r));
     if (used >= sizeof joined) return malformed(r, "the list is too long", error);
     if (status == HR_OK) status = next_event(r, error);
   }

@@ -12,9 +12,11 @@
 #include "cli/text.h"
 
 static void print_cause(const hr_oom_failure *f) {
-  (void)fprintf(stderr, "%s%s%s  (%s)\n", screen_style(stderr, STYLE_BOLD), f->verdict, screen_style(stderr, STYLE_PLAIN), hr_oom_certainty_name(f->certainty));
+  (void)fprintf(stderr, "%s%s%s  (%s)\n", screen_style(stderr, STYLE_BOLD), f->verdict,
+                screen_style(stderr, STYLE_PLAIN), hr_oom_certainty_name(f->certainty));
   for (uint32_t k = 0; k < f->arithmetic_count; k++) (void)fprintf(stderr, "  %s\n", f->arithmetic[k]);
-  for (uint32_t k = 0; k < f->share_count; k++) (void)fprintf(stderr, "  %12s  %s\n", SIZE_TEXT(f->shares[k].bytes), f->shares[k].name);
+  for (uint32_t k = 0; k < f->share_count; k++)
+    (void)fprintf(stderr, "  %12s  %s\n", SIZE_TEXT(f->shares[k].bytes), f->shares[k].name);
   for (uint32_t k = 0; k < f->advice_count; k++) (void)fprintf(stderr, "  try: %s\n", f->advice[k].text);
 }
 
@@ -26,7 +28,8 @@ static void print_fixes(const hr_job *job, uint64_t room) {
   if (room == 0) return;
   smaller.budget_bytes = room;
   smaller.given |= HR_GIVEN_BUDGET;
-  if (hr_job_finish(&smaller, NULL) == HR_OK && hr_plan_create(&smaller, &plan, NULL) == HR_OK && fix_list_make(&smaller, &list, NULL) == HR_OK) {
+  if (hr_job_finish(&smaller, NULL) == HR_OK && hr_plan_create(&smaller, &plan, NULL) == HR_OK &&
+      fix_list_make(&smaller, &list, NULL) == HR_OK) {
     (void)fprintf(stderr, "with --budget %llu (what is left now):\n", (unsigned long long)room);
     plan_print_fixes(stderr, plan, &list);
   }

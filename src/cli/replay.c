@@ -13,19 +13,25 @@ static const char *trust_name(hr_replay_trust trust) {
   return names[trust];
 }
 
-static const char *conf_name(const hr_replay_result *r) { return r->alloc_conf[0] ? r->alloc_conf : "PyTorch's defaults"; }
+static const char *conf_name(const hr_replay_result *r) {
+  return r->alloc_conf[0] ? r->alloc_conf : "PyTorch's defaults";
+}
 
 /* ---- text ---- */
 
 static void print_head(void) {
-  (void)printf("%12s %12s %8s %12s  %-26s %s\n", "reserved", "allocated", "retries", "driver calls", "fails", "settings");
+  (void)printf("%12s %12s %8s %12s  %-26s %s\n", "reserved", "allocated", "retries", "driver calls", "fails",
+               "settings");
 }
 
 static void print_row(const hr_replay_result *r, const char *note) {
   char fails[64];
-  if (r->failed) (void)snprintf(fails, sizeof fails, "%s at event %llu", SIZE_TEXT(r->failed_bytes), (unsigned long long)r->failed_event);
+  if (r->failed)
+    (void)snprintf(fails, sizeof fails, "%s at event %llu", SIZE_TEXT(r->failed_bytes),
+                   (unsigned long long)r->failed_event);
   else (void)snprintf(fails, sizeof fails, "no");
-  (void)printf("%12s %12s %8llu %12llu  %-26s %s%s\n", SIZE_TEXT(r->reserved_peak_bytes), SIZE_TEXT(r->allocated_peak_bytes), (unsigned long long)r->retries,
+  (void)printf("%12s %12s %8llu %12llu  %-26s %s%s\n", SIZE_TEXT(r->reserved_peak_bytes),
+               SIZE_TEXT(r->allocated_peak_bytes), (unsigned long long)r->retries,
                (unsigned long long)(r->device_allocs + r->device_frees), fails, conf_name(r), note);
 }
 
@@ -33,9 +39,12 @@ static void print_facts(const char *path, const hr_replay *r) {
   (void)printf("%s: %llu requests", path, (unsigned long long)r->recorded.request_count);
   if (r->capacity_bytes == UINT64_MAX) (void)printf(", no limit known\n");
   else (void)printf(", room for %s (%s)\n", SIZE_TEXT(r->capacity_bytes), r->capacity_from);
-  (void)printf("trust: %s%s%s\n", trust_name(r->trust), r->trust_reason[0] ? ": " : ": the recorded settings give every block and segment as recorded", r->trust_reason);
+  (void)printf("trust: %s%s%s\n", trust_name(r->trust),
+               r->trust_reason[0] ? ": " : ": the recorded settings give every block and segment as recorded",
+               r->trust_reason);
   if (!r->began_empty)
-    (void)printf("       %s were live and %s reserved before the first event\n", SIZE_TEXT(r->start_live_bytes), SIZE_TEXT(r->start_reserved_bytes));
+    (void)printf("       %s were live and %s reserved before the first event\n", SIZE_TEXT(r->start_live_bytes),
+                 SIZE_TEXT(r->start_reserved_bytes));
   (void)printf("\n");
 }
 
@@ -44,15 +53,17 @@ static void print_verdict(const hr_replay *r, const hr_replay_result *best) {
   const char *may = r->trust == HR_REPLAY_EXACT ? "" : r->trust == HR_REPLAY_CLOSE ? "very likely " : "perhaps ";
   (void)printf("\n");
   if (strcmp(best->alloc_conf, was->alloc_conf) == 0)
-    (void)printf("%s\n", was->failed ? "no settings that were tried avoid the failure: less memory must be asked for" : "nothing that was tried is better than the recorded settings");
+    (void)printf("%s\n", was->failed ? "no settings that were tried avoid the failure: less memory must be asked for"
+                                     : "nothing that was tried is better than the recorded settings");
   else if (was->failed && !best->failed)
     (void)printf("%sthis would not have failed with PYTORCH_ALLOC_CONF=%s\n", may, conf_name(best));
-  else if (best->failed)
-    (void)printf("it would %s\n", was->failed ? "still fail" : "fail");
-  else if (best->reserved_peak_bytes < was->reserved_peak_bytes && was->reserved_peak_bytes - best->reserved_peak_bytes < was->reserved_peak_bytes / 100)
+  else if (best->failed) (void)printf("it would %s\n", was->failed ? "still fail" : "fail");
+  else if (best->reserved_peak_bytes < was->reserved_peak_bytes &&
+           was->reserved_peak_bytes - best->reserved_peak_bytes < was->reserved_peak_bytes / 100)
     (void)printf("no settings that were tried save as much as one percent of what was reserved\n");
   else
-    (void)printf("%s%s: %s reserved at the peak, %s as recorded\n", may, conf_name(best), SIZE_TEXT(best->reserved_peak_bytes), SIZE_TEXT(was->reserved_peak_bytes));
+    (void)printf("%s%s: %s reserved at the peak, %s as recorded\n", may, conf_name(best),
+                 SIZE_TEXT(best->reserved_peak_bytes), SIZE_TEXT(was->reserved_peak_bytes));
 }
 
 /* ---- JSON ---- */
@@ -118,7 +129,8 @@ static hr_status check_words(const cli_config *config, hr_error *error) {
   return HR_OK;
 }
 
-static void print_results(const char *path, const hr_replay *r, const hr_replay_result *results, uint32_t count, bool asked) {
+static void print_results(const char *path, const hr_replay *r, const hr_replay_result *results, uint32_t count,
+                          bool asked) {
   print_facts(path, r);
   print_head();
   if (!results) {
@@ -127,7 +139,8 @@ static void print_results(const char *path, const hr_replay *r, const hr_replay_
     if (asked) print_verdict(r, &r->asked);
     return;
   }
-  for (uint32_t k = 0; k < count; k++) print_row(&results[k], strcmp(results[k].alloc_conf, r->recorded.alloc_conf) == 0 ? "  (recorded)" : "");
+  for (uint32_t k = 0; k < count; k++)
+    print_row(&results[k], strcmp(results[k].alloc_conf, r->recorded.alloc_conf) == 0 ? "  (recorded)" : "");
   print_verdict(r, &results[0]);
 }
 
@@ -147,7 +160,8 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   if (config_chosen(config, &config->own.trace)) options.trace = config->own.trace;
   status = hr_snapshot_read(config->operands[0], NULL, &snapshot, error);
   if (status == HR_OK)
-    status = config->own.search ? hr_replay_search(snapshot, &options, &replay, &results, &count, error) : hr_replay_run(snapshot, &options, &replay, error);
+    status = config->own.search ? hr_replay_search(snapshot, &options, &replay, &results, &count, error)
+                                : hr_replay_run(snapshot, &options, &replay, error);
   if (status == HR_OK) {
     if (config->own.json) write_replay(&replay, results, count, asked);
     else print_results(config->operands[0], &replay, results, count, asked);

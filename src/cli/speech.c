@@ -14,7 +14,8 @@ hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const cha
   hr_status status = HR_OK;
   memset(s, 0, sizeof *s);
   s->bytes = model->vocabulary_size > UINT8_MAX && model->vocabulary_size <= BYTE_VOCABULARY;
-  if (model->directory[0] && hr_tokenizer_present(model->directory)) status = hr_tokenizer_open(model->directory, &s->tokenizer, error);
+  if (model->directory[0] && hr_tokenizer_present(model->directory))
+    status = hr_tokenizer_open(model->directory, &s->tokenizer, error);
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;
   if (!s->tokenizer) {
@@ -40,7 +41,8 @@ static void put_message(json_writer *json, const char *role, const char *content
 }
 
 /* [{"role": "system", ...}, {"role": "user", ...}] through the template. */
-static hr_status render(const cli_speech *s, const char *system, const char *text, size_t bytes, hr_rendered *out, hr_error *error) {
+static hr_status render(const cli_speech *s, const char *system, const char *text, size_t bytes, hr_rendered *out,
+                        hr_error *error) {
   char *messages = NULL;
   size_t count = 0;
   FILE *stream = open_memstream(&messages, &count);
@@ -53,12 +55,14 @@ static hr_status render(const cli_speech *s, const char *system, const char *tex
   put_message(&json, "user", text, bytes);
   json_write_close(&json, ']');
   json_write_end(&json);
-  status = fclose(stream) == 0 ? hr_chat_render(s->chat, messages, count, true, out, error) : hri_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
+  status = fclose(stream) == 0 ? hr_chat_render(s->chat, messages, count, true, out, error)
+                               : hri_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
   free(messages);
   return status;
 }
 
-static hr_status encode(const cli_speech *s, const char *system, const char *text, size_t bytes, int32_t **ids, uint64_t *count, hr_error *error) {
+static hr_status encode(const cli_speech *s, const char *system, const char *text, size_t bytes, int32_t **ids,
+                        uint64_t *count, hr_error *error) {
   hr_tokens tokens = {0};
   hr_rendered rendered = {0};
   hr_status status = HR_OK;
@@ -78,7 +82,8 @@ static hr_status encode(const cli_speech *s, const char *system, const char *tex
 }
 
 /* "15496 995" or "15496,995"; `ids` has room for one id per two characters. */
-static hr_status read_ids(const char *text, size_t count, const hr_model *model, int32_t *ids, uint64_t *id_count, hr_error *error) {
+static hr_status read_ids(const char *text, size_t count, const hr_model *model, int32_t *ids, uint64_t *id_count,
+                          hr_error *error) {
   *id_count = 0;
   for (size_t i = 0; i < count;) {
     uint64_t id = 0;
@@ -87,20 +92,25 @@ static hr_status read_ids(const char *text, size_t count, const hr_model *model,
       i++;
       continue;
     }
-    for (; i < count && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX; i++) id = id * 10 + (uint64_t)(text[i] - '0');
+    for (; i < count && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX; i++)
+      id = id * 10 + (uint64_t)(text[i] - '0');
     if (i == start || (i < count && !(text[i] && strchr(" ,\t\r\n", text[i])))) {
-      hri_fail(error, HR_ERROR_USAGE, "%s is not byte-level and has no tokenizer; the prompt is no list of token ids", model->name);
-      return hri_hint(error, HR_ERROR_USAGE, "put its tokenizer.json beside the weights, or give ids with blanks between them: --prompt '15496 995'");
+      hri_fail(error, HR_ERROR_USAGE, "%s is not byte-level and has no tokenizer; the prompt is no list of token ids",
+               model->name);
+      return hri_hint(
+          error, HR_ERROR_USAGE,
+          "put its tokenizer.json beside the weights, or give ids with blanks between them: --prompt '15496 995'");
     }
     if (id >= model->vocabulary_size)
-      return hri_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u", (int)(i - start < 20 ? i - start : 20), text + start,
-                       model->name, model->vocabulary_size);
+      return hri_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u",
+                      (int)(i - start < 20 ? i - start : 20), text + start, model->name, model->vocabulary_size);
     ids[(*id_count)++] = (int32_t)id;
   }
   return *id_count ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the prompt holds no token id");
 }
 
-hr_status speech_ids(const cli_speech *s, const hr_model *model, const char *system, const char *text, size_t bytes, int32_t **ids, uint64_t *count, hr_error *error) {
+hr_status speech_ids(const cli_speech *s, const hr_model *model, const char *system, const char *text, size_t bytes,
+                     int32_t **ids, uint64_t *count, hr_error *error) {
   if (s->tokenizer) return encode(s, system, text, bytes, ids, count, error);
   *ids = text_alloc((bytes + 1) * sizeof **ids);
   if (!s->bytes) return read_ids(text, bytes, model, *ids, count, error);
@@ -119,7 +129,8 @@ static char *decode(const cli_listener *l, size_t from, size_t to, size_t *bytes
   char *text = NULL, *copy;
   for (size_t i = from; i < to; i++) /* an id that the tokenizer lacks (a padded vocabulary) has no text */
     if (hr_tokenizer_token(tokenizer, l->tokens[i], NULL)) known[known_count++] = l->tokens[i];
-  if (hr_tokenizer_decode(tokenizer, known, known_count, HR_DECODE_SKIP_SPECIAL, &text, &count, &error) != HR_OK) count = 0;
+  if (hr_tokenizer_decode(tokenizer, known, known_count, HR_DECODE_SKIP_SPECIAL, &text, &count, &error) != HR_OK)
+    count = 0;
   copy = text_copy(text ? text : "", count);
   hr_free(text);
   free(known);
@@ -127,10 +138,12 @@ static char *decode(const cli_listener *l, size_t from, size_t to, size_t *bytes
   return copy;
 }
 
-static bool ends_in_replacement(const char *text, size_t bytes) { return bytes >= 3 && memcmp(text + bytes - 3, "\xEF\xBF\xBD", 3) == 0; }
+static bool ends_in_replacement(const char *text, size_t bytes) {
+  return bytes >= 3 && memcmp(text + bytes - 3, "\xEF\xBF\xBD", 3) == 0;
+}
 
-/* How a token is spelled can depend on the ones before it (a blank at the very front), so what is new is what the tokens since
- * `context` say with the new ones and did not say without them. */
+/* How a token is spelled can depend on the ones before it (a blank at the very front), so what is new is what the
+ * tokens since `context` say with the new ones and did not say without them. */
 static char *advance(cli_listener *l, bool hold_back, size_t *bytes) {
   size_t before, after;
   char *old = decode(l, l->context, l->said, &before), *all = decode(l, l->context, l->count, &after), *fresh;
@@ -149,7 +162,8 @@ static char *advance(cli_listener *l, bool hold_back, size_t *bytes) {
 }
 
 char *listener_take(cli_listener *l, int32_t token, size_t *bytes) {
-  if (l->count == l->capacity) l->tokens = text_grow(l->tokens, (l->capacity = l->capacity ? 2 * l->capacity : 256) * sizeof *l->tokens);
+  if (l->count == l->capacity)
+    l->tokens = text_grow(l->tokens, (l->capacity = l->capacity ? 2 * l->capacity : 256) * sizeof *l->tokens);
   l->tokens[l->count++] = token;
   *bytes = 0;
   if (l->speech->tokenizer) return advance(l, true, bytes);

@@ -9,27 +9,29 @@
 #include <headroom/tokenizer.h>
 
 typedef struct cli_speech {
-  hr_tokenizer *tokenizer;  /* NULL: the model has none; its tokens are bytes, or ids are given and printed */
-  bool bytes;               /* without a tokenizer: tokens are bytes */
-  hr_chat *chat;            /* --chat */
+  hr_tokenizer *tokenizer; /* NULL: the model has none; its tokens are bytes, or ids are given and printed */
+  bool bytes;              /* without a tokenizer: tokens are bytes */
+  hr_chat *chat;           /* --chat */
 } cli_speech;
 
-/* Opens the tokenizer of a model, if it has one, and with `chat` its chat template (`chat_template` names another one; NULL: the
+/* Opens the tokenizer of a model, if it has one, and with `chat` its chat template (`chat_template` names another one;
+ * NULL: the
  * model's). USAGE for a chat without a tokenizer. */
 hr_status speech_open(cli_speech *speech, const hr_model *model, bool chat, const char *chat_template, hr_error *error);
 void speech_close(cli_speech *speech);
 
-/* The ids of a prompt, in new memory (free): text as it is, or the first turn of a conversation behind `system` (may be NULL);
- * without a tokenizer the bytes, or a list of ids ("15496 995"). */
-hr_status speech_ids(const cli_speech *speech, const hr_model *model, const char *system, const char *text, size_t bytes, int32_t **ids, uint64_t *count,
-                     hr_error *error);
+/* The ids of a prompt, in new memory (free): text as it is, or the first turn of a conversation behind `system` (may be
+ * NULL); without a tokenizer the bytes, or a list of ids ("15496 995"). */
+hr_status speech_ids(const cli_speech *speech, const hr_model *model, const char *system, const char *text,
+                     size_t bytes, int32_t **ids, uint64_t *count, hr_error *error);
 
 /* Text that grows token by token. What a token adds shows when its characters are whole. */
 typedef struct cli_listener {
   const cli_speech *speech;
   int32_t *tokens;
   size_t count, capacity;
-  size_t said, context; /* tokens that were returned as text, and where the ones begin that decide how the next are spelled */
+  size_t said,
+      context; /* tokens that were returned as text, and where the ones begin that decide how the next are spelled */
 } cli_listener;
 /* Takes a token; returns new text (free), none when *bytes is 0. NULL: ids are printed as numbers. */
 char *listener_take(cli_listener *listener, int32_t token, size_t *bytes);

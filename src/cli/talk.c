@@ -55,8 +55,7 @@ static void memory_bar(const hr_metrics *m, char out[64]) {
   double resident = (double)m->process_resident_bytes / budget * BAR_CELLS,
          reserved = (double)m->device_reserved_bytes / budget * BAR_CELLS;
   out[0] = '[';
-  for (int i = 0; i < BAR_CELLS; i++)
-    out[i + 1] = i + 0.5 < resident ? '#' : i + 0.5 < reserved ? '=' : '.';
+  for (int i = 0; i < BAR_CELLS; i++) out[i + 1] = i + 0.5 < resident ? '#' : i + 0.5 < reserved ? '=' : '.';
   out[BAR_CELLS + 1] = ']';
   out[BAR_CELLS + 2] = 0;
 }
@@ -92,8 +91,7 @@ static void paint(cli_talk *talk, const hr_metrics *m) {
   unsigned width = screen_width(stderr) - 1;
   int count = line_parts(m, parts), rank = PARTS;
   bool first = true;
-  while (rank > 0 && parts_width(parts, count, rank) > width)
-    rank--;
+  while (rank > 0 && parts_width(parts, count, rank) > width) rank--;
   (void)fputs("\r\033[K", stderr);
   for (int i = 0; i < count; i++) {
     if (parts[i].rank > rank) continue;
@@ -166,9 +164,9 @@ static void tell_row(const hr_profile_row *r) {
 static void tell_profile(const hr_profile *p, const char *path) {
   double listed = 0, small = 0, small_predicted = 0;
   uint64_t small_calls = 0;
-  (void)fprintf(stderr, "profile of %llu step%s%s, median %s; the last one is traced in %s\n", (unsigned long long)p->steps,
-                p->steps == 1 ? "" : "s", p->warm_up_only ? " (the first, which warms up)" : "",
-                SECONDS_TEXT(p->step_seconds), path);
+  (void)fprintf(stderr, "profile of %llu step%s%s, median %s; the last one is traced in %s\n",
+                (unsigned long long)p->steps, p->steps == 1 ? "" : "s",
+                p->warm_up_only ? " (the first, which warms up)" : "", SECONDS_TEXT(p->step_seconds), path);
   if (p->steps == 0) return;
   (void)fprintf(stderr, "  %-30s%7s%11s%8s%17s%14s\n", "op", "calls", "ms", "%", "rate", "predicted ms");
   for (uint32_t i = 0; i < p->row_count; i++) {
@@ -183,8 +181,8 @@ static void tell_profile(const hr_profile *p, const char *path) {
     small_calls += r->calls;
   }
   if (small_calls)
-    (void)fprintf(stderr, "  %-30s%7llu%11.3f%8.1f%17s%14.3f\n", "all others", (unsigned long long)small_calls, small * 1e3,
-                  small / p->step_seconds * 100, "", small_predicted * 1e3);
+    (void)fprintf(stderr, "  %-30s%7llu%11.3f%8.1f%17s%14.3f\n", "all others", (unsigned long long)small_calls,
+                  small * 1e3, small / p->step_seconds * 100, "", small_predicted * 1e3);
   listed += small;
   (void)fprintf(stderr, "  %-30s%7s%11.3f%8.1f\n", "data, executor", "", (p->step_seconds - listed) * 1e3,
                 (1 - listed / p->step_seconds) * 100);
@@ -195,8 +193,7 @@ static void tell_profile(const hr_profile *p, const char *path) {
 /* FNV-1a, to know a note again. */
 static bool seen(cli_talk *talk, const char *text) {
   uint64_t hash = 0xcbf29ce484222325u;
-  for (; *text; text++)
-    hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
   for (uint32_t i = 0; i < talk->note_count; i++)
     if (talk->notes[i] == hash) return true;
   if (talk->note_count < TALK_NOTES) talk->notes[talk->note_count++] = hash;
@@ -221,29 +218,18 @@ void talk_event(void *context, const hr_event *event) {
   case HR_EVENT_PLANNED:
     if (event->plan) tell_planned(event->plan);
     break;
-  case HR_EVENT_LOADED:
-    tell_line("loaded", STYLE_PLAIN, event->text);
-    break;
-  case HR_EVENT_SAVED:
-    tell_line("saved", STYLE_PLAIN, event->text);
-    break;
-  case HR_EVENT_SAMPLE:
-    tell_line("sample:", STYLE_BOLD, event->text);
-    break;
-  case HR_EVENT_WARNING:
-    tell_line("warning:", STYLE_WARN, event->text);
-    break;
-  case HR_EVENT_NOTE:
-    tell_line("note:", STYLE_BOLD, event->text);
-    break;
+  case HR_EVENT_LOADED: tell_line("loaded", STYLE_PLAIN, event->text); break;
+  case HR_EVENT_SAVED: tell_line("saved", STYLE_PLAIN, event->text); break;
+  case HR_EVENT_SAMPLE: tell_line("sample:", STYLE_BOLD, event->text); break;
+  case HR_EVENT_WARNING: tell_line("warning:", STYLE_WARN, event->text); break;
+  case HR_EVENT_NOTE: tell_line("note:", STYLE_BOLD, event->text); break;
   case HR_EVENT_EVALUATED:
     if (event->metrics) tell_evaluated(event->metrics);
     break;
   case HR_EVENT_PROFILED:
     if (event->profile) tell_profile(event->profile, event->text);
     break;
-  case HR_EVENT_STEP:
-    break;
+  case HR_EVENT_STEP: break;
   }
 }
 
@@ -265,9 +251,7 @@ void talk_print_tiers(const uint64_t *planned, const uint64_t *reserved) {
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) {
     if (!planned[tier] && !reserved[tier]) continue;
     (void)printf("  %-12s%14s%14s  ", hr_tier_name(tier), SIZE_TEXT(planned[tier]), SIZE_TEXT(reserved[tier]));
-    if (planned[tier] == reserved[tier])
-      (void)printf("equal to the byte\n");
-    else
-      (void)printf("%llu and %llu bytes\n", (unsigned long long)planned[tier], (unsigned long long)reserved[tier]);
+    if (planned[tier] == reserved[tier]) (void)printf("equal to the byte\n");
+    else (void)printf("%llu and %llu bytes\n", (unsigned long long)planned[tier], (unsigned long long)reserved[tier]);
   }
 }

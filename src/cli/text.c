@@ -27,8 +27,7 @@ char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
     (void)snprintf(out, TEXT_BYTES, "%llu B", (unsigned long long)bytes);
     return out;
   }
-  for (; value >= 1023.995 && unit < 5; unit++)
-    value /= 1024;
+  for (; value >= 1023.995 && unit < 5; unit++) value /= 1024;
   (void)snprintf(out, TEXT_BYTES, value < 99.995 ? "%.2f %s" : "%.1f %s", value, units[unit]);
   return out;
 }
@@ -36,8 +35,7 @@ char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
 char *text_count(double count, char out[TEXT_BYTES]) {
   static const char *const units[] = {"", " k", " M", " G", " T", " P"};
   size_t unit = 0;
-  for (; count >= (unit == 0 ? 9999.5 : 999.95) && unit < 5; unit++)
-    count /= 1000;
+  for (; count >= (unit == 0 ? 9999.5 : 999.95) && unit < 5; unit++) count /= 1000;
   (void)snprintf(out, TEXT_BYTES, unit == 0 ? "%.0f%s" : count < 99.95 ? "%.2f%s" : "%.1f%s", count, units[unit]);
   return out;
 }
@@ -49,24 +47,17 @@ char *text_clock(double seconds, char out[TEXT_BYTES]) {
     return out;
   }
   whole = (unsigned long long)(seconds + 0.5);
-  if (whole >= 3600)
-    (void)snprintf(out, TEXT_BYTES, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60);
-  else
-    (void)snprintf(out, TEXT_BYTES, "%llu:%02llu", whole / 60, whole % 60);
+  if (whole >= 3600) (void)snprintf(out, TEXT_BYTES, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60);
+  else (void)snprintf(out, TEXT_BYTES, "%llu:%02llu", whole / 60, whole % 60);
   return out;
 }
 
 char *text_seconds(double seconds, char out[TEXT_BYTES]) {
-  if (!isfinite(seconds))
-    (void)snprintf(out, TEXT_BYTES, "?");
-  else if (seconds < 1e-3)
-    (void)snprintf(out, TEXT_BYTES, "%.1f us", seconds * 1e6);
-  else if (seconds < 1)
-    (void)snprintf(out, TEXT_BYTES, "%.3g ms", seconds * 1e3);
-  else if (seconds < 600)
-    (void)snprintf(out, TEXT_BYTES, seconds < 100 ? "%.2f s" : "%.0f s", seconds);
-  else
-    return text_clock(seconds, out);
+  if (!isfinite(seconds)) (void)snprintf(out, TEXT_BYTES, "?");
+  else if (seconds < 1e-3) (void)snprintf(out, TEXT_BYTES, "%.1f us", seconds * 1e6);
+  else if (seconds < 1) (void)snprintf(out, TEXT_BYTES, "%.3g ms", seconds * 1e3);
+  else if (seconds < 600) (void)snprintf(out, TEXT_BYTES, seconds < 100 ? "%.2f s" : "%.0f s", seconds);
+  else return text_clock(seconds, out);
   return out;
 }
 
@@ -104,26 +95,17 @@ bool text_unescape(const char *text, char *out) {
       continue;
     }
     switch (*++text) {
-    case 'n':
-      *out++ = '\n';
-      break;
-    case 't':
-      *out++ = '\t';
-      break;
-    case 'r':
-      *out++ = '\r';
-      break;
-    case '\\':
-      *out++ = '\\';
-      break;
+    case 'n': *out++ = '\n'; break;
+    case 't': *out++ = '\t'; break;
+    case 'r': *out++ = '\r'; break;
+    case '\\': *out++ = '\\'; break;
     case 'x':
       if (hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return false;
       if (hex_digit(text[1]) + hex_digit(text[2]) == 0) return false; /* the option is passed on as a C string */
       *out++ = (char)(hex_digit(text[1]) * 16 + hex_digit(text[2]));
       text += 2;
       break;
-    default:
-      return false;
+    default: return false;
     }
   }
   *out = 0;
@@ -135,7 +117,8 @@ bool text_unescape(const char *text, char *out) {
 void text_refused(size_t bytes) {
   uint64_t room;
   const char *limit = hr_host_limit_now(&room);
-  (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n  %s leaves %s\n", bytes, limit, SIZE_TEXT(room));
+  (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n  %s leaves %s\n", bytes, limit,
+                SIZE_TEXT(room));
   exit(hr_status_exit_code(HR_ERROR_MEMORY));
 }
 
@@ -167,7 +150,10 @@ static bool is_callers_pipe(int fd, const struct stat *info) {
 }
 
 static hr_status refuse_kind(const char *path, const char *what, mode_t mode, hr_error *error) {
-  const char *kind = S_ISFIFO(mode) ? "a FIFO" : S_ISDIR(mode) ? "a directory" : S_ISSOCK(mode) ? "a socket" : "a device";
+  const char *kind = S_ISFIFO(mode)   ? "a FIFO"
+                     : S_ISDIR(mode)  ? "a directory"
+                     : S_ISSOCK(mode) ? "a socket"
+                                      : "a device";
   hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s %s is %s, not a file", what, path, kind);
   return hri_hint(error, status, "name a file, or - for standard input where the command takes it");
 }
@@ -212,7 +198,8 @@ void text_close(FILE *file) {
 
 /* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
 static void print_plain(const char *text) {
-  for (; *text; text++) (void)fputc(((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127 ? '?' : *text, stderr);
+  for (; *text; text++)
+    (void)fputc(((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127 ? '?' : *text, stderr);
 }
 
 void text_print_error(const hr_error *error) {
@@ -237,8 +224,7 @@ static bool terminal(int fd) {
 void screen_init(color_mode mode) {
   const char *none = getenv("NO_COLOR");
   bool refused = mode == COLOR_NEVER || (mode == COLOR_AUTO && none && *none);
-  for (int fd = 1; fd <= 2; fd++)
-    color_on[fd] = mode == COLOR_ALWAYS || (!refused && terminal(fd));
+  for (int fd = 1; fd <= 2; fd++) color_on[fd] = mode == COLOR_ALWAYS || (!refused && terminal(fd));
 }
 
 static int stream_number(const FILE *stream) { return stream == stdout ? 1 : stream == stderr ? 2 : 0; }

@@ -40,9 +40,9 @@ char *text_copy(const char *text, size_t bytes);
 
 /* ---- files ---- */
 
-/* Opens what a person named, to read it once from its start: a regular file, or a stream whose other end is the caller's
- * own: "-" (standard input), and pipes of the shell, as in <(command). FIFOs, devices and sockets are refused and never
- * waited for; of standard input devices that are no terminal. `what` is "the recipe", "the prompt". */
+/* Opens what a person named, to read it once from its start: a regular file, or a stream whose other end is the
+ * caller's own: "-" (standard input), and pipes of the shell, as in <(command). FIFOs, devices and sockets are refused
+ * and never waited for; of standard input devices that are no terminal. `what` is "the recipe", "the prompt". */
 FILE *text_open(const char *path, const char *what, hr_error *error);
 void text_close(FILE *file); /* standard input stays open; NULL is fine */
 bool text_is_stream(FILE *file);

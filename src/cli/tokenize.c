@@ -41,7 +41,10 @@ static hr_status read_document(const char *path, document *made, hr_error *error
   }
   made->bytes[made->count] = 0;
   if (ferror(file)) status = hri_fail(error, HR_ERROR_IO, "cannot read %s: %s", name, strerror(errno));
-  else if (got > 0) status = hri_fail(error, HR_ERROR_INPUT, "a stream of more than %u bytes is not taken as one text: write it to a file first", STREAM_LIMIT);
+  else if (got > 0)
+    status =
+        hri_fail(error, HR_ERROR_INPUT,
+                 "a stream of more than %u bytes is not taken as one text: write it to a file first", STREAM_LIMIT);
   text_close(file);
   return status;
 }
@@ -59,15 +62,17 @@ static hr_status read_ids(const document *from, int32_t **ids, uint64_t *count, 
     long long id;
     if (!strchr("-0123456789", *at) || !*at) {
       if (!strchr(" \t\r\n,[]", *at) || !*at)
-        return hri_fail(error, HR_ERROR_INPUT, "byte %llu of the ids is '%c': only numbers, blanks, commas and brackets may stand there",
-                         (unsigned long long)(at - from->bytes), *at);
+        return hri_fail(error, HR_ERROR_INPUT,
+                        "byte %llu of the ids is '%c': only numbers, blanks, commas and brackets may stand there",
+                        (unsigned long long)(at - from->bytes), *at);
       at++;
       continue;
     }
     errno = 0;
     id = strtoll(at, &behind, 10);
     if (behind == at || errno || id < INT32_MIN || id > INT32_MAX)
-      return hri_fail(error, HR_ERROR_INPUT, "byte %llu of the ids begins no token id", (unsigned long long)(at - from->bytes));
+      return hri_fail(error, HR_ERROR_INPUT, "byte %llu of the ids begins no token id",
+                      (unsigned long long)(at - from->bytes));
     if (*count == capacity) *ids = text_grow(*ids, (capacity *= 2) * sizeof **ids);
     (*ids)[(*count)++] = (int32_t)id;
     at = behind;
@@ -87,12 +92,14 @@ static void print_decoded(const cli_config *config, const char *text, uint64_t b
   json_write_end(&json);
 }
 
-static hr_status decode(const cli_config *config, const hr_tokenizer *tokenizer, const document *from, bool special, hr_error *error) {
+static hr_status decode(const cli_config *config, const hr_tokenizer *tokenizer, const document *from, bool special,
+                        hr_error *error) {
   int32_t *ids = NULL;
   uint64_t count, bytes;
   char *text = NULL;
   hr_status status = read_ids(from, &ids, &count, error);
-  if (status == HR_OK) status = hr_tokenizer_decode(tokenizer, ids, count, special ? 0 : HR_DECODE_SKIP_SPECIAL, &text, &bytes, error);
+  if (status == HR_OK)
+    status = hr_tokenizer_decode(tokenizer, ids, count, special ? 0 : HR_DECODE_SKIP_SPECIAL, &text, &bytes, error);
   if (status == HR_OK) print_decoded(config, text, bytes, count);
   hr_free(text);
   free(ids);
@@ -138,7 +145,8 @@ static void print_stats(const hr_tokenizer *tokenizer, const hr_tokens *tokens, 
   if (seconds > 0) (void)printf("speed            %.1f MB/s\n", 1e-6 * (double)from->count / seconds);
 }
 
-static void print_json(const cli_config *config, const hr_tokenizer *tokenizer, const hr_tokens *tokens, const document *from, double seconds) {
+static void print_json(const cli_config *config, const hr_tokenizer *tokenizer, const hr_tokens *tokens,
+                       const document *from, double seconds) {
   json_writer json;
   json_write_begin(&json, stdout);
   json_write_text(&json, "tokenizer", hr_tokenizer_about(tokenizer));
@@ -167,7 +175,8 @@ static void print_json(const cli_config *config, const hr_tokenizer *tokenizer, 
   json_write_end(&json);
 }
 
-static hr_status encode(const cli_config *config, const hr_tokenizer *tokenizer, const document *from, bool special, hr_error *error) {
+static hr_status encode(const cli_config *config, const hr_tokenizer *tokenizer, const document *from, bool special,
+                        hr_error *error) {
   uint32_t flags = (special ? HR_ENCODE_SPECIAL : 0) | (config->own.tokens ? HR_ENCODE_OFFSETS : 0);
   hr_tokens tokens = {0};
   double begin = seconds_now();
@@ -202,7 +211,8 @@ hr_status command_tokenize(cli_config *config, hr_error *error) {
   if (status == HR_OK) status = hr_tokenizer_open(config->operands[0], &tokenizer, error);
   if (status == HR_OK) status = read_document(config->operand_count > 1 ? config->operands[1] : "-", &from, error);
   if (status == HR_OK)
-    status = config->own.decode ? decode(config, tokenizer, &from, special, error) : encode(config, tokenizer, &from, special, error);
+    status = config->own.decode ? decode(config, tokenizer, &from, special, error)
+                                : encode(config, tokenizer, &from, special, error);
   free(from.bytes);
   hr_tokenizer_close(tokenizer);
   return status;

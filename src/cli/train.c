@@ -55,7 +55,8 @@ static hr_status need_option(const cli_config *config, const void *member, const
 
 static hr_status run_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
   *run = config->run;
-  if (run->data_path_count == 0) return need_option(config, &config->run.data_paths, "--data FILE..., text or JSONL", error);
+  if (run->data_path_count == 0)
+    return need_option(config, &config->run.data_paths, "--data FILE..., text or JSONL", error);
   return data_options(separator, &run->data, error);
 }
 
@@ -73,7 +74,8 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
     return hri_hint(error, HR_ERROR_USAGE, "leave --out away: a run goes on in its own directory");
   }
   if (run->resume_directory) run->out_directory = run->resume_directory; /* one directory, however it was spelled */
-  if (!run->out_directory) return need_option(config, &config->run.out_directory, "--out RUN, the directory to write", error);
+  if (!run->out_directory)
+    return need_option(config, &config->run.out_directory, "--out RUN, the directory to write", error);
   return HR_OK;
 }
 
@@ -173,10 +175,8 @@ hr_status command_train(cli_config *config, hr_error *error) {
     talk_clear(&talk);
     if (machine_refused(&config->job, status, error)) refused_explain(&config->job, error);
     if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
-      if (config->own.json)
-        print_train_json(&run, &result, status);
-      else
-        print_train(&run, &result, status);
+      if (config->own.json) print_train_json(&run, &result, status);
+      else print_train(&run, &result, status);
     }
   }
   free(separator);

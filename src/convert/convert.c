@@ -20,7 +20,10 @@ static const struct {
   const char *name, *torch;
   uint32_t ggml, file_type;
 } types[] = {
-    {"f32", "float32", HRI_GGML_F32, 0}, {"f16", "float16", HRI_GGML_F16, 1}, {"q8_0", NULL, HRI_GGML_Q8_0, 7}, {"bf16", "bfloat16", HRI_GGML_BF16, 32},
+    {"f32", "float32", HRI_GGML_F32, 0},
+    {"f16", "float16", HRI_GGML_F16, 1},
+    {"q8_0", NULL, HRI_GGML_Q8_0, 7},
+    {"bf16", "bfloat16", HRI_GGML_BF16, 32},
 };
 
 enum { TYPE_COUNT = sizeof types / sizeof *types };
@@ -38,11 +41,13 @@ static int type_with(uint32_t ggml) {
 }
 
 /* What the person asked for, else that of the source; f16 holds what blocks were quantized from. */
-static hr_status choose_type(const hr_convert_options *options, uint32_t source, bool to_gguf, int *type, hr_error *error) {
+static hr_status choose_type(const hr_convert_options *options, uint32_t source, bool to_gguf, int *type,
+                             hr_error *error) {
   *type = options->type ? type_named(options->type) : type_with(source);
   if (!options->type && (*type < 0 || types[*type].ggml == HRI_GGML_Q8_0)) *type = type_with(HRI_GGML_F16);
   if (*type >= 0 && (to_gguf || types[*type].torch)) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "the type '%.40s' cannot be written to %s", options->type, to_gguf ? "GGUF" : "a Hugging Face directory");
+  hri_fail(error, HR_ERROR_USAGE, "the type '%.40s' cannot be written to %s", options->type,
+           to_gguf ? "GGUF" : "a Hugging Face directory");
   return hri_hint(error, HR_ERROR_USAGE, to_gguf ? "f32, f16, bf16 and q8_0 can" : "f32, f16 and bf16 can");
 }
 
@@ -74,7 +79,10 @@ static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
   else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
   w->result->token_count = w->lexicon.tokens.count;
   w->result->has_template = w->lexicon.chat_template != NULL;
-  if (!w->has_lexicon) note(w, w->source.gguf ? "the file has no tokenizer" : "the directory has neither tokenizer.json nor tokenizer.model: the file gets no tokenizer");
+  if (!w->has_lexicon)
+    note(w, w->source.gguf
+                ? "the file has no tokenizer"
+                : "the directory has neither tokenizer.json nor tokenizer.model: the file gets no tokenizer");
   return HR_OK;
 }
 
@@ -88,24 +96,28 @@ static void name_tokens(work *w) {
 static hr_status to_gguf(work *w, const char *target, hr_error *error) {
   hri_gguf_keys keys = {0};
   uint32_t ids[3] = {0};
-  static const char *const names[3] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id"};
+  static const char *const names[3] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+                                       "tokenizer.ggml.padding_token_id"};
   const int32_t tokens[3] = {w->model.bos_token, w->model.eos_token, w->model.pad_token};
   hr_status status = hri_gguf_put_model(&keys, &w->model, types[w->type].file_type, error);
   name_tokens(w);
-  if (status == HR_OK && w->has_lexicon) status = hri_lexicon_to_gguf(&w->lexicon, w->model.vocabulary_size, &keys, error);
+  if (status == HR_OK && w->has_lexicon)
+    status = hri_lexicon_to_gguf(&w->lexicon, w->model.vocabulary_size, &keys, error);
   for (int i = 0; i < 3 && !w->has_lexicon; i++) {
     ids[i] = (uint32_t)tokens[i];
     if (tokens[i] >= 0) hri_gguf_put_u32(&keys, names[i], ids[i]);
   }
   if (status == HR_OK)
-    status = hri_convert_to_gguf(&w->source, target, &keys, types[w->type].ggml, &w->result->tensor_count, &w->result->data_bytes, error);
+    status = hri_convert_to_gguf(&w->source, target, &keys, types[w->type].ggml, &w->result->tensor_count,
+                                 &w->result->data_bytes, error);
   hri_gguf_keys_deinit(&keys);
   return status;
 }
 
 static hr_status write_file(const char *directory, const char *name, char *text, hr_error *error) {
   char *path = hri_path_join(directory, name);
-  hr_status status = path && text ? hri_file_write_new(path, text, strlen(text), error) : hri_fail_memory(error, 0, name);
+  hr_status status =
+      path && text ? hri_file_write_new(path, text, strlen(text), error) : hri_fail_memory(error, 0, name);
   hri_free(path);
   hri_free(text);
   return status;
@@ -131,7 +143,8 @@ static hr_status to_directory(work *w, const char *directory, hr_error *error) {
   HRI_TRY(write_file(directory, "config.json", hr_model_config_text(&w->model, types[w->type].torch), error));
   HRI_TRY(write_file(directory, "generation_config.json", generation_text(&w->model), error));
   if (w->has_lexicon) HRI_TRY(hri_lexicon_to_directory(&w->lexicon, directory, w->model.max_positions, error));
-  return hri_convert_to_weights(&w->source, directory, types[w->type].ggml, &w->result->tensor_count, &w->result->data_bytes, error);
+  return hri_convert_to_weights(&w->source, directory, types[w->type].ggml, &w->result->tensor_count,
+                                &w->result->data_bytes, error);
 }
 
 /* ---- source and target ---- */
@@ -146,7 +159,8 @@ static hr_status open_source(work *w, const char *source, hr_error *error) {
   HRI_TRY(hr_model_open(source, &w->model, error));
   if (w->model.has_weights) return hri_weights_open(w->model.directory, &w->source.weights, error);
   hri_fail(error, HR_ERROR_INPUT, "%s holds no weights", source);
-  return hri_hint(error, HR_ERROR_INPUT, "model.safetensors, or shards with model.safetensors.index.json, must lie beside config.json");
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "model.safetensors, or shards with model.safetensors.index.json, must lie beside config.json");
 }
 
 /* Whether a file lies in a directory, which goes away with all that is in it. */
@@ -167,11 +181,16 @@ static hr_status check_names(const char *source, const char *target, hr_error *e
   bool to_gguf_file = hri_path_is_dir(source);
   if (!hri_path_exists(source)) return hri_fail_errno(error, ENOENT, "open", source);
   if (to_gguf_file == ends_in_gguf(target)) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, to_gguf_file ? "%s: a directory becomes a GGUF file, and its name ends in .gguf" : "%s: a GGUF file becomes a directory, and its name does not end in .gguf", target);
-  return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
+  hri_fail(error, HR_ERROR_USAGE,
+           to_gguf_file ? "%s: a directory becomes a GGUF file, and its name ends in .gguf"
+                        : "%s: a GGUF file becomes a directory, and its name does not end in .gguf",
+           target);
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
 }
 
-static hr_status check_target(hri_target *t, const char *source, const char *target, const hr_convert_options *options, hr_error *error) {
+static hr_status check_target(hri_target *t, const char *source, const char *target, const hr_convert_options *options,
+                              hr_error *error) {
   if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
   HRI_TRY(check_names(source, target, error));
   if (options->replace && !hri_path_is_dir(source) && lies_in(source, target)) {
@@ -185,7 +204,9 @@ static void tell_kept(const work *w, const hri_target *t) {
   char text[2 * PATH_MAX + 128];
   (void)snprintf(w->result->kept, sizeof w->result->kept, "%s", t->kept);
   if (!t->kept[0]) return;
-  (void)snprintf(text, sizeof text, "what stood at %s is kept as %s: it came to hold more than a model, or could not be removed", t->named, t->kept);
+  (void)snprintf(text, sizeof text,
+                 "what stood at %s is kept as %s: it came to hold more than a model, or could not be removed", t->named,
+                 t->kept);
   note(w, text);
 }
 
@@ -209,7 +230,8 @@ static void describe(work *w, uint32_t source_type) {
 
 void hr_convert_options_init(hr_convert_options *options) { *options = (hr_convert_options){0}; }
 
-hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options, hr_convert_result *result, hr_error *error) {
+hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options,
+                     hr_convert_result *result, hr_error *error) {
   hr_convert_options none;
   hr_convert_result unused;
   work w = {.options = options ? options : &none, .result = result ? result : &unused};

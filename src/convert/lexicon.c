@@ -1,17 +1,17 @@
-/* What the directions share: the known ways to split text. Expressions: the tokenizer.json of the models named; names and what
- * is alike: ggml-org/llama.cpp, src/llama-vocab.cpp. */
+/* What the directions share: the known ways to split text. Expressions: the tokenizer.json of the models named; names
+ * and what is alike: ggml-org/llama.cpp, src/llama-vocab.cpp. */
 #include "convert/lexicon.h"
 
 #include <string.h>
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define CL100K(digits)                                                                                             \
-  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                            \
+#define CL100K(digits)                                                                                                 \
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                                 \
   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 /* Words that begin or end with a capital, of o200k_base and Tekken. */
-#define CASED(contractions)                                                                                      \
-  "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" contractions \
+#define CASED(contractions)                                                                                            \
+  "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" contractions             \
   "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" contractions
 #define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
@@ -28,9 +28,20 @@ static const hri_lexicon_split splits[] = {
 static const struct {
   const char *name, *like;
 } alike[] = {
-    {"gpt2", "gpt-2"},        {"phi-2", "gpt-2"},      {"olmo", "gpt-2"},       {"starcoder", "smollm"},       {"refact", "smollm"},
-    {"codeshell", "smollm"},  {"llama3", "llama-bpe"}, {"llama-v3", "llama-bpe"}, {"falcon3", "llama-bpe"},    {"pixtral", "llama-bpe"},
-    {"deepseek-r1-qwen", "qwen2"}, {"megrez", "qwen2"}, {"smaug-bpe", "dbrx"}, {"llama4", "gpt-4o"},
+    {"gpt2", "gpt-2"},
+    {"phi-2", "gpt-2"},
+    {"olmo", "gpt-2"},
+    {"starcoder", "smollm"},
+    {"refact", "smollm"},
+    {"codeshell", "smollm"},
+    {"llama3", "llama-bpe"},
+    {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"},
+    {"pixtral", "llama-bpe"},
+    {"deepseek-r1-qwen", "qwen2"},
+    {"megrez", "qwen2"},
+    {"smaug-bpe", "dbrx"},
+    {"llama4", "gpt-4o"},
 };
 
 const hri_lexicon_split *hri_lexicon_split_named(const char *pre) {

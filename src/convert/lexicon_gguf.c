@@ -6,8 +6,9 @@
 #include "formats/order.h"
 #include "tokenizer/unicode.h"
 
-static const char *const named_keys[HRI_LEXICON_NAMED] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.unknown_token_id",
-                                                        "tokenizer.ggml.padding_token_id"};
+static const char *const named_keys[HRI_LEXICON_NAMED] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+                                                          "tokenizer.ggml.unknown_token_id",
+                                                          "tokenizer.ggml.padding_token_id"};
 
 /* U+2581 stands for a blank in sentencepiece vocabularies. */
 #define BLANK "\xE2\x96\x81"
@@ -15,8 +16,11 @@ static const char *const named_keys[HRI_LEXICON_NAMED] = {"tokenizer.ggml.bos_to
 /* ---- reading ---- */
 
 static hr_status bad_token(const hri_gguf *file, uint64_t id, const char *what, hr_error *error) {
-  hri_fail(error, HR_ERROR_INPUT, "%s: tokenizer.ggml.tokens: element %llu %s", hri_gguf_path(file), (unsigned long long)id, what);
-  return hri_hint(error, HR_ERROR_INPUT, "tokenizer.json cannot hold it: convert with --without-tokenizer and take the tokenizer from the original model");
+  hri_fail(error, HR_ERROR_INPUT, "%s: tokenizer.ggml.tokens: element %llu %s", hri_gguf_path(file),
+           (unsigned long long)id, what);
+  return hri_hint(
+      error, HR_ERROR_INPUT,
+      "tokenizer.json cannot hold it: convert with --without-tokenizer and take the tokenizer from the original model");
 }
 
 static int compare_texts(const void *items, uint32_t a, uint32_t b) {
@@ -30,11 +34,13 @@ static hr_status check_texts(const hri_gguf *file, const hri_lexicon *v, hr_erro
   uint32_t *order;
   hr_status status = HR_OK;
   for (size_t id = 0; id < v->tokens.count; id++)
-    if (strlen(tokens[id].text) != tokens[id].bytes || hri_utf8_valid(tokens[id].text, tokens[id].bytes) != tokens[id].bytes)
+    if (strlen(tokens[id].text) != tokens[id].bytes ||
+        hri_utf8_valid(tokens[id].text, tokens[id].bytes) != tokens[id].bytes)
       return bad_token(file, id, "is no UTF-8 text, or holds a NUL", error);
   HRI_TRY(hri_order_make(tokens, (uint32_t)v->tokens.count, compare_texts, &order, error));
   for (size_t i = 1; i < v->tokens.count && status == HR_OK; i++)
-    if (compare_texts(tokens, order[i - 1], order[i]) == 0) status = bad_token(file, order[i], "has the same text as another one", error);
+    if (compare_texts(tokens, order[i - 1], order[i]) == 0)
+      status = bad_token(file, order[i], "has the same text as another one", error);
   hri_free(order);
   return status;
 }
@@ -45,18 +51,22 @@ static hr_status read_tokens(const hri_gguf *file, hri_lexicon *v, hr_error *err
   const char *text;
   uint64_t bytes;
   HRI_TRY(hri_gguf_get_strings(file, "tokenizer.ggml.tokens", &tokens, error));
-  if (hri_gguf_has(file, "tokenizer.ggml.token_type")) HRI_TRY(hri_gguf_get_numbers(file, "tokenizer.ggml.token_type", &types, error));
-  if (hri_gguf_has(file, "tokenizer.ggml.scores")) HRI_TRY(hri_gguf_get_numbers(file, "tokenizer.ggml.scores", &scores, error));
+  if (hri_gguf_has(file, "tokenizer.ggml.token_type"))
+    HRI_TRY(hri_gguf_get_numbers(file, "tokenizer.ggml.token_type", &types, error));
+  if (hri_gguf_has(file, "tokenizer.ggml.scores"))
+    HRI_TRY(hri_gguf_get_numbers(file, "tokenizer.ggml.scores", &scores, error));
   if ((types.count && types.count != tokens.count) || (scores.count && scores.count != tokens.count)) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: tokenizer.ggml.tokens has %llu elements, token_type %llu, scores %llu", hri_gguf_path(file), (unsigned long long)tokens.count,
-             (unsigned long long)types.count, (unsigned long long)scores.count);
+    hri_fail(error, HR_ERROR_INPUT, "%s: tokenizer.ggml.tokens has %llu elements, token_type %llu, scores %llu",
+             hri_gguf_path(file), (unsigned long long)tokens.count, (unsigned long long)types.count,
+             (unsigned long long)scores.count);
     return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
   }
   while ((text = hri_gguf_next(&tokens, &bytes))) {
     uint64_t id = v->tokens.count;
     int64_t type = types.count ? hri_gguf_integer_at(&types, id) : HRI_LEX_NORMAL;
-    hri_lexicon_token token = {text, (uint32_t)bytes, type >= HRI_LEX_NORMAL && type <= HRI_LEX_BYTE ? (hri_lex_type)type : HRI_LEX_NORMAL,
-                             scores.count ? (float)hri_gguf_number_at(&scores, id) : 0};
+    hri_lexicon_token token = {text, (uint32_t)bytes,
+                               type >= HRI_LEX_NORMAL && type <= HRI_LEX_BYTE ? (hri_lex_type)type : HRI_LEX_NORMAL,
+                               scores.count ? (float)hri_gguf_number_at(&scores, id) : 0};
     if (!hri_array_push(&v->tokens, token)) return hri_fail_memory(error, bytes, hri_gguf_path(file));
   }
   return check_texts(file, v, error);
@@ -72,8 +82,8 @@ static hr_status read_merges(const hri_gguf *file, hri_lexicon *v, hr_error *err
     hri_lexicon_merge merge;
     blank = bytes > 2 ? memchr(text + 1, ' ', bytes - 2) : NULL; /* neither part is empty */
     if (!blank) {
-      hri_fail(error, HR_ERROR_INPUT, "%s: tokenizer.ggml.merges: element %llu, '%.60s', has no two parts", hri_gguf_path(file),
-               (unsigned long long)v->merges.count, text);
+      hri_fail(error, HR_ERROR_INPUT, "%s: tokenizer.ggml.merges: element %llu, '%.60s', has no two parts",
+               hri_gguf_path(file), (unsigned long long)v->merges.count, text);
       return hri_hint(error, HR_ERROR_INPUT, "the file is damaged; fetch it anew");
     }
     merge = (hri_lexicon_merge){text, blank + 1, (uint32_t)(blank - text), (uint32_t)(text + bytes - blank - 1)};
@@ -91,7 +101,8 @@ static hr_status read_named(const hri_gguf *file, hri_lexicon *v, hr_error *erro
     HRI_TRY(hri_gguf_get_u64(file, named_keys[i], 0, UINT32_MAX, &id, error));
     if (id == UINT32_MAX) continue; /* written for "none" */
     if (id >= v->tokens.count) {
-      hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is %llu, but there are %zu tokens", hri_gguf_path(file), named_keys[i], (unsigned long long)id, v->tokens.count);
+      hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is %llu, but there are %zu tokens", hri_gguf_path(file),
+               named_keys[i], (unsigned long long)id, v->tokens.count);
       return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
     }
     v->named[i] = (int64_t)id;
@@ -115,8 +126,10 @@ static hr_status read_kind(const hri_gguf *file, hri_lexicon *v, hr_error *error
   v->sentencepiece = strcmp(model, "llama") == 0;
   v->gemma = v->sentencepiece && strncmp(architecture, "gemma", 5) == 0;
   if (v->sentencepiece || strcmp(model, "gpt2") == 0) return HR_OK;
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: tokenizer.ggml.model is '%.40s'; gpt2 and llama are supported", hri_gguf_path(file), model);
-  return hri_hint(error, HR_ERROR_UNSUPPORTED, "convert with --without-tokenizer and take the tokenizer from the original model");
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: tokenizer.ggml.model is '%.40s'; gpt2 and llama are supported",
+           hri_gguf_path(file), model);
+  return hri_hint(error, HR_ERROR_UNSUPPORTED,
+                  "convert with --without-tokenizer and take the tokenizer from the original model");
 }
 
 hr_status hri_lexicon_from_gguf(const hri_gguf *file, hri_lexicon *lexicon, bool *found, hr_error *error) {
@@ -186,7 +199,8 @@ hr_status hri_lexicon_to_gguf(const hri_lexicon *v, uint32_t size, hri_gguf_keys
     for (uint32_t i = 0; i < size; i++) hri_gguf_add_f32(keys, token_at(v, i) ? token_at(v, i)->score : -10000.0f);
   }
   hri_gguf_put_array(keys, "tokenizer.ggml.token_type", HRI_GGUF_I32, size);
-  for (uint32_t i = 0; i < size; i++) hri_gguf_add_i32(keys, token_at(v, i) ? (int32_t)token_at(v, i)->type : HRI_LEX_UNUSED);
+  for (uint32_t i = 0; i < size; i++)
+    hri_gguf_add_i32(keys, token_at(v, i) ? (int32_t)token_at(v, i)->type : HRI_LEX_UNUSED);
   if (!v->sentencepiece || v->merges.count > 0) put_merges(keys, v); /* readers of the former want the key */
   for (int i = 0; i < HRI_LEXICON_NAMED; i++)
     if (v->named[i] >= 0) hri_gguf_put_u32(keys, named_keys[i], (uint32_t)v->named[i]);

@@ -28,7 +28,8 @@ static int64_t find(const by_text *x, const char *a, uint32_t a_bytes, const cha
     const hri_lexicon_token *t;
     if (place == 0) return -1;
     t = &x->lexicon->tokens.items[place - 1];
-    if (t->bytes == a_bytes + b_bytes && memcmp(t->text, a, a_bytes) == 0 && memcmp(t->text + a_bytes, b, b_bytes) == 0) return place - 1;
+    if (t->bytes == a_bytes + b_bytes && memcmp(t->text, a, a_bytes) == 0 && memcmp(t->text + a_bytes, b, b_bytes) == 0)
+      return place - 1;
   }
 }
 
@@ -41,8 +42,7 @@ static hr_status make(by_text *x, const hri_lexicon *lexicon, hr_error *error) {
     const hri_lexicon_token *t = &lexicon->tokens.items[id];
     uint64_t at;
     if (!t->text || t->type == HRI_LEX_UNUSED || find(x, t->text, t->bytes, "", 0) >= 0) continue;
-    for (at = hash_of(t->text, t->bytes, "", 0); x->places[at & x->mask]; at++) {
-    }
+    for (at = hash_of(t->text, t->bytes, "", 0); x->places[at & x->mask]; at++) {}
     x->places[at & x->mask] = id + 1;
   }
   return HR_OK;
@@ -62,7 +62,8 @@ hr_status hri_lexicon_score(hri_lexicon *lexicon, hr_error *error) {
     scored[id] = true;
     lexicon->tokens.items[id].score = -(float)rank++;
   }
-  for (size_t id = 0; status == HR_OK && id < lexicon->tokens.count; id++) { /* what no merge makes: behind all others */
+  for (size_t id = 0; status == HR_OK && id < lexicon->tokens.count;
+       id++) { /* what no merge makes: behind all others */
     hri_lexicon_token *t = &lexicon->tokens.items[id];
     if (t->type == HRI_LEX_NORMAL && !scored[id]) t->score = -(float)rank++;
     if (t->type == HRI_LEX_CONTROL || t->type == HRI_LEX_USER_DEFINED) t->score = -1000; /* as llama.cpp's converter */
@@ -90,8 +91,10 @@ static hr_status split_token(candidates *all, const by_text *x, uint32_t id, hr_
   const hri_lexicon_token *t = &x->lexicon->tokens.items[id];
   uint32_t chars = 0, seen = 1;
   if (t->bytes > HRI_BPE_PAIR_BYTES) {
-    hri_fail(error, HR_ERROR_INPUT, "token %u has %u bytes; at most %d are supported where merges follow from scores", id, t->bytes, HRI_BPE_PAIR_BYTES);
-    return hri_hint(error, HR_ERROR_INPUT, "convert with --without-tokenizer and take the tokenizer from the original model");
+    hri_fail(error, HR_ERROR_INPUT, "token %u has %u bytes; at most %d are supported where merges follow from scores",
+             id, t->bytes, HRI_BPE_PAIR_BYTES);
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "convert with --without-tokenizer and take the tokenizer from the original model");
   }
   for (uint32_t i = 0; i < t->bytes; i++) chars += starts_char(t->text[i]);
   for (uint32_t i = 1; i < t->bytes; i++) {
@@ -99,17 +102,20 @@ static hr_status split_token(candidates *all, const by_text *x, uint32_t id, hr_
     if (!starts_char(t->text[i])) continue;
     left = find(x, t->text, i, "", 0);
     right = left < 0 ? -1 : find(x, t->text + i, t->bytes - i, "", 0);
-    if (right >= 0 && !hri_array_push(&all->items, ((candidate){id, (uint32_t)left, (uint32_t)right, seen, chars - seen})))
+    if (right >= 0 &&
+        !hri_array_push(&all->items, ((candidate){id, (uint32_t)left, (uint32_t)right, seen, chars - seen})))
       return hri_fail_memory(error, all->items.count * sizeof(candidate), "merges");
     seen++;
   }
   return HR_OK;
 }
 
-static double score_of(const hri_lexicon *lexicon, uint32_t id) { return lexicon->gemma ? -(double)id : (double)lexicon->tokens.items[id].score; }
+static double score_of(const hri_lexicon *lexicon, uint32_t id) {
+  return lexicon->gemma ? -(double)id : (double)lexicon->tokens.items[id].score;
+}
 
-/* Falling score, then falling length of the left part and of the right one, then tokens and parts by rising id: the order of
- * transformers (generate_merges), so that both make the same file. */
+/* Falling score, then falling length of the left part and of the right one, then tokens and parts by rising id: the
+ * order of transformers (generate_merges), so that both make the same file. */
 static int compare_candidates(const void *items, uint32_t i, uint32_t k) {
   const candidates *all = items;
   const candidate *a = &all->items.items[i], *b = &all->items.items[k];
@@ -127,7 +133,8 @@ static hr_status keep_merges(hri_lexicon *lexicon, const candidates *all, const 
     const candidate *c = &all->items.items[order[i]];
     const hri_lexicon_token *left = &lexicon->tokens.items[c->left], *right = &lexicon->tokens.items[c->right];
     hri_lexicon_merge merge = {left->text, right->text, left->bytes, right->bytes};
-    if (!hri_array_push(&lexicon->merges, merge)) return hri_fail_memory(error, all->items.count * sizeof merge, "merges");
+    if (!hri_array_push(&lexicon->merges, merge))
+      return hri_fail_memory(error, all->items.count * sizeof merge, "merges");
   }
   return HR_OK;
 }
@@ -140,7 +147,8 @@ hr_status hri_lexicon_derive_merges(hri_lexicon *lexicon, hr_error *error) {
   HRI_TRY_OUT(make(&x, lexicon, error));
   for (uint32_t id = 0; id < lexicon->tokens.count; id++) {
     const hri_lexicon_token *t = &lexicon->tokens.items[id];
-    if (t->text && (t->type == HRI_LEX_NORMAL || t->type == HRI_LEX_USER_DEFINED)) HRI_TRY_OUT(split_token(&all, &x, id, error));
+    if (t->text && (t->type == HRI_LEX_NORMAL || t->type == HRI_LEX_USER_DEFINED))
+      HRI_TRY_OUT(split_token(&all, &x, id, error));
   }
   HRI_TRY_OUT(hri_order_make(&all, (uint32_t)all.items.count, compare_candidates, &order, error));
   status = keep_merges(lexicon, &all, order, error);

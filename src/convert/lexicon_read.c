@@ -1,7 +1,8 @@
 /* tokenizer.json and what lies beside it.
  *
- * The file may have 20 MB, nearly all of them vocabulary and merges. Those are scanned in place and stay where they are; the
- * small parts become trees. The scanner decodes strings where they stand, so a part is made a tree before it is passed over. */
+ * The file may have 20 MB, nearly all of them vocabulary and merges. Those are scanned in place and stay where they
+ * are; the small parts become trees. The scanner decodes strings where they stand, so a part is made a tree before it
+ * is passed over. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +30,8 @@ static hr_status unsupported(const reader *r, hr_error *error, const char *part,
 
 /* ---- the model: vocabulary and merges ---- */
 
-static hr_status put_token(reader *r, uint64_t id, const char *text, hri_lex_type type, const hri_json_scan *scan, hr_error *error) {
+static hr_status put_token(reader *r, uint64_t id, const char *text, hri_lex_type type, const hri_json_scan *scan,
+                           hr_error *error) {
   hri_lexicon *v = r->lexicon;
   hri_lexicon_token *token;
   if (id >= MAX_TOKENS) {
@@ -41,7 +43,8 @@ static hr_status put_token(reader *r, uint64_t id, const char *text, hri_lex_typ
   while (v->tokens.count <= id) v->tokens.items[v->tokens.count++] = (hri_lexicon_token){.type = HRI_LEX_UNUSED};
   token = &v->tokens.items[id];
   if (token->text && strcmp(token->text, text) != 0) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: the id %llu belongs to '%.60s' and to '%.60s'", r->path, (unsigned long long)id, token->text, text);
+    hri_fail(error, HR_ERROR_INPUT, "%s: the id %llu belongs to '%.60s' and to '%.60s'", r->path,
+             (unsigned long long)id, token->text, text);
     return hri_hint(error, HR_ERROR_INPUT, "the file is damaged; fetch it anew");
   }
   token->text = text;
@@ -52,7 +55,8 @@ static hr_status put_token(reader *r, uint64_t id, const char *text, hri_lex_typ
 
 static hr_status read_vocabulary(reader *r, hri_json_scan *scan, hr_error *error) {
   r->has_vocabulary = true;
-  if (hri_json_scan_peek(scan) == '[') return unsupported(r, error, "model.vocab", "a vocabulary with scores (unigram)");
+  if (hri_json_scan_peek(scan) == '[')
+    return unsupported(r, error, "model.vocab", "a vocabulary with scores (unigram)");
   HRI_TRY(hri_json_scan_object(scan, error));
   for (;;) {
     char *key;
@@ -96,7 +100,8 @@ static hr_status read_merges(reader *r, hri_json_scan *scan, hr_error *error) {
     HRI_TRY(hri_json_scan_element(scan, &more, error));
     if (!more) return HR_OK;
     HRI_TRY(read_merge(scan, &merge, error));
-    if (!hri_array_push(&r->lexicon->merges, merge)) return hri_fail_memory(error, r->lexicon->merges.count * sizeof merge, r->path);
+    if (!hri_array_push(&r->lexicon->merges, merge))
+      return hri_fail_memory(error, r->lexicon->merges.count * sizeof merge, r->path);
   }
 }
 
@@ -155,10 +160,14 @@ static hr_status read_file(reader *r, uint64_t bytes, hr_error *error) {
     HRI_TRY(hri_json_scan_key(&scan, &key, error));
     if (!key) break;
     (void)hri_json_scan_peek(&scan);
-    hri_json *tree = strcmp(key, "normalizer") == 0 ? &r->normalizer : strcmp(key, "pre_tokenizer") == 0 ? &r->pre_tokenizer
-                   : strcmp(key, "post_processor") == 0 ? &r->post_processor : strcmp(key, "added_tokens") == 0 ? &r->lexicon->added : NULL;
+    hri_json *tree = strcmp(key, "normalizer") == 0       ? &r->normalizer
+                     : strcmp(key, "pre_tokenizer") == 0  ? &r->pre_tokenizer
+                     : strcmp(key, "post_processor") == 0 ? &r->post_processor
+                     : strcmp(key, "added_tokens") == 0   ? &r->lexicon->added
+                                                          : NULL;
     if (tree && tree->value) return hri_json_scan_fail(&scan, error, "the field '%s' stands there twice", key);
-    if (tree) HRI_TRY(hri_json_parse(scan.next, (uint64_t)(value_end(scan.next, scan.end) - scan.next), r->path, tree, error));
+    if (tree)
+      HRI_TRY(hri_json_parse(scan.next, (uint64_t)(value_end(scan.next, scan.end) - scan.next), r->path, tree, error));
     if (strcmp(key, "model") == 0) HRI_TRY(read_model(r, &scan, error));
     else HRI_TRY(hri_json_scan_skip(&scan, error));
   }
@@ -216,42 +225,51 @@ static hr_status read_byte_level(reader *r, hr_error *error) {
   bool digits = false, byte_level = false, own = false, nfc = json_is_object(r->normalizer.value);
   const hri_lexicon_split *split;
   for (uint64_t i = 0; i < parts_of(&r->pre_tokenizer, "pretokenizers"); i++) {
-    hri_json part = part_at(&r->pre_tokenizer, "pretokenizers", i), pattern = hri_json_member(&part, "pattern"), text = hri_json_member(&pattern, "Regex");
+    hri_json part = part_at(&r->pre_tokenizer, "pretokenizers", i), pattern = hri_json_member(&part, "pattern"),
+             text = hri_json_member(&pattern, "Regex");
     const char *type = type_of(&part);
     bool invert = is_true(&part, "invert", false);
     if (byte_level) return unsupported(r, error, "pre_tokenizer", "a part behind ByteLevel");
     if (strcmp(type, "ByteLevel") == 0) {
       byte_level = true;
       own = is_true(&part, "use_regex", true);
-      if (is_true(&part, "add_prefix_space", false)) return unsupported(r, error, "pre_tokenizer", "ByteLevel with add_prefix_space");
+      if (is_true(&part, "add_prefix_space", false))
+        return unsupported(r, error, "pre_tokenizer", "ByteLevel with add_prefix_space");
     } else if (strcmp(type, "Digits") == 0 && is_true(&part, "individual_digits", false)) {
       digits = true;
-    } else if (strcmp(type, "Split") == 0 && json_is_string(text.value) && !regex && says(&part, "behavior", invert ? "Removed" : "Isolated")) {
+    } else if (strcmp(type, "Split") == 0 && json_is_string(text.value) && !regex &&
+               says(&part, "behavior", invert ? "Removed" : "Isolated")) {
       regex = json_string_value(text.value);
     } else {
       return unsupported(r, error, "pre_tokenizer", type);
     }
   }
   split = byte_level && own != (regex != NULL) ? hri_lexicon_split_like(regex, digits, r->ignore_merges) : NULL;
-  if (!split) return unsupported(r, error, "pre_tokenizer", regex ? "its regular expression (with ignore_merges as it is)" : "its sequence");
-  if (nfc && (strcmp(type_of(&r->normalizer), "NFC") != 0 || !split->nfc)) return unsupported(r, error, "normalizer", type_of(&r->normalizer));
+  if (!split)
+    return unsupported(r, error, "pre_tokenizer",
+                       regex ? "its regular expression (with ignore_merges as it is)" : "its sequence");
+  if (nfc && (strcmp(type_of(&r->normalizer), "NFC") != 0 || !split->nfc))
+    return unsupported(r, error, "normalizer", type_of(&r->normalizer));
   r->lexicon->pre = split->pre;
   return HR_OK;
 }
 
 /* Llama 2: a blank in front and U+2581 for blanks, as normalizer or as Metaspace; Gemma: without the blank in front. */
 static hr_status read_sentencepiece(reader *r, hr_error *error) {
-  hri_json scheme = hri_json_member(&r->pre_tokenizer, "prepend_scheme"), pattern = hri_json_member(&r->pre_tokenizer, "pattern");
+  hri_json scheme = hri_json_member(&r->pre_tokenizer, "prepend_scheme"),
+           pattern = hri_json_member(&r->pre_tokenizer, "pattern");
   bool replaced = false;
   r->lexicon->sentencepiece = true;
   r->lexicon->pre = "default";
   for (uint64_t i = 0; i < parts_of(&r->normalizer, "normalizers"); i++) {
     hri_json part = part_at(&r->normalizer, "normalizers", i), of = hri_json_member(&part, "pattern");
     if (strcmp(type_of(&part), "Prepend") == 0 && says(&part, "prepend", BLANK)) r->lexicon->space_prefix = true;
-    else if (strcmp(type_of(&part), "Replace") == 0 && says(&of, "String", " ") && says(&part, "content", BLANK)) replaced = true;
+    else if (strcmp(type_of(&part), "Replace") == 0 && says(&of, "String", " ") && says(&part, "content", BLANK))
+      replaced = true;
     else return unsupported(r, error, "normalizer", type_of(&part));
   }
-  if (strcmp(type_of(&r->pre_tokenizer), "Metaspace") == 0 && (says(&r->pre_tokenizer, "replacement", BLANK) || !hri_json_has(&r->pre_tokenizer, "replacement"))) {
+  if (strcmp(type_of(&r->pre_tokenizer), "Metaspace") == 0 &&
+      (says(&r->pre_tokenizer, "replacement", BLANK) || !hri_json_has(&r->pre_tokenizer, "replacement"))) {
     replaced = true;
     r->lexicon->space_prefix = !json_is_string(scheme.value) || strcmp(json_string_value(scheme.value), "never") != 0;
   } else if (strcmp(type_of(&r->pre_tokenizer), "Split") == 0 && says(&pattern, "String", " ")) {
@@ -265,7 +283,8 @@ static hr_status read_sentencepiece(reader *r, hr_error *error) {
 /* TemplateProcessing: a special token in front of the sequence, and behind it. */
 static void read_template(reader *r) {
   for (uint64_t i = 0; i < parts_of(&r->post_processor, "processors"); i++) {
-    hri_json part = part_at(&r->post_processor, "processors", i), single = hri_json_member(&part, "single"), first, last;
+    hri_json part = part_at(&r->post_processor, "processors", i), single = hri_json_member(&part, "single"), first,
+             last;
     uint64_t count = hri_json_count(&single);
     if (strcmp(type_of(&part), "TemplateProcessing") != 0 || count == 0) continue;
     first = hri_json_item(&single, 0);
@@ -281,7 +300,8 @@ static int64_t find_token(const hri_lexicon *v, const char *text) {
   return -1;
 }
 
-/* Bytes, the unknown token, and scores: a token's is the rank of the first merge that makes it, counted downwards, which gives
+/* Bytes, the unknown token, and scores: a token's is the rank of the first merge that makes it, counted downwards,
+ * which gives
  * SentencePiece's order of merging. */
 static hr_status finish_sentencepiece(reader *r, hr_error *error) {
   hri_lexicon *v = r->lexicon;
@@ -330,7 +350,8 @@ static void template_in_config(hri_lexicon *v) {
 }
 
 static hr_status read_beside(reader *r, const char *directory, hr_error *error) {
-  char *config = hri_path_join(directory, "tokenizer_config.json"), *jinja = hri_path_join(directory, "chat_template.jinja");
+  char *config = hri_path_join(directory, "tokenizer_config.json"),
+       *jinja = hri_path_join(directory, "chat_template.jinja");
   hr_status status = config && jinja ? HR_OK : hri_fail_memory(error, strlen(directory), "a path");
   if (status == HR_OK && hri_path_exists(config)) status = read_config(r, config, error);
   if (status == HR_OK) template_in_config(r->lexicon);
@@ -383,7 +404,8 @@ static hr_status read_sentencepiece_model(reader *r, const char *directory, hr_e
   r->lexicon->pre = "default";
   r->lexicon->space_prefix = model.add_dummy_prefix;
   r->lexicon->add_bos = model.bos_id >= 0; /* as Llama and Gemma; tokenizer_config.json may say otherwise */
-  if (status == HR_OK && !model.byte_fallback) status = unsupported(r, error, "trainer_spec", "a vocabulary without bytes");
+  if (status == HR_OK && !model.byte_fallback)
+    status = unsupported(r, error, "trainer_spec", "a vocabulary without bytes");
   hri_sentencepiece_deinit(&model);
   return status == HR_OK ? read_beside(r, directory, error) : status;
 }

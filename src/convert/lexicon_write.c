@@ -1,8 +1,9 @@
 /* tokenizer.json and tokenizer_config.json from what GGUF says.
  *
- * GGUF names a way to split text and lists tokens with their kinds; the components of tokenizer.json follow from that. Control
- * tokens become special added tokens, user-defined ones plain added tokens; all stand in the vocabulary too, so that ids follow
- * from it wherever in the list they are. */
+ * GGUF names a way to split text and lists tokens with their kinds; the components of tokenizer.json follow from that.
+ * Control
+ * tokens become special added tokens, user-defined ones plain added tokens; all stand in the vocabulary too, so that
+ * ids follow from it wherever in the list they are. */
 #include <string.h>
 
 #include "base/file.h"
@@ -31,8 +32,9 @@ static void field_constant(hri_json_writer *w, const char *key, const char *json
   put_constant(w, json);
 }
 
-/* Runs of blanks in a Gemma vocabulary are stored as blanks, and are U+2581 to its merges. They become ordinary tokens, which
- * the merges make, as transformers has it. The texts live in lexicon->text, which only directories fill otherwise. */
+/* Runs of blanks in a Gemma vocabulary are stored as blanks, and are U+2581 to its merges. They become ordinary tokens,
+ * which the merges make, as transformers has it. The texts live in lexicon->text, which only directories fill
+ * otherwise. */
 static hr_status respell_blanks(hri_lexicon *v, hr_error *error) {
   uint64_t bytes = 0;
   char *next;
@@ -58,11 +60,14 @@ static hr_status respell_blanks(hri_lexicon *v, hr_error *error) {
 }
 
 static bool is_added(const hri_lexicon *v, const hri_lexicon_token *t) {
-  return t->type == HRI_LEX_USER_DEFINED || t->type == HRI_LEX_CONTROL || (v->sentencepiece && t->type == HRI_LEX_UNKNOWN);
+  return t->type == HRI_LEX_USER_DEFINED || t->type == HRI_LEX_CONTROL ||
+         (v->sentencepiece && t->type == HRI_LEX_UNKNOWN);
 }
 
 /* Tokens of no use in GGUF fill ids that have none. */
-static bool is_token(const hri_lexicon_token *t) { return t->text && !(t->type == HRI_LEX_UNUSED && strncmp(t->text, "[PAD", 4) == 0); }
+static bool is_token(const hri_lexicon_token *t) {
+  return t->text && !(t->type == HRI_LEX_UNUSED && strncmp(t->text, "[PAD", 4) == 0);
+}
 
 static void put_added(hri_json_writer *w, const hri_lexicon *v) {
   hri_json_key(w, "added_tokens");
@@ -106,14 +111,18 @@ static void put_split(hri_json_writer *w, const hri_lexicon_split *split) {
     hri_json_field_bool(w, "invert", false);
     hri_json_end_object(w);
   }
-  put_constant(w, split->regex ? "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}" : JSON_BYTE_LEVEL);
+  put_constant(w, split->regex
+                      ? "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}"
+                      : JSON_BYTE_LEVEL);
   hri_json_end_array(w);
   hri_json_end_object(w);
 }
 
 static void put_pieces(hri_json_writer *w, const hri_lexicon *v, bool pair) {
-  const hri_lexicon_token *bos = v->add_bos && v->named[HRI_LEXICON_BOS] >= 0 ? &v->tokens.items[v->named[HRI_LEXICON_BOS]] : NULL;
-  const hri_lexicon_token *eos = v->add_eos && v->named[HRI_LEXICON_EOS] >= 0 ? &v->tokens.items[v->named[HRI_LEXICON_EOS]] : NULL;
+  const hri_lexicon_token *bos =
+      v->add_bos && v->named[HRI_LEXICON_BOS] >= 0 ? &v->tokens.items[v->named[HRI_LEXICON_BOS]] : NULL;
+  const hri_lexicon_token *eos =
+      v->add_eos && v->named[HRI_LEXICON_EOS] >= 0 ? &v->tokens.items[v->named[HRI_LEXICON_EOS]] : NULL;
   hri_json_begin_array(w);
   for (uint64_t sequence = 0; sequence < (pair ? 2 : 1); sequence++)
     for (int place = 0; place < 3; place++) {
@@ -164,7 +173,10 @@ static void put_post_processor(hri_json_writer *w, const hri_lexicon *v) {
   bool adds = (v->add_bos && v->named[HRI_LEXICON_BOS] >= 0) || (v->add_eos && v->named[HRI_LEXICON_EOS] >= 0);
   hri_json_key(w, "post_processor");
   if (!adds) {
-    put_constant(w, v->sentencepiece ? "null" : "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":false,\"use_regex\":true}");
+    put_constant(w,
+                 v->sentencepiece
+                     ? "null"
+                     : "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":false,\"use_regex\":true}");
   } else if (v->sentencepiece) {
     put_template(w, v);
   } else {
@@ -184,14 +196,24 @@ static void put_components(hri_json_writer *w, const hri_lexicon *v, const hri_l
     field_constant(w, "normalizer", split->nfc ? "{\"type\":\"NFC\"}" : "null");
     put_split(w, split);
   } else {
-    field_constant(w, "normalizer", v->space_prefix ? "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" BLANK "\"}," JSON_REPLACE "]}" : JSON_REPLACE);
+    field_constant(w, "normalizer",
+                   v->space_prefix
+                       ? "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" BLANK
+                         "\"}," JSON_REPLACE "]}"
+                       : JSON_REPLACE);
     field_constant(w, "pre_tokenizer", "null");
   }
   put_post_processor(w, v);
   if (!v->sentencepiece) field_constant(w, "decoder", JSON_DECODER);
   else if (v->space_prefix)
-    field_constant(w, "decoder", "{\"type\":\"Sequence\",\"decoders\":[" JSON_BACK ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}");
-  else field_constant(w, "decoder", "{\"type\":\"Sequence\",\"decoders\":[" JSON_BACK ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}");
+    field_constant(
+        w, "decoder",
+        "{\"type\":\"Sequence\",\"decoders\":[" JSON_BACK
+        ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}");
+  else
+    field_constant(w, "decoder",
+                   "{\"type\":\"Sequence\",\"decoders\":[" JSON_BACK
+                   ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}");
 }
 
 static void put_vocabulary(hri_json_writer *w, const hri_lexicon *v) {
@@ -207,7 +229,8 @@ static void put_vocabulary(hri_json_writer *w, const hri_lexicon *v) {
 }
 
 static void put_model(hri_json_writer *w, const hri_lexicon *v, const hri_lexicon_split *split) {
-  const hri_lexicon_token *unk = v->sentencepiece && v->named[HRI_LEXICON_UNK] >= 0 ? &v->tokens.items[v->named[HRI_LEXICON_UNK]] : NULL;
+  const hri_lexicon_token *unk =
+      v->sentencepiece && v->named[HRI_LEXICON_UNK] >= 0 ? &v->tokens.items[v->named[HRI_LEXICON_UNK]] : NULL;
   hri_json_key(w, "model");
   hri_json_begin_object(w);
   hri_json_field_string(w, "type", "BPE");
@@ -243,7 +266,8 @@ static hr_status write_text(const char *directory, const char *name, hri_text *t
   return status;
 }
 
-static hr_status write_tokenizer(const hri_lexicon *v, const hri_lexicon_split *split, const char *directory, hr_error *error) {
+static hr_status write_tokenizer(const hri_lexicon *v, const hri_lexicon_split *split, const char *directory,
+                                 hr_error *error) {
   hri_text text = {0};
   hri_json_writer w = hri_json_writer_init(&text, 0);
   hri_json_begin_object(&w);
@@ -285,7 +309,9 @@ hr_status hri_lexicon_to_directory(hri_lexicon *v, const char *directory, uint64
   const hri_lexicon_split *split = v->sentencepiece ? NULL : hri_lexicon_split_named(v->pre);
   if (!v->sentencepiece && !split) {
     hri_fail(error, HR_ERROR_UNSUPPORTED, "tokenizer.ggml.pre is '%.40s', which is not supported", v->pre);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "gpt-2, smollm, llama-bpe, dbrx, qwen2, gpt-4o and tekken are; convert with --without-tokenizer and take the tokenizer from the original model");
+    return hri_hint(
+        error, HR_ERROR_UNSUPPORTED,
+        "gpt-2, smollm, llama-bpe, dbrx, qwen2, gpt-4o and tekken are; convert with --without-tokenizer and take the tokenizer from the original model");
   }
   if (v->gemma) HRI_TRY(respell_blanks(v, error));
   if (v->sentencepiece && v->merges.count == 0) HRI_TRY(hri_lexicon_derive_merges(v, error));

@@ -1,4 +1,5 @@
-/* What a conversion leaves behind: the target whole, or nothing of it; and of what stood there only what is provably a model. */
+/* What a conversion leaves behind: the target whole, or nothing of it; and of what stood there only what is provably a
+ * model. */
 #include "convert/target.h"
 
 #include <dirent.h>
@@ -30,13 +31,24 @@ static bool is_shard(const char *name) {
 }
 
 static bool is_model_file(const char *directory, const char *name) {
-  static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json", "tokenizer.model",
-                                      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja"};
+  static const char *const names[] = {"config.json",
+                                      "generation_config.json",
+                                      "model.safetensors",
+                                      "model.safetensors.index.json",
+                                      "tokenizer.json",
+                                      "tokenizer.model",
+                                      "tokenizer_config.json",
+                                      "special_tokens_map.json",
+                                      "added_tokens.json",
+                                      "vocab.json",
+                                      "merges.txt",
+                                      "chat_template.jinja"};
   char path[PATH_BYTES];
   struct stat info;
   bool known = is_shard(name) || ends_with(name, ".tiktoken");
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) known = known || strcmp(name, names[i]) == 0;
-  return known && snprintf(path, sizeof path, "%s/%s", directory, name) < PATH_BYTES && lstat(path, &info) == 0 && S_ISREG(info.st_mode);
+  return known && snprintf(path, sizeof path, "%s/%s", directory, name) < PATH_BYTES && lstat(path, &info) == 0 &&
+         S_ISREG(info.st_mode);
 }
 
 static bool is_self(const char *name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
@@ -53,7 +65,8 @@ static hr_status find_foreign(const char *directory, hri_text *list, uint32_t *c
     any = true;
     described = described || strcmp(entry->d_name, "config.json") == 0;
     if (is_model_file(directory, entry->d_name)) continue;
-    if ((*count)++ < NAMED_FILES) hri_text_add(list, "%s%s%s", *count > 1 ? ", " : "", entry->d_name, entry->d_type == DT_DIR ? "/" : "");
+    if ((*count)++ < NAMED_FILES)
+      hri_text_add(list, "%s%s%s", *count > 1 ? ", " : "", entry->d_name, entry->d_type == DT_DIR ? "/" : "");
   }
   closedir(dir);
   if (*count > NAMED_FILES) hri_text_add(list, " and %u more", *count - NAMED_FILES);
@@ -73,7 +86,8 @@ static hr_status check_replaced(const hri_target *t, hr_error *error) {
   if (lstat(t->path, &info) != 0 || !S_ISDIR(info.st_mode)) return HR_OK;
   status = find_foreign(t->path, &list, &count, error);
   if (status == HR_OK && count > 0) {
-    status = hri_fail(error, HR_ERROR_USAGE, "%s holds %s: it is not only a model, and --force would remove it", t->named, hri_text_get(&list));
+    status = hri_fail(error, HR_ERROR_USAGE, "%s holds %s: it is not only a model, and --force would remove it",
+                      t->named, hri_text_get(&list));
     hri_hint(error, status, "name another target, or move what is not the model's");
   }
   hri_text_deinit(&list);
@@ -90,7 +104,8 @@ static hr_status take_path(hri_target *t, hr_error *error) {
   if (length > PATH_BYTES - 512) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", t->named);
   (void)snprintf(t->path, sizeof t->path, "%.*s", (int)length, t->named);
   slash = strrchr(t->path, '/');
-  (void)snprintf(t->parent, sizeof t->parent, "%.*s", slash ? (int)(slash - t->path) + (slash == t->path) : 1, slash ? t->path : ".");
+  (void)snprintf(t->parent, sizeof t->parent, "%.*s", slash ? (int)(slash - t->path) + (slash == t->path) : 1,
+                 slash ? t->path : ".");
   if (is_self(slash ? slash + 1 : t->path) || strcmp(t->path, "/") == 0) {
     hr_status status = hri_fail(error, HR_ERROR_USAGE, "%s is no name that a model could take", t->named);
     return hri_hint(error, status, "name the target itself");
@@ -103,7 +118,10 @@ static hr_status check_standing(const hri_target *t, hr_error *error) {
   hr_status status;
   if (lstat(t->path, &info) != 0) return HR_OK;
   if (!S_ISLNK(info.st_mode) && (t->directory ? !S_ISDIR(info.st_mode) : !S_ISREG(info.st_mode))) {
-    status = hri_fail(error, HR_ERROR_USAGE, "%s is %s", t->named, S_ISDIR(info.st_mode) ? "a directory" : S_ISREG(info.st_mode) ? "a file" : "no file that could be replaced");
+    status = hri_fail(error, HR_ERROR_USAGE, "%s is %s", t->named,
+                      S_ISDIR(info.st_mode)   ? "a directory"
+                      : S_ISREG(info.st_mode) ? "a file"
+                                              : "no file that could be replaced");
     return hri_hint(error, status, "name another target");
   }
   if (!t->replace) {
@@ -161,7 +179,9 @@ static bool remove_model(const char *directory) {
   DIR *dir = opendir(directory);
   struct dirent *entry;
   while (dir && (entry = readdir(dir)))
-    if (is_model_file(directory, entry->d_name) && snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < PATH_BYTES) (void)unlink(path);
+    if (is_model_file(directory, entry->d_name) &&
+        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < PATH_BYTES)
+      (void)unlink(path);
   if (dir) closedir(dir);
   return rmdir(directory) == 0;
 }
@@ -179,8 +199,8 @@ static void give_way(hri_target *t, const char *old) {
   hri_text_deinit(&list);
 }
 
-/* Something came in during the conversion: the directory moves aside with all that is in it, and not through the scratch, which a
- * kill would leave to be swept. */
+/* Something came in during the conversion: the directory moves aside with all that is in it, and not through the
+ * scratch, which a kill would leave to be swept. */
 static hr_status take_beside(hri_target *t, hr_error *error) {
   hr_status status = hri_publish_new(t->made, t->path, error);
   if (status != HR_OK && hri_publish_new(t->kept, t->path, NULL) == HR_OK) t->kept[0] = 0;

@@ -1,9 +1,10 @@
 /* Where a conversion writes: the target grows in a scratch directory beside its name and takes that at the end.
  *
- * What --force may remove of a directory is decided by names, and narrowly: the regular files that a Hugging Face model directory has
- * as transformers and Headroom write it (config.json, generation_config.json, model.safetensors, model-00001-of-00002.safetensors and
- * so on, model.safetensors.index.json, tokenizer.json, tokenizer.model, tokenizer_config.json, special_tokens_map.json,
- * added_tokens.json, vocab.json, merges.txt, *.tiktoken, chat_template.jinja), in a directory that is empty or has a config.json.
+ * What --force may remove of a directory is decided by names, and narrowly: the regular files that a Hugging Face model
+ * directory has as transformers and Headroom write it (config.json, generation_config.json, model.safetensors,
+ * model-00001-of-00002.safetensors and so on, model.safetensors.index.json, tokenizer.json, tokenizer.model,
+ * tokenizer_config.json, special_tokens_map.json, added_tokens.json, vocab.json, merges.txt, *.tiktoken,
+ * chat_template.jinja), in a directory that is empty or has a config.json.
  * Anything else in it - other names, directories, links - is somebody's, and the conversion is refused. */
 #ifndef HRI_CONVERT_TARGET_H
 #define HRI_CONVERT_TARGET_H
@@ -11,13 +12,14 @@
 #include "base/scratch.h"
 
 typedef struct hri_target {
-  const char *named;  /* as the person wrote it; borrowed */
-  bool directory;     /* a directory, else a file */
-  bool replace;       /* what stands there gives way */
-  char path[4096];    /* without slashes at the end */
+  const char *named; /* as the person wrote it; borrowed */
+  bool directory;    /* a directory, else a file */
+  bool replace;      /* what stands there gives way */
+  char path[4096];   /* without slashes at the end */
   char parent[4096];
-  char made[4096];    /* what grows; of a directory, there and empty */
-  char kept[4096];    /* after publishing: where what stood at the target is kept after all, for what came to lie in it; or "" */
+  char made[4096]; /* what grows; of a directory, there and empty */
+  char kept
+      [4096]; /* after publishing: where what stood at the target is kept after all, for what came to lie in it; or "" */
   hri_scratch *scratch;
 } hri_target;
 
@@ -25,8 +27,8 @@ typedef struct hri_target {
 hr_status hri_target_init(hri_target *target, const char *path, bool directory, bool replace, hr_error *error);
 /* Removes what killed conversions left in the parent directory, and makes a place to grow. */
 hr_status hri_target_begin(hri_target *target, hr_error *error);
-/* Gives what grew its name, and makes that last; its files and their directory are synced. USAGE when something came to stand
- * there that may not be replaced: it still stands, then. */
+/* Gives what grew its name, and makes that last; its files and their directory are synced. USAGE when something came to
+ * stand there that may not be replaced: it still stands, then. */
 hr_status hri_target_publish(hri_target *target, hr_error *error);
 /* Removes what is not published. Fine at any time after init. */
 void hri_target_end(hri_target *target);

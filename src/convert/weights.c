@@ -1,8 +1,8 @@
 /* Streaming of weights.
  *
- * Both formats hold the same tensors. A piece is some rows of one tensor, as fp32 and in our orientation [out, in]: it is read,
- * brought into the order of the target and written. Only where a Hugging Face file holds the transpose (gpt2's Conv1D) a
- * whole tensor is held, in the type of the file. */
+ * Both formats hold the same tensors. A piece is some rows of one tensor, as fp32 and in our orientation [out, in]: it
+ * is read, brought into the order of the target and written. Only where a Hugging Face file holds the transpose (gpt2's
+ * Conv1D) a whole tensor is held, in the type of the file. */
 #include "convert/weights.h"
 
 #include <ctype.h>
@@ -75,7 +75,8 @@ static hr_status list_items(stream *s, hr_error *error) {
   for (uint32_t p = 0; p < count; p++) {
     hri_param_get(s->source->model, p, &spec);
     for (uint32_t k = 0; k < spec.part_count; k++)
-      if (!hri_array_push(&s->items, ((item){p, k}))) return hri_fail_memory(error, count * sizeof(item), "the list of tensors");
+      if (!hri_array_push(&s->items, ((item){p, k})))
+        return hri_fail_memory(error, count * sizeof(item), "the list of tensors");
   }
   HRI_TRY(hri_order_make(s, (uint32_t)s->items.count, compare_items, &order, error));
   sorted = hri_alloc(s->items.count * sizeof *sorted);
@@ -99,7 +100,8 @@ static hr_status stream_open(stream *s, const hri_convert_source *source, hr_err
   }
   s->room = PIECE_BYTES / sizeof *s->rows;
   if (s->room < columns) s->room = columns;
-  if (s->room < (uint64_t)source->model->head_size * source->model->hidden_size) s->room = (uint64_t)source->model->head_size * source->model->hidden_size;
+  if (s->room < (uint64_t)source->model->head_size * source->model->hidden_size)
+    s->room = (uint64_t)source->model->head_size * source->model->hidden_size;
   s->rows = hri_alloc(s->room * sizeof *s->rows);
   s->raw = hri_alloc(s->room * sizeof *s->rows + HRI_GGUF_STAGING_LEAST);
   if (!s->rows || !s->raw) return hri_fail_memory(error, 2 * s->room * sizeof *s->rows, "the pieces of a conversion");
@@ -130,9 +132,12 @@ static uint32_t shape_of(const hri_param_spec *spec, const hri_param_part *part,
   return spec->rank;
 }
 
-static bool is_float(hri_file_dtype dtype) { return dtype == HRI_FILE_F32 || dtype == HRI_FILE_BF16 || dtype == HRI_FILE_F16; }
+static bool is_float(hri_file_dtype dtype) {
+  return dtype == HRI_FILE_F32 || dtype == HRI_FILE_BF16 || dtype == HRI_FILE_F16;
+}
 
-static hr_status check_weight(const hri_convert_source *s, const hri_param_spec *spec, const hri_param_part *part, bool *seen, hr_error *error) {
+static hr_status check_weight(const hri_convert_source *s, const hri_param_spec *spec, const hri_param_part *part,
+                              bool *seen, hr_error *error) {
   uint32_t index = find_weight(s, part->name), rank;
   uint64_t shape[2];
   const hri_safetensor *t;
@@ -145,18 +150,22 @@ static hr_status check_weight(const hri_convert_source *s, const hri_param_spec 
   t = hri_weights_get(s->weights, index);
   rank = shape_of(spec, part, shape);
   if (!is_float(t->dtype)) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has dtype %s", hri_weights_path(s->weights, index), t->name, hri_file_dtype_name(t->dtype));
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has dtype %s", hri_weights_path(s->weights, index), t->name,
+                      hri_file_dtype_name(t->dtype));
     return hri_hint(error, status, "F32, BF16 and F16 weights can be converted");
   }
   if (t->rank != rank || t->shape[0] != shape[0] || (rank == 2 && t->shape[1] != shape[1])) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has %u dimensions, the first of %llu; config.json asks for %u, the first of %llu",
-                      hri_weights_path(s->weights, index), t->name, t->rank, (unsigned long long)(t->rank ? t->shape[0] : 0), rank, (unsigned long long)shape[0]);
+    status = hri_fail(error, HR_ERROR_INPUT,
+                      "%s: tensor %s has %u dimensions, the first of %llu; config.json asks for %u, the first of %llu",
+                      hri_weights_path(s->weights, index), t->name, t->rank,
+                      (unsigned long long)(t->rank ? t->shape[0] : 0), rank, (unsigned long long)shape[0]);
     return hri_hint(error, status, "check that config.json and the weights come from the same model");
   }
   return HR_OK;
 }
 
-static hr_status check_part(const hri_convert_source *s, const hri_param_spec *spec, uint32_t k, bool *seen, hr_error *error) {
+static hr_status check_part(const hri_convert_source *s, const hri_param_spec *spec, uint32_t k, bool *seen,
+                            hr_error *error) {
   hri_gguf_part part;
   uint32_t index;
   if (s->weights) return check_weight(s, spec, &spec->parts[k], seen, error);
@@ -179,7 +188,8 @@ hr_status hri_convert_check(const hri_convert_source *s, hr_error *error) {
   for (uint32_t i = 0; i < count; i++) {
     const char *name = s->weights ? hri_weights_get(s->weights, i)->name : hri_gguf_tensor_get(s->gguf, i)->name;
     if (seen[i] || (s->weights ? hri_param_ignored(s->model, name) : hri_gguf_ignored(s->model, name))) continue;
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s does not belong to this %s model", s->weights ? hri_weights_path(s->weights, i) : hri_gguf_path(s->gguf), name,
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s does not belong to this %s model",
+                      s->weights ? hri_weights_path(s->weights, i) : hri_gguf_path(s->gguf), name,
                       hr_family_name(s->model->family));
     hri_hint(error, status, "it would be lost: check that the description and the weights come from the same model");
     goto out;
@@ -190,8 +200,12 @@ out:
   return status;
 }
 
-static uint32_t ggml_of(hri_file_dtype dtype) { return dtype == HRI_FILE_F32 ? HRI_GGML_F32 : dtype == HRI_FILE_F16 ? HRI_GGML_F16 : HRI_GGML_BF16; }
-static hri_file_dtype file_of(uint32_t type) { return type == HRI_GGML_F32 ? HRI_FILE_F32 : type == HRI_GGML_F16 ? HRI_FILE_F16 : HRI_FILE_BF16; }
+static uint32_t ggml_of(hri_file_dtype dtype) {
+  return dtype == HRI_FILE_F32 ? HRI_GGML_F32 : dtype == HRI_FILE_F16 ? HRI_GGML_F16 : HRI_GGML_BF16;
+}
+static hri_file_dtype file_of(uint32_t type) {
+  return type == HRI_GGML_F32 ? HRI_FILE_F32 : type == HRI_GGML_F16 ? HRI_FILE_F16 : HRI_FILE_BF16;
+}
 
 hr_status hri_convert_type_of(const hri_convert_source *s, uint32_t *type, hr_error *error) {
   uint64_t elements[64] = {0};
@@ -200,7 +214,8 @@ hr_status hri_convert_type_of(const hri_convert_source *s, uint32_t *type, hr_er
   if (s->weights) {
     hri_param_get(s->model, 0, &spec);
     index = find_weight(s, spec.parts[0].name);
-    if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is missing", s->model->directory, spec.parts[0].name);
+    if (index == HRI_SAFETENSORS_NONE)
+      return hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is missing", s->model->directory, spec.parts[0].name);
     *type = ggml_of(hri_weights_get(s->weights, index)->dtype);
     return HR_OK;
   }
@@ -223,7 +238,8 @@ static hr_status hold_whole(stream *s, uint32_t index, hr_error *error) {
 }
 
 /* Rows of the transpose of what is held. */
-static void gather(const stream *s, hri_file_dtype dtype, uint64_t rows, uint64_t columns, uint64_t row, uint64_t count) {
+static void gather(const stream *s, hri_file_dtype dtype, uint64_t rows, uint64_t columns, uint64_t row,
+                   uint64_t count) {
   uint64_t each = hri_file_dtype_bits(dtype) / 8;
   for (uint64_t i = 0; i < count; i++)
     for (uint64_t c = 0; c < columns; c++)
@@ -231,7 +247,8 @@ static void gather(const stream *s, hri_file_dtype dtype, uint64_t rows, uint64_
 }
 
 /* Fills s->rows with rows [row, row + count) of a tensor. */
-static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, uint64_t row, uint64_t count, hr_error *error) {
+static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, uint64_t row, uint64_t count,
+                           hr_error *error) {
   const hri_param_part *part = &spec->parts[k];
   uint64_t columns = columns_of(spec), each;
   uint32_t index;
@@ -240,7 +257,8 @@ static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, ui
   if (!s->source->weights) {
     hri_gguf_part_of(s->source->model, spec, k, &in);
     HRI_TRY(hri_gguf_part_find(s->source->gguf, &in, &index, error));
-    return hri_gguf_part_read(s->source->gguf, index, &in, row, count, s->rows, s->raw, s->room * sizeof *s->rows, error);
+    return hri_gguf_part_read(s->source->gguf, index, &in, row, count, s->rows, s->raw, s->room * sizeof *s->rows,
+                              error);
   }
   index = find_weight(s->source, part->name);
   if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", part->name);
@@ -260,7 +278,9 @@ static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, ui
 
 /* Refuses what is not finite, and what would not be any more. */
 static hr_status check_values(const float *values, uint64_t count, uint32_t type, const char *name, hr_error *error) {
-  const float limit = type == HRI_GGML_F16 ? 65520.0f : type == HRI_GGML_BF16 ? 0x1.FFp127f : INFINITY; /* the least that rounds to infinity */
+  const float limit = type == HRI_GGML_F16    ? 65520.0f
+                      : type == HRI_GGML_BF16 ? 0x1.FFp127f
+                                              : INFINITY; /* the least that rounds to infinity */
   bool good = true;
   hr_status status;
   for (uint64_t i = 0; i < count; i++) good &= fabsf(values[i]) < limit;
@@ -268,7 +288,8 @@ static hr_status check_values(const float *values, uint64_t count, uint32_t type
   for (uint64_t i = 0; i < count; i++) {
     if (fabsf(values[i]) < limit) continue;
     if (isfinite(values[i])) {
-      status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds %g, which %s does not reach", name, (double)values[i], type == HRI_GGML_F16 ? "f16" : "bf16");
+      status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds %g, which %s does not reach", name, (double)values[i],
+                        type == HRI_GGML_F16 ? "f16" : "bf16");
       return hri_hint(error, status, type == HRI_GGML_F16 ? "convert to bf16 or f32" : "convert to f32");
     }
     status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds a value that is not finite", name);
@@ -307,7 +328,8 @@ static uint32_t type_in_gguf(const hri_param_spec *spec, uint32_t type) {
 }
 
 /* One tensor, piece by piece. */
-static hr_status write_gguf_tensor(stream *s, hri_gguf_writer *writer, uint32_t index, uint32_t at, uint32_t type, hr_error *error) {
+static hr_status write_gguf_tensor(stream *s, hri_gguf_writer *writer, uint32_t index, uint32_t at, uint32_t type,
+                                   hr_error *error) {
   hri_param_spec spec;
   const hri_param_part *part;
   hri_gguf_part out;
@@ -327,8 +349,11 @@ static hr_status write_gguf_tensor(stream *s, hri_gguf_writer *writer, uint32_t 
     HRI_TRY(check_values(s->rows, values, type, part->name, error));
     if (type == HRI_GGML_Q8_0) HRI_TRY(check_scales(s->rows, values, part->name, error));
     (void)hri_ggml_from_f32(type, s->raw, s->rows, values);
-    if (!hri_ggml_bytes(type, values, &bytes)) return hri_fail(error, HR_ERROR_INTERNAL, "tensor %s: %llu values make no blocks", out.name, (unsigned long long)values);
-    HRI_TRY(hri_gguf_writer_write(writer, at, row * columns / hri_ggml_block(type) * hri_ggml_block_bytes(type), s->raw, bytes, error));
+    if (!hri_ggml_bytes(type, values, &bytes))
+      return hri_fail(error, HR_ERROR_INTERNAL, "tensor %s: %llu values make no blocks", out.name,
+                      (unsigned long long)values);
+    HRI_TRY(hri_gguf_writer_write(writer, at, row * columns / hri_ggml_block(type) * hri_ggml_block_bytes(type), s->raw,
+                                  bytes, error));
   }
   return HR_OK;
 }
@@ -386,8 +411,8 @@ static hr_status write_gguf(stream *s, const plan *p, hri_gguf_writer *writer, u
   return HR_OK;
 }
 
-hr_status hri_convert_to_gguf(const hri_convert_source *source, const char *path, const hri_gguf_keys *keys, uint32_t type,
-                              uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error) {
+hr_status hri_convert_to_gguf(const hri_convert_source *source, const char *path, const hri_gguf_keys *keys,
+                              uint32_t type, uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error) {
   stream s = {0};
   plan p = {0};
   hri_gguf_writer *writer = NULL;
@@ -411,7 +436,8 @@ out:
 /* ---- to safetensors ---- */
 
 /* Puts rows [row, row + count) of the piece into the transpose that is being made. */
-static void scatter(const stream *s, hri_file_dtype dtype, uint64_t rows, uint64_t columns, uint64_t row, uint64_t count) {
+static void scatter(const stream *s, hri_file_dtype dtype, uint64_t rows, uint64_t columns, uint64_t row,
+                    uint64_t count) {
   uint64_t each = hri_file_dtype_bits(dtype) / 8;
   for (uint64_t i = 0; i < count; i++)
     for (uint64_t c = 0; c < columns; c++)
@@ -439,10 +465,12 @@ static hr_status write_weight(stream *s, hri_weights_writer *writer, uint32_t in
     if (part->transposed) scatter(s, dtype, part->rows, columns, row, count);
     else HRI_TRY(hri_weights_writer_write(writer, index, row * columns * each, s->raw, count * columns * each, error));
   }
-  return part->transposed ? hri_weights_writer_write(writer, index, 0, s->whole, part->rows * columns * each, error) : HR_OK;
+  return part->transposed ? hri_weights_writer_write(writer, index, 0, s->whole, part->rows * columns * each, error)
+                          : HR_OK;
 }
 
-static void list_weights(const stream *s, uint32_t type, hri_safetensor *tensors, char (*names)[96], uint64_t *data_bytes) {
+static void list_weights(const stream *s, uint32_t type, hri_safetensor *tensors, char (*names)[96],
+                         uint64_t *data_bytes) {
   hri_param_spec spec;
   const hri_param_part *part;
   for (uint32_t i = 0; i < s->items.count; i++) {
@@ -455,8 +483,8 @@ static void list_weights(const stream *s, uint32_t type, hri_safetensor *tensors
   }
 }
 
-hr_status hri_convert_to_weights(const hri_convert_source *source, const char *directory, uint32_t type, uint32_t *tensor_count,
-                                 uint64_t *data_bytes, hr_error *error) {
+hr_status hri_convert_to_weights(const hri_convert_source *source, const char *directory, uint32_t type,
+                                 uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error) {
   stream s = {0};
   hri_safetensor *tensors = NULL;
   char (*names)[96] = NULL;

@@ -17,12 +17,13 @@ hr_status hri_convert_check(const hri_convert_source *source, hr_error *error);
 /* The type of most weights: that of the embedding, or for GGUF that of the most elements; a name of hri_ggml_name. */
 hr_status hri_convert_type_of(const hri_convert_source *source, uint32_t *ggml_type, hr_error *error);
 
-/* Writes all weights to a GGUF file beside the keys, or as safetensors into an existing directory. `ggml_type` is one of F32,
- * F16, BF16 and (GGUF) Q8_0: of the matrices; vectors and position tables of a GGUF file are F32, and rows that do not fill
- * blocks F16. INPUT when a value is not finite or does not fit. */
-hr_status hri_convert_to_gguf(const hri_convert_source *source, const char *path, const hri_gguf_keys *keys, uint32_t ggml_type,
-                              uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error);
-hr_status hri_convert_to_weights(const hri_convert_source *source, const char *directory, uint32_t ggml_type, uint32_t *tensor_count,
-                                 uint64_t *data_bytes, hr_error *error);
+/* Writes all weights to a GGUF file beside the keys, or as safetensors into an existing directory. `ggml_type` is one
+ * of F32,
+ * F16, BF16 and (GGUF) Q8_0: of the matrices; vectors and position tables of a GGUF file are F32, and rows that do not
+ * fill blocks F16. INPUT when a value is not finite or does not fit. */
+hr_status hri_convert_to_gguf(const hri_convert_source *source, const char *path, const hri_gguf_keys *keys,
+                              uint32_t ggml_type, uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error);
+hr_status hri_convert_to_weights(const hri_convert_source *source, const char *directory, uint32_t ggml_type,
+                                 uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error);
 
 #endif

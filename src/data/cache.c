@@ -1,10 +1,12 @@
-/* The cache of tokenized data: one file per key, which depends on the bytes of the data files, on tokenizer and template, and on
- * every option that decides tokens. A file holds the stores and lists as they lie in memory, so it belongs to one kind of machine
- * and one version; whatever does not fit or whose digest is wrong is made anew. An entry grows in a scratch directory of the store
- * and takes its name by a rename, so it is whole or not there, and who reads an older one under that name keeps it. KEY.lock is held
- * while an entry is made: others who miss the same one wait, and find it. Layout:
+/* The cache of tokenized data: one file per key, which depends on the bytes of the data files, on tokenizer and
+ * template, and on every option that decides tokens. A file holds the stores and lists as they lie in memory, so it
+ * belongs to one kind of machine and one version; whatever does not fit or whose digest is wrong is made anew. An entry
+ * grows in a scratch directory of the store and takes its name by a rename, so it is whole or not there, and who reads
+ * an older one under that name keeps it. KEY.lock is held while an entry is made: others who miss the same one wait,
+ * and find it. Layout:
  *
- *   header | hri_data_found | kind of each file | token store | label store | documents | digest of all before (8 bytes) */
+ *   header | hri_data_found | kind of each file | token store | label store | documents | digest of all before (8
+ *   bytes) */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -67,8 +69,17 @@ hr_status hri_cache_digest(hri_dataset *dataset, hr_error *error) {
 
 uint64_t hri_cache_key(const hri_dataset *dataset) {
   const hri_dataset_options *o = dataset->options;
-  const uint64_t values[] = {VERSION, o->format, o->loss, o->skip_bad, o->identity, o->vocabulary, (uint64_t)(int64_t)dataset->encoder->eos,
-                             o->tokenizer != NULL, o->chat != NULL, o->chat_given, o->separator ? strlen(o->separator) : 0};
+  const uint64_t values[] = {VERSION,
+                             o->format,
+                             o->loss,
+                             o->skip_bad,
+                             o->identity,
+                             o->vocabulary,
+                             (uint64_t)(int64_t)dataset->encoder->eos,
+                             o->tokenizer != NULL,
+                             o->chat != NULL,
+                             o->chat_given,
+                             o->separator ? strlen(o->separator) : 0};
   hri_digest digest = dataset->digest;
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) hri_digest_add_u64(&digest, values[i]);
   if (o->separator) hri_digest_add(&digest, o->separator, strlen(o->separator));
@@ -79,7 +90,8 @@ uint64_t hri_cache_key(const hri_dataset *dataset) {
 
 /* "STORE/KEY.tokens" or "STORE/KEY.lock" */
 static hr_status path_of(const char *store, uint64_t key, const char *ending, char path[PATH_BYTES], hr_error *error) {
-  if (snprintf(path, PATH_BYTES, "%s/%016llx.%s", store, (unsigned long long)key, ending) < PATH_BYTES - 16) return HR_OK;
+  if (snprintf(path, PATH_BYTES, "%s/%016llx.%s", store, (unsigned long long)key, ending) < PATH_BYTES - 16)
+    return HR_OK;
   return hri_fail(error, HR_ERROR_USAGE, "the path of the data cache, %.200s, is too long", store);
 }
 
@@ -96,11 +108,13 @@ static void tell_waiting(void *context, const hri_lock_owner *other) {
   int length;
   if (!w->options->on_note) return;
   if (other->known)
-    length = snprintf(note, sizeof note, "waiting for process %lld on host %s, which tokenizes the same data", (long long)other->pid, other->host);
-  else
-    length = snprintf(note, sizeof note, "waiting for another process, which tokenizes the same data");
-  (void)snprintf(exclusive, sizeof exclusive, "%s.exclusive", w->path); /* the fallback of hri_lock outlives a killed process */
-  if (hri_path_exists(exclusive)) (void)snprintf(note + length, sizeof note - (size_t)length, " (if it has ended, remove %s)", exclusive);
+    length = snprintf(note, sizeof note, "waiting for process %lld on host %s, which tokenizes the same data",
+                      (long long)other->pid, other->host);
+  else length = snprintf(note, sizeof note, "waiting for another process, which tokenizes the same data");
+  (void)snprintf(exclusive, sizeof exclusive, "%s.exclusive",
+                 w->path); /* the fallback of hri_lock outlives a killed process */
+  if (hri_path_exists(exclusive))
+    (void)snprintf(note + length, sizeof note - (size_t)length, " (if it has ended, remove %s)", exclusive);
   w->options->on_note(w->options->note_context, note);
 }
 
@@ -120,14 +134,18 @@ void hri_cache_tidy(const hri_dataset *dataset) {
   char path[PATH_BYTES];
   hri_lock *lock;
   (void)hri_scratch_sweep(store);
-  if (path_of(store, dataset->key, "lock", path, NULL) != HR_OK || !hri_path_exists(path) || hri_lock_is_held(path, NULL)) return;
+  if (path_of(store, dataset->key, "lock", path, NULL) != HR_OK || !hri_path_exists(path) ||
+      hri_lock_is_held(path, NULL))
+    return;
   if (hri_lock_take(path, "the entry of the data cache", &lock, NULL) == HR_OK) hri_lock_release(lock, true);
 }
 
 /* ---- loading ---- */
 
 /* An entry that is not sound is no error: it is made anew. */
-static bool read_at(int fd, void *to, uint64_t bytes, uint64_t offset) { return hri_file_pread(fd, "", to, bytes, offset, NULL) == HR_OK; }
+static bool read_at(int fd, void *to, uint64_t bytes, uint64_t offset) {
+  return hri_file_pread(fd, "", to, bytes, offset, NULL) == HR_OK;
+}
 
 static bool digest_matches(int fd, uint64_t bytes) {
   hri_digest digest = {0};
@@ -148,12 +166,16 @@ static bool is_sound(const hri_dataset *dataset, int fd, uint64_t key, header *h
   struct stat info;
   uint64_t bytes;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || !read_at(fd, h, sizeof *h, 0)) return false;
-  if (memcmp(h->magic, magic, sizeof magic) != 0 || h->version != VERSION || h->key != key || h->found_bytes != sizeof(hri_data_found) ||
-      h->kind_bytes != sizeof(kind) || h->source_count != dataset->source_count)
+  if (memcmp(h->magic, magic, sizeof magic) != 0 || h->version != VERSION || h->key != key ||
+      h->found_bytes != sizeof(hri_data_found) || h->kind_bytes != sizeof(kind) ||
+      h->source_count != dataset->source_count)
     return false;
   bytes = sizeof *h + h->found_bytes + h->source_count * sizeof(kind);
-  if (!hri_add(bytes, h->token_bytes, &bytes) || !hri_add(bytes, h->label_bytes, &bytes) || !hri_add(bytes, h->document_bytes, &bytes)) return false;
-  return bytes + sizeof(uint64_t) == (uint64_t)info.st_size && h->document_bytes % sizeof(hri_document) == 0 && digest_matches(fd, bytes);
+  if (!hri_add(bytes, h->token_bytes, &bytes) || !hri_add(bytes, h->label_bytes, &bytes) ||
+      !hri_add(bytes, h->document_bytes, &bytes))
+    return false;
+  return bytes + sizeof(uint64_t) == (uint64_t)info.st_size && h->document_bytes % sizeof(hri_document) == 0 &&
+         digest_matches(fd, bytes);
 }
 
 /* The spools become parts of the file. */
@@ -187,7 +209,8 @@ static bool take_found(hri_dataset *dataset, int fd) {
   hri_data_found found;
   uint64_t bytes = (uint64_t)dataset->source_count * sizeof(kind);
   kind *kinds = hri_alloc(bytes + 1);
-  bool whole = kinds && read_at(fd, &found, sizeof found, sizeof(header)) && read_at(fd, kinds, bytes, sizeof(header) + sizeof found);
+  bool whole = kinds && read_at(fd, &found, sizeof found, sizeof(header)) &&
+               read_at(fd, kinds, bytes, sizeof(header) + sizeof found);
   if (whole) {
     dataset->found = found;
     take_kinds(dataset, kinds);
@@ -247,7 +270,11 @@ static hr_status put_entry(const hri_dataset *dataset, writer *w, const header *
   HRI_TRY(put(w, &dataset->found, sizeof dataset->found, error));
   for (uint32_t i = 0; i < dataset->source_count; i++) {
     const hri_data_source *source = &dataset->sources[i];
-    kind k = {.format = source->format, .container = source->container, .width = source->width, .base = source->base, .documents = source->documents};
+    kind k = {.format = source->format,
+              .container = source->container,
+              .width = source->width,
+              .base = source->base,
+              .documents = source->documents};
     HRI_TRY(put(w, &k, sizeof k, error));
   }
   HRI_TRY(put_spool(w, &dataset->tokens, error));
@@ -259,7 +286,8 @@ static hr_status put_entry(const hri_dataset *dataset, writer *w, const header *
 }
 
 /* Whatever failed, the file goes with its scratch directory. */
-static hr_status write_entry(hri_dataset *dataset, const header *h, const char *store, hri_scratch *scratch, hr_error *error) {
+static hr_status write_entry(hri_dataset *dataset, const header *h, const char *store, hri_scratch *scratch,
+                             hr_error *error) {
   char fresh[PATH_BYTES], path[PATH_BYTES];
   writer w = {.path = fresh};
   hr_status status;
@@ -276,8 +304,13 @@ static hr_status write_entry(hri_dataset *dataset, const header *h, const char *
 }
 
 hr_status hri_cache_save(hri_dataset *dataset, const char *store, hr_error *error) {
-  header h = {.version = VERSION, .key = dataset->key, .found_bytes = sizeof dataset->found, .kind_bytes = sizeof(kind), .source_count = dataset->source_count,
-              .token_bytes = hri_spool_size(&dataset->tokens), .label_bytes = hri_spool_size(&dataset->labels),
+  header h = {.version = VERSION,
+              .key = dataset->key,
+              .found_bytes = sizeof dataset->found,
+              .kind_bytes = sizeof(kind),
+              .source_count = dataset->source_count,
+              .token_bytes = hri_spool_size(&dataset->tokens),
+              .label_bytes = hri_spool_size(&dataset->labels),
               .document_bytes = hri_spool_size(&dataset->documents)};
   hri_scratch *scratch;
   hr_status status;

@@ -41,13 +41,15 @@ hr_status hri_data_put_end(hri_dataset *dataset, uint64_t first, hr_error *error
   HRI_TRY(hri_data_put_ids(dataset, e->after, e->after_count, error));
   if (e->eos < 0) return HR_OK;
   if (hri_data_store_count(dataset) > first)
-    HRI_TRY(hri_spool_read(&dataset->tokens, hri_spool_size(&dataset->tokens) - sizeof last, &last, sizeof last, error));
+    HRI_TRY(
+        hri_spool_read(&dataset->tokens, hri_spool_size(&dataset->tokens) - sizeof last, &last, sizeof last, error));
   if (last == e->eos) return HR_OK;
   dataset->found.facts |= HRI_DATA_END_ADDED;
   return hri_data_put_ids(dataset, &e->eos, 1, error);
 }
 
-static hr_status put_counted(hri_dataset *dataset, uint64_t first, const uint8_t *counted, uint64_t count, hr_error *error) {
+static hr_status put_counted(hri_dataset *dataset, uint64_t first, const uint8_t *counted, uint64_t count,
+                             hr_error *error) {
   HRI_TRY(hri_spool_grow(&dataset->labels, first * sizeof(uint32_t), error));
   for (uint64_t i = 0; i < count; i++) {
     uint32_t stored = counted[i] ? HRI_STORED_SAME : HRI_STORED_IGNORED;
@@ -56,8 +58,12 @@ static hr_status put_counted(hri_dataset *dataset, uint64_t first, const uint8_t
   return HR_OK;
 }
 
-hr_status hri_data_add_tokens(hri_dataset *dataset, const int32_t *ids, const uint8_t *counted, uint64_t count, uint64_t line, hr_error *error) {
-  hri_document document = {.place = hri_data_store_count(dataset), .length = count, .source = dataset->current, .line = line};
+hr_status hri_data_add_tokens(hri_dataset *dataset, const int32_t *ids, const uint8_t *counted, uint64_t count,
+                              uint64_t line, hr_error *error) {
+  hri_document document = {.place = hri_data_store_count(dataset),
+                           .length = count,
+                           .source = dataset->current,
+                           .line = line};
   uint64_t labels = count - 1;
   if (count == 0) {
     dataset->found.facts |= HRI_DATA_EMPTY_ROW;

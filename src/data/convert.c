@@ -1,10 +1,10 @@
 /* Rows of JSON to tokens with the labels that count.
  *
- * Conventions are those of TRL's SFTTrainer (trl/trainer/sft_trainer.py): `text` and `completion` get an end token unless they
- * end with it; prompt and completion are tokenized together; conversations are what the chat template makes of them, nothing
- * is added. Which tokens of a conversation are the assistant's is told by the template's {% generation %} blocks, else by
- * rendering it turn by turn: the text of the first k messages with the beginning of an answer, and of the first k + 1, must
- * both be beginnings of the whole text; what lies between them is the answer. */
+ * Conventions are those of TRL's SFTTrainer (trl/trainer/sft_trainer.py): `text` and `completion` get an end token
+ * unless they end with it; prompt and completion are tokenized together; conversations are what the chat template makes
+ * of them, nothing is added. Which tokens of a conversation are the assistant's is told by the template's {% generation
+ * %} blocks, else by rendering it turn by turn: the text of the first k messages with the beginning of an answer, and
+ * of the first k + 1, must both be beginnings of the whole text; what lies between them is the answer. */
 #include "data/source.h"
 
 #include <stdarg.h>
@@ -17,12 +17,13 @@
 
 enum { TALK_BYTES = 4 << 20, WHERE_BYTES = 512 };
 
-#define SEARCH_BYTES (UINT64_C(4) << 30) /* rendered to find the answers of a conversation: two beginnings of it for each */
+#define SEARCH_BYTES                                                                                                   \
+  (UINT64_C(4) << 30) /* rendered to find the answers of a conversation: two beginnings of it for each */
 
 /* The text of messages [0, count) is chars [0, ends[count - 1]) of json, closed by tail. */
 typedef struct talk {
   hri_text json;
-  size_t head;             /* of json, before the first message */
+  size_t head; /* of json, before the first message */
   const char *tail;
   HRI_ARRAY(size_t) ends;
   HRI_ARRAY(bool) assistant;
@@ -42,7 +43,8 @@ typedef struct converter {
   char where[WHERE_BYTES]; /* "rows.jsonl:7" */
 } converter;
 
-static hr_status fail_row(const converter *c, hr_error *error, const char *hint, const char *format, ...) HRI_PRINTF(4, 5);
+static hr_status fail_row(const converter *c, hr_error *error, const char *hint, const char *format, ...)
+    HRI_PRINTF(4, 5);
 static hr_status fail_row(const converter *c, hr_error *error, const char *hint, const char *format, ...) {
   char text[400];
   va_list args;
@@ -65,7 +67,8 @@ static hr_status need_string(const converter *c, hri_column column, const char *
   const hri_cell *cell = &c->fields.cells[column];
   *text = cell->text;
   if (cell->kind == '"') return HR_OK;
-  return fail_row(c, error, "all rows of a file need the same fields; --skip-bad passes over those that do not have them",
+  return fail_row(c, error,
+                  "all rows of a file need the same fields; --skip-bad passes over those that do not have them",
                   cell->kind ? "field '%s' must be a string" : "the field '%s' is missing", hri_column_name(column));
 }
 
@@ -98,8 +101,10 @@ static hr_status finish(converter *c, bool all, hr_error *error) {
   uint64_t labels = 0;
   for (size_t i = 1; !all && i < c->ids.count; i++) labels += c->counted.items[i];
   if (!all && labels == 0)
-    return fail_row(c, error, "rows need an answer to learn from; --loss all counts every token", "no label counts: there is no text of the assistant");
-  return hri_data_add_tokens(c->dataset, c->ids.items, all ? NULL : c->counted.items, c->ids.count, c->records.record_line, error);
+    return fail_row(c, error, "rows need an answer to learn from; --loss all counts every token",
+                    "no label counts: there is no text of the assistant");
+  return hri_data_add_tokens(c->dataset, c->ids.items, all ? NULL : c->counted.items, c->ids.count,
+                             c->records.record_line, error);
 }
 
 /* ---- text ---- */
@@ -107,7 +112,9 @@ static hr_status finish(converter *c, bool all, hr_error *error) {
 /* In parts, straight into the store: a text may be much longer than a row of any other kind. */
 static hr_status convert_text(converter *c, hr_error *error) {
   const hri_encoder *e = c->dataset->encoder;
-  hri_document document = {.place = hri_data_store_count(c->dataset), .source = c->dataset->current, .line = c->records.record_line};
+  hri_document document = {.place = hri_data_store_count(c->dataset),
+                           .source = c->dataset->current,
+                           .line = c->records.record_line};
   const char *text;
   size_t left;
   HRI_TRY(need_string(c, HRI_TEXT, &text, error));
@@ -202,7 +209,9 @@ static hr_status find_tools(converter *c, const char **text, size_t *bytes, hr_e
   HRI_TRY(hri_json_scan_end(&scan, error));
   if (kind == '[' || kind == '{') return HR_OK;
   *bytes = 0;
-  return kind == 'n' ? HR_OK : fail_row(c, error, "a list of tools, or a string that holds one as JSON", "field 'tools' must be a list");
+  return kind == 'n' ? HR_OK
+                     : fail_row(c, error, "a list of tools, or a string that holds one as JSON",
+                                "field 'tools' must be a list");
 }
 
 static hr_status talk_begin(converter *c, hr_error *error) {
@@ -235,14 +244,27 @@ static void talk_separate(converter *c) {
   if (c->talk.ends.count > 0) hri_text_add(&c->talk.json, ",");
 }
 
-static void add_raw(converter *c, hri_slice slice) { hri_text_add_bytes(&c->talk.json, c->records.raw + slice.begin, slice.end - slice.begin); }
+static void add_raw(converter *c, hri_slice slice) {
+  hri_text_add_bytes(&c->talk.json, c->records.raw + slice.begin, slice.end - slice.begin);
+}
 
 /* The names that ShareGPT files use for who speaks (LLaMA-Factory, axolotl). */
 static const char *role_of(const char *from) {
   static const char *const table[][2] = {
-      {"human", "user"}, {"user", "user"}, {"gpt", "assistant"}, {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
-      {"bard", "assistant"}, {"model", "assistant"}, {"bot", "assistant"}, {"system", "system"}, {"tool", "tool"}, {"observation", "tool"},
-      {"function_response", "tool"}, {"function_call", "assistant"},
+      {"human", "user"},
+      {"user", "user"},
+      {"gpt", "assistant"},
+      {"assistant", "assistant"},
+      {"chatgpt", "assistant"},
+      {"bing", "assistant"},
+      {"bard", "assistant"},
+      {"model", "assistant"},
+      {"bot", "assistant"},
+      {"system", "system"},
+      {"tool", "tool"},
+      {"observation", "tool"},
+      {"function_response", "tool"},
+      {"function_call", "assistant"},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (strcmp(from, table[i][0]) == 0) return table[i][1];
@@ -258,7 +280,8 @@ static hr_status add_message(converter *c, const hri_turn *turn, hr_error *error
   }
   role = role_of(turn->role);
   if (!role)
-    return fail_row(c, error, "known are human, user, gpt, assistant, system, tool, observation, function_call", "nobody knows who '%.60s' is", turn->role);
+    return fail_row(c, error, "known are human, user, gpt, assistant, system, tool, observation, function_call",
+                    "nobody knows who '%.60s' is", turn->role);
   hri_text_add(&c->talk.json, "{\"role\":\"%s\",\"content\":", role);
   add_raw(c, turn->content);
   hri_text_add(&c->talk.json, "}");
@@ -268,10 +291,15 @@ static hr_status add_message(converter *c, const hri_turn *turn, hr_error *error
 static hr_status add_messages(converter *c, hri_column column, hr_error *error) {
   const hri_cell *cell = &c->fields.cells[column];
   if (cell->kind != '[')
-    return fail_row(c, error, "all rows of a file need the same fields; --skip-bad passes over those that do not have them",
-                    cell->kind ? "field '%s' must be a list of messages" : "the field '%s' is missing", hri_column_name(column));
-  if (cell->turn_count == 0) return fail_row(c, error, "remove the row, or let --skip-bad pass over it", "field '%s' is empty", hri_column_name(column));
-  for (size_t i = 0; i < cell->turn_count; i++) HRI_TRY(add_message(c, &c->fields.turns.items[cell->first_turn + i], error));
+    return fail_row(c, error,
+                    "all rows of a file need the same fields; --skip-bad passes over those that do not have them",
+                    cell->kind ? "field '%s' must be a list of messages" : "the field '%s' is missing",
+                    hri_column_name(column));
+  if (cell->turn_count == 0)
+    return fail_row(c, error, "remove the row, or let --skip-bad pass over it", "field '%s' is empty",
+                    hri_column_name(column));
+  for (size_t i = 0; i < cell->turn_count; i++)
+    HRI_TRY(add_message(c, &c->fields.turns.items[cell->first_turn + i], error));
   return HR_OK;
 }
 
@@ -287,17 +315,21 @@ static hr_status render(converter *c, size_t messages, bool prompt, hr_rendered 
 }
 
 /* Bytes of the text of the first `messages` messages, which must be the beginning of the whole. */
-static hr_status prefix_length(converter *c, const hr_rendered *whole, size_t messages, bool prompt, uint64_t *bytes, hr_error *error) {
+static hr_status prefix_length(converter *c, const hr_rendered *whole, size_t messages, bool prompt, uint64_t *bytes,
+                               hr_error *error) {
   hr_rendered part = {0};
   hr_status status = render(c, messages, prompt, &part, error);
   if (status == HR_ERROR_INPUT && messages == 0) /* few templates render a conversation without messages */
-    return fail_row(c, error, "begin it with a user's turn, or take --loss all, or a template with {% generation %}",
-                    "the conversation begins with the assistant, and the chat template does not show where its text begins");
+    return fail_row(
+        c, error, "begin it with a user's turn, or take --loss all, or a template with {% generation %}",
+        "the conversation begins with the assistant, and the chat template does not show where its text begins");
   *bytes = part.bytes;
   if (status == HR_OK && (part.bytes > whole->bytes || memcmp(part.text, whole->text, part.bytes) != 0))
-    status = fail_row(c, error, "--loss all counts every token, --loss completion the last answer; or give a template with {% generation %}",
-                      "the chat template writes the first %zu messages%s differently when others follow, so the assistant's text cannot be found",
-                      messages, prompt ? " and the beginning of an answer" : "");
+    status = fail_row(
+        c, error,
+        "--loss all counts every token, --loss completion the last answer; or give a template with {% generation %}",
+        "the chat template writes the first %zu messages%s differently when others follow, so the assistant's text cannot be found",
+        messages, prompt ? " and the beginning of an answer" : "");
   hr_rendered_deinit(&part);
   return status;
 }
@@ -313,7 +345,8 @@ static hr_status add_answer(converter *c, const hr_rendered *whole, size_t messa
 }
 
 /* Where the labels that count are. `first`: messages before it are the prompt. */
-static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scope scope, size_t first, spans *list, hr_error *error) {
+static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scope scope, size_t first, spans *list,
+                            hr_error *error) {
   size_t count = c->talk.ends.count, last = count, answers = 0;
   if (scope == HR_LOSS_SCOPE_COMPLETION && first > 0) { /* all that follows the prompt */
     hr_span span = {.end = whole->bytes};
@@ -325,8 +358,9 @@ static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scop
   if (scope == HR_LOSS_SCOPE_COMPLETION) return add_answer(c, whole, last - 1, list, error);
   for (size_t i = 0; i < last; i++) answers += c->talk.assistant.items[i];
   if (answers > SEARCH_BYTES / (2 * (whole->bytes + 1)))
-    return fail_row(c, error, "divide it, or give a template with {% generation %}", "finding %zu answers in a conversation of %llu bytes would take too long",
-                    answers, (unsigned long long)whole->bytes);
+    return fail_row(c, error, "divide it, or give a template with {% generation %}",
+                    "finding %zu answers in a conversation of %llu bytes would take too long", answers,
+                    (unsigned long long)whole->bytes);
   for (size_t i = 0; i < last; i++)
     if (c->talk.assistant.items[i]) HRI_TRY(add_answer(c, whole, i, list, error));
   return HR_OK;
@@ -345,19 +379,23 @@ static void drop_blanks_behind_special(converter *c, const char *text) {
     uint8_t *counted = c->counted.items + first;
     size_t end = i;
     if (!counted[i - 1] || !hr_tokenizer_is_special(tokenizer, c->tokens.ids[i - 1])) continue;
-    while (end < count && counted[end] && c->tokens.begin[end] < c->tokens.end[end] && is_blank(text, c->tokens.begin[end], c->tokens.end[end])) end++;
+    while (end < count && counted[end] && c->tokens.begin[end] < c->tokens.end[end] &&
+           is_blank(text, c->tokens.begin[end], c->tokens.end[end]))
+      end++;
     if (end == count || !counted[end]) memset(counted + i, 0, end - i);
   }
 }
 
-/* `begins`: a token counts when it begins in a stretch; else when it has any byte of one, as transformers does for masks of
+/* `begins`: a token counts when it begins in a stretch; else when it has any byte of one, as transformers does for
+ * masks of
  * {% generation %}. */
 static hr_status push_spans(converter *c, const hr_span *list, size_t count, bool begins, hr_error *error) {
   size_t at = 0;
   for (uint64_t i = 0; i < c->tokens.count; i++) {
     uint64_t begin = c->tokens.begin[i], end = c->tokens.end[i];
     while (at < count && list[at].end <= begin) at++;
-    HRI_TRY(push(c, c->tokens.ids[i], at < count && (begin >= list[at].begin || (!begins && end > list[at].begin)), error));
+    HRI_TRY(
+        push(c, c->tokens.ids[i], at < count && (begin >= list[at].begin || (!begins && end > list[at].begin)), error));
   }
   return HR_OK;
 }
@@ -365,13 +403,12 @@ static hr_status push_spans(converter *c, const hr_span *list, size_t count, boo
 static hr_status convert_rendered(converter *c, const hr_rendered *whole, size_t first, spans *list, hr_error *error) {
   hr_loss_scope scope = scope_of(c);
   bool generation = scope == HR_LOSS_SCOPE_ASSISTANT && whole->has_generation;
-  if (whole->bytes > TALK_BYTES) return fail_row(c, error, "divide it", "the conversation has more than %d MiB", TALK_BYTES >> 20);
+  if (whole->bytes > TALK_BYTES)
+    return fail_row(c, error, "divide it", "the conversation has more than %d MiB", TALK_BYTES >> 20);
   if (scope != HR_LOSS_SCOPE_ALL && !generation) HRI_TRY(find_spans(c, whole, scope, first, list, error));
   HRI_TRY(hri_encoder_run(c->dataset->encoder, c->where, whole->text, whole->bytes, true, &c->tokens, error));
-  if (generation)
-    HRI_TRY(push_spans(c, whole->generated, whole->generated_count, false, error));
-  else
-    HRI_TRY(push_spans(c, list->items, list->count, true, error));
+  if (generation) HRI_TRY(push_spans(c, whole->generated, whole->generated_count, false, error));
+  else HRI_TRY(push_spans(c, list->items, list->count, true, error));
   if (!generation) drop_blanks_behind_special(c, whole->text);
   return finish(c, scope == HR_LOSS_SCOPE_ALL, error);
 }
@@ -431,7 +468,8 @@ static hr_status convert_instruction_talk(converter *c, hr_error *error) {
   bool has_input = cells[HRI_INPUT].text && cells[HRI_INPUT].text[0];
   size_t first;
   HRI_TRY(talk_begin(c, error));
-  if (cells[HRI_SYSTEM].text && cells[HRI_SYSTEM].text[0]) HRI_TRY(add_alpaca(c, "system", cells[HRI_SYSTEM].raw, NULL, error));
+  if (cells[HRI_SYSTEM].text && cells[HRI_SYSTEM].text[0])
+    HRI_TRY(add_alpaca(c, "system", cells[HRI_SYSTEM].raw, NULL, error));
   for (size_t i = 0; i < cells[HRI_HISTORY].turn_count; i++) {
     const hri_turn *turn = &c->fields.turns.items[cells[HRI_HISTORY].first_turn + i];
     HRI_TRY(add_alpaca(c, "user", turn->content, NULL, error));
@@ -443,20 +481,23 @@ static hr_status convert_instruction_talk(converter *c, hr_error *error) {
   return convert_talk(c, first, error);
 }
 
-/* The prompt of Stanford Alpaca as axolotl writes it (src/axolotl/prompters.py: a line end behind the last heading), for models
- * without a chat template. */
+/* The prompt of Stanford Alpaca as axolotl writes it (src/axolotl/prompters.py: a line end behind the last heading),
+ * for models without a chat template. */
 static hr_status convert_preamble(converter *c, hr_error *error) {
   const hri_cell *cells = c->fields.cells;
   bool has_input = cells[HRI_INPUT].text && cells[HRI_INPUT].text[0];
   size_t begin;
   if (cells[HRI_HISTORY].turn_count > 0)
-    return fail_row(c, error, "--chat-template with a preset or a Jinja file", "field 'history' needs a chat template, and this model has none");
+    return fail_row(c, error, "--chat-template with a preset or a Jinja file",
+                    "field 'history' needs a chat template, and this model has none");
   c->text.length = 0;
   if (cells[HRI_SYSTEM].text && cells[HRI_SYSTEM].text[0])
     hri_text_add_bytes(&c->text, cells[HRI_SYSTEM].text, strlen(cells[HRI_SYSTEM].text));
   else
-    hri_text_add(&c->text, "Below is an instruction that describes a task%s. Write a response that appropriately completes the request.",
-                 has_input ? ", paired with an input that provides further context" : "");
+    hri_text_add(
+        &c->text,
+        "Below is an instruction that describes a task%s. Write a response that appropriately completes the request.",
+        has_input ? ", paired with an input that provides further context" : "");
   hri_text_add(&c->text, "\n\n### Instruction:\n");
   hri_text_add_bytes(&c->text, cells[HRI_INSTRUCTION].text, strlen(cells[HRI_INSTRUCTION].text));
   if (has_input) hri_text_add(&c->text, "\n\n### Input:\n");
@@ -491,7 +532,8 @@ static const uint32_t wanted[HR_DATA_FORMAT_COUNT] = {
     [HR_DATA_PROMPT] = 1u << HRI_PROMPT | 1u << HRI_COMPLETION | 1u << HRI_TOOLS,
     [HR_DATA_MESSAGES] = 1u << HRI_MESSAGES | 1u << HRI_TOOLS,
     [HR_DATA_SHAREGPT] = 1u << HRI_CONVERSATIONS | 1u << HRI_TOOLS,
-    [HR_DATA_ALPACA] = 1u << HRI_INSTRUCTION | 1u << HRI_INPUT | 1u << HRI_OUTPUT | 1u << HRI_SYSTEM | 1u << HRI_HISTORY,
+    [HR_DATA_ALPACA] =
+        1u << HRI_INSTRUCTION | 1u << HRI_INPUT | 1u << HRI_OUTPUT | 1u << HRI_SYSTEM | 1u << HRI_HISTORY,
 };
 
 static void ignore(void *context, const char *name) { hri_data_ignore(context, name); }
@@ -505,10 +547,14 @@ static hr_status convert_ids(converter *c, hr_error *error) {
 
 static hr_status convert_record(converter *c, hr_error *error) {
   hri_records *r = &c->records;
-  if (r->too_long) return fail_row(c, error, "divide it; is there a line break behind each row?", "the row has more than %d MiB", HRI_RECORD_BYTES >> 20);
+  if (r->too_long)
+    return fail_row(c, error, "divide it; is there a line break behind each row?", "the row has more than %d MiB",
+                    HRI_RECORD_BYTES >> 20);
   if (c->format == HR_DATA_TOKENS) return convert_ids(c, error);
   if (c->format != HR_DATA_TEXT_FIELD) {
-    if (r->count > TALK_BYTES) return fail_row(c, error, "divide it; only rows of text or of token ids may be longer", "the row has more than %d MiB", TALK_BYTES >> 20);
+    if (r->count > TALK_BYTES)
+      return fail_row(c, error, "divide it; only rows of text or of token ids may be longer",
+                      "the row has more than %d MiB", TALK_BYTES >> 20);
     HRI_TRY(hri_records_keep_raw(r, error));
   }
   HRI_TRY(hri_fields_read(&c->fields, r, wanted[c->format], ignore, c->dataset, error));
@@ -530,7 +576,8 @@ static hr_status read_records(converter *c, hr_error *error) {
     bool more;
     HRI_TRY(hri_records_next(&c->records, &more, error));
     if (!more) return HR_OK;
-    (void)snprintf(c->where, sizeof c->where, "%.480s:%llu", c->records.in->path, (unsigned long long)c->records.record_line);
+    (void)snprintf(c->where, sizeof c->where, "%.480s:%llu", c->records.in->path,
+                   (unsigned long long)c->records.record_line);
     status = convert_record(c, &reason);
     if (status == HR_OK) continue;
     if (c->fatal && error) *error = reason;
@@ -542,7 +589,8 @@ static hr_status read_records(converter *c, hr_error *error) {
 
 hr_status hri_data_read_records(hri_dataset *dataset, hri_reader *reader, hr_error *error) {
   const hri_data_source *source = hri_data_current(dataset);
-  converter c = {.dataset = dataset, .format = source->format,
+  converter c = {.dataset = dataset,
+                 .format = source->format,
                  .records = {.in = reader, .is_array = source->container == HRI_JSON_ARRAY, .line = 1}};
   hr_status status = read_records(&c, error);
   hri_records_deinit(&c.records);

@@ -40,7 +40,8 @@ static hr_status take_paths(hri_dataset *dataset, const hri_dataset_options *opt
   hr_status status = hri_paths_expand(options->paths, options->path_count, &list, error);
   if (status == HR_OK) {
     dataset->sources = hri_alloc_zero(list.count, sizeof *dataset->sources);
-    if (!dataset->sources) status = hri_fail_memory(error, list.count * sizeof *dataset->sources, "the list of data files");
+    if (!dataset->sources)
+      status = hri_fail_memory(error, list.count * sizeof *dataset->sources, "the list of data files");
   }
   for (size_t i = 0; status == HR_OK && i < list.count; i++) {
     dataset->sources[i].path = list.items[i];
@@ -81,12 +82,10 @@ static hr_status read_content(hri_dataset *dataset, hri_data_source *source, hri
     reader->next += 3; /* UTF-8's byte order mark is not content */
     dataset->found.facts |= HRI_DATA_MARK_DROPPED;
   }
-  if (source->container == HRI_PLAIN)
-    HRI_TRY(hri_data_read_text(dataset, reader, error));
+  if (source->container == HRI_PLAIN) HRI_TRY(hri_data_read_text(dataset, reader, error));
   else if (source->format == HR_DATA_TOKENS && source->container == HRI_JSONL)
     HRI_TRY(hri_data_read_ids(dataset, reader, error));
-  else
-    HRI_TRY(hri_data_read_records(dataset, reader, error));
+  else HRI_TRY(hri_data_read_records(dataset, reader, error));
   return hri_reader_finish(reader, error);
 }
 
@@ -104,25 +103,40 @@ static hr_status no_content(const hri_dataset *dataset, const char *what, const 
   const char *first = dataset->sources[0].path, *more = dataset->source_count > 1 ? " and the other data files" : "";
   const char *verb = dataset->source_count > 1 ? "hold" : "holds";
   hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s%s %s %s", first, more, verb, what);
-  if (dataset->found.broken_count > 0) return hri_hint(error, code, "all rows were broken and passed over; the first: %s", dataset->found.broken[0]);
+  if (dataset->found.broken_count > 0)
+    return hri_hint(error, code, "all rows were broken and passed over; the first: %s", dataset->found.broken[0]);
   return hri_hint(error, code, "%s", hint);
 }
 
 static hr_status check_content(const hri_dataset *dataset, hr_error *error) {
   char text[160];
-  if (dataset->found.token_count == 0) return no_content(dataset, "no token", "name files with text or with JSONL rows", error);
+  if (dataset->found.token_count == 0)
+    return no_content(dataset, "no token", "name files with text or with JSONL rows", error);
   if (dataset->index.label_count > 0) return HR_OK;
-  (void)snprintf(text, sizeof text, "no label that counts: each is -100 or the first of its document in its row (rows of %u tokens)", dataset->sequence);
-  return no_content(dataset, text, "the loss needs at least one token that another one predicts: check the labels, and that --seq is above 1", error);
+  (void)snprintf(text, sizeof text,
+                 "no label that counts: each is -100 or the first of its document in its row (rows of %u tokens)",
+                 dataset->sequence);
+  return no_content(
+      dataset, text,
+      "the loss needs at least one token that another one predicts: check the labels, and that --seq is above 1",
+      error);
 }
 
 /* What decides the rows besides the bytes of the files. */
 static void finish_hash(hri_dataset *dataset) {
   const hri_dataset_options *o = dataset->options;
-  const uint64_t values[] = {o->format, dataset->sequence, dataset->packing, dataset->truncate, o->loss, o->skip_bad, o->identity,
-                             (uint64_t)(int64_t)dataset->encoder->eos, o->separator ? strlen(o->separator) : 0};
+  const uint64_t values[] = {o->format,
+                             dataset->sequence,
+                             dataset->packing,
+                             dataset->truncate,
+                             o->loss,
+                             o->skip_bad,
+                             o->identity,
+                             (uint64_t)(int64_t)dataset->encoder->eos,
+                             o->separator ? strlen(o->separator) : 0};
   hri_digest content = dataset->digest;
-  for (uint32_t i = 0; i < dataset->source_count; i++) hri_digest_add_u64(&content, dataset->sources[i].format << 8 | dataset->sources[i].container);
+  for (uint32_t i = 0; i < dataset->source_count; i++)
+    hri_digest_add_u64(&content, dataset->sources[i].format << 8 | dataset->sources[i].container);
   dataset->content_hash = hri_digest_value(&content);
   dataset->words_hash = o->identity;
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) hri_digest_add_u64(&dataset->digest, values[i]);
@@ -163,8 +177,8 @@ static hr_status read_new(hri_dataset *dataset, bool seen, hr_error *error) {
   return hri_spool_settle(&dataset->labels, error);
 }
 
-/* Whether no file makes tokens that would be kept: nobody needs to wait for another who reads such ones. A file that cannot be
- * opened or told is left to the reading, which has the words for it. */
+/* Whether no file makes tokens that would be kept: nobody needs to wait for another who reads such ones. A file that
+ * cannot be opened or told is left to the reading, which has the words for it. */
 static bool reads_in_place(hri_dataset *dataset) {
   hri_digest unused = {0};
   bool all = true;
@@ -173,14 +187,15 @@ static bool reads_in_place(hri_dataset *dataset) {
     hri_reader reader;
     hr_status status = hri_reader_open(&reader, source->path, &unused, NULL);
     if (status == HR_OK) status = hri_data_detect(dataset, source, &reader, NULL);
-    all = status == HR_OK && (source->container == HRI_BIN || (source->container == HRI_PLAIN && !dataset->options->tokenizer));
+    all = status == HR_OK &&
+          (source->container == HRI_BIN || (source->container == HRI_PLAIN && !dataset->options->tokenizer));
     hri_reader_close(&reader);
   }
   return all;
 }
 
-/* One process at a time makes an entry of a store; who had to wait for it finds it made, or makes it when the other failed. The lock
- * file goes in any case: it says nothing once it is free. */
+/* One process at a time makes an entry of a store; who had to wait for it finds it made, or makes it when the other
+ * failed. The lock file goes in any case: it says nothing once it is free. */
 static hr_status read_shared(hri_dataset *dataset, hr_error *error) {
   const char *store = dataset->options->store_directory;
   hri_lock *lock;
@@ -196,7 +211,8 @@ static hr_status read_shared(hri_dataset *dataset, hr_error *error) {
 /* From the store, or from the files and into the store. */
 static hr_status read_all(hri_dataset *dataset, hr_error *error) {
   const hri_dataset_options *o = dataset->options;
-  bool keeps = o->store_directory && !o->keep_later, looks = keeps || (o->store_directory && hri_path_is_dir(o->store_directory));
+  bool keeps = o->store_directory && !o->keep_later,
+       looks = keeps || (o->store_directory && hri_path_is_dir(o->store_directory));
   if (looks) {
     HRI_TRY(hri_cache_digest(dataset, error));
     dataset->key = hri_cache_key(dataset);
@@ -214,9 +230,14 @@ hr_status hri_dataset_keep(hri_dataset *dataset, const char *store_directory, hr
   return hri_cache_save(dataset, store_directory, error);
 }
 
-hr_status hri_dataset_pack(const hri_dataset *dataset, hr_packing packing, hri_row_index *index, hri_pack_result *result, hr_error *error) {
-  hri_pack_rules rules = {.documents = &dataset->documents, .document_count = dataset->found.document_count, .labels = &dataset->labels,
-                          .sequence = dataset->sequence, .packing = packing, .truncate = dataset->truncate};
+hr_status hri_dataset_pack(const hri_dataset *dataset, hr_packing packing, hri_row_index *index,
+                           hri_pack_result *result, hr_error *error) {
+  hri_pack_rules rules = {.documents = &dataset->documents,
+                          .document_count = dataset->found.document_count,
+                          .labels = &dataset->labels,
+                          .sequence = dataset->sequence,
+                          .packing = packing,
+                          .truncate = dataset->truncate};
   return hri_pack(&rules, index, result, error);
 }
 
@@ -280,8 +301,9 @@ uint64_t hri_dataset_words_hash(const hri_dataset *dataset) { return dataset->wo
 const char *hri_dataset_note(const hri_dataset *dataset) { return dataset->note; }
 
 uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset) {
-  return hri_spool_disk_bytes(&dataset->documents) + hri_spool_disk_bytes(&dataset->index.pieces) + hri_spool_disk_bytes(&dataset->index.rows) +
-         hri_spool_disk_bytes(&dataset->tokens) + hri_spool_disk_bytes(&dataset->labels);
+  return hri_spool_disk_bytes(&dataset->documents) + hri_spool_disk_bytes(&dataset->index.pieces) +
+         hri_spool_disk_bytes(&dataset->index.rows) + hri_spool_disk_bytes(&dataset->tokens) +
+         hri_spool_disk_bytes(&dataset->labels);
 }
 
 /* ---- Rows ---- */
@@ -313,7 +335,8 @@ static hr_status read_place(hri_dataset *dataset, const hri_piece *p, int32_t *i
   HRI_TRY(open_source(dataset, p->source & HRI_PIECE_SOURCE, error));
   for (done = 0; done < stored; done += i) {
     uint32_t part = stored - done < most ? stored - done : most;
-    HRI_TRY(hri_file_pread(dataset->fd, source->path, bytes, (uint64_t)part * width, source->base + (p->place + done) * width, error));
+    HRI_TRY(hri_file_pread(dataset->fd, source->path, bytes, (uint64_t)part * width,
+                           source->base + (p->place + done) * width, error));
     for (i = 0; i < part; i++) {
       const unsigned char *at = bytes + (size_t)i * width;
       uint32_t id = at[0];
@@ -329,10 +352,8 @@ static hr_status read_place(hri_dataset *dataset, const hri_piece *p, int32_t *i
 /* `ids` and `labels` of a piece, labels with -100 where none counts. */
 static hr_status read_piece(hri_dataset *dataset, const hri_piece *p, int32_t *ids, int32_t *labels, hr_error *error) {
   uint32_t i;
-  if (dataset->sources[p->source & HRI_PIECE_SOURCE].width > 0)
-    HRI_TRY(read_place(dataset, p, ids, error));
-  else
-    HRI_TRY(hri_spool_read(&dataset->tokens, p->place * sizeof *ids, ids, p->count * sizeof *ids, error));
+  if (dataset->sources[p->source & HRI_PIECE_SOURCE].width > 0) HRI_TRY(read_place(dataset, p, ids, error));
+  else HRI_TRY(hri_spool_read(&dataset->tokens, p->place * sizeof *ids, ids, p->count * sizeof *ids, error));
   if (!(p->source & HRI_PIECE_LABELS)) {
     memcpy(labels, ids, p->count * sizeof *ids);
     return HR_OK;
@@ -340,19 +361,22 @@ static hr_status read_piece(hri_dataset *dataset, const hri_piece *p, int32_t *i
   HRI_TRY(hri_spool_read(&dataset->labels, p->place * sizeof *labels, labels, p->count * sizeof *labels, error));
   for (i = 0; i < p->count; i++) {
     uint32_t stored = (uint32_t)labels[i];
-    labels[i] = stored == HRI_STORED_SAME ? ids[i] : stored == HRI_STORED_IGNORED ? HRI_LABEL_IGNORED : (int32_t)(stored - HRI_STORED_FIRST);
+    labels[i] = stored == HRI_STORED_SAME      ? ids[i]
+                : stored == HRI_STORED_IGNORED ? HRI_LABEL_IGNORED
+                                               : (int32_t)(stored - HRI_STORED_FIRST);
   }
   return HR_OK;
 }
 
-hr_status hri_dataset_read(hri_dataset *dataset, const hri_piece *piece, int32_t *ids, int32_t *labels, hr_error *error) {
+hr_status hri_dataset_read(hri_dataset *dataset, const hri_piece *piece, int32_t *ids, int32_t *labels,
+                           hr_error *error) {
   dataset->fd_checked = false;
   return read_piece(dataset, piece, ids, labels, error);
 }
 
 /* Pieces [range[0], range[1]) side by side. */
-static hr_status fill_pieces(hri_dataset *dataset, const hri_row range[2], int32_t *ids, int32_t *targets, int32_t *doc_start, uint32_t *filled,
-                             hr_error *error) {
+static hr_status fill_pieces(hri_dataset *dataset, const hri_row range[2], int32_t *ids, int32_t *targets,
+                             int32_t *doc_start, uint32_t *filled, hr_error *error) {
   hri_piece pieces[64];
   *filled = 0;
   for (uint64_t first = range[0].first_piece; first < range[1].first_piece; first += 64) {
@@ -399,7 +423,8 @@ hr_status hri_dataset_row(hri_dataset *dataset, uint64_t row, int32_t *ids, int3
 hr_status hri_dataset_row_length(const hri_dataset *dataset, uint64_t row, uint64_t *length, hr_error *error) {
   hri_row entry;
   if (row >= dataset->index.row_count)
-    return hri_fail(error, HR_ERROR_INTERNAL, "row %llu of %llu rows of data", (unsigned long long)row, (unsigned long long)dataset->index.row_count);
+    return hri_fail(error, HR_ERROR_INTERNAL, "row %llu of %llu rows of data", (unsigned long long)row,
+                    (unsigned long long)dataset->index.row_count);
   HRI_TRY(hri_row_index_rows(&dataset->index, row, &entry, 1, error));
   *length = entry.tokens;
   return HR_OK;

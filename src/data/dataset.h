@@ -1,10 +1,11 @@
 /* Data sets of rows of tokens, in bounded memory.
  *
- * Opening reads every file once and makes a list of documents; packing makes rows of them. Bytes and token bins stay where
- * they are and are read in place; what had to be tokenized or parsed, the documents and the rows go to temporary files that
- * have no name (deleted when the data set is destroyed or the process ends), or to a cache that the next run finds again.
- * The heap holds a few fixed buffers, one record of JSON with its tokens, and some words per file. docs/data.md describes the
- * formats. */
+ * Opening reads every file once and makes a list of documents; packing makes rows of them. Bytes and token bins stay
+ * where they are and are read in place; what had to be tokenized or parsed, the documents and the rows go to temporary
+ * files that have no name (deleted when the data set is destroyed or the process ends), or to a cache that the next run
+ * finds again.
+ * The heap holds a few fixed buffers, one record of JSON with its tokens, and some words per file. docs/data.md
+ * describes the formats. */
 #ifndef HRI_DATA_DATASET_H
 #define HRI_DATA_DATASET_H
 
@@ -22,25 +23,27 @@ enum { HRI_LABEL_IGNORED = -100 };
 typedef struct hri_dataset hri_dataset;
 
 typedef struct hri_dataset_options {
-  const char *const *paths;    /* files, or directories: their data files in the order of their names */
+  const char *const *paths; /* files, or directories: their data files in the order of their names */
   uint32_t path_count;
   hr_data_format format;
-  const char *separator;       /* plain text: documents end here (its bytes are dropped); NULL: each file is one document */
-  uint32_t sequence;           /* tokens per row */
-  uint64_t vocabulary;         /* ids are below this */
-  int32_t eos_token;           /* behind each text document if it is in [0, vocabulary); -1: none */
+  const char *separator; /* plain text: documents end here (its bytes are dropped); NULL: each file is one document */
+  uint32_t sequence;     /* tokens per row */
+  uint64_t vocabulary;   /* ids are below this */
+  int32_t eos_token;     /* behind each text document if it is in [0, vocabulary); -1: none */
   hr_packing packing;
   hr_truncate truncate;
   hr_loss_scope loss;
   bool skip_bad;
   const hr_tokenizer *tokenizer; /* NULL: bytes are tokens. Used while opening */
-  const char *chat;            /* chat template: preset, file, or model directory; NULL: there is none */
-  bool chat_given;             /* a person named it: Alpaca rows use it as well */
-  uint64_t identity;           /* of tokenizer and template: what they make of a text */
-  const char *cache_directory; /* of the temporary files; NULL: TMPDIR, else /tmp */
-  const char *store_directory; /* tokenized data is kept here and found again; NULL: it is not */
-  bool keep_later;             /* nothing is made or written in store_directory, which is looked into; hri_dataset_keep does that */
-  void (*on_note)(void *context, const char *note); /* what takes time while opening: another process makes the same entry; may be NULL */
+  const char *chat;              /* chat template: preset, file, or model directory; NULL: there is none */
+  bool chat_given;               /* a person named it: Alpaca rows use it as well */
+  uint64_t identity;             /* of tokenizer and template: what they make of a text */
+  const char *cache_directory;   /* of the temporary files; NULL: TMPDIR, else /tmp */
+  const char *store_directory;   /* tokenized data is kept here and found again; NULL: it is not */
+  bool keep_later; /* nothing is made or written in store_directory, which is looked into; hri_dataset_keep does that */
+  void (*on_note)(
+      void *context,
+      const char *note); /* what takes time while opening: another process makes the same entry; may be NULL */
   void *note_context;
 } hri_dataset_options;
 
@@ -49,18 +52,19 @@ typedef struct hri_dataset_options {
 hr_status hri_dataset_open(const hri_dataset_options *options, hri_dataset **dataset, hr_error *error);
 void hri_dataset_destroy(hri_dataset *dataset); /* NULL is fine */
 
-/* Writes what was tokenized into a store, which is made when missing, and goes on reading from there: the space in the temporary
- * files is free then. Nothing happens when it came from a store, or was kept, or needs none (text and bins read in place). For one
- * process's own store: what several share is named at opening, where others wait. After IO or MEMORY no entry stands, and the data
- * set is as usable as before. */
+/* Writes what was tokenized into a store, which is made when missing, and goes on reading from there: the space in the
+ * temporary files is free then. Nothing happens when it came from a store, or was kept, or needs none (text and bins
+ * read in place). For one process's own store: what several share is named at opening, where others wait. After IO or
+ * MEMORY no entry stands, and the data set is as usable as before. */
 hr_status hri_dataset_keep(hri_dataset *dataset, const char *store_directory, hr_error *error);
 
-/* Takes back what hri_dataset_keep of this process wrote into `store_directory`, for a run that does not begin after all. */
+/* Takes back what hri_dataset_keep of this process wrote into `store_directory`, for a run that does not begin after
+ * all. */
 void hri_dataset_forget(const hri_dataset *dataset, const char *store_directory);
 
 uint64_t hri_dataset_row_count(const hri_dataset *dataset);
-uint64_t hri_dataset_token_count(const hri_dataset *dataset);    /* in rows: without padding, with end tokens */
-uint64_t hri_dataset_label_count(const hri_dataset *dataset);    /* targets that count; the sum of all rows' `counted` */
+uint64_t hri_dataset_token_count(const hri_dataset *dataset); /* in rows: without padding, with end tokens */
+uint64_t hri_dataset_label_count(const hri_dataset *dataset); /* targets that count; the sum of all rows' `counted` */
 uint64_t hri_dataset_document_count(const hri_dataset *dataset); /* without empty ones */
 uint64_t hri_dataset_broken_count(const hri_dataset *dataset);   /* rows that were passed over (skip_bad) */
 /* Depends on the bytes of all files in order, and on what decides the rows; not on names. For resume checks. */
@@ -68,12 +72,12 @@ uint64_t hri_dataset_hash(const hri_dataset *dataset);
 /* Parts of it: the bytes of the files and what each was taken for; tokenizer and chat template. */
 uint64_t hri_dataset_content_hash(const hri_dataset *dataset);
 uint64_t hri_dataset_words_hash(const hri_dataset *dataset);
-uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset);     /* written to temporary files */
+uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset); /* written to temporary files */
 /* What was read, in words for people, and what was ignored in it; one line. Borrowed. */
 const char *hri_dataset_note(const hri_dataset *dataset);
 
-/* Fills row `row`: arrays of `sequence` elements each. A document cut by the end of the row goes on in another row as if
- * it began there. For the token at t, in a document (or the piece of one in this row) whose first token is at s:
+/* Fills row `row`: arrays of `sequence` elements each. A document cut by the end of the row goes on in another row as
+ * if it began there. For the token at t, in a document (or the piece of one in this row) whose first token is at s:
  *   ids[t]; positions[t] = t - s; doc_start[t] = s;
  *   targets[t] = label of t+1 if it is in the same document and row, else -100; labels of -100 stay.
  * Padding at the end is a document of its own with id 0 and target -100. *counted (may be NULL): targets that are not

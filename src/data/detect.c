@@ -14,9 +14,10 @@ static const struct {
   const char *name;
   hr_data_format format;
 } known[KNOWN_FIELDS] = {
-    {"input_ids", HR_DATA_TOKENS},   {"messages", HR_DATA_MESSAGES}, {"conversations", HR_DATA_SHAREGPT}, {"prompt", HR_DATA_PROMPT},
-    {"completion", HR_DATA_PROMPT},  {"instruction", HR_DATA_ALPACA}, {"text", HR_DATA_TEXT_FIELD},       {"labels", HR_DATA_TOKENS},
-    {"seq_lengths", HR_DATA_TOKENS}, {"attention_mask", HR_DATA_TOKENS},
+    {"input_ids", HR_DATA_TOKENS},      {"messages", HR_DATA_MESSAGES}, {"conversations", HR_DATA_SHAREGPT},
+    {"prompt", HR_DATA_PROMPT},         {"completion", HR_DATA_PROMPT}, {"instruction", HR_DATA_ALPACA},
+    {"text", HR_DATA_TEXT_FIELD},       {"labels", HR_DATA_TOKENS},     {"seq_lengths", HR_DATA_TOKENS},
+    {"attention_mask", HR_DATA_TOKENS},
 };
 
 typedef struct names {
@@ -41,7 +42,8 @@ static const char *string_end(const char *at, const char *end) {
   return at < end && *at == '"' ? at : NULL;
 }
 
-/* Collects the names of the first object's members, as far as the text or (`lines`) its line goes; leaves behind it. Tolerant: a
+/* Collects the names of the first object's members, as far as the text or (`lines`) its line goes; leaves behind it.
+ * Tolerant: a
  * later reader says what is wrong. Names are strings before a colon at depth 1. */
 static const char *collect(const char *at, const char *end, bool lines, names *n) {
   int depth = 0;
@@ -65,8 +67,11 @@ static const char *collect(const char *at, const char *end, bool lines, names *n
 
 static hr_status unknown_fields(const char *path, const names *n, hr_error *error) {
   hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: no known fields in its first rows, but: %s", path, n->listed);
-  return hri_hint(error, code, "rows have text; prompt and completion; messages; conversations; instruction and output; or input_ids: "
-                               "rename the fields, or give --format if they stand behind %d KiB of others", HRI_READER_BYTES >> 10);
+  return hri_hint(
+      error, code,
+      "rows have text; prompt and completion; messages; conversations; instruction and output; or input_ids: "
+      "rename the fields, or give --format if they stand behind %d KiB of others",
+      HRI_READER_BYTES >> 10);
 }
 
 static hr_status detect_rows(hri_data_source *source, const char *at, const char *end, hr_error *error) {
@@ -105,17 +110,20 @@ static hri_container container_of(const char *at, const char *end) {
   return at < end && *at == '[' ? HRI_JSON_ARRAY : HRI_JSONL;
 }
 
-hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader, hr_error *error) {
+hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader,
+                          hr_error *error) {
   static const char *const json[] = {".jsonl", ".json-lines", ".ndjson", ".json", NULL}, *const bin[] = {".bin", NULL};
   const char *at = reader->next, *end = reader->end;
   hr_data_format format = dataset->options->format;
-  bool is_bin = format == HR_DATA_NANOGPT || format == HR_DATA_LLMC || (format == HR_DATA_AUTO && has_extension(source->path, bin));
+  bool is_bin = format == HR_DATA_NANOGPT || format == HR_DATA_LLMC ||
+                (format == HR_DATA_AUTO && has_extension(source->path, bin));
   source->format = format;
   source->container = HRI_PLAIN;
   if (is_bin) {
     uint32_t magic = end - at >= 4 ? read_u32(at) : 0;
     source->container = HRI_BIN;
-    if (format == HR_DATA_AUTO) source->format = magic == 20240520 || magic == 20240801 ? HR_DATA_LLMC : HR_DATA_NANOGPT;
+    if (format == HR_DATA_AUTO)
+      source->format = magic == 20240520 || magic == 20240801 ? HR_DATA_LLMC : HR_DATA_NANOGPT;
     return HR_OK;
   }
   if (format == HR_DATA_TEXT || format == HR_DATA_LINES) return HR_OK;

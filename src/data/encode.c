@@ -1,7 +1,8 @@
-/* Long texts are tokenized in parts. A part ends between a letter and a line feed: no splitting rule of the known tokenizers
- * looks back, and none joins letters and a following line feed, so the parts have the tokens of the whole. Tokenizers that put
- * something in front of each text (SentencePiece's dummy prefix) or do not split at all do not keep that promise; a trial at the
- * start and a look at the vocabulary tell. */
+/* Long texts are tokenized in parts. A part ends between a letter and a line feed: no splitting rule of the known
+ * tokenizers looks back, and none joins letters and a following line feed, so the parts have the tokens of the whole.
+ * Tokenizers that put
+ * something in front of each text (SentencePiece's dummy prefix) or do not split at all do not keep that promise; a
+ * trial at the start and a look at the vocabulary tell. */
 #include "data/encode.h"
 
 #include <string.h>
@@ -44,18 +45,21 @@ static hr_status outside(const hri_encoder *e, const char *where, int32_t id, hr
     code = hri_fail(error, HR_ERROR_INPUT, "%s: this model's vocabulary of %llu has no byte tokens", where, vocabulary);
     return hri_hint(error, code, "give pre-tokenized JSONL, or a model with a tokenizer");
   }
-  code = hri_fail(error, HR_ERROR_INPUT, "%s: the tokenizer makes id %d, and the model's vocabulary has %llu", where, id, vocabulary);
+  code = hri_fail(error, HR_ERROR_INPUT, "%s: the tokenizer makes id %d, and the model's vocabulary has %llu", where,
+                  id, vocabulary);
   return hri_hint(error, code, "put the tokenizer that belongs to the model into its directory");
 }
 
-hr_status hri_encoder_run(const hri_encoder *e, const char *where, const char *text, uint64_t bytes, bool offsets, hr_tokens *tokens, hr_error *error) {
+hr_status hri_encoder_run(const hri_encoder *e, const char *where, const char *text, uint64_t bytes, bool offsets,
+                          hr_tokens *tokens, hr_error *error) {
   uint32_t largest = 0;
   if (e->tokenizer)
     HRI_TRY(hr_tokenizer_encode(e->tokenizer, text, bytes, offsets ? HR_ENCODE_OFFSETS : 0, tokens, error));
-  else
-    HRI_TRY(encode_bytes(text, bytes, tokens, error));
-  for (uint64_t i = 0; i < tokens->count; i++) largest = (uint32_t)tokens->ids[i] > largest ? (uint32_t)tokens->ids[i] : largest;
-  if (tokens->count > 0 && (largest >= e->vocabulary || (!e->tokenizer && e->vocabulary < 256))) return outside(e, where, (int32_t)largest, error);
+  else HRI_TRY(encode_bytes(text, bytes, tokens, error));
+  for (uint64_t i = 0; i < tokens->count; i++)
+    largest = (uint32_t)tokens->ids[i] > largest ? (uint32_t)tokens->ids[i] : largest;
+  if (tokens->count > 0 && (largest >= e->vocabulary || (!e->tokenizer && e->vocabulary < 256)))
+    return outside(e, where, (int32_t)largest, error);
   return HR_OK;
 }
 
@@ -86,7 +90,8 @@ static bool letter_before(const char *text, size_t end) {
   size_t begin = end - 1;
   if (bytes[begin] < 0x80) return (bytes[begin] | 32) >= 'a' && (bytes[begin] | 32) <= 'z';
   while (begin > 0 && end - begin < 4 && (bytes[begin] & 0xC0) == 0x80) begin--;
-  if (utf8proc_iterate(bytes + begin, (utf8proc_ssize_t)(end - begin), &code) != (utf8proc_ssize_t)(end - begin)) return false;
+  if (utf8proc_iterate(bytes + begin, (utf8proc_ssize_t)(end - begin), &code) != (utf8proc_ssize_t)(end - begin))
+    return false;
   category = utf8proc_category(code);
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
@@ -98,7 +103,8 @@ static hr_status joins_lines(const hr_tokenizer *tokenizer, bool *joins, hr_erro
     uint64_t bytes = 0;
     const char *content = hr_tokenizer_token(tokenizer, id, &bytes);
     char *text;
-    if (!content || bytes < 2 || !(memchr(content, '\n', bytes) || memmem(content, bytes, "\xC4\x8A", 2))) continue; /* the latter: byte-level */
+    if (!content || bytes < 2 || !(memchr(content, '\n', bytes) || memmem(content, bytes, "\xC4\x8A", 2)))
+      continue; /* the latter: byte-level */
     HRI_TRY(hr_tokenizer_decode(tokenizer, &id, 1, 0, &text, &bytes, error));
     for (size_t at = 1; at < bytes; at++) *joins = *joins || (text[at] == '\n' && letter_before(text, at));
     hr_free(text);
@@ -122,12 +128,14 @@ static hr_status try_cut(hri_encoder *e, hr_tokens *part, hr_tokens *whole, hr_e
   return HR_OK;
 }
 
-hr_status hri_encoder_init(hri_encoder *e, const hr_tokenizer *tokenizer, uint64_t vocabulary, int32_t eos, hr_error *error) {
+hr_status hri_encoder_init(hri_encoder *e, const hr_tokenizer *tokenizer, uint64_t vocabulary, int32_t eos,
+                           hr_error *error) {
   hri_encoder fresh = {.tokenizer = tokenizer, .vocabulary = vocabulary, .eos = eos, .cuts = !tokenizer};
   hr_tokens one = {0}, two = {0};
   hr_status status = HR_OK;
   *e = fresh;
-  if (tokenizer && hr_tokenizer_named(tokenizer, HR_TOKEN_EOS) >= 0) e->eos = hr_tokenizer_named(tokenizer, HR_TOKEN_EOS);
+  if (tokenizer && hr_tokenizer_named(tokenizer, HR_TOKEN_EOS) >= 0)
+    e->eos = hr_tokenizer_named(tokenizer, HR_TOKEN_EOS);
   if (e->eos < 0 || (uint64_t)e->eos >= vocabulary) e->eos = -1;
   if (tokenizer) status = try_around(e, &one, &two, error);
   if (tokenizer && status == HR_OK) status = try_cut(e, &one, &two, error);

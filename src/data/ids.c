@@ -1,9 +1,9 @@
 /* JSONL of token ids, one object per line.
  *
- * Lines are scanned as they stream through the reader's buffer and never held: a row of ten million tokens takes no more
- * memory than one of ten. Numbers go straight to the stores; fields may come in any order, so what fields say together
- * (equal lengths, documents, which labels count) is looked at when the line is complete. A line that turns out wrong and is
- * passed over leaves its numbers in the stores, where no document points at them.
+ * Lines are scanned as they stream through the reader's buffer and never held: a row of ten million tokens takes no
+ * more memory than one of ten. Numbers go straight to the stores; fields may come in any order, so what fields say
+ * together (equal lengths, documents, which labels count) is looked at when the line is complete. A line that turns out
+ * wrong and is passed over leaves its numbers in the stores, where no document points at them.
  *
  * The grammar is JSON's (RFC 8259); base/json_scan.h cannot be used here, since it wants the text whole. */
 #include "data/source.h"
@@ -20,10 +20,18 @@ enum {
   LINE_BYTES = 64 << 20,
   TOKEN_BYTES = 64, /* in the buffer before a number or word is read: more than any valid one has */
   KEY_BYTES = 64,
-  DEPTH = 64   /* of values that are passed over */
+  DEPTH = 64 /* of values that are passed over */
 };
 
-typedef enum field { FIELD_IDS = 0, FIELD_LABELS, FIELD_LENGTHS, FIELD_MASK, FIELD_POSITIONS, FIELD_TYPES, FIELD_COUNT } field;
+typedef enum field {
+  FIELD_IDS = 0,
+  FIELD_LABELS,
+  FIELD_LENGTHS,
+  FIELD_MASK,
+  FIELD_POSITIONS,
+  FIELD_TYPES,
+  FIELD_COUNT
+} field;
 
 static const struct {
   const char *name;
@@ -40,12 +48,12 @@ static const struct {
 typedef struct jsonl {
   hri_dataset *dataset;
   hri_reader *in;
-  hri_spool lengths;      /* uint32: seq_lengths of this line */
-  uint64_t line;          /* from 1 */
-  uint64_t line_begin;    /* offset in the file */
-  uint64_t first_token;   /* of this line, in the token store */
+  hri_spool lengths;    /* uint32: seq_lengths of this line */
+  uint64_t line;        /* from 1 */
+  uint64_t line_begin;  /* offset in the file */
+  uint64_t first_token; /* of this line, in the token store */
   uint64_t length_sum;
-  uint32_t seen, given;   /* bit sets of fields: named in this line; with a list, not null */
+  uint32_t seen, given; /* bit sets of fields: named in this line; with a list, not null */
   uint64_t count[FIELD_COUNT];
 } jsonl;
 
@@ -103,7 +111,8 @@ static hr_status unexpected(const jsonl *j, const char *wanted, hr_error *error)
 static hr_status check_line_length(const jsonl *j, hr_error *error) {
   if (hri_reader_position(j->in) - j->line_begin <= LINE_BYTES) return HR_OK;
   (void)fail(j, error, "the line has more than %d MiB", LINE_BYTES >> 20);
-  return hri_hint(error, HR_ERROR_INPUT, "write one document or packed row per line; is there a line break after each?");
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "write one document or packed row per line; is there a line break after each?");
 }
 
 static hr_status refill(jsonl *j, hr_error *error) {
@@ -172,11 +181,12 @@ static hr_status outside(const jsonl *j, field f, int64_t value, hr_error *error
   ull vocabulary = (ull)j->dataset->vocabulary;
   const char *name = fields[f].name;
   if (f == FIELD_LENGTHS) {
-    (void)fail(j, error, "field '%s': value %lld at index %llu is no number of tokens", name, (long long)value, (ull)j->count[f]);
+    (void)fail(j, error, "field '%s': value %lld at index %llu is no number of tokens", name, (long long)value,
+               (ull)j->count[f]);
     return hri_hint(error, HR_ERROR_INPUT, "list the number of tokens of each document in the row, each at least 1");
   }
-  (void)fail(j, error, "field '%s': value %lld at index %llu is outside the vocabulary [0, %llu)%s", name, (long long)value,
-             (ull)j->count[f], vocabulary, f == FIELD_LABELS ? " and not -100" : "");
+  (void)fail(j, error, "field '%s': value %lld at index %llu is outside the vocabulary [0, %llu)%s", name,
+             (long long)value, (ull)j->count[f], vocabulary, f == FIELD_LABELS ? " and not -100" : "");
   return hri_hint(error, HR_ERROR_INPUT,
                   "tokenize the data with this model's tokenizer, or name the model whose tokenizer was used");
 }
@@ -216,7 +226,8 @@ static hr_status begin_list(jsonl *j, field f, bool *is_null, hr_error *error) {
     j->in->next += 4;
     return HR_OK;
   }
-  if (c != '[') return fail(j, error, "field '%s' must be a list of integers, found %s", fields[f].name, found(j, text));
+  if (c != '[')
+    return fail(j, error, "field '%s' must be a list of integers, found %s", fields[f].name, found(j, text));
   j->in->next++;
   j->given |= 1u << f;
   j->dataset->found.facts |= fields[f].fact;
@@ -240,8 +251,8 @@ static hr_status scan_list(jsonl *j, field f, hr_error *error) {
       j->in->next++;
     } else if (c != ']') {
       char text[48];
-      return fail(j, error, "field '%s': expected ',' or ']' after index %llu, found %s", fields[f].name, (ull)j->count[f] - 1,
-                  found(j, text));
+      return fail(j, error, "field '%s': expected ',' or ']' after index %llu, found %s", fields[f].name,
+                  (ull)j->count[f] - 1, found(j, text));
     }
   }
   j->in->next++;
@@ -341,10 +352,8 @@ static hr_status scan_object(jsonl *j, hr_error *error) {
     HRI_TRY(expect(j, ':', "':'", error));
     HRI_TRY(f == FIELD_COUNT ? skip_value(j, 0, error) : scan_list(j, f, error));
     HRI_TRY(peek(j, &c, error));
-    if (c == ',')
-      j->in->next++;
-    else if (c != '}')
-      return unexpected(j, "',' or '}'", error);
+    if (c == ',') j->in->next++;
+    else if (c != '}') return unexpected(j, "',' or '}'", error);
   }
   j->in->next++;
   HRI_TRY(peek(j, &c, error));
@@ -363,13 +372,15 @@ static hr_status check_fields(const jsonl *j, hr_error *error) {
   }
   if (j->given & 1u << FIELD_LENGTHS && j->length_sum != j->count[FIELD_IDS]) {
     (void)fail(j, error, "field 'seq_lengths' adds up to %llu, 'input_ids' has %llu values", (ull)j->length_sum, count);
-    return hri_hint(error, HR_ERROR_INPUT, "list the number of tokens of each document in the row; together they are all of it");
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "list the number of tokens of each document in the row; together they are all of it");
   }
   return HR_OK;
 }
 
 /* How many of `count` labels from element `first` of the store are not ignored. */
-static hr_status count_labels(const hri_dataset *dataset, uint64_t first, uint64_t count, uint64_t *total, hr_error *error) {
+static hr_status count_labels(const hri_dataset *dataset, uint64_t first, uint64_t count, uint64_t *total,
+                              hr_error *error) {
   uint32_t stored[512];
   while (count > 0) {
     size_t part = count < 512 ? (size_t)count : 512, i;
@@ -382,7 +393,11 @@ static hr_status count_labels(const hri_dataset *dataset, uint64_t first, uint64
 }
 
 static hr_status add_document(jsonl *j, uint64_t place, uint64_t count, uint32_t flags, hr_error *error) {
-  hri_document document = {.place = place, .length = count, .source = j->dataset->current, .flags = flags, .line = j->line};
+  hri_document document = {.place = place,
+                           .length = count,
+                           .source = j->dataset->current,
+                           .flags = flags,
+                           .line = j->line};
   uint64_t labels = count - 1;
   if (j->given & 1u << FIELD_LABELS) {
     document.flags |= HRI_DOCUMENT_LABELS;
@@ -464,7 +479,8 @@ hr_status hri_data_read_ids(hri_dataset *dataset, hri_reader *reader, hr_error *
   return status;
 }
 
-hr_status hri_data_read_ids_record(hri_dataset *dataset, const char *path, char *bytes, size_t count, uint64_t line, hr_error *error) {
+hr_status hri_data_read_ids_record(hri_dataset *dataset, const char *path, char *bytes, size_t count, uint64_t line,
+                                   hr_error *error) {
   hri_reader memory = hri_reader_memory(path, bytes, count);
   jsonl j = {.dataset = dataset, .in = &memory, .lengths = hri_spool_init(dataset->directory)};
   hr_status status;

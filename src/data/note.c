@@ -27,7 +27,9 @@ static const char *const words[HR_DATA_FORMAT_COUNT] = {
     [HR_DATA_LLMC] = "llm.c token ids",
 };
 
-static bool same_kind(const hri_data_source *a, const hri_data_source *b) { return a->format == b->format && a->container == b->container; }
+static bool same_kind(const hri_data_source *a, const hri_data_source *b) {
+  return a->format == b->format && a->container == b->container;
+}
 
 /* Files of one kind, those from `first` on. */
 static void add_group(hri_text *text, const hri_dataset *dataset, uint32_t first) {
@@ -41,7 +43,11 @@ static void add_group(hri_text *text, const hri_dataset *dataset, uint32_t first
     named++;
   }
   if (count > named) hri_text_add(text, " and %u more", count - named);
-  hri_text_add(text, ": %s%s", source->container == HRI_JSONL ? "JSONL of " : source->container == HRI_JSON_ARRAY ? "a JSON array of " : "", words[source->format]);
+  hri_text_add(text, ": %s%s",
+               source->container == HRI_JSONL        ? "JSONL of "
+               : source->container == HRI_JSON_ARRAY ? "a JSON array of "
+                                                     : "",
+               words[source->format]);
 }
 
 static void add_kinds(hri_text *text, const hri_dataset *dataset) {
@@ -68,8 +74,10 @@ static void add_tokens(hri_text *text, const hri_dataset *dataset) {
   const hri_data_found *found = &dataset->found;
   if (!dataset->encoder->tokenizer && has_words(dataset)) hri_text_add(text, "bytes as tokens, ");
   if (found->chat[0]) hri_text_add(text, "chat template from %s, ", found->chat);
-  if (found->facts & HRI_DATA_BEGIN_ADDED) hri_text_add(text, "token %d at the begin of each document, ", dataset->encoder->before[0]);
-  if (found->facts & HRI_DATA_END_ADDED) hri_text_add(text, "token %d at the end of each document, ", dataset->encoder->eos);
+  if (found->facts & HRI_DATA_BEGIN_ADDED)
+    hri_text_add(text, "token %d at the begin of each document, ", dataset->encoder->before[0]);
+  if (found->facts & HRI_DATA_END_ADDED)
+    hri_text_add(text, "token %d at the end of each document, ", dataset->encoder->eos);
 }
 
 static void add_facts(hri_text *text, uint32_t facts) {
@@ -82,10 +90,12 @@ static void add_facts(hri_text *text, uint32_t facts) {
       {HRI_DATA_MARK_DROPPED, "a byte order mark was dropped"},
       {HRI_DATA_IGNORED_MASK, "attention_mask is not used"},
       {HRI_DATA_MASK_ZEROS, "it holds zeros: padding needs labels of -100, or rows without it"},
-      {HRI_DATA_IGNORED_POSITIONS, "position_ids are not used: positions start at 0 in each document; seq_lengths tells packed ones "
-                                   "apart"},
+      {HRI_DATA_IGNORED_POSITIONS,
+       "position_ids are not used: positions start at 0 in each document; seq_lengths tells packed ones "
+       "apart"},
       {HRI_DATA_IGNORED_TYPES, "token_type_ids are not used"},
-      {HRI_DATA_LOOKS_LIKE_JSONL, "a file read as text looks like JSONL: name it *.jsonl, or give --format, if its rows are meant"},
+      {HRI_DATA_LOOKS_LIKE_JSONL,
+       "a file read as text looks like JSONL: name it *.jsonl, or give --format, if its rows are meant"},
       {HRI_DATA_PREAMBLE, "Alpaca's own preamble stands for the chat template that this model does not have"},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
@@ -99,12 +109,17 @@ static void add_losses(hri_text *text, const hri_dataset *dataset) {
   if (found->split_prefixes > 0) {
     hri_text_add(text, "; in ");
     add_count(text, found->split_prefixes, "row");
-    hri_text_add(text, " the prompt's last tokens are others before the completion (does it end with a blank?): labels count from the first that differs");
+    hri_text_add(
+        text,
+        " the prompt's last tokens are others before the completion (does it end with a blank?): labels count from the first that differs");
   }
   if (packed->cut_documents > 0 && (found->facts & HRI_DATA_HAS_LABELS || dataset->truncate != HR_TRUNCATE_SPLIT)) {
     hri_text_add(text, "; ");
     add_count(text, packed->cut_documents, "document");
-    hri_text_add(text, " longer than a row: %s", dataset->truncate == HR_TRUNCATE_SPLIT ? "split" : dataset->truncate == HR_TRUNCATE_KEEP_START ? "their ends left out" : "their starts left out");
+    hri_text_add(text, " longer than a row: %s",
+                 dataset->truncate == HR_TRUNCATE_SPLIT        ? "split"
+                 : dataset->truncate == HR_TRUNCATE_KEEP_START ? "their ends left out"
+                                                               : "their starts left out");
   }
   if (packed->dropped_documents > 0) {
     hri_text_add(text, "; ");
@@ -115,7 +130,8 @@ static void add_losses(hri_text *text, const hri_dataset *dataset) {
     hri_text_add(text, "; ");
     add_count(text, found->broken_count, "broken row");
     hri_text_add(text, " passed over");
-    for (uint64_t i = 0; i < found->broken_count && i < 3; i++) hri_text_add(text, "%s%s", i ? " | " : ": ", found->broken[i]);
+    for (uint64_t i = 0; i < found->broken_count && i < 3; i++)
+      hri_text_add(text, "%s%s", i ? " | " : ": ", found->broken[i]);
     if (found->broken_count > 3) hri_text_add(text, " | ...");
   }
 }

@@ -1,7 +1,8 @@
-/* The window of best-fit decreasing: pieces are sorted by length, and each goes into the row with the least room that still
- * holds it. Rows are found by their room: a stack of rows per number of free tokens, and a bit per stack that is not empty.
- * Sources: first the longest, as TRL's packing strategy bfd does; the bound 11/9 OPT + 1 of best fit decreasing (Johnson 1974)
- * says how far from the fewest rows this can be. */
+/* The window of best-fit decreasing: pieces are sorted by length, and each goes into the row with the least room that
+ * still holds it. Rows are found by their room: a stack of rows per number of free tokens, and a bit per stack that is
+ * not empty.
+ * Sources: first the longest, as TRL's packing strategy bfd does; the bound 11/9 OPT + 1 of best fit decreasing
+ * (Johnson 1974) says how far from the fewest rows this can be. */
 #include "data/pack.h"
 
 #include <stdlib.h>
@@ -11,19 +12,20 @@ enum { DOCUMENTS = 256, LABELS = 512 };
 typedef struct entry {
   hri_piece piece;
   uint32_t labels;
-  uint32_t row;  /* of the window */
+  uint32_t row; /* of the window */
 } entry;
 
 typedef struct packer {
   const hri_pack_rules *rules;
   hri_row_index *index;
   hri_pack_result *result;
-  uint32_t fill;    /* tokens in the current row; the sequence: a new one must begin */
+  uint32_t fill; /* tokens in the current row; the sequence: a new one must begin */
   /* pack only */
-  entry *entries;   /* [HRI_PACK_WINDOW] */
-  uint64_t *order;  /* [HRI_PACK_WINDOW]; first: (~count, index) to sort; then: entries by row */
-  uint32_t *below;  /* [HRI_PACK_WINDOW]: the next row of the same stack, + 1 */
-  uint32_t *rank;   /* [HRI_PACK_WINDOW + 1]: number of a row in the order of first documents, + 1; then: where it begins */
+  entry *entries;  /* [HRI_PACK_WINDOW] */
+  uint64_t *order; /* [HRI_PACK_WINDOW]; first: (~count, index) to sort; then: entries by row */
+  uint32_t *below; /* [HRI_PACK_WINDOW]: the next row of the same stack, + 1 */
+  uint32_t
+      *rank; /* [HRI_PACK_WINDOW + 1]: number of a row in the order of first documents, + 1; then: where it begins */
   uint32_t *top;    /* [sequence + 1]: the stack of rows with so much room: row + 1 */
   uint64_t *filled; /* a bit for each stack that is not empty */
   uint32_t count;   /* of entries */
@@ -32,7 +34,8 @@ typedef struct packer {
 /* ---- labels ---- */
 
 /* How many of `count` labels from element `first` of the store are not ignored. */
-static hr_status count_stored(const hri_spool *labels, uint64_t first, uint64_t count, uint32_t *total, hr_error *error) {
+static hr_status count_stored(const hri_spool *labels, uint64_t first, uint64_t count, uint32_t *total,
+                              hr_error *error) {
   uint32_t stored[LABELS];
   while (count > 0) {
     size_t part = count < LABELS ? (size_t)count : LABELS;
@@ -47,7 +50,8 @@ static hr_status count_stored(const hri_spool *labels, uint64_t first, uint64_t 
 /* Targets of a piece that count: its first token is predicted by none. */
 static hr_status count_labels(const packer *p, const hri_piece *piece, uint32_t *labels, hr_error *error) {
   *labels = 0;
-  if (piece->source & HRI_PIECE_LABELS) return count_stored(p->rules->labels, piece->place + 1, piece->count - 1, labels, error);
+  if (piece->source & HRI_PIECE_LABELS)
+    return count_stored(p->rules->labels, piece->place + 1, piece->count - 1, labels, error);
   *labels = piece->count - 1;
   return HR_OK;
 }
@@ -175,10 +179,12 @@ static void truncate_document(const packer *p, const hri_document *d, uint64_t *
 }
 
 static hr_status pack_document(packer *p, const hri_document *d, bool was_ready, hr_error *error) {
-  bool ready = d->flags & (HRI_DOCUMENT_ROW | HRI_DOCUMENT_SAME_ROW), window = p->rules->packing == HR_PACKING_PACK && !ready;
+  bool ready = d->flags & (HRI_DOCUMENT_ROW | HRI_DOCUMENT_SAME_ROW),
+       window = p->rules->packing == HR_PACKING_PACK && !ready;
   uint64_t skip, end;
   if (ready && window == false && p->count > 0) HRI_TRY(flush(p, error)); /* keeps the order */
-  if (d->flags & HRI_DOCUMENT_ROW || (was_ready && !ready) || (!ready && p->rules->packing == HR_PACKING_OFF)) p->fill = p->rules->sequence;
+  if (d->flags & HRI_DOCUMENT_ROW || (was_ready && !ready) || (!ready && p->rules->packing == HR_PACKING_OFF))
+    p->fill = p->rules->sequence;
   truncate_document(p, d, &skip, &end);
   while (skip < end) {
     uint64_t room = window || p->fill == p->rules->sequence ? p->rules->sequence : p->rules->sequence - p->fill;

@@ -3,8 +3,8 @@
  *   off      each document begins a row
  *   wrapped  documents follow each other and are cut where a row ends
  *   pack     documents shorter than a row are never cut: best fit, the longest first, within windows of HRI_PACK_WINDOW
- *            pieces; rows then come in the order of their first document. The window bounds memory and keeps the order of the
- *            data; what it costs is at most the unfilled rows at its end.
+ *            pieces; rows then come in the order of their first document. The window bounds memory and keeps the order
+ *            of the data; what it costs is at most the unfilled rows at its end.
  *
  * A document longer than a row is cut into rows first, shortened or left out, as `truncate` says. Ready-made rows
  * (HRI_DOCUMENT_ROW) stay together and share a row with nothing else. */
@@ -20,16 +20,16 @@ enum { HRI_PACK_WINDOW = 8192 };
 typedef struct hri_pack_rules {
   const hri_spool *documents; /* of hri_document */
   uint64_t document_count;
-  const hri_spool *labels;    /* of uint32 HRI_STORED_*, by element of the token store */
-  uint32_t sequence;          /* tokens per row */
+  const hri_spool *labels; /* of uint32 HRI_STORED_*, by element of the token store */
+  uint32_t sequence;       /* tokens per row */
   hr_packing packing;
   hr_truncate truncate;
 } hri_pack_rules;
 
 typedef struct hri_pack_result {
-  uint64_t cut_documents;     /* longer than a row, and cut or shortened */
+  uint64_t cut_documents; /* longer than a row, and cut or shortened */
   uint64_t dropped_documents;
-  uint64_t dropped_tokens;    /* of those and of the shortened */
+  uint64_t dropped_tokens; /* of those and of the shortened */
 } hri_pack_result;
 
 /* Labels as they lie in their store: what was never written (zero) is the token itself. */

@@ -52,6 +52,7 @@ static hr_status push_directory(hri_path_list *list, const char *path, hr_error 
 
 hr_status hri_paths_expand(const char *const *paths, uint32_t count, hri_path_list *list, hr_error *error) {
   for (uint32_t i = 0; i < count; i++)
-    HRI_TRY(hri_path_is_dir(paths[i]) ? push_directory(list, paths[i], error) : push(list, hri_strdup(paths[i]), error));
+    HRI_TRY(hri_path_is_dir(paths[i]) ? push_directory(list, paths[i], error)
+                                      : push(list, hri_strdup(paths[i]), error));
   return HR_OK;
 }

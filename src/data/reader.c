@@ -75,7 +75,8 @@ hr_status hri_stamp_check(const hri_file_stamp *stamp, int fd, const char *path,
   hr_status code;
   if (fstat(fd, &info) != 0) return hri_fail_errno(error, errno, "read", path);
   now = stamp_of(&info);
-  if (now.bytes == stamp->bytes && now.changed.tv_sec == stamp->changed.tv_sec && now.changed.tv_nsec == stamp->changed.tv_nsec)
+  if (now.bytes == stamp->bytes && now.changed.tv_sec == stamp->changed.tv_sec &&
+      now.changed.tv_nsec == stamp->changed.tv_nsec)
     return HR_OK;
   code = hri_fail(error, HR_ERROR_INPUT, "%s was changed while it was in use (%llu bytes, now %llu)", path,
                   (unsigned long long)stamp->bytes, (unsigned long long)now.bytes);
@@ -95,7 +96,8 @@ hr_status hri_reader_open(hri_reader *reader, const char *path, hri_digest *dige
 }
 
 hri_reader hri_reader_memory(const char *path, char *bytes, size_t count) {
-  hri_reader reader = {.path = path, .buffer = bytes, .next = bytes, .end = bytes + count, .offset = count, .fd = -1, .at_end = true};
+  hri_reader reader =
+      {.path = path, .buffer = bytes, .next = bytes, .end = bytes + count, .offset = count, .fd = -1, .at_end = true};
   bytes[count] = 0;
   return reader;
 }

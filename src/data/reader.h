@@ -31,14 +31,14 @@ hr_status hri_stamp_check(const hri_file_stamp *stamp, int fd, const char *path,
 enum { HRI_READER_BYTES = 128 * 1024 };
 
 typedef struct hri_reader {
-  const char *path;  /* borrowed */
-  char *buffer;      /* HRI_READER_BYTES + 1 */
-  char *next, *end;  /* not yet consumed; *end is always 0 */
-  uint64_t offset;   /* of `end` in the file */
+  const char *path; /* borrowed */
+  char *buffer;     /* HRI_READER_BYTES + 1 */
+  char *next, *end; /* not yet consumed; *end is always 0 */
+  uint64_t offset;  /* of `end` in the file */
   hri_digest *digest;
   hri_file_stamp stamp;
   int fd;
-  bool at_end;       /* `end` is the end of the file */
+  bool at_end; /* `end` is the end of the file */
 } hri_reader;
 
 /* Opens and fills the buffer. Close it, also after a failure. */
@@ -53,6 +53,8 @@ void hri_reader_close(hri_reader *reader);
 
 static inline size_t hri_reader_left(const hri_reader *reader) { return (size_t)(reader->end - reader->next); }
 /* Offset of `next` in the file. */
-static inline uint64_t hri_reader_position(const hri_reader *reader) { return reader->offset - hri_reader_left(reader); }
+static inline uint64_t hri_reader_position(const hri_reader *reader) {
+  return reader->offset - hri_reader_left(reader);
+}
 
 #endif

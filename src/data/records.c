@@ -15,7 +15,8 @@ void hri_records_deinit(hri_records *records) {
 static hr_status keep(hri_records *r, const char *bytes, size_t count, hr_error *error) {
   r->too_long = r->too_long || r->count + count > HRI_RECORD_BYTES;
   if (r->too_long) return HR_OK;
-  if (!hri_array_reserve_((void **)&r->bytes, &r->capacity, r->count + count + 1, 1)) return hri_fail_memory(error, r->count + count + 1, "a row of data");
+  if (!hri_array_reserve_((void **)&r->bytes, &r->capacity, r->count + count + 1, 1))
+    return hri_fail_memory(error, r->count + count + 1, "a row of data");
   memcpy(r->bytes + r->count, bytes, count);
   r->count += count;
   r->bytes[r->count] = 0;
@@ -59,7 +60,8 @@ static hr_status peek(hri_records *r, int *c, hr_error *error) {
 }
 
 static hr_status bad_array(const hri_records *r, const char *wanted, hr_error *error) {
-  hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s:%llu: expected %s", r->in->path, (unsigned long long)r->line, wanted);
+  hr_status code =
+      hri_fail(error, HR_ERROR_INPUT, "%s:%llu: expected %s", r->in->path, (unsigned long long)r->line, wanted);
   return hri_hint(error, code, "the file must be one JSON array of rows, or one row per line");
 }
 
@@ -119,7 +121,8 @@ hr_status hri_records_next(hri_records *records, bool *more, hr_error *error) {
 }
 
 hr_status hri_records_keep_raw(hri_records *r, hr_error *error) {
-  if (!hri_array_reserve_((void **)&r->raw, &r->raw_capacity, r->count + 1, 1)) return hri_fail_memory(error, r->count + 1, "a row of data");
+  if (!hri_array_reserve_((void **)&r->raw, &r->raw_capacity, r->count + 1, 1))
+    return hri_fail_memory(error, r->count + 1, "a row of data");
   memcpy(r->raw, r->bytes, r->count);
   return HR_OK;
 }
@@ -127,8 +130,16 @@ hr_status hri_records_keep_raw(hri_records *r, hr_error *error) {
 /* ---- columns ---- */
 
 static const char *const names[HRI_COLUMN_COUNT] = {
-    [HRI_TEXT] = "text",         [HRI_PROMPT] = "prompt", [HRI_COMPLETION] = "completion", [HRI_MESSAGES] = "messages", [HRI_CONVERSATIONS] = "conversations",
-    [HRI_INSTRUCTION] = "instruction", [HRI_INPUT] = "input", [HRI_OUTPUT] = "output", [HRI_SYSTEM] = "system", [HRI_HISTORY] = "history",
+    [HRI_TEXT] = "text",
+    [HRI_PROMPT] = "prompt",
+    [HRI_COMPLETION] = "completion",
+    [HRI_MESSAGES] = "messages",
+    [HRI_CONVERSATIONS] = "conversations",
+    [HRI_INSTRUCTION] = "instruction",
+    [HRI_INPUT] = "input",
+    [HRI_OUTPUT] = "output",
+    [HRI_SYSTEM] = "system",
+    [HRI_HISTORY] = "history",
     [HRI_TOOLS] = "tools",
 };
 
@@ -230,15 +241,19 @@ static hr_status scan_cell(scanner *s, hri_column column, hr_error *error) {
     HRI_TRY(hri_json_scan_skip(&s->scan, error));
   } else {
     return hri_json_scan_fail(&s->scan, error, "field '%s' must be %s", names[column],
-                              lists && strings ? "a string or a list of messages" : lists ? "a list" : "a string");
+                              lists && strings ? "a string or a list of messages"
+                              : lists          ? "a list"
+                                               : "a string");
   }
   value_end(s, &cell->raw);
   return HR_OK;
 }
 
-hr_status hri_fields_read(hri_fields *fields, hri_records *records, uint32_t wanted, void (*ignore)(void *context, const char *name), void *context,
-                          hr_error *error) {
-  scanner s = {.scan = hri_json_scan_init(records->bytes, records->count, records->in->path, ""), .begin = records->bytes, .fields = fields};
+hr_status hri_fields_read(hri_fields *fields, hri_records *records, uint32_t wanted,
+                          void (*ignore)(void *context, const char *name), void *context, hr_error *error) {
+  scanner s = {.scan = hri_json_scan_init(records->bytes, records->count, records->in->path, ""),
+               .begin = records->bytes,
+               .fields = fields};
   s.scan.line = records->record_line;
   memset(fields->cells, 0, sizeof fields->cells);
   fields->turns.count = 0;

@@ -53,7 +53,8 @@ static hr_status fill_percentiles(hr_data *data, hr_error *error) {
   status = count_lengths(data->dataset, cells, error);
   for (uint32_t cell = 0; status == HR_OK && cell < CELLS && next < HR_DATA_PERCENTILES; cell++) {
     seen += cells[cell];
-    for (; next < HR_DATA_PERCENTILES && cells[cell] > 0 && (double)seen * 100 >= (double)count * percentiles[next]; next++)
+    for (; next < HR_DATA_PERCENTILES && cells[cell] > 0 && (double)seen * 100 >= (double)count * percentiles[next];
+         next++)
       data->report.percentile_tokens[next] = length_of(cell);
   }
   memcpy(data->report.percentiles, percentiles, sizeof percentiles);
@@ -71,7 +72,9 @@ static hr_status fill_packed(hr_data *data, uint32_t which, hr_error *error) {
   hri_pack_result result;
   hr_status status = hri_dataset_pack(dataset, packings[which], &index, &result, error);
   if (status == HR_OK) {
-    *packed = (hr_data_packed){.packing = packings[which], .rows = index.row_count, .cut_documents = result.cut_documents,
+    *packed = (hr_data_packed){.packing = packings[which],
+                               .rows = index.row_count,
+                               .cut_documents = result.cut_documents,
                                .dropped_documents = result.dropped_documents};
     if (index.row_count > 0) packed->fill = (double)index.token_count / ((double)index.row_count * dataset->sequence);
   }
@@ -82,7 +85,9 @@ static hr_status fill_packed(hr_data *data, uint32_t which, hr_error *error) {
 /* ---- the report ---- */
 
 static hr_data_place place_of(const hri_dataset *dataset, const hri_document *document) {
-  return (hr_data_place){.tokens = document->length, .file = dataset->sources[document->source].path, .line = document->line};
+  return (hr_data_place){.tokens = document->length,
+                         .file = dataset->sources[document->source].path,
+                         .line = document->line};
 }
 
 static void fill_report(hr_data *data) {
@@ -111,8 +116,8 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static hr_status make(hr_data *data, const hr_model *model, const char *const *paths, uint32_t path_count, const hr_data_options *options,
-                      uint32_t sequence_length, hr_error *error) {
+static hr_status make(hr_data *data, const hr_model *model, const char *const *paths, uint32_t path_count,
+                      const hr_data_options *options, uint32_t sequence_length, hr_error *error) {
   hri_dataset_options dataset;
   double begin;
   HRI_TRY(hri_words_open(&data->words, model, options->chat_template, error));
@@ -132,8 +137,8 @@ static hr_status make(hr_data *data, const hr_model *model, const char *const *p
 
 void hr_data_options_init(hr_data_options *options) { *options = (hr_data_options){0}; }
 
-hr_status hr_data_open(const hr_model *model, const char *const *paths, uint32_t path_count, const hr_data_options *options,
-                       uint32_t sequence_length, hr_data **data, hr_error *error) {
+hr_status hr_data_open(const hr_model *model, const char *const *paths, uint32_t path_count,
+                       const hr_data_options *options, uint32_t sequence_length, hr_data **data, hr_error *error) {
   hr_data *made = hri_alloc_zero(1, sizeof *made);
   hr_status status;
   *data = NULL;
@@ -164,7 +169,8 @@ static void add_bytes(hri_text *text, const int32_t *ids, uint64_t count) {
 }
 
 /* The words of ids; numbers for a byte-level model whose data came as ids. */
-static hr_status decode(const hr_data *data, const int32_t *ids, uint64_t count, bool words, hri_text *text, hr_error *error) {
+static hr_status decode(const hr_data *data, const int32_t *ids, uint64_t count, bool words, hri_text *text,
+                        hr_error *error) {
   text->length = 0;
   hri_text_add(text, "%s", "");
   if (data->words.tokenizer) {
@@ -181,9 +187,11 @@ static hr_status decode(const hr_data *data, const int32_t *ids, uint64_t count,
   return text->failed ? hri_fail_memory(error, text->length, "an example") : HR_OK;
 }
 
-static hr_status push_stretch(hr_data_example *example, size_t *capacity, const char *text, size_t bytes, bool counted, hr_error *error) {
+static hr_status push_stretch(hr_data_example *example, size_t *capacity, const char *text, size_t bytes, bool counted,
+                              hr_error *error) {
   hr_data_stretch stretch = {.bytes = bytes, .counted = counted, .text = hri_alloc(bytes + 1)};
-  if (!stretch.text || !hri_array_reserve_((void **)&example->stretches, capacity, example->stretch_count + 1, sizeof stretch)) {
+  if (!stretch.text ||
+      !hri_array_reserve_((void **)&example->stretches, capacity, example->stretch_count + 1, sizeof stretch)) {
     hri_free(stretch.text);
     return hri_fail_memory(error, bytes + 1, "an example");
   }
@@ -193,9 +201,10 @@ static hr_status push_stretch(hr_data_example *example, size_t *capacity, const 
   return HR_OK;
 }
 
-/* A stretch is what decoding up to its end adds: tokens alone may decode to something else (leading spaces, parts of characters). */
-static hr_status make_stretches(const hr_data *data, const int32_t *ids, const int32_t *labels, uint64_t count, bool words, hr_data_example *example,
-                                hr_error *error) {
+/* A stretch is what decoding up to its end adds: tokens alone may decode to something else (leading spaces, parts of
+ * characters). */
+static hr_status make_stretches(const hr_data *data, const int32_t *ids, const int32_t *labels, uint64_t count,
+                                bool words, hr_data_example *example, hr_error *error) {
   hri_text text = {0};
   size_t before = 0, capacity = 0;
   hr_status status = HR_OK;
@@ -203,16 +212,20 @@ static hr_status make_stretches(const hr_data *data, const int32_t *ids, const i
     bool counted = labels[end - 1] != HRI_LABEL_IGNORED;
     if (end < count && (labels[end] != HRI_LABEL_IGNORED) == counted) continue;
     status = decode(data, ids, end, words, &text, error);
-    if (status == HR_OK && text.length > before) status = push_stretch(example, &capacity, text.chars + before, text.length - before, counted, error);
+    if (status == HR_OK && text.length > before)
+      status = push_stretch(example, &capacity, text.chars + before, text.length - before, counted, error);
     if (status == HR_OK && text.length > before) before = text.length;
   }
   hri_text_deinit(&text);
   return status;
 }
 
-static bool is_words(hr_data_format format) { return format != HR_DATA_TOKENS && format != HR_DATA_NANOGPT && format != HR_DATA_LLMC; }
+static bool is_words(hr_data_format format) {
+  return format != HR_DATA_TOKENS && format != HR_DATA_NANOGPT && format != HR_DATA_LLMC;
+}
 
-hr_status hr_data_example_make(hr_data *data, uint64_t index, uint64_t limit, hr_data_example *example, hr_error *error) {
+hr_status hr_data_example_make(hr_data *data, uint64_t index, uint64_t limit, hr_data_example *example,
+                               hr_error *error) {
   hri_dataset *dataset = data->dataset;
   hri_document document;
   hri_piece piece;
@@ -224,14 +237,17 @@ hr_status hr_data_example_make(hr_data *data, uint64_t index, uint64_t limit, hr
   HRI_TRY(hri_spool_read(&dataset->documents, index * sizeof document, &document, sizeof document, error));
   example->place = place_of(dataset, &document);
   example->cut = document.length > limit;
-  piece = (hri_piece){.place = document.place, .count = (uint32_t)(example->cut ? limit : document.length), .source = document.source};
+  piece = (hri_piece){.place = document.place,
+                      .count = (uint32_t)(example->cut ? limit : document.length),
+                      .source = document.source};
   if (document.flags & HRI_DOCUMENT_END && !example->cut) piece.source |= HRI_PIECE_END;
   if (document.flags & HRI_DOCUMENT_LABELS) piece.source |= HRI_PIECE_LABELS;
   memory = hri_alloc((uint64_t)piece.count * 2 * sizeof *memory);
   if (!memory) return hri_fail_memory(error, (uint64_t)piece.count * 2 * sizeof *memory, "an example");
   status = hri_dataset_read(dataset, &piece, memory, memory + piece.count, error);
   if (status == HR_OK)
-    status = make_stretches(data, memory, memory + piece.count, piece.count, is_words(dataset->sources[document.source].format), example, error);
+    status = make_stretches(data, memory, memory + piece.count, piece.count,
+                            is_words(dataset->sources[document.source].format), example, error);
   hri_free(memory);
   if (status != HR_OK) hr_data_example_deinit(example);
   return status;

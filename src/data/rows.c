@@ -35,7 +35,8 @@ hr_status hri_row_index_seal(hri_row_index *index, hr_error *error) {
   return hri_spool_put(&index->rows, &last, sizeof last, error);
 }
 
-hr_status hri_row_index_pieces(const hri_row_index *index, uint64_t first, hri_piece *pieces, size_t count, hr_error *error) {
+hr_status hri_row_index_pieces(const hri_row_index *index, uint64_t first, hri_piece *pieces, size_t count,
+                               hr_error *error) {
   return hri_spool_read(&index->pieces, first * sizeof *pieces, pieces, count * sizeof *pieces, error);
 }
 

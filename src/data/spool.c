@@ -29,12 +29,13 @@ uint64_t hri_spool_disk_bytes(const hri_spool *spool) { return spool->fd >= 0 ? 
 
 static hr_status fail(const hri_spool *spool, int number, const char *verb, hr_error *error) {
   hr_status code = hri_fail_errno(error, number, verb, spool->directory);
-  return hri_hint(error, code, "the rows of the data set are kept there while it is in use: make room there, or set TMPDIR to "
-                               "a directory that is writable and has room");
+  return hri_hint(error, code,
+                  "the rows of the data set are kept there while it is in use: make room there, or set TMPDIR to "
+                  "a directory that is writable and has room");
 }
 
-/* Without a name, so that nothing stays behind, however the process ends; where the file system cannot make such a file, a name
- * that is new is taken for an instant. */
+/* Without a name, so that nothing stays behind, however the process ends; where the file system cannot make such a
+ * file, a name that is new is taken for an instant. */
 static hr_status make_file(hri_spool *spool, hr_error *error) {
   char path[4096];
   spool->fd = open(spool->directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

@@ -1,6 +1,6 @@
-/* Plain text: documents end at the separator, at line ends, or with the file. For models without a tokenizer bytes are the
- * tokens and stay where they are: a document is remembered by its offset in the file. With one, documents are tokenized in
- * parts of bounded size (data/encode.c says where a text may be cut). */
+/* Plain text: documents end at the separator, at line ends, or with the file. For models without a tokenizer bytes are
+ * the tokens and stay where they are: a document is remembered by its offset in the file. With one, documents are
+ * tokenized in parts of bounded size (data/encode.c says where a text may be cut). */
 #include "data/source.h"
 
 #include <string.h>
@@ -11,12 +11,12 @@ enum { UNCUT_BYTES = 16 << 20 }; /* of a document held at most, where no place t
 typedef struct walk {
   hri_dataset *dataset;
   const char *path;
-  uint64_t begin;        /* of the document, in the file */
-  uint64_t bytes;        /* of it so far */
+  uint64_t begin; /* of the document, in the file */
+  uint64_t bytes; /* of it so far */
   uint64_t line, begin_line;
-  char last;             /* its last byte */
-  bool lines;            /* documents are lines: a carriage return before the line feed is no part of them */
-  hri_text pending;      /* tokenized: not yet done */
+  char last;        /* its last byte */
+  bool lines;       /* documents are lines: a carriage return before the line feed is no part of them */
+  hri_text pending; /* tokenized: not yet done */
   hr_tokens tokens;
   uint64_t first_token;
 } walk;
@@ -27,10 +27,13 @@ static const struct {
 } foreign[] = {
     {"\x1F\x8B", "gzip", "unpack it first"},
     {"\x28\xB5\x2F\xFD", "zstd", "unpack it first"},
-    {"\xFD" "7zXZ", "xz", "unpack it first"},
+    {"\xFD"
+     "7zXZ",
+     "xz", "unpack it first"},
     {"BZh91AY&SY", "bzip2", "unpack it first"},
     {"PK\x03\x04", "zip", "unpack it first"},
-    {"PAR1", "parquet", "write it as JSONL first: python3 -c \"import pandas; pandas.read_parquet('F').to_json('F.jsonl', orient='records', lines=True)\""},
+    {"PAR1", "parquet",
+     "write it as JSONL first: python3 -c \"import pandas; pandas.read_parquet('F').to_json('F.jsonl', orient='records', lines=True)\""},
     {"ARROW1", "Arrow", "write its rows as JSONL first"},
     {"\x93NUMPY", "NumPy", "write its token ids as JSONL with \"input_ids\", or bare with .tofile('x.bin')"},
 };
@@ -59,7 +62,8 @@ static hr_status check_begin(hri_dataset *dataset, const hri_reader *reader, hr_
 /* The first `bytes` bytes of what is pending become tokens. */
 static hr_status encode_part(walk *w, size_t bytes, hr_error *error) {
   const hri_encoder *e = w->dataset->encoder;
-  if (hri_data_store_count(w->dataset) == w->first_token) HRI_TRY(hri_data_put_ids(w->dataset, e->before, e->before_count, error));
+  if (hri_data_store_count(w->dataset) == w->first_token)
+    HRI_TRY(hri_data_put_ids(w->dataset, e->before, e->before_count, error));
   HRI_TRY(hri_encoder_run(e, w->path, hri_text_get(&w->pending), bytes, false, &w->tokens, error));
   HRI_TRY(hri_data_put_ids(w->dataset, w->tokens.ids, w->tokens.count, error));
   w->pending.length -= bytes;
@@ -68,8 +72,10 @@ static hr_status encode_part(walk *w, size_t bytes, hr_error *error) {
 }
 
 static hr_status too_long(const walk *w, hr_error *error) {
-  hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s:%llu: %d MiB of a document without a line end behind a letter, where this tokenizer could be given it in parts",
-                            w->path, (unsigned long long)w->begin_line, UNCUT_BYTES >> 20);
+  hr_status code = hri_fail(
+      error, HR_ERROR_INPUT,
+      "%s:%llu: %d MiB of a document without a line end behind a letter, where this tokenizer could be given it in parts",
+      w->path, (unsigned long long)w->begin_line, UNCUT_BYTES >> 20);
   return hri_hint(error, code, "divide the file into documents with --document-separator, or --format lines");
 }
 
@@ -102,7 +108,10 @@ static hr_status end_document(walk *w, hr_error *error) {
   if (w->dataset->encoder->eos >= 0) w->dataset->found.facts |= HRI_DATA_END_ADDED;
   if (w->dataset->encoder->before_count > 0) w->dataset->found.facts |= HRI_DATA_BEGIN_ADDED;
   if (!in_place) return end_tokenized(w, error);
-  hri_document document = {.place = w->begin, .length = bytes + (w->dataset->eos >= 0), .source = w->dataset->current, .line = w->begin_line};
+  hri_document document = {.place = w->begin,
+                           .length = bytes + (w->dataset->eos >= 0),
+                           .source = w->dataset->current,
+                           .line = w->begin_line};
   if (w->dataset->eos >= 0) document.flags = HRI_DOCUMENT_END;
   return hri_data_add_document(w->dataset, document, document.length - 1, error);
 }
@@ -154,7 +163,10 @@ static hr_status read_documents(walk *w, hri_reader *reader, const char *separat
 }
 
 hr_status hri_data_read_text(hri_dataset *dataset, hri_reader *reader, hr_error *error) {
-  walk w = {.dataset = dataset, .path = reader->path, .line = 1, .lines = hri_data_current(dataset)->format == HR_DATA_LINES};
+  walk w = {.dataset = dataset,
+            .path = reader->path,
+            .line = 1,
+            .lines = hri_data_current(dataset)->format == HR_DATA_LINES};
   hr_status status = check_begin(dataset, reader, error);
   if (!dataset->encoder->tokenizer) hri_data_current(dataset)->width = 1;
   if (status == HR_OK) status = read_documents(&w, reader, w.lines ? "\n" : dataset->options->separator, error);

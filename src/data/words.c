@@ -9,7 +9,9 @@
 #include "data/reader.h"
 #include "formats/gguf.h"
 
-enum { IDENTITY_BYTES = 64 << 20 }; /* of a file: all of a tokenizer, the head of a GGUF file, which has tokenizer and template */
+enum {
+  IDENTITY_BYTES = 64 << 20
+}; /* of a file: all of a tokenizer, the head of a GGUF file, which has tokenizer and template */
 
 static bool ends_with(const char *name, const char *end) {
   size_t length = strlen(name), tail = strlen(end);
@@ -32,8 +34,10 @@ static hr_status digest_file(hri_digest *digest, const char *path, hr_error *err
 }
 
 /* The files of a directory that decide; *has_tokenizer and *has_chat tell what was there. */
-static hr_status digest_directory(hri_digest *digest, const char *directory, bool *has_tokenizer, bool *has_chat, hr_error *error) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "added_tokens.json"};
+static hr_status digest_directory(hri_digest *digest, const char *directory, bool *has_tokenizer, bool *has_chat,
+                                  hr_error *error) {
+  static const char *const names[] = {"tokenizer.json",          "tokenizer.model",     "tokenizer_config.json",
+                                      "special_tokens_map.json", "chat_template.jinja", "added_tokens.json"};
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     char *path = hri_path_join(directory, names[i]);
     hr_status status = HR_OK;
@@ -53,11 +57,13 @@ static hr_status digest_directory(hri_digest *digest, const char *directory, boo
 static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool *has_tokenizer, hr_error *error) {
   DIR *list = opendir(directory);
   hr_status status = list ? HR_OK : hri_fail_errno(error, errno, "open directory", directory);
-  for (const char *name; list && status == HR_OK && (status = hri_dir_next(list, directory, &name, error)) == HR_OK && name;) {
+  for (const char *name;
+       list && status == HR_OK && (status = hri_dir_next(list, directory, &name, error)) == HR_OK && name;) {
     char *path;
     if (!ends_with(name, ".tiktoken")) continue;
     path = hri_path_join(directory, name);
-    status = path ? digest_file(digest, path, error) : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
+    status = path ? digest_file(digest, path, error)
+                  : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
     hri_free(path);
     *has_tokenizer = true;
   }
@@ -69,7 +75,8 @@ static hr_status open_model(hri_words *words, hri_digest *digest, const char *pl
   bool has_tokenizer = false, has_chat = false;
   struct stat info;
   if (stat(place, &info) != 0) {
-    if (errno != ENOENT) return hri_fail_errno(error, errno, "look at", place); /* not to be taken for a model without a tokenizer */
+    if (errno != ENOENT)
+      return hri_fail_errno(error, errno, "look at", place); /* not to be taken for a model without a tokenizer */
   } else if (S_ISDIR(info.st_mode)) {
     HRI_TRY(digest_directory(digest, place, &has_tokenizer, &has_chat, error));
     HRI_TRY(digest_tiktoken(digest, place, &has_tokenizer, error));
@@ -109,10 +116,20 @@ void hri_words_close(hri_words *words) {
 
 hri_dataset_options hri_words_options(const hri_words *words, const hr_model *model, const hr_data_options *options) {
   hri_dataset_options made = {
-      .format = options->format, .separator = options->document_separator, .vocabulary = model->vocabulary_size, .eos_token = model->eos_token,
-      .truncate = options->truncate, .loss = options->loss, .skip_bad = options->skip_bad, .tokenizer = words->tokenizer,
-      .chat = words->chat, .chat_given = words->chat_given, .identity = words->identity, .store_directory = options->cache_directory,
-      .on_note = options->on_note, .note_context = options->context,
+      .format = options->format,
+      .separator = options->document_separator,
+      .vocabulary = model->vocabulary_size,
+      .eos_token = model->eos_token,
+      .truncate = options->truncate,
+      .loss = options->loss,
+      .skip_bad = options->skip_bad,
+      .tokenizer = words->tokenizer,
+      .chat = words->chat,
+      .chat_given = words->chat_given,
+      .identity = words->identity,
+      .store_directory = options->cache_directory,
+      .on_note = options->on_note,
+      .note_context = options->context,
   };
   return made;
 }

@@ -1,4 +1,5 @@
-/* What turns words into tokens for a model: its tokenizer and its chat template, as its directory or GGUF file has them. */
+/* What turns words into tokens for a model: its tokenizer and its chat template, as its directory or GGUF file has
+ * them. */
 #ifndef HRI_DATA_WORDS_H
 #define HRI_DATA_WORDS_H
 
@@ -9,9 +10,9 @@
 
 typedef struct hri_words {
   hr_tokenizer *tokenizer; /* NULL: bytes are tokens */
-  const char *chat;        /* where to look for the chat template; NULL: nowhere. Borrowed from the model or the options */
+  const char *chat; /* where to look for the chat template; NULL: nowhere. Borrowed from the model or the options */
   bool chat_given;
-  uint64_t identity;       /* of the files that decide what a text becomes */
+  uint64_t identity; /* of the files that decide what a text becomes */
 } hri_words;
 
 /* Models without a directory, or with one that has no tokenizer, are byte-level. Close it, also after a failure. */

@@ -24,7 +24,8 @@ static double assumed_core_flops(bool *bf16) {
 
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-/* What the whole process may have: what is left now plus what it holds already, because a budget counts its fixed part. */
+/* What the whole process may have: what is left now plus what it holds already, because a budget counts its fixed
+ * part. */
 static uint64_t usable_bytes(const hri_host_memory *m) {
   uint64_t resident = hri_host_resident_bytes(), least = plus(m->available_bytes, resident);
   uint64_t group = plus(m->group_bytes, resident), space = plus(m->address_space_bytes, hri_host_address_space_bytes());
@@ -54,5 +55,6 @@ void hri_device_cpu(hr_device *device) {
   device->gemm_efficiency = 1; /* the figures above are reachable rates, not peaks */
   device->memory_efficiency = 1;
   device->fixed_bytes = HRI_CPU_FIXED_BYTES;
-  (void)snprintf(device->source, sizeof device->source, "memory: this machine; rates: assumed by instruction set and cores");
+  (void)snprintf(device->source, sizeof device->source,
+                 "memory: this machine; rates: assumed by instruction set and cores");
 }

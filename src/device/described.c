@@ -1,5 +1,5 @@
-/* The CPU in the library that only plans: no machine is asked, so "cpu" is one that the caller describes. It is linked in place
- * of cpu.c, host.c and processes.c. */
+/* The CPU in the library that only plans: no machine is asked, so "cpu" is one that the caller describes. It is linked
+ * in place of cpu.c, host.c and processes.c. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* Limits nest: a process is in a control group, which is in others, each with a limit; in a container the path in
  * /proc/self/cgroup may name directories that are not mounted, while the mount point shows the container's own group.
- * So all directories from the group up to the mount point are asked, what is missing is passed over, and the least wins.
+ * So all directories from the group up to the mount point are asked, what is missing is passed over, and the least
+ * wins.
  * Both versions of control groups are looked at, as a machine may use both at once. */
 #include "device/host.h"
 
@@ -78,7 +79,9 @@ static bool list_holds(const char *list, size_t length, const char *word) {
   size_t want = strlen(word);
   if (!want || !length) return !want && !length;
   for (size_t i = 0; i + want <= length; i++)
-    if ((i == 0 || list[i - 1] == ',') && (i + want == length || list[i + want] == ',') && strncmp(list + i, word, want) == 0) return true;
+    if ((i == 0 || list[i - 1] == ',') && (i + want == length || list[i + want] == ',') &&
+        strncmp(list + i, word, want) == 0)
+      return true;
   return false;
 }
 
@@ -90,14 +93,17 @@ static void group_path(const char *controller, char path[PATH_BYTES]) {
   for (char *line = text; *line;) {
     char *end = strchr(line, '\n'), *list = strchr(line, ':'), *name = list ? strchr(list + 1, ':') : NULL;
     if (end) *end = 0;
-    if (name && list_holds(list + 1, (size_t)(name - list - 1), controller)) (void)snprintf(path, PATH_BYTES, "%s", name + 1);
+    if (name && list_holds(list + 1, (size_t)(name - list - 1), controller))
+      (void)snprintf(path, PATH_BYTES, "%s", name + 1);
     if (!end) return;
     line = end + 1;
   }
 }
 
-/* Calls `visit` for the directory of this process's group below `mount`, and for all above it, the mount point included. */
-static void each_group(const char *controller, const char *mount, void (*visit)(const char *directory, void *context), void *context) {
+/* Calls `visit` for the directory of this process's group below `mount`, and for all above it, the mount point
+ * included. */
+static void each_group(const char *controller, const char *mount, void (*visit)(const char *directory, void *context),
+                       void *context) {
   char path[PATH_BYTES], directory[2 * PATH_BYTES];
   group_path(controller, path);
   for (;;) {
@@ -116,7 +122,8 @@ static bool group_number(const char *directory, const char *file, uint64_t *numb
 }
 
 /* What a limit leaves. File pages that were not used lately count as free: the kernel drops them before it refuses. */
-static void group_room(const char *directory, const char *limit_file, const char *used_file, const char *inactive_key, uint64_t *room) {
+static void group_room(const char *directory, const char *limit_file, const char *used_file, const char *inactive_key,
+                       uint64_t *room) {
   char path[2 * PATH_BYTES + 64], text[TEXT_BYTES];
   uint64_t limit, used = 0, inactive = 0;
   const char *line;
@@ -144,21 +151,30 @@ static void visit_quota_v2(const char *directory, void *cpus) {
   uint64_t quota, period;
   char *blank;
   (void)snprintf(path, sizeof path, "%s/cpu.max", directory);
-  if (!read_text(path, text) || !parse_number(text, &quota) || !(blank = strchr(text, ' '))) return; /* "max 100000": none */
+  if (!read_text(path, text) || !parse_number(text, &quota) || !(blank = strchr(text, ' ')))
+    return; /* "max 100000": none */
   if (parse_number(blank, &period)) take_quota(quota, period, cpus);
 }
 static void visit_quota_v1(const char *directory, void *cpus) {
   uint64_t quota, period;
-  if (group_number(directory, "cpu.cfs_quota_us", &quota) && group_number(directory, "cpu.cfs_period_us", &period)) take_quota(quota, period, cpus);
+  if (group_number(directory, "cpu.cfs_quota_us", &quota) && group_number(directory, "cpu.cfs_period_us", &period))
+    take_quota(quota, period, cpus);
 }
 
 /* ---- memory ---- */
 
-static const struct { const char *name, *remedy; } limits[HRI_LIMIT_COUNT] = {
+static const struct {
+  const char *name, *remedy;
+} limits[HRI_LIMIT_COUNT] = {
     [HRI_LIMIT_MACHINE] = {"the machine's available memory", "close other programs, or plan with a smaller --budget"},
-    [HRI_LIMIT_GROUP] = {"the memory control group (container, systemd)", "give the container or service more memory (docker --memory, MemoryMax), or plan with a smaller --budget"},
-    [HRI_LIMIT_ADDRESS_SPACE] = {"the address-space limit (ulimit -v, RLIMIT_AS)", "lift it with ulimit -v unlimited, give fewer --threads, or plan with a smaller --budget"},
-    [HRI_LIMIT_DATA] = {"the data limit (ulimit -d, RLIMIT_DATA)", "lift it with ulimit -d unlimited, give fewer --threads, or plan with a smaller --budget"},
+    [HRI_LIMIT_GROUP] =
+        {"the memory control group (container, systemd)",
+         "give the container or service more memory (docker --memory, MemoryMax), or plan with a smaller --budget"},
+    [HRI_LIMIT_ADDRESS_SPACE] =
+        {"the address-space limit (ulimit -v, RLIMIT_AS)",
+         "lift it with ulimit -v unlimited, give fewer --threads, or plan with a smaller --budget"},
+    [HRI_LIMIT_DATA] = {"the data limit (ulimit -d, RLIMIT_DATA)",
+                        "lift it with ulimit -d unlimited, give fewer --threads, or plan with a smaller --budget"},
 };
 
 const char *hri_host_limit_name(hri_host_limit limit) { return limits[limit].name; }
@@ -173,8 +189,10 @@ static uint64_t limit_left(int resource, uint64_t used) {
 }
 
 static void find_least(hri_host_memory *m) {
-  const uint64_t rooms[HRI_LIMIT_COUNT] = {[HRI_LIMIT_MACHINE] = m->available_bytes, [HRI_LIMIT_GROUP] = m->group_bytes,
-                                           [HRI_LIMIT_ADDRESS_SPACE] = m->address_space_bytes, [HRI_LIMIT_DATA] = m->data_bytes};
+  const uint64_t rooms[HRI_LIMIT_COUNT] = {[HRI_LIMIT_MACHINE] = m->available_bytes,
+                                           [HRI_LIMIT_GROUP] = m->group_bytes,
+                                           [HRI_LIMIT_ADDRESS_SPACE] = m->address_space_bytes,
+                                           [HRI_LIMIT_DATA] = m->data_bytes};
   m->limit = HRI_LIMIT_MACHINE;
   for (int k = 1; k < HRI_LIMIT_COUNT; k++)
     if (rooms[k] < rooms[m->limit]) m->limit = (hri_host_limit)k;
@@ -258,5 +276,6 @@ void hri_host_cpu_model(char *out, uint32_t out_bytes) {
   int length;
   while (line && (*line == ' ' || *line == '\t' || *line == ':')) line++;
   length = line ? (int)strcspn(line, "\n") : 0;
-  (void)snprintf(out, out_bytes, "%.*s", length ? length : (int)strlen("unknown processor"), length ? line : "unknown processor");
+  (void)snprintf(out, out_bytes, "%.*s", length ? length : (int)strlen("unknown processor"),
+                 length ? line : "unknown processor");
 }

@@ -9,7 +9,13 @@
 #define HRI_HOST_UNLIMITED UINT64_MAX
 
 /* Who says how much memory there is. */
-typedef enum hri_host_limit { HRI_LIMIT_MACHINE = 0, HRI_LIMIT_GROUP, HRI_LIMIT_ADDRESS_SPACE, HRI_LIMIT_DATA, HRI_LIMIT_COUNT } hri_host_limit;
+typedef enum hri_host_limit {
+  HRI_LIMIT_MACHINE = 0,
+  HRI_LIMIT_GROUP,
+  HRI_LIMIT_ADDRESS_SPACE,
+  HRI_LIMIT_DATA,
+  HRI_LIMIT_COUNT
+} hri_host_limit;
 
 /* "the data limit (ulimit -d, RLIMIT_DATA)" and what to do about it. Never NULL. */
 const char *hri_host_limit_name(hri_host_limit limit);

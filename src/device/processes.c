@@ -28,7 +28,8 @@ static bool read_file(const char *pid, const char *name, char *text, size_t room
 static uint64_t own_bytes(const char *pid) {
   char text[128];
   unsigned long long size, resident, shared;
-  if (!read_file(pid, "statm", text, sizeof text) || sscanf(text, "%llu %llu %llu", &size, &resident, &shared) != 3) return 0;
+  if (!read_file(pid, "statm", text, sizeof text) || sscanf(text, "%llu %llu %llu", &size, &resident, &shared) != 3)
+    return 0;
   return (resident > shared ? resident - shared : 0) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
@@ -37,7 +38,8 @@ static void insert(hr_host_facts *facts, const hr_host_process *one) {
   if (at == HR_HOST_MAX_PROCESSES && facts->others[at - 1].resident_bytes >= one->resident_bytes) return;
   if (at < HR_HOST_MAX_PROCESSES) facts->other_count++;
   else at--;
-  for (; at > 0 && facts->others[at - 1].resident_bytes < one->resident_bytes; at--) facts->others[at] = facts->others[at - 1];
+  for (; at > 0 && facts->others[at - 1].resident_bytes < one->resident_bytes; at--)
+    facts->others[at] = facts->others[at - 1];
   facts->others[at] = *one;
 }
 
@@ -61,9 +63,13 @@ static void add_others(hr_host_facts *facts) {
 
 void hr_host_facts_now(uint64_t requested_bytes, hr_host_facts *facts) {
   hri_host_memory host = hri_host_memory_now();
-  *facts = (hr_host_facts){.requested_bytes = requested_bytes, .total_bytes = host.total_bytes, .available_bytes = host.available_bytes,
-                           .group_room_bytes = host.group_bytes, .address_space_room_bytes = host.address_space_bytes,
-                           .data_room_bytes = host.data_bytes, .process_resident_bytes = hri_host_resident_bytes()};
+  *facts = (hr_host_facts){.requested_bytes = requested_bytes,
+                           .total_bytes = host.total_bytes,
+                           .available_bytes = host.available_bytes,
+                           .group_room_bytes = host.group_bytes,
+                           .address_space_room_bytes = host.address_space_bytes,
+                           .data_room_bytes = host.data_bytes,
+                           .process_resident_bytes = hri_host_resident_bytes()};
   add_others(facts);
 }
 

@@ -1,8 +1,9 @@
 /* The devices that one can plan for: a table of published figures, and this machine.
  *
  * What a process can use is less than what is built in, and torch, nvidia-smi and the data sheet give three different
- * totals. The table takes what cudaMemGetInfo reported where that is known, else nvidia-smi's total less a reserve: 1.6 %,
- * at least 256 MiB and at most 0.85 GiB, which covers every gap between the two that is known (0.24 GiB T4, 0.31 RTX 3090,
+ * totals. The table takes what cudaMemGetInfo reported where that is known, else nvidia-smi's total less a reserve: 1.6
+ * %, at least 256 MiB and at most 0.85 GiB, which covers every gap between the two that is known (0.24 GiB T4, 0.31 RTX
+ * 3090,
  * 0.43 H100, 0.48 RTX 5090, 0.6 H200, 0.62 RTX 6000 Ada, 0.85 A100-80).
  *
  * The rates are dense, with fp32 accumulation: on GeForce bf16 = 2 x fp32 (Ampere and later), on data-centre parts 4 x
@@ -24,7 +25,8 @@
 
 enum { CONTEXT_MIB = 500 };
 static const double LAUNCH_SECONDS = 4e-6; /* of a kernel; assumed */
-/* cuBLAS workspace as torch configures it: ":4096:2:16:8" before Hopper, 32 MiB from Hopper on (CublasHandlePool.cpp). */
+/* cuBLAS workspace as torch configures it: ":4096:2:16:8" before Hopper, 32 MiB from Hopper on
+ * (CublasHandlePool.cpp). */
 #define WORKSPACE_CLASSIC (8320 * KIB)
 #define WORKSPACE_HOPPER (32 * MIB)
 
@@ -33,21 +35,28 @@ static const struct {
   char letter;
   const char *text;
 } sources[] = {
-    {'M', "ml-engineering accelerator tables"}, {'L', "Lightning throughput tables"},     {'A', "llm-analysis configs"},
-    {'H', "huggingface.js hardware table"},     {'X', "hmc-tech specification pages"},    {'R', "bf16 = 2 x fp32"},
-    {'d', "data sheet, unverified"},            {'C', "codesota"},                        {'p', "host link assumed"},                {'u', "total unverified"},
+    {'M', "ml-engineering accelerator tables"},
+    {'L', "Lightning throughput tables"},
+    {'A', "llm-analysis configs"},
+    {'H', "huggingface.js hardware table"},
+    {'X', "hmc-tech specification pages"},
+    {'R', "bf16 = 2 x fp32"},
+    {'d', "data sheet, unverified"},
+    {'C', "codesota"},
+    {'p', "host link assumed"},
+    {'u', "total unverified"},
 };
 
 typedef struct row {
   const char *name, *title;
-  const char *aliases;    /* more names, separated by blanks; compared like names */
+  const char *aliases; /* more names, separated by blanks; compared like names */
   double capacity_gib;
-  double smi_mib;         /* nvidia-smi's total; 0: not known, the capacity is taken */
-  double usable_gib;      /* cudaMemGetInfo's total; 0: not known */
-  double gigabytes;       /* memory, 1e9 bytes per second */
+  double smi_mib;          /* nvidia-smi's total; 0: not known, the capacity is taken */
+  double usable_gib;       /* cudaMemGetInfo's total; 0: not known */
+  double gigabytes;        /* memory, 1e9 bytes per second */
   double bf16, tf32, fp32; /* 1e12 operations per second, dense; 0: not offered */
-  double link;            /* PCIe, 1e9 bytes per second in one direction */
-  double efficiency;      /* best large bf16 GEMM over the published rate, where measured; else 0.75 (torch's roofline) */
+  double link;             /* PCIe, 1e9 bytes per second in one direction */
+  double efficiency; /* best large bf16 GEMM over the published rate, where measured; else 0.75 (torch's roofline) */
   uint64_t workspace;
   const char *sources, *date; /* date: of the collection that the row was taken from */
 } row;
@@ -100,7 +109,8 @@ uint32_t hr_device_count(void) { return ROW_COUNT; }
 static uint64_t to_bytes(double value, uint64_t unit) { return (uint64_t)(value * (double)unit + 0.5); }
 
 static uint64_t usable_bytes(const row *r) {
-  uint64_t whole = r->smi_mib > 0 ? to_bytes(r->smi_mib, MIB) : to_bytes(r->capacity_gib, GIB), reserve = whole / 1000 * 16;
+  uint64_t whole = r->smi_mib > 0 ? to_bytes(r->smi_mib, MIB) : to_bytes(r->capacity_gib, GIB),
+           reserve = whole / 1000 * 16;
   if (r->usable_gib > 0) return to_bytes(r->usable_gib, GIB);
   if (reserve < 256 * MIB) reserve = 256 * MIB;
   if (reserve > 870 * MIB) reserve = 870 * MIB;
@@ -111,10 +121,13 @@ static void source_text(const row *r, char *out, size_t bytes) {
   size_t used = 0;
   for (const char *letter = r->sources; *letter; letter++)
     for (size_t i = 0; i < sizeof sources / sizeof *sources && used < bytes; i++)
-      if (sources[i].letter == *letter) used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? ", " : "", sources[i].text);
+      if (sources[i].letter == *letter)
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? ", " : "", sources[i].text);
   if (used >= bytes) return;
   (void)snprintf(out + used, bytes - used, "; usable: %s",
-                 r->usable_gib > 0 ? "cudaMemGetInfo" : r->smi_mib > 0 ? "nvidia-smi less a reserve" : "capacity less a reserve");
+                 r->usable_gib > 0 ? "cudaMemGetInfo"
+                 : r->smi_mib > 0  ? "nvidia-smi less a reserve"
+                                   : "capacity less a reserve");
 }
 
 hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error) {
@@ -182,13 +195,15 @@ static hr_status unknown_device(const char *name, const char *wanted, hr_error *
   size_t i;
   for (i = 0; i < ROW_COUNT; i++) names[i] = rows[i].name;
   names[ROW_COUNT] = "cpu";
-  for (i = 0; name[i] && i + 1 < PLAIN_BYTES; i++) lower[i] = (char)(name[i] == ' ' || name[i] == '_' ? '-' : tolower((unsigned char)name[i]));
+  for (i = 0; name[i] && i + 1 < PLAIN_BYTES; i++)
+    lower[i] = (char)(name[i] == ' ' || name[i] == '_' ? '-' : tolower((unsigned char)name[i]));
   lower[i] = 0;
   near = hri_nearest(lower, names, ROW_COUNT + 1);
   if (!near) near = hri_nearest(wanted, names, ROW_COUNT + 1);
   hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
-  return hri_hint(error, HR_ERROR_USAGE, "cpu, or one of the table, for example rtx-4090, l4, a100-80, h100; `headroom devices` lists them");
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "cpu, or one of the table, for example rtx-4090, l4, a100-80, h100; `headroom devices` lists them");
 }
 
 hr_status hri_device_find(const char *name, hr_device *device, hr_error *error) {
@@ -201,7 +216,8 @@ hr_status hri_device_find(const char *name, hr_device *device, hr_error *error) 
   }
   if (strncmp(wanted, "cuda", 4) == 0) {
     hri_fail(error, HR_ERROR_UNSUPPORTED, "device '%.80s': this version has no CUDA backend", name);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "plan for a device by its name (rtx-4090, a100-80, ...), or run on the cpu");
+    return hri_hint(error, HR_ERROR_UNSUPPORTED,
+                    "plan for a device by its name (rtx-4090, a100-80, ...), or run on the cpu");
   }
   for (uint32_t i = 0; i < ROW_COUNT; i++)
     if (row_is_called(&rows[i], wanted)) return hr_device_get(i, device, error);

@@ -1,6 +1,7 @@
 /* From figures to one cause.
  *
- * D total, F free, T requested, A allocated (with private pools P), U reserved but unallocated, R = A + U, S this process,
+ * D total, F free, T requested, A allocated (with private pools P), U reserved but unallocated, R = A + U, S this
+ * process,
  * O other processes. The printed figures are rounded, so each comparison is held against the slack of its figures: what
  * the slack leaves open is not certain. The order of the tests is the order in which PyTorch's allocator itself refuses
  * (a cap first, then the driver), after that from the strongest evidence to the weakest:
@@ -37,8 +38,10 @@ static void sum_processes(hri_oom_message *m) {
     uint64_t margin = v[HR_OOM_TOTAL].slack_bytes + v[HR_OOM_FREE].slack_bytes + m->process_slack[i] +
                       v[HR_OOM_RESERVED].slack_bytes + v[HR_OOM_THIS_PROCESS].slack_bytes;
     if (used_known && mine > 0 && m->processes[i] + mine > used + margin) {
-      hri_oom_line(f, "a listed process with %s is this very process under another id: %s + %s would exceed the %s in use",
-           HRI_OOM_SIZE(m->processes[i]), HRI_OOM_SIZE(m->processes[i]), HRI_OOM_SIZE(mine), HRI_OOM_SIZE(used));
+      hri_oom_line(f,
+                   "a listed process with %s is this very process under another id: %s + %s would exceed the %s in use",
+                   HRI_OOM_SIZE(m->processes[i]), HRI_OOM_SIZE(m->processes[i]), HRI_OOM_SIZE(mine),
+                   HRI_OOM_SIZE(used));
       if (!hri_oom_known(&v[HR_OOM_THIS_PROCESS]))
         v[HR_OOM_THIS_PROCESS] = (hr_oom_value){HR_OOM_DERIVED, m->processes[i], m->process_slack[i]};
       continue;
@@ -61,13 +64,15 @@ static void divide(hr_oom_failure *f) {
   hri_oom_share(f, "live tensors of this process", sub(v[HR_OOM_ALLOCATED].bytes, pools));
   hri_oom_share(f, "private pools of this process", pools);
   hri_oom_share(f, "reserved by this process, not allocated", v[HR_OOM_UNALLOCATED].bytes);
-  if (mine) hri_oom_share(f, "this process outside the allocator", sub(v[HR_OOM_THIS_PROCESS].bytes, v[HR_OOM_RESERVED].bytes));
+  if (mine)
+    hri_oom_share(f, "this process outside the allocator", sub(v[HR_OOM_THIS_PROCESS].bytes, v[HR_OOM_RESERVED].bytes));
   hri_oom_share(f, "other processes listed", v[HR_OOM_OTHER_PROCESSES].bytes);
   hri_oom_share(f, "free", v[HR_OOM_FREE].bytes);
-  for (uint32_t i = 0; i < f->share_count; i++)
-    sum += f->shares[i].bytes;
-  hri_oom_share(f, mine ? "unknown: processes not listed, driver" : "unknown: other processes, this one's context and libraries",
-        sub(total, sum));
+  for (uint32_t i = 0; i < f->share_count; i++) sum += f->shares[i].bytes;
+  hri_oom_share(f,
+                mine ? "unknown: processes not listed, driver"
+                     : "unknown: other processes, this one's context and libraries",
+                sub(total, sum));
   for (excess = f->excess_bytes = sub(sum, total); excess > 0;) {
     uint32_t largest = 0;
     uint64_t take;
@@ -111,13 +116,16 @@ static bool judge_absurd(hr_oom_failure *f, const ledger *l) {
   bool wrapped = l->requested >= 1ull << 60;
   if (!wrapped && !(l->knows_total && l->requested > l->total + l->slack)) return false;
   if (wrapped) {
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "the request is absurd: no device has this much; a size was computed wrongly");
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
+                "the request is absurd: no device has this much; a size was computed wrongly");
     hri_oom_line(f, "close below 2^64 bytes is a negative size that wrapped around");
   } else {
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "one request of %s is larger than the whole device (%s), by %s",
-        HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->requested - l->total));
-    hri_oom_line(f, "requested %s > total %s: no setting and no empty device would make it fit", HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->total));
-    hri_oom_line(f, "many times the device often comes from wrong sizes: corrupted gathered objects, a wrong shape or length");
+                HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->requested - l->total));
+    hri_oom_line(f, "requested %s > total %s: no setting and no empty device would make it fit",
+                 HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->total));
+    hri_oom_line(
+        f, "many times the device often comes from wrong sizes: corrupted gathered objects, a wrong shape or length");
   }
   return true;
 }
@@ -130,20 +138,23 @@ static bool judge_cap(hr_oom_failure *f, const ledger *l) {
                    f->figures[l->reserved > 0 ? HR_OOM_RESERVED : HR_OOM_ALLOCATED].slack_bytes;
   if (!hri_oom_known(cap)) return false;
   if (have + l->requested <= cap->bytes) {
-    hri_oom_line(f, "a cap of %s is printed but is not the cause: %s %s + requested %s stay below it", HRI_OOM_SIZE(cap->bytes), held,
-         HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested));
+    hri_oom_line(f, "a cap of %s is printed but is not the cause: %s %s + requested %s stay below it",
+                 HRI_OOM_SIZE(cap->bytes), held, HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested));
     return false;
   }
-  hri_oom_line(f, "%s %s + requested %s = %s > allowed %s", held, HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(have + l->requested),
-       HRI_OOM_SIZE(cap->bytes));
+  hri_oom_line(f, "%s %s + requested %s = %s > allowed %s", held, HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested),
+               HRI_OOM_SIZE(have + l->requested), HRI_OOM_SIZE(cap->bytes));
   if (l->knows_total && cap->bytes >= l->total) return false;
   if (l->knows_free && l->free >= l->requested + l->slack && have + l->requested > cap->bytes + slack) {
     hri_oom_line(f, "the device itself had %s free", HRI_OOM_SIZE(l->free));
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a cap of %s refused it, with %s free on the device", HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(l->free));
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a cap of %s refused it, with %s free on the device",
+                HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(l->free));
   } else {
     if (!l->knows_free) hri_oom_line(f, "how much the device had free is not in the text");
     else if (l->free < l->requested) hri_oom_line(f, "without the cap the device would not have had the memory either");
-    else hri_oom_line(f, "the device itself had %s free; the figures are rounded, so this is close", HRI_OOM_SIZE(l->free));
+    else
+      hri_oom_line(f, "the device itself had %s free; the figures are rounded, so this is close",
+                   HRI_OOM_SIZE(l->free));
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a cap of %s refused it", HRI_OOM_SIZE(cap->bytes));
   }
   return true;
@@ -157,15 +168,22 @@ static uint64_t usable_free(const hri_oom_message *m, const ledger *l) {
 static bool judge_free_enough(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
   if (!l->knows_free || l->free < l->requested) return false;
   if (usable_free(m, l) < l->requested) {
-    hri_oom_line(f, "free %s, of which expandable segments can use %s: they grow by 20 MiB at a time", HRI_OOM_SIZE(l->free),
-                 HRI_OOM_SIZE(usable_free(m, l)));
+    hri_oom_line(f, "free %s, of which expandable segments can use %s: they grow by 20 MiB at a time",
+                 HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(usable_free(m, l)));
     return false;
   }
-  hri_oom_line(f, "free %s >= requested %s, and it failed all the same", HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->requested));
-  hri_oom_line(f, "what can do that: another process or rank that took memory and gave it back; a limit of a container, MIG or vGPU");
-  hri_oom_line(f, "or figures read a moment after the failure; address space of the driver in pieces; a cap that is not printed");
-  hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(CAP) | HRI_OOM_COULD(FRAGMENTED) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR),
-            "not explained by the figures: more was free than requested");
+  hri_oom_line(f, "free %s >= requested %s, and it failed all the same", HRI_OOM_SIZE(l->free),
+               HRI_OOM_SIZE(l->requested));
+  hri_oom_line(
+      f,
+      "what can do that: another process or rank that took memory and gave it back; a limit of a container, MIG or vGPU");
+  hri_oom_line(
+      f,
+      "or figures read a moment after the failure; address space of the driver in pieces; a cap that is not printed");
+  hri_oom_undecided(f,
+                    HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(CAP) | HRI_OOM_COULD(FRAGMENTED) |
+                        HRI_OOM_COULD(OUTSIDE_ALLOCATOR),
+                    "not explained by the figures: more was free than requested");
   return true;
 }
 
@@ -173,19 +191,21 @@ static bool judge_live(hr_oom_failure *f, const ledger *l) {
   uint64_t live = sub(l->allocated, l->pools), least;
   if (!l->knows_allocated || !l->knows_total) return false;
   if (l->allocated > l->total + l->slack) {
-    hri_oom_line(f, "allocated %s > total %s: the driver has spilled %s into host memory", HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(l->total),
-         HRI_OOM_SIZE(l->allocated - l->total));
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live memory alone exceeds the device by %s", HRI_OOM_SIZE(l->allocated - l->total));
+    hri_oom_line(f, "allocated %s > total %s: the driver has spilled %s into host memory", HRI_OOM_SIZE(l->allocated),
+                 HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->allocated - l->total));
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live memory alone exceeds the device by %s",
+                HRI_OOM_SIZE(l->allocated - l->total));
     return true;
   }
   /* The request printed is a segment: the least that the tensor itself can have been. */
   least = l->requested <= 2ull << 20 ? 0 : l->requested <= 20ull << 20 ? 1ull << 20 : l->requested - (2ull << 20);
   if (live + least <= l->total + l->slack) return false;
-  hri_oom_line(f, "live tensors %s + requested %s = %s > total %s", HRI_OOM_SIZE(live), HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(live + l->requested),
-       HRI_OOM_SIZE(l->total));
-  hri_oom_line(f, "whether what is live belongs there or piled up (a leak, one long batch) a text cannot tell: a snapshot does");
+  hri_oom_line(f, "live tensors %s + requested %s = %s > total %s", HRI_OOM_SIZE(live), HRI_OOM_SIZE(l->requested),
+               HRI_OOM_SIZE(live + l->requested), HRI_OOM_SIZE(l->total));
+  hri_oom_line(
+      f, "whether what is live belongs there or piled up (a leak, one long batch) a text cannot tell: a snapshot does");
   hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "live tensors and the request exceed the whole device by %s",
-      HRI_OOM_SIZE(live + l->requested - l->total));
+              HRI_OOM_SIZE(live + l->requested - l->total));
   return true;
 }
 
@@ -195,8 +215,9 @@ static void note_siblings(hri_oom_message *m) {
   for (uint32_t i = 1; i < m->process_count; i++)
     if (m->processes[i] == m->processes[0]) equal++;
   if (m->process_count > 2 && equal + 1 == m->process_count)
-    hri_oom_line(&m->failure, "%u processes with %s each: probably sibling ranks that all opened a context on this device",
-         m->process_count, HRI_OOM_SIZE(m->processes[0]));
+    hri_oom_line(&m->failure,
+                 "%u processes with %s each: probably sibling ranks that all opened a context on this device",
+                 m->process_count, HRI_OOM_SIZE(m->processes[0]));
 }
 
 static bool judge_others(hri_oom_message *m, const ledger *l) {
@@ -205,29 +226,35 @@ static bool judge_others(hri_oom_message *m, const ledger *l) {
   if (l->others == 0 || !l->knows_total || !l->knows_free) return false;
   note_siblings(m);
   if (l->others < l->total / 10 || l->free + l->others < l->requested) return false;
-  hri_oom_line(f, "other processes hold %s of %s; free %s + %s >= requested %s", HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free),
-       HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(l->requested));
+  hri_oom_line(f, "other processes hold %s of %s; free %s + %s >= requested %s", HRI_OOM_SIZE(l->others),
+               HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(l->requested));
   if (!proven && m->process_count == 1 && l->others >= l->reserved) {
-    hri_oom_line(f, "this process's own figure is missing: the one process listed can be this very process (container ids differ)");
+    hri_oom_line(
+        f,
+        "this process's own figure is missing: the one process listed can be this very process (container ids differ)");
     hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) | HRI_OOM_COULD(TOO_BIG),
-              "the one listed process may be another one or this very process");
+                      "the one listed process may be another one or this very process");
     return true;
   }
   if (l->knows_unallocated && l->free + l->unallocated >= l->requested) {
-    hri_oom_line(f, "but free %s + reserved and unallocated %s would do as well: pieces may be part of it", HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->unallocated));
+    hri_oom_line(f, "but free %s + reserved and unallocated %s would do as well: pieces may be part of it",
+                 HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->unallocated));
     proven = false;
   }
   hri_oom_say(f, HR_OOM_OTHER_PROCESS, proven && l->others >= l->total / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-      "%u other process%s %s %s of the device's %s", f->process_count, f->process_count == 1 ? "" : "es",
-      f->process_count == 1 ? "holds" : "hold", HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(l->total));
+              "%u other process%s %s %s of the device's %s", f->process_count, f->process_count == 1 ? "" : "es",
+              f->process_count == 1 ? "holds" : "hold", HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(l->total));
   return true;
 }
 
 static bool judge_pools(hr_oom_failure *f, const ledger *l) {
   if (l->pools == 0 || l->pools < l->total / 10 || l->free + l->pools < l->requested) return false;
-  hri_oom_line(f, "private pools hold %s of the %s allocated; their free blocks serve nobody else", HRI_OOM_SIZE(l->pools), HRI_OOM_SIZE(l->allocated));
-  hri_oom_line(f, "free %s + pools %s >= requested %s", HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->pools), HRI_OOM_SIZE(l->requested));
-  hri_oom_say(f, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY, "%s are in private pools (CUDA graphs, MemPool)", HRI_OOM_SIZE(l->pools));
+  hri_oom_line(f, "private pools hold %s of the %s allocated; their free blocks serve nobody else",
+               HRI_OOM_SIZE(l->pools), HRI_OOM_SIZE(l->allocated));
+  hri_oom_line(f, "free %s + pools %s >= requested %s", HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->pools),
+               HRI_OOM_SIZE(l->requested));
+  hri_oom_say(f, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY, "%s are in private pools (CUDA graphs, MemPool)",
+              HRI_OOM_SIZE(l->pools));
   return true;
 }
 
@@ -236,16 +263,18 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
   double percent = l->reserved > 0 ? 100.0 * (double)l->unallocated / (double)l->reserved : 0;
   if (!l->knows_free || !l->knows_unallocated || l->unallocated == 0) return false;
   if (l->free + l->unallocated < l->requested) return false;
-  hri_oom_line(f, "free %s + reserved but unallocated %s >= requested %s", HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->unallocated), HRI_OOM_SIZE(l->requested));
+  hri_oom_line(f, "free %s + reserved but unallocated %s >= requested %s", HRI_OOM_SIZE(l->free),
+               HRI_OOM_SIZE(l->unallocated), HRI_OOM_SIZE(l->requested));
   hri_oom_line(f, "unallocated is %.1f %% of reserved; below 5 %% is normal", percent);
   if (percent < 5) return false;
   if (m->capturing) {
     hri_oom_line(f, "a CUDA graph was being captured or a MemPool in use: cached blocks are not returned then");
-    hri_oom_say(f, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_LIKELY, "%s are cached and could not be returned", HRI_OOM_SIZE(l->unallocated));
+    hri_oom_say(f, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_LIKELY, "%s are cached and could not be returned",
+                HRI_OOM_SIZE(l->unallocated));
   } else {
     hri_oom_line(f, "a message cannot prove it: only a snapshot shows the pieces");
-    hri_oom_say(f, HR_OOM_FRAGMENTED, HR_OOM_LIKELY, "%s are reserved but in pieces too small for %s", HRI_OOM_SIZE(l->unallocated),
-        HRI_OOM_SIZE(l->requested));
+    hri_oom_say(f, HR_OOM_FRAGMENTED, HR_OOM_LIKELY, "%s are reserved but in pieces too small for %s",
+                HRI_OOM_SIZE(l->unallocated), HRI_OOM_SIZE(l->requested));
   }
   return true;
 }
@@ -256,24 +285,29 @@ static bool judge_outside(hr_oom_failure *f, const ledger *l) {
   if (l->knows_mine) {
     uint64_t missing = sub(l->total, l->free + l->mine + l->others);
     if (outside >= l->total / 10 && l->free + outside >= l->requested) {
-      hri_oom_line(f, "this process %s - reserved %s = %s outside the allocator", HRI_OOM_SIZE(l->mine), HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
-      hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, HR_OOM_LIKELY, "%s of this process are outside PyTorch's allocator", HRI_OOM_SIZE(outside));
+      hri_oom_line(f, "this process %s - reserved %s = %s outside the allocator", HRI_OOM_SIZE(l->mine),
+                   HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
+      hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, HR_OOM_LIKELY, "%s of this process are outside PyTorch's allocator",
+                  HRI_OOM_SIZE(outside));
       return true;
     }
     if (missing >= l->total / 10 && l->free + missing >= l->requested) {
-      hri_oom_line(f, "total %s - free %s - this process %s - listed %s = %s that nobody listed holds", HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free),
-           HRI_OOM_SIZE(l->mine), HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(missing));
+      hri_oom_line(f, "total %s - free %s - this process %s - listed %s = %s that nobody listed holds",
+                   HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->mine), HRI_OOM_SIZE(l->others),
+                   HRI_OOM_SIZE(missing));
       hri_oom_line(f, "the list of processes is often incomplete (containers, other users)");
-      hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "%s are held by something that the message does not list", HRI_OOM_SIZE(missing));
+      hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "%s are held by something that the message does not list",
+                  HRI_OOM_SIZE(missing));
       return true;
     }
     return false;
   }
   if (outside < l->total / 10 || l->free + outside < l->requested) return false;
-  hri_oom_line(f, "total %s - free %s - reserved %s = %s held by others or past the allocator", HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free),
-       HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
+  hri_oom_line(f, "total %s - free %s - reserved %s = %s held by others or past the allocator", HRI_OOM_SIZE(l->total),
+               HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
   hri_oom_line(f, "the text cannot tell another process from this process's own context and libraries");
-  hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR), "much of the device is held by something the text does not name");
+  hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR),
+                    "much of the device is held by something the text does not name");
   return true;
 }
 
@@ -281,22 +315,29 @@ static void judge_full(hr_oom_failure *f, const ledger *l) {
   uint64_t have = l->free + l->unallocated;
   if (!l->knows_free || !l->knows_allocated) {
     hri_oom_line(f, "how much was free is needed to tell a full device from one in pieces or in use by others");
-    hri_oom_undecided(f, HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(FRAGMENTED) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(CAP), "the text lacks the figures to decide");
+    hri_oom_undecided(f,
+                      HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(FRAGMENTED) | HRI_OOM_COULD(OTHER_PROCESS) |
+                          HRI_OOM_COULD(CAP),
+                      "the text lacks the figures to decide");
     return;
   }
   if (have < l->requested) {
-    hri_oom_line(f, "free %s + unallocated %s = %s < requested %s: short by %s", HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->unallocated), HRI_OOM_SIZE(have),
-         HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->requested - have));
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "too big by %s: live tensors fill the device", HRI_OOM_SIZE(l->requested - have));
+    hri_oom_line(f, "free %s + unallocated %s = %s < requested %s: short by %s", HRI_OOM_SIZE(l->free),
+                 HRI_OOM_SIZE(l->unallocated), HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested),
+                 HRI_OOM_SIZE(l->requested - have));
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "too big by %s: live tensors fill the device",
+                HRI_OOM_SIZE(l->requested - have));
   } else {
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill the device: %s of %s", HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(l->total));
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill the device: %s of %s", HRI_OOM_SIZE(l->allocated),
+                HRI_OOM_SIZE(l->total));
   }
 }
 
 static void note_segment(hr_oom_failure *f) {
   uint64_t t = f->figures[HR_OOM_REQUESTED].bytes;
   if (t == 2ull << 20) hri_oom_line(f, "2 MiB is the segment that PyTorch asks for: the tensor itself was up to 1 MiB");
-  if (t == 20ull << 20) hri_oom_line(f, "20 MiB is the segment that PyTorch asks for: the tensor itself was 1 to 10 MiB");
+  if (t == 20ull << 20)
+    hri_oom_line(f, "20 MiB is the segment that PyTorch asks for: the tensor itself was 1 to 10 MiB");
 }
 
 static void judge_caching(hri_oom_message *m) {
@@ -306,8 +347,8 @@ static void judge_caching(hri_oom_message *m) {
   l = ledger_of(f->figures);
   divide(f);
   note_segment(f);
-  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(f, &l) || judge_others(m, &l) ||
-      judge_pools(f, &l) || judge_pieces(m, &l) || judge_outside(f, &l))
+  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(f, &l) ||
+      judge_others(m, &l) || judge_pools(f, &l) || judge_pieces(m, &l) || judge_outside(f, &l))
     return;
   judge_full(f, &l);
 }
@@ -328,22 +369,27 @@ static void judge_mps(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
   const hr_oom_value *v = f->figures;
   uint64_t sum = v[HR_OOM_ALLOCATED].bytes + v[HR_OOM_OTHER_PROCESSES].bytes + v[HR_OOM_REQUESTED].bytes;
-  uint64_t slack = v[HR_OOM_ALLOCATED].slack_bytes + v[HR_OOM_OTHER_PROCESSES].slack_bytes + v[HR_OOM_REQUESTED].slack_bytes +
-                   v[HR_OOM_ALLOWED].slack_bytes;
+  uint64_t slack = v[HR_OOM_ALLOCATED].slack_bytes + v[HR_OOM_OTHER_PROCESSES].slack_bytes +
+                   v[HR_OOM_REQUESTED].slack_bytes + v[HR_OOM_ALLOWED].slack_bytes;
   if (!hri_oom_known(&v[HR_OOM_ALLOWED]) || !hri_oom_known(&v[HR_OOM_ALLOCATED])) {
     hri_oom_line(f, "without a watermark, MPS stops where the machine's memory, shared with all programs, ends");
-    hri_oom_undecided(f, HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(CAP), "no watermark is in the text: the machine's memory may be full");
+    hri_oom_undecided(f, HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(CAP),
+                      "no watermark is in the text: the machine's memory may be full");
     return;
   }
-  hri_oom_line(f, "MPS %s + other %s + requested %s = %s; the watermark allows %s", HRI_OOM_SIZE(v[HR_OOM_ALLOCATED].bytes),
-       HRI_OOM_SIZE(v[HR_OOM_OTHER_PROCESSES].bytes), HRI_OOM_SIZE(v[HR_OOM_REQUESTED].bytes), HRI_OOM_SIZE(sum), HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
+  hri_oom_line(f, "MPS %s + other %s + requested %s = %s; the watermark allows %s",
+               HRI_OOM_SIZE(v[HR_OOM_ALLOCATED].bytes), HRI_OOM_SIZE(v[HR_OOM_OTHER_PROCESSES].bytes),
+               HRI_OOM_SIZE(v[HR_OOM_REQUESTED].bytes), HRI_OOM_SIZE(sum), HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
   hri_oom_line(f, "\"private pool\" is a storage mode of Metal here, not a pool of CUDA graphs");
   if (sum > v[HR_OOM_ALLOWED].bytes + slack)
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the MPS watermark of %s refused it", HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the MPS watermark of %s refused it",
+                HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
   else if (sum + slack >= v[HR_OOM_ALLOWED].bytes)
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "the MPS watermark of %s refused it, within rounding", HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "the MPS watermark of %s refused it, within rounding",
+                HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
   else
-    hri_oom_undecided(f, HRI_OOM_COULD(CAP) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(TOO_BIG), "not explained by the figures: below the watermark");
+    hri_oom_undecided(f, HRI_OOM_COULD(CAP) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(TOO_BIG),
+                      "not explained by the figures: below the watermark");
 }
 
 /* ---- what the wording alone decides ---- */
@@ -353,16 +399,21 @@ static void judge_host(hri_oom_message *m, hr_oom_certainty certainty) {
   const hr_oom_value *t = &f->figures[HR_OOM_REQUESTED];
   if (hri_oom_known(t)) hri_oom_line(f, "requested from the machine's memory: %s", HRI_OOM_SIZE(t->bytes));
   if (t->bytes >= 1ull << 50) hri_oom_line(f, "that much is a wrongly computed size");
-  hri_oom_line(f, "this message is about the memory of the machine (RAM, cgroup limit, shared memory), not about the GPU's");
-  if (certainty == HR_OOM_LIKELY) hri_oom_line(f, "a kill has other possible reasons: look into the kernel log for \"Out of memory\"");
-  hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty, m->kind == HRI_OOM_PINNED ? "page-locked host memory ran out" : "host memory ran out");
+  hri_oom_line(
+      f, "this message is about the memory of the machine (RAM, cgroup limit, shared memory), not about the GPU's");
+  if (certainty == HR_OOM_LIKELY)
+    hri_oom_line(f, "a kill has other possible reasons: look into the kernel log for \"Out of memory\"");
+  hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty,
+              m->kind == HRI_OOM_PINNED ? "page-locked host memory ran out" : "host memory ran out");
 }
 
 static void judge_library(hr_oom_failure *f, hr_oom_certainty certainty) {
   hri_oom_line(f, "%s allocates device memory by itself, past PyTorch's caching allocator", f->source);
   if (certainty == HR_OOM_LIKELY)
-    hri_oom_line(f, "the same error also follows from an earlier failure (a bad index, a device assert) or a wrong shape");
-  hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, certainty, "an allocation by %s failed, outside PyTorch's allocator", f->source);
+    hri_oom_line(f,
+                 "the same error also follows from an earlier failure (a bad index, a device assert) or a wrong shape");
+  hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, certainty, "an allocation by %s failed, outside PyTorch's allocator",
+              f->source);
 }
 
 static void judge_busy(hr_oom_failure *f) {
@@ -378,14 +429,18 @@ void hri_oom_judge(hri_oom_message *m) {
   case HRI_OOM_CACHING: judge_caching(m); break;
   case HRI_OOM_ASYNC: judge_async(m); break;
   case HRI_OOM_REJECTED:
-    hri_oom_line(f, "throw_on_cudamalloc_oom: PyTorch refuses what would pass per_process_memory_fraction, before it asks the driver");
+    hri_oom_line(
+        f,
+        "throw_on_cudamalloc_oom: PyTorch refuses what would pass per_process_memory_fraction, before it asks the driver");
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the cap of per_process_memory_fraction refused it");
     break;
   case HRI_OOM_MPS: judge_mps(m); break;
   case HRI_OOM_BARE:
     hri_oom_line(f, "the message has no figures");
-    hri_oom_undecided(f, HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) | HRI_OOM_COULD(FRAGMENTED),
-              "undecidable: the message has no figures");
+    hri_oom_undecided(f,
+                      HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) |
+                          HRI_OOM_COULD(FRAGMENTED),
+                      "undecidable: the message has no figures");
     break;
   case HRI_OOM_DRIVER: judge_library(f, HR_OOM_LIKELY); break;
   case HRI_OOM_PINNED: judge_host(m, HR_OOM_LIKELY); break;
@@ -394,17 +449,22 @@ void hri_oom_judge(hri_oom_message *m) {
   case HRI_OOM_LIBRARY: judge_library(f, HR_OOM_CERTAIN); break;
   case HRI_OOM_LIBRARY_LIKELY: judge_library(f, HR_OOM_LIKELY); break;
   case HRI_OOM_VLLM_CAP:
-    hri_oom_line(f, "vLLM keeps to gpu_memory_utilization x total; what is left for the KV cache is too little. No allocation failed");
+    hri_oom_line(
+        f,
+        "vLLM keeps to gpu_memory_utilization x total; what is left for the KV cache is too little. No allocation failed");
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "refused by vLLM's own limit, gpu_memory_utilization");
     break;
   case HRI_OOM_VLLM_BUSY: judge_busy(f); break;
   case HRI_OOM_CHIP:
-    hri_oom_line(f, "shared memory and registers belong to a kernel's block on the chip; the device's memory is not involved");
-    hri_oom_say(f, HR_OOM_ON_CHIP, HR_OOM_CERTAIN, "a kernel needs more on-chip memory than this GPU has: no allocation failed");
+    hri_oom_line(
+        f, "shared memory and registers belong to a kernel's block on the chip; the device's memory is not involved");
+    hri_oom_say(f, HR_OOM_ON_CHIP, HR_OOM_CERTAIN,
+                "a kernel needs more on-chip memory than this GPU has: no allocation failed");
     break;
   case HRI_OOM_FOREIGN:
     hri_oom_line(f, "the message is %s's; its allocator and its settings are not PyTorch's", f->source);
-    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_CERTAIN, "this is %s's message, not PyTorch's: Headroom does not explain it", f->source);
+    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_CERTAIN,
+                "this is %s's message, not PyTorch's: Headroom does not explain it", f->source);
     break;
   }
 }

@@ -16,17 +16,22 @@ uint64_t hri_oom_segment(uint64_t request) {
 hri_oom_facts hri_oom_facts_of(const hr_oom_evidence *evidence) {
   const hr_inspection *i = evidence->inspection;
   const hr_memory_sums *at = &i->at;
-  hri_oom_facts f = {.evidence = evidence, .i = i, .total = evidence->device_total_bytes, .reserved = at->reserved_bytes};
+  hri_oom_facts f = {.evidence = evidence,
+                     .i = i,
+                     .total = evidence->device_total_bytes,
+                     .reserved = at->reserved_bytes};
   uint64_t cached = at->free_returnable_bytes + at->free_pinned_bytes;
   f.live = at->requested_bytes + at->rounding_bytes + at->pending_bytes;
   f.pools_free = at->private_pool_free_bytes < cached ? at->private_pool_free_bytes : cached;
   f.cached = cached - f.pools_free;
-  f.returnable = hri_oom_less(at->free_returnable_bytes, f.pools_free); /* at least: which pool a wholly free segment is of, is not told */
+  f.returnable = hri_oom_less(at->free_returnable_bytes,
+                              f.pools_free); /* at least: which pool a wholly free segment is of, is not told */
   if (i->oom_count > 0) {
     f.oom = &i->ooms[i->oom_count - 1];
     f.request = i->fragmentation.request_bytes ? i->fragmentation.request_bytes : f.oom->size;
     f.need = i->fragmentation.segment_bytes ? i->fragmentation.segment_bytes : hri_oom_segment(f.request);
-    if (f.need < f.request) f.need = f.request; /* an expandable segment grows by less: the rest of the request is among the cached bytes */
+    if (f.need < f.request)
+      f.need = f.request; /* an expandable segment grows by less: the rest of the request is among the cached bytes */
     f.knows_free = i->fragmentation.device_free_known || f.oom->device_free_bytes > 0;
     f.device_free = f.oom->device_free_bytes;
   }
@@ -60,11 +65,10 @@ static void divide(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_share(f, "cached, in wholly free segments", at->free_returnable_bytes);
   if (k->knows_free) hri_oom_share(f, "free", k->device_free);
   if (k->total && k->knows_free)
-    hri_oom_share(f, "unknown: other processes, this one's context and libraries", hri_oom_less(k->total, k->reserved + k->device_free));
-  else if (k->total)
-    hri_oom_share(f, "unknown: free, or held by others", hri_oom_less(k->total, k->reserved));
-  for (uint32_t s = 0; s < f->share_count; s++)
-    f->share_total_bytes += f->shares[s].bytes;
+    hri_oom_share(f, "unknown: other processes, this one's context and libraries",
+                  hri_oom_less(k->total, k->reserved + k->device_free));
+  else if (k->total) hri_oom_share(f, "unknown: free, or held by others", hri_oom_less(k->total, k->reserved));
+  for (uint32_t s = 0; s < f->share_count; s++) f->share_total_bytes += f->shares[s].bytes;
   if (k->total) f->excess_bytes = hri_oom_less(f->share_total_bytes, k->total);
 }
 
@@ -87,7 +91,8 @@ static void note_stacks(hr_oom_failure *f, const hr_inspection *i) {
                  g < i->group_count[HR_BY_STACK] ? " (backward runs in threads without a Python stack)" : "");
   if (g == i->group_count[HR_BY_STACK]) return;
   hri_oom_stack_text(i->snapshot, groups[g].stack, where, sizeof where);
-  hri_oom_line(f, "most by one stack: %s in %llu tensors, %s", SIZE(groups[g].bytes), (unsigned long long)groups[g].count, where);
+  hri_oom_line(f, "most by one stack: %s in %llu tensors, %s", SIZE(groups[g].bytes),
+               (unsigned long long)groups[g].count, where);
 }
 
 void hri_oom_note_live(hr_oom_failure *f, const hri_oom_facts *k) {
@@ -95,8 +100,8 @@ void hri_oom_note_live(hr_oom_failure *f, const hri_oom_facts *k) {
   for (uint64_t g = 0; g < i->group_count[HR_BY_CATEGORY] && g < 2; g++) {
     const hr_live_group *group = &i->groups[HR_BY_CATEGORY][g];
     const char *category = group->category < i->category_count ? i->categories[group->category] : "unknown";
-    hri_oom_line(f, "live: %s in %llu tensors of category %s%s", SIZE(group->bytes), (unsigned long long)group->count, category,
-                 i->categories_inferred ? " (inferred)" : "");
+    hri_oom_line(f, "live: %s in %llu tensors of category %s%s", SIZE(group->bytes), (unsigned long long)group->count,
+                 category, i->categories_inferred ? " (inferred)" : "");
   }
   note_stacks(f, i);
 }

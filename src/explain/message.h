@@ -1,5 +1,6 @@
 /* What the parts of the explainer pass to each other. scan.c finds messages in a stream, parse.c reads one, cause.c
- * judges it, advice.c adds what helps; snapshot.c and run.c judge what is no text. All text here is lower case with single blanks (see scan.c). */
+ * judges it, advice.c adds what helps; snapshot.c and run.c judge what is no text. All text here is lower case with
+ * single blanks (see scan.c). */
 #ifndef HRI_EXPLAIN_MESSAGE_H
 #define HRI_EXPLAIN_MESSAGE_H
 
@@ -23,8 +24,8 @@ typedef enum hri_oom_kind {
   HRI_OOM_HOST_LIKELY, /* killed, or a C++ allocation failed */
   HRI_OOM_LIBRARY,     /* certainly a library's own allocation */
   HRI_OOM_LIBRARY_LIKELY,
-  HRI_OOM_VLLM_CAP,   /* refused by a stated limit */
-  HRI_OOM_VLLM_BUSY,  /* refused because too little was free at the start */
+  HRI_OOM_VLLM_CAP,  /* refused by a stated limit */
+  HRI_OOM_VLLM_BUSY, /* refused because too little was free at the start */
   HRI_OOM_CHIP,
   HRI_OOM_FOREIGN
 } hri_oom_kind;
@@ -37,7 +38,7 @@ typedef struct hri_oom_message {
   uint64_t processes[HRI_OOM_MAX_PROCESSES], process_slack[HRI_OOM_MAX_PROCESSES]; /* "process N has X" */
   uint32_t process_count;
   bool expandable; /* the text says that expandable segments are on */
-  bool capturing; /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
+  bool capturing;  /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
   hr_oom_failure failure;
 } hri_oom_message;
 
@@ -51,11 +52,13 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
 /* Framework, phase and capturing from the log lines before a message. */
 void hri_oom_context(const char *text, size_t count, hri_oom_message *message);
 
-/* What a judge writes: a line of arithmetic (dropped when there are HR_OOM_MAX_LINES), the cause with its verdict, causes that
- * remain, and a share of the device (none for 0 bytes). */
+/* What a judge writes: a line of arithmetic (dropped when there are HR_OOM_MAX_LINES), the cause with its verdict,
+ * causes that remain, and a share of the device (none for 0 bytes). */
 void hri_oom_line(hr_oom_failure *f, const char *format, ...) HRI_PRINTF(2, 3);
-void hri_oom_say(hr_oom_failure *f, hr_oom_cause cause, hr_oom_certainty certainty, const char *format, ...) HRI_PRINTF(4, 5);
-/* What a file brought along, for a terminal: control characters become '?', and a character that was cut at the end goes. */
+void hri_oom_say(hr_oom_failure *f, hr_oom_cause cause, hr_oom_certainty certainty, const char *format, ...)
+    HRI_PRINTF(4, 5);
+/* What a file brought along, for a terminal: control characters become '?', and a character that was cut at the end
+ * goes. */
 void hri_oom_tidy(char *text);
 void hri_oom_undecided(hr_oom_failure *f, uint32_t candidates, const char *verdict);
 void hri_oom_share(hr_oom_failure *f, const char *name, uint64_t bytes);
@@ -69,7 +72,9 @@ void hri_oom_advise(hr_oom_failure *failure);
 
 /* True when the figures of two failures are the same. */
 bool hri_oom_same_figures(const hr_oom_failure *a, const hr_oom_failure *b);
-static inline bool hri_oom_known(const hr_oom_value *v) { return v->state == HR_OOM_READ || v->state == HR_OOM_DERIVED; }
+static inline bool hri_oom_known(const hr_oom_value *v) {
+  return v->state == HR_OOM_READ || v->state == HR_OOM_DERIVED;
+}
 
 /* First place of a word in text[from, count), or `count`. */
 size_t hri_oom_word(const char *text, size_t from, size_t count, const char *word);

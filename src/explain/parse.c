@@ -1,5 +1,6 @@
-/* Wordings. A message is known by a head ("out of memory", "cublas_status_alloc_failed", ...); the words around the head
- * decide what it is, and for the kinds with figures each figure is known by the words next to it, whatever their order.
+/* Wordings. A message is known by a head ("out of memory", "cublas_status_alloc_failed", ...); the words around the
+ * head decide what it is, and for the kinds with figures each figure is known by the words next to it, whatever their
+ * order.
  * So one reader serves all versions: "5.20 gib already allocated" (1.0 to 2.0), "5.20 gib is allocated by pytorch" (2.1
  * on), "currently allocated : 5.20 gib" (cudaMallocAsync). Source of the wordings: c10/cuda/CUDACachingAllocator.cpp,
  * CUDAMallocAsyncAllocator.cpp, aten/src/ATen/mps/MPSAllocator.mm of several versions, and public reports. */
@@ -88,7 +89,8 @@ static size_t head_at(const char *text, size_t at, size_t count) {
 }
 
 static unsigned hash3(const char *p) {
-  return ((unsigned)(unsigned char)p[0] * 961u + (unsigned)(unsigned char)p[1] * 31u + (unsigned)(unsigned char)p[2]) & 4095u;
+  return ((unsigned)(unsigned char)p[0] * 961u + (unsigned)(unsigned char)p[1] * 31u + (unsigned)(unsigned char)p[2]) &
+         4095u;
 }
 
 size_t hri_oom_find(const char *text, size_t from, size_t count) {
@@ -120,8 +122,7 @@ static bool read_size(const char *text, size_t at, size_t end, hr_oom_value *val
   bool point = false;
   size_t start, unit_end;
   uint64_t unit;
-  while (at < end && (text[at] == ' ' || text[at] == ':' || text[at] == '='))
-    at++;
+  while (at < end && (text[at] == ' ' || text[at] == ':' || text[at] == '=')) at++;
   for (start = at; at < end && at - start < 40 && (is_digit(text[at]) || text[at] == '.' || text[at] == ','); at++) {
     if (text[at] == ',') continue;
     if (text[at] == '.') {
@@ -133,10 +134,8 @@ static bool read_size(const char *text, size_t at, size_t end, hr_oom_value *val
     if (point) place *= 10;
   }
   if (at == start || !is_digit(text[start])) return false;
-  while (at < end && text[at] == ' ')
-    at++;
-  for (unit_end = at; unit_end < end && is_letter(text[unit_end]);)
-    unit_end++;
+  while (at < end && text[at] == ' ') at++;
+  for (unit_end = at; unit_end < end && is_letter(text[unit_end]);) unit_end++;
   unit = unit_bytes(text + at, unit_end - at);
   if (unit == 0) return false;
   number = number / place * (long double)unit;
@@ -154,17 +153,14 @@ static bool size_after(const char *text, size_t count, const char *words, hr_oom
 
 static bool read_before(const char *text, size_t at, hr_oom_value *value) {
   size_t start = at;
-  while (start > 0 && text[start - 1] == ' ')
-    start--;
-  while (start > 0 && is_letter(text[start - 1]) && at - start < 12)
-    start--;
-  while (start > 0 && text[start - 1] == ' ')
-    start--;
+  while (start > 0 && text[start - 1] == ' ') start--;
+  while (start > 0 && is_letter(text[start - 1]) && at - start < 12) start--;
+  while (start > 0 && text[start - 1] == ' ') start--;
   at = start;
-  while (start > 0 && at - start < 40 && (is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
+  while (start > 0 && at - start < 40 &&
+         (is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
     start--;
-  while (start < at && !is_digit(text[start]))
-    start++;
+  while (start < at && !is_digit(text[start])) start++;
   return read_size(text, start, at + 16, value);
 }
 
@@ -177,8 +173,7 @@ static bool size_before(const char *text, size_t count, const char *words, hr_oo
 static int32_t read_index(const char *text, size_t at, size_t count) {
   int32_t value = 0;
   size_t start = at;
-  while (at < count && is_digit(text[at]) && at - start < 6)
-    value = value * 10 + (text[at++] - '0');
+  while (at < count && is_digit(text[at]) && at - start < 6) value = value * 10 + (text[at++] - '0');
   return at == start ? -1 : value;
 }
 
@@ -198,8 +193,7 @@ static void read_processes(const char *text, size_t count, hri_oom_message *mess
   for (; at < count; at = hri_oom_word(text, at + 8, count, "process ")) {
     size_t p = at + 8;
     hr_oom_value value = {0};
-    while (p < count && is_digit(text[p]))
-      p++;
+    while (p < count && is_digit(text[p])) p++;
     if (p == at + 8 || p + 5 > count || memcmp(text + p, " has ", 5) != 0) continue;
     if (!read_size(text, p + 5, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
     if (value.bytes >= 1ull << 50) continue; /* "not known" */
@@ -272,10 +266,8 @@ static const char *wording_of(const char *text, size_t count) {
   static const struct {
     const char *words, *versions;
   } eras[] = {
-      {"total capacty", "2.1"},
-      {"is allocated by pytorch", "2.2 and later"},
-      {"max_split_size", "1.10 to 2.0"},
-      {"reserved in total", "1.4 to 1.9"},
+      {"total capacty", "2.1"},          {"is allocated by pytorch", "2.2 and later"},
+      {"max_split_size", "1.10 to 2.0"}, {"reserved in total", "1.4 to 1.9"},
       {" cached", "1.0 to 1.3"},
   };
   for (size_t i = 0; i < sizeof eras / sizeof *eras; i++)
@@ -292,11 +284,12 @@ typedef struct around {
 
 static bool before_ends(const around *a, const char *words) {
   size_t length = strlen(words), at = a->at;
-  while (at > a->start && a->text[at - 1] == ' ')
-    at--;
+  while (at > a->start && a->text[at - 1] == ' ') at--;
   return at - a->start >= length && memcmp(a->text + at - length, words, length) == 0;
 }
-static bool before_has(const around *a, const char *words) { return hri_oom_word(a->text, a->start, a->at, words) < a->at; }
+static bool before_has(const around *a, const char *words) {
+  return hri_oom_word(a->text, a->start, a->at, words) < a->at;
+}
 static bool after_starts(const around *a, const char *words) {
   size_t length = strlen(words);
   return a->count - a->after >= length && memcmp(a->text + a->after, words, length) == 0;
@@ -327,8 +320,8 @@ static reading read_memory_head(const around *a) {
       {"cudamalloc retry failed:", "mxnet", HRI_OOM_FOREIGN},
   };
   static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
-  static const char *const sources[] = {"pytorch-cuda", "pytorch-hip", "pytorch-xpu", "pytorch-npu", "pytorch-musa",
-                                        "pytorch-mlu"};
+  static const char *const sources[] = {"pytorch-cuda", "pytorch-hip",  "pytorch-xpu",
+                                        "pytorch-npu",  "pytorch-musa", "pytorch-mlu"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++)
     if (before_ends(a, before[i].words)) return (reading){before[i].kind, before[i].source};
   if (after_starts(a, ": killed process") || before_ends(a, "memory cgroup")) return (reading){HRI_OOM_HOST, "kernel"};
@@ -340,7 +333,8 @@ static reading read_memory_head(const around *a) {
     memcpy(with, backends[i], strlen(backends[i]));
     memcpy(with + strlen(with), " error:", 8);
     if (before_ends(a, with))
-      return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ? HRI_OOM_PINNED : HRI_OOM_BARE, sources[i]};
+      return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ? HRI_OOM_PINNED : HRI_OOM_BARE,
+                       sources[i]};
     if (caching && after_has(a, 60, "preemptively rejected")) return (reading){HRI_OOM_REJECTED, sources[i]};
     if (caching) return (reading){HRI_OOM_CACHING, sources[i]};
   }
@@ -359,7 +353,8 @@ static bool ends_task(const around *a) {
   return at < end && task < at && (is_digit(a->text[at - 1]) || a->text[at - 1] == ']');
 }
 
-/* Reports of the kernel, Slurm, systemd, docker and Kubernetes; not names of settings, and not counters that stand at 0. */
+/* Reports of the kernel, Slurm, systemd, docker and Kubernetes; not names of settings, and not counters that stand at
+ * 0. */
 static reading read_kill_head(const char *words, const around *a) {
   static const char *const reports[] = {":constraint", " event", "' "};
   reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
@@ -372,9 +367,9 @@ static reading read_kill_head(const char *words, const around *a) {
     if (after_starts(a, reports[i]) && !before_ends(a, "detected 0")) return certain;
   if (after_starts(a, "er") && before_ends(a, "invoked")) return certain;
   if (before_ends(a, "result '") || before_ends(a, "result=")) return certain; /* systemd */
-  while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at])
-    at++;
-  if (words[3] == '_' && at > a->after && at < a->count && a->text[at] >= '1' && a->text[at] <= '9') return (reading){HRI_OOM_HOST_LIKELY, "kernel"};
+  while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at]) at++;
+  if (words[3] == '_' && at > a->after && at < a->count && a->text[at] >= '1' && a->text[at] <= '9')
+    return (reading){HRI_OOM_HOST_LIKELY, "kernel"};
   return after_starts(a, "er") ? (reading){HRI_OOM_HOST_LIKELY, "kernel"} : nothing;
 }
 
@@ -389,7 +384,9 @@ static reading read_other_head(const char *words, const around *a) {
     bool whole = a->at == 0 || is_word_end(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
     if (!whole || after_starts(a, ": std::bad_alloc")) return nothing;
-    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count ? (reading){HRI_OOM_HOST_LIKELY, "python"} : nothing;
+    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
+               ? (reading){HRI_OOM_HOST_LIKELY, "python"}
+               : nothing;
   }
   if (strcmp(words, "unable to allocate") == 0)
     return after_has(a, 60, "for an array") ? (reading){HRI_OOM_HOST, "numpy"} : nothing;
@@ -400,7 +397,8 @@ static reading read_other_head(const char *words, const around *a) {
   if (strcmp(words, "cudahostalloc") == 0)
     return after_has(a, 120, "out of memory") ? (reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
   if (words[0] == 'r') { /* resource_exhausted also means quotas of other services */
-    if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat")) return nothing;
+    if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat"))
+      return nothing;
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle")) return (reading){HRI_OOM_FOREIGN, "paddle"};
     return (reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
   }
@@ -418,10 +416,10 @@ static reading read_other_head(const char *words, const around *a) {
 
 /* Where the message that starts at `after` ends at the latest: before the next one's head. */
 static size_t message_end(const char *text, size_t after, size_t count, hri_oom_kind kind) {
-  static const char *const stops[] = {"traceback (most recent", "out of memory. tried", "cuda error:", "cuda out of memory"};
+  static const char *const stops[] = {"traceback (most recent", "out of memory. tried",
+                                      "cuda error:", "cuda out of memory"};
   size_t end = count - after < 3000 ? count : after + 3000, request;
-  for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
-    end = hri_oom_word(text, after, end, stops[i]);
+  for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) end = hri_oom_word(text, after, end, stops[i]);
   request = hri_oom_word(text, after, end, "tried to allocate");
   if (request < end && kind != HRI_OOM_ASYNC) end = hri_oom_word(text, request + 1, end, "tried to allocate");
   return end;
@@ -476,7 +474,8 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   if (h == 1 && !after_has(&a, 24, "ib") && !after_has(&a, 30, "b")) r.kind = HRI_OOM_NOTHING;
   if (r.kind == HRI_OOM_DRIVER && (before_has(&a, "tensorflow") || before_has(&a, "stream_executor")))
     r = (reading){HRI_OOM_FOREIGN, "tensorflow"};
-  if (r.source[0] == 'c' && r.source[1] == '+' && (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda")))
+  if (r.source[0] == 'c' && r.source[1] == '+' &&
+      (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda")))
     r = (reading){HRI_OOM_LIBRARY, "rmm"}; /* thrust's and RMM's bad_alloc are the device's */
   message->kind = r.kind;
   message->failure.source = r.source;
@@ -485,7 +484,8 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   *end = message_end(text, a.after, count, r.kind);
   read_figures(text, from, *end, message);
   if (r.kind == HRI_OOM_CACHING || r.kind == HRI_OOM_MPS || r.kind == HRI_OOM_ASYNC) {
-    size_t tail = hri_oom_word(text, a.after, *end, "(http"); /* what follows the help address is no longer the message */
+    size_t tail =
+        hri_oom_word(text, a.after, *end, "(http"); /* what follows the help address is no longer the message */
     if (tail < *end) *end = tail;
   } else if (*end > a.after + 200) {
     *end = a.after + 200;
@@ -498,16 +498,26 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
 }
 
 void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
-  static const char *const frameworks[][2] = {
-      {"deepspeed", "deepspeed"},       {"fullyshardeddataparallel", "fsdp"}, {"fsdp", "fsdp"},
-      {"vllm/", "vllm"},                {"axolotl", "axolotl"},               {"llamafactory", "llama-factory"},
-      {"torchtune", "torchtune"},       {"torchtitan", "torchtitan"},         {"megatron", "megatron"},
-      {"lightning", "lightning"},       {"comfy", "comfyui"},                 {"transformers/trainer.py", "transformers"},
-      {"transformers/", "transformers"}, {"accelerate/", "accelerate"},       {"diffusers/", "diffusers"}};
-  static const char *const phases[][2] = {
-      {"optimizer.step(", "optimizer"}, {"torch/optim/", "optimizer"},   {".backward(", "backward"},
-      {"run_backward", "backward"},     {"evaluation_loop", "evaluation"}, {"prediction_step", "evaluation"},
-      {"cross_entropy", "loss"},        {"from_pretrained", "loading"},  {"load_state_dict", "loading"}};
+  static const char *const frameworks[][2] = {{"deepspeed", "deepspeed"},
+                                              {"fullyshardeddataparallel", "fsdp"},
+                                              {"fsdp", "fsdp"},
+                                              {"vllm/", "vllm"},
+                                              {"axolotl", "axolotl"},
+                                              {"llamafactory", "llama-factory"},
+                                              {"torchtune", "torchtune"},
+                                              {"torchtitan", "torchtitan"},
+                                              {"megatron", "megatron"},
+                                              {"lightning", "lightning"},
+                                              {"comfy", "comfyui"},
+                                              {"transformers/trainer.py", "transformers"},
+                                              {"transformers/", "transformers"},
+                                              {"accelerate/", "accelerate"},
+                                              {"diffusers/", "diffusers"}};
+  static const char *const phases[][2] = {{"optimizer.step(", "optimizer"},  {"torch/optim/", "optimizer"},
+                                          {".backward(", "backward"},        {"run_backward", "backward"},
+                                          {"evaluation_loop", "evaluation"}, {"prediction_step", "evaluation"},
+                                          {"cross_entropy", "loss"},         {"from_pretrained", "loading"},
+                                          {"load_state_dict", "loading"}};
   /* Only the last traceback is this failure's. */
   size_t from = 0;
   for (size_t at = hri_oom_word(text, 0, count, "traceback (most recent"); at < count;
@@ -520,7 +530,8 @@ void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
   message->capturing = hri_oom_word(text, from, count, "torch/cuda/graphs.py") < count ||
                        hri_oom_word(text, from, count, "use_mem_pool") < count ||
                        hri_oom_word(text, from, count, "capture_begin") < count;
-  if (message->kind == HRI_OOM_BARE && hri_oom_word(text, from, count, "pin_memory") < count) message->kind = HRI_OOM_PINNED;
+  if (message->kind == HRI_OOM_BARE && hri_oom_word(text, from, count, "pin_memory") < count)
+    message->kind = HRI_OOM_PINNED;
 }
 
 bool hri_oom_same_figures(const hr_oom_failure *a, const hr_oom_failure *b) {

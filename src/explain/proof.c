@@ -5,7 +5,9 @@
 
 #define SIZE HRI_OOM_SIZE
 
-static bool repeats_request(const hr_replay *r) { return r->recorded.failed && r->recorded.failed_event == r->recorded_failed_event; }
+static bool repeats_request(const hr_replay *r) {
+  return r->recorded.failed && r->recorded.failed_event == r->recorded_failed_event;
+}
 
 /* A replay that repeats the recorded failure: only against it does another outcome say anything. */
 static bool repeats_failure(const hri_oom_facts *k) {
@@ -13,8 +15,8 @@ static bool repeats_failure(const hri_oom_facts *k) {
   return r && k->oom && repeats_request(r) && r->trust != HR_REPLAY_ROUGH;
 }
 
-/* Where the recording lost its beginning, other settings are replayed from a state that came about under the recorded ones; a
- * process that starts under them comes to another state. That proves nothing. */
+/* Where the recording lost its beginning, other settings are replayed from a state that came about under the recorded
+ * ones; a process that starts under them comes to another state. That proves nothing. */
 bool hri_oom_can_prove(const hri_oom_facts *k) { return repeats_failure(k) && k->evidence->replay->began_empty; }
 
 uint32_t hri_oom_proof_count(const hri_oom_facts *k) {
@@ -29,12 +31,12 @@ static void add_proof(hr_oom_failure *f, const hri_oom_facts *k, const hr_replay
   const char *now = r->recorded.alloc_conf;
   char text[HR_OOM_LINE_BYTES], proof[HR_OOM_LINE_BYTES];
   if (result->alloc_conf[0])
-    (void)snprintf(text, sizeof text, "set PYTORCH_ALLOC_CONF=%.140s%s (PYTORCH_CUDA_ALLOC_CONF before 2.9)", result->alloc_conf,
-                   now[0] ? " in place of what is set" : "");
-  else
-    (void)snprintf(text, sizeof text, "leave PYTORCH_ALLOC_CONF unset, now %.120s: PyTorch's defaults", now);
-  (void)snprintf(proof, sizeof proof, "replay of %llu requests: reserved peak %s (%s recorded)%s%s%s", (unsigned long long)result->request_count,
-                 SIZE(result->reserved_peak_bytes), SIZE(r->recorded.reserved_peak_bytes),
+    (void)snprintf(text, sizeof text, "set PYTORCH_ALLOC_CONF=%.140s%s (PYTORCH_CUDA_ALLOC_CONF before 2.9)",
+                   result->alloc_conf, now[0] ? " in place of what is set" : "");
+  else (void)snprintf(text, sizeof text, "leave PYTORCH_ALLOC_CONF unset, now %.120s: PyTorch's defaults", now);
+  (void)snprintf(proof, sizeof proof, "replay of %llu requests: reserved peak %s (%s recorded)%s%s%s",
+                 (unsigned long long)result->request_count, SIZE(result->reserved_peak_bytes),
+                 SIZE(r->recorded.reserved_peak_bytes),
                  k->oom ? ", no failure up to where the recording ends within " : "",
                  k->oom ? SIZE(r->capacity_bytes) : "", r->trust == HR_REPLAY_EXACT ? "" : "; close, not exact");
   hr_oom_add_advice(f, HR_OOM_PROVEN, text, "none", proof, result->reserved_peak_bytes);
@@ -43,7 +45,9 @@ static void add_proof(hr_oom_failure *f, const hri_oom_facts *k, const hr_replay
 /* Whether a setting only adds to one that is listed already, and saves no more. */
 static bool adds_nothing(const hr_replay_result *result, const hr_replay_result *const *listed, uint32_t count) {
   for (uint32_t k = 0; k < count; k++)
-    if (strstr(result->alloc_conf, listed[k]->alloc_conf) && result->reserved_peak_bytes >= listed[k]->reserved_peak_bytes) return true;
+    if (strstr(result->alloc_conf, listed[k]->alloc_conf) &&
+        result->reserved_peak_bytes >= listed[k]->reserved_peak_bytes)
+      return true;
   return false;
 }
 
@@ -52,13 +56,17 @@ static void advise_untested(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_replay_result *best = &k->evidence->results[0];
   char text[HR_OOM_LINE_BYTES];
   if (best->failed) {
-    hri_oom_line(f, "replay: it fails under all %u settings tried, so no setting of the allocator helps", k->evidence->result_count);
+    hri_oom_line(f, "replay: it fails under all %u settings tried, so no setting of the allocator helps",
+                 k->evidence->result_count);
     return;
   }
-  hri_oom_line(f, "the recording lost its beginning: from the state found by going back, replay under %.80s does not fail, but that is no proof",
-               best->alloc_conf[0] ? best->alloc_conf : "the defaults");
+  hri_oom_line(
+      f,
+      "the recording lost its beginning: from the state found by going back, replay under %.80s does not fail, but that is no proof",
+      best->alloc_conf[0] ? best->alloc_conf : "the defaults");
   if (!best->alloc_conf[0]) return;
-  (void)snprintf(text, sizeof text, "try PYTORCH_ALLOC_CONF=%.170s (PYTORCH_CUDA_ALLOC_CONF before 2.9)", best->alloc_conf);
+  (void)snprintf(text, sizeof text, "try PYTORCH_ALLOC_CONF=%.170s (PYTORCH_CUDA_ALLOC_CONF before 2.9)",
+                 best->alloc_conf);
   hr_oom_add_advice(f, HR_OOM_ADVICE, text, "none", "", 0);
 }
 
@@ -71,22 +79,27 @@ void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k) {
   if (k->oom && !repeats_request(r))
     hri_oom_line(f, "replay does not repeat the failure under the recorded settings, so it proves nothing here");
   else if (k->oom && r->trust == HR_REPLAY_ROUGH)
-    hri_oom_line(f, "replay is only rough, so it proves nothing: %.150s%s", r->trust_reason, strlen(r->trust_reason) > 150 ? "..." : "");
-  else if (k->oom && k->evidence->result_count && proofs == 0)
-    advise_untested(f, k);
+    hri_oom_line(f, "replay is only rough, so it proves nothing: %.150s%s", r->trust_reason,
+                 strlen(r->trust_reason) > 150 ? "..." : "");
+  else if (k->oom && k->evidence->result_count && proofs == 0) advise_untested(f, k);
   if (f->cause == HR_OOM_GROWTH) { /* what grows fills any arrangement: the leak is to be mended first */
     if (k->oom && proofs) hri_oom_line(f, "replay: other settings carry this request; what grows will fill them too");
     return;
   }
-  if (k->oom && k->knows_free && k->device_free >= k->need) { /* room was there: a limit is to be raised, not to be lived with */
-    if (proofs) hri_oom_line(f, "replay: other settings carry this request within the %s that the process got", SIZE(r->capacity_bytes));
+  if (k->oom && k->knows_free &&
+      k->device_free >= k->need) { /* room was there: a limit is to be raised, not to be lived with */
+    if (proofs)
+      hri_oom_line(f, "replay: other settings carry this request within the %s that the process got",
+                   SIZE(r->capacity_bytes));
     return;
   }
   for (uint32_t n = 0; n < k->evidence->result_count && count < LISTED; n++) {
     const hr_replay_result *result = &k->evidence->results[n];
     bool helps = k->oom ? proofs > 0 && !result->failed
-                        : r->trust != HR_REPLAY_ROUGH && r->began_empty && result->reserved_peak_bytes < r->recorded.reserved_peak_bytes / 20 * 19;
-    if (!helps || strlen(result->alloc_conf) > 140 || adds_nothing(result, listed, count)) continue; /* a setting cut short is another one */
+                        : r->trust != HR_REPLAY_ROUGH && r->began_empty &&
+                              result->reserved_peak_bytes < r->recorded.reserved_peak_bytes / 20 * 19;
+    if (!helps || strlen(result->alloc_conf) > 140 || adds_nothing(result, listed, count))
+      continue; /* a setting cut short is another one */
     add_proof(f, k, result);
     listed[count++] = result;
   }

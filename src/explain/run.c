@@ -1,5 +1,5 @@
-/* How a run of ours ended, from what it leaves: run.json says it when the run could, the trail (snapshot/trail.h) also when
- * it was killed, metrics.jsonl how the process grew. */
+/* How a run of ours ended, from what it leaves: run.json says it when the run could, the trail (snapshot/trail.h) also
+ * when it was killed, metrics.jsonl how the process grew. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,7 +23,8 @@ typedef struct sample {
 } sample;
 
 /* One line; what is no line of a step leaves `out` as it is. MEMORY is the only failure. */
-static hr_status read_line(const char *line, uint64_t count, const char *path, sample *out, bool *found, hr_error *error) {
+static hr_status read_line(const char *line, uint64_t count, const char *path, sample *out, bool *found,
+                           hr_error *error) {
   hri_json root = {0};
   sample one = {0};
   hr_error unread = {0};
@@ -42,7 +43,8 @@ static hr_status read_line(const char *line, uint64_t count, const char *path, s
 }
 
 /* The last whole line of a step in bytes[0, count), or the first when `first`. */
-static hr_status read_sample(const char *bytes, size_t count, bool first, const char *path, sample *out, hr_error *error) {
+static hr_status read_sample(const char *bytes, size_t count, bool first, const char *path, sample *out,
+                             hr_error *error) {
   bool found = false;
   for (size_t at = 0; at < count && !(found && first);) {
     const char *end = memchr(bytes + at, '\n', count - at);
@@ -53,7 +55,8 @@ static hr_status read_sample(const char *bytes, size_t count, bool first, const 
   return HR_OK;
 }
 
-/* The first, middle and last sample: a file of any length costs three reads. Which of them are there is told by resident > 0. */
+/* The first, middle and last sample: a file of any length costs three reads. Which of them are there is told by
+ * resident > 0. */
 static hr_status read_metrics(const char *path, sample out[3], hr_error *error) {
   char *bytes;
   uint64_t size;
@@ -101,7 +104,8 @@ static hr_status read_state(const char *state, const hri_json *root, hr_run_expl
   static const struct {
     const char *state;
     hr_run_end end;
-  } known[] = {{"running", HR_RUN_UNKNOWN}, {"finished", HR_RUN_DONE}, {"stopped", HR_RUN_STOPPED}, {"interrupted", HR_RUN_STOPPED},
+  } known[] = {{"running", HR_RUN_UNKNOWN}, {"finished", HR_RUN_DONE},
+               {"stopped", HR_RUN_STOPPED}, {"interrupted", HR_RUN_STOPPED},
                {"diverged", HR_RUN_FAILED}, {"failed", HR_RUN_FAILED}}; /* "stopped": of 0.1.0 */
   for (size_t k = 0; k < sizeof known / sizeof *known; k++)
     if (strcmp(state, known[k].state) == 0) {
@@ -134,7 +138,9 @@ out:
 
 /* ---- the trail ---- */
 
-static bool is_alive(uint32_t pid) { return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM); }
+static bool is_alive(uint32_t pid) {
+  return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
 
 static hr_status read_trail(const char *path, hr_run_explanation *run, hr_status *outcome, hr_error *error) {
   static const hr_run_end ends[HRI_TRAIL_STATE_COUNT] = {HR_RUN_KILLED, HR_RUN_DONE, HR_RUN_STOPPED, HR_RUN_FAILED};
@@ -151,7 +157,8 @@ static hr_status read_trail(const char *path, hr_run_explanation *run, hr_status
   run->usable_bytes = page.usable_bytes;
   *outcome = (hr_status)page.status;
   if (page.layer >= 0) (void)snprintf(layer, sizeof layer, ", layer %d", page.layer);
-  if (page.op[0]) (void)snprintf(run->last, sizeof run->last, "%s%s, %s (%s)", page.phase, layer, page.op, page.program);
+  if (page.op[0])
+    (void)snprintf(run->last, sizeof run->last, "%s%s, %s (%s)", page.phase, layer, page.op, page.program);
   (void)snprintf(run->message, sizeof run->message, "%.500s", page.message);
   hri_oom_tidy(run->last);
   hri_oom_tidy(run->message);
@@ -160,19 +167,22 @@ static hr_status read_trail(const char *path, hr_run_explanation *run, hr_status
 
 /* ---- the cause ---- */
 
-/* Still growing in the second half, by a quarter or more over the whole run: arenas are reserved at the start, so what grows is
- * something else. */
+/* Still growing in the second half, by a quarter or more over the whole run: arenas are reserved at the start, so what
+ * grows is something else. */
 static bool grows(const hr_run_explanation *run) {
   uint64_t first = run->first_resident_bytes, middle = run->middle_resident_bytes, last = run->resident_bytes;
-  return first > 0 && middle > first && last > middle && last - first >= first / 4 && last - middle >= (middle - first) / 2;
+  return first > 0 && middle > first && last > middle && last - first >= first / 4 &&
+         last - middle >= (middle - first) / 2;
 }
 
 static void note_process(hr_oom_failure *f, const hr_run_explanation *run) {
-  uint64_t step = run->step < run->steps ? run->step + 1 : run->step; /* what is saved at the end belongs to the last step */
-  if (run->last[0]) hri_oom_line(f, "last: step %llu of %llu, %s", (unsigned long long)step, (unsigned long long)run->steps, run->last);
+  uint64_t step =
+      run->step < run->steps ? run->step + 1 : run->step; /* what is saved at the end belongs to the last step */
+  if (run->last[0])
+    hri_oom_line(f, "last: step %llu of %llu, %s", (unsigned long long)step, (unsigned long long)run->steps, run->last);
   if (run->first_resident_bytes && run->resident_bytes)
-    hri_oom_line(f, "the process had %s resident after its first step and %s after its last", SIZE(run->first_resident_bytes),
-                 SIZE(run->resident_bytes));
+    hri_oom_line(f, "the process had %s resident after its first step and %s after its last",
+                 SIZE(run->first_resident_bytes), SIZE(run->resident_bytes));
   else if (run->resident_bytes)
     hri_oom_line(f, "the process had %s resident after its last step", SIZE(run->resident_bytes));
   if (run->usable_bytes) hri_oom_line(f, "the machine could still give %s when last asked", SIZE(run->usable_bytes));
@@ -180,14 +190,18 @@ static void note_process(hr_oom_failure *f, const hr_run_explanation *run) {
 
 static void judge_killed(hr_oom_failure *f, const hr_run_explanation *run) {
   if (grows(run)) {
-    hri_oom_line(f, "it was still growing when it ended; what is planned is reserved at the start, so this is something else");
-    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "it ended without a word while its memory grew from %s to %s", SIZE(run->first_resident_bytes),
-                SIZE(run->resident_bytes));
+    hri_oom_line(
+        f, "it was still growing when it ended; what is planned is reserved at the start, so this is something else");
+    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "it ended without a word while its memory grew from %s to %s",
+                SIZE(run->first_resident_bytes), SIZE(run->resident_bytes));
   } else if (run->usable_bytes && run->usable_bytes < run->resident_bytes / 20) {
     hri_oom_line(f, "a kill by the kernel is in its log: dmesg, \"Out of memory\" or \"oom-kill\"");
-    hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_LIKELY, "it was killed with only %s of the machine's memory left", SIZE(run->usable_bytes));
+    hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_LIKELY, "it was killed with only %s of the machine's memory left",
+                SIZE(run->usable_bytes));
   } else {
-    hri_oom_line(f, "killed by the kernel for memory (its log, dmesg, says so), by a person or a scheduler, crashed, or the machine went down");
+    hri_oom_line(
+        f,
+        "killed by the kernel for memory (its log, dmesg, says so), by a person or a scheduler, crashed, or the machine went down");
     hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(GROWTH),
                       "it ended without a word: what it left does not say why");
   }
@@ -199,28 +213,36 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
   hri_oom_line(f, of, (unsigned long long)run->step, (unsigned long long)run->steps);
   switch (run->end) {
   case HR_RUN_DONE: hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "the run finished"); break;
-  case HR_RUN_STOPPED: hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "the run was stopped on request, after saving"); break;
-  case HR_RUN_RUNNING: hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_LIKELY, "the run goes on: a process with its number exists"); break;
+  case HR_RUN_STOPPED:
+    hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "the run was stopped on request, after saving");
+    break;
+  case HR_RUN_RUNNING:
+    hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_LIKELY, "the run goes on: a process with its number exists");
+    break;
   case HR_RUN_FAILED:
-    if (outcome == HR_ERROR_MEMORY) hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_CERTAIN, "the machine refused memory: %.180s", run->message);
-    else hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "it failed, but not for memory: %.180s",
-                     run->message[0] ? run->message : hr_status_name(outcome));
+    if (outcome == HR_ERROR_MEMORY)
+      hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_CERTAIN, "the machine refused memory: %.180s", run->message);
+    else
+      hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "it failed, but not for memory: %.180s",
+                  run->message[0] ? run->message : hr_status_name(outcome));
     break;
   case HR_RUN_KILLED: judge_killed(f, run); break;
   case HR_RUN_UNKNOWN:
-    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NO_FAILURE), "it says that it runs and left no trail: it does, or was killed");
+    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NO_FAILURE),
+                      "it says that it runs and left no trail: it does, or was killed");
     break;
   }
 }
 
 /* What to do with the run itself, behind what its cause asks for. */
 static void advise_run(hr_oom_failure *f, const hr_run_explanation *run) {
-  static const char *const advice[] = {[HR_RUN_UNKNOWN] = "if no process of it is left: headroom train --resume RUN goes on from the last checkpoint",
-                                       [HR_RUN_RUNNING] = "headroom inspect RUN shows what its plan holds at the peak",
-                                       [HR_RUN_DONE] = "headroom inspect RUN shows what its plan held at the peak",
-                                       [HR_RUN_STOPPED] = "headroom train --resume RUN goes on from the last checkpoint",
-                                       [HR_RUN_FAILED] = "mend what the error names, then headroom train --resume RUN goes on from the last checkpoint",
-                                       [HR_RUN_KILLED] = "headroom train --resume RUN goes on from the last checkpoint"};
+  static const char *const advice[] =
+      {[HR_RUN_UNKNOWN] = "if no process of it is left: headroom train --resume RUN goes on from the last checkpoint",
+       [HR_RUN_RUNNING] = "headroom inspect RUN shows what its plan holds at the peak",
+       [HR_RUN_DONE] = "headroom inspect RUN shows what its plan held at the peak",
+       [HR_RUN_STOPPED] = "headroom train --resume RUN goes on from the last checkpoint",
+       [HR_RUN_FAILED] = "mend what the error names, then headroom train --resume RUN goes on from the last checkpoint",
+       [HR_RUN_KILLED] = "headroom train --resume RUN goes on from the last checkpoint"};
   hri_oom_advise(f);
   if (f->cause == HR_OOM_NO_FAILURE || f->cause == HR_OOM_UNKNOWN)
     hr_oom_add_advice(f, HR_OOM_ADVICE, advice[run->end], "none", "", 0);
@@ -234,7 +256,9 @@ static hr_status read_all(const char *directory, hr_run_explanation *run, hr_sta
   for (int k = 0; k < 3 && status == HR_OK; k++) {
     path = hri_path_join(directory, names[k]);
     if (!path) return hri_fail_memory(error, strlen(directory) + 16, "a path");
-    status = k == 0 ? read_run(path, run, error) : k == 1 ? read_metrics(path, samples, error) : read_trail(path, run, outcome, error);
+    status = k == 0   ? read_run(path, run, error)
+             : k == 1 ? read_metrics(path, samples, error)
+                      : read_trail(path, run, outcome, error);
     hri_free(path);
   }
   run->first_resident_bytes = samples[0].resident;

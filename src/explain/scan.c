@@ -1,14 +1,16 @@
 /* Finding messages in a stream of any length with bounded memory.
  *
- * People's logs wrap a message over lines, put "[rank3]:", "# " or a time stamp before each, mark words as bold and colour
- * them. So the text is brought to one form first: a line at a time, prefix taken off (its rank kept as a mark), letters
- * lower, blanks and line ends to one blank, emphasis and terminal escapes dropped. What is left goes into a window of
+ * People's logs wrap a message over lines, put "[rank3]:", "# " or a time stamp before each, mark words as bold and
+ * colour them. So the text is brought to one form first: a line at a time, prefix taken off (its rank kept as a mark),
+ * letters lower, blanks and line ends to one blank, emphasis and terminal escapes dropped. What is left goes into a
+ * window of
  * WINDOW bytes that slides over the stream; a message is read only once AHEAD bytes behind its start are there (or the
- * end), and BEHIND bytes before it stay for the traceback that names the framework. Lines of other ranks between the lines
- * of one message are left out by the marks.
+ * end), and BEHIND bytes before it stay for the traceback that names the framework. Lines of other ranks between the
+ * lines of one message are left out by the marks.
  *
- * Bounded time: a byte is normalised once, searched once; a head that turns out to be none costs a copy of HRI_OOM_TEXT_BYTES,
- * reading a message that many bytes times a constant, and after MAX_PARSED messages they are only counted. */
+ * Bounded time: a byte is normalised once, searched once; a head that turns out to be none costs a copy of
+ * HRI_OOM_TEXT_BYTES, reading a message that many bytes times a constant, and after MAX_PARSED messages they are only
+ * counted. */
 #include <headroom/explain.h>
 
 #include "base/mem.h"
@@ -49,8 +51,7 @@ static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 static int32_t read_small(const char *line, size_t count, size_t *at) {
   int32_t value = 0;
   size_t start = *at;
-  while (*at < count && is_digit(line[*at]) && *at - start < 5)
-    value = value * 10 + (line[(*at)++] - '0');
+  while (*at < count && is_digit(line[*at]) && *at - start < 5) value = value * 10 + (line[(*at)++] - '0');
   return *at == start || (*at < count && is_digit(line[*at])) ? -1 : value;
 }
 
@@ -70,8 +71,7 @@ static int32_t rank_inside(const char *line, size_t from, size_t to) {
     for (at = from; at < to; at++) {
       size_t p = at + strlen(words[i]);
       if (!starts_with(line, to, at, words[i])) continue;
-      while (p < to && (line[p] == ' ' || line[p] == ':' || line[p] == '=' || line[p] == '_'))
-        p++;
+      while (p < to && (line[p] == ' ' || line[p] == ':' || line[p] == '=' || line[p] == '_')) p++;
       if (p < to && is_digit(line[p])) return read_small(line, to, &p);
     }
   at = from;
@@ -88,8 +88,7 @@ static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *r
   char close = line[at] == '[' ? ']' : ')';
   size_t end = at + 1;
   int32_t found;
-  while (end < count && end - at < 64 && line[end] != close)
-    end++;
+  while (end < count && end - at < 64 && line[end] != close) end++;
   if (end >= count || line[end] != close) return at;
   if (close == ')' && hri_oom_word(line, at, end, "pid=") == end) return at;
   if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
@@ -132,11 +131,11 @@ static size_t skip_time(const char *line, size_t count, size_t at) {
   static const char *const shapes[] = {"dddd-dd-dd", "dd:dd:dd", "dddd/dd/dd"};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     size_t i = 0;
-    while (shapes[s][i] && at + i < count && (shapes[s][i] == 'd' ? is_digit(line[at + i]) : shapes[s][i] == line[at + i]))
+    while (shapes[s][i] && at + i < count &&
+           (shapes[s][i] == 'd' ? is_digit(line[at + i]) : shapes[s][i] == line[at + i]))
       i++;
     if (shapes[s][i]) continue;
-    for (i += at; i < count && !is_blank(line[i]);)
-      i++;
+    for (i += at; i < count && !is_blank(line[i]);) i++;
     return i;
   }
   return at;
@@ -146,8 +145,7 @@ static size_t skip_prefix(const char *line, size_t count, int32_t *rank) {
   size_t at = 0;
   for (int round = 0; round < 12; round++) {
     size_t before = at;
-    while (at < count && (is_blank(line[at]) || (line[at] && strchr("#>|*`", line[at]))))
-      at++;
+    while (at < count && (is_blank(line[at]) || (line[at] && strchr("#>|*`", line[at])))) at++;
     if (at < count && (line[at] == '[' || line[at] == '(')) at = skip_bracket(line, count, at, rank);
     if (at == before || at < count) at = skip_time(line, count, at);
     at = skip_label(line, count, at, rank);
@@ -166,8 +164,7 @@ static size_t dressing(const char *line, size_t count, size_t at) {
       if (starts_with(line, count, at, tags[i])) return strlen(tags[i]);
   if (line[at] != 0x1b) return 0;
   if (at + 1 >= count || line[at + 1] != '[') return 1;
-  while (end < count && (is_digit(line[end]) || line[end] == ';' || line[end] == '?'))
-    end++;
+  while (end < count && (is_digit(line[end]) || line[end] == ';' || line[end] == '?')) end++;
   return end < count ? end + 1 - at : end - at;
 }
 
@@ -186,26 +183,24 @@ static void add_blank(hr_explainer *e) {
   if (e->count > 0 && e->text[e->count - 1] != ' ') e->text[e->count++] = ' ';
 }
 
-/* Whether the line is how a shell reports SIGKILL: "Killed" alone or behind a progress bar, "...: line 3: 4242 Killed  python",
+/* Whether the line is how a shell reports SIGKILL: "Killed" alone or behind a progress bar, "...: line 3: 4242 Killed
+ * python",
  * "zsh: killed  python". `start` is where its text begins. */
 static bool reports_kill(const char *line, size_t count, size_t start) {
   static const char word[] = "killed";
   enum { LENGTH = sizeof word - 1 };
-  while (count > start && is_blank(line[count - 1]))
-    count--;
+  while (count > start && is_blank(line[count - 1])) count--;
   if (starts_with(line, count, 0, "zsh: killed")) return true;
   if (count - start < LENGTH) return false;
-  if (starts_with(line, count, count - LENGTH, word) && (count - start == LENGTH || line[count - LENGTH - 1] == ']')) return true;
+  if (starts_with(line, count, count - LENGTH, word) && (count - start == LENGTH || line[count - LENGTH - 1] == ']'))
+    return true;
   for (size_t at = 1; at + LENGTH < count; at++) {
     size_t back = at, digits;
     if (!is_blank(line[at - 1]) || !is_blank(line[at + LENGTH]) || !starts_with(line, count, at, word)) continue;
-    while (back > 0 && is_blank(line[back - 1]))
-      back--;
-    for (digits = back; digits > 0 && is_digit(line[digits - 1]);)
-      digits--;
+    while (back > 0 && is_blank(line[back - 1])) back--;
+    for (digits = back; digits > 0 && is_digit(line[digits - 1]);) digits--;
     if (digits == back) return false;
-    while (digits > 0 && is_blank(line[digits - 1]))
-      digits--;
+    while (digits > 0 && is_blank(line[digits - 1])) digits--;
     return digits > 0 && strchr(":]+", line[digits - 1]) != NULL;
   }
   return false;
@@ -273,7 +268,8 @@ static size_t one_message(hr_explainer *e, size_t at, size_t mark_index, size_t 
 static bool ranks_agree(int32_t a, int32_t b) { return a == b || a < 0 || b < 0; }
 
 static bool is_device_kind(hri_oom_kind kind) {
-  return kind == HRI_OOM_CACHING || kind == HRI_OOM_ASYNC || kind == HRI_OOM_REJECTED || kind == HRI_OOM_MPS || kind == HRI_OOM_BARE;
+  return kind == HRI_OOM_CACHING || kind == HRI_OOM_ASYNC || kind == HRI_OOM_REJECTED || kind == HRI_OOM_MPS ||
+         kind == HRI_OOM_BARE;
 }
 
 /* True when a message repeats a failure that is known: a wrapper's error after the first, a summary of all ranks. */
@@ -317,15 +313,15 @@ static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
   while (e->searched < limit) {
     size_t at = hri_oom_find(e->text, e->searched, e->count), start, count, end;
     if (at >= limit) break;
-    while (m + 1 < e->marks.count && e->marks.items[m + 1].offset <= at)
-      m++;
+    while (m + 1 < e->marks.count && e->marks.items[m + 1].offset <= at) m++;
     if (e->parsed >= MAX_PARSED) {
       e->more++;
       e->searched = at + 1;
       continue;
     }
     count = one_message(e, at, m, &start);
-    if (e->message.kind != HRI_OOM_NOTHING) memset(&e->message, 0, sizeof e->message); /* 10 KiB, and most heads are no message */
+    if (e->message.kind != HRI_OOM_NOTHING)
+      memset(&e->message, 0, sizeof e->message); /* 10 KiB, and most heads are no message */
     e->message.failure.rank = e->marks.items[m].rank;
     e->message.failure.line = e->marks.items[m].line;
     e->message.failure.event = UINT64_MAX;
@@ -334,11 +330,11 @@ static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
       e->parsed++;
       HRI_TRY(keep(e, at, error));
     }
-    /* With lines of other ranks between, an offset in the copy is no offset in the window: then only the head is done. */
+    /* With lines of other ranks between, an offset in the copy is no offset in the window: then only the head is
+     * done. */
     if (end > start && count - start <= e->count - at && memcmp(e->one + start, e->text + at, end - start) == 0)
       e->searched = at + (end - start);
-    else
-      e->searched = at + 16;
+    else e->searched = at + 16;
   }
   if (e->searched < limit) e->searched = limit;
   return HR_OK;
@@ -373,7 +369,8 @@ static hr_status end_line(hr_explainer *e, bool complete, hr_error *error) {
   add_line(e, complete);
   here.offset = before;
   here.rank = e->rank;
-  if (e->count > before && !hri_array_push(&e->marks, here)) return hri_fail_memory(error, sizeof here, "marks of lines");
+  if (e->count > before && !hri_array_push(&e->marks, here))
+    return hri_fail_memory(error, sizeof here, "marks of lines");
   return HR_OK;
 }
 

@@ -1,12 +1,13 @@
 /* From what a snapshot shows to one cause.
  *
- * At the failing request, R is reserved, F free on the device (the event states it), N what the request makes the allocator
- * ask of the driver, W the cached bytes in wholly free segments, C all cached bytes of the default pools, P those of private
- * pools. A snapshot states no total of the device and no other process, so what R + F leaves out is known only when the caller
- * knows the total. In order, from what allows no other reading to what remains:
+ * At the failing request, R is reserved, F free on the device (the event states it), N what the request makes the
+ * allocator ask of the driver, W the cached bytes in wholly free segments, C all cached bytes of the default pools, P
+ * those of private pools. A snapshot states no total of the device and no other process, so what R + F leaves out is
+ * known only when the caller knows the total. In order, from what allows no other reading to what remains:
  *   request > total                  too big, certain
  *   F >= N                           a cap; which one only settings or several such failures tell
- *   F + W >= N                       cached but not returned, certain: PyTorch returns W before it fails, but for captures
+ *   F + W >= N                       cached but not returned, certain: PyTorch returns W before it fails, but for
+ *   captures
  *   F + C < N <= F + C + P           private pools
  *   R was larger before than R + F   another process or this one past the allocator: no snapshot can tell which
  *   stacks that grow with each step  growth, where without them the request would fit
@@ -15,8 +16,8 @@
  *   live + request >> other steps    an outlier batch, never certain
  *   F + C >= N                       fragmented, likely, from 5 % of R on and with the same exception
  *   total - R - F > total / 10       another process or past the allocator
- *   else                             too big: certain where the total could not hold what is live and the request, and steps as
- *                                    large as this one show no growth */
+ *   else                             too big: certain where the total could not hold what is live and the request, and
+ *                                    steps as large as this one show no growth */
 #include "explain/evidence.h"
 
 #include <stdlib.h>
@@ -30,8 +31,8 @@ static bool judge_absurd(hr_oom_failure *f, const hri_oom_facts *k) {
   bool larger = k->total && k->request > k->total;
   if (!larger && k->request < 1ull << 60) return false;
   hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "one request of %s is larger than the whole device", SIZE(k->request));
-  hri_oom_line(f, "requested %s > total %s: a size was computed wrongly, or the model needs another device", SIZE(k->request),
-               k->total ? SIZE(k->total) : "of any device");
+  hri_oom_line(f, "requested %s > total %s: a size was computed wrongly, or the model needs another device",
+               SIZE(k->request), k->total ? SIZE(k->total) : "of any device");
   return true;
 }
 
@@ -54,22 +55,27 @@ static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t allowed = (uint64_t)(fraction * (double)k->total);
   uint32_t alike = 0;
   if (!k->knows_free || k->device_free < k->need) return false;
-  hri_oom_line(f, "free on the device %s >= %s asked of the driver, and it failed all the same", SIZE(k->device_free), SIZE(k->need));
+  hri_oom_line(f, "free on the device %s >= %s asked of the driver, and it failed all the same", SIZE(k->device_free),
+               SIZE(k->need));
   for (uint32_t n = 0; n < k->i->oom_count; n++)
     if (k->i->ooms[n].device_free_bytes >= need_at_most(k, k->i->ooms[n].size)) alike++;
   if (fraction > 0 && allowed > 0 && k->reserved <= allowed && k->reserved + k->need > allowed) {
     hri_oom_set(f, HR_OOM_ALLOWED, HR_OOM_DERIVED, allowed);
-    hri_oom_line(f, "reserved %s + %s > allowed %s (%.3g of the device, from the recorded settings)", SIZE(k->reserved), SIZE(k->need),
-                 SIZE(allowed), fraction);
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a cap of %s refused it, with %s free on the device", SIZE(allowed), SIZE(k->device_free));
+    hri_oom_line(f, "reserved %s + %s > allowed %s (%.3g of the device, from the recorded settings)", SIZE(k->reserved),
+                 SIZE(k->need), SIZE(allowed), fraction);
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a cap of %s refused it, with %s free on the device", SIZE(allowed),
+                SIZE(k->device_free));
   } else if (fraction > 0 && (!k->total || k->reserved + k->need > allowed)) {
     hri_oom_line(f, "the recorded settings cap this process at %.3g of the device", fraction);
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a cap refused it, with %s free on the device", SIZE(k->device_free));
   } else if (alike >= 2) {
-    hri_oom_line(f, "%u of %u recorded failures came with enough free memory: no passing shortage does that", alike, k->i->oom_count);
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a limit near %s refused it, with %s free on the device", SIZE(k->reserved), SIZE(k->device_free));
+    hri_oom_line(f, "%u of %u recorded failures came with enough free memory: no passing shortage does that", alike,
+                 k->i->oom_count);
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a limit near %s refused it, with %s free on the device",
+                SIZE(k->reserved), SIZE(k->device_free));
   } else {
-    hri_oom_line(f, "a cap (set_per_process_memory_fraction, a container, MIG), or memory that was free again a moment later");
+    hri_oom_line(
+        f, "a cap (set_per_process_memory_fraction, a container, MIG), or memory that was free again a moment later");
     hri_oom_undecided(f, HRI_OOM_COULD(CAP) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR),
                       "not explained by the snapshot: more was free than requested");
   }
@@ -80,10 +86,14 @@ static bool judge_cached(hr_oom_failure *f, const hri_oom_facts *k) {
   bool fits = k->device_free + k->returnable >= k->need || k->i->fragmentation.fits_after_return;
   uint64_t back = k->returnable ? k->returnable : k->i->at.free_returnable_bytes;
   if (!k->knows_free || back == 0 || !fits) return false;
-  hri_oom_line(f, "free %s + wholly free segments %s >= %s asked of the driver", SIZE(k->device_free), SIZE(back), SIZE(k->need));
-  hri_oom_line(f, "PyTorch returns such segments before it fails, except while a graph is captured or a MemPool is active, or with "
-                  "throw_on_cudamalloc_oom");
-  hri_oom_say(f, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_CERTAIN, "%s were cached in wholly free segments and were not returned", SIZE(back));
+  hri_oom_line(f, "free %s + wholly free segments %s >= %s asked of the driver", SIZE(k->device_free), SIZE(back),
+               SIZE(k->need));
+  hri_oom_line(
+      f,
+      "PyTorch returns such segments before it fails, except while a graph is captured or a MemPool is active, or with "
+      "throw_on_cudamalloc_oom");
+  hri_oom_say(f, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_CERTAIN,
+              "%s were cached in wholly free segments and were not returned", SIZE(back));
   return true;
 }
 
@@ -92,57 +102,66 @@ static bool judge_pools(hr_oom_failure *f, const hri_oom_facts *k) {
   bool only = without < k->need && without + k->pools_free >= k->need;
   bool most = k->pools_free > k->cached && k->device_free + k->pools_free >= k->need;
   if (k->pools_free == 0 || !k->knows_free || !(only || most)) return false;
-  hri_oom_line(f, "free %s + cached %s %s %s asked of the driver; %s more lie free in private pools", SIZE(k->device_free), SIZE(k->cached),
-               only ? "<" : "(in pieces) and", SIZE(k->need), SIZE(k->pools_free));
-  hri_oom_say(f, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY, "%s lie free in private pools (CUDA graphs, MemPool), where nobody else may use them",
+  hri_oom_line(f, "free %s + cached %s %s %s asked of the driver; %s more lie free in private pools",
+               SIZE(k->device_free), SIZE(k->cached), only ? "<" : "(in pieces) and", SIZE(k->need),
+               SIZE(k->pools_free));
+  hri_oom_say(f, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY,
+              "%s lie free in private pools (CUDA graphs, MemPool), where nobody else may use them",
               SIZE(k->pools_free));
   return true;
 }
 
 static bool judge_shrunk(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t now = k->reserved + k->device_free, lost = hri_oom_less(k->i->peak_reserved_bytes, now);
-  if (!k->knows_free || lost < MIB(2) || lost < k->i->peak_reserved_bytes / 100 || k->device_free + lost < k->need) return false;
-  hri_oom_line(f, "the allocator held %s before; now reserved %s + free %s = %s: %s went to somebody else", SIZE(k->i->peak_reserved_bytes),
-               SIZE(k->reserved), SIZE(k->device_free), SIZE(now), SIZE(lost));
+  if (!k->knows_free || lost < MIB(2) || lost < k->i->peak_reserved_bytes / 100 || k->device_free + lost < k->need)
+    return false;
+  hri_oom_line(f, "the allocator held %s before; now reserved %s + free %s = %s: %s went to somebody else",
+               SIZE(k->i->peak_reserved_bytes), SIZE(k->reserved), SIZE(k->device_free), SIZE(now), SIZE(lost));
   hri_oom_line(f, "a snapshot shows neither other processes nor this one's libraries (NCCL, cuBLAS): nvidia-smi does");
-  hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR),
-                    "memory that this allocator had before is held by another process, or by this one past the allocator");
+  hri_oom_undecided(
+      f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR),
+      "memory that this allocator had before is held by another process, or by this one past the allocator");
   return true;
 }
 
 static void note_pinned(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_fragmentation *g = &k->i->fragmentation;
   char where[160];
-  hri_oom_line(f, "free %s + cached %s >= %s asked of the driver, but no segment of it is wholly free", SIZE(k->device_free), SIZE(k->cached),
-               SIZE(k->need));
+  hri_oom_line(f, "free %s + cached %s >= %s asked of the driver, but no segment of it is wholly free",
+               SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (g->pool_largest_free_bytes)
-    hri_oom_line(f, "the largest free block of the request's pool has %s of %s", SIZE(g->pool_largest_free_bytes), SIZE(g->pool_free_bytes));
+    hri_oom_line(f, "the largest free block of the request's pool has %s of %s", SIZE(g->pool_largest_free_bytes),
+                 SIZE(g->pool_free_bytes));
   if (g->pinned_count == 0) return;
   hri_oom_stack_text(k->i->snapshot, g->pinned[0].stack, where, sizeof where);
-  hri_oom_line(f, "%s live pin a segment with %s free: %s", SIZE(g->pinned[0].live_bytes), SIZE(g->pinned[0].free_bytes), where);
+  hri_oom_line(f, "%s live pin a segment with %s free: %s", SIZE(g->pinned[0].live_bytes),
+               SIZE(g->pinned[0].free_bytes), where);
 }
 
-/* Whether each step before left and needed about what the second did. A leak that comes from many places is no stack's. */
+/* Whether each step before left and needed about what the second did. A leak that comes from many places is no
+ * stack's. */
 static bool steps_are_even(const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
   const hr_step_sums *second, *last;
   if (i->step_count < 3 || k->leak) return false;
   second = &i->steps[1];
   last = &i->steps[i->step_count - 2];
-  return last->end_live_bytes <= second->end_live_bytes + k->live / 10 && last->peak_live_bytes <= second->peak_live_bytes + second->peak_live_bytes / 10;
+  return last->end_live_bytes <= second->end_live_bytes + k->live / 10 &&
+         last->peak_live_bytes <= second->peak_live_bytes + second->peak_live_bytes / 10;
 }
 
-/* Whether pieces are the cause and not just the last straw of a device that fills up: there is always a request then that would
- * have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a proof makes it certain. As much
- * was live before, and it went well: that speaks for pieces, and where the steps are known and none of them leaves more
- * behind, it is enough. Else by what would stay free after the request; within the first steps more is to come that nobody has
- * seen yet, so more must stay. */
+/* Whether pieces are the cause and not just the last straw of a device that fills up: there is always a request then
+ * that would have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a proof
+ * makes it certain. As much was live before, and it went well: that speaks for pieces, and where the steps are known
+ * and none of them leaves more behind, it is enough. Else by what would stay free after the request; within the first
+ * steps more is to come that nobody has seen yet, so more must stay. */
 static int in_pieces(const hri_oom_facts *k) {
   uint64_t have = k->device_free + k->cached, capacity = k->reserved + k->device_free, spare;
   if (!k->knows_free || k->cached == 0 || have < k->need) return 0;
   spare = have - k->need;
   if (spare >= capacity / 4) return 2;
-  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes) return k->i->step_count >= 4 && steps_are_even(k) ? 2 : 1;
+  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes)
+    return k->i->step_count >= 4 && steps_are_even(k) ? 2 : 1;
   return spare >= (k->i->step_count >= 2 ? capacity / 10 : capacity / 6);
 }
 
@@ -152,22 +171,22 @@ static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_pr
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
   if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes)
-    hri_oom_line(f, "live %s + request %s is not more than was live before, %s", SIZE(k->oom->live_bytes), SIZE(k->request),
-                 SIZE(k->i->peak_live_bytes));
-  else
-    hri_oom_line(f, "in one piece it would have fit, with %s to spare", SIZE(k->device_free + k->cached - k->need));
+    hri_oom_line(f, "live %s + request %s is not more than was live before, %s", SIZE(k->oom->live_bytes),
+                 SIZE(k->request), SIZE(k->i->peak_live_bytes));
+  else hri_oom_line(f, "in one piece it would have fit, with %s to spare", SIZE(k->device_free + k->cached - k->need));
   if (proven) hri_oom_line(f, "the same requests, replayed under other settings, do not fail: see below");
   else hri_oom_line(f, hri_oom_can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
-  hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 ? HR_OOM_CERTAIN : HR_OOM_LIKELY, "%s were cached, but in pieces too small for %s",
-              SIZE(k->cached), SIZE(k->request));
+  hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+              "%s were cached, but in pieces too small for %s", SIZE(k->cached), SIZE(k->request));
   return true;
 }
 
 static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
   char where[160];
   hri_oom_stack_text(k->i->snapshot, k->leak->stack, where, sizeof where);
-  hri_oom_line(f, "%s more every step, in %u of %u steps, %s left at the end: %s", SIZE((uint64_t)k->leak->bytes_per_step), k->leak->steps_grown,
-               k->leak->steps_seen, SIZE(k->leak->bytes), where);
+  hri_oom_line(f, "%s more every step, in %u of %u steps, %s left at the end: %s",
+               SIZE((uint64_t)k->leak->bytes_per_step), k->leak->steps_grown, k->leak->steps_seen, SIZE(k->leak->bytes),
+               where);
 }
 
 static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
@@ -178,21 +197,24 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   if (!enough) return false;
   note_leak(f, k);
   /* Steps that are only repetition can be the layers of a model that loads. */
-  every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen && strcmp(k->i->steps_from, "repetition") != 0;
-  hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s", SIZE(k->leak_bytes), SIZE(k->device_free),
-               SIZE(k->cached), SIZE(k->need));
+  every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen &&
+          strcmp(k->i->steps_from, "repetition") != 0;
+  hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
+               SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {
-    hri_oom_line(f, "but %s of the device are held by others or past the allocator, and would have been enough as well", SIZE(missing));
+    hri_oom_line(f, "but %s of the device are held by others or past the allocator, and would have been enough as well",
+                 SIZE(missing));
     every = false;
   }
   hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-              "memory grows with every step: %s of the %s live are left over from earlier steps", SIZE(k->leak_bytes), SIZE(k->live));
+              "memory grows with every step: %s of the %s live are left over from earlier steps", SIZE(k->leak_bytes),
+              SIZE(k->live));
   return true;
 }
 
 static bool is_training(hr_stage stage) {
-  return stage == HR_STAGE_UNKNOWN || stage == HR_STAGE_FORWARD || stage == HR_STAGE_LOSS || stage == HR_STAGE_BACKWARD ||
-         stage == HR_STAGE_DATA;
+  return stage == HR_STAGE_UNKNOWN || stage == HR_STAGE_FORWARD || stage == HR_STAGE_LOSS ||
+         stage == HR_STAGE_BACKWARD || stage == HR_STAGE_DATA;
 }
 
 /* The step that an event is in; behind the last boundary, that one's. step_count when it is in none. */
@@ -202,7 +224,8 @@ static uint32_t step_of(const hr_inspection *i, uint64_t event) {
   return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count - 1 : i->step_count;
 }
 
-/* Whether the three steps before rose, and this one goes on at most twice as steeply: batches that get larger, not one. */
+/* Whether the three steps before rose, and this one goes on at most twice as steeply: batches that get larger, not
+ * one. */
 static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wanted) {
   const hr_step_sums *before = &k->i->steps[step - 3];
   uint64_t a = before[0].peak_live_bytes, b = before[1].peak_live_bytes, c = before[2].peak_live_bytes;
@@ -213,55 +236,65 @@ static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wante
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t wanted = k->oom->live_bytes + k->request, usual = k->i->usual_peak_bytes;
   uint32_t step = step_of(k->i, k->oom->event);
-  if (k->i->step_count < 4 || step < 3 || step == k->i->step_count || usual == 0 || !is_training(k->oom->stage)) return false;
+  if (k->i->step_count < 4 || step < 3 || step == k->i->step_count || usual == 0 || !is_training(k->oom->stage))
+    return false;
   if (wanted < usual + usual / 5) return false;
   for (uint32_t s = step - 3; s < step; s++)
     if (wanted < k->i->steps[s].peak_live_bytes + k->i->steps[s].peak_live_bytes / 10) return false;
   if (goes_on_rising(k, step, wanted)) {
-    hri_oom_line(f, "this step: live %s + request %s = %s; the three before rose to %s: the batches get larger", SIZE(k->oom->live_bytes),
-                 SIZE(k->request), SIZE(wanted), SIZE(k->i->steps[step - 1].peak_live_bytes));
+    hri_oom_line(f, "this step: live %s + request %s = %s; the three before rose to %s: the batches get larger",
+                 SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(wanted), SIZE(k->i->steps[step - 1].peak_live_bytes));
     return false;
   }
-  hri_oom_line(f, "this step: live %s + request %s = %s; the other steps peaked at %s (median of %u)", SIZE(k->oom->live_bytes), SIZE(k->request),
-               SIZE(wanted), SIZE(usual), k->i->step_count);
-  hri_oom_say(f, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY, "step %u needs %.0f %% more than the others: an outlier batch", step + 1,
-              100.0 * (double)wanted / (double)usual - 100.0);
+  hri_oom_line(f, "this step: live %s + request %s = %s; the other steps peaked at %s (median of %u)",
+               SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(wanted), SIZE(usual), k->i->step_count);
+  hri_oom_say(f, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY, "step %u needs %.0f %% more than the others: an outlier batch",
+              step + 1, 100.0 * (double)wanted / (double)usual - 100.0);
   return true;
 }
 
 static bool judge_missing(hr_oom_failure *f, const hri_oom_facts *k, uint64_t part) {
   uint64_t missing = hri_oom_less(k->total, k->reserved + k->device_free);
-  if (!k->total || !k->knows_free || missing < k->total / part || k->device_free + k->cached + missing < k->need) return false;
-  hri_oom_line(f, "total %s - reserved %s - free %s = %s held by others or past the allocator", SIZE(k->total), SIZE(k->reserved),
-               SIZE(k->device_free), SIZE(missing));
+  if (!k->total || !k->knows_free || missing < k->total / part || k->device_free + k->cached + missing < k->need)
+    return false;
+  hri_oom_line(f, "total %s - reserved %s - free %s = %s held by others or past the allocator", SIZE(k->total),
+               SIZE(k->reserved), SIZE(k->device_free), SIZE(missing));
   hri_oom_line(f, "a snapshot shows neither other processes nor this one's libraries (NCCL, cuBLAS): nvidia-smi does");
-  hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) | (in_pieces(k) ? HRI_OOM_COULD(FRAGMENTED) : 0),
+  hri_oom_undecided(f,
+                    HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) |
+                        (in_pieces(k) ? HRI_OOM_COULD(FRAGMENTED) : 0),
                     "much of the device is held by something outside this allocator");
   return true;
 }
 
-/* Whether the steps before needed about as much and left nothing behind: then neither growth nor this batch is the cause. */
+/* Whether the steps before needed about as much and left nothing behind: then neither growth nor this batch is the
+ * cause. */
 static bool is_usual_step(const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
-  return steps_are_even(k) && is_training(k->oom->stage) && k->oom->live_bytes + k->request <= i->usual_peak_bytes + i->usual_peak_bytes / 10;
+  return steps_are_even(k) && is_training(k->oom->stage) &&
+         k->oom->live_bytes + k->request <= i->usual_peak_bytes + i->usual_peak_bytes / 10;
 }
 
 static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t have = k->device_free + k->cached, missing = hri_oom_less(k->total, k->reserved + k->device_free);
   bool never = k->total && have + missing + k->pools_free < k->request;
   if (have < k->need)
-    hri_oom_line(f, "free %s + cached %s = %s < %s asked of the driver: short by %s%s", SIZE(k->device_free), SIZE(k->cached), SIZE(have),
-                 SIZE(k->need), SIZE(k->need - have),
+    hri_oom_line(f, "free %s + cached %s = %s < %s asked of the driver: short by %s%s", SIZE(k->device_free),
+                 SIZE(k->cached), SIZE(have), SIZE(k->need), SIZE(k->need - have),
                  hri_oom_proof_count(k) ? "; the settings below carry this request, but hardly much more" : "");
   else
-    hri_oom_line(f, "in one piece it would have fit, with %s left of %s: nearly full%s", SIZE(have - k->need), SIZE(k->reserved + k->device_free),
+    hri_oom_line(f, "in one piece it would have fit, with %s left of %s: nearly full%s", SIZE(have - k->need),
+                 SIZE(k->reserved + k->device_free),
                  hri_oom_proof_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
-  if (k->i->step_count == 0) hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");
-  if (!k->total) hri_oom_line(f, "the device's total is not in a snapshot: what other processes hold of it is not known");
+  if (k->i->step_count == 0)
+    hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");
+  if (!k->total)
+    hri_oom_line(f, "the device's total is not in a snapshot: what other processes hold of it is not known");
   hri_oom_note_live(f, k);
   if (have < k->need)
-    hri_oom_say(f, HR_OOM_TOO_BIG, never && is_usual_step(k) && !hri_oom_proof_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY, "too big by %s: live tensors fill what this process has",
-                SIZE(k->need - have));
+    hri_oom_say(f, HR_OOM_TOO_BIG,
+                never && is_usual_step(k) && !hri_oom_proof_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+                "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
   else
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill what this process has: %s of %s", SIZE(k->live),
                 SIZE(k->reserved + k->device_free));
@@ -270,9 +303,11 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
 static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
   if (!k->knows_free) hri_oom_line(f, "how much the device had free is not in the snapshot");
   if (k->need > k->request && k->request < MIB(10) && !k->i->snapshot->settings.expandable_segments)
-    hri_oom_line(f, "for %s PyTorch asks the driver for a segment of %s, which is the size that its error names", SIZE(k->request), SIZE(k->need));
-  if (judge_absurd(f, k) || judge_cap(f, k) || judge_cached(f, k) || judge_pools(f, k) || judge_shrunk(f, k) || judge_growth(f, k) ||
-      judge_missing(f, k, 4) || judge_pieces(f, k, true) || judge_outlier(f, k) || judge_pieces(f, k, false) || judge_missing(f, k, 10))
+    hri_oom_line(f, "for %s PyTorch asks the driver for a segment of %s, which is the size that its error names",
+                 SIZE(k->request), SIZE(k->need));
+  if (judge_absurd(f, k) || judge_cap(f, k) || judge_cached(f, k) || judge_pools(f, k) || judge_shrunk(f, k) ||
+      judge_growth(f, k) || judge_missing(f, k, 4) || judge_pieces(f, k, true) || judge_outlier(f, k) ||
+      judge_pieces(f, k, false) || judge_missing(f, k, 10))
     return;
   judge_full(f, k);
 }
@@ -281,11 +316,14 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
   if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);
-    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "nothing failed yet, but memory grows with every step: %s are left over", SIZE(k->leak_bytes));
+    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY,
+                "nothing failed yet, but memory grows with every step: %s are left over", SIZE(k->leak_bytes));
   } else {
-    hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "no failure is recorded; the peak was %s of live tensors", SIZE(i->peak_live_bytes));
+    hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "no failure is recorded; the peak was %s of live tensors",
+                SIZE(i->peak_live_bytes));
   }
-  hri_oom_line(f, "peak of live tensors %s; peak of what was reserved %s", SIZE(i->peak_live_bytes), SIZE(i->peak_reserved_bytes));
+  hri_oom_line(f, "peak of live tensors %s; peak of what was reserved %s", SIZE(i->peak_live_bytes),
+               SIZE(i->peak_reserved_bytes));
   hri_oom_note_live(f, k);
 }
 
@@ -301,8 +339,8 @@ uint32_t hr_explain_trace(const hr_snapshot *snapshot) {
   return best;
 }
 
-hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options, hr_explanation **explanation,
-                              hr_error *error) {
+hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
+                              hr_explanation **explanation, hr_error *error) {
   hri_oom_facts k = hri_oom_facts_of(evidence);
   hr_explanation *e = hri_alloc_zero(1, sizeof *e);
   hr_oom_failure *f = hri_alloc_zero(1, sizeof *f);
@@ -326,13 +364,13 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
   else judge_peak(f, &k);
   if (f->certainty == HR_OOM_CERTAIN && k.i->odd_count > k.i->event_count / 100) {
     f->certainty = HR_OOM_LIKELY;
-    hri_oom_line(f, "%llu of %llu events contradict each other, so nothing here is certain", (unsigned long long)k.i->odd_count,
-                 (unsigned long long)k.i->event_count);
+    hri_oom_line(f, "%llu of %llu events contradict each other, so nothing here is certain",
+                 (unsigned long long)k.i->odd_count, (unsigned long long)k.i->event_count);
   }
   if (k.total && k.reserved + k.device_free > k.total) {
     if (f->certainty == HR_OOM_CERTAIN) f->certainty = HR_OOM_LIKELY;
-    hri_oom_line(f, "the total given, %s, is less than the %s that the snapshot accounts for: it is another device's", SIZE(k.total),
-                 SIZE(k.reserved + k.device_free));
+    hri_oom_line(f, "the total given, %s, is less than the %s that the snapshot accounts for: it is another device's",
+                 SIZE(k.total), SIZE(k.reserved + k.device_free));
   }
   hri_oom_add_proofs(f, &k);
   hri_oom_advise(f);

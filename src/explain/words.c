@@ -1,4 +1,5 @@
-/* Changes of a job in the user's own words: framework x technique. The frameworks' documentation names these settings; where
+/* Changes of a job in the user's own words: framework x technique. The frameworks' documentation names these settings;
+ * where
  * one has no setting for a technique, PyTorch's own words are given. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,12 +25,15 @@ static const words tables[] = {
     {"deepspeed",
      {[HR_TECHNIQUE_MICRO_BATCH] = "\"train_micro_batch_size_per_gpu\": %N",
       [HR_TECHNIQUE_ACCUMULATE] = "\"gradient_accumulation_steps\": %N",
-      [HR_TECHNIQUE_CHECKPOINTING] = "deepspeed.checkpointing.checkpoint(...) around each block (model.gradient_checkpointing_enable() with transformers)",
+      [HR_TECHNIQUE_CHECKPOINTING] =
+          "deepspeed.checkpointing.checkpoint(...) around each block (model.gradient_checkpointing_enable() with transformers)",
       [HR_TECHNIQUE_BF16] = "\"bf16\": {\"enabled\": true}",
-      [HR_TECHNIQUE_BF16_PURE] = "\"bf16\": {\"enabled\": true, \"bf16_master_weights_and_grads\": true, \"bf16_optimizer_states\": true}",
+      [HR_TECHNIQUE_BF16_PURE] =
+          "\"bf16\": {\"enabled\": true, \"bf16_master_weights_and_grads\": true, \"bf16_optimizer_states\": true}",
       [HR_TECHNIQUE_SGD] = "\"optimizer\": {\"type\": \"SGD\"}"}},
     {"fsdp",
-     {[HR_TECHNIQUE_CHECKPOINTING] = "apply_activation_checkpointing(model, ...); with accelerate fsdp_activation_checkpointing: true",
+     {[HR_TECHNIQUE_CHECKPOINTING] =
+          "apply_activation_checkpointing(model, ...); with accelerate fsdp_activation_checkpointing: true",
       [HR_TECHNIQUE_BF16] = "MixedPrecision(param_dtype=torch.bfloat16)"}},
     {"axolotl",
      {[HR_TECHNIQUE_MICRO_BATCH] = "micro_batch_size: %N",
@@ -71,7 +75,8 @@ static const char *const plain[HR_TECHNIQUE_COUNT] = {
     [HR_TECHNIQUE_MICRO_BATCH] = "batch size %N per device",
     [HR_TECHNIQUE_ACCUMULATE] = "gradients accumulated over %N backward passes",
     [HR_TECHNIQUE_CHECKPOINTING] = "torch.utils.checkpoint around each block",
-    [HR_TECHNIQUE_SELECTIVE] = "torch.utils.checkpoint with a selective policy: norms and activations again, products kept",
+    [HR_TECHNIQUE_SELECTIVE] =
+        "torch.utils.checkpoint with a selective policy: norms and activations again, products kept",
     [HR_TECHNIQUE_SEQUENCE] = "sequences of %N tokens",
     [HR_TECHNIQUE_LOSS_CHUNK] = "a loss over %N tokens at a time, so that logits are never whole",
     [HR_TECHNIQUE_BF16] = "torch.autocast(\"cuda\", dtype=torch.bfloat16)",
@@ -85,7 +90,8 @@ int hr_technique_words(hr_technique technique, uint64_t value, const char *frame
   const char *format = (unsigned)technique < HR_TECHNIQUE_COUNT ? plain[technique] : "";
   size_t used = 0;
   for (size_t i = 0; (unsigned)technique < HR_TECHNIQUE_COUNT && i < sizeof tables / sizeof *tables; i++)
-    if (framework && strcmp(tables[i].framework, framework) == 0 && tables[i].of[technique]) format = tables[i].of[technique];
+    if (framework && strcmp(tables[i].framework, framework) == 0 && tables[i].of[technique])
+      format = tables[i].of[technique];
   if (capacity) text[0] = 0;
   for (; *format; format++) {
     char number[24] = {*format, 0};

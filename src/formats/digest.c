@@ -1,8 +1,9 @@
-/* Whole granules of a piece are hashed without a lock and added to the sums with one atomic addition each. What a piece has
- * of the granules at its two ends waits, copied, in a small table until the neighbouring pieces brought the rest.
+/* Whole granules of a piece are hashed without a lock and added to the sums with one atomic addition each. What a piece
+ * has of the granules at its two ends waits, copied, in a small table until the neighbouring pieces brought the rest.
  *
- * That every byte was given once is known from three things: the count of bytes; a bit for each byte of a waiting granule;
- * and the sum over positions of the complete ones, which a granule that came twice in another's place would spoil. */
+ * That every byte was given once is known from three things: the count of bytes; a bit for each byte of a waiting
+ * granule; and the sum over positions of the complete ones, which a granule that came twice in another's place would
+ * spoil. */
 #include "formats/digest.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ typedef struct part {
 
 struct hri_file_digest {
   _Atomic uint64_t hash, places, bytes;
-  pthread_mutex_t lock; /* of what follows */
+  pthread_mutex_t lock;      /* of what follows */
   HRI_ARRAY(part *) parts;   /* the first index.count are in use, the others are room */
   HRI_ARRAY(uint64_t) index; /* of the granules in use; apart, so that looking for one touches little */
 };
@@ -91,7 +92,8 @@ static void remove_part(hri_file_digest *digest, size_t at) {
   digest->index.items[at] = digest->index.items[last];
 }
 
-static hr_status add_locked(hri_file_digest *digest, uint64_t offset, const unsigned char *bytes, uint32_t count, hr_error *error) {
+static hr_status add_locked(hri_file_digest *digest, uint64_t offset, const unsigned char *bytes, uint32_t count,
+                            hr_error *error) {
   uint64_t index = offset / GRANULE;
   uint32_t begin = (uint32_t)(offset % GRANULE);
   size_t at = find_part(digest, index);
@@ -103,7 +105,9 @@ static hr_status add_locked(hri_file_digest *digest, uint64_t offset, const unsi
     memset(digest->parts.items[at]->marks, 0, sizeof p->marks);
   }
   p = digest->parts.items[at];
-  if (!mark(p->marks, begin, begin + count)) return hri_fail(error, HR_ERROR_INTERNAL, "some of the bytes %llu+%u were given to a digest twice", (ull)offset, count);
+  if (!mark(p->marks, begin, begin + count))
+    return hri_fail(error, HR_ERROR_INTERNAL, "some of the bytes %llu+%u were given to a digest twice", (ull)offset,
+                    count);
   memcpy(p->bytes + begin, bytes, count);
   p->have += count;
   if (p->have < GRANULE) return HR_OK;
@@ -113,7 +117,8 @@ static hr_status add_locked(hri_file_digest *digest, uint64_t offset, const unsi
 }
 
 /* Some bytes of one granule. */
-static hr_status add_part(hri_file_digest *digest, uint64_t offset, const unsigned char *bytes, uint32_t count, hr_error *error) {
+static hr_status add_part(hri_file_digest *digest, uint64_t offset, const unsigned char *bytes, uint32_t count,
+                          hr_error *error) {
   hr_status status;
   (void)pthread_mutex_lock(&digest->lock);
   status = add_locked(digest, offset, bytes, count, error);
@@ -144,7 +149,8 @@ void hri_file_digest_destroy(hri_file_digest *digest) {
   hri_free(digest);
 }
 
-hr_status hri_file_digest_add(hri_file_digest *digest, uint64_t offset, const void *bytes, uint64_t count, hr_error *error) {
+hr_status hri_file_digest_add(hri_file_digest *digest, uint64_t offset, const void *bytes, uint64_t count,
+                              hr_error *error) {
   const unsigned char *next = bytes;
   uint32_t begin = (uint32_t)(offset % GRANULE);
   (void)atomic_fetch_add_explicit(&digest->bytes, count, memory_order_relaxed);
@@ -181,7 +187,8 @@ static bool is_tail(const hri_file_digest *digest, uint64_t bytes) {
   uint64_t marks[MARKS] = {0};
   if (bytes % GRANULE == 0) return digest->index.count == 0;
   (void)mark(marks, 0, (uint32_t)(bytes % GRANULE));
-  return digest->index.count == 1 && digest->index.items[0] == bytes / GRANULE && memcmp(digest->parts.items[0]->marks, marks, sizeof marks) == 0;
+  return digest->index.count == 1 && digest->index.items[0] == bytes / GRANULE &&
+         memcmp(digest->parts.items[0]->marks, marks, sizeof marks) == 0;
 }
 
 hr_status hri_file_digest_value(hri_file_digest *digest, uint64_t bytes, uint64_t *value, hr_error *error) {
@@ -190,7 +197,8 @@ hr_status hri_file_digest_value(hri_file_digest *digest, uint64_t bytes, uint64_
     return hri_fail(error, HR_ERROR_INTERNAL, "a digest of %llu bytes was given %llu", (ull)bytes, (ull)digest->bytes);
   for (uint64_t k = 0; k < whole; k++) places += hri_digest_place(k);
   if (places != digest->places || !is_tail(digest, bytes))
-    return hri_fail(error, HR_ERROR_INTERNAL, "a digest of %llu bytes was given some of them twice and others not at all", (ull)bytes);
+    return hri_fail(error, HR_ERROR_INTERNAL,
+                    "a digest of %llu bytes was given some of them twice and others not at all", (ull)bytes);
   if (bytes % GRANULE) hash += hri_digest_mix(XXH3_64bits(digest->parts.items[0]->bytes, bytes % GRANULE), whole);
   *value = hri_digest_mix(hash, bytes);
   return HR_OK;
@@ -200,7 +208,8 @@ hr_status hri_file_digest_value(hri_file_digest *digest, uint64_t bytes, uint64_
 
 uint64_t hri_file_digest_of(const void *bytes, uint64_t count) {
   uint64_t whole = count / GRANULE, hash = sum(bytes, 0, whole).hash;
-  if (count % GRANULE) hash += hri_digest_mix(XXH3_64bits((const unsigned char *)bytes + whole * GRANULE, count % GRANULE), whole);
+  if (count % GRANULE)
+    hash += hri_digest_mix(XXH3_64bits((const unsigned char *)bytes + whole * GRANULE, count % GRANULE), whole);
   return hri_digest_mix(hash, count);
 }
 
@@ -253,7 +262,8 @@ hr_status hri_file_list_add(hri_file_list *list, const char *path, uint64_t byte
   const char *slash = strrchr(path, '/');
   if (!list) return HR_OK;
   (void)snprintf(record.name, sizeof record.name, "%s", slash ? slash + 1 : path); /* no file system has longer names */
-  return hri_array_push(list, record) ? HR_OK : hri_fail_memory(error, (list->count + 1) * sizeof record, "a list of files");
+  return hri_array_push(list, record) ? HR_OK
+                                      : hri_fail_memory(error, (list->count + 1) * sizeof record, "a list of files");
 }
 
 hr_status hri_file_list_read(hri_file_list *list, const char *path, hr_error *error) {

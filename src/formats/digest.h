@@ -1,8 +1,8 @@
-/* A digest of a file, taken while its bytes pass: in any order, in pieces of any size, by several threads at once. It is the
- * same as that of one pass from front to end.
+/* A digest of a file, taken while its bytes pass: in any order, in pieces of any size, by several threads at once. It
+ * is the same as that of one pass from front to end.
  *
- * Definition, schema 1. It is in manifests and logs of others, so it never changes silently: another definition is another
- * prefix of the text form. All arithmetic is modulo 2^64; a file has n bytes.
+ * Definition, schema 1. It is in manifests and logs of others, so it never changes silently: another definition is
+ * another prefix of the text form. All arithmetic is modulo 2^64; a file has n bytes.
  *
  *   granule i = the bytes from 4096 i to min(4096 (i + 1), n), for i from 0 while 4096 i < n
  *   h_i       = XXH3_64bits(granule i): XXH3 as of xxHash 0.8.0, 64 bits, seed 0, the default secret
@@ -11,8 +11,8 @@
  *   digest    = mix(sum over i of mix(h_i, i), n)
  *   text      = "xxh3:" and 16 hexadecimal digits, lower case
  *
- * A sum does not mind the order; mix with the position makes it mind the place. It finds damage, not malice: who can choose
- * the bytes can choose a digest.
+ * A sum does not mind the order; mix with the position makes it mind the place. It finds damage, not malice: who can
+ * choose the bytes can choose a digest.
  *
  * Source of XXH3: Cyan4973/xxHash, doc/xxhash_spec.md. */
 #ifndef HRI_FORMATS_DIGEST_H
@@ -27,17 +27,18 @@ enum {
 
 typedef struct hri_file_digest hri_file_digest;
 
-/* A digest of no bytes yet, with room for `parts` granules of which some bytes are missing (4.5 KiB each); more are made room
- * for as they come. MEMORY. */
+/* A digest of no bytes yet, with room for `parts` granules of which some bytes are missing (4.5 KiB each); more are
+ * made room for as they come. MEMORY. */
 hr_status hri_file_digest_create(uint32_t parts, hri_file_digest **digest, hr_error *error);
 void hri_file_digest_destroy(hri_file_digest *digest); /* NULL is fine */
 
-/* Adds the bytes from `offset` of the file; each byte once. May run in several threads. Pieces that begin and end at multiples
- * of HRI_DIGEST_GRANULE take no lock and cannot fail. INTERNAL: bytes were given twice (not always noticed here, but at
- * the latest by hri_file_digest_value); MEMORY. After an error the digest is of no use. */
-hr_status hri_file_digest_add(hri_file_digest *digest, uint64_t offset, const void *bytes, uint64_t count, hr_error *error);
-/* Reads the first `bytes` bytes of an open file (`path` for errors) and adds them: to go on with a log where its digest was
- * taken of a part. IO; INPUT when the file is shorter; MEMORY. */
+/* Adds the bytes from `offset` of the file; each byte once. May run in several threads. Pieces that begin and end at
+ * multiples of HRI_DIGEST_GRANULE take no lock and cannot fail. INTERNAL: bytes were given twice (not always noticed
+ * here, but at the latest by hri_file_digest_value); MEMORY. After an error the digest is of no use. */
+hr_status hri_file_digest_add(hri_file_digest *digest, uint64_t offset, const void *bytes, uint64_t count,
+                              hr_error *error);
+/* Reads the first `bytes` bytes of an open file (`path` for errors) and adds them: to go on with a log where its digest
+ * was taken of a part. IO; INPUT when the file is shorter; MEMORY. */
 hr_status hri_file_digest_add_file(hri_file_digest *digest, int fd, const char *path, uint64_t bytes, hr_error *error);
 
 uint64_t hri_file_digest_bytes(const hri_file_digest *digest); /* given so far */

@@ -1,9 +1,11 @@
-/* The sum of a digest over whole granules, compiled for any machine, for AVX2 and for AVX-512: 22, 60 and 70 GB/s by one
- * thread where a load of a warm file without digests makes 15. Included by digest.c, digest_avx2.c and digest_avx512.c alone. */
+/* The sum of a digest over whole granules, compiled for any machine, for AVX2 and for AVX-512: 22, 60 and 70 GB/s by
+ * one thread where a load of a warm file without digests makes 15. Included by digest.c, digest_avx2.c and
+ * digest_avx512.c alone. */
 #ifndef HRI_FORMATS_DIGEST_SUM_H
 #define HRI_FORMATS_DIGEST_SUM_H
 
-#define XXH_INLINE_ALL /* the library's code without the library: nothing to link, and compiled for the machine at hand */
+/* the library's code without the library: nothing to link, and compiled for the machine at hand */
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "formats/digest.h"

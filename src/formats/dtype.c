@@ -1,7 +1,7 @@
 /* The loops are branch-free selections over 32-bit integers, one store per element, so that compilers vectorize them on
- * any instruction set. Where a subnormal half is made or read, the arithmetic runs on normal floats, so that a process with
- * flush-to-zero set gets the same bits; it is chosen by masks, because behind a condition gcc would take it for code that
- * may trap and leave the loop scalar. */
+ * any instruction set. Where a subnormal half is made or read, the arithmetic runs on normal floats, so that a process
+ * with flush-to-zero set gets the same bits; it is chosen by masks, because behind a condition gcc would take it for
+ * code that may trap and leave the loop scalar. */
 #include "formats/dtype.h"
 
 #include <string.h>
@@ -17,17 +17,28 @@ static const struct {
   char name[12];
   uint32_t bits;
 } dtypes[HRI_FILE_DTYPE_COUNT] = {
-    [HRI_FILE_BOOL] = {"BOOL", 8},       [HRI_FILE_F4] = {"F4", 4},
-    [HRI_FILE_F6_E2M3] = {"F6_E2M3", 6}, [HRI_FILE_F6_E3M2] = {"F6_E3M2", 6},
-    [HRI_FILE_U8] = {"U8", 8},           [HRI_FILE_I8] = {"I8", 8},
-    [HRI_FILE_F8_E5M2] = {"F8_E5M2", 8}, [HRI_FILE_F8_E4M3] = {"F8_E4M3", 8},
-    [HRI_FILE_F8_E8M0] = {"F8_E8M0", 8}, [HRI_FILE_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8},
-    [HRI_FILE_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8}, [HRI_FILE_I16] = {"I16", 16},
-    [HRI_FILE_U16] = {"U16", 16},        [HRI_FILE_F16] = {"F16", 16},
-    [HRI_FILE_BF16] = {"BF16", 16},      [HRI_FILE_I32] = {"I32", 32},
-    [HRI_FILE_U32] = {"U32", 32},        [HRI_FILE_F32] = {"F32", 32},
-    [HRI_FILE_C64] = {"C64", 64},        [HRI_FILE_F64] = {"F64", 64},
-    [HRI_FILE_I64] = {"I64", 64},        [HRI_FILE_U64] = {"U64", 64},
+    [HRI_FILE_BOOL] = {"BOOL", 8},
+    [HRI_FILE_F4] = {"F4", 4},
+    [HRI_FILE_F6_E2M3] = {"F6_E2M3", 6},
+    [HRI_FILE_F6_E3M2] = {"F6_E3M2", 6},
+    [HRI_FILE_U8] = {"U8", 8},
+    [HRI_FILE_I8] = {"I8", 8},
+    [HRI_FILE_F8_E5M2] = {"F8_E5M2", 8},
+    [HRI_FILE_F8_E4M3] = {"F8_E4M3", 8},
+    [HRI_FILE_F8_E8M0] = {"F8_E8M0", 8},
+    [HRI_FILE_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8},
+    [HRI_FILE_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8},
+    [HRI_FILE_I16] = {"I16", 16},
+    [HRI_FILE_U16] = {"U16", 16},
+    [HRI_FILE_F16] = {"F16", 16},
+    [HRI_FILE_BF16] = {"BF16", 16},
+    [HRI_FILE_I32] = {"I32", 32},
+    [HRI_FILE_U32] = {"U32", 32},
+    [HRI_FILE_F32] = {"F32", 32},
+    [HRI_FILE_C64] = {"C64", 64},
+    [HRI_FILE_F64] = {"F64", 64},
+    [HRI_FILE_I64] = {"I64", 64},
+    [HRI_FILE_U64] = {"U64", 64},
 };
 
 const char *hri_file_dtype_name(hri_file_dtype dtype) { return dtypes[dtype].name; }
@@ -107,37 +118,49 @@ static uint16_t f16_round(float value) {
 
 /* Blocks of a fixed size: at -O2 gcc vectorizes only loops whose count it knows. */
 enum { BLOCK = 64 };
-#define CONVERT(to, from, count, convert)                                    \
-  do {                                                                       \
-    uint64_t i = 0;                                                          \
-    for (; i + BLOCK <= (count); i += BLOCK)                                 \
-      for (uint64_t k = 0; k < BLOCK; k++) (to)[i + k] = convert((from)[i + k]); \
-    for (; i < (count); i++) (to)[i] = convert((from)[i]);                   \
+#define CONVERT(to, from, count, convert)                                                                              \
+  do {                                                                                                                 \
+    uint64_t i = 0;                                                                                                    \
+    for (; i + BLOCK <= (count); i += BLOCK)                                                                           \
+      for (uint64_t k = 0; k < BLOCK; k++) (to)[i + k] = convert((from)[i + k]);                                       \
+    for (; i < (count); i++) (to)[i] = convert((from)[i]);                                                             \
   } while (0)
 
-void hri_f32_from_bf16(float *restrict to, const uint16_t *restrict from, uint64_t count) { CONVERT(to, from, count, bf16_widen); }
-void hri_bf16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) { CONVERT(to, from, count, bf16_round); }
+void hri_f32_from_bf16(float *restrict to, const uint16_t *restrict from, uint64_t count) {
+  CONVERT(to, from, count, bf16_widen);
+}
+void hri_bf16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) {
+  CONVERT(to, from, count, bf16_round);
+}
 
-/* Halves are converted by the processor where it can, to the same bits: these instructions do not look at flush-to-zero either.
+/* Halves are converted by the processor where it can, to the same bits: these instructions do not look at flush-to-zero
+ * either.
  * They convert the whole blocks of eight and return how many values that was. */
 #if defined(__x86_64__)
 __attribute__((target("avx,f16c"))) static uint64_t widen_eights(float *to, const uint16_t *from, uint64_t count) {
   uint64_t i = 0;
-  for (; i + 8 <= count; i += 8) _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
+  for (; i + 8 <= count; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
   return i;
 }
 
 __attribute__((target("avx,f16c"))) static uint64_t round_eights(uint16_t *to, const float *from, uint64_t count) {
   uint64_t i = 0;
-  for (; i + 8 <= count; i += 8) _mm_storeu_si128((__m128i *)(void *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  for (; i + 8 <= count; i += 8)
+    _mm_storeu_si128((__m128i *)(void *)(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
   return i;
 }
 
 /* clang cannot ask for f16c; every processor with avx2 has it. */
 static bool converts_halves(void) { return __builtin_cpu_supports("avx2"); }
 #else
-static uint64_t widen_eights(float *to, const uint16_t *from, uint64_t count) { return (void)to, (void)from, (void)count, 0; }
-static uint64_t round_eights(uint16_t *to, const float *from, uint64_t count) { return (void)to, (void)from, (void)count, 0; }
+static uint64_t widen_eights(float *to, const uint16_t *from, uint64_t count) {
+  return (void)to, (void)from, (void)count, 0;
+}
+static uint64_t round_eights(uint16_t *to, const float *from, uint64_t count) {
+  return (void)to, (void)from, (void)count, 0;
+}
 static bool converts_halves(void) { return false; }
 #endif
 

@@ -1,12 +1,12 @@
 /* Reading GGUF.
  *
- * The length of the head stands nowhere: it is read in growing pieces, as far as the parse asks for, so that what is held
- * is at most twice what was found to be well formed, whatever the counts in a hostile file say. Because the buffer moves
- * while it grows, positions are kept until the head is complete.
+ * The length of the head stands nowhere: it is read in growing pieces, as far as the parse asks for, so that what is
+ * held is at most twice what was found to be well formed, whatever the counts in a hostile file say. Because the buffer
+ * moves while it grows, positions are kept until the head is complete.
  *
- * Strings have their u64 length in front and nothing behind. They are turned in place into NUL-terminated ones, the length
- * making the room: single ones (keys, names, values) move to the front, lengths going into the entry; those of arrays move
- * by four bytes, behind a u32 length. */
+ * Strings have their u64 length in front and nothing behind. They are turned in place into NUL-terminated ones, the
+ * length making the room: single ones (keys, names, values) move to the front, lengths going into the entry; those of
+ * arrays move by four bytes, behind a u32 length. */
 #include "formats/gguf.h"
 
 #include <math.h>
@@ -40,9 +40,10 @@ static const struct {
   char name[8];
   uint8_t bytes; /* 0: no fixed size */
 } types[HRI_GGUF_TYPE_COUNT] = {
-    [HRI_GGUF_U8] = {"u8", 1},     [HRI_GGUF_I8] = {"i8", 1},         [HRI_GGUF_U16] = {"u16", 2},     [HRI_GGUF_I16] = {"i16", 2},
-    [HRI_GGUF_U32] = {"u32", 4},   [HRI_GGUF_I32] = {"i32", 4},       [HRI_GGUF_F32] = {"f32", 4},     [HRI_GGUF_BOOL] = {"bool", 1},
-    [HRI_GGUF_STRING] = {"string", 0}, [HRI_GGUF_ARRAY] = {"array", 0}, [HRI_GGUF_U64] = {"u64", 8},   [HRI_GGUF_I64] = {"i64", 8},
+    [HRI_GGUF_U8] = {"u8", 1},       [HRI_GGUF_I8] = {"i8", 1},     [HRI_GGUF_U16] = {"u16", 2},
+    [HRI_GGUF_I16] = {"i16", 2},     [HRI_GGUF_U32] = {"u32", 4},   [HRI_GGUF_I32] = {"i32", 4},
+    [HRI_GGUF_F32] = {"f32", 4},     [HRI_GGUF_BOOL] = {"bool", 1}, [HRI_GGUF_STRING] = {"string", 0},
+    [HRI_GGUF_ARRAY] = {"array", 0}, [HRI_GGUF_U64] = {"u64", 8},   [HRI_GGUF_I64] = {"i64", 8},
     [HRI_GGUF_F64] = {"f64", 8},
 };
 
@@ -57,12 +58,15 @@ static hr_status need(hri_gguf *file, uint64_t bytes, const char *what, hr_error
   uint64_t end, grown, limit = file->base.file_bytes < HRI_GGUF_MAX_HEAD ? file->base.file_bytes : HRI_GGUF_MAX_HEAD;
   char *moved;
   if (bytes > file->base.file_bytes - file->at)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: %s at byte %llu needs %llu bytes, the file has %llu more", file->base.path, what,
-                                   (ull)file->at, (ull)bytes, (ull)(file->base.file_bytes - file->at)));
+    return damaged(error,
+                   hri_fail(error, HR_ERROR_INPUT,
+                            "%s is cut short: %s at byte %llu needs %llu bytes, the file has %llu more",
+                            file->base.path, what, (ull)file->at, (ull)bytes, (ull)(file->base.file_bytes - file->at)));
   end = file->at + bytes;
   if (end <= file->head_bytes) return HR_OK;
   if (end > limit)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: keys and tensor infos take more than %d bytes", file->base.path, HRI_GGUF_MAX_HEAD));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: keys and tensor infos take more than %d bytes",
+                                   file->base.path, HRI_GGUF_MAX_HEAD));
   if (end > file->capacity) {
     grown = file->capacity * 2 > end ? file->capacity * 2 : end;
     if (grown < 1 << 16) grown = 1 << 16;
@@ -72,7 +76,8 @@ static hr_status need(hri_gguf *file, uint64_t bytes, const char *what, hr_error
     file->head = moved;
     file->capacity = grown;
   }
-  HRI_TRY(hri_file_pread(file->base.fd, file->base.path, file->head + file->head_bytes, file->capacity - file->head_bytes, file->head_bytes, error));
+  HRI_TRY(hri_file_pread(file->base.fd, file->base.path, file->head + file->head_bytes,
+                         file->capacity - file->head_bytes, file->head_bytes, error));
   file->head_bytes = file->capacity;
   return HR_OK;
 }
@@ -112,8 +117,11 @@ static hr_status take_element(hri_gguf *file, const char *what, hr_error *error)
 }
 
 static hr_status bad_type(const hri_gguf *file, const key_value *kv, uint32_t type, hr_error *error) {
-  return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: key '%.80s' has a value of type %u%s; a number, a bool, a string or an array of those is possible",
-                                 file->base.path, file->head + kv->key_at, type, type == HRI_GGUF_ARRAY ? " (an array of arrays)" : ""));
+  return damaged(
+      error,
+      hri_fail(error, HR_ERROR_INPUT,
+               "%s: key '%.80s' has a value of type %u%s; a number, a bool, a string or an array of those is possible",
+               file->base.path, file->head + kv->key_at, type, type == HRI_GGUF_ARRAY ? " (an array of arrays)" : ""));
 }
 
 static hr_status take_array(hri_gguf *file, key_value *kv, hr_error *error) {
@@ -124,9 +132,11 @@ static hr_status take_array(hri_gguf *file, key_value *kv, hr_error *error) {
   HRI_TRY(take(file, &kv->count, sizeof kv->count, "the length of an array", error));
   kv->element = (hri_gguf_type)element;
   kv->at = file->at;
-  if (!hri_mul(kv->count, element == HRI_GGUF_STRING ? 8 : types[element].bytes, &bytes) || bytes > file->base.file_bytes)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: key '%.80s': an array of %llu elements of type %s does not fit the file", file->base.path,
-                                   file->head + kv->key_at, (ull)kv->count, types[element].name));
+  if (!hri_mul(kv->count, element == HRI_GGUF_STRING ? 8 : types[element].bytes, &bytes) ||
+      bytes > file->base.file_bytes)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT,
+                                   "%s: key '%.80s': an array of %llu elements of type %s does not fit the file",
+                                   file->base.path, file->head + kv->key_at, (ull)kv->count, types[element].name));
   if (element != HRI_GGUF_STRING) {
     HRI_TRY(need(file, bytes, "an array", error));
     file->at += bytes;
@@ -141,7 +151,8 @@ static hr_status take_key_value(hri_gguf *file, key_value *kv, hr_error *error) 
   uint64_t length;
   HRI_TRY(take_string(file, &kv->key_at, &length, "a key", error));
   if (length == 0 || strlen(file->head + kv->key_at) != length)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key before byte %llu is empty or holds a NUL", file->base.path, (ull)file->at));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key before byte %llu is empty or holds a NUL",
+                                   file->base.path, (ull)file->at));
   HRI_TRY(take(file, &type, sizeof type, "the type of a value", error));
   if (type >= HRI_GGUF_TYPE_COUNT) return bad_type(file, kv, type, error);
   kv->type = kv->element = (hri_gguf_type)type;
@@ -162,14 +173,19 @@ static hr_status bad_tensor(const hri_gguf *file, const char *name, hr_error *er
 static hr_status check_tensor(const hri_gguf *file, const char *name, hri_gguf_tensor *tensor, hr_error *error) {
   uint64_t elements = 1;
   if (!hri_ggml_known(tensor->type))
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s' has the unknown type %u", file->base.path, name, tensor->type));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s' has the unknown type %u", file->base.path,
+                                   name, tensor->type));
   for (uint32_t i = 0; i < HRI_GGUF_MAX_RANK; i++)
     if (tensor->dims[i] > INT64_MAX || !hri_mul(elements, tensor->dims[i], &elements) || elements > INT64_MAX)
       return bad_tensor(file, name, error, "the shape has more elements than 63 bits can count");
   if (tensor->dims[0] % hri_ggml_block(tensor->type) != 0)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s': a row of %llu elements is no multiple of the %u in a block of %s", file->base.path, name,
-                                   (ull)tensor->dims[0], hri_ggml_block(tensor->type), hri_ggml_name(tensor->type)));
-  if (!hri_ggml_bytes(tensor->type, elements, &tensor->bytes)) return bad_tensor(file, name, error, "it has more bytes than 64 bits can count");
+    return damaged(error,
+                   hri_fail(error, HR_ERROR_INPUT,
+                            "%s: tensor '%.80s': a row of %llu elements is no multiple of the %u in a block of %s",
+                            file->base.path, name, (ull)tensor->dims[0], hri_ggml_block(tensor->type),
+                            hri_ggml_name(tensor->type)));
+  if (!hri_ggml_bytes(tensor->type, elements, &tensor->bytes))
+    return bad_tensor(file, name, error, "it has more bytes than 64 bits can count");
   tensor->elements = elements;
   return HR_OK;
 }
@@ -180,13 +196,18 @@ static hr_status take_tensor(hri_gguf *file, hri_gguf_tensor *tensor, uint64_t *
   HRI_TRY(take_string(file, name_at, &length, "the name of a tensor", error));
   name = file->head + *name_at;
   if (length == 0 || length >= 64 || strlen(name) != length)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the name of tensor %zu has %llu bytes or a NUL; 1 to 63 are possible", file->base.path, file->tensors.count, (ull)length));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT,
+                                   "%s: the name of tensor %zu has %llu bytes or a NUL; 1 to 63 are possible",
+                                   file->base.path, file->tensors.count, (ull)length));
   HRI_TRY(take(file, &tensor->rank, sizeof tensor->rank, "a tensor's rank", error));
   name = file->head + *name_at;
   if (tensor->rank > HRI_GGUF_MAX_RANK)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s' has %u dimensions; at most %d are possible", file->base.path, name, tensor->rank, HRI_GGUF_MAX_RANK));
+    return damaged(error,
+                   hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s' has %u dimensions; at most %d are possible",
+                            file->base.path, name, tensor->rank, HRI_GGUF_MAX_RANK));
   for (uint32_t i = 0; i < HRI_GGUF_MAX_RANK; i++) tensor->dims[i] = 1;
-  for (uint32_t i = 0; i < tensor->rank; i++) HRI_TRY(take(file, &tensor->dims[i], sizeof tensor->dims[i], "a tensor's shape", error));
+  for (uint32_t i = 0; i < tensor->rank; i++)
+    HRI_TRY(take(file, &tensor->dims[i], sizeof tensor->dims[i], "a tensor's shape", error));
   HRI_TRY(take(file, &tensor->type, sizeof tensor->type, "a tensor's type", error));
   HRI_TRY(take(file, &tensor->offset, sizeof tensor->offset, "a tensor's offset", error));
   return check_tensor(file, file->head + *name_at, tensor, error);
@@ -205,8 +226,11 @@ static hr_status take_version(hri_gguf *file, hr_error *error) {
     hri_fail(error, HR_ERROR_INPUT, "%s is a big-endian GGUF file", file->base.path);
     return hri_hint(error, HR_ERROR_INPUT, "convert it to little endian with gguf_convert_endian.py of llama.cpp");
   }
-  hri_fail(error, HR_ERROR_INPUT, "%s has version %u of GGUF; versions 2 and 3 are read", file->base.path, file->version);
-  return hri_hint(error, HR_ERROR_INPUT, file->version < 2 ? "convert the model anew with a current llama.cpp" : "a newer Headroom may read it");
+  hri_fail(error, HR_ERROR_INPUT, "%s has version %u of GGUF; versions 2 and 3 are read", file->base.path,
+           file->version);
+  return hri_hint(error, HR_ERROR_INPUT,
+                  file->version < 2 ? "convert the model anew with a current llama.cpp"
+                                    : "a newer Headroom may read it");
 }
 
 /* The least bytes that a key (length, one character, type, one byte) and a tensor info take bound the counts. */
@@ -216,8 +240,9 @@ static hr_status take_counts(hri_gguf *file, uint64_t *tensors, uint64_t *keys, 
   HRI_TRY(take(file, keys, sizeof *keys, "the number of keys", error));
   left = file->base.file_bytes - file->at;
   if (*tensors > left / 25 || *keys > left / 14)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s announces %llu tensors and %llu keys, more than its %llu bytes can hold", file->base.path,
-                                   (ull)*tensors, (ull)*keys, (ull)file->base.file_bytes));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT,
+                                   "%s announces %llu tensors and %llu keys, more than its %llu bytes can hold",
+                                   file->base.path, (ull)*tensors, (ull)*keys, (ull)file->base.file_bytes));
   return HR_OK;
 }
 
@@ -235,7 +260,8 @@ static hr_status take_all(hri_gguf *file, hr_error *error) {
   for (uint64_t i = 0; i < tensors; i++) {
     hri_gguf_tensor tensor = {0};
     HRI_TRY(take_tensor(file, &tensor, &file->name_at[i], error));
-    if (!hri_array_push(&file->tensors, tensor)) return hri_fail_memory(error, tensors * sizeof tensor, file->base.path);
+    if (!hri_array_push(&file->tensors, tensor))
+      return hri_fail_memory(error, tensors * sizeof tensor, file->base.path);
   }
   return HR_OK;
 }
@@ -251,16 +277,21 @@ static void settle(hri_gguf *file) {
 
 /* ---- the checks over all entries ---- */
 
-static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_gguf_tensor *)items)[index].name; }
+static const char *tensor_name(const void *items, uint32_t index) {
+  return ((const hri_gguf_tensor *)items)[index].name;
+}
 static const char *key_name(const void *items, uint32_t index) { return hri_gguf_key(items, index); }
 
 static hr_status check_names(hri_gguf *file, hr_error *error) {
   uint32_t twice;
   HRI_TRY(hri_order_names(file, (uint32_t)file->keys.count, key_name, &file->by_key, &twice, error));
   if (twice != HRI_ORDER_NONE)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key '%.80s' stands there twice", file->base.path, hri_gguf_key(file, twice)));
-  HRI_TRY(hri_order_names(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, &file->by_name, &twice, error));
-  if (twice != HRI_ORDER_NONE) return bad_tensor(file, file->tensors.items[twice].name, error, "the name stands there twice");
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key '%.80s' stands there twice", file->base.path,
+                                   hri_gguf_key(file, twice)));
+  HRI_TRY(
+      hri_order_names(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, &file->by_name, &twice, error));
+  if (twice != HRI_ORDER_NONE)
+    return bad_tensor(file, file->tensors.items[twice].name, error, "the name stands there twice");
   return HR_OK;
 }
 
@@ -271,11 +302,13 @@ static hr_status take_alignment(hri_gguf *file, hr_error *error) {
     if (strcmp(hri_gguf_key(file, i), "general.alignment") != 0) continue;
     type = file->keys.items[i].type;
     if (type != HRI_GGUF_U32)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: general.alignment has type %s; it must be u32", file->base.path, types[type].name));
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: general.alignment has type %s; it must be u32",
+                                     file->base.path, types[type].name));
   }
   HRI_TRY(hri_gguf_opt_u64(file, "general.alignment", 1, 1u << 31, &value, error));
   if ((value & (value - 1)) != 0)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: general.alignment is %llu; it must be a power of two", file->base.path, (ull)value));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: general.alignment is %llu; it must be a power of two",
+                                   file->base.path, (ull)value));
   file->alignment = (uint32_t)value;
   return HR_OK;
 }
@@ -288,11 +321,14 @@ static hr_status check_places(hri_gguf *file, hr_error *error) {
   for (size_t i = 0; i < file->tensors.count; i++) {
     const hri_gguf_tensor *tensor = &file->tensors.items[i];
     if (tensor->offset != next)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%s' has offset %llu; the tensors before it, at an alignment of %u, ask for %llu", file->base.path,
-                                     tensor->name, (ull)tensor->offset, file->alignment, (ull)next));
+      return damaged(
+          error, hri_fail(error, HR_ERROR_INPUT,
+                          "%s: tensor '%s' has offset %llu; the tensors before it, at an alignment of %u, ask for %llu",
+                          file->base.path, tensor->name, (ull)tensor->offset, file->alignment, (ull)next));
     if (next > room || tensor->bytes > room - next)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: tensor '%s' needs data bytes %llu+%llu, the file has %llu", file->base.path, tensor->name,
-                                     (ull)next, (ull)tensor->bytes, (ull)room));
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT,
+                                     "%s is cut short: tensor '%s' needs data bytes %llu+%llu, the file has %llu",
+                                     file->base.path, tensor->name, (ull)next, (ull)tensor->bytes, (ull)room));
     next = hri_round_up(next + tensor->bytes, file->alignment);
   }
   return HR_OK;
@@ -376,9 +412,11 @@ static hr_status missing(const hri_gguf *file, const char *key, hr_error *error)
   return hri_hint(error, HR_ERROR_INPUT, "the file is incomplete or of another kind; convert the model anew");
 }
 
-static hr_status wrong_type(const hri_gguf *file, const char *key, const key_value *kv, const char *wanted, hr_error *error) {
+static hr_status wrong_type(const hri_gguf *file, const char *key, const key_value *kv, const char *wanted,
+                            hr_error *error) {
   bool array = kv->type == HRI_GGUF_ARRAY;
-  hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be %s, found %s%s", file->base.path, key, wanted, array ? "an array of " : "", types[kv->element].name);
+  hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be %s, found %s%s", file->base.path, key, wanted,
+           array ? "an array of " : "", types[kv->element].name);
   return hri_hint(error, HR_ERROR_INPUT, "convert the model anew");
 }
 
@@ -391,7 +429,8 @@ static double double_at(hri_gguf_type type, const char *at) {
 static bool integer_of(const hri_gguf *file, const key_value *kv, bool *negative, uint64_t *magnitude) {
   hri_gguf_numbers one = {1, kv->type, file->head + kv->at};
   int64_t value;
-  if (types[kv->type].bytes == 0 || kv->type == HRI_GGUF_BOOL || kv->type == HRI_GGUF_F32 || kv->type == HRI_GGUF_F64) return false;
+  if (types[kv->type].bytes == 0 || kv->type == HRI_GGUF_BOOL || kv->type == HRI_GGUF_F32 || kv->type == HRI_GGUF_F64)
+    return false;
   *negative = false;
   if (kv->type == HRI_GGUF_U64) {
     memcpy(magnitude, one.data, sizeof *magnitude);
@@ -403,21 +442,24 @@ static bool integer_of(const hri_gguf *file, const key_value *kv, bool *negative
   return true;
 }
 
-hr_status hri_gguf_opt_u64(const hri_gguf *file, const char *key, uint64_t min, uint64_t max, uint64_t *value, hr_error *error) {
+hr_status hri_gguf_opt_u64(const hri_gguf *file, const char *key, uint64_t min, uint64_t max, uint64_t *value,
+                           hr_error *error) {
   const key_value *kv = find_key(file, key);
   uint64_t found;
   bool negative;
   if (!kv) return HR_OK;
   if (!integer_of(file, kv, &negative, &found)) return wrong_type(file, key, kv, "an integer", error);
   if (negative || found < min || found > max) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be an integer from %llu to %llu, found %s%llu", file->base.path, key, (ull)min, (ull)max, negative ? "-" : "", (ull)found);
+    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be an integer from %llu to %llu, found %s%llu", file->base.path,
+             key, (ull)min, (ull)max, negative ? "-" : "", (ull)found);
     return hri_hint(error, HR_ERROR_INPUT, "convert the model anew");
   }
   *value = found;
   return HR_OK;
 }
 
-hr_status hri_gguf_opt_i64(const hri_gguf *file, const char *key, int64_t min, int64_t max, int64_t *value, hr_error *error) {
+hr_status hri_gguf_opt_i64(const hri_gguf *file, const char *key, int64_t min, int64_t max, int64_t *value,
+                           hr_error *error) {
   const key_value *kv = find_key(file, key);
   uint64_t found;
   int64_t sign;
@@ -426,7 +468,8 @@ hr_status hri_gguf_opt_i64(const hri_gguf *file, const char *key, int64_t min, i
   if (!integer_of(file, kv, &negative, &found)) return wrong_type(file, key, kv, "an integer", error);
   sign = negative ? (int64_t)-found : found > INT64_MAX ? INT64_MAX : (int64_t)found;
   if (sign < min || sign > max || (!negative && found > INT64_MAX)) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be an integer from %lld to %lld, found %s%llu", file->base.path, key, (long long)min, (long long)max, negative ? "-" : "", (ull)found);
+    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be an integer from %lld to %lld, found %s%llu", file->base.path,
+             key, (long long)min, (long long)max, negative ? "-" : "", (ull)found);
     return hri_hint(error, HR_ERROR_INPUT, "convert the model anew");
   }
   *value = sign;
@@ -452,7 +495,8 @@ hr_status hri_gguf_opt_bool(const hri_gguf *file, const char *key, bool *value, 
   return HR_OK;
 }
 
-hr_status hri_gguf_opt_string(const hri_gguf *file, const char *key, const char **value, uint64_t *bytes, hr_error *error) {
+hr_status hri_gguf_opt_string(const hri_gguf *file, const char *key, const char **value, uint64_t *bytes,
+                              hr_error *error) {
   const key_value *kv = find_key(file, key);
   if (!kv) return HR_OK;
   if (kv->type != HRI_GGUF_STRING) return wrong_type(file, key, kv, "a string", error);
@@ -462,10 +506,12 @@ hr_status hri_gguf_opt_string(const hri_gguf *file, const char *key, const char 
 }
 
 #define REQUIRED(call) return hri_gguf_has(file, key) ? (call) : missing(file, key, error)
-hr_status hri_gguf_get_u64(const hri_gguf *file, const char *key, uint64_t min, uint64_t max, uint64_t *value, hr_error *error) {
+hr_status hri_gguf_get_u64(const hri_gguf *file, const char *key, uint64_t min, uint64_t max, uint64_t *value,
+                           hr_error *error) {
   REQUIRED(hri_gguf_opt_u64(file, key, min, max, value, error));
 }
-hr_status hri_gguf_get_i64(const hri_gguf *file, const char *key, int64_t min, int64_t max, int64_t *value, hr_error *error) {
+hr_status hri_gguf_get_i64(const hri_gguf *file, const char *key, int64_t min, int64_t max, int64_t *value,
+                           hr_error *error) {
   REQUIRED(hri_gguf_opt_i64(file, key, min, max, value, error));
 }
 hr_status hri_gguf_get_double(const hri_gguf *file, const char *key, double *value, hr_error *error) {
@@ -474,7 +520,8 @@ hr_status hri_gguf_get_double(const hri_gguf *file, const char *key, double *val
 hr_status hri_gguf_get_bool(const hri_gguf *file, const char *key, bool *value, hr_error *error) {
   REQUIRED(hri_gguf_opt_bool(file, key, value, error));
 }
-hr_status hri_gguf_get_string(const hri_gguf *file, const char *key, const char **value, uint64_t *bytes, hr_error *error) {
+hr_status hri_gguf_get_string(const hri_gguf *file, const char *key, const char **value, uint64_t *bytes,
+                              hr_error *error) {
   REQUIRED(hri_gguf_opt_string(file, key, value, bytes, error));
 }
 #undef REQUIRED
@@ -484,7 +531,8 @@ hr_status hri_gguf_get_string(const hri_gguf *file, const char *key, const char 
 hr_status hri_gguf_get_strings(const hri_gguf *file, const char *key, hri_gguf_strings *list, hr_error *error) {
   const key_value *kv = find_key(file, key);
   if (!kv) return missing(file, key, error);
-  if (kv->type != HRI_GGUF_ARRAY || kv->element != HRI_GGUF_STRING) return wrong_type(file, key, kv, "an array of strings", error);
+  if (kv->type != HRI_GGUF_ARRAY || kv->element != HRI_GGUF_STRING)
+    return wrong_type(file, key, kv, "an array of strings", error);
   *list = (hri_gguf_strings){kv->count, kv->count, file->head + kv->at};
   return HR_OK;
 }
@@ -503,17 +551,18 @@ const char *hri_gguf_next(hri_gguf_strings *list, uint64_t *bytes) {
 hr_status hri_gguf_get_numbers(const hri_gguf *file, const char *key, hri_gguf_numbers *list, hr_error *error) {
   const key_value *kv = find_key(file, key);
   if (!kv) return missing(file, key, error);
-  if (kv->type != HRI_GGUF_ARRAY || kv->element == HRI_GGUF_STRING) return wrong_type(file, key, kv, "an array of numbers", error);
+  if (kv->type != HRI_GGUF_ARRAY || kv->element == HRI_GGUF_STRING)
+    return wrong_type(file, key, kv, "an array of numbers", error);
   *list = (hri_gguf_numbers){kv->count, kv->element, file->head + kv->at};
   return HR_OK;
 }
 
 /* Reads element `index` of the C type that `type` stands for. */
-#define NUMBER(ctype, convert)                                                      \
-  do {                                                                              \
-    ctype value;                                                                    \
-    memcpy(&value, (const char *)list->data + index * sizeof value, sizeof value);  \
-    return convert(value);                                                          \
+#define NUMBER(ctype, convert)                                                                                         \
+  do {                                                                                                                 \
+    ctype value;                                                                                                       \
+    memcpy(&value, (const char *)list->data + index * sizeof value, sizeof value);                                     \
+    return convert(value);                                                                                             \
   } while (0)
 
 static int64_t cut_u64(uint64_t value) { return value > INT64_MAX ? INT64_MAX : (int64_t)value; }
@@ -524,7 +573,8 @@ static int64_t cut_double(double value) {
 
 int64_t hri_gguf_integer_at(const hri_gguf_numbers *list, uint64_t index) {
   switch (list->type) {
-  case HRI_GGUF_U8: case HRI_GGUF_BOOL: NUMBER(uint8_t, (int64_t));
+  case HRI_GGUF_U8:
+  case HRI_GGUF_BOOL: NUMBER(uint8_t, (int64_t));
   case HRI_GGUF_I8: NUMBER(int8_t, (int64_t));
   case HRI_GGUF_U16: NUMBER(uint16_t, (int64_t));
   case HRI_GGUF_I16: NUMBER(int16_t, (int64_t));
@@ -554,9 +604,12 @@ uint32_t hri_gguf_find(const hri_gguf *file, const char *name) {
   return hri_order_find(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, file->by_name, name);
 }
 
-hr_status hri_gguf_read(const hri_gguf *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error) {
+hr_status hri_gguf_read(const hri_gguf *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to,
+                        hr_error *error) {
   const hri_gguf_tensor *tensor;
-  if (index >= file->tensors.count) return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->base.path, index);
+  if (index >= file->tensors.count)
+    return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->base.path, index);
   tensor = &file->tensors.items[index];
-  return hri_tensor_file_read(&file->base, (hri_tensor_range){tensor->name, tensor->offset, tensor->bytes}, offset, bytes, to, NULL, error);
+  return hri_tensor_file_read(&file->base, (hri_tensor_range){tensor->name, tensor->offset, tensor->bytes}, offset,
+                              bytes, to, NULL, error);
 }

@@ -1,4 +1,5 @@
-/* The keys of a GGUF file, one after the other as the file holds them: bytes in memory, little-endian, written by whoever has a file. */
+/* The keys of a GGUF file, one after the other as the file holds them: bytes in memory, little-endian, written by
+ * whoever has a file. */
 #include <string.h>
 
 #include "formats/gguf.h"

@@ -1,5 +1,7 @@
-/* Writing GGUF: sizes are known when the file is opened, so the head is written first and every tensor has its place; pieces
- * then arrive in any order and none is kept. The file grows under the name it is given, which is not the one it is made for. */
+/* Writing GGUF: sizes are known when the file is opened, so the head is written first and every tensor has its place;
+ * pieces
+ * then arrive in any order and none is kept. The file grows under the name it is given, which is not the one it is made
+ * for. */
 #include <string.h>
 
 #include "base/file.h"
@@ -9,25 +11,29 @@
 #include "formats/order.h"
 
 struct hri_gguf_writer {
-  hri_tensor_writer base;      /* first */
+  hri_tensor_writer base;         /* first */
   const hri_gguf_tensor *tensors; /* the caller's */
 };
 
 /* ---- head ---- */
 
-static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_gguf_tensor *)items)[index].name; }
+static const char *tensor_name(const void *items, uint32_t index) {
+  return ((const hri_gguf_tensor *)items)[index].name;
+}
 
 static hr_status check_names(const hri_gguf_writer *writer, hr_error *error) {
   uint32_t *order, twice;
   for (uint32_t i = 0; i < writer->base.count; i++) {
     size_t length = writer->tensors[i].name ? strlen(writer->tensors[i].name) : 0;
     if (length == 0 || length > 63)
-      return hri_fail(error, HR_ERROR_USAGE, "%s: '%.100s' cannot name a tensor: 1 to 63 bytes are possible", writer->base.path, length ? writer->tensors[i].name : "");
+      return hri_fail(error, HR_ERROR_USAGE, "%s: '%.100s' cannot name a tensor: 1 to 63 bytes are possible",
+                      writer->base.path, length ? writer->tensors[i].name : "");
   }
   HRI_TRY(hri_order_names(writer->tensors, writer->base.count, tensor_name, &order, &twice, error));
   hri_free(order);
   if (twice == HRI_ORDER_NONE) return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "%s: two tensors are named '%s'", writer->base.path, writer->tensors[twice].name);
+  return hri_fail(error, HR_ERROR_USAGE, "%s: two tensors are named '%s'", writer->base.path,
+                  writer->tensors[twice].name);
 }
 
 static hr_status place_tensors(hri_gguf_writer *writer, hr_error *error) {
@@ -38,7 +44,8 @@ static hr_status place_tensors(hri_gguf_writer *writer, hr_error *error) {
     for (uint32_t d = 0; fits && d < tensor->rank; d++) fits = hri_mul(elements, tensor->dims[d], &elements);
     fits = fits && elements <= INT64_MAX && (tensor->rank ? tensor->dims[0] : 1) % hri_ggml_block(tensor->type) == 0;
     if (!fits || !hri_ggml_bytes(tensor->type, elements, &bytes))
-      return hri_fail(error, HR_ERROR_USAGE, "%s: tensor '%s' has a shape or type that cannot be stored", writer->base.path, tensor->name);
+      return hri_fail(error, HR_ERROR_USAGE, "%s: tensor '%s' has a shape or type that cannot be stored",
+                      writer->base.path, tensor->name);
     HRI_TRY(hri_tensor_writer_put(&writer->base, i, tensor->name, bytes, HRI_GGUF_ALIGNMENT, error));
   }
   return HR_OK;
@@ -74,8 +81,8 @@ static hr_status start_file(hri_gguf_writer *writer, const hri_text *head, hr_er
   return hri_tensor_writer_start(&writer->base, head->chars, head->length, error);
 }
 
-hr_status hri_gguf_writer_open(const char *path, const hri_gguf_keys *keys, const hri_gguf_tensor *tensors, uint32_t count,
-                               hri_gguf_writer **opened, hr_error *error) {
+hr_status hri_gguf_writer_open(const char *path, const hri_gguf_keys *keys, const hri_gguf_tensor *tensors,
+                               uint32_t count, hri_gguf_writer **opened, hr_error *error) {
   hri_gguf_keys head = {0};
   hri_gguf_writer *writer;
   hri_tensor_writer *file;
@@ -95,7 +102,8 @@ out:
   return status;
 }
 
-hr_status hri_gguf_writer_write(hri_gguf_writer *writer, uint32_t index, uint64_t offset, const void *data, uint64_t bytes, hr_error *error) {
+hr_status hri_gguf_writer_write(hri_gguf_writer *writer, uint32_t index, uint64_t offset, const void *data,
+                                uint64_t bytes, hr_error *error) {
   return hri_tensor_writer_write(&writer->base, index, offset, data, bytes, error);
 }
 

@@ -17,7 +17,8 @@ static void merge(const void *items, const uint32_t *from, uint32_t *to, uint64_
   memcpy(to + out, from + b, (size_t)(end - b) * sizeof *to);
 }
 
-hr_status hri_order_sort(const void *items, uint32_t *order, uint32_t count, hri_order_compare compare, hr_error *error) {
+hr_status hri_order_sort(const void *items, uint32_t *order, uint32_t count, hri_order_compare compare,
+                         hr_error *error) {
   uint32_t *spare, *from = order, *to;
   uint64_t width, begin;
   if (count < 2) return HR_OK;
@@ -39,7 +40,8 @@ hr_status hri_order_sort(const void *items, uint32_t *order, uint32_t count, hri
   return HR_OK;
 }
 
-hr_status hri_order_make(const void *items, uint32_t count, hri_order_compare compare, uint32_t **order, hr_error *error) {
+hr_status hri_order_make(const void *items, uint32_t count, hri_order_compare compare, uint32_t **order,
+                         hr_error *error) {
   uint32_t i, *made = hri_alloc((uint64_t)count * sizeof *made);
   hr_status status;
   if (!made) return hri_fail_memory(error, (uint64_t)count * sizeof *made, "sorting");
@@ -63,7 +65,8 @@ static int compare_names(const void *items, uint32_t a, uint32_t b) {
   return strcmp(n->name_of(n->items, a), n->name_of(n->items, b));
 }
 
-hr_status hri_order_names(const void *items, uint32_t count, hri_order_name name_of, uint32_t **order, uint32_t *twice, hr_error *error) {
+hr_status hri_order_names(const void *items, uint32_t count, hri_order_name name_of, uint32_t **order, uint32_t *twice,
+                          hr_error *error) {
   named n = {items, name_of};
   HRI_TRY(hri_order_make(&n, count, compare_names, order, error));
   *twice = HRI_ORDER_NONE;
@@ -72,16 +75,15 @@ hr_status hri_order_names(const void *items, uint32_t count, hri_order_name name
   return HR_OK;
 }
 
-uint32_t hri_order_find(const void *items, uint32_t count, hri_order_name name_of, const uint32_t *order, const char *name) {
+uint32_t hri_order_find(const void *items, uint32_t count, hri_order_name name_of, const uint32_t *order,
+                        const char *name) {
   uint32_t low = 0, high = count;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2, index = order ? order[middle] : middle;
     int side = strcmp(name, name_of(items, index));
     if (side == 0) return index;
-    if (side < 0)
-      high = middle;
-    else
-      low = middle + 1;
+    if (side < 0) high = middle;
+    else low = middle + 1;
   }
   return HRI_ORDER_NONE;
 }

@@ -1,8 +1,9 @@
 /* Block formats of GGUF.
  *
- * In the blocks of 32, quant j and quant j + 16 share a byte (low and high nibble); fifth bits are a u32 with bit j for quant
- * j. The K formats have 256 elements in sub-blocks of 32 (16 in Q6_K), whose scales and minima are 6 bits (8 in Q6_K) times
- * one fp16 each. The loops have constant counts and no branches, so that compilers turn them into vectors; the order of the
+ * In the blocks of 32, quant j and quant j + 16 share a byte (low and high nibble); fifth bits are a u32 with bit j for
+ * quant j. The K formats have 256 elements in sub-blocks of 32 (16 in Q6_K), whose scales and minima are 6 bits (8 in
+ * Q6_K) times one fp16 each. The loops have constant counts and no branches, so that compilers turn them into vectors;
+ * the order of the
  * fp32 operations is the reference's, because the results shall be its bits. */
 #include "formats/quant.h"
 
@@ -14,15 +15,40 @@ static const struct {
   char name[8];
   uint16_t block, bytes;
 } types[] = {
-    [HRI_GGML_F32] = {"F32", 1, 4},     [HRI_GGML_F16] = {"F16", 1, 2},     [HRI_GGML_Q4_0] = {"Q4_0", 32, 18}, [HRI_GGML_Q4_1] = {"Q4_1", 32, 20},
-    [HRI_GGML_Q5_0] = {"Q5_0", 32, 22}, [HRI_GGML_Q5_1] = {"Q5_1", 32, 24}, [HRI_GGML_Q8_0] = {"Q8_0", 32, 34}, [9] = {"Q8_1", 32, 40},
-    [10] = {"Q2_K", 256, 84},           [11] = {"Q3_K", 256, 110},          [HRI_GGML_Q4_K] = {"Q4_K", 256, 144}, [HRI_GGML_Q5_K] = {"Q5_K", 256, 176},
-    [HRI_GGML_Q6_K] = {"Q6_K", 256, 210}, [15] = {"Q8_K", 256, 292},        [16] = {"IQ2_XXS", 256, 66},        [17] = {"IQ2_XS", 256, 74},
-    [18] = {"IQ3_XXS", 256, 98},        [19] = {"IQ1_S", 256, 50},          [20] = {"IQ4_NL", 32, 18},          [21] = {"IQ3_S", 256, 110},
-    [22] = {"IQ2_S", 256, 82},          [23] = {"IQ4_XS", 256, 136},        [24] = {"I8", 1, 1},                [25] = {"I16", 1, 2},
-    [26] = {"I32", 1, 4},               [27] = {"I64", 1, 8},               [28] = {"F64", 1, 8},               [29] = {"IQ1_M", 256, 56},
-    [HRI_GGML_BF16] = {"BF16", 1, 2},   [34] = {"TQ1_0", 256, 54},          [35] = {"TQ2_0", 256, 66},          [39] = {"MXFP4", 32, 17},
-    [40] = {"NVFP4", 64, 36},           [41] = {"Q1_0", 128, 18},
+    [HRI_GGML_F32] = {"F32", 1, 4},
+    [HRI_GGML_F16] = {"F16", 1, 2},
+    [HRI_GGML_Q4_0] = {"Q4_0", 32, 18},
+    [HRI_GGML_Q4_1] = {"Q4_1", 32, 20},
+    [HRI_GGML_Q5_0] = {"Q5_0", 32, 22},
+    [HRI_GGML_Q5_1] = {"Q5_1", 32, 24},
+    [HRI_GGML_Q8_0] = {"Q8_0", 32, 34},
+    [9] = {"Q8_1", 32, 40},
+    [10] = {"Q2_K", 256, 84},
+    [11] = {"Q3_K", 256, 110},
+    [HRI_GGML_Q4_K] = {"Q4_K", 256, 144},
+    [HRI_GGML_Q5_K] = {"Q5_K", 256, 176},
+    [HRI_GGML_Q6_K] = {"Q6_K", 256, 210},
+    [15] = {"Q8_K", 256, 292},
+    [16] = {"IQ2_XXS", 256, 66},
+    [17] = {"IQ2_XS", 256, 74},
+    [18] = {"IQ3_XXS", 256, 98},
+    [19] = {"IQ1_S", 256, 50},
+    [20] = {"IQ4_NL", 32, 18},
+    [21] = {"IQ3_S", 256, 110},
+    [22] = {"IQ2_S", 256, 82},
+    [23] = {"IQ4_XS", 256, 136},
+    [24] = {"I8", 1, 1},
+    [25] = {"I16", 1, 2},
+    [26] = {"I32", 1, 4},
+    [27] = {"I64", 1, 8},
+    [28] = {"F64", 1, 8},
+    [29] = {"IQ1_M", 256, 56},
+    [HRI_GGML_BF16] = {"BF16", 1, 2},
+    [34] = {"TQ1_0", 256, 54},
+    [35] = {"TQ2_0", 256, 66},
+    [39] = {"MXFP4", 32, 17},
+    [40] = {"NVFP4", 64, 36},
+    [41] = {"Q1_0", 128, 18},
 };
 
 bool hri_ggml_known(uint32_t type) { return type < sizeof types / sizeof *types && types[type].block > 0; }
@@ -51,8 +77,8 @@ static uint32_t word_at(const uint8_t *at) {
   return word;
 }
 
-/* Scale and minimum of sub-block k of 8: 6 bits each in 12 bytes (k < 4: bytes k and k + 4; above: nibbles of byte k + 4 and
- * the upper two bits of bytes k - 4 and k). */
+/* Scale and minimum of sub-block k of 8: 6 bits each in 12 bytes (k < 4: bytes k and k + 4; above: nibbles of byte k +
+ * 4 and the upper two bits of bytes k - 4 and k). */
 static void scale_and_minimum(const uint8_t *packed, unsigned k, float *scale, float *minimum) {
   if (k < 4) {
     *scale = (float)(packed[k] & 63);
@@ -118,11 +144,13 @@ static void from_q5_k(float *restrict to, const uint8_t *restrict block) {
     scale_and_minimum(block + 4, k, &scale, &minimum);
     scale *= d;
     minimum *= least;
-    for (unsigned j = 0; j < 32; j++) to[k * 32 + j] = scale * (float)(int)((quants[j] >> shift & 15) | (high[j] >> k & 1) << 4) - minimum;
+    for (unsigned j = 0; j < 32; j++)
+      to[k * 32 + j] = scale * (float)(int)((quants[j] >> shift & 15) | (high[j] >> k & 1) << 4) - minimum;
   }
 }
 
-/* Halves of 128: four groups of 32, group g with nibbles of bytes 32 (g % 2) and bits 2g of the 32 bytes of upper bits. */
+/* Halves of 128: four groups of 32, group g with nibbles of bytes 32 (g % 2) and bits 2g of the 32 bytes of upper
+ * bits. */
 static void from_q6_k(float *restrict to, const uint8_t *restrict block) {
   float d = half_at(block + 208);
   for (unsigned group = 0; group < 8; group++) {
@@ -181,8 +209,12 @@ static void to_q8_0(uint8_t *restrict block, const float *restrict from) {
 
 /* ---- whole runs ---- */
 
-bool hri_ggml_decodes(uint32_t type) { return type == HRI_GGML_F32 || type == HRI_GGML_F16 || type == HRI_GGML_BF16 || decoder_of(type); }
-bool hri_ggml_encodes(uint32_t type) { return type == HRI_GGML_F32 || type == HRI_GGML_F16 || type == HRI_GGML_BF16 || type == HRI_GGML_Q8_0; }
+bool hri_ggml_decodes(uint32_t type) {
+  return type == HRI_GGML_F32 || type == HRI_GGML_F16 || type == HRI_GGML_BF16 || decoder_of(type);
+}
+bool hri_ggml_encodes(uint32_t type) {
+  return type == HRI_GGML_F32 || type == HRI_GGML_F16 || type == HRI_GGML_BF16 || type == HRI_GGML_Q8_0;
+}
 
 /* The 16-bit conversions want aligned halves: odd addresses go through a small buffer. */
 static void halves_to_f32(uint32_t type, float *to, const uint8_t *from, uint64_t elements) {

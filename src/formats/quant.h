@@ -1,8 +1,8 @@
 /* Element types of GGUF tensors, and the conversions of their blocks to and from fp32.
  *
  * A row is stored as blocks: `block` elements in `bytes` bytes, with a scale (and a minimum) of their own. Layouts and
- * arithmetic: ggml-org/llama.cpp, ggml/src/ggml-common.h and ggml-quants.c; the values are those of that project's Python
- * package gguf (quants.py), bit for bit. */
+ * arithmetic: ggml-org/llama.cpp, ggml/src/ggml-common.h and ggml-quants.c; the values are those of that project's
+ * Python package gguf (quants.py), bit for bit. */
 #ifndef HRI_FORMATS_QUANT_H
 #define HRI_FORMATS_QUANT_H
 
@@ -10,14 +10,23 @@
 
 /* The numbers are those of the files (ggml.h, enum ggml_type). */
 typedef enum hri_ggml_type {
-  HRI_GGML_F32 = 0, HRI_GGML_F16 = 1, HRI_GGML_Q4_0 = 2, HRI_GGML_Q4_1 = 3, HRI_GGML_Q5_0 = 6, HRI_GGML_Q5_1 = 7,
-  HRI_GGML_Q8_0 = 8, HRI_GGML_Q4_K = 12, HRI_GGML_Q5_K = 13, HRI_GGML_Q6_K = 14, HRI_GGML_BF16 = 30
+  HRI_GGML_F32 = 0,
+  HRI_GGML_F16 = 1,
+  HRI_GGML_Q4_0 = 2,
+  HRI_GGML_Q4_1 = 3,
+  HRI_GGML_Q5_0 = 6,
+  HRI_GGML_Q5_1 = 7,
+  HRI_GGML_Q8_0 = 8,
+  HRI_GGML_Q4_K = 12,
+  HRI_GGML_Q5_K = 13,
+  HRI_GGML_Q6_K = 14,
+  HRI_GGML_BF16 = 30
 } hri_ggml_type;
 
 /* True for every type that a file may have, also those that are not decoded here; then its sizes. */
 bool hri_ggml_known(uint32_t type);
-const char *hri_ggml_name(uint32_t type);   /* "Q4_K"; "unknown" for others */
-uint32_t hri_ggml_block(uint32_t type);     /* elements per block; 0 for unknown types */
+const char *hri_ggml_name(uint32_t type); /* "Q4_K"; "unknown" for others */
+uint32_t hri_ggml_block(uint32_t type);   /* elements per block; 0 for unknown types */
 uint32_t hri_ggml_block_bytes(uint32_t type);
 /* Bytes of `elements` elements, a multiple of the block. False for unknown types, part blocks and on overflow. */
 bool hri_ggml_bytes(uint32_t type, uint64_t elements, uint64_t *bytes);
@@ -26,8 +35,8 @@ bool hri_ggml_bytes(uint32_t type, uint64_t elements, uint64_t *bytes);
 bool hri_ggml_decodes(uint32_t type);
 bool hri_ggml_encodes(uint32_t type);
 
-/* Blocks of `elements` elements (a multiple of the block) to fp32 and back. `from` and `to` do not overlap; blocks need no
- * alignment. Exact as described above; 16-bit floats as in formats/dtype.h. In Q8_0 a NaN or an infinity spoils its
+/* Blocks of `elements` elements (a multiple of the block) to fp32 and back. `from` and `to` do not overlap; blocks need
+ * no alignment. Exact as described above; 16-bit floats as in formats/dtype.h. In Q8_0 a NaN or an infinity spoils its
  * block: look at the values first. False for types that are not decoded (encoded). */
 bool hri_ggml_to_f32(uint32_t type, float *to, const void *from, uint64_t elements);
 bool hri_ggml_from_f32(uint32_t type, void *to, const float *from, uint64_t elements);

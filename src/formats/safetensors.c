@@ -1,6 +1,7 @@
 /* Reading safetensors.
  *
- * The header is read whole (at most 100 MB), scanned in place without a tree, and kept: names and metadata point into it.
+ * The header is read whole (at most 100 MB), scanned in place without a tree, and kept: names and metadata point into
+ * it.
  * Then come the checks of the reference, each with a message that names file, tensor and field. Two sorts give the name
  * index and the walk over the data; both are O(n log n) on any input, so that headers made to be slow
  * (huggingface/safetensors, attacks/) are not. */
@@ -15,8 +16,8 @@
 #include "formats/order.h"
 
 struct hri_safetensors {
-  hri_tensor_file base;       /* first */
-  char *header;             /* scanned in place; strings point into it */
+  hri_tensor_file base; /* first */
+  char *header;         /* scanned in place; strings point into it */
   uint64_t header_bytes, data_bytes;
   HRI_ARRAY(hri_safetensor) tensors;
   HRI_ARRAY(hri_safetensors_pair) metadata;
@@ -78,7 +79,8 @@ static unsigned field_of(const char *key) {
 }
 
 /* Unknown fields are ignored, as by the reference; known ones must stand exactly once. */
-static hr_status read_field(hri_json_scan *scan, const char *key, unsigned *seen, hri_safetensor *tensor, hr_error *error) {
+static hr_status read_field(hri_json_scan *scan, const char *key, unsigned *seen, hri_safetensor *tensor,
+                            hr_error *error) {
   unsigned field = field_of(key);
   if (*seen & field) return hri_json_scan_fail(scan, error, "the field stands there twice");
   *seen |= field;
@@ -147,8 +149,12 @@ static hr_status read_entries(hri_safetensors *file, hr_error *error) {
 
 /* ---- The checks over all entries ---- */
 
-static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_safetensor *)items)[index].name; }
-static const char *pair_key(const void *items, uint32_t index) { return ((const hri_safetensors_pair *)items)[index].key; }
+static const char *tensor_name(const void *items, uint32_t index) {
+  return ((const hri_safetensor *)items)[index].name;
+}
+static const char *pair_key(const void *items, uint32_t index) {
+  return ((const hri_safetensors_pair *)items)[index].key;
+}
 
 static int compare_offsets(const void *items, uint32_t a, uint32_t b) {
   const hri_safetensor *x = (const hri_safetensor *)items + a, *y = (const hri_safetensor *)items + b;
@@ -158,10 +164,11 @@ static int compare_offsets(const void *items, uint32_t a, uint32_t b) {
 
 static hr_status check_names(hri_safetensors *file, hr_error *error) {
   uint32_t twice, *order;
-  HRI_TRY(hri_order_names(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, &file->by_name, &twice, error));
+  HRI_TRY(
+      hri_order_names(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, &file->by_name, &twice, error));
   if (twice != HRI_ORDER_NONE)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the header names the tensor '%.200s' twice", file->base.path,
-                                   file->tensors.items[twice].name));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the header names the tensor '%.200s' twice",
+                                   file->base.path, file->tensors.items[twice].name));
   HRI_TRY(hri_order_names(file->metadata.items, (uint32_t)file->metadata.count, pair_key, &order, &twice, error));
   hri_free(order);
   if (twice == HRI_ORDER_NONE) return HR_OK;
@@ -177,14 +184,15 @@ static hr_status check_size(const hri_safetensors *file, const hri_safetensor *t
     code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': the shape has more elements than 64 bits can count",
                     file->base.path, tensor->name);
   } else if (!hri_file_bytes(tensor->dtype, elements, &bytes)) {
-    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': %llu elements of %s do not fill whole bytes", file->base.path,
-                    tensor->name, (ull)elements, hri_file_dtype_name(tensor->dtype));
+    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': %llu elements of %s do not fill whole bytes",
+                    file->base.path, tensor->name, (ull)elements, hri_file_dtype_name(tensor->dtype));
   } else if (tensor->end < tensor->begin) {
     code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': data_offsets end at %llu, before their begin %llu",
                     file->base.path, tensor->name, (ull)tensor->end, (ull)tensor->begin);
   } else if (tensor->end - tensor->begin != bytes) {
-    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': dtype and shape need %llu bytes, data_offsets hold %llu",
-                    file->base.path, tensor->name, (ull)bytes, (ull)(tensor->end - tensor->begin));
+    code =
+        hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': dtype and shape need %llu bytes, data_offsets hold %llu",
+                 file->base.path, tensor->name, (ull)bytes, (ull)(tensor->end - tensor->begin));
   } else {
     return HR_OK;
   }
@@ -199,19 +207,23 @@ static hr_status check_cover(const hri_safetensors *file, const uint32_t *order,
   for (i = 0; i < file->tensors.count; i++) {
     const hri_safetensor *tensor = &tensors[order[i]];
     if (tensor->begin > at)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the data bytes from %llu to %llu, before tensor '%.200s', belong to no tensor",
-                                     file->base.path, (ull)at, (ull)tensor->begin, tensor->name));
+      return damaged(error,
+                     hri_fail(error, HR_ERROR_INPUT,
+                              "%s: the data bytes from %llu to %llu, before tensor '%.200s', belong to no tensor",
+                              file->base.path, (ull)at, (ull)tensor->begin, tensor->name));
     if (tensor->begin < at)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensors '%.200s' and '%.200s' overlap at data byte %llu", file->base.path,
-                                     tensors[order[i - 1]].name, tensor->name, (ull)tensor->begin));
+      return damaged(error,
+                     hri_fail(error, HR_ERROR_INPUT, "%s: tensors '%.200s' and '%.200s' overlap at data byte %llu",
+                              file->base.path, tensors[order[i - 1]].name, tensor->name, (ull)tensor->begin));
     at = tensor->end;
   }
   if (at > file->data_bytes)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: the header describes %llu bytes of data, the file holds %llu",
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT,
+                                   "%s is cut short: the header describes %llu bytes of data, the file holds %llu",
                                    file->base.path, (ull)at, (ull)file->data_bytes));
   if (at < file->data_bytes)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: %llu bytes behind the last tensor belong to no tensor", file->base.path,
-                                   (ull)(file->data_bytes - at)));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: %llu bytes behind the last tensor belong to no tensor",
+                                   file->base.path, (ull)(file->data_bytes - at)));
   return HR_OK;
 }
 
@@ -232,14 +244,18 @@ static hr_status check(hri_safetensors *file, hr_error *error) {
 static hr_status read_header(hri_safetensors *file, hr_error *error) {
   uint64_t size = file->base.file_bytes, header;
   if (size < 8)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes, less than the 8 that tell the header's length", file->base.path, (ull)size));
+    return damaged(error,
+                   hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes, less than the 8 that tell the header's length",
+                            file->base.path, (ull)size));
   HRI_TRY(hri_file_pread(file->base.fd, file->base.path, &header, sizeof header, 0, error));
   if (header > HRI_SAFETENSORS_MAX_HEADER)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: a header of %llu bytes is announced; at most %d are allowed", file->base.path,
-                                   (ull)header, HRI_SAFETENSORS_MAX_HEADER));
+    return damaged(error,
+                   hri_fail(error, HR_ERROR_INPUT, "%s: a header of %llu bytes is announced; at most %d are allowed",
+                            file->base.path, (ull)header, HRI_SAFETENSORS_MAX_HEADER));
   if (header > size - 8)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: a header of %llu bytes is announced, %llu bytes follow", file->base.path,
-                                   (ull)header, (ull)(size - 8)));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT,
+                                   "%s is cut short: a header of %llu bytes is announced, %llu bytes follow",
+                                   file->base.path, (ull)header, (ull)(size - 8)));
   file->header = hri_alloc(header);
   if (!file->header) return hri_fail_memory(error, header, file->base.path);
   file->header_bytes = header;
@@ -286,7 +302,9 @@ void hri_safetensors_close(hri_safetensors *file) {
 const char *hri_safetensors_path(const hri_safetensors *file) { return file->base.path; }
 uint64_t hri_safetensors_data_bytes(const hri_safetensors *file) { return file->data_bytes; }
 uint32_t hri_safetensors_count(const hri_safetensors *file) { return (uint32_t)file->tensors.count; }
-const hri_safetensor *hri_safetensors_get(const hri_safetensors *file, uint32_t index) { return &file->tensors.items[index]; }
+const hri_safetensor *hri_safetensors_get(const hri_safetensors *file, uint32_t index) {
+  return &file->tensors.items[index];
+}
 
 uint32_t hri_safetensors_find(const hri_safetensors *file, const char *name) {
   return hri_order_find(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, file->by_name, name);
@@ -305,19 +323,23 @@ const char *hri_safetensors_metadata_find(const hri_safetensors *file, const cha
   return NULL;
 }
 
-static hr_status pass(const hri_safetensors *file, uint32_t index, uint64_t at, const void *bytes, uint64_t count, hr_error *error) {
+static hr_status pass(const hri_safetensors *file, uint32_t index, uint64_t at, const void *bytes, uint64_t count,
+                      hr_error *error) {
   (void)atomic_fetch_add_explicit(&file->passed[index], count, memory_order_relaxed);
   return hri_file_digest_add(file->digest, at, bytes, count, error);
 }
 
-hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error) {
+hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to,
+                               hr_error *error) {
   const hri_safetensor *tensor;
   hr_status status;
   uint64_t at;
   if (index >= file->tensors.count)
     return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->base.path, index);
   tensor = &file->tensors.items[index];
-  HRI_TRY(hri_tensor_file_read(&file->base, (hri_tensor_range){tensor->name, tensor->begin, tensor->end - tensor->begin}, offset, bytes, to, &at, error));
+  HRI_TRY(hri_tensor_file_read(&file->base,
+                               (hri_tensor_range){tensor->name, tensor->begin, tensor->end - tensor->begin}, offset,
+                               bytes, to, &at, error));
   if (!file->digest) return HR_OK;
   status = pass(file, index, at, to, bytes, error);
   return status == HR_OK ? HR_OK : hri_context(error, status, "tensor '%.200s': ", tensor->name);
@@ -337,7 +359,8 @@ hr_status hri_safetensors_digest_begin(hri_safetensors *file, hr_error *error) {
 static hr_status pass_unread(const hri_safetensors *file, uint32_t index, unsigned char *buffer, hr_error *error) {
   uint64_t bytes = file->tensors.items[index].end - file->tensors.items[index].begin;
   for (uint64_t at = 0; at < bytes; at += UNREAD_BYTES)
-    HRI_TRY(hri_safetensors_read(file, index, at, bytes - at < UNREAD_BYTES ? bytes - at : UNREAD_BYTES, buffer, error));
+    HRI_TRY(
+        hri_safetensors_read(file, index, at, bytes - at < UNREAD_BYTES ? bytes - at : UNREAD_BYTES, buffer, error));
   return HR_OK;
 }
 

@@ -17,11 +17,11 @@ enum { HRI_SAFETENSORS_MAX_RANK = 8, HRI_SAFETENSORS_MAX_HEADER = 100000000 };
 
 /* One tensor of a file or to be written. */
 typedef struct hri_safetensor {
-  const char *name;          /* UTF-8; when read: borrowed from the file */
+  const char *name; /* UTF-8; when read: borrowed from the file */
   hri_file_dtype dtype;
   uint32_t rank;
   uint64_t shape[HRI_SAFETENSORS_MAX_RANK];
-  uint64_t begin, end;       /* bytes in the data; ignored by the writer, which places tensors itself */
+  uint64_t begin, end; /* bytes in the data; ignored by the writer, which places tensors itself */
 } hri_safetensor;
 
 typedef struct hri_safetensors_pair {
@@ -51,24 +51,28 @@ uint32_t hri_safetensors_metadata_count(const hri_safetensors *file);
 hri_safetensors_pair hri_safetensors_metadata_get(const hri_safetensors *file, uint32_t index);
 const char *hri_safetensors_metadata_find(const hri_safetensors *file, const char *key);
 
-/* Reads `bytes` bytes of a tensor from byte `offset` of it. Allocates nothing, but for a digest; may run in several threads. IO;
+/* Reads `bytes` bytes of a tensor from byte `offset` of it. Allocates nothing, but for a digest; may run in several
+ * threads. IO;
  * INPUT when the file has shrunk; INTERNAL when the range leaves the tensor. */
-hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error);
+hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to,
+                               hr_error *error);
 
-/* From now on the digest of the whole file is taken as tensors are read, each byte once; the header is read again for it.
+/* From now on the digest of the whole file is taken as tensors are read, each byte once; the header is read again for
+ * it.
  * IO; MEMORY. */
 hr_status hri_safetensors_digest_begin(hri_safetensors *file, hr_error *error);
-/* Adds the file to a list, after its tensors were read. Those that nobody asked for are read here. INTERNAL when one was read
- * in part or twice, or no digest was begun; IO; MEMORY. */
+/* Adds the file to a list, after its tensors were read. Those that nobody asked for are read here. INTERNAL when one
+ * was read in part or twice, or no digest was begun; IO; MEMORY. */
 hr_status hri_safetensors_digest_end(hri_safetensors *file, hri_file_list *files, hr_error *error);
 
 /* ---- Writing ---- */
 
 typedef struct hri_safetensors_writer hri_safetensors_writer;
 
-/* Starts `path`, which must not be there yet, with its header, tensors placed as the reference writer places them: by dtype
- * (falling), then name. The metadata begins with format = pt unless the pairs give "format" themselves; with that one key the
- * file is byte-identical to the reference's. Space is reserved, so that a full disk is told here where the file system can.
+/* Starts `path`, which must not be there yet, with its header, tensors placed as the reference writer places them: by
+ * dtype (falling), then name. The metadata begins with format = pt unless the pairs give "format" themselves; with that
+ * one key the file is byte-identical to the reference's. Space is reserved, so that a full disk is told here where the
+ * file system can.
  * The file grows under its own name: write into a directory that takes its place when all is in it.
  * `tensors` and their names must outlive the writer. USAGE for duplicate or invalid names and shapes; IO; MEMORY. */
 hr_status hri_safetensors_writer_open(const char *path, const hri_safetensor *tensors, uint32_t count,
@@ -76,13 +80,14 @@ hr_status hri_safetensors_writer_open(const char *path, const hri_safetensor *te
                                       hri_safetensors_writer **writer, hr_error *error);
 /* Bytes of the whole file. */
 uint64_t hri_safetensors_writer_file_bytes(const hri_safetensors_writer *writer);
-/* Writes a piece of the index-th tensor of the list given to open, in any order, each byte once; several threads may write
- * at once. Allocates nothing but room for the digest, which is taken in the same pass; after an error the writer can only be
- * aborted. */
-hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t index, uint64_t offset, const void *data,
-                                       uint64_t bytes, hr_error *error);
-/* Checks that each tensor got all its bytes, adds name, length and digest to `files` (may be NULL), syncs the file once, closes
- * it, and frees the writer, also on failure; the file is then removed. The directory is the caller's to sync. */
+/* Writes a piece of the index-th tensor of the list given to open, in any order, each byte once; several threads may
+ * write at once. Allocates nothing but room for the digest, which is taken in the same pass; after an error the writer
+ * can only be aborted. */
+hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t index, uint64_t offset,
+                                       const void *data, uint64_t bytes, hr_error *error);
+/* Checks that each tensor got all its bytes, adds name, length and digest to `files` (may be NULL), syncs the file
+ * once, closes it, and frees the writer, also on failure; the file is then removed. The directory is the caller's to
+ * sync. */
 hr_status hri_safetensors_writer_finish(hri_safetensors_writer *writer, hri_file_list *files, hr_error *error);
 /* Removes the file and frees the writer. NULL is fine. */
 void hri_safetensors_writer_abort(hri_safetensors_writer *writer);

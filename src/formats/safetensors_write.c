@@ -8,7 +8,7 @@
 #include "formats/safetensors.h"
 
 struct hri_safetensors_writer {
-  hri_tensor_writer base; /* first */
+  hri_tensor_writer base;        /* first */
   const hri_safetensor *tensors; /* the caller's */
   hri_file_digest *digest;
 };
@@ -25,14 +25,18 @@ static hr_status check_tensor(const char *path, const hri_safetensor *tensor, ui
     return hri_fail(error, HR_ERROR_USAGE, "%s: '%.200s' cannot name a tensor", path, tensor->name ? tensor->name : "");
   if (tensor->rank > HRI_SAFETENSORS_MAX_RANK || (unsigned)tensor->dtype >= HRI_FILE_DTYPE_COUNT ||
       !hri_file_elements(tensor->rank, tensor->shape, &elements) || !hri_file_bytes(tensor->dtype, elements, bytes))
-    return hri_fail(error, HR_ERROR_USAGE, "%s: tensor '%.200s' has a shape or dtype that cannot be stored", path, tensor->name);
+    return hri_fail(error, HR_ERROR_USAGE, "%s: tensor '%.200s' has a shape or dtype that cannot be stored", path,
+                    tensor->name);
   return HR_OK;
 }
 
-static const char *pair_key(const void *items, uint32_t index) { return ((const hri_safetensors_pair *)items)[index].key; }
+static const char *pair_key(const void *items, uint32_t index) {
+  return ((const hri_safetensors_pair *)items)[index].key;
+}
 
 /* The pairs may come from a file that somebody else made: there may be many. */
-static hr_status check_metadata(const char *path, const hri_safetensors_pair *metadata, uint32_t count, hr_error *error) {
+static hr_status check_metadata(const char *path, const hri_safetensors_pair *metadata, uint32_t count,
+                                hr_error *error) {
   uint32_t twice, *order;
   HRI_TRY(hri_order_names(metadata, count, pair_key, &order, &twice, error));
   hri_free(order);
@@ -40,7 +44,9 @@ static hr_status check_metadata(const char *path, const hri_safetensors_pair *me
   return hri_fail(error, HR_ERROR_USAGE, "%s: the metadata key '%.200s' is given twice", path, metadata[twice].key);
 }
 
-static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_safetensor *)items)[index].name; }
+static const char *tensor_name(const void *items, uint32_t index) {
+  return ((const hri_safetensor *)items)[index].name;
+}
 
 static int compare_dtypes_falling(const void *items, uint32_t a, uint32_t b) {
   const hri_safetensor *tensors = items;
@@ -53,9 +59,9 @@ static hr_status order_tensors(const hri_safetensors_writer *writer, uint32_t **
   hr_status status;
   HRI_TRY(hri_order_names(writer->tensors, writer->base.count, tensor_name, order, &twice, error));
   if (twice != HRI_ORDER_NONE)
-    status = hri_fail(error, HR_ERROR_USAGE, "%s: two tensors are named '%.200s'", writer->base.path, writer->tensors[twice].name);
-  else
-    status = hri_order_sort(writer->tensors, *order, writer->base.count, compare_dtypes_falling, error);
+    status = hri_fail(error, HR_ERROR_USAGE, "%s: two tensors are named '%.200s'", writer->base.path,
+                      writer->tensors[twice].name);
+  else status = hri_order_sort(writer->tensors, *order, writer->base.count, compare_dtypes_falling, error);
   if (status != HR_OK) {
     hri_free(*order);
     *order = NULL;
@@ -72,7 +78,8 @@ static hr_status check_tensors(const hri_safetensors_writer *writer, hr_error *e
 static hr_status place_tensors(hri_safetensors_writer *writer, const uint32_t *order, hr_error *error) {
   for (uint32_t i = 0; i < writer->base.count; i++) {
     uint32_t index = order[i];
-    HRI_TRY(hri_tensor_writer_put(&writer->base, index, writer->tensors[index].name, writer->base.places[index].bytes, 1, error));
+    HRI_TRY(hri_tensor_writer_put(&writer->base, index, writer->tensors[index].name, writer->base.places[index].bytes,
+                                  1, error));
   }
   return HR_OK;
 }
@@ -106,8 +113,9 @@ static void put_tensor(hri_json_writer *json, const hri_safetensor *tensor, cons
 }
 
 /* The first bytes of the file: length, header, blanks up to a multiple of 8. */
-static hr_status make_header(hri_safetensors_writer *writer, const uint32_t *order, const hri_safetensors_pair *metadata,
-                             uint32_t metadata_count, hri_text *text, hr_error *error) {
+static hr_status make_header(hri_safetensors_writer *writer, const uint32_t *order,
+                             const hri_safetensors_pair *metadata, uint32_t metadata_count, hri_text *text,
+                             hr_error *error) {
   uint64_t length = 0;
   uint32_t i;
   hri_json_writer json;
@@ -115,21 +123,25 @@ static hr_status make_header(hri_safetensors_writer *writer, const uint32_t *ord
   json = hri_json_writer_init(text, 0);
   hri_json_begin_object(&json);
   put_metadata(&json, metadata, metadata_count);
-  for (i = 0; i < writer->base.count; i++) put_tensor(&json, &writer->tensors[order[i]], &writer->base.places[order[i]]);
+  for (i = 0; i < writer->base.count; i++)
+    put_tensor(&json, &writer->tensors[order[i]], &writer->base.places[order[i]]);
   hri_json_end_object(&json);
   while (!text->failed && text->length % 8 != 0) hri_text_add_bytes(text, " ", 1);
   if (text->failed) return hri_fail_memory(error, text->length, writer->base.path);
   length = text->length - sizeof length;
   if (length > HRI_SAFETENSORS_MAX_HEADER)
-    return hri_hint(error, hri_fail(error, HR_ERROR_USAGE, "%s: the header would have %llu bytes; at most %d are allowed", writer->base.path,
-                                    (ull)length, HRI_SAFETENSORS_MAX_HEADER), "write the tensors to several files");
+    return hri_hint(error,
+                    hri_fail(error, HR_ERROR_USAGE, "%s: the header would have %llu bytes; at most %d are allowed",
+                             writer->base.path, (ull)length, HRI_SAFETENSORS_MAX_HEADER),
+                    "write the tensors to several files");
   memcpy(text->chars, &length, sizeof length);
   return HR_OK;
 }
 
 /* ---- File ---- */
 
-static hr_status add_to_digest(hri_tensor_writer *writer, uint64_t at, const void *bytes, uint64_t count, hr_error *error) {
+static hr_status add_to_digest(hri_tensor_writer *writer, uint64_t at, const void *bytes, uint64_t count,
+                               hr_error *error) {
   return hri_file_digest_add(((hri_safetensors_writer *)writer)->digest, at, bytes, count, error);
 }
 
@@ -161,10 +173,12 @@ out:
   return status;
 }
 
-uint64_t hri_safetensors_writer_file_bytes(const hri_safetensors_writer *writer) { return hri_tensor_writer_file_bytes(&writer->base); }
+uint64_t hri_safetensors_writer_file_bytes(const hri_safetensors_writer *writer) {
+  return hri_tensor_writer_file_bytes(&writer->base);
+}
 
-hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t index, uint64_t offset, const void *data,
-                                       uint64_t bytes, hr_error *error) {
+hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t index, uint64_t offset,
+                                       const void *data, uint64_t bytes, hr_error *error) {
   return hri_tensor_writer_write(&writer->base, index, offset, data, bytes, error);
 }
 

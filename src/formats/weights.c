@@ -1,5 +1,5 @@
-/* Reading weights. The index is scanned without a tree, as hostile as a header may be; it stays in memory, because names
- * point into it, until all its entries are found in the shards, whose own names then serve. */
+/* Reading weights. The index is scanned without a tree, as hostile as a header may be; it stays in memory, because
+ * names point into it, until all its entries are found in the shards, whose own names then serve. */
 #include "formats/weights.h"
 
 #include <string.h>
@@ -56,9 +56,9 @@ static hr_status read_total(hri_json_scan *scan, map *index, hr_error *error) {
   for (digit = at; digit < end && *digit >= '0' && *digit <= '9'; digit++)
     if (!hri_mul(total, 10, &total) || !hri_add(total, (uint64_t)(*digit - '0'), &total)) break;
   if (digit > at && digit < end && *digit == '.')
-    for (digit++; digit < end && *digit == '0'; digit++) {
-    }
-  if (digit == at || digit != end) return hri_json_scan_fail(scan, error, "metadata.total_size must be a number of bytes");
+    for (digit++; digit < end && *digit == '0'; digit++) {}
+  if (digit == at || digit != end)
+    return hri_json_scan_fail(scan, error, "metadata.total_size must be a number of bytes");
   index->has_total = true;
   index->total = total;
   return HR_OK;
@@ -70,10 +70,8 @@ static hr_status read_index_metadata(hri_json_scan *scan, map *index, hr_error *
   for (;;) {
     HRI_TRY(hri_json_scan_key(scan, &key, error));
     if (!key) return HR_OK;
-    if (strcmp(key, "total_size") == 0)
-      HRI_TRY(read_total(scan, index, error));
-    else
-      HRI_TRY(hri_json_scan_skip(scan, error));
+    if (strcmp(key, "total_size") == 0) HRI_TRY(read_total(scan, index, error));
+    else HRI_TRY(hri_json_scan_skip(scan, error));
   }
 }
 
@@ -90,9 +88,11 @@ static hr_status read_weight_map(hri_json_scan *scan, map *index, hr_error *erro
     if (!item.tensor) return HR_OK;
     HRI_TRY(hri_json_scan_string(scan, &item.file, error));
     if (!plain_name(item.file))
-      return hri_json_scan_fail(scan, error, "tensor '%.100s' is mapped to '%.100s', which is not the plain name of a file beside the index",
-                                item.tensor, item.file);
-    if (!hri_array_push(&index->items, item)) return hri_fail_memory(error, (index->items.count + 1) * sizeof item, index->path);
+      return hri_json_scan_fail(
+          scan, error, "tensor '%.100s' is mapped to '%.100s', which is not the plain name of a file beside the index",
+          item.tensor, item.file);
+    if (!hri_array_push(&index->items, item))
+      return hri_fail_memory(error, (index->items.count + 1) * sizeof item, index->path);
   }
 }
 
@@ -108,10 +108,13 @@ static hr_status check_index(map *index, bool map_seen, hr_error *error) {
   if (!map_seen)
     return hri_hint(error, hri_fail(error, HR_ERROR_INPUT, "%s: the field 'weight_map' is missing", index->path),
                     "name a directory with weights, a .safetensors file, or its index");
-  HRI_TRY(hri_order_names(index->items.items, (uint32_t)index->items.count, mapped_tensor, &index->by_name, &twice, error));
+  HRI_TRY(
+      hri_order_names(index->items.items, (uint32_t)index->items.count, mapped_tensor, &index->by_name, &twice, error));
   if (twice == HRI_ORDER_NONE) return HR_OK;
-  return hri_hint(error, hri_fail(error, HR_ERROR_INPUT, "%s: weight_map names the tensor '%.200s' twice", index->path,
-                                  index->items.items[twice].tensor), "remove one of the two entries");
+  return hri_hint(error,
+                  hri_fail(error, HR_ERROR_INPUT, "%s: weight_map names the tensor '%.200s' twice", index->path,
+                           index->items.items[twice].tensor),
+                  "remove one of the two entries");
 }
 
 static hr_status read_index(map *index, hr_error *error) {
@@ -207,7 +210,8 @@ static hr_status refuse_extra(const hri_weights *weights, const map *index, hr_e
       const char *name = hri_safetensors_get(shard, tensor)->name;
       uint32_t at = hri_weights_find(weights, name);
       if (at != HRI_SAFETENSORS_NONE && weights->entries.items[at].file == file) continue;
-      return refuse_revision(error, hri_fail(error, HR_ERROR_INPUT, "%s holds the tensor '%.200s', which the weight_map of %s %s",
+      return refuse_revision(error, hri_fail(error, HR_ERROR_INPUT,
+                                             "%s holds the tensor '%.200s', which the weight_map of %s %s",
                                              hri_safetensors_path(shard), name, index->path,
                                              at == HRI_SAFETENSORS_NONE ? "does not name" : "places in another file"));
     }
@@ -218,20 +222,25 @@ static hr_status refuse_extra(const hri_weights *weights, const map *index, hr_e
 static hr_status join(hri_weights *weights, const map *index, hr_error *error) {
   uint64_t held = 0;
   uint32_t i;
-  if (!hri_array_reserve(&weights->entries, index->items.count)) return hri_fail_memory(error, index->items.count * sizeof(entry), index->path);
+  if (!hri_array_reserve(&weights->entries, index->items.count))
+    return hri_fail_memory(error, index->items.count * sizeof(entry), index->path);
   for (i = 0; i < index->items.count; i++) {
     const mapping *item = &index->items.items[index->by_name[i]];
     entry at = {item->file_index, hri_safetensors_find(weights->files.items[item->file_index], item->tensor)};
     if (at.tensor == HRI_SAFETENSORS_NONE)
-      return refuse_revision(error, hri_fail(error, HR_ERROR_INPUT, "%s: weight_map places the tensor '%.200s' in %s, which does not hold it",
+      return refuse_revision(error, hri_fail(error, HR_ERROR_INPUT,
+                                             "%s: weight_map places the tensor '%.200s' in %s, which does not hold it",
                                              index->path, item->tensor, item->file));
     weights->entries.items[weights->entries.count++] = at;
   }
   for (i = 0; i < weights->files.count; i++) held += hri_safetensors_count(weights->files.items[i]);
   if (held != weights->entries.count) return refuse_extra(weights, index, error);
   if (index->has_total && index->total != weights->data_bytes)
-    return hri_hint(error, hri_fail(error, HR_ERROR_INPUT, "%s: metadata.total_size is %llu, but the shards hold %llu bytes of tensors", index->path,
-                                    (ull)index->total, (ull)weights->data_bytes), "fetch index and shards anew, or correct total_size");
+    return hri_hint(error,
+                    hri_fail(error, HR_ERROR_INPUT,
+                             "%s: metadata.total_size is %llu, but the shards hold %llu bytes of tensors", index->path,
+                             (ull)index->total, (ull)weights->data_bytes),
+                    "fetch index and shards anew, or correct total_size");
   return HR_OK;
 }
 
@@ -267,8 +276,10 @@ static hr_status open_single(hri_weights *weights, const char *path, hr_error *e
 
 /* A directory with weights in another format deserves a better word than "not found". */
 static hr_status refuse_directory(const char *directory, hr_error *error) {
-  static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"};
-  hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s has neither " HRI_WEIGHTS_FILE " nor " HRI_WEIGHTS_INDEX, directory);
+  static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
+                                       "flax_model.msgpack"};
+  hr_status code =
+      hri_fail(error, HR_ERROR_INPUT, "%s has neither " HRI_WEIGHTS_FILE " nor " HRI_WEIGHTS_INDEX, directory);
   size_t i;
   for (i = 0; i < sizeof others / sizeof *others; i++) {
     char *path = hri_path_join(directory, others[i]);
@@ -287,17 +298,14 @@ static bool ends_with(const char *text, const char *end) {
 static hr_status open_any(hri_weights *weights, const char *path, hr_error *error) {
   char *file = NULL, *index = NULL;
   hr_status status;
-  if (!hri_path_is_dir(path)) return ends_with(path, ".json") ? open_sharded(weights, path, error) : open_single(weights, path, error);
+  if (!hri_path_is_dir(path))
+    return ends_with(path, ".json") ? open_sharded(weights, path, error) : open_single(weights, path, error);
   file = hri_path_join(path, HRI_WEIGHTS_FILE);
   index = hri_path_join(path, HRI_WEIGHTS_INDEX);
-  if (!file || !index)
-    status = hri_fail_memory(error, strlen(path) + sizeof HRI_WEIGHTS_INDEX, path);
-  else if (hri_path_exists(file))
-    status = open_single(weights, file, error);
-  else if (hri_path_exists(index))
-    status = open_sharded(weights, index, error);
-  else
-    status = refuse_directory(path, error);
+  if (!file || !index) status = hri_fail_memory(error, strlen(path) + sizeof HRI_WEIGHTS_INDEX, path);
+  else if (hri_path_exists(file)) status = open_single(weights, file, error);
+  else if (hri_path_exists(index)) status = open_sharded(weights, index, error);
+  else status = refuse_directory(path, error);
   hri_free(file);
   hri_free(index);
   return status;
@@ -310,10 +318,8 @@ hr_status hri_weights_open(const char *path, hri_weights **opened, hr_error *err
   hr_status status;
   if (!weights) return hri_fail_memory(error, sizeof *weights, path);
   status = open_any(weights, path, error);
-  if (status == HR_OK)
-    *opened = weights;
-  else
-    hri_weights_close(weights);
+  if (status == HR_OK) *opened = weights;
+  else hri_weights_close(weights);
   return status;
 }
 
@@ -346,21 +352,27 @@ const char *hri_weights_path(const hri_weights *weights, uint32_t index) {
 uint64_t hri_weights_data_bytes(const hri_weights *weights) { return weights->data_bytes; }
 uint32_t hri_weights_file_count(const hri_weights *weights) { return (uint32_t)weights->files.count; }
 uint32_t hri_weights_file_of(const hri_weights *weights, uint32_t index) { return weights->entries.items[index].file; }
-const hri_safetensors *hri_weights_file(const hri_weights *weights, uint32_t file) { return weights->files.items[file]; }
+const hri_safetensors *hri_weights_file(const hri_weights *weights, uint32_t file) {
+  return weights->files.items[file];
+}
 
-hr_status hri_weights_read(const hri_weights *weights, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error) {
+hr_status hri_weights_read(const hri_weights *weights, uint32_t index, uint64_t offset, uint64_t bytes, void *to,
+                           hr_error *error) {
   entry at;
-  if (index >= weights->entries.count) return hri_fail(error, HR_ERROR_INTERNAL, "there is no weight of index %u", index);
+  if (index >= weights->entries.count)
+    return hri_fail(error, HR_ERROR_INTERNAL, "there is no weight of index %u", index);
   at = weights->entries.items[index];
   return hri_safetensors_read(weights->files.items[at.file], at.tensor, offset, bytes, to, error);
 }
 
 hr_status hri_weights_digest_begin(hri_weights *weights, hr_error *error) {
-  for (size_t k = 0; k < weights->files.count; k++) HRI_TRY(hri_safetensors_digest_begin(weights->files.items[k], error));
+  for (size_t k = 0; k < weights->files.count; k++)
+    HRI_TRY(hri_safetensors_digest_begin(weights->files.items[k], error));
   return HR_OK;
 }
 
 hr_status hri_weights_digest_end(hri_weights *weights, hri_file_list *files, hr_error *error) {
-  for (size_t k = 0; k < weights->files.count; k++) HRI_TRY(hri_safetensors_digest_end(weights->files.items[k], files, error));
+  for (size_t k = 0; k < weights->files.count; k++)
+    HRI_TRY(hri_safetensors_digest_end(weights->files.items[k], files, error));
   return weights->index ? hri_file_list_read(files, weights->index, error) : HR_OK;
 }

@@ -16,14 +16,14 @@
 typedef struct hri_weights hri_weights;
 
 /* Opens a directory (its model.safetensors, else its index with all shards), a .safetensors file, or an index file.
- * Holds a descriptor per file. INPUT when the directory has neither; when a file is malformed; when a shard's name holds
- * a path, is missing, or lacks a tensor that the index gives it; when a shard has a tensor that the index does not give
- * it; when metadata.total_size is there and wrong. */
+ * Holds a descriptor per file. INPUT when the directory has neither; when a file is malformed; when a shard's name
+ * holds a path, is missing, or lacks a tensor that the index gives it; when a shard has a tensor that the index does
+ * not give it; when metadata.total_size is there and wrong. */
 hr_status hri_weights_open(const char *path, hri_weights **weights, hr_error *error);
 void hri_weights_close(hri_weights *weights); /* NULL is fine */
 
-/* Tensors in rising order of names, and the index of a name or HRI_SAFETENSORS_NONE. begin and end of a tensor are those
- * in its own file. */
+/* Tensors in rising order of names, and the index of a name or HRI_SAFETENSORS_NONE. begin and end of a tensor are
+ * those in its own file. */
 uint32_t hri_weights_count(const hri_weights *weights);
 const hri_safetensor *hri_weights_get(const hri_weights *weights, uint32_t index);
 uint32_t hri_weights_find(const hri_weights *weights, const char *name);
@@ -35,8 +35,10 @@ uint32_t hri_weights_file_count(const hri_weights *weights);
 uint32_t hri_weights_file_of(const hri_weights *weights, uint32_t index);
 const hri_safetensors *hri_weights_file(const hri_weights *weights, uint32_t file);
 /* As hri_safetensors_read. */
-hr_status hri_weights_read(const hri_weights *weights, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error);
-/* As hri_safetensors_digest_begin and _end, for all files; the end adds the index too, if there is one, which is read again. */
+hr_status hri_weights_read(const hri_weights *weights, uint32_t index, uint64_t offset, uint64_t bytes, void *to,
+                           hr_error *error);
+/* As hri_safetensors_digest_begin and _end, for all files; the end adds the index too, if there is one, which is read
+ * again. */
 hr_status hri_weights_digest_begin(hri_weights *weights, hr_error *error);
 hr_status hri_weights_digest_end(hri_weights *weights, hri_file_list *files, hr_error *error);
 
@@ -51,27 +53,29 @@ hr_status hri_weights_split(const hri_safetensor *tensors, uint32_t count, uint6
 
 typedef struct hri_weights_writer hri_weights_writer;
 
-/* Starts the weight files of an existing directory that holds none and that nobody reads yet: model.safetensors, or shards if
- * the tensors take more than `max_shard_bytes` (0: never). `tensors` and their names must outlive the writer. Errors as of
+/* Starts the weight files of an existing directory that holds none and that nobody reads yet: model.safetensors, or
+ * shards if the tensors take more than `max_shard_bytes` (0: never). `tensors` and their names must outlive the writer.
+ * Errors as of
  * hri_safetensors_writer_open. */
-hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *tensors, uint32_t count, uint64_t max_shard_bytes,
-                                  hri_weights_writer **writer, hr_error *error);
+hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *tensors, uint32_t count,
+                                  uint64_t max_shard_bytes, hri_weights_writer **writer, hr_error *error);
 /* The same with more said. A zeroed layout is one file with no metadata but its format. */
 typedef struct hri_weights_layout {
-  uint64_t max_shard_bytes;         /* 0: never more than one file */
-  const uint32_t *shard_of;         /* not NULL: the shard of each tensor, 0 to shard_count - 1, none empty; the limit is not looked at */
+  uint64_t max_shard_bytes; /* 0: never more than one file */
+  const uint32_t
+      *shard_of; /* not NULL: the shard of each tensor, 0 to shard_count - 1, none empty; the limit is not looked at */
   uint32_t shard_count;
   const hri_safetensors_pair *metadata; /* of every file; as hri_safetensors_writer_open takes it */
   uint32_t metadata_count;
 } hri_weights_layout;
-hr_status hri_weights_writer_open_as(const char *directory, const hri_safetensor *tensors, uint32_t count, const hri_weights_layout *layout,
-                                     hri_weights_writer **writer, hr_error *error);
+hr_status hri_weights_writer_open_as(const char *directory, const hri_safetensor *tensors, uint32_t count,
+                                     const hri_weights_layout *layout, hri_weights_writer **writer, hr_error *error);
 /* As hri_safetensors_writer_write, with the index in the list given to open; several threads may write at once. */
-hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, uint64_t offset, const void *data, uint64_t bytes,
-                                   hr_error *error);
-/* Completes all files, then the index if there are shards, and adds them to `files` (may be NULL) in that order. Frees the
- * writer, also on failure; what is incomplete is then removed, what was completed before is not. Each file is synced; the
- * directory is the caller's to sync and to put in its place. */
+hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, uint64_t offset, const void *data,
+                                   uint64_t bytes, hr_error *error);
+/* Completes all files, then the index if there are shards, and adds them to `files` (may be NULL) in that order. Frees
+ * the writer, also on failure; what is incomplete is then removed, what was completed before is not. Each file is
+ * synced; the directory is the caller's to sync and to put in its place. */
 hr_status hri_weights_writer_finish(hri_weights_writer *writer, hri_file_list *files, hr_error *error);
 void hri_weights_writer_abort(hri_weights_writer *writer); /* removes the files; NULL is fine */
 

@@ -9,7 +9,7 @@
 
 struct hri_weights_writer {
   char *directory;
-  const hri_safetensor *tensors;  /* the caller's */
+  const hri_safetensor *tensors; /* the caller's */
   uint32_t count, shard_count;
   uint32_t *shard_of;             /* per tensor: its shard */
   uint32_t *place_of;             /* per tensor: its index in the list of its shard */
@@ -21,10 +21,8 @@ struct hri_weights_writer {
 enum { SHARD_NAME_BYTES = 64 };
 
 static void shard_name(uint32_t shard, uint32_t count, char out[SHARD_NAME_BYTES]) {
-  if (count == 1)
-    (void)snprintf(out, SHARD_NAME_BYTES, HRI_WEIGHTS_FILE);
-  else
-    (void)snprintf(out, SHARD_NAME_BYTES, "model-%05u-of-%05u.safetensors", shard + 1, count);
+  if (count == 1) (void)snprintf(out, SHARD_NAME_BYTES, HRI_WEIGHTS_FILE);
+  else (void)snprintf(out, SHARD_NAME_BYTES, "model-%05u-of-%05u.safetensors", shard + 1, count);
 }
 
 static bool tensor_bytes(const hri_safetensor *tensor, uint64_t *bytes) {
@@ -85,7 +83,8 @@ static void group(hri_weights_writer *writer, uint32_t *begins) {
   }
 }
 
-static hr_status open_files(hri_weights_writer *writer, const uint32_t *begins, const hri_weights_layout *layout, hr_error *error) {
+static hr_status open_files(hri_weights_writer *writer, const uint32_t *begins, const hri_weights_layout *layout,
+                            hr_error *error) {
   uint32_t shard;
   for (shard = 0; shard < writer->shard_count; shard++) {
     char name[SHARD_NAME_BYTES], *path;
@@ -93,15 +92,17 @@ static hr_status open_files(hri_weights_writer *writer, const uint32_t *begins, 
     shard_name(shard, writer->shard_count, name);
     path = hri_path_join(writer->directory, name);
     if (!path) return hri_fail_memory(error, strlen(writer->directory) + sizeof name, writer->directory);
-    status = hri_safetensors_writer_open(path, writer->lists + begins[shard], begins[shard + 1] - begins[shard], layout->metadata,
-                                         layout->metadata_count, &writer->files[shard], error);
+    status = hri_safetensors_writer_open(path, writer->lists + begins[shard], begins[shard + 1] - begins[shard],
+                                         layout->metadata, layout->metadata_count, &writer->files[shard], error);
     hri_free(path);
     HRI_TRY(status);
   }
   return HR_OK;
 }
 
-static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_safetensor *)items)[index].name; }
+static const char *tensor_name(const void *items, uint32_t index) {
+  return ((const hri_safetensor *)items)[index].name;
+}
 
 /* Over all shards; within one, its own writer would find them too. */
 static hr_status check_duplicates(const hri_weights_writer *writer, hr_error *error) {
@@ -109,7 +110,8 @@ static hr_status check_duplicates(const hri_weights_writer *writer, hr_error *er
   HRI_TRY(hri_order_names(writer->tensors, writer->count, tensor_name, &order, &twice, error));
   hri_free(order);
   if (twice == HRI_ORDER_NONE) return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "%s: two tensors are named '%.200s'", writer->directory, writer->tensors[twice].name);
+  return hri_fail(error, HR_ERROR_USAGE, "%s: two tensors are named '%.200s'", writer->directory,
+                  writer->tensors[twice].name);
 }
 
 /* The caller's shards: in range, and none without a tensor. */
@@ -122,12 +124,12 @@ static hr_status take_shards(hri_weights_writer *writer, const hri_weights_layou
     used[layout->shard_of[i]] = true;
     writer->shard_of[i] = layout->shard_of[i];
   }
-  for (k = 0; k < layout->shard_count && used[k]; k++) {
-  }
+  for (k = 0; k < layout->shard_count && used[k]; k++) {}
   hri_free(used);
   writer->shard_count = layout->shard_count;
   if (i == writer->count && count == layout->shard_count && k == count) return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "%s: the tensors do not fill shards 0 to %u", writer->directory, layout->shard_count);
+  return hri_fail(error, HR_ERROR_USAGE, "%s: the tensors do not fill shards 0 to %u", writer->directory,
+                  layout->shard_count);
 }
 
 static hr_status plan_shards(hri_weights_writer *writer, const hri_weights_layout *layout, hr_error *error) {
@@ -135,8 +137,9 @@ static hr_status plan_shards(hri_weights_writer *writer, const hri_weights_layou
   if (layout->shard_of && writer->count > 0) {
     HRI_TRY(take_shards(writer, layout, error));
   } else {
-    HRI_TRY(hri_weights_split(writer->tensors, writer->count, layout->max_shard_bytes ? layout->max_shard_bytes : UINT64_MAX,
-                              writer->shard_of, &writer->shard_count, error));
+    HRI_TRY(hri_weights_split(writer->tensors, writer->count,
+                              layout->max_shard_bytes ? layout->max_shard_bytes : UINT64_MAX, writer->shard_of,
+                              &writer->shard_count, error));
   }
   for (i = 0; i < writer->count; i++) {
     uint64_t bytes = 0, elements = 0;
@@ -148,8 +151,8 @@ static hr_status plan_shards(hri_weights_writer *writer, const hri_weights_layou
   return HR_OK;
 }
 
-hr_status hri_weights_writer_open_as(const char *directory, const hri_safetensor *tensors, uint32_t count, const hri_weights_layout *layout,
-                                     hri_weights_writer **opened, hr_error *error) {
+hr_status hri_weights_writer_open_as(const char *directory, const hri_safetensor *tensors, uint32_t count,
+                                     const hri_weights_layout *layout, hri_weights_writer **opened, hr_error *error) {
   hri_weights_writer *writer = hri_alloc_zero(1, sizeof *writer);
   uint32_t *begins = NULL;
   hr_status status = HR_ERROR_MEMORY;
@@ -179,22 +182,25 @@ out:
   return status;
 }
 
-hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *tensors, uint32_t count, uint64_t max_shard_bytes,
-                                  hri_weights_writer **opened, hr_error *error) {
+hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *tensors, uint32_t count,
+                                  uint64_t max_shard_bytes, hri_weights_writer **opened, hr_error *error) {
   hri_weights_layout layout = {.max_shard_bytes = max_shard_bytes};
   return hri_weights_writer_open_as(directory, tensors, count, &layout, opened, error);
 }
 
-hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, uint64_t offset, const void *data, uint64_t bytes,
-                                   hr_error *error) {
-  if (index >= writer->count) return hri_fail(error, HR_ERROR_INTERNAL, "%s: there is no weight of index %u", writer->directory, index);
-  return hri_safetensors_writer_write(writer->files[writer->shard_of[index]], writer->place_of[index], offset, data, bytes, error);
+hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, uint64_t offset, const void *data,
+                                   uint64_t bytes, hr_error *error) {
+  if (index >= writer->count)
+    return hri_fail(error, HR_ERROR_INTERNAL, "%s: there is no weight of index %u", writer->directory, index);
+  return hri_safetensors_writer_write(writer->files[writer->shard_of[index]], writer->place_of[index], offset, data,
+                                      bytes, error);
 }
 
 /* ---- The end ---- */
 
 /* As transformers 5 writes it: two blanks, keys sorted, a newline at the end. */
-static hr_status write_index(const hri_weights_writer *writer, const char *path, hri_file_list *files, hr_error *error) {
+static hr_status write_index(const hri_weights_writer *writer, const char *path, hri_file_list *files,
+                             hr_error *error) {
   hri_text text = {0};
   hri_json_writer json = hri_json_writer_init(&text, 2);
   uint32_t i, twice, *order;
@@ -217,8 +223,10 @@ static hr_status write_index(const hri_weights_writer *writer, const char *path,
   hri_json_end_object(&json);
   hri_text_add_bytes(&text, "\n", 1);
   hri_free(order);
-  status = text.failed ? hri_fail_memory(error, text.length, path) : hri_file_write_new(path, text.chars, text.length, error);
-  if (status == HR_OK) status = hri_file_list_add(files, path, text.length, hri_file_digest_of(text.chars, text.length), error);
+  status = text.failed ? hri_fail_memory(error, text.length, path)
+                       : hri_file_write_new(path, text.chars, text.length, error);
+  if (status == HR_OK)
+    status = hri_file_list_add(files, path, text.length, hri_file_digest_of(text.chars, text.length), error);
   hri_text_deinit(&text);
   return status;
 }
@@ -250,7 +258,8 @@ hr_status hri_weights_writer_finish(hri_weights_writer *writer, hri_file_list *f
 void hri_weights_writer_abort(hri_weights_writer *writer) {
   uint32_t shard;
   if (!writer) return;
-  for (shard = 0; writer->files && shard < writer->shard_count; shard++) hri_safetensors_writer_abort(writer->files[shard]);
+  for (shard = 0; writer->files && shard < writer->shard_count; shard++)
+    hri_safetensors_writer_abort(writer->files[shard]);
   hri_free(writer->files);
   hri_free(writer->lists);
   hri_free(writer->place_of);

@@ -1,5 +1,6 @@
-/* Programs of the C API. Graphs record what was described; planning replays the record into a job, once per program, and from
- * there on a graph takes the way of a model: the same passes, plan and executor. Nobody above includes anything of this folder. */
+/* Programs of the C API. Graphs record what was described; planning replays the record into a job, once per program,
+ * and from there on a graph takes the way of a model: the same passes, plan and executor. Nobody above includes
+ * anything of this folder. */
 #include <headroom/graph.h>
 
 #include <math.h>
@@ -23,7 +24,7 @@ typedef struct entry { /* a tensor of the graph */
   uint32_t output;        /* which output of it */
   double init_std;
   bool decay, frozen, is_vocabulary;
-  uint64_t limit;         /* of an input that indexes a table: ids are below this */
+  uint64_t limit; /* of an input that indexes a table: ids are below this */
   bool is_targets;
 } entry;
 
@@ -47,7 +48,8 @@ struct hr_graph {
 
 static bool ok(const hr_graph *g) { return g->status == HR_OK; }
 
-#define GRAPH_FAIL(g, ...) ((g)->status = (g)->status == HR_OK ? hri_fail(&(g)->error, HR_ERROR_USAGE, __VA_ARGS__) : (g)->status, HR_NO_TENSOR)
+#define GRAPH_FAIL(g, ...)                                                                                             \
+  ((g)->status = (g)->status == HR_OK ? hri_fail(&(g)->error, HR_ERROR_USAGE, __VA_ARGS__) : (g)->status, HR_NO_TENSOR)
 
 hr_status hr_graph_create(hr_graph **graph, hr_error *error) {
   hr_graph *g = hri_alloc_zero(1, sizeof *g);
@@ -76,8 +78,11 @@ static hr_tensor push(hr_graph *g, const entry *e) {
 
 static hr_tensor push_named(hr_graph *g, entry *e, const char *name) {
   if (!ok(g)) return HR_NO_TENSOR;
-  if (!name || !name[0] || strlen(name) >= sizeof e->name) return GRAPH_FAIL(g, "the name '%.80s' is empty or longer than 63 characters", name ? name : "");
-  if (e->rows == 0 || e->rows > INT32_MAX || e->columns > INT32_MAX) return GRAPH_FAIL(g, "%s: the size %llu x %llu makes no sense", name, (unsigned long long)e->rows, (unsigned long long)e->columns);
+  if (!name || !name[0] || strlen(name) >= sizeof e->name)
+    return GRAPH_FAIL(g, "the name '%.80s' is empty or longer than 63 characters", name ? name : "");
+  if (e->rows == 0 || e->rows > INT32_MAX || e->columns > INT32_MAX)
+    return GRAPH_FAIL(g, "%s: the size %llu x %llu makes no sense", name, (unsigned long long)e->rows,
+                      (unsigned long long)e->columns);
   for (size_t k = 0; k < g->tensors.count; k++)
     if (strcmp(g->tensors.items[k].name, name) == 0) return GRAPH_FAIL(g, "two tensors are named %s", name);
   (void)snprintf(e->name, sizeof e->name, "%s", name);
@@ -89,7 +94,8 @@ hr_tensor hr_graph_input(hr_graph *g, const char *name, uint64_t rows) {
   return push_named(g, &e, name);
 }
 
-hr_tensor hr_graph_parameter(hr_graph *g, const char *name, uint64_t rows, uint64_t columns, double init_std, bool decay) {
+hr_tensor hr_graph_parameter(hr_graph *g, const char *name, uint64_t rows, uint64_t columns, double init_std,
+                             bool decay) {
   entry e = {.kind = ENTRY_PARAMETER, .rows = rows, .columns = columns, .init_std = init_std, .decay = decay};
   return push_named(g, &e, name);
 }
@@ -119,7 +125,11 @@ static const entry *get(hr_graph *g, hr_tensor t) {
   return &g->tensors.items[t];
 }
 
-#define GRAPH_NEED(g, condition, ...) do { if (ok(g) && !(condition)) (void)GRAPH_FAIL(g, __VA_ARGS__); if (!ok(g)) return HR_NO_TENSOR; } while (0)
+#define GRAPH_NEED(g, condition, ...)                                                                                  \
+  do {                                                                                                                 \
+    if (ok(g) && !(condition)) (void)GRAPH_FAIL(g, __VA_ARGS__);                                                       \
+    if (!ok(g)) return HR_NO_TENSOR;                                                                                   \
+  } while (0)
 
 static hr_tensor record_node(hr_graph *g, record r, uint64_t rows, uint64_t columns) {
   entry e = {.kind = ENTRY_VALUE, .rows = rows, .columns = columns, .node = (uint32_t)g->nodes.count};
@@ -137,34 +147,51 @@ static hr_tensor record_node(hr_graph *g, record r, uint64_t rows, uint64_t colu
 hr_tensor hr_graph_embed(hr_graph *g, hr_tensor ids, hr_tensor table) {
   const entry *i = get(g, ids), *t = get(g, table);
   if (!i || !t) return HR_NO_TENSOR;
-  GRAPH_NEED(g, i->kind == ENTRY_INPUT && t->kind == ENTRY_PARAMETER && t->columns, "embed takes an input and a matrix parameter");
+  GRAPH_NEED(g, i->kind == ENTRY_INPUT && t->kind == ENTRY_PARAMETER && t->columns,
+             "embed takes an input and a matrix parameter");
   if (t->rows < g->tensors.items[ids].limit) g->tensors.items[ids].limit = t->rows;
-  return record_node(g, (record){.op = HRI_OP_EMBED, .attr = {.i = {-1}, .f = {1}}, .in = {ids, table, HR_NO_TENSOR, HR_NO_TENSOR}}, i->rows, t->columns);
+  return record_node(g,
+                     (record){.op = HRI_OP_EMBED,
+                              .attr = {.i = {-1}, .f = {1}},
+                              .in = {ids, table, HR_NO_TENSOR, HR_NO_TENSOR}},
+                     i->rows, t->columns);
 }
 
 hr_tensor hr_graph_linear(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor bias) {
   const entry *a = get(g, x), *w = get(g, weight), *b = bias == HR_NO_TENSOR ? NULL : get(g, bias);
   if (!a || !w) return HR_NO_TENSOR;
-  GRAPH_NEED(g, !w->is_vocabulary, "linear: %s is the head of the loss; the head's rows are padded, so it needs a parameter of its own", w->name);
-  GRAPH_NEED(g, w->kind == ENTRY_PARAMETER && w->columns == a->columns && a->kind == ENTRY_VALUE, "linear: x has %llu columns and the weight takes %llu", (unsigned long long)a->columns,
+  GRAPH_NEED(g, !w->is_vocabulary,
+             "linear: %s is the head of the loss; the head's rows are padded, so it needs a parameter of its own",
+             w->name);
+  GRAPH_NEED(g, w->kind == ENTRY_PARAMETER && w->columns == a->columns && a->kind == ENTRY_VALUE,
+             "linear: x has %llu columns and the weight takes %llu", (unsigned long long)a->columns,
              (unsigned long long)w->columns);
-  GRAPH_NEED(g, !b || (b->kind == ENTRY_PARAMETER && b->rows == w->rows && b->columns == 0), "linear: the bias must be a parameter, a vector of %llu", (unsigned long long)w->rows);
+  GRAPH_NEED(g, !b || (b->kind == ENTRY_PARAMETER && b->rows == w->rows && b->columns == 0),
+             "linear: the bias must be a parameter, a vector of %llu", (unsigned long long)w->rows);
   return record_node(g, (record){.op = HRI_OP_LINEAR, .in = {x, weight, bias, HR_NO_TENSOR}}, a->rows, w->rows);
 }
 
 hr_tensor hr_graph_norm(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor bias, hr_norm kind, double epsilon) {
   const entry *a = get(g, x), *w = get(g, weight), *b = bias == HR_NO_TENSOR ? NULL : get(g, bias);
   if (!a || !w) return HR_NO_TENSOR;
-  GRAPH_NEED(g, a->kind == ENTRY_VALUE && w->kind == ENTRY_PARAMETER && (!b || b->kind == ENTRY_PARAMETER), "norm takes a value and parameters");
-  GRAPH_NEED(g, w->columns == 0 && w->rows == a->columns && (!b || (b->columns == 0 && b->rows == a->columns)), "norm: weight and bias must be vectors of %llu", (unsigned long long)a->columns);
-  GRAPH_NEED(g, epsilon >= 0 && isfinite(epsilon) && (kind == HR_NORM_LAYER || kind == HR_NORM_RMS), "norm: unknown kind, or an epsilon that is negative or not finite");
-  return record_node(g, (record){.op = HRI_OP_NORM, .attr = {.i = {kind}, .f = {epsilon}}, .in = {x, weight, bias, HR_NO_TENSOR}}, a->rows, a->columns);
+  GRAPH_NEED(g, a->kind == ENTRY_VALUE && w->kind == ENTRY_PARAMETER && (!b || b->kind == ENTRY_PARAMETER),
+             "norm takes a value and parameters");
+  GRAPH_NEED(g, w->columns == 0 && w->rows == a->columns && (!b || (b->columns == 0 && b->rows == a->columns)),
+             "norm: weight and bias must be vectors of %llu", (unsigned long long)a->columns);
+  GRAPH_NEED(g, epsilon >= 0 && isfinite(epsilon) && (kind == HR_NORM_LAYER || kind == HR_NORM_RMS),
+             "norm: unknown kind, or an epsilon that is negative or not finite");
+  return record_node(g,
+                     (record){.op = HRI_OP_NORM,
+                              .attr = {.i = {kind}, .f = {epsilon}},
+                              .in = {x, weight, bias, HR_NO_TENSOR}},
+                     a->rows, a->columns);
 }
 
 hr_tensor hr_graph_add(hr_graph *g, hr_tensor a, hr_tensor b) {
   const entry *x = get(g, a), *y = get(g, b);
   if (!x || !y) return HR_NO_TENSOR;
-  GRAPH_NEED(g, x->kind == ENTRY_VALUE && y->kind == ENTRY_VALUE && x->rows == y->rows && x->columns == y->columns, "add: the shapes differ");
+  GRAPH_NEED(g, x->kind == ENTRY_VALUE && y->kind == ENTRY_VALUE && x->rows == y->rows && x->columns == y->columns,
+             "add: the shapes differ");
   return record_node(g, (record){.op = HRI_OP_ADD, .in = {a, b, HR_NO_TENSOR, HR_NO_TENSOR}}, x->rows, x->columns);
 }
 
@@ -174,24 +201,43 @@ hr_tensor hr_graph_activation(hr_graph *g, hr_tensor x, hr_activation kind) {
   const entry *a = get(g, x);
   if (!a) return HR_NO_TENSOR;
   GRAPH_NEED(g, a->kind == ENTRY_VALUE && is_activation(kind), "activation takes a value and a known kind");
-  return record_node(g, (record){.op = HRI_OP_ACTIVATION, .attr = {.i = {kind}}, .in = {x, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR}}, a->rows, a->columns);
+  return record_node(g,
+                     (record){.op = HRI_OP_ACTIVATION,
+                              .attr = {.i = {kind}},
+                              .in = {x, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR}},
+                     a->rows, a->columns);
 }
 
 hr_tensor hr_graph_glu(hr_graph *g, hr_tensor x, hr_activation kind) {
   const entry *a = get(g, x);
   if (!a) return HR_NO_TENSOR;
-  GRAPH_NEED(g, a->kind == ENTRY_VALUE && a->columns % 2 == 0 && is_activation(kind), "glu needs an even number of columns and a known kind");
-  return record_node(g, (record){.op = HRI_OP_GLU, .attr = {.i = {kind}}, .in = {x, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR}}, a->rows, a->columns / 2);
+  GRAPH_NEED(g, a->kind == ENTRY_VALUE && a->columns % 2 == 0 && is_activation(kind),
+             "glu needs an even number of columns and a known kind");
+  return record_node(g,
+                     (record){.op = HRI_OP_GLU,
+                              .attr = {.i = {kind}},
+                              .in = {x, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR}},
+                     a->rows, a->columns / 2);
 }
 
-hr_tensor hr_graph_attention(hr_graph *g, hr_tensor qkv, uint32_t batch, uint32_t sequence, uint32_t heads, uint32_t kv_heads, uint32_t head_size, double scale) {
+hr_tensor hr_graph_attention(hr_graph *g, hr_tensor qkv, uint32_t batch, uint32_t sequence, uint32_t heads,
+                             uint32_t kv_heads, uint32_t head_size, double scale) {
   const entry *a = get(g, qkv);
   if (!a) return HR_NO_TENSOR;
-  GRAPH_NEED(g, heads && kv_heads && head_size && heads % kv_heads == 0, "attention: %u heads cannot share %u key-value heads", heads, kv_heads);
-  GRAPH_NEED(g, a->kind == ENTRY_VALUE && a->rows == (uint64_t)batch * sequence && a->columns == ((uint64_t)heads + 2 * (uint64_t)kv_heads) * head_size, "attention: the rows of q, k, v do not fit the heads");
+  GRAPH_NEED(g, heads && kv_heads && head_size && heads % kv_heads == 0,
+             "attention: %u heads cannot share %u key-value heads", heads, kv_heads);
+  GRAPH_NEED(g,
+             a->kind == ENTRY_VALUE && a->rows == (uint64_t)batch * sequence &&
+                 a->columns == ((uint64_t)heads + 2 * (uint64_t)kv_heads) * head_size,
+             "attention: the rows of q, k, v do not fit the heads");
   GRAPH_NEED(g, isfinite(scale), "attention: the scale is %g", scale);
-  return record_node(g, (record){.op = HRI_OP_ATTENTION, .attr = {.i = {batch, sequence, heads, kv_heads, head_size, 0}, .f = {scale}}, .in = {qkv, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR},
-                                 .out_rows = {0, a->rows}, .out_columns = {0, heads}}, a->rows, (uint64_t)heads * head_size);
+  return record_node(g,
+                     (record){.op = HRI_OP_ATTENTION,
+                              .attr = {.i = {batch, sequence, heads, kv_heads, head_size, 0}, .f = {scale}},
+                              .in = {qkv, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR},
+                              .out_rows = {0, a->rows},
+                              .out_columns = {0, heads}},
+                     a->rows, (uint64_t)heads * head_size);
 }
 
 static bool is_linear_weight(const hr_graph *g, hr_tensor t) {
@@ -204,8 +250,14 @@ void hr_graph_loss(hr_graph *g, hr_tensor hidden, hr_tensor head, hr_tensor targ
   const entry *h = get(g, hidden), *w = get(g, head), *t = get(g, targets);
   if (!h || !w || !t) return;
   if (g->hidden != HR_NO_TENSOR) (void)GRAPH_FAIL(g, "a graph has one loss");
-  else if (h->kind != ENTRY_VALUE || w->kind != ENTRY_PARAMETER || t->kind != ENTRY_INPUT || w->columns != h->columns || t->rows != h->rows) (void)GRAPH_FAIL(g, "loss: hidden [M,C], head [V,C] and targets [M] do not fit");
-  else if (is_linear_weight(g, head)) (void)GRAPH_FAIL(g, "loss: the head %s is also the weight of a linear; the head's rows are padded, so it needs a parameter of its own", w->name);
+  else if (h->kind != ENTRY_VALUE || w->kind != ENTRY_PARAMETER || t->kind != ENTRY_INPUT || w->columns != h->columns ||
+           t->rows != h->rows)
+    (void)GRAPH_FAIL(g, "loss: hidden [M,C], head [V,C] and targets [M] do not fit");
+  else if (is_linear_weight(g, head))
+    (void)GRAPH_FAIL(
+        g,
+        "loss: the head %s is also the weight of a linear; the head's rows are padded, so it needs a parameter of its own",
+        w->name);
   else {
     g->hidden = hidden;
     g->head = head;
@@ -221,7 +273,7 @@ void hr_graph_loss(hr_graph *g, hr_tensor hidden, hr_tensor head, hr_tensor targ
 typedef struct replay {
   const hr_graph *graph;
   hri_job *job;
-  hri_id *map;      /* per graph tensor: job tensor in the program at hand */
+  hri_id *map; /* per graph tensor: job tensor in the program at hand */
   uint16_t all;
 } replay;
 
@@ -229,13 +281,31 @@ static void make_leaves(replay *r, const hr_job *spec) {
   for (uint32_t k = 0; k < r->graph->tensors.count && !r->job->failed; k++) {
     const entry *e = &r->graph->tensors.items[k];
     if (e->kind == ENTRY_INPUT) {
-      hri_place place = {.scope = (uint16_t)(HRI_IN(HRI_STEP) | HRI_IN(HRI_EVALUATE)), .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
+      hri_place place = {.scope = (uint16_t)(HRI_IN(HRI_STEP) | HRI_IN(HRI_EVALUATE)),
+                         .tier = HRI_DEVICE,
+                         .role = HRI_ROLE_INPUT,
+                         .layer = -1,
+                         .unit = HRI_NONE};
       r->map[k] = hri_tensor_new(r->job, place, hri_name(r->job, "%s", e->name), HRI_I32, 1, &e->rows, NULL);
     } else if (e->kind == ENTRY_PARAMETER) {
-      hri_part_request all = {.name = e->name, .rows = e->rows, .trainable = !e->frozen, .decay = e->decay, .state_kind = spec->optimizer};
-      hri_param_request p = {.name = e->name, .layer = -1, .unit = HRI_NONE, .rank = e->columns ? 2 : 1, .dims = {e->rows, e->columns}, .stored = {e->rows, e->columns},
-                             .parts = &all, .part_count = 1, .init = e->init_std > 0 ? HRI_INIT_NORMAL : e->init_std < 0 ? HRI_INIT_ONES : HRI_INIT_ZEROS,
-                             .init_std = e->init_std, .spec = HRI_NONE};
+      hri_part_request all = {.name = e->name,
+                              .rows = e->rows,
+                              .trainable = !e->frozen,
+                              .decay = e->decay,
+                              .state_kind = spec->optimizer};
+      hri_param_request p = {.name = e->name,
+                             .layer = -1,
+                             .unit = HRI_NONE,
+                             .rank = e->columns ? 2 : 1,
+                             .dims = {e->rows, e->columns},
+                             .stored = {e->rows, e->columns},
+                             .parts = &all,
+                             .part_count = 1,
+                             .init = e->init_std > 0   ? HRI_INIT_NORMAL
+                                     : e->init_std < 0 ? HRI_INIT_ONES
+                                                       : HRI_INIT_ZEROS,
+                             .init_std = e->init_std,
+                             .spec = HRI_NONE};
       uint32_t index;
       if (e->is_vocabulary) p.stored[0] = hri_round_up(e->rows, HRI_VOCABULARY_ALIGN);
       index = hri_build_parameter(r->job, spec, &p);
@@ -245,45 +315,77 @@ static void make_leaves(replay *r, const hr_job *spec) {
 }
 
 static hri_id output(replay *r, const hri_emit *emit, const record *n, uint32_t which) {
-  hri_place place = {.program = emit->program, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = emit->layer, .unit = emit->unit};
+  hri_place place = {.program = emit->program,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_ACTIVATION,
+                     .layer = emit->layer,
+                     .unit = emit->unit};
   uint64_t dims[2] = {n->out_rows[which], n->out_columns[which]};
-  return hri_tensor_new(r->job, place, hri_name(r->job, "%s.%u", hri_op_name((uint16_t)n->op), (uint32_t)(n - r->graph->nodes.items)), HRI_F32, 2, dims, NULL);
+  return hri_tensor_new(r->job, place,
+                        hri_name(r->job, "%s.%u", hri_op_name((uint16_t)n->op), (uint32_t)(n - r->graph->nodes.items)),
+                        HRI_F32, 2, dims, NULL);
 }
 
-static hri_id in(const replay *r, const record *n, uint32_t k) { return n->in[k] == HR_NO_TENSOR ? HRI_NONE : r->map[n->in[k]]; }
+static hri_id in(const replay *r, const record *n, uint32_t k) {
+  return n->in[k] == HR_NO_TENSOR ? HRI_NONE : r->map[n->in[k]];
+}
 
 static void replay_node(replay *r, uint8_t program, uint32_t index) {
   const record *n = &r->graph->nodes.items[index];
-  hri_emit emit = {.program = program, .lane = HRI_COMPUTE, .phase = program == HRI_EVALUATE ? HRI_PHASE_EVALUATE : HRI_PHASE_FORWARD, .layer = n->layer,
-                   .unit = n->layer >= 0 ? 1 + (uint32_t)n->layer : 0, .site = (1u << 16) + index, .origin = HRI_NONE};
+  hri_emit emit = {.program = program,
+                   .lane = HRI_COMPUTE,
+                   .phase = program == HRI_EVALUATE ? HRI_PHASE_EVALUATE : HRI_PHASE_FORWARD,
+                   .layer = n->layer,
+                   .unit = n->layer >= 0 ? 1 + (uint32_t)n->layer : 0,
+                   .site = (1u << 16) + index,
+                   .origin = HRI_NONE};
   hri_id y = output(r, &emit, n, 0);
   record stats = *n;
   switch (n->op) {
   case HRI_OP_EMBED:
-    hri_node_append(r->job, HRI_OP_EMBED, emit, &n->attr, (hri_operand[]){HRI_R(in(r, n, 0)), HRI_R(in(r, n, 1)), HRI_ABSENT, HRI_ABSENT, HRI_W(y)}, 5);
+    hri_node_append(r->job, HRI_OP_EMBED, emit, &n->attr,
+                    (hri_operand[]){HRI_R(in(r, n, 0)), HRI_R(in(r, n, 1)), HRI_ABSENT, HRI_ABSENT, HRI_W(y)}, 5);
     break;
   case HRI_OP_LINEAR:
-    hri_node_append(r->job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(in(r, n, 0)), HRI_R(in(r, n, 1)), HRI_R(in(r, n, 2)), HRI_W(y)}, 4);
+    hri_node_append(r->job, HRI_OP_LINEAR, emit, NULL,
+                    (hri_operand[]){HRI_R(in(r, n, 0)), HRI_R(in(r, n, 1)), HRI_R(in(r, n, 2)), HRI_W(y)}, 4);
     break;
   case HRI_OP_NORM: {
-    hri_place place = {.program = program, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = emit.layer, .unit = emit.unit};
+    hri_place place = {.program = program,
+                       .tier = HRI_DEVICE,
+                       .role = HRI_ROLE_ACTIVATION,
+                       .layer = emit.layer,
+                       .unit = emit.unit};
     uint64_t dims[2] = {n->out_rows[0], n->attr.i[0] == HR_NORM_LAYER ? 2 : 1};
     hri_id stats_id = hri_tensor_new(r->job, place, hri_name(r->job, "stats.%u", index), HRI_F32, 2, dims, NULL);
     hri_node_append(r->job, HRI_OP_NORM, emit, &n->attr,
-                    (hri_operand[]){HRI_R(in(r, n, 0)), HRI_R(in(r, n, 1)), HRI_R(in(r, n, 2)), HRI_ABSENT, {HRI_NONE, HRI_WRITE}, HRI_W(y), HRI_W(stats_id)}, 7);
+                    (hri_operand[]){HRI_R(in(r, n, 0)),
+                                    HRI_R(in(r, n, 1)),
+                                    HRI_R(in(r, n, 2)),
+                                    HRI_ABSENT,
+                                    {HRI_NONE, HRI_WRITE},
+                                    HRI_W(y),
+                                    HRI_W(stats_id)},
+                    7);
     break;
   }
   case HRI_OP_ADD:
-    hri_node_append(r->job, HRI_OP_ADD, emit, NULL, (hri_operand[]){HRI_R(in(r, n, 0)), HRI_R(in(r, n, 1)), HRI_W(y)}, 3);
+    hri_node_append(r->job, HRI_OP_ADD, emit, NULL, (hri_operand[]){HRI_R(in(r, n, 0)), HRI_R(in(r, n, 1)), HRI_W(y)},
+                    3);
     break;
   case HRI_OP_ATTENTION:
     stats.out_rows[0] = n->out_rows[1];
     stats.out_columns[0] = n->out_columns[1];
     {
-      hri_place place = {.program = program, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = emit.layer, .unit = emit.unit};
+      hri_place place = {.program = program,
+                         .tier = HRI_DEVICE,
+                         .role = HRI_ROLE_ACTIVATION,
+                         .layer = emit.layer,
+                         .unit = emit.unit};
       uint64_t dims[2] = {stats.out_rows[0], stats.out_columns[0]};
       hri_id lse = hri_tensor_new(r->job, place, hri_name(r->job, "lse.%u", index), HRI_F32, 2, dims, NULL);
-      hri_node_append(r->job, HRI_OP_ATTENTION, emit, &n->attr, (hri_operand[]){HRI_R(in(r, n, 0)), HRI_ABSENT, HRI_W(y), HRI_W(lse)}, 4);
+      hri_node_append(r->job, HRI_OP_ATTENTION, emit, &n->attr,
+                      (hri_operand[]){HRI_R(in(r, n, 0)), HRI_ABSENT, HRI_W(y), HRI_W(lse)}, 4);
     }
     break;
   default:
@@ -307,8 +409,14 @@ static hr_status build(void *context, hri_job *job, const hr_job *spec, hri_forw
   for (int p = 0; p < 2; p++) {
     for (uint32_t k = 0; k < g->nodes.count && !job->failed; k++) replay_node(&r, programs[p], k);
     if (job->failed) break;
-    forwards[programs[p]] = (hri_forward){.present = true, .program = programs[p], .hidden = r.map[g->hidden], .targets = r.map[g->targets], .head = r.map[g->head],
-                                          .vocabulary = g->tensors.items[g->head].rows, .unit = 0, .with_gradient = programs[p] == HRI_STEP};
+    forwards[programs[p]] = (hri_forward){.present = true,
+                                          .program = programs[p],
+                                          .hidden = r.map[g->hidden],
+                                          .targets = r.map[g->targets],
+                                          .head = r.map[g->head],
+                                          .vocabulary = g->tensors.items[g->head].rows,
+                                          .unit = 0,
+                                          .with_gradient = programs[p] == HRI_STEP};
   }
   for (uint32_t k = 0; k < g->tensors.count; k++) /* inputs keep their id: the run asks for it */
     if (g->tensors.items[k].kind == ENTRY_INPUT && g->tensors.items[k].is_targets) job->input_targets = r.map[k];
@@ -323,9 +431,12 @@ hr_status hr_graph_plan(const hr_graph *g, const hr_job *job, hr_plan **plan, hr
     return g->status;
   }
   if (g->hidden == HR_NO_TENSOR) return hri_fail(error, HR_ERROR_USAGE, "the graph has no loss: call hr_graph_loss");
-  if (spec.accumulate > 1) return hri_fail(error, HR_ERROR_USAGE, "graphs take one micro-step per step; accumulate is %u", spec.accumulate);
-  if (spec.recompute.kind == HR_RECOMPUTE_AUTO) return hri_fail(error, HR_ERROR_USAGE, "levels of recomputation are not chosen for graphs; give them");
-  if (spec.moments != HR_MOMENTS_FP32 && spec.precision != HR_PRECISION_BF16_PURE) return hri_fail(error, HR_ERROR_USAGE, "bf16 moments go with the precision bf16-pure");
+  if (spec.accumulate > 1)
+    return hri_fail(error, HR_ERROR_USAGE, "graphs take one micro-step per step; accumulate is %u", spec.accumulate);
+  if (spec.recompute.kind == HR_RECOMPUTE_AUTO)
+    return hri_fail(error, HR_ERROR_USAGE, "levels of recomputation are not chosen for graphs; give them");
+  if (spec.moments != HR_MOMENTS_FP32 && spec.precision != HR_PRECISION_BF16_PURE)
+    return hri_fail(error, HR_ERROR_USAGE, "bf16 moments go with the precision bf16-pure");
   memset(&spec.model, 0, sizeof spec.model);
   spec.model.layer_count = g->layer_count;
   spec.model.vocabulary_size = (uint32_t)g->tensors.items[g->head].rows;
@@ -350,19 +461,24 @@ struct hr_run {
 };
 
 /* The tensor that holds a parameter's true values. */
-static hri_id truth(const hri_job *job, const hri_param *param) { return hri_moved_tensor(hri_param_whole(job, param), HRI_MOVED_WEIGHT); }
+static hri_id truth(const hri_job *job, const hri_param *param) {
+  return hri_moved_tensor(hri_param_whole(job, param), HRI_MOVED_WEIGHT);
+}
 
-static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
+                      uint64_t bytes, hr_error *error) {
   hr_run *run = context;
   const hri_job *job = &run->plan->job;
   const hri_tensor *t = &job->tensors.items[hri_moved_tensor(&job->ranges.items[range], what)];
   const hri_elements *with = &run->plan->backend->elements;
   HRI_TRY(hri_window_zero(with, tensor, 0, hri_tensor_bytes(t), staging, bytes, error));
   if (what != HRI_MOVED_WEIGHT) return HR_OK;
-  return hri_initialise(with, job, range, run->plan->spec.seed, t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes, error);
+  return hri_initialise(with, job, range, run->plan->spec.seed, t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32,
+                        tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
+                      uint64_t bytes, hr_error *error) {
   (void)context, (void)range, (void)what, (void)tensor, (void)staging, (void)bytes;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "graphs are read with hr_run_get_parameter");
 }
@@ -386,14 +502,18 @@ hr_status hr_run_create(const hr_graph *g, hr_plan *plan, hr_run **out, hr_error
   hr_run *run;
   hr_status status;
   HRI_TRY(hr_plan_verdict(plan, error));
-  if (!hri_backend_runs(plan->backend)) return hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for", plan->spec.device.name);
+  if (!hri_backend_runs(plan->backend))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for",
+                    plan->spec.device.name);
   run = hri_alloc_zero(1, sizeof *run);
   if (!run) return hri_fail_memory(error, sizeof *run, "a run");
   run->graph = g;
   run->plan = plan;
   run->transfer = (hri_transfer){.context = run, .fill = fill, .sink = sink};
   status = make_inputs(run, error);
-  if (status == HR_OK) status = hri_executor_create(&plan->job, &plan->placement, plan->backend, &run->transfer, &options, &run->executor, error);
+  if (status == HR_OK)
+    status = hri_executor_create(&plan->job, &plan->placement, plan->backend, &run->transfer, &options, &run->executor,
+                                 error);
   if (status == HR_OK) {
     hri_executor_control_set(run->executor, 0, &control, sizeof control);
     status = hri_executor_run(run->executor, HRI_LOAD, error);
@@ -414,8 +534,8 @@ void hr_run_destroy(hr_run *run) {
   hri_free(run);
 }
 
-/* Leaves keep their order: the k-th input of the graph is the k-th tensor of role input that the host fills; of a parameter
- * the index. */
+/* Leaves keep their order: the k-th input of the graph is the k-th tensor of role input that the host fills; of a
+ * parameter the index. */
 static hri_id leaf(const hr_run *run, hr_tensor tensor, entry_kind kind) {
   const hr_graph *g = run->graph;
   uint32_t index = 0, seen = 0;
@@ -425,14 +545,14 @@ static hri_id leaf(const hr_run *run, hr_tensor tensor, entry_kind kind) {
   for (hri_id t = 0; t < run->plan->job.tensors.count; t++) {
     const hri_tensor *x = &run->plan->job.tensors.items[t];
     const hri_storage *s = &run->plan->job.storages.items[x->storage];
-    if (s->role == HRI_ROLE_INPUT && s->scope && x->dtype == HRI_I32 && x->rank == 1 && x->offset == 0 && hri_tensor_bytes(x) == s->bytes && seen++ == index) return t;
+    if (s->role == HRI_ROLE_INPUT && s->scope && x->dtype == HRI_I32 && x->rank == 1 && x->offset == 0 &&
+        hri_tensor_bytes(x) == s->bytes && seen++ == index)
+      return t;
   }
   return HRI_NONE;
 }
 
-int32_t *hr_run_input(hr_run *run, hr_tensor input) {
-  return input < run->input_count ? run->inputs[input] : NULL;
-}
+int32_t *hr_run_input(hr_run *run, hr_tensor input) { return input < run->input_count ? run->inputs[input] : NULL; }
 
 /* Looks at what the caller filled, and hands it to the program that is launched next. */
 static hr_status put_inputs(hr_run *run, uint64_t *counted, hr_error *error) {
@@ -448,9 +568,11 @@ static hr_status put_inputs(hr_run *run, uint64_t *counted, hr_error *error) {
     for (uint64_t r = 0; r < e->rows; r++) {
       if (e->is_targets && values[r] >= 0) (*counted)++;
       if ((values[r] < 0 && !e->is_targets) || (values[r] >= 0 && (uint64_t)values[r] >= e->limit))
-        return hri_fail(error, HR_ERROR_INPUT, "input %s: row %llu is %d, outside of [0, %llu)", e->name, (unsigned long long)r, values[r], (unsigned long long)e->limit);
+        return hri_fail(error, HR_ERROR_INPUT, "input %s: row %llu is %d, outside of [0, %llu)", e->name,
+                        (unsigned long long)r, values[r], (unsigned long long)e->limit);
     }
-    if (hri_executor_has(run->executor, id)) HRI_TRY(hri_executor_write(run->executor, id, 0, values, e->rows * sizeof *values, error));
+    if (hri_executor_has(run->executor, id))
+      HRI_TRY(hri_executor_write(run->executor, id, 0, values, e->rows * sizeof *values, error));
   }
   return HR_OK;
 }
@@ -467,16 +589,23 @@ static hr_status run_one(hr_run *run, hri_program_kind program, double learning_
   return HR_OK;
 }
 
-hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error) { return run_one(run, HRI_STEP, learning_rate, loss, error); }
-hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error) { return run_one(run, HRI_EVALUATE, 0, loss, error); }
+hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error) {
+  return run_one(run, HRI_STEP, learning_rate, loss, error);
+}
+hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error) {
+  return run_one(run, HRI_EVALUATE, 0, loss, error);
+}
 
-static hr_status parameter(const hr_run *run, hr_tensor tensor, uint64_t count, const hri_param **param, hr_error *error) {
+static hr_status parameter(const hr_run *run, hr_tensor tensor, uint64_t count, const hri_param **param,
+                           hr_error *error) {
   hri_id id = leaf(run, tensor, ENTRY_PARAMETER);
   if (id == HRI_NONE) return hri_fail(error, HR_ERROR_USAGE, "this tensor is no parameter");
   *param = &run->plan->job.params.items[id];
   id = (*param)->weight;
   if (hri_tensor_elements(&run->plan->job.tensors.items[id]) != count)
-    return hri_fail(error, HR_ERROR_USAGE, "the parameter has %llu elements, not %llu", (unsigned long long)hri_tensor_elements(&run->plan->job.tensors.items[id]), (unsigned long long)count);
+    return hri_fail(error, HR_ERROR_USAGE, "the parameter has %llu elements, not %llu",
+                    (unsigned long long)hri_tensor_elements(&run->plan->job.tensors.items[id]),
+                    (unsigned long long)count);
   return HR_OK;
 }
 
@@ -488,7 +617,8 @@ hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *value
   HRI_TRY(parameter(run, tensor, count, &param, error));
   const hri_job *job = &run->plan->job;
   hri_id from = truth(job, param);
-  if (job->tensors.items[from].dtype != HRI_BF16) return hri_executor_read(run->executor, from, 0, values, count * sizeof *values, error);
+  if (job->tensors.items[from].dtype != HRI_BF16)
+    return hri_executor_read(run->executor, from, 0, values, count * sizeof *values, error);
   for (uint64_t done = 0; done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
     HRI_TRY(hri_executor_read(run->executor, from, done * sizeof *halves, halves, n * sizeof *halves, error));
@@ -503,7 +633,8 @@ hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *value
   HRI_TRY(parameter(run, tensor, count, &param, error));
   const hri_job *job = &run->plan->job;
   hri_id to = truth(job, param);
-  if (job->tensors.items[to].dtype == HRI_F32) HRI_TRY(hri_executor_write(run->executor, to, 0, values, count * sizeof *values, error));
+  if (job->tensors.items[to].dtype == HRI_F32)
+    HRI_TRY(hri_executor_write(run->executor, to, 0, values, count * sizeof *values, error));
   for (uint64_t done = 0; job->tensors.items[param->weight].dtype == HRI_BF16 && done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
     hri_bf16_from_f32(halves, values + done, n);
@@ -512,4 +643,6 @@ hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *value
   return HR_OK;
 }
 
-uint64_t hr_run_reserved_bytes(const hr_run *run, uint32_t tier) { return tier < HR_TIER_COUNT ? hri_executor_reserved_bytes(run->executor, (hri_tier)tier) : 0; }
+uint64_t hr_run_reserved_bytes(const hr_run *run, uint32_t tier) {
+  return tier < HR_TIER_COUNT ? hri_executor_reserved_bytes(run->executor, (hri_tier)tier) : 0;
+}

@@ -1,17 +1,19 @@
 /* What each allocation holds: as the file states it, else inferred.
  *
- * With stacks: the marks of its stack decide, together with whether it outlived the run of its stage (a run: consecutive
- * events of one stage; forward and loss are one). A program's own tensors, made in no module, engine or optimizer, are told
- * by when they are freed. Without stacks: the instants of most live bytes within each step divide it - what was made before
- * and freed after is an activation, what was made after and outlives the step is a gradient, what lived through at least
- * one whole step to the end is persistent, the rest temporary. docs/inspect.md has the table. */
+ * With stacks: the marks of its stack decide, together with whether it outlived the run of its stage (a run:
+ * consecutive
+ * events of one stage; forward and loss are one). A program's own tensors, made in no module, engine or optimizer, are
+ * told by when they are freed. Without stacks: the instants of most live bytes within each step divide it - what was
+ * made before and freed after is an activation, what was made after and outlives the step is a gradient, what lived
+ * through at least one whole step to the end is persistent, the rest temporary. docs/inspect.md has the table. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[HRI_CATEGORY_COUNT] = {"unknown", "parameter",     "gradient",  "optimizer_state", "activation", "temporary",
-                                                      "input",   "communication", "workspace", "kv_cache",        "persistent"};
+static const char *const names[HRI_CATEGORY_COUNT] = {"unknown",    "parameter", "gradient",  "optimizer_state",
+                                                      "activation", "temporary", "input",     "communication",
+                                                      "workspace",  "kv_cache",  "persistent"};
 
 #define CUBLAS_WORKSPACE_BYTES 8519680
 
@@ -33,7 +35,8 @@ typedef struct run {
 static run run_from(const hri_inside *in, uint64_t from) {
   const hri_lives *l = in->lives;
   uint64_t end = from;
-  while (end < l->event_count && one_run(in->stages[end], in->stages[from]) && l->events[end].action != HR_TRACE_OOM) end++;
+  while (end < l->event_count && one_run(in->stages[end], in->stages[from]) && l->events[end].action != HR_TRACE_OOM)
+    end++;
   if (end == l->event_count) return (run){in->work_end, true};
   return (run){end, l->events[end].action == HR_TRACE_OOM};
 }
@@ -47,18 +50,19 @@ static run recomputation_from(const hri_inside *in, uint64_t from) {
   const hri_lives *l = in->lives;
   uint64_t end = from;
   for (; end < l->event_count && l->events[end].action != HR_TRACE_OOM; end++)
-    if (l->events[end].action == HR_TRACE_ALLOC && !is_recomputed(&in->stacks[l->events[end].stack])) return (run){end, false};
+    if (l->events[end].action == HR_TRACE_ALLOC && !is_recomputed(&in->stacks[l->events[end].stack]))
+      return (run){end, false};
   return end == l->event_count ? (run){in->work_end, true} : (run){end, true};
 }
 
 typedef struct fate {
   hr_stage stage, freed_in;
   unsigned marks;
-  bool outlives;   /* it is live after its stage's run */
-  bool at_end;     /* it is live where its stage's run was cut */
-  bool never;      /* the program does not free it */
-  bool last_step;  /* made after the optimizer's last but the one that the trace may end with */
-  bool borrowed;   /* its own stack tells no stage: the stage is that of the events around it */
+  bool outlives;  /* it is live after its stage's run */
+  bool at_end;    /* it is live where its stage's run was cut */
+  bool never;     /* the program does not free it */
+  bool last_step; /* made after the optimizer's last but the one that the trace may end with */
+  bool borrowed;  /* its own stack tells no stage: the stage is that of the events around it */
   bool recomputed;
 } fate;
 
@@ -103,7 +107,8 @@ static hri_category by_stage(const fate *f) {
 static hri_category category_of(const hri_life *life, const fate *f) {
   hri_category marked = by_marks(f);
   if (life->alloc == HRI_NEVER && !life->stack) return f->never ? HRI_PERSISTENT : HRI_UNKNOWN;
-  /* cuBLAS takes this much per handle and stream unless CUBLAS_WORKSPACE_CONFIG says otherwise: 2 x 4 MiB + 8 x 16 KiB. */
+  /* cuBLAS takes this much per handle and stream unless CUBLAS_WORKSPACE_CONFIG says otherwise: 2 x 4 MiB + 8 x 16
+   * KiB. */
   if (life->size == CUBLAS_WORKSPACE_BYTES) return HRI_WORKSPACE;
   if (marked) return marked;
   return f->borrowed ? by_surroundings(f) : by_stage(f);
@@ -114,7 +119,8 @@ static uint64_t last_step_begin(const hri_inside *in) {
   const hri_lives *l = in->lives;
   bool other = false;
   for (uint64_t k = l->event_count; k > 0; k--) {
-    uint8_t own = l->events[k - 1].action == HR_TRACE_ALLOC ? in->stacks[l->events[k - 1].stack].stage : HR_STAGE_UNKNOWN;
+    uint8_t own =
+        l->events[k - 1].action == HR_TRACE_ALLOC ? in->stacks[l->events[k - 1].stack].stage : HR_STAGE_UNKNOWN;
     if (own == HR_STAGE_OPTIMIZER && other) return k;
     if (own && own != HR_STAGE_OPTIMIZER) other = true;
   }
@@ -156,7 +162,9 @@ static int size_order(const void *a, const void *b) {
 static bool list_parameter_sizes(const hri_inside *in, size_table *table) {
   size_t kept = 0;
   for (uint64_t k = 0; k < in->lives->count; k++)
-    if (in->public.life_category[k] == HRI_PARAMETER && !hri_array_push(table, ((size_row){in->lives->lives[k].size, 1, 0}))) return false;
+    if (in->public.life_category[k] == HRI_PARAMETER &&
+        !hri_array_push(table, ((size_row){in->lives->lives[k].size, 1, 0})))
+      return false;
   if (!table->count) return true;
   qsort(table->items, table->count, sizeof *table->items, size_order);
   for (size_t k = 1; k < table->count; k++) {
@@ -167,8 +175,8 @@ static bool list_parameter_sizes(const hri_inside *in, size_table *table) {
   return true;
 }
 
-/* A gradient has the size of its parameter, and is older than what backward works with at the moment: so the oldest of a
- * size are the gradients, as many as there are parameters of it. */
+/* A gradient has the size of its parameter, and is older than what backward works with at the moment: so the oldest of
+ * a size are the gradients, as many as there are parameters of it. */
 static bool decide(hri_inside *in, const undecided_list *open) {
   size_table table = {0};
   bool ok = open->count == 0 || list_parameter_sizes(in, &table);
@@ -202,7 +210,8 @@ static hr_status from_stacks(hri_inside *in, hr_error *error) {
     if (again && again_next <= life->alloc) again_run = recomputation_from(in, life->alloc), again_next = again_run.end;
     f = fate_of(in, life, again ? again_run : stage_run, last_step);
     category[k] = (uint16_t)category_of(life, &f);
-    if (category[k] == HRI_TEMPORARY && f.at_end && f.stage == HR_STAGE_BACKWARD) ok = hri_array_push(&open, ((undecided){k, stage_run.end}));
+    if (category[k] == HRI_TEMPORARY && f.at_end && f.stage == HR_STAGE_BACKWARD)
+      ok = hri_array_push(&open, ((undecided){k, stage_run.end}));
   }
   ok = ok && decide(in, &open);
   hri_array_free(&open);
@@ -275,7 +284,8 @@ static hr_status list_names(hr_inspection *p, bool stated, hr_error *error) {
   const hr_snapshot *s = p->snapshot;
   p->category_count = stated ? s->category_count : HRI_CATEGORY_COUNT;
   p->categories = hri_alloc_zero(p->category_count, sizeof *p->categories);
-  if (!p->categories) return hri_fail_memory(error, p->category_count * sizeof *p->categories, "the names of categories");
+  if (!p->categories)
+    return hri_fail_memory(error, p->category_count * sizeof *p->categories, "the names of categories");
   for (uint32_t k = 0; k < p->category_count; k++)
     p->categories[k] = !stated ? names[k] : k ? hr_snapshot_category(s, (uint16_t)k) : names[HRI_UNKNOWN];
   return HR_OK;

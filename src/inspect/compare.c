@@ -1,6 +1,6 @@
-/* Two inspections, row by row. Rows of both sides get a key that means the same in either file: the hash of the stack as it is
- * shown (operation and innermost frame: what called it may differ from run to run), of the category's name, the size; then
- * both lists are sorted by it and merged. */
+/* Two inspections, row by row. Rows of both sides get a key that means the same in either file: the hash of the stack
+ * as it is shown (operation and innermost frame: what called it may differ from run to run), of the category's name,
+ * the size; then both lists are sorted by it and merged. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
@@ -34,7 +34,8 @@ static int row_order(const void *a, const void *b) {
 static row *sorted_rows(const hr_inspection *p, hr_group_by by) {
   row *rows = hri_alloc((size_t)(p->group_count[by] + 1) * sizeof *rows);
   if (!rows) return NULL;
-  for (uint64_t k = 0; k < p->group_count[by]; k++) rows[k] = (row){key_of(p, by, &p->groups[by][k]), &p->groups[by][k]};
+  for (uint64_t k = 0; k < p->group_count[by]; k++)
+    rows[k] = (row){key_of(p, by, &p->groups[by][k]), &p->groups[by][k]};
   qsort(rows, (size_t)p->group_count[by], sizeof *rows, row_order);
   return rows;
 }
@@ -63,8 +64,8 @@ static void add_side(hr_difference *d, const hr_live_group *g, bool after) {
   d->size = g->size;
 }
 
-hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by, hr_difference **rows, uint64_t *count,
-                             hr_error *error) {
+hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by,
+                             hr_difference **rows, uint64_t *count, hr_error *error) {
   uint64_t n = before->group_count[by], m = after->group_count[by], i = 0, k = 0;
   row *old = sorted_rows(before, by), *fresh = sorted_rows(after, by);
   *count = 0;
@@ -83,4 +84,3 @@ hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *a
   qsort(*rows, (size_t)*count, sizeof **rows, change_order);
   return HR_OK;
 }
-

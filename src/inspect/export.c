@@ -32,8 +32,10 @@ void hri_export_frame_text(const hr_snapshot *s, uint32_t frame, hri_text *text)
 typedef hr_status (*exporter)(hri_export *e);
 
 static exporter exporter_of(hr_export_format format) {
-  static const exporter exporters[] = {[HR_EXPORT_CHROME_TRACE] = hri_export_chrome, [HR_EXPORT_SPEEDSCOPE] = hri_export_speedscope,
-                                       [HR_EXPORT_COLLAPSED] = hri_export_collapsed, [HR_EXPORT_CSV] = hri_export_csv};
+  static const exporter exporters[] = {[HR_EXPORT_CHROME_TRACE] = hri_export_chrome,
+                                       [HR_EXPORT_SPEEDSCOPE] = hri_export_speedscope,
+                                       [HR_EXPORT_COLLAPSED] = hri_export_collapsed,
+                                       [HR_EXPORT_CSV] = hri_export_csv};
   return (unsigned)format < sizeof exporters / sizeof *exporters ? exporters[format] : NULL;
 }
 
@@ -41,17 +43,19 @@ static exporter exporter_of(hr_export_format format) {
 static hr_status event_of(const hri_lives *lives, uint64_t count, uint64_t *event, hr_error *error) {
   *event = count == UINT64_MAX ? lives->peak_event : count - 1; /* 0 events: HRI_NEVER, before the first */
   if (count == UINT64_MAX || count <= lives->event_count) return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "there is no state after %llu events: the trace has %llu", (unsigned long long)count,
-                  (unsigned long long)lives->event_count);
+  return hri_fail(error, HR_ERROR_USAGE, "there is no state after %llu events: the trace has %llu",
+                  (unsigned long long)count, (unsigned long long)lives->event_count);
 }
 
-static hr_status export_trace(const hr_snapshot *s, exporter export, uint32_t trace, uint64_t at, const char *path, hr_error *error) {
+static hr_status export_trace(const hr_snapshot *s, exporter export, uint32_t trace, uint64_t at, const char *path,
+                              hr_error *error) {
   hri_lives *lives = NULL;
   hri_snapshot_sink sink = {.fd = -1};
   hri_export e = {.s = s, .sink = &sink};
   hr_status status;
   if (trace >= s->trace_count && (trace || s->trace_count))
-    return hri_fail(error, HR_ERROR_USAGE, "there is no trace %u: the snapshot has %u", (unsigned)trace, (unsigned)s->trace_count);
+    return hri_fail(error, HR_ERROR_USAGE, "there is no trace %u: the snapshot has %u", (unsigned)trace,
+                    (unsigned)s->trace_count);
   HRI_TRY(hri_lives_build(s, trace, &lives, error));
   HRI_TRY_OUT(event_of(lives, at, &e.at, error));
   e.lives = lives;
@@ -66,8 +70,8 @@ out:
   return status;
 }
 
-hr_status hr_snapshot_export(const hr_snapshot *snapshot, hr_export_format format, uint32_t trace, uint64_t at, const char *path,
-                             hr_error *error) {
+hr_status hr_snapshot_export(const hr_snapshot *snapshot, hr_export_format format, uint32_t trace, uint64_t at,
+                             const char *path, hr_error *error) {
   const exporter export = exporter_of(format);
   hri_snapshot_sink sink;
   if (export) return export_trace(snapshot, export, trace, at, path, error);

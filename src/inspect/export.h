@@ -25,8 +25,8 @@ hr_status hri_export_csv(hri_export *e);
 /* "device 0", "the CPU" */
 const char *hri_export_device(const hri_export *e, char out[32]);
 
-/* Whether a frame's file is one. Frames of our own snapshots have "headroom/layer" and the like there, those of PyTorch's
- * profiler "none", and C++ frames without debug information "??". */
+/* Whether a frame's file is one. Frames of our own snapshots have "headroom/layer" and the like there, those of
+ * PyTorch's profiler "none", and C++ frames without debug information "??". */
 bool hri_export_is_place(const char *file);
 /* "name (file:line)", or the name alone where there is no file. */
 void hri_export_frame_text(const hr_snapshot *s, uint32_t frame, hri_text *text);

@@ -8,8 +8,8 @@
 
 typedef struct chrome {
   hri_export *e;
-  uint64_t *category_bytes; /* live now */
-  char **category_names;    /* as JSON strings, quoted */
+  uint64_t *category_bytes;       /* live now */
+  char **category_names;          /* as JSON strings, quoted */
   uint64_t next_life, next_ended; /* of lives->lives, lives->ended: not yet reached */
   int64_t base_us, now_us;
   uint64_t live_bytes, reserved_bytes; /* before the event */
@@ -26,31 +26,39 @@ static void begin_record(chrome *c) {
 static void put_instant(chrome *c, const char *name, const hri_level *level, int64_t bytes, const uint64_t *addr) {
   hri_text *text = &c->e->text;
   begin_record(c);
-  hri_text_add(text, "{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"%s\",\"pid\":0,\"tid\":0,\"ts\":%lld,\"args\":{"
-               "\"Total Reserved\":%llu,\"Total Allocated\":%llu,\"Bytes\":%lld,", name, (long long)c->now_us,
-               (unsigned long long)level->reserved_bytes, (unsigned long long)level->live_bytes, (long long)bytes);
+  hri_text_add(
+      text,
+      "{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"%s\",\"pid\":0,\"tid\":0,\"ts\":%lld,\"args\":{"
+      "\"Total Reserved\":%llu,\"Total Allocated\":%llu,\"Bytes\":%lld,",
+      name, (long long)c->now_us, (unsigned long long)level->reserved_bytes, (unsigned long long)level->live_bytes,
+      (long long)bytes);
   if (addr) hri_text_add(text, "\"Addr\":%llu,", (unsigned long long)*addr);
-  hri_text_add(text, "\"Device Id\":%d,\"Device Type\":%d,\"Ev Idx\":%llu}}", (int)c->e->lives->device, c->e->lives->device >= 0,
-               (unsigned long long)level->event);
+  hri_text_add(text, "\"Device Id\":%d,\"Device Type\":%d,\"Ev Idx\":%llu}}", (int)c->e->lives->device,
+               c->e->lives->device >= 0, (unsigned long long)level->event);
 }
 
 static void put_category(chrome *c, uint16_t category) {
   if (!c->e->s->categories_stated) return;
   begin_record(c);
-  hri_text_add(&c->e->text, "{\"ph\":\"C\",\"cat\":\"memory\",\"name\":%s,\"pid\":0,\"tid\":0,\"ts\":%lld,\"args\":{\"bytes\":%llu}}",
-               c->category_names[category], (long long)c->now_us, (unsigned long long)c->category_bytes[category]);
+  hri_text_add(
+      &c->e->text,
+      "{\"ph\":\"C\",\"cat\":\"memory\",\"name\":%s,\"pid\":0,\"tid\":0,\"ts\":%lld,\"args\":{\"bytes\":%llu}}",
+      c->category_names[category], (long long)c->now_us, (unsigned long long)c->category_bytes[category]);
 }
 
 static void put_levels(chrome *c, uint64_t live_bytes, uint64_t reserved_bytes) {
   begin_record(c);
-  hri_text_add(&c->e->text, "{\"ph\":\"C\",\"cat\":\"memory\",\"name\":\"memory\",\"pid\":0,\"tid\":0,\"ts\":%lld,\"args\":{\"allocated\":%llu,\"reserved\":%llu}}",
-               (long long)c->now_us, (unsigned long long)live_bytes, (unsigned long long)reserved_bytes);
+  hri_text_add(
+      &c->e->text,
+      "{\"ph\":\"C\",\"cat\":\"memory\",\"name\":\"memory\",\"pid\":0,\"tid\":0,\"ts\":%lld,\"args\":{\"allocated\":%llu,\"reserved\":%llu}}",
+      (long long)c->now_us, (unsigned long long)live_bytes, (unsigned long long)reserved_bytes);
 }
 
 /* The lives that begin and end with this event, of which there is at most one each but for the last event. */
 static void put_changes(chrome *c, const hri_level *level) {
   const hri_lives *lives = c->e->lives;
-  for (; c->next_ended < lives->ended_count && lives->lives[lives->ended[c->next_ended]].end == level->event; c->next_ended++) {
+  for (; c->next_ended < lives->ended_count && lives->lives[lives->ended[c->next_ended]].end == level->event;
+       c->next_ended++) {
     const hri_life *life = &lives->lives[lives->ended[c->next_ended]];
     put_instant(c, "[memory]", level, -(int64_t)life->size, &life->addr);
     c->category_bytes[life->category] -= life->size;
@@ -99,9 +107,13 @@ static void put_annotation(chrome *c, const hr_annotation *a) {
 
 static void put_head(chrome *c) {
   char device[32];
-  hri_text_add(&c->e->text, "{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\"deviceProperties\":[],\"traceEvents\":[\n",
-               c->base_us == INT64_MIN ? 0LL : (long long)((uint64_t)c->base_us * 1000));
-  hri_text_add(&c->e->text, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"memory of %s\"}}", hri_export_device(c->e, device));
+  hri_text_add(
+      &c->e->text,
+      "{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\"deviceProperties\":[],\"traceEvents\":[\n",
+      c->base_us == INT64_MIN ? 0LL : (long long)((uint64_t)c->base_us * 1000));
+  hri_text_add(&c->e->text,
+               "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"memory of %s\"}}",
+               hri_export_device(c->e, device));
   for (uint32_t k = 0; k < c->e->s->category_count; k++)
     if (c->category_bytes[k]) put_category(c, (uint16_t)k);
 }
@@ -116,7 +128,8 @@ static hr_status prepare(chrome *c) {
   const hr_snapshot *s = c->e->s;
   c->category_bytes = hri_alloc_zero(s->category_count, sizeof *c->category_bytes);
   c->category_names = hri_alloc_zero(s->category_count, sizeof *c->category_names);
-  if (!c->category_bytes || !c->category_names) return hri_fail_memory(c->e->sink->error, s->category_count * 16ull, "categories");
+  if (!c->category_bytes || !c->category_names)
+    return hri_fail_memory(c->e->sink->error, s->category_count * 16ull, "categories");
   for (uint32_t k = 0; k < s->category_count; k++) {
     hri_text text = {0};
     hri_json_writer w = hri_json_writer_init(&text, 0);

@@ -35,12 +35,14 @@ static void add_row(void *context, const hri_level *level) {
   const hr_trace_event *event = &e->lives->events[level->event];
   const hr_pool *pool = &e->s->pools[event->pool];
   if (e->sink->status != HR_OK) return;
-  hri_text_add(&e->text, "%llu,%s,%#llx,%llu,%#llx,", (unsigned long long)level->event, hr_trace_action_name((hr_trace_action)event->action),
-               (unsigned long long)event->addr, (unsigned long long)event->size, (unsigned long long)event->stream);
+  hri_text_add(&e->text, "%llu,%s,%#llx,%llu,%#llx,", (unsigned long long)level->event,
+               hr_trace_action_name((hr_trace_action)event->action), (unsigned long long)event->addr,
+               (unsigned long long)event->size, (unsigned long long)event->stream);
   if (event->flags & HR_EVENT_HAS_TIME) hri_text_add(&e->text, "%lld", (long long)event->time_us);
   hri_text_add(&e->text, ",%llu:%llu,", (unsigned long long)pool->id[0], (unsigned long long)pool->id[1]);
   add_quoted(&e->text, hr_snapshot_category(e->s, event->category));
-  hri_text_add(&e->text, ",%llu,%llu,", (unsigned long long)level->live_bytes, (unsigned long long)level->reserved_bytes);
+  hri_text_add(&e->text, ",%llu,%llu,", (unsigned long long)level->live_bytes,
+               (unsigned long long)level->reserved_bytes);
   add_stack(e, event->stack);
   hri_text_add_bytes(&e->text, ",", 1);
   add_quoted(&e->text, hr_snapshot_string(e->s, event->note));
@@ -49,7 +51,9 @@ static void add_row(void *context, const hri_level *level) {
 }
 
 hr_status hri_export_csv(hri_export *e) {
-  hri_text_add(&e->text, "event,action,address,size_bytes,stream,time_us,pool,category,live_bytes,reserved_bytes,stack,frame,note\n");
+  hri_text_add(
+      &e->text,
+      "event,action,address,size_bytes,stream,time_us,pool,category,live_bytes,reserved_bytes,stack,frame,note\n");
   hri_lives_walk(e->lives, add_row, e);
   return HR_OK;
 }

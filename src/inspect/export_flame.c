@@ -1,4 +1,5 @@
-/* The live set at one instant as a flame graph: one stack per distinct (category, stack), weighted by the bytes asked for.
+/* The live set at one instant as a flame graph: one stack per distinct (category, stack), weighted by the bytes asked
+ * for.
  * Where the snapshot states categories, they are the outermost frame. */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,9 @@ out:
 }
 
 /* What stands for a category, and for an allocation whose stack was not recorded. */
-static const char *category_text(const hri_export *e, uint16_t category) { return category ? hr_snapshot_category(e->s, category) : "unknown"; }
+static const char *category_text(const hri_export *e, uint16_t category) {
+  return category ? hr_snapshot_category(e->s, category) : "unknown";
+}
 static const char no_stack[] = "(no stack recorded)";
 
 /* ---- collapsed ---- */
@@ -56,7 +59,8 @@ static void add_cleaned(hri_text *to, const char *text) {
 
 static void add_line(hri_export *e, const flame *f) {
   const hr_stack stack = e->s->stacks[f->stack];
-  if (e->s->categories_stated) add_cleaned(&e->text, category_text(e, f->category)), hri_text_add_bytes(&e->text, ";", 1);
+  if (e->s->categories_stated)
+    add_cleaned(&e->text, category_text(e, f->category)), hri_text_add_bytes(&e->text, ";", 1);
   if (stack.count == 0) hri_text_add(&e->text, "%s", no_stack);
   for (uint32_t k = stack.count; k-- > 0;) {
     hri_text frame = {0};
@@ -85,7 +89,8 @@ hr_status hri_export_collapsed(hri_export *e) {
 
 /* The file's frames: those of the stacks, then categories, then the one for no stack, as far as they are used. */
 typedef struct frame_table {
-  uint32_t *numbers; /* of the snapshot's frames, then of its categories, then of no_stack; 0: none yet, else number + 1 */
+  uint32_t
+      *numbers; /* of the snapshot's frames, then of its categories, then of no_stack; 0: none yet, else number + 1 */
   uint32_t count;
 } frame_table;
 
@@ -176,7 +181,8 @@ hr_status hri_export_speedscope(hri_export *e) {
   uint64_t places = (uint64_t)e->s->frame_count + e->s->category_count + 1;
   frame_table t = {.numbers = hri_alloc_zero((size_t)places, sizeof *t.numbers)};
   flames list = {0};
-  hr_status status = t.numbers ? collect(e, &list) : hri_fail_memory(e->sink->error, places * sizeof *t.numbers, "a table of frames");
+  hr_status status =
+      t.numbers ? collect(e, &list) : hri_fail_memory(e->sink->error, places * sizeof *t.numbers, "a table of frames");
   if (status == HR_OK) put_file(e, &t, &list);
   hri_array_free(&list);
   hri_free(t.numbers);

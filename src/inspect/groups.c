@@ -1,5 +1,5 @@
-/* The live set of one instant: by stack, by category, by size, and the largest tensors. What is pending (freed, but not yet
- * usable again) is not in it; so the bytes of each list add up to the sums' requested_bytes. */
+/* The live set of one instant: by stack, by category, by size, and the largest tensors. What is pending (freed, but not
+ * yet usable again) is not in it; so the bytes of each list add up to the sums' requested_bytes. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
@@ -78,8 +78,13 @@ static hr_status list_largest(hri_inside *in, const uint64_t *live, uint64_t cou
   if (!p->largest) return hri_fail_memory(error, count * sizeof *p->largest, "the largest tensors");
   for (uint64_t k = 0; k < count; k++) {
     const hri_life *life = &in->lives->lives[live[k]];
-    p->largest[k] = (hr_live_tensor){life->addr, life->size, life->alloc, life->alloc == HRI_NEVER ? 0 : in->lives->events[life->alloc].time_us,
-                                     life->stack, p->life_category[live[k]], hri_life_stage(in, life)};
+    p->largest[k] = (hr_live_tensor){life->addr,
+                                     life->size,
+                                     life->alloc,
+                                     life->alloc == HRI_NEVER ? 0 : in->lives->events[life->alloc].time_us,
+                                     life->stack,
+                                     p->life_category[live[k]],
+                                     hri_life_stage(in, life)};
   }
   qsort(p->largest, (size_t)count, sizeof *p->largest, tensor_order);
   p->largest_count = (uint32_t)(count < top ? count : top);

@@ -1,7 +1,8 @@
-/* What outlives its step: allocations of one stack (of one size, where there are no stacks) that were made within the steps
- * and still live at the last allocation (what goes after it goes with the program, or with the exception that ended it). What a step always leaves behind until the next (gradients, outputs) is only there from the last two
- * steps, so only what older steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a one-off
- * came in a single step. */
+/* What outlives its step: allocations of one stack (of one size, where there are no stacks) that were made within the
+ * steps and still live at the last allocation (what goes after it goes with the program, or with the exception that
+ * ended it). What a step always leaves behind until the next (gradients, outputs) is only there from the last two
+ * steps, so only what older steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a
+ * one-off came in a single step. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
@@ -26,7 +27,9 @@ static uint64_t collect(const hri_inside *in, survivor *rows) {
     while (step < p->step_count && life->alloc >= p->steps[step].first_event + p->steps[step].event_count) step++;
     if (step == p->step_count) break;
     if (!hri_life_kept(in, life) || life->alloc < p->steps[step].first_event) continue;
-    if (rows) rows[count] = (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size, k, step};
+    if (rows)
+      rows[count] =
+          (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size, k, step};
     count++;
   }
   return count;
@@ -36,7 +39,9 @@ static uint64_t collect(const hri_inside *in, survivor *rows) {
 static bool judge(const hri_inside *in, const survivor *rows, uint64_t count, hr_growth *g) {
   uint32_t steps = in->public.step_count, late = 0, half[2] = {0, 0}, last = UINT32_MAX, first = rows[0].step;
   uint64_t after_two = 0, old_bytes = 0;
-  *g = (hr_growth){.stack = in->lives->lives[rows[0].life].stack, .category = in->public.life_category[rows[0].life], .steps_seen = steps};
+  *g = (hr_growth){.stack = in->lives->lives[rows[0].life].stack,
+                   .category = in->public.life_category[rows[0].life],
+                   .steps_seen = steps};
   for (uint64_t k = 0; k < count; k++) {
     g->bytes += rows[k].bytes;
     g->count++;

@@ -7,7 +7,8 @@
 #include "base/text.h"
 #include "inspect/lives.h"
 
-/* Strings of a snapshot may have any length, and a file of a few megabytes can refer to a long one a million times. What is
+/* Strings of a snapshot may have any length, and a file of a few megabytes can refer to a long one a million times.
+ * What is
  * compared or shown of one is bounded. */
 enum { HRI_NAME_BYTES = 512 };
 
@@ -16,10 +17,10 @@ enum { HRI_NAME_BYTES = 512 };
 typedef enum hri_mark {
   HRI_MARK_FORWARD = 1 << 0, /* a module's call */
   HRI_MARK_LOSS = 1 << 1,
-  HRI_MARK_BACKWARD = 1 << 2,  /* the autograd engine */
+  HRI_MARK_BACKWARD = 1 << 2,   /* the autograd engine */
   HRI_MARK_ACCUMULATE = 1 << 3, /* a gradient is stored or added */
   HRI_MARK_OPTIMIZER = 1 << 4,
-  HRI_MARK_STATE = 1 << 5,      /* optimizer states are made */
+  HRI_MARK_STATE = 1 << 5, /* optimizer states are made */
   HRI_MARK_INIT = 1 << 6,
   HRI_MARK_DATA = 1 << 7,
   HRI_MARK_COMMUNICATION = 1 << 8,
@@ -27,7 +28,7 @@ typedef enum hri_mark {
   HRI_MARK_EVALUATION = 1 << 10,
   HRI_MARK_GENERATION = 1 << 11,
   HRI_MARK_CHECKPOINT = 1 << 12,
-  HRI_MARK_CACHE = 1 << 13, /* keys and values of generation */
+  HRI_MARK_CACHE = 1 << 13,  /* keys and values of generation */
   HRI_MARK_ENGINE = 1 << 14, /* C++ frames of the autograd engine */
   HRI_MARK_NATIVE = 1 << 15  /* of frames only: not Python */
 } hri_mark;
@@ -65,15 +66,17 @@ typedef enum hri_category {
   HRI_CATEGORY_COUNT
 } hri_category;
 
-/* Everything that one inspection computes on the way. hr_inspection comes first, so that the public pointer leads here. */
+/* Everything that one inspection computes on the way. hr_inspection comes first, so that the public pointer leads
+ * here. */
 typedef struct hri_inside {
   hr_inspection public;
   hri_lives *lives;
   hri_stack_info *stacks;
-  uint8_t *stages; /* hr_stage after every event of the trace */
-  bool has_stacks; /* stages come from stacks */
+  uint8_t *stages;      /* hr_stage after every event of the trace */
+  bool has_stacks;      /* stages come from stacks */
   bool silent_backward; /* allocations without a stack are the autograd thread's */
-  uint64_t work_end; /* the last allocation or out-of-memory event: after it a program only cleans up; HRI_NEVER: none */
+  uint64_t
+      work_end;    /* the last allocation or out-of-memory event: after it a program only cleans up; HRI_NEVER: none */
   hri_state state; /* at the instant */
 } hri_inside;
 
@@ -84,7 +87,8 @@ static inline bool hri_life_kept(const hri_inside *in, const hri_life *life) {
 }
 hr_status hri_categories_find(hri_inside *in, bool exact_only, hr_error *error);
 static inline hr_stage hri_stage_at(const hri_inside *in, uint64_t event) {
-  return event == HRI_NEVER || !in->stages || event >= in->lives->event_count ? HR_STAGE_UNKNOWN : (hr_stage)in->stages[event];
+  return event == HRI_NEVER || !in->stages || event >= in->lives->event_count ? HR_STAGE_UNKNOWN
+                                                                              : (hr_stage)in->stages[event];
 }
 /* The stage in which a life was made. */
 static inline hr_stage hri_life_stage(const hri_inside *in, const hri_life *life) {

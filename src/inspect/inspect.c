@@ -35,8 +35,10 @@ static void keep_oom(void *context, const hri_level *level) {
   hr_inspection *p = &w->in->public;
   const hr_trace_event *e = &w->in->lives->events[level->event];
   if (e->action != HR_TRACE_OOM || ++w->met + KEPT_OOMS <= p->oom_total) return;
-  p->ooms[p->oom_count++] = (hr_oom_event){level->event, e->time_us, e->size, e->addr, level->live_bytes, level->reserved_bytes, e->stack,
-                                           hri_stage_at(w->in, level->event)};
+  p->ooms[p->oom_count++] = (hr_oom_event){level->event,      e->time_us,
+                                           e->size,           e->addr,
+                                           level->live_bytes, level->reserved_bytes,
+                                           e->stack,          hri_stage_at(w->in, level->event)};
 }
 
 static hr_status list_ooms(hri_inside *in, hr_error *error) {
@@ -56,9 +58,10 @@ static hr_status choose_instant(hri_inside *in, uint64_t at, hr_error *error) {
   else if (at == HR_AT_END) p->at_event = p->event_count - 1; /* without events: before the first, UINT64_MAX */
   else if (at <= p->event_count) p->at_event = at - 1;
   else {
-    hri_fail(error, HR_ERROR_USAGE, "the trace has %llu events, so there is no instant after %llu", (unsigned long long)p->event_count,
-             (unsigned long long)at);
-    return hri_hint(error, HR_ERROR_USAGE, "name an instant from 0 (before the first event) to %llu", (unsigned long long)p->event_count);
+    hri_fail(error, HR_ERROR_USAGE, "the trace has %llu events, so there is no instant after %llu",
+             (unsigned long long)p->event_count, (unsigned long long)at);
+    return hri_hint(error, HR_ERROR_USAGE, "name an instant from 0 (before the first event) to %llu",
+                    (unsigned long long)p->event_count);
   }
   p->at_stage = hri_stage_at(in, p->at_event);
   return HR_OK;
@@ -107,9 +110,12 @@ static hr_status find_all(hri_inside *in, const hr_inspect_options *o, hr_error 
   return hri_fragmentation_find(in, p->has_state ? oom : NULL, error);
 }
 
-void hr_inspect_options_init(hr_inspect_options *options) { *options = (hr_inspect_options){.at = HR_AT_OOM, .trace = HR_TRACE_MOST}; }
+void hr_inspect_options_init(hr_inspect_options *options) {
+  *options = (hr_inspect_options){.at = HR_AT_OOM, .trace = HR_TRACE_MOST};
+}
 
-hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *options, hr_inspection **inspection, hr_error *error) {
+hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *options, hr_inspection **inspection,
+                     hr_error *error) {
   hr_inspect_options o;
   hri_inside *in;
   hr_status status;
@@ -117,7 +123,8 @@ hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *opti
   hr_inspect_options_init(&o);
   if (options) o = *options;
   if (o.trace == HR_TRACE_MOST) o.trace = choose_trace(snapshot);
-  if (o.trace > snapshot->trace_count) return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces, not %u", snapshot->trace_count, o.trace);
+  if (o.trace > snapshot->trace_count)
+    return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces, not %u", snapshot->trace_count, o.trace);
   in = hri_alloc_zero(1, sizeof *in);
   if (!in) return hri_fail_memory(error, sizeof *in, "an inspection");
   in->public.snapshot = snapshot;

@@ -1,8 +1,8 @@
-/* Pairing. Events are read once, forwards, with a table of the addresses that are open (allocated and not yet freed, as far
- * as the trace tells). A free whose address is not open belongs to an allocation from before the trace. At the end the open
- * ones are held against the last state: what it holds and nobody opened is from before as well; what was opened and it does
- * not hold contradicts the trace, and is closed by the last event, so that the lives after the last event are always
- * exactly the last state's blocks.
+/* Pairing. Events are read once, forwards, with a table of the addresses that are open (allocated and not yet freed, as
+ * far as the trace tells). A free whose address is not open belongs to an allocation from before the trace. At the end
+ * the open ones are held against the last state: what it holds and nobody opened is from before as well; what was
+ * opened and it does not hold contradicts the trace, and is closed by the last event, so that the lives after the last
+ * event are always exactly the last state's blocks.
  *
  * The lives that end are noted in the order in which they do, so that walking all levels needs no table again. */
 #include "inspect/lives.h"
@@ -62,7 +62,8 @@ static void close_slot(builder *b, slot *gone) {
   for (;;) {
     at = (at + 1) & b->mask;
     if (b->slots[at].index == HRI_NEVER) break;
-    if (((at - home(b->slots[at].addr, b->mask)) & b->mask) >= ((at - hole) & b->mask)) b->slots[hole] = b->slots[at], hole = at;
+    if (((at - home(b->slots[at].addr, b->mask)) & b->mask) >= ((at - hole) & b->mask))
+      b->slots[hole] = b->slots[at], hole = at;
   }
   b->slots[hole].index = HRI_NEVER;
   b->open_count--;
@@ -89,8 +90,10 @@ static hri_life *life_of(builder *b, uint64_t index) {
 }
 
 static hri_life make_life(const builder *b, const hr_trace_event *e) {
-  return (hri_life){HRI_NEVER, HRI_NEVER, HRI_NEVER, e->addr, e->size, hri_round_request(&b->l->snapshot->settings, e->size),
-                    e->stack, e->pool, e->stream, e->category, false, false};
+  return (hri_life){HRI_NEVER,   HRI_NEVER, HRI_NEVER,
+                    e->addr,     e->size,   hri_round_request(&b->l->snapshot->settings, e->size),
+                    e->stack,    e->pool,   e->stream,
+                    e->category, false,     false};
 }
 
 static void end_life(builder *b, uint64_t index, uint64_t event) {
@@ -112,7 +115,8 @@ static bool on_alloc(builder *b, const hr_trace_event *e, uint64_t event) {
   return open_address(b, e->addr, b->made++);
 }
 
-/* A life that the trace first hears of when it is freed. What the free says about stacks is where it was freed, not made. */
+/* A life that the trace first hears of when it is freed. What the free says about stacks is where it was freed, not
+ * made. */
 static bool add_before(builder *b, const hr_trace_event *e, uint64_t *index) {
   hri_life life = make_life(b, e);
   life.stack = 0;
@@ -159,10 +163,21 @@ static bool hold_block(builder *b, const hr_segment *segment, const hr_block *bl
   slot *at = find(b, block->address);
   uint64_t index = at->index, requested = block->requested_size <= block->size ? block->requested_size : block->size;
   hri_life *life;
-  if (absurd(block->address, block->size) || (index != HRI_NEVER && life_of(b, index)->seen)) return b->l->odd_count++, true;
+  if (absurd(block->address, block->size) || (index != HRI_NEVER && life_of(b, index)->seen))
+    return b->l->odd_count++, true;
   if (index == HRI_NEVER) {
-    hri_life from_block = {HRI_NEVER, HRI_NEVER, HRI_NEVER, block->address, requested, block->size, block->stack, segment->pool,
-                           segment->stream, block->category, block->state == HR_BLOCK_PENDING_FREE, true};
+    hri_life from_block = {HRI_NEVER,
+                           HRI_NEVER,
+                           HRI_NEVER,
+                           block->address,
+                           requested,
+                           block->size,
+                           block->stack,
+                           segment->pool,
+                           segment->stream,
+                           block->category,
+                           block->state == HR_BLOCK_PENDING_FREE,
+                           true};
     index = b->before.count | BEFORE;
     return hri_array_push(&b->before, from_block) && open_address(b, block->address, index);
   }
@@ -242,11 +257,12 @@ static bool join(builder *b) {
 /* What an event adds to the reserved bytes; 0 for others and for damaged ones. */
 static int64_t reserved_change(const hr_trace_event *e) {
   if (e->action < HR_TRACE_SEGMENT_ALLOC || e->action > HR_TRACE_SEGMENT_UNMAP || absurd(e->addr, e->size)) return 0;
-  return e->action == HR_TRACE_SEGMENT_ALLOC || e->action == HR_TRACE_SEGMENT_MAP ? (int64_t)e->size : -(int64_t)e->size;
+  return e->action == HR_TRACE_SEGMENT_ALLOC || e->action == HR_TRACE_SEGMENT_MAP ? (int64_t)e->size
+                                                                                  : -(int64_t)e->size;
 }
 
-/* Going back from what is reserved at the end. Without a last state the least start is taken that keeps every level from
- * falling below nothing. */
+/* Going back from what is reserved at the end. Without a last state the least start is taken that keeps every level
+ * from falling below nothing. */
 __extension__ typedef __int128 wide; /* ten million damaged sizes overflow 64 bits */
 
 static void find_start(hri_lives *l) {

@@ -1,9 +1,10 @@
 /* Allocations of one trace as lives, and the allocator's state at any event: what inspect, replay, the report and the
  * explainer build on.
  *
- * A snapshot holds the last state (segments, blocks) and events before it. Lives pair allocs with frees by address; what
- * was freed without an alloc, or is in the last state without one, lived before the trace began. States are found by going
- * back from the last one, so they need no assumption about the beginning. */
+ * A snapshot holds the last state (segments, blocks) and events before it. Lives pair allocs with frees by address;
+ * what
+ * was freed without an alloc, or is in the last state without one, lived before the trace began. States are found by
+ * going back from the last one, so they need no assumption about the beginning. */
 #ifndef HRI_INSPECT_LIVES_H
 #define HRI_INSPECT_LIVES_H
 
@@ -20,7 +21,7 @@
 typedef struct hri_life {
   uint64_t alloc, request, end; /* alloc, free_requested, free_completed */
   uint64_t addr, size;          /* size as asked for */
-  uint64_t block_size;          /* bytes it took, where the last state shows it; else `size` rounded as the settings say */
+  uint64_t block_size; /* bytes it took, where the last state shows it; else `size` rounded as the settings say */
   uint32_t stack, pool;
   uint64_t stream;
   uint16_t category;
@@ -39,10 +40,11 @@ typedef struct hri_lives {
   uint64_t *ended; /* indexes of lives that end within the trace, by end */
   uint64_t ended_count;
   uint64_t start_live_bytes, start_live_count, start_reserved_bytes; /* before event 0 */
-  bool has_state;    /* the snapshot states segments for this device, or its trace does (a profiler's does not) */
-  bool began_empty;  /* nothing was live or reserved before event 0 */
+  bool has_state;     /* the snapshot states segments for this device, or its trace does (a profiler's does not) */
+  bool began_empty;   /* nothing was live or reserved before event 0 */
   uint64_t odd_count; /* events that contradict others (an address allocated twice, ...): used as far as possible */
-  uint64_t peak_event, peak_live_bytes; /* after this event the sum of `size` is largest (first such); HRI_NEVER: before event 0 */
+  uint64_t peak_event,
+      peak_live_bytes; /* after this event the sum of `size` is largest (first such); HRI_NEVER: before event 0 */
   uint64_t peak_reserved_bytes, peak_reserved_event;
 } hri_lives;
 
@@ -54,7 +56,7 @@ void hri_lives_destroy(hri_lives *lives); /* NULL is fine */
 /* Calls `each` for the state after every event in order, with the event's number, live and reserved bytes. */
 typedef struct hri_level {
   uint64_t event;
-  uint64_t live_bytes;     /* sum of sizes asked for */
+  uint64_t live_bytes; /* sum of sizes asked for */
   uint64_t reserved_bytes;
   uint64_t live_count;
 } hri_level;
@@ -69,14 +71,16 @@ static inline bool hri_life_pending_at(const hri_life *life, uint64_t event) {
   return life->pending_before || (event != HRI_NEVER && life->request != HRI_NEVER && life->request <= event);
 }
 
-/* Indexes (into lives) of what is live after `event` (HRI_NEVER: before event 0), in the order of lives. Caller frees with hri_free. */
+/* Indexes (into lives) of what is live after `event` (HRI_NEVER: before event 0), in the order of lives. Caller frees
+ * with hri_free. */
 hr_status hri_lives_at(const hri_lives *lives, uint64_t event, uint64_t **indexes, uint64_t *count, hr_error *error);
 
 /* What PyTorch rounds a request to under these settings (roundup_power2_divisions). */
 uint64_t hri_round_request(const hr_snapshot_settings *settings, uint64_t size);
 
-/* Segments and blocks of the device after `event` (HRI_NEVER: before event 0). Blocks tile segments; a block's size is exact
- * where the trace or the last state shows it (see `guessed_count`). Expandable segments come as contiguous mapped ranges.
+/* Segments and blocks of the device after `event` (HRI_NEVER: before event 0). Blocks tile segments; a block's size is
+ * exact where the trace or the last state shows it (see `guessed_count`). Expandable segments come as contiguous mapped
+ * ranges.
  * Empty without `has_state`. */
 typedef struct hri_state {
   hr_segment *segments; /* by address; first_block and block_count index `blocks` below */
@@ -84,7 +88,7 @@ typedef struct hri_state {
   hr_block *blocks;
   uint64_t *block_lives; /* per block: index into lives, HRI_NEVER for a free one */
   uint64_t block_count;
-  uint64_t guessed_count; /* blocks whose rounded size was computed from the request, not seen */
+  uint64_t guessed_count;  /* blocks whose rounded size was computed from the request, not seen */
   uint64_t unplaced_count; /* live, but in no segment that the trace shows: each got a segment of its own */
   uint64_t dropped_count;  /* live by contradiction (overlapping another): left out */
 } hri_state;

@@ -10,8 +10,8 @@ uint64_t hri_segment_for(uint64_t rounded) {
   return rounded < 10 * MIB ? 20 * MIB : hri_round_up(rounded, 2 * MIB);
 }
 
-/* Bytes that empty_cache would return from a segment: all of it when nothing in it is live. Of expandable ones, the mapped
- * chunks that a free block covers; a mapped range begins at a chunk's boundary. */
+/* Bytes that empty_cache would return from a segment: all of it when nothing in it is live. Of expandable ones, the
+ * mapped chunks that a free block covers; a mapped range begins at a chunk's boundary. */
 static uint64_t returnable(const hri_state *state, const hr_segment *g) {
   uint64_t chunk = g->large ? 20 * MIB : 2 * MIB, sum = 0;
   if (g->active_size == 0) return g->total_size;
@@ -44,7 +44,8 @@ void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t ev
     for (uint64_t n = g->first_block; n < g->first_block + g->block_count; n++) {
       const hr_block *b = &state->blocks[n];
       if (b->state == HR_BLOCK_PENDING_FREE) sums->pending_bytes += b->size;
-      if (b->state == HR_BLOCK_INACTIVE && !g->pool && b->size > sums->largest_free_bytes) sums->largest_free_bytes = b->size;
+      if (b->state == HR_BLOCK_INACTIVE && !g->pool && b->size > sums->largest_free_bytes)
+        sums->largest_free_bytes = b->size;
       if (b->state != HR_BLOCK_ALLOCATED) continue;
       sums->requested_bytes += b->requested_size;
       sums->rounding_bytes += b->size - b->requested_size;
@@ -62,7 +63,9 @@ static int pinned_order(const void *a, const void *b) {
 }
 
 static hr_pinned_segment pin(const hri_inside *in, const hr_segment *g) {
-  hr_pinned_segment p = {.address = g->address, .total_bytes = g->total_size, .free_bytes = g->total_size - g->active_size,
+  hr_pinned_segment p = {.address = g->address,
+                         .total_bytes = g->total_size,
+                         .free_bytes = g->total_size - g->active_size,
                          .live_bytes = g->active_size};
   uint64_t largest = 0;
   for (uint64_t k = g->first_block; k < g->first_block + g->block_count; k++) {
@@ -118,7 +121,9 @@ static uint64_t chunks_for(const hri_inside *in, const hr_trace_event *oom, uint
   for (uint64_t k = 0; k < in->state.segment_count; k++) {
     const hr_segment *g = &in->state.segments[k];
     const hr_block *last;
-    if (!g->expandable || g->large != (rounded > MIB) || g->stream != oom->stream || g->pool != oom->pool || !g->block_count) continue;
+    if (!g->expandable || g->large != (rounded > MIB) || g->stream != oom->stream || g->pool != oom->pool ||
+        !g->block_count)
+      continue;
     *expandable = true;
     last = &in->state.blocks[g->first_block + g->block_count - 1];
     if (last->state == HR_BLOCK_INACTIVE && last->size > edge) edge = last->size;

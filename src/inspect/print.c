@@ -34,7 +34,8 @@ static uint64_t free_bytes(const hr_inspection *p) {
   return p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes;
 }
 
-/* Even in one piece, the free memory would have carried this request and hardly more: a tenth of it all would be left. The
+/* Even in one piece, the free memory would have carried this request and hardly more: a tenth of it all would be left.
+ * The
  * explainer weighs more than that. */
 static bool nearly_full(const hr_inspection *p) {
   const hr_fragmentation *f = &p->fragmentation;
@@ -46,21 +47,28 @@ static bool nearly_full(const hr_inspection *p) {
 static void say_cause(hri_text *t, const hr_inspection *p) {
   const hr_fragmentation *f = &p->fragmentation;
   if (!f->request_bytes) return;
-  if (f->fits_block) hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n", SIZE(f->pool_largest_free_bytes));
+  if (f->fits_block)
+    hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n",
+                 SIZE(f->pool_largest_free_bytes));
   else if (f->device_free_bytes >= f->segment_bytes)
-    hri_text_add(t, "NOT THE DEVICE: it has the %s needed; most likely a limit below its memory (a fraction) was reached\n", SIZE(f->segment_bytes));
+    hri_text_add(
+        t, "NOT THE DEVICE: it has the %s needed; most likely a limit below its memory (a fraction) was reached\n",
+        SIZE(f->segment_bytes));
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
   else if (f->device_free_bytes >= f->request_bytes)
-    hri_text_add(t, "NO ROOM for a segment of %s; free in the pool %s, in pieces of at most %s\n", SIZE(f->segment_bytes),
-                 SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
+    hri_text_add(t, "NO ROOM for a segment of %s; free in the pool %s, in pieces of at most %s\n",
+                 SIZE(f->segment_bytes), SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
   else if (f->fits_compacted && nearly_full(p))
     hri_text_add(t, "NEARLY FULL: %s free, in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
-                 SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes : f->device_free_bytes));
+                 SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes
+                                                                        : f->device_free_bytes));
   else if (f->fits_compacted)
     hri_text_add(t, "FRAGMENTED: %s free, but in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
-                 SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes : f->device_free_bytes));
+                 SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes
+                                                                        : f->device_free_bytes));
   else
-    hri_text_add(t, "TOO BIG by %s: no arrangement of the free memory would do\n", SIZE(f->request_bytes - f->device_free_bytes - free_bytes(p)));
+    hri_text_add(t, "TOO BIG by %s: no arrangement of the free memory would do\n",
+                 SIZE(f->request_bytes - f->device_free_bytes - free_bytes(p)));
 }
 
 static void say_failure(hri_text *t, const hr_inspection *p, const hr_oom_event *oom) {
@@ -79,7 +87,9 @@ static void say_instant(hri_text *t, const hr_inspection *p) {
   if (peak) hri_text_add(t, "PEAK");
   else hri_text_add(t, "INSTANT");
   if (p->event_count && p->at_event == UINT64_MAX) hri_text_add(t, " before the first event");
-  else if (p->event_count) hri_text_add(t, " after event %llu of %llu", (unsigned long long)p->at_event + 1, (unsigned long long)p->event_count);
+  else if (p->event_count)
+    hri_text_add(t, " after event %llu of %llu", (unsigned long long)p->at_event + 1,
+                 (unsigned long long)p->event_count);
   if (p->at_stage) hri_text_add(t, ", in %s", hr_stage_name(p->at_stage));
   hri_text_add(t, ": %s live", SIZE(p->at.requested_bytes));
   if (p->has_state) hri_text_add(t, " in %s reserved", SIZE(p->at.reserved_bytes));
@@ -101,10 +111,12 @@ static void say_verdict(hri_text *t, const hr_inspection *p) {
   uint64_t leaks = leaking(p, &per_step);
   if (oom) say_failure(t, p, oom);
   else say_instant(t, p);
-  if (leaks) hri_text_add(t, "GROWS by %s every step: %s outlive their steps (below)\n", SIZE((uint64_t)per_step), SIZE(leaks));
+  if (leaks)
+    hri_text_add(t, "GROWS by %s every step: %s outlive their steps (below)\n", SIZE((uint64_t)per_step), SIZE(leaks));
   if (p->outlier_step != UINT64_MAX)
-    hri_text_add(t, "STEP %llu STANDS OUT: its peak is %s, that of other steps %s\n", (unsigned long long)p->outlier_step + 1,
-                 SIZE(p->steps[p->outlier_step].peak_live_bytes), SIZE(p->usual_peak_bytes));
+    hri_text_add(t, "STEP %llu STANDS OUT: its peak is %s, that of other steps %s\n",
+                 (unsigned long long)p->outlier_step + 1, SIZE(p->steps[p->outlier_step].peak_live_bytes),
+                 SIZE(p->usual_peak_bytes));
 }
 
 /* ---- fragmentation in words ---- */
@@ -113,8 +125,8 @@ static void say_fit(hri_text *t, const hr_inspection *p) {
   const hr_fragmentation *f = &p->fragmentation;
   if (!f->request_bytes) return;
   hri_text_add(t, "\nwould %s fit?\n", SIZE(f->request_bytes));
-  hri_text_add(t, "  in a free block of its pool: %-3s (free in the pool %s, largest block %s)\n", f->fits_block ? "yes" : "no",
-               SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
+  hri_text_add(t, "  in a free block of its pool: %-3s (free in the pool %s, largest block %s)\n",
+               f->fits_block ? "yes" : "no", SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
   hri_text_add(t, "  if the pool's free memory were contiguous: %s\n", f->fits_contiguous ? "yes" : "no");
   hri_text_add(t, "  if cached blocks were returned: %-3s (free %s + returnable %s, needed %s)\n",
                f->fits_after_return ? "yes" : "no", SIZE(f->device_free_bytes), SIZE(p->at.free_returnable_bytes),
@@ -130,8 +142,9 @@ static void list_pinned(hri_text *t, const hr_inspection *p) {
   hri_text_add(t, "\npinned: %s free in segments that live blocks keep\n", SIZE(pinned));
   for (uint32_t k = 0; k < f->pinned_count && k < PINNED_SHOWN; k++) {
     const hr_pinned_segment *g = &f->pinned[k];
-    hri_text_add(t, "  %10s of %s free (largest %s), kept by %llu block%s of %s\n", SIZE(g->free_bytes), SIZE(g->total_bytes),
-                 SIZE(g->largest_free_bytes), (unsigned long long)g->live_count, g->live_count == 1 ? "" : "s", SIZE(g->live_bytes));
+    hri_text_add(t, "  %10s of %s free (largest %s), kept by %llu block%s of %s\n", SIZE(g->free_bytes),
+                 SIZE(g->total_bytes), SIZE(g->largest_free_bytes), (unsigned long long)g->live_count,
+                 g->live_count == 1 ? "" : "s", SIZE(g->live_bytes));
     hri_text_add(t, "             %.40s, ", category_name(p, g->category));
     add_brief(t, p, g->stack, LINE - 32);
   }
@@ -155,19 +168,22 @@ static void add_sums(hri_text *t, const hr_inspection *p) {
   add_sum(t, "free, in segments with live blocks", m->free_pinned_bytes, m->reserved_bytes, true);
   add_sum(t, "total", m->reserved_bytes, m->reserved_bytes, true);
   if (m->private_pool_bytes)
-    hri_text_add(t, "  of it in private pools %s, %s free and unusable by others\n", SIZE(m->private_pool_bytes), SIZE(m->private_pool_free_bytes));
+    hri_text_add(t, "  of it in private pools %s, %s free and unusable by others\n", SIZE(m->private_pool_bytes),
+                 SIZE(m->private_pool_free_bytes));
 }
 
 static void add_rest(hri_text *t, const hr_live_group *groups, uint64_t from, uint64_t count) {
   uint64_t bytes = 0, blocks = 0;
   for (uint64_t k = from; k < count; k++) bytes += groups[k].bytes, blocks += groups[k].count;
   if (from < count)
-    hri_text_add(t, "  %10s %6llu x  in %llu more\n", SIZE(bytes), (unsigned long long)blocks, (unsigned long long)(count - from));
+    hri_text_add(t, "  %10s %6llu x  in %llu more\n", SIZE(bytes), (unsigned long long)blocks,
+                 (unsigned long long)(count - from));
 }
 
 static void add_group(hri_text *t, const hr_inspection *p, hr_group_by by, const hr_live_group *g) {
   hri_text_add(t, "  %10s %6llu x  ", SIZE(g->bytes), (unsigned long long)g->count);
-  if (by == HR_BY_CATEGORY) hri_text_add(t, "%-16.40s%6.1f %%\n", category_name(p, g->category), share(g->bytes, p->at.requested_bytes));
+  if (by == HR_BY_CATEGORY)
+    hri_text_add(t, "%-16.40s%6.1f %%\n", category_name(p, g->category), share(g->bytes, p->at.requested_bytes));
   if (by == HR_BY_CATEGORY) return;
   if (by == HR_BY_SIZE) hri_text_add(t, "%10s each  ", SIZE(g->size));
   hri_text_add(t, "%-15.40s ", category_name(p, g->category));
@@ -200,11 +216,14 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
   if (!p->step_count) return;
   hri_text_add(t, "\n%u steps (from %s), usual peak %s", p->step_count, p->steps_from,
                SIZE(p->usual_peak_bytes ? p->usual_peak_bytes : p->steps[0].peak_live_bytes));
-  hri_text_add(t, p->step_count < 4 ? "; too few to tell growth\n" : shown ? "; what outlives its step:\n" : "; nothing outlives its step\n");
+  hri_text_add(t, p->step_count < 4 ? "; too few to tell growth\n"
+                  : shown           ? "; what outlives its step:\n"
+                                    : "; nothing outlives its step\n");
   for (uint32_t k = 0; k < shown; k++) {
     const hr_growth *g = &p->growth[k];
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, kinds[g->kind]);
-    if (g->kind == HR_GROWTH_LEAK) hri_text_add(t, "%10s per step, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), g->steps_grown, g->steps_seen);
+    if (g->kind == HR_GROWTH_LEAK)
+      hri_text_add(t, "%10s per step, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
     add_brief(t, p, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 66 : LINE - 48);
   }
@@ -215,8 +234,13 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
   if (!p->event_count) hri_text_add(t, "no events, only the state of the snapshot\n");
   else {
     hri_text_add(t, "%llu events", (unsigned long long)p->event_count);
-    if (p->last_time_us > p->first_time_us) hri_text_add(t, " in %.3g s", ((double)p->last_time_us - (double)p->first_time_us) / 1e6);
-    hri_text_add(t, p->began_empty ? ", from an empty allocator\n" : "\n  the trace does not begin with an empty allocator: what lived before is found from the last state\n");
+    if (p->last_time_us > p->first_time_us)
+      hri_text_add(t, " in %.3g s", ((double)p->last_time_us - (double)p->first_time_us) / 1e6);
+    hri_text_add(
+        t,
+        p->began_empty
+            ? ", from an empty allocator\n"
+            : "\n  the trace does not begin with an empty allocator: what lived before is found from the last state\n");
   }
   if (p->odd_count)
     hri_text_add(t, "  %llu events contradict others (lost or left out): figures before the end are estimates\n",
@@ -248,4 +272,3 @@ hr_status hr_inspect_text(const hr_inspection *p, uint32_t top, uint32_t by_mask
   *text = t.chars;
   return HR_OK;
 }
-

@@ -1,10 +1,10 @@
-/* What stacks say. A frame is recognised by its function's name and its file; each frame is judged once, each stack is then
- * a walk over its frames, innermost first. Since PyTorch 2.1 C++ frames stand in front of the Python frames that led to
- * them ("??" or a source file of C++ as file); with stacks="python" there are none.
+/* What stacks say. A frame is recognised by its function's name and its file; each frame is judged once, each stack is
+ * then a walk over its frames, innermost first. Since PyTorch 2.1 C++ frames stand in front of the Python frames that
+ * led to them ("??" or a source file of C++ as file); with stacks="python" there are none.
  *
- * The stage is that of the innermost of backward, optimizer and module call - but for a module call inside backward, which
- * is recomputation (checkpointing), and so part of it. A closure that the optimizer calls (Lightning) is forward and backward by
- * this rule, though optimizer.step stands outside. */
+ * The stage is that of the innermost of backward, optimizer and module call - but for a module call inside backward,
+ * which is recomputation (checkpointing), and so part of it. A closure that the optimizer calls (Lightning) is forward
+ * and backward by this rule, though optimizer.step stands outside. */
 #include "inspect/inside.h"
 
 #include <stdio.h>
@@ -191,16 +191,33 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 static bool is_library(const char *file, const char *name) {
-  static const char *const parts[] = {"site-packages/torch/", "dist-packages/torch/", "torch/nn/",   "torch/optim/", "torch/autograd/",
-                                      "torch/_",              "torch/utils/",         "torch/amp/",  "torch/cuda/",  "torch/distributed/",
-                                      "torch/csrc/",          "aten/src/",            "c10/",        "lib/python3",  "torch/functional.py",
-                                      "contextlib.py",        "functools.py",         "threading.py", "runpy.py",    "<frozen "};
+  static const char *const parts[] = {"site-packages/torch/",
+                                      "dist-packages/torch/",
+                                      "torch/nn/",
+                                      "torch/optim/",
+                                      "torch/autograd/",
+                                      "torch/_",
+                                      "torch/utils/",
+                                      "torch/amp/",
+                                      "torch/cuda/",
+                                      "torch/distributed/",
+                                      "torch/csrc/",
+                                      "aten/src/",
+                                      "c10/",
+                                      "lib/python3",
+                                      "torch/functional.py",
+                                      "contextlib.py",
+                                      "functools.py",
+                                      "threading.py",
+                                      "runpy.py",
+                                      "<frozen "};
   if (strstr(file, "site-packages/") && !strstr(file, "site-packages/torch/")) return false;
   for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
     if (strstr(file, parts[k])) return true;
   if (!file[0] || strcmp(file, "??") == 0 || strstr(name, "::")) return true;
   if (strstr(file, ".so") || strstr(file, "bin/python")) return true;
-  return ends_with(file, ".cpp") || ends_with(file, ".h") || ends_with(file, ".c") || ends_with(file, ".cu") || ends_with(file, ".S");
+  return ends_with(file, ".cpp") || ends_with(file, ".h") || ends_with(file, ".c") || ends_with(file, ".cu") ||
+         ends_with(file, ".S");
 }
 
 static unsigned frame_marks(const hr_snapshot *s, const hr_frame *frame) {
@@ -235,8 +252,8 @@ static hr_stage stage_of(unsigned all, const unsigned turns[3], unsigned turn_co
   return HR_STAGE_UNKNOWN;
 }
 
-/* Our own snapshots name the phase in a frame of its own (headroom/alloc.h, hr_alloc_set_label). A pickle of one does not say
- * elsewhere that it is ours. */
+/* Our own snapshots name the phase in a frame of its own (headroom/alloc.h, hr_alloc_set_label). A pickle of one does
+ * not say elsewhere that it is ours. */
 static hr_stage stated_stage(const hr_snapshot *s, const hr_frame *frame) {
   const char *file = hr_snapshot_string(s, frame->file), *name = hr_snapshot_string(s, frame->name);
   if (strcmp(file, "headroom") != 0 && strcmp(file, "headroom/phase") != 0) return HR_STAGE_UNKNOWN;
@@ -271,7 +288,8 @@ static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, co
 
 /* ---- steps in labels ---- */
 
-/* "step 7" of a frame of ours (hr_alloc_set_label) makes stacks of different steps different: `plain` joins them again. */
+/* "step 7" of a frame of ours (hr_alloc_set_label) makes stacks of different steps different: `plain` joins them
+ * again. */
 static uint32_t stated_step(const hr_snapshot *s, const hr_frame *frame) {
   const char *name = hr_snapshot_string(s, frame->name);
   if (strncmp(name, "step ", 5) != 0 || strcmp(hr_snapshot_string(s, frame->file), "headroom") != 0) return 0;
@@ -313,7 +331,8 @@ static bool join_steps(const hr_snapshot *s, hri_stack_info *stacks) {
   }
   if (ok && rows.count) qsort(rows.items, rows.count, sizeof *rows.items, stepped_order);
   for (size_t k = 1; ok && k < rows.count; k++)
-    if (rows.items[k].hash == rows.items[k - 1].hash) stacks[rows.items[k].stack].plain = stacks[rows.items[k - 1].stack].plain;
+    if (rows.items[k].hash == rows.items[k - 1].hash)
+      stacks[rows.items[k].stack].plain = stacks[rows.items[k - 1].stack].plain;
   hri_array_free(&rows);
   return ok;
 }
@@ -335,8 +354,9 @@ hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_erro
 }
 
 const char *hr_stage_name(hr_stage stage) {
-  static const char *const names[HR_STAGE_COUNT] = {"unknown",    "init", "forward",       "loss",      "backward", "optimizer",
-                                                    "evaluation", "generation", "data", "communication", "checkpoint"};
+  static const char *const names[HR_STAGE_COUNT] = {"unknown",  "init",          "forward",    "loss",
+                                                    "backward", "optimizer",     "evaluation", "generation",
+                                                    "data",     "communication", "checkpoint"};
   return (unsigned)stage < HR_STAGE_COUNT ? names[stage] : "unknown";
 }
 
@@ -351,9 +371,9 @@ static const char *operation_of(const char *name, size_t *count) {
     at += strlen(before[k]);
     *count = strcspn(at, "(<: ");
     /* Allocation itself is in every stack, and so is dispatch. */
-    if (*count == 0 || *count > 40 || strncmp(at, "empty", 5) == 0 || strncmp(at, "detail", 6) == 0 || strncmp(at, "impl", 4) == 0 ||
-        strncmp(at, "cuda", 4) == 0 || strncmp(at, "TensorIterator", 14) == 0 || strncmp(at, "structured", 10) == 0 ||
-        strncmp(at, "CUDA", 4) == 0 || strncmp(at, "meta::", 6) == 0)
+    if (*count == 0 || *count > 40 || strncmp(at, "empty", 5) == 0 || strncmp(at, "detail", 6) == 0 ||
+        strncmp(at, "impl", 4) == 0 || strncmp(at, "cuda", 4) == 0 || strncmp(at, "TensorIterator", 14) == 0 ||
+        strncmp(at, "structured", 10) == 0 || strncmp(at, "CUDA", 4) == 0 || strncmp(at, "meta::", 6) == 0)
       return NULL;
     return at;
   }
@@ -367,10 +387,13 @@ static const char *short_file(const char *file) {
   return last ? last + 1 : file;
 }
 
-/* What PyTorch's own Python calls an operation: "cross_entropy", "nn.linear" of a module's forward (its file: the class is
- * not in a frame), "adam._init_group". Empty: nothing worth naming. */
+/* What PyTorch's own Python calls an operation: "cross_entropy", "nn.linear" of a module's forward (its file: the class
+ * is not in a frame), "adam._init_group". Empty: nothing worth naming. */
 static void torch_call(const view *v, char text[OPERATION_BYTES]) {
-  static const char *const plumbing[] = {"_call_impl", "_wrapped_call_impl", "_slow_forward", "_apply", "convert", "inner", "<lambda>"};
+  static const char *const plumbing[] = {"_call_impl",    "_wrapped_call_impl",
+                                         "_slow_forward", "_apply",
+                                         "convert",       "inner",
+                                         "<lambda>"};
   const char *base = short_file(v->file);
   int stem = (int)strcspn(base, ".");
   text[0] = 0;
@@ -383,8 +406,9 @@ static void torch_call(const view *v, char text[OPERATION_BYTES]) {
     if (strcmp(v->name, "forward") == 0) (void)snprintf(text, OPERATION_BYTES, "nn.%.*s", stem, base);
     else (void)snprintf(text, OPERATION_BYTES, "nn.%.*s.%.40s", stem, base, v->name);
   } else if (strstr(v->file, "torch/optim/")) (void)snprintf(text, OPERATION_BYTES, "%.*s.%.40s", stem, base, v->name);
-  else if (strstr(v->file, "torch/nn/functional.py") || strstr(v->file, "torch/functional.py") || strstr(v->file, "torch/_tensor.py") ||
-           strstr(v->file, "torch/nn/init.py") || strstr(v->file, "torch/nn/utils/") || strstr(v->file, "torch/autograd/"))
+  else if (strstr(v->file, "torch/nn/functional.py") || strstr(v->file, "torch/functional.py") ||
+           strstr(v->file, "torch/_tensor.py") || strstr(v->file, "torch/nn/init.py") ||
+           strstr(v->file, "torch/nn/utils/") || strstr(v->file, "torch/autograd/"))
     (void)snprintf(text, OPERATION_BYTES, "%.60s", v->name);
 }
 
@@ -442,8 +466,8 @@ static void write_label(writing *w, const hr_snapshot *s, const hr_stack *at) {
   }
 }
 
-/* Of the frames before the program's own: the outermost of the C++ operators that were called one in the other ("linear", not
- * the "addmm" that it calls), else what the innermost of PyTorch's Python says. */
+/* Of the frames before the program's own: the outermost of the C++ operators that were called one in the other
+ * ("linear", not the "addmm" that it calls), else what the innermost of PyTorch's Python says. */
 static void find_operation(const hr_snapshot *s, const hr_stack *at, char operation[OPERATION_BYTES]) {
   bool python = false;
   view v;
@@ -496,4 +520,6 @@ void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char 
   hri_plain_text(text, false);
 }
 
-void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) { hri_stack_text(s, stack, 2, text, capacity); }
+void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) {
+  hri_stack_text(s, stack, 2, text, capacity);
+}

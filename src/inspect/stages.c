@@ -1,7 +1,7 @@
 /* The stage after every event: that of the last allocation whose stack tells one.
  *
- * On a GPU backward runs in a thread of the autograd engine, and with stacks="python" that thread has no frames (but for
- * recomputation, which is Python). So where most allocations of a trace have stacks and none shows the engine, one
+ * On a GPU backward runs in a thread of the autograd engine, and with stacks="python" that thread has no frames (but
+ * for recomputation, which is Python). So where most allocations of a trace have stacks and none shows the engine, one
  * without a stack is taken for backward.
  *
  * A forward pass without gradients looks like any other. What tells it is that backward never frees anything of what it

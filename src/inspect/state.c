@@ -1,9 +1,9 @@
 /* The state at an event, from the last state and what happened since.
  *
- * Segments: what was at an address at the event is told by the first later event that covers it - a release means it was
- * there, a reservation that it was not - and by the last state where no event does. So all ranges of later events and of the
- * last state cut the addresses into cells, events paint cells in their order, and a painted cell keeps its paint (the next
- * unpainted cell is found by path halving). That takes n log n for n ranges, whatever they look like.
+ * Segments: what was at an address at the event is told by the first later event that covers it - a release means it
+ * was there, a reservation that it was not - and by the last state where no event does. So all ranges of later events
+ * and of the last state cut the addresses into cells, events paint cells in their order, and a painted cell keeps its
+ * paint (the next unpainted cell is found by path halving). That takes n log n for n ranges, whatever they look like.
  *
  * Blocks: what is live is laid into the segments by address, gaps are free. The large pool of segments that are not
  * expandable splits no remainder of 1 MiB or less off (PyTorch: kSmallSize), so a gap of that size belongs to the block
@@ -19,7 +19,7 @@ enum { UNSPLIT_BYTES = 1 << 20, SMALL_SEGMENT_BYTES = 2 << 20, LARGE_CHUNK_BYTES
 
 typedef struct range {
   uint64_t from, to;
-  uint64_t order; /* event; the last state's come after all */
+  uint64_t order;  /* event; the last state's come after all */
   uint64_t source; /* segment of the snapshot, or event */
   bool there;      /* it was there before that event */
   bool from_event;
@@ -46,7 +46,8 @@ static bool collect(cells *c, uint64_t event) {
   for (uint64_t k = 0; k < s->segment_count; k++) {
     const hr_segment *g = &s->segments[k];
     if (g->device != c->l->device || g->total_size == 0 || g->address > UINT64_MAX - g->total_size) continue;
-    if (!hri_array_push(&c->ranges, ((range){g->address, g->address + g->total_size, HRI_NEVER, k, true, false}))) return false;
+    if (!hri_array_push(&c->ranges, ((range){g->address, g->address + g->total_size, HRI_NEVER, k, true, false})))
+      return false;
   }
   return true;
 }
@@ -102,8 +103,8 @@ static void paint(cells *c) {
   }
 }
 
-/* Whether the range is large-pool memory is not in events: a small segment has exactly 2 MiB; of expandable memory several
- * chunks are unmapped in one event, large ones have 20 MiB each by default. */
+/* Whether the range is large-pool memory is not in events: a small segment has exactly 2 MiB; of expandable memory
+ * several chunks are unmapped in one event, large ones have 20 MiB each by default. */
 static hr_segment segment_of(const cells *c, const range *r) {
   const hr_trace_event *e;
   hr_segment g = {0};
@@ -120,7 +121,8 @@ static hr_segment segment_of(const cells *c, const range *r) {
 
 /* Each expandable segment has more address space than the device has memory, so ranges of two never touch. */
 static bool same_range(const hr_segment *a, const hr_segment *b) {
-  return a->address + a->total_size == b->address && a->expandable && b->expandable && a->stream == b->stream && a->pool == b->pool;
+  return a->address + a->total_size == b->address && a->expandable && b->expandable && a->stream == b->stream &&
+         a->pool == b->pool;
 }
 
 static bool take_segments(cells *c, hri_state *state) {
@@ -207,8 +209,12 @@ static hr_segment own_segment(const laying *y, uint64_t k, const hr_segment *nex
   uint64_t end = life->addr + life->block_size;
   if (k + 1 < y->count && y->lives[k + 1].addr < end) end = y->lives[k + 1].addr;
   if (next && next->address < end) end = next->address;
-  return (hr_segment){.address = life->addr, .total_size = end - life->addr, .stream = life->stream, .pool = life->pool,
-                      .device = y->l->device, .large = life->block_size > UNSPLIT_BYTES};
+  return (hr_segment){.address = life->addr,
+                      .total_size = end - life->addr,
+                      .stream = life->stream,
+                      .pool = life->pool,
+                      .device = y->l->device,
+                      .large = life->block_size > UNSPLIT_BYTES};
 }
 
 /* Adds segments for what lies in none, in order: the known ones move behind the free room and are merged from there. */
@@ -237,14 +243,17 @@ static void add_block(hri_state *state, hr_segment *segment, const hr_block *blo
   state->blocks[state->block_count++] = *block;
   segment->block_count++;
   if (block->state == HR_BLOCK_ALLOCATED) segment->allocated_size += block->size;
-  if (block->state != HR_BLOCK_INACTIVE) segment->active_size += block->size, segment->requested_size += block->requested_size;
+  if (block->state != HR_BLOCK_INACTIVE)
+    segment->active_size += block->size, segment->requested_size += block->requested_size;
 }
 
 static void add_free(hri_state *state, hr_segment *segment, uint64_t from, uint64_t to) {
-  if (to > from) add_block(state, segment, &(hr_block){.address = from, .size = to - from, .state = HR_BLOCK_INACTIVE}, HRI_NEVER);
+  if (to > from)
+    add_block(state, segment, &(hr_block){.address = from, .size = to - from, .state = HR_BLOCK_INACTIVE}, HRI_NEVER);
 }
 
-/* Bytes of a block that begins at its life's address and may reach to `limit`: the next live block or the segment's end. */
+/* Bytes of a block that begins at its life's address and may reach to `limit`: the next live block or the segment's
+ * end. */
 static uint64_t block_bytes(const laying *y, const hr_segment *g, const hri_life *life, uint64_t limit) {
   uint64_t room = limit - life->addr, gap;
   int64_t max_split = y->l->snapshot->settings.max_split_size;
@@ -280,10 +289,12 @@ static hr_status lay(laying *y, hr_error *error) {
   uint64_t cursor = 0, capacity;
   HRI_TRY(find_live(y, error));
   if (!house_all(y)) return hri_fail_memory(error, y->count * sizeof(hr_segment), "the state of an allocator");
-  capacity = 2 * y->count + state->segment_count + 1; /* each live block and the gap behind it, and each segment's first gap */
+  capacity =
+      2 * y->count + state->segment_count + 1; /* each live block and the gap behind it, and each segment's first gap */
   state->blocks = hri_alloc((size_t)capacity * sizeof *state->blocks);
   state->block_lives = hri_alloc((size_t)capacity * sizeof *state->block_lives);
-  if (!state->blocks || !state->block_lives) return hri_fail_memory(error, capacity * sizeof *state->blocks, "the state of an allocator");
+  if (!state->blocks || !state->block_lives)
+    return hri_fail_memory(error, capacity * sizeof *state->blocks, "the state of an allocator");
   for (uint64_t k = 0; k < state->segment_count; k++) fill(y, &state->segments[k], &cursor);
   return HR_OK;
 }

@@ -1,6 +1,7 @@
 /* Training steps in a trace, by the first of these that gives at least two: labels of ours ("step 7" in a stack),
  * annotations that come again and again ("ProfilerStep#7"; of "Optimizer.step#AdamW.step", which PyTorch itself
- * writes, the ends), the ends of optimizer runs (from stacks), an allocation of one size that comes at regular distances.
+ * writes, the ends), the ends of optimizer runs (from stacks), an allocation of one size that comes at regular
+ * distances.
  * What stands before the first and behind the last boundary belongs to no step, but for a last one that an annotation
  * began, or that has a quarter of the usual events. */
 #include "inspect/inside.h"
@@ -51,7 +52,8 @@ static const char *step_name(const hr_snapshot *s, int32_t device) {
     if (a->device >= 0 && device >= 0 && a->device != device) continue;
     while (row < count && (stem(rows[row].name) != stem(name) || strncmp(rows[row].name, name, stem(name)) != 0)) row++;
     if (row == count && count == MOST) continue;
-    if (row == count) rows[count++].name = name, rows[row].count = 0, rows[row].covered = 0, rows[row].open = a->time_us;
+    if (row == count)
+      rows[count++].name = name, rows[row].count = 0, rows[row].covered = 0, rows[row].open = a->time_us;
     if (a->end) rows[row].covered += (double)a->time_us - (double)rows[row].open;
     else rows[row].count++, rows[row].open = a->time_us;
   }
@@ -80,14 +82,16 @@ static bool begin_first(const hri_inside *in, marks *found) {
   return true;
 }
 
-/* What follows the last end of an optimizer is a step only if it has a step's events: not the cleaning up, nor a pass of
- * evaluation that hardly began. */
+/* What follows the last end of an optimizer is a step only if it has a step's events: not the cleaning up, nor a pass
+ * of evaluation that hardly began. */
 static bool add_ends(const hri_inside *in, marks *found) {
   uint64_t usual, left;
   if (!begin_first(in, found)) return false;
   if (found->count < 2) return found->count == 0 || hri_array_push(found, in->lives->event_count);
   usual = (found->items[found->count - 1] - found->items[0]) / (found->count - 1);
-  left = in->work_end == HRI_NEVER || in->work_end < found->items[found->count - 1] ? 0 : in->work_end - found->items[found->count - 1];
+  left = in->work_end == HRI_NEVER || in->work_end < found->items[found->count - 1]
+             ? 0
+             : in->work_end - found->items[found->count - 1];
   return left < usual / 4 || hri_array_push(found, in->lives->event_count);
 }
 
@@ -106,7 +110,8 @@ static bool from_annotations(const hri_inside *in, marks *found) {
     else if (!hri_array_push(found, at)) return false;
   }
   if (by_end) return add_ends(in, found);
-  return found->count == 0 || found->items[found->count - 1] >= in->lives->event_count || hri_array_push(found, in->lives->event_count);
+  return found->count == 0 || found->items[found->count - 1] >= in->lives->event_count ||
+         hri_array_push(found, in->lives->event_count);
 }
 
 /* ---- labels ---- */
@@ -201,7 +206,8 @@ static int number_order(const void *a, const void *b) {
   return (*x > *y) - (*x < *y);
 }
 
-/* A step stands out when its peak is more than 15 % above the median and 10 % above its neighbours: steady growth is none. */
+/* A step stands out when its peak is more than 15 % above the median and 10 % above its neighbours: steady growth is
+ * none. */
 static hr_status find_outlier(hr_inspection *p, hr_error *error) {
   uint64_t *sorted;
   uint32_t largest = 0;
@@ -242,7 +248,10 @@ hr_status hri_steps_find(hri_inside *in, hr_error *error) {
   static const struct {
     bool (*find)(const hri_inside *in, marks *found);
     const char *name;
-  } ways[] = {{from_labels, "labels"}, {from_annotations, "annotations"}, {from_optimizer, "optimizer stacks"}, {from_repetition, "repetition"}};
+  } ways[] = {{from_labels, "labels"},
+              {from_annotations, "annotations"},
+              {from_optimizer, "optimizer stacks"},
+              {from_repetition, "repetition"}};
   hr_status status = HR_OK;
   in->public.steps_from = "";
   in->public.outlier_step = UINT64_MAX;

@@ -1,6 +1,6 @@
-/* The table. A new option of a job is a member of hr_job, one row here, and the code that uses it: parsing, help, the manual
- * page, recipes, --show-config, JSON, run.json, state.json, resume, the options that the planner says and the C API are loops
- * over the rows (headroom/field.h).
+/* The table. A new option of a job is a member of hr_job, one row here, and the code that uses it: parsing, help, the
+ * manual page, recipes, --show-config, JSON, run.json, state.json, resume, the options that the planner says and the C
+ * API are loops over the rows (headroom/field.h).
  *
  * The order of the rows is the order of help and of `plan --json`. */
 #include "job/fields.h"
@@ -19,7 +19,13 @@
 #define ONCE .keep = HR_KEEP_NEVER
 
 enum {
-  P = HR_FOR_PLAN, T = HR_FOR_TRAIN, E = HR_FOR_EVALUATE, G = HR_FOR_GENERATE, X = HR_FOR_EXPLAIN, D = HR_FOR_DATA, J = HR_FOR_JOBS,
+  P = HR_FOR_PLAN,
+  T = HR_FOR_TRAIN,
+  E = HR_FOR_EVALUATE,
+  G = HR_FOR_GENERATE,
+  X = HR_FOR_EXPLAIN,
+  D = HR_FOR_DATA,
+  J = HR_FOR_JOBS,
   MAX_ACCUMULATE = 1 << 20,
   MAX_THREADS = 4096
 };
@@ -37,17 +43,20 @@ static const char *const updates[] = {"after", "in-backward", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const on_nonfinites[] = {"stop", "skip", NULL};
 static const char *const packings[] = {"pack", "off", "wrapped", NULL};
-static const char *const formats[] = {"auto",     "text",     "lines",  "text-field", "prompt-completion", "messages",
-                                      "sharegpt", "alpaca",   "tokens", "nanogpt",    "llmc",              NULL};
+static const char *const formats[] = {"auto",     "text",     "lines",  "text-field", "prompt-completion",
+                                      "messages", "sharegpt", "alpaca", "tokens",     "nanogpt",
+                                      "llmc",     NULL};
 static const char *const loss_scopes[] = {"auto", "all", "assistant", "completion", NULL};
 static const char *const truncations[] = {"split", "keep-start", "keep-end", "drop", NULL};
 static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 
 #define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
-_Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(moments) == HR_MOMENTS_BF16 && LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
+_Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(moments) == HR_MOMENTS_BF16 &&
+                   LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
                    LAST(attentions) == HR_ATTENTION_MATERIALIZED && LAST(updates) == HR_UPDATE_IN_BACKWARD &&
-                   LAST(schedules) == HR_SCHEDULE_WSD && LAST(on_nonfinites) == HR_ON_NONFINITE_SKIP && LAST(packings) == HR_PACKING_WRAPPED &&
-                   LAST(formats) == HR_DATA_FORMAT_COUNT - 1 && LAST(loss_scopes) == HR_LOSS_SCOPE_COMPLETION && LAST(truncations) == HR_TRUNCATE_DROP,
+                   LAST(schedules) == HR_SCHEDULE_WSD && LAST(on_nonfinites) == HR_ON_NONFINITE_SKIP &&
+                   LAST(packings) == HR_PACKING_WRAPPED && LAST(formats) == HR_DATA_FORMAT_COUNT - 1 &&
+                   LAST(loss_scopes) == HR_LOSS_SCOPE_COMPLETION && LAST(truncations) == HR_TRUNCATE_DROP,
                "one word for each enumerator");
 
 #define WORD_OF(words, value) ((unsigned)(value) <= (unsigned)LAST(words) ? (words)[value] : "unknown")
@@ -70,9 +79,10 @@ static const char *const recompute_words[] = {"none", "block", "every:", "sqrt",
 
 /* ---- the rows ---- */
 
-/* `attention` counts as mathematics: the two ways add in another order. So do `micro-batch` and `loss-chunk`; `recompute`,
- * `update` and `weight-packing` give the same bits (tests/unit/test_bits.c). Of data the bytes are compared, not where they
- * lie; of steps the number that results (hri_steps_may_grow). */
+/* `attention` counts as mathematics: the two ways add in another order. So do `micro-batch` and `loss-chunk`;
+ * `recompute`,
+ * `update` and `weight-packing` give the same bits (tests/unit/test_bits.c). Of data the bytes are compared, not where
+ * they lie; of steps the number that results (hri_steps_may_grow). */
 static const hr_field fields[] = {
     {"model", HR_FIELD_TEXT, "Job", "MODEL",
      "a preset (gpt2-124m, llama-2-7b, qwen3-8b, ...), a Hugging Face directory, a config.json or a GGUF file", J,
@@ -101,12 +111,13 @@ static const hr_field fields[] = {
      .words = moments, .initial = "fp32", MATHEMATICS(NUMERICS)},
     {"weight-packing", HR_FIELD_CHOICE, "Job", "WHEN",
      "weights rearranged for faster products: before each use (transient), once per step for all its micro-steps "
-     "(persistent), where it pays (auto), or off", P | T, JOB(weight_packing), .words = weight_packings,
-     .initial = "auto", .given = HR_GIVEN_WEIGHT_PACKING},
+     "(persistent), where it pays (auto), or off",
+     P | T, JOB(weight_packing), .words = weight_packings, .initial = "auto", .given = HR_GIVEN_WEIGHT_PACKING},
     {"recompute", HR_FIELD_RECOMPUTE, "Job", "HOW",
      "what the backward makes again instead of keeping it: none, selective (norms, activations), auto (per layer, for "
-     "the budget), block, every:K, sqrt, levels:keep*4,cheap*8,...", P | T | X, JOB(recompute),
-     .suggested = recompute_words, .initial = "none", .given = HR_GIVEN_RECOMPUTE, .said = 1},
+     "the budget), block, every:K, sqrt, levels:keep*4,cheap*8,...",
+     P | T | X, JOB(recompute), .suggested = recompute_words, .initial = "none", .given = HR_GIVEN_RECOMPUTE,
+     .said = 1},
     {"attention", HR_FIELD_CHOICE, "Job", "HOW",
      "flash: memory linear in the sequence; materialized: the score matrices, to show the difference", P | T | E | X,
      JOB(attention), .words = attentions, .initial = "flash", MATHEMATICS(ROUNDING), .given = HR_GIVEN_ATTENTION},
@@ -152,11 +163,12 @@ static const hr_field fields[] = {
      JOB(clip), RANGE(0, 1e30), .initial = "1", MATHEMATICS(ALGORITHM), .given = HR_GIVEN_CLIP, .said = 7},
     {"on-nonfinite", HR_FIELD_CHOICE, "Optimizer", "WHAT",
      "a step whose loss or gradients are infinite or NaN: stop the run, or skip the step, which leaves weights and "
-     "optimizer states as they are", P | T, JOB(on_nonfinite), .words = on_nonfinites, .initial = "stop",
-     MATHEMATICS(ALGORITHM), .said = 8},
+     "optimizer states as they are",
+     P | T, JOB(on_nonfinite), .words = on_nonfinites, .initial = "stop", MATHEMATICS(ALGORITHM), .said = 8},
     {"max-skipped", HR_FIELD_U32, "Optimizer", "N", "steps in a row that may be skipped before the run stops", P | T,
      JOB(max_skipped), COUNT(1, 0), .initial = "10",
-     /* so many are no bad batch, the training has diverged */ .remedy = "give --on-nonfinite stop to end the run at the first such step",
+     /* so many are no bad batch, the training has diverged */ .remedy =
+         "give --on-nonfinite stop to end the run at the first such step",
      MATHEMATICS(ALGORITHM)},
     {"steps", HR_FIELD_U64, "Optimizer", "N", "optimizer steps", P | T, JOB(steps), COUNT(1, 0),
      .zero = "from --epochs", EFFECT(ALGORITHM)},
@@ -183,7 +195,8 @@ static const hr_field fields[] = {
      T | E | D | G, RUN(data.chat_template), EFFECT(ALGORITHM)}, /* its text is part of the identity `tokenizer` */
     {"loss", HR_FIELD_CHOICE, "Data", "WHAT",
      "labels that count: auto (completions, the assistant's turns, all of text), all, assistant, or completion (the "
-     "last answer)", T | E | D, RUN(data.loss), .words = loss_scopes, .initial = "auto", MATHEMATICS(ALGORITHM)},
+     "last answer)",
+     T | E | D, RUN(data.loss), .words = loss_scopes, .initial = "auto", MATHEMATICS(ALGORITHM)},
     {"truncate", HR_FIELD_CHOICE, "Data", "HOW",
      "documents longer than a row: split over rows, shortened to their start or end, or left out", T | E | D,
      RUN(data.truncate), .words = truncations, .initial = "split", MATHEMATICS(ALGORITHM)},
@@ -197,8 +210,8 @@ static const hr_field fields[] = {
      JOB(shuffle), .initial = "false", MATHEMATICS(ALGORITHM)},
     {"packing", HR_FIELD_CHOICE, "Data", "HOW",
      "pack: several whole documents in a row, by best fit; wrapped: one behind the other, cut where a row ends; off: "
-     "one. Documents do not see each other", P | T | E, JOB(packing), .words = packings, .initial = "pack",
-     MATHEMATICS(ALGORITHM)},
+     "one. Documents do not see each other",
+     P | T | E, JOB(packing), .words = packings, .initial = "pack", MATHEMATICS(ALGORITHM)},
 
     {"out", HR_FIELD_PATH, "Results", "RUN", "run directory to write (default with --resume: that run)", T,
      RUN(out_directory), ONCE},
@@ -276,7 +289,8 @@ bool hri_field_text(const hr_field *f, const void *home, uint32_t index, hri_tex
   if (f->kind == HR_FIELD_SIZE) value.number[0] = 0;
   if (index >= (f->kind == HR_FIELD_PATHS ? value.list_count : 1)) return false;
   if (f->kind == HR_FIELD_PATHS) long_text = value.list[index];
-  else if (f->kind == HR_FIELD_WORD || f->kind == HR_FIELD_TEXT || f->kind == HR_FIELD_NAME || f->kind == HR_FIELD_PATH) long_text = value.text; /* of any length */
+  else if (f->kind == HR_FIELD_WORD || f->kind == HR_FIELD_TEXT || f->kind == HR_FIELD_NAME || f->kind == HR_FIELD_PATH)
+    long_text = value.text; /* of any length */
   else hr_field_text(f, &value, text, sizeof text);
   if (!long_text) return false;
   hri_text_add_bytes(out, long_text, strlen(long_text));

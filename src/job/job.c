@@ -1,5 +1,6 @@
-/* Making and finishing a job: defaults and ranges, which are those of the table of fields, what excludes what, and what follows
- * from other fields. After hr_job_finish nothing in a job is left to decide but the levels of --recompute auto. */
+/* Making and finishing a job: defaults and ranges, which are those of the table of fields, what excludes what, and what
+ * follows from other fields. After hr_job_finish nothing in a job is left to decide but the levels of --recompute
+ * auto. */
 #include "job/job.h"
 
 #include <assert.h>
@@ -15,11 +16,12 @@ enum {
   DEFAULT_SEQUENCE = 1024,
   MIN_LOSS_CHUNK = 16,
   AUTO_LOSS_CHUNK = 1024, /* shorter chunks cost up to a third of the GEMM rate (measured, architecture.md section 3) */
-  MAX_LOSS_CHUNKS = 4096,  /* chunks are unrolled: each is a few nodes in every program with a loss */
+  MAX_LOSS_CHUNKS = 4096, /* chunks are unrolled: each is a few nodes in every program with a loss */
   AUTO_LOSS_BYTES = 64 << 20 /* logits up to this size are not worth a chunk loop */
 };
 
-/* Defaults are those of transformers' TrainingArguments, but for the rows: Headroom plans one row of up to 1024 tokens. */
+/* Defaults are those of transformers' TrainingArguments, but for the rows: Headroom plans one row of up to 1024
+ * tokens. */
 static void fill_defaults(hr_home home, void *at) {
   for (uint32_t k = 0; k < hr_field_count(); k++) {
     const hr_field *f = hr_field_get(k);
@@ -51,7 +53,8 @@ static hr_status check_given(const hr_field *f, const hr_value *v, const hr_job 
 }
 
 static hr_status check_fields(const hr_job *job, hr_error *error) {
-  if ((unsigned)job->purpose > HR_PURPOSE_GENERATE) return hri_fail(error, HR_ERROR_USAGE, "purpose has no value %u", (unsigned)job->purpose);
+  if ((unsigned)job->purpose > HR_PURPOSE_GENERATE)
+    return hri_fail(error, HR_ERROR_USAGE, "purpose has no value %u", (unsigned)job->purpose);
   for (uint32_t k = 0; k < hr_field_count(); k++) {
     const hr_field *f = hr_field_get(k);
     hr_value value;
@@ -62,7 +65,8 @@ static hr_status check_fields(const hr_job *job, hr_error *error) {
     HRI_TRY(hr_field_check(f, &value, error));
   }
   if (hri_optimizer_get(job->optimizer)->divides_by_epsilon && job->epsilon == 0)
-    return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; %s divides by it where a gradient is 0", hr_optimizer_name(job->optimizer));
+    return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; %s divides by it where a gradient is 0",
+                    hr_optimizer_name(job->optimizer));
   return HR_OK;
 }
 
@@ -75,14 +79,18 @@ static hr_status check_rows(const hr_job *job, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "give --seq 2 or more");
   }
   if (rows > INT32_MAX) {
-    hri_fail(error, HR_ERROR_USAGE, "--micro-batch %u times --seq %u is %llu tokens in a micro-step; at most %d are possible", job->micro_batch,
-             job->sequence_length, (unsigned long long)rows, INT32_MAX);
+    hri_fail(error, HR_ERROR_USAGE,
+             "--micro-batch %u times --seq %u is %llu tokens in a micro-step; at most %d are possible",
+             job->micro_batch, job->sequence_length, (unsigned long long)rows, INT32_MAX);
     return hri_hint(error, HR_ERROR_USAGE, "lower --micro-batch and raise --accumulate");
   }
   if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk < MIN_LOSS_CHUNK && job->loss_chunk < rows)
-    return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk is %u tokens; it must be auto, off, or at least %d", job->loss_chunk, MIN_LOSS_CHUNK);
-  if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk != HR_LOSS_CHUNK_OFF && rows / job->loss_chunk > MAX_LOSS_CHUNKS)
-    return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk %u cuts %llu tokens into more than %d chunks", job->loss_chunk, (unsigned long long)rows, MAX_LOSS_CHUNKS);
+    return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk is %u tokens; it must be auto, off, or at least %d",
+                    job->loss_chunk, MIN_LOSS_CHUNK);
+  if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk != HR_LOSS_CHUNK_OFF &&
+      rows / job->loss_chunk > MAX_LOSS_CHUNKS)
+    return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk %u cuts %llu tokens into more than %d chunks", job->loss_chunk,
+                    (unsigned long long)rows, MAX_LOSS_CHUNKS);
   return HR_OK;
 }
 
@@ -93,14 +101,28 @@ static bool in_backward(const hr_job *job) { return trains(job) && job->update =
 static bool generates(const hr_job *job) { return job->purpose == HR_PURPOSE_GENERATE || job->with_generation; }
 
 static bool clip_in_backward(const hr_job *job) { return in_backward(job) && job->clip > 0; }
-static bool skip_in_backward(const hr_job *job) { return in_backward(job) && job->on_nonfinite == HR_ON_NONFINITE_SKIP; }
+static bool skip_in_backward(const hr_job *job) {
+  return in_backward(job) && job->on_nonfinite == HR_ON_NONFINITE_SKIP;
+}
 static bool accumulate_in_backward(const hr_job *job) { return in_backward(job) && job->accumulate > 1; }
-static bool every_beyond(const hr_job *job) { return job->recompute.kind == HR_RECOMPUTE_EVERY && (job->recompute.every == 0 || job->recompute.every > job->model.layer_count); }
-static bool levels_beyond(const hr_job *job) { return job->recompute.kind == HR_RECOMPUTE_LEVELS && job->recompute.level_count > job->model.layer_count; }
-static bool row_beyond(const hr_job *job) { return job->model.learned_positions && job->purpose != HR_PURPOSE_GENERATE && job->sequence_length > job->model.max_positions; }
-static bool context_beyond(const hr_job *job) { return job->model.learned_positions && generates(job) && job->context_length > job->model.max_positions; }
+static bool every_beyond(const hr_job *job) {
+  return job->recompute.kind == HR_RECOMPUTE_EVERY &&
+         (job->recompute.every == 0 || job->recompute.every > job->model.layer_count);
+}
+static bool levels_beyond(const hr_job *job) {
+  return job->recompute.kind == HR_RECOMPUTE_LEVELS && job->recompute.level_count > job->model.layer_count;
+}
+static bool row_beyond(const hr_job *job) {
+  return job->model.learned_positions && job->purpose != HR_PURPOSE_GENERATE &&
+         job->sequence_length > job->model.max_positions;
+}
+static bool context_beyond(const hr_job *job) {
+  return job->model.learned_positions && generates(job) && job->context_length > job->model.max_positions;
+}
 
-static bool moments_with_masters(const hr_job *job) { return job->moments == HR_MOMENTS_BF16 && job->precision != HR_PRECISION_BF16_PURE; }
+static bool moments_with_masters(const hr_job *job) {
+  return job->moments == HR_MOMENTS_BF16 && job->precision != HR_PRECISION_BF16_PURE;
+}
 
 /* Steps that a number of steps or a share of them means; only used when the steps are known. */
 static double in_steps(double value, uint64_t steps) { return value < 1 ? value * (double)steps : value; }
@@ -111,22 +133,30 @@ static bool wsd_too_long(const hr_job *job) {
   return job->steps > 0 && in_steps(job->warmup, job->steps) + in_steps(job->decay, job->steps) > (double)job->steps;
 }
 
-/* The legality table. Sequences beyond max_positions are legal with rotary positions: those have no table to run out of,
- * though the model was not made for them. `price` begins a sentence that ends in the bytes of all gradients: what the
- * option would keep alive that the update in the backward lets die. */
+/* The legality table. Sequences beyond max_positions are legal with rotary positions: those have no table to run out
+ * of, though the model was not made for them. `price` begins a sentence that ends in the bytes of all gradients: what
+ * the option would keep alive that the update in the backward lets die. */
 static const struct {
   bool (*holds)(const hr_job *job);
   const char *a, *b, *reason, *hint, *price;
 } exclusions[] = {
-    {clip_in_backward, "--update in-backward", "--clip", "the global norm needs all gradients before the first update", "give --clip 0 or leave --update out", "clipping would keep"},
-    {skip_in_backward, "--update in-backward", "--on-nonfinite skip", "whether a step is skipped is known when its last gradient is made, and by then the first weights have changed",
+    {clip_in_backward, "--update in-backward", "--clip", "the global norm needs all gradients before the first update",
+     "give --clip 0 or leave --update out", "clipping would keep"},
+    {skip_in_backward, "--update in-backward", "--on-nonfinite skip",
+     "whether a step is skipped is known when its last gradient is made, and by then the first weights have changed",
      "give --on-nonfinite stop or leave --update out", "skipping would keep"},
-    {accumulate_in_backward, "--update in-backward", "--accumulate", "a gradient is complete only after the last micro-step", "give --accumulate 1 or leave --update out", NULL},
-    {moments_with_masters, "--moments bf16", "--precision other than bf16-pure", "next to fp32 weights the half-size states are not worth their noise", "give --precision bf16-pure or leave --moments out", NULL},
-    {every_beyond, "--recompute every:K", "the model", "K is larger than its number of layers", "give a smaller K, or --recompute block", NULL},
-    {levels_beyond, "--recompute levels", "the model", "there are more levels than layers", "give one level for each layer; missing ones repeat the last", NULL},
+    {accumulate_in_backward, "--update in-backward", "--accumulate",
+     "a gradient is complete only after the last micro-step", "give --accumulate 1 or leave --update out", NULL},
+    {moments_with_masters, "--moments bf16", "--precision other than bf16-pure",
+     "next to fp32 weights the half-size states are not worth their noise",
+     "give --precision bf16-pure or leave --moments out", NULL},
+    {every_beyond, "--recompute every:K", "the model", "K is larger than its number of layers",
+     "give a smaller K, or --recompute block", NULL},
+    {levels_beyond, "--recompute levels", "the model", "there are more levels than layers",
+     "give one level for each layer; missing ones repeat the last", NULL},
     {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq", NULL},
-    {context_beyond, "--context", "the model", "its table of learned positions is shorter", "give a smaller --context", NULL},
+    {context_beyond, "--context", "the model", "its table of learned positions is shorter", "give a smaller --context",
+     NULL},
     {wsd_too_long, "--warmup", "--decay", "together they are longer than the training", "lower one of them", NULL},
 };
 
@@ -134,9 +164,11 @@ static hr_status check_exclusions(const hr_job *job, hr_error *error) {
   for (size_t i = 0; i < sizeof exclusions / sizeof *exclusions; i++) {
     char size[32];
     if (!exclusions[i].holds(job)) continue;
-    hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b, exclusions[i].reason);
+    hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b,
+             exclusions[i].reason);
     if (exclusions[i].holds == row_beyond || exclusions[i].holds == context_beyond)
-      return hri_hint(error, HR_ERROR_USAGE, "give at most %u: %s has that many positions", job->model.max_positions, job->model.name);
+      return hri_hint(error, HR_ERROR_USAGE, "give at most %u: %s has that many positions", job->model.max_positions,
+                      job->model.name);
     if (!exclusions[i].price) return hri_hint(error, HR_ERROR_USAGE, "%s", exclusions[i].hint);
     return hri_hint(error, HR_ERROR_USAGE, "%s; %s %s of gradients alive", exclusions[i].hint, exclusions[i].price,
                     hri_size_text(4 * hr_model_parameter_count(&job->model), size));
@@ -156,7 +188,8 @@ static uint32_t sqrt_layers(uint32_t layers) {
 static uint32_t chunk_of(const hr_job *job) {
   uint32_t rows = job->micro_batch * job->sequence_length, chunk = job->loss_chunk;
   if (chunk == HR_LOSS_CHUNK_OFF) return chunk;
-  if (chunk == HR_LOSS_CHUNK_AUTO) chunk = (uint64_t)rows * job->model.vocabulary_size * 4 > AUTO_LOSS_BYTES ? AUTO_LOSS_CHUNK : rows;
+  if (chunk == HR_LOSS_CHUNK_AUTO)
+    chunk = (uint64_t)rows * job->model.vocabulary_size * 4 > AUTO_LOSS_BYTES ? AUTO_LOSS_CHUNK : rows;
   if (job->loss_chunk == HR_LOSS_CHUNK_AUTO && rows / chunk >= MAX_LOSS_CHUNKS) chunk = rows / MAX_LOSS_CHUNKS + 1;
   return chunk < rows ? chunk : rows;
 }
@@ -168,14 +201,17 @@ uint64_t hri_loss_chunk(const hr_job *spec) {
 
 static void fill_from_model(hr_job *job) {
   uint32_t positions = job->model.max_positions;
-  if (job->sequence_length == 0 && !(job->given & HR_GIVEN_SEQUENCE)) job->sequence_length = positions < DEFAULT_SEQUENCE ? positions : DEFAULT_SEQUENCE;
+  if (job->sequence_length == 0 && !(job->given & HR_GIVEN_SEQUENCE))
+    job->sequence_length = positions < DEFAULT_SEQUENCE ? positions : DEFAULT_SEQUENCE;
   if (job->context_length == 0 && generates(job)) job->context_length = job->sequence_length;
   if (job->recompute.kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
   /* The default clip gives way to an update that cannot have it; one that was asked for is refused instead. */
-  if (in_backward(job) && !(job->given & HR_GIVEN_CLIP) && hri_field_is_default(hr_field_find("clip"), job)) job->clip = 0;
+  if (in_backward(job) && !(job->given & HR_GIVEN_CLIP) && hri_field_is_default(hr_field_find("clip"), job))
+    job->clip = 0;
 }
 
-/* batch_tokens becomes accumulate, or must agree with it, and is spent: who changes the rows of a finished job keeps accumulate. */
+/* batch_tokens becomes accumulate, or must agree with it, and is spent: who changes the rows of a finished job keeps
+ * accumulate. */
 static hr_status fill_accumulate(hr_job *job, hr_error *error) {
   uint64_t tokens = job->batch_tokens, per_step = (uint64_t)job->sequence_length * job->micro_batch, below;
   const hr_field *accumulate = hr_field_find("accumulate");
@@ -183,8 +219,9 @@ static hr_status fill_accumulate(hr_job *job, hr_error *error) {
   if (tokens == 0) return HR_OK;
   if (job->given & HR_GIVEN_ACCUMULATE) {
     if (tokens == per_step * job->accumulate) return HR_OK;
-    hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is not seq %u x micro-batch %u x accumulate %u = %llu", (unsigned long long)tokens, job->sequence_length,
-             job->micro_batch, job->accumulate, (unsigned long long)(per_step * job->accumulate));
+    hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is not seq %u x micro-batch %u x accumulate %u = %llu",
+             (unsigned long long)tokens, job->sequence_length, job->micro_batch, job->accumulate,
+             (unsigned long long)(per_step * job->accumulate));
     return hri_hint(error, HR_ERROR_USAGE, "leave --batch-tokens or --accumulate out");
   }
   if (tokens % per_step == 0 && tokens / per_step <= accumulate->most) {
@@ -192,11 +229,12 @@ static hr_status fill_accumulate(hr_job *job, hr_error *error) {
     return HR_OK;
   }
   if (tokens % per_step == 0)
-    return hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is --accumulate %llu; it must be from %llu to %llu", (unsigned long long)tokens,
-                    (unsigned long long)(tokens / per_step), (unsigned long long)accumulate->least, (unsigned long long)accumulate->most);
+    return hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is --accumulate %llu; it must be from %llu to %llu",
+                    (unsigned long long)tokens, (unsigned long long)(tokens / per_step),
+                    (unsigned long long)accumulate->least, (unsigned long long)accumulate->most);
   below = tokens / per_step * per_step;
-  hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is no multiple of seq %u x micro-batch %u = %llu tokens", (unsigned long long)tokens, job->sequence_length,
-           job->micro_batch, (unsigned long long)per_step);
+  hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is no multiple of seq %u x micro-batch %u = %llu tokens",
+           (unsigned long long)tokens, job->sequence_length, job->micro_batch, (unsigned long long)per_step);
   return hri_hint(error, HR_ERROR_USAGE, "--batch-tokens %llu", (unsigned long long)(below ? below : per_step));
 }
 
@@ -206,7 +244,8 @@ static hr_status fill_budget(hr_job *job, hr_error *error) {
   if (job->budget_share > 0) {
     job->budget_bytes = (uint64_t)(job->budget_share * (double)job->device.usable_bytes);
     job->budget_share = 0;
-    if (job->budget_bytes == 0) return hri_fail(error, HR_ERROR_USAGE, "--budget: the share comes to 0 bytes of %s", job->device.name);
+    if (job->budget_bytes == 0)
+      return hri_fail(error, HR_ERROR_USAGE, "--budget: the share comes to 0 bytes of %s", job->device.name);
   }
   if ((job->given & HR_GIVEN_BUDGET) && job->budget_bytes == 0) {
     hri_fail(error, HR_ERROR_USAGE, "--budget is 0 bytes; nothing can run in it");
@@ -214,23 +253,36 @@ static hr_status fill_budget(hr_job *job, hr_error *error) {
   }
   if (job->budget_bytes == 0) job->budget_bytes = job->device.usable_bytes;
   if (job->device.usable_now || job->budget_bytes <= job->device.usable_bytes) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "--budget is %s and %s has %s", hri_size_text(job->budget_bytes, a), job->device.name, hri_size_text(job->device.usable_bytes, b));
+  hri_fail(error, HR_ERROR_USAGE, "--budget is %s and %s has %s", hri_size_text(job->budget_bytes, a), job->device.name,
+           hri_size_text(job->device.usable_bytes, b));
   return hri_hint(error, HR_ERROR_USAGE, "leave --budget out for all of it, or name a larger --device");
 }
 
-/* Rates and times of a device that the caller described: times of nodes are sums of them, and no program ends before it began. */
+/* Rates and times of a device that the caller described: times of nodes are sums of them, and no program ends before it
+ * began. */
 static hr_status check_device(const hr_device *d, hr_error *error) {
-  const double numbers[] = {d->memory_bytes_per_second, d->flops_fp32, d->flops_tf32, d->flops_bf16, d->link_bytes_per_second, d->node_seconds, d->gemm_efficiency,
-                            d->memory_efficiency, d->rates.threads ? d->rates.node_seconds : 0};
+  const double numbers[] = {d->memory_bytes_per_second,
+                            d->flops_fp32,
+                            d->flops_tf32,
+                            d->flops_bf16,
+                            d->link_bytes_per_second,
+                            d->node_seconds,
+                            d->gemm_efficiency,
+                            d->memory_efficiency,
+                            d->rates.threads ? d->rates.node_seconds : 0};
   for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
-    if (!isfinite(numbers[k]) || numbers[k] < 0) return hri_fail(error, HR_ERROR_USAGE, "the device %s has a rate or time of %g; it must be finite and not negative", d->name, numbers[k]);
+    if (!isfinite(numbers[k]) || numbers[k] < 0)
+      return hri_fail(error, HR_ERROR_USAGE,
+                      "the device %s has a rate or time of %g; it must be finite and not negative", d->name,
+                      numbers[k]);
   return HR_OK;
 }
 
 /* Of a device that was only named (hr_job_init, hr_job_set) the rest is looked up. */
 static hr_status fill_device(hr_job *job, hr_error *error) {
   char name[sizeof job->device.name];
-  if (!job->device.name[0] || job->device.usable_bytes || job->device.capacity_bytes) return check_device(&job->device, error);
+  if (!job->device.name[0] || job->device.usable_bytes || job->device.capacity_bytes)
+    return check_device(&job->device, error);
   memcpy(name, job->device.name, sizeof name);
   return hr_device_find(name, &job->device, error);
 }
@@ -244,7 +296,8 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   HRI_TRY(check_rows(&made, error));
   HRI_TRY(fill_accumulate(&made, error));
   HRI_TRY(check_exclusions(&made, error));
-  if (trains(&made) && made.steps == 0 && made.epochs <= 0) return hri_fail(error, HR_ERROR_USAGE, "--steps and --epochs are both 0: there is nothing to train");
+  if (trains(&made) && made.steps == 0 && made.epochs <= 0)
+    return hri_fail(error, HR_ERROR_USAGE, "--steps and --epochs are both 0: there is nothing to train");
   HRI_TRY(fill_budget(&made, error));
   made.loss_chunk = chunk_of(&made);
   if (made.threads == 0) made.threads = hr_device_cpu_threads();
@@ -257,7 +310,8 @@ hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
   HRI_TRY(fill_device(job, error));
   HRI_TRY(check_fields(job, error));
   if (r->kind == HR_RECOMPUTE_EVERY && (r->every == 0 || r->every > HR_MAX_LAYERS))
-    return hri_fail(error, HR_ERROR_USAGE, "--recompute every:%u; it must be from 1 to %d layers", r->every, HR_MAX_LAYERS);
+    return hri_fail(error, HR_ERROR_USAGE, "--recompute every:%u; it must be from 1 to %d layers", r->every,
+                    HR_MAX_LAYERS);
   if (r->kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
   if (in_backward(job) && !(job->given & HR_GIVEN_CLIP)) job->clip = 0;
   if (job->threads == 0) job->threads = hr_device_cpu_threads();

@@ -62,7 +62,8 @@ static bool differs(const hr_field *f, const hr_job *before, const hr_job *after
   return true;
 }
 
-/* The row behind `last` in the order in which changes are said: those with a place of their own, then the rest of the table. */
+/* The row behind `last` in the order in which changes are said: those with a place of their own, then the rest of the
+ * table. */
 static const hr_field *next_said(const hr_field *last) {
   const hr_field *best = NULL;
   for (uint32_t k = 0; k < hr_field_count(); k++) {
@@ -80,8 +81,11 @@ char *hr_job_options(const hr_job *before, const hr_job *after, char *out, uint6
   if (out_bytes) out[0] = 0;
   for (const hr_field *f = next_said(NULL); f && used < out_bytes; f = next_said(f)) {
     if (!differs(f, before, after, text)) continue;
-    if (f->kind == HR_FIELD_FLAG) used += (size_t)snprintf(out + used, (size_t)(out_bytes - used), "%s--%s%s", used ? " " : "", strcmp(text, "true") == 0 ? "" : "no-", f->name);
-    else if (text[0]) used += (size_t)snprintf(out + used, (size_t)(out_bytes - used), "%s--%s %s", used ? " " : "", f->name, text);
+    if (f->kind == HR_FIELD_FLAG)
+      used += (size_t)snprintf(out + used, (size_t)(out_bytes - used), "%s--%s%s", used ? " " : "",
+                               strcmp(text, "true") == 0 ? "" : "no-", f->name);
+    else if (text[0])
+      used += (size_t)snprintf(out + used, (size_t)(out_bytes - used), "%s--%s %s", used ? " " : "", f->name, text);
   }
   return out;
 }
@@ -90,7 +94,8 @@ hr_effect hr_job_effect(const hr_job *before, const hr_job *after) {
   char text[HR_FIELD_TEXT_BYTES];
   hr_effect worst = HR_EFFECT_SAME_BITS;
   for (uint32_t k = 0; k < hr_field_count(); k++)
-    if (hr_field_get(k)->effect > worst && differs(hr_field_get(k), before, after, text)) worst = hr_field_get(k)->effect;
+    if (hr_field_get(k)->effect > worst && differs(hr_field_get(k), before, after, text))
+      worst = hr_field_get(k)->effect;
   return worst;
 }
 
@@ -99,7 +104,8 @@ static bool take_word(const char **text, char out[HR_FIELD_TEXT_BYTES]) {
   size_t length;
   *text += strspn(*text, " ");
   length = strcspn(*text, " ");
-  (void)snprintf(out, HR_FIELD_TEXT_BYTES, "%.*s", (int)(length < HR_FIELD_TEXT_BYTES ? length : HR_FIELD_TEXT_BYTES - 1), *text);
+  (void)snprintf(out, HR_FIELD_TEXT_BYTES, "%.*s",
+                 (int)(length < HR_FIELD_TEXT_BYTES ? length : HR_FIELD_TEXT_BYTES - 1), *text);
   *text += length;
   return length > 0;
 }
@@ -115,7 +121,8 @@ hr_status hr_job_set_options(hr_job *job, const char *options, hr_error *error) 
     f = job_field(name);
     if (!f) return no_field(name, error);
     if (f->kind == HR_FIELD_FLAG) (void)snprintf(text, sizeof text, "%s", negated ? "false" : "true");
-    else if (negated || !take_word(&options, text)) return hri_fail(error, HR_ERROR_USAGE, "--%s wants a value", f->name);
+    else if (negated || !take_word(&options, text))
+      return hri_fail(error, HR_ERROR_USAGE, "--%s wants a value", f->name);
     HRI_TRY(hr_job_set(&made, name, text, error));
   }
   *job = made;

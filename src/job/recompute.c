@@ -1,4 +1,5 @@
-/* How much of the forward the backward makes again: the one parser and the one printer of --recompute, and the levels. */
+/* How much of the forward the backward makes again: the one parser and the one printer of --recompute, and the
+ * levels. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +34,9 @@ typedef struct reading {
 static hr_status recompute_fail(const reading *in, const char *what, const char *text) {
   hr_error *error = in->error;
   hri_fail(error, HR_ERROR_USAGE, "%s: %s '%.80s'", in->where, what, text);
-  return hri_hint(error, HR_ERROR_USAGE, "write none, selective, auto, block, every:K, sqrt, or levels:keep*4,cheap*8,... with the levels keep, cheap, mlp, attention, block");
+  return hri_hint(
+      error, HR_ERROR_USAGE,
+      "write none, selective, auto, block, every:K, sqrt, or levels:keep*4,cheap*8,... with the levels keep, cheap, mlp, attention, block");
 }
 
 /* One "cheap*8" or "cheap" of `length` characters. */
@@ -48,7 +51,8 @@ static hr_status parse_run(const char *item, size_t length, const reading *in) {
   for (int i = 0; i < HR_LEVEL_COUNT; i++)
     if (strlen(level_names[i]) == word && memcmp(item, level_names[i], word) == 0) level = i;
   if (level == HR_LEVEL_COUNT) return recompute_fail(in, "there is no level", shown);
-  if (star && !parse_count(star + 1, length - word - 1, HR_MAX_LAYERS, &count)) return recompute_fail(in, "a number of layers is wanted after * in", shown);
+  if (star && !parse_count(star + 1, length - word - 1, HR_MAX_LAYERS, &count))
+    return recompute_fail(in, "a number of layers is wanted after * in", shown);
   if (count > HR_MAX_LAYERS - r->level_count) return recompute_fail(in, "there are too many layers at", shown);
   memset(r->levels + r->level_count, level, count);
   r->level_count += count;
@@ -81,7 +85,8 @@ hr_status hri_recompute_read(const char *text, const char *where, hr_recompute *
     made.kind = kinds[k].kind;
   } else if (strncmp(text, "every:", 6) == 0) {
     made.kind = HR_RECOMPUTE_EVERY;
-    if (!parse_count(text + 6, strlen(text + 6), HR_MAX_LAYERS, &made.every)) return recompute_fail(&in, "a number of layers is wanted after every: in", text);
+    if (!parse_count(text + 6, strlen(text + 6), HR_MAX_LAYERS, &made.every))
+      return recompute_fail(&in, "a number of layers is wanted after every: in", text);
   } else if (strncmp(text, "levels:", 7) == 0) {
     made.kind = HR_RECOMPUTE_LEVELS;
     HRI_TRY(parse_levels(text + 7, &in));
@@ -97,11 +102,14 @@ hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error
 }
 
 hr_status hri_recompute_check(const hr_recompute *r, const char *where, hr_error *error) {
-  if ((unsigned)r->kind > HR_RECOMPUTE_AUTO) return hri_fail(error, HR_ERROR_USAGE, "%s has no value %u", where, (unsigned)r->kind);
+  if ((unsigned)r->kind > HR_RECOMPUTE_AUTO)
+    return hri_fail(error, HR_ERROR_USAGE, "%s has no value %u", where, (unsigned)r->kind);
   if (r->kind != HR_RECOMPUTE_LEVELS) return HR_OK;
-  if (r->level_count == 0 || r->level_count > HR_MAX_LAYERS) return hri_fail(error, HR_ERROR_USAGE, "%s levels: there is no level", where);
+  if (r->level_count == 0 || r->level_count > HR_MAX_LAYERS)
+    return hri_fail(error, HR_ERROR_USAGE, "%s levels: there is no level", where);
   for (uint32_t i = 0; i < r->level_count; i++)
-    if (r->levels[i] >= HR_LEVEL_COUNT) return hri_fail(error, HR_ERROR_USAGE, "%s levels: layer %u has no known level", where, i);
+    if (r->levels[i] >= HR_LEVEL_COUNT)
+      return hri_fail(error, HR_ERROR_USAGE, "%s levels: layer %u has no known level", where, i);
   return HR_OK;
 }
 
@@ -121,9 +129,12 @@ static char *levels_text(const hr_recompute *r, uint32_t layer_count, char *out,
     for (run = 1; l + run < layers && level_of(r, l + run) == level_of(r, l);) run++;
     if (run == layers && level_of(r, 0) == HR_LEVEL_KEEP) return strcpy(out, "none");
     if (run == layers && level_of(r, 0) == HR_LEVEL_BLOCK) return strcpy(out, "block");
-    length = run > 1 ? snprintf(item, sizeof item, "%s%s*%u", l ? "," : "levels:", hr_level_name((hr_level)level_of(r, l)), run)
-                     : snprintf(item, sizeof item, "%s%s", l ? "," : "levels:", hr_level_name((hr_level)level_of(r, l)));
-    if (used + (size_t)length + sizeof ",..." > out_bytes) return strcpy(out + used, ",...") - used; /* says that it is cut */
+    length =
+        run > 1
+            ? snprintf(item, sizeof item, "%s%s*%u", l ? "," : "levels:", hr_level_name((hr_level)level_of(r, l)), run)
+            : snprintf(item, sizeof item, "%s%s", l ? "," : "levels:", hr_level_name((hr_level)level_of(r, l)));
+    if (used + (size_t)length + sizeof ",..." > out_bytes)
+      return strcpy(out + used, ",...") - used; /* says that it is cut */
     memcpy(out + used, item, (size_t)length + 1);
     used += (size_t)length;
   }

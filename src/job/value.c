@@ -1,5 +1,5 @@
-/* Between a field's text, its value and the struct it lies in (headroom/field.h): the one parser, the one printer and the one
- * check of ranges, by the kind of the field. What the fields are is in fields.c. */
+/* Between a field's text, its value and the struct it lies in (headroom/field.h): the one parser, the one printer and
+ * the one check of ranges, by the kind of the field. What the fields are is in fields.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,8 @@ static const char *size_parse(const char *text, uint64_t *bytes, double *share) 
   digits[count] = 0;
   if (!number_parse(digits, &value)) return "it does not start with a number";
   rest += count;
-  if (!*rest) return !hri_count_parse(digits, bytes) ? "bytes are whole numbers" : *bytes == 0 ? "no job fits in 0 bytes" : NULL;
+  if (!*rest)
+    return !hri_count_parse(digits, bytes) ? "bytes are whole numbers" : *bytes == 0 ? "no job fits in 0 bytes" : NULL;
   rest += strspn(rest, " ");
   if (strcmp(rest, "%") == 0) {
     *share = value / 100;
@@ -64,7 +65,8 @@ static const char *size_parse(const char *text, uint64_t *bytes, double *share) 
   }
   for (size_t i = 0; i < sizeof size_units / sizeof *size_units; i++)
     if (strcasecmp(rest, size_units[i].suffix) == 0) factor = size_units[i].factor;
-  if (factor <= 0) return "its unit is unknown; write GiB (2^30 bytes) or GB (10^9 bytes), likewise KiB, MiB, TiB, KB, MB, TB, or %";
+  if (factor <= 0)
+    return "its unit is unknown; write GiB (2^30 bytes) or GB (10^9 bytes), likewise KiB, MiB, TiB, KB, MB, TB, or %";
   if (value * factor >= 9.2e18) return "it is larger than any memory";
   *bytes = (uint64_t)(value * factor + 0.5);
   return *bytes == 0 ? "no job fits in 0 bytes" : NULL;
@@ -94,22 +96,27 @@ static hr_status refuse(const hr_field *f, hr_error *error) {
 }
 
 static hr_status check_count(const hr_field *f, const hr_value *v, const char *where, hr_error *error) {
-  if ((v->count >= f->least && v->count <= most_of(f)) || word_of(f, v->count) || (v->count == 0 && f->zero)) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "%s is %llu; it must be from %llu to %llu", where, (unsigned long long)v->count, (unsigned long long)f->least,
-           (unsigned long long)most_of(f));
+  if ((v->count >= f->least && v->count <= most_of(f)) || word_of(f, v->count) || (v->count == 0 && f->zero))
+    return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s is %llu; it must be from %llu to %llu", where, (unsigned long long)v->count,
+           (unsigned long long)f->least, (unsigned long long)most_of(f));
   return refuse(f, error);
 }
 
 static hr_status check_number(const hr_field *f, double value, const char *where, const char *which, hr_error *error) {
   bool free = f->low == 0 && f->high == 0;
-  bool low = free || (f->above_low ? value > f->low : value >= f->low), high = free || (f->below_high ? value < f->high : value <= f->high);
+  bool low = free || (f->above_low ? value > f->low : value >= f->low),
+       high = free || (f->below_high ? value < f->high : value <= f->high);
   if (isfinite(value) && low && high) return HR_OK;
   if (free) hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must be finite", where, which, value);
-  else if (isinf(f->high)) hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must be finite and %s %g", where, which, value, f->above_low ? "above" : "at least", f->low);
+  else if (isinf(f->high))
+    hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must be finite and %s %g", where, which, value,
+             f->above_low ? "above" : "at least", f->low);
   else if (f->above_low || f->below_high)
-    hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must be %s %g and %s %g", where, which, value, f->above_low ? "above" : "at least", f->low,
-             f->below_high ? "below" : "at most", f->high);
-  else hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must lie between %g and %g", where, which, value, f->low, f->high);
+    hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must be %s %g and %s %g", where, which, value,
+             f->above_low ? "above" : "at least", f->low, f->below_high ? "below" : "at most", f->high);
+  else
+    hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must lie between %g and %g", where, which, value, f->low, f->high);
   return refuse(f, error);
 }
 
@@ -125,8 +132,14 @@ static hr_status check(const hr_field *f, const hr_value *v, const char *where, 
     if (v->count < word_count(f)) return HR_OK;
     return hri_fail(error, HR_ERROR_USAGE, "%s has no value %llu", where, (unsigned long long)v->count);
   case HR_FIELD_RECOMPUTE: return hri_recompute_check(&v->recompute, where, error);
-  case HR_FIELD_FLAG: case HR_FIELD_SIZE: case HR_FIELD_DEVICE: case HR_FIELD_WORD: case HR_FIELD_TEXT: case HR_FIELD_NAME:
-  case HR_FIELD_PATH: case HR_FIELD_PATHS: break;
+  case HR_FIELD_FLAG:
+  case HR_FIELD_SIZE:
+  case HR_FIELD_DEVICE:
+  case HR_FIELD_WORD:
+  case HR_FIELD_TEXT:
+  case HR_FIELD_NAME:
+  case HR_FIELD_PATH:
+  case HR_FIELD_PATHS: break;
   }
   return HR_OK;
 }
@@ -175,7 +188,8 @@ static hr_status read_count(const hr_field *f, hr_value *v, const char *text, co
     }
   if (hri_count_parse(text, &v->count) && v->count >= least && v->count <= most) return HR_OK;
   if (f->words) return no_word(f, text, where, error);
-  hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a whole number from %llu to %llu", where, text, (unsigned long long)least, (unsigned long long)most);
+  hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a whole number from %llu to %llu", where, text,
+           (unsigned long long)least, (unsigned long long)most);
   return f->zero ? hri_hint(error, HR_ERROR_USAGE, "leave --%s out for %s", f->name, f->zero) : refuse(f, error);
 }
 
@@ -203,7 +217,8 @@ static hr_status read_size(const hr_field *f, hr_value *v, const char *text, con
   if (!reason && v->number[0] > 0 && !f->second) reason = "there is nothing that it could be a share of";
   if (!reason) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a size: %s", where, text, reason);
-  return hri_hint(error, HR_ERROR_USAGE, "6GiB (2^30 bytes each), 6GB (10^9 bytes each), %sor a number of bytes", f->second ? "90%, " : "");
+  return hri_hint(error, HR_ERROR_USAGE, "6GiB (2^30 bytes each), 6GB (10^9 bytes each), %sor a number of bytes",
+                  f->second ? "90%, " : "");
 }
 
 static hr_status read_choice(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
@@ -221,7 +236,8 @@ static hr_status read_choice(const hr_field *f, hr_value *v, const char *text, c
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", f->words[i]);
   }
   hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not one of: %s", where, text, list);
-  return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--%s %s", f->name, hri_near_end(&search)) : HR_ERROR_USAGE;
+  return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--%s %s", f->name, hri_near_end(&search))
+                               : HR_ERROR_USAGE;
 }
 
 static hr_status read_text(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
@@ -340,7 +356,13 @@ bool hr_field_is_set(const hr_field *f, const hr_value *v) {
   case HR_FIELD_NAME:
   case HR_FIELD_PATH: return v->text != NULL;
   case HR_FIELD_PATHS: return v->list_count > 0;
-  case HR_FIELD_FLAG: case HR_FIELD_U32: case HR_FIELD_U64: case HR_FIELD_NUMBER: case HR_FIELD_PAIR: case HR_FIELD_CHOICE: case HR_FIELD_RECOMPUTE: break;
+  case HR_FIELD_FLAG:
+  case HR_FIELD_U32:
+  case HR_FIELD_U64:
+  case HR_FIELD_NUMBER:
+  case HR_FIELD_PAIR:
+  case HR_FIELD_CHOICE:
+  case HR_FIELD_RECOMPUTE: break;
   }
   return true;
 }
@@ -361,7 +383,8 @@ char *hri_number_text(double value, char out[40]) {
 static void list_text(const hr_value *v, char *out, uint64_t bytes) {
   size_t used = 0;
   out[0] = 0;
-  for (uint32_t i = 0; i < v->list_count && used + 1 < bytes; i++) used += (size_t)snprintf(out + used, (size_t)(bytes - used), "%s%s", i ? " " : "", v->list[i]);
+  for (uint32_t i = 0; i < v->list_count && used + 1 < bytes; i++)
+    used += (size_t)snprintf(out + used, (size_t)(bytes - used), "%s%s", i ? " " : "", v->list[i]);
 }
 
 char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t bytes) {
@@ -379,12 +402,17 @@ char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t by
     else (void)snprintf(out, (size_t)bytes, "%llu", (unsigned long long)v->count);
     break;
   case HR_FIELD_NUMBER: (void)snprintf(out, (size_t)bytes, "%s", hri_number_text(v->number[0], first)); break;
-  case HR_FIELD_PAIR: (void)snprintf(out, (size_t)bytes, "%s,%s", hri_number_text(v->number[0], first), hri_number_text(v->number[1], second)); break;
+  case HR_FIELD_PAIR:
+    (void)snprintf(out, (size_t)bytes, "%s,%s", hri_number_text(v->number[0], first),
+                   hri_number_text(v->number[1], second));
+    break;
   case HR_FIELD_SIZE:
     if (v->number[0] > 0) (void)snprintf(out, (size_t)bytes, "%.10g%%", v->number[0] * 100);
     else (void)snprintf(out, (size_t)bytes, "%llu", (unsigned long long)v->count);
     break;
-  case HR_FIELD_CHOICE: (void)snprintf(out, (size_t)bytes, "%s", v->count < word_count(f) ? f->words[v->count] : "unknown"); break;
+  case HR_FIELD_CHOICE:
+    (void)snprintf(out, (size_t)bytes, "%s", v->count < word_count(f) ? f->words[v->count] : "unknown");
+    break;
   case HR_FIELD_RECOMPUTE: (void)hr_recompute_text(&v->recompute, v->layer_count, out, bytes); break;
   case HR_FIELD_DEVICE:
   case HR_FIELD_WORD:

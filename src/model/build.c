@@ -13,28 +13,34 @@
 #include "model/rope.h"
 #include "program/ops.h"
 
-/* Staging of a load or save node: at least what the largest block of a file format takes beside its values, at most 4 MiB, or
- * half a MiB for each of a large team. */
+/* Staging of a load or save node: at least what the largest block of a file format takes beside its values, at most 4
+ * MiB, or half a MiB for each of a large team. */
 enum { STAGING_LEAST = 4096, STAGING_BYTES = 4 << 20, STAGING_OF_THREAD = 1 << 19 };
 
 typedef struct builder {
   hri_job *job;
   const hr_job *spec;
   const hr_model *model;
-  uint16_t all;        /* scope of what every program sees */
+  uint16_t all;                        /* scope of what every program sees */
   hri_id rope_table, local_rope_table; /* HRI_NONE when there is none */
-  uint32_t *slots;     /* [layer_count + 1][HRI_SLOT_COUNT] -> parameter, HRI_NONE; row 0 holds what is outside of the layers */
-  hri_emit emit;       /* of the program being built */
+  uint32_t
+      *slots; /* [layer_count + 1][HRI_SLOT_COUNT] -> parameter, HRI_NONE; row 0 holds what is outside of the layers */
+  hri_emit emit; /* of the program being built */
   uint32_t site;
 } builder;
 
 static hri_place local(const builder *b, hri_role role) {
-  return (hri_place){.program = b->emit.program, .tier = HRI_DEVICE, .role = (uint8_t)role, .layer = b->emit.layer, .unit = b->emit.unit};
+  return (hri_place){.program = b->emit.program,
+                     .tier = HRI_DEVICE,
+                     .role = (uint8_t)role,
+                     .layer = b->emit.layer,
+                     .unit = b->emit.unit};
 }
 
 static hri_id fresh(builder *b, hri_role role, hri_dtype dtype, uint64_t rows, uint64_t columns, const char *name) {
   uint64_t dims[2] = {rows, columns};
-  uint32_t key = b->emit.layer >= 0 ? hri_name(b->job, "layers.%d.%s", b->emit.layer, name) : hri_name(b->job, "%s", name);
+  uint32_t key =
+      b->emit.layer >= 0 ? hri_name(b->job, "layers.%d.%s", b->emit.layer, name) : hri_name(b->job, "%s", name);
   return hri_tensor_new(b->job, local(b, role), key, dtype, columns ? 2 : 1, dims, NULL);
 }
 
@@ -53,7 +59,8 @@ static hri_id weight_at(const builder *b, int32_t layer, hri_slot slot) {
 }
 
 uint64_t hri_staging_bytes(uint64_t bytes, uint32_t team) {
-  uint64_t most = (uint64_t)team * STAGING_OF_THREAD > STAGING_BYTES ? (uint64_t)team * STAGING_OF_THREAD : STAGING_BYTES;
+  uint64_t most =
+      (uint64_t)team * STAGING_OF_THREAD > STAGING_BYTES ? (uint64_t)team * STAGING_OF_THREAD : STAGING_BYTES;
   if (bytes < STAGING_LEAST) return STAGING_LEAST;
   return bytes < most ? hri_round_up(bytes, HRI_STORAGE_ALIGN) : most;
 }
@@ -76,12 +83,17 @@ uint16_t hri_programs_of(const hr_job *spec) {
 typedef struct maker {
   hri_job *job;
   const hri_param_request *p;
-  uint32_t index;           /* of the parameter */
+  uint32_t index; /* of the parameter */
   uint16_t all, gradient_scope;
 } maker;
 
 static hri_place place_of(const maker *m, hri_role role, uint16_t scope, uint8_t program) {
-  return (hri_place){.program = program, .scope = scope, .tier = HRI_DEVICE, .role = (uint8_t)role, .layer = m->p->layer, .unit = m->p->unit};
+  return (hri_place){.program = program,
+                     .scope = scope,
+                     .tier = HRI_DEVICE,
+                     .role = (uint8_t)role,
+                     .layer = m->p->layer,
+                     .unit = m->p->unit};
 }
 
 static uint64_t columns_of(const hri_param_request *p) { return p->rank == 2 ? p->stored[1] : 1; }
@@ -94,9 +106,11 @@ static uint32_t name_of(const maker *m, uint64_t row, uint64_t rows, const char 
 }
 
 /* A tensor for rows [row, row + rows) of the parameter; those behind the last logical one are padding. */
-static hri_id tensor_of_rows(const maker *m, hri_place place, uint32_t key, hri_dtype dtype, uint64_t row, uint64_t rows) {
+static hri_id tensor_of_rows(const maker *m, hri_place place, uint32_t key, hri_dtype dtype, uint64_t row,
+                             uint64_t rows) {
   const hri_param_request *p = m->p;
-  uint64_t logical = row + rows > p->dims[0] ? p->dims[0] - row : rows, dims[2] = {logical, p->dims[1]}, stored[2] = {rows, p->stored[1]};
+  uint64_t logical = row + rows > p->dims[0] ? p->dims[0] - row : rows, dims[2] = {logical, p->dims[1]},
+           stored[2] = {rows, p->stored[1]};
   return hri_tensor_new(m->job, place, key, dtype, p->rank, dims, stored);
 }
 
@@ -106,7 +120,8 @@ static hri_id state_tensor(const maker *m, const hri_param_range *range, const h
   uint64_t entries = hri_state_entries(s, range->elements);
   char suffix[64];
   (void)snprintf(suffix, sizeof suffix, ".%s", s->name);
-  if (s->per == 1) return tensor_of_rows(m, place, name_of(m, range->row, range->rows, suffix), s->dtype, range->row, range->rows);
+  if (s->per == 1)
+    return tensor_of_rows(m, place, name_of(m, range->row, range->rows, suffix), s->dtype, range->row, range->rows);
   return hri_tensor_new(m->job, place, name_of(m, range->row, range->rows, suffix), s->dtype, 1, &entries, NULL);
 }
 
@@ -116,8 +131,13 @@ static bool make_parts(const maker *m, bool train, hri_param *param) {
   param->part_count = m->p->part_count;
   for (uint32_t k = 0; k < m->p->part_count; k++) {
     const hri_part_request *from = &m->p->parts[k];
-    hri_part part = {.param = m->index, .key = hri_name(m->job, "%s", from->name), .row = from->row, .rows = from->rows,
-                     .trainable = train && from->trainable, .decay = from->decay, .state_kind = (uint8_t)from->state_kind};
+    hri_part part = {.param = m->index,
+                     .key = hri_name(m->job, "%s", from->name),
+                     .row = from->row,
+                     .rows = from->rows,
+                     .trainable = train && from->trainable,
+                     .decay = from->decay,
+                     .state_kind = (uint8_t)from->state_kind};
     assert(part.row == row && part.rows > 0);
     row += part.rows;
     param->trainable = param->trainable || part.trainable;
@@ -127,14 +147,16 @@ static bool make_parts(const maker *m, bool train, hri_param *param) {
   return true;
 }
 
-/* Side by side, the two lie in one piece: nothing that is said of parts tells them apart, and no block may cross the border. */
+/* Side by side, the two lie in one piece: nothing that is said of parts tells them apart, and no block may cross the
+ * border. */
 static bool one_range(const hri_part *a, const hri_part *b) {
   return a->trainable == b->trainable && a->decay == b->decay && a->quantization == b->quantization &&
          (!a->trainable || (a->state_kind == b->state_kind && hri_state_block(a->state_kind) == 1));
 }
 
 /* Stored rows of parts [first, first + count): what pads the vocabulary goes with the last. */
-static void rows_of_parts(const maker *m, const hri_param *param, uint32_t first, uint32_t count, uint64_t *row, uint64_t *rows) {
+static void rows_of_parts(const maker *m, const hri_param *param, uint32_t first, uint32_t count, uint64_t *row,
+                          uint64_t *rows) {
   const hri_part *parts = m->job->parts.items, *last = &parts[first + count - 1];
   uint64_t end = first + count == param->part_begin + param->part_count ? m->p->stored[0] : last->row + last->rows;
   *row = parts[first].row;
@@ -158,7 +180,8 @@ static bool make_runs(const maker *m, hri_param *param) {
     }
     while (k + count < end && parts[k + count].trainable) count++;
     rows_of_parts(m, param, k, count, &run.row, &run.rows);
-    run.gradient = tensor_of_rows(m, place_of(m, HRI_ROLE_GRADIENT, m->gradient_scope, HRI_STEP), name_of(m, run.row, run.rows, ".grad"), HRI_F32, run.row, run.rows);
+    run.gradient = tensor_of_rows(m, place_of(m, HRI_ROLE_GRADIENT, m->gradient_scope, HRI_STEP),
+                                  name_of(m, run.row, run.rows, ".grad"), HRI_F32, run.row, run.rows);
     if (!hri_array_push(&m->job->runs, run)) return false;
     k += count;
   }
@@ -180,7 +203,12 @@ static bool make_ranges(const maker *m, hri_param *param) {
   param->range_begin = (uint32_t)m->job->ranges.count;
   for (uint32_t k = param->part_begin; k < end;) {
     const hri_optimizer *row = hri_optimizer_get(parts[k].state_kind);
-    hri_param_range range = {.param = m->index, .segment = HRI_NONE, .part_begin = k, .part_count = 1, .gradient = HRI_NONE, .master = HRI_NONE};
+    hri_param_range range = {.param = m->index,
+                             .segment = HRI_NONE,
+                             .part_begin = k,
+                             .part_count = 1,
+                             .gradient = HRI_NONE,
+                             .master = HRI_NONE};
     while (k + range.part_count < end && one_range(&parts[k], &parts[k + range.part_count])) range.part_count++;
     rows_of_parts(m, param, k, range.part_count, &range.row, &range.rows);
     range.first = range.row * columns_of(m->p);
@@ -188,7 +216,8 @@ static bool make_ranges(const maker *m, hri_param *param) {
     range.weight = view_of_rows(m, param->weight, m->p->stored[0], range.row, range.rows);
     memset(range.state, 0xFF, sizeof range.state); /* HRI_NONE */
     if (parts[k].trainable) range.gradient = gradient_of(m, param, &range);
-    for (uint32_t t = 0; parts[k].trainable && t < row->tensor_count; t++) range.state[t] = state_tensor(m, &range, &row->tensors[t]);
+    for (uint32_t t = 0; parts[k].trainable && t < row->tensor_count; t++)
+      range.state[t] = state_tensor(m, &range, &row->tensors[t]);
     if (!hri_array_push(&m->job->ranges, range)) return false;
     k += range.part_count;
   }
@@ -198,13 +227,21 @@ static bool make_ranges(const maker *m, hri_param *param) {
 
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *p) {
   maker m = {.job = job, .p = p, .index = (uint32_t)job->params.count, .all = hri_programs_of(spec)};
-  hri_param param = {.spec = p->spec, .layer = p->layer, .unit = p->unit, .init = (uint8_t)p->init, .init_std = p->init_std, .site = m.index};
+  hri_param param = {.spec = p->spec,
+                     .layer = p->layer,
+                     .unit = p->unit,
+                     .init = (uint8_t)p->init,
+                     .init_std = p->init_std,
+                     .site = m.index};
   if (spec->accumulate > 1) m.gradient_scope = (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE));
   param.key = hri_name(job, "%s", p->name);
-  param.weight = tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, m.all, 0), name_of(&m, 0, p->stored[0], ""), HRI_F32, 0, p->stored[0]);
+  param.weight = tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, m.all, 0), name_of(&m, 0, p->stored[0], ""), HRI_F32,
+                                0, p->stored[0]);
   if (job->failed) return HRI_NONE;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
-  if (!make_parts(&m, spec->purpose == HR_PURPOSE_TRAIN, &param) || !make_runs(&m, &param) || !make_ranges(&m, &param) || !hri_array_push(&job->params, param)) job->failed = true;
+  if (!make_parts(&m, spec->purpose == HR_PURPOSE_TRAIN, &param) || !make_runs(&m, &param) ||
+      !make_ranges(&m, &param) || !hri_array_push(&job->params, param))
+    job->failed = true;
   return job->failed ? HRI_NONE : m.index;
 }
 
@@ -215,10 +252,25 @@ static void make_param(builder *b, uint32_t index) {
   hri_param_request request;
   hri_param_get(b->model, index, &p);
   for (uint32_t k = 0; k < p.part_count; k++)
-    parts[k] = (hri_part_request){.name = p.parts[k].name, .row = p.parts[k].row, .rows = p.parts[k].rows, .trainable = true, .decay = p.decay, .state_kind = b->spec->optimizer};
-  request = (hri_param_request){.name = p.name, .layer = p.layer, .unit = p.unit, .rank = p.rank, .dims = {p.dims[0], p.dims[1]}, .stored = {p.dims[0], p.dims[1]},
-                                .parts = parts, .part_count = p.part_count, .init = p.init, .init_std = p.init_std, .spec = index};
-  if (p.slot == HRI_SLOT_TOKEN_EMBEDDING || p.slot == HRI_SLOT_HEAD_WEIGHT) request.stored[0] = hri_round_up(p.dims[0], HRI_VOCABULARY_ALIGN);
+    parts[k] = (hri_part_request){.name = p.parts[k].name,
+                                  .row = p.parts[k].row,
+                                  .rows = p.parts[k].rows,
+                                  .trainable = true,
+                                  .decay = p.decay,
+                                  .state_kind = b->spec->optimizer};
+  request = (hri_param_request){.name = p.name,
+                                .layer = p.layer,
+                                .unit = p.unit,
+                                .rank = p.rank,
+                                .dims = {p.dims[0], p.dims[1]},
+                                .stored = {p.dims[0], p.dims[1]},
+                                .parts = parts,
+                                .part_count = p.part_count,
+                                .init = p.init,
+                                .init_std = p.init_std,
+                                .spec = index};
+  if (p.slot == HRI_SLOT_TOKEN_EMBEDDING || p.slot == HRI_SLOT_HEAD_WEIGHT)
+    request.stored[0] = hri_round_up(p.dims[0], HRI_VOCABULARY_ALIGN);
   b->slots[(uint32_t)(p.layer + 1) * HRI_SLOT_COUNT + p.slot] = hri_build_parameter(b->job, b->spec, &request);
 }
 
@@ -229,7 +281,8 @@ void hri_build_control(hri_job *job, uint16_t programs) {
 }
 
 static hri_id input(builder *b, uint16_t scope, uint8_t program, uint64_t steps, uint64_t rows, const char *name) {
-  hri_place place = {.program = program, .scope = scope, .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
+  hri_place place =
+      {.program = program, .scope = scope, .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
   uint64_t dims[2] = {steps ? steps : rows, rows};
   return hri_tensor_new(b->job, place, hri_name(b->job, "%s", name), HRI_I32, steps ? 2 : 1, dims, NULL);
 }
@@ -242,7 +295,8 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
   hri_id table = hri_tensor_new(b->job, place, hri_name(b->job, "%s", name), HRI_F32, 3, dims, NULL);
   uint32_t source = hri_job_add_rope(b->job, m->rotary_size / 2);
   if (b->job->failed) return HRI_NONE;
-  hri_rope_frequencies(rope, m->rotary_size, m->max_positions, positions, b->job->ropes.items[source].inverse, &b->job->ropes.items[source].factor);
+  hri_rope_frequencies(rope, m->rotary_size, m->max_positions, positions, b->job->ropes.items[source].inverse,
+                       &b->job->ropes.items[source].factor);
   attr.i[2] = source;
   b->emit = (hri_emit){.program = HRI_LOAD, .phase = HRI_PHASE_LOAD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE};
   emit(b, HRI_OP_ROPE_TABLE, &attr, (hri_operand[]){HRI_W(table)}, 1);
@@ -253,13 +307,18 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
 
 static void move_range(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what) {
   hri_attr attr = {.i = {range, what}};
-  hri_place place = {.program = emit.program, .tier = (uint8_t)staging_tier, .role = HRI_ROLE_WORKSPACE, .layer = emit.layer, .unit = emit.unit};
+  hri_place place = {.program = emit.program,
+                     .tier = (uint8_t)staging_tier,
+                     .role = HRI_ROLE_WORKSPACE,
+                     .layer = emit.layer,
+                     .unit = emit.unit};
   hri_id tensor = hri_moved_tensor(&job->ranges.items[range], what), staging;
   uint64_t dims[1];
   if (job->failed) return;
   dims[0] = hri_staging_bytes(hri_tensor_bytes(&job->tensors.items[tensor]), job->team);
   staging = hri_tensor_new(job, place, hri_name(job, "staging"), HRI_U8, 1, dims, NULL);
-  hri_node_append(job, (uint16_t)op, emit, &attr, (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
+  hri_node_append(job, (uint16_t)op, emit, &attr,
+                  (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
 }
 
 void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier) {
@@ -267,11 +326,18 @@ void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier) {
   for (uint32_t r = 0; r < job->ranges.count && !job->failed; r++) {
     const hri_param_range range = job->ranges.items[r];
     const hri_param *param = &job->params.items[range.param];
-    hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
-                  .layer = param->layer, .unit = param->unit, .site = param->site, .origin = HRI_NONE};
+    hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE,
+                  .lane = HRI_COMPUTE,
+                  .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
+                  .layer = param->layer,
+                  .unit = param->unit,
+                  .site = param->site,
+                  .origin = HRI_NONE};
     move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
-    if (load && range.master != HRI_NONE) hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
-    for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++) move_range(job, e, op, staging_tier, r, HRI_MOVED_STATE + k);
+    if (load && range.master != HRI_NONE)
+      hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
+    for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++)
+      move_range(job, e, op, staging_tier, r, HRI_MOVED_STATE + k);
   }
 }
 
@@ -285,14 +351,21 @@ static hri_id linear(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_s
   return y;
 }
 
-static hri_id norm(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, uint64_t rows, const char *name, const char *stats_name) {
+static hri_id norm(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, uint64_t rows, const char *name,
+                   const char *stats_name) {
   hri_attr attr = {.i = {b->model->norm}, .f = {b->model->norm_epsilon, b->model->norm_weight_offset}};
   int32_t layer = b->emit.layer;
   hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->model->hidden_size, name);
   hri_id stats = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->model->norm == HR_NORM_LAYER ? 2 : 1, stats_name);
   emit(b, HRI_OP_NORM, &attr,
-       (hri_operand[]){HRI_R(x), HRI_R(weight_at(b, layer, weight_slot)), HRI_R(weight_at(b, layer, bias_slot)), HRI_ABSENT,
-                       {HRI_NONE, HRI_WRITE}, HRI_W(y), HRI_W(stats)}, 7);
+       (hri_operand[]){HRI_R(x),
+                       HRI_R(weight_at(b, layer, weight_slot)),
+                       HRI_R(weight_at(b, layer, bias_slot)),
+                       HRI_ABSENT,
+                       {HRI_NONE, HRI_WRITE},
+                       HRI_W(y),
+                       HRI_W(stats)},
+       7);
   return y;
 }
 
@@ -311,7 +384,9 @@ typedef struct rows_shape {
 
 static bool slides(const hr_model *m, int32_t layer) { return m->sliding_window > 0 && m->sliding[layer]; }
 
-static uint64_t qkv_columns(const hr_model *m) { return (uint64_t)(m->head_count + 2 * m->kv_head_count) * m->head_size; }
+static uint64_t qkv_columns(const hr_model *m) {
+  return (uint64_t)(m->head_count + 2 * m->kv_head_count) * m->head_size;
+}
 
 /* RMS norm of each query and key head. */
 static hri_id norm_heads(builder *b, hri_id qkv, uint64_t rows) {
@@ -319,9 +394,12 @@ static hri_id norm_heads(builder *b, hri_id qkv, uint64_t rows) {
   int32_t layer = b->emit.layer;
   hri_attr attr = {.i = {m->head_count, m->kv_head_count, m->head_size}, .f = {m->norm_epsilon, m->norm_weight_offset}};
   hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, qkv_columns(m), "qkv.norm");
-  hri_id stats = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, (uint64_t)m->head_count + m->kv_head_count, "qkv.norm.stats");
+  hri_id stats =
+      fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, (uint64_t)m->head_count + m->kv_head_count, "qkv.norm.stats");
   emit(b, HRI_OP_HEAD_NORM, &attr,
-       (hri_operand[]){HRI_R(qkv), HRI_R(weight_at(b, layer, HRI_SLOT_Q_NORM_WEIGHT)), HRI_R(weight_at(b, layer, HRI_SLOT_K_NORM_WEIGHT)), HRI_W(y), HRI_W(stats)}, 5);
+       (hri_operand[]){HRI_R(qkv), HRI_R(weight_at(b, layer, HRI_SLOT_Q_NORM_WEIGHT)),
+                       HRI_R(weight_at(b, layer, HRI_SLOT_K_NORM_WEIGHT)), HRI_W(y), HRI_W(stats)},
+       5);
   return y;
 }
 
@@ -337,14 +415,17 @@ static hri_id rotate(builder *b, hri_id qkv, const rows_shape *s) {
 static hri_id attend(builder *b, hri_id qkv, const rows_shape *s) {
   const hr_model *m = b->model;
   int64_t window = slides(m, b->emit.layer) ? m->sliding_window : 0;
-  hri_attr attr = {.i = {(int64_t)s->batch, (int64_t)s->sequence, m->head_count, m->kv_head_count, m->head_size, window, (int64_t)s->capacity},
+  hri_attr attr = {.i = {(int64_t)s->batch, (int64_t)s->sequence, m->head_count, m->kv_head_count, m->head_size, window,
+                         (int64_t)s->capacity},
                    .f = {m->attention_scale, m->attention_softcap}};
   hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, (uint64_t)m->head_count * m->head_size, "attention");
   if (s->cache_k) {
     uint32_t l = (uint32_t)b->emit.layer;
-    emit(b, HRI_OP_ATTENTION_CACHED, &attr, (hri_operand[]){HRI_R(qkv), HRI_U(s->cache_k[l]), HRI_U(s->cache_v[l]), HRI_R(b->job->control), HRI_W(y)}, 5);
+    emit(b, HRI_OP_ATTENTION_CACHED, &attr,
+         (hri_operand[]){HRI_R(qkv), HRI_U(s->cache_k[l]), HRI_U(s->cache_v[l]), HRI_R(b->job->control), HRI_W(y)}, 5);
   } else if (b->spec->attention == HR_ATTENTION_MATERIALIZED) {
-    hri_id probs = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->batch * m->head_count * s->sequence, s->sequence, "probabilities");
+    hri_id probs =
+        fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->batch * m->head_count * s->sequence, s->sequence, "probabilities");
     emit(b, HRI_OP_ATTENTION_FULL, &attr, (hri_operand[]){HRI_R(qkv), HRI_R(s->doc_start), HRI_W(y), HRI_W(probs)}, 4);
   } else {
     hri_id lse = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->head_count, "lse");
@@ -362,7 +443,8 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
   if (!m->learned_positions) h = rotate(b, h, s);
   h = attend(b, h, s);
   h = linear(b, h, HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, HRI_SLOT_ATTENTION_OUTPUT_BIAS, s->rows, "attention.output");
-  if (m->post_norms) h = norm(b, h, HRI_SLOT_POST_NORM1_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm1", "post_norm1.stats");
+  if (m->post_norms)
+    h = norm(b, h, HRI_SLOT_POST_NORM1_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm1", "post_norm1.stats");
   sum = add(b, x, h, s->rows, "residual1");
   h = norm(b, sum, HRI_SLOT_NORM2_WEIGHT, HRI_SLOT_NORM2_BIAS, s->rows, "norm2", "norm2.stats");
   h = linear(b, h, HRI_SLOT_MLP_IN_WEIGHT, HRI_SLOT_MLP_IN_BIAS, s->rows, m->gated_mlp ? "gate_up" : "fc");
@@ -373,7 +455,8 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
     h = act;
   }
   h = linear(b, h, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s->rows, "mlp");
-  if (m->post_norms) h = norm(b, h, HRI_SLOT_POST_NORM2_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm2", "post_norm2.stats");
+  if (m->post_norms)
+    h = norm(b, h, HRI_SLOT_POST_NORM2_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm2", "post_norm2.stats");
   return add(b, sum, h, s->rows, "residual2");
 }
 
@@ -386,16 +469,28 @@ static double embedding_factor(const builder *b) {
 /* Embedding to final norm in program `program`. */
 static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const rows_shape *s) {
   const hr_model *m = b->model;
-  hri_forward f = {.present = true, .program = program, .phase = phase, .targets = s->targets, .vocabulary = m->vocabulary_size, .logit_softcap = m->logit_softcap,
+  hri_forward f = {.present = true,
+                   .program = program,
+                   .phase = phase,
+                   .targets = s->targets,
+                   .vocabulary = m->vocabulary_size,
+                   .logit_softcap = m->logit_softcap,
                    .unit = 1 + m->layer_count};
   hri_attr attr = {.i = {m->pad_token}, .f = {embedding_factor(b)}};
   hri_id x;
   b->site = 1u << 16; /* the same in every program: a dropout mask or rounding would agree */
-  b->emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = phase, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE};
+  b->emit = (hri_emit){.program = program,
+                       .lane = HRI_COMPUTE,
+                       .phase = phase,
+                       .layer = -1,
+                       .unit = HRI_UNIT_EMBED,
+                       .origin = HRI_NONE};
   x = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->hidden_size, "embedding");
   emit(b, HRI_OP_EMBED, &attr,
        (hri_operand[]){HRI_R(s->ids), HRI_R(weight_at(b, -1, HRI_SLOT_TOKEN_EMBEDDING)),
-                       m->learned_positions ? HRI_R(s->positions) : HRI_ABSENT, HRI_R(weight_at(b, -1, HRI_SLOT_POSITION_EMBEDDING)), HRI_W(x)}, 5);
+                       m->learned_positions ? HRI_R(s->positions) : HRI_ABSENT,
+                       HRI_R(weight_at(b, -1, HRI_SLOT_POSITION_EMBEDDING)), HRI_W(x)},
+       5);
   for (uint32_t l = 0; l < m->layer_count; l++) {
     b->emit.layer = (int32_t)l;
     b->emit.unit = HRI_UNIT_FIRST_LAYER + l;
@@ -403,7 +498,8 @@ static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const row
   }
   b->emit.layer = -1;
   b->emit.unit = f.unit;
-  f.hidden = norm(b, x, HRI_SLOT_FINAL_NORM_WEIGHT, HRI_SLOT_FINAL_NORM_BIAS, s->rows, "final_norm", "final_norm.stats");
+  f.hidden =
+      norm(b, x, HRI_SLOT_FINAL_NORM_WEIGHT, HRI_SLOT_FINAL_NORM_BIAS, s->rows, "final_norm", "final_norm.stats");
   f.head = weight_at(b, -1, HRI_SLOT_HEAD_WEIGHT);
   if (f.head == HRI_NONE) f.head = weight_at(b, -1, HRI_SLOT_TOKEN_EMBEDDING);
   return f;
@@ -420,8 +516,15 @@ static hri_id select_micro(builder *b, hri_id from, uint64_t rows, const char *n
 void hri_build_zero_gradients(hri_job *job) {
   for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
     const hri_param param = job->params.items[p];
-    hri_emit e = {.program = HRI_BEGIN, .phase = HRI_PHASE_OPTIMIZER, .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE};
-    for (uint32_t r = 0; r < param.run_count; r++) hri_node_append(job, HRI_OP_ZERO, e, NULL, (hri_operand[]){HRI_W(job->runs.items[param.run_begin + r].gradient)}, 1);
+    hri_emit e = {.program = HRI_BEGIN,
+                  .phase = HRI_PHASE_OPTIMIZER,
+                  .layer = param.layer,
+                  .unit = param.unit,
+                  .site = param.site,
+                  .origin = HRI_NONE};
+    for (uint32_t r = 0; r < param.run_count; r++)
+      hri_node_append(job, HRI_OP_ZERO, e, NULL, (hri_operand[]){HRI_W(job->runs.items[param.run_begin + r].gradient)},
+                      1);
   }
 }
 
@@ -430,7 +533,8 @@ static void build_training(builder *b, hri_forward *forwards) {
   const hr_job *spec = b->spec;
   uint64_t rows = (uint64_t)spec->micro_batch * spec->sequence_length;
   bool many = spec->accumulate > 1;
-  uint16_t scope = many ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : (uint16_t)HRI_IN(HRI_STEP);
+  uint16_t scope =
+      many ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : (uint16_t)HRI_IN(HRI_STEP);
   rows_shape s = {.batch = spec->micro_batch, .sequence = spec->sequence_length, .rows = rows};
   uint8_t program = many ? HRI_MICRO : HRI_STEP;
   job->input_ids = input(b, scope, program, many ? spec->accumulate : 0, rows, "input.ids");
@@ -443,7 +547,11 @@ static void build_training(builder *b, hri_forward *forwards) {
   s.doc_start = job->input_doc_start;
   if (many) {
     hri_build_zero_gradients(job);
-    b->emit = (hri_emit){.program = program, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE};
+    b->emit = (hri_emit){.program = program,
+                         .phase = HRI_PHASE_FORWARD,
+                         .layer = -1,
+                         .unit = HRI_UNIT_EMBED,
+                         .origin = HRI_NONE};
     s.ids = select_micro(b, s.ids, rows, "micro.ids");
     s.targets = select_micro(b, s.targets, rows, "micro.targets");
     s.positions = select_micro(b, s.positions, rows, "micro.positions");
@@ -465,27 +573,43 @@ static void build_evaluation(builder *b, hri_forward *forwards) {
   forwards[HRI_EVALUATE] = forward(b, HRI_EVALUATE, HRI_PHASE_EVALUATE, &s);
 }
 
-/* prefill and decode are the same program over chunks of rows and one row; both append to the cache and attend to it. */
+/* prefill and decode are the same program over chunks of rows and one row; both append to the cache and attend to
+ * it. */
 static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *error) {
   hri_job *job = b->job;
   const hr_model *m = b->model;
-  uint64_t capacity = hri_round_up(b->spec->context_length, 32) /* HRI_ATTENTION_CACHE_BLOCK */, kv = (uint64_t)m->kv_head_count * m->head_size;
+  uint64_t capacity = hri_round_up(b->spec->context_length, 32) /* HRI_ATTENTION_CACHE_BLOCK */,
+           kv = (uint64_t)m->kv_head_count * m->head_size;
   uint16_t scope = (uint16_t)(HRI_IN(HRI_PREFILL) | HRI_IN(HRI_DECODE));
   hri_id *caches = hri_alloc_zero((uint64_t)m->layer_count * 2, sizeof *caches);
   if (!caches) return hri_fail_memory(error, (uint64_t)m->layer_count * 2 * sizeof *caches, "the cache table");
   job->prefill_rows = capacity < 128 ? (uint32_t)capacity : 128;
   for (uint32_t l = 0; l < 2 * m->layer_count; l++) {
-    hri_place place = {.program = HRI_PREFILL, .scope = scope, .tier = HRI_DEVICE, .role = HRI_ROLE_CACHE, .layer = (int32_t)(l / 2), .unit = HRI_UNIT_FIRST_LAYER + l / 2};
+    hri_place place = {.program = HRI_PREFILL,
+                       .scope = scope,
+                       .tier = HRI_DEVICE,
+                       .role = HRI_ROLE_CACHE,
+                       .layer = (int32_t)(l / 2),
+                       .unit = HRI_UNIT_FIRST_LAYER + l / 2};
     uint64_t dims[2] = {capacity, kv};
-    caches[l % 2 * m->layer_count + l / 2] = hri_tensor_new(job, place, hri_name(job, "layers.%u.%s", l / 2, l % 2 ? "cache.v" : "cache.k"), HRI_F32, 2, dims, NULL);
+    caches[l % 2 * m->layer_count + l / 2] =
+        hri_tensor_new(job, place, hri_name(job, "layers.%u.%s", l / 2, l % 2 ? "cache.v" : "cache.k"), HRI_F32, 2,
+                       dims, NULL);
   }
   for (int decode = 0; decode < 2; decode++) {
     uint8_t program = decode ? HRI_DECODE : HRI_PREFILL;
     uint64_t rows = decode ? 1 : job->prefill_rows;
-    rows_shape s = {.batch = 1, .sequence = rows, .rows = rows, .cache_k = caches, .cache_v = caches + m->layer_count, .capacity = capacity, .targets = HRI_NONE};
+    rows_shape s = {.batch = 1,
+                    .sequence = rows,
+                    .rows = rows,
+                    .cache_k = caches,
+                    .cache_v = caches + m->layer_count,
+                    .capacity = capacity,
+                    .targets = HRI_NONE};
     s.doc_start = HRI_NONE;
     s.ids = input(b, (uint16_t)HRI_IN(program), program, 0, rows, decode ? "decode.ids" : "prefill.ids");
-    s.positions = input(b, (uint16_t)HRI_IN(program), program, 0, rows, decode ? "decode.positions" : "prefill.positions");
+    s.positions =
+        input(b, (uint16_t)HRI_IN(program), program, 0, rows, decode ? "decode.positions" : "prefill.positions");
     *(decode ? &job->decode_ids : &job->generate_ids) = s.ids;
     *(decode ? &job->decode_positions : &job->generate_positions) = s.positions;
     forwards[program] = forward(b, program, HRI_PHASE_GENERATE, &s);
@@ -495,7 +619,12 @@ static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *e
 }
 
 hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error) {
-  builder b = {.job = job, .spec = spec, .model = &spec->model, .all = hri_programs_of(spec), .rope_table = HRI_NONE, .local_rope_table = HRI_NONE};
+  builder b = {.job = job,
+               .spec = spec,
+               .model = &spec->model,
+               .all = hri_programs_of(spec),
+               .rope_table = HRI_NONE,
+               .local_rope_table = HRI_NONE};
   uint32_t count = hri_param_count(b.model), slots = (b.model->layer_count + 1) * HRI_SLOT_COUNT;
   uint64_t positions = spec->position_count > spec->sequence_length ? spec->position_count : spec->sequence_length;
   hr_status status = HR_OK;
@@ -507,9 +636,11 @@ hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_
   job->accumulate = spec->accumulate;
   hri_build_control(job, b.all);
   for (uint32_t p = 0; p < count; p++) make_param(&b, p);
-  if ((b.all & HRI_IN(HRI_PREFILL)) && (positions < spec->context_length || spec->purpose == HR_PURPOSE_GENERATE)) positions = spec->context_length;
+  if ((b.all & HRI_IN(HRI_PREFILL)) && (positions < spec->context_length || spec->purpose == HR_PURPOSE_GENERATE))
+    positions = spec->context_length;
   if (!b.model->learned_positions) b.rope_table = make_rope_table(&b, &b.model->rope, positions, "rope.table");
-  if (b.model->has_local_rope) b.local_rope_table = make_rope_table(&b, &b.model->local_rope, positions, "rope.local_table");
+  if (b.model->has_local_rope)
+    b.local_rope_table = make_rope_table(&b, &b.model->local_rope, positions, "rope.local_table");
   if (spec->purpose == HR_PURPOSE_TRAIN) build_training(&b, forwards);
   if (b.all & HRI_IN(HRI_EVALUATE)) build_evaluation(&b, forwards);
   if (b.all & HRI_IN(HRI_PREFILL)) HRI_TRY_OUT(build_generation(&b, forwards, error));

@@ -11,12 +11,12 @@
 typedef struct hri_forward {
   bool present;
   uint8_t program, phase;
-  hri_id hidden;       /* [M, C] after the final norm */
-  hri_id targets;      /* [M] int32, already shifted; HRI_NONE in generation */
-  hri_id head;         /* weight [V, C], the embedding when tied */
-  uint64_t vocabulary; /* logical V */
+  hri_id hidden;        /* [M, C] after the final norm */
+  hri_id targets;       /* [M] int32, already shifted; HRI_NONE in generation */
+  hri_id head;          /* weight [V, C], the embedding when tied */
+  uint64_t vocabulary;  /* logical V */
   double logit_softcap; /* 0: none */
-  uint32_t unit;       /* the head's */
+  uint32_t unit;        /* the head's */
   bool with_gradient;
 } hri_forward;
 
@@ -39,27 +39,30 @@ typedef struct hri_part_request {
 
 typedef struct hri_param_request {
   const char *name;
-  int32_t layer;       /* -1 outside of layers */
+  int32_t layer; /* -1 outside of layers */
   uint32_t unit, rank;
   uint64_t dims[2], stored[2];
   const hri_part_request *parts; /* all rows, in order; in a job that does not train nothing is trainable */
   uint32_t part_count;
   hri_init init;
   double init_std;
-  uint32_t spec;       /* index in the model's parameter table, HRI_NONE */
+  uint32_t spec; /* index in the model's parameter table, HRI_NONE */
 } hri_param_request;
 
-/* Weight of one parameter, its parts, ranges and runs with their gradients and states; returns its index (HRI_NONE when memory
- * is refused). */
+/* Weight of one parameter, its parts, ranges and runs with their gradients and states; returns its index (HRI_NONE when
+ * memory is refused). */
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *request);
 void hri_build_control(hri_job *job, uint16_t programs);
-/* The load or save program: one node per range and thing that it has, each with a staging of its own, which lies in the tier that
- * the host addresses. Master weights are moved where there are any, and rounded to the weights that the products read. */
+/* The load or save program: one node per range and thing that it has, each with a staging of its own, which lies in the
+ * tier that the host addresses. Master weights are moved where there are any, and rounded to the weights that the
+ * products read. */
 void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier);
-/* With several micro-steps every gradient is added to: `begin` makes them zero, one node per run until layout gathers them. */
+/* With several micro-steps every gradient is added to: `begin` makes them zero, one node per run until layout gathers
+ * them. */
 void hri_build_zero_gradients(hri_job *job);
 
-/* Bytes of the staging buffer that one load or save node may use for a parameter of `bytes`; its team shares them out. */
+/* Bytes of the staging buffer that one load or save node may use for a parameter of `bytes`; its team shares them
+ * out. */
 uint64_t hri_staging_bytes(uint64_t bytes, uint32_t team);
 
 #endif

@@ -1,8 +1,8 @@
 /* Reading config.json.
  *
  * Every key that changes the mathematics is either taken over or refused by name; keys that change nothing
- * (architectures, use_cache, ...) are ignored. Both spellings are read: v4 (rope_theta + rope_scaling, torch_dtype) and v5
- * (rope_parameters). Sizes have no defaults, but for those that published files of a family leave out.
+ * (architectures, use_cache, ...) are ignored. Both spellings are read: v4 (rope_theta + rope_scaling, torch_dtype) and
+ * v5 (rope_parameters). Sizes have no defaults, but for those that published files of a family leave out.
  * Sources: transformers models/<family>/configuration_*.py, configuration_utils.py. */
 #include <math.h>
 #include <stdio.h>
@@ -36,8 +36,8 @@ hr_status hri_config_unsupported(const hri_json *field, hr_error *error, const c
   return hri_hint(error, HR_ERROR_INPUT, "%s", hint);
 }
 
-/* Features of other models, and the value at which each changes nothing. A missing key changes nothing, nor does null, but for
- * is_causal. `known`: the families that read the key themselves. */
+/* Features of other models, and the value at which each changes nothing. A missing key changes nothing, nor does null,
+ * but for is_causal. `known`: the families that read the key themselves. */
 typedef enum neutral { NEUTRAL_NULL = 0, NEUTRAL_FALSE, NEUTRAL_TRUE, NEUTRAL_EMPTY } neutral;
 
 static const struct {
@@ -47,10 +47,13 @@ static const struct {
   const char *hint;
 } features[] = {
     {"quantization_config", NEUTRAL_NULL, 0, "use the unquantized model"},
-    {"sliding_window", NEUTRAL_NULL, HRI_FAMILY(MISTRAL) | HRI_FAMILY(PHI3) | HRI_QWEN | HRI_GEMMA, "attention of this family reaches back to the start of the document"},
-    {"attn_logit_softcapping", NEUTRAL_NULL, HRI_FAMILY(GEMMA2), "attention scores of this family are not capped"}, /* gemma3: not in transformers either */
+    {"sliding_window", NEUTRAL_NULL, HRI_FAMILY(MISTRAL) | HRI_FAMILY(PHI3) | HRI_QWEN | HRI_GEMMA,
+     "attention of this family reaches back to the start of the document"},
+    {"attn_logit_softcapping", NEUTRAL_NULL, HRI_FAMILY(GEMMA2),
+     "attention scores of this family are not capped"}, /* gemma3: not in transformers either */
     {"final_logit_softcapping", NEUTRAL_NULL, HRI_GEMMA, "logits of this family are not capped"},
-    {"attention_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA) | HRI_QWEN | HRI_GEMMA, "attention of this family has no biases"},
+    {"attention_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA) | HRI_QWEN | HRI_GEMMA,
+     "attention of this family has no biases"},
     {"mlp_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA), "the MLP of this family has no biases"},
     {"use_bidirectional_attention", NEUTRAL_FALSE, 0, "attention is causal here"},
     {"is_causal", NEUTRAL_TRUE, 0, "attention is causal here"},
@@ -87,7 +90,8 @@ typedef struct size_field {
   const char *key, *alias; /* alias: NULL when there is none */
   size_t offset;
   uint32_t max;
-  uint32_t missing; /* the value of a missing key; REQUIRED: there is none; 0: derived from others. null is 0 or refused */
+  uint32_t
+      missing; /* the value of a missing key; REQUIRED: there is none; 0: derived from others. null is 0 or refused */
 } size_field;
 
 #define AT(field) offsetof(hr_model, field)
@@ -103,28 +107,32 @@ static const size_field gpt2_sizes[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
-/* What the other families share, given what a missing number of key heads, head size, heads, vocabulary and positions mean. */
-#define ROPE_SIZES(kv_heads, head_dim, heads, vocabulary, positions)                                \
-  {                                                                                                 \
-    {"vocab_size", NULL, AT(vocabulary_size), HRI_MODEL_MAX_VOCABULARY, vocabulary},                \
-    {"num_hidden_layers", NULL, AT(layer_count), HRI_MODEL_MAX_LAYERS, REQUIRED},                   \
-    {"hidden_size", NULL, AT(hidden_size), HRI_MODEL_MAX_HIDDEN, REQUIRED},                         \
-    {"intermediate_size", NULL, AT(mlp_size), HRI_MODEL_MAX_MLP, REQUIRED},                         \
-    {"num_attention_heads", NULL, AT(head_count), HRI_MODEL_MAX_HEADS, heads},                      \
-    {"num_key_value_heads", NULL, AT(kv_head_count), HRI_MODEL_MAX_HEADS, kv_heads},                \
-    {"head_dim", NULL, AT(head_size), HRI_MODEL_MAX_HEAD_SIZE, head_dim},                           \
-    {"max_position_embeddings", NULL, AT(max_positions), HRI_MODEL_MAX_POSITIONS, positions},       \
-    {NULL, NULL, 0, 0, 0},                                                                          \
+/* What the other families share, given what a missing number of key heads, head size, heads, vocabulary and positions
+ * mean. */
+#define ROPE_SIZES(kv_heads, head_dim, heads, vocabulary, positions)                                                   \
+  {                                                                                                                    \
+      {"vocab_size", NULL, AT(vocabulary_size), HRI_MODEL_MAX_VOCABULARY, vocabulary},                                 \
+      {"num_hidden_layers", NULL, AT(layer_count), HRI_MODEL_MAX_LAYERS, REQUIRED},                                    \
+      {"hidden_size", NULL, AT(hidden_size), HRI_MODEL_MAX_HIDDEN, REQUIRED},                                          \
+      {"intermediate_size", NULL, AT(mlp_size), HRI_MODEL_MAX_MLP, REQUIRED},                                          \
+      {"num_attention_heads", NULL, AT(head_count), HRI_MODEL_MAX_HEADS, heads},                                       \
+      {"num_key_value_heads", NULL, AT(kv_head_count), HRI_MODEL_MAX_HEADS, kv_heads},                                 \
+      {"head_dim", NULL, AT(head_size), HRI_MODEL_MAX_HEAD_SIZE, head_dim},                                            \
+      {"max_position_embeddings", NULL, AT(max_positions), HRI_MODEL_MAX_POSITIONS, positions},                        \
+      {NULL, NULL, 0, 0, 0},                                                                                           \
   }
 
 static const size_field llama_sizes[] = ROPE_SIZES(0, 0, REQUIRED, REQUIRED, REQUIRED), /* phi3 too */
-    mistral_sizes[] = ROPE_SIZES(8, 0, REQUIRED, REQUIRED, REQUIRED), qwen2_sizes[] = ROPE_SIZES(32, 0, REQUIRED, REQUIRED, REQUIRED),
-    qwen3_sizes[] = ROPE_SIZES(32, 128, REQUIRED, REQUIRED, REQUIRED), gemma2_sizes[] = ROPE_SIZES(4, 256, REQUIRED, REQUIRED, REQUIRED),
-    gemma3_sizes[] = ROPE_SIZES(4, 256, 8, 262208, 131072); /* multimodal files leave these out */
+    mistral_sizes[] = ROPE_SIZES(8, 0, REQUIRED, REQUIRED, REQUIRED),
+                        qwen2_sizes[] = ROPE_SIZES(32, 0, REQUIRED, REQUIRED, REQUIRED),
+                        qwen3_sizes[] = ROPE_SIZES(32, 128, REQUIRED, REQUIRED, REQUIRED),
+                        gemma2_sizes[] = ROPE_SIZES(4, 256, REQUIRED, REQUIRED, REQUIRED),
+                        gemma3_sizes[] = ROPE_SIZES(4, 256, 8, 262208, 131072); /* multimodal files leave these out */
 
-static const size_field *const sizes[HR_FAMILY_COUNT] = {
-    [HR_FAMILY_GPT2] = gpt2_sizes,   [HR_FAMILY_LLAMA] = llama_sizes, [HR_FAMILY_MISTRAL] = mistral_sizes, [HR_FAMILY_QWEN2] = qwen2_sizes,
-    [HR_FAMILY_QWEN3] = qwen3_sizes, [HR_FAMILY_PHI3] = llama_sizes,  [HR_FAMILY_GEMMA2] = gemma2_sizes,   [HR_FAMILY_GEMMA3] = gemma3_sizes};
+static const size_field *const sizes[HR_FAMILY_COUNT] =
+    {[HR_FAMILY_GPT2] = gpt2_sizes,     [HR_FAMILY_LLAMA] = llama_sizes,  [HR_FAMILY_MISTRAL] = mistral_sizes,
+     [HR_FAMILY_QWEN2] = qwen2_sizes,   [HR_FAMILY_QWEN3] = qwen3_sizes,  [HR_FAMILY_PHI3] = llama_sizes,
+     [HR_FAMILY_GEMMA2] = gemma2_sizes, [HR_FAMILY_GEMMA3] = gemma3_sizes};
 
 static hr_status read_sizes(const hri_json *root, hr_model *model, hr_error *error) {
   for (const size_field *f = sizes[model->family]; f->key; f++) {
@@ -132,17 +140,16 @@ static hr_status read_sizes(const hri_json *root, hr_model *model, hr_error *err
     bool missing = !json_object_get(root->value, key);
     uint64_t value = missing && f->missing != REQUIRED ? f->missing : 0;
     uint32_t narrow;
-    if (f->missing == REQUIRED)
-      HRI_TRY(hri_json_get_u64(root, key, 1, f->max, &value, error));
-    else
-      HRI_TRY(hri_json_opt_u64(root, key, 1, f->max, &value, error));
+    if (f->missing == REQUIRED) HRI_TRY(hri_json_get_u64(root, key, 1, f->max, &value, error));
+    else HRI_TRY(hri_json_opt_u64(root, key, 1, f->max, &value, error));
     narrow = (uint32_t)value;
     memcpy((char *)model + f->offset, &narrow, sizeof narrow);
   }
   return HR_OK;
 }
 
-hr_status hri_config_number(const hri_json *root, const char *key, double low, double high, bool closed, double *value, hr_error *error) {
+hr_status hri_config_number(const hri_json *root, const char *key, double low, double high, bool closed, double *value,
+                            hr_error *error) {
   double found = *value;
   hri_json field;
   if (!hri_json_has(root, key)) return HR_OK;
@@ -163,7 +170,8 @@ static hr_status read_switch(const hri_json *root, const char *key, double *valu
 }
 
 /* A probability; model->dropout is the largest of those that the config asks for. */
-static hr_status read_dropout(const hri_json *root, const char *const *keys, double missing, hr_model *model, hr_error *error) {
+static hr_status read_dropout(const hri_json *root, const char *const *keys, double missing, hr_model *model,
+                              hr_error *error) {
   model->dropout = 0;
   for (; *keys; keys++) {
     double value = missing;
@@ -175,7 +183,8 @@ static hr_status read_dropout(const hri_json *root, const char *const *keys, dou
 
 /* An id, or the first of a list. null: none. Ids outside of the vocabulary are none as well: the family's defaults mean
  * nothing to a small vocabulary, and transformers only warns about written ones. */
-static hr_status read_token(const hri_json *root, const char *key, const hr_model *model, int32_t *token, hr_error *error) {
+static hr_status read_token(const hri_json *root, const char *key, const hr_model *model, int32_t *token,
+                            hr_error *error) {
   hri_json field = hri_json_member(root, key);
   json_int_t value = *token;
   if (json_is_array(field.value)) {
@@ -183,14 +192,16 @@ static hr_status read_token(const hri_json *root, const char *key, const hr_mode
     else field = hri_json_item(&field, 0);
   }
   if (field.value && json_is_null(field.value)) value = -1;
-  else if (field.value && !json_is_integer(field.value)) return hri_json_fail(&field, error, "a token id, a list of them, or null");
+  else if (field.value && !json_is_integer(field.value))
+    return hri_json_fail(&field, error, "a token id, a list of them, or null");
   else if (field.value) value = json_integer_value(field.value);
   *token = value < 0 || value >= (json_int_t)model->vocabulary_size ? -1 : (int32_t)value;
   return HR_OK;
 }
 
-/* pad_token_id is the padding_idx of the embedding, so unlike the other ids a written one must exist. -1 stands for none, as
- * in many published configs. (torch would count it from the end and freeze the last row, which nobody means.) */
+/* pad_token_id is the padding_idx of the embedding, so unlike the other ids a written one must exist. -1 stands for
+ * none, as in many published configs. (torch would count it from the end and freeze the last row, which nobody
+ * means.) */
 static hr_status read_pad(const hri_json *root, hr_model *model, hr_error *error) {
   json_t *found = json_object_get(root->value, "pad_token_id");
   int64_t pad = found || model->pad_token >= (int32_t)model->vocabulary_size ? -1 : model->pad_token;
@@ -207,14 +218,17 @@ static hr_status read_layer_types(const hri_json *root, hr_model *model, hr_erro
   bool choice = hri_family_in(model, HRI_QWEN | HRI_GEMMA);
   if (!hri_json_has(root, "layer_types")) return HR_OK;
   HRI_TRY(hri_json_get_array(root, "layer_types", &list, error));
-  if (hri_json_count(&list) != model->layer_count) return hri_json_fail(&list, error, "a list of %u names, one for each layer", model->layer_count);
+  if (hri_json_count(&list) != model->layer_count)
+    return hri_json_fail(&list, error, "a list of %u names, one for each layer", model->layer_count);
   for (uint32_t l = 0; l < model->layer_count; l++) {
     hri_json item = hri_json_item(&list, l);
     const char *kind = json_is_string(item.value) ? json_string_value(item.value) : "";
     bool slides = strcmp(kind, "sliding_attention") == 0;
-    if (!slides && strcmp(kind, "full_attention") != 0) return hri_config_unsupported(&item, error, "full_attention and sliding_attention are supported");
+    if (!slides && strcmp(kind, "full_attention") != 0)
+      return hri_config_unsupported(&item, error, "full_attention and sliding_attention are supported");
     if (!choice && slides != (model->sliding_window > 0 && model->sliding[l]))
-      return hri_config_unsupported(&item, error, "layers of this family are all alike, and have a window if sliding_window is set");
+      return hri_config_unsupported(&item, error,
+                                    "layers of this family are all alike, and have a window if sliding_window is set");
     model->sliding[l] = slides;
   }
   return HR_OK;
@@ -224,7 +238,8 @@ static hr_status read_layer_types(const hri_json *root, hr_model *model, hr_erro
 static hr_status read_windows(const hri_json *root, hr_model *model, hr_error *error) {
   hri_json field = hri_json_member(root, "sliding_window");
   bool used = !hri_family_in(model, HRI_QWEN), any = false;
-  uint64_t window = used ? model->sliding_window : 4096 /* Qwen2Config, Qwen3Config */, first = HRI_WINDOW_FIRST, pattern = HRI_WINDOW_PATTERN;
+  uint64_t window = used ? model->sliding_window : 4096 /* Qwen2Config, Qwen3Config */, first = HRI_WINDOW_FIRST,
+           pattern = HRI_WINDOW_PATTERN;
   if (field.value && json_is_null(field.value)) window = 0;
   if (!used) HRI_TRY(hri_json_opt_bool(root, "use_sliding_window", &used, error));
   HRI_TRY(hri_json_opt_u64(root, "sliding_window", 1, HRI_MODEL_MAX_POSITIONS, &window, error));
@@ -234,14 +249,16 @@ static hr_status read_windows(const hri_json *root, hr_model *model, hr_error *e
   hri_family_windows(model, first, pattern);
   HRI_TRY(read_layer_types(root, model, error));
   for (uint32_t l = 0; l < model->layer_count; l++) any = any || model->sliding[l];
-  if (any && model->sliding_window == 0) return hri_json_fail(&field, error, "a number of tokens, as there are layers of sliding attention");
+  if (any && model->sliding_window == 0)
+    return hri_json_fail(&field, error, "a number of tokens, as there are layers of sliding attention");
   if (!any) model->sliding_window = 0;
   return HR_OK;
 }
 
 /* ---- families ---- */
 
-static hr_status accept_string(const hri_json *root, const char *key, const char *const *accepted, const char *hint, hr_error *error) {
+static hr_status accept_string(const hri_json *root, const char *key, const char *const *accepted, const char *hint,
+                               hr_error *error) {
   hri_json field = hri_json_member(root, key);
   const char *value = accepted[0];
   HRI_TRY(hri_json_opt_string(root, key, &value, error));
@@ -250,7 +267,8 @@ static hr_status accept_string(const hri_json *root, const char *key, const char
   return hri_config_unsupported(&field, error, hint);
 }
 
-static hr_status not_a_multiple(const hri_json *root, const char *key, const char *of, uint32_t divisor, hr_error *error) {
+static hr_status not_a_multiple(const hri_json *root, const char *key, const char *of, uint32_t divisor,
+                                hr_error *error) {
   hri_json field = hri_json_member(root, key);
   return hri_json_fail(&field, error, "a multiple of %s (%u)", of, divisor);
 }
@@ -265,7 +283,8 @@ static hr_status read_gpt2(const hri_json *root, hr_model *model, hr_error *erro
   HRI_TRY(read_dropout(root, dropouts, model->dropout, model, error));
   HRI_TRY(hri_json_opt_bool(root, "scale_attn_weights", &scaled, error));
   if (model->hidden_size % model->head_count != 0)
-    return not_a_multiple(root, hri_json_has(root, "n_embd") ? "n_embd" : "hidden_size", "the heads", model->head_count, error);
+    return not_a_multiple(root, hri_json_has(root, "n_embd") ? "n_embd" : "hidden_size", "the heads", model->head_count,
+                          error);
   if (model->mlp_size == 0) model->mlp_size = 4 * model->hidden_size; /* n_inner null */
   hri_family_derive(model);
   if (!scaled) model->attention_scale = 1;
@@ -278,11 +297,13 @@ static hr_status check_heads(const hri_json *root, hr_model *model, hr_error *er
   if (model->kv_head_count && model->head_count % model->kv_head_count != 0)
     return not_a_multiple(root, "num_attention_heads", "num_key_value_heads", model->kv_head_count, error);
   if (model->head_size == 0 && model->hidden_size % model->head_count != 0)
-    return not_a_multiple(root, "hidden_size", "num_attention_heads, as head_dim is not given", model->head_count, error);
+    return not_a_multiple(root, "hidden_size", "num_attention_heads, as head_dim is not given", model->head_count,
+                          error);
   hri_family_derive(model);
   if (model->head_size % 2 == 0 || model->family == HR_FAMILY_PHI3) return HR_OK;
-  return json_is_integer(head_dim.value) ? hri_json_fail(&head_dim, error, "even: rotary positions rotate pairs")
-                                         : not_a_multiple(root, "hidden_size", "2 * num_attention_heads", 2 * model->head_count, error);
+  return json_is_integer(head_dim.value)
+             ? hri_json_fail(&head_dim, error, "even: rotary positions rotate pairs")
+             : not_a_multiple(root, "hidden_size", "2 * num_attention_heads", 2 * model->head_count, error);
 }
 
 /* gemma's own: tanh on scores and logits, and a scale that does not follow from the head size. */
@@ -298,7 +319,8 @@ static hr_status read_gemma(const hri_json *root, hr_model *model, hr_error *err
 /* All families with rotary positions. */
 static hr_status read_rotary(const hri_json *root, hr_model *model, hr_error *error) {
   static const char *const silu[] = {"silu", "swish", NULL}, *const gelu[] = {"gelu_pytorch_tanh", "gelu_new", NULL};
-  static const char *const dropouts[] = {"attention_dropout", "resid_pdrop", "embd_pdrop", NULL}, *const dropout[] = {"attention_dropout", NULL};
+  static const char *const dropouts[] = {"attention_dropout", "resid_pdrop", "embd_pdrop", NULL},
+                           *const dropout[] = {"attention_dropout", NULL};
   bool gemma = hri_family_in(model, HRI_GEMMA), biases = false;
   HRI_TRY(read_sizes(root, model, error));
   HRI_TRY(accept_string(root, gemma ? "hidden_activation" : "hidden_act", gemma ? gelu : silu,
@@ -336,7 +358,8 @@ static hr_status find_text(const hri_json *file, hri_json *text, hr_error *error
   if (!json_is_string(type.value) || strcmp(json_string_value(type.value), "gemma3") != 0) return HR_OK;
   HRI_TRY(hri_json_get_object(file, "text_config", text, error));
   type = hri_json_member(text, "model_type");
-  if (!type.value || (json_is_string(type.value) && strcmp(json_string_value(type.value), "gemma3_text") == 0)) return HR_OK;
+  if (!type.value || (json_is_string(type.value) && strcmp(json_string_value(type.value), "gemma3_text") == 0))
+    return HR_OK;
   return hri_config_unsupported(&type, error, "the text part of a gemma3 model is gemma3_text");
 }
 
@@ -352,7 +375,8 @@ static hr_status read_model(const hri_json *file, hr_model *model, hr_error *err
   HRI_TRY(refuse_features(&root, model, error));
   HRI_TRY(family == HR_FAMILY_GPT2 ? read_gpt2(&root, model, error) : read_rotary(&root, model, error));
   HRI_TRY(hri_json_opt_bool(&root, "tie_word_embeddings", &model->tied_embeddings, error));
-  if (root.value != file->value) HRI_TRY(hri_json_opt_bool(file, "tie_word_embeddings", &model->tied_embeddings, error));
+  if (root.value != file->value)
+    HRI_TRY(hri_json_opt_bool(file, "tie_word_embeddings", &model->tied_embeddings, error));
   HRI_TRY(hri_config_number(&root, "initializer_range", 0, 1e3, true, &model->init_std, error));
   HRI_TRY(read_token(&root, "bos_token_id", model, &model->bos_token, error));
   HRI_TRY(read_token(&root, "eos_token_id", model, &model->eos_token, error));

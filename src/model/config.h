@@ -15,8 +15,10 @@ static inline bool hri_family_in(const hr_model *model, uint32_t set) { return (
 /* "config.json: field rope_scaling.rope_type is "su": not supported"; INPUT. */
 hr_status hri_config_unsupported(const hri_json *field, hr_error *error, const char *hint);
 
-/* A finite number in (low, high], or in [low, high] when `closed`; the default stays when the key is missing or null. */
-hr_status hri_config_number(const hri_json *root, const char *key, double low, double high, bool closed, double *value, hr_error *error);
+/* A finite number in (low, high], or in [low, high] when `closed`; the default stays when the key is missing or
+ * null. */
+hr_status hri_config_number(const hri_json *root, const char *key, double low, double high, bool closed, double *value,
+                            hr_error *error);
 
 /* rope, local_rope and rotary_size of a model whose sizes have been read. */
 hr_status hri_config_rope(const hri_json *root, hr_model *model, hr_error *error);

@@ -1,8 +1,9 @@
 /* Rotary positions in config.json.
  *
  * v4 writes rope_theta, rope_scaling and partial_rotary_factor (gemma3 also rope_local_base_freq); v5 writes one dict,
- * rope_parameters, and for gemma3 one such dict per kind of layer. Both are read; where a file holds both they must agree,
- * because versions differ in which they prefer. Source: transformers modeling_rope_utils.py and configuration_phi3.py. */
+ * rope_parameters, and for gemma3 one such dict per kind of layer. Both are read; where a file holds both they must
+ * agree, because versions differ in which they prefer. Source: transformers modeling_rope_utils.py and
+ * configuration_phi3.py. */
 #include <string.h>
 
 #include "model/config.h"
@@ -24,8 +25,10 @@ static hr_status read_original(const reading *r, const hri_json *dict, bool requ
   uint64_t inside = 0, outside = 0;
   HRI_TRY(hri_json_opt_u64(dict, key, 1, HRI_MODEL_MAX_POSITIONS, &inside, error));
   HRI_TRY(hri_json_opt_u64(r->root, key, 1, HRI_MODEL_MAX_POSITIONS, &outside, error));
-  if (r->model->family == HR_FAMILY_PHI3 && outside == 0) outside = 4096; /* Phi3Config's default, which wins over the dict */
-  if (required && inside == 0 && outside == 0) return hri_json_get_u64(dict, key, 1, HRI_MODEL_MAX_POSITIONS, &inside, error);
+  if (r->model->family == HR_FAMILY_PHI3 && outside == 0)
+    outside = 4096; /* Phi3Config's default, which wins over the dict */
+  if (required && inside == 0 && outside == 0)
+    return hri_json_get_u64(dict, key, 1, HRI_MODEL_MAX_POSITIONS, &inside, error);
   r->rope->original_max_positions = (uint32_t)(outside ? outside : inside);
   return HR_OK;
 }
@@ -35,7 +38,8 @@ static hr_status read_llama3(const reading *r, const hri_json *dict, hr_error *e
   if (!hri_json_has(dict, "low_freq_factor")) return hri_json_fail(&low, error, "a positive number");
   if (!hri_json_has(dict, "high_freq_factor")) return hri_json_fail(&high, error, "a number above low_freq_factor");
   HRI_TRY(hri_config_number(dict, "low_freq_factor", 0, MAX_FACTOR, false, &r->rope->low_frequency_factor, error));
-  HRI_TRY(hri_config_number(dict, "high_freq_factor", r->rope->low_frequency_factor, MAX_FACTOR, false, &r->rope->high_frequency_factor, error));
+  HRI_TRY(hri_config_number(dict, "high_freq_factor", r->rope->low_frequency_factor, MAX_FACTOR, false,
+                            &r->rope->high_frequency_factor, error));
   return read_original(r, dict, true, error);
 }
 
@@ -57,7 +61,8 @@ static uint32_t rotated(const hr_model *model, double partial) { return (uint32_
 static hr_status read_factors(const hri_json *dict, const char *key, uint32_t count, double *factors, hr_error *error) {
   hri_json list;
   HRI_TRY(hri_json_get_array(dict, key, &list, error));
-  if (hri_json_count(&list) != count) return hri_json_fail(&list, error, "a list of %u numbers, one for each rotated pair", count);
+  if (hri_json_count(&list) != count)
+    return hri_json_fail(&list, error, "a list of %u numbers, one for each rotated pair", count);
   for (uint32_t i = 0; i < count; i++) {
     hri_json item = hri_json_item(&list, i);
     factors[i] = json_is_number(item.value) ? json_number_value(item.value) : 0;
@@ -80,9 +85,9 @@ static hr_status read_longrope(const reading *r, const hri_json *dict, hr_error 
   return read_original(r, dict, false, error);
 }
 
-static const char *const kinds[HR_ROPE_SCALING_COUNT] = {
-    [HR_ROPE_DEFAULT] = "default", [HR_ROPE_LINEAR] = "linear", [HR_ROPE_LLAMA3] = "llama3",
-    [HR_ROPE_DYNAMIC] = "dynamic", [HR_ROPE_YARN] = "yarn",     [HR_ROPE_LONGROPE] = "longrope"};
+static const char *const kinds[HR_ROPE_SCALING_COUNT] =
+    {[HR_ROPE_DEFAULT] = "default", [HR_ROPE_LINEAR] = "linear", [HR_ROPE_LLAMA3] = "llama3",
+     [HR_ROPE_DYNAMIC] = "dynamic", [HR_ROPE_YARN] = "yarn",     [HR_ROPE_LONGROPE] = "longrope"};
 
 const char *hri_rope_kind_name(hr_rope_scaling scaling) { return kinds[scaling]; }
 
@@ -99,7 +104,9 @@ static hr_status read_kind(const reading *r, const hri_json *dict, hr_error *err
     r->rope->scaling = (hr_rope_scaling)kind;
     return HR_OK;
   }
-  return hri_config_unsupported(&field, error, phi3 ? "default and longrope are supported" : "default, linear, dynamic, llama3, yarn and longrope are supported");
+  return hri_config_unsupported(&field, error,
+                                phi3 ? "default and longrope are supported"
+                                     : "default, linear, dynamic, llama3, yarn and longrope are supported");
 }
 
 /* ---- one dict ---- */
@@ -111,7 +118,8 @@ static hr_status read_dict(reading *r, const hri_json *dict, hr_error *error) {
   json_t *member;
   json_object_foreach(dict->value, name, member) {
     hri_json field = hri_json_member(dict, name);
-    if (json_is_object(member)) return hri_config_unsupported(&field, error, "all layers share one set of rotary parameters here");
+    if (json_is_object(member))
+      return hri_config_unsupported(&field, error, "all layers share one set of rotary parameters here");
   }
   HRI_TRY(read_kind(r, dict, error));
   HRI_TRY(hri_config_number(dict, "rope_theta", 0, MAX_THETA, false, &r->rope->theta, error));
@@ -120,22 +128,26 @@ static hr_status read_dict(reading *r, const hri_json *dict, hr_error *error) {
   if (r->rope->scaling == HR_ROPE_LONGROPE) return read_longrope(r, dict, error);
   if (!hri_json_has(dict, "factor")) return hri_json_fail(&factor, error, "a positive number");
   HRI_TRY(hri_config_number(dict, "factor", 0, MAX_FACTOR, false, &r->rope->factor, error));
-  if (r->rope->scaling == HR_ROPE_DYNAMIC && r->rope->factor < 1) return hri_json_fail(&factor, error, "a number from 1 on");
+  if (r->rope->scaling == HR_ROPE_DYNAMIC && r->rope->factor < 1)
+    return hri_json_fail(&factor, error, "a number from 1 on");
   if (r->rope->scaling == HR_ROPE_LLAMA3) return read_llama3(r, dict, error);
   return r->rope->scaling == HR_ROPE_YARN ? read_yarn(r, dict, error) : HR_OK;
 }
 
 static bool same_rope(const hr_rope *a, const hr_rope *b) {
   size_t bytes = a->factor_count * sizeof *a->short_factors;
-  return a->theta == b->theta && a->scaling == b->scaling && a->factor == b->factor && a->low_frequency_factor == b->low_frequency_factor &&
-         a->high_frequency_factor == b->high_frequency_factor && a->original_max_positions == b->original_max_positions &&
-         a->attention_factor == b->attention_factor && a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow && a->mscale == b->mscale &&
-         a->mscale_all_dim == b->mscale_all_dim && a->no_truncation == b->no_truncation && a->factor_count == b->factor_count &&
-         memcmp(a->short_factors, b->short_factors, bytes) == 0 && memcmp(a->long_factors, b->long_factors, bytes) == 0;
+  return a->theta == b->theta && a->scaling == b->scaling && a->factor == b->factor &&
+         a->low_frequency_factor == b->low_frequency_factor && a->high_frequency_factor == b->high_frequency_factor &&
+         a->original_max_positions == b->original_max_positions && a->attention_factor == b->attention_factor &&
+         a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow && a->mscale == b->mscale &&
+         a->mscale_all_dim == b->mscale_all_dim && a->no_truncation == b->no_truncation &&
+         a->factor_count == b->factor_count && memcmp(a->short_factors, b->short_factors, bytes) == 0 &&
+         memcmp(a->long_factors, b->long_factors, bytes) == 0;
 }
 
 /* One set of parameters: theta_key and `scaling` (v4; either may be absent), `parameters` (v5, or a value of NULL). */
-static hr_status read_set(reading *r, const char *theta_key, const hri_json *scaling, const hri_json *parameters, hr_error *error) {
+static hr_status read_set(reading *r, const char *theta_key, const hri_json *scaling, const hri_json *parameters,
+                          hr_error *error) {
   hr_rope v5 = *r->rope, *v4 = r->rope;
   double partial = r->partial;
   hr_status status;
@@ -150,7 +162,8 @@ static hr_status read_set(reading *r, const char *theta_key, const hri_json *sca
   r->rope = v4;
   HRI_TRY(status);
   if ((has_theta && v4->theta != v5.theta) || (has_scaling && !same_rope(v4, &v5))) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: field %s contradicts %s or rope_scaling", r->root->file, parameters->path, theta_key);
+    hri_fail(error, HR_ERROR_INPUT, "%s: field %s contradicts %s or rope_scaling", r->root->file, parameters->path,
+             theta_key);
     return hri_hint(error, HR_ERROR_INPUT, "remove the ones that do not belong to this model");
   }
   *v4 = v5;
@@ -167,8 +180,10 @@ static hr_status optional_object(const hri_json *object, const char *key, hri_js
 }
 
 /* gemma3: sliding layers have parameters of their own; rope_scaling means those of the others. */
-static hr_status read_two(const hri_json *root, hr_model *model, const hri_json *scaling, const hri_json *parameters, hr_error *error) {
-  reading full = {.root = root, .model = model, .rope = &model->rope, .partial = 1}, local = {.root = root, .model = model, .rope = &model->local_rope, .partial = 1};
+static hr_status read_two(const hri_json *root, hr_model *model, const hri_json *scaling, const hri_json *parameters,
+                          hr_error *error) {
+  reading full = {.root = root, .model = model, .rope = &model->rope, .partial = 1},
+          local = {.root = root, .model = model, .rope = &model->local_rope, .partial = 1};
   hri_json none = {0}, dict[2] = {{0}, {0}};
   if (parameters->value) {
     const char *name;
@@ -176,7 +191,8 @@ static hr_status read_two(const hri_json *root, hr_model *model, const hri_json 
     json_object_foreach(parameters->value, name, member) {
       hri_json field = hri_json_member(parameters, name);
       if (strcmp(name, "full_attention") == 0 || strcmp(name, "sliding_attention") == 0) continue;
-      return hri_config_unsupported(&field, error, "gemma3 has one dict of rotary parameters for full_attention and one for sliding_attention");
+      return hri_config_unsupported(
+          &field, error, "gemma3 has one dict of rotary parameters for full_attention and one for sliding_attention");
     }
     HRI_TRY(optional_object(parameters, "full_attention", &dict[0], error));
     HRI_TRY(optional_object(parameters, "sliding_attention", &dict[1], error));
@@ -193,9 +209,11 @@ static hr_status check_rotated(const hri_json *root, const hr_model *model, doub
     hri_json dict = hri_json_member(root, hri_json_has(root, "rope_parameters") ? "rope_parameters" : "rope_scaling");
     field = hri_json_member(&dict, "partial_rotary_factor");
   }
-  if (model->family != HR_FAMILY_PHI3 && partial != 1) return hri_config_unsupported(&field, error, "all of a head is rotated in this family");
+  if (model->family != HR_FAMILY_PHI3 && partial != 1)
+    return hri_config_unsupported(&field, error, "all of a head is rotated in this family");
   if (model->rotary_size == 0 || model->rotary_size % 2 != 0)
-    return hri_json_fail(&field, error, "a share that makes an even number of the %u of a head, found %u", model->head_size, model->rotary_size);
+    return hri_json_fail(&field, error, "a share that makes an even number of the %u of a head, found %u",
+                         model->head_size, model->rotary_size);
   return HR_OK;
 }
 

@@ -6,7 +6,7 @@
 
 typedef void (*put_value)(hri_json_writer *w, const hr_model *m);
 
-#define PUT(name, expression) \
+#define PUT(name, expression)                                                                                          \
   static void name(hri_json_writer *w, const hr_model *m) { (void)m, expression; }
 
 static void put_token(hri_json_writer *w, int32_t token) {
@@ -21,10 +21,11 @@ static void put_switch(hri_json_writer *w, double value) {
 }
 
 static void put_architecture(hri_json_writer *w, const hr_model *m) {
-  static const char *const names[HR_FAMILY_COUNT] = {
-      [HR_FAMILY_GPT2] = "GPT2LMHeadModel",   [HR_FAMILY_LLAMA] = "LlamaForCausalLM", [HR_FAMILY_MISTRAL] = "MistralForCausalLM",
-      [HR_FAMILY_QWEN2] = "Qwen2ForCausalLM", [HR_FAMILY_QWEN3] = "Qwen3ForCausalLM", [HR_FAMILY_PHI3] = "Phi3ForCausalLM",
-      [HR_FAMILY_GEMMA2] = "Gemma2ForCausalLM", [HR_FAMILY_GEMMA3] = "Gemma3ForCausalLM"};
+  static const char *const names[HR_FAMILY_COUNT] =
+      {[HR_FAMILY_GPT2] = "GPT2LMHeadModel",       [HR_FAMILY_LLAMA] = "LlamaForCausalLM",
+       [HR_FAMILY_MISTRAL] = "MistralForCausalLM", [HR_FAMILY_QWEN2] = "Qwen2ForCausalLM",
+       [HR_FAMILY_QWEN3] = "Qwen3ForCausalLM",     [HR_FAMILY_PHI3] = "Phi3ForCausalLM",
+       [HR_FAMILY_GEMMA2] = "Gemma2ForCausalLM",   [HR_FAMILY_GEMMA3] = "Gemma3ForCausalLM"};
   hri_json_begin_array(w);
   hri_json_put_string(w, names[m->family]);
   hri_json_end_array(w);
@@ -39,13 +40,15 @@ static void put_inner(hri_json_writer *w, const hr_model *m) {
 
 static void put_layer_types(hri_json_writer *w, const hr_model *m) {
   hri_json_begin_array(w);
-  for (uint32_t l = 0; l < m->layer_count; l++) hri_json_put_string(w, m->sliding[l] ? "sliding_attention" : "full_attention");
+  for (uint32_t l = 0; l < m->layer_count; l++)
+    hri_json_put_string(w, m->sliding[l] ? "sliding_attention" : "full_attention");
   hri_json_end_array(w);
 }
 
 /* gemma's code in transformers wants a window even where layer_types has no layer that slides. */
 static void put_window(hri_json_writer *w, const hr_model *m) {
-  uint32_t unused = hri_family_in(m, HRI_GEMMA) ? 4096 /* Gemma2Config, Gemma3TextConfig */ : 0, window = m->sliding_window ? m->sliding_window : unused;
+  uint32_t unused = hri_family_in(m, HRI_GEMMA) ? 4096 /* Gemma2Config, Gemma3TextConfig */ : 0,
+           window = m->sliding_window ? m->sliding_window : unused;
   if (window == 0) hri_json_put_null(w);
   else hri_json_put_u64(w, window);
 }
@@ -57,7 +60,8 @@ static void put_first_window(hri_json_writer *w, const hr_model *m) {
   hri_json_put_u64(w, first);
 }
 
-/* The scale is this to the power of -0.5, exactly as it is read back; transformers wants a whole number where it is one. */
+/* The scale is this to the power of -0.5, exactly as it is read back; transformers wants a whole number where it is
+ * one. */
 static void put_query_scalar(hri_json_writer *w, const hr_model *m) {
   double scalar = 1 / (m->attention_scale * m->attention_scale), whole = nearbyint(scalar);
   if (whole > 0 && pow(whole, -0.5) == m->attention_scale) {
@@ -93,8 +97,8 @@ static void field_given(hri_json_writer *w, const char *key, double value) {
   if (value != 0) hri_json_field_double(w, key, value);
 }
 
-/* The members of rope_scaling, in alphabetical order. Early readers of phi3 files want "type" and nothing that is derived;
- * its original_max_position_embeddings stands outside. */
+/* The members of rope_scaling, in alphabetical order. Early readers of phi3 files want "type" and nothing that is
+ * derived; its original_max_position_embeddings stands outside. */
 static void put_scaling_members(hri_json_writer *w, const hr_rope *rope, bool phi3) {
   field_given(w, "attention_factor", rope->attention_factor);
   field_given(w, "beta_fast", rope->beta_fast);
@@ -105,7 +109,8 @@ static void put_scaling_members(hri_json_writer *w, const hr_rope *rope, bool ph
   field_given(w, "low_freq_factor", rope->low_frequency_factor);
   field_given(w, "mscale", rope->mscale);
   field_given(w, "mscale_all_dim", rope->mscale_all_dim);
-  if (rope->original_max_positions && !phi3) hri_json_field_u64(w, "original_max_position_embeddings", rope->original_max_positions);
+  if (rope->original_max_positions && !phi3)
+    hri_json_field_u64(w, "original_max_position_embeddings", rope->original_max_positions);
   if (!phi3) hri_json_field_string(w, "rope_type", hri_rope_kind_name(rope->scaling));
   if (rope->scaling == HR_ROPE_LONGROPE) field_numbers(w, "short_factor", rope->short_factors, rope->factor_count);
   if (rope->no_truncation) hri_json_field_bool(w, "truncate", false);

@@ -19,16 +19,16 @@ enum {
   HRI_MODEL_MAX_QKV_ROWS = 1 << 24
 };
 
-/* Clears `model` and sets what the family fixes (norm, activation, gating, positions, biases, tying) and the defaults of
- * its transformers configuration (epsilon, theta, init_std, tokens); sizes and names stay empty. */
+/* Clears `model` and sets what the family fixes (norm, activation, gating, positions, biases, tying) and the defaults
+ * of its transformers configuration (epsilon, theta, init_std, tokens); sizes and names stay empty. */
 void hri_family_defaults(hr_model *model, hr_family family);
 
-/* Fills what follows from the sizes: kv_head_count, head_size and rotary_size when 0, attention_scale = head_size ** -0.5
- * when 0, and gemma's embedding_scale. */
+/* Fills what follows from the sizes: kv_head_count, head_size and rotary_size when 0, attention_scale = head_size **
+ * -0.5 when 0, and gemma's embedding_scale. */
 void hri_family_derive(hr_model *model);
 
-/* Marks the layers that slide when nobody lists them: all of them, in qwen those from `first` on, in gemma2 every second, in
- * gemma3 all but each `pattern`-th. */
+/* Marks the layers that slide when nobody lists them: all of them, in qwen those from `first` on, in gemma2 every
+ * second, in gemma3 all but each `pattern`-th. */
 void hri_family_windows(hr_model *model, uint64_t first, uint64_t pattern);
 enum { HRI_WINDOW_FIRST = 28, HRI_WINDOW_PATTERN = 6 }; /* where a config does not say */
 

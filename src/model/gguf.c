@@ -9,37 +9,58 @@
 /* Hugging Face modules, inside of a layer and outside, and their names in GGUF. */
 static const struct {
   const char *hf, *gguf;
-} layer_names[] = {
-    {"input_layernorm", "attn_norm"},       {"self_attn.q_proj", "attn_q"},         {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},         {"self_attn.qkv_proj", "attn_qkv"},     {"self_attn.o_proj", "attn_output"},
-    {"self_attn.q_norm", "attn_q_norm"},    {"self_attn.k_norm", "attn_k_norm"},    {"pre_feedforward_layernorm", "ffn_norm"},
-    {"post_feedforward_layernorm", "post_ffw_norm"}, {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"},
-    {"mlp.gate_up_proj", "ffn_up"},         {"mlp.down_proj", "ffn_down"},          {"ln_1", "attn_norm"},
-    {"attn.c_attn", "attn_qkv"},            {"attn.c_proj", "attn_output"},         {"ln_2", "ffn_norm"},
-    {"mlp.c_fc", "ffn_up"},                 {"mlp.c_proj", "ffn_down"},
-}, outer_names[] = {
-    {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"},       {"lm_head", "output"},
-    {"transformer.wte", "token_embd"},    {"transformer.wpe", "position_embd"}, {"transformer.ln_f", "output_norm"},
+} layer_names[] =
+    {
+        {"input_layernorm", "attn_norm"},
+        {"self_attn.q_proj", "attn_q"},
+        {"self_attn.k_proj", "attn_k"},
+        {"self_attn.v_proj", "attn_v"},
+        {"self_attn.qkv_proj", "attn_qkv"},
+        {"self_attn.o_proj", "attn_output"},
+        {"self_attn.q_norm", "attn_q_norm"},
+        {"self_attn.k_norm", "attn_k_norm"},
+        {"pre_feedforward_layernorm", "ffn_norm"},
+        {"post_feedforward_layernorm", "post_ffw_norm"},
+        {"mlp.gate_proj", "ffn_gate"},
+        {"mlp.up_proj", "ffn_up"},
+        {"mlp.gate_up_proj", "ffn_up"},
+        {"mlp.down_proj", "ffn_down"},
+        {"ln_1", "attn_norm"},
+        {"attn.c_attn", "attn_qkv"},
+        {"attn.c_proj", "attn_output"},
+        {"ln_2", "ffn_norm"},
+        {"mlp.c_fc", "ffn_up"},
+        {"mlp.c_proj", "ffn_down"},
+},
+  outer_names[] = {
+      {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"},        {"lm_head", "output"},
+      {"transformer.wte", "token_embd"},    {"transformer.wpe", "position_embd"}, {"transformer.ln_f", "output_norm"},
 };
 
-static bool is_gemma(const hr_model *model) { return model->family == HR_FAMILY_GEMMA2 || model->family == HR_FAMILY_GEMMA3; }
+static bool is_gemma(const hr_model *model) {
+  return model->family == HR_FAMILY_GEMMA2 || model->family == HR_FAMILY_GEMMA3;
+}
 
 /* What Gemma calls post_attention_layernorm norms the attention's output; elsewhere it is the norm before the MLP. */
 static const char *layer_name(const hr_model *model, const char *module, size_t length) {
   static const char moved[] = "post_attention_layernorm";
-  if (length == sizeof moved - 1 && strncmp(module, moved, length) == 0) return is_gemma(model) ? "post_attention_norm" : "ffn_norm";
+  if (length == sizeof moved - 1 && strncmp(module, moved, length) == 0)
+    return is_gemma(model) ? "post_attention_norm" : "ffn_norm";
   for (size_t i = 0; i < sizeof layer_names / sizeof *layer_names; i++)
-    if (strlen(layer_names[i].hf) == length && strncmp(module, layer_names[i].hf, length) == 0) return layer_names[i].gguf;
+    if (strlen(layer_names[i].hf) == length && strncmp(module, layer_names[i].hf, length) == 0)
+      return layer_names[i].gguf;
   return "unknown";
 }
 
 static const char *outer_name(const char *module, size_t length) {
   for (size_t i = 0; i < sizeof outer_names / sizeof *outer_names; i++)
-    if (strlen(outer_names[i].hf) == length && strncmp(module, outer_names[i].hf, length) == 0) return outer_names[i].gguf;
+    if (strlen(outer_names[i].hf) == length && strncmp(module, outer_names[i].hf, length) == 0)
+      return outer_names[i].gguf;
   return "unknown";
 }
 
-/* Splits "model.layers.3.mlp.up_proj.weight" before its last point; inside of a layer the module begins behind the number. */
+/* Splits "model.layers.3.mlp.up_proj.weight" before its last point; inside of a layer the module begins behind the
+ * number. */
 static void translate(const hr_model *model, const hri_param_spec *spec, const char *name, char out[64]) {
   const char *last = strrchr(name, '.'), *module = name;
   char number[16];
@@ -85,23 +106,31 @@ hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, ui
   *index = hri_gguf_find(file, part->name);
   if (*index == HRI_GGUF_NONE) {
     hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is missing", hri_gguf_path(file), part->name);
-    return hri_hint(error, HR_ERROR_INPUT, "the file is incomplete (one of several parts?) or was made for another kind of model");
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "the file is incomplete (one of several parts?) or was made for another kind of model");
   }
   tensor = hri_gguf_tensor_get(file, *index);
   if (tensor->dims[0] != inner || tensor->dims[1] != outer || tensor->dims[2] != 1 || tensor->dims[3] != 1) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has %llu rows of %llu elements; the keys of the file ask for %llu of %llu", hri_gguf_path(file), part->name,
-             (unsigned long long)tensor->dims[1], (unsigned long long)tensor->dims[0], (unsigned long long)outer, (unsigned long long)inner);
+    hri_fail(error, HR_ERROR_INPUT,
+             "%s: tensor %s has %llu rows of %llu elements; the keys of the file ask for %llu of %llu",
+             hri_gguf_path(file), part->name, (unsigned long long)tensor->dims[1], (unsigned long long)tensor->dims[0],
+             (unsigned long long)outer, (unsigned long long)inner);
     return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
   }
   if (!hri_ggml_decodes(tensor->type)) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has type %s", hri_gguf_path(file), part->name, hri_ggml_name(tensor->type));
-    return hri_hint(error, HR_ERROR_INPUT, "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are read; take a file of such a type");
+    hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has type %s", hri_gguf_path(file), part->name,
+             hri_ggml_name(tensor->type));
+    return hri_hint(
+        error, HR_ERROR_INPUT,
+        "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are read; take a file of such a type");
   }
   return HR_OK;
 }
 
-/* `count` elements from element `first`, both at the border of a block, through the staging where they need decoding. */
-static hr_status read_run(const hri_gguf *file, uint32_t index, uint64_t first, uint64_t count, float *to, void *staging, uint64_t staging_bytes, hr_error *error) {
+/* `count` elements from element `first`, both at the border of a block, through the staging where they need
+ * decoding. */
+static hr_status read_run(const hri_gguf *file, uint32_t index, uint64_t first, uint64_t count, float *to,
+                          void *staging, uint64_t staging_bytes, hr_error *error) {
   uint32_t type = hri_gguf_tensor_get(file, index)->type;
   uint64_t block = hri_ggml_block(type), bytes = hri_ggml_block_bytes(type), room = staging_bytes / bytes * block;
   if (type == HRI_GGML_F32) return hri_gguf_read(file, index, first * 4, count * 4, to, error);
@@ -121,28 +150,31 @@ static uint64_t stored_row(const hri_gguf_part *part, uint64_t row) {
 }
 
 /* Part of a vector: its ends need not be borders of blocks, so whole blocks are decoded beside it. */
-static hr_status read_vector(const hri_gguf *file, uint32_t index, const hri_gguf_part *part, uint64_t first, uint64_t count, float *to, void *staging,
-                             uint64_t staging_bytes, hr_error *error) {
+static hr_status read_vector(const hri_gguf *file, uint32_t index, const hri_gguf_part *part, uint64_t first,
+                             uint64_t count, float *to, void *staging, uint64_t staging_bytes, hr_error *error) {
   uint64_t block = hri_ggml_block(hri_gguf_tensor_get(file, index)->type);
   float values[256] = {0};
   if (block == 1 && !part->head_size) return read_run(file, index, first, count, to, staging, staging_bytes, error);
   for (uint64_t i = 0, held = UINT64_MAX; i < count; i++) {
     uint64_t at = part->head_size ? stored_row(part, first + i) : first + i;
-    if (at / block != held) HRI_TRY(read_run(file, index, at / block * block, block, values, staging, staging_bytes, error));
+    if (at / block != held)
+      HRI_TRY(read_run(file, index, at / block * block, block, values, staging, staging_bytes, error));
     held = at / block;
     to[i] = values[at % block];
   }
   return HR_OK;
 }
 
-hr_status hri_gguf_part_read(const hri_gguf *file, uint32_t index, const hri_gguf_part *part, uint64_t row, uint64_t count, float *to,
-                             void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_gguf_part_read(const hri_gguf *file, uint32_t index, const hri_gguf_part *part, uint64_t row,
+                             uint64_t count, float *to, void *staging, uint64_t staging_bytes, hr_error *error) {
   uint64_t columns = part->columns;
   if (part->rank == 1) HRI_TRY(read_vector(file, index, part, row, count, to, staging, staging_bytes, error));
-  else if (!part->head_size) HRI_TRY(read_run(file, index, row * columns, count * columns, to, staging, staging_bytes, error));
+  else if (!part->head_size)
+    HRI_TRY(read_run(file, index, row * columns, count * columns, to, staging, staging_bytes, error));
   else
     for (uint64_t i = 0; i < count; i++)
-      HRI_TRY(read_run(file, index, stored_row(part, row + i) * columns, columns, to + i * columns, staging, staging_bytes, error));
+      HRI_TRY(read_run(file, index, stored_row(part, row + i) * columns, columns, to + i * columns, staging,
+                       staging_bytes, error));
   if (part->offset != 0)
     for (uint64_t i = 0; i < count * columns; i++) to[i] -= part->offset;
   return HR_OK;

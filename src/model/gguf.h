@@ -1,10 +1,10 @@
 /* Models in GGUF files: description, names and layout of their tensors, in both directions.
  *
- * A GGUF file holds the tensors of the Hugging Face file under other names, linear weights always as [out, in] as here, and
- * three changes of values: for the architecture llama (and mistral, which goes by that name) the rows of q and k are
- * reordered per head from (2, D/2) to (D/2, 2), as its RoPE turns neighbouring pairs; Gemma's norm weights have 1 added; the
- * frequency factors of llama3 and longrope scaling are tensors. Source: ggml-org/llama.cpp, conversion/ (base, llama, qwen,
- * phi, gemma, gpt2), gguf-py/gguf/tensor_mapping.py. */
+ * A GGUF file holds the tensors of the Hugging Face file under other names, linear weights always as [out, in] as here,
+ * and three changes of values: for the architecture llama (and mistral, which goes by that name) the rows of q and k
+ * are reordered per head from (2, D/2) to (D/2, 2), as its RoPE turns neighbouring pairs; Gemma's norm weights have 1
+ * added; the frequency factors of llama3 and longrope scaling are tensors. Source: ggml-org/llama.cpp, conversion/
+ * (base, llama, qwen, phi, gemma, gpt2), gguf-py/gguf/tensor_mapping.py. */
 #ifndef HRI_MODEL_GGUF_H
 #define HRI_MODEL_GGUF_H
 
@@ -13,17 +13,18 @@
 
 /* ---- descriptions ---- */
 
-/* Fills `model` from the keys of an open file; hr_model_open comes here for GGUF files. model->directory is the path of the
- * file: that is where the weights are. INPUT names the key; UNSUPPORTED architectures are named with the known ones. */
+/* Fills `model` from the keys of an open file; hr_model_open comes here for GGUF files. model->directory is the path of
+ * the file: that is where the weights are. INPUT names the key; UNSUPPORTED architectures are named with the known
+ * ones. */
 hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error);
 hr_status hri_gguf_model_open(const char *path, hr_model *model, hr_error *error);
 
-/* Puts the keys that describe `model`, from general.architecture on; `file_type` is llama.cpp's number for the most common
- * tensor type. UNSUPPORTED names what GGUF cannot say (dynamic RoPE scaling, unscaled gpt2 attention, ...). */
+/* Puts the keys that describe `model`, from general.architecture on; `file_type` is llama.cpp's number for the most
+ * common tensor type. UNSUPPORTED names what GGUF cannot say (dynamic RoPE scaling, unscaled gpt2 attention, ...). */
 hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type, hr_error *error);
 
-/* The vectors of frequency factors that a model's file has besides its parameters: the index-th, with its name and `count`
- * values (at most HR_MAX_ROPE_PAIRS); false when there are no more. */
+/* The vectors of frequency factors that a model's file has besides its parameters: the index-th, with its name and
+ * `count` values (at most HR_MAX_ROPE_PAIRS); false when there are no more. */
 bool hri_gguf_extra(const hr_model *model, uint32_t index, const char **name, float *values, uint32_t *count);
 
 /* ---- weights ---- */
@@ -43,11 +44,12 @@ bool hri_gguf_ignored(const hr_model *model, const char *name);
 
 /* The tensor of a part, checked: INPUT when it is missing, has another shape, or a type that is not decoded. */
 hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, uint32_t *index, hr_error *error);
-/* Rows [row, row + count) of a part (elements, for vectors) as fp32, in our order, with the offset taken away. `staging` takes
- * the raw blocks, HRI_GGUF_STAGING_LEAST bytes or more; the more, the fewer reads. Allocates nothing; may run in several
- * threads, each with its own staging. */
+/* Rows [row, row + count) of a part (elements, for vectors) as fp32, in our order, with the offset taken away.
+ * `staging` takes
+ * the raw blocks, HRI_GGUF_STAGING_LEAST bytes or more; the more, the fewer reads. Allocates nothing; may run in
+ * several threads, each with its own staging. */
 enum { HRI_GGUF_STAGING_LEAST = 4096 };
-hr_status hri_gguf_part_read(const hri_gguf *file, uint32_t index, const hri_gguf_part *part, uint64_t row, uint64_t count, float *to,
-                             void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_gguf_part_read(const hri_gguf *file, uint32_t index, const hri_gguf_part *part, uint64_t row,
+                             uint64_t count, float *to, void *staging, uint64_t staging_bytes, hr_error *error);
 
 #endif

@@ -1,8 +1,10 @@
 /* Descriptions of models as keys of GGUF files.
  *
- * Reading goes by way of a config.json: the keys are written down as the configuration that Hugging Face would have, and that is
- * parsed like any other, so that what a family implies and what makes sense together is decided in one place (config.c).
- * Writing starts from the description itself. Keys: ggml-org/ggml docs/gguf.md and llama.cpp gguf-py/gguf/constants.py. */
+ * Reading goes by way of a config.json: the keys are written down as the configuration that Hugging Face would have,
+ * and that is parsed like any other, so that what a family implies and what makes sense together is decided in one
+ * place (config.c).
+ * Writing starts from the description itself. Keys: ggml-org/ggml docs/gguf.md and llama.cpp
+ * gguf-py/gguf/constants.py. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +21,9 @@ static const struct {
   const char *name;
   hr_family family; /* llama with a sliding window is mistral */
 } architectures[] = {
-    {"llama", HR_FAMILY_LLAMA}, {"mistral", HR_FAMILY_MISTRAL}, {"qwen2", HR_FAMILY_QWEN2},   {"qwen3", HR_FAMILY_QWEN3},
-    {"phi3", HR_FAMILY_PHI3},   {"gemma2", HR_FAMILY_GEMMA2},   {"gemma3", HR_FAMILY_GEMMA3}, {"gpt2", HR_FAMILY_GPT2},
+    {"llama", HR_FAMILY_LLAMA},   {"mistral", HR_FAMILY_MISTRAL}, {"qwen2", HR_FAMILY_QWEN2},
+    {"qwen3", HR_FAMILY_QWEN3},   {"phi3", HR_FAMILY_PHI3},       {"gemma2", HR_FAMILY_GEMMA2},
+    {"gemma3", HR_FAMILY_GEMMA3}, {"gpt2", HR_FAMILY_GPT2},
 };
 
 static const char *architecture_of(hr_family family) {
@@ -34,7 +37,8 @@ static hr_status read_architecture(const hri_gguf *file, const char **name, hr_f
   uint64_t bytes, parts = 1;
   HRI_TRY(hri_gguf_opt_u64(file, "split.count", 0, UINT32_MAX, &parts, error));
   if (parts > 1) {
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s is one of %llu parts of a model", hri_gguf_path(file), (unsigned long long)parts);
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s is one of %llu parts of a model", hri_gguf_path(file),
+             (unsigned long long)parts);
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "join them first: llama-gguf-split --merge FIRST-PART WHOLE.gguf");
   }
   HRI_TRY(hri_gguf_get_string(file, "general.architecture", name, &bytes, error));
@@ -43,12 +47,15 @@ static hr_status read_architecture(const hri_gguf *file, const char **name, hr_f
       *family = architectures[i].family;
       return HR_OK;
     }
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: general.architecture is '%.40s', which is not supported", hri_gguf_path(file), *name);
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: general.architecture is '%.40s', which is not supported",
+           hri_gguf_path(file), *name);
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3 and gpt2 are known");
 }
 
 /* "llama.attention.head_count" */
-typedef struct key_text { char text[96]; } key_text;
+typedef struct key_text {
+  char text[96];
+} key_text;
 static key_text key_of(const char *architecture, const char *rest) {
   key_text key;
   (void)snprintf(key.text, sizeof key.text, "%.31s.%s", architecture, rest);
@@ -63,9 +70,9 @@ typedef struct facts {
   uint64_t layers, context, hidden, mlp, heads, kv_heads, head_size, rotary, vocabulary, window, original_context;
   double epsilon, theta, local_theta, factor, attention_factor, beta_fast, beta_slow, attention_cap, logit_cap, scale;
   const char *scaling; /* "none", "linear", "yarn", "longrope" */
-  bool pattern;             /* slides: one number for each layer */
+  bool pattern;        /* slides: one number for each layer */
   hri_gguf_numbers slides;
-  uint64_t period;          /* or: all but each period-th layer slide; 0: not said */
+  uint64_t period; /* or: all but each period-th layer slide; 0: not said */
 } facts;
 
 static hr_status read_sizes(const hri_gguf *file, const char *architecture, facts *f, hr_error *error) {
@@ -73,7 +80,9 @@ static hr_status read_sizes(const hri_gguf *file, const char *architecture, fact
   uint32_t embedding = hri_gguf_find(file, "token_embd.weight");
   if (embedding == HRI_GGUF_NONE) {
     hri_fail(error, HR_ERROR_INPUT, "%s: the tensor token_embd.weight is missing", hri_gguf_path(file));
-    return hri_hint(error, HR_ERROR_INPUT, "this is a file with a vocabulary only, an adapter, or one of several parts; take the file of the whole model");
+    return hri_hint(
+        error, HR_ERROR_INPUT,
+        "this is a file with a vocabulary only, an adapter, or one of several parts; take the file of the whole model");
   }
   f->vocabulary = hri_gguf_tensor_get(file, embedding)->dims[1];
   HRI_TRY(hri_gguf_get_u64(file, KEY("block_count"), 1, HRI_MODEL_MAX_LAYERS, &f->layers, error));
@@ -91,11 +100,13 @@ static hr_status read_sizes(const hri_gguf *file, const char *architecture, fact
   HRI_TRY(hri_gguf_opt_u64(file, KEY("attention.sliding_window"), 0, UINT32_MAX, &f->window, error));
   HRI_TRY(hri_gguf_opt_u64(file, KEY("expert_count"), 0, UINT32_MAX, &experts, error));
   if (value_size == f->head_size && experts == 0) return HR_OK;
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is not supported", hri_gguf_path(file), experts ? "a mixture of experts" : "attention with different sizes of keys and values");
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is not supported", hri_gguf_path(file),
+           experts ? "a mixture of experts" : "attention with different sizes of keys and values");
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "take a dense model of a supported family");
 }
 
-/* Files hold fp32: 1e-5 comes as 9.99999974e-06. The shortest decimal that is the same fp32 number is what was meant. */
+/* Files hold fp32: 1e-5 comes as 9.99999974e-06. The shortest decimal that is the same fp32 number is what was
+ * meant. */
 static void shorten(double *value) {
   char text[32];
   for (int digits = 6; digits <= 9; digits++) {
@@ -107,7 +118,7 @@ static void shorten(double *value) {
 }
 
 static hr_status read_numbers(const hri_gguf *file, const char *architecture, facts *f, hr_error *error) {
-  double *const numbers[] = {&f->epsilon, &f->theta, &f->local_theta, &f->factor, &f->attention_factor,
+  double *const numbers[] = {&f->epsilon,   &f->theta,     &f->local_theta,   &f->factor,    &f->attention_factor,
                              &f->beta_fast, &f->beta_slow, &f->attention_cap, &f->logit_cap, &f->scale};
   uint64_t bytes;
   f->epsilon = 1e-5;
@@ -125,7 +136,8 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
   HRI_TRY(hri_gguf_opt_double(file, KEY("rope.scaling.attn_factor"), &f->attention_factor, error));
   HRI_TRY(hri_gguf_opt_double(file, KEY("rope.scaling.yarn_beta_fast"), &f->beta_fast, error));
   HRI_TRY(hri_gguf_opt_double(file, KEY("rope.scaling.yarn_beta_slow"), &f->beta_slow, error));
-  HRI_TRY(hri_gguf_opt_u64(file, KEY("rope.scaling.original_context_length"), 1, HRI_MODEL_MAX_POSITIONS, &f->original_context, error));
+  HRI_TRY(hri_gguf_opt_u64(file, KEY("rope.scaling.original_context_length"), 1, HRI_MODEL_MAX_POSITIONS,
+                           &f->original_context, error));
   if (hri_gguf_has(file, KEY("rope.scale_linear")) && f->factor == 0) { /* the key of older files */
     HRI_TRY(hri_gguf_opt_double(file, KEY("rope.scale_linear"), &f->factor, error));
     if (f->factor != 1) f->scaling = "linear";
@@ -142,7 +154,8 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
     HRI_TRY(hri_gguf_get_numbers(file, KEY("attention.sliding_window_pattern"), &f->slides, error));
     f->pattern = true;
     if (count == f->layers) continue;
-    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' has %llu elements for %llu layers", hri_gguf_path(file), hri_gguf_key(file, i), (unsigned long long)count, (unsigned long long)f->layers);
+    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' has %llu elements for %llu layers", hri_gguf_path(file),
+             hri_gguf_key(file, i), (unsigned long long)count, (unsigned long long)f->layers);
     return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
   }
   return HR_OK;
@@ -150,17 +163,24 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
 
 /* What the configuration of the family has no word for, and llama.cpp computes with. */
 static hr_status check_numbers(const hri_gguf *file, hr_family family, const facts *f, hr_error *error) {
-  bool gemma = family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3, longrope = hri_gguf_find(file, "rope_factors_long.weight") != HRI_GGUF_NONE;
+  bool gemma = family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3,
+       longrope = hri_gguf_find(file, "rope_factors_long.weight") != HRI_GGUF_NONE;
   uint64_t usual_period = family == HR_FAMILY_GEMMA2 ? 2 : family == HR_FAMILY_GEMMA3 ? 6 : 0;
   bool some = false; /* layers of a family that slides in all of them do not */
   const char *what = NULL;
-  for (uint64_t i = 0; f->pattern && (family == HR_FAMILY_MISTRAL || family == HR_FAMILY_PHI3) && i < f->layers; i++) some = some || !hri_gguf_integer_at(&f->slides, i);
-  if (f->window > 0 && (some || (f->period != 0 && f->period != usual_period))) what = "this attention.sliding_window_pattern";
-  else if (family != HR_FAMILY_PHI3 && family != HR_FAMILY_GPT2 && f->rotary != f->head_size) what = "RoPE over a part of each head (rope.dimension_count)";
-  else if (!gemma && f->scale != 0 && !(fabs(f->scale * sqrt((double)f->head_size) - 1) < 1e-5)) what = "an attention.scale of its own";
-  else if (!longrope && f->attention_factor != 0 && f->attention_factor != 1) what = "a rope.scaling.attn_factor without longrope";
+  for (uint64_t i = 0; f->pattern && (family == HR_FAMILY_MISTRAL || family == HR_FAMILY_PHI3) && i < f->layers; i++)
+    some = some || !hri_gguf_integer_at(&f->slides, i);
+  if (f->window > 0 && (some || (f->period != 0 && f->period != usual_period)))
+    what = "this attention.sliding_window_pattern";
+  else if (family != HR_FAMILY_PHI3 && family != HR_FAMILY_GPT2 && f->rotary != f->head_size)
+    what = "RoPE over a part of each head (rope.dimension_count)";
+  else if (!gemma && f->scale != 0 && !(fabs(f->scale * sqrt((double)f->head_size) - 1) < 1e-5))
+    what = "an attention.scale of its own";
+  else if (!longrope && f->attention_factor != 0 && f->attention_factor != 1)
+    what = "a rope.scaling.attn_factor without longrope";
   if (!what) return HR_OK;
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is not supported in a %s model", hri_gguf_path(file), what, hr_family_name(family));
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is not supported in a %s model", hri_gguf_path(file), what,
+           hr_family_name(family));
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "use the Hugging Face directory that the file was made from");
 }
 
@@ -171,7 +191,8 @@ static hr_status read_factors(const hri_gguf *file, const char *name, uint64_t c
   uint32_t index;
   (void)snprintf(part.name, sizeof part.name, "%s", name);
   if (count > HR_MAX_ROPE_PAIRS) {
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: tensor %s: at most %d frequency factors are supported", hri_gguf_path(file), name, HR_MAX_ROPE_PAIRS);
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: tensor %s: at most %d frequency factors are supported",
+             hri_gguf_path(file), name, HR_MAX_ROPE_PAIRS);
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "take a model with smaller heads");
   }
   HRI_TRY(hri_gguf_part_find(file, &part, &index, error));
@@ -185,12 +206,13 @@ static void put_factors(hri_json_writer *w, const char *key, const float *values
   hri_json_end_array(w);
 }
 
-/* llama3 scaling comes as divisors alone. Published models have the borders 1, 4 and 8192; what we write ourselves names them
- * under keys of our own. The divisors are computed again, so that nothing else passes for llama3. */
+/* llama3 scaling comes as divisors alone. Published models have the borders 1, 4 and 8192; what we write ourselves
+ * names them under keys of our own. The divisors are computed again, so that nothing else passes for llama3. */
 static hr_status put_llama3(hri_json_writer *w, const hri_gguf *file, const facts *f, hr_error *error) {
   float divisors[HR_MAX_ROPE_PAIRS];
   double inverse[HR_MAX_ROPE_PAIRS], plain[HR_MAX_ROPE_PAIRS], factor = 0;
-  hr_rope rope = {.theta = f->theta, .scaling = HR_ROPE_LLAMA3, .low_frequency_factor = 1, .high_frequency_factor = 4}, none = {.theta = f->theta};
+  hr_rope rope = {.theta = f->theta, .scaling = HR_ROPE_LLAMA3, .low_frequency_factor = 1, .high_frequency_factor = 4},
+          none = {.theta = f->theta};
   uint64_t original = 8192;
   HRI_TRY(read_factors(file, "rope_freqs.weight", f->rotary / 2, divisors, error));
   for (uint64_t i = 0; i < f->rotary / 2; i++) rope.factor = fmax(rope.factor, (double)divisors[i]);
@@ -203,8 +225,8 @@ static hr_status put_llama3(hri_json_writer *w, const hri_gguf *file, const fact
   hri_rope_frequencies(&none, (uint32_t)f->rotary, (uint32_t)f->context, f->context, plain, &factor);
   for (uint64_t i = 0; i < f->rotary / 2; i++)
     if (!(fabs(plain[i] / inverse[i] - (double)divisors[i]) <= 1e-3 * (double)divisors[i])) {
-      hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: element %llu of rope_freqs.weight is %g; llama3 scaling by %g has %g", hri_gguf_path(file), (unsigned long long)i,
-               (double)divisors[i], rope.factor, plain[i] / inverse[i]);
+      hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: element %llu of rope_freqs.weight is %g; llama3 scaling by %g has %g",
+               hri_gguf_path(file), (unsigned long long)i, (double)divisors[i], rope.factor, plain[i] / inverse[i]);
       return hri_hint(error, HR_ERROR_UNSUPPORTED, "use the Hugging Face directory that the file was made from");
     }
   hri_json_field_string(w, "rope_type", "llama3");
@@ -224,7 +246,8 @@ static hr_status put_longrope(hri_json_writer *w, const hri_gguf *file, const fa
   put_factors(w, "short_factor", factors, f->rotary / 2);
   HRI_TRY(read_factors(file, "rope_factors_long.weight", f->rotary / 2, factors, error));
   put_factors(w, "long_factor", factors, f->rotary / 2);
-  if (f->attention_factor != 0 && fabs(f->attention_factor - implied) > 1e-5) hri_json_field_double(w, "attention_factor", f->attention_factor);
+  if (f->attention_factor != 0 && fabs(f->attention_factor - implied) > 1e-5)
+    hri_json_field_double(w, "attention_factor", f->attention_factor);
   return HR_OK;
 }
 
@@ -237,12 +260,14 @@ static void put_yarn(hri_json_writer *w, const facts *f) {
 }
 
 static hr_status put_scaling(hri_json_writer *w, const hri_gguf *file, const facts *f, hr_error *error) {
-  bool llama3 = hri_gguf_find(file, "rope_freqs.weight") != HRI_GGUF_NONE, longrope = hri_gguf_find(file, "rope_factors_long.weight") != HRI_GGUF_NONE;
+  bool llama3 = hri_gguf_find(file, "rope_freqs.weight") != HRI_GGUF_NONE,
+       longrope = hri_gguf_find(file, "rope_factors_long.weight") != HRI_GGUF_NONE;
   bool linear = strcmp(f->scaling, "linear") == 0, yarn = strcmp(f->scaling, "yarn") == 0;
   hr_status status = HR_OK;
   if (!llama3 && !longrope && !linear && !yarn) {
     if (strcmp(f->scaling, "none") == 0) return HR_OK;
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: the RoPE scaling '%.40s' is not supported without its factors", hri_gguf_path(file), f->scaling);
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: the RoPE scaling '%.40s' is not supported without its factors",
+             hri_gguf_path(file), f->scaling);
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "none, linear, yarn, and llama3 or longrope factors are read");
   }
   hri_json_key(w, "rope_scaling");
@@ -261,7 +286,9 @@ static hr_status put_scaling(hri_json_writer *w, const hri_gguf *file, const fac
 static hr_status put_tokens(hri_json_writer *w, const hri_gguf *file, const facts *f, bool padding, hr_error *error) {
   static const struct {
     const char *key, *gguf;
-  } tokens[] = {{"bos_token_id", "tokenizer.ggml.bos_token_id"}, {"eos_token_id", "tokenizer.ggml.eos_token_id"}, {"pad_token_id", "tokenizer.ggml.padding_token_id"}};
+  } tokens[] = {{"bos_token_id", "tokenizer.ggml.bos_token_id"},
+                {"eos_token_id", "tokenizer.ggml.eos_token_id"},
+                {"pad_token_id", "tokenizer.ggml.padding_token_id"}};
   for (size_t i = 0; i < 3; i++) {
     uint64_t id = 0;
     if (i == 2 && !padding) continue;
@@ -276,7 +303,8 @@ static hr_status put_tokens(hri_json_writer *w, const hri_gguf *file, const fact
 static void put_layer_types(hri_json_writer *w, const facts *f) {
   hri_json_key(w, "layer_types");
   hri_json_begin_array(w);
-  for (uint64_t i = 0; i < f->layers; i++) hri_json_put_string(w, hri_gguf_integer_at(&f->slides, i) ? "sliding_attention" : "full_attention");
+  for (uint64_t i = 0; i < f->layers; i++)
+    hri_json_put_string(w, hri_gguf_integer_at(&f->slides, i) ? "sliding_attention" : "full_attention");
   hri_json_end_array(w);
 }
 
@@ -287,21 +315,26 @@ static void put_variations(hri_json_writer *w, const hri_gguf *file, hr_family f
   /* the 27B models scale by the share of a head in the hidden size, and say so by their depth alone (llama.cpp) */
   if (fabs(scalar - round(scalar)) < 1e-5 * scalar) scalar = round(scalar); /* through fp32 */
   // NOLINTNEXTLINE(bugprone-integer-division): they divide
-  if (f->scale == 0 && ((gemma2 && f->layers == 46) || (gemma3 && f->layers == 62))) scalar = (double)(f->hidden / f->heads);
+  if (f->scale == 0 && ((gemma2 && f->layers == 46) || (gemma3 && f->layers == 62)))
+    scalar = (double)(f->hidden / f->heads);
   if (family == HR_FAMILY_LLAMA) {
     hri_json_field_bool(w, "attention_bias", hri_gguf_find(file, "blk.0.attn_q.bias") != HRI_GGUF_NONE);
     hri_json_field_bool(w, "mlp_bias", hri_gguf_find(file, "blk.0.ffn_down.bias") != HRI_GGUF_NONE);
   }
-  if (family == HR_FAMILY_QWEN3) hri_json_field_bool(w, "attention_bias", hri_gguf_find(file, "blk.0.attn_q.bias") != HRI_GGUF_NONE);
-  if (family == HR_FAMILY_QWEN2 || family == HR_FAMILY_QWEN3) hri_json_field_bool(w, "use_sliding_window", f->window > 0);
+  if (family == HR_FAMILY_QWEN3)
+    hri_json_field_bool(w, "attention_bias", hri_gguf_find(file, "blk.0.attn_q.bias") != HRI_GGUF_NONE);
+  if (family == HR_FAMILY_QWEN2 || family == HR_FAMILY_QWEN3)
+    hri_json_field_bool(w, "use_sliding_window", f->window > 0);
   if (family != HR_FAMILY_LLAMA) {
     hri_json_key(w, "sliding_window");
     if (f->window) hri_json_put_u64(w, f->window);
     else hri_json_put_null(w);
   }
-  if (f->pattern && family != HR_FAMILY_LLAMA && family != HR_FAMILY_PHI3 && family != HR_FAMILY_MISTRAL) put_layer_types(w, f);
+  if (f->pattern && family != HR_FAMILY_LLAMA && family != HR_FAMILY_PHI3 && family != HR_FAMILY_MISTRAL)
+    put_layer_types(w, f);
   if (family == HR_FAMILY_PHI3) {
-    if (f->rotary != f->head_size) hri_json_field_double(w, "partial_rotary_factor", (double)f->rotary / (double)f->head_size);
+    if (f->rotary != f->head_size)
+      hri_json_field_double(w, "partial_rotary_factor", (double)f->rotary / (double)f->head_size);
     hri_json_field_u64(w, "original_max_position_embeddings", f->original_context ? f->original_context : f->context);
   }
   if (gemma2 || gemma3) {
@@ -318,7 +351,8 @@ static void put_variations(hri_json_writer *w, const hri_gguf *file, hr_family f
   if (gemma3) hri_json_field_double(w, "rope_local_base_freq", f->local_theta);
 }
 
-static hr_status put_decoder(hri_json_writer *w, const hri_gguf *file, hr_family family, const facts *f, hr_error *error) {
+static hr_status put_decoder(hri_json_writer *w, const hri_gguf *file, hr_family family, const facts *f,
+                             hr_error *error) {
   hri_json_field_u64(w, "vocab_size", f->vocabulary);
   hri_json_field_u64(w, "num_hidden_layers", f->layers);
   hri_json_field_u64(w, "hidden_size", f->hidden);
@@ -382,7 +416,9 @@ hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error)
   if (status == HR_OK) status = hr_model_parse(text.chars, text.length, hri_gguf_path(file), &made, error);
   hri_text_deinit(&text);
   if (status != HR_OK) return status;
-  if (length >= sizeof made.directory) return hri_fail(error, HR_ERROR_USAGE, "the path of the model has %zu bytes; at most %zu are supported", length, sizeof made.directory - 1);
+  if (length >= sizeof made.directory)
+    return hri_fail(error, HR_ERROR_USAGE, "the path of the model has %zu bytes; at most %zu are supported", length,
+                    sizeof made.directory - 1);
   memcpy(made.directory, hri_gguf_path(file), length + 1);
   made.has_weights = true;
   name_model(file, &made);
@@ -415,17 +451,22 @@ static hr_status check_expressible(const hr_model *m, hr_error *error) {
   if (m->learned_positions) return HR_OK;
   if (rope->scaling == HR_ROPE_DYNAMIC) return cannot_say(error, "dynamic RoPE scaling");
   if (rope->scaling == HR_ROPE_YARN && rope->no_truncation) return cannot_say(error, "yarn without truncation");
-  if (rope->scaling == HR_ROPE_YARN && rope->mscale != 0 && rope->mscale_all_dim != 0) return cannot_say(error, "yarn with mscale");
+  if (rope->scaling == HR_ROPE_YARN && rope->mscale != 0 && rope->mscale_all_dim != 0)
+    return cannot_say(error, "yarn with mscale");
   if (rope->scaling == HR_ROPE_YARN && rope->attention_factor != 0 && fabs(rope->attention_factor - implied) > 1e-6)
     return cannot_say(error, "yarn with an attention_factor of its own");
   if (rope->scaling == HR_ROPE_LLAMA3 && m->family != HR_FAMILY_LLAMA && m->family != HR_FAMILY_MISTRAL)
     return cannot_say(error, "llama3 RoPE scaling in this family");
-  if (rope->scaling == HR_ROPE_LONGROPE && m->family != HR_FAMILY_PHI3) return cannot_say(error, "longrope scaling in this family");
-  if (m->has_local_rope && m->local_rope.scaling != HR_ROPE_DEFAULT) return cannot_say(error, "RoPE scaling of sliding layers");
+  if (rope->scaling == HR_ROPE_LONGROPE && m->family != HR_FAMILY_PHI3)
+    return cannot_say(error, "longrope scaling in this family");
+  if (m->has_local_rope && m->local_rope.scaling != HR_ROPE_DEFAULT)
+    return cannot_say(error, "RoPE scaling of sliding layers");
   return HR_OK;
 }
 
-static void put_text(hri_gguf_keys *keys, const char *key, const char *value) { hri_gguf_put_string(keys, key, value, strlen(value)); }
+static void put_text(hri_gguf_keys *keys, const char *key, const char *value) {
+  hri_gguf_put_string(keys, key, value, strlen(value));
+}
 
 static void put_llama3_borders(hri_gguf_keys *keys, const hr_rope *rope) {
   hri_gguf_put_f32(keys, "headroom.rope.factor", rope->factor);
@@ -445,11 +486,15 @@ static void put_rope(hri_gguf_keys *keys, const char *architecture, const hr_mod
   }
   if (rope->scaling == HR_ROPE_LONGROPE) {
     put_text(keys, KEY("rope.scaling.type"), "longrope");
-    hri_gguf_put_f32(keys, KEY("rope.scaling.attn_factor"), rope->attention_factor != 0 ? rope->attention_factor : implied);
+    hri_gguf_put_f32(keys, KEY("rope.scaling.attn_factor"),
+                     rope->attention_factor != 0 ? rope->attention_factor : implied);
   }
-  if (rope->scaling == HR_ROPE_YARN || m->family == HR_FAMILY_PHI3) hri_gguf_put_u32(keys, KEY("rope.scaling.original_context_length"), original);
-  if (rope->scaling == HR_ROPE_YARN && rope->beta_fast != 0) hri_gguf_put_f32(keys, KEY("rope.scaling.yarn_beta_fast"), rope->beta_fast);
-  if (rope->scaling == HR_ROPE_YARN && rope->beta_slow != 0) hri_gguf_put_f32(keys, KEY("rope.scaling.yarn_beta_slow"), rope->beta_slow);
+  if (rope->scaling == HR_ROPE_YARN || m->family == HR_FAMILY_PHI3)
+    hri_gguf_put_u32(keys, KEY("rope.scaling.original_context_length"), original);
+  if (rope->scaling == HR_ROPE_YARN && rope->beta_fast != 0)
+    hri_gguf_put_f32(keys, KEY("rope.scaling.yarn_beta_fast"), rope->beta_fast);
+  if (rope->scaling == HR_ROPE_YARN && rope->beta_slow != 0)
+    hri_gguf_put_f32(keys, KEY("rope.scaling.yarn_beta_slow"), rope->beta_slow);
   hri_gguf_put_f32(keys, KEY("rope.freq_base"), rope->theta);
   if (m->has_local_rope) hri_gguf_put_f32(keys, KEY("rope.freq_base_swa"), m->local_rope.theta);
 }
@@ -458,10 +503,13 @@ static void put_rope(hri_gguf_keys *keys, const char *architecture, const hr_mod
 static void put_window(hri_gguf_keys *keys, const char *architecture, const hr_model *m) {
   bool usual = true;
   for (uint32_t i = 0; i < m->layer_count; i++) {
-    bool expected = m->family == HR_FAMILY_GEMMA2 ? i % 2 == 0 : m->family == HR_FAMILY_GEMMA3 ? (i + 1) % 6 != 0 : true;
+    bool expected = m->family == HR_FAMILY_GEMMA2   ? i % 2 == 0
+                    : m->family == HR_FAMILY_GEMMA3 ? (i + 1) % 6 != 0
+                                                    : true;
     usual = usual && (m->sliding[i] != 0) == expected;
   }
-  if (m->sliding_window > 0 || m->family == HR_FAMILY_PHI3) hri_gguf_put_u32(keys, KEY("attention.sliding_window"), m->sliding_window);
+  if (m->sliding_window > 0 || m->family == HR_FAMILY_PHI3)
+    hri_gguf_put_u32(keys, KEY("attention.sliding_window"), m->sliding_window);
   if (m->sliding_window == 0 || usual) return;
   hri_gguf_put_array(keys, KEY("attention.sliding_window_pattern"), HRI_GGUF_I32, m->layer_count);
   for (uint32_t i = 0; i < m->layer_count; i++) hri_gguf_add_i32(keys, m->sliding[i] != 0);
@@ -473,7 +521,8 @@ static void put_attention(hri_gguf_keys *keys, const char *architecture, const h
     hri_gguf_put_u32(keys, KEY("attention.key_length"), m->head_size);
     hri_gguf_put_u32(keys, KEY("attention.value_length"), m->head_size);
   }
-  if (fabs(m->attention_scale - 1 / sqrt((double)m->head_size)) > 1e-9) hri_gguf_put_f32(keys, KEY("attention.scale"), m->attention_scale);
+  if (fabs(m->attention_scale - 1 / sqrt((double)m->head_size)) > 1e-9)
+    hri_gguf_put_f32(keys, KEY("attention.scale"), m->attention_scale);
   if (m->attention_softcap > 0) hri_gguf_put_f32(keys, KEY("attn_logit_softcapping"), m->attention_softcap);
   if (m->logit_softcap > 0) hri_gguf_put_f32(keys, KEY("final_logit_softcapping"), m->logit_softcap);
   if (!m->learned_positions) put_window(keys, architecture, m);
@@ -503,7 +552,10 @@ hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *m, uint32_t fi
   hri_gguf_put_u32(keys, KEY("attention.head_count"), m->head_count);
   if (!m->learned_positions) hri_gguf_put_u32(keys, KEY("attention.head_count_kv"), m->kv_head_count);
   if (!m->learned_positions) put_rope(keys, architecture, m);
-  hri_gguf_put_f32(keys, m->norm == HR_NORM_RMS ? KEY("attention.layer_norm_rms_epsilon") : KEY("attention.layer_norm_epsilon"), m->norm_epsilon);
+  hri_gguf_put_f32(keys,
+                   m->norm == HR_NORM_RMS ? KEY("attention.layer_norm_rms_epsilon")
+                                          : KEY("attention.layer_norm_epsilon"),
+                   m->norm_epsilon);
   put_attention(keys, architecture, m);
   hri_gguf_put_u32(keys, "general.file_type", file_type);
   hri_gguf_put_u32(keys, KEY("vocab_size"), m->vocabulary_size);
@@ -527,6 +579,7 @@ bool hri_gguf_extra(const hr_model *model, uint32_t index, const char **name, fl
   }
   if (rope->scaling != HR_ROPE_LONGROPE || index > 1) return false;
   *name = index == 0 ? "rope_factors_long.weight" : "rope_factors_short.weight";
-  for (uint32_t i = 0; i < *count; i++) values[i] = (float)(index == 0 ? rope->long_factors[i] : rope->short_factors[i]);
+  for (uint32_t i = 0; i < *count; i++)
+    values[i] = (float)(index == 0 ? rope->long_factors[i] : rope->short_factors[i]);
   return true;
 }

@@ -15,9 +15,10 @@
 
 /* ---- families ---- */
 
-static const char *const family_names[HR_FAMILY_COUNT] = {
-    [HR_FAMILY_GPT2] = "gpt2",   [HR_FAMILY_LLAMA] = "llama", [HR_FAMILY_MISTRAL] = "mistral", [HR_FAMILY_QWEN2] = "qwen2",
-    [HR_FAMILY_QWEN3] = "qwen3", [HR_FAMILY_PHI3] = "phi3",   [HR_FAMILY_GEMMA2] = "gemma2",   [HR_FAMILY_GEMMA3] = "gemma3_text"};
+static const char *const family_names[HR_FAMILY_COUNT] =
+    {[HR_FAMILY_GPT2] = "gpt2",     [HR_FAMILY_LLAMA] = "llama",       [HR_FAMILY_MISTRAL] = "mistral",
+     [HR_FAMILY_QWEN2] = "qwen2",   [HR_FAMILY_QWEN3] = "qwen3",       [HR_FAMILY_PHI3] = "phi3",
+     [HR_FAMILY_GEMMA2] = "gemma2", [HR_FAMILY_GEMMA3] = "gemma3_text"};
 
 const char *hr_family_name(hr_family family) {
   return (unsigned)family < HR_FAMILY_COUNT ? family_names[family] : "unknown";
@@ -32,38 +33,123 @@ bool hri_family_find(const char *name, hr_family *family) {
   return false;
 }
 
-const char *hri_family_list(void) { return "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3_text (and the text part of gemma3)"; }
+const char *hri_family_list(void) {
+  return "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3_text (and the text part of gemma3)";
+}
 
-/* Defaults of the families' configurations in transformers. Tokens are dropped later when the vocabulary is too small. */
+/* Defaults of the families' configurations in transformers. Tokens are dropped later when the vocabulary is too
+ * small. */
 static const hr_model family_defaults[HR_FAMILY_COUNT] = {
-    [HR_FAMILY_GPT2] = {.family = HR_FAMILY_GPT2, .norm = HR_NORM_LAYER, .norm_epsilon = 1e-5, .activation = HR_ACTIVATION_GELU_TANH,
-                        .learned_positions = true, .qkv_bias = true, .attention_output_bias = true, .mlp_bias = true,
-                        .tied_embeddings = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02,
-                        .init_scale_residual = true, .embedding_scale = 1, .pad_token = -1, .bos_token = 50256, .eos_token = 50256,
+    [HR_FAMILY_GPT2] = {.family = HR_FAMILY_GPT2,
+                        .norm = HR_NORM_LAYER,
+                        .norm_epsilon = 1e-5,
+                        .activation = HR_ACTIVATION_GELU_TANH,
+                        .learned_positions = true,
+                        .qkv_bias = true,
+                        .attention_output_bias = true,
+                        .mlp_bias = true,
+                        .tied_embeddings = true,
+                        .rope = {.theta = 10000, .factor = 1},
+                        .init_std = 0.02,
+                        .init_scale_residual = true,
+                        .embedding_scale = 1,
+                        .pad_token = -1,
+                        .bos_token = 50256,
+                        .eos_token = 50256,
                         .dropout = 0.1},
-    [HR_FAMILY_LLAMA] = {.family = HR_FAMILY_LLAMA, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_SILU,
-                         .gated_mlp = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02, .embedding_scale = 1,
-                         .pad_token = -1, .bos_token = 1, .eos_token = 2},
-    [HR_FAMILY_MISTRAL] = {.family = HR_FAMILY_MISTRAL, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_SILU,
-                           .gated_mlp = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02, .embedding_scale = 1,
-                           .sliding_window = 4096, .pad_token = -1, .bos_token = 1, .eos_token = 2},
-    [HR_FAMILY_QWEN2] = {.family = HR_FAMILY_QWEN2, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_SILU,
-                         .gated_mlp = true, .qkv_bias = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02,
-                         .embedding_scale = 1, .pad_token = -1, .bos_token = -1, .eos_token = -1},
-    [HR_FAMILY_QWEN3] = {.family = HR_FAMILY_QWEN3, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_SILU,
-                         .gated_mlp = true, .qk_norm = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02,
-                         .embedding_scale = 1, .pad_token = -1, .bos_token = -1, .eos_token = -1},
-    [HR_FAMILY_PHI3] = {.family = HR_FAMILY_PHI3, .norm = HR_NORM_RMS, .norm_epsilon = 1e-5, .activation = HR_ACTIVATION_SILU,
-                        .gated_mlp = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02, .embedding_scale = 1,
-                        .pad_token = 32000, .bos_token = 1, .eos_token = 32000},
-    [HR_FAMILY_GEMMA2] = {.family = HR_FAMILY_GEMMA2, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_GELU_TANH,
-                          .gated_mlp = true, .post_norms = true, .norm_weight_offset = 1, .tied_embeddings = true,
-                          .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02, .embedding_scale = 1, .sliding_window = 4096,
-                          .attention_softcap = 50, .logit_softcap = 30, .pad_token = 0, .bos_token = 2, .eos_token = 1},
-    [HR_FAMILY_GEMMA3] = {.family = HR_FAMILY_GEMMA3, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_GELU_TANH,
-                          .gated_mlp = true, .qk_norm = true, .post_norms = true, .norm_weight_offset = 1, .tied_embeddings = true,
-                          .rope = {.theta = 1e6, .factor = 1}, .has_local_rope = true, .local_rope = {.theta = 10000, .factor = 1},
-                          .init_std = 0.02, .embedding_scale = 1, .sliding_window = 4096, .pad_token = 0, .bos_token = 2, .eos_token = 1},
+    [HR_FAMILY_LLAMA] = {.family = HR_FAMILY_LLAMA,
+                         .norm = HR_NORM_RMS,
+                         .norm_epsilon = 1e-6,
+                         .activation = HR_ACTIVATION_SILU,
+                         .gated_mlp = true,
+                         .rope = {.theta = 10000, .factor = 1},
+                         .init_std = 0.02,
+                         .embedding_scale = 1,
+                         .pad_token = -1,
+                         .bos_token = 1,
+                         .eos_token = 2},
+    [HR_FAMILY_MISTRAL] = {.family = HR_FAMILY_MISTRAL,
+                           .norm = HR_NORM_RMS,
+                           .norm_epsilon = 1e-6,
+                           .activation = HR_ACTIVATION_SILU,
+                           .gated_mlp = true,
+                           .rope = {.theta = 10000, .factor = 1},
+                           .init_std = 0.02,
+                           .embedding_scale = 1,
+                           .sliding_window = 4096,
+                           .pad_token = -1,
+                           .bos_token = 1,
+                           .eos_token = 2},
+    [HR_FAMILY_QWEN2] = {.family = HR_FAMILY_QWEN2,
+                         .norm = HR_NORM_RMS,
+                         .norm_epsilon = 1e-6,
+                         .activation = HR_ACTIVATION_SILU,
+                         .gated_mlp = true,
+                         .qkv_bias = true,
+                         .rope = {.theta = 10000, .factor = 1},
+                         .init_std = 0.02,
+                         .embedding_scale = 1,
+                         .pad_token = -1,
+                         .bos_token = -1,
+                         .eos_token = -1},
+    [HR_FAMILY_QWEN3] = {.family = HR_FAMILY_QWEN3,
+                         .norm = HR_NORM_RMS,
+                         .norm_epsilon = 1e-6,
+                         .activation = HR_ACTIVATION_SILU,
+                         .gated_mlp = true,
+                         .qk_norm = true,
+                         .rope = {.theta = 10000, .factor = 1},
+                         .init_std = 0.02,
+                         .embedding_scale = 1,
+                         .pad_token = -1,
+                         .bos_token = -1,
+                         .eos_token = -1},
+    [HR_FAMILY_PHI3] = {.family = HR_FAMILY_PHI3,
+                        .norm = HR_NORM_RMS,
+                        .norm_epsilon = 1e-5,
+                        .activation = HR_ACTIVATION_SILU,
+                        .gated_mlp = true,
+                        .rope = {.theta = 10000, .factor = 1},
+                        .init_std = 0.02,
+                        .embedding_scale = 1,
+                        .pad_token = 32000,
+                        .bos_token = 1,
+                        .eos_token = 32000},
+    [HR_FAMILY_GEMMA2] = {.family = HR_FAMILY_GEMMA2,
+                          .norm = HR_NORM_RMS,
+                          .norm_epsilon = 1e-6,
+                          .activation = HR_ACTIVATION_GELU_TANH,
+                          .gated_mlp = true,
+                          .post_norms = true,
+                          .norm_weight_offset = 1,
+                          .tied_embeddings = true,
+                          .rope = {.theta = 10000, .factor = 1},
+                          .init_std = 0.02,
+                          .embedding_scale = 1,
+                          .sliding_window = 4096,
+                          .attention_softcap = 50,
+                          .logit_softcap = 30,
+                          .pad_token = 0,
+                          .bos_token = 2,
+                          .eos_token = 1},
+    [HR_FAMILY_GEMMA3] = {.family = HR_FAMILY_GEMMA3,
+                          .norm = HR_NORM_RMS,
+                          .norm_epsilon = 1e-6,
+                          .activation = HR_ACTIVATION_GELU_TANH,
+                          .gated_mlp = true,
+                          .qk_norm = true,
+                          .post_norms = true,
+                          .norm_weight_offset = 1,
+                          .tied_embeddings = true,
+                          .rope = {.theta = 1e6, .factor = 1},
+                          .has_local_rope = true,
+                          .local_rope = {.theta = 10000, .factor = 1},
+                          .init_std = 0.02,
+                          .embedding_scale = 1,
+                          .sliding_window = 4096,
+                          .pad_token = 0,
+                          .bos_token = 2,
+                          .eos_token = 1},
 };
 
 void hri_family_defaults(hr_model *model, hr_family family) { *model = family_defaults[family]; }
@@ -74,15 +160,17 @@ void hri_family_derive(hr_model *model) {
   if (model->kv_head_count == 0) model->kv_head_count = model->head_count;
   if (model->head_size == 0 && model->head_count > 0) model->head_size = model->hidden_size / model->head_count;
   if (model->rotary_size == 0 && !model->learned_positions) model->rotary_size = model->head_size;
-  if (model->attention_scale == 0 && model->head_size > 0) model->attention_scale = 1.0 / sqrt((double)model->head_size);
+  if (model->attention_scale == 0 && model->head_size > 0)
+    model->attention_scale = 1.0 / sqrt((double)model->head_size);
   if (is_gemma(model->family)) model->embedding_scale = sqrt((double)model->hidden_size);
 }
 
 void hri_family_windows(hr_model *model, uint64_t first, uint64_t pattern) {
   bool qwen = model->family == HR_FAMILY_QWEN2 || model->family == HR_FAMILY_QWEN3;
   for (uint32_t l = 0; l < model->layer_count && l < HR_MAX_LAYERS; l++) /* sizes are not checked yet */
-    model->sliding[l] = model->family == HR_FAMILY_GEMMA2 ? l % 2 == 0 : model->family == HR_FAMILY_GEMMA3 ? (l + 1) % pattern != 0
-                        : model->sliding_window > 0 && (!qwen || l >= first);
+    model->sliding[l] = model->family == HR_FAMILY_GEMMA2   ? l % 2 == 0
+                        : model->family == HR_FAMILY_GEMMA3 ? (l + 1) % pattern != 0
+                                                            : model->sliding_window > 0 && (!qwen || l >= first);
 }
 
 void hri_model_set_text(char *out, size_t bytes, const char *text) {
@@ -92,7 +180,6 @@ void hri_model_set_text(char *out, size_t bytes, const char *text) {
   memcpy(out, text, count);
   out[count] = 0;
 }
-
 
 /* ---- open ---- */
 
@@ -128,17 +215,22 @@ static int holds(const char *dir, const char *file) {
   return found;
 }
 
-/* Records where the model is and whether its weights are there. Weights in a form that is not read are refused: training
+/* Records where the model is and whether its weights are there. Weights in a form that is not read are refused:
+ * training
  * would otherwise start from random values without a word. */
 static hr_status find_weights(const char *dir, hr_model *model, hr_error *error) {
   static const struct {
     const char *file;
     bool readable;
-  } kinds[] = {{"model.safetensors", true}, {"model.safetensors.index.json", true}, {"pytorch_model.bin", false}, {"pytorch_model.bin.index.json", false}};
+  } kinds[] = {{"model.safetensors", true},
+               {"model.safetensors.index.json", true},
+               {"pytorch_model.bin", false},
+               {"pytorch_model.bin.index.json", false}};
   size_t length = strlen(dir);
   while (length > 1 && dir[length - 1] == '/') length--;
   if (length >= sizeof model->directory)
-    return hri_fail(error, HR_ERROR_USAGE, "the path of the model has %zu bytes; at most %zu are supported", length, sizeof model->directory - 1);
+    return hri_fail(error, HR_ERROR_USAGE, "the path of the model has %zu bytes; at most %zu are supported", length,
+                    sizeof model->directory - 1);
   memcpy(model->directory, dir, length);
   model->directory[length] = 0;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -146,7 +238,8 @@ static hr_status find_weights(const char *dir, hr_model *model, hr_error *error)
     if (found < 0) return hri_fail_memory(error, length, "a path");
     if (found && !kinds[i].readable) {
       hri_fail(error, HR_ERROR_UNSUPPORTED, "%s holds its weights as %s, which is not read", dir, kinds[i].file);
-      return hri_hint(error, HR_ERROR_UNSUPPORTED, "save the model as safetensors first, or name %s/config.json to start without weights", dir);
+      return hri_hint(error, HR_ERROR_UNSUPPORTED,
+                      "save the model as safetensors first, or name %s/config.json to start without weights", dir);
     }
     if (!found) continue;
     model->has_weights = true;
@@ -185,7 +278,8 @@ static bool is_gguf(const char *source) {
 
 hr_status hr_model_open(const char *source, hr_model *model, hr_error *error) {
   hr_status status;
-  if (!source || !*source) return hri_fail(error, HR_ERROR_USAGE, "the model is missing: name a directory, a config.json or a preset");
+  if (!source || !*source)
+    return hri_fail(error, HR_ERROR_USAGE, "the model is missing: name a directory, a config.json or a preset");
   if (hri_path_is_dir(source)) {
     char *config = hri_path_join(source, "config.json");
     if (!config) return hri_fail_memory(error, strlen(source) + 13, "a path");

@@ -114,9 +114,10 @@ static const hf_layout layouts[LAYOUT_COUNT] = {
 /* clang-format on */
 
 static const hf_layout *layout_of(const hr_model *m) {
-  static const uint8_t of[HR_FAMILY_COUNT] = {
-      [HR_FAMILY_GPT2] = LAYOUT_GPT2,   [HR_FAMILY_LLAMA] = LAYOUT_LLAMA, [HR_FAMILY_MISTRAL] = LAYOUT_LLAMA, [HR_FAMILY_QWEN2] = LAYOUT_LLAMA,
-      [HR_FAMILY_QWEN3] = LAYOUT_LLAMA, [HR_FAMILY_PHI3] = LAYOUT_PHI3,   [HR_FAMILY_GEMMA2] = LAYOUT_GEMMA,  [HR_FAMILY_GEMMA3] = LAYOUT_GEMMA};
+  static const uint8_t of[HR_FAMILY_COUNT] =
+      {[HR_FAMILY_GPT2] = LAYOUT_GPT2,    [HR_FAMILY_LLAMA] = LAYOUT_LLAMA, [HR_FAMILY_MISTRAL] = LAYOUT_LLAMA,
+       [HR_FAMILY_QWEN2] = LAYOUT_LLAMA,  [HR_FAMILY_QWEN3] = LAYOUT_LLAMA, [HR_FAMILY_PHI3] = LAYOUT_PHI3,
+       [HR_FAMILY_GEMMA2] = LAYOUT_GEMMA, [HR_FAMILY_GEMMA3] = LAYOUT_GEMMA};
   return &layouts[of[m->family]];
 }
 
@@ -125,12 +126,17 @@ static const hf_layout *layout_of(const hr_model *m) {
 static bool present(const hr_model *m, hri_slot slot) {
   switch (slot) {
   case HRI_SLOT_POSITION_EMBEDDING: return m->learned_positions;
-  case HRI_SLOT_NORM1_BIAS: case HRI_SLOT_NORM2_BIAS: case HRI_SLOT_FINAL_NORM_BIAS: return m->norm == HR_NORM_LAYER;
+  case HRI_SLOT_NORM1_BIAS:
+  case HRI_SLOT_NORM2_BIAS:
+  case HRI_SLOT_FINAL_NORM_BIAS: return m->norm == HR_NORM_LAYER;
   case HRI_SLOT_QKV_BIAS: return m->qkv_bias;
-  case HRI_SLOT_Q_NORM_WEIGHT: case HRI_SLOT_K_NORM_WEIGHT: return m->qk_norm;
-  case HRI_SLOT_POST_NORM1_WEIGHT: case HRI_SLOT_POST_NORM2_WEIGHT: return m->post_norms;
+  case HRI_SLOT_Q_NORM_WEIGHT:
+  case HRI_SLOT_K_NORM_WEIGHT: return m->qk_norm;
+  case HRI_SLOT_POST_NORM1_WEIGHT:
+  case HRI_SLOT_POST_NORM2_WEIGHT: return m->post_norms;
   case HRI_SLOT_ATTENTION_OUTPUT_BIAS: return m->attention_output_bias;
-  case HRI_SLOT_MLP_IN_BIAS: case HRI_SLOT_MLP_OUT_BIAS: return m->mlp_bias;
+  case HRI_SLOT_MLP_IN_BIAS:
+  case HRI_SLOT_MLP_OUT_BIAS: return m->mlp_bias;
   case HRI_SLOT_HEAD_WEIGHT: return !m->tied_embeddings;
   default: return true;
   }
@@ -139,14 +145,17 @@ static bool present(const hr_model *m, hri_slot slot) {
 /* Sets dims to [rows, columns], or [n, 1] for vectors; returns the rank. */
 static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
   const uint64_t hidden = m->hidden_size, heads = (uint64_t)m->head_count * m->head_size;
-  const uint64_t qkv = heads + 2 * (uint64_t)m->kv_head_count * m->head_size, mlp_in = (m->gated_mlp ? 2 : 1) * (uint64_t)m->mlp_size;
+  const uint64_t qkv = heads + 2 * (uint64_t)m->kv_head_count * m->head_size,
+                 mlp_in = (m->gated_mlp ? 2 : 1) * (uint64_t)m->mlp_size;
   uint64_t rows = hidden, columns = 0; /* columns 0: a vector */
   switch (slot) {
-  case HRI_SLOT_TOKEN_EMBEDDING: case HRI_SLOT_HEAD_WEIGHT: rows = m->vocabulary_size, columns = hidden; break;
+  case HRI_SLOT_TOKEN_EMBEDDING:
+  case HRI_SLOT_HEAD_WEIGHT: rows = m->vocabulary_size, columns = hidden; break;
   case HRI_SLOT_POSITION_EMBEDDING: rows = m->max_positions, columns = hidden; break;
   case HRI_SLOT_QKV_WEIGHT: rows = qkv, columns = hidden; break;
   case HRI_SLOT_QKV_BIAS: rows = qkv; break;
-  case HRI_SLOT_Q_NORM_WEIGHT: case HRI_SLOT_K_NORM_WEIGHT: rows = m->head_size; break;
+  case HRI_SLOT_Q_NORM_WEIGHT:
+  case HRI_SLOT_K_NORM_WEIGHT: rows = m->head_size; break;
   case HRI_SLOT_ATTENTION_OUTPUT_WEIGHT: columns = heads; break;
   case HRI_SLOT_MLP_IN_WEIGHT: rows = mlp_in, columns = hidden; break;
   case HRI_SLOT_MLP_IN_BIAS: rows = mlp_in; break;
@@ -189,8 +198,9 @@ uint64_t hr_model_parameter_count(const hr_model *model) {
 /* ---- one parameter ---- */
 
 static bool is_norm_weight(hri_slot slot) {
-  return slot == HRI_SLOT_NORM1_WEIGHT || slot == HRI_SLOT_NORM2_WEIGHT || slot == HRI_SLOT_FINAL_NORM_WEIGHT || slot == HRI_SLOT_Q_NORM_WEIGHT ||
-         slot == HRI_SLOT_K_NORM_WEIGHT || slot == HRI_SLOT_POST_NORM1_WEIGHT || slot == HRI_SLOT_POST_NORM2_WEIGHT;
+  return slot == HRI_SLOT_NORM1_WEIGHT || slot == HRI_SLOT_NORM2_WEIGHT || slot == HRI_SLOT_FINAL_NORM_WEIGHT ||
+         slot == HRI_SLOT_Q_NORM_WEIGHT || slot == HRI_SLOT_K_NORM_WEIGHT || slot == HRI_SLOT_POST_NORM1_WEIGHT ||
+         slot == HRI_SLOT_POST_NORM2_WEIGHT;
 }
 
 /* Norms start as the identity: with weight 1, or 0 where 1 is added to it. */
@@ -218,8 +228,7 @@ static void set_parts(const hr_model *m, hri_param_spec *spec) {
     hri_param_part *part = &spec->parts[i];
     if (spec->layer >= 0)
       (void)snprintf(part->name, sizeof part->name, "%s%d.%s", layout->layer_prefix, spec->layer, names->parts[i]);
-    else
-      (void)snprintf(part->name, sizeof part->name, "%s", names->parts[i]);
+    else (void)snprintf(part->name, sizeof part->name, "%s", names->parts[i]);
     part->row = row;
     part->rows = part_rows(m, spec, i, spec->part_count);
     part->transposed = names->transposed;
@@ -228,7 +237,8 @@ static void set_parts(const hr_model *m, hri_param_spec *spec) {
 }
 
 void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) {
-  uint32_t embed = count_in(model, PLACE_EMBED), per_layer = count_in(model, PLACE_LAYER), in_layers = per_layer * model->layer_count;
+  uint32_t embed = count_in(model, PLACE_EMBED), per_layer = count_in(model, PLACE_LAYER),
+           in_layers = per_layer * model->layer_count;
   memset(spec, 0, sizeof *spec);
   spec->layer = -1;
   if (index < embed) {
@@ -244,8 +254,7 @@ void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) 
   }
   if (spec->layer >= 0)
     (void)snprintf(spec->name, sizeof spec->name, "layers.%d.%s", spec->layer, slots[spec->slot].name);
-  else
-    (void)snprintf(spec->name, sizeof spec->name, "%s", slots[spec->slot].name);
+  else (void)snprintf(spec->name, sizeof spec->name, "%s", slots[spec->slot].name);
   spec->rank = shape(model, spec->slot, spec->dims);
   spec->decay = spec->rank == 2;
   set_init(model, spec);
@@ -274,8 +283,8 @@ static bool ends_with(const char *name, const char *suffix) {
   return length >= end && strcmp(name + length - end, suffix) == 0;
 }
 
-/* Of multimodal gemma3 files, which hold the language model as model.language_model.* or language_model.*: what belongs to
- * images. */
+/* Of multimodal gemma3 files, which hold the language model as model.language_model.* or language_model.*: what belongs
+ * to images. */
 static bool is_vision(const char *name) {
   const char *rest = after(name, "model.");
   rest = rest ? rest : name;

@@ -15,23 +15,23 @@ typedef enum hri_slot {
   HRI_SLOT_POSITION_EMBEDDING,  /* [P, C], gpt2 */
   HRI_SLOT_NORM1_WEIGHT,        /* [C] */
   HRI_SLOT_NORM1_BIAS,
-  HRI_SLOT_QKV_WEIGHT,          /* [(H + 2K) D, C], rows q then k then v */
-  HRI_SLOT_QKV_BIAS,            /* [(H + 2K) D] */
-  HRI_SLOT_Q_NORM_WEIGHT,       /* [D], qwen3 and gemma3 */
+  HRI_SLOT_QKV_WEIGHT,    /* [(H + 2K) D, C], rows q then k then v */
+  HRI_SLOT_QKV_BIAS,      /* [(H + 2K) D] */
+  HRI_SLOT_Q_NORM_WEIGHT, /* [D], qwen3 and gemma3 */
   HRI_SLOT_K_NORM_WEIGHT,
   HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, /* [C, H D] */
   HRI_SLOT_ATTENTION_OUTPUT_BIAS,   /* [C] */
-  HRI_SLOT_POST_NORM1_WEIGHT,   /* [C], of the attention output (gemma) */
+  HRI_SLOT_POST_NORM1_WEIGHT,       /* [C], of the attention output (gemma) */
   HRI_SLOT_NORM2_WEIGHT,
   HRI_SLOT_NORM2_BIAS,
-  HRI_SLOT_MLP_IN_WEIGHT,       /* [F, C], or gate then up [2F, C] when gated */
+  HRI_SLOT_MLP_IN_WEIGHT, /* [F, C], or gate then up [2F, C] when gated */
   HRI_SLOT_MLP_IN_BIAS,
-  HRI_SLOT_MLP_OUT_WEIGHT,      /* [C, F] */
+  HRI_SLOT_MLP_OUT_WEIGHT, /* [C, F] */
   HRI_SLOT_MLP_OUT_BIAS,
-  HRI_SLOT_POST_NORM2_WEIGHT,   /* [C], of the MLP output (gemma) */
+  HRI_SLOT_POST_NORM2_WEIGHT, /* [C], of the MLP output (gemma) */
   HRI_SLOT_FINAL_NORM_WEIGHT,
   HRI_SLOT_FINAL_NORM_BIAS,
-  HRI_SLOT_HEAD_WEIGHT,         /* [V, C]; absent when tied */
+  HRI_SLOT_HEAD_WEIGHT, /* [V, C]; absent when tied */
   HRI_SLOT_COUNT,
   HRI_SLOT_NONE = HRI_SLOT_COUNT /* no parameter, where one is optional */
 } hri_slot;
@@ -40,21 +40,21 @@ typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS } hri
 
 /* One Hugging Face tensor inside a parameter: rows [row, row + rows) of ours. */
 typedef struct hri_param_part {
-  char name[96];     /* e.g. "model.layers.3.self_attn.q_proj.weight" */
+  char name[96]; /* e.g. "model.layers.3.self_attn.q_proj.weight" */
   uint64_t row, rows;
-  bool transposed;   /* the file holds [in, out] */
+  bool transposed; /* the file holds [in, out] */
 } hri_param_part;
 
 enum { HRI_PARAM_PARTS = 3 };
 
 typedef struct hri_param_spec {
-  char name[64];     /* ours, stable: "layers.3.qkv.weight"; key of checkpoints' optimizer states */
+  char name[64]; /* ours, stable: "layers.3.qkv.weight"; key of checkpoints' optimizer states */
   hri_slot slot;
-  int32_t layer;     /* -1 outside of the layers */
+  int32_t layer; /* -1 outside of the layers */
   uint32_t unit;
-  uint32_t rank;     /* 1 or 2 */
-  uint64_t dims[2];  /* logical: [rows, columns], or [n, 1] */
-  bool decay;        /* weight decay touches matrices and embeddings, not biases and norms */
+  uint32_t rank;    /* 1 or 2 */
+  uint64_t dims[2]; /* logical: [rows, columns], or [n, 1] */
+  bool decay;       /* weight decay touches matrices and embeddings, not biases and norms */
   hri_init init;
   double init_std;
   uint32_t part_count;

@@ -1,7 +1,7 @@
 /* Published models by name, small ones for the demo and the tests, and bare dimensions ("custom:layers=12,...").
  *
- * Sizes are those of the published config.json files; the parameter counts that they make are held against the published
- * counts in tests/unit/test_model.c. */
+ * Sizes are those of the published config.json files; the parameter counts that they make are held against the
+ * published counts in tests/unit/test_model.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@ typedef struct preset {
   double rope_factor; /* llama3 scaling of an 8192 token model; 0: no scaling */
   int32_t bos, eos;
   double dropout;
-  uint32_t window;    /* tokens that sliding layers see; 0: none slides */
-  double linear;      /* linear scaling of the layers that see all; 0: no scaling */
+  uint32_t window; /* tokens that sliding layers see; 0: none slides */
+  double linear;   /* linear scaling of the layers that see all; 0: no scaling */
 } preset;
 
 #define GPT2 HR_FAMILY_GPT2
@@ -95,8 +95,12 @@ static void fill(hr_model *model, const preset *p) {
   model->dropout = p->dropout;
   if (p->theta > 0) model->rope.theta = p->theta;
   if (p->rope_factor > 0)
-    model->rope = (hr_rope){.theta = p->theta, .scaling = HR_ROPE_LLAMA3, .factor = p->rope_factor, .low_frequency_factor = 1,
-                            .high_frequency_factor = 4, .original_max_positions = 8192};
+    model->rope = (hr_rope){.theta = p->theta,
+                            .scaling = HR_ROPE_LLAMA3,
+                            .factor = p->rope_factor,
+                            .low_frequency_factor = 1,
+                            .high_frequency_factor = 4,
+                            .original_max_positions = 8192};
   if (p->linear > 0) model->rope.scaling = HR_ROPE_LINEAR, model->rope.factor = p->linear;
   model->sliding_window = p->window;
   hri_family_windows(model, HRI_WINDOW_FIRST, HRI_WINDOW_PATTERN);
@@ -109,10 +113,10 @@ static const struct {
   const char *key;
   size_t offset;
 } custom_sizes[] = {
-    {"layers", offsetof(hr_model, layer_count)},         {"hidden", offsetof(hr_model, hidden_size)},
-    {"heads", offsetof(hr_model, head_count)},           {"kv-heads", offsetof(hr_model, kv_head_count)},
-    {"head-size", offsetof(hr_model, head_size)},        {"mlp", offsetof(hr_model, mlp_size)},
-    {"vocab", offsetof(hr_model, vocabulary_size)},      {"positions", offsetof(hr_model, max_positions)},
+    {"layers", offsetof(hr_model, layer_count)},    {"hidden", offsetof(hr_model, hidden_size)},
+    {"heads", offsetof(hr_model, head_count)},      {"kv-heads", offsetof(hr_model, kv_head_count)},
+    {"head-size", offsetof(hr_model, head_size)},   {"mlp", offsetof(hr_model, mlp_size)},
+    {"vocab", offsetof(hr_model, vocabulary_size)}, {"positions", offsetof(hr_model, max_positions)},
 };
 
 enum { CUSTOM_SIZE_COUNT = sizeof custom_sizes / sizeof *custom_sizes, CUSTOM_WORD_BYTES = 32 };
@@ -125,7 +129,9 @@ typedef struct custom {
 
 static hr_status custom_fail(hr_error *error, const char *what, const char *word) {
   hri_fail(error, HR_ERROR_USAGE, "custom model: %s '%s'", what, word);
-  return hri_hint(error, HR_ERROR_USAGE, "write custom:layers=12,hidden=768,heads=12[,kv-heads=..,head-size=..,mlp=..,vocab=..,positions=..,family=gpt2|llama|...,tied]");
+  return hri_hint(
+      error, HR_ERROR_USAGE,
+      "write custom:layers=12,hidden=768,heads=12[,kv-heads=..,head-size=..,mlp=..,vocab=..,positions=..,family=gpt2|llama|...,tied]");
 }
 
 static bool parse_size(const char *text, uint32_t *value) {
@@ -152,13 +158,15 @@ static hr_status custom_item(custom *c, const char *key, const char *value, hr_e
   }
   if (strcmp(key, "family") == 0) {
     if (c->family_seen) return custom_fail(error, "there are two values for", key);
-    if (!value || !hri_family_find(value, &c->family)) return custom_fail(error, "there is no family", value ? value : "");
+    if (!value || !hri_family_find(value, &c->family))
+      return custom_fail(error, "there is no family", value ? value : "");
     c->family_seen = true;
     return HR_OK;
   }
   if (strcmp(key, "tied") == 0) {
     if (c->tied_seen) return custom_fail(error, "there are two values for", key);
-    if (value && strcmp(value, "true") != 0 && strcmp(value, "false") != 0) return custom_fail(error, "true or false is wanted for", key);
+    if (value && strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
+      return custom_fail(error, "true or false is wanted for", key);
     c->tied_seen = true;
     c->tied = !value || strcmp(value, "true") == 0;
     return HR_OK;
@@ -171,7 +179,8 @@ static hr_status custom_parse(const char *text, custom *c, hr_error *error) {
     char word[2 * CUSTOM_WORD_BYTES];
     size_t length = strcspn(text, ",");
     char *equals;
-    if (length == 0 || length >= sizeof word) return custom_fail(error, length ? "too long:" : "there is an empty item before", text);
+    if (length == 0 || length >= sizeof word)
+      return custom_fail(error, length ? "too long:" : "there is an empty item before", text);
     memcpy(word, text, length);
     word[length] = 0;
     equals = strchr(word, '=');
@@ -231,8 +240,10 @@ static hr_status unknown(const char *name, hr_error *error) {
   near = hri_nearest(name, names, count);
   hri_fail(error, HR_ERROR_USAGE, "there is no model '%.100s': no such directory, file or preset", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
-  return hri_hint(error, HR_ERROR_USAGE, "presets are gpt2-124m, llama-2-7b, llama-3-8b, qwen2.5-0.5b, gemma-3-1b, smollm2-135m, tiny-llama-bytes and others; "
-                                         "or name a Hugging Face directory, a config.json, or custom:layers=..,hidden=..,heads=..");
+  return hri_hint(
+      error, HR_ERROR_USAGE,
+      "presets are gpt2-124m, llama-2-7b, llama-3-8b, qwen2.5-0.5b, gemma-3-1b, smollm2-135m, tiny-llama-bytes and others; "
+      "or name a Hugging Face directory, a config.json, or custom:layers=..,hidden=..,heads=..");
 }
 
 hr_status hr_model_preset(const char *name, hr_model *model, hr_error *error) {

@@ -50,7 +50,8 @@ static void yarn_frequencies(const hr_rope *rope, uint32_t rotary_size, uint32_t
   double original = rope->original_max_positions ? rope->original_max_positions : max_positions, low, high;
   yarn_range(rope, rotary_size, original, &low, &high);
   for (uint32_t i = 0; i < rotary_size / 2; i++) {
-    float base = period(rope->theta, rotary_size, i), kept = 1.0f / base, stretched = 1.0f / ((float)rope->factor * base);
+    float base = period(rope->theta, rotary_size, i), kept = 1.0f / base,
+          stretched = 1.0f / ((float)rope->factor * base);
     float ramp = ((float)i - (float)low) / (float)(high - low), share;
     share = 1.0f - (ramp < 0 ? 0.0f : ramp > 1 ? 1.0f : ramp);
     inverse[i] = (double)(stretched * (1.0f - share) + kept * share);
@@ -64,15 +65,18 @@ static double attention_factor(const hr_rope *rope, uint32_t max_positions) {
   double stretch = rope->factor > 0 ? rope->factor : (double)max_positions / original;
   if (rope->attention_factor > 0) return rope->attention_factor;
   if (rope->scaling == HR_ROPE_YARN)
-    return rope->mscale != 0 && rope->mscale_all_dim != 0 ? yarn_scale(stretch, rope->mscale) / yarn_scale(stretch, rope->mscale_all_dim)
-                                                          : yarn_scale(stretch, 1);
+    return rope->mscale != 0 && rope->mscale_all_dim != 0
+               ? yarn_scale(stretch, rope->mscale) / yarn_scale(stretch, rope->mscale_all_dim)
+               : yarn_scale(stretch, 1);
   if (rope->scaling == HR_ROPE_LONGROPE && stretch > 1 && original > 1) return sqrt(1 + log(stretch) / log(original));
   return 1;
 }
 
-void hri_rope_frequencies(const hr_rope *rope, uint32_t rotary_size, uint32_t max_positions, uint64_t longest, double *inverse, double *factor) {
+void hri_rope_frequencies(const hr_rope *rope, uint32_t rotary_size, uint32_t max_positions, uint64_t longest,
+                          double *inverse, double *factor) {
   uint64_t original = rope->original_max_positions ? rope->original_max_positions : max_positions;
-  double base = rope->scaling == HR_ROPE_DYNAMIC ? dynamic_base(rope, rotary_size, max_positions, longest) : rope->theta;
+  double base =
+      rope->scaling == HR_ROPE_DYNAMIC ? dynamic_base(rope, rotary_size, max_positions, longest) : rope->theta;
   *factor = attention_factor(rope, max_positions);
   if (rope->scaling == HR_ROPE_YARN) {
     yarn_frequencies(rope, rotary_size, max_positions, inverse);
@@ -82,7 +86,8 @@ void hri_rope_frequencies(const hr_rope *rope, uint32_t rotary_size, uint32_t ma
     float plain = period(base, rotary_size, i), value = 1.0f / plain;
     if (rope->scaling == HR_ROPE_LINEAR) value = value / (float)rope->factor;
     if (rope->scaling == HR_ROPE_LLAMA3) value = llama3_frequency(rope, value);
-    if (rope->scaling == HR_ROPE_LONGROPE) value = 1.0f / ((float)(longest > original ? rope->long_factors : rope->short_factors)[i] * plain);
+    if (rope->scaling == HR_ROPE_LONGROPE)
+      value = 1.0f / ((float)(longest > original ? rope->long_factors : rope->short_factors)[i] * plain);
     inverse[i] = (double)value;
   }
 }

@@ -23,7 +23,8 @@ static uint32_t find_head(const hri_weights *weights) {
   for (uint32_t i = 0; i < hri_weights_count(weights); i++) {
     const char *name = hri_weights_get(weights, i)->name;
     size_t length = strlen(name), tail = sizeof end - 1;
-    if (length >= tail && strcmp(name + length - tail, end) == 0 && (length == tail || name[length - tail - 1] == '.')) return i;
+    if (length >= tail && strcmp(name + length - tail, end) == 0 && (length == tail || name[length - tail - 1] == '.'))
+      return i;
   }
   return HRI_SAFETENSORS_NONE;
 }
@@ -56,7 +57,10 @@ hr_status hri_tied_head_check(const hr_model *model, const hri_weights *weights,
   if (head == HRI_SAFETENSORS_NONE || embedding == HRI_SAFETENSORS_NONE) return HR_OK;
   HRI_TRY(compare(weights, embedding, head, &same, error));
   if (same) return HR_OK;
-  hri_fail(error, HR_ERROR_INPUT, "%s: config.json ties the head to the embedding, but the tensor %s is not %s", hri_weights_path(weights, head),
-           hri_weights_get(weights, head)->name, hri_weights_get(weights, embedding)->name);
-  return hri_hint(error, HR_ERROR_INPUT, "set tie_word_embeddings to false in config.json if the model has a head of its own, or remove the tensor");
+  hri_fail(error, HR_ERROR_INPUT, "%s: config.json ties the head to the embedding, but the tensor %s is not %s",
+           hri_weights_path(weights, head), hri_weights_get(weights, head)->name,
+           hri_weights_get(weights, embedding)->name);
+  return hri_hint(
+      error, HR_ERROR_INPUT,
+      "set tie_word_embeddings to false in config.json if the model has a head of its own, or remove the tensor");
 }

@@ -55,17 +55,17 @@ typedef struct hri_norm_args {
 typedef struct hri_norm_backward_args {
   int64_t rows, columns;
   hri_real real;
-  const void *dy;      /* [M,C] */
-  const void *x;       /* [M,C] what was normalised (s of the forward) */
-  const float *stats;  /* as written by the forward */
-  const float *weight; /* [C] */
+  const void *dy;       /* [M,C] */
+  const void *x;        /* [M,C] what was normalised (s of the forward) */
+  const float *stats;   /* as written by the forward */
+  const float *weight;  /* [C] */
   double weight_offset; /* as in the forward */
-  const void *extra;   /* [M,C] gradient of the residual path, or NULL */
-  void *dx;            /* [M,C]; may alias dy, x or extra */
-  float *dweight;      /* [C] or NULL (frozen) */
-  float *dbias;        /* [C] or NULL */
-  bool accumulate;     /* dweight and dbias are added to, else overwritten */
-  float *scratch;      /* hri_norm_backward_scratch_bytes */
+  const void *extra;    /* [M,C] gradient of the residual path, or NULL */
+  void *dx;             /* [M,C]; may alias dy, x or extra */
+  float *dweight;       /* [C] or NULL (frozen) */
+  float *dbias;         /* [C] or NULL */
+  bool accumulate;      /* dweight and dbias are added to, else overwritten */
+  float *scratch;       /* hri_norm_backward_scratch_bytes */
   int threads;
 } hri_norm_backward_args;
 
@@ -74,12 +74,12 @@ typedef struct hri_head_norm_args {
   int64_t rows;
   int64_t heads, kv_heads, head_size; /* H, K, D */
   hri_real real;
-  const void *x;           /* [M, (H+2K) D] */
-  const float *wq, *wk;    /* [D] */
-  double weight_offset;    /* added to both */
+  const void *x;        /* [M, (H+2K) D] */
+  const float *wq, *wk; /* [D] */
+  double weight_offset; /* added to both */
   double eps;
-  void *y;                 /* [M, (H+2K) D]; may alias x */
-  float *stats;            /* [M, H+K] rstd of each head, or NULL */
+  void *y;      /* [M, (H+2K) D]; may alias x */
+  float *stats; /* [M, H+K] rstd of each head, or NULL */
   int threads;
 } hri_head_norm_args;
 
@@ -87,29 +87,29 @@ typedef struct hri_head_norm_backward_args {
   int64_t rows;
   int64_t heads, kv_heads, head_size;
   hri_real real;
-  const void *dy, *x;      /* [M, (H+2K) D]; x the input of the forward */
-  const float *stats;      /* as written by the forward */
+  const void *dy, *x; /* [M, (H+2K) D]; x the input of the forward */
+  const float *stats; /* as written by the forward */
   const float *wq, *wk;
   double weight_offset;
-  void *dx;                /* [M, (H+2K) D]; may alias dy or x */
-  float *dwq, *dwk;        /* [D], or NULL (frozen) */
-  bool accumulate;         /* dwq and dwk are added to, else overwritten */
-  float *scratch;          /* hri_head_norm_backward_scratch_bytes */
+  void *dx;         /* [M, (H+2K) D]; may alias dy or x */
+  float *dwq, *dwk; /* [D], or NULL (frozen) */
+  bool accumulate;  /* dwq and dwk are added to, else overwritten */
+  float *scratch;   /* hri_head_norm_backward_scratch_bytes */
   int threads;
 } hri_head_norm_backward_args;
 
-/* Rotary embedding of rows [q heads | k heads | v heads]: in each q and k head the pair (i, i + R/2), i < R/2, is turned by
- * the angle of its position; the rest of the head and v are copied. The backward is the turn by the negative angle
- * (`inverse`). */
+/* Rotary embedding of rows [q heads | k heads | v heads]: in each q and k head the pair (i, i + R/2), i < R/2, is
+ * turned by the angle of its position; the rest of the head and v are copied. The backward is the turn by the negative
+ * angle (`inverse`). */
 typedef struct hri_rope_args {
   int64_t rows;
   int64_t heads, kv_heads, head_size; /* H, K, D */
   int64_t rotary_size;                /* R <= D, even */
   hri_real real;
-  const void *x;                      /* [M, (H+2K) D] */
-  void *y;                            /* same; may alias x */
-  const float *cosines, *sines;       /* [P, R/2], hri_rope_table */
-  const int32_t *position;            /* [M], row of the tables */
+  const void *x;                /* [M, (H+2K) D] */
+  void *y;                      /* same; may alias x */
+  const float *cosines, *sines; /* [P, R/2], hri_rope_table */
+  const int32_t *position;      /* [M], row of the tables */
   bool inverse;
   int threads;
 } hri_rope_args;
@@ -144,13 +144,13 @@ typedef struct hri_embed_backward_args {
  * ignored: loss 0, gradient 0. */
 typedef struct hri_cross_entropy_args {
   int64_t rows, vocabulary, stored; /* R, V <= Vs */
-  double softcap;                   /* c: the softmax is that of c tanh(logits / c), and dlogits passes through it; 0: none */
+  double softcap; /* c: the softmax is that of c tanh(logits / c), and dlogits passes through it; 0: none */
   hri_real real;
-  const void *logits;               /* [R,Vs] */
-  const int32_t *labels;            /* [R] */
-  double gradient_scale;            /* 1 / counted tokens, times the loss scale if any */
-  float *losses;                    /* [R], unscaled */
-  void *dlogits;                    /* [R,Vs] = (softmax - onehot) * gradient_scale, padding 0; may alias logits; NULL:
+  const void *logits;    /* [R,Vs] */
+  const int32_t *labels; /* [R] */
+  double gradient_scale; /* 1 / counted tokens, times the loss scale if any */
+  float *losses;         /* [R], unscaled */
+  void *dlogits;         /* [R,Vs] = (softmax - onehot) * gradient_scale, padding 0; may alias logits; NULL:
                                        evaluation, which writes only losses */
   int threads;
 } hri_cross_entropy_args;
@@ -173,7 +173,8 @@ typedef struct hri_update_numbers {
   int64_t t;             /* applied steps, this one counted */
 } hri_update_numbers;
 
-/* What the random bits of stochastic rounding depend on, beside the array and the logical element (ops/optim/rounding.h). */
+/* What the random bits of stochastic rounding depend on, beside the array and the logical element
+ * (ops/optim/rounding.h). */
 typedef struct hri_rounding {
   uint64_t seed, step; /* step modulo 2^32 */
   uint32_t site;
@@ -186,10 +187,10 @@ typedef struct hri_update_args {
   int64_t n;
   void *w; /* [n] of type w_real */
   hri_real w_real;
-  hri_bf16 *copy; /* [n] written beside an fp32 w, or NULL */
-  void *state[4]; /* the tensors of the optimizer's state, in order */
+  hri_bf16 *copy;      /* [n] written beside an fp32 w, or NULL */
+  void *state[4];      /* the tensors of the optimizer's state, in order */
   hri_real state_real; /* of those that --moments applies to */
-  const void *g; /* [n] of type gradient_real */
+  const void *g;       /* [n] of type gradient_real */
   hri_real gradient_real;
   hri_rounding rounding;
   int64_t first_element; /* logical index of w[0] in its parameter */
@@ -226,10 +227,10 @@ typedef struct hri_cpu_kernels {
   void (*glu_backward)(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
                        hri_real real, int threads);
   void (*rope)(const hri_rope_args *args);
-  /* y = x, or y += x, for rows of columns; each operand in its own type and with its own elements from row to row. The sum
-   * is made in fp32 and rounded once. */
-  void (*accumulate)(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride, int64_t rows, int64_t columns,
-                     bool adds, int threads);
+  /* y = x, or y += x, for rows of columns; each operand in its own type and with its own elements from row to row. The
+   * sum is made in fp32 and rounded once. */
+  void (*accumulate)(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride,
+                     int64_t rows, int64_t columns, bool adds, int threads);
   /* y[n] = cap * tanh(x / cap); y may alias x. */
   void (*softcap)(void *y, const void *x, float cap, int64_t n, hri_real real, int threads);
   /* y[n] = f(x) with the vector math of ops/vmath.h, one thread; y may alias x. */
@@ -257,7 +258,8 @@ typedef struct hri_cpu_kernels {
   /* ---- move ---- */
   void (*copy)(void *to, const void *from, int64_t bytes, int threads);
   /* `rows` rows of `width` bytes, from one pitch (bytes from row to row) to another. */
-  void (*copy_rows)(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows, int threads);
+  void (*copy_rows)(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows,
+                    int threads);
   void (*zero)(void *to, int64_t bytes, int threads);
   void (*fill)(float *y, float value, int64_t n, int threads);
   /* to[n] = from[n] in another type, to the nearest, ties to even (base/real.h); the same type copies. No aliasing. */

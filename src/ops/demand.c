@@ -7,15 +7,15 @@
 #include "ops/rules.h"
 #include "ops/scratch.h"
 
-/* Resident library memory: per prepared matrix product (generated code, memory objects) 67 KiB measured with oneDNN 2.6.3
- * and 96 KiB with 3.2, which also takes 12 MiB more from the start. */
+/* Resident library memory: per prepared matrix product (generated code, memory objects) 67 KiB measured with oneDNN
+ * 2.6.3 and 96 KiB with 3.2, which also takes 12 MiB more from the start. */
 static const uint64_t PRODUCT_BYTES = 72u << 10, PRODUCT_BYTES_V3 = 104u << 10, LIBRARY_BYTES_V3 = 12u << 20;
 
 /* ---- which nodes ---- */
 
-/* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32 or bf16, all r of a node the same; m likewise (moments);
- * x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control block; * bytes of any type. Guards and
- * scratch stand behind and are not looked at. */
+/* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32 or bf16, all r of a node the
+ * same; m likewise (moments); x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control
+ * block; * bytes of any type. Guards and scratch stand behind and are not looked at. */
 /* clang-format off */
 static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
@@ -36,7 +36,8 @@ static const char *const types[HRI_OP_COUNT] = {
 static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
   bool real = dtype == HRI_F32 || dtype == HRI_BF16;
   switch (letter) {
-  case 'r': case 'm': return real && dtype == first;
+  case 'r':
+  case 'm': return real && dtype == first;
   case 'x': return real;
   case 'o': return dtype == HRI_F32 || (dtype == HRI_BF16 && dtype == first);
   case 'f': return dtype == HRI_F32;
@@ -48,8 +49,8 @@ static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
   }
 }
 
-/* g, control, w, the tensors of the state, copy: states that may be narrow are all of one type, others what the row says, which the
- * op's rule has checked. */
+/* g, control, w, the tensors of the state, copy: states that may be narrow are all of one type, others what the row
+ * says, which the op's rule has checked. */
 static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
   const hri_optimizer *row = hri_optimizer_get(kind);
   uint32_t at = 3;
@@ -62,9 +63,11 @@ static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
 
 hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *error) {
   char update[HRI_MAX_OPERANDS];
-  const char *letters = hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
+  const char *letters =
+      hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
   int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
-  if (!letters) return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
+  if (!letters)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
   for (uint32_t i = 0; letters[i] && i < node->operand_count; i++) {
     hri_id id = hri_operands(job, node)[i].tensor;
     const hri_tensor *t;
@@ -73,7 +76,8 @@ hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *e
     t = &job->tensors.items[id];
     if (*same < 0 && (letters[i] == 'r' || letters[i] == 'm')) *same = t->dtype;
     if (!type_fits(letters[i], t->dtype, (uint8_t)*same))
-      return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
+      return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                      "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
                       hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));
   }
   return HR_OK;
@@ -89,7 +93,9 @@ static hri_real type_of(const hri_tensor *t) {
 static bool present(const hri_job *job, const hri_node *node, uint32_t index) {
   return index < node->operand_count && hri_operands(job, node)[index].tensor != HRI_NONE;
 }
-static const hri_tensor *tensor(const hri_job *job, const hri_node *node, uint32_t index) { return &job->tensors.items[hri_operands(job, node)[index].tensor]; }
+static const hri_tensor *tensor(const hri_job *job, const hri_node *node, uint32_t index) {
+  return &job->tensors.items[hri_operands(job, node)[index].tensor];
+}
 
 hri_gemm_shape hri_demand_product(const hri_job *job, const hri_node *node, uint32_t team) {
   const hri_operand *o = hri_operands(job, node);
@@ -143,17 +149,33 @@ hri_gemm_shape hri_demand_pack(const hri_job *job, const hri_node *node, uint32_
 /* Operand 0 is qkv or dy, which has its type. */
 hri_attention_shape hri_demand_attention(const hri_job *job, const hri_node *node) {
   const int64_t *i = node->attr.i;
-  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = node->attr.f[1], .real = type_of(tensor(job, node, 0))};
+  return (hri_attention_shape){.batch = i[0],
+                               .sequence = i[1],
+                               .heads = i[2],
+                               .kv_heads = i[3],
+                               .head_dim = i[4],
+                               .window = i[5],
+                               .softcap = node->attr.f[1],
+                               .real = type_of(tensor(job, node, 0))};
 }
 
 hri_attention_cache_shape hri_demand_cache(const hri_job *job, const hri_node *node) {
   const int64_t *i = node->attr.i;
-  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = node->attr.f[1], .real = type_of(tensor(job, node, 0))};
+  return (hri_attention_cache_shape){.batch = i[0],
+                                     .rows = i[1],
+                                     .capacity = i[6],
+                                     .heads = i[2],
+                                     .kv_heads = i[3],
+                                     .head_dim = i[4],
+                                     .window = i[5],
+                                     .softcap = node->attr.f[1],
+                                     .real = type_of(tensor(job, node, 0))};
 }
 
 /* ---- scratch ---- */
 
-hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes,
+                             hr_error *error) {
   int team = (int)demand->team;
   hri_isa level = demand->level;
   hri_attention_shape s;
@@ -161,25 +183,48 @@ hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const
   *bytes = 0;
   HRI_TRY(hri_demand_check(job, node, error));
   switch (node->op) {
-  case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: {
+  case HRI_OP_LINEAR:
+  case HRI_OP_LINEAR_DX:
+  case HRI_OP_LINEAR_DW: {
     hri_gemm_shape shape = hri_demand_product(job, node, demand->team);
     return demand->workspace(demand->products, &shape, bytes, error);
   }
-  case HRI_OP_BIAS_GRADIENT: *bytes = hri_bias_gradient_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), (int64_t)hri_columns(tensor(job, node, 0)), team); break;
-  case HRI_OP_NORM_BACKWARD: *bytes = hri_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), (int64_t)hri_columns(tensor(job, node, 0)), present(job, node, 6), present(job, node, 7), team); break;
-  case HRI_OP_HEAD_NORM_BACKWARD: *bytes = hri_head_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), node->attr.i[2], team); break;
-  case HRI_OP_ATTENTION: s = hri_demand_attention(job, node), *bytes = hri_attention_forward_scratch(level, &s, team); break;
-  case HRI_OP_ATTENTION_BACKWARD: s = hri_demand_attention(job, node), *bytes = hri_attention_backward_scratch(level, &s, team); break;
-  case HRI_OP_ATTENTION_FULL: s = hri_demand_attention(job, node), *bytes = hri_attention_materialized_scratch(level, &s, team); break;
-  case HRI_OP_ATTENTION_FULL_BACKWARD: s = hri_demand_attention(job, node), *bytes = hri_attention_backward_scratch(level, &s, team); break;
-  case HRI_OP_ATTENTION_CACHED: cached = hri_demand_cache(job, node), *bytes = hri_attention_cached_scratch(level, &cached, team); break;
+  case HRI_OP_BIAS_GRADIENT:
+    *bytes = hri_bias_gradient_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)),
+                                             (int64_t)hri_columns(tensor(job, node, 0)), team);
+    break;
+  case HRI_OP_NORM_BACKWARD:
+    *bytes = hri_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)),
+                                             (int64_t)hri_columns(tensor(job, node, 0)), present(job, node, 6),
+                                             present(job, node, 7), team);
+    break;
+  case HRI_OP_HEAD_NORM_BACKWARD:
+    *bytes = hri_head_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), node->attr.i[2], team);
+    break;
+  case HRI_OP_ATTENTION:
+    s = hri_demand_attention(job, node), *bytes = hri_attention_forward_scratch(level, &s, team);
+    break;
+  case HRI_OP_ATTENTION_BACKWARD:
+    s = hri_demand_attention(job, node), *bytes = hri_attention_backward_scratch(level, &s, team);
+    break;
+  case HRI_OP_ATTENTION_FULL:
+    s = hri_demand_attention(job, node), *bytes = hri_attention_materialized_scratch(level, &s, team);
+    break;
+  case HRI_OP_ATTENTION_FULL_BACKWARD:
+    s = hri_demand_attention(job, node), *bytes = hri_attention_backward_scratch(level, &s, team);
+    break;
+  case HRI_OP_ATTENTION_CACHED:
+    cached = hri_demand_cache(job, node), *bytes = hri_attention_cached_scratch(level, &cached, team);
+    break;
   default: break;
   }
-  if (*bytes == UINT64_MAX) return hri_fail(error, HR_ERROR_USAGE, "the scratch of %s does not fit 64 bits", hri_op_name(node->op));
+  if (*bytes == UINT64_MAX)
+    return hri_fail(error, HR_ERROR_USAGE, "the scratch of %s does not fit 64 bits", hri_op_name(node->op));
   return HR_OK;
 }
 
-hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes,
+                             bool *pays, hr_error *error) {
   hri_gemm_shape shape;
   HRI_TRY(hri_demand_check(job, node, error));
   shape = hri_demand_product(job, node, demand->team);
@@ -199,8 +244,7 @@ uint32_t hri_demand_distinct_products(const hri_job *job) {
       size_t k;
       if (!hri_demand_is_product(node->op)) continue;
       s = hri_demand_product(job, node, job->team);
-      for (k = 0; k < seen.count && !hri_gemm_shape_same(&seen.items[k], &s); k++) {
-      }
+      for (k = 0; k < seen.count && !hri_gemm_shape_same(&seen.items[k], &s); k++) {}
       if (k == seen.count && !hri_array_push(&seen, s)) break;
     }
   count = (uint32_t)seen.count;
@@ -211,5 +255,6 @@ uint32_t hri_demand_distinct_products(const hri_job *job) {
 uint64_t hri_demand_fixed_bytes(const hr_device *device, const hri_job *job, uint32_t shapes, uint64_t process_bytes) {
   bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL, measured = device->fixed_measured;
   uint64_t product = measured ? device->rates.product_bytes : v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES;
-  return device->fixed_bytes + shapes * hri_demand_distinct_products(job) * product + (v3 && !measured ? LIBRARY_BYTES_V3 : 0) + process_bytes;
+  return device->fixed_bytes + shapes * hri_demand_distinct_products(job) * product +
+         (v3 && !measured ? LIBRARY_BYTES_V3 : 0) + process_bytes;
 }

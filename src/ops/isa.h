@@ -8,9 +8,9 @@
 #include <stdbool.h>
 
 typedef enum hri_isa {
-  HRI_ISA_BASE = 0, /* what the compiler takes for granted: SSE2 on x86-64, NEON on Arm */
-  HRI_ISA_AVX2,     /* with FMA */
-  HRI_ISA_AVX512,   /* F, BW, DQ, VL */
+  HRI_ISA_BASE = 0,    /* what the compiler takes for granted: SSE2 on x86-64, NEON on Arm */
+  HRI_ISA_AVX2,        /* with FMA */
+  HRI_ISA_AVX512,      /* F, BW, DQ, VL */
   HRI_ISA_AVX512_BF16, /* and products of bf16 pairs; kernels that have no use for them are those of AVX512 */
   HRI_ISA_COUNT
 } hri_isa;

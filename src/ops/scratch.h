@@ -18,8 +18,8 @@ enum {
   HRI_SQUARE_SUM_BLOCK = 65536 /* elements per partial of square_sum */
 };
 
-/* Kernels that take fp32 or bf16 are written once, as always-inline functions of an hri_real, and instantiated by calling
- * them with a constant: HRI_BY_REAL(args->real, row(args, i, REAL)) stands for two calls, one for each REAL. */
+/* Kernels that take fp32 or bf16 are written once, as always-inline functions of an hri_real, and instantiated by
+ * calling them with a constant: HRI_BY_REAL(args->real, row(args, i, REAL)) stands for two calls, one for each REAL. */
 #define HRI_INLINE inline __attribute__((always_inline))
 #define HRI_BY_REAL(real, ...)                                                                                         \
   do {                                                                                                                 \

@@ -35,7 +35,8 @@
 enum {
   HRI_LANES = HRI_VECTOR_BYTES / 4,
   HRI_HALF_LANES = HRI_LANES / 2,
-  HRI_GROUP = HRI_VECTOR_BYTES == 64 ? 4 : 2 /* vectors side by side in a long chain of operations: as registers allow */
+  HRI_GROUP =
+      HRI_VECTOR_BYTES == 64 ? 4 : 2 /* vectors side by side in a long chain of operations: as registers allow */
 };
 #define HRI_VECTOR_INLINE inline __attribute__((always_inline))
 
@@ -61,8 +62,7 @@ static inline hri_vf hri_vload_n(const float *p, int64_t n) {
   return (hri_vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
 #else
   float lanes[HRI_LANES] = {0};
-  for (int64_t i = 0; i < n; i++)
-    lanes[i] = p[i];
+  for (int64_t i = 0; i < n; i++) lanes[i] = p[i];
   return hri_vload(lanes);
 #endif
 }
@@ -74,16 +74,15 @@ static inline void hri_vstore_n(float *p, hri_vf v, int64_t n) {
 #if defined(__AVX512F__)
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
 #else
-  for (int64_t i = 0; i < n; i++)
-    p[i] = v[i];
+  for (int64_t i = 0; i < n; i++) p[i] = v[i];
 #endif
 }
 
 /* Asks for bytes that will be read soon. Worth it in bf16, where more operations stand between two cache lines and the
- * processor looks less far ahead: 1.1 to 1.5 times as fast from memory. In fp32 it gains nothing where one goes straight on. */
+ * processor looks less far ahead: 1.1 to 1.5 times as fast from memory. In fp32 it gains nothing where one goes
+ * straight on. */
 static inline void hri_fetch(const void *from, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64)
-    __builtin_prefetch((const char *)from + i);
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i);
 }
 
 /* mask ? a : b per lane, for the result of a comparison. */
@@ -94,8 +93,7 @@ static inline hri_vf hri_vselect(hri_vi mask, hri_vf a, hri_vf b) {
 static inline hri_vf hri_vkeep_n(hri_vf v, int64_t n, float other) {
   hri_vi index;
   if (n == HRI_LANES) return v;
-  for (int32_t i = 0; i < HRI_LANES; i++)
-    index[i] = i;
+  for (int32_t i = 0; i < HRI_LANES; i++) index[i] = i;
   return hri_vselect(index < (int32_t)n, v, hri_vset(other));
 }
 
@@ -131,8 +129,7 @@ static inline hri_vf hri_vsqrt(hri_vf a) {
 #elif defined(__x86_64__)
   return (hri_vf)_mm_sqrt_ps((__m128)a);
 #else
-  for (int i = 0; i < HRI_LANES; i++)
-    a[i] = __builtin_sqrtf(a[i]);
+  for (int i = 0; i < HRI_LANES; i++) a[i] = __builtin_sqrtf(a[i]);
   return a;
 #endif
 }
@@ -148,8 +145,7 @@ static inline float hri_vsum(hri_vf v) {
   float a[HRI_LANES];
   memcpy(a, &v, sizeof a);
   for (int width = HRI_LANES / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; i++)
-      a[i] += a[i + width];
+    for (int i = 0; i < width; i++) a[i] += a[i + width];
   return a[0];
 #endif
 }
@@ -157,16 +153,14 @@ static inline double hri_vsum_double(hri_vd v) {
   double a[HRI_HALF_LANES];
   memcpy(a, &v, sizeof a);
   for (int width = HRI_HALF_LANES / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; i++)
-      a[i] += a[i + width];
+    for (int i = 0; i < width; i++) a[i] += a[i + width];
   return a[0];
 }
 static inline float hri_vmax_fold(hri_vf v) {
   float a[HRI_LANES], best;
   memcpy(a, &v, sizeof a);
   best = a[0];
-  for (int i = 1; i < HRI_LANES; i++)
-    best = a[i] > best ? a[i] : best;
+  for (int i = 1; i < HRI_LANES; i++) best = a[i] > best ? a[i] : best;
   return best;
 }
 
@@ -201,21 +195,14 @@ static HRI_VECTOR_INLINE void hri_vexp_each(hri_vf *x, int count) {
   const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f; /* n * ln2_high is exact */
   static const float factors[] = {0x1.123fc6p-7f, 0x1.555916p-5f, 0x1.55548ap-3f, 0x1.fffffcp-2f};
   hri_vf n[HRI_GROUP], p[HRI_GROUP];
-  for (int k = 0; k < count; k++)
-    n[k] = hri_vround(x[k] * 0x1.715476p+0f);
-  for (int k = 0; k < count; k++)
-    x[k] = x[k] - n[k] * ln2_high;
-  for (int k = 0; k < count; k++)
-    x[k] = x[k] - n[k] * ln2_low;
-  for (int k = 0; k < count; k++)
-    p[k] = hri_vset(0x1.6a1a72p-10f);
+  for (int k = 0; k < count; k++) n[k] = hri_vround(x[k] * 0x1.715476p+0f);
+  for (int k = 0; k < count; k++) x[k] = x[k] - n[k] * ln2_high;
+  for (int k = 0; k < count; k++) x[k] = x[k] - n[k] * ln2_low;
+  for (int k = 0; k < count; k++) p[k] = hri_vset(0x1.6a1a72p-10f);
   for (int i = 0; i < 4; i++)
-    for (int k = 0; k < count; k++)
-      p[k] = p[k] * x[k] + factors[i];
-  for (int k = 0; k < count; k++)
-    p[k] = x[k] + x[k] * x[k] * p[k];
-  for (int k = 0; k < count; k++)
-    x[k] = hri_vscale2(1.0f + p[k], n[k]);
+    for (int k = 0; k < count; k++) p[k] = p[k] * x[k] + factors[i];
+  for (int k = 0; k < count; k++) p[k] = x[k] + x[k] * x[k] * p[k];
+  for (int k = 0; k < count; k++) x[k] = hri_vscale2(1.0f + p[k], n[k]);
 }
 static inline hri_vf hri_vexp(hri_vf x) {
   x = hri_vmin(hri_vset(89.0f), hri_vmax(hri_vset(HRI_EXP_LOWEST), x)); /* exp is inf beyond 89; NaN passes */
@@ -226,8 +213,8 @@ static inline hri_vf hri_vexp(hri_vf x) {
 /* 1 / (1 + exp(-x)). */
 static inline hri_vf hri_vsigmoid(hri_vf x) { return 1.0f / (1.0f + hri_vexp(-x)); }
 
-/* x + x^3 T(x^2) near 0, else 1 - q with the sign of x, q = 2 / (exp(2|x|) + 1). The slope 1 - tanh^2 is q (2 - q), which
- * does not cancel where tanh is nearly 1. */
+/* x + x^3 T(x^2) near 0, else 1 - q with the sign of x, q = 2 / (exp(2|x|) + 1). The slope 1 - tanh^2 is q (2 - q),
+ * which does not cancel where tanh is nearly 1. */
 static inline hri_vf hri_vtanh_slope(hri_vf x, hri_vf *slope) {
   hri_vi sign = (hri_vi)x & INT32_MIN;
   hri_vf a = (hri_vf)((hri_vi)x & INT32_MAX), z = x * x, t, q, far, near;
@@ -317,16 +304,17 @@ static inline hri_vu hri_vround_upper(hri_vf v) {
 #endif
 }
 static inline hri_vh16 hri_vround_bf16(hri_vf v) { return hri_vupper(hri_vround_upper(v)); }
-static inline hri_vf hri_vload_bf16(const hri_bf16 *p) { return hri_vwiden((hri_vh16)*(const hri_vh16_memory *)p); }
-static inline void hri_vstore_bf16(hri_bf16 *p, hri_vf v) { *(hri_vh16_memory *)p = (hri_vh16_memory)hri_vround_bf16(v); }
+static inline hri_vf hri_vload_bf16(const hri_bf16 *p) { return hri_vwiden((hri_vh16) * (const hri_vh16_memory *)p); }
+static inline void hri_vstore_bf16(hri_bf16 *p, hri_vf v) {
+  *(hri_vh16_memory *)p = (hri_vh16_memory)hri_vround_bf16(v);
+}
 static inline hri_vf hri_vload_bf16_n(const hri_bf16 *p, int64_t n) {
   if (n == HRI_LANES) return hri_vload_bf16(p);
 #if defined(__AVX512F__)
   return hri_vwiden((hri_vh16)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p));
 #else
   hri_bf16 lanes[HRI_LANES] = {0};
-  for (int64_t i = 0; i < n; i++)
-    lanes[i] = p[i];
+  for (int64_t i = 0; i < n; i++) lanes[i] = p[i];
   return hri_vload_bf16(lanes);
 #endif
 }
@@ -340,8 +328,7 @@ static inline void hri_vstore_bf16_n(hri_bf16 *p, hri_vf v, int64_t n) {
 #else
   hri_bf16 lanes[HRI_LANES];
   hri_vstore_bf16(lanes, v);
-  for (int64_t i = 0; i < n; i++)
-    p[i] = lanes[i];
+  for (int64_t i = 0; i < n; i++) p[i] = lanes[i];
 #endif
 }
 
@@ -354,7 +341,8 @@ static inline void hri_vstore_real(void *p, int64_t index, hri_vf v, hri_real re
   else hri_vstore((float *)p + index, v);
 }
 static inline hri_vf hri_vload_real_n(const void *p, int64_t index, int64_t n, hri_real real) {
-  return real == HRI_REAL_BF16 ? hri_vload_bf16_n((const hri_bf16 *)p + index, n) : hri_vload_n((const float *)p + index, n);
+  return real == HRI_REAL_BF16 ? hri_vload_bf16_n((const hri_bf16 *)p + index, n)
+                               : hri_vload_n((const float *)p + index, n);
 }
 static inline void hri_vstore_real_n(void *p, int64_t index, hri_vf v, int64_t n, hri_real real) {
   if (real == HRI_REAL_BF16) hri_vstore_bf16_n((hri_bf16 *)p + index, v, n);

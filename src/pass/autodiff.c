@@ -1,13 +1,14 @@
 /* Reverse-mode differentiation of the forward nodes of a program.
  *
  * A forward sweep finds what requires a gradient (trainable parameters and everything made from them); a backward sweep
- * calls each op's rule, which emits gradient nodes and contributes to the gradients of its inputs. "Saved" is not a list:
- * it is whatever those nodes read. */
+ * calls each op's rule, which emits gradient nodes and contributes to the gradients of its inputs. "Saved" is not a
+ * list: it is whatever those nodes read. */
 #include <string.h>
 
 #include "pass/pass.h"
 
-/* A result has one node that writes it and any number that add to it; the gradient of the result is the gradient of each. */
+/* A result has one node that writes it and any number that add to it; the gradient of the result is the gradient of
+ * each. */
 static bool makes(uint8_t access) { return access == HRI_WRITE || access == HRI_ADD; }
 
 static void requires_grad(hri_autodiff *ad, const hri_program *p, size_t node_count) {
@@ -27,9 +28,12 @@ static void requires_grad(hri_autodiff *ad, const hri_program *p, size_t node_co
         ad->whole[job->tensors.items[operands[i].tensor].value] = operands[i].tensor;
     if (!hri_rule_get(node->op)->backward) continue;
     for (uint32_t i = 0; i < node->operand_count; i++)
-      if (operands[i].tensor != HRI_NONE && operands[i].access == HRI_READ && ad->needed[job->tensors.items[operands[i].tensor].value]) needed = true;
+      if (operands[i].tensor != HRI_NONE && operands[i].access == HRI_READ &&
+          ad->needed[job->tensors.items[operands[i].tensor].value])
+        needed = true;
     for (uint32_t i = 0; needed && i < node->operand_count; i++)
-      if (operands[i].tensor != HRI_NONE && makes(operands[i].access)) ad->needed[job->tensors.items[operands[i].tensor].value] = true;
+      if (operands[i].tensor != HRI_NONE && makes(operands[i].access))
+        ad->needed[job->tensors.items[operands[i].tensor].value] = true;
   }
 }
 
@@ -40,7 +44,8 @@ static void already_touched(hri_autodiff *ad, const hri_program *p, size_t node_
     const hri_node *node = &job->nodes.items[p->order.items[at]];
     const hri_operand *operands = hri_operands(job, node);
     for (uint32_t i = 0; i < node->operand_count; i++) {
-      if (operands[i].tensor == HRI_NONE || (operands[i].access != HRI_WRITE && operands[i].access != HRI_ADD)) continue;
+      if (operands[i].tensor == HRI_NONE || (operands[i].access != HRI_WRITE && operands[i].access != HRI_ADD))
+        continue;
       for (uint32_t q = 0; q < job->params.count; q++) {
         uint32_t count;
         const hri_param_run *runs = hri_param_runs(job, q, &count);
@@ -51,7 +56,8 @@ static void already_touched(hri_autodiff *ad, const hri_program *p, size_t node_
   }
 }
 
-hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id hidden_gradient, bool accumulate, hr_error *error) {
+hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id hidden_gradient, bool accumulate,
+                            hr_error *error) {
   hri_program *p = &job->programs[program];
   size_t values = job->storages.count, forward_count = p->order.count;
   hri_autodiff ad = {.job = job, .program = program, .accumulate = accumulate, .value_count = values};
@@ -87,18 +93,25 @@ hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id
     if (node.phase != HRI_PHASE_FORWARD || !rule->backward) continue;
     for (uint32_t i = 0; i < node.operand_count; i++) {
       hri_operand o = job->operands.items[node.operand_begin + i];
-      if (o.tensor != HRI_NONE && makes(o.access) && ad.gradient[job->tensors.items[o.tensor].value] != HRI_NONE) reached = true;
+      if (o.tensor != HRI_NONE && makes(o.access) && ad.gradient[job->tensors.items[o.tensor].value] != HRI_NONE)
+        reached = true;
     }
     if (!reached) continue;
-    ad.emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_BACKWARD, .layer = node.layer, .unit = node.unit,
-                         .site = node.site, .origin = HRI_NONE};
+    ad.emit = (hri_emit){.program = program,
+                         .lane = HRI_COMPUTE,
+                         .phase = HRI_PHASE_BACKWARD,
+                         .layer = node.layer,
+                         .unit = node.unit,
+                         .site = node.site,
+                         .origin = HRI_NONE};
     rule->backward(&ad, id);
     if (job->failed) break;
   }
   /* a trainable parameter that the loss does not reach would keep an undefined gradient */
   for (uint32_t i = 0; i < job->params.count && status == HR_OK; i++)
     if (job->params.items[i].trainable && !ad.touched[i] && !job->failed)
-      status = hri_fail(error, HR_ERROR_USAGE, "the loss does not depend on the trainable parameter %s", hri_name_get(job, job->params.items[i].key));
+      status = hri_fail(error, HR_ERROR_USAGE, "the loss does not depend on the trainable parameter %s",
+                        hri_name_get(job, job->params.items[i].key));
   if (status == HR_OK) status = hri_job_ok(job, error);
 out:
   hri_free(ad.gradient);

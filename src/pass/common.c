@@ -4,7 +4,9 @@
 
 #include "pass/pass.h"
 
-static const char *const names[HRI_PASS_COUNT] = {"build", "precision", "head", "autodiff", "layout", "recompute", "transient", "update", "offload", "fuse", "inplace", "schedule", "pack", "workspace"};
+static const char *const names[HRI_PASS_COUNT] = {"build",     "precision", "head",   "autodiff", "layout",
+                                                  "recompute", "transient", "update", "offload",  "fuse",
+                                                  "inplace",   "schedule",  "pack",   "workspace"};
 const char *hri_pass_name(hri_pass pass) { return pass < HRI_PASS_COUNT ? names[pass] : "?"; }
 
 hr_status hri_touch_range(const hri_job *job, uint8_t program, uint32_t **first, uint32_t **last, hr_error *error) {
@@ -47,7 +49,7 @@ hr_status hri_merge_init(hri_merge *merge, const hri_job *job, hr_error *error) 
 }
 
 void hri_merge_set(hri_merge *merge, hri_id from, hri_id to, uint64_t add) {
-  assert(from < merge->count && merge->to[from] == from);    /* a storage is merged once */
+  assert(from < merge->count && merge->to[from] == from);                /* a storage is merged once */
   assert(to >= merge->count || hri_merge_find(merge, to, NULL) != from); /* and not into itself */
   merge->to[from] = to;
   merge->add[from] = add;

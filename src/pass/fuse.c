@@ -11,7 +11,8 @@ static bool same_tensor(const hri_job *job, hri_id a, hri_id b) {
   if (a == HRI_NONE || b == HRI_NONE) return false;
   x = &job->tensors.items[a];
   y = &job->tensors.items[b];
-  return x->storage == y->storage && x->offset == y->offset && x->value == y->value && hri_tensor_bytes(x) == hri_tensor_bytes(y);
+  return x->storage == y->storage && x->offset == y->offset && x->value == y->value &&
+         hri_tensor_bytes(x) == hri_tensor_bytes(y);
 }
 
 /* add(a, b) -> s; op(s) -> y  =>  op(a, residual b) -> s, y, where the rule of the op takes a sum before it. */
@@ -35,7 +36,8 @@ static bool fuse_behind(hri_job *job, hri_id first, hri_id second, const uint32_
   const hri_rule *rule = hri_rule_get(job->nodes.items[first].op);
   uint8_t residual = rule->takes_sum_behind.residual, to = rule->takes_sum_behind.to;
   int other;
-  if (!hri_rule_get(job->nodes.items[second].op)->sum || residual == 0 || from[residual].tensor != HRI_NONE) return false;
+  if (!hri_rule_get(job->nodes.items[second].op)->sum || residual == 0 || from[residual].tensor != HRI_NONE)
+    return false;
   if (same_tensor(job, from[to].tensor, add[1].tensor)) other = 0;
   else if (same_tensor(job, from[to].tensor, add[0].tensor)) other = 1;
   else return false;
@@ -72,7 +74,8 @@ hr_status hri_pass_fuse(hri_job *job, hr_error *error) {
     for (size_t at = 0; at < p->order.count; at++) {
       hri_id id = p->order.items[at];
       hri_id before = kept > 0 ? p->order.items[kept - 1] : HRI_NONE;
-      bool waits = job->nodes.items[id].wait_count > 0 || (before != HRI_NONE && job->nodes.items[before].wait_count > 0);
+      bool waits =
+          job->nodes.items[id].wait_count > 0 || (before != HRI_NONE && job->nodes.items[before].wait_count > 0);
       if (before != HRI_NONE && !waits && job->nodes.items[before].lane == job->nodes.items[id].lane) {
         if (fuse_before(job, before, id)) {
           p->order.items[kept - 1] = id;

@@ -12,23 +12,30 @@ static void mark_foreign(const hri_job *job, const hri_program *p, bool *foreign
     const hri_node *node = &job->nodes.items[p->order.items[at]];
     if (node->lane == HRI_COMPUTE) continue;
     for (uint32_t i = 0; i < node->operand_count; i++)
-      if (hri_operands(job, node)[i].tensor != HRI_NONE) foreign[job->tensors.items[hri_operands(job, node)[i].tensor].storage] = true;
+      if (hri_operands(job, node)[i].tensor != HRI_NONE)
+        foreign[job->tensors.items[hri_operands(job, node)[i].tensor].storage] = true;
   }
 }
 
-static bool whole(const hri_job *job, const hri_tensor *t) { return t->offset == 0 && hri_tensor_bytes(t) == job->storages.items[t->storage].bytes; }
+static bool whole(const hri_job *job, const hri_tensor *t) {
+  return t->offset == 0 && hri_tensor_bytes(t) == job->storages.items[t->storage].bytes;
+}
 
 /* One node: the first pair of the rule that fits. */
-static void merge_node(hri_job *job, const hri_node *node, uint32_t at, hri_merge *merge, const uint32_t *first, uint32_t *last, const bool *foreign) {
+static void merge_node(hri_job *job, const hri_node *node, uint32_t at, hri_merge *merge, const uint32_t *first,
+                       uint32_t *last, const bool *foreign) {
   const hri_rule *rule = hri_rule_get(node->op);
   hri_operand *operands = hri_operands(job, node);
   for (uint8_t k = 0; k < rule->in_place_count; k++) {
     uint32_t in = rule->in_place[k].in, out = rule->in_place[k].out, unless = rule->in_place[k].unless;
     const hri_tensor *x, *y;
     hri_id x_root, y_root;
-    if (in >= node->operand_count || out >= node->operand_count || operands[in].tensor == HRI_NONE || operands[out].tensor == HRI_NONE) continue;
+    if (in >= node->operand_count || out >= node->operand_count || operands[in].tensor == HRI_NONE ||
+        operands[out].tensor == HRI_NONE)
+      continue;
     if (operands[out].access != HRI_WRITE) continue;
-    if (unless && unless < node->operand_count && operands[unless].tensor != HRI_NONE) continue; /* that one takes the input's place */
+    if (unless && unless < node->operand_count && operands[unless].tensor != HRI_NONE)
+      continue; /* that one takes the input's place */
     x = &job->tensors.items[operands[in].tensor];
     y = &job->tensors.items[operands[out].tensor];
     x_root = hri_merge_find(merge, x->storage, NULL);
@@ -36,7 +43,9 @@ static void merge_node(hri_job *job, const hri_node *node, uint32_t at, hri_merg
     if (x_root == y_root || y_root != y->storage || foreign[x->storage] || foreign[y->storage]) continue;
     if (job->storages.items[x_root].scope || job->storages.items[y->storage].scope) continue;
     if (job->storages.items[x_root].tier != job->storages.items[y->storage].tier) continue;
-    if (!whole(job, x) || !whole(job, y) || job->storages.items[x->storage].bytes != job->storages.items[y->storage].bytes) continue;
+    if (!whole(job, x) || !whole(job, y) ||
+        job->storages.items[x->storage].bytes != job->storages.items[y->storage].bytes)
+      continue;
     if (job->storages.items[x_root].bytes != job->storages.items[y->storage].bytes) continue;
     if (last[x_root] != at || first[y->storage] != at) continue;
     assert(x->value != y->value); /* a value is not written over itself */

@@ -1,11 +1,11 @@
 /* Gathers the ranges of each unit into segments: contiguous runs with the same (types, trainable, decay, state kind,
  * quantization), with a storage for each thing that they have.
  *
- * What lies in a segment's storage: the weights of parameters, whole, in the segment of their first range; gradients by run, in
- * that of the run's first range; masters and states by range. Each begins at a multiple of 256 elements, so that blockwise
- * quantizers and states never cross a part and do not depend on the rank count. Where the parts of parameters are equal, all
- * of these lie at the same places, and a segment is a run of parameters. What is between two of them is nobody's: nodes act
- * on segments through groups of tensors (hri_tensor_group). */
+ * What lies in a segment's storage: the weights of parameters, whole, in the segment of their first range; gradients by
+ * run, in that of the run's first range; masters and states by range. Each begins at a multiple of 256 elements, so
+ * that blockwise quantizers and states never cross a part and do not depend on the rank count. Where the parts of
+ * parameters are equal, all of these lie at the same places, and a segment is a run of parameters. What is between two
+ * of them is nobody's: nodes act on segments through groups of tensors (hri_tensor_group). */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +17,17 @@ enum { FAR = 8 }; /* units come in order: a match is near the end */
 typedef enum thing { WEIGHT = 0, GRADIENT, MASTER, STATE, THINGS = STATE + HRI_STATE_TENSORS } thing;
 
 /* Elements of each thing that a segment holds so far, and the first tensor of it, after which its storage is made. */
-typedef struct extent { uint64_t elements[THINGS]; hri_id first[THINGS]; } extent;
+typedef struct extent {
+  uint64_t elements[THINGS];
+  hri_id first[THINGS];
+} extent;
 
 /* Where a storage goes: by storage, since each tensor of a parameter was born with its own. */
-typedef struct home { uint32_t segment; thing what; uint64_t at; /* elements */ } home;
+typedef struct home {
+  uint32_t segment;
+  thing what;
+  uint64_t at; /* elements */
+} home;
 
 typedef struct layout {
   hri_job *job;
@@ -29,16 +36,20 @@ typedef struct layout {
   home *homes;               /* per storage; segment HRI_NONE: stays */
 } layout;
 
-static hri_dtype dtype_of(const hri_job *job, hri_id tensor) { return tensor == HRI_NONE ? HRI_DTYPE_COUNT : (hri_dtype)job->tensors.items[tensor].dtype; }
+static hri_dtype dtype_of(const hri_job *job, hri_id tensor) {
+  return tensor == HRI_NONE ? HRI_DTYPE_COUNT : (hri_dtype)job->tensors.items[tensor].dtype;
+}
 
 static bool same_segment(const hri_job *job, const hri_segment *s, const hri_param_range *r) {
   const hri_param *param = &job->params.items[r->param];
   const hri_part *part = &job->parts.items[r->part_begin];
-  const hri_param_range *first = &job->ranges.items[s->range_begin]; /* while segments are made: the range that it was made for */
+  const hri_param_range *first =
+      &job->ranges.items[s->range_begin]; /* while segments are made: the range that it was made for */
   for (uint32_t k = 0; k < HRI_STATE_TENSORS; k++)
     if (dtype_of(job, first->state[k]) != dtype_of(job, r->state[k])) return false;
-  return s->unit != HRI_NONE && s->unit == param->unit && s->dtype == dtype_of(job, r->weight) && s->trainable == part->trainable && s->decay == part->decay &&
-         s->state_kind == part->state_kind && s->quantization == part->quantization && dtype_of(job, first->gradient) == dtype_of(job, r->gradient);
+  return s->unit != HRI_NONE && s->unit == param->unit && s->dtype == dtype_of(job, r->weight) &&
+         s->trainable == part->trainable && s->decay == part->decay && s->state_kind == part->state_kind &&
+         s->quantization == part->quantization && dtype_of(job, first->gradient) == dtype_of(job, r->gradient);
 }
 
 /* The segment of a range, HRI_NONE when there is none yet. */
@@ -53,8 +64,17 @@ static bool make(layout *l, uint32_t range) {
   const hri_param_range *r = &job->ranges.items[range];
   const hri_param *param = &job->params.items[r->param];
   const hri_part *part = &job->parts.items[r->part_begin];
-  hri_segment fresh = {.unit = param->unit, .layer = param->layer, .dtype = (uint8_t)dtype_of(job, r->weight), .trainable = part->trainable, .decay = part->decay,
-                       .state_kind = part->state_kind, .quantization = part->quantization, .weight = HRI_NONE, .gradient = HRI_NONE, .master = HRI_NONE, .range_begin = range};
+  hri_segment fresh = {.unit = param->unit,
+                       .layer = param->layer,
+                       .dtype = (uint8_t)dtype_of(job, r->weight),
+                       .trainable = part->trainable,
+                       .decay = part->decay,
+                       .state_kind = part->state_kind,
+                       .quantization = part->quantization,
+                       .weight = HRI_NONE,
+                       .gradient = HRI_NONE,
+                       .master = HRI_NONE,
+                       .range_begin = range};
   extent none;
   memset(&none, 0, sizeof none);
   memset(none.first, 0xFF, sizeof none.first); /* HRI_NONE */
@@ -62,7 +82,8 @@ static bool make(layout *l, uint32_t range) {
   return hri_array_push(&job->segments, fresh) && hri_array_push(&l->extents, none);
 }
 
-/* Behind what the segment holds of this thing. A tensor that shares its storage with one that has a place goes with it. */
+/* Behind what the segment holds of this thing. A tensor that shares its storage with one that has a place goes with
+ * it. */
 static void settle(layout *l, uint32_t segment, thing what, hri_id tensor, uint64_t elements) {
   extent *e = &l->extents.items[segment];
   home *h;
@@ -105,7 +126,8 @@ static hr_status assign(layout *l, hr_error *error) {
 /* job->laid_out: the ranges segment by segment. */
 static hr_status sort(hri_job *job, hr_error *error) {
   uint32_t begin = 0;
-  if (!hri_array_reserve(&job->laid_out, job->ranges.count)) return hri_fail_memory(error, job->ranges.count * sizeof(uint32_t), "segments");
+  if (!hri_array_reserve(&job->laid_out, job->ranges.count))
+    return hri_fail_memory(error, job->ranges.count * sizeof(uint32_t), "segments");
   job->laid_out.count = job->ranges.count;
   for (size_t s = 0; s < job->segments.count; s++) {
     job->segments.items[s].range_begin = begin;
@@ -125,7 +147,8 @@ static uint32_t name_of(hri_job *job, const hri_segment *segment, hri_id member,
   char number[16] = "";
   uint32_t before = 0;
   if (segment->unit == HRI_NONE) return job->storages.items[job->tensors.items[member].storage].key;
-  for (const hri_segment *s = segment; s-- > job->segments.items && s->unit == segment->unit;) before += s->decay == segment->decay;
+  for (const hri_segment *s = segment; s-- > job->segments.items && s->unit == segment->unit;)
+    before += s->decay == segment->decay;
   if (before) (void)snprintf(number, sizeof number, ".%u", before + 1);
   return segment->layer >= 0 ? hri_name(job, "layers.%d.%s%s.%s", segment->layer, kind, number, what)
                              : hri_name(job, "%s.%s%s.%s", segment->unit == 0 ? "embed" : "head", kind, number, what);
@@ -160,7 +183,8 @@ static void gather_all(layout *l) {
     made.weight = gather(l, s, WEIGHT, 1, "weight");
     made.master = gather(l, s, MASTER, 1, "master");
     made.gradient = gather(l, s, GRADIENT, 1, "gradient");
-    for (uint32_t k = 0; k < row->tensor_count; k++) made.state[k] = gather(l, s, (thing)(STATE + k), row->tensors[k].per, row->tensors[k].name);
+    for (uint32_t k = 0; k < row->tensor_count; k++)
+      made.state[k] = gather(l, s, (thing)(STATE + k), row->tensors[k].per, row->tensors[k].name);
     l->job->segments.items[s] = made;
   }
 }
@@ -178,10 +202,14 @@ static hr_status move(layout *l, size_t storages, hr_error *error) {
     if (h->segment == HRI_NONE) continue;
     segment = &job->segments.items[h->segment];
     row = hri_optimizer_get(segment->state_kind);
-    to = h->what == WEIGHT ? segment->weight : h->what == GRADIENT ? segment->gradient : h->what == MASTER ? segment->master : segment->state[h->what - STATE];
+    to = h->what == WEIGHT     ? segment->weight
+         : h->what == GRADIENT ? segment->gradient
+         : h->what == MASTER   ? segment->master
+                               : segment->state[h->what - STATE];
     if (h->what >= STATE) per = row->tensors[h->what - STATE].per;
     assert(h->at % per == 0);
-    hri_merge_set(&merge, s, to, hri_dtype_size(dtype_of(job, l->extents.items[h->segment].first[h->what]), h->at / per));
+    hri_merge_set(&merge, s, to,
+                  hri_dtype_size(dtype_of(job, l->extents.items[h->segment].first[h->what]), h->at / per));
   }
   hri_merge_apply(&merge, job);
   hri_merge_deinit(&merge);
@@ -195,13 +223,24 @@ static void zero_segments(hri_job *job) {
   for (size_t at = 0; at < begin->order.count; at++) {
     const hri_node *node = &job->nodes.items[begin->order.items[at]];
     hri_id storage = job->tensors.items[hri_operands(job, node)[0].tensor].storage;
-    if (node->op != HRI_OP_ZERO || job->storages.items[storage].segment == HRI_NONE) begin->order.items[kept++] = begin->order.items[at];
+    if (node->op != HRI_OP_ZERO || job->storages.items[storage].segment == HRI_NONE)
+      begin->order.items[kept++] = begin->order.items[at];
   }
   begin->order.count = kept;
   for (uint32_t s = 0; begin->present && s < job->segments.count; s++) {
     const hri_segment segment = job->segments.items[s];
-    hri_emit emit = {.program = HRI_BEGIN, .lane = HRI_COMPUTE, .phase = HRI_PHASE_OPTIMIZER, .layer = segment.layer, .unit = segment.unit, .origin = HRI_NONE};
-    if (segment.gradient != HRI_NONE) hri_node_append(job, HRI_OP_ZERO, emit, NULL, (hri_operand[]){HRI_W(hri_tensor_of_storage(job, segment.gradient, dtype_of(job, job->ranges.items[job->laid_out.items[segment.range_begin]].gradient)))}, 1);
+    hri_emit emit = {.program = HRI_BEGIN,
+                     .lane = HRI_COMPUTE,
+                     .phase = HRI_PHASE_OPTIMIZER,
+                     .layer = segment.layer,
+                     .unit = segment.unit,
+                     .origin = HRI_NONE};
+    if (segment.gradient != HRI_NONE)
+      hri_node_append(job, HRI_OP_ZERO, emit, NULL,
+                      (hri_operand[]){HRI_W(hri_tensor_of_storage(
+                          job, segment.gradient,
+                          dtype_of(job, job->ranges.items[job->laid_out.items[segment.range_begin]].gradient)))},
+                      1);
   }
 }
 

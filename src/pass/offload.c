@@ -20,7 +20,8 @@ static hri_id copy_tensor(hri_job *job, hri_id like, hri_tier tier, uint8_t prog
   hri_tensor t = job->tensors.items[like];
   hri_storage s = job->storages.items[t.storage];
   hri_place place = {.program = program, .tier = (uint8_t)tier, .role = s.role, .layer = s.layer, .unit = s.unit};
-  return hri_tensor_new(job, place, hri_name(job, "%s%s", hri_name_get(job, s.key), suffix), (hri_dtype)t.dtype, t.rank, t.dims, t.stored);
+  return hri_tensor_new(job, place, hri_name(job, "%s%s", hri_name_get(job, s.key), suffix), (hri_dtype)t.dtype, t.rank,
+                        t.dims, t.stored);
 }
 
 static hr_status find_saved(const hri_job *job, uint8_t program, uint64_t minimum, saved *list, size_t values) {
@@ -33,9 +34,12 @@ static hr_status find_saved(const hri_job *job, uint8_t program, uint64_t minimu
       const hri_tensor *t;
       if (o.tensor == HRI_NONE) continue;
       t = &job->tensors.items[o.tensor];
-      if (t->storage >= values || job->storages.items[t->storage].role != HRI_ROLE_ACTIVATION || job->storages.items[t->storage].bytes < minimum) continue;
+      if (t->storage >= values || job->storages.items[t->storage].role != HRI_ROLE_ACTIVATION ||
+          job->storages.items[t->storage].bytes < minimum)
+        continue;
       if (node->phase == HRI_PHASE_FORWARD) {
-        if (o.access == HRI_WRITE && t->offset == 0 && hri_tensor_bytes(t) == job->storages.items[t->storage].bytes) list[t->storage].tensor = o.tensor;
+        if (o.access == HRI_WRITE && t->offset == 0 && hri_tensor_bytes(t) == job->storages.items[t->storage].bytes)
+          list[t->storage].tensor = o.tensor;
         list[t->storage].last_forward = at;
       } else if (node->phase == HRI_PHASE_BACKWARD && list[t->storage].first_backward == UINT32_MAX) {
         list[t->storage].first_backward = at;
@@ -45,10 +49,14 @@ static hr_status find_saved(const hri_job *job, uint8_t program, uint64_t minimu
   return HR_OK;
 }
 
-typedef struct insertion { uint32_t before, next; hri_id node; } insertion; /* next: of the same position */
+typedef struct insertion {
+  uint32_t before, next;
+  hri_id node;
+} insertion; /* next: of the same position */
 
 /* The order with every insertion before its position, those of one position as they were made. */
-static void merge(hri_job *job, const hri_program *p, insertion *inserted, size_t made, uint32_t *first, uint32_t *last, hri_order *order) {
+static void merge(hri_job *job, const hri_program *p, insertion *inserted, size_t made, uint32_t *first, uint32_t *last,
+                  hri_order *order) {
   memset(first, 0xFF, (p->order.count + 1) * sizeof *first);
   for (uint32_t k = 0; k < made; k++) {
     uint32_t at = inserted[k].before;
@@ -85,8 +93,13 @@ hr_status hri_pass_offload(hri_job *job, uint8_t program, uint64_t minimum_bytes
   for (size_t v = 0; v < values && !job->failed; v++) {
     uint32_t release = list[v].last_forward + distance, start;
     hri_id host, back, out, in;
-    hri_emit emit = {.program = program, .phase = HRI_PHASE_FORWARD, .layer = job->storages.items[v].layer, .unit = job->storages.items[v].unit, .origin = HRI_NONE};
-    if (list[v].tensor == HRI_NONE || list[v].last_forward == UINT32_MAX || list[v].first_backward == UINT32_MAX) continue;
+    hri_emit emit = {.program = program,
+                     .phase = HRI_PHASE_FORWARD,
+                     .layer = job->storages.items[v].layer,
+                     .unit = job->storages.items[v].unit,
+                     .origin = HRI_NONE};
+    if (list[v].tensor == HRI_NONE || list[v].last_forward == UINT32_MAX || list[v].first_backward == UINT32_MAX)
+      continue;
     if (list[v].first_backward <= release + distance + 1) continue; /* too near: nothing to win */
     start = list[v].first_backward - distance;
     host = copy_tensor(job, list[v].tensor, HRI_HOST, program, ".host");
@@ -101,7 +114,9 @@ hr_status hri_pass_offload(hri_job *job, uint8_t program, uint64_t minimum_bytes
     hri_node_add_wait(job, in, out);
     hri_node_add_wait(job, in, p->order.items[start - 1]);
     hri_node_add_wait(job, p->order.items[list[v].first_backward], in);
-    if (!hri_array_push(&inserted, ((insertion){.before = list[v].last_forward + 1, .node = out})) || !hri_array_push(&inserted, ((insertion){.before = start, .node = in}))) job->failed = true;
+    if (!hri_array_push(&inserted, ((insertion){.before = list[v].last_forward + 1, .node = out})) ||
+        !hri_array_push(&inserted, ((insertion){.before = start, .node = in})))
+      job->failed = true;
     for (uint32_t at = list[v].first_backward; at < count && !job->failed; at++) {
       hri_id id = p->order.items[at];
       for (uint32_t i = 0; i < job->nodes.items[id].operand_count && !job->failed; i++) {

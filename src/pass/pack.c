@@ -1,10 +1,10 @@
 /* Packing: the right operand of a matrix product is rearranged once, by a visible node, instead of inside the product
  * again and again. The products' results have the same bits.
  *
- * Transient: a packed copy lives from its PACK node to the product behind it; the chunks of a loss head, which follow each
- * other, share one. Persistent: the weights of a step with several micro-steps are packed in `begin` and carried to them;
- * in a step without, the first product packs for all later ones of its kind. Automatic: transient, and only where the
- * bytes are free anyway, that is where the program is that far below the job's peak at that moment. */
+ * Transient: a packed copy lives from its PACK node to the product behind it; the chunks of a loss head, which follow
+ * each other, share one. Persistent: the weights of a step with several micro-steps are packed in `begin` and carried
+ * to them; in a step without, the first product packs for all later ones of its kind. Automatic: transient, and only
+ * where the bytes are free anyway, that is where the program is that far below the job's peak at that moment. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 typedef struct packed {
   hri_id value, tensor, node; /* what the plain operand shows; the packed tensor; the product that it was made for */
   uint64_t value_offset, rows;
-  uint32_t last;              /* position of the last product that reads it */
+  uint32_t last; /* position of the last product that reads it */
   uint16_t op;
 } packed;
 
@@ -23,8 +23,8 @@ typedef struct packer {
   const hri_backend *backend;
   hri_pack_mode mode;
   uint8_t program;
-  uint64_t peak;       /* of the job, before any packing; automatic mode only, like live */
-  uint64_t *live;      /* per position of the program, with what was packed so far */
+  uint64_t peak;  /* of the job, before any packing; automatic mode only, like live */
+  uint64_t *live; /* per position of the program, with what was packed so far */
   HRI_ARRAY(packed) copies;
   hri_order order;
 } packer;
@@ -42,14 +42,16 @@ static uint64_t carried_bytes(const hri_job *job, uint8_t program) {
   uint64_t sum = 0;
   for (size_t s = 0; s < job->storages.count; s++) {
     const hri_storage *storage = &job->storages.items[s];
-    if (!storage->dead && storage->tier == HRI_DEVICE && (storage->scope & HRI_IN(program))) sum += placed_bytes(storage->bytes);
+    if (!storage->dead && storage->tier == HRI_DEVICE && (storage->scope & HRI_IN(program)))
+      sum += placed_bytes(storage->bytes);
   }
   return sum;
 }
 
 /* Live bytes at each position of a program (the caller frees), the scratch that the node there will get among them, and
  * the most of them. */
-static hr_status profile(const hri_job *job, const hri_backend *backend, uint8_t program, uint64_t **live, uint64_t *peak, hr_error *error) {
+static hr_status profile(const hri_job *job, const hri_backend *backend, uint8_t program, uint64_t **live,
+                         uint64_t *peak, hr_error *error) {
   size_t count = job->programs[program].order.count;
   hr_status status = HR_OK;
   uint64_t now = carried_bytes(job, program), *delta;
@@ -66,7 +68,8 @@ static hr_status profile(const hri_job *job, const hri_backend *backend, uint8_t
   if (!delta || !*live) status = hri_fail_memory(error, count * 24, "the live profile");
   for (size_t at = 0; at < count && status == HR_OK; at++) {
     uint64_t scratch = 0;
-    status = backend->workspace(backend->self, job, &job->nodes.items[job->programs[program].order.items[at]], &scratch, error);
+    status = backend->workspace(backend->self, job, &job->nodes.items[job->programs[program].order.items[at]], &scratch,
+                                error);
     now += delta[2 * at];
     (*live)[at] = now + placed_bytes(scratch);
     if ((*live)[at] > *peak) *peak = (*live)[at];
@@ -89,8 +92,11 @@ static packed *shared(const packer *p, const hri_node *node) {
   bool all = p->mode == HRI_PACK_PERSISTENT;
   for (size_t k = p->copies.count; k-- > 0;) {
     packed *c = &p->copies.items[k];
-    bool chunks = node->phase == HRI_PHASE_LOSS && p->job->nodes.items[c->node].phase == HRI_PHASE_LOSS && p->job->nodes.items[c->node].program == node->program;
-    if (c->value == plain->value && c->value_offset == plain->value_offset && c->op == node->op && c->rows == rows_of(p->job, node) && (all || chunks)) return c;
+    bool chunks = node->phase == HRI_PHASE_LOSS && p->job->nodes.items[c->node].phase == HRI_PHASE_LOSS &&
+                  p->job->nodes.items[c->node].program == node->program;
+    if (c->value == plain->value && c->value_offset == plain->value_offset && c->op == node->op &&
+        c->rows == rows_of(p->job, node) && (all || chunks))
+      return c;
   }
   return NULL;
 }
@@ -98,7 +104,8 @@ static packed *shared(const packer *p, const hri_node *node) {
 /* A weight (not an activation, which DW packs) that stays the same through all micro-steps. */
 static bool carried_weight(const packer *p, const hri_node *node) {
   const hri_tensor *plain = &p->job->tensors.items[hri_operands(p->job, node)[1].tensor];
-  return p->mode == HRI_PACK_PERSISTENT && p->program == HRI_MICRO && p->job->storages.items[plain->storage].role == HRI_ROLE_WEIGHT;
+  return p->mode == HRI_PACK_PERSISTENT && p->program == HRI_MICRO &&
+         p->job->storages.items[plain->storage].role == HRI_ROLE_WEIGHT;
 }
 
 /* Whether `bytes` more fit below the job's peak at all positions of [from, to]; if so they are taken. */
@@ -109,7 +116,8 @@ static bool take_free(packer *p, uint32_t from, uint32_t to, uint64_t bytes) {
   return true;
 }
 
-/* The packed tensor that the product at a position is to read; its PACK node is put before the product, or into `begin`. */
+/* The packed tensor that the product at a position is to read; its PACK node is put before the product, or into
+ * `begin`. */
 static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
   hri_job *job = p->job;
   const hri_id product = job->programs[p->program].order.items[at];
@@ -118,9 +126,18 @@ static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
   hri_tensor tensor = job->tensors.items[plain];
   bool carried = carried_weight(p, &node);
   uint8_t program = carried ? HRI_BEGIN : p->program;
-  hri_place place = {.program = program, .scope = carried ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO)) : 0, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE,
-                     .layer = node.layer, .unit = node.unit};
-  hri_emit emit = {.program = program, .lane = HRI_COMPUTE, .phase = carried ? HRI_PHASE_FORWARD : node.phase, .layer = node.layer, .unit = node.unit, .site = node.site,
+  hri_place place = {.program = program,
+                     .scope = carried ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO)) : 0,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_WORKSPACE,
+                     .layer = node.layer,
+                     .unit = node.unit};
+  hri_emit emit = {.program = program,
+                   .lane = HRI_COMPUTE,
+                   .phase = carried ? HRI_PHASE_FORWARD : node.phase,
+                   .layer = node.layer,
+                   .unit = node.unit,
+                   .site = node.site,
                    .origin = HRI_NONE};
   assert(hri_rule_get(node.op)->product != HRI_NO_PRODUCT);
   hri_attr attr = {.i = {hri_rule_get(node.op)->product - 1, (int64_t)rows_of(job, &node)}};
@@ -132,11 +149,14 @@ static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
   memcpy(job->tensors.items[id].dims, tensor.dims, sizeof tensor.dims);
   memcpy(job->tensors.items[id].stored, tensor.stored, sizeof tensor.stored);
   pack = hri_node_new(job, HRI_OP_PACK, emit, &attr, (hri_operand[]){HRI_R(plain), HRI_W(id)}, 2);
-  for (uint32_t w = 0; !carried && !job->failed && w < node.wait_count; w++) /* what the product waited for may have brought the operand */
+  for (uint32_t w = 0; !carried && !job->failed && w < node.wait_count;
+       w++) /* what the product waited for may have brought the operand */
     hri_node_add_wait(job, pack, job->waits.items[node.wait_begin + w].node);
   if (carried) hri_order_push(job, HRI_BEGIN, pack);
   else if (!hri_array_push(&p->order, pack)) job->failed = true;
-  if (!hri_array_push(&p->copies, ((packed){tensor.value, id, product, tensor.value_offset, rows_of(job, &node), at, node.op}))) job->failed = true;
+  if (!hri_array_push(&p->copies,
+                      ((packed){tensor.value, id, product, tensor.value_offset, rows_of(job, &node), at, node.op})))
+    job->failed = true;
   return id;
 }
 
@@ -147,7 +167,8 @@ static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
   packed *copy;
   uint64_t bytes = 0;
   bool pays = false;
-  if (!hri_rule_get(node->op)->product || job->tensors.items[hri_operands(job, node)[1].tensor].layout != HRI_PLAIN) return HR_OK;
+  if (!hri_rule_get(node->op)->product || job->tensors.items[hri_operands(job, node)[1].tensor].layout != HRI_PLAIN)
+    return HR_OK;
   HRI_TRY(p->backend->packing(p->backend->self, job, node, &bytes, &pays, error));
   if (bytes == 0) return HR_OK;
   copy = shared(p, node);
@@ -163,10 +184,12 @@ static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
 static hr_status pack_program(packer *p, hr_error *error) {
   hri_program *program = &p->job->programs[p->program];
   uint64_t ignored = 0;
-  hr_status status = p->mode == HRI_PACK_AUTO ? profile(p->job, p->backend, p->program, &p->live, &ignored, error) : HR_OK;
+  hr_status status =
+      p->mode == HRI_PACK_AUTO ? profile(p->job, p->backend, p->program, &p->live, &ignored, error) : HR_OK;
   for (uint32_t at = 0; at < program->order.count && status == HR_OK; at++) {
     status = pack_node(p, at, error);
-    if (status == HR_OK && !hri_array_push(&p->order, program->order.items[at])) status = hri_fail_memory(error, sizeof(hri_id), "packing");
+    if (status == HR_OK && !hri_array_push(&p->order, program->order.items[at]))
+      status = hri_fail_memory(error, sizeof(hri_id), "packing");
   }
   if (status == HR_OK) hri_order_replace(p->job, p->program, &p->order);
   hri_array_free(&p->order);

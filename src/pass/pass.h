@@ -1,6 +1,8 @@
 /* Passes: program in, program out. Their order is fixed (architecture.md section 3):
- *   build > [precision] > head > autodiff > layout > recompute > transient > update > [offload] > fuse > inplace > schedule > [pack] > workspace > check > place
- * A pass knows nothing of kernels or devices; what it needs of a backend (scratch sizes) comes through its contract, backend/backend.h. */
+ *   build > [precision] > head > autodiff > layout > recompute > transient > update > [offload] > fuse > inplace >
+ *   schedule > [pack] > workspace > check > place
+ * A pass knows nothing of kernels or devices; what it needs of a backend (scratch sizes) comes through its contract,
+ * backend/backend.h. */
 #ifndef HRI_PASS_PASS_H
 #define HRI_PASS_PASS_H
 
@@ -9,8 +11,21 @@
 
 /* Numbers of the passes as nodes record them ("the pass that made it"). */
 typedef enum hri_pass {
-  HRI_PASS_BUILD = 0, HRI_PASS_PRECISION, HRI_PASS_HEAD, HRI_PASS_AUTODIFF, HRI_PASS_LAYOUT, HRI_PASS_RECOMPUTE, HRI_PASS_TRANSIENT, HRI_PASS_UPDATE, HRI_PASS_OFFLOAD,
-  HRI_PASS_FUSE, HRI_PASS_INPLACE, HRI_PASS_SCHEDULE, HRI_PASS_PACK, HRI_PASS_WORKSPACE, HRI_PASS_COUNT
+  HRI_PASS_BUILD = 0,
+  HRI_PASS_PRECISION,
+  HRI_PASS_HEAD,
+  HRI_PASS_AUTODIFF,
+  HRI_PASS_LAYOUT,
+  HRI_PASS_RECOMPUTE,
+  HRI_PASS_TRANSIENT,
+  HRI_PASS_UPDATE,
+  HRI_PASS_OFFLOAD,
+  HRI_PASS_FUSE,
+  HRI_PASS_INPLACE,
+  HRI_PASS_SCHEDULE,
+  HRI_PASS_PACK,
+  HRI_PASS_WORKSPACE,
+  HRI_PASS_COUNT
 } hri_pass;
 const char *hri_pass_name(hri_pass pass);
 
@@ -24,22 +39,25 @@ typedef struct hri_precision_options {
 /* Makes matrices and activations bf16. */
 hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options, hr_error *error);
 
-/* Loss head of one program, unrolled over chunks of `chunk` tokens: logits, cross entropy and, with a gradient, d-logits,
- * dW and d-hidden, all in the loss phase, so that only one chunk of logits ever lives. Returns the gradient of `hidden`
- * (HRI_NONE without gradient). softcap: the logits' (0: none). */
-hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id targets, uint64_t vocabulary, double softcap, uint32_t unit,
-                     bool with_gradient, uint64_t chunk);
+/* Loss head of one program, unrolled over chunks of `chunk` tokens: logits, cross entropy and, with a gradient,
+ * d-logits, dW and d-hidden, all in the loss phase, so that only one chunk of logits ever lives. Returns the gradient
+ * of `hidden` (HRI_NONE without gradient). softcap: the logits' (0: none). */
+hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id targets, uint64_t vocabulary,
+                     double softcap, uint32_t unit, bool with_gradient, uint64_t chunk);
 /* Logits of the last valid row, for generation; returns the logits tensor [1, V]. */
-hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id head, uint64_t vocabulary, double softcap, uint32_t unit);
+hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id head, uint64_t vocabulary,
+                            double softcap, uint32_t unit);
 
 /* Reverse mode over the forward nodes of `program`, starting from the gradient of `hidden`. */
-hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id hidden_gradient, bool accumulate, hr_error *error);
+hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id hidden_gradient, bool accumulate,
+                            hr_error *error);
 
 /* Gathers parameters into segments; gradients mirror them unless `gradients_apart` (updates inside the backward). */
 hr_status hri_pass_layout(hri_job *job, bool gradients_apart, hr_error *error);
 
 /* What of each layer is dropped and made again; `group` layers share one kept input (1 unless every:K). */
-hr_status hri_pass_recompute(hri_job *job, uint8_t program, const uint8_t *levels, uint32_t layer_count, uint32_t group, hr_error *error);
+hr_status hri_pass_recompute(hri_job *job, uint8_t program, const uint8_t *levels, uint32_t layer_count, uint32_t group,
+                             hr_error *error);
 
 /* Values that are made again before each use, in every program. */
 hr_status hri_pass_transient(hri_job *job, hr_error *error);
@@ -71,7 +89,11 @@ hr_status hri_pass_workspace(hri_job *job, const hri_backend *backend, hr_error 
  * of storages.count, owned by the caller (hri_free). */
 hr_status hri_touch_range(const hri_job *job, uint8_t program, uint32_t **first, uint32_t **last, hr_error *error);
 /* Points every tensor of storage `from` at storage `to` (+ add bytes); values stay. Applied by hri_merge_apply. */
-typedef struct hri_merge { hri_id *to; uint64_t *add; size_t count; } hri_merge;
+typedef struct hri_merge {
+  hri_id *to;
+  uint64_t *add;
+  size_t count;
+} hri_merge;
 hr_status hri_merge_init(hri_merge *merge, const hri_job *job, hr_error *error);
 void hri_merge_set(hri_merge *merge, hri_id from, hri_id to, uint64_t add);
 hri_id hri_merge_find(const hri_merge *merge, hri_id storage, uint64_t *add);

@@ -14,7 +14,8 @@ static void mark_wide(const hri_job *job, bool *wide) {
     const hri_node *node = &job->nodes.items[n];
     const hri_rule *rule = hri_rule_get(node->op);
     for (uint32_t i = 0; i < node->operand_count; i++)
-      if ((rule->wide >> i & 1) && hri_operands(job, node)[i].tensor != HRI_NONE) wide[job->tensors.items[hri_operands(job, node)[i].tensor].value] = true;
+      if ((rule->wide >> i & 1) && hri_operands(job, node)[i].tensor != HRI_NONE)
+        wide[job->tensors.items[hri_operands(job, node)[i].tensor].value] = true;
   }
 }
 
@@ -27,7 +28,8 @@ static void count_readers(const hri_job *job, uint32_t *readers, bool *other) {
       hri_operand o = hri_operands(job, node)[i];
       if (o.tensor == HRI_NONE || o.access != HRI_READ) continue;
       readers[job->tensors.items[o.tensor].value]++;
-      if (hri_rule_get(node->op)->product != HRI_PRODUCT_FORWARD || i != 1) other[job->tensors.items[o.tensor].value] = true;
+      if (hri_rule_get(node->op)->product != HRI_PRODUCT_FORWARD || i != 1)
+        other[job->tensors.items[o.tensor].value] = true;
     }
   }
 }
@@ -36,11 +38,18 @@ static hri_id make_master(hri_job *job, const hri_param_range *range) {
   const hri_param *param = &job->params.items[range->param];
   hri_tensor weight = job->tensors.items[range->weight];
   hri_storage storage = job->storages.items[weight.storage];
-  hri_place place = {.scope = storage.scope, .tier = storage.tier, .role = HRI_ROLE_MASTER_WEIGHT, .layer = param->layer, .unit = param->unit};
-  return hri_tensor_new(job, place, hri_name(job, "%s.master", hri_name_get(job, param->key)), HRI_F32, weight.rank, weight.dims, weight.stored);
+  hri_place place = {.scope = storage.scope,
+                     .tier = storage.tier,
+                     .role = HRI_ROLE_MASTER_WEIGHT,
+                     .layer = param->layer,
+                     .unit = param->unit};
+  return hri_tensor_new(job, place, hri_name(job, "%s.master", hri_name_get(job, param->key)), HRI_F32, weight.rank,
+                        weight.dims, weight.stored);
 }
 
-static bool is_matrix(const hri_job *job, const hri_param *param) { return job->tensors.items[param->weight].rank == 2; }
+static bool is_matrix(const hri_job *job, const hri_param *param) {
+  return job->tensors.items[param->weight].rank == 2;
+}
 
 static void mark_states(const hri_job *job, const hri_param_range *range, bool *narrow) {
   const hri_optimizer *row = hri_optimizer_get(job->parts.items[range->part_begin].state_kind);
@@ -49,7 +58,8 @@ static void mark_states(const hri_job *job, const hri_param_range *range, bool *
 }
 
 /* Weights, gradients and states. */
-static void mark_parameters(hri_job *job, const hri_precision_options *o, const uint32_t *readers, const bool *other, bool *narrow) {
+static void mark_parameters(hri_job *job, const hri_precision_options *o, const uint32_t *readers, const bool *other,
+                            bool *narrow) {
   for (size_t p = 0; p < job->params.count && !job->failed; p++) {
     const hri_param *param = &job->params.items[p];
     hri_id weight = job->tensors.items[param->weight].value;
@@ -59,7 +69,8 @@ static void mark_parameters(hri_job *job, const hri_precision_options *o, const 
     for (uint32_t r = 0; o->small_gradients && uses == 1 && !other[weight] && r < param->run_count; r++)
       narrow[job->tensors.items[job->runs.items[param->run_begin + r].gradient].value] = true;
     for (uint32_t r = 0; o->small_moments && r < param->range_count; r++)
-      if (job->ranges.items[param->range_begin + r].gradient != HRI_NONE) mark_states(job, &job->ranges.items[param->range_begin + r], narrow);
+      if (job->ranges.items[param->range_begin + r].gradient != HRI_NONE)
+        mark_states(job, &job->ranges.items[param->range_begin + r], narrow);
   }
 }
 
@@ -67,7 +78,8 @@ static void mark_activations(const hri_job *job, const bool *wide, bool *narrow)
   for (size_t t = 0; t < job->tensors.count; t++) {
     const hri_tensor *tensor = &job->tensors.items[t];
     uint8_t role = job->storages.items[tensor->storage].role;
-    if (tensor->dtype == HRI_F32 && (role == HRI_ROLE_ACTIVATION || role == HRI_ROLE_CACHE) && !wide[tensor->value]) narrow[tensor->value] = true;
+    if (tensor->dtype == HRI_F32 && (role == HRI_ROLE_ACTIVATION || role == HRI_ROLE_CACHE) && !wide[tensor->value])
+      narrow[tensor->value] = true;
   }
 }
 
@@ -86,7 +98,8 @@ static void apply(hri_job *job, const bool *narrow, size_t values) {
 
 hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options, hr_error *error) {
   size_t values = job->storages.count;
-  bool *wide = hri_alloc_zero(values, sizeof *wide), *narrow = hri_alloc_zero(values, sizeof *narrow), *other = hri_alloc_zero(values, sizeof *other);
+  bool *wide = hri_alloc_zero(values, sizeof *wide), *narrow = hri_alloc_zero(values, sizeof *narrow),
+       *other = hri_alloc_zero(values, sizeof *other);
   uint32_t *readers = hri_alloc_zero(values, sizeof *readers);
   hr_status status = HR_OK;
   job->current_pass = HRI_PASS_PRECISION;
@@ -101,7 +114,8 @@ hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options,
   apply(job, narrow, values);
   for (size_t r = 0; options->masters && r < job->ranges.count && !job->failed; r++) {
     const hri_param_range range = job->ranges.items[r];
-    if (range.gradient != HRI_NONE && is_matrix(job, &job->params.items[range.param])) job->ranges.items[r].master = make_master(job, &range);
+    if (range.gradient != HRI_NONE && is_matrix(job, &job->params.items[range.param]))
+      job->ranges.items[r].master = make_master(job, &range);
   }
   status = hri_job_ok(job, error);
 out:

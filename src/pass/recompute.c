@@ -1,6 +1,7 @@
-/* Activation checkpointing, generic: a level is a set of dropped values per layer; the producers of a dropped value (what
- * writes it, in one piece or by columns, then what adds to it, in their order) are cloned before its first backward reader, as far back as kept values reach. Nothing else is made again: a product
- * whose result no backward node reads is never cloned ("early stop").
+/* Activation checkpointing, generic: a level is a set of dropped values per layer; the producers of a dropped value
+ * (what writes it, in one piece or by columns, then what adds to it, in their order) are cloned before its first
+ * backward reader, as far back as kept values reach. Nothing else is made again: a product whose result no backward
+ * node reads is never cloned ("early stop").
  *
  * A clone shares the site of its origin (same random numbers, same rounding) and reads the same kept values, so the
  * result has the same bits. */
@@ -11,7 +12,10 @@
 
 #include "pass/pass.h"
 
-typedef struct producer { hri_id node; uint32_t next; } producer; /* next: of the same value */
+typedef struct producer {
+  hri_id node;
+  uint32_t next;
+} producer; /* next: of the same value */
 
 typedef struct rewriter {
   hri_job *job;
@@ -20,14 +24,14 @@ typedef struct rewriter {
   uint32_t layer_count, group;
   size_t values;
   HRI_ARRAY(producer) producers; /* forward nodes that write (a part of) a value or add to it, in issue order */
-  uint32_t *first;    /* per value: its first producer, HRI_NONE; it says layer and kind of the value */
-  bool *dropped;      /* per value */
-  bool *only_activation; /* per value: all forward readers are activations */
-  bool *boundary;     /* per value: read by the forward of another group */
-  hri_id *home;       /* per value: storage of its clone, HRI_NONE */
-  bool *made;         /* per value: all of its producers were cloned */
-  bool *cloned;       /* per node */
-  hri_emit emit;      /* labels of the backward node that asks */
+  uint32_t *first;               /* per value: its first producer, HRI_NONE; it says layer and kind of the value */
+  bool *dropped;                 /* per value */
+  bool *only_activation;         /* per value: all forward readers are activations */
+  bool *boundary;                /* per value: read by the forward of another group */
+  hri_id *home;                  /* per value: storage of its clone, HRI_NONE */
+  bool *made;                    /* per value: all of its producers were cloned */
+  bool *cloned;                  /* per node */
+  hri_emit emit;                 /* labels of the backward node that asks */
   hri_order order;
 } rewriter;
 
@@ -36,7 +40,9 @@ static int32_t group_of(const rewriter *r, int32_t layer) { return layer < 0 ? -
 /* The node whose layer and op stand for a value; NULL when the forward does not make it. */
 static const hri_node *writer_of(const rewriter *r, size_t value) {
   assert(value >= r->values || r->first[value] == HRI_NONE || r->producers.items); /* first indexes producers */
-  return value < r->values && r->first[value] != HRI_NONE ? &r->job->nodes.items[r->producers.items[r->first[value]].node] : NULL;
+  return value < r->values && r->first[value] != HRI_NONE
+             ? &r->job->nodes.items[r->producers.items[r->first[value]].node]
+             : NULL;
 }
 
 /* Behind the value's other producers. */
@@ -68,7 +74,8 @@ static void analyse(rewriter *r) {
         if (operands[i].tensor == HRI_NONE) continue;
         value = job->tensors.items[operands[i].tensor].value;
         if (value >= r->values) continue;
-        if (sweep == 0 && node->phase == HRI_PHASE_FORWARD && (operands[i].access == HRI_WRITE || operands[i].access == HRI_ADD)) {
+        if (sweep == 0 && node->phase == HRI_PHASE_FORWARD &&
+            (operands[i].access == HRI_WRITE || operands[i].access == HRI_ADD)) {
           add_producer(r, value, id);
           r->only_activation[value] = true;
         }
@@ -91,14 +98,17 @@ static bool is_cheap(const rewriter *r, size_t value) {
   operands = hri_operands(r->job, writer);
   rule = hri_rule_get(writer->op);
   for (uint32_t i = 0; i < writer->operand_count; i++)
-    if ((rule->cheap >> i & 1) && operands[i].tensor != HRI_NONE && r->job->tensors.items[operands[i].tensor].value == value) return true;
+    if ((rule->cheap >> i & 1) && operands[i].tensor != HRI_NONE &&
+        r->job->tensors.items[operands[i].tensor].value == value)
+      return true;
   return rule->follows && is_cheap(r, r->job->tensors.items[operands[0].tensor].value);
 }
 
 static bool drops(const rewriter *r, size_t value) {
   const hri_node *writer = writer_of(r, value);
   const hri_rule *rule;
-  if (!writer || r->boundary[value] || r->job->storages.items[value].transient) return false; /* a transient has a pass of its own */
+  if (!writer || r->boundary[value] || r->job->storages.items[value].transient)
+    return false; /* a transient has a pass of its own */
   rule = hri_rule_get(writer->op);
   if (writer->layer < 0 || (uint32_t)writer->layer >= r->layer_count) return false;
   switch (r->levels[writer->layer]) {
@@ -123,8 +133,8 @@ static hri_id retarget(rewriter *r, hri_id tensor) {
 
 static void clone_value(rewriter *r, size_t value);
 
-/* Clones one producer: it reads what was cloned, or kept, and writes to fresh homes; what it adds to, or writes a further part
- * of, has its home already. */
+/* Clones one producer: it reads what was cloned, or kept, and writes to fresh homes; what it adds to, or writes a
+ * further part of, has its home already. */
 static void clone_producer(rewriter *r, hri_id origin) {
   hri_job *job = r->job;
   hri_id id;
@@ -165,12 +175,14 @@ static void clone_producer(rewriter *r, hri_id origin) {
   if (!hri_array_push(&r->order, id)) job->failed = true;
 }
 
-/* Makes sure that the clone of a dropped value exists: all of its producers in their order, and first what they read. */
+/* Makes sure that the clone of a dropped value exists: all of its producers in their order, and first what they
+ * read. */
 static void clone_value(rewriter *r, size_t value) {
   hri_job *job = r->job;
   if (job->failed || r->made[value]) return;
   r->made[value] = true;
-  for (uint32_t p = r->first[value]; p != HRI_NONE && !job->failed; p = r->producers.items[p].next) clone_producer(r, r->producers.items[p].node);
+  for (uint32_t p = r->first[value]; p != HRI_NONE && !job->failed; p = r->producers.items[p].next)
+    clone_producer(r, r->producers.items[p].node);
 }
 
 static void rewrite(rewriter *r) {
@@ -195,8 +207,14 @@ static void rewrite(rewriter *r) {
   }
 }
 
-hr_status hri_pass_recompute(hri_job *job, uint8_t program, const uint8_t *levels, uint32_t layer_count, uint32_t group, hr_error *error) {
-  rewriter r = {.job = job, .program = program, .levels = levels, .layer_count = layer_count, .group = group ? group : 1, .values = job->storages.count};
+hr_status hri_pass_recompute(hri_job *job, uint8_t program, const uint8_t *levels, uint32_t layer_count, uint32_t group,
+                             hr_error *error) {
+  rewriter r = {.job = job,
+                .program = program,
+                .levels = levels,
+                .layer_count = layer_count,
+                .group = group ? group : 1,
+                .values = job->storages.count};
   hr_status status = HR_OK;
   bool any = false;
   job->current_pass = HRI_PASS_RECOMPUTE;

@@ -1,9 +1,9 @@
-/* Makes transients again before each use (a dequantized weight: once in the forward, once more in the backward), so that
- * no more than one of them lives, whatever the recompute levels are.
+/* Makes transients again before each use (a dequantized weight: once in the forward, once more in the backward), so
+ * that no more than one of them lives, whatever the recompute levels are.
  *
- * A use is one node, or several that stand one behind the other. Each gets a clone of the producer right before it, and of the
- * transients that this one reads, with its site: the same bits. What a producer else reads is kept, as anything that is
- * read. The passes behind see ordinary values. */
+ * A use is one node, or several that stand one behind the other. Each gets a clone of the producer right before it, and
+ * of the transients that this one reads, with its site: the same bits. What a producer else reads is kept, as anything
+ * that is read. The passes behind see ordinary values. */
 #include <assert.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ typedef struct maker {
 } maker;
 
 static bool is_transient(const hri_job *job, size_t values, hri_id tensor) {
-  return tensor != HRI_NONE && job->tensors.items[tensor].value < values && job->storages.items[job->tensors.items[tensor].value].transient;
+  return tensor != HRI_NONE && job->tensors.items[tensor].value < values &&
+         job->storages.items[job->tensors.items[tensor].value].transient;
 }
 
 static void find_producers(maker *m) {
@@ -31,7 +32,8 @@ static void find_producers(maker *m) {
     const hri_node *node = &m->job->nodes.items[p->order.items[at]];
     const hri_operand *o = hri_operands(m->job, node);
     for (uint32_t i = 0; i < node->operand_count; i++)
-      if (o[i].access == HRI_WRITE && is_transient(m->job, m->values, o[i].tensor)) m->producer[m->job->tensors.items[o[i].tensor].value] = p->order.items[at];
+      if (o[i].access == HRI_WRITE && is_transient(m->job, m->values, o[i].tensor))
+        m->producer[m->job->tensors.items[o[i].tensor].value] = p->order.items[at];
   }
 }
 
@@ -56,8 +58,8 @@ static hri_id shown_at(maker *m, hri_id tensor, hri_id home) {
 
 static void use(maker *m, hri_id id, uint32_t number);
 
-/* Puts a clone of the producer of a value to the end of the order; the producer itself stays as the pattern, and leaves the
- * program. The first clone writes to the value's own storage, each further one to a home of its own. */
+/* Puts a clone of the producer of a value to the end of the order; the producer itself stays as the pattern, and leaves
+ * the program. The first clone writes to the value's own storage, each further one to a home of its own. */
 static void make(maker *m, size_t value, const hri_node reader, uint32_t number) {
   hri_job *job = m->job;
   bool first = m->used[value] == 0;

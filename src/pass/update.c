@@ -1,31 +1,44 @@
-/* The optimizer: updates and norms act on (segment, ranges): one node for what lies in a segment, whose operands are groups of
- * the ranges' tensors. The ranges of a node are attributes, so that kernels know where each begins: blocks of the norm start
- * anew at each, and the random bits of stochastic rounding go by parameter and element, whatever segments there are.
+/* The optimizer: updates and norms act on (segment, ranges): one node for what lies in a segment, whose operands are
+ * groups of the ranges' tensors. The ranges of a node are attributes, so that kernels know where each begins: blocks of
+ * the norm start anew at each, and the random bits of stochastic rounding go by parameter and element, whatever
+ * segments there are.
  *
- * After the backward: partial sums of squares, the clip factor, then the updates. Inside the backward: each range has an update
- * of its own, behind the last node that touches its gradient or reads its weight, so that the gradient dies there. With several
- * micro-steps the gradients that `begin` zeroed and `micro` added to are used in `update`.
+ * After the backward: partial sums of squares, the clip factor, then the updates. Inside the backward: each range has
+ * an update of its own, behind the last node that touches its gradient or reads its weight, so that the gradient dies
+ * there. With several micro-steps the gradients that `begin` zeroed and `micro` added to are used in `update`.
  *
  * A step that may be skipped takes the norm whether it clips or not: a sum of squares is finite exactly when every
- * gradient is (squares of fp32 numbers are far from overflow in fp64), so the norm and the loss together say whether the
- * step is sound. found_inf holds the answer, and guards what changes anything that a later step reads: the count of applied
- * steps (Adam's t, the key of stochastic rounding) and every update. What runs without a guard writes only values of this step. */
+ * gradient is (squares of fp32 numbers are far from overflow in fp64), so the norm and the loss together say whether
+ * the step is sound. found_inf holds the answer, and guards what changes anything that a later step reads: the count of
+ * applied steps (Adam's t, the key of stochastic rounding) and every update. What runs without a guard writes only
+ * values of this step. */
 #include <assert.h>
 #include <string.h>
 
 #include "pass/pass.h"
 
 static hri_emit update_emit(uint8_t program, const hri_param *param) {
-  return (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_OPTIMIZER, .layer = param ? param->layer : -1,
-                    .unit = param ? param->unit : HRI_NONE, .site = param ? param->site : 0, .origin = HRI_NONE};
+  return (hri_emit){.program = program,
+                    .lane = HRI_COMPUTE,
+                    .phase = HRI_PHASE_OPTIMIZER,
+                    .layer = param ? param->layer : -1,
+                    .unit = param ? param->unit : HRI_NONE,
+                    .site = param ? param->site : 0,
+                    .origin = HRI_NONE};
 }
 
 /* Ranges that one node acts on: [begin, begin + count) of job->laid_out, all of one segment. */
-typedef struct ranges { uint32_t begin, count; } ranges;
+typedef struct ranges {
+  uint32_t begin, count;
+} ranges;
 typedef HRI_ARRAY(ranges) ranges_list;
 
-static const hri_param_range *range_at(const hri_job *job, uint32_t at) { return &job->ranges.items[job->laid_out.items[at]]; }
-static const hri_param *param_at(const hri_job *job, uint32_t at) { return &job->params.items[range_at(job, at)->param]; }
+static const hri_param_range *range_at(const hri_job *job, uint32_t at) {
+  return &job->ranges.items[job->laid_out.items[at]];
+}
+static const hri_param *param_at(const hri_job *job, uint32_t at) {
+  return &job->params.items[range_at(job, at)->param];
+}
 
 static ranges one_range(const hri_job *job, uint32_t range) {
   uint32_t at = job->segments.items[job->ranges.items[range].segment].range_begin;
@@ -36,7 +49,10 @@ static ranges one_range(const hri_job *job, uint32_t range) {
 typedef enum thing { WEIGHT = 0, GRADIENT, MASTER, STATE } thing;
 
 static hri_id thing_of(const hri_param_range *r, uint32_t what) {
-  return what == WEIGHT ? r->weight : what == GRADIENT ? r->gradient : what == MASTER ? r->master : r->state[what - STATE];
+  return what == WEIGHT     ? r->weight
+         : what == GRADIENT ? r->gradient
+         : what == MASTER   ? r->master
+                            : r->state[what - STATE];
 }
 
 /* One operand for a thing of all ranges; `list` has room for them. HRI_NONE when they have none. */
@@ -49,13 +65,15 @@ static hri_id group(hri_job *job, ranges r, uint32_t what, hri_id *list) {
 }
 
 /* `guard`: a flag, HRI_NONE for an update that is never skipped. */
-static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, ranges r, hri_id guard, hri_id *list) {
+static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, ranges r, hri_id guard,
+                          hri_id *list) {
   const hri_part *part = &job->parts.items[range_at(job, r.begin)->part_begin];
   const hri_optimizer *row = hri_optimizer_get(part->state_kind);
   hri_attr attr = {.i = {range_at(job, r.begin)->segment, r.begin, r.count}};
   bool master = range_at(job, r.begin)->master != HRI_NONE;
   uint32_t states = row->tensor_count, count = 5 + states;
-  hri_operand operands[5 + HRI_STATE_TENSORS] = {HRI_R(group(job, r, GRADIENT, list)), HRI_R(job->control), HRI_U(group(job, r, master ? MASTER : WEIGHT, list))};
+  hri_operand operands[5 + HRI_STATE_TENSORS] = {HRI_R(group(job, r, GRADIENT, list)), HRI_R(job->control),
+                                                 HRI_U(group(job, r, master ? MASTER : WEIGHT, list))};
   for (uint32_t k = 0; k < HRI_STATE_NUMBERS; k++) attr.f[k] = o->numbers[part->state_kind][k];
   attr.f[HRI_STATE_NUMBERS] = part->decay ? o->weight_decay : 0;
   for (uint32_t k = 0; k < states; k++) operands[3 + k] = HRI_U(group(job, r, STATE + k, list));
@@ -65,13 +83,14 @@ static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t pro
 }
 
 static hri_id make_advance(hri_job *job, uint8_t program, hri_id guard) {
-  return hri_node_new(job, HRI_OP_ADVANCE, update_emit(program, NULL), NULL, (hri_operand[]){HRI_U(job->control), HRI_R(guard)}, 2);
+  return hri_node_new(job, HRI_OP_ADVANCE, update_emit(program, NULL), NULL,
+                      (hri_operand[]){HRI_U(job->control), HRI_R(guard)}, 2);
 }
 
 static uint64_t norm_blocks(const hri_param_range *r) { return (r->elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK; }
 
-/* The norm of all gradients, and the clip factor where there is a limit. Partial sums lie, and are folded, in the order of
- * parameters: the sum does not depend on segments. `at`: room for a number per range. */
+/* The norm of all gradients, and the clip factor where there is a limit. Partial sums lie, and are folded, in the order
+ * of parameters: the sum does not depend on segments. `at`: room for a number per range. */
 static void emit_norm(hri_job *job, uint8_t program, const ranges_list *nodes, uint64_t *at, hri_id *list) {
   uint64_t blocks = 0;
   hri_id partials;
@@ -85,17 +104,23 @@ static void emit_norm(hri_job *job, uint8_t program, const ranges_list *nodes, u
     const ranges r = nodes->items[n];
     hri_attr attr = {.i = {range_at(job, r.begin)->segment, r.begin, r.count}};
     hri_id gradient = group(job, r, GRADIENT, list), sums;
-    for (uint32_t k = 0; k < r.count; k++) list[k] = hri_tensor_rows(job, partials, at[job->laid_out.items[r.begin + k]], norm_blocks(range_at(job, r.begin + k)));
+    for (uint32_t k = 0; k < r.count; k++)
+      list[k] =
+          hri_tensor_rows(job, partials, at[job->laid_out.items[r.begin + k]], norm_blocks(range_at(job, r.begin + k)));
     sums = hri_tensor_group(job, list, r.count);
-    hri_node_append(job, HRI_OP_SQUARE_NORM, update_emit(program, param_at(job, r.begin)), &attr, (hri_operand[]){HRI_R(gradient), HRI_W(sums)}, 2);
+    hri_node_append(job, HRI_OP_SQUARE_NORM, update_emit(program, param_at(job, r.begin)), &attr,
+                    (hri_operand[]){HRI_R(gradient), HRI_W(sums)}, 2);
   }
-  hri_node_append(job, HRI_OP_CLIP, update_emit(program, NULL), NULL, (hri_operand[]){HRI_R(partials), HRI_U(job->control)}, 2);
+  hri_node_append(job, HRI_OP_CLIP, update_emit(program, NULL), NULL,
+                  (hri_operand[]){HRI_R(partials), HRI_U(job->control)}, 2);
 }
 
 /* The flag that says whether this step is skipped; its node writes it in every step, so none is left from the last. */
 static hri_id emit_found_inf(hri_job *job, uint8_t program) {
-  hri_id norm = HRI_CONTROL_DOUBLE(job, grad_norm), loss = HRI_CONTROL_DOUBLE(job, loss_sum), found = HRI_CONTROL_DOUBLE(job, found_inf);
-  hri_node_append(job, HRI_OP_FOUND_INF, update_emit(program, NULL), NULL, (hri_operand[]){HRI_R(norm), HRI_R(loss), HRI_W(found)}, 3);
+  hri_id norm = HRI_CONTROL_DOUBLE(job, grad_norm), loss = HRI_CONTROL_DOUBLE(job, loss_sum),
+         found = HRI_CONTROL_DOUBLE(job, found_inf);
+  hri_node_append(job, HRI_OP_FOUND_INF, update_emit(program, NULL), NULL,
+                  (hri_operand[]){HRI_R(norm), HRI_R(loss), HRI_W(found)}, 3);
   return found;
 }
 
@@ -114,7 +139,8 @@ static void last_touches(const hri_job *job, const hri_program *p, uint32_t *las
 static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, hr_error *error) {
   hri_program *p = &job->programs[HRI_STEP];
   size_t values = job->storages.count, nodes = p->order.count;
-  uint32_t *last = hri_alloc_zero(values, sizeof *last), *next = hri_alloc((job->ranges.count + 1) * sizeof *next), *head = hri_alloc((nodes + 1) * sizeof *head);
+  uint32_t *last = hri_alloc_zero(values, sizeof *last), *next = hri_alloc((job->ranges.count + 1) * sizeof *next),
+           *head = hri_alloc((nodes + 1) * sizeof *head);
   hri_order order = {0};
   hr_status status = HR_OK;
   hri_id advance = make_advance(job, HRI_STEP, HRI_NONE), one;
@@ -150,21 +176,24 @@ out:
 
 static hri_id storage_of(const hri_job *job, hri_id tensor) { return job->tensors.items[tensor].storage; }
 
-/* What of two ranges of a segment one operand can stand for: a fused weight, or the gradient of rows whose parts differ, may lie
- * with another segment. */
+/* What of two ranges of a segment one operand can stand for: a fused weight, or the gradient of rows whose parts
+ * differ, may lie with another segment. */
 static bool together(const hri_job *job, const hri_param_range *a, const hri_param_range *b) {
-  return storage_of(job, a->weight) == storage_of(job, b->weight) && storage_of(job, a->gradient) == storage_of(job, b->gradient);
+  return storage_of(job, a->weight) == storage_of(job, b->weight) &&
+         storage_of(job, a->gradient) == storage_of(job, b->gradient);
 }
 
-/* The ranges of each node. In a program of its own the update has a node for all of a segment. Behind a backward it has one per
- * range, in the order of parameters: grouped, the gradients' lives would be shorter by some ticks, by which placement sorts, and
- * on the plans that are recorded it found places 0.06 % worse on average. */
+/* The ranges of each node. In a program of its own the update has a node for all of a segment. Behind a backward it has
+ * one per range, in the order of parameters: grouped, the gradients' lives would be shorter by some ticks, by which
+ * placement sorts, and on the plans that are recorded it found places 0.06 % worse on average. */
 static bool divide(const hri_job *job, bool whole_segments, ranges_list *nodes) {
   for (size_t s = 0; whole_segments && s < job->segments.count; s++) {
     const hri_segment *segment = &job->segments.items[s];
     for (uint32_t at = 0; segment->trainable && at < segment->range_count;) {
       ranges r = {segment->range_begin + at, 1};
-      while (at + r.count < segment->range_count && together(job, range_at(job, r.begin), range_at(job, r.begin + r.count))) r.count++;
+      while (at + r.count < segment->range_count &&
+             together(job, range_at(job, r.begin), range_at(job, r.begin + r.count)))
+        r.count++;
       if (!hri_array_push(nodes, r)) return false;
       at += r.count;
     }
@@ -179,12 +208,15 @@ static hr_status append_updates(hri_job *job, const hri_update_options *o, uint8
   hri_id guard = HRI_NONE, *list = hri_alloc((job->ranges.count + 1) * sizeof *list);
   uint64_t *at = hri_alloc((job->ranges.count + 1) * sizeof *at);
   ranges_list nodes = {0};
-  hr_status status = list && at && divide(job, program == HRI_UPDATE, &nodes) ? HR_OK : hri_fail_memory(error, job->ranges.count * sizeof *at, "updates");
+  hr_status status = list && at && divide(job, program == HRI_UPDATE, &nodes)
+                         ? HR_OK
+                         : hri_fail_memory(error, job->ranges.count * sizeof *at, "updates");
   if (status == HR_OK) {
     if (o->clip || o->skip) emit_norm(job, program, &nodes, at, list);
     if (o->skip) guard = emit_found_inf(job, program);
     hri_order_push(job, program, make_advance(job, program, guard));
-    for (size_t n = 0; n < nodes.count && !job->failed; n++) hri_order_push(job, program, make_update(job, o, program, nodes.items[n], guard, list));
+    for (size_t n = 0; n < nodes.count && !job->failed; n++)
+      hri_order_push(job, program, make_update(job, o, program, nodes.items[n], guard, list));
     status = hri_job_ok(job, error);
   }
   hri_array_free(&nodes);
@@ -199,6 +231,8 @@ hr_status hri_pass_update(hri_job *job, const hri_update_options *options, hr_er
   if (!options->in_backward) return append_updates(job, options, many ? HRI_UPDATE : HRI_STEP, error);
   if (many || options->clip || options->skip)
     return hri_fail(error, HR_ERROR_USAGE, "the update cannot run inside the backward with %s",
-                    many ? "gradient accumulation" : options->clip ? "a global gradient norm" : "steps that may be skipped");
+                    many            ? "gradient accumulation"
+                    : options->clip ? "a global gradient norm"
+                                    : "steps that may be skipped");
   return insert_in_backward(job, options, error);
 }

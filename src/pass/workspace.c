@@ -11,11 +11,17 @@ hr_status hri_pass_workspace(hri_job *job, const hri_backend *backend, hr_error 
     for (size_t at = 0; at < p->order.count; at++) {
       hri_id id = p->order.items[at], scratch;
       uint64_t bytes = 0;
-      hri_place place = {.program = (uint8_t)kind, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = job->nodes.items[id].layer, .unit = job->nodes.items[id].unit};
+      hri_place place = {.program = (uint8_t)kind,
+                         .tier = HRI_DEVICE,
+                         .role = HRI_ROLE_WORKSPACE,
+                         .layer = job->nodes.items[id].layer,
+                         .unit = job->nodes.items[id].unit};
       HRI_TRY(backend->workspace(backend->self, job, &job->nodes.items[id], &bytes, error));
       if (bytes == 0) continue;
-      assert(hri_operand_find(job, &job->nodes.items[id], HRI_SCRATCH, 0) == HRI_NONE); /* transfers come with their staging and ask for nothing */
-      scratch = hri_tensor_new(job, place, hri_name(job, "scratch.%s", hri_op_name(job->nodes.items[id].op)), HRI_U8, 1, &bytes, NULL);
+      assert(hri_operand_find(job, &job->nodes.items[id], HRI_SCRATCH, 0) ==
+             HRI_NONE); /* transfers come with their staging and ask for nothing */
+      scratch = hri_tensor_new(job, place, hri_name(job, "scratch.%s", hri_op_name(job->nodes.items[id].op)), HRI_U8, 1,
+                               &bytes, NULL);
       hri_node_add_operand(job, id, scratch, HRI_SCRATCH);
     }
   }

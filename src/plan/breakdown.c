@@ -10,7 +10,8 @@ static int larger_first(const void *storages, uint32_t a, uint32_t b) {
 }
 
 /* Most live bytes while a node of each phase runs on the compute lane, and the node of the most. */
-static hr_status phases(const hri_job *job, const hri_placement *pl, const hri_live_series *live, hri_breakdown *out, hr_error *error) {
+static hr_status phases(const hri_job *job, const hri_placement *pl, const hri_live_series *live, hri_breakdown *out,
+                        hr_error *error) {
   uint64_t best = 0;
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     const hri_program *p = &job->programs[kind];
@@ -25,7 +26,8 @@ static hr_status phases(const hri_job *job, const hri_placement *pl, const hri_l
       hri_id id = p->order.items[at];
       uint64_t bytes = live->total[ticks[at].begin];
       if (job->nodes.items[id].lane != HRI_COMPUTE) continue;
-      if (bytes > out->peak_by_phase[job->nodes.items[id].phase]) out->peak_by_phase[job->nodes.items[id].phase] = bytes;
+      if (bytes > out->peak_by_phase[job->nodes.items[id].phase])
+        out->peak_by_phase[job->nodes.items[id].phase] = bytes;
       if (bytes > best) {
         best = bytes;
         out->peak_node = id;
@@ -40,10 +42,12 @@ static hr_status phases(const hri_job *job, const hri_placement *pl, const hri_l
 }
 
 /* Storages of the tier that are alive at the peak, largest first. */
-static hr_status list_live(const hri_job *job, const hri_placement *pl, uint8_t tier, hri_breakdown *out, hr_error *error) {
+static hr_status list_live(const hri_job *job, const hri_placement *pl, uint8_t tier, hri_breakdown *out,
+                           hr_error *error) {
   HRI_ARRAY(hri_id) live = {0};
   for (hri_id s = 0; s < job->storages.count; s++) {
-    if (job->storages.items[s].tier != tier || pl->lives[s].begin > out->peak_tick || pl->lives[s].end < out->peak_tick) continue;
+    if (job->storages.items[s].tier != tier || pl->lives[s].begin > out->peak_tick || pl->lives[s].end < out->peak_tick)
+      continue;
     if (hri_array_push(&live, s)) continue;
     hri_array_free(&live);
     return hri_fail_memory(error, sizeof s, "the breakdown");
@@ -53,7 +57,8 @@ static hr_status list_live(const hri_job *job, const hri_placement *pl, uint8_t 
   return hri_order_sort(job->storages.items, live.items, out->live_count, larger_first, error);
 }
 
-hr_status hri_breakdown_make(const hri_job *job, const hri_placement *pl, uint8_t tier, hri_breakdown *out, hr_error *error) {
+hr_status hri_breakdown_make(const hri_job *job, const hri_placement *pl, uint8_t tier, hri_breakdown *out,
+                             hr_error *error) {
   hri_live_series live;
   hr_status status;
   memset(out, 0, sizeof *out);
@@ -64,7 +69,8 @@ hr_status hri_breakdown_make(const hri_job *job, const hri_placement *pl, uint8_
   if (status != HR_OK || out->peak_node == HRI_NONE) goto out;
   for (uint32_t tick = 0; tick < live.ticks; tick++)
     for (int role = 0; role < HRI_ROLE_COUNT; role++)
-      if (live.by_role[(size_t)tick * HRI_ROLE_COUNT + role] > out->max_by_role[role]) out->max_by_role[role] = live.by_role[(size_t)tick * HRI_ROLE_COUNT + role];
+      if (live.by_role[(size_t)tick * HRI_ROLE_COUNT + role] > out->max_by_role[role])
+        out->max_by_role[role] = live.by_role[(size_t)tick * HRI_ROLE_COUNT + role];
   memcpy(out->at_peak_by_role, live.by_role + (size_t)out->peak_tick * HRI_ROLE_COUNT, sizeof out->at_peak_by_role);
   status = list_live(job, pl, tier, out, error);
 out:

@@ -8,12 +8,13 @@ typedef struct hri_breakdown {
   uint64_t at_peak_by_role[HRI_ROLE_COUNT], max_by_role[HRI_ROLE_COUNT], peak_by_phase[HRI_PHASE_COUNT];
   uint64_t live_peak_bytes;
   uint32_t peak_tick;
-  hri_id peak_node;          /* HRI_NONE when the tier is empty */
-  hri_id *live;              /* storages alive at the peak, largest first */
+  hri_id peak_node; /* HRI_NONE when the tier is empty */
+  hri_id *live;     /* storages alive at the peak, largest first */
   uint32_t live_count;
 } hri_breakdown;
 
-hr_status hri_breakdown_make(const hri_job *job, const hri_placement *placement, uint8_t tier, hri_breakdown *out, hr_error *error);
+hr_status hri_breakdown_make(const hri_job *job, const hri_placement *placement, uint8_t tier, hri_breakdown *out,
+                             hr_error *error);
 void hri_breakdown_deinit(hri_breakdown *breakdown);
 
 #endif

@@ -18,7 +18,11 @@ static hr_status verify(const hri_job *job, const hri_compile_options *options, 
 static uint32_t resolve_levels(const hr_job *spec, uint8_t levels[HR_MAX_LAYERS]) {
   const hr_recompute *r = &spec->recompute;
   uint32_t layers = spec->model.layer_count, group = 1;
-  memset(levels, r->kind == HR_RECOMPUTE_NONE ? HR_LEVEL_KEEP : r->kind == HR_RECOMPUTE_SELECTIVE ? HR_LEVEL_CHEAP : HR_LEVEL_BLOCK, HR_MAX_LAYERS);
+  memset(levels,
+         r->kind == HR_RECOMPUTE_NONE        ? HR_LEVEL_KEEP
+         : r->kind == HR_RECOMPUTE_SELECTIVE ? HR_LEVEL_CHEAP
+                                             : HR_LEVEL_BLOCK,
+         HR_MAX_LAYERS);
   if (r->kind == HR_RECOMPUTE_EVERY) group = r->every;
   if (r->kind == HR_RECOMPUTE_SQRT) group = r->every; /* by hr_job_finish */
   if (r->kind == HR_RECOMPUTE_SQRT && group == 0) /* graphs are not finished: the same, K to the nearest of sqrt(L) */
@@ -44,7 +48,8 @@ static hr_status compile_precision(hri_job *job, const hr_job *spec, const hri_f
   return hri_pass_precision(job, &o, error);
 }
 
-static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forwards, hri_id gradients[HRI_PROGRAM_COUNT]) {
+static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forwards,
+                       hri_id gradients[HRI_PROGRAM_COUNT]) {
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     const hri_forward *f = &forwards[kind];
     gradients[kind] = HRI_NONE;
@@ -53,7 +58,8 @@ static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forw
       hri_id logits = hri_pass_last_logits(job, kind, f->hidden, f->head, f->vocabulary, f->logit_softcap, f->unit);
       *(kind == HRI_PREFILL ? &job->generate_logits : &job->decode_logits) = logits;
     } else {
-      gradients[kind] = hri_pass_head(job, kind, f->hidden, f->head, f->targets, f->vocabulary, f->logit_softcap, f->unit, f->with_gradient, hri_loss_chunk(spec));
+      gradients[kind] = hri_pass_head(job, kind, f->hidden, f->head, f->targets, f->vocabulary, f->logit_softcap,
+                                      f->unit, f->with_gradient, hri_loss_chunk(spec));
     }
   }
 }
@@ -61,16 +67,18 @@ static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forw
 static void take_numbers(const hr_job *spec, hri_update_options *update) {
   for (uint32_t kind = 0; kind < HR_OPTIMIZER_COUNT; kind++) {
     const size_t *numbers = hri_optimizer_get(kind)->numbers;
-    for (uint32_t k = 0; k < HRI_STATE_NUMBERS && numbers[k]; k++) memcpy(&update->numbers[kind][k], (const char *)spec + numbers[k], sizeof(double));
+    for (uint32_t k = 0; k < HRI_STATE_NUMBERS && numbers[k]; k++)
+      memcpy(&update->numbers[kind][k], (const char *)spec + numbers[k], sizeof(double));
   }
 }
 
-static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_compile_options *options, const hri_forward *forwards,
-                                  const hri_id *gradients, hr_error *error) {
+static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_compile_options *options,
+                                  const hri_forward *forwards, const hri_id *gradients, hr_error *error) {
   uint8_t program = spec->accumulate > 1 ? HRI_MICRO : HRI_STEP, levels[HR_MAX_LAYERS];
   uint32_t group = resolve_levels(spec, levels);
   hri_update_options update = {.weight_decay = spec->weight_decay,
-                               .clip = spec->clip > 0, .skip = spec->on_nonfinite == HR_ON_NONFINITE_SKIP,
+                               .clip = spec->clip > 0,
+                               .skip = spec->on_nonfinite == HR_ON_NONFINITE_SKIP,
                                .in_backward = spec->update == HR_UPDATE_IN_BACKWARD};
   take_numbers(spec, &update);
   if (spec->recompute.kind == HR_RECOMPUTE_AUTO) { /* choosing takes plans; this makes one */
@@ -94,7 +102,8 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   return HR_OK;
 }
 
-hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, const hri_forward *forwards, hri_job *job, hr_error *error) {
+hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options,
+                            const hri_forward *forwards, hri_job *job, hr_error *error) {
   static const hri_compile_options none = {0};
   hri_id gradients[HRI_PROGRAM_COUNT];
   if (!options) options = &none;
@@ -119,7 +128,9 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   HRI_TRY(hri_pass_schedule(job, error));
   HRI_TRY(verify(job, options, HRI_PASS_SCHEDULE, error));
   if (spec->weight_packing != HR_WEIGHT_PACKING_OFF) {
-    static const hri_pack_mode modes[] = {[HR_WEIGHT_PACKING_AUTO] = HRI_PACK_AUTO, [HR_WEIGHT_PACKING_TRANSIENT] = HRI_PACK_TRANSIENT, [HR_WEIGHT_PACKING_PERSISTENT] = HRI_PACK_PERSISTENT};
+    static const hri_pack_mode modes[] = {[HR_WEIGHT_PACKING_AUTO] = HRI_PACK_AUTO,
+                                          [HR_WEIGHT_PACKING_TRANSIENT] = HRI_PACK_TRANSIENT,
+                                          [HR_WEIGHT_PACKING_PERSISTENT] = HRI_PACK_PERSISTENT};
     HRI_TRY(hri_pass_pack(job, backend, modes[spec->weight_packing], error));
     HRI_TRY(verify(job, options, HRI_PASS_PACK, error));
   }
@@ -128,7 +139,8 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   return options->check_each || options->no_check ? HR_OK : hri_job_check(job, error);
 }
 
-hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error) {
+hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job,
+                      hr_error *error) {
   hri_forward forwards[HRI_PROGRAM_COUNT];
   hr_status status;
   hri_job_init(job);

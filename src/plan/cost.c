@@ -9,15 +9,19 @@ static const double ATTENTION_SHARE = 0.5;
 
 /* ---- classes of nodes ---- */
 
-static const double product_sizes[HR_PRODUCT_SIZES] = {24, 28, 31, 34}, attention_sizes[HR_ATTENTION_SIZES] = {6, 8, 10, 12},
-                    stream_sizes[HR_STREAM_SIZES] = {20, 24, 27};
+static const double product_sizes[HR_PRODUCT_SIZES] = {24, 28, 31, 34},
+                    attention_sizes[HR_ATTENTION_SIZES] = {6, 8, 10, 12}, stream_sizes[HR_STREAM_SIZES] = {20, 24, 27};
 
 double hri_rate_column(hri_rate_table table, uint32_t index) {
-  return table == HRI_RATE_PRODUCT ? product_sizes[index] : table == HRI_RATE_ATTENTION ? attention_sizes[index] : stream_sizes[index];
+  return table == HRI_RATE_PRODUCT     ? product_sizes[index]
+         : table == HRI_RATE_ATTENTION ? attention_sizes[index]
+                                       : stream_sizes[index];
 }
 
 uint32_t hri_rate_columns(hri_rate_table table) {
-  return table == HRI_RATE_PRODUCT ? HR_PRODUCT_SIZES : table == HRI_RATE_ATTENTION ? HR_ATTENTION_SIZES : HR_STREAM_SIZES;
+  return table == HRI_RATE_PRODUCT     ? HR_PRODUCT_SIZES
+         : table == HRI_RATE_ATTENTION ? HR_ATTENTION_SIZES
+                                       : HR_STREAM_SIZES;
 }
 
 static uint64_t rows_of(const hri_tensor *t) { return hri_tensor_stored_elements(t) / t->stored[t->rank - 1]; }
@@ -26,7 +30,9 @@ static uint64_t rows_of(const hri_tensor *t) { return hri_tensor_stored_elements
 static uint32_t product_side(const hri_job *job, const hri_node *node) {
   const hri_operand *o = hri_operands(job, node);
   const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
-  uint64_t sides[] = {rows_of(a), a->stored[a->rank - 1], b->stored[b->rank - 1], hri_rule_get(node->op)->product == HRI_PRODUCT_FORWARD ? rows_of(b) : UINT64_MAX}, least = UINT64_MAX;
+  uint64_t sides[] = {rows_of(a), a->stored[a->rank - 1], b->stored[b->rank - 1],
+                      hri_rule_get(node->op)->product == HRI_PRODUCT_FORWARD ? rows_of(b) : UINT64_MAX},
+           least = UINT64_MAX;
   for (size_t k = 0; k < sizeof sides / sizeof *sides; k++)
     if (sides[k] < least) least = sides[k];
   return least < 128 ? 0 : least < 512 ? 1 : 2;
@@ -41,7 +47,9 @@ static uint32_t type_of(const hri_job *job, const hri_node *node) {
   return 0;
 }
 
-static bool is_packed(const hri_job *job, const hri_node *node) { return job->tensors.items[hri_operands(job, node)[1].tensor].layout == HRI_PACKED; }
+static bool is_packed(const hri_job *job, const hri_node *node) {
+  return job->tensors.items[hri_operands(job, node)[1].tensor].layout == HRI_PACKED;
+}
 
 hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
   const hri_rule *rule = hri_rule_get(node->op);
@@ -49,11 +57,15 @@ hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
   if (node->lane != HRI_COMPUTE || rule->transfer) return (hri_rate_class){.table = HRI_RATE_NONE};
   c.size = c.work > 1 ? log2(c.work) : 0;
   if (rule->product) {
-    c = (hri_rate_class){.table = HRI_RATE_PRODUCT, .kind = rule->product - 1 + (is_packed(job, node) ? HR_PRODUCT_KINDS / 2 : 0),
-                         .side = product_side(job, node), .work = hri_node_flops(job, node)};
+    c = (hri_rate_class){.table = HRI_RATE_PRODUCT,
+                         .kind = rule->product - 1 + (is_packed(job, node) ? HR_PRODUCT_KINDS / 2 : 0),
+                         .side = product_side(job, node),
+                         .work = hri_node_flops(job, node)};
     c.size = c.work > 1 ? log2(c.work) : 0;
   } else if (rule->attention && rule->attention != HRI_ATTENTION_CACHED) { /* one row against the cache streams it */
-    c = (hri_rate_class){.table = HRI_RATE_ATTENTION, .kind = rule->attention == HRI_ATTENTION_BACKWARD, .size = log2((double)node->attr.i[1]),
+    c = (hri_rate_class){.table = HRI_RATE_ATTENTION,
+                         .kind = rule->attention == HRI_ATTENTION_BACKWARD,
+                         .size = log2((double)node->attr.i[1]),
                          .work = hri_node_flops(job, node)};
   }
   c.type = type_of(job, node);
@@ -121,7 +133,9 @@ static double measured_seconds(const hri_job *job, const hri_node *node, const h
   return seconds + rates->node_seconds;
 }
 
-bool hri_cost_measured(const hri_job *job, const hr_device *device) { return device->rates.threads > 0 && device->rates.threads == job->team; }
+bool hri_cost_measured(const hri_job *job, const hr_device *device) {
+  return device->rates.threads > 0 && device->rates.threads == job->team;
+}
 
 /* ---- the roofline ---- */
 
@@ -145,18 +159,21 @@ double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_devic
 
 /* ---- programs ---- */
 
-hr_status hri_program_timing(const hri_job *job, uint8_t kind, const hr_device *device, double times, double from, hri_timing *timing, hr_error *error) {
+hr_status hri_program_timing(const hri_job *job, uint8_t kind, const hr_device *device, double times, double from,
+                             hri_timing *timing, hr_error *error) {
   const hri_program *p = &job->programs[kind];
   double *seconds = hri_alloc((p->order.count + 1) * sizeof *seconds);
   hr_status status;
   if (!seconds) return hri_fail_memory(error, p->order.count * sizeof *seconds, "the predicted time");
-  for (size_t at = 0; at < p->order.count; at++) seconds[at] = times * hri_node_seconds(job, &job->nodes.items[p->order.items[at]], device);
+  for (size_t at = 0; at < p->order.count; at++)
+    seconds[at] = times * hri_node_seconds(job, &job->nodes.items[p->order.items[at]], device);
   status = hri_timing_make(job, kind, seconds, from, timing, error);
   hri_free(seconds);
   return status;
 }
 
-static hr_status add_program(const hri_job *job, const hr_job *spec, uint8_t kind, double times, hri_cost *cost, hr_error *error) {
+static hr_status add_program(const hri_job *job, const hr_job *spec, uint8_t kind, double times, hri_cost *cost,
+                             hr_error *error) {
   const hri_program *p = &job->programs[kind];
   hri_timing timing;
   HRI_TRY(hri_program_timing(job, kind, &spec->device, times, 0, &timing, error));

@@ -1,12 +1,13 @@
 /* Predicted time. Of a program: the list schedule of its nodes (timing.h). Of a node: one of two models.
  *
  * Measured, where the device carries rates of a probe for the job's team. A node falls into a class: by the type of its
- * operands, matrix products by kind and smallest dimension, attention by direction, everything else by what it does to memory. Inside a class the
- * rate is interpolated over the logarithm of the size (FLOPs, sequence, bytes), and held constant beyond both ends. One
- * rate for all products mis-ranks strategies: small and thin ones reach a third of the large ones' rate.
+ * operands, matrix products by kind and smallest dimension, attention by direction, everything else by what it does to
+ * memory. Inside a class the rate is interpolated over the logarithm of the size (FLOPs, sequence, bytes), and held
+ * constant beyond both ends. One rate for all products mis-ranks strategies: small and thin ones reach a third of the
+ * large ones' rate.
  *
- * Assumed, else: the larger of arithmetic over reachable rate and bytes over reachable bandwidth, a simple roofline with
- * the device's published (or assumed) rates and a stated efficiency. */
+ * Assumed, else: the larger of arithmetic over reachable rate and bytes over reachable bandwidth, a simple roofline
+ * with the device's published (or assumed) rates and a stated efficiency. */
 #ifndef HRI_PLAN_COST_H
 #define HRI_PLAN_COST_H
 
@@ -34,7 +35,7 @@ const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *w
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device);
 
 typedef struct hri_cost {
-  double step_seconds;                  /* one optimizer step, one evaluation batch or one decoded token */
+  double step_seconds; /* one optimizer step, one evaluation batch or one decoded token */
   double lane_seconds[HRI_LANE_COUNT];
   double phase_seconds[HRI_PHASE_COUNT];
   double flops;
@@ -42,7 +43,8 @@ typedef struct hri_cost {
 /* The programs of a step one after the other, micro-steps without overlap between them. */
 hr_status hri_job_cost(const hri_job *job, const hr_job *spec, hri_cost *cost, hr_error *error);
 /* One program that begins at `from`, each node `times` as long: micro-steps as one program. */
-hr_status hri_program_timing(const hri_job *job, uint8_t program, const hr_device *device, double times, double from, hri_timing *timing, hr_error *error);
+hr_status hri_program_timing(const hri_job *job, uint8_t program, const hr_device *device, double times, double from,
+                             hri_timing *timing, hr_error *error);
 /* Whether the prediction for this job rests on measured rates. */
 bool hri_cost_measured(const hri_job *job, const hr_device *device);
 

@@ -14,9 +14,12 @@ enum { BETWEEN = -1, OUTSIDE = -2 }; /* where a node stands that runs in no laye
 /* Guard zones of check mode. */
 static uint64_t guard_of(const hr_plan *plan) { return plan->spec.check ? HRI_STORAGE_ALIGN : 0; }
 
-static bool trains_layer(const hri_node *node, uint32_t layers) { return node->layer >= 0 && (uint32_t)node->layer < layers; }
+static bool trains_layer(const hri_node *node, uint32_t layers) {
+  return node->layer >= 0 && (uint32_t)node->layer < layers;
+}
 
-/* Where each position of the program stands: a layer, BETWEEN (all layers have run forward, none backward) or OUTSIDE. */
+/* Where each position of the program stands: a layer, BETWEEN (all layers have run forward, none backward) or
+ * OUTSIDE. */
 static void find_places(const hri_job *job, const hri_program *p, uint32_t layers, int32_t *places) {
   size_t last_backward = 0;
   int32_t place = OUTSIDE;
@@ -26,7 +29,8 @@ static void find_places(const hri_job *job, const hri_program *p, uint32_t layer
     const hri_node *node = &job->nodes.items[p->order.items[at]];
     if (at > last_backward) place = OUTSIDE; /* the update after the backward */
     else if (trains_layer(node, layers) && node->phase != HRI_PHASE_OPTIMIZER) place = node->layer;
-    else if (node->phase == HRI_PHASE_LOSS || (node->phase == HRI_PHASE_FORWARD && place == (int32_t)layers - 1)) place = BETWEEN;
+    else if (node->phase == HRI_PHASE_LOSS || (node->phase == HRI_PHASE_FORWARD && place == (int32_t)layers - 1))
+      place = BETWEEN;
     else if (node->phase == HRI_PHASE_BACKWARD && place == 0) place = OUTSIDE; /* the embedding's backward */
     places[at] = place;
   }
@@ -46,7 +50,8 @@ static void add_saved(const hr_plan *plan, uint8_t kind, uint32_t tick, hr_plan_
   for (size_t s = 0; s < plan->job.storages.count; s++) {
     const hri_storage *st = &plan->job.storages.items[s];
     const hri_storage_life *life = &plan->placement.lives[s];
-    if (st->tier != HRI_DEVICE || st->scope || st->program != kind || st->role == HRI_ROLE_GRADIENT || st->layer < 0) continue;
+    if (st->tier != HRI_DEVICE || st->scope || st->program != kind || st->role == HRI_ROLE_GRADIENT || st->layer < 0)
+      continue;
     if (life->begin > tick || life->end < tick || (uint32_t)st->layer >= out->count) continue;
     out->layers[st->layer].saved_bytes += hri_placed_bytes(st, guard_of(plan));
   }
@@ -56,18 +61,23 @@ static void raise(uint64_t *most, uint64_t bytes) {
   if (bytes > *most) *most = bytes;
 }
 
-static void add_peaks(const hr_plan *plan, uint8_t kind, const int32_t *places, const hri_storage_life *at_ticks, const hri_live_series *live, hr_plan_layers *out) {
+static void add_peaks(const hr_plan *plan, uint8_t kind, const int32_t *places, const hri_storage_life *at_ticks,
+                      const hri_live_series *live, hr_plan_layers *out) {
   const hri_program *p = &plan->job.programs[kind];
   for (size_t at = 0; at < p->order.count; at++) {
     const hri_node *node = &plan->job.nodes.items[p->order.items[at]];
     uint64_t bytes = live->total[at_ticks[at].begin];
     if (places[at] == OUTSIDE) raise(&out->outside_bytes, bytes);
     else if (places[at] == BETWEEN) raise(&out->between_bytes, bytes);
-    else raise(node->phase == HRI_PHASE_FORWARD ? &out->layers[places[at]].forward_bytes : &out->layers[places[at]].backward_bytes, bytes);
+    else
+      raise(node->phase == HRI_PHASE_FORWARD ? &out->layers[places[at]].forward_bytes
+                                             : &out->layers[places[at]].backward_bytes,
+            bytes);
   }
 }
 
-static hr_status read_program(const hr_plan *plan, uint8_t kind, const hri_live_series *live, hr_plan_layers *out, hr_error *error) {
+static hr_status read_program(const hr_plan *plan, uint8_t kind, const hri_live_series *live, hr_plan_layers *out,
+                              hr_error *error) {
   const hri_program *p = &plan->job.programs[kind];
   int32_t *places = hri_alloc((p->order.count + 1) * sizeof *places);
   hri_storage_life *at_ticks = hri_alloc((p->order.count + 1) * sizeof *at_ticks);
@@ -97,11 +107,14 @@ hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *out, hr_error 
   hri_live_series live;
   hr_status status;
   memset(out, 0, sizeof *out);
-  if (plan->spec.purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "only the plan of a training has a backward to read layer by layer");
+  if (plan->spec.purpose != HR_PURPOSE_TRAIN)
+    return hri_fail(error, HR_ERROR_USAGE, "only the plan of a training has a backward to read layer by layer");
   out->count = plan->spec.model.layer_count;
-  HRI_TRY(hri_live_series_make(&plan->job, plan->placement.lives, plan->placement.spans, HRI_DEVICE, guard_of(plan), false, &live, error));
+  HRI_TRY(hri_live_series_make(&plan->job, plan->placement.lives, plan->placement.spans, HRI_DEVICE, guard_of(plan),
+                               false, &live, error));
   for (uint32_t t = 0; t < live.ticks; t++) /* the other programs */
-    if (t < plan->placement.spans[kind].begin || t > plan->placement.spans[kind].end) raise(&out->outside_bytes, live.total[t]);
+    if (t < plan->placement.spans[kind].begin || t > plan->placement.spans[kind].end)
+      raise(&out->outside_bytes, live.total[t]);
   status = read_program(plan, kind, &live, out, error);
   if (many) add_seconds(plan, &plan->job.programs[HRI_BEGIN], 1, out);
   add_seconds(plan, &plan->job.programs[kind], many ? plan->spec.accumulate : 1, out);

@@ -6,15 +6,18 @@
 /* ---- ticks of nodes ---- */
 
 /* Nodes off the spine get the ticks between the spine nodes that bound them. A node of lane L is before a spine node
- * exactly when the spine node's clock counts it, and what the spine's clock counts of L only grows: so the nodes of each
- * lane find their first spine node in their own order. */
-static hr_status bound_ticks(const hri_job *job, uint8_t kind, uint32_t start, uint32_t spine, hri_storage_life *ticks, hr_error *error) {
+ * exactly when the spine node's clock counts it, and what the spine's clock counts of L only grows: so the nodes of
+ * each lane find their first spine node in their own order. */
+static hr_status bound_ticks(const hri_job *job, uint8_t kind, uint32_t start, uint32_t spine, hri_storage_life *ticks,
+                             hr_error *error) {
   const hri_program *p = &job->programs[kind];
   const uint32_t count = (uint32_t)p->order.count;
-  uint32_t first[HRI_LANE_COUNT], last[HRI_LANE_COUNT], index = 0; /* of each lane: its nodes that no spine node followed yet */
+  uint32_t first[HRI_LANE_COUNT], last[HRI_LANE_COUNT],
+      index = 0; /* of each lane: its nodes that no spine node followed yet */
   uint32_t *next = hri_alloc(((size_t)count + 1) * sizeof *next);
   hri_clocks clocks;
-  hr_status status = next ? hri_clocks_init(&clocks, job, kind, error) : hri_fail_memory(error, count * sizeof *next, "ticks");
+  hr_status status =
+      next ? hri_clocks_init(&clocks, job, kind, error) : hri_fail_memory(error, count * sizeof *next, "ticks");
   if (status != HR_OK) {
     hri_free(next);
     return status;
@@ -35,7 +38,8 @@ static hr_status bound_ticks(const hri_job *job, uint8_t kind, uint32_t start, u
       continue;
     }
     for (int other = 0; other < HRI_LANE_COUNT; other++)
-      for (; first[other] != UINT32_MAX && clocks.sequence[first[other]] <= clocks.clock[at][other]; first[other] = next[first[other]]) {
+      for (; first[other] != UINT32_MAX && clocks.sequence[first[other]] <= clocks.clock[at][other];
+           first[other] = next[first[other]]) {
         ticks[first[other]].end = index == 0 ? start : start + 2 * index - 1;
         assert(ticks[first[other]].begin <= ticks[first[other]].end); /* nothing waits for what waits for it */
       }
@@ -46,7 +50,8 @@ static hr_status bound_ticks(const hri_job *job, uint8_t kind, uint32_t start, u
   return HR_OK;
 }
 
-hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_storage_life *ticks, uint32_t *end, hr_error *error) {
+hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_storage_life *ticks, uint32_t *end,
+                         hr_error *error) {
   const hri_program *p = &job->programs[kind];
   uint32_t spine = 0, count = (uint32_t)p->order.count;
   for (uint32_t at = 0; at < count; at++) {
@@ -64,7 +69,8 @@ static void hull(hri_storage_life *life, uint32_t begin, uint32_t end) {
   if (end > life->end) life->end = end;
 }
 
-hr_status hri_storage_lives(const hri_job *job, hri_storage_life *lives, hri_program_span spans[HRI_PROGRAM_COUNT], hr_error *error) {
+hr_status hri_storage_lives(const hri_job *job, hri_storage_life *lives, hri_program_span spans[HRI_PROGRAM_COUNT],
+                            hr_error *error) {
   uint32_t start = 0;
   for (size_t s = 0; s < job->storages.count; s++) lives[s] = (hri_storage_life){UINT32_MAX, 0};
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
@@ -91,7 +97,8 @@ hr_status hri_storage_lives(const hri_job *job, hri_storage_life *lives, hri_pro
     if (storage->dead) lives[s] = (hri_storage_life){UINT32_MAX, 0};
     if (storage->dead || !storage->scope || lives[s].begin > lives[s].end) continue;
     for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-      if ((storage->scope & HRI_IN(kind)) && job->programs[kind].present) hull(&lives[s], spans[kind].begin, spans[kind].end);
+      if ((storage->scope & HRI_IN(kind)) && job->programs[kind].present)
+        hull(&lives[s], spans[kind].begin, spans[kind].end);
   }
   return HR_OK;
 }
@@ -106,7 +113,8 @@ static uint32_t tick_count(const hri_program_span spans[HRI_PROGRAM_COUNT]) {
 }
 
 /* Differences at the begin and behind the end of each life, then a running sum, both modulo 2^64. */
-hr_status hri_live_series_make(const hri_job *job, const hri_storage_life *lives, const hri_program_span spans[HRI_PROGRAM_COUNT], uint8_t tier, uint64_t guard,
+hr_status hri_live_series_make(const hri_job *job, const hri_storage_life *lives,
+                               const hri_program_span spans[HRI_PROGRAM_COUNT], uint8_t tier, uint64_t guard,
                                bool by_role, hri_live_series *out, hr_error *error) {
   const uint32_t ticks = tick_count(spans);
   uint64_t sum = 0, roles[HRI_ROLE_COUNT] = {0};
@@ -115,7 +123,8 @@ hr_status hri_live_series_make(const hri_job *job, const hri_storage_life *lives
   if (by_role) out->by_role = hri_alloc_zero(((size_t)ticks + 1) * HRI_ROLE_COUNT, sizeof *out->by_role);
   if (!out->total || (by_role && !out->by_role)) {
     hri_live_series_deinit(out);
-    return hri_fail_memory(error, (uint64_t)ticks * (by_role ? 1 + HRI_ROLE_COUNT : 1) * sizeof *out->total, "live bytes over time");
+    return hri_fail_memory(error, (uint64_t)ticks * (by_role ? 1 + HRI_ROLE_COUNT : 1) * sizeof *out->total,
+                           "live bytes over time");
   }
   for (size_t s = 0; s < job->storages.count; s++) {
     const hri_storage *storage = &job->storages.items[s];
@@ -133,7 +142,9 @@ hr_status hri_live_series_make(const hri_job *job, const hri_storage_life *lives
   for (uint32_t tick = 0; tick < ticks; tick++) {
     out->total[tick] = sum += out->total[tick];
     if (sum > out->peak_bytes) out->peak_bytes = sum;
-    for (int role = 0; by_role && role < HRI_ROLE_COUNT; role++) out->by_role[(size_t)tick * HRI_ROLE_COUNT + role] = roles[role] += out->by_role[(size_t)tick * HRI_ROLE_COUNT + role];
+    for (int role = 0; by_role && role < HRI_ROLE_COUNT; role++)
+      out->by_role[(size_t)tick * HRI_ROLE_COUNT + role] = roles[role] +=
+          out->by_role[(size_t)tick * HRI_ROLE_COUNT + role];
   }
   assert(sum + out->total[ticks] == 0); /* everything that was born has died */
   return HR_OK;

@@ -1,10 +1,10 @@
 /* Offline placement of storages with known lives (dynamic storage allocation).
  *
- * What every program carries lies at the bottom. The rest is placed program by program (locals of different programs are
- * never alive together; what some programs share was placed before): greedy best fit in three orders (size, size x life,
- * life), the best kept; then the storage that ends at the peak goes to the front of its order and the greedy runs again,
- * until the live-bytes bound is met or the rounds or the work allowance are used up. The allowance counts steps, not
- * time, so that the result is the same on every machine. */
+ * What every program carries lies at the bottom. The rest is placed program by program (locals of different programs
+ * are never alive together; what some programs share was placed before): greedy best fit in three orders (size, size x
+ * life, life), the best kept; then the storage that ends at the peak goes to the front of its order and the greedy runs
+ * again, until the live-bytes bound is met or the rounds or the work allowance are used up. The allowance counts steps,
+ * not time, so that the result is the same on every machine. */
 #include "plan/place.h"
 
 #include <assert.h>
@@ -24,11 +24,13 @@ typedef struct item {
 } item;
 
 /* Where an item lies. */
-typedef struct spot { uint64_t low, high; } spot;
+typedef struct spot {
+  uint64_t low, high;
+} spot;
 
-/* What lies there already, in order of offsets. Nine tenths of the time of a plan go into passing over it: lives stand in
- * arrays of their own, halved to 16 bits until all ticks of the program fit (`shift`), eight to a vector. Who meets in those may
- * meet; who does not, does not. */
+/* What lies there already, in order of offsets. Nine tenths of the time of a plan go into passing over it: lives stand
+ * in arrays of their own, halved to 16 bits until all ticks of the program fit (`shift`), eight to a vector. Who meets
+ * in those may meet; who does not, does not. */
 typedef struct shelf {
   int16_t *begin, *end; /* GROUP more than `count`, which meet nothing */
   uint32_t *item;       /* index into items */
@@ -36,7 +38,8 @@ typedef struct shelf {
 } shelf;
 
 enum { GROUP = 8, TICK_LIMIT = INT16_MAX - 1 };
-typedef int16_t lives __attribute__((vector_size(2 * GROUP))); /* gcc's and clang's: of no instruction set in particular */
+typedef int16_t lives
+    __attribute__((vector_size(2 * GROUP))); /* gcc's and clang's: of no instruction set in particular */
 typedef int8_t marks __attribute__((vector_size(GROUP)));
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first mark is the lowest byte");
 
@@ -50,7 +53,7 @@ typedef struct placer {
   HRI_ARRAY(item) items;      /* of the program at hand, the fixed ones behind them */
   uint32_t first_tick, shift; /* of the program; see shelf */
   shelf placed;
-  spot *spots;                /* per item */
+  spot *spots;                  /* per item */
   uint32_t *order, *best_order; /* indices into items */
   uint64_t *best_low;
   uint64_t work;
@@ -61,7 +64,8 @@ static int16_t coarse(const placer *p, uint32_t tick) {
   return (int16_t)((tick - p->first_tick) >> p->shift);
 }
 
-/* A byte of ones for each of GROUP neighbours that may be alive together with ticks above `before` and below `behind`. */
+/* A byte of ones for each of GROUP neighbours that may be alive together with ticks above `before` and below
+ * `behind`. */
 static inline uint64_t who_meets(const shelf *s, uint32_t from, lives before, lives behind) {
   lives begins, ends;
   marks met;
@@ -80,8 +84,8 @@ static bool really_meets(const placer *p, const item *it, uint32_t other) {
   return p->shift == 0 || (p->items.items[other].end >= it->begin && p->items.items[other].begin <= it->end);
 }
 
-/* Lowest of the best-fitting gaps for `it`: the smallest one that holds it, else on top of everything it meets. Layers are
- * alike, so a gap of just its size is common; nothing is better. */
+/* Lowest of the best-fitting gaps for `it`: the smallest one that holds it, else on top of everything it meets. Layers
+ * are alike, so a gap of just its size is common; nothing is better. */
 static uint64_t best_fit(const placer *p, const item *it) {
   uint64_t cursor = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
   const lives before = spread((int16_t)(coarse(p, it->begin) - 1)), behind = spread((int16_t)(coarse(p, it->end) + 1));
@@ -132,8 +136,8 @@ static void clear(shelf *s) {
   s->count = 0;
 }
 
-/* Places the first `count` items in p->order among the others, which stay. *top: the place in the order of the item that
- * ends highest. */
+/* Places the first `count` items in p->order among the others, which stay. *top: the place in the order of the item
+ * that ends highest. */
 static uint64_t greedy(placer *p, uint32_t count, uint32_t *top) {
   uint64_t peak = 0;
   clear(&p->placed);
@@ -151,7 +155,10 @@ static uint64_t greedy(placer *p, uint32_t count, uint32_t *top) {
   return peak;
 }
 
-typedef struct sort_key { double major; uint32_t index; } sort_key;
+typedef struct sort_key {
+  double major;
+  uint32_t index;
+} sort_key;
 
 static int by_key(const void *a, const void *b) {
   const sort_key *x = a, *y = b;
@@ -236,7 +243,8 @@ static hr_status reserve_scratch(placer *p, size_t count, hr_error *error) {
   p->placed.begin = hri_alloc((count + GROUP) * sizeof *p->placed.begin);
   p->placed.end = hri_alloc((count + GROUP) * sizeof *p->placed.end);
   p->placed.item = hri_alloc((count + GROUP) * sizeof *p->placed.item);
-  if (!p->order || !p->best_order || !p->best_low || !p->spots || !p->placed.begin || !p->placed.end || !p->placed.item) return hri_fail_memory(error, count * 40, "placement");
+  if (!p->order || !p->best_order || !p->best_low || !p->spots || !p->placed.begin || !p->placed.end || !p->placed.item)
+    return hri_fail_memory(error, count * 40, "placement");
   p->placed.count = (uint32_t)count + GROUP;
   clear(&p->placed);
   return HR_OK;
@@ -265,12 +273,19 @@ static uint16_t present(const hri_job *job) {
 }
 
 /* Carried by all programs: alive throughout. */
-static bool at_bottom(const hri_storage *storage, uint16_t all) { return storage->scope && (storage->scope & all) == all; }
+static bool at_bottom(const hri_storage *storage, uint16_t all) {
+  return storage->scope && (storage->scope & all) == all;
+}
 
-static bool in_tier(const placer *p, hri_id s) { return p->job->storages.items[s].tier == p->tier && p->out->lives[s].begin <= p->out->lives[s].end; }
+static bool in_tier(const placer *p, hri_id s) {
+  return p->job->storages.items[s].tier == p->tier && p->out->lives[s].begin <= p->out->lives[s].end;
+}
 
 static bool add_item(placer *p, hri_id s) {
-  item it = {.bytes = hri_placed_bytes(&p->job->storages.items[s], p->guard), .begin = p->out->lives[s].begin, .end = p->out->lives[s].end, .storage = s};
+  item it = {.bytes = hri_placed_bytes(&p->job->storages.items[s], p->guard),
+             .begin = p->out->lives[s].begin,
+             .end = p->out->lives[s].end,
+             .storage = s};
   return hri_array_push(&p->items, it);
 }
 
@@ -323,7 +338,8 @@ static hr_status place_local(placer *p, int kind, uint64_t bound, uint64_t *peak
   p->items.count = 0;
   for (hri_id s = 0; s < p->job->storages.count; s++) {
     const hri_storage *storage = &p->job->storages.items[s];
-    if (in_tier(p, s) && !storage->scope && storage->program == kind && !add_item(p, s)) return hri_fail_memory(error, sizeof(item), "placement");
+    if (in_tier(p, s) && !storage->scope && storage->program == kind && !add_item(p, s))
+      return hri_fail_memory(error, sizeof(item), "placement");
   }
   HRI_TRY(place_items(p, p->out->spans[kind], bound, *peak, error));
   own = highest_end(p);
@@ -349,7 +365,8 @@ static hr_status place_tier(placer *p, hr_error *error) {
   for (hri_id s = 0; s < p->job->storages.count; s++) {
     if (!in_tier(p, s)) continue;
     if (!at_bottom(&p->job->storages.items[s], all)) p->out->offsets[s] += base;
-    assert(p->out->offsets[s] % HRI_STORAGE_ALIGN == 0 && p->out->offsets[s] + p->job->storages.items[s].bytes <= base + peak);
+    assert(p->out->offsets[s] % HRI_STORAGE_ALIGN == 0 &&
+           p->out->offsets[s] + p->job->storages.items[s].bytes <= base + peak);
   }
   p->out->peak_bytes[p->tier] = base + peak;
   assert(p->out->peak_bytes[p->tier] >= live.peak_bytes);

@@ -1,16 +1,17 @@
-/* Placement: where each storage lies in its tier's arena. The result is a pure function of sizes and lives (lives.h). */
+/* Placement: where each storage lies in its tier's arena. The result is a pure function of sizes and lives
+ * (lives.h). */
 #ifndef HRI_PLAN_PLACE_H
 #define HRI_PLAN_PLACE_H
 
 #include "plan/lives.h"
 
 typedef struct hri_placement {
-  uint64_t *offsets;                       /* per storage, bytes into its tier's arena; multiples of HRI_STORAGE_ALIGN */
-  uint64_t peak_bytes[HRI_TIER_COUNT];     /* highest end of any storage */
+  uint64_t *offsets;                   /* per storage, bytes into its tier's arena; multiples of HRI_STORAGE_ALIGN */
+  uint64_t peak_bytes[HRI_TIER_COUNT]; /* highest end of any storage */
   uint64_t lower_bound_bytes[HRI_TIER_COUNT]; /* most live bytes at any tick; never above the peak */
   hri_storage_life *lives;
   hri_program_span spans[HRI_PROGRAM_COUNT];
-  uint32_t rounds;                         /* improvement rounds that were run */
+  uint32_t rounds; /* improvement rounds that were run */
 } hri_placement;
 
 /* Lives, spans and bounds alone, and then the rest: a placement is made in these two steps, or in one.

@@ -19,28 +19,34 @@ const char *hr_tier_name(uint32_t tier) { return tier < HRI_TIER_COUNT ? hri_tie
 
 #define SAME(name) ((int)HRI_##name == (int)HR_##name)
 _Static_assert(SAME(ROLE_WEIGHT) && SAME(ROLE_MASTER_WEIGHT) && SAME(ROLE_GRADIENT) && SAME(ROLE_OPTIMIZER_STATE) &&
-               SAME(ROLE_ACTIVATION) && SAME(ROLE_LOGITS) && SAME(ROLE_WORKSPACE) && SAME(ROLE_INPUT) &&
-               SAME(ROLE_QUANTIZATION) && SAME(ROLE_COMMUNICATION) && SAME(ROLE_CACHE) && SAME(ROLE_CONTROL) &&
-               SAME(ROLE_COUNT),
+                   SAME(ROLE_ACTIVATION) && SAME(ROLE_LOGITS) && SAME(ROLE_WORKSPACE) && SAME(ROLE_INPUT) &&
+                   SAME(ROLE_QUANTIZATION) && SAME(ROLE_COMMUNICATION) && SAME(ROLE_CACHE) && SAME(ROLE_CONTROL) &&
+                   SAME(ROLE_COUNT),
                "roles are those of the public header");
 _Static_assert(SAME(PHASE_LOAD) && SAME(PHASE_FORWARD) && SAME(PHASE_LOSS) && SAME(PHASE_BACKWARD) &&
-               SAME(PHASE_OPTIMIZER) && SAME(PHASE_EVALUATE) && SAME(PHASE_GENERATE) && SAME(PHASE_SAVE) &&
-               SAME(PHASE_COUNT),
+                   SAME(PHASE_OPTIMIZER) && SAME(PHASE_EVALUATE) && SAME(PHASE_GENERATE) && SAME(PHASE_SAVE) &&
+                   SAME(PHASE_COUNT),
                "phases are those of the public header");
 _Static_assert((int)HRI_COMPUTE == (int)HR_LANE_COMPUTE && (int)HRI_COPY_IN == (int)HR_LANE_COPY_IN &&
-                   (int)HRI_COPY_OUT == (int)HR_LANE_COPY_OUT && (int)HRI_COMMUNICATION_LANE == (int)HR_LANE_COMMUNICATION &&
-                   (int)HRI_DISK_LANE == (int)HR_LANE_DISK && (int)HRI_HOST_LANE == (int)HR_LANE_HOST && SAME(LANE_COUNT),
+                   (int)HRI_COPY_OUT == (int)HR_LANE_COPY_OUT &&
+                   (int)HRI_COMMUNICATION_LANE == (int)HR_LANE_COMMUNICATION &&
+                   (int)HRI_DISK_LANE == (int)HR_LANE_DISK && (int)HRI_HOST_LANE == (int)HR_LANE_HOST &&
+                   SAME(LANE_COUNT),
                "lanes are those of the public header");
-_Static_assert((int)HRI_DEVICE == (int)HR_TIER_DEVICE && (int)HRI_HOST == (int)HR_TIER_HOST && (int)HRI_DISK == (int)HR_TIER_DISK && SAME(TIER_COUNT),
+_Static_assert((int)HRI_DEVICE == (int)HR_TIER_DEVICE && (int)HRI_HOST == (int)HR_TIER_HOST &&
+                   (int)HRI_DISK == (int)HR_TIER_DISK && SAME(TIER_COUNT),
                "tiers are those of the public header");
 
 /* ---- making ---- */
 
 static uint64_t job_bytes(const hri_job *job) {
-  uint64_t bytes = job->storages.capacity * sizeof(hri_storage) + job->tensors.capacity * sizeof(hri_tensor) + job->nodes.capacity * sizeof(hri_node) +
-                   job->operands.capacity * sizeof(hri_operand) + job->waits.capacity * sizeof(hri_wait) + job->params.capacity * sizeof(hri_param) +
-                   job->segments.capacity * sizeof(hri_segment) + job->ranges.capacity * (sizeof(hri_param_range) + sizeof(uint32_t)) +
-                   job->parts.capacity * sizeof(hri_part) + job->runs.capacity * sizeof(hri_param_run) + job->members.capacity * sizeof(hri_id) + job->names.capacity;
+  uint64_t bytes = job->storages.capacity * sizeof(hri_storage) + job->tensors.capacity * sizeof(hri_tensor) +
+                   job->nodes.capacity * sizeof(hri_node) + job->operands.capacity * sizeof(hri_operand) +
+                   job->waits.capacity * sizeof(hri_wait) + job->params.capacity * sizeof(hri_param) +
+                   job->segments.capacity * sizeof(hri_segment) +
+                   job->ranges.capacity * (sizeof(hri_param_range) + sizeof(uint32_t)) +
+                   job->parts.capacity * sizeof(hri_part) + job->runs.capacity * sizeof(hri_param_run) +
+                   job->members.capacity * sizeof(hri_id) + job->names.capacity;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) bytes += job->programs[kind].order.capacity * sizeof(hri_id);
   return bytes + job->storages.count * 16 + job->nodes.count * 8; /* placement, prepared nodes */
 }
@@ -51,7 +57,8 @@ static uint64_t fixed_bytes(const hr_plan *plan) {
   uint32_t lengths[HRI_MAX_VARIANTS], shapes = 1 + hri_variant_lengths(spec, lengths);
   uint64_t process = shapes * job_bytes(&plan->job);
   if (spec->with_generation && spec->model.directory[0]) process += spec->model.vocabulary_size * TOKENIZER_BYTES;
-  return hri_round_up(plan->backend->fixed_bytes(plan->backend->self, &plan->job, shapes, process), plan->backend->granule);
+  return hri_round_up(plan->backend->fixed_bytes(plan->backend->self, &plan->job, shapes, process),
+                      plan->backend->granule);
 }
 
 static void describe_tier(hr_plan *plan, int tier) {
@@ -67,15 +74,21 @@ static void describe_tier(hr_plan *plan, int tier) {
   node = &plan->job.nodes.items[b->peak_node];
   t->peak_phase = node->phase;
   t->peak_layer = node->layer;
-  if (node->layer >= 0) (void)snprintf(t->peak_node, sizeof t->peak_node, "%s layers.%d", hri_op_name(node->op), node->layer);
-  else (void)snprintf(t->peak_node, sizeof t->peak_node, "%s %s", hri_op_name(node->op), node->unit == 0 ? "embed" : node->unit == HRI_NONE ? "job" : "head");
+  if (node->layer >= 0)
+    (void)snprintf(t->peak_node, sizeof t->peak_node, "%s layers.%d", hri_op_name(node->op), node->layer);
+  else
+    (void)snprintf(t->peak_node, sizeof t->peak_node, "%s %s", hri_op_name(node->op),
+                   node->unit == 0          ? "embed"
+                   : node->unit == HRI_NONE ? "job"
+                                            : "head");
   (void)snprintf(t->peak_program, sizeof t->peak_program, "%s", hri_program_name((hri_program_kind)node->program));
 }
 
 static void describe_fit(hr_plan *plan) {
   hr_plan_info *info = &plan->info;
   info->fits = hri_plan_need(plan) <= info->budget_bytes;
-  if (plan->spec.host_budget_bytes && info->tiers[HR_TIER_HOST].reserved_bytes > plan->spec.host_budget_bytes) info->fits = false;
+  if (plan->spec.host_budget_bytes && info->tiers[HR_TIER_HOST].reserved_bytes > plan->spec.host_budget_bytes)
+    info->fits = false;
 }
 
 /* What is known before anything is placed. Bytes are bounds: what is placed takes as many or more. */
@@ -96,7 +109,9 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
   memcpy(info->lane_seconds, cost.lane_seconds, sizeof info->lane_seconds);
   memcpy(info->phase_seconds, cost.phase_seconds, sizeof info->phase_seconds);
   info->flops_per_step = cost.flops;
-  info->tokens_per_step = plan->spec.purpose == HR_PURPOSE_GENERATE ? 1 : (uint64_t)plan->spec.sequence_length * plan->spec.micro_batch * plan->spec.accumulate;
+  info->tokens_per_step = plan->spec.purpose == HR_PURPOSE_GENERATE
+                              ? 1
+                              : (uint64_t)plan->spec.sequence_length * plan->spec.micro_batch * plan->spec.accumulate;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     info->program_count += plan->job.programs[kind].present;
     info->node_count += (uint32_t)plan->job.programs[kind].order.count;
@@ -114,8 +129,10 @@ static void describe(hr_plan *plan) {
     info->parameter_count += elements;
   }
   for (size_t r = 0; r < plan->job.ranges.count; r++)
-    if (plan->job.ranges.items[r].gradient != HRI_NONE) info->trainable_parameter_count += hri_range_logical(&plan->job, &plan->job.ranges.items[r]);
-  for (size_t s = 0; s < plan->job.storages.count; s++) info->storage_count += plan->placement.lives[s].begin <= plan->placement.lives[s].end;
+    if (plan->job.ranges.items[r].gradient != HRI_NONE)
+      info->trainable_parameter_count += hri_range_logical(&plan->job, &plan->job.ranges.items[r]);
+  for (size_t s = 0; s < plan->job.storages.count; s++)
+    info->storage_count += plan->placement.lives[s].begin <= plan->placement.lives[s].end;
 }
 
 static double now(void) {
@@ -129,7 +146,8 @@ static uint64_t guard_of(const hr_job *spec) { return spec->check ? HRI_STORAGE_
 
 /* A backend with a team (libraries, what was asked of them) is made once for a plan and the drafts beside it. */
 static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *error) {
-  plan->borrows = beside && beside->spec.device.has_team && strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
+  plan->borrows =
+      beside && beside->spec.device.has_team && strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
   if (plan->borrows) plan->backend = beside->backend;
   else HRI_TRY(hri_backend_open(&plan->spec.device, plan->spec.threads, &plan->backend, error));
   assert(!plan->borrows || beside->spec.threads == plan->spec.threads);
@@ -137,7 +155,8 @@ static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *er
   return HR_OK;
 }
 
-static hr_status draft_with(const hr_job *spec, const hri_compile_options *options, const hr_plan *beside, hri_build_fn build, void *context, hr_plan **out, hr_error *error) {
+static hr_status draft_with(const hr_job *spec, const hri_compile_options *options, const hr_plan *beside,
+                            hri_build_fn build, void *context, hr_plan **out, hr_error *error) {
   static const hri_compile_options none = {0};
   hri_compile_options unchecked = options ? *options : none;
   hri_forward forwards[HRI_PROGRAM_COUNT];
@@ -182,13 +201,15 @@ static hr_status finish(hr_plan *plan, hr_error *error) {
   const double begin = now();
   HRI_TRY(hri_job_check(&plan->job, error));
   HRI_TRY(hri_plan_place(plan, error));
-  for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++) HRI_TRY(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
+  for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++)
+    HRI_TRY(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
   describe(plan);
   plan->info.plan_seconds += now() - begin;
   return HR_OK;
 }
 
-hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **out, hr_error *error) {
+hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build,
+                               void *context, hr_plan **out, hr_error *error) {
   hr_plan *plan;
   hr_status status;
   HRI_TRY(draft_with(spec, options, NULL, build, context, &plan, error));
@@ -211,7 +232,9 @@ hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **dr
   return draft_with(spec, NULL, beside, build_model, NULL, draft, error);
 }
 
-hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error) { return hri_plan_create(job, NULL, plan, error); }
+hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error) {
+  return hri_plan_create(job, NULL, plan, error);
+}
 
 void hr_plan_destroy(hr_plan *plan) {
   if (!plan) return;
@@ -263,7 +286,8 @@ bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *l
 
 /* The storage of a segment holds what lies in it: a weight may lie with another segment than its parts' states. */
 static bool lies_in(const hri_job *job, hri_id storage, const hri_param_range *range) {
-  if (job->tensors.items[range->weight].storage == storage || (range->gradient != HRI_NONE && job->tensors.items[range->gradient].storage == storage) ||
+  if (job->tensors.items[range->weight].storage == storage ||
+      (range->gradient != HRI_NONE && job->tensors.items[range->gradient].storage == storage) ||
       (range->master != HRI_NONE && job->tensors.items[range->master].storage == storage))
     return true;
   for (uint32_t t = 0; t < HRI_STATE_TENSORS; t++)
@@ -279,7 +303,8 @@ const char *hr_plan_live_holds(const hr_plan *plan, uint32_t tier, uint32_t inde
     const hri_param *param = &job->params.items[range->param];
     uint32_t names = param->range_count == 1 ? 1 : range->part_count;
     if (!lies_in(job, plan->breakdown[tier].live[index], range)) continue;
-    if (k < names) return hri_name_get(job, param->range_count == 1 ? param->key : job->parts.items[range->part_begin + k].key);
+    if (k < names)
+      return hri_name_get(job, param->range_count == 1 ? param->key : job->parts.items[range->part_begin + k].key);
     k -= names;
   }
   return NULL;
@@ -308,11 +333,16 @@ hr_status hr_plan_verdict(const hr_plan *plan, hr_error *error) {
   for (uint32_t k = 0; k < 4 && k < t->live_count; k++) {
     hr_live live;
     char size[32];
-    if (hr_plan_live(plan, HR_TIER_DEVICE, k, &live)) hri_text_add(&top, "%s%s %s", k ? ", " : "", live.name, hri_size_text(live.bytes, size));
+    if (hr_plan_live(plan, HR_TIER_DEVICE, k, &live))
+      hri_text_add(&top, "%s%s %s", k ? ", " : "", live.name, hri_size_text(live.bytes, size));
   }
-  status = hri_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes) and the budget is %s; the peak is in phase %s at %s; largest there: %s",
-                    hri_size_text(need, a), (unsigned long long)need, hri_size_text(info->budget_bytes, b), hri_phase_name((hri_phase)t->peak_phase), t->peak_node, hri_text_get(&top));
-  hri_hint(error, status, "`headroom plan` with the same options lists what would fit; it is over by %s", hri_size_text(need - info->budget_bytes, c));
+  status =
+      hri_fail(error, HR_ERROR_BUDGET,
+               "the job needs %s (%llu bytes) and the budget is %s; the peak is in phase %s at %s; largest there: %s",
+               hri_size_text(need, a), (unsigned long long)need, hri_size_text(info->budget_bytes, b),
+               hri_phase_name((hri_phase)t->peak_phase), t->peak_node, hri_text_get(&top));
+  hri_hint(error, status, "`headroom plan` with the same options lists what would fit; it is over by %s",
+           hri_size_text(need - info->budget_bytes, c));
   if (error) {
     error->requested_bytes = need;
     error->available_bytes = info->budget_bytes;

@@ -1,9 +1,9 @@
 /* The plan object: a compiled job, its placement, and what is read off it.
  *
- * A plan is made in steps. A draft is compiled and has lives, the bound of its bytes and its time, all exactly those of the
- * whole plan, but is neither checked nor placed: less than 1 ms for a model of 7B. Placing it takes some ten times as long, and
- * gives the bytes that a run would reserve. Checked and described, as hr_plan_create makes it, it can be shown and run. The
- * search compares drafts and places those whose bytes it will tell. */
+ * A plan is made in steps. A draft is compiled and has lives, the bound of its bytes and its time, all exactly those of
+ * the whole plan, but is neither checked nor placed: less than 1 ms for a model of 7B. Placing it takes some ten times
+ * as long, and gives the bytes that a run would reserve. Checked and described, as hr_plan_create makes it, it can be
+ * shown and run. The search compares drafts and places those whose bytes it will tell. */
 #ifndef HRI_PLAN_PLAN_H
 #define HRI_PLAN_PLAN_H
 
@@ -19,8 +19,8 @@
 struct hr_plan {
   hr_job spec;
   hr_plan_info info;
-  hri_backend *backend;    /* of the job's device */
-  bool borrows;            /* the backend is another plan's */
+  hri_backend *backend; /* of the job's device */
+  bool borrows;         /* the backend is another plan's */
   bool placed;
   hri_job job;
   hri_placement placement; /* of a draft: lives, spans and bounds */
@@ -30,8 +30,9 @@ struct hr_plan {
 /* hr_plan_create with test options (check after each pass, passes left out, the simulated host tier). */
 hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error);
 
-/* Of a draft: info has its time, and what it needs at least, in place of what it needs; where info.fits is false, it stays so.
- * `beside`: a plan for the same device and threads that lives longer and lends its backend; NULL: one of its own. */
+/* Of a draft: info has its time, and what it needs at least, in place of what it needs; where info.fits is false, it
+ * stays so. `beside`: a plan for the same device and threads that lives longer and lends its backend; NULL: one of its
+ * own. */
 hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **draft, hr_error *error);
 /* Makes the bounds of a draft the bytes that it needs. */
 hr_status hri_plan_place(hr_plan *draft, hr_error *error);
@@ -44,8 +45,10 @@ static inline uint64_t hri_plan_need(const hr_plan *plan) {
 }
 
 /* hri_plan_create for a job that `build` makes (as hri_build does for models). */
-typedef hr_status (*hri_build_fn)(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error);
-hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **plan, hr_error *error);
+typedef hr_status (*hri_build_fn)(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards,
+                                  hr_error *error);
+hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build,
+                               void *context, hr_plan **plan, hr_error *error);
 
 /* How often an optimizer step of a training plan runs a program. */
 static inline uint32_t hri_runs_per_step(const hr_plan *plan, hri_program_kind program) {

@@ -1,5 +1,6 @@
-/* The proof of a placement, apart from how it was made: no ticks, no lives, only who touches what and what happens before
- * what. Two storages may share bytes when all touchers of the one happen before all touchers of the other; carried ones
+/* The proof of a placement, apart from how it was made: no ticks, no lives, only who touches what and what happens
+ * before what. Two storages may share bytes when all touchers of the one happen before all touchers of the other;
+ * carried ones
  * never, in the programs that carry them. */
 #include "plan/place.h"
 
@@ -10,7 +11,9 @@ static bool all_before(const hri_clocks *c, const uint32_t *a, uint32_t a_count,
   return true;
 }
 
-typedef struct touchers { uint32_t begin, count; } touchers;
+typedef struct touchers {
+  uint32_t begin, count;
+} touchers;
 
 static hr_status verify_program(const hri_job *job, const hri_placement *pl, uint8_t kind, hr_error *error) {
   const hri_program *p = &job->programs[kind];
@@ -49,15 +52,19 @@ static hr_status verify_program(const hri_job *job, const hri_placement *pl, uin
   for (hri_id a = 0; a < job->storages.count && status == HR_OK; a++)
     for (hri_id b = a + 1; b < job->storages.count; b++) {
       const hri_storage *x = &job->storages.items[a], *y = &job->storages.items[b];
-      bool x_here = x->scope ? (x->scope & HRI_IN(kind)) != 0 : list[a].count > 0, y_here = y->scope ? (y->scope & HRI_IN(kind)) != 0 : list[b].count > 0;
+      bool x_here = x->scope ? (x->scope & HRI_IN(kind)) != 0 : list[a].count > 0,
+           y_here = y->scope ? (y->scope & HRI_IN(kind)) != 0 : list[b].count > 0;
       if (x->tier != y->tier || x->dead || y->dead || !x_here || !y_here) continue;
       if (pl->lives[a].begin > pl->lives[a].end || pl->lives[b].begin > pl->lives[b].end) continue;
       if (pl->offsets[a] + x->bytes <= pl->offsets[b] || pl->offsets[b] + y->bytes <= pl->offsets[a]) continue;
-      if (!x->scope && !y->scope && (all_before(&clocks, positions + list[a].begin, list[a].count, positions + list[b].begin, list[b].count) ||
-                                     all_before(&clocks, positions + list[b].begin, list[b].count, positions + list[a].begin, list[a].count)))
+      if (!x->scope && !y->scope &&
+          (all_before(&clocks, positions + list[a].begin, list[a].count, positions + list[b].begin, list[b].count) ||
+           all_before(&clocks, positions + list[b].begin, list[b].count, positions + list[a].begin, list[a].count)))
         continue;
-      status = hri_fail(error, HR_ERROR_INTERNAL, "program %s: storages %u (%s) and %u (%s) share bytes while both may be alive",
-                        hri_program_name((hri_program_kind)kind), a, hri_name_get(job, x->key), b, hri_name_get(job, y->key));
+      status = hri_fail(error, HR_ERROR_INTERNAL,
+                        "program %s: storages %u (%s) and %u (%s) share bytes while both may be alive",
+                        hri_program_name((hri_program_kind)kind), a, hri_name_get(job, x->key), b,
+                        hri_name_get(job, y->key));
       break;
     }
 out:

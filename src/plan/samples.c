@@ -1,20 +1,24 @@
-/* A plan over time: what is alive, and when each node runs, read off the placement and the predicted timing once for all
- * nodes. */
+/* A plan over time: what is alive, and when each node runs, read off the placement and the predicted timing once for
+ * all nodes. */
 #include <string.h>
 
 #include "plan/plan.h"
 
 typedef struct sampler {
   const hr_plan *plan;
-  hri_live_series live;    /* by role */
-  hr_sample *samples;      /* of the program at hand */
+  hri_live_series live; /* by role */
+  hr_sample *samples;   /* of the program at hand */
 } sampler;
 
 static void sample_node(const sampler *s, uint8_t kind, uint32_t at, uint32_t tick) {
   const hri_job *job = &s->plan->job;
   const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
   hr_sample *out = &s->samples[at];
-  *out = (hr_sample){.program = hri_program_name((hri_program_kind)kind), .op = hri_op_name(node->op), .phase = node->phase, .layer = node->layer, .lane = node->lane};
+  *out = (hr_sample){.program = hri_program_name((hri_program_kind)kind),
+                     .op = hri_op_name(node->op),
+                     .phase = node->phase,
+                     .layer = node->layer,
+                     .lane = node->lane};
   memcpy(out->by_role, s->live.by_role + (size_t)tick * HRI_ROLE_COUNT, sizeof out->by_role);
   out->live_bytes = s->live.total[tick];
 }
@@ -49,7 +53,8 @@ hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **sample
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) nodes += (uint32_t)plan->job.programs[kind].order.count;
   *samples = s.samples = hri_alloc_zero((uint64_t)nodes + 1, sizeof *s.samples);
   if (!*samples) return hri_fail_memory(error, nodes * sizeof *s.samples, "the timeline");
-  HRI_TRY_OUT(hri_live_series_make(&plan->job, plan->placement.lives, plan->placement.spans, (uint8_t)tier, 0, true, &s.live, error));
+  HRI_TRY_OUT(hri_live_series_make(&plan->job, plan->placement.lives, plan->placement.spans, (uint8_t)tier, 0, true,
+                                   &s.live, error));
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     if (!plan->job.programs[kind].present) continue;
     HRI_TRY_OUT(sample_program(&s, kind, error));

@@ -58,7 +58,9 @@ static uint32_t first_at(const hri_timeline *t, bool death, uint32_t tick) {
 
 /* ---- frames ---- */
 
-static uint32_t word(hri_timeline *t, const char *text) { return hri_snapshot_add_string(&t->build, text, strlen(text)); }
+static uint32_t word(hri_timeline *t, const char *text) {
+  return hri_snapshot_add_string(&t->build, text, strlen(text));
+}
 
 /* `node`: the one that the storage is born for. What programs carry begins with a program and not with a node. */
 static uint32_t stack_of(hri_timeline *t, hri_id s, const hri_node *node) {
@@ -68,13 +70,17 @@ static uint32_t stack_of(hri_timeline *t, hri_id s, const hri_node *node) {
   char text[24];
   if (t->stacks[s] != UINT32_MAX) return t->stacks[s];
   if (storage->scope) node = NULL;
-  frames[count++] = hri_snapshot_add_frame(&t->build, word(t, hri_name_get(&t->plan->job, storage->key)), word(t, "headroom/name"), 0);
-  if (node) frames[count++] = hri_snapshot_add_frame(&t->build, word(t, hri_op_name(node->op)), word(t, "headroom/op"), 0);
+  frames[count++] = hri_snapshot_add_frame(&t->build, word(t, hri_name_get(&t->plan->job, storage->key)),
+                                           word(t, "headroom/name"), 0);
+  if (node)
+    frames[count++] = hri_snapshot_add_frame(&t->build, word(t, hri_op_name(node->op)), word(t, "headroom/op"), 0);
   if (layer >= 0) {
     (void)snprintf(text, sizeof text, "layer %d", layer);
     frames[count++] = hri_snapshot_add_frame(&t->build, word(t, text), word(t, "headroom/layer"), (uint32_t)layer);
   }
-  if (node) frames[count++] = hri_snapshot_add_frame(&t->build, word(t, hr_phase_name(node->phase)), word(t, "headroom/phase"), 0);
+  if (node)
+    frames[count++] =
+        hri_snapshot_add_frame(&t->build, word(t, hr_phase_name(node->phase)), word(t, "headroom/phase"), 0);
   t->stacks[s] = hri_snapshot_add_stack(&t->build, frames, count);
   return t->stacks[s];
 }
@@ -83,8 +89,13 @@ static uint32_t stack_of(hri_timeline *t, hri_id s, const hri_node *node) {
 
 static bool add(hri_timeline *t, hr_trace_action action, hri_id s, uint32_t stack, int64_t time_us) {
   const hri_storage *storage = &t->plan->job.storages.items[s];
-  hr_trace_event event = {.addr = t->base + t->plan->placement.offsets[s], .size = storage->bytes, .time_us = time_us, .stack = stack,
-                          .category = t->categories[storage->role], .action = (uint8_t)action, .flags = HR_EVENT_HAS_TIME};
+  hr_trace_event event = {.addr = t->base + t->plan->placement.offsets[s],
+                          .size = storage->bytes,
+                          .time_us = time_us,
+                          .stack = stack,
+                          .category = t->categories[storage->role],
+                          .action = (uint8_t)action,
+                          .flags = HR_EVENT_HAS_TIME};
   return hri_snapshot_add_event(&t->build, &event);
 }
 
@@ -104,10 +115,12 @@ static bool stays(const hri_timeline *t, hri_id s) {
 static bool bury(hri_timeline *t, hri_id s, int64_t time_us) {
   if (!t->alive[s] || stays(t, s)) return true;
   t->alive[s] = false;
-  return add(t, HR_TRACE_FREE_REQUESTED, s, t->stacks[s], time_us) && add(t, HR_TRACE_FREE_COMPLETED, s, t->stacks[s], time_us);
+  return add(t, HR_TRACE_FREE_REQUESTED, s, t->stacks[s], time_us) &&
+         add(t, HR_TRACE_FREE_COMPLETED, s, t->stacks[s], time_us);
 }
 
-hr_status hri_timeline_begin(hri_timeline *t, const hr_plan *plan, uint64_t base, bool repeats, int64_t time_us, hr_error *error) {
+hr_status hri_timeline_begin(hri_timeline *t, const hr_plan *plan, uint64_t base, bool repeats, int64_t time_us,
+                             hr_error *error) {
   size_t all = plan->job.storages.count;
   hr_trace_event event = {.action = HR_TRACE_SEGMENT_ALLOC, .flags = HR_EVENT_HAS_TIME, .time_us = time_us};
   *t = (hri_timeline){.plan = plan, .base = base ? base : no_process, .repeats = repeats};
@@ -122,16 +135,19 @@ hr_status hri_timeline_begin(hri_timeline *t, const hr_plan *plan, uint64_t base
     return hri_fail_memory(error, all * 16, "a timeline");
   }
   memset(t->stacks, 0xff, all * sizeof *t->stacks);
-  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) t->categories[role] = hri_snapshot_add_category(&t->build, word(t, hr_role_name(role)));
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
+    t->categories[role] = hri_snapshot_add_category(&t->build, word(t, hr_role_name(role)));
   t->build.snapshot->categories_stated = true;
   t->build.snapshot->format = "headroom";
   event.addr = t->base;
   event.size = plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
-  if (hri_snapshot_add_trace(&t->build, 0)) hri_snapshot_add_event(&t->build, &event); /* a failure is sticky: end tells */
+  if (hri_snapshot_add_trace(&t->build, 0))
+    hri_snapshot_add_event(&t->build, &event); /* a failure is sticky: end tells */
   return HR_OK;
 }
 
-bool hri_timeline_program(hri_timeline *t, hri_program_kind kind, int64_t (*time_of)(void *context, uint32_t index), void *context) {
+bool hri_timeline_program(hri_timeline *t, hri_program_kind kind, int64_t (*time_of)(void *context, uint32_t index),
+                          void *context) {
   const hri_job *job = &t->plan->job;
   const hri_program *p = &job->programs[kind];
   hri_program_span span = t->plan->placement.spans[kind];
@@ -144,7 +160,9 @@ bool hri_timeline_program(hri_timeline *t, hri_program_kind kind, int64_t (*time
   before = after = time_of(context, UINT32_MAX);
   for (size_t s = 0; s < job->storages.count; s++) { /* in a later run of the program: what it shares with others */
     const hri_storage_life *life = &t->plan->placement.lives[s];
-    if (in_device(t->plan, s) && !t->alive[s] && life->begin < span.begin && life->end >= span.begin && !bear(t, (hri_id)s, NULL, before)) return false;
+    if (in_device(t->plan, s) && !t->alive[s] && life->begin < span.begin && life->end >= span.begin &&
+        !bear(t, (hri_id)s, NULL, before))
+      return false;
   }
   for (uint32_t tick = span.begin; tick <= span.end; tick++) {
     if ((tick - span.begin) % 2 == 0) { /* a node of the compute lane runs */
@@ -187,8 +205,12 @@ static void add_state(hri_timeline *t) {
       const hri_storage *storage = &job->storages.items[found];
       uint64_t size = hri_round_up(storage->bytes, HRI_STORAGE_ALIGN);
       if (size > reserved - at) size = reserved - at;
-      hri_snapshot_add_block(&t->build, &(hr_block){.address = t->base + at, .size = size, .requested_size = storage->bytes, .stack = t->stacks[found],
-                                                    .category = t->categories[storage->role], .state = HR_BLOCK_ALLOCATED});
+      hri_snapshot_add_block(&t->build, &(hr_block){.address = t->base + at,
+                                                    .size = size,
+                                                    .requested_size = storage->bytes,
+                                                    .stack = t->stacks[found],
+                                                    .category = t->categories[storage->role],
+                                                    .state = HR_BLOCK_ALLOCATED});
       at += size;
     }
   }
@@ -234,7 +256,8 @@ hr_status hr_plan_snapshot(const hr_plan *plan, hr_snapshot **snapshot, hr_error
       hri_timeline_deinit(&t);
       return status;
     }
-    fine = hri_timeline_mark(&t, name, false, (int64_t)(1e6 * now)) && hri_timeline_program(&t, (hri_program_kind)kind, predicted_time, &timing);
+    fine = hri_timeline_mark(&t, name, false, (int64_t)(1e6 * now)) &&
+           hri_timeline_program(&t, (hri_program_kind)kind, predicted_time, &timing);
     now = timing.until;
     fine = fine && hri_timeline_mark(&t, name, true, (int64_t)(1e6 * now));
     hri_timing_deinit(&timing);

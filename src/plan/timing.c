@@ -31,7 +31,8 @@ static hr_status place_node(scheduler *s, uint32_t at, hr_error *error) {
     hri_id awaited = s->job->waits.items[node->wait_begin + w].node;
     uint32_t on = s->position_of[awaited];
     if (on == UINT32_MAX)
-      return hri_fail(error, HR_ERROR_INTERNAL, "rule 3: node %u (%s) waits for node %u, which is not issued before it", id, hri_op_name(node->op), awaited);
+      return hri_fail(error, HR_ERROR_INTERNAL, "rule 3: node %u (%s) waits for node %u, which is not issued before it",
+                      id, hri_op_name(node->op), awaited);
     if (t->end[on] <= begin) continue;
     begin = t->end[on];
     reason = on;
@@ -64,7 +65,8 @@ static void find_critical(const scheduler *s, hri_timing *t) {
   t->until = last == UINT32_MAX ? t->from : t->end[last];
 }
 
-hr_status hri_timing_make(const hri_job *job, uint8_t program, const double *seconds, double from, hri_timing *t, hr_error *error) {
+hr_status hri_timing_make(const hri_job *job, uint8_t program, const double *seconds, double from, hri_timing *t,
+                          hr_error *error) {
   scheduler s = {.job = job, .program = &job->programs[program], .timing = t};
   size_t count = s.program->order.count;
   bool waits = any_wait(job, s.program);

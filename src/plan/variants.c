@@ -10,13 +10,15 @@ uint32_t hri_variant_lengths(const hr_job *spec, uint32_t lengths[HRI_MAX_VARIAN
   if (spec->packing != HR_PACKING_OFF || spec->purpose == HR_PURPOSE_GENERATE) return 0;
   for (uint32_t k = 0; k < HRI_MAX_VARIANTS; k++) {
     uint64_t length = hri_round_up((uint64_t)full * eighths[k] / 8, UNIT);
-    if (length >= SHORTEST && length < full && (count == 0 || length > lengths[count - 1])) lengths[count++] = (uint32_t)length;
+    if (length >= SHORTEST && length < full && (count == 0 || length > lengths[count - 1]))
+      lengths[count++] = (uint32_t)length;
   }
   return count;
 }
 
 uint16_t hri_variant_programs(void) {
-  return (uint16_t)(HRI_IN(HRI_STEP) | HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE) | HRI_IN(HRI_EVALUATE));
+  return (uint16_t)(HRI_IN(HRI_STEP) | HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE) |
+                    HRI_IN(HRI_EVALUATE));
 }
 
 hr_status hri_variant_create(const hr_plan *base, uint32_t sequence, hri_variant **out, hr_error *error) {

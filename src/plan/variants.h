@@ -1,9 +1,9 @@
 /* Shape variants: the programs of a job once more for shorter rows.
  *
- * Rows that are not packed have many lengths. A run then also has the programs for a few shorter row lengths, over the same
- * weights and states in the same arena: a step takes the shortest that holds its longest row, and computes no more padding
- * than that. The lengths follow from the job alone, so that a plan does not depend on the data; memory is planned for the
- * full length. Same mathematics: what is left out is padding. */
+ * Rows that are not packed have many lengths. A run then also has the programs for a few shorter row lengths, over the
+ * same weights and states in the same arena: a step takes the shortest that holds its longest row, and computes no more
+ * padding than that. The lengths follow from the job alone, so that a plan does not depend on the data; memory is
+ * planned for the full length. Same mathematics: what is left out is padding. */
 #ifndef HRI_PLAN_VARIANTS_H
 #define HRI_PLAN_VARIANTS_H
 

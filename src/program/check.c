@@ -5,12 +5,13 @@
  *   2 tensors alias only through one storage: a read must find its own value there
  *   3 every RAW, WAR, WAW pair has a happens-before path
  *   6 a recomputed node shares the site of its origin
- *   7 views stay inside their storage; operands are where the op list says, column views and groups only where the op takes
- *     them; what a node writes lies over what it reads only where its rule allows that;
+ *   7 views stay inside their storage; operands are where the op list says, column views and groups only where the op
+ *     takes them; what a node writes lies over what it reads only where its rule allows that;
  *     transients are local and written in one piece; packed ones are right operands of the very
  *     kind of product that they were packed for; a guard stands at ops whose rule has one, and is one double
- * The content of a storage is a list of disjoint regions with the value they hold; CARRIED marks what an earlier program
- * (or the host) left. Bytes are exact: columns of one fused result do not meet their neighbours. Rule 4 (lanes join at the end of a program) is how programs are executed and placed. */
+ * The content of a storage is a list of disjoint regions with the value they hold; CARRIED marks what an earlier
+ * program (or the host) left. Bytes are exact: columns of one fused result do not meet their neighbours. Rule 4 (lanes
+ * join at the end of a program) is how programs are executed and placed. */
 #include "program/check.h"
 
 #include <string.h>
@@ -20,15 +21,26 @@
 #define CARRIED 0xFFFFFFFEu
 
 /* `lead`: how far the value's bytes lie before the storage's: value offset = storage offset + lead (mod 2^64). */
-typedef struct held { hri_region where; uint64_t lead; hri_id value; } held;
-typedef struct content { held *items; size_t count, capacity; } content;
-typedef struct touch { uint32_t position, next; hri_id tensor; uint8_t access; } touch;
+typedef struct held {
+  hri_region where;
+  uint64_t lead;
+  hri_id value;
+} held;
+typedef struct content {
+  held *items;
+  size_t count, capacity;
+} content;
+typedef struct touch {
+  uint32_t position, next;
+  hri_id tensor;
+  uint8_t access;
+} touch;
 
 typedef struct checker {
   const hri_job *job;
-  content *contents;      /* per storage, kept across programs for carried ones */
-  uint32_t *newest;       /* per storage: index of its newest touch in this program, HRI_NONE */
-  hri_id *packer;         /* per storage: the PACK node that filled it, HRI_NONE */
+  content *contents; /* per storage, kept across programs for carried ones */
+  uint32_t *newest;  /* per storage: index of its newest touch in this program, HRI_NONE */
+  hri_id *packer;    /* per storage: the PACK node that filled it, HRI_NONE */
   HRI_ARRAY(touch) touches;
   HRI_ARRAY(hri_id) dirty; /* storages touched in this program */
   hri_regions pieces;      /* of a cut, while it lasts */
@@ -62,7 +74,8 @@ hr_status hri_clocks_init(hri_clocks *c, const hri_job *job, uint8_t program, hr
       const hri_wait *wait = &job->waits.items[node->wait_begin + w];
       uint32_t on = position_of[wait->node];
       if (on == UINT32_MAX) {
-        status = hri_fail(error, HR_ERROR_INTERNAL, "rule 3: node %u (%s) of program %s waits for node %u, which is not issued before it", id,
+        status = hri_fail(error, HR_ERROR_INTERNAL,
+                          "rule 3: node %u (%s) of program %s waits for node %u, which is not issued before it", id,
                           hri_op_name(node->op), hri_program_name((hri_program_kind)program), wait->node);
         goto out;
       }
@@ -117,7 +130,8 @@ static bool content_cut(checker *k, content *c, const hri_region *region) {
 }
 
 /* Bytes of a region that hold `value` at the right place (or were carried in); `fresh` counts only this program's. */
-static uint64_t content_covers(const content *c, const hri_region *region, hri_id value, uint64_t lead, bool fresh_only) {
+static uint64_t content_covers(const content *c, const hri_region *region, hri_id value, uint64_t lead,
+                               bool fresh_only) {
   uint64_t covered = 0;
   for (size_t i = 0; i < c->count; i++) {
     const held *h = &c->items[i];
@@ -133,24 +147,28 @@ static hr_status complain(const checker *k, uint32_t at, uint32_t operand, const
   hri_id id = k->job->programs[k->program].order.items[at];
   const hri_node *node = &k->job->nodes.items[id];
   const hri_tensor *t = &k->job->tensors.items[hri_operands(k->job, node)[operand].tensor];
-  return hri_fail(k->error, HR_ERROR_INTERNAL, "%s: program %s, position %u, node %u (%s, layer %d, pass %u), operand %u (%s, storage %u '%s')", what,
-                  hri_program_name((hri_program_kind)k->program), at, id, hri_op_name(node->op), node->layer, node->pass, operand,
-                  hri_name_get(k->job, t->key), t->storage, hri_name_get(k->job, k->job->storages.items[t->storage].key));
+  return hri_fail(k->error, HR_ERROR_INTERNAL,
+                  "%s: program %s, position %u, node %u (%s, layer %d, pass %u), operand %u (%s, storage %u '%s')",
+                  what, hri_program_name((hri_program_kind)k->program), at, id, hri_op_name(node->op), node->layer,
+                  node->pass, operand, hri_name_get(k->job, t->key), t->storage,
+                  hri_name_get(k->job, k->job->storages.items[t->storage].key));
 }
 
 static bool may_change(uint8_t role) {
-  return role == HRI_ROLE_GRADIENT || role == HRI_ROLE_OPTIMIZER_STATE || role == HRI_ROLE_WEIGHT || role == HRI_ROLE_CACHE ||
-         role == HRI_ROLE_CONTROL || role == HRI_ROLE_MASTER_WEIGHT;
+  return role == HRI_ROLE_GRADIENT || role == HRI_ROLE_OPTIMIZER_STATE || role == HRI_ROLE_WEIGHT ||
+         role == HRI_ROLE_CACHE || role == HRI_ROLE_CONTROL || role == HRI_ROLE_MASTER_WEIGHT;
 }
 
 /* Results that may have further producers besides the one that writes them. */
 static bool may_be_added_to(uint8_t role) { return role == HRI_ROLE_ACTIVATION || role == HRI_ROLE_LOGITS; }
 
-/* Operand letters of the op list: R read, W write, A write or add, U update, G read (a guard); lower case may be absent. */
+/* Operand letters of the op list: R read, W write, A write or add, U update, G read (a guard); lower case may be
+ * absent. */
 static bool letter_allows(char letter, const hri_operand *o) {
   if (o->tensor == HRI_NONE) return letter >= 'a';
   switch (letter & ~0x20) {
-  case 'R': case 'G': return o->access == HRI_READ;
+  case 'R':
+  case 'G': return o->access == HRI_READ;
   case 'W': return o->access == HRI_WRITE;
   case 'A': return o->access == HRI_WRITE || o->access == HRI_ADD;
   default: return o->access == HRI_UPDATE_ACCESS;
@@ -162,7 +180,8 @@ static hr_status check_packed(const checker *k, uint32_t at, uint32_t operand) {
   const hri_job *job = k->job;
   hri_id id = job->programs[k->program].order.items[at], packer;
   const hri_node *node = &job->nodes.items[id];
-  const hri_tensor *t = &job->tensors.items[hri_operands(job, node)[operand].tensor], *a = &job->tensors.items[hri_operands(job, node)[0].tensor];
+  const hri_tensor *t = &job->tensors.items[hri_operands(job, node)[operand].tensor],
+                   *a = &job->tensors.items[hri_operands(job, node)[0].tensor];
   hri_product product = hri_rule_get(node->op)->product;
   if (t->layout == HRI_PLAIN) return HR_OK;
   if (operand == 1 && node->op == HRI_OP_PACK) {
@@ -197,7 +216,9 @@ static bool is_broken_group(const hri_job *job, const hri_tensor *t) {
   if (t->stride || t->layout != HRI_PLAIN) return true;
   for (uint32_t k = 0; k < t->member_count; k++) {
     const hri_tensor *m = &job->tensors.items[job->members.items[t->member_begin + k]];
-    if (m->storage != t->storage || m->dtype != t->dtype || m->stride || m->member_count || leaves(m, &job->storages.items[m->storage]) || m->offset < end) return true;
+    if (m->storage != t->storage || m->dtype != t->dtype || m->stride || m->member_count ||
+        leaves(m, &job->storages.items[m->storage]) || m->offset < end)
+      return true;
     end = m->offset + hri_tensor_bytes(m);
   }
   return end > t->offset + hri_tensor_bytes(t);
@@ -208,7 +229,8 @@ static bool may_lie_over(const hri_rule *rule, const hri_operand *o, uint32_t in
   if (rule->operands[in] == 'g') return true;
   for (uint8_t k = 0; k < rule->in_place_count; k++) {
     const uint8_t unless = rule->in_place[k].unless;
-    if (rule->in_place[k].in == in && rule->in_place[k].out == out && (!unless || o[unless].tensor == HRI_NONE)) return true;
+    if (rule->in_place[k].in == in && rule->in_place[k].out == out && (!unless || o[unless].tensor == HRI_NONE))
+      return true;
   }
   return false;
 }
@@ -217,8 +239,8 @@ static bool same_bytes(const hri_region *a, const hri_region *b) {
   return a->begin == b->begin && a->width == b->width && a->rows == b->rows && a->pitch == b->pitch;
 }
 
-/* Operands of one node: what it writes, or uses as scratch, shares no byte with another operand, unless its rule lets it
- * write one over the other, element by element. */
+/* Operands of one node: what it writes, or uses as scratch, shares no byte with another operand, unless its rule lets
+ * it write one over the other, element by element. */
 static hr_status check_overlaps(const checker *k, uint32_t at) {
   const hri_job *job = k->job;
   const hri_node *node = &job->nodes.items[job->programs[k->program].order.items[at]];
@@ -232,10 +254,13 @@ static hr_status check_overlaps(const checker *k, uint32_t at) {
       if (job->tensors.items[o[in].tensor].storage != job->tensors.items[o[out].tensor].storage) continue;
       for (uint32_t p = 0; p < hri_piece_count(job, o[out].tensor); p++)
         for (uint32_t q = 0; q < hri_piece_count(job, o[in].tensor); q++) {
-          hri_region a = hri_region_of(&job->tensors.items[hri_piece(job, o[out].tensor, p)]), b = hri_region_of(&job->tensors.items[hri_piece(job, o[in].tensor, q)]);
+          hri_region a = hri_region_of(&job->tensors.items[hri_piece(job, o[out].tensor, p)]),
+                     b = hri_region_of(&job->tensors.items[hri_piece(job, o[in].tensor, q)]);
           if (hri_region_overlap(&a, &b) == 0) continue;
           if (in >= letters || out >= letters) return complain(k, at, out, "rule 7: scratch over another operand");
-          if (o[in].access == HRI_READ && may_lie_over(rule, o, in, out) && (rule->operands[in] == 'g' || same_bytes(&a, &b))) continue;
+          if (o[in].access == HRI_READ && may_lie_over(rule, o, in, out) &&
+              (rule->operands[in] == 'g' || same_bytes(&a, &b)))
+            continue;
           return complain(k, at, out, "rule 7: written over an operand where the op does not allow it");
         }
     }
@@ -249,30 +274,40 @@ static hr_status check_form(const checker *k, uint32_t at) {
   const hri_operand *o = hri_operands(job, node);
   const hri_rule *rule;
   size_t letters;
-  if (node->op >= HRI_OP_COUNT || node->program != k->program) return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: node at %u has a wrong op or program", at);
+  if (node->op >= HRI_OP_COUNT || node->program != k->program)
+    return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: node at %u has a wrong op or program", at);
   rule = hri_rule_get(node->op);
   letters = strlen(rule->operands);
   if (node->operand_count < letters)
-    return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: %s at %u has %u operands instead of %zu", rule->name, at, node->operand_count, letters);
+    return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: %s at %u has %u operands instead of %zu", rule->name, at,
+                    node->operand_count, letters);
   for (uint32_t i = 0; i < node->operand_count; i++) {
     const hri_tensor *t;
     const hri_storage *s;
     if (i < letters ? !letter_allows(rule->operands[i], &o[i]) : o[i].access != HRI_SCRATCH)
-      return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: %s at %u: operand %u has the wrong access or is missing", rule->name, at, i);
+      return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: %s at %u: operand %u has the wrong access or is missing",
+                      rule->name, at, i);
     if (o[i].tensor == HRI_NONE) continue;
     t = &job->tensors.items[o[i].tensor];
     s = &job->storages.items[t->storage];
     if (s->dead) return complain(k, at, i, "rule 2: a merged storage is still in use");
     if (leaves(t, s)) return complain(k, at, i, "rule 7: a view leaves its storage");
-    if (t->member_count && (i >= letters || !(rule->groups >> i & 1))) return complain(k, at, i, "rule 7: a group where the op takes none");
-    if (t->member_count && is_broken_group(job, t)) return complain(k, at, i, "rule 7: a group whose members do not lie in it in order");
-    if (t->stride && (i >= letters || !(rule->views >> i & 1))) return complain(k, at, i, "rule 7: a column view where the op takes none");
-    if (s->transient && (s->scope || (o[i].access != HRI_READ && o[i].access != HRI_WRITE))) return complain(k, at, i, "rule 7: a transient is local, written once and read");
-    if (s->scope == 0 ? s->program != k->program : !(s->scope & HRI_IN(k->program))) return complain(k, at, i, "rule 2: a storage is used outside of its scope");
-    if (i < letters && rule->operands[i] == 'g' && (t->dtype != HRI_F64 || hri_tensor_stored_elements(t) != 1)) return complain(k, at, i, "rule 7: a guard that is not one double");
+    if (t->member_count && (i >= letters || !(rule->groups >> i & 1)))
+      return complain(k, at, i, "rule 7: a group where the op takes none");
+    if (t->member_count && is_broken_group(job, t))
+      return complain(k, at, i, "rule 7: a group whose members do not lie in it in order");
+    if (t->stride && (i >= letters || !(rule->views >> i & 1)))
+      return complain(k, at, i, "rule 7: a column view where the op takes none");
+    if (s->transient && (s->scope || (o[i].access != HRI_READ && o[i].access != HRI_WRITE)))
+      return complain(k, at, i, "rule 7: a transient is local, written once and read");
+    if (s->scope == 0 ? s->program != k->program : !(s->scope & HRI_IN(k->program)))
+      return complain(k, at, i, "rule 2: a storage is used outside of its scope");
+    if (i < letters && rule->operands[i] == 'g' && (t->dtype != HRI_F64 || hri_tensor_stored_elements(t) != 1))
+      return complain(k, at, i, "rule 7: a guard that is not one double");
     HRI_TRY(check_packed(k, at, i));
   }
-  if (node->origin != HRI_NONE && job->nodes.items[node->origin].site != node->site) return complain(k, at, 0, "rule 6: a recomputed node has another site than its origin");
+  if (node->origin != HRI_NONE && job->nodes.items[node->origin].site != node->site)
+    return complain(k, at, 0, "rule 6: a recomputed node has another site than its origin");
   HRI_TRY(check_overlaps(k, at));
   return rule->check ? rule->check(job, node, k->error) : HR_OK;
 }
@@ -290,10 +325,13 @@ static hr_status check_order(checker *k, uint32_t at, uint32_t operand, hri_id t
     if (earlier->position == at || (earlier->access == HRI_READ && access == HRI_READ)) continue;
     before = hri_region_of(other);
     if (hri_region_overlap(&before, &region) == 0) continue;
-    if (!hri_happens_before(&k->clocks, earlier->position, at)) return complain(k, at, operand, "rule 3: no happens-before path from an earlier toucher");
-    if (further && earlier->access == HRI_READ && other->value == t->value) return complain(k, at, operand, "rule 1: adds to what was read already");
+    if (!hri_happens_before(&k->clocks, earlier->position, at))
+      return complain(k, at, operand, "rule 3: no happens-before path from an earlier toucher");
+    if (further && earlier->access == HRI_READ && other->value == t->value)
+      return complain(k, at, operand, "rule 1: adds to what was read already");
   }
-  if (k->newest[t->storage] == HRI_NONE && !hri_array_push(&k->dirty, t->storage)) return hri_fail_memory(k->error, 0, "checking");
+  if (k->newest[t->storage] == HRI_NONE && !hri_array_push(&k->dirty, t->storage))
+    return hri_fail_memory(k->error, 0, "checking");
   k->newest[t->storage] = (uint32_t)k->touches.count;
   return hri_array_push(&k->touches, made) ? HR_OK : hri_fail_memory(k->error, sizeof made, "checking");
 }
@@ -306,12 +344,15 @@ static hr_status check_value(checker *k, uint32_t at, uint32_t operand, const hr
   bool further = access == HRI_ADD && may_be_added_to(role);
   if (access == HRI_SCRATCH) return content_cut(k, c, &region) ? HR_OK : hri_fail_memory(k->error, 0, "checking");
   if (hri_access_reads((hri_access)access)) {
-    if (access != HRI_READ && !may_change(role) && !further) return complain(k, at, operand, "rule 1: add or update in a role that is written once");
-    if (content_covers(c, &region, t->value, lead, further) != bytes) return complain(k, at, operand, "rule 1: reads what its producer did not write, or what was overwritten");
+    if (access != HRI_READ && !may_change(role) && !further)
+      return complain(k, at, operand, "rule 1: add or update in a role that is written once");
+    if (content_covers(c, &region, t->value, lead, further) != bytes)
+      return complain(k, at, operand, "rule 1: reads what its producer did not write, or what was overwritten");
     return HR_OK;
   }
   if (content_covers(c, &region, t->value, lead, true) != 0) return complain(k, at, operand, "rule 1: written twice");
-  if (!content_cut(k, c, &region) || !content_push(c, (held){region, lead, t->value})) return hri_fail_memory(k->error, 0, "checking");
+  if (!content_cut(k, c, &region) || !content_push(c, (held){region, lead, t->value}))
+    return hri_fail_memory(k->error, 0, "checking");
   return HR_OK;
 }
 
@@ -360,7 +401,8 @@ hr_status hri_job_check(const hri_job *job, hr_error *error) {
   memset(k.packer, 0xFF, job->storages.count * sizeof *k.packer);
   for (size_t s = 0; s < job->storages.count; s++) { /* what the host fills before a program starts */
     const hri_storage *storage = &job->storages.items[s];
-    bool host = storage->scope && (storage->role == HRI_ROLE_INPUT || storage->role == HRI_ROLE_CONTROL || storage->role == HRI_ROLE_CACHE);
+    bool host = storage->scope && (storage->role == HRI_ROLE_INPUT || storage->role == HRI_ROLE_CONTROL ||
+                                   storage->role == HRI_ROLE_CACHE);
     if (host && !content_push(&k.contents[s], (held){{.width = storage->bytes, .rows = 1}, 0, CARRIED})) {
       status = hri_fail_memory(error, sizeof(held), "checking");
       goto out;

@@ -1,4 +1,5 @@
-/* The rules that every job obeys (architecture.md section 3), checked after each pass in tests and once before any run. */
+/* The rules that every job obeys (architecture.md section 3), checked after each pass in tests and once before any
+ * run. */
 #ifndef HRI_PROGRAM_CHECK_H
 #define HRI_PROGRAM_CHECK_H
 

@@ -1,6 +1,6 @@
-/* Storages, tensors, nodes, orders and names of a job: how they are made, and what is read off them. Pools only grow and ids are
- * indices, so a pointer into a pool is good until the next thing is made. A refused allocation sets job->failed and every
- * later call returns HRI_NONE: callers check once, with hri_job_ok. */
+/* Storages, tensors, nodes, orders and names of a job: how they are made, and what is read off them. Pools only grow
+ * and ids are indices, so a pointer into a pool is good until the next thing is made. A refused allocation sets
+ * job->failed and every later call returns HRI_NONE: callers check once, with hri_job_ok. */
 #include "program/job.h"
 
 #include <assert.h>
@@ -14,18 +14,22 @@ static const struct {
   const char *name;
   uint16_t block, bytes; /* so many elements in so many bytes */
 } dtypes[HRI_DTYPE_COUNT] = {
-    [HRI_F32] = {"f32", 1, 4},       [HRI_BF16] = {"bf16", 1, 2},      [HRI_F16] = {"f16", 1, 2},        [HRI_F64] = {"f64", 1, 8},
-    [HRI_I32] = {"i32", 1, 4},       [HRI_I64] = {"i64", 1, 8},        [HRI_U8] = {"u8", 1, 1},          [HRI_I8] = {"i8", 1, 1},
-    [HRI_U4] = {"u4", 2, 1},         [HRI_Q4_0] = {"q4_0", 32, 18},    [HRI_Q8_0] = {"q8_0", 32, 34},    [HRI_Q4_K] = {"q4_k", 256, 144},
+    [HRI_F32] = {"f32", 1, 4},       [HRI_BF16] = {"bf16", 1, 2},   [HRI_F16] = {"f16", 1, 2},
+    [HRI_F64] = {"f64", 1, 8},       [HRI_I32] = {"i32", 1, 4},     [HRI_I64] = {"i64", 1, 8},
+    [HRI_U8] = {"u8", 1, 1},         [HRI_I8] = {"i8", 1, 1},       [HRI_U4] = {"u4", 2, 1},
+    [HRI_Q4_0] = {"q4_0", 32, 18},   [HRI_Q8_0] = {"q8_0", 32, 34}, [HRI_Q4_K] = {"q4_k", 256, 144},
     [HRI_Q6_K] = {"q6_k", 256, 210},
 };
 static const char *const tier_names[HRI_TIER_COUNT] = {"device", "host", "disk"};
-static const char *const role_names[HRI_ROLE_COUNT] = {"weight",     "master_weight", "gradient", "optimizer_state",
-                                                       "activation", "logits",        "workspace", "input",
-                                                       "quantization", "communication", "cache",    "control"};
-static const char *const program_names[HRI_PROGRAM_COUNT] = {"load", "begin", "micro", "update", "step", "evaluate", "prefill", "decode", "save"};
-static const char *const lane_names[HRI_LANE_COUNT] = {"compute", "copy-in", "copy-out", "communication", "disk", "host"};
-static const char *const phase_names[HRI_PHASE_COUNT] = {"load", "forward", "loss", "backward", "optimizer", "evaluate", "generate", "save"};
+static const char *const role_names[HRI_ROLE_COUNT] = {"weight",       "master_weight", "gradient",  "optimizer_state",
+                                                       "activation",   "logits",        "workspace", "input",
+                                                       "quantization", "communication", "cache",     "control"};
+static const char *const program_names[HRI_PROGRAM_COUNT] = {"load",     "begin",   "micro",  "update", "step",
+                                                             "evaluate", "prefill", "decode", "save"};
+static const char *const lane_names[HRI_LANE_COUNT] = {"compute",       "copy-in", "copy-out",
+                                                       "communication", "disk",    "host"};
+static const char *const phase_names[HRI_PHASE_COUNT] = {"load",      "forward",  "loss",     "backward",
+                                                         "optimizer", "evaluate", "generate", "save"};
 static const char *const access_names[HRI_ACCESS_COUNT] = {"read", "write", "add", "update", "scratch"};
 
 const char *hri_dtype_name(hri_dtype dtype) { return dtypes[dtype].name; }
@@ -46,10 +50,10 @@ uint64_t hri_dtype_size(hri_dtype dtype, uint64_t elements) {
 }
 
 void hri_job_init(hri_job *job) {
-  hri_id *inputs[] = {&job->control, &job->input_ids, &job->input_targets, &job->input_positions, &job->input_doc_start,
-                      &job->eval_ids, &job->eval_targets, &job->eval_positions, &job->eval_doc_start,
-                      &job->generate_ids, &job->generate_positions, &job->generate_logits,
-                      &job->decode_ids, &job->decode_positions, &job->decode_logits};
+  hri_id *inputs[] = {&job->control,         &job->input_ids,        &job->input_targets,      &job->input_positions,
+                      &job->input_doc_start, &job->eval_ids,         &job->eval_targets,       &job->eval_positions,
+                      &job->eval_doc_start,  &job->generate_ids,     &job->generate_positions, &job->generate_logits,
+                      &job->decode_ids,      &job->decode_positions, &job->decode_logits};
   memset(job, 0, sizeof *job);
   for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) *inputs[i] = HRI_NONE;
   job->team = 1;
@@ -92,7 +96,8 @@ hr_status hri_job_bytes_ok(const hri_job *job, hr_error *error) {
   uint64_t sum = 0;
   for (size_t s = 0; s < job->storages.count; s++) {
     const hri_storage *storage = &job->storages.items[s];
-    const uint64_t room = INT64_MAX - sum, around = 2 * (uint64_t)storage->align; /* what rounding and a guard zone may add */
+    const uint64_t room = INT64_MAX - sum,
+                   around = 2 * (uint64_t)storage->align; /* what rounding and a guard zone may add */
     if (storage->dead) continue;
     if (room < around || storage->bytes > room - around) return fail_too_large(error);
     sum += storage->bytes + around;
@@ -168,9 +173,12 @@ uint32_t hri_name(hri_job *job, const char *format, ...) {
   return key;
 }
 
-const char *hri_name_get(const hri_job *job, uint32_t key) { return key < job->names.count ? job->names.items + key : ""; }
+const char *hri_name_get(const hri_job *job, uint32_t key) {
+  return key < job->names.count ? job->names.items + key : "";
+}
 
-hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dtype, uint32_t rank, const uint64_t *dims, const uint64_t *stored) {
+hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dtype, uint32_t rank, const uint64_t *dims,
+                      const uint64_t *stored) {
   hri_tensor tensor = {0};
   hri_storage storage = {0};
   uint64_t bytes = dtypes[dtype].bytes, block = dtypes[dtype].block;
@@ -182,7 +190,8 @@ hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dty
     tensor.dims[d] = dims[d];
     tensor.stored[d] = stored ? stored[d] : dims[d];
     assert(d + 1 < rank || tensor.stored[d] % block == 0); /* rows of whole blocks */
-    if (!hri_mul(bytes, d + 1 < rank ? tensor.stored[d] : tensor.stored[d] / block, &bytes)) job->failed = job->too_large = true;
+    if (!hri_mul(bytes, d + 1 < rank ? tensor.stored[d] : tensor.stored[d] / block, &bytes))
+      job->failed = job->too_large = true;
   }
   storage.bytes = bytes;
   storage.align = HRI_STORAGE_ALIGN;
@@ -215,7 +224,9 @@ hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t cou
   if (job->failed || tensor == HRI_NONE) return HRI_NONE;
   view = job->tensors.items[tensor];
   assert(begin + count <= view.stored[0]);
-  if (view.stride) row_bytes = hri_dtype_size((hri_dtype)view.dtype, view.stride) * (hri_tensor_stored_elements(&view) / view.stored[view.rank - 1] / view.stored[0]);
+  if (view.stride)
+    row_bytes = hri_dtype_size((hri_dtype)view.dtype, view.stride) *
+                (hri_tensor_stored_elements(&view) / view.stored[view.rank - 1] / view.stored[0]);
   else row_bytes = hri_tensor_bytes(&view) / view.stored[0];
   view.offset += begin * row_bytes;
   view.value_offset += begin * row_bytes;
@@ -275,7 +286,8 @@ hri_id hri_tensor_group(hri_job *job, const hri_id *members, uint32_t count) {
   group.value = group.storage;
   group.value_offset = group.offset;
   group.rank = 1;
-  group.dims[0] = group.stored[0] = (last->offset + hri_tensor_bytes(last) - group.offset) / hri_dtype_size((hri_dtype)group.dtype, 1);
+  group.dims[0] = group.stored[0] =
+      (last->offset + hri_tensor_bytes(last) - group.offset) / hri_dtype_size((hri_dtype)group.dtype, 1);
   group.key = job->storages.items[group.storage].key;
   group.member_begin = (uint32_t)job->members.count;
   group.member_count = count;
@@ -299,7 +311,8 @@ hri_id hri_control_double(hri_job *job, uint64_t offset, const char *name) {
   return job->failed ? HRI_NONE : push_view(job, &view);
 }
 
-hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
+hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands,
+                    uint32_t count) {
   hri_node node = {0};
   if (job->failed) return HRI_NONE;
   assert(emit.program < HRI_PROGRAM_COUNT && emit.lane < HRI_LANE_COUNT && emit.phase < HRI_PHASE_COUNT);
@@ -337,7 +350,8 @@ void hri_order_replace(hri_job *job, uint8_t program, hri_order *order) {
   *order = (hri_order){0};
 }
 
-hri_id hri_node_append(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
+hri_id hri_node_append(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands,
+                       uint32_t count) {
   hri_id node = hri_node_new(job, op, emit, attr, operands, count);
   hri_order_push(job, emit.program, node);
   return node;
@@ -348,7 +362,8 @@ static bool operands_to_end(hri_job *job, hri_node *node, uint32_t extra) {
   uint32_t begin = (uint32_t)job->operands.count;
   if (node->operand_begin + node->operand_count == begin) return true;
   if (!hri_array_reserve(&job->operands, begin + node->operand_count + extra)) return false;
-  memcpy(job->operands.items + begin, job->operands.items + node->operand_begin, node->operand_count * sizeof(hri_operand));
+  memcpy(job->operands.items + begin, job->operands.items + node->operand_begin,
+         node->operand_count * sizeof(hri_operand));
   job->operands.count += node->operand_count;
   node->operand_begin = begin;
   return true;
@@ -372,7 +387,8 @@ void hri_node_add_wait(hri_job *job, hri_id id, hri_id on) {
   uint32_t begin = (uint32_t)job->waits.count;
   if (job->failed || id == HRI_NONE || on == HRI_NONE) return;
   node = &job->nodes.items[id];
-  assert(id != on && job->nodes.items[on].program == node->program); /* waits do not cross programs, whose lanes join at the end */
+  assert(id != on &&
+         job->nodes.items[on].program == node->program); /* waits do not cross programs, whose lanes join at the end */
   for (uint32_t i = 0; i < node->wait_count; i++)
     if (job->waits.items[node->wait_begin + i].node == on) return;
   wait = (hri_wait){job->nodes.items[on].lane, on};
@@ -402,7 +418,8 @@ hri_id hri_node_clone(hri_job *job, hri_id id) {
     job->failed = true;
     return HRI_NONE;
   }
-  memcpy(job->operands.items + begin, job->operands.items + node.operand_begin, node.operand_count * sizeof(hri_operand));
+  memcpy(job->operands.items + begin, job->operands.items + node.operand_begin,
+         node.operand_count * sizeof(hri_operand));
   job->operands.count += node.operand_count;
   node.operand_begin = begin;
   node.wait_count = 0;
@@ -435,7 +452,9 @@ uint64_t hri_tensor_stored_elements(const hri_tensor *tensor) {
   return count;
 }
 
-uint64_t hri_tensor_bytes(const hri_tensor *tensor) { return hri_dtype_size((hri_dtype)tensor->dtype, hri_tensor_stored_elements(tensor)); }
+uint64_t hri_tensor_bytes(const hri_tensor *tensor) {
+  return hri_dtype_size((hri_dtype)tensor->dtype, hri_tensor_stored_elements(tensor));
+}
 
 const hri_param_range *hri_param_whole(const hri_job *job, const hri_param *param) {
   assert(param->range_count == 1);
@@ -450,5 +469,6 @@ uint64_t hri_range_logical(const hri_job *job, const hri_param_range *range) {
 }
 
 bool hri_tensor_is_whole(const hri_job *job, const hri_tensor *tensor) {
-  return tensor->stride == 0 && tensor->value_offset == 0 && hri_tensor_bytes(tensor) == job->storages.items[tensor->value].bytes;
+  return tensor->stride == 0 && tensor->value_offset == 0 &&
+         hri_tensor_bytes(tensor) == job->storages.items[tensor->value].bytes;
 }

@@ -20,42 +20,100 @@
 #include "base/mem.h"
 
 #define HRI_NONE 0xFFFFFFFFu /* no tensor, node, storage, unit, name */
-enum { HRI_MAX_RANK = 5, HRI_STORAGE_ALIGN = 256, HRI_SEGMENT_ALIGN_ELEMENTS = 256, HRI_VOCABULARY_ALIGN = 64, HRI_STATE_TENSORS = 4 };
+enum {
+  HRI_MAX_RANK = 5,
+  HRI_STORAGE_ALIGN = 256,
+  HRI_SEGMENT_ALIGN_ELEMENTS = 256,
+  HRI_VOCABULARY_ALIGN = 64,
+  HRI_STATE_TENSORS = 4
+};
 
-/* Types of elements. Those from U4 on are blocks: so many elements in so many bytes (a block scale may be among them), in
- * rows of whole blocks. Quantized weights are several plain tensors (codes, scales, offsets) or one tensor of blocks as GGUF
- * files have them; there is no compound tensor: a segment carries what belongs together, and one op reads it. */
+/* Types of elements. Those from U4 on are blocks: so many elements in so many bytes (a block scale may be among them),
+ * in rows of whole blocks. Quantized weights are several plain tensors (codes, scales, offsets) or one tensor of blocks
+ * as GGUF files have them; there is no compound tensor: a segment carries what belongs together, and one op reads
+ * it. */
 typedef enum hri_dtype {
-  HRI_F32 = 0, HRI_BF16, HRI_F16, HRI_F64, HRI_I32, HRI_I64, HRI_U8, HRI_I8,
-  HRI_U4,   /* codes of 4 bits, two in a byte, the even element in the low half */
-  HRI_Q4_0, HRI_Q8_0, HRI_Q4_K, HRI_Q6_K, /* GGUF's blocks */
+  HRI_F32 = 0,
+  HRI_BF16,
+  HRI_F16,
+  HRI_F64,
+  HRI_I32,
+  HRI_I64,
+  HRI_U8,
+  HRI_I8,
+  HRI_U4, /* codes of 4 bits, two in a byte, the even element in the low half */
+  HRI_Q4_0,
+  HRI_Q8_0,
+  HRI_Q4_K,
+  HRI_Q6_K, /* GGUF's blocks */
   HRI_DTYPE_COUNT
 } hri_dtype;
 typedef enum hri_tier { HRI_DEVICE = 0, HRI_HOST, HRI_DISK, HRI_TIER_COUNT } hri_tier;
 
 typedef enum hri_role {
-  HRI_ROLE_WEIGHT = 0, HRI_ROLE_MASTER_WEIGHT, HRI_ROLE_GRADIENT, HRI_ROLE_OPTIMIZER_STATE, HRI_ROLE_ACTIVATION,
-  HRI_ROLE_LOGITS, HRI_ROLE_WORKSPACE, HRI_ROLE_INPUT, HRI_ROLE_QUANTIZATION, HRI_ROLE_COMMUNICATION, HRI_ROLE_CACHE,
-  HRI_ROLE_CONTROL, HRI_ROLE_COUNT
+  HRI_ROLE_WEIGHT = 0,
+  HRI_ROLE_MASTER_WEIGHT,
+  HRI_ROLE_GRADIENT,
+  HRI_ROLE_OPTIMIZER_STATE,
+  HRI_ROLE_ACTIVATION,
+  HRI_ROLE_LOGITS,
+  HRI_ROLE_WORKSPACE,
+  HRI_ROLE_INPUT,
+  HRI_ROLE_QUANTIZATION,
+  HRI_ROLE_COMMUNICATION,
+  HRI_ROLE_CACHE,
+  HRI_ROLE_CONTROL,
+  HRI_ROLE_COUNT
 } hri_role;
 
 /* Programs in the order of the virtual timeline on which a job is placed. */
 typedef enum hri_program_kind {
-  HRI_LOAD = 0, HRI_BEGIN, HRI_MICRO, HRI_UPDATE, HRI_STEP, HRI_EVALUATE, HRI_PREFILL, HRI_DECODE, HRI_SAVE, HRI_PROGRAM_COUNT
+  HRI_LOAD = 0,
+  HRI_BEGIN,
+  HRI_MICRO,
+  HRI_UPDATE,
+  HRI_STEP,
+  HRI_EVALUATE,
+  HRI_PREFILL,
+  HRI_DECODE,
+  HRI_SAVE,
+  HRI_PROGRAM_COUNT
 } hri_program_kind;
 #define HRI_IN(kind) (1u << (kind))
 
-typedef enum hri_lane { HRI_COMPUTE = 0, HRI_COPY_IN, HRI_COPY_OUT, HRI_COMMUNICATION_LANE, HRI_DISK_LANE, HRI_HOST_LANE, HRI_LANE_COUNT } hri_lane;
+typedef enum hri_lane {
+  HRI_COMPUTE = 0,
+  HRI_COPY_IN,
+  HRI_COPY_OUT,
+  HRI_COMMUNICATION_LANE,
+  HRI_DISK_LANE,
+  HRI_HOST_LANE,
+  HRI_LANE_COUNT
+} hri_lane;
 
 typedef enum hri_phase {
-  HRI_PHASE_LOAD = 0, HRI_PHASE_FORWARD, HRI_PHASE_LOSS, HRI_PHASE_BACKWARD, HRI_PHASE_OPTIMIZER, HRI_PHASE_EVALUATE,
-  HRI_PHASE_GENERATE, HRI_PHASE_SAVE, HRI_PHASE_COUNT
+  HRI_PHASE_LOAD = 0,
+  HRI_PHASE_FORWARD,
+  HRI_PHASE_LOSS,
+  HRI_PHASE_BACKWARD,
+  HRI_PHASE_OPTIMIZER,
+  HRI_PHASE_EVALUATE,
+  HRI_PHASE_GENERATE,
+  HRI_PHASE_SAVE,
+  HRI_PHASE_COUNT
 } hri_phase;
 
 /* ADD accumulates into what is there (or what another program left); UPDATE reads and rewrites; SCRATCH is undefined
- * before and after. A value has one producer that WRITEs it; an ADD is a further one (a LoRA's share of a result). Into an
- * activation all ADDs come before its first reader, so that whoever reads it sees all of it (rule 1). */
-typedef enum hri_access { HRI_READ = 0, HRI_WRITE, HRI_ADD, HRI_UPDATE_ACCESS, HRI_SCRATCH, HRI_ACCESS_COUNT } hri_access;
+ * before and after. A value has one producer that WRITEs it; an ADD is a further one (a LoRA's share of a result). Into
+ * an activation all ADDs come before its first reader, so that whoever reads it sees all of it (rule 1). */
+typedef enum hri_access {
+  HRI_READ = 0,
+  HRI_WRITE,
+  HRI_ADD,
+  HRI_UPDATE_ACCESS,
+  HRI_SCRATCH,
+  HRI_ACCESS_COUNT
+} hri_access;
 
 typedef enum hri_layout { HRI_PLAIN = 0, HRI_PACKED } hri_layout;
 
@@ -65,27 +123,27 @@ typedef struct hri_storage {
   uint64_t bytes;
   uint32_t align;
   uint8_t tier, role;
-  uint16_t scope;      /* HRI_IN(..) of the programs that carry it; 0 = local */
-  uint8_t program;     /* the one program of a local storage */
-  bool dead;           /* merged into another storage by a pass */
-  bool transient;      /* its value is made again before each use and dies behind it, at every level of recomputation */
-  int32_t layer;       /* label; -1 none */
+  uint16_t scope;  /* HRI_IN(..) of the programs that carry it; 0 = local */
+  uint8_t program; /* the one program of a local storage */
+  bool dead;       /* merged into another storage by a pass */
+  bool transient;  /* its value is made again before each use and dies behind it, at every level of recomputation */
+  int32_t layer;   /* label; -1 none */
   uint32_t unit, segment; /* HRI_NONE when it belongs to none */
-  uint32_t key;        /* stable name: offset into job->names */
+  uint32_t key;           /* stable name: offset into job->names */
 } hri_storage;
 
-/* A view shows its storage's bytes in rows of stored[rank - 1] elements: one behind the other, or, with a stride, so many
- * elements apart (a column view: q of a fused qkv). That is the only stride there is. */
+/* A view shows its storage's bytes in rows of stored[rank - 1] elements: one behind the other, or, with a stride, so
+ * many elements apart (a column view: q of a fused qkv). That is the only stride there is. */
 typedef struct hri_tensor {
   hri_id storage;
-  hri_id value;        /* the SSA value that it shows (the storage it was born in) */
-  uint64_t offset;     /* bytes into the storage */
+  hri_id value;          /* the SSA value that it shows (the storage it was born in) */
+  uint64_t offset;       /* bytes into the storage */
   uint64_t value_offset; /* bytes into the value */
   uint8_t dtype, rank, layout;
-  uint32_t key;        /* name */
-  uint64_t dims[HRI_MAX_RANK];   /* logical */
-  uint64_t stored[HRI_MAX_RANK]; /* with padding */
-  uint64_t stride;     /* elements from row to row of a column view; 0: contiguous in `stored` */
+  uint32_t key;                        /* name */
+  uint64_t dims[HRI_MAX_RANK];         /* logical */
+  uint64_t stored[HRI_MAX_RANK];       /* with padding */
+  uint64_t stride;                     /* elements from row to row of a column view; 0: contiguous in `stored` */
   uint32_t member_begin, member_count; /* a group: the tensors that it stands for, in job->members; count 0: itself */
 } hri_tensor;
 
@@ -113,18 +171,18 @@ typedef struct hri_node {
   uint32_t unit;
   uint32_t operand_begin, operand_count;
   uint32_t wait_begin, wait_count;
-  hri_id origin;       /* the node that this one recomputes; HRI_NONE */
-  uint32_t site;       /* RNG and label identity; a clone shares its origin's */
+  hri_id origin; /* the node that this one recomputes; HRI_NONE */
+  uint32_t site; /* RNG and label identity; a clone shares its origin's */
   hri_attr attr;
 } hri_node;
 
 /* Parameters, from the whole to what a node acts on.
  *
- *   param    one tensor of the programs: a fused weight is one product. Its weight is contiguous, whatever its parts are
- *   part     a tensor of the model's files: rows of a parameter (q, k, v of qkv; gate, up; biases too). The smallest thing
- *            that is trained, adapted, quantized or decayed alone, or has states of its own
- *   range    parts of a parameter side by side with equal properties, whose states lie in one piece. A part whose kind of
- *            state has blocks is a range alone, so that no block crosses it
+ *   param    one tensor of the programs: a fused weight is one product. Its weight is contiguous, whatever its parts
+ *   are part     a tensor of the model's files: rows of a parameter (q, k, v of qkv; gate, up; biases too). The
+ *            smallest thing that is trained, adapted, quantized or decayed alone, or has states of its own
+ *   range    parts of a parameter side by side with equal properties, whose states lie in one piece. A part whose kind
+ *            of state has blocks is a range alone, so that no block crosses it
  *   run      the trainable rows of a parameter side by side: one gradient tensor each, and nothing for frozen rows
  *   segment  the ranges of one unit with equal properties and types: a storage for each thing that they have. Updates,
  *            norms, transfers, sharding and offload act on (segment, ranges)
@@ -147,7 +205,7 @@ typedef struct hri_param_range {
 } hri_param_range;
 
 typedef struct hri_param_run {
-  uint64_t row, rows;       /* of the parameter's stored rows */
+  uint64_t row, rows; /* of the parameter's stored rows */
   hri_id gradient;
 } hri_param_run;
 
@@ -156,21 +214,21 @@ typedef struct hri_segment {
   int32_t layer;
   uint8_t dtype, quantization, state_kind;
   bool trainable, decay;
-  uint64_t elements;   /* of its ranges, each padded to HRI_SEGMENT_ALIGN_ELEMENTS */
+  uint64_t elements; /* of its ranges, each padded to HRI_SEGMENT_ALIGN_ELEMENTS */
   hri_id weight, gradient, master, state[HRI_STATE_TENSORS]; /* storages; HRI_NONE when absent */
-  uint32_t range_begin, range_count; /* in job->laid_out */
+  uint32_t range_begin, range_count;                         /* in job->laid_out */
 } hri_segment;
 
 typedef struct hri_param {
-  uint32_t key, spec;  /* name; index in the model's parameter table, HRI_NONE for programs built from ops */
+  uint32_t key, spec; /* name; index in the model's parameter table, HRI_NONE for programs built from ops */
   int32_t layer;
-  uint32_t unit;       /* HRI_NONE: of no block, so that it is a segment alone */
-  bool trainable;      /* some of it is */
+  uint32_t unit;  /* HRI_NONE: of no block, so that it is a segment alone */
+  bool trainable; /* some of it is */
   uint8_t init;
   double init_std;
-  uint64_t elements;   /* stored */
+  uint64_t elements; /* stored */
   uint32_t site;
-  hri_id weight;       /* tensor */
+  hri_id weight; /* tensor */
   uint32_t part_begin, part_count, range_begin, range_count, run_begin, run_count;
 } hri_param;
 
@@ -195,8 +253,8 @@ typedef struct hri_control {
   double loss_sum, grad_norm, clip_scale; /* written by programs; grad_norm by those that clip or skip */
   double found_inf; /* of this step: 1 when it is skipped, else 0; only programs with a guard write it */
   int64_t step, applied_steps, micro_index, row_base, growth_tracker;
-  int64_t cache_length, row_count;        /* generation: tokens in the cache; valid rows of this call */
-  int64_t token;                          /* generation: the most likely next token */
+  int64_t cache_length, row_count; /* generation: tokens in the cache; valid rows of this call */
+  int64_t token;                   /* generation: the most likely next token */
   uint64_t seed;
 } hri_control;
 
@@ -212,11 +270,11 @@ typedef struct hri_job {
   HRI_ARRAY(hri_param_range) ranges; /* in the order of parameters and rows */
   HRI_ARRAY(hri_param_run) runs;
   HRI_ARRAY(uint32_t) laid_out; /* ranges segment by segment */
-  HRI_ARRAY(hri_id) members;   /* of groups */
+  HRI_ARRAY(hri_id) members;    /* of groups */
   HRI_ARRAY(char) names;
   HRI_ARRAY(hri_rope_source) ropes; /* ROPE_TABLE nodes name them by index */
   hri_program programs[HRI_PROGRAM_COUNT];
-  hri_id control;      /* tensor of the control block */
+  hri_id control;                                                    /* tensor of the control block */
   hri_id input_ids, input_targets, input_positions, input_doc_start; /* [accumulate, rows] of a step; HRI_NONE */
   hri_id eval_ids, eval_targets, eval_positions, eval_doc_start;     /* [rows] of an evaluation batch */
   hri_id generate_ids, generate_positions, generate_logits;          /* prefill chunk */
@@ -228,15 +286,16 @@ typedef struct hri_job {
   char instruction_set[16];
   char libraries[64];
   uint8_t current_pass;
-  bool failed;         /* a builder call failed: sticky, checked by hri_job_ok */
-  bool too_large;      /* and it was the bytes of a tensor, which 64 bits cannot count */
+  bool failed;    /* a builder call failed: sticky, checked by hri_job_ok */
+  bool too_large; /* and it was the bytes of a tensor, which 64 bits cannot count */
 } hri_job;
 
 void hri_job_init(hri_job *job);
 void hri_job_deinit(hri_job *job);
 /* HR_OK; MEMORY when a builder call could not get memory; USAGE when a tensor has more bytes than can be counted. */
 hr_status hri_job_ok(const hri_job *job, hr_error *error);
-/* USAGE unless all storages together can be counted: then no sum of sizes and no offset overflows, whatever is placed where. */
+/* USAGE unless all storages together can be counted: then no sum of sizes and no offset overflows, whatever is placed
+ * where. */
 hr_status hri_job_bytes_ok(const hri_job *job, hr_error *error);
 
 /* ---- building (memory failures are sticky: the call returns HRI_NONE and job->failed is set) ---- */
@@ -253,7 +312,8 @@ typedef struct hri_place {
 } hri_place;
 
 /* A storage with one tensor that fills it: a fresh SSA value. `stored` may be NULL (= dims). */
-hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dtype, uint32_t rank, const uint64_t *dims, const uint64_t *stored);
+hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dtype, uint32_t rank, const uint64_t *dims,
+                      const uint64_t *stored);
 /* Rows [begin, begin + count) of a tensor's leading dimension: a contiguous view. */
 hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count);
 /* Columns [begin, begin + count) of a tensor's rows: the same rows, `stride` apart. Whole blocks of a blocked type. */
@@ -263,8 +323,9 @@ hri_id hri_tensor_of_storage(hri_job *job, hri_id storage, hri_dtype dtype);
 /* A view of the same bytes with other dims (the stored sizes must agree). Not of a column view. */
 hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims);
 
-/* A group: one operand that stands for several tensors of one type in one storage, one behind the other with bytes between
- * them that are nobody's (the padding of a segment), or another's. A node touches its members and nothing else. One member is
+/* A group: one operand that stands for several tensors of one type in one storage, one behind the other with bytes
+ * between them that are nobody's (the padding of a segment), or another's. A node touches its members and nothing else.
+ * One member is
  * returned as it is. */
 hri_id hri_tensor_group(hri_job *job, const hri_id *members, uint32_t count);
 
@@ -284,9 +345,11 @@ typedef struct hri_emit {
 uint32_t hri_job_add_rope(hri_job *job, uint32_t pairs);
 
 /* Appends a node to the pool only; the caller puts it into an order. */
-hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);
+hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands,
+                    uint32_t count);
 /* ... and to the end of its program. */
-hri_id hri_node_append(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);
+hri_id hri_node_append(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands,
+                       uint32_t count);
 void hri_order_push(hri_job *job, uint8_t program, hri_id node);
 /* The list becomes the program's order; `order` is left empty. */
 void hri_order_replace(hri_job *job, uint8_t program, hri_order *order);
@@ -298,15 +361,18 @@ hri_id hri_node_clone(hri_job *job, hri_id node);
 
 /* ---- reading ---- */
 
-static inline hri_operand *hri_operands(const hri_job *job, const hri_node *node) { return job->operands.items + node->operand_begin; }
+static inline hri_operand *hri_operands(const hri_job *job, const hri_node *node) {
+  return job->operands.items + node->operand_begin;
+}
 /* index-th operand with this access, HRI_NONE if there is none. */
 hri_id hri_operand_find(const hri_job *job, const hri_node *node, hri_access access, uint32_t index);
-uint64_t hri_dtype_bytes(hri_dtype dtype); /* of one element; not for types of blocks */
-uint64_t hri_dtype_block(hri_dtype dtype); /* elements that go together: 1 but for types of blocks */
+uint64_t hri_dtype_bytes(hri_dtype dtype);                   /* of one element; not for types of blocks */
+uint64_t hri_dtype_block(hri_dtype dtype);                   /* elements that go together: 1 but for types of blocks */
 uint64_t hri_dtype_size(hri_dtype dtype, uint64_t elements); /* bytes of whole blocks of elements */
-uint64_t hri_tensor_elements(const hri_tensor *tensor);        /* logical */
+uint64_t hri_tensor_elements(const hri_tensor *tensor);      /* logical */
 uint64_t hri_tensor_stored_elements(const hri_tensor *tensor); /* with padding */
-uint64_t hri_tensor_bytes(const hri_tensor *tensor); /* that it shows: what lies between rows of a column view does not count */
+uint64_t
+hri_tensor_bytes(const hri_tensor *tensor); /* that it shows: what lies between rows of a column view does not count */
 /* The tensors that an operand stands for: the members of a group, else itself. */
 static inline uint32_t hri_piece_count(const hri_job *job, hri_id tensor) {
   return job->tensors.items[tensor].member_count ? job->tensors.items[tensor].member_count : 1;
@@ -327,7 +393,9 @@ uint64_t hri_range_logical(const hri_job *job, const hri_param_range *range);
 /* The tensor shows all of its value. */
 bool hri_tensor_is_whole(const hri_job *job, const hri_tensor *tensor);
 static inline bool hri_access_writes(hri_access access) { return access != HRI_READ; }
-static inline bool hri_access_reads(hri_access access) { return access == HRI_READ || access == HRI_ADD || access == HRI_UPDATE_ACCESS; }
+static inline bool hri_access_reads(hri_access access) {
+  return access == HRI_READ || access == HRI_ADD || access == HRI_UPDATE_ACCESS;
+}
 
 const char *hri_dtype_name(hri_dtype dtype);
 const char *hri_tier_name(hri_tier tier);

@@ -1,4 +1,5 @@
-/* The table of rules, what is read off it, and the services that rules use: plain copies beside column views, gradients. */
+/* The table of rules, what is read off it, and the services that rules use: plain copies beside column views,
+ * gradients. */
 #include "program/ops.h"
 
 #include <assert.h>
@@ -7,11 +8,13 @@
 #include "ops/rules.h"
 
 static const hri_rule rules[HRI_OP_COUNT] = {
-#define HRI_OP_RULE(id, name_text, operand_text) [HRI_OP_##id] = {.name = name_text, .operands = operand_text, HRI_RULE_##id},
+#define HRI_OP_RULE(id, name_text, operand_text)                                                                       \
+  [HRI_OP_##id] = {.name = name_text, .operands = operand_text, HRI_RULE_##id},
     HRI_OPS(HRI_OP_RULE)
 #undef HRI_OP_RULE
-#define HRI_OPTIMIZER_RULE(id, name_text, operand_text, ...) [HRI_OP_##id] = {.name = name_text, .operands = operand_text, HRI_RULE_OF_OPTIMIZERS},
-    HRI_OPTIMIZERS(HRI_OPTIMIZER_RULE)
+#define HRI_OPTIMIZER_RULE(id, name_text, operand_text, ...)                                                           \
+  [HRI_OP_##id] = {.name = name_text, .operands = operand_text, HRI_RULE_OF_OPTIMIZERS},
+        HRI_OPTIMIZERS(HRI_OPTIMIZER_RULE)
 #undef HRI_OPTIMIZER_RULE
 };
 
@@ -33,7 +36,8 @@ hri_id hri_node_guard(const hri_job *job, const hri_node *node) {
 
 static double bytes_of(const hri_job *job, hri_id tensor) {
   double bytes = 0;
-  for (uint32_t k = 0; k < hri_piece_count(job, tensor); k++) bytes += (double)hri_tensor_bytes(&job->tensors.items[hri_piece(job, tensor, k)]);
+  for (uint32_t k = 0; k < hri_piece_count(job, tensor); k++)
+    bytes += (double)hri_tensor_bytes(&job->tensors.items[hri_piece(job, tensor, k)]);
   return bytes;
 }
 
@@ -59,12 +63,17 @@ double hri_node_flops(const hri_job *job, const hri_node *node) {
 /* A contiguous tensor of the shape and type of a view. */
 static hri_id plain_like(hri_job *job, hri_emit emit, hri_id like) {
   const hri_tensor t = job->tensors.items[like];
-  hri_place place = {.program = emit.program, .tier = job->storages.items[t.storage].tier, .role = job->storages.items[t.storage].role,
-                     .layer = emit.layer, .unit = emit.unit};
-  return hri_tensor_new(job, place, hri_name(job, "%s.columns", hri_name_get(job, t.key)), (hri_dtype)t.dtype, t.rank, t.dims, t.stored);
+  hri_place place = {.program = emit.program,
+                     .tier = job->storages.items[t.storage].tier,
+                     .role = job->storages.items[t.storage].role,
+                     .layer = emit.layer,
+                     .unit = emit.unit};
+  return hri_tensor_new(job, place, hri_name(job, "%s.columns", hri_name_get(job, t.key)), (hri_dtype)t.dtype, t.rank,
+                        t.dims, t.stored);
 }
 
-hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
+hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr,
+                             const hri_operand *operands, uint32_t count) {
   hri_operand plain[HRI_MAX_OPERANDS] = {{0}};
   hri_id node;
   assert(count <= HRI_MAX_OPERANDS);
@@ -72,16 +81,19 @@ hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri
     hri_id view = operands[i].tensor;
     plain[i] = operands[i];
     if (view == HRI_NONE || job->tensors.items[view].stride == 0 || (rules[op].views >> i & 1)) continue;
-    assert(operands[i].access != HRI_UPDATE_ACCESS && operands[i].access != HRI_SCRATCH); /* no op updates columns that it cannot take */
+    assert(operands[i].access != HRI_UPDATE_ACCESS &&
+           operands[i].access != HRI_SCRATCH); /* no op updates columns that it cannot take */
     plain[i].tensor = plain_like(job, emit, view);
     if (operands[i].access == HRI_ADD) plain[i].access = HRI_WRITE;
-    if (operands[i].access == HRI_READ) hri_node_append(job, HRI_OP_COPY, emit, NULL, (hri_operand[]){HRI_R(view), HRI_W(plain[i].tensor)}, 2);
+    if (operands[i].access == HRI_READ)
+      hri_node_append(job, HRI_OP_COPY, emit, NULL, (hri_operand[]){HRI_R(view), HRI_W(plain[i].tensor)}, 2);
   }
   if (job->failed) return HRI_NONE;
   node = hri_node_append(job, op, emit, attr, plain, count);
   for (uint32_t i = 0; i < count && !job->failed; i++) {
     if (plain[i].tensor == operands[i].tensor || operands[i].access == HRI_READ) continue;
-    if (operands[i].access == HRI_ADD) hri_node_append(job, HRI_OP_ACCUMULATE, emit, NULL, (hri_operand[]){HRI_R(plain[i].tensor), operands[i]}, 2);
+    if (operands[i].access == HRI_ADD)
+      hri_node_append(job, HRI_OP_ACCUMULATE, emit, NULL, (hri_operand[]){HRI_R(plain[i].tensor), operands[i]}, 2);
     else hri_node_append(job, HRI_OP_COPY, emit, NULL, (hri_operand[]){HRI_R(plain[i].tensor), operands[i]}, 2);
   }
   return node;
@@ -128,22 +140,27 @@ bool hri_ad_needed(const hri_autodiff *ad, hri_id tensor) {
 
 hri_id hri_ad_like(hri_autodiff *ad, hri_id like, const char *suffix) {
   hri_tensor tensor;
-  hri_place place = {.program = ad->program, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = ad->emit.layer, .unit = ad->emit.unit};
+  hri_place place = {.program = ad->program,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_ACTIVATION,
+                     .layer = ad->emit.layer,
+                     .unit = ad->emit.unit};
   if (ad->job->failed || like == HRI_NONE) return HRI_NONE;
   tensor = ad->job->tensors.items[like];
-  return hri_tensor_new(ad->job, place, hri_name(ad->job, "%s%s", hri_name_get(ad->job, tensor.key), suffix), (hri_dtype)tensor.dtype,
-                        tensor.rank, tensor.dims, tensor.stored);
+  return hri_tensor_new(ad->job, place, hri_name(ad->job, "%s%s", hri_name_get(ad->job, tensor.key), suffix),
+                        (hri_dtype)tensor.dtype, tensor.rank, tensor.dims, tensor.stored);
 }
 
 hri_id hri_ad_emit(hri_autodiff *ad, hri_op op, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
   return hri_node_append_plain(ad->job, (uint16_t)op, ad->emit, attr, operands, count);
 }
 
-/* The gradient of a whole value, to which parts are added: begun as zero, or as a copy of what was contributed to all of it
- * (which may be another value's gradient too, so it is not added to in place). */
+/* The gradient of a whole value, to which parts are added: begun as zero, or as a copy of what was contributed to all
+ * of it (which may be another value's gradient too, so it is not added to in place). */
 static void begin_gathering(hri_autodiff *ad, size_t value) {
   hri_id before = ad->gradient[value], whole;
-  assert(ad->whole[value] != HRI_NONE); /* a value that the forward reads in parts was written or read in one piece somewhere */
+  assert(ad->whole[value] !=
+         HRI_NONE); /* a value that the forward reads in parts was written or read in one piece somewhere */
   whole = hri_ad_like(ad, ad->whole[value], ".grad");
   if (before == HRI_NONE) hri_ad_emit(ad, HRI_OP_ZERO, NULL, (hri_operand[]){HRI_W(whole)}, 1);
   else hri_ad_emit(ad, HRI_OP_COPY, NULL, (hri_operand[]){HRI_R(before), HRI_W(whole)}, 2);
@@ -159,11 +176,13 @@ void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient) {
   if (!hri_tensor_is_whole(ad->job, &ad->job->tensors.items[tensor])) {
     if (!ad->gathered[value]) begin_gathering(ad, value);
     if (ad->job->failed) return;
-    hri_ad_emit(ad, HRI_OP_ACCUMULATE, NULL, (hri_operand[]){HRI_R(gradient), HRI_A(view_of(ad, ad->gradient[value], tensor))}, 2);
+    hri_ad_emit(ad, HRI_OP_ACCUMULATE, NULL,
+                (hri_operand[]){HRI_R(gradient), HRI_A(view_of(ad, ad->gradient[value], tensor))}, 2);
     return;
   }
   before = ad->gradient[value];
-  if (before == HRI_NONE && ad->job->tensors.items[gradient].stride) { /* columns of another value's gradient: gradients are whole */
+  if (before == HRI_NONE &&
+      ad->job->tensors.items[gradient].stride) { /* columns of another value's gradient: gradients are whole */
     sum = hri_ad_like(ad, tensor, ".grad");
     hri_ad_emit(ad, HRI_OP_COPY, NULL, (hri_operand[]){HRI_R(gradient), HRI_W(sum)}, 2);
     ad->gradient[value] = sum;
@@ -186,7 +205,8 @@ hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor) {
   if (ad->job->failed || tensor == HRI_NONE || !hri_ad_needed(ad, tensor)) return operand;
   value = value_of(ad, tensor);
   param = ad->param_of[value];
-  assert(param != HRI_NONE && ad->job->params.items[param].run_count == 1); /* what is needed and no result is a parameter; all of it is trainable */
+  assert(param != HRI_NONE && ad->job->params.items[param].run_count ==
+                                  1); /* what is needed and no result is a parameter; all of it is trainable */
   operand.tensor = ad->job->runs.items[ad->job->params.items[param].run_begin].gradient;
   operand.access = ad->accumulate || ad->touched[param] ? HRI_ADD : HRI_WRITE;
   ad->touched[param] = true;

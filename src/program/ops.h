@@ -2,9 +2,10 @@
  *
  * Notation: R read, W write, A write or add, U update; "?" optional (HRI_NONE). M rows (tokens), C hidden, N and K
  * sizes of a linear, V vocabulary (stored with padding), B batch, T sequence, H heads, K kv heads, D head size.
- * "g", always last, is an optional guard: a double that the node READs, and whose work it leaves out when that is not 0.
- * It is an operand like any other, so that the check, lives, hazards and dumps see it; only ops that leave everything as
- * it was when they do not run have one (a skipped WRITE would leave its readers without a value).
+ * "g", always last, is an optional guard: a double that the node READs, and whose work it leaves out when that is not
+ * 0.
+ * It is an operand like any other, so that the check, lives, hazards and dumps see it; only ops that leave everything
+ * as it was when they do not run have one (a skipped WRITE would leave its readers without a value).
  * An op with scratch has it behind these (access SCRATCH), added by the workspace pass. */
 #ifndef HRI_PROGRAM_OPS_H
 #define HRI_PROGRAM_OPS_H
@@ -75,7 +76,7 @@ typedef enum hri_op {
   HRI_OPS(HRI_OP_ENUM) HRI_OPTIMIZERS(HRI_OP_OF_OPTIMIZER)
 #undef HRI_OP_ENUM
 #undef HRI_OP_OF_OPTIMIZER
-  HRI_OP_COUNT
+      HRI_OP_COUNT
 } hri_op;
 
 /* What of a range a FILL or SINK node moves: the weight (the master where there is one), or HRI_MOVED_STATE + k, the
@@ -93,16 +94,22 @@ enum { HRI_NORM_BLOCK = 65536, HRI_MAX_OPERANDS = 10 };
 /* What the backward rules work on; filled by the autodiff pass. */
 typedef struct hri_autodiff hri_autodiff;
 
-/* The three products of a linear layer: y = x w^T, dx = dy w, dw = dy^T x. Operand 0 is a, operand 1 is b (which may be packed). */
+/* The three products of a linear layer: y = x w^T, dx = dy w, dw = dy^T x. Operand 0 is a, operand 1 is b (which may be
+ * packed). */
 typedef enum hri_product { HRI_NO_PRODUCT = 0, HRI_PRODUCT_FORWARD, HRI_PRODUCT_DX, HRI_PRODUCT_DW } hri_product;
 /* What time it takes goes with pairs of positions; CACHED streams its cache instead. */
-typedef enum hri_attention { HRI_NO_ATTENTION = 0, HRI_ATTENTION_FORWARD, HRI_ATTENTION_BACKWARD, HRI_ATTENTION_CACHED } hri_attention;
+typedef enum hri_attention {
+  HRI_NO_ATTENTION = 0,
+  HRI_ATTENTION_FORWARD,
+  HRI_ATTENTION_BACKWARD,
+  HRI_ATTENTION_CACHED
+} hri_attention;
 
 /* What is known of an op without any backend. Passes, plan and search decide by these facts, never by an op's name. */
 typedef struct hri_rule {
   const char *name, *operands;
-  /* Shape rule: HR_OK or INTERNAL naming what disagrees. Operand presence and access were checked before; which types go
-   * together is said here and nowhere else. */
+  /* Shape rule: HR_OK or INTERNAL naming what disagrees. Operand presence and access were checked before; which types
+   * go together is said here and nowhere else. */
   hr_status (*check)(const hri_job *job, const hri_node *node, hr_error *error);
   /* Emits gradient nodes; NULL: the op has no gradient and may not stand between a trainable weight and the loss. */
   void (*backward)(hri_autodiff *ad, hri_id node);
@@ -110,25 +117,30 @@ typedef struct hri_rule {
   double (*flops)(const hri_job *job, const hri_node *node);
   /* Which output operand may be written over which input operand, element by element, unless a third one is present
    * (0: always; operand 0 never forbids). */
-  struct { uint8_t in, out, unless; } in_place[3];
+  struct {
+    uint8_t in, out, unless;
+  } in_place[3];
   uint8_t in_place_count;
   /* Bits per operand. */
-  uint16_t wide;    /* results that stay fp32 when activations are bf16 (statistics) */
-  uint16_t cheap;   /* results that are made again at the price of a pass over memory, from what the backward keeps anyhow */
+  uint16_t wide; /* results that stay fp32 when activations are bf16 (statistics) */
+  uint16_t
+      cheap; /* results that are made again at the price of a pass over memory, from what the backward keeps anyhow */
   uint16_t views;   /* that may be column views; elsewhere hri_node_append_plain puts a copy beside the node */
   uint16_t groups;  /* that may be groups of tensors */
   uint16_t gathers; /* of these only as many bytes are read as are written: rows of a table */
   /* Classes. */
   hri_product product;
   hri_attention attention;
-  hr_stream stream;  /* of all others: what they do to memory, for rates */
-  bool follows;      /* its results are cheap where its operand 0 is the result of a cheap op */
-  bool activation;   /* element by element between two products: what only such nodes read is worth dropping with them */
-  bool transfer;     /* moves bytes between a tensor and the host's files: no device's rates say how long */
-  bool sum;          /* operand 2 = operand 0 + operand 1, and nothing else */
-  /* Fusion. A sum in front that is operand `x` may become operands x and `residual`, with the sum written to `to`; a sum
-   * behind that takes result `to` may become operand `residual`. `residual` 0: neither. */
-  struct { uint8_t x, residual, to; } takes_sum_before, takes_sum_behind;
+  hr_stream stream; /* of all others: what they do to memory, for rates */
+  bool follows;     /* its results are cheap where its operand 0 is the result of a cheap op */
+  bool activation;  /* element by element between two products: what only such nodes read is worth dropping with them */
+  bool transfer;    /* moves bytes between a tensor and the host's files: no device's rates say how long */
+  bool sum;         /* operand 2 = operand 0 + operand 1, and nothing else */
+  /* Fusion. A sum in front that is operand `x` may become operands x and `residual`, with the sum written to `to`; a
+   * sum behind that takes result `to` may become operand `residual`. `residual` 0: neither. */
+  struct {
+    uint8_t x, residual, to;
+  } takes_sum_before, takes_sum_behind;
 } hri_rule;
 
 const hri_rule *hri_rule_get(uint16_t op);
@@ -143,24 +155,26 @@ hri_id hri_node_guard(const hri_job *job, const hri_node *node);
 double hri_node_bytes(const hri_job *job, const hri_node *node);
 double hri_node_flops(const hri_job *job, const hri_node *node);
 
-/* hri_node_append where an operand may be a column view that the op does not take: what it reads is copied out before the
- * node, what it writes or adds is made beside and copied or accumulated in behind it. So every program is legal as it is
- * made, and each copy is a node that plan and dumps see (strided operands make libraries allocate behind our back). */
-hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);
+/* hri_node_append where an operand may be a column view that the op does not take: what it reads is copied out before
+ * the node, what it writes or adds is made beside and copied or accumulated in behind it. So every program is legal as
+ * it is made, and each copy is a node that plan and dumps see (strided operands make libraries allocate behind our
+ * back). */
+hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr,
+                             const hri_operand *operands, uint32_t count);
 
 /* ---- services of the autodiff pass for backward rules ---- */
 
 struct hri_autodiff {
   hri_job *job;
   uint8_t program;
-  bool accumulate;      /* gradients of parameters ADD (begin zeroed them), else the first touch WRITEs */
-  hri_emit emit;        /* labels of the node being differentiated, phase backward */
-  hri_id *gradient;     /* per value: tensor of its gradient so far, HRI_NONE */
-  hri_id *whole;        /* per value: a tensor that shows all of it, HRI_NONE */
-  bool *gathered;       /* per value: its gradient was begun as zero, to be added to part by part */
-  bool *needed;         /* per value: requires grad */
-  uint32_t *param_of;   /* per value: parameter, HRI_NONE */
-  bool *touched;        /* per parameter: its gradient was written in this program */
+  bool accumulate;    /* gradients of parameters ADD (begin zeroed them), else the first touch WRITEs */
+  hri_emit emit;      /* labels of the node being differentiated, phase backward */
+  hri_id *gradient;   /* per value: tensor of its gradient so far, HRI_NONE */
+  hri_id *whole;      /* per value: a tensor that shows all of it, HRI_NONE */
+  bool *gathered;     /* per value: its gradient was begun as zero, to be added to part by part */
+  bool *needed;       /* per value: requires grad */
+  uint32_t *param_of; /* per value: parameter, HRI_NONE */
+  bool *touched;      /* per parameter: its gradient was written in this program */
   size_t value_count;
 };
 
@@ -170,13 +184,14 @@ hri_id hri_ad_gradient(hri_autodiff *ad, hri_id tensor);
 bool hri_ad_needed(const hri_autodiff *ad, hri_id tensor);
 /* A fresh tensor shaped like `like`, for a gradient. */
 hri_id hri_ad_like(hri_autodiff *ad, hri_id like, const char *suffix);
-/* Records another contribution to a tensor: a second one becomes an add node, one to a part of a value goes into a gradient
- * of the whole value that begins as zero. */
+/* Records another contribution to a tensor: a second one becomes an add node, one to a part of a value goes into a
+ * gradient of the whole value that begins as zero. */
 void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient);
-/* The gradient operand of a parameter that trains as a whole: WRITE at the first touch without accumulation, else ADD. */
+/* The gradient operand of a parameter that trains as a whole: WRITE at the first touch without accumulation, else
+ * ADD. */
 hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor);
-/* Emits the gradient of each stretch of rows of a parameter that trains (v of a fused qkv): `emit` gets the columns of dy that
- * belong to them, or dy itself where all rows train. Nothing where none is wanted. */
+/* Emits the gradient of each stretch of rows of a parameter that trains (v of a fused qkv): `emit` gets the columns of
+ * dy that belong to them, or dy itself where all rows train. Nothing where none is wanted. */
 typedef void (*hri_ad_rows)(hri_autodiff *ad, hri_id dy, hri_operand gradient, hri_id other);
 void hri_ad_param_rows(hri_autodiff *ad, hri_id tensor, hri_id dy, hri_id other, hri_ad_rows emit);
 hri_id hri_ad_emit(hri_autodiff *ad, hri_op op, const hri_attr *attr, const hri_operand *operands, uint32_t count);

@@ -21,7 +21,9 @@ uint32_t hri_optimizer_of(uint16_t op) {
   return HRI_NONE;
 }
 
-uint64_t hri_state_entries(const hri_state_tensor *tensor, uint64_t elements) { return elements / tensor->per + (elements % tensor->per != 0); }
+uint64_t hri_state_entries(const hri_state_tensor *tensor, uint64_t elements) {
+  return elements / tensor->per + (elements % tensor->per != 0);
+}
 
 uint32_t hri_state_block(uint32_t kind) {
   uint32_t block = 1;
@@ -34,6 +36,7 @@ uint64_t hri_state_bytes(uint32_t kind, uint64_t elements, bool narrow) {
   const hri_optimizer *row = hri_optimizer_get(kind);
   uint64_t bytes = 0;
   for (uint32_t k = 0; k < row->tensor_count; k++)
-    bytes += hri_state_entries(&row->tensors[k], elements) * hri_dtype_bytes(narrow && row->tensors[k].narrow ? HRI_BF16 : row->tensors[k].dtype);
+    bytes += hri_state_entries(&row->tensors[k], elements) *
+             hri_dtype_bytes(narrow && row->tensors[k].narrow ? HRI_BF16 : row->tensors[k].dtype);
   return bytes;
 }

@@ -1,8 +1,8 @@
 /* Optimizers: the one table of what an optimizer keeps of a parameter, which numbers its step takes, and its op.
  *
  * The builder makes the tensors of a row, the precision pass narrows those that may be, layout gathers them, the update
- * pass emits the op, its rule checks them, and weights, checkpoints and messages name them: all of it by this table. A new
- * optimizer is its word in headroom/job.h, a row here, and a kernel and a reference in ops/optim. */
+ * pass emits the op, its rule checks them, and weights, checkpoints and messages name them: all of it by this table. A
+ * new optimizer is its word in headroom/job.h, a row here, and a kernel and a reference in ops/optim. */
 #ifndef HRI_PROGRAM_OPTIMIZER_H
 #define HRI_PROGRAM_OPTIMIZER_H
 
@@ -17,7 +17,7 @@
 typedef struct hri_state_tensor {
   const char *name; /* in checkpoints, behind the parameter's: PyTorch's word */
   hri_dtype dtype;
-  bool narrow;      /* --moments bf16 applies to it */
+  bool narrow; /* --moments bf16 applies to it */
   uint32_t per;
 } hri_state_tensor;
 
@@ -25,10 +25,10 @@ enum { HRI_STATE_NUMBERS = 3 };
 
 typedef struct hri_optimizer {
   uint16_t op;
-  bool divides_by_epsilon;             /* 0 is refused */
+  bool divides_by_epsilon; /* 0 is refused */
   uint32_t tensor_count;
   hri_state_tensor tensors[HRI_STATE_TENSORS];
-  size_t numbers[HRI_STATE_NUMBERS];   /* what f0 to f2 of its nodes are: fields of hr_job, 0 ends */
+  size_t numbers[HRI_STATE_NUMBERS]; /* what f0 to f2 of its nodes are: fields of hr_job, 0 ends */
 } hri_optimizer;
 
 #define HRI_NUMBER(field) offsetof(hr_job, field)

@@ -17,19 +17,22 @@ static bool is_guard(const hri_node *node, uint32_t operand) { return operand ==
 
 static void print_node(const hri_job *job, uint32_t at, hri_id id, hri_text *out) {
   const hri_node *node = &job->nodes.items[id];
-  hri_text_add(out, "  %5u  n%-6u %-12s %-10s L%-3d %-22s", at, id, hri_lane_name((hri_lane)node->lane), hri_phase_name((hri_phase)node->phase), node->layer, hri_op_name(node->op));
+  hri_text_add(out, "  %5u  n%-6u %-12s %-10s L%-3d %-22s", at, id, hri_lane_name((hri_lane)node->lane),
+               hri_phase_name((hri_phase)node->phase), node->layer, hri_op_name(node->op));
   for (uint32_t i = 0; i < node->operand_count; i++) {
     hri_operand o = hri_operands(job, node)[i];
     const hri_tensor *t;
     if (o.tensor == HRI_NONE) continue;
     t = &job->tensors.items[o.tensor];
-    hri_text_add(out, " %s:%s@s%u", is_guard(node, i) ? "guard" : hri_access_name((hri_access)o.access), hri_name_get(job, t->key), t->storage);
+    hri_text_add(out, " %s:%s@s%u", is_guard(node, i) ? "guard" : hri_access_name((hri_access)o.access),
+                 hri_name_get(job, t->key), t->storage);
     if (t->offset) hri_text_add(out, "+%llu", (unsigned long long)t->offset);
     hri_text_add(out, ":%s", hri_dtype_name((hri_dtype)t->dtype));
     print_dims(out, t);
   }
   for (uint32_t w = 0; w < node->wait_count; w++)
-    hri_text_add(out, " wait:%s/n%u", hri_lane_name((hri_lane)job->waits.items[node->wait_begin + w].lane), job->waits.items[node->wait_begin + w].node);
+    hri_text_add(out, " wait:%s/n%u", hri_lane_name((hri_lane)job->waits.items[node->wait_begin + w].lane),
+                 job->waits.items[node->wait_begin + w].node);
   if (node->origin != HRI_NONE) hri_text_add(out, " recomputes:n%u", node->origin);
   hri_text_add(out, "\n");
 }
@@ -45,20 +48,25 @@ static void print_text(const hri_job *job, const uint64_t *offsets, hri_text *ou
   for (size_t s = 0; s < job->storages.count; s++) {
     const hri_storage *st = &job->storages.items[s];
     if (st->dead) continue;
-    hri_text_add(out, "  s%-6zu %-6s %-15s %12llu bytes  at %-12llu scope", s, hri_tier_name((hri_tier)st->tier), hri_role_name((hri_role)st->role),
-                 (unsigned long long)st->bytes, (unsigned long long)(offsets ? offsets[s] : 0));
+    hri_text_add(out, "  s%-6zu %-6s %-15s %12llu bytes  at %-12llu scope", s, hri_tier_name((hri_tier)st->tier),
+                 hri_role_name((hri_role)st->role), (unsigned long long)st->bytes,
+                 (unsigned long long)(offsets ? offsets[s] : 0));
     for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-      if (st->scope ? (st->scope & HRI_IN(kind)) != 0 : st->program == kind) hri_text_add(out, " %s", hri_program_name((hri_program_kind)kind));
+      if (st->scope ? (st->scope & HRI_IN(kind)) != 0 : st->program == kind)
+        hri_text_add(out, " %s", hri_program_name((hri_program_kind)kind));
     hri_text_add(out, "  %s\n", hri_name_get(job, st->key));
   }
   for (size_t k = 0; k < job->segments.count; k++) {
     const hri_segment *g = &job->segments.items[k];
-    hri_text_add(out, "segment %zu: unit %u, %llu elements, %s%s, parameters", k, g->unit, (unsigned long long)g->elements, g->trainable ? "trainable" : "frozen", g->decay ? ", decay" : "");
+    hri_text_add(out, "segment %zu: unit %u, %llu elements, %s%s, parameters", k, g->unit,
+                 (unsigned long long)g->elements, g->trainable ? "trainable" : "frozen", g->decay ? ", decay" : "");
     for (uint32_t q = 0; q < g->range_count; q++) {
       const hri_param_range *range = &job->ranges.items[job->laid_out.items[g->range_begin + q]];
       const hri_param *param = &job->params.items[range->param];
       hri_text_add(out, " %s", hri_name_get(job, param->key));
-      if (param->range_count > 1) hri_text_add(out, "[%llu:%llu]", (unsigned long long)range->row, (unsigned long long)(range->row + range->rows));
+      if (param->range_count > 1)
+        hri_text_add(out, "[%llu:%llu]", (unsigned long long)range->row,
+                     (unsigned long long)(range->row + range->rows));
     }
     hri_text_add(out, "\n");
   }
@@ -67,12 +75,18 @@ static void print_text(const hri_job *job, const uint64_t *offsets, hri_text *ou
 static void json_node(hri_json_writer *w, const hri_job *job, hri_id id) {
   const hri_node *node = &job->nodes.items[id];
   hri_json_begin_object(w);
-  hri_json_key(w, "node"); hri_json_put_u64(w, id);
-  hri_json_key(w, "op"); hri_json_put_string(w, hri_op_name(node->op));
-  hri_json_key(w, "lane"); hri_json_put_string(w, hri_lane_name((hri_lane)node->lane));
-  hri_json_key(w, "phase"); hri_json_put_string(w, hri_phase_name((hri_phase)node->phase));
-  hri_json_key(w, "layer"); hri_json_put_i64(w, node->layer);
-  hri_json_key(w, "site"); hri_json_put_u64(w, node->site);
+  hri_json_key(w, "node");
+  hri_json_put_u64(w, id);
+  hri_json_key(w, "op");
+  hri_json_put_string(w, hri_op_name(node->op));
+  hri_json_key(w, "lane");
+  hri_json_put_string(w, hri_lane_name((hri_lane)node->lane));
+  hri_json_key(w, "phase");
+  hri_json_put_string(w, hri_phase_name((hri_phase)node->phase));
+  hri_json_key(w, "layer");
+  hri_json_put_i64(w, node->layer);
+  hri_json_key(w, "site");
+  hri_json_put_u64(w, node->site);
   if (node->origin != HRI_NONE) {
     hri_json_key(w, "recomputes");
     hri_json_put_u64(w, node->origin);
@@ -88,11 +102,16 @@ static void json_node(hri_json_writer *w, const hri_job *job, hri_id id) {
     }
     t = &job->tensors.items[o.tensor];
     hri_json_begin_object(w);
-    hri_json_key(w, "name"); hri_json_put_string(w, hri_name_get(job, t->key));
-    hri_json_key(w, "access"); hri_json_put_string(w, hri_access_name((hri_access)o.access));
-    hri_json_key(w, "dtype"); hri_json_put_string(w, hri_dtype_name((hri_dtype)t->dtype));
-    hri_json_key(w, "storage"); hri_json_put_u64(w, t->storage);
-    hri_json_key(w, "offset_bytes"); hri_json_put_u64(w, t->offset);
+    hri_json_key(w, "name");
+    hri_json_put_string(w, hri_name_get(job, t->key));
+    hri_json_key(w, "access");
+    hri_json_put_string(w, hri_access_name((hri_access)o.access));
+    hri_json_key(w, "dtype");
+    hri_json_put_string(w, hri_dtype_name((hri_dtype)t->dtype));
+    hri_json_key(w, "storage");
+    hri_json_put_u64(w, t->storage);
+    hri_json_key(w, "offset_bytes");
+    hri_json_put_u64(w, t->offset);
     hri_json_key(w, "dims");
     hri_json_begin_array(w);
     for (uint32_t d = 0; d < t->rank; d++) hri_json_put_u64(w, t->dims[d]);
@@ -118,14 +137,16 @@ static void json_node(hri_json_writer *w, const hri_job *job, hri_id id) {
 static void print_json(const hri_job *job, const uint64_t *offsets, hri_text *out) {
   hri_json_writer writer = hri_json_writer_init(out, 0), *w = &writer;
   hri_json_begin_object(w);
-  hri_json_key(w, "schema_version"); hri_json_put_u64(w, 1);
+  hri_json_key(w, "schema_version");
+  hri_json_put_u64(w, 1);
   hri_json_key(w, "programs");
   hri_json_begin_object(w);
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     if (!job->programs[kind].present) continue;
     hri_json_key(w, hri_program_name((hri_program_kind)kind));
     hri_json_begin_array(w);
-    for (size_t at = 0; at < job->programs[kind].order.count; at++) json_node(w, job, job->programs[kind].order.items[at]);
+    for (size_t at = 0; at < job->programs[kind].order.count; at++)
+      json_node(w, job, job->programs[kind].order.items[at]);
     hri_json_end_array(w);
   }
   hri_json_end_object(w);
@@ -135,13 +156,20 @@ static void print_json(const hri_job *job, const uint64_t *offsets, hri_text *ou
     const hri_storage *st = &job->storages.items[s];
     if (st->dead) continue;
     hri_json_begin_object(w);
-    hri_json_key(w, "storage"); hri_json_put_u64(w, s);
-    hri_json_key(w, "name"); hri_json_put_string(w, hri_name_get(job, st->key));
-    hri_json_key(w, "tier"); hri_json_put_string(w, hri_tier_name((hri_tier)st->tier));
-    hri_json_key(w, "role"); hri_json_put_string(w, hri_role_name((hri_role)st->role));
-    hri_json_key(w, "bytes"); hri_json_put_u64(w, st->bytes);
-    hri_json_key(w, "offset_bytes"); hri_json_put_u64(w, offsets ? offsets[s] : 0);
-    hri_json_key(w, "carried"); hri_json_put_bool(w, st->scope != 0);
+    hri_json_key(w, "storage");
+    hri_json_put_u64(w, s);
+    hri_json_key(w, "name");
+    hri_json_put_string(w, hri_name_get(job, st->key));
+    hri_json_key(w, "tier");
+    hri_json_put_string(w, hri_tier_name((hri_tier)st->tier));
+    hri_json_key(w, "role");
+    hri_json_put_string(w, hri_role_name((hri_role)st->role));
+    hri_json_key(w, "bytes");
+    hri_json_put_u64(w, st->bytes);
+    hri_json_key(w, "offset_bytes");
+    hri_json_put_u64(w, offsets ? offsets[s] : 0);
+    hri_json_key(w, "carried");
+    hri_json_put_bool(w, st->scope != 0);
     hri_json_end_object(w);
   }
   hri_json_end_array(w);

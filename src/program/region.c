@@ -1,5 +1,5 @@
-/* Arithmetic on rows of bytes; see region.h. All cases go back to two: how many bytes of a region lie below a point, and
- * one rectangle less another in the coordinates (row, column) of one pitch. */
+/* Arithmetic on rows of bytes; see region.h. All cases go back to two: how many bytes of a region lie below a point,
+ * and one rectangle less another in the coordinates (row, column) of one pitch. */
 #include "program/region.h"
 
 #include <assert.h>
@@ -10,7 +10,10 @@ hri_region hri_region_of(const hri_tensor *t) {
   rows = hri_tensor_stored_elements(t) / t->stored[t->rank - 1];
   assert(t->stride >= t->stored[t->rank - 1]);
   if (rows == 1) return (hri_region){.begin = t->offset, .width = bytes, .rows = 1};
-  return (hri_region){.begin = t->offset, .width = bytes / rows, .pitch = hri_dtype_size((hri_dtype)t->dtype, t->stride), .rows = rows};
+  return (hri_region){.begin = t->offset,
+                      .width = bytes / rows,
+                      .pitch = hri_dtype_size((hri_dtype)t->dtype, t->stride),
+                      .rows = rows};
 }
 
 /* Bytes of a region that lie below x. */
@@ -29,12 +32,15 @@ static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Rows [top, bottom), columns [left, right) of a grid of one pitch. */
-typedef struct rect { int64_t top, bottom, left, right; } rect;
+typedef struct rect {
+  int64_t top, bottom, left, right;
+} rect;
 
 static bool is_empty(const rect *r) { return r->top >= r->bottom || r->left >= r->right; }
 
 static rect meet(const rect *a, const rect *b) {
-  return (rect){later(a->top, b->top), sooner(a->bottom, b->bottom), later(a->left, b->left), sooner(a->right, b->right)};
+  return (rect){later(a->top, b->top), sooner(a->bottom, b->bottom), later(a->left, b->left),
+                sooner(a->right, b->right)};
 }
 
 /* A region of the same pitch on the grid that begins at `origin`: its rows may wrap around the grid's, so there are two
@@ -84,7 +90,9 @@ uint64_t hri_region_overlap(const hri_region *a, const hri_region *b) {
 }
 
 static bool push(hri_regions *out, uint64_t origin, uint64_t pitch, rect r) {
-  hri_region made = {.begin = origin + (uint64_t)(r.top * (int64_t)pitch + r.left), .width = (uint64_t)(r.right - r.left), .pitch = pitch,
+  hri_region made = {.begin = origin + (uint64_t)(r.top * (int64_t)pitch + r.left),
+                     .width = (uint64_t)(r.right - r.left),
+                     .pitch = pitch,
                      .rows = (uint64_t)(r.bottom - r.top)};
   if (is_empty(&r)) return true;
   if (made.rows == 1) made.pitch = 0;
@@ -109,24 +117,32 @@ static bool line_less_rows(const hri_region *a, const hri_region *b, hri_regions
   uint64_t begin = a->begin, end = a->begin + a->width, from, to, first, last;
   from = b->begin >= begin ? 0 : (begin - b->begin) / b->pitch; /* the first row that does not end before the line */
   if (b->begin + from * b->pitch + b->width <= begin) from++;
-  to = end <= b->begin ? 0 : least(b->rows, (end - b->begin + b->pitch - 1) / b->pitch); /* rows that begin before its end */
+  to = end <= b->begin
+           ? 0
+           : least(b->rows, (end - b->begin + b->pitch - 1) / b->pitch); /* rows that begin before its end */
   if (from >= to) return hri_array_push(out, *a);
   first = b->begin + from * b->pitch;
   last = b->begin + (to - 1) * b->pitch;
-  if (first > begin && !hri_array_push(out, ((hri_region){.begin = begin, .width = first - begin, .rows = 1}))) return false;
+  if (first > begin && !hri_array_push(out, ((hri_region){.begin = begin, .width = first - begin, .rows = 1})))
+    return false;
   if (to - from > 1 && b->pitch > b->width &&
       !push(out, first + b->width, b->pitch, (rect){0, (int64_t)(to - from - 1), 0, (int64_t)(b->pitch - b->width)}))
     return false;
-  return last + b->width >= end || hri_array_push(out, ((hri_region){.begin = last + b->width, .width = end - last - b->width, .rows = 1}));
+  return last + b->width >= end ||
+         hri_array_push(out, ((hri_region){.begin = last + b->width, .width = end - last - b->width, .rows = 1}));
 }
 
 bool hri_region_subtract(const hri_region *a, const hri_region *b, hri_regions *out) {
   rect whole = {0, (int64_t)a->rows, 0, (int64_t)a->width}, cuts[3];
   if (hri_region_overlap(a, b) == 0) return hri_array_push(out, *a);
   if (a->rows == 1 && b->rows == 1) {
-    if (b->begin > a->begin && !hri_array_push(out, ((hri_region){.begin = a->begin, .width = b->begin - a->begin, .rows = 1}))) return false;
+    if (b->begin > a->begin &&
+        !hri_array_push(out, ((hri_region){.begin = a->begin, .width = b->begin - a->begin, .rows = 1})))
+      return false;
     return b->begin + b->width >= a->begin + a->width ||
-           hri_array_push(out, ((hri_region){.begin = b->begin + b->width, .width = a->begin + a->width - b->begin - b->width, .rows = 1}));
+           hri_array_push(out, ((hri_region){.begin = b->begin + b->width,
+                                             .width = a->begin + a->width - b->begin - b->width,
+                                             .rows = 1}));
   }
   if (a->rows == 1) return line_less_rows(a, b, out);
   if (b->rows == 1) {

@@ -1,7 +1,8 @@
 /* Which bytes of a storage a tensor shows: rows of equal width at one leading stride. A contiguous tensor is one row.
  *
- * Everything that reasons about bytes (the check, hazards, what a view may be) asks these functions, so that the columns
- * of a fused result (q of qkv) and their neighbours are known to be apart although their spans interleave. Exact: no
+ * Everything that reasons about bytes (the check, hazards, what a view may be) asks these functions, so that the
+ * columns of a fused result (q of qkv) and their neighbours are known to be apart although their spans interleave.
+ * Exact: no
  * function here ever rounds to a span. */
 #ifndef HRI_PROGRAM_REGION_H
 #define HRI_PROGRAM_REGION_H

@@ -1,15 +1,17 @@
 /* One pass: the recorded requests through an allocator.
  *
  * When a pass follows the recording, driver calls get the recorded addresses, so every block must come out where it was
- * recorded; what differs is counted. Where the trace returns segments that the allocator would have kept, the program called
- * empty_cache, and the pass does the same. Where the allocator returned them itself to make room, it decides anew. */
+ * recorded; what differs is counted. Where the trace returns segments that the allocator would have kept, the program
+ * called empty_cache, and the pass does the same. Where the allocator returned them itself to make room, it decides
+ * anew. */
 #include "replay/replay.h"
 
 #include <string.h>
 
 #include "replay/world.h"
 
-/* A program that goes on after more failures than this does not learn from them; each costs a walk over all that is free. */
+/* A program that goes on after more failures than this does not learn from them; each costs a walk over all that is
+ * free. */
 enum { MOST_FAILURES = 200 };
 
 /* recorded address -> address in this pass */
@@ -28,14 +30,16 @@ typedef struct pass {
   uint32_t *pools; /* of the snapshot -> of the allocator */
   uint64_t failures;
   uint64_t recorded_reserved; /* as recorded, before the event at hand */
-  bool out_of_memory; /* of the host, for this bookkeeping */
+  bool out_of_memory;         /* of the host, for this bookkeeping */
 } pass;
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* ---- addresses ---- */
 
-static uint64_t place(const pass *p, uint64_t recorded) { return (recorded >> 9) * 0x9e3779b97f4a7c15u >> 20 & p->mask; }
+static uint64_t place(const pass *p, uint64_t recorded) {
+  return (recorded >> 9) * 0x9e3779b97f4a7c15u >> 20 & p->mask;
+}
 
 static bool widen(pass *p) {
   uint64_t count = p->mask ? (p->mask + 1) * 2 : 1024, old = p->mask ? p->mask + 1 : 0;
@@ -119,7 +123,8 @@ static void tolerate(hr_status status) { (void)status; }
 
 /* Whether its free was recorded in two halves, in one, or was begun only. */
 static void drop_block(pass *p, slot *at) {
-  if (hr_alloc_free_complete(p->alloc, at->address, NULL) != HR_OK) tolerate(hr_alloc_free(p->alloc, at->address, NULL));
+  if (hr_alloc_free_complete(p->alloc, at->address, NULL) != HR_OK)
+    tolerate(hr_alloc_free(p->alloc, at->address, NULL));
   drop(p, at);
 }
 
@@ -151,7 +156,8 @@ static void failed_request(pass *p, uint64_t k) {
   hr_error error;
   if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return;
   p->result->request_count++;
-  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, &error) == HR_OK) tolerate(hr_alloc_free(p->alloc, address, NULL)); /* the program went on without it */
+  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, &error) == HR_OK)
+    tolerate(hr_alloc_free(p->alloc, address, NULL)); /* the program went on without it */
   else if (host_refused(&error)) p->out_of_memory = true;
   else fail_at(p, k, e->size);
 }
@@ -166,8 +172,9 @@ static void free_block(pass *p, const hr_trace_event *e) {
   drop_block(p, at);
 }
 
-/* Whether the allocator returned these segments itself, to meet the request that follows, and will do so again. Stacks tell:
- * those of the program's empty_cache are not those of the request. Without stacks, it is so where there was no room then. */
+/* Whether the allocator returned these segments itself, to meet the request that follows, and will do so again. Stacks
+ * tell: those of the program's empty_cache are not those of the request. Without stacks, it is so where there was no
+ * room then. */
 static bool made_room(const pass *p, uint64_t k) {
   const hri_recording *r = p->recording;
   const hr_trace_event *first = &r->lives->events[k], *e;
@@ -177,18 +184,23 @@ static bool made_room(const pass *p, uint64_t k) {
   if (e->action == HR_TRACE_OOM) return true;
   if (e->action != HR_TRACE_SEGMENT_ALLOC && e->action != HR_TRACE_SEGMENT_MAP) return false;
   if (e->stack || first->stack) return e->stack == first->stack;
-  return r->capacity_bytes != UINT64_MAX && e->size > r->capacity_bytes - least(p->recorded_reserved, r->capacity_bytes);
+  return r->capacity_bytes != UINT64_MAX &&
+         e->size > r->capacity_bytes - least(p->recorded_reserved, r->capacity_bytes);
 }
 
 /* The first of a run of returns decides for all of them. */
 static void returned(pass *p, uint64_t k) {
   const hr_trace_event *e = &p->recording->lives->events[k];
-  if ((k == 0 || !hri_gives_back(e - 1)) && !made_room(p, k) && hr_alloc_empty_cache(p->alloc, NULL) != HR_OK) p->out_of_memory = true;
+  if ((k == 0 || !hri_gives_back(e - 1)) && !made_room(p, k) && hr_alloc_empty_cache(p->alloc, NULL) != HR_OK)
+    p->out_of_memory = true;
   if (e->size <= HRI_ABSURD_BYTES) p->recorded_reserved -= least(e->size, p->recorded_reserved);
 }
 
 static void taken(pass *p, const hr_trace_event *e) {
-  hri_driver_call call = {.address = e->addr, .bytes = e->size, .stream = e->stream, .map = e->action == HR_TRACE_SEGMENT_MAP};
+  hri_driver_call call = {.address = e->addr,
+                          .bytes = e->size,
+                          .stream = e->stream,
+                          .map = e->action == HR_TRACE_SEGMENT_MAP};
   if (e->size > HRI_ABSURD_BYTES) return; /* damage */
   if (p->recorded_reserved < UINT64_MAX / 2) p->recorded_reserved += e->size;
   if (p->agreement) p->agreement->segment_count++;
@@ -198,15 +210,15 @@ static void taken(pass *p, const hr_trace_event *e) {
 static void step(pass *p, uint64_t k) {
   const hr_trace_event *e = &p->recording->lives->events[k];
   switch (e->action) {
-    case HR_TRACE_ALLOC: request(p, k); break;
-    case HR_TRACE_FREE_REQUESTED:
-    case HR_TRACE_FREE_COMPLETED: free_block(p, e); break;
-    case HR_TRACE_SEGMENT_ALLOC:
-    case HR_TRACE_SEGMENT_MAP: taken(p, e); break;
-    case HR_TRACE_SEGMENT_FREE:
-    case HR_TRACE_SEGMENT_UNMAP: returned(p, k); break;
-    case HR_TRACE_OOM: failed_request(p, k); break;
-    default: break;
+  case HR_TRACE_ALLOC: request(p, k); break;
+  case HR_TRACE_FREE_REQUESTED:
+  case HR_TRACE_FREE_COMPLETED: free_block(p, e); break;
+  case HR_TRACE_SEGMENT_ALLOC:
+  case HR_TRACE_SEGMENT_MAP: taken(p, e); break;
+  case HR_TRACE_SEGMENT_FREE:
+  case HR_TRACE_SEGMENT_UNMAP: returned(p, k); break;
+  case HR_TRACE_OOM: failed_request(p, k); break;
+  default: break;
   }
 }
 
@@ -219,7 +231,8 @@ static hr_status make_pools(pass *p, hr_error *error) {
   if (!p->recording->event_pool) return HR_OK;
   for (uint32_t k = 1; k < s->pool_count; k++) {
     p->pools[k] = hr_alloc_pool_number(p->alloc, s->pools[k].id[0], s->pools[k].id[1]); /* imported ones are there */
-    if (!p->pools[k]) HRI_TRY(hr_alloc_pool_create(p->alloc, s->pools[k].id[0], s->pools[k].id[1], &p->pools[k], error));
+    if (!p->pools[k])
+      HRI_TRY(hr_alloc_pool_create(p->alloc, s->pools[k].id[0], s->pools[k].id[1], &p->pools[k], error));
   }
   return HR_OK;
 }
@@ -232,8 +245,8 @@ static hr_status begin(pass *p, const hr_alloc_config *config, hr_error *error) 
   if (r->allowed_bytes && config->garbage_collection_threshold > 0) hr_alloc_set_allowed(p->alloc, r->allowed_bytes);
   for (uint64_t k = 0; k < r->start.segment_count; k++) p->recorded_reserved += r->start.segments[k].total_size;
   if (r->start.segment_count)
-    HRI_TRY(hr_alloc_import(p->alloc, r->start.segments, r->start.segment_count, r->start.blocks, r->start.block_count, r->lives->snapshot->pools,
-                            r->lives->snapshot->pool_count, error));
+    HRI_TRY(hr_alloc_import(p->alloc, r->start.segments, r->start.segment_count, r->start.blocks, r->start.block_count,
+                            r->lives->snapshot->pools, r->lives->snapshot->pool_count, error));
   for (uint64_t k = 0; k < r->start.block_count; k++)
     if (r->start.blocks[k].state != HR_BLOCK_INACTIVE) put(p, r->start.blocks[k].address, r->start.blocks[k].address);
   return make_pools(p, error);
@@ -262,11 +275,15 @@ static hr_status run(pass *p, const hr_alloc_config *config, bool follow, hr_err
   (void)hr_alloc_config_print(config, p->result->alloc_conf, sizeof p->result->alloc_conf);
   hri_world_init(&p->world, r->capacity_bytes, r->above, follow);
   status = begin(p, config, error);
-  for (uint64_t k = 0; status == HR_OK && k < r->lives->event_count && !p->out_of_memory && !p->world.failed && !p->world.strayed; k++) {
+  for (uint64_t k = 0;
+       status == HR_OK && k < r->lives->event_count && !p->out_of_memory && !p->world.failed && !p->world.strayed;
+       k++) {
     if (p->failures < MOST_FAILURES) step(p, k);
-    else if (p->agreement && r->lives->events[k].action == HR_TRACE_ALLOC) p->agreement->compared_count++; /* not as recorded: not at all */
+    else if (p->agreement && r->lives->events[k].action == HR_TRACE_ALLOC)
+      p->agreement->compared_count++; /* not as recorded: not at all */
   }
-  if (status == HR_OK && (p->out_of_memory || p->world.failed)) status = hri_fail_memory(error, (p->mask + 1) * sizeof *p->slots, "a replay");
+  if (status == HR_OK && (p->out_of_memory || p->world.failed))
+    status = hri_fail_memory(error, (p->mask + 1) * sizeof *p->slots, "a replay");
   if (status == HR_OK && !p->world.strayed) sum_up(p);
   hr_alloc_destroy(p->alloc);
   hri_world_deinit(&p->world);
@@ -275,7 +292,8 @@ static hr_status run(pass *p, const hr_alloc_config *config, bool follow, hr_err
   return status;
 }
 
-hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config *config, hr_replay_result *result, hri_agreement *agreement, hr_error *error) {
+hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config *config, hr_replay_result *result,
+                          hri_agreement *agreement, hr_error *error) {
   pass p = {.recording = recording, .result = result, .agreement = agreement};
   hr_status status;
   if (agreement) *agreement = (hri_agreement){0};

@@ -1,4 +1,5 @@
-/* What a trace says about the world it was recorded in: its settings, the room that there was, the pools of addresses. */
+/* What a trace says about the world it was recorded in: its settings, the room that there was, the pools of
+ * addresses. */
 #include "replay/replay.h"
 
 #include <string.h>
@@ -15,7 +16,8 @@ static void read_settings(const hr_snapshot *s, hri_recording *r) {
   if (have->present && have->text && hr_alloc_config_parse(hr_snapshot_string(s, have->text), c, NULL) == HR_OK) return;
   if (have->present) {
     c->max_split_bytes = have->max_split_size < 0 ? UINT64_MAX : (uint64_t)have->max_split_size;
-    if (have->garbage_collection_threshold > 0 && have->garbage_collection_threshold < 1) c->garbage_collection_threshold = have->garbage_collection_threshold;
+    if (have->garbage_collection_threshold > 0 && have->garbage_collection_threshold < 1)
+      c->garbage_collection_threshold = have->garbage_collection_threshold;
     c->expandable_segments = have->expandable_segments;
     for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++) { /* only powers of two keep sizes multiples of 512 */
       uint64_t divisions = have->roundup_power2_divisions[k];
@@ -23,7 +25,8 @@ static void read_settings(const hr_snapshot *s, hri_recording *r) {
     }
     return;
   }
-  for (uint64_t k = 0; k < r->lives->event_count && !grows; k++) grows = r->lives->events[k].action == HR_TRACE_SEGMENT_MAP;
+  for (uint64_t k = 0; k < r->lives->event_count && !grows; k++)
+    grows = r->lives->events[k].action == HR_TRACE_SEGMENT_MAP;
   for (uint64_t k = 0; k < s->segment_count && !grows; k++) grows = s->segments[k].expandable;
   c->expandable_segments = grows;
 }
@@ -40,7 +43,10 @@ static uint32_t pool_at(const hr_snapshot *s, int32_t device, uint64_t address) 
     else high = middle;
   }
   if (low == 0) return 0;
-  return s->segments[low - 1].device == device && address - s->segments[low - 1].address < s->segments[low - 1].total_size ? s->segments[low - 1].pool : 0;
+  return s->segments[low - 1].device == device &&
+                 address - s->segments[low - 1].address < s->segments[low - 1].total_size
+             ? s->segments[low - 1].pool
+             : 0;
 }
 
 static hr_status read_pools(const hr_snapshot *s, hri_recording *r, hr_error *error) {
@@ -87,21 +93,25 @@ static hr_status check_places(const hri_recording *r, hr_error *error) {
   for (uint64_t k = 0; k < l->event_count && p->count <= MOST_PLACES; k++)
     if (l->events[k].action == HR_TRACE_ALLOC || l->events[k].action == HR_TRACE_OOM)
       meet_place(p, l->events[k].stream, r->event_pool ? r->event_pool[k] : 0);
-  for (uint64_t k = 0; k < r->start.segment_count && p->count <= MOST_PLACES; k++) meet_place(p, r->start.segments[k].stream, r->start.segments[k].pool);
+  for (uint64_t k = 0; k < r->start.segment_count && p->count <= MOST_PLACES; k++)
+    meet_place(p, r->start.segments[k].stream, r->start.segments[k].pool);
   count = p->count;
   hri_free(p);
   if (count <= MOST_PLACES && l->snapshot->pool_count <= MOST_PLACES) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "the trace names more than %d streams and pools, more than a device has: it is damaged", MOST_PLACES);
+  return hri_fail(error, HR_ERROR_INPUT,
+                  "the trace names more than %d streams and pools, more than a device has: it is damaged", MOST_PLACES);
 }
 
 /* ---- room ---- */
 
 /* A driver call that failed leaves no event of its own, but its traces: right before a segment was taken, others were
- * returned, in one request (which only stacks tell from an empty_cache before it). There was not room for both, which bounds
- * the capacity from above; what was ever reserved bounds it from below. An out-of-memory event states the free bytes; where
- * they would have served the request, a cap refused it, and what was ever reserved is the least that the cap can be.
+ * returned, in one request (which only stacks tell from an empty_cache before it). There was not room for both, which
+ * bounds the capacity from above; what was ever reserved bounds it from below. An out-of-memory event states the free
+ * bytes; where they would have served the request, a cap refused it, and what was ever reserved is the least that the
+ * cap can be.
  *
- * Garbage collection returns segments in the same way, until what is left is below its threshold of the allowed bytes: it
+ * Garbage collection returns segments in the same way, until what is left is below its threshold of the allowed bytes:
+ * it
  * shows the least that can be allowed. */
 typedef struct room {
   uint64_t reserved, peak, bound, freed;
@@ -136,26 +146,26 @@ static void meet(room *m, hri_recording *r, uint64_t k) {
   const hr_trace_event *e = &r->lives->events[k];
   if (e->size > HRI_ABSURD_BYTES) return; /* damage: lives leave it out too */
   switch (e->action) {
-    case HR_TRACE_SEGMENT_FREE:
-    case HR_TRACE_SEGMENT_UNMAP:
-      if (!m->freed) m->stack = e->stack;
-      m->reserved -= e->size < m->reserved ? e->size : m->reserved;
-      m->freed = add(m->freed, e->size);
-      return;
-    case HR_TRACE_SEGMENT_ALLOC:
-    case HR_TRACE_SEGMENT_MAP:
-      if (m->freed && e->stack && e->stack == m->stack) meet_return(m, r, e);
-      m->reserved = add(m->reserved, e->size);
-      if (m->reserved > m->peak) m->peak = m->reserved;
-      break;
-    case HR_TRACE_OOM:
-      m->from_oom = add(m->reserved, e->addr);
-      m->has_oom = true;
-      m->capped = e->addr >= driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
-      r->oom_recorded = true;
-      r->oom_event = k; /* the last one */
-      break;
-    default: break;
+  case HR_TRACE_SEGMENT_FREE:
+  case HR_TRACE_SEGMENT_UNMAP:
+    if (!m->freed) m->stack = e->stack;
+    m->reserved -= e->size < m->reserved ? e->size : m->reserved;
+    m->freed = add(m->freed, e->size);
+    return;
+  case HR_TRACE_SEGMENT_ALLOC:
+  case HR_TRACE_SEGMENT_MAP:
+    if (m->freed && e->stack && e->stack == m->stack) meet_return(m, r, e);
+    m->reserved = add(m->reserved, e->size);
+    if (m->reserved > m->peak) m->peak = m->reserved;
+    break;
+  case HR_TRACE_OOM:
+    m->from_oom = add(m->reserved, e->addr);
+    m->has_oom = true;
+    m->capped = e->addr >= driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
+    r->oom_recorded = true;
+    r->oom_event = k; /* the last one */
+    break;
+  default: break;
   }
   m->freed = 0;
 }
@@ -193,14 +203,17 @@ static void choose_allowed(const room *m, hri_recording *r) {
 }
 
 static void find_room(const hr_replay_options *o, hri_recording *r) {
-  room m = {.reserved = o->empty_start ? 0 : r->lives->start_reserved_bytes, .bound = UINT64_MAX, .collected_at = UINT64_MAX};
+  room m = {.reserved = o->empty_start ? 0 : r->lives->start_reserved_bytes,
+            .bound = UINT64_MAX,
+            .collected_at = UINT64_MAX};
   m.peak = m.reserved;
   for (uint64_t k = 0; k < r->lives->event_count; k++) {
     const hr_trace_event *e = &r->lives->events[k];
     if (e->action != HR_TRACE_OOM) rise_above(r, e->addr, e->size);
     meet(&m, r, k);
   }
-  for (uint64_t k = 0; k < r->start.segment_count; k++) rise_above(r, r->start.segments[k].address, r->start.segments[k].total_size);
+  for (uint64_t k = 0; k < r->start.segment_count; k++)
+    rise_above(r, r->start.segments[k].address, r->start.segments[k].total_size);
   r->above += (uint64_t)1 << 42; /* the address space that follows the last range of an expandable segment */
   choose_room(&m, o, r);
   choose_allowed(&m, r);
@@ -219,14 +232,18 @@ hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, h
   uint32_t trace = o->trace == UINT32_MAX ? longest_trace(s) : o->trace;
   hr_status status;
   *r = (hri_recording){0};
-  if (s->trace_count && trace >= s->trace_count) return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces; there is no trace %u", s->trace_count, trace);
+  if (s->trace_count && trace >= s->trace_count)
+    return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces; there is no trace %u", s->trace_count, trace);
   if (s->trace_count == 0 || s->traces[trace].count == 0) {
-    if (o->trace == UINT32_MAX) status = hri_fail(error, HR_ERROR_INPUT, "the snapshot holds no events, only a last state");
+    if (o->trace == UINT32_MAX)
+      status = hri_fail(error, HR_ERROR_INPUT, "the snapshot holds no events, only a last state");
     else status = hri_fail(error, HR_ERROR_INPUT, "trace %u of the snapshot holds no events", trace);
-    return hri_hint(error, status, "record with torch.cuda.memory._record_memory_history(max_entries=1000000) before the work begins");
+    return hri_hint(error, status,
+                    "record with torch.cuda.memory._record_memory_history(max_entries=1000000) before the work begins");
   }
   if ((s->events[s->traces[trace].first].flags & HR_EVENT_NO_ADDRESS) || strcmp(s->format, "pytorch-profiler") == 0) {
-    status = hri_fail(error, HR_ERROR_INPUT, "the snapshot was made by a profiler: it has no addresses and no segments to replay");
+    status = hri_fail(error, HR_ERROR_INPUT,
+                      "the snapshot was made by a profiler: it has no addresses and no segments to replay");
     return hri_hint(error, status, "take one with torch.cuda.memory._dump_snapshot()");
   }
   HRI_TRY(hri_lives_build(s, trace, &r->lives, error));

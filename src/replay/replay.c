@@ -16,40 +16,50 @@ static void judge(const hri_recording *rec, const hr_replay_options *o, const hr
   char text[200];
   uint64_t moved = a->compared_count - a->same_address_count, difference;
   r->trust = HR_REPLAY_EXACT;
-  difference = r->recorded.reserved_peak_bytes > r->trace_reserved_peak_bytes ? r->recorded.reserved_peak_bytes - r->trace_reserved_peak_bytes
-                                                                              : r->trace_reserved_peak_bytes - r->recorded.reserved_peak_bytes;
+  difference = r->recorded.reserved_peak_bytes > r->trace_reserved_peak_bytes
+                   ? r->recorded.reserved_peak_bytes - r->trace_reserved_peak_bytes
+                   : r->trace_reserved_peak_bytes - r->recorded.reserved_peak_bytes;
   if (o->empty_start && !rec->lives->began_empty) {
     r->trust = HR_REPLAY_ROUGH;
     reason(r, "it began empty on request, while the recorded process held memory before the first event");
   } else if (!rec->lives->began_empty) {
     r->trust = HR_REPLAY_CLOSE;
-    (void)snprintf(text, sizeof text, "the trace does not begin with an empty allocator: its start (%llu bytes live) was found by going back from its end, and when blocks were "
-                   "last used is not known", (unsigned long long)rec->lives->start_live_bytes);
+    (void)snprintf(
+        text, sizeof text,
+        "the trace does not begin with an empty allocator: its start (%llu bytes live) was found by going back from its end, and when blocks were "
+        "last used is not known",
+        (unsigned long long)rec->lives->start_live_bytes);
     reason(r, text);
   }
   if (moved || a->same_segment_count != a->segment_count || difference) {
     if (r->trust == HR_REPLAY_EXACT) r->trust = HR_REPLAY_CLOSE;
     if (moved * 20 > a->compared_count || difference > r->trace_reserved_peak_bytes / 20) r->trust = HR_REPLAY_ROUGH;
-    (void)snprintf(text, sizeof text, "under the recorded settings %llu of %llu blocks and %llu of %llu segments came out as recorded, the reserved peak differs by %llu bytes",
-                   (unsigned long long)a->same_address_count, (unsigned long long)a->compared_count, (unsigned long long)a->same_segment_count,
-                   (unsigned long long)a->segment_count, (unsigned long long)difference);
+    (void)snprintf(
+        text, sizeof text,
+        "under the recorded settings %llu of %llu blocks and %llu of %llu segments came out as recorded, the reserved peak differs by %llu bytes",
+        (unsigned long long)a->same_address_count, (unsigned long long)a->compared_count,
+        (unsigned long long)a->same_segment_count, (unsigned long long)a->segment_count,
+        (unsigned long long)difference);
     reason(r, text);
   }
   if (rec->lives->odd_count) {
-    r->trust = rec->lives->odd_count * 100 > rec->lives->event_count ? HR_REPLAY_ROUGH : r->trust == HR_REPLAY_EXACT ? HR_REPLAY_CLOSE : r->trust;
+    r->trust = rec->lives->odd_count * 100 > rec->lives->event_count ? HR_REPLAY_ROUGH
+               : r->trust == HR_REPLAY_EXACT                         ? HR_REPLAY_CLOSE
+                                                                     : r->trust;
     (void)snprintf(text, sizeof text, "%llu events contradict others", (unsigned long long)rec->lives->odd_count);
     reason(r, text);
   }
   if (r->recorded_failed != r->recorded.failed) {
     r->trust = HR_REPLAY_ROUGH;
-    reason(r, r->recorded_failed ? "the recorded failure does not come out again under the recorded settings" : "a failure came out that was not recorded");
+    reason(r, r->recorded_failed ? "the recorded failure does not come out again under the recorded settings"
+                                 : "a failure came out that was not recorded");
   }
 }
 
 /* ---- one replay ---- */
 
-/* Versions differ in which of equal blocks they take, and a file does not name its version: the order that agrees best is
- * the recorded one. What-if passes then use it too. */
+/* Versions differ in which of equal blocks they take, and a file does not name its version: the order that agrees best
+ * is the recorded one. What-if passes then use it too. */
 static hr_status find_order(hri_recording *rec, hr_replay_result *result, hri_agreement *best, hr_error *error) {
   static const hr_alloc_order orders[] = {HR_ALLOC_ORDER_SEGMENT, HR_ALLOC_ORDER_ADDRESS, HR_ALLOC_ORDER_BLOCK};
   for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
@@ -90,7 +100,8 @@ static hr_status follow(hri_recording *rec, const hr_replay_options *o, hr_repla
 
 void hr_replay_options_init(hr_replay_options *options) { *options = (hr_replay_options){.trace = UINT32_MAX}; }
 
-hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_error *error) {
+hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
+                        hr_error *error) {
   hr_replay_options usual;
   const hr_replay_options *o = options ? options : &usual;
   hr_alloc_config config = hr_alloc_config_default();
@@ -137,19 +148,22 @@ static int better(const void *a, const void *b) {
   const ranked *x = a, *y = b;
   const hr_replay_result *p = &x->result, *q = &y->result;
   if (p->failed != q->failed) return p->failed ? 1 : -1;
-  if (p->failed && p->failed_event != q->failed_event) return p->failed_event > q->failed_event ? -1 : 1; /* the later, the nearer */
+  if (p->failed && p->failed_event != q->failed_event)
+    return p->failed_event > q->failed_event ? -1 : 1; /* the later, the nearer */
   if (p->reserved_peak_bytes != q->reserved_peak_bytes) return p->reserved_peak_bytes < q->reserved_peak_bytes ? -1 : 1;
   if (p->device_allocs + p->device_frees != q->device_allocs + q->device_frees)
     return p->device_allocs + p->device_frees < q->device_allocs + q->device_frees ? -1 : 1;
   return (x->place > y->place) - (x->place < y->place);
 }
 
-static hr_status try_all(const hri_recording *rec, const hr_replay *replay, ranked *rows, uint32_t *count, hr_error *error) {
+static hr_status try_all(const hri_recording *rec, const hr_replay *replay, ranked *rows, uint32_t *count,
+                         hr_error *error) {
   rows[(*count)++] = (ranked){.result = replay->recorded};
   for (uint32_t k = 0; k < SETTINGS; k++) {
     hr_alloc_config config = hr_alloc_config_default();
     ranked row = {.place = k + 1};
-    config.memory_fraction = rec->config.memory_fraction; /* a cap is no layout: a failure that lifting it avoids is no proof */
+    config.memory_fraction =
+        rec->config.memory_fraction; /* a cap is no layout: a failure that lifting it avoids is no proof */
     HRI_TRY(hr_alloc_config_parse(settings[k], &config, error));
     config.order = rec->config.order;
     HRI_TRY(hri_replay_pass(rec, &config, &row.result, NULL, error));
@@ -159,8 +173,8 @@ static hr_status try_all(const hri_recording *rec, const hr_replay *replay, rank
   return HR_OK;
 }
 
-hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_replay_result **results, uint32_t *count,
-                           hr_error *error) {
+hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
+                           hr_replay_result **results, uint32_t *count, hr_error *error) {
   hr_replay_options usual;
   const hr_replay_options *o = options ? options : &usual;
   hri_recording rec;
@@ -189,4 +203,3 @@ out:
   }
   return status;
 }
-

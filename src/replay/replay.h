@@ -9,23 +9,28 @@
 /* What all passes over one trace share. */
 typedef struct hri_recording {
   hri_lives *lives;
-  hri_state start;           /* before the first event; empty when it is to begin empty */
-  hr_alloc_config config;    /* as recorded */
-  bool config_stated;        /* ... by the file; else read off what happened */
-  uint64_t capacity_bytes;   /* UINT64_MAX: unlimited */
+  hri_state start;         /* before the first event; empty when it is to begin empty */
+  hr_alloc_config config;  /* as recorded */
+  bool config_stated;      /* ... by the file; else read off what happened */
+  uint64_t capacity_bytes; /* UINT64_MAX: unlimited */
   const char *capacity_from;
-  uint64_t allowed_bytes;    /* for garbage collection alone: the least that a memory fraction allowed, by what was collected; 0: not known */
-  uint64_t above;            /* no recorded address is higher */
-  uint32_t *event_pool;      /* per event of the trace: the pool that its address belongs to; NULL: all default */
+  uint64_t
+      /* for garbage collection alone: the least that a memory fraction allowed, by what was collected; 0: not known */
+      allowed_bytes;
+  uint64_t above;       /* no recorded address is higher */
+  uint32_t *event_pool; /* per event of the trace: the pool that its address belongs to; NULL: all default */
   bool oom_recorded;
   uint64_t oom_event;
-  uint64_t lost_frees;       /* frees of blocks that are neither in the trace nor in the start state */
+  uint64_t lost_frees; /* frees of blocks that are neither in the trace nor in the start state */
 } hri_recording;
 
-hr_status hri_recording_open(const hr_snapshot *snapshot, const hr_replay_options *options, hri_recording *recording, hr_error *error);
+hr_status hri_recording_open(const hr_snapshot *snapshot, const hr_replay_options *options, hri_recording *recording,
+                             hr_error *error);
 void hri_recording_close(hri_recording *recording);
 
-static inline bool hri_gives_back(const hr_trace_event *e) { return e->action == HR_TRACE_SEGMENT_FREE || e->action == HR_TRACE_SEGMENT_UNMAP; }
+static inline bool hri_gives_back(const hr_trace_event *e) {
+  return e->action == HR_TRACE_SEGMENT_FREE || e->action == HR_TRACE_SEGMENT_UNMAP;
+}
 
 /* How a pass compares with the recording; only a pass that follows it fills this. */
 typedef struct hri_agreement {
@@ -33,6 +38,7 @@ typedef struct hri_agreement {
 } hri_agreement;
 
 /* `agreement` NULL: what if; else the recorded addresses are handed out and compared. */
-hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config *config, hr_replay_result *result, hri_agreement *agreement, hr_error *error);
+hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config *config, hr_replay_result *result,
+                          hri_agreement *agreement, hr_error *error);
 
 #endif

@@ -18,10 +18,12 @@ void hri_world_deinit(hri_world *w) {
   hri_array_free(&w->ranges);
 }
 
-/* A damaged trace can name any address: none above the own ones, none that no driver gives. What a replay that has left the
- * recorded path did not take is forgotten from the oldest on, so that searches stay short. */
+/* A damaged trace can name any address: none above the own ones, none that no driver gives. What a replay that has left
+ * the recorded path did not take is forgotten from the oldest on, so that searches stay short. */
 void hri_world_expect(hri_world *w, const hri_driver_call *call) {
-  if (!w->follow || call->address == 0 || call->address % 512 || call->bytes == 0 || call->address >= w->own_base || call->bytes > w->own_base - call->address) return;
+  if (!w->follow || call->address == 0 || call->address % 512 || call->bytes == 0 || call->address >= w->own_base ||
+      call->bytes > w->own_base - call->address)
+    return;
   if (w->expected.count >= MOST_EXPECTED) {
     w->expected.count -= MOST_EXPECTED / 2;
     memmove(w->expected.items, w->expected.items + MOST_EXPECTED / 2, w->expected.count * sizeof *w->expected.items);
@@ -104,8 +106,8 @@ static void give_back(hri_world *w, uint64_t address, uint64_t bytes) {
 
 /* ---- what holds memory now ----
  *
- * A replay that has left the recorded path can still hold what the trace has returned and taken again, so a recorded address
- * is only handed out where nothing lies. Own addresses lie above all recorded ones. */
+ * A replay that has left the recorded path can still hold what the trace has returned and taken again, so a recorded
+ * address is only handed out where nothing lies. Own addresses lie above all recorded ones. */
 
 /* The first held range that ends behind `address`. */
 static size_t held_at(const hri_world *w, uint64_t address) {
@@ -139,7 +141,8 @@ static void hold(hri_world *w, uint64_t address, uint64_t bytes) {
 /* All or a part of what is held; a part in the middle leaves two. */
 static void let_go(hri_world *w, uint64_t address, uint64_t bytes) {
   uint64_t end = address + bytes;
-  for (size_t at = held_at(w, address); at < w->held.count && w->held.items[at].address < end; at = held_at(w, address)) {
+  for (size_t at = held_at(w, address); at < w->held.count && w->held.items[at].address < end;
+       at = held_at(w, address)) {
     hri_range whole = w->held.items[at];
     uint64_t whole_end = whole.address + whole.bytes;
     memmove(w->held.items + at, w->held.items + at + 1, (w->held.count - at - 1) * sizeof whole);
@@ -190,7 +193,9 @@ static uint64_t reserve_range(void *context, uint64_t bytes, uint64_t stream) {
   hri_world *w = context;
   for (size_t k = 0; k < w->expected.count; k++) {
     const hri_driver_call *call = &w->expected.items[k];
-    if (!call->map || call->stream != stream || !is_clear(w, call->address, call->bytes) || begins_range(w, call->address)) continue;
+    if (!call->map || call->stream != stream || !is_clear(w, call->address, call->bytes) ||
+        begins_range(w, call->address))
+      continue;
     add_range(w, call->address);
     return call->address;
   }
@@ -207,7 +212,8 @@ static void release_range(void *context, uint64_t address, uint64_t bytes) {
 static bool map(void *context, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
   if (!has_room(w, bytes)) return false;
-  if (address < w->own_base && (bytes > w->own_base - address || !is_clear(w, address, bytes))) return false; /* a range that grows into another */
+  if (address < w->own_base && (bytes > w->own_base - address || !is_clear(w, address, bytes)))
+    return false; /* a range that grows into another */
   for (size_t k = 0; k < w->expected.count; k++) {
     hri_driver_call *call = &w->expected.items[k];
     if (!call->map || call->address != address || call->bytes < bytes) continue;
@@ -250,6 +256,14 @@ static int64_t no_clock(void *context) {
 }
 
 hr_alloc_hooks hri_world_hooks(hri_world *w) {
-  return (hr_alloc_hooks){.context = w, .reserve = reserve, .release = release, .reserve_range = reserve_range, .release_range = release_range,
-                          .map = map, .unmap = unmap, .device_memory = device_memory, .clock_us = no_clock, .adopt = adopt};
+  return (hr_alloc_hooks){.context = w,
+                          .reserve = reserve,
+                          .release = release,
+                          .reserve_range = reserve_range,
+                          .release_range = release_range,
+                          .map = map,
+                          .unmap = unmap,
+                          .device_memory = device_memory,
+                          .clock_us = no_clock,
+                          .adopt = adopt};
 }

@@ -1,5 +1,5 @@
-/* The driver as a recorded trace shows it: hands out the recorded addresses where the replay asks for what was recorded, and
- * addresses of its own else. It refuses what goes beyond a capacity. */
+/* The driver as a recorded trace shows it: hands out the recorded addresses where the replay asks for what was
+ * recorded, and addresses of its own else. It refuses what goes beyond a capacity. */
 #ifndef HRI_REPLAY_WORLD_H
 #define HRI_REPLAY_WORLD_H
 
@@ -27,9 +27,9 @@ typedef struct hri_world {
   uint64_t own_base, own_next;   /* own addresses lie above all recorded ones */
   uint64_t matched_count;        /* recorded segments that the replay took as recorded */
   uint64_t released_count, refused_count;
-  bool failed;                   /* the host refused memory for this bookkeeping */
-  bool follow;                   /* recorded addresses are handed out */
-  bool strayed;                  /* ... but there are more of them than any device has: only damage has so many */
+  bool failed;  /* the host refused memory for this bookkeeping */
+  bool follow;  /* recorded addresses are handed out */
+  bool strayed; /* ... but there are more of them than any device has: only damage has so many */
 } hri_world;
 
 void hri_world_init(hri_world *world, uint64_t capacity_bytes, uint64_t above, bool follow);

@@ -3,7 +3,8 @@
 #include "report/columns.h"
 
 static bool about_segment(const hr_trace_event *event) {
-  return event->action >= HR_TRACE_SEGMENT_ALLOC && event->action <= HR_TRACE_SEGMENT_UNMAP && event->size <= HRI_ABSURD_BYTES;
+  return event->action >= HR_TRACE_SEGMENT_ALLOC && event->action <= HR_TRACE_SEGMENT_UNMAP &&
+         event->size <= HRI_ABSURD_BYTES;
 }
 
 hri_report_addresses hri_report_addresses_of(const hri_lives *lives, const hri_state *start) {
@@ -28,10 +29,12 @@ hri_report_addresses hri_report_addresses_of(const hri_lives *lives, const hri_s
   return addresses;
 }
 
-static uint64_t units(const hri_report_columns *c, uint64_t address) { return (address - c->addresses.base) >> c->addresses.shift; }
+static uint64_t units(const hri_report_columns *c, uint64_t address) {
+  return (address - c->addresses.base) >> c->addresses.shift;
+}
 
-/* Times never fall: an event without one, or with an earlier one than its forerunner's, happened with it. The first time is a fact
- * of the page; the column holds the steps from it. */
+/* Times never fall: an event without one, or with an earlier one than its forerunner's, happened with it. The first
+ * time is a fact of the page; the column holds the steps from it. */
 static void put_times(const hri_report_columns *c, hri_page *page) {
   uint64_t i;
   int64_t last = c->first_time_us;
@@ -60,7 +63,8 @@ static void put_instants(const hri_report_columns *c, hri_page *page) {
     const hri_life *life = &l->lives[i];
     hri_page_u64(page, life->end == HRI_NEVER ? 0 : life->end + 1 - from_one(life->alloc));
   }
-  for (i = 0; i < l->count; i++) { /* 0: none; else 1 + events from request to end, or 1 + request where there is no end */
+  for (i = 0; i < l->count;
+       i++) { /* 0: none; else 1 + events from request to end, or 1 + request where there is no end */
     const hri_life *life = &l->lives[i];
     bool requested = life->pending_before || life->request != HRI_NEVER;
     uint64_t request = life->pending_before ? 0 : from_one(life->request);

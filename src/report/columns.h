@@ -1,7 +1,7 @@
 /* The event data of a page: times, allocations as lives, segments. src/report/page.data.js reads it in the same order.
  *
- * A column holds one number of every row, so that like follows like and compresses well; most are differences to the row
- * before. Ten million events are about 90 MB of columns and a quarter of it in the file. */
+ * A column holds one number of every row, so that like follows like and compresses well; most are differences to the
+ * row before. Ten million events are about 90 MB of columns and a quarter of it in the file. */
 #ifndef HRI_REPORT_COLUMNS_H
 #define HRI_REPORT_COLUMNS_H
 
@@ -16,10 +16,10 @@ typedef struct hri_report_addresses {
 
 typedef struct hri_report_columns {
   const hri_lives *lives;
-  const hri_state *start;         /* before event 0 */
-  const uint16_t *life_category;  /* NULL: as the lives have it */
-  const uint8_t *stages;          /* hr_stage after every event; NULL: not known */
-  int64_t first_time_us;          /* of the first event that has one */
+  const hri_state *start;        /* before event 0 */
+  const uint16_t *life_category; /* NULL: as the lives have it */
+  const uint8_t *stages;         /* hr_stage after every event; NULL: not known */
+  int64_t first_time_us;         /* of the first event that has one */
   hri_report_addresses addresses;
 } hri_report_columns;
 

@@ -116,7 +116,8 @@ static void put_pools(hri_json_writer *w, const hr_snapshot *s) {
   hri_json_key(w, "pools");
   hri_json_begin_array(w);
   for (i = 0; i < s->pool_count; i++) {
-    (void)snprintf(name, sizeof name, "%llu.%llu", (unsigned long long)s->pools[i].id[0], (unsigned long long)s->pools[i].id[1]);
+    (void)snprintf(name, sizeof name, "%llu.%llu", (unsigned long long)s->pools[i].id[0],
+                   (unsigned long long)s->pools[i].id[1]);
     hri_json_put_string(w, i == 0 ? "default" : name);
   }
   hri_json_end_array(w);

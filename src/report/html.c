@@ -1,8 +1,8 @@
 /* The page is a template with places in double braces; the data is one script element that no browser runs, as base64.
  *
- * Names in a snapshot may be anything. They reach the page in two ways only: escaped (title, verdict, details), and within
- * the compressed data, from where the script puts them into text nodes. The content security policy admits the one script
- * and the one style sheet by their hashes and no connection to anywhere. */
+ * Names in a snapshot may be anything. They reach the page in two ways only: escaped (title, verdict, details), and
+ * within the compressed data, from where the script puts them into text nodes. The content security policy admits the
+ * one script and the one style sheet by their hashes and no connection to anywhere. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,9 +14,12 @@
 /* Made from src/report/page.* by scripts/embed.cmake. */
 extern const unsigned char hri_page_html[], hri_page_css[];
 extern const size_t hri_page_html_bytes, hri_page_css_bytes;
-#define PART(name) extern const unsigned char hri_page_##name##_js[]; extern const size_t hri_page_##name##_js_bytes;
-#define PARTS(each) each(data) each(model) each(draw) each(timeline) each(live) each(flame) each(segments) each(spans) \
-  each(table) each(facts) each(main)
+#define PART(name)                                                                                                     \
+  extern const unsigned char hri_page_##name##_js[];                                                                   \
+  extern const size_t hri_page_##name##_js_bytes;
+#define PARTS(each)                                                                                                    \
+  each(data) each(model) each(draw) each(timeline) each(live) each(flame) each(segments) each(spans) each(table)       \
+      each(facts) each(main)
 PARTS(PART)
 
 typedef struct report {
@@ -75,7 +78,9 @@ static void put_data(report *r, hri_page *page) {
   hri_page_fail(page, status, r->error);
 }
 
-static const char *title_of(const report *r) { return r->options && r->options->title ? r->options->title : "Memory report"; }
+static const char *title_of(const report *r) {
+  return r->options && r->options->title ? r->options->title : "Memory report";
+}
 
 static void put_place(report *r, hri_page *page, const char *name, size_t length) {
 #define IS(text) (length == sizeof text - 1 && memcmp(name, text, length) == 0)
@@ -119,7 +124,8 @@ static hr_status write_report(report *r, const hri_lives *lives, const char *pat
   hri_state start = {0};
   hr_status status;
   HRI_TRY_OUT(hri_state_at(lives, HRI_NEVER, &start, r->error));
-  r->columns = (hri_report_columns){.lives = lives, .start = &start, .addresses = hri_report_addresses_of(lives, &start)};
+  r->columns =
+      (hri_report_columns){.lives = lives, .start = &start, .addresses = hri_report_addresses_of(lives, &start)};
   r->columns.life_category = r->in->life_category;
   r->columns.stages = hri_inspection_stages(r->in);
   r->columns.first_time_us = first_time(lives);
@@ -136,8 +142,8 @@ hr_status hr_report_html(const hr_inspection *in, const hr_report_options *optio
   report r = {.in = in, .options = options, .error = error};
   hr_status status;
   if (lives->event_count > INT32_MAX - 2)
-    return hri_fail(error, HR_ERROR_UNSUPPORTED, "a report shows at most %d events, and this trace has %llu", INT32_MAX - 2,
-                    (unsigned long long)lives->event_count);
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "a report shows at most %d events, and this trace has %llu",
+                    INT32_MAX - 2, (unsigned long long)lives->event_count);
   HRI_TRY_OUT(hri_report_tables_init(&r.tables, in->snapshot, error));
   HRI_TRY_OUT(join_script(&r.script, error));
   if (options && options->verdict) hri_text_add(&r.verdict, "%s", options->verdict);

@@ -13,8 +13,8 @@ struct hri_page {
   hr_status status;
   hr_error error; /* of the first failure; the sink fills it too */
   z_stream zip;
-  size_t used, raw_used;    /* bytes in the buffers */
-  unsigned char rest[3];    /* compressed bytes that do not make a base64 group yet */
+  size_t used, raw_used; /* bytes in the buffers */
+  unsigned char rest[3]; /* compressed bytes that do not make a base64 group yet */
   uint32_t rest_count;
   unsigned char buffer[BUFFER_BYTES], raw[BUFFER_BYTES], zipped[BUFFER_BYTES];
 };
@@ -77,12 +77,12 @@ void hri_page_put(hri_page *page, const void *bytes, size_t count) {
 
 static const char *escape_of(char c) {
   switch (c) {
-    case '<': return "&lt;";
-    case '>': return "&gt;";
-    case '&': return "&amp;";
-    case '"': return "&quot;";
-    case '\'': return "&#39;";
-    default: return (unsigned char)c < 0x20 && c != '\n' && c != '\t' ? "\xef\xbf\xbd" : NULL;
+  case '<': return "&lt;";
+  case '>': return "&gt;";
+  case '&': return "&amp;";
+  case '"': return "&quot;";
+  case '\'': return "&#39;";
+  default: return (unsigned char)c < 0x20 && c != '\n' && c != '\t' ? "\xef\xbf\xbd" : NULL;
   }
 }
 

@@ -1,5 +1,5 @@
-/* The inspection in a few sentences, for a report that nobody gave a verdict. It states facts with their bytes; which cause
- * follows from them is the explainer's to say. */
+/* The inspection in a few sentences, for a report that nobody gave a verdict. It states facts with their bytes; which
+ * cause follows from them is the explainer's to say. */
 #include "base/text.h"
 #include "report/facts.h"
 
@@ -17,18 +17,20 @@ static void add_fit(const hr_inspection *in, hri_text *text) {
     return;
   }
   if (f->fits_contiguous)
-    hri_text_add(text, " Its pool had %s free, enough, but in pieces of at most %s.", hri_size_text(f->pool_free_bytes, a),
-                 hri_size_text(f->pool_largest_free_bytes, b));
+    hri_text_add(text, " Its pool had %s free, enough, but in pieces of at most %s.",
+                 hri_size_text(f->pool_free_bytes, a), hri_size_text(f->pool_largest_free_bytes, b));
   if (f->fits_after_return && in->at.free_returnable_bytes == 0)
     hri_text_add(text, " The device reported %s free, enough for it.", hri_size_text(f->device_free_bytes, a));
   else if (f->fits_after_return)
-    hri_text_add(text, " Returning the cached segments that hold nothing (%s) would have made room.", hri_size_text(in->at.free_returnable_bytes, a));
+    hri_text_add(text, " Returning the cached segments that hold nothing (%s) would have made room.",
+                 hri_size_text(in->at.free_returnable_bytes, a));
   else if (f->fits_compacted && !f->fits_contiguous)
-    hri_text_add(text, " All free bytes together would have been enough, but %s of them lie in segments that live blocks pin.",
-                 hri_size_text(in->at.free_pinned_bytes, a));
+    hri_text_add(
+        text, " All free bytes together would have been enough, but %s of them lie in segments that live blocks pin.",
+        hri_size_text(in->at.free_pinned_bytes, a));
   else if (!f->fits_compacted && f->device_free_known && f->request_bytes > free_bytes)
-    hri_text_add(text, " The memory is full: all free bytes together (%s) fall short of the request by %s.", hri_size_text(free_bytes, a),
-                 hri_size_text(f->request_bytes - free_bytes, b));
+    hri_text_add(text, " The memory is full: all free bytes together (%s) fall short of the request by %s.",
+                 hri_size_text(free_bytes, a), hri_size_text(f->request_bytes - free_bytes, b));
 }
 
 static void add_oom(const hr_inspection *in, hri_text *text) {
@@ -38,15 +40,18 @@ static void add_oom(const hr_inspection *in, hri_text *text) {
                hri_size_text(last->live_bytes, b), hri_size_text(last->reserved_bytes, c));
   if (last->stage != HR_STAGE_UNKNOWN) hri_text_add(text, ", in %s", hr_stage_name(last->stage));
   hri_text_add(text, ".");
-  if (in->oom_total > 1) hri_text_add(text, " It is the last of %llu such failures.", (unsigned long long)in->oom_total);
+  if (in->oom_total > 1)
+    hri_text_add(text, " It is the last of %llu such failures.", (unsigned long long)in->oom_total);
   if (in->at_event == last->event) add_fit(in, text);
 }
 
 static void add_peak(const hr_inspection *in, hri_text *text) {
   char a[32], b[32];
   hri_text_add(text, "Peak: %s live", hri_size_text(in->peak_live_bytes, a));
-  if (in->peak_event != UINT64_MAX) hri_text_add(text, " after event %llu", (unsigned long long)in->peak_event + 1); /* as --at counts */
-  if (in->peak_reserved_bytes > 0) hri_text_add(text, "; at most %s reserved", hri_size_text(in->peak_reserved_bytes, b));
+  if (in->peak_event != UINT64_MAX)
+    hri_text_add(text, " after event %llu", (unsigned long long)in->peak_event + 1); /* as --at counts */
+  if (in->peak_reserved_bytes > 0)
+    hri_text_add(text, "; at most %s reserved", hri_size_text(in->peak_reserved_bytes, b));
   hri_text_add(text, ". No request failed.");
 }
 
@@ -54,8 +59,9 @@ static void add_largest(const hr_inspection *in, hri_text *text) {
   const hr_live_group *group = in->group_count[HR_BY_CATEGORY] ? in->groups[HR_BY_CATEGORY] : NULL;
   char a[32];
   if (!group || in->at.requested_bytes == 0 || group->category >= in->category_count) return;
-  hri_text_add(text, " Most of what was live then: %s, %s (%.0f %%%s).", in->categories[group->category], hri_size_text(group->bytes, a),
-               share(group->bytes, in->at.requested_bytes), in->categories_inferred ? ", category inferred" : "");
+  hri_text_add(text, " Most of what was live then: %s, %s (%.0f %%%s).", in->categories[group->category],
+               hri_size_text(group->bytes, a), share(group->bytes, in->at.requested_bytes),
+               in->categories_inferred ? ", category inferred" : "");
 }
 
 static void add_growth(const hr_inspection *in, hri_text *text) {

@@ -2,8 +2,8 @@
  * backend: whatever shapes memory has happened to the program before it came here, and how nodes run is the contract's
  * (backend/backend.h).
  *
- * The host's side of the control block is kept here. What the host sets (HRI_CONTROL_SET) is written before the next launch;
- * what programs write is fetched when somebody asks, so that nobody waits who need not. */
+ * The host's side of the control block is kept here. What the host sets (HRI_CONTROL_SET) is written before the next
+ * launch; what programs write is fetched when somebody asks, so that nobody waits who need not. */
 #ifndef HRI_RUN_EXECUTOR_H
 #define HRI_RUN_EXECUTOR_H
 
@@ -22,24 +22,26 @@ typedef struct hri_executor_options {
 
 enum { HRI_CHECK_GUARD = 256 };
 
-/* Makes everything that nodes need to run, the code of matrix products included; reserves nothing. After this nothing of the
- * library is made any more. BUDGET where a limit leaves no room for it; UNSUPPORTED when jobs can only be planned for the
- * backend. The job, placement, backend and transfer must outlive the executor. */
-hr_status hri_executor_prepare(const hri_job *job, const hri_placement *placement, hri_backend *backend, const hri_transfer *transfer,
-                               const hri_executor_options *options, hri_executor **executor, hr_error *error);
-/* An executor of another job in the arenas of `base`, which must outlive it: what both carry through all their programs must
- * have the same offsets, and the placement must fit the arenas (INTERNAL otherwise). Prepares the `programs` (set of HRI_IN)
- * alone, and runs no others. The control block is the base's. */
-hr_status hri_executor_prepare_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
-                                      hri_executor **executor, hr_error *error);
-/* Reserves exactly placement->peak_bytes per tier (rounded up to the granule), once, before the first run; for an executor
- * beside another one it takes over that one's arenas, which must be there. MEMORY when the host refuses. */
+/* Makes everything that nodes need to run, the code of matrix products included; reserves nothing. After this nothing
+ * of the library is made any more. BUDGET where a limit leaves no room for it; UNSUPPORTED when jobs can only be
+ * planned for the backend. The job, placement, backend and transfer must outlive the executor. */
+hr_status hri_executor_prepare(const hri_job *job, const hri_placement *placement, hri_backend *backend,
+                               const hri_transfer *transfer, const hri_executor_options *options,
+                               hri_executor **executor, hr_error *error);
+/* An executor of another job in the arenas of `base`, which must outlive it: what both carry through all their programs
+ * must have the same offsets, and the placement must fit the arenas (INTERNAL otherwise). Prepares the `programs` (set
+ * of HRI_IN) alone, and runs no others. The control block is the base's. */
+hr_status hri_executor_prepare_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement,
+                                      uint16_t programs, hri_executor **executor, hr_error *error);
+/* Reserves exactly placement->peak_bytes per tier (rounded up to the granule), once, before the first run; for an
+ * executor beside another one it takes over that one's arenas, which must be there. MEMORY when the host refuses. */
 hr_status hri_executor_reserve(hri_executor *executor, hr_error *error);
 /* Both in one, for those who have nothing to do in between. */
-hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_backend *backend, const hri_transfer *transfer,
-                              const hri_executor_options *options, hri_executor **executor, hr_error *error);
-hr_status hri_executor_create_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
-                                     hri_executor **executor, hr_error *error);
+hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_backend *backend,
+                              const hri_transfer *transfer, const hri_executor_options *options,
+                              hri_executor **executor, hr_error *error);
+hr_status hri_executor_create_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement,
+                                     uint16_t programs, hri_executor **executor, hr_error *error);
 void hri_executor_destroy(hri_executor *executor);
 
 /* ---- running ---- */
@@ -65,14 +67,17 @@ void hri_executor_control_set(hri_executor *executor, size_t offset, const void 
 
 /* ---- tensors ---- */
 
-/* Whether a tensor has a place. What no node touches has none, and its offset is another's: it is not to be written, read or
- * viewed. */
+/* Whether a tensor has a place. What no node touches has none, and its offset is another's: it is not to be written,
+ * read or viewed. */
 bool hri_executor_has(const hri_executor *executor, hri_id tensor);
 /* Bytes into a tensor, behind what was launched; `from` is the caller's again at once. */
-hr_status hri_executor_write(hri_executor *executor, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes, hr_error *error);
+hr_status hri_executor_write(hri_executor *executor, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes,
+                             hr_error *error);
 /* Bytes out of a tensor as what was launched leaves it; waits. */
-hr_status hri_executor_read(hri_executor *executor, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hr_error *error);
-/* The host's address of a tensor, to spare a copy; NULL where the backend has none. Valid only while its storage is alive. */
+hr_status hri_executor_read(hri_executor *executor, hri_id tensor, uint64_t offset, void *to, uint64_t bytes,
+                            hr_error *error);
+/* The host's address of a tensor, to spare a copy; NULL where the backend has none. Valid only while its storage is
+ * alive. */
 void *hri_executor_view(const hri_executor *executor, hri_id tensor);
 /* Address of an arena for reports alone; 0: none. */
 uint64_t hri_executor_address(const hri_executor *executor, hri_tier tier);

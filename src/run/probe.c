@@ -1,6 +1,6 @@
-/* Measuring a device: a program of sample nodes, one for each entry of the tables that the cost model reads, run by the very
- * backend that runs jobs, through its contract. Because a sample is a node, its class, FLOPs and bytes come from the same
- * functions that later look it up; nothing can be filed under the wrong entry.
+/* Measuring a device: a program of sample nodes, one for each entry of the tables that the cost model reads, run by the
+ * very backend that runs jobs, through its contract. Because a sample is a node, its class, FLOPs and bytes come from
+ * the same functions that later look it up; nothing can be filed under the wrong entry.
  *
  * All samples share one arena, in four regions: integers and the control block (zeros, never written, so that every
  * index is valid), what nodes read in fp32 and in bf16 (small random numbers, never written), and what they write. The
@@ -31,7 +31,7 @@ typedef enum region { INDICES = 0, INPUTS, HALF_INPUTS, OUTPUTS } region;
 
 typedef struct sample {
   hri_id node;
-  double *entry;  /* of the rates; NULL: the node overhead */
+  double *entry; /* of the rates; NULL: the node overhead */
   bool twice;
   double work;
   double last; /* seconds of its last execution */
@@ -43,7 +43,7 @@ typedef struct probe {
   hri_backend *backend;
   hri_job job;
   void *base, *run; /* the run with the arena, in which each sample stands twice; the one that is measured, beside it */
-  hri_dtype dtype; /* of the nodes being added: HRI_F32, HRI_BF16 */
+  hri_dtype dtype;  /* of the nodes being added: HRI_F32, HRI_BF16 */
   uint64_t *offsets, region_bytes[REGIONS], region_begin[REGIONS], arena_bytes, limit_bytes;
   sample samples[MAX_SAMPLES];
   uint32_t sample_of[2 * MAX_SAMPLES], at; /* by position of the program; the position that ran last, + 1 */
@@ -60,20 +60,39 @@ static double now(void) {
 /* ---- sample nodes ---- */
 
 static hri_operand tensor(probe *p, hri_access access, hri_dtype dtype, uint64_t rows, uint64_t columns) {
-  hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = -1, .unit = HRI_NONE};
+  hri_place place = {.program = HRI_STEP,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_ACTIVATION,
+                     .layer = -1,
+                     .unit = HRI_NONE};
   return (hri_operand){hri_tensor_new(&p->job, place, 0, dtype, 2, (uint64_t[]){rows, columns}, NULL), (uint8_t)access};
 }
 /* Activations and matrices, in the type of the moment; statistics, vectors, states and masters, in fp32. */
-static hri_operand in(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_READ, p->dtype, rows, columns); }
-static hri_operand out(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_WRITE, p->dtype, rows, columns); }
-static hri_operand wide_in(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_READ, HRI_F32, rows, columns); }
-static hri_operand wide_out(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_WRITE, HRI_F32, rows, columns); }
-static hri_operand update(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_UPDATE_ACCESS, HRI_F32, rows, columns); }
+static hri_operand in(probe *p, uint64_t rows, uint64_t columns) {
+  return tensor(p, HRI_READ, p->dtype, rows, columns);
+}
+static hri_operand out(probe *p, uint64_t rows, uint64_t columns) {
+  return tensor(p, HRI_WRITE, p->dtype, rows, columns);
+}
+static hri_operand wide_in(probe *p, uint64_t rows, uint64_t columns) {
+  return tensor(p, HRI_READ, HRI_F32, rows, columns);
+}
+static hri_operand wide_out(probe *p, uint64_t rows, uint64_t columns) {
+  return tensor(p, HRI_WRITE, HRI_F32, rows, columns);
+}
+static hri_operand update(probe *p, uint64_t rows, uint64_t columns) {
+  return tensor(p, HRI_UPDATE_ACCESS, HRI_F32, rows, columns);
+}
 static hri_operand index_of(probe *p, uint64_t rows) { return tensor(p, HRI_READ, HRI_I32, 1, rows); }
 static hri_operand control(probe *p) { return tensor(p, HRI_READ, HRI_U8, 1, sizeof(hri_control)); }
 
 static hri_id node(probe *p, hri_op op, hri_attr attr, const hri_operand *operands, uint32_t count) {
-  hri_emit emit = {.program = HRI_STEP, .lane = HRI_COMPUTE, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE};
+  hri_emit emit = {.program = HRI_STEP,
+                   .lane = HRI_COMPUTE,
+                   .phase = HRI_PHASE_FORWARD,
+                   .layer = -1,
+                   .unit = HRI_NONE,
+                   .origin = HRI_NONE};
   return hri_node_append(&p->job, (uint16_t)op, emit, &attr, operands, count);
 }
 
@@ -107,7 +126,8 @@ static void add(probe *p, hri_id id) {
 static hri_operand packed_operand(probe *p, hri_id product, hri_access access, uint64_t bytes) {
   hri_operand o = tensor(p, access, HRI_U8, 1, bytes);
   if (!p->job.failed) {
-    hri_tensor plain = p->job.tensors.items[hri_operands(&p->job, &p->job.nodes.items[product])[1].tensor], *t = &p->job.tensors.items[o.tensor];
+    hri_tensor plain = p->job.tensors.items[hri_operands(&p->job, &p->job.nodes.items[product])[1].tensor],
+               *t = &p->job.tensors.items[o.tensor];
     t->dtype = plain.dtype;
     t->layout = HRI_PACKED;
     memcpy(t->dims, plain.dims, sizeof t->dims);
@@ -120,7 +140,9 @@ static uint64_t packed_bytes(const probe *p, hri_id product) {
   const hri_backend *b = p->backend;
   uint64_t bytes = 0;
   bool pays;
-  if (p->job.failed || !b->packing || b->packing(b->self, &p->job, &p->job.nodes.items[product], &bytes, &pays, NULL) != HR_OK) return 0;
+  if (p->job.failed || !b->packing ||
+      b->packing(b->self, &p->job, &p->job.nodes.items[product], &bytes, &pays, NULL) != HR_OK)
+    return 0;
   return bytes;
 }
 
@@ -136,7 +158,9 @@ static void add_packed(probe *p, hri_id product) {
   for (uint32_t k = 0; k < count; k++) { /* storages of its own: each sample is placed for itself */
     const hri_operand o = hri_operands(&p->job, &p->job.nodes.items[product])[k];
     const hri_tensor t = o.tensor == HRI_NONE ? (hri_tensor){0} : p->job.tensors.items[o.tensor];
-    operands[k] = o.tensor == HRI_NONE ? o : k == 1 ? packed_operand(p, product, HRI_READ, bytes) : tensor(p, (hri_access)o.access, (hri_dtype)t.dtype, t.dims[0], t.dims[1]);
+    operands[k] = o.tensor == HRI_NONE ? o
+                  : k == 1             ? packed_operand(p, product, HRI_READ, bytes)
+                                       : tensor(p, (hri_access)o.access, (hri_dtype)t.dtype, t.dims[0], t.dims[1]);
   }
   add(p, node(p, (hri_op)op, (hri_attr){0}, operands, count));
 }
@@ -146,21 +170,25 @@ static void add_pack(probe *p, uint64_t bytes) {
   uint64_t c = 512, n = bytes / (2 * c * hri_dtype_bytes(p->dtype)), m = 1024, size;
   hri_id product = node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, c), out(p, m, c)}, 3);
   size = packed_bytes(p, product);
-  if (size) add(p, node(p, HRI_OP_PACK, (hri_attr){.i = {1, (int64_t)m}}, (hri_operand[]){in(p, n, c), packed_operand(p, product, HRI_WRITE, size)}, 2));
+  if (size)
+    add(p, node(p, HRI_OP_PACK, (hri_attr){.i = {1, (int64_t)m}},
+                (hri_operand[]){in(p, n, c), packed_operand(p, product, HRI_WRITE, size)}, 2));
 }
 
 /* M, N, K per entry of the tables, as layers have them: few to many tokens against weights that grow. */
 static void add_products(probe *p) {
-  static const uint64_t shapes[][3] = {
-      {512, 256, 64},  {8192, 256, 64},  {8192, 2048, 64},                      /* least dimension about 64 */
-      {256, 256, 128}, {512, 1024, 256}, {1024, 4096, 256}, {256, 32768, 1024}, /* 256 */
-      {512, 512, 512}, {1024, 1024, 1024}, {2048, 4096, 1024}};                 /* 1024 */
+  static const uint64_t shapes[][3] = {{512, 256, 64},    {8192, 256, 64},
+                                       {8192, 2048, 64}, /* least dimension about 64 */
+                                       {256, 256, 128},   {512, 1024, 256},
+                                       {1024, 4096, 256}, {256, 32768, 1024}, /* 256 */
+                                       {512, 512, 512},   {1024, 1024, 1024},
+                                       {2048, 4096, 1024}}; /* 1024 */
   for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
     uint64_t m = shapes[k][0], n = shapes[k][1], d = shapes[k][2];
-    hri_id products[3] = {
-        node(p, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){in(p, m, d), in(p, n, d), HRI_ABSENT, out(p, m, n)}, 4),
-        node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, d), out(p, m, d)}, 3),
-        node(p, HRI_OP_LINEAR_DW, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, m, d), wide_out(p, n, d)}, 3)};
+    hri_id products[3] =
+        {node(p, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){in(p, m, d), in(p, n, d), HRI_ABSENT, out(p, m, n)}, 4),
+         node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, d), out(p, m, d)}, 3),
+         node(p, HRI_OP_LINEAR_DW, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, m, d), wide_out(p, n, d)}, 3)};
     for (int i = 0; i < 3; i++) {
       add(p, products[i]);
       if (m * n * d >= LEAST_PACKED) add_packed(p, products[i]);
@@ -169,21 +197,29 @@ static void add_products(probe *p) {
 }
 
 static void add_attention(probe *p) {
-  static const int64_t shapes[HR_ATTENTION_SIZES][3] = {{16, 64, 12}, {4, 256, 12}, {1, 1024, 12}, {1, 4096, 4}}; /* batch, sequence, heads of 64 */
+  static const int64_t shapes[HR_ATTENTION_SIZES][3] = {{16, 64, 12},
+                                                        {4, 256, 12},
+                                                        {1, 1024, 12},
+                                                        {1, 4096, 4}}; /* batch, sequence, heads of 64 */
   for (size_t k = 0; k < HR_ATTENTION_SIZES; k++) {
     int64_t b = shapes[k][0], t = shapes[k][1], h = shapes[k][2], d = 64;
-    uint64_t rows = (uint64_t)(b * t), wide = (uint64_t)(3 * h * d), narrow = (uint64_t)(h * d), pairs = (uint64_t)(h * t * b);
+    uint64_t rows = (uint64_t)(b * t), wide = (uint64_t)(3 * h * d), narrow = (uint64_t)(h * d),
+             pairs = (uint64_t)(h * t * b);
     hri_attr attr = {.i = {b, t, h, h, d, 0}, .f = {0.125}};
-    add(p, node(p, HRI_OP_ATTENTION, attr, (hri_operand[]){in(p, rows, wide), HRI_ABSENT, out(p, rows, narrow), wide_out(p, 1, pairs)}, 4));
+    add(p, node(p, HRI_OP_ATTENTION, attr,
+                (hri_operand[]){in(p, rows, wide), HRI_ABSENT, out(p, rows, narrow), wide_out(p, 1, pairs)}, 4));
     add(p, node(p, HRI_OP_ATTENTION_BACKWARD, attr,
-                (hri_operand[]){in(p, rows, narrow), in(p, rows, wide), in(p, rows, narrow), wide_in(p, 1, pairs), HRI_ABSENT, out(p, rows, wide)}, 6));
+                (hri_operand[]){in(p, rows, narrow), in(p, rows, wide), in(p, rows, narrow), wide_in(p, 1, pairs),
+                                HRI_ABSENT, out(p, rows, wide)},
+                6));
   }
 }
 
 /* A range of so many elements, for an update to act on; its place in laid_out. */
 static int64_t range_of(probe *p, uint64_t elements) {
   hri_param_range range = {.elements = elements};
-  if (!hri_array_push(&p->job.params, (hri_param){0}) || !hri_array_push(&p->job.ranges, range) || !hri_array_push(&p->job.laid_out, (uint32_t)p->job.ranges.count - 1))
+  if (!hri_array_push(&p->job.params, (hri_param){0}) || !hri_array_push(&p->job.ranges, range) ||
+      !hri_array_push(&p->job.laid_out, (uint32_t)p->job.ranges.count - 1))
     p->job.failed = true;
   return (int64_t)p->job.laid_out.count - 1;
 }
@@ -191,33 +227,49 @@ static int64_t range_of(probe *p, uint64_t elements) {
 /* Everything that passes over memory, at `bytes` in all. Rows are as wide as a small model's. */
 static void add_streams(probe *p, uint64_t bytes) {
   const bool narrow = p->dtype == HRI_BF16;
-  const uint64_t c = 512, unit = bytes / (hri_dtype_bytes(p->dtype) * c), wide_unit = bytes / (4 * c); /* rows of c if there were one operand */
+  const uint64_t c = 512, unit = bytes / (hri_dtype_bytes(p->dtype) * c),
+                 wide_unit = bytes / (4 * c); /* rows of c if there were one operand */
   const uint64_t half = unit / 2, third = unit / 3, quarter = unit / 4, seventh = wide_unit / 7;
-  hri_attr none = {0}, gelu = {.i = {HR_ACTIVATION_GELU_TANH}}, silu = {.i = {HR_ACTIVATION_SILU}}, layer = {.i = {HR_NORM_LAYER}, .f = {1e-5}};
+  hri_attr none = {0}, gelu = {.i = {HR_ACTIVATION_GELU_TANH}}, silu = {.i = {HR_ACTIVATION_SILU}},
+           layer = {.i = {HR_NORM_LAYER}, .f = {1e-5}};
   hri_attr rope = {.i = {6, 1, 64, 0, 64}}, adam = {.f = {0.9, 0.999, 1e-8, 0.1}}, words = {.i = {(int64_t)(16 * c)}};
   uint64_t elements = half * 2 * c;
   add(p, node(p, HRI_OP_COPY, none, (hri_operand[]){in(p, half, c), out(p, half, c)}, 2));
   add(p, node(p, HRI_OP_ADD, none, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)}, 3));
   add(p, node(p, HRI_OP_NORM, layer,
-              (hri_operand[]){in(p, quarter, c), wide_in(p, 1, c), wide_in(p, 1, c), in(p, quarter, c), out(p, quarter, c), out(p, quarter, c), wide_out(p, quarter, 2)}, 7));
+              (hri_operand[]){in(p, quarter, c), wide_in(p, 1, c), wide_in(p, 1, c), in(p, quarter, c),
+                              out(p, quarter, c), out(p, quarter, c), wide_out(p, quarter, 2)},
+              7));
   add(p, node(p, HRI_OP_NORM_BACKWARD, layer,
-              (hri_operand[]){in(p, quarter, c), in(p, quarter, c), wide_in(p, quarter, 2), wide_in(p, 1, c), in(p, quarter, c), out(p, quarter, c), wide_out(p, 1, c), wide_out(p, 1, c)}, 8));
+              (hri_operand[]){in(p, quarter, c), in(p, quarter, c), wide_in(p, quarter, 2), wide_in(p, 1, c),
+                              in(p, quarter, c), out(p, quarter, c), wide_out(p, 1, c), wide_out(p, 1, c)},
+              8));
   add(p, node(p, HRI_OP_ACTIVATION, gelu, (hri_operand[]){in(p, half, c), out(p, half, c)}, 2));
-  add(p, node(p, HRI_OP_ACTIVATION_BACKWARD, gelu, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)}, 3));
+  add(p, node(p, HRI_OP_ACTIVATION_BACKWARD, gelu, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)},
+              3));
   add(p, node(p, HRI_OP_GLU, silu, (hri_operand[]){in(p, third, 2 * c), out(p, third, c)}, 2));
-  add(p, node(p, HRI_OP_GLU_BACKWARD, silu, (hri_operand[]){in(p, unit / 5, c), in(p, unit / 5, 2 * c), out(p, unit / 5, 2 * c)}, 3));
-  add(p, node(p, HRI_OP_ROPE, rope, (hri_operand[]){in(p, half, c), index_of(p, half), wide_in(p, 2 * 1024, 32), out(p, half, c)}, 4));
+  add(p, node(p, HRI_OP_GLU_BACKWARD, silu,
+              (hri_operand[]){in(p, unit / 5, c), in(p, unit / 5, 2 * c), out(p, unit / 5, 2 * c)}, 3));
+  add(p, node(p, HRI_OP_ROPE, rope,
+              (hri_operand[]){in(p, half, c), index_of(p, half), wide_in(p, 2 * 1024, 32), out(p, half, c)}, 4));
   add(p, node(p, HRI_OP_BIAS_GRADIENT, none, (hri_operand[]){in(p, unit, c), wide_out(p, 1, c)}, 2));
   add(p, node(p, HRI_OP_CROSS_ENTROPY, words,
-              (hri_operand[]){in(p, half / 16, 16 * c), index_of(p, half / 16), control(p), out(p, half / 16, 16 * c), wide_out(p, 1, half / 16)}, 5));
+              (hri_operand[]){in(p, half / 16, 16 * c), index_of(p, half / 16), control(p), out(p, half / 16, 16 * c),
+                              wide_out(p, 1, half / 16)},
+              5));
   add(p, node(p, HRI_OP_SQUARE_NORM, none,
-              (hri_operand[]){in(p, 1, elements), tensor(p, HRI_WRITE, HRI_F64, 1, (elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK)}, 2));
+              (hri_operand[]){in(p, 1, elements),
+                              tensor(p, HRI_WRITE, HRI_F64, 1, (elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK)},
+              2));
   adam.i[1] = range_of(p, seventh * c);
   adam.i[2] = 1;
   add(p, node(p, HRI_OP_ADAMW, adam, /* with the bf16 copy of a master weight */
-              (hri_operand[]){wide_in(p, seventh, c), control(p), update(p, seventh, c), update(p, seventh, c), update(p, seventh, c),
-                              narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_BF16, seventh, c) : (hri_operand){HRI_NONE, HRI_UPDATE_ACCESS},
-                              HRI_ABSENT}, 7));
+              (hri_operand[]){wide_in(p, seventh, c), control(p), update(p, seventh, c), update(p, seventh, c),
+                              update(p, seventh, c),
+                              narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_BF16, seventh, c)
+                                     : (hri_operand){HRI_NONE, HRI_UPDATE_ACCESS},
+                              HRI_ABSENT},
+              7));
 }
 
 /* The overhead of a node: one with next to no work, many times. */
@@ -270,8 +322,8 @@ static uint64_t spread(const probe *p, uint32_t k, region r, uint64_t used) {
   return (uint64_t)(part * (double)(p->region_bytes[r] - used)) / HRI_STORAGE_ALIGN * HRI_STORAGE_ALIGN;
 }
 
-/* Regions begin behind each other, so offsets move by their begin and by the place of their sample; integers stay at the
- * start, where the zeros are few. */
+/* Regions begin behind each other, so offsets move by their begin and by the place of their sample; integers stay at
+ * the start, where the zeros are few. */
 static void place_regions(probe *p) {
   uint64_t total = 0;
   for (int r = 0; r < REGIONS; r++) {
@@ -286,7 +338,9 @@ static void place_regions(probe *p) {
     for (uint32_t i = 0; i < n->operand_count; i++) {
       hri_operand o = hri_operands(&p->job, n)[i];
       region r = o.tensor == HRI_NONE ? INDICES : region_of(p, o);
-      if (o.tensor != HRI_NONE) p->offsets[p->job.tensors.items[o.tensor].storage] += p->region_begin[r] + (r == INDICES ? 0 : spread(p, k, r, used[r]));
+      if (o.tensor != HRI_NONE)
+        p->offsets[p->job.tensors.items[o.tensor].storage] +=
+            p->region_begin[r] + (r == INDICES ? 0 : spread(p, k, r, used[r]));
     }
   }
 }
@@ -333,10 +387,17 @@ static void after_node(void *context, const hri_job *job, hri_id node, double se
 }
 
 /* Prepares a run of samples [begin, end), one after the other, each once or twice. */
-static hr_status prepare(probe *p, uint32_t begin, uint32_t end, bool all_twice, void *beside, void **run, hr_error *error) {
+static hr_status prepare(probe *p, uint32_t begin, uint32_t end, bool all_twice, void *beside, void **run,
+                         hr_error *error) {
   hri_program *program = &p->job.programs[HRI_STEP];
-  hri_work work = {.job = &p->job, .offsets = p->offsets, .arena_bytes = {[HRI_DEVICE] = p->arena_bytes}, .programs = HRI_IN(HRI_STEP), .beside = beside,
-                   .after_node = after_node, .context = p, .times = true};
+  hri_work work = {.job = &p->job,
+                   .offsets = p->offsets,
+                   .arena_bytes = {[HRI_DEVICE] = p->arena_bytes},
+                   .programs = HRI_IN(HRI_STEP),
+                   .beside = beside,
+                   .after_node = after_node,
+                   .context = p,
+                   .times = true};
   program->order.count = 0;
   for (uint32_t k = begin; k < end; k++)
     for (int turn = 0; turn <= (all_twice || p->samples[k].twice); turn++) {
@@ -356,7 +417,10 @@ static hr_status launch(probe *p, void *run, hr_error *error) {
 
 /* ---- fixed bytes ---- */
 
-static bool is_product(const probe *p, uint32_t k) { return p->job.nodes.items[p->samples[k].node].op <= HRI_OP_LINEAR_DW && p->job.nodes.items[p->samples[k].node].op >= HRI_OP_LINEAR; }
+static bool is_product(const probe *p, uint32_t k) {
+  return p->job.nodes.items[p->samples[k].node].op <= HRI_OP_LINEAR_DW &&
+         p->job.nodes.items[p->samples[k].node].op >= HRI_OP_LINEAR;
+}
 
 /* Prepares all samples. What the second to the last product added to the process is what a product costs. */
 static hr_status prepare_all(probe *p, uint32_t *products, hr_error *error) {
@@ -377,7 +441,8 @@ static hr_status prepare_all(probe *p, uint32_t *products, hr_error *error) {
 
 /* What is resident once everything ran, less the arena and the products. */
 static void fix(probe *p, uint32_t products) {
-  uint64_t resident = hri_host_resident_bytes(), beside = p->backend->reserved_bytes(p->base, HRI_DEVICE) + products * p->product_bytes;
+  uint64_t resident = hri_host_resident_bytes(),
+           beside = p->backend->reserved_bytes(p->base, HRI_DEVICE) + products * p->product_bytes;
   uint64_t rest = resident > beside ? resident - beside : 0;
   p->rates->product_bytes = p->product_bytes;
   p->rates->fixed_bytes = hri_round_up(rest + BUFFER_BYTES, 1u << 20);

@@ -32,7 +32,9 @@ static hr_recompute_kind kind_of(const hr_recompute *r, uint32_t layers) {
   if (r->kind != HR_RECOMPUTE_LEVELS) return r->kind;
   for (uint32_t l = 1; l < layers; l++)
     if (level_at(r, l) != level_at(r, 0)) return r->kind;
-  return level_at(r, 0) == HR_LEVEL_KEEP ? HR_RECOMPUTE_NONE : level_at(r, 0) == HR_LEVEL_BLOCK ? HR_RECOMPUTE_BLOCK : r->kind;
+  return level_at(r, 0) == HR_LEVEL_KEEP    ? HR_RECOMPUTE_NONE
+         : level_at(r, 0) == HR_LEVEL_BLOCK ? HR_RECOMPUTE_BLOCK
+                                            : r->kind;
 }
 
 static bool same_levels(const hr_recompute *a, const hr_recompute *b, uint32_t layers) {
@@ -80,8 +82,10 @@ bool hri_change_apply(const hri_change *c, hr_job *job) {
     job->recompute = levels[c->levels];
   }
   if (c->split > 1) {
-    if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD) return false;
-    if ((uint64_t)job->accumulate * c->split > hr_field_find("accumulate")->most) return false; /* the batch of a step stays the same */
+    if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD)
+      return false;
+    if ((uint64_t)job->accumulate * c->split > hr_field_find("accumulate")->most)
+      return false; /* the batch of a step stays the same */
     job->micro_batch /= c->split;
     job->accumulate *= c->split;
     free_chunk(job);
@@ -99,7 +103,8 @@ bool hri_change_apply(const hri_change *c, hr_job *job) {
 void hri_change_text(const hri_change *c, const hr_job *base, const hr_job *changed, char out[HR_FIX_TEXT_BYTES]) {
   char text[HR_FIELD_TEXT_BYTES];
   hr_job_options(base, changed, text, sizeof text);
-  if (strlen(text) >= HR_FIX_TEXT_BYTES && c->levels == HRI_LEVELS_AUTO) { /* a level for each layer: auto says as much */
+  if (strlen(text) >= HR_FIX_TEXT_BYTES &&
+      c->levels == HRI_LEVELS_AUTO) { /* a level for each layer: auto says as much */
     hr_job asked = *changed;
     asked.recompute = levels[HRI_LEVELS_AUTO];
     hr_job_options(base, &asked, text, sizeof text);

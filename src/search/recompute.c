@@ -1,9 +1,9 @@
 /* --recompute auto: levels per layer for a byte budget.
  *
- * Five drafts of plans with the same level everywhere are read layer by layer (hr_plan_layers_get): what a layer at a level keeps for its
- * backward, S; the most that is alive while it runs, less what the layers below keep, R; and its seconds. Layers of
- * different levels mix freely, since what layer k sees of the layers below is only the sum of what they keep. The most
- * live bytes of a mixture v are therefore
+ * Five drafts of plans with the same level everywhere are read layer by layer (hr_plan_layers_get): what a layer at a
+ * level keeps for its backward, S; the most that is alive while it runs, less what the layers below keep, R; and its
+ * seconds. Layers of different levels mix freely, since what layer k sees of the layers below is only the sum of what
+ * they keep. The most live bytes of a mixture v are therefore
  *
  *   max( max over k of S_0(v_0) + ... + S_(k-1)(v_(k-1)) + R_k(v_k),  sum of all S + loss,  everything else ).
  *
@@ -15,12 +15,14 @@
  * where the order of the layers counts. The seconds are whole picoseconds, so that equal sums are equal. The result is
  * exact for live bytes unless a layer has more than STATES undominated states; of neighbours the faster then stays.
  *
- * A placement can need more than the live bytes. What is chosen, or told, is therefore placed, and where the placed plan is too
- * large, the bytes asked of the program are tightened: by what was too much until one fits, then halving the distance.
+ * A placement can need more than the live bytes. What is chosen, or told, is therefore placed, and where the placed
+ * plan is too large, the bytes asked of the program are tightened: by what was too much until one fits, then halving
+ * the distance.
  * At last, where few enough faster mixtures remain that fit by their live bytes, each is planned, the fastest first.
  *
  * After multiple-choice knapsack over a chain with memory-persistent checkpoints: Beaumont et al., "Optimal
- * checkpointing for heterogeneous chains" (arXiv 1911.13214); levels per layer take the place of keep-all-or-nothing. */
+ * checkpointing for heterogeneous chains" (arXiv 1911.13214); levels per layer take the place of
+ * keep-all-or-nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,15 +31,15 @@
 #include "search/search.h"
 
 enum {
-  STATES = 8192,          /* of one layer: up to some 40 equal layers have fewer */
-  SPREAD = 7,             /* choices over the whole range of bytes */
-  ATTEMPTS = 10,          /* placed plans to tighten with */
-  LISTED = 20000,         /* mixtures looked at for the last step; more are not enumerated */
-  NODES = 60000           /* nodes of all plans of the last step together: some tenths of a second */
+  STATES = 8192,  /* of one layer: up to some 40 equal layers have fewer */
+  SPREAD = 7,     /* choices over the whole range of bytes */
+  ATTEMPTS = 10,  /* placed plans to tighten with */
+  LISTED = 20000, /* mixtures looked at for the last step; more are not enumerated */
+  NODES = 60000   /* nodes of all plans of the last step together: some tenths of a second */
 };
 
 typedef struct level_cost {
-  uint64_t saved, running;  /* S and R of the note above */
+  uint64_t saved, running; /* S and R of the note above */
   uint64_t picoseconds;
 } level_cost;
 
@@ -51,7 +53,7 @@ typedef struct trial {
   uint64_t need_bytes;
   double step_seconds;
   bool fits, placed;
-  int interest;             /* for the frontier: 0 a step of the search, 1 the same level everywhere, 2 spread over the range */
+  int interest; /* for the frontier: 0 a step of the search, 1 the same level everywhere, 2 spread over the range */
 } trial;
 
 typedef struct state {
@@ -62,22 +64,23 @@ typedef struct state {
 
 typedef struct chooser {
   const hr_job *job;
-  const hr_plan *lender;       /* of the backend: the caller's, or */
+  const hr_plan *lender; /* of the backend: the caller's, or */
   hr_plan *own;
   uint32_t layers;
   level_cost cost[HR_MAX_LAYERS][HR_LEVEL_COUNT];
-  uint64_t between, outside;   /* live bytes at the loss on top of all S; of everything else */
-  uint64_t fixed;              /* least fixed bytes of any trial */
-  uint32_t nodes;              /* of the largest trial */
+  uint64_t between, outside; /* live bytes at the loss on top of all S; of everything else */
+  uint64_t fixed;            /* least fixed bytes of any trial */
+  uint32_t nodes;            /* of the largest trial */
   HRI_ARRAY(trial) trials;
-  size_t chosen;               /* index of the best trial, once settled */
+  size_t chosen; /* index of the best trial, once settled */
 } chooser;
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* ---- plans ---- */
 
-static hr_status draft_plan(const chooser *c, const mixture *m, hr_weight_packing packing, hr_plan **plan, hr_error *error) {
+static hr_status draft_plan(const chooser *c, const mixture *m, hr_weight_packing packing, hr_plan **plan,
+                            hr_error *error) {
   hr_job *job = hri_alloc(sizeof *job);
   hr_status status;
   if (!job) return hri_fail_memory(error, sizeof *job, "the search");
@@ -119,7 +122,8 @@ static hr_status try_mixture(chooser *c, const mixture *m, hr_plan **keep, trial
   if (*out) return HR_OK;
   HRI_TRY(draft_plan(c, m, c->job->weight_packing, &plan, error));
   read_numbers(&t, plan);
-  if (c->trials.count == 0 || plan->info.tiers[HR_TIER_DEVICE].fixed_bytes < c->fixed) c->fixed = plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
+  if (c->trials.count == 0 || plan->info.tiers[HR_TIER_DEVICE].fixed_bytes < c->fixed)
+    c->fixed = plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
   if (plan->info.node_count > c->nodes) c->nodes = plan->info.node_count;
   if (keep) *keep = plan;
   else hr_plan_destroy(plan);
@@ -146,8 +150,8 @@ static hr_status place_trial(chooser *c, trial *t, hr_error *error) {
   return status;
 }
 
-/* The best of all trials. Bounds are never worse than what is placed, so that a placed trial that is better than the bounds
- * of all others is better than them: only those that might be the best are placed. */
+/* The best of all trials. Bounds are never worse than what is placed, so that a placed trial that is better than the
+ * bounds of all others is better than them: only those that might be the best are placed. */
 static hr_status settle(chooser *c, hr_error *error) {
   for (;;) {
     c->chosen = 0;
@@ -175,8 +179,8 @@ static uint64_t fill_bytes(chooser *c, const hr_plan_layers *l, uint8_t level) {
   return less(l->between_bytes, below);
 }
 
-/* Operands that are packed where the bytes are free raise no peak, but they fill each plan up to its own. They say nothing
- * of another mixture, so the bytes are those of a plan without them. */
+/* Operands that are packed where the bytes are free raise no peak, but they fill each plan up to its own. They say
+ * nothing of another mixture, so the bytes are those of a plan without them. */
 static hr_status fill_level(chooser *c, uint8_t level, hr_plan_layers *layers, uint64_t *loss, hr_error *error) {
   bool automatic = c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.packs;
   hr_plan *plan = NULL;
@@ -187,7 +191,8 @@ static hr_status fill_level(chooser *c, uint8_t level, hr_plan_layers *layers, u
   HRI_TRY(try_mixture(c, &m, &plan, &made, error));
   c->trials.items[level].interest = 1;
   status = hr_plan_layers_get(plan, layers, error);
-  for (uint32_t k = 0; k < c->layers && status == HR_OK; k++) c->cost[k][level].picoseconds = (uint64_t)(layers->layers[k].seconds * 1e12 + 0.5);
+  for (uint32_t k = 0; k < c->layers && status == HR_OK; k++)
+    c->cost[k][level].picoseconds = (uint64_t)(layers->layers[k].seconds * 1e12 + 0.5);
   if (automatic && status == HR_OK) {
     hr_plan_destroy(plan);
     plan = NULL;
@@ -204,11 +209,13 @@ static hr_status fill_tables(chooser *c, hr_error *error) {
   uint64_t loss[HR_LEVEL_COUNT] = {0};
   hr_status status = HR_OK;
   if (!layers) return hri_fail_memory(error, sizeof *layers, "the search");
-  for (uint8_t level = 0; level < HR_LEVEL_COUNT && status == HR_OK; level++) status = fill_level(c, level, layers, &loss[level], error);
+  for (uint8_t level = 0; level < HR_LEVEL_COUNT && status == HR_OK; level++)
+    status = fill_level(c, level, layers, &loss[level], error);
   c->between = UINT64_MAX;
   for (uint8_t level = 0; level < HR_LEVEL_COUNT; level++)
     if (loss[level] < c->between) c->between = loss[level];
-  for (uint8_t level = 0; level < HR_LEVEL_COUNT && c->layers; level++) c->cost[c->layers - 1][level].saved += loss[level] - c->between;
+  for (uint8_t level = 0; level < HR_LEVEL_COUNT && c->layers; level++)
+    c->cost[c->layers - 1][level].saved += loss[level] - c->between;
   hri_free(layers);
   return status;
 }
@@ -229,14 +236,16 @@ static uint64_t picoseconds(const chooser *c, const mixture *m) {
   return sum;
 }
 
-/* The least bytes that any mixture can do with: a smaller sum below is never worse, so the smallest is carried along. */
+/* The least bytes that any mixture can do with: a smaller sum below is never worse, so the smallest is carried
+ * along. */
 static bool feasible(const chooser *c, uint64_t bytes) {
   uint64_t saved = 0;
   if (c->outside > bytes) return false;
   for (uint32_t k = 0; k < c->layers; k++) {
     uint64_t least = UINT64_MAX;
     for (int level = 0; level < HR_LEVEL_COUNT; level++)
-      if (saved + c->cost[k][level].running <= bytes && c->cost[k][level].saved < least) least = c->cost[k][level].saved;
+      if (saved + c->cost[k][level].running <= bytes && c->cost[k][level].saved < least)
+        least = c->cost[k][level].saved;
     if (least == UINT64_MAX) return false;
     saved += least;
   }
@@ -269,7 +278,8 @@ static uint32_t thin(state *made, uint32_t count) {
 
 /* One layer up: every state with every level that fits on top of it, merged in order of bytes; what another state beats
  * is left out. `from` is in order of bytes, so that the states a level fits on are the first ones. */
-static uint32_t extend(const chooser *c, uint32_t layer, uint64_t bytes, const state *from, uint32_t count, state *made) {
+static uint32_t extend(const chooser *c, uint32_t layer, uint64_t bytes, const state *from, uint32_t count,
+                       state *made) {
   const level_cost *cost = c->cost[layer];
   uint32_t next[HR_LEVEL_COUNT] = {0}, kept = 0;
   for (;;) {
@@ -290,7 +300,8 @@ static uint32_t extend(const chooser *c, uint32_t layer, uint64_t bytes, const s
 /* The fastest mixture whose live bytes are at most `bytes`; *found false when there is none. */
 static hr_status solve(const chooser *c, uint64_t bytes, mixture *out, bool *found, hr_error *error) {
   state *now = hri_alloc(STATES * sizeof *now), *made = hri_alloc((uint64_t)STATES * HR_LEVEL_COUNT * sizeof *made);
-  uint32_t *trace = hri_alloc((uint64_t)c->layers * STATES * sizeof *trace), count = 1, last = UINT32_MAX; /* parent x 8 + level */
+  uint32_t *trace = hri_alloc((uint64_t)c->layers * STATES * sizeof *trace), count = 1,
+           last = UINT32_MAX; /* parent x 8 + level */
   hr_status status = HR_OK;
   *found = false;
   if (!now || !made || !trace) {
@@ -437,7 +448,9 @@ static int by_time(const void *items, uint32_t left, uint32_t right) {
 /* Mixtures that are faster than the best and fit by their live bytes, though the placement of another did not. */
 static hr_status try_the_rest(chooser *c, hr_error *error) {
   const bool any = c->trials.items[c->chosen].fits;
-  listing l = {.c = c, .bytes = room(c), .quicker_than = any ? picoseconds(c, &c->trials.items[c->chosen].levels) : UINT64_MAX};
+  listing l = {.c = c,
+               .bytes = room(c),
+               .quicker_than = any ? picoseconds(c, &c->trials.items[c->chosen].levels) : UINT64_MAX};
   hr_status status = HR_OK;
   for (uint32_t k = c->layers; k > 0; k--) {
     uint64_t least = UINT64_MAX;
@@ -512,7 +525,8 @@ static size_t undominated(chooser *c, int interest) {
   double fastest = 0;
   qsort(t, c->trials.count, sizeof *t, by_need);
   for (size_t k = 0; k < c->trials.count; k++) {
-    bool is_best = memcmp(t[k].levels.levels, best.levels, c->layers) == 0, beaten = count > 0 && t[k].step_seconds >= fastest;
+    bool is_best = memcmp(t[k].levels.levels, best.levels, c->layers) == 0,
+         beaten = count > 0 && t[k].step_seconds >= fastest;
     trial moved = t[k];
     if (!is_best && (beaten || moved.interest < interest)) continue;
     if (is_best) c->chosen = count;
@@ -536,7 +550,8 @@ static hr_status fill_frontier(chooser *c, hr_frontier *frontier, hr_error *erro
 
 _Static_assert(SPREAD + 1 <= HR_MAX_FRONTIER, "the spread choices and the chosen one fit into a frontier");
 
-hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice *choice, hr_frontier *frontier, hr_error *error) {
+hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice *choice, hr_frontier *frontier,
+                            hr_error *error) {
   chooser *c = hri_alloc_zero(1, sizeof *c);
   const mixture keep_all = {.levels = {HR_LEVEL_KEEP}};
   const trial *best;
@@ -550,7 +565,10 @@ hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice
   HRI_TRY_OUT(choose(c, frontier != NULL, error));
   if (frontier) HRI_TRY_OUT(fill_frontier(c, frontier, error));
   best = &c->trials.items[c->chosen];
-  *choice = (hri_choice){.recompute = {.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers}, .need_bytes = best->need_bytes, .step_seconds = best->step_seconds, .fits = best->fits};
+  *choice = (hri_choice){.recompute = {.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers},
+                         .need_bytes = best->need_bytes,
+                         .step_seconds = best->step_seconds,
+                         .fits = best->fits};
   memcpy(choice->recompute.levels, best->levels.levels, c->layers);
 out:
   hr_plan_destroy(c->own);
@@ -563,7 +581,8 @@ out:
 hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
   hr_job chosen = *job;
   hri_choice choice;
-  if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
+  if (job->purpose != HR_PURPOSE_TRAIN)
+    return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
   HRI_TRY(hri_choose_levels(job, NULL, &choice, frontier, error));
   chosen.recompute = choice.recompute;
   if (plan) HRI_TRY(hr_plan_create(&chosen, plan, error));

@@ -1,6 +1,6 @@
-/* Alternatives of a job: what is offered where it does not fit (hr_plan_fixes), and the grid of --auto. Both are points of recompute levels
- * x rows per micro-batch (the batch of a step stays the same) x loss chunk; the fixes have changes beside that alter the
- * algorithm, which are only offered. Effect classes: architecture.md section 3. */
+/* Alternatives of a job: what is offered where it does not fit (hr_plan_fixes), and the grid of --auto. Both are points
+ * of recompute levels x rows per micro-batch (the batch of a step stays the same) x loss chunk; the fixes have changes
+ * beside that alter the algorithm, which are only offered. Effect classes: architecture.md section 3. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +10,10 @@
 /* One alternative: a draft, or, where levels were to be chosen, the finished plan's numbers alone. */
 typedef struct candidate {
   hr_job job;
-  hr_plan *draft; /* NULL when the numbers are final */
+  hr_plan *draft;      /* NULL when the numbers are final */
   uint64_t need_bytes; /* at least, as long as there is a draft */
   double step_seconds;
-  bool fits;           /* perhaps, as long as there is a draft */
+  bool fits; /* perhaps, as long as there is a draft */
 } candidate;
 
 static void drop(candidate *c) {
@@ -35,7 +35,8 @@ static void take_choice(candidate *c, const hri_choice *choice) {
 }
 
 /* HR_OK with *made false when the change does not apply. Levels that are to be chosen are. */
-static hr_status draft(const hr_job *base, const hri_change *change, const hr_plan *beside, candidate *c, bool *made, hr_error *error) {
+static hr_status draft(const hr_job *base, const hri_change *change, const hr_plan *beside, candidate *c, bool *made,
+                       hr_error *error) {
   hr_status status;
   *made = false;
   c->draft = NULL;
@@ -66,7 +67,8 @@ static hr_status place(candidate *c, hr_error *error) {
 
 /* ---- fixes ---- */
 
-static const hri_levels fixed_levels[] = {HRI_LEVELS_SELECTIVE, HRI_LEVELS_MLP, HRI_LEVELS_ATTENTION, HRI_LEVELS_BLOCK, HRI_LEVELS_SQRT};
+static const hri_levels fixed_levels[] = {HRI_LEVELS_SELECTIVE, HRI_LEVELS_MLP, HRI_LEVELS_ATTENTION, HRI_LEVELS_BLOCK,
+                                          HRI_LEVELS_SQRT};
 enum { FIXED_LEVELS = sizeof fixed_levels / sizeof *fixed_levels };
 
 /* Time is compared per token: a shorter sequence does less work, not faster work. */
@@ -78,28 +80,33 @@ static int compare_fixes(const void *a, const void *b) {
   const hr_fix *x = a, *y = b;
   if (x->fits != y->fits) return x->fits ? -1 : 1;
   if (x->fits && x->changes_algorithm != y->changes_algorithm) return x->changes_algorithm ? 1 : -1;
-  if (x->fits && seconds_per_token(x) != seconds_per_token(y)) return seconds_per_token(x) < seconds_per_token(y) ? -1 : 1;
+  if (x->fits && seconds_per_token(x) != seconds_per_token(y))
+    return seconds_per_token(x) < seconds_per_token(y) ? -1 : 1;
   if (x->need_bytes != y->need_bytes) return x->need_bytes < y->need_bytes ? -1 : 1;
   return strcmp(x->options, y->options);
 }
 
 typedef struct search {
   const hr_job *base;
-  hr_plan *plan;                /* of the base; lends its backend to all others */
+  hr_plan *plan; /* of the base; lends its backend to all others */
   HRI_ARRAY(hr_fix) found;
-  double best_single[2];        /* fastest single change that fits, of class 0 or 1 and of class 3; < 0 none */
-  uint64_t need;                /* of the base */
+  double best_single[2]; /* fastest single change that fits, of class 0 or 1 and of class 3; < 0 none */
+  uint64_t need;         /* of the base */
 } search;
 
 static hr_status keep(search *s, const hri_change *change, const candidate *c, hr_error *error) {
-  hr_fix fix = {.fits = c->fits, .changes_algorithm = change->algorithm != 0, .need_bytes = c->need_bytes, .step_seconds = c->step_seconds, .job = c->job};
+  hr_fix fix = {.fits = c->fits,
+                .changes_algorithm = change->algorithm != 0,
+                .need_bytes = c->need_bytes,
+                .step_seconds = c->step_seconds,
+                .job = c->job};
   hri_change_text(change, s->base, &c->job, fix.options);
   return hri_array_push(&s->found, fix) ? HR_OK : hri_fail_memory(error, sizeof fix, "the search");
 }
 
-/* Whether a fix is worth telling: it saves bytes, a combination earns its place by being faster than any of its kind's single
- * changes that fit, and another algorithm is not offered twice where none is needed. Asked of drafts first: what a bound
- * fails, the placed bytes fail too. */
+/* Whether a fix is worth telling: it saves bytes, a combination earns its place by being faster than any of its kind's
+ * single changes that fit, and another algorithm is not offered twice where none is needed. Asked of drafts first: what
+ * a bound fails, the placed bytes fail too. */
 static bool worth(const search *s, const hri_change *change, const candidate *c) {
   double single = s->best_single[change->algorithm != 0];
   if (c->need_bytes >= s->need) return false;
@@ -122,8 +129,8 @@ static hr_status add(search *s, hri_change change, hr_error *error) {
   return keep(s, &change, &c, error);
 }
 
-/* Levels chosen for each layer take some twenty drafts; they are offered where they are faster than what is there already,
- * or smaller where nothing fits. */
+/* Levels chosen for each layer take some twenty drafts; they are offered where they are faster than what is there
+ * already, or smaller where nothing fits. */
 static hr_status add_chosen_levels(search *s, hri_change change, hr_error *error) {
   candidate c;
   bool made;
@@ -133,7 +140,8 @@ static hr_status add_chosen_levels(search *s, hri_change change, hr_error *error
   for (size_t k = 0; k < s->found.count; k++) {
     const hr_fix *other = &s->found.items[k];
     if (other->changes_algorithm || other->fits < c.fits) continue;
-    if (other->fits > c.fits || (c.fits ? other->step_seconds <= c.step_seconds : other->need_bytes <= c.need_bytes)) return HR_OK;
+    if (other->fits > c.fits || (c.fits ? other->step_seconds <= c.step_seconds : other->need_bytes <= c.need_bytes))
+      return HR_OK;
   }
   if (c.fits) s->best_single[0] = c.step_seconds;
   return keep(s, &change, &c, error);
@@ -141,12 +149,16 @@ static hr_status add_chosen_levels(search *s, hri_change change, hr_error *error
 
 static hr_status add_singles(search *s, hr_error *error) {
   static const uint32_t chunks[] = {4096, 2048, 1024, 512};
-  static const unsigned algorithms[] = {HRI_CHANGE_BF16, HRI_CHANGE_BF16_PURE, HRI_CHANGE_IN_BACKWARD, HRI_CHANGE_MOMENTUM, HRI_CHANGE_SGD, HRI_CHANGE_HALF_SEQUENCE};
+  static const unsigned algorithms[] = {HRI_CHANGE_BF16,     HRI_CHANGE_BF16_PURE, HRI_CHANGE_IN_BACKWARD,
+                                        HRI_CHANGE_MOMENTUM, HRI_CHANGE_SGD,       HRI_CHANGE_HALF_SEQUENCE};
   for (size_t k = 0; k < FIXED_LEVELS; k++) HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1}, error));
   HRI_TRY(add_chosen_levels(s, (hri_change){.split = 1}, error));
-  for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2) HRI_TRY(add(s, (hri_change){.split = split}, error));
-  for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) HRI_TRY(add(s, (hri_change){.split = 1, .chunk = chunks[k]}, error));
-  for (size_t k = 0; k < sizeof algorithms / sizeof *algorithms; k++) HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = algorithms[k]}, error));
+  for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2)
+    HRI_TRY(add(s, (hri_change){.split = split}, error));
+  for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++)
+    HRI_TRY(add(s, (hri_change){.split = 1, .chunk = chunks[k]}, error));
+  for (size_t k = 0; k < sizeof algorithms / sizeof *algorithms; k++)
+    HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = algorithms[k]}, error));
   return HR_OK;
 }
 
@@ -169,9 +181,18 @@ static hr_status add_combinations(search *s, hr_error *error) {
     if (smallest > 1) HRI_TRY(add_chosen_levels(s, (hri_change){.split = smallest}, error));
   }
   HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = sgd_in_backward}, error));
-  HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = sgd_in_backward | HRI_CHANGE_HALF_SEQUENCE}, error));
-  HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = HRI_CHANGE_BF16_PURE | HRI_CHANGE_IN_BACKWARD}, error));
-  return add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = HRI_CHANGE_BF16_PURE | sgd_in_backward}, error);
+  HRI_TRY(
+      add(s,
+          (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = sgd_in_backward | HRI_CHANGE_HALF_SEQUENCE},
+          error));
+  HRI_TRY(add(s,
+              (hri_change){.levels = HRI_LEVELS_BLOCK,
+                           .split = 1,
+                           .algorithm = HRI_CHANGE_BF16_PURE | HRI_CHANGE_IN_BACKWARD},
+              error));
+  return add(s,
+             (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = HRI_CHANGE_BF16_PURE | sgd_in_backward},
+             error);
 }
 
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
@@ -210,8 +231,8 @@ out:
 static const hri_levels auto_levels[] = {HRI_LEVELS_KEPT, HRI_LEVELS_AUTO, HRI_LEVELS_SQRT};
 enum { AUTO_LEVELS = sizeof auto_levels / sizeof *auto_levels };
 
-/* The grid of --auto: what was given stays. Recomputation only slows a point down, so that one that is slower than the best
- * without it needs no levels. */
+/* The grid of --auto: what was given stays. Recomputation only slows a point down, so that one that is slower than the
+ * best without it needs no levels. */
 static bool allowed(const hr_job *job, hri_levels level, uint32_t split, uint32_t chunked) {
   bool train = job->purpose == HR_PURPOSE_TRAIN;
   if (level != HRI_LEVELS_KEPT && ((job->given & HR_GIVEN_RECOMPUTE) || !train)) return false;
@@ -221,11 +242,11 @@ static bool allowed(const hr_job *job, hri_levels level, uint32_t split, uint32_
 
 typedef struct grid {
   const hr_job *job;
-  hr_plan *lender;              /* of its backend */
-  bool any;                     /* something fits: */
+  hr_plan *lender; /* of its backend */
+  bool any;        /* something fits: */
   candidate best;
-  double unlevelled[32][2];     /* step_seconds per split and chunk as it is; 0: not planned */
-  uint64_t smallest;            /* need of all that was planned while nothing fitted */
+  double unlevelled[32][2]; /* step_seconds per split and chunk as it is; 0: not planned */
+  uint64_t smallest;        /* need of all that was planned while nothing fitted */
   char smallest_options[HR_FIX_TEXT_BYTES];
 } grid;
 
@@ -247,7 +268,9 @@ static hr_status try_point(grid *g, hri_levels level, uint32_t split, uint32_t c
   hr_status status = HR_OK;
   bool made;
   if (!allowed(g->job, level, split, chunked)) return HR_OK;
-  if (level != HRI_LEVELS_KEPT && g->any && g->job->recompute.kind == HR_RECOMPUTE_NONE && *floor >= g->best.step_seconds) return HR_OK;
+  if (level != HRI_LEVELS_KEPT && g->any && g->job->recompute.kind == HR_RECOMPUTE_NONE &&
+      *floor >= g->best.step_seconds)
+    return HR_OK;
   HRI_TRY(draft(g->job, &change, g->lender, &c, &made, error));
   if (!made) return HR_OK;
   if (level == HRI_LEVELS_KEPT) *floor = c.step_seconds;
@@ -268,8 +291,9 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
     status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
     return hri_hint(error, status, "`headroom plan` without --auto says what is wrong with it");
   }
-  status = hri_fail(error, HR_ERROR_BUDGET, "no choice of memory techniques fits the budget; the smallest needs %llu bytes (%s)", (unsigned long long)g->smallest,
-                    g->smallest_options[0] ? g->smallest_options : "the job as it is");
+  status = hri_fail(error, HR_ERROR_BUDGET,
+                    "no choice of memory techniques fits the budget; the smallest needs %llu bytes (%s)",
+                    (unsigned long long)g->smallest, g->smallest_options[0] ? g->smallest_options : "the job as it is");
   hri_hint(error, status, "raise --budget to that, shorten --seq, or choose --optimizer sgd");
   if (error) error->requested_bytes = g->smallest;
   return status;
@@ -303,8 +327,8 @@ static hr_status lend(grid *g, hr_error *error) {
   return status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL ? status : HR_OK;
 }
 
-/* The plan that is returned is made anew: the search's backend holds what the other points prepared, which is not in its
- * fixed bytes. */
+/* The plan that is returned is made anew: the search's backend holds what the other points prepared, which is not in
+ * its fixed bytes. */
 hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   grid *g = hri_alloc_zero(1, sizeof *g);
   hr_status status = HR_OK;
@@ -315,7 +339,8 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   HRI_TRY_OUT(lend(g, error));
   for (size_t level = 0; level < AUTO_LEVELS; level++)
     for (uint32_t split = 1; split && split <= job->micro_batch; split *= 2)
-      for (uint32_t chunked = 0; chunked < 2; chunked++) HRI_TRY_OUT(try_point(g, auto_levels[level], split, chunked, error));
+      for (uint32_t chunked = 0; chunked < 2; chunked++)
+        HRI_TRY_OUT(try_point(g, auto_levels[level], split, chunked, error));
   HRI_TRY_OUT(try_packing(g, error));
   if (!g->any) {
     status = nothing_fits(g, error);

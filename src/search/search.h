@@ -1,6 +1,6 @@
-/* The search for a cheaper way to do the same job: alternatives are jobs, compared as drafts of plans (plan/plan.h) by their
- * time, which is exact, and the bound of their bytes. Only those whose placed bytes decide something are placed, so that
- * every number that is told is a placed plan's. */
+/* The search for a cheaper way to do the same job: alternatives are jobs, compared as drafts of plans (plan/plan.h) by
+ * their time, which is exact, and the bound of their bytes. Only those whose placed bytes decide something are placed,
+ * so that every number that is told is a placed plan's. */
 #ifndef HRI_SEARCH_SEARCH_H
 #define HRI_SEARCH_SEARCH_H
 
@@ -11,11 +11,25 @@
 /* ---- changes of a job ---- */
 
 typedef enum hri_levels {
-  HRI_LEVELS_KEPT = 0, HRI_LEVELS_SELECTIVE, HRI_LEVELS_MLP, HRI_LEVELS_ATTENTION, HRI_LEVELS_BLOCK, HRI_LEVELS_SQRT, HRI_LEVELS_AUTO, HRI_LEVELS_COUNT
+  HRI_LEVELS_KEPT = 0,
+  HRI_LEVELS_SELECTIVE,
+  HRI_LEVELS_MLP,
+  HRI_LEVELS_ATTENTION,
+  HRI_LEVELS_BLOCK,
+  HRI_LEVELS_SQRT,
+  HRI_LEVELS_AUTO,
+  HRI_LEVELS_COUNT
 } hri_levels;
 
 /* Effect classes 2 and 3 (architecture.md section 3). */
-enum { HRI_CHANGE_IN_BACKWARD = 1, HRI_CHANGE_MOMENTUM = 2, HRI_CHANGE_SGD = 4, HRI_CHANGE_HALF_SEQUENCE = 8, HRI_CHANGE_BF16 = 16, HRI_CHANGE_BF16_PURE = 32 };
+enum {
+  HRI_CHANGE_IN_BACKWARD = 1,
+  HRI_CHANGE_MOMENTUM = 2,
+  HRI_CHANGE_SGD = 4,
+  HRI_CHANGE_HALF_SEQUENCE = 8,
+  HRI_CHANGE_BF16 = 16,
+  HRI_CHANGE_BF16_PURE = 32
+};
 
 typedef struct hri_change {
   hri_levels levels;
@@ -26,8 +40,8 @@ typedef struct hri_change {
 
 /* How many things a change is made of. */
 uint32_t hri_change_parts(const hri_change *change);
-/* Changes a finished job and finishes it again; false, with the job as it comes, where the change does not apply, changes
- * nothing or makes a job that cannot be. */
+/* Changes a finished job and finishes it again; false, with the job as it comes, where the change does not apply,
+ * changes nothing or makes a job that cannot be. */
 bool hri_change_apply(const hri_change *change, hr_job *job);
 /* As options of the command line; `changed`: what apply made of `base`, with levels that were chosen since. */
 void hri_change_text(const hri_change *change, const hr_job *base, const hr_job *changed, char out[HR_FIX_TEXT_BYTES]);
@@ -41,6 +55,7 @@ typedef struct hri_choice {
   bool fits;
 } hri_choice;
 /* What hr_plan_recompute finds for a training, without the plan. `beside` lends its backend; NULL: one of its own. */
-hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice *choice, hr_frontier *frontier, hr_error *error);
+hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice *choice, hr_frontier *frontier,
+                            hr_error *error);
 
 #endif

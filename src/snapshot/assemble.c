@@ -1,5 +1,5 @@
-/* The end of reading: the lists of the whole file become traces, segments and blocks. Blocks are believed: their sizes say
- * where they lie and how long a segment is; what the file states otherwise is counted as repaired. */
+/* The end of reading: the lists of the whole file become traces, segments and blocks. Blocks are believed: their sizes
+ * say where they lie and how long a segment is; what the file states otherwise is counted as repaired. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +11,18 @@ static const uint64_t small_segment_bytes = 2u << 20; /* of PyTorch's small pool
 /* ---- lists ---- */
 
 /* The list that `v` is, of items of kind `tag`. Nothing stated gives the empty list. */
-static hr_status get_list(hri_snapshot_decoder *d, hri_decoded v, hri_value_tag tag, const char *name, const char *items, const hri_value_list **list) {
+static hr_status get_list(hri_snapshot_decoder *d, hri_decoded v, hri_value_tag tag, const char *name,
+                          const char *items, const hri_value_list **list) {
   hri_value_list *found;
   char text[80];
   *list = &d->lists[0];
   if (v == HRI_VALUE_NONE || v == hri_value_make(HRI_VALUE_LIST, 0)) return HR_OK;
-  if (hri_value_tag_of(v) != HRI_VALUE_LIST) return hri_snapshot_decoder_fail(d, "'%s' is %s; wanted: a list of %s", name, hri_value_text(d, v, text), items);
+  if (hri_value_tag_of(v) != HRI_VALUE_LIST)
+    return hri_snapshot_decoder_fail(d, "'%s' is %s; wanted: a list of %s", name, hri_value_text(d, v, text), items);
   found = &d->lists[hri_value_payload(v)];
   if (hri_value_tag_of(hri_list_item(found, 0)) != tag)
-    return hri_snapshot_decoder_fail(d, "'%s' holds %s; wanted: a list of %s", name, hri_value_text(d, hri_list_item(found, 0), text), items);
+    return hri_snapshot_decoder_fail(d, "'%s' holds %s; wanted: a list of %s", name,
+                                     hri_value_text(d, hri_list_item(found, 0), text), items);
   if (found->used) return hri_snapshot_decoder_fail(d, "'%s' is a list that stands in the snapshot twice", name);
   found->used = true;
   *list = found;
@@ -33,10 +36,12 @@ static hr_status add_trace(hri_snapshot_decoder *d, hri_decoded v, int32_t devic
   const hri_value_list *list;
   uint64_t count;
   HRI_TRY(get_list(d, v, HRI_VALUE_EVENT, "device_traces", "lists of events", &list));
-  if (s->trace_count == MAX_TRACES) return hri_snapshot_decoder_fail(d, "the file has more than %d traces", (int)MAX_TRACES);
+  if (s->trace_count == MAX_TRACES)
+    return hri_snapshot_decoder_fail(d, "the file has more than %d traces", (int)MAX_TRACES);
   if (!hri_snapshot_add_trace(&d->builder, device)) return hri_snapshot_decoder_fail_memory(d);
   count = hri_list_count(list);
-  if (list->run) s->traces[s->trace_count - 1].first = hri_value_payload(list->first), s->traces[s->trace_count - 1].count = count;
+  if (list->run)
+    s->traces[s->trace_count - 1].first = hri_value_payload(list->first), s->traces[s->trace_count - 1].count = count;
   for (uint64_t k = 0; !list->run && k < count; k++) { /* out of order or shared with another list: copies */
     const hr_trace_event event = s->events[hri_value_payload(list->items.items[k])];
     if (!hri_snapshot_add_event(&d->builder, &event)) return hri_snapshot_decoder_fail_memory(d);
@@ -47,7 +52,8 @@ static hr_status add_trace(hri_snapshot_decoder *d, hri_decoded v, int32_t devic
 /* One list per device, or (host_traces) one list of events. */
 static hr_status add_traces(hri_snapshot_decoder *d, hri_decoded v, const char *name, bool host) {
   const hri_value_list *list;
-  if (hri_value_tag_of(v) == HRI_VALUE_LIST && hri_value_payload(v) && hri_value_tag_of(hri_list_item(&d->lists[hri_value_payload(v)], 0)) == HRI_VALUE_EVENT)
+  if (hri_value_tag_of(v) == HRI_VALUE_LIST && hri_value_payload(v) &&
+      hri_value_tag_of(hri_list_item(&d->lists[hri_value_payload(v)], 0)) == HRI_VALUE_EVENT)
     return add_trace(d, v, host ? CPU : 0);
   HRI_TRY(get_list(d, v, HRI_VALUE_LIST, name, "lists of events", &list));
   for (uint64_t k = 0; k < hri_list_count(list); k++) {
@@ -57,7 +63,8 @@ static hr_status add_traces(hri_snapshot_decoder *d, hri_decoded v, const char *
   return HR_OK;
 }
 
-/* Traces follow each other in the array of events without a gap; where a file brought them otherwise, they are moved. */
+/* Traces follow each other in the array of events without a gap; where a file brought them otherwise, they are
+ * moved. */
 static hr_status pack_events(hri_snapshot_decoder *d) {
   hr_snapshot *s = d->builder.snapshot;
   uint64_t total = 0, capacity = 0;
@@ -94,7 +101,8 @@ static hr_status add_block(hri_snapshot_decoder *d, const hri_read_block *read, 
   uint64_t end;
   if (!block.size) return s->repaired_count++, HR_OK;
   if (!hri_add(address, *total, &block.address) || !hri_add(block.address, block.size - 1, &end))
-    return hri_snapshot_decoder_fail(d, "the segment at 0x%llx has blocks that end above 2^64", (unsigned long long)address);
+    return hri_snapshot_decoder_fail(d, "the segment at 0x%llx has blocks that end above 2^64",
+                                     (unsigned long long)address);
   s->repaired_count += read->has_address && read->block.address != block.address;
   if (block.state == HR_BLOCK_INACTIVE) block.requested_size = 0;
   else if (!read->has_requested) block.requested_size = block.size;
@@ -165,16 +173,18 @@ static hr_status add_annotations(hri_snapshot_decoder *d, hri_decoded v) {
   const hri_value_list *list;
   HRI_TRY(get_list(d, v, HRI_VALUE_ANNOTATION, "external_annotations", "annotations", &list));
   for (uint64_t k = 0; k < hri_list_count(list); k++)
-    if (!hri_snapshot_add_annotation(&d->builder, &d->annotations[hri_value_payload(hri_list_item(list, k))])) return hri_snapshot_decoder_fail_memory(d);
+    if (!hri_snapshot_add_annotation(&d->builder, &d->annotations[hri_value_payload(hri_list_item(list, k))]))
+      return hri_snapshot_decoder_fail_memory(d);
   return HR_OK;
 }
 
 static bool has(uint64_t keys, hri_key key) { return keys >> key & 1; }
 
-/* torch/cuda/_memory_viz.py makes these from a profile: every event has frames, allocations have categories, nothing has
- * times, segments have no type. The last device is the CPU. */
+/* torch/cuda/_memory_viz.py makes these from a profile: every event has frames, allocations have categories, nothing
+ * has times, segments have no type. The last device is the CPU. */
 static bool from_profiler(const hri_snapshot_decoder *d) {
-  return !has(d->top_keys, HRI_KEY_HEADROOM) && has(d->event_keys, HRI_KEY_CATEGORY) && !has(d->event_keys, HRI_KEY_TIME_US) && !has(d->event_keys_not, HRI_KEY_FRAMES) &&
+  return !has(d->top_keys, HRI_KEY_HEADROOM) && has(d->event_keys, HRI_KEY_CATEGORY) &&
+         !has(d->event_keys, HRI_KEY_TIME_US) && !has(d->event_keys_not, HRI_KEY_FRAMES) &&
          !has(d->segment_keys, HRI_KEY_SEGMENT_TYPE) && !has(d->top_keys, HRI_KEY_ALLOCATOR_SETTINGS);
 }
 
@@ -182,13 +192,16 @@ static bool from_profiler(const hri_snapshot_decoder *d) {
 static const char *format_of(const hri_snapshot_decoder *d) {
   if (has(d->top_keys, HRI_KEY_HEADROOM)) return "headroom";
   if (from_profiler(d)) return "pytorch-profiler";
-  if (has(d->top_keys, HRI_KEY_HOST_SEGMENTS) || has(d->top_keys, HRI_KEY_HOST_TRACES) || has(d->event_keys, HRI_KEY_POOL_ID)) return "pytorch-2.14";
+  if (has(d->top_keys, HRI_KEY_HOST_SEGMENTS) || has(d->top_keys, HRI_KEY_HOST_TRACES) ||
+      has(d->event_keys, HRI_KEY_POOL_ID))
+    return "pytorch-2.14";
   if (has(d->event_keys, HRI_KEY_USER_METADATA)) return "pytorch-2.10";
   if (has(d->event_keys, HRI_KEY_COMPILE_CONTEXT)) return "pytorch-2.7";
   if (has(d->top_keys, HRI_KEY_EXTERNAL_ANNOTATIONS)) return "pytorch-2.6";
   if (has(d->top_keys, HRI_KEY_ALLOCATOR_SETTINGS)) return "pytorch-2.4";
   if (has(d->event_keys, HRI_KEY_TIME_US)) return "pytorch-2.2";
-  if (has(d->block_keys, HRI_KEY_ADDRESS) || has(d->segment_keys, HRI_KEY_SEGMENT_POOL_ID) || has(d->segment_keys, HRI_KEY_IS_EXPANDABLE) || d->seen_map)
+  if (has(d->block_keys, HRI_KEY_ADDRESS) || has(d->segment_keys, HRI_KEY_SEGMENT_POOL_ID) ||
+      has(d->segment_keys, HRI_KEY_IS_EXPANDABLE) || d->seen_map)
     return "pytorch-2.1";
   return "pytorch-2.0";
 }
@@ -199,12 +212,15 @@ static hr_status find_top(hri_snapshot_decoder *d, hri_decoded whole, hri_read_t
   *top = (hri_read_top){0};
   if (hri_value_tag_of(whole) == HRI_VALUE_TOP) *top = d->tops[hri_value_payload(whole)];
   else if (hri_value_tag_of(whole) == HRI_VALUE_LIST) top->segments = whole;
-  else return hri_snapshot_decoder_fail(d, "the file holds %s; wanted: a dict with 'segments' and 'device_traces', or a list of segments",
-                               hri_value_text(d, whole, text));
+  else
+    return hri_snapshot_decoder_fail(
+        d, "the file holds %s; wanted: a dict with 'segments' and 'device_traces', or a list of segments",
+        hri_value_text(d, whole, text));
   return HR_OK;
 }
 
-hr_status hri_snapshot_decoder_end(hri_snapshot_decoder *d, hri_decoded whole, uint64_t byte_count, hr_snapshot **snapshot) {
+hr_status hri_snapshot_decoder_end(hri_snapshot_decoder *d, hri_decoded whole, uint64_t byte_count,
+                                   hr_snapshot **snapshot) {
   hr_snapshot *s = d->builder.snapshot;
   hri_read_top top;
   int32_t cpu_place = CPU;

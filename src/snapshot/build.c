@@ -1,7 +1,7 @@
-/* Interning tables are open addressing over 32-bit indexes; the hash of each entry is kept, so that growing a table reads
- * no strings and a lookup compares content only where all 64 bits of hash agree. Hashes begin at a secret of the builder:
- * who knew them could write a file of strings that all meet in one slot, and reading it would take quadratic time. What is
- * made does not depend on it. */
+/* Interning tables are open addressing over 32-bit indexes; the hash of each entry is kept, so that growing a table
+ * reads no strings and a lookup compares content only where all 64 bits of hash agree. Hashes begin at a secret of the
+ * builder: who knew them could write a file of strings that all meet in one slot, and reading it would take quadratic
+ * time. What is made does not depend on it. */
 #include "snapshot/build.h"
 
 #include <stdlib.h>
@@ -19,7 +19,8 @@ static bool grow(hri_snapshot_builder *b, void **items, uint64_t *capacity, uint
   if (next < want) next = want;
   if (!hri_mul(next, bytes_each, &bytes) || bytes > SIZE_MAX / 2) return b->failed = true, false;
   more = bytes - *capacity * bytes_each;
-  if (b->memory_limit && (b->memory_bytes > b->memory_limit || more > b->memory_limit - b->memory_bytes)) return b->failed = true, false;
+  if (b->memory_limit && (b->memory_bytes > b->memory_limit || more > b->memory_limit - b->memory_bytes))
+    return b->failed = true, false;
   memory = hri_realloc(*items, (uint64_t)bytes);
   if (!memory) return b->failed = true, false;
   *items = memory;
@@ -63,7 +64,8 @@ static uint64_t hash_bytes(uint64_t seed, const void *bytes, uint64_t count) {
 static bool widen(hri_snapshot_builder *b, hri_intern *t) {
   uint64_t slots = t->mask ? (t->mask + 1) * 2 : 64, bytes = slots * sizeof *t->slots;
   uint32_t *fresh;
-  if (b->memory_limit && (b->memory_bytes > b->memory_limit || bytes > b->memory_limit - b->memory_bytes)) return b->failed = true, false;
+  if (b->memory_limit && (b->memory_bytes > b->memory_limit || bytes > b->memory_limit - b->memory_bytes))
+    return b->failed = true, false;
   fresh = hri_alloc_zero((uint64_t)slots, sizeof *fresh);
   if (!fresh) return b->failed = true, false;
   for (uint64_t k = 0; k < t->count; k++) {
@@ -170,7 +172,8 @@ uint32_t hri_snapshot_add_stack(hri_snapshot_builder *b, const uint32_t *frames,
   at = hash & t->mask;
   while ((found = look(t, hash, &at)) != UINT32_MAX) {
     const hr_stack *have = &s->stacks[found];
-    if (have->count == count && (!count || memcmp(s->stack_frames + have->first, frames, count * sizeof *frames) == 0)) return found;
+    if (have->count == count && (!count || memcmp(s->stack_frames + have->first, frames, count * sizeof *frames) == 0))
+      return found;
   }
   if (s->stack_frame_count + count > UINT32_MAX) return b->failed = true, 0;
   if (!GROW(b, s->stack_frames, b->stack_frame_capacity, s->stack_frame_count + count)) return 0;
@@ -205,7 +208,8 @@ uint16_t hri_snapshot_add_category(hri_snapshot_builder *b, uint32_t string) {
   at = hash & t->mask;
   while ((found = look(t, hash, &at)) != UINT32_MAX)
     if (s->categories[found] == string) return (uint16_t)found;
-  if (s->category_count > UINT16_MAX || !GROW(b, s->categories, b->category_capacity, (uint64_t)s->category_count + 1)) return 0;
+  if (s->category_count > UINT16_MAX || !GROW(b, s->categories, b->category_capacity, (uint64_t)s->category_count + 1))
+    return 0;
   s->categories[s->category_count++] = string;
   return (uint16_t)note(t, hash);
 }
@@ -214,7 +218,8 @@ uint16_t hri_snapshot_add_category(hri_snapshot_builder *b, uint32_t string) {
 
 bool hri_snapshot_add_trace(hri_snapshot_builder *b, int32_t device) {
   hr_snapshot *s = b->snapshot;
-  if (!s || s->trace_count == UINT32_MAX || !GROW(b, s->traces, b->trace_capacity, (uint64_t)s->trace_count + 1)) return false;
+  if (!s || s->trace_count == UINT32_MAX || !GROW(b, s->traces, b->trace_capacity, (uint64_t)s->trace_count + 1))
+    return false;
   s->traces[s->trace_count++] = (hr_trace){s->event_count, 0, device};
   return true;
 }
@@ -325,7 +330,8 @@ static void recount(hr_snapshot *s, hr_segment *segment) {
   for (uint64_t k = 0; k < segment->block_count; k++) {
     const hr_block *block = &s->blocks[segment->first_block + k];
     if (block->state == HR_BLOCK_ALLOCATED) segment->allocated_size += block->size;
-    if (block->state != HR_BLOCK_INACTIVE) segment->active_size += block->size, segment->requested_size += block->requested_size;
+    if (block->state != HR_BLOCK_INACTIVE)
+      segment->active_size += block->size, segment->requested_size += block->requested_size;
   }
 }
 
@@ -363,7 +369,9 @@ void hr_snapshot_destroy(hr_snapshot *s) {
 }
 
 const char *hr_trace_action_name(hr_trace_action action) {
-  static const char *const names[HR_TRACE_ACTION_COUNT] = {"alloc",       "free_requested", "free_completed", "segment_alloc", "segment_free",
-                                                           "segment_map", "segment_unmap",  "snapshot",       "oom",           "other"};
+  static const char *const names[HR_TRACE_ACTION_COUNT] = {"alloc",         "free_requested", "free_completed",
+                                                           "segment_alloc", "segment_free",   "segment_map",
+                                                           "segment_unmap", "snapshot",       "oom",
+                                                           "other"};
   return (unsigned)action < HR_TRACE_ACTION_COUNT ? names[action] : "other";
 }

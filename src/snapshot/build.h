@@ -10,7 +10,7 @@
 _Static_assert(sizeof(hr_trace_event) == 48, "ten million events in half a gigabyte");
 
 typedef struct hri_intern {
-  uint32_t *slots; /* index + 1 by hash; 0 = free */
+  uint32_t *slots;  /* index + 1 by hash; 0 = free */
   uint64_t *hashes; /* of each entry */
   uint64_t mask, count, hash_capacity;
 } hri_intern;
@@ -28,8 +28,8 @@ typedef struct hri_snapshot_builder {
 
 hr_status hri_snapshot_build(hri_snapshot_builder *b, uint64_t memory_limit, hr_error *error);
 void hri_snapshot_build_deinit(hri_snapshot_builder *b); /* drops an unfinished snapshot */
-/* Gives the snapshot away: sorts segments and annotations, recounts the segments' sums, shrinks nothing. MEMORY when the
- * builder failed. Afterwards the builder is empty (deinit is fine). */
+/* Gives the snapshot away: sorts segments and annotations, recounts the segments' sums, shrinks nothing. MEMORY when
+ * the builder failed. Afterwards the builder is empty (deinit is fine). */
 hr_status hri_snapshot_build_end(hri_snapshot_builder *b, hr_snapshot **snapshot, hr_error *error);
 
 /* Indexes; 0 for an empty one and after a failure. `chars` need no terminator; a zero byte inside becomes U+FFFD. */

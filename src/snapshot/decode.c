@@ -10,23 +10,86 @@
 enum { KEPT_ITEMS = 512, TEXT_BYTES = 2048 };
 
 /* In the order of hri_key. */
-static const char *const words[HRI_KEY_COUNT] = {
-    "", "action", "addr", "device_free", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "pool_id", "category",
-    "filename", "name", "line", "address", "requested_size", "state", "history", "real_size", "device", "total_size", "segment_type",
-    "segment_pool_id", "is_expandable", "blocks", "allocated_size", "active_size", "stage", "segments", "device_traces",
-    "allocator_settings", "external_annotations", "host_segments", "host_traces", "headroom", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
-    "max_split_size", "garbage_collection_threshold", "expandable_segments", "roundup_power2_divisions",
-    "cpp_frames", "forward_frames", "internal_metadata", "fx_node_op", "fx_node_name", "fx_original_trace", "fx_node_info",
-    "pinned_num_register_threads", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register", "graph_capture_record_stream_reuse",
-    "max_round_threshold", "max_cached_size", "segment_pool", "alloc", "free_requested", "free_completed", "segment_alloc",
-    "segment_free", "segment_map", "segment_unmap", "snapshot", "oom", "active_allocated", "active_pending_free", "active_awaiting_free",
-    "inactive", "large", "START", "END", "N/A"};
+static const char *const words[HRI_KEY_COUNT] = {"",
+                                                 "action",
+                                                 "addr",
+                                                 "device_free",
+                                                 "size",
+                                                 "stream",
+                                                 "time_us",
+                                                 "frames",
+                                                 "compile_context",
+                                                 "user_metadata",
+                                                 "pool_id",
+                                                 "category",
+                                                 "filename",
+                                                 "name",
+                                                 "line",
+                                                 "address",
+                                                 "requested_size",
+                                                 "state",
+                                                 "history",
+                                                 "real_size",
+                                                 "device",
+                                                 "total_size",
+                                                 "segment_type",
+                                                 "segment_pool_id",
+                                                 "is_expandable",
+                                                 "blocks",
+                                                 "allocated_size",
+                                                 "active_size",
+                                                 "stage",
+                                                 "segments",
+                                                 "device_traces",
+                                                 "allocator_settings",
+                                                 "external_annotations",
+                                                 "host_segments",
+                                                 "host_traces",
+                                                 "headroom",
+                                                 "PYTORCH_CUDA_ALLOC_CONF",
+                                                 "PYTORCH_ALLOC_CONF",
+                                                 "max_split_size",
+                                                 "garbage_collection_threshold",
+                                                 "expandable_segments",
+                                                 "roundup_power2_divisions",
+                                                 "cpp_frames",
+                                                 "forward_frames",
+                                                 "internal_metadata",
+                                                 "fx_node_op",
+                                                 "fx_node_name",
+                                                 "fx_original_trace",
+                                                 "fx_node_info",
+                                                 "pinned_num_register_threads",
+                                                 "release_lock_on_cudamalloc",
+                                                 "pinned_use_cuda_host_register",
+                                                 "graph_capture_record_stream_reuse",
+                                                 "max_round_threshold",
+                                                 "max_cached_size",
+                                                 "segment_pool",
+                                                 "alloc",
+                                                 "free_requested",
+                                                 "free_completed",
+                                                 "segment_alloc",
+                                                 "segment_free",
+                                                 "segment_map",
+                                                 "segment_unmap",
+                                                 "snapshot",
+                                                 "oom",
+                                                 "active_allocated",
+                                                 "active_pending_free",
+                                                 "active_awaiting_free",
+                                                 "inactive",
+                                                 "large",
+                                                 "START",
+                                                 "END",
+                                                 "N/A"};
 
 hr_status hri_snapshot_decoder_init(hri_snapshot_decoder *d, const char *name, uint64_t limit, hr_error *error) {
   *d = (hri_snapshot_decoder){.name = name, .limit = limit, .error = error};
   HRI_TRY(hri_snapshot_build(&d->builder, limit, error));
   for (uint32_t k = 1; k < HRI_KEY_COUNT; k++)
-    if (hri_snapshot_add_string(&d->builder, words[k], strlen(words[k])) != k) return hri_snapshot_decoder_fail_memory(d);
+    if (hri_snapshot_add_string(&d->builder, words[k], strlen(words[k])) != k)
+      return hri_snapshot_decoder_fail_memory(d);
   /* Events go to this trace while they come; the real ones are cut from it at the end. */
   if (!hri_snapshot_add_trace(&d->builder, 0) || !HRI_DECODER_GROW(d, d->lists, d->list_capacity, 1) ||
       !HRI_DECODER_GROW(d, d->stack.items, d->stack.capacity, 64))
@@ -66,7 +129,8 @@ void hri_snapshot_decoder_hold_window(hri_snapshot_decoder *d, uint64_t bytes) {
   d->window_bytes = bytes;
 }
 
-bool hri_snapshot_decoder_grow(hri_snapshot_decoder *d, void **items, uint64_t *capacity, uint64_t want, uint64_t each) {
+bool hri_snapshot_decoder_grow(hri_snapshot_decoder *d, void **items, uint64_t *capacity, uint64_t want,
+                               uint64_t each) {
   uint64_t next = *capacity ? *capacity + *capacity / 2 : 8, more;
   void *memory;
   if (want <= *capacity) return true;
@@ -97,12 +161,14 @@ hr_status hri_snapshot_decoder_fail(const hri_snapshot_decoder *d, const char *f
     if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
   if (d->scan) return hri_json_scan_fail(d->scan, d->error, "%s", text);
   code = hri_fail(d->error, HR_ERROR_INPUT, "%s: byte %llu: %s", d->name, (unsigned long long)d->at, text);
-  return hri_hint(d->error, code, "the file is damaged or no memory snapshot; take it anew with torch.cuda.memory._dump_snapshot");
+  return hri_hint(d->error, code,
+                  "the file is damaged or no memory snapshot; take it anew with torch.cuda.memory._dump_snapshot");
 }
 
 hr_status hri_snapshot_decoder_fail_memory(const hri_snapshot_decoder *d) {
   hr_status code = hri_fail_memory(d->error, d->held + d->builder.memory_bytes, d->name);
-  return hri_hint(d->error, code, "reading may take %llu bytes; allow more, or record fewer events (max_entries)", (unsigned long long)d->limit);
+  return hri_hint(d->error, code, "reading may take %llu bytes; allow more, or record fewer events (max_entries)",
+                  (unsigned long long)d->limit);
 }
 
 /* ---- scalars ---- */
@@ -168,13 +234,16 @@ hr_status hri_value_of_tuple(hri_snapshot_decoder *d, const hri_decoded *items, 
   uint64_t first, second;
   bool a, b;
   *value = HRI_VALUE_OPAQUE;
-  if (count != 2 || !hri_value_integer(d, items[0], &first, &a) || !hri_value_integer(d, items[1], &second, &b)) return HR_OK;
+  if (count != 2 || !hri_value_integer(d, items[0], &first, &a) || !hri_value_integer(d, items[1], &second, &b))
+    return HR_OK;
   if (!a && !b && first < 1u << 29 && second < 1u << 29) {
     *value = hri_value_make(HRI_VALUE_SMALL_PAIR, first << 29 | second);
     return HR_OK;
   }
   *value = hri_value_make(HRI_VALUE_PAIR, d->wides.count);
-  return hri_values_push(d, &d->wides, first) && hri_values_push(d, &d->wides, second) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
+  return hri_values_push(d, &d->wides, first) && hri_values_push(d, &d->wides, second)
+             ? HR_OK
+             : hri_snapshot_decoder_fail_memory(d);
 }
 
 static double real_of(const hri_snapshot_decoder *d, hri_decoded v) {
@@ -187,9 +256,7 @@ bool hri_value_integer(const hri_snapshot_decoder *d, hri_decoded v, uint64_t *b
   double real;
   switch (hri_value_tag_of(v)) {
   case HRI_VALUE_BOOL: *bits = hri_value_payload(v), *negative = false; return true;
-  case HRI_VALUE_INT:
-    *bits = (uint64_t)((int64_t)v >> HRI_VALUE_TAG_BITS), *negative = (int64_t)v < 0;
-    return true;
+  case HRI_VALUE_INT: *bits = (uint64_t)((int64_t)v >> HRI_VALUE_TAG_BITS), *negative = (int64_t)v < 0; return true;
   case HRI_VALUE_WIDE:
     *bits = d->wides.items[hri_value_payload(v) >> 1];
     *negative = !(hri_value_payload(v) & 1) && *bits > INT64_MAX;
@@ -212,14 +279,20 @@ bool hri_value_pair(const hri_snapshot_decoder *d, hri_decoded v, uint64_t pair[
 }
 
 const char *hri_value_text(const hri_snapshot_decoder *d, hri_decoded v, char out[80]) {
-  static const char *const names[] = {"None", "a boolean", "an integer", "an integer", "a number", "a string", "a pair", "a pair", "something else",
-                                      "something unfinished", "a list", "a dict", "a list", "a dict", "a list", "a frame", "a list of frames",
-                                      "an event", "a block", "a segment", "an annotation", "a history entry", "a dict", "the settings", "a snapshot"};
+  static const char *const names[] =
+      {"None",          "a boolean",        "an integer", "an integer",     "a number",
+       "a string",      "a pair",           "a pair",     "something else", "something unfinished",
+       "a list",        "a dict",           "a list",     "a dict",         "a list",
+       "a frame",       "a list of frames", "an event",   "a block",        "a segment",
+       "an annotation", "a history entry",  "a dict",     "the settings",   "a snapshot"};
   uint64_t bits;
   bool negative;
-  if (hri_value_tag_of(v) == HRI_VALUE_STRING) (void)snprintf(out, 80, "the string '%.60s'", hr_snapshot_string(d->builder.snapshot, (uint32_t)hri_value_payload(v)));
+  if (hri_value_tag_of(v) == HRI_VALUE_STRING)
+    (void)snprintf(out, 80, "the string '%.60s'",
+                   hr_snapshot_string(d->builder.snapshot, (uint32_t)hri_value_payload(v)));
   else if (hri_value_tag_of(v) == HRI_VALUE_REAL) (void)snprintf(out, 80, "%.17g", real_of(d, v));
-  else if (hri_value_integer(d, v, &bits, &negative)) (void)snprintf(out, 80, negative ? "%lld" : "%llu", (long long)bits);
+  else if (hri_value_integer(d, v, &bits, &negative))
+    (void)snprintf(out, 80, negative ? "%lld" : "%llu", (long long)bits);
   else (void)snprintf(out, 80, "%s", names[hri_value_tag_of(v)]);
   return out;
 }
@@ -265,14 +338,17 @@ void hri_value_drop(hri_snapshot_decoder *d, hri_decoded value) {
 uint64_t hri_list_count(const hri_value_list *list) { return list->run ? list->run : list->items.count; }
 
 /* Frames come forty at a time and are finished. *taken says how many of the items are; all the first ones. */
-static hr_status push_frames(hri_snapshot_decoder *d, hri_open_container *c, const hri_decoded *items, uint64_t count, uint64_t *taken) {
+static hr_status push_frames(hri_snapshot_decoder *d, hri_open_container *c, const hri_decoded *items, uint64_t count,
+                             uint64_t *taken) {
   uint32_t *to;
   uint64_t k;
   *taken = 0;
   if (hri_value_tag_of(*items) != HRI_VALUE_FRAME || c->mixed || c->list.run || c->list.items.count) return HR_OK;
-  if (!HRI_DECODER_GROW(d, c->frames, c->frame_capacity, c->frame_count + count)) return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d, c->frames, c->frame_capacity, c->frame_count + count))
+    return hri_snapshot_decoder_fail_memory(d);
   to = c->frames + c->frame_count;
-  for (k = 0; k < count && hri_value_tag_of(items[k]) == HRI_VALUE_FRAME; k++) to[k] = (uint32_t)hri_value_payload(items[k]);
+  for (k = 0; k < count && hri_value_tag_of(items[k]) == HRI_VALUE_FRAME; k++)
+    to[k] = (uint32_t)hri_value_payload(items[k]);
   c->frame_count += k;
   *taken = k;
   return HR_OK;
@@ -288,7 +364,8 @@ static hr_status push_item(hri_snapshot_decoder *d, hri_open_container *c, hri_d
     if (v == list->first + (list->run << HRI_VALUE_TAG_BITS)) return list->run++, HR_OK;
   }
   for (uint64_t k = 0; k < list->run; k++)
-    if (!hri_values_push(d, &list->items, list->first + (k << HRI_VALUE_TAG_BITS))) return hri_snapshot_decoder_fail_memory(d);
+    if (!hri_values_push(d, &list->items, list->first + (k << HRI_VALUE_TAG_BITS)))
+      return hri_snapshot_decoder_fail_memory(d);
   list->run = 0;
   return hri_values_push(d, &list->items, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
@@ -301,7 +378,8 @@ hr_status hri_list_append(hri_snapshot_decoder *d, hri_decoded *list, hri_decode
     *list = hri_value_make(HRI_VALUE_OPEN_LIST, index);
   } else if (hri_value_tag_of(*list) != HRI_VALUE_OPEN_LIST) {
     char text[80];
-    return hri_snapshot_decoder_fail(d, "items are added to %s, which is no list or is complete already", hri_value_text(d, *list, text));
+    return hri_snapshot_decoder_fail(d, "items are added to %s, which is no list or is complete already",
+                                     hri_value_text(d, *list, text));
   }
   index = hri_value_payload(*list);
   for (uint64_t k = 0; k < count; k += taken) {
@@ -319,13 +397,15 @@ hr_status hri_dict_add(hri_snapshot_decoder *d, hri_decoded *dict, hri_decoded *
   uint64_t index, memo = hri_value_payload(*dict);
   char text[80];
   if (tag != HRI_VALUE_NEW_DICT && tag != HRI_VALUE_OPEN_DICT)
-    return hri_snapshot_decoder_fail(d, "keys are added to %s, which is no dict or is complete already", hri_value_text(d, *dict, text));
+    return hri_snapshot_decoder_fail(d, "keys are added to %s, which is no dict or is complete already",
+                                     hri_value_text(d, *dict, text));
   for (uint64_t k = 0; k < count; k++) {
     hri_decoded key = pairs[2 * k];
     HRI_TRY(hri_value_finish(d, &pairs[2 * k], HRI_KEY_NONE));
     HRI_TRY(hri_value_finish(d, &pairs[2 * k + 1],
-                             hri_value_tag_of(key) == HRI_VALUE_STRING && hri_value_payload(key) < HRI_KEY_COUNT ? (hri_key)hri_value_payload(key)
-                                                                                                                 : HRI_KEY_NONE));
+                             hri_value_tag_of(key) == HRI_VALUE_STRING && hri_value_payload(key) < HRI_KEY_COUNT
+                                 ? (hri_key)hri_value_payload(key)
+                                 : HRI_KEY_NONE));
   }
   if (tag == HRI_VALUE_NEW_DICT && count > 1) {
     hri_decoded record;
@@ -430,7 +510,9 @@ static hr_status finish_divisions(hri_snapshot_decoder *d, const hri_values *pai
     hri_decoded key = pairs->items[k];
     uint64_t divisions;
     bool negative;
-    if (hri_value_tag_of(key) != HRI_VALUE_STRING || !hri_value_integer(d, pairs->items[k + 1], &divisions, &negative) || negative) continue;
+    if (hri_value_tag_of(key) != HRI_VALUE_STRING ||
+        !hri_value_integer(d, pairs->items[k + 1], &divisions, &negative) || negative)
+      continue;
     for (uint32_t power = 0; power < 16; power++) {
       char name[16];
       (void)snprintf(name, sizeof name, "%u", 1u << power);
@@ -459,7 +541,8 @@ hr_status hri_value_finish(hri_snapshot_decoder *d, hri_decoded *value, hri_key 
     made = hri_value_make(HRI_VALUE_LIST, 0);
   } else if (tag != HRI_VALUE_NEW_DICT) {
     memo = d->open[index].memo;
-    status = tag == HRI_VALUE_OPEN_LIST ? finish_list(d, &d->open[index], &made) : finish_dict(d, &d->open[index].list.items, key, &made);
+    status = tag == HRI_VALUE_OPEN_LIST ? finish_list(d, &d->open[index], &made)
+                                        : finish_dict(d, &d->open[index].list.items, key, &made);
     close_container(d, index);
     if (status != HR_OK) return status;
   }

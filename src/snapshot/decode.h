@@ -1,51 +1,57 @@
 /* From values as a pickle or a JSON text brings them to the records of a snapshot.
  *
- * Both readers push values onto one stack and say when a dict or a list is complete. There is no object tree: a dict whose
- * keys are those of an event becomes a 48-byte event at once, a dict of a frame an interned frame, a list of frames an
- * interned stack; what is left of each is a tagged 8-byte value. So a file of ten million events needs little more than the
- * events, and what refers to a thing twice (a pickle's memo) costs nothing more.
+ * Both readers push values onto one stack and say when a dict or a list is complete. There is no object tree: a dict
+ * whose keys are those of an event becomes a 48-byte event at once, a dict of a frame an interned frame, a list of
+ * frames an interned stack; what is left of each is a tagged 8-byte value. So a file of ten million events needs little
+ * more than the events, and what refers to a thing twice (a pickle's memo) costs nothing more.
  *
- * A container is open until it is put into another one or referred to, and then finished for good: only what contains itself
- * would change a container after that, and it is refused. So every value stands for finished things, and nothing here recurses. */
+ * A container is open until it is put into another one or referred to, and then finished for good: only what contains
+ * itself would change a container after that, and it is refused. So every value stands for finished things, and nothing
+ * here recurses. */
 #ifndef HRI_SNAPSHOT_DECODE_H
 #define HRI_SNAPSHOT_DECODE_H
 
 #include "base/json_scan.h"
 #include "snapshot/build.h"
 
-/* The tag in the low HRI_VALUE_TAG_BITS bits, the payload above. Indexes go into arrays of the decoder or the snapshot. */
+/* The tag in the low HRI_VALUE_TAG_BITS bits, the payload above. Indexes go into arrays of the decoder or the
+ * snapshot. */
 typedef uint64_t hri_decoded;
 enum { HRI_VALUE_TAG_BITS = 5, HRI_VALUE_SMALL_BITS = 64 - HRI_VALUE_TAG_BITS };
 typedef enum hri_value_tag {
-  HRI_VALUE_NONE = 0,    /* also an empty dict: it states nothing */
+  HRI_VALUE_NONE = 0, /* also an empty dict: it states nothing */
   HRI_VALUE_BOOL,
-  HRI_VALUE_INT,         /* payload in two's complement */
-  HRI_VALUE_WIDE,        /* int of 64 bits: index into wides, times two, plus one when it is above INT64_MAX */
-  HRI_VALUE_REAL,        /* index into wides: the bits of a double */
-  HRI_VALUE_STRING,      /* index of a string */
-  HRI_VALUE_PAIR,        /* index into wides: two integers */
-  HRI_VALUE_SMALL_PAIR,  /* first << 29 | second */
-  HRI_VALUE_OPAQUE,      /* whatever no snapshot needs */
-  HRI_VALUE_UNFINISHED,  /* only in a memo: a container that is open */
-  HRI_VALUE_NEW_LIST,    /* open and empty: memo slot + 1, or 0 */
+  HRI_VALUE_INT,        /* payload in two's complement */
+  HRI_VALUE_WIDE,       /* int of 64 bits: index into wides, times two, plus one when it is above INT64_MAX */
+  HRI_VALUE_REAL,       /* index into wides: the bits of a double */
+  HRI_VALUE_STRING,     /* index of a string */
+  HRI_VALUE_PAIR,       /* index into wides: two integers */
+  HRI_VALUE_SMALL_PAIR, /* first << 29 | second */
+  HRI_VALUE_OPAQUE,     /* whatever no snapshot needs */
+  HRI_VALUE_UNFINISHED, /* only in a memo: a container that is open */
+  HRI_VALUE_NEW_LIST,   /* open and empty: memo slot + 1, or 0 */
   HRI_VALUE_NEW_DICT,
-  HRI_VALUE_OPEN_LIST,   /* index of an open container */
+  HRI_VALUE_OPEN_LIST, /* index of an open container */
   HRI_VALUE_OPEN_DICT,
-  HRI_VALUE_LIST,        /* finished list of records or of lists: index into lists */
-  HRI_VALUE_FRAME,       /* records from here on */
+  HRI_VALUE_LIST,  /* finished list of records or of lists: index into lists */
+  HRI_VALUE_FRAME, /* records from here on */
   HRI_VALUE_STACK,
   HRI_VALUE_EVENT,
   HRI_VALUE_BLOCK,
   HRI_VALUE_SEGMENT,
   HRI_VALUE_ANNOTATION,
   HRI_VALUE_HISTORY,
-  HRI_VALUE_DIVISIONS,   /* roundup_power2_divisions: index into wides, 16 values */
+  HRI_VALUE_DIVISIONS, /* roundup_power2_divisions: index into wides, 16 values */
   HRI_VALUE_SETTINGS,
   HRI_VALUE_TOP
 } hri_value_tag;
 
-static inline hri_decoded hri_value_make(hri_value_tag tag, uint64_t payload) { return payload << HRI_VALUE_TAG_BITS | (uint64_t)tag; }
-static inline hri_value_tag hri_value_tag_of(hri_decoded v) { return (hri_value_tag)(v & ((1u << HRI_VALUE_TAG_BITS) - 1)); }
+static inline hri_decoded hri_value_make(hri_value_tag tag, uint64_t payload) {
+  return payload << HRI_VALUE_TAG_BITS | (uint64_t)tag;
+}
+static inline hri_value_tag hri_value_tag_of(hri_decoded v) {
+  return (hri_value_tag)(v & ((1u << HRI_VALUE_TAG_BITS) - 1));
+}
 static inline uint64_t hri_value_payload(hri_decoded v) { return v >> HRI_VALUE_TAG_BITS; }
 
 typedef struct hri_values {
@@ -65,9 +71,9 @@ typedef struct hri_open_container {
   hri_value_list list; /* of a dict: key, value, key, value, ... */
   uint32_t *frames;    /* of a list that began with frames: these, and nothing in `list` */
   uint64_t frame_count, frame_capacity;
-  bool mixed;          /* it began with frames, and other things followed */
-  uint64_t memo;       /* memo slot + 1, or 0 */
-  uint64_t next_free;  /* index + 1 */
+  bool mixed;         /* it began with frames, and other things followed */
+  uint64_t memo;      /* memo slot + 1, or 0 */
+  uint64_t next_free; /* index + 1 */
 } hri_open_container;
 
 typedef struct hri_history_entry {
@@ -83,7 +89,7 @@ typedef struct hri_read_block {
 typedef struct hri_read_segment {
   hr_segment segment;
   hri_decoded blocks;
-  uint64_t stated[3]; /* allocated_size, active_size, requested_size; UINT64_MAX: not stated */
+  uint64_t stated[3];      /* allocated_size, active_size, requested_size; UINT64_MAX: not stated */
   bool typed, has_address; /* segment_type, address were stated */
 } hri_read_segment;
 
@@ -95,22 +101,58 @@ typedef struct hri_read_top {
 /* Keys and constants that mean something. Each is the string of the same index in the snapshot being read. */
 typedef enum hri_key {
   HRI_KEY_NONE = 0,
-  HRI_KEY_ACTION, HRI_KEY_ADDR, HRI_KEY_DEVICE_FREE, HRI_KEY_SIZE, HRI_KEY_STREAM, HRI_KEY_TIME_US, HRI_KEY_FRAMES,
-  HRI_KEY_COMPILE_CONTEXT, HRI_KEY_USER_METADATA, HRI_KEY_POOL_ID, HRI_KEY_CATEGORY,
-  HRI_KEY_FILENAME, HRI_KEY_NAME, HRI_KEY_LINE,
-  HRI_KEY_ADDRESS, HRI_KEY_REQUESTED_SIZE, HRI_KEY_STATE, HRI_KEY_HISTORY, HRI_KEY_REAL_SIZE,
-  HRI_KEY_DEVICE, HRI_KEY_TOTAL_SIZE, HRI_KEY_SEGMENT_TYPE, HRI_KEY_SEGMENT_POOL_ID, HRI_KEY_IS_EXPANDABLE,
-  HRI_KEY_BLOCKS, HRI_KEY_ALLOCATED_SIZE, HRI_KEY_ACTIVE_SIZE,
+  HRI_KEY_ACTION,
+  HRI_KEY_ADDR,
+  HRI_KEY_DEVICE_FREE,
+  HRI_KEY_SIZE,
+  HRI_KEY_STREAM,
+  HRI_KEY_TIME_US,
+  HRI_KEY_FRAMES,
+  HRI_KEY_COMPILE_CONTEXT,
+  HRI_KEY_USER_METADATA,
+  HRI_KEY_POOL_ID,
+  HRI_KEY_CATEGORY,
+  HRI_KEY_FILENAME,
+  HRI_KEY_NAME,
+  HRI_KEY_LINE,
+  HRI_KEY_ADDRESS,
+  HRI_KEY_REQUESTED_SIZE,
+  HRI_KEY_STATE,
+  HRI_KEY_HISTORY,
+  HRI_KEY_REAL_SIZE,
+  HRI_KEY_DEVICE,
+  HRI_KEY_TOTAL_SIZE,
+  HRI_KEY_SEGMENT_TYPE,
+  HRI_KEY_SEGMENT_POOL_ID,
+  HRI_KEY_IS_EXPANDABLE,
+  HRI_KEY_BLOCKS,
+  HRI_KEY_ALLOCATED_SIZE,
+  HRI_KEY_ACTIVE_SIZE,
   HRI_KEY_STAGE,
-  HRI_KEY_SEGMENTS, HRI_KEY_DEVICE_TRACES, HRI_KEY_ALLOCATOR_SETTINGS, HRI_KEY_EXTERNAL_ANNOTATIONS,
-  HRI_KEY_HOST_SEGMENTS, HRI_KEY_HOST_TRACES, HRI_KEY_HEADROOM,
-  HRI_KEY_CUDA_ALLOC_CONF, HRI_KEY_ALLOC_CONF, HRI_KEY_MAX_SPLIT_SIZE, HRI_KEY_GC_THRESHOLD, HRI_KEY_EXPANDABLE_SEGMENTS,
+  HRI_KEY_SEGMENTS,
+  HRI_KEY_DEVICE_TRACES,
+  HRI_KEY_ALLOCATOR_SETTINGS,
+  HRI_KEY_EXTERNAL_ANNOTATIONS,
+  HRI_KEY_HOST_SEGMENTS,
+  HRI_KEY_HOST_TRACES,
+  HRI_KEY_HEADROOM,
+  HRI_KEY_CUDA_ALLOC_CONF,
+  HRI_KEY_ALLOC_CONF,
+  HRI_KEY_MAX_SPLIT_SIZE,
+  HRI_KEY_GC_THRESHOLD,
+  HRI_KEY_EXPANDABLE_SEGMENTS,
   HRI_KEY_ROUNDUP_DIVISIONS,
   HRI_KEY_IGNORED, /* from here to LAST_KEY: keys known and not needed */
   HRI_KEY_LAST_KEY = HRI_KEY_IGNORED + 13,
   HRI_KEY_FIRST_ACTION, /* nine, in the order of hr_trace_action */
-  HRI_KEY_ALLOCATED = HRI_KEY_FIRST_ACTION + 9, HRI_KEY_PENDING_FREE, HRI_KEY_AWAITING_FREE, HRI_KEY_INACTIVE,
-  HRI_KEY_LARGE, HRI_KEY_START, HRI_KEY_END, HRI_KEY_NOT_AVAILABLE,
+  HRI_KEY_ALLOCATED = HRI_KEY_FIRST_ACTION + 9,
+  HRI_KEY_PENDING_FREE,
+  HRI_KEY_AWAITING_FREE,
+  HRI_KEY_INACTIVE,
+  HRI_KEY_LARGE,
+  HRI_KEY_START,
+  HRI_KEY_END,
+  HRI_KEY_NOT_AVAILABLE,
   HRI_KEY_COUNT
 } hri_key;
 _Static_assert(HRI_KEY_LAST_KEY < 64, "the keys of a dict are one mask");
@@ -121,7 +163,7 @@ typedef struct hri_snapshot_decoder {
   uint64_t at;               /* where the reader is, in bytes */
   const hri_json_scan *scan; /* for JSON: tells line and column instead */
   hr_error *error;
-  uint64_t limit, held;      /* bytes: of everything; of the decoder's own arrays and the source's window */
+  uint64_t limit, held; /* bytes: of everything; of the decoder's own arrays and the source's window */
   uint64_t window_bytes;
 
   hri_values stack;
@@ -129,7 +171,7 @@ typedef struct hri_snapshot_decoder {
   hri_values wides; /* 64-bit payloads */
   hri_open_container *open;
   uint64_t open_count, open_capacity, open_free; /* open_free: index + 1 of the first unused one */
-  hri_value_list *lists; /* [0] is empty */
+  hri_value_list *lists;                         /* [0] is empty */
   uint64_t list_count, list_capacity;
   hri_read_block *blocks;
   uint64_t block_count, block_capacity;
@@ -143,11 +185,11 @@ typedef struct hri_snapshot_decoder {
   uint64_t settings_count, settings_capacity;
   hri_read_top *tops;
   uint64_t top_count, top_capacity;
-  hri_decoded last_pool;  /* and the index of that pool: almost always the same again */
+  hri_decoded last_pool; /* and the index of that pool: almost always the same again */
   uint32_t last_pool_index;
   uint64_t event_keys, block_keys, segment_keys, top_keys; /* words seen as keys, as masks: they tell the version */
-  uint64_t event_keys_not; /* those that some event lacks */
-  bool seen_map; /* an action of expandable segments */
+  uint64_t event_keys_not;                                 /* those that some event lacks */
+  bool seen_map;                                           /* an action of expandable segments */
 } hri_snapshot_decoder;
 
 hr_status hri_snapshot_decoder_init(hri_snapshot_decoder *d, const char *name, uint64_t limit, hr_error *error);
@@ -155,7 +197,8 @@ void hri_snapshot_decoder_deinit(hri_snapshot_decoder *d);
 
 /* Room for `want` items of `each` bytes; false when memory or the limit refuses. */
 bool hri_snapshot_decoder_grow(hri_snapshot_decoder *d, void **items, uint64_t *capacity, uint64_t want, uint64_t each);
-#define HRI_DECODER_GROW(d, items, capacity, want) hri_snapshot_decoder_grow((d), (void **)&(items), &(capacity), (want), sizeof *(items))
+#define HRI_DECODER_GROW(d, items, capacity, want)                                                                     \
+  hri_snapshot_decoder_grow((d), (void **)&(items), &(capacity), (want), sizeof *(items))
 static inline bool hri_values_push(hri_snapshot_decoder *d, hri_values *to, hri_decoded v) {
   if (to->count == to->capacity && !HRI_DECODER_GROW(d, to->items, to->capacity, to->count + 1)) return false;
   to->items[to->count++] = v;
@@ -199,6 +242,7 @@ static inline hri_decoded hri_list_item(const hri_value_list *list, uint64_t ind
 }
 
 /* Puts the snapshot together from the value that the whole file is. (assemble.c) */
-hr_status hri_snapshot_decoder_end(hri_snapshot_decoder *d, hri_decoded whole, uint64_t byte_count, hr_snapshot **snapshot);
+hr_status hri_snapshot_decoder_end(hri_snapshot_decoder *d, hri_decoded whole, uint64_t byte_count,
+                                   hr_snapshot **snapshot);
 
 #endif

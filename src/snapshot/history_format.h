@@ -5,18 +5,20 @@
  *   chunks   notes, each of which is only ever appended to: what labels, pools and settings mean
  *   states   two places, written in turn: all segments and active blocks after so many events
  *
- * Chunks and states lie behind the ring in the order in which they were needed. All is in the byte order of the machine, at
- * multiples of 8 bytes.
+ * Chunks and states lie behind the ring in the order in which they were needed. All is in the byte order of the
+ * machine, at multiples of 8 bytes.
  *
- * A killed process leaves every store that it made before it, and none after. So each thing is written first and published then, by
- * one store of 8 bytes with release order: an event by `published`, a note by its chunk's `used`, a state by `state`. What
- * was being written when the kill came is not published and does not exist. The place of the oldest event may be half
- * overwritten by the one that comes next, so it does not count as kept: the ring keeps ring_capacity - 1 events.
+ * A killed process leaves every store that it made before it, and none after. So each thing is written first and
+ * published then, by one store of 8 bytes with release order: an event by `published`, a note by its chunk's `used`, a
+ * state by `state`. What was being written when the kill came is not published and does not exist. The place of the
+ * oldest event may be half overwritten by the one that comes next, so it does not count as kept: the ring keeps
+ * ring_capacity - 1 events.
  *
- * The last state of the allocator is that of `state` with the events since then applied. The ring may have lost the events
- * before it; a writer makes a new state each time half of the ring was written. Two other ways were left aside: a table of
- * live blocks kept current in the file needs several ordered stores per event and a journal for their repair, and a ring
- * that never wraps grows without end. */
+ * The last state of the allocator is that of `state` with the events since then applied. The ring may have lost the
+ * events before it; a writer makes a new state each time half of the ring was written. Two other ways were left aside:
+ * a table of
+ * live blocks kept current in the file needs several ordered stores per event and a journal for their repair, and a
+ * ring that never wraps grows without end. */
 #ifndef HRI_SNAPSHOT_HISTORY_FORMAT_H
 #define HRI_SNAPSHOT_HISTORY_FORMAT_H
 
@@ -41,7 +43,8 @@ typedef struct hri_history_event {
 } hri_history_event;
 _Static_assert(sizeof(hri_history_event) == 48, "fixed by the format");
 
-/* rest: action in bits 0-3, pool in 8-23 (65535: that or a later one), size of the block in units of 512 bytes in 24-63 (0: unknown) */
+/* rest: action in bits 0-3, pool in 8-23 (65535: that or a later one), size of the block in units of 512 bytes in 24-63
+ * (0: unknown) */
 static inline uint64_t hri_history_rest(uint32_t action, uint32_t pool, uint64_t block_bytes) {
   const uint64_t units = block_bytes >> 9;
   return (action & 15) | (uint64_t)(pool < 65535 ? pool : 65535) << 8 | (units >> 40 ? 0 : units << 24);
@@ -146,7 +149,8 @@ typedef struct hri_history_names {
 bool hri_history_add_label(hri_history_names *names, const hri_history_label *label);
 bool hri_history_add_pool(hri_history_names *names, uint64_t number, const uint64_t id[2]);
 void hri_history_names_deinit(hri_history_names *names);
-/* The stack of a label, innermost frame first (name, layer, phase, step), and its category. Unknown numbers: 0, counted. */
+/* The stack of a label, innermost frame first (name, layer, phase, step), and its category. Unknown numbers: 0,
+ * counted. */
 uint32_t hri_history_stack(hri_history_names *names, uint64_t label, uint16_t *category);
 uint32_t hri_history_pool_index(hri_history_names *names, uint64_t number);
 /* Appends an event to the last trace. */
@@ -158,19 +162,21 @@ void hri_history_set_settings(hri_snapshot_builder *builder, const hri_history_s
 static inline bool hri_history_recognise(const void *bytes, uint64_t count) {
   return count >= 8 && __builtin_memcmp(bytes, HRI_HISTORY_MAGIC, 8) == 0;
 }
-/* A file as hr_snapshot_parse would take it. INPUT names the place and what is wrong there. The bytes may be those of a file that is
- * being written: everything is checked after it was copied, though the snapshot may then mix two instants. */
-hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
-                            hr_error *error);
+/* A file as hr_snapshot_parse would take it. INPUT names the place and what is wrong there. The bytes may be those of a
+ * file that is being written: everything is checked after it was copied, though the snapshot may then mix two
+ * instants. */
+hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
+                            hr_snapshot **snapshot, hr_error *error);
 
-/* The segments and blocks after the state at `state` (NULL: empty) and `count` events since; event k is at ring[(first + k) % capacity].
+/* The segments and blocks after the state at `state` (NULL: empty) and `count` events since; event k is at ring[(first
+ * + k) % capacity].
  * Contradictions (a block outside of all segments, two that overlap) are left out and counted in repaired_count. */
 typedef struct hri_history_since {
   const hri_history_event *ring;
   uint64_t capacity, first, count;
 } hri_history_since;
 hr_status hri_history_rebuild(hri_history_names *names, const hri_history_segment *segments, uint64_t segment_count,
-                              const hri_history_block *blocks, uint64_t block_count, const hri_history_since *since, int32_t device,
-                              hr_error *error);
+                              const hri_history_block *blocks, uint64_t block_count, const hri_history_since *since,
+                              int32_t device, hr_error *error);
 
 #endif

@@ -1,4 +1,5 @@
-/* Reading a history file: header, notes, the last state, events. The file is believed only as far as it was checked; any bytes
+/* Reading a history file: header, notes, the last state, events. The file is believed only as far as it was checked;
+ * any bytes
  * give an answer or an INPUT error, in time and memory in proportion to their number. */
 #include "snapshot/history_format.h"
 
@@ -12,15 +13,15 @@ typedef struct reader {
   const char *name;
   hri_history_header head; /* a copy, checked */
   hri_history_names names;
-  uint64_t oldest;                /* number of the first event that the ring keeps */
-  uint64_t note_bytes;            /* of the chunks read so far */
+  uint64_t oldest;     /* number of the first event that the ring keeps */
+  uint64_t note_bytes; /* of the chunks read so far */
   hr_error *error;
 } reader;
 
 static hr_status bad(const reader *r, uint64_t offset, const char *what, uint64_t found) {
   return hri_hint(r->error,
-                  hri_fail(r->error, HR_ERROR_INPUT, "%s: history: byte %llu: %s (found %llu)", r->name, (unsigned long long)offset, what,
-                           (unsigned long long)found),
+                  hri_fail(r->error, HR_ERROR_INPUT, "%s: history: byte %llu: %s (found %llu)", r->name,
+                           (unsigned long long)offset, what, (unsigned long long)found),
                   "the file is damaged or cut off; copy it again from the run that made it");
 }
 
@@ -33,19 +34,29 @@ static bool inside(const reader *r, const hri_history_extent *e) {
 static hr_status read_header(reader *r) {
   hri_history_header *h = &r->head;
   uint64_t room;
-  if (r->count < HRI_HISTORY_HEADER_BYTES) return bad(r, r->count, "the header is cut off; it has 4096 bytes", r->count);
+  if (r->count < HRI_HISTORY_HEADER_BYTES)
+    return bad(r, r->count, "the header is cut off; it has 4096 bytes", r->count);
   memcpy(h, r->bytes, sizeof *h);
-  if (!hri_history_recognise(h->magic, sizeof h->magic)) return bad(r, 0, "no history file begins like this", (unsigned char)h->magic[0]);
-  if (h->order != HRI_HISTORY_ORDER) return bad(r, FIELD(order), "the file was written by a machine with another byte order", h->order);
-  if (h->version != HRI_HISTORY_VERSION) return bad(r, FIELD(version), "this version reads histories of version 1", h->version);
-  if (h->header_bytes != HRI_HISTORY_HEADER_BYTES) return bad(r, FIELD(header_bytes), "the header must have 4096 bytes", h->header_bytes);
-  if (h->event_bytes != sizeof(hri_history_event)) return bad(r, FIELD(event_bytes), "an event must have 48 bytes", h->event_bytes);
-  if (h->device < -1 || h->device > INT16_MAX) return bad(r, FIELD(device), "a device is -1 (the CPU) to 32767", (uint32_t)h->device);
-  if (h->ring_offset % 8 || h->ring_offset > r->count) return bad(r, FIELD(ring_offset), "the ring must begin within the file", h->ring_offset);
+  if (!hri_history_recognise(h->magic, sizeof h->magic))
+    return bad(r, 0, "no history file begins like this", (unsigned char)h->magic[0]);
+  if (h->order != HRI_HISTORY_ORDER)
+    return bad(r, FIELD(order), "the file was written by a machine with another byte order", h->order);
+  if (h->version != HRI_HISTORY_VERSION)
+    return bad(r, FIELD(version), "this version reads histories of version 1", h->version);
+  if (h->header_bytes != HRI_HISTORY_HEADER_BYTES)
+    return bad(r, FIELD(header_bytes), "the header must have 4096 bytes", h->header_bytes);
+  if (h->event_bytes != sizeof(hri_history_event))
+    return bad(r, FIELD(event_bytes), "an event must have 48 bytes", h->event_bytes);
+  if (h->device < -1 || h->device > INT16_MAX)
+    return bad(r, FIELD(device), "a device is -1 (the CPU) to 32767", (uint32_t)h->device);
+  if (h->ring_offset % 8 || h->ring_offset > r->count)
+    return bad(r, FIELD(ring_offset), "the ring must begin within the file", h->ring_offset);
   room = (r->count - h->ring_offset) / sizeof(hri_history_event);
-  if (h->ring_capacity < 2 || h->ring_capacity > room) return bad(r, FIELD(ring_capacity), "the ring must lie within the file", h->ring_capacity);
+  if (h->ring_capacity < 2 || h->ring_capacity > room)
+    return bad(r, FIELD(ring_capacity), "the ring must lie within the file", h->ring_capacity);
   if (h->published > INT64_MAX) return bad(r, FIELD(published), "more events than can be", h->published);
-  if (h->chunk_count > HRI_HISTORY_CHUNK_LIMIT) return bad(r, FIELD(chunk_count), "there are at most 48 chunks of notes", h->chunk_count);
+  if (h->chunk_count > HRI_HISTORY_CHUNK_LIMIT)
+    return bad(r, FIELD(chunk_count), "there are at most 48 chunks of notes", h->chunk_count);
   r->oldest = h->published > h->ring_capacity - 1 ? h->published - (h->ring_capacity - 1) : 0;
   return HR_OK;
 }
@@ -58,7 +69,9 @@ static hr_status read_label(reader *r, const unsigned char *at, uint64_t offset,
   if (bytes < sizeof *label) return bad(r, offset, "a label must have at least 24 bytes", bytes);
   text = (uint64_t)label->category_bytes + label->phase_bytes + label->name_bytes;
   if (text > bytes - sizeof *label) return bad(r, offset, "the texts of a label must lie within its note", text);
-  return hri_history_add_label(&r->names, label) ? HR_OK : hri_fail_memory(r->error, r->names.builder->memory_bytes, "the labels of a history");
+  return hri_history_add_label(&r->names, label)
+             ? HR_OK
+             : hri_fail_memory(r->error, r->names.builder->memory_bytes, "the labels of a history");
 }
 
 static hr_status read_pool(reader *r, const unsigned char *at, uint64_t offset, uint64_t bytes) {
@@ -74,7 +87,8 @@ static hr_status read_pool(reader *r, const unsigned char *at, uint64_t offset, 
 static hr_status read_settings(reader *r, const unsigned char *at, uint64_t offset, uint64_t bytes) {
   const hri_history_settings *settings = (const void *)at;
   if (bytes < sizeof *settings) return bad(r, offset, "settings must have at least 160 bytes", bytes);
-  if (settings->text_bytes > bytes - sizeof *settings) return bad(r, offset, "the text of settings must lie within their note", settings->text_bytes);
+  if (settings->text_bytes > bytes - sizeof *settings)
+    return bad(r, offset, "the text of settings must lie within their note", settings->text_bytes);
   hri_history_set_settings(r->names.builder, settings);
   return HR_OK;
 }
@@ -119,7 +133,8 @@ static hr_status read_state(reader *r) {
   uint64_t room;
   if (!h->state) return HR_OK;
   if (begin > h->published) return bad(r, FIELD(state), "the state cannot be newer than the last event", begin);
-  if (!inside(r, &extent) || extent.bytes < sizeof state) return bad(r, field, "the state must lie within the file", extent.offset);
+  if (!inside(r, &extent) || extent.bytes < sizeof state)
+    return bad(r, field, "the state must lie within the file", extent.offset);
   memcpy(&state, r->bytes + extent.offset, sizeof state);
   room = extent.bytes - sizeof state;
   if (state.segment_count > room / sizeof(hri_history_segment))
@@ -131,27 +146,30 @@ static hr_status read_state(reader *r) {
   const hri_history_segment *segments = (const void *)(r->bytes + extent.offset + sizeof state);
   since.first = begin % h->ring_capacity;
   since.count = h->published - begin;
-  return hri_history_rebuild(&r->names, segments, state.segment_count, (const void *)(segments + state.segment_count), state.block_count, &since,
-                             h->device, r->error);
+  return hri_history_rebuild(&r->names, segments, state.segment_count, (const void *)(segments + state.segment_count),
+                             state.block_count, &since, h->device, r->error);
 }
 
 static hr_status read_events(reader *r) {
   const hri_history_header *h = &r->head;
-  const uint64_t kept = h->published - r->oldest, count = h->event_limit && h->event_limit < kept ? h->event_limit : kept;
+  const uint64_t kept = h->published - r->oldest,
+                 count = h->event_limit && h->event_limit < kept ? h->event_limit : kept;
   const hri_history_event *ring = ring_of(r);
   uint64_t at = (h->published - count) % h->ring_capacity;
   hri_snapshot_builder *b = r->names.builder;
-  if (!hri_snapshot_add_trace(b, h->device)) return hri_fail_memory(r->error, b->memory_bytes, "the events of a history");
+  if (!hri_snapshot_add_trace(b, h->device))
+    return hri_fail_memory(r->error, b->memory_bytes, "the events of a history");
   for (uint64_t k = 0; k < count; k++) {
     hri_history_event event = ring[at];
-    if (!hri_history_add_event(&r->names, &event)) return hri_fail_memory(r->error, b->memory_bytes, "the events of a history");
+    if (!hri_history_add_event(&r->names, &event))
+      return hri_fail_memory(r->error, b->memory_bytes, "the events of a history");
     if (++at == h->ring_capacity) at = 0;
   }
   return HR_OK;
 }
 
-hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
-                            hr_error *error) {
+hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
+                            hr_snapshot **snapshot, hr_error *error) {
   const uint64_t limit = limits && limits->memory_bytes ? limits->memory_bytes : UINT64_C(16) << 30;
   hri_snapshot_builder builder;
   reader *r = hri_alloc_zero(1, sizeof *r);

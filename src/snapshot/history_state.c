@@ -1,10 +1,10 @@
 /* The last state of a history: that of a recorded state with the events since then.
  *
- * No state is kept while the events go by. Blocks and plain segments are facts about an address, in order; sorted by address, the last
- * facts of each say what is there now. Mapped ranges of expandable segments overlap in any way, so they are painted from
- * the newest to the oldest onto the line of all their ends: what is painted already stays, and a union-find over the painted parts
- * skips them. Both take n log n time, whatever the file says. Free blocks are the gaps that active ones leave, since free neighbours
- * are always merged. */
+ * No state is kept while the events go by. Blocks and plain segments are facts about an address, in order; sorted by
+ * address, the last facts of each say what is there now. Mapped ranges of expandable segments overlap in any way, so
+ * they are painted from the newest to the oldest onto the line of all their ends: what is painted already stays, and a
+ * union-find over the painted parts skips them. Both take n log n time, whatever the file says. Free blocks are the
+ * gaps that active ones leave, since free neighbours are always merged. */
 #include "snapshot/history_format.h"
 
 #include <stdlib.h>
@@ -26,13 +26,15 @@ typedef struct rebuild {
   const hri_history_block *blocks;
   const hri_history_since *since;
   HRI_ARRAY(fact) facts;
-  HRI_ARRAY(range) painted;  /* maps and unmaps, oldest first */
-  HRI_ARRAY(range) found;    /* segments as they are now */
-  HRI_ARRAY(hr_block) live;  /* active blocks as they are now, by address */
+  HRI_ARRAY(range) painted; /* maps and unmaps, oldest first */
+  HRI_ARRAY(range) found;   /* segments as they are now */
+  HRI_ARRAY(hr_block) live; /* active blocks as they are now, by address */
   int32_t device;
 } rebuild;
 
-static const hri_history_event *event_at(const rebuild *r, uint64_t k) { return &r->since->ring[(r->since->first + k) % r->since->capacity]; }
+static const hri_history_event *event_at(const rebuild *r, uint64_t k) {
+  return &r->since->ring[(r->since->first + k) % r->since->capacity];
+}
 
 static int fact_order(const void *a, const void *b) {
   const fact *x = a, *y = b;
@@ -42,12 +44,13 @@ static int fact_order(const void *a, const void *b) {
 
 static void contradiction(const rebuild *r) { r->names->builder->snapshot->repaired_count++; }
 
-/* Bytes that all of this takes for a row of the state or an event, at most: of a mapped range itself, its ends, and the segment that
- * it becomes, with what growing and sorting take for a time. */
+/* Bytes that all of this takes for a row of the state or an event, at most: of a mapped range itself, its ends, and the
+ * segment that it becomes, with what growing and sorting take for a time. */
 enum { ROW_BYTES = 192 };
 
 static bool affordable(const hri_snapshot_builder *b, uint64_t rows) {
-  return !b->memory_limit || (b->memory_bytes <= b->memory_limit && rows <= (b->memory_limit - b->memory_bytes) / ROW_BYTES);
+  return !b->memory_limit ||
+         (b->memory_bytes <= b->memory_limit && rows <= (b->memory_limit - b->memory_bytes) / ROW_BYTES);
 }
 
 static bool sane(uint64_t address, uint64_t size) { return size && size <= UINT64_MAX - address; }
@@ -75,7 +78,10 @@ static hr_block block_of_state(rebuild *r, const hri_history_block *b) {
 }
 
 static hr_block block_of_event(rebuild *r, const hri_history_event *e) {
-  hr_block block = {.address = e->addr, .size = hri_history_block_bytes(e), .requested_size = e->size, .state = HR_BLOCK_ALLOCATED};
+  hr_block block = {.address = e->addr,
+                    .size = hri_history_block_bytes(e),
+                    .requested_size = e->size,
+                    .state = HR_BLOCK_ALLOCATED};
   block.stack = hri_history_stack(r->names, e->label, &block.category);
   return block;
 }
@@ -123,7 +129,9 @@ static range range_of_event(const hri_history_event *e, bool expandable, bool ma
 static bool find_plain(rebuild *r, uint64_t segment_count) {
   r->facts.count = 0;
   for (uint64_t k = 0; k < segment_count; k++)
-    if (!(r->segments[k].flags & HRI_HISTORY_EXPANDABLE) && !hri_array_push(&r->facts, ((fact){r->segments[k].address, 0, k}))) return false;
+    if (!(r->segments[k].flags & HRI_HISTORY_EXPANDABLE) &&
+        !hri_array_push(&r->facts, ((fact){r->segments[k].address, 0, k})))
+      return false;
   for (uint64_t k = 0; k < r->since->count; k++) {
     uint32_t action = hri_history_action(event_at(r, k));
     if (action != HR_TRACE_SEGMENT_ALLOC && action != HR_TRACE_SEGMENT_FREE) continue;
@@ -134,7 +142,8 @@ static bool find_plain(rebuild *r, uint64_t segment_count) {
     const fact *f = &r->facts.items[k];
     if (k + 1 < r->facts.count && r->facts.items[k + 1].address == f->address) continue;
     if (f->order && hri_history_action(event_at(r, f->order - 1)) == HR_TRACE_SEGMENT_FREE) continue;
-    const range now = f->order ? range_of_event(event_at(r, f->order - 1), false, true) : range_of_state(&r->segments[f->index]);
+    const range now =
+        f->order ? range_of_event(event_at(r, f->order - 1), false, true) : range_of_state(&r->segments[f->index]);
     if (!hri_array_push(&r->found, now)) return false;
   }
   return true;
@@ -144,11 +153,14 @@ static bool find_plain(rebuild *r, uint64_t segment_count) {
 
 static bool collect_mapped(rebuild *r, uint64_t segment_count) {
   for (uint64_t k = 0; k < segment_count; k++)
-    if ((r->segments[k].flags & HRI_HISTORY_EXPANDABLE) && !hri_array_push(&r->painted, range_of_state(&r->segments[k]))) return false;
+    if ((r->segments[k].flags & HRI_HISTORY_EXPANDABLE) &&
+        !hri_array_push(&r->painted, range_of_state(&r->segments[k])))
+      return false;
   for (uint64_t k = 0; k < r->since->count; k++) {
     uint32_t action = hri_history_action(event_at(r, k));
     if (action != HR_TRACE_SEGMENT_MAP && action != HR_TRACE_SEGMENT_UNMAP) continue;
-    if (!hri_array_push(&r->painted, range_of_event(event_at(r, k), true, action == HR_TRACE_SEGMENT_MAP))) return false;
+    if (!hri_array_push(&r->painted, range_of_event(event_at(r, k), true, action == HR_TRACE_SEGMENT_MAP)))
+      return false;
   }
   return true;
 }
@@ -211,7 +223,8 @@ static bool take_painted(rebuild *r, const uint64_t *ends, uint64_t count, const
 
 static bool find_mapped(rebuild *r) {
   const uint64_t room = 2 * r->painted.count + 1;
-  uint64_t *ends = hri_alloc_zero(room, sizeof *ends), *owner = hri_alloc_zero(room, sizeof *owner), *next = hri_alloc_zero(room + 1, sizeof *next);
+  uint64_t *ends = hri_alloc_zero(room, sizeof *ends), *owner = hri_alloc_zero(room, sizeof *owner),
+           *next = hri_alloc_zero(room + 1, sizeof *next);
   uint64_t count = 0, distinct = 0;
   bool fine = ends && owner && next;
   for (uint64_t k = 0; fine && k < r->painted.count; k++) {
@@ -293,14 +306,17 @@ static bool add_all(rebuild *r) {
 }
 
 hr_status hri_history_rebuild(hri_history_names *names, const hri_history_segment *segments, uint64_t segment_count,
-                              const hri_history_block *blocks, uint64_t block_count, const hri_history_since *since, int32_t device,
-                              hr_error *error) {
+                              const hri_history_block *blocks, uint64_t block_count, const hri_history_since *since,
+                              int32_t device, hr_error *error) {
   rebuild r = {.names = names, .segments = segments, .blocks = blocks, .since = since, .device = device};
-  bool fine = affordable(names->builder, segment_count + block_count + since->count) && collect_blocks(&r, block_count) && find_live(&r) && find_plain(&r, segment_count) && collect_mapped(&r, segment_count) &&
-              find_mapped(&r) && add_all(&r);
+  bool fine = affordable(names->builder, segment_count + block_count + since->count) &&
+              collect_blocks(&r, block_count) && find_live(&r) && find_plain(&r, segment_count) &&
+              collect_mapped(&r, segment_count) && find_mapped(&r) && add_all(&r);
   hri_array_free(&r.facts);
   hri_array_free(&r.painted);
   hri_array_free(&r.found);
   hri_array_free(&r.live);
-  return fine && !names->builder->failed ? HR_OK : hri_fail_memory(error, names->builder->memory_bytes, "the state of a history");
+  return fine && !names->builder->failed
+             ? HR_OK
+             : hri_fail_memory(error, names->builder->memory_bytes, "the state of a history");
 }

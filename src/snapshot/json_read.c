@@ -1,4 +1,5 @@
-/* JSON in the layout of PyTorch's snapshots: what the viewer takes besides pickles, and what hr_snapshot_export writes. The
+/* JSON in the layout of PyTorch's snapshots: what the viewer takes besides pickles, and what hr_snapshot_export writes.
+ * The
  * text lies in memory whole (the scanner decodes strings in place); values go to the decoder as they come. */
 #include <string.h>
 
@@ -6,7 +7,9 @@
 
 static hr_status read_value(hri_snapshot_decoder *d, hri_json_scan *scan);
 
-static hr_status push(hri_snapshot_decoder *d, hri_decoded v) { return hri_values_push(d, &d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d); }
+static hr_status push(hri_snapshot_decoder *d, hri_decoded v) {
+  return hri_values_push(d, &d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
+}
 
 static hr_status read_number(hri_snapshot_decoder *d, hri_json_scan *scan) {
   const hri_json_scan start = *scan;
@@ -15,7 +18,8 @@ static hr_status read_number(hri_snapshot_decoder *d, hri_json_scan *scan) {
   uint64_t bits = 0;
   double real = 0;
   hri_decoded v;
-  if (*scan->next == '-' || hri_json_scan_u64(scan, &bits, NULL) != HR_OK) { /* addresses are above INT64_MAX at times */
+  if (*scan->next == '-' ||
+      hri_json_scan_u64(scan, &bits, NULL) != HR_OK) { /* addresses are above INT64_MAX at times */
     *scan = start;
     HRI_TRY(hri_json_scan_number(scan, &is_integer, &integer, &real, d->error));
     bits = (uint64_t)integer;
@@ -71,7 +75,9 @@ static hr_status read_value(hri_snapshot_decoder *d, hri_json_scan *scan) {
   case '{': return read_object(d, scan);
   case '[': return read_array(d, scan);
   case '"': return read_string(d, scan);
-  case 't': case 'f': case 'n':
+  case 't':
+  case 'f':
+  case 'n':
     HRI_TRY(hri_json_scan_skip(scan, d->error));
     return push(d, c == 'n' ? HRI_VALUE_NONE : hri_value_make(HRI_VALUE_BOOL, c == 't'));
   default: break;

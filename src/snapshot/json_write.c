@@ -28,7 +28,9 @@ static void item(hri_layout_out *out) {
   if (self(out)->text.length >= HRI_SINK_PIECE_BYTES) flush(self(out));
 }
 static void put_key(hri_layout_out *out, hri_word key) { hri_json_key(&self(out)->writer, hri_word_text(key)); }
-static void put_word(hri_layout_out *out, hri_word word) { hri_json_put_string(&self(out)->writer, hri_word_text(word)); }
+static void put_word(hri_layout_out *out, hri_word word) {
+  hri_json_put_string(&self(out)->writer, hri_word_text(word));
+}
 static void put_u64(hri_layout_out *out, uint64_t value) { hri_json_put_u64(&self(out)->writer, value); }
 static void put_i64(hri_layout_out *out, int64_t value) { hri_json_put_i64(&self(out)->writer, value); }
 static void put_double(hri_layout_out *out, double value) { hri_json_put_double(&self(out)->writer, value); }
@@ -48,8 +50,9 @@ static bool refer(hri_layout_out *out, hri_shared what, uint32_t index) {
 }
 static bool failed(hri_layout_out *out) { return self(out)->text.failed || self(out)->sink->status != HR_OK; }
 
-static const hri_layout_out calls = {begin_map, end_map, begin_list, item,     end_list, put_key, put_word,  put_u64,
-                                     put_i64,   put_double, put_bool, put_pair, put_string, refer, failed};
+static const hri_layout_out calls = {begin_map, end_map,  begin_list, item,    end_list,
+                                     put_key,   put_word, put_u64,    put_i64, put_double,
+                                     put_bool,  put_pair, put_string, refer,   failed};
 
 void hri_layout_put_json(const hr_snapshot *snapshot, hri_snapshot_sink *sink) {
   json_layout j = {.out = calls, .s = snapshot, .sink = sink};

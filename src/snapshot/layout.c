@@ -18,19 +18,68 @@
 enum { CPU = -1, NO_PLACE = -2, MAX_DEVICES = 4096 };
 
 const char *hri_word_text(hri_word word) {
-  static const char *const words[HRI_WORD_COUNT] = {
-    "action", "addr", "device_free", "size", "stream", "time_us",
-    "compile_context", "user_metadata", "pool_id", "category", "frames",
-    "address", "requested_size", "state", "name", "filename", "line",
-    "device", "total_size", "allocated_size", "active_size", "segment_type",
-    "segment_pool_id", "is_expandable", "blocks",
-    "segments", "device_traces", "host_segments", "host_traces",
-    "allocator_settings", "external_annotations", "headroom",
-    "PYTORCH_CUDA_ALLOC_CONF", "max_split_size", "garbage_collection_threshold", "expandable_segments",
-    "roundup_power2_divisions", "stage",
-    [HRI_WORD_INACTIVE] = "inactive", "active_allocated", "active_pending_free",
-    "small", "large", "START", "END", "unknown",
-    "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"};
+  static const char *const words[HRI_WORD_COUNT] = {"action",
+                                                    "addr",
+                                                    "device_free",
+                                                    "size",
+                                                    "stream",
+                                                    "time_us",
+                                                    "compile_context",
+                                                    "user_metadata",
+                                                    "pool_id",
+                                                    "category",
+                                                    "frames",
+                                                    "address",
+                                                    "requested_size",
+                                                    "state",
+                                                    "name",
+                                                    "filename",
+                                                    "line",
+                                                    "device",
+                                                    "total_size",
+                                                    "allocated_size",
+                                                    "active_size",
+                                                    "segment_type",
+                                                    "segment_pool_id",
+                                                    "is_expandable",
+                                                    "blocks",
+                                                    "segments",
+                                                    "device_traces",
+                                                    "host_segments",
+                                                    "host_traces",
+                                                    "allocator_settings",
+                                                    "external_annotations",
+                                                    "headroom",
+                                                    "PYTORCH_CUDA_ALLOC_CONF",
+                                                    "max_split_size",
+                                                    "garbage_collection_threshold",
+                                                    "expandable_segments",
+                                                    "roundup_power2_divisions",
+                                                    "stage",
+                                                    [HRI_WORD_INACTIVE] = "inactive",
+                                                    "active_allocated",
+                                                    "active_pending_free",
+                                                    "small",
+                                                    "large",
+                                                    "START",
+                                                    "END",
+                                                    "unknown",
+                                                    "1",
+                                                    "2",
+                                                    "4",
+                                                    "8",
+                                                    "16",
+                                                    "32",
+                                                    "64",
+                                                    "128",
+                                                    "256",
+                                                    "512",
+                                                    "1024",
+                                                    "2048",
+                                                    "4096",
+                                                    "8192",
+                                                    "16384",
+                                                    "32768"};
   return words[word] ? words[word] : hr_trace_action_name((hr_trace_action)(word - HRI_WORD_FIRST_ACTION));
 }
 
@@ -41,8 +90,8 @@ typedef struct walk {
   bool host_keys;       /* the CPU has its own keys */
   int32_t cpu_place;    /* as the last device; NO_PLACE: it has keys of its own, or there is nothing of it */
   bool event_pools;
-  uint64_t unknown_event;  /* gets the category "unknown"; UINT64_MAX: none */
-  uint32_t unknown_trace;  /* gets an added event of that category; UINT32_MAX: none */
+  uint64_t unknown_event; /* gets the category "unknown"; UINT64_MAX: none */
+  uint32_t unknown_trace; /* gets an added event of that category; UINT32_MAX: none */
 } walk;
 
 /* ---- short forms ---- */
@@ -103,7 +152,9 @@ static void field_stack(walk *w, uint32_t index) {
 
 /* ---- segments ---- */
 
-static int32_t place_of(const walk *w, int32_t device) { return device == CPU && w->cpu_place != NO_PLACE ? w->cpu_place : device; }
+static int32_t place_of(const walk *w, int32_t device) {
+  return device == CPU && w->cpu_place != NO_PLACE ? w->cpu_place : device;
+}
 
 static void put_block(walk *w, const hr_block *block) {
   w->out->begin_map(w->out);
@@ -161,7 +212,8 @@ static void put_event(walk *w, uint64_t index) {
   field_u64(w, HRI_WORD_SIZE, e->size);
   field_i64(w, HRI_WORD_STREAM, (int64_t)e->stream);
   if (e->flags & HR_EVENT_HAS_TIME) field_i64(w, HRI_WORD_TIME_US, e->time_us);
-  if (e->note) field_string(w, e->flags & HR_EVENT_NOTE_IS_METADATA ? HRI_WORD_USER_METADATA : HRI_WORD_COMPILE_CONTEXT, e->note);
+  if (e->note)
+    field_string(w, e->flags & HR_EVENT_NOTE_IS_METADATA ? HRI_WORD_USER_METADATA : HRI_WORD_COMPILE_CONTEXT, e->note);
   if (w->event_pools) field_pool(w, HRI_WORD_POOL_ID, e->pool);
   if (index == w->unknown_event) field_word(w, HRI_WORD_CATEGORY, HRI_WORD_UNKNOWN);
   else if (w->s->categories_stated && e->category) field_string(w, HRI_WORD_CATEGORY, w->s->categories[e->category]);
@@ -235,7 +287,8 @@ static void put_settings(walk *w) {
   field_bool(w, HRI_WORD_EXPANDABLE_SEGMENTS, settings->expandable_segments);
   w->out->put_key(w->out, HRI_WORD_ROUNDUP_POWER2_DIVISIONS);
   w->out->begin_map(w->out);
-  for (int k = 0; k < 16; k++) field_u64(w, (hri_word)(HRI_WORD_FIRST_INTERVAL + k), settings->roundup_power2_divisions[k]);
+  for (int k = 0; k < 16; k++)
+    field_u64(w, (hri_word)(HRI_WORD_FIRST_INTERVAL + k), settings->roundup_power2_divisions[k]);
   w->out->end_map(w->out);
   w->out->end_map(w->out);
 }
@@ -323,14 +376,16 @@ typedef struct number {
   bool is_signed; /* of int64 */
 } number;
 
-static hr_status check_numbers(const number *numbers, int count, uint64_t largest, const char *what, uint64_t index, hr_error *error) {
+static hr_status check_numbers(const number *numbers, int count, uint64_t largest, const char *what, uint64_t index,
+                               hr_error *error) {
   for (int k = 0; k < count; k++) {
     uint64_t value = numbers[k].value;
     bool negative = numbers[k].is_signed && value > INT64_MAX;
     if ((negative ? 0 - value : value) <= largest) continue;
-    hri_fail(error, HR_ERROR_INPUT, "%s %llu cannot be written: its %s is %s%llu, and PyTorch's viewer holds no number above %llu exactly",
-             what, (unsigned long long)index, numbers[k].name, negative ? "-" : "", (unsigned long long)(negative ? 0 - value : value),
-             (unsigned long long)largest);
+    hri_fail(error, HR_ERROR_INPUT,
+             "%s %llu cannot be written: its %s is %s%llu, and PyTorch's viewer holds no number above %llu exactly",
+             what, (unsigned long long)index, numbers[k].name, negative ? "-" : "",
+             (unsigned long long)(negative ? 0 - value : value), (unsigned long long)largest);
     return hri_hint(error, HR_ERROR_INPUT, "export it as JSON, which keeps every number as it is");
   }
   return HR_OK;
@@ -340,33 +395,43 @@ static hr_status check_segment(const hr_snapshot *s, uint64_t index, uint64_t la
   const hr_segment *segment = &s->segments[index];
   uint64_t end, next = segment->address;
   if (segment->device < CPU || segment->device >= MAX_DEVICES)
-    return hri_fail(error, HR_ERROR_INPUT, "segment %llu cannot be written: device %d is out of range (-1 to %d)", (unsigned long long)index,
-                    (int)segment->device, MAX_DEVICES - 1);
+    return hri_fail(error, HR_ERROR_INPUT, "segment %llu cannot be written: device %d is out of range (-1 to %d)",
+                    (unsigned long long)index, (int)segment->device, MAX_DEVICES - 1);
   for (uint64_t k = 0; k < segment->block_count; k++) {
     const hr_block *block = &s->blocks[segment->first_block + k];
     if (block->address != next || !hri_add(next, block->size, &next))
-      return hri_fail(error, HR_ERROR_INPUT, "segment %llu cannot be written: its block %llu is at %#llx, not where the one before it ends",
+      return hri_fail(error, HR_ERROR_INPUT,
+                      "segment %llu cannot be written: its block %llu is at %#llx, not where the one before it ends",
                       (unsigned long long)index, (unsigned long long)k, (unsigned long long)block->address);
     const number of_block[] = {{"requested size", block->requested_size, false}};
     HRI_TRY(check_numbers(of_block, 1, largest, "block", segment->first_block + k, error));
   }
   if (!hri_add(segment->address, segment->total_size, &end) || end != next)
     return hri_fail(error, HR_ERROR_INPUT, "segment %llu cannot be written: it has %llu bytes and its blocks have %llu",
-                    (unsigned long long)index, (unsigned long long)segment->total_size, (unsigned long long)(next - segment->address));
-  const number of_segment[] = {{"address", segment->address, true}, {"end", end, true}, {"size", segment->total_size, false}, {"stream", segment->stream, true}, {"requested size", segment->requested_size, false},
-                               {"pool", s->pools[segment->pool].id[0], false}, {"pool", s->pools[segment->pool].id[1], false}};
+                    (unsigned long long)index, (unsigned long long)segment->total_size,
+                    (unsigned long long)(next - segment->address));
+  const number of_segment[] = {{"address", segment->address, true},
+                               {"end", end, true},
+                               {"size", segment->total_size, false},
+                               {"stream", segment->stream, true},
+                               {"requested size", segment->requested_size, false},
+                               {"pool", s->pools[segment->pool].id[0], false},
+                               {"pool", s->pools[segment->pool].id[1], false}};
   return check_numbers(of_segment, 7, largest, "segment", index, error);
 }
 
 static hr_status check_trace(const hr_snapshot *s, uint32_t index, uint64_t largest, hr_error *error) {
   const hr_trace *trace = &s->traces[index];
   if (trace->device < CPU || trace->device >= MAX_DEVICES)
-    return hri_fail(error, HR_ERROR_INPUT, "trace %u cannot be written: device %d is out of range (-1 to %d)", (unsigned)index,
-                    (int)trace->device, MAX_DEVICES - 1);
+    return hri_fail(error, HR_ERROR_INPUT, "trace %u cannot be written: device %d is out of range (-1 to %d)",
+                    (unsigned)index, (int)trace->device, MAX_DEVICES - 1);
   for (uint64_t k = 0; k < trace->count; k++) {
     const hr_trace_event *e = &s->events[trace->first + k];
-    const number of_event[] = {{"address", e->addr, e->action != HR_TRACE_OOM}, {"size", e->size, false}, {"stream", e->stream, true},
-                               {"time", (uint64_t)e->time_us, true}, {"pool", s->pools[e->pool].id[0], false},
+    const number of_event[] = {{"address", e->addr, e->action != HR_TRACE_OOM},
+                               {"size", e->size, false},
+                               {"stream", e->stream, true},
+                               {"time", (uint64_t)e->time_us, true},
+                               {"pool", s->pools[e->pool].id[0], false},
                                {"pool", s->pools[e->pool].id[1], false}};
     HRI_TRY(check_numbers(of_event, 6, largest, "event", trace->first + k, error));
   }

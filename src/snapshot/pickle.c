@@ -1,5 +1,5 @@
-/* A pickle is a program for a stack machine. This one knows only the opcodes that make plain values (protocols 0 to 5, also
- * as TorchScript's pickler writes them); every opcode that would look up or call something is refused by name.
+/* A pickle is a program for a stack machine. This one knows only the opcodes that make plain values (protocols 0 to 5,
+ * also as TorchScript's pickler writes them); every opcode that would look up or call something is refused by name.
  *
  * The hot loop is for what a trace consists of: memo references (40 frames per event), small integers, marks. */
 #include <stdio.h>
@@ -17,11 +17,14 @@ typedef struct machine {
 enum { NEVER_STORED = 0, FIRST_PLACE = 1, WINDOW_SLACK = 16 };
 
 /* Bytes of the fixed part behind each opcode. */
-static const uint8_t argument_bytes[256] = {
-    ['J'] = 4, ['K'] = 1, ['M'] = 2, ['h'] = 1, ['j'] = 4, ['q'] = 1, ['r'] = 4, ['G'] = 8, ['T'] = 4, ['U'] = 1, ['X'] = 4, ['B'] = 4, ['C'] = 1,
-    [0x80] = 1, [0x8a] = 1, [0x8b] = 4, [0x8c] = 1, [0x8d] = 8, [0x8e] = 8, [0x95] = 8, [0x96] = 8};
+static const uint8_t argument_bytes[256] =
+    {['J'] = 4,  ['K'] = 1,  ['M'] = 2,  ['h'] = 1,  ['j'] = 4,  ['q'] = 1,  ['r'] = 4,
+     ['G'] = 8,  ['T'] = 4,  ['U'] = 1,  ['X'] = 4,  ['B'] = 4,  ['C'] = 1,  [0x80] = 1,
+     [0x8a] = 1, [0x8b] = 4, [0x8c] = 1, [0x8d] = 8, [0x8e] = 8, [0x95] = 8, [0x96] = 8};
 
-static inline uint32_t load_32(const unsigned char *p) { return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
+static inline uint32_t load_32(const unsigned char *p) {
+  return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
 
 static uint64_t little_endian(const unsigned char *p, unsigned bytes) {
   uint64_t value = 0;
@@ -37,11 +40,13 @@ static uint64_t floor_of(const machine *m) { return m->marks.count ? m->marks.it
 
 static hr_status need(machine *m, uint64_t values, const char *what) {
   if (m->d->stack.count - floor_of(m) >= values) return HR_OK;
-  return hri_snapshot_decoder_fail(m->d, "%s needs %llu values on the stack; there are %llu", what, (unsigned long long)values,
-                          (unsigned long long)(m->d->stack.count - floor_of(m)));
+  return hri_snapshot_decoder_fail(m->d, "%s needs %llu values on the stack; there are %llu", what,
+                                   (unsigned long long)values, (unsigned long long)(m->d->stack.count - floor_of(m)));
 }
 
-static inline hr_status push(machine *m, hri_decoded v) { return hri_values_push(m->d, &m->d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(m->d); }
+static inline hr_status push(machine *m, hri_decoded v) {
+  return hri_values_push(m->d, &m->d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(m->d);
+}
 
 /* ---- memo ---- */
 
@@ -50,16 +55,20 @@ static hr_status store(machine *m, uint64_t index) {
   hri_decoded *top, stored;
   hri_value_tag tag;
   HRI_TRY(need(m, 1, "storing in the memo"));
-  if (index > d->at) return hri_snapshot_decoder_fail(d, "memo slot %llu is beyond all that can have been stored", (unsigned long long)index);
+  if (index > d->at)
+    return hri_snapshot_decoder_fail(d, "memo slot %llu is beyond all that can have been stored",
+                                     (unsigned long long)index);
   while (d->memo.count <= index)
-    if (!hri_values_push(d, &d->memo, hri_value_make(HRI_VALUE_UNFINISHED, NEVER_STORED))) return hri_snapshot_decoder_fail_memory(d);
+    if (!hri_values_push(d, &d->memo, hri_value_make(HRI_VALUE_UNFINISHED, NEVER_STORED)))
+      return hri_snapshot_decoder_fail_memory(d);
   top = &d->stack.items[d->stack.count - 1];
   stored = *top;
   tag = hri_value_tag_of(*top);
   if (tag >= HRI_VALUE_NEW_LIST && tag <= HRI_VALUE_OPEN_DICT) {
     bool fresh = tag == HRI_VALUE_NEW_LIST || tag == HRI_VALUE_NEW_DICT;
     uint64_t *memo = fresh ? NULL : &d->open[hri_value_payload(*top)].memo;
-    if (fresh ? hri_value_payload(*top) != 0 : *memo != 0) return hri_snapshot_decoder_fail(d, "a container is stored in the memo twice before it is complete");
+    if (fresh ? hri_value_payload(*top) != 0 : *memo != 0)
+      return hri_snapshot_decoder_fail(d, "a container is stored in the memo twice before it is complete");
     if (fresh) *top = hri_value_make(tag, index + 1);
     else *memo = index + 1;
     stored = hri_value_make(HRI_VALUE_UNFINISHED, FIRST_PLACE + d->stack.count - 1);
@@ -68,31 +77,35 @@ static hr_status store(machine *m, uint64_t index) {
   return HR_OK;
 }
 
-/* A container may be referred to before it is part of another one: a segment and its first block share their frames, and the
- * segment's lie on the stack while the block is read. So it is finished now. If it was not complete (it is being put into
- * itself), the next thing added to it fails. */
+/* A container may be referred to before it is part of another one: a segment and its first block share their frames,
+ * and the segment's lie on the stack while the block is read. So it is finished now. If it was not complete (it is
+ * being put into itself), the next thing added to it fails. */
 static hr_status settle(machine *m, uint64_t index) {
   hri_snapshot_decoder *d = m->d;
   uint64_t place = hri_value_payload(d->memo.items[index]);
-  hri_decoded *v = place >= FIRST_PLACE && place - FIRST_PLACE < d->stack.count ? &d->stack.items[place - FIRST_PLACE] : NULL;
+  hri_decoded *v =
+      place >= FIRST_PLACE && place - FIRST_PLACE < d->stack.count ? &d->stack.items[place - FIRST_PLACE] : NULL;
   hri_value_tag tag = v ? hri_value_tag_of(*v) : HRI_VALUE_NONE;
   uint64_t memo = 0;
   if (tag == HRI_VALUE_NEW_LIST || tag == HRI_VALUE_NEW_DICT) memo = hri_value_payload(*v);
   if (tag == HRI_VALUE_OPEN_LIST || tag == HRI_VALUE_OPEN_DICT) memo = d->open[hri_value_payload(*v)].memo;
-  if (memo != index + 1) return hri_snapshot_decoder_fail(d, "memo slot %llu is used but holds nothing", (unsigned long long)index);
+  if (memo != index + 1)
+    return hri_snapshot_decoder_fail(d, "memo slot %llu is used but holds nothing", (unsigned long long)index);
   return hri_value_finish(d, v, HRI_KEY_NONE);
 }
 
 static hr_status fetch(machine *m, uint64_t index) {
   hri_snapshot_decoder *d = m->d;
   d->at = hri_snapshot_source_offset(m->s);
-  if (index >= d->memo.count) return hri_snapshot_decoder_fail(d, "memo slot %llu is used but was never stored", (unsigned long long)index);
+  if (index >= d->memo.count)
+    return hri_snapshot_decoder_fail(d, "memo slot %llu is used but was never stored", (unsigned long long)index);
   if (hri_value_tag_of(d->memo.items[index]) == HRI_VALUE_UNFINISHED) HRI_TRY(settle(m, index));
   return push(m, d->memo.items[index]);
 }
 
 /* References come in runs: the frames of a stack. The first one is in the window whole. A run stops at what needs care
- * (`fetch` gives it, or the error); everything it touches is in locals, for stores to the stack could change the rest. */
+ * (`fetch` gives it, or the error); everything it touches is in locals, for stores to the stack could change the
+ * rest. */
 static hr_status fetch_run(machine *m) {
   hri_snapshot_decoder *d = m->d;
   const unsigned char *p = m->s->next, *const end = m->s->end;
@@ -185,7 +198,8 @@ static hr_status duplicate(machine *m) {
   HRI_TRY(need(m, 1, "DUP"));
   v = m->d->stack.items[m->d->stack.count - 1];
   tag = hri_value_tag_of(v);
-  if (tag >= HRI_VALUE_NEW_LIST && tag <= HRI_VALUE_OPEN_DICT) return hri_snapshot_decoder_fail(m->d, "DUP of a container that is not complete");
+  if (tag >= HRI_VALUE_NEW_LIST && tag <= HRI_VALUE_OPEN_DICT)
+    return hri_snapshot_decoder_fail(m->d, "DUP of a container that is not complete");
   return push(m, v);
 }
 
@@ -204,7 +218,9 @@ static hr_status step_stack(machine *m, int op) {
   case 'l': return make_container(m, true);
   case 'd': return make_container(m, false);
   case 't': HRI_TRY(take_mark(m, 0, "TUPLE", &height)); return make_tuple(m, height);
-  case 0x85: case 0x86: case 0x87: HRI_TRY(need(m, (uint64_t)op - 0x84, "TUPLE")); return make_tuple(m, stack->count - (uint64_t)(op - 0x84));
+  case 0x85:
+  case 0x86:
+  case 0x87: HRI_TRY(need(m, (uint64_t)op - 0x84, "TUPLE")); return make_tuple(m, stack->count - (uint64_t)(op - 0x84));
   case 0x90: HRI_TRY(take_mark(m, 1, "ADDITEMS", &height)); return drop_to(m, height), HR_OK;
   default: HRI_TRY(take_mark(m, 0, "FROZENSET", &height)); return drop_to(m, height), push(m, HRI_VALUE_OPAQUE);
   }
@@ -243,7 +259,8 @@ static void name_of_global(const machine *m, int op, char out[100]) {
     (void)snprintf(out, 100, " of the module '%.*s'", (int)k, (const char *)m->s->next + 1);
   } else if (op == 0x93 && stack->count >= 2 && hri_value_tag_of(stack->items[stack->count - 2]) == HRI_VALUE_STRING &&
              hri_value_tag_of(stack->items[stack->count - 1]) == HRI_VALUE_STRING) {
-    (void)snprintf(out, 100, " of '%.40s.%.40s'", hr_snapshot_string(s, (uint32_t)hri_value_payload(stack->items[stack->count - 2])),
+    (void)snprintf(out, 100, " of '%.40s.%.40s'",
+                   hr_snapshot_string(s, (uint32_t)hri_value_payload(stack->items[stack->count - 2])),
                    hr_snapshot_string(s, (uint32_t)hri_value_payload(stack->items[stack->count - 1])));
   }
 }
@@ -254,8 +271,11 @@ static hr_status refuse(machine *m, int op) {
   hr_status code;
   if (!name) return hri_snapshot_decoder_fail(m->d, "0x%02x is no opcode of a pickle", (unsigned)op);
   name_of_global(m, op, global);
-  code = hri_snapshot_decoder_fail(m->d, "the opcode %s%s asks to run code; nothing of it was run, and a memory snapshot needs none", name, global);
-  return hri_hint(m->d->error, code, "unpickle such a file only if you trust who made it; as a snapshot, take one with torch.cuda.memory._dump_snapshot");
+  code = hri_snapshot_decoder_fail(
+      m->d, "the opcode %s%s asks to run code; nothing of it was run, and a memory snapshot needs none", name, global);
+  return hri_hint(
+      m->d->error, code,
+      "unpickle such a file only if you trust who made it; as a snapshot, take one with torch.cuda.memory._dump_snapshot");
 }
 
 /* ---- what has text or bytes behind it ---- */
@@ -331,21 +351,45 @@ static hr_status read_real(machine *m) {
 /* Everything but the hot opcodes; m->s->next is at the opcode, all of its fixed part is there. */
 static hr_status step(machine *m, int op) {
   switch (op) {
-  case 'X': case 'T': case 'B': return read_counted(m, 5, false);
-  case 'U': case 'C': case 0x8c: return read_counted(m, 2, false);
-  case 0x8d: case 0x8e: case 0x96: return read_counted(m, 9, false);
+  case 'X':
+  case 'T':
+  case 'B': return read_counted(m, 5, false);
+  case 'U':
+  case 'C':
+  case 0x8c: return read_counted(m, 2, false);
+  case 0x8d:
+  case 0x8e:
+  case 0x96: return read_counted(m, 9, false);
   case 0x8a: return read_counted(m, 2, true);
   case 0x8b: return read_counted(m, 5, true);
-  case 'I': case 'L': case 'F': case 'S': case 'V': case 'g': case 'p': return read_line(m, op);
+  case 'I':
+  case 'L':
+  case 'F':
+  case 'S':
+  case 'V':
+  case 'g':
+  case 'p': return read_line(m, op);
   case 'G': return read_real(m);
   case 0x80:
-    if (m->s->next[1] > 5) return hri_snapshot_decoder_fail(m->d, "pickle protocol %d; 0 to 5 are known", m->s->next[1]);
+    if (m->s->next[1] > 5)
+      return hri_snapshot_decoder_fail(m->d, "pickle protocol %d; 0 to 5 are known", m->s->next[1]);
     break;
   case 0x95: break;
-  case ')': case 0x8f: HRI_TRY(push(m, HRI_VALUE_OPAQUE)); break; /* an empty tuple, an empty set */
-  case '0': case '1': case '2': case 'a': case 's': case 'l': case 'd': case 't': case 0x85: case 0x86: case 0x87: case 0x90: case 0x91:
-    HRI_TRY(step_stack(m, op));
-    break;
+  case ')':
+  case 0x8f: HRI_TRY(push(m, HRI_VALUE_OPAQUE)); break; /* an empty tuple, an empty set */
+  case '0':
+  case '1':
+  case '2':
+  case 'a':
+  case 's':
+  case 'l':
+  case 'd':
+  case 't':
+  case 0x85:
+  case 0x86:
+  case 0x87:
+  case 0x90:
+  case 0x91: HRI_TRY(step_stack(m, op)); break;
   default: return refuse(m, op);
   }
   m->s->next += 1 + argument_bytes[op];
@@ -376,7 +420,8 @@ static hr_status run(machine *m, hri_decoded *whole) {
     HRI_TRY(next_opcode(m, &op));
     p = m->s->next + 1;
     switch (op) {
-    case 'j': case 'h': HRI_TRY(fetch_run(m)); continue;
+    case 'j':
+    case 'h': HRI_TRY(fetch_run(m)); continue;
     case 0x8a:
       if (*p > 8 || m->s->end - p < 9) HRI_TRY(step(m, op));
       else HRI_TRY(push_long(m, p));
@@ -398,8 +443,14 @@ static hr_status run(machine *m, hri_decoded *whole) {
     case '(':
       if (!hri_values_push(d, &m->marks, d->stack.count)) return hri_snapshot_decoder_fail_memory(d);
       break;
-    case 'e': HRI_TRY(take_mark(m, 1, "APPENDS", &height)); HRI_TRY(append_items(m, height)); break;
-    case 'u': HRI_TRY(take_mark(m, 1, "SETITEMS", &height)); HRI_TRY(set_items(m, height, "SETITEMS")); break;
+    case 'e':
+      HRI_TRY(take_mark(m, 1, "APPENDS", &height));
+      HRI_TRY(append_items(m, height));
+      break;
+    case 'u':
+      HRI_TRY(take_mark(m, 1, "SETITEMS", &height));
+      HRI_TRY(set_items(m, height, "SETITEMS"));
+      break;
     case '.':
       HRI_TRY(need(m, 1, "STOP"));
       *whole = d->stack.items[d->stack.count - 1];

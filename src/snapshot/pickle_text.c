@@ -22,7 +22,8 @@ static bool parse_integer(const char *line, uint64_t count, uint64_t *bits, bool
   return true;
 }
 
-static hr_status read_integer(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_decoded *value) {
+static hr_status read_integer(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count,
+                              hri_decoded *value) {
   uint64_t bits;
   bool negative, fits;
   if (opcode == 'I' && count == 2 && line[0] == '0' && (line[1] == '0' || line[1] == '1')) {
@@ -30,7 +31,8 @@ static hr_status read_integer(hri_snapshot_decoder *d, int opcode, const char *l
     return HR_OK;
   }
   if (opcode == 'L' && count && line[count - 1] == 'L') count--;
-  if (!parse_integer(line, count, &bits, &negative, &fits)) return hri_snapshot_decoder_fail(d, "'%.*s' is no integer", (int)(count < 40 ? count : 40), line);
+  if (!parse_integer(line, count, &bits, &negative, &fits))
+    return hri_snapshot_decoder_fail(d, "'%.*s' is no integer", (int)(count < 40 ? count : 40), line);
   *value = HRI_VALUE_OPAQUE;
   return fits ? hri_value_of_integer(d, bits, negative, value) : HR_OK;
 }
@@ -49,7 +51,8 @@ static hr_status read_real(hri_snapshot_decoder *d, const char *line, uint64_t c
   char text[64], *end;
   locale_t c;
   double real;
-  if (!count || count >= sizeof text) return hri_snapshot_decoder_fail(d, "a number of %llu characters", (unsigned long long)count);
+  if (!count || count >= sizeof text)
+    return hri_snapshot_decoder_fail(d, "a number of %llu characters", (unsigned long long)count);
   memcpy(text, line, count);
   text[count] = 0;
   c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -88,7 +91,9 @@ static bool digits(const char *at, const char *end, int count, uint32_t base, ui
   if (end - at < count) return false;
   for (int k = 0; k < count; k++) {
     char c = at[k];
-    uint32_t digit = c >= '0' && c <= '9' ? (uint32_t)(c - '0') : (c | 32) >= 'a' && (c | 32) <= 'f' ? (uint32_t)((c | 32) - 'a') + 10 : 99;
+    uint32_t digit = c >= '0' && c <= '9'                 ? (uint32_t)(c - '0')
+                     : (c | 32) >= 'a' && (c | 32) <= 'f' ? (uint32_t)((c | 32) - 'a') + 10
+                                                          : 99;
     if (digit >= base) return false;
     *value = *value * base + digit;
   }
@@ -130,7 +135,8 @@ static void decode_repr(const char *at, const char *end, hri_text *text) {
   }
 }
 
-static hr_status read_string(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_decoded *value) {
+static hr_status read_string(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count,
+                             hri_decoded *value) {
   hri_text text = {0};
   hr_status status;
   if (count && line[count - 1] == '\r') count--;
@@ -139,16 +145,20 @@ static hr_status read_string(hri_snapshot_decoder *d, int opcode, const char *li
     return hri_snapshot_decoder_fail(d, "a STRING without its quotes");
   if (opcode == 'S') decode_repr(line + 1, line + count - 1, &text);
   else decode_unicode(line, line + count, &text);
-  status = text.failed ? hri_snapshot_decoder_fail_memory(d) : hri_value_of_string(d, hri_text_get(&text), text.length, value);
+  status = text.failed ? hri_snapshot_decoder_fail_memory(d)
+                       : hri_value_of_string(d, hri_text_get(&text), text.length, value);
   hri_text_deinit(&text);
   return status;
 }
 
-hr_status hri_read_pickle_text(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_decoded *value) {
+hr_status hri_read_pickle_text(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count,
+                               hri_decoded *value) {
   switch (opcode) {
-  case 'I': case 'L': return read_integer(d, opcode, line, count, value);
+  case 'I':
+  case 'L': return read_integer(d, opcode, line, count, value);
   case 'F': return read_real(d, line, count, value);
-  case 'S': case 'V': return read_string(d, opcode, line, count, value);
+  case 'S':
+  case 'V': return read_string(d, opcode, line, count, value);
   default: return read_slot(d, line, count, value);
   }
 }

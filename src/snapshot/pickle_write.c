@@ -1,10 +1,10 @@
-/* Pickle, in the part of it that PyTorch's viewer understands (its unpickler knows some 30 opcodes): no opcode here that
- * is not in that list, integers of at most 8 bytes, and lists in batches, since the viewer spreads each batch as the
- * arguments of one call.
+/* Pickle, in the part of it that PyTorch's viewer understands (its unpickler knows some 30 opcodes): no opcode here
+ * that is not in that list, integers of at most 8 bytes, and lists in batches, since the viewer spreads each batch as
+ * the arguments of one call.
  *
- * Everything that comes more than once is memoised: keys, strings, frames, and whole lists of frames; places in the memo
- * are given in the order of the stream, as all picklers do. Protocol 4 frames the stream: whole opcodes, at most 64 KiB
- * each, long strings outside. */
+ * Everything that comes more than once is memoised: keys, strings, frames, and whole lists of frames; places in the
+ * memo are given in the order of the stream, as all picklers do. Protocol 4 frames the stream: whole opcodes, at most
+ * 64 KiB each, long strings outside. */
 #include <string.h>
 
 #include "base/json.h"
@@ -22,7 +22,7 @@ typedef struct pickle {
   size_t used;
   uint32_t *strings, *frames, *stacks, words[HRI_WORD_COUNT]; /* place in the memo + 1; 0: not yet written */
   uint32_t place_count;
-  bool pending; /* the container that begins next is memoised */
+  bool pending;              /* the container that begins next is memoised */
   uint32_t items[MAX_DEPTH]; /* of the open batch, per open list */
   uint32_t depth;
 } pickle;
@@ -86,8 +86,8 @@ static bool recall(pickle *p, uint32_t *place_and_one) {
 static void put_integer(pickle *p, int64_t value) {
   int bytes = 1;
   unsigned char *to;
-  if (value >= 0 && value < 1 << 8) put_op_number(p, 'K', (uint64_t)value, 1);        /* BININT1 */
-  else if (value >= 0 && value < 1 << 16) put_op_number(p, 'M', (uint64_t)value, 2);  /* BININT2 */
+  if (value >= 0 && value < 1 << 8) put_op_number(p, 'K', (uint64_t)value, 1);                  /* BININT1 */
+  else if (value >= 0 && value < 1 << 16) put_op_number(p, 'M', (uint64_t)value, 2);            /* BININT2 */
   else if (value >= INT32_MIN && value <= INT32_MAX) put_op_number(p, 'J', (uint64_t)value, 4); /* BININT */
   else { /* LONG1: two's complement, as few bytes as keep the sign */
     while (bytes < 8 && (value >> (8 * bytes - 1)) != (value < 0 ? -1 : 0)) bytes++;
@@ -206,8 +206,8 @@ static void put_string(hri_layout_out *out, uint32_t string) {
   if (recall(p, &p->strings[string])) return;
   count = strlen(text);
   if (count > UINT32_MAX / 4) {
-    hri_sink_fail(p->sink, hri_fail(p->sink->error, HR_ERROR_INPUT, "string %u cannot be written: it has %llu bytes", (unsigned)string,
-                                    (unsigned long long)count));
+    hri_sink_fail(p->sink, hri_fail(p->sink->error, HR_ERROR_INPUT, "string %u cannot be written: it has %llu bytes",
+                                    (unsigned)string, (unsigned long long)count));
     return;
   }
   if (is_clean(text, count)) put_text(p, text, count);
@@ -224,8 +224,9 @@ static bool refer(hri_layout_out *out, hri_shared what, uint32_t index) {
 
 static bool failed(hri_layout_out *out) { return self(out)->sink->status != HR_OK; }
 
-static const hri_layout_out calls = {begin_map, end_map, begin_list, item,     end_list, put_word, put_word,  put_u64,
-                                     put_i64,   put_double, put_bool, put_pair, put_string, refer, failed};
+static const hri_layout_out calls = {begin_map, end_map,  begin_list, item,    end_list,
+                                     put_word,  put_word, put_u64,    put_i64, put_double,
+                                     put_bool,  put_pair, put_string, refer,   failed};
 
 /* ---- the whole ---- */
 
@@ -233,7 +234,9 @@ static hr_status take_memory(pickle *p) {
   const hr_snapshot *s = p->s;
   uint64_t places = (uint64_t)s->string_count + s->frame_count + s->stack_count;
   if (places > UINT32_MAX - HRI_WORD_COUNT - 1)
-    return hri_fail(p->sink->error, HR_ERROR_INPUT, "the snapshot has %llu different strings and stacks, too many for a pickle", (unsigned long long)places);
+    return hri_fail(p->sink->error, HR_ERROR_INPUT,
+                    "the snapshot has %llu different strings and stacks, too many for a pickle",
+                    (unsigned long long)places);
   p->piece = hri_alloc(HRI_SINK_PIECE_BYTES);
   p->strings = hri_alloc_zero(s->string_count, sizeof *p->strings);
   p->frames = hri_alloc_zero(s->frame_count, sizeof *p->frames);

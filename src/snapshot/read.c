@@ -33,7 +33,9 @@ static notation notation_of(const unsigned char *p, uint64_t count) {
   return NOTATION_NONE;
 }
 
-static bool contains(const unsigned char *p, uint64_t count, const char *word) { return memmem(p, (size_t)count, word, strlen(word)) != NULL; }
+static bool contains(const unsigned char *p, uint64_t count, const char *word) {
+  return memmem(p, (size_t)count, word, strlen(word)) != NULL;
+}
 
 /* The beginning of the bytes, gzip undone: a first member of 4 KiB tells enough. */
 bool hr_snapshot_recognise(const void *bytes, uint64_t count) {
@@ -48,8 +50,9 @@ bool hr_snapshot_recognise(const void *bytes, uint64_t count) {
     have = (uint64_t)(source.end - p);
     if (have > HEAD_BYTES) have = HEAD_BYTES;
     which = notation_of(p, have);
-    yes = which == NOTATION_PICKLE || which == NOTATION_HISTORY || (which == NOTATION_JSON && (contains(p, have, "\"segments\"") || contains(p, have, "\"device_traces\"") ||
-                                                                   contains(p, have, "\"total_size\"") || contains(p, have, "\"action\"")));
+    yes = which == NOTATION_PICKLE || which == NOTATION_HISTORY ||
+          (which == NOTATION_JSON && (contains(p, have, "\"segments\"") || contains(p, have, "\"device_traces\"") ||
+                                      contains(p, have, "\"total_size\"") || contains(p, have, "\"action\"")));
   }
   hri_snapshot_source_close(&source);
   return yes;
@@ -67,13 +70,17 @@ static hr_status fail_notation(const hri_snapshot_source *source, notation which
     code = hri_fail(error, HR_ERROR_INPUT, "%s is a zip archive, not a snapshot", source->name);
     return hri_hint(error, code, "if torch.save wrote it, unpack it (\"unzip\") and give the data.pkl in it");
   }
-  code = hri_fail(error, HR_ERROR_INPUT, "%s is no memory snapshot: it begins neither like a pickle nor like JSON (first byte 0x%02x)", source->name,
-                  (unsigned)*source->next);
-  return hri_hint(error, code, "snapshots come from torch.cuda.memory._dump_snapshot; for the text of an error, use \"headroom explain\"");
+  code = hri_fail(error, HR_ERROR_INPUT,
+                  "%s is no memory snapshot: it begins neither like a pickle nor like JSON (first byte 0x%02x)",
+                  source->name, (unsigned)*source->next);
+  return hri_hint(
+      error, code,
+      "snapshots come from torch.cuda.memory._dump_snapshot; for the text of an error, use \"headroom explain\"");
 }
 
 /* A file of ours: its reader wants it whole. */
-static hr_status read_history(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot, hr_error *error) {
+static hr_status read_history(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot,
+                              hr_error *error) {
   hr_snapshot_limits limits;
   char *bytes;
   uint64_t count;
@@ -81,10 +88,13 @@ static hr_status read_history(hri_snapshot_source *source, const char *name, uin
   HRI_TRY(hri_snapshot_source_whole(source, &bytes, &count, error));
   limits.memory_bytes = source->capacity < limit ? limit - source->capacity : 1; /* the window counts, too */
   status = hri_history_parse(bytes, count, name, &limits, snapshot, error);
-  return status == HR_ERROR_MEMORY ? hri_hint(error, status, "reading may take %llu bytes; allow more", (unsigned long long)limit) : status;
+  return status == HR_ERROR_MEMORY
+             ? hri_hint(error, status, "reading may take %llu bytes; allow more", (unsigned long long)limit)
+             : status;
 }
 
-static hr_status read_all(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot, hr_error *error) {
+static hr_status read_all(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot,
+                          hr_error *error) {
   hri_snapshot_decoder d = {0};
   hri_decoded whole = HRI_VALUE_NONE;
   hr_status status;
@@ -102,13 +112,18 @@ out:
   return status;
 }
 
-static uint64_t limit_of(const hr_snapshot_limits *limits) { return limits && limits->memory_bytes ? limits->memory_bytes : default_memory_bytes; }
+static uint64_t limit_of(const hr_snapshot_limits *limits) {
+  return limits && limits->memory_bytes ? limits->memory_bytes : default_memory_bytes;
+}
 
-static uint64_t length_limit(uint64_t limit) { return limit > UINT64_MAX / LENGTH_PER_MEMORY ? UINT64_MAX : limit * LENGTH_PER_MEMORY; }
+static uint64_t length_limit(uint64_t limit) {
+  return limit > UINT64_MAX / LENGTH_PER_MEMORY ? UINT64_MAX : limit * LENGTH_PER_MEMORY;
+}
 
 void hr_snapshot_limits_init(hr_snapshot_limits *limits) { *limits = (hr_snapshot_limits){0}; }
 
-hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
+hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
+                           hr_error *error) {
   hri_snapshot_source source;
   uint64_t limit = limit_of(limits);
   hr_status status;
@@ -119,8 +134,8 @@ hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, h
   return status;
 }
 
-hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
-                            hr_error *error) {
+hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
+                            hr_snapshot **snapshot, hr_error *error) {
   hri_snapshot_source source;
   uint64_t limit = limit_of(limits);
   hr_status status;

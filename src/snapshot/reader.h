@@ -7,7 +7,8 @@
 
 hr_status hri_read_pickle(hri_snapshot_decoder *d, hri_snapshot_source *source, hri_decoded *whole);
 /* The text of a numeric or string opcode of protocol 0, which ends with a newline. (pickle_text.c) */
-hr_status hri_read_pickle_text(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_decoded *value);
+hr_status hri_read_pickle_text(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count,
+                               hri_decoded *value);
 /* d->scan is set while it runs. */
 hr_status hri_read_json(hri_snapshot_decoder *d, hri_snapshot_source *source, hri_decoded *whole);
 

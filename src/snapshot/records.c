@@ -1,6 +1,6 @@
-/* Dicts to records. Which record a dict is, is told by its keys alone, so that a value needs no context: no two kinds share
- * the keys that tell them (`kind_of`). Unknown keys are left out and counted; a known key with a value of another type is an
- * error where the value is needed, and left out and counted where it is not. */
+/* Dicts to records. Which record a dict is, is told by its keys alone, so that a value needs no context: no two kinds
+ * share the keys that tell them (`kind_of`). Unknown keys are left out and counted; a known key with a value of another
+ * type is an error where the value is needed, and left out and counted where it is not. */
 #include <math.h>
 #include <string.h>
 
@@ -8,27 +8,43 @@
 
 #define BIT(word) (1ull << HRI_KEY_##word)
 
-typedef enum kind { KIND_EVENT, KIND_SEGMENT, KIND_BLOCK, KIND_FRAME, KIND_HISTORY, KIND_ANNOTATION, KIND_TOP, KIND_SETTINGS, KIND_NONE } kind;
+typedef enum kind {
+  KIND_EVENT,
+  KIND_SEGMENT,
+  KIND_BLOCK,
+  KIND_FRAME,
+  KIND_HISTORY,
+  KIND_ANNOTATION,
+  KIND_TOP,
+  KIND_SETTINGS,
+  KIND_NONE
+} kind;
 
-static const char *const kind_names[] = {"event", "segment", "block", "frame", "history entry", "annotation", "snapshot", "allocator setting", ""};
+static const char *const kind_names[] = {"event",    "segment",           "block",
+                                         "frame",    "history entry",     "annotation",
+                                         "snapshot", "allocator setting", ""};
 
 static const uint64_t known_keys[KIND_NONE] = {
-    [KIND_EVENT] = BIT(ACTION) | BIT(ADDR) | BIT(DEVICE_FREE) | BIT(SIZE) | BIT(STREAM) | BIT(TIME_US) | BIT(FRAMES) | BIT(COMPILE_CONTEXT) |
-                   BIT(USER_METADATA) | BIT(POOL_ID) | BIT(CATEGORY),
-    [KIND_SEGMENT] = BIT(DEVICE) | BIT(ADDRESS) | BIT(TOTAL_SIZE) | BIT(STREAM) | BIT(SEGMENT_TYPE) | BIT(SEGMENT_POOL_ID) | BIT(IS_EXPANDABLE) |
-                     BIT(FRAMES) | BIT(BLOCKS) | BIT(ALLOCATED_SIZE) | BIT(ACTIVE_SIZE) | BIT(REQUESTED_SIZE),
-    [KIND_BLOCK] = BIT(ADDRESS) | BIT(SIZE) | BIT(REQUESTED_SIZE) | BIT(STATE) | BIT(FRAMES) | BIT(HISTORY) | BIT(CATEGORY),
+    [KIND_EVENT] = BIT(ACTION) | BIT(ADDR) | BIT(DEVICE_FREE) | BIT(SIZE) | BIT(STREAM) | BIT(TIME_US) | BIT(FRAMES) |
+                   BIT(COMPILE_CONTEXT) | BIT(USER_METADATA) | BIT(POOL_ID) | BIT(CATEGORY),
+    [KIND_SEGMENT] = BIT(DEVICE) | BIT(ADDRESS) | BIT(TOTAL_SIZE) | BIT(STREAM) | BIT(SEGMENT_TYPE) |
+                     BIT(SEGMENT_POOL_ID) | BIT(IS_EXPANDABLE) | BIT(FRAMES) | BIT(BLOCKS) | BIT(ALLOCATED_SIZE) |
+                     BIT(ACTIVE_SIZE) | BIT(REQUESTED_SIZE),
+    [KIND_BLOCK] =
+        BIT(ADDRESS) | BIT(SIZE) | BIT(REQUESTED_SIZE) | BIT(STATE) | BIT(FRAMES) | BIT(HISTORY) | BIT(CATEGORY),
     [KIND_FRAME] = BIT(FILENAME) | BIT(NAME) | BIT(LINE),
     [KIND_HISTORY] = BIT(ADDR) | BIT(REAL_SIZE) | BIT(FRAMES),
     [KIND_ANNOTATION] = ~0ull, /* any metadata */
-    [KIND_TOP] = BIT(SEGMENTS) | BIT(DEVICE_TRACES) | BIT(ALLOCATOR_SETTINGS) | BIT(EXTERNAL_ANNOTATIONS) | BIT(HOST_SEGMENTS) | BIT(HOST_TRACES),
-    [KIND_SETTINGS] = BIT(CUDA_ALLOC_CONF) | BIT(ALLOC_CONF) | BIT(MAX_SPLIT_SIZE) | BIT(GC_THRESHOLD) | BIT(EXPANDABLE_SEGMENTS) |
-                      BIT(ROUNDUP_DIVISIONS),
+    [KIND_TOP] = BIT(SEGMENTS) | BIT(DEVICE_TRACES) | BIT(ALLOCATOR_SETTINGS) | BIT(EXTERNAL_ANNOTATIONS) |
+                 BIT(HOST_SEGMENTS) | BIT(HOST_TRACES),
+    [KIND_SETTINGS] = BIT(CUDA_ALLOC_CONF) | BIT(ALLOC_CONF) | BIT(MAX_SPLIT_SIZE) | BIT(GC_THRESHOLD) |
+                      BIT(EXPANDABLE_SEGMENTS) | BIT(ROUNDUP_DIVISIONS),
 };
 static const uint64_t ignored_keys = ((1ull << (HRI_KEY_LAST_KEY + 1)) - 1) & ~((1ull << HRI_KEY_IGNORED) - 1);
 
 static hri_key word_of(hri_decoded v) {
-  return hri_value_tag_of(v) == HRI_VALUE_STRING && hri_value_payload(v) < HRI_KEY_COUNT ? (hri_key)hri_value_payload(v) : HRI_KEY_NONE;
+  return hri_value_tag_of(v) == HRI_VALUE_STRING && hri_value_payload(v) < HRI_KEY_COUNT ? (hri_key)hri_value_payload(v)
+                                                                                         : HRI_KEY_NONE;
 }
 
 static kind kind_of(uint64_t keys) {
@@ -57,8 +73,10 @@ static hr_status wrong(const field *f, const char *wanted) {
   const char *key = hr_snapshot_string(s, (uint32_t)f->word);
   char text[80];
   if (f->kind == KIND_EVENT)
-    return hri_snapshot_decoder_fail(f->d, "event %llu: '%s' is %s; wanted: %s", (unsigned long long)s->event_count, key, hri_value_text(f->d, f->value, text), wanted);
-  return hri_snapshot_decoder_fail(f->d, "'%s' of a %s is %s; wanted: %s", key, kind_names[f->kind], hri_value_text(f->d, f->value, text), wanted);
+    return hri_snapshot_decoder_fail(f->d, "event %llu: '%s' is %s; wanted: %s", (unsigned long long)s->event_count,
+                                     key, hri_value_text(f->d, f->value, text), wanted);
+  return hri_snapshot_decoder_fail(f->d, "'%s' of a %s is %s; wanted: %s", key, kind_names[f->kind],
+                                   hri_value_text(f->d, f->value, text), wanted);
 }
 
 /* A handle or an address: above INT64_MAX it may come with a sign (TorchScript's integers are signed). */
@@ -72,7 +90,8 @@ static hr_status read_size(const field *f, uint64_t *to) {
   uint64_t bits;
   bool negative;
   if (f->value == HRI_VALUE_NONE) return HR_OK;
-  if (!hri_value_integer(f->d, f->value, &bits, &negative) || negative || bits > INT64_MAX) return wrong(f, "a number of bytes");
+  if (!hri_value_integer(f->d, f->value, &bits, &negative) || negative || bits > INT64_MAX)
+    return wrong(f, "a number of bytes");
   *to = bits;
   return HR_OK;
 }
@@ -98,7 +117,8 @@ static hr_status read_device(const field *f, int32_t *to) {
   uint64_t bits;
   bool negative;
   if (f->value == HRI_VALUE_NONE) return HR_OK;
-  if (!hri_value_integer(f->d, f->value, &bits, &negative) || (negative ? bits < (uint64_t)-1 : bits > INT16_MAX)) return wrong(f, "a device number");
+  if (!hri_value_integer(f->d, f->value, &bits, &negative) || (negative ? bits < (uint64_t)-1 : bits > INT16_MAX))
+    return wrong(f, "a device number");
   *to = (int32_t)bits;
   return HR_OK;
 }
@@ -117,7 +137,8 @@ static bool read_truth(const field *f) {
 
 static uint32_t read_stack(const field *f) {
   if (hri_value_tag_of(f->value) == HRI_VALUE_STACK) return (uint32_t)hri_value_payload(f->value);
-  if (f->value != HRI_VALUE_NONE && f->value != hri_value_make(HRI_VALUE_LIST, 0)) f->d->builder.snapshot->unknown_count++;
+  if (f->value != HRI_VALUE_NONE && f->value != hri_value_make(HRI_VALUE_LIST, 0))
+    f->d->builder.snapshot->unknown_count++;
   return 0;
 }
 
@@ -151,9 +172,7 @@ static hr_status event_field(const field *f, hr_trace_event *e, hri_decoded *met
   case HRI_KEY_ADDR:
     if (f->value != HRI_VALUE_NONE) e->flags &= (uint8_t)~HR_EVENT_NO_ADDRESS;
     return read_handle(f, &e->addr);
-  case HRI_KEY_DEVICE_FREE:
-    e->flags &= (uint8_t)~HR_EVENT_NO_ADDRESS;
-    return read_size(f, &e->addr);
+  case HRI_KEY_DEVICE_FREE: e->flags &= (uint8_t)~HR_EVENT_NO_ADDRESS; return read_size(f, &e->addr);
   case HRI_KEY_SIZE: return read_size(f, &e->size);
   case HRI_KEY_STREAM: return read_handle(f, &e->stream);
   case HRI_KEY_TIME_US:
@@ -171,7 +190,8 @@ static hr_status event_field(const field *f, hr_trace_event *e, hri_decoded *met
   }
 }
 
-static hr_status make_event(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys, hri_decoded action, hri_decoded *record) {
+static hr_status make_event(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys,
+                            hri_decoded action, hri_decoded *record) {
   hr_snapshot *s = d->builder.snapshot;
   hri_key word = word_of(action);
   hri_decoded metadata = HRI_VALUE_NONE;
@@ -202,7 +222,9 @@ static hr_status make_frame(hri_snapshot_decoder *d, const hri_decoded *pairs, u
     bool negative;
     if (f.word == HRI_KEY_NAME) name = read_string(&f);
     else if (f.word == HRI_KEY_FILENAME) file = read_string(&f);
-    else if (f.word == HRI_KEY_LINE && hri_value_integer(d, f.value, &bits, &negative) && !negative && bits <= UINT32_MAX) line = (uint32_t)bits;
+    else if (f.word == HRI_KEY_LINE && hri_value_integer(d, f.value, &bits, &negative) && !negative &&
+             bits <= UINT32_MAX)
+      line = (uint32_t)bits;
   }
   *record = hri_value_make(HRI_VALUE_FRAME, hri_snapshot_add_frame(&d->builder, name, file, line));
   return d->builder.failed ? hri_snapshot_decoder_fail_memory(d) : HR_OK;
@@ -236,7 +258,9 @@ static hr_status block_field(const field *f, hri_read_block *b) {
   switch (f->word) {
   case HRI_KEY_ADDRESS: b->has_address = f->value != HRI_VALUE_NONE; return read_handle(f, &b->block.address);
   case HRI_KEY_SIZE: return f->value == HRI_VALUE_NONE ? wrong(f, "a number of bytes") : read_size(f, &b->block.size);
-  case HRI_KEY_REQUESTED_SIZE: b->has_requested = f->value != HRI_VALUE_NONE; return read_size(f, &b->block.requested_size);
+  case HRI_KEY_REQUESTED_SIZE:
+    b->has_requested = f->value != HRI_VALUE_NONE;
+    return read_size(f, &b->block.requested_size);
   case HRI_KEY_STATE: b->block.state = read_state(f); return HR_OK;
   case HRI_KEY_FRAMES: b->block.stack = read_stack(f); return HR_OK;
   case HRI_KEY_CATEGORY: b->block.category = read_category(f); return HR_OK;
@@ -245,14 +269,16 @@ static hr_status block_field(const field *f, hri_read_block *b) {
   }
 }
 
-static hr_status make_block(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys, hri_decoded *record) {
+static hr_status make_block(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys,
+                            hri_decoded *record) {
   hri_read_block b = {0};
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_BLOCK, word_of(pairs[2 * k]), pairs[2 * k + 1]};
     HRI_TRY(block_field(&f, &b));
   }
   d->block_keys |= keys;
-  if (!HRI_DECODER_GROW(d, d->blocks, d->block_capacity, d->block_count + 1)) return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d, d->blocks, d->block_capacity, d->block_count + 1))
+    return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_BLOCK, d->block_count);
   d->blocks[d->block_count++] = b;
   return HR_OK;
@@ -279,14 +305,16 @@ static hr_status segment_field(const field *f, hri_read_segment *s) {
   }
 }
 
-static hr_status make_segment(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys, hri_decoded *record) {
+static hr_status make_segment(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys,
+                              hri_decoded *record) {
   hri_read_segment s = {.stated = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_SEGMENT, word_of(pairs[2 * k]), pairs[2 * k + 1]};
     HRI_TRY(segment_field(&f, &s));
   }
   d->segment_keys |= keys;
-  if (!HRI_DECODER_GROW(d, d->segments, d->segment_capacity, d->segment_count + 1)) return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d, d->segments, d->segment_capacity, d->segment_count + 1))
+    return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_SEGMENT, d->segment_count);
   d->segments[d->segment_count++] = s;
   return HR_OK;
@@ -299,13 +327,15 @@ static hr_status make_history(hri_snapshot_decoder *d, const hri_decoded *pairs,
     if (f.word == HRI_KEY_REAL_SIZE) HRI_TRY(read_size(&f, &entry.real_size));
     if (f.word == HRI_KEY_FRAMES) entry.stack = read_stack(&f);
   }
-  if (!HRI_DECODER_GROW(d, d->histories, d->history_capacity, d->history_count + 1)) return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d, d->histories, d->history_capacity, d->history_count + 1))
+    return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_HISTORY, d->history_count);
   d->histories[d->history_count++] = entry;
   return HR_OK;
 }
 
-static hr_status make_annotation(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, hri_decoded *record) {
+static hr_status make_annotation(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count,
+                                 hri_decoded *record) {
   hr_annotation a = {0};
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_ANNOTATION, word_of(pairs[2 * k]), pairs[2 * k + 1]};
@@ -315,7 +345,8 @@ static hr_status make_annotation(hri_snapshot_decoder *d, const hri_decoded *pai
     if (f.word == HRI_KEY_NAME) a.name = read_string(&f);
     if (f.word == HRI_KEY_STAGE) a.end = word_of(f.value) == HRI_KEY_END;
   }
-  if (!HRI_DECODER_GROW(d, d->annotations, d->annotation_capacity, d->annotation_count + 1)) return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d, d->annotations, d->annotation_capacity, d->annotation_count + 1))
+    return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_ANNOTATION, d->annotation_count);
   d->annotations[d->annotation_count++] = a;
   return HR_OK;
@@ -331,16 +362,20 @@ static void setting_field(const field *f, hr_snapshot_settings *s) {
     if (!s->text) s->text = read_string(f);
     return;
   case HRI_KEY_MAX_SPLIT_SIZE: /* unlimited is the largest of some integer type, or -1 */
-    if (hri_value_integer(d, f->value, &bits, &negative)) s->max_split_size = negative || bits >= INT64_MAX ? -1 : (int64_t)bits;
+    if (hri_value_integer(d, f->value, &bits, &negative))
+      s->max_split_size = negative || bits >= INT64_MAX ? -1 : (int64_t)bits;
     return;
   case HRI_KEY_GC_THRESHOLD:
-    if (hri_value_tag_of(f->value) == HRI_VALUE_REAL) memcpy(&s->garbage_collection_threshold, &d->wides.items[hri_value_payload(f->value)], 8);
-    else if (hri_value_integer(d, f->value, &bits, &negative) && bits <= 1) s->garbage_collection_threshold = (double)bits;
+    if (hri_value_tag_of(f->value) == HRI_VALUE_REAL)
+      memcpy(&s->garbage_collection_threshold, &d->wides.items[hri_value_payload(f->value)], 8);
+    else if (hri_value_integer(d, f->value, &bits, &negative) && bits <= 1)
+      s->garbage_collection_threshold = (double)bits;
     return;
   case HRI_KEY_EXPANDABLE_SEGMENTS: s->expandable_segments = read_truth(f); return;
   case HRI_KEY_ROUNDUP_DIVISIONS:
     if (hri_value_tag_of(f->value) == HRI_VALUE_DIVISIONS)
-      memcpy(s->roundup_power2_divisions, &d->wides.items[hri_value_payload(f->value)], sizeof s->roundup_power2_divisions);
+      memcpy(s->roundup_power2_divisions, &d->wides.items[hri_value_payload(f->value)],
+             sizeof s->roundup_power2_divisions);
     return;
   default: return;
   }
@@ -353,13 +388,15 @@ static hr_status make_settings(hri_snapshot_decoder *d, const hri_decoded *pairs
     setting_field(&f, &s);
   }
   if (!(s.garbage_collection_threshold >= 0 && s.garbage_collection_threshold <= 1)) s.garbage_collection_threshold = 0;
-  if (!HRI_DECODER_GROW(d, d->settings, d->settings_capacity, d->settings_count + 1)) return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d, d->settings, d->settings_capacity, d->settings_count + 1))
+    return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_SETTINGS, d->settings_count);
   d->settings[d->settings_count++] = s;
   return HR_OK;
 }
 
-static hr_status make_top(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys, hri_decoded *record) {
+static hr_status make_top(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys,
+                          hri_decoded *record) {
   hri_read_top top = {0};
   for (uint64_t k = 0; k < count; k++) {
     hri_decoded v = pairs[2 * k + 1];
@@ -393,7 +430,9 @@ hr_status hri_record_of_dict(hri_snapshot_decoder *d, const hri_decoded *pairs, 
   which = kind_of(keys);
   *record = HRI_VALUE_OPAQUE;
   if (which == KIND_NONE || (which == KIND_EVENT && hri_value_tag_of(action) != HRI_VALUE_STRING)) return HR_OK;
-  if (which != KIND_ANNOTATION) d->builder.snapshot->unknown_count += unknown + (uint64_t)__builtin_popcountll(keys & ~known_keys[which] & ~ignored_keys);
+  if (which != KIND_ANNOTATION)
+    d->builder.snapshot->unknown_count +=
+        unknown + (uint64_t)__builtin_popcountll(keys & ~known_keys[which] & ~ignored_keys);
   switch (which) {
   case KIND_EVENT: return make_event(d, pairs, count, keys, action, record);
   case KIND_SEGMENT: return make_segment(d, pairs, count, keys, record);

@@ -68,18 +68,22 @@ static hr_status open_temp(hri_snapshot_sink *sink) {
 }
 
 static hr_status open_special(hri_snapshot_sink *sink) {
-  sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO that nobody reads is refused, not waited for */
-  return sink->fd >= 0 && fcntl(sink->fd, F_SETFL, 0) == 0 ? HR_OK : hri_fail_errno(sink->error, errno, "open", sink->path);
+  sink->fd =
+      open(sink->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO that nobody reads is refused, not waited for */
+  return sink->fd >= 0 && fcntl(sink->fd, F_SETFL, 0) == 0 ? HR_OK
+                                                           : hri_fail_errno(sink->error, errno, "open", sink->path);
 }
 
 hr_status hri_sink_init(hri_snapshot_sink *sink, const char *path, hr_error *error) {
   size_t length = strlen(path);
   *sink = (hri_snapshot_sink){.path = path, .fd = -1, .error = error};
   if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path))
-    return sink->status = hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
+    return sink->status =
+               hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
   if (length >= PATH_BYTES) return sink->status = hri_fail_errno(error, ENAMETOOLONG, "create", path);
   if (ends_in_gz(path)) sink->status = begin_deflate(sink);
-  if (sink->status == HR_OK) sink->status = is_special(path) ? open_special(sink) : open_temp(sink); /* /dev/null must stay what it is */
+  if (sink->status == HR_OK)
+    sink->status = is_special(path) ? open_special(sink) : open_temp(sink); /* /dev/null must stay what it is */
   if (sink->status != HR_OK) hri_sink_deinit(sink);
   return sink->status;
 }
@@ -92,7 +96,8 @@ static void squeeze(hri_snapshot_sink *sink, int flush) {
     stream->next_out = sink->packed;
     stream->avail_out = HRI_SINK_PIECE_BYTES;
     result = deflate(stream, flush);
-    sink->status = hri_file_write_all(sink->fd, sink->path, sink->packed, HRI_SINK_PIECE_BYTES - stream->avail_out, sink->error);
+    sink->status =
+        hri_file_write_all(sink->fd, sink->path, sink->packed, HRI_SINK_PIECE_BYTES - stream->avail_out, sink->error);
   } while (sink->status == HR_OK && (flush == Z_FINISH ? result != Z_STREAM_END : stream->avail_out == 0));
 }
 

@@ -1,5 +1,6 @@
 /* Writing a large file piece by piece: gzip where the name ends in ".gz", and atomic, as hri_file_replace is for small
- * files: it grows in a scratch directory beside its name. Whoever writes gathers pieces of some 64 KiB; nothing else is held in memory. */
+ * files: it grows in a scratch directory beside its name. Whoever writes gathers pieces of some 64 KiB; nothing else is
+ * held in memory. */
 #ifndef HRI_SNAPSHOT_SINK_H
 #define HRI_SNAPSHOT_SINK_H
 
@@ -10,9 +11,9 @@
 enum { HRI_SINK_PIECE_BYTES = 1 << 16 };
 
 typedef struct hri_snapshot_sink {
-  const char *path; /* borrowed */
+  const char *path;     /* borrowed */
   hri_scratch *scratch; /* NULL: `path` is a device or a pipe, and is written itself */
-  char *temp;       /* in the scratch; takes the place of `path` at the end */
+  char *temp;           /* in the scratch; takes the place of `path` at the end */
   int fd;
   z_stream *deflate; /* NULL: not compressed */
   unsigned char *packed;
@@ -21,7 +22,8 @@ typedef struct hri_snapshot_sink {
   hr_error *error;     /* the caller's, filled at the first failure; may be NULL */
 } hri_snapshot_sink;
 
-/* Opens the file that will be `path`, after what killed processes left beside it was removed; a device or a pipe itself. `error` stays in use until the end. */
+/* Opens the file that will be `path`, after what killed processes left beside it was removed; a device or a pipe
+ * itself. `error` stays in use until the end. */
 hr_status hri_sink_init(hri_snapshot_sink *sink, const char *path, hr_error *error);
 void hri_sink_put(hri_snapshot_sink *sink, const void *bytes, uint64_t count);
 /* Keeps the first failure of whoever fills the sink (memory, say), and returns it. */

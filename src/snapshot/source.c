@@ -29,8 +29,9 @@ static hr_status read_file(hri_snapshot_source *s, unsigned char *to, uint64_t r
 }
 
 static hr_status fail_zip(const hri_snapshot_source *s, hr_error *error) {
-  hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: the gzip data is damaged or cut short after %llu decompressed bytes", s->name,
-                            (unsigned long long)s->end_offset);
+  hr_status code =
+      hri_fail(error, HR_ERROR_INPUT, "%s: the gzip data is damaged or cut short after %llu decompressed bytes",
+               s->name, (unsigned long long)s->end_offset);
   return hri_hint(error, code, "fetch the file anew; \"gzip -t\" tells whether a copy is whole");
 }
 
@@ -44,7 +45,8 @@ static hr_status feed(hri_snapshot_source *s, hr_error *error) {
   return HR_OK;
 }
 
-static hr_status inflate_more(hri_snapshot_source *s, unsigned char *to, uint64_t room, uint64_t *got, hr_error *error) {
+static hr_status inflate_more(hri_snapshot_source *s, unsigned char *to, uint64_t room, uint64_t *got,
+                              hr_error *error) {
   unsigned want = room < (1u << 30) ? (unsigned)room : 1u << 30;
   s->zip.next_out = to;
   s->zip.avail_out = want;
@@ -71,7 +73,8 @@ static hr_status inflate_more(hri_snapshot_source *s, unsigned char *to, uint64_
 
 static hr_status widen(hri_snapshot_source *s, uint64_t want, hr_error *error) {
   uint64_t capacity = s->capacity ? s->capacity * 2 : WINDOW_BYTES;
-  const uint64_t at = s->window ? (uint64_t)(s->next - s->window) : 0, have = s->window ? (uint64_t)(s->end - s->next) : 0;
+  const uint64_t at = s->window ? (uint64_t)(s->next - s->window) : 0,
+                 have = s->window ? (uint64_t)(s->end - s->next) : 0;
   unsigned char *memory;
   if (want > s->window_limit || s->capacity >= s->window_limit) {
     hr_status code = hri_fail_memory(error, want, s->name);
@@ -107,7 +110,8 @@ hr_status hri_snapshot_source_want(hri_snapshot_source *s, uint64_t count, hr_er
     s->end += got;
     s->end_offset += got;
     if (s->end_offset > s->total_limit) {
-      hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: more than %llu bytes (decompressed)", s->name, (unsigned long long)s->total_limit);
+      hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: more than %llu bytes (decompressed)", s->name,
+                                (unsigned long long)s->total_limit);
       return hri_hint(error, code, "no snapshot that fits the memory for reading it is as long; is it one?");
     }
   }
@@ -143,11 +147,17 @@ static hr_status start_zip(hri_snapshot_source *s, hr_error *error) {
   return HR_OK;
 }
 
-hr_status hri_snapshot_source_of_memory(hri_snapshot_source *s, const void *bytes, uint64_t count, const char *name, uint64_t window_limit,
-                               uint64_t total_limit, hr_error *error) {
+hr_status hri_snapshot_source_of_memory(hri_snapshot_source *s, const void *bytes, uint64_t count, const char *name,
+                                        uint64_t window_limit, uint64_t total_limit, hr_error *error) {
   const unsigned char *first = bytes;
-  *s = (hri_snapshot_source){.next = first, .end = count ? first + count : first, .end_offset = count, .name = name,
-                    .window_limit = window_limit, .total_limit = total_limit, .fd = -1, .done = true};
+  *s = (hri_snapshot_source){.next = first,
+                             .end = count ? first + count : first,
+                             .end_offset = count,
+                             .name = name,
+                             .window_limit = window_limit,
+                             .total_limit = total_limit,
+                             .fd = -1,
+                             .done = true};
   if (count < 2 || first[0] != 0x1f || first[1] != 0x8b) return HR_OK;
   if (count > UINT32_MAX) return hri_fail(error, HR_ERROR_INPUT, "%s: more than 4 GiB of gzip data in memory", name);
   s->next = s->end = NULL;
@@ -159,7 +169,8 @@ hr_status hri_snapshot_source_of_memory(hri_snapshot_source *s, const void *byte
   return hri_snapshot_source_want(s, 1, error);
 }
 
-hr_status hri_snapshot_source_open(hri_snapshot_source *s, const char *path, uint64_t window_limit, uint64_t total_limit, hr_error *error) {
+hr_status hri_snapshot_source_open(hri_snapshot_source *s, const char *path, uint64_t window_limit,
+                                   uint64_t total_limit, hr_error *error) {
   unsigned char first[2];
   *s = (hri_snapshot_source){.name = path, .window_limit = window_limit, .total_limit = total_limit, .fd = -1};
   HRI_TRY(hri_file_open_regular(path, &s->fd, &s->file_bytes, error));

@@ -12,8 +12,8 @@ _Static_assert(sizeof(hri_trail_page) <= HRI_TRAIL_BYTES, "one page");
 
 static const char magic[8] = "HRTRAIL1";
 
-/* The space is taken at once: a store into a hole of a full file system would end in SIGBUS. So would one of an earlier run
- * that still maps the file if that were cut: it keeps its own. */
+/* The space is taken at once: a store into a hole of a full file system would end in SIGBUS. So would one of an earlier
+ * run that still maps the file if that were cut: it keeps its own. */
 hr_status hri_trail_open(const char *path, hri_trail_page **page, hr_error *error) {
   hr_status status;
   void *memory;
@@ -48,11 +48,14 @@ hr_status hri_trail_read(const char *path, hri_trail_page *page, hr_error *error
   HRI_TRY(hri_file_read(path, HRI_TRAIL_BYTES, &bytes, &count, error));
   if (count != HRI_TRAIL_BYTES || memcmp(bytes, magic, sizeof magic) != 0) {
     hri_free(bytes);
-    return hri_fail(error, HR_ERROR_INPUT, "%s: is no trail of a run (%llu bytes, wanted %d that begin with HRTRAIL1)", path, (unsigned long long)count, HRI_TRAIL_BYTES);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: is no trail of a run (%llu bytes, wanted %d that begin with HRTRAIL1)",
+                    path, (unsigned long long)count, HRI_TRAIL_BYTES);
   }
   memcpy(page, bytes, sizeof *page);
   hri_free(bytes);
-  page->program[HRI_TRAIL_WORD - 1] = page->phase[HRI_TRAIL_WORD - 1] = page->op[HRI_TRAIL_OP - 1] = page->message[HRI_TRAIL_MESSAGE - 1] = 0;
+  page->program[HRI_TRAIL_WORD - 1] = page->phase[HRI_TRAIL_WORD - 1] = page->op[HRI_TRAIL_OP - 1] =
+      page->message[HRI_TRAIL_MESSAGE - 1] = 0;
   if (page->state < HRI_TRAIL_STATE_COUNT) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: field 'state' is %u, wanted 0 to %d", path, page->state, HRI_TRAIL_STATE_COUNT - 1);
+  return hri_fail(error, HR_ERROR_INPUT, "%s: field 'state' is %u, wanted 0 to %d", path, page->state,
+                  HRI_TRAIL_STATE_COUNT - 1);
 }

@@ -7,7 +7,8 @@
 
 void hr_snapshot_write_options_init(hr_snapshot_write_options *options) { *options = (hr_snapshot_write_options){0}; }
 
-hr_status hr_snapshot_write(const hr_snapshot *snapshot, const char *path, const hr_snapshot_write_options *options, hr_error *error) {
+hr_status hr_snapshot_write(const hr_snapshot *snapshot, const char *path, const hr_snapshot_write_options *options,
+                            hr_error *error) {
   const int protocol = options && options->protocol ? options->protocol : 4;
   hri_snapshot_sink sink;
   if (protocol < 2 || protocol > 4) {

@@ -34,13 +34,15 @@ static uint32_t next_id(const hr_tokenizer *tokenizer) {
   return next;
 }
 
-hr_status hri_added_put(hr_tokenizer *tokenizer, const char *content, uint64_t bytes, hri_added_token flags, hr_error *error) {
+hr_status hri_added_put(hr_tokenizer *tokenizer, const char *content, uint64_t bytes, hri_added_token flags,
+                        hr_error *error) {
   hri_added *added = &tokenizer->added;
   uint32_t id = hri_vocab_find(&tokenizer->vocab, content, bytes);
   if (bytes == 0) return HR_OK;
   if (id == HRI_TOKEN_NONE) {
     id = next_id(tokenizer);
-    if (id > HRI_VOCAB_MAX_ID) return hri_fail(error, HR_ERROR_INPUT, "added token '%.60s' would get an id above %d", content, HRI_VOCAB_MAX_ID);
+    if (id > HRI_VOCAB_MAX_ID)
+      return hri_fail(error, HR_ERROR_INPUT, "added token '%.60s' would get an id above %d", content, HRI_VOCAB_MAX_ID);
     HRI_TRY(hri_vocab_add(&tokenizer->vocab, content, bytes, id, 0, error));
   }
   flags.id = id;
@@ -72,7 +74,8 @@ static void sort_patterns(hri_pattern_set *set) {
   if (set->list.count) qsort(set->list.items, set->list.count, sizeof *set->list.items, compare_patterns);
   for (size_t i = 0; i < set->list.count; i++) {
     hri_pattern *pattern = &set->list.items[i], *last = kept ? &set->list.items[kept - 1] : NULL;
-    if (last && last->bytes == pattern->bytes && memcmp(last->text, pattern->text, pattern->bytes) == 0) hri_free(pattern->text);
+    if (last && last->bytes == pattern->bytes && memcmp(last->text, pattern->text, pattern->bytes) == 0)
+      hri_free(pattern->text);
     else set->list.items[kept++] = *pattern;
   }
   set->list.count = kept;
@@ -88,7 +91,8 @@ static void sort_patterns(hri_pattern_set *set) {
   if (starts != 1) set->only = -1;
 }
 
-static hr_status add_pattern(hri_pattern_set *set, const char *text, uint64_t bytes, uint32_t id, uint32_t order, hr_error *error) {
+static hr_status add_pattern(hri_pattern_set *set, const char *text, uint64_t bytes, uint32_t id, uint32_t order,
+                             hr_error *error) {
   hri_pattern pattern = {.bytes = (uint32_t)bytes, .id = id, .order = order};
   if (bytes == 0) return HR_OK;
   pattern.text = hri_alloc(bytes);
@@ -100,7 +104,8 @@ static hr_status add_pattern(hri_pattern_set *set, const char *text, uint64_t by
 }
 
 /* A normalized token is searched for in normalized text, by its normalized content, and decodes to it. */
-static hr_status add_normalized(hr_tokenizer *tokenizer, hri_added_token *token, const char *text, uint64_t bytes, uint32_t order, hr_error *error) {
+static hr_status add_normalized(hr_tokenizer *tokenizer, hri_added_token *token, const char *text, uint64_t bytes,
+                                uint32_t order, hr_error *error) {
   const hri_vocab *vocab = &tokenizer->vocab;
   if (bytes != vocab->bytes[token->id] || memcmp(text, hri_vocab_content(vocab, token->id), bytes) != 0) {
     token->decoded = hri_alloc(bytes);
@@ -111,7 +116,8 @@ static hr_status add_normalized(hr_tokenizer *tokenizer, hri_added_token *token,
   return add_pattern(&tokenizer->added.normalized, text, bytes, token->id, order, error);
 }
 
-static hr_status add_token(hr_tokenizer *tokenizer, hri_added_token *token, uint32_t order, hri_normal *normal, hri_text *mapped, hr_error *error) {
+static hr_status add_token(hr_tokenizer *tokenizer, hri_added_token *token, uint32_t order, hri_normal *normal,
+                           hri_text *mapped, hr_error *error) {
   const char *content = hri_vocab_content(&tokenizer->vocab, token->id);
   uint64_t bytes = tokenizer->vocab.bytes[token->id];
   if (!token->normalized) return add_pattern(&tokenizer->added.raw, content, bytes, token->id, order, error);
@@ -139,7 +145,8 @@ hr_status hri_added_finish(hr_tokenizer *tokenizer, hr_error *error) {
   uint32_t order = 0;
   for (uint32_t round = 0; round < 2 && status == HR_OK; round++)
     for (size_t i = 0; i < added->list.count && status == HR_OK; i++)
-      if (added->list.items[i].special == (round == 0)) status = add_token(tokenizer, &added->list.items[i], order++, &normal, &mapped, error);
+      if (added->list.items[i].special == (round == 0))
+        status = add_token(tokenizer, &added->list.items[i], order++, &normal, &mapped, error);
   hri_normal_deinit(&normal);
   hri_text_deinit(&mapped);
   HRI_TRY(status);
@@ -159,7 +166,8 @@ void hri_added_deinit(hri_added *added) {
 
 /* ---- Searching ---- */
 
-/* The longest pattern at `text`: among the sorted patterns the range that shares the first bytes is narrowed byte by byte. */
+/* The longest pattern at `text`: among the sorted patterns the range that shares the first bytes is narrowed byte by
+ * byte. */
 static const hri_pattern *longest_at(const hri_pattern_set *set, const char *text, uint64_t bytes) {
   const hri_pattern *items = set->list.items, *best = NULL;
   uint32_t low = set->first[(unsigned char)text[0]], high = set->first[(unsigned char)text[0] + 1];
@@ -252,8 +260,9 @@ bool hri_added_next(const hri_added *added, const hri_pattern_set *set, hri_adde
     if (walk->plain && token->special) continue;
     if (token->single_word && word_beside(walk, begin, end)) continue;
     if (token->lstrip) begin = space_begin(walk, begin);
-    if (token->rstrip) end = space_end(walk, end > walk->taken ? end : walk->taken); /* up to `taken` all is white space */
-    if (begin < walk->taken) begin = walk->taken; /* rstrip of the last match reached into this one */
+    if (token->rstrip)
+      end = space_end(walk, end > walk->taken ? end : walk->taken); /* up to `taken` all is white space */
+    if (begin < walk->taken) begin = walk->taken;                   /* rstrip of the last match reached into this one */
     if (end < begin) end = begin;
     walk->taken = end;
     *match = (hri_added_match){.id = found->id, .begin = (uint32_t)begin, .end = (uint32_t)end};

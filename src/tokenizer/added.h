@@ -4,9 +4,11 @@
 
 #include "tokenizer/types.h"
 
-/* Adds or changes one: a content that the vocabulary has keeps its id, another gets the next free one, as in the reference.
+/* Adds or changes one: a content that the vocabulary has keeps its id, another gets the next free one, as in the
+ * reference.
  * An empty content is ignored. INPUT when there are too many ids; MEMORY. */
-hr_status hri_added_put(hr_tokenizer *tokenizer, const char *content, uint64_t bytes, hri_added_token flags, hr_error *error);
+hr_status hri_added_put(hr_tokenizer *tokenizer, const char *content, uint64_t bytes, hri_added_token flags,
+                        hr_error *error);
 /* Makes both sets of patterns, once, when the normalizer is there. */
 hr_status hri_added_finish(hr_tokenizer *tokenizer, hr_error *error);
 void hri_added_deinit(hri_added *added);
@@ -21,7 +23,7 @@ typedef struct hri_added_match {
 typedef struct hri_added_walk {
   const char *text;
   uint64_t bytes;
-  bool plain;       /* special tokens are text */
+  bool plain;         /* special tokens are text */
   uint64_t at, taken; /* searched up to `at`; text before `taken` belongs to a match */
 } hri_added_walk;
 bool hri_added_next(const hri_added *added, const hri_pattern_set *set, hri_added_walk *walk, hri_added_match *match);

@@ -1,6 +1,5 @@
 #include "tokenizer/bpe.h"
 
-
 /* ---- The table of merges: open addressing, at most half full ---- */
 
 static uint64_t pair_slot(uint64_t pair, uint64_t mask) {
@@ -31,7 +30,8 @@ static hr_status grow_merges(hri_bpe *bpe, hr_error *error) {
   return HR_OK;
 }
 
-hr_status hri_bpe_add_merge(hri_bpe *bpe, uint32_t left, uint32_t right, uint32_t rank, uint32_t result, hr_error *error) {
+hr_status hri_bpe_add_merge(hri_bpe *bpe, uint32_t left, uint32_t right, uint32_t rank, uint32_t result,
+                            hr_error *error) {
   uint64_t pair = (uint64_t)left << 32 | right;
   hri_bpe_merge *place;
   if (!bpe->merges || bpe->merge_count >= bpe->merge_mask / 2) HRI_TRY(grow_merges(bpe, error));
@@ -48,7 +48,9 @@ hr_status hri_bpe_add_pairs(hri_bpe *bpe, const uint32_t *ranks, hr_error *error
     if (!hri_vocab_has(vocab, id) || ranks[id] == HRI_TOKEN_NONE) continue;
     content = hri_vocab_content(vocab, id);
     if (vocab->bytes[id] > HRI_BPE_PAIR_BYTES) /* all ways to cut it are tried: the square of its length */
-      return hri_fail(error, HR_ERROR_INPUT, "token %u has %u bytes; at most %d are supported where merges follow from the tokens", id, vocab->bytes[id], HRI_BPE_PAIR_BYTES);
+      return hri_fail(error, HR_ERROR_INPUT,
+                      "token %u has %u bytes; at most %d are supported where merges follow from the tokens", id,
+                      vocab->bytes[id], HRI_BPE_PAIR_BYTES);
     for (uint32_t at = hri_char_bytes(content[0]); at < vocab->bytes[id]; at += hri_char_bytes(content[at])) {
       uint32_t left = hri_vocab_find(vocab, content, at), right;
       if (left == HRI_TOKEN_NONE || ranks[left] == HRI_TOKEN_NONE) continue;
@@ -96,13 +98,16 @@ static bool is_fallback(const hri_bpe *bpe, uint32_t id) {
 
 /* ---- Seams ----
  *
- * A piece may be cut before U+2581, the blank of SentencePiece, when no merge joins something that ends in the character
- * before it to something that begins with U+2581: whatever is merged on either side, the two sides never meet, so that
- * each gives the same ids alone. The characters for which such a merge exists ("blockers") are few, mostly U+2581 itself. */
+ * A piece may be cut before U+2581, the blank of SentencePiece, when no merge joins something that ends in the
+ * character before it to something that begins with U+2581: whatever is merged on either side, the two sides never
+ * meet, so that each gives the same ids alone. The characters for which such a merge exists ("blockers") are few,
+ * mostly U+2581 itself. */
 static const char seam_mark[] = "\xE2\x96\x81";
 enum { SEAM_BYTES = 3 };
 
-static bool at_mark(const char *text, uint64_t bytes) { return bytes >= SEAM_BYTES && memcmp(text, seam_mark, SEAM_BYTES) == 0; }
+static bool at_mark(const char *text, uint64_t bytes) {
+  return bytes >= SEAM_BYTES && memcmp(text, seam_mark, SEAM_BYTES) == 0;
+}
 
 /* The last character before `end` as its bytes in one number. */
 static uint32_t character_before(const char *begin, const char *end) {
@@ -137,7 +142,8 @@ static bool add_blocker(hri_bpe *bpe, uint32_t character) {
   uint32_t place = blocker_place(bpe, character);
   if (place < bpe->seam_blocker_count && bpe->seam_blockers[place] == character) return true;
   if (bpe->seam_blocker_count == MOST_BLOCKERS) return false;
-  memmove(bpe->seam_blockers + place + 1, bpe->seam_blockers + place, (bpe->seam_blocker_count - place) * sizeof(uint32_t));
+  memmove(bpe->seam_blockers + place + 1, bpe->seam_blockers + place,
+          (bpe->seam_blocker_count - place) * sizeof(uint32_t));
   bpe->seam_blockers[place] = character;
   bpe->seam_blocker_count++;
   return true;
@@ -164,7 +170,8 @@ hr_status hri_bpe_finish(hri_bpe *bpe, hr_error *error) {
   bpe->exact_lengths = !bpe->prefix && !bpe->suffix && (!bpe->byte_level || bpe->direct);
   if (bpe->byte_level || bpe->ignore_merges || bpe->prefix || bpe->suffix) return HR_OK;
   bpe->seam_blockers = hri_alloc(MOST_BLOCKERS * sizeof *bpe->seam_blockers);
-  if (!bpe->seam_blockers) return hri_fail_memory(error, MOST_BLOCKERS * sizeof *bpe->seam_blockers, "the merges of the tokenizer");
+  if (!bpe->seam_blockers)
+    return hri_fail_memory(error, MOST_BLOCKERS * sizeof *bpe->seam_blockers, "the merges of the tokenizer");
   bpe->seams = find_blockers(bpe);
   if (!bpe->seams) bpe->exact_lengths = false; /* it may be that bytes or unknown characters merge */
   return HR_OK;
@@ -210,7 +217,8 @@ static void add_symbol(hri_bpe_scratch *scratch, uint32_t id, uint32_t bytes) {
   scratch->bytes[scratch->count++] = bytes;
 }
 
-static hr_status direct_symbols(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes, hr_error *error) {
+static hr_status direct_symbols(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes,
+                                hr_error *error) {
   HRI_TRY(grow_symbols(scratch, bytes, error));
   for (uint32_t i = 0; i < bytes; i++) {
     scratch->ids[i] = bpe->byte_ids[(unsigned char)piece[i]];
@@ -231,10 +239,13 @@ static bool fall_back(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *
   return true;
 }
 
-/* Pieces by character (by byte, when the vocabulary is in the byte alphabet), with prefix, suffix, bytes and unknown. As in
+/* Pieces by character (by byte, when the vocabulary is in the byte alphabet), with prefix, suffix, bytes and unknown.
+ * As in
  * the reference, an unknown character waits for the next known one, so that it comes behind bytes that follow it. */
-static hr_status general_symbols(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes, hr_error *error) {
-  uint32_t prefix = bpe->prefix ? (uint32_t)strlen(bpe->prefix) : 0, suffix = bpe->suffix ? (uint32_t)strlen(bpe->suffix) : 0;
+static hr_status general_symbols(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes,
+                                 hr_error *error) {
+  uint32_t prefix = bpe->prefix ? (uint32_t)strlen(bpe->prefix) : 0,
+           suffix = bpe->suffix ? (uint32_t)strlen(bpe->suffix) : 0;
   uint32_t unknown = 0, width; /* bytes of text of unknown characters not yet written */
   for (uint32_t at = 0; at < bytes; at += width) {
     char symbol[2 * AFFIX_BYTES + 8];
@@ -244,7 +255,8 @@ static hr_status general_symbols(const hri_bpe *bpe, hri_bpe_scratch *scratch, c
     HRI_TRY(grow_symbols(scratch, scratch->count + prefix + suffix + 8, error));
     if (at > 0) memcpy(symbol, bpe->prefix ? bpe->prefix : "", length = prefix);
     if (bpe->byte_level) length += put_character(symbol + length, hri_byte_chars[(unsigned char)piece[at]]);
-    else for (uint32_t i = 0; i < width; i++) symbol[length++] = piece[at + i];
+    else
+      for (uint32_t i = 0; i < width; i++) symbol[length++] = piece[at + i];
     if (at + width == bytes && suffix) {
       memcpy(symbol + length, bpe->suffix, suffix);
       length += suffix;
@@ -316,7 +328,8 @@ static void heap_sink(uint64_t *heap, uint64_t count, uint64_t at) {
 
 static void heap_push(hri_bpe_scratch *scratch, uint64_t value) {
   uint64_t at = scratch->heap_count++;
-  for (; at > 0 && scratch->heap[(at - 1) / 2] > value; at = (at - 1) / 2) scratch->heap[at] = scratch->heap[(at - 1) / 2];
+  for (; at > 0 && scratch->heap[(at - 1) / 2] > value; at = (at - 1) / 2)
+    scratch->heap[at] = scratch->heap[(at - 1) / 2];
   scratch->heap[at] = value;
 }
 
@@ -325,8 +338,8 @@ static void push_pair(const hri_bpe *bpe, hri_bpe_scratch *scratch, uint32_t at)
   if (merge->rank != HRI_TOKEN_NONE) heap_push(scratch, (uint64_t)merge->rank << 32 | at);
 }
 
-/* Links the symbols and fills the heap. Each merge takes one entry and makes two at most, and there are fewer merges than
- * symbols: twice their number is room enough. */
+/* Links the symbols and fills the heap. Each merge takes one entry and makes two at most, and there are fewer merges
+ * than symbols: twice their number is room enough. */
 static hr_status heap_begin(const hri_bpe *bpe, hri_bpe_scratch *scratch, hr_error *error) {
   uint64_t count = scratch->count;
   if (scratch->heap_capacity < 2 * count) {
@@ -392,7 +405,8 @@ static uint32_t whole_token(const hri_bpe *bpe, hri_bpe_scratch *scratch, const 
 }
 
 /* Leaves the ids of a piece in scratch->ids and ->bytes. */
-static hr_status encode_piece(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes, hr_error *error) {
+static hr_status encode_piece(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes,
+                              hr_error *error) {
   scratch->count = 0;
   scratch->unknown = false;
   if (bpe->ignore_merges) {
@@ -517,7 +531,8 @@ static uint32_t token_length(const hri_bpe *bpe, uint32_t id) {
 }
 
 /* The remembered ids of a word, if it is there. */
-static bool recall(const hri_bpe *bpe, const hri_bpe_scratch *scratch, const uint64_t key[2], bool lengths, hr_tokens *tokens) {
+static bool recall(const hri_bpe *bpe, const hri_bpe_scratch *scratch, const uint64_t key[2], bool lengths,
+                   hr_tokens *tokens) {
   const hri_bpe_word *word = word_set(scratch, key);
   uint64_t count;
   if (!word_is(word, key) && !word_is(++word, key)) return false;
@@ -530,19 +545,20 @@ static bool recall(const hri_bpe *bpe, const hri_bpe_scratch *scratch, const uin
 }
 
 /* Encodes a piece and remembers it, when there is a key. */
-static hr_status append_new(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes, const uint64_t key[2],
-                            bool lengths, hr_tokens *tokens, hr_error *error) {
+static hr_status append_new(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes,
+                            const uint64_t key[2], bool lengths, hr_tokens *tokens, hr_error *error) {
   HRI_TRY(encode_piece(bpe, scratch, piece, bytes, error));
   if (key) remember(scratch, key);
   HRI_TRY(hri_tokens_reserve(tokens, scratch->count, lengths, error));
   if (scratch->count) memcpy(tokens->ids + tokens->count, scratch->ids, scratch->count * sizeof *tokens->ids);
-  if (lengths && scratch->count) memcpy(tokens->end + tokens->count, scratch->bytes, scratch->count * sizeof *tokens->end);
+  if (lengths && scratch->count)
+    memcpy(tokens->end + tokens->count, scratch->bytes, scratch->count * sizeof *tokens->end);
   tokens->count += scratch->count;
   return HR_OK;
 }
 
-static hr_status append_word(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes, bool lengths,
-                             hr_tokens *tokens, hr_error *error) {
+static hr_status append_word(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *piece, uint32_t bytes,
+                             bool lengths, hr_tokens *tokens, hr_error *error) {
   uint64_t key[2];
   if (!scratch->words || bytes > WORD_BYTES || (lengths && !bpe->exact_lengths))
     return append_new(bpe, scratch, piece, bytes, NULL, lengths, tokens, error);
@@ -569,14 +585,15 @@ hr_status hri_bpe_append(const hri_bpe *bpe, hri_bpe_scratch *scratch, const cha
   return append_word(bpe, scratch, piece, (uint32_t)(end - piece), lengths, tokens, error);
 }
 
-hr_status hri_bpe_append_all(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *text, const hri_split_piece *pieces, uint32_t count,
-                             hr_tokens *tokens, hr_error *error) {
+hr_status hri_bpe_append_all(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *text,
+                             const hri_split_piece *pieces, uint32_t count, hr_tokens *tokens, hr_error *error) {
   uint64_t keys[HRI_BPE_BATCH][2];
   if (count == 0) return HR_OK;
   begin_words(bpe, scratch, pieces[count - 1].end - pieces[0].begin);
   if (bpe->seams || !scratch->words || count > HRI_BPE_BATCH) {
     for (uint32_t i = 0; i < count; i++)
-      HRI_TRY(hri_bpe_append(bpe, scratch, text + pieces[i].begin, pieces[i].end - pieces[i].begin, false, tokens, error));
+      HRI_TRY(
+          hri_bpe_append(bpe, scratch, text + pieces[i].begin, pieces[i].end - pieces[i].begin, false, tokens, error));
     return HR_OK;
   }
   for (uint32_t i = 0; i < count; i++) {

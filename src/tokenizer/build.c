@@ -43,25 +43,35 @@ hr_status hri_build_token(hr_tokenizer *tokenizer, const char *content, uint64_t
   const hri_vocab *vocab = &tokenizer->vocab;
   int shown = bytes < 60 ? (int)bytes : 60; /* of a content without NUL */
   if (id > HRI_VOCAB_MAX_ID)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: token '%.*s' has the id %llu, at most %d is supported", tokenizer->file, shown, content, (unsigned long long)id, HRI_VOCAB_MAX_ID);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: token '%.*s' has the id %llu, at most %d is supported", tokenizer->file,
+                    shown, content, (unsigned long long)id, HRI_VOCAB_MAX_ID);
   if (hri_vocab_find(vocab, content, bytes) != HRI_TOKEN_NONE)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: token '%.*s' is in the vocabulary twice", tokenizer->file, shown, content);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: token '%.*s' is in the vocabulary twice", tokenizer->file, shown,
+                    content);
   if (hri_vocab_has(vocab, (uint32_t)id))
-    return hri_fail(error, HR_ERROR_INPUT, "%s: tokens '%.60s' and '%.*s' have the same id %llu", tokenizer->file, hri_vocab_content(vocab, (uint32_t)id), shown, content, (unsigned long long)id);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: tokens '%.60s' and '%.*s' have the same id %llu", tokenizer->file,
+                    hri_vocab_content(vocab, (uint32_t)id), shown, content, (unsigned long long)id);
   return hri_vocab_add(&tokenizer->vocab, content, bytes, (uint32_t)id, HRI_TOKEN_MODEL, error);
 }
 
-static hr_status missing_part(const hr_tokenizer *tokenizer, const char *left, const char *right, const char *what, uint32_t index, hr_error *error) {
-  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s: merge %u ('%.60s' with '%.60s'): %s is not in the vocabulary", tokenizer->file, index, left, right, what);
-  return hri_hint(error, status, "the vocabulary and the merges do not belong together, or the file is damaged: fetch it anew");
+static hr_status missing_part(const hr_tokenizer *tokenizer, const char *left, const char *right, const char *what,
+                              uint32_t index, hr_error *error) {
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s: merge %u ('%.60s' with '%.60s'): %s is not in the vocabulary",
+                              tokenizer->file, index, left, right, what);
+  return hri_hint(error, status,
+                  "the vocabulary and the merges do not belong together, or the file is damaged: fetch it anew");
 }
 
-hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char *right, uint32_t index, hr_error *error) {
+hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char *right, uint32_t index,
+                          hr_error *error) {
   const hri_vocab *vocab = &tokenizer->vocab;
-  uint64_t left_bytes = strlen(left), right_bytes = strlen(right), skip = tokenizer->bpe.prefix ? strlen(tokenizer->bpe.prefix) : 0;
-  uint32_t left_id = hri_vocab_find_model(vocab, left, left_bytes), right_id = hri_vocab_find_model(vocab, right, right_bytes), result;
+  uint64_t left_bytes = strlen(left), right_bytes = strlen(right),
+           skip = tokenizer->bpe.prefix ? strlen(tokenizer->bpe.prefix) : 0;
+  uint32_t left_id = hri_vocab_find_model(vocab, left, left_bytes),
+           right_id = hri_vocab_find_model(vocab, right, right_bytes), result;
   char small[256], *joined = small;
-  if (left_bytes == 0 || right_bytes == 0) return hri_fail(error, HR_ERROR_INPUT, "%s: merge %u has an empty part", tokenizer->file, index);
+  if (left_bytes == 0 || right_bytes == 0)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: merge %u has an empty part", tokenizer->file, index);
   if (left_id == HRI_TOKEN_NONE) return missing_part(tokenizer, left, right, "the first", index, error);
   if (right_id == HRI_TOKEN_NONE) return missing_part(tokenizer, left, right, "the second", index, error);
   if (skip > right_bytes) skip = right_bytes;
@@ -76,7 +86,8 @@ hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char 
 }
 
 /* A part's text as a tree, its path in errors. */
-static hr_status parse_part(const hr_tokenizer *tokenizer, const char *text, const char *path, hri_json *json, hr_error *error) {
+static hr_status parse_part(const hr_tokenizer *tokenizer, const char *text, const char *path, hri_json *json,
+                            hr_error *error) {
   *json = (hri_json){0};
   if (!text) text = "null";
   HRI_TRY(hri_json_parse(text, strlen(text), tokenizer->file, json, error));
@@ -104,17 +115,23 @@ hr_status hri_build_template(hr_tokenizer *tokenizer, bool bos, bool eos, hr_err
   int32_t begin = tokenizer->named[HR_TOKEN_BOS], end = tokenizer->named[HR_TOKEN_EOS];
   tokenizer->prefix.count = tokenizer->suffix.count = 0;
   tokenizer->trim_offsets = false; /* the template takes the place of the post-processor */
-  if (bos && begin >= 0 && !hri_array_push(&tokenizer->prefix, begin)) return hri_fail_memory(error, sizeof begin, "the template of the tokenizer");
-  if (eos && end >= 0 && !hri_array_push(&tokenizer->suffix, end)) return hri_fail_memory(error, sizeof end, "the template of the tokenizer");
+  if (bos && begin >= 0 && !hri_array_push(&tokenizer->prefix, begin))
+    return hri_fail_memory(error, sizeof begin, "the template of the tokenizer");
+  if (eos && end >= 0 && !hri_array_push(&tokenizer->suffix, end))
+    return hri_fail_memory(error, sizeof end, "the template of the tokenizer");
   return HR_OK;
 }
 
 hr_status hri_build_finish(hr_tokenizer *tokenizer, hr_error *error) {
   const char *name = strrchr(tokenizer->file, '/');
-  const char *kind = tokenizer->bpe.byte_level ? "byte-level BPE" : tokenizer->bpe.byte_fallback ? "BPE with byte fallback" : "BPE";
-  if (tokenizer->vocab.count == 0) return hri_fail(error, HR_ERROR_INPUT, "%s: the vocabulary is empty", tokenizer->file);
+  const char *kind = tokenizer->bpe.byte_level      ? "byte-level BPE"
+                     : tokenizer->bpe.byte_fallback ? "BPE with byte fallback"
+                                                    : "BPE";
+  if (tokenizer->vocab.count == 0)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: the vocabulary is empty", tokenizer->file);
   HRI_TRY(hri_bpe_finish(&tokenizer->bpe, error));
   HRI_TRY(hri_added_finish(tokenizer, error));
-  (void)snprintf(tokenizer->about, sizeof tokenizer->about, "%s, %u tokens, %.100s", kind, tokenizer->vocab.count, name ? name + 1 : tokenizer->file);
+  (void)snprintf(tokenizer->about, sizeof tokenizer->about, "%s, %u tokens, %.100s", kind, tokenizer->vocab.count,
+                 name ? name + 1 : tokenizer->file);
   return HR_OK;
 }

@@ -13,8 +13,10 @@
 hr_status hri_build_begin(const char *file, hr_tokenizer **tokenizer, hr_error *error);
 /* A token of the model. INPUT when the id is out of range or the id or content was there before. */
 hr_status hri_build_token(hr_tokenizer *tokenizer, const char *content, uint64_t bytes, uint64_t id, hr_error *error);
-/* Merge number `index`, by contents that are no longer than the file. INPUT when a part or the result is no model token. */
-hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char *right, uint32_t index, hr_error *error);
+/* Merge number `index`, by contents that are no longer than the file. INPUT when a part or the result is no model
+ * token. */
+hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char *right, uint32_t index,
+                          hr_error *error);
 /* The parts from their JSON texts; NULL stands for null. */
 typedef struct hri_part_texts {
   const char *normalizer, *pre_tokenizer, *decoder;

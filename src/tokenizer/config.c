@@ -2,7 +2,8 @@
  * transformers 5 reads them (tokenization_utils_base.py, from_pretrained; tokenization_utils_tokenizers.py):
  *   - added_tokens_decoder adds tokens or changes their flags; where it is given, the other two files do not count;
  *   - named tokens (bos_token, ..., image_token, ...) that are no added tokens become special ones;
- *   - add_bos_token and add_eos_token say what is put around a text, but not beside a tokenizer.json, which says so itself. */
+ *   - add_bos_token and add_eos_token say what is put around a text, but not beside a tokenizer.json, which says so
+ *   itself. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,7 +14,8 @@
 
 enum { MOST_CONFIG_BYTES = 64 << 20 };
 
-static const char *const named_keys[] = {"bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"};
+static const char *const named_keys[] = {"bos_token", "eos_token", "pad_token", "unk_token",
+                                         "sep_token", "cls_token", "mask_token"};
 enum { NAMED_KEYS = sizeof named_keys / sizeof *named_keys };
 
 /* `root` stays zeroed when there is no such file. The path lives in the tree's errors: the caller frees it last. */
@@ -26,7 +28,8 @@ static hr_status read_beside(const char *directory, const char *name, char **pat
 }
 
 /* "content" of an object or the string itself, with its flags. */
-static hr_status read_token(const hri_json *json, bool special, const char **content, hri_added_token *flags, hr_error *error) {
+static hr_status read_token(const hri_json *json, bool special, const char **content, hri_added_token *flags,
+                            hr_error *error) {
   *flags = (hri_added_token){.special = special, .normalized = !special};
   if (json_is_string(json->value)) {
     *content = json_string_value(json->value);
@@ -41,7 +44,10 @@ static hr_status read_token(const hri_json *json, bool special, const char **con
   return special ? HR_OK : hri_json_opt_bool(json, "special", &flags->special, error);
 }
 
-typedef struct numbered { int64_t id; const char *key; } numbered;
+typedef struct numbered {
+  int64_t id;
+  const char *key;
+} numbered;
 
 static int compare_numbered(const void *left, const void *right) {
   int64_t a = ((const numbered *)left)->id, b = ((const numbered *)right)->id;
@@ -130,7 +136,8 @@ static hr_status put_named(hr_tokenizer *tokenizer, const hri_json *first, const
   return put_list(tokenizer, first, "extra_special_tokens", error);
 }
 
-static hr_status apply(hr_tokenizer *tokenizer, const hri_json *config, const hri_json *map, const hri_json *added, bool template, hr_error *error) {
+static hr_status apply(hr_tokenizer *tokenizer, const hri_json *config, const hri_json *map, const hri_json *added,
+                       bool template, hr_error *error) {
   const hri_json none = {0};
   bool has_decoder = config->value && hri_json_has(config, "added_tokens_decoder");
   bool bos = false, eos = false;
@@ -143,7 +150,8 @@ static hr_status apply(hr_tokenizer *tokenizer, const hri_json *config, const hr
   HRI_TRY(put_named(tokenizer, has_decoder ? &none : map, config, error));
   HRI_TRY(put_others(tokenizer, config, error));
   if (!config->value || !template) return HR_OK;
-  if (!json_object_get(config->value, "add_bos_token") && !json_object_get(config->value, "add_eos_token")) return HR_OK;
+  if (!json_object_get(config->value, "add_bos_token") && !json_object_get(config->value, "add_eos_token"))
+    return HR_OK;
   HRI_TRY(hri_json_opt_bool(config, "add_bos_token", &bos, error));
   HRI_TRY(hri_json_opt_bool(config, "add_eos_token", &eos, error));
   return hri_build_template(tokenizer, bos, eos, error);
@@ -154,7 +162,8 @@ hr_status hri_build_config(const char *directory, bool template, hr_tokenizer *t
   hri_json files[3] = {{0}};
   char *paths[3] = {NULL};
   hr_status status = HR_OK;
-  for (uint32_t i = 0; i < 3 && status == HR_OK; i++) status = read_beside(directory, names[i], &paths[i], &files[i], error);
+  for (uint32_t i = 0; i < 3 && status == HR_OK; i++)
+    status = read_beside(directory, names[i], &paths[i], &files[i], error);
   if (status == HR_OK) status = apply(tokenizer, &files[0], &files[1], &files[2], template, error);
   for (uint32_t i = 0; i < 3; i++) {
     hri_json_deinit(&files[i]);

@@ -78,7 +78,8 @@ static void decode_byte_level(const pieces *from, pieces *to) {
   end_piece(to);
 }
 
-static hr_status decode_replace(const hri_decoder *decoder, const pieces *from, pieces *to, hri_split *split, hr_error *error) {
+static hr_status decode_replace(const hri_decoder *decoder, const pieces *from, pieces *to, hri_split *split,
+                                hr_error *error) {
   for (size_t i = 0; i < from->ends.count; i++) {
     uint64_t begin = piece_begin(from, i), bytes = from->ends.items[i] - begin, done = 0;
     const char *text = hri_text_get(&from->text) + begin;
@@ -157,8 +158,12 @@ static void decode_strip(const hri_decoder *decoder, const pieces *from, pieces 
   for (size_t i = 0; i < from->ends.count; i++) {
     uint64_t begin = piece_begin(from, i), end = from->ends.items[i];
     const char *text = hri_text_get(&from->text);
-    for (uint64_t k = 0; k < decoder->left && end - begin >= width && memcmp(text + begin, decoder->content, width) == 0; k++) begin += width;
-    for (uint64_t k = 0; k < decoder->right && end - begin >= width && memcmp(text + end - width, decoder->content, width) == 0; k++) end -= width;
+    for (uint64_t k = 0;
+         k < decoder->left && end - begin >= width && memcmp(text + begin, decoder->content, width) == 0; k++)
+      begin += width;
+    for (uint64_t k = 0;
+         k < decoder->right && end - begin >= width && memcmp(text + end - width, decoder->content, width) == 0; k++)
+      end -= width;
     hri_text_add_bytes(&to->text, text + begin, end - begin);
     end_piece(to);
   }
@@ -188,7 +193,8 @@ static void decode_blanks(const hri_decoder *decoder, const pieces *from, pieces
   }
 }
 
-static hr_status run_decoder(const hri_decoder *decoder, const pieces *from, pieces *to, hri_split *split, hr_error *error) {
+static hr_status run_decoder(const hri_decoder *decoder, const pieces *from, pieces *to, hri_split *split,
+                             hr_error *error) {
   clear_pieces(to);
   switch (decoder->kind) {
   case HRI_DECODE_BYTE_LEVEL: decode_byte_level(from, to); break;
@@ -218,14 +224,16 @@ static const char *content_of(const hr_tokenizer *tokenizer, uint32_t id, uint32
   return added && added->decoded ? added->decoded : hri_vocab_content(vocab, id);
 }
 
-static hr_status collect(const hr_tokenizer *tokenizer, const int32_t *ids, uint64_t count, uint32_t flags, pieces *list, hr_error *error) {
+static hr_status collect(const hr_tokenizer *tokenizer, const int32_t *ids, uint64_t count, uint32_t flags,
+                         pieces *list, hr_error *error) {
   const hri_vocab *vocab = &tokenizer->vocab;
   for (uint64_t i = 0; i < count; i++) {
     const char *content;
     uint32_t bytes;
     bool special;
     if (ids[i] < 0 || !hri_vocab_has(vocab, (uint32_t)ids[i]))
-      return hri_fail(error, HR_ERROR_INPUT, "token %llu: the tokenizer %s has no id %d", (unsigned long long)i, tokenizer->file, (int)ids[i]);
+      return hri_fail(error, HR_ERROR_INPUT, "token %llu: the tokenizer %s has no id %d", (unsigned long long)i,
+                      tokenizer->file, (int)ids[i]);
     content = content_of(tokenizer, (uint32_t)ids[i], &bytes, &special);
     if ((flags & HR_DECODE_SKIP_SPECIAL) && special) continue;
     if (tokenizer->joins_with_blanks && list->ends.count) hri_text_add_bytes(&list->text, " ", 1);
@@ -235,12 +243,14 @@ static hr_status collect(const hr_tokenizer *tokenizer, const int32_t *ids, uint
   return HR_OK;
 }
 
-hr_status hr_tokenizer_decode(const hr_tokenizer *tokenizer, const int32_t *ids, uint64_t count, uint32_t flags, char **text, uint64_t *bytes, hr_error *error) {
+hr_status hr_tokenizer_decode(const hr_tokenizer *tokenizer, const int32_t *ids, uint64_t count, uint32_t flags,
+                              char **text, uint64_t *bytes, hr_error *error) {
   pieces lists[2] = {0};
   hri_split split = {0};
   uint32_t now = 0;
   hr_status status;
-  if (!tokenizer || !text || (!ids && count)) return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_decode needs a tokenizer, ids and a place for the text");
+  if (!tokenizer || !text || (!ids && count))
+    return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_decode needs a tokenizer, ids and a place for the text");
   *text = NULL;
   if (bytes) *bytes = 0;
   HRI_TRY_OUT(collect(tokenizer, ids, count, flags, &lists[0], error));

@@ -1,8 +1,8 @@
 /* Text to ids.
  *
- * Pieces are pushed through the stages one by one, depth first: nothing but the text at hand is kept, and a tokenizer of
- * one splitter runs in one loop. A view is a part of a text with the way back to the text before it: a byte stands for
- * spans[byte] + origin, or for itself + origin where nothing was changed. */
+ * Pieces are pushed through the stages one by one, depth first: nothing but the text at hand is kept, and a tokenizer
+ * of one splitter runs in one loop. A view is a part of a text with the way back to the text before it: a byte stands
+ * for spans[byte] + origin, or for itself + origin where nothing was changed. */
 #include "tokenizer/encode.h"
 
 #include "tokenizer/added.h"
@@ -13,8 +13,8 @@ typedef struct view {
   uint32_t bytes;
   const hri_split_piece *spans;
   uint32_t origin;
-  const char *limit;   /* end of readable memory behind the text */
-  bool mapped;         /* the text is in the byte alphabet */
+  const char *limit; /* end of readable memory behind the text */
+  bool mapped;       /* the text is in the byte alphabet */
 } view;
 
 typedef struct encoder {
@@ -23,9 +23,9 @@ typedef struct encoder {
   hr_tokens *tokens;
   hr_error *error;
   bool offsets, plain;
-  const char *text;    /* repaired */
+  const char *text; /* repaired */
   uint64_t bytes;
-  uint64_t first;      /* index of the first token that is not of the template */
+  uint64_t first; /* index of the first token that is not of the template */
 } encoder;
 
 static hr_status run_stage(encoder *e, uint32_t index, const view *v);
@@ -55,7 +55,8 @@ static hri_split_piece source_of(const encoder *e, const view *v, uint64_t begin
   } else {
     range = (hri_split_piece){v->origin + (uint32_t)begin, v->origin + (uint32_t)end};
   }
-  while (range.begin > 0 && range.begin < e->bytes && ((unsigned char)e->text[range.begin] & 0xC0) == 0x80) range.begin--;
+  while (range.begin > 0 && range.begin < e->bytes && ((unsigned char)e->text[range.begin] & 0xC0) == 0x80)
+    range.begin--;
   while (range.end < e->bytes && ((unsigned char)e->text[range.end] & 0xC0) == 0x80) range.end++;
   return range;
 }
@@ -68,8 +69,8 @@ static uint32_t blanks_at(const char *text, uint64_t bytes, bool back) {
     uint32_t point;
     bool valid;
     size_t width;
-    if (back)
-      do begin--;
+    if (back) do
+        begin--;
       while (begin > 0 && ((unsigned char)text[begin] & 0xC0) == 0x80);
     width = hri_utf8_decode(text + begin, bytes - begin, &point, &valid);
     if (point != 0x120 && !hri_unicode_is_space(point)) break;
@@ -84,8 +85,8 @@ static uint32_t step_forward(const encoder *e, uint32_t at, uint32_t end, uint32
 }
 
 static uint32_t step_back(const encoder *e, uint32_t at, uint32_t begin, uint32_t characters) {
-  for (; characters > 0 && at > begin; characters--)
-    do at--;
+  for (; characters > 0 && at > begin; characters--) do
+      at--;
     while (at > begin && ((unsigned char)e->text[at] & 0xC0) == 0x80);
   return at;
 }
@@ -140,8 +141,11 @@ static hr_status buffer_reserve(const encoder *e, hri_stage_buffer *buffer, uint
 }
 
 /* Writes one byte that stands for [begin, end) of the view. Room is there. */
-static void buffer_put(const encoder *e, hri_stage_buffer *buffer, char byte, const view *v, uint32_t begin, uint32_t end) {
-  if (e->offsets) buffer->spans[buffer->count] = v->spans ? (hri_split_piece){v->spans[begin].begin, v->spans[end - 1].end} : (hri_split_piece){begin, end};
+static void buffer_put(const encoder *e, hri_stage_buffer *buffer, char byte, const view *v, uint32_t begin,
+                       uint32_t end) {
+  if (e->offsets)
+    buffer->spans[buffer->count] =
+        v->spans ? (hri_split_piece){v->spans[begin].begin, v->spans[end - 1].end} : (hri_split_piece){begin, end};
   buffer->bytes[buffer->count++] = byte;
 }
 
@@ -184,7 +188,8 @@ static hr_status run_blanks(encoder *e, uint32_t index, const view *v) {
   buffer->count = 0;
   for (uint32_t i = 0; i < v->bytes; i++) {
     if (v->text[i] != ' ') buffer_put(e, buffer, v->text[i], v, i, i + 1);
-    else for (uint32_t k = 0; k < stage->text_bytes; k++) buffer_put(e, buffer, stage->text[k], v, i, i + 1);
+    else
+      for (uint32_t k = 0; k < stage->text_bytes; k++) buffer_put(e, buffer, stage->text[k], v, i, i + 1);
   }
   made = buffer_view(e, buffer, v);
   return run_stage(e, index + 1, &made);
@@ -272,9 +277,7 @@ static hr_status run_stage(encoder *e, uint32_t index, const view *v) {
   case HRI_STAGE_SPLIT: return run_split(e, index, v);
   case HRI_STAGE_PREFIX: return run_prefix(e, index, v);
   case HRI_STAGE_BLANKS: return run_blanks(e, index, v);
-  case HRI_STAGE_MAP:
-    HRI_TRY(map_bytes(e, &e->work->buffers[index], v, &made));
-    return run_stage(e, index + 1, &made);
+  case HRI_STAGE_MAP: HRI_TRY(map_bytes(e, &e->work->buffers[index], v, &made)); return run_stage(e, index + 1, &made);
   }
   return HR_OK;
 }
@@ -291,7 +294,8 @@ static hr_status add_token(encoder *e, const view *v, const hri_added_match *mat
 }
 
 /* Calls `run` on what lies between the added tokens of a set. */
-static hr_status between_tokens(encoder *e, const hri_pattern_set *set, const view *v, hr_status (*run)(encoder *, const view *)) {
+static hr_status between_tokens(encoder *e, const hri_pattern_set *set, const view *v,
+                                hr_status (*run)(encoder *, const view *)) {
   hri_added_walk walk = {.text = v->text, .bytes = v->bytes, .plain = e->plain};
   hri_added_match match;
   uint32_t done = 0;
@@ -399,11 +403,16 @@ void hr_tokens_deinit(hr_tokens *tokens) {
   *tokens = (hr_tokens){0};
 }
 
-hr_status hr_tokenizer_encode(const hr_tokenizer *tokenizer, const char *text, uint64_t bytes, uint32_t flags, hr_tokens *tokens, hr_error *error) {
+hr_status hr_tokenizer_encode(const hr_tokenizer *tokenizer, const char *text, uint64_t bytes, uint32_t flags,
+                              hr_tokens *tokens, hr_error *error) {
   encoder e = {.tokenizer = tokenizer, .tokens = tokens, .error = error};
   hr_status status;
-  if (!tokenizer || !tokens || (!text && bytes)) return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_encode needs a tokenizer, a text and a place for tokens");
-  if (bytes >= UINT32_MAX) return hri_fail(error, HR_ERROR_USAGE, "a text of %llu bytes is too long: at most 4 GiB - 1 can be encoded in one call", (unsigned long long)bytes);
+  if (!tokenizer || !tokens || (!text && bytes))
+    return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_encode needs a tokenizer, a text and a place for tokens");
+  if (bytes >= UINT32_MAX)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "a text of %llu bytes is too long: at most 4 GiB - 1 can be encoded in one call",
+                    (unsigned long long)bytes);
   tokens->count = 0;
   if (!tokens->work) tokens->work = hri_alloc_zero(1, sizeof *tokens->work);
   if (!tokens->work) return hri_fail_memory(error, sizeof *tokens->work, "encoding");

@@ -1,13 +1,15 @@
-/* The tokenizer inside a GGUF file (ggml-org/ggml, docs/gguf.md; ggml-org/llama.cpp, src/llama-vocab.cpp). "gpt2" is byte-level BPE
- * with merges, "llama" is SentencePiece BPE with scores. */
+/* The tokenizer inside a GGUF file (ggml-org/ggml, docs/gguf.md; ggml-org/llama.cpp, src/llama-vocab.cpp). "gpt2" is
+ * byte-level BPE with merges, "llama" is SentencePiece BPE with scores. */
 #include "tokenizer/added.h"
 #include "tokenizer/parts.h"
 #include "tokenizer/scored.h"
 
 #define KEY(name) "tokenizer.ggml." name
 
-static hr_status refuse(const hr_tokenizer *tokenizer, const char *key, const char *value, const char *known, hr_error *error) {
-  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is '%.60s', known are %s", tokenizer->file, key, value, known);
+static hr_status refuse(const hr_tokenizer *tokenizer, const char *key, const char *value, const char *known,
+                        hr_error *error) {
+  hr_status status =
+      hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is '%.60s', known are %s", tokenizer->file, key, value, known);
   return hri_hint(error, status, "use the tokenizer.json of the model");
 }
 
@@ -22,12 +24,14 @@ static hr_status add_tokens(const hri_gguf *file, hr_tokenizer *tokenizer, hr_er
 }
 
 /* An array with one number for each token; left empty when the key is missing. */
-static hr_status read_numbers(const hri_gguf *file, const char *key, const hr_tokenizer *tokenizer, hri_gguf_numbers *list, hr_error *error) {
+static hr_status read_numbers(const hri_gguf *file, const char *key, const hr_tokenizer *tokenizer,
+                              hri_gguf_numbers *list, hr_error *error) {
   *list = (hri_gguf_numbers){0};
   if (!hri_gguf_has(file, key)) return HR_OK;
   HRI_TRY(hri_gguf_get_numbers(file, key, list, error));
   if (list->count == tokenizer->vocab.size) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' has %llu elements for %u tokens", tokenizer->file, key, (unsigned long long)list->count, tokenizer->vocab.size);
+  return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' has %llu elements for %u tokens", tokenizer->file, key,
+                  (unsigned long long)list->count, tokenizer->vocab.size);
 }
 
 static hr_status add_merges(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error) {
@@ -46,7 +50,9 @@ static hr_status add_merges(const hri_gguf *file, hr_tokenizer *tokenizer, hr_er
     }
     blank = bytes ? strchr(copy.chars + 1, ' ') : NULL; /* a part is never empty */
     if (!blank) {
-      status = hri_fail(error, HR_ERROR_INPUT, "%s: key '%s': merge %u ('%.60s') must be two parts with one blank between them", tokenizer->file, KEY("merges"), index, merge);
+      status = hri_fail(error, HR_ERROR_INPUT,
+                        "%s: key '%s': merge %u ('%.60s') must be two parts with one blank between them",
+                        tokenizer->file, KEY("merges"), index, merge);
       break;
     }
     *blank = 0;
@@ -62,7 +68,8 @@ static hr_status add_marked(hr_tokenizer *tokenizer, const hri_gguf_numbers *typ
     int64_t type = hri_gguf_integer_at(types, id);
     hri_added_token flags = {.special = type == HRI_SP_CONTROL};
     if (type != HRI_SP_CONTROL && type != HRI_SP_USER_DEFINED) continue;
-    HRI_TRY(hri_added_put(tokenizer, hri_vocab_content(&tokenizer->vocab, id), tokenizer->vocab.bytes[id], flags, error));
+    HRI_TRY(
+        hri_added_put(tokenizer, hri_vocab_content(&tokenizer->vocab, id), tokenizer->vocab.bytes[id], flags, error));
   }
   return HR_OK;
 }
@@ -74,7 +81,10 @@ static hr_status build_byte_level(const hri_gguf *file, hr_tokenizer *tokenizer,
   hri_part_texts parts = {.decoder = "{\"type\":\"ByteLevel\"}"};
   HRI_TRY(hri_gguf_opt_string(file, KEY("pre"), &pre, NULL, error));
   type = hri_pre_type_find(pre);
-  if (!type) return refuse(tokenizer, KEY("pre"), pre, "gpt-2, llama-bpe, qwen2, smollm, tekken, falcon, gpt-4o, default and others (docs/tokenizers.md)", error);
+  if (!type)
+    return refuse(tokenizer, KEY("pre"), pre,
+                  "gpt-2, llama-bpe, qwen2, smollm, tekken, falcon, gpt-4o, default and others (docs/tokenizers.md)",
+                  error);
   HRI_TRY(read_numbers(file, KEY("token_type"), tokenizer, &types, error));
   HRI_TRY(add_merges(file, tokenizer, error));
   HRI_TRY(add_marked(tokenizer, &types, error));
@@ -90,11 +100,13 @@ static hr_status read_pieces(const hri_gguf *file, hr_tokenizer *tokenizer, hri_
   HRI_TRY(read_numbers(file, KEY("scores"), tokenizer, &scores, error));
   HRI_TRY(read_numbers(file, KEY("token_type"), tokenizer, &types, error));
   if (scores.count == 0)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is missing: the pieces have no scores", tokenizer->file, KEY("scores"));
+    return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is missing: the pieces have no scores", tokenizer->file,
+                    KEY("scores"));
   for (uint32_t id = 0; id < model->piece_count; id++) {
     int64_t type = types.count ? hri_gguf_integer_at(&types, id) : HRI_SP_NORMAL;
     if (type < HRI_SP_NORMAL || type > HRI_SP_BYTE)
-      return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s': token %u has the type %lld, known are 1 to 6", tokenizer->file, KEY("token_type"), id, (long long)type);
+      return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s': token %u has the type %lld, known are 1 to 6",
+                      tokenizer->file, KEY("token_type"), id, (long long)type);
     model->pieces[id] = (hri_sp_piece){hri_vocab_content(&tokenizer->vocab, id), tokenizer->vocab.bytes[id],
                                        (float)hri_gguf_number_at(&scores, id), (hri_sp_type)type};
     if (type == HRI_SP_BYTE) model->byte_fallback = true;
@@ -104,29 +116,37 @@ static hr_status read_pieces(const hri_gguf *file, hr_tokenizer *tokenizer, hri_
 }
 
 static hr_status build_scored(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error) {
-  hri_sentencepiece model = {.piece_count = tokenizer->vocab.size, .unk_id = -1, .bos_id = -1, .eos_id = -1, .pad_id = -1,
-                             .add_dummy_prefix = true, .escape_whitespaces = true};
+  hri_sentencepiece model = {.piece_count = tokenizer->vocab.size,
+                             .unk_id = -1,
+                             .bos_id = -1,
+                             .eos_id = -1,
+                             .pad_id = -1,
+                             .add_dummy_prefix = true,
+                             .escape_whitespaces = true};
   uint64_t bytes = ((uint64_t)model.piece_count + 1) * sizeof *model.pieces;
   hr_status status;
   model.pieces = hri_alloc(bytes);
   if (!model.pieces) return hri_fail_memory(error, bytes, "the pieces of the tokenizer");
   status = read_pieces(file, tokenizer, &model, error);
   if (status == HR_OK) status = hri_gguf_opt_bool(file, KEY("add_space_prefix"), &model.add_dummy_prefix, error);
-  if (status == HR_OK) status = hri_gguf_opt_bool(file, KEY("remove_extra_whitespaces"), &model.remove_extra_whitespaces, error);
+  if (status == HR_OK)
+    status = hri_gguf_opt_bool(file, KEY("remove_extra_whitespaces"), &model.remove_extra_whitespaces, error);
   if (status == HR_OK) status = hri_build_scored(tokenizer, &model, error);
   hri_free(model.pieces);
   return status;
 }
 
 static hr_status read_named(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error) {
-  static const char *const keys[HR_TOKEN_NAMED_COUNT] = {KEY("bos_token_id"), KEY("eos_token_id"), KEY("padding_token_id"), KEY("unknown_token_id")};
+  static const char *const keys[HR_TOKEN_NAMED_COUNT] = {KEY("bos_token_id"), KEY("eos_token_id"),
+                                                         KEY("padding_token_id"), KEY("unknown_token_id")};
   for (uint32_t i = 0; i < HR_TOKEN_NAMED_COUNT; i++) {
     uint64_t id = 0;
     if (!hri_gguf_has(file, keys[i])) continue;
     HRI_TRY(hri_gguf_get_u64(file, keys[i], 0, UINT32_MAX, &id, error));
     if (id == UINT32_MAX) continue; /* written for "none" */
     if (id >= tokenizer->vocab.size)
-      return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is %llu, but there are %u tokens", tokenizer->file, keys[i], (unsigned long long)id, tokenizer->vocab.size);
+      return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is %llu, but there are %u tokens", tokenizer->file, keys[i],
+                      (unsigned long long)id, tokenizer->vocab.size);
     tokenizer->named[i] = (int32_t)id;
   }
   return HR_OK;
@@ -137,7 +157,8 @@ hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_
   bool bos, eos = false, scored;
   HRI_TRY(hri_gguf_get_string(file, KEY("model"), &model, NULL, error));
   scored = strcmp(model, "llama") == 0;
-  if (!scored && strcmp(model, "gpt2") != 0) return refuse(tokenizer, KEY("model"), model, "gpt2 and llama (BPE)", error);
+  if (!scored && strcmp(model, "gpt2") != 0)
+    return refuse(tokenizer, KEY("model"), model, "gpt2 and llama (BPE)", error);
   HRI_TRY(add_tokens(file, tokenizer, error));
   HRI_TRY(read_named(file, tokenizer, error));
   HRI_TRY(scored ? build_scored(file, tokenizer, error) : build_byte_level(file, tokenizer, error));

@@ -13,7 +13,8 @@ static hr_status add_ranks(const hri_tiktoken *ranks, hr_tokenizer *tokenizer, h
     if (ranks->tokens[id].bytes == 0) continue;
     content.length = 0;
     hri_bytes_map(&content, (const char *)ranks->bytes + ranks->tokens[id].at, ranks->tokens[id].bytes);
-    status = content.failed ? hri_fail_memory(error, content.length, "ranks") : hri_build_token(tokenizer, content.chars, content.length, id, error);
+    status = content.failed ? hri_fail_memory(error, content.length, "ranks")
+                            : hri_build_token(tokenizer, content.chars, content.length, id, error);
   }
   if (status == HR_OK) status = hri_bpe_add_pairs(&tokenizer->bpe, order, error);
   hri_text_deinit(&content);
@@ -27,9 +28,11 @@ static hr_status add_family(const hri_tiktoken_family *family, hr_tokenizer *tok
     char room[64];
     hri_tiktoken_special special = hri_tiktoken_special_at(family, i, room);
     HRI_TRY(hri_vocab_add(&tokenizer->vocab, special.content, strlen(special.content), special.id, 0, error));
-    HRI_TRY(hri_added_put(tokenizer, special.content, strlen(special.content), (hri_added_token){.special = true}, error));
+    HRI_TRY(
+        hri_added_put(tokenizer, special.content, strlen(special.content), (hri_added_token){.special = true}, error));
   }
-  HRI_TRY(hri_splitter_create_regex(family->pattern, strlen(family->pattern), HRI_SPLIT_ISOLATED, false, &splitter, error));
+  HRI_TRY(
+      hri_splitter_create_regex(family->pattern, strlen(family->pattern), HRI_SPLIT_ISOLATED, false, &splitter, error));
   tokenizer->stages[tokenizer->stage_count++] = (hri_stage){.kind = HRI_STAGE_SPLIT, .splitter = splitter};
   if (!family->bos) return HR_OK;
   tokenizer->named[HR_TOKEN_BOS] = (int32_t)hri_vocab_find(&tokenizer->vocab, family->bos, strlen(family->bos));
@@ -44,7 +47,10 @@ hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_
   HRI_TRY(hri_tiktoken_read(path, &ranks, error));
   family = hri_tiktoken_family_find(ranks.count);
   if (!family) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: %u ranks belong to no known family, and the file does not hold the pattern that splits words", path, ranks.count);
+    status =
+        hri_fail(error, HR_ERROR_INPUT,
+                 "%s: %u ranks belong to no known family, and the file does not hold the pattern that splits words",
+                 path, ranks.count);
     (void)hri_hint(error, status, "use the tokenizer.json of the model");
   } else {
     tokenizer->bpe.byte_level = tokenizer->bpe.ignore_merges = true;

@@ -1,6 +1,6 @@
-/* tokenizer.json (huggingface/tokenizers, tokenizer/serialization.rs). Files have up to some dozen megabytes, nearly all
- * of it vocabulary and merges: the text is scanned in place, with one small record for each token and merge; only the parts
- * in between become trees. */
+/* tokenizer.json (huggingface/tokenizers, tokenizer/serialization.rs). Files have up to some dozen megabytes, nearly
+ * all of it vocabulary and merges: the text is scanned in place, with one small record for each token and merge; only
+ * the parts in between become trees. */
 #include <stdio.h>
 
 #include "base/file.h"
@@ -12,8 +12,13 @@
 #define MOST_FILE_BYTES ((uint64_t)1 << 30)
 enum { MOST_PART_BYTES = 1 << 20, MOST_AFFIX_BYTES = 64 };
 
-typedef struct pair { char *left, *right; } pair; /* of a merge; they point into the text */
-typedef struct added_entry { char *content; hri_added_token flags; } added_entry;
+typedef struct pair {
+  char *left, *right;
+} pair; /* of a merge; they point into the text */
+typedef struct added_entry {
+  char *content;
+  hri_added_token flags;
+} added_entry;
 
 enum { NORMALIZER = 0, PRE_TOKENIZER, POST_PROCESSOR, DECODER, PART_COUNT };
 static const char *const part_names[PART_COUNT] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
@@ -43,7 +48,8 @@ static hr_status read_text(loader *l, char **text, hr_error *error) {
 static hr_status read_flag(loader *l, bool *flag, hr_error *error) {
   char first = hri_json_scan_peek(&l->scan);
   *flag = first == 't';
-  if (first != 't' && first != 'f' && first != 'n') return hri_json_scan_fail(&l->scan, error, "expected true or false");
+  if (first != 't' && first != 'f' && first != 'n')
+    return hri_json_scan_fail(&l->scan, error, "expected true or false");
   return hri_json_scan_skip(&l->scan, error);
 }
 
@@ -51,7 +57,8 @@ static hr_status read_affix(loader *l, const char *field, char **affix, hr_error
   char *text;
   HRI_TRY(read_text(l, &text, error));
   if (!text || !text[0]) return HR_OK;
-  if (strlen(text) > MOST_AFFIX_BYTES) return hri_json_scan_fail(&l->scan, error, "model.%s has more than %d bytes", field, MOST_AFFIX_BYTES);
+  if (strlen(text) > MOST_AFFIX_BYTES)
+    return hri_json_scan_fail(&l->scan, error, "model.%s has more than %d bytes", field, MOST_AFFIX_BYTES);
   hri_free(*affix);
   *affix = hri_strdup(text);
   return *affix ? HR_OK : hri_fail_memory(error, strlen(text) + 1, field);
@@ -90,7 +97,9 @@ static hr_status read_merge(loader *l, hr_error *error) {
     char *blank;
     HRI_TRY(hri_json_scan_string(&l->scan, &merge.left, error));
     blank = strchr(merge.left, ' ');
-    if (!blank || strchr(blank + 1, ' ')) return hri_json_scan_fail(&l->scan, error, "merge '%.60s' must be two parts with one blank between them", merge.left);
+    if (!blank || strchr(blank + 1, ' '))
+      return hri_json_scan_fail(&l->scan, error, "merge '%.60s' must be two parts with one blank between them",
+                                merge.left);
     *blank = 0;
     merge.right = blank + 1;
   }
@@ -116,7 +125,9 @@ static hr_status read_dropout(loader *l, hr_error *error) {
   if (skip_null(l)) return HR_OK;
   HRI_TRY(hri_json_scan_number(&l->scan, &is_integer, &integer, &real, error));
   if ((is_integer && integer == 0) || (!is_integer && real == 0)) return HR_OK;
-  status = hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.dropout' is set: merges left out at random are not supported", l->tokenizer->file);
+  status =
+      hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.dropout' is set: merges left out at random are not supported",
+               l->tokenizer->file);
   return hri_hint(error, status, "set model.dropout to null");
 }
 
@@ -139,7 +150,8 @@ static hr_status read_model_field(loader *l, const char *key, hr_error *error) {
 static hr_status check_type(const loader *l, const char *type, hr_error *error) {
   hr_status status;
   if (strcmp(type, "BPE") == 0) return HR_OK;
-  status = hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.type': the model '%.40s' is not supported, only BPE is", l->tokenizer->file, type);
+  status = hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.type': the model '%.40s' is not supported, only BPE is",
+                    l->tokenizer->file, type);
   return hri_hint(error, status, "use a model with a BPE tokenizer, or prepare token ids with its own tools");
 }
 
@@ -156,7 +168,8 @@ static hr_status read_model(loader *l, hr_error *error) {
   }
   if (!l->type && l->has_vocab && !l->has_merges) return check_type(l, "WordPiece or WordLevel", error);
   if (!l->has_vocab || !l->has_merges)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.%s' is missing", l->tokenizer->file, l->has_vocab ? "merges" : "vocab");
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.%s' is missing", l->tokenizer->file,
+                    l->has_vocab ? "merges" : "vocab");
   return HR_OK;
 }
 
@@ -221,7 +234,9 @@ static hr_status read_part(loader *l, uint32_t which, hr_error *error) {
   if (l->parts[which].value) return hri_json_scan_fail(&l->scan, error, "field '%s' is there twice", part_names[which]);
   (void)hri_json_scan_peek(&l->scan);
   bytes = value_bytes(&l->scan);
-  if (bytes > MOST_PART_BYTES) return hri_json_scan_fail(&l->scan, error, "field '%s' has more than %d MiB", part_names[which], MOST_PART_BYTES >> 20);
+  if (bytes > MOST_PART_BYTES)
+    return hri_json_scan_fail(&l->scan, error, "field '%s' has more than %d MiB", part_names[which],
+                              MOST_PART_BYTES >> 20);
   copy = hri_alloc(bytes);
   if (!copy) return hri_fail_memory(error, bytes, part_names[which]);
   memcpy(copy, l->scan.next, bytes);
@@ -236,7 +251,8 @@ static hr_status read_version(loader *l, hr_error *error) {
   char *version;
   HRI_TRY(hri_json_scan_string(&l->scan, &version, error));
   if (strcmp(version, "1.0") == 0) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: field 'version' is '%.40s', only 1.0 is supported", l->tokenizer->file, version);
+  return hri_fail(error, HR_ERROR_INPUT, "%s: field 'version' is '%.40s', only 1.0 is supported", l->tokenizer->file,
+                  version);
 }
 
 static hr_status read_file(loader *l, hr_error *error) {
@@ -254,7 +270,9 @@ static hr_status read_file(loader *l, hr_error *error) {
     else if (strcmp(key, "model") == 0) return hri_json_scan_fail(&l->scan, error, "field 'model' is there twice");
     else HRI_TRY(hri_json_scan_skip(&l->scan, error)); /* truncation and padding are the caller's affair */
   }
-  if (!l->has_model) return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model' is missing: this is no tokenizer.json", l->tokenizer->file);
+  if (!l->has_model)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model' is missing: this is no tokenizer.json",
+                    l->tokenizer->file);
   return hri_json_scan_end(&l->scan, error);
 }
 
@@ -270,13 +288,15 @@ static hr_status assemble(loader *l, hr_error *error) {
     tokenizer->named[HR_TOKEN_UNK] = unk == HRI_TOKEN_NONE ? -1 : (int32_t)unk;
   }
   for (size_t i = 0; i < l->added.count; i++)
-    HRI_TRY(hri_added_put(tokenizer, l->added.items[i].content, strlen(l->added.items[i].content), l->added.items[i].flags, error));
+    HRI_TRY(hri_added_put(tokenizer, l->added.items[i].content, strlen(l->added.items[i].content),
+                          l->added.items[i].flags, error));
   HRI_TRY(hri_parts_normalizer(tokenizer, &l->parts[NORMALIZER], error));
   HRI_TRY(hri_parts_pre_tokenizer(tokenizer, &l->parts[PRE_TOKENIZER], error));
   HRI_TRY(hri_parts_post_processor(tokenizer, &l->parts[POST_PROCESSOR], error));
   HRI_TRY(hri_parts_decoder(tokenizer, &l->parts[DECODER], error));
   if (l->unk && tokenizer->bpe.unk == HRI_TOKEN_NONE && !tokenizer->bpe.byte_level)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.unk_token': '%.60s' is not in the vocabulary", tokenizer->file, l->unk);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.unk_token': '%.60s' is not in the vocabulary",
+                    tokenizer->file, l->unk);
   return HR_OK;
 }
 

@@ -15,7 +15,7 @@ typedef struct step {
   bool left, right;
   char *content; /* of Replace and Prepend */
   size_t content_bytes;
-  int plain;     /* Replace of one byte: that byte, else -1 */
+  int plain; /* Replace of one byte: that byte, else -1 */
   hri_splitter *pattern;
   hri_sp_normalizer *sentencepiece;
 } step;
@@ -62,7 +62,9 @@ static hr_status set_content(step *what, const char *content, size_t bytes, hr_e
 }
 
 hr_status hri_normalizer_add(hri_normalizer *normalizer, hri_normalize_kind kind, hr_error *error) {
-  step_kind own = kind == HRI_NORMALIZE_LOWERCASE ? LOWERCASE : kind == HRI_NORMALIZE_STRIP_ACCENTS ? STRIP_ACCENTS : FORM;
+  step_kind own = kind == HRI_NORMALIZE_LOWERCASE       ? LOWERCASE
+                  : kind == HRI_NORMALIZE_STRIP_ACCENTS ? STRIP_ACCENTS
+                                                        : FORM;
   return add(normalizer, (step){.kind = own, .form = kind}, error);
 }
 
@@ -70,8 +72,8 @@ hr_status hri_normalizer_add_strip(hri_normalizer *normalizer, bool left, bool r
   return add(normalizer, (step){.kind = STRIP, .left = left, .right = right}, error);
 }
 
-hr_status hri_normalizer_add_replace(hri_normalizer *normalizer, const char *pattern, size_t pattern_bytes, bool literal,
-                                     const char *content, size_t content_bytes, hr_error *error) {
+hr_status hri_normalizer_add_replace(hri_normalizer *normalizer, const char *pattern, size_t pattern_bytes,
+                                     bool literal, const char *content, size_t content_bytes, hr_error *error) {
   step what = {.kind = REPLACE, .plain = literal && pattern_bytes == 1 ? (uint8_t)pattern[0] : -1};
   HRI_TRY(literal ? hri_splitter_create_literal(pattern, pattern_bytes, HRI_SPLIT_ISOLATED, false, &what.pattern, error)
                   : hri_splitter_create_regex(pattern, pattern_bytes, HRI_SPLIT_ISOLATED, false, &what.pattern, error));
@@ -88,7 +90,8 @@ hr_status hri_normalizer_add_prepend(hri_normalizer *normalizer, const char *pre
   return add(normalizer, what, error);
 }
 
-hr_status hri_normalizer_add_sentencepiece(hri_normalizer *normalizer, const hri_sentencepiece *model, hr_error *error) {
+hr_status hri_normalizer_add_sentencepiece(hri_normalizer *normalizer, const hri_sentencepiece *model,
+                                           hr_error *error) {
   step what = {.kind = SENTENCEPIECE};
   HRI_TRY(hri_sp_normalizer_create(model, &what.sentencepiece, error));
   return add(normalizer, what, error);
@@ -183,7 +186,8 @@ static hr_status repair(hri_normal *normal, uint64_t valid_bytes, hr_error *erro
 
 hr_status hri_normal_begin(hri_normal *normal, const char *text, uint64_t bytes, bool with_spans, hr_error *error) {
   size_t valid;
-  if (bytes >= UINT32_MAX) return hri_fail(error, HR_ERROR_INPUT, "a text of %llu bytes is too long", (unsigned long long)bytes);
+  if (bytes >= UINT32_MAX)
+    return hri_fail(error, HR_ERROR_INPUT, "a text of %llu bytes is too long", (unsigned long long)bytes);
   normal->text = text;
   normal->bytes = bytes;
   normal->changed = false;
@@ -206,9 +210,11 @@ void hri_normal_deinit(hri_normal *normal) {
 
 /* ---- steps ---- */
 
-/* The lower case of a character as Rust's char::to_lowercase has it: one code point, but for U+0130; no rule of context. */
+/* The lower case of a character as Rust's char::to_lowercase has it: one code point, but for U+0130; no rule of
+ * context. */
 static uint32_t lower_of(uint32_t point) {
-  const uint32_t changing = HRI_SET_LU | HRI_SET_LT | 1u << HRI_CATEGORY_NL | 1u << HRI_CATEGORY_SO | 1u << HRI_CATEGORY_CN;
+  const uint32_t changing =
+      HRI_SET_LU | HRI_SET_LT | 1u << HRI_CATEGORY_NL | 1u << HRI_CATEGORY_SO | 1u << HRI_CATEGORY_CN;
   uint32_t low = 0, high = hri_unicode_lower_count;
   if (point < 0x80) return point >= 'A' && point <= 'Z' ? point + 0x20 : point;
   if ((hri_unicode_set(point) & changing) == 0) return point;
@@ -337,13 +343,13 @@ hr_status hri_normalizer_apply(const hri_normalizer *normalizer, hri_normal *nor
     hr_status status = HR_OK;
     if (normal->bytes == 0) return HR_OK;
     switch (what->kind) {
-      case FORM: status = hri_normal_form(normal, what->form, error); break;
-      case LOWERCASE: status = map_all(normal, lower_map, error); break;
-      case STRIP_ACCENTS: status = map_all(normal, accent_map, error); break;
-      case STRIP: status = strip(normal, what, error); break;
-      case REPLACE: status = replace(normal, what, error); break;
-      case PREPEND: status = prepend(normal, what, error); break;
-      case SENTENCEPIECE: status = hri_sp_normalizer_apply(what->sentencepiece, normal, error); break;
+    case FORM: status = hri_normal_form(normal, what->form, error); break;
+    case LOWERCASE: status = map_all(normal, lower_map, error); break;
+    case STRIP_ACCENTS: status = map_all(normal, accent_map, error); break;
+    case STRIP: status = strip(normal, what, error); break;
+    case REPLACE: status = replace(normal, what, error); break;
+    case PREPEND: status = prepend(normal, what, error); break;
+    case SENTENCEPIECE: status = hri_sp_normalizer_apply(what->sentencepiece, normal, error); break;
     }
     HRI_TRY(status);
   }

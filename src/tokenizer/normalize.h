@@ -1,9 +1,10 @@
 /* Normalizers of tokenizer.json: a list of steps from text to text that keeps track of where each byte came from.
  *
- * Read are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace and Prepend; others (Nmt, Precompiled,
- * BertNormalizer, ...) are refused by name: they belong to models that are refused. Decompositions, combining classes and case mappings are
- * tables recorded from the reference (see unicode.h). A normalizer is immutable: any number of threads may apply it,
- * each with its own hri_normal. */
+ * Read are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace and Prepend; others (Nmt,
+ * Precompiled,
+ * BertNormalizer, ...) are refused by name: they belong to models that are refused. Decompositions, combining classes
+ * and case mappings are tables recorded from the reference (see unicode.h). A normalizer is immutable: any number of
+ * threads may apply it, each with its own hri_normal. */
 #ifndef HRI_TOKENIZER_NORMALIZE_H
 #define HRI_TOKENIZER_NORMALIZE_H
 
@@ -14,8 +15,12 @@
 typedef struct hri_normalizer hri_normalizer;
 
 typedef enum hri_normalize_kind {
-  HRI_NORMALIZE_NFC = 0, HRI_NORMALIZE_NFD, HRI_NORMALIZE_NFKC, HRI_NORMALIZE_NFKD,
-  HRI_NORMALIZE_LOWERCASE, HRI_NORMALIZE_STRIP_ACCENTS
+  HRI_NORMALIZE_NFC = 0,
+  HRI_NORMALIZE_NFD,
+  HRI_NORMALIZE_NFKC,
+  HRI_NORMALIZE_NFKD,
+  HRI_NORMALIZE_LOWERCASE,
+  HRI_NORMALIZE_STRIP_ACCENTS
 } hri_normalize_kind;
 
 /* An empty list of steps; text passes unchanged. */
@@ -26,15 +31,16 @@ void hri_normalizer_destroy(hri_normalizer *normalizer); /* NULL is fine */
 hr_status hri_normalizer_add(hri_normalizer *normalizer, hri_normalize_kind kind, hr_error *error);
 hr_status hri_normalizer_add_strip(hri_normalizer *normalizer, bool left, bool right, hr_error *error);
 /* `literal` chooses between a plain text and a regex; matches become `content`. */
-hr_status hri_normalizer_add_replace(hri_normalizer *normalizer, const char *pattern, size_t pattern_bytes, bool literal,
-                                     const char *content, size_t content_bytes, hr_error *error);
+hr_status hri_normalizer_add_replace(hri_normalizer *normalizer, const char *pattern, size_t pattern_bytes,
+                                     bool literal, const char *content, size_t content_bytes, hr_error *error);
 hr_status hri_normalizer_add_prepend(hri_normalizer *normalizer, const char *prefix, size_t bytes, hr_error *error);
 /* All that a SentencePiece model does to text before its BPE, in one step: the rules of its charsmap, removal of extra
  * whitespace, the dummy prefix, blanks as U+2581; user-defined pieces are kept as they are. What it needs is copied.
  * Pieces may be left out (piece_count 0) where none is user-defined. INPUT for a malformed charsmap. */
 hr_status hri_normalizer_add_sentencepiece(hri_normalizer *normalizer, const hri_sentencepiece *model, hr_error *error);
 
-/* Appends the steps of a "normalizer" value of tokenizer.json (null adds nothing). INPUT names file, field and value. */
+/* Appends the steps of a "normalizer" value of tokenizer.json (null adds nothing). INPUT names file, field and
+ * value. */
 hr_status hri_normalizer_read(hri_normalizer *normalizer, const hri_json *json, hr_error *error);
 /* No steps: callers may skip the whole machinery. */
 bool hri_normalizer_is_empty(const hri_normalizer *normalizer);
@@ -44,19 +50,24 @@ bool hri_normalizer_is_empty(const hri_normalizer *normalizer);
 typedef struct hri_normal {
   const char *text;
   uint64_t bytes;
-  bool changed;          /* text is not the input */
-  bool with_spans;       /* asked for */
-  const hri_split_piece *spans; /* per byte of text, bytes [begin, end) of the input that its character stands for; NULL =
+  bool changed;    /* text is not the input */
+  bool with_spans; /* asked for */
+  const hri_split_piece
+      *spans; /* per byte of text, bytes [begin, end) of the input that its character stands for; NULL =
                            * nothing was changed: byte i stands for input byte i. Inserted characters have the span
                            * of a neighbour, as in the reference. */
-  struct hri_normal_buffer { char *bytes; hri_split_piece *spans; size_t count, capacity, span_capacity; } buffers[2];
+  struct hri_normal_buffer {
+    char *bytes;
+    hri_split_piece *spans;
+    size_t count, capacity, span_capacity;
+  } buffers[2];
   struct hri_normal_char *chars, *sorted; /* the characters of the part at hand, for the forms */
   size_t char_count, char_capacity, sorted_capacity;
-  hri_split split;        /* for Replace */
+  hri_split split; /* for Replace */
 } hri_normal;
 
-/* Takes `bytes` bytes (at most 4 GiB - 1) as the input. Invalid UTF-8 becomes U+FFFD, one for each maximal part. The input
- * must outlive the use of normal->text. with_spans false leaves spans NULL throughout. */
+/* Takes `bytes` bytes (at most 4 GiB - 1) as the input. Invalid UTF-8 becomes U+FFFD, one for each maximal part. The
+ * input must outlive the use of normal->text. with_spans false leaves spans NULL throughout. */
 hr_status hri_normal_begin(hri_normal *normal, const char *text, uint64_t bytes, bool with_spans, hr_error *error);
 /* Runs the steps on normal->text in place. An empty text stays empty (Prepend too). */
 hr_status hri_normalizer_apply(const hri_normalizer *normalizer, hri_normal *normal, hr_error *error);

@@ -9,8 +9,14 @@
 #include "tokenizer/unicode_tables.h"
 
 enum {
-  HANGUL_FIRST = 0xAC00, HANGUL_COUNT = 11172, LEADING = 0x1100, VOWEL = 0x1161, TRAILING = 0x11A7,
-  LEADING_COUNT = 19, VOWEL_COUNT = 21, TRAILING_COUNT = 28
+  HANGUL_FIRST = 0xAC00,
+  HANGUL_COUNT = 11172,
+  LEADING = 0x1100,
+  VOWEL = 0x1161,
+  TRAILING = 0x11A7,
+  LEADING_COUNT = 19,
+  VOWEL_COUNT = 21,
+  TRAILING_COUNT = 28
 };
 
 static uint8_t combining_class(uint32_t point) {
@@ -21,7 +27,9 @@ static uint8_t combining_class(uint32_t point) {
     if (hri_unicode_combining[middle].last < point) low = middle + 1;
     else high = middle;
   }
-  return low < hri_unicode_combining_count && hri_unicode_combining[low].first <= point ? hri_unicode_combining[low].combining : 0;
+  return low < hri_unicode_combining_count && hri_unicode_combining[low].first <= point
+             ? hri_unicode_combining[low].combining
+             : 0;
 }
 
 static const hri_unicode_decomposition *find(const hri_unicode_decomposition *list, uint32_t count, uint32_t point) {
@@ -45,7 +53,8 @@ static uint32_t decompose(uint32_t point, bool compatible, uint32_t out[18]) {
     out[2] = TRAILING + hangul % TRAILING_COUNT;
     return out[2] == TRAILING ? 2 : 3;
   }
-  if (compatible && (entry & HRI_UNICODE_COMPAT)) found = find(hri_unicode_compatible, hri_unicode_compatible_count, point);
+  if (compatible && (entry & HRI_UNICODE_COMPAT))
+    found = find(hri_unicode_compatible, hri_unicode_compatible_count, point);
   else if (entry & HRI_UNICODE_NFD) found = find(hri_unicode_canonical, hri_unicode_canonical_count, point);
   if (!found) return out[0] = point, 1;
   memcpy(out, hri_unicode_decomposed + found->at, found->count * sizeof *out);
@@ -58,14 +67,16 @@ static uint32_t compose(uint32_t left, uint32_t right) {
   uint32_t low = 0, high = hri_unicode_pairs_count, hangul = left - HANGUL_FIRST;
   if (left - LEADING < LEADING_COUNT && right - VOWEL < VOWEL_COUNT)
     return HANGUL_FIRST + ((left - LEADING) * VOWEL_COUNT + (right - VOWEL)) * TRAILING_COUNT;
-  if (hangul < HANGUL_COUNT && hangul % TRAILING_COUNT == 0 && right - TRAILING - 1 < TRAILING_COUNT - 1) return left + (right - TRAILING);
+  if (hangul < HANGUL_COUNT && hangul % TRAILING_COUNT == 0 && right - TRAILING - 1 < TRAILING_COUNT - 1)
+    return left + (right - TRAILING);
   while (low < high) {
     uint32_t middle = (low + high) / 2;
     const hri_unicode_pair *pair = &hri_unicode_pairs[middle];
     if (((uint64_t)pair->left << 32 | pair->right) < key) low = middle + 1;
     else high = middle;
   }
-  if (low == hri_unicode_pairs_count || hri_unicode_pairs[low].left != left || hri_unicode_pairs[low].right != right) return 0;
+  if (low == hri_unicode_pairs_count || hri_unicode_pairs[low].left != left || hri_unicode_pairs[low].right != right)
+    return 0;
   return hri_unicode_pairs[low].whole;
 }
 
@@ -77,14 +88,17 @@ static bool take_apart(hri_normal *normal, uint64_t begin, uint64_t end, bool co
     bool valid;
     begin += hri_utf8_decode(normal->text + begin, end - begin, &point, &valid);
     count = decompose(point, compatible, parts);
-    if (!hri_array_reserve_((void **)&normal->chars, &normal->char_capacity, normal->char_count + count, sizeof *normal->chars)) return false;
+    if (!hri_array_reserve_((void **)&normal->chars, &normal->char_capacity, normal->char_count + count,
+                            sizeof *normal->chars))
+      return false;
     for (uint32_t i = 0; i < count; i++)
       normal->chars[normal->char_count++] = (hri_normal_char){parts[i], i > 0, combining_class(parts[i])};
   }
   return true;
 }
 
-/* Canonical order: marks between starters by their class, stable. By counting, since a text may be nothing but marks. */
+/* Canonical order: marks between starters by their class, stable. By counting, since a text may be nothing but
+ * marks. */
 static bool order_marks(hri_normal *normal) {
   hri_normal_char *chars = normal->chars;
   size_t begin = 0, end;
@@ -94,7 +108,8 @@ static bool order_marks(hri_normal *normal) {
       if (end > begin && chars[end - 1].combining > chars[end].combining) ordered = false;
     if (ordered) continue;
     size_t places[257] = {0};
-    if (!hri_array_reserve_((void **)&normal->sorted, &normal->sorted_capacity, end - begin, sizeof *chars)) return false;
+    if (!hri_array_reserve_((void **)&normal->sorted, &normal->sorted_capacity, end - begin, sizeof *chars))
+      return false;
     for (size_t i = begin; i < end; i++) places[chars[i].combining + 1]++;
     for (size_t i = 1; i < 257; i++) places[i] += places[i - 1];
     for (size_t i = begin; i < end; i++) normal->sorted[places[chars[i].combining]++] = chars[i];
@@ -103,8 +118,8 @@ static bool order_marks(hri_normal *normal) {
   return true;
 }
 
-/* Canonical composition in place: a character joins the last starter unless one of the same or a higher class, or another
- * starter, stands between. */
+/* Canonical composition in place: a character joins the last starter unless one of the same or a higher class, or
+ * another starter, stands between. */
 static void join(hri_normal *normal) {
   hri_normal_char *chars = normal->chars;
   size_t count = 0, starter = SIZE_MAX;
@@ -165,8 +180,8 @@ static void next_unstable(const hri_normal *normal, uint8_t mask, uint64_t *at, 
   *before = (uint64_t)(last - base);
 }
 
-/* The end of the part that begins at `at` with unstable characters: where the next character can neither join what stands
- * before it nor be moved before it. */
+/* The end of the part that begins at `at` with unstable characters: where the next character can neither join what
+ * stands before it nor be moved before it. */
 static uint64_t part_end(const hri_normal *normal, uint64_t at, hri_normalize_kind kind) {
   bool composes = kind == HRI_NORMALIZE_NFC || kind == HRI_NORMALIZE_NFKC;
   bool compatible = kind == HRI_NORMALIZE_NFKC || kind == HRI_NORMALIZE_NFKD;

@@ -71,8 +71,15 @@ static const struct {
   const char *type;
   reader *read;
 } readers[] = {
-    {"Sequence", read_sequence}, {"NFC", read_nfc}, {"NFD", read_nfd}, {"NFKC", read_nfkc}, {"NFKD", read_nfkd},
-    {"Lowercase", read_lowercase}, {"StripAccents", read_strip_accents}, {"Strip", read_strip}, {"Replace", read_replace},
+    {"Sequence", read_sequence},
+    {"NFC", read_nfc},
+    {"NFD", read_nfd},
+    {"NFKC", read_nfkc},
+    {"NFKD", read_nfkd},
+    {"Lowercase", read_lowercase},
+    {"StripAccents", read_strip_accents},
+    {"Strip", read_strip},
+    {"Replace", read_replace},
     {"Prepend", read_prepend},
 };
 
@@ -83,7 +90,8 @@ hr_status hri_normalizer_read(hri_normalizer *normalizer, const hri_json *json, 
   HRI_TRY(hri_json_get_string(json, "type", &type, error));
   for (uint32_t i = 0; i < sizeof readers / sizeof *readers; i++)
     if (strcmp(type, readers[i].type) == 0) return readers[i].read(normalizer, json, error);
-  (void)hri_fail(error, HR_ERROR_INPUT, "%s: field '%s': the normalizer '%s' is not supported", json->file, json->path, type);
+  (void)hri_fail(error, HR_ERROR_INPUT, "%s: field '%s': the normalizer '%s' is not supported", json->file, json->path,
+                 type);
   return hri_hint(error, HR_ERROR_INPUT,
                   "supported are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace and Prepend");
 }

@@ -9,17 +9,21 @@ typedef struct part {
 } part;
 
 /* Finds the reader of json's "type" in a table; refuses others by name. */
-static hr_status read_typed(hr_tokenizer *tokenizer, const hri_json *json, const part *table, const char *what, hr_error *error) {
+static hr_status read_typed(hr_tokenizer *tokenizer, const hri_json *json, const part *table, const char *what,
+                            hr_error *error) {
   const char *type;
   hr_status status;
   HRI_TRY(hri_json_get_string(json, "type", &type, error));
   for (; table->type; table++)
     if (strcmp(table->type, type) == 0) return table->read(tokenizer, json, error);
-  status = hri_fail(error, HR_ERROR_INPUT, "%s: field '%s': %s '%.60s' is not supported", json->file, json->path, what, type);
-  return hri_hint(error, status, "docs/tokenizers.md lists what is; use another tokenizer, or prepare token ids with its own tools");
+  status = hri_fail(error, HR_ERROR_INPUT, "%s: field '%s': %s '%.60s' is not supported", json->file, json->path, what,
+                    type);
+  return hri_hint(error, status,
+                  "docs/tokenizers.md lists what is; use another tokenizer, or prepare token ids with its own tools");
 }
 
-static hr_status read_sequence(hr_tokenizer *tokenizer, const hri_json *json, const char *key, read_part read, hr_error *error) {
+static hr_status read_sequence(hr_tokenizer *tokenizer, const hri_json *json, const char *key, read_part read,
+                               hr_error *error) {
   hri_json list;
   HRI_TRY(hri_json_get_array(json, key, &list, error));
   for (uint64_t i = 0; i < hri_json_count(&list); i++) {
@@ -62,7 +66,8 @@ static bool maps_already(const hr_tokenizer *tokenizer) {
 static hr_status add_stage(hr_tokenizer *tokenizer, hri_stage stage, const hri_json *json, hr_error *error) {
   const char *reason = NULL;
   if (tokenizer->stage_count == HRI_MAX_STAGES) reason = "has more pre-tokenizers than are supported";
-  else if (stage.kind != HRI_STAGE_SPLIT && maps_already(tokenizer)) reason = "changes text after ByteLevel, which is not supported";
+  else if (stage.kind != HRI_STAGE_SPLIT && maps_already(tokenizer))
+    reason = "changes text after ByteLevel, which is not supported";
   if (!reason) {
     tokenizer->stages[tokenizer->stage_count++] = stage;
     return HR_OK;
@@ -75,12 +80,15 @@ static hr_status add_split(hr_tokenizer *tokenizer, hri_splitter *splitter, cons
   return add_stage(tokenizer, (hri_stage){.kind = HRI_STAGE_SPLIT, .splitter = splitter}, json, error);
 }
 
-static hr_status read_behavior(const hri_json *json, const char *initial, hri_split_behavior *behavior, hr_error *error) {
+static hr_status read_behavior(const hri_json *json, const char *initial, hri_split_behavior *behavior,
+                               hr_error *error) {
   const char *name = initial;
   HRI_TRY(hri_json_opt_string(json, "behavior", &name, error));
   if (name && hri_split_behavior_parse(name, behavior)) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: field '%s.behavior' is '%.40s', known are Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous",
-                  json->file, json->path, name ? name : "missing");
+  return hri_fail(
+      error, HR_ERROR_INPUT,
+      "%s: field '%s.behavior' is '%.40s', known are Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous",
+      json->file, json->path, name ? name : "missing");
 }
 
 /* "pattern": {"String": text} or {"Regex": text} */
@@ -103,12 +111,15 @@ static hr_status pre_split(hr_tokenizer *tokenizer, const hri_json *json, hr_err
   HRI_TRY(read_pattern(json, &pattern, &literal, error));
   HRI_TRY(read_behavior(json, NULL, &behavior, error));
   HRI_TRY(hri_json_opt_bool(json, "invert", &invert, error));
-  HRI_TRY(name_field(json, "pattern", literal ? hri_splitter_create_literal(pattern, strlen(pattern), behavior, invert, &splitter, error)
-                                              : hri_splitter_create_regex(pattern, strlen(pattern), behavior, invert, &splitter, error), error));
+  HRI_TRY(name_field(json, "pattern",
+                     literal ? hri_splitter_create_literal(pattern, strlen(pattern), behavior, invert, &splitter, error)
+                             : hri_splitter_create_regex(pattern, strlen(pattern), behavior, invert, &splitter, error),
+                     error));
   return add_split(tokenizer, splitter, json, error);
 }
 
-static hr_status pre_class(hr_tokenizer *tokenizer, const hri_json *json, hri_split_class which, hri_split_behavior behavior, hr_error *error) {
+static hr_status pre_class(hr_tokenizer *tokenizer, const hri_json *json, hri_split_class which,
+                           hri_split_behavior behavior, hr_error *error) {
   hri_splitter *splitter;
   HRI_TRY(hri_splitter_create_class(which, behavior, false, &splitter, error));
   return add_split(tokenizer, splitter, json, error);
@@ -145,7 +156,10 @@ static hr_status pre_delimiter(hr_tokenizer *tokenizer, const hri_json *json, hr
   const char *delimiter;
   hri_splitter *splitter;
   HRI_TRY(hri_json_get_string(json, "delimiter", &delimiter, error));
-  HRI_TRY(name_field(json, "delimiter", hri_splitter_create_literal(delimiter, strlen(delimiter), HRI_SPLIT_REMOVED, false, &splitter, error), error));
+  HRI_TRY(
+      name_field(json, "delimiter",
+                 hri_splitter_create_literal(delimiter, strlen(delimiter), HRI_SPLIT_REMOVED, false, &splitter, error),
+                 error));
   return add_split(tokenizer, splitter, json, error);
 }
 
@@ -154,7 +168,8 @@ static hr_status pre_byte_level(hr_tokenizer *tokenizer, const hri_json *json, h
   hri_splitter *splitter;
   HRI_TRY(hri_json_opt_bool(json, "add_prefix_space", &prefix, error));
   HRI_TRY(hri_json_opt_bool(json, "use_regex", &regex, error));
-  if (prefix) HRI_TRY(add_stage(tokenizer, (hri_stage){.kind = HRI_STAGE_PREFIX, .text = " ", .text_bytes = 1}, json, error));
+  if (prefix)
+    HRI_TRY(add_stage(tokenizer, (hri_stage){.kind = HRI_STAGE_PREFIX, .text = " ", .text_bytes = 1}, json, error));
   if (regex) {
     HRI_TRY(hri_splitter_create_byte_level(&splitter, error));
     HRI_TRY(add_split(tokenizer, splitter, json, error));
@@ -171,14 +186,17 @@ static hr_status read_scheme(const hri_json *json, const char **scheme, hr_error
   if (!prefix) *scheme = "never";
   HRI_TRY(hri_json_opt_string(json, "prepend_scheme", scheme, error));
   if (strcmp(*scheme, "always") == 0 || strcmp(*scheme, "never") == 0 || strcmp(*scheme, "first") == 0) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: field '%s.prepend_scheme' is '%.40s', known are always, never and first", json->file, json->path, *scheme);
+  return hri_fail(error, HR_ERROR_INPUT, "%s: field '%s.prepend_scheme' is '%.40s', known are always, never and first",
+                  json->file, json->path, *scheme);
 }
 
-static hr_status read_character(const hri_json *json, const char *key, const char *initial, const char **character, hr_error *error) {
+static hr_status read_character(const hri_json *json, const char *key, const char *initial, const char **character,
+                                hr_error *error) {
   *character = initial;
   HRI_TRY(hri_json_opt_string(json, key, character, error));
   if ((*character)[0] && strlen(*character) == hri_char_bytes((*character)[0])) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: field '%s.%s' must be one character, found '%.40s'", json->file, json->path, key, *character);
+  return hri_fail(error, HR_ERROR_INPUT, "%s: field '%s.%s' must be one character, found '%.40s'", json->file,
+                  json->path, key, *character);
 }
 
 static hr_status pre_metaspace(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
@@ -196,7 +214,8 @@ static hr_status pre_metaspace(hr_tokenizer *tokenizer, const hri_json *json, hr
   stage.only_first = strcmp(scheme, "first") == 0;
   if (strcmp(scheme, "never") != 0) HRI_TRY(add_stage(tokenizer, stage, json, error));
   if (!split) return HR_OK;
-  HRI_TRY(hri_splitter_create_literal(character, stage.text_bytes, HRI_SPLIT_MERGED_WITH_NEXT, false, &splitter, error));
+  HRI_TRY(
+      hri_splitter_create_literal(character, stage.text_bytes, HRI_SPLIT_MERGED_WITH_NEXT, false, &splitter, error));
   return add_split(tokenizer, splitter, json, error);
 }
 
@@ -207,10 +226,17 @@ static hr_status pre_sequence(hr_tokenizer *tokenizer, const hri_json *json, hr_
 
 /* Recursion is bounded by the depth of JSON. */
 static hr_status read_pre_tokenizer(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  static const part table[] = {{"Sequence", pre_sequence}, {"ByteLevel", pre_byte_level}, {"Split", pre_split},
-                               {"Digits", pre_digits}, {"Punctuation", pre_punctuation}, {"Metaspace", pre_metaspace},
-                               {"WhitespaceSplit", pre_spaces}, {"Whitespace", pre_words}, {"BertPreTokenizer", pre_bert},
-                               {"CharDelimiterSplit", pre_delimiter}, {NULL, NULL}};
+  static const part table[] = {{"Sequence", pre_sequence},
+                               {"ByteLevel", pre_byte_level},
+                               {"Split", pre_split},
+                               {"Digits", pre_digits},
+                               {"Punctuation", pre_punctuation},
+                               {"Metaspace", pre_metaspace},
+                               {"WhitespaceSplit", pre_spaces},
+                               {"Whitespace", pre_words},
+                               {"BertPreTokenizer", pre_bert},
+                               {"CharDelimiterSplit", pre_delimiter},
+                               {NULL, NULL}};
   return read_typed(tokenizer, json, table, "pre-tokenizer", error);
 }
 
@@ -218,7 +244,8 @@ hr_status hri_parts_pre_tokenizer(hr_tokenizer *tokenizer, const hri_json *json,
   if (!json->value || json_is_null(json->value)) return HR_OK;
   HRI_TRY(read_pre_tokenizer(tokenizer, json, error));
   /* Nobody looks at the mapped text: the merges work on bytes. */
-  if (tokenizer->stage_count && tokenizer->stages[tokenizer->stage_count - 1].kind == HRI_STAGE_MAP) tokenizer->stage_count--;
+  if (tokenizer->stage_count && tokenizer->stages[tokenizer->stage_count - 1].kind == HRI_STAGE_MAP)
+    tokenizer->stage_count--;
   return HR_OK;
 }
 
@@ -232,7 +259,8 @@ static hr_status post_byte_level(hr_tokenizer *tokenizer, const hri_json *json, 
 }
 
 /* The ids of a special token of the template, appended to one side of the text. */
-static hr_status add_special(hr_tokenizer *tokenizer, const hri_json *tokens, const hri_json *piece, bool before, hr_error *error) {
+static hr_status add_special(hr_tokenizer *tokenizer, const hri_json *tokens, const hri_json *piece, bool before,
+                             hr_error *error) {
   const char *name;
   hri_json entry, ids;
   HRI_TRY(hri_json_get_string(piece, "id", &name, error));
@@ -241,9 +269,11 @@ static hr_status add_special(hr_tokenizer *tokenizer, const hri_json *tokens, co
   for (uint64_t i = 0; i < hri_json_count(&ids); i++) {
     hri_json id = hri_json_item(&ids, i);
     json_int_t value = json_integer_value(id.value);
-    if (!json_is_integer(id.value) || value < 0 || value >= tokenizer->vocab.size || !hri_vocab_has(&tokenizer->vocab, (uint32_t)value))
+    if (!json_is_integer(id.value) || value < 0 || value >= tokenizer->vocab.size ||
+        !hri_vocab_has(&tokenizer->vocab, (uint32_t)value))
       return hri_json_fail(&id, error, "the id of a token of the vocabulary");
-    if (!(before ? hri_array_push(&tokenizer->prefix, (int32_t)value) : hri_array_push(&tokenizer->suffix, (int32_t)value)))
+    if (!(before ? hri_array_push(&tokenizer->prefix, (int32_t)value)
+                 : hri_array_push(&tokenizer->suffix, (int32_t)value)))
       return hri_fail_memory(error, sizeof(int32_t), "the template of the post-processor");
   }
   return HR_OK;
@@ -261,7 +291,8 @@ static hr_status post_template(hr_tokenizer *tokenizer, const hri_json *json, hr
       const char *name;
       HRI_TRY(hri_json_get_object(&item, "Sequence", &piece, error));
       HRI_TRY(hri_json_get_string(&piece, "id", &name, error));
-      if (!before || strcmp(name, "A") != 0) return hri_json_fail(&single, error, "a template with the sequence A once");
+      if (!before || strcmp(name, "A") != 0)
+        return hri_json_fail(&single, error, "a template with the sequence A once");
       before = false;
     } else {
       HRI_TRY(hri_json_get_object(&item, "SpecialToken", &piece, error));
@@ -277,7 +308,10 @@ static hr_status post_sequence(hr_tokenizer *tokenizer, const hri_json *json, hr
 }
 
 static hr_status read_post_processor(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  static const part table[] = {{"Sequence", post_sequence}, {"ByteLevel", post_byte_level}, {"TemplateProcessing", post_template}, {NULL, NULL}};
+  static const part table[] = {{"Sequence", post_sequence},
+                               {"ByteLevel", post_byte_level},
+                               {"TemplateProcessing", post_template},
+                               {NULL, NULL}};
   return read_typed(tokenizer, json, table, "post-processor", error);
 }
 
@@ -321,8 +355,12 @@ static hr_status decode_replace(hr_tokenizer *tokenizer, const hri_json *json, h
   hri_decoder decoder = {.kind = HRI_DECODE_REPLACE};
   HRI_TRY(read_pattern(json, &pattern, &literal, error));
   HRI_TRY(hri_json_get_string(json, "content", &content, error));
-  HRI_TRY(name_field(json, "pattern", literal ? hri_splitter_create_literal(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &decoder.splitter, error)
-                                              : hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &decoder.splitter, error), error));
+  HRI_TRY(name_field(json, "pattern",
+                     literal ? hri_splitter_create_literal(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false,
+                                                           &decoder.splitter, error)
+                             : hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false,
+                                                         &decoder.splitter, error),
+                     error));
   return add_decoder(tokenizer, decoder, content, error);
 }
 
@@ -357,9 +395,15 @@ static hr_status decode_sequence(hr_tokenizer *tokenizer, const hri_json *json, 
 }
 
 static hr_status read_decoder(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  static const part table[] = {{"Sequence", decode_sequence}, {"ByteLevel", decode_byte_level}, {"Replace", decode_replace},
-                               {"ByteFallback", decode_byte_fallback}, {"Fuse", decode_fuse}, {"Strip", decode_strip},
-                               {"Metaspace", decode_metaspace}, {"BPEDecoder", decode_bpe}, {NULL, NULL}};
+  static const part table[] = {{"Sequence", decode_sequence},
+                               {"ByteLevel", decode_byte_level},
+                               {"Replace", decode_replace},
+                               {"ByteFallback", decode_byte_fallback},
+                               {"Fuse", decode_fuse},
+                               {"Strip", decode_strip},
+                               {"Metaspace", decode_metaspace},
+                               {"BPEDecoder", decode_bpe},
+                               {NULL, NULL}};
   return read_typed(tokenizer, json, table, "decoder", error);
 }
 

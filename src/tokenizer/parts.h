@@ -1,5 +1,5 @@
-/* The parts of a tokenizer from their JSON, as tokenizer.json has them. Every function takes what stands at the key (null
- * too) and fails with INPUT that names file and field; components that are not known are refused by name. */
+/* The parts of a tokenizer from their JSON, as tokenizer.json has them. Every function takes what stands at the key
+ * (null too) and fails with INPUT that names file and field; components that are not known are refused by name. */
 #ifndef HRI_TOKENIZER_PARTS_H
 #define HRI_TOKENIZER_PARTS_H
 

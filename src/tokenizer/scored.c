@@ -1,7 +1,7 @@
 /* SentencePiece BPE in terms of merges (google/sentencepiece, src/bpe_model.cc).
  *
- * Two neighbours merge when their joined text is a piece, the highest score first, the leftmost of equals. That is the loop
- * of bpe.c with ranks by falling score over all ways to cut a piece in two. */
+ * Two neighbours merge when their joined text is a piece, the highest score first, the leftmost of equals. That is the
+ * loop of bpe.c with ranks by falling score over all ways to cut a piece in two. */
 #include "tokenizer/scored.h"
 
 #include <stdlib.h>
@@ -9,7 +9,10 @@
 #include "tokenizer/added.h"
 #include "tokenizer/parts.h"
 
-typedef struct ranked { float score; uint32_t id; } ranked;
+typedef struct ranked {
+  float score;
+  uint32_t id;
+} ranked;
 
 static int compare_scores(const void *left, const void *right) {
   float a = ((const ranked *)left)->score, b = ((const ranked *)right)->score;
@@ -17,14 +20,16 @@ static int compare_scores(const void *left, const void *right) {
 }
 
 static bool takes_part(const hri_sentencepiece *model, uint32_t id) {
-  return model->pieces[id].type == HRI_SP_NORMAL || model->pieces[id].type == HRI_SP_USER_DEFINED || model->pieces[id].type == HRI_SP_UNUSED;
+  return model->pieces[id].type == HRI_SP_NORMAL || model->pieces[id].type == HRI_SP_USER_DEFINED ||
+         model->pieces[id].type == HRI_SP_UNUSED;
 }
 
 /* Equal scores get equal ranks; NaN was refused before. */
 static hr_status rank_pieces(const hri_sentencepiece *model, uint32_t *ranks, hr_error *error) {
   ranked *order = hri_alloc(((uint64_t)model->piece_count + 1) * sizeof *order);
   uint32_t count = 0, rank = 0;
-  if (!order) return hri_fail_memory(error, (uint64_t)model->piece_count * sizeof *order, "the scores of the tokenizer");
+  if (!order)
+    return hri_fail_memory(error, (uint64_t)model->piece_count * sizeof *order, "the scores of the tokenizer");
   for (uint32_t id = 0; id < model->piece_count; id++) {
     ranks[id] = HRI_TOKEN_NONE;
     if (takes_part(model, id)) order[count++] = (ranked){model->pieces[id].score, id};
@@ -44,8 +49,9 @@ static hr_status check_unused(const hr_tokenizer *tokenizer, const hri_sentencep
   for (uint64_t i = 0; bpe->merges && i <= bpe->merge_mask; i++) {
     uint32_t id = bpe->merges[i].result;
     if (bpe->merges[i].rank != HRI_TOKEN_NONE && model->pieces[id].type == HRI_SP_UNUSED)
-      return hri_fail(error, HR_ERROR_INPUT, "%s: piece %u ('%.60s') is marked unused but can be merged to, which is not supported", tokenizer->file, id,
-                      hri_vocab_content(&tokenizer->vocab, id));
+      return hri_fail(error, HR_ERROR_INPUT,
+                      "%s: piece %u ('%.60s') is marked unused but can be merged to, which is not supported",
+                      tokenizer->file, id, hri_vocab_content(&tokenizer->vocab, id));
   }
   return HR_OK;
 }
@@ -53,7 +59,8 @@ static hr_status check_unused(const hr_tokenizer *tokenizer, const hri_sentencep
 static hr_status add_merges(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
   uint32_t *ranks = hri_alloc(((uint64_t)model->piece_count + 1) * sizeof *ranks);
   hr_status status;
-  if (!ranks) return hri_fail_memory(error, (uint64_t)model->piece_count * sizeof *ranks, "the scores of the tokenizer");
+  if (!ranks)
+    return hri_fail_memory(error, (uint64_t)model->piece_count * sizeof *ranks, "the scores of the tokenizer");
   status = rank_pieces(model, ranks, error);
   if (status == HR_OK) status = hri_bpe_add_pairs(&tokenizer->bpe, ranks, error);
   hri_free(ranks);
@@ -61,24 +68,28 @@ static hr_status add_merges(hr_tokenizer *tokenizer, const hri_sentencepiece *mo
   return check_unused(tokenizer, model, error);
 }
 
-/* Control pieces and the unknown piece are special tokens; user-defined ones are searched for in the normalized text. */
+/* Control pieces and the unknown piece are special tokens; user-defined ones are searched for in the normalized
+ * text. */
 static hr_status add_tokens(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
   for (uint32_t id = 0; id < model->piece_count; id++) {
     hri_added_token flags = {.special = true};
     if (model->pieces[id].type == HRI_SP_USER_DEFINED) flags = (hri_added_token){.normalized = true, .verbatim = true};
     else if (model->pieces[id].type != HRI_SP_CONTROL && model->pieces[id].type != HRI_SP_UNKNOWN) continue;
-    HRI_TRY(hri_added_put(tokenizer, hri_vocab_content(&tokenizer->vocab, id), tokenizer->vocab.bytes[id], flags, error));
+    HRI_TRY(
+        hri_added_put(tokenizer, hri_vocab_content(&tokenizer->vocab, id), tokenizer->vocab.bytes[id], flags, error));
   }
   return HR_OK;
 }
 
 /* A blank in front of the text, or behind it, was not in the text. */
-#define DECODER(strip) "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"}," \
+#define DECODER(strip)                                                                                                       \
+  "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"}," \
   "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}" strip "]}"
 
 static const char *decoder_of(const hri_sentencepiece *model) {
   if (!model->add_dummy_prefix) return DECODER("");
-  if (model->treat_whitespace_as_suffix) return DECODER(",{\"type\":\"Strip\",\"content\":\" \",\"start\":0,\"stop\":1}");
+  if (model->treat_whitespace_as_suffix)
+    return DECODER(",{\"type\":\"Strip\",\"content\":\" \",\"start\":0,\"stop\":1}");
   return DECODER(",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}");
 }
 

@@ -5,7 +5,8 @@
 #include "tokenizer/build.h"
 #include "tokenizer/sentencepiece.h"
 
-/* The pieces are in the vocabulary by their ids: adds merges (higher scores first), added tokens, normalizer and decoder. */
+/* The pieces are in the vocabulary by their ids: adds merges (higher scores first), added tokens, normalizer and
+ * decoder. */
 hr_status hri_build_scored(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reads ModelProto. Every length is checked against what is left; unknown fields are skipped, groups and malformed fields
- * are refused. Of a field that occurs twice the last counts, as protobuf has it. */
+/* Reads ModelProto. Every length is checked against what is left; unknown fields are skipped, groups and malformed
+ * fields are refused. Of a field that occurs twice the last counts, as protobuf has it. */
 #include "tokenizer/sentencepiece.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ typedef struct specs {
 } specs;
 
 static hr_status fail(const message *from, const uint8_t *at, const char *what, hr_error *error) {
-  (void)hri_fail(error, HR_ERROR_INPUT, "%s: %s, byte %llu: %s", from->name, from->part, (unsigned long long)(at - from->base), what);
+  (void)hri_fail(error, HR_ERROR_INPUT, "%s: %s, byte %llu: %s", from->name, from->part,
+                 (unsigned long long)(at - from->base), what);
   return hri_hint(error, HR_ERROR_INPUT, "this is not a whole SentencePiece model; fetch the file again");
 }
 
@@ -50,27 +51,28 @@ static hr_status read_field(message *from, field *to, hr_error *error) {
   uint64_t tag;
   size_t fixed;
   to->start = from->at;
-  if (!read_varint(from, &tag) || tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1) return fail(from, to->start, "malformed field", error);
+  if (!read_varint(from, &tag) || tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1)
+    return fail(from, to->start, "malformed field", error);
   to->number = (uint32_t)(tag >> 3);
   to->type = (uint32_t)(tag & 7);
   to->value = 0;
   to->bytes = NULL;
   switch (to->type) {
-    case VARINT: return read_varint(from, &to->value) ? HR_OK : fail(from, to->start, "malformed number", error);
-    case BYTES:
-      if (!read_varint(from, &to->value) || to->value > (uint64_t)(from->end - from->at))
-        return fail(from, to->start, "the length of a field goes beyond its message", error);
-      to->bytes = from->at;
-      from->at += to->value;
-      return HR_OK;
-    case FIXED32:
-    case FIXED64:
-      fixed = to->type == FIXED32 ? 4 : 8;
-      if ((size_t)(from->end - from->at) < fixed) return fail(from, to->start, "a field is cut off", error);
-      for (size_t i = 0; i < fixed; i++) to->value |= (uint64_t)from->at[i] << (8 * i);
-      from->at += fixed;
-      return HR_OK;
-    default: return fail(from, to->start, "a field of unknown type", error);
+  case VARINT: return read_varint(from, &to->value) ? HR_OK : fail(from, to->start, "malformed number", error);
+  case BYTES:
+    if (!read_varint(from, &to->value) || to->value > (uint64_t)(from->end - from->at))
+      return fail(from, to->start, "the length of a field goes beyond its message", error);
+    to->bytes = from->at;
+    from->at += to->value;
+    return HR_OK;
+  case FIXED32:
+  case FIXED64:
+    fixed = to->type == FIXED32 ? 4 : 8;
+    if ((size_t)(from->end - from->at) < fixed) return fail(from, to->start, "a field is cut off", error);
+    for (size_t i = 0; i < fixed; i++) to->value |= (uint64_t)from->at[i] << (8 * i);
+    from->at += fixed;
+    return HR_OK;
+  default: return fail(from, to->start, "a field of unknown type", error);
   }
 }
 
@@ -80,7 +82,9 @@ static message inside(const message *from, const field *of, const char *part) {
 
 /* The fields that are known must have the type that the format gives them. */
 static hr_status expect(const message *from, const field *found, uint32_t type, hr_error *error) {
-  return found->type == type ? HR_OK : fail(from, found->start, "a known field has another type than the format gives it", error);
+  return found->type == type
+             ? HR_OK
+             : fail(from, found->start, "a known field has another type than the format gives it", error);
 }
 
 static hr_status read_piece(const message *from, const field *of, hri_sp_piece *piece, hr_error *error) {
@@ -105,34 +109,36 @@ static hr_status read_piece(const message *from, const field *of, hri_sp_piece *
   }
   if (type < HRI_SP_NORMAL || type > HRI_SP_BYTE) return fail(from, of->start, "a piece of unknown type", error);
   if (piece->bytes == 0) return fail(from, of->start, "a piece without text", error);
-  if (hri_utf8_valid(piece->text, piece->bytes) != piece->bytes) return fail(from, of->start, "a piece that is not UTF-8", error);
+  if (hri_utf8_valid(piece->text, piece->bytes) != piece->bytes)
+    return fail(from, of->start, "a piece that is not UTF-8", error);
   if (memchr(piece->text, 0, piece->bytes)) return fail(from, of->start, "a piece with a zero byte", error);
   if (piece->score != piece->score) return fail(from, of->start, "a piece whose score is no number", error);
   piece->type = (hri_sp_type)type;
   return HR_OK;
 }
 
-static hr_status read_trainer_spec(const message *from, const field *of, hri_sentencepiece *model, specs *said, hr_error *error) {
+static hr_status read_trainer_spec(const message *from, const field *of, hri_sentencepiece *model, specs *said,
+                                   hr_error *error) {
   message m = inside(from, of, "trainer_spec");
   while (m.at < m.end) {
     field f;
     uint64_t *number;
     HRI_TRY(read_field(&m, &f, error));
     switch (f.number) {
-      case 3: number = &said->model_type; break;
-      case 40: number = &said->unk_id; break;
-      case 41: number = &said->bos_id; break;
-      case 42: number = &said->eos_id; break;
-      case 43: number = &said->pad_id; break;
-      case 24:
-        HRI_TRY(expect(&m, &f, VARINT, error));
-        model->treat_whitespace_as_suffix = f.value != 0;
-        continue;
-      case 35:
-        HRI_TRY(expect(&m, &f, VARINT, error));
-        model->byte_fallback = f.value != 0;
-        continue;
-      default: continue;
+    case 3: number = &said->model_type; break;
+    case 40: number = &said->unk_id; break;
+    case 41: number = &said->bos_id; break;
+    case 42: number = &said->eos_id; break;
+    case 43: number = &said->pad_id; break;
+    case 24:
+      HRI_TRY(expect(&m, &f, VARINT, error));
+      model->treat_whitespace_as_suffix = f.value != 0;
+      continue;
+    case 35:
+      HRI_TRY(expect(&m, &f, VARINT, error));
+      model->byte_fallback = f.value != 0;
+      continue;
+    default: continue;
     }
     HRI_TRY(expect(&m, &f, VARINT, error));
     *number = f.value;
@@ -148,17 +154,17 @@ static hr_status read_normalizer_spec(const message *from, const field *of, hri_
     if (f.number < 1 || f.number > 5) continue;
     HRI_TRY(expect(&m, &f, f.number <= 2 ? BYTES : VARINT, error));
     switch (f.number) {
-      case 1:
-        model->normalizer_name = (const char *)f.bytes;
-        model->normalizer_name_bytes = (uint32_t)f.value;
-        break;
-      case 2:
-        model->charsmap = f.value > 0 ? (const char *)f.bytes : NULL;
-        model->charsmap_bytes = (uint32_t)f.value;
-        break;
-      case 3: model->add_dummy_prefix = f.value != 0; break;
-      case 4: model->remove_extra_whitespaces = f.value != 0; break;
-      default: model->escape_whitespaces = f.value != 0; break;
+    case 1:
+      model->normalizer_name = (const char *)f.bytes;
+      model->normalizer_name_bytes = (uint32_t)f.value;
+      break;
+    case 2:
+      model->charsmap = f.value > 0 ? (const char *)f.bytes : NULL;
+      model->charsmap_bytes = (uint32_t)f.value;
+      break;
+    case 3: model->add_dummy_prefix = f.value != 0; break;
+    case 4: model->remove_extra_whitespaces = f.value != 0; break;
+    default: model->escape_whitespaces = f.value != 0; break;
     }
   }
   return HR_OK;
@@ -192,19 +198,20 @@ out:
 static hr_status check_type(const char *name, const specs *said, hr_error *error) {
   static const char *const names[] = {"unigram", "bpe", "word", "char"};
   if (said->model_type == MODEL_BPE) return HR_OK;
-  (void)hri_fail(error, HR_ERROR_INPUT, "%s: field 'trainer_spec.model_type' is %s: only BPE models are supported", name,
-                 said->model_type - 1 < 4 ? names[said->model_type - 1] : "unknown");
+  (void)hri_fail(error, HR_ERROR_INPUT, "%s: field 'trainer_spec.model_type' is %s: only BPE models are supported",
+                 name, said->model_type - 1 < 4 ? names[said->model_type - 1] : "unknown");
   return hri_hint(error, HR_ERROR_INPUT, "use a model whose tokenizer is BPE (Llama, Mistral, Gemma, Phi-3, ...)");
 }
 
 /* An id of the specs: its place if a piece is there, -1 for "none". */
-static hr_status check_id(const char *name, const hri_sentencepiece *model, const char *field_name, uint64_t said, int32_t *id, hr_error *error) {
+static hr_status check_id(const char *name, const hri_sentencepiece *model, const char *field_name, uint64_t said,
+                          int32_t *id, hr_error *error) {
   int64_t value = (int64_t)said;
   *id = -1;
   if (value < 0) return HR_OK;
   if (value >= model->piece_count)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'trainer_spec.%s' is %lld, but there are %u pieces", name, field_name,
-                    (long long)value, model->piece_count);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'trainer_spec.%s' is %lld, but there are %u pieces", name,
+                    field_name, (long long)value, model->piece_count);
   *id = (int32_t)value;
   return HR_OK;
 }
@@ -232,19 +239,24 @@ static hr_status check_pieces(const char *name, hri_sentencepiece *model, hr_err
     if (piece->type == HRI_SP_BYTE) {
       int byte = byte_of_piece(piece);
       if (byte < 0 || model->byte_ids[byte] >= 0)
-        return hri_fail(error, HR_ERROR_INPUT, "%s: piece %u is a byte, but its text is '%.*s'", name, i, (int)piece->bytes, piece->text);
+        return hri_fail(error, HR_ERROR_INPUT, "%s: piece %u is a byte, but its text is '%.*s'", name, i,
+                        (int)piece->bytes, piece->text);
       model->byte_ids[byte] = (int32_t)i;
       bytes++;
     } else if (piece->type == HRI_SP_UNKNOWN) {
-      if (unknown >= 0) return hri_fail(error, HR_ERROR_INPUT, "%s: pieces %d and %u are both unknown pieces", name, unknown, i);
+      if (unknown >= 0)
+        return hri_fail(error, HR_ERROR_INPUT, "%s: pieces %d and %u are both unknown pieces", name, unknown, i);
       unknown = (int32_t)i;
     }
   }
-  if (unknown < 0) return hri_fail(error, HR_ERROR_INPUT, "%s: none of the %u pieces is the unknown piece", name, model->piece_count);
+  if (unknown < 0)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: none of the %u pieces is the unknown piece", name, model->piece_count);
   if (bytes > 0 && !model->byte_fallback)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: there are byte pieces, but 'trainer_spec.byte_fallback' is false", name);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: there are byte pieces, but 'trainer_spec.byte_fallback' is false",
+                    name);
   if (model->byte_fallback && bytes != 256)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: 'trainer_spec.byte_fallback' needs 256 byte pieces, found %u", name, bytes);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: 'trainer_spec.byte_fallback' needs 256 byte pieces, found %u", name,
+                    bytes);
   model->unk_id = unknown;
   return HR_OK;
 }
@@ -259,13 +271,22 @@ static hr_status check(const char *name, hri_sentencepiece *model, const specs *
   return check_id(name, model, "pad_id", said->pad_id, &model->pad_id, error);
 }
 
-hr_status hri_sentencepiece_parse(const char *name, char *bytes, uint64_t count, hri_sentencepiece *model, hr_error *error) {
+hr_status hri_sentencepiece_parse(const char *name, char *bytes, uint64_t count, hri_sentencepiece *model,
+                                  hr_error *error) {
   message whole = {name, "model", (const uint8_t *)bytes, (const uint8_t *)bytes, (const uint8_t *)bytes + count};
-  specs said = {.model_type = MODEL_UNIGRAM, .unk_id = 0, .bos_id = 1, .eos_id = 2, .pad_id = UINT64_MAX}; /* defaults of the format */
+  specs said = {.model_type = MODEL_UNIGRAM,
+                .unk_id = 0,
+                .bos_id = 1,
+                .eos_id = 2,
+                .pad_id = UINT64_MAX}; /* defaults of the format */
   hr_status status;
-  *model = (hri_sentencepiece){.file = bytes, .add_dummy_prefix = true, .remove_extra_whitespaces = true, .escape_whitespaces = true};
+  *model = (hri_sentencepiece){.file = bytes,
+                               .add_dummy_prefix = true,
+                               .remove_extra_whitespaces = true,
+                               .escape_whitespaces = true};
   if (count > FILE_MAX_BYTES)
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: %llu bytes is too long for a SentencePiece model", name, (unsigned long long)count);
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: %llu bytes is too long for a SentencePiece model", name,
+                      (unsigned long long)count);
   else status = read_model(&whole, model, &said, error);
   if (status == HR_OK) status = check(name, model, &said, error);
   if (status != HR_OK) hri_sentencepiece_deinit(model);

@@ -8,7 +8,12 @@
 #include "base/mem.h"
 
 typedef enum hri_sp_type {
-  HRI_SP_NORMAL = 1, HRI_SP_UNKNOWN, HRI_SP_CONTROL, HRI_SP_USER_DEFINED, HRI_SP_UNUSED, HRI_SP_BYTE
+  HRI_SP_NORMAL = 1,
+  HRI_SP_UNKNOWN,
+  HRI_SP_CONTROL,
+  HRI_SP_USER_DEFINED,
+  HRI_SP_UNUSED,
+  HRI_SP_BYTE
 } hri_sp_type;
 
 typedef struct hri_sp_piece {
@@ -36,7 +41,8 @@ typedef struct hri_sentencepiece {
 /* Reads a file; release with hri_sentencepiece_deinit, which takes a zeroed struct too. */
 hr_status hri_sentencepiece_read(const char *path, hri_sentencepiece *model, hr_error *error);
 /* The same from memory: takes `bytes` (hri_alloc'ed) over, also when it fails. `name` stands for the file in errors. */
-hr_status hri_sentencepiece_parse(const char *name, char *bytes, uint64_t count, hri_sentencepiece *model, hr_error *error);
+hr_status hri_sentencepiece_parse(const char *name, char *bytes, uint64_t count, hri_sentencepiece *model,
+                                  hr_error *error);
 void hri_sentencepiece_deinit(hri_sentencepiece *model);
 
 #endif

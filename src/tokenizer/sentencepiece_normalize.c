@@ -4,8 +4,8 @@
  * each ending in a zero byte. At each position the longest key is replaced; a user-defined piece wins over all of them
  * and is kept as it stands. Where no key fits, the character stays.
  *
- * A unit of the trie: bits 0..7 and 31 its label, bit 8 says that a key ends here, bits 10.. its offset, shifted by eight
- * more if bit 9 is set. The child for byte b is at position ^ offset ^ b; the value of a key is the unit at
+ * A unit of the trie: bits 0..7 and 31 its label, bit 8 says that a key ends here, bits 10.. its offset, shifted by
+ * eight more if bit 9 is set. The child for byte b is at position ^ offset ^ b; the value of a key is the unit at
  * position ^ offset. All positions are checked against the end. */
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +19,11 @@ typedef struct text_ref {
 
 struct hri_sp_normalizer {
   bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces, suffix;
-  uint32_t *units;     /* NULL: no rules */
+  uint32_t *units; /* NULL: no rules */
   uint32_t unit_count;
-  char *texts;         /* what keys become; the last byte is 0 */
+  char *texts; /* what keys become; the last byte is 0 */
   uint32_t text_bytes;
-  char *kept;          /* user-defined pieces, sorted */
+  char *kept; /* user-defined pieces, sorted */
   text_ref *pieces;
   uint32_t piece_count;
   uint32_t first_piece[257]; /* pieces that begin with byte b: first_piece[b] .. first_piece[b + 1] */
@@ -39,7 +39,8 @@ static hr_status load_charsmap(hri_sp_normalizer *n, const hri_sentencepiece *mo
   if (!map) return HR_OK;
   if (bytes >= 4) trie_bytes = map[0] | (uint32_t)map[1] << 8 | (uint32_t)map[2] << 16 | (uint32_t)map[3] << 24;
   if (bytes < 4 || trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes >= bytes - 4 || map[bytes - 1] != 0) {
-    (void)hri_fail(error, HR_ERROR_INPUT, "field 'normalizer_spec.precompiled_charsmap' of %u bytes is malformed (its trie has %u)", bytes,
+    (void)hri_fail(error, HR_ERROR_INPUT,
+                   "field 'normalizer_spec.precompiled_charsmap' of %u bytes is malformed (its trie has %u)", bytes,
                    trie_bytes);
     return hri_hint(error, HR_ERROR_INPUT, "fetch the SentencePiece model again");
   }
@@ -148,7 +149,8 @@ static uint32_t longest_key(const hri_sp_normalizer *n, const char *text, uint64
 static uint32_t longest_piece(const hri_sp_normalizer *n, const char *text, uint64_t bytes) {
   uint8_t first = (uint8_t)text[0];
   for (uint32_t i = n->first_piece[first]; i < n->first_piece[first + 1]; i++)
-    if (n->pieces[i].bytes <= bytes && memcmp(n->kept + n->pieces[i].at, text, n->pieces[i].bytes) == 0) return n->pieces[i].bytes;
+    if (n->pieces[i].bytes <= bytes && memcmp(n->kept + n->pieces[i].at, text, n->pieces[i].bytes) == 0)
+      return n->pieces[i].bytes;
   return 0;
 }
 
@@ -170,7 +172,8 @@ static chunk next_chunk(const hri_sp_normalizer *n, const char *text, uint64_t b
 }
 
 /* Writes a chunk, blanks as U+2581 if they are escaped. */
-static void put_chunk(const hri_sp_normalizer *n, hri_normal_writer *writer, const char *out, size_t bytes, hri_split_piece span) {
+static void put_chunk(const hri_sp_normalizer *n, hri_normal_writer *writer, const char *out, size_t bytes,
+                      hri_split_piece span) {
   size_t at = 0;
   while (at < bytes) {
     const char *blank = n->escape_whitespaces ? memchr(out + at, ' ', bytes - at) : NULL;
@@ -208,7 +211,8 @@ hr_status hri_sp_normalizer_apply(const hri_sp_normalizer *n, hri_normal *normal
     chunk part = next_chunk(n, normal->text + at, normal->bytes - at);
     hri_split_piece span = {0, 0};
     size_t skip = 0;
-    if (normal->with_spans) span = (hri_split_piece){hri_normal_span(normal, at).begin, hri_normal_span(normal, at + part.bytes - 1).end};
+    if (normal->with_spans)
+      span = (hri_split_piece){hri_normal_span(normal, at).begin, hri_normal_span(normal, at + part.bytes - 1).end};
     while (after_space && skip < part.out_bytes && part.out[skip] == ' ') skip++;
     if (skip < part.out_bytes) {
       put_chunk(n, &writer, part.out + skip, part.out_bytes - skip, span);
@@ -218,6 +222,7 @@ hr_status hri_sp_normalizer_apply(const hri_sp_normalizer *n, hri_normal *normal
     if (!n->remove_extra_whitespaces) after_space = false;
   }
   if (n->remove_extra_whitespaces && !writer.failed) trim_end(n, &writer);
-  if (n->add_dummy_prefix && n->suffix) hri_normal_put(&writer, blank, blank_bytes, hri_normal_span(normal, normal->bytes - 1));
+  if (n->add_dummy_prefix && n->suffix)
+    hri_normal_put(&writer, blank, blank_bytes, hri_normal_span(normal, normal->bytes - 1));
   return hri_normal_done(&writer, error);
 }

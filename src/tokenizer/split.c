@@ -1,7 +1,7 @@
 /* Splitters: the walk over matches and gaps, and what the behaviors make of them.
  *
- * Everything but the known patterns is seen as one stream of ranges, each a match or a gap, in the order of the text, as
- * the reference lists them. Behaviors look at most one range back, so a walk holds one piece and needs no list. */
+ * Everything but the known patterns is seen as one stream of ranges, each a match or a gap, in the order of the text,
+ * as the reference lists them. Behaviors look at most one range back, so a walk holds one piece and needs no list. */
 #include "tokenizer/split.h"
 
 #include <string.h>
@@ -16,7 +16,8 @@ bool hri_split_behavior_parse(const char *name, hri_split_behavior *behavior) {
   return false;
 }
 
-static hr_status create(hri_split_kind kind, hri_split_behavior behavior, bool invert, hri_splitter **splitter, hr_error *error) {
+static hr_status create(hri_split_kind kind, hri_split_behavior behavior, bool invert, hri_splitter **splitter,
+                        hr_error *error) {
   *splitter = hri_alloc_zero(1, sizeof **splitter);
   if (!*splitter) return hri_fail_memory(error, sizeof **splitter, "a splitter");
   (*splitter)->kind = kind;
@@ -56,9 +57,10 @@ hr_status hri_splitter_create_literal(const char *literal, size_t bytes, hri_spl
 
 hr_status hri_splitter_create_class(hri_split_class which, hri_split_behavior behavior, bool invert,
                                     hri_splitter **splitter, hr_error *error) {
-  static bool (*const tests[])(uint32_t) = {
-      [HRI_SPLIT_SPACES] = hri_unicode_is_space, [HRI_SPLIT_DIGITS] = hri_unicode_is_numeric,
-      [HRI_SPLIT_PUNCTUATION] = hri_unicode_is_punctuation, [HRI_SPLIT_WORDS] = hri_unicode_is_word};
+  static bool (*const tests[])(uint32_t) = {[HRI_SPLIT_SPACES] = hri_unicode_is_space,
+                                            [HRI_SPLIT_DIGITS] = hri_unicode_is_numeric,
+                                            [HRI_SPLIT_PUNCTUATION] = hri_unicode_is_punctuation,
+                                            [HRI_SPLIT_WORDS] = hri_unicode_is_word};
   HRI_TRY(create(HRI_SPLIT_CLASS, behavior, invert, splitter, error));
   (*splitter)->is_in = tests[which];
   for (uint32_t byte = 0; byte < 256; byte++)
@@ -86,10 +88,10 @@ void hri_splitter_destroy(hri_splitter *splitter) {
 
 const char *hri_splitter_about(const hri_splitter *splitter) {
   switch (splitter->kind) {
-    case HRI_SPLIT_KNOWN: return splitter->known->name;
-    case HRI_SPLIT_LITERAL: return "literal";
-    case HRI_SPLIT_CLASS: return "class";
-    case HRI_SPLIT_REGEX: break;
+  case HRI_SPLIT_KNOWN: return splitter->known->name;
+  case HRI_SPLIT_LITERAL: return "literal";
+  case HRI_SPLIT_CLASS: return "class";
+  case HRI_SPLIT_REGEX: break;
   }
   return splitter->jit ? "PCRE2 with JIT" : "PCRE2";
 }
@@ -103,7 +105,8 @@ static bool literal_match(const hri_split *split, uint32_t start, hri_split_piec
   if (start >= split->bytes) return false;
   found = memmem(split->text + start, split->bytes - start, splitter->literal, splitter->literal_bytes);
   if (!found) return false;
-  *match = (hri_split_piece){(uint32_t)(found - split->text), (uint32_t)(found - split->text + splitter->literal_bytes)};
+  *match =
+      (hri_split_piece){(uint32_t)(found - split->text), (uint32_t)(found - split->text + splitter->literal_bytes)};
   return true;
 }
 
@@ -124,10 +127,10 @@ static bool class_match(const hri_split *split, uint32_t start, hri_split_piece 
 
 static hr_status find(hri_split *split, uint32_t start, hri_split_piece *match, bool *found, hr_error *error) {
   switch (split->splitter->kind) {
-    case HRI_SPLIT_LITERAL: *found = literal_match(split, start, match); return HR_OK;
-    case HRI_SPLIT_CLASS: *found = class_match(split, start, match); return HR_OK;
-    case HRI_SPLIT_REGEX: return hri_regex_match(split, start, match, found, error);
-    case HRI_SPLIT_KNOWN: break;
+  case HRI_SPLIT_LITERAL: *found = literal_match(split, start, match); return HR_OK;
+  case HRI_SPLIT_CLASS: *found = class_match(split, start, match); return HR_OK;
+  case HRI_SPLIT_REGEX: return hri_regex_match(split, start, match, found, error);
+  case HRI_SPLIT_KNOWN: break;
   }
   *found = split->splitter->known->fill(split->text, split->bytes, &start, match, 1) == 1;
   return HR_OK;
@@ -157,15 +160,21 @@ hr_status hri_split_next_match(hri_split *split, hri_split_piece *match, bool *f
 
 /* ---- the walk ---- */
 
-hr_status hri_split_begin(hri_split *split, const hri_splitter *splitter, const char *text, uint64_t bytes, hr_error *error) {
+hr_status hri_split_begin(hri_split *split, const hri_splitter *splitter, const char *text, uint64_t bytes,
+                          hr_error *error) {
   hri_split_memory *memory = split->memory;
   if (bytes >= UINT32_MAX)
     return hri_fail(error, HR_ERROR_INPUT, "a text of %llu bytes is too long to split", (unsigned long long)bytes);
-  *split = (hri_split){.splitter = splitter, .text = text, .bytes = (uint32_t)bytes, .last_end = UINT32_MAX, .memory = memory};
+  *split = (hri_split){.splitter = splitter,
+                       .text = text,
+                       .bytes = (uint32_t)bytes,
+                       .last_end = UINT32_MAX,
+                       .memory = memory};
   split->done = bytes == 0;
   if (splitter->kind != HRI_SPLIT_REGEX) return HR_OK;
   if (hri_utf8_valid(text, bytes) != bytes)
-    return hri_fail(error, HR_ERROR_INPUT, "text is not valid UTF-8 at byte %llu", (unsigned long long)hri_utf8_valid(text, bytes));
+    return hri_fail(error, HR_ERROR_INPUT, "text is not valid UTF-8 at byte %llu",
+                    (unsigned long long)hri_utf8_valid(text, bytes));
   return hri_regex_prepare(split, error);
 }
 
@@ -197,18 +206,18 @@ static hr_status next_range(hri_split *split, hri_split_piece *range, bool *is_m
 static bool feed(hri_split *split, hri_split_piece range, bool is_match, hri_split_piece *out) {
   bool grows = false, had = split->has_held;
   switch (split->splitter->behavior) {
-    case HRI_SPLIT_REMOVED: *out = range; return !is_match;
-    case HRI_SPLIT_ISOLATED: *out = range; return true;
-    case HRI_SPLIT_CONTIGUOUS: grows = is_match == split->held_is_match; break;
-    case HRI_SPLIT_MERGED_WITH_PREVIOUS: grows = is_match && !split->held_is_match; break;
-    case HRI_SPLIT_MERGED_WITH_NEXT:
-      /* only matches are held here */
-      if (!is_match) {
-        *out = (hri_split_piece){had ? split->held.begin : range.begin, range.end};
-        split->has_held = false;
-        return true;
-      }
-      break;
+  case HRI_SPLIT_REMOVED: *out = range; return !is_match;
+  case HRI_SPLIT_ISOLATED: *out = range; return true;
+  case HRI_SPLIT_CONTIGUOUS: grows = is_match == split->held_is_match; break;
+  case HRI_SPLIT_MERGED_WITH_PREVIOUS: grows = is_match && !split->held_is_match; break;
+  case HRI_SPLIT_MERGED_WITH_NEXT:
+    /* only matches are held here */
+    if (!is_match) {
+      *out = (hri_split_piece){had ? split->held.begin : range.begin, range.end};
+      split->has_held = false;
+      return true;
+    }
+    break;
   }
   split->held_is_match = is_match;
   if (had && grows) {
@@ -221,7 +230,8 @@ static bool feed(hri_split *split, hri_split_piece range, bool is_match, hri_spl
   return had;
 }
 
-hr_status hri_split_next(hri_split *split, hri_split_piece *pieces, uint32_t capacity, uint32_t *count, hr_error *error) {
+hr_status hri_split_next(hri_split *split, hri_split_piece *pieces, uint32_t capacity, uint32_t *count,
+                         hr_error *error) {
   const hri_splitter *splitter = split->splitter;
   *count = 0;
   /* every byte belongs to a match: each of them is a piece */

@@ -1,9 +1,9 @@
 /* Splitting text into the pieces that a tokenizer works on.
  *
  * A splitter is a pattern and what happens to its matches. The patterns of the large families (GPT-2, Llama-3 =
- * cl100k, Qwen, o200k, Tekken) are recognised by their text and matched by code written for them; literals and character classes
- * are searched directly; every other regex goes through PCRE2, rewritten so that it means what Oniguruma (the engine of
- * the reference, Ruby syntax) takes it for. See split_regex.c for that rewriting.
+ * cl100k, Qwen, o200k, Tekken) are recognised by their text and matched by code written for them; literals and
+ * character classes are searched directly; every other regex goes through PCRE2, rewritten so that it means what
+ * Oniguruma (the engine of the reference, Ruby syntax) takes it for. See split_regex.c for that rewriting.
  *
  * Text is valid UTF-8 (normalize.h repairs it), at most 4 GiB - 1. A splitter is immutable: any number of threads may
  * run it, each with an hri_split of its own. */
@@ -48,7 +48,8 @@ hr_status hri_splitter_create_byte_level(hri_splitter **splitter, hr_error *erro
 const char *hri_split_pattern_named(const char *name);
 void hri_splitter_destroy(hri_splitter *splitter); /* NULL is fine */
 
-/* How it matches, for people: "gpt2", "llama3", "qwen2", "o200k", "tekken", "literal", "class", "PCRE2 with JIT", "PCRE2". */
+/* How it matches, for people: "gpt2", "llama3", "qwen2", "o200k", "tekken", "literal", "class", "PCRE2 with JIT",
+ * "PCRE2". */
 const char *hri_splitter_about(const hri_splitter *splitter);
 
 typedef struct hri_split_piece {
@@ -66,16 +67,18 @@ typedef struct hri_split {
   uint32_t given;        /* end of what was given out, matches and gaps */
   uint32_t search;       /* the next match is looked for from here */
   uint32_t last_end;     /* end of the last match, UINT32_MAX before the first */
-  hri_split_piece match;       /* a match found already, to be given after the gap before it */
-  hri_split_piece held;        /* a piece that may still grow, by the behavior */
+  hri_split_piece match; /* a match found already, to be given after the gap before it */
+  hri_split_piece held;  /* a piece that may still grow, by the behavior */
   bool has_match, has_held, held_is_match, done;
   hri_split_memory *memory; /* match data of PCRE2 */
 } hri_split;
 
-hr_status hri_split_begin(hri_split *split, const hri_splitter *splitter, const char *text, uint64_t bytes, hr_error *error);
+hr_status hri_split_begin(hri_split *split, const hri_splitter *splitter, const char *text, uint64_t bytes,
+                          hr_error *error);
 /* The next pieces in order, at most `capacity` (> 0); *count == 0 once there are no more. INPUT when a regex runs into
  * its limits (a pattern with catastrophic backtracking). */
-hr_status hri_split_next(hri_split *split, hri_split_piece *pieces, uint32_t capacity, uint32_t *count, hr_error *error);
+hr_status hri_split_next(hri_split *split, hri_split_piece *pieces, uint32_t capacity, uint32_t *count,
+                         hr_error *error);
 void hri_split_end(hri_split *split);
 
 /* The plain matches without any behavior, empty ones too: *found is false at the end. Used by Replace. */

@@ -9,7 +9,8 @@
 #include "tokenizer/split.h"
 
 /* Writes the next pieces of valid UTF-8 from *at on, at most `capacity`; every byte belongs to a piece. Moves *at. */
-typedef uint32_t hri_split_filler(const char *text, uint32_t bytes, uint32_t *at, hri_split_piece *pieces, uint32_t capacity);
+typedef uint32_t hri_split_filler(const char *text, uint32_t bytes, uint32_t *at, hri_split_piece *pieces,
+                                  uint32_t capacity);
 
 /* The known patterns as tokenizer.json files spell them. */
 #define HRI_PATTERN_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -21,11 +22,13 @@ typedef uint32_t hri_split_filler(const char *text, uint32_t bytes, uint32_t *at
 #define HRI_PATTERN_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define HRI_PATTERN_LLAMA3 HRI_PATTERN_CONTRACTIONS "|" HRI_PATTERN_PREFIX "\\p{L}+|\\p{N}{1,3}" HRI_PATTERN_REST_LLAMA3
 #define HRI_PATTERN_QWEN2 HRI_PATTERN_CONTRACTIONS "|" HRI_PATTERN_PREFIX "\\p{L}+|\\p{N}" HRI_PATTERN_REST_LLAMA3
-#define HRI_PATTERN_O200K                                                                                   \
-  HRI_PATTERN_PREFIX HRI_PATTERN_A "*" HRI_PATTERN_B "+" HRI_PATTERN_CONTRACTIONS "?|" HRI_PATTERN_PREFIX HRI_PATTERN_A \
-                     "+" HRI_PATTERN_B "*" HRI_PATTERN_CONTRACTIONS "?|\\p{N}{1,3}" HRI_PATTERN_REST_O200K
-#define HRI_PATTERN_TEKKEN                                                                                  \
-  HRI_PATTERN_PREFIX HRI_PATTERN_A "*" HRI_PATTERN_B "+|" HRI_PATTERN_PREFIX HRI_PATTERN_A "+" HRI_PATTERN_B "*|\\p{N}" HRI_PATTERN_REST_O200K
+#define HRI_PATTERN_O200K                                                                                              \
+  HRI_PATTERN_PREFIX HRI_PATTERN_A "*" HRI_PATTERN_B "+" HRI_PATTERN_CONTRACTIONS                                      \
+                                   "?|" HRI_PATTERN_PREFIX HRI_PATTERN_A "+" HRI_PATTERN_B                             \
+                                   "*" HRI_PATTERN_CONTRACTIONS "?|\\p{N}{1,3}" HRI_PATTERN_REST_O200K
+#define HRI_PATTERN_TEKKEN                                                                                             \
+  HRI_PATTERN_PREFIX HRI_PATTERN_A "*" HRI_PATTERN_B "+|" HRI_PATTERN_PREFIX HRI_PATTERN_A "+" HRI_PATTERN_B           \
+                                   "*|\\p{N}" HRI_PATTERN_REST_O200K
 
 /* A pattern with code of its own (split_known.c). */
 typedef struct hri_split_known {

@@ -1,9 +1,10 @@
 /* The patterns of the large families, matched by hand.
  *
  *   gpt2   's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\s L N]+|\s+(?!\S)|\s+
- *   llama3 (?i:'s|..|'d)|[^\r\n L N]?L+|N{1,3}| ?[^\s L N]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+      (cl100k; qwen2: N alone)
- *   o200k  [^\r\n L N]?A*B+(?i:'s|..|'d)?|[^\r\n L N]?A+B*(?i:..)?|N{1,3}| ?[^\s L N]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
- *          with A = Lu Lt Lm Lo M and B = Ll Lm Lo M                            (tekken: N alone, no contractions)
+ *   llama3 (?i:'s|..|'d)|[^\r\n L N]?L+|N{1,3}| ?[^\s L N]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+      (cl100k; qwen2: N
+ *   alone) o200k  [^\r\n L N]?A*B+(?i:'s|..|'d)?|[^\r\n L N]?A+B*(?i:..)?|N{1,3}| ?[^\s L
+ *          N]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ with A = Lu Lt Lm Lo M and B = Ll Lm Lo M
+ *          (tekken: N alone, no contractions)
  *
  * A regex engine tries the alternatives one by one at each position; here the class of the first characters decides.
  * ASCII goes through a table of bytes, everything else through the category tables. Each character is looked at a small
@@ -16,10 +17,13 @@
 
 /* Classes of characters, as bits. */
 enum {
-  LETTER = 1, NUMBER = 2, SPACE = 4, /* \p{L}, \p{N}, \s */
-  OTHER = 8,                         /* [^\s\p{L}\p{N}] */
-  NEWLINE = 16,                      /* [\r\n] */
-  UPPER = 32, LOWER = 64             /* A and B of o200k */
+  LETTER = 1,
+  NUMBER = 2,
+  SPACE = 4,    /* \p{L}, \p{N}, \s */
+  OTHER = 8,    /* [^\s\p{L}\p{N}] */
+  NEWLINE = 16, /* [\r\n] */
+  UPPER = 32,
+  LOWER = 64 /* A and B of o200k */
 };
 
 /* 0 for the bytes of longer sequences, which ends every run over ASCII. */

@@ -1,4 +1,5 @@
-/* Regexes through PCRE2: compiled once, matched with limits and with all memory from hri_alloc (the code and stack of the
+/* Regexes through PCRE2: compiled once, matched with limits and with all memory from hri_alloc (the code and stack of
+ * the
  * JIT compiler excepted, which PCRE2 takes from the system). */
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "tokenizer/split_internal.h"
 
 enum {
-  JIT_STACK_BYTES = 64 << 10, JIT_STACK_MAX_BYTES = 8 << 20,
+  JIT_STACK_BYTES = 64 << 10,
+  JIT_STACK_MAX_BYTES = 8 << 20,
   HEAP_MAX_KIB = 64 << 10, /* backtracking points of the interpreter */
   STEPS_MIN = 20000000     /* backtracking steps of one match; 16 more for each byte of text */
 };
@@ -31,12 +33,13 @@ pcre2_general_context *hri_regex_memory(void) { return pcre2_general_context_cre
 
 hr_status hri_regex_fail(const char *pattern, size_t bytes, size_t at, const char *what, hr_error *error) {
   int shown = bytes > 160 ? 160 : (int)bytes;
-  hr_status status = hri_fail(error, HR_ERROR_INPUT, "regex '%.*s'%s: %s at byte %llu", shown, pattern, bytes > 160 ? "..." : "", what,
-                              (unsigned long long)at);
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "regex '%.*s'%s: %s at byte %llu", shown, pattern,
+                              bytes > 160 ? "..." : "", what, (unsigned long long)at);
   return hri_hint(error, status, "write the pattern so that Oniguruma (Ruby syntax) and PCRE2 both take it");
 }
 
-static hr_status compile(const char *pattern, size_t bytes, const hri_text *translated, hri_splitter *splitter, hr_error *error) {
+static hr_status compile(const char *pattern, size_t bytes, const hri_text *translated, hri_splitter *splitter,
+                         hr_error *error) {
   pcre2_general_context *general = hri_regex_memory();
   pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
   hr_status status = HR_OK;
@@ -45,7 +48,8 @@ static hr_status compile(const char *pattern, size_t bytes, const hri_text *tran
   if (context) {
     (void)pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     splitter->code = pcre2_compile((PCRE2_SPTR)hri_text_get(translated), translated->length,
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_DUPNAMES | PCRE2_NEVER_BACKSLASH_C, &code, &at, context);
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_DUPNAMES | PCRE2_NEVER_BACKSLASH_C,
+                                   &code, &at, context);
   }
   if (!context || (!splitter->code && code == PCRE2_ERROR_HEAP_FAILED)) {
     status = hri_fail_memory(error, bytes, "a regex");
@@ -85,7 +89,8 @@ void hri_regex_end(hri_split *split) {
   split->memory = NULL;
 }
 
-/* The pieces of memory, each NULL when it was refused; the JIT stack may be missing (matching then takes the 32 KiB that
+/* The pieces of memory, each NULL when it was refused; the JIT stack may be missing (matching then takes the 32 KiB
+ * that
  * JIT code brings along, and the interpreter beyond). */
 static bool make_memory(hri_split_memory *memory) {
   memory->general = hri_regex_memory();
@@ -118,16 +123,20 @@ hr_status hri_regex_match(hri_split *split, uint32_t start, hri_split_piece *mat
   const hri_split_memory *memory = split->memory;
   PCRE2_SPTR text = (PCRE2_SPTR)split->text;
   const size_t *vector = pcre2_get_ovector_pointer(memory->data);
-  int code = pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK, memory->data, memory->context);
+  int code =
+      pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK, memory->data, memory->context);
   if (code == PCRE2_ERROR_JIT_STACKLIMIT)
-    code = pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, memory->data, memory->context);
+    code = pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                       memory->data, memory->context);
   *found = code >= 0;
   if (code == PCRE2_ERROR_NOMEMORY) return hri_fail_memory(error, 0, "matching a regex");
   if (code < 0 && code != PCRE2_ERROR_NOMATCH) {
     char reason[160];
     (void)pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
-    (void)hri_fail(error, HR_ERROR_INPUT, "matching a regex of the tokenizer at byte %u of a text of %u: %s", start, split->bytes, reason);
-    return hri_hint(error, HR_ERROR_INPUT, "the pattern backtracks too much on this text; cut the text into shorter parts");
+    (void)hri_fail(error, HR_ERROR_INPUT, "matching a regex of the tokenizer at byte %u of a text of %u: %s", start,
+                   split->bytes, reason);
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "the pattern backtracks too much on this text; cut the text into shorter parts");
   }
   if (!*found) return HR_OK;
   /* \K may move the begin, never to outside of what is searched */

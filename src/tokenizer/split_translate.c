@@ -2,8 +2,9 @@
  *
  * What differs and is rewritten:
  *   \s \S \w \W \d \D \h \H \v    other sets (\s of PCRE2 has U+180E, \w lacks marks, \h and \v are blanks there)
- *   \p{..}                        names; scripts are Script, not Script_Extensions; and characters that are newer than the
- *                                 Unicode version of the PCRE2 at hand are added by our tables, so that it does not matter
+ *   \p{..}                        names; scripts are Script, not Script_Extensions; and characters that are newer than
+ *                                 the Unicode version of the PCRE2 at hand are added by our tables, so that it does not
+ *                                 matter
  *   [a[b]] [a&&b] [[:alpha:]]     nested classes and intersections, which PCRE2 would take as plain characters
  *   (?m)                          is (?s); and ^ $ are always those of lines (PCRE2_MULTILINE)
  *   a(?i)b|c                      the option reaches over the alternatives: a(?i:b|c)
@@ -28,7 +29,7 @@ typedef struct translator {
   const char *pattern;
   size_t bytes, at;
   hri_text *out;
-  size_t atom;      /* where the last atom begins in the output */
+  size_t atom; /* where the last atom begins in the output */
   bool has_atom;
   group groups[DEPTH_MAX];
   uint32_t depth, nest;
@@ -40,8 +41,12 @@ typedef struct members {
   hri_text simple, others;
 } members;
 
-static hr_status fail(const translator *t, size_t at, const char *what) { return hri_regex_fail(t->pattern, t->bytes, at, what, t->error); }
-static int peek(const translator *t, size_t ahead) { return t->bytes - t->at > ahead ? (uint8_t)t->pattern[t->at + ahead] : -1; }
+static hr_status fail(const translator *t, size_t at, const char *what) {
+  return hri_regex_fail(t->pattern, t->bytes, at, what, t->error);
+}
+static int peek(const translator *t, size_t ahead) {
+  return t->bytes - t->at > ahead ? (uint8_t)t->pattern[t->at + ahead] : -1;
+}
 static bool next_is(const translator *t, const char *word) {
   size_t length = strlen(word);
   return t->bytes - t->at >= length && memcmp(t->pattern + t->at, word, length) == 0;
@@ -56,7 +61,9 @@ static struct {
   pthread_mutex_t lock;
   bool known;
   uint32_t count;
-  struct { uint32_t first, last; } ranges[FRESH_MAX];
+  struct {
+    uint32_t first, last;
+  } ranges[FRESH_MAX];
 } fresh = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void add_point(uint32_t point) {
@@ -70,7 +77,8 @@ static void add_point(uint32_t point) {
 /* Adds those of text[0, bytes) that match `unassigned`. */
 static void add_unassigned(pcre2_code *unassigned, pcre2_match_data *data, const char *text, size_t bytes) {
   size_t start = 0;
-  while (start < bytes && pcre2_match(unassigned, (PCRE2_SPTR)text, bytes, start, PCRE2_NO_UTF_CHECK, data, NULL) >= 0) {
+  while (start < bytes &&
+         pcre2_match(unassigned, (PCRE2_SPTR)text, bytes, start, PCRE2_NO_UTF_CHECK, data, NULL) >= 0) {
     const size_t *vector = pcre2_get_ovector_pointer(data);
     for (size_t at = vector[0]; at < vector[1];) {
       uint32_t point;
@@ -104,7 +112,8 @@ static bool find_points(void) {
   pcre2_match_data *data = general ? pcre2_match_data_create(1, general) : NULL;
   pcre2_code *unassigned = NULL;
   if (context && data)
-    unassigned = pcre2_compile((PCRE2_SPTR) "\\p{Cn}+", PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, context);
+    unassigned =
+        pcre2_compile((PCRE2_SPTR) "\\p{Cn}+", PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, context);
   if (unassigned) {
     (void)pcre2_jit_compile(unassigned, PCRE2_JIT_COMPLETE);
     scan_tables(unassigned, data);
@@ -147,9 +156,9 @@ static void add_fresh(uint32_t set, hri_text *out) {
 #define BARE_WORD_SYMBOLS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 typedef struct named_set {
-  const char *name;     /* lower case, without blanks, '-' and '_' */
-  const char *members;  /* of a PCRE2 class */
-  uint32_t categories;  /* the set whose newer characters are added */
+  const char *name;    /* lower case, without blanks, '-' and '_' */
+  const char *members; /* of a PCRE2 class */
+  uint32_t categories; /* the set whose newer characters are added */
 } named_set;
 
 #define ND (1u << HRI_CATEGORY_ND)
@@ -158,46 +167,120 @@ typedef struct named_set {
 static const named_set bare_word = {"word", WORD BARE_WORD_SYMBOLS, WORD_SET};
 static const named_set sets[] = {
     /* classes with a letter, and those of [[:name:]], which \p{name} takes too */
-    {"space", SPACES, 0}, {"whitespace", SPACES, 0}, {"word", WORD, WORD_SET}, {"digit", "\\p{Nd}", ND},
-    {"xdigit", "0-9A-Fa-f", 0}, {"asciihexdigit", "0-9A-Fa-f", 0}, {"alpha", "\\p{Alphabetic}", HRI_SET_L},
-    {"alnum", "\\p{Alphabetic}\\p{Nd}", HRI_SET_L | ND}, {"upper", "\\p{Uppercase}", HRI_SET_LU},
-    {"lower", "\\p{Lowercase}", HRI_SET_LL}, {"punct", "\\p{P}\\p{S}", HRI_SET_P | HRI_SET_S}, {"cntrl", "\\p{Cc}", 0},
-    {"blank", "\\x{9}\\p{Zs}", 0}, {"ascii", "\\x{0}-\\x{7f}", 0}, {"any", "\\x{0}-\\x{10ffff}", 0},
-    {"alphabetic", "\\p{Alphabetic}", HRI_SET_L}, {"uppercase", "\\p{Uppercase}", HRI_SET_LU}, {"lowercase", "\\p{Lowercase}", HRI_SET_LL},
+    {"space", SPACES, 0},
+    {"whitespace", SPACES, 0},
+    {"word", WORD, WORD_SET},
+    {"digit", "\\p{Nd}", ND},
+    {"xdigit", "0-9A-Fa-f", 0},
+    {"asciihexdigit", "0-9A-Fa-f", 0},
+    {"alpha", "\\p{Alphabetic}", HRI_SET_L},
+    {"alnum", "\\p{Alphabetic}\\p{Nd}", HRI_SET_L | ND},
+    {"upper", "\\p{Uppercase}", HRI_SET_LU},
+    {"lower", "\\p{Lowercase}", HRI_SET_LL},
+    {"punct", "\\p{P}\\p{S}", HRI_SET_P | HRI_SET_S},
+    {"cntrl", "\\p{Cc}", 0},
+    {"blank", "\\x{9}\\p{Zs}", 0},
+    {"ascii", "\\x{0}-\\x{7f}", 0},
+    {"any", "\\x{0}-\\x{10ffff}", 0},
+    {"alphabetic", "\\p{Alphabetic}", HRI_SET_L},
+    {"uppercase", "\\p{Uppercase}", HRI_SET_LU},
+    {"lowercase", "\\p{Lowercase}", HRI_SET_LL},
     /* general categories */
-    {"l", "\\p{L}", HRI_SET_L}, {"letter", "\\p{L}", HRI_SET_L}, {"lu", "\\p{Lu}", HRI_SET_LU},
-    {"uppercaseletter", "\\p{Lu}", HRI_SET_LU}, {"ll", "\\p{Ll}", HRI_SET_LL}, {"lowercaseletter", "\\p{Ll}", HRI_SET_LL},
-    {"lt", "\\p{Lt}", HRI_SET_LT}, {"titlecaseletter", "\\p{Lt}", HRI_SET_LT}, {"lm", "\\p{Lm}", HRI_SET_LM},
-    {"modifierletter", "\\p{Lm}", HRI_SET_LM}, {"lo", "\\p{Lo}", HRI_SET_LO}, {"otherletter", "\\p{Lo}", HRI_SET_LO},
-    {"m", "\\p{M}", HRI_SET_M}, {"mark", "\\p{M}", HRI_SET_M}, {"combiningmark", "\\p{M}", HRI_SET_M},
-    {"mn", "\\p{Mn}", 1u << HRI_CATEGORY_MN}, {"nonspacingmark", "\\p{Mn}", 1u << HRI_CATEGORY_MN},
-    {"mc", "\\p{Mc}", 1u << HRI_CATEGORY_MC}, {"spacingmark", "\\p{Mc}", 1u << HRI_CATEGORY_MC},
-    {"me", "\\p{Me}", 1u << HRI_CATEGORY_ME}, {"enclosingmark", "\\p{Me}", 1u << HRI_CATEGORY_ME}, {"n", "\\p{N}", HRI_SET_N},
-    {"number", "\\p{N}", HRI_SET_N}, {"nd", "\\p{Nd}", ND}, {"decimalnumber", "\\p{Nd}", ND},
-    {"nl", "\\p{Nl}", 1u << HRI_CATEGORY_NL}, {"letternumber", "\\p{Nl}", 1u << HRI_CATEGORY_NL},
-    {"no", "\\p{No}", 1u << HRI_CATEGORY_NO}, {"othernumber", "\\p{No}", 1u << HRI_CATEGORY_NO}, {"p", "\\p{P}", HRI_SET_P},
-    {"punctuation", "\\p{P}", HRI_SET_P}, {"pc", "\\p{Pc}", 1u << HRI_CATEGORY_PC},
-    {"connectorpunctuation", "\\p{Pc}", 1u << HRI_CATEGORY_PC}, {"pd", "\\p{Pd}", 1u << HRI_CATEGORY_PD},
-    {"dashpunctuation", "\\p{Pd}", 1u << HRI_CATEGORY_PD}, {"ps", "\\p{Ps}", 1u << HRI_CATEGORY_PS},
-    {"openpunctuation", "\\p{Ps}", 1u << HRI_CATEGORY_PS}, {"pe", "\\p{Pe}", 1u << HRI_CATEGORY_PE},
-    {"closepunctuation", "\\p{Pe}", 1u << HRI_CATEGORY_PE}, {"pi", "\\p{Pi}", 1u << HRI_CATEGORY_PI},
-    {"initialpunctuation", "\\p{Pi}", 1u << HRI_CATEGORY_PI}, {"pf", "\\p{Pf}", 1u << HRI_CATEGORY_PF},
-    {"finalpunctuation", "\\p{Pf}", 1u << HRI_CATEGORY_PF}, {"po", "\\p{Po}", 1u << HRI_CATEGORY_PO},
-    {"otherpunctuation", "\\p{Po}", 1u << HRI_CATEGORY_PO}, {"s", "\\p{S}", HRI_SET_S}, {"symbol", "\\p{S}", HRI_SET_S},
-    {"sm", "\\p{Sm}", 1u << HRI_CATEGORY_SM}, {"mathsymbol", "\\p{Sm}", 1u << HRI_CATEGORY_SM},
-    {"sc", "\\p{Sc}", 1u << HRI_CATEGORY_SC}, {"currencysymbol", "\\p{Sc}", 1u << HRI_CATEGORY_SC},
-    {"sk", "\\p{Sk}", 1u << HRI_CATEGORY_SK}, {"modifiersymbol", "\\p{Sk}", 1u << HRI_CATEGORY_SK},
-    {"so", "\\p{So}", 1u << HRI_CATEGORY_SO}, {"othersymbol", "\\p{So}", 1u << HRI_CATEGORY_SO}, {"z", "\\p{Z}", 0},
-    {"separator", "\\p{Z}", 0}, {"zs", "\\p{Zs}", 0}, {"spaceseparator", "\\p{Zs}", 0}, {"zl", "\\p{Zl}", 0},
-    {"lineseparator", "\\p{Zl}", 0}, {"zp", "\\p{Zp}", 0}, {"paragraphseparator", "\\p{Zp}", 0}, {"cc", "\\p{Cc}", 0},
-    {"control", "\\p{Cc}", 0}, {"cf", "\\p{Cf}", 1u << HRI_CATEGORY_CF}, {"format", "\\p{Cf}", 1u << HRI_CATEGORY_CF},
-    {"co", "\\p{Co}", 0}, {"privateuse", "\\p{Co}", 0},
+    {"l", "\\p{L}", HRI_SET_L},
+    {"letter", "\\p{L}", HRI_SET_L},
+    {"lu", "\\p{Lu}", HRI_SET_LU},
+    {"uppercaseletter", "\\p{Lu}", HRI_SET_LU},
+    {"ll", "\\p{Ll}", HRI_SET_LL},
+    {"lowercaseletter", "\\p{Ll}", HRI_SET_LL},
+    {"lt", "\\p{Lt}", HRI_SET_LT},
+    {"titlecaseletter", "\\p{Lt}", HRI_SET_LT},
+    {"lm", "\\p{Lm}", HRI_SET_LM},
+    {"modifierletter", "\\p{Lm}", HRI_SET_LM},
+    {"lo", "\\p{Lo}", HRI_SET_LO},
+    {"otherletter", "\\p{Lo}", HRI_SET_LO},
+    {"m", "\\p{M}", HRI_SET_M},
+    {"mark", "\\p{M}", HRI_SET_M},
+    {"combiningmark", "\\p{M}", HRI_SET_M},
+    {"mn", "\\p{Mn}", 1u << HRI_CATEGORY_MN},
+    {"nonspacingmark", "\\p{Mn}", 1u << HRI_CATEGORY_MN},
+    {"mc", "\\p{Mc}", 1u << HRI_CATEGORY_MC},
+    {"spacingmark", "\\p{Mc}", 1u << HRI_CATEGORY_MC},
+    {"me", "\\p{Me}", 1u << HRI_CATEGORY_ME},
+    {"enclosingmark", "\\p{Me}", 1u << HRI_CATEGORY_ME},
+    {"n", "\\p{N}", HRI_SET_N},
+    {"number", "\\p{N}", HRI_SET_N},
+    {"nd", "\\p{Nd}", ND},
+    {"decimalnumber", "\\p{Nd}", ND},
+    {"nl", "\\p{Nl}", 1u << HRI_CATEGORY_NL},
+    {"letternumber", "\\p{Nl}", 1u << HRI_CATEGORY_NL},
+    {"no", "\\p{No}", 1u << HRI_CATEGORY_NO},
+    {"othernumber", "\\p{No}", 1u << HRI_CATEGORY_NO},
+    {"p", "\\p{P}", HRI_SET_P},
+    {"punctuation", "\\p{P}", HRI_SET_P},
+    {"pc", "\\p{Pc}", 1u << HRI_CATEGORY_PC},
+    {"connectorpunctuation", "\\p{Pc}", 1u << HRI_CATEGORY_PC},
+    {"pd", "\\p{Pd}", 1u << HRI_CATEGORY_PD},
+    {"dashpunctuation", "\\p{Pd}", 1u << HRI_CATEGORY_PD},
+    {"ps", "\\p{Ps}", 1u << HRI_CATEGORY_PS},
+    {"openpunctuation", "\\p{Ps}", 1u << HRI_CATEGORY_PS},
+    {"pe", "\\p{Pe}", 1u << HRI_CATEGORY_PE},
+    {"closepunctuation", "\\p{Pe}", 1u << HRI_CATEGORY_PE},
+    {"pi", "\\p{Pi}", 1u << HRI_CATEGORY_PI},
+    {"initialpunctuation", "\\p{Pi}", 1u << HRI_CATEGORY_PI},
+    {"pf", "\\p{Pf}", 1u << HRI_CATEGORY_PF},
+    {"finalpunctuation", "\\p{Pf}", 1u << HRI_CATEGORY_PF},
+    {"po", "\\p{Po}", 1u << HRI_CATEGORY_PO},
+    {"otherpunctuation", "\\p{Po}", 1u << HRI_CATEGORY_PO},
+    {"s", "\\p{S}", HRI_SET_S},
+    {"symbol", "\\p{S}", HRI_SET_S},
+    {"sm", "\\p{Sm}", 1u << HRI_CATEGORY_SM},
+    {"mathsymbol", "\\p{Sm}", 1u << HRI_CATEGORY_SM},
+    {"sc", "\\p{Sc}", 1u << HRI_CATEGORY_SC},
+    {"currencysymbol", "\\p{Sc}", 1u << HRI_CATEGORY_SC},
+    {"sk", "\\p{Sk}", 1u << HRI_CATEGORY_SK},
+    {"modifiersymbol", "\\p{Sk}", 1u << HRI_CATEGORY_SK},
+    {"so", "\\p{So}", 1u << HRI_CATEGORY_SO},
+    {"othersymbol", "\\p{So}", 1u << HRI_CATEGORY_SO},
+    {"z", "\\p{Z}", 0},
+    {"separator", "\\p{Z}", 0},
+    {"zs", "\\p{Zs}", 0},
+    {"spaceseparator", "\\p{Zs}", 0},
+    {"zl", "\\p{Zl}", 0},
+    {"lineseparator", "\\p{Zl}", 0},
+    {"zp", "\\p{Zp}", 0},
+    {"paragraphseparator", "\\p{Zp}", 0},
+    {"cc", "\\p{Cc}", 0},
+    {"control", "\\p{Cc}", 0},
+    {"cf", "\\p{Cf}", 1u << HRI_CATEGORY_CF},
+    {"format", "\\p{Cf}", 1u << HRI_CATEGORY_CF},
+    {"co", "\\p{Co}", 0},
+    {"privateuse", "\\p{Co}", 0},
 };
 /* \p{name} that PCRE2 takes as it stands; every other name is a script. */
-static const char *const binary_properties[] = {
-    "emoji", "emojipresentation", "emojimodifier", "emojimodifierbase", "emojicomponent", "extendedpictographic", "ideographic",
-    "unifiedideograph", "idstart", "idcontinue", "xidstart", "xidcontinue", "math", "dash", "hexdigit", "diacritic", "extender",
-    "variationselector", "regionalindicator", "cased", "caseignorable", "quotationmark", "joincontrol", "defaultignorablecodepoint"};
+static const char *const binary_properties[] = {"emoji",
+                                                "emojipresentation",
+                                                "emojimodifier",
+                                                "emojimodifierbase",
+                                                "emojicomponent",
+                                                "extendedpictographic",
+                                                "ideographic",
+                                                "unifiedideograph",
+                                                "idstart",
+                                                "idcontinue",
+                                                "xidstart",
+                                                "xidcontinue",
+                                                "math",
+                                                "dash",
+                                                "hexdigit",
+                                                "diacritic",
+                                                "extender",
+                                                "variationselector",
+                                                "regionalindicator",
+                                                "cased",
+                                                "caseignorable",
+                                                "quotationmark",
+                                                "joincontrol",
+                                                "defaultignorablecodepoint"};
 
 static const named_set *find_set(const char *name) {
   for (uint32_t i = 0; i < sizeof sets / sizeof *sets; i++)
@@ -263,7 +346,8 @@ static hr_status read_hex(translator *t, size_t begin, size_t least, size_t most
     digits++;
     t->at++;
   }
-  if (digits < least || *point >= HRI_UNICODE_END || (*point & 0xFFFFF800u) == 0xD800) return fail(t, begin, "no character number");
+  if (digits < least || *point >= HRI_UNICODE_END || (*point & 0xFFFFF800u) == 0xD800)
+    return fail(t, begin, "no character number");
   return HR_OK;
 }
 
@@ -285,7 +369,8 @@ static hr_status read_escaped_char(translator *t, int c, uint32_t *point) {
     HRI_TRY(read_hex(t, begin, 1, 2, point));
     return *point < 0x80 ? HR_OK : fail(t, begin, "a byte that is no character");
   }
-  if (c == 'C' || c == 'M' || c == 'c' || (c >= '0' && c <= '9')) return fail(t, begin, "an escape that is not supported");
+  if (c == 'C' || c == 'M' || c == 'c' || (c >= '0' && c <= '9'))
+    return fail(t, begin, "an escape that is not supported");
   if (c < 0x80) return *point = (uint32_t)c, HR_OK;
   {
     bool valid;
@@ -304,7 +389,8 @@ static hr_status read_escaped_set(translator *t, bool bare, members *to, bool *i
   *is_set = true;
   if (found) {
     t->at += 2;
-    return add_set(t, bare && (c | 0x20) == 'w' ? &bare_word : find_set(names[(found - letters) / 2]), (found - letters) % 2 == 1, to);
+    return add_set(t, bare && (c | 0x20) == 'w' ? &bare_word : find_set(names[(found - letters) / 2]),
+                   (found - letters) % 2 == 1, to);
   }
   if (c == 'p' || c == 'P') {
     t->at += 2;
@@ -398,8 +484,9 @@ static hr_status read_operands(translator *t, hri_text *out, bool *plain) {
       const char *simple = hri_text_get(&part.simple), *others = hri_text_get(&part.others);
       *plain = first && !open && part.others.length == 0;
       if (*plain) hri_text_add(out, "%s", simple);
-      else hri_text_add(out, "%s(?:%s%s%s%s)%s", open ? "(?=" : "", *simple ? "[" : "", simple, *simple ? "]" : "",
-                        *simple ? others : others + 1, open ? ")" : "");
+      else
+        hri_text_add(out, "%s(?:%s%s%s%s)%s", open ? "(?=" : "", *simple ? "[" : "", simple, *simple ? "]" : "",
+                     *simple ? others : others + 1, open ? ")" : "");
     }
     hri_text_deinit(&part.simple);
     hri_text_deinit(&part.others);
@@ -638,7 +725,8 @@ static hr_status step(translator *t) {
 hr_status hri_regex_translate(const char *pattern, size_t bytes, hri_text *out, hr_error *error) {
   translator t = {.pattern = pattern, .bytes = bytes, .out = out, .error = error};
   hr_status status = HR_OK;
-  if (bytes > PATTERN_MAX_BYTES) return hri_fail(error, HR_ERROR_INPUT, "a regex of %llu bytes is too long", (unsigned long long)bytes);
+  if (bytes > PATTERN_MAX_BYTES)
+    return hri_fail(error, HR_ERROR_INPUT, "a regex of %llu bytes is too long", (unsigned long long)bytes);
   if (hri_utf8_valid(pattern, bytes) != bytes) return fail(&t, hri_utf8_valid(pattern, bytes), "invalid UTF-8");
   while (status == HR_OK && t.at < bytes) status = step(&t);
   if (status == HR_OK && t.depth > 0) status = fail(&t, bytes, "a group without an end");

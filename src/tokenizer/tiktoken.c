@@ -30,7 +30,8 @@ static int base64_value(char c) {
 /* Decodes strict base64 (padded, unused bits zero) and appends the bytes. */
 static hr_status read_token(reader *r, const char *text, size_t length, hri_tiktoken_token *token, hr_error *error) {
   hri_tiktoken *ranks = r->ranks;
-  size_t padding = length >= 4 ? (size_t)(text[length - 1] == '=') + (text[length - 1] == '=' && text[length - 2] == '=') : 0;
+  size_t padding =
+      length >= 4 ? (size_t)(text[length - 1] == '=') + (text[length - 1] == '=' && text[length - 2] == '=') : 0;
   uint32_t bits = 0;
   if (length == 0 || length % 4 != 0 || length > TOKEN_MAX_BYTES) return fail(r, "the token is not base64", error);
   if (!hri_array_reserve_((void **)&ranks->bytes, &r->byte_capacity, ranks->byte_count + length / 4 * 3, 1))
@@ -83,7 +84,8 @@ static hr_status check_bytes(const char *name, const hri_tiktoken *ranks, hr_err
   for (uint32_t i = 0; i < ranks->count; i++)
     if (ranks->tokens[i].bytes == 1) seen[ranks->bytes[ranks->tokens[i].at]] = true;
   for (uint32_t i = 0; i < 256; i++)
-    if (!seen[i]) return hri_fail(error, HR_ERROR_INPUT, "%s: no token for the byte 0x%02X among %u ranks", name, i, ranks->count);
+    if (!seen[i])
+      return hri_fail(error, HR_ERROR_INPUT, "%s: no token for the byte 0x%02X among %u ranks", name, i, ranks->count);
   return HR_OK;
 }
 
@@ -124,14 +126,19 @@ void hri_tiktoken_deinit(hri_tiktoken *ranks) {
 /* ---- families ---- */
 
 /* Names as of Llama 3.1 to 3.3; 3.0 has reserved tokens in place of those for padding, messages and Python. */
-static const hri_tiktoken_special llama3[] = {
-    {"<|begin_of_text|>", 128000}, {"<|end_of_text|>", 128001}, {"<|finetune_right_pad_id|>", 128004}, {"<|start_header_id|>", 128006},
-    {"<|end_header_id|>", 128007}, {"<|eom_id|>", 128008}, {"<|eot_id|>", 128009}, {"<|python_tag|>", 128010}};
-static const hri_tiktoken_special qwen2[] = {
-    {"<|endoftext|>", 151643}, {"<|im_start|>", 151644}, {"<|im_end|>", 151645}};
+static const hri_tiktoken_special llama3[] =
+    {{"<|begin_of_text|>", 128000},   {"<|end_of_text|>", 128001},   {"<|finetune_right_pad_id|>", 128004},
+     {"<|start_header_id|>", 128006}, {"<|end_header_id|>", 128007}, {"<|eom_id|>", 128008},
+     {"<|eot_id|>", 128009},          {"<|python_tag|>", 128010}};
+static const hri_tiktoken_special qwen2[] = {{"<|endoftext|>", 151643},
+                                             {"<|im_start|>", 151644},
+                                             {"<|im_end|>", 151645}};
 static const hri_tiktoken_special gpt2[] = {{"<|endoftext|>", 50256}};
-static const hri_tiktoken_special cl100k[] = {
-    {"<|endoftext|>", 100257}, {"<|fim_prefix|>", 100258}, {"<|fim_middle|>", 100259}, {"<|fim_suffix|>", 100260}, {"<|endofprompt|>", 100276}};
+static const hri_tiktoken_special cl100k[] = {{"<|endoftext|>", 100257},
+                                              {"<|fim_prefix|>", 100258},
+                                              {"<|fim_middle|>", 100259},
+                                              {"<|fim_suffix|>", 100260},
+                                              {"<|endofprompt|>", 100276}};
 static const hri_tiktoken_special o200k[] = {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}};
 #define LIST(specials) specials, sizeof specials / sizeof *specials
 

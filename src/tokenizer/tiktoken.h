@@ -1,7 +1,7 @@
 /* tiktoken rank files: lines "BASE64 RANK", a byte string and its rank, which is its token id.
  *
- * The file holds neither pattern nor special tokens. They come from beside it: a tokenizer_config.json that names them, or
- * the family that the number of ranks gives away (hri_tiktoken_family). */
+ * The file holds neither pattern nor special tokens. They come from beside it: a tokenizer_config.json that names them,
+ * or the family that the number of ranks gives away (hri_tiktoken_family). */
 #ifndef HRI_TOKENIZER_TIKTOKEN_H
 #define HRI_TOKENIZER_TIKTOKEN_H
 
@@ -36,14 +36,14 @@ typedef struct hri_tiktoken_family {
   uint32_t special_count;
   uint32_t total_count; /* highest id + 1 */
   bool reserves;        /* the ids between that have no name are <|reserved_special_token_N|>, N from 0 on (Llama-3) */
-  const char *bos;     /* content of the token that encoding with special tokens begins with; NULL = none */
+  const char *bos;      /* content of the token that encoding with special tokens begins with; NULL = none */
 } hri_tiktoken_family;
 
 /* The family with exactly so many ranks: 128,000 Llama-3, 151,643 Qwen2/2.5/3, 50,256 GPT-2, 100,256 cl100k, 199,998
  * o200k; NULL for others, which need a tokenizer.json. */
 const hri_tiktoken_family *hri_tiktoken_family_find(uint32_t rank_count);
-/* The special tokens of a family by index, 0 .. hri_tiktoken_special_total - 1, reserved ones included; content goes into
- * `room` when it has to be made. */
+/* The special tokens of a family by index, 0 .. hri_tiktoken_special_total - 1, reserved ones included; content goes
+ * into `room` when it has to be made. */
 uint32_t hri_tiktoken_special_total(const hri_tiktoken_family *family);
 hri_tiktoken_special hri_tiktoken_special_at(const hri_tiktoken_family *family, uint32_t index, char room[64]);
 

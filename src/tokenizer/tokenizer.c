@@ -47,7 +47,9 @@ static hr_status find_file(const char *directory, char **path, hr_error *error) 
   *path = only_file(directory, ".tiktoken");
   if (!*path) *path = only_file(directory, ".gguf");
   if (*path) return HR_OK;
-  status = hri_fail(error, HR_ERROR_INPUT, "%s holds no tokenizer: no tokenizer.json, tokenizer.model, single *.tiktoken or *.gguf", directory);
+  status =
+      hri_fail(error, HR_ERROR_INPUT,
+               "%s holds no tokenizer: no tokenizer.json, tokenizer.model, single *.tiktoken or *.gguf", directory);
   return hri_hint(error, status, "copy the tokenizer files of the model into its directory");
 }
 
@@ -76,7 +78,8 @@ static hr_status build_from_file(const char *path, hr_tokenizer *tokenizer, hr_e
   else if (ends_with(path, ".tiktoken")) status = hri_build_from_tiktoken(path, tokenizer, error);
   else if (ends_with(path, ".model")) status = hri_build_from_sentencepiece(path, tokenizer, error);
   else {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s is no tokenizer by its name: *.json, *.model, *.tiktoken and GGUF files are", path);
+    status = hri_fail(error, HR_ERROR_INPUT,
+                      "%s is no tokenizer by its name: *.json, *.model, *.tiktoken and GGUF files are", path);
     return hri_hint(error, status, "name a model directory or one of these files");
   }
   HRI_TRY(status);
@@ -90,7 +93,8 @@ static hr_status build_from_file(const char *path, hr_tokenizer *tokenizer, hr_e
 hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error *error) {
   char *found = NULL;
   hr_status status;
-  if (!path || !tokenizer) return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_open needs a path and a place for the tokenizer");
+  if (!path || !tokenizer)
+    return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_open needs a path and a place for the tokenizer");
   *tokenizer = NULL;
   if (hri_path_is_dir(path)) HRI_TRY(find_file(path, &found, error));
   status = hri_build_begin(found ? found : path, tokenizer, error);
@@ -107,7 +111,8 @@ bool hr_tokenizer_present(const char *path) {
   char *found = NULL;
   hr_error error;
   struct stat info;
-  if (stat(path, &info) != 0) return errno != ENOENT && errno != ENOTDIR; /* opening it will say why it cannot be looked at */
+  if (stat(path, &info) != 0)
+    return errno != ENOENT && errno != ENOTDIR; /* opening it will say why it cannot be looked at */
   bool present = S_ISDIR(info.st_mode) ? find_file(path, &found, &error) == HR_OK : hri_path_exists(path);
   hri_free(found);
   return present;

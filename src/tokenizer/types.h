@@ -1,6 +1,7 @@
 /* A tokenizer in memory: what tokenizer.json describes, compiled.
  *
- *   text -> repair of UTF-8 -> added tokens (raw) -> normalizer -> added tokens (normalized) -> stages -> BPE -> template
+ *   text -> repair of UTF-8 -> added tokens (raw) -> normalizer -> added tokens (normalized) -> stages -> BPE ->
+ *   template
  *
  * Everything here is constant once the tokenizer is open; what an encoding changes lies in hri_work (encode.h). */
 #ifndef HRI_TOKENIZER_TYPES_H
@@ -18,8 +19,8 @@
 typedef struct hri_added_token {
   uint32_t id;
   bool single_word, lstrip, rstrip, normalized, special;
-  bool verbatim;         /* normalized, but searched for as it is: user-defined pieces of SentencePiece */
-  char *decoded;         /* what it decodes to, as in the reference: its normalized content where that differs; else NULL */
+  bool verbatim; /* normalized, but searched for as it is: user-defined pieces of SentencePiece */
+  char *decoded; /* what it decodes to, as in the reference: its normalized content where that differs; else NULL */
   uint32_t decoded_bytes;
 } hri_added_token;
 
@@ -27,13 +28,13 @@ typedef struct hri_added_token {
 typedef struct hri_pattern {
   char *text;
   uint32_t bytes, id;
-  uint32_t order;        /* of equal patterns the first counts */
+  uint32_t order; /* of equal patterns the first counts */
 } hri_pattern;
 
 typedef struct hri_pattern_set {
   HRI_ARRAY(hri_pattern) list;
-  uint32_t first[257];   /* patterns that begin with byte b: first[b] .. first[b + 1] */
-  int only;              /* the byte with which all begin, -1 when there are several */
+  uint32_t first[257]; /* patterns that begin with byte b: first[b] .. first[b + 1] */
+  int only;            /* the byte with which all begin, -1 when there are several */
 } hri_pattern_set;
 
 typedef struct hri_added {
@@ -55,9 +56,9 @@ typedef enum hri_stage_kind {
 typedef struct hri_stage {
   hri_stage_kind kind;
   hri_splitter *splitter;
-  char text[8];         /* UTF-8 of one character */
+  char text[8]; /* UTF-8 of one character */
   uint32_t text_bytes;
-  bool only_first;      /* PREFIX: only at the very beginning of the text */
+  bool only_first; /* PREFIX: only at the very beginning of the text */
 } hri_stage;
 
 enum { HRI_MAX_STAGES = 32 };
@@ -85,7 +86,7 @@ typedef struct hri_decoder {
 
 struct hr_tokenizer {
   char about[192];
-  char *file;                 /* for messages */
+  char *file; /* for messages */
   hri_vocab vocab;
   hri_bpe bpe;
   hri_added added;
@@ -94,9 +95,10 @@ struct hr_tokenizer {
   hri_stage stages[HRI_MAX_STAGES];
   uint32_t stage_count;
   HRI_ARRAY(int32_t) prefix, suffix; /* around the tokens of a text, with HR_ENCODE_SPECIAL */
-  bool trim_offsets, trim_prefix_space, trim_after_template; /* the ByteLevel post-processor; it runs behind the template */
+  bool trim_offsets, trim_prefix_space,
+      trim_after_template; /* the ByteLevel post-processor; it runs behind the template */
   HRI_ARRAY(hri_decoder) decoders;
-  bool joins_with_blanks;     /* no decoder: tokens with blanks between them */
+  bool joins_with_blanks; /* no decoder: tokens with blanks between them */
   int32_t named[HR_TOKEN_NAMED_COUNT];
 };
 

@@ -22,7 +22,8 @@ bool hri_unicode_is_word(uint32_t point) {
   const uint32_t set = HRI_SET_L | HRI_SET_M | 1u << HRI_CATEGORY_ND | 1u << HRI_CATEGORY_NL | 1u << HRI_CATEGORY_PC;
   if (hri_unicode_set(point) & set) return true;
   if (point == 0x200C || point == 0x200D || (point >= 0x24B6 && point <= 0x24E9)) return true;
-  return (point >= 0x1F130 && point <= 0x1F149) || (point >= 0x1F150 && point <= 0x1F169) || (point >= 0x1F170 && point <= 0x1F189);
+  return (point >= 0x1F130 && point <= 0x1F149) || (point >= 0x1F150 && point <= 0x1F169) ||
+         (point >= 0x1F170 && point <= 0x1F189);
 }
 
 /* Rust's tables are those of Unicode 17 here: thirteen numbers more than the categories have. */
@@ -33,6 +34,7 @@ bool hri_unicode_is_numeric(uint32_t point) {
 
 bool hri_unicode_is_punctuation(uint32_t point) {
   if (point < 0x80)
-    return (point >= '!' && point <= '/') || (point >= ':' && point <= '@') || (point >= '[' && point <= '`') || (point >= '{' && point <= '~');
+    return (point >= '!' && point <= '/') || (point >= ':' && point <= '@') || (point >= '[' && point <= '`') ||
+           (point >= '{' && point <= '~');
   return in_ranges(hri_unicode_punctuation, hri_unicode_punctuation_count, point);
 }

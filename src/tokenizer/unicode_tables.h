@@ -5,12 +5,25 @@
 
 #include "tokenizer/unicode.h"
 
-typedef struct hri_unicode_range { uint32_t first, last; } hri_unicode_range;
-typedef struct hri_unicode_class_range { uint32_t first, last; uint8_t combining; } hri_unicode_class_range;
+typedef struct hri_unicode_range {
+  uint32_t first, last;
+} hri_unicode_range;
+typedef struct hri_unicode_class_range {
+  uint32_t first, last;
+  uint8_t combining;
+} hri_unicode_class_range;
 /* `count` code points from hri_unicode_decomposed[at]: the full decomposition, in canonical order. */
-typedef struct hri_unicode_decomposition { uint32_t point; uint16_t at; uint8_t count; } hri_unicode_decomposition;
-typedef struct hri_unicode_pair { uint32_t left, right, whole; } hri_unicode_pair; /* sorted by (left, right) */
-typedef struct hri_unicode_mapping { uint32_t from, to; } hri_unicode_mapping;
+typedef struct hri_unicode_decomposition {
+  uint32_t point;
+  uint16_t at;
+  uint8_t count;
+} hri_unicode_decomposition;
+typedef struct hri_unicode_pair {
+  uint32_t left, right, whole;
+} hri_unicode_pair; /* sorted by (left, right) */
+typedef struct hri_unicode_mapping {
+  uint32_t from, to;
+} hri_unicode_mapping;
 
 /* Punctuation above U+007F as the Punctuation splitter takes it; what StripAccents removes. */
 extern const hri_unicode_range hri_unicode_punctuation[], hri_unicode_accents[];

@@ -80,7 +80,8 @@ static hr_status grow_pool(hri_vocab *vocab, uint64_t bytes, hr_error *error) {
   char *pool;
   while (want - vocab->pool_bytes < bytes + 1) want *= 2;
   if (want == vocab->pool_capacity) return HR_OK;
-  if (vocab->pool_bytes + bytes >= HRI_TOKEN_NONE) return hri_fail(error, HR_ERROR_INPUT, "the tokens of the vocabulary have more than 4 GiB");
+  if (vocab->pool_bytes + bytes >= HRI_TOKEN_NONE)
+    return hri_fail(error, HR_ERROR_INPUT, "the tokens of the vocabulary have more than 4 GiB");
   pool = hri_realloc(vocab->pool, want);
   if (!pool) return hri_fail_memory(error, want, "the vocabulary");
   vocab->pool = pool;
@@ -88,7 +89,8 @@ static hr_status grow_pool(hri_vocab *vocab, uint64_t bytes, hr_error *error) {
   return HR_OK;
 }
 
-hr_status hri_vocab_add(hri_vocab *vocab, const char *content, uint64_t bytes, uint32_t id, uint8_t flags, hr_error *error) {
+hr_status hri_vocab_add(hri_vocab *vocab, const char *content, uint64_t bytes, uint32_t id, uint8_t flags,
+                        hr_error *error) {
   if (!vocab->slots || vocab->count >= vocab->slot_mask / 2) HRI_TRY(grow_slots(vocab, error));
   HRI_TRY(grow_pool(vocab, bytes, error));
   if (id >= vocab->size) HRI_TRY(grow_ids(vocab, id, error));

@@ -15,18 +15,19 @@ enum {
 #define HRI_TOKEN_NONE 0xFFFFFFFFu
 
 typedef struct hri_vocab {
-  char *pool;                        /* contents, a NUL after each */
+  char *pool; /* contents, a NUL after each */
   uint64_t pool_bytes, pool_capacity;
-  uint32_t *start, *bytes;           /* [size] of each content in the pool; start is HRI_TOKEN_NONE for unused ids */
-  uint8_t *flags;                    /* [size] */
-  uint32_t size, capacity;           /* highest id + 1 */
-  uint32_t count, model_count;       /* tokens, and those with HRI_TOKEN_MODEL */
-  uint32_t *slots, slot_mask;        /* id + 1 by content, 0 = empty; NULL until the first token */
+  uint32_t *start, *bytes;     /* [size] of each content in the pool; start is HRI_TOKEN_NONE for unused ids */
+  uint8_t *flags;              /* [size] */
+  uint32_t size, capacity;     /* highest id + 1 */
+  uint32_t count, model_count; /* tokens, and those with HRI_TOKEN_MODEL */
+  uint32_t *slots, slot_mask;  /* id + 1 by content, 0 = empty; NULL until the first token */
 } hri_vocab;
 
 void hri_vocab_deinit(hri_vocab *vocab);
 /* Adds a token whose id and content are both new; MEMORY. The id is at most HRI_VOCAB_MAX_ID. */
-hr_status hri_vocab_add(hri_vocab *vocab, const char *content, uint64_t bytes, uint32_t id, uint8_t flags, hr_error *error);
+hr_status hri_vocab_add(hri_vocab *vocab, const char *content, uint64_t bytes, uint32_t id, uint8_t flags,
+                        hr_error *error);
 /* HRI_TOKEN_NONE when there is no such token. */
 uint32_t hri_vocab_find(const hri_vocab *vocab, const char *content, uint64_t bytes);
 /* The same among the model's tokens. */
@@ -37,9 +38,12 @@ static inline uint32_t hri_vocab_find_model(const hri_vocab *vocab, const char *
 static inline bool hri_vocab_has(const hri_vocab *vocab, uint32_t id) {
   return id < vocab->size && vocab->start[id] != HRI_TOKEN_NONE;
 }
-static inline const char *hri_vocab_content(const hri_vocab *vocab, uint32_t id) { return vocab->pool + vocab->start[id]; }
+static inline const char *hri_vocab_content(const hri_vocab *vocab, uint32_t id) {
+  return vocab->pool + vocab->start[id];
+}
 
-/* Bytes of the UTF-8 character that begins with `lead`; 1 for what begins none. The text is valid where this is used. */
+/* Bytes of the UTF-8 character that begins with `lead`; 1 for what begins none. The text is valid where this is
+ * used. */
 static inline uint32_t hri_char_bytes(char lead) {
   unsigned char c = (unsigned char)lead;
   return c < 0xC0 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;

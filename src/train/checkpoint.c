@@ -1,5 +1,6 @@
-/* The order of a checkpoint is its promise: files synced in the scratch, metrics.jsonl, state.json, the manifest, the directory, the name, the
- * parent; announced; older ones after that. tests/torture cuts the power at every point of it. */
+/* The order of a checkpoint is its promise: files synced in the scratch, metrics.jsonl, state.json, the manifest, the
+ * directory, the name, the parent; announced; older ones after that. tests/torture cuts the power at every point of
+ * it. */
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -20,7 +21,9 @@
 
 enum { PATH_BYTES = 4096, STATE_SCHEMA = 2, STATE_BYTES = 1 << 20, SMALL_BYTES = 64 << 20 };
 
-void hri_checkpoint_name(uint64_t step, char out[64]) { (void)snprintf(out, 64, "step-%06llu", (unsigned long long)step); }
+void hri_checkpoint_name(uint64_t step, char out[64]) {
+  (void)snprintf(out, 64, "step-%06llu", (unsigned long long)step);
+}
 
 /* ---- listing ---- */
 
@@ -74,7 +77,9 @@ bool hri_checkpoint_newest(const char *directory, char path[4096]) {
   uint64_t *steps;
   size_t count;
   bool any;
-  if (hri_path_at(parent, directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return false;
+  if (hri_path_at(parent, directory, "checkpoints", NULL) != HR_OK ||
+      hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK)
+    return false;
   any = count > 0;
   if (any) hri_checkpoint_name(steps[0], name);
   hri_free(steps);
@@ -95,7 +100,8 @@ hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error) 
 
 /* ---- links ---- */
 
-/* Points the symbolic link `name` at `target`, in one step. A file or directory of that name is somebody's, and stays. */
+/* Points the symbolic link `name` at `target`, in one step. A file or directory of that name is somebody's, and
+ * stays. */
 static hr_status point(hri_rundir *r, const char *parent, const char *name, const char *target, hr_error *error) {
   char path[PATH_BYTES], temp[PATH_BYTES];
   struct stat info;
@@ -126,27 +132,34 @@ static void tell_kept(hri_rundir *r, const char *name, const char *why) {
   hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
 }
 
-/* A reader holds the manifest with a shared lock (hr_hold_take): then the checkpoint stays until a later one is saved. */
+/* A reader holds the manifest with a shared lock (hr_hold_take): then the checkpoint stays until a later one is
+ * saved. */
 static bool is_read(const char *path) {
   char manifest[PATH_BYTES];
   bool held;
-  int fd = hri_path_at(manifest, path, HRI_MANIFEST_FILE, NULL) == HR_OK ? open(manifest, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+  int fd = hri_path_at(manifest, path, HRI_MANIFEST_FILE, NULL) == HR_OK
+               ? open(manifest, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+               : -1;
   if (fd < 0) return false;
   held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   (void)close(fd);
   return held;
 }
 
-/* Only what its manifest names goes; with anything else in it, all of it stays. Returns whether it is in the scratch now. */
+/* Only what its manifest names goes; with anything else in it, all of it stays. Returns whether it is in the scratch
+ * now. */
 static bool retire(hri_rundir *r, const char *parent, const char *name) {
   char path[PATH_BYTES], away[PATH_BYTES], unlisted[256];
   hri_file_list files = {0};
   uint64_t step;
   uint32_t others = 0;
-  bool known = hri_path_at(path, parent, name, NULL) == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_files_unlisted(path, &files, unlisted, &others, NULL) == HR_OK;
+  bool known = hri_path_at(path, parent, name, NULL) == HR_OK &&
+               hri_manifest_read(path, &step, &files, NULL) == HR_OK &&
+               hri_files_unlisted(path, &files, unlisted, &others, NULL) == HR_OK;
   hri_array_free(&files);
   if (!known) {
-    tell_kept(r, name, "nothing says what belongs to it (a checkpoint of 0.1.0, or a damaged manifest); remove it by hand");
+    tell_kept(r, name,
+              "nothing says what belongs to it (a checkpoint of 0.1.0, or a damaged manifest); remove it by hand");
     return false;
   }
   if (others > 0) {
@@ -155,7 +168,8 @@ static bool retire(hri_rundir *r, const char *parent, const char *name) {
     tell_kept(r, name, why);
     return false;
   }
-  return !is_read(path) && hri_scratch_path(r->checkpoint_scratch, name, away, NULL) == HR_OK && rename(path, away) == 0;
+  return !is_read(path) && hri_scratch_path(r->checkpoint_scratch, name, away, NULL) == HR_OK &&
+         rename(path, away) == 0;
 }
 
 /* Once more before it is removed: a person may have put something in while it was taken away. Then it goes back. */
@@ -165,22 +179,27 @@ static void remove_retired(hri_rundir *r, const char *parent, uint64_t step) {
   uint64_t stated;
   uint32_t others = 0;
   hri_checkpoint_name(step, name);
-  if (hri_scratch_path(r->checkpoint_scratch, name, away, NULL) != HR_OK || hri_path_at(path, parent, name, NULL) != HR_OK) return;
-  if (hri_manifest_read(away, &stated, &files, NULL) == HR_OK && hri_files_unlisted(away, &files, unlisted, &others, NULL) == HR_OK && others == 0)
+  if (hri_scratch_path(r->checkpoint_scratch, name, away, NULL) != HR_OK ||
+      hri_path_at(path, parent, name, NULL) != HR_OK)
+    return;
+  if (hri_manifest_read(away, &stated, &files, NULL) == HR_OK &&
+      hri_files_unlisted(away, &files, unlisted, &others, NULL) == HR_OK && others == 0)
     (void)hri_dir_remove(away, NULL);
-  else
-    (void)hri_publish_new(away, path, NULL);
+  else (void)hri_publish_new(away, path, NULL);
   hri_array_free(&files);
 }
 
-/* What is taken away leaves its name for good before its files go: else a power cut could bring back a directory with some of them. */
+/* What is taken away leaves its name for good before its files go: else a power cut could bring back a directory with
+ * some of them. */
 static void remove_old(hri_rundir *r, const char *parent, uint32_t keep) {
   char best[64], name[64];
   uint64_t *steps;
   size_t count, gone = 0;
   if (keep == 0) return;
-  if (!link_target(parent, "best", best) || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) { /* the best one must be known to stay */
-    hri_session_tell(r->session, HR_EVENT_WARNING, NULL, "checkpoints/ could not be read: older checkpoints stay for now");
+  if (!link_target(parent, "best", best) ||
+      hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) { /* the best one must be known to stay */
+    hri_session_tell(r->session, HR_EVENT_WARNING, NULL,
+                     "checkpoints/ could not be read: older checkpoints stay for now");
     return;
   }
   for (size_t k = keep; k < count; k++) {
@@ -200,7 +219,8 @@ static void put_digest(hri_json_writer *w, const char *key, uint64_t value) {
   hri_json_field_string(w, key, text);
 }
 
-static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progress *p, uint64_t metrics_bytes, uint64_t metrics_digest) {
+static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progress *p, uint64_t metrics_bytes,
+                      uint64_t metrics_digest) {
   const hri_job *compiled = &r->session->plan->job;
   char hash[32];
   (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)p->data_hash);
@@ -228,7 +248,8 @@ static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progres
 }
 
 /* Into a directory that has no name yet: no temporary, one sync. */
-static hr_status write_state(hri_rundir *r, const char *directory, const hri_progress *p, hri_file_list *files, hr_error *error) {
+static hr_status write_state(hri_rundir *r, const char *directory, const hri_progress *p, hri_file_list *files,
+                             hr_error *error) {
   hri_text text = {0};
   hri_json_writer writer = hri_json_writer_init(&text, 2);
   char path[PATH_BYTES];
@@ -238,8 +259,10 @@ static hr_status write_state(hri_rundir *r, const char *directory, const hri_pro
   HRI_TRY(hri_path_at(path, directory, "state.json", error));
   put_state(&writer, r, p, bytes, digest);
   hri_text_add(&text, "\n");
-  status = text.failed ? hri_fail_memory(error, text.length, "state.json") : hri_file_write_new(path, text.chars, text.length, error);
-  if (status == HR_OK) status = hri_file_list_add(files, path, text.length, hri_file_digest_of(text.chars, text.length), error);
+  status = text.failed ? hri_fail_memory(error, text.length, "state.json")
+                       : hri_file_write_new(path, text.chars, text.length, error);
+  if (status == HR_OK)
+    status = hri_file_list_add(files, path, text.length, hri_file_digest_of(text.chars, text.length), error);
   hri_text_deinit(&text);
   return status;
 }
@@ -260,13 +283,15 @@ static hr_status publish(hri_rundir *r, const char *temp, const char *path, hr_e
   hri_file_list files = {0};
   uint64_t step;
   hr_status status = hri_path_at(manifest, path, HRI_MANIFEST_FILE, error);
-  if (status == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK) (void)hri_file_list_read(&files, manifest, NULL);
+  if (status == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK)
+    (void)hri_file_list_read(&files, manifest, NULL);
   if (status == HR_OK) status = hri_run_publish(r, r->checkpoint_scratch, temp, path, &files, error);
   hri_array_free(&files);
   return status;
 }
 
-hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, char *path, hr_error *error) {
+hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, char *path,
+                               hr_error *error) {
   char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
   hr_status status;
   hri_checkpoint_name(p->step, name);
@@ -298,7 +323,8 @@ static hr_status read_schema(const hri_json *root, const char *file, uint64_t *s
   hr_status status;
   HRI_TRY(hri_json_get_u64(root, "schema_version", 0, INT64_MAX, schema, error));
   if (*schema >= 1 && *schema <= STATE_SCHEMA) return HR_OK;
-  status = hri_fail(error, HR_ERROR_INPUT, "%s has schema version %llu, and this version of Headroom reads up to %d", file, (unsigned long long)*schema, STATE_SCHEMA);
+  status = hri_fail(error, HR_ERROR_INPUT, "%s has schema version %llu, and this version of Headroom reads up to %d",
+                    file, (unsigned long long)*schema, STATE_SCHEMA);
   return hri_hint(error, status, "go on with the version of Headroom that made the run, or a newer one");
 }
 
@@ -351,8 +377,10 @@ static bool is_old(const char *path) {
   char file[PATH_BYTES];
   hri_json root = {0};
   uint64_t schema = 0;
-  bool old = hri_path_at(file, path, HRI_MANIFEST_FILE, NULL) == HR_OK && !hri_path_exists(file) && hri_path_at(file, path, "state.json", NULL) == HR_OK &&
-             hri_json_read(file, STATE_BYTES, &root, NULL) == HR_OK && hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
+  bool old = hri_path_at(file, path, HRI_MANIFEST_FILE, NULL) == HR_OK && !hri_path_exists(file) &&
+             hri_path_at(file, path, "state.json", NULL) == HR_OK &&
+             hri_json_read(file, STATE_BYTES, &root, NULL) == HR_OK &&
+             hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
   hri_json_deinit(&root);
   return old;
 }
@@ -371,7 +399,8 @@ static hr_status verify_small(const hri_rundir *r, hri_checkpoint *c, hr_error *
   char name[64];
   HRI_TRY(hri_manifest_read(c->path, &step, &c->files, error));
   hri_checkpoint_name(step, name);
-  if (strcmp(strrchr(c->path, '/') + 1, name) != 0) return hri_fail(error, HR_ERROR_INPUT, "%s has the manifest of %s", c->path, name);
+  if (strcmp(strrchr(c->path, '/') + 1, name) != 0)
+    return hri_fail(error, HR_ERROR_INPUT, "%s has the manifest of %s", c->path, name);
   HRI_TRY(hri_manifest_check(c->path, &c->files, 0, error)); /* lengths and names */
   for (size_t k = 0; k < c->files.count; k++) {
     const hri_file_record *file = &c->files.items[k];
@@ -391,7 +420,8 @@ static hr_status verify_small(const hri_rundir *r, hri_checkpoint *c, hr_error *
 static bool is_whole(const char *path) {
   hri_file_list files = {0};
   uint64_t step;
-  bool whole = hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_manifest_check(path, &files, UINT64_MAX, NULL) == HR_OK;
+  bool whole = hri_manifest_read(path, &step, &files, NULL) == HR_OK &&
+               hri_manifest_check(path, &files, UINT64_MAX, NULL) == HR_OK;
   hri_array_free(&files);
   return whole;
 }
@@ -401,7 +431,9 @@ hr_status hri_checkpoint_offer(const hri_rundir *r, const hri_checkpoint *c, hr_
   char parent[PATH_BYTES], path[PATH_BYTES], name[64];
   uint64_t *steps = NULL;
   size_t count = 0;
-  if (status != HR_ERROR_INPUT || hri_path_at(parent, r->directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return status;
+  if (status != HR_ERROR_INPUT || hri_path_at(parent, r->directory, "checkpoints", NULL) != HR_OK ||
+      hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK)
+    return status;
   for (size_t k = 0; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
     if (hri_path_at(path, parent, name, NULL) != HR_OK || strcmp(path, c->path) == 0 || !is_whole(path)) continue;
@@ -410,7 +442,9 @@ hr_status hri_checkpoint_offer(const hri_rundir *r, const hri_checkpoint *c, hr_
     return status;
   }
   hri_free(steps);
-  return hri_hint(error, status, "no other checkpoint of this run is whole: restore this one from a copy, or begin anew with another --out");
+  return hri_hint(
+      error, status,
+      "no other checkpoint of this run is whole: restore this one from a copy, or begin anew with another --out");
 }
 
 static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error) {
@@ -424,14 +458,19 @@ static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error)
   if (from) {
     if (is_checkpoint(parent, from, &step)) return hri_path_at(c->path, parent, from, error);
     status = hri_fail(error, HR_ERROR_USAGE, "--from %.80s: %s holds no such checkpoint", from, parent);
-    return hri_checkpoint_newest(r->directory, c->path) ? hri_hint(error, status, "its newest is %s", strrchr(c->path, '/') + 1) : status;
+    return hri_checkpoint_newest(r->directory, c->path)
+               ? hri_hint(error, status, "its newest is %s", strrchr(c->path, '/') + 1)
+               : status;
   }
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
   if (count > 0) hri_checkpoint_name(steps[0], name);
   hri_free(steps);
   if (count > 0) return hri_path_at(c->path, parent, name, error);
   status = hri_fail(error, HR_ERROR_INPUT, "%s holds no checkpoint", parent);
-  return hri_hint(error, status, "the run stopped before its first checkpoint: give the command that began it once more, with --out %s, and it starts again", r->directory);
+  return hri_hint(
+      error, status,
+      "the run stopped before its first checkpoint: give the command that began it once more, with --out %s, and it starts again",
+      r->directory);
 }
 
 hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error) {
@@ -446,7 +485,8 @@ hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error)
   }
   status = verify_small(r, c, error);
   if (status == HR_OK) status = read_state(c, error);
-  if (status != HR_OK && error && (strstr(error->message, "schema version") || strstr(error->hint, "move it out"))) return status; /* no damage */
+  if (status != HR_OK && error && (strstr(error->message, "schema version") || strstr(error->hint, "move it out")))
+    return status; /* no damage */
   return status == HR_OK ? HR_OK : hri_checkpoint_offer(r, c, status, error);
 }
 
@@ -456,7 +496,8 @@ void hri_checkpoint_close(hri_checkpoint *c) {
   hri_text_deinit(&c->allowed);
 }
 
-hr_status hri_checkpoint_check_identity(const hri_rundir *r, hri_checkpoint *c, const char *instruction_set, const char *libraries, hr_error *error) {
+hr_status hri_checkpoint_check_identity(const hri_rundir *r, hri_checkpoint *c, const char *instruction_set,
+                                        const char *libraries, hr_error *error) {
   char file[PATH_BYTES], config[PATH_BYTES];
   hri_json root = {0};
   hr_status status;
@@ -464,17 +505,20 @@ hr_status hri_checkpoint_check_identity(const hri_rundir *r, hri_checkpoint *c, 
   HRI_TRY(hri_path_at(config, c->path, "config.json", error));
   HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
   status = hri_identity_check(&root, config, r->job, r->options, &r->facts, &c->allowed, error);
-  if (status == HR_OK) hri_machine_compare(&root, &r->session->plan->spec, instruction_set, libraries, &c->machine_differs);
+  if (status == HR_OK)
+    hri_machine_compare(&root, &r->session->plan->spec, instruction_set, libraries, &c->machine_differs);
   hri_json_deinit(&root);
   return status;
 }
 
-hr_status hri_checkpoint_check_tensors(const hri_rundir *r, const hri_checkpoint *c, const hri_file_list *loaded, hr_error *error) {
+hr_status hri_checkpoint_check_tensors(const hri_rundir *r, const hri_checkpoint *c, const hri_file_list *loaded,
+                                       hr_error *error) {
   if (!c->verified) return HR_OK;
   for (size_t k = 0; k < loaded->count; k++) {
     const hri_file_record *have = &loaded->items[k], *want = hri_file_list_find(&c->files, have->name);
     if (want && want->bytes == have->bytes && want->digest == have->digest) continue;
-    (void)hri_fail(error, HR_ERROR_INPUT, "%s/%s is damaged: its bytes are not those that were saved", c->path, have->name);
+    (void)hri_fail(error, HR_ERROR_INPUT, "%s/%s is damaged: its bytes are not those that were saved", c->path,
+                   have->name);
     return hri_checkpoint_offer(r, c, HR_ERROR_INPUT, error);
   }
   return HR_OK;
@@ -496,7 +540,8 @@ static hr_status eval_loss_of(const char *parent, const char *name, double *loss
   return status;
 }
 
-static hr_status find_best(const hri_rundir *r, const char *parent, const uint64_t *steps, size_t count, char best[64]) {
+static hr_status find_best(const hri_rundir *r, const char *parent, const uint64_t *steps, size_t count,
+                           char best[64]) {
   char name[64];
   double least = INFINITY, loss;
   hr_error error = {0};
@@ -524,14 +569,17 @@ static hr_status make_links(hri_rundir *r, const char *parent, const uint64_t *s
   if (count == 0) return HR_OK;
   hri_checkpoint_name(steps[0], name);
   if (!link_target(parent, "last", now) || strcmp(now, name) != 0) HRI_TRY(point(r, parent, "last", name, error));
-  if (find_best(r, parent, steps, count, best) != HR_OK || !link_target(parent, "best", now)) return HR_OK; /* it stays where it is */
+  if (find_best(r, parent, steps, count, best) != HR_OK || !link_target(parent, "best", now))
+    return HR_OK; /* it stays where it is */
   for (size_t k = 0; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
-    if (strcmp(name, now) == 0 && eval_loss_of(parent, name, &loss, NULL) == HR_OK && isnan(loss)) return HR_OK; /* 0.1.0 knew why */
+    if (strcmp(name, now) == 0 && eval_loss_of(parent, name, &loss, NULL) == HR_OK && isnan(loss))
+      return HR_OK; /* 0.1.0 knew why */
     there = there || strcmp(name, now) == 0;
   }
   if (best[0] && strcmp(now, best) != 0) return point(r, parent, "best", best, error);
-  if (!best[0] && now[0] && !there && hri_path_at(path, parent, "best", NULL) == HR_OK) (void)unlink(path); /* a link, to what went */
+  if (!best[0] && now[0] && !there && hri_path_at(path, parent, "best", NULL) == HR_OK)
+    (void)unlink(path); /* a link, to what went */
   return HR_OK;
 }
 

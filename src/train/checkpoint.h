@@ -1,11 +1,13 @@
 /* Checkpoints: RUN/checkpoints/step-N, and the links `last` and `best`.
  *
- * A checkpoint grows in a scratch directory. Each of its files is written once and synced once, with its digest taken on the way; then
- * metrics.jsonl is synced, state.json written (with the length and digest of the metrics), then the manifest; then the directory is synced, takes
- * its name, and the parent is synced: from then on it is announced. Older ones go only after that.
+ * A checkpoint grows in a scratch directory. Each of its files is written once and synced once, with its digest taken
+ * on the way; then metrics.jsonl is synced, state.json written (with the length and digest of the metrics), then the
+ * manifest; then the directory is synced, takes its name, and the parent is synced: from then on it is announced. Older
+ * ones go only after that.
  *
- * state.json, schema 2: step, steps, tokens_total, applied_steps, rows_seen, skipped_steps, skipped_in_row, data_hash, best_eval_loss, eval_loss,
- * last_loss, metrics {bytes, digest}, identity {...}, machine {...}. Schema 1 (0.1.0) has no manifest beside it. */
+ * state.json, schema 2: step, steps, tokens_total, applied_steps, rows_seen, skipped_steps, skipped_in_row, data_hash,
+ * best_eval_loss, eval_loss, last_loss, metrics {bytes, digest}, identity {...}, machine {...}. Schema 1 (0.1.0) has no
+ * manifest beside it. */
 #ifndef HRI_TRAIN_CHECKPOINT_H
 #define HRI_TRAIN_CHECKPOINT_H
 
@@ -18,30 +20,35 @@ typedef struct hri_checkpoint { /* one that a run goes on from */
   hri_progress progress;
   bool has_metrics;
   uint64_t metrics_bytes, metrics_digest;
-  hri_text machine_differs;     /* for people; empty: the same machine */
-  hri_text allowed;             /* what differs and may */
+  hri_text machine_differs; /* for people; empty: the same machine */
+  hri_text allowed;         /* what differs and may */
 } hri_checkpoint;
 
 hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error); /* of a run: at least one */
 /* "RUN/checkpoints/step-N" of the newest; false: there is none. */
 bool hri_checkpoint_newest(const char *directory, char path[4096]);
 
-/* Writes checkpoints/step-N and points `last` (and `best`) at it; then it may be announced. path: at least 4096. DIVERGED: a weight or state is not
+/* Writes checkpoints/step-N and points `last` (and `best`) at it; then it may be announced. path: at least 4096.
+ * DIVERGED: a weight or state is not
  * finite; nothing was published. */
-hr_status hri_checkpoint_write(hri_rundir *run, hri_session *session, const hri_progress *progress, bool best, char *path, hr_error *error);
+hr_status hri_checkpoint_write(hri_rundir *run, hri_session *session, const hri_progress *progress, bool best,
+                               char *path, hr_error *error);
 /* Removes what `keep` (0: all are kept) does not hold, once the new one was announced: nobody hears of none. */
 void hri_checkpoint_retire(hri_rundir *run, uint32_t keep);
 
-/* Finds the newest checkpoint, or options->resume_from, reads its state, and verifies everything but the tensors, which the load does
- * (hri_checkpoint_check_tensors). Damage is INPUT, and the hint names the newest whole one. */
+/* Finds the newest checkpoint, or options->resume_from, reads its state, and verifies everything but the tensors, which
+ * the load does (hri_checkpoint_check_tensors). Damage is INPUT, and the hint names the newest whole one. */
 hr_status hri_checkpoint_open(hri_rundir *run, hri_checkpoint *checkpoint, hr_error *error);
 void hri_checkpoint_close(hri_checkpoint *checkpoint);
 /* That it is this job's: USAGE names what differs. */
-hr_status hri_checkpoint_check_identity(const hri_rundir *run, hri_checkpoint *checkpoint, const char *instruction_set, const char *libraries, hr_error *error);
+hr_status hri_checkpoint_check_identity(const hri_rundir *run, hri_checkpoint *checkpoint, const char *instruction_set,
+                                        const char *libraries, hr_error *error);
 /* The digests that the load took, against the manifest. */
-hr_status hri_checkpoint_check_tensors(const hri_rundir *run, const hri_checkpoint *checkpoint, const hri_file_list *loaded, hr_error *error);
+hr_status hri_checkpoint_check_tensors(const hri_rundir *run, const hri_checkpoint *checkpoint,
+                                       const hri_file_list *loaded, hr_error *error);
 /* Adds to an error of a load what to go on from instead. */
-hr_status hri_checkpoint_offer(const hri_rundir *run, const hri_checkpoint *checkpoint, hr_status status, hr_error *error);
+hr_status hri_checkpoint_offer(const hri_rundir *run, const hri_checkpoint *checkpoint, hr_status status,
+                               hr_error *error);
 
 /* When it is sure that the run goes on from here: later checkpoints are moved aside, and the links made anew. */
 hr_status hri_checkpoint_settle(hri_rundir *run, const hri_checkpoint *checkpoint, hr_error *error);

@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-/* Index of the first element that is not finite, piece by piece where the tensor has no address; -1: all are, or it cannot be read. */
+/* Index of the first element that is not finite, piece by piece where the tensor has no address; -1: all are, or it
+ * cannot be read. */
 static int64_t first_in(const hri_session *s, hri_id tensor, uint64_t elements, hri_real real) {
   enum { PIECE = 4096 };
   const hri_elements *with = &s->plan->backend->elements;
@@ -33,8 +34,13 @@ bool hri_first_nonfinite(const hri_session *s, char *out, uint64_t out_bytes) {
       if (tensor == HRI_NONE) continue;
       at = first_in(s, tensor, hri_tensor_stored_elements(&job->tensors.items[tensor]), hri_real_of(job, r, what));
       if (at < 0) continue;
-      if (what == HRI_MOVED_WEIGHT) (void)snprintf(out, out_bytes, "%s at element %lld", name, (long long)(range->first + (uint64_t)at));
-      else (void)snprintf(out, out_bytes, "%s (%s) at element %lld", name, hri_optimizer_get(job->parts.items[range->part_begin].state_kind)->tensors[what - HRI_MOVED_STATE].name, (long long)(range->first + (uint64_t)at));
+      if (what == HRI_MOVED_WEIGHT)
+        (void)snprintf(out, out_bytes, "%s at element %lld", name, (long long)(range->first + (uint64_t)at));
+      else
+        (void)snprintf(
+            out, out_bytes, "%s (%s) at element %lld", name,
+            hri_optimizer_get(job->parts.items[range->part_begin].state_kind)->tensors[what - HRI_MOVED_STATE].name,
+            (long long)(range->first + (uint64_t)at));
       return true;
     }
   }

@@ -18,13 +18,17 @@ enum { CONFIG_LIMIT_BYTES = 4 << 20, COPY_BYTES = 1 << 18 };
 /* ---- config.json ---- */
 
 /* Puts `value`, which is taken over, at a key that keeps its place when it is there. */
-static bool set(json_t *object, const char *key, json_t *value) { return value && json_object_set_new(object, key, value) == 0; }
+static bool set(json_t *object, const char *key, json_t *value) {
+  return value && json_object_set_new(object, key, value) == 0;
+}
 
-/* The source's tree with what a save changes: the dtype under the name that the file uses, the architecture of `plain`. */
+/* The source's tree with what a save changes: the dtype under the name that the file uses, the architecture of
+ * `plain`. */
 static bool update(json_t *object, const json_t *plain, const char *dtype) {
   const char *key = json_object_get(object, "dtype") ? "dtype" : "torch_dtype";
   json_t *architectures = json_object_get(plain, "architectures");
-  return set(object, key, json_string(dtype)) && (!architectures || set(object, "architectures", json_incref(architectures)));
+  return set(object, key, json_string(dtype)) &&
+         (!architectures || set(object, "architectures", json_incref(architectures)));
 }
 
 static char *tree_text(const json_t *tree) {
@@ -49,8 +53,8 @@ static bool means(const char *text, const char *plain, const char *dtype) {
   return same;
 }
 
-/* The source's config.json as it is to be written; NULL: there is none, or it says something else than `plain`. What cannot be read is told
- * (INPUT) after all. */
+/* The source's config.json as it is to be written; NULL: there is none, or it says something else than `plain`. What
+ * cannot be read is told (INPUT) after all. */
 static char *kept_config(const char *path, const char *plain, const char *dtype, hr_status *status, hr_error *error) {
   hri_json source = {0}, made = {0};
   json_t *object;
@@ -59,7 +63,8 @@ static char *kept_config(const char *path, const char *plain, const char *dtype,
   *status = hri_json_read(path, CONFIG_LIMIT_BYTES, &source, error);
   if (*status == HR_ERROR_INPUT) *status = HR_OK; /* it is no JSON: `plain` says what the model is */
   if (*status == HR_OK && source.value && hri_json_parse(plain, strlen(plain), "config.json", &made, NULL) == HR_OK) {
-    object = json_object_get(source.value, "text_config"); /* of a model for text and images, only the text part is saved */
+    object =
+        json_object_get(source.value, "text_config"); /* of a model for text and images, only the text part is saved */
     if (!json_is_object(object)) object = source.value;
     if (json_is_object(object) && update(object, made.value, dtype)) text = tree_text(object);
   }
@@ -76,26 +81,30 @@ static hr_status write_config(const char *path, const char *text, hri_file_list 
   return hri_file_list_add(files, path, count, hri_file_digest_of(text, count), error);
 }
 
-hr_status hri_export_config(const hr_model *model, const char *dtype, const char *directory, hri_file_list *files, hr_error *error) {
+hr_status hri_export_config(const hr_model *model, const char *dtype, const char *directory, hri_file_list *files,
+                            hr_error *error) {
   char *plain = hr_model_config_text(model, dtype), *path = hri_path_join(directory, "config.json");
   char *source = model->directory[0] ? hri_path_join(model->directory, "config.json") : NULL;
   hr_status read = HR_OK;
   hr_error unread = {0};
   char *kept = plain && source ? kept_config(source, plain, dtype, &read, &unread) : NULL;
   const char *text = kept ? kept : plain;
-  hr_status status = text && path ? write_config(path, text, files, error) : hri_fail_memory(error, CONFIG_LIMIT_BYTES, "config.json");
+  hr_status status =
+      text && path ? write_config(path, text, files, error) : hri_fail_memory(error, CONFIG_LIMIT_BYTES, "config.json");
   hri_free(kept);
   hri_free(source);
   hri_free(path);
   hr_free(plain);
   if (status != HR_OK || read == HR_OK) return status;
-  return hri_fail(error, HR_ERROR_INPUT, "%.600s: config.json is written without the keys that only that file has", unread.message);
+  return hri_fail(error, HR_ERROR_INPUT, "%.600s: config.json is written without the keys that only that file has",
+                  unread.message);
 }
 
 /* ---- companions ---- */
 
-static const char *const companions[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                         "vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"};
+static const char *const companions[] =
+    {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+     "vocab.json",     "merges.txt",      "chat_template.jinja",   "generation_config.json"};
 
 /* What cannot be read of the source is no reason to lose a result: INPUT, which the caller may make a warning of. */
 static hr_status unreadable(hr_error *error, const char *verb, const char *path) {
@@ -104,7 +113,8 @@ static hr_status unreadable(hr_error *error, const char *verb, const char *path)
   return HR_ERROR_INPUT;
 }
 
-static hr_status copy_bytes(int from, const char *from_path, int to, const char *to_path, hri_file_digest *digest, hr_error *error) {
+static hr_status copy_bytes(int from, const char *from_path, int to, const char *to_path, hri_file_digest *digest,
+                            hr_error *error) {
   char *buffer = hri_alloc(COPY_BYTES);
   hr_status status = HR_OK;
   if (!buffer) return hri_fail_memory(error, COPY_BYTES, from_path);
@@ -112,21 +122,26 @@ static hr_status copy_bytes(int from, const char *from_path, int to, const char 
     ssize_t got = read(from, buffer, COPY_BYTES);
     if (got == 0) break;
     if (got < 0 && errno == EINTR) continue;
-    status = got < 0 ? unreadable(error, "read", from_path) : hri_file_write_all(to, to_path, buffer, (uint64_t)got, error);
-    if (status == HR_OK) status = hri_file_digest_add(digest, hri_file_digest_bytes(digest), buffer, (uint64_t)got, error);
+    status =
+        got < 0 ? unreadable(error, "read", from_path) : hri_file_write_all(to, to_path, buffer, (uint64_t)got, error);
+    if (status == HR_OK)
+      status = hri_file_digest_add(digest, hri_file_digest_bytes(digest), buffer, (uint64_t)got, error);
   }
   hri_free(buffer);
   return status;
 }
 
-static hr_status copy_open(int from, const char *from_path, const char *to_path, hri_file_list *files, hr_error *error) {
+static hr_status copy_open(int from, const char *from_path, const char *to_path, hri_file_list *files,
+                           hr_error *error) {
   hri_file_digest *digest;
   uint64_t value;
   int to;
   hr_status status;
   HRI_TRY(hri_file_digest_create(1, &digest, error));
   status = hri_file_create(to_path, &to, error);
-  if (status == HR_OK) status = hri_file_finish(to, to_path, copy_bytes(from, from_path, to, to_path, digest, error), error); /* no half of a file stays */
+  if (status == HR_OK)
+    status = hri_file_finish(to, to_path, copy_bytes(from, from_path, to, to_path, digest, error),
+                             error); /* no half of a file stays */
   if (status == HR_OK) status = hri_file_digest_value(digest, hri_file_digest_bytes(digest), &value, error);
   if (status == HR_OK) status = hri_file_list_add(files, to_path, hri_file_digest_bytes(digest), value, error);
   hri_file_digest_destroy(digest);
@@ -202,9 +217,11 @@ hr_status hri_export_companions(const hr_model *model, const char *directory, hr
   const char *from = model->directory;
   struct stat info;
   if (!from[0]) return HR_OK;
-  if (!hri_path_exists(from)) return hri_fail(error, HR_ERROR_INPUT, "%s is gone, so its tokenizer files could not be copied", from);
+  if (!hri_path_exists(from))
+    return hri_fail(error, HR_ERROR_INPUT, "%s is gone, so its tokenizer files could not be copied", from);
   if (stat(from, &info) != 0) return unreadable(error, "look at", from);
   if (!S_ISDIR(info.st_mode)) return hri_gguf_is(from) ? make_from_gguf(model, directory, files, error) : HR_OK;
-  for (size_t k = 0; k < sizeof companions / sizeof *companions; k++) HRI_TRY(carry(from, directory, companions[k], files, error));
+  for (size_t k = 0; k < sizeof companions / sizeof *companions; k++)
+    HRI_TRY(carry(from, directory, companions[k], files, error));
   return carry_rank_files(from, directory, files, error);
 }

@@ -1,4 +1,5 @@
-/* Values are compared as the texts that were written, by name, so that a message can say both and an older version's file can still be read. */
+/* Values are compared as the texts that were written, by name, so that a message can say both and an older version's
+ * file can still be read. */
 #include "train/identity.h"
 
 #include <stdio.h>
@@ -36,7 +37,8 @@ static bool value_of(const hr_field *f, const hr_job *job, const hr_run_options 
   return set;
 }
 
-void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_options *options, const hri_identity_facts *facts) {
+void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_options *options,
+                      const hri_identity_facts *facts) {
   char digest[HRI_DIGEST_TEXT_BYTES];
   hri_json_key(w, "identity");
   hri_json_begin_object(w);
@@ -47,18 +49,23 @@ void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_option
   for (uint32_t k = 0; k < hr_field_count(); k++) {
     const hr_field *f = hri_field_filed(k);
     hri_text text = {0};
-    if (f->identity == HR_IDENTITY_MATHEMATICS && value_of(f, job, options, &text)) hri_json_field_string(w, f->name, hri_text_get(&text));
+    if (f->identity == HR_IDENTITY_MATHEMATICS && value_of(f, job, options, &text))
+      hri_json_field_string(w, f->name, hri_text_get(&text));
     if (text.failed) w->text->failed = true;
     hri_text_deinit(&text);
   }
   hri_json_end_object(w);
 }
 
-typedef struct machine_fact { const char *name, *what; char text[80]; } machine_fact;
+typedef struct machine_fact {
+  const char *name, *what;
+  char text[80];
+} machine_fact;
 
 enum { MACHINE_FACTS = 4 };
 
-static void machine_facts(const hr_job *job, const char *instruction_set, const char *libraries, machine_fact out[MACHINE_FACTS]) {
+static void machine_facts(const hr_job *job, const char *instruction_set, const char *libraries,
+                          machine_fact out[MACHINE_FACTS]) {
   out[0] = (machine_fact){.name = "instruction_set", .what = "the instruction set"};
   out[1] = (machine_fact){.name = "libraries", .what = "the libraries"};
   out[2] = (machine_fact){.name = "headroom", .what = "the version of Headroom"};
@@ -78,15 +85,18 @@ void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruct
   hri_json_end_object(w);
 }
 
-void hri_machine_compare(const hri_json *then, const hr_job *job, const char *instruction_set, const char *libraries, hri_text *differences) {
+void hri_machine_compare(const hri_json *then, const hr_job *job, const char *instruction_set, const char *libraries,
+                         hri_text *differences) {
   machine_fact facts[MACHINE_FACTS];
   hri_json machine;
   machine_facts(job, instruction_set, libraries, facts);
   if (hri_json_get_object(then, "machine", &machine, NULL) != HR_OK) return; /* 0.1.0 did not say */
   for (int k = 0; k < MACHINE_FACTS; k++) {
     const char *text;
-    if (hri_json_get_string(&machine, facts[k].name, &text, NULL) != HR_OK || strcmp(text, facts[k].text) == 0) continue;
-    hri_text_add(differences, "%s%s (%s, then %s)", differences->length ? ", " : "", facts[k].what, text, facts[k].text);
+    if (hri_json_get_string(&machine, facts[k].name, &text, NULL) != HR_OK || strcmp(text, facts[k].text) == 0)
+      continue;
+    hri_text_add(differences, "%s%s (%s, then %s)", differences->length ? ", " : "", facts[k].what, text,
+                 facts[k].text);
   }
 }
 
@@ -113,14 +123,17 @@ hr_status hri_allowed_check(const hr_run_options *options, hr_error *error) {
     at += length + (at[length] == ',');
     if (length < sizeof name && hri_identity_is_name(name)) continue;
     hri_identity_names(&names);
-    status = hri_fail(error, HR_ERROR_USAGE, "--allow-different: '%.60s' is not one of %.600s", name, hri_text_get(&names));
+    status =
+        hri_fail(error, HR_ERROR_USAGE, "--allow-different: '%.60s' is not one of %.600s", name, hri_text_get(&names));
     hri_text_deinit(&names);
     return status;
   }
   return HR_OK;
 }
 
-bool hri_steps_may_grow(const hr_job *job) { return job->schedule == HR_SCHEDULE_CONSTANT && (job->warmup == 0 || job->warmup >= 1); }
+bool hri_steps_may_grow(const hr_job *job) {
+  return job->schedule == HR_SCHEDULE_CONSTANT && (job->warmup == 0 || job->warmup >= 1);
+}
 
 /* ---- comparing ---- */
 
@@ -135,9 +148,11 @@ static bool member_text(const hri_json *object, const char *name, char out[TEXT_
     member = hri_json_member(object, old);
   }
   if (json_is_string(member.value)) (void)snprintf(out, TEXT_BYTES, "%s", json_string_value(member.value));
-  else if (json_is_integer(member.value)) (void)snprintf(out, TEXT_BYTES, "%lld", (long long)json_integer_value(member.value));
+  else if (json_is_integer(member.value))
+    (void)snprintf(out, TEXT_BYTES, "%lld", (long long)json_integer_value(member.value));
   else if (json_is_real(member.value)) (void)hri_number_text(json_real_value(member.value), out);
-  else if (json_is_boolean(member.value)) (void)snprintf(out, TEXT_BYTES, "%s", json_is_true(member.value) ? "true" : "false");
+  else if (json_is_boolean(member.value))
+    (void)snprintf(out, TEXT_BYTES, "%s", json_is_true(member.value) ? "true" : "false");
   else return false;
   return true;
 }
@@ -172,7 +187,8 @@ static void differ(differences *d, const char *name, const char *then, const cha
     hri_text_add(d->allowed, "%s%s %.60s -> %.60s", d->allowed->length ? ", " : "", name, then, now);
     return;
   }
-  if (d->count++ < 4) hri_text_add(&d->list, "%s%s was %.60s and is %.60s", d->list.length ? "; " : "", name, then, now);
+  if (d->count++ < 4)
+    hri_text_add(&d->list, "%s%s was %.60s and is %.60s", d->list.length ? "; " : "", name, then, now);
   else if (d->count == 5) hri_text_add(&d->list, "; and more");
 }
 
@@ -185,8 +201,10 @@ static void compare_fields(differences *d, const hri_json *identity, const hr_jo
     if (f->identity != HR_IDENTITY_MATHEMATICS) continue;
     set = value_of(f, job, options, &now);
     was = member_text(identity, f->name, then);
-    if (set && was && f->kind == HR_FIELD_TEXT && is_text(identity, f->name, hri_text_get(&now))) was = set = false; /* however long */
-    if (set && was && (f->kind == HR_FIELD_TEXT || !same_text(f, then, hri_text_get(&now)))) differ(d, f->name, then, hri_text_get(&now));
+    if (set && was && f->kind == HR_FIELD_TEXT && is_text(identity, f->name, hri_text_get(&now)))
+      was = set = false; /* however long */
+    if (set && was && (f->kind == HR_FIELD_TEXT || !same_text(f, then, hri_text_get(&now))))
+      differ(d, f->name, then, hri_text_get(&now));
     if (set && !was && f->kind == HR_FIELD_TEXT) differ(d, f->name, "not given", hri_text_get(&now));
     if (!set && was) differ(d, f->name, then, "not given");
     hri_text_deinit(&now);
@@ -203,14 +221,18 @@ static void name_model_difference(const char *config, const hr_model *now, char 
   json_t *value;
   size_t used = 0;
   (void)snprintf(out, TEXT_BYTES, "another description");
-  if (config && hri_file_read(config, CONFIG_LIMIT_BYTES, &bytes, &count, NULL) == HR_OK && hr_model_parse(bytes, count, config, &before, NULL) == HR_OK)
+  if (config && hri_file_read(config, CONFIG_LIMIT_BYTES, &bytes, &count, NULL) == HR_OK &&
+      hr_model_parse(bytes, count, config, &before, NULL) == HR_OK)
     a = hr_model_config_text(&before, "float32");
-  if (a && b && hri_json_parse(a, strlen(a), "a", &x, NULL) == HR_OK && hri_json_parse(b, strlen(b), "b", &y, NULL) == HR_OK) {
+  if (a && b && hri_json_parse(a, strlen(a), "a", &x, NULL) == HR_OK &&
+      hri_json_parse(b, strlen(b), "b", &y, NULL) == HR_OK) {
     json_object_foreach(x.value, key, value) {
       json_t *other = json_object_get(y.value, key);
-      char *then = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *is = other ? json_dumps(other, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+      char *then = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT),
+           *is = other ? json_dumps(other, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
       if (used < TEXT_BYTES - 80 && then && (!is || strcmp(then, is) != 0))
-        used += (size_t)snprintf(out + used, TEXT_BYTES - used, "%s%.40s %.30s, then %.30s", used ? "; " : "", key, then, is ? is : "nothing");
+        used += (size_t)snprintf(out + used, TEXT_BYTES - used, "%s%.40s %.30s, then %.30s", used ? "; " : "", key,
+                                 then, is ? is : "nothing");
       hri_free(then);
       hri_free(is);
     }
@@ -222,7 +244,8 @@ static void name_model_difference(const char *config, const hr_model *now, char 
   hr_free(b);
 }
 
-static void compare_specials(differences *d, const hri_json *identity, const char *config, const hr_job *job, const hri_identity_facts *facts) {
+static void compare_specials(differences *d, const hri_json *identity, const char *config, const hr_job *job,
+                             const hri_identity_facts *facts) {
   for (int k = 0; k < HRI_SPECIAL_METRICS; k++) {
     char now[HRI_DIGEST_TEXT_BYTES], then[TEXT_BYTES], what[TEXT_BYTES];
     special_text(facts->special[k], now);
@@ -253,8 +276,8 @@ static void compare_old(differences *d, const hri_json *identity, const hr_job *
   }
 }
 
-hr_status hri_identity_check(const hri_json *then, const char *config, const hr_job *job, const hr_run_options *options, const hri_identity_facts *facts,
-                             hri_text *allowed, hr_error *error) {
+hr_status hri_identity_check(const hri_json *then, const char *config, const hr_job *job, const hr_run_options *options,
+                             const hri_identity_facts *facts, hri_text *allowed, hr_error *error) {
   differences d = {.options = options, .allowed = allowed};
   hri_json identity;
   hr_status status = HR_OK;
@@ -265,7 +288,9 @@ hr_status hri_identity_check(const hri_json *then, const char *config, const hr_
   if (d.list.failed || allowed->failed) status = hri_fail_memory(error, d.list.length, "the comparison with the run");
   else if (d.count > 0) {
     status = hri_fail(error, HR_ERROR_USAGE, "this is another job than the run's: %.680s", hri_text_get(&d.list));
-    hri_hint(error, status, "give what the run was started with (--resume RUN alone takes all of it over), or name what may differ: --allow-different NAME,...");
+    hri_hint(
+        error, status,
+        "give what the run was started with (--resume RUN alone takes all of it over), or name what may differ: --allow-different NAME,...");
   }
   hri_text_deinit(&d.list);
   return status;

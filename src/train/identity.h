@@ -1,5 +1,5 @@
-/* Whether a run that goes on is the same run: the fields of job/fields.h and what is no field (the model's description, the bytes of the
- * data, the tokenizer), compared as text, by name. docs/run-directory.md states the three classes. */
+/* Whether a run that goes on is the same run: the fields of job/fields.h and what is no field (the model's description,
+ * the bytes of the data, the tokenizer), compared as text, by name. docs/run-directory.md states the three classes. */
 #ifndef HRI_TRAIN_IDENTITY_H
 #define HRI_TRAIN_IDENTITY_H
 
@@ -11,20 +11,24 @@ typedef struct hri_identity_facts {
   uint64_t special[HRI_SPECIALS]; /* by hri_special_id; METRICS is not used */
 } hri_identity_facts;
 
-/* Digest of the normalised description: what decides the mathematics, not names and directories. 0 when memory is refused. */
+/* Digest of the normalised description: what decides the mathematics, not names and directories. 0 when memory is
+ * refused. */
 uint64_t hri_model_digest(const hr_model *model);
 
 /* "identity": {name: text}, and "machine": {name: text}. */
-void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_options *options, const hri_identity_facts *facts);
+void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_options *options,
+                      const hri_identity_facts *facts);
 void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruction_set, const char *libraries);
 
-/* Compares with the members "identity" of `then`. USAGE names every field that differs and is not allowed (options->allow_different);
- * the names that were allowed and do differ go to `allowed`. `config` (may be NULL) is the run's own config.json, to name what of the
- * model differs. Texts of 0.1.0 (numbers, names with underscores) are understood. */
-hr_status hri_identity_check(const hri_json *then, const char *config, const hr_job *job, const hr_run_options *options, const hri_identity_facts *facts,
-                             hri_text *allowed, hr_error *error);
+/* Compares with the members "identity" of `then`. USAGE names every field that differs and is not allowed
+ * (options->allow_different); the names that were allowed and do differ go to `allowed`. `config` (may be NULL) is the
+ * run's own config.json, to name what of the model differs. Texts of 0.1.0 (numbers, names with underscores) are
+ * understood. */
+hr_status hri_identity_check(const hri_json *then, const char *config, const hr_job *job, const hr_run_options *options,
+                             const hri_identity_facts *facts, hri_text *allowed, hr_error *error);
 /* What of the machine differs from the member "machine", as "instruction set avx512 -> avx2, ..."; empty: nothing. */
-void hri_machine_compare(const hri_json *then, const hr_job *job, const char *instruction_set, const char *libraries, hri_text *differences);
+void hri_machine_compare(const hri_json *then, const hr_job *job, const char *instruction_set, const char *libraries,
+                         hri_text *differences);
 
 /* Whether another number of steps gives the steps so far and those to come the same learning rates. */
 bool hri_steps_may_grow(const hr_job *job);

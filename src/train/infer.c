@@ -28,10 +28,12 @@ hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_r
   HRI_TRY_OUT(hri_session_need_weights(job, error));
   HRI_TRY_OUT(hri_session_plan(&session, job, NULL, error));
   HRI_TRY_OUT(hri_session_prepare(&session, error));
-  HRI_TRY_OUT(hri_session_data(&session, options->data_paths, options->data_path_count, &options->data, NULL, NULL, &data, error));
+  HRI_TRY_OUT(hri_session_data(&session, options->data_paths, options->data_path_count, &options->data, NULL, NULL,
+                               &data, error));
   HRI_TRY_OUT(hri_session_load(&session, NULL, NULL, error));
   begin = now();
-  HRI_TRY_OUT(hri_session_evaluate(&session, data, options->eval_batches, &result->eval_loss, &result->eval_tokens, error));
+  HRI_TRY_OUT(
+      hri_session_evaluate(&session, data, options->eval_batches, &result->eval_loss, &result->eval_tokens, error));
   result->seconds = now() - begin;
   result->perplexity = exp(result->eval_loss);
   result->tokens_per_second = (double)result->eval_tokens / fmax(result->seconds, 1e-9);
@@ -48,11 +50,14 @@ int hr_byte_of_token(const hr_model *model, int32_t token) {
   return token >= 0 && token < 256 ? token : -1;
 }
 
-static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int32_t **ids, uint64_t *count, hr_error *error) {
+static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int32_t **ids, uint64_t *count,
+                            hr_error *error) {
   uint64_t vocabulary = job->model.vocabulary_size;
   *count = o->prompt_ids ? o->prompt_id_count : o->prompt_bytes;
   if (*count == 0) return hri_fail(error, HR_ERROR_USAGE, "the prompt is empty");
-  if (!o->prompt_ids && vocabulary < 256) return hri_fail(error, HR_ERROR_USAGE, "this model's vocabulary of %llu has no byte tokens", (unsigned long long)vocabulary);
+  if (!o->prompt_ids && vocabulary < 256)
+    return hri_fail(error, HR_ERROR_USAGE, "this model's vocabulary of %llu has no byte tokens",
+                    (unsigned long long)vocabulary);
   *ids = hri_alloc(*count * sizeof **ids);
   if (!*ids) return hri_fail_memory(error, *count * sizeof **ids, "the prompt");
   for (uint64_t k = 0; k < *count; k++) {
@@ -60,7 +65,8 @@ static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int
     if ((*ids)[k] < 0 || (uint64_t)(*ids)[k] >= vocabulary) {
       hri_free(*ids);
       *ids = NULL;
-      return hri_fail(error, HR_ERROR_USAGE, "prompt token %llu is outside of the vocabulary of %llu", (unsigned long long)k, (unsigned long long)vocabulary);
+      return hri_fail(error, HR_ERROR_USAGE, "prompt token %llu is outside of the vocabulary of %llu",
+                      (unsigned long long)k, (unsigned long long)vocabulary);
     }
   }
   return HR_OK;
@@ -72,7 +78,8 @@ static bool is_stop(const int32_t *stop, uint32_t count, int32_t token) {
   return false;
 }
 
-static hr_status generate(hri_session *s, const hr_generate_options *o, const int32_t *ids, uint64_t count, hr_generate_result *result, hr_error *error) {
+static hr_status generate(hri_session *s, const hr_generate_options *o, const int32_t *ids, uint64_t count,
+                          hr_generate_result *result, hr_error *error) {
   hri_sampler sampler = {.temperature = o->temperature, .top_p = o->top_p, .top_k = o->top_k, .seed = o->seed};
   const hr_model *model = &s->plan->spec.model;
   const float *logits = NULL;
@@ -102,9 +109,12 @@ static hr_status generate(hri_session *s, const hr_generate_options *o, const in
   return HR_OK;
 }
 
-void hr_generate_options_init(hr_generate_options *options) { *options = (hr_generate_options){.max_tokens = 128, .temperature = 0.8, .top_p = 1}; }
+void hr_generate_options_init(hr_generate_options *options) {
+  *options = (hr_generate_options){.max_tokens = 128, .temperature = 0.8, .top_p = 1};
+}
 
-hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result, hr_error *error) {
+hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result,
+                      hr_error *error) {
   hri_session session;
   int32_t *ids = NULL;
   uint64_t count;
@@ -117,8 +127,9 @@ hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_
   HRI_TRY(hri_session_need_weights(job, error));
   HRI_TRY(prompt_ids(job, options, &ids, &count, error));
   if (count + options->max_tokens > job->context_length) {
-    status = hri_fail(error, HR_ERROR_USAGE, "the prompt has %llu tokens and %llu are to be made, but the context is planned for %u", (unsigned long long)count,
-                      (unsigned long long)options->max_tokens, job->context_length);
+    status = hri_fail(error, HR_ERROR_USAGE,
+                      "the prompt has %llu tokens and %llu are to be made, but the context is planned for %u",
+                      (unsigned long long)count, (unsigned long long)options->max_tokens, job->context_length);
     hri_hint(error, status, "raise --context or lower --max-tokens");
     goto out;
   }

@@ -33,7 +33,8 @@ void hri_files_put(hri_json_writer *w, const char *key, const hri_file_list *fil
 
 /* A name in a list is a file of that very directory, never a path out of it. */
 static bool is_plain_name(const char *name) {
-  return name[0] && strlen(name) < sizeof((hri_file_record *)0)->name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+  return name[0] && strlen(name) < sizeof((hri_file_record *)0)->name && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+         strcmp(name, "..") != 0;
 }
 
 static hr_status get_file(const hri_json *item, hri_file_list *files, hr_error *error) {
@@ -43,8 +44,10 @@ static hr_status get_file(const hri_json *item, hri_file_list *files, hr_error *
   HRI_TRY(hri_json_get_u64(item, "bytes", 0, INT64_MAX, &bytes, error));
   HRI_TRY(hri_json_get_string(item, "digest", &digest, error));
   if (!is_plain_name(name)) return hri_json_fail(item, error, "a file of the directory under 'name'");
-  if (!hri_file_digest_parse(digest, &value)) return hri_json_fail(item, error, "a digest (xxh3: and 16 digits) under 'digest'");
-  if (hri_file_list_find(files, name)) return hri_json_fail(item, error, "each file once (%.100s is there twice)", name);
+  if (!hri_file_digest_parse(digest, &value))
+    return hri_json_fail(item, error, "a digest (xxh3: and 16 digits) under 'digest'");
+  if (hri_file_list_find(files, name))
+    return hri_json_fail(item, error, "each file once (%.100s is there twice)", name);
   return hri_file_list_add(files, name, bytes, value, error);
 }
 
@@ -72,9 +75,12 @@ void hri_seal(hri_text *text, const char *name) {
 
 bool hri_seal_holds(const char *name, const char *bytes, uint64_t count) {
   char head[96], digest[HRI_DIGEST_TEXT_BYTES];
-  uint64_t head_bytes = (uint64_t)seal_head(name, head), tail = head_bytes + sizeof digest - 1 + sizeof seal_end - 1, stated;
+  uint64_t head_bytes = (uint64_t)seal_head(name, head), tail = head_bytes + sizeof digest - 1 + sizeof seal_end - 1,
+           stated;
   const char *at = bytes + (count - tail);
-  if (count <= tail || memcmp(at, head, head_bytes) != 0 || memcmp(bytes + count - (sizeof seal_end - 1), seal_end, sizeof seal_end - 1) != 0) return false;
+  if (count <= tail || memcmp(at, head, head_bytes) != 0 ||
+      memcmp(bytes + count - (sizeof seal_end - 1), seal_end, sizeof seal_end - 1) != 0)
+    return false;
   memcpy(digest, at + head_bytes, sizeof digest - 1);
   digest[sizeof digest - 1] = 0;
   return hri_file_digest_parse(digest, &stated) && stated == hri_file_digest_of(bytes, count - tail);
@@ -108,7 +114,8 @@ static hr_status parse(const hri_json *root, const char *path, uint64_t *step, h
   hr_status status;
   HRI_TRY(hri_json_get_u64(root, "schema_version", 0, INT64_MAX, &schema, error));
   if (schema != HRI_MANIFEST_SCHEMA) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s has schema version %llu, and this version of Headroom reads %d", path, (unsigned long long)schema, HRI_MANIFEST_SCHEMA);
+    status = hri_fail(error, HR_ERROR_INPUT, "%s has schema version %llu, and this version of Headroom reads %d", path,
+                      (unsigned long long)schema, HRI_MANIFEST_SCHEMA);
     return hri_hint(error, status, "go on with the version of Headroom that made the run, or a newer one");
   }
   HRI_TRY(hri_json_get_u64(root, "step", 0, INT64_MAX, step, error));
@@ -121,7 +128,8 @@ hr_status hri_manifest_read(const char *directory, uint64_t *step, hri_file_list
   hri_json root = {0};
   hr_status status = HR_OK;
   HRI_TRY(hri_path_at(path, directory, HRI_MANIFEST_FILE, error));
-  if (!hri_path_exists(path)) return hri_fail(error, HR_ERROR_INPUT, "%s is missing: nothing says what the checkpoint was made of", path);
+  if (!hri_path_exists(path))
+    return hri_fail(error, HR_ERROR_INPUT, "%s is missing: nothing says what the checkpoint was made of", path);
   HRI_TRY_OUT(hri_file_read(path, LIMIT_BYTES, &bytes, &count, error));
   if (!hri_seal_holds(member, bytes, count)) {
     status = damaged(path, error);
@@ -160,11 +168,13 @@ static void compare_file(report *r, const char *directory, const hri_file_record
   if (hri_path_at(path, directory, file->name, &error) != HR_OK) {
     tell(r, HRI_FINDING_UNREADABLE, directory, error.message);
   } else if (lstat(path, &info) != 0) {
-    tell(r, errno == ENOENT ? HRI_FINDING_MISSING : HRI_FINDING_IO, path, errno == ENOENT ? "is missing" : strerror(errno));
+    tell(r, errno == ENOENT ? HRI_FINDING_MISSING : HRI_FINDING_IO, path,
+         errno == ENOENT ? "is missing" : strerror(errno));
   } else if (!S_ISREG(info.st_mode)) {
     tell(r, HRI_FINDING_UNREADABLE, path, "is not a regular file");
   } else if ((uint64_t)info.st_size != file->bytes) {
-    (void)snprintf(text, sizeof text, "is damaged: it has %llu bytes and was written with %llu", (unsigned long long)info.st_size, (unsigned long long)file->bytes);
+    (void)snprintf(text, sizeof text, "is damaged: it has %llu bytes and was written with %llu",
+                   (unsigned long long)info.st_size, (unsigned long long)file->bytes);
     tell(r, HRI_FINDING_LENGTH, path, text);
   } else if (file->bytes > limit) {
     return; /* measured is all that was asked for */
@@ -191,7 +201,9 @@ static bool would_be_read(const char *name) {
   return false;
 }
 
-static bool is_listed(const hri_file_list *files, const char *name) { return strcmp(name, HRI_MANIFEST_FILE) == 0 || hri_file_list_find(files, name); }
+static bool is_listed(const hri_file_list *files, const char *name) {
+  return strcmp(name, HRI_MANIFEST_FILE) == 0 || hri_file_list_find(files, name);
+}
 
 static void compare_entries(report *r, const char *directory, const hri_file_list *files) {
   DIR *dir = opendir(directory);
@@ -204,27 +216,31 @@ static void compare_entries(report *r, const char *directory, const hri_file_lis
   while (hri_dir_next(dir, directory, &name, &error) == HR_OK && name) {
     char path[PATH_BYTES];
     if (is_listed(files, name) || hri_path_at(path, directory, name, NULL) != HR_OK) continue;
-    if (would_be_read(name)) tell(r, HRI_FINDING_UNLISTED_READ, path, "is not a file of this checkpoint, and would be read with it");
+    if (would_be_read(name))
+      tell(r, HRI_FINDING_UNLISTED_READ, path, "is not a file of this checkpoint, and would be read with it");
     else tell(r, HRI_FINDING_UNLISTED, path, "is not a file of this checkpoint");
   }
   if (error.code != HR_OK) tell(r, kind_of(error.code), directory, error.message);
   (void)closedir(dir);
 }
 
-uint32_t hri_files_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding, void *context) {
+uint32_t hri_files_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding,
+                           void *context) {
   report r = {.on_finding = on_finding, .context = context};
   for (size_t k = 0; k < files->count; k++) compare_file(&r, directory, &files->items[k], limit);
   return r.count;
 }
 
-uint32_t hri_manifest_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding, void *context) {
+uint32_t hri_manifest_compare(const char *directory, const hri_file_list *files, uint64_t limit,
+                              hri_on_finding on_finding, void *context) {
   report r = {.on_finding = on_finding, .context = context};
   for (size_t k = 0; k < files->count; k++) compare_file(&r, directory, &files->items[k], limit);
   compare_entries(&r, directory, files);
   return r.count;
 }
 
-hr_status hri_files_unlisted(const char *directory, const hri_file_list *files, char out[256], uint32_t *count, hr_error *error) {
+hr_status hri_files_unlisted(const char *directory, const hri_file_list *files, char out[256], uint32_t *count,
+                             hr_error *error) {
   DIR *dir = opendir(directory);
   const char *name;
   size_t used = 0;
@@ -234,7 +250,8 @@ hr_status hri_files_unlisted(const char *directory, const hri_file_list *files, 
   if (!dir) return hri_fail_errno(error, errno, "open directory", directory);
   while ((status = hri_dir_next(dir, directory, &name, error)) == HR_OK && name) {
     if (is_listed(files, name)) continue;
-    if ((*count)++ < 3 && used < 250) used += (size_t)snprintf(out + used, 256 - used, "%s%.60s", used ? ", " : "", name);
+    if ((*count)++ < 3 && used < 250)
+      used += (size_t)snprintf(out + used, 256 - used, "%s%.60s", used ? ", " : "", name);
   }
   if (*count > 3 && used < 250) (void)snprintf(out + used, 256 - used, ", ...");
   (void)closedir(dir);

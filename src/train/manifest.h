@@ -3,8 +3,9 @@
  *   {"schema_version": 1, "step": N, "files": [{"name": "...", "bytes": n, "digest": "xxh3:..."}, ...],
  *    "manifest_digest": "xxh3:..."}
  *
- * The last member is the digest of all bytes of the file before it, so the manifest protects itself; digests are those of
- * formats/digest.h, taken while the files were written. A directory without one is of version 0.1.0, or no checkpoint. */
+ * The last member is the digest of all bytes of the file before it, so the manifest protects itself; digests are those
+ * of formats/digest.h, taken while the files were written. A directory without one is of version 0.1.0, or no
+ * checkpoint. */
 #ifndef HRI_TRAIN_MANIFEST_H
 #define HRI_TRAIN_MANIFEST_H
 
@@ -14,8 +15,9 @@
 #define HRI_MANIFEST_FILE "manifest.json"
 enum { HRI_MANIFEST_SCHEMA = 1 };
 
-/* A JSON text that protects itself: `text` is an object of indent 2 with members and without its end; adds the last member, the digest of all
- * bytes before it, and the end. And whether a text has such an end, with the digest of what it holds. */
+/* A JSON text that protects itself: `text` is an object of indent 2 with members and without its end; adds the last
+ * member, the digest of all bytes before it, and the end. And whether a text has such an end, with the digest of what
+ * it holds. */
 void hri_seal(hri_text *text, const char *member);
 bool hri_seal_holds(const char *member, const char *bytes, uint64_t count);
 
@@ -38,15 +40,20 @@ typedef enum hri_manifest_finding_kind {
 
 typedef void (*hri_on_finding)(void *context, hri_manifest_finding_kind kind, const char *path, const char *text);
 
-/* Compares the files of a directory with a list. Files above `limit` bytes are not read, only measured. Returns how many
- * findings there are besides UNLISTED. */
-uint32_t hri_manifest_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding, void *context);
+/* Compares the files of a directory with a list. Files above `limit` bytes are not read, only measured. Returns how
+ * many findings there are besides UNLISTED. */
+uint32_t hri_manifest_compare(const char *directory, const hri_file_list *files, uint64_t limit,
+                              hri_on_finding on_finding, void *context);
 /* The same for a list of files in a directory that may hold others (RUN/final). */
-uint32_t hri_files_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding, void *context);
-/* Names of entries of a directory that are neither listed nor the manifest, with commas, at most a few; *count of all. */
-hr_status hri_files_unlisted(const char *directory, const hri_file_list *files, char out[256], uint32_t *count, hr_error *error);
+uint32_t hri_files_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding,
+                           void *context);
+/* Names of entries of a directory that are neither listed nor the manifest, with commas, at most a few; *count of
+ * all. */
+hr_status hri_files_unlisted(const char *directory, const hri_file_list *files, char out[256], uint32_t *count,
+                             hr_error *error);
 
-/* An hri_on_finding that makes the first finding besides UNLISTED an error in `context`, a zeroed hr_error: INPUT, or IO and MEMORY as they came. */
+/* An hri_on_finding that makes the first finding besides UNLISTED an error in `context`, a zeroed hr_error: INPUT, or
+ * IO and MEMORY as they came. */
 void hri_take_first_finding(void *context, hri_manifest_finding_kind kind, const char *path, const char *text);
 /* The first finding as an error with the file's path. */
 hr_status hri_manifest_check(const char *directory, const hri_file_list *files, uint64_t limit, hr_error *error);

@@ -22,9 +22,9 @@ typedef struct ran {
 typedef struct recorded {
   uint64_t step; /* 0: none */
   uint32_t run_count, time_count;
-  uint32_t told;     /* the run whose nodes are told: they may be told long after their program, in the order of programs */
+  uint32_t told; /* the run whose nodes are told: they may be told long after their program, in the order of programs */
   uint32_t expected; /* nodes of all runs */
-  bool whole;    /* it ended, and all of it found room */
+  bool whole;        /* it ended, and all of it found room */
 } recorded;
 
 struct hri_memory {
@@ -69,7 +69,9 @@ static hr_status make_room(hri_memory *m, hr_error *error) {
   m->runs_each = (uint32_t)(runs < RUNS / m->slots ? runs : RUNS / m->slots);
   m->times = hri_alloc_zero((size_t)m->times_each * m->slots + 1, sizeof *m->times);
   m->runs = hri_alloc_zero((size_t)m->runs_each * m->slots + 1, sizeof *m->runs);
-  return m->times && m->runs ? HR_OK : hri_fail_memory(error, (uint64_t)m->times_each * m->slots * sizeof *m->times, "recorded steps");
+  return m->times && m->runs
+             ? HR_OK
+             : hri_fail_memory(error, (uint64_t)m->times_each * m->slots * sizeof *m->times, "recorded steps");
 }
 
 static hr_status write_plan(const hri_memory *m, hr_error *error) {
@@ -83,7 +85,8 @@ static hr_status write_plan(const hri_memory *m, hr_error *error) {
   return status;
 }
 
-hr_status hri_memory_open(const char *directory, const hr_plan *plan, bool record, hri_memory **memory, hr_error *error) {
+hr_status hri_memory_open(const char *directory, const hr_plan *plan, bool record, hri_memory **memory,
+                          hr_error *error) {
   hri_memory *m = hri_alloc_zero(1, sizeof *m);
   const hr_tier_plan *tier = &plan->info.tiers[HR_TIER_DEVICE];
   char path[PATH_BYTES];
@@ -135,7 +138,8 @@ void hri_memory_program(hri_memory *m, hri_program_kind kind, uint32_t micro) {
   recorded *r = &m->steps[m->slot];
   m->trail->micro = micro;
   if (!m->record || !m->in_step) return;
-  if (!r->whole || r->run_count == m->runs_each || r->expected + m->plan->job.programs[kind].order.count > m->times_each) {
+  if (!r->whole || r->run_count == m->runs_each ||
+      r->expected + m->plan->job.programs[kind].order.count > m->times_each) {
     r->whole = false;
     return;
   }
@@ -146,7 +150,8 @@ void hri_memory_program(hri_memory *m, hri_program_kind kind, uint32_t micro) {
 /* The run that the next node belongs to; NULL: none was noted for it. */
 static ran *run_told(const hri_memory *m, recorded *r) {
   ran *runs = m->runs + m->slot * m->runs_each;
-  while (r->told < r->run_count && runs[r->told].count == m->plan->job.programs[runs[r->told].kind].order.count) r->told++;
+  while (r->told < r->run_count && runs[r->told].count == m->plan->job.programs[runs[r->told].kind].order.count)
+    r->told++;
   return r->told < r->run_count ? &runs[r->told] : NULL;
 }
 
@@ -236,11 +241,14 @@ static hr_status write_snapshot(const hri_memory *m, const hri_executor *executo
   return status;
 }
 
-hr_status hri_memory_end(hri_memory *m, const hri_executor *executor, hr_status outcome, const hr_error *failure, hr_error *error) {
+hr_status hri_memory_end(hri_memory *m, const hri_executor *executor, hr_status outcome, const hr_error *failure,
+                         hr_error *error) {
   hri_trail_page *page = m->trail;
   page->time_us = now_us();
   page->status = outcome;
-  page->state = outcome == HR_OK ? HRI_TRAIL_FINISHED : outcome == HR_ERROR_INTERRUPTED ? HRI_TRAIL_STOPPED : HRI_TRAIL_FAILED;
+  page->state = outcome == HR_OK                  ? HRI_TRAIL_FINISHED
+                : outcome == HR_ERROR_INTERRUPTED ? HRI_TRAIL_STOPPED
+                                                  : HRI_TRAIL_FAILED;
   if (failure && outcome != HR_OK) put(page->message, sizeof page->message, failure->message);
   return m->record && executor ? write_snapshot(m, executor, error) : HR_OK;
 }

@@ -23,8 +23,8 @@ struct hri_profile {
   uint64_t dropped; /* events of that step that found no room */
   bool in_step;
   double begin;
-  uint64_t finished; /* steps */
-  double now_seconds[ROWS]; /* of the step at hand */
+  uint64_t finished;                                                            /* steps */
+  double now_seconds[ROWS];                                                     /* of the step at hand */
   double step_seconds[HRI_PROFILE_STEPS], row_seconds[ROWS][HRI_PROFILE_STEPS]; /* rings */
   hr_profile_row rows[ROWS];
 };
@@ -44,7 +44,8 @@ hr_status hri_profile_create(const hr_plan *plan, hri_profile **out, hr_error *e
   uint64_t count = 0;
   if (!p) return hri_fail_memory(error, sizeof *p, "the profile");
   p->plan = plan;
-  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) count += (uint64_t)hri_runs_per_step(plan, (hri_program_kind)kind) * plan->job.programs[kind].order.count;
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    count += (uint64_t)hri_runs_per_step(plan, (hri_program_kind)kind) * plan->job.programs[kind].order.count;
   p->capacity = count < HRI_PROFILE_EVENTS ? (uint32_t)count : HRI_PROFILE_EVENTS;
   p->events = hri_alloc_zero(p->capacity, sizeof *p->events);
   if (!p->events) {
@@ -74,7 +75,8 @@ void hri_profile_node(void *context, const hri_job *job, hri_id node, double sec
   hri_profile *p = context;
   if (!p->in_step) return;
   p->now_seconds[row_of(&job->nodes.items[node])] += seconds;
-  if (p->event_count < p->capacity) p->events[p->event_count++] = (event){.start = now() - seconds, .seconds = (float)seconds, .node = node};
+  if (p->event_count < p->capacity)
+    p->events[p->event_count++] = (event){.start = now() - seconds, .seconds = (float)seconds, .node = node};
   else p->dropped++;
 }
 
@@ -130,12 +132,17 @@ static void add_programs(hri_profile *p) {
 }
 
 void hri_profile_get(hri_profile *p, hr_profile *out) {
-  uint64_t counted = p->finished < 2 ? p->finished : p->finished - 1, kept = counted < HRI_PROFILE_STEPS ? counted : HRI_PROFILE_STEPS;
+  uint64_t counted = p->finished < 2 ? p->finished : p->finished - 1,
+           kept = counted < HRI_PROFILE_STEPS ? counted : HRI_PROFILE_STEPS;
   uint32_t count = 0;
   memset(p->rows, 0, sizeof p->rows);
   add_programs(p);
-  *out = (hr_profile){.steps = counted, .warm_up_only = p->finished == 1, .step_seconds = median(p->step_seconds, kept), .rows = p->rows,
-                      .predicted_seconds = p->plan->info.step_seconds, .prediction_measured = p->plan->info.time_measured};
+  *out = (hr_profile){.steps = counted,
+                      .warm_up_only = p->finished == 1,
+                      .step_seconds = median(p->step_seconds, kept),
+                      .rows = p->rows,
+                      .predicted_seconds = p->plan->info.step_seconds,
+                      .prediction_measured = p->plan->info.time_measured};
   for (uint32_t r = 0; r < ROWS; r++) {
     hr_profile_row row = p->rows[r];
     if (!row.op) continue;
@@ -191,7 +198,8 @@ static void put_operands(trace *t, const hri_node *node) {
       const hri_tensor *x = o.tensor == HRI_NONE ? NULL : &job->tensors.items[o.tensor];
       if (!x || o.access == HRI_SCRATCH || hri_access_writes(o.access) != written) continue;
       hri_text_add(&text, "%s%s[", seen++ ? ", " : written ? " " : "", hri_dtype_name(x->dtype));
-      for (uint8_t d = 0; d < x->rank; d++) hri_text_add(&text, "%s%llu", d ? ", " : "", (unsigned long long)x->dims[d]);
+      for (uint8_t d = 0; d < x->rank; d++)
+        hri_text_add(&text, "%s%llu", d ? ", " : "", (unsigned long long)x->dims[d]);
       hri_text_add(&text, "]");
     }
   }
@@ -203,14 +211,16 @@ static void put_operands(trace *t, const hri_node *node) {
 /* The type of the first operand: the one that the kernel is chosen by. */
 static const char *dtype_of(const hri_job *job, const hri_node *node) {
   for (uint32_t k = 0; k < node->operand_count; k++)
-    if (hri_operands(job, node)[k].tensor != HRI_NONE) return hri_dtype_name(job->tensors.items[hri_operands(job, node)[k].tensor].dtype);
+    if (hri_operands(job, node)[k].tensor != HRI_NONE)
+      return hri_dtype_name(job->tensors.items[hri_operands(job, node)[k].tensor].dtype);
   return "none";
 }
 
 static void put_node(trace *t, const event *e) {
   const hr_plan *plan = t->profile->plan;
   const hri_node *node = &plan->job.nodes.items[e->node];
-  double flops = hri_node_flops(&plan->job, node), bytes = hri_node_bytes(&plan->job, node), seconds = fmax((double)e->seconds, 1e-9);
+  double flops = hri_node_flops(&plan->job, node), bytes = hri_node_bytes(&plan->job, node),
+         seconds = fmax((double)e->seconds, 1e-9);
   begin_event(t, hri_op_name(node->op), "X", e->start, TRACK_LANES + node->lane);
   hri_json_field_double(&t->json, "dur", micros((double)e->seconds));
   hri_json_field_string(&t->json, "cat", hri_phase_name(node->phase));
@@ -234,18 +244,23 @@ static void put_node(trace *t, const event *e) {
 static void put_live(trace *t, const event *e) {
   uint32_t tick = t->ticks[e->node];
   const uint64_t *row = t->live.by_role + (size_t)tick * HRI_ROLE_COUNT;
-  if (t->told != UINT32_MAX && memcmp(row, t->live.by_role + (size_t)t->told * HRI_ROLE_COUNT, HRI_ROLE_COUNT * sizeof *row) == 0) return;
+  if (t->told != UINT32_MAX &&
+      memcmp(row, t->live.by_role + (size_t)t->told * HRI_ROLE_COUNT, HRI_ROLE_COUNT * sizeof *row) == 0)
+    return;
   t->told = tick;
   begin_event(t, "device memory", "C", e->start, TRACK_LAYERS);
   hri_json_key(&t->json, "args");
   hri_json_begin_object(&t->json);
   for (int role = 0; role < HRI_ROLE_COUNT; role++)
-    if (t->profile->plan->info.tiers[HR_TIER_DEVICE].max_by_role[role]) hri_json_field_u64(&t->json, hri_role_name((hri_role)role), row[role]);
+    if (t->profile->plan->info.tiers[HR_TIER_DEVICE].max_by_role[role])
+      hri_json_field_u64(&t->json, hri_role_name((hri_role)role), row[role]);
   hri_json_end_object(&t->json);
   hri_json_end_object(&t->json);
 }
 
-static bool same_group(const hri_node *a, const hri_node *b) { return a->layer == b->layer && a->phase == b->phase && a->program == b->program; }
+static bool same_group(const hri_node *a, const hri_node *b) {
+  return a->layer == b->layer && a->phase == b->phase && a->program == b->program;
+}
 
 /* One event over each run of nodes of one layer and phase. */
 static void put_groups(trace *t) {
@@ -253,11 +268,13 @@ static void put_groups(trace *t) {
   for (uint32_t from = 0, to; from < p->event_count; from = to) {
     const hri_node *first = &p->plan->job.nodes.items[p->events[from].node];
     char name[64];
-    for (to = from + 1; to < p->event_count && same_group(first, &p->plan->job.nodes.items[p->events[to].node]); to++) {}
+    for (to = from + 1; to < p->event_count && same_group(first, &p->plan->job.nodes.items[p->events[to].node]); to++) {
+    }
     if (first->layer >= 0) (void)snprintf(name, sizeof name, "layer %d %s", first->layer, hri_phase_name(first->phase));
     else (void)snprintf(name, sizeof name, "%s", hri_phase_name(first->phase));
     begin_event(t, name, "X", p->events[from].start, TRACK_LAYERS);
-    hri_json_field_double(&t->json, "dur", micros(p->events[to - 1].start + (double)p->events[to - 1].seconds - p->events[from].start));
+    hri_json_field_double(&t->json, "dur",
+                          micros(p->events[to - 1].start + (double)p->events[to - 1].seconds - p->events[from].start));
     hri_json_field_string(&t->json, "cat", "layers");
     hri_json_end_object(&t->json);
   }
@@ -271,7 +288,8 @@ static void put_events(trace *t) {
     put_name(t, "process_name", TRACK_LAYERS, "headroom");
     put_name(t, "thread_name", TRACK_LAYERS, "layers");
     for (int lane = 0; lane < HRI_LANE_COUNT; lane++)
-      if (p->plan->info.lane_seconds[lane] > 0 || lane == HRI_COMPUTE) put_name(t, "thread_name", TRACK_LANES + lane, hri_lane_name((hri_lane)lane));
+      if (p->plan->info.lane_seconds[lane] > 0 || lane == HRI_COMPUTE)
+        put_name(t, "thread_name", TRACK_LANES + lane, hri_lane_name((hri_lane)lane));
     put_groups(t);
   }
   for (uint32_t k = 0; k < p->event_count; k++) {
@@ -350,13 +368,15 @@ hr_status hri_profile_write(hri_profile *p, const char *path, hr_error *error) {
   t.ticks = hri_alloc_zero(p->plan->job.nodes.count, sizeof *t.ticks);
   if (!t.ticks) return hri_fail_memory(error, p->plan->job.nodes.count * sizeof *t.ticks, "the trace");
   HRI_TRY_OUT(find_ticks(&t, error));
-  HRI_TRY_OUT(hri_live_series_make(&p->plan->job, p->plan->placement.lives, p->plan->placement.spans, HRI_DEVICE, 0, true, &t.live, error));
+  HRI_TRY_OUT(hri_live_series_make(&p->plan->job, p->plan->placement.lives, p->plan->placement.spans, HRI_DEVICE, 0,
+                                   true, &t.live, error));
   hri_json_begin_object(&t.json);
   put_events(&t);
   hri_json_field_string(&t.json, "displayTimeUnit", "ms");
   put_summary(&t, p);
   hri_json_end_object(&t.json);
-  status = text.failed ? hri_fail_memory(error, text.length, "the trace") : hri_file_replace(path, text.chars, text.length, error);
+  status = text.failed ? hri_fail_memory(error, text.length, "the trace")
+                       : hri_file_replace(path, text.chars, text.length, error);
 out:
   hri_text_deinit(&text);
   hri_live_series_deinit(&t.live);

@@ -18,17 +18,29 @@
 #include "train/manifest.h"
 #include "train/runfile.h"
 
-enum { PATH_BYTES = 4096, DIGEST_PARTS = 2, COMPANION_BYTES = 64 << 20, LONGEST_PATH = 3600 }; /* names below it take the rest */
+enum {
+  PATH_BYTES = 4096,
+  DIGEST_PARTS = 2,
+  COMPANION_BYTES = 64 << 20,
+  LONGEST_PATH = 3600
+}; /* names below it take the rest */
 
 /* ---- what is in a directory ---- */
 
-typedef enum standing { ABSENT, EMPTY, BEGUN, RUN, FOREIGN } standing; /* BEGUN: a run that was killed before its run.json */
+typedef enum standing {
+  ABSENT,
+  EMPTY,
+  BEGUN,
+  RUN,
+  FOREIGN
+} standing; /* BEGUN: a run that was killed before its run.json */
 
 /* A lock file is ours by its text; an empty one was never written to, which only a kill leaves. */
 static bool is_our_lock(const char *directory) {
   char path[PATH_BYTES];
   struct stat info;
-  if (hri_path_at(path, directory, "lock", NULL) != HR_OK || lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  if (hri_path_at(path, directory, "lock", NULL) != HR_OK || lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
+    return false;
   return info.st_size == 0 || hri_lock_read(path).id[0];
 }
 
@@ -63,7 +75,8 @@ static hr_status look(const char *directory, standing *what, char names[200], hr
   while ((status = hri_dir_next(dir, directory, &name, error)) == HR_OK && name) {
     size_t used = strlen(names);
     entries++;
-    if (lock && (strcmp(name, "lock") == 0 || strcmp(name, "lock.exclusive") == 0 || hri_scratch_is_named(name))) continue; /* a power cut may take a marker back */
+    if (lock && (strcmp(name, "lock") == 0 || strcmp(name, "lock.exclusive") == 0 || hri_scratch_is_named(name)))
+      continue; /* a power cut may take a marker back */
     if (foreign++ < 3) (void)snprintf(names + used, 200 - used, "%s%.50s", used ? ", " : "", name);
   }
   (void)closedir(dir);
@@ -100,21 +113,24 @@ static hr_status refuse_in_use(const char *directory, hr_error *error) {
   hr_status status;
   HRI_TRY(hri_path_at(path, directory, "lock", error));
   if (!hri_lock_is_held(path, &other)) return HR_OK;
-  status = other.known ? hri_fail(error, HR_ERROR_USAGE, "the run %s is in use: host %s, process %lld, since %s", directory, other.host, (long long)other.pid, other.started)
+  status = other.known ? hri_fail(error, HR_ERROR_USAGE, "the run %s is in use: host %s, process %lld, since %s",
+                                  directory, other.host, (long long)other.pid, other.started)
                        : hri_fail(error, HR_ERROR_USAGE, "the run %s is in use by another process", directory);
   return hri_hint(error, status, "wait until it has ended, or name another --out");
 }
 
 hr_status hri_rundir_look(const char *directory, hr_error *error) {
   standing what;
-  if (strlen(directory) > LONGEST_PATH) return hri_fail(error, HR_ERROR_USAGE, "--out: the path %.100s... has more than %d bytes", directory, LONGEST_PATH);
+  if (strlen(directory) > LONGEST_PATH)
+    return hri_fail(error, HR_ERROR_USAGE, "--out: the path %.100s... has more than %d bytes", directory, LONGEST_PATH);
   HRI_TRY(refuse_in_use(directory, error));
   return look_for_start(directory, &what, error);
 }
 
 /* ---- beginning ---- */
 
-static void set_up(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options) {
+static void set_up(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job,
+                   const hr_run_options *options) {
   size_t length;
   memset(r, 0, sizeof *r);
   (void)snprintf(r->directory, sizeof r->directory, "%s", directory);
@@ -176,8 +192,8 @@ static void forget(const char *directory, const char *name) {
   if (hri_path_at(path, directory, name, NULL) == HR_OK && unlink(path) != 0) (void)rmdir(path);
 }
 
-hr_status hri_rundir_begin(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options,
-                           const hri_identity_facts *facts, hr_error *error) {
+hr_status hri_rundir_begin(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job,
+                           const hr_run_options *options, const hri_identity_facts *facts, hr_error *error) {
   standing what;
   hr_status status;
   set_up(r, directory, session, job, options);
@@ -195,16 +211,23 @@ out:
   return status;
 }
 
-hr_status hri_rundir_resume(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options, hr_error *error) {
+hr_status hri_rundir_resume(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job,
+                            const hr_run_options *options, hr_error *error) {
   char names[200];
   standing what;
   bool any = false;
   hr_status status;
   set_up(r, directory, session, job, options);
   HRI_TRY_OUT(look(directory, &what, names, error));
-  if (what == FOREIGN) HRI_TRY_OUT(hri_checkpoint_any(directory, &any, error)); /* run.json may be lost or damaged: its checkpoints say what it is */
+  if (what == FOREIGN)
+    HRI_TRY_OUT(hri_checkpoint_any(directory, &any,
+                                   error)); /* run.json may be lost or damaged: its checkpoints say what it is */
   if (what != RUN && !any) {
-    status = hri_fail(error, HR_ERROR_USAGE, what == ABSENT ? "%s is no run directory: there is nothing of that name" : what == BEGUN ? "the run %s was ended before it began: there is nothing to go on with" : "%s is no run directory: it holds no run.json", directory);
+    status = hri_fail(error, HR_ERROR_USAGE,
+                      what == ABSENT  ? "%s is no run directory: there is nothing of that name"
+                      : what == BEGUN ? "the run %s was ended before it began: there is nothing to go on with"
+                                      : "%s is no run directory: it holds no run.json",
+                      directory);
     hri_hint(error, status, "--resume takes the directory that --out named");
     goto out;
   }
@@ -245,10 +268,12 @@ static void remove_made(const hri_rundir *r) {
   }
 }
 
-/* By name what this process itself made since it took the lock; directories only when nothing else is in them. What then says whose the
- * directory is (run.json, the lock) goes last, and only if all else went: the same command can start a run that has nothing but that. */
+/* By name what this process itself made since it took the lock; directories only when nothing else is in them. What
+ * then says whose the directory is (run.json, the lock) goes last, and only if all else went: the same command can
+ * start a run that has nothing but that. */
 void hri_rundir_discard(hri_rundir *r) {
-  static const char *const made[] = {"memory/plan.pickle.gz", "memory/trail", "memory", "metrics.jsonl", "data-cache", "checkpoints"};
+  static const char *const made[] = {"memory/plan.pickle.gz", "memory/trail", "memory",
+                                     "metrics.jsonl",         "data-cache",   "checkpoints"};
   bool ours = r->lock && r->fresh, all = ours;
   char path[PATH_BYTES];
   if (!r->directory[0]) return; /* it was not even begun */
@@ -266,7 +291,8 @@ void hri_rundir_discard(hri_rundir *r) {
 void hri_rundir_close(hri_rundir *r) {
   if (!r->directory[0]) return;
   close_parts(r);
-  if (r->lock) hri_lock_release(r->lock, hri_lock_is_new(r->lock) && !r->written); /* what never was a run gets no lock of ours */
+  if (r->lock)
+    hri_lock_release(r->lock, hri_lock_is_new(r->lock) && !r->written); /* what never was a run gets no lock of ours */
   r->lock = NULL;
 }
 
@@ -293,19 +319,25 @@ static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *fin
   char path[PATH_BYTES];
   struct stat info;
   *companions = 0;
-  if (job->model.directory[0] && hri_path_at(path, job->model.directory, "tokenizer.json", NULL) == HR_OK && stat(path, &info) == 0 && info.st_size < COMPANION_BYTES)
+  if (job->model.directory[0] && hri_path_at(path, job->model.directory, "tokenizer.json", NULL) == HR_OK &&
+      stat(path, &info) == 0 && info.st_size < COMPANION_BYTES)
     *companions = (uint64_t)info.st_size;
-  *checkpoint = parameters * 4 + hri_state_bytes(job->optimizer, parameters, job->moments == HR_MOMENTS_BF16) + *companions;
+  *checkpoint =
+      parameters * 4 + hri_state_bytes(job->optimizer, parameters, job->moments == HR_MOMENTS_BF16) + *companions;
   *final = parameters * 4 + *companions;
 }
 
 static uint64_t checkpoints_kept(const hr_run_options *o, uint64_t steps, uint64_t done) {
   uint64_t to_come = steps > done ? steps - done : 0, saves = o->save_every ? to_come / o->save_every + 1 : 1;
-  if (o->keep == 0) return o->save_every && o->eval_every && o->eval_path_count ? saves + to_come / o->eval_every : saves; /* each evaluation may be the best */
-  return saves < (uint64_t)o->keep + 1 ? saves + (o->eval_path_count > 0) : (uint64_t)o->keep + 1 + (o->eval_path_count > 0);
+  if (o->keep == 0)
+    return o->save_every && o->eval_every && o->eval_path_count ? saves + to_come / o->eval_every
+                                                                : saves; /* each evaluation may be the best */
+  return saves < (uint64_t)o->keep + 1 ? saves + (o->eval_path_count > 0)
+                                       : (uint64_t)o->keep + 1 + (o->eval_path_count > 0);
 }
 
-hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, const hr_run_options *o, uint64_t steps, uint64_t done, hr_error *error) {
+hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, const hr_run_options *o, uint64_t steps,
+                                uint64_t done, hr_error *error) {
   uint64_t checkpoint, final, companions, count = checkpoints_kept(o, steps, done), need, there = 0, room;
   char at[PATH_BYTES], path[PATH_BYTES], text[400], a[32], b[32], c[32], d[32];
   struct statvfs info;
@@ -313,17 +345,21 @@ hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, con
   file_bytes(s, &checkpoint, &final, &companions);
   need = count * checkpoint + final;
   if (done > 0 && o->keep && hri_path_at(path, directory, "checkpoints", NULL) == HR_OK) there = directory_bytes(path);
-  if (there > need - checkpoint - final) there = need - checkpoint - final; /* one more stands beside what will go, and so does final */
+  if (there > need - checkpoint - final)
+    there = need - checkpoint - final; /* one more stands beside what will go, and so does final */
   need -= there;
   hri_path_nearest(directory, at);
   if (statvfs(at, &info) != 0 || info.f_blocks == 0) return HR_OK; /* it will show when it is written */
   room = (uint64_t)info.f_bavail * info.f_frsize;
-  (void)snprintf(text, sizeof text, "disk: %s for %llu checkpoint%s of %s and final of %s; %s are free", hri_size_text(need, a), (unsigned long long)count, count == 1 ? "" : "s",
-                 hri_size_text(checkpoint, b), hri_size_text(final, c), hri_size_text(room, d));
+  (void)snprintf(text, sizeof text, "disk: %s for %llu checkpoint%s of %s and final of %s; %s are free",
+                 hri_size_text(need, a), (unsigned long long)count, count == 1 ? "" : "s", hri_size_text(checkpoint, b),
+                 hri_size_text(final, c), hri_size_text(room, d));
   hri_session_tell(s, HR_EVENT_NOTE, NULL, text);
   if (need <= room) return HR_OK;
   status = hri_fail(error, HR_ERROR_BUDGET, "the run writes up to %s to disk and %s has %s free", a, at, d);
-  return hri_hint(error, status, "free some space, keep fewer checkpoints (--keep, --save-every), or name a directory elsewhere with --out");
+  return hri_hint(
+      error, status,
+      "free some space, keep fewer checkpoints (--keep, --save-every), or name a directory elsewhere with --out");
 }
 
 /* NAME.set-aside-N, N the first that is free. */
@@ -331,7 +367,8 @@ static hr_status aside_name(const char *name, char to[PATH_BYTES], hr_error *err
   struct stat info;
   int n = 1;
   do
-    if (snprintf(to, PATH_BYTES, "%.4000s.set-aside-%d", name, n) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", name);
+    if (snprintf(to, PATH_BYTES, "%.4000s.set-aside-%d", name, n) >= PATH_BYTES)
+      return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", name);
   while (lstat(to, &info) == 0 && n++ < 100000);
   return HR_OK;
 }
@@ -339,8 +376,10 @@ static hr_status aside_name(const char *name, char to[PATH_BYTES], hr_error *err
 /* ---- metrics.jsonl ---- */
 
 static hr_status metrics_differ(const hri_rundir *r, const char *how, hr_error *error) {
-  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s/metrics.jsonl %s since the checkpoint was made", r->directory, how);
-  return hri_hint(error, status, "put the file back as it was, or go on with what is left of it: --allow-different metrics");
+  hr_status status =
+      hri_fail(error, HR_ERROR_INPUT, "%s/metrics.jsonl %s since the checkpoint was made", r->directory, how);
+  return hri_hint(error, status,
+                  "put the file back as it was, or go on with what is left of it: --allow-different metrics");
 }
 
 static hr_status open_metrics(hri_rundir *r, int flags, hr_error *error) {
@@ -351,7 +390,8 @@ static hr_status open_metrics(hri_rundir *r, int flags, hr_error *error) {
   r->metrics_fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0644);
   if (r->metrics_fd < 0 && errno == ENOENT) return metrics_differ(r, "was removed", error);
   if (r->metrics_fd < 0) return hri_fail_errno(error, errno, "open", path);
-  if (fstat(r->metrics_fd, &info) != 0 || !S_ISREG(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
+  if (fstat(r->metrics_fd, &info) != 0 || !S_ISREG(info.st_mode))
+    return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
   hri_file_digest_destroy(r->metrics_digest);
   r->metrics_digest = NULL;
   return hri_file_digest_create(DIGEST_PARTS, &r->metrics_digest, error);
@@ -390,7 +430,8 @@ static void take_lines(const char *bytes, uint64_t count, uint64_t step, hri_tex
     const char *line = bytes + at, *end = memchr(line, '\n', count - at);
     if (!end) break;
     at = (uint64_t)(end - bytes) + 1;
-    if (strncmp(line, "{\"step\":", 8) == 0 && strtoull(line + 8, NULL, 10) <= step) hri_text_add_bytes(to, line, (size_t)(end - line) + 1);
+    if (strncmp(line, "{\"step\":", 8) == 0 && strtoull(line + 8, NULL, 10) <= step)
+      hri_text_add_bytes(to, line, (size_t)(end - line) + 1);
   }
 }
 
@@ -432,7 +473,8 @@ hr_status hri_metrics_cut(hri_rundir *r, hr_error *error) {
     HRI_TRY(open_metrics(r, 0, error));
     return keep_metrics(r, r->metrics_kept.length, error);
   }
-  if (r->options->resume_from && fstat(r->metrics_fd, &info) == 0 && (uint64_t)info.st_size > r->metrics_bytes) HRI_TRY(copy_aside(r, path, error));
+  if (r->options->resume_from && fstat(r->metrics_fd, &info) == 0 && (uint64_t)info.st_size > r->metrics_bytes)
+    HRI_TRY(copy_aside(r, path, error));
   do failed = ftruncate(r->metrics_fd, (off_t)r->metrics_bytes) == 0 ? 0 : errno;
   while (failed == EINTR);
   return failed ? hri_fail_errno(error, failed, "write", path) : HR_OK;
@@ -472,7 +514,8 @@ hr_status hri_metrics_append(hri_rundir *r, const hr_metrics *m, bool evaluation
   put_metrics(&text, m, evaluation);
   if (text.failed && status == HR_OK) status = hri_fail_memory(error, text.length, "metrics");
   if (status == HR_OK) status = hri_file_write_all(r->metrics_fd, path, text.chars, text.length, error);
-  if (status == HR_OK) status = hri_file_digest_add(r->metrics_digest, r->metrics_bytes, text.chars, text.length, error);
+  if (status == HR_OK)
+    status = hri_file_digest_add(r->metrics_digest, r->metrics_bytes, text.chars, text.length, error);
   if (status == HR_OK) r->metrics_bytes += text.length;
   hri_text_deinit(&text);
   return status;
@@ -488,7 +531,8 @@ hr_status hri_metrics_settle(hri_rundir *r, uint64_t *bytes, uint64_t *digest, h
 
 /* ---- publishing ---- */
 
-static hr_status set_aside_as(const hri_rundir *r, const char *from, const char *name, const char *why, hr_error *error) {
+static hr_status set_aside_as(const hri_rundir *r, const char *from, const char *name, const char *why,
+                              hr_error *error) {
   char to[PATH_BYTES], text[PATH_BYTES + 200];
   HRI_TRY(aside_name(name, to, error));
   if (rename(from, to) != 0) return hri_fail_errno(error, errno, "move aside", from);
@@ -497,7 +541,9 @@ static hr_status set_aside_as(const hri_rundir *r, const char *from, const char 
   return HR_OK;
 }
 
-hr_status hri_set_aside(const hri_rundir *r, const char *path, const char *why, hr_error *error) { return set_aside_as(r, path, path, why, error); }
+hr_status hri_set_aside(const hri_rundir *r, const char *path, const char *why, hr_error *error) {
+  return set_aside_as(r, path, path, why, error);
+}
 
 static bool all_known(const char *directory, const hri_file_list *known) {
   DIR *dir = opendir(directory);
@@ -525,7 +571,8 @@ void hri_final_settle(hri_rundir *r) {
   hri_array_free(&r->final_next);
 }
 
-hr_status hri_run_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, hr_error *error) {
+hr_status hri_run_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path,
+                          const hri_file_list *known, hr_error *error) {
   char old[PATH_BYTES], aside[PATH_BYTES];
   const char *parent = strrchr(path, '/');
   struct stat info;
@@ -548,7 +595,9 @@ static hri_file_dtype dtype_of(const char *save_dtype) {
   return (hri_file_dtype)HRI_AS_SOURCE;
 }
 
-hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype, hr_status (*before_publish)(void *, hr_error *), void *context, char *path, hr_error *error) {
+hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype,
+                           hr_status (*before_publish)(void *, hr_error *), void *context, char *path,
+                           hr_error *error) {
   char temp[PATH_BYTES];
   HRI_TRY(hri_path_at(path, r->directory, "final", error));
   HRI_TRY(hri_scratch_path(r->scratch, "final", temp, error));

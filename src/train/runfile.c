@@ -25,7 +25,9 @@ static void put_field(hri_json_writer *w, const hr_field *f, const hr_job *job) 
     if (*c == '-') *c = '_';
   hr_field_load(f, job, &v);
   switch (f->kind) {
-  case HR_FIELD_U32: case HR_FIELD_U64: case HR_FIELD_SIZE: hri_json_field_u64(w, key, v.count); break;
+  case HR_FIELD_U32:
+  case HR_FIELD_U64:
+  case HR_FIELD_SIZE: hri_json_field_u64(w, key, v.count); break;
   case HR_FIELD_NUMBER: hri_json_field_double(w, key, v.number[0]); break;
   case HR_FIELD_FLAG: hri_json_field_bool(w, key, v.flag); break;
   case HR_FIELD_PAIR: /* betas: beta1 and beta2 */
@@ -43,7 +45,8 @@ static void put_job(hri_json_writer *w, const hr_job *job) {
   hri_json_begin_object(w);
   hri_json_field_string(w, "device", job->device.name);
   for (uint32_t k = 0; k < hr_field_count(); k++)
-    if (hri_field_filed(k)->home == HR_HOME_JOB && hri_field_filed(k)->keep != HR_KEEP_NEVER) put_field(w, hri_field_filed(k), job);
+    if (hri_field_filed(k)->home == HR_HOME_JOB && hri_field_filed(k)->keep != HR_KEEP_NEVER)
+      put_field(w, hri_field_filed(k), job);
   hri_json_end_object(w);
 }
 
@@ -100,9 +103,11 @@ static void put_options(hri_json_writer *w, const hr_job *job, const hr_run_opti
   hri_json_field_string(w, "model", model_source(job, o));
   for (uint32_t k = 0; k < hr_field_count(); k++) {
     const hr_field *f = hri_field_filed(k);
-    if (!hri_field_is_kept(f, job) || (strcmp(f->name, "steps") == 0 && job->steps == 0)) continue; /* 0 steps: as many as --epochs makes */
+    if (!hri_field_is_kept(f, job) || (strcmp(f->name, "steps") == 0 && job->steps == 0))
+      continue; /* 0 steps: as many as --epochs makes */
     if (strcmp(f->name, "document-separator") != 0) put_value(w, f, hri_field_home(f, job, o));
-    else if (o->data.document_separator) put_escaped(w, f->name, o->data.document_separator); /* the command line reads the escapes */
+    else if (o->data.document_separator)
+      put_escaped(w, f->name, o->data.document_separator); /* the command line reads the escapes */
   }
   hri_json_end_object(w);
 }
@@ -119,14 +124,17 @@ static void put_absolute_list(hri_json_writer *w, const char *key, const char *c
   if (count == 0) return;
   hri_json_key(w, key);
   hri_json_begin_array(w);
-  for (uint32_t k = 0; k < count; k++) hri_json_put_string(w, realpath(paths[k], full) && hri_utf8_whole(full) ? full : paths[k]);
+  for (uint32_t k = 0; k < count; k++)
+    hri_json_put_string(w, realpath(paths[k], full) && hri_utf8_whole(full) ? full : paths[k]);
   hri_json_end_array(w);
 }
 
 static void put_absolutes(hri_json_writer *w, const hr_job *job, const hr_run_options *o) {
   hri_json_key(w, "absolute");
   hri_json_begin_object(w);
-  put_absolute(w, "model", job->model.directory[0] || !hri_path_is_dir(model_source(job, o)) ? model_source(job, o) : NULL); /* a preset is no path */
+  put_absolute(w, "model",
+               job->model.directory[0] || !hri_path_is_dir(model_source(job, o)) ? model_source(job, o)
+                                                                                 : NULL); /* a preset is no path */
   put_absolute_list(w, "data", o->data_paths, o->data_path_count);
   put_absolute_list(w, "eval-data", o->eval_paths, o->eval_path_count);
   put_absolute(w, "chat-template", o->data.chat_template);
@@ -146,11 +154,13 @@ static void put_tier(hri_json_writer *w, const hr_tier_plan *t, uint32_t tier, c
   hri_json_field_u64(w, "lower_bound_bytes", t->lower_bound_bytes);
   hri_json_key(w, "at_peak_by_role");
   hri_json_begin_object(w);
-  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) hri_json_field_u64(w, hr_role_name(role), t->at_peak_by_role[role]);
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
+    hri_json_field_u64(w, hr_role_name(role), t->at_peak_by_role[role]);
   hri_json_end_object(w);
   hri_json_key(w, "peak_by_phase");
   hri_json_begin_object(w);
-  for (uint32_t phase = 0; phase < HR_PHASE_COUNT; phase++) hri_json_field_u64(w, hr_phase_name(phase), t->peak_by_phase[phase]);
+  for (uint32_t phase = 0; phase < HR_PHASE_COUNT; phase++)
+    hri_json_field_u64(w, hr_phase_name(phase), t->peak_by_phase[phase]);
   hri_json_end_object(w);
   hri_json_end_object(w);
 }
@@ -201,7 +211,8 @@ static void put_result(hri_json_writer *w, const hr_run_result *result) {
 }
 
 static void put_final(hri_json_writer *w, const hri_rundir *r) {
-  const hri_file_list *stands = r->published ? &r->final_files : &r->final_before, *next = r->published ? NULL : &r->final_files;
+  const hri_file_list *stands = r->published ? &r->final_files : &r->final_before,
+                      *next = r->published ? NULL : &r->final_files;
   if (stands->count == 0 && (!next || next->count == 0)) return;
   hri_json_key(w, "final");
   hri_json_begin_object(w);
@@ -227,7 +238,8 @@ static void put_changes(hri_json_writer *w, const hri_rundir *r) {
   hri_free(text);
 }
 
-hr_status hri_run_write(hri_rundir *r, const hri_progress *p, const char *state, const hr_run_result *result, hr_error *error) {
+hr_status hri_run_write(hri_rundir *r, const hri_progress *p, const char *state, const hr_run_result *result,
+                        hr_error *error) {
   const hri_session *s = r->session;
   hri_text text = {0};
   hri_json_writer writer = hri_json_writer_init(&text, 2), *w = &writer;
@@ -253,7 +265,8 @@ hr_status hri_run_write(hri_rundir *r, const hri_progress *p, const char *state,
   put_final(w, r);
   if (result) put_result(w, result);
   hri_seal(&text, HRI_RUN_SEAL);
-  status = text.failed ? hri_fail_memory(error, text.length, "run.json") : hri_path_at(path, r->directory, "run.json", error);
+  status = text.failed ? hri_fail_memory(error, text.length, "run.json")
+                       : hri_path_at(path, r->directory, "run.json", error);
   if (status == HR_OK) status = hri_scratch_replace(r->scratch, path, text.chars, text.length, true, error);
   if (status == HR_OK) r->written = true;
   hri_text_deinit(&text);
@@ -277,9 +290,11 @@ static hr_status read_run(const char *directory, hri_json *root, char path[PATH_
   if (schema == 1 || (schema == HRI_RUN_SCHEMA && whole)) return HR_OK;
   if (schema == HRI_RUN_SCHEMA) {
     status = hri_fail(error, HR_ERROR_INPUT, "%s is damaged: it does not have the digest that it states", path);
-    return hri_hint(error, status, "put it back as it was; or move it away, and give MODEL, --data and the options once more");
+    return hri_hint(error, status,
+                    "put it back as it was; or move it away, and give MODEL, --data and the options once more");
   }
-  status = hri_fail(error, HR_ERROR_INPUT, "%s has schema version %llu, and this version of Headroom reads up to %d", path, (unsigned long long)schema, HRI_RUN_SCHEMA);
+  status = hri_fail(error, HR_ERROR_INPUT, "%s has schema version %llu, and this version of Headroom reads up to %d",
+                    path, (unsigned long long)schema, HRI_RUN_SCHEMA);
   return hri_hint(error, status, "go on with the version of Headroom that made the run, or a newer one");
 }
 
@@ -288,7 +303,8 @@ hr_status hri_run_ended(const char *directory, bool *ended, hr_error *error) {
   const char *state;
   hri_json root = {0};
   hr_status status = read_run(directory, &root, path, error);
-  *ended = status == HR_OK && hri_json_get_string(&root, "state", &state, NULL) == HR_OK && strcmp(state, "finished") == 0;
+  *ended =
+      status == HR_OK && hri_json_get_string(&root, "state", &state, NULL) == HR_OK && strcmp(state, "finished") == 0;
   hri_json_deinit(&root);
   return status;
 }
@@ -302,7 +318,9 @@ static void add_change(hri_text *to, uint64_t step, const char *kind, const char
   hri_json_end_object(&w);
 }
 
-void hri_run_changed(hri_rundir *r, uint64_t from_step, const char *kind, const char *text) { add_change(&r->changes, from_step, kind, text); }
+void hri_run_changed(hri_rundir *r, uint64_t from_step, const char *kind, const char *text) {
+  add_change(&r->changes, from_step, kind, text);
+}
 
 static void take_changes(hri_rundir *r, const hri_json *root) {
   hri_json list;
@@ -327,7 +345,8 @@ hr_status hri_run_take_over(hri_rundir *r, hr_error *error) {
     return HR_OK;
   }
   status = read_run(r->directory, &root, path, error);
-  if (status == HR_ERROR_INPUT && !(error && error->hint[0])) hri_hint(error, status, "put it back as it was; or move it away, and give MODEL, --data and the options once more");
+  if (status == HR_ERROR_INPUT && !(error && error->hint[0]))
+    hri_hint(error, status, "put it back as it was; or move it away, and give MODEL, --data and the options once more");
   if (status != HR_OK) goto out;
   take_changes(r, &root);
   if (hri_json_get_object(&root, "final", &final, NULL) == HR_OK) {
@@ -346,8 +365,11 @@ hr_status hri_run_same(hri_rundir *r, hr_error *error) {
   hri_text allowed = {0};
   hr_status status = read_run(r->directory, &root, path, error);
   if (status == HR_OK) status = hri_identity_check(&root, NULL, r->job, r->options, &r->facts, &allowed, error);
-  if (status == HR_ERROR_INPUT && !hri_json_has(&root, "identity")) status = hri_fail(error, HR_ERROR_USAGE, "%s holds a run that has no checkpoint and does not say what it was", r->directory);
-  if (status == HR_ERROR_USAGE) hri_hint(error, status, "%s has no checkpoint to go on from: name another --out, or remove it", r->directory);
+  if (status == HR_ERROR_INPUT && !hri_json_has(&root, "identity"))
+    status = hri_fail(error, HR_ERROR_USAGE, "%s holds a run that has no checkpoint and does not say what it was",
+                      r->directory);
+  if (status == HR_ERROR_USAGE)
+    hri_hint(error, status, "%s has no checkpoint to go on from: name another --out, or remove it", r->directory);
   hri_json_deinit(&root);
   hri_text_deinit(&allowed);
   return status;
@@ -360,19 +382,24 @@ struct hr_run_record {
   hri_json root;
 };
 
-/* The checkpoint that stands for a model that is gone: the one that the run goes on from, or the newest that looks whole. */
+/* The checkpoint that stands for a model that is gone: the one that the run goes on from, or the newest that looks
+ * whole. */
 static void choose_checkpoint(hr_run_record *run, const char *from) {
   char parent[PATH_BYTES], name[64];
   hri_file_list files = {0};
   uint64_t *steps, step;
   size_t count;
-  if (hri_path_at(parent, run->directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return;
+  if (hri_path_at(parent, run->directory, "checkpoints", NULL) != HR_OK ||
+      hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK)
+    return;
   for (size_t k = 0; k < count && !run->checkpoint[0]; k++) {
     char path[PATH_BYTES];
     bool whole;
     hri_checkpoint_name(steps[k], name);
     if (hri_path_at(path, parent, name, NULL) != HR_OK) continue;
-    whole = from ? strcmp(from, name) == 0 : hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_manifest_check(path, &files, 1 << 20, NULL) == HR_OK;
+    whole = from ? strcmp(from, name) == 0
+                 : hri_manifest_read(path, &step, &files, NULL) == HR_OK &&
+                       hri_manifest_check(path, &files, 1 << 20, NULL) == HR_OK;
     if (whole) memcpy(run->checkpoint, path, sizeof path);
     hri_array_free(&files);
   }
@@ -388,7 +415,10 @@ hr_status hr_run_open(const char *directory, const char *from, hr_run_record **r
   status = hri_path_at(made->path, directory, "run.json", error);
   (void)snprintf(made->directory, sizeof made->directory, "%s", directory);
   if (status == HR_OK && !hri_path_exists(made->path)) {
-    status = hri_fail(error, HR_ERROR_USAGE, hri_path_exists(directory) ? "%s is no run directory: it holds no run.json" : "%s is no run directory: there is nothing of that name", directory);
+    status = hri_fail(error, HR_ERROR_USAGE,
+                      hri_path_exists(directory) ? "%s is no run directory: it holds no run.json"
+                                                 : "%s is no run directory: there is nothing of that name",
+                      directory);
     hri_hint(error, status, "--resume takes the directory that --out named");
   }
   if (status == HR_OK) status = read_run(directory, &made->root, made->path, error);
@@ -427,7 +457,8 @@ static bool is_preset(const char *name) {
 }
 
 const char *hr_run_option(const hr_run_record *run, const char *name, uint32_t index) {
-  const char *given = text_at(&run->root, "options", name, index), *absolute = text_at(&run->root, "absolute", name, index);
+  const char *given = text_at(&run->root, "options", name, index),
+             *absolute = text_at(&run->root, "absolute", name, index);
   if (absolute && hri_path_exists(absolute)) return absolute;
   if (strcmp(name, "model") != 0 || index > 0 || !given || hri_path_exists(given) || is_preset(given)) return given;
   return run->checkpoint[0] ? run->checkpoint : given;

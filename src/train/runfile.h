@@ -1,5 +1,5 @@
-/* run.json: what a run was asked for, on what machine, how it stands and how it ended. Schema 2; written at the start, when the final model
- * is about to appear, and at the end, always whole and under the lock.
+/* run.json: what a run was asked for, on what machine, how it stands and how it ended. Schema 2; written at the start,
+ * when the final model is about to appear, and at the end, always whole and under the lock.
  *
  *   schema_version, run_id, state (running, finished, interrupted, diverged, failed), message
  *   model (name), step, steps, broken_rows, job {...}, plan {...}, machine {...}, versions {...}, result {...}
@@ -19,7 +19,8 @@
 enum { HRI_RUN_FILE_BYTES = 16 << 20, HRI_RUN_SCHEMA = 2 };
 
 /* `result` (NULL until the end) adds plan against run. */
-hr_status hri_run_write(hri_rundir *run, const hri_progress *progress, const char *state, const hr_run_result *result, hr_error *error);
+hr_status hri_run_write(hri_rundir *run, const hri_progress *progress, const char *state, const hr_run_result *result,
+                        hr_error *error);
 /* What of an earlier run.json stays: the list of final files, and changes. A run.json that cannot be read is INPUT. */
 hr_status hri_run_take_over(hri_rundir *run, hr_error *error);
 /* Records that the run goes on differently from here: `kind` is "machine" or "allowed". */

@@ -23,7 +23,8 @@ void hri_session_tell(const hri_session *s, hr_event_kind kind, const hr_metrics
 
 /* A budget may be larger than what there is at this moment. */
 static hr_status check_room(const hr_plan *plan, bool prepared, hr_error *error) {
-  return plan->backend->check_room(plan->backend->self, plan->placement.peak_bytes, prepared, prepared ? RUN_BYTES : 0, error);
+  return plan->backend->check_room(plan->backend->self, plan->placement.peak_bytes, prepared, prepared ? RUN_BYTES : 0,
+                                   error);
 }
 
 /* Nobody named a budget: it is what the least limit leaves, and the refusal says whose that is. */
@@ -35,7 +36,8 @@ static hr_status name_budget(const hr_job *job, hr_error *error) {
 
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
   if (!job->device.backend[0]) {
-    hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for", job->device.name);
+    hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for",
+                                job->device.name);
     return hri_hint(error, status, "run with --device cpu, or use `headroom plan`");
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
@@ -51,12 +53,14 @@ hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
   return hri_hint(error, status, "name a directory with model.safetensors, such as RUN/final of a training");
 }
 
-static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
+                      uint64_t bytes, hr_error *error) {
   hri_session *s = context;
   return hri_source_fill(&s->source, range, what, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
+                      uint64_t bytes, hr_error *error) {
   hri_session *s = context;
   return hri_sink_write(s->sink, range, what, tensor, staging, bytes, error);
 }
@@ -72,14 +76,18 @@ static hr_status add_shape(hri_session *s, uint32_t sequence, hr_error *error) {
       hri_variant_destroy(variant);
       return HR_OK;
     }
-  status = hri_executor_prepare_beside(s->executor, &variant->job, &variant->placement, hri_variant_programs(), &executor, error);
-  if (status == HR_OK) s->shapes[s->shape_count++] = (hri_shape){.sequence = sequence, .job = &variant->job, .executor = executor, .variant = variant};
+  status = hri_executor_prepare_beside(s->executor, &variant->job, &variant->placement, hri_variant_programs(),
+                                       &executor, error);
+  if (status == HR_OK)
+    s->shapes[s->shape_count++] =
+        (hri_shape){.sequence = sequence, .job = &variant->job, .executor = executor, .variant = variant};
   else hri_variant_destroy(variant);
   return status;
 }
 
 static hr_status make_shapes(hri_session *s, hr_error *error) {
-  uint32_t lengths[HRI_MAX_VARIANTS], count = hri_variant_lengths(&s->plan->spec, lengths), full = s->plan->spec.sequence_length;
+  uint32_t lengths[HRI_MAX_VARIANTS], count = hri_variant_lengths(&s->plan->spec, lengths),
+                                      full = s->plan->spec.sequence_length;
   if (s->one_shape) count = 0;
   for (uint32_t k = 0; k < count; k++) HRI_TRY(add_shape(s, lengths[k], error));
   s->shapes[s->shape_count++] = (hri_shape){.sequence = full, .job = &s->plan->job, .executor = s->executor};
@@ -103,13 +111,15 @@ static void pad_row(int32_t *row, uint64_t full, uint64_t length) {
   }
 }
 
-hr_status hri_session_row(const hri_session *s, const hri_shape *shape, hri_dataset *data, uint64_t row, hri_inputs to, uint64_t index, uint64_t *counted, hr_error *error) {
+hr_status hri_session_row(const hri_session *s, const hri_shape *shape, hri_dataset *data, uint64_t row, hri_inputs to,
+                          uint64_t index, uint64_t *counted, hr_error *error) {
   const hri_id inputs[4] = {to.ids, to.targets, to.positions, to.doc_start};
   uint64_t full = s->plan->spec.sequence_length, bytes = shape->sequence * sizeof *s->row;
   *counted = 0;
   if (row >= hri_dataset_row_count(data)) pad_row(s->row, full, shape->sequence);
   else HRI_TRY(hri_dataset_row(data, row, s->row, s->row + full, s->row + 2 * full, s->row + 3 * full, counted, error));
-  for (uint64_t k = 0; k < 4; k++) HRI_TRY(hri_executor_write(shape->executor, inputs[k], index * bytes, s->row + k * full, bytes, error));
+  for (uint64_t k = 0; k < 4; k++)
+    HRI_TRY(hri_executor_write(shape->executor, inputs[k], index * bytes, s->row + k * full, bytes, error));
   return HR_OK;
 }
 
@@ -122,16 +132,21 @@ static hr_status take_carry(hri_session *s, bool resumed, hr_error *error) {
   s->carry.dtype = HRI_FILE_F32;
   if (!resumed) return hri_carry_take(&s->carry, &s->source, error);
   if (!plan->spec.model.has_weights || !hri_path_exists(plan->spec.model.directory)) return HR_OK;
-  HRI_TRY(hri_source_open(&own, &plan->spec.model, &plan->job, &plan->backend->elements, NULL, NULL, plan->spec.seed, error));
+  HRI_TRY(hri_source_open(&own, &plan->spec.model, &plan->job, &plan->backend->elements, NULL, NULL, plan->spec.seed,
+                          error));
   status = hri_carry_take(&s->carry, &own, error);
   hri_source_close(&own);
   return status;
 }
 
 hr_status hri_session_prepare(hri_session *s, hr_error *error) {
-  hri_executor_options options = {.check = s->plan->spec.check, .after_node = s->after_node, .context = s->after_node_context, .times = s->times};
+  hri_executor_options options = {.check = s->plan->spec.check,
+                                  .after_node = s->after_node,
+                                  .context = s->after_node_context,
+                                  .times = s->times};
   s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
-  HRI_TRY(hri_executor_prepare(&s->plan->job, &s->plan->placement, s->plan->backend, &s->transfer, &options, &s->executor, error));
+  HRI_TRY(hri_executor_prepare(&s->plan->job, &s->plan->placement, s->plan->backend, &s->transfer, &options,
+                               &s->executor, error));
   HRI_TRY(make_shapes(s, error));
   return check_room(s->plan, true, error);
 }
@@ -152,8 +167,11 @@ static hr_status check_manifest(const char *directory, const hri_file_list *load
   for (size_t k = 0; status == HR_OK && k < loaded->count; k++) {
     const hri_file_record *have = &loaded->items[k], *want = hri_file_list_find(&files, have->name);
     if (want && want->bytes == have->bytes && want->digest == have->digest) continue;
-    status = hri_fail(error, HR_ERROR_INPUT, "%s/%s is damaged: its bytes are not those that were saved", directory, have->name);
-    hri_hint(error, status, "take another checkpoint (headroom inspect RUN --verify); if the file was changed on purpose, remove manifest.json beside it");
+    status = hri_fail(error, HR_ERROR_INPUT, "%s/%s is damaged: its bytes are not those that were saved", directory,
+                      have->name);
+    hri_hint(
+        error, status,
+        "take another checkpoint (headroom inspect RUN --verify); if the file was changed on purpose, remove manifest.json beside it");
   }
   hri_array_free(&files);
   return status;
@@ -184,7 +202,8 @@ static hr_status load(hri_session *s, const char *directory, const char *states_
   hri_control control = {.loss_scale = 1, .clip_scale = 1, .seed = s->plan->spec.seed};
   hr_status status;
   if (!s->executor) HRI_TRY(hri_session_prepare(s, error));
-  HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory, states_file, s->plan->spec.seed, error));
+  HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory,
+                          states_file, s->plan->spec.seed, error));
   if (s->loaded) HRI_TRY(hri_source_digest_begin(&s->source, error));
   HRI_TRY(take_carry(s, directory != NULL, error));
   HRI_TRY(reserve(s, error));
@@ -210,11 +229,16 @@ void hri_session_close(hri_session *s) {
   memset(s, 0, sizeof *s);
 }
 
-static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error) {
-  hri_sink_options options = {.carry = &s->carry, .as_source = dtype == (hri_file_dtype)HRI_AS_SOURCE, .dtype = dtype, .states = with_states};
+static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states,
+                              hri_file_list *files, hr_error *error) {
+  hri_sink_options options = {.carry = &s->carry,
+                              .as_source = dtype == (hri_file_dtype)HRI_AS_SOURCE,
+                              .dtype = dtype,
+                              .states = with_states};
   hri_sink out;
   hr_status status;
-  HRI_TRY(hri_sink_open(&out, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory, &options, error));
+  HRI_TRY(hri_sink_open(&out, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory, &options,
+                        error));
   s->sink = &out;
   status = hri_executor_run(s->executor, HRI_SAVE, error);
   s->sink = NULL;
@@ -233,16 +257,20 @@ static hr_status told(const hri_session *s, hr_status status, const hr_error *ow
   return status;
 }
 
-/* Where config.json and the tokenizer's files are taken from: the model's directory, or when that is gone the run's last checkpoint. */
+/* Where config.json and the tokenizer's files are taken from: the model's directory, or when that is gone the run's
+ * last checkpoint. */
 static const hr_model *files_of(const hri_session *s, hr_model *other) {
   const hr_model *model = &s->plan->spec.model;
-  if (!model->directory[0] || hri_path_exists(model->directory) || !s->companions[0] || strlen(s->companions) >= sizeof other->directory) return model;
+  if (!model->directory[0] || hri_path_exists(model->directory) || !s->companions[0] ||
+      strlen(s->companions) >= sizeof other->directory)
+    return model;
   *other = *model;
   (void)snprintf(other->directory, sizeof other->directory, "%.1023s", s->companions);
   return other;
 }
 
-hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error) {
+hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states,
+                           hri_file_list *files, hr_error *error) {
   hri_file_dtype most = dtype == (hri_file_dtype)HRI_AS_SOURCE ? s->carry.dtype : dtype;
   const char *name = most == HRI_FILE_BF16 ? "bfloat16" : most == HRI_FILE_F16 ? "float16" : "float32";
   hr_model other;
@@ -258,8 +286,9 @@ static void tell_note(void *context, const char *note) {
   hri_session_tell(*s, HR_EVENT_NOTE, NULL, note);
 }
 
-static hr_status open_data(const hri_session *s, const hri_words *words, const char *const *paths, uint32_t count, const hr_data_options *how,
-                           const char *spool, const char *run, hri_dataset **data, hr_error *error) {
+static hr_status open_data(const hri_session *s, const hri_words *words, const char *const *paths, uint32_t count,
+                           const hr_data_options *how, const char *spool, const char *run, hri_dataset **data,
+                           hr_error *error) {
   const hr_job *job = &s->plan->spec;
   hri_dataset_options options = hri_words_options(words, &job->model, how);
   char *cache = run && !how->cache_directory ? hri_path_join(run, "data-cache") : NULL;
@@ -281,8 +310,8 @@ static hr_status open_data(const hri_session *s, const hri_words *words, const c
   return status;
 }
 
-hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const hr_data_options *how, const char *spool, const char *run,
-                           hri_dataset **data, hr_error *error) {
+hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const hr_data_options *how,
+                           const char *spool, const char *run, hri_dataset **data, hr_error *error) {
   hri_words words;
   hr_status status = hri_words_open(&words, &s->plan->spec.model, how->chat_template, error);
   if (status == HR_OK) status = open_data(s, &words, paths, count, how, spool, run, data, error);
@@ -293,7 +322,8 @@ hr_status hri_session_data(const hri_session *s, const char *const *paths, uint3
 }
 
 /* One batch of rows, in the shortest shape that holds them. */
-static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, const hri_shape **shape, uint64_t *counted, hr_error *error) {
+static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, const hri_shape **shape,
+                           uint64_t *counted, hr_error *error) {
   uint64_t rows = hri_dataset_row_count(data), longest = 0, one;
   hri_inputs in;
   for (uint64_t b = 0; b < s->plan->spec.micro_batch && first + b < rows; b++) {
@@ -302,7 +332,8 @@ static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, co
     if (length > longest) longest = length;
   }
   *shape = hri_session_shape(s, longest);
-  in = (hri_inputs){(*shape)->job->eval_ids, (*shape)->job->eval_targets, (*shape)->job->eval_positions, (*shape)->job->eval_doc_start};
+  in = (hri_inputs){(*shape)->job->eval_ids, (*shape)->job->eval_targets, (*shape)->job->eval_positions,
+                    (*shape)->job->eval_doc_start};
   *counted = 0;
   for (uint64_t b = 0; b < s->plan->spec.micro_batch; b++) {
     HRI_TRY(hri_session_row(s, *shape, data, first + b, in, b, &one, error));
@@ -311,9 +342,11 @@ static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, co
   return HR_OK;
 }
 
-hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error) {
+hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens,
+                               hr_error *error) {
   const hri_control *control = hri_executor_control(s->executor);
-  uint64_t rows = hri_dataset_row_count(data), per = s->plan->spec.micro_batch, count = (rows + per - 1) / per, total = 0;
+  uint64_t rows = hri_dataset_row_count(data), per = s->plan->spec.micro_batch, count = (rows + per - 1) / per,
+           total = 0;
   double sum = 0;
   const hri_shape *shape;
   if (batches && batches < count) count = batches;
@@ -330,12 +363,14 @@ hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batch
   return HR_OK;
 }
 
-hr_status hri_session_compare(const hri_session *s, uint64_t reserved[HR_TIER_COUNT], uint64_t planned[HR_TIER_COUNT], hr_error *error) {
+hr_status hri_session_compare(const hri_session *s, uint64_t reserved[HR_TIER_COUNT], uint64_t planned[HR_TIER_COUNT],
+                              hr_error *error) {
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
     reserved[tier] = hri_executor_reserved_bytes(s->executor, (hri_tier)tier);
     planned[tier] = s->plan->info.tiers[tier].reserved_bytes;
     if (reserved[tier] != planned[tier])
-      return hri_fail(error, HR_ERROR_MISMATCH, "the %s tier reserved %llu bytes and the plan says %llu", hri_tier_name((hri_tier)tier), (unsigned long long)reserved[tier],
+      return hri_fail(error, HR_ERROR_MISMATCH, "the %s tier reserved %llu bytes and the plan says %llu",
+                      hri_tier_name((hri_tier)tier), (unsigned long long)reserved[tier],
                       (unsigned long long)planned[tier]);
   }
   return HR_OK;
@@ -343,13 +378,16 @@ hr_status hri_session_compare(const hri_session *s, uint64_t reserved[HR_TIER_CO
 
 /* ---- generation ---- */
 
-/* Rows of a chunk: `count` given ones, then zeros (they are computed and never seen). ids NULL: positions from `first` on. */
-static hr_status put_rows(hri_session *s, hri_id tensor, const int32_t *ids, uint64_t first, uint64_t count, uint64_t rows, hr_error *error) {
+/* Rows of a chunk: `count` given ones, then zeros (they are computed and never seen). ids NULL: positions from `first`
+ * on. */
+static hr_status put_rows(hri_session *s, hri_id tensor, const int32_t *ids, uint64_t first, uint64_t count,
+                          uint64_t rows, hr_error *error) {
   enum { PIECE = 256 };
   int32_t values[PIECE];
   for (uint64_t done = 0; done < rows; done += PIECE) {
     uint64_t n = rows - done < PIECE ? rows - done : PIECE;
-    for (uint64_t k = 0; k < n; k++) values[k] = done + k >= count ? 0 : ids ? ids[done + k] : (int32_t)(first + done + k);
+    for (uint64_t k = 0; k < n; k++)
+      values[k] = done + k >= count ? 0 : ids ? ids[done + k] : (int32_t)(first + done + k);
     HRI_TRY(hri_executor_write(s->executor, tensor, done * sizeof *values, values, n * sizeof *values, error));
   }
   return HR_OK;
@@ -365,13 +403,18 @@ static hr_status get_logits(hri_session *s, hri_id tensor, const float **logits,
   return hri_executor_read(s->executor, tensor, 0, s->logits, bytes, error);
 }
 
-hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, uint64_t *length, const float **logits, hr_error *error) {
+hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, uint64_t *length, const float **logits,
+                           hr_error *error) {
   const hri_job *job = &s->plan->job;
   if (*length + count > s->plan->spec.context_length) /* the cache is rounded up; the table of positions is not */
-    return hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u", (unsigned long long)(*length + count), s->plan->spec.context_length);
+    return hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u",
+                    (unsigned long long)(*length + count), s->plan->spec.context_length);
   while (count > 0) {
     bool decode = count == 1;
-    uint64_t n = decode ? 1 : count < job->prefill_rows ? count : job->prefill_rows, rows = decode ? 1 : job->prefill_rows;
+    uint64_t n = decode                      ? 1
+                 : count < job->prefill_rows ? count
+                                             : job->prefill_rows,
+             rows = decode ? 1 : job->prefill_rows;
     HRI_TRY(put_rows(s, decode ? job->decode_ids : job->generate_ids, ids, 0, n, rows, error));
     HRI_TRY(put_rows(s, decode ? job->decode_positions : job->generate_positions, NULL, *length, n, rows, error));
     HRI_CONTROL_SET(s->executor, cache_length, (int64_t)*length);
@@ -385,7 +428,10 @@ hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, u
   return HR_OK;
 }
 
-typedef struct candidate { float logit; int32_t token; } candidate;
+typedef struct candidate {
+  float logit;
+  int32_t token;
+} candidate;
 
 static int more_likely(const void *a, const void *b) {
   const candidate *x = a, *y = b;
@@ -393,7 +439,8 @@ static int more_likely(const void *a, const void *b) {
   return x->token < y->token ? -1 : 1;
 }
 
-hr_status hri_sample(const hri_sampler *sampler, const float *logits, uint64_t vocabulary, uint64_t index, int32_t *token, hr_error *error) {
+hr_status hri_sample(const hri_sampler *sampler, const float *logits, uint64_t vocabulary, uint64_t index,
+                     int32_t *token, hr_error *error) {
   candidate *list;
   uint64_t kept = vocabulary, best = 0;
   double sum = 0, limit, draw;
@@ -411,7 +458,8 @@ hr_status hri_sample(const hri_sampler *sampler, const float *logits, uint64_t v
   if (sampler->top_p < 1) { /* the smallest set whose probability reaches top_p */
     double part = 0;
     uint64_t v = 0;
-    while (v < kept && part < sampler->top_p * sum) part += exp(((double)list[v++].logit - list[0].logit) / sampler->temperature);
+    while (v < kept && part < sampler->top_p * sum)
+      part += exp(((double)list[v++].logit - list[0].logit) / sampler->temperature);
     kept = v ? v : 1;
     sum = part;
   }

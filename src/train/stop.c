@@ -17,7 +17,8 @@ static void add(const hr_model *model, int64_t token, int32_t tokens[HR_MAX_STOP
 }
 
 /* eos_token_id of a JSON file, if the file is there: an id, a list of ids, or null. */
-static hr_status add_from(const hr_model *model, const char *name, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count, hr_error *error) {
+static hr_status add_from(const hr_model *model, const char *name, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count,
+                          hr_error *error) {
   char *path = hri_path_join(model->directory, name);
   hri_json root = {0};
   hr_status status = HR_OK;
@@ -36,8 +37,10 @@ static hr_status add_from(const hr_model *model, const char *name, int32_t token
   return status;
 }
 
-static hr_status add_from_gguf(const hr_model *model, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count, hr_error *error) {
-  static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+static hr_status add_from_gguf(const hr_model *model, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count,
+                               hr_error *error) {
+  static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                     "tokenizer.ggml.eom_token_id"};
   hri_gguf *file;
   hr_status status = HR_OK;
   HRI_TRY(hri_gguf_open(model->directory, &file, error));

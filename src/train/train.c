@@ -35,18 +35,18 @@ typedef struct trainer {
   const hr_run_options *options;
   hri_dataset *data, *eval_data;
   hr_tokenizer *tokenizer; /* for samples; NULL: tokens are bytes */
-  hri_profile *profile; /* NULL: not asked for */
-  hri_memory *memory;   /* RUN/memory */
-  hri_rundir run;       /* zeroed until it is begun or taken up */
-  hri_checkpoint from;  /* of a resumed run */
+  hri_profile *profile;    /* NULL: not asked for */
+  hri_memory *memory;      /* RUN/memory */
+  hri_rundir run;          /* zeroed until it is begun or taken up */
+  hri_checkpoint from;     /* of a resumed run */
   hri_progress progress;
   hr_metrics metrics;
   double started, last_warning;
   uint64_t steps_at_start;
   char path[4096];
   bool near_limit_told;
-  uint64_t unlabelled;  /* steps without a label that counts */
-  uint64_t eval_tokens; /* of the last evaluation */
+  uint64_t unlabelled;              /* steps without a label that counts */
+  uint64_t eval_tokens;             /* of the last evaluation */
   double step_seconds[STEP_WINDOW]; /* of the last steps, a ring */
   launched launched[AHEAD + 1];     /* a ring, by step */
   uint64_t settled;                 /* the last step that was settled; progress.step is the last that was launched */
@@ -79,7 +79,8 @@ static hr_status feed_step(trainer *t, const hri_shape **shape, uint64_t *counte
     if (length > longest) longest = length;
   }
   *shape = hri_session_shape(&t->session, longest);
-  in = (hri_inputs){(*shape)->job->input_ids, (*shape)->job->input_targets, (*shape)->job->input_positions, (*shape)->job->input_doc_start};
+  in = (hri_inputs){(*shape)->job->input_ids, (*shape)->job->input_targets, (*shape)->job->input_positions,
+                    (*shape)->job->input_doc_start};
   *counted = 0;
   for (uint64_t r = 0; r < rows_per_step(t->job); r++) {
     HRI_TRY(hri_session_row(&t->session, *shape, t->data, row_of(t, r), in, r, &one, error));
@@ -133,7 +134,8 @@ static void measure(trainer *t, const launched *l, double seconds) {
 static void tell_unlabelled(trainer *t) {
   char text[160];
   if (t->unlabelled++ > 0) return;
-  (void)snprintf(text, sizeof text, "no label counts in step %llu: it has no loss (null in metrics.jsonl)", (unsigned long long)t->metrics.step);
+  (void)snprintf(text, sizeof text, "no label counts in step %llu: it has no loss (null in metrics.jsonl)",
+                 (unsigned long long)t->metrics.step);
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
 }
 
@@ -142,11 +144,17 @@ static hr_status diverged(const trainer *t, const char *what, hr_error *error) {
   char tensor[256], path[4096];
   bool found = hri_first_nonfinite(&t->session, tensor, sizeof tensor);
   const hr_metrics *m = &t->metrics;
-  hr_status status = hri_fail(error, HR_ERROR_DIVERGED, "the run diverged in step %llu: %s (loss %g, gradient norm %g)%s%s", (unsigned long long)m->step, what, m->loss,
-                              m->grad_norm, found ? "; not finite: " : "; weights and states are still finite", found ? tensor : "");
-  if (!hri_checkpoint_newest(t->run.directory, path)) return hri_hint(error, status, "there is no checkpoint yet: begin again with a lower --lr or a longer --warmup, and --save-every");
-  return hri_hint(error, status, "%s is whole: go on from it with --resume %s and something that changes the course, such as --lr X --warmup X --allow-different lr,warmup",
-                  strrchr(path, '/') + 1, t->run.directory);
+  hr_status status =
+      hri_fail(error, HR_ERROR_DIVERGED, "the run diverged in step %llu: %s (loss %g, gradient norm %g)%s%s",
+               (unsigned long long)m->step, what, m->loss, m->grad_norm,
+               found ? "; not finite: " : "; weights and states are still finite", found ? tensor : "");
+  if (!hri_checkpoint_newest(t->run.directory, path))
+    return hri_hint(error, status,
+                    "there is no checkpoint yet: begin again with a lower --lr or a longer --warmup, and --save-every");
+  return hri_hint(
+      error, status,
+      "%s is whole: go on from it with --resume %s and something that changes the course, such as --lr X --warmup X --allow-different lr,warmup",
+      strrchr(path, '/') + 1, t->run.directory);
 }
 
 /* The guard left weights, states and Adam's t as they were; the rows are used up. */
@@ -155,10 +163,12 @@ static hr_status skipped(trainer *t, hr_error *error) {
   char text[240];
   p->skipped_steps++;
   p->skipped_in_row++;
-  (void)snprintf(text, sizeof text, "step %llu is skipped: its %s not finite (%llu so far, %u in a row of at most %u)", (unsigned long long)t->metrics.step,
-                 isfinite(t->metrics.loss) ? "gradients are" : "loss is", (unsigned long long)p->skipped_steps, p->skipped_in_row, t->job->max_skipped);
+  (void)snprintf(text, sizeof text, "step %llu is skipped: its %s not finite (%llu so far, %u in a row of at most %u)",
+                 (unsigned long long)t->metrics.step, isfinite(t->metrics.loss) ? "gradients are" : "loss is",
+                 (unsigned long long)p->skipped_steps, p->skipped_in_row, t->job->max_skipped);
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
-  return p->skipped_in_row > t->job->max_skipped ? diverged(t, "too many steps in a row had to be skipped", error) : HR_OK;
+  return p->skipped_in_row > t->job->max_skipped ? diverged(t, "too many steps in a row had to be skipped", error)
+                                                 : HR_OK;
 }
 
 /* What a step left: metrics first, so that they hold the step that was the last. */
@@ -178,7 +188,8 @@ static hr_status settle_step(trainer *t, uint64_t counted, hr_error *error) {
 /* The oldest step that is not settled: waits for it. */
 static hr_status settle_oldest(trainer *t, hr_error *error) {
   const launched *l = &t->launched[(t->settled + 1) % (AHEAD + 1)];
-  double begin = l->begin > t->settled_at ? l->begin : t->settled_at; /* before, the device had the step before it to do */
+  double begin =
+      l->begin > t->settled_at ? l->begin : t->settled_at; /* before, the device had the step before it to do */
   HRI_TRY(hri_executor_wait(t->session.executor, l->mark, error));
   if (t->profile) hri_profile_end_step(t->profile);
   t->settled = l->step;
@@ -195,14 +206,16 @@ static hr_status settle_all(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
-/* Launches a step, and settles the one that is then `ahead` steps back: where a launch is done when it returns, that is the
- * step itself. A profile and a record are of one step at a time. */
+/* Launches a step, and settles the one that is then `ahead` steps back: where a launch is done when it returns, that is
+ * the step itself. A profile and a record are of one step at a time. */
 static hr_status train_step(trainer *t, hr_error *error) {
   hri_executor *x = t->session.executor;
   launched *l = &t->launched[(t->progress.step + 1) % (AHEAD + 1)];
   uint32_t ahead = t->session.plan->backend->ahead, most = t->session.times ? 0 : ahead < AHEAD ? ahead : AHEAD;
   const hri_shape *shape;
-  *l = (launched){.begin = now(), .learning_rate = t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps)};
+  *l = (launched){.begin = now(),
+                  .learning_rate =
+                      t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps)};
   if (t->profile) hri_profile_begin_step(t->profile);
   hri_memory_begin_step(t->memory, t->progress.step + 1);
   HRI_TRY(feed_step(t, &shape, &l->counted, error));
@@ -237,9 +250,12 @@ static void warn_near_limit(trainer *t) {
   free_bytes = host.available_bytes < host.group_bytes ? host.available_bytes : host.group_bytes;
   hri_memory_usable(t->memory, host.usable_bytes);
   if (t->metrics.process_resident_bytes > info->budget_bytes)
-    (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu", (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
+    (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu",
+                   (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
   else if (free_bytes < (64u << 20))
-    (void)snprintf(text, sizeof text, "%s leaves only %llu bytes", hri_host_limit_name(host.available_bytes < host.group_bytes ? HRI_LIMIT_MACHINE : HRI_LIMIT_GROUP), (unsigned long long)free_bytes);
+    (void)snprintf(text, sizeof text, "%s leaves only %llu bytes",
+                   hri_host_limit_name(host.available_bytes < host.group_bytes ? HRI_LIMIT_MACHINE : HRI_LIMIT_GROUP),
+                   (unsigned long long)free_bytes);
   else return;
   t->near_limit_told = true;
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
@@ -286,7 +302,8 @@ static hr_status sample(trainer *t, hr_error *error) {
   hr_status status = HR_OK;
   HRI_TRY_OUT(sample_ids(t, &prompt, error));
   if (prompt.count > SAMPLE_PROMPT) prompt.count = SAMPLE_PROMPT;
-  if (prompt.count == 0 || prompt.count + 2 > t->job->context_length) goto out; /* nothing to continue, or no room for it */
+  if (prompt.count == 0 || prompt.count + 2 > t->job->context_length)
+    goto out; /* nothing to continue, or no room for it */
   HRI_TRY_OUT(hri_session_feed(&t->session, prompt.ids, prompt.count, &length, &logits, error));
   while (count < SAMPLE_TOKENS && length + 1 < t->job->context_length) {
     int32_t token;
@@ -308,11 +325,14 @@ static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
   uint64_t tokens;
   *best = false;
   if (t->eval_data) {
-    HRI_TRY(hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &t->metrics.eval_loss, &tokens, error));
+    HRI_TRY(hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &t->metrics.eval_loss, &tokens,
+                                 error));
     t->progress.eval_loss = t->metrics.eval_loss;
     t->eval_tokens = tokens;
     if (!isfinite(t->metrics.eval_loss)) {
-      hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, tokens ? "the evaluation's loss is not finite: it is not the best" : "no label counts in the evaluation data: it has no loss");
+      hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics,
+                       tokens ? "the evaluation's loss is not finite: it is not the best"
+                              : "no label counts in the evaluation data: it has no loss");
     } else if (!(t->metrics.eval_loss >= t->progress.best_eval_loss)) {
       t->progress.best_eval_loss = t->metrics.eval_loss;
       *best = true;
@@ -328,7 +348,9 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
   hr_status status = hri_checkpoint_write(&t->run, &t->session, &t->progress, best, t->path, error);
   char newest[4096];
   if (status == HR_ERROR_DIVERGED && hri_checkpoint_newest(t->run.directory, newest))
-    hri_hint(error, status, "nothing of it was saved; %s is whole: go on from it with a lower --lr and --allow-different lr", strrchr(newest, '/') + 1);
+    hri_hint(error, status,
+             "nothing of it was saved; %s is whole: go on from it with a lower --lr and --allow-different lr",
+             strrchr(newest, '/') + 1);
   HRI_TRY(status);
   (void)snprintf(t->session.companions, sizeof t->session.companions, "%s", t->path);
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
@@ -345,15 +367,16 @@ static hr_status loop(trainer *t, hr_error *error) {
     HRI_TRY(train_step(t, error));
     warn_near_limit(t);
     last = t->progress.step == t->progress.steps;
-    if (last || due(o->eval_every, t->progress.step) || due(o->save_every, t->progress.step)) HRI_TRY(settle_all(t, error));
+    if (last || due(o->eval_every, t->progress.step) || due(o->save_every, t->progress.step))
+      HRI_TRY(settle_all(t, error));
     if (due(o->eval_every, t->progress.step) || (last && t->eval_data)) HRI_TRY(evaluate(t, &best, error));
     if (due(o->save_every, t->progress.step) || last || (best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
     if (!last && o->should_stop && o->should_stop(o->context)) {
       hr_status status;
       HRI_TRY(settle_all(t, error));
       if (!due(o->save_every, t->progress.step) && !(best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
-      status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s", (unsigned long long)t->progress.step,
-                        (unsigned long long)t->progress.steps, t->path);
+      status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s",
+                        (unsigned long long)t->progress.step, (unsigned long long)t->progress.steps, t->path);
       return hri_hint(error, status, "go on with --resume %s", t->run.directory);
     }
   }
@@ -365,7 +388,8 @@ static hr_status loop(trainer *t, hr_error *error) {
 static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_error *error) {
   if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "this job is not a training job");
   if (o->resume_directory && o->out_directory && strcmp(o->resume_directory, o->out_directory) != 0)
-    return hri_fail(error, HR_ERROR_USAGE, "a run goes on in its own directory: %s and %s differ", o->resume_directory, o->out_directory);
+    return hri_fail(error, HR_ERROR_USAGE, "a run goes on in its own directory: %s and %s differ", o->resume_directory,
+                    o->out_directory);
   if (!o->resume_directory && (!o->out_directory || !o->out_directory[0])) {
     hr_status status = hri_fail(error, HR_ERROR_USAGE, "train needs an output directory");
     return hri_hint(error, status, "add --out RUN");
@@ -378,10 +402,14 @@ static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_er
     hr_status status = hri_fail(error, HR_ERROR_USAGE, "--eval-every needs --eval-data");
     return hri_hint(error, status, "name held-back text with --eval-data FILE");
   }
-  if (o->save_dtype && strcmp(o->save_dtype, "source") && strcmp(o->save_dtype, "f32") && strcmp(o->save_dtype, "bf16") && strcmp(o->save_dtype, "f16"))
+  if (o->save_dtype && strcmp(o->save_dtype, "source") && strcmp(o->save_dtype, "f32") &&
+      strcmp(o->save_dtype, "bf16") && strcmp(o->save_dtype, "f16"))
     return hri_fail(error, HR_ERROR_USAGE, "--save-dtype %s is not one of source, f32, bf16, f16", o->save_dtype);
   if (!o->resume_directory && (o->resume_from || o->allow_different || o->same_bits))
-    return hri_fail(error, HR_ERROR_USAGE, "%s is for runs that go on: it needs --resume", o->resume_from ? "--from" : o->same_bits ? "--same-bits" : "--allow-different");
+    return hri_fail(error, HR_ERROR_USAGE, "%s is for runs that go on: it needs --resume",
+                    o->resume_from ? "--from"
+                    : o->same_bits ? "--same-bits"
+                                   : "--allow-different");
   return hri_allowed_check(o, error);
 }
 
@@ -392,7 +420,9 @@ static hr_status open_data(trainer *t, hr_error *error) {
   const char *run = o->resume_directory ? o->resume_directory : o->out_directory;
   hri_path_nearest(run, spool); /* files without a name grow on its file system */
   HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, spool, run, &t->data, error));
-  if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, run, &t->eval_data, error));
+  if (o->eval_path_count)
+    HRI_TRY(
+        hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, run, &t->eval_data, error));
   return HR_OK;
 }
 
@@ -409,7 +439,8 @@ static hr_status keep_data(trainer *t, hr_error *error) {
 }
 
 static hri_identity_facts facts_of(const trainer *t) {
-  hri_identity_facts facts = {.special = {[HRI_SPECIAL_MODEL] = hri_model_digest(&t->job->model), [HRI_SPECIAL_DATA] = hri_dataset_content_hash(t->data),
+  hri_identity_facts facts = {.special = {[HRI_SPECIAL_MODEL] = hri_model_digest(&t->job->model),
+                                          [HRI_SPECIAL_DATA] = hri_dataset_content_hash(t->data),
                                           [HRI_SPECIAL_TOKENIZER] = hri_dataset_words_hash(t->data)}};
   if (t->eval_data) facts.special[HRI_SPECIAL_EVAL_DATA] = hri_dataset_content_hash(t->eval_data);
   return facts;
@@ -432,20 +463,29 @@ static hr_status check_steps(trainer *t, hr_error *error) {
   hr_status status;
   if (steps == p->steps) return HR_OK;
   if (steps < p->step) {
-    status = hri_fail(error, HR_ERROR_USAGE, "the run is at step %llu, and it is asked for %llu", (unsigned long long)p->step, (unsigned long long)steps);
+    status = hri_fail(error, HR_ERROR_USAGE, "the run is at step %llu, and it is asked for %llu",
+                      (unsigned long long)p->step, (unsigned long long)steps);
     return hri_hint(error, status, "give --steps %llu or more", (unsigned long long)p->step);
   }
   if (hri_steps_may_grow(t->job)) return HR_OK; /* or end sooner */
   if (!hri_is_allowed(t->options, "steps")) {
-    status = hri_fail(error, HR_ERROR_USAGE, "the run was set to %llu steps and this one to %llu: its %s schedule depends on them", (unsigned long long)p->steps,
-                      (unsigned long long)steps, hr_schedule_name(t->job->schedule));
-    return hri_hint(error, status, "give the same --steps or --epochs, or --allow-different steps: the learning rate of the next step is then %g instead of %g",
-                    t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps), t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
+    status = hri_fail(error, HR_ERROR_USAGE,
+                      "the run was set to %llu steps and this one to %llu: its %s schedule depends on them",
+                      (unsigned long long)p->steps, (unsigned long long)steps, hr_schedule_name(t->job->schedule));
+    return hri_hint(
+        error, status,
+        "give the same --steps or --epochs, or --allow-different steps: the learning rate of the next step is then %g instead of %g",
+        t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps),
+        t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
   }
-  (void)snprintf(text, sizeof text, "steps %llu instead of %llu: the learning rate of the next step is %g instead of %g", (unsigned long long)steps, (unsigned long long)p->steps,
-                 t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps), t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
+  (void)snprintf(text, sizeof text,
+                 "steps %llu instead of %llu: the learning rate of the next step is %g instead of %g",
+                 (unsigned long long)steps, (unsigned long long)p->steps,
+                 t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps),
+                 t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
   hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
-  hri_text_add(&t->from.allowed, "%ssteps %llu -> %llu", t->from.allowed.length ? ", " : "", (unsigned long long)p->steps, (unsigned long long)steps);
+  hri_text_add(&t->from.allowed, "%ssteps %llu -> %llu", t->from.allowed.length ? ", " : "",
+               (unsigned long long)p->steps, (unsigned long long)steps);
   return HR_OK;
 }
 
@@ -458,8 +498,12 @@ static hr_status check_rows(trainer *t, hr_error *error) {
     hri_text_add(&t->from.allowed, "%sdata", t->from.allowed.length ? ", " : "");
     return HR_OK;
   }
-  status = hri_fail(error, HR_ERROR_USAGE, "the rows of training data are not those of the run (digest %016llx, then %016llx)", (unsigned long long)t->from.progress.data_hash, (unsigned long long)hash);
-  return hri_hint(error, status, "give the same --data files in the same order, with the same --packing, --format and the like, or --allow-different data");
+  status = hri_fail(error, HR_ERROR_USAGE,
+                    "the rows of training data are not those of the run (digest %016llx, then %016llx)",
+                    (unsigned long long)t->from.progress.data_hash, (unsigned long long)hash);
+  return hri_hint(
+      error, status,
+      "give the same --data files in the same order, with the same --packing, --format and the like, or --allow-different data");
 }
 
 /* Says once, and for ever in run.json, from which step on bits may be others than those of a run on one machine. */
@@ -470,9 +514,11 @@ static hr_status check_machine(trainer *t, hr_error *error) {
   if (differs->length == 0) return HR_OK;
   if (t->options->same_bits) {
     status = hri_fail(error, HR_ERROR_USAGE, "--same-bits: %.500s", hri_text_get(differs));
-    return hri_hint(error, status, "go on where the run was made, or leave --same-bits out: the mathematics are the same");
+    return hri_hint(error, status,
+                    "go on where the run was made, or leave --same-bits out: the mathematics are the same");
   }
-  (void)snprintf(text, sizeof text, "from step %llu on bits may differ: %.500s", (unsigned long long)t->progress.step + 1, hri_text_get(differs));
+  (void)snprintf(text, sizeof text, "from step %llu on bits may differ: %.500s",
+                 (unsigned long long)t->progress.step + 1, hri_text_get(differs));
   hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
   return HR_OK;
 }
@@ -495,8 +541,10 @@ static hr_status check_resume(trainer *t, hr_error *error) {
     (void)snprintf(text, sizeof text, "goes on differently, as allowed: %.500s", hri_text_get(&from->allowed));
     hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
   }
-  if (hri_is_allowed(t->options, "metrics")) hri_text_add(&from->allowed, "%smetrics", from->allowed.length ? ", " : "");
-  if (from->has_metrics && !hri_is_allowed(t->options, "metrics")) return hri_metrics_resume(&t->run, from->metrics_bytes, from->metrics_digest, error);
+  if (hri_is_allowed(t->options, "metrics"))
+    hri_text_add(&from->allowed, "%smetrics", from->allowed.length ? ", " : "");
+  if (from->has_metrics && !hri_is_allowed(t->options, "metrics"))
+    return hri_metrics_resume(&t->run, from->metrics_bytes, from->metrics_digest, error);
   return hri_metrics_trim(&t->run, t->progress.step, error);
 }
 
@@ -505,7 +553,8 @@ static hr_status take_up(trainer *t, hr_error *error) {
   hri_checkpoint *from = &t->from;
   HRI_TRY(hri_checkpoint_settle(&t->run, from, error));
   HRI_TRY(hri_metrics_cut(&t->run, error));
-  if (from->machine_differs.length) hri_run_changed(&t->run, t->progress.step, "machine", hri_text_get(&from->machine_differs));
+  if (from->machine_differs.length)
+    hri_run_changed(&t->run, t->progress.step, "machine", hri_text_get(&from->machine_differs));
   if (from->allowed.length) hri_run_changed(&t->run, t->progress.step, "allowed", hri_text_get(&from->allowed));
   return HR_OK;
 }
@@ -514,7 +563,8 @@ static hr_status prepare_profile(trainer *t, hr_error *error) {
   return t->options->profile_path ? hri_profile_create(t->session.plan, &t->profile, error) : HR_OK;
 }
 
-/* A path that cannot be written is told now, not after hours. One in a run directory that is not there yet is tried when it is. */
+/* A path that cannot be written is told now, not after hours. One in a run directory that is not there yet is tried
+ * when it is. */
 static hr_status try_profile_path(const trainer *t, bool begun, hr_error *error) {
   const char *path = t->options->profile_path, *out = t->options->out_directory;
   size_t length = out ? strlen(out) : 0;
@@ -534,8 +584,8 @@ static hr_status prepare_memory(trainer *t, hr_error *error) {
   return hri_memory_open(t->run.directory, t->session.plan, t->options->record_memory, &t->memory, error);
 }
 
-/* The executor is made before anything is opened that it reports to. A profile and a record are of the step that was planned:
- * all rows then run in its shape. */
+/* The executor is made before anything is opened that it reports to. A profile and a record are of the step that was
+ * planned: all rows then run in its shape. */
 static hr_status prepare_session(trainer *t, hr_error *error) {
   t->session.after_node = after_node;
   t->session.after_node_context = t;
@@ -545,7 +595,11 @@ static hr_status prepare_session(trainer *t, hr_error *error) {
 
 static hr_status write_profile(trainer *t, hr_error *error) {
   hr_profile profile;
-  hr_event event = {.kind = HR_EVENT_PROFILED, .plan = t->session.plan, .metrics = &t->metrics, .text = t->options->profile_path, .profile = &profile};
+  hr_event event = {.kind = HR_EVENT_PROFILED,
+                    .plan = t->session.plan,
+                    .metrics = &t->metrics,
+                    .text = t->options->profile_path,
+                    .profile = &profile};
   if (!t->profile) return HR_OK;
   HRI_TRY(hri_profile_write(t->profile, t->options->profile_path, error));
   hri_profile_get(t->profile, &profile);
@@ -567,7 +621,9 @@ static hr_status check_sample(trainer *t, hr_error *error) {
 
 static void tell_weak_syncs(const trainer *t) {
   if (hri_dir_syncs_are_weak())
-    hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, "this file system does not sync directories: after a power cut, a checkpoint that was announced may be missing");
+    hri_session_tell(
+        &t->session, HR_EVENT_NOTE, NULL,
+        "this file system does not sync directories: after a power cut, a checkpoint that was announced may be missing");
 }
 
 static hr_status begin_fresh(trainer *t, hr_error *error) {
@@ -590,7 +646,8 @@ static hr_status begin_again(trainer *t, hr_error *error) {
 
 static hr_status load(trainer *t, hr_error *error) {
   const hri_checkpoint *from = &t->from;
-  bool resume = t->options->resume_directory != NULL, states = resume && hri_optimizer_get(t->session.plan->spec.optimizer)->tensor_count > 0;
+  bool resume = t->options->resume_directory != NULL,
+       states = resume && hri_optimizer_get(t->session.plan->spec.optimizer)->tensor_count > 0;
   hri_file_list loaded = {0};
   char path[4096];
   hr_status status;
@@ -610,14 +667,23 @@ static hr_status start(trainer *t, hr_error *error) {
   HRI_TRY(try_profile_path(t, false, error));
   HRI_TRY(check_sample(t, error));
   HRI_TRY(open_data(t, error));
-  t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN, .eval_loss = NAN, .data_hash = hri_dataset_hash(t->data), .steps = total_steps(t),
+  t->progress = (hri_progress){.best_eval_loss = NAN,
+                               .last_loss = NAN,
+                               .eval_loss = NAN,
+                               .data_hash = hri_dataset_hash(t->data),
+                               .steps = total_steps(t),
                                .broken_rows = hri_dataset_broken_count(t->data)};
   HRI_TRY(resume ? begin_again(t, error) : begin_fresh(t, error));
   HRI_TRY(try_profile_path(t, true, error));
-  HRI_TRY(prepare_memory(t, error)); /* not before it is sure that the run goes on: it replaces what the earlier part left */
+  HRI_TRY(
+      prepare_memory(t,
+                     error)); /* not before it is sure that the run goes on: it replaces what the earlier part left */
   hri_memory_stand(t->memory, t->progress.step, t->progress.steps);
   HRI_TRY(load(t, error));
-  hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->from.path : t->job->model.has_weights ? t->job->model.directory : "new weights from the seed");
+  hri_session_tell(&t->session, HR_EVENT_LOADED, NULL,
+                   resume                      ? t->from.path
+                   : t->job->model.has_weights ? t->job->model.directory
+                                               : "new weights from the seed");
   if (resume) HRI_TRY(take_up(t, error));
   HRI_TRY(keep_data(t, error));
   HRI_CONTROL_SET(t->session.executor, applied_steps, t->progress.applied_steps);
@@ -668,7 +734,9 @@ static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr
   result->skipped_steps = p->skipped_steps;
   result->eval_tokens = t->eval_tokens;
   result->seconds = now() - t->started;
-  result->tokens_per_second = (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) / fmax(result->seconds, 1e-9);
+  result->tokens_per_second =
+      (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) /
+      fmax(result->seconds, 1e-9);
   HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
   result->process_peak_bytes = hri_host_peak_resident_bytes();
   compare_time(t, result);
@@ -744,7 +812,8 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   HRI_TRY_OUT(check_options(job, options, error));
   HRI_TRY_OUT(enter(&t, error));
   HRI_TRY_OUT(hri_session_plan(&t.session, job, NULL, error));
-  if (job->model.dropout > 0) hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
+  if (job->model.dropout > 0)
+    hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
   HRI_TRY_OUT(prepare_session(&t, error));
   status = start(&t, error);
   if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);

@@ -32,12 +32,18 @@ static void tell(verification *v, const char *path, hr_run_file_state state, con
 
 /* ---- a directory with a list ---- */
 
-typedef struct damage { verification *v; const char *path; bool any; } damage;
+typedef struct damage {
+  verification *v;
+  const char *path;
+  bool any;
+} damage;
 
 static void on_finding(void *context, hri_manifest_finding_kind kind, const char *path, const char *text) {
   damage *d = context;
   d->any = d->any || (kind != HRI_FINDING_UNLISTED && kind != HRI_FINDING_UNLISTED_READ);
-  tell(d->v, path, kind == HRI_FINDING_UNLISTED || kind == HRI_FINDING_UNLISTED_READ ? HR_RUN_FILE_UNKNOWN : HR_RUN_FILE_DAMAGED, text);
+  tell(d->v, path,
+       kind == HRI_FINDING_UNLISTED || kind == HRI_FINDING_UNLISTED_READ ? HR_RUN_FILE_UNKNOWN : HR_RUN_FILE_DAMAGED,
+       text);
 }
 
 /* Every listed file by itself, so that each gets its line. Returns whether all are whole. */
@@ -47,7 +53,8 @@ static bool verify_list(verification *v, const char *directory, hri_file_list *f
     hri_file_list one = {.items = &files->items[k], .count = 1, .capacity = 1};
     char path[PATH_BYTES];
     damage d = {.v = v};
-    if (hri_path_at(path, directory, files->items[k].name, NULL) != HR_OK || hri_files_compare(directory, &one, UINT64_MAX, on_finding, &d) > 0) {
+    if (hri_path_at(path, directory, files->items[k].name, NULL) != HR_OK ||
+        hri_files_compare(directory, &one, UINT64_MAX, on_finding, &d) > 0) {
       whole = false;
       continue;
     }
@@ -73,7 +80,9 @@ static bool verify_files(verification *v, const char *path) {
     char state[PATH_BYTES];
     hri_json root = {0};
     uint64_t schema;
-    bool old = hri_path_at(state, path, "state.json", NULL) == HR_OK && hri_json_read(state, 1 << 20, &root, NULL) == HR_OK && hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
+    bool old = hri_path_at(state, path, "state.json", NULL) == HR_OK &&
+               hri_json_read(state, 1 << 20, &root, NULL) == HR_OK &&
+               hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
     hri_json_deinit(&root);
     if (old) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made by version 0.1.0: without digests");
     else tell(v, manifest, HR_RUN_FILE_DAMAGED, "is missing");
@@ -107,7 +116,8 @@ static hr_status verify_checkpoints(verification *v, hr_error *error) {
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
   for (size_t k = 0; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
-    if (hri_path_at(path, parent, name, NULL) == HR_OK && verify_checkpoint(v, path) && !v->result->newest_whole[0]) (void)strcpy(v->result->newest_whole, name);
+    if (hri_path_at(path, parent, name, NULL) == HR_OK && verify_checkpoint(v, path) && !v->result->newest_whole[0])
+      (void)strcpy(v->result->newest_whole, name);
   }
   hri_free(steps);
   return HR_OK;
@@ -123,17 +133,23 @@ static void verify_metrics(verification *v) {
   const char *digest;
   hri_file_digest *taken = NULL;
   int fd;
-  if (hri_path_at(path, v->directory, "metrics.jsonl", NULL) != HR_OK || !hri_checkpoint_newest(v->directory, newest) || hri_path_at(state, newest, "state.json", NULL) != HR_OK) return;
-  if (hri_json_read(state, 1 << 20, &root, NULL) == HR_OK && hri_json_get_object(&root, "metrics", &metrics, NULL) == HR_OK &&
-      hri_json_get_u64(&metrics, "bytes", 0, INT64_MAX, &bytes, NULL) == HR_OK && hri_json_get_string(&metrics, "digest", &digest, NULL) == HR_OK && hri_file_digest_parse(digest, &want)) {
+  if (hri_path_at(path, v->directory, "metrics.jsonl", NULL) != HR_OK || !hri_checkpoint_newest(v->directory, newest) ||
+      hri_path_at(state, newest, "state.json", NULL) != HR_OK)
+    return;
+  if (hri_json_read(state, 1 << 20, &root, NULL) == HR_OK &&
+      hri_json_get_object(&root, "metrics", &metrics, NULL) == HR_OK &&
+      hri_json_get_u64(&metrics, "bytes", 0, INT64_MAX, &bytes, NULL) == HR_OK &&
+      hri_json_get_string(&metrics, "digest", &digest, NULL) == HR_OK && hri_file_digest_parse(digest, &want)) {
     bool same = false;
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0 && hri_file_digest_create(2, &taken, NULL) == HR_OK && (bytes == 0 || hri_file_digest_add_file(taken, fd, path, bytes, NULL) == HR_OK))
+    if (fd >= 0 && hri_file_digest_create(2, &taken, NULL) == HR_OK &&
+        (bytes == 0 || hri_file_digest_add_file(taken, fd, path, bytes, NULL) == HR_OK))
       same = hri_file_digest_value(taken, bytes, &have, NULL) == HR_OK && have == want;
     if (fd >= 0) (void)close(fd);
     hri_file_digest_destroy(taken);
     if (same) v->result->file_count++, v->result->bytes += bytes;
-    tell(v, path, same ? HR_RUN_FILE_WHOLE : HR_RUN_FILE_DAMAGED, same ? "" : "is not what it was when the newest checkpoint was made");
+    tell(v, path, same ? HR_RUN_FILE_WHOLE : HR_RUN_FILE_DAMAGED,
+         same ? "" : "is not what it was when the newest checkpoint was made");
   } else if (hri_path_exists(path)) {
     tell(v, path, HR_RUN_FILE_UNVERIFIED, "no checkpoint says what it was");
   }
@@ -152,7 +168,8 @@ static hr_status verify_final(verification *v, const hri_json *run, hr_error *er
     if (hri_path_exists(path)) tell(v, path, HR_RUN_FILE_UNVERIFIED, "run.json has no digests of it");
     return HR_OK;
   }
-  if (!hri_path_exists(path) && strcmp(state, "finished") != 0) return HR_OK; /* run.json names what is about to appear */
+  if (!hri_path_exists(path) && strcmp(state, "finished") != 0)
+    return HR_OK; /* run.json names what is about to appear */
   status = hri_files_get(&final, "files", &files, error);
   if (status == HR_OK) {
     (void)verify_list(v, path, &files);
@@ -186,8 +203,9 @@ static hr_status verify_run(verification *v, hr_error *error) {
   return status;
 }
 
-hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, const char *path, hr_run_file_state state, const char *text), void *context,
-                        hr_run_verification *result, hr_error *error) {
+hr_status hr_run_verify(const char *directory,
+                        void (*on_file)(void *context, const char *path, hr_run_file_state state, const char *text),
+                        void *context, hr_run_verification *result, hr_error *error) {
   verification v = {.on_file = on_file, .context = context, .result = result, .directory = directory};
   char path[PATH_BYTES];
   bool any;
@@ -196,7 +214,8 @@ hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, co
   HRI_TRY(hri_path_at(path, directory, "run.json", error));
   HRI_TRY(hri_checkpoint_any(directory, &any, error));
   if (!hri_path_exists(path) && !any) {
-    status = hri_fail(error, HR_ERROR_USAGE, "%s is no run directory: it holds neither run.json nor a checkpoint", directory);
+    status = hri_fail(error, HR_ERROR_USAGE, "%s is no run directory: it holds neither run.json nor a checkpoint",
+                      directory);
     return hri_hint(error, status, "name the directory that --out named");
   }
   HRI_TRY(verify_run(&v, error));
@@ -206,14 +225,18 @@ hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, co
 
 /* ---- holding ---- */
 
-struct hr_hold { int fd; };
+struct hr_hold {
+  int fd;
+};
 
 /* The file's descriptor with a shared lock on it, if it is still at its path then; else -1. */
 static int hold_file(const char *path) {
   struct stat here, there;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return -1;
-  if (fstat(fd, &here) == 0 && S_ISREG(here.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0 && stat(path, &there) == 0 && there.st_ino == here.st_ino && there.st_dev == here.st_dev) return fd;
+  if (fstat(fd, &here) == 0 && S_ISREG(here.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0 && stat(path, &there) == 0 &&
+      there.st_ino == here.st_ino && there.st_dev == here.st_dev)
+    return fd;
   (void)close(fd);
   return -1;
 }
@@ -224,7 +247,9 @@ hr_hold *hr_hold_take(const char *directory, char *path) {
   hr_hold *hold = NULL;
   int fd = -1;
   for (int attempt = 0; attempt < 5 && fd < 0; attempt++)
-    if (realpath(directory, full) && strlen(full) < PATH_BYTES && hri_path_at(manifest, full, HRI_MANIFEST_FILE, NULL) == HR_OK) fd = hold_file(manifest);
+    if (realpath(directory, full) && strlen(full) < PATH_BYTES &&
+        hri_path_at(manifest, full, HRI_MANIFEST_FILE, NULL) == HR_OK)
+      fd = hold_file(manifest);
   if (fd >= 0) hold = hri_alloc(sizeof *hold);
   if (hold) hold->fd = fd;
   else if (fd >= 0) (void)close(fd);

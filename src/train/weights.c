@@ -12,7 +12,8 @@ _Static_assert((int)HRI_PARAM_PARTS <= (int)HRI_MOVES, "the parts of a parameter
 
 /* ---- finding tensors ---- */
 
-/* The tensor of a part under the first spelling of its name that is there; *other (may be NULL) gets a second one, or NONE. */
+/* The tensor of a part under the first spelling of its name that is there; *other (may be NULL) gets a second one, or
+ * NONE. */
 static uint32_t find_part(const hri_source *s, const hri_param_part *part, uint32_t *other) {
   uint32_t found = HRI_SAFETENSORS_NONE;
   char name[128];
@@ -45,12 +46,14 @@ uint32_t hri_part_shape(const hri_param_spec *spec, const hri_param_part *part, 
 static const char *shape_text(uint32_t rank, const uint64_t *shape, char out[192]) {
   size_t length = 1;
   out[0] = '[';
-  for (uint32_t k = 0; k < rank; k++) length += (size_t)snprintf(out + length, 192 - length, "%s%llu", k ? ", " : "", (unsigned long long)shape[k]);
+  for (uint32_t k = 0; k < rank; k++)
+    length += (size_t)snprintf(out + length, 192 - length, "%s%llu", k ? ", " : "", (unsigned long long)shape[k]);
   (void)snprintf(out + length, 192 - length, "]");
   return out;
 }
 
-static hr_status check_part(hri_source *s, const hri_param_spec *spec, const hri_param_part *part, bool *seen, hr_error *error) {
+static hr_status check_part(hri_source *s, const hri_param_spec *spec, const hri_param_part *part, bool *seen,
+                            hr_error *error) {
   uint32_t other, index = find_part(s, part, &other), rank;
   uint64_t shape[2] = {0, 0};
   char have[192], want[192];
@@ -63,27 +66,34 @@ static hr_status check_part(hri_source *s, const hri_param_spec *spec, const hri
   }
   t = hri_weights_get(s->weights, index);
   if (other != HRI_SAFETENSORS_NONE) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensors %s and %s are two spellings of one weight", hri_weights_path(s->weights, index), t->name, hri_weights_get(s->weights, other)->name);
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensors %s and %s are two spellings of one weight",
+                      hri_weights_path(s->weights, index), t->name, hri_weights_get(s->weights, other)->name);
     return hri_hint(error, status, "keep the one that belongs to the model");
   }
   seen[index] = true;
   rank = hri_part_shape(spec, part, shape);
   if (!is_float(t->dtype)) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has dtype %s", hri_weights_path(s->weights, index), t->name, hri_file_dtype_name(t->dtype));
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has dtype %s", hri_weights_path(s->weights, index), t->name,
+                      hri_file_dtype_name(t->dtype));
     return hri_hint(error, status, "F32, BF16 and F16 weights can be loaded");
   }
   if (t->rank != rank || t->shape[0] != shape[0] || (rank == 2 && t->shape[1] != shape[1])) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has shape %s and config.json asks for %s", hri_weights_path(s->weights, index), t->name,
-                      shape_text(t->rank, t->shape, have), shape_text(rank, shape, want));
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has shape %s and config.json asks for %s",
+                      hri_weights_path(s->weights, index), t->name, shape_text(t->rank, t->shape, have),
+                      shape_text(rank, shape, want));
     return hri_hint(error, status, "check that config.json and the weights come from the same model");
   }
   if (spec->slot == HRI_SLOT_TOKEN_EMBEDDING) s->dtype = t->dtype;
   return HR_OK;
 }
 
-static hr_status refuse_unknown(const hri_source *s, const char *file, const char *name, const char *description, hr_error *error) {
-  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s does not belong to a %s model of this %s", file, name, hr_family_name(s->model->family), description);
-  return hri_hint(error, status, s->gguf ? "the file holds more than the model that its keys describe" : "remove it, or check model_type, num_hidden_layers and the bias fields in config.json");
+static hr_status refuse_unknown(const hri_source *s, const char *file, const char *name, const char *description,
+                                hr_error *error) {
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s does not belong to a %s model of this %s", file,
+                              name, hr_family_name(s->model->family), description);
+  return hri_hint(error, status,
+                  s->gguf ? "the file holds more than the model that its keys describe"
+                          : "remove it, or check model_type, num_hidden_layers and the bias fields in config.json");
 }
 
 static hr_status check_weights(hri_source *s, bool *seen, hr_error *error) {
@@ -94,13 +104,16 @@ static hr_status check_weights(hri_source *s, bool *seen, hr_error *error) {
   }
   for (uint32_t i = 0; i < hri_weights_count(s->weights); i++) {
     const char *name = hri_weights_get(s->weights, i)->name;
-    if (!seen[i] && !hri_param_ignored(s->model, name)) return refuse_unknown(s, hri_weights_path(s->weights, i), name, "config.json", error);
+    if (!seen[i] && !hri_param_ignored(s->model, name))
+      return refuse_unknown(s, hri_weights_path(s->weights, i), name, "config.json", error);
   }
   return hri_tied_head_check(s->model, s->weights, error);
 }
 
 /* Quantized weights are trained and saved as what they were decoded to. */
-static hri_file_dtype dtype_of_ggml(uint32_t type) { return type == HRI_GGML_F16 ? HRI_FILE_F16 : type == HRI_GGML_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32; }
+static hri_file_dtype dtype_of_ggml(uint32_t type) {
+  return type == HRI_GGML_F16 ? HRI_FILE_F16 : type == HRI_GGML_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32;
+}
 
 static hr_status check_gguf(hri_source *s, bool *seen, hr_error *error) {
   for (uint32_t p = 0; p < hri_param_count(s->model); p++) {
@@ -117,7 +130,8 @@ static hr_status check_gguf(hri_source *s, bool *seen, hr_error *error) {
   }
   for (uint32_t i = 0; i < hri_gguf_count(s->gguf); i++) {
     const char *name = hri_gguf_tensor_get(s->gguf, i)->name;
-    if (!seen[i] && !hri_gguf_ignored(s->model, name)) return refuse_unknown(s, hri_gguf_path(s->gguf), name, "description", error);
+    if (!seen[i] && !hri_gguf_ignored(s->model, name))
+      return refuse_unknown(s, hri_gguf_path(s->gguf), name, "description", error);
   }
   return HR_OK;
 }
@@ -137,8 +151,8 @@ static hr_status open_weights(hri_source *s, const char *path, hr_error *error) 
   return check_source(s, error);
 }
 
-hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory,
-                          const char *states_file, uint64_t seed, hr_error *error) {
+hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *job, const hri_elements *elements,
+                          const char *directory, const char *states_file, uint64_t seed, hr_error *error) {
   hr_status status = HR_OK;
   memset(s, 0, sizeof *s);
   s->model = model;
@@ -190,42 +204,57 @@ static hr_status read_bytes(const hri_move *move, uint64_t offset, uint64_t coun
 
 static hri_move move_from(hri_weights *weights, uint32_t index) {
   const hri_safetensor *tensor = hri_weights_get(weights, index);
-  return (hri_move){.bytes = read_bytes, .file = weights, .index = index, .type = hri_move_type(tensor->dtype),
-                    .path = hri_weights_path(weights, index), .name = tensor->name};
+  return (hri_move){.bytes = read_bytes,
+                    .file = weights,
+                    .index = index,
+                    .type = hri_move_type(tensor->dtype),
+                    .path = hri_weights_path(weights, index),
+                    .name = tensor->name};
 }
 
 static hr_status read_gguf_bytes(const hri_move *move, uint64_t offset, uint64_t count, void *memory, hr_error *error) {
   return hri_gguf_read(move->file, move->index, offset, count, memory, error);
 }
 
-static hr_status move_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move, hr_error *error) {
+static hr_status move_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
+                           hr_error *error) {
   uint32_t index = hri_source_find(s, &spec->parts[k]);
-  if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", spec->parts[k].name);
+  if (index == HRI_SAFETENSORS_NONE)
+    return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", spec->parts[k].name);
   *move = move_from(s->weights, index);
   move->transposed = spec->parts[k].transposed;
   return HR_OK;
 }
 
-static hr_status move_gguf_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move, hr_error *error) {
+static hr_status move_gguf_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
+                                hr_error *error) {
   const hri_gguf_tensor *tensor;
   hri_gguf_part part;
   uint32_t index;
   hri_gguf_part_of(s->model, spec, k, &part);
   HRI_TRY(hri_gguf_part_find(s->gguf, &part, &index, error));
   tensor = hri_gguf_tensor_get(s->gguf, index);
-  *move = (hri_move){.bytes = read_gguf_bytes, .file = s->gguf, .index = index, .type = tensor->type, .head_size = part.head_size, .add = -part.offset,
-                     .path = hri_gguf_path(s->gguf), .name = tensor->name};
+  *move = (hri_move){.bytes = read_gguf_bytes,
+                     .file = s->gguf,
+                     .index = index,
+                     .type = tensor->type,
+                     .head_size = part.head_size,
+                     .add = -part.offset,
+                     .path = hri_gguf_path(s->gguf),
+                     .name = tensor->name};
   return HR_OK;
 }
 
 /* The parts of a range are some of its parameter's, and those are what the model's table says: part k of the range. */
-static const hri_param_part *part_of(const hri_job *job, const hri_param_range *range, const hri_param_spec *spec, uint32_t k) {
+static const hri_param_part *part_of(const hri_job *job, const hri_param_range *range, const hri_param_spec *spec,
+                                     uint32_t k) {
   return &spec->parts[range->part_begin - job->params.items[range->param].part_begin + k];
 }
 
 static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 ? spec->dims[1] : 1; }
 
-static hr_status fill_weight(hri_source *s, const hri_param_range *range, const hri_param_spec *spec, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_weight(hri_source *s, const hri_param_range *range, const hri_param_spec *spec, hri_real real,
+                             const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = part_of(s->job, range, spec, k);
@@ -241,20 +270,24 @@ static hr_status fill_weight(hri_source *s, const hri_param_range *range, const 
 }
 
 /* One tensor of the states' file. */
-static hr_status find_state(const hri_source *s, const hri_state_file *file, hri_real real, hri_move *move, hr_error *error) {
+static hr_status find_state(const hri_source *s, const hri_state_file *file, hri_real real, hri_move *move,
+                            hr_error *error) {
   const hri_safetensor *found;
   uint64_t have = 0;
   uint32_t index = hri_weights_find(s->states, file->name);
-  if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", file->name);
+  if (index == HRI_SAFETENSORS_NONE)
+    return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", file->name);
   found = hri_weights_get(s->states, index);
   (void)hri_file_elements(found->rank, found->shape, &have);
   if (have != file->entries || found->dtype != (real == HRI_REAL_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32))
-    return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype", hri_weights_path(s->states, index), file->name);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype",
+                    hri_weights_path(s->states, index), file->name);
   *move = move_from(s->states, index);
   return HR_OK;
 }
 
-static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec *spec, uint32_t what, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec *spec, uint32_t what, hri_real real,
+                            const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
   hri_state_file file;
   uint32_t count = 0;
@@ -270,7 +303,8 @@ static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec 
   return hri_moves_run(s->elements, moves, count, staging, staging_bytes, error);
 }
 
-bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec *spec, uint32_t tensor, uint32_t k, hri_state_file *out) {
+bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec *spec, uint32_t tensor, uint32_t k,
+                       hri_state_file *out) {
   const hri_param_range *range = &job->ranges.items[index];
   const hri_param *param = &job->params.items[range->param];
   const hri_state_tensor *state = &hri_optimizer_get(job->parts.items[range->part_begin].state_kind)->tensors[tensor];
@@ -287,35 +321,42 @@ bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec 
   return true;
 }
 
-hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes,
+                          void *staging, uint64_t staging_bytes, hr_error *error) {
   if (tensor->memory) with->zero((unsigned char *)tensor->memory + offset, (int64_t)bytes, with->threads);
   else memset(staging, 0, bytes < staging_bytes ? bytes : staging_bytes);
   for (uint64_t done = 0; !tensor->memory && done < bytes; done += staging_bytes)
-    HRI_TRY(tensor->put(tensor->context, offset + done, staging, bytes - done < staging_bytes ? bytes - done : staging_bytes, error));
+    HRI_TRY(tensor->put(tensor->context, offset + done, staging,
+                        bytes - done < staging_bytes ? bytes - done : staging_bytes, error));
   return HR_OK;
 }
 
 /* Values come as fp32. In the staging, what is rounded lies behind them. */
-hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t index, uint64_t seed, hri_real real, const hri_window *tensor, void *staging,
-                         uint64_t staging_bytes, hr_error *error) {
+hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t index, uint64_t seed, hri_real real,
+                         const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   const hri_param_range *range = &job->ranges.items[index];
   const hri_param *param = &job->params.items[range->param];
   bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
   float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow || !direct ? staging : tensor->memory;
-  uint64_t elements = hri_range_logical(job, range), each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0);
+  uint64_t elements = hri_range_logical(job, range),
+           each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0);
   uint64_t room = narrow || !direct ? staging_bytes / each : elements;
   for (uint64_t done = 0; done < elements; done += room) {
     uint64_t n = elements - done < room ? elements - done : room;
     void *rounded = direct ? hri_real_at(tensor->memory, (int64_t)done, real) : narrow ? (void *)(list + room) : list;
-    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done), with->threads);
+    if (param->init == HRI_INIT_NORMAL)
+      hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done),
+                      with->threads);
     else with->fill(list, constant, (int64_t)n, with->threads);
     if (narrow) with->cast(rounded, real, list, HRI_REAL_F32, (int64_t)n, with->threads);
-    if (!direct) HRI_TRY(tensor->put(tensor->context, done * hri_real_bytes(real), rounded, n * hri_real_bytes(real), error));
+    if (!direct)
+      HRI_TRY(tensor->put(tensor->context, done * hri_real_bytes(real), rounded, n * hri_real_bytes(real), error));
   }
   return HR_OK;
 }
 
-hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging,
+                          uint64_t staging_bytes, hr_error *error) {
   hri_source *s = context;
   const hri_param_range *range = &s->job->ranges.items[index];
   const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(range, what)];
@@ -323,9 +364,12 @@ hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hr
   uint64_t bytes = hri_tensor_bytes(whole), logical = hri_tensor_elements(whole) * hri_real_bytes(real);
   hri_param_spec spec;
   hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
-  if (what == HRI_MOVED_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, range, &spec, real, tensor, staging, staging_bytes, error));
-  else if (what == HRI_MOVED_WEIGHT) HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));
+  if (what == HRI_MOVED_WEIGHT && (s->weights || s->gguf))
+    HRI_TRY(fill_weight(s, range, &spec, real, tensor, staging, staging_bytes, error));
+  else if (what == HRI_MOVED_WEIGHT)
+    HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));
   else if (s->states) HRI_TRY(fill_state(s, index, &spec, what, real, tensor, staging, staging_bytes, error));
   else HRI_TRY(hri_window_zero(s->elements, tensor, 0, logical, staging, staging_bytes, error));
-  return hri_window_zero(s->elements, tensor, logical, bytes - logical, staging, staging_bytes, error); /* padded vocabulary rows */
+  return hri_window_zero(s->elements, tensor, logical, bytes - logical, staging, staging_bytes,
+                         error); /* padded vocabulary rows */
 }

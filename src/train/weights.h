@@ -1,7 +1,8 @@
 /* Parameters between files and the arena: what the FILL and SINK nodes of a job do at run time.
  *
- * A parameter is assembled from its parts (model/params.h): rows of a fused matrix, transposed where the file is. The parts go
- * straight to their place, or through the staging storage that the plan gave the node (train/weights_move.h). */
+ * A parameter is assembled from its parts (model/params.h): rows of a fused matrix, transposed where the file is. The
+ * parts go straight to their place, or through the staging storage that the plan gave the node
+ * (train/weights_move.h). */
 #ifndef HRI_TRAIN_WEIGHTS_H
 #define HRI_TRAIN_WEIGHTS_H
 
@@ -20,31 +21,33 @@ typedef struct hri_source {
   const hri_job *job;
   const hri_elements *elements;
   uint64_t seed;
-  hri_weights *weights;   /* where the weights are; both NULL: initialise from the seed */
+  hri_weights *weights; /* where the weights are; both NULL: initialise from the seed */
   hri_gguf *gguf;
-  hri_weights *states;    /* NULL: states start at zero */
-  hri_file_dtype dtype;   /* of the weights as loaded; F32 when initialised or quantized */
+  hri_weights *states;  /* NULL: states start at zero */
+  hri_file_dtype dtype; /* of the weights as loaded; F32 when initialised or quantized */
 } hri_source;
 
-/* Opens model->directory, or `directory` when not NULL (safetensors or a GGUF file), and checks before anything is read that
- * every part is there once, with the right shape and a type that is decoded, and that no unknown tensor is; INPUT names file,
- * tensor and remedy. */
-hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory,
-                          const char *states_file, uint64_t seed, hr_error *error);
+/* Opens model->directory, or `directory` when not NULL (safetensors or a GGUF file), and checks before anything is read
+ * that every part is there once, with the right shape and a type that is decoded, and that no unknown tensor is; INPUT
+ * names file, tensor and remedy. */
+hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_elements *elements,
+                          const char *directory, const char *states_file, uint64_t seed, hr_error *error);
 void hri_source_close(hri_source *source);
-/* From now on the digests of the weight files and of the states' file are taken as they are read (a GGUF file's is not), and
- * told after all was filled, by name, for a comparison with what a manifest says of them. Errors as of
+/* From now on the digests of the weight files and of the states' file are taken as they are read (a GGUF file's is
+ * not), and told after all was filled, by name, for a comparison with what a manifest says of them. Errors as of
  * hri_safetensors_digest_begin and _end. */
 hr_status hri_source_digest_begin(hri_source *source, hr_error *error);
 hr_status hri_source_digest_end(hri_source *source, hri_file_list *files, hr_error *error);
-hr_status hri_source_fill(void *source, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_source_fill(void *source, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
+                          uint64_t staging_bytes, hr_error *error);
 
-/* The initial values of a range's logical elements: the same numbers in either type, however the parameter is cut into ranges;
- * rounded for bf16. What is rounded, or has no address, goes through the staging. */
-hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t range, uint64_t seed, hri_real real, const hri_window *tensor, void *staging,
-                         uint64_t staging_bytes, hr_error *error);
+/* The initial values of a range's logical elements: the same numbers in either type, however the parameter is cut into
+ * ranges; rounded for bf16. What is rounded, or has no address, goes through the staging. */
+hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t range, uint64_t seed, hri_real real,
+                         const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 /* Zeros to `bytes` of a tensor from an offset on. */
-hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes,
+                          void *staging, uint64_t staging_bytes, hr_error *error);
 
 /* ---- shared with saving ---- */
 
@@ -53,8 +56,8 @@ uint32_t hri_source_find(const hri_source *source, const hri_param_part *part);
 
 /* Shape of a part in its file; returns the rank. */
 uint32_t hri_part_shape(const hri_param_spec *spec, const hri_param_part *part, uint64_t shape[2]);
-/* A tensor of optimizer.safetensors, and where its entries are in the state of a range. A parameter that is one range has one,
- * under its own name, whatever segments there are; of others each part has one, under the part's. */
+/* A tensor of optimizer.safetensors, and where its entries are in the state of a range. A parameter that is one range
+ * has one, under its own name, whatever segments there are; of others each part has one, under the part's. */
 typedef struct hri_state_file {
   char name[128];
   uint64_t entries, at;
@@ -62,7 +65,8 @@ typedef struct hri_state_file {
   uint64_t shape[2];
 } hri_state_file;
 /* The k-th tensor that holds some of a range's state; false when there are no more. */
-bool hri_state_file_of(const hri_job *job, uint32_t range, const hri_param_spec *spec, uint32_t tensor, uint32_t k, hri_state_file *file);
+bool hri_state_file_of(const hri_job *job, uint32_t range, const hri_param_spec *spec, uint32_t tensor, uint32_t k,
+                       hri_state_file *file);
 
 /* The type of what FILL and SINK move: of the master where there is one. */
 hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what);
@@ -72,8 +76,8 @@ uint32_t hri_move_type(hri_file_dtype dtype);
 /* What the weight files of a source say beside values, for a result like them: the type of each tensor (in the order of
  * parameters and parts), which shard it is in, and metadata. */
 typedef struct hri_carry {
-  hri_file_dtype dtype;    /* of most weights; F32 when there was no file */
-  hri_file_dtype *dtypes;  /* NULL when there is nothing to be like: `dtype` for all, shards by size */
+  hri_file_dtype dtype;   /* of most weights; F32 when there was no file */
+  hri_file_dtype *dtypes; /* NULL when there is nothing to be like: `dtype` for all, shards by size */
   uint32_t *shard_of, shard_count;
   hri_safetensors_pair *metadata; /* owned; without a format other than pt, which is what is written */
   uint32_t metadata_count;
@@ -92,7 +96,7 @@ void hri_carry_deinit(hri_carry *carry);
 
 typedef struct hri_sink_options {
   const hri_carry *carry;
-  bool as_source;           /* types and shards of the carry; else `dtype`, and shards by size */
+  bool as_source; /* types and shards of the carry; else `dtype`, and shards by size */
   hri_file_dtype dtype;
   bool states;              /* a checkpoint: optimizer.safetensors too, and the carry's type is remembered */
   uint64_t max_shard_bytes; /* 0: HRI_SHARD_BYTES */
@@ -105,19 +109,21 @@ typedef struct hri_sink {
   hri_sink_options options;
   hri_weights_writer *weights;
   hri_safetensors_writer *states; /* NULL: states are not saved */
-  hri_safetensor *tensors;      /* of the weights, in the order of parameters and parts */
+  hri_safetensor *tensors;        /* of the weights, in the order of parameters and parts */
   char (*names)[96];
   hri_safetensor *state_tensors;
   char (*state_names)[128];
   uint32_t tensor_count, state_count;
-  uint32_t *first_state;        /* per range: of its states, tensor by tensor, part by part */
+  uint32_t *first_state; /* per range: of its states, tensor by tensor, part by part */
 } hri_sink;
 
-/* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory that has none of them
- * and is not in its place yet. The carry must outlive the sink. */
-hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory, const hri_sink_options *options, hr_error *error);
+/* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory that has none
+ * of them and is not in its place yet. The carry must outlive the sink. */
+hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_elements *elements,
+                        const char *directory, const hri_sink_options *options, hr_error *error);
 /* DIVERGED: a value is not finite; the tensor and the element are named. */
-hr_status hri_sink_write(void *sink, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_sink_write(void *sink, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
+                         uint64_t staging_bytes, hr_error *error);
 /* Completes the files, and adds them to `files` (may be NULL). The directory is the caller's to sync and to publish. */
 hr_status hri_sink_finish(hri_sink *sink, hri_file_list *files, hr_error *error);
 void hri_sink_abort(hri_sink *sink); /* also after finish: frees what is left */

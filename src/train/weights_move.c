@@ -1,10 +1,11 @@
 /* Three kinds of pieces:
- *   run    values that lie in the file as in the arena: read straight to their place where the types agree, else through
- *          the staging
+ *   run    values that lie in the file as in the arena: read straight to their place where the types agree, else
+ *          through the staging
  *   rows   rows in another order (GGUF's q and k): read through the staging, then row by row
  *   tile   a part of a transposed tensor: a block of whole or part file rows, turned in the staging
- * The staging of a thread is cut into up to three lists: file bytes, fp32 values, and those values turned. Where the arena
- * has no address for the host, a run has one more: the values as they are in the arena, on their way through the window. */
+ * The staging of a thread is cut into up to three lists: file bytes, fp32 values, and those values turned. Where the
+ * arena has no address for the host, a run has one more: the values as they are in the arena, on their way through the
+ * window. */
 #include "train/weights_move.h"
 
 #include <omp.h>
@@ -16,11 +17,11 @@
 #include "formats/dtype.h"
 
 enum {
-  PIECE_BYTES = 1 << 20,  /* most file bytes of a piece: as much as a core keeps in its own cache */
-  SMALL_BYTES = 1 << 18,  /* what is not worth another thread */
-  SLICE_BYTES = 1 << 16,  /* least staging of a thread, where there are several */
-  TILE_BYTES = 3 << 19,   /* staging of a tile: three lists */
-  LINE = 16               /* fp32 values in a cache line */
+  PIECE_BYTES = 1 << 20, /* most file bytes of a piece: as much as a core keeps in its own cache */
+  SMALL_BYTES = 1 << 18, /* what is not worth another thread */
+  SLICE_BYTES = 1 << 16, /* least staging of a thread, where there are several */
+  TILE_BYTES = 3 << 19,  /* staging of a tile: three lists */
+  LINE = 16              /* fp32 values in a cache line */
 };
 
 typedef enum kind { RUN = 0, ROWS, TILE } kind;
@@ -44,16 +45,23 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* Bytes of `values` values in the file; a multiple of the block, or part of a row's last piece, which ends with one. */
-static uint64_t file_bytes(const hri_move *m, uint64_t values) { return values / hri_ggml_block(m->type) * hri_ggml_block_bytes(m->type); }
+static uint64_t file_bytes(const hri_move *m, uint64_t values) {
+  return values / hri_ggml_block(m->type) * hri_ggml_block_bytes(m->type);
+}
 
-static bool same_type(const hri_move *m) { return m->type == (m->real == HRI_REAL_BF16 ? (uint32_t)HRI_GGML_BF16 : (uint32_t)HRI_GGML_F32); }
+static bool same_type(const hri_move *m) {
+  return m->type == (m->real == HRI_REAL_BF16 ? (uint32_t)HRI_GGML_BF16 : (uint32_t)HRI_GGML_F32);
+}
 
 /* ---- cutting ---- */
 
 static bool is_direct(const hri_move *m) { return same_type(m) && m->add == 0; }
 
-/* Whether a run needs a list of fp32 values besides the file bytes: between two types that are not fp32, or to add to bf16. */
-static bool needs_list(const hri_move *m) { return m->real == HRI_REAL_BF16 && m->type != HRI_GGML_F32 && !is_direct(m); }
+/* Whether a run needs a list of fp32 values besides the file bytes: between two types that are not fp32, or to add to
+ * bf16. */
+static bool needs_list(const hri_move *m) {
+  return m->real == HRI_REAL_BF16 && m->type != HRI_GGML_F32 && !is_direct(m);
+}
 
 /* Lists of a run besides its file bytes. */
 static uint64_t run_lists(const hri_move *m) { return (needs_list(m) ? 1 : 0) + (m->window->memory ? 0 : 1); }
@@ -61,7 +69,8 @@ static uint64_t run_lists(const hri_move *m) { return (needs_list(m) ? 1 : 0) + 
 /* The most values whose staging fits into `slice`: file bytes, and `lists` fp32 lists. */
 static uint64_t room(const hri_move *m, uint64_t slice, uint64_t lists) {
   uint64_t block = hri_ggml_block(m->type), each = hri_ggml_block_bytes(m->type);
-  return least(slice - 128, PIECE_BYTES * (1 + 2 * lists)) / (each + lists * 4 * block) * block; /* 128: lists begin at multiples of 64 */
+  return least(slice - 128, PIECE_BYTES * (1 + 2 * lists)) / (each + lists * 4 * block) *
+         block; /* 128: lists begin at multiples of 64 */
 }
 
 static void cut_run(const hri_move *m, uint64_t slice, uint32_t team, cut *c) {
@@ -97,13 +106,19 @@ static void cut_tiles(const hri_move *m, uint64_t slice, uint32_t team, cut *c) 
 /* ---- runs ---- */
 
 static hr_status refuse_value(const hri_move *m, uint64_t index, hr_error *error) {
-  hr_status status = hri_fail(error, m->out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT, "%s: tensor %s holds a value that is not finite at element %llu", m->path, m->name, (unsigned long long)index);
-  if (m->out) return hri_hint(error, status, "the training diverged, and this state of it is not saved; go on from the last checkpoint with a smaller learning rate");
+  hr_status status = hri_fail(error, m->out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT,
+                              "%s: tensor %s holds a value that is not finite at element %llu", m->path, m->name,
+                              (unsigned long long)index);
+  if (m->out)
+    return hri_hint(
+        error, status,
+        "the training diverged, and this state of it is not saved; go on from the last checkpoint with a smaller learning rate");
   return hri_hint(error, status, "the checkpoint is damaged or its training diverged; use an earlier one");
 }
 
 /* `first` is the position of the first value in the file's tensor. */
-static hr_status check_finite(const plan *p, const hri_move *m, const void *values, hri_real real, uint64_t first, uint64_t count, hr_error *error) {
+static hr_status check_finite(const plan *p, const hri_move *m, const void *values, hri_real real, uint64_t first,
+                              uint64_t count, hr_error *error) {
   int64_t bad = m->finite ? p->elements->first_nonfinite(values, (int64_t)count, real, 1) : -1;
   return bad < 0 ? HR_OK : refuse_value(m, first + (uint64_t)bad, error);
 }
@@ -113,7 +128,8 @@ static hr_status check_fit(const hri_move *m, const uint16_t *halves, uint64_t c
   uint16_t any = 0;
   hr_status status;
   if (m->type != HRI_GGML_F16) return HR_OK;
-  for (uint64_t i = 0; i < count; i++) any |= (uint16_t)((halves[i] & 0x7C00) + 0x0400); /* all exponent bits: carries into the sign */
+  for (uint64_t i = 0; i < count; i++)
+    any |= (uint16_t)((halves[i] & 0x7C00) + 0x0400); /* all exponent bits: carries into the sign */
   if (!(any & 0x8000)) return HR_OK;
   status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s holds a value that F16 cannot hold", m->path, m->name);
   return hri_hint(error, status, "save as bf16 or f32; the last checkpoint has all values");
@@ -147,13 +163,16 @@ static void get(const plan *p, const hri_move *m, const void *from, float *to, u
 }
 
 /* Address of a value in the arena; NULL where it has none. */
-static void *place_of(const hri_move *m, uint64_t at) { return m->window->memory ? hri_real_at(m->window->memory, (int64_t)(m->first + at), m->real) : NULL; }
+static void *place_of(const hri_move *m, uint64_t at) {
+  return m->window->memory ? hri_real_at(m->window->memory, (int64_t)(m->first + at), m->real) : NULL;
+}
 static uint64_t byte_of(const hri_move *m, uint64_t at) { return (m->first + at) * hri_real_bytes(m->real); }
 
 /* fp32 values to a place of the arena, and back, by address or through the window. */
 enum { FEW = 512 };
 
-static hr_status put_at(const plan *p, const hri_move *m, uint64_t at, const float *from, uint64_t count, hr_error *error) {
+static hr_status put_at(const plan *p, const hri_move *m, uint64_t at, const float *from, uint64_t count,
+                        hr_error *error) {
   uint64_t values[FEW / 2]; /* of either type */
   void *to = place_of(m, at);
   if (to) put(p, m, to, from, count);
@@ -189,10 +208,12 @@ static lists lists_of(const hri_move *m, unsigned char *slice, uint64_t values) 
 }
 
 /* Reads values to `to`, of the arena's type. */
-static hr_status read_values(const plan *p, const hri_move *m, uint64_t first, uint64_t count, lists l, void *to, hr_error *error) {
+static hr_status read_values(const plan *p, const hri_move *m, uint64_t first, uint64_t count, lists l, void *to,
+                             hr_error *error) {
   bool direct = is_direct(m);
   HRI_TRY(m->bytes(m, file_bytes(m, first), file_bytes(m, count), direct ? to : l.raw, error));
-  if (!direct && m->real == HRI_REAL_F32 && m->type == HRI_GGML_BF16 && m->add == 0) { /* the narrow values are quicker to look at */
+  if (!direct && m->real == HRI_REAL_F32 && m->type == HRI_GGML_BF16 &&
+      m->add == 0) { /* the narrow values are quicker to look at */
     HRI_TRY(check_finite(p, m, l.raw, HRI_REAL_BF16, first, count, error));
     decode(p, m, to, l.raw, count);
     return HR_OK;
@@ -215,18 +236,24 @@ static void *run_place(const hri_move *m, lists l, uint64_t first) {
   return place ? place : needs_list(m) ? (void *)l.turned : (void *)l.values;
 }
 
-static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
+static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice,
+                          hr_error *error) {
   lists l = lists_of(m, slice, count);
   void *to = run_place(m, l, first);
   HRI_TRY(read_values(p, m, first, count, l, to, error));
-  return m->window->memory ? HR_OK : m->window->put(m->window->context, byte_of(m, first), to, count * hri_real_bytes(m->real), error);
+  return m->window->memory
+             ? HR_OK
+             : m->window->put(m->window->context, byte_of(m, first), to, count * hri_real_bytes(m->real), error);
 }
 
-static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
+static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice,
+                           hr_error *error) {
   lists l = lists_of(m, slice, count);
   void *from = run_place(m, l, first);
-  if (!m->window->memory) HRI_TRY(m->window->get(m->window->context, byte_of(m, first), from, count * hri_real_bytes(m->real), error));
-  HRI_TRY(check_finite(p, m, from, m->real, first, count, error)); /* before an F16 that does not fit is looked for: it is infinite too */
+  if (!m->window->memory)
+    HRI_TRY(m->window->get(m->window->context, byte_of(m, first), from, count * hri_real_bytes(m->real), error));
+  HRI_TRY(check_finite(p, m, from, m->real, first, count,
+                       error)); /* before an F16 that does not fit is looked for: it is infinite too */
   if (!is_direct(m)) {
     if (m->real == HRI_REAL_F32) {
       encode(p, m, l.raw, from, count);
@@ -243,21 +270,23 @@ static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uin
 
 /* ---- rows in another order ---- */
 
-/* Where file row `row` stands in the arena: in a head of D rows the file's row 2 i + h is our row h D/2 + i (llama.cpp turns
- * neighbouring pairs, Hugging Face's files pair the halves). */
+/* Where file row `row` stands in the arena: in a head of D rows the file's row 2 i + h is our row h D/2 + i (llama.cpp
+ * turns neighbouring pairs, Hugging Face's files pair the halves). */
 static uint64_t our_row(const hri_move *m, uint64_t row) {
   uint64_t size = m->head_size, in = row % size;
   return row - in + in % 2 * (size / 2) + in / 2;
 }
 
-static hr_status read_rows(const plan *p, const hri_move *m, const cut *c, uint64_t piece, unsigned char *slice, hr_error *error) {
+static hr_status read_rows(const plan *p, const hri_move *m, const cut *c, uint64_t piece, unsigned char *slice,
+                           hr_error *error) {
   uint64_t row = piece / c->across * c->tile_rows, column = piece % c->across * c->tile_columns;
   uint64_t rows = least(m->rows - row, c->tile_rows), columns = least(m->columns - column, c->tile_columns);
   lists l = lists_of(m, slice, rows * columns);
   HRI_TRY(m->bytes(m, file_bytes(m, row * m->columns + column), file_bytes(m, rows * columns), l.raw, error));
   decode(p, m, l.values, l.raw, rows * columns);
   add_to(m, l.values, rows * columns);
-  for (uint64_t r = 0; r < rows; r++) HRI_TRY(put_at(p, m, our_row(m, row + r) * m->columns + column, l.values + r * columns, columns, error));
+  for (uint64_t r = 0; r < rows; r++)
+    HRI_TRY(put_at(p, m, our_row(m, row + r) * m->columns + column, l.values + r * columns, columns, error));
   return check_finite(p, m, l.values, HRI_REAL_F32, row * m->columns + column, rows * columns, error);
 }
 
@@ -266,7 +295,8 @@ static hr_status read_rows(const plan *p, const hri_move *m, const cut *c, uint6
 /* to[c][r] = from[r][c] for a block of 4 x 4, rows `to_step` and `from_step` values apart. */
 static void turn4(float *restrict to, uint64_t to_step, const float *restrict from, uint64_t from_step) {
 #ifdef __SSE__
-  __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + from_step), c = _mm_loadu_ps(from + 2 * from_step), d = _mm_loadu_ps(from + 3 * from_step);
+  __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + from_step), c = _mm_loadu_ps(from + 2 * from_step),
+         d = _mm_loadu_ps(from + 3 * from_step);
   _MM_TRANSPOSE4_PS(a, b, c, d);
   _mm_storeu_ps(to, a);
   _mm_storeu_ps(to + to_step, b);
@@ -294,13 +324,16 @@ static void turn(float *restrict to, const float *restrict from, uint64_t rows, 
 }
 
 /* The values of a tile in the order of the file: `columns` part rows of the file's `m->rows` values each. */
-static hr_status check_tile(const plan *p, const hri_move *m, const float *values, uint64_t row, uint64_t rows, uint64_t column, uint64_t columns, hr_error *error) {
+static hr_status check_tile(const plan *p, const hri_move *m, const float *values, uint64_t row, uint64_t rows,
+                            uint64_t column, uint64_t columns, hr_error *error) {
   int64_t bad = m->finite ? p->elements->first_nonfinite(values, (int64_t)(rows * columns), HRI_REAL_F32, 1) : -1;
-  return bad < 0 ? HR_OK : refuse_value(m, (column + (uint64_t)bad / rows) * m->rows + row + (uint64_t)bad % rows, error);
+  return bad < 0 ? HR_OK
+                 : refuse_value(m, (column + (uint64_t)bad / rows) * m->rows + row + (uint64_t)bad % rows, error);
 }
 
 /* The file bytes of a tile: one call when it has whole file rows, else one for each. */
-static hr_status tile_bytes(const hri_move *m, uint64_t row, uint64_t rows, uint64_t column, uint64_t columns, void *raw, hr_error *error) {
+static hr_status tile_bytes(const hri_move *m, uint64_t row, uint64_t rows, uint64_t column, uint64_t columns,
+                            void *raw, hr_error *error) {
   uint64_t each = file_bytes(m, rows);
   if (rows == m->rows) return m->bytes(m, file_bytes(m, column * m->rows), columns * each, raw, error);
   for (uint64_t c = 0; c < columns; c++)
@@ -308,13 +341,15 @@ static hr_status tile_bytes(const hri_move *m, uint64_t row, uint64_t rows, uint
   return HR_OK;
 }
 
-static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint64_t piece, unsigned char *slice, hr_error *error) {
+static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint64_t piece, unsigned char *slice,
+                           hr_error *error) {
   uint64_t column = piece / c->across * c->tile_columns, row = piece % c->across * c->tile_rows;
   uint64_t rows = least(m->rows - row, c->tile_rows), columns = least(m->columns - column, c->tile_columns);
   lists l = lists_of(m, slice, rows * columns);
   float *values = m->type == HRI_GGML_F32 ? l.raw : l.values;
   if (m->out) {
-    for (uint64_t r = 0; r < rows; r++) HRI_TRY(get_at(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns, error));
+    for (uint64_t r = 0; r < rows; r++)
+      HRI_TRY(get_at(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns, error));
     turn(values, l.turned, rows, columns);
     HRI_TRY(check_tile(p, m, values, row, rows, column, columns, error));
     if (values != l.raw) encode(p, m, l.raw, values, rows * columns);
@@ -326,7 +361,8 @@ static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint6
   add_to(m, values, rows * columns);
   HRI_TRY(check_tile(p, m, values, row, rows, column, columns, error));
   turn(l.turned, values, columns, rows);
-  for (uint64_t r = 0; r < rows; r++) HRI_TRY(put_at(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns, error));
+  for (uint64_t r = 0; r < rows; r++)
+    HRI_TRY(put_at(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns, error));
   return HR_OK;
 }
 
@@ -344,8 +380,8 @@ static hr_status move_piece(const plan *p, uint64_t piece, unsigned char *slice,
 }
 
 /* Pieces are handed out in rising order, so all before the first one that fails are moved, whatever the team. Where the
- * staging has room for fewer slices than there are threads, the others of the team wait: a smaller team would end threads
- * that the next kernel starts again. */
+ * staging has room for fewer slices than there are threads, the others of the team wait: a smaller team would end
+ * threads that the next kernel starts again. */
 static hr_status run_team(const plan *p, unsigned char *staging, int threads, uint32_t team, hr_error *error) {
   int64_t next = 0, failed = INT64_MAX;
   hr_status result = HR_OK;
@@ -373,7 +409,8 @@ static hr_status run_team(const plan *p, unsigned char *staging, int threads, ui
   return result;
 }
 
-hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uint32_t count, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uint32_t count, void *staging,
+                        uint64_t staging_bytes, hr_error *error) {
   plan p = {.elements = elements, .moves = moves};
   uint64_t bytes = 0, team;
   for (uint32_t k = 0; k < count; k++) bytes += moves[k].rows * moves[k].columns * hri_real_bytes(moves[k].real);

@@ -16,7 +16,9 @@ static hr_status take_metadata(hri_carry *carry, const hri_safetensors *file, hr
   if (!carry->metadata) return hri_fail_memory(error, count * sizeof *carry->metadata, "metadata");
   for (uint32_t k = 0; k < count; k++) {
     hri_safetensors_pair pair = hri_safetensors_metadata_get(file, k), *to = &carry->metadata[carry->metadata_count];
-    if (strcmp(pair.key, HRI_SOURCE_DTYPE_KEY) == 0 || (strcmp(pair.key, "format") == 0 && strcmp(pair.value, "pt") != 0)) continue;
+    if (strcmp(pair.key, HRI_SOURCE_DTYPE_KEY) == 0 ||
+        (strcmp(pair.key, "format") == 0 && strcmp(pair.value, "pt") != 0))
+      continue;
     carry->metadata_count++;
     to->key = hri_strdup(pair.key);
     to->value = hri_strdup(pair.value);
@@ -64,7 +66,9 @@ hr_status hri_carry_take(hri_carry *carry, const hri_source *s, hr_error *error)
   file = hri_weights_file(s->weights, 0);
   began = hri_safetensors_metadata_find(file, HRI_SOURCE_DTYPE_KEY);
   status = take_metadata(carry, file, error);
-  if (began && hri_file_dtype_parse(began, &dtype) && (dtype == HRI_FILE_F32 || dtype == HRI_FILE_BF16 || dtype == HRI_FILE_F16)) carry->dtype = dtype;
+  if (began && hri_file_dtype_parse(began, &dtype) &&
+      (dtype == HRI_FILE_F32 || dtype == HRI_FILE_BF16 || dtype == HRI_FILE_F16))
+    carry->dtype = dtype;
   else if (status == HR_OK) status = take_layout(carry, s, error);
   if (status != HR_OK) hri_carry_deinit(carry);
   return status;
@@ -98,7 +102,10 @@ static bool list_state(hri_sink *sink, uint32_t range, const hri_param_spec *spe
   hri_state_file file;
   if (!hri_state_file_of(sink->job, range, spec, tensor, k, &file)) return false;
   memcpy(sink->state_names[at], file.name, sizeof sink->state_names[at]);
-  sink->state_tensors[at] = (hri_safetensor){.name = sink->state_names[at], .dtype = narrow ? HRI_FILE_BF16 : HRI_FILE_F32, .rank = file.rank, .shape = {file.shape[0], file.shape[1]}};
+  sink->state_tensors[at] = (hri_safetensor){.name = sink->state_names[at],
+                                             .dtype = narrow ? HRI_FILE_BF16 : HRI_FILE_F32,
+                                             .rank = file.rank,
+                                             .shape = {file.shape[0], file.shape[1]}};
   sink->state_count++;
   return true;
 }
@@ -124,7 +131,9 @@ static hr_status list_tensors(hri_sink *sink, hr_error *error) {
     const hri_param_range *range = &job->ranges.items[r];
     hri_param_spec spec;
     hri_param_get(sink->model, job->params.items[range->param].spec, &spec);
-    for (uint32_t k = 0; k < range->part_count; k++) list_weight(sink, &spec, range->part_begin - job->params.items[range->param].part_begin + k, range->part_begin + k);
+    for (uint32_t k = 0; k < range->part_count; k++)
+      list_weight(sink, &spec, range->part_begin - job->params.items[range->param].part_begin + k,
+                  range->part_begin + k);
     list_states(sink, r, &spec);
   }
   sink->tensor_count = (uint32_t)parts;
@@ -133,13 +142,15 @@ static hr_status list_tensors(hri_sink *sink, hr_error *error) {
 
 static hr_status open_weights(hri_sink *sink, const char *directory, hr_error *error) {
   const hri_carry *carry = sink->options.carry;
-  hri_weights_layout layout = {.max_shard_bytes = sink->options.max_shard_bytes ? sink->options.max_shard_bytes : HRI_SHARD_BYTES};
+  hri_weights_layout layout = {.max_shard_bytes =
+                                   sink->options.max_shard_bytes ? sink->options.max_shard_bytes : HRI_SHARD_BYTES};
   uint32_t count = carry->metadata_count;
   hri_safetensors_pair *pairs = hri_alloc_zero((size_t)count + 1, sizeof *pairs);
   hr_status status;
   if (!pairs) return hri_fail_memory(error, count * sizeof *pairs, "metadata");
   if (count) memcpy(pairs, carry->metadata, count * sizeof *pairs);
-  if (sink->options.states) pairs[count++] = (hri_safetensors_pair){HRI_SOURCE_DTYPE_KEY, hri_file_dtype_name(carry->dtype)};
+  if (sink->options.states)
+    pairs[count++] = (hri_safetensors_pair){HRI_SOURCE_DTYPE_KEY, hri_file_dtype_name(carry->dtype)};
   layout.metadata = pairs;
   layout.metadata_count = count;
   if (sink->options.as_source && carry->shard_of) {
@@ -161,7 +172,8 @@ static hr_status open_states(hri_sink *sink, const char *directory, hr_error *er
   return status;
 }
 
-hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory, const hri_sink_options *options, hr_error *error) {
+hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_elements *elements,
+                        const char *directory, const hri_sink_options *options, hr_error *error) {
   hr_status status = HR_OK;
   memset(sink, 0, sizeof *sink);
   sink->model = model;
@@ -182,36 +194,61 @@ static hr_status write_bytes(const hri_move *move, uint64_t offset, uint64_t cou
   return hri_weights_writer_write(move->file, move->index, offset, memory, count, error);
 }
 
-static hr_status write_state_bytes(const hri_move *move, uint64_t offset, uint64_t count, void *memory, hr_error *error) {
+static hr_status write_state_bytes(const hri_move *move, uint64_t offset, uint64_t count, void *memory,
+                                   hr_error *error) {
   return hri_safetensors_writer_write(move->file, move->index, offset, memory, count, error);
 }
 
 /* The parts of a range's weight, or of one tensor of its state, as moves to their files. */
-static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const hri_param_spec *spec, hri_real real, const hri_window *tensor, hri_move *moves) {
+static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const hri_param_spec *spec, hri_real real,
+                             const hri_window *tensor, hri_move *moves) {
   uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = &spec->parts[range->part_begin - sink->job->params.items[range->param].part_begin + k];
     uint32_t index = range->part_begin + k; /* weights are listed in the order of parts */
-    moves[k] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),
-                          .rows = part->rows, .columns = columns, .transposed = part->transposed, .window = tensor, .first = (part->row - range->row) * columns,
-                          .real = real, .finite = true, .path = HRI_WEIGHTS_FILE, .name = part->name};
+    moves[k] = (hri_move){.bytes = write_bytes,
+                          .file = sink->weights,
+                          .index = index,
+                          .out = true,
+                          .type = hri_move_type(sink->tensors[index].dtype),
+                          .rows = part->rows,
+                          .columns = columns,
+                          .transposed = part->transposed,
+                          .window = tensor,
+                          .first = (part->row - range->row) * columns,
+                          .real = real,
+                          .finite = true,
+                          .path = HRI_WEIGHTS_FILE,
+                          .name = part->name};
   }
   return range->part_count;
 }
 
-static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t which, hri_real real, const hri_window *tensor, hri_move *moves) {
+static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t which, hri_real real,
+                            const hri_window *tensor, hri_move *moves) {
   uint32_t count = 0, index = sink->first_state[range];
   hri_state_file file;
   for (uint32_t t = 0; t < which; t++)
     for (uint32_t k = 0; hri_state_file_of(sink->job, range, spec, t, k, &file); k++) index++;
   for (; hri_state_file_of(sink->job, range, spec, which, count, &file); count++, index++)
-    moves[count] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = index, .out = true, .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32,
-                              .rows = file.shape[0], .columns = file.rank == 2 ? file.shape[1] : 1, .window = tensor, .first = file.at, .real = real,
-                              .finite = true, .path = STATES_FILE, .name = sink->state_names[index]};
+    moves[count] = (hri_move){.bytes = write_state_bytes,
+                              .file = sink->states,
+                              .index = index,
+                              .out = true,
+                              .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32,
+                              .rows = file.shape[0],
+                              .columns = file.rank == 2 ? file.shape[1] : 1,
+                              .window = tensor,
+                              .first = file.at,
+                              .real = real,
+                              .finite = true,
+                              .path = STATES_FILE,
+                              .name = sink->state_names[index]};
   return count;
 }
 
-hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging,
+                         uint64_t staging_bytes, hr_error *error) {
   hri_sink *sink = context;
   const hri_param_range *range = &sink->job->ranges.items[index];
   hri_real real = hri_real_of(sink->job, index, what);
@@ -220,7 +257,8 @@ hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const hri
   uint32_t count;
   if (what != HRI_MOVED_WEIGHT && !sink->states) return HR_OK;
   hri_param_get(sink->model, sink->job->params.items[range->param].spec, &spec);
-  count = what == HRI_MOVED_WEIGHT ? weight_moves(sink, range, &spec, real, tensor, moves) : state_moves(sink, index, &spec, what - HRI_MOVED_STATE, real, tensor, moves);
+  count = what == HRI_MOVED_WEIGHT ? weight_moves(sink, range, &spec, real, tensor, moves)
+                                   : state_moves(sink, index, &spec, what - HRI_MOVED_STATE, real, tensor, moves);
   return hri_moves_run(sink->elements, moves, count, staging, staging_bytes, error);
 }
 

@@ -1,6 +1,6 @@
-/* Chat templates of any text over conversations of any JSON: a rendering or a named refusal, nothing lost, the same each
- * time. The input is the template up to the first byte 0x1E, then the conversation; without that byte a small one with tools
- * and parts is taken. */
+/* Chat templates of any text over conversations of any JSON: a rendering or a named refusal, nothing lost, the same
+ * each time. The input is the template up to the first byte 0x1E, then the conversation; without that byte a small one
+ * with tools and parts is taken. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,8 @@ static hr_status render(const hri_template *template, const char *json, size_t b
     return status;
   }
   require(out->text[out->bytes] == 0 && is_text(out->text, out->bytes));
-  for (i = 0; i < out->generated_count; i++) require(out->generated[i].begin <= out->generated[i].end && out->generated[i].end <= out->bytes);
+  for (i = 0; i < out->generated_count; i++)
+    require(out->generated[i].begin <= out->generated[i].end && out->generated[i].end <= out->bytes);
   return status;
 }
 
@@ -47,7 +48,8 @@ static void render_twice(const hri_template *template, const char *json, size_t 
   hr_rendered first = {0}, second = {0};
   hr_status status = render(template, json, bytes, &first);
   require(render(template, json, bytes, &second) == status);
-  if (status == HR_OK && !strstr(template->source, "strftime")) require(first.bytes == second.bytes && memcmp(first.text, second.text, first.bytes) == 0);
+  if (status == HR_OK && !strstr(template->source, "strftime"))
+    require(first.bytes == second.bytes && memcmp(first.text, second.text, first.bytes) == 0);
   hr_rendered_deinit(&first);
   hr_rendered_deinit(&second);
 }

@@ -1,5 +1,5 @@
-/* Allocator settings from any text: refused with a reason, or read within PyTorch's limits; and what was read must survive being
- * printed. */
+/* Allocator settings from any text: refused with a reason, or read within PyTorch's limits; and what was read must
+ * survive being printed. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +16,16 @@ static void require(bool holds) {
 
 static void check_limits(const hr_alloc_config *c) {
   require(c->large_segment_bytes > UINT64_C(10) << 20 && c->large_segment_bytes % (1 << 20) == 0);
-  require(c->max_split_bytes == UINT64_MAX || (c->max_split_bytes >= c->large_segment_bytes && c->max_split_bytes % (1 << 20) == 0));
+  require(c->max_split_bytes == UINT64_MAX ||
+          (c->max_split_bytes >= c->large_segment_bytes && c->max_split_bytes % (1 << 20) == 0));
   require(c->max_non_split_rounding_bytes >= c->large_segment_bytes);
   require(c->garbage_collection_threshold >= 0 && c->garbage_collection_threshold < 1);
   require(c->memory_fraction >= 0 && c->memory_fraction <= 1);
-  for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++) require((c->roundup_power2_divisions[k] & (c->roundup_power2_divisions[k] - 1)) == 0);
+  for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++)
+    require((c->roundup_power2_divisions[k] & (c->roundup_power2_divisions[k] - 1)) == 0);
   require(c->pinned_num_register_threads >= 1 && c->pinned_num_register_threads <= 128);
-  require(c->expandable_reserve_fraction >= 0 && (c->expandable_reserve_fraction == 0 || c->expandable_reserve_bytes == 0));
+  require(c->expandable_reserve_fraction >= 0 &&
+          (c->expandable_reserve_fraction == 0 || c->expandable_reserve_bytes == 0));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,5 +1,5 @@
-/* config.json on any bytes: a refusal names the file, leaves the model alone and leaks nothing; an accepted model passes
- * the check, has a sound table of parameters, and is the same after being written and read. */
+/* config.json on any bytes: a refusal names the file, leaves the model alone and leaks nothing; an accepted model
+ * passes the check, has a sound table of parameters, and is the same after being written and read. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,8 @@ static void check_written(const hr_model *model) {
   again = hr_model_config_text(&back, "float32");
   require(again != NULL && strcmp(text, again) == 0);
   require(hr_model_parameter_count(&back) == hr_model_parameter_count(model));
-  require(back.attention_scale == model->attention_scale && back.dropout == model->dropout && back.pad_token == model->pad_token);
+  require(back.attention_scale == model->attention_scale && back.dropout == model->dropout &&
+          back.pad_token == model->pad_token);
   hr_free(again);
   hr_free(text);
 }

@@ -19,8 +19,7 @@ static void check(const hr_oom_failure *f) {
   require(f->cause < HR_OOM_CAUSE_COUNT && f->source[0] && f->verdict[0] && f->arithmetic_count && f->advice_count);
   require((f->cause == HR_OOM_UNKNOWN) == (f->candidates != 0));
   require((f->cause == HR_OOM_UNKNOWN) == (f->certainty == HR_OOM_UNDECIDABLE));
-  for (uint32_t i = 0; i < f->share_count; i++)
-    sum += f->shares[i].bytes;
+  for (uint32_t i = 0; i < f->share_count; i++) sum += f->shares[i].bytes;
   require(sum == f->share_total_bytes && (f->share_count == 0 || sum == f->figures[HR_OOM_TOTAL].bytes));
 }
 
@@ -37,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   require(whole->failure_count == pieces->failure_count && whole->more == pieces->more);
   for (uint32_t i = 0; i < whole->failure_count; i++) {
     check(&whole->failures[i]);
-    require(whole->failures[i].cause == pieces->failures[i].cause && whole->failures[i].line == pieces->failures[i].line);
+    require(whole->failures[i].cause == pieces->failures[i].cause &&
+            whole->failures[i].line == pieces->failures[i].line);
   }
   hr_explanation_destroy(whole);
   hr_explanation_destroy(pieces);

@@ -1,6 +1,6 @@
-/* The GGUF reader on any file. What it accepts must be consistent: keys and tensors are found by their names, every value can
- * be asked for under every type, every tensor can be read and, where its type is decoded, decoded. Then the file is taken for a
- * model, and its tokenizer keys for a tokenizer. */
+/* The GGUF reader on any file. What it accepts must be consistent: keys and tensors are found by their names, every
+ * value can be asked for under every type, every tensor can be read and, where its type is decoded, decoded. Then the
+ * file is taken for a model, and its tokenizer keys for a tokenizer. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,8 @@ static void require(bool holds) {
 
 /* INPUT with a message that names file and key, or a value. */
 static void require_told(hr_status status, const hr_error *error) {
-  require(status == HR_OK || ((status == HR_ERROR_INPUT || status == HR_ERROR_UNSUPPORTED) && strstr(error->message, "input")));
+  require(status == HR_OK ||
+          ((status == HR_ERROR_INPUT || status == HR_ERROR_UNSUPPORTED) && strstr(error->message, "input")));
 }
 
 static void check_arrays(const hri_gguf *file, const char *key, uint64_t count) {
@@ -89,7 +90,8 @@ static void check_uses(const hri_gguf *file) {
   require_told(hri_gguf_model(file, &model, &error), &error);
   hri_lexicon_init(&lexicon);
   require_told(hri_lexicon_from_gguf(file, &lexicon, &found, &error), &error);
-  if (found && lexicon.sentencepiece && lexicon.merges.count == 0) require(hri_lexicon_derive_merges(&lexicon, &error) == HR_OK);
+  if (found && lexicon.sentencepiece && lexicon.merges.count == 0)
+    require(hri_lexicon_derive_merges(&lexicon, &error) == HR_OK);
   hri_lexicon_deinit(&lexicon);
 }
 

@@ -1,5 +1,5 @@
-/* The reader of history files on any bytes: an INPUT error that names the place, or a snapshot whose blocks tile its segments and
- * whose numbers all point at something. */
+/* The reader of history files on any bytes: an INPUT error that names the place, or a snapshot whose blocks tile its
+ * segments and whose numbers all point at something. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +31,11 @@ static void check_segments(const hr_snapshot *s) {
 static void check_rest(const hr_snapshot *s) {
   for (uint64_t k = 0; k < s->event_count; k++) {
     const hr_trace_event *e = &s->events[k];
-    require(e->stack < s->stack_count && e->pool < s->pool_count && e->category < s->category_count && e->action < HR_TRACE_ACTION_COUNT);
+    require(e->stack < s->stack_count && e->pool < s->pool_count && e->category < s->category_count &&
+            e->action < HR_TRACE_ACTION_COUNT);
   }
-  for (uint32_t k = 0; k < s->frame_count; k++) require(s->frames[k].name < s->string_count && s->frames[k].file < s->string_count);
+  for (uint32_t k = 0; k < s->frame_count; k++)
+    require(s->frames[k].name < s->string_count && s->frames[k].file < s->string_count);
   require(s->settings.text < s->string_count && strcmp(s->format, "headroom") == 0);
 }
 

@@ -12,7 +12,8 @@ static void require(bool holds) {
 }
 
 static void check_sums(const hr_memory_sums *m) {
-  require(m->requested_bytes + m->rounding_bytes + m->pending_bytes + m->free_returnable_bytes + m->free_pinned_bytes == m->reserved_bytes);
+  require(m->requested_bytes + m->rounding_bytes + m->pending_bytes + m->free_returnable_bytes + m->free_pinned_bytes ==
+          m->reserved_bytes);
 }
 
 static void check(const hr_snapshot *s, uint64_t at, uint32_t trace) {

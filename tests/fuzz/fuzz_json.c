@@ -1,6 +1,6 @@
 /* The JSON reader on any bytes, held against jansson's own parser, and the scanner's skip against the reader: they must
- * agree on what is JSON and what it says, apart from what each is known to treat differently. What was read must survive
- * being written. */
+ * agree on what is JSON and what it says, apart from what each is known to treat differently. What was read must
+ * survive being written. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,10 +75,8 @@ static bool declared_refusal(const hr_error *error) {
 /* jansson allows 2048 levels, and drops a NUL byte behind a number or word. */
 static void check_against_jansson(const char *bytes, size_t size, const hri_json *root, const hr_error *error) {
   json_t *other = json_loadb(size ? bytes : "", size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
-  if (root)
-    require(other && json_equal(root->value, other));
-  else
-    require(!other || strstr(error->message, "nested deeper") || memchr(bytes, 0, size));
+  if (root) require(other && json_equal(root->value, other));
+  else require(!other || strstr(error->message, "nested deeper") || memchr(bytes, 0, size));
   json_decref(other);
 }
 

@@ -1,6 +1,7 @@
-/* Data files of every format. The first two bytes of the input choose the job: packing, skip_bad, loss and truncation; format
- * and row length. The rest is the file. What is accepted must give consistent rows, whose counted labels and tokens add up to
- * what the data set says; what is not must be refused with the file's name and a remedy. Nothing may leak. */
+/* Data files of every format. The first two bytes of the input choose the job: packing, skip_bad, loss and truncation;
+ * format
+ * and row length. The rest is the file. What is accepted must give consistent rows, whose counted labels and tokens add
+ * up to what the data set says; what is not must be refused with the file's name and a remedy. Nothing may leak. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ static void write_input(const uint8_t *data, size_t size) {
   require(ftruncate(fd, 0) == 0 && (size == 0 || pwrite(fd, data, size, 0) == (ssize_t)size));
 }
 
-static void check_row(hri_dataset *dataset, uint64_t row, const hri_dataset_options *options, uint64_t *labels, uint64_t *tokens) {
+static void check_row(hri_dataset *dataset, uint64_t row, const hri_dataset_options *options, uint64_t *labels,
+                      uint64_t *tokens) {
   int32_t ids[ROW], targets[ROW], positions[ROW], doc_start[ROW];
   int32_t sequence = (int32_t)options->sequence, vocabulary = (int32_t)options->vocabulary;
   uint64_t counted = 0, seen = 0, length = 0;
@@ -56,9 +58,17 @@ static void check_row(hri_dataset *dataset, uint64_t row, const hri_dataset_opti
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *paths[1] = {path};
   uint8_t first = size > 0 ? data[0] : 0, second = size > 1 ? data[1] : 0;
-  hri_dataset_options options = {.paths = paths, .path_count = 1, .sequence = 1 + second / HR_DATA_FORMAT_COUNT % ROW, .vocabulary = 1000, .eos_token = 300,
-                                 .chat = "chatml", .packing = (hr_packing)(first % 3), .skip_bad = first & 4, .loss = (hr_loss_scope)(first >> 3 & 3),
-                                 .truncate = (hr_truncate)(first >> 5 & 3), .format = (hr_data_format)(second % HR_DATA_FORMAT_COUNT)};
+  hri_dataset_options options = {.paths = paths,
+                                 .path_count = 1,
+                                 .sequence = 1 + second / HR_DATA_FORMAT_COUNT % ROW,
+                                 .vocabulary = 1000,
+                                 .eos_token = 300,
+                                 .chat = "chatml",
+                                 .packing = (hr_packing)(first % 3),
+                                 .skip_bad = first & 4,
+                                 .loss = (hr_loss_scope)(first >> 3 & 3),
+                                 .truncate = (hr_truncate)(first >> 5 & 3),
+                                 .format = (hr_data_format)(second % HR_DATA_FORMAT_COUNT)};
   uint64_t live = hri_mem_live_bytes(), labels = 0, tokens = 0, row;
   hri_dataset *dataset = NULL;
   hr_error error = {0};

@@ -1,5 +1,5 @@
-/* The safetensors reader on any file. What it accepts must be consistent: every tensor is found by its name, has the bytes
- * that its dtype and shape need, and can be read; together they are the data. */
+/* The safetensors reader on any file. What it accepts must be consistent: every tensor is found by its name, has the
+ * bytes that its dtype and shape need, and can be read; together they are the data. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

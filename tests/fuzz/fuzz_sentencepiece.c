@@ -1,5 +1,5 @@
-/* The SentencePiece and tiktoken readers on any bytes. What is read must hold together, and the normalizer of a model that
- * was read must take any text, the file itself among them, in bounds. */
+/* The SentencePiece and tiktoken readers on any bytes. What is read must hold together, and the normalizer of a model
+ * that was read must take any text, the file itself among them, in bounds. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +23,17 @@ static void check_model(const hri_sentencepiece *model, size_t size) {
   uint32_t unknowns = 0;
   for (uint32_t i = 0; i < model->piece_count; i++) {
     const hri_sp_piece *piece = &model->pieces[i];
-    require(piece->bytes > 0 && within(piece->text, piece->bytes, model, size) && hri_utf8_valid(piece->text, piece->bytes) == piece->bytes);
+    require(piece->bytes > 0 && within(piece->text, piece->bytes, model, size) &&
+            hri_utf8_valid(piece->text, piece->bytes) == piece->bytes);
     require(piece->type >= HRI_SP_NORMAL && piece->type <= HRI_SP_BYTE && piece->score == piece->score);
     unknowns += piece->type == HRI_SP_UNKNOWN;
   }
   require(unknowns == 1 && model->unk_id >= 0 && (uint32_t)model->unk_id < model->piece_count);
-  require(model->bos_id < (int32_t)model->piece_count && model->eos_id < (int32_t)model->piece_count && model->pad_id < (int32_t)model->piece_count);
+  require(model->bos_id < (int32_t)model->piece_count && model->eos_id < (int32_t)model->piece_count &&
+          model->pad_id < (int32_t)model->piece_count);
   require(!model->charsmap || within(model->charsmap, model->charsmap_bytes, model, size));
-  for (uint32_t i = 0; i < 256; i++) require(model->byte_ids[i] < (int32_t)model->piece_count && (model->byte_ids[i] >= 0) == model->byte_fallback);
+  for (uint32_t i = 0; i < 256; i++)
+    require(model->byte_ids[i] < (int32_t)model->piece_count && (model->byte_ids[i] >= 0) == model->byte_fallback);
 }
 
 static void normalize_with(const hri_sentencepiece *model, const char *text, size_t bytes) {
@@ -41,7 +44,8 @@ static void normalize_with(const hri_sentencepiece *model, const char *text, siz
   if (hri_normalizer_add_sentencepiece(normalizer, model, &error) == HR_OK) {
     require(hri_normal_begin(&normal, text, bytes, true, &error) == HR_OK);
     require(hri_normalizer_apply(normalizer, &normal, &error) == HR_OK);
-    for (uint64_t i = 0; normal.spans && i < normal.bytes; i++) require(normal.spans[i].begin <= normal.spans[i].end && normal.spans[i].end <= bytes);
+    for (uint64_t i = 0; normal.spans && i < normal.bytes; i++)
+      require(normal.spans[i].begin <= normal.spans[i].end && normal.spans[i].end <= bytes);
   } else {
     require(error.code == HR_ERROR_INPUT && error.message[0]);
   }
@@ -66,7 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(error.code == HR_ERROR_INPUT && error.message[0]);
   }
   if (hri_tiktoken_parse("input", (const char *)data, size, &ranks, &error) == HR_OK) {
-    for (uint32_t i = 0; i < ranks.count; i++) require(ranks.tokens[i].at + (uint64_t)ranks.tokens[i].bytes <= ranks.byte_count);
+    for (uint32_t i = 0; i < ranks.count; i++)
+      require(ranks.tokens[i].at + (uint64_t)ranks.tokens[i].bytes <= ranks.byte_count);
     hri_tiktoken_deinit(&ranks);
   } else {
     require(error.code == HR_ERROR_INPUT && error.message[0]);

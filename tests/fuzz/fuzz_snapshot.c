@@ -1,5 +1,5 @@
-/* The snapshot reader on any bytes: an INPUT error that names the input, MEMORY at its limit, or a snapshot whose indexes,
- * traces and tiled segments hold. A file is read like memory. */
+/* The snapshot reader on any bytes: an INPUT error that names the input, MEMORY at its limit, or a snapshot whose
+ * indexes, traces and tiled segments hold. A file is read like memory. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,10 @@ static void check_events(const hr_snapshot *s) {
   require(events == s->event_count);
   for (uint64_t k = 0; k < events; k++) {
     const hr_trace_event *e = &s->events[k];
-    require(e->stack < s->stack_count && e->pool < s->pool_count && e->category < s->category_count && e->note < s->string_count);
-    require(e->action < HR_TRACE_ACTION_COUNT && e->size <= INT64_MAX && (e->time_us == 0 || e->flags & HR_EVENT_HAS_TIME));
+    require(e->stack < s->stack_count && e->pool < s->pool_count && e->category < s->category_count &&
+            e->note < s->string_count);
+    require(e->action < HR_TRACE_ACTION_COUNT && e->size <= INT64_MAX &&
+            (e->time_us == 0 || e->flags & HR_EVENT_HAS_TIME));
   }
 }
 
@@ -41,7 +43,8 @@ static void check_segments(const hr_snapshot *s) {
     for (uint64_t b = 0; b < segment->block_count; b++) {
       const hr_block *block = &s->blocks[segment->first_block + b];
       require(block->address == at && block->size > 0 && block->requested_size <= block->size);
-      require(block->stack < s->stack_count && block->category < s->category_count && block->state <= HR_BLOCK_PENDING_FREE);
+      require(block->stack < s->stack_count && block->category < s->category_count &&
+              block->state <= HR_BLOCK_PENDING_FREE);
       at += block->size;
     }
     require(at - segment->address == segment->total_size);
@@ -53,8 +56,10 @@ static void check_segments(const hr_snapshot *s) {
 static void check_tables(const hr_snapshot *s) {
   for (uint32_t k = 0; k < s->string_count; k++) require(s->strings[k] < s->text_bytes);
   require(s->text_bytes > 0 && s->text[s->text_bytes - 1] == 0);
-  for (uint32_t k = 0; k < s->frame_count; k++) require(s->frames[k].name < s->string_count && s->frames[k].file < s->string_count);
-  for (uint32_t k = 0; k < s->stack_count; k++) require((uint64_t)s->stacks[k].first + s->stacks[k].count <= s->stack_frame_count);
+  for (uint32_t k = 0; k < s->frame_count; k++)
+    require(s->frames[k].name < s->string_count && s->frames[k].file < s->string_count);
+  for (uint32_t k = 0; k < s->stack_count; k++)
+    require((uint64_t)s->stacks[k].first + s->stacks[k].count <= s->stack_frame_count);
   for (uint64_t k = 0; k < s->stack_frame_count; k++) require(s->stack_frames[k] < s->frame_count);
   for (uint32_t k = 0; k < s->category_count; k++) require(s->categories[k] < s->string_count);
   for (uint64_t k = 0; k < s->annotation_count; k++) require(s->annotations[k].name < s->string_count);
@@ -67,7 +72,8 @@ static bool like_in_memory(hr_status status, const hr_snapshot *s, const hr_snap
          (!s->event_count || memcmp(s->events, t->events, s->event_count * sizeof *s->events) == 0);
 }
 
-static void check_file(const uint8_t *data, size_t size, const hr_snapshot_limits *limits, hr_status status, const hr_snapshot *s) {
+static void check_file(const uint8_t *data, size_t size, const hr_snapshot_limits *limits, hr_status status,
+                       const hr_snapshot *s) {
   char path[64];
   hr_snapshot *t = NULL;
   int fd = memfd_create("input", MFD_CLOEXEC);

@@ -1,6 +1,6 @@
 /* Splitters and normalizers on any pattern and any text: "PATTERN NUL TEXT". Pieces must be in order and, with nothing
- * removed, cover the text; the code written for a known pattern must agree with PCRE2; normal forms must stay as they are
- * when they are made again. */
+ * removed, cover the text; the code written for a known pattern must agree with PCRE2; normal forms must stay as they
+ * are when they are made again. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ static void require(bool holds) {
 }
 
 /* The pieces in order, no more than `room`; false when matching ran into its limits. */
-static bool split_all(const hri_splitter *splitter, const char *text, size_t bytes, bool covers, hri_split_piece *pieces, size_t room, size_t *count) {
+static bool split_all(const hri_splitter *splitter, const char *text, size_t bytes, bool covers,
+                      hri_split_piece *pieces, size_t room, size_t *count) {
   hri_split split = {0};
   uint32_t more = 1, at = 0;
   hr_error error;
@@ -27,7 +28,8 @@ static bool split_all(const hri_splitter *splitter, const char *text, size_t byt
     hri_split_piece some[3];
     fine = hri_split_next(&split, some, 3, &more, &error) == HR_OK;
     for (uint32_t i = 0; fine && i < more; i++) {
-      require(some[i].begin < some[i].end && some[i].begin >= at && some[i].end <= bytes && (!covers || some[i].begin == at));
+      require(some[i].begin < some[i].end && some[i].begin >= at && some[i].end <= bytes &&
+              (!covers || some[i].begin == at));
       at = some[i].end;
       if (*count < room) pieces[*count] = some[i];
       ++*count;
@@ -44,7 +46,8 @@ static void try_pattern(const char *pattern, size_t pattern_bytes, const char *t
     hri_splitter *splitter;
     hr_error error;
     size_t count;
-    if (hri_splitter_create_regex(pattern, pattern_bytes, (hri_split_behavior)behavior, behavior % 2 == 1, &splitter, &error) != HR_OK) {
+    if (hri_splitter_create_regex(pattern, pattern_bytes, (hri_split_behavior)behavior, behavior % 2 == 1, &splitter,
+                                  &error) != HR_OK) {
       require(error.code == HR_ERROR_INPUT && error.message[0] && !splitter);
       return;
     }
@@ -65,8 +68,10 @@ static void try_known(const char *text, size_t bytes) {
     size_t own_count, other_count;
     int length = snprintf(wrapped, sizeof wrapped, "(?:%s)", pattern);
     if (!known[n]) {
-      require(hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &known[n], &error) == HR_OK);
-      require(hri_splitter_create_regex(wrapped, (size_t)length, HRI_SPLIT_ISOLATED, false, &engines[n], &error) == HR_OK);
+      require(hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &known[n], &error) ==
+              HR_OK);
+      require(hri_splitter_create_regex(wrapped, (size_t)length, HRI_SPLIT_ISOLATED, false, &engines[n], &error) ==
+              HR_OK);
     }
     require(split_all(known[n], text, bytes, true, own, 256, &own_count));
     if (hri_utf8_valid(text, bytes) != bytes) continue;
@@ -80,12 +85,17 @@ static void try_forms(const char *text, size_t bytes) {
   hr_error error;
   for (uint32_t kind = 0; kind <= HRI_NORMALIZE_STRIP_ACCENTS; kind++) {
     hri_normalizer *normalizer;
-    require(hri_normalizer_create(&normalizer, &error) == HR_OK && hri_normalizer_add(normalizer, (hri_normalize_kind)kind, &error) == HR_OK);
-    require(hri_normal_begin(&normal, text, bytes, true, &error) == HR_OK && hri_normalizer_apply(normalizer, &normal, &error) == HR_OK);
+    require(hri_normalizer_create(&normalizer, &error) == HR_OK &&
+            hri_normalizer_add(normalizer, (hri_normalize_kind)kind, &error) == HR_OK);
+    require(hri_normal_begin(&normal, text, bytes, true, &error) == HR_OK &&
+            hri_normalizer_apply(normalizer, &normal, &error) == HR_OK);
     require(hri_utf8_valid(normal.text, normal.bytes) == normal.bytes);
-    for (uint64_t i = 0; normal.spans && i < normal.bytes; i++) require(normal.spans[i].begin <= normal.spans[i].end && normal.spans[i].end <= bytes);
-    require(hri_normal_begin(&again, normal.text, normal.bytes, false, &error) == HR_OK && hri_normalizer_apply(normalizer, &again, &error) == HR_OK);
-    require(kind > HRI_NORMALIZE_NFKD || (again.bytes == normal.bytes && memcmp(again.text, normal.text, again.bytes) == 0));
+    for (uint64_t i = 0; normal.spans && i < normal.bytes; i++)
+      require(normal.spans[i].begin <= normal.spans[i].end && normal.spans[i].end <= bytes);
+    require(hri_normal_begin(&again, normal.text, normal.bytes, false, &error) == HR_OK &&
+            hri_normalizer_apply(normalizer, &again, &error) == HR_OK);
+    require(kind > HRI_NORMALIZE_NFKD ||
+            (again.bytes == normal.bytes && memcmp(again.text, normal.text, again.bytes) == 0));
     hri_normalizer_destroy(normalizer);
   }
   hri_normal_deinit(&normal);

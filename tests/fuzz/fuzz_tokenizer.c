@@ -1,10 +1,9 @@
-/* Any bytes as a tokenizer.json, and behind a NUL any bytes as a text for it: it is refused or it works; encoding is the same
- * with and without offsets and when it is done again with remembered words; offsets lie in the text; ids decode; nothing
- * leaks. */
+/* Any bytes as a tokenizer.json, and behind a NUL any bytes as a text for it: it is refused or it works; encoding is
+ * the same with and without offsets and when it is done again with remembered words; offsets lie in the text; ids
+ * decode; nothing leaks. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
 
 #include "tokenizer/build.h"
 
@@ -22,7 +21,8 @@ static void use(const hr_tokenizer *tokenizer, const char *text, size_t count, u
   char *decoded;
   for (int round = 0; round < 3 && status == HR_OK; round++) { /* words are remembered once some text has come */
     require(hr_tokenizer_encode(tokenizer, text, count, flags, &again, &error) == HR_OK);
-    require(again.count == first.count && (first.count == 0 || memcmp(again.ids, first.ids, first.count * sizeof *first.ids) == 0));
+    require(again.count == first.count &&
+            (first.count == 0 || memcmp(again.ids, first.ids, first.count * sizeof *first.ids) == 0));
   }
   if (status == HR_OK) {
     for (uint64_t i = 0; i < first.count; i++) require(first.begin[i] <= first.end[i] && first.end[i] <= count);

@@ -60,10 +60,8 @@ static int run_path(const char *path) {
   for (i = 0; i < count; i++) {
     char child[4096];
     if (entries[i]->d_name[0] != '.') {
-      if (snprintf(child, sizeof child, "%s/%s", path, entries[i]->d_name) >= (int)sizeof child)
-        failed = 1;
-      else
-        failed |= run_path(child);
+      if (snprintf(child, sizeof child, "%s/%s", path, entries[i]->d_name) >= (int)sizeof child) failed = 1;
+      else failed |= run_path(child);
     }
     free(entries[i]);
   }

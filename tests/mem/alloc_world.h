@@ -1,5 +1,5 @@
-/* A device for tests of the allocator: fake addresses, a capacity, events that end when the test says so. It remembers what it gave and
- * fails the test when something else comes back. */
+/* A device for tests of the allocator: fake addresses, a capacity, events that end when the test says so. It remembers
+ * what it gave and fails the test when something else comes back. */
 #ifndef TESTS_MEM_ALLOC_WORLD_H
 #define TESTS_MEM_ALLOC_WORLD_H
 
@@ -47,7 +47,8 @@ static bool world_inside(const world *w, int kind, uint64_t address, uint64_t by
 static bool world_overlaps(const world *w, int kind, uint64_t address, uint64_t bytes) {
   for (size_t i = 0; i < w->count; i++) {
     const world_range *r = &w->ranges[i];
-    if ((r->kind == HR_ALLOC_ADOPT_MAP) == (kind == HR_ALLOC_ADOPT_MAP) && address < r->address + r->bytes && r->address < address + bytes)
+    if ((r->kind == HR_ALLOC_ADOPT_MAP) == (kind == HR_ALLOC_ADOPT_MAP) && address < r->address + r->bytes &&
+        r->address < address + bytes)
       return true;
   }
   return false;
@@ -116,7 +117,8 @@ static void world_release_range(void *context, uint64_t address, uint64_t bytes)
 
 static bool world_map(void *context, uint64_t address, uint64_t bytes) {
   world *w = context;
-  if (!world_inside(w, HR_ALLOC_ADOPT_RANGE, address, bytes) || world_overlaps(w, HR_ALLOC_ADOPT_MAP, address, bytes)) w->broken = true;
+  if (!world_inside(w, HR_ALLOC_ADOPT_RANGE, address, bytes) || world_overlaps(w, HR_ALLOC_ADOPT_MAP, address, bytes))
+    w->broken = true;
   if (!world_take(w, bytes)) return false;
   world_add(w, HR_ALLOC_ADOPT_MAP, address, bytes);
   return true;

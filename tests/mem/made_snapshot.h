@@ -1,5 +1,6 @@
 /* Snapshots for tests and benchmarks: a process that allocates and frees at random, with a trace that may have lost its
- * beginning. Segments are cut into blocks of fixed sizes, so that every state is one an allocator could have been in. */
+ * beginning. Segments are cut into blocks of fixed sizes, so that every state is one an allocator could have been
+ * in. */
 #ifndef TEST_MADE_SNAPSHOT_H
 #define TEST_MADE_SNAPSHOT_H
 
@@ -14,7 +15,7 @@ typedef struct made_options {
   int32_t first_device;       /* -1: one is the CPU */
   uint32_t device_count, segment_count, slot_count, stack_count, stack_depth, category_count, pool_count;
   bool times, notes, settings, annotations, all_categories; /* the last: of each event, not of allocations only */
-  bool began_empty;                                        /* else half of the segments were there before the trace */
+  bool began_empty;                                         /* else half of the segments were there before the trace */
   const char *format;
 } made_options;
 
@@ -45,7 +46,9 @@ static inline uint64_t made_random(made *m, uint64_t below) {
   return (m->random >> 33) % below;
 }
 
-static inline uint32_t made_string(made *m, const char *text) { return hri_snapshot_add_string(&m->b, text, strlen(text)); }
+static inline uint32_t made_string(made *m, const char *text) {
+  return hri_snapshot_add_string(&m->b, text, strlen(text));
+}
 
 /* Stacks of one caller share their outer frames, as real ones do. */
 static inline void made_stacks(made *m) {
@@ -147,8 +150,12 @@ static inline void made_state(made *m, made_segment *segments) {
     if (segments[k].present) hri_snapshot_add_segment(&m->b, &segments[k].segment);
     for (uint32_t j = 0; j < m->o->slot_count && segments[k].present; j++) {
       const made_slot *slot = &segments[k].slots[j];
-      const hr_block block = {.address = slot->addr, .size = slot->size, .requested_size = slot->requested,
-                              .stack = slot->stack, .category = slot->category, .state = slot->state};
+      const hr_block block = {.address = slot->addr,
+                              .size = slot->size,
+                              .requested_size = slot->requested,
+                              .stack = slot->stack,
+                              .category = slot->category,
+                              .state = slot->state};
       hri_snapshot_add_block(&m->b, &block);
     }
     hri_free(segments[k].slots);
@@ -163,10 +170,12 @@ static inline void made_device(made *m, int32_t device) {
   for (uint32_t k = 0; k < 500 && !m->o->began_empty; k++) made_step(m, segments, false);
   for (uint32_t k = 1; k < m->o->segment_count && !m->o->began_empty; k += 2) { /* those begin in the trace, empty */
     segments[k].present = false;
-    for (uint32_t j = 0; j < m->o->slot_count; j++) segments[k].slots[j] = (made_slot){.addr = segments[k].slots[j].addr, .size = segments[k].slots[j].size};
+    for (uint32_t j = 0; j < m->o->slot_count; j++)
+      segments[k].slots[j] = (made_slot){.addr = segments[k].slots[j].addr, .size = segments[k].slots[j].size};
   }
   hri_snapshot_add_trace(&m->b, device);
-  while (m->b.snapshot->traces[m->b.snapshot->trace_count - 1].count < m->o->event_count && !m->b.failed) made_step(m, segments, true);
+  while (m->b.snapshot->traces[m->b.snapshot->trace_count - 1].count < m->o->event_count && !m->b.failed)
+    made_step(m, segments, true);
   last.action = HR_TRACE_OOM, last.addr = 123456789, last.size = 20 << 20, last.time_us = m->o->times ? m->now_us : 0;
   last.category = m->o->all_categories ? m->categories[1] : 0;
   hri_snapshot_add_event(&m->b, &last);
@@ -180,13 +189,19 @@ static inline void made_rest(made *m) {
   s->categories_stated = m->o->category_count > 0;
   s->format = m->o->format ? m->o->format : "headroom";
   if (m->o->settings) {
-    s->settings = (hr_snapshot_settings){.present = true, .text = made_string(m, "max_split_size_mb:128,garbage_collection_threshold:0.75"),
-                                         .max_split_size = 128 << 20, .garbage_collection_threshold = 0.75, .expandable_segments = true};
+    s->settings =
+        (hr_snapshot_settings){.present = true,
+                               .text = made_string(m, "max_split_size_mb:128,garbage_collection_threshold:0.75"),
+                               .max_split_size = 128 << 20,
+                               .garbage_collection_threshold = 0.75,
+                               .expandable_segments = true};
     s->settings.roundup_power2_divisions[8] = 4;
   }
   for (int k = 0; k < 6 && m->o->annotations; k++) {
-    const hr_annotation a = {.time_us = 1760000000000000 + 50 * k, .name = made_string(m, k < 3 ? "ProfilerStep#1" : "Optimizer.step#Adam"),
-                             .device = m->o->first_device, .end = k % 2};
+    const hr_annotation a = {.time_us = 1760000000000000 + 50 * k,
+                             .name = made_string(m, k < 3 ? "ProfilerStep#1" : "Optimizer.step#Adam"),
+                             .device = m->o->first_device,
+                             .end = k % 2};
     hri_snapshot_add_annotation(&m->b, &a);
   }
 }

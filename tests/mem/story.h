@@ -1,4 +1,5 @@
-/* A made-up process for tests: allocates from one big segment, first fit, every block rounded to 512 bytes, and keeps what
+/* A made-up process for tests: allocates from one big segment, first fit, every block rounded to 512 bytes, and keeps
+ * what
  * PyTorch would record of it. Stacks are given as text, innermost frame first: "name@file:line;name@file:line". */
 #ifndef HRI_TEST_STORY_H
 #define HRI_TEST_STORY_H
@@ -37,7 +38,8 @@ static uint32_t story_stack(story *s, const char *text) {
       if (*c == ':') colon = c;
     assert_true(name < part && *colon == ':');
     frames[count++] = hri_snapshot_add_frame(&s->b, hri_snapshot_add_string(&s->b, text, name),
-                                             hri_snapshot_add_string(&s->b, file, (uint64_t)(colon - file)), (uint32_t)atoi(colon + 1));
+                                             hri_snapshot_add_string(&s->b, file, (uint64_t)(colon - file)),
+                                             (uint32_t)atoi(colon + 1));
     text += part + (text[part] == ';');
   }
   return hri_snapshot_add_stack(&s->b, frames, count);
@@ -89,7 +91,9 @@ static void story_free(story *s, uint64_t addr) {
   story_event(s, HR_TRACE_FREE_COMPLETED, addr, s->blocks[at].requested_size, NULL);
   s->blocks[at] = (hr_block){.address = addr, .size = s->blocks[at].size};
   for (int k = at + 1; k >= at; k--) {
-    if (k < 1 || k >= s->count || s->blocks[k].state != HR_BLOCK_INACTIVE || s->blocks[k - 1].state != HR_BLOCK_INACTIVE) continue;
+    if (k < 1 || k >= s->count || s->blocks[k].state != HR_BLOCK_INACTIVE ||
+        s->blocks[k - 1].state != HR_BLOCK_INACTIVE)
+      continue;
     s->blocks[k - 1].size += s->blocks[k].size;
     memmove(&s->blocks[k], &s->blocks[k + 1], (size_t)(s->count - k - 1) * sizeof(hr_block));
     s->count--;
@@ -99,7 +103,9 @@ static void story_free(story *s, uint64_t addr) {
 static hr_snapshot *story_end(story *s) {
   hr_snapshot *snapshot;
   hr_error error;
-  assert_true(hri_snapshot_add_segment(&s->b, &(hr_segment){.address = s->segment_address, .total_size = s->segment_bytes, .large = true}));
+  assert_true(hri_snapshot_add_segment(&s->b, &(hr_segment){.address = s->segment_address,
+                                                            .total_size = s->segment_bytes,
+                                                            .large = true}));
   for (int k = 0; k < s->count; k++) assert_true(hri_snapshot_add_block(&s->b, &s->blocks[k]));
   assert_int_equal(hri_snapshot_build_end(&s->b, &snapshot, &error), HR_OK);
   return snapshot;

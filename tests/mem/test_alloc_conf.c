@@ -1,5 +1,5 @@
-/* Allocator settings: what PyTorch 2.13 itself makes of the same texts (tests/alloc/conf_cases.txt), the keys of its CUDA side by hand,
- * errors that say what is wrong, and print and parse as inverses. */
+/* Allocator settings: what PyTorch 2.13 itself makes of the same texts (tests/alloc/conf_cases.txt), the keys of its
+ * CUDA side by hand, errors that say what is wrong, and print and parse as inverses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,10 +18,14 @@ static void check_config(const char *text, const hr_alloc_config *c, const char 
   uint64_t sizes[3], divisions[HR_ALLOC_DIVISION_COUNT];
   double threshold;
   int expandable, background, used = 0, more = 0;
-  assert_int_equal(sscanf(wanted, "%lu %lu %lu %lf %d %d%n", &sizes[0], &sizes[1], &sizes[2], &threshold, &expandable, &background, &used), 6);
-  for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++, used += more) assert_int_equal(sscanf(wanted + used, "%lu%n", &divisions[k], &more), 1);
-  if (c->large_segment_bytes != sizes[0] || c->max_split_bytes != sizes[1] || c->max_non_split_rounding_bytes != sizes[2] ||
-      c->garbage_collection_threshold != threshold || c->expandable_segments != expandable || c->pinned_use_background_threads != background ||
+  assert_int_equal(sscanf(wanted, "%lu %lu %lu %lf %d %d%n", &sizes[0], &sizes[1], &sizes[2], &threshold, &expandable,
+                          &background, &used),
+                   6);
+  for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++, used += more)
+    assert_int_equal(sscanf(wanted + used, "%lu%n", &divisions[k], &more), 1);
+  if (c->large_segment_bytes != sizes[0] || c->max_split_bytes != sizes[1] ||
+      c->max_non_split_rounding_bytes != sizes[2] || c->garbage_collection_threshold != threshold ||
+      c->expandable_segments != expandable || c->pinned_use_background_threads != background ||
       memcmp(c->roundup_power2_divisions, divisions, sizeof divisions) != 0)
     fail_msg("'%s' is not read as PyTorch reads it: %s", text, wanted);
 }
@@ -95,9 +99,11 @@ static void the_default_is_the_default(void **state) {
   hr_alloc_config a = parsed(NULL), b = parsed(""), c = parsed(" \t\n");
   char text[8] = "x";
   (void)state;
-  assert_true(a.max_split_bytes == UINT64_MAX && a.max_non_split_rounding_bytes == 20 << 20 && a.large_segment_bytes == 20 << 20);
+  assert_true(a.max_split_bytes == UINT64_MAX && a.max_non_split_rounding_bytes == 20 << 20 &&
+              a.large_segment_bytes == 20 << 20);
   assert_true(a.memory_fraction == 1 && a.garbage_collection_threshold == 0 && a.pinned_num_register_threads == 1);
-  assert_true(!a.expandable_segments && !a.async_backend && a.max_split_bytes == b.max_split_bytes && b.max_split_bytes == c.max_split_bytes);
+  assert_true(!a.expandable_segments && !a.async_backend && a.max_split_bytes == b.max_split_bytes &&
+              b.max_split_bytes == c.max_split_bytes);
   assert_int_equal(hr_alloc_config_print(&a, text, sizeof text), 0);
   assert_string_equal(text, "");
 }
@@ -133,7 +139,8 @@ static void parses_on_top_of_what_is_there(void **state) {
   assert_int_equal(c.max_non_split_rounding_bytes, 32 << 20);
   assert_int_equal(hr_alloc_config_parse("expandable_segments:True,roundup_power2_divisions:[4:2]", &c, NULL), HR_OK);
   assert_true(c.expandable_segments && c.max_split_bytes == 64 << 20 && c.large_segment_bytes == 32 << 20);
-  assert_true(c.roundup_power2_divisions[0] == 2 && c.roundup_power2_divisions[2] == 2 && c.roundup_power2_divisions[3] == 0);
+  assert_true(c.roundup_power2_divisions[0] == 2 && c.roundup_power2_divisions[2] == 2 &&
+              c.roundup_power2_divisions[3] == 0);
 }
 
 static void errors_say_what_is_wrong(void **state) {
@@ -180,7 +187,8 @@ static void errors_say_what_is_wrong(void **state) {
     hr_alloc_config config = hr_alloc_config_default(), before = config;
     hr_error error = {0};
     config.max_split_bytes = before.max_split_bytes = 77 << 20;
-    if (hr_alloc_config_parse(rows[k].text, &config, &error) != HR_ERROR_USAGE) fail_msg("'%s' should be refused", rows[k].text);
+    if (hr_alloc_config_parse(rows[k].text, &config, &error) != HR_ERROR_USAGE)
+      fail_msg("'%s' should be refused", rows[k].text);
     if (!strstr(error.message, rows[k].message)) fail_msg("'%s': %s", rows[k].text, error.message);
     if (!strstr(error.hint, rows[k].hint)) fail_msg("'%s': hint %s", rows[k].text, error.hint);
     assert_memory_equal(&config, &before, sizeof config);
@@ -205,7 +213,9 @@ static hr_alloc_config random_config(uint64_t *rng) {
   for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++) {
     uint64_t pick = roll(rng);
     bool repeat = k && bits & 48 && pick % 4;
-    c.roundup_power2_divisions[k] = repeat ? c.roundup_power2_divisions[k - 1] : pick % 3 == 0 ? 0 : UINT64_C(1) << (pick >> 8) % 9;
+    c.roundup_power2_divisions[k] = repeat          ? c.roundup_power2_divisions[k - 1]
+                                    : pick % 3 == 0 ? 0
+                                                    : UINT64_C(1) << (pick >> 8) % 9;
   }
   c.memory_fraction = bits & 64 ? 1 : (double)(roll(rng) % 1000) / 1000;
   c.roundup_bypass_bytes = bits >> 21 & 1 ? 0 : (1 + (bits >> 50)) << 20;
@@ -225,17 +235,22 @@ static hr_alloc_config random_config(uint64_t *rng) {
 }
 
 static bool same_config(const hr_alloc_config *a, const hr_alloc_config *b) {
-  return a->max_split_bytes == b->max_split_bytes && a->max_non_split_rounding_bytes == b->max_non_split_rounding_bytes &&
+  return a->max_split_bytes == b->max_split_bytes &&
+         a->max_non_split_rounding_bytes == b->max_non_split_rounding_bytes &&
          a->garbage_collection_threshold == b->garbage_collection_threshold &&
          memcmp(a->roundup_power2_divisions, b->roundup_power2_divisions, sizeof a->roundup_power2_divisions) == 0 &&
          a->expandable_segments == b->expandable_segments && a->large_segment_bytes == b->large_segment_bytes &&
          a->memory_fraction == b->memory_fraction && a->throw_on_device_oom == b->throw_on_device_oom &&
          a->graph_capture_record_stream_reuse == b->graph_capture_record_stream_reuse &&
-         a->release_lock_on_device_malloc == b->release_lock_on_device_malloc && a->pinned_use_host_register == b->pinned_use_host_register &&
-         a->pinned_use_background_threads == b->pinned_use_background_threads && a->pinned_free_catch_all == b->pinned_free_catch_all &&
-         a->pinned_num_register_threads == b->pinned_num_register_threads && a->pinned_reserve_segment_bytes == b->pinned_reserve_segment_bytes &&
-         a->expandable_reserve_fraction == b->expandable_reserve_fraction && a->expandable_reserve_bytes == b->expandable_reserve_bytes &&
-         a->async_backend == b->async_backend && a->roundup_bypass_bytes == b->roundup_bypass_bytes;
+         a->release_lock_on_device_malloc == b->release_lock_on_device_malloc &&
+         a->pinned_use_host_register == b->pinned_use_host_register &&
+         a->pinned_use_background_threads == b->pinned_use_background_threads &&
+         a->pinned_free_catch_all == b->pinned_free_catch_all &&
+         a->pinned_num_register_threads == b->pinned_num_register_threads &&
+         a->pinned_reserve_segment_bytes == b->pinned_reserve_segment_bytes &&
+         a->expandable_reserve_fraction == b->expandable_reserve_fraction &&
+         a->expandable_reserve_bytes == b->expandable_reserve_bytes && a->async_backend == b->async_backend &&
+         a->roundup_bypass_bytes == b->roundup_bypass_bytes;
 }
 
 static void print_and_parse_are_inverses(void **state) {
@@ -289,10 +304,14 @@ static void survives_refused_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reads_as_pytorch_does),          cmocka_unit_test(reads_the_keys_of_cuda),
-      cmocka_unit_test(the_default_is_the_default),     cmocka_unit_test(parses_on_top_of_what_is_there),
-      cmocka_unit_test(errors_say_what_is_wrong),       cmocka_unit_test(print_and_parse_are_inverses),
-      cmocka_unit_test(prints_short_texts),             cmocka_unit_test(survives_refused_memory),
+      cmocka_unit_test(reads_as_pytorch_does),
+      cmocka_unit_test(reads_the_keys_of_cuda),
+      cmocka_unit_test(the_default_is_the_default),
+      cmocka_unit_test(parses_on_top_of_what_is_there),
+      cmocka_unit_test(errors_say_what_is_wrong),
+      cmocka_unit_test(print_and_parse_are_inverses),
+      cmocka_unit_test(prints_short_texts),
+      cmocka_unit_test(survives_refused_memory),
       cmocka_unit_test(the_bypass_of_old_versions_stops_rounding),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* History: what is recorded, and what a reader finds in the mapped file - at any time, with any settings, on a full disk. A killed writer
- * and damaged files have tests of their own (test_alloc_history_kill.c, test_history_read.c). */
+/* History: what is recorded, and what a reader finds in the mapped file - at any time, with any settings, on a full
+ * disk. A killed writer and damaged files have tests of their own (test_alloc_history_kill.c, test_history_read.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,8 @@ static void records_events_with_labels(void **state) {
   assert_int_equal(hr_alloc_snapshot(alloc, &s, NULL), HR_OK);
   assert_int_equal(s->event_count, 4);
   assert_int_equal(s->trace_count, 1);
-  static const int actions[] = {HR_TRACE_SEGMENT_ALLOC, HR_TRACE_ALLOC, HR_TRACE_FREE_REQUESTED, HR_TRACE_FREE_COMPLETED};
+  static const int actions[] = {HR_TRACE_SEGMENT_ALLOC, HR_TRACE_ALLOC, HR_TRACE_FREE_REQUESTED,
+                                HR_TRACE_FREE_COMPLETED};
   for (int k = 0; k < 4; k++) {
     const hr_trace_event *e = &s->events[k];
     assert_int_equal(e->action, actions[k]);
@@ -224,7 +225,8 @@ static const char *text_of(const hr_snapshot *s, uint32_t stack) {
   char *to = text[turn ^= 1];
   size_t at = 0;
   to[0] = 0;
-  for (uint32_t k = 0; k < s->stacks[stack].count && at < 300; k++) at += (size_t)snprintf(to + at, 400 - at, "%s;", frame(s, stack, k));
+  for (uint32_t k = 0; k < s->stacks[stack].count && at < 300; k++)
+    at += (size_t)snprintf(to + at, 400 - at, "%s;", frame(s, stack, k));
   return to;
 }
 
@@ -233,15 +235,17 @@ static void compare_segments(const hr_snapshot *a, const hr_snapshot *b) {
   for (uint64_t k = 0; k < a->segment_count; k++) {
     const hr_segment *x = &a->segments[k], *y = &b->segments[k];
     if (x->address != y->address || x->total_size != y->total_size || x->stream != y->stream || x->large != y->large)
-      fail_msg("segment %lu: %lx+%lx large %d, not %lx+%lx large %d", (unsigned long)k, (long)x->address, (long)x->total_size, x->large,
-               (long)y->address, (long)y->total_size, y->large);
-    assert_true(x->expandable == y->expandable && x->block_count == y->block_count && x->allocated_size == y->allocated_size);
+      fail_msg("segment %lu: %lx+%lx large %d, not %lx+%lx large %d", (unsigned long)k, (long)x->address,
+               (long)x->total_size, x->large, (long)y->address, (long)y->total_size, y->large);
+    assert_true(x->expandable == y->expandable && x->block_count == y->block_count &&
+                x->allocated_size == y->allocated_size);
     assert_true(x->active_size == y->active_size && x->requested_size == y->requested_size);
     assert_memory_equal(a->pools[x->pool].id, b->pools[y->pool].id, sizeof a->pools[0].id);
     if (!x->expandable) assert_string_equal(text_of(a, x->stack), text_of(b, y->stack));
     for (uint64_t n = 0; n < x->block_count; n++) {
       const hr_block *p = &a->blocks[x->first_block + n], *q = &b->blocks[y->first_block + n];
-      assert_true(p->address == q->address && p->size == q->size && p->requested_size == q->requested_size && p->state == q->state);
+      assert_true(p->address == q->address && p->size == q->size && p->requested_size == q->requested_size &&
+                  p->state == q->state);
       assert_string_equal(text_of(a, p->stack), text_of(b, q->stack));
       assert_string_equal(hr_snapshot_category(a, p->category), hr_snapshot_category(b, q->category));
     }
@@ -252,7 +256,8 @@ static void compare_events(const hr_snapshot *a, const hr_snapshot *b) {
   assert_int_equal(a->event_count, b->event_count);
   for (uint64_t k = 0; k < a->event_count; k++) {
     const hr_trace_event *x = &a->events[k], *y = &b->events[k];
-    assert_true(x->addr == y->addr && x->size == y->size && x->stream == y->stream && x->time_us == y->time_us && x->action == y->action);
+    assert_true(x->addr == y->addr && x->size == y->size && x->stream == y->stream && x->time_us == y->time_us &&
+                x->action == y->action);
     assert_memory_equal(a->pools[x->pool].id, b->pools[y->pool].id, sizeof a->pools[0].id);
     if (k % 16 == 0) assert_string_equal(text_of(a, x->stack), text_of(b, y->stack));
   }
@@ -269,7 +274,8 @@ static void compare_file(hr_alloc *alloc) {
   compare_segments(a, b);
   compare_events(a, b);
   assert_string_equal(hr_snapshot_string(a, a->settings.text), hr_snapshot_string(b, b->settings.text));
-  assert_memory_equal(a->settings.roundup_power2_divisions, b->settings.roundup_power2_divisions, sizeof a->settings.roundup_power2_divisions);
+  assert_memory_equal(a->settings.roundup_power2_divisions, b->settings.roundup_power2_divisions,
+                      sizeof a->settings.roundup_power2_divisions);
   hr_snapshot_destroy(a);
   hr_snapshot_destroy(b);
 }
@@ -285,9 +291,13 @@ typedef struct churn {
 } churn;
 
 static void label_something(churn *c) {
-  static const char *const names[] = {"wte", "qkv", "gate", "up", "down", "norm"}, *const categories[] = {NULL, "weight", "activation", "gradient"};
+  static const char *const names[] = {"wte", "qkv", "gate", "up", "down", "norm"}, *const categories[] = {NULL,
+                                                                                                          "weight",
+                                                                                                          "activation",
+                                                                                                          "gradient"};
   uint64_t r = roll(&c->seed);
-  const hr_alloc_label label = {categories[r % 4], r >> 8 & 1 ? "forward" : NULL, names[(r >> 9) % 6], (int32_t)(r >> 16 & 15) - 1, r >> 32 & 1023};
+  const hr_alloc_label label = {categories[r % 4], r >> 8 & 1 ? "forward" : NULL, names[(r >> 9) % 6],
+                                (int32_t)(r >> 16 & 15) - 1, r >> 32 & 1023};
   assert_int_equal(hr_alloc_set_label(c->alloc, r >> 42 & 7 ? &label : NULL, NULL), HR_OK);
 }
 
@@ -345,7 +355,8 @@ static void churn_with(const char *conf, uint64_t seed, uint64_t event_limit, in
 }
 
 static void the_file_agrees_with_the_structures(void **state) {
-  static const char *const settings[] = {"", "expandable_segments:True", "max_split_size_mb:20,roundup_power2_divisions:4",
+  static const char *const settings[] = {"", "expandable_segments:True",
+                                         "max_split_size_mb:20,roundup_power2_divisions:4",
                                          "expandable_segments:True,large_segment_size_mb:32"};
   (void)state;
   for (uint64_t k = 0; k < 4; k++) {
@@ -354,7 +365,8 @@ static void the_file_agrees_with_the_structures(void **state) {
   }
 }
 
-/* Whatever stands where the writer may be writing: the idle state, the place of the next event, behind the last note. */
+/* Whatever stands where the writer may be writing: the idle state, the place of the next event, behind the last
+ * note. */
 static void what_is_not_published_does_not_count(void **state) {
   world w = world_new(MIB(1500));
   hr_alloc_hooks hooks = world_hooks(&w);
@@ -377,9 +389,11 @@ static void what_is_not_published_does_not_count(void **state) {
     hri_history_header *h = (hri_history_header *)(void *)bytes;
     hri_history_extent *idle = &h->states[!(h->state & 1)];
     memset(bytes + idle->offset, 0xa5, idle->bytes);
-    memset(bytes + h->ring_offset + h->published % h->ring_capacity * sizeof(hri_history_event), 0xa5, sizeof(hri_history_event));
+    memset(bytes + h->ring_offset + h->published % h->ring_capacity * sizeof(hri_history_event), 0xa5,
+           sizeof(hri_history_event));
     for (uint64_t k = 0; k < h->chunk_count; k++)
-      memset(bytes + h->chunks[k].extent.offset + h->chunks[k].used, 0xa5, h->chunks[k].extent.bytes - h->chunks[k].used);
+      memset(bytes + h->chunks[k].extent.offset + h->chunks[k].used, 0xa5,
+             h->chunks[k].extent.bytes - h->chunks[k].used);
     memset(&h->chunks[h->chunk_count], 0xa5, 100);
     assert_int_equal(hri_history_parse(bytes, count, "half written", NULL, &a, NULL), HR_OK);
     assert_int_equal(hr_alloc_snapshot(c.alloc, &b, NULL), HR_OK);
@@ -442,8 +456,9 @@ static void import_is_part_of_the_state(void **state) {
   hr_alloc_hooks hooks = world_hooks(&w);
   hr_alloc *alloc = make(&hooks, "");
   const hr_segment segment = {.address = 0x7f1200000000, .total_size = MIB(2), .block_count = 2};
-  const hr_block blocks[] = {{.address = 0x7f1200000000, .size = 1024, .requested_size = 1000, .state = HR_BLOCK_ALLOCATED},
-                             {.address = 0x7f1200000400, .size = MIB(2) - 1024}};
+  const hr_block blocks[] =
+      {{.address = 0x7f1200000000, .size = 1024, .requested_size = 1000, .state = HR_BLOCK_ALLOCATED},
+       {.address = 0x7f1200000400, .size = MIB(2) - 1024}};
   const hr_pool pools[] = {{{0, 0}}};
   (void)state;
   assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){path, 0}, NULL), HR_OK);
@@ -493,10 +508,13 @@ static void a_path_that_cannot_be_written_is_an_error(void **state) {
   (void)state;
   assert_int_equal(hr_alloc_fake_hooks(0, &hooks, NULL), HR_OK);
   alloc = make(&hooks, "");
-  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){"/nowhere/at/all", 0}, &error), HR_ERROR_IO);
+  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){"/nowhere/at/all", 0}, &error),
+                   HR_ERROR_IO);
   assert_non_null(strstr(error.message, "/nowhere/at/all"));
-  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){path, UINT64_MAX}, &error), HR_ERROR_USAGE);
-  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){NULL, UINT64_MAX}, &error), HR_ERROR_MEMORY);
+  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){path, UINT64_MAX}, &error),
+                   HR_ERROR_USAGE);
+  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){NULL, UINT64_MAX}, &error),
+                   HR_ERROR_MEMORY);
   assert_int_equal(hr_alloc_history_stop(alloc, NULL), HR_ERROR_USAGE);
   assert_int_equal(hr_alloc_malloc(alloc, 1, 0, &a, NULL), HR_OK);
   hr_alloc_destroy(alloc);
@@ -511,7 +529,8 @@ static int fill_the_disk(void) {
   hr_alloc *alloc;
   uint64_t a;
   if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
-  if (hr_alloc_fake_hooks(0, &hooks, NULL) != HR_OK || hr_alloc_create(&hooks, &config, &alloc, NULL) != HR_OK) return 2;
+  if (hr_alloc_fake_hooks(0, &hooks, NULL) != HR_OK || hr_alloc_create(&hooks, &config, &alloc, NULL) != HR_OK)
+    return 2;
   if (hr_alloc_history_start(alloc, &(hr_alloc_history_options){path, 1000}, NULL) != HR_OK) return 3;
   for (int k = 0; k < 60000; k++)
     if (hr_alloc_malloc(alloc, 1000, 0, &a, NULL) != HR_OK) return 4;
@@ -550,7 +569,8 @@ static void survives_refused_memory(void **state) {
       hr_snapshot *s = NULL;
       alloc = make(&hooks, "");
       assert_int_equal(hr_alloc_set_label(alloc, &(hr_alloc_label){.name = "x"}, NULL), HR_OK);
-      assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){step == 1 ? path : NULL, 100}, NULL), HR_OK);
+      assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){step == 1 ? path : NULL, 100}, NULL),
+                       HR_OK);
       assert_int_equal(hr_alloc_malloc(alloc, 1, 0, &a, NULL), HR_OK);
       assert_int_equal(hr_alloc_history_stop(alloc, NULL), HR_OK);
       if (step == 1) hri_history_destroy(alloc);

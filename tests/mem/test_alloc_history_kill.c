@@ -1,5 +1,6 @@
-/* A mapped history after SIGKILL at random instants. The child writes down every call in shared memory before and after it makes it; what
- * the file says must be the state after the calls that were over, give or take what the call under way had done of its work. */
+/* A mapped history after SIGKILL at random instants. The child writes down every call in shared memory before and after
+ * it makes it; what the file says must be the state after the calls that were over, give or take what the call under
+ * way had done of its work. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -51,8 +52,11 @@ static uint64_t roll(uint64_t *state) {
 static bool make_call(hr_alloc *alloc, uint64_t number, call *c) {
   if (c->kind == EMPTY) return hr_alloc_empty_cache(alloc, NULL) == HR_OK;
   if (c->kind == FREE) return hr_alloc_free(alloc, shared->calls[c->size].address, NULL) == HR_OK;
-  const hr_alloc_label label = {.category = number % 3 ? "activation" : "weight", .name = number % 5 ? "a" : "b", .layer = (int32_t)(number % 1000)};
-  return hr_alloc_set_label(alloc, &label, NULL) == HR_OK && hr_alloc_malloc(alloc, c->size, number % 2, &c->address, NULL) == HR_OK;
+  const hr_alloc_label label = {.category = number % 3 ? "activation" : "weight",
+                                .name = number % 5 ? "a" : "b",
+                                .layer = (int32_t)(number % 1000)};
+  return hr_alloc_set_label(alloc, &label, NULL) == HR_OK &&
+         hr_alloc_malloc(alloc, c->size, number % 2, &c->address, NULL) == HR_OK;
 }
 
 static void run_child(uint64_t seed, const char *conf) {
@@ -63,7 +67,8 @@ static void run_child(uint64_t seed, const char *conf) {
   uint64_t count = 0;
   const hr_alloc_history_options options = {path, 1000};
   if (hr_alloc_fake_hooks(0, &hooks, NULL) != HR_OK || hr_alloc_config_parse(conf, &config, NULL) != HR_OK) _exit(1);
-  if (hr_alloc_create(&hooks, &config, &alloc, NULL) != HR_OK || hr_alloc_history_start(alloc, &options, NULL) != HR_OK) _exit(1);
+  if (hr_alloc_create(&hooks, &config, &alloc, NULL) != HR_OK || hr_alloc_history_start(alloc, &options, NULL) != HR_OK)
+    _exit(1);
   for (uint64_t number = 0; number < CALLS; number++) {
     const uint64_t r = roll(&seed);
     call *c = &shared->calls[number];
@@ -138,12 +143,15 @@ static void compare_live(const hr_snapshot *s) {
       assert_true(b->state == HR_BLOCK_ALLOCATED || excused_missing(&live[next]));
       next++;
     } else {
-      if (!excused_extra(b)) fail_msg("after %lu calls: a block at %lx that nobody allocated", (unsigned long)shared->done, (long)b->address);
+      if (!excused_extra(b))
+        fail_msg("after %lu calls: a block at %lx that nobody allocated", (unsigned long)shared->done,
+                 (long)b->address);
       excused++;
     }
   }
   while (next < count && excused_missing(&live[next])) next++, excused++;
-  if (next < count) fail_msg("after %lu calls: the block at %lx is missing", (unsigned long)shared->done, (long)live[next].address);
+  if (next < count)
+    fail_msg("after %lu calls: the block at %lx is missing", (unsigned long)shared->done, (long)live[next].address);
   assert_true(excused <= 1);
 }
 
@@ -168,7 +176,8 @@ static void kill_one(uint64_t seed, const char *conf, uint64_t after_ns, uint64_
   assert_true(WIFSIGNALED(status));
   assert_int_equal(shared->failed, 0);
   assert_true(shared->begun > 0 && shared->begun - shared->done <= 1);
-  if (hr_snapshot_read(path, NULL, &s, &error) != HR_OK) fail_msg("after %lu calls: %s", (unsigned long)shared->done, error.message);
+  if (hr_snapshot_read(path, NULL, &s, &error) != HR_OK)
+    fail_msg("after %lu calls: %s", (unsigned long)shared->done, error.message);
   assert_int_equal(s->repaired_count, 0);
   assert_int_equal(s->unknown_count, 0);
   compare_live(s);

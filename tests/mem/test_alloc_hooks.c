@@ -1,4 +1,5 @@
-/* The two kinds of hooks: host memory can be written and goes back; fake addresses are the same each time, lowest gap first. */
+/* The two kinds of hooks: host memory can be written and goes back; fake addresses are the same each time, lowest gap
+ * first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +81,8 @@ static void adopted_ranges_are_taken(void **state) {
   assert_true(h.adopt(h.context, HR_ALLOC_ADOPT_MAP, BASE + MIB(5) + 512, MIB(2)));
   check_memory(&h, MIB(6) - 512, MIB(10));
   assert_int_equal(h.reserve(h.context, MIB(2), 0), BASE);
-  assert_int_equal(h.reserve(h.context, MIB(2), 0), BASE + MIB(26)); /* half a granule in front of the range is no gap */
+  assert_int_equal(h.reserve(h.context, MIB(2), 0),
+                   BASE + MIB(26)); /* half a granule in front of the range is no gap */
   h.release(h.context, BASE + MIB(2), MIB(2));
   assert_int_equal(h.reserve(h.context, MIB(2), 0), BASE + MIB(2));
   h.release(h.context, 4096, 512);
@@ -204,9 +206,12 @@ static void survives_refused_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fake_addresses_fill_the_lowest_gap), cmocka_unit_test(a_capacity_limits_segments_and_mapped_bytes),
-      cmocka_unit_test(adopted_ranges_are_taken),           cmocka_unit_test(random_reserves_agree_with_a_model),
-      cmocka_unit_test(host_memory_can_be_used_and_goes_back), cmocka_unit_test(an_allocator_runs_on_either),
+      cmocka_unit_test(fake_addresses_fill_the_lowest_gap),
+      cmocka_unit_test(a_capacity_limits_segments_and_mapped_bytes),
+      cmocka_unit_test(adopted_ranges_are_taken),
+      cmocka_unit_test(random_reserves_agree_with_a_model),
+      cmocka_unit_test(host_memory_can_be_used_and_goes_back),
+      cmocka_unit_test(an_allocator_runs_on_either),
       cmocka_unit_test(survives_refused_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

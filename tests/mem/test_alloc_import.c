@@ -1,5 +1,5 @@
-/* A recorded state goes into an empty allocator, which then answers as the one it was recorded from; what is wrong with it is
- * named; and no refusal of host memory, at whichever allocation, breaks anything. */
+/* A recorded state goes into an empty allocator, which then answers as the one it was recorded from; what is wrong with
+ * it is named; and no refusal of host memory, at whichever allocation, breaks anything. */
 #include "alloc_world.h"
 
 #include "alloc/alloc.h"
@@ -59,12 +59,20 @@ static state recorded;
 static void record_segment(const hri_block *b) {
   const hri_alloc_half *half = b->set->half;
   hr_segment *s = &recorded.segments[recorded.segment_count++];
-  *s = (hr_segment){.address = b->address, .stream = b->set->stream, .first_block = recorded.block_count, .pool = half->pool->number,
-                    .large = !half->small, .expandable = b->expandable != NULL};
+  *s = (hr_segment){.address = b->address,
+                    .stream = b->set->stream,
+                    .first_block = recorded.block_count,
+                    .pool = half->pool->number,
+                    .large = !half->small,
+                    .expandable = b->expandable != NULL};
   for (; b != NULL && b->mapped; b = b->next) {
-    const hr_block_state in = b->allocated ? HR_BLOCK_ALLOCATED : hri_block_active(b) ? HR_BLOCK_PENDING_FREE : HR_BLOCK_INACTIVE;
-    recorded.blocks[recorded.block_count++] =
-        (hr_block){.address = b->address, .size = b->size, .requested_size = in == HR_BLOCK_INACTIVE ? 0 : b->requested, .state = (uint8_t)in};
+    const hr_block_state in = b->allocated          ? HR_BLOCK_ALLOCATED
+                              : hri_block_active(b) ? HR_BLOCK_PENDING_FREE
+                                                    : HR_BLOCK_INACTIVE;
+    recorded.blocks[recorded.block_count++] = (hr_block){.address = b->address,
+                                                         .size = b->size,
+                                                         .requested_size = in == HR_BLOCK_INACTIVE ? 0 : b->requested,
+                                                         .state = (uint8_t)in};
     s->total_size += b->size;
     s->block_count++;
   }
@@ -80,8 +88,8 @@ static void record_state(const hr_alloc *alloc) {
 }
 
 static hr_status import(hr_alloc *alloc, hr_error *e) {
-  return hr_alloc_import(alloc, recorded.segments, recorded.segment_count, recorded.blocks, recorded.block_count, recorded.pools,
-                         recorded.pool_count, e);
+  return hr_alloc_import(alloc, recorded.segments, recorded.segment_count, recorded.blocks, recorded.block_count,
+                         recorded.pools, recorded.pool_count, e);
 }
 
 /* ---- the same answers afterwards ---- */
@@ -138,7 +146,9 @@ static void continue_from(uint64_t seed, bool expandable) {
   hr_alloc *a = make(&w, &config), *b = make(&v, &config);
   good(hr_alloc_pool_create(a, 3, 4, &pool, &e), &e);
   uint64_t first[32]; /* keeps the beginning of every expandable segment mapped */
-  for (int i = 0; i < 12; i++) good(hr_alloc_malloc_in(a, (uint32_t)(i / 6), i % 2 == 0 ? 512 : 5 * MIB, (uint64_t)(i % 6 / 2), &first[i], &e), &e);
+  for (int i = 0; i < 12; i++)
+    good(hr_alloc_malloc_in(a, (uint32_t)(i / 6), i % 2 == 0 ? 512 : 5 * MIB, (uint64_t)(i % 6 / 2), &first[i], &e),
+         &e);
   for (int i = 0; i < 4000; i++) step(a, NULL, &live[draw(LIVE)]);
   if (draw(2) == 0) good(hr_alloc_empty_cache(a, &e), &e);
   record_state(a);
@@ -170,7 +180,9 @@ static void test_pending_blocks_wait_to_be_completed(void **unused) {
   const hr_segment segment = {.address = BASE, .total_size = 2 * MIB, .block_count = 3};
   const hr_block blocks[] = {{.address = BASE, .size = 512, .requested_size = 7, .state = HR_BLOCK_PENDING_FREE},
                              {.address = BASE + 512, .size = 512, .state = HR_BLOCK_INACTIVE},
-                             {.address = BASE + 1024, .size = 2 * MIB - 1024, .state = HR_BLOCK_INACTIVE}}; /* not merged in the file */
+                             {.address = BASE + 1024,
+                              .size = 2 * MIB - 1024,
+                              .state = HR_BLOCK_INACTIVE}}; /* not merged in the file */
   const hr_pool none = {{0, 0}};
   good(hr_alloc_import(alloc, &segment, 1, blocks, 3, &none, 1, &e), &e);
   good(hr_alloc_check(alloc, &e), &e);
@@ -190,7 +202,8 @@ static void test_pending_blocks_wait_to_be_completed(void **unused) {
 
 /* ---- what is wrong ---- */
 
-static void refuse(const hr_segment *segments, uint64_t segment_count, const hr_block *blocks, uint64_t block_count, const char *word) {
+static void refuse(const hr_segment *segments, uint64_t segment_count, const hr_block *blocks, uint64_t block_count,
+                   const char *word) {
   hr_error e = {0};
   const hr_alloc_config config = hr_alloc_config_default();
   const hr_pool none = {{0, 0}};
@@ -227,7 +240,8 @@ static void test_wrong_states_are_refused(void **unused) {
   refuse(&s, 1, &whole, 1, "512");
   s.address = UINT64_MAX - 511, s.total_size = 1024;
   refuse(&s, 1, &whole, 1, "beyond");
-  const hr_segment twice[] = {{.address = BASE, .total_size = 2 * MIB, .block_count = 1}, {.address = BASE, .total_size = 2 * MIB, .block_count = 1}};
+  const hr_segment twice[] = {{.address = BASE, .total_size = 2 * MIB, .block_count = 1},
+                              {.address = BASE, .total_size = 2 * MIB, .block_count = 1}};
   refuse(twice, 2, &whole, 1, "overlaps");
   const hr_segment odd = {.address = BASE, .total_size = 512, .block_count = 1, .expandable = true};
   const hr_block odd_block = {.address = BASE, .size = 512};
@@ -339,12 +353,9 @@ static void test_host_memory_refused_in_import(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_requests_go_on_as_recorded),
-      cmocka_unit_test(test_pending_blocks_wait_to_be_completed),
-      cmocka_unit_test(test_wrong_states_are_refused),
-      cmocka_unit_test(test_hooks_without_adopt_cannot_import),
-      cmocka_unit_test(test_host_memory_refused_anywhere),
-      cmocka_unit_test(test_host_memory_refused_in_import),
+      cmocka_unit_test(test_requests_go_on_as_recorded),   cmocka_unit_test(test_pending_blocks_wait_to_be_completed),
+      cmocka_unit_test(test_wrong_states_are_refused),     cmocka_unit_test(test_hooks_without_adopt_cannot_import),
+      cmocka_unit_test(test_host_memory_refused_anywhere), cmocka_unit_test(test_host_memory_refused_in_import),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

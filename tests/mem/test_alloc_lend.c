@@ -1,6 +1,6 @@
-/* A block that is taken for a request stays in its bin until its free set is searched or changed (free_set.c). Nothing outside may tell:
- * one random program runs on two allocators, in one of which nothing stays lent for longer than a call, and all addresses, statistics
- * and events must be the same. */
+/* A block that is taken for a request stays in its bin until its free set is searched or changed (free_set.c). Nothing
+ * outside may tell: one random program runs on two allocators, in one of which nothing stays lent for longer than a
+ * call, and all addresses, statistics and events must be the same. */
 #include "alloc_world.h"
 
 #include "alloc/alloc.h"
@@ -77,7 +77,8 @@ static void request(twins *t, uint64_t *slot) {
   hr_error e;
   const uint64_t bytes = draw_size(t), stream = draw(t, 8) == 0;
   uint64_t a = 0, b = 0;
-  compare(t, hr_alloc_malloc(t->plain.alloc, bytes, stream, &a, &e), hr_alloc_malloc(t->settled.alloc, bytes, stream, &b, &e));
+  compare(t, hr_alloc_malloc(t->plain.alloc, bytes, stream, &a, &e),
+          hr_alloc_malloc(t->settled.alloc, bytes, stream, &b, &e));
   assert_int_equal(a, b);
   *slot = a;
 }
@@ -93,19 +94,24 @@ static void give(twins *t, uint64_t *slot) {
 static void give_in_halves(twins *t, size_t i) {
   hr_error e;
   if (!t->begun[i]) {
-    compare(t, hr_alloc_free_begin(t->plain.alloc, t->live[i], &e), hr_alloc_free_begin(t->settled.alloc, t->live[i], &e));
+    compare(t, hr_alloc_free_begin(t->plain.alloc, t->live[i], &e),
+            hr_alloc_free_begin(t->settled.alloc, t->live[i], &e));
     t->begun[i] = true;
     if (draw(t, 2) == 0) return;
   }
-  compare(t, hr_alloc_free_complete(t->plain.alloc, t->live[i], &e), hr_alloc_free_complete(t->settled.alloc, t->live[i], &e));
+  compare(t, hr_alloc_free_complete(t->plain.alloc, t->live[i], &e),
+          hr_alloc_free_complete(t->settled.alloc, t->live[i], &e));
   t->begun[i] = false;
   t->live[i] = 0;
 }
 
 static void capture(twins *t) {
   hr_error e;
-  if (t->capturing) compare(t, hr_alloc_pool_end(t->plain.alloc, t->pool, &e), hr_alloc_pool_end(t->settled.alloc, t->pool, &e));
-  else compare(t, hr_alloc_pool_begin(t->plain.alloc, t->pool, true, &e), hr_alloc_pool_begin(t->settled.alloc, t->pool, true, &e));
+  if (t->capturing)
+    compare(t, hr_alloc_pool_end(t->plain.alloc, t->pool, &e), hr_alloc_pool_end(t->settled.alloc, t->pool, &e));
+  else
+    compare(t, hr_alloc_pool_begin(t->plain.alloc, t->pool, true, &e),
+            hr_alloc_pool_begin(t->settled.alloc, t->pool, true, &e));
   t->capturing = !t->capturing;
 }
 
@@ -120,13 +126,15 @@ static void step(twins *t) {
   else if (kind < 10) give_in_halves(t, i);
   else if (kind < 80) give(t, &t->live[i]);
   else if (kind < 90)
-    compare(t, hr_alloc_record_stream(t->plain.alloc, t->live[i], 2, &e), hr_alloc_record_stream(t->settled.alloc, t->live[i], 2, &e));
+    compare(t, hr_alloc_record_stream(t->plain.alloc, t->live[i], 2, &e),
+            hr_alloc_record_stream(t->settled.alloc, t->live[i], 2, &e));
   if (kind < 50 || kind >= 90) return;
   uint64_t temporary = 0; /* what this is for: requested and freed at once, at times on two streams */
   request(t, &temporary);
   if (temporary == 0) return;
   if (kind >= 85)
-    compare(t, hr_alloc_record_stream(t->plain.alloc, temporary, 3, &e), hr_alloc_record_stream(t->settled.alloc, temporary, 3, &e));
+    compare(t, hr_alloc_record_stream(t->plain.alloc, temporary, 3, &e),
+            hr_alloc_record_stream(t->settled.alloc, temporary, 3, &e));
   give(t, &temporary);
 }
 

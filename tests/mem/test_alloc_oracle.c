@@ -1,8 +1,9 @@
-/* Our allocator beside PyTorch's own: recordings of libc10_cuda.so on a fake device (tests/oracle) are played again, and each
- * address, each call to the driver, each statistic, each block of each snapshot and each trace entry has to be the same.
+/* Our allocator beside PyTorch's own: recordings of libc10_cuda.so on a fake device (tests/oracle) are played again,
+ * and each address, each call to the driver, each statistic, each block of each snapshot and each trace entry has to be
+ * the same.
  *
- * The device here follows the same rules as the fake one: the lowest gap of 2 MiB multiples in one space for segments and one for
- * address ranges, a stated capacity, events that end when the script says so or when somebody waits.
+ * The device here follows the same rules as the fake one: the lowest gap of 2 MiB multiples in one space for segments
+ * and one for address ranges, a stated capacity, events that end when the script says so or when somebody waits.
  *
  * test_alloc_oracle FILE plays one recording and prints all differences. */
 #include <dirent.h>
@@ -224,7 +225,7 @@ typedef struct player {
   hr_alloc *alloc;
   hr_alloc_config config;
   uint64_t live[LIVE]; /* address by id, 0: none */
-  uint64_t oom_free; /* UINT64_MAX: the observer was not called */
+  uint64_t oom_free;   /* UINT64_MAX: the observer was not called */
   int64_t stats[STAT_COUNT];
   hr_error error;
 } player;
@@ -240,8 +241,9 @@ static void add_stat(int64_t *values, size_t *count, const hr_alloc_stat *s) {
 static void stat_values(const hr_alloc *alloc, int64_t values[STAT_COUNT]) {
   hr_alloc_stats s;
   hr_alloc_get_stats(alloc, &s);
-  const hr_alloc_stat *families[] = {s.allocation,      s.segment,        s.active,       s.inactive_split,      s.allocated_bytes,
-                                     s.reserved_bytes, s.active_bytes, s.inactive_split_bytes, s.requested_bytes};
+  const hr_alloc_stat *families[] = {s.allocation,      s.segment,        s.active,       s.inactive_split,
+                                     s.allocated_bytes, s.reserved_bytes, s.active_bytes, s.inactive_split_bytes,
+                                     s.requested_bytes};
   size_t count = 0;
   for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
     for (int kind = 0; kind < HR_ALLOC_POOL_KINDS; kind++) add_stat(values, &count, &families[f][kind]);
@@ -377,27 +379,39 @@ static void set_fraction(player *p, double fraction) {
 static hr_status play_simple(player *p, const char *line, const uint64_t n[3]) {
   uint64_t address = n[0] < LIVE ? p->live[n[0]] : 0;
   switch (line[0]) {
-    case 'C': return play_config(p, line[1] ? line + 2 : "");
-    case 'F': set_fraction(p, strtod(line + 2, NULL)); return HR_OK;
-    case 'f':
-      if (!address) return HR_OK;
-      p->live[n[0]] = 0;
-      return hr_alloc_free(p->alloc, address, &p->error);
-    case 'r': return address ? hr_alloc_record_stream(p->alloc, address, n[1], &p->error) : HR_OK;
-    case 't': complete_events(&p->device, n[0], n[1]); return HR_OK;
-    case 'e': return hr_alloc_empty_cache(p->alloc, &p->error);
-    case 'z': hr_alloc_reset_peak_stats(p->alloc); return HR_OK;
-    case 'Z': hr_alloc_reset_accumulated_stats(p->alloc); return HR_OK;
-    case 'h': return hr_alloc_history_start(p->alloc, NULL, &p->error);
-    case 'B': case 'E': case 'P': case 'X': return play_pool(p, line[0], n[0], n[1], n[2] != 0);
-    default: fail_msg("no such operation: %s", line); return HR_OK;
+  case 'C': return play_config(p, line[1] ? line + 2 : "");
+  case 'F': set_fraction(p, strtod(line + 2, NULL)); return HR_OK;
+  case 'f':
+    if (!address) return HR_OK;
+    p->live[n[0]] = 0;
+    return hr_alloc_free(p->alloc, address, &p->error);
+  case 'r': return address ? hr_alloc_record_stream(p->alloc, address, n[1], &p->error) : HR_OK;
+  case 't': complete_events(&p->device, n[0], n[1]); return HR_OK;
+  case 'e': return hr_alloc_empty_cache(p->alloc, &p->error);
+  case 'z': hr_alloc_reset_peak_stats(p->alloc); return HR_OK;
+  case 'Z': hr_alloc_reset_accumulated_stats(p->alloc); return HR_OK;
+  case 'h': return hr_alloc_history_start(p->alloc, NULL, &p->error);
+  case 'B':
+  case 'E':
+  case 'P':
+  case 'X': return play_pool(p, line[0], n[0], n[1], n[2] != 0);
+  default: fail_msg("no such operation: %s", line); return HR_OK;
   }
 }
 
 static void start(player *p) {
-  hr_alloc_hooks hooks = {.context = &p->device, .reserve = reserve, .release = release, .reserve_range = reserve_range,
-                          .release_range = release_range, .map = map, .unmap = unmap, .device_memory = device_memory,
-                          .record_event = record_event, .event_done = event_done, .event_wait = event_wait, .clock_us = no_clock};
+  hr_alloc_hooks hooks = {.context = &p->device,
+                          .reserve = reserve,
+                          .release = release,
+                          .reserve_range = reserve_range,
+                          .release_range = release_range,
+                          .map = map,
+                          .unmap = unmap,
+                          .device_memory = device_memory,
+                          .record_event = record_event,
+                          .event_done = event_done,
+                          .event_wait = event_wait,
+                          .clock_us = no_clock};
   p->device.segments.base = 0x700000000000;
   p->device.reservations.base = 0x100000000000;
   assert_int_equal(hr_alloc_create(&hooks, &p->config, &p->alloc, &p->error), HR_OK);
@@ -414,12 +428,15 @@ static void play(player *p, char *line, text *out) {
   }
   if (!p->alloc && line[0] != 'C') start(p); /* settings before it are the environment's */
   switch (line[0]) {
-    case 'a': play_malloc(p, n[0], n[1], n[2], out); return;
-    case 's': play_stats(p, out); return;
-    case 'S': case 'H': case 'T': case 'G': play_snapshot(p, line[0], out); break;
-    default:
-      if (play_simple(p, line, n) != HR_OK) add(out, " ?%s", p->error.message);
-      break;
+  case 'a': play_malloc(p, n[0], n[1], n[2], out); return;
+  case 's': play_stats(p, out); return;
+  case 'S':
+  case 'H':
+  case 'T':
+  case 'G': play_snapshot(p, line[0], out); break;
+  default:
+    if (play_simple(p, line, n) != HR_OK) add(out, " ?%s", p->error.message);
+    break;
   }
   take_log(p, out);
 }
@@ -428,7 +445,8 @@ static void play(player *p, char *line, text *out) {
 
 static int compare_words(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Events that one free records are in no order: PyTorch keeps the streams of a block in a hash set. Sorts runs of them. */
+/* Events that one free records are in no order: PyTorch keeps the streams of a block in a hash set. Sorts runs of
+ * them. */
 static void sort_events(char *words) {
   char *run[STREAMS], copy[STREAMS * 24];
   for (char *at = words; (at = strstr(at, " v")) != NULL;) {
@@ -454,16 +472,16 @@ static void sort_events(char *words) {
   }
 }
 
-/* The recorded refusal has the size that was wanted from the driver, the limit and the free bytes; ours has the free bytes. (The
- * size that was asked for is in the trace.) */
+/* The recorded refusal has the size that was wanted from the driver, the limit and the free bytes; ours has the free
+ * bytes. (The size that was asked for is in the trace.) */
 static void keep_free_bytes(char *words) {
   char *refused = strstr(words, " !"), *last = refused ? strrchr(refused, ',') : NULL;
   if (last) memmove(refused + 2, last + 1, strlen(last + 1) + 1);
 }
 
-/* "# loose" in a recording: PyTorch goes through streams and released pools in the order of a hash table. So what one call returns to
- * the driver is compared as a set, and what depends on the order in which blocks become free is left out: the trace, and the statistics of
- * split blocks. */
+/* "# loose" in a recording: PyTorch goes through streams and released pools in the order of a hash table. So what one
+ * call returns to the driver is compared as a set, and what depends on the order in which blocks become free is left
+ * out: the trace, and the statistics of split blocks. */
 enum { INACTIVE_SPLIT = 36, INACTIVE_SPLIT_BYTES = 84, STATS_OF_A_FAMILY = 12 };
 
 static bool of_split_blocks(const char *word) {
@@ -503,7 +521,8 @@ static void show_difference(const char *file, int number, const char *line, cons
   size_t at = 0;
   while (expected[at] && expected[at] == got[at]) at++;
   size_t from = at < 60 ? 0 : at - 60;
-  print_error("%s:%d: %s\n  PyTorch: ...%.160s\n  ours:    ...%.160s\n", file, number, line, expected + from, got + from);
+  print_error("%s:%d: %s\n  PyTorch: ...%.160s\n  ours:    ...%.160s\n", file, number, line, expected + from,
+              got + from);
 }
 
 static char *read_all(const char *path) {

@@ -1,5 +1,5 @@
-/* PyTorch's policy, rule by rule, on a device with fake addresses: segments begin at BASE and follow one another. Each test is a row of
- * the table in docs/allocator.md. */
+/* PyTorch's policy, rule by rule, on a device with fake addresses: segments begin at BASE and follow one another. Each
+ * test is a row of the table in docs/allocator.md. */
 #include "alloc_world.h"
 
 #include "alloc/alloc.h"
@@ -44,7 +44,8 @@ static void close_it(fixture *f) {
 
 static uint64_t get_on(fixture *f, uint64_t bytes, uint64_t stream) {
   uint64_t address = 0;
-  if (hr_alloc_malloc(f->alloc, bytes, stream, &address, &f->error) != HR_OK) fail_msg("%llu: %s", (unsigned long long)bytes, f->error.message);
+  if (hr_alloc_malloc(f->alloc, bytes, stream, &address, &f->error) != HR_OK)
+    fail_msg("%llu: %s", (unsigned long long)bytes, f->error.message);
   return address;
 }
 
@@ -69,7 +70,8 @@ static uint64_t reserved(const fixture *f) { return (uint64_t)stats(f).reserved_
 
 static void test_rounding_is_to_512_bytes(void **state) {
   (void)state;
-  static const uint64_t rows[][2] = {{1, 512}, {511, 512}, {512, 512}, {513, 1024}, {1024, 1024}, {1025, 1536}, {1000000, 1000448}};
+  static const uint64_t rows[][2] = {{1, 512},     {511, 512},   {512, 512},        {513, 1024},
+                                     {1024, 1024}, {1025, 1536}, {1000000, 1000448}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     fixture f;
     open_plain(&f);
@@ -81,15 +83,17 @@ static void test_rounding_is_to_512_bytes(void **state) {
   }
 }
 
-/* d parts between powers of two, but only for what is larger than 512 * d; d by the power of two of the size, from 1 MiB on */
+/* d parts between powers of two, but only for what is larger than 512 * d; d by the power of two of the size, from 1
+ * MiB on */
 static void test_rounding_to_divisions(void **state) {
   (void)state;
   static const struct row {
     uint64_t divisions, bytes, rounded;
-  } rows[] = {{4, 1200, 1536},       {4, 2048, 2048},        {4, 2049, 2560},          {4, 2561, 3072},        {4, 4097, 5120},
-              {4, 5000, 5120},       {8, 4097, 4608},        {8, 4000, 4096},          {16, 8192, 8192},       {16, 8193, 8704},
-              {1, 5000, 5120},       {0, 5000, 5120},        {2, 1025, 1536},          {2, 3 * KIB, 3 * KIB},  {2, 3 * KIB + 1, 4 * KIB},
-              {4, MIB + 1, 1280 * KIB}, {4, 5 * MIB + 1, 6 * MIB}, {4, 7 * MIB + 1, 8 * MIB}, {2, 100 * MIB, 128 * MIB}};
+  } rows[] = {{4, 1200, 1536},           {4, 2048, 2048},           {4, 2049, 2560},           {4, 2561, 3072},
+              {4, 4097, 5120},           {4, 5000, 5120},           {8, 4097, 4608},           {8, 4000, 4096},
+              {16, 8192, 8192},          {16, 8193, 8704},          {1, 5000, 5120},           {0, 5000, 5120},
+              {2, 1025, 1536},           {2, 3 * KIB, 3 * KIB},     {2, 3 * KIB + 1, 4 * KIB}, {4, MIB + 1, 1280 * KIB},
+              {4, 5 * MIB + 1, 6 * MIB}, {4, 7 * MIB + 1, 8 * MIB}, {2, 100 * MIB, 128 * MIB}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     fixture f;
     hr_alloc_config config = hr_alloc_config_default();
@@ -124,8 +128,10 @@ static void test_segment_sizes(void **state) {
   static const struct row {
     uint64_t bytes, segment;
     bool small;
-  } rows[] = {{1, 2 * MIB, true},          {MIB, 2 * MIB, true},                {MIB + 1, 20 * MIB, false},       {10 * MIB - 512, 20 * MIB, false},
-              {10 * MIB, 10 * MIB, false}, {10 * MIB + 1, 12 * MIB, false},     {12 * MIB, 12 * MIB, false},      {100 * MIB + 1, 102 * MIB, false}};
+  } rows[] = {{1, 2 * MIB, true},          {MIB, 2 * MIB, true},
+              {MIB + 1, 20 * MIB, false},  {10 * MIB - 512, 20 * MIB, false},
+              {10 * MIB, 10 * MIB, false}, {10 * MIB + 1, 12 * MIB, false},
+              {12 * MIB, 12 * MIB, false}, {100 * MIB + 1, 102 * MIB, false}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     fixture f;
     open_plain(&f);
@@ -228,7 +234,8 @@ static void test_best_fit_is_the_smallest_then_the_lowest(void **state) {
   close_it(&f);
 }
 
-/* 2.12 alone: of equal sizes the block whose record is oldest; a split makes a record for its front, the rest keeps the old one */
+/* 2.12 alone: of equal sizes the block whose record is oldest; a split makes a record for its front, the rest keeps the
+ * old one */
 static void test_best_fit_of_2_12_is_the_oldest(void **state) {
   (void)state;
   fixture f;
@@ -278,8 +285,8 @@ static void test_oversize_blocks_serve_oversize_requests_only(void **state) {
   assert_int_equal(stats(&f).oversize_allocations.current, 1);
   put(&f, big);
   assert_int_equal(stats(&f).oversize_allocations.current, 0);
-  assert_int_not_equal(get(&f, 12 * MIB), big);       /* below the limit: not from a block of the limit or more */
-  const uint64_t rounded = get(&f, 30 * MIB);         /* 40 < 30 + 20: taken, and not split */
+  assert_int_not_equal(get(&f, 12 * MIB), big); /* below the limit: not from a block of the limit or more */
+  const uint64_t rounded = get(&f, 30 * MIB);   /* 40 < 30 + 20: taken, and not split */
   assert_int_equal(rounded, big);
   assert_int_equal(block_size(&f, rounded), 40 * MIB);
   close_it(&f);
@@ -741,7 +748,8 @@ static void test_bad_arguments_are_refused(void **state) {
   assert_int_equal(hr_alloc_record_stream(f.alloc, a + 1, 1, &f.error), HR_ERROR_USAGE);
   assert_int_equal(hr_alloc_malloc(f.alloc, 0, 0, &address, &f.error), HR_ERROR_USAGE);
   assert_int_equal(hr_alloc_malloc_in(f.alloc, 1, 1, 0, &address, &f.error), HR_ERROR_USAGE);
-  static const uint64_t absurd[] = {UINT64_MAX, UINT64_MAX - 511, UINT64_MAX - 512, UINT64_C(1) << 63, UINT64_C(1) << 60, (UINT64_C(1) << 60) - 1};
+  static const uint64_t absurd[] = {UINT64_MAX,        UINT64_MAX - 511,  UINT64_MAX - 512,
+                                    UINT64_C(1) << 63, UINT64_C(1) << 60, (UINT64_C(1) << 60) - 1};
   for (size_t i = 0; i < sizeof absurd / sizeof *absurd; i++) refused(&f, absurd[i]);
   assert_int_equal(stats(&f).num_ooms, 1); /* from 1 EiB on PyTorch does not even try */
   close_it(&f);

@@ -1,5 +1,6 @@
-/* What holds after any sequence of calls: blocks tile segments, nothing overlaps, every statistic equals a recount, addresses lie
- * in memory that the device gave, empty_cache returns exactly what is wholly free, destroy returns everything. */
+/* What holds after any sequence of calls: blocks tile segments, nothing overlaps, every statistic equals a recount,
+ * addresses lie in memory that the device gave, empty_cache returns exactly what is wholly free, destroy returns
+ * everything. */
 #include "alloc_world.h"
 
 #include "alloc/alloc.h"
@@ -39,7 +40,9 @@ static uint64_t draw(run *r, uint64_t below) {
 }
 
 static void holds(run *r, hr_status status, const hr_error *e, const char *where) {
-  if (status != HR_OK) fail_msg("seed %llu, step %llu, %s: %s", (unsigned long long)r->seed, (unsigned long long)r->step, where, e->message);
+  if (status != HR_OK)
+    fail_msg("seed %llu, step %llu, %s: %s", (unsigned long long)r->seed, (unsigned long long)r->step, where,
+             e->message);
 }
 
 static void expect(run *r, bool condition, const char *what) {
@@ -48,14 +51,14 @@ static void expect(run *r, bool condition, const char *what) {
 
 static uint64_t some_size(run *r) {
   switch (draw(r, r->wide ? 8 : 7)) {
-    case 0: return 1 + draw(r, 512);
-    case 1: return 1 + draw(r, 8192);
-    case 2: return 1 + draw(r, 200000);
-    case 3: return MiB - 600 + draw(r, 1200);
-    case 4: return MiB + draw(r, 9 * MiB);
-    case 5: return 10 * MiB - 1024 + draw(r, 2048);
-    case 6: return draw(r, 4) == 0 ? 10 * MiB + draw(r, 60 * MiB) : 1 + draw(r, 65536);
-    default: return 1 + draw(r, 400 * MiB);
+  case 0: return 1 + draw(r, 512);
+  case 1: return 1 + draw(r, 8192);
+  case 2: return 1 + draw(r, 200000);
+  case 3: return MiB - 600 + draw(r, 1200);
+  case 4: return MiB + draw(r, 9 * MiB);
+  case 5: return 10 * MiB - 1024 + draw(r, 2048);
+  case 6: return draw(r, 4) == 0 ? 10 * MiB + draw(r, 60 * MiB) : 1 + draw(r, 65536);
+  default: return 1 + draw(r, 400 * MiB);
   }
 }
 
@@ -73,15 +76,19 @@ static void do_malloc(run *r, slot *s) {
   if (status != HR_OK) {
     expect(r, status == HR_ERROR_MEMORY, "a request fails for memory only");
     const bool early = strstr(e.message, "at once") != NULL;
-    expect(r, after.num_ooms == before.num_ooms + (early ? 0 : 1) && e.requested_bytes >= bytes, "a failed request is counted and named");
+    expect(r, after.num_ooms == before.num_ooms + (early ? 0 : 1) && e.requested_bytes >= bytes,
+           "a failed request is counted and named");
     expect(r, after.allocation[0].current == before.allocation[0].current, "a failed request changes no allocation");
     return;
   }
   *s = (slot){address, bytes, stream, false};
   const hri_block *b = hri_alloc_find(r->alloc, address);
-  expect(r, b != NULL && b->allocated && b->size >= bytes && b->requested == bytes && b->set->stream == stream, "the block of a request");
-  expect(r, world_inside(&r->world, b->expandable != NULL ? HR_ALLOC_ADOPT_MAP : HR_ALLOC_ADOPT_SEGMENT, b->address, 1), "memory of a request");
-  expect(r, after.requested_bytes[0].allocated == before.requested_bytes[0].allocated + (int64_t)bytes, "requested bytes are counted unrounded");
+  expect(r, b != NULL && b->allocated && b->size >= bytes && b->requested == bytes && b->set->stream == stream,
+         "the block of a request");
+  expect(r, world_inside(&r->world, b->expandable != NULL ? HR_ALLOC_ADOPT_MAP : HR_ALLOC_ADOPT_SEGMENT, b->address, 1),
+         "memory of a request");
+  expect(r, after.requested_bytes[0].allocated == before.requested_bytes[0].allocated + (int64_t)bytes,
+         "requested bytes are counted unrounded");
 }
 
 static void do_free(run *r, slot *s) {
@@ -147,31 +154,31 @@ static void do_pool(run *r) {
   const uint64_t i = draw(r, 4);
   const uint32_t pool = r->pools[i];
   switch (draw(r, 4)) {
-    case 0:
-      if (pool == 0) {
-        const hr_status status = hr_alloc_pool_create(r->alloc, 7, i + 1, &r->pools[i], &e);
-        if (status != HR_OK) r->pools[i] = 0;
-        expect(r, status == HR_OK || hri_alloc_pool_find(r->alloc, (hr_pool){{7, i + 1}})->use_count == 0,
-               "a pool can be created again when it is empty");
-      }
-      break;
-    case 1:
-      if (pool != 0 && !r->begun[i]) {
-        holds(r, hr_alloc_pool_begin(r->alloc, pool, draw(r, 2) == 0, &e), &e, "pool_begin");
-        r->begun[i] = true;
-      }
-      break;
-    case 2:
-      if (r->begun[i]) {
-        holds(r, hr_alloc_pool_end(r->alloc, pool, &e), &e, "pool_end");
-        r->begun[i] = false;
-      }
-      break;
-    default:
-      if (pool != 0 && !r->begun[i]) {
-        holds(r, hr_alloc_pool_release(r->alloc, pool, &e), &e, "pool_release");
-        r->pools[i] = 0;
-      }
+  case 0:
+    if (pool == 0) {
+      const hr_status status = hr_alloc_pool_create(r->alloc, 7, i + 1, &r->pools[i], &e);
+      if (status != HR_OK) r->pools[i] = 0;
+      expect(r, status == HR_OK || hri_alloc_pool_find(r->alloc, (hr_pool){{7, i + 1}})->use_count == 0,
+             "a pool can be created again when it is empty");
+    }
+    break;
+  case 1:
+    if (pool != 0 && !r->begun[i]) {
+      holds(r, hr_alloc_pool_begin(r->alloc, pool, draw(r, 2) == 0, &e), &e, "pool_begin");
+      r->begun[i] = true;
+    }
+    break;
+  case 2:
+    if (r->begun[i]) {
+      holds(r, hr_alloc_pool_end(r->alloc, pool, &e), &e, "pool_end");
+      r->begun[i] = false;
+    }
+    break;
+  default:
+    if (pool != 0 && !r->begun[i]) {
+      holds(r, hr_alloc_pool_release(r->alloc, pool, &e), &e, "pool_release");
+      r->pools[i] = 0;
+    }
   }
 }
 
@@ -190,7 +197,8 @@ static hr_alloc_config some_config(run *r) {
   if (draw(r, 3) == 0) c.garbage_collection_threshold = 0.2 + 0.1 * (double)draw(r, 7);
   if (draw(r, 3) == 0) c.large_segment_bytes = (10 + 2 * draw(r, 20)) * MiB;
   if (draw(r, 3) == 0) c.throw_on_device_oom = true;
-  for (int i = 0; i < HR_ALLOC_DIVISION_COUNT && draw(r, 2) == 0; i++) c.roundup_power2_divisions[i] = UINT64_C(1) << draw(r, 6);
+  for (int i = 0; i < HR_ALLOC_DIVISION_COUNT && draw(r, 2) == 0; i++)
+    c.roundup_power2_divisions[i] = UINT64_C(1) << draw(r, 6);
   return c;
 }
 

@@ -24,11 +24,14 @@ typedef struct entry {
 
 /* Every number of hr_alloc_stats with the key that PyTorch gives it, written out a second way. */
 static int64_t *place(hr_alloc_stats *s, const char *key) {
-  static const char *const families[] = {"allocation",     "segment",      "active",               "inactive_split", "allocated_bytes",
-                                         "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"};
-  static const char *const pools[] = {"all", "small_pool", "large_pool"}, *const measures[] = {"current", "peak", "allocated", "freed"};
-  hr_alloc_stat *const stats[] = {s->allocation,     s->segment,      s->active,               s->inactive_split, s->allocated_bytes,
-                                  s->reserved_bytes, s->active_bytes, s->inactive_split_bytes, s->requested_bytes};
+  static const char *const families[] = {"allocation",      "segment",        "active",       "inactive_split",
+                                         "allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes",
+                                         "requested_bytes"};
+  static const char *const pools[] = {"all", "small_pool", "large_pool"}, *const measures[] = {"current", "peak",
+                                                                                               "allocated", "freed"};
+  hr_alloc_stat *const stats[] = {s->allocation,      s->segment,        s->active,       s->inactive_split,
+                                  s->allocated_bytes, s->reserved_bytes, s->active_bytes, s->inactive_split_bytes,
+                                  s->requested_bytes};
   char name[64];
   for (int f = 0; f < 9; f++)
     for (int p = 0; p < 3; p++)
@@ -61,7 +64,8 @@ static void compare(void *context, const char *key, int64_t value) {
   walk *w = context;
   assert_true(w->count < KEY_COUNT);
   assert_string_equal(key, w->wanted[w->count].key);
-  if (value != w->wanted[w->count].value) fail_msg("%s: %ld, not %ld", key, (long)value, (long)w->wanted[w->count].value);
+  if (value != w->wanted[w->count].value)
+    fail_msg("%s: %ld, not %ld", key, (long)value, (long)w->wanted[w->count].value);
   w->count++;
 }
 
@@ -97,7 +101,8 @@ static void prints_what_pytorch_prints(void **state) {
     from = text;
     while (*at == '|') {
       line = next_line(&at);
-      if (strncmp(from, line, strlen(line)) != 0 || from[strlen(line)] != '\n') fail_msg("%s: want %s\nat %.80s", name, line, from);
+      if (strncmp(from, line, strlen(line)) != 0 || from[strlen(line)] != '\n')
+        fail_msg("%s: want %s\nat %.80s", name, line, from);
       from += strlen(line) + 1;
     }
     assert_string_equal(from, "");

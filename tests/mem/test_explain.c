@@ -1,5 +1,6 @@
-/* The explainer: constructed messages over all wordings and causes, each with the figures, the cause and the certainty that
- * follow by hand from the rules of docs/explain.md; then streams, ranks, repeats, hostile input, refused memory. */
+/* The explainer: constructed messages over all wordings and causes, each with the figures, the cause and the certainty
+ * that follow by hand from the rules of docs/explain.md; then streams, ranks, repeats, hostile input, refused
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +17,10 @@
 
 #define GIB(x) ((x) * 1073741824.0)
 #define MIB(x) ((x) * 1048576.0)
-#define HINT20 " If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
-#define HINT22 " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+#define HINT20                                                                                                         \
+  " If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
+#define HINT22                                                                                                         \
+  " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
 #define CERTAIN HR_OOM_CERTAIN
 #define LIKELY HR_OOM_LIKELY
 #define UNDECIDED HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE
@@ -29,174 +32,212 @@ typedef struct sample {
   double requested, total, free, allocated, unallocated, others; /* bytes; 0: not to be known */
 } sample;
 
-static const sample samples[] = {
-    /* 1.0 to 1.3 */
-    {"RuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 50.00 MiB cached)",
-     HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
-    {"RuntimeError: CUDA out of memory. Tried to allocate 350.00 MiB (GPU 0; 7.93 GiB total capacity; 5.73 GiB already allocated; 324.56 MiB free; 1.34 GiB cached)",
-     HR_OOM_FRAGMENTED, LIKELY, MIB(350), GIB(7.93), MIB(324.56), GIB(5.73), GIB(1.34), 0},
-    {"CUDA out of memory. Tried to allocate 8.00 GiB (GPU 1; 7.93 GiB total capacity; 1.73 GiB already allocated; 5.56 GiB free; 0 bytes cached)",
-     HR_OOM_TOO_BIG, CERTAIN, GIB(8), GIB(7.93), GIB(5.56), GIB(1.73), 0, 0},
-    {"CUDA out of memory. Tried to allocate 4.00 GiB (GPU 1; 7.93 GiB total capacity; 4.73 GiB already allocated; 2.10 GiB free; 0 bytes cached)",
-     HR_OOM_TOO_BIG, CERTAIN, GIB(4), GIB(7.93), GIB(2.1), GIB(4.73), 0, 0},
-    {"CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.92 GiB total capacity; 1.00 GiB already allocated; 5.56 MiB free; 30.00 MiB cached)",
-     UNDECIDED, MIB(20), GIB(10.92), MIB(5.56), GIB(1), MIB(30), 0},
-    /* 1.4 to 1.9 */
-    {"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 9.71 GiB already allocated; 5.56 MiB free; 9.73 GiB reserved in total by PyTorch)",
-     HR_OOM_TOO_BIG, LIKELY, MIB(20), GIB(10.76), MIB(5.56), GIB(9.71), GIB(9.73) - GIB(9.71), 0},
-    {"CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 23.70 GiB total capacity; 16.00 GiB already allocated; 700.00 MiB free; 22.00 GiB reserved in total by PyTorch)",
-     HR_OOM_FRAGMENTED, LIKELY, GIB(1.5), GIB(23.7), MIB(700), GIB(16), GIB(6), 0},
-    {"CUDA out of memory. Tried to allocate 734.00 MiB (GPU 0; 15.78 GiB total capacity; 1.00 GiB already allocated; 12.10 GiB free; 1.20 GiB reserved in total by PyTorch)",
-     UNDECIDED, MIB(734), GIB(15.78), GIB(12.1), GIB(1), GIB(1.2) - GIB(1), 0},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 2; 31.75 GiB total capacity; 8.00 GiB already allocated; 1.00 GiB free; 8.10 GiB reserved in total by PyTorch)",
-     UNDECIDED, GIB(2), GIB(31.75), GIB(1), GIB(8), GIB(8.1) - GIB(8), 0},
-    {"CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 15.90 GiB total capacity; 7.50 GiB already allocated; 7.00 GiB free; 7.95 GiB allowed; 7.60 GiB reserved in total by PyTorch)",
-     HR_OOM_CAP, CERTAIN, MIB(512), GIB(15.9), GIB(7), GIB(7.5), GIB(7.6) - GIB(7.5), 0},
-    {"CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 15.90 GiB total capacity; 15.00 GiB already allocated; 20.00 MiB free; 15.10 GiB allowed; 15.05 GiB reserved in total by PyTorch)",
-     HR_OOM_CAP, LIKELY, MIB(512), GIB(15.9), MIB(20), GIB(15), GIB(15.05) - GIB(15), 0},
-    /* 1.10 to 2.0 */
-    {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 MiB (GPU 0; 23.69 GiB total capacity; 22.50 GiB already allocated; 10.00 MiB free; 22.90 GiB reserved in total by PyTorch)" HINT20,
-     HR_OOM_TOO_BIG, LIKELY, MIB(12), GIB(23.69), MIB(10), GIB(22.5), GIB(22.9) - GIB(22.5), 0},
-    {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB (GPU 0; 23.69 GiB total capacity; 17.50 GiB already allocated; 1.00 GiB free; 21.90 GiB reserved in total by PyTorch)" HINT20,
-     HR_OOM_FRAGMENTED, LIKELY, GIB(3), GIB(23.69), GIB(1), GIB(17.5), GIB(21.9) - GIB(17.5), 0},
-    {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1024.00 MiB (GPU 0; 8.00 GiB total capacity; 12.30 GiB already allocated; 0 bytes free; 12.50 GiB reserved in total by PyTorch)" HINT20,
-     HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(8), 0, GIB(12.3), GIB(12.5) - GIB(12.3), 0},
-    {"CUDA out of memory. Tried to allocate 372.53 GiB (GPU 0; 31.75 GiB total capacity; 2.00 GiB already allocated; 28.00 GiB free; 2.10 GiB reserved in total by PyTorch)" HINT20,
-     HR_OOM_TOO_BIG, CERTAIN, GIB(372.53), GIB(31.75), GIB(28), GIB(2), GIB(2.1) - GIB(2), 0},
-    {"CUDA out of memory. Tried to allocate 17179869183.99 GiB (GPU 0; 31.75 GiB total capacity; 2.00 GiB already allocated; 28.00 GiB free; 2.10 GiB reserved in total by PyTorch)" HINT20,
-     HR_OOM_TOO_BIG, CERTAIN, GIB(17179869183.99), GIB(31.75), GIB(28), GIB(2), GIB(2.1) - GIB(2), 0},
-    {"CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 14.76 GiB total capacity; 13.00 GiB already allocated; 31.00 MiB free; 13.70 GiB reserved in total by PyTorch)" HINT20,
-     HR_OOM_FRAGMENTED, LIKELY, MIB(64), GIB(14.76), MIB(31), GIB(13), GIB(13.7) - GIB(13), 0},
-    {"CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 14.76 GiB total capacity; 13.80 GiB already allocated; 63.00 MiB free; 14.00 GiB reserved in total by PyTorch)" HINT20,
-     HR_OOM_TOO_BIG, LIKELY, MIB(64), GIB(14.76), MIB(63), GIB(13.8), GIB(14) - GIB(13.8), 0},
-    /* 2.1 */
-    {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacty of 23.65 GiB of which 1.06 MiB is free. Including non-PyTorch memory, this process has 23.63 GiB memory in use. Of the allocated memory 23.00 GiB is allocated by PyTorch, and 150.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_TOO_BIG, LIKELY, MIB(2), GIB(23.65), MIB(1.06), GIB(23), MIB(150), 0},
-    {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 14.73 GiB memory in use. Including non-PyTorch memory, this process has 8.40 GiB memory in use. Of the allocated memory 7.90 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_OTHER_PROCESS, CERTAIN, GIB(1), GIB(23.65), MIB(500), GIB(7.9), MIB(50), GIB(14.73)},
-    {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 23.14 GiB memory in use. Of the allocated memory 22.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(23.65), MIB(500), GIB(22.6), MIB(50), 0},
-    {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 13.00 GiB memory in use. Of the allocated memory 5.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     UNDECIDED, GIB(1), GIB(23.65), MIB(500), GIB(5.6), MIB(50), GIB(13)},
-    /* 2.2 on */
-    {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.38 GiB is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_FRAGMENTED, LIKELY, GIB(2), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
-    {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.38 GiB is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_TOO_BIG, CERTAIN, GIB(20), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
-    {"CUDA out of memory. Tried to allocate 12.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.15 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_TOO_BIG, LIKELY, GIB(12.5), GIB(79.15), GIB(1), GIB(66), GIB(11), 0},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.15 GiB memory in use. Of the allocated memory 76.00 GiB is allocated by PyTorch, with 24.00 GiB allocated in private pools (e.g., CUDA Graphs), and 1.00 GiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_PRIVATE_POOL, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(76), GIB(1), 0},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.15 GiB memory in use. Of the allocated memory 76.00 GiB is allocated by PyTorch, with 28.00 MiB allocated in private pools (e.g., CUDA Graphs), and 1.00 GiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_TOO_BIG, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(76), GIB(1), 0},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 60.00 GiB is free. Including non-PyTorch memory, this process has 19.15 GiB memory in use. 19.79 GiB allowed; Of the allocated memory 18.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_CAP, CERTAIN, GIB(2), GIB(79.15), GIB(60), GIB(18.2), MIB(300), 0},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Process 12 has 59.00 GiB memory in use. Including non-PyTorch memory, this process has 19.15 GiB memory in use. 39.58 GiB allowed; Of the allocated memory 18.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_OTHER_PROCESS, CERTAIN, GIB(2), GIB(79.15), GIB(1), GIB(18.2), MIB(300), GIB(59)},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU  has a total capacity of 79.15 GiB of which 1.00 GiB is free. Process 12 has 17179869184.00 GiB memory in use. Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use. Of the allocated memory 76.90 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_TOO_BIG, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(76.9), MIB(300), 0},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 0 bytes memory in use. Of the allocated memory 40.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     UNDECIDED, GIB(2), GIB(79.15), GIB(1), GIB(40.2), MIB(300), 0},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.15 GiB memory in use. Of the allocated memory 50.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(50.2), MIB(300), 0},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 41.15 GiB memory in use. Of the allocated memory 40.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_OTHER_PROCESS, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(40.2), MIB(300), 0},
-    {"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 10.25 MiB is free. Process 1 has 612.00 MiB memory in use. Process 2 has 612.00 MiB memory in use. Including non-PyTorch memory, this process has 138.00 GiB memory in use. Process 3 has 612.00 MiB memory in use. Of the allocated memory 137.00 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_TOO_BIG, LIKELY, MIB(20), GIB(139.8), MIB(10.25), GIB(137), MIB(200), 3 * MIB(612)},
-    {"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 3.25 GiB is free. Including non-PyTorch memory, this process has 136.00 GiB memory in use. Of the allocated memory 130.00 GiB is allocated by PyTorch, and 4.00 GiB is reserved by PyTorch but unallocated." HINT22,
-     UNDECIDED, MIB(20), GIB(139.8), GIB(3.25), GIB(130), GIB(4), 0},
-    {"OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 500.00 MiB is free. Process 7 has 4.00 GiB memory in use. Including non-PyTorch memory, this process has 19.10 GiB memory in use. Of the allocated memory 18.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_OTHER_PROCESS, LIKELY, GIB(1), GIB(23.65), MIB(500), GIB(18.6), MIB(50), GIB(4)},
-    /* other backends of the same allocator */
-    {"torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 23.98 GiB of which 1.00 GiB is free. Of the allocated memory 22.50 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_HIP_ALLOC_CONF=expandable_segments:True",
-     HR_OOM_TOO_BIG, CERTAIN, GIB(4), GIB(23.98), GIB(1), GIB(22.5), MIB(100), 0},
-    {"torch.OutOfMemoryError: XPU out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 15.11 GiB. Of the allocated memory 14.80 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory.",
-     HR_OOM_TOO_BIG, CERTAIN, GIB(1), GIB(15.11), 0, GIB(14.8), MIB(200), 0},
-    {"torch.OutOfMemoryError: XPU out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 15.11 GiB. Of the allocated memory 10.80 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.",
-     UNDECIDED, MIB(256), GIB(15.11), 0, GIB(10.8), MIB(200), 0},
-    {"RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 3; 60.97 GiB total capacity; 58.20 GiB already allocated; 58.20 GiB current active; 1.20 GiB free; 58.60 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.",
-     HR_OOM_TOO_BIG, LIKELY, GIB(2), GIB(60.97), GIB(1.2), GIB(58.2), GIB(58.6) - GIB(58.2), 0},
-    {"RuntimeError: MPS backend out of memory (MPS allocated: 5.05 GB, other allocations: 3.50 GB, max allowed: 9.07 GB). Tried to allocate 1024.00 MB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).",
-     HR_OOM_CAP, CERTAIN, GIB(1), 0, 0, GIB(5.05), 0, GIB(3.5)},
-    {"RuntimeError: MPS backend out of memory (MPS allocated: 1.05 GB, other allocations: 1.50 GB, max allowed: 9.07 GB). Tried to allocate 1024.00 MB on shared pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
-     UNDECIDED, GIB(1), 0, 0, GIB(1.05), 0, GIB(1.5)},
-    {"RuntimeError: MPS backend out of memory (MPS allocated: 5.05 GiB, other allocations: 3.50 GiB, max allowed: unlimited). Tried to allocate 1.00 GiB on private pool.",
-     UNDECIDED, GIB(1), 0, 0, GIB(5.05), 0, GIB(3.5)},
-    {"torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 13.10 GiB\nRequested               : 1.00 GiB\nDevice limit            : 14.00 GiB\nFree (according to CUDA): 200.00 MiB\nPyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB",
-     HR_OOM_TOO_BIG, CERTAIN, GIB(1), GIB(14), MIB(200), GIB(13.1), 0, 0},
-    {"torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 6.50 GiB\nRequested               : 1.00 GiB\nDevice limit            : 14.00 GiB\nFree (according to CUDA): 7.00 GiB\nPyTorch limit (set by user-supplied memory fraction)\n                        : 7.00 GiB",
-     HR_OOM_CAP, CERTAIN, GIB(1), GIB(14), GIB(7), GIB(6.5), 0, 0},
-    /* no figures */
-    {"RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call", UNDECIDED, 0, 0, 0, 0, 0, 0},
-    {"THCudaCheck FAIL file=/pytorch/aten/src/THC/generic/THCStorage.cu line=58 error=2 : out of memory\nRuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58", UNDECIDED, 0, 0, 0, 0, 0, 0},
-    {"RuntimeError: [enforce fail at context_gpu.cu:415] error == cudaSuccess. 2 vs 0. Error at: context_gpu.cu:415: out of memory", UNDECIDED, 0, 0, 0, 0, 0, 0},
-    {"HIP error: out of memory", UNDECIDED, 0, 0, 0, 0, 0, 0},
-    /* host memory */
-    {"RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate memory)",
-     HR_OOM_HOST_MEMORY, CERTAIN, 68719476736.0, 0, 0, 0, 0, 0},
-    {"RuntimeError: [enforce fail at C:\\cb\\pytorch\\c10\\core\\impl\\alloc_cpu.cpp:72] data. DefaultCPUAllocator: not enough memory: you tried to allocate 1179648 bytes.",
-     HR_OOM_HOST_MEMORY, CERTAIN, 1179648.0, 0, 0, 0, 0, 0},
-    {"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.3 GiB for an array with shape (40000, 41250) and data type float64", HR_OOM_HOST_MEMORY, CERTAIN, GIB(12.3), 0, 0, 0, 0, 0},
-    {"RuntimeError: DataLoader worker (pid 4021) is killed by signal: Killed. ", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -9) local_rank: 0 (pid: 1234) of binary: python", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"Command terminated: exit code 137", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"[12.3] Out of memory: Killed process 4242 (python) total-vm:91234kB, anon-rss:812kB", HR_OOM_HOST_MEMORY, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", HR_OOM_HOST_MEMORY, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"RuntimeError: Caught RuntimeError in pin memory thread for device 0.\n  File \"torch/utils/data/_utils/pin_memory.py\", line 50\nRuntimeError: CUDA error: out of memory", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"It is possible that dataloader's workers are out of shared memory. Please try to raise your shared memory limit.", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    /* past the allocator */
-    {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"include/alloc.h:103 NCCL WARN Cuda failure 'out of memory'", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"include/alloc.h:48 NCCL WARN Failed to CUDA calloc 6291456 bytes", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"Error out of memory at line 380 in file /src/csrc/pythonInterface.c", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, 0, 0, 0, 0, 0, 0},
-    /* what stands beside a message does not decide it */
-    {"NCCL version 2.19.3+cuda12.3\nRuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 50.00 MiB cached)",
-     HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
-    {"terminate called after throwing 'std::bad_alloc'\nusing device cuda:0", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    /* refusals, on-chip, others */
-    {"ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.", HR_OOM_CAP, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"ValueError: Free memory on device (3.10/79.15 GiB) on startup is less than desired GPU memory utilization (0.9, 71.24 GiB).", HR_OOM_OTHER_PROCESS, LIKELY, 0, GIB(79.15), 0, 0, 0, 0},
-    {"triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: 101376.", HR_OOM_ON_CHIP, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"RuntimeError: CUDA error: too many resources requested for launch", HR_OOM_ON_CHIP, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.", HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[32,512,1024]", HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory", HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"java.lang.OutOfMemoryError: Java heap space", HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
-    /* forms */
-    {"# torch.OutOfMemoryError: **CUDA out\n# of memory**. Tried to\n#  allocate 2.00 GiB. GPU 3 has a total capacity of 79.15\n# GiB of which `1.38 GiB` is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB\n# is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.",
-     HR_OOM_FRAGMENTED, LIKELY, GIB(2), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
-    {" 45%|####5     | 12/27 [00:10<00:12,  1.1it/s]RuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 50.00 MiB cached)",
-     HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
-    {"2024-01-31 10:11:12,123 node-3: CUDA out of memory. Tried to allocate 1073741824 bytes (GPU 0; 8589934592 bytes total capacity; 8053063680 bytes already allocated; 104857600 bytes free; 104857600 bytes cached)",
-     HR_OOM_TOO_BIG, CERTAIN, GIB(1), GIB(8), MIB(100), 8053063680.0, MIB(100), 0},
-    {"  File \"torch/cuda/graphs.py\", line 80, in capture_begin\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.38 GiB is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.",
-     HR_OOM_CACHED_NOT_RETURNED, LIKELY, GIB(2), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
-    /* variants of reports, in other numbers */
-    {"RuntimeError: $ Torch: not enough memory: you tried to allocate 40GB. Buy new RAM! at /tmp/TH/THGeneral.c:218", HR_OOM_HOST_MEMORY, CERTAIN, GIB(40), 0, 0, 0, 0, 0},
-    {"E: RuntimeError: Could not allocate tensor with 268435456 bytes. There is not enough GPU video memory available!", UNDECIDED, 0, 0, 0, 0, 0, 0},
-    {"RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", UNDECIDED, 0, 0, 0, 0, 0, 0},
-    {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.", HR_OOM_TOO_BIG, CERTAIN, GIB(1073741824.0), 0, 0, 0, 0, 0},
-    {"2023-02-01 E tensorflow/stream_executor/cuda/cuda_driver.cc:802] failed to alloc 17179869184 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-     HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"E tensorflow/stream_executor/rocm/rocm_driver.cc:600] failed to allocate 512.00M (536870912 bytes) from device: HIP_ERROR_OutOfMemory",
-     HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"RuntimeError: Resource exhausted: Out of memory while trying to allocate 25165824 bytes.", HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"srun: error: node17: task 3: Out Of Memory", HR_OOM_HOST_MEMORY, CERTAIN, 0, 0, 0, 0, 0, 0},
-    {"Loading checkpoint shards:  50%|#####     | 1/2 [00:09<00:09,  9.1s/it]Killed", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"epoch 3 loss 0.71\nKilled\n$ ", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"job.sh: line 12: 40213 Killed                  python train.py --epochs 3", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"zsh: killed     python train.py", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 811 RUNNING AT node3\n=   EXIT CODE: 9", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"RuntimeError: unable to mmap 9934721024 bytes from file <./model-00002.safetensors>: Cannot allocate memory (12)", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"OSError: [Errno 12] Cannot allocate memory", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
-    {"(EngineCore_DP0 pid=917) torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.08 GiB. GPU 0 has a total capacity of 64.00 GiB of which 700.00 MiB is free. Of the allocated memory 63.05 GiB is allocated by PyTorch, and 130.00 MiB is reserved by PyTorch but unallocated.",
-     HR_OOM_TOO_BIG, CERTAIN, GIB(1.08), GIB(64), MIB(700), GIB(63.05), MIB(130), 0},
-    {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 12.73 GiB memory in use. Including non-PyTorch memory, this process has 10.40 GiB memory in use. Of the allocated memory 7.90 GiB is allocated by PyTorch, and 2.05 GiB is reserved by PyTorch but unallocated." HINT22,
-     HR_OOM_OTHER_PROCESS, LIKELY, GIB(1), GIB(23.65), MIB(500), GIB(7.9), GIB(2.05), GIB(12.73)},
+static const sample
+    samples
+        [] =
+            {
+                /* 1.0 to 1.3 */
+                {"RuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 50.00 MiB cached)",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
+                {"RuntimeError: CUDA out of memory. Tried to allocate 350.00 MiB (GPU 0; 7.93 GiB total capacity; 5.73 GiB already allocated; 324.56 MiB free; 1.34 GiB cached)",
+                 HR_OOM_FRAGMENTED, LIKELY, MIB(350), GIB(7.93), MIB(324.56), GIB(5.73), GIB(1.34), 0},
+                {"CUDA out of memory. Tried to allocate 8.00 GiB (GPU 1; 7.93 GiB total capacity; 1.73 GiB already allocated; 5.56 GiB free; 0 bytes cached)",
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(8), GIB(7.93), GIB(5.56), GIB(1.73), 0, 0},
+                {"CUDA out of memory. Tried to allocate 4.00 GiB (GPU 1; 7.93 GiB total capacity; 4.73 GiB already allocated; 2.10 GiB free; 0 bytes cached)",
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(4), GIB(7.93), GIB(2.1), GIB(4.73), 0, 0},
+                {"CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.92 GiB total capacity; 1.00 GiB already allocated; 5.56 MiB free; 30.00 MiB cached)",
+                 UNDECIDED, MIB(20), GIB(10.92), MIB(5.56), GIB(1), MIB(30), 0},
+                /* 1.4 to 1.9 */
+                {"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 9.71 GiB already allocated; 5.56 MiB free; 9.73 GiB reserved in total by PyTorch)",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(20), GIB(10.76), MIB(5.56), GIB(9.71), GIB(9.73) - GIB(9.71), 0},
+                {"CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 23.70 GiB total capacity; 16.00 GiB already allocated; 700.00 MiB free; 22.00 GiB reserved in total by PyTorch)",
+                 HR_OOM_FRAGMENTED, LIKELY, GIB(1.5), GIB(23.7), MIB(700), GIB(16), GIB(6), 0},
+                {"CUDA out of memory. Tried to allocate 734.00 MiB (GPU 0; 15.78 GiB total capacity; 1.00 GiB already allocated; 12.10 GiB free; 1.20 GiB reserved in total by PyTorch)",
+                 UNDECIDED, MIB(734), GIB(15.78), GIB(12.1), GIB(1), GIB(1.2) - GIB(1), 0},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 2; 31.75 GiB total capacity; 8.00 GiB already allocated; 1.00 GiB free; 8.10 GiB reserved in total by PyTorch)",
+                 UNDECIDED, GIB(2), GIB(31.75), GIB(1), GIB(8), GIB(8.1) - GIB(8), 0},
+                {"CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 15.90 GiB total capacity; 7.50 GiB already allocated; 7.00 GiB free; 7.95 GiB allowed; 7.60 GiB reserved in total by PyTorch)",
+                 HR_OOM_CAP, CERTAIN, MIB(512), GIB(15.9), GIB(7), GIB(7.5), GIB(7.6) - GIB(7.5), 0},
+                {"CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 15.90 GiB total capacity; 15.00 GiB already allocated; 20.00 MiB free; 15.10 GiB allowed; 15.05 GiB reserved in total by PyTorch)",
+                 HR_OOM_CAP, LIKELY, MIB(512), GIB(15.9), MIB(20), GIB(15), GIB(15.05) - GIB(15), 0},
+                /* 1.10 to 2.0 */
+                {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 MiB (GPU 0; 23.69 GiB total capacity; 22.50 GiB already allocated; 10.00 MiB free; 22.90 GiB reserved in total by PyTorch)" HINT20,
+                 HR_OOM_TOO_BIG, LIKELY, MIB(12), GIB(23.69), MIB(10), GIB(22.5), GIB(22.9) - GIB(22.5), 0},
+                {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB (GPU 0; 23.69 GiB total capacity; 17.50 GiB already allocated; 1.00 GiB free; 21.90 GiB reserved in total by PyTorch)" HINT20,
+                 HR_OOM_FRAGMENTED, LIKELY, GIB(3), GIB(23.69), GIB(1), GIB(17.5), GIB(21.9) - GIB(17.5), 0},
+                {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1024.00 MiB (GPU 0; 8.00 GiB total capacity; 12.30 GiB already allocated; 0 bytes free; 12.50 GiB reserved in total by PyTorch)" HINT20,
+                 HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(8), 0, GIB(12.3), GIB(12.5) - GIB(12.3), 0},
+                {"CUDA out of memory. Tried to allocate 372.53 GiB (GPU 0; 31.75 GiB total capacity; 2.00 GiB already allocated; 28.00 GiB free; 2.10 GiB reserved in total by PyTorch)" HINT20,
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(372.53), GIB(31.75), GIB(28), GIB(2), GIB(2.1) - GIB(2), 0},
+                {"CUDA out of memory. Tried to allocate 17179869183.99 GiB (GPU 0; 31.75 GiB total capacity; 2.00 GiB already allocated; 28.00 GiB free; 2.10 GiB reserved in total by PyTorch)" HINT20,
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(17179869183.99), GIB(31.75), GIB(28), GIB(2), GIB(2.1) - GIB(2), 0},
+                {"CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 14.76 GiB total capacity; 13.00 GiB already allocated; 31.00 MiB free; 13.70 GiB reserved in total by PyTorch)" HINT20,
+                 HR_OOM_FRAGMENTED, LIKELY, MIB(64), GIB(14.76), MIB(31), GIB(13), GIB(13.7) - GIB(13), 0},
+                {"CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 14.76 GiB total capacity; 13.80 GiB already allocated; 63.00 MiB free; 14.00 GiB reserved in total by PyTorch)" HINT20,
+                 HR_OOM_TOO_BIG, LIKELY, MIB(64), GIB(14.76), MIB(63), GIB(13.8), GIB(14) - GIB(13.8), 0},
+                /* 2.1 */
+                {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacty of 23.65 GiB of which 1.06 MiB is free. Including non-PyTorch memory, this process has 23.63 GiB memory in use. Of the allocated memory 23.00 GiB is allocated by PyTorch, and 150.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_TOO_BIG, LIKELY, MIB(2), GIB(23.65), MIB(1.06), GIB(23), MIB(150), 0},
+                {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 14.73 GiB memory in use. Including non-PyTorch memory, this process has 8.40 GiB memory in use. Of the allocated memory 7.90 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_OTHER_PROCESS, CERTAIN, GIB(1), GIB(23.65), MIB(500), GIB(7.9), MIB(50), GIB(14.73)},
+                {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 23.14 GiB memory in use. Of the allocated memory 22.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(23.65), MIB(500), GIB(22.6), MIB(50), 0},
+                {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 13.00 GiB memory in use. Of the allocated memory 5.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 UNDECIDED, GIB(1), GIB(23.65), MIB(500), GIB(5.6), MIB(50), GIB(13)},
+                /* 2.2 on */
+                {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.38 GiB is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_FRAGMENTED, LIKELY, GIB(2), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
+                {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.38 GiB is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(20), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
+                {"CUDA out of memory. Tried to allocate 12.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.15 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_TOO_BIG, LIKELY, GIB(12.5), GIB(79.15), GIB(1), GIB(66), GIB(11), 0},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.15 GiB memory in use. Of the allocated memory 76.00 GiB is allocated by PyTorch, with 24.00 GiB allocated in private pools (e.g., CUDA Graphs), and 1.00 GiB is reserved by PyTorch but unallocated." HINT22, HR_OOM_PRIVATE_POOL,
+                 LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(76), GIB(1), 0},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.15 GiB memory in use. Of the allocated memory 76.00 GiB is allocated by PyTorch, with 28.00 MiB allocated in private pools (e.g., CUDA Graphs), and 1.00 GiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_TOO_BIG, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(76), GIB(1), 0},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 60.00 GiB is free. Including non-PyTorch memory, this process has 19.15 GiB memory in use. 19.79 GiB allowed; Of the allocated memory 18.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_CAP, CERTAIN, GIB(2), GIB(79.15), GIB(60), GIB(18.2), MIB(300), 0},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Process 12 has 59.00 GiB memory in use. Including non-PyTorch memory, this process has 19.15 GiB memory in use. 39.58 GiB allowed; Of the allocated memory 18.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_OTHER_PROCESS, CERTAIN, GIB(2), GIB(79.15), GIB(1), GIB(18.2), MIB(300), GIB(59)},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU  has a total capacity of 79.15 GiB of which 1.00 GiB is free. Process 12 has 17179869184.00 GiB memory in use. Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use. Of the allocated memory 76.90 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_TOO_BIG, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(76.9), MIB(300), 0},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 0 bytes memory in use. Of the allocated memory 40.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 UNDECIDED, GIB(2), GIB(79.15), GIB(1), GIB(40.2), MIB(300), 0},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.15 GiB memory in use. Of the allocated memory 50.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(50.2), MIB(300), 0},
+                {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 41.15 GiB memory in use. Of the allocated memory 40.20 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_OTHER_PROCESS, LIKELY, GIB(2), GIB(79.15), GIB(1), GIB(40.2), MIB(300), 0},
+                {"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 10.25 MiB is free. Process 1 has 612.00 MiB memory in use. Process 2 has 612.00 MiB memory in use. Including non-PyTorch memory, this process has 138.00 GiB memory in use. Process 3 has 612.00 MiB memory in use. Of the allocated memory 137.00 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_TOO_BIG, LIKELY, MIB(20), GIB(139.8), MIB(10.25), GIB(137), MIB(200), 3 * MIB(612)},
+                {"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 3.25 GiB is free. Including non-PyTorch memory, this process has 136.00 GiB memory in use. Of the allocated memory 130.00 GiB is allocated by PyTorch, and 4.00 GiB is reserved by PyTorch but unallocated." HINT22,
+                 UNDECIDED, MIB(20), GIB(139.8), GIB(3.25), GIB(130), GIB(4), 0},
+                {"OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 500.00 MiB is free. Process 7 has 4.00 GiB memory in use. Including non-PyTorch memory, this process has 19.10 GiB memory in use. Of the allocated memory 18.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_OTHER_PROCESS, LIKELY, GIB(1), GIB(23.65), MIB(500), GIB(18.6), MIB(50), GIB(4)},
+                /* other backends of the same allocator */
+                {"torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 23.98 GiB of which 1.00 GiB is free. Of the allocated memory 22.50 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_HIP_ALLOC_CONF=expandable_segments:True",
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(4), GIB(23.98), GIB(1), GIB(22.5), MIB(100), 0},
+                {"torch.OutOfMemoryError: XPU out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 15.11 GiB. Of the allocated memory 14.80 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory.", HR_OOM_TOO_BIG,
+                 CERTAIN, GIB(1), GIB(15.11), 0, GIB(14.8), MIB(200), 0},
+                {"torch.OutOfMemoryError: XPU out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 15.11 GiB. Of the allocated memory 10.80 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.",
+                 UNDECIDED, MIB(256), GIB(15.11), 0, GIB(10.8), MIB(200), 0},
+                {"RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 3; 60.97 GiB total capacity; 58.20 GiB already allocated; 58.20 GiB current active; 1.20 GiB free; 58.60 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.",
+                 HR_OOM_TOO_BIG, LIKELY, GIB(2), GIB(60.97), GIB(1.2), GIB(58.2), GIB(58.6) - GIB(58.2), 0},
+                {"RuntimeError: MPS backend out of memory (MPS allocated: 5.05 GB, other allocations: 3.50 GB, max allowed: 9.07 GB). Tried to allocate 1024.00 MB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).",
+                 HR_OOM_CAP, CERTAIN, GIB(1), 0, 0, GIB(5.05), 0, GIB(3.5)},
+                {"RuntimeError: MPS backend out of memory (MPS allocated: 1.05 GB, other allocations: 1.50 GB, max allowed: 9.07 GB). Tried to allocate 1024.00 MB on shared pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+                 UNDECIDED, GIB(1), 0, 0, GIB(1.05), 0, GIB(1.5)},
+                {"RuntimeError: MPS backend out of memory (MPS allocated: 5.05 GiB, other allocations: 3.50 GiB, max allowed: unlimited). Tried to allocate 1.00 GiB on private pool.",
+                 UNDECIDED, GIB(1), 0, 0, GIB(5.05), 0, GIB(3.5)},
+                {"torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 13.10 GiB\nRequested               : 1.00 GiB\nDevice limit            : 14.00 GiB\nFree (according to CUDA): 200.00 MiB\nPyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB",
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(1), GIB(14), MIB(200), GIB(13.1), 0, 0},
+                {"torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 6.50 GiB\nRequested               : 1.00 GiB\nDevice limit            : 14.00 GiB\nFree (according to CUDA): 7.00 GiB\nPyTorch limit (set by user-supplied memory fraction)\n                        : 7.00 GiB",
+                 HR_OOM_CAP, CERTAIN, GIB(1), GIB(14), GIB(7), GIB(6.5), 0, 0},
+                /* no figures */
+                {"RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"THCudaCheck FAIL file=/pytorch/aten/src/THC/generic/THCStorage.cu line=58 error=2 : out of memory\nRuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: [enforce fail at context_gpu.cu:415] error == cudaSuccess. 2 vs 0. Error at: context_gpu.cu:415: out of memory",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"HIP error: out of memory", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                /* host memory */
+                {"RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate memory)",
+                 HR_OOM_HOST_MEMORY, CERTAIN, 68719476736.0, 0, 0, 0, 0, 0},
+                {"RuntimeError: [enforce fail at C:\\cb\\pytorch\\c10\\core\\impl\\alloc_cpu.cpp:72] data. DefaultCPUAllocator: not enough memory: you tried to allocate 1179648 bytes.",
+                 HR_OOM_HOST_MEMORY, CERTAIN, 1179648.0, 0, 0, 0, 0, 0},
+                {"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.3 GiB for an array with shape (40000, 41250) and data type float64",
+                 HR_OOM_HOST_MEMORY, CERTAIN, GIB(12.3), 0, 0, 0, 0, 0},
+                {"RuntimeError: DataLoader worker (pid 4021) is killed by signal: Killed. ", HR_OOM_HOST_MEMORY, LIKELY,
+                 0, 0, 0, 0, 0, 0},
+                {"torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -9) local_rank: 0 (pid: 1234) of binary: python",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"Command terminated: exit code 137", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"[12.3] Out of memory: Killed process 4242 (python) total-vm:91234kB, anon-rss:812kB",
+                 HR_OOM_HOST_MEMORY, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+                 HR_OOM_HOST_MEMORY, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: Caught RuntimeError in pin memory thread for device 0.\n  File \"torch/utils/data/_utils/pin_memory.py\", line 50\nRuntimeError: CUDA error: out of memory",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"It is possible that dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                /* past the allocator */
+                {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+                 HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0,
+                 0, 0},
+                {"RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", HR_OOM_OUTSIDE_ALLOCATOR,
+                 LIKELY, 0, 0, 0, 0, 0, 0},
+                {"include/alloc.h:103 NCCL WARN Cuda failure 'out of memory'", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, 0, 0,
+                 0, 0, 0, 0},
+                {"include/alloc.h:48 NCCL WARN Failed to CUDA calloc 6291456 bytes", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN,
+                 0, 0, 0, 0, 0, 0},
+                {"Error out of memory at line 380 in file /src/csrc/pythonInterface.c", HR_OOM_OUTSIDE_ALLOCATOR,
+                 CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp",
+                 HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, 0, 0, 0, 0, 0, 0},
+                /* what stands beside a message does not decide it */
+                {"NCCL version 2.19.3+cuda12.3\nRuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 50.00 MiB cached)",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
+                {"terminate called after throwing 'std::bad_alloc'\nusing device cuda:0", HR_OOM_HOST_MEMORY, LIKELY, 0,
+                 0, 0, 0, 0, 0},
+                /* refusals, on-chip, others */
+                {"ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+                 HR_OOM_CAP, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"ValueError: Free memory on device (3.10/79.15 GiB) on startup is less than desired GPU memory utilization (0.9, 71.24 GiB).",
+                 HR_OOM_OTHER_PROCESS, LIKELY, 0, GIB(79.15), 0, 0, 0, 0},
+                {"triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: 101376.",
+                 HR_OOM_ON_CHIP, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: CUDA error: too many resources requested for launch", HR_OOM_ON_CHIP, CERTAIN, 0, 0, 0,
+                 0, 0, 0},
+                {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[32,512,1024]",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"java.lang.OutOfMemoryError: Java heap space", HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                /* forms */
+                {"# torch.OutOfMemoryError: **CUDA out\n# of memory**. Tried to\n#  allocate 2.00 GiB. GPU 3 has a total capacity of 79.15\n# GiB of which `1.38 GiB` is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB\n# is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.", HR_OOM_FRAGMENTED,
+                 LIKELY, GIB(2), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
+                {" 45%|####5     | 12/27 [00:10<00:12,  1.1it/s]RuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 50.00 MiB cached)",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
+                {"2024-01-31 10:11:12,123 node-3: CUDA out of memory. Tried to allocate 1073741824 bytes (GPU 0; 8589934592 bytes total capacity; 8053063680 bytes already allocated; 104857600 bytes free; 104857600 bytes cached)",
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(1), GIB(8), MIB(100), 8053063680.0, MIB(100), 0},
+                {"  File \"torch/cuda/graphs.py\", line 80, in capture_begin\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.38 GiB is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.",
+                 HR_OOM_CACHED_NOT_RETURNED, LIKELY, GIB(2), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
+                /* variants of reports, in other numbers */
+                {"RuntimeError: $ Torch: not enough memory: you tried to allocate 40GB. Buy new RAM! at /tmp/TH/THGeneral.c:218",
+                 HR_OOM_HOST_MEMORY, CERTAIN, GIB(40), 0, 0, 0, 0, 0},
+                {"E: RuntimeError: Could not allocate tensor with 268435456 bytes. There is not enough GPU video memory available!",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.",
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(1073741824.0), 0, 0, 0, 0, 0},
+                {"2023-02-01 E tensorflow/stream_executor/cuda/cuda_driver.cc:802] failed to alloc 17179869184 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"E tensorflow/stream_executor/rocm/rocm_driver.cc:600] failed to allocate 512.00M (536870912 bytes) from device: HIP_ERROR_OutOfMemory",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: Resource exhausted: Out of memory while trying to allocate 25165824 bytes.",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"srun: error: node17: task 3: Out Of Memory", HR_OOM_HOST_MEMORY, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"Loading checkpoint shards:  50%|#####     | 1/2 [00:09<00:09,  9.1s/it]Killed", HR_OOM_HOST_MEMORY,
+                 LIKELY, 0, 0, 0, 0, 0, 0},
+                {"epoch 3 loss 0.71\nKilled\n$ ", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"job.sh: line 12: 40213 Killed                  python train.py --epochs 3", HR_OOM_HOST_MEMORY,
+                 LIKELY, 0, 0, 0, 0, 0, 0},
+                {"zsh: killed     python train.py", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 811 RUNNING AT node3\n=   EXIT CODE: 9",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: unable to mmap 9934721024 bytes from file <./model-00002.safetensors>: Cannot allocate memory (12)",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"OSError: [Errno 12] Cannot allocate memory", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"(EngineCore_DP0 pid=917) torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.08 GiB. GPU 0 has a total capacity of 64.00 GiB of which 700.00 MiB is free. Of the allocated memory 63.05 GiB is allocated by PyTorch, and 130.00 MiB is reserved by PyTorch but unallocated.",
+                 HR_OOM_TOO_BIG, CERTAIN, GIB(1.08), GIB(64), MIB(700), GIB(63.05), MIB(130), 0},
+                {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 12.73 GiB memory in use. Including non-PyTorch memory, this process has 10.40 GiB memory in use. Of the allocated memory 7.90 GiB is allocated by PyTorch, and 2.05 GiB is reserved by PyTorch but unallocated." HINT22,
+                 HR_OOM_OTHER_PROCESS, LIKELY, GIB(1), GIB(23.65), MIB(500), GIB(7.9), GIB(2.05), GIB(12.73)},
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
 
@@ -214,8 +255,7 @@ static bool near(const hr_oom_value *v, double bytes) {
 
 static bool adds_up(const hr_oom_failure *f) {
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < f->share_count; i++)
-    sum += f->shares[i].bytes;
+  for (uint32_t i = 0; i < f->share_count; i++) sum += f->shares[i].bytes;
   return f->share_count == 0 || sum == f->figures[HR_OOM_TOTAL].bytes;
 }
 
@@ -223,21 +263,25 @@ static bool check_sample(const sample *s, bool *certain_and_wrong) {
   hr_explanation *e = explain(s->text);
   const hr_oom_failure *f = e->failure_count ? &e->failures[e->primary] : NULL;
   bool right = f && e->failure_count == 1 && f->cause == s->cause && f->certainty == s->certainty && adds_up(f) &&
-               (f->cause == HR_OOM_UNKNOWN) == (f->candidates != 0) && f->verdict[0] && f->arithmetic_count && f->advice_count;
+               (f->cause == HR_OOM_UNKNOWN) == (f->candidates != 0) && f->verdict[0] && f->arithmetic_count &&
+               f->advice_count;
   *certain_and_wrong = f && f->certainty == HR_OOM_CERTAIN && f->cause != s->cause;
   if (right)
     right = near(&f->figures[HR_OOM_REQUESTED], s->requested) && near(&f->figures[HR_OOM_TOTAL], s->total) &&
-            (s->free == 0 || near(&f->figures[HR_OOM_FREE], s->free)) && near(&f->figures[HR_OOM_ALLOCATED], s->allocated) &&
-            near(&f->figures[HR_OOM_UNALLOCATED], s->unallocated) && near(&f->figures[HR_OOM_OTHER_PROCESSES], s->others);
+            (s->free == 0 || near(&f->figures[HR_OOM_FREE], s->free)) &&
+            near(&f->figures[HR_OOM_ALLOCATED], s->allocated) &&
+            near(&f->figures[HR_OOM_UNALLOCATED], s->unallocated) &&
+            near(&f->figures[HR_OOM_OTHER_PROCESSES], s->others);
   if (!right) {
     print_message("WRONG: %.200s\n", s->text);
     if (f)
-      print_message("  %u failures; %s, %s: %s; requested %llu total %llu free %llu allocated %llu unallocated %llu others %llu\n",
-                    e->failure_count, hr_oom_cause_name(f->cause), hr_oom_certainty_name(f->certainty), f->verdict,
-                    (unsigned long long)f->figures[HR_OOM_REQUESTED].bytes, (unsigned long long)f->figures[HR_OOM_TOTAL].bytes,
-                    (unsigned long long)f->figures[HR_OOM_FREE].bytes, (unsigned long long)f->figures[HR_OOM_ALLOCATED].bytes,
-                    (unsigned long long)f->figures[HR_OOM_UNALLOCATED].bytes,
-                    (unsigned long long)f->figures[HR_OOM_OTHER_PROCESSES].bytes);
+      print_message(
+          "  %u failures; %s, %s: %s; requested %llu total %llu free %llu allocated %llu unallocated %llu others %llu\n",
+          e->failure_count, hr_oom_cause_name(f->cause), hr_oom_certainty_name(f->certainty), f->verdict,
+          (unsigned long long)f->figures[HR_OOM_REQUESTED].bytes, (unsigned long long)f->figures[HR_OOM_TOTAL].bytes,
+          (unsigned long long)f->figures[HR_OOM_FREE].bytes, (unsigned long long)f->figures[HR_OOM_ALLOCATED].bytes,
+          (unsigned long long)f->figures[HR_OOM_UNALLOCATED].bytes,
+          (unsigned long long)f->figures[HR_OOM_OTHER_PROCESSES].bytes);
   }
   hr_explanation_destroy(e);
   return right;
@@ -257,13 +301,24 @@ static void test_samples(void **state) {
 }
 
 static void test_no_message(void **state) {
-  static const char *const texts[] = {"", "\n\n", "the job ran out of memory yesterday", "exit code 1", "exited with code 0",
-                                      "RESOURCE_EXHAUSTED: quota exceeded for requests", "class MemoryErrorHandler:",
-                                      "[launch.py:315:sigkill_handler] Killing subprocess 953850", "3 workers were killed by hand", "epoch 12 killed the mood",
-                                      "srun: error: node17: task 3: Exited with exit code 1", "unable to mmap the file: no such file",
-                                      "\"State\": {\"Status\": \"exited\", \"OOMKilled\": false, \"ExitCode\": 1}", "docker inspect -f '{{.State.OOMKilled}}' box",
-                                      "memory.events: low 0 high 0 max 0 oom 0 oom_kill 0", "memory.oom_control: oom_kill_disable 0",
-                                      "vm.oom_kill_allocating_task = 0", "WARNING: GPU 0 is running low on memory, 97% used",
+  static const char *const texts[] = {"",
+                                      "\n\n",
+                                      "the job ran out of memory yesterday",
+                                      "exit code 1",
+                                      "exited with code 0",
+                                      "RESOURCE_EXHAUSTED: quota exceeded for requests",
+                                      "class MemoryErrorHandler:",
+                                      "[launch.py:315:sigkill_handler] Killing subprocess 953850",
+                                      "3 workers were killed by hand",
+                                      "epoch 12 killed the mood",
+                                      "srun: error: node17: task 3: Exited with exit code 1",
+                                      "unable to mmap the file: no such file",
+                                      "\"State\": {\"Status\": \"exited\", \"OOMKilled\": false, \"ExitCode\": 1}",
+                                      "docker inspect -f '{{.State.OOMKilled}}' box",
+                                      "memory.events: low 0 high 0 max 0 oom 0 oom_kill 0",
+                                      "memory.oom_control: oom_kill_disable 0",
+                                      "vm.oom_kill_allocating_task = 0",
+                                      "WARNING: GPU 0 is running low on memory, 97% used",
                                       "slurmstepd: Detected 0 oom-kill events in StepId=9.0"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -303,12 +358,13 @@ static void test_pieces(void **state) {
 
 static void test_ranks_and_repeats(void **state) {
   char text[4096];
-  const char *two = "[rank0]: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of\n"
-                    "[rank1]: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 1 has a total capacity of\n"
-                    "[rank0]: 10.00 GiB of which 1.50 MiB is free. Of the allocated memory 9.50 GiB is allocated by PyTorch,\n"
-                    "[rank1]: 10.00 GiB of which 2.50 MiB is free. Of the allocated memory 9.25 GiB is allocated by PyTorch,\n"
-                    "[rank0]: and 10.00 MiB is reserved by PyTorch but unallocated.\n"
-                    "[rank1]: and 20.00 MiB is reserved by PyTorch but unallocated.\n";
+  const char *two =
+      "[rank0]: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of\n"
+      "[rank1]: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 1 has a total capacity of\n"
+      "[rank0]: 10.00 GiB of which 1.50 MiB is free. Of the allocated memory 9.50 GiB is allocated by PyTorch,\n"
+      "[rank1]: 10.00 GiB of which 2.50 MiB is free. Of the allocated memory 9.25 GiB is allocated by PyTorch,\n"
+      "[rank0]: and 10.00 MiB is reserved by PyTorch but unallocated.\n"
+      "[rank1]: and 20.00 MiB is reserved by PyTorch but unallocated.\n";
   hr_explanation *e;
   (void)state;
   (void)snprintf(text, sizeof text, "first line\n%s%sE: CUDA out of memory.\n", two, two);
@@ -330,7 +386,9 @@ static void test_framework(void **state) {
   char text[4096];
   hr_explanation *e;
   (void)state;
-  (void)snprintf(text, sizeof text, "  File \"transformers/trainer.py\", line 1, in training_step\n  loss.backward()\n%s", samples[0].text);
+  (void)snprintf(text, sizeof text,
+                 "  File \"transformers/trainer.py\", line 1, in training_step\n  loss.backward()\n%s",
+                 samples[0].text);
   e = explain(text);
   assert_string_equal(e->failures[0].framework, "transformers");
   assert_string_equal(e->failures[0].phase, "backward");
@@ -349,11 +407,11 @@ static void test_long_log(void **state) {
   uint64_t before = hri_mem_live_bytes();
   (void)state;
   assert_non_null(block);
-  for (size_t i = 0; i < 1 << 20; i++)
-    block[i] = i % 97 == 96 ? '\n' : (char)('a' + i % 23);
+  for (size_t i = 0; i < 1 << 20; i++) block[i] = i % 97 == 96 ? '\n' : (char)('a' + i % 23);
   assert_int_equal(hr_explainer_create(NULL, &e, &error), HR_OK);
   for (int i = 0; i < MEGABYTES; i++) {
-    if (i == 7 || i == 19) assert_int_equal(hr_explainer_feed(e, samples[i].text, strlen(samples[i].text), &error), HR_OK);
+    if (i == 7 || i == 19)
+      assert_int_equal(hr_explainer_feed(e, samples[i].text, strlen(samples[i].text), &error), HR_OK);
     assert_int_equal(hr_explainer_feed(e, block, 1 << 20, &error), HR_OK);
     assert_true(hri_mem_live_bytes() - before < 1 << 20);
   }
@@ -366,7 +424,8 @@ static void test_long_log(void **state) {
   free(block);
 }
 
-/* Words that look like a message and are none, more often than messages are read: the one at the end is found all the same. */
+/* Words that look like a message and are none, more often than messages are read: the one at the end is found all the
+ * same. */
 static void test_many_words_before(void **state) {
   static const char line[] = "step 17 of 900: exit code 0, out of memory? no\n";
   hr_explainer *e;
@@ -386,8 +445,14 @@ static void test_many_words_before(void **state) {
 
 /* Heads without end: bounded time (the test's own limit) and a bounded result. */
 static void test_hostile(void **state) {
-  static const char *const words[] = {"CUDA out of memory. ", "CUDA out of memory. Tried to allocate 1.00 GiB ", "Tried to allocate ",
-                                      "process 1 has ", "[rank1]:\n", "\x1b[", "exitcode ", "bad_alloc"};
+  static const char *const words[] = {"CUDA out of memory. ",
+                                      "CUDA out of memory. Tried to allocate 1.00 GiB ",
+                                      "Tried to allocate ",
+                                      "process 1 has ",
+                                      "[rank1]:\n",
+                                      "\x1b[",
+                                      "exitcode ",
+                                      "bad_alloc"};
   (void)state;
   for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
     size_t length = strlen(words[w]), count = 4u << 20;
@@ -395,8 +460,7 @@ static void test_hostile(void **state) {
     hr_explanation *e;
     hr_error error;
     assert_non_null(text);
-    for (size_t i = 0; i < count; i++)
-      text[i] = words[w][i % length];
+    for (size_t i = 0; i < count; i++) text[i] = words[w][i % length];
     assert_int_equal(hr_explain_text(text, count, NULL, &e, &error), HR_OK);
     assert_true(e->failure_count <= HR_OOM_MAX_FAILURES);
     hr_explanation_destroy(e);
@@ -424,8 +488,10 @@ static void test_refused_memory(void **state) {
 
 /* ---- the fourteen points of what messages hide, one test each (docs/explain.md, "What the figures hide") ---- */
 
-#define TAIL " Of the allocated memory 22.90 GiB is allocated by PyTorch, and 150.00 MiB is reserved by PyTorch but unallocated."
-#define HEAD(tried, free) "CUDA out of memory. Tried to allocate " tried ". GPU 0 has a total capacity of 23.65 GiB of which " free " is free."
+#define TAIL                                                                                                           \
+  " Of the allocated memory 22.90 GiB is allocated by PyTorch, and 150.00 MiB is reserved by PyTorch but unallocated."
+#define HEAD(tried, free)                                                                                              \
+  "CUDA out of memory. Tried to allocate " tried ". GPU 0 has a total capacity of 23.65 GiB of which " free " is free."
 
 static hr_oom_failure one(const char *text) {
   hr_explanation *e = explain(text);
@@ -443,7 +509,8 @@ static bool reasons(const hr_oom_failure *f, const char *words) {
 }
 
 static void test_point_01_the_request_is_a_segment(void **state) {
-  hr_oom_failure small = one(HEAD("2.00 MiB", "1.00 MiB") TAIL), medium = one(HEAD("20.00 MiB", "1.00 MiB") TAIL), large = one(HEAD("22.00 MiB", "1.00 MiB") TAIL);
+  hr_oom_failure small = one(HEAD("2.00 MiB", "1.00 MiB") TAIL), medium = one(HEAD("20.00 MiB", "1.00 MiB") TAIL),
+                 large = one(HEAD("22.00 MiB", "1.00 MiB") TAIL);
   (void)state;
   assert_true(reasons(&small, "the tensor itself was up to 1 MiB"));
   assert_true(reasons(&medium, "the tensor itself was 1 to 10 MiB"));
@@ -451,7 +518,9 @@ static void test_point_01_the_request_is_a_segment(void **state) {
 }
 
 static void test_point_02_more_free_than_requested(void **state) {
-  hr_oom_failure f = one(HEAD("64.00 MiB", "8.36 GiB") " Of the allocated memory 2.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure f = one(HEAD(
+      "64.00 MiB",
+      "8.36 GiB") " Of the allocated memory 2.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
   (void)state;
   assert_int_equal(f.cause, HR_OOM_UNKNOWN);
   assert_true(reasons(&f, "not explained by the figures") && reasons(&f, "container, MIG or vGPU"));
@@ -459,11 +528,14 @@ static void test_point_02_more_free_than_requested(void **state) {
 
 /* Expandable segments, where the text says that they are on, take free memory by 20 MiB. */
 static void test_point_02_chunks(void **state) {
-#define CHUNKS(requested, free)                                                                                                                  \
-  "CUDA out of memory. Tried to allocate " requested ". GPU 0 has a total capacity of 330.00 MiB of which " free " is free. Including non-PyTorch memory, " \
+#define CHUNKS(requested, free)                                                                                        \
+  "CUDA out of memory. Tried to allocate " requested ". GPU 0 has a total capacity of 330.00 MiB of which " free       \
+  " is free. Including non-PyTorch memory, "                                                                           \
   "this process has 302.00 MiB memory in use. Of the allocated memory 295.36 MiB is allocated by PyTorch, and 6.64 MiB is reserved by PyTorch but unallocated."
   hr_oom_failure plain = one(CHUNKS("24.00 MiB", "28.00 MiB"));
-  hr_oom_failure chunks = one(CHUNKS("24.00 MiB", "28.00 MiB") " expandable_segments is enabled. If instead the process is running out of virtual address space");
+  hr_oom_failure chunks = one(CHUNKS(
+      "24.00 MiB",
+      "28.00 MiB") " expandable_segments is enabled. If instead the process is running out of virtual address space");
   hr_oom_failure enough = one(CHUNKS("24.00 MiB", "40.00 MiB") " expandable_segments is enabled.");
   (void)state;
   assert_int_equal(plain.cause, HR_OOM_UNKNOWN);
@@ -474,8 +546,12 @@ static void test_point_02_chunks(void **state) {
 }
 
 static void test_point_03_values_for_not_known(void **state) {
-  hr_oom_failure f = one(HEAD("1.00 GiB", "1.00 MiB") " Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use." TAIL);
-  hr_oom_failure zero = one(HEAD("1.00 GiB", "1.00 MiB") " Process 7 has 0 bytes memory in use. Including non-PyTorch memory, this process has 0 bytes memory in use." TAIL);
+  hr_oom_failure f =
+      one(HEAD("1.00 GiB",
+               "1.00 MiB") " Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use." TAIL);
+  hr_oom_failure zero = one(HEAD(
+      "1.00 GiB",
+      "1.00 MiB") " Process 7 has 0 bytes memory in use. Including non-PyTorch memory, this process has 0 bytes memory in use." TAIL);
   (void)state;
   assert_int_equal(f.figures[HR_OOM_THIS_PROCESS].state, HR_OOM_NOT_KNOWN);
   assert_int_equal(zero.figures[HR_OOM_THIS_PROCESS].state, HR_OOM_NOT_KNOWN);
@@ -483,7 +559,8 @@ static void test_point_03_values_for_not_known(void **state) {
 }
 
 static void test_point_04_spilled_to_the_host(void **state) {
-  hr_oom_failure f = one("CUDA out of memory. Tried to allocate 2.11 GiB (GPU 0; 8.00 GiB total capacity; 19.84 GiB already allocated; 0 bytes free; 22.26 GiB reserved in total by PyTorch)");
+  hr_oom_failure f = one(
+      "CUDA out of memory. Tried to allocate 2.11 GiB (GPU 0; 8.00 GiB total capacity; 19.84 GiB already allocated; 0 bytes free; 22.26 GiB reserved in total by PyTorch)");
   (void)state;
   assert_int_equal(f.cause, HR_OOM_TOO_BIG);
   assert_int_equal(f.certainty, HR_OOM_LIKELY);
@@ -500,9 +577,11 @@ static void test_point_05_a_listed_process_is_this_one(void **state) {
 }
 
 static void test_point_06_unordered_lists_and_siblings(void **state) {
-  hr_oom_failure f = one(HEAD("1.00 GiB", "100.00 MiB") " Process 1 has 500.00 MiB memory in use. Including non-PyTorch memory, this process has 20.10 GiB memory in use. "
-                         "Process 2 has 500.00 MiB memory in use. Process 3 has 500.00 MiB memory in use. Process 4 has 500.00 MiB memory in use. Process 5 has 500.00 MiB memory in use. "
-                         "Process 6 has 500.00 MiB memory in use. Process 7 has 500.00 MiB memory in use. Of the allocated memory 19.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure f = one(HEAD(
+      "1.00 GiB",
+      "100.00 MiB") " Process 1 has 500.00 MiB memory in use. Including non-PyTorch memory, this process has 20.10 GiB memory in use. "
+                    "Process 2 has 500.00 MiB memory in use. Process 3 has 500.00 MiB memory in use. Process 4 has 500.00 MiB memory in use. Process 5 has 500.00 MiB memory in use. "
+                    "Process 6 has 500.00 MiB memory in use. Process 7 has 500.00 MiB memory in use. Of the allocated memory 19.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated.");
   (void)state;
   assert_int_equal(f.process_count, 7);
   assert_true(near(&f.figures[HR_OOM_THIS_PROCESS], GIB(20.1)));
@@ -511,22 +590,31 @@ static void test_point_06_unordered_lists_and_siblings(void **state) {
 }
 
 static void test_point_07_caps(void **state) {
-  hr_oom_failure cap = one(HEAD("1.00 GiB", "15.00 GiB") " 8.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
-  hr_oom_failure other = one(HEAD("1.00 GiB", "100.00 MiB") " 23.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
-  hr_oom_failure async = one("Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated : 9.28 GiB\nRequested : 4.00 GiB\nDevice limit : 16.00 GiB\n"
-                             "Free (according to CUDA): 0 bytes\nPyTorch limit (set by user-supplied memory fraction)\n: 17179869184.00 GiB");
-  hr_oom_failure mps = one("MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 3.31 GB, max allowed: 18.13 GB). Tried to allocate 256 bytes on private pool.");
+  hr_oom_failure cap = one(HEAD(
+      "1.00 GiB",
+      "15.00 GiB") " 8.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure other = one(HEAD(
+      "1.00 GiB",
+      "100.00 MiB") " 23.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure async = one(
+      "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated : 9.28 GiB\nRequested : 4.00 GiB\nDevice limit : 16.00 GiB\n"
+      "Free (according to CUDA): 0 bytes\nPyTorch limit (set by user-supplied memory fraction)\n: 17179869184.00 GiB");
+  hr_oom_failure mps = one(
+      "MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 3.31 GB, max allowed: 18.13 GB). Tried to allocate 256 bytes on private pool.");
   (void)state;
   assert_int_equal(cap.cause, HR_OOM_CAP);
   assert_int_equal(cap.certainty, HR_OOM_CERTAIN);
   assert_int_not_equal(other.cause, HR_OOM_CAP);
   assert_true(reasons(&other, "printed but is not the cause"));
   /* The rounding of figures that are not in the sum does not matter; and where it does, "free" is not called short. */
-  cap = one("CUDA out of memory. Tried to allocate 24.00 MiB. GPU 0 has a total capacity of 2.00 GiB of which 1.72 GiB is free. Including non-PyTorch memory, this process has 290.00 MiB memory in use. "
-            "307.20 MiB allowed; Of the allocated memory 250.36 MiB is allocated by PyTorch, and 39.64 MiB is reserved by PyTorch but unallocated.");
+  cap = one(
+      "CUDA out of memory. Tried to allocate 24.00 MiB. GPU 0 has a total capacity of 2.00 GiB of which 1.72 GiB is free. Including non-PyTorch memory, this process has 290.00 MiB memory in use. "
+      "307.20 MiB allowed; Of the allocated memory 250.36 MiB is allocated by PyTorch, and 39.64 MiB is reserved by PyTorch but unallocated.");
   assert_int_equal(cap.cause, HR_OOM_CAP);
   assert_int_equal(cap.certainty, HR_OOM_CERTAIN);
-  cap = one(HEAD("20.00 MiB", "15.00 GiB") " 8.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 0.39 GiB is reserved by PyTorch but unallocated.");
+  cap = one(HEAD(
+      "20.00 MiB",
+      "15.00 GiB") " 8.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 0.39 GiB is reserved by PyTorch but unallocated.");
   assert_int_equal(cap.cause, HR_OOM_CAP);
   assert_int_equal(cap.certainty, HR_OOM_LIKELY);
   assert_false(reasons(&cap, "would not have had the memory either"));
@@ -538,7 +626,9 @@ static void test_point_07_caps(void **state) {
 }
 
 static void test_point_08_private_pools_are_inside(void **state) {
-  hr_oom_failure f = one(HEAD("1.00 GiB", "100.00 MiB") " Of the allocated memory 22.90 GiB is allocated by PyTorch, with 6.00 GiB allocated in private pools (e.g., CUDA Graphs), and 150.00 MiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure f = one(HEAD(
+      "1.00 GiB",
+      "100.00 MiB") " Of the allocated memory 22.90 GiB is allocated by PyTorch, with 6.00 GiB allocated in private pools (e.g., CUDA Graphs), and 150.00 MiB is reserved by PyTorch but unallocated.");
   (void)state;
   assert_int_equal(f.cause, HR_OOM_PRIVATE_POOL);
   assert_true(adds_up(&f));
@@ -547,17 +637,23 @@ static void test_point_08_private_pools_are_inside(void **state) {
 }
 
 static void test_point_09_cached_and_reserved(void **state) {
-  hr_oom_failure cached = one("CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 0.50 GiB free; 0.40 GiB cached)");
-  hr_oom_failure reserved = one("CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 0.50 GiB free; 5.40 GiB reserved in total by PyTorch)");
+  hr_oom_failure cached = one(
+      "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 0.50 GiB free; 0.40 GiB cached)");
+  hr_oom_failure reserved = one(
+      "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 0.50 GiB free; 5.40 GiB reserved in total by PyTorch)");
   (void)state;
-  assert_true(near(&cached.figures[HR_OOM_UNALLOCATED], GIB(0.4)) && near(&reserved.figures[HR_OOM_UNALLOCATED], GIB(5.4) - GIB(5)));
+  assert_true(near(&cached.figures[HR_OOM_UNALLOCATED], GIB(0.4)) &&
+              near(&reserved.figures[HR_OOM_UNALLOCATED], GIB(5.4) - GIB(5)));
   assert_true(near(&cached.figures[HR_OOM_RESERVED], GIB(5.4)));
-  assert_int_equal(cached.candidates, reserved.candidates); /* the old wordings cannot tell whose the missing 2 GiB are */
+  assert_int_equal(cached.candidates,
+                   reserved.candidates); /* the old wordings cannot tell whose the missing 2 GiB are */
   assert_true(cached.candidates >> HR_OOM_OTHER_PROCESS & 1 && cached.candidates >> HR_OOM_OUTSIDE_ALLOCATOR & 1);
 }
 
 static void test_point_10_fragmentation_is_never_certain(void **state) {
-  hr_oom_failure much = one(HEAD("1.00 GiB", "100.00 MiB") " Of the allocated memory 12.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure much = one(HEAD(
+      "1.00 GiB",
+      "100.00 MiB") " Of the allocated memory 12.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.");
   hr_oom_failure normal = one(HEAD("200.00 MiB", "100.00 MiB") TAIL);
   (void)state;
   assert_int_equal(much.cause, HR_OOM_FRAGMENTED);
@@ -568,7 +664,8 @@ static void test_point_10_fragmentation_is_never_certain(void **state) {
 }
 
 static void test_point_11_absurd_requests(void **state) {
-  hr_oom_failure wrapped = one(HEAD("17179869183.98 GiB", "20.00 GiB") TAIL), gathered = one(HEAD("700.15 GiB", "20.00 GiB") TAIL);
+  hr_oom_failure wrapped = one(HEAD("17179869183.98 GiB", "20.00 GiB") TAIL),
+                 gathered = one(HEAD("700.15 GiB", "20.00 GiB") TAIL);
   (void)state;
   assert_int_equal(wrapped.certainty, HR_OOM_CERTAIN);
   assert_true(reasons(&wrapped, "negative size"));
@@ -594,7 +691,8 @@ static void test_point_12_names_that_mislead(void **state) {
       {"box.service: Failed with result 'oom-kill'.", HR_OOM_HOST_MEMORY},
       {"memory.events: oom 3 oom_kill 3", HR_OOM_HOST_MEMORY},
       {"\"OOMKilled\": true, \"Dead\": false", HR_OOM_HOST_MEMORY},
-      {"(raylet) 3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed", HR_OOM_HOST_MEMORY},
+      {"(raylet) 3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed",
+       HR_OOM_HOST_MEMORY},
   };
   (void)state;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -616,7 +714,8 @@ static void test_point_13_forms(void **state) {
     hr_oom_failure f = one(forms[i]);
     assert_int_equal(f.cause, HR_OOM_TOO_BIG);
     assert_int_equal(f.certainty, HR_OOM_CERTAIN);
-    assert_true(near(&f.figures[HR_OOM_REQUESTED], GIB(1)) && near(&f.figures[HR_OOM_TOTAL], GIB(10)) && near(&f.figures[HR_OOM_ALLOCATED], GIB(9.5)));
+    assert_true(near(&f.figures[HR_OOM_REQUESTED], GIB(1)) && near(&f.figures[HR_OOM_TOTAL], GIB(10)) &&
+                near(&f.figures[HR_OOM_ALLOCATED], GIB(9.5)));
     assert_int_equal(f.device_index, i == 0 ? 3 : i == 1 ? -1 : 0);
   }
 }
@@ -658,31 +757,42 @@ static void test_point_14_undecidable_says_what_to_record(void **state) {
 /* ---- words of frameworks ---- */
 
 static void test_words(void **state) {
-  static const char *const frameworks[] = {"", "transformers", "deepspeed", "fsdp", "axolotl", "llama-factory", "torchtune", "lightning", "accelerate", "none such"};
+  static const char *const frameworks[] = {"",           "transformers",  "deepspeed", "fsdp",
+                                           "axolotl",    "llama-factory", "torchtune", "lightning",
+                                           "accelerate", "none such"};
   char text[HR_OOM_LINE_BYTES], short_text[8];
   (void)state;
   for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++)
     for (int t = 0; t < HR_TECHNIQUE_COUNT; t++) {
       int length = hr_technique_words((hr_technique)t, 123456, frameworks[i], text, sizeof text);
       assert_true(length > 0 && (size_t)length < sizeof text && strlen(text) == (size_t)length && !strchr(text, '%'));
-      assert_int_equal(hr_technique_words((hr_technique)t, 123456, frameworks[i], short_text, sizeof short_text), length);
+      assert_int_equal(hr_technique_words((hr_technique)t, 123456, frameworks[i], short_text, sizeof short_text),
+                       length);
       assert_int_equal(strncmp(short_text, text, 7), 0);
     }
   (void)hr_technique_words(HR_TECHNIQUE_MICRO_BATCH, 4, "transformers", text, sizeof text);
   assert_string_equal(text, "TrainingArguments(per_device_train_batch_size=4)");
   (void)hr_technique_words(HR_TECHNIQUE_ACCUMULATE, 8, "deepspeed", text, sizeof text);
   assert_string_equal(text, "\"gradient_accumulation_steps\": 8");
-  (void)hr_technique_words(HR_TECHNIQUE_SEQUENCE, 512, "fsdp", text, sizeof text); /* no setting of its own: PyTorch's words */
+  (void)hr_technique_words(HR_TECHNIQUE_SEQUENCE, 512, "fsdp", text,
+                           sizeof text); /* no setting of its own: PyTorch's words */
   assert_string_equal(text, "sequences of 512 tokens");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_samples),   cmocka_unit_test(test_no_message), cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_ranks_and_repeats), cmocka_unit_test(test_framework), cmocka_unit_test(test_long_log), cmocka_unit_test(test_many_words_before),
-      cmocka_unit_test(test_hostile),   cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_samples),
+      cmocka_unit_test(test_no_message),
+      cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_ranks_and_repeats),
+      cmocka_unit_test(test_framework),
+      cmocka_unit_test(test_long_log),
+      cmocka_unit_test(test_many_words_before),
+      cmocka_unit_test(test_hostile),
+      cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_point_01_the_request_is_a_segment),
-      cmocka_unit_test(test_point_02_more_free_than_requested), cmocka_unit_test(test_point_02_chunks),
+      cmocka_unit_test(test_point_02_more_free_than_requested),
+      cmocka_unit_test(test_point_02_chunks),
       cmocka_unit_test(test_point_03_values_for_not_known),
       cmocka_unit_test(test_point_04_spilled_to_the_host),
       cmocka_unit_test(test_point_05_a_listed_process_is_this_one),
@@ -693,7 +803,8 @@ int main(void) {
       cmocka_unit_test(test_point_10_fragmentation_is_never_certain),
       cmocka_unit_test(test_point_11_absurd_requests),
       cmocka_unit_test(test_point_12_names_that_mislead),
-      cmocka_unit_test(test_point_13_forms), cmocka_unit_test(test_point_13_utf16),
+      cmocka_unit_test(test_point_13_forms),
+      cmocka_unit_test(test_point_13_utf16),
       cmocka_unit_test(test_point_14_undecidable_says_what_to_record),
       cmocka_unit_test(test_words),
   };

@@ -1,7 +1,8 @@
-/* Constructed failures: programs run on the caching allocator over fake addresses into fragmentation, caps, pools, captures, leaks,
- * outliers, other processes and plain lack of memory; the snapshot of each goes through inspect, replay and the explainer.
- * Asked of each: the right cause or the right "undecidable", never a certain wrong one, and that every setting called proven avoids
- * the failure when the same program is run again under it. The score is printed. */
+/* Constructed failures: programs run on the caching allocator over fake addresses into fragmentation, caps, pools,
+ * captures, leaks, outliers, other processes and plain lack of memory; the snapshot of each goes through inspect,
+ * replay and the explainer.
+ * Asked of each: the right cause or the right "undecidable", never a certain wrong one, and that every setting called
+ * proven avoids the failure when the same program is run again under it. The score is printed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +87,8 @@ typedef struct program {
 
 static void program_open(program *p, uint64_t total, double scale, const char *settings) {
   hr_alloc_config config = hr_alloc_config_default();
-  hr_alloc_hooks hooks = {&p->device, reserve, release, reserve_range, release_range, map, unmap, device_memory, NULL, NULL, NULL, NULL, clock_us, NULL};
+  hr_alloc_hooks hooks = {&p->device,    reserve, release, reserve_range, release_range, map,      unmap,
+                          device_memory, NULL,    NULL,    NULL,          NULL,          clock_us, NULL};
   hr_alloc_history_options history = {NULL, kept_events};
   hr_error error = {0};
   p->scale = scale;
@@ -117,7 +119,8 @@ static uint64_t need_in(program *p, int pool, uint64_t bytes, uint64_t stream) {
   if (p->stopped) return 0;
   p->requests++;
   bytes = (uint64_t)((double)bytes * p->scale);
-  status = pool < 0 ? hr_alloc_malloc(p->alloc, bytes, stream, &address, &error) : hr_alloc_malloc_in(p->alloc, (uint32_t)pool, bytes, stream, &address, &error);
+  status = pool < 0 ? hr_alloc_malloc(p->alloc, bytes, stream, &address, &error)
+                    : hr_alloc_malloc_in(p->alloc, (uint32_t)pool, bytes, stream, &address, &error);
   if (status != HR_OK) {
     address = 0;
     p->failures++;
@@ -196,7 +199,9 @@ static void step(program *p, training *t, double scale) {
   update(p, t);
 }
 
-static training usual(void) { return (training){.layers = 8, .weight = MIB(24), .activation = MIB(40), .logits = MIB(128)}; }
+static training usual(void) {
+  return (training){.layers = 8, .weight = MIB(24), .activation = MIB(40), .logits = MIB(128)};
+}
 /* Weights, moments and gradients 4 x 192 MiB, activations 960 MiB: a step peaks near 1.9 GiB. */
 
 /* ---- the scenarios: each runs a program to its end, by `variant` ---- */
@@ -262,8 +267,9 @@ static void absurd(program *p, int variant) {
   (void)need(p, sizes[variant]);
 }
 
-/* Segments of past large tensors (shards of a checkpoint, of different sizes), each cut into pieces; most of those go, some stay; then
- * a step wants one large tensor. Nothing here depends on the allocator, so that the same requests come under any setting. */
+/* Segments of past large tensors (shards of a checkpoint, of different sizes), each cut into pieces; most of those go,
+ * some stay; then a step wants one large tensor. Nothing here depends on the allocator, so that the same requests come
+ * under any setting. */
 static void pieces(program *p, uint64_t big, uint64_t piece, unsigned keep_each, uint64_t wanted) {
   uint64_t held[1024], count = 0, sum = 0, total = (uint64_t)((double)p->device.total / p->scale);
   for (uint32_t shard = 0; sum + big + big / 8 * shard + MIB(100) < total; shard++) {
@@ -287,7 +293,8 @@ static void fragmented(program *p, int variant) {
     double big, piece;
     unsigned keep;
     double wanted;
-  } how[] = {{512, 32, 4, 400}, {1024, 64, 4, 700}, {256, 16, 2, 200}, {700, 48, 5, 500}, {512, 24, 3, 300}, {1024, 20, 8, 800}, {384, 32, 3, 320}, {640, 40, 2, 400}};
+  } how[] = {{512, 32, 4, 400}, {1024, 64, 4, 700}, {256, 16, 2, 200}, {700, 48, 5, 500},
+             {512, 24, 3, 300}, {1024, 20, 8, 800}, {384, 32, 3, 320}, {640, 40, 2, 400}};
   pieces(p, MIB(how[variant].big), MIB(how[variant].piece), how[variant].keep, MIB(how[variant].wanted));
 }
 
@@ -464,11 +471,11 @@ typedef struct scenario {
   int variants;
   uint64_t total;
   const char *settings;
-  bool tells_total;    /* the explainer is told the device's total */
-  unsigned right;      /* causes that are right */
-  unsigned undecided;  /* candidates, of which one must be named when it is left undecided; 0: it must not be */
-  bool wants_proof;    /* some setting avoids it, and must be found */
-  bool unsure;         /* more than one cause is right: none may be certain */
+  bool tells_total;   /* the explainer is told the device's total */
+  unsigned right;     /* causes that are right */
+  unsigned undecided; /* candidates, of which one must be named when it is left undecided; 0: it must not be */
+  bool wants_proof;   /* some setting avoids it, and must be found */
+  bool unsure;        /* more than one cause is right: none may be certain */
 } scenario;
 
 static const scenario scenarios[] = {
@@ -478,27 +485,33 @@ static const scenario scenarios[] = {
     {"no room for optimizer states", too_big_at_states, 3, GIB(1.3), "", true, C(TOO_BIG), 0, false, false},
     {"model too big to load", too_big_to_load, 3, GIB(2.2), "", true, C(TOO_BIG), 0, false, false},
     {"model too big to load, total unknown", too_big_to_load, 3, GIB(3.1), "", false, C(TOO_BIG), 0, false, false},
-    {"generation too long", too_long_generation, 3, GIB(3), "", true, C(TOO_BIG) | C(GROWTH) | C(FRAGMENTED), 0, false, false},
+    {"generation too long", too_long_generation, 3, GIB(3), "", true, C(TOO_BIG) | C(GROWTH) | C(FRAGMENTED), 0, false,
+     false},
     {"absurd request", absurd, 2, GIB(4), "", true, C(TOO_BIG), 0, false, false},
     {"pieces", fragmented, 8, GIB(4), "", false, C(FRAGMENTED), 0, true, false},
     {"pieces, total known", fragmented, 8, GIB(3), "", true, C(FRAGMENTED), 0, true, false},
-    {"changing lengths", fragmented_by_lengths, 4, MIB(1000), "", false, C(FRAGMENTED) | C(TOO_BIG) | C(GROWTH), 0, false, false},
+    {"changing lengths", fragmented_by_lengths, 4, MIB(1000), "", false, C(FRAGMENTED) | C(TOO_BIG) | C(GROWTH), 0,
+     false, false},
     {"capture", capture, 3, GIB(4), "", false, C(CACHED_NOT_RETURNED), 0, false, false},
     {"private pool", private_pool, 3, GIB(4), "", true, C(PRIVATE_POOL), 0, false, false},
     {"stated cap", cap_stated, 1, GIB(8), "per_process_memory_fraction:0.2", true, C(CAP), 0, false, false},
-    {"stated cap, total unknown", cap_stated, 1, GIB(6), "per_process_memory_fraction:0.25", false, C(CAP), 0, false, false},
+    {"stated cap, total unknown", cap_stated, 1, GIB(6), "per_process_memory_fraction:0.25", false, C(CAP), 0, false,
+     false},
     {"cap that no setting states", cap_unstated, 4, GIB(16), "", false, C(CAP), C(CAP), false, false},
     {"cap that is caught", cap_caught, 3, GIB(16), "", false, C(CAP), 0, false, false},
     {"leak", leak, 8, GIB(4), "", true, C(GROWTH), 0, false, false},
     {"leak, total unknown", leak, 4, GIB(3.2), "", false, C(GROWTH), 0, false, false},
     {"leak, expandable segments", leak, 4, GIB(4), "expandable_segments:True", true, C(GROWTH), 0, false, false},
     {"outlier", outlier, 6, GIB(3), "", true, C(OUTLIER_BATCH), 0, false, false},
-    {"outlier, expandable segments", outlier, 6, GIB(3), "expandable_segments:True", false, C(OUTLIER_BATCH), 0, false, false},
+    {"outlier, expandable segments", outlier, 6, GIB(3), "expandable_segments:True", false, C(OUTLIER_BATCH), 0, false,
+     false},
     {"others took memory", others, 4, GIB(4), "", false, C(OTHER_PROCESS), C(OTHER_PROCESS), false, false},
-    {"others hold memory", others_from_the_start, 4, GIB(8), "", true, C(OTHER_PROCESS), C(OTHER_PROCESS), false, false},
+    {"others hold memory", others_from_the_start, 4, GIB(8), "", true, C(OTHER_PROCESS), C(OTHER_PROCESS), false,
+     false},
     {"no failure", fine, 2, GIB(8), "", false, C(NO_FAILURE), 0, false, false},
     {"no failure yet, but a leak", fine_but_leaks, 2, GIB(8), "", false, C(GROWTH), 0, false, false},
-    {"leak of many stacks", leak_of_many_stacks, 3, GIB(4), "", true, C(GROWTH) | C(TOO_BIG) | C(FRAGMENTED), 0, false, true},
+    {"leak of many stacks", leak_of_many_stacks, 3, GIB(4), "", true, C(GROWTH) | C(TOO_BIG) | C(FRAGMENTED), 0, false,
+     true},
     {"longer and longer", longer_and_longer, 4, GIB(3), "", true, C(TOO_BIG) | C(FRAGMENTED), 0, false, true},
     {"evaluation", evaluation, 3, GIB(3), "", true, C(TOO_BIG), 0, false, false},
 };
@@ -523,7 +536,8 @@ static bool avoids(const scenario *s, int variant, double scale, const char *set
   return !fails;
 }
 
-static void check_proofs(const scenario *s, int variant, double scale, const hr_oom_failure *f, uint64_t failed_request, score *sum) {
+static void check_proofs(const scenario *s, int variant, double scale, const hr_oom_failure *f, uint64_t failed_request,
+                         score *sum) {
   static const char before[] = "set PYTORCH_ALLOC_CONF=";
   unsigned proofs = 0;
   for (uint32_t k = 0; k < f->advice_count; k++) {
@@ -533,7 +547,8 @@ static void check_proofs(const scenario *s, int variant, double scale, const hr_
     if (strncmp(a->text, before, sizeof before - 1) == 0) {
       const char *end = strchr(a->text + sizeof before - 1, ' ');
       assert_non_null(end);
-      (void)snprintf(settings, sizeof settings, "%.*s", (int)(end - a->text - (int)sizeof before + 1), a->text + sizeof before - 1);
+      (void)snprintf(settings, sizeof settings, "%.*s", (int)(end - a->text - (int)sizeof before + 1),
+                     a->text + sizeof before - 1);
     }
     proofs++;
     sum->proofs++;
@@ -542,14 +557,16 @@ static void check_proofs(const scenario *s, int variant, double scale, const hr_
     print_message("WRONG: %s %d: %s does not avoid it\n", s->name, variant, settings);
     sum->broken_proofs++;
   }
-  if (s->wants_proof && proofs == 0 && scale >= 1 && !quiet) { /* small pieces pin the chunks of expandable segments too */
+  if (s->wants_proof && proofs == 0 && scale >= 1 &&
+      !quiet) { /* small pieces pin the chunks of expandable segments too */
     print_message("WRONG: %s %d: nothing proven\n", s->name, variant);
     sum->missing_proofs++;
   }
 }
 
 static void show(const scenario *s, int variant, const hr_oom_failure *f) {
-  print_message("WRONG: %s %d: %s, %s: %s\n", s->name, variant, hr_oom_cause_name(f->cause), hr_oom_certainty_name(f->certainty), f->verdict);
+  print_message("WRONG: %s %d: %s, %s: %s\n", s->name, variant, hr_oom_cause_name(f->cause),
+                hr_oom_certainty_name(f->certainty), f->verdict);
   for (uint32_t k = 0; k < f->arithmetic_count; k++) print_message("    %s\n", f->arithmetic[k]);
 }
 
@@ -605,9 +622,11 @@ static score run_all(double scale) {
   score sum = {0};
   for (size_t k = 0; k < SCENARIOS; k++)
     for (int variant = 0; variant < scenarios[k].variants; variant++) run(&scenarios[k], variant, scale, &sum);
-  print_message("%u constructed snapshots at scale %.2f: %u right (%.1f %%), of which %u undecided; %u certain, %u certain and wrong; %u proven fixes run "
-                "again, %u did not hold\n",
-                sum.cases, scale, sum.right, 100.0 * sum.right / sum.cases, sum.undecided, sum.certain, sum.certain_wrong, sum.proofs, sum.broken_proofs);
+  print_message(
+      "%u constructed snapshots at scale %.2f: %u right (%.1f %%), of which %u undecided; %u certain, %u certain and wrong; %u proven fixes run "
+      "again, %u did not hold\n",
+      sum.cases, scale, sum.right, 100.0 * sum.right / sum.cases, sum.undecided, sum.certain, sum.certain_wrong,
+      sum.proofs, sum.broken_proofs);
   assert_int_equal(sum.certain_wrong, 0);
   assert_int_equal(sum.broken_proofs, 0);
   return sum;
@@ -632,7 +651,8 @@ static void test_other_sizes(void **state) {
   for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) expect_good(run_all(scales[k]));
 }
 
-/* Recordings that keep less tell less: more is likely only, or wrong, but nothing is certain and wrong, and proofs hold. */
+/* Recordings that keep less tell less: more is likely only, or wrong, but nothing is certain and wrong, and proofs
+ * hold. */
 static void test_poor_recordings(void **state) {
   (void)state;
   quiet = true;
@@ -647,14 +667,24 @@ static void test_poor_recordings(void **state) {
   quiet = false;
 }
 
-/* Any snapshot, also one that lost its beginning or contradicts itself, gets an answer whose shares add up; two out-of-memory events are
- * put into each trace, with sizes that fit and that do not. */
+/* Any snapshot, also one that lost its beginning or contradicts itself, gets an answer whose shares add up; two
+ * out-of-memory events are put into each trace, with sizes that fit and that do not. */
 static void test_any_snapshot(void **state) {
   (void)state;
   for (uint64_t seed = 1; seed <= 60; seed++) {
-    made_options o = {.seed = seed, .event_count = 400 + seed * 7, .device_count = 1 + seed % 2, .segment_count = 6, .slot_count = 9, .stack_count = 20,
-                      .stack_depth = 5, .category_count = 3, .pool_count = (uint32_t)(seed % 3), .times = seed % 2, .settings = seed % 4 == 0,
-                      .began_empty = seed % 5 != 0, .format = "pytorch-2.4"};
+    made_options o = {.seed = seed,
+                      .event_count = 400 + seed * 7,
+                      .device_count = 1 + seed % 2,
+                      .segment_count = 6,
+                      .slot_count = 9,
+                      .stack_count = 20,
+                      .stack_depth = 5,
+                      .category_count = 3,
+                      .pool_count = (uint32_t)(seed % 3),
+                      .times = seed % 2,
+                      .settings = seed % 4 == 0,
+                      .began_empty = seed % 5 != 0,
+                      .format = "pytorch-2.4"};
     hr_snapshot *s = make_snapshot(&o);
     hr_inspection *inspection;
     hr_explanation *e;
@@ -663,13 +693,18 @@ static void test_any_snapshot(void **state) {
     assert_non_null(s);
     for (uint64_t k = 1; k <= 2 && seed % 6; k++) {
       hr_trace_event *event = &s->events[s->traces[0].first + s->traces[0].count * k / 2 - 1];
-      *event = (hr_trace_event){.action = HR_TRACE_OOM, .addr = seed % 3 ? MIB(seed) : MIB(3000), .size = MIB(1) << seed % 12, .time_us = event->time_us, .flags = event->flags};
+      *event = (hr_trace_event){.action = HR_TRACE_OOM,
+                                .addr = seed % 3 ? MIB(seed) : MIB(3000),
+                                .size = MIB(1) << seed % 12,
+                                .time_us = event->time_us,
+                                .flags = event->flags};
     }
     assert_int_equal(hr_inspect(s, NULL, &inspection, &error), HR_OK);
     hr_oom_evidence evidence = {.inspection = inspection, .device_total_bytes = seed % 2 ? GIB(seed) : 0};
     hr_replay replay;
     hr_replay_result *results = NULL;
-    if (hr_replay_search(s, &(hr_replay_options){.trace = inspection->trace}, &replay, &results, &evidence.result_count, &error) == HR_OK) {
+    if (hr_replay_search(s, &(hr_replay_options){.trace = inspection->trace}, &replay, &results, &evidence.result_count,
+                         &error) == HR_OK) {
       evidence.replay = &replay;
       evidence.results = results;
     }
@@ -679,7 +714,8 @@ static void test_any_snapshot(void **state) {
     assert_int_equal(shares, f->share_total_bytes);
     assert_true(f->verdict[0] && f->arithmetic_count && f->advice_count);
     assert_int_equal(f->cause == HR_OOM_UNKNOWN, f->candidates != 0);
-    assert_int_equal(f->cause == HR_OOM_NO_FAILURE || f->cause == HR_OOM_GROWTH, inspection->oom_count == 0 || f->cause == HR_OOM_GROWTH);
+    assert_int_equal(f->cause == HR_OOM_NO_FAILURE || f->cause == HR_OOM_GROWTH,
+                     inspection->oom_count == 0 || f->cause == HR_OOM_GROWTH);
     hr_explanation_destroy(e);
     hr_free(results);
     hr_inspection_destroy(inspection);
@@ -688,6 +724,7 @@ static void test_any_snapshot(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes), cmocka_unit_test(test_poor_recordings), cmocka_unit_test(test_any_snapshot)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes),
+                                     cmocka_unit_test(test_poor_recordings), cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

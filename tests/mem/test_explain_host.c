@@ -1,4 +1,5 @@
-/* Why a machine refused memory to a process of ours: the least limit is the cause, and the shares add up to the machine. */
+/* Why a machine refused memory to a process of ours: the least limit is the cause, and the shares add up to the
+ * machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +16,15 @@ static const uint64_t GIB_BYTES = 1u << 30;
 
 /* A machine of 64 GiB, of which 20 are available, 2 this process's and 30 others'; no limits. */
 static hr_host_facts machine(uint64_t requested) {
-  hr_host_facts h = {.requested_bytes = requested, .total_bytes = GIB(64), .available_bytes = GIB(20), .group_room_bytes = UINT64_MAX,
-                     .address_space_room_bytes = UINT64_MAX, .data_room_bytes = UINT64_MAX, .process_resident_bytes = GIB(2), .other_bytes = GIB(30), .other_count = 2};
+  hr_host_facts h = {.requested_bytes = requested,
+                     .total_bytes = GIB(64),
+                     .available_bytes = GIB(20),
+                     .group_room_bytes = UINT64_MAX,
+                     .address_space_room_bytes = UINT64_MAX,
+                     .data_room_bytes = UINT64_MAX,
+                     .process_resident_bytes = GIB(2),
+                     .other_bytes = GIB(30),
+                     .other_count = 2};
   h.others[0] = (hr_host_process){.pid = 4711, .resident_bytes = GIB(25), .name = "browser"};
   h.others[1] = (hr_host_process){.pid = 4712, .resident_bytes = GIB(5), .name = "editor"};
   return h;
@@ -32,7 +40,8 @@ static hr_oom_failure explain(const hr_host_facts *h, hr_oom_cause cause, hr_oom
   hr_oom_failure f;
   uint64_t sum = 0;
   hr_explain_host(h, &f);
-  if (f.cause != cause || f.certainty != certainty) fail_msg("cause %d, certainty %d: %s", (int)f.cause, (int)f.certainty, f.verdict);
+  if (f.cause != cause || f.certainty != certainty)
+    fail_msg("cause %d, certainty %d: %s", (int)f.cause, (int)f.certainty, f.verdict);
   for (uint32_t k = 0; k < f.share_count; k++) {
     assert_true(f.shares[k].bytes > 0);
     sum += f.shares[k].bytes;
@@ -126,7 +135,10 @@ static void test_shares_never_exceed_the_machine(void **state) {
   h.process_resident_bytes = GIB(500);
   f = explain(&h, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY);
   assert_int_equal(f.share_count, 2);
-  h = (hr_host_facts){.requested_bytes = 1, .group_room_bytes = UINT64_MAX, .address_space_room_bytes = UINT64_MAX, .data_room_bytes = UINT64_MAX}; /* nothing is known */
+  h = (hr_host_facts){.requested_bytes = 1,
+                      .group_room_bytes = UINT64_MAX,
+                      .address_space_room_bytes = UINT64_MAX,
+                      .data_room_bytes = UINT64_MAX}; /* nothing is known */
   f = explain(&h, HR_OOM_TOO_BIG, HR_OOM_CERTAIN);
   assert_int_equal(f.share_count, 0);
   assert_int_equal(f.figures[HR_OOM_TOTAL].state, HR_OOM_ABSENT);
@@ -134,8 +146,8 @@ static void test_shares_never_exceed_the_machine(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_other_processes_hold_it),     cmocka_unit_test(test_too_big_even_without_the_others),
-      cmocka_unit_test(test_a_limit_of_the_process),      cmocka_unit_test(test_the_least_room_is_the_cause),
+      cmocka_unit_test(test_other_processes_hold_it),      cmocka_unit_test(test_too_big_even_without_the_others),
+      cmocka_unit_test(test_a_limit_of_the_process),       cmocka_unit_test(test_the_least_room_is_the_cause),
       cmocka_unit_test(test_figures_that_explain_nothing), cmocka_unit_test(test_shares_never_exceed_the_machine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

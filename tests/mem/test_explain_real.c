@@ -1,6 +1,7 @@
-/* The explainer on snapshots that PyTorch itself recorded (tests/snapshots/real, made by tests/oracle/scenarios.py, whose programs are the
- * truth): cause and certainty of each, with and without the device's total; the user's own lines; figures and shares against the text of
- * the error that the same process raised; and what the text alone is explained to. */
+/* The explainer on snapshots that PyTorch itself recorded (tests/snapshots/real, made by tests/oracle/scenarios.py,
+ * whose programs are the truth): cause and certainty of each, with and without the device's total; the user's own
+ * lines; figures and shares against the text of the error that the same process raised; and what the text alone is
+ * explained to. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,24 +22,73 @@ typedef struct expectation {
   const char *name; /* of the scenario */
   hr_oom_cause cause;
   hr_oom_certainty certainty;
-  unsigned could;       /* candidates that an undecided one must name */
-  unsigned of_text;     /* what the text of the error may be explained to: it does not show how full the pieces are */
+  unsigned could;   /* candidates that an undecided one must name */
+  unsigned of_text; /* what the text of the error may be explained to: it does not show how full the pieces are */
   const char *phase;
-  const char *says[3];  /* among verdict and reasons; NULL: no more */
-  const char *first;    /* in the first advice */
+  const char *says[3]; /* among verdict and reasons; NULL: no more */
+  const char *first;   /* in the first advice */
 } expectation;
 
 static const expectation expectations[] = {
     /* every second of 24 tensors is freed: 132 MiB in pieces of at most 9 */
-    {"fragmented-oom", HR_OOM_FRAGMENTED, HR_OOM_CERTAIN, 0, COULD(FRAGMENTED), "", {"132.00 MiB were cached", "scenarios.py:140", "60.00 MiB"}, "roundup_power2"},
-    {"fragmented-expandable", HR_OOM_FRAGMENTED, HR_OOM_CERTAIN, 0, COULD(FRAGMENTED), "", {"112.00 MiB were cached", "scenarios.py:140"}, "in place of what is set"},
+    {"fragmented-oom",
+     HR_OOM_FRAGMENTED,
+     HR_OOM_CERTAIN,
+     0,
+     COULD(FRAGMENTED),
+     "",
+     {"132.00 MiB were cached", "scenarios.py:140", "60.00 MiB"},
+     "roundup_power2"},
+    {"fragmented-expandable",
+     HR_OOM_FRAGMENTED,
+     HR_OOM_CERTAIN,
+     0,
+     COULD(FRAGMENTED),
+     "",
+     {"112.00 MiB were cached", "scenarios.py:140"},
+     "in place of what is set"},
     /* a second step with a larger batch; steps whose batches rise */
-    {"too-big-oom", HR_OOM_TOO_BIG, HR_OOM_LIKELY, 0, COULD(TOO_BIG) | COULD(FRAGMENTED), "forward", {"segment of 20.00 MiB", "scenarios.py:", "but hardly much more"}, "PYTORCH_ALLOC_CONF"},
-    {"backward-oom", HR_OOM_TOO_BIG, HR_OOM_LIKELY, 0, COULD(TOO_BIG) | COULD(FRAGMENTED), "loss", {"nearly full", "scenarios.py:48", "but hardly much more"}, "expandable_segments:True"},
-    {"backward-oom-expandable", HR_OOM_TOO_BIG, HR_OOM_LIKELY, 0, COULD(TOO_BIG), "backward", {"the batches get larger", "40.00 MiB asked of the driver", "no setting of the allocator helps"}, "smaller micro-batch"},
-    {"optimizer-oom", HR_OOM_TOO_BIG, HR_OOM_LIKELY, 0, COULD(TOO_BIG), "optimizer", {"short by 2.17 MiB", "scenarios.py:161"}, "PYTORCH_ALLOC_CONF"},
+    {"too-big-oom",
+     HR_OOM_TOO_BIG,
+     HR_OOM_LIKELY,
+     0,
+     COULD(TOO_BIG) | COULD(FRAGMENTED),
+     "forward",
+     {"segment of 20.00 MiB", "scenarios.py:", "but hardly much more"},
+     "PYTORCH_ALLOC_CONF"},
+    {"backward-oom",
+     HR_OOM_TOO_BIG,
+     HR_OOM_LIKELY,
+     0,
+     COULD(TOO_BIG) | COULD(FRAGMENTED),
+     "loss",
+     {"nearly full", "scenarios.py:48", "but hardly much more"},
+     "expandable_segments:True"},
+    {"backward-oom-expandable",
+     HR_OOM_TOO_BIG,
+     HR_OOM_LIKELY,
+     0,
+     COULD(TOO_BIG),
+     "backward",
+     {"the batches get larger", "40.00 MiB asked of the driver", "no setting of the allocator helps"},
+     "smaller micro-batch"},
+    {"optimizer-oom",
+     HR_OOM_TOO_BIG,
+     HR_OOM_LIKELY,
+     0,
+     COULD(TOO_BIG),
+     "optimizer",
+     {"short by 2.17 MiB", "scenarios.py:161"},
+     "PYTORCH_ALLOC_CONF"},
     /* set_per_process_memory_fraction leaves no trace in a snapshot: the text has it */
-    {"fraction-oom", HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE, COULD(CAP), COULD(CAP), "forward", {"1.72 GiB >= 24.00 MiB", "set_per_process_memory_fraction"}, "explain the text of the error too"},
+    {"fraction-oom",
+     HR_OOM_UNKNOWN,
+     HR_OOM_UNDECIDABLE,
+     COULD(CAP),
+     COULD(CAP),
+     "forward",
+     {"1.72 GiB >= 24.00 MiB", "set_per_process_memory_fraction"},
+     "explain the text of the error too"},
     /* no failure: 2 MiB of each step are kept */
     {"leak", HR_OOM_GROWTH, HR_OOM_LIKELY, 0, 0, NULL, {"2.00 MiB more every step", "scenarios.py:133"}, "loss.item()"},
 };
@@ -54,7 +104,8 @@ static const expectation *expected_of(const char *scenario) {
 static bool says(const hr_oom_failure *f, const char *words) {
   char all[HR_OOM_LINE_BYTES * (HR_OOM_MAX_LINES + 1)] = "";
   size_t used = (size_t)snprintf(all, sizeof all, "%s", f->verdict);
-  for (uint32_t k = 0; k < f->arithmetic_count; k++) used += (size_t)snprintf(all + used, sizeof all - used, "\n%s", f->arithmetic[k]);
+  for (uint32_t k = 0; k < f->arithmetic_count; k++)
+    used += (size_t)snprintf(all + used, sizeof all - used, "\n%s", f->arithmetic[k]);
   return strstr(all, words) != NULL;
 }
 
@@ -68,7 +119,8 @@ static hr_explanation *explain(const hr_snapshot *snapshot, uint64_t total) {
   hr_error error = {0};
   if (hr_inspect(snapshot, &at, &inspection, &error) != HR_OK) fail_msg("%s", error.message);
   evidence.inspection = inspection;
-  if (hr_replay_search(snapshot, &(hr_replay_options){.trace = inspection->trace}, &replay, &results, &evidence.result_count, &error) == HR_OK) {
+  if (hr_replay_search(snapshot, &(hr_replay_options){.trace = inspection->trace}, &replay, &results,
+                       &evidence.result_count, &error) == HR_OK) {
     evidence.replay = &replay;
     evidence.results = results;
   }
@@ -83,7 +135,8 @@ static void check_sums(const char *name, const hr_oom_failure *f, uint64_t total
   for (uint32_t k = 0; k < f->share_count; k++) sum += f->shares[k].bytes;
   if (sum != f->share_total_bytes || f->excess_bytes) fail_msg("%s: the shares do not add up", name);
   /* Nothing else is on the fake device: with a failure, what is reserved and free is all of it. */
-  if (total && f->figures[HR_OOM_FREE].state == HR_OOM_READ && sum != total) fail_msg("%s: the shares are not the device", name);
+  if (total && f->figures[HR_OOM_FREE].state == HR_OOM_READ && sum != total)
+    fail_msg("%s: the shares are not the device", name);
 }
 
 static void check_cause(const char *name, const hr_oom_failure *f, const expectation *x) {
@@ -96,11 +149,13 @@ static void check_cause(const char *name, const hr_oom_failure *f, const expecta
     fail_msg("%s: the first advice is \"%s\"", name, f->advice_count ? f->advice[0].text : "");
 }
 
-static void same_within_print(const char *name, const hr_oom_failure *text, const hr_oom_failure *f, hr_oom_figure figure) {
+static void same_within_print(const char *name, const hr_oom_failure *text, const hr_oom_failure *f,
+                              hr_oom_figure figure) {
   const hr_oom_value *printed = &text->figures[figure], *own = &f->figures[figure];
   uint64_t apart = printed->bytes > own->bytes ? printed->bytes - own->bytes : own->bytes - printed->bytes;
   if (printed->state == HR_OOM_ABSENT || apart > printed->slack_bytes)
-    fail_msg("%s: %s is %llu, the error has %llu", name, hr_oom_figure_name(figure), (unsigned long long)own->bytes, (unsigned long long)printed->bytes);
+    fail_msg("%s: %s is %llu, the error has %llu", name, hr_oom_figure_name(figure), (unsigned long long)own->bytes,
+             (unsigned long long)printed->bytes);
 }
 
 /* The error's own figures, which PyTorch took from its allocator at the same moment. */
@@ -109,7 +164,8 @@ static void check_text(const char *name, const char *message, const hr_oom_failu
   hr_error error;
   assert_int_equal(hr_explain_text(message, strlen(message), NULL, &e, &error), HR_OK);
   if (e->failure_count != 1) fail_msg("%s: %u messages in the text", name, e->failure_count);
-  if (!(x->of_text >> e->failures[0].cause & 1)) fail_msg("%s: its text is %s", name, hr_oom_cause_name(e->failures[0].cause));
+  if (!(x->of_text >> e->failures[0].cause & 1))
+    fail_msg("%s: its text is %s", name, hr_oom_cause_name(e->failures[0].cause));
   same_within_print(name, &e->failures[0], f, HR_OOM_FREE);
   same_within_print(name, &e->failures[0], f, HR_OOM_ALLOCATED);
   same_within_print(name, &e->failures[0], f, HR_OOM_UNALLOCATED);
@@ -131,7 +187,8 @@ static void check(const char *name, const char *scenario, const hr_snapshot *sna
     if (message) check_text(name, message, f, x);
     /* PyTorch itself failed under it: fragmented-expandable is the same program. */
     for (uint32_t k = 0; k < f->advice_count && strcmp(scenario, "fragmented-oom") == 0; k++)
-      if (f->advice[k].basis == HR_OOM_PROVEN && strstr(f->advice[k].text, "=expandable_segments:True ")) fail_msg("%s: what fails is called proven", name);
+      if (f->advice[k].basis == HR_OOM_PROVEN && strstr(f->advice[k].text, "=expandable_segments:True "))
+        fail_msg("%s: what fails is called proven", name);
     hr_explanation_destroy(e);
   }
 }
@@ -181,12 +238,13 @@ static void test_real(void **state) {
   assert_true(count >= 30);
 }
 
-/* The words of ten versions: "VERSION SCRIPT: text" (tests/oracle/messages.py; the scripts are in tests/oracle/scripts.py). */
+/* The words of ten versions: "VERSION SCRIPT: text" (tests/oracle/messages.py; the scripts are in
+ * tests/oracle/scripts.py). */
 static void test_messages(void **state) {
   static const struct {
     const char *script;
     unsigned right;
-  } scripts[] = {{"fragmented", COULD(TOO_BIG)}, /* its first failure: 180 + 150 of 256 MiB */
+  } scripts[] = {{"fragmented", COULD(TOO_BIG)},                 /* its first failure: 180 + 150 of 256 MiB */
                  {"fraction-0.33", COULD(CAP) | COULD(UNKNOWN)}, /* up to 2.4 the text has no cap */
                  {"pools-tight", COULD(PRIVATE_POOL) | COULD(FRAGMENTED)},
                  {"throw-on-oom", COULD(CAP)}};

@@ -27,11 +27,12 @@ static void put(const char *name, const char *text) {
 
 static void put_run(const char *state, const char *step) {
   char text[600];
-  (void)snprintf(text, sizeof text,
-                 "{\"schema_version\": 1, \"state\": \"%s\", \"step\": %s, \"steps\": 100, \"plan\": {\"budget_bytes\": 1000, \"tiers\": {\"device\": "
-                 "{\"planned_bytes\": 900, \"reserved_bytes\": 900, \"fixed_bytes\": 50, \"peak_bytes\": 880}, \"host\": {\"planned_bytes\": 0, "
-                 "\"fixed_bytes\": 0}}}}",
-                 state, step);
+  (void)snprintf(
+      text, sizeof text,
+      "{\"schema_version\": 1, \"state\": \"%s\", \"step\": %s, \"steps\": 100, \"plan\": {\"budget_bytes\": 1000, \"tiers\": {\"device\": "
+      "{\"planned_bytes\": 900, \"reserved_bytes\": 900, \"fixed_bytes\": 50, \"peak_bytes\": 880}, \"host\": {\"planned_bytes\": 0, "
+      "\"fixed_bytes\": 0}}}}",
+      state, step);
   put("run.json", text);
 }
 
@@ -40,8 +41,10 @@ static void put_metrics(uint64_t first, uint64_t last, unsigned lines) {
   size_t used = 0;
   assert_non_null(text);
   for (unsigned k = 0; k < lines; k++)
-    used += (size_t)sprintf(text + used, "{\"step\":%u,\"loss\":1.5,\"process_resident_bytes\":%llu,\"process_peak_bytes\":%llu}\n", k + 1,
-                            (unsigned long long)(first + (last - first) * k / (lines > 1 ? lines - 1 : 1)), (unsigned long long)last);
+    used += (size_t)sprintf(text + used,
+                            "{\"step\":%u,\"loss\":1.5,\"process_resident_bytes\":%llu,\"process_peak_bytes\":%llu}\n",
+                            k + 1, (unsigned long long)(first + (last - first) * k / (lines > 1 ? lines - 1 : 1)),
+                            (unsigned long long)last);
   used += (size_t)sprintf(text + used, "{\"step\":%u,\"lo", lines + 1); /* the line that a kill cut */
   (void)snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
   assert_int_equal(hri_file_replace(path, text, used, NULL), HR_OK);
@@ -71,14 +74,16 @@ static hr_run_explanation *explain(void) {
   if (hr_explain_run(directory, &run, &error) != HR_OK) print_message("%s\n", error.message);
   assert_non_null(run);
   assert_int_equal(run->explanation->failure_count, 1);
-  assert_true(run->explanation->failures[0].verdict[0] && run->explanation->failures[0].arithmetic_count && run->explanation->failures[0].advice_count);
+  assert_true(run->explanation->failures[0].verdict[0] && run->explanation->failures[0].arithmetic_count &&
+              run->explanation->failures[0].advice_count);
   return run;
 }
 
 static void expect(hr_run_end end, hr_oom_cause cause, hr_oom_certainty certainty) {
   hr_run_explanation *run = explain();
   const hr_oom_failure *f = &run->explanation->failures[0];
-  if (run->end != end || f->cause != cause) print_message("%s, %s: %s\n", hr_run_end_name(run->end), hr_oom_cause_name(f->cause), f->verdict);
+  if (run->end != end || f->cause != cause)
+    print_message("%s, %s: %s\n", hr_run_end_name(run->end), hr_oom_cause_name(f->cause), f->verdict);
   assert_int_equal(run->end, end);
   assert_int_equal(f->cause, cause);
   assert_int_equal(f->certainty, certainty);
@@ -111,7 +116,13 @@ static void test_running(void **state) {
   put_run("running", "0");
   put_metrics(5000, 5100, 7);
   expect(HR_RUN_UNKNOWN, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE);
-  put_trail((hri_trail_page){.pid = (uint32_t)getpid(), .step = 100, .steps = 100, .layer = -1, .phase = "sa\033[2Jve", .op = "sink", .program = "save"});
+  put_trail((hri_trail_page){.pid = (uint32_t)getpid(),
+                             .step = 100,
+                             .steps = 100,
+                             .layer = -1,
+                             .phase = "sa\033[2Jve",
+                             .op = "sink",
+                             .program = "save"});
   expect(HR_RUN_RUNNING, HR_OOM_NO_FAILURE, HR_OOM_LIKELY);
   run = explain();
   assert_string_equal(run->last, "sa?[2Jve, sink (save)"); /* no control characters for the terminal */
@@ -124,8 +135,16 @@ static void test_running(void **state) {
 enum { NO_PROCESS = 0x7fffffff }; /* above any pid_max */
 
 static void test_killed(void **state) {
-  hri_trail_page page = {.pid = NO_PROCESS, .step = 9, .steps = 100, .layer = 3, .phase = "backward", .op = "linear_dx", .program = "train",
-                         .resident_bytes = 100000, .peak_resident_bytes = 110000, .usable_bytes = 1000};
+  hri_trail_page page = {.pid = NO_PROCESS,
+                         .step = 9,
+                         .steps = 100,
+                         .layer = 3,
+                         .phase = "backward",
+                         .op = "linear_dx",
+                         .program = "train",
+                         .resident_bytes = 100000,
+                         .peak_resident_bytes = 110000,
+                         .usable_bytes = 1000};
   hr_run_explanation *run;
   (void)state;
   clear();
@@ -147,7 +166,12 @@ static void test_killed(void **state) {
 }
 
 static void test_failed(void **state) {
-  hri_trail_page page = {.pid = NO_PROCESS, .state = HRI_TRAIL_FAILED, .status = HR_ERROR_MEMORY, .step = 3, .steps = 100, .message = "the host refused 3.00 GiB"};
+  hri_trail_page page = {.pid = NO_PROCESS,
+                         .state = HRI_TRAIL_FAILED,
+                         .status = HR_ERROR_MEMORY,
+                         .step = 3,
+                         .steps = 100,
+                         .message = "the host refused 3.00 GiB"};
   hr_run_explanation *run;
   (void)state;
   clear();

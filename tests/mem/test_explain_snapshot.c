@@ -1,5 +1,5 @@
-/* The judge of snapshots on facts filled in by hand: each rule of src/explain/snapshot.c with the case that meets it and one
- * beside it that must not; figures, shares and proofs. Real snapshots: test_explain_cases.c. */
+/* The judge of snapshots on facts filled in by hand: each rule of src/explain/snapshot.c with the case that meets it
+ * and one beside it that must not; figures, shares and proofs. Real snapshots: test_explain_cases.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,9 +39,12 @@ static void scene_open(scene *s, const char *settings) {
   assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
   b.snapshot->settings.text = hri_snapshot_add_string(&b, settings, strlen(settings));
   b.snapshot->settings.present = true;
-  frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "at::empty", 9), hri_snapshot_add_string(&b, "Empty.cpp", 9), 3);
-  frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "linear", 6), hri_snapshot_add_string(&b, "/x/torch/nn/functional.py", 25), 7);
-  frames[2] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "train_step", 10), hri_snapshot_add_string(&b, "/x/model.py", 11), 42);
+  frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "at::empty", 9),
+                                     hri_snapshot_add_string(&b, "Empty.cpp", 9), 3);
+  frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "linear", 6),
+                                     hri_snapshot_add_string(&b, "/x/torch/nn/functional.py", 25), 7);
+  frames[2] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "train_step", 10),
+                                     hri_snapshot_add_string(&b, "/x/model.py", 11), 42);
   s->stack_group.stack = hri_snapshot_add_stack(&b, frames, 3);
   assert_int_equal(hri_snapshot_build_end(&b, &s->snapshot, &error), HR_OK);
   s->i.snapshot = s->snapshot;
@@ -63,23 +66,31 @@ static void scene_open(scene *s, const char *settings) {
 }
 
 /* R reserved with its parts; F free on the device; the request that failed. */
-static void scene_fail(scene *s, uint64_t live, uint64_t returnable, uint64_t pinned, uint64_t device_free, uint64_t request) {
-  s->i.at = (hr_memory_sums){.reserved_bytes = live + returnable + pinned, .requested_bytes = live - live / 64, .rounding_bytes = live / 64,
-                             .free_returnable_bytes = returnable, .free_pinned_bytes = pinned};
+static void scene_fail(scene *s, uint64_t live, uint64_t returnable, uint64_t pinned, uint64_t device_free,
+                       uint64_t request) {
+  s->i.at = (hr_memory_sums){.reserved_bytes = live + returnable + pinned,
+                             .requested_bytes = live - live / 64,
+                             .rounding_bytes = live / 64,
+                             .free_returnable_bytes = returnable,
+                             .free_pinned_bytes = pinned};
   s->i.peak_reserved_bytes = s->i.at.reserved_bytes;
   s->i.peak_live_bytes = live;
-  s->ooms[0] = (hr_oom_event){.event = 9000, .size = request, .device_free_bytes = device_free, .live_bytes = live, .reserved_bytes = s->i.at.reserved_bytes};
+  s->ooms[0] = (hr_oom_event){.event = 9000,
+                              .size = request,
+                              .device_free_bytes = device_free,
+                              .live_bytes = live,
+                              .reserved_bytes = s->i.at.reserved_bytes};
   s->i.ooms = s->ooms;
   s->i.oom_count = 1;
   s->i.oom_total = 1;
-  s->i.fragmentation = (hr_fragmentation){.request_bytes = request, .device_free_bytes = device_free, .device_free_known = true};
+  s->i.fragmentation =
+      (hr_fragmentation){.request_bytes = request, .device_free_bytes = device_free, .device_free_known = true};
   s->i.at_event = 9000;
 }
 
 /* Steps of 1000 events with the same peak; the failing one is the last. */
 static void scene_steps(scene *s, uint32_t count, uint64_t peak) {
-  for (uint32_t k = 0; k < count; k++)
-    s->steps[k] = (hr_step_sums){9001 - 1000ull * (count - k), 1000, peak, peak / 2};
+  for (uint32_t k = 0; k < count; k++) s->steps[k] = (hr_step_sums){9001 - 1000ull * (count - k), 1000, peak, peak / 2};
   s->i.steps = s->steps;
   s->i.step_count = count;
   s->i.steps_from = "annotations";
@@ -87,18 +98,27 @@ static void scene_steps(scene *s, uint32_t count, uint64_t peak) {
 }
 
 static void scene_leak(scene *s, uint64_t bytes, uint32_t grown, uint32_t seen) {
-  s->growth[0] = (hr_growth){.kind = HR_GROWTH_LEAK, .stack = s->stack_group.stack, .bytes = bytes, .count = 9, .bytes_per_step = (double)bytes / seen,
-                             .steps_grown = grown, .steps_seen = seen};
+  s->growth[0] = (hr_growth){.kind = HR_GROWTH_LEAK,
+                             .stack = s->stack_group.stack,
+                             .bytes = bytes,
+                             .count = 9,
+                             .bytes_per_step = (double)bytes / seen,
+                             .steps_grown = grown,
+                             .steps_seen = seen};
   s->i.growth = s->growth;
   s->i.growth_count = 1;
 }
 
 static void scene_replay(scene *s, bool recorded_fails, bool other_fails) {
-  s->replay.recorded = (hr_replay_result){.request_count = 5000, .reserved_peak_bytes = GIB(8), .failed = recorded_fails};
+  s->replay.recorded =
+      (hr_replay_result){.request_count = 5000, .reserved_peak_bytes = GIB(8), .failed = recorded_fails};
   s->replay.capacity_bytes = GIB(8);
   s->replay.trust = HR_REPLAY_EXACT;
   s->replay.began_empty = true;
-  s->results[0] = (hr_replay_result){.alloc_conf = "expandable_segments:True", .request_count = 5000, .reserved_peak_bytes = GIB(6), .failed = other_fails};
+  s->results[0] = (hr_replay_result){.alloc_conf = "expandable_segments:True",
+                                     .request_count = 5000,
+                                     .reserved_peak_bytes = GIB(6),
+                                     .failed = other_fails};
   s->evidence.replay = &s->replay;
   s->evidence.results = s->results;
   s->evidence.result_count = 1;
@@ -112,8 +132,7 @@ static hr_explanation *explain(scene *s) {
   assert_int_equal(hr_explain_snapshot(&s->evidence, NULL, &e, &error), HR_OK);
   assert_int_equal(e->failure_count, 1);
   f = &e->failures[0];
-  for (uint32_t k = 0; k < f->share_count; k++)
-    sum += f->shares[k].bytes;
+  for (uint32_t k = 0; k < f->share_count; k++) sum += f->shares[k].bytes;
   assert_int_equal(sum, f->share_total_bytes);
   assert_true(f->verdict[0] && f->arithmetic_count && f->advice_count);
   assert_int_equal(f->cause == HR_OOM_UNKNOWN, f->candidates != 0);
@@ -126,7 +145,8 @@ static void scene_close(scene *s) { hr_snapshot_destroy(s->snapshot); }
 static void expect(scene *s, hr_oom_cause cause, hr_oom_certainty certainty) {
   hr_explanation *e = explain(s);
   if (e->failures[0].cause != cause || e->failures[0].certainty != certainty)
-    print_message("%s %s: %s\n", hr_oom_cause_name(e->failures[0].cause), hr_oom_certainty_name(e->failures[0].certainty), e->failures[0].verdict);
+    print_message("%s %s: %s\n", hr_oom_cause_name(e->failures[0].cause),
+                  hr_oom_certainty_name(e->failures[0].certainty), e->failures[0].verdict);
   assert_int_equal(e->failures[0].cause, cause);
   assert_int_equal(e->failures[0].certainty, certainty);
   hr_explanation_destroy(e);
@@ -147,7 +167,7 @@ static void test_too_big(void **state) {
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.evidence.device_total_bytes = GIB(7.5);
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY); /* growth is not ruled out */
-  scene_steps(&s, 4, GIB(7)); /* a seventh above the other steps: it may be this batch */
+  scene_steps(&s, 4, GIB(7));                /* a seventh above the other steps: it may be this batch */
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   scene_steps(&s, 4, GIB(7.4));
   s.ooms[0].stage = HR_STAGE_EVALUATION; /* no step to compare with */
@@ -293,7 +313,8 @@ static void test_fragmented(void **state) {
   assert_true(says(&e->failures[0], "no proof"));
   hr_explanation_destroy(e);
   s.replay.began_empty = true;
-  scene_fail(&s, GIB(6), 0, GIB(2), MIB(500), GIB(1)); /* 1.5 of 8.5 GiB would stay free: a setting helps, but for how long? */
+  scene_fail(&s, GIB(6), 0, GIB(2), MIB(500),
+             GIB(1)); /* 1.5 of 8.5 GiB would stay free: a setting helps, but for how long? */
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
   scene_steps(&s, 8, GIB(7));
   s.i.peak_live_bytes = GIB(7); /* as much was live before, step by step */
@@ -444,10 +465,11 @@ static void test_advice_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_too_big),     cmocka_unit_test(test_absurd),         cmocka_unit_test(test_cap), cmocka_unit_test(test_chunks),
-      cmocka_unit_test(test_cached),      cmocka_unit_test(test_shrunk),         cmocka_unit_test(test_missing),
-      cmocka_unit_test(test_fragmented),  cmocka_unit_test(test_growth),         cmocka_unit_test(test_outlier),
-      cmocka_unit_test(test_no_failure),  cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_trace), cmocka_unit_test(test_advice_order),
+      cmocka_unit_test(test_too_big), cmocka_unit_test(test_absurd),       cmocka_unit_test(test_cap),
+      cmocka_unit_test(test_chunks),  cmocka_unit_test(test_cached),       cmocka_unit_test(test_shrunk),
+      cmocka_unit_test(test_missing), cmocka_unit_test(test_fragmented),   cmocka_unit_test(test_growth),
+      cmocka_unit_test(test_outlier), cmocka_unit_test(test_no_failure),   cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_trace),   cmocka_unit_test(test_advice_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

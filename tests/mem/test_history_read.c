@@ -1,4 +1,5 @@
-/* Reading history files that were made by hand (tests/alloc/make_histories.py): what the format says, and what comes of damage. */
+/* Reading history files that were made by hand (tests/alloc/make_histories.py): what the format says, and what comes of
+ * damage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +36,8 @@ static hr_snapshot *read_made(const char *name) {
   return s;
 }
 
-static void check_block(const hr_snapshot *s, uint64_t k, uint64_t offset, uint64_t size, uint64_t requested, int state) {
+static void check_block(const hr_snapshot *s, uint64_t k, uint64_t offset, uint64_t size, uint64_t requested,
+                        int state) {
   const hr_block *b = &s->blocks[k];
   assert_true(k < s->block_count);
   assert_int_equal(b->address, UINT64_C(0x7f0000000000) + offset);
@@ -132,7 +134,8 @@ static void damage_is_an_error_or_an_answer(void **state) {
     copy = malloc(count + 1);
     memcpy(copy + 1, bytes, count);
     assert_true(check_damaged(copy + 1, count)); /* at an odd address */
-    for (uint64_t cut = 0; cut < count; cut++) { /* cut off: in front of its end each file has something that it needs */
+    for (uint64_t cut = 0; cut < count;
+         cut++) {                         /* cut off: in front of its end each file has something that it needs */
       char *part = malloc(cut ? cut : 1); /* of its own, so that a sanitizer sees its end */
       memcpy(part, bytes, cut);
       assert_false(check_damaged(part, cut));
@@ -189,7 +192,8 @@ static void errors_name_the_place(void **state) {
     memcpy(&before, bytes + rows[k].offset, 8);
     memcpy(bytes + rows[k].offset, &rows[k].value, 8);
     assert_int_equal(hri_history_parse(bytes, count, "FILE", NULL, &s, &error), HR_ERROR_INPUT);
-    if (!strstr(error.message, rows[k].message) || strncmp(error.message, "FILE: history: ", 15) != 0) fail_msg("%s", error.message);
+    if (!strstr(error.message, rows[k].message) || strncmp(error.message, "FILE: history: ", 15) != 0)
+      fail_msg("%s", error.message);
     assert_non_null(strstr(error.hint, "copy it again"));
     memcpy(bytes + rows[k].offset, &before, 8);
   }
@@ -220,8 +224,14 @@ static image make_image(uint64_t event_count, uint64_t rest, hri_history_header 
   m.bytes = calloc(1, m.count);
   assert_non_null(m.bytes);
   *head = (void *)m.bytes;
-  **head = (hri_history_header){.magic = HRI_HISTORY_MAGIC, .version = HRI_HISTORY_VERSION, .order = HRI_HISTORY_ORDER, .header_bytes = HRI_HISTORY_HEADER_BYTES,
-                                .event_bytes = sizeof(hri_history_event), .ring_offset = HRI_HISTORY_HEADER_BYTES, .ring_capacity = event_count + 1, .published = event_count};
+  **head = (hri_history_header){.magic = HRI_HISTORY_MAGIC,
+                                .version = HRI_HISTORY_VERSION,
+                                .order = HRI_HISTORY_ORDER,
+                                .header_bytes = HRI_HISTORY_HEADER_BYTES,
+                                .event_bytes = sizeof(hri_history_event),
+                                .ring_offset = HRI_HISTORY_HEADER_BYTES,
+                                .ring_capacity = event_count + 1,
+                                .published = event_count};
   *ring = (void *)(m.bytes + HRI_HISTORY_HEADER_BYTES);
   return m;
 }
@@ -244,12 +254,17 @@ static void long_names_take_linear_time(void **state) {
   head->chunks[0].extent = (hri_history_extent){m.count - note_bytes, note_bytes};
   head->chunks[0].used = note_bytes;
   for (uint64_t k = 0; k < EVENTS; k++)
-    ring[k] = (hri_history_event){.addr = 4096 + 512 * k, .size = 512, .label = (k + 1) << 32 | 1, .rest = hri_history_rest(HR_TRACE_ALLOC, 0, 512)};
+    ring[k] = (hri_history_event){.addr = 4096 + 512 * k,
+                                  .size = 512,
+                                  .label = (k + 1) << 32 | 1,
+                                  .rest = hri_history_rest(HR_TRACE_ALLOC, 0, 512)};
   (void)clock_gettime(CLOCK_MONOTONIC, &begin);
   if (hri_history_parse(m.bytes, m.count, "long", NULL, &s, &error) != HR_OK) fail_msg("%s", error.message);
   (void)clock_gettime(CLOCK_MONOTONIC, &end);
   assert_int_equal(s->stack_count, EVENTS + 1);
-  assert_int_equal(strlen(hr_snapshot_string(s, s->frames[s->stack_frames[s->stacks[s->events[EVENTS - 1].stack].first]].name)), NAME);
+  assert_int_equal(strlen(hr_snapshot_string(s, s->frames[s->stack_frames[s->stacks[s->events[EVENTS - 1].stack].first]]
+                                                    .name)),
+                   NAME);
   assert_in_range(end.tv_sec - begin.tv_sec, 0, 5); /* half a minute if each step read it */
   hr_snapshot_destroy(s);
   /* Chunks that lie over each other would multiply what they hold. */
@@ -275,7 +290,9 @@ static void states_keep_within_the_limit(void **state) {
   head->state = 1 << 1;
   head->states[0] = (hri_history_extent){m.count - sizeof(hri_history_state), sizeof(hri_history_state)};
   for (uint64_t k = 0; k < EVENTS; k++)
-    ring[k] = (hri_history_event){.addr = 4096 + k * 8192, .size = 4096, .rest = hri_history_rest(HR_TRACE_SEGMENT_MAP, 0, 0)};
+    ring[k] = (hri_history_event){.addr = 4096 + k * 8192,
+                                  .size = 4096,
+                                  .rest = hri_history_rest(HR_TRACE_SEGMENT_MAP, 0, 0)};
   assert_int_equal(hr_snapshot_parse(m.bytes, m.count, "map", &tight, &s, &error), HR_ERROR_MEMORY);
   assert_non_null(strstr(error.hint, "16777216"));
   assert_in_range(hri_mem_peak_bytes() - before, 4 << 20, 16 << 20);
@@ -288,8 +305,11 @@ static void states_keep_within_the_limit(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(reads_what_the_format_says), cmocka_unit_test(damage_is_an_error_or_an_answer),
-                                     cmocka_unit_test(errors_name_the_place), cmocka_unit_test(keeps_within_the_limit),
-                                     cmocka_unit_test(long_names_take_linear_time), cmocka_unit_test(states_keep_within_the_limit)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(reads_what_the_format_says),
+                                     cmocka_unit_test(damage_is_an_error_or_an_answer),
+                                     cmocka_unit_test(errors_name_the_place),
+                                     cmocka_unit_test(keeps_within_the_limit),
+                                     cmocka_unit_test(long_names_take_linear_time),
+                                     cmocka_unit_test(states_keep_within_the_limit)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

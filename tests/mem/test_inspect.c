@@ -1,4 +1,5 @@
-/* The inspection of made-up training runs, in which every byte's category is known; stacks as frameworks show them; sums;
+/* The inspection of made-up training runs, in which every byte's category is known; stacks as frameworks show them;
+ * sums;
  * failures; growth; comparisons; refused memory. */
 #include "mem/story.h"
 
@@ -13,16 +14,18 @@
 #define CPP_ALLOC "at::detail::empty_generic(...)@??:0;at::_ops::empty_memory_format::call(...)@??:0;"
 #define FORWARD CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:31" CALL ";forward@model.py:60" CALL MAIN
 #define LOSS "cross_entropy@/usr/lib/python3.11/site-packages/torch/nn/functional.py:3029;forward@model.py:70" CALL MAIN
-#define BACKWARD \
-  CPP_ALLOC "torch::autograd::generated::AddmmBackward0::apply(...)@??:0;torch::autograd::Engine::evaluate_function(...)@??:0;" \
-            "torch::autograd::Engine::thread_main(...)@??:0"
-#define PY_BACKWARD \
+#define BACKWARD                                                                                                       \
+  CPP_ALLOC                                                                                                            \
+  "torch::autograd::generated::AddmmBackward0::apply(...)@??:0;torch::autograd::Engine::evaluate_function(...)@??:0;"  \
+  "torch::autograd::Engine::thread_main(...)@??:0"
+#define PY_BACKWARD                                                                                                                      \
   "_engine_run_backward@/usr/lib/python3.11/site-packages/torch/autograd/graph.py:825;backward@/usr/lib/python3.11/site-packages/torch/" \
   "_tensor.py:581" MAIN
-#define OPT_STATE "_init_group@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:120;step@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:200" MAIN
-#define OPT_TEMP \
+#define OPT_STATE                                                                                                      \
+  "_init_group@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:120;step@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:200" MAIN
+#define OPT_TEMP                                                                                                       \
   "_multi_tensor_adamw@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:520;step@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:210" MAIN
-#define INIT \
+#define INIT                                                                                                           \
   "_apply@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:900;to@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:1170" MAIN
 #define DATA "pin_memory@/usr/lib/python3.11/site-packages/torch/utils/data/_utils/pin_memory.py:10" MAIN
 #define LEAK "log_metrics@train.py:77" MAIN
@@ -33,9 +36,9 @@ enum { LAYERS = 4, WEIGHT = 3 << 20, ACTIVATION = 5 << 20, LOGITS = 9 << 20 };
 
 typedef struct run_options {
   int steps;
-  uint64_t leak_bytes;    /* kept every step */
-  int settle_steps;       /* a cache that grows in so many steps */
-  int big_step;           /* whose activations are twice as large; -1: none */
+  uint64_t leak_bytes; /* kept every step */
+  int settle_steps;    /* a cache that grows in so many steps */
+  int big_step;        /* whose activations are twice as large; -1: none */
   bool no_stacks, python_only, annotate, late_start;
 } run_options;
 
@@ -47,7 +50,9 @@ static void one_step(story *s, const run_options *o, int step, uint64_t *gradien
   if (o->annotate) {
     char name[32];
     uint64_t count = (uint64_t)snprintf(name, sizeof name, "ProfilerStep#%d", step + 3);
-    assert_true(hri_snapshot_add_annotation(&s->b, &(hr_annotation){s->now_us + 5, hri_snapshot_add_string(&s->b, name, count), 0, false}));
+    assert_true(
+        hri_snapshot_add_annotation(&s->b, &(hr_annotation){s->now_us + 5, hri_snapshot_add_string(&s->b, name, count),
+                                                            0, false}));
   }
   input = story_alloc(s, 65536, S(DATA));
   for (int k = 0; k < LAYERS; k++) {
@@ -99,12 +104,15 @@ static hr_inspection *inspect(const hr_snapshot *s, uint64_t at) {
 
 static uint64_t bytes_of(const hr_inspection *p, const char *category) {
   for (uint64_t k = 0; k < p->group_count[HR_BY_CATEGORY]; k++)
-    if (strcmp(p->categories[p->groups[HR_BY_CATEGORY][k].category], category) == 0) return p->groups[HR_BY_CATEGORY][k].bytes;
+    if (strcmp(p->categories[p->groups[HR_BY_CATEGORY][k].category], category) == 0)
+      return p->groups[HR_BY_CATEGORY][k].bytes;
   return 0;
 }
 
 static void check_sums(const hr_memory_sums *m) {
-  assert_int_equal(m->requested_bytes + m->rounding_bytes + m->pending_bytes + m->free_returnable_bytes + m->free_pinned_bytes, m->reserved_bytes);
+  assert_int_equal(m->requested_bytes + m->rounding_bytes + m->pending_bytes + m->free_returnable_bytes +
+                       m->free_pinned_bytes,
+                   m->reserved_bytes);
 }
 
 static void check_all(const hr_inspection *p) {
@@ -192,7 +200,8 @@ static void leaks_caches_and_one_offs(void **unused) {
   run_options o = {.steps = 12, .big_step = -1, .leak_bytes = 300000, .settle_steps = 4};
   hr_snapshot *s = train(&o);
   hr_inspection *p = inspect(s, HR_AT_PEAK);
-  const hr_growth *leak = growth_at(p, "log_metrics"), *cache = growth_at(p, "masks.py"), *states = growth_at(p, "_init_group");
+  const hr_growth *leak = growth_at(p, "log_metrics"), *cache = growth_at(p, "masks.py"),
+                  *states = growth_at(p, "_init_group");
   (void)unused;
   assert_non_null(leak);
   assert_int_equal(leak->kind, HR_GROWTH_LEAK);
@@ -207,7 +216,8 @@ static void leaks_caches_and_one_offs(void **unused) {
 }
 
 static void steps_come_from_annotations_stacks_or_repetition(void **unused) {
-  run_options annotated = {.steps = 8, .big_step = -1, .annotate = true}, bare = {.steps = 8, .big_step = -1, .no_stacks = true, .leak_bytes = 4096};
+  run_options annotated = {.steps = 8, .big_step = -1, .annotate = true},
+              bare = {.steps = 8, .big_step = -1, .no_stacks = true, .leak_bytes = 4096};
   hr_snapshot *s = train(&annotated);
   hr_inspection *p = inspect(s, HR_AT_PEAK);
   (void)unused;
@@ -287,39 +297,63 @@ static const stack_case stack_cases[] = {
     {LEAK, HR_STAGE_UNKNOWN, 0},
     {NULL, HR_STAGE_UNKNOWN, 0},
     /* Lightning: the optimizer's step calls the closure that runs forward */
-    {"forward@net.py:3" CALL ";training_step@lit.py:20;closure@" SITE "lightning/pytorch/loops/optimization/automatic.py:130;step@" TORCH
-     "optim/adam.py:146;optimizer_step@" SITE "lightning/pytorch/core/module.py:1300", HR_STAGE_FORWARD, HRI_MARK_FORWARD},
-    {"_engine_run_backward@" TORCH "autograd/graph.py:1;backward@" SITE "lightning/pytorch/core/module.py:1082;closure@a.py:1;step@" TORCH "optim/adam.py:146",
+    {"forward@net.py:3" CALL ";training_step@lit.py:20;closure@" SITE
+     "lightning/pytorch/loops/optimization/automatic.py:130;step@" TORCH "optim/adam.py:146;optimizer_step@" SITE
+     "lightning/pytorch/core/module.py:1300",
+     HR_STAGE_FORWARD, HRI_MARK_FORWARD},
+    {"_engine_run_backward@" TORCH "autograd/graph.py:1;backward@" SITE
+     "lightning/pytorch/core/module.py:1082;closure@a.py:1;step@" TORCH "optim/adam.py:146",
      HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
     /* recomputation of a checkpointed block inside backward */
-    {"forward@model.py:31" CALL ";recompute_fn@" TORCH "utils/checkpoint.py:1400;unpack_hook@" TORCH "utils/checkpoint.py:1100;_engine_run_backward@" TORCH
-     "autograd/graph.py:825", HR_STAGE_BACKWARD, HRI_MARK_FORWARD},
+    {"forward@model.py:31" CALL ";recompute_fn@" TORCH "utils/checkpoint.py:1400;unpack_hook@" TORCH
+     "utils/checkpoint.py:1100;_engine_run_backward@" TORCH "autograd/graph.py:825",
+     HR_STAGE_BACKWARD, HRI_MARK_FORWARD},
     /* an optimizer that runs in hooks of backward */
-    {"_single_tensor_adam@" TORCH "optim/adam.py:400;step@" TORCH "optim/adam.py:210;hook@t.py:4;_engine_run_backward@" TORCH "autograd/graph.py:825",
+    {"_single_tensor_adam@" TORCH "optim/adam.py:400;step@" TORCH
+     "optim/adam.py:210;hook@t.py:4;_engine_run_backward@" TORCH "autograd/graph.py:825",
      HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
-    {"torch::autograd::AccumulateGrad::apply(...)@??:0;torch::autograd::Engine::call_function(...)@??:0", HR_STAGE_BACKWARD, HRI_MARK_ACCUMULATE},
-    {"at::cuda::getCurrentCUDABlasHandle()@??:0;at::cuda::blas::gemm(...)@??:0;forward@m.py:1", HR_STAGE_FORWARD, HRI_MARK_WORKSPACE},
-    {"c10d::ProcessGroupNCCL::allgather(...)@??:0;all_gather_into_tensor@" TORCH "distributed/distributed_c10d.py:3800", HR_STAGE_COMMUNICATION, HRI_MARK_COMMUNICATION},
-    {"_all_gather_flat_param@" TORCH "distributed/fsdp/_flat_param.py:1400;unshard@" TORCH "distributed/fsdp/_flat_param.py:1300;_pre_forward@" TORCH
-     "distributed/fsdp/_runtime_utils.py:380;forward@" TORCH "distributed/fsdp/fully_sharded_data_parallel.py:860", HR_STAGE_FORWARD, HRI_MARK_COMMUNICATION},
-    {"backward@" SITE "deepspeed/runtime/zero/stage3.py:2200;backward@" SITE "deepspeed/runtime/engine.py:2000", HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
-    {"step@" SITE "deepspeed/runtime/zero/stage_1_and_2.py:1800;_take_model_step@" SITE "deepspeed/runtime/engine.py:2100", HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
+    {"torch::autograd::AccumulateGrad::apply(...)@??:0;torch::autograd::Engine::call_function(...)@??:0",
+     HR_STAGE_BACKWARD, HRI_MARK_ACCUMULATE},
+    {"at::cuda::getCurrentCUDABlasHandle()@??:0;at::cuda::blas::gemm(...)@??:0;forward@m.py:1", HR_STAGE_FORWARD,
+     HRI_MARK_WORKSPACE},
+    {"c10d::ProcessGroupNCCL::allgather(...)@??:0;all_gather_into_tensor@" TORCH "distributed/distributed_c10d.py:3800",
+     HR_STAGE_COMMUNICATION, HRI_MARK_COMMUNICATION},
+    {"_all_gather_flat_param@" TORCH "distributed/fsdp/_flat_param.py:1400;unshard@" TORCH
+     "distributed/fsdp/_flat_param.py:1300;_pre_forward@" TORCH "distributed/fsdp/_runtime_utils.py:380;forward@" TORCH
+     "distributed/fsdp/fully_sharded_data_parallel.py:860",
+     HR_STAGE_FORWARD, HRI_MARK_COMMUNICATION},
+    {"backward@" SITE "deepspeed/runtime/zero/stage3.py:2200;backward@" SITE "deepspeed/runtime/engine.py:2000",
+     HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
+    {"step@" SITE "deepspeed/runtime/zero/stage_1_and_2.py:1800;_take_model_step@" SITE
+     "deepspeed/runtime/engine.py:2100",
+     HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
     {"forward_step@" SITE "megatron/core/pipeline_parallel/schedules.py:200", HR_STAGE_FORWARD, HRI_MARK_FORWARD},
-    {"_load_state_dict_into_meta_model@" SITE "transformers/modeling_utils.py:800;from_pretrained@" SITE "transformers/modeling_utils.py:3900", HR_STAGE_INIT, HRI_MARK_INIT},
-    {"update@" SITE "transformers/cache_utils.py:400;forward@" SITE "transformers/models/llama/modeling_llama.py:300" CALL ";_sample@" SITE
-     "transformers/generation/utils.py:3200;generate@" SITE "transformers/generation/utils.py:2200", HR_STAGE_GENERATION, HRI_MARK_CACHE},
-    {"forward@" SITE "transformers/models/llama/modeling_llama.py:300" CALL ";prediction_step@" SITE "transformers/trainer.py:4300;evaluation_loop@" SITE
-     "transformers/trainer.py:4100;evaluate@" SITE "transformers/trainer.py:3900;train@" SITE "transformers/trainer.py:2000", HR_STAGE_EVALUATION, HRI_MARK_EVALUATION},
-    {"_prepare_inputs@" SITE "transformers/trainer.py:3600;training_step@" SITE "transformers/trainer.py:3700", HR_STAGE_DATA, HRI_MARK_DATA},
-    {"clip_grad_norm_@" TORCH "nn/utils/clip_grad.py:60;_inner_training_loop@" SITE "transformers/trainer.py:2400", HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
+    {"_load_state_dict_into_meta_model@" SITE "transformers/modeling_utils.py:800;from_pretrained@" SITE
+     "transformers/modeling_utils.py:3900",
+     HR_STAGE_INIT, HRI_MARK_INIT},
+    {"update@" SITE "transformers/cache_utils.py:400;forward@" SITE
+     "transformers/models/llama/modeling_llama.py:300" CALL ";_sample@" SITE
+     "transformers/generation/utils.py:3200;generate@" SITE "transformers/generation/utils.py:2200",
+     HR_STAGE_GENERATION, HRI_MARK_CACHE},
+    {"forward@" SITE "transformers/models/llama/modeling_llama.py:300" CALL ";prediction_step@" SITE
+     "transformers/trainer.py:4300;evaluation_loop@" SITE "transformers/trainer.py:4100;evaluate@" SITE
+     "transformers/trainer.py:3900;train@" SITE "transformers/trainer.py:2000",
+     HR_STAGE_EVALUATION, HRI_MARK_EVALUATION},
+    {"_prepare_inputs@" SITE "transformers/trainer.py:3600;training_step@" SITE "transformers/trainer.py:3700",
+     HR_STAGE_DATA, HRI_MARK_DATA},
+    {"clip_grad_norm_@" TORCH "nn/utils/clip_grad.py:60;_inner_training_loop@" SITE "transformers/trainer.py:2400",
+     HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
     /* a profiler's frames, and our own */
     {"<built-in method zeros_like of type object at 0x1>@none:0;torch/optim/adam.py(130): _init_group@none:0;torch/optim/adam.py(210): step@none:0",
      HR_STAGE_OPTIMIZER, HRI_MARK_STATE},
-    {"<built-in method run_backward of torch._C._EngineBase object at 0x1>@none:0", HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
+    {"<built-in method run_backward of torch._C._EngineBase object at 0x1>@none:0", HR_STAGE_BACKWARD,
+     HRI_MARK_BACKWARD},
     {"nn.Module: Linear_0@none:0;train.py(3): main@none:0", HR_STAGE_FORWARD, HRI_MARK_FORWARD},
-    {"layers.0.weight@headroom/name:0;matmul@headroom/op:0;layer 0@headroom/layer:0;backward@headroom/phase:0", HR_STAGE_BACKWARD, 0},
+    {"layers.0.weight@headroom/name:0;matmul@headroom/op:0;layer 0@headroom/layer:0;backward@headroom/phase:0",
+     HR_STAGE_BACKWARD, 0},
     {"forward@headroom/name:0;load@headroom/phase:0", HR_STAGE_INIT, 0},
-    {"save@" TORCH "serialization.py:800;_save_checkpoint@" SITE "transformers/trainer.py:3100", HR_STAGE_CHECKPOINT, HRI_MARK_CHECKPOINT},
+    {"save@" TORCH "serialization.py:800;_save_checkpoint@" SITE "transformers/trainer.py:3100", HR_STAGE_CHECKPOINT,
+     HRI_MARK_CHECKPOINT},
 };
 
 static void stacks_of_frameworks(void **unused) {
@@ -336,7 +370,8 @@ static void stacks_of_frameworks(void **unused) {
   for (size_t k = 0; k < sizeof stack_cases / sizeof *stack_cases; k++) {
     const hri_stack_info *info = &infos[stacks[k]];
     if (info->stage != stack_cases[k].stage || (info->marks & stack_cases[k].marks) != stack_cases[k].marks)
-      fail_msg("stack %zu is %s with marks %x: %s", k, hr_stage_name((hr_stage)info->stage), info->marks, stack_cases[k].text);
+      fail_msg("stack %zu is %s with marks %x: %s", k, hr_stage_name((hr_stage)info->stage), info->marks,
+               stack_cases[k].text);
   }
   hri_free(infos);
   hr_snapshot_destroy(snapshot);
@@ -349,15 +384,18 @@ static void stacks_in_short(void **unused) {
   static const struct {
     const char *stack, *brief;
   } python[] = {
-      {"forward@torch/nn/modules/linear.py:134" CALL ";forward@train.py:48" CALL ";forward@train.py:61", "nn.linear < train.py:48 forward < train.py:61 forward"},
-      {"layer_norm@torch/nn/functional.py:2993;forward@torch/nn/modules/normalization.py:228" CALL ";forward@train.py:47",
+      {"forward@torch/nn/modules/linear.py:134" CALL ";forward@train.py:48" CALL ";forward@train.py:61",
+       "nn.linear < train.py:48 forward < train.py:61 forward"},
+      {"layer_norm@torch/nn/functional.py:2993;forward@torch/nn/modules/normalization.py:228" CALL
+       ";forward@train.py:47",
        "layer_norm < train.py:47 forward"},
       {"convert@torch/nn/modules/module.py:1374;_apply@torch/nn/modules/module.py:966;to@torch/nn/modules/module.py:1392;main@train.py:9",
        "to < train.py:9 main"},
       {"_init_group@torch/optim/adam.py:179;step@torch/optim/adam.py:239;wrapper@torch/optim/optimizer.py:567;main@train.py:9",
        "adam._init_group < train.py:9 main"},
       {"at::meta::structured_mm::meta(...)@torch/lib/libtorch_cpu.so:1;at::_ops::mm::call(...)@torch/lib/libtorch_cpu.so:2;"
-       "_PyEval_EvalFrameDefault@lib/libpython3.11.so.1.0:3;forward@train.py:7;_start@bin/python3.11:4", "mm < train.py:7 forward"}};
+       "_PyEval_EvalFrameDefault@lib/libpython3.11.so.1.0:3;forward@train.py:7;_start@bin/python3.11:4",
+       "mm < train.py:7 forward"}};
   uint32_t pythons[sizeof python / sizeof *python];
   uint32_t forward, loss, none, backward, cut, profiled, ours;
   char brief[100];
@@ -369,10 +407,12 @@ static void stacks_in_short(void **unused) {
   none = story_stack(s, NULL);
   backward = story_stack(s, BACKWARD);
   cut = story_stack(s, "f\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc@:1");
-  profiled = story_stack(s, "<built-in method zeros_like of type object at 0x7f>@none:0;torch/optim/adam.py(130): _init_group@none:0;"
-                            "train.py(61): main@none:0;odd(name): x@none:0");
+  profiled = story_stack(
+      s, "<built-in method zeros_like of type object at 0x7f>@none:0;torch/optim/adam.py(130): _init_group@none:0;"
+         "train.py(61): main@none:0;odd(name): x@none:0");
   for (size_t k = 0; k < sizeof python / sizeof *python; k++) pythons[k] = story_stack(s, python[k].stack);
-  ours = story_stack(s, "layers.0.weight@headroom/name:0;matmul@headroom/op:0;layer 0@headroom/layer:0;backward@headroom/phase:0");
+  ours = story_stack(
+      s, "layers.0.weight@headroom/name:0;matmul@headroom/op:0;layer 0@headroom/layer:0;backward@headroom/phase:0");
   snapshot = story_end(s);
   hr_inspect_stack_text(snapshot, profiled, brief, sizeof brief);
   assert_string_equal(brief, "zeros_like < train.py:61 main");
@@ -437,12 +477,14 @@ static hr_snapshot *failing(uint64_t device_free, uint64_t request) {
   hr_error error;
   assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
   assert_true(hri_snapshot_add_trace(&b, 0));
-  assert_true(hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_OOM, .addr = device_free, .size = request}));
+  assert_true(
+      hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_OOM, .addr = device_free, .size = request}));
   for (int k = 0; k < 2; k++) {
     uint64_t at = (uint64_t)(k + 1) * 100 * MIB;
     assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = at, .total_size = 20 * MIB, .large = true}));
     assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = at, .size = 8 * MIB}));
-    assert_true(hri_snapshot_add_block(&b, &(hr_block){at + 8 * MIB, 8 * MIB, 8 * MIB - 100, 0, 0, HR_BLOCK_ALLOCATED}));
+    assert_true(
+        hri_snapshot_add_block(&b, &(hr_block){at + 8 * MIB, 8 * MIB, 8 * MIB - 100, 0, 0, HR_BLOCK_ALLOCATED}));
     assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = at + 16 * MIB, .size = 4 * MIB}));
   }
   assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = 400 * MIB, .total_size = 2 * MIB}));
@@ -501,7 +543,10 @@ static void a_trace_that_ends_within_a_step(void **unused) {
   static const struct {
     const char *stack;
     hr_stage stage;
-  } ends[] = {{FORWARD, HR_STAGE_FORWARD}, {LOSS, HR_STAGE_LOSS}, {BACKWARD, HR_STAGE_BACKWARD}, {OPT_STATE, HR_STAGE_OPTIMIZER}};
+  } ends[] = {{FORWARD, HR_STAGE_FORWARD},
+              {LOSS, HR_STAGE_LOSS},
+              {BACKWARD, HR_STAGE_BACKWARD},
+              {OPT_STATE, HR_STAGE_OPTIMIZER}};
   (void)unused;
   for (int end = 0; end < 4; end++) {
     story *s = malloc(sizeof *s);
@@ -529,7 +574,9 @@ static void a_trace_that_ends_within_a_step(void **unused) {
     assert_int_equal(p->ooms[0].stage, ends[end].stage);
     assert_int_equal(p->at_stage, ends[end].stage);
     assert_int_equal(bytes_of(p, "parameter"), LAYERS * WEIGHT);
-    assert_int_equal(bytes_of(p, "activation"), end == 2 ? ACTIVATION : end == 3 ? 0 : LAYERS * ACTIVATION + (end ? LOGITS : 0));
+    assert_int_equal(bytes_of(p, "activation"), end == 2   ? ACTIVATION
+                                                : end == 3 ? 0
+                                                           : LAYERS * ACTIVATION + (end ? LOGITS : 0));
     assert_int_equal(bytes_of(p, "gradient"), end >= 2 ? LAYERS * WEIGHT : 0); /* by their parameters' size */
     assert_int_equal(bytes_of(p, "temporary"), end == 2 ? 1000000 : end == 3 ? 3000000 : 0);
     assert_int_equal(bytes_of(p, "optimizer_state"), end == 3 ? WEIGHT : 0);
@@ -595,7 +642,8 @@ static void texts_and_json(void **unused) {
   assert_non_null(strstr(text, "live by category (inferred)"));
   assert_non_null(strstr(text, "linear < model.py:31 forward"));
   if (getenv("SHOW")) (void)fputs(text, stderr);
-  for (const char *line = text; *line; line += strcspn(line, "\n") + 1, lines++) assert_true(strcspn(line, "\n") <= 110);
+  for (const char *line = text; *line; line += strcspn(line, "\n") + 1, lines++)
+    assert_true(strcspn(line, "\n") <= 110);
   assert_true(lines <= 50);
   if (getenv("SHOW")) (void)fputs(text, stderr);
   hr_free(text);
@@ -629,11 +677,17 @@ static void little_is_enough(void **unused) {
     if (with == 2) {
       b.snapshot->format = "pytorch-profiler";
       assert_true(hri_snapshot_add_trace(&b, -1));
-      assert_true(hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_ALLOC, .addr = 1, .size = 77, .flags = HR_EVENT_NO_ADDRESS}));
+      assert_true(hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_ALLOC,
+                                                               .addr = 1,
+                                                               .size = 77,
+                                                               .flags = HR_EVENT_NO_ADDRESS}));
     }
     if (with) {
-      assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = MIB, .total_size = 2 * MIB, .device = with == 2 ? -1 : 3}));
-      assert_true(hri_snapshot_add_block(&b, &(hr_block){MIB, 2 * MIB, 5, 0, 0, with == 2 ? HR_BLOCK_INACTIVE : HR_BLOCK_PENDING_FREE}));
+      assert_true(
+          hri_snapshot_add_segment(&b,
+                                   &(hr_segment){.address = MIB, .total_size = 2 * MIB, .device = with == 2 ? -1 : 3}));
+      assert_true(hri_snapshot_add_block(&b, &(hr_block){MIB, 2 * MIB, 5, 0, 0,
+                                                         with == 2 ? HR_BLOCK_INACTIVE : HR_BLOCK_PENDING_FREE}));
     }
     assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
     assert_int_equal(hr_inspect(s, NULL, &p, &error), HR_OK);
@@ -666,7 +720,10 @@ static void long_names_are_cut(void **unused) {
   for (uint32_t k = 0; k < 200000; k++) {
     frame = hri_snapshot_add_frame(&s->b, string, string, k);
     stack = hri_snapshot_add_stack(&s->b, &frame, 1);
-    assert_true(hri_snapshot_add_event(&s->b, &(hr_trace_event){.action = HR_TRACE_FREE_REQUESTED, .addr = 512, .size = 8, .stack = stack}));
+    assert_true(hri_snapshot_add_event(&s->b, &(hr_trace_event){.action = HR_TRACE_FREE_REQUESTED,
+                                                                .addr = 512,
+                                                                .size = 8,
+                                                                .stack = stack}));
     assert_true(hri_snapshot_add_annotation(&s->b, &(hr_annotation){.name = string}));
   }
   s->blocks[0].state = HR_BLOCK_ALLOCATED;
@@ -707,9 +764,12 @@ static void nonsense_is_inspected(void **unused) {
     s->with_time = DICE(2);
     for (int k = 0; k < 120; k++) {
       uint64_t addr = DICE(12) ? s->segment_address + DICE(24) * MIB / 2 : UINT64_MAX - DICE(4096);
-      story_event(s, (hr_trace_action)(DICE(HR_TRACE_ACTION_COUNT)), addr, DICE(15) ? DICE(3 * MIB) : UINT64_MAX / (1 + DICE(5)), stacks[DICE(9)]);
+      story_event(s, (hr_trace_action)(DICE(HR_TRACE_ACTION_COUNT)), addr,
+                  DICE(15) ? DICE(3 * MIB) : UINT64_MAX / (1 + DICE(5)), stacks[DICE(9)]);
       if (DICE(10) == 0) {
-        hr_annotation a = {.time_us = DICE(4) ? s->now_us : (int64_t)(seed), .device = (int32_t)(DICE(3)) - 1, .end = DICE(2)};
+        hr_annotation a = {.time_us = DICE(4) ? s->now_us : (int64_t)(seed),
+                           .device = (int32_t)(DICE(3)) - 1,
+                           .end = DICE(2)};
         a.name = hri_snapshot_add_string(&s->b, "step 12", 4 + DICE(4));
         assert_true(hri_snapshot_add_annotation(&s->b, &a));
       }

@@ -1,4 +1,5 @@
-/* The inspection of snapshots that PyTorch itself recorded (tests/snapshots/real, made by tests/oracle/scenarios.py): totals equal
+/* The inspection of snapshots that PyTorch itself recorded (tests/snapshots/real, made by tests/oracle/scenarios.py):
+ * totals equal
  * torch.cuda.memory_stats to the byte, and inferred categories equal what the models' shapes say. */
 #include <glob.h>
 #include <setjmp.h>
@@ -74,7 +75,9 @@ static void each_recording(const char *pattern, void (*check)(const recording *r
 /* ---- totals ---- */
 
 static void equal(const recording *r, const char *key, uint64_t found) {
-  if (stat_of(r, key) != found) fail_msg("%s: %s is %llu, found %llu", r->name, key, (unsigned long long)stat_of(r, key), (unsigned long long)found);
+  if (stat_of(r, key) != found)
+    fail_msg("%s: %s is %llu, found %llu", r->name, key, (unsigned long long)stat_of(r, key),
+             (unsigned long long)found);
 }
 
 static void totals_of(const recording *r) {
@@ -89,7 +92,8 @@ static void totals_of(const recording *r) {
   equal(r, "active_bytes.all.current", m->requested_bytes + m->rounding_bytes + m->pending_bytes);
   equal(r, "allocation.all.current", m->live_count);
   /* PyTorch's figure includes what is pending, whose requests the sums do not keep apart. */
-  if (stat_of(r, "requested_bytes.all.allocated")) assert_in_range(requested, m->requested_bytes, m->requested_bytes + m->pending_bytes);
+  if (stat_of(r, "requested_bytes.all.allocated"))
+    assert_in_range(requested, m->requested_bytes, m->requested_bytes + m->pending_bytes);
   if (!expandable) equal(r, "segment.all.current", m->segment_count);
   if (!expandable) equal(r, "inactive_split_bytes.all.current", m->free_pinned_bytes);
   if (json_object_get(json_object_get(r->facts, "stats"), "num_ooms")) equal(r, "num_ooms", p->oom_total);
@@ -124,13 +128,15 @@ static void instants_of(const recording *r) {
   for (uint64_t at = 0; at < r->snapshot->traces[0].count; at += 1 + r->snapshot->traces[0].count / 40) {
     hr_inspection *p = inspect(r, at);
     m = &p->at;
-    assert_int_equal(m->requested_bytes + m->rounding_bytes + m->pending_bytes + m->free_returnable_bytes + m->free_pinned_bytes, m->reserved_bytes);
+    assert_int_equal(m->requested_bytes + m->rounding_bytes + m->pending_bytes + m->free_returnable_bytes +
+                         m->free_pinned_bytes,
+                     m->reserved_bytes);
     for (int by = 0; by < HR_BY_COUNT; by++) {
       uint64_t sum = 0;
       for (uint64_t k = 0; k < p->group_count[by]; k++) sum += p->groups[by][k].bytes;
       if (sum != m->requested_bytes)
-        fail_msg("%s after %llu events: groups %llu, sums %llu", r->name, (unsigned long long)at, (unsigned long long)sum,
-                 (unsigned long long)m->requested_bytes);
+        fail_msg("%s after %llu events: groups %llu, sums %llu", r->name, (unsigned long long)at,
+                 (unsigned long long)sum, (unsigned long long)m->requested_bytes);
     }
     hr_inspection_destroy(p);
   }
@@ -176,14 +182,15 @@ static const shape *current; /* the row that each_recording runs for */
 static uint64_t adapter_bytes(const shape *s) { return 4 * s->layers * (s->rank * s->width + 3 * s->width * s->rank); }
 
 static uint64_t parameter_bytes(const shape *s) {
-  const uint64_t w = s->width, layer = 12 * w * w + 13 * w; /* two norms 4w, c_attn 3ww + 3w, c_proj ww + w, mlp 8ww + 5w */
+  const uint64_t w = s->width,
+                 layer = 12 * w * w + 13 * w; /* two norms 4w, c_attn 3ww + 3w, c_proj ww + w, mlp 8ww + 5w */
   return 4 * (2 * s->vocabulary * w + s->length * w + s->layers * layer + 2 * w) + adapter_bytes(s);
 }
 
 static uint64_t trained_bytes(const shape *s) { return s->rank ? adapter_bytes(s) : parameter_bytes(s); }
 
-/* What forward saves for `t` tokens. A layer: both norms' output and statistics, q k v, attention's output and log-sum-exp, two
- * residual sums, the MLP's 4w before and after GELU. Checkpointed: its input only. */
+/* What forward saves for `t` tokens. A layer: both norms' output and statistics, q k v, attention's output and
+ * log-sum-exp, two residual sums, the MLP's 4w before and after GELU. Checkpointed: its input only. */
 static uint64_t saved_bytes(const shape *s, uint64_t t) {
   const uint64_t w = s->width, layer = s->saves == CHECKPOINTED ? t * w : 16 * t * w + 4 * t + s->heads * t;
   return 4 * (s->layers * layer + 2 * t * w + 2 * t + t * s->vocabulary);
@@ -191,18 +198,19 @@ static uint64_t saved_bytes(const shape *s, uint64_t t) {
 
 static uint64_t bytes_of(const hr_inspection *p, const char *category) {
   for (uint64_t k = 0; k < p->group_count[HR_BY_CATEGORY]; k++)
-    if (strcmp(p->categories[p->groups[HR_BY_CATEGORY][k].category], category) == 0) return p->groups[HR_BY_CATEGORY][k].bytes;
+    if (strcmp(p->categories[p->groups[HR_BY_CATEGORY][k].category], category) == 0)
+      return p->groups[HR_BY_CATEGORY][k].bytes;
   return 0;
 }
 
-/* Within 1 %: scalars and the positions' indexes are not in the formulas, nor is the 1 MiB that PyTorch before 2.15 keeps for
- * cuBLASLt from its first use on, which Python's stacks do not show as a workspace. */
+/* Within 1 %: scalars and the positions' indexes are not in the formulas, nor is the 1 MiB that PyTorch before 2.15
+ * keeps for cuBLASLt from its first use on, which Python's stacks do not show as a workspace. */
 static void near(const recording *r, const hr_inspection *p, const char *category, uint64_t wanted) {
   const uint64_t found = bytes_of(p, category), apart = found > wanted ? found - wanted : wanted - found;
   const uint64_t unseen = strcmp(category, "activation") == 0 && !strstr(r->name, "2.15/") ? MIB : 0;
   if (apart > wanted / 100 + 4096 + unseen)
-    fail_msg("%s after event %llu: %s is %llu, not %llu", r->name, (unsigned long long)p->at_event + 1, category, (unsigned long long)found,
-             (unsigned long long)wanted);
+    fail_msg("%s after event %llu: %s is %llu, not %llu", r->name, (unsigned long long)p->at_event + 1, category,
+             (unsigned long long)found, (unsigned long long)wanted);
 }
 
 static bool is_forward(uint8_t stage) { return stage == HR_STAGE_FORWARD || stage == HR_STAGE_LOSS; }
@@ -222,15 +230,16 @@ static void steps_of(const recording *r) {
     near(r, p, "parameter", parameter_bytes(current));
     near(r, p, "optimizer_state", backwards ? 2 * trained_bytes(current) : 0);
     near(r, p, "gradient", backward_ends ? trained_bytes(current) : 0);
-    if (forward_ends && current->saves != OTHER) near(r, p, "activation", saved_bytes(current, current->tokens[forwards]));
+    if (forward_ends && current->saves != OTHER)
+      near(r, p, "activation", saved_bytes(current, current->tokens[forwards]));
     if (backward_ends) near(r, p, "activation", 0);
     forwards += forward_ends;
     backwards += backward_ends;
     hr_inspection_destroy(p);
   }
   if (forwards != steps || backwards != steps)
-    fail_msg("%s: %llu forwards, %llu backwards, of %llu steps", r->name, (unsigned long long)forwards, (unsigned long long)backwards,
-             (unsigned long long)steps);
+    fail_msg("%s: %llu forwards, %llu backwards, of %llu steps", r->name, (unsigned long long)forwards,
+             (unsigned long long)backwards, (unsigned long long)steps);
   hr_inspection_destroy(whole);
 }
 
@@ -303,7 +312,8 @@ static void other_cases(void **unused) {
 
 static bool has_frame(const hr_snapshot *s, uint32_t stack, const char *name) {
   for (uint32_t k = 0; k < s->stacks[stack].count; k++)
-    if (strcmp(hr_snapshot_string(s, s->frames[s->stack_frames[s->stacks[stack].first + k]].name), name) == 0) return true;
+    if (strcmp(hr_snapshot_string(s, s->frames[s->stack_frames[s->stacks[stack].first + k]].name), name) == 0)
+      return true;
   return false;
 }
 
@@ -316,7 +326,8 @@ static void evaluation_of(const recording *r) {
     const hr_trace_event *e = &s->events[s->traces[p->trace].first + k];
     bool passes;
     if (e->action != HR_TRACE_ALLOC) continue;
-    passes = has_frame(s, e->stack, "<listcomp>") && has_frame(s, e->stack, "forward"); /* the scenario's loop of evaluation */
+    passes = has_frame(s, e->stack, "<listcomp>") &&
+             has_frame(s, e->stack, "forward"); /* the scenario's loop of evaluation */
     if (has_frame(s, e->stack, "forward")) assert_int_equal(stages[k] == HR_STAGE_EVALUATION, passes);
     evaluated += passes;
   }
@@ -362,7 +373,8 @@ static void leaks_are_found_and_no_others(void **unused) {
 }
 
 static void two_runs_compare_by_place(void **unused) {
-  recording a = open_recording(DIRECTORY "/2.15/gpt2.pickle.gz"), b = open_recording(DIRECTORY "/2.15/gpt2-varied.pickle.gz");
+  recording a = open_recording(DIRECTORY "/2.15/gpt2.pickle.gz"),
+            b = open_recording(DIRECTORY "/2.15/gpt2-varied.pickle.gz");
   hr_inspection *x = inspect(&a, HR_AT_PEAK), *y = inspect(&b, HR_AT_PEAK);
   hr_difference *rows;
   hr_error error;
@@ -399,12 +411,18 @@ static void says(const char *file, uint64_t at, const char *const *wanted) {
 
 static void verdicts_and_places_in_words(void **unused) {
   static const char *const capped[] = {"OUT OF MEMORY in ", "NOT THE DEVICE: it has the 24.00 MiB needed", NULL};
-  static const char *const segment[] = {"OUT OF MEMORY in forward", "NO ROOM for a segment of 20.00 MiB", "adam._init_group < scenarios.py:",
-                                        "nn.linear < scenarios.py:", "  to < scenarios.py:", NULL};
-  static const char *const chunks[] = {"OUT OF MEMORY in backward", "NO ROOM for a segment of 40.00 MiB", "(no stack: the autograd thread)", NULL};
+  static const char *const segment[] = {"OUT OF MEMORY in forward",
+                                        "NO ROOM for a segment of 20.00 MiB",
+                                        "adam._init_group < scenarios.py:",
+                                        "nn.linear < scenarios.py:",
+                                        "  to < scenarios.py:",
+                                        NULL};
+  static const char *const chunks[] = {"OUT OF MEMORY in backward", "NO ROOM for a segment of 40.00 MiB",
+                                       "(no stack: the autograd thread)", NULL};
   static const char *const pieces[] = {"FRAGMENTED: 142.00 MiB free, but in pieces of at most 10.00 MiB", NULL};
   static const char *const leak[] = {"GROWS by 2.00 MiB every step", NULL};
-  static const char *const native[] = {"  gelu < scenarios.py:", "  linear < scenarios.py:", "  NllLossBackward0\n", NULL};
+  static const char *const native[] = {"  gelu < scenarios.py:", "  linear < scenarios.py:", "  NllLossBackward0\n",
+                                       NULL};
   (void)unused;
   says("fraction-oom", HR_AT_OOM, capped);
   says("too-big-oom", HR_AT_OOM, segment);
@@ -437,10 +455,17 @@ static void refused_memory_is_reported(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(totals_equal_pytorchs), cmocka_unit_test(peaks_equal_pytorchs), cmocka_unit_test(every_instant_adds_up),
-      cmocka_unit_test(categories_follow_from_the_shapes), cmocka_unit_test(failures_in_forward_show_activations),
-      cmocka_unit_test(other_cases), cmocka_unit_test(evaluation_is_told_from_training), cmocka_unit_test(leaks_are_found_and_no_others),
-      cmocka_unit_test(two_runs_compare_by_place), cmocka_unit_test(verdicts_and_places_in_words), cmocka_unit_test(refused_memory_is_reported),
+      cmocka_unit_test(totals_equal_pytorchs),
+      cmocka_unit_test(peaks_equal_pytorchs),
+      cmocka_unit_test(every_instant_adds_up),
+      cmocka_unit_test(categories_follow_from_the_shapes),
+      cmocka_unit_test(failures_in_forward_show_activations),
+      cmocka_unit_test(other_cases),
+      cmocka_unit_test(evaluation_is_told_from_training),
+      cmocka_unit_test(leaks_are_found_and_no_others),
+      cmocka_unit_test(two_runs_compare_by_place),
+      cmocka_unit_test(verdicts_and_places_in_words),
+      cmocka_unit_test(refused_memory_is_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* Lives and states against the truth: a small allocator-like process (its own, not ours: splits, merges, returns segments,
- * maps and unmaps ranges, defers frees) writes a trace; its first events are lost; then every level and the state after
- * every event that is left must be the recorded one. And what contradicts itself must still give answers. */
+/* Lives and states against the truth: a small allocator-like process (its own, not ours: splits, merges, returns
+ * segments, maps and unmaps ranges, defers frees) writes a trace; its first events are lost; then every level and the
+ * state after every event that is left must be the recorded one. And what contradicts itself must still give
+ * answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,11 +82,14 @@ static int add_segment(process *p, uint64_t size, bool large) {
   uint64_t addr = p->next_address;
   if (!p->expandable && random_below(3) == 0) { /* an address that was returned comes again, before or behind others */
     for (int k = 0; k < p->segment_count; k++)
-      if (!p->segments[k].alive && p->segments[k].size == size && !p->segments[k].expandable) addr = p->segments[k].addr;
+      if (!p->segments[k].alive && p->segments[k].size == size && !p->segments[k].expandable)
+        addr = p->segments[k].addr;
     for (int k = 0; k < p->block_count; k++)
       if (p->blocks[k].addr < addr + size && addr < p->blocks[k].addr + p->blocks[k].size) addr = p->next_address;
   }
-  if (addr == p->next_address) p->next_address += size + (p->expandable ? 1 : random_below(2)) * 2 * MIB; /* mapped ranges that touch would be one */
+  if (addr == p->next_address)
+    p->next_address +=
+        size + (p->expandable ? 1 : random_below(2)) * 2 * MIB; /* mapped ranges that touch would be one */
   p->segments[p->segment_count] = (psegment){addr, size, large, p->expandable, true};
   note(p, p->expandable ? HR_TRACE_SEGMENT_MAP : HR_TRACE_SEGMENT_ALLOC, addr, size);
   while (at < p->block_count && p->blocks[at].addr < addr) at++;
@@ -105,7 +109,8 @@ static void make(process *p, uint64_t requested) {
     if (p->blocks[k].state != HR_BLOCK_INACTIVE || g->large != large || p->blocks[k].size < size) continue;
     if (best < 0 || p->blocks[k].size < p->blocks[best].size) best = k;
   }
-  if (best < 0) best = add_segment(p, !large ? 2 * MIB : size < 10 * MIB ? 20 * MIB : hri_round_up(size, 2 * MIB), large);
+  if (best < 0)
+    best = add_segment(p, !large ? 2 * MIB : size < 10 * MIB ? 20 * MIB : hri_round_up(size, 2 * MIB), large);
   b = &p->blocks[best];
   rest = b->size - size;
   if (large && !p->segments[b->segment].expandable ? rest > MIB : rest >= 512) {
@@ -178,8 +183,12 @@ static hr_snapshot *snapshot_of(const process *p, int first) {
     const pblock *block = &p->blocks[k];
     const psegment *g = &p->segments[block->segment];
     if (k == 0 || p->blocks[k - 1].segment != block->segment)
-      assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = g->addr, .total_size = g->size, .large = g->large, .expandable = g->expandable}));
-    assert_true(hri_snapshot_add_block(&b, &(hr_block){block->addr, block->size, block->requested, 0, 0, (uint8_t)block->state}));
+      assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = g->addr,
+                                                             .total_size = g->size,
+                                                             .large = g->large,
+                                                             .expandable = g->expandable}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){block->addr, block->size, block->requested, 0, 0,
+                                                       (uint8_t)block->state}));
   }
   assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
   return s;
@@ -342,11 +351,13 @@ static hr_snapshot *of_events(const hr_trace_event *events, size_t count) {
 static void contradictions_are_counted(void **unused) {
   const hr_trace_event events[] = {
       {.action = HR_TRACE_ALLOC, .addr = 2 * MIB, .size = 90},
-      {.action = HR_TRACE_ALLOC, .addr = 2 * MIB, .size = 100},             /* twice: the first ended */
-      {.action = HR_TRACE_ALLOC, .addr = 3 * MIB, .size = 1000},            /* the last state does not hold it */
-      {.action = HR_TRACE_ALLOC, .addr = 9, .size = UINT64_MAX},            /* absurd */
-      {.action = HR_TRACE_FREE_REQUESTED, .addr = 40 * MIB, .size = 600},   /* never completed, and not in the last state */
-      {.action = HR_TRACE_FREE_COMPLETED, .addr = 50 * MIB, .size = 700},   /* from before, in no segment */
+      {.action = HR_TRACE_ALLOC, .addr = 2 * MIB, .size = 100},  /* twice: the first ended */
+      {.action = HR_TRACE_ALLOC, .addr = 3 * MIB, .size = 1000}, /* the last state does not hold it */
+      {.action = HR_TRACE_ALLOC, .addr = 9, .size = UINT64_MAX}, /* absurd */
+      {.action = HR_TRACE_FREE_REQUESTED,
+       .addr = 40 * MIB,
+       .size = 600}, /* never completed, and not in the last state */
+      {.action = HR_TRACE_FREE_COMPLETED, .addr = 50 * MIB, .size = 700}, /* from before, in no segment */
       {.action = HR_TRACE_SNAPSHOT},
   };
   hr_snapshot *s = of_events(events, 7);

@@ -1,4 +1,5 @@
-/* Locks and scratch directories: one holder, whoever it is and however it ends; and nothing removed that is not ours. */
+/* Locks and scratch directories: one holder, whoever it is and however it ends; and nothing removed that is not
+ * ours. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +112,8 @@ static void test_the_path_is_the_locked_file(void **state) {
 }
 
 static void test_foreign_and_half_written_files(void **state) {
-  static const char old[] = "{\"headroom_lock\":1,\"id\":\"0123456789abcdef\",\"pid\":         7,\"started\":\"2026-01-01T00:00:00Z\",\"host\":\"a\"}  \n";
+  static const char old[] =
+      "{\"headroom_lock\":1,\"id\":\"0123456789abcdef\",\"pid\":         7,\"started\":\"2026-01-01T00:00:00Z\",\"host\":\"a\"}  \n";
   char path[PATH_BYTES];
   hri_lock *lock;
   hr_error error = {0};
@@ -145,7 +147,11 @@ static void test_only_marked_and_unused_scratch_is_swept(void **state) {
   assert_int_equal(hri_scratch_open(directory, true, &used, &error), HR_OK);
   (void)snprintf(kept, sizeof kept, "%s", hri_scratch_directory(used));
   pid = fork();
-  if (pid == 0) _exit(hri_scratch_open(directory, false, &left, NULL) == HR_OK && hri_dir_make(path_of("%s/deep/er", hri_scratch_directory(left)), NULL) == HR_OK ? 0 : 1);
+  if (pid == 0)
+    _exit(hri_scratch_open(directory, false, &left, NULL) == HR_OK &&
+                  hri_dir_make(path_of("%s/deep/er", hri_scratch_directory(left)), NULL) == HR_OK
+              ? 0
+              : 1);
   assert_int_equal(waitpid(pid, &status, 0), pid);
   assert_int_equal(status, 0);
   (void)snprintf(mine, sizeof mine, "%s", at(".headroom-abc123"));
@@ -187,7 +193,8 @@ static void test_sweeping_beside_makers(void **state) {
       hri_scratch *s;
       char path[4096];
       (void)hri_scratch_sweep(directory);
-      if (hri_scratch_open(directory, false, &s, NULL) != HR_OK || hri_scratch_path(s, "file", path, NULL) != HR_OK) _exit(1);
+      if (hri_scratch_open(directory, false, &s, NULL) != HR_OK || hri_scratch_path(s, "file", path, NULL) != HR_OK)
+        _exit(1);
       if (hri_file_write_new(path, "x", 1, NULL) != HR_OK || !hri_path_exists(path)) _exit(2);
       hri_scratch_close(s);
     }
@@ -217,7 +224,9 @@ static void test_what_is_aside_comes_back(void **state) {
     if (pid == 0) {
       char aside[PATH_BYTES * 4];
       hri_scratch *s;
-      if (hri_scratch_open(directory, false, &s, NULL) != HR_OK || hri_scratch_set_aside(s, ends[how], aside, NULL) != HR_OK || hri_path_exists(name)) _exit(1);
+      if (hri_scratch_open(directory, false, &s, NULL) != HR_OK ||
+          hri_scratch_set_aside(s, ends[how], aside, NULL) != HR_OK || hri_path_exists(name))
+        _exit(1);
       if (how == 2 && mkdir(name, 0755) != 0) _exit(2);
       if (how == 0) hri_scratch_close(s);
       _exit(0);
@@ -246,7 +255,8 @@ static void test_nothing_is_published_over(void **state) {
     else put_text(path, "old");
     assert_int_equal(hri_publish_new(made, path, &error), HR_ERROR_USAGE);
     assert_non_null(strstr(error.message, "exists"));
-    if (hri_path_is_dir(path) != onto_dir || !hri_path_exists(made)) fail_msg("a %s moved onto a %s", kinds[from_dir], kinds[onto_dir]);
+    if (hri_path_is_dir(path) != onto_dir || !hri_path_exists(made))
+      fail_msg("a %s moved onto a %s", kinds[from_dir], kinds[onto_dir]);
     assert_int_equal(hri_dir_remove(path, NULL), HR_OK);
     assert_int_equal(hri_publish_new(made, path, &error), HR_OK);
     assert_true(hri_path_exists(path) && !hri_path_exists(made));
@@ -258,9 +268,15 @@ static void test_nothing_is_published_over(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_holder_who_is_named), cmocka_unit_test(test_a_killed_holder_frees_it), cmocka_unit_test(test_the_path_is_the_locked_file),
-      cmocka_unit_test(test_foreign_and_half_written_files), cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
-      cmocka_unit_test(test_replace_leaves_nothing_beside), cmocka_unit_test(test_sweeping_beside_makers), cmocka_unit_test(test_what_is_aside_comes_back), cmocka_unit_test(test_nothing_is_published_over),
+      cmocka_unit_test(test_one_holder_who_is_named),
+      cmocka_unit_test(test_a_killed_holder_frees_it),
+      cmocka_unit_test(test_the_path_is_the_locked_file),
+      cmocka_unit_test(test_foreign_and_half_written_files),
+      cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
+      cmocka_unit_test(test_replace_leaves_nothing_beside),
+      cmocka_unit_test(test_sweeping_beside_makers),
+      cmocka_unit_test(test_what_is_aside_comes_back),
+      cmocka_unit_test(test_nothing_is_published_over),
   };
   int failed;
   (void)snprintf(directory, sizeof directory, "%s", scratch_make("lock"));

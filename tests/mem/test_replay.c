@@ -1,4 +1,5 @@
-/* Replay: what an allocator of ours recorded comes out again to the address; what-if answers are those of running it so. */
+/* Replay: what an allocator of ours recorded comes out again to the address; what-if answers are those of running it
+ * so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +94,11 @@ static hr_replay replay_of(const hr_snapshot *s, const hr_replay_options *option
   return replay;
 }
 
-static const char *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:8", "garbage_collection_threshold:0.7",
+static const char *const confs[] = {"",
+                                    "expandable_segments:True",
+                                    "max_split_size_mb:32",
+                                    "roundup_power2_divisions:8",
+                                    "garbage_collection_threshold:0.7",
                                     "max_split_size_mb:64,garbage_collection_threshold:0.8"};
 enum { CONFS = sizeof confs / sizeof *confs };
 
@@ -110,7 +115,8 @@ static void test_a_recorded_trace_comes_out_to_the_address(void **state) {
       peak = work(&r, &at, 6000);
       s = end(&r);
       replay = replay_of(s, NULL);
-      if (replay.trust != HR_REPLAY_EXACT) fail_msg("%s, seed %llu: %s", confs[c], (unsigned long long)seed, replay.trust_reason);
+      if (replay.trust != HR_REPLAY_EXACT)
+        fail_msg("%s, seed %llu: %s", confs[c], (unsigned long long)seed, replay.trust_reason);
       assert_true(replay.began_empty);
       assert_true(replay.compared_count > 2000);
       assert_int_equal(replay.same_address_count, replay.compared_count);
@@ -177,7 +183,8 @@ static void test_a_lost_beginning_is_said(void **state) {
   assert_false(replay.began_empty);
   assert_true(replay.start_live_bytes > 0);
   assert_true(strstr(replay.trust_reason, "does not begin with an empty allocator") != NULL);
-  if (replay.same_address_count * 100 < replay.compared_count * 80) /* the state found by going back is right; ages and unsplit tails are not in it */
+  if (replay.same_address_count * 100 <
+      replay.compared_count * 80) /* the state found by going back is right; ages and unsplit tails are not in it */
     fail_msg("%llu of %llu", (unsigned long long)replay.same_address_count, (unsigned long long)replay.compared_count);
   assert_true(replay.recorded.reserved_peak_bytes * 100 <= replay.trace_reserved_peak_bytes * 102);
   replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .empty_start = true});
@@ -375,7 +382,9 @@ static void test_what_cannot_be_replayed_is_refused(void **state) {
   assert_int_equal(hr_replay_run(s, NULL, &replay, &error), HR_ERROR_INPUT);
   assert_non_null(strstr(error.message, "profiler"));
   assert_int_equal(hr_replay_run(s, &(hr_replay_options){.trace = 1}, &replay, &error), HR_ERROR_USAGE);
-  assert_int_equal(hr_replay_run(s, &(hr_replay_options){.trace = 0, .alloc_conf = "max_split_size_mb:1"}, &replay, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_replay_run(s, &(hr_replay_options){.trace = 0, .alloc_conf = "max_split_size_mb:1"}, &replay,
+                                 &error),
+                   HR_ERROR_USAGE);
   hr_snapshot_destroy(s);
 }
 
@@ -391,7 +400,10 @@ static hr_snapshot *made(const made_event *events, size_t count) {
   assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
   assert_true(hri_snapshot_add_trace(&b, 0));
   for (size_t k = 0; k < count; k++)
-    assert_true(hri_snapshot_add_event(&b, &(hr_trace_event){.addr = events[k].addr, .size = events[k].size, .stream = events[k].stream, .action = (uint8_t)events[k].action}));
+    assert_true(hri_snapshot_add_event(&b, &(hr_trace_event){.addr = events[k].addr,
+                                                             .size = events[k].size,
+                                                             .stream = events[k].stream,
+                                                             .action = (uint8_t)events[k].action}));
   assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
   return s;
 }
@@ -405,7 +417,8 @@ static void test_an_empty_trace_is_refused(void **state) {
   hr_snapshot_destroy(s);
 }
 
-/* Segments that lie on others, in nothing, at odd places and at the end of all addresses: no two live ones share an address. */
+/* Segments that lie on others, in nothing, at odd places and at the end of all addresses: no two live ones share an
+ * address. */
 static void test_absurd_addresses_are_not_handed_out(void **state) {
   static const made_event events[] = {
       {HR_TRACE_SEGMENT_ALLOC, 0, MIB(2), 0},
@@ -432,7 +445,8 @@ static void test_absurd_addresses_are_not_handed_out(void **state) {
   hr_error error;
   (void)state;
   for (int empty = 0; empty < 2; empty++) {
-    hr_status status = hr_replay_search(s, &(hr_replay_options){.trace = UINT32_MAX, .empty_start = empty}, &replay, &results, &count, &error);
+    hr_status status = hr_replay_search(s, &(hr_replay_options){.trace = UINT32_MAX, .empty_start = empty}, &replay,
+                                        &results, &count, &error);
     assert_true(status == HR_OK || status == HR_ERROR_INPUT);
     if (status == HR_OK) assert_int_not_equal(replay.trust, HR_REPLAY_EXACT);
     if (empty) assert_int_equal(replay.same_address_count, 1); /* the plain one of 40 MiB */

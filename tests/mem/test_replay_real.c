@@ -1,5 +1,5 @@
-/* Snapshots that PyTorch itself wrote (tests/oracle/scenarios.py, versions 2.1 to 2.15): what is read, and what the replay makes of it,
- * against the statistics that the same process printed at its end. */
+/* Snapshots that PyTorch itself wrote (tests/oracle/scenarios.py, versions 2.1 to 2.15): what is read, and what the
+ * replay makes of it, against the statistics that the same process printed at its end. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -27,10 +27,10 @@ static int64_t stat_of(const recording *r, const char *key) {
 
 static bool fact(const recording *r, const char *key) { return json_is_true(json_object_get(r->facts, key)); }
 
-#define SAME(r, what, got, wanted)                                                                               \
-  do {                                                                                                           \
-    if ((int64_t)(got) != (int64_t)(wanted))                                                                     \
-      fail_msg("%s: %s is %" PRId64 ", PyTorch has %" PRId64, (r)->name, what, (int64_t)(got), (int64_t)(wanted)); \
+#define SAME(r, what, got, wanted)                                                                                     \
+  do {                                                                                                                 \
+    if ((int64_t)(got) != (int64_t)(wanted))                                                                           \
+      fail_msg("%s: %s is %" PRId64 ", PyTorch has %" PRId64, (r)->name, what, (int64_t)(got), (int64_t)(wanted));     \
   } while (0)
 
 static void check_read(const recording *r) {
@@ -51,9 +51,11 @@ static void check_read(const recording *r) {
   assert_true(r->snapshot->settings.present == (strncmp(r->name, "2.1/", 4) != 0));
 }
 
-/* Ones of which a file does not say all: events that were lost; when pools were begun and ended; the cap that garbage collection works with. */
+/* Ones of which a file does not say all: events that were lost; when pools were begun and ended; the cap that garbage
+ * collection works with. */
 static bool is_complete(const recording *r) {
-  return fact(r, "began_empty") && !strstr(r->name, "memory-pool") && !strstr(r->name, "cuda-graph") && !strstr(r->name, "collect");
+  return fact(r, "began_empty") && !strstr(r->name, "memory-pool") && !strstr(r->name, "cuda-graph") &&
+         !strstr(r->name, "collect");
 }
 
 static void check_replay(const recording *r, int *complete) {
@@ -62,7 +64,8 @@ static void check_replay(const recording *r, int *complete) {
   hr_replay_options options = {.trace = UINT32_MAX};
   const json_t *fraction = json_object_get(r->facts, "fraction"); /* a cap is not in the file: the user has to say it */
   if (json_is_real(fraction))
-    options.capacity_bytes = (uint64_t)(json_real_value(fraction) * (double)json_integer_value(json_object_get(r->facts, "capacity_bytes")));
+    options.capacity_bytes =
+        (uint64_t)(json_real_value(fraction) * (double)json_integer_value(json_object_get(r->facts, "capacity_bytes")));
   if (hr_replay_run(r->snapshot, &options, &replay, &error) != HR_OK) fail_msg("%s: %s", r->name, error.message);
   if (!is_complete(r)) {
     assert_true(fact(r, "began_empty") || replay.trust != HR_REPLAY_EXACT);

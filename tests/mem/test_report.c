@@ -1,5 +1,5 @@
-/* The HTML report as a file: its data, read back here by other code, must give the inspection's live sets; nothing that a
- * snapshot names may become markup; the file is whole or not there. What a browser makes of it: tests/report. */
+/* The HTML report as a file: its data, read back here by other code, must give the inspection's live sets; nothing that
+ * a snapshot names may become markup; the file is whole or not there. What a browser makes of it: tests/report. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -133,10 +133,27 @@ static reading report_of(const hr_inspection *in, const hr_report_options *optio
   return read_report(path);
 }
 
-static const made_options lost = {.seed = 7, .event_count = 3000, .device_count = 1, .segment_count = 12, .slot_count = 20, .stack_count = 40, .stack_depth = 6,
-                                  .category_count = 5, .pool_count = 2, .times = true, .annotations = true};
-static const made_options whole = {.seed = 11, .event_count = 2000, .first_device = 1, .device_count = 1, .segment_count = 9, .slot_count = 30, .stack_count = 9,
-                                   .stack_depth = 3, .pool_count = 1, .began_empty = true};
+static const made_options lost = {.seed = 7,
+                                  .event_count = 3000,
+                                  .device_count = 1,
+                                  .segment_count = 12,
+                                  .slot_count = 20,
+                                  .stack_count = 40,
+                                  .stack_depth = 6,
+                                  .category_count = 5,
+                                  .pool_count = 2,
+                                  .times = true,
+                                  .annotations = true};
+static const made_options whole = {.seed = 11,
+                                   .event_count = 2000,
+                                   .first_device = 1,
+                                   .device_count = 1,
+                                   .segment_count = 9,
+                                   .slot_count = 30,
+                                   .stack_count = 9,
+                                   .stack_depth = 3,
+                                   .pool_count = 1,
+                                   .began_empty = true};
 
 /* ---- The data is the inspection's ---- */
 
@@ -233,7 +250,8 @@ static hr_snapshot *small_snapshot(const char *name, uint32_t action_count) {
   uint32_t frame, stack;
   hr_segment segment = {.address = 0x7f0000000000, .total_size = 20 << 20, .large = true};
   assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
-  frame = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, name, strlen(name)), hri_snapshot_add_string(&b, name, strlen(name)), 3);
+  frame = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, name, strlen(name)),
+                                 hri_snapshot_add_string(&b, name, strlen(name)), 3);
   stack = hri_snapshot_add_stack(&b, &frame, 1);
   hri_snapshot_add_trace(&b, 0);
   for (uint32_t i = 0; i < action_count; i++) {
@@ -245,7 +263,11 @@ static hr_snapshot *small_snapshot(const char *name, uint32_t action_count) {
     hri_snapshot_add_event(&b, &e);
   }
   hri_snapshot_add_segment(&b, &segment);
-  hri_snapshot_add_block(&b, &(hr_block){.address = segment.address, .size = 2 << 20, .requested_size = 2000000, .stack = stack, .state = HR_BLOCK_ALLOCATED});
+  hri_snapshot_add_block(&b, &(hr_block){.address = segment.address,
+                                         .size = 2 << 20,
+                                         .requested_size = 2000000,
+                                         .stack = stack,
+                                         .state = HR_BLOCK_ALLOCATED});
   hri_snapshot_add_block(&b, &(hr_block){.address = segment.address + (2 << 20), .size = 18 << 20});
   assert_int_equal(hri_snapshot_build_end(&b, &snapshot, &error), HR_OK);
   return snapshot;
@@ -288,7 +310,11 @@ static uint32_t occurrences(const char *text, const char *part) {
 
 static void test_hostile_names_stay_text(void **state) {
   hr_report_line line = {ATTACK, 1};
-  hr_report_options options = {.title = ATTACK "\xff\x01", .verdict = ATTACK, .details = ATTACK "\n\"quoted\" 'single' & more", .lines = &line, .line_count = 1};
+  hr_report_options options = {.title = ATTACK "\xff\x01",
+                               .verdict = ATTACK,
+                               .details = ATTACK "\n\"quoted\" 'single' & more",
+                               .lines = &line,
+                               .line_count = 1};
   hr_snapshot *snapshot = small_snapshot(ATTACK, 3);
   hr_inspection *in = inspect(snapshot);
   reading r = report_of(in, &options);
@@ -297,10 +323,12 @@ static void test_hostile_names_stay_text(void **state) {
   assert_int_equal(occurrences(r.html, "</script"), 2);
   assert_int_equal(occurrences(r.html, "<img"), 0);
   assert_int_equal(occurrences(r.html, "<!--"), 0);
-  assert_int_equal(occurrences(r.html, "&lt;img src=x onerror=&quot;document.title=&#39;owned&#39;&quot;&gt;"), 4); /* title twice, verdict, details */
+  assert_int_equal(occurrences(r.html, "&lt;img src=x onerror=&quot;document.title=&#39;owned&#39;&quot;&gt;"),
+                   4); /* title twice, verdict, details */
   assert_int_equal(occurrences(r.html, "\n&quot;quoted&quot; &#39;single&#39; &amp; more"), 1);
   assert_int_equal(occurrences(r.html, "\xff"), 0);
-  assert_int_equal(occurrences(r.html, "\xef\xbf\xbd\xef\xbf\xbd"), 2); /* the two bytes after the title's attack, in both places */
+  assert_int_equal(occurrences(r.html, "\xef\xbf\xbd\xef\xbf\xbd"),
+                   2); /* the two bytes after the title's attack, in both places */
   forget(&r);
   hr_inspection_destroy(in);
   hr_snapshot_destroy(snapshot);
@@ -332,8 +360,12 @@ static void test_policy_admits_the_one_script_and_style(void **state) {
   assert_int_equal(occurrences(r.html, wanted), 1);
   assert_int_equal(occurrences(r.html, "default-src 'none'"), 1);
   assert_true(strstr(r.html, "Content-Security-Policy") < strstr(r.html, "<style>"));
-  assert_int_equal(occurrences(r.html, "http:") + occurrences(r.html, "https:") + occurrences(r.html, " src=") + occurrences(r.html, "@import"), 0);
-  assert_int_equal(occurrences(r.html, "innerHTML") + occurrences(r.html, "outerHTML") + occurrences(r.html, "insertAdjacentHTML") + occurrences(r.html, "eval("), 0);
+  assert_int_equal(occurrences(r.html, "http:") + occurrences(r.html, "https:") + occurrences(r.html, " src=") +
+                       occurrences(r.html, "@import"),
+                   0);
+  assert_int_equal(occurrences(r.html, "innerHTML") + occurrences(r.html, "outerHTML") +
+                       occurrences(r.html, "insertAdjacentHTML") + occurrences(r.html, "eval("),
+                   0);
   assert_int_equal(occurrences(r.html, "{{"), 0);
   forget(&r);
   hr_inspection_destroy(in);
@@ -456,7 +488,9 @@ static void test_verdict_tells_failure_or_peak(void **state) {
   in = inspect(fine);
   text = (hri_text){0};
   hri_report_verdict(in, &text);
-  assert_int_equal(strncmp(text.chars, "Peak: 2.91 MiB live after event 1; at most 20.00 MiB reserved. No request failed.", 81), 0);
+  assert_int_equal(strncmp(text.chars,
+                           "Peak: 2.91 MiB live after event 1; at most 20.00 MiB reserved. No request failed.", 81),
+                   0);
   hri_text_deinit(&text);
   hr_inspection_destroy(in);
   hr_snapshot_destroy(failed);
@@ -464,10 +498,15 @@ static void test_verdict_tells_failure_or_peak(void **state) {
 }
 
 static void test_verdict_by_what_would_have_fit(void **state) {
-  static const struct { bool block, contiguous, after_return, compacted; const char *says; } cases[] = {
-      {true, true, true, true, "would have taken it"}, {false, true, false, true, "in pieces of at most 1.00 MiB"}, {false, false, true, true, "(7.00 MiB) would have made room"},
-      {false, false, false, true, "9.00 MiB of them lie in segments that live blocks pin"}, {false, false, false, false, "fall short of the request by 1.00 MiB"},
-      {false, false, true, true, "The device reported 3.00 MiB free, enough for it"}};
+  static const struct {
+    bool block, contiguous, after_return, compacted;
+    const char *says;
+  } cases[] = {{true, true, true, true, "would have taken it"},
+               {false, true, false, true, "in pieces of at most 1.00 MiB"},
+               {false, false, true, true, "(7.00 MiB) would have made room"},
+               {false, false, false, true, "9.00 MiB of them lie in segments that live blocks pin"},
+               {false, false, false, false, "fall short of the request by 1.00 MiB"},
+               {false, false, true, true, "The device reported 3.00 MiB free, enough for it"}};
   hr_oom_event oom = {.event = 5, .size = 20 * 1048576, .live_bytes = 100, .reserved_bytes = 200};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -475,9 +514,15 @@ static void test_verdict_by_what_would_have_fit(void **state) {
     hri_text text = {0};
     in.at.free_returnable_bytes = k == 5 ? 0 : 7 << 20;
     in.at.free_pinned_bytes = 9 << 20;
-    in.fragmentation = (hr_fragmentation){.request_bytes = 20 << 20, .device_free_bytes = 3 << 20, .device_free_known = true, .fits_block = cases[k].block,
-                                          .fits_contiguous = cases[k].contiguous, .fits_after_return = cases[k].after_return, .fits_compacted = cases[k].compacted,
-                                          .pool_free_bytes = 30 << 20, .pool_largest_free_bytes = 1 << 20};
+    in.fragmentation = (hr_fragmentation){.request_bytes = 20 << 20,
+                                          .device_free_bytes = 3 << 20,
+                                          .device_free_known = true,
+                                          .fits_block = cases[k].block,
+                                          .fits_contiguous = cases[k].contiguous,
+                                          .fits_after_return = cases[k].after_return,
+                                          .fits_compacted = cases[k].compacted,
+                                          .pool_free_bytes = 30 << 20,
+                                          .pool_largest_free_bytes = 1 << 20};
     hri_report_verdict(&in, &text);
     assert_non_null(strstr(text.chars, cases[k].says));
     assert_non_null(strstr(text.chars, "the last of 3"));
@@ -490,9 +535,14 @@ static void test_verdict_by_what_would_have_fit(void **state) {
 /* ---- SHA-256: the examples of FIPS 180-2, appendix B, and the empty message ---- */
 
 static void test_sha256(void **state) {
-  static const struct { const char *text; uint8_t starts[4], ends[4]; } cases[] = {
-      {"", {0xe3, 0xb0, 0xc4, 0x42}, {0x78, 0x52, 0xb8, 0x55}}, {"abc", {0xba, 0x78, 0x16, 0xbf}, {0xf2, 0x00, 0x15, 0xad}},
-      {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", {0x24, 0x8d, 0x6a, 0x61}, {0x19, 0xdb, 0x06, 0xc1}}};
+  static const struct {
+    const char *text;
+    uint8_t starts[4], ends[4];
+  } cases[] = {{"", {0xe3, 0xb0, 0xc4, 0x42}, {0x78, 0x52, 0xb8, 0x55}},
+               {"abc", {0xba, 0x78, 0x16, 0xbf}, {0xf2, 0x00, 0x15, 0xad}},
+               {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+                {0x24, 0x8d, 0x6a, 0x61},
+                {0x19, 0xdb, 0x06, 0xc1}}};
   uint8_t digest[32];
   char *many = malloc(1000000);
   (void)state;
@@ -521,10 +571,17 @@ static int remove_directory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_columns_hold_the_lives), cmocka_unit_test(test_facts_of_the_instant_and_lines), cmocka_unit_test(test_no_events_and_no_state),
-      cmocka_unit_test(test_hostile_names_stay_text), cmocka_unit_test(test_policy_admits_the_one_script_and_style), cmocka_unit_test(test_same_input_same_file),
-      cmocka_unit_test(test_refused_memory_leaves_the_old_file), cmocka_unit_test(test_bad_paths), cmocka_unit_test(test_full_disk),
-      cmocka_unit_test(test_verdict_tells_failure_or_peak), cmocka_unit_test(test_verdict_by_what_would_have_fit), cmocka_unit_test(test_sha256)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_columns_hold_the_lives),
+                                     cmocka_unit_test(test_facts_of_the_instant_and_lines),
+                                     cmocka_unit_test(test_no_events_and_no_state),
+                                     cmocka_unit_test(test_hostile_names_stay_text),
+                                     cmocka_unit_test(test_policy_admits_the_one_script_and_style),
+                                     cmocka_unit_test(test_same_input_same_file),
+                                     cmocka_unit_test(test_refused_memory_leaves_the_old_file),
+                                     cmocka_unit_test(test_bad_paths),
+                                     cmocka_unit_test(test_full_disk),
+                                     cmocka_unit_test(test_verdict_tells_failure_or_peak),
+                                     cmocka_unit_test(test_verdict_by_what_would_have_fit),
+                                     cmocka_unit_test(test_sha256)};
   return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -13,8 +13,18 @@
 
 static const char *scratch;
 
-static const made_options small = {.seed = 3, .event_count = 900, .device_count = 2, .segment_count = 9, .slot_count = 12, .stack_count = 20,
-                                   .stack_depth = 6, .category_count = 5, .pool_count = 2, .times = true, .notes = true, .settings = true,
+static const made_options small = {.seed = 3,
+                                   .event_count = 900,
+                                   .device_count = 2,
+                                   .segment_count = 9,
+                                   .slot_count = 12,
+                                   .stack_count = 20,
+                                   .stack_depth = 6,
+                                   .category_count = 5,
+                                   .pool_count = 2,
+                                   .times = true,
+                                   .notes = true,
+                                   .settings = true,
                                    .annotations = true};
 
 static char *export_text(const hr_snapshot *s, hr_export_format format, uint32_t trace, uint64_t at, size_t *count) {
@@ -72,7 +82,8 @@ static truth truth_of(const hr_snapshot *s, uint32_t trace) {
   it.live = calloc(t->count + 1, sizeof *it.live);
   it.reserved = calloc(t->count + 1, sizeof *it.reserved);
   for (uint64_t k = 0; k < s->segment_count; k++)
-    if (s->segments[k].device == t->device) live += s->segments[k].requested_size, reserved += s->segments[k].total_size;
+    if (s->segments[k].device == t->device)
+      live += s->segments[k].requested_size, reserved += s->segments[k].total_size;
   for (uint64_t k = t->count + 1; k-- > 0;) {
     it.live[k] = live;
     it.reserved[k] = reserved;
@@ -96,7 +107,9 @@ static uint64_t bytes_at_end(const hr_snapshot *s, int32_t device, uint16_t cate
   for (uint64_t k = 0; k < s->segment_count; k++)
     for (uint64_t j = 0; j < s->segments[k].block_count && s->segments[k].device == device; j++) {
       const hr_block *block = &s->blocks[s->segments[k].first_block + j];
-      if (block->state != HR_BLOCK_INACTIVE && block->category == category && (stack == UINT32_MAX || block->stack == stack)) bytes += block->requested_size;
+      if (block->state != HR_BLOCK_INACTIVE && block->category == category &&
+          (stack == UINT32_MAX || block->stack == stack))
+        bytes += block->requested_size;
     }
   return bytes;
 }
@@ -117,7 +130,8 @@ static void chrome_totals_are_those_of_the_trace(void **state) {
     hr_error error = {0};
     assert_int_equal(i64_of(&root, "baseTimeNanoseconds"), o.times ? t.events[0].time_us * 1000 : 0);
     assert_int_equal(hri_json_get_array(&root, "traceEvents", &records, &error), HR_OK);
-    for (uint64_t k = 0; k < t.count; k++) changes += t.events[k].action == HR_TRACE_ALLOC || t.events[k].action == HR_TRACE_FREE_COMPLETED;
+    for (uint64_t k = 0; k < t.count; k++)
+      changes += t.events[k].action == HR_TRACE_ALLOC || t.events[k].action == HR_TRACE_FREE_COMPLETED;
     for (uint64_t k = 0; k < hri_json_count(&records); k++) {
       hri_json r = hri_json_item(&records, k), args = hri_json_member(&r, "args");
       const char *name = string_of(&r, "name");
@@ -160,7 +174,8 @@ static void chrome_counts_categories(void **state) {
   for (uint64_t k = 0; k < hri_json_count(&records); k++) {
     hri_json r = hri_json_item(&records, k), args = hri_json_member(&r, "args");
     for (uint16_t c = 0; c < s->category_count; c++)
-      if (c && strcmp(string_of(&r, "name"), hr_snapshot_category(s, c)) == 0) last[c] = u64_of(&args, "bytes"), seen[c]++;
+      if (c && strcmp(string_of(&r, "name"), hr_snapshot_category(s, c)) == 0)
+        last[c] = u64_of(&args, "bytes"), seen[c]++;
   }
   for (uint16_t c = 1; c < s->category_count; c++) {
     assert_int_equal(last[c], bytes_at_end(s, 0, c, UINT32_MAX));
@@ -238,7 +253,8 @@ static void speedscope_weighs_the_live_set(void **state) {
   assert_string_equal(string_of(&profile, "type"), "sampled");
   assert_string_equal(string_of(&profile, "unit"), "bytes");
   assert_int_equal(hri_json_count(&samples), hri_json_count(&weights));
-  for (uint64_t k = 0; k < hri_json_count(&weights); k++) total += (uint64_t)json_integer_value(hri_json_item(&weights, k).value);
+  for (uint64_t k = 0; k < hri_json_count(&weights); k++)
+    total += (uint64_t)json_integer_value(hri_json_item(&weights, k).value);
   assert_int_equal(total, t.live[t.count]);
   assert_int_equal(u64_of(&profile, "endValue"), total);
   for (uint16_t c = 0; c < s->category_count; c++)
@@ -313,9 +329,12 @@ static hr_snapshot *odd_names(void) {
   hr_trace_event event = {.action = HR_TRACE_SNAPSHOT, .size = 1000};
   uint32_t frames[3];
   assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
-  frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "wte", 3), hri_snapshot_add_string(&b, "headroom/name", 13), 0);
-  frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "f;\"g\"\n,h", 8), hri_snapshot_add_string(&b, "a b.py", 6), 12);
-  frames[2] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "main", 4), hri_snapshot_add_string(&b, "none", 4), 0);
+  frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "wte", 3),
+                                     hri_snapshot_add_string(&b, "headroom/name", 13), 0);
+  frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "f;\"g\"\n,h", 8),
+                                     hri_snapshot_add_string(&b, "a b.py", 6), 12);
+  frames[2] =
+      hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "main", 4), hri_snapshot_add_string(&b, "none", 4), 0);
   block.stack = event.stack = hri_snapshot_add_stack(&b, frames + 1, 2);
   block.category = hri_snapshot_add_category(&b, hri_snapshot_add_string(&b, "a;b", 3));
   event.note = hri_snapshot_add_string(&b, "x,\"y\"", 5);
@@ -387,12 +406,12 @@ static void csv_has_a_row_per_event(void **state) {
     unsigned long long event, addr, size, stream, pools[2], live, reserved;
     char action[32], category[32];
     long long time_us;
-    int read = sscanf(line, "%llu,%31[^,],%llx,%llu,%llx,%lld,%llu:%llu,%31[^,],%llu,%llu,", &event, action, &addr, &size, &stream, &time_us,
-                      &pools[0], &pools[1], category, &live, &reserved);
+    int read = sscanf(line, "%llu,%31[^,],%llx,%llu,%llx,%lld,%llu:%llu,%31[^,],%llu,%llu,", &event, action, &addr,
+                      &size, &stream, &time_us, &pools[0], &pools[1], category, &live, &reserved);
     if (!e->category) { /* sscanf takes no empty field */
       category[0] = 0;
-      read = 1 + sscanf(line, "%llu,%31[^,],%llx,%llu,%llx,%lld,%llu:%llu,,%llu,%llu,", &event, action, &addr, &size, &stream, &time_us, &pools[0],
-                    &pools[1], &live, &reserved);
+      read = 1 + sscanf(line, "%llu,%31[^,],%llx,%llu,%llx,%lld,%llu:%llu,,%llu,%llu,", &event, action, &addr, &size,
+                        &stream, &time_us, &pools[0], &pools[1], &live, &reserved);
     }
     assert_int_equal(read, 11);
     assert_int_equal(event, k);
@@ -413,9 +432,10 @@ static void csv_quotes_what_needs_it(void **state) {
   hr_snapshot *s = odd_names();
   char *text = export_text(s, HR_EXPORT_CSV, 0, 0, NULL);
   (void)state;
-  assert_string_equal(text, "event,action,address,size_bytes,stream,time_us,pool,category,live_bytes,reserved_bytes,stack,frame,note\n"
-                            "0,snapshot,0,1000,0,,0:0,,1000,1024,1,\"f;\"\"g\"\"\n,h (a b.py:12)\",\"x,\"\"y\"\"\"\n"
-                            "1,snapshot,0,1000,0,,0:0,,1000,1024,2,wte,\"x,\"\"y\"\"\"\n");
+  assert_string_equal(
+      text, "event,action,address,size_bytes,stream,time_us,pool,category,live_bytes,reserved_bytes,stack,frame,note\n"
+            "0,snapshot,0,1000,0,,0:0,,1000,1024,1,\"f;\"\"g\"\"\n,h (a b.py:12)\",\"x,\"\"y\"\"\"\n"
+            "1,snapshot,0,1000,0,,0:0,,1000,1024,2,wte,\"x,\"\"y\"\"\"\n");
   free(text);
   hr_snapshot_destroy(s);
 }
@@ -424,7 +444,7 @@ static void json_has_the_layout_of_the_pickle(void **state) {
   hr_snapshot *s = make_snapshot(&small);
   hri_json root, traces, segments, first, blocks, event, pool;
   (void)state;
-  s->events[5].addr = INT64_MAX; /* no pickle for the viewer holds it */
+  s->events[5].addr = INT64_MAX;                 /* no pickle for the viewer holds it */
   root = export_json(s, HR_EXPORT_JSON, 99, 99); /* the whole snapshot: neither trace nor instant matter */
   traces = hri_json_member(&root, "device_traces");
   segments = hri_json_member(&root, "segments");
@@ -458,7 +478,8 @@ static void wrong_requests_are_refused(void **state) {
   (void)state;
   assert_int_equal(hr_snapshot_export(s, HR_EXPORT_CSV, 2, 0, path, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "no trace 2: the snapshot has 2"));
-  assert_int_equal(hr_snapshot_export(s, HR_EXPORT_SPEEDSCOPE, 0, s->traces[0].count + 1, path, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_snapshot_export(s, HR_EXPORT_SPEEDSCOPE, 0, s->traces[0].count + 1, path, &error),
+                   HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "the trace has 902"));
   assert_int_equal(hr_snapshot_export(s, (hr_export_format)17, 0, 0, path, &error), HR_ERROR_USAGE);
   assert_int_equal(hr_snapshot_export(s, HR_EXPORT_CSV, 0, 0, path_of("%s/a/b", scratch), &error), HR_ERROR_IO);
@@ -490,7 +511,8 @@ static void refused_memory_leaves_nothing(void **state) {
   hr_snapshot_destroy(s);
 }
 
-/* Whatever the reader takes can be written, or is refused for what it holds: files with some bytes changed at random. */
+/* Whatever the reader takes can be written, or is refused for what it holds: files with some bytes changed at
+ * random. */
 static void damaged_snapshots_are_written_or_refused(void **state) {
   made_options o = small;
   hr_snapshot *s, *damaged;
@@ -542,21 +564,21 @@ static int remove_scratch(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(chrome_totals_are_those_of_the_trace),
-    cmocka_unit_test(chrome_counts_categories),
-    cmocka_unit_test(chrome_marks_annotations),
-    cmocka_unit_test(chrome_takes_any_times),
-    cmocka_unit_test(speedscope_weighs_the_live_set),
-    cmocka_unit_test(collapsed_adds_up_at_any_instant),
-    cmocka_unit_test(collapsed_keeps_separators_out_of_names),
-    cmocka_unit_test(frames_of_ours_name_no_file),
-    cmocka_unit_test(a_snapshot_without_traces_has_a_live_set),
-    cmocka_unit_test(csv_has_a_row_per_event),
-    cmocka_unit_test(csv_quotes_what_needs_it),
-    cmocka_unit_test(json_has_the_layout_of_the_pickle),
-    cmocka_unit_test(wrong_requests_are_refused),
-    cmocka_unit_test(refused_memory_leaves_nothing),
-    cmocka_unit_test(damaged_snapshots_are_written_or_refused),
+      cmocka_unit_test(chrome_totals_are_those_of_the_trace),
+      cmocka_unit_test(chrome_counts_categories),
+      cmocka_unit_test(chrome_marks_annotations),
+      cmocka_unit_test(chrome_takes_any_times),
+      cmocka_unit_test(speedscope_weighs_the_live_set),
+      cmocka_unit_test(collapsed_adds_up_at_any_instant),
+      cmocka_unit_test(collapsed_keeps_separators_out_of_names),
+      cmocka_unit_test(frames_of_ours_name_no_file),
+      cmocka_unit_test(a_snapshot_without_traces_has_a_live_set),
+      cmocka_unit_test(csv_has_a_row_per_event),
+      cmocka_unit_test(csv_quotes_what_needs_it),
+      cmocka_unit_test(json_has_the_layout_of_the_pickle),
+      cmocka_unit_test(wrong_requests_are_refused),
+      cmocka_unit_test(refused_memory_leaves_nothing),
+      cmocka_unit_test(damaged_snapshots_are_written_or_refused),
   };
   return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -1,5 +1,5 @@
-/* Snapshots of every version and notation are read to what tests/snapshots/read.py says that they hold; hostile and damaged
- * ones give an error that says where. */
+/* Snapshots of every version and notation are read to what tests/snapshots/read.py says that they hold; hostile and
+ * damaged ones give an error that says where. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,8 @@ static void put_stack(hri_text *t, const hr_snapshot *s, uint32_t stack) {
   hri_text_add(t, " [");
   for (uint32_t k = 0; k < s->stacks[stack].count; k++) {
     const hr_frame *f = &s->frames[s->stack_frames[s->stacks[stack].first + k]];
-    hri_text_add(t, "%s%s@%s:%u", k ? ";" : "", hr_snapshot_string(s, f->name), hr_snapshot_string(s, f->file), f->line);
+    hri_text_add(t, "%s%s@%s:%u", k ? ";" : "", hr_snapshot_string(s, f->name), hr_snapshot_string(s, f->file),
+                 f->line);
   }
   hri_text_add(t, "]\n");
 }
@@ -35,32 +36,39 @@ static void put_stack(hri_text *t, const hr_snapshot *s, uint32_t stack) {
 static void put_event(hri_text *t, const hr_snapshot *s, const hr_trace_event *e) {
   char time[32] = "-";
   if (e->flags & HR_EVENT_HAS_TIME) snprintf(time, sizeof time, "%lld", (long long)e->time_us);
-  hri_text_add(t, "  %s 0x%llx %llu stream 0x%llx time %s pool %llu:%llu category '%s' note %s%s%s", hr_trace_action_name(e->action),
-               (unsigned long long)e->addr, (unsigned long long)e->size, (unsigned long long)e->stream, time,
-               (unsigned long long)s->pools[e->pool].id[0], (unsigned long long)s->pools[e->pool].id[1], hr_snapshot_category(s, e->category),
-               !e->note ? "-" : e->flags & HR_EVENT_NOTE_IS_METADATA ? "metadata " : "context ", hr_snapshot_string(s, e->note),
-               e->flags & HR_EVENT_NO_ADDRESS ? " no-address" : "");
+  hri_text_add(t, "  %s 0x%llx %llu stream 0x%llx time %s pool %llu:%llu category '%s' note %s%s%s",
+               hr_trace_action_name(e->action), (unsigned long long)e->addr, (unsigned long long)e->size,
+               (unsigned long long)e->stream, time, (unsigned long long)s->pools[e->pool].id[0],
+               (unsigned long long)s->pools[e->pool].id[1], hr_snapshot_category(s, e->category),
+               !e->note                               ? "-"
+               : e->flags & HR_EVENT_NOTE_IS_METADATA ? "metadata "
+                                                      : "context ",
+               hr_snapshot_string(s, e->note), e->flags & HR_EVENT_NO_ADDRESS ? " no-address" : "");
   put_stack(t, s, e->stack);
 }
 
 static void put_segment(hri_text *t, const hr_snapshot *s, const hr_segment *g) {
   static const char *const states[] = {"inactive", "allocated", "pending"};
-  hri_text_add(t, "segment %d 0x%llx %llu stream 0x%llx %s%s pool %llu:%llu sums %llu %llu %llu", g->device, (unsigned long long)g->address,
-               (unsigned long long)g->total_size, (unsigned long long)g->stream, g->large ? "large" : "small", g->expandable ? " expandable" : "",
-               (unsigned long long)s->pools[g->pool].id[0], (unsigned long long)s->pools[g->pool].id[1], (unsigned long long)g->allocated_size,
-               (unsigned long long)g->active_size, (unsigned long long)g->requested_size);
+  hri_text_add(t, "segment %d 0x%llx %llu stream 0x%llx %s%s pool %llu:%llu sums %llu %llu %llu", g->device,
+               (unsigned long long)g->address, (unsigned long long)g->total_size, (unsigned long long)g->stream,
+               g->large ? "large" : "small", g->expandable ? " expandable" : "",
+               (unsigned long long)s->pools[g->pool].id[0], (unsigned long long)s->pools[g->pool].id[1],
+               (unsigned long long)g->allocated_size, (unsigned long long)g->active_size,
+               (unsigned long long)g->requested_size);
   put_stack(t, s, g->stack);
   for (uint64_t k = 0; k < g->block_count; k++) {
     const hr_block *b = &s->blocks[g->first_block + k];
-    hri_text_add(t, "  block 0x%llx %llu %s %llu category '%s'", (unsigned long long)b->address, (unsigned long long)b->size, states[b->state],
-                 (unsigned long long)b->requested_size, hr_snapshot_category(s, b->category));
+    hri_text_add(t, "  block 0x%llx %llu %s %llu category '%s'", (unsigned long long)b->address,
+                 (unsigned long long)b->size, states[b->state], (unsigned long long)b->requested_size,
+                 hr_snapshot_category(s, b->category));
     put_stack(t, s, b->stack);
   }
 }
 
 static hri_text describe(const hr_snapshot *s) {
   hri_text t = {0};
-  hri_text_add(&t, "format %s\nunknown %llu repaired %llu\n", s->format, (unsigned long long)s->unknown_count, (unsigned long long)s->repaired_count);
+  hri_text_add(&t, "format %s\nunknown %llu repaired %llu\n", s->format, (unsigned long long)s->unknown_count,
+               (unsigned long long)s->repaired_count);
   for (uint32_t k = 0; k < s->trace_count; k++) {
     hri_text_add(&t, "trace %d %llu\n", s->traces[k].device, (unsigned long long)s->traces[k].count);
     for (uint64_t e = 0; e < s->traces[k].count; e++) put_event(&t, s, &s->events[s->traces[k].first + e]);
@@ -71,7 +79,8 @@ static hri_text describe(const hr_snapshot *s) {
                  s->annotations[k].end ? "END" : "START", hr_snapshot_string(s, s->annotations[k].name));
   if (s->settings.present) {
     hri_text_add(&t, "settings '%s' split %lld gc %g expandable %d divisions", hr_snapshot_string(s, s->settings.text),
-                 (long long)s->settings.max_split_size, s->settings.garbage_collection_threshold, s->settings.expandable_segments);
+                 (long long)s->settings.max_split_size, s->settings.garbage_collection_threshold,
+                 s->settings.expandable_segments);
     for (int k = 0; k < 16; k++) hri_text_add(&t, " %llu", (unsigned long long)s->settings.roundup_power2_divisions[k]);
     hri_text_add(&t, "\n");
   }
@@ -130,7 +139,8 @@ static void check(const hr_snapshot *s) {
   assert_true(events == s->event_count);
   for (uint64_t k = 0; k < s->event_count; k++) {
     const hr_trace_event *e = &s->events[k];
-    assert_true(e->stack < s->stack_count && e->pool < s->pool_count && e->category < s->category_count && e->note < s->string_count);
+    assert_true(e->stack < s->stack_count && e->pool < s->pool_count && e->category < s->category_count &&
+                e->note < s->string_count);
     assert_true(e->action < HR_TRACE_ACTION_COUNT);
   }
   for (uint64_t k = 0; k < s->segment_count; k++) {
@@ -193,7 +203,8 @@ static void cut_file(const char *name, const char *path) {
     part = malloc(k ? k : 1); /* exactly as long, for the sanitizer */
     memcpy(part, bytes, k);
     error = (hr_error){0};
-    if (hr_snapshot_parse(part, k, "cut", NULL, &s, &error) != HR_ERROR_INPUT) fail_msg("%s cut at %llu: %s", name, (unsigned long long)k, error.message);
+    if (hr_snapshot_parse(part, k, "cut", NULL, &s, &error) != HR_ERROR_INPUT)
+      fail_msg("%s cut at %llu: %s", name, (unsigned long long)k, error.message);
     assert_null(s);
     assert_non_null(strstr(error.message, "cut"));
     assert_true(error.hint[0]);
@@ -211,7 +222,8 @@ static void test_cut(void **state) {
 
 /* Any byte changed to some others: an error or a snapshot that holds together. */
 static void test_changed_bytes(void **state) {
-  static const char *const names[] = {"python-2-14.pickle", "cpp-2-0.pickle", "protocol-0.pickle", "viewer.json", "gzip.pickle.gz"};
+  static const char *const names[] = {"python-2-14.pickle", "cpp-2-0.pickle", "protocol-0.pickle", "viewer.json",
+                                      "gzip.pickle.gz"};
   static const unsigned char others[] = {0, 1, 'h', 'e', 'u', 0x94, 0xff, '(', 'a', '0', '2'};
   uint64_t live = hri_mem_live_bytes();
   (void)state;
@@ -248,7 +260,9 @@ typedef struct refusal {
 
 static void test_refused(void **state) {
   static const refusal cases[] = {
-      PICKLE("\x80\x04" "cos\nsystem\nX\x02\0\0\0id\x85R.", "GLOBAL of the module 'os'"),
+      PICKLE("\x80\x04"
+             "cos\nsystem\nX\x02\0\0\0id\x85R.",
+             "GLOBAL of the module 'os'"),
       PICKLE("\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.", "STACK_GLOBAL of 'os.system'"),
       PICKLE("(dp0\nI1\nR.", "REDUCE"),
       PICKLE("(dp0\nI1\nb.", "BUILD"),
@@ -264,14 +278,18 @@ static void test_refused(void **state) {
       PICKLE("\x80\x05\x97.", "NEXT_BUFFER"),
       PICKLE("\x80\x05K\1\x98.", "READONLY_BUFFER"),
       PICKLE("\x80\x04\xee.", "0xee is no opcode"),
-      PICKLE("\x80\x02" "\x80\x06N.", "protocol 6"),
+      PICKLE("\x80\x02"
+             "\x80\x06N.",
+             "protocol 6"),
   };
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     hr_snapshot *s;
     hr_error error = {0};
-    assert_int_equal(hr_snapshot_parse(cases[k].bytes, cases[k].count, "evil.pickle", NULL, &s, &error), HR_ERROR_INPUT);
-    if (!strstr(error.message, cases[k].word) || !strstr(error.message, "evil.pickle: byte ")) fail_msg("case %zu: %s", k, error.message);
+    assert_int_equal(hr_snapshot_parse(cases[k].bytes, cases[k].count, "evil.pickle", NULL, &s, &error),
+                     HR_ERROR_INPUT);
+    if (!strstr(error.message, cases[k].word) || !strstr(error.message, "evil.pickle: byte "))
+      fail_msg("case %zu: %s", k, error.message);
   }
 }
 
@@ -281,24 +299,38 @@ static void test_malformed(void **state) {
       PICKLE("Traceback (most recent call last):", "no memory snapshot"),
       PICKLE("PK\3\4....", "zip archive"),
       PICKLE("\x80\x04N.", "holds None"),
-      PICKLE("\x80\x04]\x94(h\0e.", "complete already"),              /* l = []; l.append(l) */
-      PICKLE("\x80\x04}\x94(\x8c\1ah\0u.", "complete already"),       /* d["a"] = d */
-      PICKLE("\x80\x04]\x94]\x94(h\0e" "a.", "complete already"),     /* a cycle of two */
+      PICKLE("\x80\x04]\x94(h\0e.", "complete already"),        /* l = []; l.append(l) */
+      PICKLE("\x80\x04}\x94(\x8c\1ah\0u.", "complete already"), /* d["a"] = d */
+      PICKLE("\x80\x04]\x94]\x94(h\0e"
+             "a.",
+             "complete already"), /* a cycle of two */
       PICKLE("\x80\x04h\0.", "never stored"),
       PICKLE("\x80\x04j\xff\xff\xff\xff.", "never stored"),
-      PICKLE("\x80\x04" "Nr\xff\xff\xff\xff.", "memo slot 4294967295 is beyond"),
+      PICKLE("\x80\x04"
+             "Nr\xff\xff\xff\xff.",
+             "memo slot 4294967295 is beyond"),
       PICKLE("\x80\x04]\x94\x94.", "stored in the memo twice"),
       PICKLE("\x80\x04]2.", "DUP of a container"),
-      PICKLE("\x80\x04]\x94" "0h\0.", "holds nothing"),
-      PICKLE("\x80\x04" "e.", "no MARK"),
+      PICKLE("\x80\x04]\x94"
+             "0h\0.",
+             "holds nothing"),
+      PICKLE("\x80\x04"
+             "e.",
+             "no MARK"),
       PICKLE("\x80\x04(e.", "nothing below its MARK"),
-      PICKLE("\x80\x04" "0.", "POP needs 1 values"),
+      PICKLE("\x80\x04"
+             "0.",
+             "POP needs 1 values"),
       PICKLE("\x80\x04K\1(a.", "APPEND needs 2 values"),
       PICKLE("\x80\x04}(K\1u.", "a key without a value"),
       PICKLE("\x80\x04K\1(K\1e.", "items are added to 1"),
       PICKLE("\x80\x04](K\1K\1u.", "keys are added to a list"),
-      PICKLE("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff" "a.", "ends in the middle"),
-      PICKLE("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x3f" "a.", "ends in the middle"),
+      PICKLE("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff"
+             "a.",
+             "ends in the middle"),
+      PICKLE("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x3f"
+             "a.",
+             "ends in the middle"),
       PICKLE("\x80\x04\x8b\xff\xff\xff\xff.", "negative length"),
       PICKLE("(dp0\nI12x\n.", "'12x' is no integer"),
       PICKLE("(dp0\nF1.5x\n.", "'1.5x' is no number"),
@@ -307,16 +339,23 @@ static void test_malformed(void **state) {
       PICKLE("{\"segments\": [1, {}]}", "'segments' is something else"),
       PICKLE("{\"segments\": 5}", "'segments' is 5"),
       PICKLE("{\"segments\": [{\"blocks\": [{\"size\": -5, \"state\": \"inactive\"}]}]}", "'size' of a block is -5"),
-      PICKLE("{\"segments\": [{\"blocks\": [{\"size\": null, \"state\": \"inactive\"}]}]}", "'size' of a block is None"),
-      PICKLE("{\"segments\": [{\"address\": 0, \"blocks\": [{\"size\": 9223372036854775807, \"state\": \"inactive\"}, {\"size\": 9223372036854775807, "
-             "\"state\": \"inactive\"}, {\"size\": 2, \"state\": \"inactive\"}, {\"size\": 5, \"state\": \"inactive\"}]}]}",
-             "blocks of 2^64 bytes"),
-      PICKLE("{\"segments\": [{\"address\": 18446744073709551000, \"blocks\": [{\"size\": 4096, \"state\": \"inactive\"}]}]}", "above 2^64"),
+      PICKLE("{\"segments\": [{\"blocks\": [{\"size\": null, \"state\": \"inactive\"}]}]}",
+             "'size' of a block is None"),
+      PICKLE(
+          "{\"segments\": [{\"address\": 0, \"blocks\": [{\"size\": 9223372036854775807, \"state\": \"inactive\"}, {\"size\": 9223372036854775807, "
+          "\"state\": \"inactive\"}, {\"size\": 2, \"state\": \"inactive\"}, {\"size\": 5, \"state\": \"inactive\"}]}]}",
+          "blocks of 2^64 bytes"),
+      PICKLE(
+          "{\"segments\": [{\"address\": 18446744073709551000, \"blocks\": [{\"size\": 4096, \"state\": \"inactive\"}]}]}",
+          "above 2^64"),
       PICKLE("{\"segments\": [{\"device\": 99999999, \"blocks\": []}]}", "'device' of a segment is 99999999"),
-      PICKLE("{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2}, {\"action\": \"alloc\", \"addr\": 1, \"size\": \"big\"}]]}",
-             "event 1: 'size' is the string 'big'"),
-      PICKLE("{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": [1], \"size\": 2}]]}", "'addr' is something else"),
-      PICKLE("{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"time_us\": \"now\"}]]}", "'time_us' is the string 'now'"),
+      PICKLE(
+          "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2}, {\"action\": \"alloc\", \"addr\": 1, \"size\": \"big\"}]]}",
+          "event 1: 'size' is the string 'big'"),
+      PICKLE("{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": [1], \"size\": 2}]]}",
+             "'addr' is something else"),
+      PICKLE("{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"time_us\": \"now\"}]]}",
+             "'time_us' is the string 'now'"),
       PICKLE("{\"device_traces\": [{\"segments\": []}]}", "'device_traces' holds a snapshot"),
       PICKLE("{\"a\": 1}", "holds something else"),
       PICKLE("{\"segments\": [}", "line 1, column 15"),
@@ -327,7 +366,8 @@ static void test_malformed(void **state) {
     hr_snapshot *s;
     hr_error error = {0};
     hr_status status = hr_snapshot_parse(cases[k].bytes, cases[k].count, "bad", NULL, &s, &error);
-    if (status != HR_ERROR_INPUT || !strstr(error.message, cases[k].word)) fail_msg("case %zu: '%s', wanted '%s'", k, error.message, cases[k].word);
+    if (status != HR_ERROR_INPUT || !strstr(error.message, cases[k].word))
+      fail_msg("case %zu: '%s', wanted '%s'", k, error.message, cases[k].word);
     assert_non_null(strstr(error.message, "bad"));
   }
 }
@@ -359,7 +399,8 @@ static uint64_t address_of(const char *op, size_t count) {
 }
 
 static void test_integers(void **state) {
-  static const char binary[] = "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f", seven[] = "\x8a\x07\xff\xff\xff\xff\xff\xff\x7f", none[] = "\x8a\0";
+  static const char binary[] = "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f",
+                    seven[] = "\x8a\x07\xff\xff\xff\xff\xff\xff\x7f", none[] = "\x8a\0";
   (void)state;
   assert_true(address_of("K\xff", 2) == 255);
   assert_true(address_of("M\xff\xff", 3) == 65535);
@@ -377,9 +418,10 @@ static void test_integers(void **state) {
 }
 
 static void test_strings(void **state) {
-  static const char bytes[] = "(dp0\nS'segments'\n(lp1\nsS'device_traces'\n(lp2\n(lp3\n(dp4\nS'action'\nS'alloc'\nsS'size'\nI5\nsS'user_metadata'\n"
-                              "S'a\\n\\x41\\101\\\\ \\'q\\''\nsaa(lp5\n(dp6\nS'action'\nS'alloc'\nsS'size'\nI5\nsS'user_metadata'\nVsnow \\u2603 \\U0001F600 "
-                              "\xe9\nsaas.";
+  static const char bytes[] =
+      "(dp0\nS'segments'\n(lp1\nsS'device_traces'\n(lp2\n(lp3\n(dp4\nS'action'\nS'alloc'\nsS'size'\nI5\nsS'user_metadata'\n"
+      "S'a\\n\\x41\\101\\\\ \\'q\\''\nsaa(lp5\n(dp6\nS'action'\nS'alloc'\nsS'size'\nI5\nsS'user_metadata'\nVsnow \\u2603 \\U0001F600 "
+      "\xe9\nsaas.";
   hr_snapshot *s;
   (void)state;
   s = parse(bytes, sizeof bytes - 1);
@@ -497,7 +539,9 @@ static void test_many_names(void **state) {
   PUT(&b, "\x80\x02}U\rdevice_traces](](");
   for (int k = 0; k < COUNT; k++) {
     char event[100];
-    put(&b, event, (size_t)sprintf(event, "}(U\6actionU\5allocU\4sizeI%d\nU\7pool_idI%d\nI%d\n\x86U\bcategoryV%d\nu", k, k, k * 7, k));
+    put(&b, event,
+        (size_t)sprintf(event, "}(U\6actionU\5allocU\4sizeI%d\nU\7pool_idI%d\nI%d\n\x86U\bcategoryV%d\nu", k, k, k * 7,
+                        k));
   }
   PUT(&b, "ees.");
   s = parse(b.bytes, b.count);
@@ -539,7 +583,8 @@ static void test_colliding_names(void **state) {
   s = parse(b.bytes, b.count);
   (void)clock_gettime(CLOCK_MONOTONIC, &end);
   assert_true(s->string_count > COUNT - 100);
-  assert_in_range(end.tv_sec - begin.tv_sec, 0, 5); /* half a minute without the secret, and four times that for twice as many */
+  assert_in_range(end.tv_sec - begin.tv_sec, 0,
+                  5); /* half a minute without the secret, and four times that for twice as many */
   hr_snapshot_destroy(s);
   free(b.bytes);
 }
@@ -557,7 +602,9 @@ static uint64_t peak_above(const char *path, uint64_t limit, hr_status wanted) {
   return hri_mem_peak_bytes() - before;
 }
 
-static void write_file(const char *path, const buffer *b) { assert_int_equal(hri_file_replace(path, b->bytes, b->count, NULL), HR_OK); }
+static void write_file(const char *path, const buffer *b) {
+  assert_int_equal(hri_file_replace(path, b->bytes, b->count, NULL), HR_OK);
+}
 
 /* The limit holds for the window of a long string and for what sorting takes, too. */
 static void test_limit_of_everything(void **state) {
@@ -696,7 +743,8 @@ static void test_long_file(void **state) {
 
 /* The n-th allocation fails, for every n: MEMORY, and all is given back. */
 static void test_allocation_failures(void **state) {
-  static const char *const names[] = {"python-2-14.pickle", "protocol-0.pickle", "cpp-2-0.pickle", "viewer.json", "gzip.pickle.gz", "odd-4.pickle.gz"};
+  static const char *const names[] = {"python-2-14.pickle", "protocol-0.pickle", "cpp-2-0.pickle",
+                                      "viewer.json",        "gzip.pickle.gz",    "odd-4.pickle.gz"};
   (void)state;
   for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
     char path[600];
@@ -710,7 +758,8 @@ static void test_allocation_failures(void **state) {
       status = hr_snapshot_read(path, NULL, &s, &error);
       hri_mem_fail_after(0);
       hr_snapshot_destroy(s);
-      if (status != HR_OK && status != HR_ERROR_MEMORY) fail_msg("%s, allocation %llu: %s", names[n], (unsigned long long)tries, error.message);
+      if (status != HR_OK && status != HR_ERROR_MEMORY)
+        fail_msg("%s, allocation %llu: %s", names[n], (unsigned long long)tries, error.message);
       assert_true(hri_mem_live_bytes() == live);
     } while (status != HR_OK && tries < 100000);
     assert_int_equal(status, HR_OK);
@@ -719,7 +768,9 @@ static void test_allocation_failures(void **state) {
 }
 
 static void test_recognise(void **state) {
-  static const char *const logs[] = {"", "x", "Traceback", "[rank0]: torch.cuda.OutOfMemoryError", "{\"loss\": 1.5}", "(gdb) bt", "PK\3\4", "\x1f\x8b", "]]]", "}"};
+  static const char *const logs[] =
+      {"",         "x",   "Traceback", "[rank0]: torch.cuda.OutOfMemoryError", "{\"loss\": 1.5}", "(gdb) bt", "PK\3\4",
+       "\x1f\x8b", "]]]", "}"};
   (void)state;
   for (size_t k = 0; k < sizeof logs / sizeof *logs; k++) assert_false(hr_snapshot_recognise(logs[k], strlen(logs[k])));
   assert_true(hr_snapshot_recognise(" {\"segments\": [", 15));
@@ -728,12 +779,27 @@ static void test_recognise(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_files),     cmocka_unit_test(test_cut),     cmocka_unit_test(test_changed_bytes),       cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_malformed), cmocka_unit_test(test_integers), cmocka_unit_test(test_strings),            cmocka_unit_test(test_billion_laughs),
-      cmocka_unit_test(test_depth),     cmocka_unit_test(test_limit),   cmocka_unit_test(test_bomb),                cmocka_unit_test(test_long_file),
-      cmocka_unit_test(test_recognise), cmocka_unit_test(test_many_names), cmocka_unit_test(test_allocation_failures),
-      cmocka_unit_test(test_profiler),  cmocka_unit_test(test_colliding_names), cmocka_unit_test(test_limit_of_everything), cmocka_unit_test(test_long_line),
-      cmocka_unit_test(test_errors_are_plain), cmocka_unit_test(test_pipe),
+      cmocka_unit_test(test_files),
+      cmocka_unit_test(test_cut),
+      cmocka_unit_test(test_changed_bytes),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_malformed),
+      cmocka_unit_test(test_integers),
+      cmocka_unit_test(test_strings),
+      cmocka_unit_test(test_billion_laughs),
+      cmocka_unit_test(test_depth),
+      cmocka_unit_test(test_limit),
+      cmocka_unit_test(test_bomb),
+      cmocka_unit_test(test_long_file),
+      cmocka_unit_test(test_recognise),
+      cmocka_unit_test(test_many_names),
+      cmocka_unit_test(test_allocation_failures),
+      cmocka_unit_test(test_profiler),
+      cmocka_unit_test(test_colliding_names),
+      cmocka_unit_test(test_limit_of_everything),
+      cmocka_unit_test(test_long_line),
+      cmocka_unit_test(test_errors_are_plain),
+      cmocka_unit_test(test_pipe),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

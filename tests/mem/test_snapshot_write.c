@@ -1,4 +1,5 @@
-/* The writer of snapshots: one test per rule of docs/snapshots.md, and every field held against the snapshot written. */
+/* The writer of snapshots: one test per rule of docs/snapshots.md, and every field held against the snapshot
+ * written. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,8 +19,18 @@ static const char *scratch;
 
 /* ---- writing ---- */
 
-static const made_options small = {.seed = 1, .event_count = 700, .device_count = 2, .segment_count = 9, .slot_count = 12, .stack_count = 40,
-                                   .stack_depth = 9, .category_count = 5, .pool_count = 2, .times = true, .notes = true, .settings = true,
+static const made_options small = {.seed = 1,
+                                   .event_count = 700,
+                                   .device_count = 2,
+                                   .segment_count = 9,
+                                   .slot_count = 12,
+                                   .stack_count = 40,
+                                   .stack_depth = 9,
+                                   .category_count = 5,
+                                   .pool_count = 2,
+                                   .times = true,
+                                   .notes = true,
+                                   .settings = true,
                                    .annotations = true};
 
 static hr_status write_to(const hr_snapshot *s, const char *path, int protocol, hr_error *error) {
@@ -105,7 +116,8 @@ static void assert_pool(const hr_snapshot *s, uint32_t pool, const node *pair) {
 
 static void assert_event(const hr_snapshot *s, const hr_trace_event *e, const node *map) {
   const char *note = e->flags & HR_EVENT_NOTE_IS_METADATA ? "user_metadata" : "compile_context";
-  uint32_t keys = 4 + 1 + (e->note != 0) + (e->flags & HR_EVENT_HAS_TIME ? 1 : 0) + (e->stack != 0) + (find(map, "category") != NULL);
+  uint32_t keys = 4 + 1 + (e->note != 0) + (e->flags & HR_EVENT_HAS_TIME ? 1 : 0) + (e->stack != 0) +
+                  (find(map, "category") != NULL);
   assert_int_equal(map->count, 2 * keys); /* and no other */
   assert_text(get(map, "action"), hr_trace_action_name((hr_trace_action)e->action));
   assert_int_equal(get_int(map, e->action == HR_TRACE_OOM ? "device_free" : "addr"), e->addr);
@@ -167,13 +179,15 @@ static void assert_settings(const hr_snapshot *s, const node *map) {
 }
 
 static void assert_all(const hr_snapshot *s, const node *root) {
-  const node *segments = get(root, "segments"), *traces = get(root, "device_traces"), *annotations = get(root, "external_annotations");
+  const node *segments = get(root, "segments"), *traces = get(root, "device_traces"),
+             *annotations = get(root, "external_annotations");
   assert_int_equal(segments->count, s->segment_count);
   for (uint32_t k = 0; k < segments->count; k++) assert_segment(s, &s->segments[k], segments->items[k]);
   assert_int_equal(traces->count, s->trace_count);
   for (uint32_t t = 0; t < traces->count; t++) {
     assert_int_equal(traces->items[t]->count, s->traces[t].count);
-    for (uint32_t k = 0; k < traces->items[t]->count; k++) assert_event(s, &s->events[s->traces[t].first + k], traces->items[t]->items[k]);
+    for (uint32_t k = 0; k < traces->items[t]->count; k++)
+      assert_event(s, &s->events[s->traces[t].first + k], traces->items[t]->items[k]);
   }
   assert_settings(s, get(root, "allocator_settings"));
   assert_int_equal(annotations->count, s->annotation_count);
@@ -257,7 +271,8 @@ static void protocols_the_viewer_rejects_are_refused(void **state) {
   hr_error error = {0};
   written w;
   (void)state;
-  for (size_t k = 0; k < 4; k++) assert_int_equal(write_to(s, path_of("%s/wrong", scratch), wrong[k], &error), HR_ERROR_USAGE);
+  for (size_t k = 0; k < 4; k++)
+    assert_int_equal(write_to(s, path_of("%s/wrong", scratch), wrong[k], &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.hint, "2 to 4"));
   assert_false(exists(path_of("%s/wrong", scratch)));
   w = write_and_read(s, 0);
@@ -270,8 +285,19 @@ static void integers_take_the_shortest_form(void **state) {
   static const struct {
     uint64_t value;
     unsigned char op;
-  } rows[] = {{0, 'K'}, {255, 'K'}, {256, 'M'}, {65535, 'M'}, {65536, 'J'}, {INT32_MAX, 'J'}, {1u << 31, 0x8a}, {UINT32_MAX, 0x8a},
-              {(1ull << 39) - 1, 0x8a}, {1ull << 39, 0x8a}, {(1ull << 47) - 1, 0x8a}, {1ull << 47, 0x8a}, {(1ull << 53) - 1, 0x8a}};
+  } rows[] = {{0, 'K'},
+              {255, 'K'},
+              {256, 'M'},
+              {65535, 'M'},
+              {65536, 'J'},
+              {INT32_MAX, 'J'},
+              {1u << 31, 0x8a},
+              {UINT32_MAX, 0x8a},
+              {(1ull << 39) - 1, 0x8a},
+              {1ull << 39, 0x8a},
+              {(1ull << 47) - 1, 0x8a},
+              {1ull << 47, 0x8a},
+              {(1ull << 53) - 1, 0x8a}};
   uint64_t before[256];
   hr_snapshot *s = tiny(1, 0);
   (void)state;
@@ -291,7 +317,8 @@ static void integers_take_the_shortest_form(void **state) {
 }
 
 static void negative_numbers_keep_their_sign(void **state) {
-  static const int64_t rows[] = {-1, -128, -129, INT32_MIN, INT32_MIN - 1ll, -(1ll << 39), -(1ll << 39) - 1, -(1ll << 53) + 1};
+  static const int64_t rows[] =
+      {-1, -128, -129, INT32_MIN, INT32_MIN - 1ll, -(1ll << 39), -(1ll << 39) - 1, -(1ll << 53) + 1};
   hr_snapshot *s = tiny(1, 0);
   (void)state;
   for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
@@ -337,18 +364,21 @@ static void numbers_no_double_holds_are_refused(void **state) {
   hr_segment segment = s->segments[0];
   hr_pool pool = s->pools[0];
   (void)state;
-  s->events[1].addr = large, assert_refused(s, "event 1 cannot be written: its address is 9007199254740992"), s->events[1] = event;
+  s->events[1].addr = large, assert_refused(s, "event 1 cannot be written: its address is 9007199254740992"),
+  s->events[1] = event;
   s->events[1].size = large, assert_refused(s, "event 1 cannot be written: its size"), s->events[1] = event;
   s->events[1].stream = large, assert_refused(s, "its stream"), s->events[1] = event;
   s->events[1].stream = 0 - large, assert_refused(s, "its stream is -9007199254740992"), s->events[1] = event;
   s->events[1].time_us = (int64_t)large, assert_refused(s, "its time"), s->events[1] = event;
-  s->blocks[1].requested_size = large, assert_refused(s, "block 1 cannot be written: its requested size"), s->blocks[1] = block;
+  s->blocks[1].requested_size = large, assert_refused(s, "block 1 cannot be written: its requested size"),
+  s->blocks[1] = block;
   s->segments[0].stream = large, assert_refused(s, "segment 0 cannot be written: its stream"), s->segments[0] = segment;
   s->segments[0].requested_size = large, assert_refused(s, "its requested size"), s->segments[0] = segment;
   s->pools[0].id[1] = large, assert_refused(s, "its pool"), s->pools[0] = pool;
   s->settings.max_split_size = (int64_t)large, assert_refused(s, "max_split_size"), s->settings = was.settings;
   s->settings.roundup_power2_divisions[3] = large, assert_refused(s, "interval 3"), s->settings = was.settings;
-  s->events[1].action = HR_TRACE_OOM, s->events[1].addr = 0 - 4096ull, assert_refused(s, "its address is 18446744073709547520"), s->events[1] = event;
+  s->events[1].action = HR_TRACE_OOM, s->events[1].addr = 0 - 4096ull,
+  assert_refused(s, "its address is 18446744073709547520"), s->events[1] = event;
   s->segments[0].address = large - 512, s->blocks[0].address = large - 512, s->blocks[1].address = large;
   assert_refused(s, "segment 0 cannot be written: its end is 9007199254741504");
   hr_snapshot_destroy(s);
@@ -417,8 +447,11 @@ static void strings_of_all_lengths(void **state) {
 }
 
 static void text_is_utf8(void **state) {
-  static const char *const rows[][2] = {{"größe", "größe"}, {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"}, {"a\xff z", "a\xef\xbf\xbd z"},
-                                        {"\xc3", "\xef\xbf\xbd"}, {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}};
+  static const char *const rows[][2] = {{"größe", "größe"},
+                                        {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
+                                        {"a\xff z", "a\xef\xbf\xbd z"},
+                                        {"\xc3", "\xef\xbf\xbd"},
+                                        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}};
   (void)state;
   for (size_t k = 0; k < 5; k++) {
     hri_snapshot_builder b;
@@ -483,13 +516,16 @@ static void frames_of_protocol_4_are_small(void **state) {
 static void blocks_must_tile(void **state) {
   hr_snapshot *s = tiny(1, 3);
   (void)state;
-  s->blocks[1].address += 512, assert_refused(s, "segment 0 cannot be written: its block 1 is at 0x1400"), s->blocks[1].address -= 512;
+  s->blocks[1].address += 512, assert_refused(s, "segment 0 cannot be written: its block 1 is at 0x1400"),
+      s->blocks[1].address -= 512;
   s->blocks[1].size += 512, assert_refused(s, "its block 2 is at 0x1400"), s->blocks[1].size -= 512;
-  s->segments[0].total_size += 512, assert_refused(s, "it has 2048 bytes and its blocks have 1536"), s->segments[0].total_size -= 512;
+  s->segments[0].total_size += 512, assert_refused(s, "it has 2048 bytes and its blocks have 1536"),
+      s->segments[0].total_size -= 512;
   s->segments[0].address -= 512, assert_refused(s, "its block 0"), s->segments[0].address += 512;
   s->blocks[2].size = UINT64_MAX, assert_refused(s, "its block 2"), s->blocks[2].size = 512;
   s->segments[0].device = 4096, assert_refused(s, "device 4096"), s->segments[0].device = 0;
-  s->traces[0].device = INT32_MAX, assert_refused(s, "trace 0 cannot be written: device 2147483647"), s->traces[0].device = 0;
+  s->traces[0].device = INT32_MAX, assert_refused(s, "trace 0 cannot be written: device 2147483647"),
+  s->traces[0].device = 0;
   s->traces[0].device = -2, assert_refused(s, "device -2"), s->traces[0].device = 0;
   hr_snapshot_destroy(s);
 }
@@ -792,7 +828,8 @@ static void a_pipe_is_written_to(void **state) {
     close(reader);
     assert_no_scratch(scratch);
   }
-  assert_int_equal(symlink("/dev/full", path_of("%s/full", scratch)), 0); /* named by a link: a mistake here must not cost the device */
+  assert_int_equal(symlink("/dev/full", path_of("%s/full", scratch)),
+                   0); /* named by a link: a mistake here must not cost the device */
   assert_int_equal(hr_snapshot_write(s, path_of("%s/full", scratch), NULL, &error), HR_ERROR_IO);
   assert_non_null(strstr(error.message, "/full"));
   hr_snapshot_destroy(s);
@@ -818,7 +855,8 @@ static uint64_t bytes_to_write(uint64_t event_count, const char *name) {
 
 static void memory_does_not_grow_with_events(void **state) {
   (void)state;
-  assert_in_range(bytes_to_write(20000, "a.pickle"), 65536, 100000); /* a piece, and four bytes per string, frame and stack */
+  assert_in_range(bytes_to_write(20000, "a.pickle"), 65536,
+                  100000); /* a piece, and four bytes per string, frame and stack */
   assert_int_equal(bytes_to_write(400000, "b.pickle"), bytes_to_write(20000, "c.pickle"));
   assert_in_range(bytes_to_write(400000, "d.pickle.gz"), 65536, 600000); /* zlib's window and tables are 260 KiB */
 }
@@ -837,34 +875,35 @@ static int remove_scratch(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_field_is_written),
-    cmocka_unit_test(what_is_written_reads_back),
-    cmocka_unit_test(each_protocol_has_its_own_opcodes),
-    cmocka_unit_test(protocols_the_viewer_rejects_are_refused),
-    cmocka_unit_test(integers_take_the_shortest_form),
-    cmocka_unit_test(negative_numbers_keep_their_sign),
-    cmocka_unit_test(addresses_at_the_top_are_negative),
-    cmocka_unit_test(numbers_no_double_holds_are_refused),
-    cmocka_unit_test(lists_come_in_batches),
-    cmocka_unit_test(long_stacks_come_in_batches_too),
-    cmocka_unit_test(strings_of_all_lengths),
-    cmocka_unit_test(text_is_utf8),
-    cmocka_unit_test(frames_and_stacks_are_written_once),
-    cmocka_unit_test(frames_of_protocol_4_are_small),
-    cmocka_unit_test(blocks_must_tile),
-    cmocka_unit_test(devices_have_their_places),
-    cmocka_unit_test(the_cpu_is_the_last_device),
-    cmocka_unit_test(pinned_memory_keeps_its_keys),
-    cmocka_unit_test(no_category_is_written_where_none_is_stated),
-    cmocka_unit_test(one_event_is_unknown_where_categories_are_stated),
-    cmocka_unit_test(a_stated_unknown_is_enough),
-    cmocka_unit_test(an_unknown_event_is_added_where_all_state_theirs),
-    cmocka_unit_test(gzip_holds_the_same),
-    cmocka_unit_test(refused_memory_leaves_the_old_file),
-    cmocka_unit_test(a_full_disk_leaves_the_old_file),
-    cmocka_unit_test(names_beside_are_left_alone), cmocka_unit_test(wrong_paths_are_named),
-    cmocka_unit_test(a_pipe_is_written_to),
-    cmocka_unit_test(memory_does_not_grow_with_events),
+      cmocka_unit_test(every_field_is_written),
+      cmocka_unit_test(what_is_written_reads_back),
+      cmocka_unit_test(each_protocol_has_its_own_opcodes),
+      cmocka_unit_test(protocols_the_viewer_rejects_are_refused),
+      cmocka_unit_test(integers_take_the_shortest_form),
+      cmocka_unit_test(negative_numbers_keep_their_sign),
+      cmocka_unit_test(addresses_at_the_top_are_negative),
+      cmocka_unit_test(numbers_no_double_holds_are_refused),
+      cmocka_unit_test(lists_come_in_batches),
+      cmocka_unit_test(long_stacks_come_in_batches_too),
+      cmocka_unit_test(strings_of_all_lengths),
+      cmocka_unit_test(text_is_utf8),
+      cmocka_unit_test(frames_and_stacks_are_written_once),
+      cmocka_unit_test(frames_of_protocol_4_are_small),
+      cmocka_unit_test(blocks_must_tile),
+      cmocka_unit_test(devices_have_their_places),
+      cmocka_unit_test(the_cpu_is_the_last_device),
+      cmocka_unit_test(pinned_memory_keeps_its_keys),
+      cmocka_unit_test(no_category_is_written_where_none_is_stated),
+      cmocka_unit_test(one_event_is_unknown_where_categories_are_stated),
+      cmocka_unit_test(a_stated_unknown_is_enough),
+      cmocka_unit_test(an_unknown_event_is_added_where_all_state_theirs),
+      cmocka_unit_test(gzip_holds_the_same),
+      cmocka_unit_test(refused_memory_leaves_the_old_file),
+      cmocka_unit_test(a_full_disk_leaves_the_old_file),
+      cmocka_unit_test(names_beside_are_left_alone),
+      cmocka_unit_test(wrong_paths_are_named),
+      cmocka_unit_test(a_pipe_is_written_to),
+      cmocka_unit_test(memory_does_not_grow_with_events),
   };
   return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

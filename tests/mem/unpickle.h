@@ -12,7 +12,16 @@
 
 #include <cmocka.h>
 
-typedef enum node_kind { NODE_NONE, NODE_BOOL, NODE_INT, NODE_DOUBLE, NODE_TEXT, NODE_LIST, NODE_TUPLE, NODE_MAP } node_kind;
+typedef enum node_kind {
+  NODE_NONE,
+  NODE_BOOL,
+  NODE_INT,
+  NODE_DOUBLE,
+  NODE_TEXT,
+  NODE_LIST,
+  NODE_TUPLE,
+  NODE_MAP
+} node_kind;
 
 typedef struct node node;
 struct node {
@@ -29,9 +38,9 @@ typedef struct unpickled {
   node *root;
   int protocol;
   uint64_t opcode_counts[256];
-  uint64_t frame_bytes;  /* in the largest FRAME */
+  uint64_t frame_bytes; /* in the largest FRAME */
   uint64_t largest_batch;
-  uint64_t map_count;    /* maps made (a shared one counts once) */
+  uint64_t map_count; /* maps made (a shared one counts once) */
   node **all;
   uint32_t all_count, all_capacity;
 } unpickled;
@@ -160,26 +169,37 @@ static inline bool take_opcode(unpickler *u) {
   switch (op) {
   case '}': node_new(u, NODE_MAP); break;
   case ']': node_new(u, NODE_LIST); break;
-  case '(': u->marks[u->mark_depth++] = u->depth; assert_true(u->mark_depth < 64); break;
+  case '(':
+    u->marks[u->mark_depth++] = u->depth;
+    assert_true(u->mark_depth < 64);
+    break;
   case 'u': take_items(u, NODE_MAP); break;
   case 'e': take_items(u, NODE_LIST); break;
   case 'K': node_new(u, NODE_INT)->integer = (int64_t)take_number(u, 1); break;
   case 'M': node_new(u, NODE_INT)->integer = (int64_t)take_number(u, 2); break;
   case 'J': node_new(u, NODE_INT)->integer = (int32_t)take_number(u, 4); break;
   case 0x8a: take_long1(u); break;
-  case 0x8c: assert_true(u->result->protocol >= 4); take_text(u, take_number(u, 1)); break;
+  case 0x8c:
+    assert_true(u->result->protocol >= 4);
+    take_text(u, take_number(u, 1));
+    break;
   case 'X': take_text(u, take_number(u, 4)); break;
-  case 0x88: case 0x89: node_new(u, NODE_BOOL)->integer = op == 0x88; break;
+  case 0x88:
+  case 0x89: node_new(u, NODE_BOOL)->integer = op == 0x88; break;
   case 'G': take_double(u); break;
   case 0x86: take_tuple2(u); break;
   case 'q': memo_put(u, (uint32_t)take_number(u, 1)); break;
   case 'r': memo_put(u, (uint32_t)take_number(u, 4)); break;
   case 'h': memo_get(u, (uint32_t)take_number(u, 1)); break;
   case 'j': memo_get(u, (uint32_t)take_number(u, 4)); break;
-  case 0x94: assert_true(u->result->protocol >= 4); memo_put(u, u->memo_count); break;
+  case 0x94:
+    assert_true(u->result->protocol >= 4);
+    memo_put(u, u->memo_count);
+    break;
   case 0x95: take_frame(u); break;
   case '.': return false;
-  default: fail_msg("opcode %#x, %ld bytes before the end, is not one of the viewer's", op, (long)(u->end - u->next) + 1);
+  default:
+    fail_msg("opcode %#x, %ld bytes before the end, is not one of the viewer's", op, (long)(u->end - u->next) + 1);
   }
   return true;
 }

@@ -91,7 +91,8 @@ static void log_word(char kind, uint64_t address, uint64_t size) {
   if (!address && !size && kind == 'X') {
     log_length += (size_t)sprintf(log_text + log_length, " X");
   } else if (address) {
-    log_length += (size_t)sprintf(log_text + log_length, " %c%llx,%llx", kind, (unsigned long long)address, (unsigned long long)size);
+    log_length += (size_t)sprintf(log_text + log_length, " %c%llx,%llx", kind, (unsigned long long)address,
+                                  (unsigned long long)size);
   } else {
     log_length += (size_t)sprintf(log_text + log_length, " %c%llx", kind, (unsigned long long)size);
   }
@@ -185,7 +186,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
 
 /* Host memory that a copy from the device should fill reads as zeros; everything else has no bytes to copy. */
 static void copy(void *to, size_t count, enum cudaMemcpyKind kind) {
-  bool device = (uint64_t)(uintptr_t)to >= reservations.base && (uint64_t)(uintptr_t)to < (uint64_t)1 << 46 && kind != cudaMemcpyDeviceToHost;
+  bool device = (uint64_t)(uintptr_t)to >= reservations.base && (uint64_t)(uintptr_t)to < (uint64_t)1 << 46 &&
+                kind != cudaMemcpyDeviceToHost;
   if (kind == cudaMemcpyDeviceToHost && !device && to) memset(to, 0, count);
 }
 
@@ -303,8 +305,9 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCapture
                                      size_t *count) {
   if (edges) *edges = NULL;
 #else
-cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
-                                        cudaGraph_t *graph, const cudaGraphNode_t **nodes, size_t *count) {
+cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                        unsigned long long *id, cudaGraph_t *graph, const cudaGraphNode_t **nodes,
+                                        size_t *count) {
 #endif
   (void)stream;
   *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
@@ -382,14 +385,14 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
   (void)device;
   switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
-    case cudaDevAttrMultiProcessorCount: *value = 108; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 163 << 10; break;
-    case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
-    case cudaDevAttrWarpSize: *value = 32; break;
-    default: *value = 0; break;
+  case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
+  case cudaDevAttrMultiProcessorCount: *value = 108; break;
+  case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
+  case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 163 << 10; break;
+  case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
+  case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
+  case cudaDevAttrWarpSize: *value = 32; break;
+  default: *value = 0; break;
   }
   return cudaSuccess;
 }
@@ -421,14 +424,15 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
   return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads, size_t shared) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                          size_t shared) {
   (void)function, (void)threads, (void)shared;
   *blocks = 2;
   return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function, int threads, size_t shared,
-                                                                   unsigned flags) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function, int threads,
+                                                                   size_t shared, unsigned flags) {
   (void)flags;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
 }
@@ -454,7 +458,8 @@ void **__cudaRegisterFatBinary(void *binary) {
 
 /* ---- driver: address ranges and the memory behind them ---- */
 
-CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags) {
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
+                             unsigned long long flags) {
   (void)alignment, (void)hint, (void)flags;
   pthread_mutex_lock(&lock);
   *address = space_take(&reservations, size);
@@ -472,7 +477,8 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
 }
 
 /* A handle is its size: nothing else of it is needed. */
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *property, unsigned long long flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *property,
+                     unsigned long long flags) {
   (void)property, (void)flags;
   pthread_mutex_lock(&lock);
   CUresult result = CUDA_SUCCESS;
@@ -494,7 +500,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
   (void)offset, (void)handle, (void)flags;
   pthread_mutex_lock(&lock);
   uint64_t end = map_end;
@@ -593,14 +600,23 @@ static CUresult unsupported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 /* How PyTorch finds the driver. Functions that are not here answer "not supported". */
 static void *driver_function(const char *name) {
-#define FUNCTION(f) {#f, (void *)f}
+#define FUNCTION(f)                                                                                                    \
+  { #f, (void *)f }
   static const struct {
     const char *name;
     void *function;
   } functions[] = {
-      FUNCTION(cuMemAddressReserve), FUNCTION(cuMemAddressFree), FUNCTION(cuMemCreate), FUNCTION(cuMemRelease),
-      FUNCTION(cuMemMap), FUNCTION(cuMemUnmap), FUNCTION(cuMemSetAccess), FUNCTION(cuMemGetAllocationGranularity),
-      FUNCTION(cuDeviceGet), FUNCTION(cuDeviceGetAttribute), FUNCTION(cuGetErrorString),
+      FUNCTION(cuMemAddressReserve),
+      FUNCTION(cuMemAddressFree),
+      FUNCTION(cuMemCreate),
+      FUNCTION(cuMemRelease),
+      FUNCTION(cuMemMap),
+      FUNCTION(cuMemUnmap),
+      FUNCTION(cuMemSetAccess),
+      FUNCTION(cuMemGetAllocationGranularity),
+      FUNCTION(cuDeviceGet),
+      FUNCTION(cuDeviceGetAttribute),
+      FUNCTION(cuGetErrorString),
   };
 #undef FUNCTION
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
@@ -609,8 +625,8 @@ static void *driver_function(const char *name) {
   return (void *)unsupported;
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *result) {
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *result) {
   (void)version, (void)flags;
   *function = driver_function(symbol);
   if (result) *result = cudaDriverEntryPointSuccess;

@@ -12,12 +12,13 @@ extern "C" {
 void fake_set_capacity(uint64_t bytes);
 /* Whether all streams are in graph capture. */
 void fake_set_capturing(int capturing);
-/* The oldest `count` events on `stream` that are not over are over now; UINT64_MAX: all. Without this call events stay open
- * until somebody waits for them. */
+/* The oldest `count` events on `stream` that are not over are over now; UINT64_MAX: all. Without this call events stay
+ * open until somebody waits for them. */
 void fake_complete_events(uint64_t stream, uint64_t count);
 /* Events are over as soon as they are recorded. */
 void fake_set_eager_events(int eager);
-/* What the allocator asked of the driver since the last call: words with a leading blank, see tests/oracle/README.md. Valid
+/* What the allocator asked of the driver since the last call: words with a leading blank, see tests/oracle/README.md.
+ * Valid
  * until the next call of any function here or of CUDA's. */
 const char *fake_take_log(void);
 uint64_t fake_used_bytes(void);

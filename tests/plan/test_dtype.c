@@ -28,12 +28,9 @@ static double define(uint16_t half, int mantissa, int bias) {
   int exponent = (half & 0x7FFF) >> mantissa, top = (1 << (15 - mantissa)) - 1;
   int fraction = half & ((1 << mantissa) - 1);
   double value;
-  if (exponent == top)
-    value = fraction ? NAN : INFINITY;
-  else if (exponent == 0)
-    value = ldexp(fraction, 1 - bias - mantissa);
-  else
-    value = ldexp(fraction + (1 << mantissa), exponent - bias - mantissa);
+  if (exponent == top) value = fraction ? NAN : INFINITY;
+  else if (exponent == 0) value = ldexp(fraction, 1 - bias - mantissa);
+  else value = ldexp(fraction + (1 << mantissa), exponent - bias - mantissa);
   return half & 0x8000 ? -value : value;
 }
 
@@ -43,7 +40,8 @@ typedef struct format {
   void (*narrow)(uint16_t *, const float *, uint64_t);
 } format;
 
-static const format formats[] = {{10, 15, hri_f32_from_f16, hri_f16_from_f32}, {7, 127, hri_f32_from_bf16, hri_bf16_from_f32}};
+static const format formats[] = {{10, 15, hri_f32_from_f16, hri_f16_from_f32},
+                                 {7, 127, hri_f32_from_bf16, hri_bf16_from_f32}};
 
 static uint16_t all_halves[65536], narrowed[65536];
 static float widened[65536];
@@ -80,10 +78,8 @@ static uint16_t round_by_definition(float value, const format *to) {
   } else {
     while (high - low > 1) {
       uint16_t middle = (uint16_t)(low + (high - low) / 2);
-      if (define(middle, to->mantissa, to->bias) <= magnitude)
-        low = middle;
-      else
-        high = middle;
+      if (define(middle, to->mantissa, to->bias) <= magnitude) low = middle;
+      else high = middle;
     }
   }
   below = define(low, to->mantissa, to->bias);
@@ -110,7 +106,8 @@ static void test_narrow_rounds(void **state) {
   for (f = 0; f < 2; f++) {
     const format *to = &formats[f];
     for (i = 0; i < 0x7FFF; i++) {
-      double here = define((uint16_t)i, to->mantissa, to->bias), next = define((uint16_t)(i + 1), to->mantissa, to->bias);
+      double here = define((uint16_t)i, to->mantissa, to->bias),
+             next = define((uint16_t)(i + 1), to->mantissa, to->bias);
       uint32_t middle;
       if (isnan(here) || isinf(here)) break;
       if (isinf(next)) next = ldexp(2, to->bias);
@@ -133,11 +130,11 @@ static void test_narrow_special(void **state) {
     uint32_t from;
     uint16_t f16, bf16;
   } cases[] = {
-      {0x00000000, 0x0000, 0x0000}, {0x80000000, 0x8000, 0x8000}, {0x7F800000, 0x7C00, 0x7F80}, {0xFF800000, 0xFC00, 0xFF80},
-      {0x7F800001, 0x7E00, 0x7FC0}, /* a signalling NaN whose payload is lost stays NaN */
+      {0x00000000, 0x0000, 0x0000}, {0x80000000, 0x8000, 0x8000}, {0x7F800000, 0x7C00, 0x7F80},
+      {0xFF800000, 0xFC00, 0xFF80}, {0x7F800001, 0x7E00, 0x7FC0}, /* a signalling NaN whose payload is lost stays NaN */
       {0xFFC00000, 0xFE00, 0xFFC0}, {0x7FFFFFFF, 0x7FFF, 0x7FFF}, {0x477FE000, 0x7BFF, 0x4780}, /* 65504 */
-      {0x477FEFFF, 0x7BFF, 0x4780}, {0x477FF000, 0x7C00, 0x4780}, /* below and at 65520 */
-      {0x7F7FFFFF, 0x7C00, 0x7F80}, {0x33000000, 0x0000, 0x3300}, /* 2^-25 ties to zero */
+      {0x477FEFFF, 0x7BFF, 0x4780}, {0x477FF000, 0x7C00, 0x4780},                               /* below and at 65520 */
+      {0x7F7FFFFF, 0x7C00, 0x7F80}, {0x33000000, 0x0000, 0x3300},                               /* 2^-25 ties to zero */
       {0x33000001, 0x0001, 0x3300}, {0x00000001, 0x0000, 0x0000}, {0x00008001, 0x0000, 0x0001},
       {0x3F808000, 0x3C04, 0x3F80}, {0x3F818000, 0x3C0C, 0x3F82}, /* ties to even, down and up */
   };
@@ -181,7 +178,8 @@ static void test_names_and_sizes(void **state) {
     assert_int_equal(dtype, i);
     assert_in_range(hri_file_dtype_bits(dtype), 4, 64);
   }
-  assert_false(hri_file_dtype_parse("f32", &dtype) || hri_file_dtype_parse("", &dtype) || hri_file_dtype_parse("F16 ", &dtype));
+  assert_false(hri_file_dtype_parse("f32", &dtype) || hri_file_dtype_parse("", &dtype) ||
+               hri_file_dtype_parse("F16 ", &dtype));
   assert_true(hri_file_elements(0, NULL, &out) && out == 1);
   assert_true(hri_file_elements(2, plain, &out) && out == 15);
   assert_true(hri_file_elements(3, zero_first, &out) && out == 0);

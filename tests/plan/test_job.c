@@ -29,14 +29,16 @@ static void assert_refused(const hr_job *job, const char *named) {
   hr_job copy = *job;
   hr_error error = {0};
   hr_status status = hr_job_finish(&copy, &error);
-  if (status != HR_ERROR_USAGE || !strstr(error.message, named)) fail_msg("status %d, \"%s\" does not name %s", status, error.message, named);
+  if (status != HR_ERROR_USAGE || !strstr(error.message, named))
+    fail_msg("status %d, \"%s\" does not name %s", status, error.message, named);
   assert_memory_equal(&copy, job, sizeof copy); /* a refused job is as it was */
 }
 
 static void test_defaults(void **state) {
   hr_job job = job_for("llama-3-8b");
   (void)state;
-  assert_true(job.learning_rate == 5e-5 && job.beta1 == 0.9 && job.beta2 == 0.999 && job.epsilon == 1e-8 && job.weight_decay == 0 && job.clip == 1);
+  assert_true(job.learning_rate == 5e-5 && job.beta1 == 0.9 && job.beta2 == 0.999 && job.epsilon == 1e-8 &&
+              job.weight_decay == 0 && job.clip == 1);
   assert_int_equal(job.optimizer, HR_OPTIMIZER_ADAMW);
   assert_int_equal(job.schedule, HR_SCHEDULE_LINEAR);
   assert_int_equal(job.attention, HR_ATTENTION_FLASH);
@@ -105,11 +107,11 @@ static void test_sqrt(void **state) {
   }
 }
 
-#define assert_field_refused(change, named) \
-  do {                                      \
-    hr_job broken = job;                    \
-    broken.change;                          \
-    assert_refused(&broken, named);         \
+#define assert_field_refused(change, named)                                                                            \
+  do {                                                                                                                 \
+    hr_job broken = job;                                                                                               \
+    broken.change;                                                                                                     \
+    assert_refused(&broken, named);                                                                                    \
   } while (0)
 
 static void test_ranges(void **state) {
@@ -119,7 +121,7 @@ static void test_ranges(void **state) {
   assert_field_refused(accumulate = 0, "--accumulate");
   assert_field_refused(accumulate = UINT32_MAX, "--accumulate");
   assert_field_refused(sequence_length = 1, "--seq");
-  assert_field_refused(given = HR_GIVEN_SEQUENCE, "--seq"); /* --seq 0 */
+  assert_field_refused(given = HR_GIVEN_SEQUENCE, "--seq");      /* --seq 0 */
   assert_field_refused(micro_batch = 1u << 21, "--micro-batch"); /* 2^31 tokens */
   assert_field_refused(micro_batch = UINT32_MAX, "--micro-batch");
   assert_field_refused(learning_rate = -1, "--lr");
@@ -155,7 +157,7 @@ static void test_clip_excludes_updates_in_the_backward(void **state) {
   job.given = HR_GIVEN_CLIP;
   assert_int_equal(hr_job_finish(&job, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.hint, "25.10 GiB")); /* 4 x 6,738,415,616 bytes */
-  job.given = 0; /* the default gives way */
+  job.given = 0;                                    /* the default gives way */
   finish(&job);
   assert_true(job.clip == 0);
   job = job_for("llama-2-7b"); /* nothing is updated, so nothing is excluded */
@@ -174,9 +176,13 @@ static void test_skipping_excludes_updates_in_the_backward(void **state) {
   job.clip = 0;
   finish(&job);
   job.update = HR_UPDATE_IN_BACKWARD;
-  assert_refused(&job, "--update in-backward and --on-nonfinite skip exclude each other: whether a step is skipped is known when its last gradient is made");
+  assert_refused(
+      &job,
+      "--update in-backward and --on-nonfinite skip exclude each other: whether a step is skipped is known when its last gradient is made");
   assert_int_equal(hr_job_finish(&job, &error), HR_ERROR_USAGE);
-  assert_non_null(strstr(error.hint, "give --on-nonfinite stop or leave --update out; skipping would keep 25.10 GiB of gradients alive"));
+  assert_non_null(
+      strstr(error.hint,
+             "give --on-nonfinite stop or leave --update out; skipping would keep 25.10 GiB of gradients alive"));
   job.clip = 1; /* the default clip gives way, skipping was asked for */
   assert_refused(&job, "--on-nonfinite skip");
   job.on_nonfinite = HR_ON_NONFINITE_STOP;
@@ -272,9 +278,29 @@ static void test_recompute_texts(void **state) {
 }
 
 static void test_recompute_errors(void **state) {
-  static const char *const texts[] = {"", "all", "every", "every:", "every:0", "every:-1", "every:4x", "every:513", "every:99999999999", "levels:", "levels:keep,",
-                                      "levels:,keep", "levels:keep*", "levels:keep*0", "levels:keep*513", "levels:keep*500,block*13", "levels:keeps", "levels:*4",
-                                      "levels:keep*4*4", "None", "sqrt:2", "Auto", "selective:2"};
+  static const char *const texts[] = {"",
+                                      "all",
+                                      "every",
+                                      "every:",
+                                      "every:0",
+                                      "every:-1",
+                                      "every:4x",
+                                      "every:513",
+                                      "every:99999999999",
+                                      "levels:",
+                                      "levels:keep,",
+                                      "levels:,keep",
+                                      "levels:keep*",
+                                      "levels:keep*0",
+                                      "levels:keep*513",
+                                      "levels:keep*500,block*13",
+                                      "levels:keeps",
+                                      "levels:*4",
+                                      "levels:keep*4*4",
+                                      "None",
+                                      "sqrt:2",
+                                      "Auto",
+                                      "selective:2"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     hr_recompute r = {.kind = HR_RECOMPUTE_SQRT, .every = 7};

@@ -20,7 +20,9 @@
 #include "program/check.h"
 #include "support/random_family.h"
 
-typedef struct dice { uint64_t seed, count; } dice;
+typedef struct dice {
+  uint64_t seed, count;
+} dice;
 static uint32_t roll(dice *d, uint32_t sides) {
   uint32_t w[4];
   hri_philox(d->seed, 0, d->count++, w);
@@ -28,15 +30,19 @@ static uint32_t roll(dice *d, uint32_t sides) {
 }
 
 /* Scratch that depends on the operands, like a library's. */
-static hr_status fake_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+static hr_status fake_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes,
+                                hr_error *error) {
   (void)self;
   (void)error;
-  *bytes = node->op == HRI_OP_LINEAR || node->op == HRI_OP_LINEAR_DW ? 64 + hri_tensor_bytes(&job->tensors.items[hri_operands(job, node)[1].tensor]) % 4096 : 0;
+  *bytes = node->op == HRI_OP_LINEAR || node->op == HRI_OP_LINEAR_DW
+               ? 64 + hri_tensor_bytes(&job->tensors.items[hri_operands(job, node)[1].tensor]) % 4096
+               : 0;
   return HR_OK;
 }
 
 /* Packed operands of most products, larger than the plain ones, that pay for some shapes. */
-static hr_status fake_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+static hr_status fake_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays,
+                              hr_error *error) {
   const hri_tensor *b = &job->tensors.items[hri_operands(job, node)[1].tensor];
   (void)self;
   (void)error;
@@ -46,7 +52,12 @@ static hr_status fake_packing(void *self, const hri_job *job, const hri_node *no
 }
 
 static hri_backend fake_backend(void) {
-  hri_backend b = {.name = "fake", .team = 2, .instruction_set = "none", .libraries = "none", .workspace = fake_workspace, .packing = fake_packing};
+  hri_backend b = {.name = "fake",
+                   .team = 2,
+                   .instruction_set = "none",
+                   .libraries = "none",
+                   .workspace = fake_workspace,
+                   .packing = fake_packing};
   return b;
 }
 
@@ -104,7 +115,9 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
 }
 
 /* What the drawn jobs held, so that a draw that never happens is noticed. */
-typedef struct census { uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded; } census;
+typedef struct census {
+  uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded;
+} census;
 
 static void count_job(const hri_job *job, census *seen) {
   for (size_t n = 0; n < job->nodes.count; n++) {
@@ -165,10 +178,12 @@ static void random_jobs_obey_the_rules(void **state) {
   }
   for (uint64_t seed = 1; seed <= count; seed++) one_seed(seed, &worst, &seen);
   assert_true(seen.copies > 1000); /* the second and third lane were really there */
-  assert_true(seen.masters > 100 && seen.narrow_gradients > 100 && seen.wide_gradients > 100 && seen.narrow_states > 100);
+  assert_true(seen.masters > 100 && seen.narrow_gradients > 100 && seen.wide_gradients > 100 &&
+              seen.narrow_states > 100);
   assert_true(seen.packed > 1000 && seen.carried_packed > 20 && seen.guarded > 1000);
-  print_message("%llu seeds, worst placement gap %.2f %%, %u copies on other lanes, %u packed operands (%u carried), %u masters\n", (unsigned long long)count, 100 * worst,
-                seen.copies, seen.packed, seen.carried_packed, seen.masters);
+  print_message(
+      "%llu seeds, worst placement gap %.2f %%, %u copies on other lanes, %u packed operands (%u carried), %u masters\n",
+      (unsigned long long)count, 100 * worst, seen.copies, seen.packed, seen.carried_packed, seen.masters);
 }
 
 static hr_status no_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
@@ -196,7 +211,8 @@ static void automatic_packing_is_free(void **state) {
       hri_placement placement;
       hr_error error = {0};
       spec.weight_packing = packed ? HR_WEIGHT_PACKING_AUTO : HR_WEIGHT_PACKING_OFF;
-      if (hri_compile(&spec, &backend, &options, &job, &error) != HR_OK) fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
+      if (hri_compile(&spec, &backend, &options, &job, &error) != HR_OK)
+        fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
       assert_int_equal(hri_placement_bound(&job, 0, &placement, &error), HR_OK);
       bound[packed] = placement.lower_bound_bytes[HRI_DEVICE];
       hri_placement_deinit(&placement);
@@ -204,7 +220,8 @@ static void automatic_packing_is_free(void **state) {
       hri_job_deinit(&job);
     }
     if (bound[1] > bound[0])
-      fail_msg("seed %llu: %llu live bytes packed, %llu plain", (unsigned long long)seed, (unsigned long long)bound[1], (unsigned long long)bound[0]);
+      fail_msg("seed %llu: %llu live bytes packed, %llu plain", (unsigned long long)seed, (unsigned long long)bound[1],
+               (unsigned long long)bound[0]);
   }
   assert_true(seen.packed > 1000);
 }
@@ -281,7 +298,8 @@ static void rule_1_written_twice(void **state) {
   compile_small(&job, false);
   find_node(&job, HRI_STEP, HRI_OP_EMBED, 0, &at);
   assert_true(hri_array_push(&job.programs[HRI_STEP].order, 0u)); /* room */
-  memmove(job.programs[HRI_STEP].order.items + at + 1, job.programs[HRI_STEP].order.items + at, (job.programs[HRI_STEP].order.count - 1 - at) * sizeof(hri_id));
+  memmove(job.programs[HRI_STEP].order.items + at + 1, job.programs[HRI_STEP].order.items + at,
+          (job.programs[HRI_STEP].order.count - 1 - at) * sizeof(hri_id));
   expect_rule(&job, "rule 1");
   hri_job_deinit(&job);
 }
@@ -332,7 +350,8 @@ static void rule_6_site(void **state) {
   (void)state;
   compile_small(&job, false);
   for (size_t k = 0; k < job.programs[HRI_STEP].order.count; k++)
-    if (job.nodes.items[job.programs[HRI_STEP].order.items[k]].origin != HRI_NONE) id = job.programs[HRI_STEP].order.items[k];
+    if (job.nodes.items[job.programs[HRI_STEP].order.items[k]].origin != HRI_NONE)
+      id = job.programs[HRI_STEP].order.items[k];
   assert_int_not_equal(id, HRI_NONE);
   job.nodes.items[id].site++;
   expect_rule(&job, "rule 6");
@@ -372,15 +391,16 @@ static void rule_7_packed(void **state) {
   expect_rule(&job, "rule 7");
   job.nodes.items[pack].attr.i[0] ^= 1;
   assert_int_equal(hri_job_check(&job, &error), HR_OK);
-  job.tensors.items[hri_operands(&job, &job.nodes.items[find_node(&job, HRI_STEP, HRI_OP_NORM, 0, NULL)])[0].tensor].layout = HRI_PACKED; /* read by another op */
+  job.tensors.items[hri_operands(&job, &job.nodes.items[find_node(&job, HRI_STEP, HRI_OP_NORM, 0, NULL)])[0].tensor]
+      .layout = HRI_PACKED; /* read by another op */
   expect_rule(&job, "rule 7");
   hri_job_deinit(&job);
 }
 
 /* ---- guards ---- */
 
-/* A node that may be skipped reads and updates: what it leaves out is only a change. A skipped WRITE would leave its readers
- * with the bytes of whatever lay there before. */
+/* A node that may be skipped reads and updates: what it leaves out is only a change. A skipped WRITE would leave its
+ * readers with the bytes of whatever lay there before. */
 static void guards_stand_at_ops_that_only_change_things(void **state) {
   uint32_t guarded = 0;
   (void)state;
@@ -403,25 +423,44 @@ static void guard_by(hri_job *job, hri_id flag) {
 }
 
 static hri_id local_tensor(hri_job *job, hri_dtype dtype, uint64_t elements) {
-  hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = -1, .unit = HRI_NONE};
+  hri_place place = {.program = HRI_STEP,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_WORKSPACE,
+                     .layer = -1,
+                     .unit = HRI_NONE};
   return hri_tensor_new(job, place, hri_name(job, "flag"), dtype, 1, &elements, NULL);
 }
 
-static hri_emit step_emit(uint8_t lane) { return (hri_emit){.program = HRI_STEP, .lane = lane, .phase = HRI_PHASE_OPTIMIZER, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE}; }
+static hri_emit step_emit(uint8_t lane) {
+  return (hri_emit){.program = HRI_STEP,
+                    .lane = lane,
+                    .phase = HRI_PHASE_OPTIMIZER,
+                    .layer = -1,
+                    .unit = HRI_NONE,
+                    .origin = HRI_NONE};
+}
 
 static void rule_7_guard(void **state) {
-  static const struct { hri_dtype dtype; uint64_t elements; const char *rule; } flags[] = {
-      {HRI_F32, 1, "rule 7: a guard"}, {HRI_F64, 2, "rule 7: a guard"}, {HRI_F64, 1, "rule 1: reads what its producer did not write"}};
+  static const struct {
+    hri_dtype dtype;
+    uint64_t elements;
+    const char *rule;
+  } flags[] = {{HRI_F32, 1, "rule 7: a guard"},
+               {HRI_F64, 2, "rule 7: a guard"},
+               {HRI_F64, 1, "rule 1: reads what its producer did not write"}};
   hri_job job;
   (void)state;
   compile_small(&job, false); /* at an op whose rule has none */
-  hri_node_add_operand(&job, find_node(&job, HRI_STEP, HRI_OP_CLIP, 0, NULL), HRI_CONTROL_DOUBLE(&job, found_inf), HRI_READ);
+  hri_node_add_operand(&job, find_node(&job, HRI_STEP, HRI_OP_CLIP, 0, NULL), HRI_CONTROL_DOUBLE(&job, found_inf),
+                       HRI_READ);
   expect_rule(&job, "rule 7");
   hri_job_deinit(&job);
   for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) { /* no double, two of them, and one that nobody made */
     hri_job_init(&job);
     hri_build_control(&job, HRI_IN(HRI_STEP));
-    hri_node_append(&job, HRI_OP_ADVANCE, step_emit(HRI_COMPUTE), NULL, (hri_operand[]){HRI_U(job.control), HRI_R(local_tensor(&job, flags[k].dtype, flags[k].elements))}, 2);
+    hri_node_append(&job, HRI_OP_ADVANCE, step_emit(HRI_COMPUTE), NULL,
+                    (hri_operand[]){HRI_U(job.control), HRI_R(local_tensor(&job, flags[k].dtype, flags[k].elements))},
+                    2);
     expect_rule(&job, flags[k].rule);
     hri_job_deinit(&job);
   }
@@ -432,8 +471,8 @@ static void rule_7_guard(void **state) {
   hri_job_deinit(&job);
 }
 
-/* Before guards were operands, a flag in a storage of its own had no life: it could lie on a live gradient, and neither the
- * check nor the proof of the placement saw it. */
+/* Before guards were operands, a flag in a storage of its own had no life: it could lie on a live gradient, and neither
+ * the check nor the proof of the placement saw it. */
 static void a_guard_has_a_life(void **state) {
   hri_job job;
   hri_placement placement;
@@ -458,7 +497,8 @@ static void a_guard_has_a_life(void **state) {
   assert_true(hri_node_guard(&job, &job.nodes.items[node]) == flag);
   gradient = job.tensors.items[hri_operands(&job, &job.nodes.items[node])[0].tensor].storage;
   flag = job.tensors.items[flag].storage;
-  assert_int_equal(placement.lives[flag].begin, placement.spans[HRI_STEP].begin + 2 * made); /* all on the compute lane */
+  assert_int_equal(placement.lives[flag].begin,
+                   placement.spans[HRI_STEP].begin + 2 * made); /* all on the compute lane */
   assert_int_equal(placement.lives[flag].end, placement.spans[HRI_STEP].begin + 2 * last);
   placement.offsets[flag] = placement.offsets[gradient];
   assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_ERROR_INTERNAL);
@@ -515,14 +555,21 @@ static void fields_of_the_control_block_are_apart(void **state) {
   hri_job_init(&job);
   hri_build_control(&job, HRI_IN(HRI_STEP));
   host = hri_node_append(&job, HRI_OP_FOUND_INF, step_emit(HRI_HOST_LANE), NULL,
-                         (hri_operand[]){HRI_R(HRI_CONTROL_DOUBLE(&job, loss_sum)), HRI_R(HRI_CONTROL_DOUBLE(&job, grad_norm)), HRI_W(HRI_CONTROL_DOUBLE(&job, found_inf))}, 3);
+                         (hri_operand[]){HRI_R(HRI_CONTROL_DOUBLE(&job, loss_sum)),
+                                         HRI_R(HRI_CONTROL_DOUBLE(&job, grad_norm)),
+                                         HRI_W(HRI_CONTROL_DOUBLE(&job, found_inf))},
+                         3);
   compute = hri_node_append(&job, HRI_OP_FOUND_INF, step_emit(HRI_COMPUTE), NULL,
-                            (hri_operand[]){HRI_R(HRI_CONTROL_DOUBLE(&job, loss_sum)), HRI_R(HRI_CONTROL_DOUBLE(&job, inv_tokens)), HRI_W(HRI_CONTROL_DOUBLE(&job, clip_scale))}, 3);
+                            (hri_operand[]){HRI_R(HRI_CONTROL_DOUBLE(&job, loss_sum)),
+                                            HRI_R(HRI_CONTROL_DOUBLE(&job, inv_tokens)),
+                                            HRI_W(HRI_CONTROL_DOUBLE(&job, clip_scale))},
+                            3);
   assert_int_equal(hri_job_check(&job, &error), HR_OK); /* both read loss_sum, each writes 8 bytes of its own */
   hri_operands(&job, &job.nodes.items[compute])[1].tensor = HRI_CONTROL_DOUBLE(&job, found_inf);
   expect_rule(&job, "rule 3");
   hri_operands(&job, &job.nodes.items[compute])[1].tensor = HRI_CONTROL_DOUBLE(&job, inv_tokens);
-  advance = hri_node_append(&job, HRI_OP_ADVANCE, step_emit(HRI_COMPUTE), NULL, (hri_operand[]){HRI_U(job.control), HRI_ABSENT}, 2);
+  advance = hri_node_append(&job, HRI_OP_ADVANCE, step_emit(HRI_COMPUTE), NULL,
+                            (hri_operand[]){HRI_U(job.control), HRI_ABSENT}, 2);
   expect_rule(&job, "rule 3");
   hri_node_add_wait(&job, advance, host);
   assert_int_equal(hri_job_check(&job, &error), HR_OK);
@@ -578,9 +625,11 @@ static void allocation_failures_are_clean(void **state) {
   print_message("%llu allocations failed in turn\n", (unsigned long long)(n - 1));
 }
 
-/* Every preset x strategy, with the scratch of a real backend: the placement is at most 2 % above the live-bytes bound. */
+/* Every preset x strategy, with the scratch of a real backend: the placement is at most 2 % above the live-bytes
+ * bound. */
 static void placement_gap_of_presets(void **state) {
-  static const char *const recompute[] = {"none", "levels:cheap", "levels:mlp", "levels:attention", "block", "every:2", "sqrt"};
+  static const char *const recompute[] = {"none",  "levels:cheap", "levels:mlp", "levels:attention",
+                                          "block", "every:2",      "sqrt"};
   static const char *const devices[] = {"h100", "cpu"};
   double worst = 0;
   uint32_t plans = 0;
@@ -604,12 +653,16 @@ static void placement_gap_of_presets(void **state) {
         job.clip = kind == 2 ? 0 : 1;
         job.given = HR_GIVEN_CLIP;
         job.update = kind == 2 ? HR_UPDATE_IN_BACKWARD : HR_UPDATE_AFTER;
-        if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
-        gap = (double)hr_plan_get(plan)->tiers[HR_TIER_DEVICE].peak_bytes / (double)hr_plan_get(plan)->tiers[HR_TIER_DEVICE].lower_bound_bytes - 1;
+        if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK)
+          fail_msg("%s", error.message);
+        gap = (double)hr_plan_get(plan)->tiers[HR_TIER_DEVICE].peak_bytes /
+                  (double)hr_plan_get(plan)->tiers[HR_TIER_DEVICE].lower_bound_bytes -
+              1;
         plans++;
         if (gap > worst) {
           worst = gap;
-          (void)snprintf(where, sizeof where, "%s on %s, recompute %s, kind %d", job.model.name, job.device.name, recompute[r], kind);
+          (void)snprintf(where, sizeof where, "%s on %s, recompute %s, kind %d", job.model.name, job.device.name,
+                         recompute[r], kind);
         }
         hr_plan_destroy(plan);
       }
@@ -678,11 +731,25 @@ static void layers_have_their_windows_and_tables(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rule_1_write_before_read), cmocka_unit_test(rule_1_written_twice), cmocka_unit_test(rule_1_overwritten), cmocka_unit_test(rule_1_role),
-      cmocka_unit_test(rule_3_missing_wait), cmocka_unit_test(rule_6_site), cmocka_unit_test(rule_7_shape), cmocka_unit_test(rule_7_packed), cmocka_unit_test(placement_proof_can_fail),
-      cmocka_unit_test(guards_stand_at_ops_that_only_change_things), cmocka_unit_test(rule_7_guard), cmocka_unit_test(a_guard_has_a_life), cmocka_unit_test(dumps_show_guards),
-      cmocka_unit_test(rule_3_guard), cmocka_unit_test(fields_of_the_control_block_are_apart),
-      cmocka_unit_test(allocation_failures_are_clean), cmocka_unit_test(random_jobs_obey_the_rules), cmocka_unit_test(automatic_packing_is_free), cmocka_unit_test(placement_gap_of_presets),
+      cmocka_unit_test(rule_1_write_before_read),
+      cmocka_unit_test(rule_1_written_twice),
+      cmocka_unit_test(rule_1_overwritten),
+      cmocka_unit_test(rule_1_role),
+      cmocka_unit_test(rule_3_missing_wait),
+      cmocka_unit_test(rule_6_site),
+      cmocka_unit_test(rule_7_shape),
+      cmocka_unit_test(rule_7_packed),
+      cmocka_unit_test(placement_proof_can_fail),
+      cmocka_unit_test(guards_stand_at_ops_that_only_change_things),
+      cmocka_unit_test(rule_7_guard),
+      cmocka_unit_test(a_guard_has_a_life),
+      cmocka_unit_test(dumps_show_guards),
+      cmocka_unit_test(rule_3_guard),
+      cmocka_unit_test(fields_of_the_control_block_are_apart),
+      cmocka_unit_test(allocation_failures_are_clean),
+      cmocka_unit_test(random_jobs_obey_the_rules),
+      cmocka_unit_test(automatic_packing_is_free),
+      cmocka_unit_test(placement_gap_of_presets),
       cmocka_unit_test(windowed_attention_counts_what_is_seen),
       cmocka_unit_test(layers_have_their_windows_and_tables),
   };

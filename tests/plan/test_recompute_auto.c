@@ -37,23 +37,33 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {"custom:family=llama,layers=2,hidden=64,heads=4,kv-heads=2,mlp=172,vocab=256,positions=256", "rtx-3090", 64, 2, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_BF16},
-    {"custom:family=llama,layers=3,hidden=64,heads=4,kv-heads=2,mlp=172,vocab=256,positions=256", "rtx-3090", 128, 4, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
-    {"custom:family=llama,layers=4,hidden=64,heads=4,kv-heads=2,mlp=172,vocab=256,positions=256", "rtx-3090", 128, 4, 1, HR_OPTIMIZER_SGD, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
-    {"custom:family=gpt2,layers=4,hidden=64,heads=4,vocab=512,positions=128", "rtx-3090", 128, 4, 2, HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
-    {"custom:family=gpt2,layers=3,hidden=128,heads=4,vocab=256,positions=128", "rtx-3090", 128, 2, 1, HR_OPTIMIZER_SGD, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_MATERIALIZED, HR_PRECISION_BF16_PURE},
-    {"custom:family=gpt2,layers=3,hidden=64,heads=2,vocab=256,positions=64", "cpu", 64, 8, 1, HR_OPTIMIZER_MOMENTUM, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
-    {"custom:family=llama,layers=4,hidden=256,heads=4,kv-heads=4,mlp=688,vocab=256,positions=64", "rtx-3090", 32, 1, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    {"custom:family=llama,layers=2,hidden=64,heads=4,kv-heads=2,mlp=172,vocab=256,positions=256", "rtx-3090", 64, 2, 1,
+     HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_BF16},
+    {"custom:family=llama,layers=3,hidden=64,heads=4,kv-heads=2,mlp=172,vocab=256,positions=256", "rtx-3090", 128, 4, 1,
+     HR_OPTIMIZER_ADAMW, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    {"custom:family=llama,layers=4,hidden=64,heads=4,kv-heads=2,mlp=172,vocab=256,positions=256", "rtx-3090", 128, 4, 1,
+     HR_OPTIMIZER_SGD, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    {"custom:family=gpt2,layers=4,hidden=64,heads=4,vocab=512,positions=128", "rtx-3090", 128, 4, 2, HR_OPTIMIZER_ADAMW,
+     HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    {"custom:family=gpt2,layers=3,hidden=128,heads=4,vocab=256,positions=128", "rtx-3090", 128, 2, 1, HR_OPTIMIZER_SGD,
+     HR_UPDATE_IN_BACKWARD, HR_ATTENTION_MATERIALIZED, HR_PRECISION_BF16_PURE},
+    {"custom:family=gpt2,layers=3,hidden=64,heads=2,vocab=256,positions=64", "cpu", 64, 8, 1, HR_OPTIMIZER_MOMENTUM,
+     HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    {"custom:family=llama,layers=4,hidden=256,heads=4,kv-heads=4,mlp=688,vocab=256,positions=64", "rtx-3090", 32, 1, 1,
+     HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
     /* most is live at the loss, whatever the levels; with operands packed where bytes are free */
-    {"custom:family=gpt2,layers=3,hidden=768,heads=12,vocab=16384,positions=1024", "cpu", 1024, 2, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
-    {"custom:family=gpt2,layers=3,hidden=768,heads=12,vocab=16384,positions=1024", "rtx-3090", 1024, 2, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    {"custom:family=gpt2,layers=3,hidden=768,heads=12,vocab=16384,positions=1024", "cpu", 1024, 2, 1,
+     HR_OPTIMIZER_ADAMW, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    {"custom:family=gpt2,layers=3,hidden=768,heads=12,vocab=16384,positions=1024", "rtx-3090", 1024, 2, 1,
+     HR_OPTIMIZER_ADAMW, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void make_job(const shape *s, hr_job *job) {
   hr_error e = {0};
   hr_job_init(job);
-  if (hr_model_open(s->model, &job->model, &e) != HR_OK || hr_device_find(s->device, &job->device, &e) != HR_OK) fail_msg("%s", e.message);
+  if (hr_model_open(s->model, &job->model, &e) != HR_OK || hr_device_find(s->device, &job->device, &e) != HR_OK)
+    fail_msg("%s", e.message);
   job->sequence_length = s->sequence;
   job->micro_batch = s->micro_batch;
   job->accumulate = s->accumulate;
@@ -127,7 +137,8 @@ static void test_tables_predict_every_mixture(void **state) {
       /* Exact but for a small node that the schedule pass moves over the border of two layers. */
       bound = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].lower_bound_bytes;
       if (live < bound || live > bound + bound / 5000)
-        fail_msg("shape %zu, mixture %u: %llu live bytes by the tables, %llu in the plan", n, index, (unsigned long long)live, (unsigned long long)bound);
+        fail_msg("shape %zu, mixture %u: %llu live bytes by the tables, %llu in the plan", n, index,
+                 (unsigned long long)live, (unsigned long long)bound);
       assert_true(fabs(seconds / hr_plan_get(plan)->step_seconds - 1) < 1e-9);
       hr_plan_destroy(plan);
     }
@@ -169,10 +180,12 @@ static void against_every(const char *where, hr_job job, const every *all, uint6
   if (hr_plan_recompute(&job, &plan, NULL, &e) != HR_OK) fail_msg("%s", e.message);
   if (isinf(best)) {
     if (hr_plan_get(plan)->fits || need(plan) > least + least / 100)
-      fail_msg("%s: nothing fits %llu; the least is %llu, %llu was found", where, (unsigned long long)budget, (unsigned long long)least, (unsigned long long)need(plan));
+      fail_msg("%s: nothing fits %llu; the least is %llu, %llu was found", where, (unsigned long long)budget,
+               (unsigned long long)least, (unsigned long long)need(plan));
   } else if (!hr_plan_get(plan)->fits || hr_plan_get(plan)->step_seconds > best * (1 + slack)) {
     char text[256];
-    fail_msg("%s, budget %llu: %.9g s with %s, best %.9g s", where, (unsigned long long)budget, hr_plan_get(plan)->step_seconds,
+    fail_msg("%s, budget %llu: %.9g s with %s, best %.9g s", where, (unsigned long long)budget,
+             hr_plan_get(plan)->step_seconds,
              hr_recompute_text(&job.recompute, job.model.layer_count, text, sizeof text), best);
   }
   assert_int_equal(job.recompute.kind, HR_RECOMPUTE_LEVELS);
@@ -210,8 +223,15 @@ static void test_equals_brute_force(void **state) {
 /* Nine layers are too many to plan every mixture, and more than the last step of the search lists: what the dynamic
  * program finds is held against all 1953125 by the tables, less what a placement may need beyond the live bytes. */
 static void test_equals_every_table_entry(void **state) {
-  static const shape nine = {"custom:family=gpt2,layers=9,hidden=256,heads=4,vocab=256,positions=256", "rtx-3090", 128, 4, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER,
-                              HR_ATTENTION_FLASH, HR_PRECISION_FP32};
+  static const shape nine = {"custom:family=gpt2,layers=9,hidden=256,heads=4,vocab=256,positions=256",
+                             "rtx-3090",
+                             128,
+                             4,
+                             1,
+                             HR_OPTIMIZER_ADAMW,
+                             HR_UPDATE_AFTER,
+                             HR_ATTENTION_FLASH,
+                             HR_PRECISION_FP32};
   enum { LAYERS = 9, BUDGETS = 4 };
   static const double gap = 0.002;
   hr_plan_layers *tables = calloc(HR_LEVEL_COUNT, sizeof *tables);
@@ -248,7 +268,8 @@ static void test_equals_every_table_entry(void **state) {
         seconds += share->seconds;
         for (int level = 0; level < HR_LEVEL_COUNT; level++) below[level] += tables[level].layers[l].saved_bytes;
       }
-      if (most(most(live, tables[0].outside_bytes), saved + tables[0].between_bytes - kept) <= room && seconds < best) best = seconds;
+      if (most(most(live, tables[0].outside_bytes), saved + tables[0].between_bytes - kept) <= room && seconds < best)
+        best = seconds;
     }
     job.budget_bytes = budget;
     assert_int_equal(hr_plan_recompute(&job, &plan, NULL, &e), HR_OK);
@@ -261,11 +282,13 @@ static void test_equals_every_table_entry(void **state) {
 
 /* ---- larger models ---- */
 
-static hr_job preset_job(const char *model, const char *device, uint32_t sequence, uint32_t micro_batch, hr_update update) {
+static hr_job preset_job(const char *model, const char *device, uint32_t sequence, uint32_t micro_batch,
+                         hr_update update) {
   hr_error e = {0};
   hr_job job;
   hr_job_init(&job);
-  if (hr_model_open(model, &job.model, &e) != HR_OK || hr_device_find(device, &job.device, &e) != HR_OK) fail_msg("%s", e.message);
+  if (hr_model_open(model, &job.model, &e) != HR_OK || hr_device_find(device, &job.device, &e) != HR_OK)
+    fail_msg("%s", e.message);
   job.sequence_length = sequence;
   job.micro_batch = micro_batch;
   job.update = update;
@@ -291,7 +314,8 @@ static void test_more_budget_is_never_slower(void **state) {
     const char *model, *device;
     uint32_t sequence, micro_batch;
     hr_update update;
-  } jobs[] = {{"gpt2-124m", "rtx-3090", 1024, 4, HR_UPDATE_AFTER}, {"smollm2-135m", "rtx-3090", 512, 4, HR_UPDATE_IN_BACKWARD}};
+  } jobs[] = {{"gpt2-124m", "rtx-3090", 1024, 4, HR_UPDATE_AFTER},
+              {"smollm2-135m", "rtx-3090", 512, 4, HR_UPDATE_IN_BACKWARD}};
   enum { BUDGETS = 24 };
   (void)state;
   for (size_t n = 0; n < sizeof jobs / sizeof *jobs; n++) {
@@ -334,7 +358,8 @@ static void test_beats_the_same_level_everywhere(void **state) {
   job.budget_bytes = cheap + (keep - cheap) / 2;
   assert_int_equal(hr_plan_recompute(&job, &plan, NULL, &e), HR_OK);
   assert_true(hr_plan_get(plan)->fits);
-  assert_true(hr_plan_get(plan)->step_seconds < (0.55 * hr_plan_get(slow)->step_seconds + 0.45 * hr_plan_get(fast)->step_seconds));
+  assert_true(hr_plan_get(plan)->step_seconds <
+              (0.55 * hr_plan_get(slow)->step_seconds + 0.45 * hr_plan_get(fast)->step_seconds));
   hr_plan_destroy(plan);
   hr_plan_destroy(slow);
   hr_plan_destroy(fast);
@@ -346,7 +371,8 @@ static double cpu_seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* 80 layers; the bound of a second is said for a machine that does nothing else and an optimised build, hence the room. */
+/* 80 layers; the bound of a second is said for a machine that does nothing else and an optimised build, hence the
+ * room. */
 static void test_eighty_layers(void **state) {
   hr_job job = preset_job("llama-2-70b", "cpu", 4096, 4, HR_UPDATE_IN_BACKWARD);
   uint64_t cheap = need_of_level(&job, HR_LEVEL_CHEAP), block = need_of_level(&job, HR_LEVEL_BLOCK);
@@ -383,7 +409,8 @@ static void test_frontier(void **state) {
     for (uint32_t k = 0; k < f.count; k++) {
       const hr_frontier_point *p = &f.points[k];
       hr_plan *plan = plan_of(&job, p->recompute.levels);
-      assert_true(need(plan) == p->need_bytes && hr_plan_get(plan)->step_seconds == p->step_seconds && hr_plan_get(plan)->fits == p->fits);
+      assert_true(need(plan) == p->need_bytes && hr_plan_get(plan)->step_seconds == p->step_seconds &&
+                  hr_plan_get(plan)->fits == p->fits);
       hr_plan_destroy(plan);
       if (k > 0) assert_true(p->need_bytes > p[-1].need_bytes && p->step_seconds < p[-1].step_seconds);
       if (p->chosen) assert_memory_equal(p->recompute.levels, job.recompute.levels, job.model.layer_count);

@@ -1,5 +1,5 @@
-/* A CPU that is planned for without its backend: the recorded answers of the matrix-product library, levels, teams, what a described
- * device may say. That the linked backend answers alike is in tests/unit/test_demand.c. */
+/* A CPU that is planned for without its backend: the recorded answers of the matrix-product library, levels, teams,
+ * what a described device may say. That the linked backend answers alike is in tests/unit/test_demand.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,12 +32,15 @@ static void test_rule_gives_every_recorded_answer(void **state) {
     long long m, n, k;
     unsigned long long scratch, packed;
     if (line[0] == '#') continue;
-    assert_int_equal(sscanf(line, "%d %d %d %3s %d %lld %lld %lld %d %llu %llu", &kind, &type, &out, flags, &s.threads, &m, &n, &k, &yes, &scratch, &packed), 11);
+    assert_int_equal(sscanf(line, "%d %d %d %3s %d %lld %lld %lld %d %llu %llu", &kind, &type, &out, flags, &s.threads,
+                            &m, &n, &k, &yes, &scratch, &packed),
+                     11);
     s.kind = (hri_gemm_kind)kind, s.type = (hri_real)type, s.out = (hri_real)out, s.m = m, s.n = n, s.k = k;
     s.bias = flags[0] == '1', s.accumulate = flags[1] == '1', s.packed = flags[2] == '1';
     hri_onednn_recorded(HRI_ISA_AVX512_BF16, &s, &answer);
     if (answer.served != (yes != 0) || answer.scratch_bytes != scratch || answer.packing.bytes != packed)
-      fail_msg("%.200s: the rule says %d, %llu, %llu", line, answer.served, (unsigned long long)answer.scratch_bytes, (unsigned long long)answer.packing.bytes);
+      fail_msg("%.200s: the rule says %d, %llu, %llu", line, answer.served, (unsigned long long)answer.scratch_bytes,
+               (unsigned long long)answer.packing.bytes);
     hri_onednn_recorded(HRI_ISA_AVX512, &s, &answer); /* fp32 as above, nothing for bf16 */
     assert_true(answer.served == (yes && s.type == HRI_REAL_F32));
     if (answer.served) assert_true(answer.scratch_bytes == scratch);
@@ -86,7 +89,8 @@ static void test_level_team_and_library_count(void **state) {
   assert_int_not_equal(workspace_bytes("gpt2-124m", "base", "", 2), workspace_bytes("gpt2-124m", "avx2", "", 2));
   assert_int_not_equal(two, workspace_bytes("gpt2-124m", "avx512", "portable", 2));
   assert_int_equal(two, workspace_bytes("gpt2-124m", "avx512", "oneDNN 2.6.3", 2));
-  assert_int_equal(workspace_bytes("gpt2-124m", "base", "portable", 2), workspace_bytes("gpt2-124m", "base", "oneDNN 2.6.3", 2)); /* it serves nothing there */
+  assert_int_equal(workspace_bytes("gpt2-124m", "base", "portable", 2),
+                   workspace_bytes("gpt2-124m", "base", "oneDNN 2.6.3", 2)); /* it serves nothing there */
 }
 
 static void test_unknown_level_is_refused(void **state) {
@@ -135,14 +139,18 @@ static void test_nothing_runs(void **state) {
 static void test_absurd_shapes(void **state) {
   hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, 0, HRI_REAL_F32};
   (void)state;
-  for (int level = 0; level < HRI_ISA_COUNT; level++) assert_true(hri_attention_backward_scratch((hri_isa)level, &absurd, 1) == UINT64_MAX);
+  for (int level = 0; level < HRI_ISA_COUNT; level++)
+    assert_true(hri_attention_backward_scratch((hri_isa)level, &absurd, 1) == UINT64_MAX);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rule_gives_every_recorded_answer), cmocka_unit_test(test_level_team_and_library_count),
-      cmocka_unit_test(test_unknown_level_is_refused),         cmocka_unit_test(test_large_and_other_devices),
-      cmocka_unit_test(test_nothing_runs),                     cmocka_unit_test(test_absurd_shapes),
+      cmocka_unit_test(test_rule_gives_every_recorded_answer),
+      cmocka_unit_test(test_level_team_and_library_count),
+      cmocka_unit_test(test_unknown_level_is_refused),
+      cmocka_unit_test(test_large_and_other_devices),
+      cmocka_unit_test(test_nothing_runs),
+      cmocka_unit_test(test_absurd_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What the search compares is what the full compile says: drafts of 1,000 random candidates against whole plans, to the bit.
+/* What the search compares is what the full compile says: drafts of 1,000 random candidates against whole plans, to the
+ * bit.
  * The seed of a failure is printed; HEADROOM_TEST_SEED repeats it. */
 #include <math.h>
 #include <setjmp.h>
@@ -15,14 +16,17 @@
 #include "base/rng.h"
 #include "search/search.h"
 
-typedef struct dice { uint64_t seed, count; } dice;
+typedef struct dice {
+  uint64_t seed, count;
+} dice;
 static uint32_t roll(dice *d, uint32_t sides) {
   uint32_t w[4];
   hri_philox(d->seed, 3, d->count++, w);
   return w[0] % sides;
 }
 
-static const char *const models[] = {"micro-gpt2-bytes", "micro-llama-bytes", "tiny-llama-bytes", "gpt2-124m", "smollm2-135m", "qwen3-0.6b", "gemma3-1b", "llama-2-7b"};
+static const char *const models[] = {"micro-gpt2-bytes", "micro-llama-bytes", "tiny-llama-bytes", "gpt2-124m",
+                                     "smollm2-135m",     "qwen3-0.6b",        "gemma3-1b",        "llama-2-7b"};
 static const char *const devices[] = {"cpu", "rtx-4090", "t4", "h100", "mi300x"};
 enum { MODELS = sizeof models / sizeof *models, DEVICES = sizeof devices / sizeof *devices };
 
@@ -52,23 +56,38 @@ static bool random_job(dice *d, hr_job *job) {
 }
 
 static hri_change random_change(dice *d) {
-  static const unsigned algorithms[] = {0, 0, 0, HRI_CHANGE_IN_BACKWARD, HRI_CHANGE_SGD, HRI_CHANGE_SGD | HRI_CHANGE_IN_BACKWARD, HRI_CHANGE_BF16, HRI_CHANGE_HALF_SEQUENCE};
-  return (hri_change){.levels = (hri_levels)roll(d, HRI_LEVELS_AUTO), .split = 1u << roll(d, 3), .chunk = roll(d, 3) ? 0 : 128u << roll(d, 4), .algorithm = algorithms[roll(d, 8)]};
+  static const unsigned algorithms[] = {0,
+                                        0,
+                                        0,
+                                        HRI_CHANGE_IN_BACKWARD,
+                                        HRI_CHANGE_SGD,
+                                        HRI_CHANGE_SGD | HRI_CHANGE_IN_BACKWARD,
+                                        HRI_CHANGE_BF16,
+                                        HRI_CHANGE_HALF_SEQUENCE};
+  return (hri_change){.levels = (hri_levels)roll(d, HRI_LEVELS_AUTO),
+                      .split = 1u << roll(d, 3),
+                      .chunk = roll(d, 3) ? 0 : 128u << roll(d, 4),
+                      .algorithm = algorithms[roll(d, 8)]};
 }
 
-typedef struct census { uint32_t compared, trained, above_bound, refused_by_bound, refused_by_placement; } census;
+typedef struct census {
+  uint32_t compared, trained, above_bound, refused_by_bound, refused_by_placement;
+} census;
 
 static void expect_same(uint64_t seed, const hr_plan *draft, const hr_plan *whole, census *seen) {
   const hr_plan_info *a = &draft->info, *b = &whole->info;
-  bool same = memcmp(&a->step_seconds, &b->step_seconds, sizeof a->step_seconds) == 0 && memcmp(a->lane_seconds, b->lane_seconds, sizeof a->lane_seconds) == 0 &&
-              a->node_count == b->node_count && a->plan_bytes == b->plan_bytes && a->budget_bytes == b->budget_bytes;
+  bool same = memcmp(&a->step_seconds, &b->step_seconds, sizeof a->step_seconds) == 0 &&
+              memcmp(a->lane_seconds, b->lane_seconds, sizeof a->lane_seconds) == 0 && a->node_count == b->node_count &&
+              a->plan_bytes == b->plan_bytes && a->budget_bytes == b->budget_bytes;
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
-    same = same && a->tiers[tier].lower_bound_bytes == b->tiers[tier].lower_bound_bytes && a->tiers[tier].fixed_bytes == b->tiers[tier].fixed_bytes;
+    same = same && a->tiers[tier].lower_bound_bytes == b->tiers[tier].lower_bound_bytes &&
+           a->tiers[tier].fixed_bytes == b->tiers[tier].fixed_bytes;
     same = same && a->tiers[tier].reserved_bytes <= b->tiers[tier].reserved_bytes;
   }
   if (!same || (b->fits && !a->fits))
-    fail_msg("seed %llu: %s on %s: draft %llu bytes %.17g s, plan %llu bytes %.17g s", (unsigned long long)seed, whole->spec.model.name, whole->spec.device.name,
-             (unsigned long long)a->tiers[0].lower_bound_bytes, a->step_seconds, (unsigned long long)b->tiers[0].lower_bound_bytes, b->step_seconds);
+    fail_msg("seed %llu: %s on %s: draft %llu bytes %.17g s, plan %llu bytes %.17g s", (unsigned long long)seed,
+             whole->spec.model.name, whole->spec.device.name, (unsigned long long)a->tiers[0].lower_bound_bytes,
+             a->step_seconds, (unsigned long long)b->tiers[0].lower_bound_bytes, b->step_seconds);
   seen->compared++;
   seen->trained += whole->spec.purpose == HR_PURPOSE_TRAIN;
   seen->above_bound += b->tiers[0].peak_bytes > b->tiers[0].lower_bound_bytes;
@@ -98,7 +117,8 @@ static void compare_one(uint64_t seed, census *seen) {
       assert_int_equal(hri_plan_need(draft), hri_plan_need(whole));
       assert_int_equal(draft->info.fits, whole->info.fits);
       assert_true(least <= hri_plan_need(draft));
-      assert_memory_equal(draft->placement.offsets, whole->placement.offsets, whole->job.storages.count * sizeof *whole->placement.offsets);
+      assert_memory_equal(draft->placement.offsets, whole->placement.offsets,
+                          whole->job.storages.count * sizeof *whole->placement.offsets);
       hr_plan_destroy(draft);
       hr_plan_destroy(whole);
     }
@@ -118,8 +138,9 @@ static void drafts_are_exact(void **state) {
     return;
   }
   for (uint64_t seed = 1; seen.compared < wanted; seed++) compare_one(seed, &seen);
-  print_message("%u candidates, %u of them trainings; %u placed above their bound; refused by the bound %u, by placement alone %u\n", seen.compared, seen.trained,
-                seen.above_bound, seen.refused_by_bound, seen.refused_by_placement);
+  print_message(
+      "%u candidates, %u of them trainings; %u placed above their bound; refused by the bound %u, by placement alone %u\n",
+      seen.compared, seen.trained, seen.above_bound, seen.refused_by_bound, seen.refused_by_placement);
   assert_true(seen.trained > wanted / 2 && seen.above_bound > wanted / 20 && seen.refused_by_bound > wanted / 20);
   assert_int_equal(hri_mem_live_bytes(), before);
 }
@@ -153,7 +174,8 @@ static void changes_have_words(void **state) {
 }
 
 static void a_change_that_changes_nothing_is_none(void **state) {
-  static const hr_recompute same[] = {{.kind = HR_RECOMPUTE_BLOCK}, {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_BLOCK}, .level_count = 1}};
+  static const hr_recompute same[] = {{.kind = HR_RECOMPUTE_BLOCK},
+                                      {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_BLOCK}, .level_count = 1}};
   const hri_change block = {.levels = HRI_LEVELS_BLOCK, .split = 1}, split = {.split = 3};
   hr_error e = {0};
   hr_job base, job;
@@ -173,7 +195,8 @@ static void a_change_that_changes_nothing_is_none(void **state) {
   assert_true(hri_change_apply(&block, &job));
 }
 
-/* Splitting a micro-batch keeps the rows of a step: where so many micro-steps are not possible, there is no such change. */
+/* Splitting a micro-batch keeps the rows of a step: where so many micro-steps are not possible, there is no such
+ * change. */
 static void a_split_keeps_the_rows_of_a_step(void **state) {
   hr_error e = {0};
   hr_job base, job;
@@ -197,8 +220,8 @@ static void a_split_keeps_the_rows_of_a_step(void **state) {
   assert_true(applied > 20);
 }
 
-/* The largest sizes that a config.json may have come to more bytes than 2^64: that is said, and no sum wraps around to a plan
- * that needs less than its weights. */
+/* The largest sizes that a config.json may have come to more bytes than 2^64: that is said, and no sum wraps around to
+ * a plan that needs less than its weights. */
 static void no_sum_of_bytes_wraps_around(void **state) {
   hr_error e = {0};
   hr_plan *plan = NULL;
@@ -225,7 +248,9 @@ static void no_sum_of_bytes_wraps_around(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact), cmocka_unit_test(changes_have_words), cmocka_unit_test(a_change_that_changes_nothing_is_none),
-                                     cmocka_unit_test(a_split_keeps_the_rows_of_a_step), cmocka_unit_test(no_sum_of_bytes_wraps_around)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact), cmocka_unit_test(changes_have_words),
+                                     cmocka_unit_test(a_change_that_changes_nothing_is_none),
+                                     cmocka_unit_test(a_split_keeps_the_rows_of_a_step),
+                                     cmocka_unit_test(no_sum_of_bytes_wraps_around)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

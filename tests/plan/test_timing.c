@@ -20,7 +20,12 @@
 #include "program/check.h"
 
 static hri_id node_on(hri_job *job, uint8_t lane) {
-  hri_emit emit = {.program = HRI_STEP, .lane = lane, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE};
+  hri_emit emit = {.program = HRI_STEP,
+                   .lane = lane,
+                   .phase = HRI_PHASE_FORWARD,
+                   .layer = -1,
+                   .unit = HRI_NONE,
+                   .origin = HRI_NONE};
   return hri_node_append(job, HRI_OP_COPY, emit, NULL, NULL, 0);
 }
 
@@ -35,7 +40,8 @@ static void expect_path(const hri_timing *t, const uint32_t *path, uint32_t coun
   assert_int_equal(t->critical_count, count);
   for (uint32_t k = 0; k < count; k++) assert_int_equal(t->critical[k], path[k]);
 }
-#define EXPECT_PATH(t, ...) expect_path((t), (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+#define EXPECT_PATH(t, ...)                                                                                            \
+  expect_path((t), (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 /* ---- by hand ---- */
 
@@ -204,17 +210,20 @@ static double offloaded_step(uint32_t distance, uint64_t *device_bytes) {
 /* When a program took its longest lane, every distance took the same time and the smallest was always the best. */
 static void prefetching_earlier_takes_bytes_and_saves_time(void **state) {
   uint64_t bytes[3];
-  double near = offloaded_step(1, &bytes[0]), farther = offloaded_step(4, &bytes[1]), far = offloaded_step(12, &bytes[2]);
+  double near = offloaded_step(1, &bytes[0]), farther = offloaded_step(4, &bytes[1]),
+         far = offloaded_step(12, &bytes[2]);
   (void)state;
-  print_message("distance 1, 4, 12: %.3f, %.3f, %.3f ms, %.0f, %.0f, %.0f MiB\n", 1e3 * near, 1e3 * farther, 1e3 * far, (double)bytes[0] / 1048576,
-                (double)bytes[1] / 1048576, (double)bytes[2] / 1048576);
+  print_message("distance 1, 4, 12: %.3f, %.3f, %.3f ms, %.0f, %.0f, %.0f MiB\n", 1e3 * near, 1e3 * farther, 1e3 * far,
+                (double)bytes[0] / 1048576, (double)bytes[1] / 1048576, (double)bytes[2] / 1048576);
   assert_true(near > farther && farther > far);
   assert_true(bytes[0] < bytes[2]);
 }
 
 /* ---- random programs ---- */
 
-typedef struct dice { uint64_t seed, count; } dice;
+typedef struct dice {
+  uint64_t seed, count;
+} dice;
 static uint32_t roll(dice *d, uint32_t sides) {
   uint32_t w[4];
   hri_philox(d->seed, 7, d->count++, w);
@@ -228,7 +237,8 @@ static void random_program(dice *d, hri_job *job, double **seconds) {
   for (uint32_t at = 0; at < count; at++) {
     uint8_t lane = spine && roll(d, 2) ? (uint8_t)HRI_COMPUTE : (uint8_t)roll(d, lanes);
     hri_id id = node_on(job, lane);
-    for (uint32_t w = roll(d, 4); at > 0 && w > 1; w--) hri_node_add_wait(job, id, job->programs[HRI_STEP].order.items[roll(d, at)]);
+    for (uint32_t w = roll(d, 4); at > 0 && w > 1; w--)
+      hri_node_add_wait(job, id, job->programs[HRI_STEP].order.items[roll(d, at)]);
     (*seconds)[at] = roll(d, 5) ? 1e-6 * roll(d, 1000) : 0;
   }
 }
@@ -267,7 +277,8 @@ static void plain_times(const hri_job *job, const double *seconds, double *begin
     begin[at] = 0;
     for (uint32_t b = 0; b < at; b++) {
       bool before = job->nodes.items[p->order.items[b]].lane == node->lane;
-      for (uint32_t w = 0; w < node->wait_count; w++) before = before || job->waits.items[node->wait_begin + w].node == p->order.items[b];
+      for (uint32_t w = 0; w < node->wait_count; w++)
+        before = before || job->waits.items[node->wait_begin + w].node == p->order.items[b];
       if (before && end[b] > begin[at]) begin[at] = end[b];
     }
     end[at] = begin[at] + seconds[at];
@@ -297,9 +308,11 @@ static void random_programs_obey_the_definitions(void **state) {
     plain_times(&job, seconds, begin, end);
     t = timed(&job, seconds, 0);
     for (uint32_t at = 0; at < count; at++) {
-      if (ticks[at].begin != plain[at].begin || ticks[at].end != plain[at].end || t.begin[at] != begin[at] || t.end[at] != end[at])
-        fail_msg("seed %llu, position %u: ticks %u..%u, plainly %u..%u; time %g..%g, plainly %g..%g", (unsigned long long)seed, at, ticks[at].begin, ticks[at].end,
-                 plain[at].begin, plain[at].end, t.begin[at], t.end[at], begin[at], end[at]);
+      if (ticks[at].begin != plain[at].begin || ticks[at].end != plain[at].end || t.begin[at] != begin[at] ||
+          t.end[at] != end[at])
+        fail_msg("seed %llu, position %u: ticks %u..%u, plainly %u..%u; time %g..%g, plainly %g..%g",
+                 (unsigned long long)seed, at, ticks[at].begin, ticks[at].end, plain[at].begin, plain[at].end,
+                 t.begin[at], t.end[at], begin[at], end[at]);
       off_spine += job.nodes.items[at].lane != HRI_COMPUTE;
       if (end[at] > longest) longest = end[at];
     }
@@ -361,9 +374,15 @@ static void ticks_and_times_are_linear(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_empty_program_takes_no_time), cmocka_unit_test(one_lane_is_a_sum), cmocka_unit_test(a_late_copy_holds_up_its_reader),
-      cmocka_unit_test(an_early_copy_costs_nothing), cmocka_unit_test(a_path_through_four_lanes), cmocka_unit_test(a_wait_for_what_is_not_issued_is_refused),
-      cmocka_unit_test(prefetching_earlier_takes_bytes_and_saves_time), cmocka_unit_test(random_programs_obey_the_definitions), cmocka_unit_test(ticks_and_times_are_linear),
+      cmocka_unit_test(an_empty_program_takes_no_time),
+      cmocka_unit_test(one_lane_is_a_sum),
+      cmocka_unit_test(a_late_copy_holds_up_its_reader),
+      cmocka_unit_test(an_early_copy_costs_nothing),
+      cmocka_unit_test(a_path_through_four_lanes),
+      cmocka_unit_test(a_wait_for_what_is_not_issued_is_refused),
+      cmocka_unit_test(prefetching_earlier_takes_bytes_and_saves_time),
+      cmocka_unit_test(random_programs_obey_the_definitions),
+      cmocka_unit_test(ticks_and_times_are_linear),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

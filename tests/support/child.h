@@ -21,7 +21,7 @@ typedef struct child {
   unsigned deadline_seconds;      /* a child that takes longer ends with 128 + SIGALRM; 0: none */
   uint64_t kill_after_us;         /* kill -9 after this time unless it has ended; 0: never */
   /* out */
-  int code;                       /* exit code, or 128 + signal */
+  int code; /* exit code, or 128 + signal */
   uint64_t peak_resident_bytes, user_us;
   char out[CHILD_TEXT_BYTES], err[CHILD_TEXT_BYTES];
 } child;
@@ -92,7 +92,8 @@ static inline void child_wait(child *c, pid_t pid) {
 static inline void child_run(child *c, const char *program, const char *directory) {
   char out[PATH_BYTES], err[PATH_BYTES];
   pid_t pid;
-  assert_true(snprintf(out, sizeof out, "%s/.stdout", directory) < PATH_BYTES && snprintf(err, sizeof err, "%s/.stderr", directory) < PATH_BYTES);
+  assert_true(snprintf(out, sizeof out, "%s/.stdout", directory) < PATH_BYTES &&
+              snprintf(err, sizeof err, "%s/.stderr", directory) < PATH_BYTES);
   (void)fflush(NULL);
   pid = fork();
   assert_true(pid >= 0);

@@ -39,7 +39,7 @@ typedef struct heap_offender {
 
 static atomic_bool heap_watching;
 static atomic_uint_fast64_t heap_calls, heap_largest, heap_live; /* live: usable bytes, always counted */
-static size_t heap_limit;                                       /* larger requests are recorded as offenders */
+static size_t heap_limit;                                        /* larger requests are recorded as offenders */
 static atomic_int heap_offender_count;
 static heap_offender heap_offenders[HEAP_OFFENDERS];
 
@@ -71,8 +71,7 @@ static void *heap_count(void *memory, size_t bytes) {
   if (!atomic_load(&heap_watching)) return memory;
   atomic_fetch_add(&heap_calls, 1);
   largest = atomic_load(&heap_largest);
-  while (bytes > largest && !atomic_compare_exchange_weak(&heap_largest, &largest, bytes)) {
-  }
+  while (bytes > largest && !atomic_compare_exchange_weak(&heap_largest, &largest, bytes)) {}
   if (bytes > heap_limit) heap_record(bytes);
   return memory;
 }

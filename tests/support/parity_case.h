@@ -1,7 +1,7 @@
 /* A recorded case of tests/parity/data, and the distances that its tolerances are stated in (tests/parity/README.md).
  *
- * Everything is read with the library's own readers into doubles. A case is opened per test and closed after it; what it
- * hands out it frees itself. Failures are cmocka failures. Include after cmocka.h. */
+ * Everything is read with the library's own readers into doubles. A case is opened per test and closed after it; what
+ * it hands out it frees itself. Failures are cmocka failures. Include after cmocka.h. */
 #ifndef HRI_TESTS_PARITY_CASE_H
 #define HRI_TESTS_PARITY_CASE_H
 
@@ -18,8 +18,9 @@
 
 enum { PARITY_FACTOR = 4 };
 
-static const char *const parity_cases[] = {"gpt2-a",  "llama-a",    "llama-b",       "llama-c",    "llama-packed", "gpt2-packed", "mistral",
-                                            "qwen2-yarn", "qwen3-dynamic", "phi3-short", "phi3-long",    "gemma2",      "gemma3"};
+static const char *const parity_cases[] = {"gpt2-a",      "llama-a", "llama-b",    "llama-c",       "llama-packed",
+                                           "gpt2-packed", "mistral", "qwen2-yarn", "qwen3-dynamic", "phi3-short",
+                                           "phi3-long",   "gemma2",  "gemma3"};
 enum { PARITY_CASES = sizeof parity_cases / sizeof *parity_cases };
 
 typedef struct parity_block {
@@ -50,13 +51,13 @@ static inline void parity_release(parity_case *c, parity_block *mark) {
 }
 
 /* Turns a status into a test failure that shows the library's own words. */
-#define HOLDS(call)                                                                                     \
-  do {                                                                                                  \
-    hr_error holds_error;                                                                               \
-    memset(&holds_error, 0, sizeof holds_error);                                                        \
-    hr_error *error = &holds_error;                                                                     \
-    hr_status holds_status = (call);                                                                    \
-    if (holds_status != HR_OK) fail_msg("%s\n  %s (%s)", #call, holds_error.message, holds_error.hint); \
+#define HOLDS(call)                                                                                                    \
+  do {                                                                                                                 \
+    hr_error holds_error;                                                                                              \
+    memset(&holds_error, 0, sizeof holds_error);                                                                       \
+    hr_error *error = &holds_error;                                                                                    \
+    hr_status holds_status = (call);                                                                                   \
+    if (holds_status != HR_OK) fail_msg("%s\n  %s (%s)", #call, holds_error.message, holds_error.hint);                \
   } while (0)
 
 static inline void *parity_buffer(parity_case *c, size_t bytes) {
@@ -161,7 +162,8 @@ static inline double *parity_weight(parity_case *c, const hri_weights *weights, 
   uint32_t index = HRI_SAFETENSORS_NONE;
   const hri_safetensor *t;
   void *raw;
-  for (uint32_t v = 0; index == HRI_SAFETENSORS_NONE && hri_param_variant(&c->model, name, v, spelling); v++) index = hri_weights_find(weights, spelling);
+  for (uint32_t v = 0; index == HRI_SAFETENSORS_NONE && hri_param_variant(&c->model, name, v, spelling); v++)
+    index = hri_weights_find(weights, spelling);
   if (index == HRI_SAFETENSORS_NONE) fail_msg("%s: there is no tensor %s", c->name, name);
   t = hri_weights_get(weights, index);
   assert_true(hri_file_elements(t->rank, t->shape, count));
@@ -182,12 +184,14 @@ static inline int32_t *parity_input(parity_case *c, const char *name) {
 }
 
 /* Part `part` of one of our parameters, laid out as its Hugging Face tensor. `ours` is [rows, columns] of the whole. */
-static inline double *parity_part(parity_case *c, const hri_param_spec *spec, const hri_param_part *part, const float *ours, uint64_t *count) {
+static inline double *parity_part(parity_case *c, const hri_param_spec *spec, const hri_param_part *part,
+                                  const float *ours, uint64_t *count) {
   uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
   double *to = parity_buffer(c, part->rows * columns * sizeof *to);
   *count = part->rows * columns;
   for (uint64_t r = 0; r < part->rows; r++)
-    for (uint64_t k = 0; k < columns; k++) to[part->transposed ? k * part->rows + r : r * columns + k] = (double)ours[(part->row + r) * columns + k];
+    for (uint64_t k = 0; k < columns; k++)
+      to[part->transposed ? k * part->rows + r : r * columns + k] = (double)ours[(part->row + r) * columns + k];
   return to;
 }
 
@@ -201,10 +205,12 @@ typedef struct parity_margin {
 } parity_margin;
 
 /* error <= 4 * fp32_error, or the test fails. */
-static inline void parity_within(const parity_case *c, parity_margin *margin, const char *run, const char *what, double error, double fp32_error) {
+static inline void parity_within(const parity_case *c, parity_margin *margin, const char *run, const char *what,
+                                 double error, double fp32_error) {
   double limit = PARITY_FACTOR * fp32_error;
   margin->compared++;
-  if (!(error <= limit)) fail_msg("%s, %s, %s: error %.4g, allowed %.4g (4 x %.4g)", c->name, run, what, error, limit, fp32_error);
+  if (!(error <= limit))
+    fail_msg("%s, %s, %s: error %.4g, allowed %.4g (4 x %.4g)", c->name, run, what, error, limit, fp32_error);
   if (error > margin->share * limit) {
     margin->share = error / limit;
     (void)snprintf(margin->what, sizeof margin->what, "%.96s, %.200s", run, what);
@@ -214,7 +220,8 @@ static inline void parity_within(const parity_case *c, parity_margin *margin, co
 static inline double parity_relative(double x, double truth) { return fabs(x - truth) / fabs(truth); }
 
 /* L2(x - truth) / L2(truth - from), from 0 when NULL; elements of [skip_begin, skip_end) take no part. */
-static inline double parity_distance(const double *x, const double *truth, const double *from, uint64_t count, uint64_t skip_begin, uint64_t skip_end) {
+static inline double parity_distance(const double *x, const double *truth, const double *from, uint64_t count,
+                                     uint64_t skip_begin, uint64_t skip_end) {
   double off = 0, size = 0;
   for (uint64_t i = 0; i < count; i++) {
     double d = x[i] - truth[i], s = truth[i] - (from ? from[i] : 0);

@@ -11,9 +11,12 @@
 typedef uint32_t (*random_draw)(void *context, uint32_t below);
 
 static inline void random_rope(hr_rope *rope, uint32_t pairs, random_draw draw, void *context) {
-  *rope = (hr_rope){.theta = 20 + draw(context, 200), .scaling = (hr_rope_scaling)draw(context, HR_ROPE_SCALING_COUNT), .factor = 1.5 + draw(context, 3)};
+  *rope = (hr_rope){.theta = 20 + draw(context, 200),
+                    .scaling = (hr_rope_scaling)draw(context, HR_ROPE_SCALING_COUNT),
+                    .factor = 1.5 + draw(context, 3)};
   if (rope->scaling == HR_ROPE_LLAMA3) rope->low_frequency_factor = 1, rope->high_frequency_factor = 4;
-  if (rope->scaling == HR_ROPE_LLAMA3 || rope->scaling == HR_ROPE_YARN || rope->scaling == HR_ROPE_LONGROPE) rope->original_max_positions = 4 + draw(context, 30);
+  if (rope->scaling == HR_ROPE_LLAMA3 || rope->scaling == HR_ROPE_YARN || rope->scaling == HR_ROPE_LONGROPE)
+    rope->original_max_positions = 4 + draw(context, 30);
   if (rope->scaling == HR_ROPE_LONGROPE) rope->factor_count = pairs;
   for (uint32_t i = 0; i < rope->factor_count; i++) {
     rope->short_factors[i] = 1 + 0.1 * i;
@@ -35,10 +38,14 @@ static inline void random_windows(hr_model *m, random_draw draw, void *context) 
 
 /* The family and what follows from it; the sizes are the caller's, and may be changed before random_variations. */
 static inline hr_status random_family(hr_model *m, random_draw draw, void *context, hr_error *error) {
-  static const char *const sources[] = {
-      "micro-gpt2-bytes", "micro-llama-bytes", "custom:layers=2,hidden=8,heads=2,family=mistral", "custom:layers=2,hidden=8,heads=2,family=qwen2",
-      "custom:layers=2,hidden=8,heads=2,family=qwen3", "custom:layers=2,hidden=8,heads=2,family=phi3", "custom:layers=2,hidden=8,heads=2,family=gemma2",
-      "custom:layers=2,hidden=8,heads=2,family=gemma3_text"};
+  static const char *const sources[] = {"micro-gpt2-bytes",
+                                        "micro-llama-bytes",
+                                        "custom:layers=2,hidden=8,heads=2,family=mistral",
+                                        "custom:layers=2,hidden=8,heads=2,family=qwen2",
+                                        "custom:layers=2,hidden=8,heads=2,family=qwen3",
+                                        "custom:layers=2,hidden=8,heads=2,family=phi3",
+                                        "custom:layers=2,hidden=8,heads=2,family=gemma2",
+                                        "custom:layers=2,hidden=8,heads=2,family=gemma3_text"};
   return hr_model_open(sources[draw(context, sizeof sources / sizeof *sources)], m, error);
 }
 
@@ -53,7 +60,8 @@ static inline void random_variations(hr_model *m, random_draw draw, void *contex
   if (m->family == HR_FAMILY_PHI3 && m->rope.scaling != HR_ROPE_LONGROPE) m->rope = (hr_rope){.theta = 50, .factor = 1};
   if (m->has_local_rope) random_rope(&m->local_rope, m->rotary_size / 2, draw, context);
   if (m->family == HR_FAMILY_LLAMA) m->mlp_bias = draw(context, 2);
-  if (m->family == HR_FAMILY_LLAMA || m->family == HR_FAMILY_QWEN3 || gemma) m->qkv_bias = m->attention_output_bias = draw(context, 2);
+  if (m->family == HR_FAMILY_LLAMA || m->family == HR_FAMILY_QWEN3 || gemma)
+    m->qkv_bias = m->attention_output_bias = draw(context, 2);
   if (!gemma) return;
   m->embedding_scale = sqrt((double)m->hidden_size);
   m->attention_scale = 1 / sqrt(1.0 + draw(context, 9));

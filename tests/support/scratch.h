@@ -113,7 +113,8 @@ static inline void assert_no_scratch(const char *directory) {
 
 /* Some English-looking text of `count` bytes, the same for the same seed. */
 static inline void put_words(const char *path, size_t count, unsigned seed) {
-  static const char *const words[] = {"memory ", "of ", "the ", "step ", "is ", "planned ", "and ", "a ", "byte ", "lives ", "once.\n", "then "};
+  static const char *const words[] = {"memory ", "of ", "the ",  "step ",  "is ",     "planned ",
+                                      "and ",    "a ",  "byte ", "lives ", "once.\n", "then "};
   char *text = malloc(count + 16);
   size_t used = 0;
   assert_non_null(text);

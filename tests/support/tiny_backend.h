@@ -1,13 +1,13 @@
 /* A second backend, as unlike the CPU's as the contract allows: what the layers above assume beyond it breaks here.
  *
- *   arenas   three separate blocks; the host gets the address of none (no view, windows by put and get), but for the staging
- *            of FILL and SINK, which lies in the host tier
+ *   arenas   three separate blocks; the host gets the address of none (no view, windows by put and get), but for the
+ *            staging of FILL and SINK, which lies in the host tier
  *   queue    a thread of its own carries out launches, writes and reads in order, after the call has returned
- *   lanes    a thread each: nothing holds a node back but the nodes of its lane before it and its waits; each pauses at random
- *            (seeded) before it takes one
+ *   lanes    a thread each: nothing holds a node back but the nodes of its lane before it and its waits; each pauses at
+ *            random (seeded) before it takes one
  *   reads    the caller's memory holds garbage until the mark is waited for
- *   kernels  the double references of ops/<family>/ref.c, each result rounded once to its operand's type; fp32, and bf16 where
- *            nothing rounds stochastically
+ *   kernels  the double references of ops/<family>/ref.c, each result rounded once to its operand's type; fp32, and
+ *            bf16 where nothing rounds stochastically
  *   ahead    the host is to launch one step before it waits for the one before
  */
 #ifndef HRI_TEST_TINY_BACKEND_H
@@ -37,9 +37,9 @@
 
 /* What tests set, and what they read. */
 static struct {
-  uint64_t seed;        /* of the pauses */
-  uint32_t pause_us;    /* longest pause; 0: none */
-  bool forget_waits;    /* lanes do not wait for each other: a broken backend, to show that the comparison can fail */
+  uint64_t seed;          /* of the pauses */
+  uint32_t pause_us;      /* longest pause; 0: none */
+  bool forget_waits;      /* lanes do not wait for each other: a broken backend, to show that the comparison can fail */
   atomic_ulong overtaken; /* nodes that began before one that stands in front of them in the issue order */
   atomic_ulong in_flight; /* launches that returned before their program was done */
 } tiny;
@@ -70,8 +70,8 @@ typedef struct tiny_machine {
   hri_mark issued, finished;
   /* the program that runs */
   tiny_command *program;
-  uint64_t generation;      /* of programs that were begun */
-  bool *node_done;          /* by node id */
+  uint64_t generation;       /* of programs that were begun */
+  bool *node_done;           /* by node id */
   uint32_t left, begun_high; /* lanes that are not through with it; one past the highest position that began */
   bool stopping;
   hr_status status;
@@ -101,16 +101,22 @@ typedef struct tiny_call {
 } tiny_call;
 
 static const hri_operand *tiny_operand(const tiny_call *c, uint32_t i) { return &hri_operands(c->job, c->node)[i]; }
-static bool tiny_present(const tiny_call *c, uint32_t i) { return i < c->node->operand_count && tiny_operand(c, i)->tensor != HRI_NONE; }
+static bool tiny_present(const tiny_call *c, uint32_t i) {
+  return i < c->node->operand_count && tiny_operand(c, i)->tensor != HRI_NONE;
+}
 static hri_id tiny_id(const tiny_call *c, uint32_t i) {
   hri_id id = tiny_operand(c, i)->tensor;
   return hri_piece(c->job, id, hri_piece_count(c->job, id) > 1 ? c->piece : 0);
 }
 static const hri_tensor *tiny_tensor(const tiny_call *c, uint32_t i) { return &c->job->tensors.items[tiny_id(c, i)]; }
-static void *tiny_raw(const tiny_call *c, uint32_t i) { return tiny_present(c, i) ? tiny_bytes(c->run, tiny_id(c, i)) : NULL; }
+static void *tiny_raw(const tiny_call *c, uint32_t i) {
+  return tiny_present(c, i) ? tiny_bytes(c->run, tiny_id(c, i)) : NULL;
+}
 static int64_t tiny_rows(const tiny_call *c, uint32_t i) { return (int64_t)hri_rows(tiny_tensor(c, i)); }
 static int64_t tiny_columns(const tiny_call *c, uint32_t i) { return (int64_t)hri_columns(tiny_tensor(c, i)); }
-static int64_t tiny_elements(const tiny_call *c, uint32_t i) { return (int64_t)hri_tensor_stored_elements(tiny_tensor(c, i)); }
+static int64_t tiny_elements(const tiny_call *c, uint32_t i) {
+  return (int64_t)hri_tensor_stored_elements(tiny_tensor(c, i));
+}
 
 static uint64_t tiny_at(const hri_tensor *t, uint64_t k) {
   uint64_t columns = t->stored[t->rank - 1];
@@ -119,7 +125,9 @@ static uint64_t tiny_at(const hri_tensor *t, uint64_t k) {
 
 static double tiny_load(const hri_tensor *t, const void *bytes, uint64_t k) {
   uint64_t at = tiny_at(t, k);
-  return t->dtype == HRI_F64 ? ((const double *)bytes)[at] : t->dtype == HRI_BF16 ? (double)hri_bf16_widen(((const hri_bf16 *)bytes)[at]) : (double)((const float *)bytes)[at];
+  return t->dtype == HRI_F64    ? ((const double *)bytes)[at]
+         : t->dtype == HRI_BF16 ? (double)hri_bf16_widen(((const hri_bf16 *)bytes)[at])
+                                : (double)((const float *)bytes)[at];
 }
 
 static void tiny_store(const hri_tensor *t, void *bytes, uint64_t k, double value) {
@@ -158,7 +166,8 @@ static void tiny_finish(tiny_call *c) {
   for (uint32_t i = 0; i < HRI_MAX_OPERANDS; i++) {
     if (!c->values[i]) continue;
     if (tiny_operand(c, i)->access != HRI_READ)
-      for (uint64_t k = 0; k < hri_tensor_stored_elements(tiny_tensor(c, i)); k++) tiny_store(tiny_tensor(c, i), tiny_raw(c, i), k, c->values[i][k]);
+      for (uint64_t k = 0; k < hri_tensor_stored_elements(tiny_tensor(c, i)); k++)
+        tiny_store(tiny_tensor(c, i), tiny_raw(c, i), k, c->values[i][k]);
     free(c->values[i]);
   }
 }
@@ -179,25 +188,37 @@ static void tiny_linear_dx(tiny_call *c) { hri_ref_linear_dx(V(2), V(0), V(1), R
 static void tiny_linear_dw(tiny_call *c) { hri_ref_linear_dw(V(2), V(0), V(1), ROWS(0), COLUMNS(0), COLUMNS(1)); }
 static void tiny_bias_gradient(tiny_call *c) { hri_ref_bias_gradient(V(1), V(0), ROWS(0), COLUMNS(0)); }
 static void tiny_norm(tiny_call *c) {
-  (c->node->attr.i[0] == HR_NORM_LAYER ? hri_ref_layernorm : hri_ref_rmsnorm)(V(5), tiny_or_spare(c, 4, 0, COUNT(0)), tiny_or_spare(c, 6, 1, 2 * ROWS(0)), V(0), V(3), V(1), c->node->attr.f[1], V(2), c->node->attr.f[0],
-                                                                                  ROWS(0), COLUMNS(0));
+  (c->node->attr.i[0] == HR_NORM_LAYER ? hri_ref_layernorm : hri_ref_rmsnorm)(V(5), tiny_or_spare(c, 4, 0, COUNT(0)),
+                                                                              tiny_or_spare(c, 6, 1, 2 * ROWS(0)), V(0),
+                                                                              V(3), V(1), c->node->attr.f[1], V(2),
+                                                                              c->node->attr.f[0], ROWS(0), COLUMNS(0));
 }
 static void tiny_norm_backward(tiny_call *c) {
-  (c->node->attr.i[0] == HR_NORM_LAYER ? hri_ref_layernorm_backward : hri_ref_rmsnorm_backward)(V(5), V(6), V(7), V(0), V(1), V(2), V(3), c->node->attr.f[1], V(4), ROWS(0), COLUMNS(0));
+  (c->node->attr.i[0] == HR_NORM_LAYER ? hri_ref_layernorm_backward
+                                       : hri_ref_rmsnorm_backward)(V(5), V(6), V(7), V(0), V(1), V(2), V(3),
+                                                                   c->node->attr.f[1], V(4), ROWS(0), COLUMNS(0));
 }
 static void tiny_head_norm(tiny_call *c) {
   const hri_attr *a = &c->node->attr;
-  hri_ref_head_norm(V(3), tiny_or_spare(c, 4, 0, ROWS(0) * (a->i[0] + a->i[1])), V(0), V(1), V(2), a->f[1], a->f[0], ROWS(0), a->i[0], a->i[1], a->i[2]);
+  hri_ref_head_norm(V(3), tiny_or_spare(c, 4, 0, ROWS(0) * (a->i[0] + a->i[1])), V(0), V(1), V(2), a->f[1], a->f[0],
+                    ROWS(0), a->i[0], a->i[1], a->i[2]);
 }
 static void tiny_head_norm_backward(tiny_call *c) {
   const hri_attr *a = &c->node->attr;
-  hri_ref_head_norm_backward(V(5), V(6), V(7), V(0), V(1), V(2), V(3), V(4), a->f[1], ROWS(0), a->i[0], a->i[1], a->i[2]);
+  hri_ref_head_norm_backward(V(5), V(6), V(7), V(0), V(1), V(2), V(3), V(4), a->f[1], ROWS(0), a->i[0], a->i[1],
+                             a->i[2]);
 }
 static void tiny_add(tiny_call *c) { hri_ref_add(V(2), V(0), V(1), COUNT(2)); }
-static void tiny_activation(tiny_call *c) { hri_ref_activation((hr_activation)c->node->attr.i[0], V(1), V(0), COUNT(1)); }
-static void tiny_activation_backward(tiny_call *c) { hri_ref_activation_backward((hr_activation)c->node->attr.i[0], V(2), V(0), V(1), COUNT(2)); }
+static void tiny_activation(tiny_call *c) {
+  hri_ref_activation((hr_activation)c->node->attr.i[0], V(1), V(0), COUNT(1));
+}
+static void tiny_activation_backward(tiny_call *c) {
+  hri_ref_activation_backward((hr_activation)c->node->attr.i[0], V(2), V(0), V(1), COUNT(2));
+}
 static void tiny_glu(tiny_call *c) { hri_ref_glu((hr_activation)c->node->attr.i[0], V(1), V(0), ROWS(1), COLUMNS(1)); }
-static void tiny_glu_backward(tiny_call *c) { hri_ref_glu_backward((hr_activation)c->node->attr.i[0], V(2), V(0), V(1), ROWS(0), COLUMNS(0)); }
+static void tiny_glu_backward(tiny_call *c) {
+  hri_ref_glu_backward((hr_activation)c->node->attr.i[0], V(2), V(0), V(1), ROWS(0), COLUMNS(0));
+}
 static void tiny_softcap(tiny_call *c) { hri_ref_softcap(V(1), V(0), c->node->attr.f[0], COUNT(1)); }
 static void tiny_rope(tiny_call *c) {
   const int64_t *i = c->node->attr.i;
@@ -211,7 +232,13 @@ static void tiny_rope_table(tiny_call *c) {
 
 static hri_attention_shape tiny_attention_shape(const tiny_call *c) {
   const int64_t *i = c->node->attr.i;
-  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = c->node->attr.f[1]};
+  return (hri_attention_shape){.batch = i[0],
+                               .sequence = i[1],
+                               .heads = i[2],
+                               .kv_heads = i[3],
+                               .head_dim = i[4],
+                               .window = i[5],
+                               .softcap = c->node->attr.f[1]};
 }
 static void tiny_attention(tiny_call *c) {
   hri_attention_shape s = tiny_attention_shape(c);
@@ -224,20 +251,29 @@ static void tiny_attention_backward(tiny_call *c) {
 static void tiny_attention_cached(tiny_call *c) {
   const int64_t *i = c->node->attr.i;
   const hri_control *control = tiny_raw(c, 3);
-  hri_attention_cache_shape s = {.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = c->node->attr.f[1]};
+  hri_attention_cache_shape s = {.batch = i[0],
+                                 .rows = i[1],
+                                 .capacity = i[6],
+                                 .heads = i[2],
+                                 .kv_heads = i[3],
+                                 .head_dim = i[4],
+                                 .window = i[5],
+                                 .softcap = c->node->attr.f[1]};
   hri_attention_ref_cached(&s, c->node->attr.f[0], V(0), control->cache_length, control->row_count, V(1), V(2), V(4));
 }
 
 static void tiny_cross_entropy(tiny_call *c) {
   const hri_control *control = tiny_raw(c, 2);
-  hri_ref_cross_entropy(V(4), V(3), V(0), tiny_raw(c, 1), c->node->attr.f[0], control->inv_tokens * control->loss_scale, ROWS(0), c->node->attr.i[0], COLUMNS(0));
+  hri_ref_cross_entropy(V(4), V(3), V(0), tiny_raw(c, 1), c->node->attr.f[0], control->inv_tokens * control->loss_scale,
+                        ROWS(0), c->node->attr.i[0], COLUMNS(0));
 }
 static void tiny_loss_sum(tiny_call *c) {
   hri_control *control = tiny_raw(c, 1);
   for (int64_t k = 0; k < COUNT(0); k++) control->loss_sum += V(0)[k];
 }
 static void tiny_square_norm(tiny_call *c) {
-  for (int64_t at = 0, n = COUNT(0); at < n; at += HRI_NORM_BLOCK) V(1)[at / HRI_NORM_BLOCK] = hri_ref_square_sum(V(0) + at, n - at < HRI_NORM_BLOCK ? n - at : HRI_NORM_BLOCK);
+  for (int64_t at = 0, n = COUNT(0); at < n; at += HRI_NORM_BLOCK)
+    V(1)[at / HRI_NORM_BLOCK] = hri_ref_square_sum(V(0) + at, n - at < HRI_NORM_BLOCK ? n - at : HRI_NORM_BLOCK);
 }
 static void tiny_clip(tiny_call *c) {
   hri_control *control = tiny_raw(c, 1);
@@ -245,7 +281,8 @@ static void tiny_clip(tiny_call *c) {
   for (int64_t k = 0; k < COUNT(0); k++) sum += V(0)[k];
   norm = sqrt(sum) / control->loss_scale;
   control->grad_norm = norm;
-  control->clip_scale = control->clip_norm > 0 && norm + 1e-6 > control->clip_norm ? control->clip_norm / (norm + 1e-6) : 1.0;
+  control->clip_scale =
+      control->clip_norm > 0 && norm + 1e-6 > control->clip_norm ? control->clip_norm / (norm + 1e-6) : 1.0;
 }
 static void tiny_found_inf(tiny_call *c) { V(2)[0] = isfinite(V(0)[0]) && isfinite(V(1)[0]) ? 0 : 1; }
 static void tiny_advance(tiny_call *c) { ((hri_control *)tiny_raw(c, 0))->applied_steps++; }
@@ -254,8 +291,11 @@ static void tiny_update(tiny_call *c) {
   const hri_control *control = tiny_raw(c, 1);
   uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
-  hri_update_numbers numbers = {.number = {f[0], f[1], f[2]}, .learning_rate = control->learning_rate, .weight_decay = f[3],
-                                .gradient_scale = control->clip_scale / control->loss_scale, .t = control->applied_steps};
+  hri_update_numbers numbers = {.number = {f[0], f[1], f[2]},
+                                .learning_rate = control->learning_rate,
+                                .weight_decay = f[3],
+                                .gradient_scale = control->clip_scale / control->loss_scale,
+                                .t = control->applied_steps};
   double *state[HRI_STATE_TENSORS];
   for (uint32_t k = 0; k < states; k++) state[k] = V(3 + k);
   hri_ref_update(kind, V(2), state, V(0), COUNT(2), &numbers);
@@ -272,7 +312,8 @@ static void tiny_accumulate(tiny_call *c) {
 }
 static void tiny_pick(tiny_call *c) {
   const hri_control *control = tiny_raw(c, 1);
-  uint64_t bytes = hri_tensor_bytes(tiny_tensor(c, 2)), row = (uint64_t)(c->node->op == HRI_OP_SELECT ? control->micro_index : control->row_count - 1);
+  uint64_t bytes = hri_tensor_bytes(tiny_tensor(c, 2)),
+           row = (uint64_t)(c->node->op == HRI_OP_SELECT ? control->micro_index : control->row_count - 1);
   memcpy(tiny_raw(c, 2), (const unsigned char *)tiny_raw(c, 0) + row * bytes, bytes);
 }
 
@@ -282,18 +323,42 @@ static void tiny_pick(tiny_call *c) {
 #undef COUNT
 
 static void (*const tiny_kernels[HRI_OP_COUNT])(tiny_call *c) = {
-    [HRI_OP_EMBED] = tiny_embed, [HRI_OP_EMBED_BACKWARD] = tiny_embed_backward, [HRI_OP_LINEAR] = tiny_linear, [HRI_OP_LINEAR_DX] = tiny_linear_dx,
-    [HRI_OP_LINEAR_DW] = tiny_linear_dw, [HRI_OP_BIAS_GRADIENT] = tiny_bias_gradient, [HRI_OP_NORM] = tiny_norm, [HRI_OP_NORM_BACKWARD] = tiny_norm_backward,
-    [HRI_OP_HEAD_NORM] = tiny_head_norm, [HRI_OP_HEAD_NORM_BACKWARD] = tiny_head_norm_backward, [HRI_OP_ADD] = tiny_add, [HRI_OP_ACTIVATION] = tiny_activation,
-    [HRI_OP_ACTIVATION_BACKWARD] = tiny_activation_backward, [HRI_OP_GLU] = tiny_glu, [HRI_OP_GLU_BACKWARD] = tiny_glu_backward, [HRI_OP_SOFTCAP] = tiny_softcap,
-    [HRI_OP_ROPE] = tiny_rope, [HRI_OP_ROPE_TABLE] = tiny_rope_table, [HRI_OP_ATTENTION] = tiny_attention, [HRI_OP_ATTENTION_BACKWARD] = tiny_attention_backward,
-    [HRI_OP_ATTENTION_CACHED] = tiny_attention_cached, [HRI_OP_CROSS_ENTROPY] = tiny_cross_entropy, [HRI_OP_LOSS_SUM] = tiny_loss_sum,
-    [HRI_OP_SQUARE_NORM] = tiny_square_norm, [HRI_OP_CLIP] = tiny_clip, [HRI_OP_FOUND_INF] = tiny_found_inf, [HRI_OP_ADVANCE] = tiny_advance,
+    [HRI_OP_EMBED] = tiny_embed,
+    [HRI_OP_EMBED_BACKWARD] = tiny_embed_backward,
+    [HRI_OP_LINEAR] = tiny_linear,
+    [HRI_OP_LINEAR_DX] = tiny_linear_dx,
+    [HRI_OP_LINEAR_DW] = tiny_linear_dw,
+    [HRI_OP_BIAS_GRADIENT] = tiny_bias_gradient,
+    [HRI_OP_NORM] = tiny_norm,
+    [HRI_OP_NORM_BACKWARD] = tiny_norm_backward,
+    [HRI_OP_HEAD_NORM] = tiny_head_norm,
+    [HRI_OP_HEAD_NORM_BACKWARD] = tiny_head_norm_backward,
+    [HRI_OP_ADD] = tiny_add,
+    [HRI_OP_ACTIVATION] = tiny_activation,
+    [HRI_OP_ACTIVATION_BACKWARD] = tiny_activation_backward,
+    [HRI_OP_GLU] = tiny_glu,
+    [HRI_OP_GLU_BACKWARD] = tiny_glu_backward,
+    [HRI_OP_SOFTCAP] = tiny_softcap,
+    [HRI_OP_ROPE] = tiny_rope,
+    [HRI_OP_ROPE_TABLE] = tiny_rope_table,
+    [HRI_OP_ATTENTION] = tiny_attention,
+    [HRI_OP_ATTENTION_BACKWARD] = tiny_attention_backward,
+    [HRI_OP_ATTENTION_CACHED] = tiny_attention_cached,
+    [HRI_OP_CROSS_ENTROPY] = tiny_cross_entropy,
+    [HRI_OP_LOSS_SUM] = tiny_loss_sum,
+    [HRI_OP_SQUARE_NORM] = tiny_square_norm,
+    [HRI_OP_CLIP] = tiny_clip,
+    [HRI_OP_FOUND_INF] = tiny_found_inf,
+    [HRI_OP_ADVANCE] = tiny_advance,
 #define TINY_UPDATE(id, ...) [HRI_OP_##id] = tiny_update,
     HRI_OPTIMIZERS(TINY_UPDATE)
 #undef TINY_UPDATE
-    [HRI_OP_ZERO] = tiny_zero, [HRI_OP_COPY] = tiny_copy,
-    [HRI_OP_CAST] = tiny_cast, [HRI_OP_ACCUMULATE] = tiny_accumulate, [HRI_OP_SELECT] = tiny_pick, [HRI_OP_LAST_ROW] = tiny_pick,
+        [HRI_OP_ZERO] = tiny_zero,
+    [HRI_OP_COPY] = tiny_copy,
+    [HRI_OP_CAST] = tiny_cast,
+    [HRI_OP_ACCUMULATE] = tiny_accumulate,
+    [HRI_OP_SELECT] = tiny_pick,
+    [HRI_OP_LAST_ROW] = tiny_pick,
 };
 
 /* ---- FILL and SINK ---- */
@@ -315,9 +380,11 @@ static hr_status tiny_transfer(tiny_call *c, hr_error *error) {
   hri_window window = {.context = tiny_raw(c, 0), .put = tiny_put, .get = tiny_get};
   hri_id staging = hri_operand_find(c->job, c->node, HRI_SCRATCH, 0);
   const hri_tensor *s = &c->job->tensors.items[staging];
-  if (c->job->storages.items[s->storage].tier != HRI_HOST) return hri_fail(error, HR_ERROR_INTERNAL, "staging is not where the host can reach it");
-  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0], (uint32_t)c->node->attr.i[1], &window, tiny_bytes(c->run, staging),
-                                                         hri_tensor_bytes(s), error);
+  if (c->job->storages.items[s->storage].tier != HRI_HOST)
+    return hri_fail(error, HR_ERROR_INTERNAL, "staging is not where the host can reach it");
+  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0],
+                                                          (uint32_t)c->node->attr.i[1], &window,
+                                                          tiny_bytes(c->run, staging), hri_tensor_bytes(s), error);
 }
 
 static hr_status tiny_node(const tiny_run *run, hri_id id, hr_error *error) {
@@ -341,7 +408,8 @@ static hr_status tiny_care(const tiny_run *r, hri_program_kind program, uint32_t
   const hri_cares *cares = r->work.cares ? &r->work.cares[program] : NULL;
   for (size_t k = 0; cares && k < cares->list.count; k++) {
     const hri_care *c = &cares->list.items[k];
-    unsigned char *bytes = r->machine->arena[r->work.job->storages.items[c->storage].tier] + r->work.offsets[c->storage] + c->begin;
+    unsigned char *bytes =
+        r->machine->arena[r->work.job->storages.items[c->storage].tier] + r->work.offsets[c->storage] + c->begin;
     if (c->at != at || (c->kind == HRI_PAINT_BEFORE) != before || c->lanes) continue;
     if (c->kind != HRI_VERIFY_AFTER) memset(bytes, HRI_POISON, c->bytes);
     for (uint64_t b = 0; c->kind == HRI_VERIFY_AFTER && b < c->bytes; b++)
@@ -362,7 +430,8 @@ static void tiny_pause(uint64_t generation, uint32_t at) {
 /* Under the lock: until the node may begin. False: the program has failed. */
 static bool tiny_await(tiny_machine *m, const hri_job *job, const hri_node *node) {
   for (uint32_t w = 0; w < node->wait_count && !tiny.forget_waits; w++)
-    while (!m->node_done[job->waits.items[node->wait_begin + w].node] && m->status == HR_OK) pthread_cond_wait(&m->changed, &m->lock);
+    while (!m->node_done[job->waits.items[node->wait_begin + w].node] && m->status == HR_OK)
+      pthread_cond_wait(&m->changed, &m->lock);
   return m->status == HR_OK;
 }
 
@@ -395,7 +464,10 @@ static void tiny_lane_program(tiny_machine *m, const tiny_command *command, uint
   }
 }
 
-typedef struct tiny_lane { tiny_machine *machine; uint8_t lane; } tiny_lane;
+typedef struct tiny_lane {
+  tiny_machine *machine;
+  uint8_t lane;
+} tiny_lane;
 
 static void *tiny_lane_main(void *context) {
   tiny_lane lane = *(tiny_lane *)context;
@@ -511,14 +583,18 @@ static hr_status tiny_drain(tiny_machine *m, hri_mark mark, bool deliver, hr_err
     const hri_work *w = &c->run->work;
     ready = c->next;
     if (c->kind == TINY_READ && status == HR_OK && deliver) memcpy(c->to, c->data, c->bytes);
-    for (size_t at = 0; c->kind == TINY_LAUNCH && w->after_node && deliver && at < w->job->programs[c->program].order.count; at++)
-      if (!isnan(c->seconds[at])) w->after_node(w->context, w->job, w->job->programs[c->program].order.items[at], c->seconds[at]);
+    for (size_t at = 0;
+         c->kind == TINY_LAUNCH && w->after_node && deliver && at < w->job->programs[c->program].order.count; at++)
+      if (!isnan(c->seconds[at]))
+        w->after_node(w->context, w->job, w->job->programs[c->program].order.items[at], c->seconds[at]);
     tiny_free(c);
   }
   return status;
 }
 
-static hr_status tiny_wait(void *run, hri_mark mark, hr_error *error) { return tiny_drain(((tiny_run *)run)->machine, mark, true, error); }
+static hr_status tiny_wait(void *run, hri_mark mark, hr_error *error) {
+  return tiny_drain(((tiny_run *)run)->machine, mark, true, error);
+}
 
 static bool tiny_transfers(const hri_job *job, hri_program_kind program) {
   for (size_t at = 0; at < job->programs[program].order.count; at++) {
@@ -540,10 +616,12 @@ static hr_status tiny_launch(void *run, hri_program_kind program, hri_mark *mark
   pthread_mutex_lock(&r->machine->lock);
   if (r->machine->finished < *mark) atomic_fetch_add(&tiny.in_flight, 1);
   pthread_mutex_unlock(&r->machine->lock);
-  return tiny_transfers(r->work.job, program) ? tiny_wait(r, *mark, error) : HR_OK; /* the transfer is called during this call */
+  return tiny_transfers(r->work.job, program) ? tiny_wait(r, *mark, error)
+                                              : HR_OK; /* the transfer is called during this call */
 }
 
-static hr_status tiny_write(void *run, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
+static hr_status tiny_write(void *run, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes,
+                            hr_error *error) {
   tiny_run *r = run;
   tiny_command *c = tiny_new(TINY_WRITE, r);
   (void)error;
@@ -555,7 +633,8 @@ static hr_status tiny_write(void *run, hri_id tensor, uint64_t offset, const voi
   return HR_OK;
 }
 
-static hr_status tiny_read(void *run, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hri_mark *mark, hr_error *error) {
+static hr_status tiny_read(void *run, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hri_mark *mark,
+                           hr_error *error) {
   tiny_run *r = run;
   tiny_command *c = tiny_new(TINY_READ, r);
   (void)error;
@@ -567,13 +646,16 @@ static hr_status tiny_read(void *run, hri_id tensor, uint64_t offset, void *to, 
   return HR_OK;
 }
 
-static hr_status tiny_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+static hr_status tiny_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes,
+                                hr_error *error) {
   bool moves = node->op == HRI_OP_FILL || node->op == HRI_OP_SINK;
-  bool stochastic = hri_optimizer_of(node->op) != HRI_NONE && job->tensors.items[hri_operands(job, node)[2].tensor].dtype != HRI_F32;
+  bool stochastic =
+      hri_optimizer_of(node->op) != HRI_NONE && job->tensors.items[hri_operands(job, node)[2].tensor].dtype != HRI_F32;
   (void)self;
   *bytes = 0;
   if (!stochastic && (moves || tiny_kernels[node->op])) return HR_OK;
-  return hri_fail(error, HR_ERROR_UNSUPPORTED, "the tiny backend has no kernel for %s%s", hri_op_name(node->op), stochastic ? " with weights of type bf16" : "");
+  return hri_fail(error, HR_ERROR_UNSUPPORTED, "the tiny backend has no kernel for %s%s", hri_op_name(node->op),
+                  stochastic ? " with weights of type bf16" : "");
 }
 
 static uint64_t tiny_fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes) {
@@ -581,7 +663,8 @@ static uint64_t tiny_fixed_bytes(void *self, const hri_job *job, uint32_t shapes
   return 1 << 20;
 }
 
-static hr_status tiny_check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUNT], bool prepared, uint64_t beside, hr_error *error) {
+static hr_status tiny_check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUNT], bool prepared, uint64_t beside,
+                                 hr_error *error) {
   (void)self, (void)arena_bytes, (void)prepared, (void)beside, (void)error;
   return HR_OK;
 }
@@ -670,11 +753,30 @@ static void tiny_close(hri_backend *backend) { free(backend); }
 static hr_status tiny_open(const hr_device *device, hri_backend **out) {
   hri_backend *b = calloc(1, sizeof *b);
   if (!b) abort();
-  *b = (hri_backend){.name = TINY_NAME, .team = 1, .instruction_set = "tiny", .libraries = "references", .device = *device, .granule = 64, .staging_tier = HRI_HOST, .ahead = 1,
-                     .elements = {1, tiny_fill, tiny_zero_bytes, tiny_cast_values, tiny_first_nonfinite}, .self = b, .workspace = tiny_workspace,
-                     .fixed_bytes = tiny_fixed_bytes, .check_room = tiny_check_room, .prepare = tiny_prepare, .reserve = tiny_reserve, .release = tiny_release,
-                     .reserved_bytes = tiny_reserved_bytes, .address = tiny_address, .view = tiny_view, .launch = tiny_launch, .write = tiny_write, .read = tiny_read,
-                     .wait = tiny_wait, .close = tiny_close};
+  *b = (hri_backend){.name = TINY_NAME,
+                     .team = 1,
+                     .instruction_set = "tiny",
+                     .libraries = "references",
+                     .device = *device,
+                     .granule = 64,
+                     .staging_tier = HRI_HOST,
+                     .ahead = 1,
+                     .elements = {1, tiny_fill, tiny_zero_bytes, tiny_cast_values, tiny_first_nonfinite},
+                     .self = b,
+                     .workspace = tiny_workspace,
+                     .fixed_bytes = tiny_fixed_bytes,
+                     .check_room = tiny_check_room,
+                     .prepare = tiny_prepare,
+                     .reserve = tiny_reserve,
+                     .release = tiny_release,
+                     .reserved_bytes = tiny_reserved_bytes,
+                     .address = tiny_address,
+                     .view = tiny_view,
+                     .launch = tiny_launch,
+                     .write = tiny_write,
+                     .read = tiny_read,
+                     .wait = tiny_wait,
+                     .close = tiny_close};
   *out = b;
   return HR_OK;
 }

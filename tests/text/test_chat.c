@@ -1,5 +1,5 @@
-/* Chat templates: what the evaluator makes of recorded templates, byte for byte; where templates are found; what is refused,
- * and how; limits, refused memory, threads. */
+/* Chat templates: what the evaluator makes of recorded templates, byte for byte; where templates are found; what is
+ * refused, and how; limits, refused memory, threads. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,8 @@ static void assert_refused(const char *template, const char *json, const char *p
   hr_rendered out = {0};
   hr_error error = {0};
   uint64_t live = hri_mem_live_bytes();
-  if (render(template, json, false, &out, &error) != HR_ERROR_INPUT) fail_msg("%.60s was not refused as input: %s", template, error.message);
+  if (render(template, json, false, &out, &error) != HR_ERROR_INPUT)
+    fail_msg("%.60s was not refused as input: %s", template, error.message);
   assert_null(out.text);
   assert_says(&error, part);
   assert_true(error.hint[0]);
@@ -74,7 +75,8 @@ static void compare(const char *name, const json_t *vector, const hr_rendered *o
   if (strcmp(out->text, json_string_value(json_object_get(vector, "text"))) != 0)
     fail_msg("%s\ngives  '%s'\nwanted '%s'", name, out->text, json_string_value(json_object_get(vector, "text")));
   assert_true(out->bytes == strlen(out->text));
-  if (out->generated_count != json_array_size(spans)) fail_msg("%s: %d spans, not %d", name, (int)out->generated_count, (int)json_array_size(spans));
+  if (out->generated_count != json_array_size(spans))
+    fail_msg("%s: %d spans, not %d", name, (int)out->generated_count, (int)json_array_size(spans));
   for (i = 0; i < json_array_size(spans); i++) {
     const json_t *span = json_array_get(spans, i);
     assert_true(out->generated[i].begin == (uint64_t)json_integer_value(json_array_get(span, 0)));
@@ -83,9 +85,11 @@ static void compare(const char *name, const json_t *vector, const hr_rendered *o
 }
 
 static void run_vector(const json_t *root, const json_t *vector) {
-  const char *preset = json_string_value(json_object_get(vector, "preset")), *says = json_string_value(json_object_get(vector, "unsupported"));
+  const char *preset = json_string_value(json_object_get(vector, "preset")),
+             *says = json_string_value(json_object_get(vector, "unsupported"));
   const char *name = preset ? preset : json_string_value(json_object_get(vector, "template"));
-  char *json = conversation(json_object_get(root, "variables"), json_object_get(root, "messages"), json_object_get(vector, "conversation"));
+  char *json = conversation(json_object_get(root, "variables"), json_object_get(root, "messages"),
+                            json_object_get(vector, "conversation"));
   bool prompt = json_is_true(json_object_get(vector, "prompt"));
   hr_rendered out = {0};
   hr_error error = {0};
@@ -99,7 +103,8 @@ static void run_vector(const json_t *root, const json_t *vector) {
     status = render(name, json, prompt, &out, &error);
   }
   if (says || json_object_get(vector, "error")) {
-    if (status != HR_ERROR_INPUT) fail_msg("%s should be refused, gives '%s'", name, out.text ? out.text : error.message);
+    if (status != HR_ERROR_INPUT)
+      fail_msg("%s should be refused, gives '%s'", name, out.text ? out.text : error.message);
     if (says) assert_says(&error, says);
     if (says) assert_says(&error, "not supported");
     if (!preset) assert_says(&error, "t.jinja: line ");
@@ -187,12 +192,15 @@ static const struct {
     {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "the limit on depth is met"},
     {"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "the limit on depth is met"},
     {"{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "the limit on depth is met"},
-    {"{% set ns = namespace(x=[]) %}{% for i in range(2000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson }}", "the limit on depth is met"},
+    {"{% set ns = namespace(x=[]) %}{% for i in range(2000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+     "the limit on depth is met"},
     {"{% set ns = namespace(x=[], y=[]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
      "the limit on steps is met"},
-    {"{% set ns = namespace(x=[]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}", "the limit on"},
+    {"{% set ns = namespace(x=[]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+     "the limit on"},
     {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "the limit on"},
-    {"{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "the limit on memory is met"},
+    {"{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+     "the limit on memory is met"},
     {"{{ 'x' * 1000000000 }}", "the limit on memory is met"},
     {"{{ [1] * 1000000000 }}", "the limit on"},
     {"{{ 'a'.center(1000000000000) }}", "the limit on memory is met"},
@@ -205,14 +213,20 @@ static const struct {
     {"{{ [1] | tojson(indent=2000) }}", "an indent of more than 1000"},
     {"{{ ('a' * 1000000).strip('b' * 1000000 ~ 'a') }}", "the limit on steps is met"},
     {"{{ ('a' * 4000000).rpartition('a' * 2000000 ~ 'b') }}", "the limit on steps is met"},
-    {"{{ ('a' * 4000000).rfind('b' ~ 'a' * 2000000 ~ 'b') }}{{ ('a' * 4000000).rsplit('a' * 2000000 ~ 'b') }}", "the limit on steps is met"},
-    {"{% set a = 'a' * 20000000 %}{% set b = 'a' * 20000000 %}{% for i in range(100000) %}{% set c = a == b %}{% endfor %}", "the limit on steps is met"},
-    {"{% set a = 'a' * 20000000 %}{% set b = 'a' * 20000000 %}{% for i in range(100000) %}{% set c = a < b %}{% endfor %}", "the limit on steps is met"},
+    {"{{ ('a' * 4000000).rfind('b' ~ 'a' * 2000000 ~ 'b') }}{{ ('a' * 4000000).rsplit('a' * 2000000 ~ 'b') }}",
+     "the limit on steps is met"},
+    {"{% set a = 'a' * 20000000 %}{% set b = 'a' * 20000000 %}{% for i in range(100000) %}{% set c = a == b %}{% endfor %}",
+     "the limit on steps is met"},
+    {"{% set a = 'a' * 20000000 %}{% set b = 'a' * 20000000 %}{% for i in range(100000) %}{% set c = a < b %}{% endfor %}",
+     "the limit on steps is met"},
     {"{% set a = 'a' * 20000000 %}{% set b = 'a' * 19000000 ~ 'b' %}{% for i in range(100000) %}{% set c = a.removeprefix(b) %}{% endfor %}",
      "the limit on steps is met"},
-    {"{% set t = ('b' * 100,) * 1000000 %}{% for i in range(100000) %}{% set c = 'bb'.startswith(t) %}{% endfor %}", "the limit on steps is met"},
-    {"{% set a = 'a' * 20000000 %}{% set d = {} %}{% for i in range(100000) %}{% set c = d[a], d.get(a), a in d %}{% endfor %}", "the limit on steps is met"},
-    {"{% set a = '1' * 2000000 ~ 'x' %}{% for i in range(100000) %}{% set c = a | int, a | float %}{% endfor %}", "the limit on steps is met"},
+    {"{% set t = ('b' * 100,) * 1000000 %}{% for i in range(100000) %}{% set c = 'bb'.startswith(t) %}{% endfor %}",
+     "the limit on steps is met"},
+    {"{% set a = 'a' * 20000000 %}{% set d = {} %}{% for i in range(100000) %}{% set c = d[a], d.get(a), a in d %}{% endfor %}",
+     "the limit on steps is met"},
+    {"{% set a = '1' * 2000000 ~ 'x' %}{% for i in range(100000) %}{% set c = a | int, a | float %}{% endfor %}",
+     "the limit on steps is met"},
     {"{{ ('a ' * 10000 * 3000).split() | length }}", "the limit on memory is met"},
     {"{{ '%*d' % (-9223372036854775807 - 1, 1) }}", "a format wider than 10000"},
     {"{{ range(4611686018427387904, 9223372036854775807, 4611686018427387904)[5:] }}", "an integer beyond 64 bits"},
@@ -228,10 +242,13 @@ static char *repeated(const char *before, const char *part, size_t times, const 
 }
 
 static void test_limits(void **state) {
-  static const char *const deep[][4] = {{"{{ ", "(", "1", "deeper than 300"}, {"{{ ", "[", "", "deeper than 300"}, {"{{ ", "not ", "1 }}", "deeper than 300"},
-                                        {"{{ ", "-", "1 }}", "deeper than 300"}, {"", "{% if t %}", "", "deeper than 300"}, {"{{ a", ".b", " }}", "too long"},
-                                        {"{{ 1", " + 1", " }}", "too long"}, {"{{ 1", " | e", " }}", "too long"}, {"{{ 1", " if 1", " }}", "too long"},
-                                        {"{{ 1", " and 1", " }}", "too long"}, {"{% set ", "(", "", "deeper than 300"}, {"{{ 1 is in ", "{1:", "", "deeper than"}};
+  static const char *const deep[][4] =
+      {{"{{ ", "(", "1", "deeper than 300"},       {"{{ ", "[", "", "deeper than 300"},
+       {"{{ ", "not ", "1 }}", "deeper than 300"}, {"{{ ", "-", "1 }}", "deeper than 300"},
+       {"", "{% if t %}", "", "deeper than 300"},  {"{{ a", ".b", " }}", "too long"},
+       {"{{ 1", " + 1", " }}", "too long"},        {"{{ 1", " | e", " }}", "too long"},
+       {"{{ 1", " if 1", " }}", "too long"},       {"{{ 1", " and 1", " }}", "too long"},
+       {"{% set ", "(", "", "deeper than 300"},    {"{{ 1 is in ", "{1:", "", "deeper than"}};
   size_t i;
   (void)state;
   for (i = 0; i < sizeof absurd / sizeof *absurd; i++) assert_refused(absurd[i].template, hello, absurd[i].says);
@@ -240,7 +257,8 @@ static void test_limits(void **state) {
     hr_error error = {0};
     hr_rendered out = {0};
     assert_int_equal(render(template, hello, false, &out, &error), HR_ERROR_INPUT);
-    if (!strstr(error.message, deep[i][3]) && !strstr(error.message, "brackets are nested deeper")) fail_msg("%zu: %s", i, error.message);
+    if (!strstr(error.message, deep[i][3]) && !strstr(error.message, "brackets are nested deeper"))
+      fail_msg("%zu: %s", i, error.message);
     hri_free(template);
   }
 }
@@ -314,10 +332,14 @@ static void test_corners(void **state) {
                  "3<LoopContext 1/3>3<LoopContext 2/3>3<LoopContext 3/3>");
   assert_renders("{{ '{:,.0E} {:_x} {:,} {:,.1f}'.format(10000000000.0, 0xabcdef, 1234567, 1234567.5e10) }}", hello,
                  "1E+10 ab_cdef 1,234,567 12,345,675,000,000,000.0");
-  assert_renders("{{ 'a b c'.split(none, -9223372036854775807 - 1) }}{{ 'a,b'.rsplit(',', -9223372036854775807 - 1) }}", hello, "['a', 'b', 'c']['a', 'b']");
-  assert_renders("{{ 'a b'.replace(' ', 'x', -9223372036854775807 - 1) }}{{ 'ab'.replace('', 'x', -9223372036854775807 - 1) }}", hello, "axbxaxbx");
-  assert_renders("{{ 'abcabc'.rfind('bc') }}{{ 'abc'.rfind('') }}{{ 'abc'.rfind('x') }}{{ 'a.b.c'.rpartition('.') }}{{ 'a..b.'.rsplit('.', 2) }}", hello,
-                 "43-1('a.b', '.', 'c')['a.', 'b', '']");
+  assert_renders("{{ 'a b c'.split(none, -9223372036854775807 - 1) }}{{ 'a,b'.rsplit(',', -9223372036854775807 - 1) }}",
+                 hello, "['a', 'b', 'c']['a', 'b']");
+  assert_renders(
+      "{{ 'a b'.replace(' ', 'x', -9223372036854775807 - 1) }}{{ 'ab'.replace('', 'x', -9223372036854775807 - 1) }}",
+      hello, "axbxaxbx");
+  assert_renders(
+      "{{ 'abcabc'.rfind('bc') }}{{ 'abc'.rfind('') }}{{ 'abc'.rfind('x') }}{{ 'a.b.c'.rpartition('.') }}{{ 'a..b.'.rsplit('.', 2) }}",
+      hello, "43-1('a.b', '.', 'c')['a.', 'b', '']");
 }
 
 /* Adding to a text again and again copies it once in a while only: 100,000 additions make 10 MB. */
@@ -325,8 +347,9 @@ static void test_growing_text(void **state) {
   hr_rendered out = {0};
   hr_error error = {0};
   (void)state;
-  if (render("{% set ns = namespace(s='') %}{% for i in range(100000) %}{% set ns.s = ns.s + 'x' * 100 %}{% endfor %}{{ ns.s | length }}", hello, false, &out,
-             &error) != HR_OK)
+  if (render(
+          "{% set ns = namespace(s='') %}{% for i in range(100000) %}{% set ns.s = ns.s + 'x' * 100 %}{% endfor %}{{ ns.s | length }}",
+          hello, false, &out, &error) != HR_OK)
     fail_msg("%s", error.message);
   assert_string_equal(out.text, "10000000");
   hr_rendered_deinit(&out);
@@ -352,13 +375,15 @@ static void test_conversations(void **state) {
   (void)state;
   for (i = 0; i < sizeof bad / sizeof *bad; i++) assert_refused("x", bad[i][0], bad[i][1]);
   /* null members of a message are dropped, deeper ones and other variables are not */
-  assert_renders("{{ messages[0] }}{{ x is none }}", "{\"messages\": [{\"role\": null, \"a\": {\"b\": null}}], \"x\": null}", "{'a': {'b': None}}True");
+  assert_renders("{{ messages[0] }}{{ x is none }}",
+                 "{\"messages\": [{\"role\": null, \"a\": {\"b\": null}}], \"x\": null}", "{'a': {'b': None}}True");
   assert_renders("{{ tools is none and documents is none }}{{ add_generation_prompt }}", hello, "TrueFalse");
   assert_renders("{{ tools }}", "{\"messages\": [{}], \"tools\": [{\"n\": 1.0}]}", "[{'n': 1.0}]");
   /* what the model thought, under every name */
   assert_renders("{{ messages[0] }}", "[{\"role\": \"assistant\", \"reasoning\": \"r\"}]",
                  "{'thinking': 'r', 'role': 'assistant', 'reasoning': 'r', 'reasoning_content': 'r'}");
-  assert_renders("{{ messages[0] }}", "[{\"thinking\": \"t\", \"reasoning_content\": \"c\"}]", "{'thinking': 't', 'reasoning_content': 'c'}");
+  assert_renders("{{ messages[0] }}", "[{\"thinking\": \"t\", \"reasoning_content\": \"c\"}]",
+                 "{'thinking': 't', 'reasoning_content': 'c'}");
   assert_renders("{{ messages[0] }}", "[{\"reasoning_content\": null, \"role\": \"x\"}]", "{'role': 'x'}");
 }
 
@@ -370,7 +395,9 @@ static void test_many_keys(void **state) {
   for (i = 0; i < 1000; i++) hri_text_add(&json, "%s\"key %d\": %d", i ? ", " : "", i, i);
   hri_text_add(&json, "}}");
   assert_false(json.failed);
-  assert_renders("{{ d['key 999'] }} {{ d['key 16'] }} {{ d.get('key 1000') }} {{ d | length }} {{ dict(d, x=1)['key 31'] }}", json.chars, "999 16 None 1000 31");
+  assert_renders(
+      "{{ d['key 999'] }} {{ d['key 16'] }} {{ d.get('key 1000') }} {{ d | length }} {{ dict(d, x=1)['key 31'] }}",
+      json.chars, "999 16 None 1000 31");
   hri_text_deinit(&json);
 }
 
@@ -388,7 +415,8 @@ static void test_clock(void **state) {
   assert_true(strftime(after, sizeof after, "%d %b %Y", localtime_r(&now, &local)) > 0);
   assert_true(strcmp(out.text, before) == 0 || strcmp(out.text, after) == 0);
   hr_rendered_deinit(&out);
-  assert_int_equal(render("{{ strftime_now('%f')|length }}{{ strftime_now('%z%Z') }}", hello, false, &out, &error), HR_OK);
+  assert_int_equal(render("{{ strftime_now('%f')|length }}{{ strftime_now('%z%Z') }}", hello, false, &out, &error),
+                   HR_OK);
   assert_string_equal(out.text, "6");
   hr_rendered_deinit(&out);
 }
@@ -419,25 +447,33 @@ static void assert_does_not_open(const char *source, const char *says, const cha
 }
 
 static void test_sources(void **state) {
-  const char *root = scratch_make("chat"), *config = path_of("%s/tokenizer_config.json", root), *jinja = path_of("%s/chat_template.jinja", root);
+  const char *root = scratch_make("chat"), *config = path_of("%s/tokenizer_config.json", root),
+             *jinja = path_of("%s/chat_template.jinja", root);
   const char *about = path_of("%s, chat_template", config);
   (void)state;
   assert_does_not_open(root, "holds no chat template", "chatml");
-  put_text(config, "{\"chat_template\": \"C {{ bos_token }}|{{ eos_token }}|{{ pad_token is defined }}|{{ unk_token }}\", \"bos_token\": \"<b>\","
-                   " \"eos_token\": {\"content\": \"<e>\", \"lstrip\": false}, \"pad_token\": null}");
+  put_text(
+      config,
+      "{\"chat_template\": \"C {{ bos_token }}|{{ eos_token }}|{{ pad_token is defined }}|{{ unk_token }}\", \"bos_token\": \"<b>\","
+      " \"eos_token\": {\"content\": \"<e>\", \"lstrip\": false}, \"pad_token\": null}");
   assert_opens(root, about, "C <b>|<e>|False|");
   put_text(path_of("%s/special_tokens_map.json", root), "{\"unk_token\": \"<u>\", \"bos_token\": \"other\"}");
   assert_opens(root, about, "C <b>|<e>|False|<u>");
-  put_text(config, "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"R\"}, {\"name\": \"default\", \"template\": \"D\"}]}");
+  put_text(
+      config,
+      "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"R\"}, {\"name\": \"default\", \"template\": \"D\"}]}");
   assert_opens(root, about, "D");
-  put_text(config, "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"R\"}, {\"name\": \"tool_use\", \"template\": \"T\"}]}");
+  put_text(
+      config,
+      "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"R\"}, {\"name\": \"tool_use\", \"template\": \"T\"}]}");
   assert_does_not_open(root, "none of the chat templates is called 'default' (there are: rag, tool_use)", ".jinja");
   put_text(config, "{\"chat_template\": 5}");
   assert_does_not_open(root, "field 'chat_template' must be a string, or an array", "");
   put_text(config, "{\"chat_template\": \"x\", \"bos_token\": 5}");
   assert_does_not_open(root, "field 'bos_token' must be a string or an object with 'content'", "");
   put_text(config, "{\"chat_template\": \"{% if %}\"}");
-  assert_does_not_open(root, "tokenizer_config.json, chat_template: line 1, column 7: expected an expression", "preset");
+  assert_does_not_open(root, "tokenizer_config.json, chat_template: line 1, column 7: expected an expression",
+                       "preset");
   put_text(config, "{\"chat_template\": \"C\", \"bos_token\": \"<b>\"}");
   put_text(jinja, "J {{ bos_token }}\n");
   assert_opens(root, jinja, "J <b>");
@@ -461,13 +497,17 @@ static void test_gguf(void **state) {
   hri_gguf_put_u32(&keys, "tokenizer.ggml.eos_token_id", 1);
   hri_gguf_put_u32(&keys, "tokenizer.ggml.padding_token_id", 7);
   (void)unlink(path); /* of a case before */
-  if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK || hri_gguf_writer_finish(writer, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK ||
+      hri_gguf_writer_finish(writer, &error) != HR_OK)
+    fail_msg("%s", error.message);
   hri_gguf_keys_deinit(&keys);
   assert_opens(path, path_of("%s, tokenizer.chat_template", path), "G <b><e>False");
   keys = (hri_gguf_keys){0};
   hri_gguf_put_u32(&keys, "tokenizer.ggml.bos_token_id", 0);
   (void)unlink(path); /* of a case before */
-  if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK || hri_gguf_writer_finish(writer, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK ||
+      hri_gguf_writer_finish(writer, &error) != HR_OK)
+    fail_msg("%s", error.message);
   hri_gguf_keys_deinit(&keys);
   assert_does_not_open(path, "holds no chat template (tokenizer.chat_template)", "chatml");
   scratch_remove(root);
@@ -493,9 +533,12 @@ static void test_token_that_is_no_text(void **state) {
   hri_gguf_put_u32(&keys, "tokenizer.ggml.bos_token_id", 0);
   hri_gguf_put_u32(&keys, "tokenizer.ggml.eos_token_id", 1);
   (void)unlink(path); /* of a case before */
-  if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK || hri_gguf_writer_finish(writer, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK ||
+      hri_gguf_writer_finish(writer, &error) != HR_OK)
+    fail_msg("%s", error.message);
   hri_gguf_keys_deinit(&keys);
-  if (hr_tokenizer_open(path, &tokenizer, &error) != HR_OK || hr_chat_open(path, tokenizer, &chat, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_tokenizer_open(path, &tokenizer, &error) != HR_OK || hr_chat_open(path, tokenizer, &chat, &error) != HR_OK)
+    fail_msg("%s", error.message);
   if (hr_chat_render(chat, hello, strlen(hello), false, &out, &error) != HR_OK) fail_msg("%s", error.message);
   assert_string_equal(out.text, "False A");
   hr_rendered_deinit(&out);
@@ -515,7 +558,8 @@ static void test_presets(void **state) {
     hr_chat *chat = NULL;
     hr_rendered out = {0};
     hr_error error = {0};
-    static const char chat_json[] = "[{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"ANSWER\"}]";
+    static const char chat_json[] =
+        "[{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"ANSWER\"}]";
     assert_non_null(strstr(hri_chat_preset_list(), name));
     (void)snprintf(about, sizeof about, "preset %s", name);
     assert_int_equal(hr_chat_open(name, NULL, &chat, &error), HR_OK);
@@ -603,9 +647,14 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vectors),        cmocka_unit_test(test_refused),  cmocka_unit_test(test_bad_source), cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_growing_text),   cmocka_unit_test(test_many_names), cmocka_unit_test(test_corners), cmocka_unit_test(test_colliding_keys), cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_clock),
-      cmocka_unit_test(test_sources),        cmocka_unit_test(test_gguf), cmocka_unit_test(test_token_that_is_no_text), cmocka_unit_test(test_presets),    cmocka_unit_test(test_memory_refused),
+      cmocka_unit_test(test_vectors),       cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_bad_source),    cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_growing_text),  cmocka_unit_test(test_many_names),
+      cmocka_unit_test(test_corners),       cmocka_unit_test(test_colliding_keys),
+      cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys),
+      cmocka_unit_test(test_clock),         cmocka_unit_test(test_sources),
+      cmocka_unit_test(test_gguf),          cmocka_unit_test(test_token_that_is_no_text),
+      cmocka_unit_test(test_presets),       cmocka_unit_test(test_memory_refused),
       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

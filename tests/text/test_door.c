@@ -1,5 +1,5 @@
-/* What a program sees that knows <headroom/text.h> and is linked with libheadroom-text alone: a template is rendered, its text
- * encoded and decoded again, and what cannot be opened is refused in words. */
+/* What a program sees that knows <headroom/text.h> and is linked with libheadroom-text alone: a template is rendered,
+ * its text encoded and decoded again, and what cannot be opened is refused in words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,8 @@ static void a_turn_goes_to_ids_and_back(void **state) {
   char *back;
   uint64_t bytes;
   (void)state;
-  if (hr_tokenizer_open(HR_TEST_DATA "/tokenizer/smollm.json", &tokenizer, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_tokenizer_open(HR_TEST_DATA "/tokenizer/smollm.json", &tokenizer, &error) != HR_OK)
+    fail_msg("%s", error.message);
   assert_int_equal(hr_chat_open("chatml", tokenizer, &chat, &error), HR_OK);
   assert_int_equal(hr_chat_render(chat, messages, strlen(messages), true, &turn, &error), HR_OK);
   assert_string_equal(turn.text, expected);
@@ -50,6 +51,7 @@ static void what_is_not_there_is_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_turn_goes_to_ids_and_back), cmocka_unit_test(what_is_not_there_is_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_turn_goes_to_ids_and_back),
+                                     cmocka_unit_test(what_is_not_there_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

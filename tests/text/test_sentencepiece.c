@@ -64,7 +64,8 @@ static size_t random_text(uint64_t *state, const hri_json *alphabet, char out[25
   size_t bytes = 0;
   for (uint32_t i = 0; i < length; i++) {
     if (i == 0 || next_random(state, 4) != 0)
-      last = (uint32_t)json_integer_value(hri_json_item(alphabet, next_random(state, (uint32_t)hri_json_count(alphabet))).value);
+      last = (uint32_t)json_integer_value(
+          hri_json_item(alphabet, next_random(state, (uint32_t)hri_json_count(alphabet))).value);
     bytes += hri_utf8_encode(last, out + bytes);
   }
   return bytes;
@@ -72,7 +73,8 @@ static size_t random_text(uint64_t *state, const hri_json *alphabet, char out[25
 
 /* ---- trained models ---- */
 
-static void check_text(const hri_normalizer *normalizer, const char *name, const char *text, const char *expected, const hri_json *begins) {
+static void check_text(const hri_normalizer *normalizer, const char *name, const char *text, const char *expected,
+                       const hri_json *begins) {
   hri_normal normal = {0};
   uint64_t at = 0, seen = 0;
   hr_error error;
@@ -83,7 +85,8 @@ static void check_text(const hri_normalizer *normalizer, const char *name, const
   for (; begins && at < normal.bytes; seen++) {
     uint32_t point, begin = normal.spans ? normal.spans[at].begin : (uint32_t)at;
     bool valid;
-    if (begin != (uint32_t)json_integer_value(hri_json_item(begins, seen).value)) fail_msg("%s: '%s': byte %u comes from %u", name, text, (unsigned)at, begin);
+    if (begin != (uint32_t)json_integer_value(hri_json_item(begins, seen).value))
+      fail_msg("%s: '%s': byte %u comes from %u", name, text, (unsigned)at, begin);
     at += hri_utf8_decode(normal.text + at, normal.bytes - at, &point, &valid);
   }
   hri_normal_deinit(&normal);
@@ -97,7 +100,8 @@ static void normalizing_is_that_of_the_reference(void **context) {
   assert_int_equal(hri_json_count(&cases), 5);
   assert_true(count >= 1000);
   for (uint64_t i = 0; i < 5; i++) {
-    hri_json item = hri_json_item(&cases, i), normalized = array_of(&item, "normalized"), begins = array_of(&item, "begins");
+    hri_json item = hri_json_item(&cases, i), normalized = array_of(&item, "normalized"),
+             begins = array_of(&item, "begins");
     const char *name = string_of(&item, "model");
     hri_sentencepiece model;
     hri_normalizer *normalizer;
@@ -112,7 +116,8 @@ static void normalizing_is_that_of_the_reference(void **context) {
     must(hri_normalizer_add_sentencepiece(normalizer, &model, &error), &error);
     for (uint64_t k = 0; k < hri_json_count(&texts); k++) {
       hri_json begin = hri_json_item(&begins, k);
-      check_text(normalizer, name, json_string_value(hri_json_item(&texts, k).value), json_string_value(hri_json_item(&normalized, k).value),
+      check_text(normalizer, name, json_string_value(hri_json_item(&texts, k).value),
+                 json_string_value(hri_json_item(&normalized, k).value),
                  model.treat_whitespace_as_suffix ? NULL : &begin);
     }
     hri_sentencepiece_deinit(&model); /* the normalizer has what it needs */
@@ -157,7 +162,8 @@ static void ids_are_those_of_the_reference(void **context) {
       assert_int_equal(tokens.count, hri_json_count(&expected));
     }
     for (uint64_t k = 0; k < count; k++) {
-      must(hr_tokenizer_encode(tokenizer, text, random_text(&state, &alphabet, text), HR_ENCODE_PLAIN, &tokens, &error), &error);
+      must(hr_tokenizer_encode(tokenizer, text, random_text(&state, &alphabet, text), HR_ENCODE_PLAIN, &tokens, &error),
+           &error);
       for (uint64_t t = 0; t < tokens.count; t++)
         for (uint32_t shift = 0; shift < 32; shift += 8) digest_byte(&digest, (uint8_t)(tokens.ids[t] >> shift));
     }
@@ -177,7 +183,8 @@ static void models_are_read_in_full(void **context) {
   (void)context;
   must(hri_sentencepiece_read(FOLDER "plain.model", &model, &error), &error);
   assert_int_equal(model.piece_count, 420);
-  assert_true(model.byte_fallback && model.add_dummy_prefix && !model.remove_extra_whitespaces && model.escape_whitespaces && !model.charsmap);
+  assert_true(model.byte_fallback && model.add_dummy_prefix && !model.remove_extra_whitespaces &&
+              model.escape_whitespaces && !model.charsmap);
   assert_true(model.unk_id == 0 && model.bos_id == 1 && model.eos_id == 2 && model.pad_id == -1);
   assert_int_equal(model.byte_ids[0x41], 3 + 0x41);
   assert_int_equal(model.pieces[3 + 0x41].type, HRI_SP_BYTE);
@@ -330,14 +337,17 @@ static void broken_fields_are_refused(void **context) {
     uint32_t count;
     const char *message;
   } cases[] = {
-      {"\x00\x01", 2, "malformed field"},                                         /* field number 0 */
+      {"\x00\x01", 2, "malformed field"}, /* field number 0 */
       {"\x0A\x7F", 2, "the length of a field goes beyond its message"},
       {"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 11, "the length of a field goes beyond its message"},
-      {"\x48\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x02", 11, "malformed number"},    /* more than 64 bits */
-      {"\x48", 1, "malformed number"}, {"\x4D\x00\x00", 3, "a field is cut off"}, {"\x4B", 1, "a field of unknown type"},
-      {"\x08\x01", 2, "a known field has another type"},                          /* piece as a number */
-      {"\x0A\x02\x08\x01", 4, "a known field has another type"},                  /* its text as a number */
-      {"\x12\x02\x1A\x00", 4, "trainer_spec, byte 2: a known field"}, {"\x1A\x02\x0D\x00", 4, "normalizer_spec, byte 2"},
+      {"\x48\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x02", 11, "malformed number"}, /* more than 64 bits */
+      {"\x48", 1, "malformed number"},
+      {"\x4D\x00\x00", 3, "a field is cut off"},
+      {"\x4B", 1, "a field of unknown type"},
+      {"\x08\x01", 2, "a known field has another type"},         /* piece as a number */
+      {"\x0A\x02\x08\x01", 4, "a known field has another type"}, /* its text as a number */
+      {"\x12\x02\x1A\x00", 4, "trainer_spec, byte 2: a known field"},
+      {"\x1A\x02\x0D\x00", 4, "normalizer_spec, byte 2"},
   };
   hri_sentencepiece model;
   hr_error error;
@@ -351,7 +361,16 @@ static void broken_fields_are_refused(void **context) {
 
 /* Rules whose trie or texts are broken: refused when the sizes are wrong; a trie that points anywhere is harmless. */
 static void broken_rules_do_no_harm(void **context) {
-  static const char *const sizes[] = {"", "\x04", "\x04\x00\x00\x00", "\x00\x00\x00\x00x", "\x03\x00\x00\x00" "abcx", "\x04\x00\x00\x00" "abcd", "\x04\x00\x00\x00" "abcdx"};
+  static const char *const sizes[] = {"",
+                                      "\x04",
+                                      "\x04\x00\x00\x00",
+                                      "\x00\x00\x00\x00x",
+                                      "\x03\x00\x00\x00"
+                                      "abcx",
+                                      "\x04\x00\x00\x00"
+                                      "abcd",
+                                      "\x04\x00\x00\x00"
+                                      "abcdx"};
   static const uint32_t bytes[] = {1, 1, 4, 5, 8, 8, 9};
   uint64_t state = 6;
   hri_normalizer *normalizer;
@@ -368,9 +387,14 @@ static void broken_rules_do_no_harm(void **context) {
   for (uint32_t n = 0; n < 300; n++) {
     uint8_t map[4 + 64 * 4 + 8] = {0, 1, 0, 0};
     hri_normal normal = {0};
-    for (uint32_t i = 4; i + 1 < sizeof map; i++) map[i] = (uint8_t)(next_random(&state, 3) ? next_random(&state, 256) : 0);
+    for (uint32_t i = 4; i + 1 < sizeof map; i++)
+      map[i] = (uint8_t)(next_random(&state, 3) ? next_random(&state, 256) : 0);
     must(hri_normalizer_create(&normalizer, &error), &error);
-    must(hri_normalizer_add_sentencepiece(normalizer, &(hri_sentencepiece){.charsmap = (const char *)map, .charsmap_bytes = sizeof map}, &error), &error);
+    must(hri_normalizer_add_sentencepiece(normalizer,
+                                          &(hri_sentencepiece){.charsmap = (const char *)map,
+                                                               .charsmap_bytes = sizeof map},
+                                          &error),
+         &error);
     for (uint32_t k = 0; k < 20; k++) {
       char text[8];
       for (uint32_t b = 0; b < 8; b++) text[b] = (char)next_random(&state, 256);
@@ -410,7 +434,8 @@ static void refused_memory_is_an_error(void **context) {
 static void put_base64(char *out, const uint8_t *bytes, size_t count) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < count; i += 3) {
-    uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < count ? (uint32_t)bytes[i + 1] << 8 : 0) | (i + 2 < count ? bytes[i + 2] : 0);
+    uint32_t bits = (uint32_t)bytes[i] << 16 | (i + 1 < count ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                    (i + 2 < count ? bytes[i + 2] : 0);
     *out++ = digits[bits >> 18];
     *out++ = digits[bits >> 12 & 63];
     *out++ = i + 1 < count ? digits[bits >> 6 & 63] : '=';
@@ -435,9 +460,19 @@ static void rank_files_are_read(void **context) {
   static const struct {
     const char *more, *message;
   } bad[] = {
-      {"aGU=", "line 257: no blank"}, {"aGU= x\n", "line 257: the rank is no number"}, {"aGU= 01\n", "the rank is no number"}, {"aGU= \n", "the rank is no number"},
-      {"aGU= 255\n", "the rank was given before"}, {"aGU= 4194304\n", "the rank is above"}, {"aGU 256\n", "not base64"}, {"aG!= 256\n", "not base64"},
-      {"aGV= 256\n", "not base64"}, {"a=== 256\n", "not base64"}, {" 256\n", "not base64"}, {"====\n", "no blank"}, {"aG=1 256\n", "not base64"},
+      {"aGU=", "line 257: no blank"},
+      {"aGU= x\n", "line 257: the rank is no number"},
+      {"aGU= 01\n", "the rank is no number"},
+      {"aGU= \n", "the rank is no number"},
+      {"aGU= 255\n", "the rank was given before"},
+      {"aGU= 4194304\n", "the rank is above"},
+      {"aGU 256\n", "not base64"},
+      {"aG!= 256\n", "not base64"},
+      {"aGV= 256\n", "not base64"},
+      {"a=== 256\n", "not base64"},
+      {" 256\n", "not base64"},
+      {"====\n", "no blank"},
+      {"aG=1 256\n", "not base64"},
   };
   hri_tiktoken ranks;
   char text[8192];
@@ -455,7 +490,8 @@ static void rank_files_are_read(void **context) {
   for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     build_ranks(text, bad[i].more);
     assert_int_equal(hri_tiktoken_parse("r.tiktoken", text, strlen(text), &ranks, &error), HR_ERROR_INPUT);
-    if (!strstr(error.message, bad[i].message) || !strstr(error.message, "r.tiktoken")) fail_msg("%u: '%s'", i, error.message);
+    if (!strstr(error.message, bad[i].message) || !strstr(error.message, "r.tiktoken"))
+      fail_msg("%u: '%s'", i, error.message);
     assert_null(ranks.tokens);
   }
   assert_int_equal(hri_tiktoken_parse("r.tiktoken", "aGU= 0\n", 7, &ranks, &error), HR_ERROR_INPUT);
@@ -473,7 +509,9 @@ static void families_name_their_tokens(void **context) {
     hr_error error;
     assert_non_null(family);
     assert_int_equal(hri_tiktoken_special_total(family), totals[i]);
-    must(hri_splitter_create_regex(family->pattern, strlen(family->pattern), HRI_SPLIT_ISOLATED, false, &splitter, &error), &error);
+    must(hri_splitter_create_regex(family->pattern, strlen(family->pattern), HRI_SPLIT_ISOLATED, false, &splitter,
+                                   &error),
+         &error);
     assert_null(strstr(hri_splitter_about(splitter), "PCRE2"));
     hri_splitter_destroy(splitter);
     for (uint32_t k = 0; k < totals[i]; k++) {
@@ -495,10 +533,15 @@ static void families_name_their_tokens(void **context) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(normalizing_is_that_of_the_reference), cmocka_unit_test(ids_are_those_of_the_reference),
-      cmocka_unit_test(models_are_read_in_full), cmocka_unit_test(bad_models_are_named),
-      cmocka_unit_test(broken_fields_are_refused), cmocka_unit_test(broken_rules_do_no_harm), cmocka_unit_test(refused_memory_is_an_error),
-      cmocka_unit_test(rank_files_are_read), cmocka_unit_test(families_name_their_tokens),
+      cmocka_unit_test(normalizing_is_that_of_the_reference),
+      cmocka_unit_test(ids_are_those_of_the_reference),
+      cmocka_unit_test(models_are_read_in_full),
+      cmocka_unit_test(bad_models_are_named),
+      cmocka_unit_test(broken_fields_are_refused),
+      cmocka_unit_test(broken_rules_do_no_harm),
+      cmocka_unit_test(refused_memory_is_an_error),
+      cmocka_unit_test(rank_files_are_read),
+      cmocka_unit_test(families_name_their_tokens),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,17 +121,24 @@ static hr_status make_splitter(const hri_json *item, hri_splitter **splitter, hr
   bool invert = json_is_true(hri_json_member(item, "invert").value);
   hri_split_behavior behavior = HRI_SPLIT_ISOLATED;
   if (strcmp(kind, "Digits") == 0)
-    return hri_splitter_create_class(HRI_SPLIT_DIGITS, json_is_true(pattern.value) ? HRI_SPLIT_ISOLATED : HRI_SPLIT_CONTIGUOUS, false, splitter, error);
-  if (strcmp(kind, "WhitespaceSplit") == 0) return hri_splitter_create_class(HRI_SPLIT_SPACES, HRI_SPLIT_REMOVED, false, splitter, error);
-  assert_true(hri_split_behavior_parse(strcmp(kind, "Punctuation") == 0 ? text : string_of(item, "behavior"), &behavior));
-  if (strcmp(kind, "Punctuation") == 0) return hri_splitter_create_class(HRI_SPLIT_PUNCTUATION, behavior, false, splitter, error);
-  if (strcmp(kind, "String") == 0) return hri_splitter_create_literal(text, strlen(text), behavior, invert, splitter, error);
+    return hri_splitter_create_class(HRI_SPLIT_DIGITS,
+                                     json_is_true(pattern.value) ? HRI_SPLIT_ISOLATED : HRI_SPLIT_CONTIGUOUS, false,
+                                     splitter, error);
+  if (strcmp(kind, "WhitespaceSplit") == 0)
+    return hri_splitter_create_class(HRI_SPLIT_SPACES, HRI_SPLIT_REMOVED, false, splitter, error);
+  assert_true(
+      hri_split_behavior_parse(strcmp(kind, "Punctuation") == 0 ? text : string_of(item, "behavior"), &behavior));
+  if (strcmp(kind, "Punctuation") == 0)
+    return hri_splitter_create_class(HRI_SPLIT_PUNCTUATION, behavior, false, splitter, error);
+  if (strcmp(kind, "String") == 0)
+    return hri_splitter_create_literal(text, strlen(text), behavior, invert, splitter, error);
   assert_string_equal(kind, "Regex");
   return hri_splitter_create_regex(text, strlen(text), behavior, invert, splitter, error);
 }
 
 /* Adds the pieces of a text to a digest. */
-static void digest_pieces(hri_split *split, const hri_splitter *splitter, const char *text, size_t bytes, uint32_t *digest) {
+static void digest_pieces(hri_split *split, const hri_splitter *splitter, const char *text, size_t bytes,
+                          uint32_t *digest) {
   hri_split_piece pieces[16];
   uint32_t count;
   hr_error error;
@@ -145,7 +152,8 @@ static void digest_pieces(hri_split *split, const hri_splitter *splitter, const 
   } while (count > 0);
 }
 
-static void check_stored(const hri_json *item, const hri_splitter *splitter, const char *text, const hri_json *expected) {
+static void check_stored(const hri_json *item, const hri_splitter *splitter, const char *text,
+                         const hri_json *expected) {
   hri_split split = {0};
   hri_split_piece pieces[512];
   uint32_t count = 0, more;
@@ -159,7 +167,8 @@ static void check_stored(const hri_json *item, const hri_splitter *splitter, con
     hri_json want = hri_json_item(expected, i);
     uint32_t have = i % 2 ? pieces[i / 2].end : pieces[i / 2].begin;
     if (i >= hri_json_count(expected) || have != (uint32_t)json_integer_value(want.value))
-      fail_msg("%s %s: text '%s': piece %u is %u..%u", item->path, string_of(item, "kind"), text, i / 2, pieces[i / 2].begin, pieces[i / 2].end);
+      fail_msg("%s %s: text '%s': piece %u is %u..%u", item->path, string_of(item, "kind"), text, i / 2,
+               pieces[i / 2].begin, pieces[i / 2].end);
   }
   if (count * 2 != hri_json_count(expected)) fail_msg("%s: text '%s': %u pieces", item->path, text, count);
   hri_split_end(&split);
@@ -169,7 +178,8 @@ static void check_digest(const hri_json *item, const char *key, uint32_t digest)
   char text[9];
   (void)snprintf(text, sizeof text, "%08x", digest);
   if (strcmp(text, string_of(item, key)) != 0)
-    fail_msg("%s (%s): the digest '%s' differs", item->path, json_string_value(hri_json_member(item, "pattern").value), key);
+    fail_msg("%s (%s): the digest '%s' differs", item->path, json_string_value(hri_json_member(item, "pattern").value),
+             key);
 }
 
 static void check_case(const hri_json *item, const hri_json *texts, const alphabet *from) {
@@ -186,7 +196,8 @@ static void check_case(const hri_json *item, const hri_json *texts, const alphab
     hri_json expected = hri_json_item(&stored, i);
     check_stored(item, splitter, json_string_value(hri_json_item(texts, i).value), &expected);
   }
-  for (uint32_t i = 0; i < from->texts; i++) digest_pieces(&split, splitter, text, random_text(&state, from, text), &digest);
+  for (uint32_t i = 0; i < from->texts; i++)
+    digest_pieces(&split, splitter, text, random_text(&state, from, text), &digest);
   check_digest(item, "random", digest);
   if (hri_json_has(item, "points")) {
     digest = 0;
@@ -254,7 +265,8 @@ static void known_patterns_are_what_pcre2_matches(void **context) {
   hri_json_deinit(&root);
 }
 
-/* Invalid UTF-8 is no part of the contract, but must be read in bounds: copies of exactly the bytes, for the sanitizers. */
+/* Invalid UTF-8 is no part of the contract, but must be read in bounds: copies of exactly the bytes, for the
+ * sanitizers. */
 static void any_bytes_are_covered(void **context) {
   static const char *const names[] = {"gpt2", "llama3", "qwen2", "o200k"};
   uint64_t state = 5;
@@ -270,7 +282,8 @@ static void any_bytes_are_covered(void **context) {
       uint32_t at = 0, count;
       hri_split split = {0};
       hri_split_piece piece;
-      for (size_t k = 0; k < bytes; k++) text[k] = (char)(next_random(&state, 3) ? 0x80 + next_random(&state, 128) : 0x20 + next_random(&state, 90));
+      for (size_t k = 0; k < bytes; k++)
+        text[k] = (char)(next_random(&state, 3) ? 0x80 + next_random(&state, 128) : 0x20 + next_random(&state, 90));
       must(hri_split_begin(&split, splitter, text, bytes, &error), &error);
       for (;;) {
         must(hri_split_next(&split, &piece, 1, &count, &error), &error);
@@ -294,7 +307,10 @@ static double now(void) {
 
 /* Megabytes of one character, or of two in turn, take well under a second; quadratic time would take hours. */
 static void a_long_run_takes_linear_time(void **context) {
-  static const char *const units[] = {"a", "A", " ", "\n", "!", "1", "'", "\xC3\xA9", "\xE4\xB8\x80", "\xCC\x81", "\xCA\xB0", " \n", "A\xCA\xB0", "\t ", "a ", "/"};
+  static const char *const units[] = {"a",        "A",   " ",         "\n",           "!",
+                                      "1",        "'",   "\xC3\xA9",  "\xE4\xB8\x80", "\xCC\x81",
+                                      "\xCA\xB0", " \n", "A\xCA\xB0", "\t ",          "a ",
+                                      "/"};
   static const char *const names[] = {"gpt2", "llama3", "qwen2", "o200k", "tekken"};
   enum { BYTES = 4 << 20 };
   char *text = malloc(BYTES);
@@ -328,12 +344,28 @@ static void a_long_run_takes_linear_time(void **context) {
 static const struct {
   const char *pattern, *message;
 } bad_patterns[] = {
-    {"(a", "a group without an end at byte 2"}, {"a)", "a closing parenthesis without a group at byte 1"}, {"[a", "a class without an end"},
-    {"[b-a]", "a range that runs backwards at byte 1"}, {"*a", "PCRE2 says"}, {"(?<=a+)b", "PCRE2 says"}, {"\\p{Nonsense}", "PCRE2 says"},
-    {"\\pL", "a property without braces"}, {"\\p{L", "a property without an end"}, {"[[:nonsense:]]", "an unknown class"}, {"\\", "an escape without a character"},
-    {"(?x)a b", "the option x, which is not supported, at byte 2"}, {"(?~a)", "a kind of group that is not supported"}, {"\\xFF", "a byte that is no character"},
-    {"\\u12", "no character number"}, {"\\x{110000}", "no character number"}, {"a\\yb", "a border of text segments"}, {"{2}", "nothing to repeat"},
-    {"[a&&]", "an empty class"}, {"(?#a", "a comment without an end"}, {"\\k<a", "a reference without a name"}, {"\xFF", "invalid UTF-8 at byte 0"},
+    {"(a", "a group without an end at byte 2"},
+    {"a)", "a closing parenthesis without a group at byte 1"},
+    {"[a", "a class without an end"},
+    {"[b-a]", "a range that runs backwards at byte 1"},
+    {"*a", "PCRE2 says"},
+    {"(?<=a+)b", "PCRE2 says"},
+    {"\\p{Nonsense}", "PCRE2 says"},
+    {"\\pL", "a property without braces"},
+    {"\\p{L", "a property without an end"},
+    {"[[:nonsense:]]", "an unknown class"},
+    {"\\", "an escape without a character"},
+    {"(?x)a b", "the option x, which is not supported, at byte 2"},
+    {"(?~a)", "a kind of group that is not supported"},
+    {"\\xFF", "a byte that is no character"},
+    {"\\u12", "no character number"},
+    {"\\x{110000}", "no character number"},
+    {"a\\yb", "a border of text segments"},
+    {"{2}", "nothing to repeat"},
+    {"[a&&]", "an empty class"},
+    {"(?#a", "a comment without an end"},
+    {"\\k<a", "a reference without a name"},
+    {"\xFF", "invalid UTF-8 at byte 0"},
     {"[[[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]]]", "classes nested too deeply"},
 };
 
@@ -345,14 +377,17 @@ static void bad_patterns_are_named(void **context) {
   for (uint32_t i = 0; i < sizeof bad_patterns / sizeof *bad_patterns; i++) {
     uint64_t live = hri_mem_live_bytes();
     const char *pattern = bad_patterns[i].pattern;
-    assert_int_equal(hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &splitter, &error), HR_ERROR_INPUT);
+    assert_int_equal(hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &splitter, &error),
+                     HR_ERROR_INPUT);
     assert_null(splitter);
-    if (!strstr(error.message, bad_patterns[i].message) || !strstr(error.message, "regex '")) fail_msg("'%s': %s", pattern, error.message);
+    if (!strstr(error.message, bad_patterns[i].message) || !strstr(error.message, "regex '"))
+      fail_msg("'%s': %s", pattern, error.message);
     assert_true(error.hint[0]);
     assert_int_equal(hri_mem_live_bytes(), live);
   }
   memset(deep, '(', sizeof deep);
-  assert_int_equal(hri_splitter_create_regex(deep, sizeof deep, HRI_SPLIT_ISOLATED, false, &splitter, &error), HR_ERROR_INPUT);
+  assert_int_equal(hri_splitter_create_regex(deep, sizeof deep, HRI_SPLIT_ISOLATED, false, &splitter, &error),
+                   HR_ERROR_INPUT);
   assert_non_null(strstr(error.message, "groups nested too deeply"));
 }
 
@@ -385,7 +420,8 @@ static hr_status use_all(hr_error *error) {
   hri_normal normal = {0};
   hri_split_piece pieces[8];
   uint32_t count;
-  hr_status status = hri_splitter_create_regex(pattern, sizeof pattern - 1, HRI_SPLIT_CONTIGUOUS, false, &splitter, error);
+  hr_status status =
+      hri_splitter_create_regex(pattern, sizeof pattern - 1, HRI_SPLIT_CONTIGUOUS, false, &splitter, error);
   if (status == HR_OK) status = hri_normalizer_create(&normalizer, error);
   if (status == HR_OK) status = hri_normalizer_add(normalizer, HRI_NORMALIZE_NFKD, error);
   if (status == HR_OK) status = hri_normalizer_add_replace(normalizer, "l+", 2, false, "L", 1, error);
@@ -422,7 +458,8 @@ static void refused_memory_is_an_error(void **context) {
 /* ---- normalizers ---- */
 
 /* Adds a normalized text and, per character, the span of input to the digest. */
-static void digest_normal(const hri_normalizer *normalizer, hri_normal *normal, const char *text, size_t bytes, uint32_t *digest) {
+static void digest_normal(const hri_normalizer *normalizer, hri_normal *normal, const char *text, size_t bytes,
+                          uint32_t *digest) {
   hr_error error;
   must(hri_normal_begin(normal, text, bytes, true, &error), &error);
   must(hri_normalizer_apply(normalizer, normal, &error), &error);
@@ -438,7 +475,8 @@ static void digest_normal(const hri_normalizer *normalizer, hri_normal *normal, 
   }
 }
 
-static void check_normal(const hri_json *item, const hri_normalizer *normalizer, const char *text, const char *expected, const hri_json *spans) {
+static void check_normal(const hri_json *item, const hri_normalizer *normalizer, const char *text, const char *expected,
+                         const hri_json *spans) {
   hri_normal normal = {0}, plain = {0};
   hr_error error;
   uint64_t seen = 0;
@@ -457,7 +495,8 @@ static void check_normal(const hri_json *item, const hri_normalizer *normalizer,
     bool valid;
     size_t width = hri_utf8_decode(normal.text + i, normal.bytes - i, &point, &valid);
     hri_split_piece span = normal.spans ? normal.spans[i] : (hri_split_piece){(uint32_t)i, (uint32_t)(i + width)};
-    if (span.begin != (uint32_t)json_integer_value(hri_json_item(spans, seen).value) || span.end != (uint32_t)json_integer_value(hri_json_item(spans, seen + 1).value))
+    if (span.begin != (uint32_t)json_integer_value(hri_json_item(spans, seen).value) ||
+        span.end != (uint32_t)json_integer_value(hri_json_item(spans, seen + 1).value))
       fail_msg("%s: '%s': byte %u stands for %u..%u", item->path, text, (unsigned)i, span.begin, span.end);
     i += width;
   }
@@ -467,12 +506,14 @@ static void check_normal(const hri_json *item, const hri_normalizer *normalizer,
 }
 
 static void normalizers_are_those_of_the_reference(void **context) {
-  hri_json splits = open_json(SPLITS), root = open_json(NORMALIZERS), cases = array_of(&root, "cases"), texts = array_of(&splits, "texts");
+  hri_json splits = open_json(SPLITS), root = open_json(NORMALIZERS), cases = array_of(&root, "cases"),
+           texts = array_of(&splits, "texts");
   alphabet from = read_alphabet(&splits);
   (void)context;
   assert_true(hri_json_count(&cases) >= 15);
   for (uint64_t i = 0; i < hri_json_count(&cases); i++) {
-    hri_json item = hri_json_item(&cases, i), what = hri_json_member(&item, "normalizer"), after = array_of(&item, "texts"), spans = array_of(&item, "spans");
+    hri_json item = hri_json_item(&cases, i), what = hri_json_member(&item, "normalizer"),
+             after = array_of(&item, "texts"), spans = array_of(&item, "spans");
     hri_normalizer *normalizer;
     hri_normal normal = {0};
     uint64_t state = 2;
@@ -484,9 +525,11 @@ static void normalizers_are_those_of_the_reference(void **context) {
     assert_int_equal(hri_normalizer_is_empty(normalizer), i + 2 >= hri_json_count(&cases)); /* the last two cases */
     for (uint64_t k = 0; k < hri_json_count(&texts); k++) {
       hri_json span = hri_json_item(&spans, k);
-      check_normal(&item, normalizer, json_string_value(hri_json_item(&texts, k).value), json_string_value(hri_json_item(&after, k).value), &span);
+      check_normal(&item, normalizer, json_string_value(hri_json_item(&texts, k).value),
+                   json_string_value(hri_json_item(&after, k).value), &span);
     }
-    for (uint32_t k = 0; k < from.texts; k++) digest_normal(normalizer, &normal, text, random_text(&state, &from, text), &digest);
+    for (uint32_t k = 0; k < from.texts; k++)
+      digest_normal(normalizer, &normal, text, random_text(&state, &from, text), &digest);
     check_digest(&item, "random", digest);
     digest = 0;
     for (uint32_t begin = hri_json_has(&item, "points") ? 0 : HRI_UNICODE_END; begin < HRI_UNICODE_END; begin += 64)
@@ -510,7 +553,8 @@ static void invalid_bytes_become_the_replacement(void **context) {
     char text[16];
     uint32_t length = 1 + next_random(&state, 12), covered = 0;
     for (uint32_t k = 0; k < length; k++)
-      text[k] = (char)json_integer_value(hri_json_item(&bytes, next_random(&state, (uint32_t)hri_json_count(&bytes))).value);
+      text[k] =
+          (char)json_integer_value(hri_json_item(&bytes, next_random(&state, (uint32_t)hri_json_count(&bytes))).value);
     must(hri_normal_begin(&normal, text, length, true, &error), &error);
     assert_true(normal.changed == (hri_utf8_valid(text, length) != length));
     for (uint64_t k = 0; k < normal.bytes; k++) digest_byte(&digest, (uint8_t)normal.text[k]);
@@ -532,7 +576,8 @@ static void read_fails(const char *json, const char *message) {
   must(hri_json_parse(json, strlen(json), "tokenizer.json", &root, &error), &error);
   must(hri_normalizer_create(&normalizer, &error), &error);
   assert_int_equal(hri_normalizer_read(normalizer, &root, &error), HR_ERROR_INPUT);
-  if (!strstr(error.message, message) || !strstr(error.message, "tokenizer.json")) fail_msg("'%s' is not in '%s'", message, error.message);
+  if (!strstr(error.message, message) || !strstr(error.message, "tokenizer.json"))
+    fail_msg("'%s' is not in '%s'", message, error.message);
   hri_normalizer_destroy(normalizer);
   hri_json_deinit(&root);
 }
@@ -540,7 +585,8 @@ static void read_fails(const char *json, const char *message) {
 static void bad_normalizers_are_named(void **context) {
   (void)context;
   read_fails("{\"type\":\"Nmt\"}", "the normalizer 'Nmt' is not supported");
-  read_fails("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"BertNormalizer\"}]}", "'normalizers[1]': the normalizer 'BertNormalizer'");
+  read_fails("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"BertNormalizer\"}]}",
+             "'normalizers[1]': the normalizer 'BertNormalizer'");
   read_fails("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"\"}", "'Precompiled'");
   read_fails("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}", "field 'pattern': regex '('");
   read_fails("{\"type\":\"Replace\",\"pattern\":{\"Other\":\"(\"},\"content\":\"\"}", "pattern.Regex");

@@ -1,5 +1,5 @@
-/* Tokenizers against what the reference package made of the same texts (tests/parity/record_tokenizers.py), and everything
- * that lies around: files beside them, GGUF, refusals, long pieces, threads, refused memory. */
+/* Tokenizers against what the reference package made of the same texts (tests/parity/record_tokenizers.py), and
+ * everything that lies around: files beside them, GGUF, refusals, long pieces, threads, refused memory. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,8 +19,9 @@
 #include "base/json.h"
 #include "formats/gguf.h"
 
-static const char *const families[] = {"gpt2", "roberta", "llama3", "qwen2", "o200k", "smollm", "falcon", "byte_normalizer", "llama2",
-                                       "mistral", "gemma", "metaspace", "clip", "prefixed", "clip_bytes", "behaviors"};
+static const char *const families[] = {"gpt2",   "roberta",         "llama3",     "qwen2",    "o200k", "smollm",
+                                       "falcon", "byte_normalizer", "llama2",     "mistral",  "gemma", "metaspace",
+                                       "clip",   "prefixed",        "clip_bytes", "behaviors"};
 enum { FAMILY_COUNT = sizeof families / sizeof *families };
 
 static char *data_path(const char *name, const char *end) {
@@ -47,7 +48,10 @@ static hri_json read_json(const char *path) {
 
 /* ---- the recorded texts ---- */
 
-typedef struct text { char *bytes; uint64_t count; } text;
+typedef struct text {
+  char *bytes;
+  uint64_t count;
+} text;
 
 static uint32_t read_texts(text **texts) {
   hri_json root = read_json(data_path("texts", ".json"));
@@ -79,13 +83,16 @@ static uint32_t fnv(uint32_t hash, const void *data, uint64_t count) {
   return hash;
 }
 
-static void assert_ids(const char *name, uint32_t index, const char *what, const hr_tokens *tokens, const json_t *wanted) {
+static void assert_ids(const char *name, uint32_t index, const char *what, const hr_tokens *tokens,
+                       const json_t *wanted) {
   char got[600] = "";
   size_t used = 0;
   bool same = tokens->count == json_array_size(wanted);
-  for (uint64_t i = 0; same && i < tokens->count; i++) same = tokens->ids[i] == json_integer_value(json_array_get(wanted, i));
+  for (uint64_t i = 0; same && i < tokens->count; i++)
+    same = tokens->ids[i] == json_integer_value(json_array_get(wanted, i));
   if (same) return;
-  for (uint64_t i = 0; i < tokens->count && used < sizeof got - 16; i++) used += (size_t)snprintf(got + used, sizeof got - used, " %d", tokens->ids[i]);
+  for (uint64_t i = 0; i < tokens->count && used < sizeof got - 16; i++)
+    used += (size_t)snprintf(got + used, sizeof got - used, " %d", tokens->ids[i]);
   fail_msg("%s, text %u, %s:%s, wanted %s", name, index, what, got, json_dumps(wanted, JSON_COMPACT));
 }
 
@@ -94,17 +101,21 @@ static void encode(const hr_tokenizer *tokenizer, const text *t, uint32_t flags,
   if (hr_tokenizer_encode(tokenizer, t->bytes, t->count, flags, tokens, &error) != HR_OK) fail_msg("%s", error.message);
 }
 
-static void assert_decodes(const hr_tokenizer *tokenizer, const char *name, uint32_t index, const hr_tokens *tokens, uint32_t flags, const json_t *hash) {
+static void assert_decodes(const hr_tokenizer *tokenizer, const char *name, uint32_t index, const hr_tokens *tokens,
+                           uint32_t flags, const json_t *hash) {
   hr_error error = {0};
   uint64_t bytes;
   char *decoded;
-  if (hr_tokenizer_decode(tokenizer, tokens->ids, tokens->count, flags, &decoded, &bytes, &error) != HR_OK) fail_msg("%s", error.message);
-  if (fnv(0x811C9DC5u, decoded, bytes) != (uint32_t)json_integer_value(hash)) fail_msg("%s, text %u decodes to '%s'", name, index, decoded);
+  if (hr_tokenizer_decode(tokenizer, tokens->ids, tokens->count, flags, &decoded, &bytes, &error) != HR_OK)
+    fail_msg("%s", error.message);
+  if (fnv(0x811C9DC5u, decoded, bytes) != (uint32_t)json_integer_value(hash))
+    fail_msg("%s, text %u decodes to '%s'", name, index, decoded);
   assert_int_equal(decoded[bytes], 0);
   hr_free(decoded);
 }
 
-static void check_vector(const hr_tokenizer *tokenizer, const char *name, uint32_t index, const text *t, const json_t *vector, hr_tokens *tokens) {
+static void check_vector(const hr_tokenizer *tokenizer, const char *name, uint32_t index, const text *t,
+                         const json_t *vector, hr_tokens *tokens) {
   const json_t *ids = json_array_get(vector, 0), *plain = json_array_get(vector, 4);
   uint32_t hash = 0x811C9DC5u;
   encode(tokenizer, t, HR_ENCODE_SPECIAL, tokens);
@@ -117,7 +128,8 @@ static void check_vector(const hr_tokenizer *tokenizer, const char *name, uint32
     assert_true(tokens->begin[i] <= tokens->end[i] && tokens->end[i] <= t->count);
     hash = fnv(fnv(hash, &tokens->begin[i], 4), &tokens->end[i], 4);
   }
-  if (hash != (uint32_t)json_integer_value(json_array_get(vector, 1))) fail_msg("%s, text %u: other offsets", name, index);
+  if (hash != (uint32_t)json_integer_value(json_array_get(vector, 1)))
+    fail_msg("%s, text %u: other offsets", name, index);
   assert_decodes(tokenizer, name, index, tokens, 0, json_array_get(vector, 2));
   assert_decodes(tokenizer, name, index, tokens, HR_DECODE_SKIP_SPECIAL, json_array_get(vector, 3));
 }
@@ -132,7 +144,8 @@ static void test_vectors(void **state) {
     hr_tokenizer *tokenizer = open_family(families[f]);
     hri_json vectors = read_json(data_path(families[f], ".vectors.json"));
     assert_int_equal(hri_json_count(&vectors), count);
-    for (uint32_t i = 0; i < count; i++) check_vector(tokenizer, families[f], i, &texts[i], hri_json_item(&vectors, i).value, &shared);
+    for (uint32_t i = 0; i < count; i++)
+      check_vector(tokenizer, families[f], i, &texts[i], hri_json_item(&vectors, i).value, &shared);
     hri_json_deinit(&vectors);
     hr_tokenizer_close(tokenizer);
   }
@@ -164,7 +177,9 @@ static void test_remembered_words(void **state) {
     hr_tokens part = {0};
     uint64_t first = 0;
     end = begin + 1;
-    while (end < bytes && !(licence[end] == ' ' && licence[end - 1] != ' ' && licence[end - 1] != '\n' && licence[end + 1] > ' ')) end++;
+    while (end < bytes &&
+           !(licence[end] == ' ' && licence[end - 1] != ' ' && licence[end - 1] != '\n' && licence[end + 1] > ' '))
+      end++;
     encode(tokenizer, &(text){licence + begin, end - begin}, 0, &part);
     while (whole.begin[first] < begin) first++;
     for (uint64_t i = 0; i < part.count; i++) assert_int_equal(part.ids[i], whole.ids[first + i]);
@@ -245,8 +260,10 @@ static void test_config(void **state) {
   int32_t bos, eos;
   (void)state;
   begin_directory("gpt2");
-  write_file("tokenizer_config.json", "{\"bos_token\":{\"content\":\"<|bos|>\",\"lstrip\":false},\"eos_token\":\"<|endoftext|>\",\"pad_token\":null,\"add_bos_token\":true,"
-                                      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"image_token\":\"<|image|>\",\"chat_template\":\"x\"}");
+  write_file(
+      "tokenizer_config.json",
+      "{\"bos_token\":{\"content\":\"<|bos|>\",\"lstrip\":false},\"eos_token\":\"<|endoftext|>\",\"pad_token\":null,\"add_bos_token\":true,"
+      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"image_token\":\"<|image|>\",\"chat_template\":\"x\"}");
   write_file("special_tokens_map.json", "{\"eos_token\":{\"content\":\"<|end|>\"},\"pad_token\":\"<|endoftext|>\"}");
   tokenizer = open_directory();
   bos = hr_tokenizer_named(tokenizer, HR_TOKEN_BOS);
@@ -255,15 +272,18 @@ static void test_config(void **state) {
   assert_int_equal(eos, hr_tokenizer_find(tokenizer, "<|end|>"));
   assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_PAD), hr_tokenizer_find(tokenizer, "<|endoftext|>"));
   assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_UNK), -1);
-  assert_true(bos >= 700 && eos > bos && hr_tokenizer_is_special(tokenizer, bos) && hr_tokenizer_find(tokenizer, "<|extra|>") > eos);
+  assert_true(bos >= 700 && eos > bos && hr_tokenizer_is_special(tokenizer, bos) &&
+              hr_tokenizer_find(tokenizer, "<|extra|>") > eos);
   assert_int_equal(hr_tokenizer_size(tokenizer), hr_tokenizer_find(tokenizer, "<|image|>") + 1);
   encode(tokenizer, &(text){"a<|extra|>", 10}, HR_ENCODE_SPECIAL, &tokens); /* the post-processor adds nothing */
   assert_int_equal(tokens.count, 2);
   assert_int_equal(tokens.ids[1], hr_tokenizer_find(tokenizer, "<|extra|>"));
   hr_tokenizer_close(tokenizer);
   /* added_tokens_decoder: the map does not count, flags change, ids go by the order of ids */
-  write_file("tokenizer_config.json", "{\"eos_token\":\"<|endoftext|>\",\"added_tokens_decoder\":{\"701\":{\"content\":\"<b>\",\"special\":true,\"normalized\":false},"
-                                      "\"700\":{\"content\":\"<a>\",\"rstrip\":true,\"normalized\":false}}}");
+  write_file(
+      "tokenizer_config.json",
+      "{\"eos_token\":\"<|endoftext|>\",\"added_tokens_decoder\":{\"701\":{\"content\":\"<b>\",\"special\":true,\"normalized\":false},"
+      "\"700\":{\"content\":\"<a>\",\"rstrip\":true,\"normalized\":false}}}");
   tokenizer = open_directory();
   assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_EOS), hr_tokenizer_find(tokenizer, "<|endoftext|>"));
   assert_int_equal(hr_tokenizer_find(tokenizer, "<a>"), 700);
@@ -279,13 +299,19 @@ static void test_config(void **state) {
 
 /* A SentencePiece model begins a text with BOS; the file beside it may say otherwise. */
 static void test_template(void **state) {
-  static const struct { const char *config; uint32_t before, behind; } cases[] = {
-      {"{}", 1, 0}, {"{\"add_bos_token\":false}", 0, 0}, {"{\"add_bos_token\":true,\"add_eos_token\":true}", 1, 1}, {"{\"add_eos_token\":true}", 0, 1}};
+  static const struct {
+    const char *config;
+    uint32_t before, behind;
+  } cases[] = {{"{}", 1, 0},
+               {"{\"add_bos_token\":false}", 0, 0},
+               {"{\"add_bos_token\":true,\"add_eos_token\":true}", 1, 1},
+               {"{\"add_eos_token\":true}", 0, 1}};
   char *model, path[160];
   uint64_t count;
   (void)state;
   begin_directory(NULL);
-  assert_int_equal(hri_file_read(HR_TEST_DATA "/parity/sentencepiece/plain.model", 1 << 20, &model, &count, NULL), HR_OK);
+  assert_int_equal(hri_file_read(HR_TEST_DATA "/parity/sentencepiece/plain.model", 1 << 20, &model, &count, NULL),
+                   HR_OK);
   (void)snprintf(path, sizeof path, "%s/tokenizer.model", directory);
   assert_int_equal(hri_file_replace(path, model, count, NULL), HR_OK);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -307,7 +333,8 @@ static void test_template(void **state) {
   assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
 }
 
-/* Added tokens that are blanks themselves and take the blanks beside them along: half a megabyte of them, in linear time. */
+/* Added tokens that are blanks themselves and take the blanks beside them along: half a megabyte of them, in linear
+ * time. */
 static void test_greedy_blanks(void **state) {
   static const char *const sides[] = {"lstrip", "rstrip"};
   enum { BYTES = 1 << 19 };
@@ -318,7 +345,10 @@ static void test_greedy_blanks(void **state) {
   for (size_t i = 0; i < 2; i++) {
     hr_tokens tokens = {0};
     hr_tokenizer *tokenizer;
-    (void)snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":1,\"content\":\" \",\"normalized\":false,\"%s\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", sides[i]);
+    (void)snprintf(
+        json, sizeof json,
+        "{\"added_tokens\":[{\"id\":1,\"content\":\" \",\"normalized\":false,\"%s\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+        sides[i]);
     write_file("tokenizer.json", json);
     tokenizer = open_directory();
     encode(tokenizer, &(text){blanks, BYTES}, HR_ENCODE_OFFSETS, &tokens);
@@ -337,18 +367,20 @@ static void test_greedy_blanks(void **state) {
 /* The model of a family as a GGUF file: tokens by id, types, merges. */
 static void write_gguf(const char *family, const char *pre, const char *name) {
   hri_json root = read_json(data_path(family, ".json"));
-  json_t *vocab = json_object_get(json_object_get(root.value, "model"), "vocab"), *merges = json_object_get(json_object_get(root.value, "model"), "merges");
+  json_t *vocab = json_object_get(json_object_get(root.value, "model"), "vocab"),
+         *merges = json_object_get(json_object_get(root.value, "model"), "merges");
   json_t *added = json_object_get(root.value, "added_tokens"), *value;
   uint32_t count = (uint32_t)json_object_size(vocab), index;
   const char **tokens, *key;
   hri_gguf_keys keys = {0};
   hri_gguf_writer *writer;
   char path[160];
-  json_array_foreach(added, index, value)
-    if (json_integer_value(json_object_get(value, "id")) >= count) count = (uint32_t)json_integer_value(json_object_get(value, "id")) + 1;
+  json_array_foreach(added, index, value) if (json_integer_value(json_object_get(value, "id")) >= count) count =
+      (uint32_t)json_integer_value(json_object_get(value, "id")) + 1;
   tokens = calloc(count, sizeof *tokens);
   json_object_foreach(vocab, key, value) tokens[json_integer_value(value)] = key;
-  json_array_foreach(added, index, value) tokens[json_integer_value(json_object_get(value, "id"))] = json_string_value(json_object_get(value, "content"));
+  json_array_foreach(added, index, value) tokens[json_integer_value(json_object_get(value, "id"))] =
+      json_string_value(json_object_get(value, "content"));
   hri_gguf_put_string(&keys, "general.architecture", "llama", 5);
   hri_gguf_put_string(&keys, "tokenizer.ggml.model", "gpt2", 4);
   hri_gguf_put_string(&keys, "tokenizer.ggml.pre", pre, strlen(pre));
@@ -358,14 +390,15 @@ static void write_gguf(const char *family, const char *pre, const char *name) {
   for (uint32_t i = 0; i < count; i++) {
     int32_t type = 1;
     uint32_t k;
-    json_array_foreach(added, k, value)
-      if (json_integer_value(json_object_get(value, "id")) == i) type = json_is_true(json_object_get(value, "special")) ? 3 : 4;
+    json_array_foreach(added, k, value) if (json_integer_value(json_object_get(value, "id")) == i) type =
+        json_is_true(json_object_get(value, "special")) ? 3 : 4;
     hri_gguf_add_i32(&keys, type);
   }
   hri_gguf_put_array(&keys, "tokenizer.ggml.merges", HRI_GGUF_STRING, json_array_size(merges));
   json_array_foreach(merges, index, value) {
     char merge[256];
-    (void)snprintf(merge, sizeof merge, "%s %s", json_string_value(json_array_get(value, 0)), json_string_value(json_array_get(value, 1)));
+    (void)snprintf(merge, sizeof merge, "%s %s", json_string_value(json_array_get(value, 0)),
+                   json_string_value(json_array_get(value, 1)));
     hri_gguf_add_string(&keys, merge, strlen(merge));
   }
   hri_gguf_put_u32(&keys, "tokenizer.ggml.eos_token_id", 1);
@@ -380,7 +413,11 @@ static void write_gguf(const char *family, const char *pre, const char *name) {
 }
 
 static void test_gguf(void **state) {
-  static const char *const pairs[][2] = {{"gpt2", "gpt-2"}, {"smollm", "smollm"}, {"qwen2", "qwen2"}, {"llama3", "llama-bpe"}, {"o200k", "gpt-4o"}};
+  static const char *const pairs[][2] = {{"gpt2", "gpt-2"},
+                                         {"smollm", "smollm"},
+                                         {"qwen2", "qwen2"},
+                                         {"llama3", "llama-bpe"},
+                                         {"o200k", "gpt-4o"}};
   text *texts;
   uint32_t count = read_texts(&texts);
   (void)state;
@@ -461,7 +498,8 @@ static void test_sentencepiece(void **state) {
   hri_json_deinit(&root);
 }
 
-/* Ranks of all bytes, then of the pairs (a, b) in order up to as many as GPT-2 has: of the pairs in a word the least merges. */
+/* Ranks of all bytes, then of the pairs (a, b) in order up to as many as GPT-2 has: of the pairs in a word the least
+ * merges. */
 static void write_ranks(void) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   hri_text out = {0};
@@ -512,7 +550,9 @@ static void test_tiktoken(void **state) {
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[[\"a\",\"b\"]]}"
 
-static const struct { const char *json, *message; } refused[] = {
+static const struct {
+  const char *json, *message;
+} refused[] = {
     {"", "expected an object"},
     {"[]", "expected an object, found '['"},
     {"{}", "field 'model' is missing"},
@@ -527,36 +567,51 @@ static const struct { const char *json, *message; } refused[] = {
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "field 'model.merges' is missing"},
     {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "field 'model.vocab' is missing"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "the vocabulary is empty"},
-    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}", "token 'a' is in the vocabulary twice"},
-    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "tokens 'a' and 'b' have the same id 0"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}",
+     "token 'a' is in the vocabulary twice"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}",
+     "tokens 'a' and 'b' have the same id 0"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":4294967296},\"merges\":[]}}", "token 'a' has the id 4294967296"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "expected a non-negative integer"},
-    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}", "merge 0 ('a' with 'b'): the result is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}",
+     "merge 0 ('a' with 'b'): the result is not in the vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "the second is not in the vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"b\":0},\"merges\":[\"a b\"]}}", "the first is not in the vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "must be two parts"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b c\"]}}", "must be two parts"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "must have two parts"},
-    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\":0,\"\xE2\x96\x81\":1},\"merges\":[[\"\",\"\xE2\x96\x81\"]]}}", "merge 0 has an empty part"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\":0,\"\xE2\x96\x81\":1},\"merges\":[[\"\",\"\xE2\x96\x81\"]]}}",
+     "merge 0 has an empty part"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"b\",\"c\"]]}}", "must have two parts"},
-    {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "field 'model.dropout' is set"},
-    {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0},\"merges\":[]}}", "field 'model.unk_token': 'u' is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "field 'model.dropout' is set"},
+    {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "field 'model.unk_token': 'u' is not in the vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"fuse_unk\":1,\"vocab\":{\"a\":0},\"merges\":[]}}", "expected true or false"},
     {"{\"added_tokens\":[{\"id\":5}]," MODEL "}", "an added token without content"},
     {"{\"normalizer\":{\"type\":\"BertNormalizer\"}," MODEL "}", "BertNormalizer"},
-    {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"NFC\"}]}," MODEL "}", "normalizer.normalizers[0]"},
-    {"{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}", "field 'pre_tokenizer': pre-tokenizer 'UnicodeScripts' is not supported"},
-    {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Metaspace\"}]}," MODEL "}",
+    {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"NFC\"}]}," MODEL "}",
+     "normalizer.normalizers[0]"},
+    {"{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}",
+     "field 'pre_tokenizer': pre-tokenizer 'UnicodeScripts' is not supported"},
+    {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Metaspace\"}]}," MODEL
+     "}",
      "pre_tokenizer.pretokenizers[1]' changes text after ByteLevel"},
-    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}," MODEL "}", "pre_tokenizer.pattern"},
-    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}," MODEL "}", "is 'Odd'"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}," MODEL "}",
+     "pre_tokenizer.pattern"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}," MODEL "}",
+     "is 'Odd'"},
     {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}," MODEL "}", "must be one character"},
     {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"odd\"}," MODEL "}", "prepend_scheme' is 'odd'"},
     {"{\"pre_tokenizer\":7," MODEL "}", "pre_tokenizer"},
-    {"{\"post_processor\":{\"type\":\"BertProcessing\"}," MODEL "}", "post-processor 'BertProcessing' is not supported"},
+    {"{\"post_processor\":{\"type\":\"BertProcessing\"}," MODEL "}",
+     "post-processor 'BertProcessing' is not supported"},
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}," MODEL "}", "the sequence A once"},
-    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{}}," MODEL "}", "post_processor.special_tokens.x"},
-    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}," MODEL "}",
+    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{}}," MODEL
+     "}",
+     "post_processor.special_tokens.x"},
+    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}," MODEL
+     "}",
      "the id of a token of the vocabulary"},
     {"{\"decoder\":{\"type\":\"WordPiece\"}," MODEL "}", "decoder 'WordPiece' is not supported"},
     {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", "decoder 'CTC' is not supported"},
@@ -573,7 +628,8 @@ static void test_refusals(void **state) {
     write_file("tokenizer.json", refused[i].json);
     status = hr_tokenizer_open(directory, &tokenizer, &error);
     if (status != HR_ERROR_INPUT || tokenizer) fail_msg("case %zu (%s): status %d", i, refused[i].json, status);
-    if (!strstr(error.message, refused[i].message)) fail_msg("case %zu: '%s' is not in '%s'", i, refused[i].message, error.message);
+    if (!strstr(error.message, refused[i].message))
+      fail_msg("case %zu: '%s' is not in '%s'", i, refused[i].message, error.message);
     assert_non_null(strstr(error.message, "tokenizer.json"));
   }
   write_file("tokenizer.json", "{" MODEL "}"); /* and what they are made of is fine */
@@ -611,14 +667,21 @@ static void test_misuse(void **state) {
 
 /* ---- threads and memory ---- */
 
-typedef struct worker { const hr_tokenizer *tokenizer; const text *texts; uint32_t count; uint64_t hash; } worker;
+typedef struct worker {
+  const hr_tokenizer *tokenizer;
+  const text *texts;
+  uint32_t count;
+  uint64_t hash;
+} worker;
 
 static void *work(void *context) {
   worker *w = context;
   hr_tokens tokens = {0};
   for (uint32_t round = 0; round < 3; round++)
     for (uint32_t i = 0; i < w->count; i++) {
-      if (hr_tokenizer_encode(w->tokenizer, w->texts[i].bytes, w->texts[i].count, HR_ENCODE_SPECIAL, &tokens, NULL) != HR_OK) return NULL;
+      if (hr_tokenizer_encode(w->tokenizer, w->texts[i].bytes, w->texts[i].count, HR_ENCODE_SPECIAL, &tokens, NULL) !=
+          HR_OK)
+        return NULL;
       w->hash = w->hash * 31 + fnv(0x811C9DC5u, tokens.ids, tokens.count * sizeof *tokens.ids);
     }
   hr_tokens_deinit(&tokens);
@@ -648,7 +711,8 @@ static void test_threads(void **state) {
 
 /* Every allocation of opening, encoding and decoding fails once: MEMORY, nothing lost, and the next try is well. */
 static void torture(const char *name) {
-  const text sample = {"Hello <s> w\xC3\xB6rld <|im_start|> \xFF  123 supercalifragilistic words and   a mask <mask> don't", 80};
+  const text sample =
+      {"Hello <s> w\xC3\xB6rld <|im_start|> \xFF  123 supercalifragilistic words and   a mask <mask> don't", 80};
   uint64_t live = hri_mem_live_bytes();
   for (uint64_t nth = 1;; nth++) {
     hr_tokenizer *tokenizer = NULL;
@@ -658,16 +722,22 @@ static void torture(const char *name) {
     hr_status status;
     hri_mem_fail_after(nth);
     status = hr_tokenizer_open(data_path(name, ".json"), &tokenizer, &error);
-    if (status == HR_OK) status = hr_tokenizer_encode(tokenizer, sample.bytes, sample.count, HR_ENCODE_SPECIAL | HR_ENCODE_OFFSETS, &tokens, &error);
-    if (status == HR_OK) status = hr_tokenizer_encode(tokenizer, sample.bytes, sample.count, HR_ENCODE_SPECIAL, &tokens, &error);
+    if (status == HR_OK)
+      status = hr_tokenizer_encode(tokenizer, sample.bytes, sample.count, HR_ENCODE_SPECIAL | HR_ENCODE_OFFSETS,
+                                   &tokens, &error);
+    if (status == HR_OK)
+      status = hr_tokenizer_encode(tokenizer, sample.bytes, sample.count, HR_ENCODE_SPECIAL, &tokens, &error);
     if (status == HR_OK) status = hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, 0, &decoded, NULL, &error);
     hri_mem_fail_after(0);
     hr_free(decoded);
     hr_tokens_deinit(&tokens);
     hr_tokenizer_close(tokenizer);
-    if (hri_mem_live_bytes() != live) fail_msg("%s: %llu bytes lost when allocation %llu fails", name, (unsigned long long)(hri_mem_live_bytes() - live), (unsigned long long)nth);
+    if (hri_mem_live_bytes() != live)
+      fail_msg("%s: %llu bytes lost when allocation %llu fails", name,
+               (unsigned long long)(hri_mem_live_bytes() - live), (unsigned long long)nth);
     if (status == HR_OK) return;
-    if (status != HR_ERROR_MEMORY) fail_msg("%s: status %d when allocation %llu fails: %s", name, status, (unsigned long long)nth, error.message);
+    if (status != HR_ERROR_MEMORY)
+      fail_msg("%s: status %d when allocation %llu fails: %s", name, status, (unsigned long long)nth, error.message);
   }
 }
 
@@ -679,10 +749,13 @@ static void test_refused_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vectors),   cmocka_unit_test(test_remembered_words), cmocka_unit_test(test_long_pieces), cmocka_unit_test(test_config), cmocka_unit_test(test_template),
-      cmocka_unit_test(test_greedy_blanks), cmocka_unit_test(test_long_token),
-      cmocka_unit_test(test_gguf), cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),      cmocka_unit_test(test_refusals),         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_vectors),       cmocka_unit_test(test_remembered_words),
+      cmocka_unit_test(test_long_pieces),   cmocka_unit_test(test_config),
+      cmocka_unit_test(test_template),      cmocka_unit_test(test_greedy_blanks),
+      cmocka_unit_test(test_long_token),    cmocka_unit_test(test_gguf),
+      cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),
+      cmocka_unit_test(test_refusals),      cmocka_unit_test(test_misuse),
+      cmocka_unit_test(test_threads),       cmocka_unit_test(test_refused_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

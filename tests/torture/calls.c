@@ -1,5 +1,7 @@
-/* Whether the preloaded library misses anything: a clean run of its own kind under ptrace, with the library in place. The kernel's
- * count of calls on the tree and the library's must agree, kind by kind, and no call may be of a kind that it cannot hook. */
+/* Whether the preloaded library misses anything: a clean run of its own kind under ptrace, with the library in place.
+ * The kernel's
+ * count of calls on the tree and the library's must agree, kind by kind, and no call may be of a kind that it cannot
+ * hook. */
 #include "torture/parts.h"
 
 #include <stdio.h>
@@ -10,16 +12,18 @@
 static size_t compare(const char *name, const trace *t, const shim_counts *counts) {
   uint64_t seen[SHIM_KIND_COUNT] = {0};
   size_t wrong = 0;
-  for (int kind = 0; kind < SHIM_KIND_COUNT; kind++) seen[trace_kind((shim_kind)kind)] += counts->calls[SHIM_TREE][kind];
+  for (int kind = 0; kind < SHIM_KIND_COUNT; kind++)
+    seen[trace_kind((shim_kind)kind)] += counts->calls[SHIM_TREE][kind];
   for (int kind = 0; kind < SHIM_KIND_COUNT; kind++) {
     bool loose = trace_is_loose((shim_kind)kind);
     if (loose ? !t->calls[kind] || seen[kind] : t->calls[kind] == seen[kind]) continue;
-    (void)printf("calls %s: the kernel saw %llu calls of %s on the tree, the library %llu\n", name, (unsigned long long)t->calls[kind], shim_kinds[kind],
-                 (unsigned long long)seen[kind]);
+    (void)printf("calls %s: the kernel saw %llu calls of %s on the tree, the library %llu\n", name,
+                 (unsigned long long)t->calls[kind], shim_kinds[kind], (unsigned long long)seen[kind]);
     wrong++;
   }
   if (!t->unknown) return wrong;
-  (void)printf("calls %s: %llu calls on the tree that the library does not hook:%s\n", name, (unsigned long long)t->unknown, t->unknown_names);
+  (void)printf("calls %s: %llu calls on the tree that the library does not hook:%s\n", name,
+               (unsigned long long)t->unknown, t->unknown_names);
   return wrong + 1;
 }
 
@@ -49,5 +53,6 @@ static size_t check(const char *name, job j, bool from_stopped) {
 }
 
 size_t part_calls(void) {
-  return check("fresh", JOB_FRESH, false) + check("resumed", JOB_FRESH, true) + check("model", JOB_MODEL, false) + check("model-resumed", JOB_MODEL, true);
+  return check("fresh", JOB_FRESH, false) + check("resumed", JOB_FRESH, true) + check("model", JOB_MODEL, false) +
+         check("model-resumed", JOB_MODEL, true);
 }

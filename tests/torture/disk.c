@@ -1,7 +1,7 @@
-/* Files and directories are nodes; a name is a cell (directory, name). Every change of names is an operation: a few cells that get
- * a node, or none. A directory has the names that are kept for certain; operations that are not wait in one list, in order, until
- * an fsync of one of their directories takes them, with the earlier ones of the same cells. A file likewise has the bytes that are
- * kept, and a list of writes and sizes since its last fsync. */
+/* Files and directories are nodes; a name is a cell (directory, name). Every change of names is an operation: a few
+ * cells that get a node, or none. A directory has the names that are kept for certain; operations that are not wait in
+ * one list, in order, until an fsync of one of their directories takes them, with the earlier ones of the same cells. A
+ * file likewise has the bytes that are kept, and a list of writes and sizes since its last fsync. */
 #include "torture/disk.h"
 
 #include <dirent.h>
@@ -21,24 +21,44 @@ const char *const loss_names[LOSS_COUNT] = {"nothing", "names", "all", "ordered"
 typedef enum node_kind { NODE_FILE, NODE_DIRECTORY, NODE_LINK } node_kind;
 
 typedef struct node node;
-typedef struct entry { char name[NAME_ROOM]; node *is; } entry;
-typedef struct entries { entry *at; size_t count; } entries;
+typedef struct entry {
+  char name[NAME_ROOM];
+  node *is;
+} entry;
+typedef struct entries {
+  entry *at;
+  size_t count;
+} entries;
 
 /* A write, or a size: data NULL; `grow`: at least that size. */
-typedef struct change { uint64_t offset, count; const char *data; bool grow; } change;
-typedef struct changes { change *at; size_t count; } changes;
+typedef struct change {
+  uint64_t offset, count;
+  const char *data;
+  bool grow;
+} change;
+typedef struct changes {
+  change *at;
+  size_t count;
+} changes;
 
 struct node {
   node_kind kind;
-  entries now, kept;      /* a directory's */
-  bytes kept_bytes;       /* a file's */
+  entries now, kept; /* a directory's */
+  bytes kept_bytes;  /* a file's */
   changes since;
   char target[PATH_ROOM]; /* a link's */
   node *all;              /* list of all nodes */
 };
 
-typedef struct cell { node *directory; char name[NAME_ROOM]; node *is; } cell;
-typedef struct operation { cell cells[CELLS]; size_t count; } operation;
+typedef struct cell {
+  node *directory;
+  char name[NAME_ROOM];
+  node *is;
+} cell;
+typedef struct operation {
+  cell cells[CELLS];
+  size_t count;
+} operation;
 
 struct disk {
   node *root, *all;
@@ -113,7 +133,9 @@ static cell cell_of(const disk *d, const char *path, node *is) {
   return c;
 }
 
-static bool same_cell(const cell *a, const cell *b) { return a->directory == b->directory && strcmp(a->name, b->name) == 0; }
+static bool same_cell(const cell *a, const cell *b) {
+  return a->directory == b->directory && strcmp(a->name, b->name) == 0;
+}
 
 static bool share_a_cell(const operation *a, const operation *b) {
   for (size_t i = 0; i < a->count; i++)
@@ -192,7 +214,8 @@ static void sync_directory(disk *d, const node *n) {
 }
 
 static void open_file(disk *d, const shim_event *e, const char *path) {
-  node *n = (e->flags & O_TMPFILE) == O_TMPFILE ? make_node(d, NODE_FILE) : find(d, path); /* without a name: gone with the process */
+  node *n = (e->flags & O_TMPFILE) == O_TMPFILE ? make_node(d, NODE_FILE)
+                                                : find(d, path); /* without a name: gone with the process */
   if (!n) {
     cell c;
     if (!(e->flags & O_CREAT)) broken("the log opens %s, which is not there", path);
@@ -248,7 +271,8 @@ static void happen(disk *d, const shim_event *e, const char *path, const char *o
   case SHIM_EVENT_EXCHANGE: move(d, path, other, true); break;
   case SHIM_EVENT_LINK: name_again(d, e->fd >= 0 ? n : find(d, path), other); break;
   case SHIM_EVENT_SYMLINK: make(d, NODE_LINK, other, path); break;
-  case SHIM_EVENT_UNLINK: case SHIM_EVENT_RMDIR: unname(d, path); break;
+  case SHIM_EVENT_UNLINK:
+  case SHIM_EVENT_RMDIR: unname(d, path); break;
   case SHIM_EVENT_MKDIR: make(d, NODE_DIRECTORY, path, NULL); break;
   case SHIM_EVENT_SAY: break;
   }
@@ -277,7 +301,9 @@ bool log_changes(const bytes *log, size_t event) {
   shim_event e;
   const char *more;
   for (size_t at = 0, k = 0; next_event(log, &at, &e, &more); k++)
-    if (k == event) return e.kind != SHIM_EVENT_CLOSE && e.kind != SHIM_EVENT_DUP && !(e.kind == SHIM_EVENT_OPEN && !(e.flags & (O_CREAT | O_TRUNC)));
+    if (k == event)
+      return e.kind != SHIM_EVENT_CLOSE && e.kind != SHIM_EVENT_DUP &&
+             !(e.kind == SHIM_EVENT_OPEN && !(e.flags & (O_CREAT | O_TRUNC)));
   return false;
 }
 
@@ -305,7 +331,8 @@ static void import(disk *d, node *to, const char *path) {
     struct stat info;
     node *n;
     if (strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0) continue;
-    if (snprintf(child, sizeof child, "%s/%s", path, found->d_name) >= PATH_ROOM || lstat(child, &info) != 0) broken("cannot look at %s", child);
+    if (snprintf(child, sizeof child, "%s/%s", path, found->d_name) >= PATH_ROOM || lstat(child, &info) != 0)
+      broken("cannot look at %s", child);
     n = make_node(d, S_ISDIR(info.st_mode) ? NODE_DIRECTORY : S_ISLNK(info.st_mode) ? NODE_LINK : NODE_FILE);
     if (n->kind == NODE_FILE && !get_bytes(child, &n->kept_bytes)) broken("cannot read %s", child);
     if (n->kind == NODE_LINK && readlink(child, n->target, PATH_ROOM - 1) < 0) broken("cannot read %s", child);
@@ -398,7 +425,9 @@ static bytes lost_bytes(const node *n, loss how, uint64_t *random) {
 
 /* Which of the waiting operations are found. */
 static void choose(const disk *d, loss how, uint64_t *random, bool *marked) {
-  size_t until = how == LOSS_ORDERED ? next_random(random) % (d->waiting_count + 1) : how == LOSS_NAMES || how == LOSS_ALL ? d->waiting_count : 0;
+  size_t until = how == LOSS_ORDERED                    ? next_random(random) % (d->waiting_count + 1)
+                 : how == LOSS_NAMES || how == LOSS_ALL ? d->waiting_count
+                                                        : 0;
   for (size_t k = 0; k < d->waiting_count; k++) marked[k] = how == LOSS_RANDOM ? next_random(random) % 2 : k < until;
   if (how != LOSS_RANDOM) return;
   /* kept only with all that it builds upon: what was lost takes along what comes later on the same names */
@@ -411,7 +440,8 @@ static void write_tree(const node *n, const char *path, bool kept, loss how, uin
   for (size_t k = 0; k < list->count; k++) {
     const node *child = list->at[k].is;
     char name[PATH_ROOM];
-    if (snprintf(name, sizeof name, "%s/%s", path, list->at[k].name) >= PATH_ROOM) broken("the path %.80s... is too long", name);
+    if (snprintf(name, sizeof name, "%s/%s", path, list->at[k].name) >= PATH_ROOM)
+      broken("the path %.80s... is too long", name);
     if (child->kind == NODE_DIRECTORY) {
       make_directory(name);
       write_tree(child, name, kept, how, random);

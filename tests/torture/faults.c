@@ -1,8 +1,8 @@
-/* Every file-system call of a run, one at a time, fails in each way in which it can fail, is cut short, or is the last that the
- * process lives to make. What must hold then: world.h.
+/* Every file-system call of a run, one at a time, fails in each way in which it can fail, is cut short, or is the last
+ * that the process lives to make. What must hold then: world.h.
  *
- * First a clean run of each scenario is counted; the list of cases is every n of every kind that it made, in every way of that
- * kind. A sample takes each (scenario, kind, way) once and then at random. */
+ * First a clean run of each scenario is counted; the list of cases is every n of every kind that it made, in every way
+ * of that kind. A sample takes each (scenario, kind, way) once and then at random. */
 #include "torture/parts.h"
 
 #include <errno.h>
@@ -12,38 +12,86 @@
 
 enum { SAMPLE = 800, ERRNOS = 5 };
 
-typedef struct scenario { const char *name; job job; bool from_stopped; } scenario;
-static const scenario scenarios[] = {{"fresh", JOB_FRESH, false}, {"resumed", JOB_FRESH, true}, {"model", JOB_MODEL, false}, {"model-resumed", JOB_MODEL, true}};
+typedef struct scenario {
+  const char *name;
+  job job;
+  bool from_stopped;
+} scenario;
+static const scenario scenarios[] = {{"fresh", JOB_FRESH, false},
+                                     {"resumed", JOB_FRESH, true},
+                                     {"model", JOB_MODEL, false},
+                                     {"model-resumed", JOB_MODEL, true}};
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
-typedef struct one { uint32_t scenario; shim_area area; shim_kind kind; uint64_t n; shim_way way; int number; } one;
+typedef struct one {
+  uint32_t scenario;
+  shim_area area;
+  shim_kind kind;
+  uint64_t n;
+  shim_way way;
+  int number;
+} one;
 
-typedef struct cases { one *at; size_t count; } cases;
+typedef struct cases {
+  one *at;
+  size_t count;
+} cases;
 
 /* The errors that a kind of call is known to give. */
-typedef struct errors { shim_kind kind; int numbers[ERRNOS]; } errors;
+typedef struct errors {
+  shim_kind kind;
+  int numbers[ERRNOS];
+} errors;
 static const errors known[] = {
-    {SHIM_write, {EIO, ENOSPC, EINTR}}, {SHIM_pwrite, {EIO, ENOSPC, EINTR}}, {SHIM_writev, {EIO, ENOSPC, EINTR}}, {SHIM_pwritev, {EIO, ENOSPC, EINTR}},
-    {SHIM_copy_file_range, {EIO, ENOSPC, EXDEV, EINTR}}, {SHIM_sendfile, {EIO, ENOSPC, EINTR}},
-    {SHIM_read, {EIO, EINTR}}, {SHIM_pread, {EIO, EINTR}}, {SHIM_readv, {EIO, EINTR}}, {SHIM_preadv, {EIO, EINTR}},
-    {SHIM_open, {EIO, ENOSPC, EACCES, EMFILE, EINTR}}, {SHIM_opendir, {EIO, EACCES, EMFILE, ENOMEM}}, {SHIM_mkostemp, {EIO, ENOSPC, EACCES}},
-    {SHIM_close, {EIO, EINTR, ENOSPC}}, {SHIM_closedir, {EIO}},
-    {SHIM_fsync, {EIO, ENOSPC, EINTR}}, {SHIM_fdatasync, {EIO, ENOSPC, EINTR}}, {SHIM_sync_file_range, {EIO, ENOSPC}},
-    {SHIM_fallocate, {EIO, ENOSPC, EINTR, EOPNOTSUPP}}, {SHIM_ftruncate, {EIO, ENOSPC, EINTR}}, {SHIM_truncate, {EIO, ENOSPC}},
-    {SHIM_rename, {EIO, ENOSPC, EACCES}}, {SHIM_renameat2, {EIO, ENOSPC, EINVAL, ENOSYS}}, {SHIM_link, {EIO, ENOSPC, EPERM}}, {SHIM_symlink, {EIO, ENOSPC, EPERM}},
-    {SHIM_unlink, {EIO, EACCES}}, {SHIM_rmdir, {EIO, EACCES}}, {SHIM_mkdir, {EIO, ENOSPC, EACCES}}, {SHIM_mkdtemp, {EIO, ENOSPC, EACCES}},
-    {SHIM_flock, {EIO, EINTR, ENOLCK}}, {SHIM_dup, {EMFILE}}, {SHIM_mmap, {ENOMEM, EACCES}}, {SHIM_readdir, {EIO}}, {SHIM_stat, {EIO, EACCES}}, {SHIM_readlink, {EIO, EACCES}},
+    {SHIM_write, {EIO, ENOSPC, EINTR}},
+    {SHIM_pwrite, {EIO, ENOSPC, EINTR}},
+    {SHIM_writev, {EIO, ENOSPC, EINTR}},
+    {SHIM_pwritev, {EIO, ENOSPC, EINTR}},
+    {SHIM_copy_file_range, {EIO, ENOSPC, EXDEV, EINTR}},
+    {SHIM_sendfile, {EIO, ENOSPC, EINTR}},
+    {SHIM_read, {EIO, EINTR}},
+    {SHIM_pread, {EIO, EINTR}},
+    {SHIM_readv, {EIO, EINTR}},
+    {SHIM_preadv, {EIO, EINTR}},
+    {SHIM_open, {EIO, ENOSPC, EACCES, EMFILE, EINTR}},
+    {SHIM_opendir, {EIO, EACCES, EMFILE, ENOMEM}},
+    {SHIM_mkostemp, {EIO, ENOSPC, EACCES}},
+    {SHIM_close, {EIO, EINTR, ENOSPC}},
+    {SHIM_closedir, {EIO}},
+    {SHIM_fsync, {EIO, ENOSPC, EINTR}},
+    {SHIM_fdatasync, {EIO, ENOSPC, EINTR}},
+    {SHIM_sync_file_range, {EIO, ENOSPC}},
+    {SHIM_fallocate, {EIO, ENOSPC, EINTR, EOPNOTSUPP}},
+    {SHIM_ftruncate, {EIO, ENOSPC, EINTR}},
+    {SHIM_truncate, {EIO, ENOSPC}},
+    {SHIM_rename, {EIO, ENOSPC, EACCES}},
+    {SHIM_renameat2, {EIO, ENOSPC, EINVAL, ENOSYS}},
+    {SHIM_link, {EIO, ENOSPC, EPERM}},
+    {SHIM_symlink, {EIO, ENOSPC, EPERM}},
+    {SHIM_unlink, {EIO, EACCES}},
+    {SHIM_rmdir, {EIO, EACCES}},
+    {SHIM_mkdir, {EIO, ENOSPC, EACCES}},
+    {SHIM_mkdtemp, {EIO, ENOSPC, EACCES}},
+    {SHIM_flock, {EIO, EINTR, ENOLCK}},
+    {SHIM_dup, {EMFILE}},
+    {SHIM_mmap, {ENOMEM, EACCES}},
+    {SHIM_readdir, {EIO}},
+    {SHIM_stat, {EIO, EACCES}},
+    {SHIM_readlink, {EIO, EACCES}},
 };
 
 static bool moves_bytes(shim_kind k) { return k <= SHIM_preadv || k == SHIM_copy_file_range || k == SHIM_sendfile; }
 static bool writes(shim_kind k) { return k <= SHIM_pwritev || k == SHIM_copy_file_range || k == SHIM_sendfile; }
 /* After a call that only looks, the moment is that before the next call. */
-static bool changes(shim_kind k) { return writes(k) || k == SHIM_open || k == SHIM_mkostemp || (k >= SHIM_fsync && k <= SHIM_mkdtemp); }
+static bool changes(shim_kind k) {
+  return writes(k) || k == SHIM_open || k == SHIM_mkostemp || (k >= SHIM_fsync && k <= SHIM_mkdtemp);
+}
 
 /* ---- the list of cases ---- */
 
 static void push(cases *list, one c) {
-  if ((list->count & (list->count - 1)) == 0) list->at = realloc(list->at, (list->count ? list->count * 2 : 1) * sizeof *list->at);
+  if ((list->count & (list->count - 1)) == 0)
+    list->at = realloc(list->at, (list->count ? list->count * 2 : 1) * sizeof *list->at);
   if (!list->at) broken("no memory");
   list->at[list->count++] = c;
 }
@@ -56,7 +104,9 @@ static void push_kind(cases *list, one c) {
       c.number = known[k].numbers[e];
       push(list, c);
       c.way = SHIM_WAY_on;
-      if ((c.number == ENOSPC || c.number == ENOLCK || c.number == EOPNOTSUPP || c.number == EINVAL || c.number == EPERM || c.number == EXDEV)) push(list, c);
+      if ((c.number == ENOSPC || c.number == ENOLCK || c.number == EOPNOTSUPP || c.number == EINVAL ||
+           c.number == EPERM || c.number == EXDEV))
+        push(list, c);
     }
   }
   c.number = 0;
@@ -96,7 +146,8 @@ static cases list_cases(void) {
 }
 
 static bool alike(const one *a, const one *b) {
-  return a->scenario == b->scenario && a->area == b->area && a->kind == b->kind && a->way == b->way && a->number == b->number;
+  return a->scenario == b->scenario && a->area == b->area && a->kind == b->kind && a->way == b->way &&
+         a->number == b->number;
 }
 
 static void swap(cases *list, size_t a, size_t b) {
@@ -122,7 +173,8 @@ static void sample(cases *list) {
 /* ---- one case ---- */
 
 static const char *fault_text(const one *c) {
-  return pathf("%s/%s/%llu/%s/%d", shim_areas[c->area], shim_kinds[c->kind], (unsigned long long)c->n, shim_ways[c->way], c->number);
+  return pathf("%s/%s/%llu/%s/%d", shim_areas[c->area], shim_kinds[c->kind], (unsigned long long)c->n,
+               shim_ways[c->way], c->number);
 }
 
 static void try_one(world *w, const one *c) {
@@ -138,21 +190,25 @@ static void try_one(world *w, const one *c) {
   l = (launch){.fault = fault};
   launch_run(w, &words, &l);
   hear_more(&h, &l.heard);
-  if (!w->counts->hits) remark("faults that struck nothing"); /* a run makes a few calls more or less with the time it takes */
-  if (c->area == SHIM_MEMORY && l.code == 3) { /* what is left does not hold the plan: as good as a refusal by the plan */
+  if (!w->counts->hits)
+    remark("faults that struck nothing"); /* a run makes a few calls more or less with the time it takes */
+  if (c->area == SHIM_MEMORY &&
+      l.code == 3) { /* what is left does not hold the plan: as good as a refusal by the plan */
     remark("plans that did not fit what was left");
   } else if (!ended_well(&l, why)) {
     finding(w, name, "%s", why);
   } else if (l.code == 0) {
     remark("faults that were lived through");
     /* a tokenizer that cannot be read any more costs nobody the weights: it is told */
-    if (c->area == SHIM_INPUT && strstr(l.err, "\nwarning: ")) w->told = "tokenizer.json", remark("faults that were told as a warning");
+    if (c->area == SHIM_INPUT && strstr(l.err, "\nwarning: "))
+      w->told = "tokenizer.json", remark("faults that were told as a warning");
     if (!nothing_lost(w, s->job, &h, why)) finding(w, name, "exit 0, but %s", why);
     else if (!same_as_undisturbed(w, s->job, why)) finding(w, name, "exit 0, but %s", why);
     else if (!own_files_survive(w, why)) finding(w, name, "exit 0, but %s", why);
     return;
   }
-  if (!recovers(w, s->job, &h, AFTER_FAULT, why)) finding(w, name, "%s (%s)", why, l.signal ? "killed" : pathf("exit %d", l.code));
+  if (!recovers(w, s->job, &h, AFTER_FAULT, why))
+    finding(w, name, "%s (%s)", why, l.signal ? "killed" : pathf("exit %d", l.code));
 }
 
 static void try_case(world *w, size_t index, const void *context) { try_one(w, &((const cases *)context)->at[index]); }

@@ -91,11 +91,14 @@ void make_directory(const char *path) {
 }
 
 /* Recursion goes through buffers of its own: those of pathf come round again. */
-typedef struct path { char text[PATH_ROOM]; } path;
+typedef struct path {
+  char text[PATH_ROOM];
+} path;
 
 static path joined(const char *parent, const char *name) {
   path p;
-  if (snprintf(p.text, sizeof p.text, "%s/%s", parent, name) >= PATH_ROOM) broken("the path %.80s/... is too long", parent);
+  if (snprintf(p.text, sizeof p.text, "%s/%s", parent, name) >= PATH_ROOM)
+    broken("the path %.80s/... is too long", parent);
   return p;
 }
 
@@ -133,7 +136,8 @@ static void copy_any(const path *from, const path *to) {
   if (lstat(from->text, &info) != 0) broken("cannot copy %s", from->text);
   if (S_ISLNK(info.st_mode)) {
     path target = {{0}};
-    if (readlink(from->text, target.text, PATH_ROOM - 1) < 0 || symlink(target.text, to->text) != 0) broken("cannot make the link %s", to->text);
+    if (readlink(from->text, target.text, PATH_ROOM - 1) < 0 || symlink(target.text, to->text) != 0)
+      broken("cannot make the link %s", to->text);
   } else if (!S_ISDIR(info.st_mode)) {
     if (!get_bytes(from->text, &content)) broken("cannot read %s", from->text);
     put_bytes(to->text, content.at, content.count);

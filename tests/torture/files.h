@@ -1,5 +1,5 @@
-/* Files and trees for the torture tests. Unlike tests/support these run in worker processes, where a failed preparation cannot
- * be a failed cmocka assertion: it says so and ends the process. */
+/* Files and trees for the torture tests. Unlike tests/support these run in worker processes, where a failed preparation
+ * cannot be a failed cmocka assertion: it says so and ends the process. */
 #ifndef HRI_TORTURE_FILES_H
 #define HRI_TORTURE_FILES_H
 
@@ -24,7 +24,7 @@ __attribute__((format(printf, 1, 2), noreturn)) void broken(const char *format, 
 /* printf into one of 64 static buffers. */
 __attribute__((format(printf, 1, 2))) const char *pathf(const char *format, ...);
 
-bool there(const char *path);            /* links are not followed */
+bool there(const char *path); /* links are not followed */
 bool is_directory(const char *path);
 bool get_bytes(const char *path, bytes *out); /* false: no such file */
 void put_bytes(const char *path, const void *from, size_t count);

@@ -1,7 +1,7 @@
-/* Damage: in a run that was killed in the middle, a bit of a file flips, a file is cut, grows, vanishes, is that of another
- * checkpoint; or an extra file appears. Going on must either give the bytes and metrics of the undisturbed run, or be refused with
- * exit 5 and the file's name. Where it is the newest checkpoint that is damaged, --from the older one must then go on to those bytes.
- * `inspect RUN --verify` must tell any damage inside of a checkpoint. */
+/* Damage: in a run that was killed in the middle, a bit of a file flips, a file is cut, grows, vanishes, is that of
+ * another checkpoint; or an extra file appears. Going on must either give the bytes and metrics of the undisturbed run,
+ * or be refused with exit 5 and the file's name. Where it is the newest checkpoint that is damaged, --from the older
+ * one must then go on to those bytes. `inspect RUN --verify` must tell any damage inside of a checkpoint. */
 #include "torture/parts.h"
 
 #include <stdio.h>
@@ -15,9 +15,17 @@ enum { SAMPLE = 600, FULL = 6000 };
 typedef enum harm { HARM_FLIP, HARM_CUT, HARM_GROW, HARM_REMOVE, HARM_FOREIGN, HARM_EXTRA, HARM_COUNT } harm;
 static const char *const harm_names[HARM_COUNT] = {"flip", "cut", "grow", "remove", "foreign", "extra"};
 
-typedef struct damage { job job; char file[PATH_ROOM]; harm how; uint64_t at; } damage; /* at: a bit's number, or a length */
+typedef struct damage {
+  job job;
+  char file[PATH_ROOM];
+  harm how;
+  uint64_t at;
+} damage; /* at: a bit's number, or a length */
 
-typedef struct damages { damage *at; size_t count; } damages;
+typedef struct damages {
+  damage *at;
+  size_t count;
+} damages;
 
 static const char newest[] = "checkpoints/step-000004/", older[] = "checkpoints/step-000002/";
 
@@ -25,7 +33,8 @@ static const char newest[] = "checkpoints/step-000004/", older[] = "checkpoints/
 
 static void push(damages *list, job j, const char *file, harm how, uint64_t at) {
   damage *d;
-  if ((list->count & (list->count - 1)) == 0) list->at = realloc(list->at, (list->count ? 2 * list->count : 1) * sizeof *list->at);
+  if ((list->count & (list->count - 1)) == 0)
+    list->at = realloc(list->at, (list->count ? 2 * list->count : 1) * sizeof *list->at);
   if (!list->at) broken("no memory");
   d = &list->at[list->count++];
   *d = (damage){.job = j, .how = how, .at = at};
@@ -39,7 +48,8 @@ static void push_flips(damages *list, job j, const char *file, const bytes *b, s
   for (int k = 7; k >= 0 && b->count > 8; k--) header = header << 8 | (unsigned char)b->at[k];
   header = header % (b->count + 1);
   {
-    const uint64_t places[] = {0, 1, 7, 8, 9, 8 + header / 2, 8 + header, 9 + header, b->count / 2, b->count - 1, b->count - 2};
+    const uint64_t places[] =
+        {0, 1, 7, 8, 9, 8 + header / 2, 8 + header, 9 + header, b->count / 2, b->count - 1, b->count - 2};
     for (size_t k = 0; k < sizeof places / sizeof *places && n < count; k++)
       if (places[k] < b->count) push(list, j, file, HARM_FLIP, places[k] * 8 + next_random(state) % 8), n++;
   }
@@ -50,7 +60,12 @@ static void push_file(damages *list, job j, const char *file, size_t flips, size
   bytes b;
   if (!get_bytes(pathf("%s/stopped-%d/%s", base, j, file), &b)) return; /* a directory or a link */
   push_flips(list, j, file, &b, flips, state);
-  for (size_t k = 0; k < cuts && b.count; k++) push(list, j, file, HARM_CUT, k == 0 ? 0 : k == 1 ? b.count - 1 : k == 2 ? b.count / 2 : next_random(state) % b.count);
+  for (size_t k = 0; k < cuts && b.count; k++)
+    push(list, j, file, HARM_CUT,
+         k == 0   ? 0
+         : k == 1 ? b.count - 1
+         : k == 2 ? b.count / 2
+                  : next_random(state) % b.count);
   push(list, j, file, HARM_GROW, 1);
   push(list, j, file, HARM_GROW, 4096);
   push(list, j, file, HARM_REMOVE, 0);
@@ -64,7 +79,8 @@ static void list_job(damages *list, job j, size_t most, uint64_t *state) {
   for (size_t k = 0; k < files.count; k++) regular += files.at[k][strlen(files.at[k]) - 1] != '/';
   each = most / (regular ? regular : 1);
   for (size_t k = 0; k < files.count; k++)
-    if (files.at[k][strlen(files.at[k]) - 1] != '/') push_file(list, j, files.at[k], each * 2 / 3 + 1, each / 3 + 1, state);
+    if (files.at[k][strlen(files.at[k]) - 1] != '/')
+      push_file(list, j, files.at[k], each * 2 / 3 + 1, each / 3 + 1, state);
   push(list, j, "checkpoints/step-000004/extra.bin", HARM_EXTRA, 0);
   push(list, j, "checkpoints/step-000004/.extra", HARM_EXTRA, 0);
   push(list, j, "checkpoints/step-000009/state.json", HARM_EXTRA, 0);
@@ -112,7 +128,9 @@ static void do_damage(const world *w, const damage *d) {
 
 /* ---- what becomes of it ---- */
 
-static const char *last_part(const char *text, size_t most) { return text + (strlen(text) > most ? strlen(text) - most : 0); }
+static const char *last_part(const char *text, size_t most) {
+  return text + (strlen(text) > most ? strlen(text) - most : 0);
+}
 
 static const char *base_name(const char *file) {
   const char *slash = strrchr(file, '/');
@@ -129,7 +147,8 @@ static bool is_named(const damage *d, const char *said) {
 
 /* A directory without a run, or a lock that is none, is a wrong word on the command line. */
 static bool is_usage(const damage *d, const launch *l) {
-  return l->code == 2 && ((strcmp(d->file, "lock") == 0 && strstr(l->err, "/lock")) || (strcmp(d->file, "run.json") == 0 && d->how == HARM_REMOVE && strstr(l->err, "run.json")));
+  return l->code == 2 && ((strcmp(d->file, "lock") == 0 && strstr(l->err, "/lock")) ||
+                          (strcmp(d->file, "run.json") == 0 && d->how == HARM_REMOVE && strstr(l->err, "run.json")));
 }
 
 static bool in_newest(const damage *d) { return strncmp(d->file, newest, strlen(newest)) == 0; }
@@ -162,11 +181,14 @@ static void try_one(world *w, const damage *d) {
   char name[PATH_ROOM + 64], why[WHY_ROOM];
   command c;
   heard h;
-  (void)snprintf(name, sizeof name, "%s:%s:%s:%llu", d->job == JOB_FRESH ? "fresh" : "model", harm_names[d->how], d->file, (unsigned long long)d->at);
+  (void)snprintf(name, sizeof name, "%s:%s:%s:%llu", d->job == JOB_FRESH ? "fresh" : "model", harm_names[d->how],
+                 d->file, (unsigned long long)d->at);
   world_lay(w, d->job, true, &h);
   if (strncmp(d->file, older, strlen(older)) == 0) w->except = "step-000002/";
   do_damage(w, d);
-  if (in_checkpoint(d) && d->how != HARM_EXTRA && !same_bytes(pathf("%s/%s", w->run, d->file), pathf("%s/stopped-%d/%s", base, d->job, d->file))) try_verify(w, name);
+  if (in_checkpoint(d) && d->how != HARM_EXTRA &&
+      !same_bytes(pathf("%s/%s", w->run, d->file), pathf("%s/stopped-%d/%s", base, d->job, d->file)))
+    try_verify(w, name);
   c = resume_words(w, d->job, NULL);
   l = (launch){0};
   launch_run(w, &c, &l);
@@ -186,7 +208,9 @@ static void try_one(world *w, const damage *d) {
   }
 }
 
-static void try_case(world *w, size_t index, const void *context) { try_one(w, &((const damages *)context)->at[index]); }
+static void try_case(world *w, size_t index, const void *context) {
+  try_one(w, &((const damages *)context)->at[index]);
+}
 
 size_t part_flips(void) {
   damages list = list_damages();

@@ -1,4 +1,5 @@
-/* kill -9 at random moments, once or several times in a row, from outside: between any two instructions, not only around calls. */
+/* kill -9 at random moments, once or several times in a row, from outside: between any two instructions, not only
+ * around calls. */
 #include "torture/parts.h"
 
 #include <signal.h>
@@ -7,7 +8,9 @@
 
 enum { SAMPLE = 250, FULL = 1500, IN_A_ROW = 3 };
 
-typedef struct span { uint64_t wall_us; } span;
+typedef struct span {
+  uint64_t wall_us;
+} span;
 
 static uint64_t measure(void) {
   static launch l;
@@ -23,7 +26,8 @@ static uint64_t measure(void) {
   launch_run(&w, &c, &l);
   (void)clock_gettime(CLOCK_MONOTONIC, &end);
   remove_tree(w.root);
-  return (uint64_t)(end.tv_sec - begin.tv_sec) * 1000000 + (uint64_t)(end.tv_nsec / 1000) - (uint64_t)(begin.tv_nsec / 1000);
+  return (uint64_t)(end.tv_sec - begin.tv_sec) * 1000000 + (uint64_t)(end.tv_nsec / 1000) -
+         (uint64_t)(begin.tv_nsec / 1000);
 }
 
 static void try_case(world *w, size_t index, const void *context) {
@@ -37,7 +41,8 @@ static void try_case(world *w, size_t index, const void *context) {
   for (int k = 0; k < IN_A_ROW; k++) {
     command c = h.count ? resume_words(w, JOB_FRESH, NULL) : start_words(w, JOB_FRESH);
     bool any = next_random(&state) % 4 == 0; /* else while it trains and saves: before, there is little to break */
-    l = (launch){.kill_after_us = 1 + next_random(&state) % (any ? s->wall_us : s->wall_us * 2 / 3), .kill_behind = any ? NULL : "\nloaded "};
+    l = (launch){.kill_after_us = 1 + next_random(&state) % (any ? s->wall_us : s->wall_us * 2 / 3),
+                 .kill_behind = any ? NULL : "\nloaded "};
     launch_run(w, &c, &l);
     hear_more(&h, &l.heard);
     if (l.signal == SIGKILL && !l.hung) remark("killed");
@@ -45,7 +50,8 @@ static void try_case(world *w, size_t index, const void *context) {
       finding(w, name, "%s", why);
       return;
     }
-    if (l.code != 2 && l.signal != SIGKILL && l.code != 0) finding(w, name, "exit %d: %.300s", l.code, l.err); /* 2: saved, not announced */
+    if (l.code != 2 && l.signal != SIGKILL && l.code != 0)
+      finding(w, name, "exit %d: %.300s", l.code, l.err); /* 2: saved, not announced */
     if (next_random(&state) % 2) break;
   }
   if (!recovers(w, JOB_FRESH, &h, AFTER_FAULT, why)) finding(w, name, "%s", why);

@@ -1,4 +1,5 @@
-/* The parts of the torture test. Each returns how many findings it made; case_ runs a single one, named as in its findings. */
+/* The parts of the torture test. Each returns how many findings it made; case_ runs a single one, named as in its
+ * findings. */
 #ifndef HRI_TORTURE_PARTS_H
 #define HRI_TORTURE_PARTS_H
 

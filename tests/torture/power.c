@@ -1,8 +1,9 @@
-/* The power goes out, at every moment of a run. A run is logged once, call by call; for a moment of it, the model of a disk makes
- * trees that could be found then (disk.h), and the program must go on from each of them (world.h), with nothing lost that it had
- * said was saved before that moment.
+/* The power goes out, at every moment of a run. A run is logged once, call by call; for a moment of it, the model of a
+ * disk makes trees that could be found then (disk.h), and the program must go on from each of them (world.h), with
+ * nothing lost that it had said was saved before that moment.
  *
- * Stories: a run from the start; a resumed one; and one whose power goes out twice, the second time while it goes on. */
+ * Stories: a run from the start; a resumed one; and one whose power goes out twice, the second time while it goes
+ * on. */
 #include "torture/parts.h"
 
 #include <stdio.h>
@@ -24,14 +25,25 @@ typedef struct story {
   size_t count;
 } story;
 
-typedef struct moment { int story; size_t until; loss how; uint64_t random; bool twice; } moment;
+typedef struct moment {
+  int story;
+  size_t until;
+  loss how;
+  uint64_t random;
+  bool twice;
+} moment;
 
 enum { STORIES = 4 };
-typedef struct all { story stories[STORIES]; moment *moments; size_t count; } all;
+typedef struct all {
+  story stories[STORIES];
+  moment *moments;
+  size_t count;
+} all;
 
 /* ---- recording ---- */
 
-/* The log is whole: what it makes of the tree before is the tree behind. The trail (RUN/memory) is written through a map. */
+/* The log is whole: what it makes of the tree before is the tree behind. The trail (RUN/memory) is written through a
+ * map. */
 static bool log_explains(const world *w, const story *s, char why[WHY_ROOM]) {
   char made[PATH_ROOM];
   disk *d;
@@ -49,11 +61,13 @@ static bool log_explains(const world *w, const story *s, char why[WHY_ROOM]) {
     const char *name = real.at[k];
     struct stat info;
     if (!has_name(&model, name)) same = snprintf(why, WHY_ROOM, "the log does not make %s", name) < 0;
-    else if (lstat(pathf("%s/%s", w->tree, name), &info) == 0 && S_ISREG(info.st_mode) && strcmp(name, "run/memory/trail") != 0 &&
+    else if (lstat(pathf("%s/%s", w->tree, name), &info) == 0 && S_ISREG(info.st_mode) &&
+             strcmp(name, "run/memory/trail") != 0 &&
              !same_bytes(pathf("%s/%s", w->tree, name), pathf("%s/%s", made, name)))
       same = snprintf(why, WHY_ROOM, "the log makes other bytes of %s", name) < 0;
   }
-  if (same && real.count != model.count) same = snprintf(why, WHY_ROOM, "the log makes %zu names, there are %zu", model.count, real.count) < 0;
+  if (same && real.count != model.count)
+    same = snprintf(why, WHY_ROOM, "the log makes %zu names, there are %zu", model.count, real.count) < 0;
   free_names(&real);
   free_names(&model);
   remove_tree(made);
@@ -102,7 +116,8 @@ static void hear_log(heard *h, const story *s, size_t until) {
 }
 
 static const char *name_of(const all *a, const moment *m) {
-  return pathf("%s%s/%zu/%s/%llu", a->stories[m->story].name, m->twice ? "-twice" : "", m->until, loss_names[m->how], (unsigned long long)m->random);
+  return pathf("%s%s/%zu/%s/%llu", a->stories[m->story].name, m->twice ? "-twice" : "", m->until, loss_names[m->how],
+               (unsigned long long)m->random);
 }
 
 /* Goes on from the first loss under the log, and loses again at a random moment of that. */
@@ -121,7 +136,9 @@ static bool lose_again(world *w, const story *s, const moment *m, heard *h, char
     l.log = pathf("%s/log", w->root);
     launch_run(w, &c, &l);
   }
-  if (l.code != 0) return snprintf(why, WHY_ROOM, "went on: exit %d: %.400s", l.code, l.err + (strlen(l.err) > 400 ? strlen(l.err) - 400 : 0)) < 0;
+  if (l.code != 0)
+    return snprintf(why, WHY_ROOM, "went on: exit %d: %.400s", l.code,
+                    l.err + (strlen(l.err) > 400 ? strlen(l.err) - 400 : 0)) < 0;
   if (!get_bytes(pathf("%s/log", w->root), &again.log)) broken("no log");
   again.count = next_random(&random) % (log_count(&again.log) + 1);
   hear_log(h, &again, again.count);
@@ -151,7 +168,8 @@ static void try_case(world *w, size_t index, const void *context) {
 /* ---- all moments ---- */
 
 static void add_moment(all *a, moment m) {
-  if ((a->count & (a->count - 1)) == 0) a->moments = realloc(a->moments, (a->count ? 2 * a->count : 1) * sizeof *a->moments);
+  if ((a->count & (a->count - 1)) == 0)
+    a->moments = realloc(a->moments, (a->count ? 2 * a->count : 1) * sizeof *a->moments);
   if (!a->moments) broken("no memory");
   a->moments[a->count++] = m;
 }
@@ -179,7 +197,11 @@ static void list_twice(all *a, uint64_t *state) {
   for (size_t k = 0; k < (full ? TWICE_FULL : sampled(TWICE_SAMPLE)); k++) {
     int s = (int)(next_random(state) % STORIES);
     size_t until = 1 + next_random(state) % a->stories[s].count;
-    add_moment(a, (moment){.story = s, .until = until, .how = (loss)(next_random(state) % LOSS_COUNT), .random = next_random(state) >> 32, .twice = true});
+    add_moment(a, (moment){.story = s,
+                           .until = until,
+                           .how = (loss)(next_random(state) % LOSS_COUNT),
+                           .random = next_random(state) >> 32,
+                           .twice = true});
   }
 }
 

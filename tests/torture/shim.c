@@ -1,11 +1,12 @@
-/* A library that is preloaded into the program: it counts its file-system calls, makes a chosen one fail, cuts it short or kills
- * the process around it, and keeps a log of changes (shim.h).
+/* A library that is preloaded into the program: it counts its file-system calls, makes a chosen one fail, cuts it short
+ * or kills the process around it, and keeps a log of changes (shim.h).
  *
- * It hooks calls that the program makes through the dynamic linker. What libc does inside of itself (stdio, opendir) passes it by;
- * opendir, mkdtemp and mkostemp are therefore hooked whole, and that nothing else passes by unseen is checked from outside, by the
- * kernel's count of system calls (trace.c).
+ * It hooks calls that the program makes through the dynamic linker. What libc does inside of itself (stdio, opendir)
+ * passes it by; opendir, mkdtemp and mkostemp are therefore hooked whole, and that nothing else passes by unseen is
+ * checked from outside, by the kernel's count of system calls (trace.c).
  *
- * In log mode one lock is held over a call and its event, so that events stand in the order in which things happened. */
+ * In log mode one lock is held over a call and its event, so that events stand in the order in which things
+ * happened. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -43,14 +44,18 @@ static struct {
 } fault = {.area = SHIM_NOWHERE};
 
 static shim_counts *counts; /* NULL: not set up, everything passes */
-static struct { char path[PATH_MAX]; size_t length; } areas[SHIM_AREAS];
+static struct {
+  char path[PATH_MAX];
+  size_t length;
+} areas[SHIM_AREAS];
 static _Atomic unsigned char fd_areas[FD_LIMIT]; /* area + 1; 0: of no interest */
 static int log_fd = -1;
 static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* The function that this one stands before. Not as a static initializer: other libraries' constructors may come first. */
-#define REAL(name) \
-  static __typeof__(&name) real; \
+/* The function that this one stands before. Not as a static initializer: other libraries' constructors may come
+ * first. */
+#define REAL(name)                                                                                                     \
+  static __typeof__(&name) real;                                                                                       \
   if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
 
 /* libc's syscall(), past our own. */
@@ -64,7 +69,8 @@ static long (*raw(void))(long number, ...) {
 
 static shim_area area_of_absolute(const char *path) {
   for (int a = SHIM_TREE; a <= SHIM_INPUT; a++)
-    if (areas[a].length && strncmp(path, areas[a].path, areas[a].length) == 0 && (path[areas[a].length] == '/' || path[areas[a].length] == 0))
+    if (areas[a].length && strncmp(path, areas[a].path, areas[a].length) == 0 &&
+        (path[areas[a].length] == '/' || path[areas[a].length] == 0))
       return (shim_area)a;
   return SHIM_NOWHERE;
 }
@@ -149,7 +155,8 @@ static shim_way meet(shim_area area, shim_kind kind) {
   uint64_t n;
   if (!counts || area == SHIM_NOWHERE) return SHIM_WAY_pass;
   n = atomic_fetch_add(&counts->calls[area][kind], 1) + 1;
-  if (area != fault.area || kind != fault.kind || n < fault.n || (n > fault.n && fault.way != SHIM_WAY_on)) return SHIM_WAY_pass;
+  if (area != fault.area || kind != fault.kind || n < fault.n || (n > fault.n && fault.way != SHIM_WAY_on))
+    return SHIM_WAY_pass;
   if (atomic_fetch_add(&counts->hits, 1) == 0) tell_where();
   if (fault.way == SHIM_WAY_before) die();
   if (fault.way != SHIM_WAY_fail && fault.way != SHIM_WAY_on) return fault.way;
@@ -162,7 +169,9 @@ static void leave(shim_way way) {
 }
 
 /* How many bytes a call that is cut short may move: at least one, for none means the end of the file. */
-static size_t cut(shim_way way, size_t bytes) { return (way == SHIM_WAY_short || way == SHIM_WAY_half) && bytes > 1 ? bytes / 2 : bytes; }
+static size_t cut(shim_way way, size_t bytes) {
+  return (way == SHIM_WAY_short || way == SHIM_WAY_half) && bytes > 1 ? bytes / 2 : bytes;
+}
 
 /* ---- the log ---- */
 
@@ -204,7 +213,8 @@ static const char *in_tree(int directory, const char *path, char out[PATH_MAX]) 
 static void log_open(int fd, int flags) {
   char full[PATH_MAX];
   if (!fd_path(fd, full) || area_of_absolute(full) != SHIM_TREE) return;
-  put_event((shim_event){.kind = SHIM_EVENT_OPEN, .fd = fd, .flags = flags}, full + areas[SHIM_TREE].length + (full[areas[SHIM_TREE].length] == '/'), NULL, NULL, 0);
+  put_event((shim_event){.kind = SHIM_EVENT_OPEN, .fd = fd, .flags = flags},
+            full + areas[SHIM_TREE].length + (full[areas[SHIM_TREE].length] == '/'), NULL, NULL, 0);
 }
 
 static void log_paths(shim_event_kind kind, int directory, const char *path, int other_directory, const char *other) {
@@ -220,7 +230,8 @@ static void log_fd_event(shim_event_kind kind, int fd, uint64_t offset) {
 /* Where the bytes went: pwrite says it, after a write it is behind the file's position. */
 static void log_write(int fd, const void *bytes, ssize_t count, off_t offset) {
   if (offset < 0) offset = lseek(fd, 0, SEEK_CUR) - count;
-  put_event((shim_event){.kind = SHIM_EVENT_WRITE, .fd = fd, .offset = (uint64_t)offset}, NULL, NULL, bytes, (size_t)count);
+  put_event((shim_event){.kind = SHIM_EVENT_WRITE, .fd = fd, .offset = (uint64_t)offset}, NULL, NULL, bytes,
+            (size_t)count);
 }
 
 static void log_writev(int fd, const struct iovec *parts, int count, ssize_t put, off_t offset) {
@@ -300,7 +311,8 @@ __attribute__((constructor)) static void set_up(void) {
   set_area(SHIM_INPUT, "HEADROOM_SHIM_INPUT");
   set_fault(getenv("HEADROOM_SHIM_FAULT"));
   fd = (int)raw()(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
-  page = fd < 0 ? MAP_FAILED : (void *)raw()(SYS_mmap, NULL, sizeof(shim_counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
+  page = fd < 0 ? MAP_FAILED
+                : (void *)raw()(SYS_mmap, NULL, sizeof(shim_counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
   if (page == MAP_FAILED) find(NULL, 0, path);
   (void)raw()(SYS_close, fd);
   set_log(getenv("HEADROOM_SHIM_LOG"));
@@ -310,17 +322,17 @@ __attribute__((constructor)) static void set_up(void) {
 /* ---- writing and reading ---- */
 
 /* The body of a call that moves bytes: `bytes` is how many it may move. */
-#define MOVE(kind, fd, wanted, call, log) \
-  shim_area area = area_of_fd(fd); \
-  shim_way way = meet(area, kind); \
-  size_t bytes = cut(way, wanted); \
-  ssize_t moved; \
-  if (way == SHIM_WAY_fail) return -1; \
-  begin_log(area); \
-  moved = call; \
-  if (logs(area) && moved > 0) log; \
-  end_log(area); \
-  leave(way); \
+#define MOVE(kind, fd, wanted, call, log)                                                                              \
+  shim_area area = area_of_fd(fd);                                                                                     \
+  shim_way way = meet(area, kind);                                                                                     \
+  size_t bytes = cut(way, wanted);                                                                                     \
+  ssize_t moved;                                                                                                       \
+  if (way == SHIM_WAY_fail) return -1;                                                                                 \
+  begin_log(area);                                                                                                     \
+  moved = call;                                                                                                        \
+  if (logs(area) && moved > 0) log;                                                                                    \
+  end_log(area);                                                                                                       \
+  leave(way);                                                                                                          \
   return moved
 
 ssize_t write(int fd, const void *from, size_t count) {
@@ -352,19 +364,19 @@ static int cut_vector(shim_way way, const struct iovec *parts, int count, struct
   return 0;
 }
 
-#define MOVE_VECTOR(kind, fd, call, log) \
-  shim_area area = area_of_fd(fd); \
-  shim_way way = meet(area, kind); \
-  struct iovec first; \
-  int kept = cut_vector(way, parts, count, &first), used = kept || !count ? kept : 1; \
-  const struct iovec *list = kept || !count ? parts : &first; \
-  ssize_t moved; \
-  if (way == SHIM_WAY_fail) return -1; \
-  begin_log(area); \
-  moved = call; \
-  if (logs(area) && moved > 0) log; \
-  end_log(area); \
-  leave(way); \
+#define MOVE_VECTOR(kind, fd, call, log)                                                                               \
+  shim_area area = area_of_fd(fd);                                                                                     \
+  shim_way way = meet(area, kind);                                                                                     \
+  struct iovec first;                                                                                                  \
+  int kept = cut_vector(way, parts, count, &first), used = kept || !count ? kept : 1;                                  \
+  const struct iovec *list = kept || !count ? parts : &first;                                                          \
+  ssize_t moved;                                                                                                       \
+  if (way == SHIM_WAY_fail) return -1;                                                                                 \
+  begin_log(area);                                                                                                     \
+  moved = call;                                                                                                        \
+  if (logs(area) && moved > 0) log;                                                                                    \
+  end_log(area);                                                                                                       \
+  leave(way);                                                                                                          \
   return moved
 
 ssize_t writev(int fd, const struct iovec *parts, int count) {
@@ -394,7 +406,8 @@ static void log_copied(int fd, off_t end, ssize_t moved) {
   (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   from = (int)raw()(SYS_openat, AT_FDCWD, link, O_RDONLY | O_CLOEXEC);
   for (off_t at = end - moved; at < end;) {
-    ssize_t got = raw()(SYS_pread64, from, block, (size_t)(end - at) < sizeof block ? (size_t)(end - at) : sizeof block, at);
+    ssize_t got =
+        raw()(SYS_pread64, from, block, (size_t)(end - at) < sizeof block ? (size_t)(end - at) : sizeof block, at);
     if (got <= 0) break;
     log_write(fd, block, got, at);
     at += got;
@@ -429,13 +442,13 @@ static int open_through(shim_kind kind, int directory, const char *path, int fla
   return fd;
 }
 
-#define OPEN_MODE \
-  mode_t mode = 0; \
-  if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) { \
-    va_list more; \
-    va_start(more, flags); \
-    mode = va_arg(more, mode_t); \
-    va_end(more); \
+#define OPEN_MODE                                                                                                      \
+  mode_t mode = 0;                                                                                                     \
+  if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) {                                                           \
+    va_list more;                                                                                                      \
+    va_start(more, flags);                                                                                             \
+    mode = va_arg(more, mode_t);                                                                                       \
+    va_end(more);                                                                                                      \
   }
 
 int open(const char *path, int flags, ...) {
@@ -448,13 +461,17 @@ int openat(int directory, const char *path, int flags, ...) {
   return open_through(SHIM_open, directory, path, flags, mode);
 }
 
-int creat(const char *path, mode_t mode) { return open_through(SHIM_open, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, mode); }
+int creat(const char *path, mode_t mode) {
+  return open_through(SHIM_open, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, mode);
+}
 
 /* What open becomes where the compiler fortifies it. */
 int __open_2(const char *path, int flags);
 int __open_2(const char *path, int flags) { return open_through(SHIM_open, AT_FDCWD, path, flags, 0); }
 int __openat_2(int directory, const char *path, int flags);
-int __openat_2(int directory, const char *path, int flags) { return open_through(SHIM_open, directory, path, flags, 0); }
+int __openat_2(int directory, const char *path, int flags) {
+  return open_through(SHIM_open, directory, path, flags, 0);
+}
 
 int mkostemp(char *template, int flags) {
   REAL(mkostemp);
@@ -497,19 +514,19 @@ struct dirent *readdir(DIR *directory) {
 }
 
 /* A close that fails has closed the file all the same, as in Linux. */
-#define CLOSE(kind, descriptor, call) \
-  int closed = descriptor; \
-  shim_area area = area_of_fd(closed); \
-  shim_way way = meet(area, kind); \
-  int number = errno, result; \
-  begin_log(area); \
-  remember(closed, SHIM_NOWHERE); \
-  result = call; \
-  if (logs(area)) log_fd_event(SHIM_EVENT_CLOSE, closed, 0); \
-  end_log(area); \
-  leave(way); \
-  if (way != SHIM_WAY_fail) return result; \
-  errno = number; \
+#define CLOSE(kind, descriptor, call)                                                                                  \
+  int closed = descriptor;                                                                                             \
+  shim_area area = area_of_fd(closed);                                                                                 \
+  shim_way way = meet(area, kind);                                                                                     \
+  int number = errno, result;                                                                                          \
+  begin_log(area);                                                                                                     \
+  remember(closed, SHIM_NOWHERE);                                                                                      \
+  result = call;                                                                                                       \
+  if (logs(area)) log_fd_event(SHIM_EVENT_CLOSE, closed, 0);                                                           \
+  end_log(area);                                                                                                       \
+  leave(way);                                                                                                          \
+  if (way != SHIM_WAY_fail) return result;                                                                             \
+  errno = number;                                                                                                      \
   return -1
 
 int close(int fd) {
@@ -550,16 +567,16 @@ int fcntl(int fd, int command, ...) {
 
 /* ---- syncing and sizes ---- */
 
-#define CALL(kind, where, call, log) \
-  shim_area area = where; \
-  shim_way way = meet(area, kind); \
-  int result; \
-  if (way == SHIM_WAY_fail) return -1; \
-  begin_log(area); \
-  result = call; \
-  if (logs(area) && result == 0) log; \
-  end_log(area); \
-  leave(way); \
+#define CALL(kind, where, call, log)                                                                                   \
+  shim_area area = where;                                                                                              \
+  shim_way way = meet(area, kind);                                                                                     \
+  int result;                                                                                                          \
+  if (way == SHIM_WAY_fail) return -1;                                                                                 \
+  begin_log(area);                                                                                                     \
+  result = call;                                                                                                       \
+  if (logs(area) && result == 0) log;                                                                                  \
+  end_log(area);                                                                                                       \
+  leave(way);                                                                                                          \
   return result
 
 int fsync(int fd) {
@@ -579,7 +596,8 @@ int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags) { /* 
 
 int fallocate(int fd, int mode, off_t offset, off_t bytes) {
   REAL(fallocate);
-  CALL(SHIM_fallocate, area_of_fd(fd), real(fd, mode, offset, bytes), if (mode == 0) log_fd_event(SHIM_EVENT_GROW, fd, (uint64_t)(offset + bytes)));
+  CALL(SHIM_fallocate, area_of_fd(fd), real(fd, mode, offset, bytes),
+       if (mode == 0) log_fd_event(SHIM_EVENT_GROW, fd, (uint64_t)(offset + bytes)));
 }
 
 int posix_fallocate(int fd, off_t offset, off_t bytes) { /* returns the error's number */
@@ -603,7 +621,8 @@ int ftruncate(int fd, off_t bytes) {
 
 static void log_truncate(const char *path, off_t bytes) {
   char where[PATH_MAX];
-  put_event((shim_event){.kind = SHIM_EVENT_SIZE, .fd = -1, .offset = (uint64_t)bytes}, in_tree(AT_FDCWD, path, where), NULL, NULL, 0);
+  put_event((shim_event){.kind = SHIM_EVENT_SIZE, .fd = -1, .offset = (uint64_t)bytes}, in_tree(AT_FDCWD, path, where),
+            NULL, NULL, 0);
 }
 
 int truncate(const char *path, off_t bytes) {
@@ -619,15 +638,23 @@ static shim_area area_of_two(int directory, const char *path, int other_director
   return area == SHIM_NOWHERE ? area_at(other_directory, other) : area;
 }
 
-static int rename_through(shim_kind kind, int directory, const char *path, int other_directory, const char *other, unsigned flags) {
+static int rename_through(shim_kind kind, int directory, const char *path, int other_directory, const char *other,
+                          unsigned flags) {
   CALL(kind, area_of_two(directory, path, other_directory, other),
        (int)raw()(SYS_renameat2, directory, path, other_directory, other, flags),
-       log_paths(flags & RENAME_EXCHANGE ? SHIM_EVENT_EXCHANGE : SHIM_EVENT_RENAME, directory, path, other_directory, other));
+       log_paths(flags & RENAME_EXCHANGE ? SHIM_EVENT_EXCHANGE : SHIM_EVENT_RENAME, directory, path, other_directory,
+                 other));
 }
 
-int rename(const char *path, const char *other) { return rename_through(SHIM_rename, AT_FDCWD, path, AT_FDCWD, other, 0); }
-int renameat(int a, const char *path, int b, const char *other) { return rename_through(SHIM_rename, a, path, b, other, 0); }
-int renameat2(int a, const char *path, int b, const char *other, unsigned flags) { return rename_through(SHIM_renameat2, a, path, b, other, flags); }
+int rename(const char *path, const char *other) {
+  return rename_through(SHIM_rename, AT_FDCWD, path, AT_FDCWD, other, 0);
+}
+int renameat(int a, const char *path, int b, const char *other) {
+  return rename_through(SHIM_rename, a, path, b, other, 0);
+}
+int renameat2(int a, const char *path, int b, const char *other, unsigned flags) {
+  return rename_through(SHIM_renameat2, a, path, b, other, flags);
+}
 
 /* What had no name (O_TMPFILE) is named by its descriptor. */
 static void log_link(int a, const char *path, int b, const char *other) {
@@ -647,7 +674,8 @@ int link(const char *path, const char *other) { return linkat(AT_FDCWD, path, AT
 
 int symlinkat(const char *target, int directory, const char *path) {
   REAL(symlinkat);
-  CALL(SHIM_symlink, area_at(directory, path), real(target, directory, path), log_paths(SHIM_EVENT_SYMLINK, 0, target, directory, path));
+  CALL(SHIM_symlink, area_at(directory, path), real(target, directory, path),
+       log_paths(SHIM_EVENT_SYMLINK, 0, target, directory, path));
 }
 
 int symlink(const char *target, const char *path) { return symlinkat(target, AT_FDCWD, path); }
@@ -671,7 +699,8 @@ int remove(const char *path) {
 
 int mkdirat(int directory, const char *path, mode_t mode) {
   REAL(mkdirat);
-  CALL(SHIM_mkdir, area_at(directory, path), real(directory, path, mode), log_paths(SHIM_EVENT_MKDIR, directory, path, 0, NULL));
+  CALL(SHIM_mkdir, area_at(directory, path), real(directory, path, mode),
+       log_paths(SHIM_EVENT_MKDIR, directory, path, 0, NULL));
 }
 
 int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
@@ -692,12 +721,12 @@ char *mkdtemp(char *template) {
 
 /* ---- looking, locks, maps ---- */
 
-#define LOOK(kind, where, call) \
-  shim_way way = meet(where, kind); \
-  __typeof__(call) result; \
-  if (way == SHIM_WAY_fail) return -1; \
-  result = call; \
-  leave(way); \
+#define LOOK(kind, where, call)                                                                                        \
+  shim_way way = meet(where, kind);                                                                                    \
+  __typeof__(call) result;                                                                                             \
+  if (way == SHIM_WAY_fail) return -1;                                                                                 \
+  result = call;                                                                                                       \
+  leave(way);                                                                                                          \
   return result
 
 int stat(const char *restrict path, struct stat *restrict info) {
@@ -735,7 +764,9 @@ ssize_t readlinkat(int directory, const char *restrict path, char *restrict out,
   LOOK(SHIM_readlink, area_at(directory, path), real(directory, path, out, room));
 }
 
-ssize_t readlink(const char *restrict path, char *restrict out, size_t room) { return readlinkat(AT_FDCWD, path, out, room); }
+ssize_t readlink(const char *restrict path, char *restrict out, size_t room) {
+  return readlinkat(AT_FDCWD, path, out, room);
+}
 
 int flock(int fd, int what) {
   REAL(flock);
@@ -750,7 +781,9 @@ static bool in_program(const void *address) {
 }
 
 void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset) {
-  shim_area area = !(flags & MAP_ANONYMOUS) ? area_of_fd(fd) : in_program(__builtin_return_address(0)) ? SHIM_MEMORY : SHIM_LIBRARY;
+  shim_area area = !(flags & MAP_ANONYMOUS)                  ? area_of_fd(fd)
+                   : in_program(__builtin_return_address(0)) ? SHIM_MEMORY
+                                                             : SHIM_LIBRARY;
   shim_way way = meet(area, SHIM_mmap);
   void *map;
   if (way == SHIM_WAY_fail) return MAP_FAILED;
@@ -761,8 +794,7 @@ void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offs
 
 /* ---- the same under other names ---- */
 
-#define ALIAS(type, name, parameters, target) \
-  type name parameters __attribute__((alias(#target)))
+#define ALIAS(type, name, parameters, target) type name parameters __attribute__((alias(#target)))
 
 ALIAS(int, fcntl64, (int, int, ...), fcntl);
 ALIAS(int, open64, (const char *, int, ...), open);
@@ -784,16 +816,29 @@ ALIAS(void *, mmap64, (void *, size_t, int, int, int, off64_t), mmap);
 /* readdir64 and the stat64 family have types of their own, of the same shape. */
 struct dirent64 *readdir64(DIR *directory) { return (struct dirent64 *)(void *)readdir(directory); }
 int stat64(const char *restrict path, struct stat64 *restrict info) { return stat(path, (struct stat *)(void *)info); }
-int lstat64(const char *restrict path, struct stat64 *restrict info) { return lstat(path, (struct stat *)(void *)info); }
+int lstat64(const char *restrict path, struct stat64 *restrict info) {
+  return lstat(path, (struct stat *)(void *)info);
+}
 int fstat64(int fd, struct stat64 *info) { return fstat(fd, (struct stat *)(void *)info); }
-int fstatat64(int directory, const char *restrict path, struct stat64 *restrict info, int flags) { return fstatat(directory, path, (struct stat *)(void *)info, flags); }
+int fstatat64(int directory, const char *restrict path, struct stat64 *restrict info, int flags) {
+  return fstatat(directory, path, (struct stat *)(void *)info, flags);
+}
 
 ssize_t __read_chk(int fd, void *to, size_t count, size_t room);
-ssize_t __read_chk(int fd, void *to, size_t count, size_t room) { (void)room; return read(fd, to, count); }
+ssize_t __read_chk(int fd, void *to, size_t count, size_t room) {
+  (void)room;
+  return read(fd, to, count);
+}
 ssize_t __pread_chk(int fd, void *to, size_t count, off_t offset, size_t room);
-ssize_t __pread_chk(int fd, void *to, size_t count, off_t offset, size_t room) { (void)room; return pread(fd, to, count, offset); }
+ssize_t __pread_chk(int fd, void *to, size_t count, off_t offset, size_t room) {
+  (void)room;
+  return pread(fd, to, count, offset);
+}
 ssize_t __pread64_chk(int fd, void *to, size_t count, off_t offset, size_t room);
-ssize_t __pread64_chk(int fd, void *to, size_t count, off_t offset, size_t room) { (void)room; return pread(fd, to, count, offset); }
+ssize_t __pread64_chk(int fd, void *to, size_t count, off_t offset, size_t room) {
+  (void)room;
+  return pread(fd, to, count, offset);
+}
 
 /* ---- the same by number ---- */
 

@@ -1,10 +1,12 @@
-/* Nothing lost, nothing silent: the run directory under every fault of the file system, loss of power, damage and kill -9.
+/* Nothing lost, nothing silent: the run directory under every fault of the file system, loss of power, damage and kill
+ * -9.
  *
- *   torture                 all parts, a sample of each (a minute); HEADROOM_TORTURE=full takes every case (ten minutes)
- *   torture PART...         calls, resume, faults, power, flips, kills
+ *   torture                 all parts, a sample of each (a minute); HEADROOM_TORTURE=full takes every case (ten
+ *   minutes) torture PART...         calls, resume, faults, power, flips, kills
  *   torture PART CASE       one case, as a finding names it, with all that the program says; faults, power and flips
  *
- * HEADROOM_TORTURE_SEED=N chooses the sample, _JOBS=N the workers, _REPORT=FILE takes all findings, _KEEP=1 leaves the files. */
+ * HEADROOM_TORTURE_SEED=N chooses the sample, _JOBS=N the workers, _REPORT=FILE takes all findings, _KEEP=1 leaves the
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,9 +59,14 @@ static void it_may_be_killed(void **state) {
   assert_int_equal(part_kills(), 0);
 }
 
-typedef struct part { const char *name; void (*test)(void **state); void (*one)(world *w, const char *text); } part;
-static const part parts[] = {{"calls", every_call_is_seen, NULL}, {"resume", resume_needs_no_other_word, NULL}, {"faults", every_call_may_fail, case_faults},
-                             {"power", the_power_may_go_out, case_power}, {"flips", files_may_be_damaged, case_flips}, {"kills", it_may_be_killed, NULL}};
+typedef struct part {
+  const char *name;
+  void (*test)(void **state);
+  void (*one)(world *w, const char *text);
+} part;
+static const part parts[] = {{"calls", every_call_is_seen, NULL},          {"resume", resume_needs_no_other_word, NULL},
+                             {"faults", every_call_may_fail, case_faults}, {"power", the_power_may_go_out, case_power},
+                             {"flips", files_may_be_damaged, case_flips},  {"kills", it_may_be_killed, NULL}};
 enum { PARTS = sizeof parts / sizeof *parts };
 
 static const part *find_part(const char *name) {

@@ -1,5 +1,6 @@
-/* ptrace with PTRACE_SYSCALL: at the entry of each system call of each thread, its arguments are looked up in a table that says
- * which of them are paths and descriptors, and those are resolved through /proc. Slow, but a run has few thousand calls. */
+/* ptrace with PTRACE_SYSCALL: at the entry of each system call of each thread, its arguments are looked up in a table
+ * that says which of them are paths and descriptors, and those are resolved through /proc. Slow, but a run has few
+ * thousand calls. */
 #include "torture/trace.h"
 
 #include <errno.h>
@@ -19,22 +20,45 @@
 typedef struct call {
   long number;
   const char *name, *how; /* a letter per argument; '-' for one that names nothing */
-  int kind;               /* shim_kind; UNKNOWN: must not be made on the tree; HARMLESS: reads attributes, changes nothing */
+  int kind; /* shim_kind; UNKNOWN: must not be made on the tree; HARMLESS: reads attributes, changes nothing */
 } call;
 
 enum { UNKNOWN = -1, HARMLESS = -2 };
 
 #define ROW(name, how, kind) {SYS_##name, #name, how, kind}
 static const call calls[] = {
-    ROW(write, "F", SHIM_write), ROW(pwrite64, "F", SHIM_pwrite), ROW(writev, "F", SHIM_writev), ROW(pwritev, "F", SHIM_pwritev),
-    ROW(read, "F", SHIM_read), ROW(pread64, "F", SHIM_pread), ROW(readv, "F", SHIM_readv), ROW(preadv, "F", SHIM_preadv),
-    ROW(openat, "A", SHIM_open), ROW(close, "F", SHIM_close),
-    ROW(fsync, "F", SHIM_fsync), ROW(fdatasync, "F", SHIM_fdatasync), ROW(sync_file_range, "F", SHIM_sync_file_range),
-    ROW(fallocate, "F", SHIM_fallocate), ROW(ftruncate, "F", SHIM_ftruncate), ROW(truncate, "P", SHIM_truncate),
-    ROW(renameat2, "A-A-", SHIM_rename), ROW(linkat, "A-A-", SHIM_link), ROW(symlinkat, "-A", SHIM_symlink),
-    ROW(unlinkat, "A", SHIM_unlink), ROW(mkdirat, "A", SHIM_mkdir), ROW(flock, "F", SHIM_flock), ROW(dup, "F", SHIM_dup), ROW(fcntl, "F", SHIM_dup), ROW(mmap, "----F", SHIM_mmap),
-    ROW(copy_file_range, "--F", SHIM_copy_file_range), ROW(sendfile, "F", SHIM_sendfile), ROW(getdents64, "F", SHIM_readdir),
-    ROW(newfstatat, "A", SHIM_stat), ROW(fstat, "F", SHIM_stat), ROW(statx, "A", SHIM_stat), ROW(faccessat, "A", SHIM_stat),
+    ROW(write, "F", SHIM_write),
+    ROW(pwrite64, "F", SHIM_pwrite),
+    ROW(writev, "F", SHIM_writev),
+    ROW(pwritev, "F", SHIM_pwritev),
+    ROW(read, "F", SHIM_read),
+    ROW(pread64, "F", SHIM_pread),
+    ROW(readv, "F", SHIM_readv),
+    ROW(preadv, "F", SHIM_preadv),
+    ROW(openat, "A", SHIM_open),
+    ROW(close, "F", SHIM_close),
+    ROW(fsync, "F", SHIM_fsync),
+    ROW(fdatasync, "F", SHIM_fdatasync),
+    ROW(sync_file_range, "F", SHIM_sync_file_range),
+    ROW(fallocate, "F", SHIM_fallocate),
+    ROW(ftruncate, "F", SHIM_ftruncate),
+    ROW(truncate, "P", SHIM_truncate),
+    ROW(renameat2, "A-A-", SHIM_rename),
+    ROW(linkat, "A-A-", SHIM_link),
+    ROW(symlinkat, "-A", SHIM_symlink),
+    ROW(unlinkat, "A", SHIM_unlink),
+    ROW(mkdirat, "A", SHIM_mkdir),
+    ROW(flock, "F", SHIM_flock),
+    ROW(dup, "F", SHIM_dup),
+    ROW(fcntl, "F", SHIM_dup),
+    ROW(mmap, "----F", SHIM_mmap),
+    ROW(copy_file_range, "--F", SHIM_copy_file_range),
+    ROW(sendfile, "F", SHIM_sendfile),
+    ROW(getdents64, "F", SHIM_readdir),
+    ROW(newfstatat, "A", SHIM_stat),
+    ROW(fstat, "F", SHIM_stat),
+    ROW(statx, "A", SHIM_stat),
+    ROW(faccessat, "A", SHIM_stat),
     ROW(readlinkat, "A", SHIM_readlink),
 #ifdef SYS_faccessat2
     ROW(faccessat2, "A", SHIM_stat),
@@ -46,19 +70,52 @@ static const call calls[] = {
     ROW(dup2, "F", UNKNOWN),
 #endif
 #ifdef SYS_open /* the old calls, which newer architectures do not have */
-    ROW(open, "P", SHIM_open), ROW(creat, "P", SHIM_open), ROW(rename, "PP", SHIM_rename), ROW(link, "PP", SHIM_link),
-    ROW(symlink, "-P", SHIM_symlink), ROW(unlink, "P", SHIM_unlink), ROW(rmdir, "P", SHIM_rmdir), ROW(mkdir, "P", SHIM_mkdir),
-    ROW(stat, "P", SHIM_stat), ROW(lstat, "P", SHIM_stat), ROW(access, "P", SHIM_stat), ROW(readlink, "P", SHIM_readlink),
-    ROW(getdents, "F", SHIM_readdir), ROW(chmod, "P", UNKNOWN), ROW(chown, "P", UNKNOWN), ROW(lchown, "P", UNKNOWN),
-    ROW(mknod, "P", UNKNOWN), ROW(utimes, "P", UNKNOWN),
+    ROW(open, "P", SHIM_open),
+    ROW(creat, "P", SHIM_open),
+    ROW(rename, "PP", SHIM_rename),
+    ROW(link, "PP", SHIM_link),
+    ROW(symlink, "-P", SHIM_symlink),
+    ROW(unlink, "P", SHIM_unlink),
+    ROW(rmdir, "P", SHIM_rmdir),
+    ROW(mkdir, "P", SHIM_mkdir),
+    ROW(stat, "P", SHIM_stat),
+    ROW(lstat, "P", SHIM_stat),
+    ROW(access, "P", SHIM_stat),
+    ROW(readlink, "P", SHIM_readlink),
+    ROW(getdents, "F", SHIM_readdir),
+    ROW(chmod, "P", UNKNOWN),
+    ROW(chown, "P", UNKNOWN),
+    ROW(lchown, "P", UNKNOWN),
+    ROW(mknod, "P", UNKNOWN),
+    ROW(utimes, "P", UNKNOWN),
 #endif
-    ROW(lseek, "F", HARMLESS), ROW(statfs, "P", HARMLESS), ROW(fstatfs, "F", HARMLESS),
-    ROW(chdir, "P", HARMLESS), ROW(fadvise64, "F", HARMLESS), ROW(readahead, "F", HARMLESS), ROW(getxattr, "P", HARMLESS),
-    ROW(preadv2, "F", UNKNOWN), ROW(pwritev2, "F", UNKNOWN), ROW(splice, "F-F", UNKNOWN), ROW(vmsplice, "F", UNKNOWN), ROW(tee, "FF", UNKNOWN),
-    ROW(syncfs, "F", UNKNOWN), ROW(ioctl, "F", UNKNOWN), ROW(dup3, "F", UNKNOWN),
-    ROW(fchmod, "F", UNKNOWN), ROW(fchmodat, "A", UNKNOWN), ROW(fchown, "F", UNKNOWN), ROW(fchownat, "A", UNKNOWN),
-    ROW(utimensat, "A", UNKNOWN), ROW(setxattr, "P", UNKNOWN), ROW(fsetxattr, "F", UNKNOWN), ROW(removexattr, "P", UNKNOWN),
-    ROW(mknodat, "A", UNKNOWN), ROW(execve, "P", UNKNOWN), ROW(name_to_handle_at, "A", UNKNOWN), ROW(io_uring_enter, "F", UNKNOWN),
+    ROW(lseek, "F", HARMLESS),
+    ROW(statfs, "P", HARMLESS),
+    ROW(fstatfs, "F", HARMLESS),
+    ROW(chdir, "P", HARMLESS),
+    ROW(fadvise64, "F", HARMLESS),
+    ROW(readahead, "F", HARMLESS),
+    ROW(getxattr, "P", HARMLESS),
+    ROW(preadv2, "F", UNKNOWN),
+    ROW(pwritev2, "F", UNKNOWN),
+    ROW(splice, "F-F", UNKNOWN),
+    ROW(vmsplice, "F", UNKNOWN),
+    ROW(tee, "FF", UNKNOWN),
+    ROW(syncfs, "F", UNKNOWN),
+    ROW(ioctl, "F", UNKNOWN),
+    ROW(dup3, "F", UNKNOWN),
+    ROW(fchmod, "F", UNKNOWN),
+    ROW(fchmodat, "A", UNKNOWN),
+    ROW(fchown, "F", UNKNOWN),
+    ROW(fchownat, "A", UNKNOWN),
+    ROW(utimensat, "A", UNKNOWN),
+    ROW(setxattr, "P", UNKNOWN),
+    ROW(fsetxattr, "F", UNKNOWN),
+    ROW(removexattr, "P", UNKNOWN),
+    ROW(mknodat, "A", UNKNOWN),
+    ROW(execve, "P", UNKNOWN),
+    ROW(name_to_handle_at, "A", UNKNOWN),
+    ROW(io_uring_enter, "F", UNKNOWN),
 #ifdef SYS_openat2
     ROW(openat2, "A", UNKNOWN),
 #endif
@@ -94,7 +151,8 @@ static bool fetch_text(pid_t thread, uint64_t address, char out[PATH_MAX]) {
   size_t used = 0;
   while (used < PATH_MAX - 1) { /* page by page: the text may end before a page that is not there */
     size_t want = 4096 - (address + used) % 4096;
-    struct iovec here = {out + used, want < PATH_MAX - 1 - used ? want : PATH_MAX - 1 - used}, there = {(void *)(uintptr_t)(address + used), here.iov_len};
+    struct iovec here = {out + used, want < PATH_MAX - 1 - used ? want : PATH_MAX - 1 - used},
+                 there = {(void *)(uintptr_t)(address + used), here.iov_len};
     ssize_t got = process_vm_readv(thread, &here, 1, &there, 1, 0);
     if (got <= 0) return false;
     used += (size_t)got;
@@ -103,7 +161,8 @@ static bool fetch_text(pid_t thread, uint64_t address, char out[PATH_MAX]) {
   return false;
 }
 
-/* Whether a path lies in the tree; the empty one stands for its directory. Links on the way are followed as far as they exist. */
+/* Whether a path lies in the tree; the empty one stands for its directory. Links on the way are followed as far as they
+ * exist. */
 static bool path_in(pid_t thread, int directory, uint64_t address, const char *tree) {
   char text[PATH_MAX], full[2 * PATH_MAX], real[PATH_MAX], *slash;
   if (!fetch_text(thread, address, text)) return false;
@@ -147,7 +206,8 @@ static void count(trace *t, pid_t thread, const struct __ptrace_syscall_info *in
     if (c->kind == UNKNOWN) {
       size_t used = strlen(t->unknown_names);
       t->unknown++;
-      if (!strstr(t->unknown_names, c->name)) (void)snprintf(t->unknown_names + used, sizeof t->unknown_names - used, " %s", c->name);
+      if (!strstr(t->unknown_names, c->name))
+        (void)snprintf(t->unknown_names + used, sizeof t->unknown_names - used, " %s", c->name);
     } else {
       bool directory = c->kind == SHIM_unlink && c->number == SYS_unlinkat && (info->entry.args[2] & AT_REMOVEDIR);
       t->calls[directory ? SHIM_rmdir : c->kind]++;
@@ -169,7 +229,8 @@ static void follow(trace *t, pid_t child, const char *tree) {
       return;
     }
     if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
-      if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) > 0 && info.op == PTRACE_SYSCALL_INFO_ENTRY) count(t, thread, &info, tree);
+      if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) > 0 && info.op == PTRACE_SYSCALL_INFO_ENTRY)
+        count(t, thread, &info, tree);
     } else if (WSTOPSIG(status) != SIGSTOP && WSTOPSIG(status) != SIGTRAP) {
       passed = WSTOPSIG(status);
     }
@@ -178,7 +239,8 @@ static void follow(trace *t, pid_t child, const char *tree) {
 }
 
 static void start(const char *const *words, char *const *environment, const char *out, const char *err) {
-  int to = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), talk = open(err, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int to = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600),
+      talk = open(err, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (to < 0 || talk < 0 || dup2(to, 1) < 0 || dup2(talk, 2) < 0) _exit(126);
   if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(77);
   (void)raise(SIGSTOP);
@@ -186,15 +248,18 @@ static void start(const char *const *words, char *const *environment, const char
   _exit(126);
 }
 
-trace trace_run(const char *const *words, char *const *environment, const char *tree, const char *out, const char *err) {
+trace trace_run(const char *const *words, char *const *environment, const char *tree, const char *out,
+                const char *err) {
   trace t = {.possible = true};
-  const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_EXITKILL;
+  const long options =
+      PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_EXITKILL;
   int status;
   pid_t child;
   (void)fflush(NULL);
   child = fork();
   if (child == 0) start(words, environment, out, err);
-  if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status) || ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)options) != 0) {
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status) ||
+      ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)options) != 0) {
     t.possible = false;
     return t;
   }

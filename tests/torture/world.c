@@ -28,7 +28,10 @@ static char base_path[PATH_ROOM];
 /* What workers share. */
 static struct shared {
   _Atomic size_t next, findings;
-  struct { _Atomic uint64_t count; char text[96]; } remarks[REMARKS];
+  struct {
+    _Atomic uint64_t count;
+    char text[96];
+  } remarks[REMARKS];
 } *shared;
 
 size_t sampled(size_t count) {
@@ -54,10 +57,13 @@ static const char *shim_path(void) {
 
 /* ---- the job ---- */
 
-/* Small, with everything in it: evaluation, samples, checkpoints of which some are taken away, and a best one that is neither the
- * newest nor the one before: the held-back text is digits, of which a model that learns letters knows less and less. */
-static const char *const common[] = {"--threads", "1", "--seq", "12", "--steps", "8", "--lr", "0.1", "--shuffle", "--budget", "64MiB", "--eval-every", "2",
-                                     "--eval-batches", "2", "--save-every", "2", "--sample", "a", NULL};
+/* Small, with everything in it: evaluation, samples, checkpoints of which some are taken away, and a best one that is
+ * neither the newest nor the one before: the held-back text is digits, of which a model that learns letters knows less
+ * and less. */
+static const char *const common[] =
+    {"--threads", "1",     "--seq",        "12", "--steps",        "8", "--lr",         "0.1", "--shuffle",
+     "--budget",  "64MiB", "--eval-every", "2",  "--eval-batches", "2", "--save-every", "2",   "--sample",
+     "a",         NULL};
 
 /* Words live as long as the process: there are few different ones. */
 static const char *interned(const char *word) {
@@ -78,7 +84,8 @@ static void add(command *c, const char *word) {
 
 static command long_words(job j, const char *run, const char *verb, const char *keep) {
   command c = {{HR_PROGRAM, "train"}};
-  add(&c, j == JOB_FRESH ? "custom:family=llama,layers=1,hidden=8,heads=2,kv-heads=1,mlp=8,vocab=257,positions=32,tied" : pathf("%s/input/model", base));
+  add(&c, j == JOB_FRESH ? "custom:family=llama,layers=1,hidden=8,heads=2,kv-heads=1,mlp=8,vocab=257,positions=32,tied"
+                         : pathf("%s/input/model", base));
   for (size_t k = 0; common[k]; k++) add(&c, common[k]);
   add(&c, "--keep");
   add(&c, keep);
@@ -241,12 +248,19 @@ void launch_run(const world *w, const command *c, launch *l) {
 
 /* ---- the tree ---- */
 
-typedef struct own_file { const char *path, *text; } own_file;
+typedef struct own_file {
+  const char *path, *text;
+} own_file;
 
 /* Files that look like ours but are not. */
-static const own_file beside[] = {{"notes.txt", "what I think of this run\n"}, {".hidden.tmp", "mine\n"}, {".headroom-AbCdEf/mine.txt", "not a scratch directory\n"}};
-static const own_file inside[] = {{"run/notes.md", "# notes\n"}, {"run/.hidden.tmp", "mine too\n"}, {"run/final.txt", "no\n"},
-                                  {"run/checkpoints/.mine.tmp", "and this\n"}, {"run/checkpoints/step-notes.txt", "which one was good\n"},
+static const own_file beside[] = {{"notes.txt", "what I think of this run\n"},
+                                  {".hidden.tmp", "mine\n"},
+                                  {".headroom-AbCdEf/mine.txt", "not a scratch directory\n"}};
+static const own_file inside[] = {{"run/notes.md", "# notes\n"},
+                                  {"run/.hidden.tmp", "mine too\n"},
+                                  {"run/final.txt", "no\n"},
+                                  {"run/checkpoints/.mine.tmp", "and this\n"},
+                                  {"run/checkpoints/step-notes.txt", "which one was good\n"},
                                   {"run/checkpoints/.headroom-AbCdEf/mine.txt", "no scratch\n"}};
 enum { BESIDE = sizeof beside / sizeof *beside, INSIDE = sizeof inside / sizeof *inside };
 
@@ -324,7 +338,8 @@ bool ended_well(const launch *l, char why[WHY_ROOM]) {
   if (l->hung) return no(why, "it hung for %d seconds", HANG_SECONDS);
   if (l->signal == SIGKILL) return true;
   if (l->signal) return no(why, "it crashed with signal %d", l->signal);
-  if (l->code != 0 && l->code != 1 && l->code != 2 && l->code != 4 && l->code != 5) return no(why, "exit %d: %.300s", l->code, l->err + (strlen(l->err) > 300 ? strlen(l->err) - 300 : 0));
+  if (l->code != 0 && l->code != 1 && l->code != 2 && l->code != 4 && l->code != 5)
+    return no(why, "exit %d: %.300s", l->code, l->err + (strlen(l->err) > 300 ? strlen(l->err) - 300 : 0));
   if (l->code != 0 && !strstr(l->err, "headroom: ")) return no(why, "exit %d without a message", l->code);
   return true;
 }
@@ -340,7 +355,8 @@ static json_t *steady_json(const world *w, const char *path) {
   (void)json_object_del(root, "manifest_digest");
   for (size_t k = json_array_size(files); k-- > 0;) {
     const char *name = json_string_value(json_object_get(json_array_get(files, k), "name"));
-    if (name && (strcmp(name, "state.json") == 0 || (w->told && strcmp(name, w->told) == 0))) (void)json_array_remove(files, k);
+    if (name && (strcmp(name, "state.json") == 0 || (w->told && strcmp(name, w->told) == 0)))
+      (void)json_array_remove(files, k);
   }
   return root;
 }
@@ -361,7 +377,8 @@ static bool same_file(const world *w, const char *directory, const char *other, 
 static bool same_directory(const world *w, const char *path, const char *other) {
   names list = list_tree(path);
   bool same = list.count > 0;
-  for (size_t k = 0; same && k < list.count; k++) same = (w->told && strcmp(list.at[k], w->told) == 0) || same_file(w, path, other, list.at[k]);
+  for (size_t k = 0; same && k < list.count; k++)
+    same = (w->told && strcmp(list.at[k], w->told) == 0) || same_file(w, path, other, list.at[k]);
   free_names(&list);
   return same;
 }
@@ -381,15 +398,20 @@ bool nothing_lost(const world *w, job j, const heard *h, char why[WHY_ROOM]) {
     distinct += said;
     whole += there(pathf("%s/checkpoints/step-%06u", all_of(j), step)) && whole_checkpoint(w, j, step);
   }
-  if (newest && !whole_checkpoint(w, j, newest)) return no(why, "step-%06u was announced as saved and is not whole", newest);
-  if (whole < (distinct < KEEP ? distinct : KEEP)) return no(why, "%zu checkpoints were announced and only %zu are whole", distinct, whole);
-  if (h->final && !same_directory(w, pathf("%s/final", reference_of(j)), pathf("%s/final", w->run))) return no(why, "final was announced as saved and is not whole");
+  if (newest && !whole_checkpoint(w, j, newest))
+    return no(why, "step-%06u was announced as saved and is not whole", newest);
+  if (whole < (distinct < KEEP ? distinct : KEEP))
+    return no(why, "%zu checkpoints were announced and only %zu are whole", distinct, whole);
+  if (h->final && !same_directory(w, pathf("%s/final", reference_of(j)), pathf("%s/final", w->run)))
+    return no(why, "final was announced as saved and is not whole");
   return true;
 }
 
 /* A line without what depends on the time and the machine. */
 static char *steady_line(const char *line, size_t count) {
-  static const char *const keys[] = {"tokens_per_second", "step_seconds", "device_budget_bytes", "process_resident_bytes", "process_peak_bytes", "seconds", "time"};
+  static const char *const keys[] =
+      {"tokens_per_second", "step_seconds", "device_budget_bytes", "process_resident_bytes", "process_peak_bytes",
+       "seconds",           "time"};
   json_t *object = json_loadb(line, count, 0, NULL);
   char *text;
   if (!object) return NULL;
@@ -413,7 +435,8 @@ static bool same_metrics(const char *path, const char *reference, char why[WHY_R
     }
     x = steady_line(at, (size_t)(end - at));
     y = steady_line(other, (size_t)(other_end - other));
-    same = (x && y && strcmp(x, y) == 0) || no(why, "metrics.jsonl line %zu: %.*s", line + 1, (int)(end - at < 200 ? end - at : 200), at);
+    same = (x && y && strcmp(x, y) == 0) ||
+           no(why, "metrics.jsonl line %zu: %.*s", line + 1, (int)(end - at < 200 ? end - at : 200), at);
     free(x);
     free(y);
     at = end + 1;
@@ -435,7 +458,9 @@ static bool run_json_is_finished(const world *w, char why[WHY_ROOM]) {
   json_t *root = json_load_file(pathf("%s/run.json", w->run), 0, NULL);
   const char *state = json_string_value(json_object_get(root, "state"));
   bool good = state && strcmp(state, "finished") == 0;
-  if (!good) (void)no(why, "run.json does not say \"state\": \"finished\" (%s)", root ? state ? state : "it says none" : "it is no JSON");
+  if (!good)
+    (void)no(why, "run.json does not say \"state\": \"finished\" (%s)",
+             root ? state ? state : "it says none" : "it is no JSON");
   json_decref(root);
   return good;
 }
@@ -446,13 +471,16 @@ bool same_as_undisturbed(const world *w, job j, char why[WHY_ROOM]) {
   for (size_t k = 0; same && k < steps.count; k++) {
     const char *slash = strchr(steps.at[k], '/');
     if (!slash || slash[1] || (w->except && strcmp(steps.at[k], w->except) == 0)) continue;
-    if (!same_directory(w, pathf("%s/checkpoints/%s", reference_of(j), steps.at[k]), pathf("%s/checkpoints/%s", w->run, steps.at[k])))
+    if (!same_directory(w, pathf("%s/checkpoints/%s", reference_of(j), steps.at[k]),
+                        pathf("%s/checkpoints/%s", w->run, steps.at[k])))
       same = no(why, "checkpoints/%s is not the one of the undisturbed run", steps.at[k]);
   }
   free_names(&steps);
-  return same && (same_directory(w, pathf("%s/final", reference_of(j)), pathf("%s/final", w->run)) || no(why, "final is not that of the undisturbed run")) &&
-         same_metrics(pathf("%s/metrics.jsonl", w->run), pathf("%s/metrics.jsonl", reference_of(j)), why) && (w->except || same_link(w, j, "best", why)) &&
-         same_link(w, j, "last", why) && run_json_is_finished(w, why);
+  return same &&
+         (same_directory(w, pathf("%s/final", reference_of(j)), pathf("%s/final", w->run)) ||
+          no(why, "final is not that of the undisturbed run")) &&
+         same_metrics(pathf("%s/metrics.jsonl", w->run), pathf("%s/metrics.jsonl", reference_of(j)), why) &&
+         (w->except || same_link(w, j, "best", why)) && same_link(w, j, "last", why) && run_json_is_finished(w, why);
 }
 
 /* A checkpoint that could not be taken away in its time may stay. */
@@ -493,7 +521,8 @@ static bool goes_on(const world *w, const command *c, heard *h, launch *l) {
   return l->code == 0;
 }
 
-/* Nothing was announced: the same command starts again; or, when a checkpoint was saved that nobody had announced yet, it says so. */
+/* Nothing was announced: the same command starts again; or, when a checkpoint was saved that nobody had announced yet,
+ * it says so. */
 static bool starts_again(const world *w, job j, heard *h, char why[WHY_ROOM]) {
   static launch l;
   command start = start_words(w, j), resume = resume_words(w, j, NULL);
@@ -513,8 +542,8 @@ static bool resumes(world *w, job j, heard *h, char why[WHY_ROOM]) {
 }
 
 bool recovers(world *w, job j, heard *h, strictness s, char why[WHY_ROOM]) {
-  return nothing_lost(w, j, h, why) && (h->count ? resumes(w, j, h, why) : starts_again(w, j, h, why)) && same_as_undisturbed(w, j, why) &&
-         same_files_as_undisturbed(w, j, s, why) && own_files_survive(w, why);
+  return nothing_lost(w, j, h, why) && (h->count ? resumes(w, j, h, why) : starts_again(w, j, h, why)) &&
+         same_as_undisturbed(w, j, why) && same_files_as_undisturbed(w, j, s, why) && own_files_survive(w, why);
 }
 
 /* ---- set-up ---- */
@@ -523,7 +552,11 @@ bool recovers(world *w, job j, heard *h, strictness s, char why[WHY_ROOM]) {
 static void choose_base(void) {
   const char *parent = getenv("TMPDIR");
   struct statvfs info;
-  if (!parent || !*parent) parent = statvfs("/dev/shm", &info) == 0 && info.f_bavail * info.f_frsize > (256u << 20) && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+  if (!parent || !*parent)
+    parent =
+        statvfs("/dev/shm", &info) == 0 && info.f_bavail * info.f_frsize > (256u << 20) && access("/dev/shm", W_OK) == 0
+            ? "/dev/shm"
+            : "/tmp";
   (void)snprintf(base_path, sizeof base_path, "%s/headroom-torture-XXXXXX", parent);
   if (!mkdtemp(base_path)) broken("cannot make %s", base_path);
   base = realpath(base_path, NULL);
@@ -531,7 +564,8 @@ static void choose_base(void) {
 }
 
 static void put_words(const char *path, size_t count, bool digits) {
-  static const char *const letters[] = {"memory ", "of ", "the ", "step ", "is ", "planned ", "and ", "a ", "byte ", "lives ", "once.\n", "then "};
+  static const char *const letters[] = {"memory ", "of ", "the ",  "step ",  "is ",     "planned ",
+                                        "and ",    "a ",  "byte ", "lives ", "once.\n", "then "};
   static const char *const numbers[] = {"3", "14", "159", "2653", "58", "979", "32", "38", "4626", "43", "38", "3279"};
   const char *const *words = digits ? numbers : letters;
   uint64_t state = 1;
@@ -559,16 +593,21 @@ static void make_reference(job j, const char *name, const char *keep) {
   l = (launch){0};
   launch_run(&w, &c, &l);
   if (l.code != 0) broken("the undisturbed run: exit %d: %s", l.code, l.err);
-  if (j == JOB_FRESH && (readlink(pathf("%s/checkpoints/best", w.run), best, sizeof best - 1) < 0 || strcmp(best, "step-000002") != 0)) broken("the best checkpoint is %s", best);
+  if (j == JOB_FRESH &&
+      (readlink(pathf("%s/checkpoints/best", w.run), best, sizeof best - 1) < 0 || strcmp(best, "step-000002") != 0))
+    broken("the best checkpoint is %s", best);
   copy_tree(w.tree, pathf("%s/%s-%d", base, name, j));
   remove_tree(w.root);
 }
 
-/* A model with a real tokenizer: its data are tokenized and kept in RUN/data-cache, its files are copied into every directory. */
+/* A model with a real tokenizer: its data are tokenized and kept in RUN/data-cache, its files are copied into every
+ * directory. */
 static void make_model(void) {
   static launch l;
   world w;
-  command c = {{HR_PROGRAM, "train", "custom:family=llama,layers=1,hidden=8,heads=2,kv-heads=1,mlp=8,vocab=300,positions=32,tied", "--threads", "1", "--seq", "12", "--steps", "1"}};
+  command c = {{HR_PROGRAM, "train",
+                "custom:family=llama,layers=1,hidden=8,heads=2,kv-heads=1,mlp=8,vocab=300,positions=32,tied",
+                "--threads", "1", "--seq", "12", "--steps", "1"}};
   bytes tokenizer;
   world_open(&w, 90);
   add(&c, "--data");
@@ -585,7 +624,8 @@ static void make_model(void) {
   remove_tree(w.root);
 }
 
-/* A run that was killed behind its second checkpoint and before its third. The kill comes from outside, so it takes a few tries. */
+/* A run that was killed behind its second checkpoint and before its third. The kill comes from outside, so it takes a
+ * few tries. */
 static void make_stopped(job j) {
   static launch l;
   world w;
@@ -668,7 +708,9 @@ void finding(const world *w, const char *which, const char *format, ...) {
 
 void remark(const char *text) {
   for (size_t k = 0; k < REMARKS; k++) {
-    if (!shared->remarks[k].text[0]) (void)snprintf(shared->remarks[k].text, sizeof shared->remarks[k].text, "%s", text); /* two at once: one remark too many at worst */
+    if (!shared->remarks[k].text[0])
+      (void)snprintf(shared->remarks[k].text, sizeof shared->remarks[k].text, "%s",
+                     text); /* two at once: one remark too many at worst */
     if (strcmp(shared->remarks[k].text, text) != 0) continue;
     (void)atomic_fetch_add(&shared->remarks[k].count, 1);
     return;
@@ -687,7 +729,8 @@ static void show(const char *part) {
   const char *report = getenv("HEADROOM_TORTURE_REPORT");
   bytes content;
   char *at;
-  for (size_t k = 0; k < REMARKS && shared->remarks[k].text[0]; k++) (void)printf("%s: %s: %llu\n", part, shared->remarks[k].text, (unsigned long long)shared->remarks[k].count);
+  for (size_t k = 0; k < REMARKS && shared->remarks[k].text[0]; k++)
+    (void)printf("%s: %s: %llu\n", part, shared->remarks[k].text, (unsigned long long)shared->remarks[k].count);
   if (!get_bytes(pathf("%s/findings", base), &content)) return;
   if (report) put_bytes(pathf("%s.%s", report, part), content.at, content.count);
   at = content.at;

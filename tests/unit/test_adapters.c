@@ -1,6 +1,8 @@
-/* A whole model with adapters of low rank on q and v of its fused qkv, a second producer of those columns each: compiled through every
- * pass with the rules checked after each, placed, run for some steps on the CPU in check mode. What recomputation, another placement, the host tier, fusion and in-place leave behind must be the same bits; and
- * where nothing is recomputed the adapters must have learned. (That gradients are right is held in test_gradients.c.) */
+/* A whole model with adapters of low rank on q and v of its fused qkv, a second producer of those columns each:
+ * compiled through every
+ * pass with the rules checked after each, placed, run for some steps on the CPU in check mode. What recomputation,
+ * another placement, the host tier, fusion and in-place leave behind must be the same bits; and where nothing is
+ * recomputed the adapters must have learned. (That gradients are right is held in test_gradients.c.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,10 +25,19 @@ typedef struct spliced {
 } spliced;
 
 /* Weight of an adapter of a layer; made by the first program that meets the layer, shared by the others. */
-static hri_id matrix_of(hri_job *job, const hr_job *spec, int32_t layer, uint32_t unit, const char *name, uint64_t rows, uint64_t columns) {
+static hri_id matrix_of(hri_job *job, const hr_job *spec, int32_t layer, uint32_t unit, const char *name, uint64_t rows,
+                        uint64_t columns) {
   char text[64];
   hri_part_request all = {.name = text, .rows = rows, .trainable = true, .decay = true, .state_kind = spec->optimizer};
-  hri_param_request request = {.name = text, .layer = layer, .unit = unit, .rank = 2, .dims = {rows, columns}, .stored = {rows, columns}, .parts = &all, .part_count = 1, .spec = HRI_NONE};
+  hri_param_request request = {.name = text,
+                               .layer = layer,
+                               .unit = unit,
+                               .rank = 2,
+                               .dims = {rows, columns},
+                               .stored = {rows, columns},
+                               .parts = &all,
+                               .part_count = 1,
+                               .spec = HRI_NONE};
   uint32_t param;
   (void)snprintf(text, sizeof text, "layers.%d.%s", layer, name);
   for (uint32_t p = 0; p < job->params.count; p++)
@@ -39,8 +50,18 @@ static hri_id matrix_of(hri_job *job, const hr_job *spec, int32_t layer, uint32_
 static void adapt(hri_job *job, const hr_job *spec, hri_id id, const char *name, uint64_t begin, uint64_t count) {
   const hri_node base = job->nodes.items[id];
   hri_id x = hri_operands(job, &base)[0].tensor, y = hri_operands(job, &base)[3].tensor, a, b, low;
-  hri_emit emit = {.program = base.program, .lane = HRI_COMPUTE, .phase = base.phase, .layer = base.layer, .unit = base.unit, .site = base.site, .origin = HRI_NONE};
-  hri_place place = {.program = base.program, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = base.layer, .unit = base.unit};
+  hri_emit emit = {.program = base.program,
+                   .lane = HRI_COMPUTE,
+                   .phase = base.phase,
+                   .layer = base.layer,
+                   .unit = base.unit,
+                   .site = base.site,
+                   .origin = HRI_NONE};
+  hri_place place = {.program = base.program,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_ACTIVATION,
+                     .layer = base.layer,
+                     .unit = base.unit};
   const hri_tensor xt = job->tensors.items[x];
   uint64_t dims[2] = {hri_tensor_stored_elements(&xt) / xt.stored[xt.rank - 1], RANK};
   char text[32];
@@ -50,7 +71,10 @@ static void adapt(hri_job *job, const hr_job *spec, hri_id id, const char *name,
   b = matrix_of(job, spec, base.layer, base.unit, text, count, RANK);
   low = hri_tensor_new(job, place, hri_name(job, "layers.%d.%s.low", base.layer, name), HRI_F32, 2, dims, NULL);
   hri_node_append(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(x), HRI_R(a), HRI_ABSENT, HRI_W(low)}, 4);
-  hri_node_append_plain(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(low), HRI_R(b), HRI_ABSENT, HRI_A(hri_tensor_columns(job, y, begin, count))}, 4);
+  hri_node_append_plain(job, HRI_OP_LINEAR, emit, NULL,
+                        (hri_operand[]){HRI_R(low), HRI_R(b), HRI_ABSENT,
+                                        HRI_A(hri_tensor_columns(job, y, begin, count))},
+                        4);
 }
 
 static bool is_qkv(const hri_job *job, const hri_node *node, uint64_t columns) {
@@ -81,15 +105,23 @@ static hr_status build(void *context, hri_job *job, const hr_job *spec, hri_forw
     }
     hri_array_free(&old);
   }
-  for (size_t p = first; spec->accumulate > 1 && p < job->params.count && !job->failed; p++) { /* what the builder does for its own */
-    hri_emit emit = {.program = HRI_BEGIN, .lane = HRI_COMPUTE, .phase = HRI_PHASE_BACKWARD, .layer = job->params.items[p].layer, .unit = job->params.items[p].unit, .origin = HRI_NONE};
-    hri_node_append(job, HRI_OP_ZERO, emit, NULL, (hri_operand[]){HRI_W(hri_param_whole(job, &job->params.items[p])->gradient)}, 1);
+  for (size_t p = first; spec->accumulate > 1 && p < job->params.count && !job->failed;
+       p++) { /* what the builder does for its own */
+    hri_emit emit = {.program = HRI_BEGIN,
+                     .lane = HRI_COMPUTE,
+                     .phase = HRI_PHASE_BACKWARD,
+                     .layer = job->params.items[p].layer,
+                     .unit = job->params.items[p].unit,
+                     .origin = HRI_NONE};
+    hri_node_append(job, HRI_OP_ZERO, emit, NULL,
+                    (hri_operand[]){HRI_W(hri_param_whole(job, &job->params.items[p])->gradient)}, 1);
   }
   return hri_job_ok(job, error);
 }
 
 /* What is filled is fp32 in all of these jobs: with bf16 weights it is their masters. */
-static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging,
+                      uint64_t bytes, hr_error *error) {
   const hr_plan *plan = context;
   const hri_param *p = &plan->job.params.items[param];
   (void)staging, (void)bytes, (void)error;
@@ -97,7 +129,8 @@ static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_wi
     uint32_t w[4];
     float value = 0;
     hri_philox(77, param, i, w);
-    if (what == HRI_MOVED_WEIGHT) value = plan->job.parts.items[p->part_begin].decay ? (float)(0.2 * (2 * hri_uniform(w[0], w[1]) - 1)) : 1;
+    if (what == HRI_MOVED_WEIGHT)
+      value = plan->job.parts.items[p->part_begin].decay ? (float)(0.2 * (2 * hri_uniform(w[0], w[1]) - 1)) : 1;
     ((float *)tensor->memory)[i] = value;
   }
   return HR_OK;
@@ -176,7 +209,8 @@ static outcome train(const char *model, const way *w) {
   out.adapters = s.adapters;
   transfer.context = plan;
   must(hri_executor_create(&plan->job, &plan->placement, plan->backend, &transfer, &options, &x, &error), &error);
-  hri_executor_control_set(x, 0, &(hri_control){.loss_scale = 1, .clip_scale = 1, .clip_norm = spec.clip}, sizeof(hri_control));
+  hri_executor_control_set(x, 0, &(hri_control){.loss_scale = 1, .clip_scale = 1, .clip_norm = spec.clip},
+                           sizeof(hri_control));
   must(hri_executor_run(x, HRI_LOAD, &error), &error);
   rows = (uint64_t)spec.sequence_length * spec.micro_batch * spec.accumulate;
   for (int step = 0; step < STEPS; step++) {
@@ -191,7 +225,8 @@ static outcome train(const char *model, const way *w) {
     must(hri_executor_write(x, plan->job.input_ids, 0, in, rows * 4, &error), &error);
     must(hri_executor_write(x, plan->job.input_targets, 0, in + rows, rows * 4, &error), &error);
     must(hri_executor_write(x, plan->job.input_positions, 0, in + 2 * rows, rows * 4, &error), &error);
-    if (plan->job.input_doc_start != HRI_NONE) must(hri_executor_write(x, plan->job.input_doc_start, 0, in + 3 * rows, rows * 4, &error), &error);
+    if (plan->job.input_doc_start != HRI_NONE)
+      must(hri_executor_write(x, plan->job.input_doc_start, 0, in + 3 * rows, rows * 4, &error), &error);
     free(in);
     HRI_CONTROL_SET(x, learning_rate, 1e-2);
     HRI_CONTROL_SET(x, inv_tokens, 1.0 / (double)rows);
@@ -223,7 +258,10 @@ static void same_bits(const char *model, hr_precision precision, uint32_t accumu
       {.recompute = "levels:mlp,attention", .accumulate = accumulate, .precision = precision},
       {.recompute = "none", .accumulate = accumulate, .precision = precision, .compile = {.no_inplace = true}},
       {.recompute = "block", .accumulate = accumulate, .precision = precision, .compile = {.no_fuse = true}},
-      {.recompute = "none", .accumulate = accumulate, .precision = precision, .compile = {.offload_bytes = 1, .offload_distance = 4}},
+      {.recompute = "none",
+       .accumulate = accumulate,
+       .precision = precision,
+       .compile = {.offload_bytes = 1, .offload_distance = 4}},
       {.recompute = "none", .accumulate = accumulate, .precision = precision, .packing = HR_WEIGHT_PACKING_OFF},
   };
   assert_true(want.adapters >= 4 && want.accumulates >= want.adapters && want.again == 0);
@@ -231,24 +269,31 @@ static void same_bits(const char *model, hr_precision precision, uint32_t accumu
   assert_true(want.loss[STEPS - 1] < want.loss[0]);
   for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
     outcome got = train(model, &others[k]);
-    if (got.hash != want.hash) fail_msg("%s, precision %d, accumulate %u: other bits in way %zu (%s)", model, precision, accumulate, k, others[k].recompute);
+    if (got.hash != want.hash)
+      fail_msg("%s, precision %d, accumulate %u: other bits in way %zu (%s)", model, precision, accumulate, k,
+               others[k].recompute);
     if (k == 1) assert_true(got.again > 0); /* the second producers came again */
   }
 }
 
-static void fp32(void **state) { (void)state, same_bits("micro-llama-bytes", HR_PRECISION_FP32, 1), same_bits("micro-gpt2-bytes", HR_PRECISION_FP32, 1); }
+static void fp32(void **state) {
+  (void)state, same_bits("micro-llama-bytes", HR_PRECISION_FP32, 1),
+      same_bits("micro-gpt2-bytes", HR_PRECISION_FP32, 1);
+}
 static void accumulated(void **state) { (void)state, same_bits("micro-llama-bytes", HR_PRECISION_FP32, 2); }
 static void heads_normed_behind(void **state) { (void)state, same_bits("micro-qwen3-bytes", HR_PRECISION_FP32, 1); }
 static void bf16_with_masters(void **state) { (void)state, same_bits("micro-llama-bytes", HR_PRECISION_BF16, 1); }
 
 static void updates_in_the_backward(void **state) {
-  const way a = {.recompute = "none", .accumulate = 1, .update = HR_UPDATE_IN_BACKWARD}, b = {.recompute = "block", .accumulate = 1, .update = HR_UPDATE_IN_BACKWARD};
+  const way a = {.recompute = "none", .accumulate = 1, .update = HR_UPDATE_IN_BACKWARD},
+            b = {.recompute = "block", .accumulate = 1, .update = HR_UPDATE_IN_BACKWARD};
   (void)state;
   assert_true(train("micro-llama-bytes", &a).hash == train("micro-llama-bytes", &b).hash);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fp32), cmocka_unit_test(accumulated), cmocka_unit_test(heads_normed_behind), cmocka_unit_test(bf16_with_masters),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fp32), cmocka_unit_test(accumulated),
+                                     cmocka_unit_test(heads_normed_behind), cmocka_unit_test(bf16_with_masters),
                                      cmocka_unit_test(updates_in_the_backward)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,8 @@
 /* ---- arenas ---- */
 
 static void test_exact(void **state) {
-  static const uint64_t sizes[] = {1, 4095, 4096, 4097, 65536, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB + 12345, 64 * MIB, 100 * MIB + 4096};
+  static const uint64_t sizes[] =
+      {1, 4095, 4096, 4097, 65536, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB + 12345, 64 * MIB, 100 * MIB + 4096};
   hri_arena warm;
   hr_error error;
   (void)state;
@@ -153,8 +154,10 @@ static int machine_setup(void **state) {
   (void)state;
   (void)snprintf(machine, sizeof machine, "headroom-host-XXXXXX");
   if (!mkdtemp(machine)) return -1;
-  machine_write("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB\n");
-  machine_write("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: X\nmodel name\t: Example 9000 CPU @ 3 GHz\nflags\t: a b\n");
+  machine_write("/proc/meminfo",
+                "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB\n");
+  machine_write("/proc/cpuinfo",
+                "processor\t: 0\nvendor_id\t: X\nmodel name\t: Example 9000 CPU @ 3 GHz\nflags\t: a b\n");
   hri_host_set_root(machine);
   return 0;
 }
@@ -191,9 +194,11 @@ static void test_groups_v2(void **state) {
   assert_int_equal(hri_host_memory_now().group_bytes, UINT64_C(3) << 30);
   machine_write("/sys/fs/cgroup/user/memory.max", "2147483648\n");
   machine_write("/sys/fs/cgroup/user/memory.current", "1073741824\n");
-  machine_write("/sys/fs/cgroup/user/memory.stat", "anon 805306368\nfile 268435456\ninactive_anon 5\ninactive_file 268435456\n");
+  machine_write("/sys/fs/cgroup/user/memory.stat",
+                "anon 805306368\nfile 268435456\ninactive_anon 5\ninactive_file 268435456\n");
   assert_int_equal(hri_host_memory_now().group_bytes, (UINT64_C(2) << 30) - (UINT64_C(768) << 20));
-  machine_write("/sys/fs/cgroup/user/memory.current", "3147483648\n"); /* over the limit: nothing is left, not 2^64 - x */
+  machine_write("/sys/fs/cgroup/user/memory.current",
+                "3147483648\n"); /* over the limit: nothing is left, not 2^64 - x */
   assert_int_equal(hri_host_memory_now().group_bytes, 0);
   assert_int_equal(hri_host_memory_now().usable_bytes, 0);
   machine_write("/sys/fs/cgroup/user/memory.max", "max\n");
@@ -241,13 +246,15 @@ static void test_topology(void **state) {
   assert_int_equal(real.physical, real.cpus); /* nothing known: each thread counts as a core */
   for (uint32_t cpu = 0; cpu < 4096; cpu++) {
     char path[96], list[32];
-    (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/%s", cpu, cpu % 4 < 2 ? "core_cpus_list" : "thread_siblings_list");
+    (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/%s", cpu,
+                   cpu % 4 < 2 ? "core_cpus_list" : "thread_siblings_list");
     (void)snprintf(list, sizeof list, cpu % 4 < 2 ? "%u-%u\n" : "%u,%u\n", cpu / 2 * 2, cpu / 2 * 2 + 1);
     if (cpu < 64) machine_write(path, list);
   }
   shared = hri_host_cores_now();
   assert_int_equal(shared.cpus, real.cpus);
-  if (real.cpus >= 2 && real.cpus <= 64) assert_true(shared.physical < real.physical && shared.physical >= real.cpus / 2);
+  if (real.cpus >= 2 && real.cpus <= 64)
+    assert_true(shared.physical < real.physical && shared.physical >= real.cpus / 2);
   assert_int_equal(shared.usable, shared.physical);
 }
 

@@ -9,8 +9,8 @@
  * delta = dy.y run in the same order, so that dP - delta is exactly 0, while sums of another order differ by their
  * rounding. It is 4 units of 2^-24 of the largest value, or of the largest term p * sum|dy_i v_i| * scale * |q or k|
  * that this difference cancels; for lse (T = 1: a few single scores), the largest sum|q_i k_i| * scale, the size of the
- * terms of a dot product, whose order differs as well. With bf16, exp is allowed a relative error of 3e-6 (tile.h), which
- * is an absolute one of lse. */
+ * terms of a dot product, whose order differs as well. With bf16, exp is allowed a relative error of 3e-6 (tile.h),
+ * which is an absolute one of lse. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ typedef struct problem {
   int32_t *doc_start; /* NULL without documents */
   double *qkv64, *dy64, *y64, *lse64, *dqkv64, *probs64;
   float naive_y, naive_lse, naive_dqkv, naive_probs; /* largest errors of the plain implementation */
-  float cancelled; /* the largest term of dq and dk before dP - delta cancels (see above) */
+  float cancelled;   /* the largest term of dq and dk before dP - delta cancels (see above) */
   float score_terms; /* the largest sum of |terms| of a score */
 } problem;
 
@@ -142,8 +142,7 @@ static float naive_score(const hri_attention_shape *s, float score, float *slope
 }
 
 /* The plain fp32 implementation: forward, its probabilities, and backward from them. */
-static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, float *lse, float *probs,
-                      float *dqkv) {
+static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, float *lse, float *probs, float *dqkv) {
   const hri_attention_shape *s = &p->shape;
   int64_t d = s->head_dim, w = width(s), kv = h / (s->heads / s->kv_heads), q = (b * s->sequence + t) * w + h * d;
   float top = -INFINITY, sum = 0, delta = 0, slope;
@@ -234,8 +233,10 @@ static problem make_problem(hri_attention_shape shape, documents docs, uint64_t 
   p.lse64 = doubles(p.lse_count);
   p.probs64 = doubles(p.probs_count);
   fill_documents(&p, seed);
-  for (int64_t i = 0; i < p.qkv_count; i++) p.qkv64[i] = p.qkv[i] = stored(s->real, (float)(1.5 * hri_normal(seed, 1, (uint64_t)i)));
-  for (int64_t i = 0; i < p.y_count; i++) p.dy64[i] = p.dy[i] = stored(s->real, (float)hri_normal(seed, 2, (uint64_t)i));
+  for (int64_t i = 0; i < p.qkv_count; i++)
+    p.qkv64[i] = p.qkv[i] = stored(s->real, (float)(1.5 * hri_normal(seed, 1, (uint64_t)i)));
+  for (int64_t i = 0; i < p.y_count; i++)
+    p.dy64[i] = p.dy[i] = stored(s->real, (float)hri_normal(seed, 2, (uint64_t)i));
   hri_attention_ref_forward(s, (double)p.scale, p.qkv64, p.doc_start, p.y64, p.lse64, p.probs64);
   hri_attention_ref_backward(s, (double)p.scale, p.dy64, p.qkv64, p.y64, p.lse64, p.doc_start, p.dqkv64);
   measure_naive(&p);
@@ -255,10 +256,10 @@ static void check_close(const problem *p, const variant *v, const char *what, co
   if (want == p->lse64 && p->shape.real == HRI_REAL_BF16) allowed += 3e-6f;
   if (!(error <= allowed)) {
     const hri_attention_shape *s = &p->shape;
-    fail_msg("%s %s %s: B %d T %d H %d K %d D %d window %d soft-cap %g docs %d: error %g, allowed %g (plain %g)", v->name,
-             s->real == HRI_REAL_BF16 ? "bf16" : "fp32", what,
-             (int)s->batch, (int)s->sequence, (int)s->heads, (int)s->kv_heads, (int)s->head_dim, (int)s->window,
-             s->softcap, (int)p->docs, (double)error, (double)allowed, (double)naive);
+    fail_msg("%s %s %s: B %d T %d H %d K %d D %d window %d soft-cap %g docs %d: error %g, allowed %g (plain %g)",
+             v->name, s->real == HRI_REAL_BF16 ? "bf16" : "fp32", what, (int)s->batch, (int)s->sequence, (int)s->heads,
+             (int)s->kv_heads, (int)s->head_dim, (int)s->window, s->softcap, (int)p->docs, (double)error,
+             (double)allowed, (double)naive);
   }
 }
 
@@ -276,8 +277,10 @@ static outputs run_all(const problem *p, const variant *v, int threads) {
   const hri_attention_shape *s = &p->shape;
   const hri_attention_kernels_table *t = &v->table;
   hri_real real = s->real;
-  uint64_t bytes[4] = {hri_attention_forward_scratch(t->level, s, threads), hri_attention_backward_scratch(t->level, s, threads),
-                       hri_attention_materialized_scratch(t->level, s, threads), hri_attention_backward_scratch(t->level, s, threads)};
+  uint64_t bytes[4] = {hri_attention_forward_scratch(t->level, s, threads),
+                       hri_attention_backward_scratch(t->level, s, threads),
+                       hri_attention_materialized_scratch(t->level, s, threads),
+                       hri_attention_backward_scratch(t->level, s, threads)};
   static const char *const names[4] = {"forward scratch", "backward scratch", "materialized scratch",
                                        "materialized backward scratch"};
   void *scratch[4], *qkv = narrowed(p->qkv, p->qkv_count, real), *dy = narrowed(p->dy, p->y_count, real);
@@ -354,8 +357,8 @@ static void test_agrees_with_reference_on_odd_shapes(void **state) {
       int turn = t * 5 + d;
       const int64_t *h = heads[turn % 3];
       if (quick() && turn % 7 != 3) continue;
-      check_shape((hri_attention_shape){1 + turn % 2, lengths[t], h[0], h[1], dims[d], 0, 0, HRI_REAL_F32}, (documents)(turn / 3 % 3),
-                  (uint64_t)turn);
+      check_shape((hri_attention_shape){1 + turn % 2, lengths[t], h[0], h[1], dims[d], 0, 0, HRI_REAL_F32},
+                  (documents)(turn / 3 % 3), (uint64_t)turn);
     }
   }
 }
@@ -364,9 +367,11 @@ static void test_windows_and_documents(void **state) {
   static const int64_t windows[] = {1, 5, 7, 64, 100, 1000};
   (void)state;
   for (int i = 0; i < 6; i++) {
-    check_shape((hri_attention_shape){2, 130, 6, 2, 20, windows[i], 0, HRI_REAL_F32}, (documents)(i % 3), 100 + (uint64_t)i);
+    check_shape((hri_attention_shape){2, 130, 6, 2, 20, windows[i], 0, HRI_REAL_F32}, (documents)(i % 3),
+                100 + (uint64_t)i);
     if (quick()) continue;
-    check_shape((hri_attention_shape){1, 300, 2, 1, 16, windows[i], 0, HRI_REAL_F32}, (documents)((i + 1) % 3), 200 + (uint64_t)i);
+    check_shape((hri_attention_shape){1, 300, 2, 1, 16, windows[i], 0, HRI_REAL_F32}, (documents)((i + 1) % 3),
+                200 + (uint64_t)i);
   }
 }
 
@@ -375,20 +380,22 @@ static void test_soft_caps(void **state) {
   static const struct {
     int64_t sequence, heads, kv_heads, head_dim, window;
     double softcap;
-  } cases[] = {{1, 2, 2, 8, 0, 50},    {33, 2, 1, 20, 0, 2},    {130, 4, 2, 40, 0, 0.5},  {150, 2, 2, 64, 7, 3},
+  } cases[] = {{1, 2, 2, 8, 0, 50},     {33, 2, 1, 20, 0, 2},    {130, 4, 2, 40, 0, 0.5},  {150, 2, 2, 64, 7, 3},
                {97, 2, 1, 256, 64, 50}, {257, 2, 1, 80, 100, 1}, {300, 1, 1, 96, 1000, 4}, {140, 6, 2, 10, 1, 2}};
   (void)state;
   for (int i = 0; i < 8; i++) {
     if (quick() && i % 3 != 1) continue;
-    check_shape((hri_attention_shape){1 + i % 2, cases[i].sequence, cases[i].heads, cases[i].kv_heads, cases[i].head_dim, cases[i].window,
-                                      cases[i].softcap, HRI_REAL_F32}, (documents)(i % 3), 1100 + (uint64_t)i);
+    check_shape((hri_attention_shape){1 + i % 2, cases[i].sequence, cases[i].heads, cases[i].kv_heads,
+                                      cases[i].head_dim, cases[i].window, cases[i].softcap, HRI_REAL_F32},
+                (documents)(i % 3), 1100 + (uint64_t)i);
   }
 }
 
 static void test_wide_heads(void **state) {
   static const int64_t dims[] = {96, 128, 256, 255, 1, 3};
   (void)state;
-  for (int i = 0; i < 6; i++) check_shape((hri_attention_shape){1, 97, 2, 1, dims[i], 0, 0, HRI_REAL_F32}, DOCS_LONG, 300 + (uint64_t)i);
+  for (int i = 0; i < 6; i++)
+    check_shape((hri_attention_shape){1, 97, 2, 1, dims[i], 0, 0, HRI_REAL_F32}, DOCS_LONG, 300 + (uint64_t)i);
 }
 
 /* Scores far apart: the running maximum moves, exponents underflow, and lse is large. */
@@ -449,17 +456,16 @@ static void test_nan_propagates(void **state) {
 
 /* The double backward against the double forward: the derivative of sum(dy * y) along a random direction. */
 static void test_reference_backward_is_the_derivative(void **state) {
-  static const hri_attention_shape shapes[] = {
-      {2, 17, 4, 1, 10, 0, 0, 0}, {1, 33, 6, 2, 8, 5, 0, 0},  {1, 20, 2, 2, 3, 0, 0, 0},
-      {1, 1, 1, 1, 4, 0, 0, 0},   {2, 17, 4, 1, 10, 0, 3, 0}, {1, 33, 6, 2, 8, 5, 0.7, 0}};
+  static const hri_attention_shape shapes[] = {{2, 17, 4, 1, 10, 0, 0, 0}, {1, 33, 6, 2, 8, 5, 0, 0},
+                                               {1, 20, 2, 2, 3, 0, 0, 0},  {1, 1, 1, 1, 4, 0, 0, 0},
+                                               {2, 17, 4, 1, 10, 0, 3, 0}, {1, 33, 6, 2, 8, 5, 0.7, 0}};
   (void)state;
   for (int n = 0; n < 6; n++) {
     problem p = make_problem(shapes[n], (documents)(n % 2), 700 + (uint64_t)n);
     double *moved = doubles(p.qkv_count), *y = doubles(p.y_count), value[2] = {0, 0}, analytic = 0, size = 0;
     const double h = 1e-5;
     for (int side = 0; side < 2; side++) {
-      for (int64_t i = 0; i < p.qkv_count; i++)
-        moved[i] = p.qkv64[i] + (side ? h : -h) * hri_normal(5, 5, (uint64_t)i);
+      for (int64_t i = 0; i < p.qkv_count; i++) moved[i] = p.qkv64[i] + (side ? h : -h) * hri_normal(5, 5, (uint64_t)i);
       hri_attention_ref_forward(&p.shape, (double)p.scale, moved, p.doc_start, y, NULL, NULL);
       for (int64_t i = 0; i < p.y_count; i++) value[side] += p.dy64[i] * y[i];
     }
@@ -484,8 +490,7 @@ static void test_backward_is_the_derivative(void **state) {
     double *moved = doubles(p.qkv_count), *y = doubles(p.y_count), value[2] = {0, 0};
     const double h = 1e-5;
     for (int side = 0; side < 2; side++) {
-      for (int64_t i = 0; i < p.qkv_count; i++)
-        moved[i] = p.qkv64[i] + (side ? h : -h) * hri_normal(6, 6, (uint64_t)i);
+      for (int64_t i = 0; i < p.qkv_count; i++) moved[i] = p.qkv64[i] + (side ? h : -h) * hri_normal(6, 6, (uint64_t)i);
       hri_attention_ref_forward(&p.shape, (double)p.scale, moved, p.doc_start, y, NULL, NULL);
       for (int64_t i = 0; i < p.y_count; i++) value[side] += p.dy64[i] * y[i];
     }
@@ -514,7 +519,8 @@ typedef struct cache_run {
 
 static cache_run open_cache(const problem *p, int64_t rows, int64_t capacity) {
   const hri_attention_shape *s = &p->shape;
-  cache_run c = {.shape = {s->batch, rows, capacity, s->heads, s->kv_heads, s->head_dim, s->window, s->softcap, s->real}};
+  cache_run c = {
+      .shape = {s->batch, rows, capacity, s->heads, s->kv_heads, s->head_dim, s->window, s->softcap, s->real}};
   c.elements = hri_attention_cache_elements(&c.shape);
   c.keys = not_numbers(c.elements, s->real);
   c.values = not_numbers(c.elements, s->real);
@@ -570,10 +576,12 @@ static float *run_cached(const problem *p, const variant *v, int64_t capacity, i
 }
 
 static void test_cached_pieces_equal_the_whole(void **state) {
-  static const hri_attention_shape shapes[] = {
-      {1, 130, 4, 4, 64, 0, 0, 0}, {2, 97, 6, 2, 20, 0, 0, 0},  {1, 700, 4, 1, 80, 0, 0, 0},   {1, 1100, 2, 2, 10, 300, 0, 0},
-      {1, 9, 2, 1, 8, 0, 0, 0},    {1, 90, 32, 32, 8, 0, 0, 0}, {1, 600, 8, 8, 40, 100, 0, 0}, {3, 64, 3, 1, 128, 0, 0, 0},
-      {2, 97, 6, 2, 20, 0, 2, 0},  {1, 600, 4, 1, 40, 1, 9, 0}, {1, 700, 2, 1, 256, 64, 4, 0}, {1, 300, 2, 2, 96, 7, 0, 0}};
+  static const hri_attention_shape shapes[] = {{1, 130, 4, 4, 64, 0, 0, 0},   {2, 97, 6, 2, 20, 0, 0, 0},
+                                               {1, 700, 4, 1, 80, 0, 0, 0},   {1, 1100, 2, 2, 10, 300, 0, 0},
+                                               {1, 9, 2, 1, 8, 0, 0, 0},      {1, 90, 32, 32, 8, 0, 0, 0},
+                                               {1, 600, 8, 8, 40, 100, 0, 0}, {3, 64, 3, 1, 128, 0, 0, 0},
+                                               {2, 97, 6, 2, 20, 0, 2, 0},    {1, 600, 4, 1, 40, 1, 9, 0},
+                                               {1, 700, 2, 1, 256, 64, 4, 0}, {1, 300, 2, 2, 96, 7, 0, 0}};
   (void)state;
   for (int turn = 0; turn < 24; turn++) {
     int n = turn / 2;
@@ -620,16 +628,22 @@ static void test_scratch_sizes(void **state) {
   (void)state;
   for (int i = 0; i < variant_count; i++) {
     const hri_attention_kernels_table *t = &variants[i].table;
-    hri_attention_shape small = {1, 1024, 12, 12, 64, 0, 0, HRI_REAL_F32}, large = {1, 16384, 12, 12, 64, 0, 0, HRI_REAL_F32};
+    hri_attention_shape small = {1, 1024, 12, 12, 64, 0, 0, HRI_REAL_F32},
+                        large = {1, 16384, 12, 12, 64, 0, 0, HRI_REAL_F32};
     hri_attention_shape narrow = large;
-    assert_int_equal(hri_attention_forward_scratch(t->level, &small, 2), hri_attention_forward_scratch(t->level, &large, 2));
-    uint64_t growth = hri_attention_backward_scratch(t->level, &large, 2) - hri_attention_backward_scratch(t->level, &small, 2);
+    assert_int_equal(hri_attention_forward_scratch(t->level, &small, 2),
+                     hri_attention_forward_scratch(t->level, &large, 2));
+    uint64_t growth =
+        hri_attention_backward_scratch(t->level, &large, 2) - hri_attention_backward_scratch(t->level, &small, 2);
     /* delta, turns, and the dq sums of 4 heads of 64 in flight */
     assert_true(growth >= (12 + 4 * 64) * 15360 * 4 && growth <= (12 * 5 + 4 * 65 * 4) * 15360);
     narrow.real = HRI_REAL_BF16; /* keeps the same sums in fp32, and tiles that are no larger */
-    assert_true(hri_attention_backward_scratch(t->level, &narrow, 2) - hri_attention_backward_scratch(t->level, &small, 2) <= growth);
+    assert_true(hri_attention_backward_scratch(t->level, &narrow, 2) -
+                    hri_attention_backward_scratch(t->level, &small, 2) <=
+                growth);
     for (int threads = 1; threads < 8; threads++)
-      assert_true(hri_attention_backward_scratch(t->level, &small, threads) < hri_attention_backward_scratch(t->level, &small, threads + 1));
+      assert_true(hri_attention_backward_scratch(t->level, &small, threads) <
+                  hri_attention_backward_scratch(t->level, &small, threads + 1));
     hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, 0, HRI_REAL_F32};
     assert_int_equal(hri_attention_backward_scratch(t->level, &absurd, 1), UINT64_MAX);
   }

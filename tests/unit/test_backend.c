@@ -1,9 +1,12 @@
-/* The backend contract is enough: a second backend (support/tiny_backend.h), as unlike the CPU's as it allows, runs whole jobs
- * through the very code that the CPU's run through - session, train loop, checkpoints, generation, graphs of the C API.
+/* The backend contract is enough: a second backend (support/tiny_backend.h), as unlike the CPU's as it allows, runs
+ * whole jobs through the very code that the CPU's run through - session, train loop, checkpoints, generation, graphs of
+ * the C API.
  *
- * Tolerances. Both compute the same mathematics, the CPU in fp32, the tiny one in double, rounded at each operand. Losses agree
- * to 1e-6, relative (8 units of fp32; 1e-3 in bf16: a quarter of its unit). Of weights the root mean square of the difference is
- * held against that of what training moved them by: 1e-5 of it, 0.05 in bf16 (0.0055 is met: rounding, not another course). */
+ * Tolerances. Both compute the same mathematics, the CPU in fp32, the tiny one in double, rounded at each operand.
+ * Losses agree
+ * to 1e-6, relative (8 units of fp32; 1e-3 in bf16: a quarter of its unit). Of weights the root mean square of the
+ * difference is held against that of what training moved them by: 1e-5 of it, 0.05 in bf16 (0.0055 is met: rounding,
+ * not another course). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +34,8 @@
 /* Stands in for src/backend/open.c: the choice of backends is one of linking. */
 hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error) {
   if (strcmp(device->backend, TINY_NAME) == 0) return tiny_open(device, backend);
-  return device->backend[0] ? hri_cpu_open(device, threads, backend, error) : hri_estimates_open(device, backend, error);
+  return device->backend[0] ? hri_cpu_open(device, threads, backend, error)
+                            : hri_estimates_open(device, backend, error);
 }
 bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
 
@@ -97,7 +101,8 @@ static void feed(hri_session *s, uint64_t step, uint32_t accumulate) {
       values[3][t] = 0;
     }
     for (int k = 0; k < 4; k++) { /* the memory is ours again at once */
-      must(hri_executor_write(s->executor, inputs[k], row * sizeof values[k], values[k], sizeof values[k], &error), &error);
+      must(hri_executor_write(s->executor, inputs[k], row * sizeof values[k], values[k], sizeof values[k], &error),
+           &error);
       memset(values[k], 0x7F, sizeof values[k]);
     }
   }
@@ -132,7 +137,9 @@ static float *weights(hri_session *s, size_t *count) {
   assert_non_null(all);
   for (size_t p = 0; p < job->params.count; p++) {
     const hri_param *param = &job->params.items[p];
-    hri_id id = hri_param_whole(&s->plan->job, param)->master != HRI_NONE ? hri_param_whole(&s->plan->job, param)->master : param->weight;
+    hri_id id = hri_param_whole(&s->plan->job, param)->master != HRI_NONE
+                    ? hri_param_whole(&s->plan->job, param)->master
+                    : param->weight;
     assert_true(*count + param->elements <= MOST);
     assert_int_equal(job->tensors.items[id].dtype, HRI_F32);
     must(hri_executor_read(s->executor, id, 0, all + *count, param->elements * sizeof *all, &error), &error);
@@ -181,7 +188,8 @@ static double rms(const float *a, const float *b, size_t count) {
 }
 
 static bool same_bits(const outcome *a, const outcome *b) {
-  return a->count == b->count && memcmp(a->loss, b->loss, sizeof a->loss) == 0 && memcmp(&a->grad_norm, &b->grad_norm, sizeof a->grad_norm) == 0 &&
+  return a->count == b->count && memcmp(a->loss, b->loss, sizeof a->loss) == 0 &&
+         memcmp(&a->grad_norm, &b->grad_norm, sizeof a->grad_norm) == 0 &&
          memcmp(a->after, b->after, a->count * sizeof *a->after) == 0;
 }
 
@@ -194,18 +202,23 @@ static void compare_with_cpu(variant v, const char *what) {
   v.on_tiny = true;
   tiny_one = train(&v);
   assert_int_equal(cpu.count, tiny_one.count);
-  assert_memory_equal(cpu.before, tiny_one.before, cpu.count * sizeof(float)); /* loaded through windows, without an address */
+  assert_memory_equal(cpu.before, tiny_one.before,
+                      cpu.count * sizeof(float)); /* loaded through windows, without an address */
   moved = rms(cpu.before, cpu.after, cpu.count);
   assert_true(moved > 0);
   for (int k = 0; k < STEPS; k++)
-    if (!(fabs(cpu.loss[k] - tiny_one.loss[k]) <= loss_bound * fabs(cpu.loss[k]))) fail_msg("%s, %s: the loss of step %d is %.9g, and %.9g on the CPU", v.model, what, k, tiny_one.loss[k], cpu.loss[k]);
+    if (!(fabs(cpu.loss[k] - tiny_one.loss[k]) <= loss_bound * fabs(cpu.loss[k])))
+      fail_msg("%s, %s: the loss of step %d is %.9g, and %.9g on the CPU", v.model, what, k, tiny_one.loss[k],
+               cpu.loss[k]);
   if (!(rms(cpu.after, tiny_one.after, cpu.count) <= bound * moved))
-    fail_msg("%s, %s: weights differ by %g (training moved them by %g)", v.model, what, rms(cpu.after, tiny_one.after, cpu.count), moved);
+    fail_msg("%s, %s: weights differ by %g (training moved them by %g)", v.model, what,
+             rms(cpu.after, tiny_one.after, cpu.count), moved);
   drop(&cpu);
   drop(&tiny_one);
 }
 
-static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes", "micro-qwen3-bytes"};
+static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes",
+                                     "micro-qwen3-bytes"};
 
 static void families_train_as_on_the_cpu(void **state) {
   (void)state;
@@ -218,11 +231,21 @@ static void families_train_as_on_the_cpu(void **state) {
 static void techniques_train_as_on_the_cpu(void **state) {
   (void)state;
   for (size_t m = 0; m < 2; m++) {
-    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .recompute = "block", .check = true}, "recomputed, poisoned");
-    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .in_backward = true}, "updates inside the backward");
-    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .skip = true, .accumulate = 2}, "with guards");
-    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .precision = HR_PRECISION_BF16}, "bf16");
-    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .compile = {.offload_bytes = 1, .offload_distance = 2}}, "with the host tier");
+    compare_with_cpu((variant){.model = models[m],
+                               .optimizer = HR_OPTIMIZER_MOMENTUM,
+                               .recompute = "block",
+                               .check = true},
+                     "recomputed, poisoned");
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .in_backward = true},
+                     "updates inside the backward");
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .skip = true, .accumulate = 2},
+                     "with guards");
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .precision = HR_PRECISION_BF16},
+                     "bf16");
+    compare_with_cpu((variant){.model = models[m],
+                               .optimizer = HR_OPTIMIZER_MOMENTUM,
+                               .compile = {.offload_bytes = 1, .offload_distance = 2}},
+                     "with the host tier");
   }
 }
 
@@ -232,7 +255,11 @@ static void every_order_gives_the_same_bits(void **state) {
   (void)state;
   for (size_t m = 0; m < 2; m++)
     for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
-      variant v = {.model = models[m], .optimizer = HR_OPTIMIZER_ADAMW, .accumulate = accumulate, .on_tiny = true, .compile = {.offload_bytes = 1, .offload_distance = 1}};
+      variant v = {.model = models[m],
+                   .optimizer = HR_OPTIMIZER_ADAMW,
+                   .accumulate = accumulate,
+                   .on_tiny = true,
+                   .compile = {.offload_bytes = 1, .offload_distance = 1}};
       outcome first = train(&v), again;
       assert_true(first.host_bytes > 0);
       tiny.pause_us = 300;
@@ -252,7 +279,10 @@ static void every_order_gives_the_same_bits(void **state) {
 
 /* The comparison can fail: lanes that do not wait for each other read what is not there yet. */
 __attribute__((unused)) static void orders_that_do_not_wait_give_other_bits(void **state) {
-  variant v = {.model = models[0], .optimizer = HR_OPTIMIZER_ADAMW, .on_tiny = true, .compile = {.offload_bytes = 1, .offload_distance = 1}};
+  variant v = {.model = models[0],
+               .optimizer = HR_OPTIMIZER_ADAMW,
+               .on_tiny = true,
+               .compile = {.offload_bytes = 1, .offload_distance = 1}};
   outcome first = train(&v);
   int others = 0;
   (void)state;
@@ -277,13 +307,26 @@ typedef struct run_case {
   bool shapes, record;
 } run_case;
 
-static void run_files(const run_case *c, bool on_tiny, const char *text, const char *out, const char *resume, uint32_t steps) {
-  hr_run_options options = {.data_paths = &text, .data_path_count = 1, .out_directory = resume ? NULL : out, .resume_directory = resume, .save_every = c->save_every, .keep = 2,
-                            .eval_every = c->eval_every, .eval_paths = &text, .eval_path_count = c->eval_every ? 1 : 0, .eval_batches = 2, .record_memory = c->record};
+static void run_files(const run_case *c, bool on_tiny, const char *text, const char *out, const char *resume,
+                      uint32_t steps) {
+  hr_run_options options = {.data_paths = &text,
+                            .data_path_count = 1,
+                            .out_directory = resume ? NULL : out,
+                            .resume_directory = resume,
+                            .save_every = c->save_every,
+                            .keep = 2,
+                            .eval_every = c->eval_every,
+                            .eval_paths = &text,
+                            .eval_path_count = c->eval_every ? 1 : 0,
+                            .eval_batches = 2,
+                            .record_memory = c->record};
   hr_run_result result;
   hr_job job;
   hr_error error = {0};
-  variant v = {.model = "micro-llama-bytes", .optimizer = HR_OPTIMIZER_MOMENTUM, .accumulate = c->accumulate, .on_tiny = on_tiny};
+  variant v = {.model = "micro-llama-bytes",
+               .optimizer = HR_OPTIMIZER_MOMENTUM,
+               .accumulate = c->accumulate,
+               .on_tiny = on_tiny};
   describe(&v, &job);
   job.sequence_length = c->shapes ? 160 : 24;
   job.packing = c->shapes ? HR_PACKING_OFF : HR_PACKING_PACK;
@@ -310,20 +353,28 @@ static void compare_runs(const char *a, const char *b, const char *what) {
   assert_int_equal(losses(b, y), count);
   assert_true(count > 2);
   for (int k = 0; k < count; k++)
-    if (!(fabs(x[k] - y[k]) <= 1e-5 * fabs(x[k]))) fail_msg("%s: loss %d of metrics.jsonl is %.9g, and %.9g on the CPU", what, k, y[k], x[k]);
+    if (!(fabs(x[k] - y[k]) <= 1e-5 * fabs(x[k])))
+      fail_msg("%s: loss %d of metrics.jsonl is %.9g, and %.9g on the CPU", what, k, y[k], x[k]);
 }
 
 static void runs_train_save_and_go_on(void **state) {
-  static const run_case cases[] = {{"plain", 1, 7, 0, 3, false, false}, {"accumulated, evaluated", 2, 6, 2, 0, false, false},
-                                   {"rows of many lengths", 1, 4, 2, 0, true, false}, {"recorded", 1, 4, 0, 0, false, true}};
+  static const run_case cases[] = {{"plain", 1, 7, 0, 3, false, false},
+                                   {"accumulated, evaluated", 2, 6, 2, 0, false, false},
+                                   {"rows of many lengths", 1, 4, 2, 0, true, false},
+                                   {"recorded", 1, 4, 0, 0, false, true}};
   (void)state;
   tiny.pause_us = 50;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     const run_case *c = &cases[k];
-    const char *directory = scratch_make("backend"), *text = path_of("%s/%s", directory, c->shapes ? "text.jsonl" : "text");
-    const char *cpu = path_of("%s/cpu", directory), *other = path_of("%s/tiny", directory), *cut = path_of("%s/cut", directory);
-    if (c->shapes) put_text(text, "{\"text\": \"a few words\"}\n{\"text\": \"some more words than that, and then some, so that it is longer than a quarter of a row\"}\n"
-                                  "{\"text\": \"memory\"}\n{\"text\": \"nothing is allocated twice; a step takes the shortest programs that hold its longest row of all\"}\n");
+    const char *directory = scratch_make("backend"),
+               *text = path_of("%s/%s", directory, c->shapes ? "text.jsonl" : "text");
+    const char *cpu = path_of("%s/cpu", directory), *other = path_of("%s/tiny", directory),
+               *cut = path_of("%s/cut", directory);
+    if (c->shapes)
+      put_text(
+          text,
+          "{\"text\": \"a few words\"}\n{\"text\": \"some more words than that, and then some, so that it is longer than a quarter of a row\"}\n"
+          "{\"text\": \"memory\"}\n{\"text\": \"nothing is allocated twice; a step takes the shortest programs that hold its longest row of all\"}\n");
     else put_words(text, 4000, 3);
     run_files(c, false, text, cpu, NULL, c->steps);
     run_files(c, true, text, other, NULL, c->steps);
@@ -340,12 +391,14 @@ static void runs_train_save_and_go_on(void **state) {
   tiny.pause_us = 0;
 }
 
-/* A run that diverges while the next step is in flight ends with the step that diverged, in run.json as in metrics.jsonl. */
+/* A run that diverges while the next step is in flight ends with the step that diverged, in run.json as in
+ * metrics.jsonl. */
 static void a_run_ends_with_the_step_that_diverged(void **state) {
   (void)state;
   for (int on_tiny = 0; on_tiny < 2; on_tiny++) {
     variant v = {.model = "micro-gpt2-bytes", .optimizer = HR_OPTIMIZER_SGD, .on_tiny = on_tiny};
-    const char *directory = scratch_make("backend"), *text = path_of("%s/text", directory), *out = path_of("%s/run", directory);
+    const char *directory = scratch_make("backend"), *text = path_of("%s/text", directory),
+               *out = path_of("%s/run", directory);
     hr_run_options options = {.data_paths = &text, .data_path_count = 1, .out_directory = out};
     hr_run_result result;
     hr_job job;
@@ -368,8 +421,8 @@ static void a_run_ends_with_the_step_that_diverged(void **state) {
   }
 }
 
-/* All programs of a step are launched before their nodes are told, as a backend that queues may do: each node's time is filed under
- * its own program. */
+/* All programs of a step are launched before their nodes are told, as a backend that queues may do: each node's time is
+ * filed under its own program. */
 static void nodes_told_late_are_filed_by_program(void **state) {
   static const hri_program_kind programs[] = {HRI_BEGIN, HRI_MICRO, HRI_MICRO, HRI_UPDATE};
   enum { PROGRAMS = 4 };
@@ -415,7 +468,8 @@ static void nodes_told_late_are_filed_by_program(void **state) {
   scratch_remove(directory);
 }
 
-/* Loaded and saved through windows, in each type of file, with and without conversion: the bytes that the CPU writes. */
+/* Loaded and saved through windows, in each type of file, with and without conversion: the bytes that the CPU
+ * writes. */
 static void files_are_those_of_the_cpu(void **state) {
   static const hri_file_dtype types[] = {HRI_FILE_F32, HRI_FILE_BF16, HRI_FILE_F16};
   const char *directory = scratch_make("backend");
@@ -424,7 +478,9 @@ static void files_are_those_of_the_cpu(void **state) {
     for (int precision = 0; precision < 2; precision++) {
       char out[2][512];
       for (int on_tiny = 0; on_tiny < 2; on_tiny++) {
-        variant v = {.model = t ? path_of("%s/0-0-0", directory) : "micro-gpt2-bytes", .optimizer = HR_OPTIMIZER_ADAMW, .on_tiny = on_tiny,
+        variant v = {.model = t ? path_of("%s/0-0-0", directory) : "micro-gpt2-bytes",
+                     .optimizer = HR_OPTIMIZER_ADAMW,
+                     .on_tiny = on_tiny,
                      .precision = precision ? HR_PRECISION_BF16 : HR_PRECISION_FP32};
         hri_session s = {0};
         hr_job job;
@@ -472,7 +528,8 @@ static void generation_gives_the_same_logits(void **state) {
     double most = 0, worst = 0;
     generate(false, models[m], cpu, 256);
     generate(true, models[m], other, 256);
-    for (int k = 0; k < 256; k++) most = fmax(most, fabs((double)cpu[k])), worst = fmax(worst, fabs((double)cpu[k] - other[k]));
+    for (int k = 0; k < 256; k++)
+      most = fmax(most, fabs((double)cpu[k])), worst = fmax(worst, fabs((double)cpu[k] - other[k]));
     if (!(worst <= 1e-5 * most)) fail_msg("%s: logits differ by %g of %g", models[m], worst, most);
   }
 }
@@ -489,7 +546,8 @@ static double graph_loss(bool on_tiny, float *table, uint64_t count) {
   hr_tensor ids, targets, t, w, x, head;
   must(hr_graph_create(&g, &error), &error);
   ids = hr_graph_input(g, "ids", 6), targets = hr_graph_input(g, "targets", 6);
-  t = hr_graph_parameter(g, "table", 11, 8, 0.5, true), w = hr_graph_parameter(g, "w", 8, 8, 0.5, true), head = hr_graph_parameter(g, "head", 11, 8, 0.5, true);
+  t = hr_graph_parameter(g, "table", 11, 8, 0.5, true), w = hr_graph_parameter(g, "w", 8, 8, 0.5, true),
+  head = hr_graph_parameter(g, "head", 11, 8, 0.5, true);
   x = hr_graph_activation(g, hr_graph_linear(g, hr_graph_embed(g, ids, t), w, HR_NO_TENSOR), HR_ACTIVATION_SILU);
   hr_graph_loss(g, x, head, targets);
   hr_job_init(&job);
@@ -502,7 +560,8 @@ static double graph_loss(bool on_tiny, float *table, uint64_t count) {
   for (uint64_t k = 0; k < count; k++) table[k] = (float)k / (float)count - 0.5f;
   must(hr_run_set_parameter(run, t, table, count, &error), &error);
   for (int step = 0; step < 3; step++) {
-    for (int r = 0; r < 6; r++) hr_run_input(run, ids)[r] = (step + r) % 11, hr_run_input(run, targets)[r] = (step + 2 * r) % 11;
+    for (int r = 0; r < 6; r++)
+      hr_run_input(run, ids)[r] = (step + r) % 11, hr_run_input(run, targets)[r] = (step + 2 * r) % 11;
     must(hr_run_step(run, 0.5, &loss, &error), &error);
   }
   must(hr_run_get_parameter(run, t, table, count, &error), &error);
@@ -549,7 +608,8 @@ static void a_table_device_only_plans(void **state) {
   assert_int_equal(hri_session_plan(&s, &job, NULL, &error), HR_ERROR_UNSUPPORTED);
   must(hr_plan_create(&job, &plan, &error), &error);
   assert_false(hri_backend_runs(plan->backend));
-  assert_int_equal(hri_executor_prepare(&plan->job, &plan->placement, plan->backend, &none, NULL, &x, &error), HR_ERROR_UNSUPPORTED);
+  assert_int_equal(hri_executor_prepare(&plan->job, &plan->placement, plan->backend, &none, NULL, &x, &error),
+                   HR_ERROR_UNSUPPORTED);
   assert_null(x);
   hr_plan_destroy(plan);
 }
@@ -560,7 +620,10 @@ static void the_cpu_takes_no_type_for_another(void **state) {
   (void)state;
   for (size_t m = 0; m < 4; m++)
     for (int precision = 0; precision < 2; precision++) {
-      variant v = {.model = models[m], .optimizer = HR_OPTIMIZER_ADAMW, .skip = true, .precision = precision ? HR_PRECISION_BF16 : HR_PRECISION_FP32};
+      variant v = {.model = models[m],
+                   .optimizer = HR_OPTIMIZER_ADAMW,
+                   .skip = true,
+                   .precision = precision ? HR_PRECISION_BF16 : HR_PRECISION_FP32};
       hr_error error = {0};
       hr_plan *plan;
       hr_job job;
@@ -570,7 +633,9 @@ static void the_cpu_takes_no_type_for_another(void **state) {
         const hri_node *node = &plan->job.nodes.items[n];
         uint64_t bytes;
         must(plan->backend->workspace(plan->backend->self, &plan->job, node, &bytes, &error), &error);
-        for (uint32_t i = 0; i < node->operand_count && hri_rule_get(node->op)->operands[i] && hri_rule_get(node->op)->operands[i] != 'g'; i++) {
+        for (uint32_t i = 0; i < node->operand_count && hri_rule_get(node->op)->operands[i] &&
+                             hri_rule_get(node->op)->operands[i] != 'g';
+             i++) {
           hri_id id = hri_operands(&plan->job, node)[i].tensor;
           uint8_t kept;
           if (id == HRI_NONE || hri_operands(&plan->job, node)[i].access == HRI_SCRATCH) continue;
@@ -583,8 +648,10 @@ static void the_cpu_takes_no_type_for_another(void **state) {
             plan->job.tensors.items[id].dtype = kept;
             if (dtype == kept) continue;
             if (status == HR_OK) { /* bytes that are moved, or fp32 and bf16 where the kernel has both */
-              bool moves = node->op == HRI_OP_ZERO || node->op == HRI_OP_COPY || node->op == HRI_OP_SELECT || node->op == HRI_OP_LAST_ROW;
-              if (!real && !moves) fail_msg("%s takes operand %u as %s", hri_op_name(node->op), i, hri_dtype_name((hri_dtype)dtype));
+              bool moves = node->op == HRI_OP_ZERO || node->op == HRI_OP_COPY || node->op == HRI_OP_SELECT ||
+                           node->op == HRI_OP_LAST_ROW;
+              if (!real && !moves)
+                fail_msg("%s takes operand %u as %s", hri_op_name(node->op), i, hri_dtype_name((hri_dtype)dtype));
               taken++;
               continue;
             }
@@ -617,7 +684,9 @@ static void a_type_without_a_kernel_is_refused_by_name(void **state) {
     w = &plan->job.tensors.items[hri_operands(&plan->job, node)[1].tensor];
     w->dtype = HRI_F16;
     assert_int_equal(hri_pass_workspace(&plan->job, plan->backend, &error), HR_ERROR_UNSUPPORTED);
-    assert_string_equal(error.message, path_of("the CPU backend has no kernel for linear with operand 1 (%s) of type f16", hri_name_get(&plan->job, w->key)));
+    assert_string_equal(error.message,
+                        path_of("the CPU backend has no kernel for linear with operand 1 (%s) of type f16",
+                                hri_name_get(&plan->job, w->key)));
     break;
   }
   hr_plan_destroy(plan);

@@ -4,8 +4,9 @@
  *
  * The first two tests show that the comparison can fail: other data or another chunk of the loss gives other bits.
  *
- * All of it for each precision, and for bf16 at each instruction level: levels and precisions are held to themselves, not
- * to each other. A level binds the matrix library for the life of a process, so each regime runs in a child of its own. */
+ * All of it for each precision, and for bf16 at each instruction level: levels and precisions are held to themselves,
+ * not to each other. A level binds the matrix library for the life of a process, so each regime runs in a child of its
+ * own. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,8 +32,8 @@ typedef struct regime {
   const char *name;
   hr_precision precision;
   hr_moments moments;
-  const char *isa;   /* HEADROOM_ISA; NULL: the best */
-  bool in_short;     /* fewer steps, orders and rows: where another regime has shown the same of the passes */
+  const char *isa; /* HEADROOM_ISA; NULL: the best */
+  bool in_short;   /* fewer steps, orders and rows: where another regime has shown the same of the passes */
 } regime;
 
 static const regime regimes[] = {
@@ -43,7 +44,11 @@ static const regime regimes[] = {
     {.name = "bf16, avx512", .precision = HR_PRECISION_BF16, .isa = "avx512", .in_short = true},
     {.name = "bf16-pure, avx512", .precision = HR_PRECISION_BF16_PURE, .isa = "avx512", .in_short = true},
     {.name = "bf16, avx2", .precision = HR_PRECISION_BF16, .isa = "avx2", .in_short = true},
-    {.name = "bf16-pure, bf16 moments, avx2", .precision = HR_PRECISION_BF16_PURE, .moments = HR_MOMENTS_BF16, .isa = "avx2", .in_short = true},
+    {.name = "bf16-pure, bf16 moments, avx2",
+     .precision = HR_PRECISION_BF16_PURE,
+     .moments = HR_MOMENTS_BF16,
+     .isa = "avx2",
+     .in_short = true},
     {.name = "bf16, base", .precision = HR_PRECISION_BF16, .isa = "base", .in_short = true},
     {.name = "bf16-pure, base", .precision = HR_PRECISION_BF16_PURE, .isa = "base", .in_short = true},
 };
@@ -57,7 +62,7 @@ typedef enum place_kind { PLACE_PLANNED = 0, PLACE_APART, PLACE_APART_REVERSED }
 
 typedef struct variant {
   const char *model;
-  const char *recompute;  /* NULL: none */
+  const char *recompute; /* NULL: none */
   uint32_t accumulate, threads, layers;
   uint32_t sequence, micro_batch, steps;
   uint32_t loss_chunk;
@@ -65,21 +70,21 @@ typedef struct variant {
   order_kind order;
   place_kind place;
   bool in_backward, check, clip, skip;
-  bool ignore_waits;      /* breaks the rules, to show that orders matter */
+  bool ignore_waits; /* breaks the rules, to show that orders matter */
   hr_optimizer optimizer;
   hr_weight_packing weight_packing;
   hri_compile_options compile;
 } variant;
 
 typedef struct outcome {
-  uint64_t hash;            /* of all weights and optimizer states, parameter by parameter */
+  uint64_t hash; /* of all weights and optimizer states, parameter by parameter */
   double loss[STEPS], grad_norm;
   uint64_t reserved[HR_TIER_COUNT];
-  uint32_t copies;          /* nodes off the compute lane, all programs */
-  uint32_t recomputed;      /* clones */
-  uint32_t packed;          /* PACK nodes */
+  uint32_t copies;     /* nodes off the compute lane, all programs */
+  uint32_t recomputed; /* clones */
+  uint32_t packed;     /* PACK nodes */
   uint32_t nodes, storages;
-  uint32_t moved;           /* positions executed elsewhere than in issue order, over the run */
+  uint32_t moved; /* positions executed elsewhere than in issue order, over the run */
 } outcome;
 
 static void must(hr_status status, const hr_error *error) {
@@ -88,7 +93,15 @@ static void must(hr_status status, const hr_error *error) {
 
 /* One thread, because a team that waits for a busy machine takes minutes; the tests of threads take more. */
 static variant usual(const char *model) {
-  variant v = {.model = model, .accumulate = 1, .threads = 1, .sequence = SEQUENCE, .micro_batch = MICRO_BATCH, .steps = now->in_short ? SHORT_STEPS : STEPS, .loss_chunk = HR_LOSS_CHUNK_AUTO, .data_seed = 5, .clip = true};
+  variant v = {.model = model,
+               .accumulate = 1,
+               .threads = 1,
+               .sequence = SEQUENCE,
+               .micro_batch = MICRO_BATCH,
+               .steps = now->in_short ? SHORT_STEPS : STEPS,
+               .loss_chunk = HR_LOSS_CHUNK_AUTO,
+               .data_seed = 5,
+               .clip = true};
   return v;
 }
 
@@ -210,8 +223,10 @@ static void run_program(const variant *v, hri_session *s, hri_program_kind kind,
 static void feed(const variant *v, hri_session *s, uint64_t step, uint64_t *counted) {
   const hri_job *job = &s->plan->job;
   uint64_t rows = (uint64_t)v->accumulate * v->micro_batch;
-  int32_t *ids = hri_executor_view(s->executor, job->input_ids), *targets = hri_executor_view(s->executor, job->input_targets),
-          *positions = hri_executor_view(s->executor, job->input_positions), *doc_start = hri_executor_view(s->executor, job->input_doc_start);
+  int32_t *ids = hri_executor_view(s->executor, job->input_ids),
+          *targets = hri_executor_view(s->executor, job->input_targets),
+          *positions = hri_executor_view(s->executor, job->input_positions),
+          *doc_start = hri_executor_view(s->executor, job->input_doc_start);
   *counted = 0;
   for (uint64_t r = 0; r < rows; r++) {
     uint32_t start = 0;
@@ -261,7 +276,8 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, uint64_t count) {
 
 static uint64_t hash_tensor(uint64_t hash, const hri_session *s, hri_id tensor) {
   if (tensor == HRI_NONE) return hash;
-  return hash_bytes(hash, hri_executor_view(s->executor, tensor), hri_tensor_bytes(&s->plan->job.tensors.items[tensor]));
+  return hash_bytes(hash, hri_executor_view(s->executor, tensor),
+                    hri_tensor_bytes(&s->plan->job.tensors.items[tensor]));
 }
 
 static uint64_t hash_parameters(const hri_session *s) {
@@ -298,7 +314,8 @@ static outcome train(const variant *v) {
   must(hri_session_load(&s, NULL, NULL, &error), &error);
   count_nodes(&s.plan->job, &out);
   for (uint64_t step = 0; step < v->steps; step++) one_step(v, &s, step, &out);
-  for (int tier = 0; tier < HR_TIER_COUNT; tier++) out.reserved[tier] = hri_executor_reserved_bytes(s.executor, (hri_tier)tier);
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++)
+    out.reserved[tier] = hri_executor_reserved_bytes(s.executor, (hri_tier)tier);
   out.hash = hash_parameters(&s);
   out.nodes = s.plan->info.node_count;
   out.storages = s.plan->info.storage_count;
@@ -307,7 +324,8 @@ static outcome train(const variant *v) {
 }
 
 static bool same(const outcome *a, const outcome *b) {
-  return a->hash == b->hash && memcmp(a->loss, b->loss, sizeof a->loss) == 0 && memcmp(&a->grad_norm, &b->grad_norm, sizeof a->grad_norm) == 0;
+  return a->hash == b->hash && memcmp(a->loss, b->loss, sizeof a->loss) == 0 &&
+         memcmp(&a->grad_norm, &b->grad_norm, sizeof a->grad_norm) == 0;
 }
 
 static void assert_same_bits(const outcome *reference, const variant *v, const char *what) {
@@ -315,11 +333,13 @@ static void assert_same_bits(const outcome *reference, const variant *v, const c
   if (same(reference, &got)) return;
   for (int k = 0; k < STEPS; k++)
     if (memcmp(&reference->loss[k], &got.loss[k], sizeof got.loss[k]) != 0)
-      fail_msg("%s, %s, %s: the loss of step %d is %.17g and was %.17g", now->name, v->model, what, k, got.loss[k], reference->loss[k]);
+      fail_msg("%s, %s, %s: the loss of step %d is %.17g and was %.17g", now->name, v->model, what, k, got.loss[k],
+               reference->loss[k]);
   fail_msg("%s, %s, %s: the losses agree and the parameters do not", now->name, v->model, what);
 }
 
-/* Products of the matrix library have a packed form at the level that has instructions for the type (backend/cpu/gemm.c). */
+/* Products of the matrix library have a packed form at the level that has instructions for the type
+ * (backend/cpu/gemm.c). */
 static bool has_packed_form(void) {
 #if defined(HRI_HAVE_ONEDNN)
   hri_isa isa = HRI_ISA_BASE;
@@ -331,7 +351,8 @@ static bool has_packed_form(void) {
 }
 
 /* The last two: four norms, caps, a window shorter than the rows; norms of heads. */
-static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes", "micro-qwen3-bytes"};
+static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes",
+                                     "micro-qwen3-bytes"};
 static int model_count(void) { return now->in_short || now->precision == HR_PRECISION_BF16_PURE || quick() ? 2 : 4; }
 
 /* ---- the comparison can fail ---- */
@@ -356,14 +377,24 @@ static void test_loss_chunks_round_differently(void **state) {
   (void)state;
   b.loss_chunk = 16;
   second = train(&b);
-  if (now->isa == NULL) assert_true(first.hash != second.hash); /* effect class 1: not a row of the promise (products without a library may add up alike) */
+  if (now->isa == NULL)
+    assert_true(
+        first.hash !=
+        second.hash); /* effect class 1: not a row of the promise (products without a library may add up alike) */
   assert_true(fabs(first.loss[0] - second.loss[0]) < 1e-5); /* the same logits, another order of the sum */
 }
 
 /* ---- rows ---- */
 
 static void test_recompute(void **state) {
-  static const char *const ways[] = {"levels:cheap", "levels:mlp", "levels:attention", "block", "every:2", "every:3", "sqrt", "levels:keep,block,mlp,attention,cheap"};
+  static const char *const ways[] = {"levels:cheap",
+                                     "levels:mlp",
+                                     "levels:attention",
+                                     "block",
+                                     "every:2",
+                                     "every:3",
+                                     "sqrt",
+                                     "levels:keep,block,mlp,attention,cheap"};
   (void)state;
   for (int m = 0; m < model_count(); m++)
     for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
@@ -460,7 +491,8 @@ static void test_host_tier_in_every_legal_order(void **state) {
         v.order = ORDER_RANDOM;
         for (v.order_seed = 1; v.order_seed <= seeds; v.order_seed++) {
           char what[64];
-          (void)snprintf(what, sizeof what, "distance %u, order seed %llu", distances[d], (unsigned long long)v.order_seed);
+          (void)snprintf(what, sizeof what, "distance %u, order seed %llu", distances[d],
+                         (unsigned long long)v.order_seed);
           assert_same_bits(&reference, &v, what);
         }
         got = train(&v);
@@ -525,10 +557,12 @@ static void test_threads(void **state) {
     }
 }
 
-/* More rows than a matrix product of the library sums without splitting them over the team (backend/cpu/gemm.c), more heads,
- * more columns, and a head that is not tied. */
+/* More rows than a matrix product of the library sums without splitting them over the team (backend/cpu/gemm.c), more
+ * heads, more columns, and a head that is not tied. */
 static void test_threads_with_many_rows(void **state) {
-  static const char *const wide[] = {"micro-llama-bytes", "custom:family=llama,layers=1,hidden=96,heads=6,kv-heads=3,mlp=200,vocab=300,positions=256,tied=false"};
+  static const char *const wide[] =
+      {"micro-llama-bytes",
+       "custom:family=llama,layers=1,hidden=96,heads=6,kv-heads=3,mlp=200,vocab=300,positions=256,tied=false"};
   (void)state;
   for (size_t m = 0; m < sizeof wide / sizeof *wide; m++) {
     variant v = usual(wide[m]);
@@ -596,7 +630,8 @@ static void test_skip_of_no_step(void **state) {
 
 /* Operands rearranged before they are multiplied, or once for all micro-steps. */
 static void test_weight_packing(void **state) {
-  static const hr_weight_packing ways[] = {HR_WEIGHT_PACKING_AUTO, HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT};
+  static const hr_weight_packing ways[] = {HR_WEIGHT_PACKING_AUTO, HR_WEIGHT_PACKING_TRANSIENT,
+                                           HR_WEIGHT_PACKING_PERSISTENT};
   (void)state;
   for (int m = 0; m < model_count(); m++)
     for (uint32_t accumulate = 1; accumulate <= 3; accumulate += 2)
@@ -620,8 +655,8 @@ static void test_weight_packing(void **state) {
       }
 }
 
-/* A run that stopped half-way and went on leaves the files that a run in one go leaves: rounding is keyed by the step, and
- * a checkpoint holds everything that a step reads. */
+/* A run that stopped half-way and went on leaves the files that a run in one go leaves: rounding is keyed by the step,
+ * and a checkpoint holds everything that a step reads. */
 static bool stop_half_way(void *context) { return ++*(uint64_t *)context == 2; }
 
 static void resume_job(const char *model, hr_job *job) {
@@ -632,8 +667,14 @@ static void resume_job(const char *model, hr_job *job) {
 }
 
 static void train_files(const char *model, const char *text, const char *out, const char *resume, uint64_t *stop) {
-  hr_run_options options = {.data_paths = &text, .data_path_count = 1, .out_directory = out, .resume_directory = resume,
-                            .should_stop = stop ? stop_half_way : NULL, .context = stop, .save_every = 4, .keep = 1};
+  hr_run_options options = {.data_paths = &text,
+                            .data_path_count = 1,
+                            .out_directory = out,
+                            .resume_directory = resume,
+                            .should_stop = stop ? stop_half_way : NULL,
+                            .context = stop,
+                            .save_every = 4,
+                            .keep = 1};
   hr_run_result result;
   hr_job job;
   hr_error error = {0};
@@ -646,17 +687,20 @@ static void train_files(const char *model, const char *text, const char *out, co
 }
 
 static void test_resume(void **state) {
-  static const char *const files[] = {"final/model.safetensors", "checkpoints/step-000004/model.safetensors", "checkpoints/step-000004/optimizer.safetensors"};
+  static const char *const files[] = {"final/model.safetensors", "checkpoints/step-000004/model.safetensors",
+                                      "checkpoints/step-000004/optimizer.safetensors"};
   (void)state;
   for (int m = 0; m < model_count(); m++) {
-    const char *directory = scratch_make("bits"), *text = path_of("%s/text", directory), *whole = path_of("%s/whole", directory), *cut = path_of("%s/cut", directory);
+    const char *directory = scratch_make("bits"), *text = path_of("%s/text", directory),
+               *whole = path_of("%s/whole", directory), *cut = path_of("%s/cut", directory);
     uint64_t polls = 0;
     put_words(text, 4000, 3);
     train_files(models[m], text, whole, NULL, NULL);
     train_files(models[m], text, cut, NULL, &polls);
     assert_false(exists(path_of("%s/final", cut)));
     train_files(models[m], text, cut, cut, NULL);
-    for (size_t f = 0; f < sizeof files / sizeof *files; f++) assert_same_file(path_of("%s/%s", whole, files[f]), path_of("%s/%s", cut, files[f]));
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+      assert_same_file(path_of("%s/%s", whole, files[f]), path_of("%s/%s", cut, files[f]));
     scratch_remove(directory);
   }
 }
@@ -674,12 +718,14 @@ static void test_all_together(void **state) {
     v.in_backward = v.check = true;
     v.weight_packing = HR_WEIGHT_PACKING_PERSISTENT;
     v.threads = 4;
-    v.compile = (hri_compile_options){.check_each = true, .no_inplace = true, .offload_bytes = 1, .offload_distance = 3};
+    v.compile =
+        (hri_compile_options){.check_each = true, .no_inplace = true, .offload_bytes = 1, .offload_distance = 3};
     assert_same_bits(&reference, &v, "all together");
     v.check = false;
     v.compile.no_inplace = false;
     v.order = ORDER_RANDOM;
-    for (v.order_seed = 1; v.order_seed <= 3; v.order_seed++) assert_same_bits(&reference, &v, "all together, other orders");
+    for (v.order_seed = 1; v.order_seed <= 3; v.order_seed++)
+      assert_same_bits(&reference, &v, "all together, other orders");
   }
 }
 

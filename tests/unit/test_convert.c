@@ -1,5 +1,5 @@
-/* Conversion between Hugging Face directories and GGUF files, against what transformers and the gguf package make of the same
- * models (tests/gguf, recorded by tests/parity/record_gguf.py). */
+/* Conversion between Hugging Face directories and GGUF files, against what transformers and the gguf package make of
+ * the same models (tests/gguf, recorded by tests/parity/record_gguf.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,8 +28,8 @@
 
 static const char *scratch;
 
-static const char *const families[] = {"llama", "llama-biases", "llama-llama3", "llama-yarn", "mistral", "qwen2",
-                                       "qwen3", "phi3",         "phi3-longrope", "gemma2",    "gemma3",  "gpt2"};
+static const char *const families[] = {"llama", "llama-biases", "llama-llama3",  "llama-yarn", "mistral", "qwen2",
+                                       "qwen3", "phi3",         "phi3-longrope", "gemma2",     "gemma3",  "gpt2"};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* path_of has few buffers; these stay. */
@@ -54,7 +54,8 @@ static hr_convert_result convert(const char *source, const char *target, const c
   hr_convert_options options = {.type = type, .replace = true};
   hr_convert_result result;
   hr_error error = {0};
-  if (hr_convert(source, target, &options, &result, &error) != HR_OK) fail_msg("%s to %s: %s", source, target, error.message);
+  if (hr_convert(source, target, &options, &result, &error) != HR_OK)
+    fail_msg("%s to %s: %s", source, target, error.message);
   return result;
 }
 
@@ -86,8 +87,11 @@ static void make_model(const char *directory, uint32_t vocabulary, uint32_t hidd
   assert_int_equal(hri_dir_make(directory, &error), HR_OK);
   FILE *file = fopen(config, "w");
   assert_non_null(file);
-  (void)fprintf(file, "{\"model_type\":\"llama\",\"vocab_size\":%u,\"num_hidden_layers\":1,\"hidden_size\":%u,\"intermediate_size\":8,"
-                      "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"bos_token_id\":1,\"eos_token_id\":2,\"tie_word_embeddings\":true}", vocabulary, hidden);
+  (void)fprintf(
+      file,
+      "{\"model_type\":\"llama\",\"vocab_size\":%u,\"num_hidden_layers\":1,\"hidden_size\":%u,\"intermediate_size\":8,"
+      "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"bos_token_id\":1,\"eos_token_id\":2,\"tie_word_embeddings\":true}",
+      vocabulary, hidden);
   assert_int_equal(fclose(file), 0);
   if (hr_model_open(directory, &model, &error) != HR_OK) fail_msg("%s", error.message);
   for (uint32_t p = 0; p < hri_param_count(&model); p++) {
@@ -95,7 +99,10 @@ static void make_model(const char *directory, uint32_t vocabulary, uint32_t hidd
     hri_param_get(&model, p, &spec);
     for (uint32_t k = 0; k < spec.part_count; k++, count++) {
       memcpy(names[count], spec.parts[k].name, sizeof names[count]);
-      tensors[count] = (hri_safetensor){.name = names[count], .dtype = HRI_FILE_F32, .rank = spec.rank, .shape = {spec.parts[k].rows, spec.rank == 2 ? spec.dims[1] : 1}};
+      tensors[count] = (hri_safetensor){.name = names[count],
+                                        .dtype = HRI_FILE_F32,
+                                        .rank = spec.rank,
+                                        .shape = {spec.parts[k].rows, spec.rank == 2 ? spec.dims[1] : 1}};
     }
   }
   (void)unlink(path_of("%s/model.safetensors", directory)); /* of an earlier model of the same test */
@@ -122,7 +129,9 @@ static void test_memory_bounded(void **state) {
   (void)convert(directory, file, "q8_0");
   (void)convert(file, path_of("%s/large-back", scratch), "f32");
   assert_true(hri_mem_peak_bytes() >= before);
-  if (hri_mem_peak_bytes() > 32u << 20) fail_msg("%llu bytes were held, the largest tensor has %llu", (unsigned long long)hri_mem_peak_bytes(), (unsigned long long)largest);
+  if (hri_mem_peak_bytes() > 32u << 20)
+    fail_msg("%llu bytes were held, the largest tensor has %llu", (unsigned long long)hri_mem_peak_bytes(),
+             (unsigned long long)largest);
 }
 
 /* ---- families, against the reference ---- */
@@ -148,7 +157,8 @@ static void assert_same_tensors(const char *got_path, const char *want_path) {
     assert_int_equal(hri_gguf_read(want, i, 0, w->bytes, b, NULL), HR_OK);
     for (uint64_t k = 0; k < w->elements; k++) /* divisors of RoPE frequencies are computed; all else is moved */
       if (strncmp(w->name, "rope_freqs", 10) == 0 ? fabsf(a[k] - b[k]) > 1e-5f * b[k] : a[k] != b[k])
-        fail_msg("%s: %s differs at %llu: %g and %g", got_path, w->name, (unsigned long long)k, (double)a[k], (double)b[k]);
+        fail_msg("%s: %s differs at %llu: %g and %g", got_path, w->name, (unsigned long long)k, (double)a[k],
+                 (double)b[k]);
   }
   assert_int_equal(hri_gguf_count(got), hri_gguf_count(want));
   hri_gguf_close(got);
@@ -172,7 +182,8 @@ static void test_families_from_gguf(void **state) {
   for (int i = 0; i < FAMILIES; i++) {
     const char *directory = kept("%s/family", scratch);
     (void)convert(recorded(path_of("%s.gguf", families[i])), directory, "bf16");
-    assert_same_file(path_of("%s/model.safetensors", directory), recorded(path_of("%s/model.safetensors", families[i])));
+    assert_same_file(path_of("%s/model.safetensors", directory),
+                     recorded(path_of("%s/model.safetensors", families[i])));
   }
 }
 
@@ -180,7 +191,8 @@ static void test_families_from_gguf(void **state) {
 static void test_descriptions(void **state) {
   (void)state;
   for (int i = 0; i < FAMILIES; i++) {
-    const char *sources[3] = {kept("%s/gguf/%s", HR_TEST_DATA, families[i]), kept("%s/gguf/%s.gguf", HR_TEST_DATA, families[i]), kept("%s/family.gguf", scratch)};
+    const char *sources[3] = {kept("%s/gguf/%s", HR_TEST_DATA, families[i]),
+                              kept("%s/gguf/%s.gguf", HR_TEST_DATA, families[i]), kept("%s/family.gguf", scratch)};
     char *texts[3];
     hr_error error = {0};
     (void)convert(sources[0], sources[2], "f32");
@@ -213,10 +225,12 @@ static void test_pieces(void **state) {
       hri_param_get(&model, p, &spec);
       hri_gguf_part_of(&model, &spec, 0, &part);
       assert_int_equal(hri_gguf_part_find(file, &part, &index, NULL), HR_OK);
-      assert_int_equal(hri_gguf_part_read(file, index, &part, 0, part.rows, whole, staging, sizeof staging, NULL), HR_OK);
+      assert_int_equal(hri_gguf_part_read(file, index, &part, 0, part.rows, whole, staging, sizeof staging, NULL),
+                       HR_OK);
       for (uint64_t row = 0; row < part.rows; row += 5) {
         uint64_t count = part.rows - row < 5 ? part.rows - row : 5;
-        assert_int_equal(hri_gguf_part_read(file, index, &part, row, count, piece, staging, sizeof staging, NULL), HR_OK);
+        assert_int_equal(hri_gguf_part_read(file, index, &part, row, count, piece, staging, sizeof staging, NULL),
+                         HR_OK);
         assert_memory_equal(piece, whole + row * part.columns, count * part.columns * sizeof *piece);
       }
     }
@@ -224,7 +238,9 @@ static void test_pieces(void **state) {
   }
 }
 
-static uint32_t type_of_tensor(const hri_gguf *file, const char *name) { return hri_gguf_tensor_get(file, hri_gguf_find(file, name))->type; }
+static uint32_t type_of_tensor(const hri_gguf *file, const char *name) {
+  return hri_gguf_tensor_get(file, hri_gguf_find(file, name))->type;
+}
 
 /* Matrices take the type; rows that fill no blocks, vectors and position tables do not. Values are the encoder's. */
 static void test_types(void **state) {
@@ -289,7 +305,9 @@ static void copy_file(const char *from, const char *to) {
 
 static void assert_same_member(const hri_json *a, const hri_json *b, const char *key) {
   hri_json x = hri_json_member(a, key), y = hri_json_member(b, key);
-  if (!json_equal(x.value, y.value)) fail_msg("%s: %s is %s, not %s", b->file, key, json_dumps(y.value, JSON_ENCODE_ANY), json_dumps(x.value, JSON_ENCODE_ANY));
+  if (!json_equal(x.value, y.value))
+    fail_msg("%s: %s is %s, not %s", b->file, key, json_dumps(y.value, JSON_ENCODE_ANY),
+             json_dumps(x.value, JSON_ENCODE_ANY));
 }
 
 /* What comes back splits, merges and numbers as before; added tokens stand in the vocabulary, too. */
@@ -308,11 +326,12 @@ static void assert_same_tokenizer(const char *got_path, const char *want_path) {
   assert_same_member(&a, &b, "fuse_unk");
   assert_same_member(&a, &b, "ignore_merges");
   json_object_foreach(json_object_get(a.value, "vocab"), token, id)
-    assert_true(json_equal(json_object_get(json_object_get(b.value, "vocab"), token), id));
+      assert_true(json_equal(json_object_get(json_object_get(b.value, "vocab"), token), id));
   for (uint64_t i = 0; i < hri_json_count(&added); i++) {
     hri_json item = hri_json_item(&added, i);
     token = json_string_value(json_object_get(item.value, "content"));
-    assert_true(json_equal(json_object_get(json_object_get(b.value, "vocab"), token), json_object_get(item.value, "id")));
+    assert_true(
+        json_equal(json_object_get(json_object_get(b.value, "vocab"), token), json_object_get(item.value, "id")));
   }
   hri_json_deinit(&got);
   hri_json_deinit(&want);
@@ -324,12 +343,15 @@ static void test_tokenizers(void **state) {
     bool bos;
   } cases[] = {
       {"gpt2", "gpt2", "gpt-2", "{}", false},
-      {"smollm", "gpt2", "smollm", "{\"bos_token\":\"<|im_start|>\",\"eos_token\":{\"content\":\"<|im_end|>\"}}", false},
+      {"smollm", "gpt2", "smollm", "{\"bos_token\":\"<|im_start|>\",\"eos_token\":{\"content\":\"<|im_end|>\"}}",
+       false},
       {"llama3", "gpt2", "llama-bpe", "{\"bos_token\":\"<|begin_of_text|>\",\"eos_token\":\"<|eot_id|>\"}", true},
       {"qwen2", "gpt2", "qwen2", "{\"add_bos_token\":false}", false},
-      {"sentencepiece", "llama", "default", "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"unk_token\":\"<unk>\"}", true},
+      {"sentencepiece", "llama", "default", "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"unk_token\":\"<unk>\"}",
+       true},
   };
-  const char *directory = kept("%s/tokens", scratch), *file = kept("%s/tokens.gguf", scratch), *back = kept("%s/tokens-back", scratch);
+  const char *directory = kept("%s/tokens", scratch), *file = kept("%s/tokens.gguf", scratch),
+             *back = kept("%s/tokens-back", scratch);
   (void)state;
   make_model(directory, 470, 8, 0.5f);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -343,10 +365,14 @@ static void test_tokenizers(void **state) {
     result = convert(directory, file, NULL);
     assert_true(result.token_count > 300 && !result.has_template);
     gguf = open_gguf(file);
-    assert_int_equal(hri_gguf_get_string(gguf, "tokenizer.ggml.model", &found, NULL, NULL), HR_OK), assert_string_equal(found, cases[i].model);
-    assert_int_equal(hri_gguf_get_string(gguf, "tokenizer.ggml.pre", &found, NULL, NULL), HR_OK), assert_string_equal(found, cases[i].pre);
-    assert_int_equal(hri_gguf_get_bool(gguf, "tokenizer.ggml.add_bos_token", &bos, NULL), HR_OK), assert_int_equal(bos, cases[i].bos);
-    assert_int_equal(hri_gguf_get_strings(gguf, "tokenizer.ggml.tokens", &tokens, NULL), HR_OK), assert_int_equal(tokens.count, 470);
+    assert_int_equal(hri_gguf_get_string(gguf, "tokenizer.ggml.model", &found, NULL, NULL), HR_OK),
+        assert_string_equal(found, cases[i].model);
+    assert_int_equal(hri_gguf_get_string(gguf, "tokenizer.ggml.pre", &found, NULL, NULL), HR_OK),
+        assert_string_equal(found, cases[i].pre);
+    assert_int_equal(hri_gguf_get_bool(gguf, "tokenizer.ggml.add_bos_token", &bos, NULL), HR_OK),
+        assert_int_equal(bos, cases[i].bos);
+    assert_int_equal(hri_gguf_get_strings(gguf, "tokenizer.ggml.tokens", &tokens, NULL), HR_OK),
+        assert_int_equal(tokens.count, 470);
     hri_gguf_close(gguf);
     (void)convert(file, back, NULL);
     assert_same_tokenizer(path_of("%s/tokenizer.json", back), text);
@@ -367,8 +393,10 @@ static void test_splits(void **state) {
   assert_ptr_equal(hri_lexicon_split_named("llama3"), hri_lexicon_split_named("llama-bpe"));
   assert_null(hri_lexicon_split_named("deepseek-llm"));
   assert_null(hri_lexicon_split_like("\\w+", false, false));
-  assert_ptr_equal(hri_lexicon_split_like("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", false, false),
-                   hri_lexicon_split_named("gpt-2"));
+  assert_ptr_equal(
+      hri_lexicon_split_like("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+                             false, false),
+      hri_lexicon_split_named("gpt-2"));
 }
 
 /* Files of llama.cpp have scores and no merges: those that follow, and their order, are transformers'. */
@@ -399,7 +427,8 @@ static void test_merges_from_scores(void **state) {
 
 /* And the other way: scores that follow from merges give these merges again, in this order. */
 static void test_scores_from_merges(void **state) {
-  hri_json want = read_json(recorded("tokenizers/sentencepiece.json")), model = hri_json_member(&want, "model"), list = hri_json_member(&model, "merges");
+  hri_json want = read_json(recorded("tokenizers/sentencepiece.json")), model = hri_json_member(&want, "model"),
+           list = hri_json_member(&model, "merges");
   const char *directory = kept("%s/scores", scratch), *path = kept("%s/scores.gguf", scratch);
   hri_gguf *file;
   hri_lexicon lexicon;
@@ -420,7 +449,8 @@ static void test_scores_from_merges(void **state) {
       const hri_lexicon_merge *m = &lexicon.merges.items[at];
       assert_true(at < lexicon.merges.count);
       if (m->left_bytes == json_string_length(left.value) && m->right_bytes == json_string_length(right.value) &&
-          memcmp(m->left, json_string_value(left.value), m->left_bytes) == 0 && memcmp(m->right, json_string_value(right.value), m->right_bytes) == 0)
+          memcmp(m->left, json_string_value(left.value), m->left_bytes) == 0 &&
+          memcmp(m->right, json_string_value(right.value), m->right_bytes) == 0)
         break;
     }
   }
@@ -431,7 +461,8 @@ static void test_scores_from_merges(void **state) {
 
 /* A directory with a SentencePiece model only: pieces, kinds and scores are taken as they are. */
 static void test_sentencepiece_model(void **state) {
-  const char *directory = kept("%s/pieces", scratch), *path = kept("%s/pieces.gguf", scratch), *back = kept("%s/pieces-back", scratch);
+  const char *directory = kept("%s/pieces", scratch), *path = kept("%s/pieces.gguf", scratch),
+             *back = kept("%s/pieces-back", scratch);
   hri_gguf *file;
   hri_gguf_strings tokens;
   hri_gguf_numbers types;
@@ -460,13 +491,16 @@ static void test_sentencepiece_model(void **state) {
 }
 
 static void test_template(void **state) {
-  const char *directory = kept("%s/template", scratch), *file = kept("%s/template.gguf", scratch), *back = kept("%s/template-back", scratch);
+  const char *directory = kept("%s/template", scratch), *file = kept("%s/template.gguf", scratch),
+             *back = kept("%s/template-back", scratch);
   hri_json config;
   const char *text;
   (void)state;
   make_model(directory, 470, 8, 0.5f);
   copy_file(recorded("tokenizers/gpt2.json"), path_of("%s/tokenizer.json", directory));
-  put_text(path_of("%s/tokenizer_config.json", directory), "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"no\"},{\"name\":\"default\",\"template\":\"{{ 'yes \\u00e9' }}\"}]}");
+  put_text(
+      path_of("%s/tokenizer_config.json", directory),
+      "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"no\"},{\"name\":\"default\",\"template\":\"{{ 'yes \\u00e9' }}\"}]}");
   assert_true(convert(directory, file, NULL).has_template);
   (void)convert(file, back, NULL);
   config = read_json(path_of("%s/tokenizer_config.json", back));
@@ -491,13 +525,15 @@ static void test_usage(void **state) {
   assert_refused(file, kept("%s/new.gguf", scratch), NULL, HR_ERROR_USAGE, "does not end in .gguf");
   assert_refused(file, scratch, NULL, HR_ERROR_USAGE, "exists");
   assert_refused(llama, kept("%s/new.gguf", scratch), "q4_0", HR_ERROR_USAGE, "'q4_0' cannot be written to GGUF");
-  assert_refused(file, kept("%s/new", scratch), "q8_0", HR_ERROR_USAGE, "'q8_0' cannot be written to a Hugging Face directory");
+  assert_refused(file, kept("%s/new", scratch), "q8_0", HR_ERROR_USAGE,
+                 "'q8_0' cannot be written to a Hugging Face directory");
   assert_refused(kept("%s/none", scratch), path_of("%s/new.gguf", scratch), NULL, HR_ERROR_IO, "none");
 }
 
 /* A source in the directory that gives way would go with it. */
 static void test_nothing_lost(void **state) {
-  const char *target = kept("%s/mine", scratch), *source = kept("%s/mine/model.gguf", scratch), *file = recorded("llama.gguf");
+  const char *target = kept("%s/mine", scratch), *source = kept("%s/mine/model.gguf", scratch),
+             *file = recorded("llama.gguf");
   hr_convert_options options = {.replace = true};
   hr_error error = {0};
   (void)state;
@@ -524,18 +560,23 @@ static void test_bad_weights(void **state) {
   make_model(directory, 64, 32, 1e7f);
   assert_refused(directory, target, "q8_0", HR_ERROR_INPUT, "which q8_0 does not reach");
   make_model(directory, 64, 8, 0.5f);
-  put_text(path_of("%s/config.json", directory), "{\"model_type\":\"llama\",\"vocab_size\":65,\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
-                                                 "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"tie_word_embeddings\":true}");
+  put_text(
+      path_of("%s/config.json", directory),
+      "{\"model_type\":\"llama\",\"vocab_size\":65,\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
+      "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"tie_word_embeddings\":true}");
   assert_refused(directory, target, NULL, HR_ERROR_INPUT, "embed_tokens.weight");
-  put_text(path_of("%s/config.json", directory), "{\"model_type\":\"llama\",\"vocab_size\":64,\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
-                                                 "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"tie_word_embeddings\":false}");
+  put_text(
+      path_of("%s/config.json", directory),
+      "{\"model_type\":\"llama\",\"vocab_size\":64,\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
+      "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"tie_word_embeddings\":false}");
   assert_refused(directory, target, NULL, HR_ERROR_INPUT, "the tensor lm_head.weight is missing");
   assert_int_equal(unlink(path_of("%s/model.safetensors", directory)), 0);
   assert_refused(directory, target, NULL, HR_ERROR_INPUT, "holds no weights");
 }
 
 static void test_bad_tokenizer(void **state) {
-  const char *directory = kept("%s/badtok", scratch), *target = kept("%s/badtok.gguf", scratch), *json = kept("%s/tokenizer.json", directory);
+  const char *directory = kept("%s/badtok", scratch), *target = kept("%s/badtok.gguf", scratch),
+             *json = kept("%s/tokenizer.json", directory);
   static const struct {
     const char *text, *message;
     hr_status status;
@@ -543,21 +584,28 @@ static void test_bad_tokenizer(void **state) {
       {"{", "tokenizer.json", HR_ERROR_INPUT},
       {"{}", "model.vocab is missing", HR_ERROR_INPUT},
       {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "Unigram", HR_ERROR_UNSUPPORTED},
-      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "the id 0 belongs to 'a' and to 'b'", HR_ERROR_INPUT},
-      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", "the id 99999999 is too large", HR_ERROR_INPUT},
+      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "the id 0 belongs to 'a' and to 'b'",
+       HR_ERROR_INPUT},
+      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", "the id 99999999 is too large",
+       HR_ERROR_INPUT},
       {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "two parts", HR_ERROR_INPUT},
-      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"b\",\"c\"]]}}", "two parts", HR_ERROR_INPUT},
-      {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "pre_tokenizer: Whitespace", HR_ERROR_UNSUPPORTED},
+      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"b\",\"c\"]]}}", "two parts",
+       HR_ERROR_INPUT},
+      {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+       "pre_tokenizer: Whitespace", HR_ERROR_UNSUPPORTED},
       {"{\"normalizer\":{\"type\":\"NFKC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
        "normalizer: NFKC", HR_ERROR_UNSUPPORTED},
       {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":64},\"merges\":[]}}",
        "the tokenizer has 65 tokens, the model's vocabulary 64", HR_ERROR_INPUT},
-      /* a split that drops what it finds; digits that are looked for among mapped bytes; blanks that become something else */
+      /* a split that drops what it finds; digits that are looked for among mapped bytes; blanks that become something
+       * else */
       {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| "
        "?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Removed\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},"
-       "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "pre_tokenizer: Split", HR_ERROR_UNSUPPORTED},
+       "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+       "pre_tokenizer: Split", HR_ERROR_UNSUPPORTED},
       {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":false},{\"type\":\"Digits\",\"individual_digits\":true}]},"
-       "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "a part behind ByteLevel", HR_ERROR_UNSUPPORTED},
+       "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+       "a part behind ByteLevel", HR_ERROR_UNSUPPORTED},
       {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"``\"},\"content\":\"x\"},\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0},\"merges\":[]}}",
        "normalizer: Replace", HR_ERROR_UNSUPPORTED},
       {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Isolated\"},\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0},\"merges\":[]}}",
@@ -575,7 +623,8 @@ static void test_bad_tokenizer(void **state) {
 }
 
 /* The tokenizer keys of a GGUF file with `count` tokens. */
-static hr_status read_keys(const char *model, const char *const *tokens, const uint64_t *bytes, uint32_t count, uint32_t bos, hri_lexicon *lexicon, hri_gguf **file, hr_error *error) {
+static hr_status read_keys(const char *model, const char *const *tokens, const uint64_t *bytes, uint32_t count,
+                           uint32_t bos, hri_lexicon *lexicon, hri_gguf **file, hr_error *error) {
   const char *path = path_of("%s/lexicon.gguf", scratch);
   hri_gguf_keys keys = {0};
   hri_gguf_writer *writer;
@@ -616,7 +665,9 @@ static void test_bad_lexicon(void **state) {
     hri_lexicon lexicon;
     hri_gguf *file;
     hr_error error = {0};
-    assert_int_equal(read_keys(i % 2 ? "llama" : "gpt2", tokens + first, bytes + first, cases[k].count, cases[k].bos, &lexicon, &file, &error), cases[k].status);
+    assert_int_equal(read_keys(i % 2 ? "llama" : "gpt2", tokens + first, bytes + first, cases[k].count, cases[k].bos,
+                               &lexicon, &file, &error),
+                     cases[k].status);
     if (cases[k].status != HR_OK) assert_says(&error, cases[k].message);
     else assert_true(lexicon.add_bos); /* of both kinds, where the file does not say */
     if (cases[k].status == HR_OK) assert_int_equal(lexicon.named[HRI_LEXICON_BOS], cases[k].bos == 1 ? 1 : -1);
@@ -637,7 +688,8 @@ static void test_long_token(void **state) {
   hri_lexicon_init(&lexicon);
   lexicon.sentencepiece = true;
   token.text = text;
-  for (token.bytes = 1; token.bytes <= 2000; token.bytes += token.bytes == 1 ? 1 : 1998) assert_true(hri_array_push(&lexicon.tokens, token));
+  for (token.bytes = 1; token.bytes <= 2000; token.bytes += token.bytes == 1 ? 1 : 1998)
+    assert_true(hri_array_push(&lexicon.tokens, token));
   assert_int_equal(hri_lexicon_derive_merges(&lexicon, &error), HR_ERROR_INPUT);
   assert_says(&error, "token 2 has 2000 bytes");
   hri_lexicon_deinit(&lexicon);
@@ -683,7 +735,8 @@ static void test_bad_keys(void **state) {
       {"llama", "llama.attention.head_count", "the key 'llama.attention.head_count' is missing", HR_ERROR_INPUT},
       {"llama", "llama.context_length", "the key 'llama.context_length' is missing", HR_ERROR_INPUT},
   };
-  static const char *const sizes[] = {"llama.block_count", "llama.context_length", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count"};
+  static const char *const sizes[] = {"llama.block_count", "llama.context_length", "llama.embedding_length",
+                                      "llama.feed_forward_length", "llama.attention.head_count"};
   static const uint32_t values[] = {1, 32, 8, 8, 2};
   const hri_gguf_tensor embedding = {.name = "token_embd.weight", .type = HRI_GGML_F32, .rank = 2, .dims = {8, 4}};
   static const float zeros[32];
@@ -706,7 +759,9 @@ static void test_bad_keys(void **state) {
     if (cases[i].status != HR_OK) assert_says(&error, cases[i].message);
   }
   for (int i = 0; i < 6; i++) { /* what would be computed otherwise is refused; "no such token" is not */
-    static const char *const messages[] = {"rope.dimension_count", "attention.scale", "rope.scaling.attn_factor", "sliding_window_pattern", "sliding_window_pattern", ""};
+    static const char *const messages[] = {"rope.dimension_count",     "attention.scale",
+                                           "rope.scaling.attn_factor", "sliding_window_pattern",
+                                           "sliding_window_pattern",   ""};
     hri_gguf_keys keys = {0};
     hri_gguf_writer *writer;
     hr_error error = {0};
@@ -720,7 +775,9 @@ static void test_bad_keys(void **state) {
     hri_gguf_put_f32(&keys, "llama.rope.scaling.attn_factor", i == 2 ? 2 : 1);
     hri_gguf_put_u32(&keys, "llama.attention.sliding_window", 16);
     if (i == 3) hri_gguf_put_u32(&keys, "llama.attention.sliding_window_pattern", 4);
-    if (i >= 4) hri_gguf_put_array(&keys, "llama.attention.sliding_window_pattern", HRI_GGUF_I32, 1), hri_gguf_add_i32(&keys, i == 5);
+    if (i >= 4)
+      hri_gguf_put_array(&keys, "llama.attention.sliding_window_pattern", HRI_GGUF_I32, 1),
+          hri_gguf_add_i32(&keys, i == 5);
     hri_gguf_put_u32(&keys, "tokenizer.ggml.eot_token_id", UINT32_MAX);
     (void)unlink(numbers); /* of a case before */
     assert_int_equal(hri_gguf_writer_open(numbers, &keys, &embedding, 1, &writer, &error), HR_OK);
@@ -748,8 +805,10 @@ static void test_bad_keys(void **state) {
 
 /* ---- nothing lost: kills, other people's files, others at work, full disks ---- */
 
-/* A directory of its own for each test, with files of a person's whose names conversions once took, or might be taken to use. */
-static const char *const others[] = {"out.tmp", "out.old", ".out.tmp", "out.gguf.tmp", ".headroom-abcdef", "out.replaced"};
+/* A directory of its own for each test, with files of a person's whose names conversions once took, or might be taken
+ * to use. */
+static const char *const others[] = {"out.tmp",      "out.old",          ".out.tmp",
+                                     "out.gguf.tmp", ".headroom-abcdef", "out.replaced"};
 
 static const char *new_place(void) {
   static int number;
@@ -769,7 +828,8 @@ static bool is_other(const char *name) {
   return false;
 }
 
-/* The place holds what it was made with, and `target` (NULL: nothing). `left`: scratch directories may lie there, too. */
+/* The place holds what it was made with, and `target` (NULL: nothing). `left`: scratch directories may lie there,
+ * too. */
 static void assert_holds(const char *place, const char *target, bool left) {
   DIR *dir = opendir(place);
   assert_non_null(dir);
@@ -795,7 +855,8 @@ static int assert_whole(const char *path, const char *const *wanted, int count) 
   char *got = get_file(directory ? path_of("%s/model.safetensors", path) : path, &got_bytes);
   int which = -1;
   assert_non_null(got);
-  if (directory) assert_true(exists(path_of("%s/config.json", path)) && exists(path_of("%s/generation_config.json", path)));
+  if (directory)
+    assert_true(exists(path_of("%s/config.json", path)) && exists(path_of("%s/generation_config.json", path)));
   for (int i = 0; i < count && which < 0; i++) {
     char *want = get_file(directory ? path_of("%s/model.safetensors", wanted[i]) : wanted[i], &want_bytes);
     assert_non_null(want);
@@ -825,7 +886,8 @@ static int run_convert(const char *source, const char *target, const char *optio
   return c.code;
 }
 
-/* Kills at random moments: what stands at the target is a whole model or nothing, and the next call leaves that and nothing else.
+/* Kills at random moments: what stands at the target is a whole model or nothing, and the next call leaves that and
+ * nothing else.
  * With --force, what stood there before is there until the new one is. */
 static void kill_often(const char *source, const char *name, const char *const wanted[2]) {
   static const char *const types[2] = {"--type f16 --force", "--type bf16 --force"};
@@ -865,8 +927,10 @@ static void test_kills(void **state) {
 }
 
 static void test_force_keeps_what_is_no_model(void **state) {
-  static const char *const names[] = {"x.tex", "notes/a.txt", ".git/config", "model-1-of-2.safetensors", "model.safetensors.tmp", "tokenizer.notes"};
-  const char *place = new_place(), *target = kept("%s/out", place), *file = recorded("llama.gguf"), *want[1] = {kept("%s/llama-f32", scratch)};
+  static const char *const names[] =
+      {"x.tex", "notes/a.txt", ".git/config", "model-1-of-2.safetensors", "model.safetensors.tmp", "tokenizer.notes"};
+  const char *place = new_place(), *target = kept("%s/out", place), *file = recorded("llama.gguf"),
+             *want[1] = {kept("%s/llama-f32", scratch)};
   hr_convert_options options = {.replace = true};
   hr_error error = {0};
   (void)state;
@@ -875,7 +939,8 @@ static void test_force_keeps_what_is_no_model(void **state) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     const char *path = kept("%s/%s", target, names[i]);
     char *text;
-    if (strchr(names[i], '/')) assert_int_equal(hri_dir_make(path_of("%.*s", (int)(strrchr(path, '/') - path), path), &error), HR_OK);
+    if (strchr(names[i], '/'))
+      assert_int_equal(hri_dir_make(path_of("%.*s", (int)(strrchr(path, '/') - path), path), &error), HR_OK);
     put_text(path, "years of work");
     options.type = "f32";
     assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
@@ -883,7 +948,10 @@ static void test_force_keeps_what_is_no_model(void **state) {
     text = get_file(path, NULL);
     assert_string_equal(text, "years of work");
     free(text);
-    assert_int_equal(hri_dir_remove(strchr(names[i], '/') ? path_of("%.*s", (int)(strrchr(path, '/') - path), path) : path, &error), HR_OK);
+    assert_int_equal(hri_dir_remove(strchr(names[i], '/') ? path_of("%.*s", (int)(strrchr(path, '/') - path), path)
+                                                          : path,
+                                    &error),
+                     HR_OK);
   }
   assert_int_equal(symlink("/etc/passwd", path_of("%s/vocab.json", target)), 0);
   assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
@@ -905,9 +973,13 @@ static void add_file(void *context, const char *note) {
 }
 
 static void test_force_keeps_what_came_late(void **state) {
-  const char *place = new_place(), *target = kept("%s/out", place), *file = recorded("llama.gguf"), *old = kept("%s/out.replaced-2", place);
+  const char *place = new_place(), *target = kept("%s/out", place), *file = recorded("llama.gguf"),
+             *old = kept("%s/out.replaced-2", place);
   const char *models[2] = {kept("%s/late-f32", scratch), kept("%s/late-bf16", scratch)};
-  hr_convert_options options = {.replace = true, .type = "f32", .on_note = add_file, .context = (void *)(uintptr_t)target};
+  hr_convert_options options = {.replace = true,
+                                .type = "f32",
+                                .on_note = add_file,
+                                .context = (void *)(uintptr_t)target};
   hr_convert_result result;
   hr_error error = {0};
   char *text;
@@ -928,7 +1000,8 @@ static void test_force_keeps_what_came_late(void **state) {
 
 /* A link at the target gives way alone. */
 static void test_links_are_not_followed(void **state) {
-  const char *place = new_place(), *file = recorded("llama.gguf"), *target = kept("%s/out", place), *held = kept("%s/held", scratch);
+  const char *place = new_place(), *file = recorded("llama.gguf"), *target = kept("%s/out", place),
+             *held = kept("%s/held", scratch);
   (void)state;
   assert_int_equal(mkdir(held, 0755), 0);
   put_text(path_of("%s/thesis.tex", held), "x");
@@ -943,7 +1016,8 @@ static void test_links_are_not_followed(void **state) {
 
 /* On file systems that only have rename. */
 static void test_plain_renames(void **state) {
-  const char *place = new_place(), *file = recorded("llama.gguf"), *target = kept("%s/out", place), *want[1] = {kept("%s/llama-f32", scratch)};
+  const char *place = new_place(), *file = recorded("llama.gguf"), *target = kept("%s/out", place),
+             *want[1] = {kept("%s/llama-f32", scratch)};
   const char *again = kept("%s/out.gguf", place);
   (void)state;
   hri_publish_plainly(true);
@@ -985,7 +1059,8 @@ static int two_at_once(const char *source, const char *target, const char *const
 }
 
 static void test_two_at_once(void **state) {
-  static const char *const forced[2] = {"--type f16 --force", "--type bf16 --force"}, *const polite[2] = {"--type f16", "--type bf16"};
+  static const char *const forced[2] = {"--type f16 --force", "--type bf16 --force"}, *const polite[2] =
+                                                                                          {"--type f16", "--type bf16"};
   const char *file = kept("%s/large.gguf", scratch), *directory = kept("%s/large", scratch);
   const char *files[2] = {kept("%s/large-f16.gguf", scratch), kept("%s/large-bf16.gguf", scratch)};
   const char *directories[2] = {kept("%s/large-f16", scratch), kept("%s/large-bf16", scratch)};
@@ -1012,11 +1087,14 @@ static void full_disk(const char *disk, unsigned megabytes, const char *source, 
   char options[32];
   DIR *dir;
   (void)snprintf(options, sizeof options, "size=%um", megabytes);
-  if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("headroom-test", disk, "tmpfs", 0, options) != 0) _exit(77);
+  if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("headroom-test", disk, "tmpfs", 0, options) != 0)
+    _exit(77);
   put_text(path_of("%s/other", disk), "mine");
   child_words(&c, path_of("convert %s %s/%s --type f32", source, disk, name));
   child_run(&c, HR_PROGRAM, scratch);
-  if (c.code != (fits ? 0 : 1) || exists(path_of("%s/%s", disk, name)) != fits || !exists(path_of("%s/other", disk)) || (!fits && !strstr(c.err, "free"))) {
+  if (c.code != (fits ? 0 : 1) || exists(path_of("%s/%s", disk, name)) != fits || !exists(path_of("%s/other", disk)) ||
+      (!fits && !strstr(c.err, "free"))) {
     (void)fprintf(stderr, "%s on %u MB: exit %d: %s\n", name, megabytes, c.code, c.err);
     _exit(2);
   }
@@ -1028,7 +1106,8 @@ static void full_disk(const char *disk, unsigned megabytes, const char *source, 
 
 static void test_full_disk(void **state) {
   static const unsigned sizes[] = {1, 20, 48, 80}; /* the weights are 51.2 MB; 48 MiB are 50.3 MB */
-  const char *directory = kept("%s/large", scratch), *file = kept("%s/large.gguf", scratch), *disk = kept("%s/disk", scratch);
+  const char *directory = kept("%s/large", scratch), *file = kept("%s/large.gguf", scratch),
+             *disk = kept("%s/disk", scratch);
   (void)state;
   for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
     int status;
@@ -1037,7 +1116,8 @@ static void test_full_disk(void **state) {
     (void)fflush(NULL);
     pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0) full_disk(disk, sizes[k / 2], k % 2 ? file : directory, k % 2 ? "out" : "out.gguf", sizes[k / 2] == 80);
+    if (pid == 0)
+      full_disk(disk, sizes[k / 2], k % 2 ? file : directory, k % 2 ? "out" : "out.gguf", sizes[k / 2] == 80);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
       print_message("no mounts allowed here\n");
@@ -1079,15 +1159,35 @@ static int teardown(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_memory_bounded),   cmocka_unit_test(test_families_to_gguf), cmocka_unit_test(test_families_from_gguf),
-      cmocka_unit_test(test_descriptions),     cmocka_unit_test(test_pieces),           cmocka_unit_test(test_types),
-      cmocka_unit_test(test_deterministic),    cmocka_unit_test(test_tokenizers),       cmocka_unit_test(test_splits), cmocka_unit_test(test_merges_from_scores), cmocka_unit_test(test_scores_from_merges), cmocka_unit_test(test_sentencepiece_model),
-      cmocka_unit_test(test_template),         cmocka_unit_test(test_usage),            cmocka_unit_test(test_bad_weights),
-      cmocka_unit_test(test_nothing_lost),     cmocka_unit_test(test_bad_lexicon),      cmocka_unit_test(test_long_token),
-      cmocka_unit_test(test_bad_tokenizer),    cmocka_unit_test(test_memory_refused),   cmocka_unit_test(test_bad_keys),
-      cmocka_unit_test(test_kills),            cmocka_unit_test(test_force_keeps_what_is_no_model), cmocka_unit_test(test_force_keeps_what_came_late),
+      cmocka_unit_test(test_memory_bounded),
+      cmocka_unit_test(test_families_to_gguf),
+      cmocka_unit_test(test_families_from_gguf),
+      cmocka_unit_test(test_descriptions),
+      cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_types),
+      cmocka_unit_test(test_deterministic),
+      cmocka_unit_test(test_tokenizers),
+      cmocka_unit_test(test_splits),
+      cmocka_unit_test(test_merges_from_scores),
+      cmocka_unit_test(test_scores_from_merges),
+      cmocka_unit_test(test_sentencepiece_model),
+      cmocka_unit_test(test_template),
+      cmocka_unit_test(test_usage),
+      cmocka_unit_test(test_bad_weights),
+      cmocka_unit_test(test_nothing_lost),
+      cmocka_unit_test(test_bad_lexicon),
+      cmocka_unit_test(test_long_token),
+      cmocka_unit_test(test_bad_tokenizer),
+      cmocka_unit_test(test_memory_refused),
+      cmocka_unit_test(test_bad_keys),
+      cmocka_unit_test(test_kills),
+      cmocka_unit_test(test_force_keeps_what_is_no_model),
+      cmocka_unit_test(test_force_keeps_what_came_late),
       cmocka_unit_test(test_links_are_not_followed),
-      cmocka_unit_test(test_plain_renames),    cmocka_unit_test(test_two_at_once),      cmocka_unit_test(test_full_disk), cmocka_unit_test(test_failed_writes),
+      cmocka_unit_test(test_plain_renames),
+      cmocka_unit_test(test_two_at_once),
+      cmocka_unit_test(test_full_disk),
+      cmocka_unit_test(test_failed_writes),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

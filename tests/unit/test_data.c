@@ -65,8 +65,13 @@ static const char *write_file(const char *name, const void *bytes, size_t count)
 static const char *write_text(const char *name, const char *text) { return write_file(name, text, strlen(text)); }
 
 static hri_dataset_options options_for(const char *const *path, uint32_t sequence, uint64_t vocabulary) {
-  hri_dataset_options options = {.paths = path, .path_count = 1, .sequence = sequence, .vocabulary = vocabulary,
-                                 .eos_token = -1, .packing = HR_PACKING_WRAPPED, .cache_directory = directory};
+  hri_dataset_options options = {.paths = path,
+                                 .path_count = 1,
+                                 .sequence = sequence,
+                                 .vocabulary = vocabulary,
+                                 .eos_token = -1,
+                                 .packing = HR_PACKING_WRAPPED,
+                                 .cache_directory = directory};
   return options;
 }
 
@@ -82,8 +87,8 @@ static void open_fails(const hri_dataset_options *options, hr_status status, con
   hri_dataset *dataset = (hri_dataset *)directory;
   hr_error error = {0};
   uint64_t live = hri_mem_live_bytes();
-  if (hri_dataset_open(options, &dataset, &error) != status || error.code != status || !strstr(error.message, message) ||
-      !strstr(error.hint, hint))
+  if (hri_dataset_open(options, &dataset, &error) != status || error.code != status ||
+      !strstr(error.message, message) || !strstr(error.hint, hint))
     fail_msg("wanted %s '%s' '%s', got %s '%s' '%s'", hr_status_name(status), message, hint, hr_status_name(error.code),
              error.message, error.hint);
   assert_null(dataset);
@@ -100,7 +105,8 @@ static const char *row_text(hri_dataset *dataset, uint64_t row, uint32_t sequenc
   uint64_t counted, seen = 0;
   hr_error error = {0};
   assert_true(sequence <= SMALL);
-  if (hri_dataset_row(dataset, row, parts[0], parts[1], parts[2], parts[3], &counted, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hri_dataset_row(dataset, row, parts[0], parts[1], parts[2], parts[3], &counted, &error) != HR_OK)
+    fail_msg("%s", error.message);
   for (int p = 0; p < 4; p++) {
     if (p > 0) used += (size_t)snprintf(text + used, sizeof text - used, " |");
     for (uint32_t t = 0; t < sequence; t++)
@@ -150,10 +156,12 @@ static void text_rows_by_hand(void **state) {
 }
 
 static void jsonl_rows_by_hand(void **state) {
-  const char *path = write_text("hand.jsonl", "{\"input_ids\": [1, 2, 3], \"labels\": [1, -100, 9]}\n"
-                                              "{\"input_ids\": [4, 5]}\n"
-                                              "{\"seq_lengths\": [2, 1, 2], \"labels\": [6, 7, 8, 9, 10], \"input_ids\": [6, 7, 8, 9, 10]}\n"
-                                              "{\"input_ids\": [11, 12]}\n");
+  const char *path =
+      write_text("hand.jsonl",
+                 "{\"input_ids\": [1, 2, 3], \"labels\": [1, -100, 9]}\n"
+                 "{\"input_ids\": [4, 5]}\n"
+                 "{\"seq_lengths\": [2, 1, 2], \"labels\": [6, 7, 8, 9, 10], \"input_ids\": [6, 7, 8, 9, 10]}\n"
+                 "{\"input_ids\": [11, 12]}\n");
   hri_dataset_options options = options_for(&path, 4, 13);
   hri_dataset *dataset = open_ok(&options);
   (void)state;
@@ -186,8 +194,8 @@ static void oracle_free(oracle *o) {
 
 static void oracle_add(oracle *o, int32_t id, int32_t label, bool begins_document, bool begins_row) {
   o->documents += begins_document;
-  assert_true(hri_array_push(&o->ids, id) && hri_array_push(&o->labels, label) && hri_array_push(&o->document, o->documents) &&
-              hri_array_push(&o->breaks, begins_row));
+  assert_true(hri_array_push(&o->ids, id) && hri_array_push(&o->labels, label) &&
+              hri_array_push(&o->document, o->documents) && hri_array_push(&o->breaks, begins_row));
 }
 
 /* Compares one row, whose tokens are [begin, end) of the oracle. */
@@ -201,7 +209,8 @@ static uint64_t check_row(const oracle *o, size_t begin, size_t end, uint32_t se
     if (t > 0 && (i == end || (real && o->document.items[i] != o->document.items[i - 1]))) start = t;
     if (parts[0][t] != (real ? o->ids.items[i] : 0) || parts[1][t] != target || parts[3][t] != (int32_t)start ||
         parts[2][t] != (int32_t)(t - start))
-      fail_msg("token %u of the row at %zu: id %d target %d position %d start %d", t, begin, parts[0][t], parts[1][t], parts[2][t], parts[3][t]);
+      fail_msg("token %u of the row at %zu: id %d target %d position %d start %d", t, begin, parts[0][t], parts[1][t],
+               parts[2][t], parts[3][t]);
     counted += target != -100;
   }
   return counted;
@@ -228,7 +237,8 @@ static void check_rows(const oracle *o, hri_dataset *dataset, uint32_t sequence)
     uint64_t row = hri_dataset_order(begins.count, 7, true, 1, k);
     size_t end = row + 1 < begins.count ? begins.items[row + 1] : o->ids.count;
     memset(memory, 0x55, 4 * sequence * sizeof *memory);
-    if (hri_dataset_row(dataset, row, parts[0], parts[1], parts[2], parts[3], &counted, &error) != HR_OK) fail_msg("%s", error.message);
+    if (hri_dataset_row(dataset, row, parts[0], parts[1], parts[2], parts[3], &counted, &error) != HR_OK)
+      fail_msg("%s", error.message);
     assert_int_equal(counted, check_row(o, begins.items[row], end, sequence, parts));
     total += counted;
   }
@@ -290,7 +300,9 @@ static void try_text(uint64_t seed, size_t most) {
     random_text(&d, text, count);
     (void)snprintf(name, sizeof name, "random-%u.txt", i);
     paths[i] = write_file(name, text, count);
-    oracle_text(&o, text, count, options.separator, options.eos_token < (int32_t)options.vocabulary ? options.eos_token : -1, options.packing == HR_PACKING_WRAPPED);
+    oracle_text(&o, text, count, options.separator,
+                options.eos_token < (int32_t)options.vocabulary ? options.eos_token : -1,
+                options.packing == HR_PACKING_WRAPPED);
     free(text);
   }
   if (hri_dataset_open(&options, &dataset, &error) == HR_OK) {
@@ -298,7 +310,8 @@ static void try_text(uint64_t seed, size_t most) {
     hri_dataset_destroy(dataset);
   } else {
     assert_int_equal(error.code, HR_ERROR_INPUT);
-    assert_true(strstr(error.message, "no token") ? o.ids.count == 0 : strstr(error.message, "no label that counts") != NULL);
+    assert_true(strstr(error.message, "no token") ? o.ids.count == 0
+                                                  : strstr(error.message, "no label that counts") != NULL);
   }
   oracle_free(&o);
 }
@@ -369,7 +382,8 @@ static uint32_t random_lengths(dice *d, uint32_t count, int32_t *lengths) {
 }
 
 /* One line, with its fields in random order, in the file and the oracle. */
-static void random_line(dice *d, FILE *file, oracle *o, bool packing, uint32_t vocabulary, uint32_t count, bool *row_ended) {
+static void random_line(dice *d, FILE *file, oracle *o, bool packing, uint32_t vocabulary, uint32_t count,
+                        bool *row_ended) {
   int32_t *ids = malloc(4 * (count + 1)), *labels = malloc(4 * (count + 1)), *lengths = malloc(4 * (count + 1));
   bool has_labels = roll(d, 2), has_lengths = roll(d, 3) == 0, ignored = roll(d, 4) == 0;
   uint32_t documents = random_lengths(d, count, lengths), first = roll(d, 4), i, document = 0, left;
@@ -384,7 +398,9 @@ static void random_line(dice *d, FILE *file, oracle *o, bool packing, uint32_t v
     switch ((first + i) % 4) {
     case 0: put_list(d, file, "input_ids", ids, count); break;
     case 1: has_labels ? put_list(d, file, "labels", labels, count) : (void)fputs("\"labels\": null", file); break;
-    case 2: has_lengths ? put_list(d, file, "seq_lengths", lengths, documents) : (void)fputs("\"seq_lengths\":null ", file); break;
+    case 2:
+      has_lengths ? put_list(d, file, "seq_lengths", lengths, documents) : (void)fputs("\"seq_lengths\":null ", file);
+      break;
     default: ignored ? put_list(d, file, "position_ids", labels, count) : (void)fputs("\"token_type_ids\":[]", file);
     }
     fputs(comma, file);
@@ -407,7 +423,8 @@ static void random_line(dice *d, FILE *file, oracle *o, bool packing, uint32_t v
 
 static void try_jsonl(uint64_t seed, uint32_t lines, uint32_t most) {
   dice d = {.seed = seed};
-  uint32_t sequence = 2 + roll(&d, roll(&d, 3) ? 60 : 400), vocabulary = roll(&d, 2) ? 1 + roll(&d, 300) : 1 + roll(&d, INT32_MAX - 1);
+  uint32_t sequence = 2 + roll(&d, roll(&d, 3) ? 60 : 400),
+           vocabulary = roll(&d, 2) ? 1 + roll(&d, 300) : 1 + roll(&d, INT32_MAX - 1);
   const char *paths[2] = {in_directory("random-a.jsonl"), in_directory("random-b.json-lines")};
   hri_dataset_options options = options_for(paths, sequence, vocabulary);
   hri_dataset *dataset;
@@ -420,13 +437,15 @@ static void try_jsonl(uint64_t seed, uint32_t lines, uint32_t most) {
     FILE *file = fopen(paths[f], "wb");
     assert_non_null(file);
     for (uint32_t i = roll(&d, lines + 1); i > 0; i--)
-      random_line(&d, file, &o, options.packing == HR_PACKING_WRAPPED, vocabulary, roll(&d, 5) ? roll(&d, most) : 0, &row_ended);
+      random_line(&d, file, &o, options.packing == HR_PACKING_WRAPPED, vocabulary, roll(&d, 5) ? roll(&d, most) : 0,
+                  &row_ended);
     assert_int_equal(fclose(file), 0);
   }
   if (hri_dataset_open(&options, &dataset, &error) == HR_OK) {
     check_rows(&o, dataset, sequence);
     hri_dataset_destroy(dataset);
-  } else if (error.code != HR_ERROR_INPUT || !strstr(error.message, o.ids.count == 0 ? "no token" : "no label that counts")) {
+  } else if (error.code != HR_ERROR_INPUT ||
+             !strstr(error.message, o.ids.count == 0 ? "no token" : "no label that counts")) {
     fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
   }
   oracle_free(&o);
@@ -461,8 +480,8 @@ static void lines_may_cross_the_buffer(void **state) {
 }
 
 static void formats_may_be_mixed(void **state) {
-  const char *paths[4] = {write_text("mix-1.txt", "ab"), write_text("mix-2.jsonl", ""), write_text("mix-3.JSONL", "{\"input_ids\":[300,301]}"),
-                          write_text("mix-4.txt", "cd")};
+  const char *paths[4] = {write_text("mix-1.txt", "ab"), write_text("mix-2.jsonl", ""),
+                          write_text("mix-3.JSONL", "{\"input_ids\":[300,301]}"), write_text("mix-4.txt", "cd")};
   hri_dataset_options options = options_for(paths, 4, 302);
   hri_dataset *dataset;
   (void)state;
@@ -472,20 +491,23 @@ static void formats_may_be_mixed(void **state) {
   assert_string_equal(row_text(dataset, 1, 4), "99 100 0 0 | 100 -100 -100 -100 | 0 1 0 1 | 0 0 2 2");
   assert_string_equal(row_text(dataset, 0, 4), "97 98 300 301 | 98 -100 301 -100 | 0 1 0 1 | 0 0 2 2");
   assert_non_null(strstr(hri_dataset_note(dataset), "mix-4.txt: text; "));
-  assert_non_null(strstr(hri_dataset_note(dataset), "mix-3.JSONL: JSONL of token ids, bytes as tokens, 3 documents, 6 tokens -> 2 rows of 4 "
-                                                    "(25 % padding); an empty file was passed over"));
+  assert_non_null(strstr(hri_dataset_note(dataset),
+                         "mix-3.JSONL: JSONL of token ids, bytes as tokens, 3 documents, 6 tokens -> 2 rows of 4 "
+                         "(25 % padding); an empty file was passed over"));
   hri_dataset_destroy(dataset);
 }
 
 /* ---- The rules of the formats ---- */
 
 static void text_takes_bytes_as_they_are(void **state) {
-  static const char bytes[] = "\xEF\xBB\xBF" "a\r\n\0\xFF\xEF\xBB\xBF";
+  static const char bytes[] = "\xEF\xBB\xBF"
+                              "a\r\n\0\xFF\xEF\xBB\xBF";
   const char *path = write_file("bytes.txt", bytes, sizeof bytes - 1);
   hri_dataset_options options = options_for(&path, 8, 256);
   hri_dataset *dataset = open_ok(&options);
   (void)state;
-  assert_string_equal(row_text(dataset, 0, 8), "97 13 10 0 255 239 187 191 | 13 10 0 255 239 187 191 -100 | 0 1 2 3 4 5 6 7 | 0 0 0 0 0 0 0 0");
+  assert_string_equal(row_text(dataset, 0, 8),
+                      "97 13 10 0 255 239 187 191 | 13 10 0 255 239 187 191 -100 | 0 1 2 3 4 5 6 7 | 0 0 0 0 0 0 0 0");
   assert_non_null(strstr(hri_dataset_note(dataset), "a byte order mark was dropped"));
   hri_dataset_destroy(dataset);
 }
@@ -495,7 +517,8 @@ static void the_end_token_needs_a_place_in_the_vocabulary(void **state) {
     uint64_t vocabulary;
     int32_t eos;
     uint64_t tokens;
-  } cases[] = {{256, -1, 2}, {256, 256, 2}, {257, 256, 3}, {50257, 50256, 3}, {256, 10, 3}, {300, -1, 2}, {300, 300, 2}};
+  } cases[] = {{256, -1, 2}, {256, 256, 2}, {257, 256, 3}, {50257, 50256, 3},
+               {256, 10, 3}, {300, -1, 2},  {300, 300, 2}};
   const char *path = write_text("eos.txt", "ab");
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -540,9 +563,10 @@ static void jsonl_is_read_in_any_spelling(void **state) {
     assert_int_equal(hri_dataset_row_count(dataset), 1);
     assert_string_equal(row_text(dataset, 0, 4), "1 2 0 0 | 2 0 -100 -100 | 0 1 2 0 | 0 0 0 3");
     if (i == 4) {
-      assert_non_null(strstr(hri_dataset_note(dataset), "2 counted labels -> 1 row of 4 (25 % padding); rows without tokens were passed "
-                                                        "over; attention_mask is not used; it holds zeros: padding needs labels of -100, "
-                                                        "or rows without it; position_ids are not used"));
+      assert_non_null(strstr(hri_dataset_note(dataset),
+                             "2 counted labels -> 1 row of 4 (25 % padding); rows without tokens were passed "
+                             "over; attention_mask is not used; it holds zeros: padding needs labels of -100, "
+                             "or rows without it; position_ids are not used"));
       assert_non_null(strstr(hri_dataset_note(dataset), "; token_type_ids are not used"));
     }
     hri_dataset_destroy(dataset);
@@ -560,7 +584,8 @@ static void the_note_tells_what_was_read(void **state) {
   (void)write_file("note.txt", text, 1234567);
   free(text);
   dataset = open_ok(&options);
-  (void)snprintf(expected, sizeof expected, "%s: text, bytes as tokens, 1 document, 1,234,567 tokens -> 4,823 rows of 256", path);
+  (void)snprintf(expected, sizeof expected,
+                 "%s: text, bytes as tokens, 1 document, 1,234,567 tokens -> 4,823 rows of 256", path);
   assert_string_equal(hri_dataset_note(dataset), expected);
   hri_dataset_destroy(dataset);
   path = write_text("note2.txt", "{\"input_ids\": [1]}\n");
@@ -586,24 +611,37 @@ static const struct {
     {BYTES("{\"input_ids\":[5,6],\"labels\":[5,-100]}"), "no label that counts", "labels"},
     {BYTES("{\"input_ids\":[5,6],\"seq_lengths\":[1,1]}"), "no label that counts", "labels"},
     /* ids and labels outside the vocabulary of 100 */
-    {BYTES("{\"input_ids\":[1,2]}\n{\"input_ids\":[1,99,100]}"), "bad.jsonl:2: field 'input_ids': value 100 at index 2 is outside the vocabulary [0, 100)", "tokenizer"},
+    {BYTES("{\"input_ids\":[1,2]}\n{\"input_ids\":[1,99,100]}"),
+     "bad.jsonl:2: field 'input_ids': value 100 at index 2 is outside the vocabulary [0, 100)", "tokenizer"},
     {BYTES("{\"input_ids\":[-1]}"), ":1: field 'input_ids': value -1 at index 0", "tokenizer"},
     {BYTES("{\"input_ids\":[-100]}"), "field 'input_ids': value -100 at index 0", "tokenizer"},
-    {BYTES("{\"labels\":[1,-99]}"), "field 'labels': value -99 at index 1 is outside the vocabulary [0, 100) and not -100", "tokenizer"},
+    {BYTES("{\"labels\":[1,-99]}"),
+     "field 'labels': value -99 at index 1 is outside the vocabulary [0, 100) and not -100", "tokenizer"},
     {BYTES("{\"labels\":[100]}"), "field 'labels': value 100 at index 0", "tokenizer"},
     {BYTES("{\"input_ids\":[4294967296]}"), "value 4294967296 at", "tokenizer"},
     {BYTES("{\"input_ids\":[999999999999999999]}"), "value 999999999999999999 at", "tokenizer"},
-    {BYTES("{\"input_ids\":[9999999999999999999]}"), "9999999999999999999 at index 0 is out of range", "plain integers"},
-    {BYTES("{\"input_ids\":[18446744073709551616]}"), "field 'input_ids': 18446744073709551616 at index 0 is out of range", "plain integers"},
-    {BYTES("{\"input_ids\":[-18446744073709551616000000000000000000000000000000000000000000000000000000000000000000000]}"), "at index 0 is out of range", "plain integers"},
+    {BYTES("{\"input_ids\":[9999999999999999999]}"), "9999999999999999999 at index 0 is out of range",
+     "plain integers"},
+    {BYTES("{\"input_ids\":[18446744073709551616]}"),
+     "field 'input_ids': 18446744073709551616 at index 0 is out of range", "plain integers"},
+    {BYTES(
+         "{\"input_ids\":[-18446744073709551616000000000000000000000000000000000000000000000000000000000000000000000]}"),
+     "at index 0 is out of range", "plain integers"},
     /* lengths that do not agree */
-    {BYTES("{\"input_ids\":[1,2,3],\"labels\":[1,2]}"), ":1: field 'labels' has 2 values, 'input_ids' has 3", "one label per token"},
-    {BYTES("{\"labels\":[],\"input_ids\":[1,2,3]}"), "field 'labels' has 0 values, 'input_ids' has 3", "one label per token"},
-    {BYTES("{\"labels\":[1],\"input_ids\":[]}"), "field 'labels' has 1 values, 'input_ids' has 0", "one label per token"},
-    {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[1,1]}"), "field 'seq_lengths' adds up to 2, 'input_ids' has 3", "all of it"},
-    {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[]}"), "field 'seq_lengths' adds up to 0, 'input_ids' has 3", "all of it"},
-    {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[3,1]}"), "field 'seq_lengths' adds up to 4, 'input_ids' has 3", "all of it"},
-    {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[3,0]}"), "field 'seq_lengths': value 0 at index 1 is no number of tokens", "at least 1"},
+    {BYTES("{\"input_ids\":[1,2,3],\"labels\":[1,2]}"), ":1: field 'labels' has 2 values, 'input_ids' has 3",
+     "one label per token"},
+    {BYTES("{\"labels\":[],\"input_ids\":[1,2,3]}"), "field 'labels' has 0 values, 'input_ids' has 3",
+     "one label per token"},
+    {BYTES("{\"labels\":[1],\"input_ids\":[]}"), "field 'labels' has 1 values, 'input_ids' has 0",
+     "one label per token"},
+    {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[1,1]}"), "field 'seq_lengths' adds up to 2, 'input_ids' has 3",
+     "all of it"},
+    {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[]}"), "field 'seq_lengths' adds up to 0, 'input_ids' has 3",
+     "all of it"},
+    {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[3,1]}"), "field 'seq_lengths' adds up to 4, 'input_ids' has 3",
+     "all of it"},
+    {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[3,0]}"),
+     "field 'seq_lengths': value 0 at index 1 is no number of tokens", "at least 1"},
     {BYTES("{\"input_ids\":[1,2,3],\"seq_lengths\":[4,-1]}"), "field 'seq_lengths': value -1 at index 1", "at least 1"},
     /* not integers */
     {BYTES("{\"input_ids\":[1,2.0]}"), "field 'input_ids': 2.0 at index 1 is not an integer", "plain integers"},
@@ -618,7 +656,8 @@ static const struct {
     {BYTES("{\"input_ids\":[[1,2]]}"), "a list at index 0 is not an integer", "plain integers"},
     {BYTES("{\"attention_mask\":[0.5]}"), "field 'attention_mask': 0.5 at index 0 is not an integer", "plain integers"},
     {BYTES("{\"input_ids\":[1,NaN]}"), "NaN at index 1 is not an integer", "plain integers"},
-    {BYTES("{\"input_ids\":[1 2]}"), "field 'input_ids': expected ',' or ']' after index 0, found 2", "one JSON object"},
+    {BYTES("{\"input_ids\":[1 2]}"), "field 'input_ids': expected ',' or ']' after index 0, found 2",
+     "one JSON object"},
     {BYTES("{\"input_ids\":[1x]}"), "expected ',' or ']' after index 0, found x", "one JSON object"},
     {BYTES("{\"input_ids\":7}"), "field 'input_ids' must be a list of integers, found 7", "one JSON object"},
     {BYTES("{\"input_ids\":null}"), "field 'input_ids' must be a list of integers, found null", "one JSON object"},
@@ -633,16 +672,21 @@ static const struct {
     {BYTES("{\"input_ids\":[1],\"x\":tru e}"), "expected ',' or '}', found e", "one JSON object"},
     {BYTES("{\"input_ids\":[1],\"x\":[1 2]}"), "expected ',' or ']', found 2", "one JSON object"},
     {BYTES("{\"input_ids\":[1],\"x\":{1:2}}"), "expected a field name in quotes, found 1", "one JSON object"},
-    {BYTES("{\"input_ids\":[1],\"x\":\"a\nb\"}"), "expected the rest of a string, found the end of the line", "one JSON object"},
+    {BYTES("{\"input_ids\":[1],\"x\":\"a\nb\"}"), "expected the rest of a string, found the end of the line",
+     "one JSON object"},
     {BYTES("{\"Input_ids\":[1]}"), "bad.jsonl: no known fields in its first rows, but: Input_ids", "rename"},
     {BYTES("{\"input_id\":[1],\"y\":2}"), "no known fields in its first rows, but: input_id, y", "rename"},
     {BYTES("{\"\":[1]}"), "the field 'input_ids' is missing", "input_ids"},
-    {BYTES("{\"a\x01\xFF%s\":[1]}"), "no known fields in its first rows, but: a?""?%s", "rename"},
+    {BYTES("{\"a\x01\xFF%s\":[1]}"),
+     "no known fields in its first rows, but: a?"
+     "?%s",
+     "rename"},
     {BYTES("{\"input_ids\":[1],\"input_ids\":[1]}"), "the field 'input_ids' stands twice", "one JSON object"},
     {BYTES("{\"labels\":null,\"labels\":null}"), "the field 'labels' stands twice", "one JSON object"},
     /* not JSON, or not one object per line */
     {BYTES("[{\"input_ids\":[1,2]}"), "bad.jsonl:1: expected ',' or ']' behind a row", "JSON array"},
-    {BYTES("[{\"input_ids\":[1,2]},\n\n{\"input_ids\":[1,"), "bad.jsonl:3: expected the rest of a row, found the end of the file", "JSON array"},
+    {BYTES("[{\"input_ids\":[1,2]},\n\n{\"input_ids\":[1,"),
+     "bad.jsonl:3: expected the rest of a row, found the end of the file", "JSON array"},
     {BYTES("[{\"input_ids\":[1,2]}]\n{}"), "bad.jsonl:2: expected the end of the file behind the array", "JSON array"},
     {BYTES("[{\"input_ids\":[1,2]},\n7]"), "bad.jsonl:2: expected an object, found 7", "one JSON object"},
     {BYTES("hello"), "expected an object, found hello", "one JSON object"},
@@ -654,16 +698,20 @@ static const struct {
     {BYTES("{\"input_ids\""), "expected ':', found the end of the file", "one JSON object"},
     {BYTES("{\"input_ids"), "the field name 'input_ids' does not end", "one JSON object"},
     {BYTES("{"), "expected a field name in quotes, found the end of the file", "one JSON object"},
-    {BYTES("{\"input_ids\":[1,2\n]}"), ":1: field 'input_ids': expected ',' or ']' after index 1, found the end of the line", "one JSON object"},
-    {BYTES("{\"input_ids\":[1,2],\n\"labels\":[1,2]}"), ":1: expected a field name in quotes, found the end of the line", "one JSON object"},
+    {BYTES("{\"input_ids\":[1,2\n]}"),
+     ":1: field 'input_ids': expected ',' or ']' after index 1, found the end of the line", "one JSON object"},
+    {BYTES("{\"input_ids\":[1,2],\n\"labels\":[1,2]}"),
+     ":1: expected a field name in quotes, found the end of the line", "one JSON object"},
     {BYTES("{\"input_ids\n\":[1,2]}"), "the field name 'input_ids' does not end", "one JSON object"},
     {BYTES("{\"input_ids\":[1,2],}"), "expected a field name in quotes, found '}'", "one JSON object"},
     {BYTES("{,}"), "expected a field name in quotes, found ','", "one JSON object"},
     {BYTES("{input_ids:[1,2]}"), "expected a field name in quotes, found input_ids", "one JSON object"},
     {BYTES("{\"input_ids\" [1,2]}"), "expected ':', found a list", "one JSON object"},
     {BYTES("{\"input_ids\":[1,2]};"), "expected the end of the line, found ;", "one JSON object"},
-    {BYTES("{\"input_ids\":[1,2]} {\"input_ids\":[1,2]}"), "expected the end of the line, found an object", "one JSON object"},
-    {BYTES("{\"input_ids\":[1,2]}\n\n\xEF\xBB\xBF{\"input_ids\":[1,2]}"), ":3: expected an object, found the byte 0xef", "one JSON object"},
+    {BYTES("{\"input_ids\":[1,2]} {\"input_ids\":[1,2]}"), "expected the end of the line, found an object",
+     "one JSON object"},
+    {BYTES("{\"input_ids\":[1,2]}\n\n\xEF\xBB\xBF{\"input_ids\":[1,2]}"), ":3: expected an object, found the byte 0xef",
+     "one JSON object"},
     /* NUL bytes, which also mark the end of the buffer */
     {BYTES("\0{\"input_ids\":[1,2]}"), "expected an object, found the byte 0x00", "one JSON object"},
     {BYTES("{\"input_ids\0\":[1,2]}"), "the field name 'input_ids' does not end", "one JSON object"},
@@ -735,7 +783,8 @@ static void bad_text_is_refused_by_name(void **state) {
   }
   path = write_text("bad.txt", "hello");
   options.vocabulary = 255;
-  open_fails(&options, HR_ERROR_INPUT, "bad.txt: this model's vocabulary of 255 has no byte tokens", "pre-tokenized JSONL");
+  open_fails(&options, HR_ERROR_INPUT, "bad.txt: this model's vocabulary of 255 has no byte tokens",
+             "pre-tokenized JSONL");
 }
 
 static void bad_paths_and_options_are_refused(void **state) {
@@ -804,7 +853,8 @@ static void the_hash_tells_data_apart(void **state) {
   changed = base, changed.path_count = 1, hashes[count++] = hash_of(&changed);
   paths[0] = b, paths[1] = a;
   hashes[count++] = hash_of(&base);
-  paths[0] = write_text("hash-c.txt", "one--twothr"), paths[1] = write_text("hash-d.txt", "ee"); /* the same bytes, cut elsewhere */
+  paths[0] = write_text("hash-c.txt", "one--twothr"),
+  paths[1] = write_text("hash-d.txt", "ee"); /* the same bytes, cut elsewhere */
   hashes[count++] = hash_of(&base);
   paths[0] = write_text("hash-c.txt", "One--two"), paths[1] = b;
   hashes[count++] = hash_of(&base);
@@ -875,7 +925,8 @@ static const char *write_big_jsonl(uint32_t lines) {
   FILE *file = fopen(path, "wb");
   assert_non_null(file);
   for (uint32_t i = 0; i < lines; i++)
-    fprintf(file, "{\"input_ids\": [%u, 2, 3, 4, 5, 6], \"labels\": [-100, 2, %u, 4, 5, 6], \"seq_lengths\": [4, 2]}\n", i, i);
+    fprintf(file, "{\"input_ids\": [%u, 2, 3, 4, 5, 6], \"labels\": [-100, 2, %u, 4, 5, 6], \"seq_lengths\": [4, 2]}\n",
+            i, i);
   assert_int_equal(fclose(file), 0);
   return path;
 }
@@ -987,7 +1038,8 @@ static void opening_and_reading_stay_below_1_mib(void **state) {
   int result = 0;
   (void)state;
   assert_non_null(file);
-  for (uint32_t i = 0; i < 400000; i++) fprintf(file, "document %u is not very long, but there are many of them\n\n", i);
+  for (uint32_t i = 0; i < 400000; i++)
+    fprintf(file, "document %u is not very long, but there are many of them\n\n", i);
   assert_int_equal(fclose(file), 0);
   child = fork();
   assert_true(child >= 0);
@@ -999,7 +1051,9 @@ static void opening_and_reading_stay_below_1_mib(void **state) {
     options.path_count = 2;
     options.separator = small.separator = "\n\n";
     /* A forked process has none of the program's code in its page table: what this maps is no memory of the data. */
-    if (hri_dataset_open(&small, &dataset, NULL) != HR_OK || hri_dataset_row(dataset, 0, parts[0], parts[1], parts[2], parts[3], NULL, NULL) != HR_OK) _exit(1);
+    if (hri_dataset_open(&small, &dataset, NULL) != HR_OK ||
+        hri_dataset_row(dataset, 0, parts[0], parts[1], parts[2], parts[3], NULL, NULL) != HR_OK)
+      _exit(1);
     hri_dataset_destroy(dataset);
     before = peak_resident_bytes();
     if (hri_dataset_open(&options, &dataset, NULL) != HR_OK) _exit(1);
@@ -1009,7 +1063,8 @@ static void opening_and_reading_stay_below_1_mib(void **state) {
       if (hri_dataset_row(dataset, row, parts[0], parts[1], parts[2], parts[3], NULL, NULL) != HR_OK) _exit(2);
     if (hri_mem_allocation_count() != allocations) _exit(3);
     if (heap > 300 * 1024 || hri_mem_peak_bytes() > live + 1024 * 1024) _exit(4);
-    if (!getenv("HEADROOM_TEST_QUICK") && peak_resident_bytes() - before > 1024 * 1024) _exit(5); /* sanitizers need more */
+    if (!getenv("HEADROOM_TEST_QUICK") && peak_resident_bytes() - before > 1024 * 1024)
+      _exit(5); /* sanitizers need more */
     hri_dataset_destroy(dataset);
     _exit(hri_mem_live_bytes() == live ? 0 : 6);
   }
@@ -1052,7 +1107,9 @@ static void files_may_not_change_while_they_are_read(void **state) {
     assert_int_equal(hri_reader_open(&reader, path, &digest, &error), HR_OK);
     assert_int_equal(hri_reader_finish(&reader, &error), HR_OK);
     if (how < 2) assert_int_equal(truncate(path, how == 0 ? 7 : 9), 0);
-    assert_int_equal(utimensat(AT_FDCWD, path, how < 2 ? (struct timespec[2]){reader.stamp.changed, reader.stamp.changed} : other, 0), 0);
+    assert_int_equal(utimensat(AT_FDCWD, path,
+                               how < 2 ? (struct timespec[2]){reader.stamp.changed, reader.stamp.changed} : other, 0),
+                     0);
     assert_int_equal(hri_reader_finish(&reader, &error), HR_ERROR_INPUT);
     assert_non_null(strstr(error.message, "moving.txt was changed"));
     hri_reader_close(&reader);

@@ -1,6 +1,6 @@
-/* The cache of tokenized data (src/data/cache.c): the same rows from it as from the files; anything that decides tokens makes
- * another entry; damaged and foreign entries are made anew; what cannot be written leaves nothing; of several processes one makes an
- * entry and the others find it, whoever is killed; and what is kept later is the same. */
+/* The cache of tokenized data (src/data/cache.c): the same rows from it as from the files; anything that decides tokens
+ * makes another entry; damaged and foreign entries are made anew; what cannot be written leaves nothing; of several
+ * processes one makes an entry and the others find it, whoever is killed; and what is kept later is the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,8 +69,16 @@ static int fresh_store(void **state) {
 }
 
 static hri_dataset_options options_for(const char *const *paths, uint32_t count) {
-  hri_dataset_options options = {.paths = paths, .path_count = count, .sequence = ROW, .vocabulary = 1000, .eos_token = 300, .packing = HR_PACKING_PACK,
-                                 .cache_directory = directory, .chat = "chatml", .identity = 7, .store_directory = store};
+  hri_dataset_options options = {.paths = paths,
+                                 .path_count = count,
+                                 .sequence = ROW,
+                                 .vocabulary = 1000,
+                                 .eos_token = 300,
+                                 .packing = HR_PACKING_PACK,
+                                 .cache_directory = directory,
+                                 .chat = "chatml",
+                                 .identity = 7,
+                                 .store_directory = store};
   return options;
 }
 
@@ -81,7 +89,9 @@ static hri_dataset *open_ok(const hri_dataset_options *options) {
   return dataset;
 }
 
-static bool from_cache(const hri_dataset *dataset) { return strstr(hri_dataset_note(dataset), "from the cache") != NULL; }
+static bool from_cache(const hri_dataset *dataset) {
+  return strstr(hri_dataset_note(dataset), "from the cache") != NULL;
+}
 
 /* Opens and closes; true when it came from the cache. */
 static bool hits(const hri_dataset_options *options) {
@@ -116,11 +126,13 @@ static void assert_same_rows(hri_dataset *a, hri_dataset *b) {
   }
 }
 
-static const char rows[] = "{\"prompt\": \"what\", \"completion\": \"that\", \"id\": 1}\n{\"prompt\": 1}\n{\"prompt\": \"who\", \"completion\": \"she\"}\n";
+static const char rows[] =
+    "{\"prompt\": \"what\", \"completion\": \"that\", \"id\": 1}\n{\"prompt\": 1}\n{\"prompt\": \"who\", \"completion\": \"she\"}\n";
 
 static void rows_from_the_cache_are_the_same(void **state) {
   const char *paths[4] = {write_text("a.jsonl", rows), write_text("b.txt", "some text in place"),
-                          write_text("c.jsonl", "{\"input_ids\": [1, 2, 3], \"seq_lengths\": [1, 2]}\n"), write_text("d.bin", "a\0b\0c\0")};
+                          write_text("c.jsonl", "{\"input_ids\": [1, 2, 3], \"seq_lengths\": [1, 2]}\n"),
+                          write_text("d.bin", "a\0b\0c\0")};
   hri_dataset_options options = options_for(paths, 3);
   hri_dataset *plain, *made, *found;
   char path[700];
@@ -149,7 +161,8 @@ static void rows_from_the_cache_are_the_same(void **state) {
 }
 
 static void what_decides_tokens_makes_another_entry(void **state) {
-  const char *paths[2] = {write_text("k.jsonl", rows), write_text("k2.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n")};
+  const char *paths[2] = {write_text("k.jsonl", rows),
+                          write_text("k2.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n")};
   hri_dataset_options base = options_for(paths, 2), changed;
   char path[700];
   (void)state;
@@ -194,7 +207,8 @@ static uint64_t identity_of(const hr_model *model, const char *chat) {
 
 /* Each file that the tokenizer or the template is read from tells in the key. */
 static void files_of_words_decide(void **state) {
-  static const char *const names[] = {"words/tokenizer_config.json", "words/special_tokens_map.json", "words/added_tokens.json", "words/chat_template.jinja"};
+  static const char *const names[] = {"words/tokenizer_config.json", "words/special_tokens_map.json",
+                                      "words/added_tokens.json", "words/chat_template.jinja"};
   static hr_model model, none;
   const char *place = in_directory("words");
   (void)state;
@@ -222,7 +236,8 @@ static void damaged_entries_are_made_anew(void **state) {
   sound = open_ok(&options);
   assert_int_equal(entries(path), 1);
   assert_int_equal(hri_file_read(path, 1 << 20, &bytes, &count, NULL), HR_OK);
-  for (uint64_t at = 0; at <= count; at += at < 128 ? 1 : 97) { /* each byte of the head changed, some cuts, and both behind it */
+  for (uint64_t at = 0; at <= count;
+       at += at < 128 ? 1 : 97) { /* each byte of the head changed, some cuts, and both behind it */
     for (int how = at < 128 && at % 8 ? 1 : 0; how < 2; how++) {
       char *damaged = malloc(count + 1);
       assert_non_null(damaged);
@@ -309,7 +324,8 @@ static const char *write_big(void) {
   const char *path = in_directory("big.jsonl");
   FILE *file = fopen(path, "wb");
   assert_non_null(file);
-  for (int i = 0; i < BIG_ROWS; i++) (void)fprintf(file, "{\"prompt\": \"what is %d\", \"completion\": \"it is %d, which follows %d\"}\n", i, i, i - 1);
+  for (int i = 0; i < BIG_ROWS; i++)
+    (void)fprintf(file, "{\"prompt\": \"what is %d\", \"completion\": \"it is %d, which follows %d\"}\n", i, i, i - 1);
   assert_int_equal(fclose(file), 0);
   return path;
 }
@@ -325,7 +341,9 @@ static void say(const char *format, long value) {
 
 static void say_note(void *context, const char *note) {
   (void)context;
-  say(strstr(note, "waiting for process") && strstr(note, "which tokenizes the same data") ? "waits %ld\n" : "strange note %ld\n", 1);
+  say(strstr(note, "waiting for process") && strstr(note, "which tokenizes the same data") ? "waits %ld\n"
+                                                                                           : "strange note %ld\n",
+      1);
 }
 
 static int said(const char *word) {
@@ -374,7 +392,8 @@ static void assert_one_entry(void) {
   DIR *list = opendir(store);
   assert_non_null(list);
   for (struct dirent *entry; (entry = readdir(list));)
-    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && !strstr(entry->d_name, ".tokens")) fail_msg("%s/%s was left", store, entry->d_name);
+    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && !strstr(entry->d_name, ".tokens"))
+      fail_msg("%s/%s was left", store, entry->d_name);
   closedir(list);
 }
 
@@ -418,7 +437,9 @@ static pid_t hold_lock(const hri_dataset_options *options) {
   assert_true(pid >= 0);
   if (pid == 0) {
     hri_scratch *scratch;
-    if (hri_lock_take(lock_path, "it", &lock, NULL) != HR_OK || hri_scratch_open(store, false, &scratch, NULL) != HR_OK || write(ready[1], "x", 1) != 1) _exit(1);
+    if (hri_lock_take(lock_path, "it", &lock, NULL) != HR_OK ||
+        hri_scratch_open(store, false, &scratch, NULL) != HR_OK || write(ready[1], "x", 1) != 1)
+      _exit(1);
     for (;;) (void)pause();
   }
   assert_int_equal(read(ready[0], &one, 1), 1);
@@ -450,7 +471,8 @@ static void a_killed_maker_is_followed(void **state) {
   assert_one_entry(); /* what the killed one left is swept */
 }
 
-/* Killed at random moments, by itself or while others wait: the next call finds the entry or makes it, and nothing else stays. */
+/* Killed at random moments, by itself or while others wait: the next call finds the entry or makes it, and nothing else
+ * stays. */
 static void kills_leave_nothing(void **state) {
   const char *data = write_big();
   hri_dataset_options options = options_for(&data, 1);
@@ -524,7 +546,7 @@ static void what_is_kept_later_is_the_same(void **state) {
   assert_int_equal(unlink(path), 0);
   assert_int_equal(hri_dataset_keep(found, store, NULL), HR_OK);
   assert_int_equal(entries(path), 0); /* it came from there */
-  assert_same_rows(plain, found); /* an open entry is not pulled away */
+  assert_same_rows(plain, found);     /* an open entry is not pulled away */
   options.keep_later = false;
   assert_false(hits(&options));
   assert_true(hits(&options)); /* under the same key, however it was made */

@@ -1,5 +1,5 @@
-/* The formats of data (src/data): what each row becomes, byte for byte and label for label, with bytes as tokens and the preset
- * chatml; what a file is taken for; broken rows, each with the reason it is given; token bins. */
+/* The formats of data (src/data): what each row becomes, byte for byte and label for label, with bytes as tokens and
+ * the preset chatml; what a file is taken for; broken rows, each with the reason it is given; token bins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,8 +53,14 @@ static const char *write_text(const char *name, const char *text) { return write
 enum { ROW = 512, END = 300 };
 
 static hri_dataset_options options_for(const char *const *path) {
-  hri_dataset_options options = {.paths = path, .path_count = 1, .sequence = ROW, .vocabulary = 1000, .eos_token = END, .packing = HR_PACKING_OFF,
-                                 .cache_directory = directory, .chat = "chatml"};
+  hri_dataset_options options = {.paths = path,
+                                 .path_count = 1,
+                                 .sequence = ROW,
+                                 .vocabulary = 1000,
+                                 .eos_token = END,
+                                 .packing = HR_PACKING_OFF,
+                                 .cache_directory = directory,
+                                 .chat = "chatml"};
   return options;
 }
 
@@ -69,8 +75,10 @@ static void open_fails(const hri_dataset_options *options, const char *message, 
   hri_dataset *dataset = NULL;
   hr_error error = {0};
   uint64_t live = hri_mem_live_bytes();
-  if (hri_dataset_open(options, &dataset, &error) != HR_ERROR_INPUT || !strstr(error.message, message) || !strstr(error.hint, hint))
-    fail_msg("wanted '%s' '%s', got %s '%s' '%s'", message, hint, hr_status_name(error.code), error.message, error.hint);
+  if (hri_dataset_open(options, &dataset, &error) != HR_ERROR_INPUT || !strstr(error.message, message) ||
+      !strstr(error.hint, hint))
+    fail_msg("wanted '%s' '%s', got %s '%s' '%s'", message, hint, hr_status_name(error.code), error.message,
+             error.hint);
   assert_null(dataset);
   assert_int_equal(hri_mem_live_bytes(), live);
 }
@@ -84,7 +92,8 @@ static const char *row_text(hri_dataset *dataset, uint64_t row) {
   size_t used = 0;
   bool inside = false;
   hr_error error = {0};
-  if (hri_dataset_row(dataset, row, ids, targets, positions, doc_start, &counted, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hri_dataset_row(dataset, row, ids, targets, positions, doc_start, &counted, &error) != HR_OK)
+    fail_msg("%s", error.message);
   assert_int_equal(hri_dataset_row_length(dataset, row, &length, &error), HR_OK);
   for (uint32_t t = 0; t < length; t++) {
     bool counts = t > 0 && targets[t - 1] != -100;
@@ -125,7 +134,8 @@ static void check(const char *name, const char *content, hr_loss_scope loss, con
 
 static void texts_end_with_the_end_token(void **state) {
   (void)state;
-  check("t.jsonl", "{\"text\": \"ab\\u00e9\\n\"}\n\n{\"id\": 7, \"text\": \"c\"}\n{\"text\": \"\"}\n", HR_LOSS_SCOPE_AUTO, "a[b\xC3\xA9\n$]|c[$]");
+  check("t.jsonl", "{\"text\": \"ab\\u00e9\\n\"}\n\n{\"id\": 7, \"text\": \"c\"}\n{\"text\": \"\"}\n",
+        HR_LOSS_SCOPE_AUTO, "a[b\xC3\xA9\n$]|c[$]");
   check("t.json", "[{\"text\": \"ab\"},\n {\"text\":\n \"cd\"}\n]\n", HR_LOSS_SCOPE_COMPLETION, "a[b$]|c[d$]");
   check("t.ndjson", "\xEF\xBB\xBF{\"text\": \"ab\"}\r\n", HR_LOSS_SCOPE_AUTO, "a[b$]");
 }
@@ -139,8 +149,9 @@ static void completions_count(void **state) {
 }
 
 static void completions_may_be_messages(void **state) {
-  const char *row = "{\"prompt\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"q\"}],"
-                    " \"completion\": [{\"role\": \"assistant\", \"content\": \"a\"}]}";
+  const char *row =
+      "{\"prompt\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"q\"}],"
+      " \"completion\": [{\"role\": \"assistant\", \"content\": \"a\"}]}";
   (void)state;
   check("pm.jsonl", row, HR_LOSS_SCOPE_AUTO,
         "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>\n]");
@@ -155,8 +166,10 @@ static const char conversation[] =
 
 static void answers_of_the_assistant_count(void **state) {
   (void)state; /* the preset marks them itself, and leaves out the line feed behind them */
-  check("m.jsonl", conversation, HR_LOSS_SCOPE_AUTO, USER("q") ANSWER("[a<|im_end|>]\n") USER("r") ANSWER("[b<|im_end|>]\n") USER("!"));
-  check("m.jsonl", conversation, HR_LOSS_SCOPE_COMPLETION, USER("q") ANSWER("a<|im_end|>\n") USER("r") ANSWER("[b<|im_end|>\n]") USER("!"));
+  check("m.jsonl", conversation, HR_LOSS_SCOPE_AUTO,
+        USER("q") ANSWER("[a<|im_end|>]\n") USER("r") ANSWER("[b<|im_end|>]\n") USER("!"));
+  check("m.jsonl", conversation, HR_LOSS_SCOPE_COMPLETION,
+        USER("q") ANSWER("a<|im_end|>\n") USER("r") ANSWER("[b<|im_end|>\n]") USER("!"));
   check("m.jsonl", conversation, HR_LOSS_SCOPE_ALL,
         "<[|im_start|>user\nq<|im_end|>\n" ANSWER("a<|im_end|>\n") USER("r") ANSWER("b<|im_end|>\n") USER("!") "]");
 }
@@ -166,21 +179,27 @@ static void answers_are_found_turn_by_turn(void **state) {
   const char *path = write_text("turns.jsonl", conversation);
   hri_dataset_options options = options_for(&path);
   (void)state;
-  options.chat = write_text("turns.jinja", "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}"
-                                           "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
+  options.chat =
+      write_text("turns.jinja", "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}"
+                                "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
   assert_string_equal(rows_of(&options), "<user>q</><assistant>[a</>]<user>r</><assistant>[b</>]<user>!</>");
   options.loss = HR_LOSS_SCOPE_COMPLETION;
   assert_string_equal(rows_of(&options), "<user>q</><assistant>a</><user>r</><assistant>[b</>]<user>!</>");
 }
 
-/* A template that writes answers differently once others follow has no such turns: refused, unless only the last one counts. */
+/* A template that writes answers differently once others follow has no such turns: refused, unless only the last one
+ * counts. */
 static void templates_that_change_their_mind_are_refused(void **state) {
-  const char *path = write_text("turns.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"},"
-                                               " {\"role\": \"user\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}");
+  const char *path = write_text(
+      "turns.jsonl",
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"},"
+      " {\"role\": \"user\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}");
   hri_dataset_options options = options_for(&path);
   (void)state;
-  options.chat = write_text("unstable.jinja", "{% for m in messages %}{{ '<' + m.role + '>' }}{% if m.role == 'user' or loop.last %}{{ m.content }}{% endif %}"
-                                              "{{ '</>' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
+  options.chat = write_text(
+      "unstable.jinja",
+      "{% for m in messages %}{{ '<' + m.role + '>' }}{% if m.role == 'user' or loop.last %}{{ m.content }}{% endif %}"
+      "{{ '</>' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
   open_fails(&options, "turns.jsonl:1: the chat template writes the first 2 messages differently when others follow",
              "--loss completion the last answer; or give a template with {% generation %}");
   options.loss = HR_LOSS_SCOPE_COMPLETION;
@@ -189,11 +208,14 @@ static void templates_that_change_their_mind_are_refused(void **state) {
 
 /* Where the first turn's text begins shows only in a template with marks. */
 static void a_conversation_may_begin_with_the_assistant(void **state) {
-  const char *path = write_text("first.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"q\"}]}");
+  const char *path = write_text(
+      "first.jsonl",
+      "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"q\"}]}");
   hri_dataset_options options = options_for(&path);
   (void)state;
-  check("first.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"q\"}]}", HR_LOSS_SCOPE_AUTO,
-        ANSWER("[a<|im_end|>]\n") USER("q"));
+  check("first.jsonl",
+        "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"q\"}]}",
+        HR_LOSS_SCOPE_AUTO, ANSWER("[a<|im_end|>]\n") USER("q"));
   options.chat = write_text("first.jinja", "{% for m in messages %}{{ '<' + m.role + '>' + m.content }}{% endfor %}");
   open_fails(&options, "first.jsonl:1: the conversation begins with the assistant", "begin it with a user's turn");
   options.loss = HR_LOSS_SCOPE_ALL;
@@ -212,9 +234,12 @@ static void a_search_without_end_is_refused(void **state) {
   hri_text_add(&content, "]}");
   path = write_text("turns.jsonl", hri_text_get(&content));
   options = options_for(&path);
-  options.chat = write_text("turns.jinja", "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
-                                           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
-  open_fails(&options, "turns.jsonl:1: finding 7000 answers in a conversation of ", "divide it, or give a template with {% generation %}");
+  options.chat = write_text(
+      "turns.jinja",
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+  open_fails(&options, "turns.jsonl:1: finding 7000 answers in a conversation of ",
+             "divide it, or give a template with {% generation %}");
   hri_text_deinit(&content);
 }
 
@@ -223,16 +248,24 @@ static void tools_reach_the_template(void **state) {
   static const struct {
     const char *tools, *rows;
   } cases[] = {
-      {"[{\"name\": \"f\"}, {\"name\": \"g\"}]", "f,g,a:[b]"}, {"\"[{\\\"name\\\": \\\"f\\\"}]\"", "f,a:[b]"},
-      {"\" [] \"", "a:[b]"}, {"\"\"", "a:[b]"}, {"\"null\"", "a:[b]"}, {"null", "a:[b]"},
+      {"[{\"name\": \"f\"}, {\"name\": \"g\"}]", "f,g,a:[b]"},
+      {"\"[{\\\"name\\\": \\\"f\\\"}]\"", "f,a:[b]"},
+      {"\" [] \"", "a:[b]"},
+      {"\"\"", "a:[b]"},
+      {"\"null\"", "a:[b]"},
+      {"null", "a:[b]"},
   };
-  static const char jinja[] = "{% for t in tools or [] %}{{ t.name }},{% endfor %}{% for m in messages %}{{ m.content }}{% if m.role == 'user' %}:{% endif %}{% endfor %}";
+  static const char jinja[] =
+      "{% for t in tools or [] %}{{ t.name }},{% endfor %}{% for m in messages %}{{ m.content }}{% if m.role == 'user' %}:{% endif %}{% endfor %}";
   const char *path, *template = write_text("tools.jinja", jinja);
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char content[400];
     hri_dataset_options options;
-    (void)snprintf(content, sizeof content, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}], \"tools\": %s}", cases[i].tools);
+    (void)snprintf(
+        content, sizeof content,
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}], \"tools\": %s}",
+        cases[i].tools);
     path = write_text("tools.jsonl", content);
     options = options_for(&path);
     options.chat = template;
@@ -242,33 +275,45 @@ static void tools_reach_the_template(void **state) {
 
 static void sharegpt_names_are_mapped(void **state) {
   (void)state;
-  check("s.jsonl", "{\"conversations\": [{\"from\": \"human\", \"value\": \"q \\\"1\\\"\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}", HR_LOSS_SCOPE_AUTO,
-        USER("q \"1\"") ANSWER("[a<|im_end|>]\n"));
-  check("s2.jsonl", "{\"conversations\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}", HR_LOSS_SCOPE_AUTO,
-        USER("q") ANSWER("[a<|im_end|>]\n"));
+  check(
+      "s.jsonl",
+      "{\"conversations\": [{\"from\": \"human\", \"value\": \"q \\\"1\\\"\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}",
+      HR_LOSS_SCOPE_AUTO, USER("q \"1\"") ANSWER("[a<|im_end|>]\n"));
+  check(
+      "s2.jsonl",
+      "{\"conversations\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+      HR_LOSS_SCOPE_AUTO, USER("q") ANSWER("[a<|im_end|>]\n"));
 }
 
 static void alpaca_rows_use_the_template_or_the_preamble(void **state) {
-  const char *path = write_text("a.jsonl", "{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"}\n"
-                                           "{\"instruction\": \"Hi\", \"input\": \"\", \"output\": \"Ho\", \"system\": \"S\", \"history\": [[\"q\", \"a\"]]}\n");
+  const char *path = write_text(
+      "a.jsonl",
+      "{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"}\n"
+      "{\"instruction\": \"Hi\", \"input\": \"\", \"output\": \"Ho\", \"system\": \"S\", \"history\": [[\"q\", \"a\"]]}\n");
   hri_dataset_options options = options_for(&path);
   (void)state;
-  assert_string_equal(rows_of(&options), USER("Add.\n1 2") ANSWER("[3<|im_end|>\n]") "|<|im_start|>system\nS<|im_end|>\n" USER("q") ANSWER("a<|im_end|>\n")
-                                             USER("Hi") ANSWER("[Ho<|im_end|>\n]"));
+  assert_string_equal(rows_of(&options),
+                      USER("Add.\n1 2") ANSWER("[3<|im_end|>\n]") "|<|im_start|>system\nS<|im_end|>\n" USER("q")
+                          ANSWER("a<|im_end|>\n") USER("Hi") ANSWER("[Ho<|im_end|>\n]"));
   options.chat = NULL;
   open_fails(&options, "a.jsonl:2: field 'history' needs a chat template", "--chat-template");
-  path = write_text("a.json", "[{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"}, {\"instruction\": \"Hi\", \"output\": \"Ho\"}]");
-  assert_string_equal(rows_of(&options),
-                      "Below is an instruction that describes a task, paired with an input that provides further context. Write a response that "
-                      "appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n[3$]|"
-                      "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
-                      "### Instruction:\nHi\n\n### Response:\n[Ho$]");
+  path = write_text(
+      "a.json",
+      "[{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"}, {\"instruction\": \"Hi\", \"output\": \"Ho\"}]");
+  assert_string_equal(
+      rows_of(&options),
+      "Below is an instruction that describes a task, paired with an input that provides further context. Write a response that "
+      "appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n[3$]|"
+      "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+      "### Instruction:\nHi\n\n### Response:\n[Ho$]");
 }
 
 static void token_rows_may_stand_in_an_array(void **state) {
   (void)state;
-  check("i.json", "[{\"input_ids\": [97, 98,\n 99], \"labels\": [-100, -100, 99]},\n{\"x\": {\"y\": [1, \"]\"]}, \"input_ids\": [100, 101]}]", HR_LOSS_SCOPE_AUTO,
-        "ab[c]|d[e]");
+  check(
+      "i.json",
+      "[{\"input_ids\": [97, 98,\n 99], \"labels\": [-100, -100, 99]},\n{\"x\": {\"y\": [1, \"]\"]}, \"input_ids\": [100, 101]}]",
+      HR_LOSS_SCOPE_AUTO, "ab[c]|d[e]");
 }
 
 static void long_texts_are_cut_into_parts_without_a_trace(void **state) {
@@ -287,7 +332,9 @@ static void long_texts_are_cut_into_parts_without_a_trace(void **state) {
   options.sequence = BYTES + 1;
   dataset = open_ok(&options);
   assert_int_equal(hri_dataset_token_count(dataset), BYTES + 1);
-  assert_int_equal(hri_dataset_row(dataset, 0, memory, memory + BYTES + 1, memory + 2 * (BYTES + 1), memory + 3 * (BYTES + 1), NULL, NULL), HR_OK);
+  assert_int_equal(hri_dataset_row(dataset, 0, memory, memory + BYTES + 1, memory + 2 * (BYTES + 1),
+                                   memory + 3 * (BYTES + 1), NULL, NULL),
+                   HR_OK);
   for (int i = 0; i < BYTES; i++) assert_int_equal(memory[i], 'a' + i * 7 % 26);
   assert_int_equal(memory[BYTES], END);
   hri_dataset_destroy(dataset);
@@ -336,7 +383,12 @@ static void token_bins_are_read_in_place(void **state) {
   open_fails(&options, "l.bin: header field 'version' is 1", "version 7");
   put_u32(file, 20240520);
   put_u32(file + 8, 8);
-  memmove(file + 1024, "\x2C\x01" "a\0\x2C\x01" "b\0" "c\0d\0e\0f\0", 16);
+  memmove(file + 1024,
+          "\x2C\x01"
+          "a\0\x2C\x01"
+          "b\0"
+          "c\0d\0e\0f\0",
+          16);
   path = write_file("l.bin", file, sizeof file);
   assert_string_equal(rows_of(&options), "$[a]|$[bcdef]");
   path = write_file("l.bin", file, sizeof file - 2);
@@ -359,7 +411,9 @@ static void directories_stand_for_their_files(void **state) {
   dataset = open_ok(&options);
   assert_non_null(strstr(hri_dataset_note(dataset), "set/a.JSONL: JSONL of text; "));
   assert_non_null(strstr(hri_dataset_note(dataset), "set/b.txt: text; "));
-  assert_non_null(strstr(hri_dataset_note(dataset), "set/c.json: a JSON array of text, bytes as tokens, token 300 at the end of each document, 3 documents"));
+  assert_non_null(
+      strstr(hri_dataset_note(dataset),
+             "set/c.json: a JSON array of text, bytes as tokens, token 300 at the end of each document, 3 documents"));
   hri_dataset_destroy(dataset);
 }
 
@@ -372,11 +426,14 @@ static void the_first_rows_say_what_a_file_is(void **state) {
       {"d.jsonl", "{\"text\": \"a\"}", "d.jsonl: JSONL of text,"},
       {"d.jsonl", "{\"a\": {\"messages\": 1, \"b\": [\"}\"]}, \"text\": \"a\"}", "d.jsonl: JSONL of text,"},
       {"d.jsonl", "{broken\n{\"text\": \"a\"}", "d.jsonl: JSONL of text,"},
-      {"d.JSON", " \n[\n{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}]", "d.JSON: a JSON array of prompts and completions,"},
-      {"d.jsonl", "{\"text\": \"a\", \"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", "JSONL of messages, bytes as tokens, chat template from preset chatml,"},
+      {"d.JSON", " \n[\n{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}]",
+       "d.JSON: a JSON array of prompts and completions,"},
+      {"d.jsonl", "{\"text\": \"a\", \"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}",
+       "JSONL of messages, bytes as tokens, chat template from preset chatml,"},
       {"d.jsonl", "{\"instruction\": \"a\", \"output\": \"b\"}", "JSONL of Alpaca instructions,"},
       {"d.txt", "{\"text\": \"a\"}", "a file read as text looks like JSONL"},
-      {"d.jsonl", "{\"input_ids\": [1, 2], \"text\": \"a\"}", "JSONL of token ids, 1 document, 2 tokens -> 1 row of 512 (100 % padding); not used: text"},
+      {"d.jsonl", "{\"input_ids\": [1, 2], \"text\": \"a\"}",
+       "JSONL of token ids, 1 document, 2 tokens -> 1 row of 512 (100 % padding); not used: text"},
       {"d.bin", "abcd", "d.bin: nanoGPT token ids (uint16),"},
   };
   (void)state;
@@ -403,7 +460,8 @@ static void the_format_can_be_given(void **state) {
   assert_string_equal(rows_of(&options), "b[$]");
   options.format = HR_DATA_MESSAGES;
   open_fails(&options, "given.dat:1: the field 'messages' is missing", "--skip-bad");
-  for (hr_data_format format = 0; format < HR_DATA_FORMAT_COUNT; format++) assert_true(strlen(hr_data_format_name(format)) > 3);
+  for (hr_data_format format = 0; format < HR_DATA_FORMAT_COUNT; format++)
+    assert_true(strlen(hr_data_format_name(format)) > 3);
 }
 
 /* ---- broken rows ---- */
@@ -422,30 +480,41 @@ static const struct {
     {"x-text.jsonl", "[\"a\"]", "expected an object", ""},
     {"x-text.jsonl", "hello", "expected an object", ""},
     {"x-prompt.jsonl", "{\"prompt\": \"a\"}", ":2: the field 'completion' is missing", "same fields"},
-    {"x-prompt.jsonl", "{\"prompt\": \"a\", \"completion\": []}", ":2: field 'prompt' must be a list of messages", "same fields"},
-    {"x-prompt.jsonl", "{\"prompt\": 1, \"completion\": \"b\"}", "field 'prompt' must be a string or a list of messages", ""},
+    {"x-prompt.jsonl", "{\"prompt\": \"a\", \"completion\": []}", ":2: field 'prompt' must be a list of messages",
+     "same fields"},
+    {"x-prompt.jsonl", "{\"prompt\": 1, \"completion\": \"b\"}",
+     "field 'prompt' must be a string or a list of messages", ""},
     {"x-messages.jsonl", "{\"messages\": []}", ":2: field 'messages' is empty", "--skip-bad"},
     {"x-messages.jsonl", "{\"messages\": \"a\"}", "field 'messages' must be a list", ""},
     {"x-messages.jsonl", "{\"messages\": [{\"content\": \"a\"}]}", "a message has no role", ""},
     {"x-messages.jsonl", "{\"messages\": [7]}", "expected an object, found '7'", ""},
-    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", ":2: no label counts", "--loss all"},
-    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"me\", \"value\": \"a\"}]}", ":2: nobody knows who 'me' is", "gpt"},
-    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"m\\u001be\\u009b\", \"value\": \"a\"}]}", ":2: nobody knows who 'm?e\?\?' is", "gpt"},
-    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"[{]\"}", ":2: the string of 'tools': line 1, column 3", ""},
-    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"7\"}", ":2: field 'tools' must be a list", "as JSON"},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", ":2: no label counts",
+     "--loss all"},
+    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"me\", \"value\": \"a\"}]}", ":2: nobody knows who 'me' is",
+     "gpt"},
+    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"m\\u001be\\u009b\", \"value\": \"a\"}]}",
+     ":2: nobody knows who 'm?e\?\?' is", "gpt"},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"[{]\"}",
+     ":2: the string of 'tools': line 1, column 3", ""},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"7\"}",
+     ":2: field 'tools' must be a list", "as JSON"},
     {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"gpt\"}]}", "a message has no value", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\"}", ":2: the field 'output' is missing", ""},
-    {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}", "history must hold pairs", ""},
+    {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}", "history must hold pairs",
+     ""},
     {"x-ids.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1]}", ":2: field 'labels' has 1 values", ""},
-    {"x-ids.jsonl", "{\"labels\": [1, 2, 3, 4, 5, 6], \"input_ids\": [1, 5000]}", ":2: field 'input_ids': value 5000 at index 1", ""},
+    {"x-ids.jsonl", "{\"labels\": [1, 2, 3, 4, 5, 6], \"input_ids\": [1, 5000]}",
+     ":2: field 'input_ids': value 5000 at index 1", ""},
     {"x-ids.jsonl", "{\"input_ids\": [1, 2], \"seq_lengths\": [1]", "expected ',' or '}'", ""},
 };
 
 static const char *good_row(const char *name) {
   if (strstr(name, "text")) return "{\"text\": \"ok\"}";
   if (strstr(name, "prompt")) return "{\"prompt\": \"o\", \"completion\": \"k\"}";
-  if (strstr(name, "messages")) return "{\"messages\": [{\"role\": \"user\", \"content\": \"o\"}, {\"role\": \"assistant\", \"content\": \"k\"}]}";
-  if (strstr(name, "sharegpt")) return "{\"conversations\": [{\"from\": \"human\", \"value\": \"o\"}, {\"from\": \"gpt\", \"value\": \"k\"}]}";
+  if (strstr(name, "messages"))
+    return "{\"messages\": [{\"role\": \"user\", \"content\": \"o\"}, {\"role\": \"assistant\", \"content\": \"k\"}]}";
+  if (strstr(name, "sharegpt"))
+    return "{\"conversations\": [{\"from\": \"human\", \"value\": \"o\"}, {\"from\": \"gpt\", \"value\": \"k\"}]}";
   if (strstr(name, "alpaca")) return "{\"instruction\": \"o\", \"output\": \"k\"}";
   return "{\"input_ids\": [111, 107], \"labels\": [-100, 107]}";
 }
@@ -468,7 +537,8 @@ static void broken_rows_are_named_and_skipped(void **state) {
     assert_int_equal(hri_dataset_broken_count(dataset), 2);
     (void)snprintf(expected, sizeof expected, "%s", row_text(dataset, 0));
     assert_string_equal(row_text(dataset, 1), expected);
-    if (!strstr(hri_dataset_note(dataset), "; 2 broken rows passed over: ") || !strstr(hri_dataset_note(dataset), broken[i].message))
+    if (!strstr(hri_dataset_note(dataset), "; 2 broken rows passed over: ") ||
+        !strstr(hri_dataset_note(dataset), broken[i].message))
       fail_msg("%s", hri_dataset_note(dataset));
     hri_dataset_destroy(dataset);
     (void)snprintf(content, sizeof content, "%s\n", good);
@@ -496,16 +566,20 @@ static void conversations_need_a_template(void **state) {
 }
 
 static void columns_that_are_not_used_are_named_once(void **state) {
-  const char *path = write_text("cols.jsonl", "{\"text\": \"a\", \"id\": 1, \"system\": \"s\"}\n{\"id\": 2, \"text\": \"b\", \"ids\": [1, {\"id\": 2}]}\n");
+  const char *path = write_text(
+      "cols.jsonl",
+      "{\"text\": \"a\", \"id\": 1, \"system\": \"s\"}\n{\"id\": 2, \"text\": \"b\", \"ids\": [1, {\"id\": 2}]}\n");
   hri_dataset_options options = options_for(&path);
   hri_dataset *dataset = open_ok(&options);
   (void)state;
-  if (!strstr(hri_dataset_note(dataset), "; not used: id, system, ids") || strstr(hri_dataset_note(dataset), "ids,")) fail_msg("%s", hri_dataset_note(dataset));
+  if (!strstr(hri_dataset_note(dataset), "; not used: id, system, ids") || strstr(hri_dataset_note(dataset), "ids,"))
+    fail_msg("%s", hri_dataset_note(dataset));
   hri_dataset_destroy(dataset);
 }
 
 static void refused_memory_is_a_clean_error(void **state) {
-  static const char *const names[] = {"x-text.jsonl", "x-prompt.jsonl", "x-messages.jsonl", "x-sharegpt.jsonl", "x-alpaca.jsonl", "x-ids.json"};
+  static const char *const names[] = {"x-text.jsonl",     "x-prompt.jsonl", "x-messages.jsonl",
+                                      "x-sharegpt.jsonl", "x-alpaca.jsonl", "x-ids.json"};
   (void)state;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char content[512];

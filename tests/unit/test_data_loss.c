@@ -1,5 +1,5 @@
-/* The loss over data sets: a packed row has the token-weighted loss of its documents alone, and a step over packed rows is the
- * step over the documents one by one; masks decide which labels are in it. Through hr_evaluate and hr_train. */
+/* The loss over data sets: a packed row has the token-weighted loss of its documents alone, and a step over packed rows
+ * is the step over the documents one by one; masks decide which labels are in it. Through hr_evaluate and hr_train. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,13 +40,15 @@ static void make_job(const char *source, hr_purpose purpose, hr_packing packing,
   hr_error error = {0};
   hr_job_init(job);
   job->purpose = purpose;
-  if (hr_model_open(source, &job->model, &error) != HR_OK || hr_device_find("cpu", &job->device, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_model_open(source, &job->model, &error) != HR_OK || hr_device_find("cpu", &job->device, &error) != HR_OK)
+    fail_msg("%s", error.message);
   job->packing = packing;
   job->sequence_length = 96;
   job->threads = 1;
 }
 
-static void train(const char *source, hr_job *job, const char *data, const hr_data_options *how, const char *out, hr_run_result *result) {
+static void train(const char *source, hr_job *job, const char *data, const hr_data_options *how, const char *out,
+                  hr_run_result *result) {
   hr_run_options options = {.data_paths = &data, .data_path_count = 1, .out_directory = out};
   hr_error error = {0};
   if (how) options.data = *how;
@@ -66,8 +68,10 @@ static int setup(void **state) {
   make_job("micro-llama-bytes", HR_PURPOSE_TRAIN, HR_PACKING_PACK, &job);
   job.steps = 5;
   job.learning_rate = 1e-2;
-  train("micro-llama-bytes", &job, write_text("start.txt", "the quick brown fox jumps over the lazy dog, and the dog does not care at all about the fox"), NULL,
-        in_directory("start"), &result);
+  train("micro-llama-bytes", &job,
+        write_text("start.txt",
+                   "the quick brown fox jumps over the lazy dog, and the dog does not care at all about the fox"),
+        NULL, in_directory("start"), &result);
   (void)snprintf(model, sizeof model, "%s/start/final", directory);
   return 0;
 }
@@ -78,7 +82,9 @@ static int teardown(void **state) {
 }
 
 static double evaluate(const char *data, hr_packing packing, hr_loss_scope loss, uint64_t *tokens) {
-  hr_run_options options = {.data_paths = &data, .data_path_count = 1, .data = {.loss = loss, .chat_template = "chatml"}};
+  hr_run_options options = {.data_paths = &data,
+                            .data_path_count = 1,
+                            .data = {.loss = loss, .chat_template = "chatml"}};
   hr_run_result result;
   hr_job job;
   hr_error error = {0};
@@ -90,8 +96,10 @@ static double evaluate(const char *data, hr_packing packing, hr_loss_scope loss,
 }
 
 static const char *const completions[] = {
-    "{\"prompt\": \"the quick\", \"completion\": \" brown fox\"}\n", "{\"prompt\": \"over \", \"completion\": \"the lazy dog\"}\n",
-    "{\"prompt\": \"a\", \"completion\": \"b\"}\n",                   "{\"prompt\": \"\", \"completion\": \"care at all about\"}\n",
+    "{\"prompt\": \"the quick\", \"completion\": \" brown fox\"}\n",
+    "{\"prompt\": \"over \", \"completion\": \"the lazy dog\"}\n",
+    "{\"prompt\": \"a\", \"completion\": \"b\"}\n",
+    "{\"prompt\": \"\", \"completion\": \"care at all about\"}\n",
     "{\"prompt\": \"and the dog \", \"completion\": \"!\"}\n",
 };
 enum { COUNT = sizeof completions / sizeof *completions };
@@ -126,9 +134,11 @@ static void packed_loss_is_that_of_the_documents(void **state) {
     double expected = alone(scopes[s], &expected_tokens);
     for (hr_packing packing = HR_PACKING_PACK; packing <= HR_PACKING_WRAPPED; packing++) {
       double loss = evaluate(data, packing, scopes[s], &tokens);
-      if (packing == HR_PACKING_WRAPPED && tokens != expected_tokens) continue; /* a document was cut, and a label lost with it */
+      if (packing == HR_PACKING_WRAPPED && tokens != expected_tokens)
+        continue; /* a document was cut, and a label lost with it */
       assert_int_equal(tokens, expected_tokens);
-      if (fabs(loss - expected) > 2e-6 * expected) fail_msg("packing %s: %.9f, alone %.9f", hr_packing_name(packing), loss, expected);
+      if (fabs(loss - expected) > 2e-6 * expected)
+        fail_msg("packing %s: %.9f, alone %.9f", hr_packing_name(packing), loss, expected);
     }
     losses[s] = expected;
   }
@@ -157,7 +167,8 @@ static void a_packed_step_is_the_step_over_its_documents(void **state) {
   job.optimizer = HR_OPTIMIZER_SGD;
   job.accumulate = COUNT;
   train(model, &job, data, NULL, in_directory("off"), &off);
-  if (fabs(packed.last_loss - off.last_loss) > 2e-6 * off.last_loss) fail_msg("packed %.9f, off %.9f", packed.last_loss, off.last_loss);
+  if (fabs(packed.last_loss - off.last_loss) > 2e-6 * off.last_loss)
+    fail_msg("packed %.9f, off %.9f", packed.last_loss, off.last_loss);
   for (int i = 0; i < 2; i++) {
     char kept[512];
     memcpy(kept, model, sizeof kept);
@@ -166,18 +177,24 @@ static void a_packed_step_is_the_step_over_its_documents(void **state) {
     memcpy(model, kept, sizeof kept);
   }
   assert_true(after[0] < packed.last_loss);
-  if (fabs(after[0] - after[1]) > 2e-6 * after[0]) fail_msg("after the step: packed %.9f, off %.9f", after[0], after[1]);
+  if (fabs(after[0] - after[1]) > 2e-6 * after[0])
+    fail_msg("after the step: packed %.9f, off %.9f", after[0], after[1]);
 }
 
 /* ---- the cache of a run ---- */
 
 static void on_event(void *context, const hr_event *event) {
-  if (event->kind == HR_EVENT_NOTE && strstr(event->text, "documents")) (void)snprintf(context, 2048, "%s", event->text);
+  if (event->kind == HR_EVENT_NOTE && strstr(event->text, "documents"))
+    (void)snprintf(context, 2048, "%s", event->text);
 }
 
 static void a_resumed_run_finds_its_tokens_again(void **state) {
   const char *data = write_all("cache.jsonl"), *out = in_directory("cached");
-  hr_run_options options = {.data_paths = &data, .data_path_count = 1, .out_directory = out, .save_every = 1, .on_event = on_event};
+  hr_run_options options = {.data_paths = &data,
+                            .data_path_count = 1,
+                            .out_directory = out,
+                            .save_every = 1,
+                            .on_event = on_event};
   hr_run_result first, again;
   char note[2048] = "";
   hr_job job;

@@ -59,7 +59,11 @@ static void corpus_add(corpus *c, uint64_t length, uint32_t flags) {
 }
 
 static hri_pack_rules rules_for(const corpus *c, uint32_t sequence, hr_packing packing, hr_truncate truncate) {
-  hri_pack_rules rules = {.documents = &c->documents, .document_count = c->count, .labels = &c->labels, .sequence = sequence, .packing = packing,
+  hri_pack_rules rules = {.documents = &c->documents,
+                          .document_count = c->count,
+                          .labels = &c->labels,
+                          .sequence = sequence,
+                          .packing = packing,
                           .truncate = truncate};
   return rules;
 }
@@ -116,8 +120,10 @@ static void check_pieces(const corpus *c, const hri_row_index *index, uint32_t s
     d = &c->list.items[low];
     assert_true(piece.place >= d->place && piece.place + piece.count <= d->place + d->length);
     assert_int_equal(piece.source & HRI_PIECE_SOURCE, d->source);
-    assert_int_equal((piece.source & HRI_PIECE_END) != 0, (d->flags & HRI_DOCUMENT_END) && piece.place + piece.count == d->place + d->length);
-    if (whole && !(d->flags & (HRI_DOCUMENT_ROW | HRI_DOCUMENT_SAME_ROW)) && d->length <= sequence) assert_int_equal(piece.count, d->length);
+    assert_int_equal((piece.source & HRI_PIECE_END) != 0,
+                     (d->flags & HRI_DOCUMENT_END) && piece.place + piece.count == d->place + d->length);
+    if (whole && !(d->flags & (HRI_DOCUMENT_ROW | HRI_DOCUMENT_SAME_ROW)) && d->length <= sequence)
+      assert_int_equal(piece.count, d->length);
   }
 }
 
@@ -188,7 +194,9 @@ static void best_fit_is_near_the_bound(void **state) {
     bound = (c.tokens + sequence - 1) / sequence;
     assert_true(rows <= row_count(&c, sequence, HR_PACKING_OFF));
     assert_true(9 * rows <= 11 * bound + 9 * (c.count / 2) || rows <= c.count); /* never above one row per document */
-    if (rows * 100 > bound * 111) fail_msg("seed %llu: %llu rows, bound %llu", (unsigned long long)seed, (unsigned long long)rows, (unsigned long long)bound);
+    if (rows * 100 > bound * 111)
+      fail_msg("seed %llu: %llu rows, bound %llu", (unsigned long long)seed, (unsigned long long)rows,
+               (unsigned long long)bound);
     corpus_deinit(&c);
   }
 }
@@ -209,18 +217,20 @@ static const char *rows_text(const corpus *c, const hri_pack_rules *rules) {
       hri_piece piece = piece_at(&index, at);
       size_t k = 0;
       while (k + 1 < c->list.count && c->list.items[k + 1].place <= piece.place) k++;
-      used += (size_t)snprintf(text + used, sizeof text - used, "%s%zu:%llu+%u", at > range[0].first_piece ? " " : "", k,
-                               (unsigned long long)(piece.place - c->list.items[k].place), piece.count);
+      used += (size_t)snprintf(text + used, sizeof text - used, "%s%zu:%llu+%u", at > range[0].first_piece ? " " : "",
+                               k, (unsigned long long)(piece.place - c->list.items[k].place), piece.count);
     }
     used += (size_t)snprintf(text + used, sizeof text - used, "]");
   }
-  (void)snprintf(text + used, sizeof text - used, " cut %llu dropped %llu/%llu", (unsigned long long)result.cut_documents,
-                 (unsigned long long)result.dropped_documents, (unsigned long long)result.dropped_tokens);
+  (void)snprintf(text + used, sizeof text - used, " cut %llu dropped %llu/%llu",
+                 (unsigned long long)result.cut_documents, (unsigned long long)result.dropped_documents,
+                 (unsigned long long)result.dropped_tokens);
   hri_row_index_deinit(&index);
   return text;
 }
 
-/* Lengths 5, 2, 3, 1 in rows of 4: TRL's example gives rows of 4, of 3 + 1, and of 2; here in the order of the documents. */
+/* Lengths 5, 2, 3, 1 in rows of 4: TRL's example gives rows of 4, of 3 + 1, and of 2; here in the order of the
+ * documents. */
 static void rows_by_hand(void **state) {
   static const struct {
     hr_packing packing;
@@ -272,7 +282,8 @@ static void ready_rows_stay_alone(void **state) {
 }
 
 static void labels_are_counted_without_first_ones(void **state) {
-  static const uint32_t stored[] = {HRI_STORED_SAME, HRI_STORED_IGNORED, HRI_STORED_SAME, HRI_STORED_FIRST + 9, HRI_STORED_SAME, HRI_STORED_IGNORED};
+  static const uint32_t stored[] = {HRI_STORED_SAME,      HRI_STORED_IGNORED, HRI_STORED_SAME,
+                                    HRI_STORED_FIRST + 9, HRI_STORED_SAME,    HRI_STORED_IGNORED};
   corpus c;
   hri_pack_rules rules;
   hri_row_index index;

@@ -1,5 +1,5 @@
-/* Data through real tokenizers (tests/tokenizer): texts tokenized in parts have the tokens of the whole; beginning and end of
- * documents; prompts and completions; special tokens of conversations. */
+/* Data through real tokenizers (tests/tokenizer): texts tokenized in parts have the tokens of the whole; beginning and
+ * end of documents; prompts and completions; special tokens of conversations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,8 +61,15 @@ static hr_tokenizer *open_tokenizer(const char *name) {
 }
 
 static hri_dataset_options options_for(const char *const *path, const hr_tokenizer *tokenizer, int32_t eos) {
-  hri_dataset_options options = {.paths = path, .path_count = 1, .sequence = 2 * LONG, .vocabulary = 300000, .eos_token = eos, .packing = HR_PACKING_OFF,
-                                 .cache_directory = directory, .tokenizer = tokenizer, .chat = "chatml"};
+  hri_dataset_options options = {.paths = path,
+                                 .path_count = 1,
+                                 .sequence = 2 * LONG,
+                                 .vocabulary = 300000,
+                                 .eos_token = eos,
+                                 .packing = HR_PACKING_OFF,
+                                 .cache_directory = directory,
+                                 .tokenizer = tokenizer,
+                                 .chat = "chatml"};
   return options;
 }
 
@@ -89,10 +96,31 @@ static row read_row(const hri_dataset_options *options) {
   return r;
 }
 
-/* Words, numbers, punctuation, accents, Chinese, Cyrillic, emoji, runs of blanks and line feeds, from a fixed recipe. */
+/* Words, numbers, punctuation, accents, Chinese, Cyrillic, emoji, runs of blanks and line feeds, from a fixed
+ * recipe. */
 static char *long_text(size_t *bytes) {
-  static const char *const words[] = {"the", " quick", " brown", "\n", " fox", "\n\n", " 12345", ".", "!\n", "  ", " \n ", "it's", " \xC3\xA9t\xC3\xA9",
-                                      "\xE4\xB8\xAD\xE6\x96\x87", "\n", "\xE3\x80\x82\n", " \xD1\x82\xD0\xB5\xD0\xBA\xD1\x81\xD1\x82\n", "\xF0\x9F\x98\x80", "\t", "e\xCC\x81\n", "a\r\n", "?"};
+  static const char *const words[] = {"the",
+                                      " quick",
+                                      " brown",
+                                      "\n",
+                                      " fox",
+                                      "\n\n",
+                                      " 12345",
+                                      ".",
+                                      "!\n",
+                                      "  ",
+                                      " \n ",
+                                      "it's",
+                                      " \xC3\xA9t\xC3\xA9",
+                                      "\xE4\xB8\xAD\xE6\x96\x87",
+                                      "\n",
+                                      "\xE3\x80\x82\n",
+                                      " \xD1\x82\xD0\xB5\xD0\xBA\xD1\x81\xD1\x82\n",
+                                      "\xF0\x9F\x98\x80",
+                                      "\t",
+                                      "e\xCC\x81\n",
+                                      "a\r\n",
+                                      "?"};
   char *text = malloc(LONG + 64);
   uint64_t seed = 5;
   assert_non_null(text);
@@ -105,23 +133,28 @@ static char *long_text(size_t *bytes) {
   return text;
 }
 
-static const char *const names[] = {"gpt2", "llama3", "qwen2", "smollm", "llama2", "gemma", "mistral", "falcon", "o200k", "metaspace"};
+static const char *const names[] = {"gpt2",  "llama3",  "qwen2",  "smollm", "llama2",
+                                    "gemma", "mistral", "falcon", "o200k",  "metaspace"};
 enum { NAMES = sizeof names / sizeof *names };
 
-static void check_whole(const hr_tokenizer *tokenizer, const char *name, const char *text, size_t bytes, int32_t eos, const row *r) {
+static void check_whole(const hr_tokenizer *tokenizer, const char *name, const char *text, size_t bytes, int32_t eos,
+                        const row *r) {
   hr_tokens whole = {0};
   hr_error error = {0};
   uint64_t count;
-  if (hr_tokenizer_encode(tokenizer, text, bytes, HR_ENCODE_SPECIAL, &whole, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_tokenizer_encode(tokenizer, text, bytes, HR_ENCODE_SPECIAL, &whole, &error) != HR_OK)
+    fail_msg("%s", error.message);
   count = whole.count;
   if (hr_tokenizer_named(tokenizer, HR_TOKEN_EOS) >= 0) eos = hr_tokenizer_named(tokenizer, HR_TOKEN_EOS);
   if (eos >= 0 && whole.ids[count - 1] != eos) {
     assert_int_equal(r->ids[count], eos);
     count++;
   }
-  if (r->length != count) fail_msg("%s: %llu tokens, the whole has %llu", name, (unsigned long long)r->length, (unsigned long long)count);
+  if (r->length != count)
+    fail_msg("%s: %llu tokens, the whole has %llu", name, (unsigned long long)r->length, (unsigned long long)count);
   for (uint64_t i = 0; i < whole.count; i++)
-    if (r->ids[i] != whole.ids[i]) fail_msg("%s: token %llu is %d, not %d", name, (unsigned long long)i, r->ids[i], whole.ids[i]);
+    if (r->ids[i] != whole.ids[i])
+      fail_msg("%s: token %llu is %d, not %d", name, (unsigned long long)i, r->ids[i], whole.ids[i]);
   for (uint64_t i = 0; i + 1 < count; i++) assert_int_equal(r->targets[i], r->ids[i + 1]);
   hr_tokens_deinit(&whole);
 }
@@ -174,7 +207,8 @@ static void text_fields_have_the_tokens_of_the_whole(void **state) {
 
 /* Without a splitting rule merges may go across line ends: such a tokenizer is given whole documents. */
 static void tokens_across_line_ends_are_not_cut(void **state) {
-  static const char json[] = "{\"added_tokens\": [], \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"\\n\": 2, \"a\\n\": 3}, \"merges\": [[\"a\", \"\\n\"]]}}";
+  static const char json[] =
+      "{\"added_tokens\": [], \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"\\n\": 2, \"a\\n\": 3}, \"merges\": [[\"a\", \"\\n\"]]}}";
   enum { LINES = 60000 };
   char *text = malloc(LINES * 4);
   hr_tokenizer *tokenizer = NULL;
@@ -195,8 +229,8 @@ static void tokens_across_line_ends_are_not_cut(void **state) {
   hr_tokenizer_close(tokenizer);
 }
 
-/* What the post-processor puts in front stands in front of the prompt; labels count from the first token on that the prompt alone
- * does not have. */
+/* What the post-processor puts in front stands in front of the prompt; labels count from the first token on that the
+ * prompt alone does not have. */
 static void check_completion(const char *name, const char *prompt, const char *completion, bool splits) {
   hr_tokenizer *tokenizer = open_tokenizer(name);
   char content[200], text[200];
@@ -220,7 +254,8 @@ static void check_completion(const char *name, const char *prompt, const char *c
     assert_int_equal(r.ids[before + k], whole.ids[k]);
     if (before + k > 0) assert_int_equal(r.targets[before + k - 1], k < same ? -100 : whole.ids[k]);
   }
-  for (uint64_t k = before + whole.count; k < r.length; k++) assert_int_equal(r.targets[k - 1], r.ids[k]); /* the end counts */
+  for (uint64_t k = before + whole.count; k < r.length; k++)
+    assert_int_equal(r.targets[k - 1], r.ids[k]); /* the end counts */
   hr_tokens_deinit(&whole);
   hr_tokens_deinit(&alone);
   free(r.ids);
@@ -234,14 +269,17 @@ static void completions_begin_behind_the_prompt(void **state) {
   check_completion("llama3", "What is it? ", "A fox.", true);
 }
 
-/* Special tokens in what the template writes are tokens, nothing is added in front or behind, and blanks behind the one that ends
- * an answer do not count, whichever way the answer was found. */
+/* Special tokens in what the template writes are tokens, nothing is added in front or behind, and blanks behind the one
+ * that ends an answer do not count, whichever way the answer was found. */
 static void conversations_are_what_the_template_writes(void **state) {
-  static const char content[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Ho\"}]}";
+  static const char content[] =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Ho\"}]}";
   static const char text[] = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHo<|im_end|>\n";
-  static const char jinja[] = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
-                              "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-  const char *path = write_file("m.jsonl", content, strlen(content)), *chats[] = {"chatml", write_file("chatml.jinja", jinja, strlen(jinja))};
+  static const char jinja[] =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+  const char *path = write_file("m.jsonl", content, strlen(content)),
+             *chats[] = {"chatml", write_file("chatml.jinja", jinja, strlen(jinja))};
   hr_tokenizer *tokenizer = open_tokenizer("smollm");
   int32_t end = hr_tokenizer_find(tokenizer, "<|im_end|>");
   hr_tokens whole = {0};
@@ -285,12 +323,9 @@ static void a_tokenizer_of_another_model_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(parts_have_the_tokens_of_the_whole),
-      TEST(text_fields_have_the_tokens_of_the_whole),
-      TEST(tokens_across_line_ends_are_not_cut),
-      TEST(completions_begin_behind_the_prompt),
-      TEST(conversations_are_what_the_template_writes),
-      TEST(a_tokenizer_of_another_model_is_refused),
+      TEST(parts_have_the_tokens_of_the_whole),         TEST(text_fields_have_the_tokens_of_the_whole),
+      TEST(tokens_across_line_ends_are_not_cut),        TEST(completions_begin_behind_the_prompt),
+      TEST(conversations_are_what_the_template_writes), TEST(a_tokenizer_of_another_model_is_refused),
   };
   return cmocka_run_group_tests_name("data_words", tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* The same plan with the CPU backend linked and without it: for whole jobs, every node's scratch and packed operands as the backend
- * says them are those that planning alone computes, at every level that this processor has. */
+/* The same plan with the CPU backend linked and without it: for whole jobs, every node's scratch and packed operands as
+ * the backend says them are those that planning alone computes, at every level that this processor has. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,9 @@ static uint64_t compare(const hri_backend *theirs, const hri_backend *ours, cons
     bool pays[2];
     assert_int_equal(theirs->workspace(theirs->self, job, node, &a, &error), HR_OK);
     assert_int_equal(ours->workspace(ours->self, job, node, &b, &error), HR_OK);
-    if (a != b) fail_msg("%s of %s: %llu bytes, without the backend %llu", hri_op_name(node->op), theirs->instruction_set, (unsigned long long)a, (unsigned long long)b);
+    if (a != b)
+      fail_msg("%s of %s: %llu bytes, without the backend %llu", hri_op_name(node->op), theirs->instruction_set,
+               (unsigned long long)a, (unsigned long long)b);
     if (!hri_rule_get(node->op)->product) continue;
     products++;
     assert_int_equal(theirs->packing(theirs->self, job, node, &a, &pays[0], &error), HR_OK);
@@ -43,12 +45,16 @@ typedef struct one {
   uint32_t sequence, threads;
 } one;
 
-/* The library is held to one level per process: HEADROOM_ISA says which (the backend obeys it), the highest without it. */
+/* The library is held to one level per process: HEADROOM_ISA says which (the backend obeys it), the highest without
+ * it. */
 static void test_same_scratch_without_the_backend(void **state) {
   static const one jobs[] = {
-      {"gpt2-124m", HR_PRECISION_FP32, HR_PURPOSE_TRAIN, 256, 2},          {"smollm2-135m", HR_PRECISION_BF16, HR_PURPOSE_TRAIN, 1024, 4},
-      {"smollm2-135m", HR_PRECISION_BF16_PURE, HR_PURPOSE_TRAIN, 512, 16}, {"smollm2-135m", HR_PRECISION_FP32, HR_PURPOSE_GENERATE, 512, 2},
-      {"qwen3-0.6b", HR_PRECISION_BF16, HR_PURPOSE_EVALUATE, 256, 8},      {"gemma-2-2b", HR_PRECISION_FP32, HR_PURPOSE_TRAIN, 333, 3},
+      {"gpt2-124m", HR_PRECISION_FP32, HR_PURPOSE_TRAIN, 256, 2},
+      {"smollm2-135m", HR_PRECISION_BF16, HR_PURPOSE_TRAIN, 1024, 4},
+      {"smollm2-135m", HR_PRECISION_BF16_PURE, HR_PURPOSE_TRAIN, 512, 16},
+      {"smollm2-135m", HR_PRECISION_FP32, HR_PURPOSE_GENERATE, 512, 2},
+      {"qwen3-0.6b", HR_PRECISION_BF16, HR_PURPOSE_EVALUATE, 256, 8},
+      {"gemma-2-2b", HR_PRECISION_FP32, HR_PURPOSE_TRAIN, 333, 3},
   };
   static hr_job job;
   (void)state;
@@ -60,11 +66,13 @@ static void test_same_scratch_without_the_backend(void **state) {
     hr_job_init(&job);
     assert_int_equal(hr_model_open(jobs[i].model, &job.model, &error), HR_OK);
     assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
-    job.precision = jobs[i].precision, job.purpose = jobs[i].purpose, job.threads = jobs[i].threads, job.sequence_length = jobs[i].sequence;
+    job.precision = jobs[i].precision, job.purpose = jobs[i].purpose, job.threads = jobs[i].threads,
+    job.sequence_length = jobs[i].sequence;
     job.weight_packing = HR_WEIGHT_PACKING_OFF; /* the nodes as they stand before packing */
     if (job.purpose == HR_PURPOSE_GENERATE) job.context_length = jobs[i].sequence;
     job.device.usable_bytes = UINT64_C(1) << 40;
-    if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+    if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK)
+      fail_msg("%s", error.message);
     theirs = plan->backend;
     assert_true(hr_plan_get(plan)->scratch_exact && !theirs->estimated);
     device = theirs->device;

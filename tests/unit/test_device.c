@@ -30,11 +30,16 @@ static void test_every_row_is_sound(void **state) {
     double reserve;
     assert_int_equal(hr_device_get(i, &d, &error), HR_OK);
     reserve = (double)(d.capacity_bytes - d.usable_bytes) / (double)d.capacity_bytes;
-    if (d.usable_bytes >= d.capacity_bytes || reserve > 0.08) fail_msg("%s: usable is not a little less than built in", d.name);
-    if (d.backend[0] || d.has_team || d.packs || d.usable_now || d.link_bytes_per_second < 10e9 || d.memory_bytes_per_second < 200e9 || d.flops_fp32 < 5e12) fail_msg("%s: rates", d.name);
+    if (d.usable_bytes >= d.capacity_bytes || reserve > 0.08)
+      fail_msg("%s: usable is not a little less than built in", d.name);
+    if (d.backend[0] || d.has_team || d.packs || d.usable_now || d.link_bytes_per_second < 10e9 ||
+        d.memory_bytes_per_second < 200e9 || d.flops_fp32 < 5e12)
+      fail_msg("%s: rates", d.name);
     if (d.flops_bf16 > 0 && d.flops_bf16 < 1.9 * d.flops_fp32) fail_msg("%s: bf16 is slower than 2 x fp32", d.name);
-    if (d.flops_tf32 > 0 && d.flops_tf32 > d.flops_bf16 * 0.51) fail_msg("%s: tf32 is faster than half of bf16", d.name);
-    assert_true(d.gemm_efficiency > 0.3 && d.gemm_efficiency < 1 && d.memory_efficiency > 0.5 && d.memory_efficiency < 1);
+    if (d.flops_tf32 > 0 && d.flops_tf32 > d.flops_bf16 * 0.51)
+      fail_msg("%s: tf32 is faster than half of bf16", d.name);
+    assert_true(d.gemm_efficiency > 0.3 && d.gemm_efficiency < 1 && d.memory_efficiency > 0.5 &&
+                d.memory_efficiency < 1);
     assert_true(d.fixed_bytes == 500ull << 20 && !d.fixed_measured);
     assert_true(d.title[0] && strlen(d.source) > 10 && strlen(d.source) < sizeof d.source - 1);
     assert_non_null(strstr(d.source, "usable: ")); /* not cut */
@@ -43,7 +48,8 @@ static void test_every_row_is_sound(void **state) {
     assert_string_equal(again.name, d.name);
     again = found(d.title);
     assert_string_equal(again.name, d.name);
-    for (const char *c = d.name; *c; c++) assert_true(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '-');
+    for (const char *c = d.name; *c; c++)
+      assert_true(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '-');
   }
 }
 
@@ -63,7 +69,8 @@ static void test_published_figures(void **state) {
   assert_true(d.library_workspace_bytes == 8519680); /* ":4096:2:16:8" in KiB */
   d = found("h100");
   assert_true((double)d.usable_bytes / gib > 79.21 && (double)d.usable_bytes / gib < 79.23);
-  assert_true(d.flops_bf16 == 989e12 && d.memory_bytes_per_second == 3350e9 && d.library_workspace_bytes == 32ull << 20);
+  assert_true(d.flops_bf16 == 989e12 && d.memory_bytes_per_second == 3350e9 &&
+              d.library_workspace_bytes == 32ull << 20);
   d = found("t4");
   assert_true(d.flops_bf16 == 0 && d.flops_tf32 == 0 && d.flops_fp32 == 8.1e12);
   d = found("a100-80");
@@ -74,9 +81,18 @@ static void test_published_figures(void **state) {
 
 static void test_spellings(void **state) {
   static const char *const spellings[][2] = {
-      {"RTX 4090", "rtx-4090"},   {"rtx4090", "rtx-4090"},       {"NVIDIA GeForce RTX 4090", "rtx-4090"}, {"GeForce RTX 3060", "rtx-3060"},
-      {"A100-80GB", "a100-80"},   {"A100_40", "a100-40"},        {"H100 SXM", "h100"},                    {"Tesla T4", "t4"},
-      {"Tesla-V100-16GB", "v100-16"}, {"NVIDIA RTX A6000", "rtx-a6000"}, {"AMD Instinct MI300X", "mi300x"}, {"NVIDIA A100-SXM4-80GB", "a100-80"},
+      {"RTX 4090", "rtx-4090"},
+      {"rtx4090", "rtx-4090"},
+      {"NVIDIA GeForce RTX 4090", "rtx-4090"},
+      {"GeForce RTX 3060", "rtx-3060"},
+      {"A100-80GB", "a100-80"},
+      {"A100_40", "a100-40"},
+      {"H100 SXM", "h100"},
+      {"Tesla T4", "t4"},
+      {"Tesla-V100-16GB", "v100-16"},
+      {"NVIDIA RTX A6000", "rtx-a6000"},
+      {"AMD Instinct MI300X", "mi300x"},
+      {"NVIDIA A100-SXM4-80GB", "a100-80"},
       {"NVIDIA H100 80GB HBM3", "h100"},
   };
   (void)state;
@@ -95,7 +111,9 @@ static void test_unknown_names(void **state) {
   assert_non_null(strstr(error.hint, "rtx-4090"));
   assert_int_equal(hr_device_find("", &d, &error), HR_ERROR_USAGE);
   assert_int_equal(hr_device_find("nvidia", &d, &error), HR_ERROR_USAGE);
-  assert_int_equal(hr_device_find("a-name-that-is-longer-than-any-device-name-could-possibly-ever-be-in-this-table", &d, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_device_find("a-name-that-is-longer-than-any-device-name-could-possibly-ever-be-in-this-table", &d,
+                                  &error),
+                   HR_ERROR_USAGE);
   assert_int_equal(hr_device_find("cuda:0", &d, &error), HR_ERROR_UNSUPPORTED);
   assert_int_equal(hr_device_find("nothing-of-the-kind", &d, NULL), HR_ERROR_USAGE);
 }

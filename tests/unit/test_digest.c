@@ -1,5 +1,5 @@
-/* The digest of a file against its definition, written down here once more; any pieces, orders and threads against one pass;
- * every flipped bit, swapped and moved block; bytes that are missing or come twice; logs that grow. */
+/* The digest of a file against its definition, written down here once more; any pieces, orders and threads against one
+ * pass; every flipped bit, swapped and moved block; bytes that are missing or come twice; logs that grow. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,9 @@ static void assert_ok(hr_status status, const hr_error *error) {
 }
 
 static uint32_t seed = 11;
-static uint32_t draw(uint32_t below) { return seed = seed * 1664525u + 1013904223u, (uint32_t)((uint64_t)seed * below >> 32); }
+static uint32_t draw(uint32_t below) {
+  return seed = seed * 1664525u + 1013904223u, (uint32_t)((uint64_t)seed * below >> 32);
+}
 
 static unsigned char *make_bytes(uint64_t count) {
   unsigned char *bytes = malloc(count + 1);
@@ -40,7 +42,8 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 
 static uint64_t defined(const unsigned char *bytes, uint64_t count) {
   uint64_t sum = 0;
-  for (uint64_t at = 0; at < count; at += 4096) sum += mix(XXH3_64bits(bytes + at, count - at < 4096 ? count - at : 4096), at / 4096);
+  for (uint64_t at = 0; at < count; at += 4096)
+    sum += mix(XXH3_64bits(bytes + at, count - at < 4096 ? count - at : 4096), at / 4096);
   return mix(sum, count);
 }
 
@@ -62,7 +65,8 @@ static void test_definition(void **state) {
   }
 }
 
-/* Recorded from a few lines of Python over the shared library: the definition may not change under files that are there. */
+/* Recorded from a few lines of Python over the shared library: the definition may not change under files that are
+ * there. */
 static void test_known_values(void **state) {
   char text[HRI_DIGEST_TEXT_BYTES];
   unsigned char bytes[10000];
@@ -77,7 +81,13 @@ static void test_known_values(void **state) {
 }
 
 static void test_text(void **state) {
-  static const char *const wrong[] = {"", "xxh3:", "xxh3:0123456789abcde", "xxh3:0123456789abcdef0", "xxh3:0123456789abcdeF", "xxh3 0123456789abcdef", "sha2:0123456789abcdef",
+  static const char *const wrong[] = {"",
+                                      "xxh3:",
+                                      "xxh3:0123456789abcde",
+                                      "xxh3:0123456789abcdef0",
+                                      "xxh3:0123456789abcdeF",
+                                      "xxh3 0123456789abcdef",
+                                      "sha2:0123456789abcdef",
                                       "xxh3:0123456789abcd f"};
   char text[HRI_DIGEST_TEXT_BYTES];
   uint64_t value = 7;
@@ -92,7 +102,9 @@ static void test_text(void **state) {
 
 /* ---- pieces ---- */
 
-typedef struct piece { uint64_t at, count; } piece;
+typedef struct piece {
+  uint64_t at, count;
+} piece;
 
 /* Cuts of random places, some of them at granules, in random order; returns how many. */
 static int cut(uint64_t count, piece *pieces, int most) {
@@ -128,7 +140,8 @@ static void test_any_pieces_and_threads(void **state) {
       uint64_t value = 0;
       assert_ok(hri_file_digest_create((uint32_t)round % 3, &digest, &error), &error);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) reduction(+ : failed)
-      for (int i = 0; i < count; i++) failed += hri_file_digest_add(digest, pieces[i].at, bytes + pieces[i].at, pieces[i].count, NULL) != HR_OK;
+      for (int i = 0; i < count; i++)
+        failed += hri_file_digest_add(digest, pieces[i].at, bytes + pieces[i].at, pieces[i].count, NULL) != HR_OK;
       assert_int_equal(failed, 0);
       assert_true(hri_file_digest_bytes(digest) == sizes[k]);
       assert_ok(hri_file_digest_value(digest, sizes[k], &value, &error), &error);
@@ -188,7 +201,8 @@ static void test_moved_blocks_and_zeros(void **state) {
       assert_true(hri_file_digest_of(other, COUNT) != want); /* swapped */
     }
   memset(other, 0, COUNT);
-  for (uint64_t n = 0; n < 20000; n++) assert_true(hri_file_digest_of(other, n) != hri_file_digest_of(other, n + 1)); /* zeros lost or added */
+  for (uint64_t n = 0; n < 20000; n++)
+    assert_true(hri_file_digest_of(other, n) != hri_file_digest_of(other, n + 1)); /* zeros lost or added */
   assert_true(hri_file_digest_of(bytes, COUNT - BLOCK) != want && hri_file_digest_of(bytes, COUNT + BLOCK) != want);
   free(bytes);
   free(other);
@@ -196,7 +210,9 @@ static void test_moved_blocks_and_zeros(void **state) {
 
 /* ---- bytes that are missing, or come twice ---- */
 
-typedef struct gift { uint64_t at, count; } gift;
+typedef struct gift {
+  uint64_t at, count;
+} gift;
 
 /* Of granules cut to 1024 bytes, so that the cases below read well. */
 static hr_status value_of(const gift *gifts, uint64_t total) {
@@ -206,7 +222,8 @@ static hr_status value_of(const gift *gifts, uint64_t total) {
   uint64_t value;
   hr_status status = HR_OK;
   assert_ok(hri_file_digest_create(1, &digest, &error), &error);
-  for (; gifts->count && status == HR_OK; gifts++) status = hri_file_digest_add(digest, 4 * gifts->at, bytes + 4 * gifts->at, 4 * gifts->count, &error);
+  for (; gifts->count && status == HR_OK; gifts++)
+    status = hri_file_digest_add(digest, 4 * gifts->at, bytes + 4 * gifts->at, 4 * gifts->count, &error);
   if (status == HR_OK) status = hri_file_digest_value(digest, 4 * total, &value, &error);
   hri_file_digest_destroy(digest);
   return status;
@@ -221,24 +238,25 @@ static void test_missing_and_double(void **state) {
       {{{0, 4096}}, 4096, true},
       {{{0, 4095}}, 4095, true},
       {{{4000, 96}, {0, 4000}}, 4096, true},
-      {{{0, 4096}}, 4095, false},                               /* more than there is */
-      {{{0, 4096}}, 5000, false},                               /* the end is missing */
-      {{{1024, 3072}}, 4096, false},                            /* the begin */
-      {{{0, 1024}, {3072, 1024}}, 4096, false},                 /* whole granules between */
-      {{{0, 1500}, {1600, 2496}}, 4096, false},                 /* some bytes of one */
-      {{{0, 1024}, {0, 1024}}, 2048, false},                    /* one twice, another not */
+      {{{0, 4096}}, 4095, false},               /* more than there is */
+      {{{0, 4096}}, 5000, false},               /* the end is missing */
+      {{{1024, 3072}}, 4096, false},            /* the begin */
+      {{{0, 1024}, {3072, 1024}}, 4096, false}, /* whole granules between */
+      {{{0, 1500}, {1600, 2496}}, 4096, false}, /* some bytes of one */
+      {{{0, 1024}, {0, 1024}}, 2048, false},    /* one twice, another not */
       {{{0, 2048}, {1024, 1024}, {3072, 1024}}, 4096, false},
       {{{0, 1024}, {2048, 1024}, {2048, 1024}, {0, 1024}}, 4096, false},
-      {{{0, 600}, {500, 424}}, 1024, false},                    /* overlap in a granule, at once */
+      {{{0, 600}, {500, 424}}, 1024, false}, /* overlap in a granule, at once */
       {{{0, 600}, {0, 424}}, 1024, false},
       {{{0, 700}, {800, 224}, {100, 100}}, 1024, false},
-      {{{0, 1024}, {1000, 24}, {1024, 1000}}, 2048, false},     /* into a granule that is complete */
-      {{{0, 1024}, {2048, 976}}, 2000, false},                  /* a tail in a wrong place */
+      {{{0, 1024}, {1000, 24}, {1024, 1000}}, 2048, false}, /* into a granule that is complete */
+      {{{0, 1024}, {2048, 976}}, 2000, false},              /* a tail in a wrong place */
       {{{0, 1024}, {1030, 970}}, 1994, false},
   };
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
-    if (value_of(cases[k].gifts, cases[k].total) != (cases[k].whole ? HR_OK : HR_ERROR_INTERNAL)) fail_msg("case %zu", k);
+    if (value_of(cases[k].gifts, cases[k].total) != (cases[k].whole ? HR_OK : HR_ERROR_INTERNAL))
+      fail_msg("case %zu", k);
 }
 
 /* ---- logs ---- */
@@ -269,7 +287,8 @@ static void test_appending(void **state) {
     }
     hri_file_digest_destroy(digest);
     assert_ok(hri_file_digest_create(1, &digest, &error), &error);
-    assert_int_equal(hri_file_digest_add_file(digest, fd, path, end + 1, &error), HR_ERROR_INPUT); /* a file that lost its end */
+    assert_int_equal(hri_file_digest_add_file(digest, fd, path, end + 1, &error),
+                     HR_ERROR_INPUT); /* a file that lost its end */
     hri_file_digest_destroy(digest);
     assert_int_equal(close(fd), 0);
     begin = end;
@@ -291,7 +310,8 @@ static void test_files_and_lists(void **state) {
   assert_ok(hri_file_list_read(&list, path_of("%s/a", scratch), &error), &error);
   assert_int_equal(list.count, 2);
   assert_true(hri_file_list_find(&list, "b.json")->digest == 34);
-  assert_true(hri_file_list_find(&list, "a")->bytes == 8 && hri_file_list_find(&list, "a")->digest == hri_file_digest_of("headroom", 8));
+  assert_true(hri_file_list_find(&list, "a")->bytes == 8 &&
+              hri_file_list_find(&list, "a")->digest == hri_file_digest_of("headroom", 8));
   assert_null(hri_file_list_find(&list, "b"));
   assert_int_equal(hri_file_list_read(&list, path_of("%s/absent", scratch), &error), HR_ERROR_IO);
   assert_int_equal(hri_file_digest_read(scratch, &count, &value, &error), HR_ERROR_INPUT);

@@ -1,5 +1,5 @@
-/* Runs that meet what is not finite: stop with the right words and nothing saved, or pass over a bounded number of steps; `best` never takes
- * such an evaluation; steps without a label are said. */
+/* Runs that meet what is not finite: stop with the right words and nothing saved, or pass over a bounded number of
+ * steps; `best` never takes such an evaluation; steps without a label are said. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,12 +21,16 @@
 static const char *directory;
 static int run_count;
 
-typedef struct heard { char warnings[8192]; uint32_t skipped; } heard;
+typedef struct heard {
+  char warnings[8192];
+  uint32_t skipped;
+} heard;
 
 static void listen_to(void *context, const hr_event *event) {
   heard *h = context;
   size_t used = strlen(h->warnings);
-  if (event->kind == HR_EVENT_WARNING) (void)snprintf(h->warnings + used, sizeof h->warnings - used, "%s\n", event->text);
+  if (event->kind == HR_EVENT_WARNING)
+    (void)snprintf(h->warnings + used, sizeof h->warnings - used, "%s\n", event->text);
   if (event->kind == HR_EVENT_STEP && event->metrics->skipped) h->skipped++;
 }
 
@@ -35,7 +39,8 @@ static const char *rows(const char *name, int count, int first, int bad) {
   const char *path = path_of("%s/%s", directory, name);
   char *text = malloc((size_t)count * 8 + 1);
   assert_non_null(text);
-  for (int r = 0; r < count; r++) (void)snprintf(text + r * 8, 9, "%s", r >= first && r < first + bad ? "ab~defg " : "abcdefg ");
+  for (int r = 0; r < count; r++)
+    (void)snprintf(text + r * 8, 9, "%s", r >= first && r < first + bad ? "ab~defg " : "abcdefg ");
   put_file(path, text, (size_t)count * 8);
   free(text);
   return path;
@@ -56,8 +61,17 @@ typedef struct attempt {
 } attempt;
 
 static hr_status train(attempt *a) {
-  hr_run_options options = {.data_paths = &a->data, .data_path_count = 1, .eval_paths = &a->held, .eval_path_count = a->held ? 1 : 0, .eval_every = a->held ? a->save_every : 0,
-                            .save_every = a->save_every, .keep = a->keep, .data = {.format = a->format}, .resume_directory = a->resume, .on_event = listen_to, .context = &a->heard};
+  hr_run_options options = {.data_paths = &a->data,
+                            .data_path_count = 1,
+                            .eval_paths = &a->held,
+                            .eval_path_count = a->held ? 1 : 0,
+                            .eval_every = a->held ? a->save_every : 0,
+                            .save_every = a->save_every,
+                            .keep = a->keep,
+                            .data = {.format = a->format},
+                            .resume_directory = a->resume,
+                            .on_event = listen_to,
+                            .context = &a->heard};
   hr_status status;
   hr_job job;
   hr_job_init(&job);
@@ -122,7 +136,13 @@ static void test_without_a_norm_it_is_noticed_too(void **state) {
 }
 
 static void test_skipped_steps_are_counted_and_the_run_goes_on(void **state) {
-  attempt a = {.model = trap(), .data = rows("bad", 12, 6, 2), .steps = 12, .save_every = 3, .clip = 1, .how = HR_ON_NONFINITE_SKIP}, b = a;
+  attempt a = {.model = trap(),
+               .data = rows("bad", 12, 6, 2),
+               .steps = 12,
+               .save_every = 3,
+               .clip = 1,
+               .how = HR_ON_NONFINITE_SKIP},
+          b = a;
   char *text;
   (void)state;
   assert_int_equal(train(&a), HR_OK);
@@ -152,7 +172,13 @@ static void test_skipped_steps_are_counted_and_the_run_goes_on(void **state) {
 }
 
 static void test_only_so_many_in_a_row(void **state) {
-  attempt a = {.model = trap(), .data = rows("bad", 12, 4, 4), .steps = 12, .clip = 0, .how = HR_ON_NONFINITE_SKIP, .max_skipped = 4}, b = a;
+  attempt a = {.model = trap(),
+               .data = rows("bad", 12, 4, 4),
+               .steps = 12,
+               .clip = 0,
+               .how = HR_ON_NONFINITE_SKIP,
+               .max_skipped = 4},
+          b = a;
   (void)state;
   assert_int_equal(train(&a), HR_OK); /* four are at most four */
   b.max_skipped = 3;
@@ -168,7 +194,12 @@ static void test_only_so_many_in_a_row(void **state) {
 }
 
 static void test_the_best_is_finite(void **state) {
-  attempt a = {.model = trap(), .data = rows("good", 12, 0, 0), .held = rows("bad-held", 6, 3, 1), .steps = 4, .save_every = 2, .clip = 1};
+  attempt a = {.model = trap(),
+               .data = rows("good", 12, 0, 0),
+               .held = rows("bad-held", 6, 3, 1),
+               .steps = 4,
+               .save_every = 2,
+               .clip = 1};
   (void)state;
   assert_int_equal(train(&a), HR_OK);
   says(a.heard.warnings, "the evaluation's loss is not finite: it is not the best");
@@ -191,9 +222,12 @@ static void test_a_step_without_labels_is_said(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_run_that_diverges_stops_and_saves_nothing_of_it), cmocka_unit_test(test_without_a_norm_it_is_noticed_too),
-      cmocka_unit_test(test_skipped_steps_are_counted_and_the_run_goes_on),     cmocka_unit_test(test_only_so_many_in_a_row),
-      cmocka_unit_test(test_the_best_is_finite),                                cmocka_unit_test(test_a_step_without_labels_is_said),
+      cmocka_unit_test(test_a_run_that_diverges_stops_and_saves_nothing_of_it),
+      cmocka_unit_test(test_without_a_norm_it_is_noticed_too),
+      cmocka_unit_test(test_skipped_steps_are_counted_and_the_run_goes_on),
+      cmocka_unit_test(test_only_so_many_in_a_row),
+      cmocka_unit_test(test_the_best_is_finite),
+      cmocka_unit_test(test_a_step_without_labels_is_said),
   };
   int failed;
   directory = scratch_make("diverge");

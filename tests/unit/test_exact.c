@@ -25,7 +25,9 @@ static int run_count;
 
 /* ---- jobs ---- */
 
-typedef struct sized { uint64_t reserved, fixed; } sized;
+typedef struct sized {
+  uint64_t reserved, fixed;
+} sized;
 
 static sized plan(const char *job) {
   child c = {.words = {"plan", "--json", "--budget", "16GiB"}};
@@ -43,7 +45,8 @@ static sized plan(const char *job) {
 
 /* Trains `job` in a directory of its own; *out (may be NULL) names it. */
 static child train(const char *job, const char *budget, uint64_t address_space, const char **out) {
-  child c = {.words = {"train", "-q", "--data", data, "--budget", budget, "--out"}, .address_space_bytes = address_space};
+  child c = {.words = {"train", "-q", "--data", data, "--budget", budget, "--out"},
+             .address_space_bytes = address_space};
   const char *run = path_of("%s/run-%d", directory, run_count++);
   c.words[7] = run;
   child_words(&c, job);
@@ -142,8 +145,9 @@ static void test_one_granule_less_is_refused_before_any_weight_is_read(void **st
 
 /* The same matrix products, and so the same library memory; the number of layers makes the arena. */
 static const char *job_of(unsigned layers, const char *options) {
-  return path_of("custom:family=llama,layers=%u,hidden=256,heads=8,kv-heads=4,mlp=704,vocab=257,positions=128,tied --seq 125 --micro-batch 2 --steps 2 %s",
-                 layers, options);
+  return path_of(
+      "custom:family=llama,layers=%u,hidden=256,heads=8,kv-heads=4,mlp=704,vocab=257,positions=128,tied --seq 125 --micro-batch 2 --steps 2 %s",
+      layers, options);
 }
 
 static const char *const teams[] = {
@@ -173,8 +177,10 @@ static void test_peak_resident_memory_is_the_arena_and_the_fixed_part(void **sta
     must_run(&b, large);
     fixed = (int64_t)a.peak_resident_bytes - (int64_t)s.reserved;
     excess = (int64_t)b.peak_resident_bytes - (int64_t)l.reserved - fixed;
-    print_message("%s: arena %.2f MiB, peak resident %.2f MiB; fixed part measured %.2f MiB, planned %.2f MiB; beyond: %.2f MiB\n", teams[k],
-                  (double)l.reserved / MIB, (double)b.peak_resident_bytes / MIB, (double)fixed / MIB, (double)l.fixed / MIB, (double)excess / MIB);
+    print_message(
+        "%s: arena %.2f MiB, peak resident %.2f MiB; fixed part measured %.2f MiB, planned %.2f MiB; beyond: %.2f MiB\n",
+        teams[k], (double)l.reserved / MIB, (double)b.peak_resident_bytes / MIB, (double)fixed / MIB,
+        (double)l.fixed / MIB, (double)excess / MIB);
     assert_true(excess <= 4 * MIB);
     assert_true(b.peak_resident_bytes >= l.reserved);           /* the arena was touched */
     assert_true(b.peak_resident_bytes <= l.reserved + l.fixed); /* the budget test holds for the process */
@@ -209,11 +215,15 @@ static void test_runs_in_an_address_space_of_plan_and_fixed_part(void **state) {
     fixed = least_address_space(small, s.reserved + 24 * MIB, s.reserved + 152 * MIB) - s.reserved;
     limit = l.reserved + fixed + 2 * MIB; /* the compiled job of more layers: some KiB of heap a layer */
     c = train(large, "8GiB", limit, NULL);
-    print_message("%s: arena %.2f MiB, fixed address space measured %.2f MiB\n", teams[k], (double)l.reserved / MIB, (double)fixed / MIB);
-    if (c.code != 0) fail_msg("in %llu bytes (plan %llu, fixed %llu): exit %d: %s", (unsigned long long)limit, (unsigned long long)l.reserved, (unsigned long long)fixed, c.code, c.err);
+    print_message("%s: arena %.2f MiB, fixed address space measured %.2f MiB\n", teams[k], (double)l.reserved / MIB,
+                  (double)fixed / MIB);
+    if (c.code != 0)
+      fail_msg("in %llu bytes (plan %llu, fixed %llu): exit %d: %s", (unsigned long long)limit,
+               (unsigned long long)l.reserved, (unsigned long long)fixed, c.code, c.err);
     for (uint64_t less = 4; less <= 64; less *= 2) {
       c = train(large, "8GiB", limit - less * MIB, NULL);
-      if (c.code != 3 && c.code != 4) fail_msg("%llu MiB of address space less: exit %d: %s", (unsigned long long)less, c.code, c.err);
+      if (c.code != 3 && c.code != 4)
+        fail_msg("%llu MiB of address space less: exit %d: %s", (unsigned long long)less, c.code, c.err);
       assert_true(c.err[0] != 0);
     }
   }
@@ -222,7 +232,7 @@ static void test_runs_in_an_address_space_of_plan_and_fixed_part(void **state) {
 /* ---- the heap while it runs ---- */
 
 typedef struct watched {
-  uint64_t from, to;       /* steps: watched from the end of `from` to the end of `to` */
+  uint64_t from, to; /* steps: watched from the end of `from` to the end of `to` */
   uint64_t live_before, live_after, space_before, space_after;
   uint64_t calls, largest;
 } watched;
@@ -255,7 +265,14 @@ typedef struct heap_case {
 
 static void watch_run(const heap_case *k, uint64_t every, uint64_t from, uint64_t to, watched *w) {
   const char *run = path_of("%s/run-%d", directory, run_count++);
-  hr_run_options options = {.data_paths = &data, .data_path_count = 1, .out_directory = run, .on_event = on_event, .context = w, .save_every = every, .eval_every = every, .keep = 1,
+  hr_run_options options = {.data_paths = &data,
+                            .data_path_count = 1,
+                            .out_directory = run,
+                            .on_event = on_event,
+                            .context = w,
+                            .save_every = every,
+                            .eval_every = every,
+                            .keep = 1,
                             .record_memory = k->record_memory};
   hr_job job;
   hr_error error = {0};
@@ -286,9 +303,11 @@ static void watch_run(const heap_case *k, uint64_t every, uint64_t from, uint64_
 static void steps_take_nothing(const heap_case *k) {
   watched w;
   watch_run(k, 0, 1, 12, &w);
-  print_message("%s, %s, %u threads, accumulate %u, packing %s%s, steps 2-12: %llu allocations, largest %llu bytes, heap %+lld bytes, address space %+lld bytes\n", k->model,
-                hr_precision_name(k->precision), k->threads, k->accumulate, hr_weight_packing_name(k->weight_packing), k->record_memory ? ", recorded" : "",
-                (unsigned long long)w.calls, (unsigned long long)w.largest, (long long)(w.live_after - w.live_before), (long long)(w.space_after - w.space_before));
+  print_message(
+      "%s, %s, %u threads, accumulate %u, packing %s%s, steps 2-12: %llu allocations, largest %llu bytes, heap %+lld bytes, address space %+lld bytes\n",
+      k->model, hr_precision_name(k->precision), k->threads, k->accumulate, hr_weight_packing_name(k->weight_packing),
+      k->record_memory ? ", recorded" : "", (unsigned long long)w.calls, (unsigned long long)w.largest,
+      (long long)(w.live_after - w.live_before), (long long)(w.space_after - w.space_before));
   heap_print_offenders();
   assert_true(w.largest <= 4096);
   assert_true(w.live_after <= w.live_before);
@@ -307,7 +326,8 @@ static void test_steps_take_nothing_from_the_heap(void **state) {
       steps_take_nothing(&k);
       k.record_memory = false;
       for (k.threads = 1; k.threads <= 4; k.threads *= 2) {
-        k.weight_packing = k.weight_packing == HR_WEIGHT_PACKING_PERSISTENT ? HR_WEIGHT_PACKING_TRANSIENT : HR_WEIGHT_PACKING_PERSISTENT;
+        k.weight_packing = k.weight_packing == HR_WEIGHT_PACKING_PERSISTENT ? HR_WEIGHT_PACKING_TRANSIENT
+                                                                            : HR_WEIGHT_PACKING_PERSISTENT;
         k.precision = m ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
         steps_take_nothing(&k);
       }
@@ -322,7 +342,8 @@ static void test_evaluations_and_checkpoints_leave_nothing_on_the_heap(void **st
   for (int precision = 0; precision < 3; precision++) {
     heap_case k = {.model = "micro-llama-bytes", .accumulate = 1, .threads = 2, .precision = (hr_precision)precision};
     watch_run(&k, 1, 3, 9, &w);
-    print_message("%s, with evaluation and checkpoint each step: largest %llu bytes, heap %+lld bytes\n", hr_precision_name(k.precision), (unsigned long long)w.largest,
+    print_message("%s, with evaluation and checkpoint each step: largest %llu bytes, heap %+lld bytes\n",
+                  hr_precision_name(k.precision), (unsigned long long)w.largest,
                   (long long)(w.live_after - w.live_before));
     assert_true(w.live_after <= w.live_before);
   }
@@ -341,7 +362,8 @@ static void test_the_interposed_allocator_counts(void **state) {
   memory = malloc(5000);
   heap_stop();
   assert_true(atomic_load(&heap_live) >= before + 5000);
-  assert_true(atomic_load(&heap_largest) >= 5000 && atomic_load(&heap_calls) >= 1 && atomic_load(&heap_offender_count) >= 1);
+  assert_true(atomic_load(&heap_largest) >= 5000 && atomic_load(&heap_calls) >= 1 &&
+              atomic_load(&heap_offender_count) >= 1);
   free(memory);
   assert_int_equal(atomic_load(&heap_live), before);
 }

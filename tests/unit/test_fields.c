@@ -1,6 +1,6 @@
-/* The table of fields, walked: nothing here lists fields. Every row reads back what it writes, takes its default and its words,
- * refuses what is beyond its range by name, value and range, and stands where its class says: in the help of its commands, in
- * recipes, in JSON, in run.json. */
+/* The table of fields, walked: nothing here lists fields. Every row reads back what it writes, takes its default and
+ * its words, refuses what is beyond its range by name, value and range, and stands where its class says: in the help of
+ * its commands, in recipes, in JSON, in run.json. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,8 @@ static void assert_round(const hr_field *f, const char *text, const char *want) 
   hr_field_text(f, &back, first, sizeof first);
   if (want) assert_string_equal(first, want);
   if (!hr_field_is_set(f, &back)) fail_msg("--%s %s is not set", f->name, text);
-  if (hr_field_read(f, first, NULL, &value, &error) != HR_OK) fail_msg("--%s %s, written as %s: %s", f->name, text, first, error.message);
+  if (hr_field_read(f, first, NULL, &value, &error) != HR_OK)
+    fail_msg("--%s %s, written as %s: %s", f->name, text, first, error.message);
   hr_field_store(f, &value, home_of(f, h));
   hr_field_load(f, home_of(f, h), &back);
   assert_string_equal(hr_field_text(f, &back, second, sizeof second), first);
@@ -73,10 +74,13 @@ static void assert_out(const hr_field *f, const char *text, const char *named) {
   if (hr_field_read(f, text, "job.yaml:7", &value, &error) != HR_ERROR_USAGE) fail_msg("--%s took '%s'", f->name, text);
   (void)snprintf(at, sizeof at, "job.yaml:7: %s", f->name);
   if (!strstr(error.message, at) || !strstr(error.message, text) || (named && !strstr(error.message, named)))
-    fail_msg("--%s %s: the message names not all of %s, the value and %s: %s", f->name, text, at, named ? named : "nothing else", error.message);
+    fail_msg("--%s %s: the message names not all of %s, the value and %s: %s", f->name, text, at,
+             named ? named : "nothing else", error.message);
 }
 
-static uint64_t most_of(const hr_field *f) { return f->most ? f->most : f->kind == HR_FIELD_U32 ? UINT32_MAX - 1 : INT64_MAX; }
+static uint64_t most_of(const hr_field *f) {
+  return f->most ? f->most : f->kind == HR_FIELD_U32 ? UINT32_MAX - 1 : INT64_MAX;
+}
 
 static void walk_count(const hr_field *f) {
   char text[40], range[80];
@@ -84,7 +88,8 @@ static void walk_count(const hr_field *f) {
   assert_round(f, text, text);
   (void)snprintf(text, sizeof text, "%llu", (unsigned long long)(f->least ? f->least : 0));
   assert_round(f, text, NULL); /* where 0 is a word it is written as that */
-  (void)snprintf(range, sizeof range, f->words ? "whole number" : "from %llu to %llu", (unsigned long long)f->least, (unsigned long long)most_of(f));
+  (void)snprintf(range, sizeof range, f->words ? "whole number" : "from %llu to %llu", (unsigned long long)f->least,
+                 (unsigned long long)most_of(f));
   (void)snprintf(text, sizeof text, "%llu", (unsigned long long)most_of(f) + 1);
   assert_out(f, text, range);
   assert_out(f, "-1", range);
@@ -110,7 +115,8 @@ static void walk_number(const hr_field *f) {
     strcat(text, second);
     if (hr_field_read(f, text, NULL, &value, &error) != HR_ERROR_USAGE) fail_msg("--%s took %s", f->name, text);
     (void)snprintf(text, sizeof text, "%g", at);
-    if (!strstr(error.message, f->name) || !strstr(error.message, text)) fail_msg("--%s: '%s' does not name field and range", f->name, error.message);
+    if (!strstr(error.message, f->name) || !strstr(error.message, text))
+      fail_msg("--%s: '%s' does not name field and range", f->name, error.message);
   }
   assert_out(f, "nan", NULL);
   assert_out(f, "hot", NULL);
@@ -180,7 +186,8 @@ static void test_rows_are_whole(void **state) {
     if (text != (f->operand == NULL)) fail_msg("--%s: a flag has no operand, all else has one", f->name);
     if (f->commands == 0) fail_msg("--%s is of no command", f->name);
     if ((f->kind == HR_FIELD_CHOICE || f->kind == HR_FIELD_WORD) && !f->words) fail_msg("--%s has no words", f->name);
-    if (f->identity == HR_IDENTITY_MATHEMATICS && f->effect == HR_EFFECT_SAME_BITS) fail_msg("--%s is compared although it gives the same bits", f->name);
+    if (f->identity == HR_IDENTITY_MATHEMATICS && f->effect == HR_EFFECT_SAME_BITS)
+      fail_msg("--%s is compared although it gives the same bits", f->name);
     if (f->keep == HR_KEEP_GIVEN && !f->given) fail_msg("--%s: nothing tells whether it was given", f->name);
     for (uint32_t other = 0; other < k; other++) {
       const hr_field *o = hr_field_get(other);
@@ -199,7 +206,8 @@ static void test_defaults_are_legal(void **state) {
   (void)state;
   for (uint32_t k = 0; k < hr_field_count(); k++) {
     const hr_field *f = hr_field_get(k);
-    if (f->home == HR_HOME_JOB && f->initial && !hri_field_is_default(f, &h->job)) fail_msg("--%s is not made as %s", f->name, f->initial);
+    if (f->home == HR_HOME_JOB && f->initial && !hri_field_is_default(f, &h->job))
+      fail_msg("--%s is not made as %s", f->name, f->initial);
   }
   if (hr_job_finish(&h->job, &error) != HR_OK) fail_msg("%s", error.message);
   assert_true(h->job.device.usable_now); /* of the name */
@@ -240,7 +248,8 @@ static bool other_value(const hr_field *f, char out[80]) {
   if (f->home != HR_HOME_JOB || f->kind == HR_FIELD_DEVICE) return false;
   if (f->kind == HR_FIELD_CHOICE) (void)snprintf(out, 80, "%s", f->words[strcmp(f->words[0], f->initial) == 0 ? 1 : 0]);
   else if (f->kind == HR_FIELD_FLAG) (void)snprintf(out, 80, "true");
-  else if (f->kind == HR_FIELD_U32 || f->kind == HR_FIELD_U64) (void)snprintf(out, 80, "%llu", (unsigned long long)f->least + 16);
+  else if (f->kind == HR_FIELD_U32 || f->kind == HR_FIELD_U64)
+    (void)snprintf(out, 80, "%llu", (unsigned long long)f->least + 16);
   else if (f->kind == HR_FIELD_NUMBER) (void)snprintf(out, 80, "%.17g", f->low + (f->high < 8 ? f->high : 8) / 3);
   else if (f->kind == HR_FIELD_PAIR) (void)snprintf(out, 80, "0.25,0.5");
   else if (f->kind == HR_FIELD_SIZE) (void)snprintf(out, 80, "12345");
@@ -264,7 +273,8 @@ static void test_changes_are_options_and_back(void **state) {
     assert_int_equal(hr_job_set(&all->job, f->name, value, NULL), HR_OK);
     hr_job_options(&before->job, &after->job, text, sizeof text);
     (void)snprintf(want, sizeof want, "--%s%s", f->name, f->kind == HR_FIELD_FLAG ? "" : " ");
-    if (strncmp(text, want, strlen(want)) != 0 || strstr(text + 2, " --")) fail_msg("--%s %s is said as '%s'", f->name, value, text);
+    if (strncmp(text, want, strlen(want)) != 0 || strstr(text + 2, " --"))
+      fail_msg("--%s %s is said as '%s'", f->name, value, text);
     assert_int_equal(hr_job_set_options(&again->job, text, NULL), HR_OK);
     assert_memory_equal(&again->job, &after->job, sizeof(hr_job));
     assert_int_equal(hr_job_effect(&before->job, &after->job), f->effect);
@@ -337,10 +347,13 @@ static void test_every_row_stands_where_its_class_says(void **state) {
   static const struct {
     const char *name;
     uint32_t bit;
-  } commands[] = {{"plan", HR_FOR_PLAN},       {"train", HR_FOR_TRAIN},       {"evaluate", HR_FOR_EVALUATE}, {"generate", HR_FOR_GENERATE}, {"devices", HR_FOR_DEVICES},
-                  {"explain", HR_FOR_EXPLAIN}, {"inspect", HR_FOR_INSPECT}};
-  char *man = output_of("help --man"), *bash = output_of("help --completion bash"), *recipe = output_of("train --show-config");
-  char *json_text = output_of("plan micro-llama-bytes --device a100-80 --json"), *pages[sizeof commands / sizeof *commands], words[96], arguments[64];
+  } commands[] = {{"plan", HR_FOR_PLAN},         {"train", HR_FOR_TRAIN},     {"evaluate", HR_FOR_EVALUATE},
+                  {"generate", HR_FOR_GENERATE}, {"devices", HR_FOR_DEVICES}, {"explain", HR_FOR_EXPLAIN},
+                  {"inspect", HR_FOR_INSPECT}};
+  char *man = output_of("help --man"), *bash = output_of("help --completion bash"),
+       *recipe = output_of("train --show-config");
+  char *json_text = output_of("plan micro-llama-bytes --device a100-80 --json"),
+       *pages[sizeof commands / sizeof *commands], words[96], arguments[64];
   json_t *json = json_loads(json_text, 0, NULL), *job = json_object_get(json, "job");
   (void)state;
   for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
@@ -351,19 +364,26 @@ static void test_every_row_stands_where_its_class_says(void **state) {
     const hr_field *f = hr_field_get(k);
     char key[64];
     for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
-      (void)snprintf(words, sizeof words, f->positional ? "\n  %s " : f->operand ? "\n  --%s %s" : "\n  --%s", f->positional ? f->operand : f->name, f->operand);
-      if ((f->commands & commands[c].bit) && !strstr(pages[c], words)) fail_msg("--%s is not in the help of %s", f->name, commands[c].name);
+      (void)snprintf(words, sizeof words,
+                     f->positional ? "\n  %s "
+                     : f->operand  ? "\n  --%s %s"
+                                   : "\n  --%s",
+                     f->positional ? f->operand : f->name, f->operand);
+      if ((f->commands & commands[c].bit) && !strstr(pages[c], words))
+        fail_msg("--%s is not in the help of %s", f->name, commands[c].name);
     }
     (void)snprintf(words, sizeof words, "--%s", f->name);
     if (!f->positional && !strstr(bash, words)) fail_msg("--%s is not completed", f->name);
     (void)snprintf(words, sizeof words, "%s: ", f->name);
-    if ((f->commands & HR_FOR_TRAIN) && !f->flag_only && !strstr(recipe, words)) fail_msg("%s is not in --show-config", f->name);
+    if ((f->commands & HR_FOR_TRAIN) && !f->flag_only && !strstr(recipe, words))
+      fail_msg("%s is not in --show-config", f->name);
     (void)snprintf(key, sizeof key, "%s", f->name);
     for (char *c = key; *c; c++)
       if (*c == '-') *c = '_';
     if ((f->commands & HR_FOR_PLAN) && !json_object_get(job, key)) fail_msg("%s is not in plan --json", f->name);
     words[0] = 0;
-    for (const char *c = f->name; *c; c++) (void)snprintf(words + strlen(words), sizeof words - strlen(words), *c == '-' ? "\\-" : "%c", *c);
+    for (const char *c = f->name; *c; c++)
+      (void)snprintf(words + strlen(words), sizeof words - strlen(words), *c == '-' ? "\\-" : "%c", *c);
     if (!f->positional && !strstr(man, words)) fail_msg("--%s is not in the manual page", f->name);
   }
   for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) free(pages[c]);
@@ -380,10 +400,11 @@ static void test_files_hold_what_a_resume_needs(void **state) {
   char *text;
   (void)state;
   assert_non_null(mkdtemp(directory));
-  (void)snprintf(arguments, sizeof arguments,
-                 "train micro-llama-bytes --seq 16 --steps 1 --threads 1 --quiet --data %s/../README.md --eval-data %s/../README.md --eval-batches 1 --data-cache %s/cache "
-                 "--document-separator x --chat-template chatml --sample hi --out %s/run",
-                 HR_TEST_DATA, HR_TEST_DATA, directory, directory);
+  (void)snprintf(
+      arguments, sizeof arguments,
+      "train micro-llama-bytes --seq 16 --steps 1 --threads 1 --quiet --data %s/../README.md --eval-data %s/../README.md --eval-batches 1 --data-cache %s/cache "
+      "--document-separator x --chat-template chatml --sample hi --out %s/run",
+      HR_TEST_DATA, HR_TEST_DATA, directory, directory);
   free(output_of(arguments));
   (void)snprintf(path, sizeof path, "%s/run/run.json", directory);
   root = json_load_file(path, 0, NULL);
@@ -398,14 +419,21 @@ static void test_files_hold_what_a_resume_needs(void **state) {
     (void)snprintf(key, sizeof key, "%s", f->kind == HR_FIELD_PAIR ? "beta1" : f->name);
     for (char *c = key; *c; c++)
       if (*c == '-') *c = '_';
-    if (f->home == HR_HOME_JOB && f->kind != HR_FIELD_DEVICE && (f->keep != HR_KEEP_NEVER) != (json_object_get(job, key) != NULL)) fail_msg("%s in the job of run.json", f->name);
-    if (!f->positional && kept != (json_object_get(options, f->name) != NULL)) fail_msg("%s among the options of run.json", f->name);
-    if (f->identity == HR_IDENTITY_MATHEMATICS && !json_object_get(identity, f->name)) fail_msg("%s is not in the identity", f->name);
-    if (f->identity != HR_IDENTITY_MATHEMATICS && json_object_get(identity, f->name) && !hri_identity_is_name(f->name)) fail_msg("%s is in the identity", f->name);
-    if (f->identity == HR_IDENTITY_MATHEMATICS && !hri_identity_is_name(f->name)) fail_msg("--allow-different does not know %s", f->name);
+    if (f->home == HR_HOME_JOB && f->kind != HR_FIELD_DEVICE &&
+        (f->keep != HR_KEEP_NEVER) != (json_object_get(job, key) != NULL))
+      fail_msg("%s in the job of run.json", f->name);
+    if (!f->positional && kept != (json_object_get(options, f->name) != NULL))
+      fail_msg("%s among the options of run.json", f->name);
+    if (f->identity == HR_IDENTITY_MATHEMATICS && !json_object_get(identity, f->name))
+      fail_msg("%s is not in the identity", f->name);
+    if (f->identity != HR_IDENTITY_MATHEMATICS && json_object_get(identity, f->name) && !hri_identity_is_name(f->name))
+      fail_msg("%s is in the identity", f->name);
+    if (f->identity == HR_IDENTITY_MATHEMATICS && !hri_identity_is_name(f->name))
+      fail_msg("--allow-different does not know %s", f->name);
   }
   json_decref(root);
-  (void)snprintf(arguments, sizeof arguments, "train --resume %s/run --show-config", directory); /* and the resume takes it over */
+  (void)snprintf(arguments, sizeof arguments, "train --resume %s/run --show-config",
+                 directory); /* and the resume takes it over */
   text = output_of(arguments);
   for (uint32_t k = 0; k < hr_field_count(); k++) {
     const hr_field *f = hr_field_get(k);
@@ -414,7 +442,8 @@ static void test_files_hold_what_a_resume_needs(void **state) {
     if (f->keep != HR_KEEP || f->positional) continue;
     (void)snprintf(line, sizeof line, "\n%s: ", f->name);
     at = strstr(text, line);
-    if (!at || !strstr(at + 1, "# run ") || strchr(at + 1, '\n') < strstr(at + 1, "# run ")) fail_msg("%s does not come from the run", f->name);
+    if (!at || !strstr(at + 1, "# run ") || strchr(at + 1, '\n') < strstr(at + 1, "# run "))
+      fail_msg("%s does not come from the run", f->name);
   }
   free(text);
   (void)snprintf(arguments, sizeof arguments, "rm -rf %s", directory);

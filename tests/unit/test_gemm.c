@@ -1,5 +1,6 @@
 /* Matrix products in fp32 and bf16: values against a double reference, exact scratch, the same bits for every team and
- * for packed operands, no hidden memory, and clean refusals. HEADROOM_GEMM_SWEEP=n sets the number of random shapes of the sweep over teams (20). */
+ * for packed operands, no hidden memory, and clean refusals. HEADROOM_GEMM_SWEEP=n sets the number of random shapes of
+ * the sweep over teams (20). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,8 +39,7 @@ static atomic_bool counting;
 static void note(size_t bytes) {
   size_t largest = atomic_load(&largest_allocation);
   if (!atomic_load(&counting)) return;
-  while (bytes > largest && !atomic_compare_exchange_weak(&largest_allocation, &largest, bytes)) {
-  }
+  while (bytes > largest && !atomic_compare_exchange_weak(&largest_allocation, &largest, bytes)) {}
 }
 
 extern void *__libc_malloc(size_t bytes);
@@ -76,7 +76,9 @@ typedef struct types {
   hri_real type, out;
 } types;
 enum { TYPES_COUNT = 3 };
-static const types all_types[TYPES_COUNT] = {{HRI_REAL_F32, HRI_REAL_F32}, {HRI_REAL_BF16, HRI_REAL_F32}, {HRI_REAL_BF16, HRI_REAL_BF16}};
+static const types all_types[TYPES_COUNT] = {{HRI_REAL_F32, HRI_REAL_F32},
+                                             {HRI_REAL_BF16, HRI_REAL_F32},
+                                             {HRI_REAL_BF16, HRI_REAL_BF16}};
 
 static float value_at(const void *p, int64_t i, hri_real type) {
   return type == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)p)[i]) : ((const float *)p)[i];
@@ -159,8 +161,8 @@ static void *packed_b(const problem *p, hri_gemm_cache *cache, const hri_gemm_sh
   return packed;
 }
 
-/* Runs it with scratch of exactly the stated size, full of NaN; c (guarded) is the caller's to free. NULL when b should be
- * packed and has no such form. */
+/* Runs it with scratch of exactly the stated size, full of NaN; c (guarded) is the caller's to free. NULL when b should
+ * be packed and has no such form. */
 static void *problem_run(const problem *p, hri_gemm_cache *cache, int threads) {
   hri_gemm_shape s = p->shape;
   uint64_t bytes, again, packed_bytes = 0;
@@ -178,7 +180,9 @@ static void *problem_run(const problem *p, hri_gemm_cache *cache, int threads) {
   scratch = full_of_nan(bytes);
   c = full_of_nan(p->c_bytes);
   if (s.accumulate) memcpy(c, p->start, p->c_bytes);
-  assert_int_equal(hri_gemm_run(gemm, p->a, packed ? packed : p->b, s.bias ? p->bias : NULL, c, bytes ? scratch : NULL, &error), HR_OK);
+  assert_int_equal(hri_gemm_run(gemm, p->a, packed ? packed : p->b, s.bias ? p->bias : NULL, c, bytes ? scratch : NULL,
+                                &error),
+                   HR_OK);
   guarded_check(scratch, bytes);
   guarded_check(c, p->c_bytes);
   if (packed) guarded_check(packed, packed_bytes);
@@ -227,22 +231,32 @@ static void check_values(const problem *p, const void *c) {
       largest = fmax(largest, fabs(exact));
     }
   if (own_error > 4 * fmax(plain_error, largest * FLT_EPSILON / 2))
-    fail_msg("kind %d, types %d to %d, %lld x %lld x %lld, bias %d, accumulate %d: error %g, plain fp32 %g", p->shape.kind, p->shape.type, p->shape.out,
-             (long long)p->shape.m, (long long)p->shape.n, (long long)p->shape.k, p->shape.bias, p->shape.accumulate, own_error, plain_error);
+    fail_msg("kind %d, types %d to %d, %lld x %lld x %lld, bias %d, accumulate %d: error %g, plain fp32 %g",
+             p->shape.kind, p->shape.type, p->shape.out, (long long)p->shape.m, (long long)p->shape.n,
+             (long long)p->shape.k, p->shape.bias, p->shape.accumulate, own_error, plain_error);
 }
 
-static const int64_t value_shapes[][3] = {{1, 1, 1},  {1, 7, 3},    {2, 33, 17},  {4, 64, 100}, {5, 5, 5},   {14, 32, 256}, {15, 33, 257},
-                                          {3, 1, 40}, {40, 3, 1},   {1, 300, 70}, {67, 1, 129}, {129, 65, 31}, {96, 96, 64}, {350, 40, 300},
-                                          {1921, 9, 17}, {4100, 20, 6}, {6, 2100, 30}, {30, 6, 2100},
-                                          {8, 70, 67}, {9, 70, 67}, {2600, 34, 40}};
+static const int64_t value_shapes[][3] = {{1, 1, 1},     {1, 7, 3},     {2, 33, 17},   {4, 64, 100},   {5, 5, 5},
+                                          {14, 32, 256}, {15, 33, 257}, {3, 1, 40},    {40, 3, 1},     {1, 300, 70},
+                                          {67, 1, 129},  {129, 65, 31}, {96, 96, 64},  {350, 40, 300}, {1921, 9, 17},
+                                          {4100, 20, 6}, {6, 2100, 30}, {30, 6, 2100}, {8, 70, 67},    {9, 70, 67},
+                                          {2600, 34, 40}};
 
 static void values_of(hri_gemm_cache *cache, int threads) {
   for (size_t i = 0; i < sizeof value_shapes / sizeof *value_shapes; i++)
     for (int variant = 0; variant < 8 * TYPES_COUNT; variant++) {
       types t = all_types[variant / 8];
       int v = variant % 8;
-      hri_gemm_shape s = {.kind = v < 4 ? HRI_GEMM_FORWARD : v < 6 ? HRI_GEMM_DX : HRI_GEMM_DW, .type = t.type, .out = t.out, .m = value_shapes[i][0],
-                          .n = value_shapes[i][1], .k = value_shapes[i][2], .accumulate = v & 1, .bias = v == 2 || v == 3};
+      hri_gemm_shape s = {.kind = v < 4   ? HRI_GEMM_FORWARD
+                                  : v < 6 ? HRI_GEMM_DX
+                                          : HRI_GEMM_DW,
+                          .type = t.type,
+                          .out = t.out,
+                          .m = value_shapes[i][0],
+                          .n = value_shapes[i][1],
+                          .k = value_shapes[i][2],
+                          .accumulate = v & 1,
+                          .bias = v == 2 || v == 3};
       problem p;
       void *c;
       if (s.accumulate && s.out == HRI_REAL_BF16) continue;
@@ -292,19 +306,28 @@ static void test_nonfinite(void **state) {
     assert_int_equal(hri_gemm_cache_create_with(processor_isa(), &options, &cache, &error), HR_OK);
     for (int t = 0; t < TYPES_COUNT; t++)
       for (int variant = 0; variant < 4; variant++)
-        nonfinite_with(cache, (hri_gemm_shape){.kind = HRI_GEMM_FORWARD, .type = all_types[t].type, .out = all_types[t].out, .m = variant & 1 ? 20 : 5,
-                                               .n = 40, .k = 29, .packed = variant & 2});
+        nonfinite_with(cache, (hri_gemm_shape){.kind = HRI_GEMM_FORWARD,
+                                               .type = all_types[t].type,
+                                               .out = all_types[t].out,
+                                               .m = variant & 1 ? 20 : 5,
+                                               .n = 40,
+                                               .k = 29,
+                                               .packed = variant & 2});
     hri_gemm_cache_destroy(cache);
   }
 }
 
 /* The largest finite sums round to infinity in bf16 only where fp32 is beyond the middle; halves go to even. */
 static void test_rounding_of_results(void **state) {
-  static const float products[][2] = {{0x1.FEFFFEp127f, 0x1.FEp127f}, {0x1.FFp127f, INFINITY}, {0x1.01p0f, 0x1p0f}, {0x1.03p0f, 0x1.04p0f}};
+  static const float products[][2] = {{0x1.FEFFFEp127f, 0x1.FEp127f},
+                                      {0x1.FFp127f, INFINITY},
+                                      {0x1.01p0f, 0x1p0f},
+                                      {0x1.03p0f, 0x1.04p0f}};
   (void)state;
   for (size_t i = 0; i < 8; i++) {
     hri_gemm_options options = {.provider = i < 4 ? HRI_GEMM_PORTABLE : HRI_GEMM_AUTO};
-    hri_gemm_shape s = {.kind = HRI_GEMM_FORWARD, .type = HRI_REAL_BF16, .out = HRI_REAL_BF16, .m = 20, .n = 3, .k = 1, .bias = true};
+    hri_gemm_shape s =
+        {.kind = HRI_GEMM_FORWARD, .type = HRI_REAL_BF16, .out = HRI_REAL_BF16, .m = 20, .n = 3, .k = 1, .bias = true};
     problem p = problem_make(s);
     hri_gemm_cache *cache;
     hr_error error;
@@ -331,8 +354,9 @@ static bool same_bits_in(hri_gemm_cache *cache, hri_gemm_shape s) {
     void *c = problem_run(i < TEAM_COUNT ? &p : &packed, cache, teams[i % TEAM_COUNT]);
     if (!c) continue; /* no packed form */
     if (memcmp(c, first, p.c_bytes) != 0)
-      fail_msg("kind %d, types %d to %d, %lld x %lld x %lld, accumulate %d: %d threads%s differ from 1", s.kind, s.type, s.out, (long long)s.m,
-               (long long)s.n, (long long)s.k, s.accumulate, teams[i % TEAM_COUNT], i < TEAM_COUNT ? "" : " and packed b");
+      fail_msg("kind %d, types %d to %d, %lld x %lld x %lld, accumulate %d: %d threads%s differ from 1", s.kind, s.type,
+               s.out, (long long)s.m, (long long)s.n, (long long)s.k, s.accumulate, teams[i % TEAM_COUNT],
+               i < TEAM_COUNT ? "" : " and packed b");
     guarded_free(c);
     compared = compared || i >= TEAM_COUNT;
   }
@@ -346,8 +370,14 @@ static int same_bits(hri_gemm_cache *cache, int64_t m, int64_t n, int64_t k) {
   int packed = 0;
   for (int t = 0; t < TYPES_COUNT; t++)
     for (int variant = 0; variant < 6; variant++) {
-      hri_gemm_shape s = {.kind = (hri_gemm_kind)(variant / 2), .type = all_types[t].type, .out = all_types[t].out, .m = m, .n = n, .k = k,
-                          .accumulate = variant & 1, .bias = variant < 2};
+      hri_gemm_shape s = {.kind = (hri_gemm_kind)(variant / 2),
+                          .type = all_types[t].type,
+                          .out = all_types[t].out,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .accumulate = variant & 1,
+                          .bias = variant < 2};
       if (!s.accumulate || s.out == HRI_REAL_F32) packed += same_bits_in(cache, s);
     }
   return packed;
@@ -360,15 +390,19 @@ static void random_sides(uint64_t *counter, int64_t sides[3], int64_t limit) {
     for (int i = 0; i < 3; i++) {
       uint32_t w[4];
       hri_philox(11, 0, (*counter)++, w);
-      sides[i] = w[0] % 4 == 0 ? 1 + w[1] % 64 : w[0] % 4 == 1 ? 1 + w[1] % 600 : w[0] % 4 == 2 ? 16 * (1 + w[1] % 128) : marks[w[1] % 14];
+      sides[i] = w[0] % 4 == 0   ? 1 + w[1] % 64
+                 : w[0] % 4 == 1 ? 1 + w[1] % 600
+                 : w[0] % 4 == 2 ? 16 * (1 + w[1] % 128)
+                                 : marks[w[1] % 14];
     }
   while (sides[0] * sides[1] * sides[2] > limit);
 }
 
 static void test_same_bits_for_every_team(void **state) {
-  static const int64_t chosen[][3] = {{8192, 64, 64}, {64, 64, 8192}, {64, 8192, 64}, {2048, 128, 192}, {2304, 96, 40}, {4096, 51, 41},
-                                      {32, 50304, 16}, {50304, 16, 16}, {24, 24, 32000}, {1, 4096, 64}, {1, 64, 4096}, {4096, 1, 64}, {4096, 64, 1},
-                                      {4096, 72, 200}, {2049, 40, 640}, {3000, 33, 130}};
+  static const int64_t chosen[][3] = {{8192, 64, 64},  {64, 64, 8192},  {64, 8192, 64},  {2048, 128, 192},
+                                      {2304, 96, 40},  {4096, 51, 41},  {32, 50304, 16}, {50304, 16, 16},
+                                      {24, 24, 32000}, {1, 4096, 64},   {1, 64, 4096},   {4096, 1, 64},
+                                      {4096, 64, 1},   {4096, 72, 200}, {2049, 40, 640}, {3000, 33, 130}};
   const char *text = getenv("HEADROOM_GEMM_SWEEP");
   long count = text ? atol(text) : 20;
   uint64_t counter = 0;
@@ -379,7 +413,8 @@ static void test_same_bits_for_every_team(void **state) {
     hri_gemm_cache *cache;
     hr_error error;
     assert_int_equal(hri_gemm_cache_create_with(processor_isa(), &options, &cache, &error), HR_OK);
-    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) packed += same_bits(cache, chosen[i][0], chosen[i][1], chosen[i][2]);
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
+      packed += same_bits(cache, chosen[i][0], chosen[i][1], chosen[i][2]);
     for (long i = 0; i < (provider == HRI_GEMM_AUTO ? count : count / 4); i++) {
       int64_t sides[3];
       random_sides(&counter, sides, 20000000);
@@ -464,8 +499,8 @@ static void test_openmp_state(void **state) {
 static void expect_quiet(const char *what, const hri_gemm_shape *s) {
   atomic_store(&counting, false);
   if (atomic_load(&largest_allocation) > 4096)
-    fail_msg("%s: kind %d, types %d to %d, %lld x %lld x %lld allocates %zu bytes", what, s->kind, s->type, s->out, (long long)s->m, (long long)s->n,
-             (long long)s->k, atomic_load(&largest_allocation));
+    fail_msg("%s: kind %d, types %d to %d, %lld x %lld x %lld allocates %zu bytes", what, s->kind, s->type, s->out,
+             (long long)s->m, (long long)s->n, (long long)s->k, atomic_load(&largest_allocation));
 }
 
 static void hidden_memory_of(hri_gemm_cache *cache, hri_gemm_shape s) {
@@ -502,8 +537,9 @@ static void hidden_memory_of(hri_gemm_cache *cache, hri_gemm_shape s) {
 /* Shapes of GPT-2, Llama and their heads with few rows: which code serves them does not depend on how many. */
 static void test_no_hidden_memory(void **state) {
 #if HAVE_COUNTING
-  static const int64_t shapes[][3] = {{256, 2304, 768}, {256, 768, 3072}, {32, 50304, 256}, {2500, 192, 256}, {64, 576, 1536}, {37, 51, 77},
-                                      {1, 768, 768},    {8, 2048, 512},   {24, 24, 32000},  {2500, 96, 64}};
+  static const int64_t shapes[][3] = {{256, 2304, 768}, {256, 768, 3072}, {32, 50304, 256}, {2500, 192, 256},
+                                      {64, 576, 1536},  {37, 51, 77},     {1, 768, 768},    {8, 2048, 512},
+                                      {24, 24, 32000},  {2500, 96, 64}};
   void *volatile kept; /* or the compiler drops the call */
   hri_gemm_cache *cache;
   hr_error error;
@@ -512,8 +548,16 @@ static void test_no_hidden_memory(void **state) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int variant = 0; variant < 12 * TYPES_COUNT; variant++) {
       types t = all_types[variant / 12];
-      hri_gemm_shape s = {.kind = (hri_gemm_kind)(variant / 2 % 3), .type = t.type, .out = t.out, .m = shapes[i][0], .n = shapes[i][1], .k = shapes[i][2],
-                          .accumulate = variant & 1, .packed = variant / 6 & 1, .bias = variant / 2 % 3 == 0, .threads = 2};
+      hri_gemm_shape s = {.kind = (hri_gemm_kind)(variant / 2 % 3),
+                          .type = t.type,
+                          .out = t.out,
+                          .m = shapes[i][0],
+                          .n = shapes[i][1],
+                          .k = shapes[i][2],
+                          .accumulate = variant & 1,
+                          .packed = variant / 6 & 1,
+                          .bias = variant / 2 % 3 == 0,
+                          .threads = 2};
       if (!s.accumulate || s.out == HRI_REAL_F32) hidden_memory_of(cache, s);
     }
   /* The counter does count. */
@@ -626,10 +670,16 @@ static hri_pack_kernel pack_kernel(int isa) {
 }
 
 /* Every element at the place that pack.h states, zeros behind, nothing outside. */
-static void packs(hri_pack_kernel kernel, hri_real type, const int64_t block[3], int64_t depth, int64_t columns, bool across, int threads) {
+static void packs(hri_pack_kernel kernel, hri_real type, const int64_t block[3], int64_t depth, int64_t columns,
+                  bool across, int threads) {
   hri_packing p = {.depth_block = block[0], .column_block = block[1], .group = block[2]};
-  hri_pack_args args = {.packing = &p, .type = type, .depth = depth, .columns = columns, .depth_step = across ? 1 : columns,
-                        .column_step = across ? depth : 1, .threads = threads};
+  hri_pack_args args = {.packing = &p,
+                        .type = type,
+                        .depth = depth,
+                        .columns = columns,
+                        .depth_step = across ? 1 : columns,
+                        .column_step = across ? depth : 1,
+                        .threads = threads};
   void *from = filled(depth * columns, type, 5), *to;
   p.depth_blocks = (depth + block[0] - 1) / block[0];
   p.column_blocks = (columns + block[1] - 1) / block[1];
@@ -645,22 +695,25 @@ static void packs(hri_pack_kernel kernel, hri_real type, const int64_t block[3],
       int64_t inside = (i % block[0] / block[2] * block[1] + j % block[1]) * block[2] + i % block[2];
       float got = value_at(to, i / block[0] * p.depth_stride + j / block[1] * p.column_stride + inside, type);
       float expected = i < depth && j < columns ? value_at(from, i * args.depth_step + j * args.column_step, type) : 0;
-      if (got != expected) fail_msg("blocks of %d x %d x %d, %lld x %lld: element %lld, %lld", (int)block[0], (int)block[1], (int)block[2],
-                                    (long long)depth, (long long)columns, (long long)i, (long long)j);
+      if (got != expected)
+        fail_msg("blocks of %d x %d x %d, %lld x %lld: element %lld, %lld", (int)block[0], (int)block[1], (int)block[2],
+                 (long long)depth, (long long)columns, (long long)i, (long long)j);
     }
   free(from);
   guarded_free(to);
 }
 
 static void test_packing(void **state) {
-  static const int64_t layouts[][3] = {{16, 64, 1}, {16, 48, 1}, {16, 16, 1}, {32, 64, 2}, {32, 32, 2}, {8, 24, 1}, {6, 10, 2}, {2, 64, 2}};
+  static const int64_t layouts[][3] = {{16, 64, 1}, {16, 48, 1}, {16, 16, 1}, {32, 64, 2},
+                                       {32, 32, 2}, {8, 24, 1},  {6, 10, 2},  {2, 64, 2}};
   static const int64_t sizes[][2] = {{1, 1}, {16, 64}, {32, 128}, {33, 65}, {64, 63}, {100, 257}, {7, 1000}};
   (void)state;
   for (int isa = 0; isa <= (int)processor_isa(); isa++)
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
       for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int variant = 0; variant < 8; variant++)
-          packs(pack_kernel(isa), variant & 1 ? HRI_REAL_BF16 : HRI_REAL_F32, layouts[l], sizes[i][0], sizes[i][1], variant & 2, variant & 4 ? 3 : 1);
+          packs(pack_kernel(isa), variant & 1 ? HRI_REAL_BF16 : HRI_REAL_F32, layouts[l], sizes[i][0], sizes[i][1],
+                variant & 2, variant & 4 ? 3 : 1);
 }
 
 /* Many shapes: the table grows and still finds each. */
@@ -702,15 +755,21 @@ static void test_isa(void **state) {
 #endif
 }
 
-/* The library serves a type where the processor has instructions for it, and no cache below the level at which it already
- * runs. Last: the library was used above. */
+/* The library serves a type where the processor has instructions for it, and no cache below the level at which it
+ * already runs. Last: the library was used above. */
 static void test_who_computes(void **state) {
   hri_isa own = processor_isa();
   (void)state;
   for (int isa = 0; isa <= (int)own; isa++)
     for (int variant = 0; variant < HRI_GEMM_KIND_COUNT * TYPES_COUNT; variant++) {
       types t = all_types[variant / HRI_GEMM_KIND_COUNT];
-      hri_gemm_shape s = {.kind = (hri_gemm_kind)(variant % HRI_GEMM_KIND_COUNT), .type = t.type, .out = t.out, .m = 64, .n = 96, .k = 128, .threads = 2};
+      hri_gemm_shape s = {.kind = (hri_gemm_kind)(variant % HRI_GEMM_KIND_COUNT),
+                          .type = t.type,
+                          .out = t.out,
+                          .m = 64,
+                          .n = 96,
+                          .k = 128,
+                          .threads = 2};
       bool library = false;
       char portable[32];
       hri_gemm_cache *cache;

@@ -1,5 +1,5 @@
-/* GGUF files and block formats: what the reader refuses and accepts, values against the gguf package (tests/gguf, recorded by
- * tests/parity/record_gguf.py), and what the writer makes. */
+/* GGUF files and block formats: what the reader refuses and accepts, values against the gguf package (tests/gguf,
+ * recorded by tests/parity/record_gguf.py), and what the writer makes. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -121,7 +121,8 @@ static made file_of(uint32_t alignment, const one *tensors, uint32_t count, size
   made m = {.count = 0};
   put_head(&m, 3, count, alignment ? 1 : 0);
   if (alignment) put_key_u32(&m, "general.alignment", alignment);
-  for (uint32_t i = 0; i < count; i++) put_tensor(&m, tensors[i].name, tensors[i].rank, tensors[i].dims, tensors[i].type, tensors[i].offset);
+  for (uint32_t i = 0; i < count; i++)
+    put_tensor(&m, tensors[i].name, tensors[i].rank, tensors[i].dims, tensors[i].type, tensors[i].offset);
   pad(&m, alignment ? alignment : 32);
   for (size_t i = 0; i < data; i++) put(&m, &(unsigned char){(unsigned char)(i + 1)}, 1);
   return m;
@@ -266,8 +267,10 @@ static void put_all_types(made *m) {
   put_text(m, "u64"), put_u32(m, HRI_GGUF_U64), put_u64(m, UINT64_MAX);
   put_text(m, "i64"), put_u32(m, HRI_GGUF_I64), put_u64(m, (uint64_t)INT64_MIN);
   put_text(m, "f64"), put_u32(m, HRI_GGUF_F64), put(m, &f64, 8);
-  put_text(m, "strings"), put_u32(m, HRI_GGUF_ARRAY), put_u32(m, HRI_GGUF_STRING), put_u64(m, 3), put_text(m, "one"), put_text(m, ""), put_text(m, "three");
-  put_text(m, "halves"), put_u32(m, HRI_GGUF_ARRAY), put_u32(m, HRI_GGUF_I16), put_u64(m, 2), put(m, "\xFF\xFF\x01\x00", 4);
+  put_text(m, "strings"), put_u32(m, HRI_GGUF_ARRAY), put_u32(m, HRI_GGUF_STRING), put_u64(m, 3), put_text(m, "one"),
+      put_text(m, ""), put_text(m, "three");
+  put_text(m, "halves"), put_u32(m, HRI_GGUF_ARRAY), put_u32(m, HRI_GGUF_I16), put_u64(m, 2),
+      put(m, "\xFF\xFF\x01\x00", 4);
 }
 
 static void test_values(void **state) {
@@ -289,7 +292,8 @@ static void test_values(void **state) {
   assert_int_equal(hri_gguf_get_i64(file, "i32", -9, 9, &i, NULL), HR_OK), assert_int_equal(i, -3);
   assert_int_equal(hri_gguf_get_double(file, "f32", &d, NULL), HR_OK), assert_true(d == 0.5);
   assert_int_equal(hri_gguf_get_bool(file, "bool", &b, NULL), HR_OK), assert_true(b);
-  assert_int_equal(hri_gguf_get_string(file, "string", &text, &bytes, NULL), HR_OK), assert_string_equal(text, "text"), assert_int_equal(bytes, 4);
+  assert_int_equal(hri_gguf_get_string(file, "string", &text, &bytes, NULL), HR_OK), assert_string_equal(text, "text"),
+      assert_int_equal(bytes, 4);
   assert_int_equal(hri_gguf_get_u64(file, "u64", 0, UINT64_MAX, &u, NULL), HR_OK), assert_true(u == UINT64_MAX);
   assert_int_equal(hri_gguf_get_i64(file, "i64", INT64_MIN, 0, &i, NULL), HR_OK), assert_true(i == INT64_MIN);
   assert_int_equal(hri_gguf_get_double(file, "f64", &d, NULL), HR_OK), assert_true(d == -1.5e300);
@@ -314,16 +318,26 @@ static void test_values_refused(void **state) {
   (void)state;
   put_all_types(&m);
   file = assert_opens(&m);
-  assert_int_equal(hri_gguf_get_u64(file, "none", 0, 9, &u, &error), HR_ERROR_INPUT), assert_says(&error, "the key 'none' is missing");
-  assert_int_equal(hri_gguf_get_u64(file, "i32", 0, 9, &u, &error), HR_ERROR_INPUT), assert_says(&error, "from 0 to 9, found -3");
-  assert_int_equal(hri_gguf_get_u64(file, "f32", 0, 9, &u, &error), HR_ERROR_INPUT), assert_says(&error, "must be an integer, found f32");
-  assert_int_equal(hri_gguf_get_i64(file, "u64", 0, INT64_MAX, &i, &error), HR_ERROR_INPUT), assert_says(&error, "found 18446744073709551615");
-  assert_int_equal(hri_gguf_get_double(file, "string", &d, &error), HR_ERROR_INPUT), assert_says(&error, "must be a number, found string");
-  assert_int_equal(hri_gguf_get_double(file, "halves", &d, &error), HR_ERROR_INPUT), assert_says(&error, "an array of i16");
-  assert_int_equal(hri_gguf_get_bool(file, "u8", &b, &error), HR_ERROR_INPUT), assert_says(&error, "must be a bool, found u8");
-  assert_int_equal(hri_gguf_get_string(file, "strings", &text, NULL, &error), HR_ERROR_INPUT), assert_says(&error, "must be a string");
-  assert_int_equal(hri_gguf_get_strings(file, "halves", &strings, &error), HR_ERROR_INPUT), assert_says(&error, "must be an array of strings");
-  assert_int_equal(hri_gguf_get_numbers(file, "strings", &numbers, &error), HR_ERROR_INPUT), assert_says(&error, "must be an array of numbers");
+  assert_int_equal(hri_gguf_get_u64(file, "none", 0, 9, &u, &error), HR_ERROR_INPUT),
+      assert_says(&error, "the key 'none' is missing");
+  assert_int_equal(hri_gguf_get_u64(file, "i32", 0, 9, &u, &error), HR_ERROR_INPUT),
+      assert_says(&error, "from 0 to 9, found -3");
+  assert_int_equal(hri_gguf_get_u64(file, "f32", 0, 9, &u, &error), HR_ERROR_INPUT),
+      assert_says(&error, "must be an integer, found f32");
+  assert_int_equal(hri_gguf_get_i64(file, "u64", 0, INT64_MAX, &i, &error), HR_ERROR_INPUT),
+      assert_says(&error, "found 18446744073709551615");
+  assert_int_equal(hri_gguf_get_double(file, "string", &d, &error), HR_ERROR_INPUT),
+      assert_says(&error, "must be a number, found string");
+  assert_int_equal(hri_gguf_get_double(file, "halves", &d, &error), HR_ERROR_INPUT),
+      assert_says(&error, "an array of i16");
+  assert_int_equal(hri_gguf_get_bool(file, "u8", &b, &error), HR_ERROR_INPUT),
+      assert_says(&error, "must be a bool, found u8");
+  assert_int_equal(hri_gguf_get_string(file, "strings", &text, NULL, &error), HR_ERROR_INPUT),
+      assert_says(&error, "must be a string");
+  assert_int_equal(hri_gguf_get_strings(file, "halves", &strings, &error), HR_ERROR_INPUT),
+      assert_says(&error, "must be an array of strings");
+  assert_int_equal(hri_gguf_get_numbers(file, "strings", &numbers, &error), HR_ERROR_INPUT),
+      assert_says(&error, "must be an array of numbers");
   assert_int_equal(hri_gguf_get_numbers(file, "u8", &numbers, &error), HR_ERROR_INPUT);
   hri_gguf_close(file);
 }
@@ -378,7 +392,9 @@ static void test_tensors_refused(void **state) {
       {{{"t", 1, 1000, {4}, 0}}, 1, "unknown type 1000"},
       {{{"t", 1, HRI_GGML_Q8_0, {33}, 0}}, 1, "33 elements is no multiple of the 32"},
       {{{"t", 1, 0, {4}, 32}}, 1, "offset 32"},
-      {{{"t", 1, 0, {4}, 0}, {"u", 1, 0, {4}, 16}}, 2, "offset 16; the tensors before it, at an alignment of 32, ask for 32"},
+      {{{"t", 1, 0, {4}, 0}, {"u", 1, 0, {4}, 16}},
+       2,
+       "offset 16; the tensors before it, at an alignment of 32, ask for 32"},
       {{{"t", 1, 0, {4}, 0}, {"u", 1, 0, {4}, 64}}, 2, "offset 64"},
       {{{"t", 1, 0, {4}, 0}, {"u", 1, 0, {4}, 0}}, 2, "offset 0"},
       {{{"t", 1, 0, {4}, 0}, {"t", 1, 0, {4}, 32}}, 2, "tensor 't': the name stands there twice"},
@@ -400,8 +416,12 @@ static void test_tensors_refused(void **state) {
 
 static void test_tensors_accepted(void **state) {
   static const one tensors[] = {
-      {"scalar", 0, HRI_GGML_F32, {0}, 0},          {"matrix", 2, HRI_GGML_F16, {3, 2}, 32}, {"nothing", 2, HRI_GGML_F32, {0, 5}, 64},
-      {"blocks", 2, HRI_GGML_Q8_0, {32, 2}, 64},    {"other", 1, 10, {256}, 160},            {"last", 4, HRI_GGML_F32, {1, 2, 1, 2}, 256},
+      {"scalar", 0, HRI_GGML_F32, {0}, 0},
+      {"matrix", 2, HRI_GGML_F16, {3, 2}, 32},
+      {"nothing", 2, HRI_GGML_F32, {0, 5}, 64},
+      {"blocks", 2, HRI_GGML_Q8_0, {32, 2}, 64},
+      {"other", 1, 10, {256}, 160},
+      {"last", 4, HRI_GGML_F32, {1, 2, 1, 2}, 256},
   };
   made m = file_of(0, tensors, 6, 272);
   hri_gguf *file = assert_opens(&m);
@@ -438,7 +458,8 @@ static void test_large_head(void **state) {
   (void)state;
   strcpy(path, path_of("large.gguf"));
   hri_gguf_put_array(&keys, "tokens", HRI_GGUF_STRING, 50000);
-  for (int i = 0; i < 50000; i++) hri_gguf_add_string(&keys, token, (uint64_t)snprintf(token, sizeof token, "token %d of many", i));
+  for (int i = 0; i < 50000; i++)
+    hri_gguf_add_string(&keys, token, (uint64_t)snprintf(token, sizeof token, "token %d of many", i));
   hri_gguf_put_string(&keys, "after", "the list", 8);
   assert_int_equal(hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error), HR_OK);
   assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
@@ -512,8 +533,9 @@ static void *tensor_of(const hri_safetensors *file, const char *name, uint64_t *
   return data;
 }
 
-static const uint32_t decoded[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0, HRI_GGML_Q4_0, HRI_GGML_Q4_1,
-                                   HRI_GGML_Q5_0, HRI_GGML_Q5_1, HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K};
+static const uint32_t decoded[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0,
+                                   HRI_GGML_Q4_0, HRI_GGML_Q4_1, HRI_GGML_Q5_0, HRI_GGML_Q5_1,
+                                   HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K};
 
 /* The file is the package's own; every value is its value, bit for bit (a NaN is a NaN). */
 static void test_decode(void **state) {
@@ -564,7 +586,8 @@ static void test_encode(void **state) {
     assert_int_equal(bytes, needed);
     assert_true(hri_ggml_from_f32(encoded[i], got + 1, source, source_bytes / 4));
     for (uint64_t k = 0; k < bytes; k++)
-      if (got[k + 1] != want[k]) fail_msg("%s: byte %llu is %u, not %u", hri_ggml_name(encoded[i]), (unsigned long long)k, got[k + 1], want[k]);
+      if (got[k + 1] != want[k])
+        fail_msg("%s: byte %llu is %u, not %u", hri_ggml_name(encoded[i]), (unsigned long long)k, got[k + 1], want[k]);
     free(want);
     free(got);
   }
@@ -592,7 +615,8 @@ static void test_types(void **state) {
 
 static void test_writer(void **state) {
   static const float values[6] = {1, 2, 3, 4, 5, 6};
-  const hri_gguf_tensor tensors[] = {{.name = "a", .type = HRI_GGML_F32, .rank = 2, .dims = {3, 2}}, {.name = "b", .type = HRI_GGML_F32, .rank = 1, .dims = {1}}};
+  const hri_gguf_tensor tensors[] = {{.name = "a", .type = HRI_GGML_F32, .rank = 2, .dims = {3, 2}},
+                                     {.name = "b", .type = HRI_GGML_F32, .rank = 1, .dims = {1}}};
   hri_gguf_keys keys = {0};
   hri_gguf_writer *writer;
   hri_gguf *file;
@@ -617,7 +641,8 @@ static void test_writer(void **state) {
   assert_memory_equal(read, values, 24);
   assert_int_equal(hri_gguf_tensor_get(file, 1)->offset, 32);
   hri_gguf_close(file);
-  assert_int_equal(hri_gguf_writer_open(path, &keys, tensors, 2, &writer, &error), HR_ERROR_IO); /* it never writes into a file that is there */
+  assert_int_equal(hri_gguf_writer_open(path, &keys, tensors, 2, &writer, &error),
+                   HR_ERROR_IO); /* it never writes into a file that is there */
   assert_int_equal(hri_gguf_open(path, &file, &error), HR_OK);
   hri_gguf_close(file);
   hri_gguf_keys_deinit(&keys);
@@ -650,12 +675,23 @@ static void test_writer_refuses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_header),          cmocka_unit_test(test_header_empty),    cmocka_unit_test(test_keys_refused),
-      cmocka_unit_test(test_alignment),       cmocka_unit_test(test_values),          cmocka_unit_test(test_values_refused),
-      cmocka_unit_test(test_arrays),          cmocka_unit_test(test_tensors_refused), cmocka_unit_test(test_tensors_accepted),
-      cmocka_unit_test(test_large_head),      cmocka_unit_test(test_memory),          cmocka_unit_test(test_no_file),
-      cmocka_unit_test(test_decode),          cmocka_unit_test(test_encode),          cmocka_unit_test(test_types),
-      cmocka_unit_test(test_writer),          cmocka_unit_test(test_writer_refuses),
+      cmocka_unit_test(test_header),
+      cmocka_unit_test(test_header_empty),
+      cmocka_unit_test(test_keys_refused),
+      cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_values),
+      cmocka_unit_test(test_values_refused),
+      cmocka_unit_test(test_arrays),
+      cmocka_unit_test(test_tensors_refused),
+      cmocka_unit_test(test_tensors_accepted),
+      cmocka_unit_test(test_large_head),
+      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_no_file),
+      cmocka_unit_test(test_decode),
+      cmocka_unit_test(test_encode),
+      cmocka_unit_test(test_types),
+      cmocka_unit_test(test_writer),
+      cmocka_unit_test(test_writer_refuses),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -9,15 +9,16 @@
  *   2. the engine computes them     L2(g_engine - g_double) <= 4 e L2(g_double)
  *   3. so the engine agrees with D  |g_engine . v - D| <= the bound of 2 times L2(v) (Cauchy-Schwarz) + error of D
  *
- * e is the relative error of plain fp32, at least 2^-24 (the rounding of a float32). One run alone may meet the truth by
- * luck, the more so for a bias of five elements, so e is the worst of 32: at the values themselves and at values up to a
- * thousandth away, where the problem is the same and every rounding another one; each against double at its own point.
- * (Four points are tried first; they mostly are enough to pass.)
+ * e is the relative error of plain fp32, at least 2^-24 (the rounding of a float32). One run alone may meet the truth
+ * by luck, the more so for a bias of five elements, so e is the worst of 32: at the values themselves and at values up
+ * to a thousandth away, where the problem is the same and every rounding another one; each against double at its own
+ * point. (Four points are tried first; they mostly are enough to pass.)
  *
- * The error of D has two parts. Truncation: D is extrapolated from steps h/2 and h/4, and the same from h and h/2 differs
- * by about 15 times its error. Rounding: a value passes at most `depth` roundings of size u = 2^-53 on its way into the
- * loss (reduction lengths of all nodes, counted below), so that the loss is off by at most depth u S, S the sum of the
- * absolute terms of the loss; (4 d(h/4) - d(h/2)) / 3 makes that 6 depth u S / h. Nothing else is a tolerance.
+ * The error of D has two parts. Truncation: D is extrapolated from steps h/2 and h/4, and the same from h and h/2
+ * differs by about 15 times its error. Rounding: a value passes at most `depth` roundings of size u = 2^-53 on its way
+ * into the loss (reduction lengths of all nodes, counted below), so that the loss is off by at most depth u S, S the
+ * sum of the absolute terms of the loss; (4 d(h/4) - d(h/2)) / 3 makes that 6 depth u S / h. Nothing else is a
+ * tolerance.
  *
  * HEADROOM_TEST_QUICK=1: fewer random models. HEADROOM_TEST_MODELS=n: so many; HEADROOM_TEST_SEED=s: the one of that
  * seed, which a failure names. */
@@ -84,11 +85,11 @@
 #undef RUN_REF
 #undef RUN_ATTENTION
 
-#define HOLDS(call)                                                                     \
-  do {                                                                                  \
-    hr_error holds_error, *error = &holds_error;                                        \
-    memset(error, 0, sizeof *error);                                                    \
-    if ((call) != HR_OK) fail_msg("%s: %s\n  %s", where, #call, holds_error.message);   \
+#define HOLDS(call)                                                                                                    \
+  do {                                                                                                                 \
+    hr_error holds_error, *error = &holds_error;                                                                       \
+    memset(error, 0, sizeof *error);                                                                                   \
+    if ((call) != HR_OK) fail_msg("%s: %s\n  %s", where, #call, holds_error.message);                                  \
   } while (0)
 
 static const char *where = ""; /* the program under test, for messages */
@@ -115,8 +116,8 @@ typedef struct tiny {
   uint32_t input_count;
   hri_id hidden, head, targets, dy; /* dy: gradient of hidden given from outside; HRI_NONE with a loss head */
   uint64_t vocabulary;
-  double softcap; /* of the logits; 0: none */
-  uint32_t counted;           /* labels that count, with a head */
+  double softcap;   /* of the logits; 0: none */
+  uint32_t counted; /* labels that count, with a head */
 } tiny;
 
 typedef void (*builder)(tiny *t, const void *shape);
@@ -128,7 +129,8 @@ static double uniform(uint64_t seed, uint64_t stream, uint64_t index) {
 }
 
 static uint16_t carried(const tiny *t) {
-  return t->spec.accumulate > 1 ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : (uint16_t)HRI_IN(HRI_STEP);
+  return t->spec.accumulate > 1 ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE))
+                                : (uint16_t)HRI_IN(HRI_STEP);
 }
 
 static void tiny_open(tiny *t, uint64_t seed, uint32_t accumulate) {
@@ -139,7 +141,12 @@ static void tiny_open(tiny *t, uint64_t seed, uint32_t accumulate) {
   t->seed = seed;
   t->program = accumulate > 1 ? HRI_MICRO : HRI_STEP;
   t->hidden = t->head = t->targets = t->dy = HRI_NONE;
-  t->emit = (hri_emit){.program = t->program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = 0, .origin = HRI_NONE};
+  t->emit = (hri_emit){.program = t->program,
+                       .lane = HRI_COMPUTE,
+                       .phase = HRI_PHASE_FORWARD,
+                       .layer = -1,
+                       .unit = 0,
+                       .origin = HRI_NONE};
   hri_job_init(&t->job);
 }
 
@@ -165,21 +172,35 @@ static void give_values(tiny *t, double middle, double range) {
 }
 
 /* A parameter [rows, columns], or [rows] when columns is 0; its weight tensor. */
-static hri_id weight(tiny *t, const char *name, uint64_t rows, uint64_t columns, uint64_t stored_rows, bool frozen, double middle, double range) {
+static hri_id weight(tiny *t, const char *name, uint64_t rows, uint64_t columns, uint64_t stored_rows, bool frozen,
+                     double middle, double range) {
   hri_part_request all = {.name = name, .rows = rows, .trainable = !frozen};
-  hri_param_request request = {.name = name, .layer = -1, .rank = columns ? 2 : 1, .dims = {rows, columns ? columns : 1}, .stored = {stored_rows, columns ? columns : 1},
-                               .parts = &all, .part_count = 1, .spec = HRI_NONE};
+  hri_param_request request = {.name = name,
+                               .layer = -1,
+                               .rank = columns ? 2 : 1,
+                               .dims = {rows, columns ? columns : 1},
+                               .stored = {stored_rows, columns ? columns : 1},
+                               .parts = &all,
+                               .part_count = 1,
+                               .spec = HRI_NONE};
   uint32_t param = hri_build_parameter(&t->job, &t->spec, &request);
   assert_int_not_equal(param, HRI_NONE);
   give_values(t, middle, range);
   return t->job.params.items[param].weight;
 }
 
-static hri_id matrix(tiny *t, const char *name, uint64_t rows, uint64_t columns) { return weight(t, name, rows, columns, rows, false, 0, 1.7 / sqrt((double)columns)); }
+static hri_id matrix(tiny *t, const char *name, uint64_t rows, uint64_t columns) {
+  return weight(t, name, rows, columns, rows, false, 0, 1.7 / sqrt((double)columns));
+}
 static hri_id vector(tiny *t, const char *name, uint64_t n) { return weight(t, name, n, 0, n, false, 0, 1); }
 
 static input *new_input(tiny *t, const char *name, hri_dtype dtype, uint32_t rank, const uint64_t *dims) {
-  hri_place place = {.program = t->program, .scope = carried(t), .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
+  hri_place place = {.program = t->program,
+                     .scope = carried(t),
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_INPUT,
+                     .layer = -1,
+                     .unit = HRI_NONE};
   input *in = &t->inputs[t->input_count++];
   assert_true(t->input_count <= MOST_INPUTS);
   in->tensor = hri_tensor_new(&t->job, place, hri_name(&t->job, "%s", name), dtype, rank, dims, NULL);
@@ -192,12 +213,17 @@ static input *new_input(tiny *t, const char *name, hri_dtype dtype, uint32_t ran
 /* int32 [n], 0 .. below - 1; below 0: 0, 1, 2, ... */
 static hri_id integers(tiny *t, const char *name, uint64_t n, uint32_t below) {
   input *in = new_input(t, name, HRI_I32, 1, &n);
-  for (uint64_t i = 0; i < n; i++) in->ints[i] = below ? (int32_t)((uniform(t->seed, 7, i) + 1) / 2 * below) : (int32_t)i;
+  for (uint64_t i = 0; i < n; i++)
+    in->ints[i] = below ? (int32_t)((uniform(t->seed, 7, i) + 1) / 2 * below) : (int32_t)i;
   return in->tensor;
 }
 
 static hri_id fresh(tiny *t, uint64_t rows, uint64_t columns) {
-  hri_place place = {.program = t->program, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = t->emit.layer, .unit = t->emit.unit};
+  hri_place place = {.program = t->program,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_ACTIVATION,
+                     .layer = t->emit.layer,
+                     .unit = t->emit.unit};
   uint64_t dims[2] = {rows, columns};
   return hri_tensor_new(&t->job, place, hri_name(&t->job, "t%zu", t->job.tensors.count), HRI_F32, 2, dims, NULL);
 }
@@ -213,7 +239,8 @@ static uint64_t columns_of(const tiny *t, hri_id tensor) { return hri_columns(&t
 static hri_id embed(tiny *t, hri_id ids, hri_id table, hri_id positions, hri_id position_table, int64_t padding) {
   hri_attr attr = {.i = {padding}, .f = {1}};
   hri_id y = fresh(t, hri_tensor_elements(&t->job.tensors.items[ids]), columns_of(t, table));
-  node(t, HRI_OP_EMBED, &attr, (hri_operand[]){HRI_R(ids), HRI_R(table), HRI_R(positions), HRI_R(position_table), HRI_W(y)}, 5);
+  node(t, HRI_OP_EMBED, &attr,
+       (hri_operand[]){HRI_R(ids), HRI_R(table), HRI_R(positions), HRI_R(position_table), HRI_W(y)}, 5);
   return y;
 }
 
@@ -235,7 +262,8 @@ static hri_id linear(tiny *t, hri_id x, hri_id w, hri_id bias) {
 static hri_id norm(tiny *t, hr_norm kind, hri_id x, hri_id w, hri_id bias) {
   hri_attr attr = {.i = {kind}, .f = {1e-5}};
   hri_id y = fresh(t, rows_of(t, x), columns_of(t, x)), stats = fresh(t, rows_of(t, x), kind == HR_NORM_LAYER ? 2 : 1);
-  node(t, HRI_OP_NORM, &attr, (hri_operand[]){HRI_R(x), HRI_R(w), HRI_R(bias), HRI_ABSENT, {HRI_NONE, HRI_WRITE}, HRI_W(y), HRI_W(stats)}, 7);
+  node(t, HRI_OP_NORM, &attr,
+       (hri_operand[]){HRI_R(x), HRI_R(w), HRI_R(bias), HRI_ABSENT, {HRI_NONE, HRI_WRITE}, HRI_W(y), HRI_W(stats)}, 7);
   return y;
 }
 
@@ -290,7 +318,7 @@ typedef struct way {
   uint32_t accumulate; /* 2: two micro-steps of the same rows */
   uint32_t chunk;      /* tokens per loss chunk; 0: all */
   uint32_t threads;
-  const char *isa;     /* HEADROOM_ISA */
+  const char *isa; /* HEADROOM_ISA */
 } way;
 
 static const way ways[] = {
@@ -319,7 +347,9 @@ static void checked(const tiny *t, const char *after) {
 static void compile(tiny *t, const way *w, const hri_backend *backend) {
   uint8_t levels[1] = {HR_LEVEL_BLOCK};
   hri_id gradient = t->dy;
-  if (t->head != HRI_NONE) gradient = hri_pass_head(&t->job, t->program, t->hidden, t->head, t->targets, t->vocabulary, t->softcap, 0, true, w->chunk);
+  if (t->head != HRI_NONE)
+    gradient = hri_pass_head(&t->job, t->program, t->hidden, t->head, t->targets, t->vocabulary, t->softcap, 0, true,
+                             w->chunk);
   checked(t, "head");
   HOLDS(hri_pass_autodiff(&t->job, t->program, t->hidden, gradient, w->accumulate > 1, error));
   checked(t, "autodiff");
@@ -340,28 +370,29 @@ static void compile(tiny *t, const way *w, const hri_backend *backend) {
 }
 
 /* Runs a training step without its update, with any of the three backends: RUN(program) twice for two micro-steps. */
-#define RUN_STEP(prefix, memory)                                                                   \
-  do {                                                                                             \
-    if ((memory)->job->programs[HRI_LOAD].present) prefix##_program((memory), HRI_LOAD, RUN_ALL);  \
-    if ((memory)->job->programs[HRI_STEP].present) prefix##_program((memory), HRI_STEP, RUN_ALL);  \
-    if ((memory)->job->programs[HRI_MICRO].present) {                                              \
-      prefix##_program((memory), HRI_BEGIN, RUN_ALL);                                              \
-      prefix##_program((memory), HRI_MICRO, RUN_ALL);                                              \
-      prefix##_program((memory), HRI_MICRO, RUN_ALL);                                              \
-    }                                                                                              \
+#define RUN_STEP(prefix, memory)                                                                                       \
+  do {                                                                                                                 \
+    if ((memory)->job->programs[HRI_LOAD].present) prefix##_program((memory), HRI_LOAD, RUN_ALL);                      \
+    if ((memory)->job->programs[HRI_STEP].present) prefix##_program((memory), HRI_STEP, RUN_ALL);                      \
+    if ((memory)->job->programs[HRI_MICRO].present) {                                                                  \
+      prefix##_program((memory), HRI_BEGIN, RUN_ALL);                                                                  \
+      prefix##_program((memory), HRI_MICRO, RUN_ALL);                                                                  \
+      prefix##_program((memory), HRI_MICRO, RUN_ALL);                                                                  \
+    }                                                                                                                  \
   } while (0)
 
-#define GIVE(prefix, memory, t)                                                                                                          \
-  do {                                                                                                                                   \
-    for (uint32_t give_p = 0; give_p < (t)->job.params.count; give_p++)                                                                  \
-      for (uint64_t i = 0; i < (t)->job.params.items[give_p].elements; i++)                                                              \
-        prefix##_at((memory), (t)->job.params.items[give_p].weight)[i] = (t)->values[give_p][i];                                         \
-    for (uint32_t give_k = 0; give_k < (t)->input_count; give_k++)                                                                       \
-      for (uint64_t i = 0; i < (t)->inputs[give_k].count; i++) {                                                                         \
-        if ((t)->inputs[give_k].ints) prefix##_ints_at((memory), (t)->inputs[give_k].tensor)[i] = (t)->inputs[give_k].ints[i];           \
-        else prefix##_at((memory), (t)->inputs[give_k].tensor)[i] = (t)->inputs[give_k].floats[i];                                       \
-      }                                                                                                                                  \
-    (memory)->control.inv_tokens = (t)->counted ? 1.0 / (double)(t)->counted : 0;                                                        \
+#define GIVE(prefix, memory, t)                                                                                        \
+  do {                                                                                                                 \
+    for (uint32_t give_p = 0; give_p < (t)->job.params.count; give_p++)                                                \
+      for (uint64_t i = 0; i < (t)->job.params.items[give_p].elements; i++)                                            \
+        prefix##_at((memory), (t)->job.params.items[give_p].weight)[i] = (t)->values[give_p][i];                       \
+    for (uint32_t give_k = 0; give_k < (t)->input_count; give_k++)                                                     \
+      for (uint64_t i = 0; i < (t)->inputs[give_k].count; i++) {                                                       \
+        if ((t)->inputs[give_k].ints)                                                                                  \
+          prefix##_ints_at((memory), (t)->inputs[give_k].tensor)[i] = (t)->inputs[give_k].ints[i];                     \
+        else prefix##_at((memory), (t)->inputs[give_k].tensor)[i] = (t)->inputs[give_k].floats[i];                     \
+      }                                                                                                                \
+    (memory)->control.inv_tokens = (t)->counted ? 1.0 / (double)(t)->counted : 0;                                      \
   } while (0)
 
 /* ---- gradients: one array per parameter, NULL when it is frozen ---- */
@@ -387,20 +418,21 @@ static uint64_t before_run(const tiny *t, uint32_t p, const hri_param_run *run) 
 static bool row_trains(const tiny *t, uint32_t p, uint64_t element) {
   uint32_t count;
   const hri_param_run *runs = hri_param_runs(&t->job, p, &count);
-  uint64_t row = element / (t->job.params.items[p].elements / t->job.tensors.items[t->job.params.items[p].weight].stored[0]);
+  uint64_t row =
+      element / (t->job.params.items[p].elements / t->job.tensors.items[t->job.params.items[p].weight].stored[0]);
   for (uint32_t k = 0; k < count; k++)
     if (row >= runs[k].row && row < runs[k].row + runs[k].rows) return true;
   return false;
 }
 
 /* What a backend left in the gradients of the runs of a parameter; rows that do not train keep zero. */
-#define COLLECT(prefix, memory, t, g)                                                                            \
-  for (uint32_t p_ = 0; p_ < (t)->job.params.count; p_++) {                                                      \
-    uint32_t count_;                                                                                             \
-    const hri_param_run *runs_ = hri_param_runs(&(t)->job, p_, &count_);                                         \
-    for (uint32_t k_ = 0; (g)->of[p_] && k_ < count_; k_++)                                                      \
-      for (uint64_t i = 0; i < hri_tensor_stored_elements(&(t)->job.tensors.items[runs_[k_].gradient]); i++)     \
-        (g)->of[p_][before_run((t), p_, &runs_[k_]) + i] = (double)prefix##_at((memory), runs_[k_].gradient)[i]; \
+#define COLLECT(prefix, memory, t, g)                                                                                  \
+  for (uint32_t p_ = 0; p_ < (t)->job.params.count; p_++) {                                                            \
+    uint32_t count_;                                                                                                   \
+    const hri_param_run *runs_ = hri_param_runs(&(t)->job, p_, &count_);                                               \
+    for (uint32_t k_ = 0; (g)->of[p_] && k_ < count_; k_++)                                                            \
+      for (uint64_t i = 0; i < hri_tensor_stored_elements(&(t)->job.tensors.items[runs_[k_].gradient]); i++)           \
+        (g)->of[p_][before_run((t), p_, &runs_[k_]) + i] = (double)prefix##_at((memory), runs_[k_].gradient)[i];       \
   }
 
 static gradients exact_gradients(const tiny *t) {
@@ -446,13 +478,15 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
         const float *from;
         if (runs[r].gradient != o.tensor) continue;
         from = hri_executor_view(c->executor, o.tensor);
-        for (uint64_t k = 0; k < hri_tensor_stored_elements(&job->tensors.items[o.tensor]); k++) c->g->of[p][before_run(c->t, p, &runs[r]) + k] = (double)from[k];
+        for (uint64_t k = 0; k < hri_tensor_stored_elements(&job->tensors.items[o.tensor]); k++)
+          c->g->of[p][before_run(c->t, p, &runs[r]) + k] = (double)from[k];
       }
     }
   }
 }
 
-static hr_status fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging,
+                      uint64_t bytes, hr_error *error) {
   const captured *c = context;
   (void)staging, (void)bytes, (void)error;
   const hri_param_range *r = &c->t->job.ranges.items[index];
@@ -466,14 +500,18 @@ static gradients engine_gradients(const tiny *t, hri_backend *cpu) {
   hri_executor_options options = {.check = true, .after_node = capture, .context = &c};
   hri_transfer transfer = {.context = &c, .fill = fill};
   hri_placement placement;
-  const hri_control control = {.loss_scale = 1, .clip_scale = 1, .inv_tokens = t->counted ? 1.0 / (double)t->counted : 0};
+  const hri_control control = {.loss_scale = 1,
+                               .clip_scale = 1,
+                               .inv_tokens = t->counted ? 1.0 / (double)t->counted : 0};
   HOLDS(hri_place_job(&t->job, HRI_CHECK_GUARD, &placement, error));
   HOLDS(hri_placement_verify(&t->job, &placement, error));
   HOLDS(hri_executor_create(&t->job, &placement, cpu, &transfer, &options, &c.executor, error));
   hri_executor_control_set(c.executor, 0, &control, sizeof control);
   HOLDS(hri_executor_run(c.executor, HRI_LOAD, error));
   for (uint32_t i = 0; i < t->input_count; i++)
-    memcpy(hri_executor_view(c.executor, t->inputs[i].tensor), t->inputs[i].ints ? (const void *)t->inputs[i].ints : (const void *)t->inputs[i].floats, t->inputs[i].count * 4);
+    memcpy(hri_executor_view(c.executor, t->inputs[i].tensor),
+           t->inputs[i].ints ? (const void *)t->inputs[i].ints : (const void *)t->inputs[i].floats,
+           t->inputs[i].count * 4);
   if (t->job.programs[HRI_STEP].present) {
     HOLDS(hri_executor_run(c.executor, HRI_STEP, error));
   } else {
@@ -488,10 +526,10 @@ static gradients engine_gradients(const tiny *t, hri_backend *cpu) {
 /* ---- differences of the double reference ---- */
 
 typedef struct differences {
-  const tiny *t;     /* forward only */
+  const tiny *t; /* forward only */
   exact_memory m;
-  double magnitude;  /* sum of the absolute terms of the loss, at its last evaluation */
-  double depth;      /* roundings that a value passes */
+  double magnitude; /* sum of the absolute terms of the loss, at its last evaluation */
+  double depth;     /* roundings that a value passes */
 } differences;
 
 /* Terms that one element of the node's result is made of, plus a few for the elementwise part. */
@@ -500,7 +538,8 @@ static double node_depth(const hri_job *job, const hri_node *n) {
   switch (n->op) {
   case HRI_OP_LINEAR: return (double)hri_columns(hri_at(job, n, 0)) + 2;
   case HRI_OP_NORM: return 2 * (double)hri_columns(hri_at(job, n, 0)) + 8;
-  case HRI_OP_ATTENTION: case HRI_OP_ATTENTION_FULL: return 2 * (double)i[4] + 2 * (double)i[1] + 8;
+  case HRI_OP_ATTENTION:
+  case HRI_OP_ATTENTION_FULL: return 2 * (double)i[4] + 2 * (double)i[1] + 8;
   case HRI_OP_CROSS_ENTROPY: return (double)i[0] + 8;
   case HRI_OP_LOSS_SUM: return (double)hri_tensor_elements(hri_at(job, n, 0));
   default: return 16;
@@ -514,7 +553,8 @@ static double loss_at(differences *d, double *const *direction, double step) {
   d->magnitude = 0;
   for (uint32_t p = 0; p < t->job.params.count; p++)
     for (uint64_t i = 0; i < t->job.params.items[p].elements; i++)
-      exact_at(&d->m, t->job.params.items[p].weight)[i] = (double)t->values[p][i] + (direction[p] ? step * direction[p][i] : 0);
+      exact_at(&d->m, t->job.params.items[p].weight)[i] =
+          (double)t->values[p][i] + (direction[p] ? step * direction[p][i] : 0);
   d->m.control.loss_sum = 0;
   exact_program(&d->m, (hri_program_kind)t->program, RUN_FORWARD);
   if (t->head != HRI_NONE) {
@@ -536,7 +576,8 @@ static void differences_open(differences *d, const tiny *t) {
   exact_open(&d->m, &t->job);
   GIVE(exact, &d->m, t);
   if (t->job.programs[HRI_LOAD].present) exact_program(&d->m, HRI_LOAD, RUN_ALL);
-  for (size_t at = 0; at < t->job.programs[t->program].order.count; at++) d->depth += node_depth(&t->job, &t->job.nodes.items[t->job.programs[t->program].order.items[at]]);
+  for (size_t at = 0; at < t->job.programs[t->program].order.count; at++)
+    d->depth += node_depth(&t->job, &t->job.nodes.items[t->job.programs[t->program].order.items[at]]);
 }
 
 /* The comparisons say something when a millionth part of the gradient, or a billionth of the loss, would show. */
@@ -558,8 +599,8 @@ static double derivative_from(differences *d, double *const *direction, double h
   return fine;
 }
 
-/* The same with the h that bounds the error best, of those tried until it is known well enough: a strongly curved loss wants a small
- * one. scale: L2(g) L2(v). */
+/* The same with the h that bounds the error best, of those tried until it is known well enough: a strongly curved loss
+ * wants a small one. scale: L2(g) L2(v). */
 static double derivative(differences *d, double *const *direction, double scale, double *error) {
   double best = 0, h = 1e-3;
   *error = INFINITY;
@@ -605,7 +646,8 @@ static void measure_plain(tiny *t, yardstick *y, uint64_t points) {
       t->values[p] = malloc(t->job.params.items[p].elements * sizeof(float));
       assert_non_null(t->values[p]);
       for (uint64_t i = 0; i < t->job.params.items[p].elements; i++)
-        t->values[p][i] = kept[p][i] * (float)(1 + (y->points ? 1e-3 * uniform(t->seed, 900 + p + 1000 * y->points, i) : 0));
+        t->values[p][i] =
+            kept[p][i] * (float)(1 + (y->points ? 1e-3 * uniform(t->seed, 900 + p + 1000 * y->points, i) : 0));
     }
     exact = exact_gradients(t);
     plain = plain_gradients(t);
@@ -622,11 +664,14 @@ static void measure_plain(tiny *t, yardstick *y, uint64_t points) {
 }
 
 /* The parameters in [first, end), together: the three comparisons. */
-static void compare_along(differences *d, const way *w, tiny *t, uint32_t first, uint32_t end, const gradients *exact, yardstick *plain, const gradients *engine) {
-  double *direction[MOST_PARAMS] = {0}, repeats = w->accumulate, error, truth, exact_dot = 0, engine_dot = 0, bound = 0, scale = 0, rounding = 0;
+static void compare_along(differences *d, const way *w, tiny *t, uint32_t first, uint32_t end, const gradients *exact,
+                          yardstick *plain, const gradients *engine) {
+  double *direction[MOST_PARAMS] = {0}, repeats = w->accumulate, error, truth, exact_dot = 0, engine_dot = 0, bound = 0,
+         scale = 0, rounding = 0;
   const char *name = end - first > 1 ? "all" : hri_name_get(&t->job, t->job.params.items[first].key);
   for (uint32_t p = first; p < end; p++) {
-    uint64_t n = t->job.params.items[p].elements, logical = hri_tensor_elements(&t->job.tensors.items[t->job.params.items[p].weight]);
+    uint64_t n = t->job.params.items[p].elements,
+             logical = hri_tensor_elements(&t->job.tensors.items[t->job.params.items[p].weight]);
     double size, off;
     if (!exact->of[p]) continue;
     direction[p] = calloc(n, sizeof(double));
@@ -636,8 +681,8 @@ static void compare_along(differences *d, const way *w, tiny *t, uint32_t first,
     off = l2(engine->of[p], exact->of[p], n);
     if (!(off <= 4 * plain->of[p] * size)) measure_plain(t, plain, ALL_POINTS);
     if (!(off <= 4 * plain->of[p] * size))
-      fail_msg("%s, %s: gradient of %s: error %.3g, allowed 4 x %.3g, the error of plain fp32 (size %.3g)", where, w->name, hri_name_get(&t->job, t->job.params.items[p].key), off,
-               plain->of[p] * size, size);
+      fail_msg("%s, %s: gradient of %s: error %.3g, allowed 4 x %.3g, the error of plain fp32 (size %.3g)", where,
+               w->name, hri_name_get(&t->job, t->job.params.items[p].key), off, plain->of[p] * size, size);
     exact_dot += inner(exact->of[p], direction[p], n);
     engine_dot += inner(engine->of[p], direction[p], n);
     bound += 4 * plain->of[p] * size * l2(direction[p], NULL, n);
@@ -646,10 +691,13 @@ static void compare_along(differences *d, const way *w, tiny *t, uint32_t first,
   truth = repeats * derivative(d, direction, scale / repeats, &error);
   error = repeats * error + d->depth * DBL_EPSILON * rounding;
   if (!(fabs(exact_dot - truth) <= error))
-    fail_msg("%s, %s: the rules give %.12g along %s, differences %.12g, allowed error %.3g", where, w->name, exact_dot, name, truth, error);
+    fail_msg("%s, %s: the rules give %.12g along %s, differences %.12g, allowed error %.3g", where, w->name, exact_dot,
+             name, truth, error);
   if (!(fabs(engine_dot - truth) <= bound + error))
-    fail_msg("%s, %s: the engine gives %.12g along %s, differences %.12g, allowed error %.3g", where, w->name, engine_dot, name, truth, bound + error);
-  if (!(error <= 2 * repeats * known_well_enough(d, scale / repeats))) fail_msg("%s, %s: differences along %s are known to %.3g only (%.3g)", where, w->name, name, error, scale);
+    fail_msg("%s, %s: the engine gives %.12g along %s, differences %.12g, allowed error %.3g", where, w->name,
+             engine_dot, name, truth, bound + error);
+  if (!(error <= 2 * repeats * known_well_enough(d, scale / repeats)))
+    fail_msg("%s, %s: differences along %s are known to %.3g only (%.3g)", where, w->name, name, error, scale);
   for (uint32_t p = first; p < end; p++) free(direction[p]);
 }
 
@@ -658,7 +706,8 @@ static uint64_t program_number; /* seeds each program's values */
 /* What tests look at in a compiled program. */
 typedef void (*inspector)(const tiny *t, const way *w);
 
-static void hold_way(const char *name, builder build, const void *shape, inspector inspect, const way *w, uint64_t seed) {
+static void hold_way(const char *name, builder build, const void *shape, inspector inspect, const way *w,
+                     uint64_t seed) {
   tiny forward, t;
   differences d;
   gradients exact, engine;
@@ -669,7 +718,9 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   tiny_open(&forward, seed, 1);
   build(&forward, shape);
   finish_forward(&forward);
-  if (forward.head != HRI_NONE) (void)hri_pass_head(&forward.job, forward.program, forward.hidden, forward.head, forward.targets, forward.vocabulary, forward.softcap, 0, false, 0);
+  if (forward.head != HRI_NONE)
+    (void)hri_pass_head(&forward.job, forward.program, forward.hidden, forward.head, forward.targets,
+                        forward.vocabulary, forward.softcap, 0, false, 0);
   differences_open(&d, &forward);
   tiny_open(&t, seed, w->accumulate);
   build(&t, shape);
@@ -705,10 +756,10 @@ static void hold(const char *name, builder build, const void *shape, inspector i
     hold_way(name, build, shape, inspect, &ways[k], seed);
   }
 }
-#define HOLD(build, ...)                                             \
-  do {                                                               \
-    static const int shape_[] = {__VA_ARGS__};                       \
-    hold(#build " " #__VA_ARGS__, build, shape_, NULL);              \
+#define HOLD(build, ...)                                                                                               \
+  do {                                                                                                                 \
+    static const int shape_[] = {__VA_ARGS__};                                                                         \
+    hold(#build " " #__VA_ARGS__, build, shape_, NULL);                                                                \
   } while (0)
 
 /* Nodes of an op in the backward phase (or any, with phase -1). */
@@ -746,7 +797,8 @@ static void linear_rule(void **state) {
 static void build_embed(tiny *t, const void *shape) {
   const int *s = shape;
   uint64_t m = (uint64_t)s[0], v = (uint64_t)s[1], c = (uint64_t)s[2];
-  hri_id table = weight(t, "table", v, c, (uint64_t)s[3], false, 0, 1), ids = integers(t, "ids", m, (uint32_t)v), positions = HRI_NONE, position_table = HRI_NONE;
+  hri_id table = weight(t, "table", v, c, (uint64_t)s[3], false, 0, 1), ids = integers(t, "ids", m, (uint32_t)v),
+         positions = HRI_NONE, position_table = HRI_NONE;
   if (s[5]) {
     position_table = weight(t, "positions", 9, c, 9, false, 0, 1);
     positions = integers(t, "positions", m, 9);
@@ -801,7 +853,8 @@ static void embedding_of_the_padding_id_gets_no_gradient(void **state) {
 static void build_norm(tiny *t, const void *shape) {
   const int *s = shape;
   uint64_t m = (uint64_t)s[1], c = (uint64_t)s[2];
-  hri_id x = variable(t, m, c, false), w = weight(t, "w", c, 0, c, false, 1, 0.5), b = s[3] ? vector(t, "b", c) : HRI_NONE, sum, y;
+  hri_id x = variable(t, m, c, false), w = weight(t, "w", c, 0, c, false, 1, 0.5),
+         b = s[3] ? vector(t, "b", c) : HRI_NONE, sum, y;
   t->emit.layer = 0;
   if (!s[4]) {
     result(t, norm(t, (hr_norm)s[0], x, w, b));
@@ -867,8 +920,10 @@ static void pointwise_rules(void **state) {
 
 /* B, T, H, K, D; documents of 1, 4, 1, 4, ... tokens? materialized? rope? frozen qkv never. */
 static void attention_of(tiny *t, const int *s, int64_t window, double cap, int64_t rotary) {
-  uint64_t batch = (uint64_t)s[0], sequence = (uint64_t)s[1], heads = (uint64_t)s[2], kv = (uint64_t)s[3], size = (uint64_t)s[4], m = batch * sequence;
-  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4], window}, .f = {1 / sqrt((double)size), cap}}, rope = {.i = {s[2], s[3], s[4], 0, rotary}};
+  uint64_t batch = (uint64_t)s[0], sequence = (uint64_t)s[1], heads = (uint64_t)s[2], kv = (uint64_t)s[3],
+           size = (uint64_t)s[4], m = batch * sequence;
+  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4], window}, .f = {1 / sqrt((double)size), cap}},
+           rope = {.i = {s[2], s[3], s[4], 0, rotary}};
   hri_id x = variable(t, m, (heads + 2 * kv) * size, false), doc_start = HRI_NONE, y, second;
   int32_t *positions;
   if (s[5] || s[7]) {
@@ -891,12 +946,14 @@ static void attention_of(tiny *t, const int *s, int64_t window, double cap, int6
     assert_true(rotary / 2 <= 16);
     for (int64_t i = 0; i < rotary / 2; i++) inverse[i] = pow(50, -2 * (double)i / (double)rotary);
     hri_rope_table(inverse, rotary / 2, 1, (int64_t)sequence, table->floats, table->floats + table->count / 2, 1);
-    node(t, HRI_OP_ROPE, &rope, (hri_operand[]){HRI_R(x), HRI_R(place->tensor), HRI_R(table->tensor), HRI_W(turned)}, 4);
+    node(t, HRI_OP_ROPE, &rope, (hri_operand[]){HRI_R(x), HRI_R(place->tensor), HRI_R(table->tensor), HRI_W(turned)},
+         4);
     x = turned;
   }
   y = fresh(t, m, heads * size);
   second = s[6] ? fresh(t, batch * heads * sequence, sequence) : fresh(t, m, heads);
-  node(t, s[6] ? HRI_OP_ATTENTION_FULL : HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(x), HRI_R(doc_start), HRI_W(y), HRI_W(second)}, 4);
+  node(t, s[6] ? HRI_OP_ATTENTION_FULL : HRI_OP_ATTENTION, &attr,
+       (hri_operand[]){HRI_R(x), HRI_R(doc_start), HRI_W(y), HRI_W(second)}, 4);
   result(t, y);
 }
 
@@ -928,7 +985,8 @@ static void build_head_norm(tiny *t, const void *shape) {
   const int *s = shape;
   uint64_t m = (uint64_t)s[0], heads = (uint64_t)s[1], kv = (uint64_t)s[2], size = (uint64_t)s[3];
   hri_attr attr = {.i = {s[1], s[2], s[3]}, .f = {1e-5, 0.1 * s[4]}};
-  hri_id x = variable(t, m, (heads + 2 * kv) * size, false), wq = weight(t, "wq", size, 0, size, false, 0.5, 0.5), wk = weight(t, "wk", size, 0, size, false, -0.5, 0.5), y, stats;
+  hri_id x = variable(t, m, (heads + 2 * kv) * size, false), wq = weight(t, "wq", size, 0, size, false, 0.5, 0.5),
+         wk = weight(t, "wk", size, 0, size, false, -0.5, 0.5), y, stats;
   t->emit.layer = 0;
   y = fresh(t, m, (heads + 2 * kv) * size);
   stats = fresh(t, m, heads + kv);
@@ -968,7 +1026,8 @@ static void rope_rule(void **state) {
 /* M, C, V, stored V; the loss head with its own weight */
 static void build_head(tiny *t, const void *shape) {
   const int *s = shape;
-  hri_id x = variable(t, (uint64_t)s[0], (uint64_t)s[1], false), head = weight(t, "head", (uint64_t)s[2], (uint64_t)s[1], (uint64_t)s[3], false, 0, 1);
+  hri_id x = variable(t, (uint64_t)s[0], (uint64_t)s[1], false),
+         head = weight(t, "head", (uint64_t)s[2], (uint64_t)s[1], (uint64_t)s[3], false, 0, 1);
   loss(t, x, head, (uint64_t)s[2]);
 }
 
@@ -1007,7 +1066,8 @@ static void build_diamond(tiny *t, const void *shape) {
 static void build_shared(tiny *t, const void *shape) {
   const int *s = shape;
   uint64_t m = (uint64_t)s[0], c = (uint64_t)s[1];
-  hri_id x = variable(t, m, c, false), w = matrix(t, "w", c, c), b = vector(t, "b", c), g = weight(t, "g", c, 0, c, false, 1, 0.5), h = vector(t, "h", c);
+  hri_id x = variable(t, m, c, false), w = matrix(t, "w", c, c), b = vector(t, "b", c),
+         g = weight(t, "g", c, 0, c, false, 1, 0.5), h = vector(t, "h", c);
   t->emit.layer = 0;
   x = linear(t, norm(t, HR_NORM_LAYER, x, g, h), w, b);
   x = activation(t, HR_ACTIVATION_GELU_TANH, x);
@@ -1031,7 +1091,8 @@ static void build_half_shared(tiny *t, const void *shape) {
 static void build_tied(tiny *t, const void *shape) {
   const int *s = shape;
   uint64_t m = (uint64_t)s[0], c = (uint64_t)s[1], v = (uint64_t)s[2];
-  hri_id table = weight(t, "table", v, c, (uint64_t)s[3], false, 0, 1), x = embed(t, integers(t, "ids", m, (uint32_t)v), table, HRI_NONE, HRI_NONE, -1), y;
+  hri_id table = weight(t, "table", v, c, (uint64_t)s[3], false, 0, 1),
+         x = embed(t, integers(t, "ids", m, (uint32_t)v), table, HRI_NONE, HRI_NONE, -1), y;
   t->emit.layer = 0;
   y = activation(t, HR_ACTIVATION_GELU_TANH, linear(t, x, matrix(t, "w", c, c), HRI_NONE));
   t->emit.layer = -1;
@@ -1052,7 +1113,8 @@ static void things_used_twice(void **state) {
 
 /* ---- further producers, and columns of a fused result ---- */
 
-/* What an adapter is: rows [begin, begin + count) of a product get a second producer, of low rank, that adds to their columns. */
+/* What an adapter is: rows [begin, begin + count) of a product get a second producer, of low rank, that adds to their
+ * columns. */
 static void adapt(tiny *t, const char *name, hri_id x, hri_id y, uint64_t begin, uint64_t count, uint64_t rank) {
   char text[32];
   hri_id a, b, low;
@@ -1063,16 +1125,20 @@ static void adapt(tiny *t, const char *name, hri_id x, hri_id y, uint64_t begin,
   low = linear(t, x, a, HRI_NONE);
   t->emit.site++;
   assert_int_not_equal(hri_node_append_plain(&t->job, HRI_OP_LINEAR, t->emit, NULL,
-                                             (hri_operand[]){HRI_R(low), HRI_R(b), HRI_ABSENT, HRI_A(hri_tensor_columns(&t->job, y, begin, count))}, 4),
+                                             (hri_operand[]){HRI_R(low), HRI_R(b), HRI_ABSENT,
+                                                             HRI_A(hri_tensor_columns(&t->job, y, begin, count))},
+                                             4),
                        HRI_NONE);
 }
 
 /* B, T, H, K, D, C, rank, base frozen?: adapters of q and v of a fused qkv, then attention and a product. */
 static void build_adapters(tiny *t, const void *shape) {
   const int *s = shape;
-  uint64_t m = (uint64_t)(s[0] * s[1]), h = (uint64_t)s[2], k = (uint64_t)s[3], d = (uint64_t)s[4], c = (uint64_t)s[5], r = (uint64_t)s[6];
+  uint64_t m = (uint64_t)(s[0] * s[1]), h = (uint64_t)s[2], k = (uint64_t)s[3], d = (uint64_t)s[4], c = (uint64_t)s[5],
+           r = (uint64_t)s[6];
   hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4]}, .f = {0.7}};
-  hri_id x = variable(t, m, c, s[7]), w = weight(t, "qkv", (h + 2 * k) * d, c, (h + 2 * k) * d, s[7], 0, 1), qkv, y, lse;
+  hri_id x = variable(t, m, c, s[7]), w = weight(t, "qkv", (h + 2 * k) * d, c, (h + 2 * k) * d, s[7], 0, 1), qkv, y,
+         lse;
   t->emit.layer = 0;
   qkv = linear(t, x, w, HRI_NONE);
   adapt(t, "q", x, qkv, 0, h * d, r);
@@ -1104,8 +1170,8 @@ static void inspect_frozen_adapters(const tiny *t, const way *w) {
   assert_int_equal(count_nodes(t, HRI_OP_LINEAR_DX, -1), 3); /* through o, and through B twice; x is frozen */
 }
 
-/* M, F, whole first?: both halves of a product are read alone, each by an activation of its own whose results are the halves
- * of one tensor; the product is read as a whole too, behind or before. */
+/* M, F, whole first?: both halves of a product are read alone, each by an activation of its own whose results are the
+ * halves of one tensor; the product is read as a whole too, behind or before. */
 static void build_halves(tiny *t, const void *shape) {
   const int *s = shape;
   uint64_t m = (uint64_t)s[0], f = (uint64_t)s[1];
@@ -1118,7 +1184,9 @@ static void build_halves(tiny *t, const void *shape) {
     hri_attr attr = {.i = {half ? HR_ACTIVATION_SILU : HR_ACTIVATION_GELU_TANH}};
     t->emit.site++;
     hri_node_append_plain(&t->job, HRI_OP_ACTIVATION, t->emit, &attr,
-                          (hri_operand[]){HRI_R(hri_tensor_columns(&t->job, wide, half * f, f)), HRI_W(hri_tensor_columns(&t->job, up, half * f, f))}, 2);
+                          (hri_operand[]){HRI_R(hri_tensor_columns(&t->job, wide, half * f, f)),
+                                          HRI_W(hri_tensor_columns(&t->job, up, half * f, f))},
+                          2);
   }
   if (!s[2]) whole = linear(t, wide, matrix(t, "behind", 3, 2 * f), HRI_NONE);
   both = linear(t, up, matrix(t, "down", 3, 2 * f), HRI_NONE);
@@ -1127,7 +1195,8 @@ static void build_halves(tiny *t, const void *shape) {
 }
 
 static void further_producers_and_columns(void **state) {
-  static const int small[] = {2, 7, 4, 2, 5, 6, 3, 0}, odd[] = {1, 33, 3, 1, 7, 13, 2, 0}, frozen_base[] = {2, 7, 4, 2, 5, 6, 3, 1}, one[] = {1, 1, 1, 1, 1, 1, 1, 0};
+  static const int small[] = {2, 7, 4, 2, 5, 6, 3, 0}, odd[] = {1, 33, 3, 1, 7, 13, 2, 0},
+                   frozen_base[] = {2, 7, 4, 2, 5, 6, 3, 1}, one[] = {1, 1, 1, 1, 1, 1, 1, 0};
   (void)state;
   hold("adapters of q and v", build_adapters, small, inspect_adapters);
   hold("adapters of q and v, odd", build_adapters, odd, inspect_adapters);
@@ -1145,7 +1214,8 @@ static void further_producers_and_columns(void **state) {
 static void build_parts(tiny *t, const void *shape) {
   const int *s = shape;
   hri_part_request parts[3] = {{.name = "q"}, {.name = "k"}, {.name = "v"}};
-  hri_param_request request = {.name = "qkv", .layer = -1, .rank = 2, .parts = parts, .part_count = 3, .spec = HRI_NONE};
+  hri_param_request request =
+      {.name = "qkv", .layer = -1, .rank = 2, .parts = parts, .part_count = 3, .spec = HRI_NONE};
   uint64_t rows = 0;
   hri_id x = variable(t, (uint64_t)s[0], (uint64_t)s[1], false), w, bias;
   uint32_t param;
@@ -1186,7 +1256,8 @@ static void inspect_two_runs(const tiny *t, const way *w) {
 }
 
 static void parts_that_train_alone(void **state) {
-  static const int all[] = {9, 5, 4, 1, 2, 1, 3, 1}, last[] = {9, 5, 4, 0, 2, 0, 3, 1}, ends[] = {33, 17, 6, 1, 3, 0, 5, 1}, middle[] = {7, 3, 1, 0, 1, 1, 1, 0};
+  static const int all[] = {9, 5, 4, 1, 2, 1, 3, 1}, last[] = {9, 5, 4, 0, 2, 0, 3, 1},
+                   ends[] = {33, 17, 6, 1, 3, 0, 5, 1}, middle[] = {7, 3, 1, 0, 1, 1, 1, 0};
   (void)state;
   hold("all of qkv trains", build_parts, all, inspect_one_run);
   hold("v trains alone", build_parts, last, inspect_one_run);
@@ -1197,7 +1268,9 @@ static void parts_that_train_alone(void **state) {
 /* ---- frozen parameters: no node is emitted for what nobody wants ---- */
 
 /* Which of x, w, bias train. */
-typedef struct frozen_linear { bool x, w, bias; } frozen_linear;
+typedef struct frozen_linear {
+  bool x, w, bias;
+} frozen_linear;
 
 static void build_frozen_linear(tiny *t, const void *shape) {
   const frozen_linear *f = shape;
@@ -1232,7 +1305,8 @@ static void build_frozen_below(tiny *t, const void *shape) {
   y = activation(t, HR_ACTIVATION_GELU_TANH, y);
   t->emit.layer = -1;
   trained = linear(t, y, matrix(t, "trained", 4, 2), vector(t, "trained.bias", 4)); /* the one that trains */
-  result(t, add(t, activation(t, HR_ACTIVATION_SILU, trained), linear(t, y, weight(t, "beside", 4, 2, 4, true, 0, 1), HRI_NONE)));
+  result(t, add(t, activation(t, HR_ACTIVATION_SILU, trained),
+                linear(t, y, weight(t, "beside", 4, 2, 4, true, 0, 1), HRI_NONE)));
 }
 
 static void inspect_frozen_below(const tiny *t, const way *w) {
@@ -1253,7 +1327,8 @@ static void build_frozen_above(tiny *t, const void *shape) {
   (void)shape;
   t->emit.layer = 0;
   x = norm(t, HR_NORM_RMS, x, weight(t, "g", c, 0, c, true, 1, 0.5), HRI_NONE);
-  x = glu(t, HR_ACTIVATION_SILU, linear(t, x, weight(t, "in", 10, c, 10, true, 0, 1), weight(t, "in.bias", 10, 0, 10, true, 0, 1)));
+  x = glu(t, HR_ACTIVATION_SILU,
+          linear(t, x, weight(t, "in", 10, c, 10, true, 0, 1), weight(t, "in.bias", 10, 0, 10, true, 0, 1)));
   x = linear(t, x, weight(t, "out", c, 5, c, true, 0, 1), HRI_NONE);
   t->emit.layer = -1;
   loss(t, x, weight(t, "head", 11, c, 64, true, 0, 1), 11);
@@ -1270,7 +1345,8 @@ static void inspect_frozen_above(const tiny *t, const way *w) {
 /* kind, does w train, does b train; x does not */
 static void build_frozen_norm(tiny *t, const void *shape) {
   const int *s = shape;
-  hri_id x = variable(t, 9, 7, true), w = weight(t, "w", 7, 0, 7, !s[1], 1, 0.5), b = weight(t, "b", 7, 0, 7, !s[2], 0, 1);
+  hri_id x = variable(t, 9, 7, true), w = weight(t, "w", 7, 0, 7, !s[1], 1, 0.5),
+         b = weight(t, "b", 7, 0, 7, !s[2], 0, 1);
   t->emit.layer = 0;
   result(t, norm(t, (hr_norm)s[0], x, w, b));
 }
@@ -1320,7 +1396,9 @@ static void inspect_residual(const tiny *t, const way *w) {
   assert_int_equal(fused > 0, w->passes);
 }
 
-static void inspect_chunks(const tiny *t, const way *w) { assert_int_equal(count_nodes(t, HRI_OP_CROSS_ENTROPY, -1), w->chunk ? (17 + w->chunk - 1) / w->chunk : 1); }
+static void inspect_chunks(const tiny *t, const way *w) {
+  assert_int_equal(count_nodes(t, HRI_OP_CROSS_ENTROPY, -1), w->chunk ? (17 + w->chunk - 1) / w->chunk : 1);
+}
 
 static void ways_are_different_programs(void **state) {
   static const int residual[] = {HR_NORM_LAYER, 13, 33, 1, 1}, head[] = {17, 9, 61, 64};
@@ -1375,7 +1453,8 @@ static void draw_model(random_model *r, uint64_t seed) {
   random_variations(m, draw_next, &more);
   m->eos_token = m->bos_token = m->pad_token = -1;
   job->sequence_length = 2 + draw(seed, 12, 8);
-  if (m->qk_norm && job->sequence_length < 4) job->sequence_length = 4; /* tokens that see only themselves give these norms no gradient */
+  if (m->qk_norm && job->sequence_length < 4)
+    job->sequence_length = 4; /* tokens that see only themselves give these norms no gradient */
   if (m->qk_norm && m->sliding_window == 1) m->sliding_window = 2;
   job->micro_batch = 1 + draw(seed, 13, 2);
   job->optimizer = HR_OPTIMIZER_SGD;
@@ -1439,7 +1518,8 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   where = name;
   draw_model(&r, seed);
   open_model(&forward, &r, forwards);
-  (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.targets, forward.vocabulary, forward.softcap, 0, false, 0);
+  (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.targets, forward.vocabulary,
+                      forward.softcap, 0, false, 0);
   differences_open(&d, &forward);
   open_model(&t, &r, forwards);
   HOLDS(cpu_open(threads, &cpu, error));

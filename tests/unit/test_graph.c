@@ -12,7 +12,10 @@
 
 enum { ROWS = 12, WIDTH = 10, CLASSES = 5 };
 
-typedef struct net { hr_graph *graph; hr_tensor ids, targets, table, head; } net;
+typedef struct net {
+  hr_graph *graph;
+  hr_tensor ids, targets, table, head;
+} net;
 
 static net make_net(bool frozen) {
   net n;
@@ -21,11 +24,13 @@ static net make_net(bool frozen) {
   assert_int_equal(hr_graph_create(&n.graph, &error), HR_OK);
   n.ids = hr_graph_input(n.graph, "ids", ROWS);
   n.targets = hr_graph_input(n.graph, "targets", ROWS);
-  n.table = frozen ? hr_graph_frozen(n.graph, "table", 7, WIDTH, 0.5) : hr_graph_parameter(n.graph, "table", 7, WIDTH, 0.5, true);
+  n.table = frozen ? hr_graph_frozen(n.graph, "table", 7, WIDTH, 0.5)
+                   : hr_graph_parameter(n.graph, "table", 7, WIDTH, 0.5, true);
   n.head = hr_graph_parameter(n.graph, "head", CLASSES, WIDTH, 0.3, true);
   hr_graph_layer(n.graph, 0);
   x = hr_graph_embed(n.graph, n.ids, n.table);
-  x = hr_graph_linear(n.graph, x, hr_graph_parameter(n.graph, "w", WIDTH, WIDTH, 0.3, true), hr_graph_parameter(n.graph, "b", WIDTH, 0, 0, false));
+  x = hr_graph_linear(n.graph, x, hr_graph_parameter(n.graph, "w", WIDTH, WIDTH, 0.3, true),
+                      hr_graph_parameter(n.graph, "b", WIDTH, 0, 0, false));
   x = hr_graph_activation(n.graph, x, HR_ACTIVATION_SILU);
   hr_graph_layer(n.graph, -1);
   hr_graph_loss(n.graph, x, n.head, n.targets);
@@ -39,7 +44,8 @@ static double train_net(const net *n, hr_job *job, int steps, float *table) {
   double loss = 0;
   assert_int_equal(hr_device_find("cpu", &job->device, &error), HR_OK);
   job->check = true;
-  if (hr_graph_plan(n->graph, job, &plan, &error) != HR_OK || hr_run_create(n->graph, plan, &run, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_graph_plan(n->graph, job, &plan, &error) != HR_OK || hr_run_create(n->graph, plan, &run, &error) != HR_OK)
+    fail_msg("%s", error.message);
   assert_int_equal(hr_run_reserved_bytes(run, HR_TIER_DEVICE), hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes);
   for (int s = 0; s < steps; s++) {
     for (int r = 0; r < ROWS; r++) {
@@ -86,7 +92,8 @@ static void trained_parameters_move_the_same_either_way(void **state) {
   assert_memory_equal(after[0], after[1], sizeof after[0]);
 }
 
-/* Each storage of a parameter goes by the name that the user gave it; of a model's segments by unit, and says what it holds. */
+/* Each storage of a parameter goes by the name that the user gave it; of a model's segments by unit, and says what it
+ * holds. */
 static void live_sets_name_what_is_in_them(void **state) {
   static const char *const names[] = {"table", "head", "w", "b", "table.exp_avg", "w.exp_avg_sq"};
   static const char *const held[] = {"qkv.weight", "attention_output.weight", "mlp_in.weight", "mlp_out.weight"};
@@ -112,7 +119,8 @@ static void live_sets_name_what_is_in_them(void **state) {
   hr_plan_destroy(plan);
   hr_graph_destroy(n.graph);
   assert_int_equal(hr_model_open("micro-llama-bytes", &job.model, &error), HR_OK);
-  if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK)
+    fail_msg("%s", error.message);
   for (uint32_t i = 0; hr_plan_live(plan, HR_TIER_DEVICE, i, &live); i++) {
     if (strcmp(live.name, "layers.0.matrices.weight") != 0) continue;
     for (uint32_t k = 0; k < 4; k++) {
@@ -142,7 +150,8 @@ static void an_input_that_nobody_reads_touches_nothing(void **state) {
     hr_tensor unread = spare ? hr_graph_input(n.graph, "unread", 1 << 20) : HR_NO_TENSOR;
     hr_job_init(&job);
     assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
-    if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK || hr_run_create(n.graph, plan, &run, &error) != HR_OK) fail_msg("%s", error.message);
+    if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK || hr_run_create(n.graph, plan, &run, &error) != HR_OK)
+      fail_msg("%s", error.message);
     for (int r = 0; r < ROWS; r++) hr_run_input(run, n.ids)[r] = r % 7, hr_run_input(run, n.targets)[r] = r % CLASSES;
     for (int r = 0; spare && r < 1 << 20; r++) hr_run_input(run, unread)[r] = r;
     assert_int_equal(hr_run_get_parameter(run, n.table, before, 7 * WIDTH, &error), HR_OK);
@@ -203,22 +212,28 @@ static void refused(hr_tensor (*add)(hr_graph *g, hr_tensor x), void (*change)(h
   head = hr_graph_parameter(g, "head", CLASSES, WIDTH, 0.3, true);
   if (add) x = add(g, x);
   hr_graph_loss(g, x, head, targets);
-  if (hr_graph_plan(g, &job, &plan, &error) != HR_ERROR_USAGE || !strstr(error.message, word)) fail_msg("wanted '%s', got '%s'", word, error.message);
+  if (hr_graph_plan(g, &job, &plan, &error) != HR_ERROR_USAGE || !strstr(error.message, word))
+    fail_msg("wanted '%s', got '%s'", word, error.message);
   assert_null(plan);
   hr_graph_destroy(g);
 }
 
 static hr_tensor no_heads(hr_graph *g, hr_tensor x) { return hr_graph_attention(g, x, 1, ROWS, 0, 1, WIDTH / 2, 1); }
-static hr_tensor no_scale(hr_graph *g, hr_tensor x) { return hr_graph_attention(g, x, 1, ROWS, 3, 1, 2, strtod("nan", NULL)); }
+static hr_tensor no_scale(hr_graph *g, hr_tensor x) {
+  return hr_graph_attention(g, x, 1, ROWS, 3, 1, 2, strtod("nan", NULL));
+}
 static hr_tensor no_kind(hr_graph *g, hr_tensor x) { return hr_graph_activation(g, x, (hr_activation)77); }
 static hr_tensor no_gate(hr_graph *g, hr_tensor x) { return hr_graph_glu(g, x, (hr_activation)77); }
 static hr_tensor no_epsilon(hr_graph *g, hr_tensor x) {
-  return hr_graph_norm(g, x, hr_graph_parameter(g, "n", WIDTH, 0, -1, false), HR_NO_TENSOR, HR_NORM_RMS, strtod("inf", NULL));
+  return hr_graph_norm(g, x, hr_graph_parameter(g, "n", WIDTH, 0, -1, false), HR_NO_TENSOR, HR_NORM_RMS,
+                       strtod("inf", NULL));
 }
 static void optimizer(hr_job *job) { job->optimizer = (hr_optimizer)99; }
 static void packing(hr_job *job) { job->weight_packing = (hr_weight_packing)99; }
 static void precision(hr_job *job) { job->precision = (hr_precision)99; }
-static void levels(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .levels = {99}, .level_count = 1}; }
+static void levels(hr_job *job) {
+  job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .levels = {99}, .level_count = 1};
+}
 static void layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = UINT32_MAX}; }
 static void beta(hr_job *job) { job->beta1 = strtod("nan", NULL); }
 static void threads(hr_job *job) { job->threads = 1u << 31; }
@@ -281,9 +296,13 @@ static void a_job_of_names_and_shares_plans_a_graph(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_parameters_stay), cmocka_unit_test(trained_parameters_move_the_same_either_way), cmocka_unit_test(live_sets_name_what_is_in_them),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_parameters_stay),
+                                     cmocka_unit_test(trained_parameters_move_the_same_either_way),
+                                     cmocka_unit_test(live_sets_name_what_is_in_them),
                                      cmocka_unit_test(an_input_that_nobody_reads_touches_nothing),
-                                     cmocka_unit_test(wrong_graphs_are_refused), cmocka_unit_test(graphs_and_jobs_out_of_range_are_refused),
-                                     cmocka_unit_test(a_head_is_no_weight_of_a_linear), cmocka_unit_test(a_job_of_names_and_shares_plans_a_graph)};
+                                     cmocka_unit_test(wrong_graphs_are_refused),
+                                     cmocka_unit_test(graphs_and_jobs_out_of_range_are_refused),
+                                     cmocka_unit_test(a_head_is_no_weight_of_a_linear),
+                                     cmocka_unit_test(a_job_of_names_and_shares_plans_a_graph)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,15 +52,13 @@ static void *scratch(uint64_t bytes) { return take_aligned(bytes, 64); }
 /* n elements between -1 and 1. */
 static void *reals(int64_t n, hri_real real) {
   void *x = take((uint64_t)n * hri_real_bytes(real));
-  for (int64_t i = 0; i < n; i++)
-    hri_real_put(x, i, (float)(i * 37 % 101) / 50.0f - 1.0f, real);
+  for (int64_t i = 0; i < n; i++) hri_real_put(x, i, (float)(i * 37 % 101) / 50.0f - 1.0f, real);
   return x;
 }
 static float *floats(int64_t n) { return reals(n, HRI_REAL_F32); }
 static int32_t *indices(int64_t n, int64_t below) {
   int32_t *x = take((uint64_t)n * sizeof *x);
-  for (int64_t i = 0; i < n; i++)
-    x[i] = (int32_t)(i * 7 % below);
+  for (int64_t i = 0; i < n; i++) x[i] = (int32_t)(i * 7 % below);
   x[n - 1] = (int32_t)below - 1; /* the last row of the table, which ends at the page */
   return x;
 }
@@ -92,7 +90,7 @@ typedef struct level {
 static level levels[4];
 static int level_count;
 
-#define ADD_LEVEL(isa, attention_isa)                                                                                   \
+#define ADD_LEVEL(isa, attention_isa)                                                                                  \
   do {                                                                                                                 \
     level *l = &levels[level_count++];                                                                                 \
     l->name = #attention_isa;                                                                                          \
@@ -140,9 +138,9 @@ static void run_everywhere(const char *name, kernel_case run, int64_t rows, int6
     run_case r = {&levels[i % level_count], (hri_real)(i / level_count % 2), i / level_count / 2 % 3 + 1, rows, columns,
                   i / level_count / 12};
     at_end = i / level_count / 6 % 2 == 0;
-    (void)snprintf(where, sizeof where, "%s on %s, %s, %d threads, %lld x %lld, variant %d, fence at the %s", name, r.l->name,
-                   r.real == HRI_REAL_BF16 ? "bf16" : "fp32", r.threads, (long long)rows, (long long)columns, r.variant,
-                   at_end ? "end" : "start");
+    (void)snprintf(where, sizeof where, "%s on %s, %s, %d threads, %lld x %lld, variant %d, fence at the %s", name,
+                   r.l->name, r.real == HRI_REAL_BF16 ? "bf16" : "fp32", r.threads, (long long)rows, (long long)columns,
+                   r.variant, at_end ? "end" : "start");
     run(&r);
     release();
   }
@@ -161,9 +159,17 @@ static void norm_case(const run_case *r) {
   int64_t n = r->rows * r->columns;
   bool layer = r->variant & 1, residual = r->variant & 2;
   const hri_cpu_kernels *k = &r->l->kernels;
-  hri_norm_args a = {.rows = r->rows, .columns = r->columns, .real = r->real, .x = reals(n, r->real), .weight = floats(r->columns),
-                     .weight_offset = layer ? 0 : 1, .bias = residual ? floats(r->columns) : NULL, .eps = 1e-5, .y = reals(n, r->real),
-                     .stats = floats(layer ? 2 * r->rows : r->rows), .threads = r->threads};
+  hri_norm_args a = {.rows = r->rows,
+                     .columns = r->columns,
+                     .real = r->real,
+                     .x = reals(n, r->real),
+                     .weight = floats(r->columns),
+                     .weight_offset = layer ? 0 : 1,
+                     .bias = residual ? floats(r->columns) : NULL,
+                     .eps = 1e-5,
+                     .y = reals(n, r->real),
+                     .stats = floats(layer ? 2 * r->rows : r->rows),
+                     .threads = r->threads};
   if (residual) a.residual = reals(n, r->real), a.s = reals(n, r->real);
   (layer ? k->layernorm : k->rmsnorm)(&a);
 }
@@ -172,11 +178,21 @@ static void norm_backward_case(const run_case *r) {
   int64_t n = r->rows * r->columns;
   bool layer = r->variant & 1, all = r->variant & 2;
   const hri_cpu_kernels *k = &r->l->kernels;
-  hri_norm_backward_args a = {.rows = r->rows, .columns = r->columns, .real = r->real, .dy = reals(n, r->real), .x = reals(n, r->real),
-                              .stats = floats(layer ? 2 * r->rows : r->rows), .weight = floats(r->columns), .weight_offset = layer ? 0 : 1,
-                              .extra = all ? reals(n, r->real) : NULL, .dx = reals(n, r->real), .dweight = floats(r->columns),
-                              .dbias = all ? floats(r->columns) : NULL, .accumulate = all,
-                              .scratch = scratch(hri_norm_backward_scratch_bytes(r->rows, r->columns, true, all, r->threads)),
+  hri_norm_backward_args a = {.rows = r->rows,
+                              .columns = r->columns,
+                              .real = r->real,
+                              .dy = reals(n, r->real),
+                              .x = reals(n, r->real),
+                              .stats = floats(layer ? 2 * r->rows : r->rows),
+                              .weight = floats(r->columns),
+                              .weight_offset = layer ? 0 : 1,
+                              .extra = all ? reals(n, r->real) : NULL,
+                              .dx = reals(n, r->real),
+                              .dweight = floats(r->columns),
+                              .dbias = all ? floats(r->columns) : NULL,
+                              .accumulate = all,
+                              .scratch =
+                                  scratch(hri_norm_backward_scratch_bytes(r->rows, r->columns, true, all, r->threads)),
                               .threads = r->threads};
   (layer ? k->layernorm_backward : k->rmsnorm_backward)(&a);
 }
@@ -184,13 +200,35 @@ static void norm_backward_case(const run_case *r) {
 /* `columns` is the size of a head; 3 heads of queries, 1 of keys and values, or 2 and 2. */
 static void head_norm_case(const run_case *r) {
   int64_t heads = r->variant ? 2 : 3, kv = r->variant ? 2 : 1, d = r->columns, n = r->rows * (heads + 2 * kv) * d;
-  hri_head_norm_args a = {.rows = r->rows, .heads = heads, .kv_heads = kv, .head_size = d, .real = r->real, .x = reals(n, r->real),
-                          .wq = floats(d), .wk = floats(d), .weight_offset = 1, .eps = 1e-6, .y = reals(n, r->real),
-                          .stats = floats(r->rows * (heads + kv)), .threads = r->threads};
-  hri_head_norm_backward_args b = {.rows = r->rows, .heads = heads, .kv_heads = kv, .head_size = d, .real = r->real,
-                                   .dy = reals(n, r->real), .x = a.x, .stats = a.stats, .wq = a.wq, .wk = a.wk, .weight_offset = 1,
-                                   .dx = reals(n, r->real), .dwq = floats(d), .dwk = floats(d),
-                                   .scratch = scratch(hri_head_norm_backward_scratch_bytes(r->rows, d, r->threads)), .threads = r->threads};
+  hri_head_norm_args a = {.rows = r->rows,
+                          .heads = heads,
+                          .kv_heads = kv,
+                          .head_size = d,
+                          .real = r->real,
+                          .x = reals(n, r->real),
+                          .wq = floats(d),
+                          .wk = floats(d),
+                          .weight_offset = 1,
+                          .eps = 1e-6,
+                          .y = reals(n, r->real),
+                          .stats = floats(r->rows * (heads + kv)),
+                          .threads = r->threads};
+  hri_head_norm_backward_args b = {.rows = r->rows,
+                                   .heads = heads,
+                                   .kv_heads = kv,
+                                   .head_size = d,
+                                   .real = r->real,
+                                   .dy = reals(n, r->real),
+                                   .x = a.x,
+                                   .stats = a.stats,
+                                   .wq = a.wq,
+                                   .wk = a.wk,
+                                   .weight_offset = 1,
+                                   .dx = reals(n, r->real),
+                                   .dwq = floats(d),
+                                   .dwk = floats(d),
+                                   .scratch = scratch(hri_head_norm_backward_scratch_bytes(r->rows, d, r->threads)),
+                                   .threads = r->threads};
   r->l->kernels.head_norm(&a);
   r->l->kernels.head_norm_backward(&b);
 }
@@ -227,15 +265,26 @@ static void gated_case(const run_case *r) {
 
 static void bias_case(const run_case *r) {
   r->l->kernels.bias_gradient(floats(r->columns), reals(r->rows * r->columns, r->real), r->rows, r->columns, r->variant,
-                              scratch(hri_bias_gradient_scratch_bytes(r->rows, r->columns, r->threads)), r->real, r->threads);
+                              scratch(hri_bias_gradient_scratch_bytes(r->rows, r->columns, r->threads)), r->real,
+                              r->threads);
 }
 
 /* Heads of 2 * columns elements, of which all, or all but 2 * (columns / 3), are turned. */
 static void rope_case(const run_case *r) {
-  int64_t d = 2 * r->columns, rotary = r->variant ? d - 2 * (r->columns / 3) : d, n = r->rows * (3 + 2) * d, positions = 9;
-  hri_rope_args a = {.rows = r->rows, .heads = 3, .kv_heads = 1, .head_size = d, .rotary_size = rotary, .real = r->real,
-                     .x = reals(n, r->real), .y = reals(n, r->real), .cosines = floats(positions * rotary / 2),
-                     .sines = floats(positions * rotary / 2), .position = indices(r->rows, positions), .threads = r->threads};
+  int64_t d = 2 * r->columns, rotary = r->variant ? d - 2 * (r->columns / 3) : d, n = r->rows * (3 + 2) * d,
+          positions = 9;
+  hri_rope_args a = {.rows = r->rows,
+                     .heads = 3,
+                     .kv_heads = 1,
+                     .head_size = d,
+                     .rotary_size = rotary,
+                     .real = r->real,
+                     .x = reals(n, r->real),
+                     .y = reals(n, r->real),
+                     .cosines = floats(positions * rotary / 2),
+                     .sines = floats(positions * rotary / 2),
+                     .position = indices(r->rows, positions),
+                     .threads = r->threads};
   r->l->kernels.rope(&a);
   a.x = a.y;
   a.inverse = true;
@@ -254,13 +303,27 @@ static void pointwise_kernels_stay_inside(void **state) {
 
 static void embed_case(const run_case *r) {
   int64_t n = r->rows * r->columns, vocabulary = 11, positions = 5;
-  hri_embed_args a = {.rows = r->rows, .columns = r->columns, .real = r->real, .tokens = reals(vocabulary * r->columns, r->real),
-                      .factor = r->variant & 2 ? 3 : 1, .positions = r->variant & 1 ? reals(positions * r->columns, r->real) : NULL,
-                      .ids = indices(r->rows, vocabulary), .position = indices(r->rows, positions), .y = reals(n, r->real),
+  hri_embed_args a = {.rows = r->rows,
+                      .columns = r->columns,
+                      .real = r->real,
+                      .tokens = reals(vocabulary * r->columns, r->real),
+                      .factor = r->variant & 2 ? 3 : 1,
+                      .positions = r->variant & 1 ? reals(positions * r->columns, r->real) : NULL,
+                      .ids = indices(r->rows, vocabulary),
+                      .position = indices(r->rows, positions),
+                      .y = reals(n, r->real),
                       .threads = r->threads};
-  hri_embed_backward_args b = {.rows = r->rows, .columns = r->columns, .real = r->real, .dy = reals(n, r->real), .index = a.ids,
-                               .factor = a.factor, .skip_index = -1, .dtable = floats(vocabulary * r->columns),
-                               .stored_rows = vocabulary, .accumulate = r->variant & 1, .threads = r->threads};
+  hri_embed_backward_args b = {.rows = r->rows,
+                               .columns = r->columns,
+                               .real = r->real,
+                               .dy = reals(n, r->real),
+                               .index = a.ids,
+                               .factor = a.factor,
+                               .skip_index = -1,
+                               .dtable = floats(vocabulary * r->columns),
+                               .stored_rows = vocabulary,
+                               .accumulate = r->variant & 1,
+                               .threads = r->threads};
   r->l->kernels.embed(&a);
   r->l->kernels.embed_backward(&b);
 }
@@ -268,9 +331,16 @@ static void embed_case(const run_case *r) {
 /* `columns` with padding up to a multiple of 8, without it in odd variants; not in place, in place, evaluation. */
 static void loss_case(const run_case *r) {
   int64_t stored = r->variant & 1 ? r->columns : (r->columns + 7) / 8 * 8, n = r->rows * stored;
-  hri_cross_entropy_args a = {.rows = r->rows, .vocabulary = r->columns, .stored = stored, .softcap = r->variant & 2 ? 5 : 0,
-                              .real = r->real, .logits = reals(n, r->real), .labels = indices(r->rows, r->columns),
-                              .gradient_scale = 0.5, .losses = floats(r->rows), .threads = r->threads};
+  hri_cross_entropy_args a = {.rows = r->rows,
+                              .vocabulary = r->columns,
+                              .stored = stored,
+                              .softcap = r->variant & 2 ? 5 : 0,
+                              .real = r->real,
+                              .logits = reals(n, r->real),
+                              .labels = indices(r->rows, r->columns),
+                              .gradient_scale = 0.5,
+                              .losses = floats(r->rows),
+                              .threads = r->threads};
   r->l->kernels.cross_entropy(&a);
   a.dlogits = reals(n, r->real);
   r->l->kernels.cross_entropy(&a);
@@ -291,11 +361,22 @@ static void embedding_and_loss_stay_inside(void **state) {
 /* Odd variants: bf16 weights, or fp32 weights with a bf16 copy. */
 static void update_case(const run_case *r) {
   int64_t n = r->rows * r->columns;
-  hri_update_numbers numbers = {.number = {0.9, 0.99, 1e-8}, .learning_rate = 1e-3, .weight_decay = 0.1, .gradient_scale = 1, .t = 3};
+  hri_update_numbers numbers = {.number = {0.9, 0.99, 1e-8},
+                                .learning_rate = 1e-3,
+                                .weight_decay = 0.1,
+                                .gradient_scale = 1,
+                                .t = 3};
   hri_real w_real = r->variant & 1 ? r->real : HRI_REAL_F32;
-  hri_update_args a = {.n = n, .w = reals(n, w_real), .w_real = w_real, .state = {reals(n, r->real), reals(n, r->real)},
-                       .state_real = r->real, .g = reals(n, r->real), .gradient_real = r->real, .rounding = {1, 2, 3},
-                       .first_element = r->variant & 2 ? 5 : 0, .threads = r->threads};
+  hri_update_args a = {.n = n,
+                       .w = reals(n, w_real),
+                       .w_real = w_real,
+                       .state = {reals(n, r->real), reals(n, r->real)},
+                       .state_real = r->real,
+                       .g = reals(n, r->real),
+                       .gradient_real = r->real,
+                       .rounding = {1, 2, 3},
+                       .first_element = r->variant & 2 ? 5 : 0,
+                       .threads = r->threads};
   if (w_real == HRI_REAL_F32 && r->variant & 1) a.copy = take((uint64_t)n * sizeof *a.copy);
   for (int64_t i = 0; i < n; i++) hri_real_put(a.state[1], i, 1, r->real);
   for (int k = 0; k < HR_OPTIMIZER_COUNT; k++) r->l->kernels.update[k](&a, &numbers);
@@ -322,14 +403,22 @@ static void move_case(const run_case *r) {
 static void pack_case(const run_case *r) {
   int64_t group = r->real == HRI_REAL_BF16 ? 2 : 1;
   bool along = r->variant & 1;
-  hri_packing p = {.depth_block = (r->variant & 2 ? 4 : 16) * group, .column_block = r->variant & 2 ? 48 : 64, .group = group};
+  hri_packing p = {.depth_block = (r->variant & 2 ? 4 : 16) * group,
+                   .column_block = r->variant & 2 ? 48 : 64,
+                   .group = group};
   p.depth_blocks = (r->rows + p.depth_block - 1) / p.depth_block;
   p.column_blocks = (r->columns + p.column_block - 1) / p.column_block;
   p.depth_stride = p.depth_block * p.column_block;
   p.column_stride = p.depth_blocks * p.depth_stride;
   p.bytes = (uint64_t)(p.column_blocks * p.column_stride) * hri_real_bytes(r->real);
-  hri_pack_args a = {.packing = &p, .type = r->real, .depth = r->rows, .columns = r->columns, .depth_step = along ? r->columns : 1,
-                     .column_step = along ? 1 : r->rows, .from = reals(r->rows * r->columns, r->real), .to = scratch(p.bytes),
+  hri_pack_args a = {.packing = &p,
+                     .type = r->real,
+                     .depth = r->rows,
+                     .columns = r->columns,
+                     .depth_step = along ? r->columns : 1,
+                     .column_step = along ? 1 : r->rows,
+                     .from = reals(r->rows * r->columns, r->real),
+                     .to = scratch(p.bytes),
                      .threads = r->threads};
   r->l->pack(&a);
 }
@@ -347,8 +436,14 @@ static void optimizer_and_moves_stay_inside(void **state) {
 /* `rows` positions of 4 query and 2 key heads of size `columns`; variants: with a window, documents, a soft-cap. */
 static void attention_case(const run_case *r) {
   const hri_attention_kernels_table *t = &r->l->attention;
-  hri_attention_shape s = {.batch = 1, .sequence = r->rows, .heads = 4, .kv_heads = 2, .head_dim = r->columns,
-                           .window = r->variant & 1 ? 9 : 0, .softcap = r->variant & 2 ? 2 : 0, .real = r->real};
+  hri_attention_shape s = {.batch = 1,
+                           .sequence = r->rows,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .head_dim = r->columns,
+                           .window = r->variant & 1 ? 9 : 0,
+                           .softcap = r->variant & 2 ? 2 : 0,
+                           .real = r->real};
   int64_t q = s.sequence * 8 * s.head_dim, n = s.sequence * 4 * s.head_dim;
   void *qkv = reals(q, r->real), *y = reals(n, r->real), *dy = reals(n, r->real), *dqkv = reals(q, r->real);
   void *probs = reals(4 * s.sequence * s.sequence, r->real);
@@ -358,20 +453,32 @@ static void attention_case(const run_case *r) {
     doc_start = take((uint64_t)s.sequence * sizeof *doc_start);
     for (int32_t i = 0; i < (int32_t)s.sequence; i++) doc_start[i] = i / 13 * 13;
   }
-  t->forward(&s, 0.3f, qkv, doc_start, y, lse, scratch(hri_attention_forward_scratch(t->level, &s, r->threads)), r->threads);
-  t->backward(&s, 0.3f, dy, qkv, y, lse, doc_start, dqkv, scratch(hri_attention_backward_scratch(t->level, &s, r->threads)), r->threads);
-  t->materialized(&s, 0.3f, qkv, doc_start, y, probs, scratch(hri_attention_materialized_scratch(t->level, &s, r->threads)), r->threads);
-  t->materialized_backward(&s, 0.3f, dy, qkv, probs, doc_start, dqkv, scratch(hri_attention_backward_scratch(t->level, &s, r->threads)),
-                           r->threads);
+  t->forward(&s, 0.3f, qkv, doc_start, y, lse, scratch(hri_attention_forward_scratch(t->level, &s, r->threads)),
+             r->threads);
+  t->backward(&s, 0.3f, dy, qkv, y, lse, doc_start, dqkv,
+              scratch(hri_attention_backward_scratch(t->level, &s, r->threads)), r->threads);
+  t->materialized(&s, 0.3f, qkv, doc_start, y, probs,
+                  scratch(hri_attention_materialized_scratch(t->level, &s, r->threads)), r->threads);
+  t->materialized_backward(&s, 0.3f, dy, qkv, probs, doc_start, dqkv,
+                           scratch(hri_attention_backward_scratch(t->level, &s, r->threads)), r->threads);
 }
 
 /* A full cache: prefill of all but the last position in rows of 40, then that one alone. */
 static void cached_case(const run_case *r) {
   const hri_attention_kernels_table *t = &r->l->attention;
-  hri_attention_cache_shape s = {.batch = 1, .rows = 40, .capacity = r->rows, .heads = 4, .kv_heads = 2, .head_dim = r->columns,
-                                 .window = r->variant & 1 ? 9 : 0, .softcap = r->variant & 2 ? 2 : 0, .real = r->real};
-  void *keys = reals(hri_attention_cache_elements(&s), r->real), *values = reals(hri_attention_cache_elements(&s), r->real);
-  void *qkv = reals(s.rows * 8 * s.head_dim, r->real), *y = reals(s.rows * 4 * s.head_dim, r->real), *room = scratch(hri_attention_cached_scratch(t->level, &s, r->threads));
+  hri_attention_cache_shape s = {.batch = 1,
+                                 .rows = 40,
+                                 .capacity = r->rows,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = r->columns,
+                                 .window = r->variant & 1 ? 9 : 0,
+                                 .softcap = r->variant & 2 ? 2 : 0,
+                                 .real = r->real};
+  void *keys = reals(hri_attention_cache_elements(&s), r->real),
+       *values = reals(hri_attention_cache_elements(&s), r->real);
+  void *qkv = reals(s.rows * 8 * s.head_dim, r->real), *y = reals(s.rows * 4 * s.head_dim, r->real),
+       *room = scratch(hri_attention_cached_scratch(t->level, &s, r->threads));
   for (int64_t past = 0; past < s.capacity - 1; past += 40) {
     int64_t valid = s.capacity - 1 - past < 40 ? s.capacity - 1 - past : 40;
     t->cached(&s, 0.3f, qkv, past, valid, keys, values, y, room, r->threads);

@@ -98,7 +98,8 @@ static void test_numbers(void **state) {
   hri_json root;
   hr_error error = {0};
   (void)state;
-  assert_int_equal(parse("[9223372036854775807,-9223372036854775808,-0,1.5,-2.5e-3,1E2,1e-400,0.0]", &root, &error), HR_OK);
+  assert_int_equal(parse("[9223372036854775807,-9223372036854775808,-0,1.5,-2.5e-3,1E2,1e-400,0.0]", &root, &error),
+                   HR_OK);
   assert_true(json_integer_value(json_array_get(root.value, 0)) == INT64_MAX);
   assert_true(json_integer_value(json_array_get(root.value, 1)) == INT64_MIN);
   assert_true(json_is_integer(json_array_get(root.value, 2)) && json_integer_value(json_array_get(root.value, 2)) == 0);
@@ -148,8 +149,9 @@ static void test_depth(void **state) {
   }
 }
 
-static const char config[] = "{\"n\": 12, \"big\": 9223372036854775807, \"neg\": -3, \"x\": 0.5, \"whole\": 2.0, \"yes\": true,"
-                             " \"name\": \"caf\\u00e9\", \"none\": null, \"rope\": {\"factor\": \"8\"}, \"list\": [1, {\"k\": []}]}";
+static const char config[] =
+    "{\"n\": 12, \"big\": 9223372036854775807, \"neg\": -3, \"x\": 0.5, \"whole\": 2.0, \"yes\": true,"
+    " \"name\": \"caf\\u00e9\", \"none\": null, \"rope\": {\"factor\": \"8\"}, \"list\": [1, {\"k\": []}]}";
 
 static void test_getters(void **state) {
   hri_json root, child;
@@ -276,7 +278,8 @@ static void test_read_file(void **state) {
 /* ---- Scanner ---- */
 
 static void test_scan_values(void **state) {
-  char text[] = " {\"k\\u00e9\\ud834\\udd1e\\n\" : [18446744073709551615, 0,7 ], \"o\":{}, \"s\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}\n";
+  char text[] =
+      " {\"k\\u00e9\\ud834\\udd1e\\n\" : [18446744073709551615, 0,7 ], \"o\":{}, \"s\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}\n";
   hri_json_scan scan = hri_json_scan_init(text, sizeof text - 1, "f.json", "row ");
   hr_error error = {0};
   char *key, *value;
@@ -310,11 +313,17 @@ static void test_scan_values(void **state) {
 }
 
 static void test_scan_u64_refuses(void **state) {
-  static const char *const texts[][2] = {
-      {"-1", "expected a non-negative integer, found '-'"}, {"-0", "found '-'"},
-      {"1.0", "a fraction or an exponent"}, {"1e2", "a fraction or an exponent"}, {"0e1", "a fraction"},
-      {"18446744073709551616", "does not fit 64 bits"}, {"99999999999999999999999", "does not fit 64 bits"},
-      {"00", "leading zero"}, {"\"1\"", "found '\"'"}, {"", "the end of the text"}, {"true", "found 't'"}};
+  static const char *const texts[][2] = {{"-1", "expected a non-negative integer, found '-'"},
+                                         {"-0", "found '-'"},
+                                         {"1.0", "a fraction or an exponent"},
+                                         {"1e2", "a fraction or an exponent"},
+                                         {"0e1", "a fraction"},
+                                         {"18446744073709551616", "does not fit 64 bits"},
+                                         {"99999999999999999999999", "does not fit 64 bits"},
+                                         {"00", "leading zero"},
+                                         {"\"1\"", "found '\"'"},
+                                         {"", "the end of the text"},
+                                         {"true", "found 't'"}};
   size_t i;
   (void)state;
   for (i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -360,26 +369,30 @@ static void test_writer(void **state) {
   hri_json_writer writer = hri_json_writer_init(&text, 0);
   (void)state;
   put_sample(&writer);
-  assert_string_equal(text.chars,
-                      "{\"s\":\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f/\xC3\xA9\",\"u\":18446744073709551615,"
-                      "\"i\":-9223372036854775808,\"d\":0.1,\"b\":false,\"empty\":[],\"list\":[null,null,null,null,{}]}");
+  assert_string_equal(
+      text.chars, "{\"s\":\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f/\xC3\xA9\",\"u\":18446744073709551615,"
+                  "\"i\":-9223372036854775808,\"d\":0.1,\"b\":false,\"empty\":[],\"list\":[null,null,null,null,{}]}");
   hri_text_deinit(&text);
   writer = hri_json_writer_init(&text, 2);
   put_sample(&writer);
-  assert_string_equal(text.chars,
-                      "{\n  \"s\": \"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f/\xC3\xA9\",\n  \"u\": 18446744073709551615,\n"
-                      "  \"i\": -9223372036854775808,\n  \"d\": 0.1,\n  \"b\": false,\n  \"empty\": [],\n  \"list\": [\n"
-                      "    null,\n    null,\n    null,\n    null,\n    {}\n  ]\n}");
+  assert_string_equal(
+      text.chars,
+      "{\n  \"s\": \"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f/\xC3\xA9\",\n  \"u\": 18446744073709551615,\n"
+      "  \"i\": -9223372036854775808,\n  \"d\": 0.1,\n  \"b\": false,\n  \"empty\": [],\n  \"list\": [\n"
+      "    null,\n    null,\n    null,\n    null,\n    {}\n  ]\n}");
   hri_text_deinit(&text);
 }
 
 /* One replacement character per byte that belongs to no valid sequence. */
 static void test_writer_invalid_utf8(void **state) {
 #define FFFD "\xEF\xBF\xBD"
-  static const char *const cases[][2] = {
-      {"\xFF", "\"" FFFD "\""}, {"a\xC0\xAF", "\"a" FFFD FFFD "\""}, {"\xED\xA0\x80z", "\"" FFFD FFFD FFFD "z\""},
-      {"\xE2\x82", "\"" FFFD FFFD "\""}, {"\xF0\x9F\x98\x80", "\"\xF0\x9F\x98\x80\""}, {"\x80\xC3\xA9", "\"" FFFD "\xC3\xA9\""},
-      {"\xF5\x80\x80\x80", "\"" FFFD FFFD FFFD FFFD "\""}};
+  static const char *const cases[][2] = {{"\xFF", "\"" FFFD "\""},
+                                         {"a\xC0\xAF", "\"a" FFFD FFFD "\""},
+                                         {"\xED\xA0\x80z", "\"" FFFD FFFD FFFD "z\""},
+                                         {"\xE2\x82", "\"" FFFD FFFD "\""},
+                                         {"\xF0\x9F\x98\x80", "\"\xF0\x9F\x98\x80\""},
+                                         {"\x80\xC3\xA9", "\"" FFFD "\xC3\xA9\""},
+                                         {"\xF5\x80\x80\x80", "\"" FFFD FFFD FFFD FFFD "\""}};
   size_t i;
   (void)state;
   for (i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -405,9 +418,20 @@ static void test_writer_doubles(void **state) {
   static const struct {
     double value;
     const char *text;
-  } cases[] = {{0, "0.0"}, {-0.0, "-0.0"}, {1, "1.0"}, {-10000, "-10000.0"}, {0.1, "0.1"}, {1e-5, "1e-05"}, {1e22, "1e+22"},
-               {5e-5, "5e-05"}, {1.0 / 3, "0.3333333333333333"}, {0.1 + 0.2, "0.30000000000000004"}, {5e-324, "5e-324"},
-               {DBL_MAX, "1.7976931348623157e+308"}, {DBL_MIN, "2.2250738585072014e-308"}, {123456789012345680.0, NULL}};
+  } cases[] = {{0, "0.0"},
+               {-0.0, "-0.0"},
+               {1, "1.0"},
+               {-10000, "-10000.0"},
+               {0.1, "0.1"},
+               {1e-5, "1e-05"},
+               {1e22, "1e+22"},
+               {5e-5, "5e-05"},
+               {1.0 / 3, "0.3333333333333333"},
+               {0.1 + 0.2, "0.30000000000000004"},
+               {5e-324, "5e-324"},
+               {DBL_MAX, "1.7976931348623157e+308"},
+               {DBL_MIN, "2.2250738585072014e-308"},
+               {123456789012345680.0, NULL}};
   uint64_t seed = 88172645463325252u;
   size_t i;
   (void)state;
@@ -483,10 +507,8 @@ static void *parse_many(void *failed) {
   for (i = 0; i < 200; i++) {
     hri_json root;
     hr_error error;
-    if (parse(config, &root, &error) != HR_OK)
-      *(bool *)failed = true;
-    else
-      hri_json_deinit(&root);
+    if (parse(config, &root, &error) != HR_OK) *(bool *)failed = true;
+    else hri_json_deinit(&root);
   }
   return NULL;
 }
@@ -507,12 +529,15 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_malformed),         cmocka_unit_test(test_numbers), cmocka_unit_test(test_nul_bytes),       cmocka_unit_test(test_depth),
-      cmocka_unit_test(test_getters),           cmocka_unit_test(test_getters_refuse),  cmocka_unit_test(test_long_names),
-      cmocka_unit_test(test_read_file),         cmocka_unit_test(test_scan_values),     cmocka_unit_test(test_scan_u64_refuses),
-      cmocka_unit_test(test_writer),            cmocka_unit_test(test_writer_invalid_utf8),
-      cmocka_unit_test(test_writer_doubles),    cmocka_unit_test(test_locale),   cmocka_unit_test(test_refused_memory),
-      cmocka_unit_test(test_writer_refused_memory), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_malformed),      cmocka_unit_test(test_numbers),
+      cmocka_unit_test(test_nul_bytes),      cmocka_unit_test(test_depth),
+      cmocka_unit_test(test_getters),        cmocka_unit_test(test_getters_refuse),
+      cmocka_unit_test(test_long_names),     cmocka_unit_test(test_read_file),
+      cmocka_unit_test(test_scan_values),    cmocka_unit_test(test_scan_u64_refuses),
+      cmocka_unit_test(test_writer),         cmocka_unit_test(test_writer_invalid_utf8),
+      cmocka_unit_test(test_writer_doubles), cmocka_unit_test(test_locale),
+      cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_writer_refused_memory),
+      cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,8 +9,8 @@
  * Tolerances. The plain fp32 implementation is the reference itself, compiled for float (ops/reference.h). Per output
  * array the largest absolute error may be 4 times the plain one's, which is at least half an ulp of the largest value
  * (the error of rounding the right result, below which nothing can be asked). No tolerance is a chosen number.
- * In bf16 all inputs are exact in bf16, so the references see what the kernel sees. The kernel computes in fp32, as near
- * as above, and rounds once, which moves an element by half a bf16 ulp of itself at most: that much is added. */
+ * In bf16 all inputs are exact in bf16, so the references see what the kernel sees. The kernel computes in fp32, as
+ * near as above, and rounds once, which moves an element by half a bf16 ulp of itself at most: that much is added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,8 +66,7 @@ static void *take(size_t bytes) {
 }
 
 static void release_to(size_t mark) {
-  while (pool_count > mark)
-    free(pool[--pool_count]);
+  while (pool_count > mark) free(pool[--pool_count]);
 }
 
 /* The type of activations in the test that runs. */
@@ -122,29 +121,25 @@ static float *copy_of(const float *x, int64_t n) {
 /* x[n] as an array of the type; an array of the type that nothing was written to (NaN); and its values in fp32. */
 static void *operand(const float *x, int64_t n) {
   void *y = take((size_t)n * hri_real_bytes(type));
-  for (int64_t i = 0; i < n; i++)
-    hri_real_put(y, i, x[i], type);
+  for (int64_t i = 0; i < n; i++) hri_real_put(y, i, x[i], type);
   return y;
 }
 static void *unwritten(int64_t n) {
   return memset(take((size_t)n * hri_real_bytes(type)), 0xff, (size_t)n * hri_real_bytes(type));
 }
 static void values(float *to, const void *y, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    to[i] = hri_real_get(y, i, type);
+  for (int64_t i = 0; i < n; i++) to[i] = hri_real_get(y, i, type);
 }
 
 static double *doubles(const float *x, int64_t n) {
   double *y = take((size_t)n * sizeof *y);
-  for (int64_t i = 0; i < n; i++)
-    y[i] = (double)x[i];
+  for (int64_t i = 0; i < n; i++) y[i] = (double)x[i];
   return y;
 }
 
 static double *double_zeros(int64_t n) {
   double *y = take((size_t)n * sizeof *y);
-  for (int64_t i = 0; i < n; i++)
-    y[i] = 0.0;
+  for (int64_t i = 0; i < n; i++) y[i] = 0.0;
   return y;
 }
 
@@ -195,8 +190,7 @@ typedef struct pieces {
 
 static int64_t total(const pieces *p) {
   int64_t n = 0;
-  for (int i = 0; i < p->count; i++)
-    n += p->n[i];
+  for (int i = 0; i < p->count; i++) n += p->n[i];
   return n;
 }
 
@@ -221,8 +215,7 @@ static double largest_error(const float *got, const double *want, int64_t n, boo
 
 static double largest(const double *x, int64_t n) {
   double worst = 0.0;
-  for (int64_t i = 0; i < n; i++)
-    worst = fabs(x[i]) > worst ? fabs(x[i]) : worst;
+  for (int64_t i = 0; i < n; i++) worst = fabs(x[i]) > worst ? fabs(x[i]) : worst;
   return worst;
 }
 
@@ -276,11 +269,9 @@ typedef double (*scalar)(const double *p, const void *context);
 static double slope(scalar f, const void *context, const double *p, const double *direction, int64_t n, double h) {
   size_t mark = pool_count;
   double *q = double_zeros(n), up, down;
-  for (int64_t i = 0; i < n; i++)
-    q[i] = p[i] + h * direction[i];
+  for (int64_t i = 0; i < n; i++) q[i] = p[i] + h * direction[i];
   up = f(q, context);
-  for (int64_t i = 0; i < n; i++)
-    q[i] = p[i] - h * direction[i];
+  for (int64_t i = 0; i < n; i++) q[i] = p[i] - h * direction[i];
   down = f(q, context);
   release_to(mark);
   return (up - down) / (2.0 * h);
@@ -294,8 +285,7 @@ static void check_gradient(const char *name, scalar f, const void *context, cons
   double d1 = slope(f, context, p, direction, n, h), d2 = slope(f, context, p, direction, n, h / 2);
   double d3 = slope(f, context, p, direction, n, h / 4), coarse = (4 * d2 - d1) / 3, fine = (4 * d3 - d2) / 3;
   double limit = fabs(fine - coarse) + 16.0 * DBL_EPSILON * magnitude / h;
-  for (int64_t i = 0; i < n; i++)
-    dot += grad[i] * direction[i];
+  for (int64_t i = 0; i < n; i++) dot += grad[i] * direction[i];
   if (!(fabs(dot - fine) <= limit))
     fail_msg("%s: derivative %.12g, differences give %.12g, allowed error %.3g", name, dot, fine, limit);
   assert_true(limit < 1e-4 * (fabs(fine) + 1e-3 * magnitude)); /* the comparison says something */
@@ -303,14 +293,12 @@ static void check_gradient(const char *name, scalar f, const void *context, cons
 
 static double dot_product(const double *a, const double *b, int64_t n) {
   double sum = 0.0;
-  for (int64_t i = 0; i < n; i++)
-    sum += a[i] * b[i];
+  for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
   return sum;
 }
 static double size_of_sum(const double *a, const double *b, int64_t n) {
   double sum = 1.0;
-  for (int64_t i = 0; i < n; i++)
-    sum += fabs(a[i] * b[i]);
+  for (int64_t i = 0; i < n; i++) sum += fabs(a[i] * b[i]);
   return sum;
 }
 
@@ -331,8 +319,7 @@ static norm_case make_norm(bool layer, int variant, int64_t rows, int64_t column
   c.accumulate = variant & 2;
   c.offset = !layer && (variant == 1 || variant == 2) ? 1.0f : 0.0f;
   c.x = floats(rows * columns, 2.0);
-  for (int64_t i = 0; i < rows * columns; i++)
-    c.x[i] = in_type(c.x[i] + 0.5f); /* a mean to take away */
+  for (int64_t i = 0; i < rows * columns; i++) c.x[i] = in_type(c.x[i] + 0.5f); /* a mean to take away */
   c.r = floats(rows * columns, 1.0);
   c.w = floats(columns, 1.0);
   c.b = floats(columns, 1.0);
@@ -380,30 +367,30 @@ static void run_norm_backward(const hri_cpu_kernels *k, int threads, int alias, 
   if (alias == 3 && c->extra) dx = e;
   if (c->accumulate) memcpy(dw, c->dw, (size_t)c->columns * sizeof *dw);
   if (c->accumulate) memcpy(db, c->db, (size_t)c->columns * sizeof *db);
-  (c->layer ? k->layernorm_backward : k->rmsnorm_backward)(&(hri_norm_backward_args){
-      .rows = c->rows,
-      .columns = c->columns,
-      .real = type,
-      .dy = dy,
-      .x = x,
-      .stats = c->stats,
-      .weight = c->w,
-      .weight_offset = (double)c->offset,
-      .extra = c->extra ? e : NULL,
-      .dx = dx,
-      .dweight = dw,
-      .dbias = c->bias ? db : NULL,
-      .accumulate = c->accumulate,
-      .threads = threads,
-      .scratch = take(hri_norm_backward_scratch_bytes(c->rows, c->columns, true, c->bias, threads))});
+  (c->layer ? k->layernorm_backward : k->rmsnorm_backward)(&(
+      hri_norm_backward_args){.rows = c->rows,
+                              .columns = c->columns,
+                              .real = type,
+                              .dy = dy,
+                              .x = x,
+                              .stats = c->stats,
+                              .weight = c->w,
+                              .weight_offset = (double)c->offset,
+                              .extra = c->extra ? e : NULL,
+                              .dx = dx,
+                              .dweight = dw,
+                              .dbias = c->bias ? db : NULL,
+                              .accumulate = c->accumulate,
+                              .threads = threads,
+                              .scratch =
+                                  take(hri_norm_backward_scratch_bytes(c->rows, c->columns, true, c->bias, threads))});
   values(out, dx, n);
   if (!c->bias) memset(db, 0, (size_t)c->columns * sizeof *db);
 }
 
 static const float *rounded_sum(const float *a, const float *b, int64_t n) {
   float *sum = take((size_t)n * sizeof *sum);
-  for (int64_t i = 0; i < n; i++)
-    sum[i] = hri_bf16_widen(hri_bf16_round(a[i] + b[i]));
+  for (int64_t i = 0; i < n; i++) sum[i] = hri_bf16_widen(hri_bf16_round(a[i] + b[i]));
   return sum;
 }
 
@@ -422,8 +409,9 @@ static void hold_norm(norm_case *c) {
   (c->layer ? naive_layernorm : naive_rmsnorm)(plain, plain + n, plain + 2 * n, x, residual, c->w, c->offset,
                                                c->bias ? c->b : NULL, 1e-5f, rows, columns);
   (c->layer ? hri_ref_layernorm : hri_ref_rmsnorm)(want, want + n, want + 2 * n, doubles(x, n),
-                                                   residual ? doubles(residual, n) : NULL, doubles(c->w, columns), (double)c->offset,
-                                                   c->bias ? doubles(c->b, columns) : NULL, 1e-5, rows, columns);
+                                                   residual ? doubles(residual, n) : NULL, doubles(c->w, columns),
+                                                   (double)c->offset, c->bias ? doubles(c->b, columns) : NULL, 1e-5,
+                                                   rows, columns);
   hold(c->layer ? "layernorm" : "rmsnorm", run_norm, c, c->residual ? 3 : 2, &forward, plain, want);
 
   c->stats = plain + 2 * n; /* any statistics will do, as long as all three get the same */
@@ -434,12 +422,13 @@ static void hold_norm(norm_case *c) {
                                                                      : c->db[i - columns];
     want_back[n + i] = (double)plain_back[n + i];
   }
-  (c->layer ? naive_layernorm_backward : naive_rmsnorm_backward)(plain_back, plain_back + n,
-                                                                 c->bias ? plain_back + n + columns : NULL, c->dy, c->x,
-                                                                 c->stats, c->w, c->offset, c->extra ? c->e : NULL, rows, columns);
-  (c->layer ? hri_ref_layernorm_backward : hri_ref_rmsnorm_backward)(
-      want_back, want_back + n, c->bias ? want_back + n + columns : NULL, doubles(c->dy, n), doubles(c->x, n), stats64,
-      doubles(c->w, columns), (double)c->offset, c->extra ? doubles(c->e, n) : NULL, rows, columns);
+  (c->layer ? naive_layernorm_backward
+            : naive_rmsnorm_backward)(plain_back, plain_back + n, c->bias ? plain_back + n + columns : NULL, c->dy,
+                                      c->x, c->stats, c->w, c->offset, c->extra ? c->e : NULL, rows, columns);
+  (c->layer ? hri_ref_layernorm_backward
+            : hri_ref_rmsnorm_backward)(want_back, want_back + n, c->bias ? want_back + n + columns : NULL,
+                                        doubles(c->dy, n), doubles(c->x, n), stats64, doubles(c->w, columns),
+                                        (double)c->offset, c->extra ? doubles(c->e, n) : NULL, rows, columns);
   hold(c->layer ? "layernorm backward" : "rmsnorm backward", run_norm_backward, c, 4, &backward, plain_back, want_back);
 }
 
@@ -470,10 +459,29 @@ static void fused_norms_have_the_bits_of_the_pair(void **state) {
     void *x = operand(c.x, n), *r = operand(c.r, n), *s = unwritten(n), *s2 = unwritten(n), *y = unwritten(n),
          *y2 = unwritten(n);
     float *stats = floats(2 * rows, 1.0), *stats2 = copy_of(stats, 2 * rows), *dw = floats(columns, 1.0);
-    hri_norm_args a = {.rows = rows, .columns = columns, .real = type, .x = x, .residual = r, .s = s, .weight = c.w,
-                       .bias = c.bias ? c.b : NULL, .eps = 1e-5, .y = y, .stats = stats, .threads = 2};
-    hri_norm_backward_args b = {.rows = rows, .columns = columns, .real = type, .dy = r, .x = x, .stats = stats,
-                                .weight = c.w, .extra = s, .dx = y, .dweight = dw, .threads = 2,
+    hri_norm_args a = {.rows = rows,
+                       .columns = columns,
+                       .real = type,
+                       .x = x,
+                       .residual = r,
+                       .s = s,
+                       .weight = c.w,
+                       .bias = c.bias ? c.b : NULL,
+                       .eps = 1e-5,
+                       .y = y,
+                       .stats = stats,
+                       .threads = 2};
+    hri_norm_backward_args b = {.rows = rows,
+                                .columns = columns,
+                                .real = type,
+                                .dy = r,
+                                .x = x,
+                                .stats = stats,
+                                .weight = c.w,
+                                .extra = s,
+                                .dx = y,
+                                .dweight = dw,
+                                .threads = 2,
                                 .scratch = take(hri_norm_backward_scratch_bytes(rows, columns, true, false, 2))};
     (c.layer ? k->layernorm : k->rmsnorm)(&a);
     k->add(s2, x, r, n, type, 2);
@@ -500,8 +508,8 @@ static void norms_skip_what_is_not_asked(void **state) {
     float *stats = take(18 * sizeof *stats), *y = floats(n, 1), *y2 = floats(n, 1), *dx = floats(n, 1),
           *dx2 = floats(n, 1);
     float *dw = floats(33, 1), *scratch = take(hri_norm_backward_scratch_bytes(9, 33, true, false, 1));
-    hri_norm_args forward = {
-        .rows = 9, .columns = 33, .x = c.x, .weight = c.w, .eps = 1e-5, .y = y, .stats = stats, .threads = 1};
+    hri_norm_args forward =
+        {.rows = 9, .columns = 33, .x = c.x, .weight = c.w, .eps = 1e-5, .y = y, .stats = stats, .threads = 1};
     hri_norm_backward_args back = {.rows = 9,
                                    .columns = 33,
                                    .dy = c.dy,
@@ -551,7 +559,8 @@ static void norm_backward_is_the_derivative(void **state) {
       double *p = doubles(floats(all, 1.0), all), *dy = doubles(floats(n, 1.0), n), *grad = double_zeros(all);
       double *y = double_zeros(n), *s = double_zeros(n), *stats = double_zeros(2 * rows);
       norm_scalar c = {layer, rows, columns, dy};
-      (layer ? hri_ref_layernorm : hri_ref_rmsnorm)(y, s, stats, p, NULL, p + n, 0.0, p + n + columns, 1e-5, rows, columns);
+      (layer ? hri_ref_layernorm : hri_ref_rmsnorm)(y, s, stats, p, NULL, p + n, 0.0, p + n + columns, 1e-5, rows,
+                                                    columns);
       (layer ? hri_ref_layernorm_backward : hri_ref_rmsnorm_backward)(grad, grad + n, grad + n + columns, dy, p, stats,
                                                                       p + n, 0.0, NULL, rows, columns);
       check_gradient(layer ? "layernorm" : "rmsnorm", norm_value, &c, p, grad, all, size_of_sum(y, dy, n));
@@ -572,9 +581,19 @@ static void run_head_norm(const hri_cpu_kernels *k, int threads, int alias, cons
   const head_case *c = context;
   int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size;
   void *x = operand(c->x, n), *y = alias ? x : unwritten(n);
-  k->head_norm(&(hri_head_norm_args){.rows = c->rows, .heads = c->heads, .kv_heads = c->kv_heads, .head_size = c->size, .real = type,
-                                     .x = x, .wq = c->wq, .wk = c->wk, .weight_offset = (double)c->offset, .eps = 1e-6, .y = y,
-                                     .stats = out + n, .threads = threads});
+  k->head_norm(&(hri_head_norm_args){.rows = c->rows,
+                                     .heads = c->heads,
+                                     .kv_heads = c->kv_heads,
+                                     .head_size = c->size,
+                                     .real = type,
+                                     .x = x,
+                                     .wq = c->wq,
+                                     .wk = c->wk,
+                                     .weight_offset = (double)c->offset,
+                                     .eps = 1e-6,
+                                     .y = y,
+                                     .stats = out + n,
+                                     .threads = threads});
   values(out, y, n);
 }
 
@@ -585,31 +604,48 @@ static void run_head_norm_backward(const hri_cpu_kernels *k, int threads, int al
   void *x = operand(c->x, n), *dy = operand(c->dy, n), *dx = alias == 0 ? unwritten(n) : alias == 1 ? dy : x;
   memset(out + n, 0, (size_t)(2 * c->size) * sizeof *out);
   if (c->accumulate) memcpy(out + n, c->dw, (size_t)(2 * c->size) * sizeof *out);
-  k->head_norm_backward(&(hri_head_norm_backward_args){
-      .rows = c->rows, .heads = c->heads, .kv_heads = c->kv_heads, .head_size = c->size, .real = type, .dy = dy, .x = x, .stats = c->stats,
-      .wq = c->wq, .wk = c->wk, .weight_offset = (double)c->offset, .dx = dx, .dwq = c->frozen ? NULL : out + n,
-      .dwk = c->frozen ? NULL : out + n + c->size, .accumulate = c->accumulate,
-      .scratch = take(hri_head_norm_backward_scratch_bytes(c->rows, c->size, threads)), .threads = threads});
+  k->head_norm_backward(
+      &(hri_head_norm_backward_args){.rows = c->rows,
+                                     .heads = c->heads,
+                                     .kv_heads = c->kv_heads,
+                                     .head_size = c->size,
+                                     .real = type,
+                                     .dy = dy,
+                                     .x = x,
+                                     .stats = c->stats,
+                                     .wq = c->wq,
+                                     .wk = c->wk,
+                                     .weight_offset = (double)c->offset,
+                                     .dx = dx,
+                                     .dwq = c->frozen ? NULL : out + n,
+                                     .dwk = c->frozen ? NULL : out + n + c->size,
+                                     .accumulate = c->accumulate,
+                                     .scratch = take(hri_head_norm_backward_scratch_bytes(c->rows, c->size, threads)),
+                                     .threads = threads});
   values(out, dx, n);
 }
 
 static void hold_head_norm(head_case *c) {
-  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size, stats = c->rows * (c->heads + c->kv_heads), d = c->size, all = n + 2 * d;
+  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size, stats = c->rows * (c->heads + c->kv_heads), d = c->size,
+          all = n + 2 * d;
   pieces forward = {2, {n, stats}, 1}, backward = {3, {n, d, d}, 1};
   float *plain = floats(n + stats, 1.0), *plain_back = floats(all, 1.0);
-  double *want = double_zeros(n + stats), *want_back = double_zeros(all), *wq = doubles(c->wq, d), *wk = doubles(c->wk, d);
+  double *want = double_zeros(n + stats), *want_back = double_zeros(all), *wq = doubles(c->wq, d),
+         *wk = doubles(c->wk, d);
   naive_head_norm(plain, plain + n, c->x, c->wq, c->wk, c->offset, 1e-6f, c->rows, c->heads, c->kv_heads, d);
-  hri_ref_head_norm(want, want + n, doubles(c->x, n), wq, wk, (double)c->offset, 1e-6, c->rows, c->heads, c->kv_heads, d);
+  hri_ref_head_norm(want, want + n, doubles(c->x, n), wq, wk, (double)c->offset, 1e-6, c->rows, c->heads, c->kv_heads,
+                    d);
   hold("head norm", run_head_norm, c, 2, &forward, plain, want);
   c->stats = plain + n;
   for (int64_t i = 0; i < 2 * d; i++) {
     plain_back[n + i] = c->accumulate ? c->dw[i] : 0.0f;
     want_back[n + i] = (double)plain_back[n + i];
   }
-  naive_head_norm_backward(plain_back, c->frozen ? NULL : plain_back + n, c->frozen ? NULL : plain_back + n + d, c->dy, c->x, c->stats, c->wq,
-                           c->wk, c->offset, c->rows, c->heads, c->kv_heads, d);
-  hri_ref_head_norm_backward(want_back, c->frozen ? NULL : want_back + n, c->frozen ? NULL : want_back + n + d, doubles(c->dy, n),
-                             doubles(c->x, n), doubles(c->stats, stats), wq, wk, (double)c->offset, c->rows, c->heads, c->kv_heads, d);
+  naive_head_norm_backward(plain_back, c->frozen ? NULL : plain_back + n, c->frozen ? NULL : plain_back + n + d, c->dy,
+                           c->x, c->stats, c->wq, c->wk, c->offset, c->rows, c->heads, c->kv_heads, d);
+  hri_ref_head_norm_backward(want_back, c->frozen ? NULL : want_back + n, c->frozen ? NULL : want_back + n + d,
+                             doubles(c->dy, n), doubles(c->x, n), doubles(c->stats, stats), wq, wk, (double)c->offset,
+                             c->rows, c->heads, c->kv_heads, d);
   hold("head norm backward", run_head_norm_backward, c, 3, &backward, plain_back, want_back);
 }
 
@@ -620,8 +656,17 @@ static void head_norm_matches_the_reference(void **state) {
   for (int i = 0; i < 32; i++) {
     const int64_t *s = shapes[i / 4];
     int64_t n = s[0] * (s[1] + 2 * s[2]) * s[3];
-    head_case c = {.rows = s[0], .heads = s[1], .kv_heads = s[2], .size = s[3], .offset = i & 1 ? 1.0f : 0.0f, .accumulate = i & 2,
-                   .frozen = i % 4 == 3, .x = floats(n, 2.0), .wq = floats(s[3], 1.0), .wk = floats(s[3], 1.0), .dy = floats(n, 1.0),
+    head_case c = {.rows = s[0],
+                   .heads = s[1],
+                   .kv_heads = s[2],
+                   .size = s[3],
+                   .offset = i & 1 ? 1.0f : 0.0f,
+                   .accumulate = i & 2,
+                   .frozen = i % 4 == 3,
+                   .x = floats(n, 2.0),
+                   .wq = floats(s[3], 1.0),
+                   .wk = floats(s[3], 1.0),
+                   .dy = floats(n, 1.0),
                    .dw = floats(2 * s[3], 1.0)};
     hold_head_norm(&c);
     release_to(0);
@@ -650,7 +695,8 @@ static void head_norm_backward_is_the_derivative(void **state) {
     double *y = double_zeros(n), *stats = double_zeros(rows * 6);
     head_scalar c = {rows, 4, 2, size, dy};
     hri_ref_head_norm(y, stats, p, p + n, p + n + size, 1.0, 1e-6, rows, 4, 2, size);
-    hri_ref_head_norm_backward(grad, grad + n, grad + n + size, dy, p, stats, p + n, p + n + size, 1.0, rows, 4, 2, size);
+    hri_ref_head_norm_backward(grad, grad + n, grad + n + size, dy, p, stats, p + n, p + n + size, 1.0, rows, 4, 2,
+                               size);
     check_gradient("head norm", head_norm_value, &c, p, grad, all, size_of_sum(y, dy, n));
   }
 }
@@ -766,8 +812,7 @@ static void softcap_at_the_extremes(void **state) {
     void *result = operand(x, 6);
     isas[i].kernels.softcap(result, result, 50.0f, 6, type, 1);
     values(y, result, 6);
-    for (int j = 0; j < 4; j++)
-      assert_true(y[j] == (j % 2 ? -50.0f : 50.0f));
+    for (int j = 0; j < 4; j++) assert_true(y[j] == (j % 2 ? -50.0f : 50.0f));
     assert_true(isnan(y[4]) && y[5] == 0.0f);
   }
 }
@@ -777,8 +822,7 @@ static void activations_at_the_extremes(void **state) {
   float x[] = {0x1p13f, -0x1p13f, 0x1p100f, -0x1p100f, 100.0f, -100.0f, NAN, 0.0f}, ones[8], y[8], d[8];
   void *input = operand(x, 8), *gradient, *result = unwritten(8);
   (void)state;
-  for (int i = 0; i < 8; i++)
-    ones[i] = 1.0f;
+  for (int i = 0; i < 8; i++) ones[i] = 1.0f;
   gradient = operand(ones, 8);
   for (int i = 0; i < isa_count; i++)
     for (int kind = 0; kind < 2; kind++) {
@@ -817,8 +861,11 @@ static void glu_matches_the_reference(void **state) {
   (void)state;
   for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
     int64_t rows = shapes[i / 2][0], width = shapes[i / 2][1], n = rows * width;
-    flat_case c = {
-        .kind = (hr_activation)(i & 1), .rows = rows, .width = width, .a = floats(2 * n, 4.0), .b = floats(n, 1.0)};
+    flat_case c = {.kind = (hr_activation)(i & 1),
+                   .rows = rows,
+                   .width = width,
+                   .a = floats(2 * n, 4.0),
+                   .b = floats(n, 1.0)};
     float *plain = floats(2 * n, 1.0);
     double *want = double_zeros(2 * n);
     pieces p = {1, {n}, 1}, back = {1, {2 * n}, 1};
@@ -886,16 +933,16 @@ static void run_rope(const hri_cpu_kernels *k, int threads, int alias, const voi
 }
 
 static void rope_matches_the_reference(void **state) {
-  static const int64_t shapes[][5] = {{1, 1, 1, 2, 2},   {3, 4, 2, 6, 6},     {17, 3, 1, 34, 34}, {65, 6, 2, 64, 64}, {9, 2, 2, 80, 80},
-                                      {5, 3, 1, 20, 14}, {65, 4, 2, 96, 72},  {7, 2, 2, 40, 2},   {9, 2, 1, 256, 64}, {3, 2, 2, 33, 30},
-                                      {4, 2, 1, 256, 256}};
+  static const int64_t shapes[][5] = {{1, 1, 1, 2, 2},    {3, 4, 2, 6, 6},   {17, 3, 1, 34, 34}, {65, 6, 2, 64, 64},
+                                      {9, 2, 2, 80, 80},  {5, 3, 1, 20, 14}, {65, 4, 2, 96, 72}, {7, 2, 2, 40, 2},
+                                      {9, 2, 1, 256, 64}, {3, 2, 2, 33, 30}, {4, 2, 1, 256, 256}};
   double inverse[128];
   (void)state;
   for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
     const int64_t *s = shapes[i / 2];
     int64_t half = s[4] / 2, n = s[0] * (s[1] + 2 * s[2]) * s[3], table = 100 * half;
-    rope_case c = {s[0], s[1], s[2], s[3], s[4], floats(n, 1.0), floats(table, 1), floats(table, 1), integers(s[0], 100),
-                   i & 1};
+    rope_case c =
+        {s[0], s[1], s[2], s[3], s[4], floats(n, 1.0), floats(table, 1), floats(table, 1), integers(s[0], 100), i & 1};
     float *plain = floats(n, 1.0);
     double *want = double_zeros(n);
     pieces p = {1, {n}, 1};
@@ -943,8 +990,7 @@ static double flat_value(const double *p, const void *context) {
 static void pointwise_backward_is_the_derivative(void **state) {
   double cosines[20 * 5], sines[20 * 5];
   (void)state;
-  for (int i = 0; i < 100; i++)
-    cosines[i] = cos(0.37 * i), sines[i] = sin(0.37 * i);
+  for (int i = 0; i < 100; i++) cosines[i] = cos(0.37 * i), sines[i] = sin(0.37 * i);
   for (int kind = 0; kind < 5; kind++) {
     double *p = doubles(floats(120, 3.0), 120), *dy = doubles(floats(120, 1.0), 120), *grad = double_zeros(120);
     int32_t *position = integers(3, 20);
@@ -1023,8 +1069,8 @@ static void embedding_matches_the_reference(void **state) {
     double *want = double_zeros(n), *want_back = c.accumulate ? doubles(c.dtable, table) : double_zeros(table);
     pieces p = {1, {n}, 1}, back = {1, {table}, 0};
     naive_embed(plain, c.tokens, c.factor, c.positions, c.ids, c.position, rows, columns);
-    hri_ref_embed(want, doubles(c.tokens, table), (double)c.factor, c.positions ? doubles(c.positions, 20 * columns) : NULL,
-                  c.ids, c.position, rows, columns);
+    hri_ref_embed(want, doubles(c.tokens, table), (double)c.factor,
+                  c.positions ? doubles(c.positions, 20 * columns) : NULL, c.ids, c.position, rows, columns);
     hold("embed", run_embed, &c, 1, &p, plain, want);
     if (!c.accumulate) memset(plain_back, 0, (size_t)table * sizeof *plain_back);
     naive_embed_backward(plain_back, c.dy, c.factor, c.ids, c.skip, rows, columns);
@@ -1141,18 +1187,16 @@ static void cross_entropy_has_no_bias(void **state) {
                                                             .gradient_scale = 1.0,
                                                             .losses = losses,
                                                             .threads = 2});
-    for (int64_t r = 0; r < rows; r++)
-      bias += ((double)losses[r] - want[r]) / want[r] / (double)rows;
+    for (int64_t r = 0; r < rows; r++) bias += ((double)losses[r] - want[r]) / want[r] / (double)rows;
     assert_true(fabs(bias) <= (double)FLT_EPSILON / 2.0);
     bias = 0.0;
-    for (int64_t r = 0; r < rows; r++)
-      bias += (double)losses[r];
+    for (int64_t r = 0; r < rows; r++) bias += (double)losses[r];
     assert_true(isas[i].kernels.loss_sum(losses, rows) == bias);
   }
 }
 
-/* NaN and infinite logits must show in the loss of their row and nowhere else; -inf is a class with no weight. A soft-cap
- * takes infinities, with no slope there; NaN it does not. */
+/* NaN and infinite logits must show in the loss of their row and nowhere else; -inf is a class with no weight. A
+ * soft-cap takes infinities, with no slope there; NaN it does not. */
 static void cross_entropy_shows_bad_logits(void **state) {
   (void)state;
   for (int i = 0; i < 2 * isa_count; i++) {
@@ -1160,27 +1204,28 @@ static void cross_entropy_shows_bad_logits(void **state) {
     float x[4 * 20], d[4 * 20], losses[4];
     int32_t labels[4] = {3, 3, 3, 3};
     void *result;
-    for (int j = 0; j < 80; j++)
-      x[j] = 0.0f;
+    for (int j = 0; j < 80; j++) x[j] = 0.0f;
     x[0 * 20 + 18] = NAN;
     x[1 * 20 + 5] = INFINITY;
     x[2 * 20 + 7] = -INFINITY;
     result = operand(x, 80);
     isas[i % isa_count].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = 4,
-                                                            .vocabulary = 19,
-                                                            .stored = 20,
-                                                            .softcap = capped ? 2.0 : 0.0,
-                                                            .real = type,
-                                                            .logits = result,
-                                                            .labels = labels,
-                                                            .gradient_scale = 1.0,
-                                                            .losses = losses,
-                                                            .dlogits = result,
-                                                            .threads = 1});
+                                                                        .vocabulary = 19,
+                                                                        .stored = 20,
+                                                                        .softcap = capped ? 2.0 : 0.0,
+                                                                        .real = type,
+                                                                        .logits = result,
+                                                                        .labels = labels,
+                                                                        .gradient_scale = 1.0,
+                                                                        .losses = losses,
+                                                                        .dlogits = result,
+                                                                        .threads = 1});
     values(d, result, 80);
     assert_true(isnan(losses[0]) && isnan(d[0]));
-    assert_true(capped ? fabs((double)losses[1] - log(18.0 + exp(2.0))) < 1e-6 && d[20 + 5] == 0.0f : isnan(losses[1]) && isnan(d[20]));
-    assert_true(fabs((double)losses[2] - log(18.0 + (capped ? exp(-2.0) : 0.0))) < 1e-6 && fabs((double)losses[3] - log(19.0)) < 1e-6);
+    assert_true(capped ? fabs((double)losses[1] - log(18.0 + exp(2.0))) < 1e-6 && d[20 + 5] == 0.0f
+                       : isnan(losses[1]) && isnan(d[20]));
+    assert_true(fabs((double)losses[2] - log(18.0 + (capped ? exp(-2.0) : 0.0))) < 1e-6 &&
+                fabs((double)losses[3] - log(19.0)) < 1e-6);
     assert_true(d[2 * 20 + 7] == 0.0f && d[2 * 20 + 19] == 0.0f);
   }
 }
@@ -1194,8 +1239,7 @@ static double loss_value(const double *p, const void *context) {
   const loss_scalar *c = context;
   double losses[6], sum = 0.0;
   hri_ref_cross_entropy(losses, NULL, p, c->labels, c->softcap, 1.0, 6, 13, 16);
-  for (int r = 0; r < 6; r++)
-    sum += losses[r];
+  for (int r = 0; r < 6; r++) sum += losses[r];
   return 0.25 * sum;
 }
 
@@ -1239,7 +1283,8 @@ static void fill_states(optim_case *c) {
   for (uint32_t s = 0; s < c->states; s++) {
     bool squares = strstr(hri_optimizer_get(c->optimizer)->tensors[s].name, "_sq") != NULL;
     c->state[s] = floats(c->n, squares ? 0.01 : 1.0);
-    for (int64_t j = 0; j < c->n; j++) c->state[s][j] = c->numbers.t == 1 ? 0 : squares ? fabsf(c->state[s][j]) : c->state[s][j];
+    for (int64_t j = 0; j < c->n; j++)
+      c->state[s][j] = c->numbers.t == 1 ? 0 : squares ? fabsf(c->state[s][j]) : c->state[s][j];
   }
 }
 
@@ -1248,13 +1293,21 @@ static void updates_match_the_references(void **state) {
   (void)state;
   for (int i = 0; i < HR_OPTIMIZER_COUNT * 3 * FLAT_SIZES; i++) {
     int64_t n = flat_sizes[i / 3 % FLAT_SIZES], t = i % 3 == 0 ? 1 : i % 3 == 1 ? 7 : 100000;
-    optim_case c = {.optimizer = (uint32_t)(i / 3 / FLAT_SIZES), .n = n, .w = floats(n, 1.0), .g = floats(n, 1.0),
-                    .numbers = {.number = {(double)0.9f, (double)0.999f, (double)1e-8f}, .learning_rate = (double)3e-2f, .weight_decay = (double)0.01f,
-                                .gradient_scale = (double)0.37f, .t = t}};
-    for (int64_t j = 0; j < n; j++) c.w[j] = 1 + c.w[j] / 4; /* what a step leaves is no cancellation, whose error has no measure in itself */
+    optim_case c = {.optimizer = (uint32_t)(i / 3 / FLAT_SIZES),
+                    .n = n,
+                    .w = floats(n, 1.0),
+                    .g = floats(n, 1.0),
+                    .numbers = {.number = {(double)0.9f, (double)0.999f, (double)1e-8f},
+                                .learning_rate = (double)3e-2f,
+                                .weight_decay = (double)0.01f,
+                                .gradient_scale = (double)0.37f,
+                                .t = t}};
+    for (int64_t j = 0; j < n; j++)
+      c.w[j] = 1 + c.w[j] / 4; /* what a step leaves is no cancellation, whose error has no measure in itself */
     c.states = hri_optimizer_get(c.optimizer)->tensor_count;
     assert_true(c.states <= STATES && hri_state_block(c.optimizer) == 1);
-    float *plain = take((size_t)((1 + STATES) * n) * sizeof *plain + 1), *plain_states[STATES] = {plain + n, plain + 2 * n};
+    float *plain = take((size_t)((1 + STATES) * n) * sizeof *plain + 1),
+          *plain_states[STATES] = {plain + n, plain + 2 * n};
     double *want = double_zeros((1 + STATES) * n), *want_states[STATES] = {want + n, want + 2 * n};
     pieces p = {1 + (int)c.states, {n, n, n}, 0};
     fill_states(&c);
@@ -1305,19 +1358,15 @@ static void copy_zero_and_fill_touch_just_their_range(void **state) {
       int64_t bytes = sizes[s], n = bytes / 4;
       unsigned char *from = take((size_t)bytes + 1), *to = take((size_t)bytes + 2);
       float *y = floats(n + 1, 1.0), last = y[n];
-      for (int64_t j = 0; j < bytes; j++)
-        from[j] = (unsigned char)(j * 131 % 251);
+      for (int64_t j = 0; j < bytes; j++) from[j] = (unsigned char)(j * 131 % 251);
       to[bytes] = 0xAB;
       isas[i].kernels.copy(to, from, bytes, 3);
-      for (int64_t j = 0; j < bytes; j++)
-        assert_int_equal(to[j], from[j]);
+      for (int64_t j = 0; j < bytes; j++) assert_int_equal(to[j], from[j]);
       isas[i].kernels.zero(to, bytes, 3);
-      for (int64_t j = 0; j < bytes; j++)
-        assert_int_equal(to[j], 0);
+      for (int64_t j = 0; j < bytes; j++) assert_int_equal(to[j], 0);
       assert_int_equal(to[bytes], 0xAB);
       isas[i].kernels.fill(y, -0.0f, n, 3);
-      for (int64_t j = 0; j < n; j++)
-        assert_true(y[j] == 0.0f && signbit(y[j]));
+      for (int64_t j = 0; j < n; j++) assert_true(y[j] == 0.0f && signbit(y[j]));
       assert_true(y[n] == last);
       release_to(0);
     }
@@ -1334,7 +1383,8 @@ static double nearest_bf16(float x) {
   double below = (double)hri_bf16_widen((hri_bf16)(bits_of(x) >> 16)), above, middle;
   uint32_t upper = bits_of(x) >> 16;
   if ((double)x == below) return below;
-  above = (upper & 0x7fffu) + 1 == 0x7f80u ? copysign(0x1p128, (double)x) : (double)hri_bf16_widen((hri_bf16)(upper + 1));
+  above =
+      (upper & 0x7fffu) + 1 == 0x7f80u ? copysign(0x1p128, (double)x) : (double)hri_bf16_widen((hri_bf16)(upper + 1));
   middle = (below + above) / 2; /* exact in double */
   if (fabs((double)x) < fabs(middle)) return below;
   if ((double)x == middle && upper % 2 == 0) return below;
@@ -1343,9 +1393,10 @@ static double nearest_bf16(float x) {
 
 static void cast_rounds_to_nearest_even(void **state) {
   static const int64_t sizes[] = {0, 1, 15, 17, 1000, 100003};
-  static const uint32_t special[] = {0x3f808000u, 0x3f818000u, 0x3f808001u, 0x3f817fffu, 0xbf808000u, 0x7f7f8000u, 0x7f7f7fffu,
-                                     0xff7fffffu, 0x7f800000u, 0xff800000u, 0x7f800001u, 0xffc00000u, 0x7fffffffu, 0x00008000u,
-                                     0x00018000u, 0x00000001u, 0x80000000u, 0x007fffffu, 0x80008001u};
+  static const uint32_t special[] = {0x3f808000u, 0x3f818000u, 0x3f808001u, 0x3f817fffu, 0xbf808000u,
+                                     0x7f7f8000u, 0x7f7f7fffu, 0xff7fffffu, 0x7f800000u, 0xff800000u,
+                                     0x7f800001u, 0xffc00000u, 0x7fffffffu, 0x00008000u, 0x00018000u,
+                                     0x00000001u, 0x80000000u, 0x007fffffu, 0x80008001u};
   enum { SPECIAL = sizeof special / sizeof *special };
   (void)state;
   for (int i = 0; i < isa_count * 6; i++) {
@@ -1378,13 +1429,11 @@ static void searches_match_the_reference(void **state) {
     for (int trial = 0; trial < 12; trial++) {
       int64_t n = sizes[s];
       float *x = floats(n, 1.0);
-      for (int64_t j = 0; j < n; j++)
-        x[j] = floorf(x[j] * 50.0f); /* many equal largest values: the first counts */
+      for (int64_t j = 0; j < n; j++) x[j] = floorf(x[j] * 50.0f); /* many equal largest values: the first counts */
       if (trial > 2) x[n * trial / 12] = trial % 3 == 0 ? NAN : trial % 3 == 1 ? INFINITY : -INFINITY;
       if (trial > 8) x[n - 1] = NAN;
       if (trial == 11) /* nothing but NaN */
-        for (int64_t j = 0; j < n; j++)
-          x[j] = NAN;
+        for (int64_t j = 0; j < n; j++) x[j] = NAN;
       for (int i = 0; i < isa_count; i++) {
         const void *input = operand(x, n);
         assert_int_equal(isas[i].kernels.argmax(input, n, type), hri_ref_argmax(doubles(x, n), n));

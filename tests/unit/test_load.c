@@ -1,6 +1,7 @@
-/* Weights between files and the arena: every conversion against one value at a time, whatever team and staging; models of
- * the reference writer come out byte for byte; GGUF and Hugging Face files of one model load to the same bits; what a
- * result carries over; wrong tensors by name; digests of all that is written and read; no save of what is not finite. */
+/* Weights between files and the arena: every conversion against one value at a time, whatever team and staging; models
+ * of the reference writer come out byte for byte; GGUF and Hugging Face files of one model load to the same bits; what
+ * a result carries over; wrong tensors by name; digests of all that is written and read; no save of what is not
+ * finite. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +46,8 @@ enum { DIGEST_AT = 1001 };
 
 static hr_status transfer(const hri_move *move, uint64_t offset, uint64_t count, void *memory, hr_error *error) {
   memory_file *file = move->file;
-  if (offset > file->count || count > file->count - offset) return hri_fail(error, HR_ERROR_INTERNAL, "beyond the file");
+  if (offset > file->count || count > file->count - offset)
+    return hri_fail(error, HR_ERROR_INTERNAL, "beyond the file");
   if (file->fails_at >= offset && file->fails_at < offset + count) return hri_fail(error, HR_ERROR_IO, "broken byte");
   if (move->out) memcpy(file->bytes + offset, memory, count);
   else memcpy(memory, file->bytes + offset, count);
@@ -65,10 +67,13 @@ static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, h
   return HR_OK;
 }
 
-static hri_window window_on(void *memory, bool addressed) { return (hri_window){.memory = addressed ? memory : NULL, .context = memory, .put = put, .get = get}; }
+static hri_window window_on(void *memory, bool addressed) {
+  return (hri_window){.memory = addressed ? memory : NULL, .context = memory, .put = put, .get = get};
+}
 
 /* hri_moves_run, whose bytes must give the digest of the file in one pass. */
-static void run_digested(const hri_backend *cpu, const hri_move *m, memory_file *file, void *staging, uint64_t staging_bytes) {
+static void run_digested(const hri_backend *cpu, const hri_move *m, memory_file *file, void *staging,
+                         uint64_t staging_bytes) {
   unsigned char *whole = calloc(1, DIGEST_AT + file->count);
   uint64_t value;
   hr_error error = {0};
@@ -127,8 +132,10 @@ static void check_in(const hri_move *m, const memory_file *file) {
         memcpy(&a, &want, 4);
         memcpy(&b, (const float *)m->window->context + at, 4);
       }
-      if (a != b) fail_msg("type %s, real %d, [%llu, %llu], transposed %d, heads of %u: (%llu, %llu) is %x, not %x", hri_ggml_name(m->type), m->real,
-                           (unsigned long long)m->rows, (unsigned long long)m->columns, m->transposed, m->head_size, (unsigned long long)r, (unsigned long long)c, b, a);
+      if (a != b)
+        fail_msg("type %s, real %d, [%llu, %llu], transposed %d, heads of %u: (%llu, %llu) is %x, not %x",
+                 hri_ggml_name(m->type), m->real, (unsigned long long)m->rows, (unsigned long long)m->columns,
+                 m->transposed, m->head_size, (unsigned long long)r, (unsigned long long)c, b, a);
     }
 }
 
@@ -139,19 +146,32 @@ typedef struct shape {
   float add;
 } shape;
 
-static const shape shapes[] = {{1, 1, false, 0, 0},     {7, 1, false, 0, 1},      {33, 17, false, 0, 0},  {259, 1031, false, 0, 0}, {40, 96, false, 10, 0},
-                               {30, 1, false, 6, 0},    {1200, 256, false, 60, 0}, {5, 3, true, 0, 0},     {1, 9, true, 0, 0},       {9, 1, true, 0, 0},
-                               {317, 211, true, 0, 0},  {3000, 19, true, 0, 0},   {70, 1500, true, 0, -1}, {64, 512, false, 0, -1},  {1024, 768, true, 0, 0}};
+static const shape shapes[] = {{1, 1, false, 0, 0},       {7, 1, false, 0, 1},     {33, 17, false, 0, 0},
+                               {259, 1031, false, 0, 0},  {40, 96, false, 10, 0},  {30, 1, false, 6, 0},
+                               {1200, 256, false, 60, 0}, {5, 3, true, 0, 0},      {1, 9, true, 0, 0},
+                               {9, 1, true, 0, 0},        {317, 211, true, 0, 0},  {3000, 19, true, 0, 0},
+                               {70, 1500, true, 0, -1},   {64, 512, false, 0, -1}, {1024, 768, true, 0, 0}};
 static const uint32_t teams[] = {1, 2, 3, 5};
 
 static void run_shape(const shape *s, uint32_t type, hri_real real, hri_backend *const *cpus) {
-  uint64_t values = s->rows * s->columns, block = hri_ggml_block(type), bytes = values / block * hri_ggml_block_bytes(type);
+  uint64_t values = s->rows * s->columns, block = hri_ggml_block(type),
+           bytes = values / block * hri_ggml_block_bytes(type);
   uint64_t staging_sizes[] = {4096, hri_round_up(values * hri_real_bytes(real), 256), 4 << 20};
   memory_file file = {malloc(bytes), bytes, UINT64_MAX, NULL};
   unsigned char *at = malloc(values * 4), *staging = aligned_alloc(64, 8 << 20);
   hri_window windows[2] = {window_on(at, true), window_on(at, false)};
-  hri_move m = {.bytes = transfer, .file = &file, .type = type, .rows = s->rows, .columns = s->columns, .transposed = s->transposed, .head_size = s->head_size,
-                .add = s->add, .real = real, .finite = true, .path = "file", .name = "tensor"};
+  hri_move m = {.bytes = transfer,
+                .file = &file,
+                .type = type,
+                .rows = s->rows,
+                .columns = s->columns,
+                .transposed = s->transposed,
+                .head_size = s->head_size,
+                .add = s->add,
+                .real = real,
+                .finite = true,
+                .path = "file",
+                .name = "tensor"};
   fill_file(&file, type);
   for (size_t t = 0; t < 4; t++)
     for (size_t k = 0; k < 3; k++) {
@@ -172,7 +192,8 @@ static void make_cpus(hri_backend *cpus[4]) {
 }
 
 static void test_every_conversion_in(void **state) {
-  static const uint32_t types[] = {HRI_GGML_F32, HRI_GGML_F16, HRI_GGML_BF16, HRI_GGML_Q8_0, HRI_GGML_Q4_1, HRI_GGML_Q4_K, HRI_GGML_Q6_K};
+  static const uint32_t types[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0,
+                                   HRI_GGML_Q4_1, HRI_GGML_Q4_K, HRI_GGML_Q6_K};
   hri_backend *cpus[4];
   int runs = 0;
   (void)state;
@@ -180,7 +201,8 @@ static void test_every_conversion_in(void **state) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
       for (int real = 0; real < 2; real++) {
-        if (shapes[s].columns % hri_ggml_block(types[t]) != 0 || (hri_ggml_block(types[t]) > 1 && shapes[s].transposed)) continue;
+        if (shapes[s].columns % hri_ggml_block(types[t]) != 0 || (hri_ggml_block(types[t]) > 1 && shapes[s].transposed))
+          continue;
         run_shape(&shapes[s], types[t], (hri_real)real, cpus);
         runs++;
       }
@@ -198,11 +220,21 @@ static void test_every_conversion_out(void **state) {
     for (size_t t = 0; t < 3; t++)
       for (int real = 0; real < 2; real++) {
         uint64_t values = shapes[s].rows * shapes[s].columns, each = hri_ggml_block_bytes(types[t]);
-        memory_file arena = {malloc(values * 4), values * hri_real_bytes((hri_real)real), UINT64_MAX, NULL}, file = {malloc(values * each), values * each, UINT64_MAX, NULL};
+        memory_file arena = {malloc(values * 4), values * hri_real_bytes((hri_real)real), UINT64_MAX, NULL},
+                    file = {malloc(values * each), values * each, UINT64_MAX, NULL};
         unsigned char *staging = aligned_alloc(64, 4 << 20);
         hri_window window = window_on(arena.bytes, (s + t) % 2);
-        hri_move m = {.bytes = transfer, .file = &file, .out = true, .type = types[t], .rows = shapes[s].rows, .columns = shapes[s].columns,
-                      .transposed = shapes[s].transposed, .window = &window, .real = (hri_real)real, .path = "file", .name = "tensor"};
+        hri_move m = {.bytes = transfer,
+                      .file = &file,
+                      .out = true,
+                      .type = types[t],
+                      .rows = shapes[s].rows,
+                      .columns = shapes[s].columns,
+                      .transposed = shapes[s].transposed,
+                      .window = &window,
+                      .real = (hri_real)real,
+                      .path = "file",
+                      .name = "tensor"};
         hr_error error = {0};
         fill_file(&arena, real ? HRI_GGML_BF16 : HRI_GGML_F32);
         for (uint64_t k = 0; k < values; k++) /* below 65504, so that they fit into F16 */
@@ -216,10 +248,13 @@ static void test_every_conversion_out(void **state) {
             if (types[t] == HRI_GGML_F16) hri_f16_from_f32((uint16_t *)(void *)want, &value, 1);
             else if (types[t] == HRI_GGML_BF16) hri_bf16_from_f32((uint16_t *)(void *)want, &value, 1);
             else memcpy(want, &value, 4);
-            if (memcmp(want, file.bytes + file_index(&m, r, c) * each, each) != 0) fail_msg("shape %zu, type %s, real %d", s, hri_ggml_name(types[t]), real);
+            if (memcmp(want, file.bytes + file_index(&m, r, c) * each, each) != 0)
+              fail_msg("shape %zu, type %s, real %d", s, hri_ggml_name(types[t]), real);
           }
-        hri_real_put(arena.bytes, (int64_t)(values / 2), 65520.0f, (hri_real)real); /* one that does not; bf16 makes it 65536 */
-        assert_int_equal(hri_moves_run(&cpus[s % 4]->elements, &m, 1, staging, 4 << 20, &error), types[t] == HRI_GGML_F16 ? HR_ERROR_INPUT : HR_OK);
+        hri_real_put(arena.bytes, (int64_t)(values / 2), 65520.0f,
+                     (hri_real)real); /* one that does not; bf16 makes it 65536 */
+        assert_int_equal(hri_moves_run(&cpus[s % 4]->elements, &m, 1, staging, 4 << 20, &error),
+                         types[t] == HRI_GGML_F16 ? HR_ERROR_INPUT : HR_OK);
         if (types[t] == HRI_GGML_F16) assert_says(&error, "file: tensor tensor holds a value that F16 cannot hold");
         free(arena.bytes);
         free(file.bytes);
@@ -239,19 +274,34 @@ static void test_what_is_not_finite_is_named(void **state) {
     for (int real = 0; real < 2; real++)
       for (int narrow = 0; narrow < 2; narrow++)
         for (int out = 0; out < 2; out++, round++) {
-          uint64_t values = shapes[s].rows * shapes[s].columns, each = narrow ? 2 : 4, row = draw() % shapes[s].rows, column = draw() % shapes[s].columns, at;
+          uint64_t values = shapes[s].rows * shapes[s].columns, each = narrow ? 2 : 4, row = draw() % shapes[s].rows,
+                   column = draw() % shapes[s].columns, at;
           memory_file file = {calloc(values, each), values * each, UINT64_MAX, NULL};
           void *arena = calloc(values, 4);
           hri_window window = window_on(arena, round % 3 == 0);
-          hri_move m = {.bytes = transfer, .file = &file, .out = out, .type = narrow ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = shapes[s].rows, .columns = shapes[s].columns,
-                        .transposed = shapes[s].transposed, .window = &window, .real = (hri_real)real, .finite = true, .path = "file", .name = "tensor"};
+          hri_move m = {.bytes = transfer,
+                        .file = &file,
+                        .out = out,
+                        .type = narrow ? HRI_GGML_BF16 : HRI_GGML_F32,
+                        .rows = shapes[s].rows,
+                        .columns = shapes[s].columns,
+                        .transposed = shapes[s].transposed,
+                        .window = &window,
+                        .real = (hri_real)real,
+                        .finite = true,
+                        .path = "file",
+                        .name = "tensor"};
           float bad = (const float[]){INFINITY, -INFINITY, NAN}[round % 3];
           hr_error error = {0};
           at = file_index(&m, row, column);
           if (out) hri_real_put(arena, (int64_t)(row * m.columns + column), bad, m.real);
           else hri_real_put(file.bytes, (int64_t)at, bad, narrow ? HRI_REAL_BF16 : HRI_REAL_F32);
-          assert_int_equal(hri_moves_run(&cpus[round % 4]->elements, &m, 1, staging, round % 5 ? 4 << 20 : 4096, &error), out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT);
-          assert_string_equal(error.message, path_of("file: tensor tensor holds a value that is not finite at element %llu", (unsigned long long)at));
+          assert_int_equal(hri_moves_run(&cpus[round % 4]->elements, &m, 1, staging, round % 5 ? 4 << 20 : 4096,
+                                         &error),
+                           out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT);
+          assert_string_equal(error.message,
+                              path_of("file: tensor tensor holds a value that is not finite at element %llu",
+                                      (unsigned long long)at));
           assert_true(error.hint[0]);
           free(file.bytes);
           free(arena);
@@ -274,8 +324,16 @@ static void test_first_error_counts(void **state) {
   for (int k = 0; k < 3; k++) {
     files[k] = (memory_file){malloc(2 * ROWS * COLUMNS), 2 * ROWS * COLUMNS, UINT64_MAX, NULL};
     fill_file(&files[k], HRI_GGML_BF16);
-    moves[k] = (hri_move){.bytes = transfer, .file = &files[k], .type = HRI_GGML_BF16, .rows = ROWS, .columns = COLUMNS, .window = &window, .first = (uint64_t)k * ROWS * COLUMNS,
-                          .finite = true, .path = "some/file", .name = (const char *const[]){"q", "k", "v"}[k]};
+    moves[k] = (hri_move){.bytes = transfer,
+                          .file = &files[k],
+                          .type = HRI_GGML_BF16,
+                          .rows = ROWS,
+                          .columns = COLUMNS,
+                          .window = &window,
+                          .first = (uint64_t)k * ROWS * COLUMNS,
+                          .finite = true,
+                          .path = "some/file",
+                          .name = (const char *const[]){"q", "k", "v"}[k]};
   }
   for (int k = 1; k < 3; k++) /* the second tensor is the first that is bad */
     for (int i = 0; i < 3; i++) memcpy(files[k].bytes + 2 * (200000 + 1000 * i), (const uint16_t[]){0x7F80}, 2);
@@ -283,7 +341,8 @@ static void test_first_error_counts(void **state) {
     hr_error error = {0};
     assert_int_equal(hri_moves_run(&cpus[t]->elements, moves, 3, staging, 4 << 20, &error), HR_ERROR_INPUT);
     assert_says(&error, "some/file: tensor k holds a value that is not finite at element 200000");
-    for (int k = 0; k < ROWS * COLUMNS; k += 997) assert_true(at[k] == value_of(&moves[0], &files[0], (uint64_t)k)); /* all before it was moved */
+    for (int k = 0; k < ROWS * COLUMNS; k += 997)
+      assert_true(at[k] == value_of(&moves[0], &files[0], (uint64_t)k)); /* all before it was moved */
   }
   files[0].fails_at = 77;
   for (size_t t = 0; t < 4; t++) {
@@ -377,14 +436,16 @@ static void test_stated_dtype_and_shards(void **state) {
   assert_ok(hri_dir_make(out, &error), &error);
   assert_ok(hri_session_save(&s, out, HRI_FILE_F16, false, NULL, &error), &error);
   assert_ok(hri_weights_open(out, &weights, &error), &error);
-  for (uint32_t k = 0; k < hri_weights_count(weights); k++) assert_int_equal(hri_weights_get(weights, k)->dtype, HRI_FILE_F16);
+  for (uint32_t k = 0; k < hri_weights_count(weights); k++)
+    assert_int_equal(hri_weights_get(weights, k)->dtype, HRI_FILE_F16);
   assert_string_equal(hri_safetensors_metadata_find(hri_weights_file(weights, 0), "note"), "norms are F32");
   assert_string_equal(hri_safetensors_metadata_find(hri_weights_file(weights, 0), "format"), "pt");
   hri_weights_close(weights);
   /* shards by size */
   assert_int_equal(unlink(path_of("%s/model.safetensors", out)), 0);
   options.carry = &s.carry;
-  assert_ok(hri_sink_open(&sink, &s.plan->spec.model, &s.plan->job, &s.plan->backend->elements, out, &options, &error), &error);
+  assert_ok(hri_sink_open(&sink, &s.plan->spec.model, &s.plan->job, &s.plan->backend->elements, out, &options, &error),
+            &error);
   s.sink = &sink;
   assert_ok(hri_executor_run(s.executor, HRI_SAVE, &error), &error);
   s.sink = NULL;
@@ -401,7 +462,8 @@ static void test_stated_dtype_and_shards(void **state) {
   load_ok(out, HR_PRECISION_FP32, 1, &again); /* F32 holds all bits of both */
   for (size_t p = 0; p < s.plan->job.params.count; p++) {
     hri_id id = s.plan->job.params.items[p].weight;
-    assert_memory_equal(hri_executor_view(s.executor, id), hri_executor_view(again.executor, id), hri_tensor_bytes(&s.plan->job.tensors.items[id]));
+    assert_memory_equal(hri_executor_view(s.executor, id), hri_executor_view(again.executor, id),
+                        hri_tensor_bytes(&s.plan->job.tensors.items[id]));
   }
   hri_session_close(&again);
   hri_session_close(&s);
@@ -420,9 +482,11 @@ static void assert_same_weights(const hri_session *a, const hri_session *b, cons
   }
 }
 
-/* tests/gguf holds the same weights in both formats, in F32 (tests/parity/record_gguf.py): all mappings of names and rows. */
+/* tests/gguf holds the same weights in both formats, in F32 (tests/parity/record_gguf.py): all mappings of names and
+ * rows. */
 static void test_gguf_is_the_same_model(void **state) {
-  static const char *const names[] = {"llama", "llama-biases", "gpt2", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3"};
+  static const char *const names[] = {"llama", "llama-biases", "gpt2",   "mistral", "qwen2",
+                                      "qwen3", "phi3",         "gemma2", "gemma3"};
   (void)state;
   for (size_t k = 0; k < sizeof names / sizeof *names; k++)
     for (uint32_t threads = 1; threads <= 3; threads += 2) {
@@ -443,8 +507,7 @@ static void test_gguf_with_other_tensors(void **state) {
   hr_error error = {0};
   (void)state;
   assert_non_null(bytes);
-  for (at = 0; at + 16 < count && memcmp(bytes + at, "blk.1.attn_v.wei", 16) != 0; at++) {
-  }
+  for (at = 0; at + 16 < count && memcmp(bytes + at, "blk.1.attn_v.wei", 16) != 0; at++) {}
   assert_true(at + 16 < count);
   memcpy(bytes + at, "blk.1.attn_w.wei", 16);
   put_file(path, bytes, count);
@@ -488,7 +551,8 @@ static void test_config_keeps_its_own_keys(void **state) {
   char *text;
   (void)state;
   copy_model(HR_TEST_DATA "/weights/llama-mixed", model);
-  edit(path_of("%s/config.json", model), "\"use_cache\": true", "\"use_cache\": false, \"my_note\": {\"a\": [1, 2.5, null]}");
+  edit(path_of("%s/config.json", model), "\"use_cache\": true",
+       "\"use_cache\": false, \"my_note\": {\"a\": [1, 2.5, null]}");
   assert_ok(hr_model_open(model, &m, &error), &error);
   assert_ok(hri_dir_make(out, &error), &error);
   assert_ok(hri_export_config(&m, "float16", out, NULL, &error), &error);
@@ -550,7 +614,8 @@ static void test_companions(void **state) {
 
 /* A checkpoint is F32 with states; the run that goes on from it still ends like the model it began with. */
 static void test_a_resumed_run_ends_like_its_source(void **state) {
-  const char *checkpoint = path_of("%s/checkpoint", scratch), *out = path_of("%s/resumed", scratch), *model = HR_TEST_DATA "/weights/llama-bf16-shards";
+  const char *checkpoint = path_of("%s/checkpoint", scratch), *out = path_of("%s/resumed", scratch),
+             *model = HR_TEST_DATA "/weights/llama-bf16-shards";
   hri_session s, alone;
   hri_weights *weights;
   hr_error error = {0};
@@ -560,7 +625,8 @@ static void test_a_resumed_run_ends_like_its_source(void **state) {
   assert_ok(hri_dir_make(checkpoint, &error), &error);
   assert_ok(hri_session_save(&s, checkpoint, HRI_FILE_F32, true, NULL, &error), &error);
   hri_session_close(&s);
-  assert_true(exists(path_of("%s/tokenizer.json", checkpoint)) && exists(path_of("%s/optimizer.safetensors", checkpoint)));
+  assert_true(exists(path_of("%s/tokenizer.json", checkpoint)) &&
+              exists(path_of("%s/optimizer.safetensors", checkpoint)));
   memset(&s, 0, sizeof s);
   open_job(model, HR_PRECISION_BF16, 3, &job);
   assert_ok(hri_session_plan(&s, &job, NULL, &error), &error);
@@ -619,12 +685,15 @@ typedef struct kind {
   uint32_t threads;
 } kind;
 
-static const kind kinds[] = {{HR_TEST_DATA "/weights/llama-bf16-shards", HR_PRECISION_BF16, HR_MOMENTS_FP32, 3},
-                             {HR_TEST_DATA "/weights/llama-bf16-shards", HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16, 2},
-                             {HR_TEST_DATA "/weights/gpt2-f16-shards", HR_PRECISION_FP32, HR_MOMENTS_FP32, 2},
-                             {"micro-gpt2-bytes", HR_PRECISION_BF16_PURE, HR_MOMENTS_FP32, 1},
-                             {"custom:family=gpt2,layers=2,hidden=192,heads=4,mlp=400,vocab=301,positions=64,tied", HR_PRECISION_FP32, HR_MOMENTS_FP32, 4},
-                             {"custom:family=llama,layers=2,hidden=192,heads=4,kv-heads=2,mlp=400,vocab=301,positions=64", HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16, 2}};
+static const kind kinds[] =
+    {{HR_TEST_DATA "/weights/llama-bf16-shards", HR_PRECISION_BF16, HR_MOMENTS_FP32, 3},
+     {HR_TEST_DATA "/weights/llama-bf16-shards", HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16, 2},
+     {HR_TEST_DATA "/weights/gpt2-f16-shards", HR_PRECISION_FP32, HR_MOMENTS_FP32, 2},
+     {"micro-gpt2-bytes", HR_PRECISION_BF16_PURE, HR_MOMENTS_FP32, 1},
+     {"custom:family=gpt2,layers=2,hidden=192,heads=4,mlp=400,vocab=301,positions=64,tied", HR_PRECISION_FP32,
+      HR_MOMENTS_FP32, 4},
+     {"custom:family=llama,layers=2,hidden=192,heads=4,kv-heads=2,mlp=400,vocab=301,positions=64",
+      HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16, 2}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* path_of's buffers go round; this one stays while its test runs. */
@@ -634,7 +703,8 @@ static const char *directory_of(const char *name) {
   return path;
 }
 
-static hr_status open_kind(const kind *k, const char *directory, bool states, hri_file_list *loaded, hri_session *s, hr_error *error) {
+static hr_status open_kind(const kind *k, const char *directory, bool states, hri_file_list *loaded, hri_session *s,
+                           hr_error *error) {
   hr_job job;
   memset(s, 0, sizeof *s);
   open_job(k->model, k->precision, k->threads, &job);
@@ -668,7 +738,9 @@ static void test_digests_of_saves_and_loads(void **state) {
       size_t weights = 0;
       assert_ok(open_kind(&kinds[k], NULL, false, NULL, &s, &error), &error);
       assert_ok(hri_dir_make(out, &error), &error);
-      assert_ok(hri_session_save(&s, out, final ? (hri_file_dtype)HRI_AS_SOURCE : HRI_FILE_F32, !final, &written, &error), &error);
+      assert_ok(hri_session_save(&s, out, final ? (hri_file_dtype)HRI_AS_SOURCE : HRI_FILE_F32, !final, &written,
+                                 &error),
+                &error);
       all_files = &written;
       files_seen = 0;
       walk(out, check_listed);
@@ -691,7 +763,8 @@ static void test_digests_of_saves_and_loads(void **state) {
     }
 }
 
-/* The first or last bit of the header's blanks, of some tensor's mantissa, of the states: none loads as what was written. */
+/* The first or last bit of the header's blanks, of some tensor's mantissa, of the states: none loads as what was
+ * written. */
 static void test_a_flipped_bit_is_noticed(void **state) {
   static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
   const char *out = directory_of("flipped");
@@ -711,12 +784,14 @@ static void test_a_flipped_bit_is_noticed(void **state) {
       size_t count = 0, at;
       char *bytes = get_file(path, &count);
       memcpy(&header, bytes, 8);
-      at = 8 + header + draw() % ((count - 8 - header) / 4) * 4; /* the last bit of a value: finite and of the same size */
+      at = 8 + header +
+           draw() % ((count - 8 - header) / 4) * 4; /* the last bit of a value: finite and of the same size */
       bytes[at] ^= 1;
       put_file(path, bytes, count);
       assert_ok(open_kind(&kinds[4], out, true, &read, &s, &error), &error);
       for (int k = 0; k < 2; k++)
-        assert_true((hri_file_list_find(&read, names[k])->digest == hri_file_list_find(&written, names[k])->digest) == (k != file));
+        assert_true((hri_file_list_find(&read, names[k])->digest == hri_file_list_find(&written, names[k])->digest) ==
+                    (k != file));
       hri_session_close(&s);
       hri_array_free(&read);
       bytes[at] ^= 1;
@@ -752,10 +827,13 @@ static void test_digest_with_ignored_tensors(void **state) {
   for (uint32_t t = 0; t < count; t++) list[t] = *hri_weights_get(weights, t);
   list[count] = list[embedding];
   list[count].name = "lm_head.weight"; /* tied: the embedding once more */
-  assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", out), list, count + 1, NULL, 0, &writer, &error), &error);
+  assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", out), list, count + 1, NULL, 0, &writer,
+                                        &error),
+            &error);
   for (uint32_t t = 0; t <= count; t++) {
     char *values = malloc(list[t].end - list[t].begin);
-    assert_ok(hri_weights_read(weights, t < count ? t : embedding, 0, list[t].end - list[t].begin, values, &error), &error);
+    assert_ok(hri_weights_read(weights, t < count ? t : embedding, 0, list[t].end - list[t].begin, values, &error),
+              &error);
     assert_ok(hri_safetensors_writer_write(writer, t, 0, values, list[t].end - list[t].begin, &error), &error);
     free(values);
   }
@@ -850,8 +928,7 @@ static void refuse(const char *from, const char *to, const char *says) {
   assert_int_equal(strlen(from), strlen(to));
   copy_model(HR_TEST_DATA "/weights/llama-mixed", model);
   bytes = get_file(file, &count);
-  for (at = 0; at + strlen(from) < count && memcmp(bytes + at, from, strlen(from)) != 0; at++) {
-  }
+  for (at = 0; at + strlen(from) < count && memcmp(bytes + at, from, strlen(from)) != 0; at++) {}
   assert_true(at + strlen(from) < count);
   memcpy(bytes + at, to, strlen(to));
   put_file(file, bytes, count);
@@ -865,7 +942,8 @@ static void refuse(const char *from, const char *to, const char *says) {
 
 static void test_wrong_tensors_are_named(void **state) {
   (void)state;
-  refuse("model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.op_proj.weight", "the tensor model.layers.1.mlp.up_proj.weight is missing");
+  refuse("model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.op_proj.weight",
+         "the tensor model.layers.1.mlp.up_proj.weight is missing");
   refuse("\"shape\":[20,12]", "\"shape\":[12,20]", "has shape [12, 20] and config.json asks for [20, 12]");
   refuse("{\"dtype\":\"BF16\"", "{\"dtype\":\"I16\" ", "has dtype I16");
 }
@@ -876,8 +954,10 @@ static void test_spellings_and_strangers(void **state) {
     const char *name;
     uint64_t elements;
     const char *says;
-  } extra[] = {{"embed_tokens.weight", 61 * 12, "model.embed_tokens.weight and embed_tokens.weight are two spellings of one weight"},
-               {"model.layers.2.mlp.up_proj.weight", 240, "the tensor model.layers.2.mlp.up_proj.weight does not belong to a llama model"},
+  } extra[] = {{"embed_tokens.weight", 61 * 12,
+                "model.embed_tokens.weight and embed_tokens.weight are two spellings of one weight"},
+               {"model.layers.2.mlp.up_proj.weight", 240,
+                "the tensor model.layers.2.mlp.up_proj.weight does not belong to a llama model"},
                {"model.layers.0.self_attn.rotary_emb.inv_freq", 2, NULL}};
   (void)state;
   for (int k = 0; k < 3; k++) {
@@ -895,9 +975,14 @@ static void test_spellings_and_strangers(void **state) {
     count = hri_weights_count(weights);
     assert_true(count < 63);
     for (uint32_t t = 0; t < count; t++) list[t] = *hri_weights_get(weights, t);
-    list[count] = (hri_safetensor){.name = extra[k].name, .dtype = HRI_FILE_F32, .rank = k == 2 ? 1 : 2, .shape = {k == 2 ? 2 : extra[k].elements / 12, 12}};
+    list[count] = (hri_safetensor){.name = extra[k].name,
+                                   .dtype = HRI_FILE_F32,
+                                   .rank = k == 2 ? 1 : 2,
+                                   .shape = {k == 2 ? 2 : extra[k].elements / 12, 12}};
     assert_int_equal(unlink(path_of("%s/model.safetensors", model)), 0); /* and is read no more */
-    assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", model), list, count + 1, NULL, 0, &writer, &error), &error);
+    assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", model), list, count + 1, NULL, 0, &writer,
+                                          &error),
+              &error);
     for (uint32_t t = 0; t <= count; t++) {
       uint64_t bytes = t < count ? list[t].end - list[t].begin : extra[k].elements * 4;
       assert_ok(hri_safetensors_writer_write(writer, t, 0, values, bytes, &error), &error);
@@ -935,7 +1020,9 @@ static void test_tied_head(void **state) {
     for (uint32_t t = 0; t < count; t++) list[t] = *hri_weights_get(weights, t);
     list[count] = list[embedding];
     list[count].name = "lm_head.weight";
-    assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", out), list, count + 1, NULL, 0, &writer, &error), &error);
+    assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", out), list, count + 1, NULL, 0, &writer,
+                                          &error),
+              &error);
     for (uint32_t t = 0; t <= count; t++) {
       uint64_t bytes = list[t].end - list[t].begin;
       char *values = malloc(bytes);

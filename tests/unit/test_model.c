@@ -101,30 +101,70 @@ typedef struct member {
 } member;
 
 static const member gpt2_members[] = {
-    {"model_type", "\"gpt2\""}, {"vocab_size", "67"},  {"n_positions", "24"},         {"n_embd", "30"},  {"n_layer", "2"},
-    {"n_head", "3"},            {"n_inner", "null"},   {"activation_function", "\"gelu_new\""},           {NULL, NULL},
+    {"model_type", "\"gpt2\""},
+    {"vocab_size", "67"},
+    {"n_positions", "24"},
+    {"n_embd", "30"},
+    {"n_layer", "2"},
+    {"n_head", "3"},
+    {"n_inner", "null"},
+    {"activation_function", "\"gelu_new\""},
+    {NULL, NULL},
 };
 static const member llama_members[] = {
-    {"model_type", "\"llama\""},   {"vocab_size", "71"},          {"hidden_size", "36"},      {"intermediate_size", "50"},
-    {"num_hidden_layers", "2"},    {"num_attention_heads", "6"},  {"num_key_value_heads", "2"}, {"max_position_embeddings", "29"},
-    {"hidden_act", "\"silu\""},    {"rms_norm_eps", "1e-05"},     {NULL, NULL},
+    {"model_type", "\"llama\""},
+    {"vocab_size", "71"},
+    {"hidden_size", "36"},
+    {"intermediate_size", "50"},
+    {"num_hidden_layers", "2"},
+    {"num_attention_heads", "6"},
+    {"num_key_value_heads", "2"},
+    {"max_position_embeddings", "29"},
+    {"hidden_act", "\"silu\""},
+    {"rms_norm_eps", "1e-05"},
+    {NULL, NULL},
 };
 
 static const member mistral_members[] = {
-    {"model_type", "\"mistral\""}, {"vocab_size", "71"}, {"hidden_size", "48"}, {"intermediate_size", "50"}, {"num_hidden_layers", "2"},
-    {"num_attention_heads", "8"}, {"max_position_embeddings", "29"}, {NULL, NULL},
+    {"model_type", "\"mistral\""},
+    {"vocab_size", "71"},
+    {"hidden_size", "48"},
+    {"intermediate_size", "50"},
+    {"num_hidden_layers", "2"},
+    {"num_attention_heads", "8"},
+    {"max_position_embeddings", "29"},
+    {NULL, NULL},
 };
 static const member qwen3_members[] = {
-    {"model_type", "\"qwen3\""}, {"vocab_size", "71"}, {"hidden_size", "36"}, {"intermediate_size", "50"}, {"num_hidden_layers", "2"},
-    {"num_attention_heads", "6"}, {"num_key_value_heads", "2"}, {"max_position_embeddings", "29"}, {NULL, NULL},
+    {"model_type", "\"qwen3\""},
+    {"vocab_size", "71"},
+    {"hidden_size", "36"},
+    {"intermediate_size", "50"},
+    {"num_hidden_layers", "2"},
+    {"num_attention_heads", "6"},
+    {"num_key_value_heads", "2"},
+    {"max_position_embeddings", "29"},
+    {NULL, NULL},
 };
 static const member phi3_members[] = {
-    {"model_type", "\"phi3\""}, {"vocab_size", "71"}, {"hidden_size", "36"}, {"intermediate_size", "50"}, {"num_hidden_layers", "2"},
-    {"num_attention_heads", "6"}, {"max_position_embeddings", "29"}, {NULL, NULL},
+    {"model_type", "\"phi3\""},
+    {"vocab_size", "71"},
+    {"hidden_size", "36"},
+    {"intermediate_size", "50"},
+    {"num_hidden_layers", "2"},
+    {"num_attention_heads", "6"},
+    {"max_position_embeddings", "29"},
+    {NULL, NULL},
 };
 static const member gemma3_members[] = {
-    {"model_type", "\"gemma3_text\""}, {"vocab_size", "262208"}, {"hidden_size", "40"}, {"intermediate_size", "50"}, {"num_hidden_layers", "7"},
-    {"num_attention_heads", "8"}, {"max_position_embeddings", "131072"}, {NULL, NULL},
+    {"model_type", "\"gemma3_text\""},
+    {"vocab_size", "262208"},
+    {"hidden_size", "40"},
+    {"intermediate_size", "50"},
+    {"num_hidden_layers", "7"},
+    {"num_attention_heads", "8"},
+    {"max_position_embeddings", "131072"},
+    {NULL, NULL},
 };
 
 static const char *config_with(const member *base, const char *key, const char *value) {
@@ -136,7 +176,8 @@ static const char *config_with(const member *base, const char *key, const char *
     bool hit = key && strcmp(base->key, key) == 0;
     const char *v = hit ? value : base->value;
     replaced = replaced || hit;
-    if (v) used += (size_t)snprintf(text + used, sizeof text - used, "%s\"%s\": %s", used > 1 ? ", " : "", base->key, v);
+    if (v)
+      used += (size_t)snprintf(text + used, sizeof text - used, "%s\"%s\": %s", used > 1 ? ", " : "", base->key, v);
   }
   if (key && !replaced && value) used += (size_t)snprintf(text + used, sizeof text - used, ", \"%s\": %s", key, value);
   (void)snprintf(text + used, sizeof text - used, "}");
@@ -150,13 +191,15 @@ static void test_published_parameter_counts(void **state) {
     const char *name;
     uint64_t count;
   } published[] = {
-      {"gpt2-124m", 124439808},      {"gpt2-355m", 354823168},       {"gpt2-774m", 774030080},       {"gpt2-1558m", 1557611200},
-      {"llama-2-7b", 6738415616},    {"llama-2-13b", 13015864320},   {"llama-2-70b", 68976648192},   {"llama-3-8b", 8030261248},
-      {"llama-3-70b", 70553706496},  {"llama-3.2-1b", 1235814400},   {"llama-3.2-3b", 3212749824},   {"smollm2-135m", 134515008},
-      {"smollm2-360m", 361821120},   {"smollm2-1.7b", 1711376384},   {"mistral-7b", 7241732096},     {"mistral-7b-v0.3", 7248023552},
-      {"qwen2.5-0.5b", 494032768},   {"qwen2.5-1.5b", 1543714304},   {"qwen2.5-7b", 7615616512},     {"qwen3-0.6b", 596049920},
-      {"qwen3-1.7b", 1720574976},    {"qwen3-8b", 8190735360},       {"phi-3-mini", 3821079552},     {"gemma-2-2b", 2614341888},
-      {"gemma-2-9b", 9241705984},    {"gemma-3-1b", 999885952},      {"gemma-3-4b", 3880263168},
+      {"gpt2-124m", 124439808},        {"gpt2-355m", 354823168},     {"gpt2-774m", 774030080},
+      {"gpt2-1558m", 1557611200},      {"llama-2-7b", 6738415616},   {"llama-2-13b", 13015864320},
+      {"llama-2-70b", 68976648192},    {"llama-3-8b", 8030261248},   {"llama-3-70b", 70553706496},
+      {"llama-3.2-1b", 1235814400},    {"llama-3.2-3b", 3212749824}, {"smollm2-135m", 134515008},
+      {"smollm2-360m", 361821120},     {"smollm2-1.7b", 1711376384}, {"mistral-7b", 7241732096},
+      {"mistral-7b-v0.3", 7248023552}, {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304},
+      {"qwen2.5-7b", 7615616512},      {"qwen3-0.6b", 596049920},    {"qwen3-1.7b", 1720574976},
+      {"qwen3-8b", 8190735360},        {"phi-3-mini", 3821079552},   {"gemma-2-2b", 2614341888},
+      {"gemma-2-9b", 9241705984},      {"gemma-3-1b", 999885952},    {"gemma-3-4b", 3880263168},
   };
   (void)state;
   for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -252,7 +295,8 @@ static hri_param_spec spec_of(const hr_model *model, const char *name) {
   return spec;
 }
 
-static void assert_part(const hri_param_spec *spec, uint32_t part, const char *name, uint64_t row, uint64_t rows, bool transposed) {
+static void assert_part(const hri_param_spec *spec, uint32_t part, const char *name, uint64_t row, uint64_t rows,
+                        bool transposed) {
   assert_string_equal(spec->parts[part].name, name);
   assert_int_equal(spec->parts[part].row, row);
   assert_int_equal(spec->parts[part].rows, rows);
@@ -408,9 +452,10 @@ static void test_published_configs_are_the_presets(void **state) {
 
 /* What we write is read back the same, for all presets and for what presets do not have. */
 static void assert_round_trip(const hr_model *model) {
-  static const char *const architectures[HR_FAMILY_COUNT] = {
-      "\"GPT2LMHeadModel\"",  "\"LlamaForCausalLM\"", "\"MistralForCausalLM\"", "\"Qwen2ForCausalLM\"",
-      "\"Qwen3ForCausalLM\"", "\"Phi3ForCausalLM\"",  "\"Gemma2ForCausalLM\"",  "\"Gemma3ForCausalLM\""};
+  static const char *const architectures[HR_FAMILY_COUNT] = {"\"GPT2LMHeadModel\"",    "\"LlamaForCausalLM\"",
+                                                             "\"MistralForCausalLM\"", "\"Qwen2ForCausalLM\"",
+                                                             "\"Qwen3ForCausalLM\"",   "\"Phi3ForCausalLM\"",
+                                                             "\"Gemma2ForCausalLM\"",  "\"Gemma3ForCausalLM\""};
   char *text = hr_model_config_text(model, "float32");
   hr_model back;
   assert_non_null(text);
@@ -474,7 +519,8 @@ static void test_random_models_round_trip(void **state) {
   }
   for (int f = 0; f < HR_FAMILY_COUNT; f++)
     for (int k = 0; k < HR_ROPE_SCALING_COUNT; k++) {
-      bool can = f == HR_FAMILY_GPT2 ? k == HR_ROPE_DEFAULT : f != HR_FAMILY_PHI3 || k == HR_ROPE_DEFAULT || k == HR_ROPE_LONGROPE;
+      bool can = f == HR_FAMILY_GPT2 ? k == HR_ROPE_DEFAULT
+                                     : f != HR_FAMILY_PHI3 || k == HR_ROPE_DEFAULT || k == HR_ROPE_LONGROPE;
       assert_int_equal(seen[f][k] > 0, can);
     }
 }
@@ -544,7 +590,8 @@ static void test_windows(void **state) {
   assert_true(m.sliding_window == 5 && !m.sliding[0] && m.sliding[1]);
   m = parsed(config_with(qwen3_members, "use_sliding_window", "true"));
   assert_true(m.sliding_window == 0); /* from layer 28 on, and there are two */
-  m = parsed(config_with(qwen3_members, "use_sliding_window", "true, \"layer_types\": [\"sliding_attention\", \"full_attention\"]"));
+  m = parsed(config_with(qwen3_members, "use_sliding_window",
+                         "true, \"layer_types\": [\"sliding_attention\", \"full_attention\"]"));
   assert_true(m.sliding_window == 4096 && m.sliding[0] && !m.sliding[1]);
   m = parsed(config_with(gemma3_members, NULL, NULL));
   for (uint32_t l = 0; l < 8; l++) assert_int_equal(m.sliding[l], l < 7 && l != 5);
@@ -554,7 +601,8 @@ static void test_windows(void **state) {
   for (uint32_t l = 0; l < 7; l++) assert_int_equal(m.sliding[l], l % 2 == 0);
 }
 
-/* transformers builds the mask of a window for every gemma, whether a layer uses it or not, and stops where there is none. */
+/* transformers builds the mask of a window for every gemma, whether a layer uses it or not, and stops where there is
+ * none. */
 static void test_gemma_without_windows_writes_one(void **state) {
   static const char *const types[] = {"\"gemma2\"", "\"gemma3_text\""};
   (void)state;
@@ -575,9 +623,12 @@ static void test_gemma_without_windows_writes_one(void **state) {
 static void test_family_defaults(void **state) {
   hr_model m = parsed(config_with(gemma3_members, NULL, NULL));
   (void)state;
-  assert_true(m.head_count == 8 && m.kv_head_count == 4 && m.head_size == 256 && m.vocabulary_size == 262208 && m.max_positions == 131072);
-  assert_true(m.attention_scale == 1.0 / 16 && m.embedding_scale == sqrt(40) && m.attention_softcap == 0 && m.logit_softcap == 0);
-  assert_true(m.pad_token == 0 && m.bos_token == 2 && m.eos_token == 1 && m.tied_embeddings && m.qk_norm && m.post_norms && m.norm_weight_offset == 1);
+  assert_true(m.head_count == 8 && m.kv_head_count == 4 && m.head_size == 256 && m.vocabulary_size == 262208 &&
+              m.max_positions == 131072);
+  assert_true(m.attention_scale == 1.0 / 16 && m.embedding_scale == sqrt(40) && m.attention_softcap == 0 &&
+              m.logit_softcap == 0);
+  assert_true(m.pad_token == 0 && m.bos_token == 2 && m.eos_token == 1 && m.tied_embeddings && m.qk_norm &&
+              m.post_norms && m.norm_weight_offset == 1);
   assert_true(m.rope.theta == 1e6 && m.local_rope.theta == 10000);
   m = parsed(config_with(gemma3_members, "pad_token_id", "null"));
   assert_int_equal(m.pad_token, -1);
@@ -592,33 +643,41 @@ static void test_family_defaults(void **state) {
   m = parsed(config_with(mistral_members, NULL, NULL));
   assert_true(m.kv_head_count == 8 && !m.qkv_bias);
   m = parsed(config_with(phi3_members, NULL, NULL));
-  assert_true(m.kv_head_count == 6 && m.pad_token == -1 && m.eos_token == -1 && m.rotary_size == 6); /* 32000 means nothing to 71 tokens */
+  assert_true(m.kv_head_count == 6 && m.pad_token == -1 && m.eos_token == -1 &&
+              m.rotary_size == 6); /* 32000 means nothing to 71 tokens */
   m = parsed(config_with(phi3_members, "partial_rotary_factor", "0.67"));
   assert_int_equal(m.rotary_size, 4);
 }
 
 static void test_rope_kinds(void **state) {
-  static const char yarn[] = "{\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 16, \"mscale\": 1, \"mscale_all_dim\": 0.5, \"truncate\": false, "
-                             "\"original_max_position_embeddings\": 20}";
-  static const char su[] = "{\"type\": \"su\", \"short_factor\": [1, 1.5, 2], \"long_factor\": [1, 2, 4.5]}, \"original_max_position_embeddings\": 8";
-  static const char two[] = "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8.0}, \"sliding_attention\": {\"rope_type\": \"dynamic\", "
-                            "\"factor\": 2, \"rope_theta\": 77}}";
+  static const char yarn[] =
+      "{\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 16, \"mscale\": 1, \"mscale_all_dim\": 0.5, \"truncate\": false, "
+      "\"original_max_position_embeddings\": 20}";
+  static const char su[] =
+      "{\"type\": \"su\", \"short_factor\": [1, 1.5, 2], \"long_factor\": [1, 2, 4.5]}, \"original_max_position_embeddings\": 8";
+  static const char two[] =
+      "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8.0}, \"sliding_attention\": {\"rope_type\": \"dynamic\", "
+      "\"factor\": 2, \"rope_theta\": 77}}";
   hr_model m;
   (void)state;
   m = parsed(config_with(llama_members, "rope_scaling", yarn));
-  assert_true(m.rope.scaling == HR_ROPE_YARN && m.rope.factor == 4 && m.rope.beta_fast == 16 && m.rope.mscale == 1 && m.rope.mscale_all_dim == 0.5);
+  assert_true(m.rope.scaling == HR_ROPE_YARN && m.rope.factor == 4 && m.rope.beta_fast == 16 && m.rope.mscale == 1 &&
+              m.rope.mscale_all_dim == 0.5);
   assert_true(m.rope.no_truncation && m.rope.original_max_positions == 20);
-  m = parsed(config_with(llama_members, "rope_parameters", "{\"rope_type\": \"dynamic\", \"factor\": 3.0, \"rope_theta\": 7}"));
+  m = parsed(config_with(llama_members, "rope_parameters",
+                         "{\"rope_type\": \"dynamic\", \"factor\": 3.0, \"rope_theta\": 7}"));
   assert_true(m.rope.scaling == HR_ROPE_DYNAMIC && m.rope.factor == 3 && m.rope.theta == 7);
   m = parsed(config_with(phi3_members, "rope_scaling", su));
-  assert_true(m.rope.scaling == HR_ROPE_LONGROPE && m.rope.factor_count == 3 && m.rope.long_factors[2] == 4.5 && m.rope.short_factors[1] == 1.5);
+  assert_true(m.rope.scaling == HR_ROPE_LONGROPE && m.rope.factor_count == 3 && m.rope.long_factors[2] == 4.5 &&
+              m.rope.short_factors[1] == 1.5);
   assert_true(m.rope.original_max_positions == 8 && m.rope.factor == 0);
   m = parsed(config_with(gemma3_members, "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 8.0}"));
   assert_true(m.rope.scaling == HR_ROPE_LINEAR && m.local_rope.scaling == HR_ROPE_DEFAULT);
   m = parsed(config_with(gemma3_members, "rope_local_base_freq", "5000"));
   assert_true(m.local_rope.theta == 5000 && m.rope.theta == 1e6);
   m = parsed(config_with(gemma3_members, "rope_parameters", two));
-  assert_true(m.rope.scaling == HR_ROPE_LINEAR && m.rope.theta == 1e6 && m.local_rope.scaling == HR_ROPE_DYNAMIC && m.local_rope.theta == 77);
+  assert_true(m.rope.scaling == HR_ROPE_LINEAR && m.rope.theta == 1e6 && m.local_rope.scaling == HR_ROPE_DYNAMIC &&
+              m.local_rope.theta == 77);
   assert_round_trip(&m); /* which v4's keys cannot say */
 }
 
@@ -656,7 +715,9 @@ static double stretched(const hr_rope *rope, double plain, double i, double dim,
   switch (rope->scaling) {
   case HR_ROPE_LINEAR: return plain / rope->factor;
   case HR_ROPE_LLAMA3:
-    share = fmin(fmax((turns - rope->low_frequency_factor) / (rope->high_frequency_factor - rope->low_frequency_factor), 0), 1);
+    share =
+        fmin(fmax((turns - rope->low_frequency_factor) / (rope->high_frequency_factor - rope->low_frequency_factor), 0),
+             1);
     return plain * (share + (1 - share) / rope->factor);
   case HR_ROPE_YARN:
     low = floor(dim * log(rope->original_max_positions / (32 * 2 * acos(-1.0))) / (2 * log(rope->theta)));
@@ -664,14 +725,22 @@ static double stretched(const hr_rope *rope, double plain, double i, double dim,
     share = 1 - fmin(fmax((i - low) / (high - low), 0), 1);
     return plain * (share + (1 - share) / rope->factor);
   case HR_ROPE_DYNAMIC: /* 3 times the model's 4096 positions: the base grows by (2 * 3 - 1) ** (dim / (dim - 2)) */
-    return longest <= 4096 ? plain : pow(rope->theta * pow(rope->factor * 3 - (rope->factor - 1), dim / (dim - 2)), -2 * i / dim);
-  case HR_ROPE_LONGROPE: return plain / (longest > rope->original_max_positions ? rope->long_factors : rope->short_factors)[(int)i];
+    return longest <= 4096
+               ? plain
+               : pow(rope->theta * pow(rope->factor * 3 - (rope->factor - 1), dim / (dim - 2)), -2 * i / dim);
+  case HR_ROPE_LONGROPE:
+    return plain / (longest > rope->original_max_positions ? rope->long_factors : rope->short_factors)[(int)i];
   default: return plain;
   }
 }
 
 static void test_rope_frequencies(void **state) {
-  hr_rope rope = {.theta = 500000, .factor = 2, .low_frequency_factor = 1, .high_frequency_factor = 4, .original_max_positions = 2048, .factor_count = 64};
+  hr_rope rope = {.theta = 500000,
+                  .factor = 2,
+                  .low_frequency_factor = 1,
+                  .high_frequency_factor = 4,
+                  .original_max_positions = 2048,
+                  .factor_count = 64};
   double got[64], factor;
   (void)state;
   for (int i = 0; i < 64; i++) rope.short_factors[i] = 1 + i / 64.0, rope.long_factors[i] = 1 + i / 8.0;
@@ -684,7 +753,9 @@ static void test_rope_frequencies(void **state) {
         if (!(fabs(got[i] / want - 1) < 1e-6)) fail_msg("kind %d, pair %d: %.9g, not %.9g", kind, i, got[i], want);
         assert_true(got[i] == (double)(float)got[i]);
       }
-      assert_true(fabs(factor - (kind == HR_ROPE_YARN ? 1 + 0.1 * log(2) : kind == HR_ROPE_LONGROPE ? sqrt(1 + log(2) / log(2048)) : 1)) < 1e-15);
+      assert_true(fabs(factor - (kind == HR_ROPE_YARN       ? 1 + 0.1 * log(2)
+                                 : kind == HR_ROPE_LONGROPE ? sqrt(1 + log(2) / log(2048))
+                                                            : 1)) < 1e-15);
     }
   rope.scaling = HR_ROPE_YARN;
   rope.mscale = 1, rope.mscale_all_dim = 0.5;
@@ -696,7 +767,8 @@ static void test_rope_frequencies(void **state) {
 }
 
 static void test_both_spellings_of_rope_agree(void **state) {
-  static const char both[] = "10000.0, \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": 10000.0}";
+  static const char both[] =
+      "10000.0, \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": 10000.0}";
   static const char apart[] = "10000.0, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000.0}";
   const char *text;
   hr_model m = parsed(config_with(llama_members, "rope_theta", both));
@@ -765,25 +837,35 @@ static const refusal refusals[] = {
     {llama_members, "pad_token_id", "-2", "pad_token_id"},
     {llama_members, "rms_norm_eps", "-1e-5", "rms_norm_eps"},
     {llama_members, "rope_theta", "0", "rope_theta"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"proportional\", \"factor\": 4.0}", "config.json: field rope_scaling.rope_type is \"proportional\": not supported"},
-    {llama_members, "rope_scaling", "{\"type\": \"su\", \"factor\": 4.0}", "rope_scaling.type is \"su\": not supported"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"beta_fast\": -1}", "rope_scaling.beta_fast"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"attention_factor\": 0}", "rope_scaling.attention_factor"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"proportional\", \"factor\": 4.0}",
+     "config.json: field rope_scaling.rope_type is \"proportional\": not supported"},
+    {llama_members, "rope_scaling", "{\"type\": \"su\", \"factor\": 4.0}",
+     "rope_scaling.type is \"su\": not supported"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"beta_fast\": -1}",
+     "rope_scaling.beta_fast"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"attention_factor\": 0}",
+     "rope_scaling.attention_factor"},
     {llama_members, "rope_scaling", "{\"rope_type\": \"dynamic\", \"factor\": 0.5}", "rope_scaling.factor"},
     {llama_members, "rope_scaling", "{\"rope_type\": \"longrope\", \"factor\": 4.0}", "rope_scaling.short_factor"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"longrope\", \"short_factor\": [1, 1], \"long_factor\": [1, 1, 1]}", "rope_scaling.short_factor"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"longrope\", \"short_factor\": [1, 1, 1], \"long_factor\": [1, 0, 1]}", "rope_scaling.long_factor[1]"},
+    {llama_members, "rope_scaling",
+     "{\"rope_type\": \"longrope\", \"short_factor\": [1, 1], \"long_factor\": [1, 1, 1]}",
+     "rope_scaling.short_factor"},
+    {llama_members, "rope_scaling",
+     "{\"rope_type\": \"longrope\", \"short_factor\": [1, 1, 1], \"long_factor\": [1, 0, 1]}",
+     "rope_scaling.long_factor[1]"},
     {llama_members, "use_bidirectional_attention", "true", "use_bidirectional_attention"},
     {mistral_members, "sliding_window", "0", "sliding_window"},
     {mistral_members, "attention_bias", "true", "attention_bias"},
     {mistral_members, "layer_types", "[\"sliding_attention\", \"full_attention\"]", "layer_types[1]"},
     {qwen3_members, "layer_types", "[\"sliding_attention\", \"full_attention\"]", "sliding_window"},
     {qwen3_members, "layer_types", "[\"sliding_attention\"]", "layer_types"},
-    {qwen3_members, "layer_types", "[\"full_attention\", \"chunked_attention\"]", "layer_types[1] is \"chunked_attention\": not supported"},
+    {qwen3_members, "layer_types", "[\"full_attention\", \"chunked_attention\"]",
+     "layer_types[1] is \"chunked_attention\": not supported"},
     {qwen3_members, "hidden_act", "\"gelu\"", "hidden_act"},
     {phi3_members, "partial_rotary_factor", "0.3", "partial_rotary_factor"},
     {phi3_members, "partial_rotary_factor", "1.5", "partial_rotary_factor"},
-    {phi3_members, "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}", "rope_scaling.type is \"linear\": not supported"},
+    {phi3_members, "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}",
+     "rope_scaling.type is \"linear\": not supported"},
     {gemma3_members, "hidden_activation", "\"silu\"", "hidden_activation is \"silu\": not supported"},
     {gemma3_members, "sliding_window", "null", "sliding_window"},
     {gemma3_members, "query_pre_attn_scalar", "0", "query_pre_attn_scalar"},
@@ -791,22 +873,30 @@ static const refusal refusals[] = {
     {gemma3_members, "attn_logit_softcapping", "50.0", "attn_logit_softcapping is 50: not supported"},
     {gemma3_members, "is_causal", "false", "is_causal is false: not supported"},
     {gpt2_members, "is_causal", "false", "is_causal is false: not supported"},
-    {llama_members, "per_layer_config", "{\"0\": {\"num_attention_heads\": 2}}", "per_layer_config is an object: not supported"},
-    {gemma3_members, "rope_parameters", "{\"rope_type\": \"default\", \"rope_theta\": 5.0}", "rope_parameters.rope_type"},
-    {gemma3_members, "rope_parameters", "{\"sliding_attention\": {\"rope_type\": \"su\"}}", "rope_parameters.sliding_attention.rope_type"},
+    {llama_members, "per_layer_config", "{\"0\": {\"num_attention_heads\": 2}}",
+     "per_layer_config is an object: not supported"},
+    {gemma3_members, "rope_parameters", "{\"rope_type\": \"default\", \"rope_theta\": 5.0}",
+     "rope_parameters.rope_type"},
+    {gemma3_members, "rope_parameters", "{\"sliding_attention\": {\"rope_type\": \"su\"}}",
+     "rope_parameters.sliding_attention.rope_type"},
     {gemma3_members, "rope_parameters", "{\"full_attention\": {\"partial_rotary_factor\": 0.5}}", "rope_parameters"},
     {llama_members, "rope_scaling", "{\"factor\": 4.0}", "rope_scaling.type"},
     {llama_members, "rope_scaling", "{\"rope_type\": \"linear\"}", "rope_scaling.factor"},
     {llama_members, "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 0}", "rope_scaling.factor"},
     {llama_members, "rope_scaling", "4", "rope_scaling"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4}",
+    {llama_members, "rope_scaling",
+     "{\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4}",
      "rope_scaling.original_max_position_embeddings"},
     {llama_members, "rope_scaling",
      "{\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}",
      "rope_scaling.high_freq_factor"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"llama3\", \"factor\": 8, \"original_max_position_embeddings\": 8192}", "rope_scaling.low_freq_factor"},
-    {llama_members, "rope_parameters", "{\"full_attention\": {\"rope_theta\": 10000.0}}", "rope_parameters.full_attention"},
-    {llama_members, "rope_parameters", "{\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}", "rope_parameters.partial_rotary_factor"},
+    {llama_members, "rope_scaling",
+     "{\"rope_type\": \"llama3\", \"factor\": 8, \"original_max_position_embeddings\": 8192}",
+     "rope_scaling.low_freq_factor"},
+    {llama_members, "rope_parameters", "{\"full_attention\": {\"rope_theta\": 10000.0}}",
+     "rope_parameters.full_attention"},
+    {llama_members, "rope_parameters", "{\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}",
+     "rope_parameters.partial_rotary_factor"},
 };
 
 static void test_refusals_name_the_field(void **state) {
@@ -834,8 +924,17 @@ static void test_unknown_families_are_told_the_known_ones(void **state) {
 }
 
 static void test_malformed_json(void **state) {
-  static const char *const texts[] = {"", "{", "[]", "null", "7", "{\"model_type\": \"gpt2\"", "{\"model_type\": \"gpt2\"} x", "{model_type: gpt2}",
-                                      "{\"model_type\": \"gpt2\", \"model_type\": \"llama\"}", "{\"model_type\": \"gpt2\", \"n_layer\": NaN}", "\xff\xfe"};
+  static const char *const texts[] = {"",
+                                      "{",
+                                      "[]",
+                                      "null",
+                                      "7",
+                                      "{\"model_type\": \"gpt2\"",
+                                      "{\"model_type\": \"gpt2\"} x",
+                                      "{model_type: gpt2}",
+                                      "{\"model_type\": \"gpt2\", \"model_type\": \"llama\"}",
+                                      "{\"model_type\": \"gpt2\", \"n_layer\": NaN}",
+                                      "\xff\xfe"};
   hr_model model;
   hr_error error;
   (void)state;
@@ -877,12 +976,12 @@ static void test_refused_memory(void **state) {
 
 /* ---- check ---- */
 
-#define assert_check(field, name)                                              \
-  do {                                                                         \
-    hr_model broken = model;                                                   \
-    broken.field;                                                              \
-    assert_int_equal(hr_model_check(&broken, &error), HR_ERROR_USAGE);         \
-    if (!strstr(error.message, name)) fail_msg("\"%s\" does not name %s", error.message, name); \
+#define assert_check(field, name)                                                                                      \
+  do {                                                                                                                 \
+    hr_model broken = model;                                                                                           \
+    broken.field;                                                                                                      \
+    assert_int_equal(hr_model_check(&broken, &error), HR_ERROR_USAGE);                                                 \
+    if (!strstr(error.message, name)) fail_msg("\"%s\" does not name %s", error.message, name);                        \
   } while (0)
 
 static void test_check_names_the_field(void **state) {
@@ -1007,7 +1106,11 @@ static void test_bare_dimensions(void **state) {
   assert_int_equal(model.eos_token, -1);
   assert_string_equal(model.name, "custom:layers=12,hidden=768,heads=12");
   want = preset("llama-3.2-3b");
-  assert_int_equal(hr_model_open("custom:layers=28,hidden=3072,heads=24,kv-heads=8,head-size=128,mlp=8192,vocab=128256,positions=8192,family=llama,tied", &model, &error), HR_OK);
+  assert_int_equal(
+      hr_model_open(
+          "custom:layers=28,hidden=3072,heads=24,kv-heads=8,head-size=128,mlp=8192,vocab=128256,positions=8192,family=llama,tied",
+          &model, &error),
+      HR_OK);
   assert_true(hr_model_parameter_count(&model) == hr_model_parameter_count(&want));
   assert_true(model.tied_embeddings);
   assert_int_equal(hr_model_open("custom:layers=32,hidden=4096,heads=32,family=llama", &model, &error), HR_OK);
@@ -1040,7 +1143,8 @@ static void test_bad_dimensions(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     hr_status status = hr_model_open(bad[i].text, &model, &error);
-    if (status != HR_ERROR_USAGE || !strstr(error.message, bad[i].named)) fail_msg("%s: status %d, \"%s\"", bad[i].text, status, error.message);
+    if (status != HR_ERROR_USAGE || !strstr(error.message, bad[i].named))
+      fail_msg("%s: status %d, \"%s\"", bad[i].text, status, error.message);
   }
 }
 

@@ -3,8 +3,8 @@
  *     alignment and the team; it is unbiased, exact where bf16 is, and shows NaN and infinity;
  *   - a step with bf16 arrays is the fp32 step, rounded; it is as near to the double reference as that allows.
  *
- * Where a test asks for equal bits on all instruction sets, its arithmetic is exact: with w = 0, rate 1 and no decay SGD
- * gives w = -g, with m = v = 0 and beta1 = beta2 = 0 AdamW gives m = g, v = g * g. */
+ * Where a test asks for equal bits on all instruction sets, its arithmetic is exact: with w = 0, rate 1 and no decay
+ * SGD gives w = -g, with m = v = 0 and beta1 = beta2 = 0 AdamW gives m = g, v = g * g. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +70,9 @@ static int release(void **state) {
   return 0;
 }
 
-static float get(const void *x, int64_t i, hri_real real) { return real == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)x)[i]) : ((const float *)x)[i]; }
+static float get(const void *x, int64_t i, hri_real real) {
+  return real == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)x)[i]) : ((const float *)x)[i];
+}
 static void put(void *x, int64_t i, hri_real real, float value) {
   if (real == HRI_REAL_BF16) ((hri_bf16 *)x)[i] = hri_bf16_round(value);
   else ((float *)x)[i] = value;
@@ -97,22 +99,39 @@ static const hri_update_numbers negate = {.learning_rate = 1, .gradient_scale = 
 static const hri_update_numbers keep = {.number = {0, 0, 1}, .gradient_scale = 1, .t = 1};
 
 /* w[i] = -g[i], rounded. */
-static void round_weights(const hri_cpu_kernels *k, hri_bf16 *w, const float *g, int64_t n, hri_rounding r, int64_t first, int threads) {
+static void round_weights(const hri_cpu_kernels *k, hri_bf16 *w, const float *g, int64_t n, hri_rounding r,
+                          int64_t first, int threads) {
   if (n) memset(w, 0, (size_t)n * sizeof *w);
-  k->update[HR_OPTIMIZER_SGD](&(hri_update_args){.n = n, .w = w, .w_real = HRI_REAL_BF16, .g = g, .rounding = r, .first_element = first, .threads = threads}, &negate);
+  k->update[HR_OPTIMIZER_SGD](&(hri_update_args){.n = n,
+                                                 .w = w,
+                                                 .w_real = HRI_REAL_BF16,
+                                                 .g = g,
+                                                 .rounding = r,
+                                                 .first_element = first,
+                                                 .threads = threads},
+                              &negate);
 }
 
 /* m[i] = g[i], v[i] = g[i]^2, rounded. */
-static void round_moments(const hri_cpu_kernels *k, hri_bf16 *m, hri_bf16 *v, const float *g, int64_t n, hri_rounding r, int64_t first, int threads) {
+static void round_moments(const hri_cpu_kernels *k, hri_bf16 *m, hri_bf16 *v, const float *g, int64_t n, hri_rounding r,
+                          int64_t first, int threads) {
   float *w = take(n, HRI_REAL_F32);
   if (n) memset(m, 0, (size_t)n * sizeof *m), memset(v, 0, (size_t)n * sizeof *v);
-  k->update[HR_OPTIMIZER_ADAMW](&(hri_update_args){.n = n, .w = w, .state = {m, v}, .state_real = HRI_REAL_BF16, .g = g, .rounding = r, .first_element = first, .threads = threads}, &keep);
+  k->update[HR_OPTIMIZER_ADAMW](&(hri_update_args){.n = n,
+                                                   .w = w,
+                                                   .state = {m, v},
+                                                   .state_real = HRI_REAL_BF16,
+                                                   .g = g,
+                                                   .rounding = r,
+                                                   .first_element = first,
+                                                   .threads = threads},
+                                &keep);
 }
 
 static float interesting(int64_t i) {
-  static const uint32_t bits[] = {0x00000000, 0x00000001, 0x00008000, 0x0000FFFF, 0x00010000, 0x80000001, 0x007FFFFF, 0x3F800000, 0x3F800001,
-                                  0x3F80FFFF, 0xBF808000, 0x7F7EFFFF, 0x7F7F0000, 0x7F7F0001, 0x7F7F7FFF, 0x7F7F8000, 0x7F7FFFFF, 0xFF7F7FFF,
-                                  0xFF7F8000, 0x7F800000, 0xFF800000};
+  static const uint32_t bits[] = {0x00000000, 0x00000001, 0x00008000, 0x0000FFFF, 0x00010000, 0x80000001, 0x007FFFFF,
+                                  0x3F800000, 0x3F800001, 0x3F80FFFF, 0xBF808000, 0x7F7EFFFF, 0x7F7F0000, 0x7F7F0001,
+                                  0x7F7F7FFF, 0x7F7F8000, 0x7F7FFFFF, 0xFF7F7FFF, 0xFF7F8000, 0x7F800000, 0xFF800000};
   uint32_t word[4];
   int64_t count = (int64_t)(sizeof bits / sizeof *bits);
   if (i % 3 == 0 && i / 3 < count) return from_bits(bits[i / 3]);
@@ -137,7 +156,9 @@ static void rounding_has_the_bits_of_its_definition(void **state) {
       round_moments(&isas[s].kernels, m, v, g, n, r, first, 1);
       for (int64_t i = 0; i < n; i++) {
         float square = g[i] * g[i];
-        assert_int_equal(w[i] & (g[i] == 0 ? 0x7FFF : 0xFFFF), hri_bf16_round_random(-g[i], hri_rounding_bits(&r, HRI_ROUNDED_WEIGHT, first + i)) & (g[i] == 0 ? 0x7FFF : 0xFFFF));
+        assert_int_equal(w[i] & (g[i] == 0 ? 0x7FFF : 0xFFFF),
+                         hri_bf16_round_random(-g[i], hri_rounding_bits(&r, HRI_ROUNDED_WEIGHT, first + i)) &
+                             (g[i] == 0 ? 0x7FFF : 0xFFFF));
         assert_int_equal(v[i], hri_bf16_round_random(square, hri_rounding_bits(&r, HRI_ROUNDED_SECOND, first + i)));
         if (isinf(g[i])) continue; /* m + (g - m) * 1 with m = 0 */
         assert_int_equal(m[i], hri_bf16_round_random(g[i], hri_rounding_bits(&r, HRI_ROUNDED_FIRST, first + i)));
@@ -161,8 +182,11 @@ static void scalar_rounding_keeps_what_bf16_holds(void **state) {
   assert_true(isnan(hri_bf16_widen(hri_bf16_round_random(from_bits(0x7F800001), 0))));
 }
 
-/* Ups among n draws of probability p: five standard deviations off once in two million; the draws are fixed by the seed. */
-static void assert_share(int64_t ups, int64_t n, double p) { assert_true(fabs((double)ups - (double)n * p) < 5.0 * sqrt((double)n * p * (1.0 - p))); }
+/* Ups among n draws of probability p: five standard deviations off once in two million; the draws are fixed by the
+ * seed. */
+static void assert_share(int64_t ups, int64_t n, double p) {
+  assert_true(fabs((double)ups - (double)n * p) < 5.0 * sqrt((double)n * p * (1.0 - p)));
+}
 
 static void rounding_is_unbiased(void **state) {
   enum { N = 20000, STEPS = 10 };
@@ -206,7 +230,8 @@ static void arrangements_are_uniform_and_pairwise_nearly_independent(void **stat
       for (uint32_t p = 977; p < 65536; p += 5003)
         for (uint32_t q = 613; q < 65536; q += 4999) {
           int64_t both = 0;
-          for (uint32_t bits = 0; bits < 65536; bits++) both += hri_rounding_arrange(bits, a) < p && hri_rounding_arrange(bits, b) < q;
+          for (uint32_t bits = 0; bits < 65536; bits++)
+            both += hri_rounding_arrange(bits, a) < p && hri_rounding_arrange(bits, b) < q;
           assert_true(fabs((double)both / 65536 - (double)p / 65536 * q / 65536) <= 1.0 / 256);
         }
   }
@@ -222,7 +247,14 @@ static void a_second_moment_falls(void **state) {
   f.number[1] = 0.999;
   for (int64_t i = 0; i < N; i++) v[i] = hri_bf16_round(1.0f);
   for (uint64_t step = 1; step <= STEPS; step++)
-    isas[isa_count - 1].kernels.update[HR_OPTIMIZER_ADAMW](&(hri_update_args){.n = N, .w = w, .state = {m, v}, .state_real = HRI_REAL_BF16, .g = g, .rounding = {.seed = 1, .step = step}, .threads = 1}, &f);
+    isas[isa_count - 1].kernels.update[HR_OPTIMIZER_ADAMW](&(hri_update_args){.n = N,
+                                                                              .w = w,
+                                                                              .state = {m, v},
+                                                                              .state_real = HRI_REAL_BF16,
+                                                                              .g = g,
+                                                                              .rounding = {.seed = 1, .step = step},
+                                                                              .threads = 1},
+                                                           &f);
   for (int64_t i = 0; i < N; i++) sum += (double)hri_bf16_widen(v[i]);
   /* A step takes 0.001 v: 0.13 of a unit of the last place where that is v / 128, 0.26 where it is v / 256. It so adds
    * less than v^2 / 2^17 of variance. */
@@ -240,8 +272,11 @@ typedef struct variant {
 } variant;
 
 static void variant_get(int index, variant *out) {
-  *out = (variant){.optimizer = (uint32_t)(index / TYPES), .w = index % 3 == 2 ? HRI_REAL_BF16 : HRI_REAL_F32, .copy = index % 3 == 1,
-                   .gradient = index / 3 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32, .moment = index / 6 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32};
+  *out = (variant){.optimizer = (uint32_t)(index / TYPES),
+                   .w = index % 3 == 2 ? HRI_REAL_BF16 : HRI_REAL_F32,
+                   .copy = index % 3 == 1,
+                   .gradient = index / 3 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32,
+                   .moment = index / 6 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32};
   out->states = hri_optimizer_get(out->optimizer)->tensor_count;
   assert_true(out->states <= STATES && hri_state_block(out->optimizer) == 1);
 }
@@ -261,25 +296,39 @@ static arrays make(const variant *t, int64_t n) {
   }
   for (uint32_t k = 0; k < t->states; k++) {
     bool squares = strstr(hri_optimizer_get(t->optimizer)->tensors[k].name, "_sq") != NULL;
-    for (int64_t i = 0; i < n; i++) put(a.state[k], i, t->moment, squares ? drawn(3, i, 0.001, 0.01) : drawn(2, i, -0.1, 0.1));
+    for (int64_t i = 0; i < n; i++)
+      put(a.state[k], i, t->moment, squares ? drawn(3, i, 0.001, 0.01) : drawn(2, i, -0.1, 0.1));
   }
   return a;
 }
 
-static const hri_update_numbers numbers = {.number = {0.9, 0.999, 1e-8}, .learning_rate = 0.02, .weight_decay = 0.1, .gradient_scale = 0.5, .t = 7};
+static const hri_update_numbers numbers = {.number = {0.9, 0.999, 1e-8},
+                                           .learning_rate = 0.02,
+                                           .weight_decay = 0.1,
+                                           .gradient_scale = 0.5,
+                                           .t = 7};
 static const hri_rounding rounding = {.seed = 99, .step = 7, .site = 12};
 
 static void step(const hri_cpu_kernels *k, const variant *t, const arrays *a, int64_t begin, int64_t n, int threads) {
-  hri_update_args u = {.n = n, .w = hri_real_at(a->w, begin, t->w), .w_real = t->w, .copy = t->copy ? a->copy + begin : NULL,
-                       .state_real = t->moment, .g = hri_real_from(a->g, begin, t->gradient), .gradient_real = t->gradient, .rounding = rounding,
-                       .first_element = begin, .threads = threads};
+  hri_update_args u = {.n = n,
+                       .w = hri_real_at(a->w, begin, t->w),
+                       .w_real = t->w,
+                       .copy = t->copy ? a->copy + begin : NULL,
+                       .state_real = t->moment,
+                       .g = hri_real_from(a->g, begin, t->gradient),
+                       .gradient_real = t->gradient,
+                       .rounding = rounding,
+                       .first_element = begin,
+                       .threads = threads};
   for (uint32_t s = 0; s < t->states; s++) u.state[s] = hri_real_at(a->state[s], begin, t->moment);
   k->update[t->optimizer](&u, &numbers);
 }
 
 static void hold_rounded(const void *got, hri_real real, const float *plain, hri_rounded array, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
-    float want = real == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round_random(plain[i], hri_rounding_bits(&rounding, array, i))) : plain[i];
+    float want = real == HRI_REAL_BF16
+                     ? hri_bf16_widen(hri_bf16_round_random(plain[i], hri_rounding_bits(&rounding, array, i)))
+                     : plain[i];
     float is = get(got, i, real);
     assert_memory_equal(&is, &want, sizeof want);
   }
@@ -299,18 +348,20 @@ static void each_variant_is_the_fp32_step_rounded(void **state) {
       step(&isas[s].kernels, &t, &a, 0, n, 1 + c % 4);
       step(&isas[s].kernels, &plain, &b, 0, n, 1);
       hold_rounded(a.w, t.w, b.w, HRI_ROUNDED_WEIGHT, n);
-      for (uint32_t k = 0; k < t.states; k++) hold_rounded(a.state[k], t.moment, b.state[k], (hri_rounded)(HRI_ROUNDED_FIRST + k), n);
+      for (uint32_t k = 0; k < t.states; k++)
+        hold_rounded(a.state[k], t.moment, b.state[k], (hri_rounded)(HRI_ROUNDED_FIRST + k), n);
       for (int64_t i = 0; t.copy && i < n; i++) assert_int_equal(a.copy[i], hri_bf16_round(((float *)b.w)[i]));
       assert_true(t.copy || a.copy[0] == 0);
       release(NULL);
     }
 }
 
-/* fp32 arithmetic: 8 roundings at most of values not above `size`; bf16: one more, by less than a unit of its last place,
- * which is 2^-7 of the value at most. */
+/* fp32 arithmetic: 8 roundings at most of values not above `size`; bf16: one more, by less than a unit of its last
+ * place, which is 2^-7 of the value at most. */
 static void hold_near(const void *got, hri_real real, const double *want, double size, int64_t n) {
   for (int64_t i = 0; i < n; i++)
-    assert_true(fabs((double)get(got, i, real) - want[i]) <= 8 * 0x1p-24 * (size + fabs(want[i])) + (real == HRI_REAL_BF16 ? 0x1p-7 * fabs(want[i]) : 0.0));
+    assert_true(fabs((double)get(got, i, real) - want[i]) <=
+                8 * 0x1p-24 * (size + fabs(want[i])) + (real == HRI_REAL_BF16 ? 0x1p-7 * fabs(want[i]) : 0.0));
 }
 
 static void each_variant_is_near_the_double_reference(void **state) {
@@ -399,8 +450,8 @@ static void square_sum_of_bf16_is_that_of_the_same_fp32(void **state) {
     }
 }
 
-/* NaN (of either sign, quiet or not) and infinity in any place of arrays of any length around the widths of vectors, their
- * unrolled loops and the rest behind them: the sum is not finite. The largest finite values everywhere: it is. */
+/* NaN (of either sign, quiet or not) and infinity in any place of arrays of any length around the widths of vectors,
+ * their unrolled loops and the rest behind them: the sum is not finite. The largest finite values everywhere: it is. */
 static void square_sum_shows_one_bad_value_anywhere(void **state) {
   static const uint32_t bad[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00000, 0x7F810000, 0x7FFFFFFF};
   enum { N = 150 };
@@ -418,7 +469,8 @@ static void square_sum_shows_one_bad_value_anywhere(void **state) {
             put(g, i, real, from_bits(bad[b]));
             isas[s].kernels.square_sum(&sum, g, real, n, 1);
             if (isfinite(sum) || isfinite(isas[s].kernels.partial_sum((double[]){1, sum, 2}, 3)))
-              fail_msg("%s, %s: %08x at %lld of %lld does not show", isas[s].name, real == HRI_REAL_BF16 ? "bf16" : "fp32", bad[b], (long long)i, (long long)n);
+              fail_msg("%s, %s: %08x at %lld of %lld does not show", isas[s].name,
+                       real == HRI_REAL_BF16 ? "bf16" : "fp32", bad[b], (long long)i, (long long)n);
             put(g, i, real, 1);
           }
         release(NULL);

@@ -1,6 +1,7 @@
-/* The whole engine against recorded PyTorch results (tests/parity/README.md): rows, loss, gradients, ten optimizer steps,
- * logits, greedy text, for six models. Truth is a double reference; a result passes when its error is at most 4 times
- * that of plain float32 PyTorch, or with --precision bf16 and bf16-pure of PyTorch's bfloat16. No tolerance is stated here.
+/* The whole engine against recorded PyTorch results (tests/parity/README.md): rows, loss, gradients, ten optimizer
+ * steps, logits, greedy text, for six models. Truth is a double reference; a result passes when its error is at most 4
+ * times that of plain float32 PyTorch, or with --precision bf16 and bf16-pure of PyTorch's bfloat16. No tolerance is
+ * stated here.
  *
  * Gradients are those that the optimizer nodes read: a hook behind each of these nodes copies its gradient operand, so
  * that one way of looking serves a fused step, accumulation and updates inside the backward. Final weights are compared
@@ -31,17 +32,18 @@ typedef struct variant {
   uint32_t loss_chunk;   /* 0: all at once */
   hr_attention attention;
   hr_update update;
-  uint32_t threads;      /* 0: 1 */
+  uint32_t threads; /* 0: 1 */
   hr_precision precision;
   hr_moments moments;
-  bool check;            /* dead storage is poisoned, guard zones are verified */
-  const char *isa;       /* HEADROOM_ISA */
+  bool check;      /* dead storage is poisoned, guard zones are verified */
+  const char *isa; /* HEADROOM_ISA */
   hri_compile_options options;
 } variant;
 
 static const variant plain = {.name = "plain"};
 
-/* Where expected.json says how far PyTorch is off (README.md): float32; a bfloat16 model with fp32 masters; the same without.
+/* Where expected.json says how far PyTorch is off (README.md): float32; a bfloat16 model with fp32 masters; the same
+ * without.
  * Without optimizer steps the last two are one and the same. */
 static const char *yardstick(hr_precision precision, bool trained) {
   if (precision == HR_PRECISION_FP32) return "fp32_error";
@@ -58,7 +60,8 @@ static double first_error(const parity_case *c, const variant *v, const char *pa
 /* The number at runs/`run`/`what`_<yardstick>, or with index -1 at runs/`run`/`what`/<yardstick>. */
 static double trained_error(const parity_case *c, const variant *v, const char *run, const char *what, int64_t index) {
   char whole[240];
-  (void)snprintf(whole, sizeof whole, "runs/%s/%s%c%s", run, what, index < 0 ? '/' : '_', yardstick(v->precision, true));
+  (void)snprintf(whole, sizeof whole, "runs/%s/%s%c%s", run, what, index < 0 ? '/' : '_',
+                 yardstick(v->precision, true));
   return parity_number(c, whole, index);
 }
 
@@ -97,7 +100,9 @@ static void run_job(const parity_case *c, const char *run, const variant *v, hr_
   (void)snprintf(path, sizeof path, "runs/%s", run);
   at = parity_at(c, path);
   HOLDS(hri_json_get_string(&at, "optimizer", &optimizer, error));
-  job->optimizer = strcmp(optimizer, "adamw") == 0 ? HR_OPTIMIZER_ADAMW : strcmp(optimizer, "sgd") == 0 ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
+  job->optimizer = strcmp(optimizer, "adamw") == 0 ? HR_OPTIMIZER_ADAMW
+                   : strcmp(optimizer, "sgd") == 0 ? HR_OPTIMIZER_SGD
+                                                   : HR_OPTIMIZER_MOMENTUM;
   assert_string_equal(hr_optimizer_name(job->optimizer), optimizer);
   job->micro_batch = (uint32_t)run_number(c, run, "micro_batch", -1);
   job->accumulate = (uint32_t)run_number(c, run, "accumulate", -1);
@@ -129,8 +134,8 @@ typedef struct engine {
   parity_case *c;
   hri_session session;
   hri_dataset *data;
-  float **gradients;    /* per parameter: what its optimizer node read last; stored elements */
-  uint32_t *captured;   /* per parameter: how often */
+  float **gradients;  /* per parameter: what its optimizer node read last; stored elements */
+  uint32_t *captured; /* per parameter: how often */
   uint64_t step;
 } engine;
 
@@ -140,7 +145,8 @@ static bool is_update(uint16_t op) { return hri_optimizer_of(op) != HRI_NONE; }
 static void widened(const engine *e, hri_id id, uint64_t count, float *to) {
   const void *from = hri_executor_view(e->session.executor, id);
   if (e->session.plan->job.tensors.items[id].dtype == HRI_F32) memcpy(to, from, count * sizeof *to);
-  else for (uint64_t i = 0; i < count; i++) to[i] = hri_bf16_widen(((const hri_bf16 *)from)[i]);
+  else
+    for (uint64_t i = 0; i < count; i++) to[i] = hri_bf16_widen(((const hri_bf16 *)from)[i]);
 }
 
 static void capture(void *context, const hri_job *job, hri_id id, double seconds) {
@@ -156,12 +162,14 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
   }
 }
 
-static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging,
+                      uint64_t bytes, hr_error *error) {
   engine *e = context;
   return hri_source_fill(&e->session.source, param, what, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging,
+                      uint64_t bytes, hr_error *error) {
   engine *e = context;
   return hri_sink_write(e->session.sink, param, what, tensor, staging, bytes, error);
 }
@@ -171,9 +179,11 @@ static void load_with_hook(engine *e) {
   hri_session *s = &e->session;
   hri_executor_options options = {.check = s->plan->spec.check, .after_node = capture, .context = e};
   const hri_control control = {.loss_scale = 1, .clip_scale = 1};
-  HOLDS(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, NULL, NULL, s->plan->spec.seed, error));
+  HOLDS(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, NULL, NULL,
+                        s->plan->spec.seed, error));
   s->transfer = (hri_transfer){.context = e, .fill = fill, .sink = sink};
-  HOLDS(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->backend, &s->transfer, &options, &s->executor, error));
+  HOLDS(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->backend, &s->transfer, &options, &s->executor,
+                            error));
   hri_executor_control_set(s->executor, 0, &control, sizeof control);
   HOLDS(hri_executor_run(s->executor, HRI_LOAD, error));
   hri_source_close(&s->source);
@@ -191,7 +201,8 @@ static void engine_open(engine *e, parity_case *c, const hr_job *job, const hri_
   else HOLDS(hri_session_load(&e->session, NULL, NULL, error));
   e->gradients = parity_buffer(c, e->session.plan->job.params.count * sizeof *e->gradients);
   e->captured = parity_buffer(c, e->session.plan->job.params.count * sizeof *e->captured);
-  for (uint32_t p = 0; p < e->session.plan->job.params.count; p++) e->gradients[p] = parity_buffer(c, e->session.plan->job.params.items[p].elements * 4);
+  for (uint32_t p = 0; p < e->session.plan->job.params.count; p++)
+    e->gradients[p] = parity_buffer(c, e->session.plan->job.params.items[p].elements * 4);
 }
 
 static void engine_close(engine *e) {
@@ -205,11 +216,13 @@ static uint64_t feed(engine *e) {
   const hri_job *made = &e->session.plan->job;
   hri_executor *x = e->session.executor;
   int32_t *ids = hri_executor_view(x, made->input_ids), *targets = hri_executor_view(x, made->input_targets),
-          *positions = hri_executor_view(x, made->input_positions), *doc_start = hri_executor_view(x, made->input_doc_start);
+          *positions = hri_executor_view(x, made->input_positions),
+          *doc_start = hri_executor_view(x, made->input_doc_start);
   uint64_t rows = (uint64_t)job->micro_batch * job->accumulate, counted = 0, one;
   for (uint64_t r = 0; r < rows; r++) {
     uint64_t at = r * job->sequence_length;
-    HOLDS(hri_dataset_row(e->data, e->step * rows + r, ids + at, targets + at, positions + at, doc_start + at, &one, error));
+    HOLDS(hri_dataset_row(e->data, e->step * rows + r, ids + at, targets + at, positions + at, doc_start + at, &one,
+                          error));
     counted += one;
   }
   HRI_CONTROL_SET(x, step, (int64_t)e->step);
@@ -274,7 +287,8 @@ static double gradient_norm(const engine *e) {
     uint64_t logical = hri_tensor_elements(&job->tensors.items[job->params.items[p].weight]);
     for (uint64_t i = 0; i < job->params.items[p].elements; i++) {
       double g = (double)e->gradients[p][i];
-      if (i >= logical && g != 0) fail_msg("%s: the padding of %s has a gradient", e->c->name, hri_name_get(job, job->params.items[p].key));
+      if (i >= logical && g != 0)
+        fail_msg("%s: the padding of %s has a gradient", e->c->name, hri_name_get(job, job->params.items[p].key));
       sum += g * g;
     }
   }
@@ -291,7 +305,8 @@ static const float *true_weight(parity_case *c, const engine *e, uint32_t p) {
 }
 
 /* Weights against the end of `run`: those in `directory`, or with NULL those in the engine's arena. */
-static void check_weights(parity_case *c, const char *directory, const engine *e, const variant *v, const char *run, parity_margin *margin, const char *label) {
+static void check_weights(parity_case *c, const char *directory, const engine *e, const variant *v, const char *run,
+                          parity_margin *margin, const char *label) {
   hri_weights *weights = NULL;
   hri_json at;
   const char *final;
@@ -316,7 +331,8 @@ static void check_weights(parity_case *c, const char *directory, const engine *e
       assert_int_equal(count, from_count);
       parity_no_gradient(c, spec.parts[k].name, &skip_begin, &skip_end);
       (void)snprintf(path, sizeof path, "tensors/%s", spec.parts[k].name);
-      parity_within(c, margin, label, name, parity_distance(got, truth, from, count, skip_begin, skip_end), trained_error(c, v, run, path, -1));
+      parity_within(c, margin, label, name, parity_distance(got, truth, from, count, skip_begin, skip_end),
+                    trained_error(c, v, run, path, -1));
     }
   }
   (void)snprintf(path, sizeof path, "runs/%s/tensors", run);
@@ -325,7 +341,8 @@ static void check_weights(parity_case *c, const char *directory, const engine *e
   hri_weights_close(weights);
 }
 
-static void check_saved_weights(engine *e, const variant *v, const char *run, parity_margin *margin, const char *label) {
+static void check_saved_weights(engine *e, const variant *v, const char *run, parity_margin *margin,
+                                const char *label) {
   const char *directory = scratch_make("parity");
   HOLDS(hri_session_save(&e->session, directory, HRI_FILE_F32, false, NULL, error));
   check_weights(e->c, directory, NULL, v, run, margin, label);
@@ -356,13 +373,15 @@ static void check_program(const engine *e, const variant *v) {
     updates += is_update(node->op);
     early += is_update(node->op) && backward_after;
   }
-  for (size_t p = 0; p < job->params.count; p++) masters += hri_param_whole(job, &job->params.items[p])->master != HRI_NONE;
+  for (size_t p = 0; p < job->params.count; p++)
+    masters += hri_param_whole(job, &job->params.items[p])->master != HRI_NONE;
   is_as_named(v, "precision", (narrow > 0) == (v->precision != HR_PRECISION_FP32));
   is_as_named(v, "kind of weight", (masters > 0) == (v->precision == HR_PRECISION_BF16));
   is_as_named(v, "recomputation", (clones > 0) == (v->recompute != NULL));
   is_as_named(v, "loss chunks", heads == (rows + chunk - 1) / chunk);
   is_as_named(v, "offload", (copies > 0) == (v->options.offload_bytes > 0));
-  is_as_named(v, "fusion", v->options.offload_bytes > 0 || (fused > 0) == !v->options.no_fuse); /* copies stand between neighbours */
+  is_as_named(v, "fusion",
+              v->options.offload_bytes > 0 || (fused > 0) == !v->options.no_fuse); /* copies stand between neighbours */
   is_as_named(v, "attention", (full > 0) == (v->attention == HR_ATTENTION_MATERIALIZED));
   is_as_named(v, "update", v->update == HR_UPDATE_IN_BACKWARD ? early > updates / 2 : early == 0);
   is_as_named(v, "team", job->team == (v->threads ? v->threads : 1));
@@ -382,17 +401,23 @@ static void check_run(parity_case *c, const char *run, const variant *v, bool sa
   for (uint64_t s = 0; s < job.steps; s++) {
     double loss = step(&e), norm = gradient_norm(&e);
     if (s == 0) {
-      parity_within(c, margin, label, "first loss", parity_relative(loss, parity_number(c, "first_batch/loss", -1)), first_error(c, v, "first_batch"));
-      parity_within(c, margin, label, "gradient norm", parity_relative(norm, parity_number(c, "gradient/norm", -1)), first_error(c, v, "gradient"));
+      parity_within(c, margin, label, "first loss", parity_relative(loss, parity_number(c, "first_batch/loss", -1)),
+                    first_error(c, v, "first_batch"));
+      parity_within(c, margin, label, "gradient norm", parity_relative(norm, parity_number(c, "gradient/norm", -1)),
+                    first_error(c, v, "gradient"));
       check_gradients(&e, v, margin, label);
     }
     (void)snprintf(what, sizeof what, "loss of step %u", (unsigned)s);
-    parity_within(c, margin, label, what, parity_relative(loss, run_number(c, run, "losses", (int64_t)s)), trained_error(c, v, run, "loss", (int64_t)s));
+    parity_within(c, margin, label, what, parity_relative(loss, run_number(c, run, "losses", (int64_t)s)),
+                  trained_error(c, v, run, "loss", (int64_t)s));
     (void)snprintf(what, sizeof what, "norm of step %u", (unsigned)s);
-    parity_within(c, margin, label, what, parity_relative(norm, run_number(c, run, "grad_norms", (int64_t)s)), trained_error(c, v, run, "grad_norm", (int64_t)s));
+    parity_within(c, margin, label, what, parity_relative(norm, run_number(c, run, "grad_norms", (int64_t)s)),
+                  trained_error(c, v, run, "grad_norm", (int64_t)s));
     if (job.clip > 0) { /* as the program itself took it: norm, and the factor of the formula that README.md gives */
       const hri_control *control = hri_executor_control(e.session.executor);
-      parity_within(c, margin, label, "clip's norm", parity_relative(control->grad_norm, run_number(c, run, "grad_norms", (int64_t)s)), trained_error(c, v, run, "grad_norm", (int64_t)s));
+      parity_within(c, margin, label, "clip's norm",
+                    parity_relative(control->grad_norm, run_number(c, run, "grad_norms", (int64_t)s)),
+                    trained_error(c, v, run, "grad_norm", (int64_t)s));
       assert_true(control->clip_scale == fmin(1, job.clip / (control->grad_norm + 1e-6)) && control->clip_scale < 1);
     }
   }
@@ -404,7 +429,8 @@ static void check_run(parity_case *c, const char *run, const variant *v, bool sa
 }
 
 static void tell(const parity_case *c, const parity_margin *m) {
-  print_message("  %s: %u values, the nearest used %.0f %% of its tolerance (%s)\n", c->name, m->compared, 100 * m->share, m->what);
+  print_message("  %s: %u values, the nearest used %.0f %% of its tolerance (%s)\n", c->name, m->compared,
+                100 * m->share, m->what);
 }
 
 /* ---- tests: one case each ---- */
@@ -420,8 +446,14 @@ enum { PRECISIONS = sizeof precisions / sizeof *precisions };
 static void rows_are_those_recorded(void **state) {
   parity_case *c = parity_open(*state);
   const char *paths[1] = {c->jsonl};
-  hri_dataset_options options = {.paths = paths, .path_count = 1, .sequence = c->sequence, .vocabulary = c->model.vocabulary_size, .eos_token = -1, .packing = true};
-  int32_t *ids = parity_input(c, "input_ids"), *labels = parity_input(c, "labels"), *position = parity_input(c, "position_ids"), *starts = parity_input(c, "doc_start");
+  hri_dataset_options options = {.paths = paths,
+                                 .path_count = 1,
+                                 .sequence = c->sequence,
+                                 .vocabulary = c->model.vocabulary_size,
+                                 .eos_token = -1,
+                                 .packing = true};
+  int32_t *ids = parity_input(c, "input_ids"), *labels = parity_input(c, "labels"),
+          *position = parity_input(c, "position_ids"), *starts = parity_input(c, "doc_start");
   int32_t got[4][64];
   hri_dataset *data;
   uint64_t counted, first_batch = 0;
@@ -447,8 +479,8 @@ static void rows_are_those_recorded(void **state) {
   parity_close(c);
 }
 
-/* Every recorded run: AdamW with a clip, with and without accumulation; without a clip, SGD and momentum where they were
- * recorded. */
+/* Every recorded run: AdamW with a clip, with and without accumulation; without a clip, SGD and momentum where they
+ * were recorded. */
 static void runs_are_those_recorded(void **state) {
   parity_case *c = parity_open(*state);
   parity_margin margin = {0};
@@ -494,8 +526,9 @@ static void tell_gradients(parity_case *c, const variant *v) {
     }
   }
   engine_close(&e);
-  print_message("  %s, %s: errors of gradients are %.2f (at most %.2f) of PyTorch's in bfloat16, %.2f (at most %.2f) of autocast's\n", c->name, v->name, sum[0] / count, worst[0],
-                sum[1] / count, worst[1]);
+  print_message(
+      "  %s, %s: errors of gradients are %.2f (at most %.2f) of PyTorch's in bfloat16, %.2f (at most %.2f) of autocast's\n",
+      c->name, v->name, sum[0] / count, worst[0], sum[1] / count, worst[1]);
 }
 
 /* Every recorded run again with bf16 weights and activations. */
@@ -539,14 +572,16 @@ static void evaluation_gives_the_loss(void **state) {
     engine_open(&e, c, &job, &plain.options, false);
     HOLDS(hri_session_evaluate(&e.session, e.data, c->batch / micro, &loss, &tokens, error));
     assert_int_equal(tokens, (uint64_t)parity_number(c, "first_batch/counted_labels", -1));
-    parity_within(c, &margin, "evaluate", v->name, parity_relative(loss, parity_number(c, "first_batch/loss", -1)), first_error(c, v, "first_batch"));
+    parity_within(c, &margin, "evaluate", v->name, parity_relative(loss, parity_number(c, "first_batch/loss", -1)),
+                  first_error(c, v, "first_batch"));
     engine_close(&e);
   }
   tell(c, &margin);
   parity_close(c);
 }
 
-static void open_generation(engine *e, parity_case *c, hr_precision precision, uint32_t context, uint32_t threads, hr_purpose purpose) {
+static void open_generation(engine *e, parity_case *c, hr_precision precision, uint32_t context, uint32_t threads,
+                            hr_purpose purpose) {
   hr_job job;
   base_job(c, &job);
   job.precision = precision;
@@ -567,7 +602,10 @@ static void logits_after(engine *e, const int32_t *ids, uint64_t count, feeding 
   uint64_t length = 0, done = 0, vocabulary = e->c->model.vocabulary_size;
   const float *logits = NULL;
   while (done < count) {
-    uint64_t piece = how == TOKEN_BY_TOKEN ? 1 : how == ALL_AT_ONCE ? count : done == 0 ? (count + 1) / 2 : count - done;
+    uint64_t piece = how == TOKEN_BY_TOKEN ? 1
+                     : how == ALL_AT_ONCE  ? count
+                     : done == 0           ? (count + 1) / 2
+                                           : count - done;
     HOLDS(hri_session_feed(&e->session, ids + done, piece, &length, &logits, error));
     done += piece;
   }
@@ -594,8 +632,10 @@ static void logits_are_those_recorded(void **state) {
     (void)snprintf(label, sizeof label, "logits (%s)", v->name);
     open_generation(&e, c, v->precision, c->sequence, 1, HR_PURPOSE_GENERATE);
     for (uint32_t t = 0; t < c->sequence; t++)
-      logits_after(&e, ids + starts[t], t - (uint32_t)starts[t] + 1, (feeding)how, got + (uint64_t)t * c->model.vocabulary_size);
-    parity_within(c, &margin, label, names[how], parity_distance(got, truth, NULL, count, 0, 0), first_error(c, v, "logits"));
+      logits_after(&e, ids + starts[t], t - (uint32_t)starts[t] + 1, (feeding)how,
+                   got + (uint64_t)t * c->model.vocabulary_size);
+    parity_within(c, &margin, label, names[how], parity_distance(got, truth, NULL, count, 0, 0),
+                  first_error(c, v, "logits"));
     engine_close(&e);
   }
   tell(c, &margin);
@@ -615,7 +655,8 @@ static void greedy_text_is_the_same(void **state) {
     engine e;
     uint64_t length = 0;
     const float *logits = NULL;
-    open_generation(&e, c, HR_PRECISION_FP32, (uint32_t)(prompt_count + new_count), threads, threads == 1 ? HR_PURPOSE_GENERATE : HR_PURPOSE_TRAIN);
+    open_generation(&e, c, HR_PRECISION_FP32, (uint32_t)(prompt_count + new_count), threads,
+                    threads == 1 ? HR_PURPOSE_GENERATE : HR_PURPOSE_TRAIN);
     HOLDS(hri_session_feed(&e.session, ids, prompt_count, &length, &logits, error));
     for (uint64_t k = 0; k < new_count; k++) {
       int32_t token = -1;
@@ -642,8 +683,12 @@ static void follow(void *context, const hr_event *event) {
   int64_t s;
   if (event->kind != HR_EVENT_STEP) return;
   s = (int64_t)f->steps++;
-  parity_within(f->c, f->margin, "hr_train", "loss", parity_relative(event->metrics->loss, run_number(f->c, f->run, "losses", s)), trained_error(f->c, &plain, f->run, "loss", s));
-  parity_within(f->c, f->margin, "hr_train", "norm", parity_relative(event->metrics->grad_norm, run_number(f->c, f->run, "grad_norms", s)), trained_error(f->c, &plain, f->run, "grad_norm", s));
+  parity_within(f->c, f->margin, "hr_train", "loss",
+                parity_relative(event->metrics->loss, run_number(f->c, f->run, "losses", s)),
+                trained_error(f->c, &plain, f->run, "loss", s));
+  parity_within(f->c, f->margin, "hr_train", "norm",
+                parity_relative(event->metrics->grad_norm, run_number(f->c, f->run, "grad_norms", s)),
+                trained_error(f->c, &plain, f->run, "grad_norm", s));
 }
 
 static void hr_train_ends_where_pytorch_ends(void **state) {
@@ -651,8 +696,13 @@ static void hr_train_ends_where_pytorch_ends(void **state) {
   parity_margin margin = {0};
   followed f = {.c = c, .margin = &margin, .run = "adamw_clip_accumulate"};
   const char *paths[1] = {c->jsonl};
-  const char *directory = scratch_make("parity"), *out = path_of("%s/run", directory), *final = path_of("%s/final", out);
-  hr_run_options options = {.data_paths = paths, .data_path_count = 1, .save_dtype = "f32", .on_event = follow, .context = &f};
+  const char *directory = scratch_make("parity"), *out = path_of("%s/run", directory),
+             *final = path_of("%s/final", out);
+  hr_run_options options = {.data_paths = paths,
+                            .data_path_count = 1,
+                            .save_dtype = "f32",
+                            .on_event = follow,
+                            .context = &f};
   hr_run_result result;
   hr_job job;
   run_job(c, f.run, &plain, &job);
@@ -684,28 +734,50 @@ static const variant variants[] = {
     {.name = "2 threads", .threads = 2},
     {.name = "2 threads, materialized, chunks", .threads = 2, .attention = HR_ATTENTION_MATERIALIZED, .loss_chunk = 16},
     {.name = "check mode", .check = true},
-    {.name = "check mode, 2 threads, block, chunks", .check = true, .threads = 2, .recompute = "block", .loss_chunk = 16},
+    {.name = "check mode, 2 threads, block, chunks",
+     .check = true,
+     .threads = 2,
+     .recompute = "block",
+     .loss_chunk = 16},
     {.name = "no fusion", .options = {.no_fuse = true}},
     {.name = "nothing in place", .options = {.no_inplace = true}},
     {.name = "offload", .check = true, .options = {.offload_bytes = 1, .offload_distance = 2}},
-    {.name = "offload, recompute cheap", .recompute = "levels:cheap", .check = true, .options = {.offload_bytes = 1024, .offload_distance = 5}},
+    {.name = "offload, recompute cheap",
+     .recompute = "levels:cheap",
+     .check = true,
+     .options = {.offload_bytes = 1024, .offload_distance = 5}},
     {.name = "base kernels", .isa = "base"},
     {.name = "avx2 kernels", .isa = "avx2"},
     {.name = "update in backward", .update = HR_UPDATE_IN_BACKWARD},
     {.name = "update in backward, 2 threads", .update = HR_UPDATE_IN_BACKWARD, .threads = 2, .check = true},
-    {.name = "update in backward, block, chunks, materialized", .update = HR_UPDATE_IN_BACKWARD, .recompute = "block", .loss_chunk = 16, .attention = HR_ATTENTION_MATERIALIZED, .check = true},
+    {.name = "update in backward, block, chunks, materialized",
+     .update = HR_UPDATE_IN_BACKWARD,
+     .recompute = "block",
+     .loss_chunk = 16,
+     .attention = HR_ATTENTION_MATERIALIZED,
+     .check = true},
 };
 
 /* What test_bits.c does not hold to the same bits: other kernels, other sums. */
 static const variant bf16_variants[] = {
     {.name = "bf16, loss in chunks of 16", .precision = HR_PRECISION_BF16, .loss_chunk = 16},
-    {.name = "bf16, materialized attention", .precision = HR_PRECISION_BF16, .attention = HR_ATTENTION_MATERIALIZED, .check = true},
+    {.name = "bf16, materialized attention",
+     .precision = HR_PRECISION_BF16,
+     .attention = HR_ATTENTION_MATERIALIZED,
+     .check = true},
     {.name = "bf16, base kernels", .precision = HR_PRECISION_BF16, .isa = "base"},
     {.name = "bf16, avx2 kernels", .precision = HR_PRECISION_BF16, .isa = "avx2"},
     {.name = "bf16-pure, loss in chunks of 16", .precision = HR_PRECISION_BF16_PURE, .loss_chunk = 16},
     {.name = "bf16-pure, base kernels", .precision = HR_PRECISION_BF16_PURE, .isa = "base"},
-    {.name = "bf16-pure, avx2 kernels", .precision = HR_PRECISION_BF16_PURE, .isa = "avx2", .recompute = "levels:mlp", .check = true},
-    {.name = "bf16-pure, update in backward", .precision = HR_PRECISION_BF16_PURE, .update = HR_UPDATE_IN_BACKWARD, .check = true},
+    {.name = "bf16-pure, avx2 kernels",
+     .precision = HR_PRECISION_BF16_PURE,
+     .isa = "avx2",
+     .recompute = "levels:mlp",
+     .check = true},
+    {.name = "bf16-pure, update in backward",
+     .precision = HR_PRECISION_BF16_PURE,
+     .update = HR_UPDATE_IN_BACKWARD,
+     .check = true},
 };
 
 static void check_variants(parity_case *c, const variant *list, size_t count) {
@@ -751,7 +823,8 @@ static void other_optimizers_run_in_the_backward(void **state) {
 static void comparison_can_fail(void **state) {
   parity_case *c = parity_open("llama-a");
   uint64_t count;
-  double *truth = parity_expected(c, "grad.model.norm.weight", &count), *got = parity_buffer(c, count * sizeof *got), norm = 0, error;
+  double *truth = parity_expected(c, "grad.model.norm.weight", &count), *got = parity_buffer(c, count * sizeof *got),
+         norm = 0, error;
   (void)state;
   memcpy(got, truth, count * sizeof *got);
   for (uint64_t i = 0; i < count; i++) norm += truth[i] * truth[i];
@@ -793,7 +866,9 @@ int main(void) {
       bool both = strcmp(parity_cases[c], "llama-c") == 0 || strcmp(parity_cases[c], "gpt2-packed") == 0;
       if (quick && *quick && entries[t].function == variants_compute_the_same && !both) continue;
       (void)snprintf(names[count], sizeof names[count], "%s: %s", entries[t].name, parity_cases[c]);
-      tests[count] = (struct CMUnitTest){.name = names[count], .test_func = entries[t].function, .initial_state = (void *)(uintptr_t)parity_cases[c]};
+      tests[count] = (struct CMUnitTest){.name = names[count],
+                                         .test_func = entries[t].function,
+                                         .initial_state = (void *)(uintptr_t)parity_cases[c]};
       count++;
     }
   tests[count++] = (struct CMUnitTest)cmocka_unit_test(other_optimizers_run_in_the_backward);

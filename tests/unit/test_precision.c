@@ -1,6 +1,6 @@
-/* The precision pass (docs/decisions/0003-precision-and-packing.md): which types everything has afterwards, node by node, how
- * many bytes that makes for each role, and that the rules notice a type that is wrong. Compiled for a table device: no kernel
- * runs here. */
+/* The precision pass (docs/decisions/0003-precision-and-packing.md): which types everything has afterwards, node by
+ * node, how many bytes that makes for each role, and that the rules notice a type that is wrong. Compiled for a table
+ * device: no kernel runs here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static hr_plan *plan_of(const setting *s) {
 }
 
 static const char *const shapes[] = {
-    "micro-gpt2-bytes", /* tied, biases */
+    "micro-gpt2-bytes",  /* tied, biases */
     "micro-llama-bytes", /* tied */
     "custom:family=llama,layers=2,hidden=48,heads=4,kv-heads=2,mlp=80,vocab=300,positions=128,tied=false",
     "micro-gemma2-bytes",
@@ -77,15 +77,32 @@ static const struct {
   uint16_t op;
   const char *types;
 } types_of[] = {
-    {HRI_OP_EMBED, "-n-nn"},        {HRI_OP_EMBED_BACKWARD, "-nw"},    {HRI_OP_LINEAR, "nnwl"},         {HRI_OP_LINEAR_DX, "nnn"},
-    {HRI_OP_LINEAR_DW, "nng"},      {HRI_OP_BIAS_GRADIENT, "nw"},      {HRI_OP_NORM, "nwwnnnw"},        {HRI_OP_NORM_BACKWARD, "nnwwnnww"},
-    {HRI_OP_ADD, "nnn"},            {HRI_OP_ACTIVATION, "nn"},         {HRI_OP_ACTIVATION_BACKWARD, "nnn"}, {HRI_OP_GLU, "nn"},
-    {HRI_OP_GLU_BACKWARD, "nnn"},   {HRI_OP_ROPE, "n-wn"},             {HRI_OP_ROPE_TABLE, "w"},        {HRI_OP_ATTENTION, "n-nw"},
-    {HRI_OP_ATTENTION_BACKWARD, "nnnw-n"}, {HRI_OP_ATTENTION_FULL, "n-nn"}, {HRI_OP_ATTENTION_FULL_BACKWARD, "nnn-n"}, {HRI_OP_ATTENTION_CACHED, "nnn-n"},
-    {HRI_OP_CROSS_ENTROPY, "n--nw"}, {HRI_OP_LOSS_SUM, "w-"},          {HRI_OP_HEAD_NORM, "nwwnw"},     {HRI_OP_HEAD_NORM_BACKWARD, "nnwwwnww"},
+    {HRI_OP_EMBED, "-n-nn"},
+    {HRI_OP_EMBED_BACKWARD, "-nw"},
+    {HRI_OP_LINEAR, "nnwl"},
+    {HRI_OP_LINEAR_DX, "nnn"},
+    {HRI_OP_LINEAR_DW, "nng"},
+    {HRI_OP_BIAS_GRADIENT, "nw"},
+    {HRI_OP_NORM, "nwwnnnw"},
+    {HRI_OP_NORM_BACKWARD, "nnwwnnww"},
+    {HRI_OP_ADD, "nnn"},
+    {HRI_OP_ACTIVATION, "nn"},
+    {HRI_OP_ACTIVATION_BACKWARD, "nnn"},
+    {HRI_OP_GLU, "nn"},
+    {HRI_OP_GLU_BACKWARD, "nnn"},
+    {HRI_OP_ROPE, "n-wn"},
+    {HRI_OP_ROPE_TABLE, "w"},
+    {HRI_OP_ATTENTION, "n-nw"},
+    {HRI_OP_ATTENTION_BACKWARD, "nnnw-n"},
+    {HRI_OP_ATTENTION_FULL, "n-nn"},
+    {HRI_OP_ATTENTION_FULL_BACKWARD, "nnn-n"},
+    {HRI_OP_ATTENTION_CACHED, "nnn-n"},
+    {HRI_OP_CROSS_ENTROPY, "n--nw"},
+    {HRI_OP_LOSS_SUM, "w-"},
+    {HRI_OP_HEAD_NORM, "nwwnw"},
+    {HRI_OP_HEAD_NORM_BACKWARD, "nnwwwnww"},
     {HRI_OP_SOFTCAP, "ww"},
 };
-
 
 static bool holds(char want, uint8_t type, hr_precision precision) {
   bool pure = precision == HR_PRECISION_BF16_PURE;
@@ -104,11 +121,13 @@ static uint32_t check_node(const hri_job *job, const hri_node *node, hr_precisio
       char want = types_of[k].types[i];
       hri_id id = hri_operands(job, node)[i].tensor;
       if (want == 'l') {
-        bool sampled = (node->program == HRI_PREFILL || node->program == HRI_DECODE) && job->storages.items[job->tensors.items[id].storage].role == HRI_ROLE_LOGITS;
+        bool sampled = (node->program == HRI_PREFILL || node->program == HRI_DECODE) &&
+                       job->storages.items[job->tensors.items[id].storage].role == HRI_ROLE_LOGITS;
         want = sampled ? 'w' : 'n';
       }
       if (!holds(want, type_at(job, node, i), precision))
-        fail_msg("%s: operand %u of %s is %s", hr_precision_name(precision), i, hri_op_name(node->op), hri_dtype_name(type_at(job, node, i)));
+        fail_msg("%s: operand %u of %s is %s", hr_precision_name(precision), i, hri_op_name(node->op),
+                 hri_dtype_name(type_at(job, node, i)));
     }
     return node->operand_count;
   }
@@ -119,12 +138,16 @@ static void test_types_of_all_operands(void **state) {
   uint32_t looked_at = 0;
   (void)state;
   for (uint32_t k = 0; k < SHAPES * 3 * 3 * 2 * 2; k++) {
-    setting s = {.model = shapes[k % SHAPES], .precision = (hr_precision)(k / SHAPES % 3), .purpose = (hr_purpose)(k / SHAPES / 3 % 3), .accumulate = k / SHAPES / 9 % 2 ? 4 : 1,
+    setting s = {.model = shapes[k % SHAPES],
+                 .precision = (hr_precision)(k / SHAPES % 3),
+                 .purpose = (hr_purpose)(k / SHAPES / 3 % 3),
+                 .accumulate = k / SHAPES / 9 % 2 ? 4 : 1,
                  .materialized = k / SHAPES / 18 % 2};
     hr_plan *plan = plan_of(&s);
     const hri_job *job = &plan->job;
     for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-      for (size_t at = 0; at < job->programs[kind].order.count; at++) looked_at += check_node(job, &job->nodes.items[job->programs[kind].order.items[at]], s.precision);
+      for (size_t at = 0; at < job->programs[kind].order.count; at++)
+        looked_at += check_node(job, &job->nodes.items[job->programs[kind].order.items[at]], s.precision);
     hr_plan_destroy(plan);
   }
   assert_true(looked_at > 10000);
@@ -135,7 +158,8 @@ static void test_types_of_all_operands(void **state) {
 /* In bf16-pure: the gradient is written once, by one product. */
 static bool narrow_gradient(const setting *s, const hr_plan *plan, const hri_param *param) {
   const char *name = hri_name_get(&plan->job, param->key);
-  bool embedding = strstr(name, "embed") != NULL, head = strstr(name, "head") != NULL || (embedding && plan->spec.model.tied_embeddings);
+  bool embedding = strstr(name, "embed") != NULL,
+       head = strstr(name, "head") != NULL || (embedding && plan->spec.model.tied_embeddings);
   uint32_t rows = plan->spec.micro_batch * plan->spec.sequence_length;
   if (s->precision != HR_PRECISION_BF16_PURE || s->accumulate > 1 || embedding) return false;
   return !head || hri_loss_chunk(&plan->spec) >= rows;
@@ -146,21 +170,28 @@ static void check_param(const setting *s, const hr_plan *plan, const hri_param *
   const hri_tensor *t = plan->job.tensors.items;
   const char *name = hri_name_get(&plan->job, param->key);
   bool matrix = t[param->weight].rank == 2, narrow = matrix && s->precision != HR_PRECISION_FP32;
-  uint8_t state = narrow && s->moments == HR_MOMENTS_BF16 ? HRI_BF16 : HRI_F32, gradient = matrix && narrow_gradient(s, plan, param) ? HRI_BF16 : HRI_F32;
-  if (t[param->weight].dtype != (narrow ? HRI_BF16 : HRI_F32)) fail_msg("%s: weight %s is %s", s->model, name, hri_dtype_name(t[param->weight].dtype));
-  if ((whole->master != HRI_NONE) != (narrow && s->precision == HR_PRECISION_BF16 && s->purpose == HR_PURPOSE_TRAIN)) fail_msg("%s: the master of %s", s->model, name);
+  uint8_t state = narrow && s->moments == HR_MOMENTS_BF16 ? HRI_BF16 : HRI_F32,
+          gradient = matrix && narrow_gradient(s, plan, param) ? HRI_BF16 : HRI_F32;
+  if (t[param->weight].dtype != (narrow ? HRI_BF16 : HRI_F32))
+    fail_msg("%s: weight %s is %s", s->model, name, hri_dtype_name(t[param->weight].dtype));
+  if ((whole->master != HRI_NONE) != (narrow && s->precision == HR_PRECISION_BF16 && s->purpose == HR_PURPOSE_TRAIN))
+    fail_msg("%s: the master of %s", s->model, name);
   if (whole->master != HRI_NONE) {
     assert_int_equal(t[whole->master].dtype, HRI_F32);
     assert_int_equal(hri_tensor_stored_elements(&t[whole->master]), hri_tensor_stored_elements(&t[param->weight]));
     assert_int_equal(plan->job.storages.items[t[whole->master].storage].role, HRI_ROLE_MASTER_WEIGHT);
   }
   if (s->purpose != HR_PURPOSE_TRAIN) return;
-  if (t[whole->gradient].dtype != gradient) fail_msg("%s, accumulate %u, %s: the gradient of %s is %s", s->model, s->accumulate, hr_precision_name(s->precision), name, hri_dtype_name(t[whole->gradient].dtype));
+  if (t[whole->gradient].dtype != gradient)
+    fail_msg("%s, accumulate %u, %s: the gradient of %s is %s", s->model, s->accumulate,
+             hr_precision_name(s->precision), name, hri_dtype_name(t[whole->gradient].dtype));
   for (int k = 0; k < HRI_STATE_TENSORS; k++)
-    if (whole->state[k] != HRI_NONE && t[whole->state[k]].dtype != state) fail_msg("%s: state %d of %s is %s", s->model, k, name, hri_dtype_name(t[whole->state[k]].dtype));
+    if (whole->state[k] != HRI_NONE && t[whole->state[k]].dtype != state)
+      fail_msg("%s: state %d of %s is %s", s->model, k, name, hri_dtype_name(t[whole->state[k]].dtype));
 }
 
-/* Bytes of the storages in which parameters' tensors of one sort lie. A segment is as long as its parameters, each padded. */
+/* Bytes of the storages in which parameters' tensors of one sort lie. A segment is as long as its parameters, each
+ * padded. */
 static uint64_t role_bytes(const hri_job *job, hri_role role) {
   uint64_t sum = 0;
   for (size_t k = 0; k < job->storages.count; k++) {
@@ -196,8 +227,12 @@ static void test_types_and_bytes_of_all_parameters(void **state) {
   (void)state;
   for (uint32_t k = 0; k < SHAPES * 4 * 2 * 2 * 3; k++) {
     uint32_t precision = k / SHAPES % 4;
-    setting s = {.model = shapes[k % SHAPES], .precision = (hr_precision)(precision < 3 ? precision : HR_PRECISION_BF16_PURE), .moments = precision == 3 ? HR_MOMENTS_BF16 : HR_MOMENTS_FP32,
-                 .accumulate = k / SHAPES / 4 % 2 ? 4 : 1, .loss_chunk = k / SHAPES / 8 % 2 ? 16 : 0, .optimizer = (hr_optimizer)(k / SHAPES / 16)};
+    setting s = {.model = shapes[k % SHAPES],
+                 .precision = (hr_precision)(precision < 3 ? precision : HR_PRECISION_BF16_PURE),
+                 .moments = precision == 3 ? HR_MOMENTS_BF16 : HR_MOMENTS_FP32,
+                 .accumulate = k / SHAPES / 4 % 2 ? 4 : 1,
+                 .loss_chunk = k / SHAPES / 8 % 2 ? 16 : 0,
+                 .optimizer = (hr_optimizer)(k / SHAPES / 16)};
     hr_plan *plan = plan_of(&s);
     for (size_t p = 0; p < plan->job.params.count; p++) check_param(&s, plan, &plan->job.params.items[p]);
     check_bytes(&s, &plan->job);
@@ -212,11 +247,11 @@ static void test_bytes_per_parameter(void **state) {
     double low, high;
   } cases[] = {
       {{.accumulate = 2}, 16, 16.1},
-      {{.precision = HR_PRECISION_BF16, .accumulate = 2}, 18, 18.1},                                          /* 2 + 4 + 4 + 8 */
+      {{.precision = HR_PRECISION_BF16, .accumulate = 2}, 18, 18.1}, /* 2 + 4 + 4 + 8 */
       {{.precision = HR_PRECISION_BF16}, 18, 18.1},
-      {{.precision = HR_PRECISION_BF16_PURE, .accumulate = 2}, 14, 14.1},                                     /* 2 + 4 + 8 */
-      {{.precision = HR_PRECISION_BF16_PURE}, 12, 13},                                                        /* but for the embeddings' gradient 2 + 2 + 8 */
-      {{.precision = HR_PRECISION_BF16_PURE, .moments = HR_MOMENTS_BF16, .accumulate = 2}, 10, 10.1},         /* 2 + 4 + 4 */
+      {{.precision = HR_PRECISION_BF16_PURE, .accumulate = 2}, 14, 14.1}, /* 2 + 4 + 8 */
+      {{.precision = HR_PRECISION_BF16_PURE}, 12, 13}, /* but for the embeddings' gradient 2 + 2 + 8 */
+      {{.precision = HR_PRECISION_BF16_PURE, .moments = HR_MOMENTS_BF16, .accumulate = 2}, 10, 10.1}, /* 2 + 4 + 4 */
       {{.precision = HR_PRECISION_BF16_PURE, .moments = HR_MOMENTS_BF16}, 8, 9},
   };
   (void)state;
@@ -226,10 +261,13 @@ static void test_bytes_per_parameter(void **state) {
     double bytes;
     s.model = "gpt2-124m";
     plan = plan_of(&s);
-    bytes = (double)(role_bytes(&plan->job, HRI_ROLE_WEIGHT) + role_bytes(&plan->job, HRI_ROLE_MASTER_WEIGHT) + role_bytes(&plan->job, HRI_ROLE_GRADIENT) +
-                     role_bytes(&plan->job, HRI_ROLE_OPTIMIZER_STATE)) / (double)plan->info.parameter_count;
-    print_message("%s, moments %s, accumulate %u: %.2f bytes per parameter\n", hr_precision_name(s.precision), hr_moments_name(s.moments), plan->spec.accumulate, bytes);
-    if (bytes < cases[k].low || bytes > cases[k].high) fail_msg("%.3f bytes per parameter, wanted %g to %g", bytes, cases[k].low, cases[k].high);
+    bytes = (double)(role_bytes(&plan->job, HRI_ROLE_WEIGHT) + role_bytes(&plan->job, HRI_ROLE_MASTER_WEIGHT) +
+                     role_bytes(&plan->job, HRI_ROLE_GRADIENT) + role_bytes(&plan->job, HRI_ROLE_OPTIMIZER_STATE)) /
+            (double)plan->info.parameter_count;
+    print_message("%s, moments %s, accumulate %u: %.2f bytes per parameter\n", hr_precision_name(s.precision),
+                  hr_moments_name(s.moments), plan->spec.accumulate, bytes);
+    if (bytes < cases[k].low || bytes > cases[k].high)
+      fail_msg("%.3f bytes per parameter, wanted %g to %g", bytes, cases[k].low, cases[k].high);
     hr_plan_destroy(plan);
   }
 }
@@ -300,7 +338,8 @@ static void test_frozen_matrices_have_no_master(void **state) {
 
 /* Each tensor of the first node of an op turned into the other type, one at a time: some rule refuses it. */
 static void test_a_wrong_type_is_noticed(void **state) {
-  static const uint16_t ops[] = {HRI_OP_LINEAR, HRI_OP_LINEAR_DX, HRI_OP_LINEAR_DW, HRI_OP_NORM, HRI_OP_ATTENTION, HRI_OP_GLU, HRI_OP_ROPE, HRI_OP_CROSS_ENTROPY, HRI_OP_ADAMW};
+  static const uint16_t ops[] = {HRI_OP_LINEAR, HRI_OP_LINEAR_DX, HRI_OP_LINEAR_DW,     HRI_OP_NORM, HRI_OP_ATTENTION,
+                                 HRI_OP_GLU,    HRI_OP_ROPE,      HRI_OP_CROSS_ENTROPY, HRI_OP_ADAMW};
   setting s = {.model = "micro-llama-bytes", .precision = HR_PRECISION_BF16};
   (void)state;
   for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
@@ -315,10 +354,13 @@ static void test_a_wrong_type_is_noticed(void **state) {
       for (uint32_t i = 0; i < node->operand_count; i++) {
         hri_id id = hri_operands(job, node)[i].tensor;
         uint8_t type = id == HRI_NONE ? (uint8_t)HRI_U8 : job->tensors.items[id].dtype;
-        bool gradient = (node->op == HRI_OP_LINEAR_DW && i == 2) || (node->op == HRI_OP_ADAMW && i == 0); /* legal in either type */
+        bool gradient =
+            (node->op == HRI_OP_LINEAR_DW && i == 2) || (node->op == HRI_OP_ADAMW && i == 0); /* legal in either type */
         if ((type != HRI_F32 && type != HRI_BF16) || gradient) continue;
         job->tensors.items[id].dtype = type == HRI_F32 ? HRI_BF16 : HRI_F32;
-        if (hri_job_check(job, &error) == HR_OK) fail_msg("operand %u of %s may be %s", i, hri_op_name(node->op), hri_dtype_name(job->tensors.items[id].dtype));
+        if (hri_job_check(job, &error) == HR_OK)
+          fail_msg("operand %u of %s may be %s", i, hri_op_name(node->op),
+                   hri_dtype_name(job->tensors.items[id].dtype));
         job->tensors.items[id].dtype = type;
         tried++;
       }
@@ -331,8 +373,12 @@ static void test_a_wrong_type_is_noticed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_types_of_all_operands),   cmocka_unit_test(test_types_and_bytes_of_all_parameters), cmocka_unit_test(test_bytes_per_parameter),
-      cmocka_unit_test(test_inference_holds_no_masters), cmocka_unit_test(test_frozen_matrices_have_no_master),    cmocka_unit_test(test_a_wrong_type_is_noticed),
+      cmocka_unit_test(test_types_of_all_operands),
+      cmocka_unit_test(test_types_and_bytes_of_all_parameters),
+      cmocka_unit_test(test_bytes_per_parameter),
+      cmocka_unit_test(test_inference_holds_no_masters),
+      cmocka_unit_test(test_frozen_matrices_have_no_master),
+      cmocka_unit_test(test_a_wrong_type_is_noticed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

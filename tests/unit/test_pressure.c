@@ -1,7 +1,7 @@
-/* Too little memory, by limits that the process can know before it begins: from next to none up to plenty, in steps, of data
- * (RLIMIT_DATA), address space (RLIMIT_AS) and stack. Every run ends with 0, or with 3 or 4 and a message that names the limit;
- * by no signal, and soon. From the least limit in which a run succeeds on all succeed, and it is not far above what the
- * run takes. And files that may not grow: a message, and nothing under a final name.
+/* Too little memory, by limits that the process can know before it begins: from next to none up to plenty, in steps, of
+ * data (RLIMIT_DATA), address space (RLIMIT_AS) and stack. Every run ends with 0, or with 3 or 4 and a message that
+ * names the limit; by no signal, and soon. From the least limit in which a run succeeds on all succeed, and it is not
+ * far above what the run takes. And files that may not grow: a message, and nothing under a final name.
  *
  * The whole sweeps, in finer steps, are in docs/memory-model.md, "Room for libraries". */
 #include <setjmp.h>
@@ -28,8 +28,8 @@ typedef enum limit { DATA = 0, SPACE } limit;
 static const char *directory, *data, *model;
 static int made;
 
-/* What ld.so and the kernel need before main: below, a process ends before it is ours. Measured: 0.8 and 48 MiB, and 24 KiB of
- * stack. */
+/* What ld.so and the kernel need before main: below, a process ends before it is ours. Measured: 0.8 and 48 MiB, and 24
+ * KiB of stack. */
 static const uint64_t least_start[] = {1 * MIB, 49 * MIB};
 static const char *const limit_names[] = {"RLIMIT_DATA", "RLIMIT_AS"};
 
@@ -54,8 +54,12 @@ static child run(const char *line, limit which, uint64_t bytes) {
 
 static void check(const char *line, limit which, uint64_t bytes, const child *c) {
   bool refused = c->code == 3 || c->code == 4;
-  if (c->code != 0 && !refused) fail_msg("%s with %s of %llu KiB: exit %d: %s", line, limit_names[which], (unsigned long long)(bytes / KIB), c->code, c->err);
-  if (refused && !strstr(c->err, limit_names[which])) fail_msg("%s with %s of %llu KiB: exit %d does not name it: %s", line, limit_names[which], (unsigned long long)(bytes / KIB), c->code, c->err);
+  if (c->code != 0 && !refused)
+    fail_msg("%s with %s of %llu KiB: exit %d: %s", line, limit_names[which], (unsigned long long)(bytes / KIB),
+             c->code, c->err);
+  if (refused && !strstr(c->err, limit_names[which]))
+    fail_msg("%s with %s of %llu KiB: exit %d does not name it: %s", line, limit_names[which],
+             (unsigned long long)(bytes / KIB), c->code, c->err);
 }
 
 /* The least limit that runs, to 128 KiB; every run on the way is checked. */
@@ -72,19 +76,25 @@ static uint64_t least(const char *line, limit which, uint64_t low, uint64_t high
 
 /* Points from the start on, then those around and above the threshold. */
 static void sweep(const char *line, limit which, uint64_t most_bytes) {
-  uint64_t start = least_start[which], step = quick() ? 8 * MIB : 3 * MIB, threshold = least(line, which, start, start + 64 * MIB);
+  uint64_t start = least_start[which], step = quick() ? 8 * MIB : 3 * MIB,
+           threshold = least(line, which, start, start + 64 * MIB);
   child c;
   for (uint64_t bytes = start; bytes < threshold; bytes += step) {
     c = run(line, which, bytes);
     check(line, which, bytes, &c);
-    if (c.code == 0) fail_msg("%s runs with %llu KiB of %s, but not with more", line, (unsigned long long)(bytes / KIB), limit_names[which]);
+    if (c.code == 0)
+      fail_msg("%s runs with %llu KiB of %s, but not with more", line, (unsigned long long)(bytes / KIB),
+               limit_names[which]);
   }
   for (uint64_t above = 64 * KIB; above <= 16 * MIB; above *= 4) {
     c = run(line, which, threshold + above);
-    if (c.code != 0) fail_msg("%s with %s of %llu KiB: exit %d: %s", line, limit_names[which], (unsigned long long)((threshold + above) / KIB), c.code, c.err);
+    if (c.code != 0)
+      fail_msg("%s with %s of %llu KiB: exit %d: %s", line, limit_names[which],
+               (unsigned long long)((threshold + above) / KIB), c.code, c.err);
   }
   print_message("%s: runs from %s of %.2f MiB on\n", line, limit_names[which], (double)threshold / MIB);
-  if (threshold > most_bytes) fail_msg("%s: not before %.2f MiB of %s", line, (double)threshold / MIB, limit_names[which]);
+  if (threshold > most_bytes)
+    fail_msg("%s: not before %.2f MiB of %s", line, (double)threshold / MIB, limit_names[which]);
 }
 
 /* The bounds: what the job needs without any margin, as measured (docs/memory-model.md), and 16 MiB. */
@@ -94,7 +104,8 @@ static void test_limits_of_memory(void **state) {
     uint64_t most[2];
   } jobs[] = {
       {"train micro-llama-bytes -q --seq 16 --threads 1 --steps 2 --data %d --out %o --budget 1GiB", {32, 79}},
-      {"train micro-gpt2-bytes -q --seq 128 --micro-batch 3 --threads 2 --precision bf16 --packing off --steps 2 --data %d --out %o --budget 1GiB", {62, 110}},
+      {"train micro-gpt2-bytes -q --seq 128 --micro-batch 3 --threads 2 --precision bf16 --packing off --steps 2 --data %d --out %o --budget 1GiB",
+       {62, 110}},
       {"evaluate %m -q --seq 16 --threads 2 --data %d --budget 1GiB", {24, 71}},
       {"generate %m -q --threads 2 --prompt hello --max-tokens 3", {22, 70}},
   };
@@ -106,7 +117,8 @@ static void test_limits_of_memory(void **state) {
 
 /* Plans take little; without --budget the limit is the budget, and says so. */
 static void test_plans_and_default_budgets(void **state) {
-  static const char *const lines[] = {"plan micro-llama-bytes --seq 16 -q --no-fixes --budget 1GiB", "train micro-llama-bytes -q --seq 16 --threads 2 --steps 1 --data %d --out %o"};
+  static const char *const lines[] = {"plan micro-llama-bytes --seq 16 -q --no-fixes --budget 1GiB",
+                                      "train micro-llama-bytes -q --seq 16 --threads 2 --steps 1 --data %d --out %o"};
   (void)state;
   if (SANITIZED) skip();
   for (size_t k = 0; k < 2; k++)
@@ -117,13 +129,18 @@ static void test_plans_and_default_budgets(void **state) {
 }
 
 static void test_stacks(void **state) {
-  static const uint64_t sizes[] = {64 * KIB, 128 * KIB, 255 * KIB, 256 * KIB, 300 * KIB, MIB, 8 * MIB, 512 * MIB, UINT64_C(1) << 40, UINT64_MAX};
+  static const uint64_t sizes[] = {64 * KIB, 128 * KIB, 255 * KIB, 256 * KIB,         300 * KIB,
+                                   MIB,      8 * MIB,   512 * MIB, UINT64_C(1) << 40, UINT64_MAX};
   (void)state;
   if (SANITIZED) skip();
   for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-    child c = {.deadline_seconds = 60, .stack_bytes = sizes[k], .data_bytes = 40 * MIB}; /* a team of 4 has stacks of 1 MiB, whatever the limit */
+    child c = {.deadline_seconds = 60,
+               .stack_bytes = sizes[k],
+               .data_bytes = 40 * MIB}; /* a team of 4 has stacks of 1 MiB, whatever the limit */
     const char *out = path_of("%s/stack-%zu", directory, k);
-    child_words(&c, path_of("train micro-llama-bytes -q --seq 16 --threads 4 --steps 1 --data %s --out %s --budget 1GiB", data, out));
+    child_words(&c,
+                path_of("train micro-llama-bytes -q --seq 16 --threads 4 --steps 1 --data %s --out %s --budget 1GiB",
+                        data, out));
     child_run(&c, HR_PROGRAM, directory);
     if (sizes[k] < 256 * KIB ? c.code != 3 || !strstr(c.err, "RLIMIT_STACK") : c.code != 0)
       fail_msg("a stack of %llu KiB: exit %d: %s", (unsigned long long)(sizes[k] / KIB), c.code, c.err);
@@ -150,22 +167,33 @@ static void test_files_that_may_not_grow(void **state) {
       child c = {.deadline_seconds = 60, .file_bytes = limits[n]};
       char text[2048];
       size_t used = 0;
-      if (strncmp(lines[k], "devices", 7) == 0 && (n != 1 || SANITIZED)) continue; /* it takes seconds, and a sanitizer's minutes */
+      if (strncmp(lines[k], "devices", 7) == 0 && (n != 1 || SANITIZED))
+        continue; /* it takes seconds, and a sanitizer's minutes */
       assert_int_equal(mkdir(place, 0755), 0);
       assert_int_equal(setenv("HEADROOM_CACHE", path_of("%s/cache", place), 1), 0);
-            for (const char *at = lines[k]; *at; at++) {
-        if (*at == '%') used += (size_t)sprintf(text + used, "%s%s", at[1] == 'd' ? data : at[1] == 'm' ? model : place, at[1] == 'o' ? "/x" : ""), at++;
+      for (const char *at = lines[k]; *at; at++) {
+        if (*at == '%')
+          used += (size_t)sprintf(text + used, "%s%s",
+                                  at[1] == 'd'   ? data
+                                  : at[1] == 'm' ? model
+                                                 : place,
+                                  at[1] == 'o' ? "/x" : ""),
+              at++;
         else text[used++] = *at;
       }
       text[used] = 0;
       child_words(&c, text);
       child_run(&c, HR_PROGRAM, directory);
-      if (c.code != 0 && c.code != 1) fail_msg("%s with files of %llu bytes: exit %d: %s", text, (unsigned long long)limits[n], c.code, c.err);
+      if (c.code != 0 && c.code != 1)
+        fail_msg("%s with files of %llu bytes: exit %d: %s", text, (unsigned long long)limits[n], c.code, c.err);
       /* what the child says is a file too: at 1 byte, its message does not fit either */
-      if (c.code == 1 && limits[n] >= 3000 && !strstr(c.err, "ulimit -f")) fail_msg("%s with files of %llu bytes: %s", text, (unsigned long long)limits[n], c.err);
+      if (c.code == 1 && limits[n] >= 3000 && !strstr(c.err, "ulimit -f"))
+        fail_msg("%s with files of %llu bytes: %s", text, (unsigned long long)limits[n], c.err);
       for (size_t i = 0; c.code == 1 && !strstr(c.err, "standard output") && i < sizeof names / sizeof *names; i++) {
         DIR *cache = i == 4 ? opendir(path_of("%s/cache", place)) : NULL;
-        if (i < 4 && exists(path_of("%s/%s", place, names[i]))) fail_msg("%s with files of %llu bytes: %s is there: %s", text, (unsigned long long)limits[n], names[i], c.err);
+        if (i < 4 && exists(path_of("%s/%s", place, names[i])))
+          fail_msg("%s with files of %llu bytes: %s is there: %s", text, (unsigned long long)limits[n], names[i],
+                   c.err);
         for (struct dirent *entry; cache && (entry = readdir(cache));)
           if (entry->d_name[0] != '.') fail_msg("%s: %s is in the cache", text, entry->d_name);
         if (cache) (void)closedir(cache);
@@ -177,13 +205,15 @@ static void test_files_that_may_not_grow(void **state) {
 static int set_up(void **state) {
   child c = {0};
   (void)state;
-  assert_int_equal(setenv("OMP_WAIT_POLICY", "passive", 1), 0); /* beside other tests, teams that spin take most of the time */
+  assert_int_equal(setenv("OMP_WAIT_POLICY", "passive", 1),
+                   0); /* beside other tests, teams that spin take most of the time */
   directory = scratch_make("pressure");
   data = strdup(path_of("%s/data.txt", directory));
   model = strdup(path_of("%s/model/final", directory));
   if (!data || !model) return -1;
   put_words(data, 4000, 1);
-  child_words(&c, path_of("train micro-llama-bytes -q --seq 16 --threads 1 --steps 1 --data %s --out %s/model", data, directory));
+  child_words(&c, path_of("train micro-llama-bytes -q --seq 16 --threads 1 --steps 1 --data %s --out %s/model", data,
+                          directory));
   child_run(&c, HR_PROGRAM, directory);
   if (c.code != 0) fail_msg("%s", c.err);
   return 0;

@@ -29,7 +29,8 @@ typedef struct bench {
 
 static hri_operand tensor(bench *b, hri_access access, uint64_t rows, uint64_t columns) {
   hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .layer = -1, .unit = HRI_NONE};
-  return (hri_operand){hri_tensor_new(&b->job, place, 0, HRI_F32, 2, (uint64_t[]){rows, columns}, NULL), (uint8_t)access};
+  return (hri_operand){hri_tensor_new(&b->job, place, 0, HRI_F32, 2, (uint64_t[]){rows, columns}, NULL),
+                       (uint8_t)access};
 }
 
 static void make(bench *b, hri_op op, hri_attr attr, const hri_operand *operands, uint32_t count) {
@@ -41,19 +42,30 @@ static void make(bench *b, hri_op op, hri_attr attr, const hri_operand *operands
 
 /* A machine without overhead whose rates are `rate` everywhere; the roofline beside it is far slower. */
 static void begin(bench *b, double rate) {
-  double *all[] = {&b->device.rates.tables[0].product_flops[0][0][0], &b->device.rates.tables[0].attention_flops[0][0], &b->device.rates.tables[0].stream_bytes[0][0]};
-  size_t counts[] = {HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES, HR_ATTENTION_KINDS * HR_ATTENTION_SIZES, HR_STREAM_COUNT * HR_STREAM_SIZES};
+  double *all[] = {&b->device.rates.tables[0].product_flops[0][0][0], &b->device.rates.tables[0].attention_flops[0][0],
+                   &b->device.rates.tables[0].stream_bytes[0][0]};
+  size_t counts[] = {HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES, HR_ATTENTION_KINDS * HR_ATTENTION_SIZES,
+                     HR_STREAM_COUNT * HR_STREAM_SIZES};
   memset(b, 0, sizeof *b);
   hri_job_init(&b->job);
   b->job.team = 2;
-  b->device = (hr_device){.node_seconds = 5e-6, .flops_fp32 = 1e6, .memory_bytes_per_second = 1e6, .gemm_efficiency = 1, .memory_efficiency = 1};
+  b->device = (hr_device){.node_seconds = 5e-6,
+                          .flops_fp32 = 1e6,
+                          .memory_bytes_per_second = 1e6,
+                          .gemm_efficiency = 1,
+                          .memory_efficiency = 1};
   b->device.rates.threads = 2;
   for (size_t t = 0; t < 3; t++)
     for (size_t k = 0; k < counts[t]; k++) all[t][k] = rate;
 }
 
 static void linear(bench *b, uint64_t m, uint64_t n, uint64_t k) {
-  make(b, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){tensor(b, HRI_READ, m, k), tensor(b, HRI_READ, n, k), {HRI_NONE, HRI_READ}, tensor(b, HRI_WRITE, m, n)}, 4);
+  make(b, HRI_OP_LINEAR, (hri_attr){0},
+       (hri_operand[]){tensor(b, HRI_READ, m, k),
+                       tensor(b, HRI_READ, n, k),
+                       {HRI_NONE, HRI_READ},
+                       tensor(b, HRI_WRITE, m, n)},
+       4);
 }
 
 static double seconds(const bench *b) { return hri_node_seconds(&b->job, b->node, &b->device); }
@@ -64,9 +76,13 @@ static void near(double value, double wanted) {
 /* ---- classes ---- */
 
 static void test_products_are_classed_by_kind_side_and_size(void **state) {
-  static const struct { uint64_t m, n, k; uint32_t side; double size; } cases[] = {
-      {512, 256, 64, 0, 24}, {64, 4096, 4096, 0, 31}, {8192, 127, 4096, 0, 32.99}, {512, 1024, 128, 1, 27},
-      {1024, 4096, 511, 1, 31.99}, {512, 512, 512, 2, 28}, {2048, 4096, 1024, 2, 34}};
+  static const struct {
+    uint64_t m, n, k;
+    uint32_t side;
+    double size;
+  } cases[] = {{512, 256, 64, 0, 24},    {64, 4096, 4096, 0, 31},     {8192, 127, 4096, 0, 32.99},
+               {512, 1024, 128, 1, 27},  {1024, 4096, 511, 1, 31.99}, {512, 512, 512, 2, 28},
+               {2048, 4096, 1024, 2, 34}};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     bench b;
@@ -90,7 +106,11 @@ static void test_each_kind_reads_its_own_rate(void **state) {
     begin(&b, 1e9);
     for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.tables[0].product_flops[kind][2][k] = 4e9;
     if (kind == 0) linear(&b, 512, 512, 512);
-    else make(&b, ops[kind], (hri_attr){0}, (hri_operand[]){tensor(&b, HRI_READ, 512, 512), tensor(&b, HRI_READ, 512, 512), tensor(&b, HRI_WRITE, 512, 512)}, 3);
+    else
+      make(&b, ops[kind], (hri_attr){0},
+           (hri_operand[]){tensor(&b, HRI_READ, 512, 512), tensor(&b, HRI_READ, 512, 512),
+                           tensor(&b, HRI_WRITE, 512, 512)},
+           3);
     near(seconds(&b), 268435456.0 / 4e9);
     hri_job_deinit(&b.job);
   }
@@ -100,15 +120,20 @@ static void test_streams_and_attention_read_their_own_rows(void **state) {
   bench b;
   (void)state;
   begin(&b, 1e9);
-  b.device.rates.tables[0].stream_bytes[HR_STREAM_ADD][0] = b.device.rates.tables[0].stream_bytes[HR_STREAM_ADD][1] = 3e9;
-  make(&b, HRI_OP_ADD, (hri_attr){0}, (hri_operand[]){tensor(&b, HRI_READ, 256, 1024), tensor(&b, HRI_READ, 256, 1024), tensor(&b, HRI_WRITE, 256, 1024)}, 3);
+  b.device.rates.tables[0].stream_bytes[HR_STREAM_ADD][0] = b.device.rates.tables[0].stream_bytes[HR_STREAM_ADD][1] =
+      3e9;
+  make(&b, HRI_OP_ADD, (hri_attr){0},
+       (hri_operand[]){tensor(&b, HRI_READ, 256, 1024), tensor(&b, HRI_READ, 256, 1024),
+                       tensor(&b, HRI_WRITE, 256, 1024)},
+       3);
   near(seconds(&b), 3145728.0 / 3e9);
   b.device.rates.node_seconds = 1e-3;
   near(seconds(&b), 3145728.0 / 3e9 + 1e-3);
   hri_job_deinit(&b.job);
   begin(&b, 1e9);
   b.device.rates.tables[0].attention_flops[1][2] = 7e9; /* backward at 1024 tokens */
-  make(&b, HRI_OP_ATTENTION_BACKWARD, (hri_attr){.i = {1, 1024, 2, 2, 64, 0}}, (hri_operand[]){tensor(&b, HRI_READ, 1024, 128)}, 1);
+  make(&b, HRI_OP_ATTENTION_BACKWARD, (hri_attr){.i = {1, 1024, 2, 2, 64, 0}},
+       (hri_operand[]){tensor(&b, HRI_READ, 1024, 128)}, 1);
   near(seconds(&b), hri_node_flops(&b.job, b.node) / 7e9);
   hri_job_deinit(&b.job);
 }
@@ -138,7 +163,8 @@ static void test_more_work_takes_longer(void **state) {
   double before = 0;
   (void)state;
   begin(&b, 1e9);
-  for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.tables[0].product_flops[0][2][k] = 1e9 * (double)(1u << k) / (k == 3 ? 3 : 1);
+  for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++)
+    b.device.rates.tables[0].product_flops[0][2][k] = 1e9 * (double)(1u << k) / (k == 3 ? 3 : 1);
   for (uint64_t m = 512; m < 40000; m += m / 3) {
     linear(&b, m, 600, 700);
     assert_true(seconds(&b) > before);
@@ -172,7 +198,11 @@ static char directory[128];
 static hr_device_rates some_rates(void) {
   hr_device d;
   hr_error error;
-  hr_device_rates r = {.threads = 2, .date = "2026-01-02", .node_seconds = 1.25e-6, .fixed_bytes = 9u << 20, .product_bytes = 40960};
+  hr_device_rates r = {.threads = 2,
+                       .date = "2026-01-02",
+                       .node_seconds = 1.25e-6,
+                       .fixed_bytes = 9u << 20,
+                       .product_bytes = 40960};
   hri_backend *cpu;
   assert_int_equal(hr_device_find("cpu", &d, &error), HR_OK);
   assert_int_equal(cpu_open(2, &cpu, &error), HR_OK);
@@ -181,7 +211,8 @@ static hr_device_rates some_rates(void) {
   hri_backend_close(cpu);
   for (int k = 0; k < HR_PRODUCT_KINDS; k++)
     for (int s = 0; s < HR_PRODUCT_SIDES; s++)
-      for (int z = 0; z < HR_PRODUCT_SIZES; z++) r.tables[0].product_flops[k][s][z] = 1e9 / 3 * (k + 1) * (s + 1) * (z + 1);
+      for (int z = 0; z < HR_PRODUCT_SIZES; z++)
+        r.tables[0].product_flops[k][s][z] = 1e9 / 3 * (k + 1) * (s + 1) * (z + 1);
   for (int k = 0; k < HR_STREAM_COUNT; k++) r.tables[0].stream_bytes[k][0] = 1e10 + k;
   for (int k = 0; k < HR_ATTENTION_SIZES; k++) r.tables[1].attention_flops[1][k] = 2e10 + k;
   return r;
@@ -203,7 +234,7 @@ static void test_what_is_stored_is_found(void **state) {
   assert_memory_equal(&d.rates, &r, sizeof r);
   assert_true(d.fixed_measured && d.fixed_bytes == 9u << 20);
   assert_false(hr_device_load(&d, 7)); /* another team */
-  hr_job_init(&job); /* a plan for that team takes it, for another it assumes */
+  hr_job_init(&job);                   /* a plan for that team takes it, for another it assumes */
   assert_int_equal(hr_model_open("micro-llama-bytes", &job.model, &error), HR_OK);
   assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
   job.threads = 2;
@@ -211,7 +242,9 @@ static void test_what_is_stored_is_found(void **state) {
   assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
   assert_true(hr_plan_get(plan)->time_measured && hr_plan_get(plan)->tiers[0].fixed_measured);
   assert_int_equal(hr_plan_get(plan)->tiers[0].fixed_bytes,
-                   hri_round_up((9u << 20) + 40960ull * hri_demand_distinct_products(&plan->job) + hr_plan_get(plan)->plan_bytes, 4096));
+                   hri_round_up((9u << 20) + 40960ull * hri_demand_distinct_products(&plan->job) +
+                                    hr_plan_get(plan)->plan_bytes,
+                                4096));
   hr_plan_destroy(plan);
   job.threads = 3;
   assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
@@ -233,11 +266,18 @@ static void damage(const char *path, const char *text, const char *from, const c
 }
 
 static void test_a_damaged_or_foreign_file_is_ignored(void **state) {
-  static const char *const damages[][2] = {
-      {"\"schema_version\": 2", "\"schema_version\": 3"}, {"\"threads\": 2", "\"threads\": 4"}, {"\"cpu\": \"", "\"cpu\": \"not "},
-      {"\"libraries\": \"", "\"libraries\": \"x"}, {"\"instruction_set\": \"", "\"instruction_set\": \"x"}, {"\"node_seconds\": ", "\"node_seconds\": -"},
-      {"\"node_seconds\"", "\"node\""}, {"\"fixed_bytes\": ", "\"fixed_bytes\": 99999999"}, {"\"product_flops\": [", "\"product_flops\": [1.0,"},
-      {"\"attention_flops\": [", "\"attention_flops\": [null,"}, {"\"stream_bytes\": [", "\"stream_bytes\": [-1.0, \"a\","}, {"}", ""}};
+  static const char *const damages[][2] = {{"\"schema_version\": 2", "\"schema_version\": 3"},
+                                           {"\"threads\": 2", "\"threads\": 4"},
+                                           {"\"cpu\": \"", "\"cpu\": \"not "},
+                                           {"\"libraries\": \"", "\"libraries\": \"x"},
+                                           {"\"instruction_set\": \"", "\"instruction_set\": \"x"},
+                                           {"\"node_seconds\": ", "\"node_seconds\": -"},
+                                           {"\"node_seconds\"", "\"node\""},
+                                           {"\"fixed_bytes\": ", "\"fixed_bytes\": 99999999"},
+                                           {"\"product_flops\": [", "\"product_flops\": [1.0,"},
+                                           {"\"attention_flops\": [", "\"attention_flops\": [null,"},
+                                           {"\"stream_bytes\": [", "\"stream_bytes\": [-1.0, \"a\","},
+                                           {"}", ""}};
   hr_device_rates r = some_rates();
   hr_device d, before;
   hr_error error;
@@ -275,11 +315,15 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_products_are_classed_by_kind_side_and_size), cmocka_unit_test(test_each_kind_reads_its_own_rate),
-      cmocka_unit_test(test_streams_and_attention_read_their_own_rows), cmocka_unit_test(test_rates_are_interpolated_and_held_beyond_the_ends),
-      cmocka_unit_test(test_more_work_takes_longer), cmocka_unit_test(test_missing_entries_fall_back), cmocka_unit_test(test_what_is_stored_is_found),
-      cmocka_unit_test(test_a_damaged_or_foreign_file_is_ignored), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_are_classed_by_kind_side_and_size),
+                                     cmocka_unit_test(test_each_kind_reads_its_own_rate),
+                                     cmocka_unit_test(test_streams_and_attention_read_their_own_rows),
+                                     cmocka_unit_test(test_rates_are_interpolated_and_held_beyond_the_ends),
+                                     cmocka_unit_test(test_more_work_takes_longer),
+                                     cmocka_unit_test(test_missing_entries_fall_back),
+                                     cmocka_unit_test(test_what_is_stored_is_found),
+                                     cmocka_unit_test(test_a_damaged_or_foreign_file_is_ignored),
+                                     cmocka_unit_test(test_refusals)};
   int failed;
   (void)snprintf(directory, sizeof directory, "/tmp/headroom-probe-XXXXXX");
   if (!mkdtemp(directory) || setenv("HEADROOM_CACHE", directory, 1) != 0) return 1;

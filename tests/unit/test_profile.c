@@ -45,13 +45,16 @@ static hr_plan *plan_of(uint32_t accumulate, const char *recompute) {
 
 /* ---- made-up times ---- */
 
-static double seconds_of(const hri_node *node, double factor) { return factor * (1 + node->op) * (node->origin != HRI_NONE ? 3 : 1) * 1e-3; }
+static double seconds_of(const hri_node *node, double factor) {
+  return factor * (1 + node->op) * (node->origin != HRI_NONE ? 3 : 1) * 1e-3;
+}
 
 static void fake_program(hri_profile *p, const hr_plan *plan, hri_program_kind kind, double factor) {
   const hri_program *program = &plan->job.programs[kind];
   assert_true(program->present);
   for (size_t at = 0; at < program->order.count; at++)
-    hri_profile_node(p, &plan->job, program->order.items[at], seconds_of(&plan->job.nodes.items[program->order.items[at]], factor));
+    hri_profile_node(p, &plan->job, program->order.items[at],
+                     seconds_of(&plan->job.nodes.items[program->order.items[at]], factor));
 }
 
 static void fake_step(hri_profile *p, const hr_plan *plan, double factor) {
@@ -187,7 +190,8 @@ static uint64_t peak_of_step(const hr_plan *plan) {
   static const uint8_t phases[] = {HRI_PHASE_FORWARD, HRI_PHASE_LOSS, HRI_PHASE_BACKWARD, HRI_PHASE_OPTIMIZER};
   uint64_t most = 0;
   for (size_t k = 0; k < sizeof phases; k++)
-    if (plan->info.tiers[HR_TIER_DEVICE].peak_by_phase[phases[k]] > most) most = plan->info.tiers[HR_TIER_DEVICE].peak_by_phase[phases[k]];
+    if (plan->info.tiers[HR_TIER_DEVICE].peak_by_phase[phases[k]] > most)
+      most = plan->info.tiers[HR_TIER_DEVICE].peak_by_phase[phases[k]];
   return most;
 }
 
@@ -202,7 +206,9 @@ static void test_the_trace_is_the_plan(void **state) {
   for (uint32_t accumulate = 1; accumulate <= 3; accumulate += 2) {
     hr_plan *plan = plan_of(accumulate, "block");
     const hri_program *programs = plan->job.programs;
-    uint64_t nodes = accumulate == 1 ? programs[HRI_STEP].order.count : programs[HRI_BEGIN].order.count + accumulate * programs[HRI_MICRO].order.count + programs[HRI_UPDATE].order.count;
+    uint64_t nodes = accumulate == 1 ? programs[HRI_STEP].order.count
+                                     : programs[HRI_BEGIN].order.count + accumulate * programs[HRI_MICRO].order.count +
+                                           programs[HRI_UPDATE].order.count;
     const char *path = path_of("%s/trace-%u.json", directory, accumulate);
     hri_profile *p;
     hri_json root, other;
@@ -232,7 +238,9 @@ static void test_the_trace_is_the_plan(void **state) {
 /* A step of more node runs than there is room for: the rest is counted, the sums by op stay whole. */
 static void test_events_are_bounded(void **state) {
   hr_plan *plan = plan_of(2000, NULL);
-  uint64_t nodes = plan->job.programs[HRI_BEGIN].order.count + 2000 * plan->job.programs[HRI_MICRO].order.count + plan->job.programs[HRI_UPDATE].order.count, left_out;
+  uint64_t nodes = plan->job.programs[HRI_BEGIN].order.count + 2000 * plan->job.programs[HRI_MICRO].order.count +
+                   plan->job.programs[HRI_UPDATE].order.count,
+           left_out;
   const char *path = path_of("%s/bounded.json", directory);
   const hr_profile_row *r;
   hri_profile *p;
@@ -317,7 +325,12 @@ static void test_recording_takes_nothing_from_the_heap(void **state) {
   const char *const paths[] = {data};
   hr_job job = job_of("micro-gpt2-bytes", 2, NULL);
   watched w = {0};
-  hr_run_options options = {.data_paths = paths, .data_path_count = 1, .out_directory = run, .on_event = on_event, .context = &w, .profile_path = path};
+  hr_run_options options = {.data_paths = paths,
+                            .data_path_count = 1,
+                            .out_directory = run,
+                            .on_event = on_event,
+                            .context = &w,
+                            .profile_path = path};
   hr_run_result result;
   hr_error error = {0};
   hri_json root;

@@ -83,8 +83,8 @@ static char *get_file(const char *path, uint64_t *count) {
 /* ---- Reading: the classes of interop.md 1.1; the corpus of fuzz_safetensors has each as a file, too ---- */
 
 #define A(dtype, shape, offsets) "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-#define AB(shape_a, offsets_a, shape_b, offsets_b)                                    \
-  "{\"a\":{\"dtype\":\"U8\",\"shape\":" shape_a ",\"data_offsets\":" offsets_a "}," \
+#define AB(shape_a, offsets_a, shape_b, offsets_b)                                                                     \
+  "{\"a\":{\"dtype\":\"U8\",\"shape\":" shape_a ",\"data_offsets\":" offsets_a "},"                                    \
   "\"b\":{\"dtype\":\"U8\",\"shape\":" shape_b ",\"data_offsets\":" offsets_b "}}"
 
 static const struct {
@@ -118,8 +118,8 @@ static const struct {
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ stands there twice"},
     {"{\"__metadata__\":{\"k\":\"1\",\"k\":\"1\"}}", 0, "__metadata__ has the key 'k' twice"},
     {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "field 'dtype': "},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0,
-     "the header names the tensor 'a' twice"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+     0, "the header names the tensor 'a' twice"},
     {A("U8", "[1]", "[1,2]"), 2, "the data bytes from 0 to 1, before tensor 'a', belong to no tensor"},
     {AB("[1]", "[0,1]", "[1]", "[2,3]"), 3, "the data bytes from 1 to 2, before tensor 'b', belong to no tensor"},
     {AB("[2]", "[0,2]", "[2]", "[1,3]"), 3, "tensors 'a' and 'b' overlap at data byte 1"},
@@ -143,7 +143,8 @@ static void test_malformed(void **state) {
     hr_error error = {0};
     uint64_t live = hri_mem_live_bytes();
     const char *path = put_header(malformed[i].header, strlen(malformed[i].header), malformed[i].data_bytes);
-    if (hri_safetensors_open(path, &file, &error) != HR_ERROR_INPUT) fail_msg("accepted or failed otherwise: %s", malformed[i].header);
+    if (hri_safetensors_open(path, &file, &error) != HR_ERROR_INPUT)
+      fail_msg("accepted or failed otherwise: %s", malformed[i].header);
     assert_says(&error, malformed[i].message);
     assert_says(&error, path);
     assert_true(error.hint[0]);
@@ -201,7 +202,8 @@ static void test_accepted(void **state) {
       {AB("[1]", "[3,4]", "[3]", "[0,3]"), 4, 2},
       {AB("[0]", "[2,2]", "[2]", "[0,2]"), 2, 2},
       {A("F6_E2M3", "[4]", "[0,3]"), 3, 1},
-      {"{\"a\":{\"x\":{\"y\":[1,-2.5e3,true,null,\"z\"]},\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, 1},
+      {"{\"a\":{\"x\":{\"y\":[1,-2.5e3,true,null,\"z\"]},\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+       1},
   };
   size_t i;
   (void)state;
@@ -232,7 +234,8 @@ static void test_read(void **state) {
   b = hri_safetensors_find(file, "m.b");
   assert_int_equal(b, 0); /* in the header's order */
   assert_int_equal(hri_safetensors_find(file, "m.a"), 1);
-  assert_true(hri_safetensors_find(file, "m") == HRI_SAFETENSORS_NONE && hri_safetensors_find(file, "m.c") == HRI_SAFETENSORS_NONE);
+  assert_true(hri_safetensors_find(file, "m") == HRI_SAFETENSORS_NONE &&
+              hri_safetensors_find(file, "m.c") == HRI_SAFETENSORS_NONE);
   tensor = hri_safetensors_get(file, b);
   assert_string_equal(tensor->name, "m.b");
   assert_int_equal(tensor->dtype, HRI_FILE_BF16);
@@ -276,8 +279,8 @@ static const char *put_many(uint32_t count, bool overlap) {
   hri_text_add_bytes(&text, "\0\0\0\0\0\0\0\0{", 9);
   for (i = 0; i < count; i++) {
     uint32_t at = overlap ? 0 : i;
-    hri_text_add(&text, "%s\"layers.%u.w%u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%u,%u]}", i ? "," : "", i * 7919 % count,
-                 i, at, at + 1);
+    hri_text_add(&text, "%s\"layers.%u.w%u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%u,%u]}", i ? "," : "",
+                 i * 7919 % count, i, at, at + 1);
   }
   hri_text_add_bytes(&text, "}", 1);
   length = text.length - 8;
@@ -323,11 +326,14 @@ static void test_many_metadata(void **state) {
     pairs[i] = (hri_safetensors_pair){keys + i * 16, ""};
   }
   begin = seconds();
-  assert_int_equal(hri_safetensors_writer_open(path_of("many-pairs.safetensors"), NULL, 0, pairs, MANY, &writer, &error), HR_OK);
+  assert_int_equal(hri_safetensors_writer_open(path_of("many-pairs.safetensors"), NULL, 0, pairs, MANY, &writer,
+                                               &error),
+                   HR_OK);
   assert_true(seconds() - begin < 10);
   assert_int_equal(hri_safetensors_writer_finish(writer, NULL, &error), HR_OK);
   pairs[MANY - 1].key = pairs[0].key;
-  assert_int_equal(hri_safetensors_writer_open(path_of("twice.safetensors"), NULL, 0, pairs, MANY, &writer, &error), HR_ERROR_USAGE);
+  assert_int_equal(hri_safetensors_writer_open(path_of("twice.safetensors"), NULL, 0, pairs, MANY, &writer, &error),
+                   HR_ERROR_USAGE);
   assert_says(&error, "the metadata key 'key0' is given twice");
   free(pairs);
   free(keys);
@@ -337,16 +343,21 @@ static void test_many_metadata(void **state) {
 
 /* The seven tensors of `golden`, in the order in which safetensors' save_file got them. */
 static const hri_safetensor tensors[] = {
-    {"z.bias", HRI_FILE_F32, 1, {2}, 0, 0},  {"a.weight", HRI_FILE_BF16, 2, {2, 2}, 0, 0},
-    {"Z", HRI_FILE_F32, 0, {0}, 0, 0},       {"b", HRI_FILE_BOOL, 1, {3}, 0, 0},
-    {"i", HRI_FILE_I64, 1, {1}, 0, 0},       {"h", HRI_FILE_F16, 2, {0, 3}, 0, 0},
+    {"z.bias", HRI_FILE_F32, 1, {2}, 0, 0},
+    {"a.weight", HRI_FILE_BF16, 2, {2, 2}, 0, 0},
+    {"Z", HRI_FILE_F32, 0, {0}, 0, 0},
+    {"b", HRI_FILE_BOOL, 1, {3}, 0, 0},
+    {"i", HRI_FILE_I64, 1, {1}, 0, 0},
+    {"h", HRI_FILE_F16, 2, {0, 3}, 0, 0},
     {"q\"\n\xC3\xA9", HRI_FILE_U8, 1, {1}, 0, 0},
 };
-static const char *const contents[] = {"\0\0\xC0\x3F\0\0\0\xC0", "\x80\x3F\0\x40\x40\x40\x80\x40", "\0\0\0\0", "\1\0\1", "\7\0\0\0\0\0\0\0", "", "\x09"};
+static const char *const contents[] =
+    {"\0\0\xC0\x3F\0\0\0\xC0", "\x80\x3F\0\x40\x40\x40\x80\x40", "\0\0\0\0", "\1\0\1", "\7\0\0\0\0\0\0\0", "", "\x09"};
 static const uint64_t sizes[] = {8, 8, 4, 3, 8, 0, 1};
 enum { TENSORS = sizeof tensors / sizeof *tensors };
 
-/* Recorded from safetensors 0.8.0: save_file({"z.bias": [1.5, -2], "a.weight": bf16 [[1, 2], [3, 4]], "Z": 0., "b": [True,
+/* Recorded from safetensors 0.8.0: save_file({"z.bias": [1.5, -2], "a.weight": bf16 [[1, 2], [3, 4]], "Z": 0., "b":
+ * [True,
  * False, True], "i": [7], "h": f16 [0, 3], 'q"\n<e acute>': u8 [9]}, metadata={"format": "pt"}). */
 static const char golden_header[] =
     "{\"__metadata__\":{\"format\":\"pt\"},\"i\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},\"Z\":{\"dtype\":\"F32\","
@@ -354,7 +365,8 @@ static const char golden_header[] =
     "\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[20,28]},\"h\":{\"dtype\":\"F16\",\"shape\":[0,3],\"data_offsets\":[28,28]},"
     "\"q\\\"\\n\xC3\xA9\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[28,29]},\"b\":{\"dtype\":\"BOOL\",\"shape\":[3],"
     "\"data_offsets\":[29,32]}}    ";
-static const char golden_data[] = "\7\0\0\0\0\0\0\0\0\0\0\0\0\0\xC0\x3F\0\0\0\xC0\x80\x3F\0\x40\x40\x40\x80\x40\x09\1\0\1";
+static const char golden_data[] =
+    "\7\0\0\0\0\0\0\0\0\0\0\0\0\0\xC0\x3F\0\0\0\xC0\x80\x3F\0\x40\x40\x40\x80\x40\x09\1\0\1";
 
 static void assert_golden(const char *path) {
   uint64_t count, length;
@@ -394,7 +406,8 @@ static void test_write_golden(void **state) {
   assert_int_equal(unlink(path), 0);
 }
 
-/* What the writer tells of its file is what one pass over the file gives; and reading it, in pieces, the unread ones at the end. */
+/* What the writer tells of its file is what one pass over the file gives; and reading it, in pieces, the unread ones at
+ * the end. */
 static void test_write_and_read_digest(void **state) {
   const char *path = path_of("digest.safetensors");
   hri_safetensors *file = NULL;
@@ -428,7 +441,8 @@ static void test_write_and_read_digest(void **state) {
 }
 
 static void test_write_metadata(void **state) {
-  static const hri_safetensors_pair pairs[] = {{"step", "7"}, {"quote", "\"\xFF"}}, own[] = {{"format", "np"}}, twice[] = {{"k", "1"}, {"k", "2"}};
+  static const hri_safetensors_pair pairs[] = {{"step", "7"}, {"quote", "\"\xFF"}}, own[] = {{"format", "np"}},
+                                    twice[] = {{"k", "1"}, {"k", "2"}};
   const char *path = path_of("meta.safetensors");
   hri_safetensors_writer *writer = NULL;
   hri_safetensors *file = NULL;
@@ -463,7 +477,8 @@ static void test_write_refuses(void **state) {
       {{{"a", HRI_FILE_F32, 1, {1}, 0, 0}, {"\xFF", HRI_FILE_U8, 1, {1}, 0, 0}}, "cannot name a tensor"},
       {{{"a", HRI_FILE_F32, 1, {1}, 0, 0}, {NULL, HRI_FILE_U8, 1, {1}, 0, 0}}, "cannot name a tensor"},
       {{{"a", HRI_FILE_F32, 1, {1}, 0, 0}, {"b", HRI_FILE_F4, 1, {1}, 0, 0}}, "tensor 'b' has a shape or dtype"},
-      {{{"a", HRI_FILE_F32, 1, {1}, 0, 0}, {"b", HRI_FILE_F32, 2, {UINT64_MAX, 2}, 0, 0}}, "tensor 'b' has a shape or dtype"},
+      {{{"a", HRI_FILE_F32, 1, {1}, 0, 0}, {"b", HRI_FILE_F32, 2, {UINT64_MAX, 2}, 0, 0}},
+       "tensor 'b' has a shape or dtype"},
       {{{"a", HRI_FILE_F32, 1, {1}, 0, 0}, {"b", HRI_FILE_F32, 9, {1}, 0, 0}}, "tensor 'b' has a shape or dtype"},
       {{{"a", HRI_FILE_U8, 1, {1ull << 60}, 0, 0}, {"b", HRI_FILE_U8, 1, {1}, 0, 0}}, "too large for a file"},
   };
@@ -493,7 +508,8 @@ static void test_write_incomplete(void **state) {
   assert_says(&error, "kept.safetensors: File exists");
   assert_golden(path);
   assert_int_equal(hri_safetensors_writer_open(other, tensors, TENSORS, NULL, 0, &writer, &error), HR_OK);
-  for (i = 0; i < TENSORS; i++) assert_int_equal(hri_safetensors_writer_write(writer, i, 0, contents[i], i == 3 ? 2 : sizes[i], &error), HR_OK);
+  for (i = 0; i < TENSORS; i++)
+    assert_int_equal(hri_safetensors_writer_write(writer, i, 0, contents[i], i == 3 ? 2 : sizes[i], &error), HR_OK);
   assert_true(hri_path_exists(other));
   assert_int_equal(hri_safetensors_writer_finish(writer, NULL, &error), HR_ERROR_INTERNAL);
   assert_says(&error, "tensor 'b' got 2 of its 3 bytes");
@@ -503,7 +519,8 @@ static void test_write_incomplete(void **state) {
   assert_int_equal(hri_safetensors_writer_write(writer, 0, UINT64_MAX, contents[0], 2, &error), HR_ERROR_INTERNAL);
   assert_int_equal(hri_safetensors_writer_write(writer, TENSORS, 0, contents[0], 1, &error), HR_ERROR_INTERNAL);
   assert_int_equal(hri_safetensors_writer_write(writer, 0, 0, contents[0], 8, &error), HR_OK);
-  assert_int_equal(hri_safetensors_writer_write(writer, 0, 0, contents[0], 1, &error), HR_ERROR_INTERNAL); /* a ninth byte */
+  assert_int_equal(hri_safetensors_writer_write(writer, 0, 0, contents[0], 1, &error),
+                   HR_ERROR_INTERNAL); /* a ninth byte */
   hri_safetensors_writer_abort(writer);
   hri_safetensors_writer_abort(NULL);
   assert_false(hri_path_exists(other));
@@ -514,7 +531,9 @@ static void test_write_unwritable(void **state) {
   hri_safetensors_writer *writer = NULL;
   hr_error error = {0};
   (void)state;
-  assert_int_equal(hri_safetensors_writer_open(path_of("absent/x.safetensors"), tensors, TENSORS, NULL, 0, &writer, &error), HR_ERROR_IO);
+  assert_int_equal(hri_safetensors_writer_open(path_of("absent/x.safetensors"), tensors, TENSORS, NULL, 0, &writer,
+                                               &error),
+                   HR_ERROR_IO);
   assert_says(&error, "absent/x.safetensors");
   assert_int_equal(mkdir(path_of("taken.safetensors"), 0700), 0);
   assert_int_equal(write_all(path_of("taken.safetensors"), &error), HR_ERROR_IO);
@@ -540,7 +559,8 @@ static void test_failed_sync(void **state) {
   assert_says(&error, "unsynced: File exists");
   fd = open(path, O_RDONLY);
   error.code = HR_OK;
-  assert_int_equal(hri_file_finish(fd, path, HR_ERROR_INPUT, &error), HR_ERROR_INPUT); /* what went wrong before stays told */
+  assert_int_equal(hri_file_finish(fd, path, HR_ERROR_INPUT, &error),
+                   HR_ERROR_INPUT); /* what went wrong before stays told */
   assert_int_equal(error.code, HR_OK);
   assert_false(hri_path_exists(path));
 }
@@ -581,8 +601,9 @@ static void test_write_full_disk(void **state) {
 /* ---- Refused memory ---- */
 
 static void test_refused_memory(void **state) {
-  static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
-                               "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+  static const char header[] =
+      "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
+      "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
   const char *read = put_header(header, sizeof header - 1, 2), *written = path_of("memory.safetensors");
   uint64_t n, live = hri_mem_live_bytes();
   hr_status status = HR_ERROR_MEMORY;
@@ -616,13 +637,22 @@ static void test_refused_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests_[] = {
-      cmocka_unit_test(test_malformed),      cmocka_unit_test(test_malformed_length), cmocka_unit_test(test_not_a_file),
-      cmocka_unit_test(test_accepted),       cmocka_unit_test(test_read),             cmocka_unit_test(test_many_tensors),
-      cmocka_unit_test(test_write_golden),   cmocka_unit_test(test_write_and_read_digest),
-      cmocka_unit_test(test_write_metadata), cmocka_unit_test(test_write_refuses),
-      cmocka_unit_test(test_write_incomplete), cmocka_unit_test(test_write_unwritable), cmocka_unit_test(test_write_full_disk),
+      cmocka_unit_test(test_malformed),
+      cmocka_unit_test(test_malformed_length),
+      cmocka_unit_test(test_not_a_file),
+      cmocka_unit_test(test_accepted),
+      cmocka_unit_test(test_read),
+      cmocka_unit_test(test_many_tensors),
+      cmocka_unit_test(test_write_golden),
+      cmocka_unit_test(test_write_and_read_digest),
+      cmocka_unit_test(test_write_metadata),
+      cmocka_unit_test(test_write_refuses),
+      cmocka_unit_test(test_write_incomplete),
+      cmocka_unit_test(test_write_unwritable),
+      cmocka_unit_test(test_write_full_disk),
       cmocka_unit_test(test_failed_sync),
-      cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_many_metadata),
+      cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_many_metadata),
   };
   return cmocka_run_group_tests(tests_, setup, teardown);
 }

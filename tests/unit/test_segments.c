@@ -23,10 +23,10 @@
 #include "support/scratch.h"
 #include "train/weights.h"
 
-#define HOLDS(call)                                                    \
-  do {                                                                 \
-    hr_error error_ = {0}, *error = &error_;                           \
-    if ((call) != HR_OK) fail_msg("%s: %s", #call, error_.message);    \
+#define HOLDS(call)                                                                                                    \
+  do {                                                                                                                 \
+    hr_error error_ = {0}, *error = &error_;                                                                           \
+    if ((call) != HR_OK) fail_msg("%s: %s", #call, error_.message);                                                    \
   } while (0)
 
 /* ---- the table of states ---- */
@@ -63,7 +63,8 @@ static void every_optimizer_has_a_row_that_fits_its_op(void **state) {
 /* The arithmetic of states with scales: codes of one byte, and an fp32 scale for each begun block of 256. */
 static void entries_are_shared_by_blocks(void **state) {
   static const hri_state_tensor codes = {"codes", HRI_U8, false, 1}, scales = {"absmax", HRI_F32, false, 256};
-  static const uint64_t elements[] = {0, 1, 255, 256, 257, 1u << 20, UINT64_MAX}, blocks[] = {0, 1, 1, 1, 2, 4096, (uint64_t)1 << 56};
+  static const uint64_t elements[] = {0, 1, 255, 256, 257, 1u << 20, UINT64_MAX},
+                        blocks[] = {0, 1, 1, 1, 2, 4096, (uint64_t)1 << 56};
   (void)state;
   for (size_t k = 0; k < sizeof elements / sizeof *elements; k++) {
     assert_int_equal(hri_state_entries(&codes, elements[k]), elements[k]);
@@ -73,17 +74,39 @@ static void entries_are_shared_by_blocks(void **state) {
 
 /* ---- parts ----
  *
- * Four parameters of one block, of which only v of qkv (weight and bias), up of gate and up, and out are trained; v and out
- * alike, up without decay and by momentum, v's bias without decay. Sizes are no multiples of anything. */
+ * Four parameters of one block, of which only v of qkv (weight and bias), up of gate and up, and out are trained; v and
+ * out alike, up without decay and by momentum, v's bias without decay. Sizes are no multiples of anything. */
 
 enum { QKV = 0, BIAS, GATE_UP, OUT, PARAMS, RUNS = 4, MOST = 12 * 70 };
 
-typedef struct given { const char *name; uint32_t rank; uint64_t dims[2]; uint32_t part_count; hri_part_request parts[3]; } given;
+typedef struct given {
+  const char *name;
+  uint32_t rank;
+  uint64_t dims[2];
+  uint32_t part_count;
+  hri_part_request parts[3];
+} given;
 
 static const given given_params[PARAMS] = {
-    {"qkv.weight", 2, {12, 70}, 3, {{"q", 0, 5, false, true, HR_OPTIMIZER_ADAMW}, {"k", 5, 3, false, true, HR_OPTIMIZER_ADAMW}, {"v", 8, 4, true, true, HR_OPTIMIZER_ADAMW}}},
-    {"qkv.bias", 1, {12, 1}, 3, {{"q.bias", 0, 5, false, false, HR_OPTIMIZER_ADAMW}, {"k.bias", 5, 3, false, false, HR_OPTIMIZER_ADAMW}, {"v.bias", 8, 4, true, false, HR_OPTIMIZER_ADAMW}}},
-    {"gate_up.weight", 2, {18, 33}, 2, {{"gate", 0, 9, false, true, HR_OPTIMIZER_ADAMW}, {"up", 9, 9, true, false, HR_OPTIMIZER_MOMENTUM}}},
+    {"qkv.weight",
+     2,
+     {12, 70},
+     3,
+     {{"q", 0, 5, false, true, HR_OPTIMIZER_ADAMW},
+      {"k", 5, 3, false, true, HR_OPTIMIZER_ADAMW},
+      {"v", 8, 4, true, true, HR_OPTIMIZER_ADAMW}}},
+    {"qkv.bias",
+     1,
+     {12, 1},
+     3,
+     {{"q.bias", 0, 5, false, false, HR_OPTIMIZER_ADAMW},
+      {"k.bias", 5, 3, false, false, HR_OPTIMIZER_ADAMW},
+      {"v.bias", 8, 4, true, false, HR_OPTIMIZER_ADAMW}}},
+    {"gate_up.weight",
+     2,
+     {18, 33},
+     2,
+     {{"gate", 0, 9, false, true, HR_OPTIMIZER_ADAMW}, {"up", 9, 9, true, false, HR_OPTIMIZER_MOMENTUM}}},
     {"out.weight", 2, {6, 50}, 1, {{"out", 0, 6, true, true, HR_OPTIMIZER_ADAMW}}},
 };
 
@@ -96,7 +119,8 @@ typedef struct parts_job {
 
 static float value(uint64_t stream, uint64_t i) { return (float)sin((double)(1 + stream) * 12.9898 + (double)i * 0.7); }
 
-static hr_status fill_parts(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill_parts(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging,
+                            uint64_t bytes, hr_error *error) {
   const hri_job *job = context;
   const hri_param_range *r = &job->ranges.items[index];
   const hri_tensor *t = &job->tensors.items[hri_moved_tensor(r, what)];
@@ -109,8 +133,8 @@ static hr_status fill_parts(void *context, uint32_t index, uint32_t what, const 
   return HR_OK;
 }
 
-static const hri_update_options update_options = {
-    .numbers = {[HR_OPTIMIZER_ADAMW] = {0.9, 0.99, 1e-8}, [HR_OPTIMIZER_MOMENTUM] = {0.8}}, .weight_decay = 0.1};
+static const hri_update_options update_options =
+    {.numbers = {[HR_OPTIMIZER_ADAMW] = {0.9, 0.99, 1e-8}, [HR_OPTIMIZER_MOMENTUM] = {0.8}}, .weight_decay = 0.1};
 
 /* Gradients come from inputs, one per run: into what `begin` zeroed, or written in a step. */
 static void open_parts(parts_job *p, uint32_t accumulate, bool masters) {
@@ -122,8 +146,15 @@ static void open_parts(parts_job *p, uint32_t accumulate, bool masters) {
   hri_build_control(&p->job, hri_programs_of(&p->spec));
   for (uint32_t k = 0; k < PARAMS; k++) {
     const given *g = &given_params[k];
-    hri_param_request request = {.name = g->name, .layer = 0, .unit = 1, .rank = g->rank, .dims = {g->dims[0], g->dims[1]}, .stored = {g->dims[0], g->dims[1]},
-                                 .parts = g->parts, .part_count = g->part_count, .spec = HRI_NONE};
+    hri_param_request request = {.name = g->name,
+                                 .layer = 0,
+                                 .unit = 1,
+                                 .rank = g->rank,
+                                 .dims = {g->dims[0], g->dims[1]},
+                                 .stored = {g->dims[0], g->dims[1]},
+                                 .parts = g->parts,
+                                 .part_count = g->part_count,
+                                 .spec = HRI_NONE};
     assert_int_equal(hri_build_parameter(&p->job, &p->spec, &request), k);
   }
   if (masters) HOLDS(hri_pass_precision(&p->job, &(hri_precision_options){.masters = true, .head = HRI_NONE}, error));
@@ -132,10 +163,19 @@ static void open_parts(parts_job *p, uint32_t accumulate, bool masters) {
   assert_int_equal(p->job.runs.count, RUNS);
   for (uint32_t k = 0; k < RUNS; k++) {
     const hri_tensor like = p->job.tensors.items[p->job.runs.items[k].gradient];
-    hri_place place = {.program = program, .scope = (uint16_t)HRI_IN(program), .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
+    hri_place place = {.program = program,
+                       .scope = (uint16_t)HRI_IN(program),
+                       .tier = HRI_DEVICE,
+                       .role = HRI_ROLE_INPUT,
+                       .layer = -1,
+                       .unit = HRI_NONE};
     hri_emit emit = {.program = program, .phase = HRI_PHASE_BACKWARD, .layer = 0, .unit = 1, .origin = HRI_NONE};
-    p->inputs[k] = hri_tensor_new(&p->job, place, hri_name(&p->job, "input"), HRI_F32, like.rank, like.dims, like.stored);
-    hri_node_append(&p->job, HRI_OP_ACCUMULATE, emit, NULL, (hri_operand[]){HRI_R(p->inputs[k]), {p->job.runs.items[k].gradient, accumulate > 1 ? HRI_ADD : HRI_WRITE}}, 2);
+    p->inputs[k] =
+        hri_tensor_new(&p->job, place, hri_name(&p->job, "input"), HRI_F32, like.rank, like.dims, like.stored);
+    hri_node_append(&p->job, HRI_OP_ACCUMULATE, emit, NULL,
+                    (hri_operand[]){HRI_R(p->inputs[k]),
+                                    {p->job.runs.items[k].gradient, accumulate > 1 ? HRI_ADD : HRI_WRITE}},
+                    2);
   }
   HOLDS(hri_job_ok(&p->job, error));
   HOLDS(hri_job_check(&p->job, error));
@@ -145,7 +185,9 @@ static const hri_param_range *range_of_part(const parts_job *p, uint32_t param, 
   const hri_param *owner = &p->job.params.items[param];
   for (uint32_t r = 0; r < owner->range_count; r++) {
     const hri_param_range *range = &p->job.ranges.items[owner->range_begin + r];
-    if (owner->part_begin + part >= range->part_begin && owner->part_begin + part < range->part_begin + range->part_count) return range;
+    if (owner->part_begin + part >= range->part_begin &&
+        owner->part_begin + part < range->part_begin + range->part_count)
+      return range;
   }
   fail_msg("no range has part %u", part);
   return NULL;
@@ -189,7 +231,8 @@ static void parts_have_ranges_runs_and_segments(void **state) {
     assert_int_equal(range->offset % HRI_SEGMENT_ALIGN_ELEMENTS, 0);
     assert_int_equal(range->gradient != HRI_NONE, p.job.parts.items[range->part_begin].trainable);
     for (uint32_t t = 0; t < HRI_STATE_TENSORS; t++)
-      if (range->state[t] != HRI_NONE) assert_int_equal(p.job.tensors.items[range->state[t]].offset % (HRI_SEGMENT_ALIGN_ELEMENTS * 4), 0);
+      if (range->state[t] != HRI_NONE)
+        assert_int_equal(p.job.tensors.items[range->state[t]].offset % (HRI_SEGMENT_ALIGN_ELEMENTS * 4), 0);
   }
   assert_int_equal(range_of_part(&p, QKV, 2)->segment, range_of_part(&p, OUT, 0)->segment);
   assert_int_not_equal(range_of_part(&p, QKV, 0)->segment, range_of_part(&p, QKV, 2)->segment);
@@ -197,8 +240,10 @@ static void parts_have_ranges_runs_and_segments(void **state) {
   assert_ptr_equal(range_of_part(&p, QKV, 0), range_of_part(&p, QKV, 1));
   for (size_t a = 0; a < p.job.storages.count; a++) /* names tell storages of one role apart */
     for (size_t b = 0; b < a; b++)
-      if (!p.job.storages.items[a].dead && !p.job.storages.items[b].dead && p.job.storages.items[a].segment != HRI_NONE && p.job.storages.items[b].segment != HRI_NONE)
-        assert_string_not_equal(hri_name_get(&p.job, p.job.storages.items[a].key), hri_name_get(&p.job, p.job.storages.items[b].key));
+      if (!p.job.storages.items[a].dead && !p.job.storages.items[b].dead &&
+          p.job.storages.items[a].segment != HRI_NONE && p.job.storages.items[b].segment != HRI_NONE)
+        assert_string_not_equal(hri_name_get(&p.job, p.job.storages.items[a].key),
+                                hri_name_get(&p.job, p.job.storages.items[b].key));
   hri_job_deinit(&p.job);
 }
 
@@ -240,7 +285,8 @@ static void parts_are_updated_alone(void **state) {
       HOLDS(hri_executor_run(p.executor, HRI_MICRO, error));
     }
     HOLDS(hri_executor_run(p.executor, HRI_UPDATE, error));
-    assert_true(fabs(hri_executor_control(p.executor)->grad_norm - sqrt(square)) < 1e-6 * sqrt(square)); /* frozen rows and padding have no part in it */
+    assert_true(fabs(hri_executor_control(p.executor)->grad_norm - sqrt(square)) <
+                1e-6 * sqrt(square)); /* frozen rows and padding have no part in it */
     scale = limit / (sqrt(square) + 1e-6);
     for (size_t index = 0; index < p.job.ranges.count; index++) {
       const hri_param_range *r = &p.job.ranges.items[index];
@@ -249,7 +295,10 @@ static void parts_are_updated_alone(void **state) {
       const hri_tensor *weight = &p.job.tensors.items[r->weight];
       const void *got = hri_executor_view(p.executor, r->weight);
       double w[MOST], g[MOST], first[MOST] = {0}, second[MOST] = {0}, *const states[] = {first, second};
-      hri_update_numbers numbers = {.learning_rate = rate, .weight_decay = part->decay ? 0.1 : 0, .gradient_scale = scale, .t = 1};
+      hri_update_numbers numbers = {.learning_rate = rate,
+                                    .weight_decay = part->decay ? 0.1 : 0,
+                                    .gradient_scale = scale,
+                                    .t = 1};
       memcpy(numbers.number, update.numbers[part->state_kind], sizeof numbers.number);
       for (uint64_t i = 0; i < r->elements; i++) {
         w[i] = (double)value(r->param, r->first + i);
@@ -259,10 +308,12 @@ static void parts_are_updated_alone(void **state) {
       for (uint64_t i = 0; i < r->elements; i++) {
         bool copy = weight->dtype == HRI_BF16;
         double is = copy ? (double)hri_bf16_widen(((const hri_bf16 *)got)[i]) : (double)((const float *)got)[i];
-        if (!part->trainable) assert_true(is == (double)(copy ? hri_bf16_widen(hri_bf16_round((float)w[i])) : (float)w[i]));
+        if (!part->trainable)
+          assert_true(is == (double)(copy ? hri_bf16_widen(hri_bf16_round((float)w[i])) : (float)w[i]));
         else assert_true(fabs(is - w[i]) <= (copy ? 0x1p-8 : 1e-6) * (1 + fabs(w[i])));
         for (uint32_t t = 0; part->trainable && t < row->tensor_count; t++)
-          assert_true(fabs((double)((const float *)hri_executor_view(p.executor, r->state[t]))[i] - states[t][i]) <= 1e-6 * (1e-3 + fabs(states[t][i])));
+          assert_true(fabs((double)((const float *)hri_executor_view(p.executor, r->state[t]))[i] - states[t][i]) <=
+                      1e-6 * (1e-3 + fabs(states[t][i])));
       }
     }
     hri_executor_destroy(p.executor);
@@ -285,14 +336,16 @@ static void ranges_are_updated_in_the_backward(void **state) {
   const hri_order *order = &p.job.programs[HRI_STEP].order;
   assert_int_equal(order->count, 1 + 2 * RUNS);
   for (uint32_t k = 0; k < RUNS; k++) {
-    const hri_node *add = &p.job.nodes.items[order->items[1 + 2 * k]], *node = &p.job.nodes.items[order->items[2 + 2 * k]];
+    const hri_node *add = &p.job.nodes.items[order->items[1 + 2 * k]],
+                   *node = &p.job.nodes.items[order->items[2 + 2 * k]];
     const hri_param_range *r = &p.job.ranges.items[p.job.laid_out.items[node->attr.i[1]]];
     assert_int_equal(add->op, HRI_OP_ACCUMULATE);
     assert_int_equal(node->op, hri_optimizer_get(k == GATE_UP ? HR_OPTIMIZER_MOMENTUM : HR_OPTIMIZER_ADAMW)->op);
     assert_int_equal(r->param, k);
     assert_true(node->attr.f[3] == (k == QKV || k == OUT ? 0.1 : 0));
     assert_int_equal(hri_operands(&p.job, node)[0].tensor, r->gradient);
-    assert_int_equal(p.job.storages.items[p.job.tensors.items[r->gradient].storage].segment, HRI_NONE); /* it dies alone */
+    assert_int_equal(p.job.storages.items[p.job.tensors.items[r->gradient].storage].segment,
+                     HRI_NONE); /* it dies alone */
   }
   hri_job_deinit(&p.job);
 }
@@ -311,10 +364,12 @@ typedef struct stored {
   hri_executor *executor;
 } stored;
 
-static hr_status fill_stored(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill_stored(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
+                             uint64_t bytes, hr_error *error) {
   return hri_source_fill(&((stored *)context)->source, range, what, tensor, staging, bytes, error);
 }
-static hr_status sink_stored(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink_stored(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
+                             uint64_t bytes, hr_error *error) {
   return hri_sink_write(&((stored *)context)->sink, range, what, tensor, staging, bytes, error);
 }
 
@@ -332,11 +387,25 @@ static void open_stored(stored *s, bool parts, const char *directory) {
     hri_param_spec spec;
     hri_param_get(&s->model, k, &spec);
     for (uint32_t i = 0; i < spec.part_count; i++) {
-      bool trained = strstr(spec.parts[i].name, "q_proj") || strstr(spec.parts[i].name, "v_proj") || strstr(spec.parts[i].name, "up_proj") || strstr(spec.parts[i].name, "embed");
-      requests[i] = (hri_part_request){.name = spec.parts[i].name, .row = spec.parts[i].row, .rows = spec.parts[i].rows, .trainable = trained || !parts, .decay = spec.decay};
+      bool trained = strstr(spec.parts[i].name, "q_proj") || strstr(spec.parts[i].name, "v_proj") ||
+                     strstr(spec.parts[i].name, "up_proj") || strstr(spec.parts[i].name, "embed");
+      requests[i] = (hri_part_request){.name = spec.parts[i].name,
+                                       .row = spec.parts[i].row,
+                                       .rows = spec.parts[i].rows,
+                                       .trainable = trained || !parts,
+                                       .decay = spec.decay};
     }
-    hri_param_request request = {.name = spec.name, .layer = spec.layer, .unit = spec.unit, .rank = spec.rank, .dims = {spec.dims[0], spec.dims[1]}, .stored = {spec.dims[0], spec.dims[1]},
-                                 .parts = requests, .part_count = spec.part_count, .init = spec.init, .init_std = spec.init_std, .spec = k};
+    hri_param_request request = {.name = spec.name,
+                                 .layer = spec.layer,
+                                 .unit = spec.unit,
+                                 .rank = spec.rank,
+                                 .dims = {spec.dims[0], spec.dims[1]},
+                                 .stored = {spec.dims[0], spec.dims[1]},
+                                 .parts = requests,
+                                 .part_count = spec.part_count,
+                                 .init = spec.init,
+                                 .init_std = spec.init_std,
+                                 .spec = k};
     if (spec.slot == HRI_SLOT_TOKEN_EMBEDDING) request.stored[0] = hri_round_up(spec.dims[0], HRI_VOCABULARY_ALIGN);
     assert_int_equal(hri_build_parameter(&s->job, &s->spec, &request), k);
   }
@@ -348,10 +417,12 @@ static void open_stored(stored *s, bool parts, const char *directory) {
   HOLDS(hr_device_find("cpu", &device, error));
   HOLDS(hri_backend_open(&device, 2, &s->cpu, error));
   (void)snprintf(states, sizeof states, "%s/optimizer.safetensors", directory ? directory : "");
-  HOLDS(hri_source_open(&s->source, &s->model, &s->job, &s->cpu->elements, directory, directory ? states : NULL, 7, error));
+  HOLDS(hri_source_open(&s->source, &s->model, &s->job, &s->cpu->elements, directory, directory ? states : NULL, 7,
+                        error));
   s->transfer = (hri_transfer){.context = s, .fill = fill_stored, .sink = sink_stored};
   HOLDS(hri_place_job(&s->job, HRI_CHECK_GUARD, &s->placement, error));
-  HOLDS(hri_executor_create(&s->job, &s->placement, s->cpu, &s->transfer, &(hri_executor_options){.check = true}, &s->executor, error));
+  HOLDS(hri_executor_create(&s->job, &s->placement, s->cpu, &s->transfer, &(hri_executor_options){.check = true},
+                            &s->executor, error));
   HOLDS(hri_executor_run(s->executor, HRI_LOAD, error));
 }
 
@@ -366,7 +437,8 @@ static void close_stored(stored *s) {
 static void same_bytes(const stored *a, hri_id x, const stored *b, hri_id y) {
   const hri_tensor *t = &a->job.tensors.items[x];
   assert_int_equal(hri_tensor_bytes(t), hri_tensor_bytes(&b->job.tensors.items[y]));
-  if (memcmp(hri_executor_view(a->executor, x), hri_executor_view(b->executor, y), hri_tensor_bytes(t)) != 0) fail_msg("%s differs", hri_name_get(&a->job, t->key));
+  if (memcmp(hri_executor_view(a->executor, x), hri_executor_view(b->executor, y), hri_tensor_bytes(t)) != 0)
+    fail_msg("%s differs", hri_name_get(&a->job, t->key));
 }
 
 /* A part's values do not depend on what it is trained with: neither those from the seed, nor those from files. */
@@ -380,22 +452,26 @@ static void parts_are_stored_under_their_names(void **state) {
   open_stored(&whole, false, NULL);
   open_stored(&parts, true, NULL);
   assert_true(parts.job.ranges.count > whole.job.ranges.count);
-  for (size_t k = 0; k < whole.job.params.count; k++) same_bytes(&whole, whole.job.params.items[k].weight, &parts, parts.job.params.items[k].weight);
+  for (size_t k = 0; k < whole.job.params.count; k++)
+    same_bytes(&whole, whole.job.params.items[k].weight, &parts, parts.job.params.items[k].weight);
   for (size_t r = 0; r < parts.job.ranges.count; r++)
     for (uint32_t t = 0; t < HRI_STATE_TENSORS && parts.job.ranges.items[r].state[t] != HRI_NONE; t++) {
       const hri_tensor *tensor = &parts.job.tensors.items[parts.job.ranges.items[r].state[t]];
-      for (uint64_t i = 0; i < hri_tensor_elements(tensor); i++) ((float *)hri_executor_view(parts.executor, parts.job.ranges.items[r].state[t]))[i] = value(r * 4 + t, i);
+      for (uint64_t i = 0; i < hri_tensor_elements(tensor); i++)
+        ((float *)hri_executor_view(parts.executor, parts.job.ranges.items[r].state[t]))[i] = value(r * 4 + t, i);
     }
   HOLDS(hri_sink_open(&parts.sink, &parts.model, &parts.job, &parts.cpu->elements, out, &options, error));
   HOLDS(hri_executor_run(parts.executor, HRI_SAVE, error));
   HOLDS(hri_sink_finish(&parts.sink, NULL, error));
   hri_sink_abort(&parts.sink);
   open_stored(&again, true, out);
-  for (size_t k = 0; k < parts.job.params.count; k++) same_bytes(&parts, parts.job.params.items[k].weight, &again, again.job.params.items[k].weight);
+  for (size_t k = 0; k < parts.job.params.count; k++)
+    same_bytes(&parts, parts.job.params.items[k].weight, &again, again.job.params.items[k].weight);
   for (size_t r = 0; r < parts.job.ranges.count; r++) {
     const hri_param_range *a = &parts.job.ranges.items[r], *b = &again.job.ranges.items[r];
     if (a->master != HRI_NONE) same_bytes(&parts, a->master, &again, b->master);
-    for (uint32_t t = 0; t < HRI_STATE_TENSORS && a->state[t] != HRI_NONE; t++) same_bytes(&parts, a->state[t], &again, b->state[t]);
+    for (uint32_t t = 0; t < HRI_STATE_TENSORS && a->state[t] != HRI_NONE; t++)
+      same_bytes(&parts, a->state[t], &again, b->state[t]);
   }
   for (uint32_t i = 0; i < hri_weights_count(again.source.states); i++) {
     const hri_safetensor *t = hri_weights_get(again.source.states, i);

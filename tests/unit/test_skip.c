@@ -1,9 +1,11 @@
-/* --on-nonfinite skip, on real programs: a step whose loss or gradients are infinite or NaN leaves weights, their 16-bit
- * copies, master weights, optimizer states and the count of applied steps as they were, bit for bit, and the steps behind it
- * are those of a run that never saw it. Over every optimizer, precision, accumulation, with and without clipping.
+/* --on-nonfinite skip, on real programs: a step whose loss or gradients are infinite or NaN leaves weights, their
+ * 16-bit copies, master weights, optimizer states and the count of applied steps as they were, bit for bit, and the
+ * steps behind it are those of a run that never saw it. Over every optimizer, precision, accumulation, with and without
+ * clipping.
  *
- * How a step becomes bad here: 1/tokens, which scales every gradient and no loss, is infinite; a weight is infinite while the
- * step runs; a gradient is overwritten between two programs; a token of the data leads to an overflow (trap_model.h). */
+ * How a step becomes bad here: 1/tokens, which scales every gradient and no loss, is infinite; a weight is infinite
+ * while the step runs; a gradient is overwritten between two programs; a token of the data leads to an overflow
+ * (trap_model.h). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,8 +40,9 @@ static void must(hr_status status, const hr_error *error) {
 
 static const char *words(const mode *m) {
   static char text[160];
-  (void)snprintf(text, sizeof text, "%s, %s, %s, moments %s, accumulate %u, clip %g", m->model, hr_optimizer_name(m->optimizer), hr_precision_name(m->precision),
-                 hr_moments_name(m->moments), m->accumulate, m->clip);
+  (void)snprintf(text, sizeof text, "%s, %s, %s, moments %s, accumulate %u, clip %g", m->model,
+                 hr_optimizer_name(m->optimizer), hr_precision_name(m->precision), hr_moments_name(m->moments),
+                 m->accumulate, m->clip);
   return text;
 }
 
@@ -77,8 +80,10 @@ static void open_session(const mode *m, hri_session *s) {
 /* Rows of random bytes; `token`, when >= 0, is the very first of them. */
 static void feed(const mode *m, hri_session *s, uint64_t step, int32_t token) {
   const hri_job *job = &s->plan->job;
-  int32_t *ids = hri_executor_view(s->executor, job->input_ids), *targets = hri_executor_view(s->executor, job->input_targets),
-          *positions = hri_executor_view(s->executor, job->input_positions), *starts = hri_executor_view(s->executor, job->input_doc_start);
+  int32_t *ids = hri_executor_view(s->executor, job->input_ids),
+          *targets = hri_executor_view(s->executor, job->input_targets),
+          *positions = hri_executor_view(s->executor, job->input_positions),
+          *starts = hri_executor_view(s->executor, job->input_doc_start);
   for (uint64_t at = 0; at < (uint64_t)m->accumulate * MICRO_BATCH * SEQUENCE; at++) {
     uint32_t word[4];
     hri_philox(9, step, at, word);
@@ -103,7 +108,8 @@ static void put(hri_session *s, hri_id tensor, uint64_t index, float value) {
 
 static float get(hri_session *s, hri_id tensor, uint64_t index) {
   const void *at = hri_executor_view(s->executor, tensor);
-  return s->plan->job.tensors.items[tensor].dtype == HRI_BF16 ? hri_bf16_widen(((const hri_bf16 *)at)[index]) : ((const float *)at)[index];
+  return s->plan->job.tensors.items[tensor].dtype == HRI_BF16 ? hri_bf16_widen(((const hri_bf16 *)at)[index])
+                                                              : ((const float *)at)[index];
 }
 
 /* What is wrong with a step. */
@@ -116,7 +122,8 @@ static void train_step(const mode *m, hri_session *s, uint64_t step, harm what, 
   feed(m, s, step, token);
   HRI_CONTROL_SET(s->executor, step, (int64_t)step);
   HRI_CONTROL_SET(s->executor, learning_rate, 1e-2 / (double)(step + 1));
-  HRI_CONTROL_SET(s->executor, inv_tokens, what == GRADIENTS ? INFINITY : 1.0 / (double)(m->accumulate * MICRO_BATCH * SEQUENCE));
+  HRI_CONTROL_SET(s->executor, inv_tokens,
+                  what == GRADIENTS ? INFINITY : 1.0 / (double)(m->accumulate * MICRO_BATCH * SEQUENCE));
   HRI_CONTROL_SET(s->executor, clip_norm, s->plan->spec.clip);
   HRI_CONTROL_SET(s->executor, clip_scale, 1);
   HRI_CONTROL_SET(s->executor, loss_sum, 0);
@@ -136,7 +143,10 @@ static void train_step(const mode *m, hri_session *s, uint64_t step, harm what, 
 
 /* ---- what must stay: a copy of every byte that a later step reads ---- */
 
-typedef struct copy { unsigned char *bytes; size_t count; } copy;
+typedef struct copy {
+  unsigned char *bytes;
+  size_t count;
+} copy;
 
 static void take_tensor(const hri_session *s, hri_id tensor, copy *c) {
   uint64_t bytes;
@@ -161,7 +171,9 @@ static copy take(const hri_session *s) {
   return c;
 }
 
-static bool same(const copy *a, const copy *b) { return a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0; }
+static bool same(const copy *a, const copy *b) {
+  return a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0;
+}
 
 /* ---- a skipped step ---- */
 
@@ -173,7 +185,8 @@ static copy three_steps(const mode *m, harm what) {
   open_session(m, &s);
   control = hri_executor_control(s.executor);
   for (uint64_t step = 0; step < 2; step++) train_step(m, &s, step, NOTHING, -1);
-  assert_true(control->found_inf == 0 && control->applied_steps == 2 && isfinite(control->grad_norm) && control->grad_norm > 0);
+  assert_true(control->found_inf == 0 && control->applied_steps == 2 && isfinite(control->grad_norm) &&
+              control->grad_norm > 0);
   assert_true(m->clip > 0 || control->clip_scale == 1);
   before = take(&s);
   if (what != NOTHING) {
@@ -194,14 +207,25 @@ static copy three_steps(const mode *m, harm what) {
   return after;
 }
 
-static const struct { hr_precision precision; hr_moments moments; } types[] = {
-    {HR_PRECISION_FP32, HR_MOMENTS_FP32}, {HR_PRECISION_BF16, HR_MOMENTS_FP32}, {HR_PRECISION_BF16_PURE, HR_MOMENTS_FP32}, {HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16}};
+static const struct {
+  hr_precision precision;
+  hr_moments moments;
+} types[] = {{HR_PRECISION_FP32, HR_MOMENTS_FP32},
+             {HR_PRECISION_BF16, HR_MOMENTS_FP32},
+             {HR_PRECISION_BF16_PURE, HR_MOMENTS_FP32},
+             {HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16}};
 
 /* Every optimizer x precision x accumulation x clip, in turn. */
 static bool next_mode(mode *m, uint32_t *turn) {
   uint32_t k = (*turn)++;
-  *m = (mode){.model = k / 48 ? "micro-gpt2-bytes" : "micro-llama-bytes", .optimizer = (hr_optimizer)(k % 3), .precision = types[k / 3 % 4].precision, .moments = types[k / 3 % 4].moments,
-              .accumulate = k / 12 % 2 ? 3 : 1, .clip = k / 24 % 2 ? 1.0 : 0, .on_nonfinite = HR_ON_NONFINITE_SKIP, .check = k % 5 == 0};
+  *m = (mode){.model = k / 48 ? "micro-gpt2-bytes" : "micro-llama-bytes",
+              .optimizer = (hr_optimizer)(k % 3),
+              .precision = types[k / 3 % 4].precision,
+              .moments = types[k / 3 % 4].moments,
+              .accumulate = k / 12 % 2 ? 3 : 1,
+              .clip = k / 24 % 2 ? 1.0 : 0,
+              .on_nonfinite = HR_ON_NONFINITE_SKIP,
+              .check = k % 5 == 0};
   return k < 96;
 }
 
@@ -214,7 +238,8 @@ static void a_skipped_step_leaves_no_trace(void **state) {
       copy with;
       if (what == ONE_GRADIENT && m.accumulate == 1) continue; /* a gradient of one program dies in it */
       with = three_steps(&m, what);
-      if (!same(&whole, &with)) fail_msg("%s, harm %d: the steps behind a skipped one are others", words(&m), (int)what);
+      if (!same(&whole, &with))
+        fail_msg("%s, harm %d: the steps behind a skipped one are others", words(&m), (int)what);
       free(with.bytes);
     }
     free(whole.bytes);
@@ -249,7 +274,8 @@ static void expect_found(hri_session *s, hri_id gradient, uint64_t index, float 
   put(s, gradient, index, value);
   run(s, HRI_UPDATE);
   if (hri_executor_control(s->executor)->found_inf != 1)
-    fail_msg("%g at element %llu of %s was not found", (double)value, (unsigned long long)index, hri_name_get(&s->plan->job, s->plan->job.tensors.items[gradient].key));
+    fail_msg("%g at element %llu of %s was not found", (double)value, (unsigned long long)index,
+             hri_name_get(&s->plan->job, s->plan->job.tensors.items[gradient].key));
   put(s, gradient, index, kept);
 }
 
@@ -271,7 +297,8 @@ static void one_bad_element_of_any_parameter_is_found(void **state) {
   }
   HRI_CONTROL_SET(s.executor, loss_sum, NAN); /* sound gradients do not make up for the loss */
   run(&s, HRI_UPDATE);
-  assert_true(hri_executor_control(s.executor)->found_inf == 1 && isfinite(hri_executor_control(s.executor)->grad_norm));
+  assert_true(hri_executor_control(s.executor)->found_inf == 1 &&
+              isfinite(hri_executor_control(s.executor)->grad_norm));
   HRI_CONTROL_SET(s.executor, loss_sum, 0);
   after = take(&s);
   assert_true(same(&before, &after));
@@ -307,7 +334,8 @@ static void skip_without_a_bad_step_has_the_bits_of_stop(void **state) {
     m.on_nonfinite = HR_ON_NONFINITE_STOP;
     stop = plain_steps(&m, norms[1]);
     if (!same(&skip, &stop)) fail_msg("%s: other bits with skip", words(&m));
-    for (int k = 0; k < 3; k++) assert_true(norms[0][k] > 0 && norms[1][k] == (m.clip > 0 ? norms[0][k] : 0)); /* no norm without clip and skip */
+    for (int k = 0; k < 3; k++)
+      assert_true(norms[0][k] > 0 && norms[1][k] == (m.clip > 0 ? norms[0][k] : 0)); /* no norm without clip and skip */
     free(skip.bytes);
     free(stop.bytes);
   }
@@ -317,21 +345,26 @@ static void skip_without_a_bad_step_has_the_bits_of_stop(void **state) {
 
 static uint64_t partial_bytes(const hri_job *job) {
   for (size_t s = 0; s < job->storages.count; s++)
-    if (strcmp(hri_name_get(job, job->storages.items[s].key), "gradient.square_sums") == 0) return job->storages.items[s].bytes;
+    if (strcmp(hri_name_get(job, job->storages.items[s].key), "gradient.square_sums") == 0)
+      return job->storages.items[s].bytes;
   return 0;
 }
 
 static uint32_t count_ops(const hri_job *job, hri_op op) {
   uint32_t count = 0;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    for (size_t at = 0; at < job->programs[kind].order.count; at++) count += job->nodes.items[job->programs[kind].order.items[at]].op == op;
+    for (size_t at = 0; at < job->programs[kind].order.count; at++)
+      count += job->nodes.items[job->programs[kind].order.items[at]].op == op;
   return count;
 }
 
 static void the_norm_without_a_clip_is_in_the_plan(void **state) {
   (void)state;
   for (uint32_t k = 0; k < 8; k++) {
-    mode m = {.model = "micro-gpt2-bytes", .accumulate = k & 1 ? 2 : 1, .clip = k & 2 ? 1 : 0, .on_nonfinite = (hr_on_nonfinite)(k >> 2)};
+    mode m = {.model = "micro-gpt2-bytes",
+              .accumulate = k & 1 ? 2 : 1,
+              .clip = k & 2 ? 1 : 0,
+              .on_nonfinite = (hr_on_nonfinite)(k >> 2)};
     bool norm = m.clip > 0 || m.on_nonfinite == HR_ON_NONFINITE_SKIP;
     uint64_t want = 0;
     hr_error error = {0};
@@ -339,9 +372,12 @@ static void the_norm_without_a_clip_is_in_the_plan(void **state) {
     hr_job job;
     describe(&m, &job);
     must(hr_plan_create(&job, &plan, &error), &error);
-    for (size_t p = 0; p < plan->job.params.count; p++) want += (plan->job.params.items[p].elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK * sizeof(double);
+    for (size_t p = 0; p < plan->job.params.count; p++)
+      want += (plan->job.params.items[p].elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK * sizeof(double);
     assert_int_equal(partial_bytes(&plan->job), norm ? want : 0);
-    assert_int_equal(count_ops(&plan->job, HRI_OP_SQUARE_NORM), !norm ? 0 : m.accumulate > 1 ? plan->job.segments.count : plan->job.params.count);
+    assert_int_equal(count_ops(&plan->job, HRI_OP_SQUARE_NORM), !norm              ? 0
+                                                                : m.accumulate > 1 ? plan->job.segments.count
+                                                                                   : plan->job.params.count);
     assert_int_equal(count_ops(&plan->job, HRI_OP_FOUND_INF), m.on_nonfinite);
     hr_plan_destroy(plan);
   }
@@ -355,7 +391,12 @@ static void a_token_that_overflows_is_skipped(void **state) {
   (void)state;
   make_trap_model(directory, TRAP);
   for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-    mode m = {.model = directory, .accumulate = t % 2 ? 2 : 1, .clip = 1, .precision = types[t].precision, .moments = types[t].moments, .on_nonfinite = HR_ON_NONFINITE_SKIP};
+    mode m = {.model = directory,
+              .accumulate = t % 2 ? 2 : 1,
+              .clip = 1,
+              .precision = types[t].precision,
+              .moments = types[t].moments,
+              .on_nonfinite = HR_ON_NONFINITE_SKIP};
     hri_session s;
     const hri_control *control;
     open_session(&m, &s);

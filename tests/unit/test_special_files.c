@@ -1,6 +1,7 @@
-/* What is no file in the place of one: a FIFO that nobody writes to, one whose writer never writes, an endless device, a
- * directory, a socket, links to nowhere and to themselves; in every place where the program opens what it was told to, or
- * what it finds in a model's or a run's directory. Each command ends soon, by no signal, and its message names the path. */
+/* What is no file in the place of one: a FIFO that nobody writes to, one whose writer never writes, an endless device,
+ * a directory, a socket, links to nowhere and to themselves; in every place where the program opens what it was told
+ * to, or what it finds in a model's or a run's directory. Each command ends soon, by no signal, and its message names
+ * the path. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,12 +17,16 @@
 #include "support/child.h"
 
 typedef enum kind { FIFO = 0, SILENT_FIFO, ZERO, DIRECTORY, SOCKET, DANGLING, LOOP, KINDS } kind;
-static const char *const kind_names[KINDS] = {"a FIFO", "a FIFO with a silent writer", "/dev/zero", "a directory", "a socket", "a link to nowhere", "a link to itself"};
+static const char *const kind_names[KINDS] = {"a FIFO",          "a FIFO with a silent writer",
+                                              "/dev/zero",       "a directory",
+                                              "a socket",        "a link to nowhere",
+                                              "a link to itself"};
 
-/* A place: where the thing stands, and a command that comes across it. %p the path of the thing, %m a model of bytes, %w one with a tokenizer and a template, %r a run, %d
- * data, %o an output. `ignored`: the file is optional or made anew, so going on without it is fine. */
+/* A place: where the thing stands, and a command that comes across it. %p the path of the thing, %m a model of bytes,
+ * %w one with a tokenizer and a template, %r a run, %d data, %o an output. `ignored`: the file is optional or made
+ * anew, so going on without it is fine. */
 typedef struct place {
-  const char *path;    /* below the copied tree; NULL: a name of its own */
+  const char *path; /* below the copied tree; NULL: a name of its own */
   const char *command;
   bool ignored;
 } place;
@@ -65,9 +70,12 @@ static const place places[] = {
     {"run/memory/trail", "explain %r", true},
     {"run/run.json", "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r", true},
     {"run/metrics.jsonl", "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r", false},
-    {"run/checkpoints/step-000001/state.json", "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r", false},
-    {"run/checkpoints/step-000001/model.safetensors", "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r", false},
-    {"run/checkpoints/step-000001/optimizer.safetensors", "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r", false},
+    {"run/checkpoints/step-000001/state.json", "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r",
+     false},
+    {"run/checkpoints/step-000001/model.safetensors",
+     "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r", false},
+    {"run/checkpoints/step-000001/optimizer.safetensors",
+     "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r", false},
     {"run/checkpoints/last", "train micro-llama-bytes -q --seq 16 --steps 2 --data %d --resume %r", true},
 };
 
@@ -116,7 +124,8 @@ static void fill_in(const char *command, const char *thing, const char *tree, co
       continue;
     }
     at++;
-    if (*at == 'p' || *at == 'd' || *at == 'o') used += (size_t)sprintf(line + used, "%s", *at == 'p' ? thing : *at == 'd' ? data : out);
+    if (*at == 'p' || *at == 'd' || *at == 'o')
+      used += (size_t)sprintf(line + used, "%s", *at == 'p' ? thing : *at == 'd' ? data : out);
     else used += (size_t)sprintf(line + used, "%s/%s", tree, *at == 'm' ? "model" : *at == 'w' ? "words" : "run");
   }
   line[used] = 0;
@@ -137,7 +146,8 @@ static void check(const place *p, kind k) {
   child_words(&c, line);
   run(&c, HR_PROGRAM);
   good = c.code == 1 || c.code == 2 || c.code == 5;
-  good = good && (strstr(c.err, p->path ? strrchr(p->path, '/') + 1 : "/thing") || ((p->path || k == DIRECTORY) && strstr(c.err, tree)));
+  good = good && (strstr(c.err, p->path ? strrchr(p->path, '/') + 1 : "/thing") ||
+                  ((p->path || k == DIRECTORY) && strstr(c.err, tree)));
   if (p->ignored && c.code == 0) good = true;
   if (!good) {
     failures++;
@@ -157,12 +167,14 @@ static void test_no_special_file_is_waited_for(void **state) {
 /* ---- output ---- */
 
 static void test_no_special_file_is_written_into_and_waited_for(void **state) {
-  static const char *const commands[] = {"inspect %r --html %p", "train micro-llama-bytes -q --seq 16 --steps 1 --data %d --out %o --profile %p"};
+  static const char *const commands[] =
+      {"inspect %r --html %p", "train micro-llama-bytes -q --seq 16 --steps 1 --data %d --out %o --profile %p"};
   (void)state;
   for (size_t n = 0; n < sizeof commands / sizeof *commands; n++)
     for (int k = 0; k < KINDS; k++) {
       const place p = {NULL, commands[n], true};
-      if (k != ZERO && k != SILENT_FIFO) check(&p, (kind)k); /* the one takes everything, the other fills up: a reader that never reads */
+      if (k != ZERO && k != SILENT_FIFO)
+        check(&p, (kind)k); /* the one takes everything, the other fills up: a reader that never reads */
     }
   if (failures) fail_msg("%d in all", failures);
 }
@@ -173,13 +185,16 @@ static void test_no_special_file_is_written_into_and_waited_for(void **state) {
 static void stream(const char *line, int code, const char *words) {
   child c = {.deadline_seconds = 30, .words = {"-c", path_of("%s", line)}};
   run(&c, "/bin/bash");
-  if (c.code != code || (words && !strstr(c.out, words) && !strstr(c.err, words))) fail_msg("%s: exit %d: %s%s", line, c.code, c.out, c.err);
+  if (c.code != code || (words && !strstr(c.out, words) && !strstr(c.err, words)))
+    fail_msg("%s: exit %d: %s%s", line, c.code, c.out, c.err);
 }
 
 static void test_streams_of_the_caller_are_read(void **state) {
   const char *log = path_of("%s/log.txt", directory);
   (void)state;
-  put_text(log, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 1.10 GiB is free.\n");
+  put_text(
+      log,
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 1.10 GiB is free.\n");
   stream(path_of("%s explain - < %s", HR_PROGRAM, log), 0, "2.00 GiB");
   stream(path_of("cat %s | %s explain -", log, HR_PROGRAM), 0, "2.00 GiB");
   stream(path_of("%s explain <(cat %s)", HR_PROGRAM, log), 0, "2.00 GiB");
@@ -192,7 +207,11 @@ static void test_streams_of_the_caller_are_read(void **state) {
 
 static void make_words(void) {
   child c = {0}, move = {0}, copy = {0};
-  child_words(&c, path_of("train custom:family=llama,layers=1,hidden=16,heads=2,kv-heads=1,mlp=16,vocab=700,positions=64,tied -q --seq 16 --steps 1 --data %s --out %s/made", data, directory));
+  child_words(
+      &c,
+      path_of(
+          "train custom:family=llama,layers=1,hidden=16,heads=2,kv-heads=1,mlp=16,vocab=700,positions=64,tied -q --seq 16 --steps 1 --data %s --out %s/made",
+          data, directory));
   run(&c, HR_PROGRAM);
   if (c.code != 0) fail_msg("%s", c.err);
   child_words(&move, path_of("%s/made/final %s/words", directory, trees));
@@ -206,14 +225,16 @@ static void make_words(void) {
 static int set_up(void **state) {
   child c = {0}, copy = {0};
   (void)state;
-  assert_int_equal(setenv("OMP_WAIT_POLICY", "passive", 1), 0); /* beside other tests, teams that spin take most of the time */
+  assert_int_equal(setenv("OMP_WAIT_POLICY", "passive", 1),
+                   0); /* beside other tests, teams that spin take most of the time */
   directory = scratch_make("special");
   data = strdup(path_of("%s/data.txt", directory));
   trees = strdup(path_of("%s/trees", directory));
   if (!data || !trees) return -1;
   put_words(data, 3000, 1);
   assert_int_equal(mkdir(trees, 0755), 0);
-  child_words(&c, path_of("train micro-llama-bytes -q --seq 16 --steps 2 --save-every 1 --data %s --out %s/run", data, trees));
+  child_words(&c, path_of("train micro-llama-bytes -q --seq 16 --steps 2 --save-every 1 --data %s --out %s/run", data,
+                          trees));
   run(&c, HR_PROGRAM);
   if (c.code != 0) fail_msg("%s", c.err);
   child_words(&copy, path_of("-a %s/run/final %s/model", trees, trees));

@@ -115,7 +115,8 @@ static void test_a_plan_is_a_snapshot(void **state) {
     if (hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
     if (hr_plan_snapshot(plan, &s, &error) != HR_OK) fail_msg("%s", error.message);
     assert_sound(s, plan);
-    assert_true(has_category(s, "weight") && has_category(s, "activation") && has_category(s, "optimizer_state") && has_category(s, "gradient"));
+    assert_true(has_category(s, "weight") && has_category(s, "activation") && has_category(s, "optimizer_state") &&
+                has_category(s, "gradient"));
     for (uint64_t e = 1; e < s->event_count; e++) assert_true(s->events[e].time_us >= s->events[e - 1].time_us);
     hr_snapshot_destroy(s);
     hr_plan_destroy(plan);
@@ -148,13 +149,18 @@ static void test_refused_memory_gives_an_error(void **state) {
 
 static hr_snapshot *train(const hr_job *job, const char *run, hr_status wanted, bool (*should_stop)(void *context)) {
   const char *data = path_of("%s/text.txt", directory);
-  hr_run_options options = {.data_paths = &data, .data_path_count = 1, .out_directory = run, .record_memory = true, .should_stop = should_stop};
+  hr_run_options options = {.data_paths = &data,
+                            .data_path_count = 1,
+                            .out_directory = run,
+                            .record_memory = true,
+                            .should_stop = should_stop};
   hr_run_result result;
   hr_snapshot *s;
   hr_error error = {0};
   hr_status status = hr_train(job, &options, &result, &error);
   if (status != wanted) fail_msg("%s: status %d: %s", run, status, error.message);
-  if (hr_snapshot_read(path_of("%s/memory/snapshot.pickle.gz", run), NULL, &s, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_snapshot_read(path_of("%s/memory/snapshot.pickle.gz", run), NULL, &s, &error) != HR_OK)
+    fail_msg("%s", error.message);
   return s;
 }
 
@@ -187,7 +193,8 @@ static void test_a_recorded_run_shows_the_planned_memory(void **state) {
     assert_int_equal(page.step, 5);
     assert_true(page.resident_bytes >= page.reserved_bytes);
     hr_snapshot_destroy(s);
-    if (hr_snapshot_read(path_of("%s/memory/plan.pickle.gz", run), NULL, &s, &error) != HR_OK) fail_msg("%s", error.message);
+    if (hr_snapshot_read(path_of("%s/memory/plan.pickle.gz", run), NULL, &s, &error) != HR_OK)
+      fail_msg("%s", error.message);
     assert_sound(s, plan);
     hr_snapshot_destroy(s);
     hr_plan_destroy(plan);

@@ -1,6 +1,7 @@
-/* What happens when things go wrong in the middle: the n-th allocation is refused, for every n; the process is killed at
- * any moment; the disk fills up; the directory may not be written. In every case a run ends with a clean error, nothing
- * that looks finished is half-written, nothing stays on the heap, and what was saved can be resumed, to the same bits. */
+/* What happens when things go wrong in the middle: the n-th allocation is refused, for every n; the process is killed
+ * at any moment; the disk fills up; the directory may not be written. In every case a run ends with a clean error,
+ * nothing that looks finished is half-written, nothing stays on the heap, and what was saved can be resumed, to the
+ * same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,13 +63,15 @@ static void assert_whole(const char *run) {
   struct dirent *entry;
   DIR *dir;
   walk(run, no_temporary);
-  if (exists(path_of("%s/final", run)) && !complete_model(path_of("%s/final", run))) fail_msg("%s/final is not whole", run);
+  if (exists(path_of("%s/final", run)) && !complete_model(path_of("%s/final", run)))
+    fail_msg("%s/final is not whole", run);
   (void)snprintf(parent, sizeof parent, "%s/checkpoints", run);
   dir = opendir(parent);
   while (dir && (entry = readdir(dir))) {
     const char *path = path_of("%s/%s", parent, entry->d_name);
     if (entry->d_name[0] == '.') continue;
-    if (!complete_model(path) || !exists(path_of("%s/state.json", path)) || !exists(path_of("%s/optimizer.safetensors", path)))
+    if (!complete_model(path) || !exists(path_of("%s/state.json", path)) ||
+        !exists(path_of("%s/optimizer.safetensors", path)))
       fail_msg("%s is not whole", path);
   }
   if (dir) closedir(dir);
@@ -82,7 +85,9 @@ static void assert_each_step_once(const char *run, uint64_t steps) {
   for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
     uint64_t step = number_behind(line, "\"step\":");
     if (strstr(line, "\"eval_loss\"")) continue;
-    if (step != ++seen) fail_msg("%s/metrics.jsonl: step %llu after step %llu", run, (unsigned long long)step, (unsigned long long)(seen - 1));
+    if (step != ++seen)
+      fail_msg("%s/metrics.jsonl: step %llu after step %llu", run, (unsigned long long)step,
+               (unsigned long long)(seen - 1));
     if (line[strlen(line) - 1] != '}') fail_msg("%s/metrics.jsonl: a cut line", run);
   }
   free(text);
@@ -93,9 +98,19 @@ static void assert_each_step_once(const char *run, uint64_t steps) {
 
 /* As small as a job with everything in it can be: data, evaluation, samples, checkpoints, the final model. */
 static hr_status whole_run(const char *run, const char *resume, hr_error *error) {
-  static const char *const model = "custom:family=llama,layers=1,hidden=8,heads=2,kv-heads=1,mlp=8,vocab=257,positions=32,tied";
-  hr_run_options options = {.data_paths = &data, .data_path_count = 1, .eval_paths = &held, .eval_path_count = 1, .eval_every = 1, .eval_batches = 1,
-                            .save_every = 1, .keep = 2, .out_directory = run, .resume_directory = resume, .sample_prompt = "a"};
+  static const char *const model =
+      "custom:family=llama,layers=1,hidden=8,heads=2,kv-heads=1,mlp=8,vocab=257,positions=32,tied";
+  hr_run_options options = {.data_paths = &data,
+                            .data_path_count = 1,
+                            .eval_paths = &held,
+                            .eval_path_count = 1,
+                            .eval_every = 1,
+                            .eval_batches = 1,
+                            .save_every = 1,
+                            .keep = 2,
+                            .out_directory = run,
+                            .resume_directory = resume,
+                            .sample_prompt = "a"};
   hr_run_result result;
   hr_job job;
   hr_job_init(&job);
@@ -125,9 +140,13 @@ static uint64_t fail_each(uint64_t stride, const char *resume_template) {
     hri_mem_fail_after(n);
     status = whole_run(run, resume_template ? run : NULL, &error);
     hri_mem_fail_after(0);
-    if (status != HR_OK && status != HR_ERROR_MEMORY) fail_msg("allocation %llu refused: %s: %s", (unsigned long long)n, hr_status_name(status), error.message);
-    if (status == HR_ERROR_MEMORY && (error.code != status || !error.message[0])) fail_msg("allocation %llu refused: no message", (unsigned long long)n);
-    if (hri_mem_live_bytes() != live) fail_msg("allocation %llu refused: %lld bytes stay on the heap (%s)", (unsigned long long)n, (long long)(hri_mem_live_bytes() - live), error.message);
+    if (status != HR_OK && status != HR_ERROR_MEMORY)
+      fail_msg("allocation %llu refused: %s: %s", (unsigned long long)n, hr_status_name(status), error.message);
+    if (status == HR_ERROR_MEMORY && (error.code != status || !error.message[0]))
+      fail_msg("allocation %llu refused: no message", (unsigned long long)n);
+    if (hri_mem_live_bytes() != live)
+      fail_msg("allocation %llu refused: %lld bytes stay on the heap (%s)", (unsigned long long)n,
+               (long long)(hri_mem_live_bytes() - live), error.message);
     assert_whole(run);
     scratch_remove(run);
     if (status == HR_OK) return n;
@@ -164,8 +183,9 @@ static void test_every_allocation_of_a_resumed_run_may_fail(void **state) {
 /* ---- kill -9 ---- */
 
 static const char *kill_job(const char *run, bool resume) {
-  return path_of("train micro-llama-bytes -q --seq 37 --micro-batch 3 --threads 1 --steps 60 --save-every 1 --keep 3 --shuffle --data %s --eval-data %s --eval-every 7 --eval-batches 2 %s %s",
-                 data, held, resume ? "--resume" : "--out", run);
+  return path_of(
+      "train micro-llama-bytes -q --seq 37 --micro-batch 3 --threads 1 --steps 60 --save-every 1 --keep 3 --shuffle --data %s --eval-data %s --eval-every 7 --eval-batches 2 %s %s",
+      data, held, resume ? "--resume" : "--out", run);
 }
 
 static void test_killed_at_any_moment_and_resumed_to_the_same_bits(void **state) {
@@ -179,7 +199,8 @@ static void test_killed_at_any_moment_and_resumed_to_the_same_bits(void **state)
   clock_gettime(CLOCK_MONOTONIC, &begin);
   child_run(&c, HR_PROGRAM, directory);
   clock_gettime(CLOCK_MONOTONIC, &end);
-  wall = (uint64_t)(end.tv_sec - begin.tv_sec) * 1000000 + (uint64_t)(end.tv_nsec / 1000) - (uint64_t)(begin.tv_nsec / 1000);
+  wall = (uint64_t)(end.tv_sec - begin.tv_sec) * 1000000 + (uint64_t)(end.tv_nsec / 1000) -
+         (uint64_t)(begin.tv_nsec / 1000);
   if (c.code != 0) fail_msg("%s", c.err);
   assert_each_step_once(whole, 60);
   for (int round = 0; round < rounds; round++) {
@@ -204,7 +225,8 @@ static void test_killed_at_any_moment_and_resumed_to_the_same_bits(void **state)
       assert_whole(run);
     }
     assert_same_file(path_of("%s/final/model.safetensors", whole), path_of("%s/final/model.safetensors", run));
-    assert_same_file(path_of("%s/checkpoints/step-000060/optimizer.safetensors", whole), path_of("%s/checkpoints/step-000060/optimizer.safetensors", run));
+    assert_same_file(path_of("%s/checkpoints/step-000060/optimizer.safetensors", whole),
+                     path_of("%s/checkpoints/step-000060/optimizer.safetensors", run));
     assert_each_step_once(run, 60);
     assert_whole(run);
     scratch_remove(run);
@@ -249,7 +271,8 @@ static void test_interrupted_and_resumed(void **state) {
 /* ---- the disk ---- */
 
 static const char *disk_job(const char *run) {
-  return path_of("train micro-llama-bytes -q --seq 16 --threads 1 --steps 3 --save-every 1 --data %s --out %s", data, run);
+  return path_of("train micro-llama-bytes -q --seq 16 --threads 1 --steps 3 --save-every 1 --data %s --out %s", data,
+                 run);
 }
 
 /* No file may grow past a limit: every write of the run is cut short at some limit. */
@@ -262,11 +285,13 @@ static void test_files_that_may_not_grow(void **state) {
     child c = {.file_bytes = limits[k]};
     child_words(&c, disk_job(run));
     child_run(&c, HR_PROGRAM, directory);
-    if (c.code != 0 && c.code != 1) fail_msg("files of at most %llu bytes: exit %d: %s", (unsigned long long)limits[k], c.code, c.err);
+    if (c.code != 0 && c.code != 1)
+      fail_msg("files of at most %llu bytes: exit %d: %s", (unsigned long long)limits[k], c.code, c.err);
     if (c.code == 1) {
       refused++;
       assert_false(exists(path_of("%s/final", run)));
-      if (limits[k] > 500 && !strstr(c.err, "cannot")) fail_msg("files of at most %llu bytes: %s", (unsigned long long)limits[k], c.err);
+      if (limits[k] > 500 && !strstr(c.err, "cannot"))
+        fail_msg("files of at most %llu bytes: %s", (unsigned long long)limits[k], c.err);
     }
     assert_whole(run);
     scratch_remove(run);
@@ -283,7 +308,8 @@ static bool mount_small(const char *path, uint64_t bytes) {
   return mount("headroom-test", path, "tmpfs", 0, options) == 0;
 }
 
-/* Runs inside a child of its own: exit 77 where mounting is not allowed, 0 when all holds, 2 with a message otherwise. */
+/* Runs inside a child of its own: exit 77 where mounting is not allowed, 0 when all holds, 2 with a message
+ * otherwise. */
 static void full_disk(const char *path, uint64_t bytes) {
   child c = {0};
   char run[PATH_BYTES];
@@ -292,7 +318,8 @@ static void full_disk(const char *path, uint64_t bytes) {
   child_words(&c, disk_job(run));
   child_run(&c, HR_PROGRAM, directory);
   if (c.code == 0 && exists(path_of("%s/final", run))) _exit(0);
-  if (c.code == 3 && strstr(c.err, "to disk") && !exists(run)) _exit(0); /* known before the start; what fills up later is tests/torture's */
+  if (c.code == 3 && strstr(c.err, "to disk") && !exists(run))
+    _exit(0); /* known before the start; what fills up later is tests/torture's */
   if (c.code != 1 || !strstr(c.err, "space") || exists(path_of("%s/final", run))) {
     (void)fprintf(stderr, "disk of %llu bytes: exit %d: %s\n", (unsigned long long)bytes, c.code, c.err);
     _exit(2);
@@ -326,7 +353,8 @@ static void expect_refused(const char *out, int code, const char *words) {
   child c = {0};
   child_words(&c, disk_job(out));
   child_run(&c, HR_PROGRAM, directory);
-  if (c.code != code || !strstr(c.err, words)) fail_msg("--out %s: exit %d, wanted %d with '%s': %s", out, c.code, code, words, c.err);
+  if (c.code != code || !strstr(c.err, words))
+    fail_msg("--out %s: exit %d, wanted %d with '%s': %s", out, c.code, code, words, c.err);
 }
 
 static void test_output_that_cannot_be(void **state) {
@@ -356,7 +384,8 @@ static void test_directory_that_may_not_be_written(void **state) {
   if (root && seteuid(65534) != 0) skip();
   status = whole_run(run, NULL, &error);
   if (root) assert_int_equal(seteuid(0), 0);
-  if (status != HR_ERROR_IO || !strstr(error.message, locked) || !error.hint[0]) fail_msg("%s: %s (%s)", hr_status_name(status), error.message, error.hint);
+  if (status != HR_ERROR_IO || !strstr(error.message, locked) || !error.hint[0])
+    fail_msg("%s: %s (%s)", hr_status_name(status), error.message, error.hint);
   assert_false(exists(run));
 }
 

@@ -1,6 +1,6 @@
-/* Values and views: which bytes a tensor shows (against a map of bytes), types of blocks, further producers and their rule,
- * columns of one result on several lanes, transients, and the kernels that move columns. The gradients of all of these are
- * held against differences in test_gradients.c. No backend runs here but for the last group. */
+/* Values and views: which bytes a tensor shows (against a map of bytes), types of blocks, further producers and their
+ * rule, columns of one result on several lanes, transients, and the kernels that move columns. The gradients of all of
+ * these are held against differences in test_gradients.c. No backend runs here but for the last group. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,9 @@ static void paint(unsigned char *map, const hri_region *r) {
 
 static hri_region draw_region(uint64_t seed, uint64_t at) {
   static const uint64_t pitches[] = {1, 2, 7, 8, 13, 24, 24, 24, 31};
-  hri_region r = {.begin = word(seed, at, 90), .pitch = pitches[word(seed, at + 1, 9)], .rows = 1 + word(seed, at + 2, 12)};
+  hri_region r = {.begin = word(seed, at, 90),
+                  .pitch = pitches[word(seed, at + 1, 9)],
+                  .rows = 1 + word(seed, at + 2, 12)};
   r.width = 1 + word(seed, at + 3, (uint32_t)r.pitch);
   if (word(seed, at + 4, 3) == 0) r = (hri_region){.begin = r.begin, .width = 1 + word(seed, at + 3, 200), .rows = 1};
   if (r.rows == 1) r.pitch = 0;
@@ -57,11 +59,13 @@ static void regions_are_exact(void **state) {
     paint(in_b, &b);
     for (int i = 0; i < MAP; i++) both += in_a[i] && in_b[i];
     if (hri_region_overlap(&a, &b) != both || hri_region_overlap(&b, &a) != both)
-      fail_msg("seed %llu: %llu bytes in both, not %llu", (unsigned long long)seed, (unsigned long long)hri_region_overlap(&a, &b), (unsigned long long)both);
+      fail_msg("seed %llu: %llu bytes in both, not %llu", (unsigned long long)seed,
+               (unsigned long long)hri_region_overlap(&a, &b), (unsigned long long)both);
     assert_true(hri_region_subtract(&a, &b, &pieces));
     for (size_t p = 0; p < pieces.count; p++) paint(left, &pieces.items[p]);
     for (int i = 0; i < MAP; i++)
-      if (left[i] != (in_a[i] && !in_b[i])) fail_msg("seed %llu: byte %d is %u times in what is left", (unsigned long long)seed, i, left[i]);
+      if (left[i] != (in_a[i] && !in_b[i]))
+        fail_msg("seed %llu: byte %d is %u times in what is left", (unsigned long long)seed, i, left[i]);
     apart += both == 0;
     interleaved += both == 0 && a.begin < hri_region_end(&b) && b.begin < hri_region_end(&a);
     hri_array_free(&pieces);
@@ -71,11 +75,19 @@ static void regions_are_exact(void **state) {
 
 /* ---- types of blocks ---- */
 
-static const hri_place here = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = 0, .unit = HRI_NONE};
+static const hri_place here = {.program = HRI_STEP,
+                               .tier = HRI_DEVICE,
+                               .role = HRI_ROLE_ACTIVATION,
+                               .layer = 0,
+                               .unit = HRI_NONE};
 
 static void types_of_blocks_have_exact_sizes(void **state) {
-  static const struct { hri_dtype type; uint64_t block, bytes; } types[] = {
-      {HRI_F32, 1, 4}, {HRI_BF16, 1, 2}, {HRI_I8, 1, 1}, {HRI_U4, 2, 1}, {HRI_Q4_0, 32, 18}, {HRI_Q8_0, 32, 34}, {HRI_Q4_K, 256, 144}, {HRI_Q6_K, 256, 210},
+  static const struct {
+    hri_dtype type;
+    uint64_t block, bytes;
+  } types[] = {
+      {HRI_F32, 1, 4},    {HRI_BF16, 1, 2},   {HRI_I8, 1, 1},       {HRI_U4, 2, 1},
+      {HRI_Q4_0, 32, 18}, {HRI_Q8_0, 32, 34}, {HRI_Q4_K, 256, 144}, {HRI_Q6_K, 256, 210},
   };
   (void)state;
   for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
@@ -127,7 +139,8 @@ static void small_open(small *s) {
   input.role = HRI_ROLE_INPUT;
   input.scope = HRI_IN(HRI_STEP);
   hri_job_init(&s->job);
-  s->emit = (hri_emit){.program = HRI_STEP, .phase = HRI_PHASE_FORWARD, .layer = 0, .unit = HRI_NONE, .origin = HRI_NONE};
+  s->emit =
+      (hri_emit){.program = HRI_STEP, .phase = HRI_PHASE_FORWARD, .layer = 0, .unit = HRI_NONE, .origin = HRI_NONE};
   s->x = hri_tensor_new(&s->job, input, hri_name(&s->job, "x"), HRI_F32, 2, dims, NULL);
   s->wide = fresh(s, WIDE);
   s->y = fresh(s, WIDE);
@@ -137,7 +150,8 @@ static void expect(const small *s, const char *complaint) {
   hr_error error = {0};
   hr_status status = hri_job_check(&s->job, &error);
   if (!complaint && status != HR_OK) fail_msg("%s", error.message);
-  if (complaint && (status != HR_ERROR_INTERNAL || !strstr(error.message, complaint))) fail_msg("expected '%s', got '%s'", complaint, error.message);
+  if (complaint && (status != HR_ERROR_INTERNAL || !strstr(error.message, complaint)))
+    fail_msg("expected '%s', got '%s'", complaint, error.message);
 }
 
 /* x -> wide; columns of x added to columns of wide; wide -> y. In the given order of the last two. */
@@ -146,7 +160,10 @@ static void added(small *s, uint64_t from, bool before_reader) {
   node_on(s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s->x), HRI_W(s->wide)}, 2);
   for (int turn = 0; turn < 2; turn++) {
     if ((turn == 0) == before_reader)
-      node_on(s, HRI_COMPUTE, HRI_OP_ACCUMULATE, (hri_operand[]){HRI_R(hri_tensor_columns(&s->job, s->x, 0, 4)), HRI_A(hri_tensor_columns(&s->job, s->wide, from, 4))}, 2);
+      node_on(s, HRI_COMPUTE, HRI_OP_ACCUMULATE,
+              (hri_operand[]){HRI_R(hri_tensor_columns(&s->job, s->x, 0, 4)),
+                              HRI_A(hri_tensor_columns(&s->job, s->wide, from, 4))},
+              2);
     else node_on(s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s->wide), HRI_W(s->y)}, 2);
   }
 }
@@ -168,8 +185,14 @@ static void a_value_may_have_further_producers_before_its_readers(void **state) 
 
   small_open(&s); /* columns that nobody read may still be added to */
   node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.x), HRI_W(s.wide)}, 2);
-  node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.wide, 0, 4)), HRI_W(hri_tensor_columns(&s.job, s.y, 8, 4))}, 2);
-  node_on(&s, HRI_COMPUTE, HRI_OP_ACCUMULATE, (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 0, 4)), HRI_A(hri_tensor_columns(&s.job, s.wide, 4, 4))}, 2);
+  node_on(&s, HRI_COMPUTE, HRI_OP_COPY,
+          (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.wide, 0, 4)),
+                          HRI_W(hri_tensor_columns(&s.job, s.y, 8, 4))},
+          2);
+  node_on(&s, HRI_COMPUTE, HRI_OP_ACCUMULATE,
+          (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 0, 4)),
+                          HRI_A(hri_tensor_columns(&s.job, s.wide, 4, 4))},
+          2);
   expect(&s, NULL);
   hri_job_deinit(&s.job);
 }
@@ -180,14 +203,20 @@ static void columns_are_written_once_and_all_before_they_are_read(void **state) 
   for (int missing = 0; missing < 2; missing++) {
     small_open(&s);
     for (uint64_t k = 0; k < (missing ? 2u : 3u); k++)
-      node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 4 * k, 4)), HRI_W(hri_tensor_columns(&s.job, s.wide, 4 * k, 4))}, 2);
+      node_on(&s, HRI_COMPUTE, HRI_OP_COPY,
+              (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 4 * k, 4)),
+                              HRI_W(hri_tensor_columns(&s.job, s.wide, 4 * k, 4))},
+              2);
     node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.wide), HRI_W(s.y)}, 2);
     expect(&s, missing ? "rule 1: reads what its producer did not write" : NULL);
     hri_job_deinit(&s.job);
   }
   small_open(&s);
   node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.x), HRI_W(s.wide)}, 2);
-  node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 0, 1)), HRI_W(hri_tensor_columns(&s.job, s.wide, 11, 1))}, 2);
+  node_on(&s, HRI_COMPUTE, HRI_OP_COPY,
+          (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 0, 1)),
+                          HRI_W(hri_tensor_columns(&s.job, s.wide, 11, 1))},
+          2);
   expect(&s, "written twice");
   hri_job_deinit(&s.job);
 }
@@ -198,8 +227,14 @@ static void hazards_are_exact_to_the_column(void **state) {
   for (uint64_t second = 3; second < 6; second++) {
     small s;
     small_open(&s);
-    node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 0, 4)), HRI_W(hri_tensor_columns(&s.job, s.wide, 0, 4))}, 2);
-    node_on(&s, HRI_COPY_IN, HRI_OP_COPY, (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 0, 4)), HRI_W(hri_tensor_columns(&s.job, s.wide, second, 4))}, 2);
+    node_on(&s, HRI_COMPUTE, HRI_OP_COPY,
+            (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 0, 4)),
+                            HRI_W(hri_tensor_columns(&s.job, s.wide, 0, 4))},
+            2);
+    node_on(&s, HRI_COPY_IN, HRI_OP_COPY,
+            (hri_operand[]){HRI_R(hri_tensor_columns(&s.job, s.x, 0, 4)),
+                            HRI_W(hri_tensor_columns(&s.job, s.wide, second, 4))},
+            2);
     expect(&s, second < 4 ? "rule 3" : NULL);
     hri_job_deinit(&s.job);
   }
@@ -231,13 +266,15 @@ static void columns_stand_only_where_an_op_takes_them(void **state) {
 
 /* Sizes and offsets whose sums wrap around 2^64 are no way out of a storage. */
 static void no_view_wraps_around(void **state) {
-  static const struct { uint64_t offset, rows, columns, stride; } cases[] = {
-      {UINT64_MAX - 15, 1, 8, 0},                       /* ends at byte 16 of the next turn */
+  static const struct {
+    uint64_t offset, rows, columns, stride;
+  } cases[] = {
+      {UINT64_MAX - 15, 1, 8, 0}, /* ends at byte 16 of the next turn */
       {UINT64_MAX - 7, 2, 2, 4},
-      {0, UINT64_MAX / 4 + 1 + ROWS, WIDE, 0},          /* its bytes are those of ROWS rows, modulo 2^64 */
-      {0, 1ull << 62, 4, 0},                            /* of none at all */
-      {0, 5, 1, 1ull << 62},                            /* rows 2^64 bytes apart */
-      {0, ROWS, WIDE, 3},                               /* narrower apart than they are wide */
+      {0, UINT64_MAX / 4 + 1 + ROWS, WIDE, 0}, /* its bytes are those of ROWS rows, modulo 2^64 */
+      {0, 1ull << 62, 4, 0},                   /* of none at all */
+      {0, 5, 1, 1ull << 62},                   /* rows 2^64 bytes apart */
+      {0, ROWS, WIDE, 3},                      /* narrower apart than they are wide */
   };
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -292,13 +329,16 @@ static void results_lie_over_operands_only_where_the_op_allows_it(void **state) 
   small_open(&s); /* a row further on */
   s.job.storages.items[s.job.tensors.items[s.wide].storage].bytes += WIDE * 4;
   node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.x), HRI_W(s.wide)}, 2);
-  node_on(&s, HRI_COMPUTE, HRI_OP_ADD, (hri_operand[]){HRI_R(s.wide), HRI_R(s.x), HRI_W(over(&s, s.y, s.wide, WIDE * 4))}, 3);
+  node_on(&s, HRI_COMPUTE, HRI_OP_ADD,
+          (hri_operand[]){HRI_R(s.wide), HRI_R(s.x), HRI_W(over(&s, s.y, s.wide, WIDE * 4))}, 3);
   expect(&s, "rule 7: written over an operand");
   hri_job_deinit(&s.job);
 
   small_open(&s); /* scratch never does */
   node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.x), HRI_W(s.wide)}, 2);
-  node_on(&s, HRI_COMPUTE, HRI_OP_ADD, (hri_operand[]){HRI_R(s.wide), HRI_R(s.x), HRI_W(s.y), {over(&s, fresh(&s, WIDE), s.wide, 0), HRI_SCRATCH}}, 4);
+  node_on(&s, HRI_COMPUTE, HRI_OP_ADD,
+          (hri_operand[]){HRI_R(s.wide), HRI_R(s.x), HRI_W(s.y), {over(&s, fresh(&s, WIDE), s.wide, 0), HRI_SCRATCH}},
+          4);
   expect(&s, "rule 7: scratch over another operand");
   hri_job_deinit(&s.job);
 }
@@ -319,12 +359,14 @@ static void groups_stand_only_where_an_op_takes_them(void **state) {
     for (uint64_t k = 0; k < 2; k++) sums[k] = hri_tensor_rows(&s.job, places, k, 1);
     if (broken == 1) s.job.tensors.items[rows[1]].offset = UINT64_MAX - 7;
     if (broken == 2) s.job.tensors.items[rows[1]].offset = s.job.tensors.items[rows[0]].offset + 4;
-    node = node_on(&s, HRI_COMPUTE, HRI_OP_SQUARE_NORM, (hri_operand[]){HRI_R(group), HRI_W(hri_tensor_group(&s.job, sums, 2))}, 2);
+    node = node_on(&s, HRI_COMPUTE, HRI_OP_SQUARE_NORM,
+                   (hri_operand[]){HRI_R(group), HRI_W(hri_tensor_group(&s.job, sums, 2))}, 2);
     expect(&s, broken ? "rule 7: a group whose members" : NULL);
     if (!broken) {
       uint64_t bytes = hri_tensor_bytes(&s.job.tensors.items[group]);
       s.job.nodes.items[node].op = HRI_OP_COPY;
-      hri_operands(&s.job, &s.job.nodes.items[node])[1].tensor = hri_tensor_new(&s.job, here, hri_name(&s.job, "all"), HRI_U8, 1, &bytes, NULL);
+      hri_operands(&s.job, &s.job.nodes.items[node])[1].tensor =
+          hri_tensor_new(&s.job, here, hri_name(&s.job, "all"), HRI_U8, 1, &bytes, NULL);
       expect(&s, "rule 7: a group where the op takes none");
     }
     hri_job_deinit(&s.job);
@@ -345,7 +387,9 @@ static uint32_t copies_of(const char *readers, uint32_t *nodes) {
   node_on(&s, HRI_COMPUTE, HRI_OP_CAST, (hri_operand[]){HRI_R(s.x), HRI_W(deq)}, 2);
   for (const char *r = readers; *r; r++) {
     if (*r == '|') s.emit.phase = HRI_PHASE_BACKWARD;
-    else node_on(&s, HRI_COMPUTE, HRI_OP_ADD, (hri_operand[]){HRI_R(s.x), HRI_R(*r == 'r' ? deq : s.x), HRI_W(last = fresh(&s, WIDE))}, 3);
+    else
+      node_on(&s, HRI_COMPUTE, HRI_OP_ADD,
+              (hri_operand[]){HRI_R(s.x), HRI_R(*r == 'r' ? deq : s.x), HRI_W(last = fresh(&s, WIDE))}, 3);
   }
   expect(&s, NULL);
   assert_int_equal(hri_pass_transient(&s.job, &error), HR_OK);
@@ -358,7 +402,8 @@ static uint32_t copies_of(const char *readers, uint32_t *nodes) {
     assert_true(at + 1 < *nodes); /* its use stands right behind it, in the same phase, and reads this very copy */
     next = &s.job.nodes.items[s.job.programs[HRI_STEP].order.items[at + 1]];
     assert_int_equal(hri_operands(&s.job, next)[1].tensor == HRI_NONE, 0);
-    assert_int_equal(s.job.tensors.items[hri_operands(&s.job, next)[1].tensor].value, s.job.tensors.items[hri_operands(&s.job, n)[1].tensor].value);
+    assert_int_equal(s.job.tensors.items[hri_operands(&s.job, next)[1].tensor].value,
+                     s.job.tensors.items[hri_operands(&s.job, n)[1].tensor].value);
     if (made > 1) assert_int_equal(next->phase, n->phase);
   }
   hri_job_deinit(&s.job);
@@ -366,7 +411,10 @@ static uint32_t copies_of(const char *readers, uint32_t *nodes) {
 }
 
 static void transients_are_made_before_each_use(void **state) {
-  static const struct { const char *readers; uint32_t copies; } cases[] = {
+  static const struct {
+    const char *readers;
+    uint32_t copies;
+  } cases[] = {
       {"r", 1}, {"rr", 1}, {"r.r", 2}, {"..r", 1}, {"r..|..r.", 2}, {"rr.r|r.rrr..r", 4}, {"...", 0},
   };
   (void)state;
@@ -398,7 +446,8 @@ static void transients_of_transients(void **state) {
   assert_int_equal(hri_pass_transient(&s.job, &error), HR_OK);
   expect(&s, NULL);
   assert_int_equal(s.job.programs[HRI_STEP].order.count, 7);
-  for (uint32_t at = 0; at < 7; at++) assert_int_equal(s.job.nodes.items[s.job.programs[HRI_STEP].order.items[at]].op, want[at]);
+  for (uint32_t at = 0; at < 7; at++)
+    assert_int_equal(s.job.nodes.items[s.job.programs[HRI_STEP].order.items[at]].op, want[at]);
   hri_job_deinit(&s.job);
 }
 
@@ -419,8 +468,10 @@ static void tables(hri_cpu_kernels out[3], int *count) {
   *count = 0;
   hri_move_kernels_base(&out[*count]), hri_pointwise_kernels_base(&out[(*count)++]);
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) hri_move_kernels_avx2(&out[*count]), hri_pointwise_kernels_avx2(&out[(*count)++]);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    hri_move_kernels_avx2(&out[*count]), hri_pointwise_kernels_avx2(&out[(*count)++]);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
     hri_move_kernels_avx512(&out[*count]), hri_pointwise_kernels_avx512(&out[(*count)++]);
 #endif
 }
@@ -433,8 +484,8 @@ static void put(void *x, hri_real real, int64_t i, float value) {
   else ((float *)x)[i] = value;
 }
 
-/* Every pair of types, written and added, odd widths and strides: the exact sum of the two, rounded once, and not a byte
- * beside the columns. */
+/* Every pair of types, written and added, odd widths and strides: the exact sum of the two, rounded once, and not a
+ * byte beside the columns. */
 static void accumulate_is_exact_and_touches_its_columns_only(void **state) {
   hri_cpu_kernels kernels[3];
   int count;
@@ -444,12 +495,16 @@ static void accumulate_is_exact_and_touches_its_columns_only(void **state) {
     for (uint64_t k = 0; k < 400; k++) {
       hri_real xr = k & 1 ? HRI_REAL_BF16 : HRI_REAL_F32, yr = k & 2 ? HRI_REAL_BF16 : HRI_REAL_F32;
       bool adds = k & 4;
-      int64_t columns = 1 + word(k, 1, 70), rows = 1 + word(k, 2, 9), xs = columns + word(k, 3, 20), ys = columns + word(k, 4, 20), n = rows * (xs > ys ? xs : ys);
+      int64_t columns = 1 + word(k, 1, 70), rows = 1 + word(k, 2, 9), xs = columns + word(k, 3, 20),
+              ys = columns + word(k, 4, 20), n = rows * (xs > ys ? xs : ys);
       float *x = calloc((size_t)n, 4), *y = calloc((size_t)n, 4), *want = calloc((size_t)n, 4);
-      for (int64_t i = 0; i < n; i++) put(x, xr, i, (float)word(k, 100 + (uint64_t)i, 2001) / 64 - 15), put(y, yr, i, (float)word(k, 9000 + (uint64_t)i, 2001) / 64 - 15);
+      for (int64_t i = 0; i < n; i++)
+        put(x, xr, i, (float)word(k, 100 + (uint64_t)i, 2001) / 64 - 15),
+            put(y, yr, i, (float)word(k, 9000 + (uint64_t)i, 2001) / 64 - 15);
       memcpy(want, y, (size_t)n * 4);
       for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < columns; c++) put(want, yr, r * ys + c, (adds ? get(y, yr, r * ys + c) : 0) + get(x, xr, r * xs + c));
+        for (int64_t c = 0; c < columns; c++)
+          put(want, yr, r * ys + c, (adds ? get(y, yr, r * ys + c) : 0) + get(x, xr, r * xs + c));
       kernels[isa].accumulate(y, yr, ys, x, xr, xs, rows, columns, adds, 1 + (int)(k % 3));
       if (memcmp(y, want, (size_t)n * 4)) fail_msg("level %d, case %llu", isa, (unsigned long long)k);
       free(x), free(y), free(want);
@@ -463,9 +518,11 @@ static void columns_are_copied(void **state) {
   tables(kernels, &count);
   for (int isa = 0; isa < count; isa++)
     for (uint64_t k = 0; k < 200; k++) {
-      int64_t width = 1 + word(k, 1, 300), rows = 1 + word(k, 2, 9), from = width + word(k, 3, 20), to = width + word(k, 4, 20), n = rows * (from > to ? from : to);
+      int64_t width = 1 + word(k, 1, 300), rows = 1 + word(k, 2, 9), from = width + word(k, 3, 20),
+              to = width + word(k, 4, 20), n = rows * (from > to ? from : to);
       unsigned char *x = malloc((size_t)n), *y = malloc((size_t)n), *want = malloc((size_t)n);
-      for (int64_t i = 0; i < n; i++) x[i] = (unsigned char)word(k, 100 + (uint64_t)i, 256), y[i] = want[i] = (unsigned char)i;
+      for (int64_t i = 0; i < n; i++)
+        x[i] = (unsigned char)word(k, 100 + (uint64_t)i, 256), y[i] = want[i] = (unsigned char)i;
       for (int64_t r = 0; r < rows; r++) memcpy(want + r * to, x + r * from, (size_t)width);
       kernels[isa].copy_rows(y, to, x, from, width, rows, 1 + (int)(k % 3));
       assert_memory_equal(y, want, (size_t)n);

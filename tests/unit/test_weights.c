@@ -103,7 +103,8 @@ static void assert_loads(const char *path) {
     assert_int_equal(bytes[0], 16 * i + 1);
     assert_int_equal(bytes[sizes[i] - 2], (unsigned char)(16 * i + sizes[i] - 1));
   }
-  assert_true(hri_weights_find(weights, "") == HRI_SAFETENSORS_NONE && hri_weights_find(weights, "z") == HRI_SAFETENSORS_NONE);
+  assert_true(hri_weights_find(weights, "") == HRI_SAFETENSORS_NONE &&
+              hri_weights_find(weights, "z") == HRI_SAFETENSORS_NONE);
   assert_int_equal(hri_weights_read(weights, 4, 0, 1, &i, &error), HR_ERROR_INTERNAL);
   hri_weights_close(weights);
 }
@@ -131,7 +132,8 @@ static void test_split(void **state) {
     hri_safetensor list[9];
     uint32_t shard_of[9], shards = 0;
     hr_error error = {0};
-    for (i = 0; i < cases[c].count; i++) list[i] = (hri_safetensor){.name = "t", .dtype = HRI_FILE_U8, .rank = 1, .shape = {cases[c].sizes[i]}};
+    for (i = 0; i < cases[c].count; i++)
+      list[i] = (hri_safetensor){.name = "t", .dtype = HRI_FILE_U8, .rank = 1, .shape = {cases[c].sizes[i]}};
     assert_int_equal(hri_weights_split(list, cases[c].count, cases[c].max, shard_of, &shards, &error), HR_OK);
     assert_int_equal(shards, cases[c].shards);
     for (i = 0; i < cases[c].count; i++) assert_int_equal(shard_of[i], cases[c].shard_of[i]);
@@ -157,11 +159,12 @@ static void test_sharded(void **state) {
   assert_true(hri_path_exists(path_of("model-00001-of-00003.safetensors")));
   assert_false(hri_path_exists(path_of("model.safetensors")));
   assert_int_equal(hri_file_read(path_of("model.safetensors.index.json"), 4096, &text, &count, &error), HR_OK);
-  assert_string_equal(text, "{\n  \"metadata\": {\n    \"total_parameters\": 19,\n    \"total_size\": 40\n  },\n  \"weight_map\": {\n"
-                            "    \"a.norm\": \"model-00003-of-00003.safetensors\",\n"
-                            "    \"embed\": \"model-00001-of-00003.safetensors\",\n"
-                            "    \"l.0.w\": \"model-00002-of-00003.safetensors\",\n"
-                            "    \"l.1.w\": \"model-00002-of-00003.safetensors\"\n  }\n}\n");
+  assert_string_equal(
+      text, "{\n  \"metadata\": {\n    \"total_parameters\": 19,\n    \"total_size\": 40\n  },\n  \"weight_map\": {\n"
+            "    \"a.norm\": \"model-00003-of-00003.safetensors\",\n"
+            "    \"embed\": \"model-00001-of-00003.safetensors\",\n"
+            "    \"l.0.w\": \"model-00002-of-00003.safetensors\",\n"
+            "    \"l.1.w\": \"model-00002-of-00003.safetensors\"\n  }\n}\n");
   hri_free(text);
   assert_loads(directory);
   assert_loads(path_of("model.safetensors.index.json"));
@@ -202,7 +205,10 @@ static void test_digests(void **state) {
   assert_int_equal(hri_weights_open(directory, &weights, &error), HR_OK);
   assert_int_equal(hri_weights_digest_begin(weights, &error), HR_OK);
   for (uint32_t k = 0; k < 3; k++) /* one is left out */
-    assert_int_equal(hri_weights_read(weights, k, 0, hri_weights_get(weights, k)->end - hri_weights_get(weights, k)->begin, bytes, &error), HR_OK);
+    assert_int_equal(hri_weights_read(weights, k, 0,
+                                      hri_weights_get(weights, k)->end - hri_weights_get(weights, k)->begin, bytes,
+                                      &error),
+                     HR_OK);
   assert_int_equal(hri_weights_digest_end(weights, &read, &error), HR_OK);
   hri_weights_close(weights);
   assert_int_equal(read.count, 4);
@@ -259,11 +265,16 @@ static void test_index(void **state) {
       {"{\"weight_map\":{" GOOD_MAP "}}", NULL},
       {"{\"metadata\":{\"total_size\":40,\"x\":[1]},\"y\":{},\"weight_map\":{" GOOD_MAP "}}", NULL},
       {"{\"metadata\":{\"total_size\":40.00},\"weight_map\":{" GOOD_MAP "}}", NULL},
-      {"{\"metadata\":{\"total_size\":41},\"weight_map\":{" GOOD_MAP "}}", "metadata.total_size is 41, but the shards hold 40 bytes"},
-      {"{\"metadata\":{\"total_size\":40.5},\"weight_map\":{" GOOD_MAP "}}", "metadata.total_size must be a number of bytes"},
-      {"{\"metadata\":{\"total_size\":\"40\"},\"weight_map\":{" GOOD_MAP "}}", "metadata.total_size must be a number of bytes"},
-      {"{\"metadata\":{\"total_size\":-40},\"weight_map\":{" GOOD_MAP "}}", "metadata.total_size must be a number of bytes"},
-      {"{\"metadata\":{\"total_size\":18446744073709551656},\"weight_map\":{" GOOD_MAP "}}", "metadata.total_size must be"},
+      {"{\"metadata\":{\"total_size\":41},\"weight_map\":{" GOOD_MAP "}}",
+       "metadata.total_size is 41, but the shards hold 40 bytes"},
+      {"{\"metadata\":{\"total_size\":40.5},\"weight_map\":{" GOOD_MAP "}}",
+       "metadata.total_size must be a number of bytes"},
+      {"{\"metadata\":{\"total_size\":\"40\"},\"weight_map\":{" GOOD_MAP "}}",
+       "metadata.total_size must be a number of bytes"},
+      {"{\"metadata\":{\"total_size\":-40},\"weight_map\":{" GOOD_MAP "}}",
+       "metadata.total_size must be a number of bytes"},
+      {"{\"metadata\":{\"total_size\":18446744073709551656},\"weight_map\":{" GOOD_MAP "}}",
+       "metadata.total_size must be"},
       {"{\"metadata\":7,\"weight_map\":{" GOOD_MAP "}}", "expected an object, found '7'"},
       {"{}", "the field 'weight_map' is missing"},
       {"[]", "expected an object"},
@@ -272,9 +283,12 @@ static void test_index(void **state) {
       {"{\"metadata\":{},\"metadata\":{},\"weight_map\":{}}", "'metadata' stands there twice"},
       {"{\"weight_map\":{\"embed\":7}}", "expected a string, found '7'"},
       {"{\"weight_map\":{" GOOD_MAP ",\"embed\":\"" S2 "\"}}", "weight_map names the tensor 'embed' twice"},
-      {"{\"weight_map\":{" GOOD_MAP ",\"more\":\"" S3 "\"}}", "places the tensor 'more' in " S3 ", which does not hold it"},
-      {"{\"weight_map\":{" GOOD_MAP ",\"more\":\"absent.safetensors\"}}", "weight_map names the file absent.safetensors, which is missing"},
-      {"{\"weight_map\":{\"embed\":\"" S1 "\",\"l.0.w\":\"" S2 "\",\"a.norm\":\"" S3 "\"}}", "holds the tensor 'l.1.w', which the weight_map of"},
+      {"{\"weight_map\":{" GOOD_MAP ",\"more\":\"" S3 "\"}}",
+       "places the tensor 'more' in " S3 ", which does not hold it"},
+      {"{\"weight_map\":{" GOOD_MAP ",\"more\":\"absent.safetensors\"}}",
+       "weight_map names the file absent.safetensors, which is missing"},
+      {"{\"weight_map\":{\"embed\":\"" S1 "\",\"l.0.w\":\"" S2 "\",\"a.norm\":\"" S3 "\"}}",
+       "holds the tensor 'l.1.w', which the weight_map of"},
       {"{\"weight_map\":{\"embed\":\"../" S1 "\"}}", "not the plain name of a file"},
       {"{\"weight_map\":{\"embed\":\"/" S1 "\"}}", "not the plain name of a file"},
       {"{\"weight_map\":{\"embed\":\"a\\\\b\"}}", "not the plain name of a file"},
@@ -295,7 +309,8 @@ static void test_index(void **state) {
       assert_loads(directory);
       continue;
     }
-    if (hri_weights_open(directory, &weights, &error) != HR_ERROR_INPUT) fail_msg("accepted or failed otherwise: %s", cases[i].text);
+    if (hri_weights_open(directory, &weights, &error) != HR_ERROR_INPUT)
+      fail_msg("accepted or failed otherwise: %s", cases[i].text);
     assert_says(&error, cases[i].message);
     assert_says(&error, directory);
     assert_true(error.hint[0]);
@@ -349,7 +364,8 @@ static void test_refused_memory(void **state) {
     hri_mem_fail_after(0);
     assert_true(status == HR_OK || (status == HR_ERROR_MEMORY && error.message[0]));
     assert_true(hri_mem_live_bytes() == live);
-    assert_true(hri_path_exists(path_of("model.safetensors.index.json")) == (status == HR_OK)); /* without it nobody takes the shards for a model */
+    assert_true(hri_path_exists(path_of("model.safetensors.index.json")) ==
+                (status == HR_OK)); /* without it nobody takes the shards for a model */
     if (status == HR_OK) break;
     assert_int_equal(hri_dir_remove(directory, &error), HR_OK);
     assert_int_equal(mkdir(directory, 0700), 0);
@@ -375,9 +391,17 @@ static void test_refused_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(test_split),      TEST(test_single),  TEST(test_sharded),              TEST(test_taken_names), TEST(test_digests),
-      TEST(test_unfinished), TEST(test_index),   TEST(test_duplicate_over_shards), TEST(test_tensor_in_two_shards),
-      TEST(test_no_weights), TEST(test_refused_memory),
+      TEST(test_split),
+      TEST(test_single),
+      TEST(test_sharded),
+      TEST(test_taken_names),
+      TEST(test_digests),
+      TEST(test_unfinished),
+      TEST(test_index),
+      TEST(test_duplicate_over_shards),
+      TEST(test_tensor_in_two_shards),
+      TEST(test_no_weights),
+      TEST(test_refused_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* What base and formats make of two files and of JSON, as text: formats GGUF SAFETENSORS. Built for this machine and for WebAssembly it
- * prints the same (scripts/wasm.sh). */
+/* What base and formats make of two files and of JSON, as text: formats GGUF SAFETENSORS. Built for this machine and
+ * for WebAssembly it prints the same (scripts/wasm.sh). */
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +44,8 @@ static int safetensors(const char *path, hr_error *error) {
     const hri_safetensor *tensor = hri_safetensors_get(file, i);
     unsigned char first = 0;
     if (tensor->end > tensor->begin && hri_safetensors_read(file, i, 0, 1, &first, error) != HR_OK) return fail(error);
-    (void)printf("%s %llu %llu %u\n", tensor->name, (unsigned long long)tensor->begin, (unsigned long long)tensor->end, first);
+    (void)printf("%s %llu %llu %u\n", tensor->name, (unsigned long long)tensor->begin, (unsigned long long)tensor->end,
+                 first);
   }
   hri_safetensors_close(file);
   return 0;

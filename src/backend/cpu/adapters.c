@@ -16,8 +16,8 @@
 #include "ops/pointwise/rope_table.h"
 #include "ops/scratch.h"
 
-/* Running a product, oneDNN allocates five times, 1.5 KiB in all, and a refusal is an exception through C, which ends the
- * process; OpenMP may take as much for a team and ends it too. A refusal is met here instead. */
+/* Running a product, oneDNN allocates five times, 1.5 KiB in all, and a refusal is an exception through C, which ends
+ * the process; OpenMP may take as much for a team and ends it too. A refusal is met here instead. */
 enum { LIBRARY_HEAP_BYTES = 4096 };
 
 struct hri_cpu {
@@ -47,9 +47,15 @@ static hri_real type_of(const hri_tensor *t) {
   return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
 }
 static const hri_operand *operand(const call *c, uint32_t index) { return &hri_operands(c->job, c->node)[index]; }
-static bool present(const call *c, uint32_t index) { return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE; }
-static void *pointer(const call *c, uint32_t index) { return present(c, index) ? hri_launch_pointer(c->launch, operand(c, index)->tensor) : NULL; }
-static const hri_tensor *tensor(const call *c, uint32_t index) { return &c->job->tensors.items[operand(c, index)->tensor]; }
+static bool present(const call *c, uint32_t index) {
+  return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE;
+}
+static void *pointer(const call *c, uint32_t index) {
+  return present(c, index) ? hri_launch_pointer(c->launch, operand(c, index)->tensor) : NULL;
+}
+static const hri_tensor *tensor(const call *c, uint32_t index) {
+  return &c->job->tensors.items[operand(c, index)->tensor];
+}
 static int64_t rows(const call *c, uint32_t index) { return (int64_t)hri_rows(tensor(c, index)); }
 static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_columns(tensor(c, index)); }
 static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
@@ -79,48 +85,91 @@ static hr_status run_pack(call *c) {
   return HR_OK;
 }
 
-hr_status hri_cpu_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+hr_status hri_cpu_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays,
+                          hr_error *error) {
   return hri_demand_packing(&((hri_cpu *)self)->demand, job, node, bytes, pays, error);
 }
 
 /* ---- embed, norm, pointwise ---- */
 
 static hr_status run_embed(call *c) {
-  hri_embed_args a = {.rows = rows(c, 4), .columns = columns(c, 4), .real = real(c, 4), .tokens = pointer(c, 1), .factor = c->node->attr.f[0], .positions = pointer(c, 3), .ids = pointer(c, 0),
-                      .position = pointer(c, 2), .y = pointer(c, 4), .threads = threads(c)};
+  hri_embed_args a = {.rows = rows(c, 4),
+                      .columns = columns(c, 4),
+                      .real = real(c, 4),
+                      .tokens = pointer(c, 1),
+                      .factor = c->node->attr.f[0],
+                      .positions = pointer(c, 3),
+                      .ids = pointer(c, 0),
+                      .position = pointer(c, 2),
+                      .y = pointer(c, 4),
+                      .threads = threads(c)};
   c->cpu->kernels.embed(&a);
   return HR_OK;
 }
 
 static hr_status run_embed_backward(call *c) {
-  hri_embed_backward_args a = {.rows = rows(c, 1), .columns = columns(c, 1), .real = real(c, 1), .dy = pointer(c, 1), .index = pointer(c, 0), .factor = c->node->attr.f[0], .skip_index = c->node->attr.i[0],
-                               .dtable = pointer(c, 2), .stored_rows = rows(c, 2), .accumulate = adds(c, 2), .threads = threads(c)};
+  hri_embed_backward_args a = {.rows = rows(c, 1),
+                               .columns = columns(c, 1),
+                               .real = real(c, 1),
+                               .dy = pointer(c, 1),
+                               .index = pointer(c, 0),
+                               .factor = c->node->attr.f[0],
+                               .skip_index = c->node->attr.i[0],
+                               .dtable = pointer(c, 2),
+                               .stored_rows = rows(c, 2),
+                               .accumulate = adds(c, 2),
+                               .threads = threads(c)};
   c->cpu->kernels.embed_backward(&a);
   return HR_OK;
 }
 
 static hr_status run_bias_gradient(call *c) {
-  c->cpu->kernels.bias_gradient(pointer(c, 1), pointer(c, 0), rows(c, 0), columns(c, 0), adds(c, 1), scratch(c), real(c, 0), threads(c));
+  c->cpu->kernels.bias_gradient(pointer(c, 1), pointer(c, 0), rows(c, 0), columns(c, 0), adds(c, 1), scratch(c),
+                                real(c, 0), threads(c));
   return HR_OK;
 }
 
 static hr_status run_norm(call *c) {
-  hri_norm_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .real = real(c, 0), .x = pointer(c, 0), .residual = pointer(c, 3), .s = pointer(c, 4), .weight = pointer(c, 1),
-                     .weight_offset = c->node->attr.f[1], .bias = pointer(c, 2), .eps = c->node->attr.f[0], .y = pointer(c, 5), .stats = pointer(c, 6), .threads = threads(c)};
+  hri_norm_args a = {.rows = rows(c, 0),
+                     .columns = columns(c, 0),
+                     .real = real(c, 0),
+                     .x = pointer(c, 0),
+                     .residual = pointer(c, 3),
+                     .s = pointer(c, 4),
+                     .weight = pointer(c, 1),
+                     .weight_offset = c->node->attr.f[1],
+                     .bias = pointer(c, 2),
+                     .eps = c->node->attr.f[0],
+                     .y = pointer(c, 5),
+                     .stats = pointer(c, 6),
+                     .threads = threads(c)};
   (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm : c->cpu->kernels.rmsnorm)(&a);
   return HR_OK;
 }
 
-/* The kernel writes both gradients or adds to both. Where a node does one of each (norms that share only their weight or
- * only their bias), the one to be written starts as zero. */
+/* The kernel writes both gradients or adds to both. Where a node does one of each (norms that share only their weight
+ * or only their bias), the one to be written starts as zero. */
 static void zero_written(const call *c, uint32_t index) {
-  if (present(c, index) && !adds(c, index)) c->cpu->kernels.zero(pointer(c, index), (int64_t)hri_tensor_bytes(tensor(c, index)), threads(c));
+  if (present(c, index) && !adds(c, index))
+    c->cpu->kernels.zero(pointer(c, index), (int64_t)hri_tensor_bytes(tensor(c, index)), threads(c));
 }
 
 static hr_status run_norm_backward(call *c) {
-  hri_norm_backward_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .real = real(c, 0), .dy = pointer(c, 0), .x = pointer(c, 1), .stats = pointer(c, 2), .weight = pointer(c, 3),
-                              .weight_offset = c->node->attr.f[1], .extra = pointer(c, 4), .dx = pointer(c, 5), .dweight = pointer(c, 6), .dbias = pointer(c, 7),
-                              .accumulate = adds(c, 6) || adds(c, 7), .scratch = scratch(c), .threads = threads(c)};
+  hri_norm_backward_args a = {.rows = rows(c, 0),
+                              .columns = columns(c, 0),
+                              .real = real(c, 0),
+                              .dy = pointer(c, 0),
+                              .x = pointer(c, 1),
+                              .stats = pointer(c, 2),
+                              .weight = pointer(c, 3),
+                              .weight_offset = c->node->attr.f[1],
+                              .extra = pointer(c, 4),
+                              .dx = pointer(c, 5),
+                              .dweight = pointer(c, 6),
+                              .dbias = pointer(c, 7),
+                              .accumulate = adds(c, 6) || adds(c, 7),
+                              .scratch = scratch(c),
+                              .threads = threads(c)};
   if (a.accumulate) {
     zero_written(c, 6);
     zero_written(c, 7);
@@ -131,17 +180,42 @@ static hr_status run_norm_backward(call *c) {
 
 static hr_status run_head_norm(call *c) {
   const hri_attr *at = &c->node->attr;
-  hri_head_norm_args a = {.rows = rows(c, 0), .heads = at->i[0], .kv_heads = at->i[1], .head_size = at->i[2], .real = real(c, 0), .x = pointer(c, 0), .wq = pointer(c, 1),
-                          .wk = pointer(c, 2), .weight_offset = at->f[1], .eps = at->f[0], .y = pointer(c, 3), .stats = pointer(c, 4), .threads = threads(c)};
+  hri_head_norm_args a = {.rows = rows(c, 0),
+                          .heads = at->i[0],
+                          .kv_heads = at->i[1],
+                          .head_size = at->i[2],
+                          .real = real(c, 0),
+                          .x = pointer(c, 0),
+                          .wq = pointer(c, 1),
+                          .wk = pointer(c, 2),
+                          .weight_offset = at->f[1],
+                          .eps = at->f[0],
+                          .y = pointer(c, 3),
+                          .stats = pointer(c, 4),
+                          .threads = threads(c)};
   c->cpu->kernels.head_norm(&a);
   return HR_OK;
 }
 
 static hr_status run_head_norm_backward(call *c) {
   const hri_attr *at = &c->node->attr;
-  hri_head_norm_backward_args a = {.rows = rows(c, 0), .heads = at->i[0], .kv_heads = at->i[1], .head_size = at->i[2], .real = real(c, 0), .dy = pointer(c, 0),
-                                   .x = pointer(c, 1), .stats = pointer(c, 2), .wq = pointer(c, 3), .wk = pointer(c, 4), .weight_offset = at->f[1], .dx = pointer(c, 5),
-                                   .dwq = pointer(c, 6), .dwk = pointer(c, 7), .accumulate = adds(c, 6) || adds(c, 7), .scratch = scratch(c), .threads = threads(c)};
+  hri_head_norm_backward_args a = {.rows = rows(c, 0),
+                                   .heads = at->i[0],
+                                   .kv_heads = at->i[1],
+                                   .head_size = at->i[2],
+                                   .real = real(c, 0),
+                                   .dy = pointer(c, 0),
+                                   .x = pointer(c, 1),
+                                   .stats = pointer(c, 2),
+                                   .wq = pointer(c, 3),
+                                   .wk = pointer(c, 4),
+                                   .weight_offset = at->f[1],
+                                   .dx = pointer(c, 5),
+                                   .dwq = pointer(c, 6),
+                                   .dwk = pointer(c, 7),
+                                   .accumulate = adds(c, 6) || adds(c, 7),
+                                   .scratch = scratch(c),
+                                   .threads = threads(c)};
   if (a.accumulate) {
     zero_written(c, 6);
     zero_written(c, 7);
@@ -151,7 +225,8 @@ static hr_status run_head_norm_backward(call *c) {
 }
 
 static hr_status run_softcap(call *c) {
-  c->cpu->kernels.softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1), threads(c));
+  c->cpu->kernels.softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1),
+                          threads(c));
   return HR_OK;
 }
 
@@ -161,29 +236,43 @@ static hr_status run_add(call *c) {
 }
 
 static hr_status run_activation(call *c) {
-  c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1), real(c, 1), threads(c));
+  c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1),
+                             real(c, 1), threads(c));
   return HR_OK;
 }
 
 static hr_status run_activation_backward(call *c) {
-  c->cpu->kernels.activation_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), threads(c));
+  c->cpu->kernels.activation_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1),
+                                      elements(c, 2), real(c, 2), threads(c));
   return HR_OK;
 }
 
 static hr_status run_glu(call *c) {
-  c->cpu->kernels.glu((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1), real(c, 1), threads(c));
+  c->cpu->kernels.glu((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1),
+                      real(c, 1), threads(c));
   return HR_OK;
 }
 
 static hr_status run_glu_backward(call *c) {
-  c->cpu->kernels.glu_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1), rows(c, 0), columns(c, 0), real(c, 0), threads(c));
+  c->cpu->kernels.glu_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1),
+                               rows(c, 0), columns(c, 0), real(c, 0), threads(c));
   return HR_OK;
 }
 
 static hr_status run_rope(call *c) {
   const float *table = pointer(c, 2);
-  hri_rope_args a = {.rows = rows(c, 0), .heads = c->node->attr.i[0], .kv_heads = c->node->attr.i[1], .head_size = c->node->attr.i[2], .rotary_size = c->node->attr.i[4], .real = real(c, 0), .x = pointer(c, 0),
-                     .y = pointer(c, 3), .cosines = table, .sines = table + elements(c, 2) / 2, .position = pointer(c, 1), .inverse = c->node->attr.i[3] != 0,
+  hri_rope_args a = {.rows = rows(c, 0),
+                     .heads = c->node->attr.i[0],
+                     .kv_heads = c->node->attr.i[1],
+                     .head_size = c->node->attr.i[2],
+                     .rotary_size = c->node->attr.i[4],
+                     .real = real(c, 0),
+                     .x = pointer(c, 0),
+                     .y = pointer(c, 3),
+                     .cosines = table,
+                     .sines = table + elements(c, 2) / 2,
+                     .position = pointer(c, 1),
+                     .inverse = c->node->attr.i[3] != 0,
                      .threads = threads(c)};
   c->cpu->kernels.rope(&a);
   return HR_OK;
@@ -192,7 +281,8 @@ static hr_status run_rope(call *c) {
 static hr_status run_rope_table(call *c) {
   const hri_rope_source *source = &c->job->ropes.items[c->node->attr.i[2]];
   float *table = pointer(c, 0);
-  hri_rope_table(source->inverse, source->pairs, source->factor, c->node->attr.i[0], table, table + elements(c, 0) / 2, threads(c));
+  hri_rope_table(source->inverse, source->pairs, source->factor, c->node->attr.i[0], table, table + elements(c, 0) / 2,
+                 threads(c));
   return HR_OK;
 }
 
@@ -202,35 +292,41 @@ static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; 
 
 static hr_status run_attention(call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
-  c->cpu->attention.forward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), scratch(c), threads(c));
+  c->cpu->attention.forward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
+                            scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_backward(call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
-  c->cpu->attention.backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), pointer(c, 4), pointer(c, 5), scratch(c), threads(c));
+  c->cpu->attention.backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
+                             pointer(c, 4), pointer(c, 5), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full(call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
-  c->cpu->attention.materialized(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), scratch(c), threads(c));
+  c->cpu->attention.materialized(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
+                                 scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full_backward(call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
-  c->cpu->attention.materialized_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), pointer(c, 4), scratch(c), threads(c));
+  c->cpu->attention.materialized_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
+                                          pointer(c, 3), pointer(c, 4), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_cached(call *c) {
   hri_attention_cache_shape s = hri_demand_cache(c->job, c->node);
   const hri_control *control = pointer(c, 3);
-  if (control->cache_length < 0 || control->row_count < 1 || control->row_count > s.rows || control->cache_length + control->row_count > s.capacity)
-    return hri_fail(c->error, HR_ERROR_INTERNAL, "generation: %lld rows do not fit behind %lld in a cache of %lld", (long long)control->row_count,
-                    (long long)control->cache_length, (long long)s.capacity);
-  c->cpu->attention.cached(&s, attention_scale(c), pointer(c, 0), control->cache_length, control->row_count, pointer(c, 1), pointer(c, 2), pointer(c, 4), scratch(c), threads(c));
+  if (control->cache_length < 0 || control->row_count < 1 || control->row_count > s.rows ||
+      control->cache_length + control->row_count > s.capacity)
+    return hri_fail(c->error, HR_ERROR_INTERNAL, "generation: %lld rows do not fit behind %lld in a cache of %lld",
+                    (long long)control->row_count, (long long)control->cache_length, (long long)s.capacity);
+  c->cpu->attention.cached(&s, attention_scale(c), pointer(c, 0), control->cache_length, control->row_count,
+                           pointer(c, 1), pointer(c, 2), pointer(c, 4), scratch(c), threads(c));
   return HR_OK;
 }
 
@@ -238,8 +334,17 @@ static hr_status run_attention_cached(call *c) {
 
 static hr_status run_cross_entropy(call *c) {
   const hri_control *control = pointer(c, 2);
-  hri_cross_entropy_args a = {.rows = rows(c, 0), .vocabulary = c->node->attr.i[0], .stored = columns(c, 0), .softcap = c->node->attr.f[0], .real = real(c, 0), .logits = pointer(c, 0), .labels = pointer(c, 1),
-                              .gradient_scale = control->inv_tokens * control->loss_scale, .losses = pointer(c, 4), .dlogits = pointer(c, 3), .threads = threads(c)};
+  hri_cross_entropy_args a = {.rows = rows(c, 0),
+                              .vocabulary = c->node->attr.i[0],
+                              .stored = columns(c, 0),
+                              .softcap = c->node->attr.f[0],
+                              .real = real(c, 0),
+                              .logits = pointer(c, 0),
+                              .labels = pointer(c, 1),
+                              .gradient_scale = control->inv_tokens * control->loss_scale,
+                              .losses = pointer(c, 4),
+                              .dlogits = pointer(c, 3),
+                              .threads = threads(c)};
   c->cpu->kernels.cross_entropy(&a);
   return HR_OK;
 }
@@ -251,24 +356,32 @@ static hr_status run_loss_sum(call *c) {
 }
 
 /* The k-th tensor that an operand stands for. */
-static hri_id piece(const call *c, uint32_t index, uint32_t k) { return hri_piece(c->job, operand(c, index)->tensor, k); }
-static void *piece_pointer(const call *c, uint32_t index, uint32_t k) { return present(c, index) ? hri_launch_pointer(c->launch, piece(c, index, k)) : NULL; }
+static hri_id piece(const call *c, uint32_t index, uint32_t k) {
+  return hri_piece(c->job, operand(c, index)->tensor, k);
+}
+static void *piece_pointer(const call *c, uint32_t index, uint32_t k) {
+  return present(c, index) ? hri_launch_pointer(c->launch, piece(c, index, k)) : NULL;
+}
 static uint32_t pieces(const call *c, uint32_t index) { return hri_piece_count(c->job, operand(c, index)->tensor); }
-static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) { return (int64_t)hri_tensor_stored_elements(&c->job->tensors.items[piece(c, index, k)]); }
+static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) {
+  return (int64_t)hri_tensor_stored_elements(&c->job->tensors.items[piece(c, index, k)]);
+}
 
 static hr_status run_square_norm(call *c) {
   for (uint32_t k = 0; k < pieces(c, 0); k++)
-    c->cpu->kernels.square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0), piece_elements(c, 0, k), threads(c));
+    c->cpu->kernels.square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0), piece_elements(c, 0, k),
+                               threads(c));
   return HR_OK;
 }
 
-/* The clip coefficient of torch: min(1, max / (norm + 1e-6)), and 1 without a limit (clip_norm 0), where the norm alone is
- * wanted. Gradients carry the loss scale; the norm does not. */
+/* The clip coefficient of torch: min(1, max / (norm + 1e-6)), and 1 without a limit (clip_norm 0), where the norm alone
+ * is wanted. Gradients carry the loss scale; the norm does not. */
 static hr_status run_clip(call *c) {
   hri_control *control = pointer(c, 1);
   double norm = sqrt(c->cpu->kernels.partial_sum(pointer(c, 0), elements(c, 0))) / control->loss_scale;
   control->grad_norm = norm;
-  control->clip_scale = control->clip_norm > 0 && norm + 1e-6 > control->clip_norm ? control->clip_norm / (norm + 1e-6) : 1.0;
+  control->clip_scale =
+      control->clip_norm > 0 && norm + 1e-6 > control->clip_norm ? control->clip_norm / (norm + 1e-6) : 1.0;
   return HR_OK;
 }
 
@@ -283,19 +396,31 @@ static hr_status run_advance(call *c) {
   return HR_OK;
 }
 
-/* g, control, w, the tensors of the state, bf16 copy of w?, guard? (the executor's), range by range. The step of the random bits is
- * the one that ADVANCE has just counted; they go by the element of the parameter, wherever its ranges lie. */
+/* g, control, w, the tensors of the state, bf16 copy of w?, guard? (the executor's), range by range. The step of the
+ * random bits is the one that ADVANCE has just counted; they go by the element of the parameter, wherever its ranges
+ * lie. */
 static hr_status run_update(call *c) {
   const hri_control *control = pointer(c, 1);
   uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
-  hri_update_numbers n = {.number = {f[0], f[1], f[2]}, .learning_rate = control->learning_rate, .weight_decay = f[3],
-                          .gradient_scale = control->clip_scale / control->loss_scale, .t = control->applied_steps};
+  hri_update_numbers n = {.number = {f[0], f[1], f[2]},
+                          .learning_rate = control->learning_rate,
+                          .weight_decay = f[3],
+                          .gradient_scale = control->clip_scale / control->loss_scale,
+                          .t = control->applied_steps};
   for (uint32_t k = 0; k < pieces(c, 0); k++) {
     const hri_param_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
-    hri_update_args a = {.n = piece_elements(c, 2, k), .w = piece_pointer(c, 2, k), .w_real = real(c, 2), .copy = piece_pointer(c, 3 + states, k),
-                         .g = piece_pointer(c, 0, k), .gradient_real = real(c, 0), .first_element = (int64_t)range->first, .threads = threads(c),
-                         .rounding = {.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->job->params.items[range->param].site}};
+    hri_update_args a = {.n = piece_elements(c, 2, k),
+                         .w = piece_pointer(c, 2, k),
+                         .w_real = real(c, 2),
+                         .copy = piece_pointer(c, 3 + states, k),
+                         .g = piece_pointer(c, 0, k),
+                         .gradient_real = real(c, 0),
+                         .first_element = (int64_t)range->first,
+                         .threads = threads(c),
+                         .rounding = {.seed = control->seed,
+                                      .step = (uint64_t)control->applied_steps,
+                                      .site = c->job->params.items[range->param].site}};
     for (uint32_t t = 0; t < states; t++) {
       a.state[t] = piece_pointer(c, 3 + t, k);
       if (hri_optimizer_get(kind)->tensors[t].narrow) a.state_real = real(c, 3 + t);
@@ -313,19 +438,24 @@ static hr_status run_zero(call *c) {
 }
 
 /* Elements and bytes from row to row of an operand. */
-static int64_t row_stride(const call *c, uint32_t index) { return tensor(c, index)->stride ? (int64_t)tensor(c, index)->stride : columns(c, index); }
-static int64_t row_pitch(const call *c, uint32_t index) { return (int64_t)hri_dtype_size((hri_dtype)tensor(c, index)->dtype, (uint64_t)row_stride(c, index)); }
+static int64_t row_stride(const call *c, uint32_t index) {
+  return tensor(c, index)->stride ? (int64_t)tensor(c, index)->stride : columns(c, index);
+}
+static int64_t row_pitch(const call *c, uint32_t index) {
+  return (int64_t)hri_dtype_size((hri_dtype)tensor(c, index)->dtype, (uint64_t)row_stride(c, index));
+}
 
 static hr_status run_accumulate(call *c) {
-  c->cpu->kernels.accumulate(pointer(c, 1), real(c, 1), row_stride(c, 1), pointer(c, 0), real(c, 0), row_stride(c, 0), rows(c, 0), columns(c, 0), adds(c, 1),
-                             threads(c));
+  c->cpu->kernels.accumulate(pointer(c, 1), real(c, 1), row_stride(c, 1), pointer(c, 0), real(c, 0), row_stride(c, 0),
+                             rows(c, 0), columns(c, 0), adds(c, 1), threads(c));
   return HR_OK;
 }
 
 static hr_status run_copy(call *c) {
   if (tensor(c, 0)->stride || tensor(c, 1)->stride) {
     int64_t width = (int64_t)hri_tensor_bytes(tensor(c, 0)) / rows(c, 0);
-    c->cpu->kernels.copy_rows(pointer(c, 1), row_pitch(c, 1), pointer(c, 0), row_pitch(c, 0), width, rows(c, 0), threads(c));
+    c->cpu->kernels.copy_rows(pointer(c, 1), row_pitch(c, 1), pointer(c, 0), row_pitch(c, 0), width, rows(c, 0),
+                              threads(c));
     return HR_OK;
   }
   c->cpu->kernels.copy(pointer(c, 1), pointer(c, 0), (int64_t)hri_tensor_bytes(tensor(c, 0)), threads(c));
@@ -367,29 +497,56 @@ static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, h
 static hr_status run_transfer(call *c) {
   const hri_transfer *t = c->launch->transfer;
   hri_window window = {.memory = pointer(c, 0), .context = pointer(c, 0), .put = put, .get = get};
-  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0], (uint32_t)c->node->attr.i[1], &window, scratch(c),
-                                                           scratch_bytes(c), c->error);
+  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0],
+                                                          (uint32_t)c->node->attr.i[1], &window, scratch(c),
+                                                          scratch_bytes(c), c->error);
 }
 
 /* ---- the table ---- */
 
 typedef hr_status (*adapter)(call *c);
 static const adapter adapters[HRI_OP_COUNT] = {
-    [HRI_OP_EMBED] = run_embed, [HRI_OP_EMBED_BACKWARD] = run_embed_backward,
-    [HRI_OP_LINEAR] = run_product, [HRI_OP_LINEAR_DX] = run_product, [HRI_OP_LINEAR_DW] = run_product, [HRI_OP_PACK] = run_pack, [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
-    [HRI_OP_NORM] = run_norm, [HRI_OP_NORM_BACKWARD] = run_norm_backward, [HRI_OP_HEAD_NORM] = run_head_norm, [HRI_OP_HEAD_NORM_BACKWARD] = run_head_norm_backward,
-    [HRI_OP_ADD] = run_add, [HRI_OP_ACTIVATION] = run_activation, [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
-    [HRI_OP_GLU] = run_glu, [HRI_OP_GLU_BACKWARD] = run_glu_backward, [HRI_OP_ROPE] = run_rope, [HRI_OP_ROPE_TABLE] = run_rope_table, [HRI_OP_SOFTCAP] = run_softcap,
-    [HRI_OP_ATTENTION] = run_attention, [HRI_OP_ATTENTION_BACKWARD] = run_attention_backward,
-    [HRI_OP_ATTENTION_FULL] = run_attention_full, [HRI_OP_ATTENTION_FULL_BACKWARD] = run_attention_full_backward,
+    [HRI_OP_EMBED] = run_embed,
+    [HRI_OP_EMBED_BACKWARD] = run_embed_backward,
+    [HRI_OP_LINEAR] = run_product,
+    [HRI_OP_LINEAR_DX] = run_product,
+    [HRI_OP_LINEAR_DW] = run_product,
+    [HRI_OP_PACK] = run_pack,
+    [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
+    [HRI_OP_NORM] = run_norm,
+    [HRI_OP_NORM_BACKWARD] = run_norm_backward,
+    [HRI_OP_HEAD_NORM] = run_head_norm,
+    [HRI_OP_HEAD_NORM_BACKWARD] = run_head_norm_backward,
+    [HRI_OP_ADD] = run_add,
+    [HRI_OP_ACTIVATION] = run_activation,
+    [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
+    [HRI_OP_GLU] = run_glu,
+    [HRI_OP_GLU_BACKWARD] = run_glu_backward,
+    [HRI_OP_ROPE] = run_rope,
+    [HRI_OP_ROPE_TABLE] = run_rope_table,
+    [HRI_OP_SOFTCAP] = run_softcap,
+    [HRI_OP_ATTENTION] = run_attention,
+    [HRI_OP_ATTENTION_BACKWARD] = run_attention_backward,
+    [HRI_OP_ATTENTION_FULL] = run_attention_full,
+    [HRI_OP_ATTENTION_FULL_BACKWARD] = run_attention_full_backward,
     [HRI_OP_ATTENTION_CACHED] = run_attention_cached,
-    [HRI_OP_CROSS_ENTROPY] = run_cross_entropy, [HRI_OP_LOSS_SUM] = run_loss_sum,
-    [HRI_OP_SQUARE_NORM] = run_square_norm, [HRI_OP_CLIP] = run_clip, [HRI_OP_FOUND_INF] = run_found_inf, [HRI_OP_ADVANCE] = run_advance,
+    [HRI_OP_CROSS_ENTROPY] = run_cross_entropy,
+    [HRI_OP_LOSS_SUM] = run_loss_sum,
+    [HRI_OP_SQUARE_NORM] = run_square_norm,
+    [HRI_OP_CLIP] = run_clip,
+    [HRI_OP_FOUND_INF] = run_found_inf,
+    [HRI_OP_ADVANCE] = run_advance,
 #define HRI_RUN_UPDATE(id, ...) [HRI_OP_##id] = run_update,
     HRI_OPTIMIZERS(HRI_RUN_UPDATE)
 #undef HRI_RUN_UPDATE
-    [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_ACCUMULATE] = run_accumulate, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
-    [HRI_OP_FILL] = run_transfer, [HRI_OP_SINK] = run_transfer,
+        [HRI_OP_ZERO] = run_zero,
+    [HRI_OP_COPY] = run_copy,
+    [HRI_OP_ACCUMULATE] = run_accumulate,
+    [HRI_OP_CAST] = run_cast,
+    [HRI_OP_SELECT] = run_select,
+    [HRI_OP_LAST_ROW] = run_last_row,
+    [HRI_OP_FILL] = run_transfer,
+    [HRI_OP_SINK] = run_transfer,
 };
 
 static hr_status product_workspace(void *gemm, const hri_gemm_shape *shape, uint64_t *bytes, hr_error *error) {
@@ -404,9 +561,10 @@ hr_status hri_cpu_workspace(void *self, const hri_job *job, const hri_node *node
 }
 
 static void fill_tables(hri_cpu *cpu) {
-#define FILL(isa)                                                                                                        \
-  hri_norm_kernels_##isa(&cpu->kernels), hri_pointwise_kernels_##isa(&cpu->kernels), hri_embed_kernels_##isa(&cpu->kernels), \
-      hri_loss_kernels_##isa(&cpu->kernels), hri_optim_kernels_##isa(&cpu->kernels), hri_move_kernels_##isa(&cpu->kernels), \
+#define FILL(isa)                                                                                                      \
+  hri_norm_kernels_##isa(&cpu->kernels), hri_pointwise_kernels_##isa(&cpu->kernels),                                   \
+      hri_embed_kernels_##isa(&cpu->kernels), hri_loss_kernels_##isa(&cpu->kernels),                                   \
+      hri_optim_kernels_##isa(&cpu->kernels), hri_move_kernels_##isa(&cpu->kernels),                                   \
       hri_attention_kernels_##isa(&cpu->attention)
   switch (cpu->isa) {
 #if defined(__x86_64__)
@@ -428,7 +586,11 @@ hr_status hri_cpu_create(uint32_t team, hri_cpu **out, hr_error *error) {
   if (status == HR_OK) {
     fill_tables(cpu);
     status = hri_gemm_cache_create(cpu->isa, &cpu->gemm, error);
-    cpu->demand = (hri_demand){.level = cpu->isa, .team = cpu->threads, .products = cpu->gemm, .workspace = product_workspace, .packed_bytes = product_packed_bytes};
+    cpu->demand = (hri_demand){.level = cpu->isa,
+                               .team = cpu->threads,
+                               .products = cpu->gemm,
+                               .workspace = product_workspace,
+                               .packed_bytes = product_packed_bytes};
   }
   if (status != HR_OK) {
     hri_cpu_destroy(cpu);
@@ -464,7 +626,8 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
 
 hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *node, void *handle, hr_error *error) {
   call c = {.cpu = cpu, .launch = launch, .job = launch->job, .node = node, .handle = handle, .error = error};
-  if (!hri_room_heap(LIBRARY_HEAP_BYTES)) return hri_fail_memory(error, LIBRARY_HEAP_BYTES, "the libraries that run a node");
+  if (!hri_room_heap(LIBRARY_HEAP_BYTES))
+    return hri_fail_memory(error, LIBRARY_HEAP_BYTES, "the libraries that run a node");
   return adapters[node->op](&c);
 }
 

@@ -14,12 +14,13 @@ void hri_cpu_destroy(hri_cpu *cpu);
 
 /* What planning asks (hri_backend). */
 hr_status hri_cpu_workspace(void *cpu, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error);
-hr_status hri_cpu_packing(void *cpu, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error);
+hr_status hri_cpu_packing(void *cpu, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays,
+                          hr_error *error);
 
 /* Where operands lie at run time. */
 typedef struct hri_launch {
   const hri_job *job;
-  const uint64_t *offsets;            /* per storage */
+  const uint64_t *offsets; /* per storage */
   unsigned char *base[HRI_TIER_COUNT];
   const hri_transfer *transfer;
 } hri_launch;

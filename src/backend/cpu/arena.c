@@ -1,8 +1,8 @@
-/* Huge pages make the first touch about four times as fast and spare address translation, but the kernel places them only
- * at multiples of 2 MiB. Reserving more and trimming would need address space beyond the plan, if only for a moment, and
- * fail under a limit that fits the plan. So: map exactly, look where it landed, and when that is not a multiple of 2 MiB,
- * give it back and ask for the same size at the multiple below, where the room was just proven (mappings grow down, so
- * what lies below is free as a rule). If somebody else took it meanwhile, any address does. */
+/* Huge pages make the first touch about four times as fast and spare address translation, but the kernel places them
+ * only at multiples of 2 MiB. Reserving more and trimming would need address space beyond the plan, if only for a
+ * moment, and fail under a limit that fits the plan. So: map exactly, look where it landed, and when that is not a
+ * multiple of 2 MiB, give it back and ask for the same size at the multiple below, where the room was just proven
+ * (mappings grow down, so what lies below is free as a rule). If somebody else took it meanwhile, any address does. */
 #include "backend/cpu/arena.h"
 
 #include <sys/mman.h>
@@ -45,20 +45,24 @@ static void touch(unsigned char *base, uint64_t bytes, uint32_t threads) {
 static hr_status refused(uint64_t bytes, hr_error *error) {
   hri_host_memory host = hri_host_memory_now();
   char wanted[32], usable[32];
-  hr_status status = hri_fail(error, HR_ERROR_MEMORY, "the host refused an arena of %s; it could give about %s", hri_size_text(bytes, wanted),
-                              host.usable_bytes == HRI_HOST_UNLIMITED ? "an unknown amount" : hri_size_text(host.usable_bytes, usable));
+  hr_status status = hri_fail(error, HR_ERROR_MEMORY, "the host refused an arena of %s; it could give about %s",
+                              hri_size_text(bytes, wanted),
+                              host.usable_bytes == HRI_HOST_UNLIMITED ? "an unknown amount"
+                                                                      : hri_size_text(host.usable_bytes, usable));
   if (error) {
     error->requested_bytes = bytes;
     error->available_bytes = host.usable_bytes == HRI_HOST_UNLIMITED ? 0 : host.usable_bytes;
   }
-  return hri_hint(error, status, "close other programs, raise the process's memory limit, or plan with a smaller budget");
+  return hri_hint(error, status,
+                  "close other programs, raise the process's memory limit, or plan with a smaller budget");
 }
 
 uint64_t hri_arena_round(uint64_t bytes) {
   return bytes > UINT64_MAX - HRI_ARENA_GRANULE ? UINT64_MAX : hri_round_up(bytes, HRI_ARENA_GRANULE);
 }
 
-hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, const hri_arena_options *options, hr_error *error) {
+hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, const hri_arena_options *options,
+                            hr_error *error) {
   bool huge = !(options && options->small_pages), untouched = options && options->untouched;
   uint64_t rounded = hri_arena_round(bytes);
   *arena = (hri_arena){0};

@@ -29,7 +29,8 @@ uint64_t hri_arena_round(uint64_t bytes);
 /* Reserves and zeroes, touched by `threads` threads, so that no page fault is left for the run. `options` may be NULL.
  * MEMORY, with what was requested and what the host could give, when the kernel refuses; the arena is then empty.
  * The caller compares with hri_host_memory_now before: a kernel that overcommits kills instead of refusing. */
-hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, const hri_arena_options *options, hr_error *error);
+hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, const hri_arena_options *options,
+                            hr_error *error);
 void hri_arena_release(hri_arena *arena);
 
 #endif

@@ -1,6 +1,6 @@
-/* The contract on the CPU. A launch runs the nodes one after the other, in issue order, on the calling thread and its team:
- * when it returns all is done, every mark is 0, and a write or read is a memcpy. Arenas are memory of the process, so a view
- * is an address. */
+/* The contract on the CPU. A launch runs the nodes one after the other, in issue order, on the calling thread and its
+ * team: when it returns all is done, every mark is 0, and a write or read is a memcpy. Arenas are memory of the
+ * process, so a view is an address. */
 #include "backend/cpu/cpu.h"
 
 #include <assert.h>
@@ -42,7 +42,8 @@ static hr_status workspace(void *self, const hri_job *job, const hri_node *node,
   return hri_cpu_workspace(((cpu_backend *)self)->cpu, job, node, bytes, error);
 }
 
-static hr_status packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+static hr_status packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays,
+                         hr_error *error) {
   return hri_cpu_packing(((cpu_backend *)self)->cpu, job, node, bytes, pays, error);
 }
 
@@ -52,15 +53,17 @@ static uint64_t fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uin
 
 /* ---- room ---- */
 
-/* A budget may be larger than what there is: touching such an arena would end in the kernel's OOM killer, and under a limit
- * of this process the libraries would be refused memory first, which they do not survive. Once everything of the libraries is
- * made, the kernel itself is asked. */
-static hr_status check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUNT], bool prepared, uint64_t beside, hr_error *error) {
+/* A budget may be larger than what there is: touching such an arena would end in the kernel's OOM killer, and under a
+ * limit of this process the libraries would be refused memory first, which they do not survive. Once everything of the
+ * libraries is made, the kernel itself is asked. */
+static hr_status check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUNT], bool prepared, uint64_t beside,
+                            hr_error *error) {
   const cpu_backend *b = self;
   uint64_t bytes = 0;
   for (int tier = 0; tier < HRI_TIER_COUNT; tier++)
     if (tier != HRI_DISK) bytes += hri_arena_round(arena_bytes[tier]);
-  if (!prepared) return hri_room_check(bytes + hri_team_bytes(b->contract.team) + HRI_GEMM_ROOM_BYTES, "the job", error);
+  if (!prepared)
+    return hri_room_check(bytes + hri_team_bytes(b->contract.team) + HRI_GEMM_ROOM_BYTES, "the job", error);
   HRI_TRY(hri_room_check(bytes, "the job", error));
   return hri_room_prove(bytes + beside, "the job", error);
 }
@@ -120,7 +123,9 @@ static hr_status reserve(void *run, hr_error *error) {
 }
 
 static uint64_t reserved_bytes(const void *run, hri_tier tier) { return ((const cpu_run *)run)->arenas[tier].bytes; }
-static uint64_t address(const void *run, hri_tier tier) { return (uint64_t)(uintptr_t)((const cpu_run *)run)->launch.base[tier]; }
+static uint64_t address(const void *run, hri_tier tier) {
+  return (uint64_t)(uintptr_t)((const cpu_run *)run)->launch.base[tier];
+}
 
 static void *view(void *run, hri_id tensor) { return hri_launch_pointer(&((cpu_run *)run)->launch, tensor); }
 
@@ -139,7 +144,8 @@ static hr_status care(const cpu_run *r, hri_program_kind program, const hri_care
 }
 
 /* Those of a position on one side of its node; *next is the first that was not done. */
-static hr_status care_at(const cpu_run *r, hri_program_kind program, uint32_t at, bool before, size_t *next, hr_error *error) {
+static hr_status care_at(const cpu_run *r, hri_program_kind program, uint32_t at, bool before, size_t *next,
+                         hr_error *error) {
   const hri_cares *cares = &r->work.cares[program];
   for (; *next < cares->list.count; ++*next) {
     const hri_care *c = &cares->list.items[*next];
@@ -181,18 +187,21 @@ static hr_status launch(void *run, hri_program_kind program, hri_mark *mark, hr_
 
 /* The part of a tensor that write and read move. */
 static unsigned char *bytes_of(const cpu_run *r, hri_id tensor, uint64_t offset, uint64_t bytes) {
-  assert(offset <= hri_tensor_bytes(&r->work.job->tensors.items[tensor]) && bytes <= hri_tensor_bytes(&r->work.job->tensors.items[tensor]) - offset);
+  assert(offset <= hri_tensor_bytes(&r->work.job->tensors.items[tensor]) &&
+         bytes <= hri_tensor_bytes(&r->work.job->tensors.items[tensor]) - offset);
   (void)bytes;
   return (unsigned char *)hri_launch_pointer(&r->launch, tensor) + offset;
 }
 
-static hr_status write_bytes(void *run, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
+static hr_status write_bytes(void *run, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes,
+                             hr_error *error) {
   (void)error;
   memcpy(bytes_of(run, tensor, offset, bytes), from, bytes);
   return HR_OK;
 }
 
-static hr_status read_bytes(void *run, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hri_mark *mark, hr_error *error) {
+static hr_status read_bytes(void *run, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hri_mark *mark,
+                            hr_error *error) {
   (void)error;
   memcpy(to, bytes_of(run, tensor, offset, bytes), bytes);
   *mark = 0;
@@ -217,11 +226,32 @@ static void describe(cpu_backend *b, const hr_device *device) {
   const hri_cpu_kernels *k = hri_cpu_table(b->cpu);
   hri_backend *c = &b->contract;
   uint32_t team = hri_cpu_threads(b->cpu);
-  *c = (hri_backend){.name = HRI_CPU_NAME, .team = team, .device = *device, .granule = HRI_ARENA_GRANULE, .staging_tier = HRI_DEVICE,
-                     .elements = {.threads = (int)team, .fill = k->fill, .zero = k->zero, .cast = k->cast, .first_nonfinite = k->first_nonfinite},
-                     .self = b, .workspace = workspace, .packing = packing, .fixed_bytes = fixed_bytes,
-                     .check_room = check_room, .prepare = prepare, .reserve = reserve, .release = release, .reserved_bytes = reserved_bytes,
-                     .address = address, .view = view, .launch = launch, .write = write_bytes, .read = read_bytes, .wait = wait_for, .close = shut};
+  *c = (hri_backend){.name = HRI_CPU_NAME,
+                     .team = team,
+                     .device = *device,
+                     .granule = HRI_ARENA_GRANULE,
+                     .staging_tier = HRI_DEVICE,
+                     .elements = {.threads = (int)team,
+                                  .fill = k->fill,
+                                  .zero = k->zero,
+                                  .cast = k->cast,
+                                  .first_nonfinite = k->first_nonfinite},
+                     .self = b,
+                     .workspace = workspace,
+                     .packing = packing,
+                     .fixed_bytes = fixed_bytes,
+                     .check_room = check_room,
+                     .prepare = prepare,
+                     .reserve = reserve,
+                     .release = release,
+                     .reserved_bytes = reserved_bytes,
+                     .address = address,
+                     .view = view,
+                     .launch = launch,
+                     .write = write_bytes,
+                     .read = read_bytes,
+                     .wait = wait_for,
+                     .close = shut};
   (void)snprintf(c->instruction_set, sizeof c->instruction_set, "%s", hri_isa_name(hri_cpu_level(b->cpu)));
   (void)snprintf(c->libraries, sizeof c->libraries, "%s", hri_gemm_library_text());
   if (c->device.rates.threads != team) (void)hri_cpu_rates_load(&c->device, team);
@@ -241,5 +271,7 @@ hr_status hri_cpu_open(const hr_device *device, uint32_t threads, hri_backend **
   return HR_OK;
 }
 
-void hri_cpu_order_next(hri_backend *backend, const uint32_t *positions) { ((cpu_backend *)backend)->positions = positions; }
+void hri_cpu_order_next(hri_backend *backend, const uint32_t *positions) {
+  ((cpu_backend *)backend)->positions = positions;
+}
 hri_cpu *hri_cpu_of(const hri_backend *backend) { return ((const cpu_backend *)backend)->cpu; }

@@ -8,13 +8,16 @@
 
 #define HRI_CPU_NAME "cpu" /* hr_device.backend */
 
-/* HEADROOM_ISA=base|avx2|avx512|avx512bf16 caps the instruction set (tests). Measurements stored for this team are taken over. */
+/* HEADROOM_ISA=base|avx2|avx512|avx512bf16 caps the instruction set (tests). Measurements stored for this team are
+ * taken over. */
 hr_status hri_cpu_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error);
 /* The stored probe of this machine, for a team (rates.c). */
 bool hri_cpu_rates_load(hr_device *device, uint32_t threads);
 
-/* For tests: the next launch runs the nodes in this order (positions into the issue order) instead of the issue order. Any
- * order that respects lanes and waits gives the same bits; it is not checked for poison. `positions` is kept by reference. */
+/* For tests: the next launch runs the nodes in this order (positions into the issue order) instead of the issue order.
+ * Any
+ * order that respects lanes and waits gives the same bits; it is not checked for poison. `positions` is kept by
+ * reference. */
 void hri_cpu_order_next(hri_backend *backend, const uint32_t *positions);
 /* The kernels behind a CPU backend, for tests and benchmarks of single nodes. */
 hri_cpu *hri_cpu_of(const hri_backend *backend);

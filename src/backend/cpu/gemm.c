@@ -1,5 +1,5 @@
-/* Matrix products prepared and run; which code that is and in how many pieces was decided in ops/linear/product.c, where
- * planning reads it too.
+/* Matrix products prepared and run; which code that is and in how many pieces was decided in ops/linear/product.c,
+ * where planning reads it too.
  *
  * Packed b: what the library reads is asked for once per shape and described to our own packing kernel. */
 #include "backend/cpu/gemm.h"
@@ -23,7 +23,7 @@ struct hri_gemm_cache {
   hri_isa isa;
   hri_gemm_portable portable;
   hri_pack_kernel pack;
-  hri_onednn *onednn; /* NULL: not used */
+  hri_onednn *onednn;       /* NULL: not used */
   hri_gemm_library library; /* the same, as decisions ask it */
   HRI_ARRAY(hri_gemm *) entries;
   uint32_t *slots; /* hash table of entry index + 1, open addressing; `slot_count` is a power of two */
@@ -37,7 +37,8 @@ static void choose_kernels(hri_gemm_cache *cache) {
   cache->pack = hri_pack_kernel_base();
 #if defined(__x86_64__)
   if (cache->isa == HRI_ISA_AVX2) cache->portable = hri_gemm_portable_avx2(), cache->pack = hri_pack_kernel_avx2();
-  if (cache->isa >= HRI_ISA_AVX512) cache->portable = hri_gemm_portable_avx512(), cache->pack = hri_pack_kernel_avx512();
+  if (cache->isa >= HRI_ISA_AVX512)
+    cache->portable = hri_gemm_portable_avx512(), cache->pack = hri_pack_kernel_avx512();
 #endif
 }
 
@@ -51,7 +52,8 @@ hr_status hri_gemm_cache_create(hri_isa isa, hri_gemm_cache **cache, hr_error *e
   return hri_gemm_cache_create_with(isa, NULL, cache, error);
 }
 
-hr_status hri_gemm_cache_create_with(hri_isa isa, const hri_gemm_options *options, hri_gemm_cache **out, hr_error *error) {
+hr_status hri_gemm_cache_create_with(hri_isa isa, const hri_gemm_options *options, hri_gemm_cache **out,
+                                     hr_error *error) {
   hri_gemm_cache *cache = hri_alloc_zero(1, sizeof *cache);
   if (!cache) return hri_fail_memory(error, sizeof *cache, "matrix products");
   cache->isa = isa;
@@ -109,21 +111,24 @@ static uint64_t hash_of(const hri_gemm_shape *s) {
 /* The slot of a shape, or the free one where it belongs. */
 static uint32_t *slot_of(const hri_gemm_cache *cache, const hri_gemm_shape *shape) {
   uint32_t at = (uint32_t)hash_of(shape) & (cache->slot_count - 1);
-  while (cache->slots[at] && !hri_gemm_shape_same(&cache->entries.items[cache->slots[at] - 1]->shape, shape)) at = (at + 1) & (cache->slot_count - 1);
+  while (cache->slots[at] && !hri_gemm_shape_same(&cache->entries.items[cache->slots[at] - 1]->shape, shape))
+    at = (at + 1) & (cache->slot_count - 1);
   return &cache->slots[at];
 }
 
 /* Room for one more entry at a load of at most one half. */
 static hr_status reserve_entry(hri_gemm_cache *cache, hr_error *error) {
   uint32_t count = cache->slot_count ? cache->slot_count * 2 : 256, *slots;
-  if (!hri_array_reserve(&cache->entries, cache->entries.count + 1)) return hri_fail_memory(error, sizeof(hri_gemm *), "matrix products");
+  if (!hri_array_reserve(&cache->entries, cache->entries.count + 1))
+    return hri_fail_memory(error, sizeof(hri_gemm *), "matrix products");
   if ((cache->entries.count + 1) * 2 <= cache->slot_count) return HR_OK;
   slots = hri_alloc_zero(count, sizeof *slots);
   if (!slots) return hri_fail_memory(error, count * sizeof *slots, "matrix products");
   hri_free(cache->slots);
   cache->slots = slots;
   cache->slot_count = count;
-  for (size_t i = 0; i < cache->entries.count; i++) *slot_of(cache, &cache->entries.items[i]->shape) = (uint32_t)(i + 1);
+  for (size_t i = 0; i < cache->entries.count; i++)
+    *slot_of(cache, &cache->entries.items[i]->shape) = (uint32_t)(i + 1);
   return HR_OK;
 }
 
@@ -156,8 +161,8 @@ static hr_status find(hri_gemm_cache *cache, const hri_gemm_shape *shape, hri_ge
 static hr_status find_runnable(hri_gemm_cache *cache, const hri_gemm_shape *shape, hri_gemm **gemm, hr_error *error) {
   HRI_TRY(find(cache, shape, gemm, error));
   if (!shape->packed || (*gemm)->how.packing.bytes) return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "a matrix product of %lld x %lld x %lld has no packed form", (long long)shape->m, (long long)shape->n,
-                  (long long)shape->k);
+  return hri_fail(error, HR_ERROR_USAGE, "a matrix product of %lld x %lld x %lld has no packed form",
+                  (long long)shape->m, (long long)shape->n, (long long)shape->k);
 }
 
 hr_status hri_gemm_workspace(hri_gemm_cache *cache, const hri_gemm_shape *shape, uint64_t *bytes, hr_error *error) {
@@ -171,18 +176,21 @@ hr_status hri_gemm_workspace(hri_gemm_cache *cache, const hri_gemm_shape *shape,
 
 static hr_status check_prepare(const hri_gemm_cache *cache, const hri_gemm_shape *shape, hr_error *error) {
   if (shape->threads > omp_get_thread_limit()) {
-    (void)hri_fail(error, HR_ERROR_USAGE, "%d threads are asked for, OpenMP is limited to %d", shape->threads, omp_get_thread_limit());
+    (void)hri_fail(error, HR_ERROR_USAGE, "%d threads are asked for, OpenMP is limited to %d", shape->threads,
+                   omp_get_thread_limit());
     return hri_hint(error, HR_ERROR_USAGE, "use fewer threads, or raise OMP_THREAD_LIMIT");
   }
   if (cache->prepared < cache->max_prepared) return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "%u different matrix products are prepared already, which is the limit", cache->prepared);
+  return hri_fail(error, HR_ERROR_USAGE, "%u different matrix products are prepared already, which is the limit",
+                  cache->prepared);
 }
 
 static hr_status prepare_parts(hri_gemm *gemm, hr_error *error) {
 #if defined(HRI_HAVE_ONEDNN)
   for (int i = 0; i < HRI_GEMM_PARTS && !gemm->how.portable; i++) {
     hri_gemm_shape shape = hri_gemm_part_shape(&gemm->how, &gemm->shape, &gemm->how.parts[i]);
-    if (gemm->how.parts[i].pieces) HRI_TRY(hri_onednn_gemm_create(gemm->cache->onednn, &shape, &gemm->onednn[i], error));
+    if (gemm->how.parts[i].pieces)
+      HRI_TRY(hri_onednn_gemm_create(gemm->cache->onednn, &shape, &gemm->onednn[i], error));
   }
 #else
   (void)gemm;
@@ -229,8 +237,15 @@ hr_status hri_gemm_prepare_pack(hri_gemm_cache *cache, const hri_gemm_shape *sha
 
 void hri_gemm_pack(const hri_gemm *gemm, const void *b, void *packed) {
   hri_gemm_product p = hri_gemm_product_of(&gemm->shape);
-  hri_pack_args args = {.packing = &gemm->how.packing, .type = gemm->shape.type, .depth = p.depth, .columns = p.columns,
-                        .depth_step = p.b_depth, .column_step = p.b_column, .from = b, .to = packed, .threads = gemm->shape.threads};
+  hri_pack_args args = {.packing = &gemm->how.packing,
+                        .type = gemm->shape.type,
+                        .depth = p.depth,
+                        .columns = p.columns,
+                        .depth_step = p.b_depth,
+                        .column_step = p.b_column,
+                        .from = b,
+                        .to = packed,
+                        .threads = gemm->shape.threads};
   gemm->cache->pack(&args);
 }
 
@@ -238,9 +253,11 @@ void hri_gemm_pack(const hri_gemm *gemm, const void *b, void *packed) {
 
 #if defined(HRI_HAVE_ONEDNN)
 /* Only DW has a second piece: rows of dy[M,N] and x[M,K]. */
-static hr_status run_onednn(hri_gemm *gemm, const void *a, const void *b, const void *bias, void *c, void *scratch, hr_error *error) {
+static hr_status run_onednn(hri_gemm *gemm, const void *a, const void *b, const void *bias, void *c, void *scratch,
+                            hr_error *error) {
   const hri_gemm_shape *s = &gemm->shape;
-  void *sums = gemm->how.sums_bytes ? scratch : c, *rest = gemm->how.sums_bytes ? (unsigned char *)scratch + gemm->how.sums_bytes : scratch;
+  void *sums = gemm->how.sums_bytes ? scratch : c,
+       *rest = gemm->how.sums_bytes ? (unsigned char *)scratch + gemm->how.sums_bytes : scratch;
   for (int i = 0; i < HRI_GEMM_PARTS; i++)
     for (int64_t piece = 0; piece < gemm->how.parts[i].pieces; piece++) {
       HRI_TRY(hri_onednn_gemm_run(gemm->cache->onednn, gemm->onednn[i], a, b, bias, sums, rest, error));
@@ -252,7 +269,8 @@ static hr_status run_onednn(hri_gemm *gemm, const void *a, const void *b, const 
 }
 #endif
 
-hr_status hri_gemm_run(hri_gemm *gemm, const void *a, const void *b, const void *bias, void *c, void *scratch, hr_error *error) {
+hr_status hri_gemm_run(hri_gemm *gemm, const void *a, const void *b, const void *bias, void *c, void *scratch,
+                       hr_error *error) {
 #if defined(HRI_HAVE_ONEDNN)
   if (!gemm->how.portable) return run_onednn(gemm, a, b, bias, c, scratch, error);
 #else

@@ -5,8 +5,8 @@
  * behind the caller's back, so only those named in `known` count as serving a shape. (bf16 without AVX512_BF16 is one
  * that the library computes slowly and with megabytes of its own; ours takes it.)
  *
- * Packed b: the library is asked for the layout it likes best. When that is one of blocks as ops/linear/pack.h describes
- * them, our own kernel packs; any other counts as not served.
+ * Packed b: the library is asked for the layout it likes best. When that is one of blocks as ops/linear/pack.h
+ * describes them, our own kernel packs; any other counts as not served.
  *
  * A primitive is made for the number of threads that OpenMP would use at that moment, and must be run by as many: a
  * smaller team would leave parts of the result unwritten. Hence the team is set around both, dynamic teams are switched
@@ -42,10 +42,11 @@ static hr_status failed(hr_error *error, dnnl_status_t status, const char *what)
 
 /* ---- room ---- */
 
-/* Refused memory, the library ends the process: its code generator writes to what it did not get, its objects throw through
- * C. So each call that makes something of its own comes after a proof of room, for more than twice the most that such a call
- * was measured to need: 3.44 MiB to make a primitive, 0.19 MiB to select one, less than that for an engine (bench_pressure;
- * the C library takes 1 MiB at once where its heap cannot grow). */
+/* Refused memory, the library ends the process: its code generator writes to what it did not get, its objects throw
+ * through
+ * C. So each call that makes something of its own comes after a proof of room, for more than twice the most that such a
+ * call was measured to need: 3.44 MiB to make a primitive, 0.19 MiB to select one, less than that for an engine
+ * (bench_pressure; the C library takes 1 MiB at once where its heap cannot grow). */
 static uint64_t make_room = HRI_GEMM_ROOM_BYTES, select_room = 2u << 20;
 
 void hri_onednn_set_room(uint64_t bytes) { make_room = select_room = bytes; }
@@ -85,8 +86,9 @@ static bool describe_blocks(const description *d, blocking *b) {
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f); }
 
-static dnnl_status_t matmul(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine, const description *a, const description *b,
-                            const description *bias, const description *c, const_dnnl_primitive_attr_t attributes) {
+static dnnl_status_t matmul(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine, const description *a,
+                            const description *b, const description *bias, const description *c,
+                            const_dnnl_primitive_attr_t attributes) {
   dnnl_matmul_desc_t operation;
   dnnl_status_t status = dnnl_matmul_desc_init(&operation, a, b, bias, c);
   return status == dnnl_success ? dnnl_primitive_desc_create(primitive, &operation, attributes, engine, NULL) : status;
@@ -104,7 +106,9 @@ static dnnl_status_t describe(description *d, int64_t rows, int64_t columns, hri
   dnnl_dims_t dims = {rows, columns};
   return dnnl_memory_desc_create_with_tag(d, 2, dims, type == HRI_REAL_BF16 ? dnnl_bf16 : dnnl_f32, tag);
 }
-static dnnl_status_t describe_again(description *d, const_dnnl_memory_desc_t from) { return dnnl_memory_desc_clone(d, from); }
+static dnnl_status_t describe_again(description *d, const_dnnl_memory_desc_t from) {
+  return dnnl_memory_desc_clone(d, from);
+}
 static void undescribe(description *d) {
   if (*d) (void)dnnl_memory_desc_destroy(*d);
   *d = NULL;
@@ -128,10 +132,13 @@ static bool describe_blocks(const description *d, blocking *b) {
   return true; /* an offset or extra data would show in the bytes */
 }
 
-static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef); }
+static dnnl_status_t append_sum(dnnl_post_ops_t ops) {
+  return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+}
 
-static dnnl_status_t matmul(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine, const description *a, const description *b,
-                            const description *bias, const description *c, const_dnnl_primitive_attr_t attributes) {
+static dnnl_status_t matmul(dnnl_primitive_desc_t *primitive, dnnl_engine_t engine, const description *a,
+                            const description *b, const description *bias, const description *c,
+                            const_dnnl_primitive_attr_t attributes) {
   return dnnl_matmul_primitive_desc_create(primitive, engine, *a, *b, bias ? *bias : NULL, *c, attributes);
 }
 
@@ -146,7 +153,8 @@ static dnnl_status_t describe_weights(description *d, const_dnnl_primitive_desc_
 }
 
 static dnnl_status_t make_scratch(dnnl_memory_t *memory, dnnl_engine_t engine, const_dnnl_primitive_desc_t primitive) {
-  return dnnl_memory_create(memory, dnnl_primitive_desc_query_md(primitive, dnnl_query_scratchpad_md, 0), engine, DNNL_MEMORY_NONE);
+  return dnnl_memory_create(memory, dnnl_primitive_desc_query_md(primitive, dnnl_query_scratchpad_md, 0), engine,
+                            DNNL_MEMORY_NONE);
 }
 
 static uint64_t scratch_size(const_dnnl_primitive_desc_t primitive) {
@@ -175,8 +183,10 @@ void hri_onednn_cap_isa(hri_isa isa) {
 bool hri_onednn_within_isa(hri_isa isa) {
   /* The values are sets of bits; these are the ones that each level adds to what is below it. */
   static const unsigned added[HRI_ISA_COUNT] = {[HRI_ISA_AVX2] = dnnl_cpu_isa_avx2 & ~(unsigned)dnnl_cpu_isa_sse41,
-                                                [HRI_ISA_AVX512] = dnnl_cpu_isa_avx512_core & ~(unsigned)dnnl_cpu_isa_avx2,
-                                                [HRI_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16 & ~(unsigned)dnnl_cpu_isa_avx512_core_vnni};
+                                                [HRI_ISA_AVX512] =
+                                                    dnnl_cpu_isa_avx512_core & ~(unsigned)dnnl_cpu_isa_avx2,
+                                                [HRI_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16 &
+                                                                        ~(unsigned)dnnl_cpu_isa_avx512_core_vnni};
   unsigned effective = (unsigned)dnnl_get_effective_cpu_isa();
   for (int above = (int)isa + 1; above < HRI_ISA_COUNT; above++)
     if ((effective & added[above]) == added[above]) return false;
@@ -224,7 +234,9 @@ typedef struct team {
 } team;
 
 static hr_status team_enter(team *before, int threads, hr_error *error) {
-  if (threads > 1 && omp_in_parallel()) return hri_fail(error, HR_ERROR_INTERNAL, "a matrix product for %d threads was called inside a parallel region", threads);
+  if (threads > 1 && omp_in_parallel())
+    return hri_fail(error, HR_ERROR_INTERNAL, "a matrix product for %d threads was called inside a parallel region",
+                    threads);
   *before = (team){omp_get_max_threads(), omp_get_dynamic()};
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
@@ -270,9 +282,11 @@ static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attributes, bool acc
 /* Rows, terms and columns of the product as matmul sees it; an operand whose rows lie across memory is transposed. */
 static dnnl_status_t describe_operands(selection *s, const hri_gemm_shape *shape) {
   hri_gemm_product p = hri_gemm_product_of(shape);
-  dnnl_format_tag_t a = shape->kind == HRI_GEMM_DW ? dnnl_ba : dnnl_ab, b = shape->kind == HRI_GEMM_FORWARD ? dnnl_ba : dnnl_ab;
+  dnnl_format_tag_t a = shape->kind == HRI_GEMM_DW ? dnnl_ba : dnnl_ab,
+                    b = shape->kind == HRI_GEMM_FORWARD ? dnnl_ba : dnnl_ab;
   dnnl_status_t status = describe(&s->a, p.rows, p.depth, shape->type, a);
-  if (status == dnnl_success) status = describe(&s->b, p.depth, p.columns, shape->type, shape->packed ? dnnl_format_tag_any : b);
+  if (status == dnnl_success)
+    status = describe(&s->b, p.depth, p.columns, shape->type, shape->packed ? dnnl_format_tag_any : b);
   if (status == dnnl_success) status = describe(&s->c, p.rows, p.columns, shape->out, dnnl_ab);
   if (status == dnnl_success && shape->bias) status = describe(&s->bias, 1, p.columns, HRI_REAL_F32, dnnl_ab);
   return status;
@@ -312,7 +326,8 @@ static hr_status select_primitive(hri_onednn *onednn, const hri_gemm_shape *shap
   if (status == dnnl_success) status = make_primitive(onednn, shape, s);
   team_leave(&before);
   if (status == dnnl_unimplemented) s->primitive = NULL;
-  return status == dnnl_success || status == dnnl_unimplemented ? HR_OK : failed(error, status, "selecting a matrix product");
+  return status == dnnl_success || status == dnnl_unimplemented ? HR_OK
+                                                                : failed(error, status, "selecting a matrix product");
 }
 
 /* Blocks of [depth][columns] or [depth / group][columns][group]; false for any other layout. */
@@ -334,8 +349,8 @@ static bool understand(const description *d, hri_packing *packing) {
 /* The implementations that are known to state all their scratch, without the "brg:" or, in later versions,
  * "brg_matmul:" in front. */
 static bool known(const char *name) {
-  static const char *const names[] = {"avx512_core", "avx512_core_bf16", "avx512_core_amx_bf16", "avx512_core_amx", "avx10_1_512",
-                                      "avx10_1_512_amx"};
+  static const char *const names[] = {"avx512_core",     "avx512_core_bf16", "avx512_core_amx_bf16",
+                                      "avx512_core_amx", "avx10_1_512",      "avx10_1_512_amx"};
   const char *isa = strchr(name, ':');
   if (strncmp(name, "brg:", 4) != 0 && strncmp(name, "brg_matmul:", 11) != 0) return false;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -343,12 +358,14 @@ static bool known(const char *name) {
   return false;
 }
 
-hr_status hri_onednn_query(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_answer *answer, hr_error *error) {
+hr_status hri_onednn_query(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_answer *answer,
+                           hr_error *error) {
   const char *info = "";
   selection s;
   hr_status status = select_primitive(onednn, shape, &s, error);
   memset(answer, 0, sizeof *answer);
-  if (status == HR_OK && s.primitive && dnnl_primitive_desc_query(s.primitive, dnnl_query_impl_info_str, 0, &info) == dnnl_success) {
+  if (status == HR_OK && s.primitive &&
+      dnnl_primitive_desc_query(s.primitive, dnnl_query_impl_info_str, 0, &info) == dnnl_success) {
     answer->served = known(info) && (!shape->packed || understand(&s.b, &answer->packing));
     answer->scratch_bytes = scratch_size(s.primitive);
     (void)snprintf(answer->name, sizeof answer->name, "%s", info);
@@ -363,11 +380,13 @@ static dnnl_status_t make_objects(hri_onednn *onednn, hri_onednn_gemm *gemm, con
   if (status == dnnl_success) status = make_memory(&gemm->b, onednn->engine, &s->b);
   if (status == dnnl_success) status = make_memory(&gemm->c, onednn->engine, &s->c);
   if (status == dnnl_success && bias) status = make_memory(&gemm->bias, onednn->engine, &s->bias);
-  if (status == dnnl_success && scratch_size(s->primitive)) status = make_scratch(&gemm->scratch, onednn->engine, s->primitive);
+  if (status == dnnl_success && scratch_size(s->primitive))
+    status = make_scratch(&gemm->scratch, onednn->engine, s->primitive);
   return status;
 }
 
-hr_status hri_onednn_gemm_create(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_gemm **out, hr_error *error) {
+hr_status hri_onednn_gemm_create(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_gemm **out,
+                                 hr_error *error) {
   hri_onednn_gemm *gemm = hri_alloc_zero(1, sizeof *gemm);
   dnnl_status_t made = dnnl_unimplemented;
   hr_status status;

@@ -4,13 +4,13 @@
  * The classical scheme (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008): b is packed
  * in panels of TILE_COLUMNS columns for DEPTH_BLOCK terms at a time, shared by the team; each thread packs a block of
  * rows of a in panels of TILE_ROWS and multiplies the two, one register tile at a time. A panel of b stays in the first
- * cache, a block of a in the second. Packing also resolves all three transpositions, so that one inner loop serves them,
- * and widens bf16: all arithmetic is fp32.
+ * cache, a block of a in the second. Packing also resolves all three transpositions, so that one inner loop serves
+ * them, and widens bf16: all arithmetic is fp32.
  *
  * Bits: an element of c is the sum over blocks of DEPTH_BLOCK terms, each block summed in order by one thread in one
- * lane, and the blocks added in order. How rows and columns are dealt out, by tiles or threads, does not enter. Tiles at
- * the edge compute with zeros and go through the same operations. Where c is bf16 and there are several blocks of terms,
- * their sums stand in fp32 scratch until the last one (for some rows at a time), so that c is rounded once.
+ * lane, and the blocks added in order. How rows and columns are dealt out, by tiles or threads, does not enter. Tiles
+ * at the edge compute with zeros and go through the same operations. Where c is bf16 and there are several blocks of
+ * terms, their sums stand in fp32 scratch until the last one (for some rows at a time), so that c is rounded once.
  *
  * FORWARD with few rows (generation) is bound by reading w and reads it once, with plain dot products. bf16 comes in
  * pairs: as the upper and lower half of 32-bit words, both are widened by one operation on a whole vector, and the few
@@ -49,8 +49,8 @@ _Static_assert((int)HRI_LANES == (int)HRI_PORTABLE_LANES_BASE, "as scratch is la
 enum {
   DEPTH_BLOCK = HRI_PORTABLE_DEPTH,
   COLUMN_BLOCK = HRI_PORTABLE_COLUMNS,
-  DOT_TOGETHER = 4,            /* rows of x multiplied with one row of w at a time */
-  DOT_SUMS = 4                 /* vectors of sums per dot product */
+  DOT_TOGETHER = 4, /* rows of x multiplied with one row of w at a time */
+  DOT_SUMS = 4      /* vectors of sums per dot product */
 };
 
 #if defined(__clang__)
@@ -71,7 +71,8 @@ INLINE int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) /
 
 /* to[i * width + r] = from(r, i) for `width` rows or columns r, of which `count` exist (the rest are zero), and `depth`
  * terms i. `across` is the distance of neighbours r, `along` that of neighbours i; one of them is 1. */
-INLINE void pack_straight(float *to, const void *from, hri_real type, int64_t along, int64_t count, int64_t depth, int64_t width) {
+INLINE void pack_straight(float *to, const void *from, hri_real type, int64_t along, int64_t count, int64_t depth,
+                          int64_t width) {
   for (int64_t i = 0; i < depth; i++, to += width) {
     const void *line = hri_real_from(from, i * along, type);
     if (count == width) {
@@ -84,7 +85,8 @@ INLINE void pack_straight(float *to, const void *from, hri_real type, int64_t al
 }
 
 /* Transposed: a cache line of each row at a time, so that lines are fetched once and writes stay in the first cache. */
-INLINE void pack_transposed(float *to, const void *from, hri_real type, int64_t across, int64_t count, int64_t depth, int64_t width) {
+INLINE void pack_transposed(float *to, const void *from, hri_real type, int64_t across, int64_t count, int64_t depth,
+                            int64_t width) {
   enum { LINE = 16 };
   for (int64_t i = 0; i < depth; i += LINE) {
     int64_t some = least(LINE, depth - i);
@@ -102,7 +104,8 @@ INLINE void pack_transposed(float *to, const void *from, hri_real type, int64_t 
   }
 }
 
-INLINE void pack_panel(float *to, const void *from, hri_real type, int64_t across, int64_t along, int64_t count, int64_t depth, int64_t width) {
+INLINE void pack_panel(float *to, const void *from, hri_real type, int64_t across, int64_t along, int64_t count,
+                       int64_t depth, int64_t width) {
   if (across == 1 && type == HRI_REAL_BF16) pack_straight(to, from, HRI_REAL_BF16, along, count, depth, width);
   else if (across == 1) pack_straight(to, from, HRI_REAL_F32, along, count, depth, width);
   else if (type == HRI_REAL_BF16) pack_transposed(to, from, HRI_REAL_BF16, across, count, depth, width);
@@ -228,8 +231,12 @@ static deal deal_out(const work *w, int64_t rows, int64_t panels, int team) {
 INLINE target target_of(const work *w, const step *at, int64_t row, int64_t column) {
   int64_t width = w->l.p.columns, in_c = (at->row + row) * width + at->column + column;
   bool begins = at->first == 0, ends = at->first + at->depth == w->l.p.depth;
-  target t = {.stride = width, .rounded_stride = width, .bias = begins && w->bias ? w->bias + at->column + column : NULL,
-              .add = w->accumulate || !begins, .rows = least(TILE_ROWS, at->rows - row), .columns = least(TILE_COLUMNS, at->columns - column)};
+  target t = {.stride = width,
+              .rounded_stride = width,
+              .bias = begins && w->bias ? w->bias + at->column + column : NULL,
+              .add = w->accumulate || !begins,
+              .rows = least(TILE_ROWS, at->rows - row),
+              .columns = least(TILE_COLUMNS, at->columns - column)};
   if (w->out == HRI_REAL_F32) {
     t.sums = (float *)w->c + in_c;
     return t;
@@ -241,7 +248,8 @@ INLINE target target_of(const work *w, const step *at, int64_t row, int64_t colu
 }
 
 /* All tiles of one row block and one group of panels. */
-static void multiply(const work *w, const step *at, const float *packed_a, int64_t row, int64_t rows, int64_t first_panel, int64_t end_panel) {
+static void multiply(const work *w, const step *at, const float *packed_a, int64_t row, int64_t rows,
+                     int64_t first_panel, int64_t end_panel) {
   for (int64_t panel = first_panel; panel < end_panel; panel++)
     for (int64_t r = 0; r < rows; r += TILE_ROWS) {
       target t = target_of(w, at, row + r, panel * TILE_COLUMNS);
@@ -270,7 +278,8 @@ static void product_thread(const work *w, int thread, int team) {
   for (int64_t row = 0; row < p->rows; row += rows)
     for (int64_t column = 0; column < p->columns; column += COLUMN_BLOCK)
       for (int64_t first = 0; first < p->depth; first += DEPTH_BLOCK) {
-        step at = {row, least(rows, p->rows - row), column, least(COLUMN_BLOCK, p->columns - column), first, least(DEPTH_BLOCK, p->depth - first)};
+        step at = {row,   least(rows, p->rows - row),          column, least(COLUMN_BLOCK, p->columns - column),
+                   first, least(DEPTH_BLOCK, p->depth - first)};
         pack_b(w, column, at.columns, first, at.depth, thread, team);
         if (team > 1) {
 #pragma omp barrier
@@ -284,7 +293,8 @@ static void product_thread(const work *w, int thread, int team) {
 
 /* ---- few rows: dot products ---- */
 
-/* Vector number `i` of a row of w: elements i * LANES on; in bf16 the even ones of a pair of vectors, then the odd ones. */
+/* Vector number `i` of a row of w: elements i * LANES on; in bf16 the even ones of a pair of vectors, then the odd
+ * ones. */
 INLINE vf row_vector(const void *row, int64_t i, hri_real type) {
   typedef hri_vu words __attribute__((aligned(2), may_alias));
   hri_vu pair;
@@ -301,7 +311,8 @@ static void widen_row(float *to, const hri_bf16 *x, int64_t depth) {
 }
 
 /* Dot products of `count` rows of x, `stride` apart, with one row of w. Vector i goes to sum i % DOT_SUMS. */
-INLINE void dots(const float *x, int64_t stride, const void *row, hri_real type, int64_t depth, int count, float *results) {
+INLINE void dots(const float *x, int64_t stride, const void *row, hri_real type, int64_t depth, int count,
+                 float *results) {
   vf sums[DOT_TOGETHER][DOT_SUMS] = {{{0}}};
   int64_t whole = depth / (DOT_SUMS * LANES) * DOT_SUMS, i = 0;
   _Alignas(float) unsigned char rest[DOT_SUMS * LANES * sizeof(float)] = {0};
@@ -326,9 +337,11 @@ INLINE void dots(const float *x, int64_t stride, const void *row, hri_real type,
   UNROLL for (int r = 0; r < count; r++) results[r] = hri_vsum((sums[r][0] + sums[r][1]) + (sums[r][2] + sums[r][3]));
 }
 
-INLINE void dots_of_type(const work *w, const float *x, int64_t stride, const void *row, hri_real type, float *results) {
+INLINE void dots_of_type(const work *w, const float *x, int64_t stride, const void *row, hri_real type,
+                         float *results) {
   int64_t depth = w->l.p.depth, r = 0;
-  for (; r + DOT_TOGETHER <= w->l.p.rows; r += DOT_TOGETHER) dots(x + r * stride, stride, row, type, depth, DOT_TOGETHER, results + r);
+  for (; r + DOT_TOGETHER <= w->l.p.rows; r += DOT_TOGETHER)
+    dots(x + r * stride, stride, row, type, depth, DOT_TOGETHER, results + r);
   switch (w->l.p.rows - r) {
   case 1: dots(x + r * stride, stride, row, type, depth, 1, results + r); break;
   case 2: dots(x + r * stride, stride, row, type, depth, 2, results + r); break;
@@ -383,7 +396,14 @@ static void finish(const float *sums, void *c, hri_real out, int64_t count, bool
 /* ---- entry ---- */
 
 static void run(const hri_gemm_shape *s, const void *a, const void *b, const float *bias, void *c, void *scratch) {
-  work w = {.l = hri_portable_layout_of(LEVEL, s), .type = s->type, .out = s->out, .a = a, .b = b, .bias = s->bias ? bias : NULL, .c = c, .packed_b = scratch,
+  work w = {.l = hri_portable_layout_of(LEVEL, s),
+            .type = s->type,
+            .out = s->out,
+            .a = a,
+            .b = b,
+            .bias = s->bias ? bias : NULL,
+            .c = c,
+            .packed_b = scratch,
             .accumulate = s->accumulate};
   void (*part)(const work *, int, int) = hri_gemm_takes_dots(s) ? dots_thread : product_thread;
   if (scratch) {
@@ -398,6 +418,4 @@ static void run(const hri_gemm_shape *s, const void *a, const void *b, const flo
   part(&w, omp_get_thread_num(), omp_get_num_threads());
 }
 
-hri_gemm_portable PASTE(hri_gemm_portable, HRI_ISA)(void) {
-  return (hri_gemm_portable){.run = run, .finish = finish};
-}
+hri_gemm_portable PASTE(hri_gemm_portable, HRI_ISA)(void) { return (hri_gemm_portable){.run = run, .finish = finish}; }

@@ -34,7 +34,8 @@ void hri_onednn_destroy(hri_onednn *onednn);
 
 /* What the library has for a shape, exactly as the shape stands. */
 hr_status hri_onednn_query(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_answer *answer, hr_error *error);
-hr_status hri_onednn_gemm_create(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_gemm **gemm, hr_error *error);
+hr_status hri_onednn_gemm_create(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_gemm **gemm,
+                                 hr_error *error);
 void hri_onednn_gemm_destroy(hri_onednn_gemm *gemm);
 hr_status hri_onednn_gemm_run(hri_onednn *onednn, hri_onednn_gemm *gemm, const void *a, const void *b, const void *bias,
                               void *c, void *scratch, hr_error *error);

@@ -33,7 +33,8 @@ hr_status hri_cpu_isa_choose(const char *cap, hri_isa *isa, hr_error *error) {
   }
   if (named && wanted > processor_isa()) {
     (void)hri_fail(error, HR_ERROR_USAGE, "this processor has no %s", hri_isa_name(wanted));
-    return hri_hint(error, HR_ERROR_USAGE, "leave HEADROOM_ISA unset, or set it to at most %s", hri_isa_name(processor_isa()));
+    return hri_hint(error, HR_ERROR_USAGE, "leave HEADROOM_ISA unset, or set it to at most %s",
+                    hri_isa_name(processor_isa()));
   }
   *isa = hri_cpu_isa_detect(wanted);
   return HR_OK;

@@ -1,5 +1,6 @@
-/* What a probe of this machine measured, in a file per processor, instruction set, team and library. A stored probe is a cache: whatever is wrong with the
- * file (missing, damaged, of another machine or library), planning goes on with assumed figures, which every plan says. */
+/* What a probe of this machine measured, in a file per processor, instruction set, team and library. A stored probe is
+ * a cache: whatever is wrong with the file (missing, damaged, of another machine or library), planning goes on with
+ * assumed figures, which every plan says. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +44,9 @@ static hr_status cache_directory(char path[PATH_BYTES], hr_error *error) {
     (void)hri_fail(error, HR_ERROR_USAGE, "there is no directory for measurements: HOME is not set");
     return hri_hint(error, HR_ERROR_USAGE, "set HEADROOM_CACHE to a directory");
   }
-  return length > 0 && length < PATH_BYTES - NAME_BYTES - 8 ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path of the cache directory is too long");
+  return length > 0 && length < PATH_BYTES - NAME_BYTES - 8
+             ? HR_OK
+             : hri_fail(error, HR_ERROR_USAGE, "the path of the cache directory is too long");
 }
 
 /* "cpu-amd-epyc-9654-96-core-processor-avx512-2-threads-onednn-2-6-3.json" */
@@ -51,7 +54,8 @@ static hr_status cache_path(const identity *id, char path[PATH_BYTES], hr_error 
   char name[NAME_BYTES];
   size_t used, kept = 0;
   HRI_TRY(cache_directory(path, error));
-  (void)snprintf(name, sizeof name, "cpu %s %s %u threads %s", id->cpu, id->instruction_set, id->threads, id->libraries);
+  (void)snprintf(name, sizeof name, "cpu %s %s %u threads %s", id->cpu, id->instruction_set, id->threads,
+                 id->libraries);
   for (size_t k = 0; name[k]; k++) {
     if (isalnum((unsigned char)name[k])) name[kept++] = (char)tolower((unsigned char)name[k]);
     else if (kept && name[kept - 1] != '-') name[kept++] = '-';
@@ -147,17 +151,23 @@ static bool get_rates(const hri_json *root, const identity *id, hr_device_rates 
   if (hri_json_get_u64(root, "schema_version", SCHEMA, SCHEMA, &number, NULL) != HR_OK) return false;
   if (hri_json_get_u64(root, "threads", id->threads, id->threads, &number, NULL) != HR_OK) return false;
   if (!get_text(root, "cpu", id->cpu, NULL, 0) || !get_text(root, "date", NULL, r->date, sizeof r->date)) return false;
-  if (!get_text(root, "instruction_set", id->instruction_set, r->instruction_set, sizeof r->instruction_set)) return false;
+  if (!get_text(root, "instruction_set", id->instruction_set, r->instruction_set, sizeof r->instruction_set))
+    return false;
   if (!get_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries)) return false;
   if (hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, NULL) != HR_OK) return false;
   if (hri_json_get_u64(root, "product_bytes", 0, 1u << 26, &r->product_bytes, NULL) != HR_OK) return false;
-  if (hri_json_get_double(root, "node_seconds", &r->node_seconds, NULL) != HR_OK || !(r->node_seconds >= 0 && r->node_seconds < 1)) return false;
+  if (hri_json_get_double(root, "node_seconds", &r->node_seconds, NULL) != HR_OK ||
+      !(r->node_seconds >= 0 && r->node_seconds < 1))
+    return false;
   for (int type = 0; type < HR_RATE_TYPES; type++) {
     hr_rate_tables *t = &r->tables[type];
     hri_json tables;
     if (hri_json_get_object(root, types[type], &tables, NULL) != HR_OK) return false;
-    if (!get_row(&tables, "product_flops", &t->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES)) return false;
-    if (!get_row(&tables, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES)) return false;
+    if (!get_row(&tables, "product_flops", &t->product_flops[0][0][0],
+                 HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES))
+      return false;
+    if (!get_row(&tables, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES))
+      return false;
     if (!get_row(&tables, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES)) return false;
   }
   r->threads = id->threads;
@@ -173,7 +183,8 @@ static double largest(const double *values, size_t count) {
 /* The short figures of the device list follow the tables. */
 static void take_over(hr_device *device, const hr_device_rates *r) {
   enum { PRODUCTS = HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES };
-  double flops = largest(&r->tables[0].product_flops[0][0][0], PRODUCTS), flops_bf16 = largest(&r->tables[1].product_flops[0][0][0], PRODUCTS);
+  double flops = largest(&r->tables[0].product_flops[0][0][0], PRODUCTS),
+         flops_bf16 = largest(&r->tables[1].product_flops[0][0][0], PRODUCTS);
   double bytes = r->tables[0].stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
   device->rates = *r;
   device->fixed_bytes = r->fixed_bytes;
@@ -181,7 +192,8 @@ static void take_over(hr_device *device, const hr_device_rates *r) {
   if (flops > 0) device->flops_fp32 = flops;
   if (flops_bf16 > 0) device->flops_bf16 = flops_bf16;
   if (bytes > 0) device->memory_bytes_per_second = bytes;
-  (void)snprintf(device->source, sizeof device->source, "measured on this machine by `headroom devices --probe`, %u threads", r->threads);
+  (void)snprintf(device->source, sizeof device->source,
+                 "measured on this machine by `headroom devices --probe`, %u threads", r->threads);
   (void)snprintf(device->date, sizeof device->date, "%s", r->date);
 }
 
@@ -191,7 +203,8 @@ bool hri_cpu_rates_load(hr_device *device, uint32_t threads) {
   char path[PATH_BYTES];
   identity id;
   bool found;
-  if (identify(threads, &id, NULL) != HR_OK || cache_path(&id, path, NULL) != HR_OK || !hri_path_exists(path)) return false;
+  if (identify(threads, &id, NULL) != HR_OK || cache_path(&id, path, NULL) != HR_OK || !hri_path_exists(path))
+    return false;
   found = hri_json_read(path, FILE_LIMIT, &root, NULL) == HR_OK && get_rates(&root, &id, &rates);
   hri_json_deinit(&root);
   if (found) take_over(device, &rates);

@@ -1,4 +1,5 @@
-/* The room for what a library will take, asked of the kernel before the library is: it cannot be refused memory and live. */
+/* The room for what a library will take, asked of the kernel before the library is: it cannot be refused memory and
+ * live. */
 #include "backend/cpu/room.h"
 
 #include <stdlib.h>
@@ -9,8 +10,9 @@
 
 static hr_status refused(uint64_t bytes, const char *what, const hri_host_memory *host, hr_error *error) {
   char need[32], left[32];
-  hr_status status = hri_fail(error, HR_ERROR_BUDGET, "%s needs %s more and %s leaves %s", what, hri_size_text(bytes, need), hri_host_limit_name(host->limit),
-                              hri_size_text(host->usable_bytes, left));
+  hr_status status =
+      hri_fail(error, HR_ERROR_BUDGET, "%s needs %s more and %s leaves %s", what, hri_size_text(bytes, need),
+               hri_host_limit_name(host->limit), hri_size_text(host->usable_bytes, left));
   if (error) {
     error->requested_bytes = bytes;
     error->available_bytes = host->usable_bytes;
@@ -34,7 +36,8 @@ hr_status hri_room_prove(uint64_t bytes, const char *what, hr_error *error) {
   }
   host = hri_host_memory_now();
   if (bytes > host.usable_bytes) return refused(bytes, what, &host, error);
-  status = hri_fail(error, HR_ERROR_BUDGET, "%s needs %s more and the kernel refuses it", what, hri_size_text(bytes, need));
+  status =
+      hri_fail(error, HR_ERROR_BUDGET, "%s needs %s more and the kernel refuses it", what, hri_size_text(bytes, need));
   if (error) error->requested_bytes = bytes;
   return hri_hint(error, status, "look at /proc/sys/vm/overcommit_memory and at CommitLimit in /proc/meminfo");
 }

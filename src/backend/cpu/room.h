@@ -12,7 +12,8 @@
 
 #include "base/error.h"
 
-/* Compares with every limit that can be read: the machine's memory, control groups, address space, data. `what` needs it:
+/* Compares with every limit that can be read: the machine's memory, control groups, address space, data. `what` needs
+ * it:
  * "the job", "the GEMM library". */
 hr_status hri_room_check(uint64_t bytes, const char *what, hr_error *error);
 
@@ -20,8 +21,8 @@ hr_status hri_room_check(uint64_t bytes, const char *what, hr_error *error);
  * included (control groups it does not: they end a process instead of refusing). 0 bytes are always there. */
 hr_status hri_room_prove(uint64_t bytes, const char *what, hr_error *error);
 
-/* Whether `bytes` of the heap are free in one piece, or could be had: small allocations of the same thread right after it,
- * of at most so much in all, are then not refused. Takes nothing; about 50 ns. */
+/* Whether `bytes` of the heap are free in one piece, or could be had: small allocations of the same thread right after
+ * it, of at most so much in all, are then not refused. Takes nothing; about 50 ns. */
 bool hri_room_heap(size_t bytes);
 
 #endif

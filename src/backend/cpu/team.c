@@ -1,12 +1,12 @@
 /* libgomp ends the process when the system refuses it a thread (an address-space limit, a limit of processes), and a
- * library of ours may not. So the threads are tried first with calls that can fail: all at once, each held until the last
- * one stands. Their stacks then stay in the C library's cache, where the threads of the real team, which is started right
- * after, find them; nothing new is asked of the system.
+ * library of ours may not. So the threads are tried first with calls that can fail: all at once, each held until the
+ * last one stands. Their stacks then stay in the C library's cache, where the threads of the real team, which is
+ * started right after, find them; nothing new is asked of the system.
  *
  * Stacks count in full against limits of address space and data, and would be as large as `ulimit -s` says: 8 MiB for
- * 16 KiB that were ever used (largest of all kernels and of oneDNN's, smaps of teams of 4), gigabytes where somebody raised
- * it, too few bytes where somebody lowered it. So a team's threads are started with a stack of our choice, which is the C
- * library's default while they start; OMP_STACKSIZE, which OpenMP puts above that default, still holds. */
+ * 16 KiB that were ever used (largest of all kernels and of oneDNN's, smaps of teams of 4), gigabytes where somebody
+ * raised it, too few bytes where somebody lowered it. So a team's threads are started with a stack of our choice, which
+ * is the C library's default while they start; OMP_STACKSIZE, which OpenMP puts above that default, still holds. */
 #include "backend/cpu/team.h"
 
 #include <pthread.h>
@@ -52,7 +52,9 @@ static uint64_t stack_bytes(void) {
   return told ? told : STACK_BYTES;
 }
 
-uint64_t hri_team_bytes(uint32_t threads) { return threads > started ? (threads - started) * (stack_bytes() + GUARD_BYTES) : 0; }
+uint64_t hri_team_bytes(uint32_t threads) {
+  return threads > started ? (threads - started) * (stack_bytes() + GUARD_BYTES) : 0;
+}
 
 /* Makes our stack the default of new threads; the one before comes back with stack_leave. */
 static void stack_enter(pthread_attr_t *before, bool *changed) {
@@ -107,8 +109,11 @@ static hr_status prove(uint32_t threads, hr_error *error) {
   hri_free(tried);
   if (made < wanted) {
     char text[128];
-    hr_status status = hri_fail(error, HR_ERROR_BUDGET, "the system refused thread %u of %u, for whose stacks there is room: %s", started + made + 1, threads, strerror_r(reason, text, sizeof text));
-    return hri_hint(error, status, "give fewer --threads, or raise the limit of processes (ulimit -u, pids.max of the control group)");
+    hr_status status =
+        hri_fail(error, HR_ERROR_BUDGET, "the system refused thread %u of %u, for whose stacks there is room: %s",
+                 started + made + 1, threads, strerror_r(reason, text, sizeof text));
+    return hri_hint(error, status,
+                    "give fewer --threads, or raise the limit of processes (ulimit -u, pids.max of the control group)");
   }
   return HR_OK;
 }

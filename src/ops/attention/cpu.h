@@ -1,13 +1,13 @@
 /* Attention on the CPU: one table of kernels per instruction level. Shapes, types and masks: shape.h.
  *
- * Scores, the softmax and every sum are fp32. With bf16 operands, training kernels with pairs (tile.h) round probabilities
- * and score gradients to bf16 where they enter the second product; elsewhere they stay fp32. Materialized probabilities
- * are rounded where they are stored.
+ * Scores, the softmax and every sum are fp32. With bf16 operands, training kernels with pairs (tile.h) round
+ * probabilities and score gradients to bf16 where they enter the second product; elsewhere they stay fp32. Materialized
+ * probabilities are rounded where they are stored.
  *
  * Common to all kernels: no allocation, no libm; `scratch` is the caller's, 64-byte aligned, of the size that the
  * *_scratch function of scratch.h gives for the same level, shape and threads;
- * inputs and outputs do not overlap and need the alignment of their elements only. The result has the same bits for every
- * `threads` >= 1. Kernels cannot fail. */
+ * inputs and outputs do not overlap and need the alignment of their elements only. The result has the same bits for
+ * every `threads` >= 1. Kernels cannot fail. */
 #ifndef HRI_OPS_ATTENTION_CPU_H
 #define HRI_OPS_ATTENTION_CPU_H
 
@@ -36,8 +36,8 @@ typedef struct hri_attention_kernels_table {
    * rows_valid - 1 (<= capacity); their keys and values enter the caches, which hold positions 0 .. past - 1 already,
    * and y[B*rows, H*D] receives their attention over all positions up to their own. Rows of y from rows_valid on are
    * set to zero. Cache elements of later positions are neither read into a result nor written. */
-  void (*cached)(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past,
-                 int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch, int threads);
+  void (*cached)(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past, int64_t rows_valid,
+                 void *cache_keys, void *cache_values, void *y, void *scratch, int threads);
 } hri_attention_kernels_table;
 
 /* Fill `table`; the variant must suit the processor (the caller checks). */

@@ -4,14 +4,14 @@
  *   dV = P^T dY,   dS = P * (dY V^T - delta),   dK = scale * dS^T Q,   dQ = scale * dS K.
  *
  * A task is one (batch row, kv head, key tile). It turns K and V of its tile once, so that keys are the lanes of S and
- * dP and no operand of a query block is ever turned: Q and dY are read by rows, P and dS by columns for dV and dK, dS by
- * rows for dQ. It keeps dK and dV of its tile and walks the query blocks that see the tile, with all query heads of the
- * group, so dK and dV need no reduction between threads. dQ does: a query block gets a part from each of the key tiles
- * that it sees. Those parts are added in fp32, in the order of the key tiles, which makes the bits independent of the
- * team: each (head, query block) carries a turn, the key tile whose part comes next, and a task that is early waits for
- * its turn. Tasks are handed out in the order of the key tiles, so a task only waits for tasks that are running or done,
- * and the wait never deadlocks; with more heads than threads it hardly ever happens, with one head the tasks run one
- * query block behind each other.
+ * dP and no operand of a query block is ever turned: Q and dY are read by rows, P and dS by columns for dV and dK, dS
+ * by rows for dQ. It keeps dK and dV of its tile and walks the query blocks that see the tile, with all query heads of
+ * the group, so dK and dV need no reduction between threads. dQ does: a query block gets a part from each of the key
+ * tiles that it sees. Those parts are added in fp32, in the order of the key tiles, which makes the bits independent of
+ * the team: each (head, query block) carries a turn, the key tile whose part comes next, and a task that is early waits
+ * for its turn. Tasks are handed out in the order of the key tiles, so a task only waits for tasks that are running or
+ * done, and the wait never deadlocks; with more heads than threads it hardly ever happens, with one head the tasks run
+ * one query block behind each other.
  *
  * The sums of dQ take T * D floats per query head in flight. To keep that small, kv heads are taken in rounds of
  * `slots` heads: all heads of tile 0, then of tile 1, ... (also the longest first), then the next round, which reuses
@@ -22,8 +22,8 @@
  *
  * The materialized backward is the same walk with P read from memory instead of recomputed.
  *
- * With a soft-cap, S is capped before P, and dS gets one more factor, the slope of the cap at S. It has a tile of its own;
- * the materialized backward computes S for it. */
+ * With a soft-cap, S is capped before P, and dS gets one more factor, the slope of the cap at S. It has a tile of its
+ * own; the materialized backward computes S for it. */
 #include <assert.h>
 #include <sched.h>
 
@@ -47,16 +47,20 @@ typedef struct backward_job {
 /* A query block of one head against a key tile. Panel p of the tile is seen by the queries [begin[p], end[p]) of the
  * block, both multiples of TILE_ROWS; masked[p]: not by all of them, or not whole. */
 typedef struct block_spans {
-  int64_t first, count;     /* query of row 0, queries */
-  int64_t least;            /* first key that any of the queries sees */
+  int64_t first, count; /* query of row 0, queries */
+  int64_t least;        /* first key that any of the queries sees */
   int64_t begin[BACKWARD_PANELS], end[BACKWARD_PANELS];
   bool masked[BACKWARD_PANELS];
 } block_spans;
 
 static backward_job make_job(const hri_attention_shape *shape, float scale, void *scratch, int threads) {
-  backward_job job = {.shape = shape, .scale = scale, .limit = (float)shape->softcap / scale, .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim)};
+  backward_job job = {.shape = shape,
+                      .scale = scale,
+                      .limit = (float)shape->softcap / scale,
+                      .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim)};
   hri_carver carver = {.base = scratch};
-  assert(job.cut.vector == TILE_VECTOR && job.cut.keys == TILE_KEYS && hri_backward_stride(&job.cut) == BACKWARD_STRIDE);
+  assert(job.cut.vector == TILE_VECTOR && job.cut.keys == TILE_KEYS &&
+         hri_backward_stride(&job.cut) == BACKWARD_STRIDE);
   job.shared = hri_backward_shared_take(&carver, &job.cut, shape, threads);
   job.stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
   job.width = shape->heads * shape->head_dim;
@@ -88,12 +92,12 @@ static void pack_keys(const backward_job *job, const hri_backward_tiles *tiles, 
   int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key);
   int64_t at = (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
   float *rows = job->cut.pairs ? tiles->rows : tiles->key_pairs;
-  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, TILE_KEYS, rows,
-                 job->cut.row);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d,
+                 TILE_KEYS, rows, job->cut.row);
   tile_pack_panels(rows, job->cut.row, TILE_KEYS, job->cut.words, tiles->keys);
   tile_pair_rows(job->cut.pairs, rows, job->cut.row, TILE_KEYS, job->cut.wide, tiles->key_pairs);
-  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real), job->stride,
-                 count, d, TILE_KEYS, tiles->rows, job->cut.row);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real),
+                 job->stride, count, d, TILE_KEYS, tiles->rows, job->cut.row);
   tile_pack_panels(tiles->rows, job->cut.row, TILE_KEYS, job->cut.words, tiles->values);
 }
 
@@ -102,10 +106,10 @@ static void pack_block(const backward_job *job, const hri_backward_tiles *tiles,
   const hri_attention_shape *shape = job->shape;
   int64_t row = b * shape->sequence + spans->first, d = shape->head_dim, count = spans->count;
   int64_t index = (b * shape->heads + h) * shape->sequence + spans->first;
-  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, row * job->stride + h * d, shape->real), job->stride,
-                 count, d, HRI_BACKWARD_QUERIES, tiles->q, job->cut.row);
-  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->dy, row * job->width + h * d, shape->real), job->width, count,
-                 d, HRI_BACKWARD_QUERIES, tiles->dy, job->cut.row);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, row * job->stride + h * d, shape->real),
+                 job->stride, count, d, HRI_BACKWARD_QUERIES, tiles->q, job->cut.row);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->dy, row * job->width + h * d, shape->real), job->width,
+                 count, d, HRI_BACKWARD_QUERIES, tiles->dy, job->cut.row);
   tile_pair_rows(job->cut.pairs, tiles->q, job->cut.row, HRI_BACKWARD_QUERIES, job->cut.wide, tiles->q_pairs);
   tile_pair_rows(job->cut.pairs, tiles->dy, job->cut.row, HRI_BACKWARD_QUERIES, job->cut.wide, tiles->dy_pairs);
   for (int64_t i = 0; i < HRI_BACKWARD_QUERIES; i++) {
@@ -128,12 +132,13 @@ static void begin_block(const backward_job *job, const hri_backward_tiles *tiles
   }
 }
 
-/* job->shared.least of one block. With windows and documents most pairs of a block and a key tile see nothing of each other; this
- * tells without a look at the queries. */
+/* job->shared.least of one block. With windows and documents most pairs of a block and a key tile see nothing of each
+ * other; this tells without a look at the queries. */
 static void find_least(const backward_job *job, int64_t b, int64_t block) {
   const hri_attention_shape *shape = job->shape;
   const int32_t *doc_start = job->doc_start ? job->doc_start + b * shape->sequence : NULL;
-  int64_t first = block * HRI_BACKWARD_QUERIES, end = tile_min(first + HRI_BACKWARD_QUERIES, shape->sequence), least = INT32_MAX;
+  int64_t first = block * HRI_BACKWARD_QUERIES, end = tile_min(first + HRI_BACKWARD_QUERIES, shape->sequence),
+          least = INT32_MAX;
   for (int64_t t = first; t < end; t++) least = tile_min(least, tile_first_key(shape, doc_start, t));
   job->shared.least[b * job->shared.blocks + block] = (int32_t)least;
 }
@@ -158,8 +163,8 @@ static bool find_spans(const hri_backward_tiles *tiles, block_spans *spans, int6
 
 /* One row, two vectors of keys: P from S (or P given, when the materialized backward has read it), and dS from dP. */
 TILE_INLINE void score_row(const bool pairs, const bool given, const bool masked, const bool capped,
-                           const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t i, int64_t at, int64_t key,
-                           tile_vf p[2], tile_vf ds[2]) {
+                           const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
+                           int64_t i, int64_t at, int64_t key, tile_vf p[2], tile_vf ds[2]) {
   TILE_UNROLL for (int v = 0; v < 2; v++) {
     int64_t index = i * BACKWARD_STRIDE + at + v * TILE_VECTOR;
     p[v] = tile_load(tiles->probs + index);
@@ -201,10 +206,10 @@ TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool
       _mm512_storeu_si512(tiles->dscore_rows + ((i + 1) * BACKWARD_STRIDE + at) / 2, row2);
       tile_interleave(row, row2, words);
       TILE_UNROLL for (int v = 0; v < 2; v++)
-        tile_store(tiles->dscores + i / 2 * BACKWARD_STRIDE + at + v * TILE_VECTOR, words[v]);
+          tile_store(tiles->dscores + i / 2 * BACKWARD_STRIDE + at + v * TILE_VECTOR, words[v]);
       tile_interleave(tile_round_pairs(p), tile_round_pairs(p2), words);
       TILE_UNROLL for (int v = 0; v < 2; v++)
-        tile_store(tiles->probs + i / 2 * BACKWARD_STRIDE + at + v * TILE_VECTOR, words[v]);
+          tile_store(tiles->probs + i / 2 * BACKWARD_STRIDE + at + v * TILE_VECTOR, words[v]);
       i++;
       continue;
     }
@@ -217,7 +222,7 @@ TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool
   }
 }
 #define SOFTMAX_BACKWARD(name, pairs, given, masked, capped)                                                           \
-  __attribute__((noinline)) static void name(const backward_job *job, const hri_backward_tiles *tiles,                     \
+  __attribute__((noinline)) static void name(const backward_job *job, const hri_backward_tiles *tiles,                 \
                                              const block_spans *spans, int64_t panel, int64_t key) {                   \
     softmax_backward(pairs, given, masked, capped, job, tiles, spans, panel, key);                                     \
   }
@@ -248,17 +253,16 @@ static void read_probs(const backward_job *job, const hri_backward_tiles *tiles,
 }
 
 /* S (or P, when it is given) and dP of one panel, raw. */
-static void compute_scores(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t p,
-                           int64_t b, int64_t h, int64_t key) {
+static void compute_scores(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
+                           int64_t p, int64_t b, int64_t h, int64_t key) {
   int64_t begin = spans->begin[p], rows = spans->end[p] - begin, at = begin * BACKWARD_STRIDE + p * TILE_LANES;
   int64_t panel = p * job->cut.words * TILE_LANES;
-  if (job->probs)
-    read_probs(job, tiles, spans, p, b, h, key);
+  if (job->probs) read_probs(job, tiles, spans, p, b, h, key);
   else
-    tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->q + begin * job->cut.row, job->cut.row, tiles->keys + panel,
-                 TILE_LANES, tiles->probs + at, BACKWARD_STRIDE, TILE_LANES);
-  tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->dy + begin * job->cut.row, job->cut.row, tiles->values + panel,
-               TILE_LANES, tiles->dscores + at, BACKWARD_STRIDE, TILE_LANES);
+    tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->q + begin * job->cut.row, job->cut.row,
+                 tiles->keys + panel, TILE_LANES, tiles->probs + at, BACKWARD_STRIDE, TILE_LANES);
+  tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->dy + begin * job->cut.row, job->cut.row,
+               tiles->values + panel, TILE_LANES, tiles->dscores + at, BACKWARD_STRIDE, TILE_LANES);
 }
 
 /* The slopes of the soft-cap of one panel, and S capped unless P is given. */
@@ -266,7 +270,8 @@ static void cap_panel(const backward_job *job, const hri_backward_tiles *tiles, 
   int64_t begin = spans->begin[p], rows = spans->end[p] - begin, at = begin * BACKWARD_STRIDE + p * TILE_LANES;
   if (job->probs) {
     tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->q + begin * job->cut.row, job->cut.row,
-                 tiles->keys + p * job->cut.words * TILE_LANES, TILE_LANES, tiles->slopes + at, BACKWARD_STRIDE, TILE_LANES);
+                 tiles->keys + p * job->cut.words * TILE_LANES, TILE_LANES, tiles->slopes + at, BACKWARD_STRIDE,
+                 TILE_LANES);
     tile_cap_scores(tiles->slopes + at, rows, BACKWARD_STRIDE, job->limit, NULL, tiles->slopes + at);
   } else {
     tile_cap_scores(tiles->probs + at, rows, BACKWARD_STRIDE, job->limit, tiles->probs + at, tiles->slopes + at);
@@ -308,10 +313,10 @@ static void add_key_gradients(const backward_job *job, const hri_backward_tiles 
       int64_t begin = tile_max_int(spans->begin[p], (key + j - spans->first) / TILE_ROWS * TILE_ROWS);
       int64_t depth = (spans->end[p] - begin) / pair, a = begin / pair * BACKWARD_STRIDE + j, bt = begin / pair * ldb;
       if (depth <= 0) continue;
-      tile_product(job->cut.pairs, true, true, step, depth, tiles->probs + a, BACKWARD_STRIDE, tiles->dy_pairs + bt, ldb,
-                   tiles->dvalues + j * ldb, ldb, ldb);
-      tile_product(job->cut.pairs, true, true, step, depth, tiles->dscores + a, BACKWARD_STRIDE, tiles->q_pairs + bt, ldb,
-                   tiles->dkeys + j * ldb, ldb, ldb);
+      tile_product(job->cut.pairs, true, true, step, depth, tiles->probs + a, BACKWARD_STRIDE, tiles->dy_pairs + bt,
+                   ldb, tiles->dvalues + j * ldb, ldb, ldb);
+      tile_product(job->cut.pairs, true, true, step, depth, tiles->dscores + a, BACKWARD_STRIDE, tiles->q_pairs + bt,
+                   ldb, tiles->dkeys + j * ldb, ldb, ldb);
     }
   }
 }
@@ -343,9 +348,9 @@ static void multiply_keys(const backward_job *job, const hri_backward_tiles *til
   if (begin < end)
     tile_product(job->cut.pairs, false, add, rows, (end - begin) / pair,
                  tiles->dscore_rows + (i * BACKWARD_STRIDE + begin) / pair, BACKWARD_STRIDE / pair,
-                 tiles->key_pairs + begin / pair * job->cut.wide, job->cut.wide, dq + i * job->cut.wide, job->cut.wide, job->cut.wide);
-  else if (!add)
-    memset(dq + i * job->cut.wide, 0, (size_t)(rows * job->cut.wide) * sizeof *dq);
+                 tiles->key_pairs + begin / pair * job->cut.wide, job->cut.wide, dq + i * job->cut.wide, job->cut.wide,
+                 job->cut.wide);
+  else if (!add) memset(dq + i * job->cut.wide, 0, (size_t)(rows * job->cut.wide) * sizeof *dq);
 }
 
 /* The sums of dQ of the block = or += dS K; where not all is seen, each group of TILE_ROWS queries takes only the
@@ -374,7 +379,8 @@ static void sum_query_gradients(const backward_job *job, const hri_backward_tile
 static void add_query_gradients(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
                                 int64_t index, int64_t g, int64_t key) {
   const hri_attention_shape *shape = job->shape;
-  int64_t slot = (index % job->shared.slots * job->shared.group + g) * job->shared.blocks + spans->first / HRI_BACKWARD_QUERIES;
+  int64_t slot =
+      (index % job->shared.slots * job->shared.group + g) * job->shared.blocks + spans->first / HRI_BACKWARD_QUERIES;
   int64_t tile = key / TILE_KEYS, round = index / job->shared.slots * (job->tiles + 1);
   int64_t b = index / shape->kv_heads, h = index % shape->kv_heads * job->shared.group + g, d = shape->head_dim;
   bool first = spans->least / TILE_KEYS == tile, last = (spans->first + spans->count - 1) / TILE_KEYS == tile;
@@ -431,7 +437,8 @@ static void sum_delta(const backward_job *job, const hri_backward_tiles *tiles, 
       for (int64_t i = spans.begin[p]; i < tile_min(spans.end[p], spans.count); i++) {
         int64_t at = i * BACKWARD_STRIDE + p * TILE_LANES;
         tile_vf sum = tile_load(tiles->probs + at) * tile_load(tiles->dscores + at);
-        delta[i] += hri_vsum((hri_vf)(sum + tile_load(tiles->probs + at + TILE_VECTOR) * tile_load(tiles->dscores + at + TILE_VECTOR)));
+        delta[i] += hri_vsum(
+            (hri_vf)(sum + tile_load(tiles->probs + at + TILE_VECTOR) * tile_load(tiles->dscores + at + TILE_VECTOR)));
       }
     }
   }
@@ -444,14 +451,17 @@ static void run_job(backward_job *job, void *scratch, int threads) {
   hri_carver shared = {.base = scratch}, size = {0};
   (void)hri_backward_shared_take(&shared, &job->cut, shape, threads);
   (void)hri_backward_tiles_take(&size, &job->cut, shape->softcap > 0);
-  assert(shared.used + (uint64_t)threads * size.used == hri_attention_backward_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
-  memset(job->shared.turns, 0, (size_t)(job->shared.slots * job->shared.group * job->shared.blocks) * sizeof *job->shared.turns);
+  assert(shared.used + (uint64_t)threads * size.used ==
+         hri_attention_backward_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
+  memset(job->shared.turns, 0,
+         (size_t)(job->shared.slots * job->shared.group * job->shared.blocks) * sizeof *job->shared.turns);
 #pragma omp parallel num_threads(threads)
   {
     hri_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
     hri_backward_tiles tiles = hri_backward_tiles_take(&carver, &job->cut, shape->softcap > 0);
 #pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < shape->batch * job->shared.blocks; i++) find_least(job, i / job->shared.blocks, i % job->shared.blocks);
+    for (int64_t i = 0; i < shape->batch * job->shared.blocks; i++)
+      find_least(job, i / job->shared.blocks, i % job->shared.blocks);
     if (job->y) {
 #pragma omp for schedule(static)
       for (int64_t row = 0; row < rows; row++) prepare(job, row);
@@ -484,9 +494,9 @@ void hri_attention_backward(const hri_attention_shape *shape, float scale, const
   run_job(&job, scratch, threads);
 }
 
-void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy,
-                                         const void *qkv, const void *probs, const int32_t *doc_start, void *dqkv,
-                                         void *scratch, int threads) {
+void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
+                                         const void *probs, const int32_t *doc_start, void *dqkv, void *scratch,
+                                         int threads) {
   backward_job job = make_job(shape, scale, scratch, threads);
   job.dy = dy;
   job.qkv = qkv;

@@ -4,9 +4,10 @@
  * both caches are read front to back just as they lie (layout: shape.h), once per group of up to HRI_CACHED_ROWS rows.
  * The query heads that share a kv head count as rows of the same group, so grouped heads divide the traffic.
  *
- * A task is one (batch row, kv head, row group), walking tiles of HRI_CACHED_KEYS positions with an online softmax. When
- * the shape gives too few such tasks (one-token decode with few heads), the keys are split as well: each task leaves its
- * unnormalised output, maximum and sum in scratch, and the parts are folded in the order of the splits. Whether and
+ * A task is one (batch row, kv head, row group), walking tiles of HRI_CACHED_KEYS positions with an online softmax.
+ * When
+ * the shape gives too few such tasks (one-token decode with few heads), the keys are split as well: each task leaves
+ * its unnormalised output, maximum and sum in scratch, and the parts are folded in the order of the splits. Whether and
  * where to split depends on the shape only, never on the team: the bits do not either. */
 #include <assert.h>
 
@@ -20,7 +21,7 @@ typedef struct cached_job {
   const void *qkv;
   int64_t past, valid;
   void *keys, *values, *y;
-  int64_t stride;          /* elements per row of qkv */
+  int64_t stride; /* elements per row of qkv */
   hri_attention_cut cut;
   hri_cached_parts shared;
 } cached_job;
@@ -63,7 +64,8 @@ static void append(const cached_job *job, int64_t b, int64_t kv, int64_t row) {
   const void *k = hri_real_from(job->qkv, (b * shape->rows + row) * job->stride + (shape->heads + kv) * d, shape->real);
   void *to = hri_real_at(job->keys, hri_attention_cache_key(shape, b, kv, position), shape->real);
   for (int64_t i = 0; i < d; i++)
-    memcpy(hri_real_at(to, i * HRI_ATTENTION_CACHE_BLOCK, shape->real), hri_real_from(k, i, shape->real), (size_t)bytes);
+    memcpy(hri_real_at(to, i * HRI_ATTENTION_CACHE_BLOCK, shape->real), hri_real_from(k, i, shape->real),
+           (size_t)bytes);
   memcpy(hri_real_at(job->values, hri_attention_cache_value(shape, b, kv, position), shape->real),
          hri_real_from(k, shape->kv_heads * d, shape->real), (size_t)(d * bytes));
 }
@@ -116,8 +118,9 @@ static void add_values(const cached_job *job, const hri_cached_tiles *tiles, int
                        int64_t count) {
   int64_t d = job->shape->head_dim, at = 0;
   hri_real real = job->shape->real;
-#define ADD_VALUES(name, vectors)                                                                                     \
-  name(real, rows, count, tiles->scores, HRI_CACHED_KEYS, hri_real_from(values, at, real), d, tiles->out + at, job->cut.wide), \
+#define ADD_VALUES(name, vectors)                                                                                      \
+  name(real, rows, count, tiles->scores, HRI_CACHED_KEYS, hri_real_from(values, at, real), d, tiles->out + at,         \
+       job->cut.wide),                                                                                                 \
       at += (vectors) * TILE_VECTOR
   while (rows == 1 && at + 8 * TILE_VECTOR <= d) ADD_VALUES(product_add_8, 8);
   while ((rows <= CACHED_FEW || TILE_VECTOR == 16) && at + 4 * TILE_VECTOR <= d) ADD_VALUES(product_add_4, 4);
@@ -143,12 +146,13 @@ static void score_block(const cached_job *job, const hri_cached_tiles *tiles, in
 }
 
 /* Rows r0 .. r0 + rows - 1 of (b, kv) over the positions [from, to), into the tiles. */
-static void attend(const cached_job *job, const hri_cached_tiles *tiles, int64_t b, int64_t kv, int64_t r0, int64_t rows,
-                   int64_t from, int64_t to) {
+static void attend(const cached_job *job, const hri_cached_tiles *tiles, int64_t b, int64_t kv, int64_t r0,
+                   int64_t rows, int64_t from, int64_t to) {
   const hri_attention_cache_shape *shape = job->shape;
   int64_t d = shape->head_dim;
   for (int64_t i = 0; i < rows; i++) {
-    int64_t q = (b * shape->rows + (r0 + i) / job->shared.group) * job->stride + (kv * job->shared.group + (r0 + i) % job->shared.group) * d;
+    int64_t q = (b * shape->rows + (r0 + i) / job->shared.group) * job->stride +
+                (kv * job->shared.group + (r0 + i) % job->shared.group) * d;
     for (int64_t j = 0; j < d; j += TILE_VECTOR) {
       int64_t left = tile_min(d - j, TILE_VECTOR);
       hri_vf v = hri_vload_real_n(job->qkv, q + j, left, shape->real) * (job->scale * TILE_LOG2E);
@@ -166,7 +170,8 @@ static void attend(const cached_job *job, const hri_cached_tiles *tiles, int64_t
     for (int64_t j = 0; j < padded; j += HRI_ATTENTION_CACHE_BLOCK)
       score_block(job, tiles, rows, hri_real_from(keys, j * d, shape->real), tiles->scores + j);
     for (int64_t i = 0; i < rows; i++) {
-      if (shape->softcap > 0) tile_cap(tiles->scores + i * HRI_CACHED_KEYS, padded / TILE_LANES, (float)shape->softcap * TILE_LOG2E);
+      if (shape->softcap > 0)
+        tile_cap(tiles->scores + i * HRI_CACHED_KEYS, padded / TILE_LANES, (float)shape->softcap * TILE_LOG2E);
       softmax_row(job, tiles, i, r0 + i, key, padded);
     }
     add_values(job, tiles, rows, hri_real_from(job->values, hri_attention_cache_value(shape, b, kv, key), shape->real),
@@ -177,14 +182,17 @@ static void attend(const cached_job *job, const hri_cached_tiles *tiles, int64_t
 /* Element of y where the output of row r begins. */
 static int64_t y_row(const cached_job *job, int64_t b, int64_t kv, int64_t r) {
   const hri_attention_cache_shape *shape = job->shape;
-  return ((b * shape->rows + r / job->shared.group) * shape->heads + kv * job->shared.group + r % job->shared.group) * shape->head_dim;
+  return ((b * shape->rows + r / job->shared.group) * shape->heads + kv * job->shared.group + r % job->shared.group) *
+         shape->head_dim;
 }
 
 static float *part_row(const cached_job *job, int64_t pair, int64_t split, int64_t r) {
-  return job->shared.parts + ((pair * job->shared.splits + split) * job->shape->rows * job->shared.group + r) * (job->cut.wide + 2);
+  return job->shared.parts +
+         ((pair * job->shared.splits + split) * job->shape->rows * job->shared.group + r) * (job->cut.wide + 2);
 }
 
-static void run_task(const cached_job *job, const hri_cached_tiles *tiles, int64_t pair, int64_t row_group, int64_t split) {
+static void run_task(const cached_job *job, const hri_cached_tiles *tiles, int64_t pair, int64_t row_group,
+                     int64_t split) {
   int64_t b = pair / job->shape->kv_heads, kv = pair % job->shape->kv_heads, r0 = row_group * HRI_CACHED_ROWS;
   int64_t rows = tile_min(HRI_CACHED_ROWS, job->valid * job->shared.group - r0), d = job->shape->head_dim;
   if (rows <= 0) return;
@@ -217,7 +225,8 @@ static void fold(const cached_job *job, int64_t splits, int64_t pair, int64_t r)
     float factor = tile_exp2(tile_splat(part[wide] - top))[0];
     sum += part[wide + 1] * factor;
     for (int64_t j = 0; j < wide; j += TILE_VECTOR)
-      tile_store(total + j, s == 0 ? tile_load(part + j) * factor : tile_load(total + j) + tile_load(part + j) * factor);
+      tile_store(total + j,
+                 s == 0 ? tile_load(part + j) * factor : tile_load(total + j) + tile_load(part + j) * factor);
   }
   tile_store_row(job->shape->real, total, d, 1.0f / sum, job->y,
                  y_row(job, pair / job->shape->kv_heads, pair % job->shape->kv_heads, r));
@@ -227,13 +236,21 @@ void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, c
                           int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch,
                           int threads) {
   hri_carver shared = {.base = scratch}, size = {0};
-  cached_job job = {.shape = shape, .scale = scale, .qkv = qkv, .past = past, .valid = rows_valid, .keys = cache_keys, .values = cache_values, .y = y,
+  cached_job job = {.shape = shape,
+                    .scale = scale,
+                    .qkv = qkv,
+                    .past = past,
+                    .valid = rows_valid,
+                    .keys = cache_keys,
+                    .values = cache_values,
+                    .y = y,
                     .stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim,
                     .cut = hri_attention_cut_of(TILE_LEVEL, HRI_REAL_F32, shape->head_dim)};
   job.shared = hri_cached_parts_take(&shared, &job.cut, shape);
   (void)hri_cached_tiles_take(&size, &job.cut, shape->head_dim);
   assert(job.cut.vector == TILE_VECTOR);
-  assert(shared.used + (uint64_t)threads * size.used == hri_attention_cached_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
+  assert(shared.used + (uint64_t)threads * size.used ==
+         hri_attention_cached_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
   int64_t pairs = shape->batch * shape->kv_heads, width = shape->heads * shape->head_dim, next = 0;
   int64_t splits = job.shared.splits == 1 ? 1 : (past + rows_valid + HRI_CACHED_SPLIT - 1) / HRI_CACHED_SPLIT;
   int64_t tasks = pairs * job.shared.row_groups * splits, rows = rows_valid * job.shared.group;
@@ -246,9 +263,11 @@ void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, c
       append(&job, i / rows_valid / shape->kv_heads, i / rows_valid % shape->kv_heads, i % rows_valid);
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < shape->batch * shape->rows; i++)
-      if (i % shape->rows >= rows_valid) memset(hri_real_at(y, i * width, shape->real), 0, (size_t)width * hri_real_bytes(shape->real));
+      if (i % shape->rows >= rows_valid)
+        memset(hri_real_at(y, i * width, shape->real), 0, (size_t)width * hri_real_bytes(shape->real));
     for (int64_t task; (task = tile_next(&next)) < tasks;)
-      run_task(&job, &tiles, task / splits / job.shared.row_groups, task / splits % job.shared.row_groups, task % splits);
+      run_task(&job, &tiles, task / splits / job.shared.row_groups, task / splits % job.shared.row_groups,
+               task % splits);
     if (job.shared.splits > 1) {
 #pragma omp barrier
 #pragma omp for schedule(static)

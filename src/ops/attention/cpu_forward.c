@@ -1,10 +1,11 @@
 /* Attention forward in O(T) memory: online softmax over key tiles (Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).
  *
- * A task is one (batch row, head, block of HRI_FORWARD_QUERIES queries). It turns its queries once, so that they are lanes,
- * and walks the key tiles that they see; per tile it copies K and V once and then, panel by panel of TILE_LANES queries,
- * computes S^T = K Q^T, exponentiates it in the first-level cache against the running maximum (down the lanes, without
- * horizontal sums), and adds P V to the output rows, P^T being read by columns. K, V and the output are never turned.
+ * A task is one (batch row, head, block of HRI_FORWARD_QUERIES queries). It turns its queries once, so that they are
+ * lanes, and walks the key tiles that they see; per tile it copies K and V once and then, panel by panel of TILE_LANES
+ * queries, computes S^T = K Q^T, exponentiates it in the first-level cache against the running maximum (down the lanes,
+ * without horizontal sums), and adds P V to the output rows, P^T being read by columns. K, V and the output are never
+ * turned.
  * Scores are in units of log2. Rows of S^T that no lane sees are never computed. A soft-cap is one more pass over the
  * scores of a panel while they are in the first-level cache.
  *
@@ -22,18 +23,21 @@ typedef struct forward_job {
   float *lse, factor; /* scale * log2(e) */
   float limit;        /* the soft-cap in units of q.k, or 0 */
   hri_attention_cut cut;
-  int64_t stride;     /* elements per row of qkv */
+  int64_t stride; /* elements per row of qkv */
 } forward_job;
 
 static tile_span *span_of(const hri_forward_tiles *tiles, int64_t panel) { return (tile_span *)tiles->spans + panel; }
 
 /* Packs the queries of a block and clears its running state; returns the number of panels. */
-static int64_t begin_block(const forward_job *job, const hri_forward_tiles *tiles, int64_t b, int64_t h, int64_t query) {
+static int64_t begin_block(const forward_job *job, const hri_forward_tiles *tiles, int64_t b, int64_t h,
+                           int64_t query) {
   const hri_attention_shape *shape = job->shape;
-  int64_t count = tile_min(HRI_FORWARD_QUERIES, shape->sequence - query), panels = (count + TILE_LANES - 1) / TILE_LANES;
+  int64_t count = tile_min(HRI_FORWARD_QUERIES, shape->sequence - query),
+          panels = (count + TILE_LANES - 1) / TILE_LANES;
   const int32_t *doc_start = job->doc_start ? job->doc_start + b * shape->sequence : NULL;
   tile_pack_rows(job->cut.pairs, shape->real,
-                 hri_real_from(job->qkv, (b * shape->sequence + query) * job->stride + h * shape->head_dim, shape->real),
+                 hri_real_from(job->qkv, (b * shape->sequence + query) * job->stride + h * shape->head_dim,
+                               shape->real),
                  job->stride, count, shape->head_dim, panels * TILE_LANES, tiles->rows, job->cut.row);
   tile_pack_panels(tiles->rows, job->cut.row, panels * TILE_LANES, job->cut.words, tiles->q);
   memset(tiles->out, 0, (size_t)(panels * TILE_LANES * job->cut.wide) * sizeof *tiles->out);
@@ -81,8 +85,8 @@ TILE_INLINE void exponentiate(const bool pairs, float *scores, int64_t begin, in
 }
 
 /* One step of the online softmax: scores[begin..end) become exp2(score * job->factor - highest). */
-static void softmax_step(const forward_job *job, const hri_forward_tiles *tiles, int64_t panel, int64_t key, int64_t begin,
-                         int64_t end, bool masked) {
+static void softmax_step(const forward_job *job, const hri_forward_tiles *tiles, int64_t panel, int64_t key,
+                         int64_t begin, int64_t end, bool masked) {
   const tile_span *span = span_of(tiles, panel);
   float *highest = tiles->highest + panel * TILE_LANES, *sum = tiles->sum + panel * TILE_LANES, factors[TILE_LANES];
   tile_vf top[2], total[2];
@@ -120,20 +124,21 @@ static void step_tile(const forward_job *job, const hri_forward_tiles *tiles, in
   int64_t needed = tile_round_up(count, TILE_ROWS);
   tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, needed,
                  tiles->keys, job->cut.row);
-  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real), job->stride,
-                 count, d, needed, tiles->values, job->cut.row);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real),
+                 job->stride, count, d, needed, tiles->values, job->cut.row);
   tile_pair_rows(job->cut.pairs, tiles->values, job->cut.row, needed, job->cut.wide, tiles->value_pairs);
   for (int64_t p = 0; p < panels; p++) {
     int64_t begin, end;
     bool masked;
     if (!tile_span_rows(span_of(tiles, p), shape->sequence, key, &begin, &end, &masked)) continue;
-    tile_product(job->cut.pairs, false, false, end - begin, job->cut.words, tiles->keys + begin * job->cut.row, job->cut.row,
-                 tiles->q + p * job->cut.words * TILE_LANES, TILE_LANES, tiles->scores + begin * TILE_LANES, TILE_LANES,
-                 TILE_LANES);
+    tile_product(job->cut.pairs, false, false, end - begin, job->cut.words, tiles->keys + begin * job->cut.row,
+                 job->cut.row, tiles->q + p * job->cut.words * TILE_LANES, TILE_LANES,
+                 tiles->scores + begin * TILE_LANES, TILE_LANES, TILE_LANES);
     if (job->limit > 0) tile_cap(tiles->scores + begin * TILE_LANES, end - begin, job->limit);
     softmax_step(job, tiles, p, key, begin, end, masked);
-    tile_product(job->cut.pairs, true, true, TILE_LANES, (end - begin) / pair, tiles->scores + begin / pair * TILE_LANES,
-                 TILE_LANES, tiles->value_pairs + begin / pair * job->cut.wide, job->cut.wide,
+    tile_product(job->cut.pairs, true, true, TILE_LANES, (end - begin) / pair,
+                 tiles->scores + begin / pair * TILE_LANES, TILE_LANES,
+                 tiles->value_pairs + begin / pair * job->cut.wide, job->cut.wide,
                  tiles->out + p * TILE_LANES * job->cut.wide, job->cut.wide, job->cut.wide);
   }
 }
@@ -172,7 +177,11 @@ void hri_attention_forward(const hri_attention_shape *shape, float scale, const 
   int64_t group = shape->heads / shape->kv_heads;
   int64_t blocks = (shape->sequence + HRI_FORWARD_QUERIES - 1) / HRI_FORWARD_QUERIES;
   int64_t tasks = shape->batch * shape->heads * blocks, next = 0;
-  forward_job job = {.shape = shape, .qkv = qkv, .doc_start = doc_start, .y = y, .lse = lse,
+  forward_job job = {.shape = shape,
+                     .qkv = qkv,
+                     .doc_start = doc_start,
+                     .y = y,
+                     .lse = lse,
                      .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim),
                      .stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim};
   job.factor = scale * TILE_LOG2E;

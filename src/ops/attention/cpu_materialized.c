@@ -44,8 +44,7 @@ static void softmax(const hri_full_tiles *tiles, const tile_span *span, int64_t 
       tile_store(column + j * TILE_LANES, e);
     }
     tile_vf share = 1.0f / sum;
-    for (int64_t j = 0; j < rows; j++)
-      tile_store(column + j * TILE_LANES, tile_load(column + j * TILE_LANES) * share);
+    for (int64_t j = 0; j < rows; j++) tile_store(column + j * TILE_LANES, tile_load(column + j * TILE_LANES) * share);
   }
 }
 
@@ -54,7 +53,8 @@ static void write_probs(const full_job *job, const hri_full_tiles *tiles, int64_
   int64_t t = job->shape->sequence;
   for (int64_t key = 0; key < t; key += TILE_KEYS) {
     int64_t count = tile_min(TILE_KEYS, t - key);
-    if (key < keys) tile_transpose(tiles->scores + key * TILE_LANES, TILE_LANES, count, lanes, tiles->turned, TILE_KEYS);
+    if (key < keys)
+      tile_transpose(tiles->scores + key * TILE_LANES, TILE_LANES, count, lanes, tiles->turned, TILE_KEYS);
     else memset(tiles->turned, 0, TILE_LANES * TILE_KEYS * sizeof(float));
     for (int64_t i = 0; i < lanes; i++)
       tile_store_row(job->shape->real, tiles->turned + i * TILE_KEYS, count, 1, job->probs, (row + i) * t + key);
@@ -90,8 +90,14 @@ void hri_attention_materialized(const hri_attention_shape *shape, float scale, c
                                 const int32_t *doc_start, void *y, void *probs, void *scratch, int threads) {
   int64_t d = shape->head_dim, panels = (shape->sequence + TILE_LANES - 1) / TILE_LANES;
   int64_t tasks = shape->batch * shape->heads * panels, next = 0;
-  full_job job = {.shape = shape, .factor = scale * TILE_LOG2E, .limit = (float)shape->softcap / scale, .qkv = qkv, .doc_start = doc_start, .y = y,
-                  .probs = probs, .stride = (shape->heads + 2 * shape->kv_heads) * d,
+  full_job job = {.shape = shape,
+                  .factor = scale * TILE_LOG2E,
+                  .limit = (float)shape->softcap / scale,
+                  .qkv = qkv,
+                  .doc_start = doc_start,
+                  .y = y,
+                  .probs = probs,
+                  .stride = (shape->heads + 2 * shape->kv_heads) * d,
                   .wide = tile_round_up(d, TILE_VECTOR)};
   hri_attention_cut cut = hri_attention_cut_of(TILE_LEVEL, HRI_REAL_F32, d);
   uint64_t per_thread = hri_attention_materialized_scratch(TILE_LEVEL, shape, 1);

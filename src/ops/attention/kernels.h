@@ -18,9 +18,9 @@ void hri_attention_backward(const hri_attention_shape *shape, float scale, const
                             int threads);
 void hri_attention_materialized(const hri_attention_shape *shape, float scale, const void *qkv,
                                 const int32_t *doc_start, void *y, void *probs, void *scratch, int threads);
-void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy,
-                                         const void *qkv, const void *probs, const int32_t *doc_start, void *dqkv,
-                                         void *scratch, int threads);
+void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
+                                         const void *probs, const int32_t *doc_start, void *dqkv, void *scratch,
+                                         int threads);
 void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past,
                           int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch,
                           int threads);

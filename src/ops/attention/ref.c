@@ -49,7 +49,8 @@ static void forward_query(const hri_attention_shape *s, HRI_REAL scale, const HR
   const HRI_REAL *q = qkv + q_at(s, b, h, t);
   int64_t d = s->head_dim;
   HRI_REAL highest = -INFINITY, sum = 0, slope;
-  for (int64_t j = first; j <= t; j++) highest = fmax(highest, cap_score(s->softcap, scale * dot(q, qkv + k_at(s, b, h, j), d), &slope));
+  for (int64_t j = first; j <= t; j++)
+    highest = fmax(highest, cap_score(s->softcap, scale * dot(q, qkv + k_at(s, b, h, j), d), &slope));
   for (int64_t i = 0; i < d; i++) y[i] = 0;
   for (int64_t j = first; j <= t; j++) {
     HRI_REAL e = exp(cap_score(s->softcap, scale * dot(q, qkv + k_at(s, b, h, j), d), &slope) - highest);
@@ -119,10 +120,14 @@ static void cached_query(const hri_attention_cache_shape *s, HRI_REAL scale, con
   int64_t first = s->window > 0 && position >= s->window ? position - s->window + 1 : 0, d = s->head_dim;
   HRI_REAL highest = -INFINITY, sum = 0, slope;
   for (int64_t j = first; j <= position; j++)
-    highest = fmax(highest, cap_score(s->softcap, scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d), &slope));
+    highest =
+        fmax(highest, cap_score(s->softcap,
+                                scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d), &slope));
   for (int64_t i = 0; i < d; i++) y[i] = 0;
   for (int64_t j = first; j <= position; j++) {
-    HRI_REAL e = exp(cap_score(s->softcap, scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d), &slope) - highest);
+    HRI_REAL e = exp(
+        cap_score(s->softcap, scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d), &slope) -
+        highest);
     sum += e;
     for (int64_t i = 0; i < d; i++) y[i] += e * cache_values[hri_attention_cache_value(s, b, kv, j) + i];
   }
@@ -140,8 +145,7 @@ void hri_attention_ref_cached(const hri_attention_cache_shape *s, HRI_REAL scale
         for (int64_t i = 0; i < d; i++) {
           cache_keys[hri_attention_cache_key(s, b, kv, past + row) + i * HRI_ATTENTION_CACHE_BLOCK] =
               in[(s->heads + kv) * d + i];
-          cache_values[hri_attention_cache_value(s, b, kv, past + row) + i] =
-              in[(s->heads + s->kv_heads + kv) * d + i];
+          cache_values[hri_attention_cache_value(s, b, kv, past + row) + i] = in[(s->heads + s->kv_heads + kv) * d + i];
         }
       }
       /* Rows are causal: those after this one need not be in the cache yet. */

@@ -30,7 +30,8 @@ hr_status hri_check_attention(const hri_job *job, const hri_node *node, hr_error
 
 void hri_back_attention(hri_autodiff *ad, hri_id node) {
   hri_job *job = ad->job;
-  hri_id qkv = hri_id_at(job, node, 0), doc_start = hri_id_at(job, node, 1), y = hri_id_at(job, node, 2), lse = hri_id_at(job, node, 3);
+  hri_id qkv = hri_id_at(job, node, 0), doc_start = hri_id_at(job, node, 1), y = hri_id_at(job, node, 2),
+         lse = hri_id_at(job, node, 3);
   hri_id dy = hri_ad_gradient(ad, y), dqkv;
   hri_attr attr = job->nodes.items[node].attr;
   if (!hri_ad_needed(ad, qkv)) return;
@@ -40,7 +41,8 @@ void hri_back_attention(hri_autodiff *ad, hri_id node) {
   hri_ad_contribute(ad, qkv, dqkv);
 }
 
-/* Pairs of a query and a key that it sees in one head of one row, without documents: query t sees min(t + 1, W) keys. */
+/* Pairs of a query and a key that it sees in one head of one row, without documents: query t sees min(t + 1, W)
+ * keys. */
 static double visible_pairs(const int64_t *i) {
   double t = (double)i[1], w = i[5] > 0 && i[5] < i[1] ? (double)i[5] : t;
   return w * (w + 1) / 2 + (t - w) * w;
@@ -52,12 +54,15 @@ double hri_flops_attention(const hri_job *job, const hri_node *node) {
   return 4.0 * (double)(i[0] * i[2] * i[4]) * visible_pairs(i);
 }
 
-double hri_flops_attention_backward(const hri_job *job, const hri_node *node) { return 2.5 * hri_flops_attention(job, node); }
+double hri_flops_attention_backward(const hri_job *job, const hri_node *node) {
+  return 2.5 * hri_flops_attention(job, node);
+}
 
 hr_status hri_check_attention_backward(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(y_fits(node, hri_at(job, node, 0)) && y_fits(node, hri_at(job, node, 2)));
   HRI_SHAPE(qkv_fits(node, hri_at(job, node, 1)) && qkv_fits(node, hri_at(job, node, 5)));
-  for (uint32_t at = 1; at <= 5; at += at == 2 ? 3 : 1) HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
+  for (uint32_t at = 1; at <= 5; at += at == 2 ? 3 : 1)
+    HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
   HRI_SHAPE(hri_at(job, node, 3)->dtype == HRI_F32);
   return HR_OK;
 }
@@ -67,25 +72,29 @@ hr_status hri_check_attention_full(const hri_job *job, const hri_node *node, hr_
   HRI_SHAPE(qkv_fits(node, hri_at(job, node, 0)));
   HRI_SHAPE(y_fits(node, hri_at(job, node, 2)));
   HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 3)) == (uint64_t)(i[0] * i[2]) * (uint64_t)(i[1] * i[1]));
-  HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, 2)) && same_type(hri_at(job, node, 0), hri_at(job, node, 3)));
+  HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, 2)) &&
+            same_type(hri_at(job, node, 0), hri_at(job, node, 3)));
   return HR_OK;
 }
 
 void hri_back_attention_full(hri_autodiff *ad, hri_id node) {
   hri_job *job = ad->job;
-  hri_id qkv = hri_id_at(job, node, 0), doc_start = hri_id_at(job, node, 1), y = hri_id_at(job, node, 2), probs = hri_id_at(job, node, 3);
+  hri_id qkv = hri_id_at(job, node, 0), doc_start = hri_id_at(job, node, 1), y = hri_id_at(job, node, 2),
+         probs = hri_id_at(job, node, 3);
   hri_id dy = hri_ad_gradient(ad, y), dqkv;
   hri_attr attr = job->nodes.items[node].attr;
   if (!hri_ad_needed(ad, qkv)) return;
   dqkv = hri_ad_like(ad, qkv, ".grad");
-  hri_ad_emit(ad, HRI_OP_ATTENTION_FULL_BACKWARD, &attr, (hri_operand[]){HRI_R(dy), HRI_R(qkv), HRI_R(probs), HRI_R(doc_start), HRI_W(dqkv)}, 5);
+  hri_ad_emit(ad, HRI_OP_ATTENTION_FULL_BACKWARD, &attr,
+              (hri_operand[]){HRI_R(dy), HRI_R(qkv), HRI_R(probs), HRI_R(doc_start), HRI_W(dqkv)}, 5);
   hri_ad_contribute(ad, qkv, dqkv);
 }
 
 hr_status hri_check_attention_full_backward(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(y_fits(node, hri_at(job, node, 0)));
   HRI_SHAPE(qkv_fits(node, hri_at(job, node, 1)) && qkv_fits(node, hri_at(job, node, 4)));
-  for (uint32_t at = 1; at <= 4; at += at == 2 ? 2 : 1) HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
+  for (uint32_t at = 1; at <= 4; at += at == 2 ? 2 : 1)
+    HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
   return HR_OK;
 }
 
@@ -95,7 +104,8 @@ hr_status hri_check_attention_cached(const hri_job *job, const hri_node *node, h
   HRI_SHAPE(y_fits(node, hri_at(job, node, 4)));
   HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 1)) == (uint64_t)(i[6] * i[3] * i[4]));
   HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 2)) == (uint64_t)(i[6] * i[3] * i[4]));
-  for (uint32_t at = 1; at <= 4; at += at == 2 ? 2 : 1) HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
+  for (uint32_t at = 1; at <= 4; at += at == 2 ? 2 : 1)
+    HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
   return HR_OK;
 }
 

@@ -13,7 +13,8 @@ hri_attention_cut hri_attention_cut_of(hri_isa level, hri_real real, int64_t hea
   static const int64_t sizes[HRI_ISA_COUNT][2] = {[HRI_ISA_BASE] = {HRI_TILE_VECTOR_BASE, HRI_TILE_KEYS_BASE},
                                                   [HRI_ISA_AVX2] = {HRI_TILE_VECTOR_AVX2, HRI_TILE_KEYS_AVX2},
                                                   [HRI_ISA_AVX512] = {HRI_TILE_VECTOR_AVX512, HRI_TILE_KEYS_AVX512},
-                                                  [HRI_ISA_AVX512_BF16] = {HRI_TILE_VECTOR_AVX512, HRI_TILE_KEYS_AVX512}};
+                                                  [HRI_ISA_AVX512_BF16] = {HRI_TILE_VECTOR_AVX512,
+                                                                           HRI_TILE_KEYS_AVX512}};
   hri_attention_cut cut = {.vector = sizes[level][0], .lanes = 2 * sizes[level][0], .keys = sizes[level][1]};
   cut.pairs = level == HRI_ISA_AVX512_BF16 && real == HRI_REAL_BF16;
   cut.words = cut.pairs ? blocks(head_dim, 2) : head_dim;
@@ -75,7 +76,8 @@ hri_backward_tiles hri_backward_tiles_take(hri_carver *carver, const hri_attenti
   return t;
 }
 
-hri_backward_shared hri_backward_shared_take(hri_carver *carver, const hri_attention_cut *cut, const hri_attention_shape *shape, int threads) {
+hri_backward_shared hri_backward_shared_take(hri_carver *carver, const hri_attention_cut *cut,
+                                             const hri_attention_shape *shape, int threads) {
   hri_backward_shared s = {.group = shape->heads / shape->kv_heads,
                            .slots = least(shape->batch * shape->kv_heads, (int64_t)HRI_BACKWARD_SLOTS * threads),
                            .blocks = blocks(shape->sequence, HRI_BACKWARD_QUERIES)};
@@ -108,7 +110,8 @@ hri_cached_tiles hri_cached_tiles_take(hri_carver *carver, const hri_attention_c
   return t;
 }
 
-hri_cached_parts hri_cached_parts_take(hri_carver *carver, const hri_attention_cut *cut, const hri_attention_cache_shape *shape) {
+hri_cached_parts hri_cached_parts_take(hri_carver *carver, const hri_attention_cut *cut,
+                                       const hri_attention_cache_shape *shape) {
   hri_cached_parts p = {.group = shape->heads / shape->kv_heads, .splits = 1};
   uint64_t rows = (uint64_t)shape->batch * (uint64_t)shape->heads * (uint64_t)shape->rows;
   p.row_groups = blocks(shape->rows * p.group, HRI_CACHED_ROWS);
@@ -136,7 +139,8 @@ uint64_t hri_attention_backward_scratch(hri_isa level, const hri_attention_shape
 }
 
 uint64_t hri_attention_materialized_scratch(hri_isa level, const hri_attention_shape *shape, int threads) {
-  hri_attention_cut cut = hri_attention_cut_of(level, HRI_REAL_F32, shape->head_dim); /* tiles are fp32 for either type */
+  hri_attention_cut cut =
+      hri_attention_cut_of(level, HRI_REAL_F32, shape->head_dim); /* tiles are fp32 for either type */
   hri_carver carver = {0};
   for (int i = 0; i < threads; i++) (void)hri_full_tiles_take(&carver, &cut, shape);
   return carver.used;

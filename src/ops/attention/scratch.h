@@ -1,8 +1,8 @@
 /* The scratch of the CPU attention kernels: what each thread and the team lay out, and so how much it is.
  *
- * Sizes depend on the instruction level, which here is an argument: kernels are compiled once per level and lay out their
- * own, planning asks for any. Both call the same functions, so that the size and the layout cannot disagree. A level's
- * vectors and key tiles are written down once, below; tile.h takes them from here. */
+ * Sizes depend on the instruction level, which here is an argument: kernels are compiled once per level and lay out
+ * their own, planning asks for any. Both call the same functions, so that the size and the layout cannot disagree. A
+ * level's vectors and key tiles are written down once, below; tile.h takes them from here. */
 #ifndef HRI_OPS_ATTENTION_SCRATCH_H
 #define HRI_OPS_ATTENTION_SCRATCH_H
 
@@ -70,21 +70,22 @@ typedef struct hri_backward_tiles {
   float *q_pairs, *dy_pairs; /* the same tiles, or of pairs [HRI_BACKWARD_QUERIES/2][wide] */
   float *probs, *dscores;    /* first S and dP, then P and dS for use by columns */
   float *slopes;             /* like `probs`, of the soft-cap: first S if P is given; NULL without one */
-  float *dscore_rows;        /* dS by rows: `dscores` itself, or of pairs HRI_BACKWARD_QUERIES rows of half the stride */
-  float *lse, *delta;        /* [HRI_BACKWARD_QUERIES]; lse in log2, so high where there is no query that P is 0 */
-  int32_t *start;            /* [HRI_BACKWARD_QUERIES]: the first key that each query sees */
+  float *dscore_rows; /* dS by rows: `dscores` itself, or of pairs HRI_BACKWARD_QUERIES rows of half the stride */
+  float *lse, *delta; /* [HRI_BACKWARD_QUERIES]; lse in log2, so high where there is no query that P is 0 */
+  int32_t *start;     /* [HRI_BACKWARD_QUERIES]: the first key that each query sees */
 } hri_backward_tiles;
 hri_backward_tiles hri_backward_tiles_take(hri_carver *carver, const hri_attention_cut *cut, bool capped);
 
 /* What the team shares, in front of the tiles of the threads. */
 typedef struct hri_backward_shared {
-  float *delta;   /* [B,H,T] */
-  int32_t *least; /* [B][blocks]: the first key that any query of a block sees */
-  int64_t *turns; /* [slots][group][blocks] */
-  float *dq;      /* [slots][group][blocks * HRI_BACKWARD_QUERIES][wide]: sums of the heads in flight */
+  float *delta;                 /* [B,H,T] */
+  int32_t *least;               /* [B][blocks]: the first key that any query of a block sees */
+  int64_t *turns;               /* [slots][group][blocks] */
+  float *dq;                    /* [slots][group][blocks * HRI_BACKWARD_QUERIES][wide]: sums of the heads in flight */
   int64_t group, slots, blocks; /* query heads per kv head, kv heads in flight, query blocks per row */
 } hri_backward_shared;
-hri_backward_shared hri_backward_shared_take(hri_carver *carver, const hri_attention_cut *cut, const hri_attention_shape *shape, int threads);
+hri_backward_shared hri_backward_shared_take(hri_carver *carver, const hri_attention_cut *cut,
+                                             const hri_attention_shape *shape, int threads);
 
 typedef struct hri_full_tiles {
   float *rows;    /* [keys or lanes][wide]: keys or values, before them the queries */
@@ -95,7 +96,7 @@ typedef struct hri_full_tiles {
 hri_full_tiles hri_full_tiles_take(hri_carver *carver, const hri_attention_cut *cut, const hri_attention_shape *shape);
 
 enum {
-  HRI_CACHED_ROWS = 48,         /* a multiple of every row count of its products */
+  HRI_CACHED_ROWS = 48, /* a multiple of every row count of its products */
   HRI_CACHED_KEYS = 256,
   HRI_CACHED_SPLIT = 512,       /* positions per split */
   HRI_CACHED_ENOUGH_TASKS = 32, /* with fewer, keys are split */
@@ -113,12 +114,14 @@ typedef struct hri_cached_parts {
   float *parts; /* [B, K, splits][rows * group][wide + 2]: output, maximum, sum; NULL with one split */
   int64_t group, row_groups, splits; /* splits 1: results go to y directly */
 } hri_cached_parts;
-hri_cached_parts hri_cached_parts_take(hri_carver *carver, const hri_attention_cut *cut, const hri_attention_cache_shape *shape);
+hri_cached_parts hri_cached_parts_take(hri_carver *carver, const hri_attention_cut *cut,
+                                       const hri_attention_cache_shape *shape);
 
 /* ---- sizes in bytes for a team; UINT64_MAX when they do not fit 64 bits ---- */
 
 uint64_t hri_attention_forward_scratch(hri_isa level, const hri_attention_shape *shape, int threads);
-uint64_t hri_attention_backward_scratch(hri_isa level, const hri_attention_shape *shape, int threads); /* either backward */
+uint64_t hri_attention_backward_scratch(hri_isa level, const hri_attention_shape *shape,
+                                        int threads); /* either backward */
 uint64_t hri_attention_materialized_scratch(hri_isa level, const hri_attention_shape *shape, int threads);
 uint64_t hri_attention_cached_scratch(hri_isa level, const hri_attention_cache_shape *shape, int threads);
 

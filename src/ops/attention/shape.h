@@ -28,7 +28,7 @@ typedef struct hri_attention_cache_shape {
   int64_t capacity; /* a multiple of HRI_ATTENTION_CACHE_BLOCK */
   int64_t heads, kv_heads, head_dim, window;
   double softcap; /* as above */
-  hri_real real; /* of qkv, y and the caches */
+  hri_real real;  /* of qkv, y and the caches */
 } hri_attention_cache_shape;
 
 /* Both caches hold batch * kv_heads * capacity * head_dim elements.

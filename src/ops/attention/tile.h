@@ -147,8 +147,8 @@ TILE_INLINE tile_vf tile_log2(tile_vf x) {
   return __builtin_convertvector(exponent, tile_vf) + s * p * 1.44269504f;
 }
 
-/* The soft-cap of `rows` rows of TILE_LANES scores, `stride` apart: limit * tanh(score / limit) to `capped`, its slope to
- * `slopes`; each may be NULL or the scores themselves. The limit is in units of the scores. tanh: ops/vmath.h. */
+/* The soft-cap of `rows` rows of TILE_LANES scores, `stride` apart: limit * tanh(score / limit) to `capped`, its slope
+ * to `slopes`; each may be NULL or the scores themselves. The limit is in units of the scores. tanh: ops/vmath.h. */
 TILE_INLINE void tile_cap_scores(const float *scores, int64_t rows, int64_t stride, float limit, float *capped,
                                  float *slopes) {
   float inverse = 1.0f / limit;
@@ -217,18 +217,17 @@ TILE_INLINE void tile_kernel(const bool pairs, const hri_real real, const int ro
 
 /* The products as calls: `m` rows, a multiple of TILE_ROWS; B and C one or two vectors wide. With 16 registers a block
  * of 6 rows is the fastest, so rows are taken by sixes as far as fours can end it. */
-#define TILE_PRODUCT(name, pairs, vectors, by_columns)                                                                \
-  __attribute__((noinline, unused)) static void name(bool add, int64_t m, int64_t depth, const float *a, int64_t lda, \
-                                                     const float *b, int64_t ldb, float *c, int64_t ldc) {            \
-    for (int64_t i = 0, rows; i < m; i += rows) {                                                                     \
-      const float *at = a + (by_columns ? i : i * lda);                                                               \
-      rows = TILE_VECTOR == 8 && m - i >= 6 && m - i != 8 ? 6 : TILE_ROWS;                                            \
-      if (rows == TILE_ROWS)                                                                                          \
-        tile_kernel(pairs, HRI_REAL_F32, TILE_ROWS, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc,    \
-                    ldc);                                                                                             \
-      else                                                                                                            \
-        tile_kernel(pairs, HRI_REAL_F32, 6, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc, ldc);      \
-    }                                                                                                                 \
+#define TILE_PRODUCT(name, pairs, vectors, by_columns)                                                                 \
+  __attribute__((noinline, unused)) static void name(bool add, int64_t m, int64_t depth, const float *a, int64_t lda,  \
+                                                     const float *b, int64_t ldb, float *c, int64_t ldc) {             \
+    for (int64_t i = 0, rows; i < m; i += rows) {                                                                      \
+      const float *at = a + (by_columns ? i : i * lda);                                                                \
+      rows = TILE_VECTOR == 8 && m - i >= 6 && m - i != 8 ? 6 : TILE_ROWS;                                             \
+      if (rows == TILE_ROWS)                                                                                           \
+        tile_kernel(pairs, HRI_REAL_F32, TILE_ROWS, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc,     \
+                    ldc);                                                                                              \
+      else tile_kernel(pairs, HRI_REAL_F32, 6, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc, ldc);    \
+    }                                                                                                                  \
   }
 TILE_PRODUCT(tile_rows_2, false, 2, false)
 TILE_PRODUCT(tile_rows_1, false, 1, false)
@@ -250,10 +249,10 @@ static inline void tile_product(bool pairs, bool by_columns, bool add, int64_t m
   int64_t at = 0;
   for (; at + TILE_LANES <= width; at += TILE_LANES)
     (by_columns ? TILE_CHOOSE(pairs, tile_columns_2) : TILE_CHOOSE(pairs, tile_rows_2))(add, m, depth, a, lda, b + at,
-                                                                                       ldb, c + at, ldc);
+                                                                                        ldb, c + at, ldc);
   if (at < width)
     (by_columns ? TILE_CHOOSE(pairs, tile_columns_1) : TILE_CHOOSE(pairs, tile_rows_1))(add, m, depth, a, lda, b + at,
-                                                                                       ldb, c + at, ldc);
+                                                                                        ldb, c + at, ldc);
 }
 
 /* dst[j*ldd + i] = src[i*lds + j] for i < m, j < n: words, moved as integers. */
@@ -269,7 +268,7 @@ static inline void tile_transpose(const float *restrict src, int64_t lds, int64_
       tile_v4 c = __builtin_shufflevector(r0, r1, 2, 6, 3, 7), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
       tile_v4 out[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
                         __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
-      TILE_UNROLL for (int e = 0; e < 4; e++) *(tile_v4 *)(dst + (j + e) * ldd + i) = out[e];
+      TILE_UNROLL for (int e = 0; e < 4; e++) * (tile_v4 *)(dst + (j + e) * ldd + i) = out[e];
     }
   }
   for (int64_t i = 0; i < m; i++)
@@ -311,7 +310,8 @@ TILE_INLINE void tile_pack_row(const bool pairs, const hri_real real, const void
 static inline void tile_pack_rows(bool pairs, hri_real real, const void *src, int64_t lds, int64_t count, int64_t width,
                                   int64_t rows, float *dst, int64_t ldd) {
   for (int64_t i = 0; i < count; i++) {
-    const void *from = hri_real_from(src, i * lds, real), *next = hri_real_from(src, tile_min(i + 12, count - 1) * lds, real);
+    const void *from = hri_real_from(src, i * lds, real),
+               *next = hri_real_from(src, tile_min(i + 12, count - 1) * lds, real);
     for (int64_t j = 0; j < width * (int64_t)hri_real_bytes(real); j += 64) __builtin_prefetch((const char *)next + j);
     if (pairs) tile_pack_row(true, HRI_REAL_BF16, from, width, dst + i * ldd);
     else if (real == HRI_REAL_BF16) tile_pack_row(false, HRI_REAL_BF16, from, width, dst + i * ldd);
@@ -342,7 +342,8 @@ static inline void tile_pair_rows(bool pairs, const float *src, int64_t lds, int
   for (int64_t i = 0; pairs && i < rows; i += 2) {
     for (int64_t j = 0; j < width; j += TILE_LANES) {
       tile_vf words[2];
-      tile_interleave(_mm512_loadu_si512(src + i * lds + j / 2), _mm512_loadu_si512(src + (i + 1) * lds + j / 2), words);
+      tile_interleave(_mm512_loadu_si512(src + i * lds + j / 2), _mm512_loadu_si512(src + (i + 1) * lds + j / 2),
+                      words);
       tile_store(dst + i / 2 * width + j, words[0]);
       if (j + TILE_VECTOR < width) tile_store(dst + i / 2 * width + j + TILE_VECTOR, words[1]);
     }

@@ -27,16 +27,14 @@ static HRI_INLINE void embed_row(const hri_embed_args *args, int64_t row, hri_re
     return;
   }
   position = args->positions ? hri_real_from(args->positions, args->position[row] * n, real) : 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES)
-    embed_part(y, token, position, factor, i, HRI_LANES, real);
+  for (; i + HRI_LANES <= n; i += HRI_LANES) embed_part(y, token, position, factor, i, HRI_LANES, real);
   if (i < n) embed_part(y, token, position, factor, i, n - i, real);
 }
 
 static void embed(const hri_embed_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    HRI_BY_REAL(args->real, embed_row(args, row, REAL));
+  for (int64_t row = 0; row < rows; row++) HRI_BY_REAL(args->real, embed_row(args, row, REAL));
 }
 
 /* to[n] += factor * dy from element `at` on */
@@ -44,7 +42,8 @@ static HRI_INLINE void add_row(float *to, const void *dy, float factor, int64_t 
   int64_t i = 0;
   for (; i + HRI_LANES <= n; i += HRI_LANES)
     hri_vstore(to + i, hri_vload(to + i) + factor * hri_vload_real(dy, at + i, real));
-  if (i < n) hri_vstore_n(to + i, hri_vload_n(to + i, n - i) + factor * hri_vload_real_n(dy, at + i, n - i, real), n - i);
+  if (i < n)
+    hri_vstore_n(to + i, hri_vload_n(to + i, n - i) + factor * hri_vload_real_n(dy, at + i, n - i, real), n - i);
 }
 
 /* Columns [begin, end) of all rows. */

@@ -1,8 +1,9 @@
 /* A matrix b [depth, columns] of a product in blocks, as the matrix-product library reads it.
  *
- * A block holds `depth_block` x `column_block` elements in the order [depth_block / group][column_block][group]: `group`
- * neighbours along the depth stand together (2 in bf16, which the processor multiplies in pairs). What lies beyond depth
- * or columns is zero. */
+ * A block holds `depth_block` x `column_block` elements in the order [depth_block / group][column_block][group]:
+ * `group`
+ * neighbours along the depth stand together (2 in bf16, which the processor multiplies in pairs). What lies beyond
+ * depth or columns is zero. */
 #ifndef HRI_OPS_LINEAR_PACK_H
 #define HRI_OPS_LINEAR_PACK_H
 
@@ -12,8 +13,8 @@
 
 typedef struct hri_packing {
   int64_t depth_block, column_block, group;
-  int64_t depth_blocks, column_blocks;  /* counts */
-  int64_t depth_stride, column_stride;  /* elements between neighbouring blocks */
+  int64_t depth_blocks, column_blocks; /* counts */
+  int64_t depth_stride, column_stride; /* elements between neighbouring blocks */
   uint64_t bytes;
 } hri_packing;
 

@@ -1,5 +1,6 @@
-/* Matrix products of linear layers, as planning and the kernels both see them: shapes, which code computes one, in how many
- * pieces, and the scratch that takes. No product is computed here, so that a plan needs neither kernels nor library.
+/* Matrix products of linear layers, as planning and the kernels both see them: shapes, which code computes one, in how
+ * many pieces, and the scratch that takes. No product is computed here, so that a plan needs neither kernels nor
+ * library.
  *
  * All operands are row-major and contiguous, but b may be packed.
  *
@@ -58,9 +59,12 @@ static inline hri_gemm_product hri_gemm_product_of(const hri_gemm_shape *s) {
   }
 }
 
-/* FORWARD with so few rows (generation) is bound by reading w, which dot products do once and in order: what ours takes. */
+/* FORWARD with so few rows (generation) is bound by reading w, which dot products do once and in order: what ours
+ * takes. */
 enum { HRI_GEMM_DOT_ROWS = 8 };
-static inline bool hri_gemm_takes_dots(const hri_gemm_shape *s) { return s->kind == HRI_GEMM_FORWARD && s->m <= HRI_GEMM_DOT_ROWS; }
+static inline bool hri_gemm_takes_dots(const hri_gemm_shape *s) {
+  return s->kind == HRI_GEMM_FORWARD && s->m <= HRI_GEMM_DOT_ROWS;
+}
 /* The library gathers blocks of w first. With one row it reads w at half the rate of ours, with two rows at two thirds
  * (fp32) or the same (bf16), with four at the same (fp32) or faster (bf16). */
 static inline bool hri_gemm_dots_are_faster(const hri_gemm_shape *s) {
@@ -69,8 +73,14 @@ static inline bool hri_gemm_dots_are_faster(const hri_gemm_shape *s) {
 
 /* The product whose packed b all products with the same kind, type, b and team share. */
 static inline hri_gemm_shape hri_gemm_pack_shape(const hri_gemm_shape *s) {
-  hri_gemm_shape model = {.kind = s->kind, .type = s->type, .out = s->kind == HRI_GEMM_DW ? HRI_REAL_F32 : s->type, .m = s->m, .n = s->n,
-                          .k = s->k, .packed = true, .threads = s->threads};
+  hri_gemm_shape model = {.kind = s->kind,
+                          .type = s->type,
+                          .out = s->kind == HRI_GEMM_DW ? HRI_REAL_F32 : s->type,
+                          .m = s->m,
+                          .n = s->n,
+                          .k = s->k,
+                          .packed = true,
+                          .threads = s->threads};
   *(s->kind == HRI_GEMM_DW ? &model.n : &model.m) = 1024;
   return model;
 }
@@ -140,8 +150,10 @@ typedef struct hri_gemm_decision {
 } hri_gemm_decision;
 
 /* For a shape that hri_gemm_shape_check let pass. `library` NULL: there is none. */
-hr_status hri_gemm_decide(hri_isa level, const hri_gemm_library *library, const hri_gemm_shape *shape, hri_gemm_decision *out, hr_error *error);
+hr_status hri_gemm_decide(hri_isa level, const hri_gemm_library *library, const hri_gemm_shape *shape,
+                          hri_gemm_decision *out, hr_error *error);
 /* The piece of a part, as the library is asked for it. */
-hri_gemm_shape hri_gemm_part_shape(const hri_gemm_decision *how, const hri_gemm_shape *shape, const hri_gemm_part *part);
+hri_gemm_shape hri_gemm_part_shape(const hri_gemm_decision *how, const hri_gemm_shape *shape,
+                                   const hri_gemm_part *part);
 
 #endif

@@ -9,8 +9,7 @@ HRI_REF_API void HRI_REF(linear)(HRI_REAL *y, const HRI_REAL *x, const HRI_REAL 
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
       HRI_REAL sum = 0;
-      for (int64_t c = 0; c < k; c++)
-        sum += x[i * k + c] * w[j * k + c];
+      for (int64_t c = 0; c < k; c++) sum += x[i * k + c] * w[j * k + c];
       y[i * n + j] += sum + (bias ? bias[j] : 0);
     }
 }
@@ -20,8 +19,7 @@ HRI_REF_API void HRI_REF(linear_dx)(HRI_REAL *dx, const HRI_REAL *dy, const HRI_
   for (int64_t i = 0; i < m; i++)
     for (int64_t c = 0; c < k; c++) {
       HRI_REAL sum = 0;
-      for (int64_t j = 0; j < n; j++)
-        sum += dy[i * n + j] * w[j * k + c];
+      for (int64_t j = 0; j < n; j++) sum += dy[i * n + j] * w[j * k + c];
       dx[i * k + c] += sum;
     }
 }
@@ -31,8 +29,7 @@ HRI_REF_API void HRI_REF(linear_dw)(HRI_REAL *dw, const HRI_REAL *dy, const HRI_
   for (int64_t j = 0; j < n; j++)
     for (int64_t c = 0; c < k; c++) {
       HRI_REAL sum = 0;
-      for (int64_t i = 0; i < m; i++)
-        sum += dy[i * n + j] * x[i * k + c];
+      for (int64_t i = 0; i < m; i++) sum += dy[i * n + j] * x[i * k + c];
       dw[j * k + c] += sum;
     }
 }

@@ -3,7 +3,8 @@
 #include "ops/rules.h"
 
 hr_status hri_check_linear(const hri_job *job, const hri_node *node, hr_error *error) {
-  const hri_tensor *x = hri_at(job, node, 0), *w = hri_at(job, node, 1), *bias = hri_at(job, node, 2), *y = hri_at(job, node, 3);
+  const hri_tensor *x = hri_at(job, node, 0), *w = hri_at(job, node, 1), *bias = hri_at(job, node, 2),
+                   *y = hri_at(job, node, 3);
   HRI_SHAPE(hri_columns(x) == hri_columns(w));
   HRI_SHAPE(hri_rows(w) == hri_columns(y));
   HRI_SHAPE(hri_rows(x) == hri_rows(y));
@@ -29,7 +30,8 @@ static void weight_gradient(hri_autodiff *ad, hri_id dy, hri_operand gradient, h
 
 void hri_back_linear(hri_autodiff *ad, hri_id node) {
   hri_job *job = ad->job;
-  hri_id x = hri_id_at(job, node, 0), w = hri_id_at(job, node, 1), bias = hri_id_at(job, node, 2), y = hri_id_at(job, node, 3);
+  hri_id x = hri_id_at(job, node, 0), w = hri_id_at(job, node, 1), bias = hri_id_at(job, node, 2),
+         y = hri_id_at(job, node, 3);
   hri_id dy = hri_ad_gradient(ad, y);
   hri_ad_param_rows(ad, bias, dy, HRI_NONE, bias_gradient);
   hri_ad_param_rows(ad, w, dy, x, weight_gradient);

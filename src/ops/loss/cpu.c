@@ -1,8 +1,8 @@
 /* Cross-entropy over rows of logits, in place.
  *
  * A row of 50k logits is 100 or 200 KB, so it is read from memory once and stays in the second cache. The row is cut
- * into chunks that fit the first cache. Per chunk: its maximum m_c, then the sum s_c of exp(x - m_c), lanes in fp32 over
- * a few hundred elements, folded into a double. With M = max m_c,
+ * into chunks that fit the first cache. Per chunk: its maximum m_c, then the sum s_c of exp(x - m_c), lanes in fp32
+ * over a few hundred elements, folded into a double. With M = max m_c,
  *   sum = s_c exp(m_c - M), loss = M + log(sum) - x[label],
  * all in double, so the systematic error of long fp32 sums does not occur. A second pass writes
  *   exp(x - m_c) * (gradient_scale * exp(m_c - M) / sum)
@@ -56,8 +56,8 @@ static HRI_INLINE hri_vf cap_logits(soft_cap cap, hri_vf x, hri_vf *slope) {
   return cap.on ? cap.c * hri_vtanh_slope(x * cap.inverse, slope) : x;
 }
 
-/* e[k] = exp(x - maximum) and slope[k], that of the soft-cap if it is on, of `count` vectors (a constant) from element i
- * on, each with n lanes. No x is above the maximum. */
+/* e[k] = exp(x - maximum) and slope[k], that of the soft-cap if it is on, of `count` vectors (a constant) from element
+ * i on, each with n lanes. No x is above the maximum. */
 static HRI_INLINE void exponentials(hri_vf *e, hri_vf *slope, const void *x, soft_cap cap, float maximum, int64_t i,
                                     int count, int64_t n, hri_real real) {
   for (int k = 0; k < count; k++) {
@@ -92,7 +92,8 @@ static int64_t chunk_end(const chunk_sums *chunks, int64_t c, int64_t vocabulary
 }
 
 /* log of the sum of exp over the row. */
-static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, soft_cap cap, int64_t vocabulary, hri_real real) {
+static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, soft_cap cap, int64_t vocabulary,
+                                     hri_real real) {
   hri_vf slope;
   double maximum = -DBL_MAX, sum = 0.0;
   int64_t size = (vocabulary + MOST_CHUNKS - 1) / MOST_CHUNKS;
@@ -105,8 +106,7 @@ static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, soft_cap
     chunks->sum[c] = chunk_sum(x, cap, top, begin, end, real);
     if ((double)top > maximum) maximum = (double)top;
   }
-  for (int64_t c = 0; c < chunks->count; c++)
-    sum += chunks->sum[c] * exp((double)chunks->maximum[c] - maximum);
+  for (int64_t c = 0; c < chunks->count; c++) sum += chunks->sum[c] * exp((double)chunks->maximum[c] - maximum);
   return maximum + log(sum);
 }
 
@@ -168,8 +168,7 @@ static void cross_entropy(const hri_cross_entropy_args *args) {
 
 static double loss_sum(const float *losses, int64_t n) {
   double sum = 0.0;
-  for (int64_t i = 0; i < n; i++)
-    sum += (double)losses[i];
+  for (int64_t i = 0; i < n; i++) sum += (double)losses[i];
   return sum;
 }
 

@@ -16,11 +16,11 @@ HRI_REF_API void HRI_REF(cross_entropy)(HRI_REAL *losses, HRI_REAL *dlogits, con
     int32_t label = labels[r];
     for (int64_t v = 1; v < vocabulary; v++)
       maximum = HRI_REF(capped)(x[v], softcap) > maximum ? HRI_REF(capped)(x[v], softcap) : maximum;
-    for (int64_t v = 0; v < vocabulary; v++)
-      sum += exp(HRI_REF(capped)(x[v], softcap) - maximum);
+    for (int64_t v = 0; v < vocabulary; v++) sum += exp(HRI_REF(capped)(x[v], softcap) - maximum);
     losses[r] = label < 0 ? 0 : log(sum) + maximum - HRI_REF(capped)(x[label], softcap);
     for (int64_t v = 0; dlogits && v < stored; v++) {
-      HRI_REAL l = v < vocabulary ? HRI_REF(capped)(x[v], softcap) : 0, slope = softcap > 0 ? 1 - (l / softcap) * (l / softcap) : 1;
+      HRI_REAL l = v < vocabulary ? HRI_REF(capped)(x[v], softcap) : 0,
+               slope = softcap > 0 ? 1 - (l / softcap) * (l / softcap) : 1;
       HRI_REAL p = v < vocabulary ? exp(l - maximum) / sum - (v == label ? 1 : 0) : 0;
       dlogits[r * stored + v] = label < 0 ? 0 : p * slope * gradient_scale;
     }

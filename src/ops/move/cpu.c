@@ -13,8 +13,9 @@ static void copy(void *to, const void *from, int64_t bytes, int threads) {
     memcpy((char *)to + begin, (const char *)from + begin, (size_t)(bytes - begin < PIECE ? bytes - begin : PIECE));
 }
 
-static void copy_rows(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, rows * width / 4)) schedule(static)
+static void copy_rows(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows,
+                      int threads) {
+#pragma omp parallel for num_threads(hri_team(threads, rows *width / 4)) schedule(static)
   for (int64_t row = 0; row < rows; row++)
     memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, (size_t)width);
 }
@@ -31,16 +32,14 @@ static void fill(float *y, float value, int64_t n, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t begin = 0; begin < n; begin += COUNT) {
     int64_t i = begin, end = begin + COUNT < n ? begin + COUNT : n;
-    for (; i + HRI_LANES <= end; i += HRI_LANES)
-      hri_vstore(y + i, v);
+    for (; i + HRI_LANES <= end; i += HRI_LANES) hri_vstore(y + i, v);
     if (i < end) hri_vstore_n(y + i, v, end - i);
   }
 }
 
 static HRI_INLINE void cast_range(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t i,
                                   int64_t end) {
-  for (; i + HRI_LANES <= end; i += HRI_LANES)
-    hri_vstore_real(to, i, hri_vload_real(from, i, from_real), to_real);
+  for (; i + HRI_LANES <= end; i += HRI_LANES) hri_vstore_real(to, i, hri_vload_real(from, i, from_real), to_real);
   if (i < end) hri_vstore_real_n(to, i, hri_vload_real_n(from, i, end - i, from_real), end - i, to_real);
 }
 
@@ -49,7 +48,8 @@ static void cast_part(void *to, hri_real to_real, const void *from, int64_t begi
   else cast_range(to, HRI_REAL_F32, from, HRI_REAL_BF16, begin, end);
 }
 
-/* One thread starts no parallel region: it may stand inside of one, and a region of one costs as much as a small cast. */
+/* One thread starts no parallel region: it may stand inside of one, and a region of one costs as much as a small
+ * cast. */
 static void cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, int threads) {
   enum { COUNT = PIECE / 4 };
   int team = hri_team(threads, n);
@@ -62,7 +62,8 @@ static void cast(void *to, hri_real to_real, const void *from, hri_real from_rea
     return;
   }
 #pragma omp parallel for num_threads(team) schedule(static)
-  for (int64_t begin = 0; begin < n; begin += COUNT) cast_part(to, to_real, from, begin, begin + COUNT < n ? begin + COUNT : n);
+  for (int64_t begin = 0; begin < n; begin += COUNT)
+    cast_part(to, to_real, from, begin, begin + COUNT < n ? begin + COUNT : n);
 }
 
 /* First the largest value, then where it first stands. */
@@ -70,11 +71,9 @@ static HRI_INLINE int64_t find_largest(const void *x, int64_t n, hri_real real) 
   hri_vf best = -hri_vset(__builtin_inff());
   float top;
   int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES)
-    best = hri_vmax(hri_vload_real(x, i, real), best);
+  for (; i + HRI_LANES <= n; i += HRI_LANES) best = hri_vmax(hri_vload_real(x, i, real), best);
   top = hri_vmax_fold(best);
-  for (; i < n; i++)
-    top = hri_real_get(x, i, real) > top ? hri_real_get(x, i, real) : top;
+  for (; i < n; i++) top = hri_real_get(x, i, real) > top ? hri_real_get(x, i, real) : top;
   for (i = 0; i < n; i++)
     if (hri_real_get(x, i, real) == top) return i;
   return 0;
@@ -90,8 +89,8 @@ typedef uint16_t vector16 __attribute__((vector_size(HRI_VECTOR_BYTES)));
 typedef uint16_t vector16_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(2), may_alias));
 typedef uint32_t vector32_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(4), may_alias));
 
-/* Whether a block of `BLOCK` vectors holds infinity or NaN. These have all exponent bits set, and only then does one more
- * in the lowest of them carry into the place of the sign; integers see it whatever the floating-point flags. */
+/* Whether a block of `BLOCK` vectors holds infinity or NaN. These have all exponent bits set, and only then does one
+ * more in the lowest of them carry into the place of the sign; integers see it whatever the floating-point flags. */
 enum { BLOCK = 16 };
 static HRI_INLINE bool block_nonfinite(const unsigned char *at, hri_real real) {
   uint64_t words[HRI_VECTOR_BYTES / 8], any = 0;

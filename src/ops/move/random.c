@@ -100,8 +100,7 @@ static void fill_part(float *y, int64_t n, double std, uint64_t seed, uint64_t s
       continue;
     }
     block_values(seed, stream, at / 4, std, values);
-    for (; lane < 4 && i < n; lane++)
-      y[i++] = values[lane];
+    for (; lane < 4 && i < n; lane++) y[i++] = values[lane];
   }
 }
 

@@ -60,6 +60,7 @@ hr_status hri_check_select(const hri_job *job, const hri_node *node, hr_error *e
 }
 
 hr_status hri_check_last_row(const hri_job *job, const hri_node *node, hr_error *error) {
-  HRI_SHAPE(hri_columns(hri_at(job, node, 0)) == hri_columns(hri_at(job, node, 2)) && hri_at(job, node, 0)->dtype == hri_at(job, node, 2)->dtype);
+  HRI_SHAPE(hri_columns(hri_at(job, node, 0)) == hri_columns(hri_at(job, node, 2)) &&
+            hri_at(job, node, 0)->dtype == hri_at(job, node, 2)->dtype);
   return HR_OK;
 }

@@ -12,16 +12,16 @@
  *   rms:   dx = rstd * (g - xhat * mean(g * xhat))
  *   dweight += dy * xhat, dbias += dy
  * dx may overwrite dy, so dweight is summed in the same pass over a row that writes dx. One row at a time: taking four,
- * which spares three of four updates of the column sums, was 30 % slower, because the rows become so many streams; two in
- * bf16, 8 % slower. */
+ * which spares three of four updates of the column sums, was 30 % slower, because the rows become so many streams; two
+ * in bf16, 8 % slower. */
 #include <math.h>
 
 #include "ops/cpu.h"
 #include "ops/scratch.h"
 #include "ops/vmath.h"
 
-/* v, not to be fused with an operation that follows: what would otherwise be up to the compiler, and change with the code
- * around it, is fixed. Costs nothing. */
+/* v, not to be fused with an operation that follows: what would otherwise be up to the compiler, and change with the
+ * code around it, is fixed. Costs nothing. */
 static HRI_INLINE hri_vf apart(hri_vf v) {
 #if defined(__AVX512F__)
   __asm__("" : "+v"(v));
@@ -110,8 +110,7 @@ static HRI_INLINE void scale_part(void *y, const void *x, float mean, float rstd
 static HRI_INLINE void scale_row(void *y, const void *x, float mean, float rstd, weights weight, const float *bias,
                                  int64_t columns, hri_real real) {
   int64_t j = 0;
-  for (; j + HRI_LANES <= columns; j += HRI_LANES)
-    scale_part(y, x, mean, rstd, weight, bias, j, HRI_LANES, real);
+  for (; j + HRI_LANES <= columns; j += HRI_LANES) scale_part(y, x, mean, rstd, weight, bias, j, HRI_LANES, real);
   if (j < columns) scale_part(y, x, mean, rstd, weight, bias, j, columns - j, real);
 }
 
@@ -146,8 +145,7 @@ static void rmsnorm(const hri_norm_args *args) {
 static void layernorm(const hri_norm_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    HRI_BY_REAL(args->real, forward_row(args, row, true, false, REAL));
+  for (int64_t row = 0; row < rows; row++) HRI_BY_REAL(args->real, forward_row(args, row, true, false, REAL));
 }
 
 /* ---- backward ---- */
@@ -216,8 +214,7 @@ static HRI_INLINE void backward_rows(const hri_norm_backward_args *args, int64_t
                                      float *dbias, bool layer, bool shifted, hri_real real) {
   if (dweight) memset(dweight, 0, (size_t)args->columns * sizeof *dweight);
   if (dbias) memset(dbias, 0, (size_t)args->columns * sizeof *dbias);
-  for (int64_t row = begin; row < end; row++)
-    backward_row(args, row, dweight, dbias, layer, shifted, real);
+  for (int64_t row = begin; row < end; row++) backward_row(args, row, dweight, dbias, layer, shifted, real);
 }
 
 /* out = (out if accumulate) + partials in block order. */
@@ -225,8 +222,7 @@ static void fold_partials(float *out, const float *partials, int64_t blocks, int
   for (int64_t j = 0; j < columns; j += HRI_LANES) {
     int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
     hri_vf sum = {0};
-    for (int64_t block = 0; block < blocks; block++)
-      sum += hri_vload_n(partials + block * columns + j, n);
+    for (int64_t block = 0; block < blocks; block++) sum += hri_vload_n(partials + block * columns + j, n);
     if (accumulate) sum += hri_vload_n(out + j, n);
     hri_vstore_n(out + j, sum, n);
   }
@@ -242,7 +238,8 @@ static HRI_INLINE void backward(const hri_norm_backward_args *args, bool layer) 
     int64_t begin = block * size, end = begin + size < rows ? begin + size : rows;
     float *dw = dweight ? dweight + block * columns : 0, *db = dbias ? dbias + block * columns : 0;
     if (layer) HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, true, false, REAL));
-    else if (args->weight_offset != 0) HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, true, REAL));
+    else if (args->weight_offset != 0)
+      HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, true, REAL));
     else HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, false, REAL));
   }
   if (dweight) fold_partials(args->dweight, dweight, blocks, columns, args->accumulate);
@@ -254,8 +251,8 @@ static void layernorm_backward(const hri_norm_backward_args *args) { backward(ar
 
 /* ---- heads of fused q, k, v rows ----
  *
- * A head is short, and folding the lanes of its sum and taking the root are long chains: HEADS heads go side by side, first
- * all their sums, then all their results. */
+ * A head is short, and folding the lanes of its sum and taking the root are long chains: HEADS heads go side by side,
+ * first all their sums, then all their results. */
 
 enum { HEADS = 16 };
 
@@ -266,8 +263,8 @@ static HRI_INLINE void keep_values(void *to, const void *from, int64_t at, int64
 }
 
 /* Heads [head, head + count) of the row that starts at element `at`. */
-static HRI_INLINE void head_norm_part(const hri_head_norm_args *args, int64_t row, int64_t at, int64_t head, int64_t count,
-                                      hri_real real) {
+static HRI_INLINE void head_norm_part(const hri_head_norm_args *args, int64_t row, int64_t at, int64_t head,
+                                      int64_t count, hri_real real) {
   int64_t d = args->head_size, heads = args->heads + args->kv_heads, width = (heads + args->kv_heads) * d;
   float rstd[HEADS];
   for (int64_t i = 0; i < count; i++) {
@@ -275,12 +272,12 @@ static HRI_INLINE void head_norm_part(const hri_head_norm_args *args, int64_t ro
     if (real == HRI_REAL_BF16 && row + 1 < args->rows) hri_fetch(hri_real_from(args->x, first + width, real), 2 * d);
     rstd[i] = sum_row(hri_real_from(args->x, first, real), 0, 0, d, true, real);
   }
-  for (int64_t i = 0; i < count; i++)
-    rstd[i] = (float)(1.0 / sqrt((double)rstd[i] / (double)d + args->eps));
+  for (int64_t i = 0; i < count; i++) rstd[i] = (float)(1.0 / sqrt((double)rstd[i] / (double)d + args->eps));
   for (int64_t i = 0; i < count; i++) {
     weights weight = {head + i < args->heads ? args->wq : args->wk, (float)args->weight_offset, true};
     int64_t first = at + (head + i) * d;
-    scale_row(hri_real_at(args->y, first, real), hri_real_from(args->x, first, real), 0.0f, rstd[i], weight, 0, d, real);
+    scale_row(hri_real_at(args->y, first, real), hri_real_from(args->x, first, real), 0.0f, rstd[i], weight, 0, d,
+              real);
   }
   if (args->stats) memcpy(args->stats + row * heads + head, rstd, (size_t)count * sizeof *rstd);
 }
@@ -295,13 +292,12 @@ static HRI_INLINE void head_norm_row(const hri_head_norm_args *args, int64_t row
 static void head_norm(const hri_head_norm_args *args) {
   int64_t rows = args->rows, width = (args->heads + 2 * args->kv_heads) * args->head_size;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    HRI_BY_REAL(args->real, head_norm_row(args, row, REAL));
+  for (int64_t row = 0; row < rows; row++) HRI_BY_REAL(args->real, head_norm_row(args, row, REAL));
 }
 
 /* The same of the backward, a head being a row of D columns; dwq and dwk are the partials of its block (or NULL). */
-static HRI_INLINE void head_norm_backward_part(const hri_head_norm_backward_args *args, int64_t row, int64_t at, int64_t head,
-                                               int64_t count, float *dwq, float *dwk, hri_real real) {
+static HRI_INLINE void head_norm_backward_part(const hri_head_norm_backward_args *args, int64_t row, int64_t at,
+                                               int64_t head, int64_t count, float *dwq, float *dwk, hri_real real) {
   int64_t d = args->head_size, heads = args->heads + args->kv_heads, width = (heads + args->kv_heads) * d;
   row_terms terms[HEADS];
   for (int64_t i = 0; i < count; i++) {
@@ -337,8 +333,7 @@ static HRI_INLINE void head_norm_backward_rows(const hri_head_norm_backward_args
                                                float *dwq, float *dwk, hri_real real) {
   if (dwq) memset(dwq, 0, (size_t)args->head_size * sizeof *dwq);
   if (dwk) memset(dwk, 0, (size_t)args->head_size * sizeof *dwk);
-  for (int64_t row = begin; row < end; row++)
-    head_norm_backward_row(args, row, dwq, dwk, real);
+  for (int64_t row = begin; row < end; row++) head_norm_backward_row(args, row, dwq, dwk, real);
 }
 
 static void head_norm_backward(const hri_head_norm_backward_args *args) {

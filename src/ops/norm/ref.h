@@ -5,12 +5,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* y[M,C] of x[M,C] + residual[M,C] (or NULL), which is also written to s[M,C]; offset is added to the weight; bias may be
+/* y[M,C] of x[M,C] + residual[M,C] (or NULL), which is also written to s[M,C]; offset is added to the weight; bias may
+ * be
  * NULL. stats: rstd[M], or mean and rstd [M,2]. */
 void hri_ref_rmsnorm(double *y, double *s, double *stats, const double *x, const double *residual, const double *weight,
                      double offset, const double *bias, double eps, int64_t rows, int64_t columns);
-void hri_ref_layernorm(double *y, double *s, double *stats, const double *x, const double *residual, const double *weight,
-                       double offset, const double *bias, double eps, int64_t rows, int64_t columns);
+void hri_ref_layernorm(double *y, double *s, double *stats, const double *x, const double *residual,
+                       const double *weight, double offset, const double *bias, double eps, int64_t rows,
+                       int64_t columns);
 /* dx[M,C] (+ extra[M,C] unless NULL); dweight[C] and dbias[C] (each may be NULL) are added to. */
 void hri_ref_rmsnorm_backward(double *dx, double *dweight, double *dbias, const double *dy, const double *x,
                               const double *stats, const double *weight, double offset, const double *extra,

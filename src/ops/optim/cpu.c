@@ -45,15 +45,15 @@ INLINE double square_sum_range(const void *g, int64_t begin, int64_t end, hri_re
       sums[k + 1] += v[1] * v[1];
     }
   sum = hri_vsum_double((sums[0] + sums[1]) + (sums[2] + sums[3]));
-  for (; i < end; i++)
-    sum += (double)hri_real_get(g, i, real) * (double)hri_real_get(g, i, real);
+  for (; i < end; i++) sum += (double)hri_real_get(g, i, real) * (double)hri_real_get(g, i, real);
   return sum;
 }
 
 static void square_sum(double *partials, const void *g, hri_real gradient_real, int64_t n, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t block = 0; block < hri_square_sum_count(n); block++) {
-    int64_t begin = block * HRI_SQUARE_SUM_BLOCK, end = begin + HRI_SQUARE_SUM_BLOCK < n ? begin + HRI_SQUARE_SUM_BLOCK : n;
+    int64_t begin = block * HRI_SQUARE_SUM_BLOCK,
+            end = begin + HRI_SQUARE_SUM_BLOCK < n ? begin + HRI_SQUARE_SUM_BLOCK : n;
     partials[block] = gradient_real == HRI_REAL_BF16 ? square_sum_range(g, begin, end, HRI_REAL_BF16)
                                                      : square_sum_range(g, begin, end, HRI_REAL_F32);
   }
@@ -61,8 +61,7 @@ static void square_sum(double *partials, const void *g, hri_real gradient_real, 
 
 static double partial_sum(const double *partials, int64_t n) {
   double sum = 0.0;
-  for (int64_t i = 0; i < n; i++)
-    sum += partials[i];
+  for (int64_t i = 0; i < n; i++) sum += partials[i];
   return sum;
 }
 
@@ -109,12 +108,12 @@ INLINE void store_arranged(span_bits *bits, int64_t at, shorts x, bool weight, b
   if (second) *(shorts_memory *)(bits[HRI_ROUNDED_SECOND] + at) = x ^ x << 8;
 }
 
-/* Random bits of elements chunk * 64 .. + 63 at bits[..] + at (ops/optim/rounding.h): hri_philox with a block per 64-bit
- * lane. The words stand in the low halves; what the high ones hold is of no account until the end. */
-INLINE void draw_chunk(span_bits *bits, int64_t at, const hri_rounding *r, const round_keys *keys, int64_t chunk, bool weight, bool first, bool second) {
+/* Random bits of elements chunk * 64 .. + 63 at bits[..] + at (ops/optim/rounding.h): hri_philox with a block per
+ * 64-bit lane. The words stand in the low halves; what the high ones hold is of no account until the end. */
+INLINE void draw_chunk(span_bits *bits, int64_t at, const hri_rounding *r, const round_keys *keys, int64_t chunk,
+                       bool weight, bool first, bool second) {
   quads zero = {0}, lane;
-  for (int i = 0; i < HRI_HALF_LANES; i++)
-    lane[i] = (uint64_t)i;
+  for (int i = 0; i < HRI_HALF_LANES; i++) lane[i] = (uint64_t)i;
   for (int64_t block = 0; block < HRI_ROUNDING_CHUNK_BLOCKS; block += HRI_HALF_LANES) {
     quads c0 = lane + (uint64_t)(chunk * HRI_ROUNDING_CHUNK_BLOCKS + block), c1 = c0 >> 32;
     quads c2 = zero + (hri_rounding_high(r) & 0xFFFFFFFFu), c3 = zero + (hri_rounding_high(r) >> 32);
@@ -126,7 +125,8 @@ INLINE void draw_chunk(span_bits *bits, int64_t at, const hri_rounding *r, const
       c3 = p0;
     }
     store_arranged(bits, at + block * 4, (shorts)((c0 & 0xFFFFFFFFu) | c1 << 32), weight, first, second);
-    store_arranged(bits, at + HRI_ROUNDING_CHUNK / 2 + block * 4, (shorts)((c2 & 0xFFFFFFFFu) | c3 << 32), weight, first, second);
+    store_arranged(bits, at + HRI_ROUNDING_CHUNK / 2 + block * 4, (shorts)((c2 & 0xFFFFFFFFu) | c3 << 32), weight,
+                   first, second);
   }
 }
 
@@ -141,17 +141,16 @@ INLINE bool beyond_bf16(hri_vu bits) {
   return _mm_movemask_epi8((__m128i)mask) != 0;
 #else
   int32_t any = 0;
-  for (int i = 0; i < HRI_LANES; i++)
-    any |= mask[i];
+  for (int i = 0; i < HRI_LANES; i++) any |= mask[i];
   return any != 0;
 #endif
 }
 
 INLINE hri_vu load_random(const uint16_t *random) {
 #if defined(__AVX512F__)
-  return (hri_vu)_mm512_cvtepu16_epi32((__m256i)*(const hri_vh16_memory *)random);
+  return (hri_vu)_mm512_cvtepu16_epi32((__m256i) * (const hri_vh16_memory *)random);
 #elif defined(__AVX2__)
-  return (hri_vu)_mm256_cvtepu16_epi32((__m128i)*(const hri_vh16_memory *)random);
+  return (hri_vu)_mm256_cvtepu16_epi32((__m128i) * (const hri_vh16_memory *)random);
 #else
   return __builtin_convertvector(*(const hri_vh16_memory *)random, hri_vu);
 #endif
@@ -169,7 +168,8 @@ INLINE hri_vu round_random(hri_vf v, const uint16_t *random) {
 
 INLINE void store_state(void *p, int64_t index, hri_vf v, int64_t n, hri_real real, const uint16_t *random) {
   if (real == HRI_REAL_F32) hri_vstore_n((float *)p + index, v, n);
-  else if (n == HRI_LANES) *(hri_vh16_memory *)((hri_bf16 *)p + index) = (hri_vh16_memory)hri_vupper(round_random(v, random));
+  else if (n == HRI_LANES)
+    *(hri_vh16_memory *)((hri_bf16 *)p + index) = (hri_vh16_memory)hri_vupper(round_random(v, random));
   else hri_vstore_bf16_n((hri_bf16 *)p + index, (hri_vf)(round_random(v, random) & 0xFFFF0000u), n);
 }
 
@@ -195,9 +195,12 @@ INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n,
 }
 
 /* Elements [i, i + n), n <= HRI_LANES; random[array]: the bits for them. */
-INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kind k, int64_t i, int64_t n, const uint16_t *const *random) {
-  hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale, first = hri_vload_real_n(a->state[0], i, n, k.moment);
-  hri_vf second = hri_vload_real_n(a->state[1], i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay, denominator;
+INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kind k, int64_t i, int64_t n,
+                       const uint16_t *const *random) {
+  hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale,
+         first = hri_vload_real_n(a->state[0], i, n, k.moment);
+  hri_vf second = hri_vload_real_n(a->state[1], i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay,
+         denominator;
   first = first + (grad - first) * f->one_minus_beta1;
   second = second * f->beta2 + grad * grad * f->one_minus_beta2;
   denominator = hri_vsqrt(second) * f->inv_sqrt_bias2 + f->epsilon;
@@ -207,7 +210,8 @@ INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kin
   store_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
 }
 
-INLINE void sgd_part(const hri_update_args *a, const sgd_factors *f, kind k, int64_t i, int64_t n, const uint16_t *const *random) {
+INLINE void sgd_part(const hri_update_args *a, const sgd_factors *f, kind k, int64_t i, int64_t n,
+                     const uint16_t *const *random) {
   hri_vf weight = hri_vload_real_n(a->w, i, n, k.w);
   hri_vf step = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale + weight * f->weight_decay;
   if (k.rule == MOMENTUM) {
@@ -217,8 +221,10 @@ INLINE void sgd_part(const hri_update_args *a, const sgd_factors *f, kind k, int
   store_weight(a, k, i, n, weight - step * f->learning_rate, random[HRI_ROUNDED_WEIGHT]);
 }
 
-INLINE void part(const hri_update_args *a, const factors *f, kind k, int64_t i, int64_t n, span_bits *bits, int64_t at) {
-  const uint16_t *random[3] = {bits[HRI_ROUNDED_WEIGHT] + at, bits[HRI_ROUNDED_FIRST] + at, bits[HRI_ROUNDED_SECOND] + at};
+INLINE void part(const hri_update_args *a, const factors *f, kind k, int64_t i, int64_t n, span_bits *bits,
+                 int64_t at) {
+  const uint16_t *random[3] = {bits[HRI_ROUNDED_WEIGHT] + at, bits[HRI_ROUNDED_FIRST] + at,
+                               bits[HRI_ROUNDED_SECOND] + at};
   if (k.rule == ADAMW) adamw_part(a, &f->adamw, k, i, n, random);
   else sgd_part(a, &f->sgd, k, i, n, random);
 }
@@ -233,12 +239,13 @@ INLINE void update_range(const hri_update_args *args, const factors *all, int64_
   round_keys keys = {{0}, {0}};
   if (random) keys = round_keys_make(a.rounding.seed ^ HRI_ROUNDING_KEY);
   while (i < end) {
-    int64_t element = a.first_element + i, chunk = element / HRI_ROUNDING_CHUNK, at = element % HRI_ROUNDING_CHUNK, stop = end;
+    int64_t element = a.first_element + i, chunk = element / HRI_ROUNDING_CHUNK, at = element % HRI_ROUNDING_CHUNK,
+            stop = end;
     if (random && end - i > SPAN - at) stop = i + SPAN - at;
     for (int64_t drawn = 0; random && drawn < at + stop - i; drawn += HRI_ROUNDING_CHUNK)
-      draw_chunk(bits, drawn, &a.rounding, &keys, chunk++, random_weight, random_moment, random_moment && k.rule == ADAMW);
-    for (; i + HRI_LANES <= stop; i += HRI_LANES, at += random ? HRI_LANES : 0)
-      part(&a, &f, k, i, HRI_LANES, bits, at);
+      draw_chunk(bits, drawn, &a.rounding, &keys, chunk++, random_weight, random_moment,
+                 random_moment && k.rule == ADAMW);
+    for (; i + HRI_LANES <= stop; i += HRI_LANES, at += random ? HRI_LANES : 0) part(&a, &f, k, i, HRI_LANES, bits, at);
     if (i < stop) part(&a, &f, k, i, stop - i, bits, at);
     i = stop;
   }
@@ -280,12 +287,16 @@ static void update(const hri_update_args *a, const factors *f, step_rule rule) {
 }
 
 static void adamw(const hri_update_args *args, const hri_update_numbers *n) {
-  factors all = {.adamw = hri_adamw_factors_make(n->learning_rate, n->number[0], n->number[1], n->number[2], n->weight_decay, n->t, n->gradient_scale)};
+  factors all = {.adamw = hri_adamw_factors_make(n->learning_rate, n->number[0], n->number[1], n->number[2],
+                                                 n->weight_decay, n->t, n->gradient_scale)};
   update(args, &all, ADAMW);
 }
 
 static factors sgd_factors_make(const hri_update_numbers *n) {
-  return (factors){.sgd = {.learning_rate = (float)n->learning_rate, .weight_decay = (float)n->weight_decay, .momentum = (float)n->number[0], .gradient_scale = (float)n->gradient_scale}};
+  return (factors){.sgd = {.learning_rate = (float)n->learning_rate,
+                           .weight_decay = (float)n->weight_decay,
+                           .momentum = (float)n->number[0],
+                           .gradient_scale = (float)n->gradient_scale}};
 }
 
 static void momentum(const hri_update_args *args, const hri_update_numbers *n) {

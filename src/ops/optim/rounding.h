@@ -6,19 +6,19 @@
  * the sum is cut. Values that bf16 holds stay as they are. Between the largest finite value and infinity rounding is to
  * nearest, as IEEE 754 overflows; infinities stay, NaNs stay NaN and become quiet.
  *
- * The random bits are a function of (seed, step, site, array, logical element) alone: threads, slices, alignment and the
- * instruction set have no part in it. Philox4x32-10 (base/rng.h), key seed ^ HRI_ROUNDING_KEY, which keeps them apart
- * from the numbers that initialize weights with the same seed; the counter is site << 32 | step, block.
+ * The random bits are a function of (seed, step, site, array, logical element) alone: threads, slices, alignment and
+ * the instruction set have no part in it. Philox4x32-10 (base/rng.h), key seed ^ HRI_ROUNDING_KEY, which keeps them
+ * apart from the numbers that initialize weights with the same seed; the counter is site << 32 | step, block.
  *
  * A block's 128 bits serve 8 elements. Elements are dealt to blocks so that vectors of any width that compute several
  * blocks side by side get them in order without a transposition: 64 elements share 8 blocks, element e takes
  *
  *   block e / 64 * 8 + e % 32 / 4, word e / 32 % 2 * 2 + e / 2 % 2, half e % 2 (0: the lower).
  *
- * The arrays of a parameter share these 16 bits, bytes (h, l), in three arrangements: the weight takes (h, l), the first
- * moment (l, h), the second (h xor l, l). Each is uniform by itself; whether two of them round up depends on leading
- * bytes that are independent, so that any two are uncorrelated but for 2^-8. A draw for each would cost more time than
- * the memory traffic of the step. */
+ * The arrays of a parameter share these 16 bits, bytes (h, l), in three arrangements: the weight takes (h, l), the
+ * first moment (l, h), the second (h xor l, l). Each is uniform by itself; whether two of them round up depends on
+ * leading bytes that are independent, so that any two are uncorrelated but for 2^-8. A draw for each would cost more
+ * time than the memory traffic of the step. */
 #ifndef HRI_OPS_OPTIM_ROUNDING_H
 #define HRI_OPS_OPTIM_ROUNDING_H
 
@@ -32,9 +32,16 @@
 enum { HRI_ROUNDING_CHUNK = 64, HRI_ROUNDING_CHUNK_BLOCKS = 8 };
 
 /* Which of a parameter's arrays is rounded. */
-typedef enum hri_rounded { HRI_ROUNDED_WEIGHT = 0, HRI_ROUNDED_FIRST, HRI_ROUNDED_SECOND, HRI_ROUNDED_COUNT } hri_rounded;
+typedef enum hri_rounded {
+  HRI_ROUNDED_WEIGHT = 0,
+  HRI_ROUNDED_FIRST,
+  HRI_ROUNDED_SECOND,
+  HRI_ROUNDED_COUNT
+} hri_rounded;
 
-static inline uint64_t hri_rounding_high(const hri_rounding *r) { return (uint64_t)r->site << 32 | (r->step & 0xFFFFFFFFu); }
+static inline uint64_t hri_rounding_high(const hri_rounding *r) {
+  return (uint64_t)r->site << 32 | (r->step & 0xFFFFFFFFu);
+}
 
 /* An array's arrangement of the 16 bits of an element. */
 static inline uint32_t hri_rounding_arrange(uint32_t bits, hri_rounded array) {

@@ -8,11 +8,14 @@ static const hri_tensor *piece_at(const hri_job *job, const hri_node *node, uint
   return id == HRI_NONE || k >= hri_piece_count(job, id) ? NULL : &job->tensors.items[hri_piece(job, id, k)];
 }
 
-static uint32_t pieces(const hri_job *job, const hri_node *node, uint32_t index) { return hri_piece_count(job, hri_operands(job, node)[index].tensor); }
+static uint32_t pieces(const hri_job *job, const hri_node *node, uint32_t index) {
+  return hri_piece_count(job, hri_operands(job, node)[index].tensor);
+}
 
 static double elements_at(const hri_job *job, const hri_node *node, uint32_t index) {
   double sum = 0;
-  for (uint32_t k = 0; k < pieces(job, node, index); k++) sum += (double)hri_tensor_elements(piece_at(job, node, index, k));
+  for (uint32_t k = 0; k < pieces(job, node, index); k++)
+    sum += (double)hri_tensor_elements(piece_at(job, node, index, k));
   return sum;
 }
 
@@ -29,7 +32,8 @@ hr_status hri_check_square_norm(const hri_job *job, const hri_node *node, hr_err
 double hri_flops_square_norm(const hri_job *job, const hri_node *node) { return 2.0 * elements_at(job, node, 0); }
 
 hr_status hri_check_found_inf(const hri_job *job, const hri_node *node, hr_error *error) {
-  for (uint32_t i = 0; i < 3; i++) HRI_SHAPE(hri_at(job, node, i)->dtype == HRI_F64 && hri_tensor_stored_elements(hri_at(job, node, i)) == 1);
+  for (uint32_t i = 0; i < 3; i++)
+    HRI_SHAPE(hri_at(job, node, i)->dtype == HRI_F64 && hri_tensor_stored_elements(hri_at(job, node, i)) == 1);
   return HR_OK;
 }
 
@@ -38,10 +42,12 @@ hr_status hri_check_control_only(const hri_job *job, const hri_node *node, hr_er
   return HR_OK;
 }
 
-/* One range. The states are what the optimizer's row says, those that may be narrow all of one type; a copy mirrors an fp32
- * master. */
-static hr_status check_range(const hri_job *job, const hri_node *node, const hri_optimizer *row, uint32_t index, hr_error *error) {
-  const hri_tensor *g = piece_at(job, node, 0, index), *w = piece_at(job, node, 2, index), *copy = piece_at(job, node, 3 + row->tensor_count, index), *narrow = NULL;
+/* One range. The states are what the optimizer's row says, those that may be narrow all of one type; a copy mirrors an
+ * fp32 master. */
+static hr_status check_range(const hri_job *job, const hri_node *node, const hri_optimizer *row, uint32_t index,
+                             hr_error *error) {
+  const hri_tensor *g = piece_at(job, node, 0, index), *w = piece_at(job, node, 2, index),
+                   *copy = piece_at(job, node, 3 + row->tensor_count, index), *narrow = NULL;
   uint64_t elements;
   HRI_SHAPE(g && w && fp32_or_bf16(g) && fp32_or_bf16(w));
   elements = hri_tensor_stored_elements(g);
@@ -50,7 +56,9 @@ static hr_status check_range(const hri_job *job, const hri_node *node, const hri
     const hri_tensor *state = piece_at(job, node, 3 + k, index);
     HRI_SHAPE(state && hri_tensor_stored_elements(state) == hri_state_entries(&row->tensors[k], elements));
     if (!row->tensors[k].narrow) HRI_SHAPE(state->dtype == row->tensors[k].dtype);
-    else HRI_SHAPE((state->dtype == HRI_BF16 || state->dtype == row->tensors[k].dtype) && (!narrow || narrow->dtype == state->dtype));
+    else
+      HRI_SHAPE((state->dtype == HRI_BF16 || state->dtype == row->tensors[k].dtype) &&
+                (!narrow || narrow->dtype == state->dtype));
     if (row->tensors[k].narrow) narrow = state;
   }
   if (copy) HRI_SHAPE(w->dtype == HRI_F32 && copy->dtype == HRI_BF16 && hri_tensor_stored_elements(copy) == elements);
@@ -63,10 +71,12 @@ hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *e
   const hri_operand *o = hri_operands(job, node);
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 1)) == sizeof(hri_control));
   HRI_SHAPE(node->attr.i[2] == pieces(job, node, 0));
-  for (uint32_t k = 2; k < 4 + row->tensor_count; k++) HRI_SHAPE(o[k].tensor == HRI_NONE || pieces(job, node, k) == pieces(job, node, 0));
+  for (uint32_t k = 2; k < 4 + row->tensor_count; k++)
+    HRI_SHAPE(o[k].tensor == HRI_NONE || pieces(job, node, k) == pieces(job, node, 0));
   for (uint32_t k = 0; k < pieces(job, node, 0); k++) {
     HRI_TRY(check_range(job, node, row, k, error));
-    HRI_SHAPE(job->ranges.items[job->laid_out.items[node->attr.i[1] + k]].elements == hri_tensor_stored_elements(piece_at(job, node, 0, k)));
+    HRI_SHAPE(job->ranges.items[job->laid_out.items[node->attr.i[1] + k]].elements ==
+              hri_tensor_stored_elements(piece_at(job, node, 0, k)));
   }
   return HR_OK;
 }

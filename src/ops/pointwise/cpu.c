@@ -2,8 +2,9 @@
  *
  * Activations as x * sigmoid(z): gelu_tanh(x) = x/2 (1 + tanh u) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3);
  * silu(x) = x * sigmoid(x). One exp and one division, and no cancellation for negative x, where 1 + tanh(u) cancels.
- * Derivative: act' = s + x z' s (1 - s), where 1 - s = e^-z s. x is held above where e^-z would overflow: act and act' are
- * below 1e-35 there. HRI_GROUP vectors go side by side, else the chain of operations decides and not their number. */
+ * Derivative: act' = s + x z' s (1 - s), where 1 - s = e^-z s. x is held above where e^-z would overflow: act and act'
+ * are below 1e-35 there. HRI_GROUP vectors go side by side, else the chain of operations decides and not their
+ * number. */
 #include "ops/cpu.h"
 #include "ops/scratch.h"
 #include "ops/vmath.h"
@@ -26,8 +27,7 @@ static HRI_INLINE void add_part(void *y, const void *a, const void *b, int64_t i
 }
 
 static HRI_INLINE void add_range(void *y, const void *a, const void *b, int64_t i, int64_t end, hri_real real) {
-  for (; i + HRI_LANES <= end; i += HRI_LANES)
-    add_part(y, a, b, i, HRI_LANES, real);
+  for (; i + HRI_LANES <= end; i += HRI_LANES) add_part(y, a, b, i, HRI_LANES, real);
   if (i < end) add_part(y, a, b, i, end - i, real);
 }
 
@@ -37,8 +37,8 @@ static void add(void *y, const void *a, const void *b, int64_t n, hri_real real,
     HRI_BY_REAL(real, add_range(y, a, b, block * BLOCK, block_end(block * BLOCK, n), REAL));
 }
 
-static HRI_INLINE void accumulate_row(void *y, hri_real y_real, const void *x, hri_real x_real, int64_t begin_y, int64_t begin_x, int64_t columns,
-                                      bool adds) {
+static HRI_INLINE void accumulate_row(void *y, hri_real y_real, const void *x, hri_real x_real, int64_t begin_y,
+                                      int64_t begin_x, int64_t columns, bool adds) {
   for (int64_t i = 0; i < columns; i += HRI_LANES) {
     int64_t n = vector_length(i, columns);
     hri_vf v = hri_vload_real_n(x, begin_x + i, n, x_real);
@@ -47,18 +47,18 @@ static HRI_INLINE void accumulate_row(void *y, hri_real y_real, const void *x, h
   }
 }
 
-static void accumulate(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride, int64_t rows, int64_t columns,
-                       bool adds, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, rows * columns)) schedule(static)
+static void accumulate(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride,
+                       int64_t rows, int64_t columns, bool adds, int threads) {
+#pragma omp parallel for num_threads(hri_team(threads, rows *columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++) {
-    if (x_real == HRI_REAL_BF16) HRI_BY_REAL(y_real, accumulate_row(y, REAL, x, HRI_REAL_BF16, row * y_stride, row * x_stride, columns, adds));
+    if (x_real == HRI_REAL_BF16)
+      HRI_BY_REAL(y_real, accumulate_row(y, REAL, x, HRI_REAL_BF16, row * y_stride, row * x_stride, columns, adds));
     else HRI_BY_REAL(y_real, accumulate_row(y, REAL, x, HRI_REAL_F32, row * y_stride, row * x_stride, columns, adds));
   }
 }
 
 static HRI_INLINE void scale_range(void *y, const void *x, float factor, int64_t i, int64_t end, hri_real real) {
-  for (; i + HRI_LANES <= end; i += HRI_LANES)
-    hri_vstore_real(y, i, hri_vload_real(x, i, real) * factor, real);
+  for (; i + HRI_LANES <= end; i += HRI_LANES) hri_vstore_real(y, i, hri_vload_real(x, i, real) * factor, real);
   if (i < end) hri_vstore_real_n(y, i, hri_vload_real_n(x, i, end - i, real) * factor, end - i, real);
 }
 
@@ -93,8 +93,7 @@ static void bias_gradient(float *db, const void *dy, int64_t rows, int64_t colum
   for (int64_t j = 0; j < columns; j += HRI_LANES) {
     int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
     hri_vf sum = {0};
-    for (int64_t block = 0; block < blocks; block++)
-      sum += hri_vload_n(scratch + block * columns + j, n);
+    for (int64_t block = 0; block < blocks; block++) sum += hri_vload_n(scratch + block * columns + j, n);
     if (accumulate) sum += hri_vload_n(db + j, n);
     hri_vstore_n(db + j, sum, n);
   }
@@ -108,7 +107,8 @@ static HRI_INLINE void softcap_range(void *y, const void *x, float cap, int64_t 
   float inverse = 1.0f / cap;
   for (; i + HRI_LANES <= end; i += HRI_LANES)
     hri_vstore_real(y, i, softcap_value(hri_vload_real(x, i, real), cap, inverse), real);
-  if (i < end) hri_vstore_real_n(y, i, softcap_value(hri_vload_real_n(x, i, end - i, real), cap, inverse), end - i, real);
+  if (i < end)
+    hri_vstore_real_n(y, i, softcap_value(hri_vload_real_n(x, i, end - i, real), cap, inverse), end - i, real);
 }
 
 static void softcap(void *y, const void *x, float cap, int64_t n, hri_real real, int threads) {
@@ -123,7 +123,7 @@ static void softcap(void *y, const void *x, float cap, int64_t n, hri_real real,
 #define BY_KIND(kind, ...)                                                                                             \
   do {                                                                                                                 \
     if ((kind) == HR_ACTIVATION_SILU) {                                                                                \
-      const hr_activation KIND = HR_ACTIVATION_SILU;                                                                    \
+      const hr_activation KIND = HR_ACTIVATION_SILU;                                                                   \
       __VA_ARGS__;                                                                                                     \
     } else {                                                                                                           \
       const hr_activation KIND = HR_ACTIVATION_GELU_TANH;                                                              \
@@ -145,8 +145,7 @@ static HRI_INLINE hri_vf act_exponent_slope(hr_activation kind, hri_vf x) {
 /* The functions below take `count` vectors (a constant), each with n lanes in memory. */
 
 static HRI_INLINE void load_each(hri_vf *v, const void *p, int64_t at, int count, int64_t n, hri_real real) {
-  for (int k = 0; k < count; k++)
-    v[k] = hri_vload_real_n(p, at + k * HRI_LANES, n, real);
+  for (int k = 0; k < count; k++) v[k] = hri_vload_real_n(p, at + k * HRI_LANES, n, real);
 }
 
 /* e[k] = e^-z(x[k]), x[k] held above the lowest value for which that is finite; NaN passes. */
@@ -163,8 +162,7 @@ static HRI_INLINE void act_exponentials(hr_activation kind, hri_vf *x, hri_vf *e
 static HRI_INLINE void act_each(hr_activation kind, hri_vf *x, int count) {
   hri_vf e[HRI_GROUP];
   act_exponentials(kind, x, e, count);
-  for (int k = 0; k < count; k++)
-    x[k] = x[k] / (1.0f + e[k]);
+  for (int k = 0; k < count; k++) x[k] = x[k] / (1.0f + e[k]);
 }
 
 /* value[k] = act(x[k]), slope[k] = act'(x[k]), from one exponential; value may be x. */
@@ -183,15 +181,12 @@ static HRI_INLINE void act_part(hr_activation kind, void *y, const void *x, int6
   hri_vf v[HRI_GROUP];
   load_each(v, x, i, count, n, real);
   act_each(kind, v, count);
-  for (int k = 0; k < count; k++)
-    hri_vstore_real_n(y, i + k * HRI_LANES, v[k], n, real);
+  for (int k = 0; k < count; k++) hri_vstore_real_n(y, i + k * HRI_LANES, v[k], n, real);
 }
 
 static HRI_INLINE void act_range(hr_activation kind, void *y, const void *x, int64_t i, int64_t end, hri_real real) {
-  for (; i + WIDE <= end; i += WIDE)
-    act_part(kind, y, x, i, HRI_GROUP, HRI_LANES, real);
-  for (; i < end; i += HRI_LANES)
-    act_part(kind, y, x, i, 1, vector_length(i, end), real);
+  for (; i + WIDE <= end; i += WIDE) act_part(kind, y, x, i, HRI_GROUP, HRI_LANES, real);
+  for (; i < end; i += HRI_LANES) act_part(kind, y, x, i, 1, vector_length(i, end), real);
 }
 
 static void activation(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, int threads) {
@@ -215,10 +210,8 @@ static HRI_INLINE void act_backward_part(hr_activation kind, void *dx, const voi
 
 static HRI_INLINE void act_backward_range(hr_activation kind, void *dx, const void *dy, const void *x, int64_t i,
                                           int64_t end, hri_real real) {
-  for (; i + WIDE <= end; i += WIDE)
-    act_backward_part(kind, dx, dy, x, i, HRI_GROUP, HRI_LANES, real);
-  for (; i < end; i += HRI_LANES)
-    act_backward_part(kind, dx, dy, x, i, 1, vector_length(i, end), real);
+  for (; i + WIDE <= end; i += WIDE) act_backward_part(kind, dx, dy, x, i, HRI_GROUP, HRI_LANES, real);
+  for (; i < end; i += HRI_LANES) act_backward_part(kind, dx, dy, x, i, 1, vector_length(i, end), real);
 }
 
 static void activation_backward(hr_activation kind, void *dx, const void *dy, const void *x, int64_t n, hri_real real,
@@ -253,18 +246,15 @@ static HRI_INLINE void glu_part(hr_activation kind, void *y, const void *gu, int
   }
 }
 
-static HRI_INLINE void glu_row(hr_activation kind, void *y, const void *gu, int64_t row, int64_t width,
-                               bool last, hri_real real) {
+static HRI_INLINE void glu_row(hr_activation kind, void *y, const void *gu, int64_t row, int64_t width, bool last,
+                               hri_real real) {
   int64_t i = 0;
-  for (; i + WIDE <= width; i += WIDE)
-    glu_part(kind, y, gu, row, width, i, HRI_GROUP, HRI_LANES, last, real);
-  for (; i < width; i += HRI_LANES)
-    glu_part(kind, y, gu, row, width, i, 1, vector_length(i, width), last, real);
+  for (; i + WIDE <= width; i += WIDE) glu_part(kind, y, gu, row, width, i, HRI_GROUP, HRI_LANES, last, real);
+  for (; i < width; i += HRI_LANES) glu_part(kind, y, gu, row, width, i, 1, vector_length(i, width), last, real);
 }
 
 static HRI_INLINE void glu_backward_part(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t row,
-                                         int64_t width, int64_t i, int count, int64_t n, bool last,
-                                         hri_real real) {
+                                         int64_t width, int64_t i, int count, int64_t n, bool last, hri_real real) {
   int64_t gate = row * 2 * width + i, up = gate + width;
   hri_vf v[HRI_GROUP], value[HRI_GROUP], slope[HRI_GROUP];
   fetch_below(gu, gate, width, last, real);
@@ -343,12 +333,9 @@ static HRI_INLINE void rope_row(const hri_rope_args *args, int64_t row, hri_real
             .size = size,
             .half = half,
             .ahead = row + 1 < args->rows ? turned + kept : 0};
-  for (; i + TURNED * HRI_LANES <= half; i += TURNED * HRI_LANES)
-    turn_heads(&t, i, TURNED, HRI_LANES, real);
-  for (; i + 2 * HRI_LANES <= half; i += 2 * HRI_LANES)
-    turn_heads(&t, i, 2, HRI_LANES, real);
-  for (; i < half; i += HRI_LANES)
-    turn_heads(&t, i, 1, vector_length(i, half), real);
+  for (; i + TURNED * HRI_LANES <= half; i += TURNED * HRI_LANES) turn_heads(&t, i, TURNED, HRI_LANES, real);
+  for (; i + 2 * HRI_LANES <= half; i += 2 * HRI_LANES) turn_heads(&t, i, 2, HRI_LANES, real);
+  for (; i < half; i += HRI_LANES) turn_heads(&t, i, 1, vector_length(i, half), real);
   if (t.y == t.x) return;
   for (int64_t at = begin + 2 * half; at < t.end && 2 * half < size; at += size)
     memcpy(hri_real_at(t.y, at, real), hri_real_from(t.x, at, real), (size_t)(size - 2 * half) * hri_real_bytes(real));
@@ -358,32 +345,25 @@ static HRI_INLINE void rope_row(const hri_rope_args *args, int64_t row, hri_real
 static void rope(const hri_rope_args *args) {
   int64_t rows = args->rows, width = (args->heads + 2 * args->kv_heads) * args->head_size;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    HRI_BY_REAL(args->real, rope_row(args, row, REAL));
+  for (int64_t row = 0; row < rows; row++) HRI_BY_REAL(args->real, rope_row(args, row, REAL));
 }
 
 /* ---- vector math on arrays ---- */
 
 static inline hri_vf math_apply(hri_math function, hri_vf x) {
   switch (function) {
-  case HRI_MATH_EXP:
-    return hri_vexp(x);
-  case HRI_MATH_LOG:
-    return hri_vlog(x);
-  case HRI_MATH_TANH:
-    return hri_vtanh(x);
-  case HRI_MATH_SIGMOID:
-    return hri_vsigmoid(x);
-  case HRI_MATH_COUNT:
-    break;
+  case HRI_MATH_EXP: return hri_vexp(x);
+  case HRI_MATH_LOG: return hri_vlog(x);
+  case HRI_MATH_TANH: return hri_vtanh(x);
+  case HRI_MATH_SIGMOID: return hri_vsigmoid(x);
+  case HRI_MATH_COUNT: break;
   }
   return x;
 }
 
 static void math(hri_math function, float *y, const float *x, int64_t n) {
   int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES)
-    hri_vstore(y + i, math_apply(function, hri_vload(x + i)));
+  for (; i + HRI_LANES <= n; i += HRI_LANES) hri_vstore(y + i, math_apply(function, hri_vload(x + i)));
   if (i < n) hri_vstore_n(y + i, math_apply(function, hri_vload_n(x + i, n - i)), n - i);
 }
 

@@ -5,23 +5,20 @@
 #include "ops/reference.h"
 
 HRI_REF_API void HRI_REF(add)(HRI_REAL *y, const HRI_REAL *a, const HRI_REAL *b, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    y[i] = a[i] + b[i];
+  for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
 HRI_REF_API void HRI_REF(scale)(HRI_REAL *y, const HRI_REAL *x, HRI_REAL factor, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    y[i] = factor * x[i];
+  for (int64_t i = 0; i < n; i++) y[i] = factor * x[i];
 }
 
 HRI_REF_API void HRI_REF(bias_gradient)(HRI_REAL *db, const HRI_REAL *dy, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++)
-    for (int64_t c = 0; c < columns; c++)
-      db[c] += dy[m * columns + c];
+    for (int64_t c = 0; c < columns; c++) db[c] += dy[m * columns + c];
 }
 
-/* act(x) and act'(x). Both are x * sigmoid(z): silu by definition, the other as (1 + tanh(z/2)) / 2 = sigmoid(z), because
- * the sum on the left is 0 in double where the value is still 1e-30. */
+/* act(x) and act'(x). Both are x * sigmoid(z): silu by definition, the other as (1 + tanh(z/2)) / 2 = sigmoid(z),
+ * because the sum on the left is 0 in double where the value is still 1e-30. */
 static HRI_REAL HRI_REF(act_sigmoid)(hr_activation kind, HRI_REAL x, HRI_REAL *z_slope) {
   const HRI_REAL k = 2 * (HRI_REAL)0.79788456080286535588, cubic = (HRI_REAL)0.044715; /* 2 sqrt(2/pi) */
   HRI_REAL z = kind == HR_ACTIVATION_SILU ? x : k * (x + cubic * x * x * x);
@@ -40,14 +37,12 @@ static HRI_REAL HRI_REF(act_slope)(hr_activation kind, HRI_REAL x) {
 }
 
 HRI_REF_API void HRI_REF(activation)(hr_activation kind, HRI_REAL *y, const HRI_REAL *x, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    y[i] = HRI_REF(act_value)(kind, x[i]);
+  for (int64_t i = 0; i < n; i++) y[i] = HRI_REF(act_value)(kind, x[i]);
 }
 
 HRI_REF_API void HRI_REF(activation_backward)(hr_activation kind, HRI_REAL *dx, const HRI_REAL *dy, const HRI_REAL *x,
                                               int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    dx[i] = dy[i] * HRI_REF(act_slope)(kind, x[i]);
+  for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * HRI_REF(act_slope)(kind, x[i]);
 }
 
 HRI_REF_API void HRI_REF(glu)(hr_activation kind, HRI_REAL *y, const HRI_REAL *gu, int64_t rows, int64_t width) {
@@ -67,8 +62,7 @@ HRI_REF_API void HRI_REF(glu_backward)(hr_activation kind, HRI_REAL *dgu, const 
 }
 
 HRI_REF_API void HRI_REF(softcap)(HRI_REAL *y, const HRI_REAL *x, HRI_REAL cap, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    y[i] = cap * tanh(x[i] / cap);
+  for (int64_t i = 0; i < n; i++) y[i] = cap * tanh(x[i] / cap);
 }
 
 HRI_REF_API void HRI_REF(rope)(HRI_REAL *y, const HRI_REAL *x, const HRI_REAL *cosines, const HRI_REAL *sines,
@@ -80,11 +74,8 @@ HRI_REF_API void HRI_REF(rope)(HRI_REAL *y, const HRI_REAL *x, const HRI_REAL *c
       int64_t i = j % head_size, pair = i % half, at = m * width + j;
       HRI_REAL c = cosines[position[m] * half + pair], s = sines[position[m] * half + pair];
       if (inverse) s = -s;
-      if (j >= (heads + kv_heads) * head_size || i >= rotary_size)
-        y[at] = x[at];
-      else if (i < half)
-        y[at] = x[at] * c - x[at + half] * s;
-      else
-        y[at] = x[at] * c + x[at - half] * s;
+      if (j >= (heads + kv_heads) * head_size || i >= rotary_size) y[at] = x[at];
+      else if (i < half) y[at] = x[at] * c - x[at + half] * s;
+      else y[at] = x[at] * c + x[at - half] * s;
     }
 }

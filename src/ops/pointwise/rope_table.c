@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-void hri_rope_table(const double *inverse, int64_t pairs, double factor, int64_t positions, float *cosines, float *sines,
-                    int threads) {
+void hri_rope_table(const double *inverse, int64_t pairs, double factor, int64_t positions, float *cosines,
+                    float *sines, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t pair = 0; pair < pairs; pair++) {
     for (int64_t position = 0; position < positions; position++) {

@@ -9,16 +9,22 @@ hr_status hri_check_same2(const hri_job *job, const hri_node *node, hr_error *er
 hr_status hri_check_same3(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 0)) == hri_tensor_bytes(hri_at(job, node, 1)));
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 0)) == hri_tensor_bytes(hri_at(job, node, 2)));
-  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype && hri_at(job, node, 0)->dtype == hri_at(job, node, 2)->dtype);
+  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype &&
+            hri_at(job, node, 0)->dtype == hri_at(job, node, 2)->dtype);
   return HR_OK;
 }
 
-double hri_flops_add(const hri_job *job, const hri_node *node) { return (double)hri_tensor_elements(hri_at(job, node, 0)); }
-double hri_flops_activation(const hri_job *job, const hri_node *node) { return 20.0 * (double)hri_tensor_elements(hri_at(job, node, 0)); }
+double hri_flops_add(const hri_job *job, const hri_node *node) {
+  return (double)hri_tensor_elements(hri_at(job, node, 0));
+}
+double hri_flops_activation(const hri_job *job, const hri_node *node) {
+  return 20.0 * (double)hri_tensor_elements(hri_at(job, node, 0));
+}
 
 /* Both summands get the very gradient of the sum: no copy. */
 void hri_back_add(hri_autodiff *ad, hri_id node) {
-  hri_id a = hri_id_at(ad->job, node, 0), b = hri_id_at(ad->job, node, 1), dy = hri_ad_gradient(ad, hri_id_at(ad->job, node, 2));
+  hri_id a = hri_id_at(ad->job, node, 0), b = hri_id_at(ad->job, node, 1),
+         dy = hri_ad_gradient(ad, hri_id_at(ad->job, node, 2));
   if (hri_ad_needed(ad, a)) hri_ad_contribute(ad, a, dy);
   if (hri_ad_needed(ad, b)) hri_ad_contribute(ad, b, dy);
 }
@@ -47,7 +53,8 @@ hr_status hri_check_glu_backward(const hri_job *job, const hri_node *node, hr_er
   HRI_SHAPE(hri_columns(hri_at(job, node, 1)) == 2 * hri_columns(hri_at(job, node, 0)));
   HRI_SHAPE(hri_rows(hri_at(job, node, 1)) == hri_rows(hri_at(job, node, 0)));
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 1)) == hri_tensor_bytes(hri_at(job, node, 2)));
-  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype && hri_at(job, node, 0)->dtype == hri_at(job, node, 2)->dtype);
+  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype &&
+            hri_at(job, node, 0)->dtype == hri_at(job, node, 2)->dtype);
   return HR_OK;
 }
 
@@ -79,7 +86,9 @@ void hri_back_rope(hri_autodiff *ad, hri_id node) {
   hri_ad_contribute(ad, x, dx);
 }
 
-double hri_flops_rope(const hri_job *job, const hri_node *node) { return 3.0 * (double)hri_tensor_elements(hri_at(job, node, 0)); }
+double hri_flops_rope(const hri_job *job, const hri_node *node) {
+  return 3.0 * (double)hri_tensor_elements(hri_at(job, node, 0));
+}
 
 hr_status hri_check_rope_table(const hri_job *job, const hri_node *node, hr_error *error) {
   const int64_t *i = node->attr.i;
