@@ -1,3 +1,5 @@
+/* What ops need of a CPU, without its kernels: the types that each takes, scratch, packed operands, fixed bytes. The
+ * CPU backend and the plan of a described CPU both answer from here, so the two cannot differ. */
 #include "ops/demand.h"
 
 #include <assert.h>

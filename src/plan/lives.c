@@ -1,3 +1,5 @@
+/* When each storage is alive, on the virtual timeline of all programs, and how many bytes are alive at a time. Linear
+ * in nodes, waits and operands; everyone who shows bytes over time reads hri_live_series_make. */
 #include "plan/lives.h"
 
 #include <assert.h>

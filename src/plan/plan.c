@@ -1,3 +1,4 @@
+/* The plan object: a draft is compiled, bounded and timed; placing checks it, lays it out and describes it (plan.h). */
 #include "plan/plan.h"
 
 #include <assert.h>

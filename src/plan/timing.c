@@ -1,3 +1,4 @@
+/* A list schedule over lanes and waits, and its critical path (timing.h). */
 #include "plan/timing.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* What is read off the table of optimizers (optimizer.h). */
 #include "program/optimizer.h"
 
 #include <assert.h>

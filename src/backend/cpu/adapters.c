@@ -1,3 +1,6 @@
+/* One table from ops to kernels of the CPU: an adapter takes a node's operands and attributes apart and calls the
+ * kernel on plain pointers and sizes. What a node needs beside its operands is in ops/demand.c, so that plans know it
+ * without kernels. */
 #include "backend/cpu/adapters.h"
 
 #include <assert.h>
