@@ -6,8 +6,9 @@ include=$1
 shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# "HR_API type hr_name(": the first word with a bracket behind it.
-sed -nE 's/^(HR_API|HR_CHECKED) [^(]*\<(hr_[a-z0-9_]+)\(.*/\2/p' "$include"/headroom/*.h | sort -u >"$work/offered"
+# "HR_API type hr_name(", on one line or several: the first word with a bracket behind it.
+awk '/^(HR_API|HR_CHECKED) / { text = "" } text != "" || /^(HR_API|HR_CHECKED) / { text = text " " $0; if (/[(]/) { print text; text = "" } }' \
+  "$include"/headroom/*.h | sed -nE 's/^ (HR_API|HR_CHECKED) [^(]*\<(hr_[a-z0-9_]+)\(.*/\2/p' | sort -u >"$work/offered"
 [ "$(wc -l <"$work/offered")" -gt 150 ] || { echo "only $(wc -l <"$work/offered") functions in the headers"; exit 1; }
 # Names of tools (sanitizers, coverage) begin with two underscores, or are none of C.
 readelf -Ws "$@" | awk '$5 == "GLOBAL" && $6 == "DEFAULT" && $7 != "UND" && $8 ~ /^[a-z]/ { print $8 }' | sort -u >"$work/shown"
