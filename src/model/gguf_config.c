@@ -314,9 +314,8 @@ static void put_variations(hri_json_writer *w, const hri_gguf *file, hr_family f
   double scalar = f->scale != 0 ? 1 / (f->scale * f->scale) : (double)f->head_size;
   /* the 27B models scale by the share of a head in the hidden size, and say so by their depth alone (llama.cpp) */
   if (fabs(scalar - round(scalar)) < 1e-5 * scalar) scalar = round(scalar); /* through fp32 */
-  // NOLINTNEXTLINE(bugprone-integer-division): they divide
   if (f->scale == 0 && ((gemma2 && f->layers == 46) || (gemma3 && f->layers == 62)))
-    scalar = (double)(f->hidden / f->heads);
+    scalar = (double)(f->hidden / f->heads); // NOLINT(bugprone-integer-division): they divide
   if (family == HR_FAMILY_LLAMA) {
     hri_json_field_bool(w, "attention_bias", hri_gguf_find(file, "blk.0.attn_q.bias") != HRI_GGUF_NONE);
     hri_json_field_bool(w, "mlp_bias", hri_gguf_find(file, "blk.0.ffn_down.bias") != HRI_GGUF_NONE);

@@ -87,6 +87,7 @@ static bool make(layout *l, uint32_t range) {
 static void settle(layout *l, uint32_t segment, thing what, hri_id tensor, uint64_t elements) {
   extent *e = &l->extents.items[segment];
   home *h;
+  assert(segment < l->extents.count && l->extents.items);
   if (tensor == HRI_NONE || (what == GRADIENT && l->gradients_apart)) return;
   h = &l->homes[l->job->tensors.items[tensor].storage];
   if (h->segment != HRI_NONE) return;
@@ -157,6 +158,7 @@ static uint32_t name_of(hri_job *job, const hri_segment *segment, hri_id member,
 /* The storage of a thing, labelled like the first member's own; entries that several elements share are fewer. */
 static hri_id gather(layout *l, uint32_t s, thing what, uint32_t per, const char *word) {
   hri_job *job = l->job;
+  assert(s < l->extents.count && l->extents.items);
   hri_id member = l->extents.items[s].first[what];
   hri_storage storage;
   uint64_t elements = l->extents.items[s].elements[what];
@@ -200,6 +202,7 @@ static hr_status move(layout *l, size_t storages, hr_error *error) {
     hri_id to;
     uint32_t per = 1;
     if (h->segment == HRI_NONE) continue;
+    assert(h->segment < l->extents.count && l->extents.items);
     segment = &job->segments.items[h->segment];
     row = hri_optimizer_get(segment->state_kind);
     to = h->what == WEIGHT     ? segment->weight

@@ -57,6 +57,7 @@ static hri_id thing_of(const hri_param_range *r, uint32_t what) {
 
 /* One operand for a thing of all ranges; `list` has room for them. HRI_NONE when they have none. */
 static hri_id group(hri_job *job, ranges r, uint32_t what, hri_id *list) {
+  assert(r.count > 0);
   for (uint32_t k = 0; k < r.count; k++) {
     list[k] = thing_of(range_at(job, r.begin + k), what);
     assert((list[k] == HRI_NONE) == (list[0] == HRI_NONE)); /* the ranges of a segment are alike */
@@ -161,8 +162,11 @@ static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, h
   }
   for (uint32_t at = 0; at < nodes && !job->failed; at++) {
     if (!hri_array_push(&order, p->order.items[at])) job->failed = true;
-    for (uint32_t r = head[at]; r != HRI_NONE; r = next[r])
-      if (!hri_array_push(&order, make_update(job, o, HRI_STEP, one_range(job, r), HRI_NONE, &one))) job->failed = true;
+    for (uint32_t r = head[at]; r != HRI_NONE; r = next[r]) {
+      const ranges alone = one_range(job, r);
+      assert(alone.count == 1); /* `one` has room for it */
+      if (!hri_array_push(&order, make_update(job, o, HRI_STEP, alone, HRI_NONE, &one))) job->failed = true;
+    }
   }
   status = hri_job_ok(job, error);
   if (status == HR_OK) hri_order_replace(job, HRI_STEP, &order);

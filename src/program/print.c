@@ -63,10 +63,10 @@ static void print_text(const hri_job *job, const uint64_t *offsets, hri_text *ou
     for (uint32_t q = 0; q < g->range_count; q++) {
       const hri_param_range *range = &job->ranges.items[job->laid_out.items[g->range_begin + q]];
       const hri_param *param = &job->params.items[range->param];
+      const uint64_t end = range->row + range->rows;
       hri_text_add(out, " %s", hri_name_get(job, param->key));
       if (param->range_count > 1)
-        hri_text_add(out, "[%llu:%llu]", (unsigned long long)range->row,
-                     (unsigned long long)(range->row + range->rows));
+        hri_text_add(out, "[%llu:%llu]", (unsigned long long)range->row, (unsigned long long)end);
     }
     hri_text_add(out, "\n");
   }
