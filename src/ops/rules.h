@@ -81,38 +81,38 @@ HRI_RULE_FN(last_row);
   .check = hri_check_bias_gradient, .flops = hri_flops_add, .stream = HR_STREAM_BIAS_GRADIENT
 #define HRI_RULE_NORM                                                                                                  \
   .check = hri_check_norm, .backward = hri_back_norm, .flops = hri_flops_norm,                                         \
-  .in_place = {{0, 4, 0}, {3, 4, 0}, {0, 5, 4}}, .in_place_count = 3, .wide = 1 << 6, .cheap = 1 << 5,                       \
+  .in_place = {{0, 4, 0}, {3, 4, 0}, {0, 5, 4}}, .in_place_count = 3, .wide = 1 << 6, .cheap = 1 << 5,                 \
   .stream = HR_STREAM_NORM, .takes_sum_before = {0, 3, 4}
 #define HRI_RULE_NORM_BACKWARD                                                                                         \
-  .check = hri_check_norm_backward, .flops = hri_flops_norm_backward, .in_place = {{4, 5, 0}, {0, 5, 0}},                    \
+  .check = hri_check_norm_backward, .flops = hri_flops_norm_backward, .in_place = {{4, 5, 0}, {0, 5, 0}},              \
   .in_place_count = 2, .stream = HR_STREAM_NORM_BACKWARD, .takes_sum_behind = {.residual = 4, .to = 5}
 #define HRI_RULE_HEAD_NORM                                                                                             \
-  .check = hri_check_head_norm, .backward = hri_back_head_norm, .flops = hri_flops_norm, .in_place = {{0, 3, 0}},         \
+  .check = hri_check_head_norm, .backward = hri_back_head_norm, .flops = hri_flops_norm, .in_place = {{0, 3, 0}},      \
   .in_place_count = 1, .wide = 1 << 4, .cheap = 1 << 3 | 1 << 4, .stream = HR_STREAM_NORM
 #define HRI_RULE_HEAD_NORM_BACKWARD                                                                                    \
-  .check = hri_check_head_norm_backward, .flops = hri_flops_norm_backward, .in_place = {{0, 5, 0}, {1, 5, 0}},               \
+  .check = hri_check_head_norm_backward, .flops = hri_flops_norm_backward, .in_place = {{0, 5, 0}, {1, 5, 0}},         \
   .in_place_count = 2, .stream = HR_STREAM_NORM_BACKWARD
 #define HRI_RULE_ADD                                                                                                   \
-  .check = hri_check_same3, .backward = hri_back_add, .flops = hri_flops_add, .in_place = {{0, 2, 0}, {1, 2, 0}},            \
+  .check = hri_check_same3, .backward = hri_back_add, .flops = hri_flops_add, .in_place = {{0, 2, 0}, {1, 2, 0}},      \
   .in_place_count = 2, .stream = HR_STREAM_ADD, .sum = true
 #define HRI_RULE_ACTIVATION                                                                                            \
-  .check = hri_check_same2, .backward = hri_back_activation, .flops = hri_flops_activation, .in_place = {{0, 1, 0}},      \
+  .check = hri_check_same2, .backward = hri_back_activation, .flops = hri_flops_activation, .in_place = {{0, 1, 0}},   \
   .in_place_count = 1, .cheap = 1 << 1, .activation = true, .stream = HR_STREAM_ACTIVATION
 #define HRI_RULE_ACTIVATION_BACKWARD                                                                                   \
-  .check = hri_check_same3, .flops = hri_flops_activation, .in_place = {{0, 2, 0}, {1, 2, 0}}, .in_place_count = 2,          \
+  .check = hri_check_same3, .flops = hri_flops_activation, .in_place = {{0, 2, 0}, {1, 2, 0}}, .in_place_count = 2,    \
   .stream = HR_STREAM_ACTIVATION_BACKWARD
 #define HRI_RULE_GLU                                                                                                   \
   .check = hri_check_glu, .backward = hri_back_glu, .flops = hri_flops_activation, .cheap = 1 << 1,                    \
   .activation = true, .stream = HR_STREAM_GLU
 #define HRI_RULE_GLU_BACKWARD                                                                                          \
-  .check = hri_check_glu_backward, .flops = hri_flops_activation, .in_place = {{1, 2, 0}}, .in_place_count = 1,           \
+  .check = hri_check_glu_backward, .flops = hri_flops_activation, .in_place = {{1, 2, 0}}, .in_place_count = 1,        \
   .stream = HR_STREAM_GLU_BACKWARD
 #define HRI_RULE_ROPE                                                                                                  \
-  .check = hri_check_rope, .backward = hri_back_rope, .flops = hri_flops_rope, .in_place = {{0, 3, 0}},                   \
+  .check = hri_check_rope, .backward = hri_back_rope, .flops = hri_flops_rope, .in_place = {{0, 3, 0}},                \
   .in_place_count = 1, .follows = true, .stream = HR_STREAM_ROPE
 #define HRI_RULE_ROPE_TABLE .check = hri_check_rope_table
 #define HRI_RULE_SOFTCAP                                                                                               \
-  .check = hri_check_softcap, .flops = hri_flops_activation, .in_place = {{0, 1, 0}}, .in_place_count = 1,                \
+  .check = hri_check_softcap, .flops = hri_flops_activation, .in_place = {{0, 1, 0}}, .in_place_count = 1,             \
   .stream = HR_STREAM_ACTIVATION
 #define HRI_RULE_ATTENTION                                                                                             \
   .check = hri_check_attention, .backward = hri_back_attention, .flops = hri_flops_attention, .wide = 1 << 3,          \
@@ -127,7 +127,7 @@ HRI_RULE_FN(last_row);
 #define HRI_RULE_ATTENTION_CACHED                                                                                      \
   .check = hri_check_attention_cached, .flops = hri_flops_attention_cached, .attention = HRI_ATTENTION_CACHED
 #define HRI_RULE_CROSS_ENTROPY                                                                                         \
-  .check = hri_check_cross_entropy, .flops = hri_flops_cross_entropy, .in_place = {{0, 3, 0}}, .in_place_count = 1,       \
+  .check = hri_check_cross_entropy, .flops = hri_flops_cross_entropy, .in_place = {{0, 3, 0}}, .in_place_count = 1,    \
   .stream = HR_STREAM_CROSS_ENTROPY
 #define HRI_RULE_LOSS_SUM .check = hri_check_loss_sum
 #define HRI_RULE_SQUARE_NORM                                                                                           \
