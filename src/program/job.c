@@ -250,16 +250,6 @@ hri_id hri_tensor_columns(hri_job *job, hri_id tensor, uint64_t begin, uint64_t 
   return push_view(job, &view);
 }
 
-hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims) {
-  hri_tensor view;
-  if (job->failed || tensor == HRI_NONE) return HRI_NONE;
-  view = job->tensors.items[tensor];
-  assert(view.stride == 0);
-  view.rank = (uint8_t)rank;
-  for (uint32_t d = 0; d < rank; d++) view.dims[d] = view.stored[d] = dims[d];
-  return push_view(job, &view);
-}
-
 hri_id hri_tensor_of_storage(hri_job *job, hri_id storage, hri_dtype dtype) {
   hri_tensor all = {.storage = storage, .value = storage, .dtype = (uint8_t)dtype, .rank = 1, .layout = HRI_PLAIN};
   if (job->failed || storage == HRI_NONE) return HRI_NONE;

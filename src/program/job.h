@@ -320,8 +320,6 @@ hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t cou
 hri_id hri_tensor_columns(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count);
 /* All bytes of a storage as elements of one type. */
 hri_id hri_tensor_of_storage(hri_job *job, hri_id storage, hri_dtype dtype);
-/* A view of the same bytes with other dims (the stored sizes must agree). Not of a column view. */
-hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims);
 
 /* A group: one operand that stands for several tensors of one type in one storage, one behind the other with bytes
  * between them that are nobody's (the padding of a segment), or another's. A node touches its members and nothing else.
