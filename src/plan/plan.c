@@ -147,11 +147,10 @@ static uint64_t guard_of(const hr_job *spec) { return spec->check ? HRI_STORAGE_
 
 /* A backend with a team (libraries, what was asked of them) is made once for a plan and the drafts beside it. */
 static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *error) {
-  plan->borrows =
-      beside && beside->spec.device.has_team && strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
+  plan->borrows = beside && beside->spec.device.has_team && beside->spec.threads == plan->spec.threads &&
+                  strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
   if (plan->borrows) plan->backend = beside->backend;
   else HRI_TRY(hri_backend_open(&plan->spec.device, plan->spec.threads, &plan->backend, error));
-  assert(!plan->borrows || beside->spec.threads == plan->spec.threads);
   plan->spec.device = plan->backend->device;
   return HR_OK;
 }

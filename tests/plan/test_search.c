@@ -247,10 +247,37 @@ static void no_sum_of_bytes_wraps_around(void **state) {
   }
 }
 
+/* A team is part of what a plan is exact for: a draft for another one does not plan with the lender's. */
+static void a_draft_for_another_team_has_its_own_backend(void **state) {
+  hr_job job;
+  hr_plan *plan, *same, *other;
+  hr_error error = {0};
+  (void)state;
+  hr_job_init(&job);
+  assert_int_equal(hr_model_open("micro-llama-bytes", &job.model, &error), HR_OK);
+  assert_int_equal(hr_device_find("rtx-3090", &job.device, &error), HR_OK);
+  job.device.has_team = true;
+  job.sequence_length = 32;
+  job.threads = 1;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
+  plan->spec.device.has_team = true; /* whatever the device of the table says */
+  assert_int_equal(hri_plan_draft(&job, plan, &same, &error), HR_OK);
+  assert_ptr_equal(same->backend, plan->backend);
+  job.threads = 3;
+  assert_int_equal(hri_plan_draft(&job, plan, &other, &error), HR_OK);
+  assert_ptr_not_equal(other->backend, plan->backend);
+  hr_plan_destroy(other);
+  hr_plan_destroy(same);
+  hr_plan_destroy(plan);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact), cmocka_unit_test(changes_have_words),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact),
+                                     cmocka_unit_test(changes_have_words),
                                      cmocka_unit_test(a_change_that_changes_nothing_is_none),
                                      cmocka_unit_test(a_split_keeps_the_rows_of_a_step),
-                                     cmocka_unit_test(no_sum_of_bytes_wraps_around)};
+                                     cmocka_unit_test(no_sum_of_bytes_wraps_around),
+                                     cmocka_unit_test(a_draft_for_another_team_has_its_own_backend)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
