@@ -8,6 +8,7 @@
 #include <headroom/device.h>
 
 #include "backend/cpu/arena.h"
+#include "support/team.h"
 
 static double now(void) {
   struct timespec t;
@@ -21,7 +22,7 @@ static double reserve(uint64_t bytes, uint32_t threads, bool small_pages) {
   hri_arena arena;
   hr_error error;
   double begin = now(), end;
-  if (hri_arena_reserve(&arena, bytes, threads, &options, &error) != HR_OK) {
+  if (hri_arena_reserve(&arena, bytes, team_of((int)threads), &options, &error) != HR_OK) {
     (void)fprintf(stderr, "bench_arena: %s\n", error.message);
     return -1;
   }

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <omp.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "backend/cpu/gemm.h"
 #include "ops/attention/cpu.h"
+#include "support/team.h"
 
 typedef struct variant {
   const char *name;
@@ -59,14 +59,15 @@ static double product_rate(hri_real real, int threads) {
   hr_error error;
   uint64_t bytes = 0;
   double best = 1e30;
-  if (hri_gemm_cache_create(hri_cpu_isa_detect((hri_isa)(HRI_ISA_COUNT - 1)), &cache, &error) != HR_OK) return 0;
+  if (hri_gemm_cache_create(hri_cpu_isa_detect((hri_isa)(HRI_ISA_COUNT - 1)), HRI_GEMM_AUTO, &cache, &error) != HR_OK)
+    return 0;
   if (hri_gemm_workspace(cache, &shape, &bytes, &error) == HR_OK &&
       hri_gemm_prepare(cache, &shape, &gemm, &error) == HR_OK) {
     void *a = random_reals(2048 * 768, real), *b = random_reals(3072 * 768, real), *c = random_reals(2048 * 3072, real);
     void *scratch = random_floats((int64_t)bytes / 4 + 16);
     for (int n = 0; n < 8; n++) {
       double t = now();
-      if (hri_gemm_run(gemm, a, b, NULL, c, scratch, &error) != HR_OK) break;
+      hri_gemm_run(gemm, team_of(threads), a, b, NULL, c, scratch);
       t = now() - t;
       best = t < best ? t : best;
     }
@@ -76,23 +77,30 @@ static double product_rate(hri_real real, int threads) {
   return 2e-9 * 2048 * 768 * 3072 / best;
 }
 
+enum { COPY_BYTES = 256 << 20, COPY_PIECE = 1 << 20 };
+typedef struct copied {
+  char *to;
+  const char *from;
+} copied;
+
+static void copy_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  const copied *c = context;
+  (void)thread;
+  memcpy(c->to + begin * COPY_PIECE, c->from + begin * COPY_PIECE, (size_t)((end - begin) * COPY_PIECE));
+}
+
 /* GB/s that the copy of a block far larger than the caches reads. */
 static double copy_rate(int threads) {
-  enum { BYTES = 256 << 20 };
-  char *from = random_floats(BYTES / 4), *to = random_floats(BYTES / 4);
+  copied c = {.to = random_floats(COPY_BYTES / 4), .from = random_floats(COPY_BYTES / 4)};
   double best = 1e30;
   for (int n = 0; n < 5; n++) {
     double t = now();
-#pragma omp parallel num_threads(threads)
-    {
-      int64_t part = BYTES / threads;
-      memcpy(to + omp_get_thread_num() * part, from + omp_get_thread_num() * part, (size_t)part);
-    }
+    hri_team_each(team_of(threads), COPY_BYTES / COPY_PIECE, 1, copy_pieces, &c);
     t = now() - t;
     best = t < best ? t : best;
   }
-  free(from), free(to);
-  return BYTES * 1e-9 / best;
+  free((void *)c.from), free(c.to);
+  return COPY_BYTES * 1e-9 / best;
 }
 
 typedef struct bench_case {
@@ -104,16 +112,17 @@ typedef struct bench_case {
 } bench_case;
 
 static void run_forward(bench_case *c) {
-  c->table.forward(&c->shape, 0.125f, c->qkv, NULL, c->y, c->lse, c->scratch, c->threads);
+  c->table.forward(&c->shape, 0.125f, c->qkv, NULL, c->y, c->lse, c->scratch, team_of(c->threads));
 }
 static void run_backward(bench_case *c) {
-  c->table.backward(&c->shape, 0.125f, c->dy, c->qkv, c->y, c->lse, NULL, c->dqkv, c->scratch, c->threads);
+  c->table.backward(&c->shape, 0.125f, c->dy, c->qkv, c->y, c->lse, NULL, c->dqkv, c->scratch, team_of(c->threads));
 }
 static void run_full(bench_case *c) {
-  c->table.materialized(&c->shape, 0.125f, c->qkv, NULL, c->y, c->probs, c->scratch, c->threads);
+  c->table.materialized(&c->shape, 0.125f, c->qkv, NULL, c->y, c->probs, c->scratch, team_of(c->threads));
 }
 static void run_full_backward(bench_case *c) {
-  c->table.materialized_backward(&c->shape, 0.125f, c->dy, c->qkv, c->probs, NULL, c->dqkv, c->scratch, c->threads);
+  c->table.materialized_backward(&c->shape, 0.125f, c->dy, c->qkv, c->probs, NULL, c->dqkv, c->scratch,
+                                 team_of(c->threads));
 }
 
 /* Seconds of the fastest of as many calls as fit `seconds` (at least two). */
@@ -191,7 +200,7 @@ static void bench_decode(const variant *v, int64_t kv_heads, int64_t rows, hri_r
   double best = 1e30, start = now(), bytes = 2e-9 * (double)elements * (double)hri_real_bytes(real);
   for (int n = 0; n < 2 || now() - start < seconds; n++) {
     double t = now();
-    table.cached(&shape, 0.125f, qkv, past, rows, keys, values, y, scratch, threads);
+    table.cached(&shape, 0.125f, qkv, past, rows, keys, values, y, scratch, team_of(threads));
     t = now() - t;
     best = t < best ? t : best;
   }
@@ -237,6 +246,10 @@ static int find_variants(variant *variants) {
   if (isa >= HRI_ISA_AVX512_BF16) variants[count++] = (variant){"avx512bf16", hri_attention_kernels_avx512bf16};
   if (isa >= HRI_ISA_AVX512) variants[count++] = (variant){"avx512", hri_attention_kernels_avx512};
   if (isa >= HRI_ISA_AVX2) variants[count++] = (variant){"avx2", hri_attention_kernels_avx2};
+#elif defined(__aarch64__)
+  if (hri_isa_has(hri_cpu_isa_detect(HRI_ISA_NEON_BF16), HRI_ISA_NEON_BF16))
+    variants[count++] = (variant){"neonbf16", hri_attention_kernels_neonbf16};
+  variants[count++] = (variant){"neon", hri_attention_kernels_neon};
 #endif
   variants[count++] = (variant){"base", hri_attention_kernels_base};
   return count;
@@ -277,7 +290,7 @@ int main(int argc, char **argv) {
   if (argc == 8 && strcmp(argv[1], "pass") == 0) return run_pass(&variants[0], argv + 2);
   for (int i = 0; i < count; i++) {
     if (argc > 3 && strcmp(argv[3], variants[i].name) != 0) continue;
-    for (int threads = least; threads <= most_threads && threads <= omp_get_num_procs(); threads++)
+    for (int threads = least; threads <= most_threads && threads <= sysconf(_SC_NPROCESSORS_ONLN); threads++)
       bench_variant(&variants[i], threads, seconds);
   }
   return 0;

@@ -5,7 +5,6 @@
  *   bench_digest [MiB of weights [threads [rounds [directory]]]]     default 512 MiB, the physical cores, 9 rounds,
  *   $TMPDIR or /tmp */
 #include <fcntl.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "base/text.h"
 #include "formats/digest.h"
 #include "train/session.h"
+#include "support/team.h"
 
 enum { PIECE = 1 << 20, MAX_ROUNDS = 64 };
 
@@ -46,17 +46,28 @@ static double median(const double *list, int count) {
 
 /* ---- memory ---- */
 
+typedef struct digesting {
+  hri_file_digest *digest;
+  const unsigned char *from;
+  uint64_t wrap;
+} digesting;
+
+static void digest_piece(void *context, int64_t piece, int64_t end, int thread) {
+  const digesting *d = context;
+  uint64_t at = (uint64_t)piece * PIECE;
+  (void)end, (void)thread;
+  (void)hri_file_digest_add(d->digest, at, d->from + at % d->wrap, PIECE, NULL);
+}
+
 /* Digests `bytes` bytes of a file whose content is `from` over and over (`wrap` bytes of it). */
 static double digest_memory(const unsigned char *from, uint64_t wrap, uint64_t bytes, uint32_t threads) {
-  hri_file_digest *digest;
+  digesting d = {.from = from, .wrap = wrap};
   double begin;
-  if (hri_file_digest_create(16, &digest, NULL) != HR_OK) return -1;
+  if (hri_file_digest_create(16, &d.digest, NULL) != HR_OK) return -1;
   begin = now();
-#pragma omp parallel for num_threads((int)threads) schedule(dynamic, 1)
-  for (int64_t at = 0; at < (int64_t)bytes; at += PIECE)
-    (void)hri_file_digest_add(digest, (uint64_t)at, from + (uint64_t)at % wrap, PIECE, NULL);
+  hri_team_in_order(team_of((int)threads), (int64_t)(bytes / PIECE), digest_piece, &d);
   begin = now() - begin;
-  hri_file_digest_destroy(digest);
+  hri_file_digest_destroy(d.digest);
   return begin;
 }
 

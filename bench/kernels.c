@@ -19,13 +19,14 @@
 #include "ops/cpu.h"
 #include "ops/move/random.h"
 #include "ops/scratch.h"
+#include "support/team.h"
 
 enum { COLUMNS = 768, VOCABULARY = 50257, STORED = 50304, HIDDEN = 2048, HEAD = 128, POSITIONS = 1024, ARRAYS = 5 };
 
 /* Operands of one size and type. All arrays have n elements; kernels over rows take n / (their columns) of them. */
 typedef struct operands {
   hri_real real;
-  int threads;
+  hri_team *team;
   int64_t n;
   void *array[ARRAYS];
   float *scratch, *stats, *table, *angles;
@@ -49,7 +50,7 @@ static double now(void) {
 /* ---- the yardstick ---- */
 
 typedef uint64_t line __attribute__((vector_size(64), may_alias));
-enum { BLOCK = 512 }; /* lines per task */
+enum { BLOCK = 512 }; /* lines per item */
 
 static HRI_INLINE void move_block(line *const *array, int64_t i, int64_t end, int reads, int writes, bool in_place,
                                   line *seen) {
@@ -62,13 +63,19 @@ static HRI_INLINE void move_block(line *const *array, int64_t i, int64_t end, in
   }
 }
 
-static void move_lines(const operands *m, const kernel_case *c) {
-  int64_t lines = (int64_t)((double)m->n * c->share) * (int64_t)hri_real_bytes(m->real) / 64;
-  line *array[ARRAYS], all = {0};
-  for (int i = 0; i < ARRAYS; i++) array[i] = m->array[i];
-#pragma omp parallel for num_threads(m->threads) schedule(static)
-  for (int64_t begin = 0; begin < lines; begin += BLOCK) {
-    int64_t end = begin + BLOCK < lines ? begin + BLOCK : lines;
+typedef struct moved {
+  const kernel_case *c;
+  line *array[ARRAYS];
+  int64_t lines;
+} moved;
+
+static void move_blocks(void *context, int64_t first, int64_t last, int thread) {
+  const moved *m = context;
+  const kernel_case *c = m->c;
+  line *const *array = m->array, all = {0};
+  (void)thread;
+  for (int64_t begin = first * BLOCK; begin < last * BLOCK && begin < m->lines; begin += BLOCK) {
+    int64_t end = begin + BLOCK < m->lines ? begin + BLOCK : m->lines;
     line seen = {0};
 #define MOVE(r, w, p)                                                                                                  \
   if (c->reads == r && c->writes == w && c->in_place == p) move_block(array, begin, end, r, w, p, &seen)
@@ -87,6 +94,12 @@ static void move_lines(const operands *m, const kernel_case *c) {
   }
 }
 
+static void move_lines(const operands *m, const kernel_case *c) {
+  moved all = {.c = c, .lines = (int64_t)((double)m->n * c->share) * (int64_t)hri_real_bytes(m->real) / 64};
+  for (int i = 0; i < ARRAYS; i++) all.array[i] = m->array[i];
+  hri_team_each(m->team, (all.lines + BLOCK - 1) / BLOCK, 1, move_blocks, &all);
+}
+
 /* ---- the kernels ---- */
 
 static int64_t rows_of(const operands *m, int64_t columns) { return m->n / columns; }
@@ -103,7 +116,7 @@ static hri_norm_args norm_args(const operands *m) {
                          .eps = 1e-5,
                          .y = m->array[4],
                          .stats = m->stats,
-                         .threads = m->threads};
+                         .team = m->team};
 }
 static hri_norm_backward_args norm_backward_args(const operands *m) {
   return (hri_norm_backward_args){.rows = rows_of(m, COLUMNS),
@@ -118,7 +131,7 @@ static hri_norm_backward_args norm_backward_args(const operands *m) {
                                   .dweight = m->table + COLUMNS,
                                   .dbias = m->table + 2 * COLUMNS,
                                   .scratch = m->scratch,
-                                  .threads = m->threads};
+                                  .team = m->team};
 }
 static void run_rmsnorm(const hri_cpu_kernels *k, const operands *m) {
   hri_norm_args a = norm_args(m);
@@ -151,7 +164,7 @@ static void run_head_norm(const hri_cpu_kernels *k, const operands *m) {
                                      .eps = 1e-6,
                                      .y = m->array[3],
                                      .stats = m->stats,
-                                     .threads = m->threads});
+                                     .team = m->team});
 }
 static void run_head_norm_backward(const hri_cpu_kernels *k, const operands *m) {
   k->head_norm_backward(&(hri_head_norm_backward_args){.rows = rows_of(m, 32 * HEAD),
@@ -168,37 +181,37 @@ static void run_head_norm_backward(const hri_cpu_kernels *k, const operands *m) 
                                                        .dwq = m->table + COLUMNS,
                                                        .dwk = m->table + 2 * COLUMNS,
                                                        .scratch = m->scratch,
-                                                       .threads = m->threads});
+                                                       .team = m->team});
 }
 static void run_add(const hri_cpu_kernels *k, const operands *m) {
-  k->add(m->array[0], m->array[0], m->array[1], m->n, m->real, m->threads);
+  k->add(m->array[0], m->array[0], m->array[1], m->n, m->real, m->team);
 }
 static void run_copy(const hri_cpu_kernels *k, const operands *m) {
-  k->copy(m->array[3], m->array[0], m->n * (int64_t)hri_real_bytes(m->real), m->threads);
+  k->copy(m->array[3], m->array[0], m->n * (int64_t)hri_real_bytes(m->real), m->team);
 }
 static void run_zero(const hri_cpu_kernels *k, const operands *m) {
-  k->zero(m->array[3], m->n * (int64_t)hri_real_bytes(m->real), m->threads);
+  k->zero(m->array[3], m->n * (int64_t)hri_real_bytes(m->real), m->team);
 }
 /* From the type to the other one, over as many bytes as one array read and one written. */
 static void run_cast(const hri_cpu_kernels *k, const operands *m) {
-  if (m->real == HRI_REAL_F32) k->cast(m->array[3], HRI_REAL_BF16, m->array[0], HRI_REAL_F32, m->n, m->threads);
-  else k->cast(m->array[3], HRI_REAL_F32, m->array[0], HRI_REAL_BF16, m->n / 2, m->threads);
+  if (m->real == HRI_REAL_F32) k->cast(m->array[3], HRI_REAL_BF16, m->array[0], HRI_REAL_F32, m->n, m->team);
+  else k->cast(m->array[3], HRI_REAL_F32, m->array[0], HRI_REAL_BF16, m->n / 2, m->team);
 }
 static void run_bias(const hri_cpu_kernels *k, const operands *m) {
-  k->bias_gradient(m->table, m->array[0], rows_of(m, COLUMNS), COLUMNS, false, m->scratch, m->real, m->threads);
+  k->bias_gradient(m->table, m->array[0], rows_of(m, COLUMNS), COLUMNS, false, m->scratch, m->real, m->team);
 }
 static void run_gelu(const hri_cpu_kernels *k, const operands *m) {
-  k->activation(HR_ACTIVATION_GELU_TANH, m->array[3], m->array[0], m->n, m->real, m->threads);
+  k->activation(HR_ACTIVATION_GELU_TANH, m->array[3], m->array[0], m->n, m->real, m->team);
 }
 static void run_gelu_backward(const hri_cpu_kernels *k, const operands *m) {
-  k->activation_backward(HR_ACTIVATION_GELU_TANH, m->array[3], m->array[0], m->array[1], m->n, m->real, m->threads);
+  k->activation_backward(HR_ACTIVATION_GELU_TANH, m->array[3], m->array[0], m->array[1], m->n, m->real, m->team);
 }
 static void run_swiglu(const hri_cpu_kernels *k, const operands *m) {
-  k->glu(HR_ACTIVATION_SILU, m->array[3], m->array[0], rows_of(m, 2 * HIDDEN), HIDDEN, m->real, m->threads);
+  k->glu(HR_ACTIVATION_SILU, m->array[3], m->array[0], rows_of(m, 2 * HIDDEN), HIDDEN, m->real, m->team);
 }
 static void run_swiglu_backward(const hri_cpu_kernels *k, const operands *m) {
   k->glu_backward(HR_ACTIVATION_SILU, m->array[3], m->array[1], m->array[0], rows_of(m, 2 * HIDDEN), HIDDEN, m->real,
-                  m->threads);
+                  m->team);
 }
 /* In place, where the quarter of a row that holds the values is not touched. */
 static void run_rope(const hri_cpu_kernels *k, const operands *m) {
@@ -213,7 +226,7 @@ static void run_rope(const hri_cpu_kernels *k, const operands *m) {
                            .cosines = m->angles,
                            .sines = m->angles + POSITIONS * 32,
                            .position = m->position,
-                           .threads = m->threads});
+                           .team = m->team});
 }
 static void run_embed(const hri_cpu_kernels *k, const operands *m) {
   k->embed(&(hri_embed_args){.rows = rows_of(m, COLUMNS),
@@ -225,7 +238,7 @@ static void run_embed(const hri_cpu_kernels *k, const operands *m) {
                              .ids = m->index,
                              .position = m->position,
                              .y = m->array[3],
-                             .threads = m->threads});
+                             .team = m->team});
 }
 /* The table is fp32: half the rows of a bf16 array fit. (Its traffic is counted, here and in the yardstick, as if it
  * were of the type too: in bf16 five bytes move for three.) */
@@ -240,7 +253,7 @@ static void run_embed_backward(const hri_cpu_kernels *k, const operands *m) {
                                                .dtable = m->array[0],
                                                .stored_rows = rows_of(m, COLUMNS) / 2,
                                                .accumulate = true,
-                                               .threads = m->threads});
+                                               .team = m->team});
 }
 static hri_cross_entropy_args loss_args(const operands *m) {
   return (hri_cross_entropy_args){.rows = rows_of(m, STORED),
@@ -251,7 +264,7 @@ static hri_cross_entropy_args loss_args(const operands *m) {
                                   .labels = m->index,
                                   .gradient_scale = 1e-3,
                                   .losses = m->stats,
-                                  .threads = m->threads};
+                                  .team = m->team};
 }
 static void run_loss(const hri_cpu_kernels *k, const operands *m) {
   hri_cross_entropy_args a = loss_args(m);
@@ -269,10 +282,10 @@ static void run_capped_loss(const hri_cpu_kernels *k, const operands *m) {
   k->cross_entropy(&a);
 }
 static void run_softcap(const hri_cpu_kernels *k, const operands *m) {
-  k->softcap(m->array[0], m->array[0], 30.0f, m->n, m->real, m->threads);
+  k->softcap(m->array[0], m->array[0], 30.0f, m->n, m->real, m->team);
 }
 static void run_finite(const hri_cpu_kernels *k, const operands *m) {
-  k->first_nonfinite(m->array[0], m->n, m->real, m->threads);
+  k->first_nonfinite(m->array[0], m->n, m->real, m->team);
 }
 
 static const kernel_case cases[] = {
@@ -314,8 +327,8 @@ static void *need(size_t bytes) {
 static void refill(const hri_cpu_kernels *k, const operands *m) {
   float *values = need((size_t)m->n * sizeof *values);
   for (int i = 0; i < 3; i++) {
-    hri_fill_normal(values, m->n, 1.0, 1, (uint64_t)i, 0, m->threads);
-    k->cast(m->array[i], m->real, values, HRI_REAL_F32, m->n, m->threads);
+    hri_fill_normal(values, m->n, 1.0, 1, (uint64_t)i, 0, m->team);
+    k->cast(m->array[i], m->real, values, HRI_REAL_F32, m->n, m->team);
   }
   free(values);
 }
@@ -338,7 +351,7 @@ static void measure(const hri_cpu_kernels *k, const operands *m, const kernel_ca
 static void make_operands(operands *m, hri_real real, int64_t bytes, int threads) {
   int64_t rows;
   m->real = real;
-  m->threads = threads;
+  m->team = team_of(threads);
   m->n = bytes / (int64_t)hri_real_bytes(real);
   rows = rows_of(m, COLUMNS);
   for (int i = 0; i < ARRAYS; i++) m->array[i] = need((size_t)bytes);
@@ -393,6 +406,8 @@ int main(int argc, char **argv) {
     MEASURE(avx512);
   if ((!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     MEASURE(avx2);
+#elif defined(__aarch64__)
+  if (!isa || strcmp(isa, "neon") == 0) MEASURE(neon);
 #endif
   MEASURE(base);
 }

@@ -5,7 +5,6 @@
  *   bench_load [MiB of file [threads [rounds [directory]]]]     default 512 MiB, the physical cores, 7 rounds, $TMPDIR
  *   or /tmp */
 #include <fcntl.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "base/text.h"
 #include "backend/cpu/arena.h"
 #include "train/session.h"
+#include "support/team.h"
 
 enum { PIECE = 1 << 20, MAX_ROUNDS = 64 };
 
@@ -77,22 +77,35 @@ static hr_status make_job(const load_case *c, uint64_t mib, uint32_t threads, hr
 
 /* ---- the three ---- */
 
+typedef struct reading {
+  const char *path;
+  int fd;
+  uint64_t bytes;
+  unsigned char *to, *buffers;
+  bool copy;
+  uint32_t grow;
+} reading;
+
+static void read_piece(void *context, int64_t piece, int64_t end, int thread) {
+  const reading *r = context;
+  uint64_t at = (uint64_t)piece * PIECE, count = r->bytes - at < PIECE ? r->bytes - at : PIECE;
+  unsigned char *buffer = r->copy ? r->buffers + (size_t)thread * PIECE : r->to + at;
+  (void)end;
+  if (hri_file_pread(r->fd, r->path, buffer, count, at, NULL) != HR_OK) abort();
+  for (uint32_t k = 0; r->copy && k < r->grow; k++) memcpy(r->to + at * r->grow + k * count, buffer, count);
+}
+
 /* Reads the file in pieces; with `copy`, through a buffer of each thread and `grow` times as many bytes written. */
 static double read_file(const char *path, uint64_t bytes, unsigned char *to, bool copy, uint32_t grow,
                         uint32_t threads) {
-  int fd = open(path, O_RDONLY);
-  unsigned char *buffers = hri_alloc((size_t)threads * PIECE);
-  double begin = now();
-#pragma omp parallel for num_threads((int)threads) schedule(dynamic, 1)
-  for (int64_t at = 0; at < (int64_t)bytes; at += PIECE) {
-    uint64_t count = bytes - (uint64_t)at < PIECE ? bytes - (uint64_t)at : PIECE;
-    unsigned char *buffer = copy ? buffers + (size_t)omp_get_thread_num() * PIECE : to + at;
-    if (hri_file_pread(fd, path, buffer, count, (uint64_t)at, NULL) != HR_OK) abort();
-    for (uint32_t k = 0; copy && k < grow; k++) memcpy(to + (uint64_t)at * grow + k * count, buffer, count);
-  }
+  reading r = {.path = path, .fd = open(path, O_RDONLY), .bytes = bytes, .to = to, .copy = copy, .grow = grow};
+  double begin;
+  r.buffers = hri_alloc((size_t)threads * PIECE);
+  begin = now();
+  hri_team_in_order(team_of((int)threads), (int64_t)((bytes + PIECE - 1) / PIECE), read_piece, &r);
   begin = now() - begin;
-  hri_free(buffers);
-  close(fd);
+  hri_free(r.buffers);
+  close(r.fd);
   return begin;
 }
 
@@ -147,7 +160,7 @@ static hr_status run_case(const load_case *c, uint64_t mib, uint32_t threads, in
   hri_weights_close(weights);
   HRI_TRY_OUT(hri_session_plan(&s, &job, NULL, error));
   HRI_TRY_OUT(hri_session_load(&s, NULL, NULL, error));
-  HRI_TRY_OUT(hri_arena_reserve(&arena, bytes * 3, threads, NULL, error));
+  HRI_TRY_OUT(hri_arena_reserve(&arena, bytes * 3, team_of((int)threads), NULL, error));
   for (int r = 0; r < rounds; r++) {
     times[0][r] = read_file(path, bytes, arena.base, false, 1, threads);
     times[1][r] = read_file(path, bytes, arena.base, true, 1, threads);

@@ -15,6 +15,7 @@
 #include "ops/cpu.h"
 #include "ops/move/random.h"
 #include "ops/scratch.h"
+#include "support/team.h"
 
 enum { TURNS = 9, UNIT = 64 /* elements that fill whole vectors in every type */ };
 
@@ -123,11 +124,21 @@ __attribute__((target("avx512f"))) static void plain_avx512(const arrays *a, con
 
 static volatile uint32_t zero_mask; /* 0, but the compiler does not know */
 
+typedef struct plain_job {
+  plain_update *plain;
+  const arrays *a;
+  const step *s;
+} plain_job;
+
+static void plain_units(void *context, int64_t begin, int64_t end, int thread) {
+  const plain_job *job = context;
+  (void)thread;
+  job->plain(job->a, job->s, begin, end, zero_mask);
+}
+
 static void run_plain(plain_update *plain, const arrays *a, const step *s, int threads) {
-  int64_t units = a->n / UNIT;
-  uint32_t mask = zero_mask;
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int t = 0; t < threads; t++) plain(a, s, units * t / threads, units * (t + 1) / threads, mask);
+  plain_job job = {.plain = plain, .a = a, .s = s};
+  hri_team_each(team_of(threads), a->n / UNIT, 1, plain_units, &job);
 }
 
 /* ---- measuring ---- */
@@ -141,7 +152,7 @@ static void run_step(const hri_cpu_kernels *k, const arrays *a, const step *s, i
                        .g = a->g,
                        .gradient_real = s->gradient,
                        .rounding = {.seed = 1, .step = 10, .site = 3},
-                       .threads = threads};
+                       .team = team_of(threads)};
   hri_update_numbers adamw = {.number = {0.9, 0.999, 1e-8},
                               .learning_rate = 1e-4,
                               .weight_decay = 0.01,
@@ -159,7 +170,7 @@ static void fill(void *x, int64_t n, hri_real real, bool square, uint64_t stream
   float piece[PIECE];
   for (int64_t i = 0; i < n; i += PIECE) {
     int64_t count = n - i < PIECE ? n - i : PIECE;
-    hri_fill_normal(piece, count, 0.1, 1, stream, i, 1);
+    hri_fill_normal(piece, count, 0.1, 1, stream, i, NULL);
     for (int64_t j = 0; j < count; j++) {
       float value = square ? piece[j] * piece[j] : piece[j];
       if (real == HRI_REAL_BF16) ((hri_bf16 *)x)[i + j] = hri_bf16_round(value);
@@ -193,7 +204,7 @@ static void measure_norm(const char *isa, const hri_cpu_kernels *k, const arrays
   fill(a->g, a->n, real, false, 4);
   for (int turn = 0; turn < TURNS; turn++) {
     double start = now(), time;
-    k->square_sum(a->partials, a->g, real, a->n, threads);
+    k->square_sum(a->partials, a->g, real, a->n, team_of(threads));
     time = now() - start;
     best = time < best ? time : best;
   }

@@ -253,7 +253,7 @@ static void prepare_isolated(bench *b) {
   hr_error error = {0};
   each_candidate(b, size_regions);
   for (int r = 0; r < REGIONS; r++) total += b->region_bytes[r];
-  check(hri_arena_reserve(&b->arena, total, b->session.plan->backend->team, NULL, &error), &error);
+  check(hri_arena_reserve(&b->arena, total, b->session.plan->backend->elements.team, NULL, &error), &error);
   fill((uint32_t *)(void *)b->arena.base, b->region_bytes[INPUTS] / sizeof(uint32_t));
   b->offsets = need(calloc(b->isolated->job.storages.count, sizeof *b->offsets));
   b->launch = (hri_launch){.job = &b->isolated->job, .offsets = b->offsets};

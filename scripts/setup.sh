@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh build|clang|pip|python|tools|wasm ...: install what is missing, say what, and be quick when nothing is.
+# setup.sh arm|build|clang|pip|python|tools|wasm ...: install what is missing, say what, and be quick when nothing is.
 # Presence is asked of the tools themselves, not of the package manager, so other distributions work
 # too once the same things are there; only the installing is apt's.
 set -euo pipefail
@@ -15,9 +15,6 @@ has() {
 # The Debian names of the libraries whose headers the compiler does not find.
 missing_headers() {
   gcc -E -P -x c - <<'C'
-#if !__has_include(<dnnl.h>)
-libdnnl-dev
-#endif
 #if !__has_include(<jansson.h>)
 libjansson-dev
 #endif
@@ -49,17 +46,16 @@ missing_build() {
   if has gcc g++ make; then
     missing_headers
   else
-    echo build-essential libdnnl-dev libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libxxhash-dev libcmocka-dev
+    echo build-essential libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libxxhash-dev libcmocka-dev
   fi
 }
 
-# clang's OpenMP and libFuzzer are packages of their own, the latter with clang's version in its name.
+# libFuzzer is a package of its own, with clang's version in its name.
 missing_clang() {
   if ! has clang; then
-    echo clang libomp-dev
+    echo clang
     return
   fi
-  clang -E -fopenmp -include omp.h -x c /dev/null >/dev/null 2>&1 || echo libomp-dev
   local runtime
   runtime=$(clang -print-runtime-dir)
   compgen -G "$runtime/libclang_rt.fuzzer*.a" >/dev/null ||
@@ -74,6 +70,12 @@ missing_wasm() {
   if has clang && [[ ! -f $(clang -print-resource-dir)/lib/wasi/libclang_rt.builtins-wasm32.a ]]; then
     echo "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev-wasm32"
   fi
+}
+
+# The libraries that a build for Arm is linked with come without installing (arm.sh).
+missing_arm() {
+  has aarch64-linux-gnu-gcc || echo gcc-aarch64-linux-gnu
+  has qemu-aarch64 || echo qemu-user
 }
 
 missing_python() {
@@ -139,7 +141,7 @@ ensure_venv() {
 
 for group; do
   case $group in
-    build | clang | pip | wasm) ensure "$group" ;;
+    arm | build | clang | pip | wasm) ensure "$group" ;;
     python)
       ensure python
       ensure_venv build/venv scripts/requirements.txt
@@ -149,7 +151,7 @@ for group; do
       ensure_venv build/tools scripts/tools.txt
       ;;
     *)
-      say "unknown group '$group' (build, clang, pip, python, tools, wasm)"
+      say "unknown group '$group' (arm, build, clang, pip, python, tools, wasm)"
       exit 2
       ;;
   esac

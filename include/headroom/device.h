@@ -55,8 +55,7 @@ typedef struct hr_device_rates {
   char date[16];       /* YYYY-MM-DD */
   double node_seconds; /* what a node takes besides its work */
   hr_rate_tables tables[HR_RATE_TYPES];
-  uint64_t fixed_bytes;   /* resident before the first product is prepared, with room for data buffers */
-  uint64_t product_bytes; /* more for each distinct matrix product */
+  uint64_t fixed_bytes; /* resident beside the arena, with room for data buffers */
 } hr_device_rates;
 
 typedef struct hr_device {
@@ -70,6 +69,7 @@ typedef struct hr_device {
   uint64_t usable_bytes;   /* what a process can have: cudaMemGetInfo's total; with usable_now what is available now */
   double memory_bytes_per_second;
   double flops_fp32, flops_tf32, flops_bf16; /* dense, per second, published; 0 = not offered */
+  uint32_t rated_threads;                    /* a team for which these rates hold; 0: whatever the team */
   double link_bytes_per_second;              /* host link, one direction; 0 for the CPU */
   double node_seconds;                       /* what a node takes besides its work; assumed, a probe knows better */
   double gemm_efficiency, memory_efficiency; /* share of the published rates that is assumed reachable */
@@ -104,10 +104,9 @@ HR_API void hr_probe_options_init(hr_probe_options *options);
  * small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE. */
 HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
 
-/* Stores rates for hr_device_find, atomically, in a file named by CPU model, instruction set, threads and library:
- * under
- * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets
- * its name. Errors: IO, MEMORY, USAGE (no such directory can be named). */
+/* Stores rates for hr_device_find, atomically, in a file named by CPU model, instruction set, threads and the
+ * version of the matrix products, under $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path`
+ * (may be NULL, else path_bytes) gets its name. Errors: IO, MEMORY, USAGE (no such directory can be named). */
 HR_CHECKED hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
 /* Takes over what a stored probe says for a team of `threads` of this machine: rates and fixed bytes. False, and the
@@ -119,8 +118,17 @@ HR_API void hr_host_facts_now(uint64_t requested_bytes, hr_host_facts *facts);
 /* Whose limit leaves this process the least memory now ("the data limit (ulimit -d, RLIMIT_DATA)"), and how much. */
 HR_API const char *hr_host_limit_now(uint64_t *room_bytes);
 
-/* Threads that a CPU job uses by default: the physical cores this process may use. */
-HR_API uint32_t hr_device_cpu_threads(void);
+/* The team that a CPU job has by default, and what decides it: `threads` = min(cores, quota rounded down), at least 1. */
+typedef struct hr_cpu_team {
+  uint32_t threads;
+  uint32_t processors; /* hardware threads that this process may use */
+  uint32_t cores;      /* that these belong to */
+  double quota_cpus;   /* what control groups grant, in CPUs; 0: no quota */
+} hr_cpu_team;
+HR_API void hr_device_cpu_team(hr_cpu_team *team);
+HR_API uint32_t hr_device_cpu_threads(void); /* its `threads` */
+/* "2 cores of 4 processors that this process may use", "a quota of 1.5 CPUs": why it is that many. Returns `out`. */
+HR_API const char *hr_cpu_team_reason(const hr_cpu_team *team, char *out, uint32_t out_bytes);
 
 #ifdef __cplusplus
 }

@@ -114,8 +114,25 @@ static bool comes_before(const hri_block *a, const hri_block *b) {
   return a->address < b->address;
 }
 
+/* Blocks, marks and the summary of marks agree. Before anything searches the set: a search follows marks. */
+static hr_status check_marks(const check *c, const hri_free_set *set) {
+  for (uint64_t bin = 0; bin < HRI_BIN_COUNT; bin++) {
+    const bool any = set->bins[bin] != NULL, bit = (set->words[bin / 64] >> bin % 64 & 1) != 0;
+    if (any && !bit) return wrong(c, set->bins[bin], "is in a bin without a mark");
+    if (bit && !any)
+      return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: bin %llu of a free set has a mark and no block",
+                      (unsigned long long)bin);
+  }
+  for (uint64_t word = 0; word < HRI_BIN_WORDS; word++)
+    if ((set->words[word] != 0) != (set->summary >> word & 1))
+      return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: the summary of a free set is wrong about word %llu",
+                      (unsigned long long)word);
+  return HR_OK;
+}
+
 static hr_status check_set(check *c, hri_free_set *set) {
   const hri_block *before = NULL;
+  HRI_TRY(check_marks(c, set));
   for (const hri_block *b = hri_free_set_first(set, 0); b != NULL; before = b, b = hri_free_set_next(b)) {
     if (!b->in_use || b->set != set || !b->mapped || hri_block_active(b))
       return wrong(c, b, "is in a free set and not free");
@@ -127,14 +144,6 @@ static hr_status check_set(check *c, hri_free_set *set) {
   for (const hri_block *b = hri_unmapped_at_least(set, 0); b != NULL; b = hri_unmapped_at_least(set, b->address + 1)) {
     if (!b->in_use || b->set != set || b->mapped) return wrong(c, b, "is in the set of unmapped ones");
     c->unmapped_count--;
-  }
-  for (uint64_t bin = 0; bin < HRI_BIN_COUNT; bin++) {
-    const bool any = set->bins[bin] != NULL, bit = (set->words[bin / 64] >> bin % 64 & 1) != 0;
-    if (any && (!bit || (set->summary >> bin / 64 & 1) == 0))
-      return wrong(c, set->bins[bin], "is in a bin without a mark");
-    if (bit && !any)
-      return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: bin %llu of a free set has a mark and no block",
-                      (unsigned long long)bin);
   }
   return HR_OK;
 }

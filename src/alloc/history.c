@@ -7,6 +7,7 @@
  * 16,384 places, whatever number of events was asked for, so that this stays rare. */
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "alloc/history.h"
 
@@ -21,7 +22,7 @@ enum { RING_MIN = 16384, LIMIT_DEFAULT = 1000000, SETTINGS_TEXT = 1024, PAGES_AH
 static void take_pages(hri_history *h) {
   const uint64_t count = PAGES_AHEAD / sizeof *h->ring, rest = h->capacity - h->slot;
   const uintptr_t begin = (uintptr_t)&h->ring[h->slot], end = begin + (rest < count ? rest : count) * sizeof *h->ring,
-                  page = 4096;
+                  page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
   if (from < to) (void)madvise((void *)from, to - from, MADV_POPULATE_WRITE);
   h->ahead = rest > count ? h->slot + count : UINT64_MAX;

@@ -12,14 +12,20 @@
 #include "alloc/history.h"
 #include "base/file.h"
 
-enum { PAGE = 4096, FIRST_CHUNK = 64 << 10 };
+enum { LEAST_PAGE = 4096, FIRST_CHUNK = 64 << 10 };
 
 static void put64(uint64_t *to, uint64_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
+
+/* What can be mapped begins at a multiple of the kernel's page, which is up to 64 KiB on Arm. */
+static uint64_t page_bytes(void) {
+  long page = sysconf(_SC_PAGESIZE);
+  return page > LEAST_PAGE ? (uint64_t)page : LEAST_PAGE;
+}
 
 /* `bytes` more at the end of the file, mapped. */
 static hr_status extend(hri_history_file *f, uint64_t bytes, hri_history_map *map, uint64_t *offset, hr_error *error) {
   void *memory;
-  bytes = hri_round_up(bytes, PAGE);
+  bytes = hri_round_up(bytes, page_bytes());
   HRI_TRY(hri_file_reserve(f->fd, f->path, f->bytes + bytes, error));
   memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, (off_t)f->bytes);
   if (memory == MAP_FAILED) return hri_fail_errno(error, errno, "map", f->path);

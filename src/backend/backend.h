@@ -24,18 +24,19 @@
 
 #include "base/real.h"
 #include "program/ops.h"
+#include "team/team.h"
 
 /* Functions on elements in memory of the host, for those who prepare or judge values there (loading, saving, looking
- * for what is not finite). All backends give the same bits. `threads` of the first is the team that they may be
- * given. */
+ * for what is not finite). All backends give the same bits. `team` is the one that they may be given; NULL: there is
+ * none. */
 typedef struct hri_elements {
-  int threads;
-  void (*fill)(float *y, float value, int64_t n, int threads);
-  void (*zero)(void *to, int64_t bytes, int threads);
+  hri_team *team;
+  void (*fill)(float *y, float value, int64_t n, hri_team *team);
+  void (*zero)(void *to, int64_t bytes, hri_team *team);
   /* to[n] = from[n] in another type, to the nearest, ties to even; the same type copies. No aliasing. */
-  void (*cast)(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, int threads);
+  void (*cast)(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, hri_team *team);
   /* Index of the first NaN or infinite element of x[n], or -1. */
-  int64_t (*first_nonfinite)(const void *x, int64_t n, hri_real real, int threads);
+  int64_t (*first_nonfinite)(const void *x, int64_t n, hri_real real, hri_team *team);
 } hri_elements;
 
 /* ---- FILL and SINK ---- */
@@ -112,8 +113,8 @@ struct hri_backend {
   const char *name;
   uint32_t team;                           /* threads of a job; 1 where there is no team */
   char instruction_set[16], libraries[64]; /* with the team: what a plan is exact for */
-  bool estimated;       /* its scratch is what was recorded or a formula, not what the code that runs asks for */
-  hr_device device;     /* with what was measured for this very team, instruction set and library */
+  bool estimated;       /* its scratch is a formula's, as a table device's, not what the code that runs asks for */
+  hr_device device;     /* with what was measured for this very team, instruction set and libraries */
   uint64_t granule;     /* a reservation is rounded up to a multiple of it */
   uint8_t staging_tier; /* hri_tier that the host addresses: staging of FILL and SINK lies there */
   uint32_t ahead;       /* steps that the host should launch before it waits for the first of them; 0: a
@@ -129,7 +130,7 @@ struct hri_backend {
    * less time than leaving it plain. NULL: the backend does not pack. */
   hr_status (*packing)(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays,
                        hr_error *error);
-  /* Bytes of the device that no program of the job can own: runtime, libraries, prepared kernels of `shapes` sets of
+  /* Bytes of the device that no program of the job can own: runtime, libraries, what is kept of `shapes` sets of
    * programs like the job's. `process_bytes`: what the process holds for the job beside; counts where its memory is the
    * device's. */
   uint64_t (*fixed_bytes)(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes);
@@ -180,10 +181,8 @@ bool hri_backend_measured(hr_device *device, uint32_t threads);
 
 /* The backend of a device that jobs can only be planned for: scratch by formulas, nothing runs. */
 hr_status hri_estimates_open(const hr_device *device, hri_backend **backend, hr_error *error);
-/* A CPU that jobs can only be planned for: level and library are what device.rates says (instruction_set, libraries),
- * else
- * AVX-512, with pairs where the device has bf16 products, and the library that answers were recorded of. Its kernels'
- * scratch is exact; the library's is that of the recorded version. USAGE when the level is unknown. */
-hr_status hri_recorded_cpu_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error);
+/* A CPU that jobs can only be planned for, of the level that device.rates says, else that its rates show. Plans are exact
+ * for a CPU of that level and class. USAGE when the level is unknown. */
+hr_status hri_described_cpu_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error);
 
 #endif

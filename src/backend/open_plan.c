@@ -6,7 +6,7 @@
 static bool is_cpu(const hr_device *device) { return strcmp(device->backend, "cpu") == 0; }
 
 hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error) {
-  return is_cpu(device) ? hri_recorded_cpu_open(device, threads, backend, error)
+  return is_cpu(device) ? hri_described_cpu_open(device, threads, backend, error)
                         : hri_estimates_open(device, backend, error);
 }
 

@@ -2,8 +2,8 @@
  *
  * bf16 is the upper half of an IEEE-754 single: 8 bits of exponent, 7 of mantissa. Rounding to it is to nearest, ties
  * to even; what is beyond the largest finite value becomes infinity, subnormals are made, NaNs stay NaN, become quiet
- * and keep their sign. (The processor's own conversion flushes subnormals to zero. The matrix library rounds its
- * results with it, and attention what stays inside it; everything else rounds as here, on every processor alike.) */
+ * and keep their sign. (The processor's own conversion flushes subnormals to zero. Attention rounds with it what
+ * stays inside it; everything else rounds as here, on every processor alike.) */
 #ifndef HRI_BASE_REAL_H
 #define HRI_BASE_REAL_H
 

@@ -45,7 +45,18 @@ static void write_rates(json_writer *json, const hr_device_rates *rates) {
     write_row(json, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
     json_write_close(json, '}');
   }
-  json_write_count(json, "product_bytes", rates->product_bytes);
+  json_write_close(json, '}');
+}
+
+static void write_default_team(json_writer *json) {
+  hr_cpu_team team;
+  hr_device_cpu_team(&team);
+  json_write_open(json, "team", '{');
+  json_write_count(json, "default_threads", team.threads);
+  json_write_count(json, "processors", team.processors);
+  json_write_count(json, "cores", team.cores);
+  if (team.quota_cpus > 0) json_write_number(json, "quota_cpus", team.quota_cpus);
+  else json_write_null(json, "quota_cpus");
   json_write_close(json, '}');
 }
 
@@ -64,6 +75,7 @@ static void write_device(json_writer *json, const char *key, const hr_device *de
   json_write_number(json, "flops_fp32", device->flops_fp32);
   json_write_number(json, "flops_tf32", device->flops_tf32);
   json_write_number(json, "flops_bf16", device->flops_bf16);
+  if (device->has_team && device->usable_now) write_default_team(json);
   json_write_number(json, "gemm_efficiency", device->gemm_efficiency);
   json_write_number(json, "memory_efficiency", device->memory_efficiency);
   json_write_text(json, "source", device->source);
@@ -106,8 +118,14 @@ static void print_rates(const hr_device_rates *rates) {
     for (size_t way = 0; way < HR_ATTENTION_KINDS; way++)
       print_line(ways[way], "", t->attention_flops[way], HR_ATTENTION_SIZES);
   }
-  (void)printf("%-18s %.2g us per node, %s per prepared product\n\n", "overhead", rates->node_seconds * 1e6,
-               SIZE_TEXT(rates->product_bytes));
+  (void)printf("%-18s %.2g us per node\n\n", "overhead", rates->node_seconds * 1e6);
+}
+
+static void print_team(void) {
+  hr_cpu_team team;
+  char reason[128];
+  hr_device_cpu_team(&team);
+  (void)printf("%-18s %u (%s)\n", "threads", team.threads, hr_cpu_team_reason(&team, reason, sizeof reason));
 }
 
 static void print_one(const hr_device *device) {
@@ -121,8 +139,7 @@ static void print_one(const hr_device *device) {
                device->fixed_measured ? "measured on this machine" : "assumed");
   if (device->library_workspace_bytes)
     (void)printf("%-18s %s\n", "library workspace", SIZE_TEXT(device->library_workspace_bytes));
-  if (device->has_team)
-    (void)printf("%-18s %u (physical cores that this process may use)\n", "threads", hr_device_cpu_threads());
+  if (device->has_team) print_team();
   print_rate("memory", device->memory_bytes_per_second, 1e9, "GB/s");
   print_rate("host link", device->link_bytes_per_second, 1e9, "GB/s, one direction");
   print_rate("fp32", device->flops_fp32, 1e12, "TFLOP/s");

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -199,15 +200,36 @@ static hr_status close_output(hr_status status, hr_error *error) {
   return hri_hint(error, HR_ERROR_IO, "check the disk or the program that reads the output");
 }
 
+/* The stack grows when it is touched, and the kernel ends the process where the heap has taken the last of the address
+ * space by then. So it grows now, behind a proof that there is room. */
+static __attribute__((noinline)) void grow_stack(void) {
+  volatile char room[STACK_BYTES / 4 * 3];
+  for (size_t at = sizeof room; at > 0; at -= 4096) room[at - 1] = 0; /* downwards, page by page, as it grows */
+}
+
+static hr_status take_stack(hr_error *error) {
+  void *proof = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (proof != MAP_FAILED) {
+    (void)munmap(proof, STACK_BYTES);
+    grow_stack();
+    return HR_OK;
+  }
+  hri_fail(error, HR_ERROR_BUDGET,
+           "the limits of address space and data (ulimit -v, RLIMIT_AS; ulimit -d, RLIMIT_DATA) "
+           "leave less than %u KiB for the stack",
+           STACK_BYTES >> 10);
+  return hri_hint(error, HR_ERROR_BUDGET, "lift them: ulimit -v unlimited, ulimit -d unlimited");
+}
+
 /* A file that may not grow is an error that names it, not a signal. And the stack of this thread, which parsers of
  * nested input use, is asked for where the limit is lower and may be raised. */
 static hr_status prepare_process(hr_error *error) {
   struct rlimit stack;
   (void)signal(SIGXFSZ, SIG_IGN);
-  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES)
-    return HR_OK; /* RLIM_INFINITY is the largest number */
+  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES) /* RLIM_INFINITY is the largest number */
+    return take_stack(error);
   stack.rlim_cur = STACK_BYTES;
-  if (stack.rlim_max >= STACK_BYTES && setrlimit(RLIMIT_STACK, &stack) == 0) return HR_OK;
+  if (stack.rlim_max >= STACK_BYTES && setrlimit(RLIMIT_STACK, &stack) == 0) return take_stack(error);
   hri_fail(error, HR_ERROR_BUDGET, "the stack limit (ulimit -s, RLIMIT_STACK) leaves less than %u KiB",
            STACK_BYTES >> 10);
   return hri_hint(error, HR_ERROR_BUDGET, "raise it: ulimit -s 8192");

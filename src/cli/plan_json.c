@@ -183,6 +183,21 @@ static void write_frontier(json_writer *json, const hr_plan *plan, const hr_fron
   json_write_close(json, ']');
 }
 
+/* The team of a job on this machine, and what decides the default. */
+static void write_team(json_writer *json, const hr_job *job) {
+  hr_cpu_team usual;
+  if (!job->device.has_team || !job->device.usable_now) return;
+  hr_device_cpu_team(&usual);
+  json_write_open(json, "team", '{');
+  json_write_count(json, "threads", job->threads);
+  json_write_count(json, "default_threads", usual.threads);
+  json_write_count(json, "processors", usual.processors);
+  json_write_count(json, "cores", usual.cores);
+  if (usual.quota_cpus > 0) json_write_number(json, "quota_cpus", usual.quota_cpus);
+  else json_write_null(json, "quota_cpus");
+  json_write_close(json, '}');
+}
+
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
                      const hr_frontier *frontier) {
   const hr_plan_info *info = hr_plan_get(plan);
@@ -195,6 +210,7 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   json_write_text(json, "name", device->name);
   json_write_count(json, "capacity_bytes", device->capacity_bytes);
   json_write_count(json, "usable_bytes", device->usable_bytes);
+  write_team(json, hr_plan_job(plan));
   json_write_close(json, '}');
   json_write_count(json, "budget_bytes", info->budget_bytes);
   json_write_open(json, "tiers", '{');

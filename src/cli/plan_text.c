@@ -43,10 +43,21 @@ static const char *parameters_text(uint64_t count, char out[TEXT_BYTES]) {
   return out;
 }
 
+/* Why it has this team, or what it would have here if nobody had said. */
+static const char *team_text(const hr_job *job, char *out, size_t out_bytes) {
+  char reason[128];
+  hr_cpu_team usual;
+  hr_device_cpu_team(&usual);
+  (void)hr_cpu_team_reason(&usual, reason, sizeof reason);
+  if (job->threads == usual.threads) (void)snprintf(out, out_bytes, " (%s)", reason);
+  else (void)snprintf(out, out_bytes, " (default %u: %s)", usual.threads, reason);
+  return out;
+}
+
 static void print_job(FILE *stream, const hr_plan *plan) {
   const hr_job *job = hr_plan_job(plan);
   static const char *const commands[] = {"train", "evaluate", "generate"};
-  char text[640] = "", recompute[256];
+  char text[640] = "", recompute[256], team[160];
   add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name,
       parameters_text(hr_plan_get(plan)->parameter_count, (char[TEXT_BYTES]){0}));
   if (job->purpose == HR_PURPOSE_GENERATE) {
@@ -67,6 +78,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
   }
   add(text, sizeof text, " %s, on %s", hr_precision_name(job->precision), job->device.name);
   if (job->device.has_team) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
+  if (job->device.has_team && job->device.usable_now) add(text, sizeof text, "%s", team_text(job, team, sizeof team));
   screen_hang(stream, LABEL, "plan", text);
 }
 

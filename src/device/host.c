@@ -6,6 +6,7 @@
 #include "device/host.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,8 +144,8 @@ static void visit_memory_v1(const char *directory, void *room) {
   group_room(directory, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ", room);
 }
 
-static void take_quota(uint64_t quota, uint64_t period, uint64_t *cpus) {
-  if (period) *cpus = least(*cpus, quota / period ? quota / period : 1);
+static void take_quota(uint64_t quota, uint64_t period, double *cpus) {
+  if (period) *cpus = fmin(*cpus, (double)quota / (double)period);
 }
 static void visit_quota_v2(const char *directory, void *cpus) {
   char path[2 * PATH_BYTES + 64], text[TEXT_BYTES];
@@ -248,7 +249,7 @@ hri_host_cores hri_host_cores_now(void) {
   cpu_set_t allowed[MAX_CPUS / CPU_SETSIZE];
   unsigned char counted[MAX_CPUS] = {0};
   hri_host_cores c = {0};
-  uint64_t quota = UINT32_MAX;
+  double quota = INFINITY;
   memset(allowed, 0, sizeof allowed);
   if (sched_getaffinity(0, sizeof allowed, allowed) == 0)
     for (size_t cpu = 0; cpu < MAX_CPUS; cpu++) {
@@ -265,15 +266,51 @@ hri_host_cores hri_host_cores_now(void) {
   each_group("", "/sys/fs/cgroup", visit_quota_v2, &quota);
   each_group("", "/sys/fs/cgroup/unified", visit_quota_v2, &quota);
   each_group("cpu", "/sys/fs/cgroup/cpu", visit_quota_v1, &quota);
-  c.quota = (uint32_t)quota;
+  c.quota_cpus = quota < UINT32_MAX ? quota : 0;
+  c.quota = c.quota_cpus > 0 ? (uint32_t)fmax(floor(quota), 1) : UINT32_MAX;
   c.usable = c.physical < c.quota ? c.physical : c.quota;
   return c;
 }
 
+/* Linux names processors of Arm by numbers, in the register MIDR_EL1 and so in /proc/cpuinfo. Names of those that people
+ * train on, as util-linux has them (sys-utils/lscpu-arm.c). */
+static const struct {
+  uint32_t implementer, part;
+  const char *name;
+} arm_parts[] = {{0x41, 0xd03, "Arm Cortex-A53"},   {0x41, 0xd05, "Arm Cortex-A55"},
+                 {0x41, 0xd07, "Arm Cortex-A57"},   {0x41, 0xd08, "Arm Cortex-A72"},
+                 {0x41, 0xd0b, "Arm Cortex-A76"},   {0x41, 0xd41, "Arm Cortex-A78"},
+                 {0x41, 0xd0c, "Arm Neoverse-N1"},  {0x41, 0xd40, "Arm Neoverse-V1"},
+                 {0x41, 0xd49, "Arm Neoverse-N2"},  {0x41, 0xd4f, "Arm Neoverse-V2"},
+                 {0x41, 0xd84, "Arm Neoverse-V3"},  {0x41, 0xd8e, "Arm Neoverse-N3"},
+                 {0x46, 0x001, "Fujitsu A64FX"},    {0x48, 0xd01, "HiSilicon TaiShan v110"},
+                 {0x6d, 0xd49, "Azure Cobalt 100"}, {0xc0, 0xac3, "Ampere-1"},
+                 {0xc0, 0xac4, "Ampere-1a"}};
+
+/* "CPU part\t: 0xd0c" of the first core. */
+static bool hexadecimal_line(const char *text, const char *key, uint32_t *number) {
+  const char *line = find_line(text, key);
+  if (!line) return false;
+  *number = (uint32_t)strtoul(line + strspn(line, " \t:"), NULL, 16);
+  return true;
+}
+
+static bool arm_model(const char *text, char *out, uint32_t out_bytes) {
+  uint32_t implementer, part;
+  if (!hexadecimal_line(text, "CPU implementer", &implementer) || !hexadecimal_line(text, "CPU part", &part))
+    return false;
+  (void)snprintf(out, out_bytes, "Arm, implementer 0x%02x, part 0x%03x", implementer, part);
+  for (size_t i = 0; i < sizeof arm_parts / sizeof *arm_parts; i++)
+    if (arm_parts[i].implementer == implementer && arm_parts[i].part == part)
+      (void)snprintf(out, out_bytes, "%s", arm_parts[i].name);
+  return true;
+}
+
 void hri_host_cpu_model(char *out, uint32_t out_bytes) {
-  char text[TEXT_BYTES];
+  char text[TEXT_BYTES] = "";
   const char *line = read_text("/proc/cpuinfo", text) ? find_line(text, "model name") : NULL;
   int length;
+  if (!line && arm_model(text, out, out_bytes)) return;
   while (line && (*line == ' ' || *line == '\t' || *line == ':')) line++;
   length = line ? (int)strcspn(line, "\n") : 0;
   (void)snprintf(out, out_bytes, "%.*s", length ? length : (int)strlen("unknown processor"),

@@ -36,6 +36,7 @@ typedef struct hri_host_cores {
   uint32_t cpus;     /* hardware threads in the affinity mask, >= 1 */
   uint32_t physical; /* cores that these belong to, >= 1 */
   uint32_t quota;    /* whole CPUs that control groups grant, >= 1; UINT32_MAX: no quota */
+  double quota_cpus; /* the same, not rounded; 0: no quota */
   uint32_t usable;   /* min(physical, quota): the default team */
 } hri_host_cores;
 

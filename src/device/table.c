@@ -206,6 +206,15 @@ static hr_status unknown_device(const char *name, const char *wanted, hr_error *
                   "cpu, or one of the table, for example rtx-4090, l4, a100-80, h100; `headroom devices` lists them");
 }
 
+const char *hr_cpu_team_reason(const hr_cpu_team *team, char *out, uint32_t out_bytes) {
+  if (team->quota_cpus > 0 && team->quota_cpus < team->cores)
+    (void)snprintf(out, out_bytes, "a quota of %.4g CPU%s", team->quota_cpus, team->quota_cpus > 1 ? "s" : "");
+  else if (team->cores < team->processors)
+    (void)snprintf(out, out_bytes, "the cores of the %u processors that this process may use", team->processors);
+  else (void)snprintf(out, out_bytes, "the cores that this process may use");
+  return out;
+}
+
 hr_status hri_device_find(const char *name, hr_device *device, hr_error *error) {
   char wanted[PLAIN_BYTES];
   if (!name || !*name) return hri_fail(error, HR_ERROR_USAGE, "the device has no name");

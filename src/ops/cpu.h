@@ -1,6 +1,6 @@
 /* The CPU kernels that are ours, as one table of function pointers per instruction set.
  *
- * Every src/ops/<family>/cpu.c is compiled once per instruction set, HRI_ISA set to base, avx2 or avx512, and exports
+ * Every src/ops/<family>/cpu.c is compiled once per instruction set, HRI_ISA set to base, avx2, avx512 or neon, and exports
  * one function, HRI_ISA_NAME(hri_<family>_kernels), that fills its part of a table. Who picks the table picks the
  * instruction set; nothing else in the program knows.
  *
@@ -8,8 +8,9 @@
  *   - Tensors are contiguous, row-major. Sizes are elements, int64_t; 0 is fine.
  *   - What is declared void * holds elements of the type that `real` names, fp32 or bf16, all of one call the same; the
  *     rest is fp32. Arithmetic and sums are fp32 or wider; a result is rounded once, when it is stored.
- *   - `threads` is the team (>= 1). The bits of the result do not depend on it: each output element is computed by one
- *     thread in one order, and reductions use fixed blocks (ops/scratch.h) whose partials are folded in block order.
+ *   - `team` is who does it; NULL: the caller alone. The bits of the result do not depend on it: each output element is
+ *     computed by one thread in one order, and reductions use fixed blocks (ops/scratch.h) whose partials are folded in
+ *     block order.
  *   - Nothing is allocated; what a kernel needs besides its operands is `scratch`, sized by ops/scratch.h, undefined
  *     before and after, aligned to 64 bytes.
  *   - Aliasing is allowed only where it is stated, and then exact (the same start), never partial.
@@ -27,6 +28,7 @@
 #include <headroom/job.h>
 
 #include "base/real.h"
+#include "team/team.h"
 
 #ifndef HRI_ISA
 #define HRI_ISA base
@@ -48,7 +50,7 @@ typedef struct hri_norm_args {
   double eps;
   void *y;      /* [M,C]; may alias x without, x or residual with a residual (but not s) */
   float *stats; /* rms: rstd [M]; layer: mean, rstd [M,2]; or NULL when no backward follows */
-  int threads;
+  hri_team *team;
 } hri_norm_args;
 
 /* Backward: dx = d(norm)/dx . dy (+ extra, after rounding); dweight and dbias over all rows. */
@@ -66,7 +68,7 @@ typedef struct hri_norm_backward_args {
   float *dbias;         /* [C] or NULL */
   bool accumulate;      /* dweight and dbias are added to, else overwritten */
   float *scratch;       /* hri_norm_backward_scratch_bytes */
-  int threads;
+  hri_team *team;
 } hri_norm_backward_args;
 
 /* Forward of the RMS norm of each q and k head in rows [q heads | k heads | v heads]; v is copied. */
@@ -80,7 +82,7 @@ typedef struct hri_head_norm_args {
   double eps;
   void *y;      /* [M, (H+2K) D]; may alias x */
   float *stats; /* [M, H+K] rstd of each head, or NULL */
-  int threads;
+  hri_team *team;
 } hri_head_norm_args;
 
 typedef struct hri_head_norm_backward_args {
@@ -95,7 +97,7 @@ typedef struct hri_head_norm_backward_args {
   float *dwq, *dwk; /* [D], or NULL (frozen) */
   bool accumulate;  /* dwq and dwk are added to, else overwritten */
   float *scratch;   /* hri_head_norm_backward_scratch_bytes */
-  int threads;
+  hri_team *team;
 } hri_head_norm_backward_args;
 
 /* Rotary embedding of rows [q heads | k heads | v heads]: in each q and k head the pair (i, i + R/2), i < R/2, is
@@ -111,7 +113,7 @@ typedef struct hri_rope_args {
   const float *cosines, *sines; /* [P, R/2], hri_rope_table */
   const int32_t *position;      /* [M], row of the tables */
   bool inverse;
-  int threads;
+  hri_team *team;
 } hri_rope_args;
 
 typedef struct hri_embed_args {
@@ -123,7 +125,7 @@ typedef struct hri_embed_args {
   const int32_t *ids;      /* [M] */
   const int32_t *position; /* [M]; unused without positions */
   void *y;                 /* [M,C] */
-  int threads;
+  hri_team *team;
 } hri_embed_args;
 
 /* dtable[index[m]] += dy[m]. Used for token ids and for positions. */
@@ -137,7 +139,7 @@ typedef struct hri_embed_backward_args {
   float *dtable;        /* [stored_rows, C] */
   int64_t stored_rows;  /* all of them are zeroed first unless accumulate is set */
   bool accumulate;
-  int threads;
+  hri_team *team;
 } hri_embed_backward_args;
 
 /* Softmax cross-entropy of the first `vocabulary` columns; the padding behind them takes no part. A label < 0 is
@@ -152,7 +154,7 @@ typedef struct hri_cross_entropy_args {
   float *losses;         /* [R], unscaled */
   void *dlogits;         /* [R,Vs] = (softmax - onehot) * gradient_scale, padding 0; may alias logits; NULL:
                                        evaluation, which writes only losses */
-  int threads;
+  hri_team *team;
 } hri_cross_entropy_args;
 
 /* The factors of one AdamW step, made in double by hri_adamw_factors (ops/scratch.h). */
@@ -194,7 +196,7 @@ typedef struct hri_update_args {
   hri_real gradient_real;
   hri_rounding rounding;
   int64_t first_element; /* logical index of w[0] in its parameter */
-  int threads;
+  hri_team *team;
 } hri_update_args;
 
 typedef enum hri_math { HRI_MATH_EXP = 0, HRI_MATH_LOG, HRI_MATH_TANH, HRI_MATH_SIGMOID, HRI_MATH_COUNT } hri_math;
@@ -210,29 +212,29 @@ typedef struct hri_cpu_kernels {
 
   /* ---- pointwise ---- */
   /* y[n] = a + b; y may alias a or b. */
-  void (*add)(void *y, const void *a, const void *b, int64_t n, hri_real real, int threads);
+  void (*add)(void *y, const void *a, const void *b, int64_t n, hri_real real, hri_team *team);
   /* y[n] = factor * x; y may alias x. */
-  void (*scale)(void *y, const void *x, float factor, int64_t n, hri_real real, int threads);
+  void (*scale)(void *y, const void *x, float factor, int64_t n, hri_real real, hri_team *team);
   /* db[N] (=, or += with accumulate) column sums of dy[M,N]. scratch: hri_bias_gradient_scratch_bytes. */
   void (*bias_gradient)(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
-                        hri_real real, int threads);
+                        hri_real real, hri_team *team);
   /* y[n] = act(x); y may alias x. */
-  void (*activation)(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, int threads);
+  void (*activation)(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, hri_team *team);
   /* dx[n] = dy * act'(x), x the input of the forward; dx may alias dy or x. */
   void (*activation_backward)(hr_activation kind, void *dx, const void *dy, const void *x, int64_t n, hri_real real,
-                              int threads);
+                              hri_team *team);
   /* Gated unit. gu[M,2F] holds the gate in the first and up in the second half of a row: y[M,F] = act(gate) * up. */
-  void (*glu)(hr_activation kind, void *y, const void *gu, int64_t rows, int64_t width, hri_real real, int threads);
+  void (*glu)(hr_activation kind, void *y, const void *gu, int64_t rows, int64_t width, hri_real real, hri_team *team);
   /* dgu[M,2F] from dy[M,F] and gu; dgu may alias gu. */
   void (*glu_backward)(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
-                       hri_real real, int threads);
+                       hri_real real, hri_team *team);
   void (*rope)(const hri_rope_args *args);
   /* y = x, or y += x, for rows of columns; each operand in its own type and with its own elements from row to row. The
    * sum is made in fp32 and rounded once. */
   void (*accumulate)(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride,
-                     int64_t rows, int64_t columns, bool adds, int threads);
+                     int64_t rows, int64_t columns, bool adds, hri_team *team);
   /* y[n] = cap * tanh(x / cap); y may alias x. */
-  void (*softcap)(void *y, const void *x, float cap, int64_t n, hri_real real, int threads);
+  void (*softcap)(void *y, const void *x, float cap, int64_t n, hri_real real, hri_team *team);
   /* y[n] = f(x) with the vector math of ops/vmath.h, one thread; y may alias x. */
   void (*math)(hri_math function, float *y, const float *x, int64_t n);
 
@@ -248,7 +250,7 @@ typedef struct hri_cpu_kernels {
   /* ---- optim ---- */
   /* partials[ceil(n / HRI_SQUARE_SUM_BLOCK)]: sums of squares of fixed blocks of g[n], in double. A NaN or infinite
    * element makes its partial NaN or infinite. */
-  void (*square_sum)(double *partials, const void *g, hri_real gradient_real, int64_t n, int threads);
+  void (*square_sum)(double *partials, const void *g, hri_real gradient_real, int64_t n, hri_team *team);
   /* Folds partials in order; the square root of the sum over all segments is the norm. */
   double (*partial_sum)(const double *partials, int64_t n);
   /* One step, by hr_optimizer. AdamW is torch.optim.AdamW; SGD and momentum are torch.optim.SGD (decay added to the
@@ -256,18 +258,18 @@ typedef struct hri_cpu_kernels {
   void (*update[HR_OPTIMIZER_COUNT])(const hri_update_args *args, const hri_update_numbers *numbers);
 
   /* ---- move ---- */
-  void (*copy)(void *to, const void *from, int64_t bytes, int threads);
+  void (*copy)(void *to, const void *from, int64_t bytes, hri_team *team);
   /* `rows` rows of `width` bytes, from one pitch (bytes from row to row) to another. */
   void (*copy_rows)(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows,
-                    int threads);
-  void (*zero)(void *to, int64_t bytes, int threads);
-  void (*fill)(float *y, float value, int64_t n, int threads);
+                    hri_team *team);
+  void (*zero)(void *to, int64_t bytes, hri_team *team);
+  void (*fill)(float *y, float value, int64_t n, hri_team *team);
   /* to[n] = from[n] in another type, to the nearest, ties to even (base/real.h); the same type copies. No aliasing. */
-  void (*cast)(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, int threads);
+  void (*cast)(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, hri_team *team);
   /* Index of the first largest element of x[n], n > 0; a NaN never wins, and 0 is returned when nothing does. */
   int64_t (*argmax)(const void *x, int64_t n, hri_real real);
   /* Index of the first NaN or infinite element of x[n], or -1. */
-  int64_t (*first_nonfinite)(const void *x, int64_t n, hri_real real, int threads);
+  int64_t (*first_nonfinite)(const void *x, int64_t n, hri_real real, hri_team *team);
 } hri_cpu_kernels;
 
 #define HRI_DECLARE_KERNELS(isa)                                                                                       \
@@ -281,5 +283,6 @@ typedef struct hri_cpu_kernels {
 HRI_DECLARE_KERNELS(base);
 HRI_DECLARE_KERNELS(avx2);   /* x86-64 builds only */
 HRI_DECLARE_KERNELS(avx512); /* x86-64 builds only */
+HRI_DECLARE_KERNELS(neon);   /* Arm builds only */
 
 #endif

@@ -9,10 +9,6 @@
 #include "ops/rules.h"
 #include "ops/scratch.h"
 
-/* Resident library memory: per prepared matrix product (generated code, memory objects) 67 KiB measured with oneDNN
- * 2.6.3 and 96 KiB with 3.2, which also takes 12 MiB more from the start. */
-static const uint64_t PRODUCT_BYTES = 72u << 10, PRODUCT_BYTES_V3 = 104u << 10, LIBRARY_BYTES_V3 = 12u << 20;
-
 /* ---- which nodes ---- */
 
 /* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32 or bf16, all r of a node the
@@ -179,7 +175,7 @@ hri_attention_cache_shape hri_demand_cache(const hri_job *job, const hri_node *n
 hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes,
                              hr_error *error) {
   int team = (int)demand->team;
-  hri_isa level = demand->level;
+  hri_isa level = demand->machine.level;
   hri_attention_shape s;
   hri_attention_cache_shape cached;
   *bytes = 0;
@@ -189,7 +185,11 @@ hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const
   case HRI_OP_LINEAR_DX:
   case HRI_OP_LINEAR_DW: {
     hri_gemm_shape shape = hri_demand_product(job, node, demand->team);
-    return demand->workspace(demand->products, &shape, bytes, error);
+    hri_gemm_decision how;
+    HRI_TRY(hri_gemm_decide(&demand->machine, &shape, &how, error));
+    assert(!shape.packed || how.packed_bytes); /* the pass packs what has a packed form */
+    *bytes = how.scratch_bytes;
+    return HR_OK;
   }
   case HRI_OP_BIAS_GRADIENT:
     *bytes = hri_bias_gradient_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)),
@@ -228,35 +228,12 @@ hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const
 hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes,
                              bool *pays, hr_error *error) {
   hri_gemm_shape shape;
+  hri_gemm_decision how;
   HRI_TRY(hri_demand_check(job, node, error));
   shape = hri_demand_product(job, node, demand->team);
   *pays = hri_gemm_packing_pays(&shape);
-  return demand->packed_bytes(demand->products, &shape, bytes, error);
-}
-
-/* ---- beside the programs ---- */
-
-uint32_t hri_demand_distinct_products(const hri_job *job) {
-  HRI_ARRAY(hri_gemm_shape) seen = {0};
-  uint32_t count;
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    for (size_t at = 0; at < job->programs[kind].order.count; at++) {
-      const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
-      hri_gemm_shape s;
-      size_t k;
-      if (!hri_demand_is_product(node->op)) continue;
-      s = hri_demand_product(job, node, job->team);
-      for (k = 0; k < seen.count && !hri_gemm_shape_same(&seen.items[k], &s); k++) {}
-      if (k == seen.count && !hri_array_push(&seen, s)) break;
-    }
-  count = (uint32_t)seen.count;
-  hri_array_free(&seen);
-  return count;
-}
-
-uint64_t hri_demand_fixed_bytes(const hr_device *device, const hri_job *job, uint32_t shapes, uint64_t process_bytes) {
-  bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL, measured = device->fixed_measured;
-  uint64_t product = measured ? device->rates.product_bytes : v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES;
-  return device->fixed_bytes + shapes * hri_demand_distinct_products(job) * product +
-         (v3 && !measured ? LIBRARY_BYTES_V3 : 0) + process_bytes;
+  shape.packed = true;
+  HRI_TRY(hri_gemm_decide(&demand->machine, &shape, &how, error));
+  *bytes = how.packed_bytes;
+  return HR_OK;
 }

@@ -1,6 +1,6 @@
 /* What the CPU's kernels demand of a plan: which nodes and types there are kernels for, the scratch of a node, packed
- * operands, and the bytes that libraries hold beside the programs. Function of node, level and team alone, no kernel is
- * linked: the CPU backend answers a plan with it, and so does the planning library without a backend. */
+ * operands. Function of node, level, processor class and team alone, no kernel is linked: the CPU backend answers a plan
+ * with it, and so does the planning library without a backend. */
 #ifndef HRI_OPS_DEMAND_H
 #define HRI_OPS_DEMAND_H
 
@@ -8,14 +8,9 @@
 #include "ops/linear/product.h"
 #include "program/ops.h"
 
-/* A level, a team, and who answers for products: the library (exact), or what was recorded of it. */
 typedef struct hri_demand {
-  hri_isa level;
+  hri_gemm_machine machine;
   uint32_t team;
-  void *products; /* first argument of both */
-  hr_status (*workspace)(void *products, const hri_gemm_shape *shape, uint64_t *bytes, hr_error *error);
-  hr_status (*packed_bytes)(void *products, const hri_gemm_shape *shape, uint64_t *bytes,
-                            hr_error *error); /* 0: it takes plain b only */
 } hri_demand;
 
 /* UNSUPPORTED unless there is a kernel for the node and the types of its operands. */
@@ -25,12 +20,6 @@ hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const
                              hr_error *error);
 hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes,
                              bool *pays, hr_error *error);
-
-/* Distinct matrix products that a job needs: what will be prepared (each holds library memory that no program can
- * own). */
-uint32_t hri_demand_distinct_products(const hri_job *job);
-/* As hri_backend's fixed_bytes, on this device. */
-uint64_t hri_demand_fixed_bytes(const hr_device *device, const hri_job *job, uint32_t shapes, uint64_t process_bytes);
 
 /* ---- nodes that hri_demand_check let pass, as kernels are given them ---- */
 

@@ -43,8 +43,12 @@ static inline int64_t hri_row_block_count(int64_t rows) {
   return (rows + size - 1) / size;
 }
 
-/* The threads worth waking for `elements` elements of memory-bound work: a small tensor is done before they are up. */
-static inline int hri_team(int threads, int64_t elements) { return elements < 16384 ? 1 : threads; }
+/* The grain of a loop of memory-bound work (hri_team_each) over items of so many elements: fewer are done before another
+ * thread has taken them. */
+static inline int64_t hri_grain(int64_t elements) {
+  enum { WORTH_A_THREAD = 16384 };
+  return elements < 1 ? WORTH_A_THREAD : (WORTH_A_THREAD + elements - 1) / elements;
+}
 
 /* Number of partials that square_sum writes for n elements. */
 static inline int64_t hri_square_sum_count(int64_t n) { return (n + HRI_SQUARE_SUM_BLOCK - 1) / HRI_SQUARE_SUM_BLOCK; }

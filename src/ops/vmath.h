@@ -23,6 +23,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__)
@@ -35,8 +37,11 @@
 enum {
   HRI_LANES = HRI_VECTOR_BYTES / 4,
   HRI_HALF_LANES = HRI_LANES / 2,
-  HRI_GROUP =
-      HRI_VECTOR_BYTES == 64 ? 4 : 2 /* vectors side by side in a long chain of operations: as registers allow */
+#if defined(__AVX512F__) || defined(HRI_NEON)
+  HRI_GROUP = 4 /* vectors side by side in a long chain of operations: as registers allow */
+#else
+  HRI_GROUP = 2
+#endif
 };
 #define HRI_VECTOR_INLINE inline __attribute__((always_inline))
 
@@ -128,6 +133,8 @@ static inline hri_vf hri_vsqrt(hri_vf a) {
   return (hri_vf)_mm256_sqrt_ps((__m256)a);
 #elif defined(__x86_64__)
   return (hri_vf)_mm_sqrt_ps((__m128)a);
+#elif defined(__aarch64__)
+  return (hri_vf)vsqrtq_f32((float32x4_t)a);
 #else
   for (int i = 0; i < HRI_LANES; i++) a[i] = __builtin_sqrtf(a[i]);
   return a;

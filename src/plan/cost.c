@@ -146,6 +146,7 @@ static double assumed_seconds(const hri_job *job, const hri_node *node, const hr
   double flops = hri_node_flops(job, node), bytes = hri_node_bytes(job, node), seconds;
   if (node->lane != HRI_COMPUTE && device->link_bytes_per_second > 0) bandwidth = device->link_bytes_per_second;
   if (rule->attention) rate *= ATTENTION_SHARE;
+  if (job->team < device->rated_threads) rate *= (double)job->team / device->rated_threads; /* more gain nothing */
   if (!rule->product && !rule->attention) flops = 0; /* element-wise work is bound by memory */
   seconds = rate > 0 ? flops / rate : 0;
   if (bandwidth > 0 && bytes / bandwidth > seconds) seconds = bytes / bandwidth;

@@ -7,6 +7,8 @@
  * not time, so that the result is the same on every machine. */
 #include "plan/place.h"
 
+#include "plan/shelf.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,139 +18,34 @@ static const uint64_t WORK = 12u * 1000 * 1000; /* interval comparisons per prog
 
 /* ---- the greedy ---- */
 
-typedef struct item {
-  uint64_t bytes;
-  uint64_t low; /* offset, once placed for good */
-  uint32_t begin, end;
-  hri_id storage;
-} item;
-
-/* Where an item lies. */
-typedef struct spot {
-  uint64_t low, high;
-} spot;
-
-/* What lies there already, in order of offsets. Nine tenths of the time of a plan go into passing over it: lives stand
- * in arrays of their own, halved to 16 bits until all ticks of the program fit (`shift`), eight to a vector. Who meets
- * in those may meet; who does not, does not. */
-typedef struct shelf {
-  int16_t *begin, *end; /* GROUP more than `count`, which meet nothing */
-  uint32_t *item;       /* index into items */
-  uint32_t count;
-} shelf;
-
-enum { GROUP = 8, TICK_LIMIT = INT16_MAX - 1 };
-typedef int16_t lives
-    __attribute__((vector_size(2 * GROUP))); /* gcc's and clang's: of no instruction set in particular */
-typedef int8_t marks __attribute__((vector_size(GROUP)));
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first mark is the lowest byte");
+typedef hri_shelf_item item;
 
 typedef struct placer {
   const hri_job *job;
   hri_placement *out;
   uint64_t guard;
   uint8_t tier;
-  uint32_t ticks;             /* of the job */
-  HRI_ARRAY(item) fixed;      /* placed for good: carried by several programs */
-  HRI_ARRAY(item) items;      /* of the program at hand, the fixed ones behind them */
-  uint32_t first_tick, shift; /* of the program; see shelf */
-  shelf placed;
-  spot *spots;                  /* per item */
+  uint32_t ticks;               /* of the job */
+  HRI_ARRAY(item) fixed;        /* placed for good: carried by several programs */
+  HRI_ARRAY(item) items;        /* of the program at hand, the fixed ones behind them */
+  hri_program_span span;        /* of the program */
+  hri_shelf shelf;              /* of items, by their index */
   uint32_t *order, *best_order; /* indices into items */
   uint64_t *best_low;
   uint64_t work;
 } placer;
 
-static int16_t coarse(const placer *p, uint32_t tick) {
-  assert(tick >= p->first_tick && (tick - p->first_tick) >> p->shift <= TICK_LIMIT);
-  return (int16_t)((tick - p->first_tick) >> p->shift);
-}
-
-/* A byte of ones for each of GROUP neighbours that may be alive together with ticks above `before` and below
- * `behind`. */
-static inline uint64_t who_meets(const shelf *s, uint32_t from, lives before, lives behind) {
-  lives begins, ends;
-  marks met;
-  uint64_t word;
-  memcpy(&begins, s->begin + from, sizeof begins);
-  memcpy(&ends, s->end + from, sizeof ends);
-  met = __builtin_convertvector((ends > before) & (begins < behind), marks);
-  memcpy(&word, &met, sizeof word);
-  return word;
-}
-
-static lives spread(int16_t value) { return (lives){value, value, value, value, value, value, value, value}; }
-
-/* Whether the lives of two items that seem to meet do. */
-static bool really_meets(const placer *p, const item *it, uint32_t other) {
-  return p->shift == 0 || (p->items.items[other].end >= it->begin && p->items.items[other].begin <= it->end);
-}
-
-/* Lowest of the best-fitting gaps for `it`: the smallest one that holds it, else on top of everything it meets. Layers
- * are alike, so a gap of just its size is common; nothing is better. */
-static uint64_t best_fit(const placer *p, const item *it) {
-  uint64_t cursor = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
-  const lives before = spread((int16_t)(coarse(p, it->begin) - 1)), behind = spread((int16_t)(coarse(p, it->end) + 1));
-  const spot *spots = p->spots;
-  const shelf placed = p->placed;
-  const uint64_t bytes = it->bytes;
-  for (uint32_t from = 0; from < placed.count; from += GROUP)
-    for (uint64_t met = who_meets(&placed, from, before, behind); met;) {
-      const uint32_t bit = (uint32_t)__builtin_ctzll(met), other = placed.item[from + bit / 8];
-      const spot at = spots[other];
-      met &= ~(UINT64_C(0xFF) << bit);
-      if (!really_meets(p, it, other)) continue;
-      if (at.low >= cursor + bytes && at.low - cursor < best_gap) {
-        best_gap = at.low - cursor;
-        best = cursor;
-        if (best_gap == bytes) return best;
-      }
-      cursor = at.high > cursor ? at.high : cursor;
-    }
-  return best == UINT64_MAX ? cursor : best;
-}
-
-/* Behind all that lies as low or lower. */
-static void insert(placer *p, uint32_t i, uint64_t offset) {
-  const item *it = &p->items.items[i];
-  shelf *s = &p->placed;
-  uint32_t low = 0, high = s->count, after;
-  while (low < high) {
-    uint32_t middle = (low + high) / 2;
-    if (p->spots[s->item[middle]].low <= offset) low = middle + 1;
-    else high = middle;
-  }
-  after = s->count++ - low;
-  memmove(s->begin + low + 1, s->begin + low, after * sizeof *s->begin);
-  memmove(s->end + low + 1, s->end + low, after * sizeof *s->end);
-  memmove(s->item + low + 1, s->item + low, after * sizeof *s->item);
-  s->begin[low] = coarse(p, it->begin);
-  s->end[low] = coarse(p, it->end);
-  s->item[low] = i;
-  p->spots[i] = (spot){offset, offset + it->bytes};
-}
-
-static void clear(shelf *s) {
-  for (uint32_t k = 0; k < s->count; k++) {
-    s->begin[k] = INT16_MAX;
-    s->end[k] = -1;
-  }
-  s->count = 0;
-}
-
 /* Places the first `count` items in p->order among the others, which stay. *top: the place in the order of the item
  * that ends highest. */
 static uint64_t greedy(placer *p, uint32_t count, uint32_t *top) {
   uint64_t peak = 0;
-  clear(&p->placed);
-  for (uint32_t i = count; i < p->items.count; i++) insert(p, i, p->items.items[i].low);
+  hri_shelf_clear(&p->shelf, p->items.items, p->span.begin, p->span.end);
+  for (uint32_t i = count; i < p->items.count; i++) hri_shelf_put(&p->shelf, i);
   for (uint32_t n = 0; n < count; n++) {
-    const item *it = &p->items.items[p->order[n]];
-    const uint64_t offset = best_fit(p, it);
+    const uint64_t high = hri_shelf_fit(&p->shelf, p->order[n]).high;
     p->work += p->fixed.count + n;
-    insert(p, p->order[n], offset);
-    if (offset + it->bytes > peak) {
-      peak = offset + it->bytes;
+    if (high > peak) {
+      peak = high;
       *top = n;
     }
   }
@@ -182,8 +79,7 @@ static hr_status sort_items(const placer *p, int kind, uint32_t count, hr_error 
 
 /* The ticks of the program, and what of the fixed items meets it. */
 static hr_status set_stage(placer *p, hri_program_span span, hr_error *error) {
-  p->first_tick = span.begin;
-  for (p->shift = 0; (span.end - span.begin) >> p->shift > TICK_LIMIT;) p->shift++;
+  p->span = span;
   for (size_t f = 0; f < p->fixed.count; f++) {
     item it = p->fixed.items[f];
     if (it.end < span.begin || it.begin > span.end) continue;
@@ -195,7 +91,7 @@ static hr_status set_stage(placer *p, hri_program_span span, hr_error *error) {
 }
 
 static void keep_best(placer *p, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) p->best_low[i] = p->spots[i].low;
+  for (uint32_t i = 0; i < count; i++) p->best_low[i] = p->shelf.spots[i].low;
 }
 
 /* Places the items of one program, all of whose lives lie in `span`; `enough` is a peak that need not be beaten. */
@@ -239,25 +135,16 @@ static hr_status reserve_scratch(placer *p, size_t count, hr_error *error) {
   p->order = hri_alloc((count + 1) * sizeof *p->order);
   p->best_order = hri_alloc((count + 1) * sizeof *p->best_order);
   p->best_low = hri_alloc((count + 1) * sizeof *p->best_low);
-  p->spots = hri_alloc((count + 1) * sizeof *p->spots);
-  p->placed.begin = hri_alloc((count + GROUP) * sizeof *p->placed.begin);
-  p->placed.end = hri_alloc((count + GROUP) * sizeof *p->placed.end);
-  p->placed.item = hri_alloc((count + GROUP) * sizeof *p->placed.item);
-  if (!p->order || !p->best_order || !p->best_low || !p->spots || !p->placed.begin || !p->placed.end || !p->placed.item)
-    return hri_fail_memory(error, count * 40, "placement");
-  p->placed.count = (uint32_t)count + GROUP;
-  clear(&p->placed);
-  return HR_OK;
+  if (!p->order || !p->best_order || !p->best_low)
+    return hri_fail_memory(error, count * (2 * sizeof *p->order + sizeof *p->best_low), "placement");
+  return hri_shelf_init(&p->shelf, count, error);
 }
 
 static void free_scratch(placer *p) {
   hri_free(p->order);
   hri_free(p->best_order);
   hri_free(p->best_low);
-  hri_free(p->spots);
-  hri_free(p->placed.begin);
-  hri_free(p->placed.end);
-  hri_free(p->placed.item);
+  hri_shelf_deinit(&p->shelf);
   hri_array_free(&p->items);
   hri_array_free(&p->fixed);
 }

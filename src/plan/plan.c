@@ -145,7 +145,7 @@ static double now(void) {
 /* Bytes kept free behind every storage. */
 static uint64_t guard_of(const hr_job *spec) { return spec->check ? HRI_STORAGE_ALIGN : 0; }
 
-/* A backend with a team (libraries, what was asked of them) is made once for a plan and the drafts beside it. */
+/* A backend with a team (and what it decided of products) is made once for a plan and the drafts beside it. */
 static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *error) {
   plan->borrows = beside && beside->spec.device.has_team && beside->spec.threads == plan->spec.threads &&
                   strcmp(beside->spec.device.name, plan->spec.device.name) == 0;

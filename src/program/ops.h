@@ -157,8 +157,7 @@ double hri_node_flops(const hri_job *job, const hri_node *node);
 
 /* hri_node_append where an operand may be a column view that the op does not take: what it reads is copied out before
  * the node, what it writes or adds is made beside and copied or accumulated in behind it. So every program is legal as
- * it is made, and each copy is a node that plan and dumps see (strided operands make libraries allocate behind our
- * back). */
+ * it is made, and each copy is a node that plan and dumps see. */
 hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr,
                              const hri_operand *operands, uint32_t count);
 

@@ -22,9 +22,9 @@ typedef struct hri_executor_options {
 
 enum { HRI_CHECK_GUARD = 256 };
 
-/* Makes everything that nodes need to run, the code of matrix products included; reserves nothing. After this nothing
- * of the library is made any more. BUDGET where a limit leaves no room for it; UNSUPPORTED when jobs can only be
- * planned for the backend. The job, placement, backend and transfer must outlive the executor. */
+/* Makes everything that nodes need to run, the team's threads included; reserves nothing. BUDGET where a limit leaves no
+ * room for it; UNSUPPORTED when jobs can only be planned for the backend. The job, placement, backend and transfer must
+ * outlive the executor. */
 hr_status hri_executor_prepare(const hri_job *job, const hri_placement *placement, hri_backend *backend,
                                const hri_transfer *transfer, const hri_executor_options *options,
                                hri_executor **executor, hr_error *error);

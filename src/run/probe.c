@@ -48,7 +48,6 @@ typedef struct probe {
   sample samples[MAX_SAMPLES];
   uint32_t sample_of[2 * MAX_SAMPLES], at; /* by position of the program; the position that ran last, + 1 */
   uint32_t sample_count, round_count;
-  uint64_t product_bytes;
 } probe;
 
 static double now(void) {
@@ -417,34 +416,10 @@ static hr_status launch(probe *p, void *run, hr_error *error) {
 
 /* ---- fixed bytes ---- */
 
-static bool is_product(const probe *p, uint32_t k) {
-  return p->job.nodes.items[p->samples[k].node].op <= HRI_OP_LINEAR_DW &&
-         p->job.nodes.items[p->samples[k].node].op >= HRI_OP_LINEAR;
-}
-
-/* Prepares all samples. What the second to the last product added to the process is what a product costs. */
-static hr_status prepare_all(probe *p, uint32_t *products, hr_error *error) {
-  uint64_t first = 0, last;
-  void *one = NULL;
-  *products = 0;
-  for (uint32_t k = 0; k < p->sample_count; k++) {
-    if (!is_product(p, k) || ++*products > 1) continue;
-    HRI_TRY(prepare(p, k, k + 1, false, NULL, &one, error));
-    first = hri_host_resident_bytes();
-    p->backend->release(one);
-  }
-  HRI_TRY(prepare(p, 0, p->sample_count, true, NULL, &p->base, error));
-  last = hri_host_resident_bytes();
-  p->product_bytes = *products > 1 && last > first ? hri_round_up((last - first) / (*products - 1), 4096) : 0;
-  return HR_OK;
-}
-
-/* What is resident once everything ran, less the arena and the products. */
-static void fix(probe *p, uint32_t products) {
-  uint64_t resident = hri_host_resident_bytes(),
-           beside = p->backend->reserved_bytes(p->base, HRI_DEVICE) + products * p->product_bytes;
+/* What is resident once everything ran, less the arena. */
+static void fix(probe *p) {
+  uint64_t resident = hri_host_resident_bytes(), beside = p->backend->reserved_bytes(p->base, HRI_DEVICE);
   uint64_t rest = resident > beside ? resident - beside : 0;
-  p->rates->product_bytes = p->product_bytes;
   p->rates->fixed_bytes = hri_round_up(rest + BUFFER_BYTES, 1u << 20);
 }
 
@@ -525,7 +500,7 @@ static void add_samples(probe *p) {
 }
 
 static hr_status run(probe *p, const hr_probe_options *options, hr_error *error) {
-  uint32_t threads = options && options->threads ? options->threads : hr_device_cpu_threads(), products;
+  uint32_t threads = options && options->threads ? options->threads : hr_device_cpu_threads();
   uint64_t usable = hri_host_memory_now().usable_bytes;
   hri_id wide = HRI_NONE, narrow = HRI_NONE;
   hr_device device;
@@ -540,12 +515,12 @@ static hr_status run(probe *p, const hr_probe_options *options, hr_error *error)
   place_regions(p);
   HRI_TRY(show_region(p, INPUTS, &wide, error));
   HRI_TRY(show_region(p, HALF_INPUTS, &narrow, error));
-  HRI_TRY(prepare_all(p, &products, error));
+  HRI_TRY(prepare(p, 0, p->sample_count, true, NULL, &p->base, error));
   HRI_TRY(p->backend->reserve(p->base, error));
   HRI_TRY(fill_region(p, wide, INPUTS, HRI_REAL_F32, error));
   HRI_TRY(fill_region(p, narrow, HALF_INPUTS, HRI_REAL_BF16, error));
   HRI_TRY(warm_up(p, error));
-  fix(p, products);
+  fix(p);
   HRI_TRY(measure(p, begin, options, error));
   file_rates(p);
   describe(p->rates, p->backend);

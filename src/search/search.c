@@ -327,8 +327,8 @@ static hr_status lend(grid *g, hr_error *error) {
   return status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL ? status : HR_OK;
 }
 
-/* The plan that is returned is made anew: the search's backend holds what the other points prepared, which is not in
- * its fixed bytes. */
+/* The plan that is returned is made anew: the search's backend holds what was decided for the other points, which is
+ * not in its fixed bytes. */
 hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   grid *g = hri_alloc_zero(1, sizeof *g);
   hr_status status = HR_OK;

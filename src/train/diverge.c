@@ -12,12 +12,12 @@ static int64_t first_in(const hri_session *s, hri_id tensor, uint64_t elements, 
   float piece[PIECE]; /* of either type */
   /* Steps may be in flight, and an address counts after a wait. */
   if (values && hri_executor_read(s->executor, tensor, 0, piece, hri_real_bytes(real), NULL) != HR_OK) return -1;
-  if (values) return with->first_nonfinite(values, (int64_t)elements, real, with->threads);
+  if (values) return with->first_nonfinite(values, (int64_t)elements, real, with->team);
   for (uint64_t done = 0; done < elements; done += PIECE) {
     uint64_t n = elements - done < PIECE ? elements - done : PIECE, each = hri_real_bytes(real);
     int64_t at;
     if (hri_executor_read(s->executor, tensor, done * each, piece, n * each, NULL) != HR_OK) return -1;
-    at = with->first_nonfinite(piece, (int64_t)n, real, 1);
+    at = with->first_nonfinite(piece, (int64_t)n, real, NULL);
     if (at >= 0) return (int64_t)done + at;
   }
   return -1;

@@ -323,7 +323,7 @@ bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec 
 
 hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes,
                           void *staging, uint64_t staging_bytes, hr_error *error) {
-  if (tensor->memory) with->zero((unsigned char *)tensor->memory + offset, (int64_t)bytes, with->threads);
+  if (tensor->memory) with->zero((unsigned char *)tensor->memory + offset, (int64_t)bytes, with->team);
   else memset(staging, 0, bytes < staging_bytes ? bytes : staging_bytes);
   for (uint64_t done = 0; !tensor->memory && done < bytes; done += staging_bytes)
     HRI_TRY(tensor->put(tensor->context, offset + done, staging,
@@ -345,10 +345,9 @@ hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t 
     uint64_t n = elements - done < room ? elements - done : room;
     void *rounded = direct ? hri_real_at(tensor->memory, (int64_t)done, real) : narrow ? (void *)(list + room) : list;
     if (param->init == HRI_INIT_NORMAL)
-      hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done),
-                      with->threads);
-    else with->fill(list, constant, (int64_t)n, with->threads);
-    if (narrow) with->cast(rounded, real, list, HRI_REAL_F32, (int64_t)n, with->threads);
+      hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done), with->team);
+    else with->fill(list, constant, (int64_t)n, with->team);
+    if (narrow) with->cast(rounded, real, list, HRI_REAL_F32, (int64_t)n, with->team);
     if (!direct)
       HRI_TRY(tensor->put(tensor->context, done * hri_real_bytes(real), rounded, n * hri_real_bytes(real), error));
   }

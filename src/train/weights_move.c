@@ -8,7 +8,8 @@
  * window. */
 #include "train/weights_move.h"
 
-#include <omp.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #ifdef __SSE__
 #include <xmmintrin.h>
@@ -119,7 +120,7 @@ static hr_status refuse_value(const hri_move *m, uint64_t index, hr_error *error
 /* `first` is the position of the first value in the file's tensor. */
 static hr_status check_finite(const plan *p, const hri_move *m, const void *values, hri_real real, uint64_t first,
                               uint64_t count, hr_error *error) {
-  int64_t bad = m->finite ? p->elements->first_nonfinite(values, (int64_t)count, real, 1) : -1;
+  int64_t bad = m->finite ? p->elements->first_nonfinite(values, (int64_t)count, real, NULL) : -1;
   return bad < 0 ? HR_OK : refuse_value(m, first + (uint64_t)bad, error);
 }
 
@@ -141,24 +142,24 @@ static void add_to(const hri_move *m, float *values, uint64_t count) {
 
 /* File bytes to fp32, and back (never blocks of several values). */
 static void decode(const plan *p, const hri_move *m, float *to, const void *raw, uint64_t count) {
-  if (m->type == HRI_GGML_BF16) p->elements->cast(to, HRI_REAL_F32, raw, HRI_REAL_BF16, (int64_t)count, 1);
+  if (m->type == HRI_GGML_BF16) p->elements->cast(to, HRI_REAL_F32, raw, HRI_REAL_BF16, (int64_t)count, NULL);
   else (void)hri_ggml_to_f32(m->type, to, raw, count);
 }
 
 static void encode(const plan *p, const hri_move *m, void *raw, const float *from, uint64_t count) {
   if (m->type == HRI_GGML_F32) memcpy(raw, from, count * sizeof *from);
-  else if (m->type == HRI_GGML_BF16) p->elements->cast(raw, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, 1);
+  else if (m->type == HRI_GGML_BF16) p->elements->cast(raw, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, NULL);
   else hri_f16_from_f32(raw, from, count);
 }
 
 /* fp32 values to values as in the arena, and back. */
 static void put(const plan *p, const hri_move *m, void *to, const float *from, uint64_t count) {
-  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, 1);
+  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, NULL);
   else memcpy(to, from, count * sizeof *from);
 }
 
 static void get(const plan *p, const hri_move *m, const void *from, float *to, uint64_t count) {
-  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_F32, from, HRI_REAL_BF16, (int64_t)count, 1);
+  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_F32, from, HRI_REAL_BF16, (int64_t)count, NULL);
   else memcpy(to, from, count * sizeof *to);
 }
 
@@ -326,7 +327,7 @@ static void turn(float *restrict to, const float *restrict from, uint64_t rows, 
 /* The values of a tile in the order of the file: `columns` part rows of the file's `m->rows` values each. */
 static hr_status check_tile(const plan *p, const hri_move *m, const float *values, uint64_t row, uint64_t rows,
                             uint64_t column, uint64_t columns, hr_error *error) {
-  int64_t bad = m->finite ? p->elements->first_nonfinite(values, (int64_t)(rows * columns), HRI_REAL_F32, 1) : -1;
+  int64_t bad = m->finite ? p->elements->first_nonfinite(values, (int64_t)(rows * columns), HRI_REAL_F32, NULL) : -1;
   return bad < 0 ? HR_OK
                  : refuse_value(m, (column + (uint64_t)bad / rows) * m->rows + row + (uint64_t)bad % rows, error);
 }
@@ -366,7 +367,7 @@ static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint6
   return HR_OK;
 }
 
-/* ---- the team ---- */
+/* ---- side by side ---- */
 
 static hr_status move_piece(const plan *p, uint64_t piece, unsigned char *slice, hr_error *error) {
   const hri_move *m = p->moves;
@@ -379,34 +380,51 @@ static hr_status move_piece(const plan *p, uint64_t piece, unsigned char *slice,
   return (m->out ? write_run : read_run)(p, m, first, least(m->rows * m->columns - first, c->unit), slice, error);
 }
 
-/* Pieces are handed out in rising order, so all before the first one that fails are moved, whatever the team. Where the
- * staging has room for fewer slices than there are threads, the others of the team wait: a smaller team would end
- * threads that the next kernel starts again. */
-static hr_status run_team(const plan *p, unsigned char *staging, int threads, uint32_t team, hr_error *error) {
-  int64_t next = 0, failed = INT64_MAX;
-  hr_status result = HR_OK;
-#pragma omp parallel num_threads(threads) if (team > 1)
-  for (int own_slice = omp_get_thread_num(); own_slice < (int)team;) {
+typedef struct crew {
+  const plan *plan;
+  unsigned char *staging; /* a slice for each item of the loop */
+  _Atomic int64_t next;   /* piece */
+  _Atomic int64_t failed; /* the first piece that did; INT64_MAX: none */
+  pthread_mutex_t mutex;  /* of what follows, and of writing `failed` */
+  hr_status status;
+  hr_error *error;
+} crew;
+
+static void fail_piece(crew *c, int64_t piece, hr_status status, const hr_error *error) {
+  pthread_mutex_lock(&c->mutex);
+  if (piece < c->failed) {
+    c->failed = piece;
+    c->status = status;
+    if (c->error) *c->error = *error;
+  }
+  pthread_mutex_unlock(&c->mutex);
+}
+
+/* Moves pieces through one slice of the staging until none is left. They are handed out in rising order, so all before
+ * the first one that fails are moved, whoever moves them. */
+static void move_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  crew *c = context;
+  (void)end, (void)thread;
+  for (;;) {
     hr_error own;
     hr_status status;
-    int64_t piece, before;
-#pragma omp atomic capture
-    piece = next++;
-    if (piece >= (int64_t)p->total) break;
-#pragma omp atomic read
-    before = failed;
-    if (piece > before) break;
-    status = move_piece(p, (uint64_t)piece, staging + (uint64_t)own_slice * p->slice, &own);
-    if (status == HR_OK) continue;
-#pragma omp critical(hri_moves)
-    if (piece < failed) {
-#pragma omp atomic write
-      failed = piece;
-      result = status;
-      if (error) *error = own;
-    }
+    int64_t piece = atomic_fetch_add(&c->next, 1);
+    if (piece >= (int64_t)c->plan->total || piece > atomic_load(&c->failed)) break;
+    status = move_piece(c->plan, (uint64_t)piece, c->staging + (uint64_t)begin * c->plan->slice, &own);
+    if (status != HR_OK) fail_piece(c, piece, status, &own);
   }
-  return result;
+}
+
+static hr_status run_crew(const plan *p, unsigned char *staging, uint32_t slices, hr_error *error) {
+  crew c = {.plan = p,
+            .staging = staging,
+            .failed = INT64_MAX,
+            .mutex = PTHREAD_MUTEX_INITIALIZER,
+            .status = HR_OK,
+            .error = error};
+  hri_team_each(p->elements->team, slices, 1, move_pieces, &c);
+  (void)pthread_mutex_destroy(&c.mutex);
+  return c.status;
 }
 
 hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uint32_t count, void *staging,
@@ -414,7 +432,8 @@ hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uin
   plan p = {.elements = elements, .moves = moves};
   uint64_t bytes = 0, team;
   for (uint32_t k = 0; k < count; k++) bytes += moves[k].rows * moves[k].columns * hri_real_bytes(moves[k].real);
-  team = least((uint64_t)elements->threads, most(least(bytes / SMALL_BYTES, staging_bytes / SLICE_BYTES), 1));
+  team = least((uint64_t)hri_team_threads(elements->team),
+               most(least(bytes / SMALL_BYTES, staging_bytes / SLICE_BYTES), 1));
   p.slice = staging_bytes / team / 64 * 64;
   for (uint32_t k = 0; k < count; k++) {
     const hri_move *m = &moves[k];
@@ -423,5 +442,5 @@ hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uin
     else cut_run(m, p.slice, (uint32_t)team, &p.cuts[k]);
     p.total += p.cuts[k].pieces;
   }
-  return run_team(&p, staging, elements->threads, (uint32_t)team, error);
+  return run_crew(&p, staging, (uint32_t)team, error);
 }

@@ -1,7 +1,7 @@
 # Shared by the tests of the command line: runs the program, keeps what it said, counts what is wrong.
 # Usage in a test: source common.sh; run plan gpt2-124m; expect_rc 0; expect_out 'FITS'; finish
 set -u
-program=$(realpath "$1")
+program=$(realpath -e "$1") || exit 1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 record=${HEADROOM_RECORD:-}
 for name in ${!HEADROOM_@}; do

@@ -12,7 +12,7 @@ trail_steps() { od -A n -t u8 -j 32 -N 8 "$1/memory/trail" | tr -d ' '; }
 # Micro-batches, evaluations in between: the last three steps, with exact roles.
 run train $job --accumulate 3 --data text.txt --eval-data text.txt --eval-every 2 --out run --steps 7 --record-memory --quiet; expect_rc 0
 [ "$(trail_steps run)" = 7 ] || fail "the trail says $(trail_steps run) steps"
-run inspect run; expect_rc 0; expect_err 'run/memory/snapshot.pickle.gz'; expect_out 'optimizer_state'; expect_out 'layer 1, forward'
+run inspect run; expect_rc 0; expect_err 'run/memory/snapshot.pickle.gz'; expect_out 'optimizer_state'; expect_out 'layer [01], forward'
 run inspect run --json; expect_rc 0
 expect_json 'd["odd_count"] == 0' 'd["began_empty"]' '{"weight", "gradient", "activation", "optimizer_state"} <= {g["category"] for g in d["by_category"]}' \
   'sum(g["bytes"] for g in d["by_category"]) == d["at"]["requested_bytes"]'

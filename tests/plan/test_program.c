@@ -584,8 +584,23 @@ static void placement_proof_can_fail(void **state) {
   compile_small(&job, true);
   assert_int_equal(hri_place_job(&job, 0, &placement, &error), HR_OK);
   assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_OK);
+  for (size_t s = 0; s < job.storages.count; s++) { /* beyond the arena, and between two places */
+    const uint8_t tier = job.storages.items[s].tier;
+    const uint64_t kept = placement.offsets[s], beyond = hri_round_up(placement.peak_bytes[tier], HRI_STORAGE_ALIGN);
+    if (job.storages.items[s].dead || placement.lives[s].begin > placement.lives[s].end) continue;
+    placement.offsets[s] = beyond;
+    assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_ERROR_INTERNAL);
+    assert_non_null(strstr(error.message, "is misplaced"));
+    placement.offsets[s] = beyond + 1;
+    placement.peak_bytes[tier] += 1 << 30;
+    assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_ERROR_INTERNAL);
+    placement.offsets[s] = kept;
+    placement.peak_bytes[tier] -= 1 << 30;
+  }
+  assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_OK);
   for (size_t s = 0; s < job.storages.count; s++) placement.offsets[s] = 0; /* everything on top of each other */
   assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_ERROR_INTERNAL);
+  assert_non_null(strstr(error.message, "share bytes while both may be alive"));
   hri_placement_deinit(&placement);
   hri_job_deinit(&job);
 }

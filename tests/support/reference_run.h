@@ -208,7 +208,7 @@ static void RUN(rope_table)(RUN(memory) * m, const hri_node *node) {
   int64_t n = RUN(elements)(m, node, 0);
   float *table = malloc((size_t)n * sizeof *table);
   assert_non_null(table);
-  hri_rope_table(source->inverse, source->pairs, source->factor, node->attr.i[0], table, table + n / 2, 1);
+  hri_rope_table(source->inverse, source->pairs, source->factor, node->attr.i[0], table, table + n / 2, NULL);
   for (int64_t i = 0; i < n; i++) RUN(out)(m, node, 0)[i] = (RUN_REAL)table[i];
   free(table);
 }

@@ -227,7 +227,7 @@ static void tiny_rope(tiny_call *c) {
 static void tiny_rope_table(tiny_call *c) {
   const hri_rope_source *s = &c->job->ropes.items[c->node->attr.i[2]];
   float *table = tiny_raw(c, 0);
-  hri_rope_table(s->inverse, s->pairs, s->factor, c->node->attr.i[0], table, table + COUNT(0) / 2, 1);
+  hri_rope_table(s->inverse, s->pairs, s->factor, c->node->attr.i[0], table, table + COUNT(0) / 2, NULL);
 }
 
 static hri_attention_shape tiny_attention_shape(const tiny_call *c) {
@@ -732,17 +732,18 @@ static uint64_t tiny_reserved_bytes(const void *run, hri_tier tier) {
 static uint64_t tiny_address(const void *run, hri_tier tier) { return (void)run, (uint64_t)(tier + 1) << 40; }
 static void *tiny_view(void *run, hri_id tensor) { return (void)run, (void)tensor, NULL; }
 
-static void tiny_fill(float *y, float value, int64_t n, int threads) {
-  (void)threads;
+static void tiny_fill(float *y, float value, int64_t n, hri_team *team) {
+  (void)team;
   for (int64_t k = 0; k < n; k++) y[k] = value;
 }
-static void tiny_zero_bytes(void *to, int64_t bytes, int threads) { (void)threads, memset(to, 0, (size_t)bytes); }
-static void tiny_cast_values(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, int threads) {
-  (void)threads;
+static void tiny_zero_bytes(void *to, int64_t bytes, hri_team *team) { (void)team, memset(to, 0, (size_t)bytes); }
+static void tiny_cast_values(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n,
+                             hri_team *team) {
+  (void)team;
   for (int64_t k = 0; k < n; k++) hri_real_put(to, k, hri_real_get(from, k, from_real), to_real);
 }
-static int64_t tiny_first_nonfinite(const void *x, int64_t n, hri_real real, int threads) {
-  (void)threads;
+static int64_t tiny_first_nonfinite(const void *x, int64_t n, hri_real real, hri_team *team) {
+  (void)team;
   for (int64_t k = 0; k < n; k++)
     if (!isfinite(hri_real_get(x, k, real))) return k;
   return -1;
@@ -761,7 +762,7 @@ static hr_status tiny_open(const hr_device *device, hri_backend **out) {
                      .granule = 64,
                      .staging_tier = HRI_HOST,
                      .ahead = 1,
-                     .elements = {1, tiny_fill, tiny_zero_bytes, tiny_cast_values, tiny_first_nonfinite},
+                     .elements = {NULL, tiny_fill, tiny_zero_bytes, tiny_cast_values, tiny_first_nonfinite},
                      .self = b,
                      .workspace = tiny_workspace,
                      .fixed_bytes = tiny_fixed_bytes,

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* MEMORY and LIBRARY: mmap without a file, by the program itself and by libraries (oneDNN's generated code). */
+/* MEMORY and LIBRARY: mmap without a file, by the program itself and by libraries. */
 typedef enum shim_area {
   SHIM_TREE,
   SHIM_INPUT,

@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "backend/cpu/arena.h"
 #include "device/host.h"
+#include "support/team.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
@@ -37,20 +38,22 @@
 static void test_exact(void **state) {
   static const uint64_t sizes[] =
       {1, 4095, 4096, 4097, 65536, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB + 12345, 64 * MIB, 100 * MIB + 4096};
+  const uint64_t page = hri_arena_granule();
   hri_arena warm;
   hr_error error;
   (void)state;
+  assert_true(page >= 4096 && page % (uint64_t)sysconf(_SC_PAGESIZE) == 0);
   /* Threads take address space of their own when they first start. */
-  assert_int_equal(hri_arena_reserve(&warm, 16 * MIB, 2, NULL, &error), HR_OK);
+  assert_int_equal(hri_arena_reserve(&warm, 16 * MIB, team_of(2), NULL, &error), HR_OK);
   hri_arena_release(&warm);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (uint32_t threads = 1; threads <= 2; threads++) {
       uint64_t before = hri_host_address_space_bytes(), resident = hri_host_resident_bytes(), sum = 0, grown;
       hri_arena arena;
-      assert_int_equal(hri_arena_reserve(&arena, sizes[i], threads, NULL, &error), HR_OK);
-      assert_int_equal(arena.bytes, (sizes[i] + 4095) / 4096 * 4096);
+      assert_int_equal(hri_arena_reserve(&arena, sizes[i], team_of((int)threads), NULL, &error), HR_OK);
+      assert_int_equal(arena.bytes, (sizes[i] + page - 1) / page * page);
       assert_int_equal(arena.bytes, hri_arena_round(sizes[i]));
-      assert_int_equal((uintptr_t)arena.base % HRI_ARENA_GRANULE, 0);
+      assert_int_equal((uintptr_t)arena.base % page, 0);
       if (!SANITIZED) assert_int_equal(hri_host_address_space_bytes() - before, arena.bytes);
       grown = hri_host_resident_bytes() - resident;
       /* The kernel counts resident pages in batches per processor: allow 1 MiB of slack either way. */
@@ -72,10 +75,10 @@ static void test_options(void **state) {
   hri_arena arena;
   hr_error error;
   (void)state;
-  assert_int_equal(hri_arena_reserve(&arena, 256 * MIB, 2, &options, &error), HR_OK);
+  assert_int_equal(hri_arena_reserve(&arena, 256 * MIB, team_of(2), &options, &error), HR_OK);
   assert_true(hri_host_resident_bytes() < resident + 16 * MIB);
   hri_arena_release(&arena);
-  assert_int_equal(hri_arena_reserve(&arena, 0, 2, NULL, &error), HR_OK);
+  assert_int_equal(hri_arena_reserve(&arena, 0, team_of(2), NULL, &error), HR_OK);
   assert_null(arena.base);
   assert_int_equal(arena.bytes, 0);
   hri_arena_release(&arena);
@@ -88,7 +91,7 @@ static void test_refusal(void **state) {
     hri_arena arena;
     hr_error error;
     memset(&arena, 0xFF, sizeof arena);
-    assert_int_equal(hri_arena_reserve(&arena, sizes[i], 2, NULL, &error), HR_ERROR_MEMORY);
+    assert_int_equal(hri_arena_reserve(&arena, sizes[i], team_of(2), NULL, &error), HR_ERROR_MEMORY);
     assert_int_equal(error.code, HR_ERROR_MEMORY);
     assert_int_equal(error.requested_bytes, sizes[i]);
     assert_true(error.available_bytes > 0);
@@ -96,7 +99,7 @@ static void test_refusal(void **state) {
     assert_null(arena.base);
     assert_int_equal(arena.bytes, 0);
     hri_arena_release(&arena);
-    assert_int_equal(hri_arena_reserve(&arena, sizes[i], 2, NULL, NULL), HR_ERROR_MEMORY);
+    assert_int_equal(hri_arena_reserve(&arena, sizes[i], team_of(2), NULL, NULL), HR_ERROR_MEMORY);
   }
 }
 
@@ -113,7 +116,7 @@ static int reserve_in_room(uint64_t room, uint64_t bytes) {
     hr_status status;
     if (setrlimit(RLIMIT_AS, &as) != 0) _exit(99);
     if (hri_host_memory_now().usable_bytes > room) _exit(98);
-    status = hri_arena_reserve(&arena, bytes, 1, NULL, &error);
+    status = hri_arena_reserve(&arena, bytes, NULL, NULL, &error);
     if (status == HR_OK) _exit(arena.bytes == bytes ? 0 : 97);
     _exit(status == HR_ERROR_MEMORY && error.requested_bytes == bytes && error.available_bytes <= room ? 1 : 96);
   }
@@ -185,6 +188,25 @@ static void test_no_groups(void **state) {
   assert_false(hri_host_reset_peak());
 }
 
+/* Processors of Arm have numbers; a kernel that gives a name as well is believed. */
+static void test_names_of_arm_processors(void **state) {
+  static const struct {
+    const char *text, *name;
+  } cases[] = {{"processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x1\nCPU part\t: 0xd40\n", "Arm Neoverse-V1"},
+               {"processor\t: 0\nCPU implementer\t: 0x6d\nCPU part\t: 0xd49\n", "Azure Cobalt 100"},
+               {"processor\t: 0\nCPU implementer\t: 0x61\nCPU part\t: 0x022\n", "Arm, implementer 0x61, part 0x022"},
+               {"processor\t: 0\nmodel name\t: Own Name\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "Own Name"},
+               {"processor\t: 0\nCPU part\t: 0xd40\n", "unknown processor"},
+               {"\n", "unknown processor"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char model[64];
+    machine_write("/proc/cpuinfo", cases[i].text);
+    hri_host_cpu_model(model, sizeof model);
+    assert_string_equal(model, cases[i].name);
+  }
+}
+
 /* Version 2: the group has room for 3 GiB, the one above it for 2 GiB less what is used beyond inactive file pages. */
 static void test_groups_v2(void **state) {
   (void)state;
@@ -206,12 +228,15 @@ static void test_groups_v2(void **state) {
   assert_int_equal(hri_host_memory_now().group_bytes, HRI_HOST_UNLIMITED);
   machine_write("/sys/fs/cgroup/user/job/cpu.max", "350000 100000\n");
   assert_int_equal(hri_host_cores_now().quota, 3);
+  assert_float_equal(hri_host_cores_now().quota_cpus, 3.5, 1e-9);
   machine_write("/sys/fs/cgroup/user/cpu.max", "50000 100000\n"); /* half a CPU still runs one thread */
   assert_int_equal(hri_host_cores_now().quota, 1);
   assert_int_equal(hri_host_cores_now().usable, 1);
+  assert_float_equal(hri_host_cores_now().quota_cpus, 0.5, 1e-9);
   machine_write("/sys/fs/cgroup/user/cpu.max", "max 100000\n");
   machine_write("/sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
   assert_int_equal(hri_host_cores_now().quota, UINT32_MAX);
+  assert_float_equal(hri_host_cores_now().quota_cpus, 0, 0);
 }
 
 /* A container: the path names directories that are not mounted here, the mount point is the container's own group. */
@@ -272,7 +297,7 @@ static void test_this_machine(void **state) {
   hri_host_cpu_model(model, sizeof model);
   assert_true(strlen(model) > 0);
   assert_true(hri_host_resident_bytes() > 0);
-  assert_int_equal(hri_arena_reserve(&arena, 64 * MIB, 1, NULL, NULL), HR_OK);
+  assert_int_equal(hri_arena_reserve(&arena, 64 * MIB, NULL, NULL, NULL), HR_OK);
   hri_arena_release(&arena);
   peak = hri_host_peak_resident_bytes();
   assert_true(peak >= 64 * MIB);
@@ -286,6 +311,7 @@ int main(void) {
       cmocka_unit_test(test_refusal),
       cmocka_unit_test(test_address_space_limit),
       cmocka_unit_test_setup_teardown(test_no_groups, machine_setup, machine_teardown),
+      cmocka_unit_test_setup_teardown(test_names_of_arm_processors, machine_setup, machine_teardown),
       cmocka_unit_test_setup_teardown(test_groups_v2, machine_setup, machine_teardown),
       cmocka_unit_test_setup_teardown(test_groups_in_container, machine_setup, machine_teardown),
       cmocka_unit_test_setup_teardown(test_groups_v1, machine_setup, machine_teardown),

@@ -23,9 +23,11 @@
 
 #include <cmocka.h>
 
+#include "backend/cpu/isa.h"
 #include "base/rng.h"
 #include "ops/attention/cpu.h"
 #include "ops/attention/ref.h"
+#include "support/team.h"
 
 #define GUARD 64 /* floats before and after each buffer */
 #define GUARD_BYTE 0xA5
@@ -290,10 +292,10 @@ static outputs run_all(const problem *p, const variant *v, int threads) {
   void *probs = not_numbers(p->probs_count, real);
   outputs o = {.lse = not_numbers(p->lse_count, HRI_REAL_F32)};
   for (int i = 0; i < 4; i++) scratch[i] = guarded(bytes[i]);
-  t->forward(s, p->scale, qkv, p->doc_start, y, o.lse, scratch[0], threads);
-  t->backward(s, p->scale, dy, qkv, y, o.lse, p->doc_start, dqkv, scratch[1], threads);
-  t->materialized(s, p->scale, qkv, p->doc_start, full_y, probs, scratch[2], threads);
-  t->materialized_backward(s, p->scale, dy, qkv, probs, p->doc_start, full_dqkv, scratch[3], threads);
+  t->forward(s, p->scale, qkv, p->doc_start, y, o.lse, scratch[0], team_of(threads));
+  t->backward(s, p->scale, dy, qkv, y, o.lse, p->doc_start, dqkv, scratch[1], team_of(threads));
+  t->materialized(s, p->scale, qkv, p->doc_start, full_y, probs, scratch[2], team_of(threads));
+  t->materialized_backward(s, p->scale, dy, qkv, probs, p->doc_start, full_dqkv, scratch[3], team_of(threads));
   for (int i = 0; i < 4; i++) release_checked(scratch[i], bytes[i], names[i]);
   release_checked(qkv, (uint64_t)p->qkv_count * hri_real_bytes(real), "qkv");
   release_checked(dy, (uint64_t)p->y_count * hri_real_bytes(real), "dy");
@@ -544,7 +546,7 @@ static void call_cached(const problem *p, const variant *v, cache_run *c, int64_
   for (int64_t b = 0; b < s->batch; b++)
     memcpy(rows_in + b * rows * w, p->qkv + (b * s->sequence + past) * w, (size_t)(valid * w) * sizeof *rows_in);
   in = narrowed(rows_in, s->batch * rows * w, s->real);
-  v->table.cached(&c->shape, p->scale, in, past, valid, c->keys, c->values, out_rows, scratch, threads);
+  v->table.cached(&c->shape, p->scale, in, past, valid, c->keys, c->values, out_rows, scratch, team_of(threads));
   got = widened(out_rows, s->batch * rows * out, s->real, "cached y");
   for (int64_t b = 0; b < s->batch; b++) {
     memcpy(y + (b * s->sequence + past) * out, got + b * rows * out, (size_t)(valid * out) * sizeof *y);
@@ -679,6 +681,13 @@ int main(void) {
       variants[variant_count].name = "avx512bf16";
       hri_attention_kernels_avx512bf16(&variants[variant_count++].table);
     }
+  }
+#elif defined(__aarch64__)
+  variants[variant_count].name = "neon";
+  hri_attention_kernels_neon(&variants[variant_count++].table);
+  if (hri_isa_has(hri_cpu_isa_detect(HRI_ISA_NEON_BF16), HRI_ISA_NEON_BF16)) {
+    variants[variant_count].name = "neonbf16";
+    hri_attention_kernels_neonbf16(&variants[variant_count++].table);
   }
 #endif
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* Exactness from outside (architecture.md section 5, promises 1, 2 and 5): the program itself runs as a child under
  * limits that the operating system enforces, and what it took is read from the operating system.
  *
- * The part that no plan can own (libraries, stacks, code that oneDNN generates) is measured, not assumed: a job of the
+ * The part that no plan can own (program, libraries, stacks) is measured, not assumed: a job of the
  * same model and team, with next to no arena, gives it; the job that is tested has a large one. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,7 +143,7 @@ static void test_one_granule_less_is_refused_before_any_weight_is_read(void **st
 
 /* ---- resident memory ---- */
 
-/* The same matrix products, and so the same library memory; the number of layers makes the arena. */
+/* The same matrix products; the number of layers makes the arena. */
 static const char *job_of(unsigned layers, const char *options) {
   return path_of(
       "custom:family=llama,layers=%u,hidden=256,heads=8,kv-heads=4,mlp=704,vocab=257,positions=128,tied --seq 125 --micro-batch 2 --steps 2 %s",
@@ -212,7 +212,7 @@ static void test_runs_in_an_address_space_of_plan_and_fixed_part(void **state) {
     child c;
     s = plan(small);
     l = plan(large);
-    fixed = least_address_space(small, s.reserved + 24 * MIB, s.reserved + 152 * MIB) - s.reserved;
+    fixed = least_address_space(small, s.reserved + 6 * MIB, s.reserved + 152 * MIB) - s.reserved;
     limit = l.reserved + fixed + 2 * MIB; /* the compiled job of more layers: some KiB of heap a layer */
     c = train(large, "8GiB", limit, NULL);
     print_message("%s: arena %.2f MiB, fixed address space measured %.2f MiB\n", teams[k], (double)l.reserved / MIB,

@@ -1,5 +1,5 @@
-/* Matrix products in fp32 and bf16: values against a double reference, exact scratch, the same bits for every team and
- * for packed operands, no hidden memory, and clean refusals. HEADROOM_GEMM_SWEEP=n sets the number of random shapes of
+/* Matrix products in fp32 and bf16: values against a double reference, our own bit by bit against the order of sums that
+ * they state, exact scratch, the same bits for every team and for packed operands, no hidden memory, clean refusals. HEADROOM_GEMM_SWEEP=n sets the number of random shapes of
  * the sweep over teams (20). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,12 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <omp.h>
+#include <pthread.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "backend/cpu/gemm.h"
-#include "ops/linear/pack.h"
+#include "backend/cpu/gemm_ours.h"
+#include "support/team.h"
 
 /* ---- an allocator that counts: this program's malloc stands before the C library's, also for shared libraries ---- */
 
@@ -60,7 +61,7 @@ int posix_memalign(void **memory, size_t alignment, size_t bytes) {
 
 /* ---- operands ---- */
 
-enum { GUARD = 64, TEAM_COUNT = 6 };
+enum { GUARD = 64, TEAM_COUNT = 6, PROVIDERS = HRI_GEMM_PROVIDER_COUNT };
 static const int teams[TEAM_COUNT] = {1, 2, 3, 4, 8, 16};
 static const uint32_t guard_word = 0x7fc0beefu; /* a NaN */
 
@@ -156,7 +157,7 @@ static void *packed_b(const problem *p, hri_gemm_cache *cache, const hri_gemm_sh
   if (!*bytes) return NULL;
   packed = full_of_nan(*bytes);
   assert_int_equal(hri_gemm_prepare_pack(cache, s, &gemm, &error), HR_OK);
-  hri_gemm_pack(gemm, p->b, packed);
+  hri_gemm_pack(gemm, team_of(s->threads), p->b, packed);
   guarded_check(packed, *bytes);
   return packed;
 }
@@ -180,9 +181,8 @@ static void *problem_run(const problem *p, hri_gemm_cache *cache, int threads) {
   scratch = full_of_nan(bytes);
   c = full_of_nan(p->c_bytes);
   if (s.accumulate) memcpy(c, p->start, p->c_bytes);
-  assert_int_equal(hri_gemm_run(gemm, p->a, packed ? packed : p->b, s.bias ? p->bias : NULL, c, bytes ? scratch : NULL,
-                                &error),
-                   HR_OK);
+  hri_gemm_run(gemm, team_of(threads), p->a, packed ? packed : p->b, s.bias ? p->bias : NULL, c,
+               bytes ? scratch : NULL);
   guarded_check(scratch, bytes);
   guarded_check(c, p->c_bytes);
   if (packed) guarded_check(packed, packed_bytes);
@@ -193,17 +193,27 @@ static void *problem_run(const problem *p, hri_gemm_cache *cache, int threads) {
 
 /* ---- values ---- */
 
+/* The operands of term i of element (r, j). */
+static void term(const problem *p, int64_t r, int64_t j, int64_t i, float *a, float *b) {
+  const hri_gemm_shape *s = &p->shape;
+  int64_t in_a = s->kind == HRI_GEMM_FORWARD ? r * s->k + i : s->kind == HRI_GEMM_DX ? r * s->n + i : i * s->n + r;
+  int64_t in_b = s->kind == HRI_GEMM_FORWARD ? j * s->k + i : i * s->k + j;
+  *a = value_at(p->a, in_a, s->type);
+  *b = value_at(p->b, in_b, s->type);
+}
+static int64_t depth_of(const hri_gemm_shape *s) {
+  return s->kind == HRI_GEMM_FORWARD ? s->k : s->kind == HRI_GEMM_DX ? s->n : s->m;
+}
+
 /* Element (r, j) of the result in double and in plain fp32. */
 static void reference(const problem *p, int64_t r, int64_t j, double *exact, float *plain) {
   const hri_gemm_shape *s = &p->shape;
-  int64_t depth = s->kind == HRI_GEMM_FORWARD ? s->k : s->kind == HRI_GEMM_DX ? s->n : s->m;
-  int64_t columns = s->kind == HRI_GEMM_FORWARD ? s->n : s->k;
+  int64_t depth = depth_of(s), columns = s->kind == HRI_GEMM_FORWARD ? s->n : s->k;
   *exact = s->accumulate ? p->start[r * columns + j] : 0;
   *plain = s->accumulate ? p->start[r * columns + j] : 0;
   for (int64_t i = 0; i < depth; i++) {
-    int64_t in_a = s->kind == HRI_GEMM_FORWARD ? r * s->k + i : s->kind == HRI_GEMM_DX ? r * s->n + i : i * s->n + r;
-    int64_t in_b = s->kind == HRI_GEMM_FORWARD ? j * s->k + i : i * s->k + j;
-    float a = value_at(p->a, in_a, s->type), b = value_at(p->b, in_b, s->type);
+    float a, b;
+    term(p, r, j, i, &a, &b);
     *exact += (double)a * b;
     *plain += a * b;
   }
@@ -268,19 +278,198 @@ static void values_of(hri_gemm_cache *cache, int threads) {
     }
 }
 
-static void test_values(void **state) {
-  hri_gemm_options portable = {.provider = HRI_GEMM_PORTABLE};
+static hri_gemm_cache *cache_by(hri_isa isa, hri_gemm_provider provider) {
   hri_gemm_cache *cache;
   hr_error error;
+  assert_int_equal(hri_gemm_cache_create(isa, provider, &cache, &error), HR_OK);
+  return cache;
+}
+
+static void test_values(void **state) {
   (void)state;
-  assert_int_equal(hri_gemm_cache_create(processor_isa(), &cache, &error), HR_OK);
-  values_of(cache, 2);
-  hri_gemm_cache_destroy(cache);
-  for (int isa = 0; isa <= (int)processor_isa(); isa++) {
-    assert_int_equal(hri_gemm_cache_create_with((hri_isa)isa, &portable, &cache, &error), HR_OK);
+  for (int provider = 0; provider < PROVIDERS; provider++) {
+    hri_gemm_cache *cache = cache_by(processor_isa(), (hri_gemm_provider)provider);
+    values_of(cache, 1 + provider);
+    hri_gemm_cache_destroy(cache);
+  }
+  for (int isa = 0; isa < HRI_ISA_COUNT; isa++) {
+    if (!hri_isa_has(processor_isa(), (hri_isa)isa)) continue;
+    hri_gemm_cache *cache = cache_by((hri_isa)isa, HRI_GEMM_BY_FMA);
     values_of(cache, 1 + isa);
     hri_gemm_cache_destroy(cache);
   }
+}
+
+/* ---- the order of sums ---- */
+
+/* The chain that gemm_ours.c states, operation by operation. The dot instruction takes pairs of terms, the second first;
+ * tiles take 32 terms, sum even and odd ones apart and add both. Base x86-64 multiplies and adds in two roundings. */
+typedef enum sum_order { PLAIN = 0, FUSED, PAIRS, TILES } sum_order;
+static const char *const order_names[] = {"multiply and add", "fma", "dot", "tiles"};
+
+static float tiles_chain(const problem *p, int64_t r, int64_t j, float sum) {
+  int64_t depth = depth_of(&p->shape);
+  for (int64_t block = 0; block < depth; block += 32) {
+    float halves[2] = {0, 0};
+    for (int64_t i = block; i < block + 32 && i < depth; i++) {
+      float a, b;
+      term(p, r, j, i, &a, &b);
+      halves[i % 2] = fmaf(a, b, halves[i % 2]);
+    }
+    sum += halves[0] + halves[1];
+  }
+  return sum;
+}
+
+static float chain(const problem *p, int64_t r, int64_t j, sum_order order) {
+  const hri_gemm_shape *s = &p->shape;
+  int64_t depth = depth_of(s), columns = s->kind == HRI_GEMM_FORWARD ? s->n : s->k;
+  volatile float sum = s->accumulate ? p->start[r * columns + j] : 0;
+  if (order == TILES) sum = tiles_chain(p, r, j, sum);
+  for (int64_t i = 0; i < depth && order != TILES; i++) {
+    int64_t at = order == PAIRS && (i | 1) < depth ? i ^ 1 : i;
+    float a, b;
+    term(p, r, j, at, &a, &b);
+    if (order == PLAIN) {
+      volatile float product = a * b;
+      sum = product + sum;
+    } else {
+      sum = fmaf(a, b, sum);
+    }
+  }
+  if (s->bias) sum = sum + p->bias[j];
+  return s->out == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round(sum)) : sum;
+}
+
+/* Every element, or some thousand of them spread over c. */
+static void check_order(const problem *p, const void *c, sum_order order) {
+  const hri_gemm_shape *s = &p->shape;
+  int64_t columns = s->kind == HRI_GEMM_FORWARD ? s->n : s->k, step = 1 + p->c_count * depth_of(s) / 4000000;
+  for (int64_t i = 0; i < p->c_count; i += i + 5 < p->c_count ? step : 1) {
+    float expected = chain(p, i / columns, i % columns, order), got = value_at(c, i, s->out);
+    if (memcmp(&expected, &got, sizeof got) != 0)
+      fail_msg(
+          "%s, kind %d, types %d to %d, %lld x %lld x %lld, bias %d, accumulate %d, packed %d: element %lld is %a, not %a",
+          order_names[order], s->kind, s->type, s->out, (long long)s->m, (long long)s->n, (long long)s->k, s->bias,
+          s->accumulate, s->packed, (long long)i, got, expected);
+  }
+}
+
+/* Some sides beyond one block of each kind: of the depth, of rows of a, of groups and of the stage's columns. */
+static const int64_t order_shapes[][3] = {{9, 1, 1},       {9, 17, 3},        {13, 33, 17},      {14, 32, 64},
+                                          {15, 31, 65},    {29, 47, 257},     {41, 100, 769},    {64, 200, 1537},
+                                          {27, 2310, 30},  {2310, 27, 31},    {33, 770, 40},     {770, 35, 18},
+                                          {1100, 16, 800}, {1153, 1201, 801}, {801, 1153, 1201}, {1201, 801, 1153},
+                                          {100, 1601, 60}};
+
+/* Tiles with the instructions written out, as problem_run runs the others. */
+static void *run_emulated(const problem *p, int threads) {
+  hri_gemm_ours tiles = hri_gemm_ours_emulated();
+  hri_gemm_shape s = p->shape;
+  uint64_t bytes, packed_bytes;
+  void *c = full_of_nan(p->c_bytes), *scratch, *packed = NULL;
+  s.threads = threads;
+  bytes = hri_gemm_scratch(HRI_ISA_AMX, HRI_GEMM_TILES, &s);
+  packed_bytes = hri_gemm_panel_bytes(HRI_ISA_AMX, HRI_GEMM_TILES, &s);
+  scratch = full_of_nan(bytes);
+  if (s.accumulate) memcpy(c, p->start, p->c_bytes);
+  if (s.packed) {
+    packed = full_of_nan(packed_bytes);
+    hri_gemm_ours_pack(&tiles, &s, team_of(threads), p->b, packed);
+    guarded_check(packed, packed_bytes);
+  }
+  hri_gemm_ours_run(&tiles, &s, team_of(threads), p->a, packed ? packed : p->b, p->bias, c, scratch);
+  guarded_check(scratch, bytes);
+  guarded_check(c, p->c_bytes);
+  guarded_free(scratch);
+  if (packed) guarded_free(packed);
+  return c;
+}
+
+/* All variants of a shape: kinds, types, bias, accumulation, packing. `cache` NULL: emulated tiles. */
+static void orders_of(hri_gemm_cache *cache, const int64_t sides[3], sum_order order, int *threads) {
+  for (int v = 0; v < 16 * TYPES_COUNT; v++) {
+    types t = all_types[v / 16];
+    hri_gemm_shape s = {.kind = v % 16 < 8    ? HRI_GEMM_FORWARD
+                                : v % 16 < 12 ? HRI_GEMM_DX
+                                              : HRI_GEMM_DW,
+                        .type = t.type,
+                        .out = t.out,
+                        .m = sides[0],
+                        .n = sides[1],
+                        .k = sides[2],
+                        .accumulate = v & 1,
+                        .packed = v & 2,
+                        .bias = v % 16 < 8 && v & 4};
+    bool large = s.m * s.n * s.k > 100000000, pairs = t.type == HRI_REAL_BF16;
+    problem p;
+    void *c;
+    if ((s.accumulate && s.out == HRI_REAL_BF16) || (large && (!cache || (v / 4 + v) % 4))) continue;
+    if (hri_gemm_takes_dots(&s) || (!cache && !pairs)) continue; /* dot products of rows */
+    p = problem_make(s);
+    c = cache ? problem_run(&p, cache, 1 + *threads % 7) : run_emulated(&p, 1 + *threads % 7);
+    ++*threads;
+    assert_non_null(c);
+    check_order(&p, c, pairs || order == PLAIN ? order : FUSED);
+    guarded_free(c);
+    problem_free(&p);
+  }
+}
+
+static void test_order_of_sums(void **state) {
+  (void)state;
+  for (int provider = HRI_GEMM_BY_FMA; provider < PROVIDERS; provider++)
+    for (int isa = 0; isa < HRI_ISA_COUNT; isa++) {
+      static const hri_isa lowest[PROVIDERS] = {
+          [HRI_GEMM_BY_FMA] = HRI_ISA_BASE, [HRI_GEMM_BY_DOT] = HRI_ISA_AVX512_BF16, [HRI_GEMM_BY_TILES] = HRI_ISA_AMX};
+#if defined(__aarch64__)
+      sum_order fma = FUSED;
+#else
+      sum_order fma = isa == HRI_ISA_BASE ? PLAIN : FUSED;
+#endif
+      sum_order order = provider == HRI_GEMM_BY_FMA ? fma : provider == HRI_GEMM_BY_DOT ? PAIRS : TILES;
+      hri_gemm_cache *cache;
+      int threads = 0;
+      if (!hri_isa_has(processor_isa(), (hri_isa)isa) || !hri_isa_has((hri_isa)isa, lowest[provider])) continue;
+      cache = cache_by((hri_isa)isa, (hri_gemm_provider)provider);
+      for (size_t i = 0; i < sizeof order_shapes / sizeof *order_shapes; i++)
+        orders_of(cache, order_shapes[i], order, &threads);
+      hri_gemm_cache_destroy(cache);
+    }
+}
+
+/* The layouts and edges of AMX's tiles, where there is no such processor: the same file with its instructions in C. */
+static void test_order_of_emulated_tiles(void **state) {
+  int threads = 0;
+  (void)state;
+  if (!hri_isa_has(processor_isa(), HRI_ISA_AVX512)) skip(); /* its packing is of that level */
+  for (size_t i = 0; i < sizeof order_shapes / sizeof *order_shapes; i++)
+    orders_of(NULL, order_shapes[i], TILES, &threads);
+  assert_true(threads > 200);
+}
+
+/* Rows and columns computed beside do not matter: a part of the product alone has the same bits. */
+static void test_parts_have_the_bits_of_the_whole(void **state) {
+  (void)state;
+  for (int dot = 0; dot < 2; dot++)
+    for (int t = 0; t < TYPES_COUNT; t++) {
+      hri_gemm_shape s =
+          {.kind = HRI_GEMM_DX, .type = all_types[t].type, .out = all_types[t].out, .m = 150, .n = 1000, .k = 90};
+      hri_gemm_cache *cache = cache_by(processor_isa(), dot ? HRI_GEMM_BY_DOT : HRI_GEMM_BY_FMA);
+      problem whole = problem_make(s), part;
+      void *c = problem_run(&whole, cache, 3), *of_part;
+      part = whole;
+      part.shape.m = 61;
+      part.a = hri_real_at(whole.a, 70 * s.n, s.type);
+      part.c_count = part.shape.m * s.k;
+      part.c_bytes = (uint64_t)part.c_count * hri_real_bytes(s.out);
+      of_part = problem_run(&part, cache, 2);
+      assert_memory_equal(of_part, hri_real_at(c, 70 * s.k, s.out), part.c_bytes);
+      guarded_free(of_part);
+      guarded_free(c);
+      problem_free(&whole);
+      hri_gemm_cache_destroy(cache);
+    }
 }
 
 /* NaN and infinity in an operand reach exactly the elements that depend on them. */
@@ -299,11 +488,8 @@ static void nonfinite_with(hri_gemm_cache *cache, hri_gemm_shape s) {
 
 static void test_nonfinite(void **state) {
   (void)state;
-  for (int provider = 0; provider < 2; provider++) {
-    hri_gemm_options options = {.provider = (hri_gemm_provider)provider};
-    hri_gemm_cache *cache;
-    hr_error error;
-    assert_int_equal(hri_gemm_cache_create_with(processor_isa(), &options, &cache, &error), HR_OK);
+  for (int provider = 0; provider < PROVIDERS; provider++) {
+    hri_gemm_cache *cache = cache_by(processor_isa(), (hri_gemm_provider)provider);
     for (int t = 0; t < TYPES_COUNT; t++)
       for (int variant = 0; variant < 4; variant++)
         nonfinite_with(cache, (hri_gemm_shape){.kind = HRI_GEMM_FORWARD,
@@ -324,17 +510,14 @@ static void test_rounding_of_results(void **state) {
                                       {0x1.01p0f, 0x1p0f},
                                       {0x1.03p0f, 0x1.04p0f}};
   (void)state;
-  for (size_t i = 0; i < 8; i++) {
-    hri_gemm_options options = {.provider = i < 4 ? HRI_GEMM_PORTABLE : HRI_GEMM_AUTO};
+  for (size_t i = 0; i < 4 * PROVIDERS; i++) {
     hri_gemm_shape s =
         {.kind = HRI_GEMM_FORWARD, .type = HRI_REAL_BF16, .out = HRI_REAL_BF16, .m = 20, .n = 3, .k = 1, .bias = true};
     problem p = problem_make(s);
-    hri_gemm_cache *cache;
-    hr_error error;
+    hri_gemm_cache *cache = cache_by(processor_isa(), (hri_gemm_provider)(i / 4));
     hri_bf16 *c;
     memset(p.a, 0, (size_t)p.a_count * 2);
     for (int j = 0; j < 3; j++) p.bias[j] = products[i % 4][0];
-    assert_int_equal(hri_gemm_cache_create_with(processor_isa(), &options, &cache, &error), HR_OK);
     c = problem_run(&p, cache, 2);
     for (int j = 0; j < 60; j++) assert_true(hri_bf16_widen(c[j]) == products[i % 4][1]);
     guarded_free(c);
@@ -404,91 +587,70 @@ static void test_same_bits_for_every_team(void **state) {
                                       {24, 24, 32000}, {1, 4096, 64},   {1, 64, 4096},   {4096, 1, 64},
                                       {4096, 64, 1},   {4096, 72, 200}, {2049, 40, 640}, {3000, 33, 130}};
   const char *text = getenv("HEADROOM_GEMM_SWEEP");
+  const int64_t most = getenv("HEADROOM_TEST_QUICK") ? 1000000 : 20000000; /* products of a shape drawn */
   long count = text ? atol(text) : 20;
   uint64_t counter = 0;
   int packed = 0;
   (void)state;
-  for (int provider = 0; provider < 2; provider++) {
-    hri_gemm_options options = {.provider = (hri_gemm_provider)provider, .max_prepared = UINT32_MAX};
-    hri_gemm_cache *cache;
-    hr_error error;
-    assert_int_equal(hri_gemm_cache_create_with(processor_isa(), &options, &cache, &error), HR_OK);
+  for (int provider = HRI_GEMM_BY_FMA; provider < PROVIDERS; provider++) {
+    hri_gemm_cache *cache = cache_by(processor_isa(), (hri_gemm_provider)provider);
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
-      packed += same_bits(cache, chosen[i][0], chosen[i][1], chosen[i][2]);
-    for (long i = 0; i < (provider == HRI_GEMM_AUTO ? count : count / 4); i++) {
+      if (!getenv("HEADROOM_TEST_QUICK") || chosen[i][0] * chosen[i][1] * chosen[i][2] <= most)
+        packed += same_bits(cache, chosen[i][0], chosen[i][1], chosen[i][2]);
+    for (long i = 0; i < (provider == HRI_GEMM_BY_FMA ? count : count / 2); i++) {
       int64_t sides[3];
-      random_sides(&counter, sides, 20000000);
+      random_sides(&counter, sides, most);
       packed += same_bits(cache, sides[0], sides[1], sides[2]);
     }
     hri_gemm_cache_destroy(cache);
   }
-#if defined(HRI_HAVE_ONEDNN)
-  if (processor_isa() >= HRI_ISA_AVX512) assert_true(packed > 100);
-#endif
+  assert_true(packed > (getenv("HEADROOM_TEST_QUICK") ? 50 : 100));
 }
 
-/* The state of OpenMP around a call neither matters nor changes. */
-static void test_openmp_state(void **state) {
-  int before = omp_get_max_threads(), wrong = 0;
-  problem p = problem_make((hri_gemm_shape){.kind = HRI_GEMM_DW, .m = 2100, .n = 48, .k = 80});
-  hri_gemm_cache *cache;
-  hr_error error;
-  void *first, *second;
-  (void)state;
-  assert_int_equal(hri_gemm_cache_create(processor_isa(), &cache, &error), HR_OK);
-  first = problem_run(&p, cache, 3);
-  omp_set_dynamic(1);
-  omp_set_num_threads(7);
-  second = problem_run(&p, cache, 3);
-  assert_int_equal(omp_get_max_threads(), 7);
-  assert_int_equal(omp_get_dynamic(), 1);
-  omp_set_dynamic(0);
-  omp_set_num_threads(before);
-  assert_memory_equal(first, second, p.c_bytes);
-  guarded_free(first);
-  guarded_free(second);
-  problem_free(&p);
+/* Different products at once, each in a thread of its own. */
+typedef struct alone {
+  const hri_gemm *gemm;
+  problem p;
+  void *c, *expected, *scratch;
+  int wrong;
+} alone;
 
-  /* One thread each, different shapes, inside a parallel region; a team there must not give a wrong result. */
-  {
-    problem small[4];
-    hri_gemm *gemms[4], *team;
-    void *c[4], *expected[4];
-    void *scratch[4];
-    for (int i = 0; i < 4; i++) {
-      hri_gemm_shape s = {.kind = HRI_GEMM_FORWARD, .m = 30 + i, .n = 50, .k = 64, .threads = 1};
-      uint64_t bytes;
-      small[i] = problem_make(s);
-      expected[i] = problem_run(&small[i], cache, 1);
-      c[i] = malloc((size_t)small[i].c_count * 4);
-      assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_OK);
-      assert_int_equal(hri_gemm_prepare(cache, &s, &gemms[i], &error), HR_OK);
-      scratch[i] = aligned_alloc(64, hri_round_up(bytes + 1, 64));
-      s.threads = 2;
-      if (i == 0) assert_int_equal(hri_gemm_prepare(cache, &s, &team, &error), HR_OK);
-    }
-#pragma omp parallel num_threads(4) reduction(+ : wrong)
-    {
-      int i = omp_get_thread_num();
-      for (int times = 0; times < 20; times++) {
-        wrong += hri_gemm_run(gemms[i], small[i].a, small[i].b, NULL, c[i], scratch[i], NULL) != HR_OK;
-        wrong += memcmp(c[i], expected[i], (size_t)small[i].c_count * 4) != 0;
-      }
-    }
-    assert_int_equal(wrong, 0);
-    if (strncmp(hri_gemm_implementation(team), "brg", 3) == 0) {
-      hr_status refused = HR_OK;
-#pragma omp parallel num_threads(2)
-#pragma omp single
-      refused = hri_gemm_run(team, small[0].a, small[0].b, NULL, c[0], NULL, NULL);
-      assert_int_equal(refused, HR_ERROR_INTERNAL);
-    }
-    for (int i = 0; i < 4; i++) {
-      guarded_free(expected[i]);
-      free(c[i]);
-      free(scratch[i]);
-      problem_free(&small[i]);
-    }
+static void *run_alone(void *context) {
+  alone *one = context;
+  for (int times = 0; times < 20; times++) {
+    hri_gemm_run(one->gemm, NULL, one->p.a, one->p.b, NULL, one->c, one->scratch);
+    one->wrong += memcmp(one->c, one->expected, one->p.c_bytes) != 0;
+  }
+  return NULL;
+}
+
+static void test_several_at_once(void **state) {
+  enum { COUNT = 4 };
+  hri_gemm_cache *cache = cache_by(processor_isa(), HRI_GEMM_AUTO);
+  pthread_t threads[COUNT];
+  alone each[COUNT] = {0};
+  (void)state;
+  for (int i = 0; i < COUNT; i++) {
+    hri_gemm_shape s = {.kind = HRI_GEMM_FORWARD, .m = 30 + i, .n = 50, .k = 64, .threads = 1};
+    uint64_t bytes;
+    hri_gemm *gemm;
+    hr_error error;
+    each[i].p = problem_make(s);
+    each[i].expected = problem_run(&each[i].p, cache, 1);
+    each[i].c = full_of_nan(each[i].p.c_bytes);
+    assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_OK);
+    assert_int_equal(hri_gemm_prepare(cache, &s, &gemm, &error), HR_OK);
+    each[i].scratch = full_of_nan(bytes);
+    each[i].gemm = gemm;
+  }
+  for (int i = 0; i < COUNT; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_alone, &each[i]), 0);
+  for (int i = 0; i < COUNT; i++) {
+    assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(each[i].wrong, 0);
+    guarded_free(each[i].c);
+    guarded_free(each[i].expected);
+    guarded_free(each[i].scratch);
+    problem_free(&each[i].p);
   }
   hri_gemm_cache_destroy(cache);
 }
@@ -519,10 +681,10 @@ static void hidden_memory_of(hri_gemm_cache *cache, hri_gemm_shape s) {
     calls = hri_mem_allocation_count();
     atomic_store(&largest_allocation, 0);
     atomic_store(&counting, true);
-    if (packed) hri_gemm_pack(gemm, p.b, packed);
+    if (packed) hri_gemm_pack(gemm, team_of(s.threads), p.b, packed);
     expect_quiet("packing", &s);
     atomic_store(&counting, true);
-    assert_int_equal(hri_gemm_run(gemm, p.a, packed ? packed : p.b, p.bias, c, scratch, &error), HR_OK);
+    hri_gemm_run(gemm, team_of(s.threads), p.a, packed ? packed : p.b, p.bias, c, scratch);
     expect_quiet(hri_gemm_implementation(gemm), &s);
     assert_int_equal(hri_mem_live_bytes(), live);
     assert_int_equal(hri_mem_allocation_count(), calls);
@@ -542,9 +704,8 @@ static void test_no_hidden_memory(void **state) {
                                       {24, 24, 32000},  {2500, 96, 64}};
   void *volatile kept; /* or the compiler drops the call */
   hri_gemm_cache *cache;
-  hr_error error;
   (void)state;
-  assert_int_equal(hri_gemm_cache_create(processor_isa(), &cache, &error), HR_OK);
+  cache = cache_by(processor_isa(), HRI_GEMM_AUTO);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int variant = 0; variant < 12 * TYPES_COUNT; variant++) {
       types t = all_types[variant / 12];
@@ -558,6 +719,7 @@ static void test_no_hidden_memory(void **state) {
                           .packed = variant / 6 & 1,
                           .bias = variant / 2 % 3 == 0,
                           .threads = 2};
+      if (getenv("HEADROOM_TEST_QUICK") && s.m * s.n * s.k > 20000000) break;
       if (!s.accumulate || s.out == HRI_REAL_F32) hidden_memory_of(cache, s);
     }
   /* The counter does count. */
@@ -584,7 +746,7 @@ static void test_refused_memory(void **state) {
     uint64_t bytes;
     hr_error error;
     hri_mem_fail_after(nth);
-    status = hri_gemm_cache_create(processor_isa(), &cache, &error);
+    status = hri_gemm_cache_create(processor_isa(), HRI_GEMM_AUTO, &cache, &error);
     if (status == HR_OK) status = hri_gemm_workspace(cache, &s, &bytes, &error);
     if (status == HR_OK) status = hri_gemm_prepare(cache, &s, &gemm, &error);
     if (status == HR_OK) status = hri_gemm_packed_bytes(cache, &s, &bytes, &error);
@@ -602,14 +764,13 @@ static void test_refused_memory(void **state) {
 
 static void test_refusals(void **state) {
   static const hri_gemm_shape good = {.kind = HRI_GEMM_FORWARD, .m = 8, .n = 8, .k = 8, .threads = 1};
-  hri_gemm_options options = {.max_prepared = 2};
   hri_gemm_cache *cache;
   hri_gemm *gemm;
   uint64_t bytes;
   hr_error error;
   hri_gemm_shape s;
   (void)state;
-  assert_int_equal(hri_gemm_cache_create_with(processor_isa(), &options, &cache, &error), HR_OK);
+  cache = cache_by(processor_isa(), HRI_GEMM_AUTO);
   for (int field = 0; field < 10; field++) {
     s = good;
     if (field == 0) s.m = 0;
@@ -628,102 +789,29 @@ static void test_refusals(void **state) {
   s.k = INT64_MAX / 2;
   assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_ERROR_USAGE);
   s = good;
-  s.m = INT32_MAX; /* too large for a library with 32-bit sizes, not for planning */
+  s.m = INT32_MAX;
   s.k = 4;
   assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_OK);
-  for (int i = 0; i < 2; i++) {
-    s = good;
-    s.m += i;
-    assert_int_equal(hri_gemm_prepare(cache, &s, &gemm, &error), HR_OK);
-  }
-  s.m = 100;
-  assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_OK); /* asking never fills it */
-  assert_int_equal(hri_gemm_packed_bytes(cache, &s, &bytes, &error), HR_OK);
-  assert_int_equal(hri_gemm_prepare(cache, &s, &gemm, &error), HR_ERROR_USAGE);
-  assert_int_equal(hri_gemm_prepare(cache, &good, &gemm, &error), HR_OK);
-  assert_int_equal(hri_gemm_prepared_count(cache), 2);
   hri_gemm_cache_destroy(cache);
   hri_gemm_cache_destroy(NULL);
 
-  /* Ours takes no packed b. */
-  options = (hri_gemm_options){.provider = HRI_GEMM_PORTABLE};
-  assert_int_equal(hri_gemm_cache_create_with(processor_isa(), &options, &cache, &error), HR_OK);
+  /* Dot products of rows take no packed b. */
+  cache = cache_by(processor_isa(), HRI_GEMM_BY_FMA);
   s = good;
   assert_int_equal(hri_gemm_packed_bytes(cache, &s, &bytes, &error), HR_OK);
   assert_int_equal(bytes, 0);
-  assert_int_equal(hri_gemm_prepare_pack(cache, &s, &gemm, &error), HR_ERROR_USAGE);
   s.packed = true;
   assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_ERROR_USAGE);
   assert_int_equal(hri_gemm_prepare(cache, &s, &gemm, &error), HR_ERROR_USAGE);
   hri_gemm_cache_destroy(cache);
 }
 
-/* ---- packing ---- */
-
-static hri_pack_kernel pack_kernel(int isa) {
-#if defined(__x86_64__)
-  if (isa >= HRI_ISA_AVX512) return hri_pack_kernel_avx512();
-  if (isa == HRI_ISA_AVX2) return hri_pack_kernel_avx2();
-#endif
-  (void)isa;
-  return hri_pack_kernel_base();
-}
-
-/* Every element at the place that pack.h states, zeros behind, nothing outside. */
-static void packs(hri_pack_kernel kernel, hri_real type, const int64_t block[3], int64_t depth, int64_t columns,
-                  bool across, int threads) {
-  hri_packing p = {.depth_block = block[0], .column_block = block[1], .group = block[2]};
-  hri_pack_args args = {.packing = &p,
-                        .type = type,
-                        .depth = depth,
-                        .columns = columns,
-                        .depth_step = across ? 1 : columns,
-                        .column_step = across ? depth : 1,
-                        .threads = threads};
-  void *from = filled(depth * columns, type, 5), *to;
-  p.depth_blocks = (depth + block[0] - 1) / block[0];
-  p.column_blocks = (columns + block[1] - 1) / block[1];
-  p.depth_stride = block[0] * block[1];
-  p.column_stride = p.depth_stride * p.depth_blocks;
-  p.bytes = (uint64_t)(p.column_stride * p.column_blocks) * hri_real_bytes(type);
-  args.from = from;
-  args.to = to = full_of_nan(p.bytes);
-  kernel(&args);
-  guarded_check(to, p.bytes);
-  for (int64_t i = 0; i < p.depth_blocks * block[0]; i++)
-    for (int64_t j = 0; j < p.column_blocks * block[1]; j++) {
-      int64_t inside = (i % block[0] / block[2] * block[1] + j % block[1]) * block[2] + i % block[2];
-      float got = value_at(to, i / block[0] * p.depth_stride + j / block[1] * p.column_stride + inside, type);
-      float expected = i < depth && j < columns ? value_at(from, i * args.depth_step + j * args.column_step, type) : 0;
-      if (got != expected)
-        fail_msg("blocks of %d x %d x %d, %lld x %lld: element %lld, %lld", (int)block[0], (int)block[1], (int)block[2],
-                 (long long)depth, (long long)columns, (long long)i, (long long)j);
-    }
-  free(from);
-  guarded_free(to);
-}
-
-static void test_packing(void **state) {
-  static const int64_t layouts[][3] = {{16, 64, 1}, {16, 48, 1}, {16, 16, 1}, {32, 64, 2},
-                                       {32, 32, 2}, {8, 24, 1},  {6, 10, 2},  {2, 64, 2}};
-  static const int64_t sizes[][2] = {{1, 1}, {16, 64}, {32, 128}, {33, 65}, {64, 63}, {100, 257}, {7, 1000}};
-  (void)state;
-  for (int isa = 0; isa <= (int)processor_isa(); isa++)
-    for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
-      for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int variant = 0; variant < 8; variant++)
-          packs(pack_kernel(isa), variant & 1 ? HRI_REAL_BF16 : HRI_REAL_F32, layouts[l], sizes[i][0], sizes[i][1],
-                variant & 2, variant & 4 ? 3 : 1);
-}
-
 /* Many shapes: the table grows and still finds each. */
 static void test_many_shapes(void **state) {
-  hri_gemm_options options = {.provider = HRI_GEMM_PORTABLE};
+  hri_gemm_cache *cache = cache_by(HRI_ISA_BASE, HRI_GEMM_BY_FMA);
   hri_gemm *gemms[1000];
-  hri_gemm_cache *cache;
   hr_error error;
   (void)state;
-  assert_int_equal(hri_gemm_cache_create_with(HRI_ISA_BASE, &options, &cache, &error), HR_OK);
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < 1000; i++) {
       hri_gemm_shape s = {.kind = (hri_gemm_kind)(i % 3), .m = 1 + i / 3, .n = 2, .k = 3, .threads = 1};
@@ -732,7 +820,6 @@ static void test_many_shapes(void **state) {
       if (pass == 0) gemms[i] = gemm;
       assert_ptr_equal(gemm, gemms[i]);
     }
-  assert_int_equal(hri_gemm_prepared_count(cache), 1000);
   hri_gemm_cache_destroy(cache);
 }
 
@@ -744,45 +831,82 @@ static void test_isa(void **state) {
     assert_true(hri_isa_parse(hri_isa_name((hri_isa)i), &isa));
     assert_int_equal(isa, i);
   }
+  for (int high = 0; high < HRI_ISA_COUNT; high++)
+    for (int low = 0; low < HRI_ISA_COUNT; low++) {
+      bool arm = high >= HRI_ISA_NEON, same = arm == (low >= HRI_ISA_NEON);
+      assert_int_equal(hri_isa_has((hri_isa)high, (hri_isa)low), low == HRI_ISA_BASE || (same && low <= high));
+    }
   assert_false(hri_isa_parse("avx", &isa));
   assert_false(hri_isa_parse(NULL, &isa));
   assert_int_equal(hri_cpu_isa_choose("sse9", &isa, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "sse9"));
   assert_int_equal(hri_cpu_isa_choose("", &isa, &error), HR_OK);
-  assert_true(strlen(hri_gemm_library_text()) > 0);
-#if defined(HRI_HAVE_ONEDNN)
-  assert_int_equal(strncmp(hri_gemm_library_text(), "oneDNN ", 7), 0);
-#endif
 }
 
-/* The library serves a type where the processor has instructions for it, and no cache below the level at which it
- * already runs. Last: the library was used above. */
+/* What the shipped table says, for each level and class of processor. */
+static void test_the_table(void **state) {
+  (void)state;
+  for (int v = 0; v < HRI_ISA_COUNT * 2 * 2 * HRI_GEMM_KIND_COUNT; v++) {
+    hri_gemm_machine m = {.level = (hri_isa)(v % HRI_ISA_COUNT), .pairs = (hri_pairs)(v / HRI_ISA_COUNT % 2)};
+    hri_real type = (hri_real)(v / (HRI_ISA_COUNT * 2) % 2);
+    hri_gemm_shape s = {.kind = (hri_gemm_kind)(v / (HRI_ISA_COUNT * 4)),
+                        .type = type,
+                        .out = type,
+                        .m = 64,
+                        .n = 96,
+                        .k = 128,
+                        .threads = 2};
+    bool bf16 = type == HRI_REAL_BF16;
+    hri_gemm_code expected = bf16 && m.level == HRI_ISA_AMX                                        ? HRI_GEMM_TILES
+                             : bf16 && m.level == HRI_ISA_AVX512_BF16 && m.pairs == HRI_PAIRS_FULL ? HRI_GEMM_DOT
+                                                                                                   : HRI_GEMM_FMA;
+    hri_gemm_decision how;
+    if (bf16) /* what is recorded tells the orders of sums apart */
+      assert_string_equal(hri_gemm_text(&m), expected == HRI_GEMM_TILES ? "products 1, bf16 by tiles"
+                                             : expected == HRI_GEMM_DOT ? "products 1, bf16 by dot"
+                                                                        : "products 1, bf16 by fma");
+    for (int packed = 0; packed < 2; packed++) {
+      s.packed = packed;
+      assert_int_equal(hri_gemm_decide(&m, &s, &how, NULL), HR_OK);
+      assert_int_equal(how.code, expected);
+      if (packed) assert_true(how.packed_bytes > 0);
+    }
+    /* Few rows read w once, with dot products of ours, whoever multiplies more. */
+    s = (hri_gemm_shape){.kind = HRI_GEMM_FORWARD, .type = type, .out = type, .m = 1, .n = 96, .k = 128, .threads = 2};
+    assert_int_equal(hri_gemm_decide(&m, &s, &how, NULL), HR_OK);
+    assert_int_equal(how.code, expected == HRI_GEMM_TILES ? HRI_GEMM_DOT : expected);
+  }
+}
+
+/* Each provider computes what it is asked to where it can. */
 static void test_who_computes(void **state) {
   hri_isa own = processor_isa();
   (void)state;
-  for (int isa = 0; isa <= (int)own; isa++)
-    for (int variant = 0; variant < HRI_GEMM_KIND_COUNT * TYPES_COUNT; variant++) {
-      types t = all_types[variant / HRI_GEMM_KIND_COUNT];
-      hri_gemm_shape s = {.kind = (hri_gemm_kind)(variant % HRI_GEMM_KIND_COUNT),
+  for (int isa = 0; isa < HRI_ISA_COUNT; isa++)
+    for (int v = 0; hri_isa_has(own, (hri_isa)isa) && v < HRI_GEMM_KIND_COUNT * TYPES_COUNT * PROVIDERS; v++) {
+      types t = all_types[v / HRI_GEMM_KIND_COUNT % TYPES_COUNT];
+      int provider = v / (HRI_GEMM_KIND_COUNT * TYPES_COUNT);
+      hri_gemm_shape s = {.kind = (hri_gemm_kind)(v % HRI_GEMM_KIND_COUNT),
                           .type = t.type,
                           .out = t.out,
                           .m = 64,
                           .n = 96,
                           .k = 128,
                           .threads = 2};
-      bool library = false;
-      char portable[32];
-      hri_gemm_cache *cache;
+      hri_gemm_cache *cache = cache_by((hri_isa)isa, (hri_gemm_provider)provider);
+      bool bf16 = t.type == HRI_REAL_BF16,
+           dot = bf16 && provider == HRI_GEMM_BY_DOT && hri_isa_has((hri_isa)isa, HRI_ISA_AVX512_BF16),
+           tiles = bf16 && provider == HRI_GEMM_BY_TILES && hri_isa_has((hri_isa)isa, HRI_ISA_AMX);
+      char expected[32];
       hri_gemm *gemm;
       hr_error error;
-#if defined(HRI_HAVE_ONEDNN)
-      library = isa == (int)own && own >= (t.type == HRI_REAL_F32 ? HRI_ISA_AVX512 : HRI_ISA_AVX512_BF16);
-#endif
-      (void)snprintf(portable, sizeof portable, "portable:%s", hri_isa_name((hri_isa)isa));
-      assert_int_equal(hri_gemm_cache_create((hri_isa)isa, &cache, &error), HR_OK);
+      (void)snprintf(expected, sizeof expected, "%s:%s",
+                     dot     ? "dot"
+                     : tiles ? "tiles"
+                             : "fma",
+                     hri_isa_name((hri_isa)isa));
       assert_int_equal(hri_gemm_prepare(cache, &s, &gemm, &error), HR_OK);
-      if (library) assert_memory_equal(hri_gemm_implementation(gemm), "brg", 3);
-      else assert_string_equal(hri_gemm_implementation(gemm), portable);
+      if (provider != HRI_GEMM_AUTO) assert_string_equal(hri_gemm_implementation(gemm), expected);
       hri_gemm_cache_destroy(cache);
     }
 }
@@ -791,15 +915,18 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_isa),
       cmocka_unit_test(test_values),
+      cmocka_unit_test(test_order_of_sums),
+      cmocka_unit_test(test_order_of_emulated_tiles),
+      cmocka_unit_test(test_parts_have_the_bits_of_the_whole),
       cmocka_unit_test(test_nonfinite),
       cmocka_unit_test(test_rounding_of_results),
       cmocka_unit_test(test_same_bits_for_every_team),
-      cmocka_unit_test(test_openmp_state),
+      cmocka_unit_test(test_several_at_once),
       cmocka_unit_test(test_no_hidden_memory),
       cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_packing),
       cmocka_unit_test(test_many_shapes),
+      cmocka_unit_test(test_the_table),
       cmocka_unit_test(test_who_computes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

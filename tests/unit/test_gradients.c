@@ -945,7 +945,7 @@ static void attention_of(tiny *t, const int *s, int64_t window, double cap, int6
     for (uint64_t i = 0; i < m; i++) positions[i] = (int32_t)(i % sequence) - t->inputs[t->input_count - 3].ints[i];
     assert_true(rotary / 2 <= 16);
     for (int64_t i = 0; i < rotary / 2; i++) inverse[i] = pow(50, -2 * (double)i / (double)rotary);
-    hri_rope_table(inverse, rotary / 2, 1, (int64_t)sequence, table->floats, table->floats + table->count / 2, 1);
+    hri_rope_table(inverse, rotary / 2, 1, (int64_t)sequence, table->floats, table->floats + table->count / 2, NULL);
     node(t, HRI_OP_ROPE, &rope, (hri_operand[]){HRI_R(x), HRI_R(place->tensor), HRI_R(table->tensor), HRI_W(turned)},
          4);
     x = turned;

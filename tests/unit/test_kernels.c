@@ -50,6 +50,7 @@
 #include "ops/norm/ref.c"
 #include "ops/optim/ref.c"
 #include "ops/pointwise/ref.c"
+#include "support/team.h"
 /* tgmath.h is in force from here on, with doubles as arguments: the ordinary functions. */
 
 /* ---- memory: everything a test takes is given back after it ---- */
@@ -173,6 +174,8 @@ static int setup_isas(void **state) {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     ADD_ISA(avx512);
+#elif defined(__aarch64__)
+  ADD_ISA(neon);
 #endif
   return 0;
 }
@@ -350,7 +353,7 @@ static void run_norm(const hri_cpu_kernels *k, int threads, int alias, const voi
                                                           .eps = 1e-5,
                                                           .y = y,
                                                           .stats = out + 2 * n,
-                                                          .threads = threads});
+                                                          .team = team_of(threads)});
   values(out, y, n);
   if (c->residual) values(out + n, s, n);
   else memcpy(out + n, c->x, (size_t)n * sizeof *out);
@@ -381,7 +384,7 @@ static void run_norm_backward(const hri_cpu_kernels *k, int threads, int alias, 
                               .dweight = dw,
                               .dbias = c->bias ? db : NULL,
                               .accumulate = c->accumulate,
-                              .threads = threads,
+                              .team = team_of(threads),
                               .scratch =
                                   take(hri_norm_backward_scratch_bytes(c->rows, c->columns, true, c->bias, threads))});
   values(out, dx, n);
@@ -470,7 +473,7 @@ static void fused_norms_have_the_bits_of_the_pair(void **state) {
                        .eps = 1e-5,
                        .y = y,
                        .stats = stats,
-                       .threads = 2};
+                       .team = team_of(2)};
     hri_norm_backward_args b = {.rows = rows,
                                 .columns = columns,
                                 .real = type,
@@ -481,10 +484,10 @@ static void fused_norms_have_the_bits_of_the_pair(void **state) {
                                 .extra = s,
                                 .dx = y,
                                 .dweight = dw,
-                                .threads = 2,
+                                .team = team_of(2),
                                 .scratch = take(hri_norm_backward_scratch_bytes(rows, columns, true, false, 2))};
     (c.layer ? k->layernorm : k->rmsnorm)(&a);
-    k->add(s2, x, r, n, type, 2);
+    k->add(s2, x, r, n, type, team_of(2));
     a.x = s2, a.residual = NULL, a.s = NULL, a.y = y2, a.stats = stats2;
     (c.layer ? k->layernorm : k->rmsnorm)(&a);
     assert_memory_equal(s, s2, bytes);
@@ -493,7 +496,7 @@ static void fused_norms_have_the_bits_of_the_pair(void **state) {
     (c.layer ? k->layernorm_backward : k->rmsnorm_backward)(&b);
     b.extra = NULL, b.dx = y2;
     (c.layer ? k->layernorm_backward : k->rmsnorm_backward)(&b);
-    k->add(y2, y2, s, n, type, 2);
+    k->add(y2, y2, s, n, type, team_of(2));
     assert_memory_equal(y, y2, bytes);
     release_to(0);
   }
@@ -509,7 +512,7 @@ static void norms_skip_what_is_not_asked(void **state) {
           *dx2 = floats(n, 1);
     float *dw = floats(33, 1), *scratch = take(hri_norm_backward_scratch_bytes(9, 33, true, false, 1));
     hri_norm_args forward =
-        {.rows = 9, .columns = 33, .x = c.x, .weight = c.w, .eps = 1e-5, .y = y, .stats = stats, .threads = 1};
+        {.rows = 9, .columns = 33, .x = c.x, .weight = c.w, .eps = 1e-5, .y = y, .stats = stats, .team = NULL};
     hri_norm_backward_args back = {.rows = 9,
                                    .columns = 33,
                                    .dy = c.dy,
@@ -519,7 +522,7 @@ static void norms_skip_what_is_not_asked(void **state) {
                                    .dx = dx,
                                    .dweight = dw,
                                    .scratch = scratch,
-                                   .threads = 1};
+                                   .team = NULL};
     isas[i].kernels.layernorm(&forward);
     forward.y = y2;
     forward.stats = NULL;
@@ -593,7 +596,7 @@ static void run_head_norm(const hri_cpu_kernels *k, int threads, int alias, cons
                                      .eps = 1e-6,
                                      .y = y,
                                      .stats = out + n,
-                                     .threads = threads});
+                                     .team = team_of(threads)});
   values(out, y, n);
 }
 
@@ -621,7 +624,7 @@ static void run_head_norm_backward(const hri_cpu_kernels *k, int threads, int al
                                      .dwk = c->frozen ? NULL : out + n + c->size,
                                      .accumulate = c->accumulate,
                                      .scratch = take(hri_head_norm_backward_scratch_bytes(c->rows, c->size, threads)),
-                                     .threads = threads});
+                                     .team = team_of(threads)});
   values(out, dx, n);
 }
 
@@ -714,28 +717,28 @@ typedef struct flat_case {
 static void run_add(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   void *a = operand(c->a, c->n), *b = operand(c->b, c->n), *y = alias == 0 ? unwritten(c->n) : alias == 1 ? a : b;
-  k->add(y, a, b, c->n, type, threads);
+  k->add(y, a, b, c->n, type, team_of(threads));
   values(out, y, c->n);
 }
 
 static void run_scale(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   void *a = operand(c->a, c->n), *y = alias ? a : unwritten(c->n);
-  k->scale(y, a, c->factor, c->n, type, threads);
+  k->scale(y, a, c->factor, c->n, type, team_of(threads));
   values(out, y, c->n);
 }
 
 static void run_activation(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   void *a = operand(c->a, c->n), *y = alias ? a : unwritten(c->n);
-  k->activation(c->kind, y, a, c->n, type, threads);
+  k->activation(c->kind, y, a, c->n, type, team_of(threads));
   values(out, y, c->n);
 }
 
 static void run_activation_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   void *x = operand(c->a, c->n), *dy = operand(c->b, c->n), *dx = alias == 0 ? unwritten(c->n) : alias == 1 ? x : dy;
-  k->activation_backward(c->kind, dx, dy, x, c->n, type, threads);
+  k->activation_backward(c->kind, dx, dy, x, c->n, type, team_of(threads));
   values(out, dx, c->n);
 }
 
@@ -785,7 +788,7 @@ static void activations_match_the_reference(void **state) {
 static void run_softcap(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   void *a = operand(c->a, c->n), *y = alias ? a : unwritten(c->n);
-  k->softcap(y, a, c->factor, c->n, type, threads);
+  k->softcap(y, a, c->factor, c->n, type, team_of(threads));
   values(out, y, c->n);
 }
 
@@ -810,7 +813,7 @@ static void softcap_at_the_extremes(void **state) {
   (void)state;
   for (int i = 0; i < isa_count; i++) {
     void *result = operand(x, 6);
-    isas[i].kernels.softcap(result, result, 50.0f, 6, type, 1);
+    isas[i].kernels.softcap(result, result, 50.0f, 6, type, NULL);
     values(y, result, 6);
     for (int j = 0; j < 4; j++) assert_true(y[j] == (j % 2 ? -50.0f : 50.0f));
     assert_true(isnan(y[4]) && y[5] == 0.0f);
@@ -826,9 +829,9 @@ static void activations_at_the_extremes(void **state) {
   gradient = operand(ones, 8);
   for (int i = 0; i < isa_count; i++)
     for (int kind = 0; kind < 2; kind++) {
-      isas[i].kernels.activation((hr_activation)kind, result, input, 8, type, 1);
+      isas[i].kernels.activation((hr_activation)kind, result, input, 8, type, NULL);
       values(y, result, 8);
-      isas[i].kernels.activation_backward((hr_activation)kind, result, gradient, input, 8, type, 1);
+      isas[i].kernels.activation_backward((hr_activation)kind, result, gradient, input, 8, type, NULL);
       values(d, result, 8);
       for (int j = 0; j < 6; j++) {
         assert_true(fabs((double)y[j] - (x[j] > 0 ? (double)x[j] : 0.0)) <= 1e-30);
@@ -844,7 +847,7 @@ static void run_glu(const hri_cpu_kernels *k, int threads, int alias, const void
   int64_t n = c->rows * c->width;
   void *y = unwritten(n);
   (void)alias;
-  k->glu(c->kind, y, operand(c->a, 2 * n), c->rows, c->width, type, threads);
+  k->glu(c->kind, y, operand(c->a, 2 * n), c->rows, c->width, type, team_of(threads));
   values(out, y, n);
 }
 
@@ -852,7 +855,7 @@ static void run_glu_backward(const hri_cpu_kernels *k, int threads, int alias, c
   const flat_case *c = context;
   int64_t n = 2 * c->rows * c->width;
   void *gu = operand(c->a, n), *dgu = alias ? gu : unwritten(n);
-  k->glu_backward(c->kind, dgu, operand(c->b, n / 2), gu, c->rows, c->width, type, threads);
+  k->glu_backward(c->kind, dgu, operand(c->b, n / 2), gu, c->rows, c->width, type, team_of(threads));
   values(out, dgu, n);
 }
 
@@ -884,7 +887,7 @@ static void run_bias_gradient(const hri_cpu_kernels *k, int threads, int alias, 
   (void)alias;
   if (c->accumulate) memcpy(out, c->b, (size_t)c->width * sizeof *out);
   k->bias_gradient(out, operand(c->a, c->rows * c->width), c->rows, c->width, c->accumulate,
-                   take(hri_bias_gradient_scratch_bytes(c->rows, c->width, threads)), type, threads);
+                   take(hri_bias_gradient_scratch_bytes(c->rows, c->width, threads)), type, team_of(threads));
 }
 
 static void bias_gradient_matches_the_reference(void **state) {
@@ -928,7 +931,7 @@ static void run_rope(const hri_cpu_kernels *k, int threads, int alias, const voi
                            .sines = c->sines,
                            .position = c->position,
                            .inverse = c->inverse,
-                           .threads = threads});
+                           .team = team_of(threads)});
   values(out, y, n);
 }
 
@@ -947,7 +950,7 @@ static void rope_matches_the_reference(void **state) {
     double *want = double_zeros(n);
     pieces p = {1, {n}, 1};
     for (int64_t pair = 0; pair < half; pair++) inverse[pair] = pow(10000.0, -(double)pair / (double)half);
-    hri_rope_table(inverse, half, 1, 100, c.cosines, c.sines, 2);
+    hri_rope_table(inverse, half, 1, 100, c.cosines, c.sines, team_of(2));
     naive_rope(plain, c.x, c.cosines, c.sines, c.position, s[0], s[1], s[2], s[3], s[4], c.inverse);
     hri_ref_rope(want, doubles(c.x, n), doubles(c.cosines, table), doubles(c.sines, table), c.position, s[0], s[1],
                  s[2], s[3], s[4], c.inverse);
@@ -963,7 +966,7 @@ static void rope_table_is_of_the_fp32_angle(void **state) {
   for (int64_t pair = 0; pair < 64; pair++) inverse[pair] = (double)(float)pow(500000.0, -(double)pair / 64.0);
   for (int turn = 0; turn < 2; turn++) {
     float factor = turn ? 1.25f : 1.0f;
-    hri_rope_table(inverse, 64, (double)factor, 3, cosines, sines, 2);
+    hri_rope_table(inverse, 64, (double)factor, 3, cosines, sines, team_of(2));
     for (int64_t i = 0; i < 3 * 64; i++) {
       double angle = (double)((float)(i / 64) * (float)inverse[i % 64]);
       assert_true(cosines[i] == (float)cos(angle) * factor && sines[i] == (float)sin(angle) * factor);
@@ -1025,7 +1028,7 @@ static void run_embed(const hri_cpu_kernels *k, int threads, int alias, const vo
                              .ids = c->ids,
                              .position = c->position,
                              .y = y,
-                             .threads = threads});
+                             .team = team_of(threads)});
   values(out, y, c->rows * c->columns);
 }
 
@@ -1043,7 +1046,7 @@ static void run_embed_backward(const hri_cpu_kernels *k, int threads, int alias,
                                                .dtable = out,
                                                .stored_rows = c->stored,
                                                .accumulate = c->accumulate,
-                                               .threads = threads});
+                                               .team = team_of(threads)});
 }
 
 static void embedding_matches_the_reference(void **state) {
@@ -1116,7 +1119,7 @@ static void run_cross_entropy(const hri_cpu_kernels *k, int threads, int alias, 
                                              .gradient_scale = 0.01,
                                              .losses = out + n,
                                              .dlogits = c->gradient ? d : NULL,
-                                             .threads = threads});
+                                             .team = team_of(threads)});
   values(out, c->gradient ? d : logits, n);
 }
 
@@ -1186,7 +1189,7 @@ static void cross_entropy_has_no_bias(void **state) {
                                                             .labels = labels,
                                                             .gradient_scale = 1.0,
                                                             .losses = losses,
-                                                            .threads = 2});
+                                                            .team = team_of(2)});
     for (int64_t r = 0; r < rows; r++) bias += ((double)losses[r] - want[r]) / want[r] / (double)rows;
     assert_true(fabs(bias) <= (double)FLT_EPSILON / 2.0);
     bias = 0.0;
@@ -1219,7 +1222,7 @@ static void cross_entropy_shows_bad_logits(void **state) {
                                                                         .gradient_scale = 1.0,
                                                                         .losses = losses,
                                                                         .dlogits = result,
-                                                                        .threads = 1});
+                                                                        .team = NULL});
     values(d, result, 80);
     assert_true(isnan(losses[0]) && isnan(d[0]));
     assert_true(capped ? fabs((double)losses[1] - log(18.0 + exp(2.0))) < 1e-6 && d[20 + 5] == 0.0f
@@ -1268,7 +1271,7 @@ typedef struct optim_case {
 /* Output: w, states. */
 static void run_update(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const optim_case *c = context;
-  hri_update_args a = {.n = c->n, .w = out, .g = c->g, .threads = threads};
+  hri_update_args a = {.n = c->n, .w = out, .g = c->g, .team = team_of(threads)};
   (void)alias;
   memcpy(out, c->w, (size_t)c->n * sizeof *out);
   for (uint32_t s = 0; s < c->states; s++) {
@@ -1329,19 +1332,19 @@ static void square_sum_is_exact_and_shows_bad_values(void **state) {
   for (int i = 0; i < isa_count; i++) {
     const hri_cpu_kernels *k = &isas[i].kernels;
     double first[4], partials[4], want = hri_ref_square_sum(doubles(g, n), n);
-    k->square_sum(first, g, HRI_REAL_F32, n, 1);
+    k->square_sum(first, g, HRI_REAL_F32, n, NULL);
     /* all in double: a sum of n terms of one sign is off by n/2 roundings at most, in practice by their root */
     assert_true(fabs(k->partial_sum(first, count) / want - 1.0) < (double)n * DBL_EPSILON);
     for (int threads = 2; threads <= 4; threads++) {
-      k->square_sum(partials, g, HRI_REAL_F32, n, threads);
+      k->square_sum(partials, g, HRI_REAL_F32, n, team_of(threads));
       assert_memory_equal(partials, first, sizeof partials);
     }
     g[HRI_SQUARE_SUM_BLOCK + 5] = 1e30f; /* its square is no float, but no error either */
-    k->square_sum(partials, g, HRI_REAL_F32, n, 2);
+    k->square_sum(partials, g, HRI_REAL_F32, n, team_of(2));
     assert_true(isfinite(partials[1]) && partials[1] > 1e59);
     g[HRI_SQUARE_SUM_BLOCK + 5] = NAN;
     g[n - 1] = -INFINITY;
-    k->square_sum(partials, g, HRI_REAL_F32, n, 2);
+    k->square_sum(partials, g, HRI_REAL_F32, n, team_of(2));
     assert_true(isfinite(partials[0]) && isnan(partials[1]) && isfinite(partials[2]) && isinf(partials[3]));
     g[HRI_SQUARE_SUM_BLOCK + 5] = 0.25f;
     g[n - 1] = 0.25f;
@@ -1360,12 +1363,12 @@ static void copy_zero_and_fill_touch_just_their_range(void **state) {
       float *y = floats(n + 1, 1.0), last = y[n];
       for (int64_t j = 0; j < bytes; j++) from[j] = (unsigned char)(j * 131 % 251);
       to[bytes] = 0xAB;
-      isas[i].kernels.copy(to, from, bytes, 3);
+      isas[i].kernels.copy(to, from, bytes, team_of(3));
       for (int64_t j = 0; j < bytes; j++) assert_int_equal(to[j], from[j]);
-      isas[i].kernels.zero(to, bytes, 3);
+      isas[i].kernels.zero(to, bytes, team_of(3));
       for (int64_t j = 0; j < bytes; j++) assert_int_equal(to[j], 0);
       assert_int_equal(to[bytes], 0xAB);
-      isas[i].kernels.fill(y, -0.0f, n, 3);
+      isas[i].kernels.fill(y, -0.0f, n, team_of(3));
       for (int64_t j = 0; j < n; j++) assert_true(y[j] == 0.0f && signbit(y[j]));
       assert_true(y[n] == last);
       release_to(0);
@@ -1408,9 +1411,9 @@ static void cast_rounds_to_nearest_even(void **state) {
       if (j % 3 == 0) memcpy(x + j, &special[j / 3 % SPECIAL], sizeof *x);
     for (int threads = 1; threads <= 4; threads++) {
       half[n] = again[n] = 0x1234;
-      k->cast(half, HRI_REAL_BF16, x, HRI_REAL_F32, n, threads);
-      k->cast(back, HRI_REAL_F32, half, HRI_REAL_BF16, n, threads);
-      k->cast(again, HRI_REAL_BF16, half, HRI_REAL_BF16, n, threads);
+      k->cast(half, HRI_REAL_BF16, x, HRI_REAL_F32, n, team_of(threads));
+      k->cast(back, HRI_REAL_F32, half, HRI_REAL_BF16, n, team_of(threads));
+      k->cast(again, HRI_REAL_BF16, half, HRI_REAL_BF16, n, team_of(threads));
       assert_true(half[n] == 0x1234 && again[n] == 0x1234 && memcmp(&back[n], &last, sizeof last) == 0);
       assert_memory_equal(half, again, (size_t)n * sizeof *half);
       for (int64_t j = 0; j < n; j++) {
@@ -1438,7 +1441,7 @@ static void searches_match_the_reference(void **state) {
         const void *input = operand(x, n);
         assert_int_equal(isas[i].kernels.argmax(input, n, type), hri_ref_argmax(doubles(x, n), n));
         for (int threads = 1; threads <= 4; threads++)
-          assert_int_equal(isas[i].kernels.first_nonfinite(input, n, type, threads),
+          assert_int_equal(isas[i].kernels.first_nonfinite(input, n, type, team_of(threads)),
                            hri_ref_first_nonfinite(doubles(x, n), n));
       }
       release_to(0);
@@ -1451,19 +1454,19 @@ static void normal_fill_does_not_depend_on_how_it_is_cut(void **state) {
   int64_t n = 20011;
   float *all = floats(n, 1.0), *part = floats(n, 1.0);
   (void)state;
-  hri_fill_normal(all, n, 0.02, 7, 3, 0, 1);
+  hri_fill_normal(all, n, 0.02, 7, 3, 0, NULL);
   for (int threads = 2; threads <= 4; threads++) {
-    hri_fill_normal(part, n, 0.02, 7, 3, 0, threads);
+    hri_fill_normal(part, n, 0.02, 7, 3, 0, team_of(threads));
     assert_memory_equal(part, all, (size_t)n * sizeof *all);
   }
   for (int64_t begin = 0; begin < n; begin += 997) { /* slices at every offset modulo 4 */
     int64_t count = n - begin < 997 ? n - begin : 997;
-    hri_fill_normal(part, count, 0.02, 7, 3, begin, 2);
+    hri_fill_normal(part, count, 0.02, 7, 3, begin, team_of(2));
     assert_memory_equal(part, all + begin, (size_t)count * sizeof *all);
   }
-  hri_fill_normal(part, n, 0.02, 7, 4, 0, 1);
+  hri_fill_normal(part, n, 0.02, 7, 4, 0, NULL);
   assert_memory_not_equal(part, all, 64);
-  hri_fill_normal(part, n, 0.02, 8, 3, 0, 1);
+  hri_fill_normal(part, n, 0.02, 8, 3, 0, NULL);
   assert_memory_not_equal(part, all, 64);
 }
 
@@ -1471,7 +1474,7 @@ static void normal_fill_does_not_depend_on_how_it_is_cut(void **state) {
 static void normal_fill_is_box_muller(void **state) {
   float *y = floats(40000, 1.0);
   (void)state;
-  hri_fill_normal(y, 40000, 1.0, 11, 5, 0, 2);
+  hri_fill_normal(y, 40000, 1.0, 11, 5, 0, team_of(2));
   for (int64_t i = 0; i < 40000; i++) {
     uint32_t word[4];
     double radius, angle, want;
@@ -1489,7 +1492,7 @@ static void normal_fill_is_normal(void **state) {
   float *y = take((size_t)n * sizeof *y);
   double m1 = 0.0, m2 = 0.0, m3 = 0.0, m4 = 0.0, root = sqrt((double)n), tail = erfc(2.0 / sqrt(2.0));
   (void)state;
-  hri_fill_normal(y, n, 1.0, 1, 1, 0, 2);
+  hri_fill_normal(y, n, 1.0, 1, 1, 0, team_of(2));
   for (int64_t i = 0; i < n; i++) {
     double z = (double)y[i];
     m1 += z, m2 += z * z, m3 += z * z * z, m4 += z * z * z * z;
@@ -1507,7 +1510,7 @@ static void normal_fill_is_pinned(void **state) {
   float y[8];
   uint32_t bits[8];
   (void)state;
-  hri_fill_normal(y, 8, 1.0, 42, 9, 1000, 1);
+  hri_fill_normal(y, 8, 1.0, 42, 9, 1000, NULL);
   memcpy(bits, y, sizeof bits);
   assert_int_equal(bits[0], 0x3bb370dbu);
   assert_int_equal(bits[3], 0xbe6714f3u);

@@ -22,6 +22,7 @@
 #include "ops/optim/rounding.h"
 #include "ops/scratch.h"
 #include "program/optimizer.h"
+#include "support/team.h"
 
 typedef struct isa {
   const char *name;
@@ -45,6 +46,8 @@ static int setup(void **state) {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     ADD_ISA(avx512);
+#elif defined(__aarch64__)
+  ADD_ISA(neon);
 #endif
   return 0;
 }
@@ -108,7 +111,7 @@ static void round_weights(const hri_cpu_kernels *k, hri_bf16 *w, const float *g,
                                                  .g = g,
                                                  .rounding = r,
                                                  .first_element = first,
-                                                 .threads = threads},
+                                                 .team = team_of(threads)},
                               &negate);
 }
 
@@ -124,7 +127,7 @@ static void round_moments(const hri_cpu_kernels *k, hri_bf16 *m, hri_bf16 *v, co
                                                    .g = g,
                                                    .rounding = r,
                                                    .first_element = first,
-                                                   .threads = threads},
+                                                   .team = team_of(threads)},
                                 &keep);
 }
 
@@ -253,7 +256,7 @@ static void a_second_moment_falls(void **state) {
                                                                               .state_real = HRI_REAL_BF16,
                                                                               .g = g,
                                                                               .rounding = {.seed = 1, .step = step},
-                                                                              .threads = 1},
+                                                                              .team = NULL},
                                                            &f);
   for (int64_t i = 0; i < N; i++) sum += (double)hri_bf16_widen(v[i]);
   /* A step takes 0.001 v: 0.13 of a unit of the last place where that is v / 128, 0.26 where it is v / 256. It so adds
@@ -319,7 +322,7 @@ static void step(const hri_cpu_kernels *k, const variant *t, const arrays *a, in
                        .gradient_real = t->gradient,
                        .rounding = rounding,
                        .first_element = begin,
-                       .threads = threads};
+                       .team = team_of(threads)};
   for (uint32_t s = 0; s < t->states; s++) u.state[s] = hri_real_at(a->state[s], begin, t->moment);
   k->update[t->optimizer](&u, &numbers);
 }
@@ -440,11 +443,11 @@ static void square_sum_of_bf16_is_that_of_the_same_fp32(void **state) {
   for (int s = 0; s < isa_count; s++)
     for (int threads = 1; threads <= 4; threads++) {
       double a[3], b[3];
-      isas[s].kernels.square_sum(a, wide, HRI_REAL_F32, n, 1);
-      isas[s].kernels.square_sum(b, half, HRI_REAL_BF16, n, threads);
+      isas[s].kernels.square_sum(a, wide, HRI_REAL_F32, n, NULL);
+      isas[s].kernels.square_sum(b, half, HRI_REAL_BF16, n, team_of(threads));
       assert_memory_equal(a, b, sizeof a);
       half[n - 1] = 0x7FC0;
-      isas[s].kernels.square_sum(b, half, HRI_REAL_BF16, n, threads);
+      isas[s].kernels.square_sum(b, half, HRI_REAL_BF16, n, team_of(threads));
       assert_true(isfinite(b[1]) && isnan(b[2]));
       half[n - 1] = hri_bf16_round(wide[n - 1]);
     }
@@ -462,12 +465,12 @@ static void square_sum_shows_one_bad_value_anywhere(void **state) {
         void *g = take(n, real);
         double sum;
         for (int64_t i = 0; i < n; i++) put(g, i, real, from_bits(0x7F7F0000)); /* bf16's largest */
-        isas[s].kernels.square_sum(&sum, g, real, n, 1);
+        isas[s].kernels.square_sum(&sum, g, real, n, NULL);
         assert_true(isfinite(sum) && sum > 1e76);
         for (int64_t i = 0; i < n; i++)
           for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
             put(g, i, real, from_bits(bad[b]));
-            isas[s].kernels.square_sum(&sum, g, real, n, 1);
+            isas[s].kernels.square_sum(&sum, g, real, n, NULL);
             if (isfinite(sum) || isfinite(isas[s].kernels.partial_sum((double[]){1, sum, 2}, 3)))
               fail_msg("%s, %s: %08x at %lld of %lld does not show", isas[s].name,
                        real == HRI_REAL_BF16 ? "bf16" : "fp32", bad[b], (long long)i, (long long)n);

@@ -225,8 +225,6 @@ static void make_words(void) {
 static int set_up(void **state) {
   child c = {0}, copy = {0};
   (void)state;
-  assert_int_equal(setenv("OMP_WAIT_POLICY", "passive", 1),
-                   0); /* beside other tests, teams that spin take most of the time */
   directory = scratch_make("special");
   data = strdup(path_of("%s/data.txt", directory));
   trees = strdup(path_of("%s/trees", directory));

@@ -17,6 +17,7 @@
 #include "pass/pass.h"
 #include "program/check.h"
 #include "program/region.h"
+#include "support/team.h"
 
 /* ---- regions against a map of bytes ---- */
 
@@ -505,7 +506,7 @@ static void accumulate_is_exact_and_touches_its_columns_only(void **state) {
       for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
           put(want, yr, r * ys + c, (adds ? get(y, yr, r * ys + c) : 0) + get(x, xr, r * xs + c));
-      kernels[isa].accumulate(y, yr, ys, x, xr, xs, rows, columns, adds, 1 + (int)(k % 3));
+      kernels[isa].accumulate(y, yr, ys, x, xr, xs, rows, columns, adds, team_of(1 + (int)(k % 3)));
       if (memcmp(y, want, (size_t)n * 4)) fail_msg("level %d, case %llu", isa, (unsigned long long)k);
       free(x), free(y), free(want);
     }
@@ -524,7 +525,7 @@ static void columns_are_copied(void **state) {
       for (int64_t i = 0; i < n; i++)
         x[i] = (unsigned char)word(k, 100 + (uint64_t)i, 256), y[i] = want[i] = (unsigned char)i;
       for (int64_t r = 0; r < rows; r++) memcpy(want + r * to, x + r * from, (size_t)width);
-      kernels[isa].copy_rows(y, to, x, from, width, rows, 1 + (int)(k % 3));
+      kernels[isa].copy_rows(y, to, x, from, width, rows, team_of(1 + (int)(k % 3)));
       assert_memory_equal(y, want, (size_t)n);
       free(x), free(y), free(want);
     }

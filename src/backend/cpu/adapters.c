@@ -19,12 +19,8 @@
 #include "ops/pointwise/rope_table.h"
 #include "ops/scratch.h"
 
-/* Running a product, oneDNN allocates five times, 1.5 KiB in all, and a refusal is an exception through C, which ends
- * the process; OpenMP may take as much for a team and ends it too. A refusal is met here instead. */
-enum { LIBRARY_HEAP_BYTES = 4096 };
-
 struct hri_cpu {
-  uint32_t threads;
+  hri_team *team;
   hri_isa isa;
   hri_cpu_kernels kernels;
   hri_attention_kernels_table attention;
@@ -64,7 +60,7 @@ static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_colu
 static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
 static bool adds(const call *c, uint32_t index) { return present(c, index) && operand(c, index)->access == HRI_ADD; }
 static hri_real real(const call *c, uint32_t index) { return type_of(tensor(c, index)); }
-static int threads(const call *c) { return (int)c->cpu->threads; }
+static hri_team *team(const call *c) { return c->cpu->team; }
 static hri_id scratch_id(const call *c) { return hri_operand_find(c->job, c->node, HRI_SCRATCH, 0); }
 static void *scratch(const call *c) {
   hri_id id = scratch_id(c);
@@ -80,11 +76,12 @@ static uint64_t scratch_bytes(const call *c) {
 static hr_status run_product(call *c) {
   uint32_t out = c->node->op == HRI_OP_LINEAR ? 3 : 2;
   const void *bias = c->node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
-  return hri_gemm_run(c->handle, pointer(c, 0), pointer(c, 1), bias, pointer(c, out), scratch(c), c->error);
+  hri_gemm_run(c->handle, c->cpu->team, pointer(c, 0), pointer(c, 1), bias, pointer(c, out), scratch(c));
+  return HR_OK;
 }
 
 static hr_status run_pack(call *c) {
-  hri_gemm_pack(c->handle, pointer(c, 0), pointer(c, 1));
+  hri_gemm_pack(c->handle, c->cpu->team, pointer(c, 0), pointer(c, 1));
   return HR_OK;
 }
 
@@ -105,7 +102,7 @@ static hr_status run_embed(call *c) {
                       .ids = pointer(c, 0),
                       .position = pointer(c, 2),
                       .y = pointer(c, 4),
-                      .threads = threads(c)};
+                      .team = team(c)};
   c->cpu->kernels.embed(&a);
   return HR_OK;
 }
@@ -121,14 +118,14 @@ static hr_status run_embed_backward(call *c) {
                                .dtable = pointer(c, 2),
                                .stored_rows = rows(c, 2),
                                .accumulate = adds(c, 2),
-                               .threads = threads(c)};
+                               .team = team(c)};
   c->cpu->kernels.embed_backward(&a);
   return HR_OK;
 }
 
 static hr_status run_bias_gradient(call *c) {
   c->cpu->kernels.bias_gradient(pointer(c, 1), pointer(c, 0), rows(c, 0), columns(c, 0), adds(c, 1), scratch(c),
-                                real(c, 0), threads(c));
+                                real(c, 0), team(c));
   return HR_OK;
 }
 
@@ -145,7 +142,7 @@ static hr_status run_norm(call *c) {
                      .eps = c->node->attr.f[0],
                      .y = pointer(c, 5),
                      .stats = pointer(c, 6),
-                     .threads = threads(c)};
+                     .team = team(c)};
   (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm : c->cpu->kernels.rmsnorm)(&a);
   return HR_OK;
 }
@@ -154,7 +151,7 @@ static hr_status run_norm(call *c) {
  * or only their bias), the one to be written starts as zero. */
 static void zero_written(const call *c, uint32_t index) {
   if (present(c, index) && !adds(c, index))
-    c->cpu->kernels.zero(pointer(c, index), (int64_t)hri_tensor_bytes(tensor(c, index)), threads(c));
+    c->cpu->kernels.zero(pointer(c, index), (int64_t)hri_tensor_bytes(tensor(c, index)), team(c));
 }
 
 static hr_status run_norm_backward(call *c) {
@@ -172,7 +169,7 @@ static hr_status run_norm_backward(call *c) {
                               .dbias = pointer(c, 7),
                               .accumulate = adds(c, 6) || adds(c, 7),
                               .scratch = scratch(c),
-                              .threads = threads(c)};
+                              .team = team(c)};
   if (a.accumulate) {
     zero_written(c, 6);
     zero_written(c, 7);
@@ -195,7 +192,7 @@ static hr_status run_head_norm(call *c) {
                           .eps = at->f[0],
                           .y = pointer(c, 3),
                           .stats = pointer(c, 4),
-                          .threads = threads(c)};
+                          .team = team(c)};
   c->cpu->kernels.head_norm(&a);
   return HR_OK;
 }
@@ -218,7 +215,7 @@ static hr_status run_head_norm_backward(call *c) {
                                    .dwk = pointer(c, 7),
                                    .accumulate = adds(c, 6) || adds(c, 7),
                                    .scratch = scratch(c),
-                                   .threads = threads(c)};
+                                   .team = team(c)};
   if (a.accumulate) {
     zero_written(c, 6);
     zero_written(c, 7);
@@ -228,37 +225,36 @@ static hr_status run_head_norm_backward(call *c) {
 }
 
 static hr_status run_softcap(call *c) {
-  c->cpu->kernels.softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1),
-                          threads(c));
+  c->cpu->kernels.softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1), team(c));
   return HR_OK;
 }
 
 static hr_status run_add(call *c) {
-  c->cpu->kernels.add(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), threads(c));
+  c->cpu->kernels.add(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), team(c));
   return HR_OK;
 }
 
 static hr_status run_activation(call *c) {
   c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1),
-                             real(c, 1), threads(c));
+                             real(c, 1), team(c));
   return HR_OK;
 }
 
 static hr_status run_activation_backward(call *c) {
   c->cpu->kernels.activation_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1),
-                                      elements(c, 2), real(c, 2), threads(c));
+                                      elements(c, 2), real(c, 2), team(c));
   return HR_OK;
 }
 
 static hr_status run_glu(call *c) {
   c->cpu->kernels.glu((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1),
-                      real(c, 1), threads(c));
+                      real(c, 1), team(c));
   return HR_OK;
 }
 
 static hr_status run_glu_backward(call *c) {
   c->cpu->kernels.glu_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1),
-                               rows(c, 0), columns(c, 0), real(c, 0), threads(c));
+                               rows(c, 0), columns(c, 0), real(c, 0), team(c));
   return HR_OK;
 }
 
@@ -276,7 +272,7 @@ static hr_status run_rope(call *c) {
                      .sines = table + elements(c, 2) / 2,
                      .position = pointer(c, 1),
                      .inverse = c->node->attr.i[3] != 0,
-                     .threads = threads(c)};
+                     .team = team(c)};
   c->cpu->kernels.rope(&a);
   return HR_OK;
 }
@@ -285,7 +281,7 @@ static hr_status run_rope_table(call *c) {
   const hri_rope_source *source = &c->job->ropes.items[c->node->attr.i[2]];
   float *table = pointer(c, 0);
   hri_rope_table(source->inverse, source->pairs, source->factor, c->node->attr.i[0], table, table + elements(c, 0) / 2,
-                 threads(c));
+                 team(c));
   return HR_OK;
 }
 
@@ -296,28 +292,28 @@ static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; 
 static hr_status run_attention(call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
   c->cpu->attention.forward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
-                            scratch(c), threads(c));
+                            scratch(c), team(c));
   return HR_OK;
 }
 
 static hr_status run_attention_backward(call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
   c->cpu->attention.backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
-                             pointer(c, 4), pointer(c, 5), scratch(c), threads(c));
+                             pointer(c, 4), pointer(c, 5), scratch(c), team(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full(call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
   c->cpu->attention.materialized(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
-                                 scratch(c), threads(c));
+                                 scratch(c), team(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full_backward(call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
   c->cpu->attention.materialized_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
-                                          pointer(c, 3), pointer(c, 4), scratch(c), threads(c));
+                                          pointer(c, 3), pointer(c, 4), scratch(c), team(c));
   return HR_OK;
 }
 
@@ -329,7 +325,7 @@ static hr_status run_attention_cached(call *c) {
     return hri_fail(c->error, HR_ERROR_INTERNAL, "generation: %lld rows do not fit behind %lld in a cache of %lld",
                     (long long)control->row_count, (long long)control->cache_length, (long long)s.capacity);
   c->cpu->attention.cached(&s, attention_scale(c), pointer(c, 0), control->cache_length, control->row_count,
-                           pointer(c, 1), pointer(c, 2), pointer(c, 4), scratch(c), threads(c));
+                           pointer(c, 1), pointer(c, 2), pointer(c, 4), scratch(c), team(c));
   return HR_OK;
 }
 
@@ -347,7 +343,7 @@ static hr_status run_cross_entropy(call *c) {
                               .gradient_scale = control->inv_tokens * control->loss_scale,
                               .losses = pointer(c, 4),
                               .dlogits = pointer(c, 3),
-                              .threads = threads(c)};
+                              .team = team(c)};
   c->cpu->kernels.cross_entropy(&a);
   return HR_OK;
 }
@@ -373,7 +369,7 @@ static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) {
 static hr_status run_square_norm(call *c) {
   for (uint32_t k = 0; k < pieces(c, 0); k++)
     c->cpu->kernels.square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0), piece_elements(c, 0, k),
-                               threads(c));
+                               team(c));
   return HR_OK;
 }
 
@@ -420,7 +416,7 @@ static hr_status run_update(call *c) {
                          .g = piece_pointer(c, 0, k),
                          .gradient_real = real(c, 0),
                          .first_element = (int64_t)range->first,
-                         .threads = threads(c),
+                         .team = team(c),
                          .rounding = {.seed = control->seed,
                                       .step = (uint64_t)control->applied_steps,
                                       .site = c->job->params.items[range->param].site}};
@@ -436,7 +432,7 @@ static hr_status run_update(call *c) {
 /* ---- move ---- */
 
 static hr_status run_zero(call *c) {
-  c->cpu->kernels.zero(pointer(c, 0), (int64_t)hri_tensor_bytes(tensor(c, 0)), threads(c));
+  c->cpu->kernels.zero(pointer(c, 0), (int64_t)hri_tensor_bytes(tensor(c, 0)), team(c));
   return HR_OK;
 }
 
@@ -450,7 +446,7 @@ static int64_t row_pitch(const call *c, uint32_t index) {
 
 static hr_status run_accumulate(call *c) {
   c->cpu->kernels.accumulate(pointer(c, 1), real(c, 1), row_stride(c, 1), pointer(c, 0), real(c, 0), row_stride(c, 0),
-                             rows(c, 0), columns(c, 0), adds(c, 1), threads(c));
+                             rows(c, 0), columns(c, 0), adds(c, 1), team(c));
   return HR_OK;
 }
 
@@ -458,15 +454,15 @@ static hr_status run_copy(call *c) {
   if (tensor(c, 0)->stride || tensor(c, 1)->stride) {
     int64_t width = (int64_t)hri_tensor_bytes(tensor(c, 0)) / rows(c, 0);
     c->cpu->kernels.copy_rows(pointer(c, 1), row_pitch(c, 1), pointer(c, 0), row_pitch(c, 0), width, rows(c, 0),
-                              threads(c));
+                              team(c));
     return HR_OK;
   }
-  c->cpu->kernels.copy(pointer(c, 1), pointer(c, 0), (int64_t)hri_tensor_bytes(tensor(c, 0)), threads(c));
+  c->cpu->kernels.copy(pointer(c, 1), pointer(c, 0), (int64_t)hri_tensor_bytes(tensor(c, 0)), team(c));
   return HR_OK;
 }
 
 static hr_status run_cast(call *c) {
-  c->cpu->kernels.cast(pointer(c, 1), real(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), threads(c));
+  c->cpu->kernels.cast(pointer(c, 1), real(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), team(c));
   return HR_OK;
 }
 
@@ -552,13 +548,6 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_SINK] = run_transfer,
 };
 
-static hr_status product_workspace(void *gemm, const hri_gemm_shape *shape, uint64_t *bytes, hr_error *error) {
-  return hri_gemm_workspace(gemm, shape, bytes, error);
-}
-static hr_status product_packed_bytes(void *gemm, const hri_gemm_shape *shape, uint64_t *bytes, hr_error *error) {
-  return hri_gemm_packed_bytes(gemm, shape, bytes, error);
-}
-
 hr_status hri_cpu_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   return hri_demand_scratch(&((hri_cpu *)self)->demand, job, node, bytes, error);
 }
@@ -571,29 +560,30 @@ static void fill_tables(hri_cpu *cpu) {
       hri_attention_kernels_##isa(&cpu->attention)
   switch (cpu->isa) {
 #if defined(__x86_64__)
+  case HRI_ISA_AMX:
   case HRI_ISA_AVX512_BF16: FILL(avx512), hri_attention_kernels_avx512bf16(&cpu->attention); break;
   case HRI_ISA_AVX512: FILL(avx512); break;
   case HRI_ISA_AVX2: FILL(avx2); break;
+#elif defined(__aarch64__)
+  case HRI_ISA_NEON_BF16: FILL(neon), hri_attention_kernels_neonbf16(&cpu->attention); break;
+  case HRI_ISA_NEON: FILL(neon); break;
 #endif
   default: FILL(base); break;
   }
 #undef FILL
 }
 
-hr_status hri_cpu_create(uint32_t team, hri_cpu **out, hr_error *error) {
+hr_status hri_cpu_create(uint32_t threads, hri_cpu **out, hr_error *error) {
   hri_cpu *cpu = hri_alloc_zero(1, sizeof *cpu);
   hr_status status;
   if (!cpu) return hri_fail_memory(error, sizeof *cpu, "the CPU backend");
-  cpu->threads = team ? team : 1;
   status = hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &cpu->isa, error);
+  if (status == HR_OK) status = hri_team_create(threads ? threads : 1, &cpu->team, error);
   if (status == HR_OK) {
     fill_tables(cpu);
-    status = hri_gemm_cache_create(cpu->isa, &cpu->gemm, error);
-    cpu->demand = (hri_demand){.level = cpu->isa,
-                               .team = cpu->threads,
-                               .products = cpu->gemm,
-                               .workspace = product_workspace,
-                               .packed_bytes = product_packed_bytes};
+    status = hri_gemm_cache_create(cpu->isa, HRI_GEMM_AUTO, &cpu->gemm, error);
+    cpu->demand = (hri_demand){.machine = {.level = cpu->isa, .pairs = hri_cpu_pairs()},
+                               .team = (uint32_t)hri_team_threads(cpu->team)};
   }
   if (status != HR_OK) {
     hri_cpu_destroy(cpu);
@@ -606,7 +596,17 @@ hr_status hri_cpu_create(uint32_t team, hri_cpu **out, hr_error *error) {
 void hri_cpu_destroy(hri_cpu *cpu) {
   if (!cpu) return;
   hri_gemm_cache_destroy(cpu->gemm);
+  hri_team_destroy(cpu->team);
   hri_free(cpu);
+}
+
+static uint32_t threads_of(const hri_cpu *cpu) { return (uint32_t)hri_team_threads(cpu->team); }
+
+uint64_t hri_cpu_start_bytes(const hri_cpu *cpu) { return hri_team_start_bytes(cpu->team); }
+
+hr_status hri_cpu_start(hri_cpu *cpu, hr_error *error) {
+  HRI_TRY(hri_room_prove(hri_team_start_bytes(cpu->team), "the team of threads", error));
+  return hri_team_start(cpu->team, error);
 }
 
 hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node, void **handle, hr_error *error) {
@@ -616,12 +616,12 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
   HRI_TRY(hri_demand_check(job, node, error));
   assert(adapters[node->op]); /* what has types has a kernel */
   if (node->op == HRI_OP_PACK) {
-    shape = hri_demand_pack(job, node, cpu->threads);
+    shape = hri_demand_pack(job, node, threads_of(cpu));
     HRI_TRY(hri_gemm_prepare_pack(cpu->gemm, &shape, &gemm, error));
     *handle = gemm;
   }
   if (!hri_demand_is_product(node->op)) return HR_OK;
-  shape = hri_demand_product(job, node, cpu->threads);
+  shape = hri_demand_product(job, node, threads_of(cpu));
   HRI_TRY(hri_gemm_prepare(cpu->gemm, &shape, &gemm, error));
   *handle = gemm;
   return HR_OK;
@@ -629,11 +629,9 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
 
 hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *node, void *handle, hr_error *error) {
   call c = {.cpu = cpu, .launch = launch, .job = launch->job, .node = node, .handle = handle, .error = error};
-  if (!hri_room_heap(LIBRARY_HEAP_BYTES))
-    return hri_fail_memory(error, LIBRARY_HEAP_BYTES, "the libraries that run a node");
   return adapters[node->op](&c);
 }
 
 const hri_cpu_kernels *hri_cpu_table(const hri_cpu *cpu) { return &cpu->kernels; }
-uint32_t hri_cpu_threads(const hri_cpu *cpu) { return cpu->threads; }
+hri_team *hri_cpu_team(const hri_cpu *cpu) { return cpu->team; }
 hri_isa hri_cpu_level(const hri_cpu *cpu) { return cpu->isa; }

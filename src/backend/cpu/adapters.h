@@ -5,12 +5,17 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
+#include "team/team.h"
 
 typedef struct hri_cpu hri_cpu;
 
-/* `threads` is the team (>= 1). HEADROOM_ISA=base|avx2|avx512|avx512bf16 caps the instruction set (tests). */
+/* With a team of so many threads (>= 1), which are not started. HEADROOM_ISA caps the instruction set (isa.h). */
 hr_status hri_cpu_create(uint32_t threads, hri_cpu **cpu, hr_error *error);
 void hri_cpu_destroy(hri_cpu *cpu);
+/* Bytes of address space that starting its threads will take, and the start. BUDGET, naming the limit, where there is
+ * no room for them or the system refuses one. */
+uint64_t hri_cpu_start_bytes(const hri_cpu *cpu);
+hr_status hri_cpu_start(hri_cpu *cpu, hr_error *error);
 
 /* What planning asks (hri_backend). */
 hr_status hri_cpu_workspace(void *cpu, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error);
@@ -29,13 +34,14 @@ static inline void *hri_launch_pointer(const hri_launch *l, hri_id tensor) {
   return l->base[l->job->storages.items[t->storage].tier] + l->offsets[t->storage] + t->offset;
 }
 
-/* Makes what a node needs before it can run (a matrix-product primitive); *handle stays valid until destroy. */
+/* Makes what a node needs before it can run (what was decided of its matrix product); *handle stays valid until
+ * destroy. */
 hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node, void **handle, hr_error *error);
 hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *node, void *handle, hr_error *error);
 
 /* The kernels themselves, for callers beside programs (initialisation, sampling). */
 const struct hri_cpu_kernels *hri_cpu_table(const hri_cpu *cpu);
-uint32_t hri_cpu_threads(const hri_cpu *cpu);
+hri_team *hri_cpu_team(const hri_cpu *cpu);
 hri_isa hri_cpu_level(const hri_cpu *cpu);
 
 #endif

@@ -6,6 +6,7 @@
 #include "backend/cpu/arena.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -32,14 +33,18 @@ static void *map_aligned(uint64_t bytes) {
   return got ? got : map(NULL, bytes, 0);
 }
 
-/* Writes a word into every page. A thread takes whole huge pages, so that none is shared between two. */
-static void touch(unsigned char *base, uint64_t bytes, uint32_t threads) {
-  uint64_t chunks = (bytes + huge_page - 1) / huge_page;
-#pragma omp parallel for schedule(static) num_threads((int)threads) if (threads > 1 && chunks > 1)
-  for (uint64_t chunk = 0; chunk < chunks; chunk++) {
-    uint64_t begin = chunk * huge_page, end = bytes - begin < huge_page ? bytes : begin + huge_page;
-    for (uint64_t at = begin; at < end; at += HRI_ARENA_GRANULE) *(volatile unsigned char *)(base + at) = 0;
-  }
+uint64_t hri_arena_granule(void) {
+  enum { LEAST = 4096 };
+  long page = sysconf(_SC_PAGESIZE);
+  return page > LEAST ? (uint64_t)page : LEAST;
+}
+
+/* Writes a word into every page of huge pages [begin, end): a thread takes whole ones. */
+static void touch(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_arena *arena = context;
+  uint64_t at = (uint64_t)begin * huge_page, stop = (uint64_t)end * huge_page, page = hri_arena_granule();
+  (void)thread;
+  for (; at < stop && at < arena->bytes; at += page) *(volatile unsigned char *)(arena->base + at) = 0;
 }
 
 static hr_status refused(uint64_t bytes, hr_error *error) {
@@ -58,10 +63,11 @@ static hr_status refused(uint64_t bytes, hr_error *error) {
 }
 
 uint64_t hri_arena_round(uint64_t bytes) {
-  return bytes > UINT64_MAX - HRI_ARENA_GRANULE ? UINT64_MAX : hri_round_up(bytes, HRI_ARENA_GRANULE);
+  uint64_t granule = hri_arena_granule();
+  return bytes > UINT64_MAX - granule ? UINT64_MAX : hri_round_up(bytes, granule);
 }
 
-hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, const hri_arena_options *options,
+hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, hri_team *team, const hri_arena_options *options,
                             hr_error *error) {
   bool huge = !(options && options->small_pages), untouched = options && options->untouched;
   uint64_t rounded = hri_arena_round(bytes);
@@ -73,7 +79,7 @@ hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, 
   if (!arena->base) return refused(rounded, error);
   arena->bytes = rounded;
   if (huge) (void)madvise(arena->base, rounded, MADV_HUGEPAGE); /* a kernel without them refuses, which is fine */
-  if (!untouched) touch(arena->base, rounded, threads ? threads : 1);
+  if (!untouched) hri_team_each(team, (int64_t)((rounded + huge_page - 1) / huge_page), 1, touch, arena);
   return HR_OK;
 }
 

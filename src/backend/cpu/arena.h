@@ -9,8 +9,10 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "team/team.h"
 
-enum { HRI_ARENA_GRANULE = 4096 };
+/* The kernel's page: 4 KiB on x86-64, up to 64 KiB on Arm. */
+uint64_t hri_arena_granule(void);
 
 /* All zero is an arena that holds nothing; releasing it does nothing. */
 typedef struct hri_arena {
@@ -26,10 +28,10 @@ typedef struct hri_arena_options {
 /* The bytes that a request reserves; UINT64_MAX when that does not fit 64 bits. */
 uint64_t hri_arena_round(uint64_t bytes);
 
-/* Reserves and zeroes, touched by `threads` threads, so that no page fault is left for the run. `options` may be NULL.
+/* Reserves and zeroes, touched by the team, so that no page fault is left for the run. `options` may be NULL.
  * MEMORY, with what was requested and what the host could give, when the kernel refuses; the arena is then empty.
  * The caller compares with hri_host_memory_now before: a kernel that overcommits kills instead of refusing. */
-hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, const hri_arena_options *options,
+hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, hri_team *team, const hri_arena_options *options,
                             hr_error *error);
 void hri_arena_release(hri_arena *arena);
 

@@ -12,7 +12,6 @@
 #include "backend/cpu/arena.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/room.h"
-#include "backend/cpu/team.h"
 #include "ops/cpu.h"
 #include "ops/demand.h"
 
@@ -48,22 +47,21 @@ static hr_status packing(void *self, const hri_job *job, const hri_node *node, u
 }
 
 static uint64_t fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes) {
-  return hri_demand_fixed_bytes(&((const cpu_backend *)self)->contract.device, job, shapes, process_bytes);
+  (void)job, (void)shapes; /* products hold no memory of their own */
+  return ((const cpu_backend *)self)->contract.device.fixed_bytes + process_bytes;
 }
 
 /* ---- room ---- */
 
-/* A budget may be larger than what there is: touching such an arena would end in the kernel's OOM killer, and under a
- * limit of this process the libraries would be refused memory first, which they do not survive. Once everything of the
- * libraries is made, the kernel itself is asked. */
+/* A budget may be larger than what there is: touching such an arena would end in the kernel's OOM killer. Before the
+ * team runs its stacks count too; once everything is prepared the kernel itself is asked. */
 static hr_status check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUNT], bool prepared, uint64_t beside,
                             hr_error *error) {
   const cpu_backend *b = self;
   uint64_t bytes = 0;
   for (int tier = 0; tier < HRI_TIER_COUNT; tier++)
     if (tier != HRI_DISK) bytes += hri_arena_round(arena_bytes[tier]);
-  if (!prepared)
-    return hri_room_check(bytes + hri_team_bytes(b->contract.team) + HRI_GEMM_ROOM_BYTES, "the job", error);
+  if (!prepared) return hri_room_check(bytes + hri_cpu_start_bytes(b->cpu), "the job", error);
   HRI_TRY(hri_room_check(bytes, "the job", error));
   return hri_room_prove(bytes + beside, "the job", error);
 }
@@ -80,7 +78,7 @@ static void release(void *run) {
 
 static hr_status prepare_nodes(cpu_run *r, hr_error *error) {
   const hri_job *job = r->work.job;
-  HRI_TRY(hri_team_start(r->backend->contract.team, error));
+  HRI_TRY(hri_cpu_start(r->backend->cpu, error));
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     if (!(r->work.programs & HRI_IN(kind))) continue;
     for (size_t at = 0; at < job->programs[kind].order.count; at++) {
@@ -114,7 +112,7 @@ static hr_status reserve(void *run, hr_error *error) {
     uint64_t bytes = r->work.arena_bytes[tier];
     assert(!r->launch.base[tier]); /* reserved once */
     if (bytes == 0) continue;
-    HRI_TRY(hri_arena_reserve(&r->arenas[tier], bytes, r->backend->contract.team, NULL, error));
+    HRI_TRY(hri_arena_reserve(&r->arenas[tier], bytes, hri_cpu_team(r->backend->cpu), NULL, error));
     r->launch.base[tier] = r->arenas[tier].base;
     if (r->work.cares) memset(r->launch.base[tier], HRI_POISON, bytes);
   }
@@ -225,13 +223,14 @@ static void shut(hri_backend *backend) {
 static void describe(cpu_backend *b, const hr_device *device) {
   const hri_cpu_kernels *k = hri_cpu_table(b->cpu);
   hri_backend *c = &b->contract;
-  uint32_t team = hri_cpu_threads(b->cpu);
+  hri_team *team = hri_cpu_team(b->cpu);
+  uint32_t threads = (uint32_t)hri_team_threads(team);
   *c = (hri_backend){.name = HRI_CPU_NAME,
-                     .team = team,
+                     .team = threads,
                      .device = *device,
-                     .granule = HRI_ARENA_GRANULE,
+                     .granule = hri_arena_granule(),
                      .staging_tier = HRI_DEVICE,
-                     .elements = {.threads = (int)team,
+                     .elements = {.team = team,
                                   .fill = k->fill,
                                   .zero = k->zero,
                                   .cast = k->cast,
@@ -253,8 +252,9 @@ static void describe(cpu_backend *b, const hr_device *device) {
                      .wait = wait_for,
                      .close = shut};
   (void)snprintf(c->instruction_set, sizeof c->instruction_set, "%s", hri_isa_name(hri_cpu_level(b->cpu)));
-  (void)snprintf(c->libraries, sizeof c->libraries, "%s", hri_gemm_library_text());
-  if (c->device.rates.threads != team) (void)hri_cpu_rates_load(&c->device, team);
+  (void)snprintf(c->libraries, sizeof c->libraries, "%s",
+                 hri_gemm_text(&(hri_gemm_machine){hri_cpu_level(b->cpu), hri_cpu_pairs()}));
+  if (c->device.rates.threads != threads) (void)hri_cpu_rates_load(&c->device, threads);
 }
 
 hr_status hri_cpu_open(const hr_device *device, uint32_t threads, hri_backend **out, hr_error *error) {

@@ -1,4 +1,4 @@
-/* The CPU as a backend: kernels of ours and of the matrix library, a team of threads, arenas in memory of the process.
+/* The CPU as a backend: kernels, matrix products, a team of threads, arenas in memory of the process.
  * backend.h says what it must do; here is what opens it, and what tests of the CPU itself ask. */
 #ifndef HRI_BACKEND_CPU_CPU_H
 #define HRI_BACKEND_CPU_CPU_H
@@ -8,8 +8,7 @@
 
 #define HRI_CPU_NAME "cpu" /* hr_device.backend */
 
-/* HEADROOM_ISA=base|avx2|avx512|avx512bf16 caps the instruction set (tests). Measurements stored for this team are
- * taken over. */
+/* HEADROOM_ISA caps the instruction set (isa.h). Measurements stored for this team are taken over. */
 hr_status hri_cpu_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error);
 /* The stored probe of this machine, for a team (rates.c). */
 bool hri_cpu_rates_load(hr_device *device, uint32_t threads);

@@ -5,8 +5,10 @@
 #include "base/error.h"
 #include "ops/isa.h"
 
-/* The highest level that this processor has, at most `cap`. The GEMM library is held to the same level, which works
- * only before its first use in the process; hri_gemm_cache_create looks whether it did. */
+/* How this processor multiplies bf16 pairs. */
+hri_pairs hri_cpu_pairs(void);
+
+/* The level `cap` if this processor has it, else its highest. */
 hri_isa hri_cpu_isa_detect(hri_isa cap);
 
 /* The same with the cap as text (the environment variable HEADROOM_ISA); NULL and "" do not cap. USAGE when it names no

@@ -1,6 +1,6 @@
-/* What a probe of this machine measured, in a file per processor, instruction set, team and library. A stored probe is
- * a cache: whatever is wrong with the file (missing, damaged, of another machine or library), planning goes on with
- * assumed figures, which every plan says. */
+/* What a probe of this machine measured, in a file per processor, instruction set, team and code of the matrix products
+ * (hri_gemm_text). A stored probe is a cache: whatever is wrong with the file (missing, damaged, of another machine or
+ * of other products), planning goes on with assumed figures, which every plan says. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "backend/cpu/gemm.h"
 #include "device/host.h"
 
-enum { PATH_BYTES = 4096, NAME_BYTES = 224, FILE_LIMIT = 1 << 20, SCHEMA = 2 };
+enum { PATH_BYTES = 4096, NAME_BYTES = 224, FILE_LIMIT = 1 << 20, SCHEMA = 3 };
 
 /* What a probe holds for: all of it must agree. */
 typedef struct identity {
@@ -27,7 +27,7 @@ static hr_status identify(uint32_t threads, identity *id, hr_error *error) {
   HRI_TRY(hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &isa, error));
   hri_host_cpu_model(id->cpu, sizeof id->cpu);
   id->instruction_set = hri_isa_name(isa);
-  id->libraries = hri_gemm_library_text();
+  id->libraries = hri_gemm_text(&(hri_gemm_machine){isa, hri_cpu_pairs()});
   id->threads = threads;
   return HR_OK;
 }
@@ -49,7 +49,7 @@ static hr_status cache_directory(char path[PATH_BYTES], hr_error *error) {
              : hri_fail(error, HR_ERROR_USAGE, "the path of the cache directory is too long");
 }
 
-/* "cpu-amd-epyc-9654-96-core-processor-avx512-2-threads-onednn-2-6-3.json" */
+/* "cpu-amd-epyc-9654-96-core-processor-avx512bf16-2-threads-products-1-bf16-by-dot.json" */
 static hr_status cache_path(const identity *id, char path[PATH_BYTES], hr_error *error) {
   char name[NAME_BYTES];
   size_t used, kept = 0;
@@ -86,7 +86,6 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
   hri_json_field_u64(w, "threads", r->threads);
   hri_json_field_string(w, "date", r->date);
   hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
-  hri_json_field_u64(w, "product_bytes", r->product_bytes);
   hri_json_field_double(w, "node_seconds", r->node_seconds);
   for (int type = 0; type < HR_RATE_TYPES; type++) {
     const hr_rate_tables *t = &r->tables[type];
@@ -144,7 +143,7 @@ static bool get_text(const hri_json *root, const char *key, const char *wanted, 
   return true;
 }
 
-/* False unless the file is whole and of this very machine, team, instruction set and library. */
+/* False unless the file is whole and of this very machine, team, instruction set and products. */
 static bool get_rates(const hri_json *root, const identity *id, hr_device_rates *r) {
   uint64_t number;
   memset(r, 0, sizeof *r);
@@ -155,7 +154,6 @@ static bool get_rates(const hri_json *root, const identity *id, hr_device_rates 
     return false;
   if (!get_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries)) return false;
   if (hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, NULL) != HR_OK) return false;
-  if (hri_json_get_u64(root, "product_bytes", 0, 1u << 26, &r->product_bytes, NULL) != HR_OK) return false;
   if (hri_json_get_double(root, "node_seconds", &r->node_seconds, NULL) != HR_OK ||
       !(r->node_seconds >= 0 && r->node_seconds < 1))
     return false;
@@ -189,7 +187,7 @@ static void take_over(hr_device *device, const hr_device_rates *r) {
   device->rates = *r;
   device->fixed_bytes = r->fixed_bytes;
   device->fixed_measured = true;
-  if (flops > 0) device->flops_fp32 = flops;
+  if (flops > 0) device->flops_fp32 = flops, device->rated_threads = r->threads;
   if (flops_bf16 > 0) device->flops_bf16 = flops_bf16;
   if (bytes > 0) device->memory_bytes_per_second = bytes;
   (void)snprintf(device->source, sizeof device->source,

@@ -1,5 +1,4 @@
-/* The room for what a library will take, asked of the kernel before the library is: it cannot be refused memory and
- * live. */
+/* Room asked for before it is taken, of every limit that can be read and of the kernel itself. */
 #include "backend/cpu/room.h"
 
 #include <stdlib.h>
@@ -40,11 +39,4 @@ hr_status hri_room_prove(uint64_t bytes, const char *what, hr_error *error) {
       hri_fail(error, HR_ERROR_BUDGET, "%s needs %s more and the kernel refuses it", what, hri_size_text(bytes, need));
   if (error) error->requested_bytes = bytes;
   return hri_hint(error, status, "look at /proc/sys/vm/overcommit_memory and at CommitLimit in /proc/meminfo");
-}
-
-bool hri_room_heap(size_t bytes) {
-  void *volatile piece = malloc(bytes); /* volatile: a compiler may leave out a pair that does nothing */
-  bool got = piece != NULL;
-  free(piece);
-  return got;
 }

@@ -9,8 +9,8 @@
  * the group, so dK and dV need no reduction between threads. dQ does: a query block gets a part from each of the key
  * tiles that it sees. Those parts are added in fp32, in the order of the key tiles, which makes the bits independent of
  * the team: each (head, query block) carries a turn, the key tile whose part comes next, and a task that is early waits
- * for its turn. Tasks are handed out in the order of the key tiles, so a task only waits for tasks that are running or
- * done, and the wait never deadlocks; with more heads than threads it hardly ever happens, with one head the tasks run
+ * for its turn. Tasks are handed out in the order of the key tiles (hri_team_in_order), so a task only waits for tasks
+ * that are running or done, and the wait never deadlocks; with more heads than threads it hardly ever happens, with one head the tasks run
  * one query block behind each other.
  *
  * The sums of dQ take T * D floats per query head in flight. To keep that small, kv heads are taken in rounds of
@@ -28,6 +28,7 @@
 #include <sched.h>
 
 #include "ops/attention/kernels.h"
+#include "ops/scratch.h"
 
 enum { BACKWARD_PANELS = TILE_KEYS / TILE_LANES, BACKWARD_STRIDE = TILE_KEYS + TILE_VECTOR /* hri_backward_stride */ };
 
@@ -42,6 +43,8 @@ typedef struct backward_job {
   hri_backward_shared shared;
   int64_t stride, width; /* elements per row of qkv and of y */
   int64_t tiles;         /* key tiles per row */
+  void *scratch;         /* of the threads */
+  uint64_t scratch_each;
 } backward_job;
 
 /* A query block of one head against a key tile. Panel p of the tile is seen by the queries [begin[p], end[p]) of the
@@ -58,10 +61,15 @@ static backward_job make_job(const hri_attention_shape *shape, float scale, void
                       .scale = scale,
                       .limit = (float)shape->softcap / scale,
                       .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim)};
-  hri_carver carver = {.base = scratch};
+  hri_carver carver = {.base = scratch}, size = {0};
   assert(job.cut.vector == TILE_VECTOR && job.cut.keys == TILE_KEYS &&
          hri_backward_stride(&job.cut) == BACKWARD_STRIDE);
   job.shared = hri_backward_shared_take(&carver, &job.cut, shape, threads);
+  (void)hri_backward_tiles_take(&size, &job.cut, shape->softcap > 0);
+  assert(carver.used + (uint64_t)threads * size.used ==
+         hri_attention_backward_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
+  job.scratch = carver.base + carver.used;
+  job.scratch_each = size.used;
   job.stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
   job.width = shape->heads * shape->head_dim;
   job.tiles = (shape->sequence + TILE_KEYS - 1) / TILE_KEYS;
@@ -81,8 +89,7 @@ TILE_INLINE void prepare_row(const backward_job *job, int64_t b, int64_t t, cons
     job->shared.delta[(b * shape->heads + h) * shape->sequence + t] = hri_vsum((hri_vf)sums);
   }
 }
-static void prepare(const backward_job *job, int64_t row) {
-  int64_t b = row / job->shape->sequence, t = row % job->shape->sequence;
+static void prepare(const backward_job *job, int64_t b, int64_t t) {
   if (job->shape->real == HRI_REAL_BF16) prepare_row(job, b, t, HRI_REAL_BF16);
   else prepare_row(job, b, t, HRI_REAL_F32);
 }
@@ -175,7 +182,7 @@ TILE_INLINE void score_row(const bool pairs, const bool given, const bool masked
         tile_vi keep = (k <= (int32_t)(spans->first + i)) & (k >= tiles->start[i]);
         x = (tile_vf)(((tile_vi)x & keep) | ((tile_vi)tile_splat(-__builtin_inff()) & ~keep));
       }
-#if defined(__AVX512BF16__)
+#if TILE_PAIRS
       p[v] = pairs ? tile_exp2_short(x) : tile_exp2(x);
 #else
       p[v] = tile_exp2(x);
@@ -196,14 +203,14 @@ TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool
   tile_vf p[2], ds[2];
   for (int64_t i = spans->begin[panel]; i < spans->end[panel]; i++) {
     score_row(pairs, given, masked, capped, job, tiles, spans, i, at, key, p, ds);
-#if defined(__AVX512BF16__)
+#if TILE_PAIRS
     if (pairs) {
       tile_vf p2[2], ds2[2], words[2];
-      __m512i row = tile_round_pairs(ds), row2;
+      tile_vh row = tile_round_pairs(ds), row2;
       score_row(pairs, given, masked, capped, job, tiles, spans, i + 1, at, key, p2, ds2);
       row2 = tile_round_pairs(ds2);
-      _mm512_storeu_si512(tiles->dscore_rows + (i * BACKWARD_STRIDE + at) / 2, row);
-      _mm512_storeu_si512(tiles->dscore_rows + ((i + 1) * BACKWARD_STRIDE + at) / 2, row2);
+      tile_store_halves(tiles->dscore_rows + (i * BACKWARD_STRIDE + at) / 2, row);
+      tile_store_halves(tiles->dscore_rows + ((i + 1) * BACKWARD_STRIDE + at) / 2, row2);
       tile_interleave(row, row2, words);
       TILE_UNROLL for (int v = 0; v < 2; v++)
           tile_store(tiles->dscores + i / 2 * BACKWARD_STRIDE + at + v * TILE_VECTOR, words[v]);
@@ -231,7 +238,7 @@ SOFTMAX_BACKWARD(softmax_masked, false, false, true, false)
 SOFTMAX_BACKWARD(softmax_given, false, true, false, false)
 SOFTMAX_BACKWARD(softmax_capped, false, false, true, true)
 SOFTMAX_BACKWARD(softmax_given_capped, false, true, false, true)
-#if defined(__AVX512BF16__)
+#if TILE_PAIRS
 SOFTMAX_BACKWARD(softmax_plain_pairs, true, false, false, false)
 SOFTMAX_BACKWARD(softmax_masked_pairs, true, false, true, false)
 SOFTMAX_BACKWARD(softmax_given_pairs, true, true, false, false)
@@ -330,6 +337,8 @@ static void wait_turn(const int64_t *turn, int64_t mine) {
     }
 #if defined(__x86_64__)
     _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* `yield` does nothing on most cores */
 #endif
   }
 }
@@ -444,64 +453,74 @@ static void sum_delta(const backward_job *job, const hri_backward_tiles *tiles, 
   }
 }
 
-static void run_job(backward_job *job, void *scratch, int threads) {
-  const hri_attention_shape *shape = job->shape;
-  int64_t heads = shape->batch * shape->kv_heads, rows = shape->batch * shape->sequence, next = 0, next_delta = 0;
-  int64_t blocks = shape->batch * shape->heads * job->shared.blocks;
-  hri_carver shared = {.base = scratch}, size = {0};
-  (void)hri_backward_shared_take(&shared, &job->cut, shape, threads);
-  (void)hri_backward_tiles_take(&size, &job->cut, shape->softcap > 0);
-  assert(shared.used + (uint64_t)threads * size.used ==
-         hri_attention_backward_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
-  memset(job->shared.turns, 0,
-         (size_t)(job->shared.slots * job->shared.group * job->shared.blocks) * sizeof *job->shared.turns);
-#pragma omp parallel num_threads(threads)
-  {
-    hri_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
-    hri_backward_tiles tiles = hri_backward_tiles_take(&carver, &job->cut, shape->softcap > 0);
-#pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < shape->batch * job->shared.blocks; i++)
-      find_least(job, i / job->shared.blocks, i % job->shared.blocks);
-    if (job->y) {
-#pragma omp for schedule(static)
-      for (int64_t row = 0; row < rows; row++) prepare(job, row);
-    } else {
-      for (int64_t task; (task = tile_next(&next_delta)) < blocks;) {
-        int64_t head = task / job->shared.blocks;
-        sum_delta(job, &tiles, head / shape->heads, head % shape->heads, task % job->shared.blocks);
-      }
-#pragma omp barrier
-    }
-    for (int64_t task; (task = tile_next(&next)) < heads * job->tiles;) {
-      /* rounds of `slots` heads (the last one of fewer), in each the tiles, of each the heads */
-      int64_t round = task / (job->shared.slots * job->tiles) * job->shared.slots, within = task - round * job->tiles;
-      int64_t members = tile_min(job->shared.slots, heads - round);
-      run_tile(job, &tiles, round + within % members, within / members * TILE_KEYS);
-    }
+/* ---- the loops of a call, one after the other ---- */
+
+static hri_backward_tiles tiles_of(const backward_job *job, int thread) {
+  hri_carver carver = hri_carver_of(job->scratch, job->scratch_each, thread);
+  return hri_backward_tiles_take(&carver, &job->cut, job->shape->softcap > 0);
+}
+
+static void prepare_blocks(void *context, int64_t begin, int64_t end, int thread) {
+  const backward_job *job = context;
+  (void)thread;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t b = i / job->shared.blocks, block = i % job->shared.blocks, first = block * HRI_BACKWARD_QUERIES;
+    int64_t stop = tile_min(first + HRI_BACKWARD_QUERIES, job->shape->sequence);
+    find_least(job, b, block);
+    for (int64_t t = first; job->y && t < stop; t++) prepare(job, b, t);
   }
+}
+
+static void delta_task(void *context, int64_t task, int64_t end, int thread) {
+  const backward_job *job = context;
+  hri_backward_tiles tiles = tiles_of(job, thread);
+  int64_t head = task / job->shared.blocks;
+  assert(end == task + 1);
+  (void)end;
+  sum_delta(job, &tiles, head / job->shape->heads, head % job->shape->heads, task % job->shared.blocks);
+}
+
+static void tile_task(void *context, int64_t task, int64_t end, int thread) {
+  const backward_job *job = context;
+  hri_backward_tiles tiles = tiles_of(job, thread);
+  /* rounds of `slots` heads (the last one of fewer), in each the tiles, of each the heads */
+  int64_t round = task / (job->shared.slots * job->tiles) * job->shared.slots, within = task - round * job->tiles;
+  int64_t members = tile_min(job->shared.slots, job->shape->batch * job->shape->kv_heads - round);
+  assert(end == task + 1);
+  (void)end;
+  run_tile(job, &tiles, round + within % members, within / members * TILE_KEYS);
+}
+
+static void run_job(backward_job *job, hri_team *team) {
+  const hri_attention_shape *shape = job->shape;
+  const hri_backward_shared *shared = &job->shared;
+  memset(shared->turns, 0, (size_t)(shared->slots * shared->group * shared->blocks) * sizeof *shared->turns);
+  hri_team_each(team, shape->batch * shared->blocks, hri_grain(HRI_BACKWARD_QUERIES * job->width), prepare_blocks, job);
+  if (!job->y) hri_team_in_order(team, shape->batch * shape->heads * shared->blocks, delta_task, job);
+  hri_team_in_order(team, shape->batch * shape->kv_heads * job->tiles, tile_task, job);
 }
 
 void hri_attention_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
                             const void *y, const float *lse, const int32_t *doc_start, void *dqkv, void *scratch,
-                            int threads) {
-  backward_job job = make_job(shape, scale, scratch, threads);
+                            hri_team *team) {
+  backward_job job = make_job(shape, scale, scratch, hri_team_threads(team));
   job.dy = dy;
   job.qkv = qkv;
   job.y = y;
   job.lse = lse;
   job.doc_start = doc_start;
   job.dqkv = dqkv;
-  run_job(&job, scratch, threads);
+  run_job(&job, team);
 }
 
 void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
                                          const void *probs, const int32_t *doc_start, void *dqkv, void *scratch,
-                                         int threads) {
-  backward_job job = make_job(shape, scale, scratch, threads);
+                                         hri_team *team) {
+  backward_job job = make_job(shape, scale, scratch, hri_team_threads(team));
   job.dy = dy;
   job.qkv = qkv;
   job.probs = probs;
   job.doc_start = doc_start;
   job.dqkv = dqkv;
-  run_job(&job, scratch, threads);
+  run_job(&job, team);
 }

@@ -12,6 +12,7 @@
 #include <assert.h>
 
 #include "ops/attention/kernels.h"
+#include "ops/scratch.h"
 
 enum { CACHED_FEW = 8 /* up to so many rows, what counts is reading the cache in long runs */ };
 
@@ -24,6 +25,9 @@ typedef struct cached_job {
   int64_t stride; /* elements per row of qkv */
   hri_attention_cut cut;
   hri_cached_parts shared;
+  int64_t splits; /* that hold keys; 1: results go to y directly */
+  void *scratch;
+  uint64_t scratch_each; /* of a thread */
 } cached_job;
 
 /* Any number of rows: C[m][vectors] = or += A[m][depth] * B[depth][vectors], A by rows, B as it lies in the cache. The
@@ -213,14 +217,14 @@ static void run_task(const cached_job *job, const hri_cached_tiles *tiles, int64
 }
 
 /* Folds the parts of one row, in the order of the splits, into y. The first part holds the sum afterwards. */
-static void fold(const cached_job *job, int64_t splits, int64_t pair, int64_t r) {
+static void fold(const cached_job *job, int64_t pair, int64_t r) {
   int64_t d = job->shape->head_dim, wide = job->cut.wide;
   float *total = part_row(job, pair, 0, r), top = TILE_LOWEST, sum = 0;
-  for (int64_t s = 0; s < splits; s++) {
+  for (int64_t s = 0; s < job->splits; s++) {
     float high = part_row(job, pair, s, r)[wide];
     top = high > top ? high : top;
   }
-  for (int64_t s = 0; s < splits; s++) {
+  for (int64_t s = 0; s < job->splits; s++) {
     const float *part = part_row(job, pair, s, r);
     float factor = tile_exp2(tile_splat(part[wide] - top))[0];
     sum += part[wide + 1] * factor;
@@ -232,9 +236,46 @@ static void fold(const cached_job *job, int64_t splits, int64_t pair, int64_t r)
                  y_row(job, pair / job->shape->kv_heads, pair % job->shape->kv_heads, r));
 }
 
+/* ---- the loops of a call, one after the other ---- */
+
+enum { ALONE = 1 << 19 }; /* multiply-adds of scores, some 20 us: below, a second thread costs what it gains */
+
+static void append_some(void *context, int64_t begin, int64_t end, int thread) {
+  const cached_job *job = context;
+  (void)thread;
+  for (int64_t i = begin; i < end; i++)
+    append(job, i / job->valid / job->shape->kv_heads, i / job->valid % job->shape->kv_heads, i % job->valid);
+}
+
+static void attend_one(void *context, int64_t task, int64_t end, int thread) {
+  const cached_job *job = context;
+  hri_carver carver = hri_carver_of(job->scratch, job->scratch_each, thread);
+  hri_cached_tiles tiles = hri_cached_tiles_take(&carver, &job->cut, job->shape->head_dim);
+  int64_t group = task / job->splits;
+  assert(carver.used == job->scratch_each && end == task + 1);
+  (void)end;
+  run_task(job, &tiles, group / job->shared.row_groups, group % job->shared.row_groups, task % job->splits);
+}
+
+static void fold_some(void *context, int64_t begin, int64_t end, int thread) {
+  const cached_job *job = context;
+  int64_t rows = job->valid * job->shared.group;
+  (void)thread;
+  for (int64_t i = begin; i < end; i++) fold(job, i / rows, i % rows);
+}
+
+/* Rows of y that are no positions. */
+static void zero_rest(const cached_job *job) {
+  const hri_attention_cache_shape *shape = job->shape;
+  int64_t width = shape->heads * shape->head_dim, rest = shape->rows - job->valid;
+  for (int64_t b = 0; b < shape->batch && rest > 0; b++)
+    memset(hri_real_at(job->y, (b * shape->rows + job->valid) * width, shape->real), 0,
+           (size_t)(rest * width) * hri_real_bytes(shape->real));
+}
+
 void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past,
                           int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch,
-                          int threads) {
+                          hri_team *team) {
   hri_carver shared = {.base = scratch}, size = {0};
   cached_job job = {.shape = shape,
                     .scale = scale,
@@ -246,32 +287,19 @@ void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, c
                     .y = y,
                     .stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim,
                     .cut = hri_attention_cut_of(TILE_LEVEL, HRI_REAL_F32, shape->head_dim)};
+  int64_t pairs = shape->batch * shape->kv_heads,
+          multiply_adds = shape->batch * shape->heads * rows_valid * (past + rows_valid) * shape->head_dim;
   job.shared = hri_cached_parts_take(&shared, &job.cut, shape);
   (void)hri_cached_tiles_take(&size, &job.cut, shape->head_dim);
   assert(job.cut.vector == TILE_VECTOR);
-  assert(shared.used + (uint64_t)threads * size.used ==
-         hri_attention_cached_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
-  int64_t pairs = shape->batch * shape->kv_heads, width = shape->heads * shape->head_dim, next = 0;
-  int64_t splits = job.shared.splits == 1 ? 1 : (past + rows_valid + HRI_CACHED_SPLIT - 1) / HRI_CACHED_SPLIT;
-  int64_t tasks = pairs * job.shared.row_groups * splits, rows = rows_valid * job.shared.group;
-#pragma omp parallel num_threads(threads)
-  {
-    hri_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
-    hri_cached_tiles tiles = hri_cached_tiles_take(&carver, &job.cut, shape->head_dim);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < pairs * rows_valid; i++)
-      append(&job, i / rows_valid / shape->kv_heads, i / rows_valid % shape->kv_heads, i % rows_valid);
-#pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < shape->batch * shape->rows; i++)
-      if (i % shape->rows >= rows_valid)
-        memset(hri_real_at(y, i * width, shape->real), 0, (size_t)width * hri_real_bytes(shape->real));
-    for (int64_t task; (task = tile_next(&next)) < tasks;)
-      run_task(&job, &tiles, task / splits / job.shared.row_groups, task / splits % job.shared.row_groups,
-               task % splits);
-    if (job.shared.splits > 1) {
-#pragma omp barrier
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < pairs * rows; i++) fold(&job, splits, i / rows, i % rows);
-    }
-  }
+  assert(shared.used + (uint64_t)hri_team_threads(team) * size.used ==
+         hri_attention_cached_scratch(TILE_LEVEL, shape, hri_team_threads(team))); /* what was planned */
+  job.splits = job.shared.splits == 1 ? 1 : (past + rows_valid + HRI_CACHED_SPLIT - 1) / HRI_CACHED_SPLIT;
+  job.scratch = shared.base + shared.used;
+  job.scratch_each = size.used;
+  zero_rest(&job);
+  hri_team_each(team, pairs * rows_valid, hri_grain(2 * shape->head_dim), append_some, &job);
+  hri_team_in_order(multiply_adds < ALONE ? NULL : team, pairs * job.shared.row_groups * job.splits, attend_one, &job);
+  if (job.shared.splits > 1)
+    hri_team_each(team, pairs * rows_valid * job.shared.group, hri_grain(job.splits * job.cut.wide), fold_some, &job);
 }

@@ -23,7 +23,9 @@ typedef struct forward_job {
   float *lse, factor; /* scale * log2(e) */
   float limit;        /* the soft-cap in units of q.k, or 0 */
   hri_attention_cut cut;
-  int64_t stride; /* elements per row of qkv */
+  int64_t stride, blocks; /* elements per row of qkv; query blocks of a sequence */
+  void *scratch;
+  uint64_t scratch_each; /* of a thread */
 } forward_job;
 
 static tile_span *span_of(const hri_forward_tiles *tiles, int64_t panel) { return (tile_span *)tiles->spans + panel; }
@@ -61,7 +63,7 @@ static void rescale(float *out, int64_t wide, const float factor[TILE_LANES]) {
  * at half the row index. */
 TILE_INLINE void exponentiate(const bool pairs, float *scores, int64_t begin, int64_t end, float factor,
                               const tile_vf top[2], tile_vf total[2]) {
-#if defined(__AVX512BF16__)
+#if TILE_PAIRS
   for (int64_t j = begin; pairs && j < end; j += 2) {
     tile_vf even[2], odd[2], words[2];
     TILE_UNROLL for (int v = 0; v < 2; v++) {
@@ -172,31 +174,34 @@ static void run_block(const forward_job *job, const hri_forward_tiles *tiles, in
   for (int64_t p = 0; p < panels; p++) finish_panel(job, tiles, p, b, h);
 }
 
+static void run_task(void *context, int64_t task, int64_t end, int thread) {
+  const forward_job *job = context;
+  const hri_attention_shape *shape = job->shape;
+  hri_carver carver = hri_carver_of(job->scratch, job->scratch_each, thread);
+  hri_forward_tiles tiles = hri_forward_tiles_take(&carver, &job->cut);
+  /* (b, kv), then blocks from the last, then the heads that share kv */
+  int64_t group = shape->heads / shape->kv_heads, g = task % group, pair = task / group / job->blocks;
+  int64_t block = job->blocks - 1 - task / group % job->blocks;
+  assert(carver.used == job->scratch_each); /* what was planned is what is laid out */
+  assert(end == task + 1);
+  (void)end;
+  run_block(job, &tiles, pair / shape->kv_heads, pair % shape->kv_heads * group + g, block * HRI_FORWARD_QUERIES);
+}
+
 void hri_attention_forward(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
-                           void *y, float *lse, void *scratch, int threads) {
-  int64_t group = shape->heads / shape->kv_heads;
-  int64_t blocks = (shape->sequence + HRI_FORWARD_QUERIES - 1) / HRI_FORWARD_QUERIES;
-  int64_t tasks = shape->batch * shape->heads * blocks, next = 0;
+                           void *y, float *lse, void *scratch, hri_team *team) {
   forward_job job = {.shape = shape,
                      .qkv = qkv,
                      .doc_start = doc_start,
                      .y = y,
                      .lse = lse,
+                     .factor = scale * TILE_LOG2E,
+                     .limit = (float)shape->softcap / scale,
                      .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim),
-                     .stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim};
-  job.factor = scale * TILE_LOG2E;
-  job.limit = (float)shape->softcap / scale;
-  uint64_t per_thread = hri_attention_forward_scratch(TILE_LEVEL, shape, 1);
+                     .stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim,
+                     .blocks = (shape->sequence + HRI_FORWARD_QUERIES - 1) / HRI_FORWARD_QUERIES,
+                     .scratch = scratch,
+                     .scratch_each = hri_attention_forward_scratch(TILE_LEVEL, shape, 1)};
   assert(job.cut.vector == TILE_VECTOR && job.cut.lanes == TILE_LANES && job.cut.keys == TILE_KEYS);
-#pragma omp parallel num_threads(threads)
-  {
-    hri_carver carver = {.base = (unsigned char *)scratch + (uint64_t)tile_thread() * per_thread};
-    hri_forward_tiles tiles = hri_forward_tiles_take(&carver, &job.cut);
-    assert(carver.used == per_thread); /* what was planned is what is laid out */
-    for (int64_t task; (task = tile_next(&next)) < tasks;) {
-      /* (b, kv), then blocks from the last, then the heads that share kv */
-      int64_t g = task % group, block = blocks - 1 - task / group % blocks, pair = task / group / blocks;
-      run_block(&job, &tiles, pair / shape->kv_heads, pair % shape->kv_heads * group + g, block * HRI_FORWARD_QUERIES);
-    }
-  }
+  hri_team_in_order(team, shape->batch * shape->heads * job.blocks, run_task, &job);
 }

@@ -14,6 +14,10 @@ typedef struct full_job {
   const int32_t *doc_start;
   void *y, *probs;
   int64_t stride, wide; /* elements per row of qkv; D rounded up to TILE_VECTOR */
+  int64_t panels;       /* of a sequence */
+  hri_attention_cut cut;
+  void *scratch;
+  uint64_t scratch_each; /* of a thread */
 } full_job;
 
 /* Packs `rows` positions of one head from `position` on (`head` counts from the first query head). */
@@ -86,10 +90,20 @@ static void run_panel(const full_job *job, const hri_full_tiles *tiles, int64_t 
   write_probs(job, tiles, (b * shape->heads + h) * t + first, lanes, rows);
 }
 
+static void run_task(void *context, int64_t task, int64_t end, int thread) {
+  const full_job *job = context;
+  int64_t head = task / job->panels, panel = job->panels - 1 - task % job->panels;
+  hri_carver carver = hri_carver_of(job->scratch, job->scratch_each, thread);
+  hri_full_tiles tiles = hri_full_tiles_take(&carver, &job->cut, job->shape);
+  assert(carver.used == job->scratch_each); /* what was planned is what is laid out */
+  assert(end == task + 1);
+  (void)end;
+  run_panel(job, &tiles, head / job->shape->heads, head % job->shape->heads, panel * TILE_LANES);
+}
+
 void hri_attention_materialized(const hri_attention_shape *shape, float scale, const void *qkv,
-                                const int32_t *doc_start, void *y, void *probs, void *scratch, int threads) {
-  int64_t d = shape->head_dim, panels = (shape->sequence + TILE_LANES - 1) / TILE_LANES;
-  int64_t tasks = shape->batch * shape->heads * panels, next = 0;
+                                const int32_t *doc_start, void *y, void *probs, void *scratch, hri_team *team) {
+  int64_t d = shape->head_dim;
   full_job job = {.shape = shape,
                   .factor = scale * TILE_LOG2E,
                   .limit = (float)shape->softcap / scale,
@@ -98,18 +112,11 @@ void hri_attention_materialized(const hri_attention_shape *shape, float scale, c
                   .y = y,
                   .probs = probs,
                   .stride = (shape->heads + 2 * shape->kv_heads) * d,
-                  .wide = tile_round_up(d, TILE_VECTOR)};
-  hri_attention_cut cut = hri_attention_cut_of(TILE_LEVEL, HRI_REAL_F32, d);
-  uint64_t per_thread = hri_attention_materialized_scratch(TILE_LEVEL, shape, 1);
-  assert(cut.lanes == TILE_LANES && cut.keys == TILE_KEYS && cut.wide == job.wide);
-#pragma omp parallel num_threads(threads)
-  {
-    hri_carver carver = {.base = (unsigned char *)scratch + (uint64_t)tile_thread() * per_thread};
-    hri_full_tiles tiles = hri_full_tiles_take(&carver, &cut, shape);
-    assert(carver.used == per_thread); /* what was planned is what is laid out */
-    for (int64_t task; (task = tile_next(&next)) < tasks;) {
-      int64_t head = task / panels, panel = panels - 1 - task % panels;
-      run_panel(&job, &tiles, head / shape->heads, head % shape->heads, panel * TILE_LANES);
-    }
-  }
+                  .wide = tile_round_up(d, TILE_VECTOR),
+                  .panels = (shape->sequence + TILE_LANES - 1) / TILE_LANES,
+                  .cut = hri_attention_cut_of(TILE_LEVEL, HRI_REAL_F32, d),
+                  .scratch = scratch,
+                  .scratch_each = hri_attention_materialized_scratch(TILE_LEVEL, shape, 1)};
+  assert(job.cut.lanes == TILE_LANES && job.cut.keys == TILE_KEYS && job.cut.wide == job.wide);
+  hri_team_in_order(team, shape->batch * shape->heads * job.panels, run_task, &job);
 }

@@ -12,17 +12,17 @@
 #define hri_attention_cached HRI_ISA_NAME(hri_attention_cached)
 
 void hri_attention_forward(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
-                           void *y, float *lse, void *scratch, int threads);
+                           void *y, float *lse, void *scratch, hri_team *team);
 void hri_attention_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
                             const void *y, const float *lse, const int32_t *doc_start, void *dqkv, void *scratch,
-                            int threads);
+                            hri_team *team);
 void hri_attention_materialized(const hri_attention_shape *shape, float scale, const void *qkv,
-                                const int32_t *doc_start, void *y, void *probs, void *scratch, int threads);
+                                const int32_t *doc_start, void *y, void *probs, void *scratch, hri_team *team);
 void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
                                          const void *probs, const int32_t *doc_start, void *dqkv, void *scratch,
-                                         int threads);
+                                         hri_team *team);
 void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past,
                           int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch,
-                          int threads);
+                          hri_team *team);
 
 #endif

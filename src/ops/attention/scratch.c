@@ -14,9 +14,13 @@ hri_attention_cut hri_attention_cut_of(hri_isa level, hri_real real, int64_t hea
                                                   [HRI_ISA_AVX2] = {HRI_TILE_VECTOR_AVX2, HRI_TILE_KEYS_AVX2},
                                                   [HRI_ISA_AVX512] = {HRI_TILE_VECTOR_AVX512, HRI_TILE_KEYS_AVX512},
                                                   [HRI_ISA_AVX512_BF16] = {HRI_TILE_VECTOR_AVX512,
-                                                                           HRI_TILE_KEYS_AVX512}};
+                                                                           HRI_TILE_KEYS_AVX512},
+                                                  [HRI_ISA_AMX] = {HRI_TILE_VECTOR_AVX512, HRI_TILE_KEYS_AVX512},
+                                                  [HRI_ISA_NEON] = {HRI_TILE_VECTOR_NEON, HRI_TILE_KEYS_NEON},
+                                                  [HRI_ISA_NEON_BF16] = {HRI_TILE_VECTOR_NEON, HRI_TILE_KEYS_NEON}};
   hri_attention_cut cut = {.vector = sizes[level][0], .lanes = 2 * sizes[level][0], .keys = sizes[level][1]};
-  cut.pairs = level == HRI_ISA_AVX512_BF16 && real == HRI_REAL_BF16;
+  cut.pairs =
+      (hri_isa_has(level, HRI_ISA_AVX512_BF16) || hri_isa_has(level, HRI_ISA_NEON_BF16)) && real == HRI_REAL_BF16;
   cut.words = cut.pairs ? blocks(head_dim, 2) : head_dim;
   cut.row = rounded(cut.words, cut.vector);
   cut.wide = rounded(head_dim, cut.vector);

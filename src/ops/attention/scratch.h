@@ -19,7 +19,9 @@ enum {
   HRI_TILE_VECTOR_AVX2 = 8,
   HRI_TILE_KEYS_AVX2 = 96,
   HRI_TILE_VECTOR_AVX512 = 16,
-  HRI_TILE_KEYS_AVX512 = 128
+  HRI_TILE_KEYS_AVX512 = 128,
+  HRI_TILE_VECTOR_NEON = 4,
+  HRI_TILE_KEYS_NEON = 64
 };
 
 /* How a level takes heads of D elements apart. A word is an element, or with `pairs` two of them (tile.h). */
@@ -38,6 +40,11 @@ typedef struct hri_carver {
   unsigned char *base;
   uint64_t used;
 } hri_carver;
+
+/* The piece of one thread where each has so many bytes from `base` on. */
+static inline hri_carver hri_carver_of(void *base, uint64_t bytes_each, int thread) {
+  return (hri_carver){.base = (unsigned char *)base + (uint64_t)thread * bytes_each};
+}
 
 enum { HRI_FORWARD_QUERIES = 128 };
 typedef struct hri_forward_tiles {

@@ -5,9 +5,14 @@
  * broadcast, read by rows (element k of row i at a[i*lda + k]) or by columns (at a[k*lda + i]); B is read in vectors.
  *
  * Tiles hold words of 32 bits along the depth. For fp32 a word is an element. Where the processor multiplies pairs of
- * bf16 (vdpbf16ps: two products and sums per lane and instruction, fp32 accumulators; it takes subnormals as zero) and
+ * bf16 (TILE_PAIRS: two products and sums per lane and instruction, fp32 accumulators, subnormals taken as zero) and
  * the operands are bf16, a word is two elements that follow each other along the depth, the first one in the low half:
- * half the words, half the instructions, the same loops. Elsewhere bf16 operands are widened to fp32 tiles. */
+ * half the words, half the instructions, the same loops. Elsewhere bf16 operands are widened to fp32 tiles.
+ *
+ * The two instructions for pairs round differently. vdpbf16ps of x86 adds one product after the other to the sum, each
+ * time to nearest. BFDOT of Arm adds the two products, then the sum, each time to odd (inexact results get an odd last
+ * bit; Arm's FPDot of bf16 without FPCR.EBF, which Linux leaves clear): off by less than a unit in the last place
+ * instead of half of one, and not to one side. Either way a term costs at most about one unit of the sum. */
 #ifndef HRI_OPS_ATTENTION_TILE_H
 #define HRI_OPS_ATTENTION_TILE_H
 
@@ -15,11 +20,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "ops/attention/scratch.h"
@@ -45,6 +49,10 @@
 #define TILE_VECTOR HRI_TILE_VECTOR_AVX2
 #define TILE_ROWS 4
 #define TILE_KEYS HRI_TILE_KEYS_AVX2
+#elif defined(HRI_NEON)
+#define TILE_VECTOR HRI_TILE_VECTOR_NEON
+#define TILE_ROWS 8
+#define TILE_KEYS HRI_TILE_KEYS_NEON
 #else
 #define TILE_VECTOR HRI_TILE_VECTOR_BASE
 #define TILE_ROWS 4
@@ -61,8 +69,18 @@
 #define TILE_LEVEL HRI_ISA_AVX512
 #elif defined(__AVX2__)
 #define TILE_LEVEL HRI_ISA_AVX2
+#elif defined(HRI_NEON_BF16)
+#define TILE_LEVEL HRI_ISA_NEON_BF16
+#elif defined(HRI_NEON)
+#define TILE_LEVEL HRI_ISA_NEON
 #else
 #define TILE_LEVEL HRI_ISA_BASE
+#endif
+/* Whether the level multiplies pairs of bf16, as hri_attention_cut_of says. */
+#if defined(__AVX512BF16__) || defined(HRI_NEON_BF16)
+#define TILE_PAIRS 1
+#else
+#define TILE_PAIRS 0
 #endif
 
 #define TILE_INLINE static inline __attribute__((always_inline))
@@ -75,6 +93,7 @@
 typedef float tile_vf __attribute__((vector_size(4 * TILE_VECTOR), aligned(4), may_alias));
 typedef int32_t tile_vi __attribute__((vector_size(4 * TILE_VECTOR), aligned(4), may_alias));
 typedef uint32_t tile_vu __attribute__((vector_size(4 * TILE_VECTOR), aligned(4), may_alias));
+typedef uint16_t tile_vh __attribute__((vector_size(4 * TILE_VECTOR), aligned(2), may_alias)); /* TILE_LANES of them */
 typedef float tile_v4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 TILE_INLINE tile_vf tile_load(const float *p) { return *(const tile_vf *)p; }
@@ -121,16 +140,34 @@ TILE_INLINE tile_vf tile_exp2(tile_vf x) {
   return (tile_vf)((tile_vi)((tile_vu)p + ((tile_vu)shifted << 23)) & ~tiny);
 }
 
-#if defined(__AVX512BF16__)
+#if TILE_PAIRS
+/* x - floor(x). */
+TILE_INLINE tile_vf tile_fraction(tile_vf x) {
+#if defined(__AVX512F__)
+  return (tile_vf)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+  return x - (tile_vf)vrndmq_f32((float32x4_t)x);
+#endif
+}
+/* p * 2^floor(x) for p in [1, 2]: 0 for x = -inf. Arm has no instruction that scales, and goes by the exponent: results
+ * below 2^-126 become 0, elsewhere they underflow gradually. */
+TILE_INLINE tile_vf tile_scale(tile_vf p, tile_vf x) {
+#if defined(__AVX512F__)
+  return (tile_vf)_mm512_scalef_ps((__m512)p, (__m512)x);
+#else
+  tile_vi tiny = x < tile_splat(-126.0f), whole = (tile_vi)vcvtmq_s32_f32((float32x4_t)x);
+  return (tile_vf)((tile_vi)((tile_vu)p + ((tile_vu)whole << 23)) & ~tiny);
+#endif
+}
 /* 2^x where the result is rounded to bf16 anyway: floor and fraction by the processor, a minimax polynomial of degree 4
- * on [0, 1) (relative error 3e-6). Gradual underflow; 0 for -inf. */
+ * on [0, 1) (relative error 3e-6). */
 TILE_INLINE tile_vf tile_exp2_short(tile_vf x) {
-  tile_vf f = (tile_vf)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  tile_vf f = tile_fraction(x);
   tile_vf p = f * 1.353416775e-02f + 5.201146094e-02f;
   p = p * f + 2.414427567e-01f;
   p = p * f + 6.930038345e-01f;
   p = p * f + 1.000002593f;
-  return (tile_vf)_mm512_scalef_ps((__m512)p, (__m512)x);
+  return tile_scale(p, x);
 }
 #endif
 
@@ -186,6 +223,8 @@ TILE_INLINE int64_t tile_round_up(int64_t value, int64_t unit) { return (value +
 TILE_INLINE tile_vf tile_multiply_add(const bool pairs, tile_vf sum, tile_vf x, tile_vf lanes) {
 #if defined(__AVX512BF16__)
   if (pairs) return (tile_vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)lanes);
+#elif defined(HRI_NEON_BF16)
+  if (pairs) return (tile_vf)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)x, (bfloat16x8_t)lanes);
 #endif
   (void)pairs;
   return sum + x * lanes;
@@ -233,7 +272,7 @@ TILE_PRODUCT(tile_rows_2, false, 2, false)
 TILE_PRODUCT(tile_rows_1, false, 1, false)
 TILE_PRODUCT(tile_columns_2, false, 2, true)
 TILE_PRODUCT(tile_columns_1, false, 1, true)
-#if defined(__AVX512BF16__)
+#if TILE_PAIRS
 TILE_PRODUCT(tile_rows_2_pairs, true, 2, false)
 TILE_PRODUCT(tile_rows_1_pairs, true, 1, false)
 TILE_PRODUCT(tile_columns_2_pairs, true, 2, true)
@@ -299,6 +338,18 @@ TILE_INLINE void tile_pack_row(const bool pairs, const hri_real real, const void
     }
     return;
   }
+#elif TILE_PAIRS
+  if (pairs) {
+    const hri_bf16 *from = src;
+    int64_t whole = width / TILE_LANES * TILE_LANES;
+    for (int64_t j = 0; j < whole; j += TILE_LANES) *(tile_vh *)(dst + j / 2) = *(const tile_vh *)(from + j);
+    if (whole < width) {
+      tile_vh last = {0};
+      for (int64_t j = whole; j < width; j++) last[j - whole] = from[j];
+      *(tile_vh *)(dst + whole / 2) = last;
+    }
+    return;
+  }
 #endif
   (void)pairs;
   for (int64_t j = 0; j < width; j += TILE_VECTOR)
@@ -320,30 +371,40 @@ static inline void tile_pack_rows(bool pairs, hri_real real, const void *src, in
   memset(dst + count * ldd, 0, (size_t)((rows - count) * ldd) * sizeof *dst);
 }
 
-#if defined(__AVX512BF16__)
-/* Two rows of 32 bf16 as 32 words: word i holds element i of both. */
-TILE_INLINE void tile_interleave(__m512i even, __m512i odd, tile_vf words[2]) {
+#if TILE_PAIRS
+TILE_INLINE tile_vh tile_load_halves(const float *p) { return *(const tile_vh *)p; }
+TILE_INLINE void tile_store_halves(float *p, tile_vh v) { *(tile_vh *)p = v; }
+/* Two rows of TILE_LANES bf16 as as many words: word i holds element i of both. */
+TILE_INLINE void tile_interleave(tile_vh even, tile_vh odd, tile_vf words[2]) {
+#if defined(__AVX512F__)
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
                                        5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
   const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  words[0] = (tile_vf)_mm512_permutex2var_epi16(even, low, odd);
-  words[1] = (tile_vf)_mm512_permutex2var_epi16(even, high, odd);
+  words[0] = (tile_vf)_mm512_permutex2var_epi16((__m512i)even, low, (__m512i)odd);
+  words[1] = (tile_vf)_mm512_permutex2var_epi16((__m512i)even, high, (__m512i)odd);
+#else
+  words[0] = (tile_vf)vzip1q_u16((uint16x8_t)even, (uint16x8_t)odd);
+  words[1] = (tile_vf)vzip2q_u16((uint16x8_t)even, (uint16x8_t)odd);
+#endif
 }
-/* Two vectors of fp32 as 32 bf16. */
-TILE_INLINE __m512i tile_round_pairs(const tile_vf v[2]) {
-  return (__m512i)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]);
+/* Two vectors of fp32 as TILE_LANES bf16, to nearest. */
+TILE_INLINE tile_vh tile_round_pairs(const tile_vf v[2]) {
+#if defined(__AVX512F__)
+  return (tile_vh)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]);
+#else
+  return (tile_vh)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)v[0]), (float32x4_t)v[1]);
+#endif
 }
 #endif
 
 /* Packed rows turned for use as B along the rows: dst[rows/2][width] of pairs. For words of one element the packed rows
  * are that already, and there is nothing to do. `width` is a multiple of TILE_VECTOR, `rows` of 2. */
 static inline void tile_pair_rows(bool pairs, const float *src, int64_t lds, int64_t rows, int64_t width, float *dst) {
-#if defined(__AVX512BF16__)
+#if TILE_PAIRS
   for (int64_t i = 0; pairs && i < rows; i += 2) {
     for (int64_t j = 0; j < width; j += TILE_LANES) {
       tile_vf words[2];
-      tile_interleave(_mm512_loadu_si512(src + i * lds + j / 2), _mm512_loadu_si512(src + (i + 1) * lds + j / 2),
-                      words);
+      tile_interleave(tile_load_halves(src + i * lds + j / 2), tile_load_halves(src + (i + 1) * lds + j / 2), words);
       tile_store(dst + i / 2 * width + j, words[0]);
       if (j + TILE_VECTOR < width) tile_store(dst + i / 2 * width + j + TILE_VECTOR, words[1]);
     }
@@ -402,16 +463,5 @@ static inline bool tile_span_rows(const tile_span *span, int64_t sequence, int64
   *masked = key + *end - 1 > span->first || key + *begin < span->most;
   return true;
 }
-
-static inline int tile_thread(void) {
-#ifdef _OPENMP
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
-
-/* The next task of a team that shares `counter`: handed out in order, so that a task may wait for earlier ones. */
-static inline int64_t tile_next(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
 
 #endif

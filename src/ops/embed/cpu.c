@@ -7,7 +7,7 @@
 #include "ops/scratch.h"
 #include "ops/vmath.h"
 
-enum { STRIPE_MIN = 64 }; /* fewest columns of a stripe: four cache lines */
+enum { STRIPE = 64 }; /* columns of a stripe: four cache lines */
 
 static HRI_INLINE void embed_part(void *y, const void *token, const void *position, float factor, int64_t i, int64_t n,
                                   hri_real real) {
@@ -31,10 +31,14 @@ static HRI_INLINE void embed_row(const hri_embed_args *args, int64_t row, hri_re
   if (i < n) embed_part(y, token, position, factor, i, n - i, real);
 }
 
+static void embed_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_embed_args *args = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) HRI_BY_REAL(args->real, embed_row(args, row, REAL));
+}
+
 static void embed(const hri_embed_args *args) {
-  int64_t rows = args->rows;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) HRI_BY_REAL(args->real, embed_row(args, row, REAL));
+  hri_team_each(args->team, args->rows, hri_grain(args->columns), embed_rows, (void *)args);
 }
 
 /* to[n] += factor * dy from element `at` on */
@@ -55,22 +59,25 @@ static HRI_INLINE void add_stripe(const hri_embed_backward_args *args, int64_t b
   }
 }
 
+static void zero_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_embed_backward_args *args = context;
+  (void)thread;
+  memset(args->dtable + begin * args->columns, 0, (size_t)((end - begin) * args->columns) * sizeof *args->dtable);
+}
+
+static void add_stripes(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_embed_backward_args *args = context;
+  int64_t stop = end * STRIPE < args->columns ? end * STRIPE : args->columns;
+  (void)thread;
+  HRI_BY_REAL(args->real, add_stripe(args, begin * STRIPE, stop, REAL));
+}
+
 static void embed_backward(const hri_embed_backward_args *args) {
-  int64_t columns = args->columns, most = (columns + STRIPE_MIN - 1) / STRIPE_MIN;
-  int team = hri_team(args->threads, (args->rows + args->stored_rows) * columns);
-  int64_t stripes = team < most ? team : most, width = stripes ? (columns + stripes - 1) / stripes : 0;
-  width = (width + 15) / 16 * 16; /* whole cache lines, where rows are aligned to them */
-  if (!args->accumulate) {
-    int64_t stored = args->stored_rows;
-#pragma omp parallel for num_threads(team) schedule(static)
-    for (int64_t row = 0; row < stored; row++)
-      memset(args->dtable + row * columns, 0, (size_t)columns * sizeof *args->dtable);
-  }
-#pragma omp parallel for num_threads(team) schedule(static)
-  for (int64_t stripe = 0; stripe < stripes; stripe++) {
-    int64_t begin = stripe * width, end = begin + width < columns ? begin + width : columns;
-    if (begin < end) HRI_BY_REAL(args->real, add_stripe(args, begin, end, REAL));
-  }
+  int64_t columns = args->columns, stripes = (columns + STRIPE - 1) / STRIPE;
+  int64_t even = (stripes - 1) / hri_team_threads(args->team) + 1; /* one walk over the rows for each thread */
+  int64_t grain = hri_grain(args->rows * STRIPE);
+  if (!args->accumulate) hri_team_each(args->team, args->stored_rows, hri_grain(columns), zero_rows, (void *)args);
+  hri_team_each(args->team, stripes, grain > even ? grain : even, add_stripes, (void *)args);
 }
 
 void HRI_ISA_NAME(hri_embed_kernels)(hri_cpu_kernels *table) {

@@ -1,36 +1,13 @@
-/* Which code runs a matrix product, and what is remembered of it.
+/* Which code computes a matrix product, how it is cut, and the scratch that takes.
  *
- * Same bits for every team. oneDNN sums along the contraction in blocks of fixed length, whatever the team - except
- * where it splits the contraction over threads. By its heuristics (in its sources from 2.5 to 3.x) and by sweeps over
- * shapes and 1 to 16 threads with 2.6.3 (test_gemm.c repeats a short one), that can happen only
- *   - when a is transposed (DW), the contraction has at least 2048 terms, and the team is larger than the number of
- *     column blocks of c. The library sums such a product in blocks of 512 terms. Hence a team that large runs it as
- *     that many products, each added to the one before: the very same sums.
- *   - in later 3.x, when the contraction has at least 20000 terms and c has at most 512 rows and columns;
- *   - in later 3.x, when one operand is a vector and the matrix is read across its rows;
- *   - with AMX, when the contraction has more than 1024 terms and the team 16 threads or more.
- * The second and third are rare and small (heads of tiny models) and take the portable code, which has fixed blocks;
- * for
- * the last the library gets no more than 15 threads.
- *
- * The portable code also serves what oneDNN would only serve with memory of its own (all of fp32 below AVX-512 in 2.x,
- * bf16 without AVX512_BF16), sizes beyond 32 bits, and products of few rows. */
+ * Every code has one order of sums per element, whatever the team, the cut and the packing (backend/cpu/gemm_ours.c). So
+ * of a type all products of a machine go by one code, by the table of hri_gemm_preferred. */
 #include "ops/linear/product.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-
-enum {
-  BLOCK_TERMS = 512,  /* of the library's sums in DW */
-  SPLIT_TERMS = 2048, /* from here on it may split them */
-  COLUMN_BLOCK = 64,  /* its widest block of columns */
-  AMX_TERMS = 1024,
-  AMX_TEAM = 15,
-  LONG_CONTRACTION = 16384, /* < 20000 */
-  SMALL_SIDE = 512
-};
 
 static bool fits(int64_t a, int64_t b) {
   uint64_t bytes;
@@ -42,7 +19,7 @@ static bool types_fit(const hri_gemm_shape *s) {
   return known && !(s->accumulate && s->out != HRI_REAL_F32);
 }
 
-hr_status hri_gemm_shape_check(const hri_gemm_shape *s, hr_error *error) {
+static hr_status check(const hri_gemm_shape *s, hr_error *error) {
   if ((unsigned)s->kind >= HRI_GEMM_KIND_COUNT || !types_fit(s) || s->m < 1 || s->n < 1 || s->k < 1 || s->threads < 1 ||
       (s->bias && s->kind != HRI_GEMM_FORWARD))
     return hri_fail(
@@ -56,157 +33,131 @@ hr_status hri_gemm_shape_check(const hri_gemm_shape *s, hr_error *error) {
   return HR_OK;
 }
 
-/* Packing costs two passes over b; the product saves its own gathering, which it repeats for every few rows of c.
- * Measured
- * with 1024 tokens on a 2-core Zen 4 (oneDNN 2.6.3, bench_gemm, one thread, layers and vocabularies of GPT-2 124M and
- * SmolLM2-135M), packed against plain, without the packing / with it:
- *   fp32  forward +1 to +7 / -4 to +4 %   dx +2 to +10 / -2 to +6 %   vocabulary dx +10 to +35 / +5 to +34 %   dW -1 to
- *   +8 / -5 to +5 % bf16  forward +2 to +8 / +1 to +5 %, with 1024 terms or more 0 to +5 / -3 to +1 %   dx +5 to +16 /
- *   +2 to +11 %   dW +3 to +9 / +1 to +7 %
- * The packing's share falls with the rows of c: from how many on at least 1.5 % remain for most. */
+/* Packed b saves a product of ours the packing of its groups: 0 to 6 %, 2.5 % in the median of GPT-2's and SmolLM2's
+ * products with 1024 tokens; packing it before every single product costs as much or more (-6 to +1 %; Zen 5, one
+ * thread, `./dev bench gemm 1024 5 packed 1`). Only dw of a vocabulary gains (+1 to +3 %), whose b would be packed
+ * again for every thousand rows of c. What stays packed for several products gains everywhere (src/pass/pack.c). */
 bool hri_gemm_packing_pays(const hri_gemm_shape *s) {
-  enum { NEVER = -1, LONG_SUMS = 1024 };
-  static const int64_t least_rows[HRI_GEMM_KIND_COUNT][2] =
-      {[HRI_GEMM_FORWARD] = {2048, 1024}, [HRI_GEMM_DX] = {1024, 512}, [HRI_GEMM_DW] = {NEVER, 512}};
-  hri_gemm_product p = hri_gemm_product_of(s);
-  int64_t least = least_rows[s->kind][s->type == HRI_REAL_BF16];
-  if (s->kind == HRI_GEMM_FORWARD && p.depth >= LONG_SUMS) return false;
-  return least != NEVER && p.rows >= least;
+  enum { VOCABULARY_ROWS = 16384 };
+  return s->kind == HRI_GEMM_DW && hri_gemm_product_of(s).rows >= VOCABULARY_ROWS;
 }
 
 /* ---- ours ---- */
 
-enum {
-  ROW_BLOCK = 24, /* register tiles of a packed by a thread at a time */
-  STAGE_ROWS = 6  /* blocks of rows of a bf16 c whose sums stand in scratch */
-};
-
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) / size; }
+static int64_t rounded(int64_t count, int64_t size) { return blocks(count, size) * size; }
 static uint64_t whole_lines(int64_t floats) {
   return hri_round_up((uint64_t)floats, HRI_GEMM_ALIGNMENT / sizeof(float));
 }
 
-hri_portable_layout hri_portable_layout_of(hri_isa level, const hri_gemm_shape *s) {
-  static const int64_t tiles[HRI_ISA_COUNT][2] = {[HRI_ISA_BASE] = {HRI_PORTABLE_ROWS_BASE, HRI_PORTABLE_LANES_BASE},
-                                                  [HRI_ISA_AVX2] = {HRI_PORTABLE_ROWS_AVX2, HRI_PORTABLE_LANES_AVX2},
-                                                  [HRI_ISA_AVX512] = {HRI_PORTABLE_ROWS_AVX512,
-                                                                      HRI_PORTABLE_LANES_AVX512},
-                                                  [HRI_ISA_AVX512_BF16] = {HRI_PORTABLE_ROWS_AVX512,
-                                                                           HRI_PORTABLE_LANES_AVX512}};
-  int64_t tile_rows = tiles[level][0], pair = 2 * tiles[level][1];
-  hri_portable_layout l = {.p = hri_gemm_product_of(s)};
-  l.depth = least(l.p.depth, HRI_PORTABLE_DEPTH);
-  l.rows = least(blocks(l.p.rows, tile_rows), ROW_BLOCK) * tile_rows;
-  l.columns = least(blocks(l.p.columns, pair) * pair, HRI_PORTABLE_COLUMNS);
-  l.stage_rows = s->out == HRI_REAL_BF16 && l.p.depth > HRI_PORTABLE_DEPTH
-                     ? least(l.p.rows, STAGE_ROWS * ROW_BLOCK * tile_rows)
-                     : 0;
-  l.b_floats = whole_lines(l.columns * l.depth);
-  l.stage_floats = whole_lines(l.stage_rows * l.columns);
-  l.a_floats = whole_lines(l.rows * l.depth);
-  if (!hri_gemm_takes_dots(s)) return l;
-  /* Dot products: x in fp32, per thread. */
-  l.b_floats = l.stage_floats = 0;
-  l.a_floats = s->type == HRI_REAL_BF16 ? (uint64_t)(s->m * blocks(s->k, pair) * pair) : 0;
+/* Measured, see docs/decisions/0011. A group of panels of b is to stay in the second cache with a panel of a. */
+enum { A_WORDS = 768 * 1024, A_WORDS_PER_THREAD = 32 * 1024, STAGE_WORDS = 1024 * 1024 };
+typedef struct tiling {
+  int64_t rows, lanes, block_words, group;
+} tiling;
+static const tiling tilings[HRI_ISA_COUNT] = {
+    [HRI_ISA_BASE] = {HRI_GEMM_ROWS_BASE, HRI_GEMM_LANES_BASE, 384, 16},
+    [HRI_ISA_AVX2] = {HRI_GEMM_ROWS_AVX2, HRI_GEMM_LANES_AVX2, 384, 8},
+    [HRI_ISA_AVX512] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
+    [HRI_ISA_AVX512_BF16] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
+    [HRI_ISA_AMX] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
+    [HRI_ISA_NEON] = {HRI_GEMM_ROWS_NEON, HRI_GEMM_LANES_NEON, 384, 16},
+    [HRI_ISA_NEON_BF16] = {HRI_GEMM_ROWS_NEON, HRI_GEMM_LANES_NEON, 384, 16},
+};
+
+/* Blocks of about equal depth, in whole steps of the code. */
+static void cut_depth(hri_gemm_layout *l, int64_t most_words, int64_t step) {
+  l->words = rounded(blocks(l->p.depth, l->word_terms), step);
+  l->block_words = rounded(blocks(l->words, blocks(l->words, most_words)), step);
+}
+
+static void lay_out_few(hri_gemm_layout *l, hri_gemm_code code, const hri_gemm_shape *s) {
+  l->few = true;
+  l->a_floats =
+      s->type == HRI_REAL_BF16 && code == HRI_GEMM_FMA ? (uint64_t)(s->m * rounded(s->k, l->tile_columns)) : 0;
+}
+
+hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
+  const tiling *t = &tilings[level];
+  bool tiles = code == HRI_GEMM_TILES;
+  hri_gemm_layout l = {.p = hri_gemm_product_of(s),
+                       .whole_rows = tiles,
+                       .tile_rows = tiles ? HRI_GEMM_ROWS_TILES : t->rows,
+                       .tile_columns = 2 * t->lanes,
+                       .word_terms = code == HRI_GEMM_FMA ? 1 : 2};
+  int64_t panels = blocks(l.p.columns, l.tile_columns);
+  cut_depth(&l, t->block_words, tiles ? HRI_GEMM_WORDS_TILES : 1);
+  if (hri_gemm_takes_dots(s)) {
+    lay_out_few(&l, code, s);
+    return l;
+  }
+  l.rows = (A_WORDS + least(s->threads, 1024) * A_WORDS_PER_THREAD) / l.block_words;
+  l.rows = least(l.p.rows, most(l.rows / l.tile_rows, 1) * l.tile_rows);
+  l.group = least(panels, t->group);
+  if (s->out == HRI_REAL_BF16 && l.words > l.block_words)
+    l.stage_columns = least(panels, most(blocks(STAGE_WORDS / l.rows, l.tile_columns), l.group)) * l.tile_columns;
+  l.a_floats = whole_lines((l.whole_rows ? rounded(l.rows, l.tile_rows) : l.rows) * l.block_words);
+  l.stage_floats = whole_lines(l.rows * l.stage_columns);
+  l.b_floats = s->packed ? 0 : whole_lines(l.group * l.tile_columns * l.block_words);
   return l;
 }
 
-uint64_t hri_portable_scratch(hri_isa level, const hri_gemm_shape *s) {
-  hri_portable_layout l = hri_portable_layout_of(level, s);
+uint64_t hri_gemm_scratch(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
+  hri_gemm_layout l = hri_gemm_layout_of(level, code, s);
   uint64_t floats, bytes;
-  if (!hri_mul(l.a_floats, (uint64_t)s->threads, &floats) || !hri_add(floats, l.b_floats + l.stage_floats, &floats))
+  if (!hri_mul(l.b_floats, (uint64_t)s->threads, &floats) || !hri_add(floats, l.a_floats + l.stage_floats, &floats))
     return UINT64_MAX;
   return hri_mul(floats, sizeof(float), &bytes) ? bytes : UINT64_MAX;
 }
 
-/* ---- the library's ---- */
-
-/* Whether the library's bits could depend on the team (see the top) in ways that cutting does not help, or its 32-bit
- * sizes overflow; or ours is faster. */
-static bool unsuited(const hri_gemm_shape *s) {
-  hri_gemm_product p = hri_gemm_product_of(s);
-  bool vector = s->kind == HRI_GEMM_DX ? p.rows == 1 : s->kind == HRI_GEMM_DW && (p.rows == 1 || p.columns == 1);
-  bool split = p.depth >= LONG_CONTRACTION && p.rows <= SMALL_SIDE && p.columns <= SMALL_SIDE;
-  bool overflow = s->m > INT32_MAX / s->n || s->m > INT32_MAX / s->k || s->n > INT32_MAX / s->k;
-  return hri_gemm_dots_are_faster(s) || vector || split || overflow;
+uint64_t hri_gemm_panel_bytes(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
+  hri_gemm_layout l = hri_gemm_layout_of(level, code, s);
+  uint64_t bytes;
+  if (l.few || !hri_mul((uint64_t)l.words, (uint64_t)rounded(l.p.columns, l.tile_columns), &bytes)) return 0;
+  return hri_mul(bytes, sizeof(float), &bytes) ? bytes : 0;
 }
 
-static bool may_split(const hri_gemm_shape *s) {
-  return s->kind == HRI_GEMM_DW && s->m >= SPLIT_TERMS &&
-         s->threads > (hri_gemm_product_of(s).columns + COLUMN_BLOCK - 1) / COLUMN_BLOCK;
+/* ---- which code ---- */
+
+hri_gemm_code hri_gemm_preferred(const hri_gemm_machine *m, hri_real type) {
+  if (type == HRI_REAL_F32 || !hri_isa_has(m->level, HRI_ISA_AVX512_BF16)) return HRI_GEMM_FMA;
+  if (hri_isa_has(m->level, HRI_ISA_AMX)) return HRI_GEMM_TILES;
+  return m->pairs == HRI_PAIRS_FULL ? HRI_GEMM_DOT : HRI_GEMM_FMA;
 }
 
-/* All of M in one piece, or in the library's own blocks. */
-static void cut(hri_gemm_decision *how, const hri_gemm_shape *s, int64_t rows) {
-  int64_t pieces = (s->m + rows - 1) / rows;
-  bool apart = pieces > 1 && (s->accumulate || s->out != HRI_REAL_F32);
-  how->sums_bytes = apart ? hri_round_up((uint64_t)(s->n * s->k) * sizeof(float), HRI_GEMM_ALIGNMENT) : 0;
-  how->parts[0] = (hri_gemm_part){.pieces = 1, .rows = rows, .accumulate = s->accumulate && !apart};
-  how->parts[1] = (hri_gemm_part){.pieces = pieces > 2 ? pieces - 2 : 0, .rows = rows, .accumulate = true};
-  how->parts[2] = (hri_gemm_part){.pieces = pieces > 1, .rows = s->m - (pieces - 1) * rows, .accumulate = true};
+const char *hri_gemm_text(const hri_gemm_machine *m) {
+  static const char *const texts[HRI_GEMM_CODE_COUNT] = {[HRI_GEMM_FMA] = "products 1, bf16 by fma",
+                                                         [HRI_GEMM_DOT] = "products 1, bf16 by dot",
+                                                         [HRI_GEMM_TILES] = "products 1, bf16 by tiles"};
+  return texts[hri_gemm_preferred(m, HRI_REAL_BF16)];
 }
 
-hri_gemm_shape hri_gemm_part_shape(const hri_gemm_decision *how, const hri_gemm_shape *s, const hri_gemm_part *part) {
-  hri_gemm_shape shape = *s;
-  shape.m = part->rows;
-  shape.accumulate = part->accumulate;
-  shape.threads = how->library_threads;
-  if (how->sums_bytes) shape.out = HRI_REAL_F32;
-  return shape;
+/* Few rows go by the dot instruction also where the others go by tiles. */
+static hri_gemm_code possible(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
+  static const hri_isa least_level[HRI_GEMM_CODE_COUNT] =
+      {[HRI_GEMM_FMA] = HRI_ISA_BASE, [HRI_GEMM_DOT] = HRI_ISA_AVX512_BF16, [HRI_GEMM_TILES] = HRI_ISA_AMX};
+  bool fits = s->type == HRI_REAL_BF16 && hri_isa_has(level, least_level[code]);
+  if (fits && code == HRI_GEMM_TILES && hri_gemm_takes_dots(s)) return HRI_GEMM_DOT;
+  return fits ? code : HRI_GEMM_FMA;
 }
 
-/* Asks the library for every part; *served only when it has them all. */
-static hr_status ask(const hri_gemm_library *library, const hri_gemm_shape *s, hri_gemm_decision *how, bool *served,
-                     hr_error *error) {
-  how->scratch_bytes = 0;
-  *served = true;
-  for (int i = 0; i < HRI_GEMM_PARTS && *served; i++) {
-    hri_gemm_shape shape = hri_gemm_part_shape(how, s, &how->parts[i]);
-    hri_onednn_answer answer;
-    if (!how->parts[i].pieces) continue;
-    HRI_TRY(library->ask(library->self, &shape, &answer, error));
-    *served = answer.served;
-    how->packing = answer.packing;
-    memcpy(how->implementation, answer.name, sizeof answer.name);
-    if (answer.scratch_bytes > how->scratch_bytes) how->scratch_bytes = answer.scratch_bytes;
-  }
-  return hri_add(how->scratch_bytes, how->sums_bytes, &how->scratch_bytes)
-             ? HR_OK
-             : hri_fail(error, HR_ERROR_USAGE, "the scratch of a matrix product does not fit 64 bits");
-}
-
-static hr_status decide_library(const hri_gemm_library *library, const hri_gemm_shape *s, hri_gemm_decision *how,
-                                bool *served, hr_error *error) {
-  how->library_threads = s->threads;
-  cut(how, s, s->m);
-  HRI_TRY(ask(library, s, how, served, error));
-  if (!*served) return HR_OK;
-  if (strstr(how->implementation, "amx")) {
-    if (s->threads <= AMX_TEAM || hri_gemm_product_of(s).depth <= AMX_TERMS) return HR_OK;
-    how->library_threads = AMX_TEAM;
-    return ask(library, s, how, served, error);
-  }
-  if (!may_split(s)) return HR_OK;
-  *served = !s->packed; /* a piece of packed b is not contiguous */
-  if (s->packed) return HR_OK;
-  cut(how, s, BLOCK_TERMS);
-  return ask(library, s, how, served, error);
-}
-
-hr_status hri_gemm_decide(hri_isa level, const hri_gemm_library *library, const hri_gemm_shape *shape,
-                          hri_gemm_decision *how, hr_error *error) {
+hr_status hri_gemm_decide_for(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s, hri_gemm_decision *how,
+                              hr_error *error) {
+  static const char *const names[HRI_GEMM_CODE_COUNT] =
+      {[HRI_GEMM_FMA] = "fma", [HRI_GEMM_DOT] = "dot", [HRI_GEMM_TILES] = "tiles"};
   memset(how, 0, sizeof *how);
-  if (library && !unsuited(shape)) {
-    bool served = false;
-    HRI_TRY(decide_library(library, shape, how, &served, error));
-    if (served) return HR_OK;
-  }
-  how->portable = true;
-  how->packing.bytes = 0;
-  how->scratch_bytes = hri_portable_scratch(level, shape);
-  (void)snprintf(how->implementation, sizeof how->implementation, "portable:%s", hri_isa_name(level));
+  HRI_TRY(check(s, error));
+  how->code = possible(level, code, s);
+  how->scratch_bytes = hri_gemm_scratch(level, how->code, s);
+  how->packed_bytes = s->packed ? hri_gemm_panel_bytes(level, how->code, s) : 0;
+  (void)snprintf(how->implementation, sizeof how->implementation, "%s:%s", names[how->code], hri_isa_name(level));
   return how->scratch_bytes < INT64_MAX
              ? HR_OK
              : hri_fail(error, HR_ERROR_USAGE, "the scratch of a matrix product does not fit 64 bits");
+}
+
+hr_status hri_gemm_decide(const hri_gemm_machine *m, const hri_gemm_shape *s, hri_gemm_decision *how, hr_error *error) {
+  return hri_gemm_decide_for(m->level, hri_gemm_preferred(m, s->type), s, how, error);
 }

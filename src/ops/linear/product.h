@@ -1,6 +1,5 @@
 /* Matrix products of linear layers, as planning and the kernels both see them: shapes, which code computes one, in how
- * many pieces, and the scratch that takes. No product is computed here, so that a plan needs neither kernels nor
- * library.
+ * many pieces, and the scratch that takes. No product is computed here, so that a plan needs no kernels.
  *
  * All operands are row-major and contiguous, but b may be packed.
  *
@@ -18,7 +17,6 @@
 #include "base/error.h"
 #include "base/real.h"
 #include "ops/isa.h"
-#include "ops/linear/pack.h"
 
 typedef enum hri_gemm_kind { HRI_GEMM_FORWARD = 0, HRI_GEMM_DX, HRI_GEMM_DW, HRI_GEMM_KIND_COUNT } hri_gemm_kind;
 
@@ -30,19 +28,16 @@ typedef struct hri_gemm_shape {
   bool bias;       /* FORWARD only */
   bool accumulate; /* c += , else c = ; fp32 only */
   bool packed;     /* b comes from hri_gemm_pack */
-  int threads;     /* the team, >= 1; 1 runs inside the calling thread, also within a parallel region */
+  int threads;     /* the team, >= 1; 1 runs in the calling thread */
 } hri_gemm_shape;
 
-/* One prepared product serves both. */
+/* One entry of a cache of products serves both. */
 static inline bool hri_gemm_shape_same(const hri_gemm_shape *a, const hri_gemm_shape *b) {
   return a->kind == b->kind && a->type == b->type && a->out == b->out && a->m == b->m && a->n == b->n && a->k == b->k &&
          a->bias == b->bias && a->accumulate == b->accumulate && a->packed == b->packed && a->threads == b->threads;
 }
 
 enum { HRI_GEMM_ALIGNMENT = 64 }; /* of scratch, bytes; operands need 4 */
-
-/* INTERNAL when it is no shape, USAGE when it does not fit the address space. */
-hr_status hri_gemm_shape_check(const hri_gemm_shape *shape, hr_error *error);
 
 /* A shape as a plain product c[rows,columns] (=|+=) a . b over `depth` terms:
  *   a(r,i) = a[r * a_row + i * a_depth],   b(i,j) = b[i * b_depth + j * b_column]. */
@@ -59,18 +54,12 @@ static inline hri_gemm_product hri_gemm_product_of(const hri_gemm_shape *s) {
   }
 }
 
-/* FORWARD with so few rows (generation) is bound by reading w, which dot products do once and in order: what ours
- * takes. */
-enum { HRI_GEMM_DOT_ROWS = 8 };
+/* FORWARD with so few rows (generation, small batches) is bound by reading w, which dot products of rows do once, in
+ * order and without packing: what ours takes. */
+enum { HRI_GEMM_DOT_ROWS = 16 };
 static inline bool hri_gemm_takes_dots(const hri_gemm_shape *s) {
   return s->kind == HRI_GEMM_FORWARD && s->m <= HRI_GEMM_DOT_ROWS;
 }
-/* The library gathers blocks of w first. With one row it reads w at half the rate of ours, with two rows at two thirds
- * (fp32) or the same (bf16), with four at the same (fp32) or faster (bf16). */
-static inline bool hri_gemm_dots_are_faster(const hri_gemm_shape *s) {
-  return s->kind == HRI_GEMM_FORWARD && s->m <= (s->type == HRI_REAL_BF16 ? 2 : 4);
-}
-
 /* The product whose packed b all products with the same kind, type, b and team share. */
 static inline hri_gemm_shape hri_gemm_pack_shape(const hri_gemm_shape *s) {
   hri_gemm_shape model = {.kind = s->kind,
@@ -89,71 +78,70 @@ static inline hri_gemm_shape hri_gemm_pack_shape(const hri_gemm_shape *s) {
  * By kind, type and sizes alone. */
 bool hri_gemm_packing_pays(const hri_gemm_shape *shape);
 
-/* ---- ours: how the portable product lays out its scratch ---- */
+/* ---- ours: how a product is cut, and what scratch that takes ---- */
 
-/* Rows of a register tile, and floats per vector, by instruction level. Arm has registers for more rows. */
+/* The code that computes a product: multiply-adds of fp32 (bf16 is widened), the dot instruction of bf16 pairs, tiles of
+ * bf16 (AMX). */
+typedef enum hri_gemm_code { HRI_GEMM_FMA = 0, HRI_GEMM_DOT, HRI_GEMM_TILES, HRI_GEMM_CODE_COUNT } hri_gemm_code;
+
+/* Rows of a register tile, and words per vector, by instruction level; a tile is two vectors wide. Arm has registers
+ * for more rows. */
 enum {
-#if defined(__aarch64__)
-  HRI_PORTABLE_ROWS_BASE = 12,
-#else
-  HRI_PORTABLE_ROWS_BASE = 6,
-#endif
-  HRI_PORTABLE_LANES_BASE = 4,
-  HRI_PORTABLE_ROWS_AVX2 = 6,
-  HRI_PORTABLE_LANES_AVX2 = 8,
-  HRI_PORTABLE_ROWS_AVX512 = 14,
-  HRI_PORTABLE_LANES_AVX512 = 16,
-  HRI_PORTABLE_DEPTH = 256,    /* terms summed before c is touched */
-  HRI_PORTABLE_COLUMNS = 2048, /* columns of b packed by the team at a time */
+  HRI_GEMM_ROWS_BASE = 6,
+  HRI_GEMM_LANES_BASE = 4,
+  HRI_GEMM_ROWS_AVX2 = 6,
+  HRI_GEMM_LANES_AVX2 = 8,
+  HRI_GEMM_ROWS_AVX512 = 14,
+  HRI_GEMM_LANES_AVX512 = 16,
+  HRI_GEMM_ROWS_NEON = 12,
+  HRI_GEMM_LANES_NEON = 4,
+  HRI_GEMM_ROWS_TILES = 32, /* and as many columns; always whole: a is padded with zeros, and the depth */
+  HRI_GEMM_WORDS_TILES = 16 /* of the depth, that one instruction takes */
 };
 
-typedef struct hri_portable_layout {
+/* The depth goes in blocks of `block_words`; a is packed for `rows` rows and one block at a time and shared by the
+ * team; each thread packs b for `group` panels and one block. Sizes of tiles in words (gemm_ours.h). */
+typedef struct hri_gemm_layout {
   hri_gemm_product p;
-  int64_t depth, rows, columns;              /* of the largest blocks, rows and columns in whole tiles */
-  int64_t stage_rows;                        /* 0: c takes the sums itself */
-  uint64_t b_floats, stage_floats, a_floats; /* packed b and stage, shared; packed a, per thread */
-} hri_portable_layout;
-hri_portable_layout hri_portable_layout_of(hri_isa level, const hri_gemm_shape *shape);
+  bool few;                                    /* dot products of rows instead; a is x widened, or nothing */
+  bool whole_rows;                             /* the last panel of a is as high as the others, with rows of zeros */
+  int64_t tile_rows, tile_columns, word_terms; /* terms in a word */
+  int64_t words, block_words, rows, group;     /* group: most panels */
+  int64_t stage_columns;                       /* 0: c takes unfinished sums itself; else they stand in the stage */
+  uint64_t a_floats, stage_floats, b_floats;   /* shared, shared, per thread */
+} hri_gemm_layout;
+hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_gemm_shape *shape);
 /* Bytes; UINT64_MAX when they do not fit 64 bits. */
-uint64_t hri_portable_scratch(hri_isa level, const hri_gemm_shape *shape);
+uint64_t hri_gemm_scratch(hri_isa level, hri_gemm_code code, const hri_gemm_shape *shape);
+/* Of all of b in panels: blocks of the depth one after the other, in each all panels. */
+uint64_t hri_gemm_panel_bytes(hri_isa level, hri_gemm_code code, const hri_gemm_shape *shape);
 
-/* ---- the library's, and which of the two ---- */
+/* ---- which code ---- */
 
-/* What the library has for a shape, exactly as the shape stands. */
-typedef struct hri_onednn_answer {
-  bool served; /* by an implementation that is known to keep to its stated scratch */
-  uint64_t scratch_bytes;
-  char name[48];
-  hri_packing packing; /* of b, when the shape is packed and served */
-} hri_onednn_answer;
+/* What that is a function of, beside the shape. */
+typedef struct hri_gemm_machine {
+  hri_isa level;
+  hri_pairs pairs;
+} hri_gemm_machine;
 
-/* Who answers for the library: the library itself, or what was recorded of it. */
-typedef struct hri_gemm_library {
-  void *self;
-  hr_status (*ask)(void *self, const hri_gemm_shape *shape, hri_onednn_answer *answer, hr_error *error);
-} hri_gemm_library;
-
-/* Some equal pieces of a product along M, in order. */
-typedef struct hri_gemm_part {
-  int64_t pieces, rows;
-  bool accumulate;
-} hri_gemm_part;
-
-enum { HRI_GEMM_PARTS = 3 }; /* the first piece, those between, the last */
 typedef struct hri_gemm_decision {
-  bool portable;
-  int library_threads;
-  hri_gemm_part parts[HRI_GEMM_PARTS]; /* of the library */
-  uint64_t sums_bytes, scratch_bytes;  /* the first part of the scratch: fp32 sums of pieces, when c cannot take them */
-  hri_packing packing;                 /* of a packed shape; no bytes: it has no packed form */
-  char implementation[48];             /* "brg:avx512_core", "portable:avx2" */
+  hri_gemm_code code;
+  uint64_t scratch_bytes;
+  uint64_t packed_bytes;   /* of a packed shape; 0: it has no packed form */
+  char implementation[24]; /* "fma:avx2", "dot:avx512bf16", "tiles:amx" */
 } hri_gemm_decision;
 
-/* For a shape that hri_gemm_shape_check let pass. `library` NULL: there is none. */
-hr_status hri_gemm_decide(hri_isa level, const hri_gemm_library *library, const hri_gemm_shape *shape,
-                          hri_gemm_decision *out, hr_error *error);
-/* The piece of a part, as the library is asked for it. */
-hri_gemm_shape hri_gemm_part_shape(const hri_gemm_decision *how, const hri_gemm_shape *shape,
-                                   const hri_gemm_part *part);
+/* The code for a type there, by what was measured (docs/decisions/0011). By type alone, so that shapes that share a
+ * packed b, and all that the team, packing or recomputation can choose between, agree. */
+hri_gemm_code hri_gemm_preferred(const hri_gemm_machine *machine, hri_real type);
+/* What the bits of products depend on, for the record of a job and for stored rates: "products 1, bf16 by dot". Another
+ * number, other sums or other scratch. Never NULL. */
+const char *hri_gemm_text(const hri_gemm_machine *machine);
+/* INTERNAL when it is no shape; USAGE when operands do not fit the address space, or the scratch 64 bits. */
+hr_status hri_gemm_decide(const hri_gemm_machine *machine, const hri_gemm_shape *shape, hri_gemm_decision *out,
+                          hr_error *error);
+/* The same with a code of the caller's (tests, comparisons); where level or type have no use for it, multiply-adds. */
+hr_status hri_gemm_decide_for(hri_isa level, hri_gemm_code code, const hri_gemm_shape *shape, hri_gemm_decision *out,
+                              hr_error *error);
 
 #endif

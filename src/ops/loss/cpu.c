@@ -156,14 +156,18 @@ static HRI_INLINE void cross_entropy_row(const hri_cross_entropy_args *args, int
   zero_elements(d, vocabulary, args->stored, real);
 }
 
-static void cross_entropy(const hri_cross_entropy_args *args) {
-  int64_t rows = args->rows;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows * args->vocabulary)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) {
-    const soft_cap none = {false, 0.0f, 0.0f}, cap = {true, (float)args->softcap, 1.0f / (float)args->softcap};
+static void cross_entropy_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_cross_entropy_args *args = context;
+  const soft_cap none = {false, 0.0f, 0.0f}, cap = {true, (float)args->softcap, 1.0f / (float)args->softcap};
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) {
     if (cap.c > 0) HRI_BY_REAL(args->real, cross_entropy_row(args, row, cap, REAL));
     else HRI_BY_REAL(args->real, cross_entropy_row(args, row, none, REAL));
   }
+}
+
+static void cross_entropy(const hri_cross_entropy_args *args) {
+  hri_team_each(args->team, args->rows, hri_grain(args->vocabulary), cross_entropy_rows, (void *)args);
 }
 
 static double loss_sum(const float *losses, int64_t n) {

@@ -1,40 +1,78 @@
 /* Moving bytes, casts, constant fill, and looking for one element of an array. */
+#include <stdatomic.h>
 
 #include "ops/cpu.h"
 #include "ops/scratch.h"
 #include "ops/vmath.h"
 
-enum { PIECE = 1 << 18 }; /* bytes per task: large enough for the library's fastest path */
+enum {
+  PIECE = 1 << 18,  /* bytes per item: large enough for the library's fastest path */
+  COUNT = PIECE / 4 /* the same in elements */
+};
 
-static void copy(void *to, const void *from, int64_t bytes, int threads) {
-  if (to == from) return;
-#pragma omp parallel for num_threads(hri_team(threads, bytes / 4)) schedule(static)
-  for (int64_t begin = 0; begin < bytes; begin += PIECE)
-    memcpy((char *)to + begin, (const char *)from + begin, (size_t)(bytes - begin < PIECE ? bytes - begin : PIECE));
+/* What a loop over pieces is given; not all of it by each kernel. */
+typedef struct moved {
+  void *to;
+  const void *from;
+  int64_t n; /* bytes or elements */
+  hri_real to_real, from_real;
+  float value;
+  int64_t to_pitch, from_pitch, width;
+} moved;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+static void copy_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  const moved *m = context;
+  (void)thread;
+  for (int64_t at = begin * PIECE; at < least(end * PIECE, m->n); at += PIECE)
+    memcpy((char *)m->to + at, (const char *)m->from + at, (size_t)least(m->n - at, PIECE));
+}
+
+static void copy(void *to, const void *from, int64_t bytes, hri_team *team) {
+  moved m = {.to = to, .from = from, .n = bytes};
+  if (to != from) hri_team_each(team, pieces(bytes, PIECE), 1, copy_pieces, &m);
+}
+
+static void copy_some_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const moved *m = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++)
+    memcpy((char *)m->to + row * m->to_pitch, (const char *)m->from + row * m->from_pitch, (size_t)m->width);
 }
 
 static void copy_rows(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows,
-                      int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, rows *width / 4)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, (size_t)width);
+                      hri_team *team) {
+  moved m = {.to = to, .from = from, .to_pitch = to_pitch, .from_pitch = from_pitch, .width = width};
+  hri_team_each(team, rows, hri_grain(width / 4), copy_some_rows, &m);
 }
 
-static void zero(void *to, int64_t bytes, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, bytes / 4)) schedule(static)
-  for (int64_t begin = 0; begin < bytes; begin += PIECE)
-    memset((char *)to + begin, 0, (size_t)(bytes - begin < PIECE ? bytes - begin : PIECE));
+static void zero_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  const moved *m = context;
+  (void)thread;
+  for (int64_t at = begin * PIECE; at < least(end * PIECE, m->n); at += PIECE)
+    memset((char *)m->to + at, 0, (size_t)least(m->n - at, PIECE));
 }
 
-static void fill(float *y, float value, int64_t n, int threads) {
-  enum { COUNT = PIECE / 4 };
-  hri_vf v = hri_vset(value);
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t begin = 0; begin < n; begin += COUNT) {
-    int64_t i = begin, end = begin + COUNT < n ? begin + COUNT : n;
-    for (; i + HRI_LANES <= end; i += HRI_LANES) hri_vstore(y + i, v);
-    if (i < end) hri_vstore_n(y + i, v, end - i);
-  }
+static void zero(void *to, int64_t bytes, hri_team *team) {
+  moved m = {.to = to, .n = bytes};
+  hri_team_each(team, pieces(bytes, PIECE), 1, zero_pieces, &m);
+}
+
+static void fill_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  const moved *m = context;
+  float *y = m->to;
+  hri_vf v = hri_vset(m->value);
+  int64_t i = begin * COUNT, stop = least(end * COUNT, m->n);
+  (void)thread;
+  for (; i + HRI_LANES <= stop; i += HRI_LANES) hri_vstore(y + i, v);
+  if (i < stop) hri_vstore_n(y + i, v, stop - i);
+}
+
+static void fill(float *y, float value, int64_t n, hri_team *team) {
+  moved m = {.to = y, .value = value, .n = n};
+  hri_team_each(team, pieces(n, COUNT), 1, fill_pieces, &m);
 }
 
 static HRI_INLINE void cast_range(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t i,
@@ -43,27 +81,18 @@ static HRI_INLINE void cast_range(void *to, hri_real to_real, const void *from, 
   if (i < end) hri_vstore_real_n(to, i, hri_vload_real_n(from, i, end - i, from_real), end - i, to_real);
 }
 
-static void cast_part(void *to, hri_real to_real, const void *from, int64_t begin, int64_t end) {
-  if (to_real == HRI_REAL_BF16) cast_range(to, HRI_REAL_BF16, from, HRI_REAL_F32, begin, end);
-  else cast_range(to, HRI_REAL_F32, from, HRI_REAL_BF16, begin, end);
+static void cast_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  const moved *m = context;
+  int64_t i = begin * COUNT, stop = least(end * COUNT, m->n);
+  (void)thread;
+  if (m->to_real == HRI_REAL_BF16) cast_range(m->to, HRI_REAL_BF16, m->from, HRI_REAL_F32, i, stop);
+  else cast_range(m->to, HRI_REAL_F32, m->from, HRI_REAL_BF16, i, stop);
 }
 
-/* One thread starts no parallel region: it may stand inside of one, and a region of one costs as much as a small
- * cast. */
-static void cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, int threads) {
-  enum { COUNT = PIECE / 4 };
-  int team = hri_team(threads, n);
-  if (to_real == from_real) {
-    copy(to, from, n * (int64_t)hri_real_bytes(to_real), threads);
-    return;
-  }
-  if (team == 1) {
-    cast_part(to, to_real, from, 0, n);
-    return;
-  }
-#pragma omp parallel for num_threads(team) schedule(static)
-  for (int64_t begin = 0; begin < n; begin += COUNT)
-    cast_part(to, to_real, from, begin, begin + COUNT < n ? begin + COUNT : n);
+static void cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, hri_team *team) {
+  moved m = {.to = to, .from = from, .n = n, .to_real = to_real, .from_real = from_real};
+  if (to_real == from_real) copy(to, from, n * (int64_t)hri_real_bytes(to_real), team);
+  else hri_team_each(team, pieces(n, COUNT), 1, cast_pieces, &m);
 }
 
 /* First the largest value, then where it first stands. */
@@ -118,22 +147,26 @@ static HRI_INLINE int64_t find_nonfinite(const void *x, int64_t begin, int64_t e
   return INT64_MAX;
 }
 
-static int64_t first_nonfinite(const void *x, int64_t n, hri_real real, int threads) {
-  enum { COUNT = PIECE / 4 };
-  int64_t first = INT64_MAX;
-  int team = hri_team(threads, n);
-  if (team == 1) { /* no region, as in cast */
-    HRI_BY_REAL(real, first = find_nonfinite(x, 0, n, REAL));
-    return first == INT64_MAX ? -1 : first;
-  }
-#pragma omp parallel for num_threads(team) schedule(static) reduction(min : first)
-  for (int64_t begin = 0; begin < n; begin += COUNT) {
-    int64_t found, end = begin + COUNT < n ? begin + COUNT : n;
-    if (first < begin) continue;
-    HRI_BY_REAL(real, found = find_nonfinite(x, begin, end, REAL));
-    if (found < first) first = found;
-  }
-  return first == INT64_MAX ? -1 : first;
+typedef struct search {
+  const void *x;
+  int64_t n;
+  hri_real real;
+  _Atomic int64_t first; /* INT64_MAX: none yet */
+} search;
+
+static void search_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  search *s = context;
+  int64_t i = begin * COUNT, found, first = atomic_load_explicit(&s->first, memory_order_relaxed);
+  (void)thread;
+  if (first < i) return;
+  HRI_BY_REAL(s->real, found = find_nonfinite(s->x, i, least(end * COUNT, s->n), REAL));
+  while (found < first && !atomic_compare_exchange_weak(&s->first, &first, found)) {}
+}
+
+static int64_t first_nonfinite(const void *x, int64_t n, hri_real real, hri_team *team) {
+  search s = {.x = x, .n = n, .real = real, .first = INT64_MAX};
+  hri_team_each(team, pieces(n, COUNT), 1, search_pieces, &s);
+  return s.first == INT64_MAX ? -1 : s.first;
 }
 
 void HRI_ISA_NAME(hri_move_kernels)(hri_cpu_kernels *table) {

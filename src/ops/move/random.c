@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 
-enum { PART = 4096 }; /* elements per task; a multiple of 4 */
+enum { PART = 4096 }; /* elements per item; a multiple of 4 */
 
 /* ln(u) for u in (0, 1): u = 2^e m, m in [sqrt(1/2), sqrt(2)), ln m = 2 s + s^3 L(s^2), s = (m - 1) / (m + 1). */
 static inline double log_unit(double u) {
@@ -104,8 +104,21 @@ static void fill_part(float *y, int64_t n, double std, uint64_t seed, uint64_t s
   }
 }
 
-void hri_fill_normal(float *y, int64_t n, double std, uint64_t seed, uint64_t stream, int64_t first, int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int64_t begin = 0; begin < n; begin += PART)
-    fill_part(y + begin, n - begin < PART ? n - begin : PART, std, seed, stream, (uint64_t)(first + begin));
+typedef struct filling {
+  float *y;
+  int64_t n;
+  double std;
+  uint64_t seed, stream, first;
+} filling;
+
+static void fill_parts(void *context, int64_t begin, int64_t end, int thread) {
+  const filling *f = context;
+  int64_t i = begin * PART, stop = end * PART < f->n ? end * PART : f->n;
+  (void)thread;
+  fill_part(f->y + i, stop - i, f->std, f->seed, f->stream, f->first + (uint64_t)i);
+}
+
+void hri_fill_normal(float *y, int64_t n, double std, uint64_t seed, uint64_t stream, int64_t first, hri_team *team) {
+  filling f = {.y = y, .n = n, .std = std, .seed = seed, .stream = stream, .first = (uint64_t)first};
+  hri_team_each(team, (n + PART - 1) / PART, 1, fill_parts, &f);
 }

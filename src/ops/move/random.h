@@ -4,8 +4,10 @@
 
 #include <stdint.h>
 
+#include "team/team.h"
+
 /* y[i] = std * z(seed, stream, first + i), z standard normal: element i of a tensor has the same value whatever the
  * padding, the slice, the team, the instruction set and the compiler. */
-void hri_fill_normal(float *y, int64_t n, double std, uint64_t seed, uint64_t stream, int64_t first, int threads);
+void hri_fill_normal(float *y, int64_t n, double std, uint64_t seed, uint64_t stream, int64_t first, hri_team *team);
 
 #endif

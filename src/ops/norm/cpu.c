@@ -133,19 +133,27 @@ static HRI_INLINE void forward_row(const hri_norm_args *args, int64_t row, bool 
   args->stats[layer ? 2 * row + 1 : row] = rstd;
 }
 
-static void rmsnorm(const hri_norm_args *args) {
-  int64_t rows = args->rows;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) {
+static void rms_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_norm_args *args = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) {
     if (args->weight_offset != 0) HRI_BY_REAL(args->real, forward_row(args, row, false, true, REAL));
     else HRI_BY_REAL(args->real, forward_row(args, row, false, false, REAL));
   }
 }
 
+static void rmsnorm(const hri_norm_args *args) {
+  hri_team_each(args->team, args->rows, hri_grain(args->columns), rms_rows, (void *)args);
+}
+
+static void layer_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_norm_args *args = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) HRI_BY_REAL(args->real, forward_row(args, row, true, false, REAL));
+}
+
 static void layernorm(const hri_norm_args *args) {
-  int64_t rows = args->rows;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) HRI_BY_REAL(args->real, forward_row(args, row, true, false, REAL));
+  hri_team_each(args->team, args->rows, hri_grain(args->columns), layer_rows, (void *)args);
 }
 
 /* ---- backward ---- */
@@ -228,22 +236,40 @@ static void fold_partials(float *out, const float *partials, int64_t blocks, int
   }
 }
 
-static HRI_INLINE void backward(const hri_norm_backward_args *args, bool layer) {
-  int64_t rows = args->rows, columns = args->columns;
-  int64_t size = hri_row_block(rows), blocks = hri_row_block_count(rows);
-  float *dweight = args->dweight ? args->scratch : 0;
-  float *dbias = !args->dbias ? 0 : args->dweight ? args->scratch + blocks * columns : args->scratch;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows *columns)) schedule(static)
-  for (int64_t block = 0; block < blocks; block++) {
-    int64_t begin = block * size, end = begin + size < rows ? begin + size : rows;
-    float *dw = dweight ? dweight + block * columns : 0, *db = dbias ? dbias + block * columns : 0;
-    if (layer) HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, true, false, REAL));
+/* The backward of a whole call; partials of blocks of rows in scratch, those of dbias behind those of dweight. */
+typedef struct backward_job {
+  const hri_norm_backward_args *args;
+  bool layer;
+  int64_t size, blocks; /* rows of a block, number of blocks */
+  float *dweight, *dbias;
+} backward_job;
+
+static void backward_blocks(void *context, int64_t first, int64_t last, int thread) {
+  const backward_job *job = context;
+  const hri_norm_backward_args *args = job->args;
+  (void)thread;
+  for (int64_t block = first; block < last; block++) {
+    int64_t begin = block * job->size, end = begin + job->size < args->rows ? begin + job->size : args->rows;
+    float *dw = job->dweight ? job->dweight + block * args->columns : 0;
+    float *db = job->dbias ? job->dbias + block * args->columns : 0;
+    if (job->layer) HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, true, false, REAL));
     else if (args->weight_offset != 0)
       HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, true, REAL));
     else HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, false, REAL));
   }
-  if (dweight) fold_partials(args->dweight, dweight, blocks, columns, args->accumulate);
-  if (dbias) fold_partials(args->dbias, dbias, blocks, columns, args->accumulate);
+}
+
+static void backward(const hri_norm_backward_args *args, bool layer) {
+  int64_t columns = args->columns;
+  backward_job job = {.args = args,
+                      .layer = layer,
+                      .size = hri_row_block(args->rows),
+                      .blocks = hri_row_block_count(args->rows)};
+  job.dweight = args->dweight ? args->scratch : 0;
+  job.dbias = !args->dbias ? 0 : args->dweight ? args->scratch + job.blocks * columns : args->scratch;
+  hri_team_each(args->team, job.blocks, hri_grain(job.size * columns), backward_blocks, &job);
+  if (job.dweight) fold_partials(args->dweight, job.dweight, job.blocks, columns, args->accumulate);
+  if (job.dbias) fold_partials(args->dbias, job.dbias, job.blocks, columns, args->accumulate);
 }
 
 static void rmsnorm_backward(const hri_norm_backward_args *args) { backward(args, false); }
@@ -289,10 +315,15 @@ static HRI_INLINE void head_norm_row(const hri_head_norm_args *args, int64_t row
   keep_values(args->y, args->x, at + heads * d, args->kv_heads * d, real);
 }
 
+static void head_norm_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_head_norm_args *args = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) HRI_BY_REAL(args->real, head_norm_row(args, row, REAL));
+}
+
 static void head_norm(const hri_head_norm_args *args) {
-  int64_t rows = args->rows, width = (args->heads + 2 * args->kv_heads) * args->head_size;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) HRI_BY_REAL(args->real, head_norm_row(args, row, REAL));
+  int64_t width = (args->heads + 2 * args->kv_heads) * args->head_size;
+  hri_team_each(args->team, args->rows, hri_grain(width), head_norm_rows, (void *)args);
 }
 
 /* The same of the backward, a head being a row of D columns; dwq and dwk are the partials of its block (or NULL). */
@@ -336,18 +367,34 @@ static HRI_INLINE void head_norm_backward_rows(const hri_head_norm_backward_args
   for (int64_t row = begin; row < end; row++) head_norm_backward_row(args, row, dwq, dwk, real);
 }
 
-static void head_norm_backward(const hri_head_norm_backward_args *args) {
-  int64_t rows = args->rows, d = args->head_size, width = (args->heads + 2 * args->kv_heads) * d;
-  int64_t size = hri_row_block(rows), blocks = hri_row_block_count(rows);
-  float *dwq = args->dwq ? args->scratch : 0, *dwk = args->dwk ? args->scratch + blocks * d : 0;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
-  for (int64_t block = 0; block < blocks; block++) {
-    int64_t begin = block * size, end = begin + size < rows ? begin + size : rows;
-    float *q = dwq ? dwq + block * d : 0, *k = dwk ? dwk + block * d : 0;
+typedef struct head_job {
+  const hri_head_norm_backward_args *args;
+  int64_t size; /* rows of a block */
+  float *dwq, *dwk;
+} head_job;
+
+static void head_norm_backward_blocks(void *context, int64_t first, int64_t last, int thread) {
+  const head_job *job = context;
+  const hri_head_norm_backward_args *args = job->args;
+  int64_t d = args->head_size;
+  (void)thread;
+  for (int64_t block = first; block < last; block++) {
+    int64_t begin = block * job->size, end = begin + job->size < args->rows ? begin + job->size : args->rows;
+    float *q = job->dwq ? job->dwq + block * d : 0, *k = job->dwk ? job->dwk + block * d : 0;
     HRI_BY_REAL(args->real, head_norm_backward_rows(args, begin, end, q, k, REAL));
   }
-  if (dwq) fold_partials(args->dwq, dwq, blocks, d, args->accumulate);
-  if (dwk) fold_partials(args->dwk, dwk, blocks, d, args->accumulate);
+}
+
+static void head_norm_backward(const hri_head_norm_backward_args *args) {
+  int64_t d = args->head_size, width = (args->heads + 2 * args->kv_heads) * d;
+  int64_t blocks = hri_row_block_count(args->rows);
+  head_job job = {.args = args,
+                  .size = hri_row_block(args->rows),
+                  .dwq = args->dwq ? args->scratch : 0,
+                  .dwk = args->dwk ? args->scratch + blocks * d : 0};
+  hri_team_each(args->team, blocks, hri_grain(job.size * width), head_norm_backward_blocks, &job);
+  if (job.dwq) fold_partials(args->dwq, job.dwq, blocks, d, args->accumulate);
+  if (job.dwk) fold_partials(args->dwk, job.dwk, blocks, d, args->accumulate);
 }
 
 void HRI_ISA_NAME(hri_norm_kernels)(hri_cpu_kernels *table) {

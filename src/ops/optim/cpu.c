@@ -13,7 +13,8 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-  BLOCK = 8192, /* elements per task; a multiple of every lane count */
+  BLOCK = 8192, /* elements per item; a multiple of every lane count */
+  AHEAD = 8192, /* bytes that the norm fetches ahead */
   SPAN = 512    /* elements whose random bits are made at a time; a multiple of HRI_ROUNDING_CHUNK */
 };
 
@@ -21,15 +22,23 @@ static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 
 /* ---- the norm of the gradient ---- */
 
-typedef float half_floats __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
-
-/* HRI_LANES elements as two vectors of doubles. */
+/* HRI_LANES elements as two vectors of doubles. Said in instructions where there are some: gcc 12 converts quarters of a
+ * vector and puts them together. */
 INLINE void load_doubles(hri_vd out[2], const void *p, int64_t index, hri_real real) {
   hri_vf wide = hri_vload_real(p, index, real);
+#if defined(__AVX512F__)
+  out[0] = (hri_vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)wide));
+  out[1] = (hri_vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)wide, 1));
+#elif defined(__AVX2__)
+  out[0] = (hri_vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)wide));
+  out[1] = (hri_vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)wide, 1));
+#else
+  typedef float half_floats __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
   half_floats halves[2];
   memcpy(halves, &wide, sizeof halves);
   out[0] = __builtin_convertvector(halves[0], hri_vd);
   out[1] = __builtin_convertvector(halves[1], hri_vd);
+#endif
 }
 
 /* Squares in double: fp32 squares overflow above 1.8e19 and vanish below 1e-23. */
@@ -37,26 +46,41 @@ INLINE double square_sum_range(const void *g, int64_t begin, int64_t end, hri_re
   hri_vd sums[4] = {{0}};
   double sum;
   int64_t i = begin;
-  for (; i + 2 * HRI_LANES <= end; i += 2 * HRI_LANES)
+  for (; i + 2 * HRI_LANES <= end; i += 2 * HRI_LANES) {
+    hri_fetch((const char *)hri_real_from(g, i, real) + AHEAD, 2 * HRI_LANES * (int64_t)hri_real_bytes(real));
     for (int k = 0; k < 4; k += 2) {
       hri_vd v[2];
       load_doubles(v, g, i + k * HRI_HALF_LANES, real);
       sums[k] += v[0] * v[0];
       sums[k + 1] += v[1] * v[1];
     }
+  }
   sum = hri_vsum_double((sums[0] + sums[1]) + (sums[2] + sums[3]));
   for (; i < end; i++) sum += (double)hri_real_get(g, i, real) * (double)hri_real_get(g, i, real);
   return sum;
 }
 
-static void square_sum(double *partials, const void *g, hri_real gradient_real, int64_t n, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < hri_square_sum_count(n); block++) {
+typedef struct squares {
+  double *partials;
+  const void *g;
+  hri_real real;
+  int64_t n;
+} squares;
+
+static void square_blocks(void *context, int64_t first, int64_t last, int thread) {
+  const squares *s = context;
+  (void)thread;
+  for (int64_t block = first; block < last; block++) {
     int64_t begin = block * HRI_SQUARE_SUM_BLOCK,
-            end = begin + HRI_SQUARE_SUM_BLOCK < n ? begin + HRI_SQUARE_SUM_BLOCK : n;
-    partials[block] = gradient_real == HRI_REAL_BF16 ? square_sum_range(g, begin, end, HRI_REAL_BF16)
-                                                     : square_sum_range(g, begin, end, HRI_REAL_F32);
+            end = begin + HRI_SQUARE_SUM_BLOCK < s->n ? begin + HRI_SQUARE_SUM_BLOCK : s->n;
+    s->partials[block] = s->real == HRI_REAL_BF16 ? square_sum_range(s->g, begin, end, HRI_REAL_BF16)
+                                                  : square_sum_range(s->g, begin, end, HRI_REAL_F32);
   }
+}
+
+static void square_sum(double *partials, const void *g, hri_real gradient_real, int64_t n, hri_team *team) {
+  squares s = {.partials = partials, .g = g, .real = gradient_real, .n = n};
+  hri_team_each(team, hri_square_sum_count(n), 1, square_blocks, &s);
 }
 
 static double partial_sum(const double *partials, int64_t n) {
@@ -96,6 +120,8 @@ INLINE quads multiply_low(quads a, uint32_t b) {
   return (quads)_mm256_mul_epu32((__m256i)a, (__m256i)factor);
 #elif defined(__x86_64__)
   return (quads)_mm_mul_epu32((__m128i)a, (__m128i)factor);
+#elif defined(__aarch64__)
+  return (quads)vmull_u32(vmovn_u64((uint64x2_t)a), vmovn_u64((uint64x2_t)factor));
 #else
   return (a & 0xFFFFFFFFu) * factor;
 #endif
@@ -139,6 +165,8 @@ INLINE bool beyond_bf16(hri_vu bits) {
   return _mm256_movemask_epi8((__m256i)mask) != 0;
 #elif defined(__x86_64__)
   return _mm_movemask_epi8((__m128i)mask) != 0;
+#elif defined(__aarch64__)
+  return vmaxvq_u32((uint32x4_t)mask) != 0;
 #else
   int32_t any = 0;
   for (int i = 0; i < HRI_LANES; i++) any |= mask[i];
@@ -276,14 +304,27 @@ INLINE void with_weight(const hri_update_args *a, const factors *f, int64_t begi
   else with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32});
 }
 
-static void update(const hri_update_args *a, const factors *f, step_rule rule) {
-#pragma omp parallel for num_threads(hri_team(a->threads, a->n)) schedule(static)
-  for (int64_t block = 0; block < block_count(a->n); block++) {
+typedef struct update_job {
+  const hri_update_args *args;
+  const factors *factors;
+  step_rule rule;
+} update_job;
+
+static void update_blocks(void *context, int64_t first, int64_t last, int thread) {
+  const update_job *job = context;
+  const hri_update_args *a = job->args;
+  (void)thread;
+  for (int64_t block = first; block < last; block++) {
     int64_t begin = block * BLOCK, end = begin + BLOCK < a->n ? begin + BLOCK : a->n;
-    if (rule == ADAMW) with_weight(a, f, begin, end, ADAMW);
-    else if (rule == MOMENTUM) with_weight(a, f, begin, end, MOMENTUM);
-    else with_weight(a, f, begin, end, SGD);
+    if (job->rule == ADAMW) with_weight(a, job->factors, begin, end, ADAMW);
+    else if (job->rule == MOMENTUM) with_weight(a, job->factors, begin, end, MOMENTUM);
+    else with_weight(a, job->factors, begin, end, SGD);
   }
+}
+
+static void update(const hri_update_args *a, const factors *f, step_rule rule) {
+  update_job job = {.args = a, .factors = f, .rule = rule};
+  hri_team_each(a->team, block_count(a->n), hri_grain(BLOCK), update_blocks, &job);
 }
 
 static void adamw(const hri_update_args *args, const hri_update_numbers *n) {

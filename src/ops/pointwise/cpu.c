@@ -10,13 +10,32 @@
 #include "ops/vmath.h"
 
 enum {
-  BLOCK = 8192,                 /* elements per task of flat kernels; a multiple of every lane count */
+  BLOCK = 8192,                 /* elements per item of flat kernels; a multiple of every lane count */
   WIDE = HRI_GROUP * HRI_LANES, /* elements that go side by side */
   TURNED = 4                    /* vectors of cosines kept in registers */
 };
 
 static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static inline int64_t block_end(int64_t begin, int64_t n) { return begin + BLOCK < n ? begin + BLOCK : n; }
+
+/* What the loop of a kernel is given; not all of it by each. */
+typedef struct operands {
+  void *y;
+  const void *a, *b;
+  int64_t n; /* elements, or rows of `columns` */
+  hri_real real;
+  float factor;
+  hr_activation kind;
+  int64_t columns;
+} operands;
+
+static void each_block(hri_team *team, operands *o, hri_team_body *body) {
+  hri_team_each(team, block_count(o->n), hri_grain(BLOCK), body, o);
+}
+static void each_row(hri_team *team, operands *o, hri_team_body *body) {
+  hri_team_each(team, o->n, hri_grain(o->columns), body, o);
+}
+
 /* Elements of the vector at i. */
 static inline int64_t vector_length(int64_t i, int64_t end) { return end - i < HRI_LANES ? end - i : HRI_LANES; }
 
@@ -31,10 +50,15 @@ static HRI_INLINE void add_range(void *y, const void *a, const void *b, int64_t 
   if (i < end) add_part(y, a, b, i, end - i, real);
 }
 
-static void add(void *y, const void *a, const void *b, int64_t n, hri_real real, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++)
-    HRI_BY_REAL(real, add_range(y, a, b, block * BLOCK, block_end(block * BLOCK, n), REAL));
+static void add_blocks(void *context, int64_t begin, int64_t end, int thread) {
+  const operands *o = context;
+  (void)thread;
+  for (int64_t block = begin; block < end; block++)
+    HRI_BY_REAL(o->real, add_range(o->y, o->a, o->b, block * BLOCK, block_end(block * BLOCK, o->n), REAL));
+}
+
+static void add(void *y, const void *a, const void *b, int64_t n, hri_real real, hri_team *team) {
+  each_block(team, &(operands){.y = y, .a = a, .b = b, .n = n, .real = real}, add_blocks);
 }
 
 static HRI_INLINE void accumulate_row(void *y, hri_real y_real, const void *x, hri_real x_real, int64_t begin_y,
@@ -47,14 +71,36 @@ static HRI_INLINE void accumulate_row(void *y, hri_real y_real, const void *x, h
   }
 }
 
-static void accumulate(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride,
-                       int64_t rows, int64_t columns, bool adds, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, rows *columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) {
-    if (x_real == HRI_REAL_BF16)
-      HRI_BY_REAL(y_real, accumulate_row(y, REAL, x, HRI_REAL_BF16, row * y_stride, row * x_stride, columns, adds));
-    else HRI_BY_REAL(y_real, accumulate_row(y, REAL, x, HRI_REAL_F32, row * y_stride, row * x_stride, columns, adds));
+typedef struct accumulation {
+  void *y;
+  const void *x;
+  hri_real y_real, x_real;
+  int64_t y_stride, x_stride, columns;
+  bool adds;
+} accumulation;
+
+static void accumulate_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const accumulation *a = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) {
+    int64_t y = row * a->y_stride, x = row * a->x_stride;
+    if (a->x_real == HRI_REAL_BF16)
+      HRI_BY_REAL(a->y_real, accumulate_row(a->y, REAL, a->x, HRI_REAL_BF16, y, x, a->columns, a->adds));
+    else HRI_BY_REAL(a->y_real, accumulate_row(a->y, REAL, a->x, HRI_REAL_F32, y, x, a->columns, a->adds));
   }
+}
+
+static void accumulate(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride,
+                       int64_t rows, int64_t columns, bool adds, hri_team *team) {
+  accumulation a = {.y = y,
+                    .x = x,
+                    .y_real = y_real,
+                    .x_real = x_real,
+                    .y_stride = y_stride,
+                    .x_stride = x_stride,
+                    .columns = columns,
+                    .adds = adds};
+  hri_team_each(team, rows, hri_grain(columns), accumulate_rows, &a);
 }
 
 static HRI_INLINE void scale_range(void *y, const void *x, float factor, int64_t i, int64_t end, hri_real real) {
@@ -62,10 +108,15 @@ static HRI_INLINE void scale_range(void *y, const void *x, float factor, int64_t
   if (i < end) hri_vstore_real_n(y, i, hri_vload_real_n(x, i, end - i, real) * factor, end - i, real);
 }
 
-static void scale(void *y, const void *x, float factor, int64_t n, hri_real real, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++)
-    HRI_BY_REAL(real, scale_range(y, x, factor, block * BLOCK, block_end(block * BLOCK, n), REAL));
+static void scale_blocks(void *context, int64_t begin, int64_t end, int thread) {
+  const operands *o = context;
+  (void)thread;
+  for (int64_t block = begin; block < end; block++)
+    HRI_BY_REAL(o->real, scale_range(o->y, o->a, o->factor, block * BLOCK, block_end(block * BLOCK, o->n), REAL));
+}
+
+static void scale(void *y, const void *x, float factor, int64_t n, hri_real real, hri_team *team) {
+  each_block(team, &(operands){.y = y, .a = x, .n = n, .real = real, .factor = factor}, scale_blocks);
 }
 
 /* sum[columns] = the sum of rows [begin, end) of dy, in row order. */
@@ -82,14 +133,28 @@ static HRI_INLINE void sum_rows(float *sum, const void *dy, int64_t begin, int64
   }
 }
 
-static void bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
-                          hri_real real, int threads) {
-  int64_t size = hri_row_block(rows), blocks = hri_row_block_count(rows);
-#pragma omp parallel for num_threads(hri_team(threads, rows *columns)) schedule(static)
-  for (int64_t block = 0; block < blocks; block++) {
-    int64_t begin = block * size, end = rows - begin < size ? rows : begin + size;
-    HRI_BY_REAL(real, sum_rows(scratch + block * columns, dy, begin, end, columns, REAL));
+typedef struct column_sums {
+  const void *dy;
+  int64_t rows, columns;
+  hri_real real;
+  float *partials; /* one row of them per block of rows */
+} column_sums;
+
+static void sum_blocks(void *context, int64_t first, int64_t last, int thread) {
+  const column_sums *s = context;
+  int64_t size = hri_row_block(s->rows);
+  (void)thread;
+  for (int64_t block = first; block < last; block++) {
+    int64_t begin = block * size, end = s->rows - begin < size ? s->rows : begin + size;
+    HRI_BY_REAL(s->real, sum_rows(s->partials + block * s->columns, s->dy, begin, end, s->columns, REAL));
   }
+}
+
+static void bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
+                          hri_real real, hri_team *team) {
+  int64_t blocks = hri_row_block_count(rows);
+  column_sums sums = {.dy = dy, .rows = rows, .columns = columns, .real = real, .partials = scratch};
+  hri_team_each(team, blocks, hri_grain(hri_row_block(rows) * columns), sum_blocks, &sums);
   for (int64_t j = 0; j < columns; j += HRI_LANES) {
     int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
     hri_vf sum = {0};
@@ -111,10 +176,15 @@ static HRI_INLINE void softcap_range(void *y, const void *x, float cap, int64_t 
     hri_vstore_real_n(y, i, softcap_value(hri_vload_real_n(x, i, end - i, real), cap, inverse), end - i, real);
 }
 
-static void softcap(void *y, const void *x, float cap, int64_t n, hri_real real, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++)
-    HRI_BY_REAL(real, softcap_range(y, x, cap, block * BLOCK, block_end(block * BLOCK, n), REAL));
+static void softcap_blocks(void *context, int64_t begin, int64_t end, int thread) {
+  const operands *o = context;
+  (void)thread;
+  for (int64_t block = begin; block < end; block++)
+    HRI_BY_REAL(o->real, softcap_range(o->y, o->a, o->factor, block * BLOCK, block_end(block * BLOCK, o->n), REAL));
+}
+
+static void softcap(void *y, const void *x, float cap, int64_t n, hri_real real, hri_team *team) {
+  each_block(team, &(operands){.y = y, .a = x, .n = n, .real = real, .factor = cap}, softcap_blocks);
 }
 
 /* ---- activations ---- */
@@ -189,12 +259,16 @@ static HRI_INLINE void act_range(hr_activation kind, void *y, const void *x, int
   for (; i < end; i += HRI_LANES) act_part(kind, y, x, i, 1, vector_length(i, end), real);
 }
 
-static void activation(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++) {
-    int64_t begin = block * BLOCK, end = block_end(begin, n);
-    BY_KIND(kind, HRI_BY_REAL(real, act_range(KIND, y, x, begin, end, REAL)));
-  }
+static void activation_blocks(void *context, int64_t begin, int64_t end, int thread) {
+  const operands *o = context;
+  (void)thread;
+  for (int64_t block = begin; block < end; block++)
+    BY_KIND(o->kind,
+            HRI_BY_REAL(o->real, act_range(KIND, o->y, o->a, block * BLOCK, block_end(block * BLOCK, o->n), REAL)));
+}
+
+static void activation(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, hri_team *team) {
+  each_block(team, &(operands){.y = y, .a = x, .n = n, .real = real, .kind = kind}, activation_blocks);
 }
 
 static HRI_INLINE void act_backward_part(hr_activation kind, void *dx, const void *dy, const void *x, int64_t i,
@@ -214,13 +288,18 @@ static HRI_INLINE void act_backward_range(hr_activation kind, void *dx, const vo
   for (; i < end; i += HRI_LANES) act_backward_part(kind, dx, dy, x, i, 1, vector_length(i, end), real);
 }
 
+static void activation_backward_blocks(void *context, int64_t begin, int64_t end, int thread) {
+  const operands *o = context;
+  (void)thread;
+  for (int64_t block = begin; block < end; block++)
+    BY_KIND(o->kind, HRI_BY_REAL(o->real, act_backward_range(KIND, o->y, o->a, o->b, block * BLOCK,
+                                                             block_end(block * BLOCK, o->n), REAL)));
+}
+
 static void activation_backward(hr_activation kind, void *dx, const void *dy, const void *x, int64_t n, hri_real real,
-                                int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++) {
-    int64_t begin = block * BLOCK, end = block_end(begin, n);
-    BY_KIND(kind, HRI_BY_REAL(real, act_backward_range(KIND, dx, dy, x, begin, end, REAL)));
-  }
+                                hri_team *team) {
+  each_block(team, &(operands){.y = dx, .a = dy, .b = x, .n = n, .real = real, .kind = kind},
+             activation_backward_blocks);
 }
 
 /* ---- gated units ---- */
@@ -277,17 +356,30 @@ static HRI_INLINE void glu_backward_row(hr_activation kind, void *dgu, const voi
     glu_backward_part(kind, dgu, dy, gu, row, width, i, 1, vector_length(i, width), last, real);
 }
 
-static void glu(hr_activation kind, void *y, const void *gu, int64_t rows, int64_t width, hri_real real, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, rows *width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    BY_KIND(kind, HRI_BY_REAL(real, glu_row(KIND, y, gu, row, width, row + 1 == rows, REAL)));
+static void glu_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const operands *o = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++)
+    BY_KIND(o->kind, HRI_BY_REAL(o->real, glu_row(KIND, o->y, o->a, row, o->columns, row + 1 == o->n, REAL)));
+}
+
+static void glu(hr_activation kind, void *y, const void *gu, int64_t rows, int64_t width, hri_real real,
+                hri_team *team) {
+  each_row(team, &(operands){.y = y, .a = gu, .n = rows, .columns = width, .real = real, .kind = kind}, glu_rows);
+}
+
+static void glu_backward_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const operands *o = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++)
+    BY_KIND(o->kind,
+            HRI_BY_REAL(o->real, glu_backward_row(KIND, o->y, o->a, o->b, row, o->columns, row + 1 == o->n, REAL)));
 }
 
 static void glu_backward(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
-                         hri_real real, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, rows *width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    BY_KIND(kind, HRI_BY_REAL(real, glu_backward_row(KIND, dgu, dy, gu, row, width, row + 1 == rows, REAL)));
+                         hri_real real, hri_team *team) {
+  each_row(team, &(operands){.y = dgu, .a = dy, .b = gu, .n = rows, .columns = width, .real = real, .kind = kind},
+           glu_backward_rows);
 }
 
 /* ---- rotary embedding ---- */
@@ -342,10 +434,15 @@ static HRI_INLINE void rope_row(const hri_rope_args *args, int64_t row, hri_real
   memcpy(hri_real_at(t.y, t.end, real), hri_real_from(t.x, t.end, real), (size_t)kept * hri_real_bytes(real));
 }
 
+static void rope_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const hri_rope_args *args = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) HRI_BY_REAL(args->real, rope_row(args, row, REAL));
+}
+
 static void rope(const hri_rope_args *args) {
-  int64_t rows = args->rows, width = (args->heads + 2 * args->kv_heads) * args->head_size;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) HRI_BY_REAL(args->real, rope_row(args, row, REAL));
+  int64_t width = (args->heads + 2 * args->kv_heads) * args->head_size;
+  hri_team_each(args->team, args->rows, hri_grain(width), rope_rows, (void *)args);
 }
 
 /* ---- vector math on arrays ---- */

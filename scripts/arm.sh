@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# arm.sh --root: the libraries that the project needs for 64-bit Arm, unpacked in build/arm-root, which is both what the cross compiler
+# links with and what the emulator loads. They come from the package mirrors that this machine uses anyway, through apt with lists and
+# settings of our own: nothing of the machine's changes, and it takes no rights.
+# arm.sh --test BUILD: the kernel tests of a build for Arm (scripts/arm.cmake) and training runs inside a budget, under qemu. Beside the
+# processor that has everything, one without bf16 instructions shows that they are chosen at run time, and one page size of 64 KiB
+# that none is taken for granted. Nothing is timed here: an emulator tells nothing about speed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+work=$PWD/build/arm-root
+
+libraries=(libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libxxhash-dev libcmocka-dev)
+
+fetch() {
+  local apt=$work/apt options=()
+  mkdir -p "$apt/lists/partial" "$apt/archives/partial"
+  : >"$apt/status"
+  options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State="$apt" -o Dir::State::lists="$apt/lists"
+    -o Dir::State::status="$apt/status" -o Dir::Cache="$apt" -o Dir::Cache::archives="$apt/archives" -o APT::Sandbox::User=root
+    -o Debug::NoLocking=1)
+  apt-get "${options[@]}" update || true # a source that has nothing for Arm is no reason to stop: what is missing shows below
+  apt-get "${options[@]}" install -y --download-only --no-install-recommends "${libraries[@]}"
+}
+
+# Links to absolute paths would lead out of the root.
+unpack() {
+  local file target
+  for file in "$work"/apt/archives/*.deb; do dpkg-deb -x "$file" "$work" || return 1; done
+  while IFS= read -r -d '' file; do
+    target=$(readlink "$file")
+    if [[ $target == /* ]]; then ln -sfn "$work$target" "$file"; fi
+  done < <(find "$work" -path "$work/apt" -prune -o -type l -print0)
+}
+
+root() {
+  local wanted=${libraries[*]}
+  if [[ -f $work/complete && $(<"$work/complete") == "$wanted" ]]; then return; fi
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || { echo "arm: there is no apt here that could fetch libraries for Arm" >&2; return 1; }
+  rm -rf "$work"
+  mkdir -p "$work"
+  echo "arm: fetching libraries for Arm into build/arm-root" >&2
+  if ! { fetch && unpack; } >"$work/log" 2>&1; then
+    tail -n 5 "$work/log" >&2
+    echo "arm: the libraries for Arm could not be had (log: $work/log)" >&2
+    return 1
+  fi
+  rm -rf "$work/apt"
+  printf '%s\n' "$wanted" >"$work/complete"
+}
+
+say() { printf '\n## %s\n' "$*"; }
+die() { echo "arm: $*" >&2; exit 1; }
+headroom() { "${run[@]}" "$build/headroom" "$@"; }
+
+# train NAME OPTIONS...: ten steps inside a budget; the loss falls, and what was reserved is what plan said.
+train() {
+  local name=$1 planned reserved
+  shift
+  headroom plan micro-llama-bytes --budget 32MiB --json "$@" >"$out/$name.plan"
+  headroom train micro-llama-bytes --budget 32MiB "$@" --data "$out/text" --steps 10 --lr 3e-3 --quiet --out "$out/$name" >"$out/$name.said" 2>&1 ||
+    { cat "$out/$name.said" >&2; die "$name: training failed"; }
+  planned=$(grep -m1 -oE '"reserved_bytes": [0-9]+' "$out/$name.plan" | grep -oE '[0-9]+$')
+  reserved=$(tail -n 1 "$out/$name/metrics.jsonl" | grep -oE '"device_reserved_bytes":[0-9]+' | grep -oE '[0-9]+$')
+  if [[ -z $planned || $planned != "$reserved" ]]; then die "$name: planned ${planned:-nothing}, reserved ${reserved:-nothing}"; fi
+  if ((reserved % ${QEMU_PAGESIZE:-4096} != 0)); then die "$name: $reserved bytes are not whole pages"; fi
+  awk -F'"loss":' -v name="$name" -v bytes="$reserved" '
+    { split($2, n, ","); if (NR == 1) first = n[1]; last = n[1] }
+    END { printf "%-6s loss %.3f -> %.3f in %d steps, %d bytes planned and reserved\n", name, first, last, NR, bytes
+          exit !(NR == 10 && last < first) }' "$out/$name/metrics.jsonl"
+}
+
+bits() { sha256sum <"$out/$1/final/model.safetensors"; }
+
+# runs NAME LEVEL: in both types; leaves the bits in fp32 and bf16.
+runs() {
+  local level
+  say "ten steps: $1"
+  rm -rf "$out"/{fp32,bf16}
+  train fp32 --seq 48 --micro-batch 2
+  train bf16 --seq 48 --micro-batch 2 --precision bf16
+  level=$(grep -oE '"instruction_set": "[^"]*"' "$out/bf16/run.json" | cut -d'"' -f4)
+  if [[ $level != "$2" ]]; then die "ran at level $level, not $2"; fi
+  fp32=$(bits fp32) bf16=$(bits bf16)
+}
+
+# A level that a processor lacks is refused.
+refused() {
+  local status=0
+  HEADROOM_ISA=$1 headroom plan micro-llama-bytes >/dev/null 2>"$out/refusal" || status=$?
+  if ((status != 2)) || ! grep -q "has no $1" "$out/refusal"; then die "HEADROOM_ISA=$1 was not refused (exit $status)"; fi
+}
+
+# One processor with bf16 instructions and one without give the same bits wherever both do the same.
+demo() {
+  local all_fp32 all_bf16 neon_bf16
+  runs "a processor with bf16 instructions" neonbf16
+  all_fp32=$fp32 all_bf16=$bf16
+  headroom generate "$out/bf16/final" --prompt "The " --max-tokens 8 --seed 1 >/dev/null 2>&1
+  refused avx2
+  HEADROOM_ISA=neon runs "the same without them, by HEADROOM_ISA" neon
+  neon_bf16=$bf16
+  [[ $fp32 == "$all_fp32" && $bf16 != "$all_bf16" ]] || die "bf16 instructions change fp32, or do not change bf16"
+  export QEMU_CPU=cortex-a72
+  runs "a processor without bf16 instructions" neon
+  [[ $fp32 == "$all_fp32" && $bf16 == "$neon_bf16" ]] || die "the bits of level neon depend on the processor"
+  refused neonbf16
+  export QEMU_CPU=$full QEMU_PAGESIZE=65536
+  runs "pages of 64 KiB" neonbf16
+  [[ $fp32 == "$all_fp32" && $bf16 == "$all_bf16" ]] || die "bits depend on the size of pages"
+}
+
+run_tests() {
+  local test words
+  build=$1
+  full=max,sve=off
+  out=$(mktemp -d)
+  trap 'rm -rf "$out"' EXIT
+  run=(nice -n 10 qemu-aarch64 -L "$work")
+  export QEMU_CPU=$full HEADROOM_TEST_QUICK=1 HEADROOM_CACHE=$out/no-cache
+  unset HEADROOM_ISA QEMU_PAGESIZE
+  cp README.md "$out/text"
+  demo
+  unset QEMU_PAGESIZE
+  for test in "${tests[@]}"; do
+    say "$test"
+    read -ra words <<<"$test"
+    (cd "$build" && "${run[@]}" "./${words[0]}" "${words[@]:1}" >"$out/said" 2>&1) || { cat "$out/said" >&2; die "$test failed"; }
+    tail -n 2 "$out/said"
+  done
+  say "arm: ${#tests[@]} test programs and 8 runs passed under $(qemu-aarch64 --version | head -n 1)"
+}
+
+# Each with its arguments. Of the regimes of test_bits one: emulated, all take an hour.
+tests=(test_kernels test_attention test_optim_bf16 test_gemm test_gradients "test_bits bf16")
+
+case ${1:-} in
+  --root) root ;;
+  --targets) echo "headroom ${tests[*]%% *}" ;;
+  --test) run_tests "$2" ;;
+  *) sed -n '2,/^set /{/^set /d;s/^#\( \|$\)//;p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+esac

@@ -1,0 +1,299 @@
+/* Matrix products of our own: how a product is cut into tiles, packed, and dealt out to the team.
+ *
+ * The classical scheme (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008) with its roles
+ * turned: for some rows and one block of the depth the team packs a into panels that all share; then each thread takes
+ * groups of columns, packs b for them into the second cache of its core, and goes over all the rows: a panel of a stays
+ * in the first cache for the tiles of a group. So b is packed once, by who uses it, and there is one wait per block of
+ * the depth. Packing also resolves the transpositions, so that one inner loop serves all three kinds.
+ *
+ * Bits: an element of c is one chain of multiply-adds over its terms, ascending, from zero or, when it accumulates,
+ * from c. Then comes the bias, and the rounding where c is bf16. A block of the depth continues the chain where the one
+ * before stopped: in c, or where that is bf16 in fp32 scratch (the stage). So the bits do not depend on tiles, blocks,
+ * threads, rows or columns computed beside, nor on whether b came packed. */
+#include "backend/cpu/gemm_ours.h"
+
+#include <assert.h>
+
+enum {
+  CHUNKS_PER_THREAD = 3,
+  LEAST_TILES = 8,    /* of rows, that a group of b is packed for */
+  FEW_BYTES = 1 << 20 /* of w, that a chunk of few rows reads: 15 us and more, or a second thread costs what it gains */
+};
+
+typedef struct work {
+  const hri_gemm_kernels *kernels;
+  const hri_gemm_shape *shape;
+  hri_gemm_layout l;
+  hri_gemm_words how;
+  const void *a, *b;
+  const float *bias;
+  void *c;
+  float *packed_a, *stage, *packed_b;
+  /* what is being done */
+  int64_t row, rows, column, columns; /* of c */
+  int64_t word, words;                /* of the depth */
+  int64_t panels_a, groups, parts;    /* groups of columns, parts of rows */
+} work;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+/* The first row of panel `i`. All are whole but the last two, which share what is left - or are whole too, with rows
+ * beyond `rows`. */
+static int64_t panel_row(const work *w, int64_t i) {
+  int64_t height = w->l.tile_rows, rest = w->rows % height;
+  if (w->l.whole_rows) return i * height;
+  if (i < w->panels_a - 1 || i == 0 || !rest) return least(i * height, w->rows);
+  if (i == w->panels_a) return w->rows;
+  return w->rows - (height + rest) / 2;
+}
+
+/* ---- packing ---- */
+
+static void pack_a(void *context, int64_t begin, int64_t end, int thread) {
+  const work *w = context;
+  const hri_gemm_product *p = &w->l.p;
+  int64_t term = w->word * w->l.word_terms, full = 0;
+  (void)thread;
+  /* Panels of one height together. */
+  for (int64_t i = begin; i < end; i += full) {
+    int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row;
+    hri_gemm_panels panels = {.how = w->how,
+                              .from =
+                                  hri_real_from(w->a, (w->row + row) * p->a_row + term * p->a_depth, w->shape->type),
+                              .across = p->a_row,
+                              .along = p->a_depth,
+                              .terms = least(p->depth - term, w->words * w->l.word_terms),
+                              .width = height,
+                              .words = w->words,
+                              .to = (uint32_t *)(void *)(w->packed_a + row * w->words),
+                              .panel_stride = height * w->words};
+    for (full = 1; i + full < end && panel_row(w, i + full + 1) - panel_row(w, i + full) == height;) full++;
+    panels.panels = full;
+    panels.lines = least(full * height, w->rows - row);
+    w->kernels->pack_a(&panels);
+  }
+}
+
+/* Panels [first, first + count) of b, counted from column `column` of c, for `words` words from `word` on. */
+static void pack_b(const work *w, int64_t column, int64_t first, int64_t count, int64_t word, int64_t words,
+                   float *to) {
+  const hri_gemm_product *p = &w->l.p;
+  int64_t term = word * w->l.word_terms;
+  column += first * w->l.tile_columns;
+  hri_gemm_panels panels = {.how = w->how,
+                            .from = hri_real_from(w->b, term * p->b_depth + column * p->b_column, w->shape->type),
+                            .across = p->b_column,
+                            .along = p->b_depth,
+                            .lines = least(p->columns - column, count * w->l.tile_columns),
+                            .terms = least(p->depth - term, words * w->l.word_terms),
+                            .panels = count,
+                            .width = w->l.tile_columns,
+                            .words = words,
+                            .to = (uint32_t *)(void *)to,
+                            .panel_stride = words * w->l.tile_columns};
+  w->kernels->pack(&panels);
+}
+
+/* ---- tiles ---- */
+
+/* Row `row` of those packed, column `column` of c. */
+static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t) {
+  int64_t in_c = (w->row + row) * w->l.p.columns + column;
+  bool ends = w->word + w->words == w->l.words, rounds = w->shape->out == HRI_REAL_BF16;
+  t->columns = least(w->l.tile_columns, w->l.p.columns - column);
+  t->go_on = w->word > 0 || w->shape->accumulate;
+  t->bias = ends && w->bias ? w->bias + column : NULL;
+  t->rounded = ends && rounds ? (hri_bf16 *)w->c + in_c : NULL;
+  t->rounded_stride = w->l.p.columns;
+  t->stride = rounds ? w->l.stage_columns : w->l.p.columns;
+  t->sums = rounds ? w->stage + row * t->stride + column - w->column : (float *)w->c + in_c;
+  t->next = t->rounded && !t->go_on ? (const char *)t->rounded : (const char *)t->sums;
+  t->next_stride = t->rounded && !t->go_on ? t->rounded_stride * 2 : t->stride * 4;
+}
+
+/* Panels [first, first + count) of b times panels [begin, end) of a. */
+static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
+  int64_t panel_floats = w->words * w->l.tile_columns;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row;
+    for (int64_t j = 0; j < count; j++) {
+      int64_t column = w->column + (first + j) * w->l.tile_columns;
+      bool last = j + 1 == count;
+      hri_gemm_tile t, next;
+      target(w, row, column, &t);
+      target(w, last && i + 1 < end ? row + height : row,
+             last ? w->column + first * w->l.tile_columns : column + w->l.tile_columns, &next);
+      t.depth = w->words;
+      t.a = w->packed_a + row * w->words;
+      t.b = b + j * panel_floats;
+      t.rows = least(height, w->rows - row);
+      t.next = next.next;
+      t.next_stride = next.next_stride;
+      w->kernels->tile(&t);
+    }
+  }
+}
+
+/* Groups of columns times parts of rows; those of one group side by side. */
+static void multiply_groups(void *context, int64_t begin, int64_t end, int thread) {
+  const work *w = context;
+  int64_t panels = blocks(w->columns, w->l.tile_columns), packed = -1;
+  float *own = w->packed_b + (int64_t)w->l.b_floats * thread;
+  if (w->kernels->begin) w->kernels->begin();
+  for (int64_t at = begin; at < end; at++) {
+    int64_t group = at / w->parts, part = at % w->parts;
+    int64_t first = panels * group / w->groups, count = panels * (group + 1) / w->groups - first;
+    const float *b = own;
+    if (w->shape->packed)
+      b = (const float *)w->b + w->word * blocks(w->l.p.columns, w->l.tile_columns) * w->l.tile_columns +
+          (w->column + first * w->l.tile_columns) * w->words;
+    else if (group != packed) pack_b(w, w->column, first, count, w->word, w->words, own);
+    packed = group;
+    multiply(w, b, first, count, w->panels_a * part / w->parts, w->panels_a * (part + 1) / w->parts);
+  }
+  if (w->kernels->end) w->kernels->end();
+}
+
+/* ---- the blocked product ---- */
+
+/* Enough pieces for every thread to take some, whoever of them is slow. Groups of b first: they are packed once. */
+static void deal_out(work *w, int threads) {
+  int64_t panels = blocks(w->columns, w->l.tile_columns),
+          wanted = threads > 1 ? (int64_t)threads * CHUNKS_PER_THREAD : 1;
+  w->panels_a = blocks(w->rows, w->l.tile_rows);
+  w->groups = least(panels, most(blocks(panels, w->l.group), wanted));
+  w->parts = most(1, least(blocks(wanted, w->groups), w->panels_a / LEAST_TILES));
+}
+
+static void block_of_depth(work *w, hri_team *team) {
+  int threads = hri_team_threads(team);
+  deal_out(w, threads);
+  hri_team_each(team, w->panels_a, most(1, w->panels_a / (4 * threads)), pack_a, w);
+  hri_team_each(team, w->groups * w->parts, 1, multiply_groups, w);
+}
+
+static void blocked(work *w, hri_team *team) {
+  const hri_gemm_layout *l = &w->l;
+  int64_t columns = l->stage_columns ? l->stage_columns : l->p.columns;
+  for (w->row = 0; w->row < l->p.rows; w->row += l->rows)
+    for (w->column = 0; w->column < l->p.columns; w->column += columns)
+      for (w->word = 0; w->word < l->words; w->word += l->block_words) {
+        w->rows = least(l->rows, l->p.rows - w->row);
+        w->columns = least(columns, l->p.columns - w->column);
+        w->words = least(l->block_words, l->words - w->word);
+        block_of_depth(w, team);
+      }
+}
+
+/* ---- few rows ---- */
+
+static void few_columns(void *context, int64_t begin, int64_t end, int thread) {
+  const work *w = context;
+  hri_gemm_few few = {w->shape, w->a, w->shape->k, w->b, w->bias, w->c};
+  (void)thread;
+  if (w->l.a_floats) few.x = w->packed_a, few.stride = (int64_t)w->l.a_floats / w->shape->m;
+  w->kernels->few(&few, begin, end);
+}
+
+static void few_rows(work *w, hri_team *team) {
+  const hri_gemm_shape *s = w->shape;
+  int64_t stride = (int64_t)w->l.a_floats / s->m, least_columns;
+  if (w->l.a_floats)
+    for (int64_t r = 0; r < s->m; r++)
+      w->kernels->widen(w->packed_a + r * stride, (const hri_bf16 *)w->a + r * s->k, s->k);
+  least_columns = FEW_BYTES / (s->k * (int64_t)hri_real_bytes(s->type));
+  hri_team_each(team, s->n, most(most(1, least_columns), s->n / (8 * hri_team_threads(team))), few_columns, w);
+}
+
+/* ---- entry ---- */
+
+#define PARTS(isa)                                                                                                     \
+  (hri_gemm_kernels) {                                                                                                 \
+    .tile = hri_gemm_tile_##isa, .pack_a = hri_gemm_pack_##isa, .pack = hri_gemm_pack_##isa,                           \
+    .few = hri_gemm_few_##isa, .widen = hri_gemm_widen_##isa                                                           \
+  }
+
+hri_gemm_ours hri_gemm_ours_at(hri_isa level, hri_gemm_code code) {
+  hri_gemm_ours ours = {.level = level, .code = code, .kernels = PARTS(base)};
+#if defined(__x86_64__)
+  if (hri_isa_has(level, HRI_ISA_AVX2)) ours.kernels = PARTS(avx2);
+  if (hri_isa_has(level, HRI_ISA_AVX512)) ours.kernels = PARTS(avx512);
+#elif defined(__aarch64__)
+  if (hri_isa_has(level, HRI_ISA_NEON)) ours.kernels = PARTS(neon);
+#endif
+  if (code != HRI_GEMM_FMA) ours.kernels.tile = NULL;
+#if defined(__x86_64__)
+  if (code == HRI_GEMM_DOT && hri_isa_has(level, HRI_ISA_AVX512_BF16)) {
+    ours.kernels.tile = hri_gemm_tile_avx512bf16;
+    ours.kernels.few = hri_gemm_few_avx512bf16;
+  }
+#endif
+#if defined(HRI_HAVE_AMX)
+  if (code == HRI_GEMM_TILES && hri_isa_has(level, HRI_ISA_AMX)) {
+    ours.kernels.tile = hri_gemm_tile_amx;
+    ours.kernels.begin = hri_gemm_begin_amx;
+    ours.kernels.end = hri_gemm_end_amx;
+    ours.kernels.pack_a = hri_gemm_pack_rows_avx512;
+  }
+#endif
+  return ours;
+}
+
+hri_gemm_ours hri_gemm_ours_emulated(void) {
+  hri_gemm_ours ours = hri_gemm_ours_at(HRI_ISA_AMX, HRI_GEMM_TILES);
+#if defined(__x86_64__)
+  ours.kernels.tile = hri_gemm_tile_amx_emulated;
+  ours.kernels.begin = hri_gemm_begin_amx_emulated;
+  ours.kernels.end = hri_gemm_end_amx_emulated;
+  ours.kernels.pack_a = hri_gemm_pack_rows_avx512;
+#endif
+  return ours;
+}
+
+static work work_of(const hri_gemm_ours *ours, const hri_gemm_shape *s) {
+  return (work){.kernels = &ours->kernels,
+                .shape = s,
+                .l = hri_gemm_layout_of(ours->level, ours->code, s),
+                .how = ours->code != HRI_GEMM_FMA ? HRI_GEMM_WORDS_PAIRS
+                       : s->type == HRI_REAL_BF16 ? HRI_GEMM_WORDS_WIDENED
+                                                  : HRI_GEMM_WORDS_F32};
+}
+
+void hri_gemm_ours_run(const hri_gemm_ours *ours, const hri_gemm_shape *s, hri_team *team, const void *a, const void *b,
+                       const float *bias, void *c, void *scratch) {
+  work w = work_of(ours, s);
+  assert(!w.l.few || ours->code != HRI_GEMM_TILES);
+  assert(hri_team_threads(team) <= s->threads && ours->kernels.tile);
+  w.a = a;
+  w.b = b;
+  w.bias = s->bias ? bias : NULL;
+  w.c = c;
+  if (scratch) {
+    w.packed_a = scratch;
+    w.stage = w.packed_a + w.l.a_floats;
+    w.packed_b = w.stage + w.l.stage_floats;
+  }
+  if (w.l.few) few_rows(&w, team);
+  else blocked(&w, team);
+}
+
+/* One panel of one block of the depth at a time. */
+static void pack_some(void *context, int64_t begin, int64_t end, int thread) {
+  const work *w = context;
+  int64_t panels = blocks(w->l.p.columns, w->l.tile_columns);
+  (void)thread;
+  for (int64_t at = begin; at < end; at++) {
+    int64_t word = at / panels * w->l.block_words, words = least(w->l.block_words, w->l.words - word);
+    float *to = (float *)w->c + word * panels * w->l.tile_columns + at % panels * w->l.tile_columns * words;
+    pack_b(w, 0, at % panels, 1, word, words, to);
+  }
+}
+
+void hri_gemm_ours_pack(const hri_gemm_ours *ours, const hri_gemm_shape *s, hri_team *team, const void *b, void *to) {
+  work w = work_of(ours, s);
+  w.b = b;
+  w.c = to;
+  hri_team_each(team, blocks(w.l.words, w.l.block_words) * blocks(w.l.p.columns, w.l.tile_columns), 1, pack_some, &w);
+}

@@ -1,0 +1,108 @@
+/* What our own matrix products are made of. Private to src/backend/cpu/gemm*.c.
+ *
+ * The kernels (register tile, packing of panels, few rows) are compiled once per instruction level and handed out as a
+ * table of functions; the loops around them (gemm_ours.c) are the same for all.
+ *
+ * A *word* is what one lane multiplies at a time: one term in fp32 (bf16 is widened when it is packed), or with the dot
+ * instruction a pair of neighbouring terms in bf16. A *panel* holds, for each word of the depth in turn, the words of
+ * `width` neighbouring rows of a, or columns of b. */
+#ifndef HRI_BACKEND_CPU_GEMM_OURS_H
+#define HRI_BACKEND_CPU_GEMM_OURS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/real.h"
+#include "ops/linear/product.h"
+#include "team/team.h"
+
+/* c tile (=|+=) a panel . b panel. Each element is one chain of operations, terms ascending. */
+typedef struct hri_gemm_tile {
+  int64_t depth;         /* words */
+  const void *a, *b;     /* panels of `rows` and of the level's tile columns */
+  int64_t rows, columns; /* of the tile, at most the level's; columns that exist */
+  float *sums;           /* its first element: where the chain comes from when it goes on, and goes to unless rounded */
+  int64_t stride;        /* elements between rows of sums */
+  bool go_on;            /* from sums, else from zero */
+  const float *bias;     /* added at the end, of the first column; or NULL */
+  hri_bf16 *rounded;     /* where the finished tile goes in bf16, or NULL */
+  int64_t rounded_stride;
+  const char *next; /* first byte of what the next tile will touch, fetched meanwhile */
+  int64_t next_stride;
+} hri_gemm_tile;
+
+/* How terms become words. */
+typedef enum hri_gemm_words { HRI_GEMM_WORDS_F32 = 0, HRI_GEMM_WORDS_WIDENED, HRI_GEMM_WORDS_PAIRS } hri_gemm_words;
+
+/* Some panels side by side: line r of panel p is number p * width + r. Lines and terms that do not exist are zero. */
+typedef struct hri_gemm_panels {
+  hri_gemm_words how;
+  const void *from;      /* term 0 of line 0 */
+  int64_t across, along; /* elements between neighbouring lines and terms; one of them is 1 */
+  int64_t lines, terms;  /* that exist */
+  int64_t panels, width;
+  int64_t words; /* of the depth */
+  uint32_t *to;
+  int64_t panel_stride; /* words between panels */
+} hri_gemm_panels;
+
+/* FORWARD with few rows, by dot products of rows: columns [begin, end) of c. `x` in rows of `stride` elements: as it
+ * is, or for multiply-adds of bf16 in fp32, as `widen` writes it. */
+typedef struct hri_gemm_few {
+  const hri_gemm_shape *shape;
+  const void *x;
+  int64_t stride;
+  const void *w;
+  const float *bias;
+  void *c;
+} hri_gemm_few;
+
+typedef struct hri_gemm_kernels {
+  void (*tile)(const hri_gemm_tile *tile);
+  void (*begin)(void), (*end)(void); /* around some tiles of one thread; NULL: nothing to do */
+  void (*pack_a)(const hri_gemm_panels *panels);
+  void (*pack)(const hri_gemm_panels *panels); /* b, and a where it is packed alike */
+  void (*few)(const hri_gemm_few *few, int64_t begin, int64_t end);
+  void (*widen)(float *to, const hri_bf16 *x, int64_t depth);
+} hri_gemm_kernels;
+
+/* A code at a level; kernels.tile is NULL where the level does not have it. */
+typedef struct hri_gemm_ours {
+  hri_isa level;
+  hri_gemm_code code;
+  hri_gemm_kernels kernels;
+} hri_gemm_ours;
+hri_gemm_ours hri_gemm_ours_at(hri_isa level, hri_gemm_code code);
+/* Tiles with the instructions of AMX written out in C, for a level that has AVX-512: for tests. */
+hri_gemm_ours hri_gemm_ours_emulated(void);
+
+/* `scratch` as laid out for `shape`; a team of at most shape->threads, NULL: the calling thread. */
+void hri_gemm_ours_run(const hri_gemm_ours *ours, const hri_gemm_shape *shape, hri_team *team, const void *a,
+                       const void *b, const float *bias, void *c, void *scratch);
+/* All of b in panels, hri_gemm_panel_bytes of them. */
+void hri_gemm_ours_pack(const hri_gemm_ours *ours, const hri_gemm_shape *shape, hri_team *team, const void *b,
+                        void *to);
+
+/* The parts, each in a file of its own, and what gemm.c picks from. */
+#define HRI_GEMM_PARTS_OF(isa)                                                                                         \
+  void hri_gemm_tile_##isa(const hri_gemm_tile *tile);                                                                 \
+  void hri_gemm_pack_##isa(const hri_gemm_panels *panels);                                                             \
+  void hri_gemm_few_##isa(const hri_gemm_few *few, int64_t begin, int64_t end);                                        \
+  void hri_gemm_widen_##isa(float *to, const hri_bf16 *x, int64_t depth);
+HRI_GEMM_PARTS_OF(base)
+HRI_GEMM_PARTS_OF(avx2)       /* x86-64 builds only */
+HRI_GEMM_PARTS_OF(avx512)     /* x86-64 builds only */
+HRI_GEMM_PARTS_OF(neon)       /* Arm builds only */
+HRI_GEMM_PARTS_OF(avx512bf16) /* x86-64 builds only; the tile and few rows alone, of pairs */
+
+/* Pairs of a in rows instead of panels, as tiles of AMX take them: for 16 words in turn `width` lines of 16 words. `words`
+ * is a multiple of 16. x86-64 builds only. */
+void hri_gemm_pack_rows_avx512(const hri_gemm_panels *panels);
+void hri_gemm_tile_amx(const hri_gemm_tile *tile); /* where the compiler knows AMX; needs hri_gemm_begin_amx */
+void hri_gemm_begin_amx(void);
+void hri_gemm_end_amx(void);
+void hri_gemm_tile_amx_emulated(const hri_gemm_tile *tile);
+void hri_gemm_begin_amx_emulated(void);
+void hri_gemm_end_amx_emulated(void);
+
+#endif

@@ -1,0 +1,163 @@
+/* Packing of panels for the register tile: rows of a and columns of b, as gemm_ours.h describes them. Compiled once per
+ * instruction level (HRI_ISA). Only bits are moved; bf16 that becomes fp32 does so exactly.
+ *
+ *   - Lines whose terms lie side by side in memory are transposed in registers, LANES lines and LANES words at a time.
+ *   - Where neighbouring lines lie side by side, the words of a step are copied; some panels are filled together, so
+ *     that what is read in one piece is long.
+ * A panel narrower than a vector is written by whole vectors all the same, in ascending order, so that the next store
+ * overwrites what the one before wrote too much; only at its end is exactly as much written as there is. */
+#include <string.h>
+
+#include "backend/cpu/gemm_ours.h"
+#include "ops/cpu.h"
+#include "ops/linear/transpose.h"
+
+#define INLINE static inline __attribute__((always_inline))
+enum { LANES = HRI_LANES, TOGETHER_WORDS = 128, AHEAD_BYTES = 256, AHEAD_WORDS = 8 };
+
+INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t terms_of(int64_t words, hri_gemm_words how) { return how == HRI_GEMM_WORDS_PAIRS ? 2 * words : words; }
+INLINE hri_real type_of(hri_gemm_words how) { return how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : HRI_REAL_BF16; }
+
+/* LANES words along a line, from `terms` terms on; what is beyond them is zero. */
+INLINE hri_words words_along(const void *from, int64_t terms, hri_gemm_words how) {
+  typedef hri_words words_memory __attribute__((aligned(2), may_alias));
+  uint16_t some[2 * LANES] = {0};
+  terms = terms > 0 ? terms : 0;
+  if (how == HRI_GEMM_WORDS_F32) return (hri_words)hri_vload_n(from, least(terms, LANES));
+  if (how == HRI_GEMM_WORDS_WIDENED) return (hri_words)hri_vload_bf16_n(from, least(terms, LANES));
+  if (terms >= 2 * LANES) return *(const words_memory *)from;
+  memcpy(some, from, (size_t)terms * sizeof *some);
+  return *(const words_memory *)some;
+}
+
+/* The same step of `count` neighbouring lines or more; `second` is the term behind, of pairs, and may not exist. */
+INLINE hri_words words_across(const void *from, const void *second, int64_t count, hri_gemm_words how) {
+  hri_words low, high = {0};
+  if (how == HRI_GEMM_WORDS_F32) return (hri_words)hri_vload_n(from, count);
+  low = (hri_words)hri_vload_bf16_n(from, count);
+  if (how == HRI_GEMM_WORDS_WIDENED) return low;
+  if (second) high = (hri_words)hri_vload_bf16_n(second, count);
+  return low >> 16 | high;
+}
+
+/* Words [at, at + LANES) of a panel, of which `count` belong there; `end`: of the panel. */
+INLINE void put(uint32_t *to, int64_t at, int64_t count, int64_t end, hri_words v) {
+  typedef hri_words words_memory __attribute__((aligned(4), may_alias));
+  if (at + LANES <= end) *(words_memory *)(to + at) = v;
+  else hri_vstore_n((float *)(void *)(to + at), (hri_vf)v, least(count, LANES));
+}
+
+/* LANES lines `across` apart, of which `lines` exist, LANES words of each. */
+INLINE void read_square(const void *corner, int64_t across, int64_t lines, int64_t terms, hri_gemm_words how,
+                        hri_words v[LANES]) {
+  HRI_UNROLL for (int r = 0; r < LANES; r++) {
+    const void *at = hri_real_from(corner, r * across, type_of(how));
+    v[r] = r < lines ? words_along(at, terms, how) : (hri_words){0};
+  }
+}
+
+/* LANES lines from `line` of a panel on (of the next panel too: put overwrites them), LANES words from `word` on. */
+INLINE void square(const hri_gemm_panels *p, int64_t panel, int64_t line, int64_t word, hri_gemm_words how) {
+  int64_t terms = p->terms - terms_of(word, how), words = least(LANES, p->words - word), end = p->words * p->width;
+  int64_t first = panel * p->width + line;
+  const void *corner = hri_real_from(p->from, first * p->across + terms_of(word, how), type_of(how));
+  uint32_t *to = p->to + panel * p->panel_stride;
+  hri_words v[LANES];
+  if (p->lines - first >= LANES && terms >= terms_of(LANES, how)) {
+    for (int r = 0; r < LANES; r++)
+      __builtin_prefetch((const char *)hri_real_from(corner, r * p->across, type_of(how)) + AHEAD_BYTES, 0, 2);
+    read_square(corner, p->across, LANES, terms_of(LANES, how), how, v);
+  } else {
+    read_square(corner, p->across, p->lines - first, terms, how, v);
+  }
+  hri_transpose(v);
+  if (words == LANES && (word + LANES) * p->width + LANES <= end) {
+    HRI_UNROLL for (int i = 0; i < LANES; i++) put(to, (word + i) * p->width + line, LANES, INT64_MAX, v[i]);
+  } else {
+    for (int64_t i = 0; i < words; i++) put(to, (word + i) * p->width + line, p->width - line, end, v[i]);
+  }
+}
+
+/* Lines from the last ones of the panel on: what one group writes beyond a row belongs to one that comes later. */
+INLINE void transposed(const hri_gemm_panels *p, hri_gemm_words how) {
+  for (int64_t panel = 0; panel < p->panels; panel++)
+    for (int64_t word = 0; word < p->words; word += LANES)
+      for (int64_t line = (p->width - 1) / LANES * LANES; line >= 0; line -= LANES) square(p, panel, line, word, how);
+}
+
+/* One step of one panel. */
+INLINE void copy_step(const hri_gemm_panels *p, int64_t panel, int64_t word, const void *line, const void *second,
+                      hri_gemm_words how) {
+  int64_t first = panel * p->width, end = p->words * p->width;
+  for (int64_t at = 0; at < p->width; at += LANES) {
+    int64_t in = first + at, count = least(LANES, p->lines - in); /* of the next panel too: put overwrites them */
+    hri_words v = {0};
+    if (line && count > 0)
+      v = words_across(hri_real_from(line, in, type_of(how)), second ? hri_real_from(second, in, type_of(how)) : NULL,
+                       count, how);
+    put(p->to + panel * p->panel_stride, word * p->width + at, p->width - at, end, v);
+  }
+}
+
+/* Reads go from row to row of memory, mostly over pages, which the processor does not foresee. */
+INLINE void fetch_across(const hri_gemm_panels *p, int64_t first, int64_t lines, int64_t word, hri_gemm_words how) {
+  for (int64_t term = terms_of(word, how); term < least(terms_of(word + 1, how), p->terms); term++)
+    hri_fetch(hri_real_from(p->from, term * p->along + first, type_of(how)),
+              least(lines, p->lines - first) * (int64_t)hri_real_bytes(type_of(how)));
+}
+
+INLINE void straight(const hri_gemm_panels *p, hri_gemm_words how) {
+  int64_t together = TOGETHER_WORDS / p->width + 1;
+  for (int64_t panel = 0; panel < p->panels; panel += together)
+    for (int64_t word = 0; word < p->words; word++) {
+      int64_t term = terms_of(word, how), end = least(panel + together, p->panels);
+      const void *line = term < p->terms ? hri_real_from(p->from, term * p->along, type_of(how)) : NULL,
+                 *second = term + 1 < p->terms ? hri_real_from(p->from, (term + 1) * p->along, type_of(how)) : NULL;
+      fetch_across(p, panel * p->width, (end - panel) * p->width, word + AHEAD_WORDS, how);
+      for (int64_t other = panel; other < end; other++) copy_step(p, other, word, line, second, how);
+    }
+}
+
+INLINE void pack(const hri_gemm_panels *p, hri_gemm_words how) {
+  if (p->along == 1) transposed(p, how);
+  else straight(p, how);
+}
+
+#if HRI_VECTOR_BYTES == 64
+/* Lines [line, line + LANES) of a panel, words [word, word + LANES): each line's words side by side. */
+INLINE void rows_square(const hri_gemm_panels *p, int64_t panel, int64_t line, int64_t word) {
+  int64_t first = panel * p->width + line, terms = p->terms - 2 * word;
+  const void *corner = hri_real_from(p->from, first * p->across + 2 * word * p->along, HRI_REAL_BF16);
+  uint32_t *to = p->to + panel * p->panel_stride + word * p->width + line * LANES;
+  hri_words v[LANES];
+  if (p->along == 1) {
+    read_square(corner, p->across, p->lines - first, terms, HRI_GEMM_WORDS_PAIRS, v);
+  } else {
+    for (int64_t i = 0; i < LANES; i++) {
+      const void *step = hri_real_from(corner, 2 * i * p->along, HRI_REAL_BF16),
+                 *second = hri_real_from(corner, (2 * i + 1) * p->along, HRI_REAL_BF16);
+      bool there = 2 * i < terms && first < p->lines;
+      v[i] = there ? words_across(step, 2 * i + 1 < terms ? second : NULL, least(LANES, p->lines - first),
+                                  HRI_GEMM_WORDS_PAIRS)
+                   : (hri_words){0};
+    }
+    hri_transpose(v);
+  }
+  for (int64_t r = 0; r < LANES; r++) put(to, r * LANES, LANES, INT64_MAX, v[r]);
+}
+
+void HRI_ISA_NAME(hri_gemm_pack_rows)(const hri_gemm_panels *p) {
+  for (int64_t panel = 0; panel < p->panels; panel++)
+    for (int64_t word = 0; word < p->words; word += LANES)
+      for (int64_t line = 0; line < p->width; line += LANES) rows_square(p, panel, line, word);
+}
+#endif
+
+void HRI_ISA_NAME(hri_gemm_pack)(const hri_gemm_panels *p) {
+  switch (p->how) {
+  case HRI_GEMM_WORDS_F32: pack(p, HRI_GEMM_WORDS_F32); break;
+  case HRI_GEMM_WORDS_WIDENED: pack(p, HRI_GEMM_WORDS_WIDENED); break;
+  default: pack(p, HRI_GEMM_WORDS_PAIRS); break;
+  }
+}

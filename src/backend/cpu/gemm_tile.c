@@ -1,0 +1,168 @@
+/* The register tile of our matrix products. Compiled once per instruction level (HRI_ISA); for avx512bf16 its words are
+ * pairs of bf16, multiplied by the dot instruction.
+ *
+ * TILE_ROWS x 2 vectors of sums, two vectors of b and a broadcast fill the registers (32, else 16). A row of words of b
+ * is read once for all rows of the tile, a word of a is broadcast. The tile before the last ones may have fewer rows,
+ * each count in code of its own, so that no row is computed for nothing.
+ *
+ * Bits: the multiply-add is one operation with one rounding wherever the processor has it, said explicitly and not left
+ * to the compiler's contraction; so AVX2, AVX-512 and NEON give the same bits, and fmaf() too. Base x86-64 has none and
+ * rounds twice. */
+#include <assert.h>
+
+#include "backend/cpu/gemm_ours.h"
+#include "ops/cpu.h"
+#include "ops/vmath.h"
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#if defined(__AVX512F__)
+#define TILE_ROWS HRI_GEMM_ROWS_AVX512
+_Static_assert((int)HRI_LANES == (int)HRI_GEMM_LANES_AVX512, "as scratch is laid out");
+#elif defined(__AVX2__)
+#define TILE_ROWS HRI_GEMM_ROWS_AVX2
+_Static_assert((int)HRI_LANES == (int)HRI_GEMM_LANES_AVX2, "as scratch is laid out");
+#elif defined(HRI_NEON)
+#define TILE_ROWS HRI_GEMM_ROWS_NEON
+_Static_assert((int)HRI_LANES == (int)HRI_GEMM_LANES_NEON, "as scratch is laid out");
+#else
+#define TILE_ROWS HRI_GEMM_ROWS_BASE
+_Static_assert((int)HRI_LANES == (int)HRI_GEMM_LANES_BASE, "as scratch is laid out");
+#endif
+#define LANES HRI_LANES
+
+enum { TILE_COLUMNS = 2 * LANES, STEPS = 8 /* words between two fetches */ };
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+typedef hri_vf vf;
+
+/* sum + a . b in every lane, a and b as words. */
+INLINE vf multiply_add(vf a, vf b, vf sum) {
+#if defined(__AVX512BF16__)
+  return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#elif defined(__AVX512F__)
+  return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif defined(__FMA__)
+  return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#elif defined(__aarch64__)
+  return (vf)vfmaq_f32((float32x4_t)sum, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + sum;
+#endif
+}
+
+INLINE vf broadcast(const float *word) {
+#if defined(__AVX512F__)
+  return (vf)_mm512_set1_ps(*word);
+#elif defined(__AVX2__)
+  return (vf)_mm256_broadcast_ss(word);
+#else
+  return hri_vset(*word);
+#endif
+}
+
+/* One word of the depth. */
+INLINE void step(int rows, const float *a, const float *b, vf sums[TILE_ROWS][2]) {
+  vf b0 = hri_vload(b), b1 = hri_vload(b + LANES);
+  UNROLL for (int r = 0; r < rows; r++) {
+    vf x = broadcast(a + r);
+    sums[r][0] = multiply_add(x, b0, sums[r][0]);
+    sums[r][1] = multiply_add(x, b1, sums[r][1]);
+  }
+}
+
+INLINE void put(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
+  if (t->bias) {
+    vf bias[2] = {hri_vload(t->bias), hri_vload(t->bias + LANES)};
+    UNROLL for (int r = 0; r < rows; r++) sums[r][0] += bias[0], sums[r][1] += bias[1];
+  }
+  if (t->rounded) {
+    UNROLL for (int r = 0; r < rows; r++) {
+      hri_vstore_bf16(t->rounded + r * t->rounded_stride, sums[r][0]);
+      hri_vstore_bf16(t->rounded + r * t->rounded_stride + LANES, sums[r][1]);
+    }
+    return;
+  }
+  UNROLL for (int r = 0; r < rows; r++) {
+    hri_vstore(t->sums + r * t->stride, sums[r][0]);
+    hri_vstore(t->sums + r * t->stride + LANES, sums[r][1]);
+  }
+}
+
+/* A whole tile of `rows`, a constant. The next tile is fetched row by row, so that the reads do not queue up. */
+INLINE void whole(const hri_gemm_tile *t, int rows) {
+  vf sums[TILE_ROWS][2];
+  const float *a = t->a, *b = t->b;
+  const char *next = t->next;
+  int64_t left = t->depth;
+  UNROLL for (int r = 0; r < rows; r++) {
+    sums[r][0] = t->go_on ? hri_vload(t->sums + r * t->stride) : (vf){0};
+    sums[r][1] = t->go_on ? hri_vload(t->sums + r * t->stride + LANES) : (vf){0};
+  }
+  for (int r = 0; r < TILE_ROWS && left >= STEPS; r++, left -= STEPS, next += t->next_stride) {
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch(next + sizeof(vf), 1);
+    for (int i = 0; i < STEPS; i++, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);
+  }
+  for (; left > 0; left--, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);
+  put(t, rows, sums);
+}
+
+#define CASE(n)                                                                                                        \
+  case n: whole(t, n); break;
+
+static void by_rows(const hri_gemm_tile *t) {
+  switch (t->rows) {
+    CASE(1)
+    CASE(2)
+    CASE(3)
+    CASE(4)
+    CASE(5)
+    CASE(6)
+#if HRI_VECTOR_BYTES == 64 || defined(HRI_NEON)
+    CASE(7)
+    CASE(8)
+    CASE(9)
+    CASE(10)
+    CASE(11)
+    CASE(12)
+#endif
+#if HRI_VECTOR_BYTES == 64
+    CASE(13)
+    CASE(14)
+#endif
+  default: assert(false); /* no such number of rows */
+  }
+}
+
+/* At the right edge: the tile stands in a buffer of its own, and what exists of it is copied. */
+static __attribute__((noinline)) void part(const hri_gemm_tile *t) {
+  float buffer[TILE_ROWS * TILE_COLUMNS], bias[TILE_COLUMNS] = {0};
+  hri_gemm_tile inner = *t;
+  for (int64_t r = 0; t->go_on && r < t->rows; r++)
+    for (int64_t j = 0; j < TILE_COLUMNS; j++)
+      buffer[r * TILE_COLUMNS + j] = j < t->columns ? t->sums[r * t->stride + j] : 0;
+  for (int64_t j = 0; t->bias && j < t->columns; j++) bias[j] = t->bias[j];
+  inner.sums = buffer;
+  inner.stride = TILE_COLUMNS;
+  inner.bias = t->bias ? bias : NULL;
+  inner.rounded = NULL;
+  by_rows(&inner);
+  for (int64_t r = 0; r < t->rows; r++)
+    for (int64_t j = 0; j < t->columns; j++)
+      if (t->rounded) t->rounded[r * t->rounded_stride + j] = hri_bf16_round(buffer[r * TILE_COLUMNS + j]);
+      else t->sums[r * t->stride + j] = buffer[r * TILE_COLUMNS + j];
+}
+
+void HRI_ISA_NAME(hri_gemm_tile)(const hri_gemm_tile *t) {
+  if (t->columns == TILE_COLUMNS) by_rows(t);
+  else part(t);
+}
