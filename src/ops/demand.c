@@ -17,7 +17,7 @@
 /* clang-format off */
 static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
-    [HRI_OP_LINEAR] = "rrfo", [HRI_OP_LINEAR_DX] = "rro", [HRI_OP_LINEAR_DW] = "rro", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
+    [HRI_OP_LINEAR] = "xxfx", [HRI_OP_LINEAR_DX] = "xxx", [HRI_OP_LINEAR_DW] = "xxx", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
     [HRI_OP_NORM] = "rffrrrf", [HRI_OP_NORM_BACKWARD] = "rrffrrff", [HRI_OP_HEAD_NORM] = "rffrf", [HRI_OP_HEAD_NORM_BACKWARD] = "rrfffrff",
     [HRI_OP_ADD] = "rrr", [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
     [HRI_OP_GLU] = "rr", [HRI_OP_GLU_BACKWARD] = "rrr", [HRI_OP_ROPE] = "rifr", [HRI_OP_ROPE_TABLE] = "f", [HRI_OP_SOFTCAP] = "rr",
@@ -102,7 +102,11 @@ hri_gemm_shape hri_demand_product(const hri_job *job, const hri_node *node, uint
   hri_gemm_shape s;
   memset(&s, 0, sizeof s);
   s.type = type_of(a);
+  s.mixed = type_of(b) != s.type;
   s.out = type_of(c);
+  s.a_stride = (int64_t)a->stride;
+  s.b_stride = (int64_t)b->stride;
+  s.c_stride = (int64_t)c->stride;
   s.packed = b->layout == HRI_PACKED;
   s.threads = (int)team;
   s.m = (int64_t)hri_rows(a);
@@ -232,6 +236,8 @@ hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const
   HRI_TRY(hri_demand_check(job, node, error));
   shape = hri_demand_product(job, node, demand->team);
   *pays = hri_gemm_packing_pays(&shape);
+  *bytes = 0;
+  if (!hri_gemm_is_plain(&shape)) return HR_OK;
   shape.packed = true;
   HRI_TRY(hri_gemm_decide(&demand->machine, &shape, &how, error));
   *bytes = how.packed_bytes;

@@ -74,9 +74,12 @@ HRI_RULE_FN(last_row);
 #define HRI_RULE_EMBED .check = hri_check_embed, .backward = hri_back_embed, .gathers = 1 << 1
 #define HRI_RULE_EMBED_BACKWARD .check = hri_check_embed_backward
 #define HRI_RULE_LINEAR                                                                                                \
-  .check = hri_check_linear, .backward = hri_back_linear, .flops = hri_flops_linear, .product = HRI_PRODUCT_FORWARD
-#define HRI_RULE_LINEAR_DX .check = hri_check_linear_dx, .flops = hri_flops_linear, .product = HRI_PRODUCT_DX
-#define HRI_RULE_LINEAR_DW .check = hri_check_linear_dw, .flops = hri_flops_linear, .product = HRI_PRODUCT_DW
+  .check = hri_check_linear, .backward = hri_back_linear, .flops = hri_flops_linear, .product = HRI_PRODUCT_FORWARD,   \
+  .views = 1 << 0 | 1 << 3
+#define HRI_RULE_LINEAR_DX                                                                                             \
+  .check = hri_check_linear_dx, .flops = hri_flops_linear, .product = HRI_PRODUCT_DX, .views = 1 << 0 | 1 << 2
+#define HRI_RULE_LINEAR_DW                                                                                             \
+  .check = hri_check_linear_dw, .flops = hri_flops_linear, .product = HRI_PRODUCT_DW, .views = 1 << 0 | 1 << 1
 #define HRI_RULE_BIAS_GRADIENT                                                                                         \
   .check = hri_check_bias_gradient, .flops = hri_flops_add, .stream = HR_STREAM_BIAS_GRADIENT
 #define HRI_RULE_NORM                                                                                                  \

@@ -68,9 +68,11 @@ hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id
   ad.whole = hri_alloc(values * sizeof *ad.whole);
   ad.needed = hri_alloc_zero(values, sizeof *ad.needed);
   ad.gathered = hri_alloc_zero(values, sizeof *ad.gathered);
+  ad.owned = hri_alloc_zero(values, sizeof *ad.owned);
   ad.touched = hri_alloc_zero(job->params.count, sizeof *ad.touched);
-  if (!ad.gradient || !ad.param_of || !ad.whole || !ad.gathered || !ad.needed || !ad.touched || job->failed) {
-    status = hri_fail_memory(error, values * 14, "differentiation");
+  if (!ad.gradient || !ad.param_of || !ad.whole || !ad.gathered || !ad.needed || !ad.owned || !ad.touched ||
+      job->failed) {
+    status = hri_fail_memory(error, values * 15, "differentiation");
     goto out;
   }
   memset(ad.gradient, 0xFF, values * sizeof *ad.gradient);
@@ -119,6 +121,7 @@ out:
   hri_free(ad.whole);
   hri_free(ad.gathered);
   hri_free(ad.needed);
+  hri_free(ad.owned);
   hri_free(ad.touched);
   return status;
 }

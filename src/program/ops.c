@@ -195,7 +195,22 @@ void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient) {
   sum = hri_ad_like(ad, tensor, ".grad");
   hri_ad_emit(ad, HRI_OP_ADD, NULL, (hri_operand[]){HRI_R(before), HRI_R(gradient), HRI_W(sum)}, 3);
   ad->gradient[value] = sum;
+  ad->owned[value] = false;
   ad->gathered[value] = false;
+}
+
+/* It stays the tensor's own until the tensor's producer is differentiated, which is behind all that read it. */
+void hri_ad_contribute_own(hri_autodiff *ad, hri_id tensor, hri_id gradient) {
+  if (ad->job->failed || tensor == HRI_NONE) return;
+  hri_ad_contribute(ad, tensor, gradient);
+  if (!ad->job->failed && ad->gradient[value_of(ad, tensor)] == gradient) ad->owned[value_of(ad, tensor)] = true;
+}
+
+hri_id hri_ad_own_gradient(hri_autodiff *ad, hri_id tensor) {
+  const hri_tensor *t;
+  if (ad->job->failed || tensor == HRI_NONE) return HRI_NONE;
+  t = &ad->job->tensors.items[tensor];
+  return ad->owned[t->value] && hri_tensor_is_whole(ad->job, t) ? ad->gradient[t->value] : HRI_NONE;
 }
 
 hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor) {

@@ -174,6 +174,7 @@ struct hri_autodiff {
   bool *needed;       /* per value: requires grad */
   uint32_t *param_of; /* per value: parameter, HRI_NONE */
   bool *touched;      /* per parameter: its gradient was written in this program */
+  bool *owned;        /* per value: its gradient so far is nobody else's, so that more may be added to it in place */
   size_t value_count;
 };
 
@@ -186,6 +187,11 @@ hri_id hri_ad_like(hri_autodiff *ad, hri_id like, const char *suffix);
 /* Records another contribution to a tensor: a second one becomes an add node, one to a part of a value goes into a
  * gradient of the whole value that begins as zero. */
 void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient);
+/* The same of a gradient that its node made for this tensor alone. A later node that can add to what is there asks for
+ * it by hri_ad_own_gradient (HRI_NONE: there is none, or it is shared, or it has another type): an adapter's share of
+ * dx lands in what the base product wrote. */
+void hri_ad_contribute_own(hri_autodiff *ad, hri_id tensor, hri_id gradient);
+hri_id hri_ad_own_gradient(hri_autodiff *ad, hri_id tensor);
 /* The gradient operand of a parameter that trains as a whole: WRITE at the first touch without accumulation, else
  * ADD. */
 hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor);

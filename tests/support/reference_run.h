@@ -241,21 +241,36 @@ static void RUN(move)(RUN(memory) * m, const hri_node *node) {
     }
 }
 
+/* Rows side by side, of an operand that may be columns of something wider; and back. */
+static RUN_REAL *RUN(gathered)(RUN(memory) * m, const hri_node *node, uint32_t index, RUN_REAL *from) {
+  uint64_t columns = (uint64_t)RUN(columns)(m, node, index), stride = RUN(stride)(m, node, index);
+  RUN_REAL *to;
+  if (stride == columns) return from;
+  to = RUN(take)(m, (uint64_t)RUN(elements)(m, node, index));
+  for (uint64_t r = 0; r < (uint64_t)RUN(rows)(m, node, index); r++)
+    memcpy(to + r * columns, from + r * stride, columns * sizeof *to);
+  return to;
+}
+
 static void RUN(product)(RUN(memory) * m, const hri_node *node) {
-  const RUN_REAL *a = RUN(in)(m, node, 0), *b = RUN(in)(m, node, 1);
+  uint32_t out = node->op == HRI_OP_LINEAR ? 3 : 2;
+  const RUN_REAL *a = RUN(gathered)(m, node, 0, RUN(at)(m, hri_operands(m->job, node)[0].tensor)),
+                 *b = RUN(gathered)(m, node, 1, RUN(at)(m, hri_operands(m->job, node)[1].tensor));
   int64_t rows = RUN(rows)(m, node, 0);
+  uint64_t columns = (uint64_t)RUN(columns)(m, node, out), stride = RUN(stride)(m, node, out);
+  RUN_REAL *there = stride == columns ? RUN(sum)(m, node, out) : RUN(at)(m, hri_operands(m->job, node)[out].tensor),
+           *y = RUN(gathered)(m, node, out, there);
+  if (y != there && hri_operands(m->job, node)[out].access == HRI_WRITE)
+    memset(y, 0, (size_t)RUN(elements)(m, node, out) * sizeof *y);
   switch (node->op) {
   case HRI_OP_LINEAR:
-    RUN_REF(linear)(RUN(sum)(m, node, 3), a, b, RUN(in)(m, node, 2), rows, RUN(rows)(m, node, 1),
-                    RUN(columns)(m, node, 1));
+    RUN_REF(linear)(y, a, b, RUN(in)(m, node, 2), rows, RUN(rows)(m, node, 1), RUN(columns)(m, node, 1));
     break;
-  case HRI_OP_LINEAR_DX:
-    RUN_REF(linear_dx)(RUN(sum)(m, node, 2), a, b, rows, RUN(rows)(m, node, 1), RUN(columns)(m, node, 1));
-    break;
-  default:
-    RUN_REF(linear_dw)(RUN(sum)(m, node, 2), a, b, rows, RUN(columns)(m, node, 0), RUN(columns)(m, node, 1));
-    break;
+  case HRI_OP_LINEAR_DX: RUN_REF(linear_dx)(y, a, b, rows, RUN(rows)(m, node, 1), RUN(columns)(m, node, 1)); break;
+  default: RUN_REF(linear_dw)(y, a, b, rows, RUN(columns)(m, node, 0), RUN(columns)(m, node, 1)); break;
   }
+  for (uint64_t r = 0; y != there && r < (uint64_t)RUN(rows)(m, node, out); r++)
+    memcpy(there + r * stride, y + r * columns, columns * sizeof *y);
 }
 
 static void RUN(node)(RUN(memory) * m, const hri_node *node) {

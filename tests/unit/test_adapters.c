@@ -159,8 +159,9 @@ static void count(const hri_job *job, outcome *out) {
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; at < job->programs[kind].order.count; at++) {
       const hri_node *n = &job->nodes.items[job->programs[kind].order.items[at]];
-      out->accumulates += n->op == HRI_OP_ACCUMULATE;
-      out->again += n->op == HRI_OP_ACCUMULATE && n->origin != HRI_NONE;
+      bool adds = n->op == HRI_OP_LINEAR && hri_operands(job, n)[3].access == HRI_ADD;
+      out->accumulates += adds;
+      out->again += adds && n->origin != HRI_NONE;
     }
 }
 

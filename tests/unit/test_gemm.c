@@ -300,6 +300,130 @@ static void test_values(void **state) {
   }
 }
 
+/* ---- mixed types, and rows of something wider ---- */
+
+static int64_t pick(uint32_t *state, int64_t below) {
+  *state = *state * 1664525u + 1013904223u;
+  return (int64_t)(*state >> 8) % below;
+}
+
+/* `rows` lists of `columns` values, `stride` apart, of either type; wide: the same in fp32, side by side. */
+typedef struct matrix {
+  void *values;
+  float *wide;
+  int64_t rows, columns, stride;
+  hri_real type;
+} matrix;
+
+static matrix matrix_make(uint32_t *state, int64_t rows, int64_t columns, int64_t stride, hri_real type) {
+  matrix m = {.rows = rows, .columns = columns, .stride = stride ? stride : columns, .type = type};
+  m.values = calloc((size_t)(rows * m.stride), 4);
+  m.wide = calloc((size_t)(rows * columns), 4);
+  assert_true(m.values && m.wide);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < m.stride; c++) {
+      float value = (float)pick(state, 4097) / 1024 - 2;
+      hri_bf16 narrow = hri_bf16_round(value);
+      if (type == HRI_REAL_BF16) ((hri_bf16 *)m.values)[r * m.stride + c] = narrow;
+      else ((float *)m.values)[r * m.stride + c] = value;
+      if (c < columns) m.wide[r * columns + c] = type == HRI_REAL_BF16 ? hri_bf16_widen(narrow) : value;
+    }
+  return m;
+}
+
+static void matrix_free(matrix *m) {
+  free(m->values);
+  free(m->wide);
+}
+
+static void run_shape(hri_gemm_cache *cache, const hri_gemm_shape *s, const void *a, const void *b, void *c) {
+  hri_gemm *gemm;
+  hr_error error;
+  uint64_t bytes;
+  void *scratch;
+  assert_int_equal(hri_gemm_prepare(cache, s, &gemm, &error), HR_OK);
+  assert_int_equal(hri_gemm_workspace(cache, s, &bytes, &error), HR_OK);
+  scratch = aligned_alloc(HRI_GEMM_ALIGNMENT, hri_round_up(bytes + 1, HRI_GEMM_ALIGNMENT));
+  assert_non_null(scratch);
+  hri_gemm_run(gemm, team_of(s->threads), a, b, NULL, c, scratch);
+  free(scratch);
+}
+
+/* The same bits as the product in fp32 of the widened, contiguous operands, rounded where c is bf16; and what lies
+ * between the rows of c stays. */
+static void one_mixed(hri_gemm_cache *cache, const hri_gemm_shape *s, uint32_t *state) {
+  int64_t m = s->m, n = s->n, k = s->k;
+  bool forward = s->kind == HRI_GEMM_FORWARD, weight = s->kind == HRI_GEMM_DW;
+  matrix a = matrix_make(state, m, forward ? k : n, s->a_stride, s->type),
+         b = matrix_make(state, weight ? m : n, k, s->b_stride, hri_gemm_b_type(s)),
+         c = matrix_make(state, weight ? n : m, forward ? n : k, s->c_stride, s->out);
+  uint64_t bytes = (uint64_t)(c.rows * c.stride) * hri_real_bytes(c.type);
+  void *before = malloc(bytes);
+  hri_gemm_shape plain = {.kind = s->kind,
+                          .type = HRI_REAL_F32,
+                          .out = HRI_REAL_F32,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .accumulate = true,
+                          .threads = 1,
+                          .c_stride = c.columns + 1}; /* a stride, so that few rows take the same way */
+  float *wide = calloc((size_t)(c.rows * (c.columns + 1)), 4);
+  assert_true(before && wide);
+  memcpy(before, c.values, bytes);
+  for (int64_t r = 0; s->accumulate && r < c.rows; r++)
+    memcpy(wide + r * (c.columns + 1), c.wide + r * c.columns, (size_t)c.columns * 4);
+  run_shape(cache, &plain, a.wide, b.wide, wide);
+  run_shape(cache, s, a.values, b.values, c.values);
+  for (int64_t r = 0; r < c.rows; r++)
+    for (int64_t j = 0; j < c.stride; j++) {
+      int64_t at = r * c.stride + j;
+      float expect = wide[r * (c.columns + 1) + (j < c.columns ? j : 0)];
+      if (c.type == HRI_REAL_F32) {
+        if (j >= c.columns) expect = ((float *)before)[at];
+        if (((float *)c.values)[at] != expect) fail_msg("row %d column %d differs", (int)r, (int)j);
+      } else {
+        hri_bf16 rounded = j < c.columns ? hri_bf16_round(expect) : ((hri_bf16 *)before)[at];
+        if (((hri_bf16 *)c.values)[at] != rounded) fail_msg("row %d column %d differs in bf16", (int)r, (int)j);
+      }
+    }
+  free(before);
+  free(wide);
+  matrix_free(&a);
+  matrix_free(&b);
+  matrix_free(&c);
+}
+
+/* What adapters need: low ranks, columns of a fused result, bf16 beside fp32, sums into bf16. */
+static void test_mixed(void **state) {
+  static const int64_t sizes[] = {1, 3, 8, 16, 33, 64, 130};
+  uint32_t random = 7;
+  (void)state;
+  for (int isa = 0; isa < HRI_ISA_COUNT; isa++) {
+    hri_gemm_cache *cache;
+    if (!hri_isa_has(processor_isa(), (hri_isa)isa)) continue;
+    cache = cache_by((hri_isa)isa, HRI_GEMM_BY_FMA);
+    for (int round = 0; round < 300; round++) {
+      hri_gemm_shape s = {.kind = (hri_gemm_kind)pick(&random, 3),
+                          .type = pick(&random, 2) ? HRI_REAL_BF16 : HRI_REAL_F32,
+                          .mixed = pick(&random, 2),
+                          .out = pick(&random, 2) ? HRI_REAL_BF16 : HRI_REAL_F32,
+                          .m = sizes[pick(&random, 7)],
+                          .n = sizes[pick(&random, 7)],
+                          .k = round % 10 ? sizes[pick(&random, 7)] : 900,
+                          .accumulate = pick(&random, 2),
+                          .threads = 1 + (int)pick(&random, 3)};
+      bool forward = s.kind == HRI_GEMM_FORWARD;
+      if (pick(&random, 2)) s.a_stride = (forward ? s.k : s.n) + pick(&random, 9);
+      if (pick(&random, 2)) s.b_stride = s.k + pick(&random, 9);
+      s.c_stride = (forward ? s.n : s.k) + pick(&random, 9); /* never plain: few rows go another way there */
+      if (hri_gemm_is_plain(&s)) continue;
+      one_mixed(cache, &s, &random);
+    }
+    hri_gemm_cache_destroy(cache);
+  }
+}
+
 /* ---- the order of sums ---- */
 
 /* The chain that gemm_ours.c states, operation by operation. The dot instruction takes pairs of terms, the second first;
@@ -781,8 +905,8 @@ static void test_refusals(void **state) {
     if (field == 5) s.kind = HRI_GEMM_KIND_COUNT;
     if (field == 6) s.type = (hri_real)7;
     if (field == 7) s.out = (hri_real)7;
-    if (field == 8) s.out = HRI_REAL_BF16; /* of fp32 */
-    if (field == 9) s.type = s.out = HRI_REAL_BF16, s.accumulate = true;
+    if (field == 8) s.mixed = s.packed = true; /* only what is plain has a packed form */
+    if (field == 9) s.c_stride = s.n - 1;
     assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_ERROR_INTERNAL);
   }
   s = good;
@@ -915,6 +1039,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_isa),
       cmocka_unit_test(test_values),
+      cmocka_unit_test(test_mixed),
       cmocka_unit_test(test_order_of_sums),
       cmocka_unit_test(test_order_of_emulated_tiles),
       cmocka_unit_test(test_parts_have_the_bits_of_the_whole),

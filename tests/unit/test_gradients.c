@@ -1155,7 +1155,7 @@ static void inspect_adapters(const tiny *t, const way *w) {
   const hri_program *p = &t->job.programs[t->program];
   for (size_t at = 0; at < p->order.count; at++) {
     const hri_node *n = &t->job.nodes.items[p->order.items[at]];
-    if (n->op != HRI_OP_ACCUMULATE) continue;
+    if (n->op != HRI_OP_LINEAR || hri_operands(&t->job, n)[3].access != HRI_ADD) continue;
     added += n->phase == HRI_PHASE_FORWARD;
     again += n->phase == HRI_PHASE_BACKWARD && n->origin != HRI_NONE;
   }

@@ -24,7 +24,7 @@ typedef struct work {
   const hri_gemm_kernels *kernels;
   const hri_gemm_shape *shape;
   hri_gemm_layout l;
-  hri_gemm_words how;
+  hri_gemm_words how_a, how_b;
   const void *a, *b;
   const float *bias;
   void *c;
@@ -59,7 +59,7 @@ static void pack_a(void *context, int64_t begin, int64_t end, int thread) {
   /* Panels of one height together. */
   for (int64_t i = begin; i < end; i += full) {
     int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row;
-    hri_gemm_panels panels = {.how = w->how,
+    hri_gemm_panels panels = {.how = w->how_a,
                               .from =
                                   hri_real_from(w->a, (w->row + row) * p->a_row + term * p->a_depth, w->shape->type),
                               .across = p->a_row,
@@ -82,8 +82,9 @@ static void pack_b(const work *w, int64_t column, int64_t first, int64_t count, 
   const hri_gemm_product *p = &w->l.p;
   int64_t term = word * w->l.word_terms;
   column += first * w->l.tile_columns;
-  hri_gemm_panels panels = {.how = w->how,
-                            .from = hri_real_from(w->b, term * p->b_depth + column * p->b_column, w->shape->type),
+  hri_gemm_panels panels = {.how = w->how_b,
+                            .from = hri_real_from(w->b, term * p->b_depth + column * p->b_column,
+                                                  hri_gemm_b_type(w->shape)),
                             .across = p->b_column,
                             .along = p->b_depth,
                             .lines = least(p->columns - column, count * w->l.tile_columns),
@@ -100,22 +101,30 @@ static void pack_b(const work *w, int64_t column, int64_t first, int64_t count, 
 
 /* Row `row` of those packed, column `column` of c. */
 static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t) {
-  int64_t in_c = (w->row + row) * w->l.p.columns + column;
+  int64_t in_c = (w->row + row) * w->l.p.c_row + column;
   bool ends = w->word + w->words == w->l.words, rounds = w->shape->out == HRI_REAL_BF16;
   t->columns = least(w->l.tile_columns, w->l.p.columns - column);
   t->go_on = w->word > 0 || w->shape->accumulate;
   t->bias = ends && w->bias ? w->bias + column : NULL;
   t->rounded = ends && rounds ? (hri_bf16 *)w->c + in_c : NULL;
-  t->rounded_stride = w->l.p.columns;
-  t->stride = rounds ? w->l.stage_columns : w->l.p.columns;
+  t->rounded_stride = w->l.p.c_row;
+  t->stride = rounds ? w->l.stage_columns : w->l.p.c_row;
   t->sums = rounds ? w->stage + row * t->stride + column - w->column : (float *)w->c + in_c;
   t->next = t->rounded && !t->go_on ? (const char *)t->rounded : (const char *)t->sums;
   t->next_stride = t->rounded && !t->go_on ? t->rounded_stride * 2 : t->stride * 4;
 }
 
+/* A chain that begins in a bf16 c begins in the stage, with what c holds. */
+static void widen_c(const work *w, const hri_gemm_tile *t, int64_t row, int64_t column) {
+  const hri_bf16 *c = (const hri_bf16 *)w->c + (w->row + row) * w->l.p.c_row + column;
+  for (int64_t r = 0; r < t->rows; r++)
+    for (int64_t j = 0; j < t->columns; j++) t->sums[r * t->stride + j] = hri_bf16_widen(c[r * w->l.p.c_row + j]);
+}
+
 /* Panels [first, first + count) of b times panels [begin, end) of a. */
 static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
   int64_t panel_floats = w->words * w->l.tile_columns;
+  bool widens = w->word == 0 && w->shape->accumulate && w->shape->out == HRI_REAL_BF16;
   for (int64_t i = begin; i < end; i++) {
     int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row;
     for (int64_t j = 0; j < count; j++) {
@@ -131,6 +140,7 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
       t.rows = least(height, w->rows - row);
       t.next = next.next;
       t.next_stride = next.next_stride;
+      if (widens) widen_c(w, &t, row, column);
       w->kernels->tile(&t);
     }
   }
@@ -252,13 +262,17 @@ hri_gemm_ours hri_gemm_ours_emulated(void) {
   return ours;
 }
 
+static hri_gemm_words words_of(const hri_gemm_ours *ours, hri_real type) {
+  if (ours->code != HRI_GEMM_FMA) return HRI_GEMM_WORDS_PAIRS;
+  return type == HRI_REAL_BF16 ? HRI_GEMM_WORDS_WIDENED : HRI_GEMM_WORDS_F32;
+}
+
 static work work_of(const hri_gemm_ours *ours, const hri_gemm_shape *s) {
   return (work){.kernels = &ours->kernels,
                 .shape = s,
                 .l = hri_gemm_layout_of(ours->level, ours->code, s),
-                .how = ours->code != HRI_GEMM_FMA ? HRI_GEMM_WORDS_PAIRS
-                       : s->type == HRI_REAL_BF16 ? HRI_GEMM_WORDS_WIDENED
-                                                  : HRI_GEMM_WORDS_F32};
+                .how_a = words_of(ours, s->type),
+                .how_b = words_of(ours, hri_gemm_b_type(s))};
 }
 
 void hri_gemm_ours_run(const hri_gemm_ours *ours, const hri_gemm_shape *s, hri_team *team, const void *a, const void *b,

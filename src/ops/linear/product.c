@@ -15,13 +15,19 @@ static bool fits(int64_t a, int64_t b) {
 }
 
 static bool types_fit(const hri_gemm_shape *s) {
-  bool known = (s->type == HRI_REAL_F32 || s->type == HRI_REAL_BF16) && (s->out == HRI_REAL_F32 || s->out == s->type);
-  return known && !(s->accumulate && s->out != HRI_REAL_F32);
+  return (s->type == HRI_REAL_F32 || s->type == HRI_REAL_BF16) && (s->out == HRI_REAL_F32 || s->out == HRI_REAL_BF16) &&
+         !(s->packed && !hri_gemm_is_plain(s));
+}
+
+static bool strides_fit(const hri_gemm_shape *s) {
+  int64_t a = s->kind == HRI_GEMM_FORWARD ? s->k : s->n, c = s->kind == HRI_GEMM_FORWARD ? s->n : s->k;
+  return (s->a_stride == 0 || s->a_stride >= a) && (s->b_stride == 0 || s->b_stride >= s->k) &&
+         (s->c_stride == 0 || s->c_stride >= c);
 }
 
 static hr_status check(const hri_gemm_shape *s, hr_error *error) {
-  if ((unsigned)s->kind >= HRI_GEMM_KIND_COUNT || !types_fit(s) || s->m < 1 || s->n < 1 || s->k < 1 || s->threads < 1 ||
-      (s->bias && s->kind != HRI_GEMM_FORWARD))
+  if ((unsigned)s->kind >= HRI_GEMM_KIND_COUNT || !types_fit(s) || !strides_fit(s) || s->m < 1 || s->n < 1 ||
+      s->k < 1 || s->threads < 1 || (s->bias && s->kind != HRI_GEMM_FORWARD))
     return hri_fail(
         error, HR_ERROR_INTERNAL,
         "matrix product: kind %d, types %d to %d, %lld x %lld x %lld, bias %d, accumulate %d, %d threads is no shape",
@@ -39,7 +45,7 @@ static hr_status check(const hri_gemm_shape *s, hr_error *error) {
  * again for every thousand rows of c. What stays packed for several products gains everywhere (src/pass/pack.c). */
 bool hri_gemm_packing_pays(const hri_gemm_shape *s) {
   enum { VOCABULARY_ROWS = 16384 };
-  return s->kind == HRI_GEMM_DW && hri_gemm_product_of(s).rows >= VOCABULARY_ROWS;
+  return s->kind == HRI_GEMM_DW && hri_gemm_is_plain(s) && hri_gemm_product_of(s).rows >= VOCABULARY_ROWS;
 }
 
 /* ---- ours ---- */
@@ -96,7 +102,7 @@ hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_
   l.rows = (A_WORDS + least(s->threads, 1024) * A_WORDS_PER_THREAD) / l.block_words;
   l.rows = least(l.p.rows, most(l.rows / l.tile_rows, 1) * l.tile_rows);
   l.group = least(panels, t->group);
-  if (s->out == HRI_REAL_BF16 && l.words > l.block_words)
+  if (s->out == HRI_REAL_BF16 && (l.words > l.block_words || s->accumulate))
     l.stage_columns = least(panels, most(blocks(STAGE_WORDS / l.rows, l.tile_columns), l.group)) * l.tile_columns;
   l.a_floats = whole_lines((l.whole_rows ? rounded(l.rows, l.tile_rows) : l.rows) * l.block_words);
   l.stage_floats = whole_lines(l.rows * l.stage_columns);
@@ -138,7 +144,7 @@ const char *hri_gemm_text(const hri_gemm_machine *m) {
 static hri_gemm_code possible(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
   static const hri_isa least_level[HRI_GEMM_CODE_COUNT] =
       {[HRI_GEMM_FMA] = HRI_ISA_BASE, [HRI_GEMM_DOT] = HRI_ISA_AVX512_BF16, [HRI_GEMM_TILES] = HRI_ISA_AMX};
-  bool fits = s->type == HRI_REAL_BF16 && hri_isa_has(level, least_level[code]);
+  bool fits = s->type == HRI_REAL_BF16 && !s->mixed && hri_isa_has(level, least_level[code]);
   if (fits && code == HRI_GEMM_TILES && hri_gemm_takes_dots(s)) return HRI_GEMM_DOT;
   return fits ? code : HRI_GEMM_FMA;
 }

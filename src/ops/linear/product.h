@@ -7,7 +7,9 @@
  *   DX       dx[M,K] (=|+=) dy[M,N]   . w[N,K]                     a = dy, b = w, c = dx
  *   DW       dw[N,K] (=|+=) dy[M,N]^T . x[M,K]                     a = dy, b = x, c = dw
  *
- * a and b are both fp32 or both bf16, the bias always fp32. c is fp32, or bf16 where a and b are. */
+ * a and b are fp32 or bf16, each by itself (an adapter's weights stay fp32 beside bf16 activations), the bias always
+ * fp32, c either. Rows of a, b and c may be columns of something wider. What is mixed is multiplied in fp32: bf16 is
+ * widened when it is packed. A bf16 c that is added to is widened, goes through the chain, and is rounded once. */
 #ifndef HRI_OPS_LINEAR_PRODUCT_H
 #define HRI_OPS_LINEAR_PRODUCT_H
 
@@ -22,35 +24,52 @@ typedef enum hri_gemm_kind { HRI_GEMM_FORWARD = 0, HRI_GEMM_DX, HRI_GEMM_DW, HRI
 
 typedef struct hri_gemm_shape {
   hri_gemm_kind kind;
-  hri_real type;   /* of a and b */
-  hri_real out;    /* of c: fp32, or that of a and b */
-  int64_t m, n, k; /* as above, each >= 1 */
-  bool bias;       /* FORWARD only */
-  bool accumulate; /* c += , else c = ; fp32 only */
-  bool packed;     /* b comes from hri_gemm_pack */
-  int threads;     /* the team, >= 1; 1 runs in the calling thread */
+  hri_real type;                        /* of a, and of b unless they are mixed */
+  bool mixed;                           /* b is fp32 where a is bf16, and bf16 where a is fp32 */
+  hri_real out;                         /* of c */
+  int64_t m, n, k;                      /* as above, each >= 1 */
+  int64_t a_stride, b_stride, c_stride; /* elements from row to row; 0: contiguous. A packed b is contiguous */
+  bool bias;                            /* FORWARD only */
+  bool accumulate;                      /* c += , else c = */
+  bool packed;                          /* b comes from hri_gemm_pack */
+  int threads;                          /* the team, >= 1; 1 runs in the calling thread */
 } hri_gemm_shape;
 
 /* One entry of a cache of products serves both. */
 static inline bool hri_gemm_shape_same(const hri_gemm_shape *a, const hri_gemm_shape *b) {
-  return a->kind == b->kind && a->type == b->type && a->out == b->out && a->m == b->m && a->n == b->n && a->k == b->k &&
-         a->bias == b->bias && a->accumulate == b->accumulate && a->packed == b->packed && a->threads == b->threads;
+  return a->kind == b->kind && a->type == b->type && a->mixed == b->mixed && a->out == b->out && a->m == b->m &&
+         a->n == b->n && a->k == b->k && a->a_stride == b->a_stride && a->b_stride == b->b_stride &&
+         a->c_stride == b->c_stride && a->bias == b->bias && a->accumulate == b->accumulate && a->packed == b->packed &&
+         a->threads == b->threads;
+}
+static inline hri_real hri_gemm_b_type(const hri_gemm_shape *s) {
+  return !s->mixed ? s->type : s->type == HRI_REAL_F32 ? HRI_REAL_BF16 : HRI_REAL_F32;
+}
+/* a and b of one type, all rows contiguous, no bf16 that is added to: what has a packed form and every code. */
+static inline bool hri_gemm_is_plain(const hri_gemm_shape *s) {
+  return !s->mixed && !s->a_stride && !s->b_stride && !s->c_stride &&
+         (s->out == HRI_REAL_F32 || (s->out == s->type && !s->accumulate));
 }
 
 enum { HRI_GEMM_ALIGNMENT = 64 }; /* of scratch, bytes; operands need 4 */
 
 /* A shape as a plain product c[rows,columns] (=|+=) a . b over `depth` terms:
- *   a(r,i) = a[r * a_row + i * a_depth],   b(i,j) = b[i * b_depth + j * b_column]. */
+ *   a(r,i) = a[r * a_row + i * a_depth],   b(i,j) = b[i * b_depth + j * b_column],   c(r,j) = c[r * c_row + j]. */
 typedef struct hri_gemm_product {
   int64_t rows, columns, depth;
-  int64_t a_row, a_depth, b_depth, b_column;
+  int64_t a_row, a_depth, b_depth, b_column, c_row;
 } hri_gemm_product;
 
+static inline int64_t hri_gemm_stride(int64_t stride, int64_t columns) { return stride ? stride : columns; }
+
 static inline hri_gemm_product hri_gemm_product_of(const hri_gemm_shape *s) {
+  int64_t a = hri_gemm_stride(s->a_stride, s->kind == HRI_GEMM_FORWARD ? s->k : s->n),
+          b = hri_gemm_stride(s->b_stride, s->k),
+          c = hri_gemm_stride(s->c_stride, s->kind == HRI_GEMM_FORWARD ? s->n : s->k);
   switch (s->kind) {
-  case HRI_GEMM_DX: return (hri_gemm_product){s->m, s->k, s->n, s->n, 1, s->k, 1};
-  case HRI_GEMM_DW: return (hri_gemm_product){s->n, s->k, s->m, 1, s->n, s->k, 1};
-  default: return (hri_gemm_product){s->m, s->n, s->k, s->k, 1, 1, s->k};
+  case HRI_GEMM_DX: return (hri_gemm_product){s->m, s->k, s->n, a, 1, b, 1, c};
+  case HRI_GEMM_DW: return (hri_gemm_product){s->n, s->k, s->m, 1, a, b, 1, c};
+  default: return (hri_gemm_product){s->m, s->n, s->k, a, 1, 1, b, c};
   }
 }
 
@@ -58,7 +77,7 @@ static inline hri_gemm_product hri_gemm_product_of(const hri_gemm_shape *s) {
  * order and without packing: what ours takes. */
 enum { HRI_GEMM_DOT_ROWS = 16 };
 static inline bool hri_gemm_takes_dots(const hri_gemm_shape *s) {
-  return s->kind == HRI_GEMM_FORWARD && s->m <= HRI_GEMM_DOT_ROWS;
+  return s->kind == HRI_GEMM_FORWARD && s->m <= HRI_GEMM_DOT_ROWS && hri_gemm_is_plain(s);
 }
 /* The product whose packed b all products with the same kind, type, b and team share. */
 static inline hri_gemm_shape hri_gemm_pack_shape(const hri_gemm_shape *s) {
