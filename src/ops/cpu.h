@@ -28,6 +28,7 @@
 #include <headroom/job.h>
 
 #include "base/real.h"
+#include "ops/draw.h"
 #include "team/team.h"
 
 #ifndef HRI_ISA
@@ -115,6 +116,19 @@ typedef struct hri_rope_args {
   bool inverse;
   hri_team *team;
 } hri_rope_args;
+
+/* Inverted dropout (ops/draw.h): y = x / (1 - p), or 0 with probability p. Its backward is the same of dy: the mask is
+ * made again. */
+typedef struct hri_dropout_args {
+  int64_t rows, columns; /* rows: B rows of data, of `sequence` positions each */
+  int64_t sequence;
+  hri_real real;
+  double probability; /* p, 0 <= p < 1 */
+  hri_draw draw;
+  const void *x; /* [M,C] */
+  void *y;       /* [M,C]; may alias x */
+  hri_team *team;
+} hri_dropout_args;
 
 typedef struct hri_embed_args {
   int64_t rows, columns;
@@ -215,6 +229,7 @@ typedef struct hri_cpu_kernels {
   void (*add)(void *y, const void *a, const void *b, int64_t n, hri_real real, hri_team *team);
   /* y[n] = factor * x; y may alias x. */
   void (*scale)(void *y, const void *x, float factor, int64_t n, hri_real real, hri_team *team);
+  void (*dropout)(const hri_dropout_args *args);
   /* db[N] (=, or += with accumulate) column sums of dy[M,N]. scratch: hri_bias_gradient_scratch_bytes. */
   void (*bias_gradient)(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
                         hri_real real, hri_team *team);

@@ -19,7 +19,7 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
     [HRI_OP_LINEAR] = "xxfx", [HRI_OP_LINEAR_DX] = "xxx", [HRI_OP_LINEAR_DW] = "xxx", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
     [HRI_OP_NORM] = "rffrrrf", [HRI_OP_NORM_BACKWARD] = "rrffrrff", [HRI_OP_HEAD_NORM] = "rffrf", [HRI_OP_HEAD_NORM_BACKWARD] = "rrfffrff",
-    [HRI_OP_ADD] = "rrr", [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
+    [HRI_OP_ADD] = "rrr", [HRI_OP_SCALE] = "rr", [HRI_OP_DROPOUT] = "rcr", [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
     [HRI_OP_GLU] = "rr", [HRI_OP_GLU_BACKWARD] = "rrr", [HRI_OP_ROPE] = "rifr", [HRI_OP_ROPE_TABLE] = "f", [HRI_OP_SOFTCAP] = "rr",
     [HRI_OP_ATTENTION] = "rirf", [HRI_OP_ATTENTION_BACKWARD] = "rrrfir",
     [HRI_OP_ATTENTION_FULL] = "rirr", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrir", [HRI_OP_ATTENTION_CACHED] = "rrrcr",

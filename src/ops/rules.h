@@ -41,6 +41,10 @@ HRI_BACK_FN(rope);
 HRI_FLOPS_FN(rope);
 HRI_RULE_FN(rope_table);
 HRI_RULE_FN(softcap);
+HRI_BACK_FN(scale);
+HRI_RULE_FN(dropout);
+HRI_BACK_FN(dropout);
+HRI_FLOPS_FN(dropout);
 HRI_RULE_FN(attention);
 HRI_BACK_FN(attention);
 HRI_FLOPS_FN(attention);
@@ -98,6 +102,12 @@ HRI_RULE_FN(last_row);
 #define HRI_RULE_ADD                                                                                                   \
   .check = hri_check_same3, .backward = hri_back_add, .flops = hri_flops_add, .in_place = {{0, 2, 0}, {1, 2, 0}},      \
   .in_place_count = 2, .stream = HR_STREAM_ADD, .sum = true
+#define HRI_RULE_SCALE                                                                                                 \
+  .check = hri_check_same2, .backward = hri_back_scale, .flops = hri_flops_add, .in_place = {{0, 1, 0}},               \
+  .in_place_count = 1, .cheap = 1 << 1, .activation = true, .stream = HR_STREAM_COPY
+#define HRI_RULE_DROPOUT                                                                                               \
+  .check = hri_check_dropout, .backward = hri_back_dropout, .flops = hri_flops_dropout, .in_place = {{0, 2, 0}},       \
+  .in_place_count = 1, .cheap = 1 << 2, .activation = true, .stream = HR_STREAM_ACTIVATION
 #define HRI_RULE_ACTIVATION                                                                                            \
   .check = hri_check_same2, .backward = hri_back_activation, .flops = hri_flops_activation, .in_place = {{0, 1, 0}},   \
   .in_place_count = 1, .cheap = 1 << 1, .activation = true, .stream = HR_STREAM_ACTIVATION

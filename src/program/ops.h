@@ -35,6 +35,10 @@
   X(HEAD_NORM_BACKWARD, "head_norm_backward", "RRRRRWaa") /* dy, qkv, stats, wq, wk, dqkv, dwq?, dwk? */    \
   /* pointwise: i0 hr_activation; rope: i0 H, i1 K, i2 D, i3 inverse, i4 R <= D: what of a head is rotated */ \
   X(ADD, "add", "RRW")                     /* a, b, y */                                                    \
+  X(SCALE, "scale", "RW")                  /* x, y = f0 x */                                                \
+  X(DROPOUT, "dropout", "RRW")             /* x[B*T,C], control, y: each element 0 with probability f0, else over 1 - f0; \
+                                              i0 T. The mask goes by the node's site (ops/draw.h): the same op, of dy, is \
+                                              its backward */                                               \
   X(ACTIVATION, "activation", "RW")        /* x, y */                                                       \
   X(ACTIVATION_BACKWARD, "activation_backward", "RRW") /* dy, x, dx */                                      \
   X(GLU, "glu", "RW")                      /* gate and up [M,2F], y[M,F] */                                 \

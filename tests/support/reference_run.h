@@ -297,6 +297,15 @@ static void RUN(node)(RUN(memory) * m, const hri_node *node) {
   case HRI_OP_SOFTCAP:
     RUN_REF(softcap)(RUN(out)(m, node, 1), RUN(in)(m, node, 0), (RUN_REAL)node->attr.f[0], RUN(elements)(m, node, 1));
     break;
+  case HRI_OP_SCALE:
+    RUN_REF(scale)(RUN(out)(m, node, 1), RUN(in)(m, node, 0), (RUN_REAL)node->attr.f[0], RUN(elements)(m, node, 1));
+    break;
+  case HRI_OP_DROPOUT: {
+    hri_draw draw = {m->control.seed, (uint64_t)m->control.step, node->site, (uint32_t)m->control.row_base};
+    RUN_REF(dropout)(RUN(out)(m, node, 2), RUN(in)(m, node, 0), node->attr.f[0], &draw, node->attr.i[0],
+                     RUN(rows)(m, node, 0), RUN(columns)(m, node, 0));
+    break;
+  }
   case HRI_OP_ADD:
     RUN_REF(add)(RUN(out)(m, node, 2), RUN(in)(m, node, 0), RUN(in)(m, node, 1), RUN(elements)(m, node, 2));
     break;

@@ -220,6 +220,12 @@ static void tiny_glu_backward(tiny_call *c) {
   hri_ref_glu_backward((hr_activation)c->node->attr.i[0], V(2), V(0), V(1), ROWS(0), COLUMNS(0));
 }
 static void tiny_softcap(tiny_call *c) { hri_ref_softcap(V(1), V(0), c->node->attr.f[0], COUNT(1)); }
+static void tiny_scale(tiny_call *c) { hri_ref_scale(V(1), V(0), c->node->attr.f[0], COUNT(1)); }
+static void tiny_dropout(tiny_call *c) {
+  const hri_control *control = tiny_raw(c, 1);
+  hri_draw draw = {control->seed, (uint64_t)control->step, c->node->site, (uint32_t)control->row_base};
+  hri_ref_dropout(V(2), V(0), c->node->attr.f[0], &draw, c->node->attr.i[0], ROWS(0), COLUMNS(0));
+}
 static void tiny_rope(tiny_call *c) {
   const int64_t *i = c->node->attr.i;
   hri_ref_rope(V(3), V(0), V(2), V(2) + COUNT(2) / 2, tiny_raw(c, 1), ROWS(0), i[0], i[1], i[2], i[4], i[3] != 0);
@@ -339,6 +345,8 @@ static void (*const tiny_kernels[HRI_OP_COUNT])(tiny_call *c) = {
     [HRI_OP_GLU] = tiny_glu,
     [HRI_OP_GLU_BACKWARD] = tiny_glu_backward,
     [HRI_OP_SOFTCAP] = tiny_softcap,
+    [HRI_OP_SCALE] = tiny_scale,
+    [HRI_OP_DROPOUT] = tiny_dropout,
     [HRI_OP_ROPE] = tiny_rope,
     [HRI_OP_ROPE_TABLE] = tiny_rope_table,
     [HRI_OP_ATTENTION] = tiny_attention,

@@ -332,8 +332,14 @@ static const way ways[] = {
     {.name = "avx2 kernels", .passes = true, .accumulate = 1, .threads = 1, .isa = "avx2"},
 };
 
+/* The control block, for builders whose nodes read it. */
+static hri_id control(tiny *t) {
+  if (t->job.control == HRI_NONE) hri_build_control(&t->job, hri_programs_of(&t->spec));
+  return t->job.control;
+}
+
 static void finish_forward(tiny *t) {
-  hri_build_control(&t->job, hri_programs_of(&t->spec));
+  (void)control(t);
   hri_build_transfers(&t->job, true, HRI_DEVICE);
   if (t->spec.accumulate > 1) hri_build_zero_gradients(&t->job);
   HOLDS(hri_job_ok(&t->job, error));
@@ -904,8 +910,60 @@ static void build_glu(tiny *t, const void *shape) {
   result(t, glu(t, (hr_activation)s[0], add(t, x, x)));
 }
 
+/* M, C; scaled, added to itself as it was, and halved */
+static void build_scale(tiny *t, const void *shape) {
+  const int *s = shape;
+  hri_id x = variable(t, (uint64_t)s[0], (uint64_t)s[1], false), y = fresh(t, (uint64_t)s[0], (uint64_t)s[1]), z;
+  t->emit.layer = 0;
+  node(t, HRI_OP_SCALE, &(hri_attr){.f = {-1.7}}, (hri_operand[]){HRI_R(x), HRI_W(y)}, 2);
+  z = fresh(t, (uint64_t)s[0], (uint64_t)s[1]);
+  node(t, HRI_OP_SCALE, &(hri_attr){.f = {0.5}}, (hri_operand[]){HRI_R(add(t, x, y)), HRI_W(z)}, 2);
+  result(t, z);
+}
+
+static hri_id dropout(tiny *t, hri_id x, double p, uint64_t sequence) {
+  hri_attr attr = {.i = {(int64_t)sequence}, .f = {p}};
+  hri_id y = fresh(t, rows_of(t, x), columns_of(t, x));
+  node(t, HRI_OP_DROPOUT, &attr, (hri_operand[]){HRI_R(x), HRI_R(control(t)), HRI_W(y)}, 3);
+  return y;
+}
+
+/* B, T, C, N: what a product reads, and what it made, each without a part of it; the first is made again in the
+ * backward when nothing is kept, and must be the same then. */
+static void build_dropout(tiny *t, const void *shape) {
+  const int *s = shape;
+  uint64_t rows = (uint64_t)(s[0] * s[1]);
+  hri_id x = variable(t, rows, (uint64_t)s[2], false), w = matrix(t, "w", (uint64_t)s[3], (uint64_t)s[2]);
+  t->emit.layer = 0;
+  x = dropout(t, activation(t, HR_ACTIVATION_SILU, x), 0.3, (uint64_t)s[1]);
+  result(t, dropout(t, linear(t, x, w, HRI_NONE), 0.5, (uint64_t)s[1]));
+}
+
+static void inspect_dropout(const tiny *t, const way *w) {
+  const hri_program *p = &t->job.programs[t->program];
+  bool cloned = false;
+  assert_int_equal(count_nodes(t, HRI_OP_DROPOUT, HRI_PHASE_FORWARD), 2);
+  assert_int_equal(count_nodes(t, HRI_OP_DROPOUT, HRI_PHASE_BACKWARD), w->recompute ? 3 : 2); /* and no mask is kept */
+  for (size_t at = 0; at < p->order.count; at++) {
+    const hri_node *n = &t->job.nodes.items[p->order.items[at]];
+    if (n->op == HRI_OP_DROPOUT && n->origin != HRI_NONE) {
+      cloned = true;
+      assert_int_equal(n->site, t->job.nodes.items[n->origin].site);
+    }
+  }
+  assert_true(cloned == w->recompute);
+}
+
+static void dropout_rule(void **state) {
+  static const int shapes[][4] = {{2, 3, 5, 7}, {1, 1, 1, 1}, {3, 4, 37, 33}};
+  (void)state;
+  for (int i = 0; i < 3; i++) hold("dropout", build_dropout, shapes[i], inspect_dropout);
+}
+
 static void pointwise_rules(void **state) {
   (void)state;
+  HOLD(build_scale, 7, 5);
+  HOLD(build_scale, 3, 41);
   HOLD(build_add, 7, 5);
   HOLD(build_add, 1, 1);
   HOLD(build_add, 31, 37);
@@ -1552,6 +1610,7 @@ int main(void) {
       cmocka_unit_test(embedding_of_the_padding_id_gets_no_gradient),
       cmocka_unit_test(norm_rule),
       cmocka_unit_test(pointwise_rules),
+      cmocka_unit_test(dropout_rule),
       cmocka_unit_test(attention_rules),
       cmocka_unit_test(rope_rule),
       cmocka_unit_test(windows_and_caps),

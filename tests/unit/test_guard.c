@@ -254,6 +254,20 @@ static void flat_case(const run_case *r) {
   k->math((hri_math)(r->variant + 1), floats(n), floats(n), n);
 }
 
+static void dropout_case(const run_case *r) {
+  int64_t n = r->rows * r->columns;
+  hri_dropout_args a = {.rows = r->rows,
+                        .columns = r->columns,
+                        .sequence = r->rows,
+                        .real = r->real,
+                        .probability = r->variant ? 0.9 : 0.1,
+                        .draw = {.seed = 5, .step = 2, .site = 77},
+                        .x = reals(n, r->real),
+                        .y = reals(n, r->real),
+                        .team = team_of(r->threads)};
+  r->l->kernels.dropout(&a);
+}
+
 static void gated_case(const run_case *r) {
   const hri_cpu_kernels *k = &r->l->kernels;
   int64_t n = r->rows * r->columns;
@@ -293,6 +307,7 @@ static void rope_case(const run_case *r) {
 static void pointwise_kernels_stay_inside(void **state) {
   (void)state;
   over_shapes("flat", flat_case, 2);
+  over_shapes("dropout", dropout_case, 2);
   over_shapes("gated unit", gated_case, 2);
   over_shapes("bias gradient", bias_case, 2);
   over_shapes("rope", rope_case, 2);

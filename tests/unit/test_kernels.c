@@ -820,6 +820,131 @@ static void softcap_at_the_extremes(void **state) {
   }
 }
 
+/* ---- dropout ---- */
+
+typedef struct dropout_case {
+  int64_t rows, columns, sequence;
+  double p;
+  hri_draw draw;
+  float *x;
+} dropout_case;
+
+static void run_dropout(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const dropout_case *c = context;
+  int64_t n = c->rows * c->columns;
+  void *x = operand(c->x, n), *y = alias ? x : unwritten(n);
+  k->dropout(&(hri_dropout_args){.rows = c->rows,
+                                 .columns = c->columns,
+                                 .sequence = c->sequence,
+                                 .real = type,
+                                 .probability = c->p,
+                                 .draw = c->draw,
+                                 .x = x,
+                                 .y = y,
+                                 .team = team_of(threads)});
+  values(out, y, n);
+}
+
+static void dropout_matches_the_reference(void **state) {
+  static const double p[] = {0.0, 0.1, 0.5, 0.999};
+  static const int64_t shapes[][3] = {{1, 1, 1}, {6, 31, 3}, {12, 33, 4}, {5, 1000, 5}, {64, 257, 8}, {0, 8, 1}};
+  (void)state;
+  for (int i = 0; i < 24; i++) {
+    const int64_t *s = shapes[i % 6], n = s[0] * s[1];
+    dropout_case c = {s[0], s[1], s[2], p[i / 6], {77, 5 + (uint64_t)i, 65539, 3}, floats(n, 3.0)};
+    float *plain = floats(n, 1.0);
+    double *want = double_zeros(n);
+    pieces out = {1, {n}, 1};
+    naive_dropout(plain, c.x, c.p, &c.draw, c.sequence, c.rows, c.columns);
+    hri_ref_dropout(want, doubles(c.x, n), c.p, &c.draw, c.sequence, c.rows, c.columns);
+    hold("dropout", run_dropout, &c, 2, &out, plain, want);
+    for (int k = 1; k < isa_count; k++) { /* here the instruction set has no part in the bits */
+      float *first = floats(n, 1.0), *other = floats(n, 1.0);
+      run_dropout(&isas[0].kernels, 1, 0, &c, first);
+      run_dropout(&isas[k].kernels, 2, 0, &c, other);
+      assert_memory_equal(first, other, (size_t)n * sizeof *first);
+    }
+    release_to(0);
+  }
+}
+
+/* Rows of a step have the same mask in one micro-batch and in several, in rows of any padded length. */
+static void dropout_goes_by_row_and_position(void **state) {
+  enum { ROWS = 4, LONG = 9, SHORT = 5, COLUMNS = 48 };
+  dropout_case all = {ROWS * LONG, COLUMNS, LONG, 0.4, {1, 2, 3, 0}, floats(ROWS * LONG * COLUMNS, 1.0)};
+  float *whole = floats(ROWS * LONG * COLUMNS, 1.0), *part = floats(LONG * COLUMNS, 1.0);
+  (void)state;
+  for (int64_t i = 0; i < ROWS * LONG * COLUMNS; i++) all.x[i] = 1.0f;
+  run_dropout(&isas[isa_count - 1].kernels, 2, 0, &all, whole);
+  for (uint32_t row = 0; row < ROWS; row++)
+    for (int64_t length = SHORT; length <= LONG; length += LONG - SHORT) {
+      dropout_case one = {length, COLUMNS, length, 0.4, {1, 2, 3, row}, all.x};
+      run_dropout(&isas[isa_count - 1].kernels, 1, 0, &one, part);
+      assert_memory_equal(part, whole + row * LONG * COLUMNS, (size_t)(length * COLUMNS) * sizeof *part);
+    }
+}
+
+/* Masks of two draws as +1 (goes) and -1: their means and their correlation, in standard errors. */
+static void hold_independent(const hri_draw *a, const hri_draw *b, double p) {
+  enum { ROWS = 64, COLUMNS = 1024 };
+  double n = ROWS * COLUMNS, goes[2] = {0}, both = 0, deviation = sqrt(p * (1 - p));
+  for (uint32_t row = 0; row < ROWS; row++)
+    for (uint32_t c = 0; c < COLUMNS; c++) {
+      bool first = hri_draw_word(a, row / 8, row % 8, 0, c) < hri_drop_threshold(p);
+      bool second = hri_draw_word(b, row / 8, row % 8, 0, c) < hri_drop_threshold(p);
+      goes[0] += first;
+      goes[1] += second;
+      both += ((double)first - p) * ((double)second - p);
+    }
+  for (int k = 0; k < 2; k++) assert_true(fabs(goes[k] / n - p) < 5 * deviation / sqrt(n));
+  assert_true(fabs(both / n) < 5 * p * (1 - p) / sqrt(n));
+}
+
+/* As many elements go as p says, and whether one goes tells nothing of another site, step, seed, row or head. */
+static void dropout_is_independent(void **state) {
+  static const double p[] = {0.05, 0.1, 0.5, 0.8};
+  const hri_draw here = {42, 7, 65540, 0};
+  (void)state;
+  for (int i = 0; i < 4; i++) {
+    hri_draw other[] = {here, here, here, here, here};
+    other[0].site++;
+    other[1].step++;
+    other[2].seed++;
+    other[3].row += 8; /* of which the first has 8 */
+    other[4].site += 1 << 16;
+    for (int k = 0; k < 5; k++) hold_independent(&here, &other[k], p[i]);
+  }
+}
+
+/* Neighbours in a row, in a column, and in another head. */
+static void dropout_is_white(void **state) {
+  enum { LINES = 256, COLUMNS = 256 };
+  static const uint32_t steps[][3] = {{0, 0, 1}, {0, 0, 2}, {0, 0, 16}, {0, 0, 32}, {1, 0, 0}, {0, 1, 0}};
+  const hri_draw d = {3, 9, 70000, 2};
+  double n = (double)LINES * COLUMNS, p = 0.25;
+  (void)state;
+  for (int k = 0; k < 6; k++) {
+    double both = 0;
+    for (uint32_t line = 0; line < LINES; line++)
+      for (uint32_t c = 0; c < COLUMNS; c++) {
+        bool a = hri_draw_word(&d, 1, line, 5, c) < hri_drop_threshold(p);
+        bool b = hri_draw_word(&d, 1, line + steps[k][0], 5 + steps[k][1], c + steps[k][2]) < hri_drop_threshold(p);
+        both += ((double)a - p) * ((double)b - p);
+      }
+    assert_true(fabs(both / n) < 5 * p * (1 - p) / sqrt(n));
+  }
+}
+
+/* What one version of the program draws, every later one does: a resumed run goes on with the same masks. */
+static void dropout_is_pinned(void **state) {
+  const hri_draw d = {1234, 56, 65536, 7};
+  (void)state;
+  assert_int_equal(hri_draw_word(&d, 0, 0, 0, 0), 449850106);
+  assert_int_equal(hri_draw_word(&d, 1, 2, 3, 45), 3787058493);
+  assert_int_equal(hri_drop_threshold(0.1), 429496730);
+  assert_true(hri_drop_threshold(0) == 0 && hri_drop_threshold(1 - 1e-12) == 0xFFFFFFFFu);
+}
+
 /* Far from 0 an activation is x or 0, its slope 1 or 0; nothing overflows on the way. NaN stays NaN. */
 static void activations_at_the_extremes(void **state) {
   float x[] = {0x1p13f, -0x1p13f, 0x1p100f, -0x1p100f, 100.0f, -100.0f, NAN, 0.0f}, ones[8], y[8], d[8];
@@ -1607,6 +1732,12 @@ int main(void) {
       IN_BF16(activations_match_the_reference),
       TEST(activations_at_the_extremes),
       IN_BF16(activations_at_the_extremes),
+      TEST(dropout_matches_the_reference),
+      IN_BF16(dropout_matches_the_reference),
+      TEST(dropout_goes_by_row_and_position),
+      TEST(dropout_is_independent),
+      TEST(dropout_is_white),
+      TEST(dropout_is_pinned),
       TEST(softcap_matches_the_reference),
       IN_BF16(softcap_matches_the_reference),
       TEST(softcap_at_the_extremes),

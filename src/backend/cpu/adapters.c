@@ -234,6 +234,33 @@ static hr_status run_add(call *c) {
   return HR_OK;
 }
 
+static hr_status run_scale(call *c) {
+  c->cpu->kernels.scale(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1), team(c));
+  return HR_OK;
+}
+
+/* Whose random numbers a node's are (ops/draw.h). */
+static hri_draw draw_of(const call *c, const hri_control *control) {
+  return (hri_draw){.seed = control->seed,
+                    .step = (uint64_t)control->step,
+                    .site = c->node->site,
+                    .row = (uint32_t)control->row_base};
+}
+
+static hr_status run_dropout(call *c) {
+  hri_dropout_args a = {.rows = rows(c, 0),
+                        .columns = columns(c, 0),
+                        .sequence = c->node->attr.i[0],
+                        .real = real(c, 0),
+                        .probability = c->node->attr.f[0],
+                        .draw = draw_of(c, pointer(c, 1)),
+                        .x = pointer(c, 0),
+                        .y = pointer(c, 2),
+                        .team = team(c)};
+  c->cpu->kernels.dropout(&a);
+  return HR_OK;
+}
+
 static hr_status run_activation(call *c) {
   c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1),
                              real(c, 1), team(c));
@@ -517,6 +544,8 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_HEAD_NORM] = run_head_norm,
     [HRI_OP_HEAD_NORM_BACKWARD] = run_head_norm_backward,
     [HRI_OP_ADD] = run_add,
+    [HRI_OP_SCALE] = run_scale,
+    [HRI_OP_DROPOUT] = run_dropout,
     [HRI_OP_ACTIVATION] = run_activation,
     [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
     [HRI_OP_GLU] = run_glu,

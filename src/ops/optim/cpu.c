@@ -8,6 +8,7 @@
 #include "ops/cpu.h"
 #include "ops/optim/rounding.h"
 #include "ops/scratch.h"
+#include "ops/vdraw.h"
 #include "ops/vmath.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -91,42 +92,10 @@ static double partial_sum(const double *partials, int64_t n) {
 
 /* ---- stochastic rounding ---- */
 
-typedef uint64_t quads __attribute__((vector_size(HRI_VECTOR_BYTES))); /* HRI_HALF_LANES of them */
-
-enum { ROUNDS = 10 };
 /* Random bits of a span's elements for an array, and room to load a vector that begins near the end of it. */
 typedef uint16_t span_bits[SPAN + 32];
 typedef uint16_t shorts __attribute__((vector_size(HRI_VECTOR_BYTES)));
 typedef uint16_t shorts_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(2), may_alias));
-typedef struct round_keys {
-  uint64_t first[ROUNDS], second[ROUNDS];
-} round_keys;
-
-INLINE round_keys round_keys_make(uint64_t key) {
-  round_keys keys;
-  for (uint32_t round = 0; round < ROUNDS; round++) {
-    keys.first[round] = (uint32_t)key + round * 0x9E3779B9u;
-    keys.second[round] = (uint32_t)(key >> 32) + round * 0xBB67AE85u;
-  }
-  return keys;
-}
-
-/* The products of the low halves. */
-INLINE quads multiply_low(quads a, uint32_t b) {
-  quads zero = {0}, factor = zero + b;
-#if defined(__AVX512F__)
-  return (quads)_mm512_mul_epu32((__m512i)a, (__m512i)factor);
-#elif defined(__AVX2__)
-  return (quads)_mm256_mul_epu32((__m256i)a, (__m256i)factor);
-#elif defined(__x86_64__)
-  return (quads)_mm_mul_epu32((__m128i)a, (__m128i)factor);
-#elif defined(__aarch64__)
-  return (quads)vmull_u32(vmovn_u64((uint64x2_t)a), vmovn_u64((uint64x2_t)factor));
-#else
-  return (a & 0xFFFFFFFFu) * factor;
-#endif
-}
-
 /* The arrangements of the bits of 2 * HRI_LANES elements, for the arrays that are rounded. */
 INLINE void store_arranged(span_bits *bits, int64_t at, shorts x, bool weight, bool first, bool second) {
   if (weight) *(shorts_memory *)(bits[HRI_ROUNDED_WEIGHT] + at) = x;
@@ -134,25 +103,21 @@ INLINE void store_arranged(span_bits *bits, int64_t at, shorts x, bool weight, b
   if (second) *(shorts_memory *)(bits[HRI_ROUNDED_SECOND] + at) = x ^ x << 8;
 }
 
-/* Random bits of elements chunk * 64 .. + 63 at bits[..] + at (ops/optim/rounding.h): hri_philox with a block per
- * 64-bit lane. The words stand in the low halves; what the high ones hold is of no account until the end. */
-INLINE void draw_chunk(span_bits *bits, int64_t at, const hri_rounding *r, const round_keys *keys, int64_t chunk,
+/* Random bits of elements chunk * 64 .. + 63 at bits[..] + at (ops/optim/rounding.h), by ops/vdraw.h. */
+INLINE void draw_chunk(span_bits *bits, int64_t at, const hri_rounding *r, const hri_philox_keys *keys, int64_t chunk,
                        bool weight, bool first, bool second) {
-  quads zero = {0}, lane;
-  for (int i = 0; i < HRI_HALF_LANES; i++) lane[i] = (uint64_t)i;
+  hri_vq zero = {0};
   for (int64_t block = 0; block < HRI_ROUNDING_CHUNK_BLOCKS; block += HRI_HALF_LANES) {
-    quads c0 = lane + (uint64_t)(chunk * HRI_ROUNDING_CHUNK_BLOCKS + block), c1 = c0 >> 32;
-    quads c2 = zero + (hri_rounding_high(r) & 0xFFFFFFFFu), c3 = zero + (hri_rounding_high(r) >> 32);
-    for (int round = 0; round < ROUNDS; round++) {
-      quads p0 = multiply_low(c0, 0xD2511F53u), p1 = multiply_low(c2, 0xCD9E8D57u);
-      c0 = p1 >> 32 ^ c1 ^ keys->first[round];
-      c2 = p0 >> 32 ^ c3 ^ keys->second[round];
-      c1 = p1;
-      c3 = p0;
-    }
-    store_arranged(bits, at + block * 4, (shorts)((c0 & 0xFFFFFFFFu) | c1 << 32), weight, first, second);
-    store_arranged(bits, at + HRI_ROUNDING_CHUNK / 2 + block * 4, (shorts)((c2 & 0xFFFFFFFFu) | c3 << 32), weight,
-                   first, second);
+    uint64_t counter = (uint64_t)(chunk * HRI_ROUNDING_CHUNK_BLOCKS + block);
+    hri_vq c[4] = {hri_vblocks(counter),
+                   {0},
+                   zero + (hri_rounding_high(r) & 0xFFFFFFFFu),
+                   zero + (hri_rounding_high(r) >> 32)};
+    c[1] = c[0] >> 32;
+    hri_vphilox(c, keys);
+    store_arranged(bits, at + block * 4, (shorts)hri_vmerge(c[0], c[1]), weight, first, second);
+    store_arranged(bits, at + HRI_ROUNDING_CHUNK / 2 + block * 4, (shorts)hri_vmerge(c[2], c[3]), weight, first,
+                   second);
   }
 }
 
@@ -264,8 +229,8 @@ INLINE void update_range(const hri_update_args *args, const factors *all, int64_
   bool random_moment = k.rule != SGD && k.moment == HRI_REAL_BF16, random_weight = k.w == HRI_REAL_BF16;
   bool random = random_weight || random_moment;
   _Alignas(64) span_bits bits[HRI_ROUNDED_COUNT];
-  round_keys keys = {{0}, {0}};
-  if (random) keys = round_keys_make(a.rounding.seed ^ HRI_ROUNDING_KEY);
+  hri_philox_keys keys = {{0}, {0}};
+  if (random) keys = hri_philox_keys_make(a.rounding.seed ^ HRI_ROUNDING_KEY);
   while (i < end) {
     int64_t element = a.first_element + i, chunk = element / HRI_ROUNDING_CHUNK, at = element % HRI_ROUNDING_CHUNK,
             stop = end;

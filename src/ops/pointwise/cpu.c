@@ -7,6 +7,7 @@
  * number. */
 #include "ops/cpu.h"
 #include "ops/scratch.h"
+#include "ops/vdraw.h"
 #include "ops/vmath.h"
 
 enum {
@@ -39,7 +40,7 @@ static void each_row(hri_team *team, operands *o, hri_team_body *body) {
 /* Elements of the vector at i. */
 static inline int64_t vector_length(int64_t i, int64_t end) { return end - i < HRI_LANES ? end - i : HRI_LANES; }
 
-/* ---- add, scale, bias gradient ---- */
+/* ---- add, scale ---- */
 
 static HRI_INLINE void add_part(void *y, const void *a, const void *b, int64_t i, int64_t n, hri_real real) {
   hri_vstore_real_n(y, i, hri_vload_real_n(a, i, n, real) + hri_vload_real_n(b, i, n, real), n, real);
@@ -118,6 +119,46 @@ static void scale_blocks(void *context, int64_t begin, int64_t end, int thread) 
 static void scale(void *y, const void *x, float factor, int64_t n, hri_real real, hri_team *team) {
   each_block(team, &(operands){.y = y, .a = x, .n = n, .real = real, .factor = factor}, scale_blocks);
 }
+
+/* ---- dropout ---- */
+
+typedef struct dropping {
+  const hri_dropout_args *args;
+  hri_philox_keys keys;
+  uint32_t threshold;
+  float factor;
+} dropping;
+
+/* A NaN or infinity that goes is NaN, as a product with 0 is. */
+static HRI_INLINE void drop_row(const dropping *d, int64_t row, hri_real real) {
+  const hri_dropout_args *a = d->args;
+  uint32_t words[HRI_DRAW_CHUNK], data = (uint32_t)(row / a->sequence), line = (uint32_t)(row % a->sequence);
+  int64_t at = row * a->columns;
+  for (int64_t i = 0; i < a->columns; i += HRI_DRAW_CHUNK) {
+    hri_vdraw_chunk(words, &d->keys, a->draw.site, a->draw.row + data, line, 0, (uint32_t)(i / HRI_DRAW_CHUNK));
+    for (int64_t k = 0; k < HRI_DRAW_CHUNK && i + k < a->columns; k += HRI_LANES) {
+      int64_t n = vector_length(i + k, a->columns);
+      hri_vf factor = hri_vkept(words + k, d->threshold, d->factor);
+      hri_vstore_real_n(a->y, at + i + k, hri_vload_real_n(a->x, at + i + k, n, real) * factor, n, real);
+    }
+  }
+}
+
+static void drop_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const dropping *d = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) HRI_BY_REAL(d->args->real, drop_row(d, row, REAL));
+}
+
+static void dropout(const hri_dropout_args *args) {
+  dropping d = {.args = args,
+                .keys = hri_philox_keys_make(hri_draw_key(&args->draw)),
+                .threshold = hri_drop_threshold(args->probability),
+                .factor = hri_drop_factor(args->probability)};
+  hri_team_each(args->team, args->rows, hri_grain(args->columns), drop_rows, &d);
+}
+
+/* ---- bias gradient ---- */
 
 /* sum[columns] = the sum of rows [begin, end) of dy, in row order. */
 static HRI_INLINE void sum_rows(float *sum, const void *dy, int64_t begin, int64_t end, int64_t columns,
@@ -468,6 +509,7 @@ void HRI_ISA_NAME(hri_pointwise_kernels)(hri_cpu_kernels *table) {
   table->add = add;
   table->accumulate = accumulate;
   table->scale = scale;
+  table->dropout = dropout;
   table->bias_gradient = bias_gradient;
   table->activation = activation;
   table->activation_backward = activation_backward;

@@ -12,6 +12,16 @@ HRI_REF_API void HRI_REF(scale)(HRI_REAL *y, const HRI_REAL *x, HRI_REAL factor,
   for (int64_t i = 0; i < n; i++) y[i] = factor * x[i];
 }
 
+HRI_REF_API void HRI_REF(dropout)(HRI_REAL *y, const HRI_REAL *x, double probability, const hri_draw *draw,
+                                  int64_t sequence, int64_t rows, int64_t columns) {
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t c = 0; c < columns; c++) {
+      uint32_t word = hri_draw_word(draw, (uint32_t)(m / sequence), (uint32_t)(m % sequence), 0, (uint32_t)c);
+      bool goes = word < hri_drop_threshold(probability);
+      y[m * columns + c] = goes ? 0 * x[m * columns + c] : x[m * columns + c] / (HRI_REAL)(1 - probability);
+    }
+}
+
 HRI_REF_API void HRI_REF(bias_gradient)(HRI_REAL *db, const HRI_REAL *dy, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++)
     for (int64_t c = 0; c < columns; c++) db[c] += dy[m * columns + c];

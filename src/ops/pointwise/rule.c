@@ -1,3 +1,7 @@
+/* Rules of the element-wise ops. */
+#include <assert.h>
+
+#include "ops/draw.h"
 #include "ops/rules.h"
 
 hr_status hri_check_same2(const hri_job *job, const hri_node *node, hr_error *error) {
@@ -27,6 +31,44 @@ void hri_back_add(hri_autodiff *ad, hri_id node) {
          dy = hri_ad_gradient(ad, hri_id_at(ad->job, node, 2));
   if (hri_ad_needed(ad, a)) hri_ad_contribute(ad, a, dy);
   if (hri_ad_needed(ad, b)) hri_ad_contribute(ad, b, dy);
+}
+
+void hri_back_scale(hri_autodiff *ad, hri_id node) {
+  hri_job *job = ad->job;
+  hri_id x = hri_id_at(job, node, 0), dy = hri_ad_gradient(ad, hri_id_at(job, node, 1)), dx;
+  hri_attr attr = job->nodes.items[node].attr;
+  if (!hri_ad_needed(ad, x)) return;
+  dx = hri_ad_like(ad, x, ".grad");
+  hri_ad_emit(ad, HRI_OP_SCALE, &attr, (hri_operand[]){HRI_R(dy), HRI_W(dx)}, 2);
+  hri_ad_contribute(ad, x, dx);
+}
+
+/* Limits of the counter that the mask is made from (ops/draw.h). */
+hr_status hri_check_dropout(const hri_job *job, const hri_node *node, hr_error *error) {
+  const hri_tensor *x = hri_at(job, node, 0), *y = hri_at(job, node, 2);
+  HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(y) && x->dtype == y->dtype);
+  HRI_SHAPE(node->attr.f[0] >= 0 && node->attr.f[0] < 1);
+  HRI_SHAPE(node->attr.i[0] > 0 && hri_rows(x) % (uint64_t)node->attr.i[0] == 0);
+  HRI_SHAPE(hri_columns(x) <= HRI_DRAW_ELEMENTS && hri_columns(x) == hri_columns(y));
+  return HR_OK;
+}
+
+/* The same mask on the gradient: the emitted node has the site of this one. Nothing of the forward is needed. */
+void hri_back_dropout(hri_autodiff *ad, hri_id node) {
+  hri_job *job = ad->job;
+  hri_id x = hri_id_at(job, node, 0), control = hri_id_at(job, node, 1),
+         dy = hri_ad_gradient(ad, hri_id_at(job, node, 2)), dx;
+  hri_attr attr = job->nodes.items[node].attr;
+  if (!hri_ad_needed(ad, x)) return;
+  assert(ad->emit.site == job->nodes.items[node].site);
+  dx = hri_ad_like(ad, x, ".grad");
+  hri_ad_emit(ad, HRI_OP_DROPOUT, &attr, (hri_operand[]){HRI_R(dy), HRI_R(control), HRI_W(dx)}, 3);
+  hri_ad_contribute(ad, x, dx);
+}
+
+/* Ten rounds of a few operations for four elements. */
+double hri_flops_dropout(const hri_job *job, const hri_node *node) {
+  return 20.0 * (double)hri_tensor_elements(hri_at(job, node, 0));
 }
 
 static void backward_of_one(hri_autodiff *ad, hri_id node, hri_op op) {
