@@ -137,7 +137,7 @@ static double load(hri_session *s, const char *directory, const char *states, bo
   begin = now();
   if (digest) status = hri_source_digest_begin(&s->source, error);
   if (status == HR_OK) status = hri_executor_run(s->executor, HRI_LOAD, error);
-  if (status == HR_OK && digest) status = hri_source_digest_end(&s->source, files, error);
+  if (status == HR_OK && digest) status = hri_source_digest_end(&s->source, files, NULL, error);
   begin = now() - begin;
   *busy = now_busy() - *busy;
   hri_source_close(&s->source);

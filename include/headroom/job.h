@@ -124,6 +124,11 @@ typedef struct hr_job {
   uint64_t given;     /* bit set of HR_GIVEN_*: options the user fixed */
 
   /* generation: context = prompt + new tokens; the compiler chooses the rows of a prefill chunk */
+  const char
+      *lora; /* --lora: train adapters instead of the weights; hr_job_finish reads it into model.lora. NULL: no */
+
+  const char *adapter; /* --adapter: a directory of adapters to begin with, which hr_job_finish reads into the model */
+
   uint32_t context_length; /* --context (generate), or sequence_length when sampling during training */
   uint32_t position_count; /* rows of the tables of rotary positions; 0 = as many as the longest sequence */
   bool with_generation;    /* train: the job also holds the prefill and decode programs (--sample) */

@@ -59,6 +59,31 @@ typedef struct hr_rope {
   double short_factors[HR_MAX_ROPE_PAIRS], long_factors[HR_MAX_ROPE_PAIRS];
 } hr_rope;
 
+/* Where an adapter can stand: the linear modules of a layer. Where a family fuses q, k, v (gate, up) in one module, it
+ * is the first of them. */
+typedef enum hr_module {
+  HR_MODULE_Q = 0,
+  HR_MODULE_K,
+  HR_MODULE_V,
+  HR_MODULE_ATTENTION_OUTPUT,
+  HR_MODULE_MLP_GATE, /* or the one product into an MLP without a gate */
+  HR_MODULE_MLP_UP,
+  HR_MODULE_MLP_DOWN,
+  HR_MODULE_COUNT
+} hr_module;
+
+/* Adapters of low rank: a module computes x W^T + s (x A^T) B^T with A [rank, in] and B [out, rank]; s is alpha / rank,
+ * or alpha / sqrt(rank) with rslora. Only A and B train. (Hu et al., LoRA, 2021; Kalajdzievski, rsLoRA, 2023.) */
+typedef struct hr_lora {
+  uint32_t rank; /* 0: the model has none */
+  double alpha;
+  double dropout; /* of the adapters' input, in training */
+  bool rslora;
+  bool gaussian;                     /* A begins normal with deviation 1 / rank, else uniform as PEFT's kaiming */
+  uint32_t targets;                  /* set of 1 << hr_module */
+  uint8_t layers[HR_MAX_LAYERS / 8]; /* bit l % 8 of byte l / 8: layer l has them */
+} hr_lora;
+
 typedef struct hr_model {
   hr_family family;
   char name[96]; /* preset or directory name, for people */
@@ -91,11 +116,14 @@ typedef struct hr_model {
   bool init_scale_residual;       /* gpt2: projections into the residual stream use init_std / sqrt(2 * layers) */
   int32_t pad_token, bos_token, eos_token; /* -1: none. Embedding row pad_token gets no input-side gradient, as in
                                               transformers (padding_idx), for families that set it (all but gpt2). */
-  double dropout; /* largest dropout probability the config asks for; Headroom trains without dropout and says so */
+  double dropout;     /* largest dropout probability the config asks for; Headroom trains without dropout and says so */
+  hr_lora lora;       /* adapters beside the weights: of --lora, or of `adapter` */
+  char adapter[1024]; /* the directory with the adapters' weights; "": they begin from the seed */
 } hr_model;
 
 /* Fills `model` from, in this order: an existing directory with a config.json, an existing config.json file, or a
- * preset name. `source` is what the user typed. Errors: INPUT (file and field named), USAGE (unknown name; the nearest
+ * preset name. A directory with an adapter_config.json and no config.json is the model
+ * that it names, with the adapters. `source` is what the user typed. Errors: INPUT (file and field named), USAGE (unknown name; the nearest
  * is suggested). */
 HR_CHECKED hr_status hr_model_open(const char *source, hr_model *model, hr_error *error);
 

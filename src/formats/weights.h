@@ -9,6 +9,7 @@
 #include "formats/safetensors.h"
 
 #define HRI_WEIGHTS_FILE "model.safetensors"
+#define HRI_ADAPTER_FILE "adapter_model.safetensors" /* as PEFT names it */
 #define HRI_WEIGHTS_INDEX "model.safetensors.index.json"
 
 /* ---- Reading ---- */
@@ -67,6 +68,7 @@ typedef struct hri_weights_layout {
   uint32_t shard_count;
   const hri_safetensors_pair *metadata; /* of every file; as hri_safetensors_writer_open takes it */
   uint32_t metadata_count;
+  const char *name; /* of the one file; NULL: model.safetensors. No shards then */
 } hri_weights_layout;
 hr_status hri_weights_writer_open_as(const char *directory, const hri_safetensor *tensors, uint32_t count,
                                      const hri_weights_layout *layout, hri_weights_writer **writer, hr_error *error);

@@ -90,7 +90,7 @@ static hr_status open_files(hri_weights_writer *writer, const uint32_t *begins, 
     char name[SHARD_NAME_BYTES], *path;
     hr_status status;
     shard_name(shard, writer->shard_count, name);
-    path = hri_path_join(writer->directory, name);
+    path = hri_path_join(writer->directory, layout->name ? layout->name : name);
     if (!path) return hri_fail_memory(error, strlen(writer->directory) + sizeof name, writer->directory);
     status = hri_safetensors_writer_open(path, writer->lists + begins[shard], begins[shard + 1] - begins[shard],
                                          layout->metadata, layout->metadata_count, &writer->files[shard], error);
@@ -134,7 +134,9 @@ static hr_status take_shards(hri_weights_writer *writer, const hri_weights_layou
 
 static hr_status plan_shards(hri_weights_writer *writer, const hri_weights_layout *layout, hr_error *error) {
   uint32_t i;
-  if (layout->shard_of && writer->count > 0) {
+  if (layout->name) {
+    writer->shard_count = 1;
+  } else if (layout->shard_of && writer->count > 0) {
     HRI_TRY(take_shards(writer, layout, error));
   } else {
     HRI_TRY(hri_weights_split(writer->tensors, writer->count,

@@ -305,7 +305,8 @@ static void make_leaves(replay *r, const hr_job *spec) {
                                      : e->init_std < 0 ? HRI_INIT_ONES
                                                        : HRI_INIT_ZEROS,
                              .init_std = e->init_std,
-                             .spec = HRI_NONE};
+                             .spec = HRI_NONE,
+                             .site = (uint32_t)r->job->params.count};
       uint32_t index;
       if (e->is_vocabulary) p.stored[0] = hri_round_up(e->rows, HRI_VOCABULARY_ALIGN);
       index = hri_build_parameter(r->job, spec, &p);

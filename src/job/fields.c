@@ -136,6 +136,13 @@ static const hr_field fields[] = {
     {"context", HR_FIELD_U32, "Job", "N", "tokens that the KV cache holds, prompt and new ones", P | G,
      JOB(context_length), COUNT(1, 0), .zero = "prompt + --max-tokens; for a plan the sequence length", ONCE},
 
+    {"lora", HR_FIELD_TEXT, "Job", "r=N,...",
+     "train adapters of low rank and nothing else: r=16,alpha=32,targets=q_proj,v_proj (or all-linear),dropout=0.05,"
+     "rslora,init=kaiming|gaussian,layers=8-15",
+     P | T | X, JOB(lora), MATHEMATICS(ALGORITHM)},
+    {"adapter", HR_FIELD_PATH, "Job", "DIR",
+     "adapters to go on with, evaluate or generate with, as PEFT saves them (RUN/final of a run with --lora)",
+     P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},
     {"optimizer", HR_FIELD_CHOICE, "Optimizer", "NAME", "how gradients change the weights", P | T | X, JOB(optimizer),
      .words = optimizers, .initial = "adamw", MATHEMATICS(ALGORITHM), .given = HR_GIVEN_OPTIMIZER, .said = 5},
     {"betas", HR_FIELD_PAIR, "Optimizer", "B1,B2", "decay rates of AdamW's two averages", P | T, JOB_PAIR(beta1, beta2),

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "job/fields.h"
+#include "model/adapter.h"
+#include "model/lora.h"
 #include "program/optimizer.h"
 
 enum {
@@ -292,6 +294,13 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   HRI_TRY(fill_device(&made, error));
   HRI_TRY(hr_model_check(&made.model, error));
   HRI_TRY(check_fields(&made, error));
+  if (made.adapter) HRI_TRY(hri_adapter_open(made.adapter, &made.model, error));
+  if (made.lora && made.model.adapter[0])
+    return hri_hint(error,
+                    hri_fail(error, HR_ERROR_USAGE, "--lora begins adapters and %s has some already",
+                             made.model.adapter),
+                    "leave --lora out: adapters go on as their adapter_config.json says");
+  if (made.lora) HRI_TRY(hri_lora_parse(made.lora, &made.model, &made.model.lora, error));
   fill_from_model(&made);
   HRI_TRY(check_rows(&made, error));
   HRI_TRY(fill_accumulate(&made, error));

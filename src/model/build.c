@@ -232,12 +232,13 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
                      .unit = p->unit,
                      .init = (uint8_t)p->init,
                      .init_std = p->init_std,
-                     .site = m.index};
+                     .site = p->site};
   if (spec->accumulate > 1) m.gradient_scope = (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE));
   param.key = hri_name(job, "%s", p->name);
   param.weight = tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, m.all, 0), name_of(&m, 0, p->stored[0], ""), HRI_F32,
                                 0, p->stored[0]);
   if (job->failed) return HRI_NONE;
+  job->storages.items[job->tensors.items[param.weight].storage].wide = p->wide;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
   if (!make_parts(&m, spec->purpose == HR_PURPOSE_TRAIN, &param) || !make_runs(&m, &param) ||
       !make_ranges(&m, &param) || !hri_array_push(&job->params, param))
@@ -245,7 +246,7 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
   return job->failed ? HRI_NONE : m.index;
 }
 
-/* By default all of a parameter is trained alike. */
+/* All of a parameter is trained alike: of a model with adapters those, else everything. */
 static void make_param(builder *b, uint32_t index) {
   hri_part_request parts[HRI_PARAM_PARTS];
   hri_param_spec p;
@@ -255,7 +256,7 @@ static void make_param(builder *b, uint32_t index) {
     parts[k] = (hri_part_request){.name = p.parts[k].name,
                                   .row = p.parts[k].row,
                                   .rows = p.parts[k].rows,
-                                  .trainable = true,
+                                  .trainable = p.adapter || b->model->lora.rank == 0,
                                   .decay = p.decay,
                                   .state_kind = b->spec->optimizer};
   request = (hri_param_request){.name = p.name,
@@ -268,7 +269,9 @@ static void make_param(builder *b, uint32_t index) {
                                 .part_count = p.part_count,
                                 .init = p.init,
                                 .init_std = p.init_std,
-                                .spec = index};
+                                .spec = index,
+                                .site = p.site,
+                                .wide = p.adapter};
   if (p.slot == HRI_SLOT_TOKEN_EMBEDDING || p.slot == HRI_SLOT_HEAD_WEIGHT)
     request.stored[0] = hri_round_up(p.dims[0], HRI_VOCABULARY_ALIGN);
   b->slots[(uint32_t)(p.layer + 1) * HRI_SLOT_COUNT + p.slot] = hri_build_parameter(b->job, b->spec, &request);
@@ -321,7 +324,7 @@ static void move_range(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_
                   (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
 }
 
-void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier) {
+void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging_tier) {
   hri_op op = load ? HRI_OP_FILL : HRI_OP_SINK;
   for (uint32_t r = 0; r < job->ranges.count && !job->failed; r++) {
     const hri_param_range range = job->ranges.items[r];
@@ -333,6 +336,7 @@ void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier) {
                   .unit = param->unit,
                   .site = param->site,
                   .origin = HRI_NONE};
+    if (trained && range.gradient == HRI_NONE) continue;
     move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
     if (load && range.master != HRI_NONE)
       hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
@@ -343,11 +347,99 @@ void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier) {
 
 /* ---- the block ---- */
 
-static hri_id linear(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, uint64_t rows, const char *name) {
+typedef struct rows_shape {
+  uint64_t batch, sequence, rows;
+  hri_id ids, targets, positions, doc_start;
+  hri_id *cache_k, *cache_v; /* per layer, in generation */
+  uint64_t capacity;
+} rows_shape;
+
+static hri_id fresh_wide(builder *b, uint64_t rows, uint64_t columns, const char *name) {
+  hri_id tensor = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, columns, name);
+  if (tensor != HRI_NONE) b->job->storages.items[b->job->tensors.items[tensor].storage].wide = true;
+  return tensor;
+}
+
+/* Of a linear with adapters: what A makes of x, per module, scaled. */
+typedef struct adapted {
+  hri_id low[HR_MODULE_COUNT]; /* HRI_NONE: the module has no adapter */
+} adapted;
+
+static hri_id dropped(builder *b, hri_id x, const rows_shape *s) {
+  const hri_tensor like = b->job->tensors.items[x];
+  hri_attr attr = {.i = {(int64_t)s->sequence}, .f = {b->model->lora.dropout}};
+  hri_id y;
+  if (b->model->lora.dropout == 0 || b->emit.phase != HRI_PHASE_FORWARD) return x;
+  y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, like.stored[0], like.stored[1], "lora.dropped");
+  emit(b, HRI_OP_DROPOUT, &attr, (hri_operand[]){HRI_R(x), HRI_R(b->job->control), HRI_W(y)}, 3);
+  return y;
+}
+
+/* s (x A^T) of every module of the product, [rows, modules * rank] in one where they share x. Before the base product:
+ * its gradient of x is there when the adapter's is added to it. */
+static adapted lower(builder *b, hri_id x, hri_slot weight_slot, const rows_shape *s) {
+  adapted a;
+  const hr_lora *lora = &b->model->lora;
+  hri_attr scale = {.f = {hri_lora_scale(lora)}};
+  memset(&a, 0xFF, sizeof a); /* HRI_NONE */
+  for (int k = 0; k < HR_MODULE_COUNT && !b->job->failed; k++) {
+    hr_module first = (hr_module)k;
+    hri_id weight, low, scaled, from;
+    uint64_t rank = lora->rank, at = 0;
+    if (hri_module_slot((hr_module)k, NULL) != weight_slot ||
+        !hri_module_is_adapted(b->model, b->emit.layer, (hr_module)k) || a.low[k] != HRI_NONE)
+      continue;
+    weight = weight_at(b, b->emit.layer, (hri_slot)(HRI_SLOT_LORA_A + first));
+    if (b->job->failed) break;
+    low = scaled = fresh_wide(b, s->rows, b->job->tensors.items[weight].stored[0], "lora.low");
+    from = dropped(b, x, s);
+    emit(b, HRI_OP_LINEAR, NULL, (hri_operand[]){HRI_R(from), HRI_R(weight), HRI_ABSENT, HRI_W(low)}, 4);
+    if (scale.f[0] != 1) {
+      scaled = fresh_wide(b, s->rows, b->job->tensors.items[weight].stored[0], "lora.scaled");
+      emit(b, HRI_OP_SCALE, &scale, (hri_operand[]){HRI_R(low), HRI_W(scaled)}, 2);
+    }
+    for (int j = k; j < HR_MODULE_COUNT && !b->job->failed; j++) {
+      if (hri_module_slot((hr_module)j, NULL) != weight_slot ||
+          !hri_module_is_adapted(b->model, b->emit.layer, (hr_module)j) ||
+          hri_module_a(b->model, (hr_module)j) != first)
+        continue;
+      a.low[j] =
+          b->job->tensors.items[weight].stored[0] == rank ? scaled : hri_tensor_columns(b->job, scaled, at, rank);
+      at += rank;
+    }
+  }
+  return a;
+}
+
+/* Adds each module's share to its columns of y. */
+static void raise(builder *b, const adapted *a, hri_id y, hri_slot weight_slot) {
+  uint64_t at = 0, columns = b->job->failed ? 0 : b->job->tensors.items[y].stored[1];
+  hri_param_spec base;
+  hri_param_get(b->model, b->job->params.items[param_at(b, b->emit.layer, weight_slot)].spec, &base);
+  for (int k = 0; k < HR_MODULE_COUNT && !b->job->failed; k++) {
+    uint32_t part;
+    hri_id weight;
+    if (hri_module_slot((hr_module)k, &part) != weight_slot || a->low[k] == HRI_NONE) continue;
+    weight = weight_at(b, b->emit.layer, (hri_slot)(HRI_SLOT_LORA_B + k));
+    at = base.parts[part].row;
+    emit(b, HRI_OP_LINEAR, NULL,
+         (hri_operand[]){HRI_R(a->low[k]), HRI_R(weight), HRI_ABSENT,
+                         HRI_A(base.parts[part].rows == columns
+                                   ? y
+                                   : hri_tensor_columns(b->job, y, at, base.parts[part].rows))},
+         4);
+  }
+}
+
+static hri_id linear(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, const rows_shape *s,
+                     const char *name) {
   hri_id w = weight_at(b, b->emit.layer, weight_slot), bias = weight_at(b, b->emit.layer, bias_slot), y;
+  adapted a;
   if (b->job->failed) return HRI_NONE;
-  y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->job->tensors.items[w].stored[0], name);
+  a = lower(b, x, weight_slot, s);
+  y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, b->job->tensors.items[w].stored[0], name);
   emit(b, HRI_OP_LINEAR, NULL, (hri_operand[]){HRI_R(x), HRI_R(w), HRI_R(bias), HRI_W(y)}, 4);
+  raise(b, &a, y, weight_slot);
   return y;
 }
 
@@ -374,13 +466,6 @@ static hri_id add(builder *b, hri_id x, hri_id y, uint64_t rows, const char *nam
   emit(b, HRI_OP_ADD, NULL, (hri_operand[]){HRI_R(x), HRI_R(y), HRI_W(sum)}, 3);
   return sum;
 }
-
-typedef struct rows_shape {
-  uint64_t batch, sequence, rows;
-  hri_id ids, targets, positions, doc_start;
-  hri_id *cache_k, *cache_v; /* per layer, in generation */
-  uint64_t capacity;
-} rows_shape;
 
 static bool slides(const hr_model *m, int32_t layer) { return m->sliding_window > 0 && m->sliding[layer]; }
 
@@ -438,23 +523,23 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
   const hr_model *m = b->model;
   hri_id h, sum;
   h = norm(b, x, HRI_SLOT_NORM1_WEIGHT, HRI_SLOT_NORM1_BIAS, s->rows, "norm1", "norm1.stats");
-  h = linear(b, h, HRI_SLOT_QKV_WEIGHT, HRI_SLOT_QKV_BIAS, s->rows, "qkv");
+  h = linear(b, h, HRI_SLOT_QKV_WEIGHT, HRI_SLOT_QKV_BIAS, s, "qkv");
   if (m->qk_norm) h = norm_heads(b, h, s->rows);
   if (!m->learned_positions) h = rotate(b, h, s);
   h = attend(b, h, s);
-  h = linear(b, h, HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, HRI_SLOT_ATTENTION_OUTPUT_BIAS, s->rows, "attention.output");
+  h = linear(b, h, HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, HRI_SLOT_ATTENTION_OUTPUT_BIAS, s, "attention.output");
   if (m->post_norms)
     h = norm(b, h, HRI_SLOT_POST_NORM1_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm1", "post_norm1.stats");
   sum = add(b, x, h, s->rows, "residual1");
   h = norm(b, sum, HRI_SLOT_NORM2_WEIGHT, HRI_SLOT_NORM2_BIAS, s->rows, "norm2", "norm2.stats");
-  h = linear(b, h, HRI_SLOT_MLP_IN_WEIGHT, HRI_SLOT_MLP_IN_BIAS, s->rows, m->gated_mlp ? "gate_up" : "fc");
+  h = linear(b, h, HRI_SLOT_MLP_IN_WEIGHT, HRI_SLOT_MLP_IN_BIAS, s, m->gated_mlp ? "gate_up" : "fc");
   {
     hri_attr attr = {.i = {m->activation}};
     hri_id act = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->mlp_size, "act");
     emit(b, m->gated_mlp ? HRI_OP_GLU : HRI_OP_ACTIVATION, &attr, (hri_operand[]){HRI_R(h), HRI_W(act)}, 2);
     h = act;
   }
-  h = linear(b, h, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s->rows, "mlp");
+  h = linear(b, h, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s, "mlp");
   if (m->post_norms)
     h = norm(b, h, HRI_SLOT_POST_NORM2_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm2", "post_norm2.stats");
   return add(b, sum, h, s->rows, "residual2");

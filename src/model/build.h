@@ -47,16 +47,18 @@ typedef struct hri_param_request {
   hri_init init;
   double init_std;
   uint32_t spec; /* index in the model's parameter table, HRI_NONE */
+  uint32_t site; /* of its random numbers */
+  bool wide;     /* stays fp32 in every precision */
 } hri_param_request;
 
 /* Weight of one parameter, its parts, ranges and runs with their gradients and states; returns its index (HRI_NONE when
  * memory is refused). */
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *request);
 void hri_build_control(hri_job *job, uint16_t programs);
-/* The load or save program: one node per range and thing that it has, each with a staging of its own, which lies in the
+/* The load or save program: one node per range and thing that it has (saved is what trains where `trained`), each with a staging of its own, which lies in the
  * tier that the host addresses. Master weights are moved where there are any, and rounded to the weights that the
  * products read. */
-void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier);
+void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging_tier);
 /* With several micro-steps every gradient is added to: `begin` makes them zero, one node per run until layout gathers
  * them. */
 void hri_build_zero_gradients(hri_job *job);

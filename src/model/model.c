@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "model/adapter.h"
 #include "model/family.h"
 #include "model/gguf.h"
 
@@ -276,6 +277,21 @@ static bool is_gguf(const char *source) {
   return length > 5 && strcasecmp(source + length - 5, ".gguf") == 0;
 }
 
+/* A directory of adapters: the model that they belong to, with them. */
+static hr_status open_adapted(const char *directory, hr_model *model, hr_error *error) {
+  char base[1024];
+  hr_model found;
+  HRI_TRY(hri_adapter_base(directory, base, error));
+  if (!hri_path_exists(base)) {
+    hri_fail(error, HR_ERROR_INPUT, "%s: the model of its adapters, %s, is not there", directory, base);
+    return hri_hint(error, HR_ERROR_INPUT, "name the model, and the adapters by --adapter %.200s", directory);
+  }
+  HRI_TRY(hr_model_open(base, &found, error));
+  HRI_TRY(hri_adapter_open(directory, &found, error));
+  *model = found;
+  return HR_OK;
+}
+
 hr_status hr_model_open(const char *source, hr_model *model, hr_error *error) {
   hr_status status;
   if (!source || !*source)
@@ -289,6 +305,7 @@ hr_status hr_model_open(const char *source, hr_model *model, hr_error *error) {
       return status;
     }
     hri_free(config);
+    if (holds(source, HRI_ADAPTER_CONFIG) == 1) return open_adapted(source, model, error);
   } else if (hri_path_exists(source)) {
     if (is_gguf(source) || hri_gguf_is(source)) return hri_gguf_model_open(source, model, error);
     return read_config(source, model, error);

@@ -36,6 +36,33 @@ static const struct {
     [HRI_SLOT_FINAL_NORM_WEIGHT] = {"final_norm.weight", PLACE_HEAD},
     [HRI_SLOT_FINAL_NORM_BIAS] = {"final_norm.bias", PLACE_HEAD},
     [HRI_SLOT_HEAD_WEIGHT] = {"head.weight", PLACE_HEAD},
+    [HRI_SLOT_LORA_A + HR_MODULE_Q] = {"q.lora_A", PLACE_LAYER},
+    [HRI_SLOT_LORA_A + HR_MODULE_K] = {"k.lora_A", PLACE_LAYER},
+    [HRI_SLOT_LORA_A + HR_MODULE_V] = {"v.lora_A", PLACE_LAYER},
+    [HRI_SLOT_LORA_A + HR_MODULE_ATTENTION_OUTPUT] = {"o.lora_A", PLACE_LAYER},
+    [HRI_SLOT_LORA_A + HR_MODULE_MLP_GATE] = {"gate.lora_A", PLACE_LAYER},
+    [HRI_SLOT_LORA_A + HR_MODULE_MLP_UP] = {"up.lora_A", PLACE_LAYER},
+    [HRI_SLOT_LORA_A + HR_MODULE_MLP_DOWN] = {"down.lora_A", PLACE_LAYER},
+    [HRI_SLOT_LORA_B + HR_MODULE_Q] = {"q.lora_B", PLACE_LAYER},
+    [HRI_SLOT_LORA_B + HR_MODULE_K] = {"k.lora_B", PLACE_LAYER},
+    [HRI_SLOT_LORA_B + HR_MODULE_V] = {"v.lora_B", PLACE_LAYER},
+    [HRI_SLOT_LORA_B + HR_MODULE_ATTENTION_OUTPUT] = {"o.lora_B", PLACE_LAYER},
+    [HRI_SLOT_LORA_B + HR_MODULE_MLP_GATE] = {"gate.lora_B", PLACE_LAYER},
+    [HRI_SLOT_LORA_B + HR_MODULE_MLP_UP] = {"up.lora_B", PLACE_LAYER},
+    [HRI_SLOT_LORA_B + HR_MODULE_MLP_DOWN] = {"down.lora_B", PLACE_LAYER},
+};
+
+static const struct {
+  hri_slot slot;
+  uint32_t part;
+} modules[HR_MODULE_COUNT] = {
+    [HR_MODULE_Q] = {HRI_SLOT_QKV_WEIGHT, 0},
+    [HR_MODULE_K] = {HRI_SLOT_QKV_WEIGHT, 1},
+    [HR_MODULE_V] = {HRI_SLOT_QKV_WEIGHT, 2},
+    [HR_MODULE_ATTENTION_OUTPUT] = {HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, 0},
+    [HR_MODULE_MLP_GATE] = {HRI_SLOT_MLP_IN_WEIGHT, 0},
+    [HR_MODULE_MLP_UP] = {HRI_SLOT_MLP_IN_WEIGHT, 1},
+    [HR_MODULE_MLP_DOWN] = {HRI_SLOT_MLP_OUT_WEIGHT, 0},
 };
 
 /* The Hugging Face side of a slot: full names, or inside of a layer what follows layer_prefix and its number. */
@@ -121,9 +148,54 @@ static const hf_layout *layout_of(const hr_model *m) {
   return &layouts[of[m->family]];
 }
 
+/* ---- modules and their adapters ---- */
+
+hri_slot hri_module_slot(hr_module module, uint32_t *part) {
+  if (part) *part = modules[module].part;
+  return modules[module].slot;
+}
+
+bool hri_module_name(const hr_model *m, hr_module module, int32_t layer, char out[96]) {
+  const hf_layout *layout = layout_of(m);
+  const char *name = layout->slots[modules[module].slot].parts[modules[module].part];
+  int length;
+  if (!name) return false;
+  length = (int)(strlen(name) - strlen(".weight"));
+  if (layer < 0) (void)snprintf(out, 96, "%.*s", length, name);
+  else (void)snprintf(out, 96, "%s%d.%.*s", layout->layer_prefix, layer, length, name);
+  return true;
+}
+
+bool hri_module_is_adapted(const hr_model *m, int32_t layer, hr_module module) {
+  return m->lora.rank > 0 && layer >= 0 && (m->lora.targets >> module & 1) &&
+         (m->lora.layers[layer / 8] >> layer % 8 & 1);
+}
+
+/* Modules of one product read one x; with dropout each has its own. */
+hr_module hri_module_a(const hr_model *m, hr_module module) {
+  hr_module first = module;
+  while (m->lora.dropout == 0 && first > 0 && modules[first - 1].slot == modules[module].slot) first--;
+  while (!(m->lora.targets >> first & 1)) first++;
+  return first;
+}
+
+double hri_lora_scale(const hr_lora *lora) {
+  return lora->alpha / (lora->rslora ? sqrt((double)lora->rank) : (double)lora->rank);
+}
+
+static bool is_a(hri_slot slot) { return slot >= HRI_SLOT_LORA_A && slot < HRI_SLOT_LORA_B; }
+static bool is_b(hri_slot slot) { return slot >= HRI_SLOT_LORA_B && slot < HRI_SLOT_COUNT; }
+static hr_module module_of(hri_slot slot) { return (hr_module)((slot - HRI_SLOT_LORA_A) % HR_MODULE_COUNT); }
+
+static bool adapter_present(const hr_model *m, hri_slot slot, int32_t layer) {
+  hr_module module = module_of(slot);
+  return hri_module_is_adapted(m, layer, module) && (is_b(slot) || hri_module_a(m, module) == module);
+}
+
 /* ---- which slots there are, and their shapes ---- */
 
-static bool present(const hr_model *m, hri_slot slot) {
+static bool present(const hr_model *m, hri_slot slot, int32_t layer) {
+  if (slot >= HRI_SLOT_LORA_A) return adapter_present(m, slot, layer);
   switch (slot) {
   case HRI_SLOT_POSITION_EMBEDDING: return m->learned_positions;
   case HRI_SLOT_NORM1_BIAS:
@@ -142,12 +214,41 @@ static bool present(const hr_model *m, hri_slot slot) {
   }
 }
 
+static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]);
+
+static uint64_t module_rows(const hr_model *m, hr_module module) {
+  const hf_slot *names = &layout_of(m)->slots[modules[module].slot];
+  uint64_t dims[2];
+  (void)shape(m, modules[module].slot, dims);
+  if (modules[module].slot == HRI_SLOT_QKV_WEIGHT && names->parts[1])
+    return (uint64_t)(module == HR_MODULE_Q ? m->head_count : m->kv_head_count) * m->head_size;
+  return names->parts[1] ? dims[0] / 2 : dims[0];
+}
+
+/* Modules whose A is that of `module`. */
+static uint32_t sharers(const hr_model *m, hr_module module) {
+  uint32_t count = 0;
+  for (int k = 0; k < HR_MODULE_COUNT; k++)
+    count += (m->lora.targets >> k & 1) && modules[k].slot == modules[module].slot &&
+             hri_module_a(m, (hr_module)k) == module;
+  return count;
+}
+
+static uint32_t adapter_shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
+  hr_module module = module_of(slot);
+  (void)shape(m, modules[module].slot, dims);
+  dims[0] = is_a(slot) ? (uint64_t)sharers(m, module) * m->lora.rank : module_rows(m, module);
+  if (is_b(slot)) dims[1] = m->lora.rank;
+  return 2;
+}
+
 /* Sets dims to [rows, columns], or [n, 1] for vectors; returns the rank. */
 static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
   const uint64_t hidden = m->hidden_size, heads = (uint64_t)m->head_count * m->head_size;
   const uint64_t qkv = heads + 2 * (uint64_t)m->kv_head_count * m->head_size,
                  mlp_in = (m->gated_mlp ? 2 : 1) * (uint64_t)m->mlp_size;
   uint64_t rows = hidden, columns = 0; /* columns 0: a vector */
+  if (slot >= HRI_SLOT_LORA_A) return adapter_shape(m, slot, dims);
   switch (slot) {
   case HRI_SLOT_TOKEN_EMBEDDING:
   case HRI_SLOT_HEAD_WEIGHT: rows = m->vocabulary_size, columns = hidden; break;
@@ -167,28 +268,30 @@ static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
   return columns ? 2 : 1;
 }
 
-static uint32_t count_in(const hr_model *m, place where) {
+static uint32_t count_in(const hr_model *m, place where, int32_t layer) {
   uint32_t count = 0;
-  for (int s = 0; s < HRI_SLOT_COUNT; s++) count += slots[s].place == where && present(m, (hri_slot)s);
+  for (int s = 0; s < HRI_SLOT_COUNT; s++) count += slots[s].place == where && present(m, (hri_slot)s, layer);
   return count;
 }
 
 /* The index-th present slot of a place; the caller keeps index in range. */
-static hri_slot slot_at(const hr_model *m, place where, uint32_t index) {
+static hri_slot slot_at(const hr_model *m, place where, int32_t layer, uint32_t index) {
   int s;
   for (s = 0; s < HRI_SLOT_COUNT - 1; s++)
-    if (slots[s].place == where && present(m, (hri_slot)s) && index-- == 0) break;
+    if (slots[s].place == where && present(m, (hri_slot)s, layer) && index-- == 0) break;
   return (hri_slot)s;
 }
 
 uint32_t hri_param_count(const hr_model *model) {
-  return count_in(model, PLACE_EMBED) + model->layer_count * count_in(model, PLACE_LAYER) + count_in(model, PLACE_HEAD);
+  uint32_t count = count_in(model, PLACE_EMBED, -1) + count_in(model, PLACE_HEAD, -1);
+  for (uint32_t l = 0; l < model->layer_count; l++) count += count_in(model, PLACE_LAYER, (int32_t)l);
+  return count;
 }
 
 uint64_t hr_model_parameter_count(const hr_model *model) {
   uint64_t total = 0, dims[2];
-  for (int s = 0; s < HRI_SLOT_COUNT; s++) {
-    if (!present(model, (hri_slot)s)) continue;
+  for (int s = 0; s < HRI_SLOT_LORA_A; s++) {
+    if (!present(model, (hri_slot)s, 0)) continue;
     (void)shape(model, (hri_slot)s, dims);
     total += dims[0] * dims[1] * (slots[s].place == PLACE_LAYER ? model->layer_count : 1);
   }
@@ -207,6 +310,11 @@ static bool is_norm_weight(hri_slot slot) {
 static void set_init(const hr_model *m, hri_param_spec *spec) {
   bool into_residual = spec->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT || spec->slot == HRI_SLOT_MLP_OUT_WEIGHT;
   bool ones = is_norm_weight(spec->slot) && m->norm_weight_offset == 0;
+  if (spec->adapter) { /* PEFT: kaiming_uniform(a = sqrt(5)), which is uniform within 1 / sqrt(in); B is zero */
+    spec->init = is_b(spec->slot) ? HRI_INIT_ZEROS : m->lora.gaussian ? HRI_INIT_NORMAL : HRI_INIT_UNIFORM;
+    spec->init_std = m->lora.gaussian ? 1.0 / m->lora.rank : 1 / sqrt((double)spec->dims[1]);
+    return;
+  }
   spec->init = spec->rank == 2 ? HRI_INIT_NORMAL : ones ? HRI_INIT_ONES : HRI_INIT_ZEROS;
   if (spec->rank != 2) return;
   spec->init_std = m->init_std;
@@ -217,6 +325,21 @@ static void set_init(const hr_model *m, hri_param_spec *spec) {
 static uint64_t part_rows(const hr_model *m, const hri_param_spec *spec, uint32_t part, uint32_t count) {
   if (count == 3) return (uint64_t)(part == 0 ? m->head_count : m->kv_head_count) * m->head_size;
   return spec->dims[0] / count;
+}
+
+/* Named as PEFT names them in adapter_model.safetensors. */
+static void set_adapter_parts(const hr_model *m, hri_param_spec *spec) {
+  bool a = is_a(spec->slot);
+  for (int k = module_of(spec->slot); k < HR_MODULE_COUNT; k++) {
+    hri_param_part *part = &spec->parts[spec->part_count];
+    char name[96];
+    if (!(m->lora.targets >> k & 1) || modules[k].slot != modules[module_of(spec->slot)].slot) continue;
+    if (a ? hri_module_a(m, (hr_module)k) != module_of(spec->slot) : k != (int)module_of(spec->slot)) continue;
+    (void)hri_module_name(m, (hr_module)k, spec->layer, name);
+    (void)snprintf(part->name, sizeof part->name, "base_model.model.%.64s.lora_%c.weight", name, a ? 'A' : 'B');
+    part->rows = a ? m->lora.rank : spec->dims[0];
+    part->row = spec->part_count++ * part->rows;
+  }
 }
 
 static void set_parts(const hr_model *m, hri_param_spec *spec) {
@@ -236,29 +359,45 @@ static void set_parts(const hr_model *m, hri_param_spec *spec) {
   }
 }
 
+enum { ADAPTER_SITES = 1 << 20 }; /* beyond any number of parameters */
+
+/* `index` counts within its place; adapters stand behind the parameters of their layer. */
+static uint32_t site_of(const hr_model *m, const hri_param_spec *spec, uint32_t index) {
+  uint32_t own = 0, layer = spec->layer >= 0               ? (uint32_t)spec->layer
+                            : spec->unit == HRI_UNIT_EMBED ? 0
+                                                           : m->layer_count;
+  if (spec->adapter) return ADAPTER_SITES + layer * 2 * HR_MODULE_COUNT + (uint32_t)spec->slot - HRI_SLOT_LORA_A;
+  if (spec->unit == HRI_UNIT_EMBED) return index;
+  for (int s = 0; s < HRI_SLOT_LORA_A; s++) own += slots[s].place == PLACE_LAYER && present(m, (hri_slot)s, 0);
+  return count_in(m, PLACE_EMBED, -1) + layer * own + index;
+}
+
 void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) {
-  uint32_t embed = count_in(model, PLACE_EMBED), per_layer = count_in(model, PLACE_LAYER),
-           in_layers = per_layer * model->layer_count;
+  uint32_t count = count_in(model, PLACE_EMBED, -1);
   memset(spec, 0, sizeof *spec);
   spec->layer = -1;
-  if (index < embed) {
-    spec->slot = slot_at(model, PLACE_EMBED, index);
+  if (index < count) {
+    spec->slot = slot_at(model, PLACE_EMBED, -1, index);
     spec->unit = HRI_UNIT_EMBED;
-  } else if (index - embed < in_layers) {
-    spec->layer = (int32_t)((index - embed) / per_layer);
-    spec->slot = slot_at(model, PLACE_LAYER, (index - embed) % per_layer);
-    spec->unit = HRI_UNIT_FIRST_LAYER + (uint32_t)spec->layer;
   } else {
-    spec->slot = slot_at(model, PLACE_HEAD, index - embed - in_layers);
-    spec->unit = HRI_UNIT_FIRST_LAYER + model->layer_count;
+    uint32_t layer = 0;
+    index -= count;
+    while (layer < model->layer_count && index >= (count = count_in(model, PLACE_LAYER, (int32_t)layer)))
+      index -= count, layer++;
+    if (layer < model->layer_count) spec->layer = (int32_t)layer;
+    spec->slot = slot_at(model, spec->layer >= 0 ? PLACE_LAYER : PLACE_HEAD, spec->layer, index);
+    spec->unit = HRI_UNIT_FIRST_LAYER + layer;
   }
+  spec->adapter = spec->slot >= HRI_SLOT_LORA_A;
+  spec->site = site_of(model, spec, index);
   if (spec->layer >= 0)
     (void)snprintf(spec->name, sizeof spec->name, "layers.%d.%s", spec->layer, slots[spec->slot].name);
   else (void)snprintf(spec->name, sizeof spec->name, "%s", slots[spec->slot].name);
   spec->rank = shape(model, spec->slot, spec->dims);
   spec->decay = spec->rank == 2;
   set_init(model, spec);
-  set_parts(model, spec);
+  if (spec->adapter) set_adapter_parts(model, spec);
+  else set_parts(model, spec);
 }
 
 /* ---- names in files ---- */

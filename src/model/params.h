@@ -32,11 +32,15 @@ typedef enum hri_slot {
   HRI_SLOT_FINAL_NORM_WEIGHT,
   HRI_SLOT_FINAL_NORM_BIAS,
   HRI_SLOT_HEAD_WEIGHT, /* [V, C]; absent when tied */
-  HRI_SLOT_COUNT,
+  HRI_SLOT_LORA_A, /* and the next ones, by hr_module: [rank, in] of each module that is adapted. Without dropout all
+                         * modules of one product share the first one's, a part each: [modules * rank, in] */
+  HRI_SLOT_LORA_B = HRI_SLOT_LORA_A + HR_MODULE_COUNT, /* [out, rank], likewise, each its own */
+  HRI_SLOT_COUNT = HRI_SLOT_LORA_B + HR_MODULE_COUNT,
   HRI_SLOT_NONE = HRI_SLOT_COUNT /* no parameter, where one is optional */
 } hri_slot;
 
-typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS } hri_init;
+/* UNIFORM: between -init_std and init_std. */
+typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS, HRI_INIT_UNIFORM } hri_init;
 
 /* One Hugging Face tensor inside a parameter: rows [row, row + rows) of ours. */
 typedef struct hri_param_part {
@@ -52,8 +56,10 @@ typedef struct hri_param_spec {
   hri_slot slot;
   int32_t layer; /* -1 outside of the layers */
   uint32_t unit;
+  uint32_t site;    /* of its random numbers: the same with adapters and without */
   uint32_t rank;    /* 1 or 2 */
   uint64_t dims[2]; /* logical: [rows, columns], or [n, 1] */
+  bool adapter;     /* of the adapters: trained while the rest is frozen, fp32 always, in files of its own */
   bool decay;       /* weight decay touches matrices and embeddings, not biases and norms */
   hri_init init;
   double init_std;
@@ -68,6 +74,17 @@ void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec);
 /* True for tensors that files may hold and that are ignored (h.N.attn.bias, *.rotary_emb.inv_freq, a tied
  * lm_head.weight, ...). `name` is a Hugging Face tensor name. */
 bool hri_param_ignored(const hr_model *model, const char *name);
+
+/* The product that a module is part of: its weight's slot, and which part. */
+hri_slot hri_module_slot(hr_module module, uint32_t *part);
+/* "model.layers.3.self_attn.q_proj"; layer -1: what follows the layer, "self_attn.q_proj". False: the family has no such
+ * module. */
+bool hri_module_name(const hr_model *model, hr_module module, int32_t layer, char out[96]);
+bool hri_module_is_adapted(const hr_model *model, int32_t layer, hr_module module);
+/* Whose A a module uses: its own, or with the other modules of its product the first one's. */
+hr_module hri_module_a(const hr_model *model, hr_module module);
+/* The factor on an adapter's share. */
+double hri_lora_scale(const hr_lora *lora);
 
 /* Spelling variants of part names in files: gpt2 with and without "transformer.", the others with and without "model.";
  * gemma3 also behind "language_model." and "model.language_model.", as multimodal files have it.

@@ -1,6 +1,6 @@
 /* Mixed precision: which storages of a forward job become bf16, before anything is derived from them.
  *
- * Matrices and activations become bf16; vectors (norm weights, biases), statistics, losses and the gradients of weights
+ * Matrices and activations become bf16, but for what is wide (adapters and their low ranks); vectors (norm weights, biases), statistics, losses and the gradients of weights
  * stay fp32, and so does all arithmetic. With masters each trainable matrix gets an fp32 master weight, which the
  * optimizer updates and whose rounded copy the products read. Without, the update rounds stochastically, and a gradient
  * that one product writes once may be bf16: nothing is added to it. Later passes take their types from here. */
@@ -10,6 +10,7 @@
 #include "pass/pass.h"
 
 static void mark_wide(const hri_job *job, bool *wide) {
+  for (size_t s = 0; s < job->storages.count; s++) wide[s] = job->storages.items[s].wide;
   for (size_t n = 0; n < job->nodes.count; n++) {
     const hri_node *node = &job->nodes.items[n];
     const hri_rule *rule = hri_rule_get(node->op);
@@ -47,8 +48,10 @@ static hri_id make_master(hri_job *job, const hri_param_range *range) {
                         weight.dims, weight.stored);
 }
 
+/* What is narrowed at all: adapters stay fp32. */
 static bool is_matrix(const hri_job *job, const hri_param *param) {
-  return job->tensors.items[param->weight].rank == 2;
+  const hri_tensor *weight = &job->tensors.items[param->weight];
+  return weight->rank == 2 && !job->storages.items[weight->value].wide;
 }
 
 static void mark_states(const hri_job *job, const hri_param_range *range, bool *narrow) {

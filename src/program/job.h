@@ -126,6 +126,7 @@ typedef struct hri_storage {
   uint16_t scope;  /* HRI_IN(..) of the programs that carry it; 0 = local */
   uint8_t program; /* the one program of a local storage */
   bool dead;       /* merged into another storage by a pass */
+  bool wide;       /* its value stays fp32 in every precision */
   bool transient;  /* its value is made again before each use and dies behind it, at every level of recomputation */
   int32_t layer;   /* label; -1 none */
   uint32_t unit, segment; /* HRI_NONE when it belongs to none */

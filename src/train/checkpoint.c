@@ -219,6 +219,21 @@ static void put_digest(hri_json_writer *w, const char *key, uint64_t value) {
   hri_json_field_string(w, key, text);
 }
 
+/* What adapters were trained beside: the model's files, or the seed that it began with. */
+static void put_base(hri_json_writer *w, const hri_session *s) {
+  const hr_model *model = &s->plan->spec.model;
+  if (model->lora.rank == 0) return;
+  hri_json_key(w, "base");
+  hri_json_begin_object(w);
+  hri_json_field_string(w, "model", model->has_weights ? model->directory : model->name);
+  if (!model->has_weights) hri_json_field_u64(w, "seed", s->plan->spec.seed);
+  hri_json_key(w, "files");
+  hri_json_begin_object(w);
+  for (size_t k = 0; k < s->base.count; k++) put_digest(w, s->base.items[k].name, s->base.items[k].digest);
+  hri_json_end_object(w);
+  hri_json_end_object(w);
+}
+
 static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progress *p, uint64_t metrics_bytes,
                       uint64_t metrics_digest) {
   const hri_job *compiled = &r->session->plan->job;
@@ -242,6 +257,7 @@ static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progres
   hri_json_field_u64(w, "bytes", metrics_bytes);
   put_digest(w, "digest", metrics_digest);
   hri_json_end_object(w);
+  put_base(w, r->session);
   hri_identity_put(w, r->job, r->options, &r->facts);
   hri_machine_put(w, &r->session->plan->spec, compiled->instruction_set, compiled->libraries);
   hri_json_end_object(w);
@@ -522,6 +538,41 @@ hr_status hri_checkpoint_check_tensors(const hri_rundir *r, const hri_checkpoint
     return hri_checkpoint_offer(r, c, HR_ERROR_INPUT, error);
   }
   return HR_OK;
+}
+
+static hr_status compare_base(const hri_json *base, const hri_rundir *r, hr_error *error) {
+  const hri_file_list *have = &r->session->base;
+  hri_json files;
+  hr_status status;
+  HRI_TRY(hri_json_get_object(base, "files", &files, error));
+  for (size_t k = 0; k < have->count; k++) {
+    char text[HRI_DIGEST_TEXT_BYTES];
+    const char *then = json_string_value(json_object_get(files.value, have->items[k].name));
+    hri_file_digest_text(have->items[k].digest, text);
+    if (then && strcmp(then, text) == 0) continue;
+    status = hri_fail(error, HR_ERROR_INPUT, "%s/%s is not the file that the adapters of this run were trained beside",
+                      r->session->plan->spec.model.directory, have->items[k].name);
+    return hri_hint(error, status, "put the model back as it was, or train new adapters for this one");
+  }
+  if (json_object_size(files.value) == have->count) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT,
+                    "%s has other weight files than the model that the adapters of this run "
+                    "were trained beside",
+                    r->session->plan->spec.model.name);
+  return hri_hint(error, status, "name the model that the run began with");
+}
+
+hr_status hri_checkpoint_check_base(const hri_rundir *r, const hri_checkpoint *c, hr_error *error) {
+  char file[PATH_BYTES];
+  hri_json root = {0}, base;
+  hr_status status;
+  if (r->session->plan->spec.model.lora.rank == 0) return HR_OK;
+  HRI_TRY(hri_path_at(file, c->path, "state.json", error));
+  HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
+  status = hri_json_get_object(&root, "base", &base, error);
+  if (status == HR_OK) status = compare_base(&base, r, error);
+  hri_json_deinit(&root);
+  return status;
 }
 
 /* ---- going on ---- */

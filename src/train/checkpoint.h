@@ -46,6 +46,8 @@ hr_status hri_checkpoint_check_identity(const hri_rundir *run, hri_checkpoint *c
 /* The digests that the load took, against the manifest. */
 hr_status hri_checkpoint_check_tensors(const hri_rundir *run, const hri_checkpoint *checkpoint,
                                        const hri_file_list *loaded, hr_error *error);
+/* After the load: the weights beside which adapters stand are those of the run. INPUT names the file. */
+hr_status hri_checkpoint_check_base(const hri_rundir *run, const hri_checkpoint *checkpoint, hr_error *error);
 /* Adds to an error of a load what to go on from instead. */
 hr_status hri_checkpoint_offer(const hri_rundir *run, const hri_checkpoint *checkpoint, hr_status status,
                                hr_error *error);

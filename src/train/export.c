@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include "base/json.h"
 #include "convert/lexicon.h"
 #include "formats/gguf.h"
+#include "model/adapter.h"
 
 enum { CONFIG_LIMIT_BYTES = 4 << 20, COPY_BYTES = 1 << 18 };
 
@@ -98,6 +101,20 @@ hr_status hri_export_config(const hr_model *model, const char *dtype, const char
   if (status != HR_OK || read == HR_OK) return status;
   return hri_fail(error, HR_ERROR_INPUT, "%.600s: config.json is written without the keys that only that file has",
                   unread.message);
+}
+
+hr_status hri_export_adapter(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error) {
+  hri_text text = {0};
+  char *path = hri_path_join(directory, HRI_ADAPTER_CONFIG), full[PATH_MAX];
+  const char *base = model->has_weights ? model->directory : NULL;
+  hr_status status;
+  if (base && realpath(base, full) && hri_utf8_whole(full)) base = full;
+  hri_adapter_text(model, base, &text);
+  status = path && !text.failed ? write_config(path, hri_text_get(&text), files, error)
+                                : hri_fail_memory(error, text.length, HRI_ADAPTER_CONFIG);
+  hri_text_deinit(&text);
+  hri_free(path);
+  return status;
 }
 
 /* ---- companions ---- */

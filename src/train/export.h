@@ -16,6 +16,9 @@
 hr_status hri_export_config(const hr_model *model, const char *dtype, const char *directory, hri_file_list *files,
                             hr_error *error);
 
+/* Writes adapter_config.json, as PEFT reads it, of a model with adapters. */
+hr_status hri_export_adapter(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error);
+
 /* Copies the tokenizer, template and generation files of model->directory, byte for byte; from a GGUF file,
  * tokenizer.json and tokenizer_config.json are made. INPUT and UNSUPPORTED: the source is gone, or its tokenizer cannot
  * be taken over; the weights are worth keeping without. */

@@ -193,23 +193,27 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
   s->loaded = &loaded;
   status = load(s, NULL, states_file, error);
   s->loaded = NULL;
-  if (status == HR_OK) status = check_manifest(model->directory, &loaded, error);
+  if (status == HR_OK) status = check_manifest(model->directory, model->lora.rank > 0 ? &s->base : &loaded, error);
   hri_array_free(&loaded);
   return status;
 }
 
 static hr_status load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
   hri_control control = {.loss_scale = 1, .clip_scale = 1, .seed = s->plan->spec.seed};
+  bool adapters = s->plan->spec.model.lora.rank > 0;
+  hri_file_list unasked = {0};
   hr_status status;
   if (!s->executor) HRI_TRY(hri_session_prepare(s, error));
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory,
                           states_file, s->plan->spec.seed, error));
-  if (s->loaded) HRI_TRY(hri_source_digest_begin(&s->source, error));
+  if (s->loaded || adapters) HRI_TRY(hri_source_digest_begin(&s->source, error));
   HRI_TRY(take_carry(s, directory != NULL, error));
   HRI_TRY(reserve(s, error));
   hri_executor_control_set(s->executor, 0, &control, sizeof control);
   status = hri_executor_run(s->executor, HRI_LOAD, error);
-  if (status == HR_OK && s->loaded) status = hri_source_digest_end(&s->source, s->loaded, error);
+  if (status == HR_OK && (s->loaded || adapters))
+    status = hri_source_digest_end(&s->source, s->loaded ? s->loaded : &unasked, &s->base, error);
+  hri_array_free(&unasked);
   hri_source_close(&s->source); /* files are not needed any more */
   return status;
 }
@@ -225,6 +229,7 @@ void hri_session_close(hri_session *s) {
   hri_executor_destroy(s->executor);
   hri_source_close(&s->source);
   hri_carry_deinit(&s->carry);
+  hri_array_free(&s->base);
   hr_plan_destroy(s->plan);
   memset(s, 0, sizeof *s);
 }
@@ -277,7 +282,10 @@ hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype
   const hr_model *model = files_of(s, &other);
   hr_error own = {0};
   HRI_TRY(save_weights(s, directory, dtype, with_states, files, error));
-  HRI_TRY(told(s, hri_export_config(model, name, directory, files, &own), &own, error));
+  HRI_TRY(told(s,
+               model->lora.rank > 0 ? hri_export_adapter(&s->plan->spec.model, directory, files, &own)
+                                    : hri_export_config(model, name, directory, files, &own),
+               &own, error));
   return told(s, hri_export_companions(model, directory, files, &own), &own, error);
 }
 

@@ -657,6 +657,7 @@ static hr_status load(trainer *t, hr_error *error) {
   t->session.loaded = NULL;
   if (resume && status != HR_OK) status = hri_checkpoint_offer(&t->run, from, status, error);
   if (resume && status == HR_OK) status = hri_checkpoint_check_tensors(&t->run, from, &loaded, error);
+  if (resume && status == HR_OK) status = hri_checkpoint_check_base(&t->run, from, error);
   hri_array_free(&loaded);
   return status;
 }

@@ -96,11 +96,37 @@ static hr_status refuse_unknown(const hri_source *s, const char *file, const cha
                           : "remove it, or check model_type, num_hidden_layers and the bias fields in config.json");
 }
 
+/* The file holds what the adapters' modules have, and nothing else. */
+static hr_status check_adapter(const hri_source *s, hr_error *error) {
+  hri_source own = {.model = s->model, .weights = s->adapter};
+  uint32_t count = hri_weights_count(s->adapter);
+  bool *seen = hri_alloc_zero((size_t)count + 1, sizeof *seen);
+  hr_status status = HR_OK;
+  if (!seen) return hri_fail_memory(error, count, "the weight check");
+  for (uint32_t p = 0; p < hri_param_count(s->model) && status == HR_OK; p++) {
+    hri_param_spec spec;
+    hri_param_get(s->model, p, &spec);
+    for (uint32_t k = 0; spec.adapter && k < spec.part_count && status == HR_OK; k++)
+      status = check_part(&own, &spec, &spec.parts[k], seen, error);
+  }
+  if (status != HR_OK)
+    (void)hri_hint(error, status, "the adapter belongs to another model, or to another adapter_config.json");
+  for (uint32_t i = 0; i < count && status == HR_OK; i++)
+    if (!seen[i]) {
+      status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s belongs to no module that adapter_config.json adapts",
+                        hri_weights_path(s->adapter, i), hri_weights_get(s->adapter, i)->name);
+      (void)hri_hint(error, status, "adapters of linear modules of layers can be read");
+    }
+  hri_free(seen);
+  return status;
+}
+
 static hr_status check_weights(hri_source *s, bool *seen, hr_error *error) {
   for (uint32_t p = 0; p < hri_param_count(s->model); p++) {
     hri_param_spec spec;
     hri_param_get(s->model, p, &spec);
-    for (uint32_t k = 0; k < spec.part_count; k++) HRI_TRY(check_part(s, &spec, &spec.parts[k], seen, error));
+    for (uint32_t k = 0; !spec.adapter && k < spec.part_count; k++)
+      HRI_TRY(check_part(s, &spec, &spec.parts[k], seen, error));
   }
   for (uint32_t i = 0; i < hri_weights_count(s->weights); i++) {
     const char *name = hri_weights_get(s->weights, i)->name;
@@ -119,7 +145,7 @@ static hr_status check_gguf(hri_source *s, bool *seen, hr_error *error) {
   for (uint32_t p = 0; p < hri_param_count(s->model); p++) {
     hri_param_spec spec;
     hri_param_get(s->model, p, &spec);
-    for (uint32_t k = 0; k < spec.part_count; k++) {
+    for (uint32_t k = 0; !spec.adapter && k < spec.part_count; k++) {
       hri_gguf_part part;
       uint32_t index;
       hri_gguf_part_of(s->model, &spec, k, &part);
@@ -151,6 +177,18 @@ static hr_status open_weights(hri_source *s, const char *path, hr_error *error) 
   return check_source(s, error);
 }
 
+/* "": there is none yet. */
+static hr_status open_adapter(hri_source *s, const char *directory, hr_error *error) {
+  char *path;
+  hr_status status;
+  if (!directory[0]) return HR_OK;
+  path = hri_path_join(directory, HRI_ADAPTER_FILE);
+  if (!path) return hri_fail_memory(error, strlen(directory), "a path");
+  status = hri_weights_open(path, &s->adapter, error);
+  hri_free(path);
+  return status == HR_OK ? check_adapter(s, error) : status;
+}
+
 hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *job, const hri_elements *elements,
                           const char *directory, const char *states_file, uint64_t seed, hr_error *error) {
   hr_status status = HR_OK;
@@ -160,6 +198,10 @@ hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *j
   s->elements = elements;
   s->seed = seed;
   s->dtype = HRI_FILE_F32;
+  if (model->lora.rank > 0) {
+    HRI_TRY_OUT(open_adapter(s, directory ? directory : model->adapter, error));
+    directory = NULL;
+  }
   if (!directory) directory = model->has_weights ? model->directory : NULL;
   if (directory) HRI_TRY_OUT(open_weights(s, directory, error));
   if (states_file) HRI_TRY_OUT(hri_weights_open(states_file, &s->states, error));
@@ -171,17 +213,20 @@ out:
 void hri_source_close(hri_source *s) {
   hri_weights_close(s->weights);
   hri_weights_close(s->states);
+  hri_weights_close(s->adapter);
   hri_gguf_close(s->gguf);
   memset(s, 0, sizeof *s);
 }
 
 hr_status hri_source_digest_begin(hri_source *s, hr_error *error) {
   if (s->weights) HRI_TRY(hri_weights_digest_begin(s->weights, error));
+  if (s->adapter) HRI_TRY(hri_weights_digest_begin(s->adapter, error));
   return s->states ? hri_weights_digest_begin(s->states, error) : HR_OK;
 }
 
-hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hr_error *error) {
-  if (s->weights) HRI_TRY(hri_weights_digest_end(s->weights, files, error));
+hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hri_file_list *base, hr_error *error) {
+  if (s->weights) HRI_TRY(hri_weights_digest_end(s->weights, s->model->lora.rank > 0 ? base : files, error));
+  if (s->adapter) HRI_TRY(hri_weights_digest_end(s->adapter, files, error));
   return s->states ? hri_weights_digest_end(s->states, files, error) : HR_OK;
 }
 
@@ -218,10 +263,11 @@ static hr_status read_gguf_bytes(const hri_move *move, uint64_t offset, uint64_t
 
 static hr_status move_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
                            hr_error *error) {
-  uint32_t index = hri_source_find(s, &spec->parts[k]);
+  hri_weights *from = spec->adapter ? s->adapter : s->weights;
+  uint32_t index = spec->adapter ? hri_weights_find(from, spec->parts[k].name) : hri_source_find(s, &spec->parts[k]);
   if (index == HRI_SAFETENSORS_NONE)
     return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", spec->parts[k].name);
-  *move = move_from(s->weights, index);
+  *move = move_from(from, index);
   move->transposed = spec->parts[k].transposed;
   return HR_OK;
 }
@@ -258,7 +304,8 @@ static hr_status fill_weight(hri_source *s, const hri_param_range *range, const 
   hri_move moves[HRI_PARAM_PARTS];
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = part_of(s->job, range, spec, k);
-    HRI_TRY((s->gguf ? move_gguf_part : move_part)(s, spec, (uint32_t)(part - spec->parts), &moves[k], error));
+    HRI_TRY((s->gguf && !spec->adapter ? move_gguf_part : move_part)(s, spec, (uint32_t)(part - spec->parts), &moves[k],
+                                                                     error));
     moves[k].rows = part->rows;
     moves[k].columns = columns_of(spec);
     moves[k].window = tensor;
@@ -346,6 +393,9 @@ hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t 
     void *rounded = direct ? hri_real_at(tensor->memory, (int64_t)done, real) : narrow ? (void *)(list + room) : list;
     if (param->init == HRI_INIT_NORMAL)
       hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done), with->team);
+    else if (param->init == HRI_INIT_UNIFORM)
+      hri_fill_uniform(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done),
+                       with->team);
     else with->fill(list, constant, (int64_t)n, with->team);
     if (narrow) with->cast(rounded, real, list, HRI_REAL_F32, (int64_t)n, with->team);
     if (!direct)
@@ -363,7 +413,7 @@ hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hr
   uint64_t bytes = hri_tensor_bytes(whole), logical = hri_tensor_elements(whole) * hri_real_bytes(real);
   hri_param_spec spec;
   hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
-  if (what == HRI_MOVED_WEIGHT && (s->weights || s->gguf))
+  if (what == HRI_MOVED_WEIGHT && (spec.adapter ? s->adapter != NULL : s->weights || s->gguf))
     HRI_TRY(fill_weight(s, range, &spec, real, tensor, staging, staging_bytes, error));
   else if (what == HRI_MOVED_WEIGHT)
     HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));

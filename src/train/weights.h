@@ -23,21 +23,24 @@ typedef struct hri_source {
   uint64_t seed;
   hri_weights *weights; /* where the weights are; both NULL: initialise from the seed */
   hri_gguf *gguf;
+  hri_weights *adapter; /* where a model's adapters are; NULL: initialise them */
   hri_weights *states;  /* NULL: states start at zero */
   hri_file_dtype dtype; /* of the weights as loaded; F32 when initialised or quantized */
 } hri_source;
 
-/* Opens model->directory, or `directory` when not NULL (safetensors or a GGUF file), and checks before anything is read
+/* Opens model->directory, or `directory` when not NULL (safetensors or a GGUF file; of a model with adapters those
+ * alone, which model->adapter names otherwise), and checks before anything is read
  * that every part is there once, with the right shape and a type that is decoded, and that no unknown tensor is; INPUT
  * names file, tensor and remedy. */
 hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_elements *elements,
                           const char *directory, const char *states_file, uint64_t seed, hr_error *error);
 void hri_source_close(hri_source *source);
 /* From now on the digests of the weight files and of the states' file are taken as they are read (a GGUF file's is
- * not), and told after all was filled, by name, for a comparison with what a manifest says of them. Errors as of
+ * not), and told after all was filled, by name, for a comparison with what a manifest says of them; `base` (may be NULL)
+ * gets those of the weights beside which adapters stand. Errors as of
  * hri_safetensors_digest_begin and _end. */
 hr_status hri_source_digest_begin(hri_source *source, hr_error *error);
-hr_status hri_source_digest_end(hri_source *source, hri_file_list *files, hr_error *error);
+hr_status hri_source_digest_end(hri_source *source, hri_file_list *files, hri_file_list *base, hr_error *error);
 hr_status hri_source_fill(void *source, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
                           uint64_t staging_bytes, hr_error *error);
 
@@ -109,7 +112,8 @@ typedef struct hri_sink {
   hri_sink_options options;
   hri_weights_writer *weights;
   hri_safetensors_writer *states; /* NULL: states are not saved */
-  hri_safetensor *tensors;        /* of the weights, in the order of parameters and parts */
+  hri_safetensor *tensors; /* of the weights, in the order of parameters and parts; with adapters of those alone */
+  uint32_t *tensor_of;     /* per part of the job: its tensor, HRI_NONE */
   char (*names)[96];
   hri_safetensor *state_tensors;
   char (*state_names)[128];

@@ -61,8 +61,8 @@ hr_status hri_carry_take(hri_carry *carry, const hri_source *s, hr_error *error)
   const char *began;
   hri_file_dtype dtype;
   hr_status status;
-  carry->dtype = s->dtype;
-  if (!s->weights) return HR_OK;
+  carry->dtype = s->model->lora.rank > 0 ? HRI_FILE_F32 : s->dtype; /* adapters are, as PEFT saves them */
+  if (!s->weights || s->model->lora.rank > 0) return HR_OK;
   file = hri_weights_file(s->weights, 0);
   began = hri_safetensors_metadata_find(file, HRI_SOURCE_DTYPE_KEY);
   status = take_metadata(carry, file, error);
@@ -121,22 +121,27 @@ static hr_status list_tensors(hri_sink *sink, hr_error *error) {
   const hri_job *job = sink->job;
   size_t parts = job->parts.count, states = parts * HRI_STATE_TENSORS;
   sink->tensors = hri_alloc_zero(parts + 1, sizeof *sink->tensors);
+  sink->tensor_of = hri_alloc_zero(parts + 1, sizeof *sink->tensor_of);
   sink->names = hri_alloc_zero(parts + 1, sizeof *sink->names);
   sink->state_tensors = hri_alloc_zero(states + 1, sizeof *sink->state_tensors);
   sink->state_names = hri_alloc_zero(states + 1, sizeof *sink->state_names);
   sink->first_state = hri_alloc_zero(job->ranges.count + 1, sizeof *sink->first_state);
-  if (!sink->tensors || !sink->names || !sink->state_tensors || !sink->state_names || !sink->first_state)
+  if (!sink->tensors || !sink->tensor_of || !sink->names || !sink->state_tensors || !sink->state_names ||
+      !sink->first_state)
     return hri_fail_memory(error, (uint64_t)parts * 800, "the list of tensors to save");
   for (uint32_t r = 0; r < job->ranges.count; r++) {
     const hri_param_range *range = &job->ranges.items[r];
     hri_param_spec spec;
     hri_param_get(sink->model, job->params.items[range->param].spec, &spec);
-    for (uint32_t k = 0; k < range->part_count; k++)
+    for (uint32_t k = 0; k < range->part_count; k++) {
+      sink->tensor_of[range->part_begin + k] = HRI_NONE;
+      if (sink->model->lora.rank > 0 && !spec.adapter) continue;
+      sink->tensor_of[range->part_begin + k] = sink->tensor_count;
       list_weight(sink, &spec, range->part_begin - job->params.items[range->param].part_begin + k,
-                  range->part_begin + k);
+                  sink->tensor_count++);
+    }
     list_states(sink, r, &spec);
   }
-  sink->tensor_count = (uint32_t)parts;
   return HR_OK;
 }
 
@@ -152,6 +157,7 @@ static hr_status open_weights(hri_sink *sink, const char *directory, hr_error *e
   if (sink->options.states)
     pairs[count++] = (hri_safetensors_pair){HRI_SOURCE_DTYPE_KEY, hri_file_dtype_name(carry->dtype)};
   layout.metadata = pairs;
+  if (sink->model->lora.rank > 0) layout.name = HRI_ADAPTER_FILE;
   layout.metadata_count = count;
   if (sink->options.as_source && carry->shard_of) {
     layout.shard_of = carry->shard_of;
@@ -205,7 +211,7 @@ static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const
   uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = &spec->parts[range->part_begin - sink->job->params.items[range->param].part_begin + k];
-    uint32_t index = range->part_begin + k; /* weights are listed in the order of parts */
+    uint32_t index = sink->tensor_of[range->part_begin + k];
     moves[k] = (hri_move){.bytes = write_bytes,
                           .file = sink->weights,
                           .index = index,
@@ -218,7 +224,7 @@ static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const
                           .first = (part->row - range->row) * columns,
                           .real = real,
                           .finite = true,
-                          .path = HRI_WEIGHTS_FILE,
+                          .path = spec->adapter ? HRI_ADAPTER_FILE : HRI_WEIGHTS_FILE,
                           .name = part->name};
   }
   return range->part_count;
@@ -280,6 +286,7 @@ void hri_sink_abort(hri_sink *sink) {
   hri_weights_writer_abort(sink->weights);
   hri_safetensors_writer_abort(sink->states);
   hri_free(sink->tensors);
+  hri_free(sink->tensor_of);
   hri_free(sink->names);
   hri_free(sink->state_tensors);
   hri_free(sink->state_names);

@@ -340,7 +340,7 @@ static hri_id control(tiny *t) {
 
 static void finish_forward(tiny *t) {
   (void)control(t);
-  hri_build_transfers(&t->job, true, HRI_DEVICE);
+  hri_build_transfers(&t->job, true, false, HRI_DEVICE);
   if (t->spec.accumulate > 1) hri_build_zero_gradients(&t->job);
   HOLDS(hri_job_ok(&t->job, error));
 }

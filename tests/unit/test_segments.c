@@ -158,7 +158,7 @@ static void open_parts(parts_job *p, uint32_t accumulate, bool masters) {
     assert_int_equal(hri_build_parameter(&p->job, &p->spec, &request), k);
   }
   if (masters) HOLDS(hri_pass_precision(&p->job, &(hri_precision_options){.masters = true, .head = HRI_NONE}, error));
-  hri_build_transfers(&p->job, true, HRI_DEVICE);
+  hri_build_transfers(&p->job, true, false, HRI_DEVICE);
   if (accumulate > 1) hri_build_zero_gradients(&p->job);
   assert_int_equal(p->job.runs.count, RUNS);
   for (uint32_t k = 0; k < RUNS; k++) {
@@ -410,8 +410,8 @@ static void open_stored(stored *s, bool parts, const char *directory) {
     assert_int_equal(hri_build_parameter(&s->job, &s->spec, &request), k);
   }
   HOLDS(hri_pass_precision(&s->job, &(hri_precision_options){.masters = true, .head = HRI_NONE}, error));
-  hri_build_transfers(&s->job, true, HRI_DEVICE);
-  hri_build_transfers(&s->job, false, HRI_DEVICE);
+  hri_build_transfers(&s->job, true, false, HRI_DEVICE);
+  hri_build_transfers(&s->job, false, false, HRI_DEVICE);
   HOLDS(hri_pass_layout(&s->job, false, error));
   HOLDS(hri_job_check(&s->job, error));
   HOLDS(hr_device_find("cpu", &device, error));

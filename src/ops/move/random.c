@@ -104,7 +104,17 @@ static void fill_part(float *y, int64_t n, double std, uint64_t seed, uint64_t s
   }
 }
 
+static void fill_even(float *y, int64_t n, double bound, uint64_t seed, uint64_t stream, uint64_t first) {
+  uint32_t word[4];
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t at = first + (uint64_t)i;
+    if (i == 0 || at % 4 == 0) hri_philox(seed, stream, at / 4, word);
+    y[i] = (float)(bound * (((double)word[at % 4] + 0.5) * 0x1p-31 - 1));
+  }
+}
+
 typedef struct filling {
+  void (*part)(float *y, int64_t n, double scale, uint64_t seed, uint64_t stream, uint64_t first);
   float *y;
   int64_t n;
   double std;
@@ -115,10 +125,17 @@ static void fill_parts(void *context, int64_t begin, int64_t end, int thread) {
   const filling *f = context;
   int64_t i = begin * PART, stop = end * PART < f->n ? end * PART : f->n;
   (void)thread;
-  fill_part(f->y + i, stop - i, f->std, f->seed, f->stream, f->first + (uint64_t)i);
+  f->part(f->y + i, stop - i, f->std, f->seed, f->stream, f->first + (uint64_t)i);
 }
 
 void hri_fill_normal(float *y, int64_t n, double std, uint64_t seed, uint64_t stream, int64_t first, hri_team *team) {
-  filling f = {.y = y, .n = n, .std = std, .seed = seed, .stream = stream, .first = (uint64_t)first};
+  filling f = {.part = fill_part, .y = y, .n = n, .std = std, .seed = seed, .stream = stream, .first = (uint64_t)first};
+  hri_team_each(team, (n + PART - 1) / PART, 1, fill_parts, &f);
+}
+
+void hri_fill_uniform(float *y, int64_t n, double bound, uint64_t seed, uint64_t stream, int64_t first,
+                      hri_team *team) {
+  filling f =
+      {.part = fill_even, .y = y, .n = n, .std = bound, .seed = seed, .stream = stream, .first = (uint64_t)first};
   hri_team_each(team, (n + PART - 1) / PART, 1, fill_parts, &f);
 }
