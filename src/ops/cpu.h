@@ -29,6 +29,7 @@
 
 #include "base/real.h"
 #include "ops/draw.h"
+#include "program/quantization.h"
 #include "team/team.h"
 
 #ifndef HRI_ISA
@@ -213,6 +214,20 @@ typedef struct hri_update_args {
   hri_team *team;
 } hri_update_args;
 
+/* A weight and its quantized form (program/quantization.h): to it or from it, as the kernel says. Exact: the same bits
+ * on every level and team. */
+typedef struct hri_quant_args {
+  uint32_t kind; /* hri_quantization */
+  const hri_quant_layout *layout;
+  hri_real real;
+  void *w;        /* [N,K] */
+  uint8_t *codes; /* [code_bytes] */
+  void *absmax;   /* [absmax_count] of hri_quant_absmax_dtype */
+  float *nested;  /* [nested_count], NULL without dq */
+  float *scratch; /* quantize: hri_quant_scratch_bytes */
+  hri_team *team;
+} hri_quant_args;
+
 typedef enum hri_math { HRI_MATH_EXP = 0, HRI_MATH_LOG, HRI_MATH_TANH, HRI_MATH_SIGMOID, HRI_MATH_COUNT } hri_math;
 
 typedef struct hri_cpu_kernels {
@@ -285,6 +300,14 @@ typedef struct hri_cpu_kernels {
   int64_t (*argmax)(const void *x, int64_t n, hri_real real);
   /* Index of the first NaN or infinite element of x[n], or -1. */
   int64_t (*first_nonfinite)(const void *x, int64_t n, hri_real real, hri_team *team);
+
+  /* ---- quant ---- */
+  /* Writes codes, absmax and nested from w. Returns -1, or the flattened index of an element of w that has no code: the
+   * first NaN or infinity (in int8 also |w| >= 65520, which is none in fp16), or where the mean of a part's absmax
+   * overflows, its largest; what was written means nothing then. */
+  int64_t (*quantize)(const hri_quant_args *args);
+  /* Writes w from codes, absmax and nested, which are finite. */
+  void (*dequantize)(const hri_quant_args *args);
 } hri_cpu_kernels;
 
 #define HRI_DECLARE_KERNELS(isa)                                                                                       \
@@ -293,7 +316,8 @@ typedef struct hri_cpu_kernels {
   void hri_embed_kernels_##isa(hri_cpu_kernels *table);                                                                \
   void hri_loss_kernels_##isa(hri_cpu_kernels *table);                                                                 \
   void hri_optim_kernels_##isa(hri_cpu_kernels *table);                                                                \
-  void hri_move_kernels_##isa(hri_cpu_kernels *table)
+  void hri_move_kernels_##isa(hri_cpu_kernels *table);                                                                 \
+  void hri_quant_kernels_##isa(hri_cpu_kernels *table)
 
 HRI_DECLARE_KERNELS(base);
 HRI_DECLARE_KERNELS(avx2);   /* x86-64 builds only */

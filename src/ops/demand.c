@@ -13,7 +13,7 @@
 
 /* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32 or bf16, all r of a node the
  * same; m likewise (moments); x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control
- * block; * bytes of any type. Guards and scratch stand behind and are not looked at. */
+ * block, u bytes, a fp32 or bytes; * bytes of any type. Guards and scratch stand behind and are not looked at. */
 /* clang-format off */
 static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
@@ -26,6 +26,7 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
     [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
     [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
+    [HRI_OP_QUANTIZE] = "xuaf", [HRI_OP_DEQUANTIZE] = "uafx",
     [HRI_OP_FILL] = "x", [HRI_OP_SINK] = "x",
 };
 /* clang-format on */
@@ -42,7 +43,9 @@ static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
   case 'b': return dtype == HRI_BF16;
   case 'd': return dtype == HRI_F64;
   case 'i': return dtype == HRI_I32;
-  case 'c': return dtype == HRI_U8;
+  case 'c':
+  case 'u': return dtype == HRI_U8;
+  case 'a': return dtype == HRI_F32 || dtype == HRI_U8;
   default: return true;
   }
 }
@@ -174,6 +177,14 @@ hri_attention_cache_shape hri_demand_cache(const hri_job *job, const hri_node *n
                                      .real = type_of(tensor(job, node, 0))};
 }
 
+/* The op's rule has checked that there is one. */
+hri_quant_layout hri_demand_quantized(const hri_job *job, const hri_node *node) {
+  hri_quant_layout layout;
+  uint64_t width = hri_columns(tensor(job, node, node->op == HRI_OP_QUANTIZE ? 0 : 3));
+  if (!hri_quant_layout_of(&node->attr, width, &layout)) assert(false);
+  return layout;
+}
+
 /* ---- scratch ---- */
 
 hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes,
@@ -222,6 +233,11 @@ hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const
   case HRI_OP_ATTENTION_CACHED:
     cached = hri_demand_cache(job, node), *bytes = hri_attention_cached_scratch(level, &cached, team);
     break;
+  case HRI_OP_QUANTIZE: {
+    hri_quant_layout layout = hri_demand_quantized(job, node);
+    *bytes = hri_quant_scratch_bytes((uint32_t)node->attr.i[0], &layout);
+    break;
+  }
   default: break;
   }
   if (*bytes == UINT64_MAX)

@@ -7,6 +7,7 @@
 #include "ops/attention/shape.h"
 #include "ops/linear/product.h"
 #include "program/ops.h"
+#include "program/quantization.h"
 
 typedef struct hri_demand {
   hri_gemm_machine machine;
@@ -30,6 +31,7 @@ hri_gemm_shape hri_demand_product(const hri_job *job, const hri_node *node, uint
 /* The product that a PACK node packs for, as far as packing depends on it. Its plain operand is w [N,K], or x [M,K]. */
 hri_gemm_shape hri_demand_pack(const hri_job *job, const hri_node *node, uint32_t team);
 hri_attention_shape hri_demand_attention(const hri_job *job, const hri_node *node);
+hri_quant_layout hri_demand_quantized(const hri_job *job, const hri_node *node);
 hri_attention_cache_shape hri_demand_cache(const hri_job *job, const hri_node *node);
 
 #endif

@@ -73,6 +73,8 @@ HRI_RULE_FN(cast);
 HRI_RULE_FN(pack);
 HRI_RULE_FN(select);
 HRI_RULE_FN(last_row);
+HRI_RULE_FN(quantize);
+HRI_RULE_FN(dequantize);
 
 /* FLOPs of the backward linears equal the forward's. */
 #define HRI_RULE_EMBED .check = hri_check_embed, .backward = hri_back_embed, .gathers = 1 << 1
@@ -161,6 +163,8 @@ HRI_RULE_FN(last_row);
 #define HRI_RULE_PACK .check = hri_check_pack, .stream = HR_STREAM_PACK
 #define HRI_RULE_SELECT .check = hri_check_select
 #define HRI_RULE_LAST_ROW .check = hri_check_last_row
+#define HRI_RULE_QUANTIZE .check = hri_check_quantize, .stream = HR_STREAM_COPY
+#define HRI_RULE_DEQUANTIZE .check = hri_check_dequantize, .stream = HR_STREAM_COPY
 #define HRI_RULE_FILL .check = hri_check_any, .transfer = true
 #define HRI_RULE_SINK .check = hri_check_any, .transfer = true
 

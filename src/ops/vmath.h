@@ -90,6 +90,22 @@ static inline void hri_fetch(const void *from, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i);
 }
 
+/* v, which a compiler may not join with what is done next: kernels are compiled so that it makes one rounding of a product
+ * and the sum that takes it, and where bits are defined there are two. */
+static inline hri_vf hri_vrounded(hri_vf v) {
+#if defined(__AVX512F__)
+  __asm__("" : "+v"(v));
+#elif defined(__x86_64__)
+  __asm__("" : "+x"(v));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(v));
+#else
+  volatile hri_vf settled = v;
+  v = settled;
+#endif
+  return v;
+}
+
 /* mask ? a : b per lane, for the result of a comparison. */
 static inline hri_vf hri_vselect(hri_vi mask, hri_vf a, hri_vf b) {
   return (hri_vf)((mask & (hri_vi)a) | (~mask & (hri_vi)b));

@@ -507,6 +507,39 @@ static hr_status run_last_row(call *c) {
   return HR_OK;
 }
 
+/* ---- quant ---- */
+
+static hri_quant_args quant_args(const call *c, const hri_quant_layout *layout, uint32_t w, uint32_t codes) {
+  return (hri_quant_args){.kind = (uint32_t)c->node->attr.i[0],
+                          .layout = layout,
+                          .real = real(c, w),
+                          .w = pointer(c, w),
+                          .codes = pointer(c, codes),
+                          .absmax = pointer(c, codes + 1),
+                          .nested = pointer(c, codes + 2),
+                          .scratch = codes ? scratch(c) : NULL,
+                          .team = team(c)};
+}
+
+/* An error names the weight and the row and column of what has no code; the loader knows the file. */
+static hr_status run_quantize(call *c) {
+  hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
+  hri_quant_args a = quant_args(c, &layout, 0, 1);
+  int64_t bad = c->cpu->kernels.quantize(&a);
+  if (bad < 0) return HR_OK;
+  (void)hri_fail(c->error, HR_ERROR_INPUT, "weight %s has %g at row %lld, column %lld, which has no code in %s",
+                 hri_name_get(c->job, tensor(c, 0)->key), (double)hri_real_get(a.w, bad, a.real),
+                 (long long)(bad / columns(c, 0)), (long long)(bad % columns(c, 0)), hri_quantization_name(a.kind));
+  return hri_hint(c->error, HR_ERROR_INPUT, "look for a damaged file, or leave --quantize away");
+}
+
+static hr_status run_dequantize(call *c) {
+  hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
+  hri_quant_args a = quant_args(c, &layout, 3, 0);
+  c->cpu->kernels.dequantize(&a);
+  return HR_OK;
+}
+
 /* Arenas are memory of the host: a window on one is its address. */
 static hr_status put(void *context, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
   (void)error;
@@ -573,6 +606,8 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_CAST] = run_cast,
     [HRI_OP_SELECT] = run_select,
     [HRI_OP_LAST_ROW] = run_last_row,
+    [HRI_OP_QUANTIZE] = run_quantize,
+    [HRI_OP_DEQUANTIZE] = run_dequantize,
     [HRI_OP_FILL] = run_transfer,
     [HRI_OP_SINK] = run_transfer,
 };
@@ -586,7 +621,7 @@ static void fill_tables(hri_cpu *cpu) {
   hri_norm_kernels_##isa(&cpu->kernels), hri_pointwise_kernels_##isa(&cpu->kernels),                                   \
       hri_embed_kernels_##isa(&cpu->kernels), hri_loss_kernels_##isa(&cpu->kernels),                                   \
       hri_optim_kernels_##isa(&cpu->kernels), hri_move_kernels_##isa(&cpu->kernels),                                   \
-      hri_attention_kernels_##isa(&cpu->attention)
+      hri_quant_kernels_##isa(&cpu->kernels), hri_attention_kernels_##isa(&cpu->attention)
   switch (cpu->isa) {
 #if defined(__x86_64__)
   case HRI_ISA_AMX:
