@@ -160,13 +160,14 @@ typedef struct hri_embed_backward_args {
  * ignored: loss 0, gradient 0. */
 typedef struct hri_cross_entropy_args {
   int64_t rows, vocabulary, stored; /* R, V <= Vs */
-  double softcap; /* c: the softmax is that of c tanh(logits / c), and dlogits passes through it; 0: none */
+  double softcap;   /* c: the softmax is that of c tanh(logits / c), and dlogits passes through it; 0: none */
+  double smoothing; /* s, 0 <= s < 1: the target is 1 - s + s/V for the label and s/V for the others */
   hri_real real;
   const void *logits;    /* [R,Vs] */
   const int32_t *labels; /* [R] */
   double gradient_scale; /* 1 / counted tokens, times the loss scale if any */
   float *losses;         /* [R], unscaled */
-  void *dlogits;         /* [R,Vs] = (softmax - onehot) * gradient_scale, padding 0; may alias logits; NULL:
+  void *dlogits;         /* [R,Vs] = (softmax - target) * gradient_scale, padding 0; may alias logits; NULL:
                                        evaluation, which writes only losses */
   hri_team *team;
 } hri_cross_entropy_args;

@@ -52,7 +52,7 @@
   X(ATTENTION_FULL, "attention_materialized", "RrWW") /* qkv, doc_start?, y, probabilities[B,H,T,T] */      \
   X(ATTENTION_FULL_BACKWARD, "attention_materialized_backward", "RRRrW") /* dy, qkv, probs, doc_start?, dqkv */ \
   X(ATTENTION_CACHED, "attention_cached", "RUURW") /* qkv, k cache, v cache, control, y; i1 rows, i6 capacity */ \
-  /* loss: i0 logical vocabulary, f0 logit soft-cap (0: none) */                                            \
+  /* loss: i0 logical vocabulary, f0 logit soft-cap (0: none), f1 label smoothing */                                         \
   X(CROSS_ENTROPY, "cross_entropy", "RRRwW") /* logits[R,V], targets[R], control, dlogits?, losses[R] */    \
   X(LOSS_SUM, "loss_sum", "RU")            /* losses[M], control */                                         \
   /* optim; the updates themselves are the rows of program/optimizer.h: f0 to f2 their numbers, f3 weight decay. \

@@ -316,8 +316,9 @@ static void RUN(node)(RUN(memory) * m, const hri_node *node) {
   case HRI_OP_ATTENTION_FULL_BACKWARD: RUN(attention_backward)(m, node); break;
   case HRI_OP_CROSS_ENTROPY:
     RUN_REF(cross_entropy)(RUN(out)(m, node, 4), RUN(out)(m, node, 3), RUN(in)(m, node, 0), RUN(index)(m, node, 1),
-                           (RUN_REAL)node->attr.f[0], (RUN_REAL)(m->control.inv_tokens * m->control.loss_scale),
-                           RUN(rows)(m, node, 0), node->attr.i[0], RUN(columns)(m, node, 0));
+                           (RUN_REAL)node->attr.f[0], (RUN_REAL)node->attr.f[1],
+                           (RUN_REAL)(m->control.inv_tokens * m->control.loss_scale), RUN(rows)(m, node, 0),
+                           node->attr.i[0], RUN(columns)(m, node, 0));
     break;
   case HRI_OP_LOSS_SUM: RUN(loss_sum)(m, node); break;
   case HRI_OP_ZERO:

@@ -270,8 +270,8 @@ static void tiny_attention_cached(tiny_call *c) {
 
 static void tiny_cross_entropy(tiny_call *c) {
   const hri_control *control = tiny_raw(c, 2);
-  hri_ref_cross_entropy(V(4), V(3), V(0), tiny_raw(c, 1), c->node->attr.f[0], control->inv_tokens * control->loss_scale,
-                        ROWS(0), c->node->attr.i[0], COLUMNS(0));
+  hri_ref_cross_entropy(V(4), V(3), V(0), tiny_raw(c, 1), c->node->attr.f[0], c->node->attr.f[1],
+                        control->inv_tokens * control->loss_scale, ROWS(0), c->node->attr.i[0], COLUMNS(0));
 }
 static void tiny_loss_sum(tiny_call *c) {
   hri_control *control = tiny_raw(c, 1);

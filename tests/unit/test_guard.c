@@ -349,6 +349,7 @@ static void loss_case(const run_case *r) {
                               .vocabulary = r->columns,
                               .stored = stored,
                               .softcap = r->variant & 2 ? 5 : 0,
+                              .smoothing = r->variant & 1 ? 0.1 : 0,
                               .real = r->real,
                               .logits = reals(n, r->real),
                               .labels = indices(r->rows, r->columns),

@@ -364,6 +364,7 @@ static hr_status run_cross_entropy(call *c) {
                               .vocabulary = c->node->attr.i[0],
                               .stored = columns(c, 0),
                               .softcap = c->node->attr.f[0],
+                              .smoothing = c->node->attr.f[1],
                               .real = real(c, 0),
                               .logits = pointer(c, 0),
                               .labels = pointer(c, 1),
