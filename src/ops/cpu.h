@@ -130,6 +130,18 @@ typedef struct hri_dropout_args {
   hri_team *team;
 } hri_dropout_args;
 
+/* y = x + amplitude * u, u uniform in [-1, 1) (ops/draw.h); rows as for dropout. */
+typedef struct hri_noise_args {
+  int64_t rows, columns;
+  int64_t sequence;
+  hri_real real;
+  double amplitude;
+  hri_draw draw;
+  const void *x; /* [M,C] */
+  void *y;       /* [M,C]; may alias x */
+  hri_team *team;
+} hri_noise_args;
+
 typedef struct hri_embed_args {
   int64_t rows, columns;
   hri_real real;
@@ -231,6 +243,7 @@ typedef struct hri_cpu_kernels {
   /* y[n] = factor * x; y may alias x. */
   void (*scale)(void *y, const void *x, float factor, int64_t n, hri_real real, hri_team *team);
   void (*dropout)(const hri_dropout_args *args);
+  void (*noise)(const hri_noise_args *args);
   /* db[N] (=, or += with accumulate) column sums of dy[M,N]. scratch: hri_bias_gradient_scratch_bytes. */
   void (*bias_gradient)(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
                         hri_real real, hri_team *team);

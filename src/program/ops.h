@@ -39,6 +39,7 @@
   X(DROPOUT, "dropout", "RRW")             /* x[B*T,C], control, y: each element 0 with probability f0, else over 1 - f0; \
                                               i0 T. The mask goes by the node's site (ops/draw.h): the same op, of dy, is \
                                               its backward */                                               \
+  X(NOISE, "noise", "RRW")                 /* x[B*T,C], control, y = x + f0 u, u uniform in [-1, 1); i0 T */ \
   X(ACTIVATION, "activation", "RW")        /* x, y */                                                       \
   X(ACTIVATION_BACKWARD, "activation_backward", "RRW") /* dy, x, dx */                                      \
   X(GLU, "glu", "RW")                      /* gate and up [M,2F], y[M,F] */                                 \

@@ -1547,6 +1547,7 @@ static void draw_model(random_model *r, uint64_t seed) {
   job->update = job->clip > 0 || draw(seed, 31, 2) ? HR_UPDATE_AFTER : HR_UPDATE_IN_BACKWARD;
   job->learning_rate = 0;
   if (draw(seed, 40, 3) == 0) job->label_smoothing = 0.05 * (1 + draw(seed, 41, 6));
+  if (draw(seed, 42, 3) == 0) job->neftune_alpha = 1 + draw(seed, 43, 6);
 }
 
 /* The step's own inputs, filled like a packed data set; ids < vocabulary, a few labels ignored. */

@@ -868,6 +868,57 @@ static void dropout_matches_the_reference(void **state) {
   }
 }
 
+static void run_noise(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const dropout_case *c = context;
+  int64_t n = c->rows * c->columns;
+  void *x = operand(c->x, n), *y = alias ? x : unwritten(n);
+  k->noise(&(hri_noise_args){.rows = c->rows,
+                             .columns = c->columns,
+                             .sequence = c->sequence,
+                             .real = type,
+                             .amplitude = c->p,
+                             .draw = c->draw,
+                             .x = x,
+                             .y = y,
+                             .team = team_of(threads)});
+  values(out, y, n);
+}
+
+static void noise_matches_the_reference(void **state) {
+  static const int64_t shapes[][3] = {{1, 1, 1}, {6, 31, 3}, {12, 33, 4}, {5, 1000, 5}, {64, 257, 8}, {0, 8, 1}};
+  (void)state;
+  for (int i = 0; i < 6; i++) {
+    const int64_t *s = shapes[i], n = s[0] * s[1];
+    dropout_case c = {s[0], s[1], s[2], 0.25, {77, 5 + (uint64_t)i, 65536, 3}, floats(n, 0.1)};
+    float *plain = floats(n, 1.0);
+    double *want = double_zeros(n);
+    pieces out = {1, {n}, 1};
+    naive_noise(plain, c.x, (float)c.p, &c.draw, c.sequence, c.rows, c.columns);
+    hri_ref_noise(want, doubles(c.x, n), c.p, &c.draw, c.sequence, c.rows, c.columns);
+    hold("noise", run_noise, &c, 2, &out, plain, want);
+    release_to(0);
+  }
+}
+
+/* Mean 0, variance 1/3, inside of [-1, 1), and as many in each eighth. */
+static void noise_is_uniform(void **state) {
+  enum { LINES = 256, COLUMNS = 512, BINS = 8 };
+  const hri_draw d = {42, 3, 65536, 0};
+  double n = (double)LINES * COLUMNS, sum = 0, squares = 0, bins[BINS] = {0};
+  (void)state;
+  for (uint32_t line = 0; line < LINES; line++)
+    for (uint32_t c = 0; c < COLUMNS; c++) {
+      double u = (double)hri_draw_signed(hri_draw_word(&d, 0, line, 0, c));
+      assert_true(u >= -1 && u <= 1);
+      sum += u;
+      squares += u * u;
+      bins[u < 1 ? (int)((u + 1) * BINS / 2) : BINS - 1]++;
+    }
+  assert_true(fabs(sum / n) < 5 * sqrt(1.0 / 3 / n));
+  assert_true(fabs(squares / n - 1.0 / 3) < 5 * sqrt(4.0 / 45 / n)); /* the variance of u^2 is 1/5 - 1/9 */
+  for (int k = 0; k < BINS; k++) assert_true(fabs(bins[k] - n / BINS) < 5 * sqrt(n / BINS));
+}
+
 /* Rows of a step have the same mask in one micro-batch and in several, in rows of any padded length. */
 static void dropout_goes_by_row_and_position(void **state) {
   enum { ROWS = 4, LONG = 9, SHORT = 5, COLUMNS = 48 };
@@ -1782,6 +1833,9 @@ int main(void) {
       IN_BF16(activations_at_the_extremes),
       TEST(dropout_matches_the_reference),
       IN_BF16(dropout_matches_the_reference),
+      TEST(noise_matches_the_reference),
+      IN_BF16(noise_matches_the_reference),
+      TEST(noise_is_uniform),
       TEST(dropout_goes_by_row_and_position),
       TEST(dropout_is_independent),
       TEST(dropout_is_white),
