@@ -108,10 +108,12 @@ typedef struct hr_job {
   double beta1, beta2, epsilon, weight_decay, momentum;
   double learning_rate;
   hr_schedule schedule;
-  double warmup;       /* steps, or a share of the steps when < 1 */
-  double decay;        /* wsd: steps of the final decay, or a share when < 1 */
-  double min_lr_ratio; /* cosine, linear, wsd: floor as a share of the learning rate */
-  double clip;         /* largest global gradient norm; 0 = off */
+  double warmup;          /* steps, or a share of the steps when < 1 */
+  double decay;           /* wsd: steps of the final decay, or a share when < 1 */
+  double min_lr_ratio;    /* cosine, linear, wsd: floor as a share of the learning rate */
+  double clip;            /* largest global gradient norm; 0 = off */
+  double neftune_alpha;   /* uniform noise of alpha / sqrt(sequence x hidden) on embeddings, in training */
+  double label_smoothing; /* share of the target that every token of the vocabulary has alike, in training */
   hr_on_nonfinite on_nonfinite;
   uint32_t max_skipped; /* SKIP: at most so many steps in a row, then the run ends */
   uint64_t steps;       /* optimizer steps; 0 = from epochs */

@@ -168,6 +168,13 @@ static const hr_field fields[] = {
      JOB(min_lr_ratio), RANGE(0, 1), .initial = "0", MATHEMATICS(ALGORITHM)},
     {"clip", HR_FIELD_NUMBER, "Optimizer", "X", "largest global gradient norm; 0 turns clipping off", P | T | X,
      JOB(clip), RANGE(0, 1e30), .initial = "1", MATHEMATICS(ALGORITHM), .given = HR_GIVEN_CLIP, .said = 7},
+    {"label-smoothing", HR_FIELD_NUMBER, "Optimizer", "X",
+     "share of the target spread evenly over the vocabulary, in training's loss; an evaluation's is not smoothed",
+     P | T, JOB(label_smoothing), RANGE(0, 1), .below_high = true, .initial = "0", MATHEMATICS(ALGORITHM)},
+    {"neftune-alpha", HR_FIELD_NUMBER, "Optimizer", "X",
+     "NEFTune: noise on the embeddings while training, uniform up to X / sqrt(tokens of a row x hidden size); 5 to 15 "
+     "are usual",
+     P | T, JOB(neftune_alpha), RANGE(0, 1e6), .initial = "0", MATHEMATICS(ALGORITHM)},
     {"on-nonfinite", HR_FIELD_CHOICE, "Optimizer", "WHAT",
      "a step whose loss or gradients are infinite or NaN: stop the run, or skip the step, which leaves weights and "
      "optimizer states as they are",

@@ -322,6 +322,12 @@ hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE, "--recompute every:%u; it must be from 1 to %d layers", r->every,
                     HR_MAX_LAYERS);
   if (r->kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
+  if (job->neftune_alpha > 0) {
+    hri_fail(error, HR_ERROR_USAGE,
+             "--neftune-alpha is of models; a program that is built op by op has no embeddings "
+             "to add noise to");
+    return hri_hint(error, HR_ERROR_USAGE, "leave it 0");
+  }
   if (in_backward(job) && !(job->given & HR_GIVEN_CLIP)) job->clip = 0;
   if (job->threads == 0) job->threads = hr_device_cpu_threads();
   return fill_budget(job, error);

@@ -5,6 +5,7 @@
 #include "model/build.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -519,6 +520,18 @@ static hri_id attend(builder *b, hri_id qkv, const rows_shape *s) {
   return y;
 }
 
+/* NEFTune (Jain et al. 2023), as transformers and TRL have it: uniform in +-alpha / sqrt(L C) on what the embedding
+ * gives, L the length of the rows as they are computed, padding counted. Positions that are added too do not change the
+ * noise. */
+static hri_id disturb(builder *b, hri_id x, const rows_shape *s) {
+  uint64_t columns = b->model->hidden_size;
+  hri_attr attr = {.i = {(int64_t)s->sequence},
+                   .f = {b->spec->neftune_alpha / sqrt((double)s->sequence * (double)columns)}};
+  hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, columns, "embedding.noisy");
+  emit(b, HRI_OP_NOISE, &attr, (hri_operand[]){HRI_R(x), HRI_R(b->job->control), HRI_W(y)}, 3);
+  return y;
+}
+
 static hri_id block(builder *b, hri_id x, const rows_shape *s) {
   const hr_model *m = b->model;
   hri_id h, sum;
@@ -576,6 +589,7 @@ static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const row
                        m->learned_positions ? HRI_R(s->positions) : HRI_ABSENT,
                        HRI_R(weight_at(b, -1, HRI_SLOT_POSITION_EMBEDDING)), HRI_W(x)},
        5);
+  if (phase == HRI_PHASE_FORWARD && b->spec->neftune_alpha > 0) x = disturb(b, x, s);
   for (uint32_t l = 0; l < m->layer_count; l++) {
     b->emit.layer = (int32_t)l;
     b->emit.unit = HRI_UNIT_FIRST_LAYER + l;

@@ -131,6 +131,18 @@ typedef struct hri_dropout_args {
   hri_team *team;
 } hri_dropout_args;
 
+/* y = x + amplitude * u, u uniform in [-1, 1) (ops/draw.h); rows as for dropout. */
+typedef struct hri_noise_args {
+  int64_t rows, columns;
+  int64_t sequence;
+  hri_real real;
+  double amplitude;
+  hri_draw draw;
+  const void *x; /* [M,C] */
+  void *y;       /* [M,C]; may alias x */
+  hri_team *team;
+} hri_noise_args;
+
 typedef struct hri_embed_args {
   int64_t rows, columns;
   hri_real real;
@@ -161,13 +173,14 @@ typedef struct hri_embed_backward_args {
  * ignored: loss 0, gradient 0. */
 typedef struct hri_cross_entropy_args {
   int64_t rows, vocabulary, stored; /* R, V <= Vs */
-  double softcap; /* c: the softmax is that of c tanh(logits / c), and dlogits passes through it; 0: none */
+  double softcap;   /* c: the softmax is that of c tanh(logits / c), and dlogits passes through it; 0: none */
+  double smoothing; /* s, 0 <= s < 1: the target is 1 - s + s/V for the label and s/V for the others */
   hri_real real;
   const void *logits;    /* [R,Vs] */
   const int32_t *labels; /* [R] */
   double gradient_scale; /* 1 / counted tokens, times the loss scale if any */
   float *losses;         /* [R], unscaled */
-  void *dlogits;         /* [R,Vs] = (softmax - onehot) * gradient_scale, padding 0; may alias logits; NULL:
+  void *dlogits;         /* [R,Vs] = (softmax - target) * gradient_scale, padding 0; may alias logits; NULL:
                                        evaluation, which writes only losses */
   hri_team *team;
 } hri_cross_entropy_args;
@@ -245,6 +258,7 @@ typedef struct hri_cpu_kernels {
   /* y[n] = factor * x; y may alias x. */
   void (*scale)(void *y, const void *x, float factor, int64_t n, hri_real real, hri_team *team);
   void (*dropout)(const hri_dropout_args *args);
+  void (*noise)(const hri_noise_args *args);
   /* db[N] (=, or += with accumulate) column sums of dy[M,N]. scratch: hri_bias_gradient_scratch_bytes. */
   void (*bias_gradient)(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
                         hri_real real, hri_team *team);

@@ -53,6 +53,9 @@ static inline uint32_t hri_draw_word(const hri_draw *d, uint32_t row, uint32_t l
   return word[element / 16 % 2 * 2 + element % 2];
 }
 
+/* Uniform in [-1, 1). The word is taken as a signed number, whose rounding to fp32 every processor does alike. */
+static inline float hri_draw_signed(uint32_t word) { return (float)(int32_t)word * 0x1p-31f; }
+
 /* An element goes when its word is below this: with probability p, 0 <= p < 1, to 2^-33. */
 static inline uint32_t hri_drop_threshold(double p) {
   double words = p * 4294967296.0 + 0.5;

@@ -45,6 +45,8 @@ HRI_BACK_FN(scale);
 HRI_RULE_FN(dropout);
 HRI_BACK_FN(dropout);
 HRI_FLOPS_FN(dropout);
+HRI_RULE_FN(noise);
+HRI_BACK_FN(noise);
 HRI_RULE_FN(attention);
 HRI_BACK_FN(attention);
 HRI_FLOPS_FN(attention);
@@ -110,6 +112,9 @@ HRI_RULE_FN(dequantize);
 #define HRI_RULE_DROPOUT                                                                                               \
   .check = hri_check_dropout, .backward = hri_back_dropout, .flops = hri_flops_dropout, .in_place = {{0, 2, 0}},       \
   .in_place_count = 1, .cheap = 1 << 2, .activation = true, .stream = HR_STREAM_ACTIVATION
+#define HRI_RULE_NOISE                                                                                                 \
+  .check = hri_check_noise, .backward = hri_back_noise, .flops = hri_flops_dropout, .in_place = {{0, 2, 0}},           \
+  .in_place_count = 1, .stream = HR_STREAM_ACTIVATION
 #define HRI_RULE_ACTIVATION                                                                                            \
   .check = hri_check_same2, .backward = hri_back_activation, .flops = hri_flops_activation, .in_place = {{0, 1, 0}},   \
   .in_place_count = 1, .cheap = 1 << 1, .activation = true, .stream = HR_STREAM_ACTIVATION

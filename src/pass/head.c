@@ -36,9 +36,9 @@ static uint32_t param_of(const hri_job *job, hri_id weight) {
 }
 
 hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id targets, uint64_t vocabulary,
-                     double softcap, uint32_t unit, bool with_gradient, uint64_t chunk) {
+                     double softcap, double smoothing, uint32_t unit, bool with_gradient, uint64_t chunk) {
   hri_emit emit = head_emit(program, unit, program == HRI_EVALUATE ? HRI_PHASE_EVALUATE : HRI_PHASE_LOSS);
-  hri_attr attr = {.i = {(int64_t)vocabulary}, .f = {softcap}};
+  hri_attr attr = {.i = {(int64_t)vocabulary}, .f = {softcap, with_gradient ? smoothing : 0}};
   uint64_t rows, columns, padded;
   hri_id dhidden = HRI_NONE, losses, dw = HRI_NONE;
   hri_dtype dtype;

@@ -59,7 +59,7 @@ static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forw
       *(kind == HRI_PREFILL ? &job->generate_logits : &job->decode_logits) = logits;
     } else {
       gradients[kind] = hri_pass_head(job, kind, f->hidden, f->head, f->targets, f->vocabulary, f->logit_softcap,
-                                      f->unit, f->with_gradient, hri_loss_chunk(spec));
+                                      spec->label_smoothing, f->unit, f->with_gradient, hri_loss_chunk(spec));
     }
   }
 }

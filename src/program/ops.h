@@ -39,6 +39,7 @@
   X(DROPOUT, "dropout", "RRW")             /* x[B*T,C], control, y: each element 0 with probability f0, else over 1 - f0; \
                                               i0 T. The mask goes by the node's site (ops/draw.h): the same op, of dy, is \
                                               its backward */                                               \
+  X(NOISE, "noise", "RRW")                 /* x[B*T,C], control, y = x + f0 u, u uniform in [-1, 1); i0 T */ \
   X(ACTIVATION, "activation", "RW")        /* x, y */                                                       \
   X(ACTIVATION_BACKWARD, "activation_backward", "RRW") /* dy, x, dx */                                      \
   X(GLU, "glu", "RW")                      /* gate and up [M,2F], y[M,F] */                                 \
@@ -52,7 +53,7 @@
   X(ATTENTION_FULL, "attention_materialized", "RrWW") /* qkv, doc_start?, y, probabilities[B,H,T,T] */      \
   X(ATTENTION_FULL_BACKWARD, "attention_materialized_backward", "RRRrW") /* dy, qkv, probs, doc_start?, dqkv */ \
   X(ATTENTION_CACHED, "attention_cached", "RUURW") /* qkv, k cache, v cache, control, y; i1 rows, i6 capacity */ \
-  /* loss: i0 logical vocabulary, f0 logit soft-cap (0: none) */                                            \
+  /* loss: i0 logical vocabulary, f0 logit soft-cap (0: none), f1 label smoothing */                                         \
   X(CROSS_ENTROPY, "cross_entropy", "RRRwW") /* logits[R,V], targets[R], control, dlogits?, losses[R] */    \
   X(LOSS_SUM, "loss_sum", "RU")            /* losses[M], control */                                         \
   /* optim; the updates themselves are the rows of program/optimizer.h: f0 to f2 their numbers, f3 weight decay. \

@@ -43,7 +43,8 @@ static void test_defaults(void **state) {
   assert_int_equal(job.schedule, HR_SCHEDULE_LINEAR);
   assert_int_equal(job.attention, HR_ATTENTION_FLASH);
   assert_int_equal(job.recompute.kind, HR_RECOMPUTE_NONE);
-  assert_true(job.on_nonfinite == HR_ON_NONFINITE_STOP && job.max_skipped == 10);
+  assert_true(job.on_nonfinite == HR_ON_NONFINITE_STOP && job.max_skipped == 10 && job.label_smoothing == 0 &&
+              job.neftune_alpha == 0);
   finish(&job);
   assert_int_equal(job.sequence_length, 1024);
   assert_int_equal(job.micro_batch, 1);
@@ -141,6 +142,9 @@ static void test_ranges(void **state) {
   assert_field_refused(optimizer = (hr_optimizer)9, "--optimizer");
   assert_field_refused(on_nonfinite = (hr_on_nonfinite)2, "--on-nonfinite");
   assert_field_refused(max_skipped = 0, "--max-skipped");
+  assert_field_refused(neftune_alpha = -1, "--neftune-alpha");
+  assert_field_refused(label_smoothing = 1, "--label-smoothing");
+  assert_field_refused(label_smoothing = -0.1, "--label-smoothing");
   assert_field_refused(recompute.kind = HR_RECOMPUTE_LEVELS, "--recompute");
   assert_field_refused(model.layer_count = 0, "layer_count");
   job.micro_batch = (1u << 21) - 1; /* one row less than 2^31 tokens is legal */

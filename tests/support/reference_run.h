@@ -119,6 +119,11 @@ static int64_t RUN(elements)(const RUN(memory) * m, const hri_node *node, uint32
   return (int64_t)hri_tensor_stored_elements(hri_at(m->job, node, index));
 }
 
+/* Whose random numbers the node's are. */
+static hri_draw RUN(draw)(const RUN(memory) * m, const hri_node *node) {
+  return (hri_draw){m->control.seed, (uint64_t)m->control.step, node->site, (uint32_t)m->control.row_base};
+}
+
 /* ---- ops ---- */
 
 static void RUN(norm)(RUN(memory) * m, const hri_node *node) {
@@ -300,8 +305,14 @@ static void RUN(node)(RUN(memory) * m, const hri_node *node) {
   case HRI_OP_SCALE:
     RUN_REF(scale)(RUN(out)(m, node, 1), RUN(in)(m, node, 0), (RUN_REAL)node->attr.f[0], RUN(elements)(m, node, 1));
     break;
+  case HRI_OP_NOISE: {
+    hri_draw draw = RUN(draw)(m, node);
+    RUN_REF(noise)(RUN(out)(m, node, 2), RUN(in)(m, node, 0), (RUN_REAL)node->attr.f[0], &draw, node->attr.i[0],
+                   RUN(rows)(m, node, 0), RUN(columns)(m, node, 0));
+    break;
+  }
   case HRI_OP_DROPOUT: {
-    hri_draw draw = {m->control.seed, (uint64_t)m->control.step, node->site, (uint32_t)m->control.row_base};
+    hri_draw draw = RUN(draw)(m, node);
     RUN_REF(dropout)(RUN(out)(m, node, 2), RUN(in)(m, node, 0), node->attr.f[0], &draw, node->attr.i[0],
                      RUN(rows)(m, node, 0), RUN(columns)(m, node, 0));
     break;
@@ -331,8 +342,9 @@ static void RUN(node)(RUN(memory) * m, const hri_node *node) {
   case HRI_OP_ATTENTION_FULL_BACKWARD: RUN(attention_backward)(m, node); break;
   case HRI_OP_CROSS_ENTROPY:
     RUN_REF(cross_entropy)(RUN(out)(m, node, 4), RUN(out)(m, node, 3), RUN(in)(m, node, 0), RUN(index)(m, node, 1),
-                           (RUN_REAL)node->attr.f[0], (RUN_REAL)(m->control.inv_tokens * m->control.loss_scale),
-                           RUN(rows)(m, node, 0), node->attr.i[0], RUN(columns)(m, node, 0));
+                           (RUN_REAL)node->attr.f[0], (RUN_REAL)node->attr.f[1],
+                           (RUN_REAL)(m->control.inv_tokens * m->control.loss_scale), RUN(rows)(m, node, 0),
+                           node->attr.i[0], RUN(columns)(m, node, 0));
     break;
   case HRI_OP_LOSS_SUM: RUN(loss_sum)(m, node); break;
   case HRI_OP_ZERO:

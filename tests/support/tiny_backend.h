@@ -221,9 +221,15 @@ static void tiny_glu_backward(tiny_call *c) {
 }
 static void tiny_softcap(tiny_call *c) { hri_ref_softcap(V(1), V(0), c->node->attr.f[0], COUNT(1)); }
 static void tiny_scale(tiny_call *c) { hri_ref_scale(V(1), V(0), c->node->attr.f[0], COUNT(1)); }
+static hri_draw tiny_draw(const tiny_call *c, const hri_control *control) {
+  return (hri_draw){control->seed, (uint64_t)control->step, c->node->site, (uint32_t)control->row_base};
+}
+static void tiny_noise(tiny_call *c) {
+  hri_draw draw = tiny_draw(c, tiny_raw(c, 1));
+  hri_ref_noise(V(2), V(0), c->node->attr.f[0], &draw, c->node->attr.i[0], ROWS(0), COLUMNS(0));
+}
 static void tiny_dropout(tiny_call *c) {
-  const hri_control *control = tiny_raw(c, 1);
-  hri_draw draw = {control->seed, (uint64_t)control->step, c->node->site, (uint32_t)control->row_base};
+  hri_draw draw = tiny_draw(c, tiny_raw(c, 1));
   hri_ref_dropout(V(2), V(0), c->node->attr.f[0], &draw, c->node->attr.i[0], ROWS(0), COLUMNS(0));
 }
 static void tiny_rope(tiny_call *c) {
@@ -270,8 +276,8 @@ static void tiny_attention_cached(tiny_call *c) {
 
 static void tiny_cross_entropy(tiny_call *c) {
   const hri_control *control = tiny_raw(c, 2);
-  hri_ref_cross_entropy(V(4), V(3), V(0), tiny_raw(c, 1), c->node->attr.f[0], control->inv_tokens * control->loss_scale,
-                        ROWS(0), c->node->attr.i[0], COLUMNS(0));
+  hri_ref_cross_entropy(V(4), V(3), V(0), tiny_raw(c, 1), c->node->attr.f[0], c->node->attr.f[1],
+                        control->inv_tokens * control->loss_scale, ROWS(0), c->node->attr.i[0], COLUMNS(0));
 }
 static void tiny_loss_sum(tiny_call *c) {
   hri_control *control = tiny_raw(c, 1);
@@ -347,6 +353,7 @@ static void (*const tiny_kernels[HRI_OP_COUNT])(tiny_call *c) = {
     [HRI_OP_SOFTCAP] = tiny_softcap,
     [HRI_OP_SCALE] = tiny_scale,
     [HRI_OP_DROPOUT] = tiny_dropout,
+    [HRI_OP_NOISE] = tiny_noise,
     [HRI_OP_ROPE] = tiny_rope,
     [HRI_OP_ROPE_TABLE] = tiny_rope_table,
     [HRI_OP_ATTENTION] = tiny_attention,

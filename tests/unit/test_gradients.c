@@ -117,6 +117,7 @@ typedef struct tiny {
   hri_id hidden, head, targets, dy; /* dy: gradient of hidden given from outside; HRI_NONE with a loss head */
   uint64_t vocabulary;
   double softcap;   /* of the logits; 0: none */
+  double smoothing; /* of the labels */
   uint32_t counted; /* labels that count, with a head */
 } tiny;
 
@@ -354,8 +355,8 @@ static void compile(tiny *t, const way *w, const hri_backend *backend) {
   uint8_t levels[1] = {HR_LEVEL_BLOCK};
   hri_id gradient = t->dy;
   if (t->head != HRI_NONE)
-    gradient = hri_pass_head(&t->job, t->program, t->hidden, t->head, t->targets, t->vocabulary, t->softcap, 0, true,
-                             w->chunk);
+    gradient = hri_pass_head(&t->job, t->program, t->hidden, t->head, t->targets, t->vocabulary, t->softcap,
+                             t->smoothing, 0, true, w->chunk);
   checked(t, "head");
   HOLDS(hri_pass_autodiff(&t->job, t->program, t->hidden, gradient, w->accumulate > 1, error));
   checked(t, "autodiff");
@@ -707,6 +708,15 @@ static void compare_along(differences *d, const way *w, tiny *t, uint32_t first,
   for (uint32_t p = first; p < end; p++) free(direction[p]);
 }
 
+/* A head without a gradient is an evaluation's, whose loss is not smoothed; differences want that of training. */
+static void smooth(tiny *t) {
+  for (size_t n = 0; n < t->job.nodes.count; n++)
+    if (t->job.nodes.items[n].op == HRI_OP_CROSS_ENTROPY) {
+      assert_true(t->job.nodes.items[n].attr.f[1] == 0);
+      t->job.nodes.items[n].attr.f[1] = t->smoothing;
+    }
+}
+
 static uint64_t program_number; /* seeds each program's values */
 
 /* What tests look at in a compiled program. */
@@ -726,7 +736,8 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   finish_forward(&forward);
   if (forward.head != HRI_NONE)
     (void)hri_pass_head(&forward.job, forward.program, forward.hidden, forward.head, forward.targets,
-                        forward.vocabulary, forward.softcap, 0, false, 0);
+                        forward.vocabulary, forward.softcap, forward.smoothing, 0, false, 0);
+  smooth(&forward);
   differences_open(&d, &forward);
   tiny_open(&t, seed, w->accumulate);
   build(&t, shape);
@@ -1096,8 +1107,18 @@ static void build_capped_head(tiny *t, const void *shape) {
   build_head(t, shape);
 }
 
+/* ... and ten times the smoothing of the labels */
+static void build_smoothed_head(tiny *t, const void *shape) {
+  const int *s = shape;
+  t->smoothing = 0.1 * s[5];
+  build_capped_head(t, shape);
+}
+
 static void loss_head(void **state) {
   (void)state;
+  HOLD(build_smoothed_head, 7, 5, 3, 3, 0, 1);
+  HOLD(build_smoothed_head, 17, 9, 61, 64, 0, 5);
+  HOLD(build_smoothed_head, 13, 33, 130, 192, 7, 1);
   HOLD(build_head, 7, 5, 3, 3);
   HOLD(build_head, 17, 9, 61, 64);
   HOLD(build_head, 1, 3, 2, 64);
@@ -1525,6 +1546,8 @@ static void draw_model(random_model *r, uint64_t seed) {
   job->clip = draw(seed, 30, 2);
   job->update = job->clip > 0 || draw(seed, 31, 2) ? HR_UPDATE_AFTER : HR_UPDATE_IN_BACKWARD;
   job->learning_rate = 0;
+  if (draw(seed, 40, 3) == 0) job->label_smoothing = 0.05 * (1 + draw(seed, 41, 6));
+  if (draw(seed, 42, 3) == 0) job->neftune_alpha = 1 + draw(seed, 43, 6);
 }
 
 /* The step's own inputs, filled like a packed data set; ids < vocabulary, a few labels ignored. */
@@ -1557,6 +1580,7 @@ static void open_model(tiny *t, const random_model *r, hri_forward *forwards) {
   t->targets = forwards[HRI_STEP].targets;
   t->vocabulary = forwards[HRI_STEP].vocabulary;
   t->softcap = forwards[HRI_STEP].logit_softcap;
+  t->smoothing = t->spec.label_smoothing;
   give_values(t, 0.2, 0.6);
   model_inputs(t);
 }
@@ -1577,7 +1601,8 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   draw_model(&r, seed);
   open_model(&forward, &r, forwards);
   (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.targets, forward.vocabulary,
-                      forward.softcap, 0, false, 0);
+                      forward.softcap, forward.smoothing, 0, false, 0);
+  smooth(&forward);
   differences_open(&d, &forward);
   open_model(&t, &r, forwards);
   HOLDS(cpu_open(threads, &cpu, error));

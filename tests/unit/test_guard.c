@@ -265,7 +265,17 @@ static void dropout_case(const run_case *r) {
                         .x = reals(n, r->real),
                         .y = reals(n, r->real),
                         .team = team_of(r->threads)};
+  hri_noise_args b = {.rows = r->rows,
+                      .columns = r->columns,
+                      .sequence = 1,
+                      .real = r->real,
+                      .amplitude = 0.3,
+                      .draw = a.draw,
+                      .x = reals(n, r->real),
+                      .y = reals(n, r->real),
+                      .team = team_of(r->threads)};
   r->l->kernels.dropout(&a);
+  r->l->kernels.noise(&b);
 }
 
 static void gated_case(const run_case *r) {
@@ -349,6 +359,7 @@ static void loss_case(const run_case *r) {
                               .vocabulary = r->columns,
                               .stored = stored,
                               .softcap = r->variant & 2 ? 5 : 0,
+                              .smoothing = r->variant & 1 ? 0.1 : 0,
                               .real = r->real,
                               .logits = reals(n, r->real),
                               .labels = indices(r->rows, r->columns),

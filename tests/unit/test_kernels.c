@@ -868,6 +868,57 @@ static void dropout_matches_the_reference(void **state) {
   }
 }
 
+static void run_noise(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const dropout_case *c = context;
+  int64_t n = c->rows * c->columns;
+  void *x = operand(c->x, n), *y = alias ? x : unwritten(n);
+  k->noise(&(hri_noise_args){.rows = c->rows,
+                             .columns = c->columns,
+                             .sequence = c->sequence,
+                             .real = type,
+                             .amplitude = c->p,
+                             .draw = c->draw,
+                             .x = x,
+                             .y = y,
+                             .team = team_of(threads)});
+  values(out, y, n);
+}
+
+static void noise_matches_the_reference(void **state) {
+  static const int64_t shapes[][3] = {{1, 1, 1}, {6, 31, 3}, {12, 33, 4}, {5, 1000, 5}, {64, 257, 8}, {0, 8, 1}};
+  (void)state;
+  for (int i = 0; i < 6; i++) {
+    const int64_t *s = shapes[i], n = s[0] * s[1];
+    dropout_case c = {s[0], s[1], s[2], 0.25, {77, 5 + (uint64_t)i, 65536, 3}, floats(n, 0.1)};
+    float *plain = floats(n, 1.0);
+    double *want = double_zeros(n);
+    pieces out = {1, {n}, 1};
+    naive_noise(plain, c.x, (float)c.p, &c.draw, c.sequence, c.rows, c.columns);
+    hri_ref_noise(want, doubles(c.x, n), c.p, &c.draw, c.sequence, c.rows, c.columns);
+    hold("noise", run_noise, &c, 2, &out, plain, want);
+    release_to(0);
+  }
+}
+
+/* Mean 0, variance 1/3, inside of [-1, 1), and as many in each eighth. */
+static void noise_is_uniform(void **state) {
+  enum { LINES = 256, COLUMNS = 512, BINS = 8 };
+  const hri_draw d = {42, 3, 65536, 0};
+  double n = (double)LINES * COLUMNS, sum = 0, squares = 0, bins[BINS] = {0};
+  (void)state;
+  for (uint32_t line = 0; line < LINES; line++)
+    for (uint32_t c = 0; c < COLUMNS; c++) {
+      double u = (double)hri_draw_signed(hri_draw_word(&d, 0, line, 0, c));
+      assert_true(u >= -1 && u <= 1);
+      sum += u;
+      squares += u * u;
+      bins[u < 1 ? (int)((u + 1) * BINS / 2) : BINS - 1]++;
+    }
+  assert_true(fabs(sum / n) < 5 * sqrt(1.0 / 3 / n));
+  assert_true(fabs(squares / n - 1.0 / 3) < 5 * sqrt(4.0 / 45 / n)); /* the variance of u^2 is 1/5 - 1/9 */
+  for (int k = 0; k < BINS; k++) assert_true(fabs(bins[k] - n / BINS) < 5 * sqrt(n / BINS));
+}
+
 /* Rows of a step have the same mask in one micro-batch and in several, in rows of any padded length. */
 static void dropout_goes_by_row_and_position(void **state) {
   enum { ROWS = 4, LONG = 9, SHORT = 5, COLUMNS = 48 };
@@ -1226,7 +1277,7 @@ typedef struct loss_case {
   float *logits;
   int32_t *labels;
   bool gradient;
-  float softcap;
+  float softcap, smoothing;
 } loss_case;
 
 /* Output: dlogits (or, in an evaluation, the logits, which must be untouched), losses. */
@@ -1238,6 +1289,7 @@ static void run_cross_entropy(const hri_cpu_kernels *k, int threads, int alias, 
                                              .vocabulary = c->vocabulary,
                                              .stored = c->stored,
                                              .softcap = (double)c->softcap,
+                                             .smoothing = (double)c->smoothing,
                                              .real = type,
                                              .logits = logits,
                                              .labels = c->labels,
@@ -1248,9 +1300,11 @@ static void run_cross_entropy(const hri_cpu_kernels *k, int threads, int alias, 
   values(out, c->gradient ? d : logits, n);
 }
 
-static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, double range, float softcap) {
+static void hold_smoothed(int64_t rows, int64_t vocabulary, bool gradient, double range, float softcap,
+                          float smoothing) {
   int64_t stored = (vocabulary + 63) / 64 * 64, n = rows * stored;
-  loss_case c = {rows, vocabulary, stored, floats(n, range), integers(rows, (int32_t)vocabulary), gradient, softcap};
+  loss_case c = {rows,     vocabulary, stored,   floats(n, range), integers(rows, (int32_t)vocabulary),
+                 gradient, softcap,    smoothing};
   float *plain = floats(n + rows, 1.0);
   double *want = double_zeros(n + rows);
   pieces p = {2, {n, rows}, 1}, losses = {1, {rows}, 0};
@@ -1259,9 +1313,10 @@ static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, 
     for (int64_t v = vocabulary; v < stored; v++)
       c.logits[r * stored + v] = v % 2 ? 0x1p100f : NAN; /* must not be seen */
   }
-  naive_cross_entropy(plain + n, gradient ? plain : NULL, c.logits, c.labels, softcap, 0.01f, rows, vocabulary, stored);
-  hri_ref_cross_entropy(want + n, gradient ? want : NULL, doubles(c.logits, n), c.labels, (double)softcap, 0.01, rows,
-                        vocabulary, stored);
+  naive_cross_entropy(plain + n, gradient ? plain : NULL, c.logits, c.labels, softcap, smoothing, 0.01f, rows,
+                      vocabulary, stored);
+  hri_ref_cross_entropy(want + n, gradient ? want : NULL, doubles(c.logits, n), c.labels, (double)softcap,
+                        (double)smoothing, 0.01, rows, vocabulary, stored);
   if (!gradient) { /* the logits are compared as bits; NaN padding would never be "near" */
     for (int i = 0; i < isa_count; i++) {
       float *out = floats(n + rows, 1.0);
@@ -1273,6 +1328,23 @@ static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, 
     hold("cross entropy", run_cross_entropy, &c, 2, &p, plain, want);
   }
   release_to(0);
+}
+
+static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, double range, float softcap) {
+  hold_smoothed(rows, vocabulary, gradient, range, softcap, 0.0f);
+}
+
+static void smoothed_cross_entropy_matches_the_reference(void **state) {
+  (void)state;
+  for (int gradient = 0; gradient < 2; gradient++) {
+    hold_smoothed(1, 1, gradient, 1.0, 0.0f, 0.3f);
+    hold_smoothed(7, 3, gradient, 4.0, 0.0f, 0.1f);
+    hold_smoothed(129, 257, gradient, 10.0, 0.0f, 0.1f);
+    hold_smoothed(9, 2049, gradient, 1.0, 0.0f, 0.5f);
+    hold_smoothed(5, 50257, gradient, 5.0, 0.0f, 0.1f);
+    hold_smoothed(9, 2049, gradient, 10.0, 2.0f, 0.1f);
+    hold_smoothed(2, 600000, gradient, 5.0, 0.0f, 0.1f);
+  }
 }
 
 static void cross_entropy_matches_the_reference(void **state) {
@@ -1303,7 +1375,7 @@ static void cross_entropy_has_no_bias(void **state) {
   double *want = double_zeros(rows);
   const void *input = operand(logits, n);
   (void)state;
-  hri_ref_cross_entropy(want, NULL, doubles(logits, n), labels, 0.0, 1.0, rows, vocabulary, vocabulary);
+  hri_ref_cross_entropy(want, NULL, doubles(logits, n), labels, 0.0, 0.0, 1.0, rows, vocabulary, vocabulary);
   for (int i = 0; i < isa_count; i++) {
     double bias = 0.0;
     isas[i].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = rows,
@@ -1358,15 +1430,42 @@ static void cross_entropy_shows_bad_logits(void **state) {
   }
 }
 
+/* torch 2.13, float64: torch.nn.functional.cross_entropy(x, labels, label_smoothing=0.3), its gradient by backward. */
+static void smoothing_is_that_of_torch(void **state) {
+  static const double x[15] = {0.0, 0.5, -1.0, 1.5, -2.0, 0.75, 0.25, 1.75, -0.75, 2.75, 1.5, 2.0, 0.5, 3.0, -0.5},
+                      wanted[15] = {0.035499680127500585,
+                                    0.0779907158502647,
+                                    -0.35590401427778684,
+                                    0.26354920053805875,
+                                    -0.021135582238037173,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0.035499680127500585,
+                                    0.0779907158502647,
+                                    -0.005904014277786859,
+                                    0.26354920053805875,
+                                    -0.37113558223803716},
+                      wanted_loss = 3.1425628393425193;
+  const int32_t labels[3] = {2, -100, 4};
+  double losses[3], gradient[15];
+  (void)state;
+  hri_ref_cross_entropy(losses, gradient, x, labels, 0, 0.3, 0.5, 3, 5, 5);
+  assert_true(fabs((losses[0] + losses[2]) / 2 - wanted_loss) < 1e-14 && losses[1] == 0);
+  for (int i = 0; i < 15; i++) assert_true(fabs(gradient[i] - wanted[i]) < 1e-15);
+}
+
 typedef struct loss_scalar {
   const int32_t *labels;
-  double softcap;
+  double softcap, smoothing;
 } loss_scalar;
 
 static double loss_value(const double *p, const void *context) {
   const loss_scalar *c = context;
   double losses[6], sum = 0.0;
-  hri_ref_cross_entropy(losses, NULL, p, c->labels, c->softcap, 1.0, 6, 13, 16);
+  hri_ref_cross_entropy(losses, NULL, p, c->labels, c->softcap, c->smoothing, 1.0, 6, 13, 16);
   for (int r = 0; r < 6; r++) sum += losses[r];
   return 0.25 * sum;
 }
@@ -1374,10 +1473,10 @@ static double loss_value(const double *p, const void *context) {
 static void cross_entropy_gradient_is_the_derivative(void **state) {
   int32_t labels[6] = {0, 12, -100, 5, 7, -1};
   (void)state;
-  for (int turn = 0; turn < 2; turn++) {
+  for (int turn = 0; turn < 4; turn++) {
     double *p = doubles(floats(96, 2.0), 96), *grad = double_zeros(96), losses[6];
-    loss_scalar c = {labels, turn ? 1.5 : 0.0};
-    hri_ref_cross_entropy(losses, grad, p, labels, c.softcap, 0.25, 6, 13, 16);
+    loss_scalar c = {labels, turn & 1 ? 1.5 : 0.0, turn & 2 ? 0.2 : 0.0};
+    hri_ref_cross_entropy(losses, grad, p, labels, c.softcap, c.smoothing, 0.25, 6, 13, 16);
     check_gradient("cross entropy", loss_value, &c, p, grad, 96, 20.0);
   }
 }
@@ -1734,6 +1833,9 @@ int main(void) {
       IN_BF16(activations_at_the_extremes),
       TEST(dropout_matches_the_reference),
       IN_BF16(dropout_matches_the_reference),
+      TEST(noise_matches_the_reference),
+      IN_BF16(noise_matches_the_reference),
+      TEST(noise_is_uniform),
       TEST(dropout_goes_by_row_and_position),
       TEST(dropout_is_independent),
       TEST(dropout_is_white),
@@ -1755,6 +1857,9 @@ int main(void) {
       TEST(embed_backward_is_the_transpose),
       TEST(cross_entropy_matches_the_reference),
       IN_BF16(cross_entropy_matches_the_reference),
+      TEST(smoothed_cross_entropy_matches_the_reference),
+      IN_BF16(smoothed_cross_entropy_matches_the_reference),
+      TEST(smoothing_is_that_of_torch),
       TEST(cross_entropy_has_no_bias),
       IN_BF16(cross_entropy_has_no_bias),
       TEST(cross_entropy_shows_bad_logits),

@@ -261,6 +261,20 @@ static hr_status run_dropout(call *c) {
   return HR_OK;
 }
 
+static hr_status run_noise(call *c) {
+  hri_noise_args a = {.rows = rows(c, 0),
+                      .columns = columns(c, 0),
+                      .sequence = c->node->attr.i[0],
+                      .real = real(c, 0),
+                      .amplitude = c->node->attr.f[0],
+                      .draw = draw_of(c, pointer(c, 1)),
+                      .x = pointer(c, 0),
+                      .y = pointer(c, 2),
+                      .team = team(c)};
+  c->cpu->kernels.noise(&a);
+  return HR_OK;
+}
+
 static hr_status run_activation(call *c) {
   c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1),
                              real(c, 1), team(c));
@@ -364,6 +378,7 @@ static hr_status run_cross_entropy(call *c) {
                               .vocabulary = c->node->attr.i[0],
                               .stored = columns(c, 0),
                               .softcap = c->node->attr.f[0],
+                              .smoothing = c->node->attr.f[1],
                               .real = real(c, 0),
                               .logits = pointer(c, 0),
                               .labels = pointer(c, 1),
@@ -579,6 +594,7 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_ADD] = run_add,
     [HRI_OP_SCALE] = run_scale,
     [HRI_OP_DROPOUT] = run_dropout,
+    [HRI_OP_NOISE] = run_noise,
     [HRI_OP_ACTIVATION] = run_activation,
     [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
     [HRI_OP_GLU] = run_glu,

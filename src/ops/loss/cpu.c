@@ -10,6 +10,8 @@
  * keeping them in dlogits, to be scaled there, costs as much in traffic as it saves in arithmetic, and in bf16 it would
  * round twice. The label's own gradient is (p - 1) = expm1(-loss), which does not cancel.
  *
+ * Label smoothing as torch: the target has smoothing / V for every class and 1 - smoothing more for the label.
+ *
  * A soft-cap is computed anew in each pass as well. It keeps the order of logits, so that the maximum of a chunk is the
  * capped maximum; where its last bit does not, a difference is 1e-7 above 0, which exp takes. */
 #include <float.h>
@@ -87,6 +89,16 @@ static HRI_INLINE double chunk_sum(const void *x, soft_cap cap, float maximum, i
   return (double)hri_vsum(a) + (double)hri_vsum(b);
 }
 
+/* Sum of the logits, soft-capped if the cap is on, over x[begin, end). */
+static HRI_INLINE double chunk_logits(const void *x, soft_cap cap, int64_t begin, int64_t end, hri_real real) {
+  hri_vf slope, sum = {0};
+  for (int64_t i = begin; i < end; i += HRI_LANES) {
+    int64_t left = end - i < HRI_LANES ? end - i : HRI_LANES;
+    sum += cap_logits(cap, hri_vload_real_n(x, i, left, real), &slope); /* the cap of a missing lane's 0 is 0 */
+  }
+  return (double)hri_vsum(sum);
+}
+
 static int64_t chunk_end(const chunk_sums *chunks, int64_t c, int64_t vocabulary) {
   return c + 1 < chunks->count ? (c + 1) * chunks->size : vocabulary;
 }
@@ -110,20 +122,21 @@ static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, soft_cap
   return maximum + log(sum);
 }
 
-/* d[begin, end) = exp(x - maximum) * factor, times the slope of the soft-cap; d may be x. */
-static HRI_INLINE void chunk_gradient(void *d, const void *x, soft_cap cap, float maximum, float factor, int64_t begin,
-                                      int64_t end, hri_real real) {
+/* d[begin, end) = exp(x - maximum) * factor - less, times the slope of the soft-cap; d may be x. Without smoothing
+ * `less` is 0, which changes no bit: no exponential is negative. */
+static HRI_INLINE void chunk_gradient(void *d, const void *x, soft_cap cap, float maximum, float factor, float less,
+                                      int64_t begin, int64_t end, hri_real real) {
   hri_vf e[HRI_GROUP], slope[HRI_GROUP];
   int64_t i = begin;
   for (; i + WIDE <= end; i += WIDE) {
     exponentials(e, slope, x, cap, maximum, i, HRI_GROUP, HRI_LANES, real);
     for (int k = 0; k < HRI_GROUP; k++)
-      hri_vstore_real(d, i + k * HRI_LANES, cap.on ? e[k] * factor * slope[k] : e[k] * factor, real);
+      hri_vstore_real(d, i + k * HRI_LANES, cap.on ? (e[k] * factor - less) * slope[k] : e[k] * factor - less, real);
   }
   for (; i < end; i += HRI_LANES) {
     int64_t left = end - i < HRI_LANES ? end - i : HRI_LANES;
     exponentials(e, slope, x, cap, maximum, i, 1, left, real);
-    hri_vstore_real_n(d, i, cap.on ? e[0] * factor * slope[0] : e[0] * factor, left, real);
+    hri_vstore_real_n(d, i, cap.on ? (e[0] * factor - less) * slope[0] : e[0] * factor - less, left, real);
   }
 }
 
@@ -131,13 +144,23 @@ static HRI_INLINE void zero_elements(void *x, int64_t begin, int64_t end, hri_re
   memset(hri_real_at(x, begin, real), 0, (size_t)(end - begin) * hri_real_bytes(real));
 }
 
+/* How much of the row's loss is not that of its label: with smoothing s the loss is (1 - s) (lse - x[label]) +
+ * s (lse - mean of x), the mean over the vocabulary. */
+static HRI_INLINE double smoothed(double loss, const hri_cross_entropy_args *args, const chunk_sums *chunks,
+                                  const void *x, soft_cap cap, double lse, hri_real real) {
+  double sum = 0;
+  for (int64_t c = 0; c < chunks->count; c++)
+    sum += chunk_logits(x, cap, c * chunks->size, chunk_end(chunks, c, args->vocabulary), real);
+  return (1 - args->smoothing) * loss + args->smoothing * (lse - sum / (double)args->vocabulary);
+}
+
 static HRI_INLINE void cross_entropy_row(const hri_cross_entropy_args *args, int64_t row, soft_cap cap, hri_real real) {
   int64_t vocabulary = args->vocabulary, label = args->labels[row], at = row * args->stored;
   const void *x = hri_real_from(args->logits, at, real);
   void *d = args->dlogits ? hri_real_at(args->dlogits, at, real) : 0;
   chunk_sums chunks;
-  hri_vf own, slope = hri_vset(1.0f); /* the label's logit */
-  double lse, loss;
+  hri_vf own, slope = hri_vset(1.0f);                            /* the label's logit */
+  double lse, loss, even = args->smoothing / (double)vocabulary; /* what each class has of the target */
   if (label < 0) {
     args->losses[row] = 0.0f;
     if (d) zero_elements(d, 0, args->stored, real);
@@ -146,13 +169,15 @@ static HRI_INLINE void cross_entropy_row(const hri_cross_entropy_args *args, int
   lse = log_sum_exp(&chunks, x, cap, vocabulary, real);
   own = cap_logits(cap, hri_vset(hri_real_get(x, label, real)), &slope);
   loss = lse - (double)own[0];
-  args->losses[row] = (float)loss;
+  args->losses[row] = (float)(args->smoothing > 0 ? smoothed(loss, args, &chunks, x, cap, lse, real) : loss);
   if (!d) return;
   for (int64_t c = 0; c < chunks.count; c++) {
     float factor = (float)(args->gradient_scale * exp((double)chunks.maximum[c] - lse));
-    chunk_gradient(d, x, cap, chunks.maximum[c], factor, c * chunks.size, chunk_end(&chunks, c, vocabulary), real);
+    chunk_gradient(d, x, cap, chunks.maximum[c], factor, (float)(args->gradient_scale * even), c * chunks.size,
+                   chunk_end(&chunks, c, vocabulary), real);
   }
-  hri_real_put(d, label, (float)(args->gradient_scale * expm1(-loss) * (double)slope[0]), real);
+  hri_real_put(d, label, (float)(args->gradient_scale * (expm1(-loss) + (args->smoothing - even)) * (double)slope[0]),
+               real);
   zero_elements(d, vocabulary, args->stored, real);
 }
 

@@ -158,6 +158,39 @@ static void dropout(const hri_dropout_args *args) {
   hri_team_each(args->team, args->rows, hri_grain(args->columns), drop_rows, &d);
 }
 
+/* ---- noise ---- */
+
+typedef struct adding {
+  const hri_noise_args *args;
+  hri_philox_keys keys;
+} adding;
+
+static HRI_INLINE void noise_row(const adding *d, int64_t row, hri_real real) {
+  const hri_noise_args *a = d->args;
+  uint32_t words[HRI_DRAW_CHUNK], data = (uint32_t)(row / a->sequence), line = (uint32_t)(row % a->sequence);
+  float unit = (float)a->amplitude * 0x1p-31f;
+  int64_t at = row * a->columns;
+  for (int64_t i = 0; i < a->columns; i += HRI_DRAW_CHUNK) {
+    hri_vdraw_chunk(words, &d->keys, a->draw.site, a->draw.row + data, line, 0, (uint32_t)(i / HRI_DRAW_CHUNK));
+    for (int64_t k = 0; k < HRI_DRAW_CHUNK && i + k < a->columns; k += HRI_LANES) {
+      int64_t n = vector_length(i + k, a->columns);
+      hri_vf u = __builtin_convertvector((hri_vi) * (const hri_vu_memory *)(words + k), hri_vf);
+      hri_vstore_real_n(a->y, at + i + k, hri_vload_real_n(a->x, at + i + k, n, real) + u * unit, n, real);
+    }
+  }
+}
+
+static void noise_rows(void *context, int64_t begin, int64_t end, int thread) {
+  const adding *d = context;
+  (void)thread;
+  for (int64_t row = begin; row < end; row++) HRI_BY_REAL(d->args->real, noise_row(d, row, REAL));
+}
+
+static void noise(const hri_noise_args *args) {
+  adding d = {.args = args, .keys = hri_philox_keys_make(hri_draw_key(&args->draw))};
+  hri_team_each(args->team, args->rows, hri_grain(args->columns), noise_rows, &d);
+}
+
 /* ---- bias gradient ---- */
 
 /* sum[columns] = the sum of rows [begin, end) of dy, in row order. */
@@ -510,6 +543,7 @@ void HRI_ISA_NAME(hri_pointwise_kernels)(hri_cpu_kernels *table) {
   table->accumulate = accumulate;
   table->scale = scale;
   table->dropout = dropout;
+  table->noise = noise;
   table->bias_gradient = bias_gradient;
   table->activation = activation;
   table->activation_backward = activation_backward;

@@ -22,6 +22,15 @@ HRI_REF_API void HRI_REF(dropout)(HRI_REAL *y, const HRI_REAL *x, double probabi
     }
 }
 
+HRI_REF_API void HRI_REF(noise)(HRI_REAL *y, const HRI_REAL *x, HRI_REAL amplitude, const hri_draw *draw,
+                                int64_t sequence, int64_t rows, int64_t columns) {
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t c = 0; c < columns; c++) {
+      uint32_t word = hri_draw_word(draw, (uint32_t)(m / sequence), (uint32_t)(m % sequence), 0, (uint32_t)c);
+      y[m * columns + c] = x[m * columns + c] + amplitude * (HRI_REAL)hri_draw_signed(word);
+    }
+}
+
 HRI_REF_API void HRI_REF(bias_gradient)(HRI_REAL *db, const HRI_REAL *dy, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++)
     for (int64_t c = 0; c < columns; c++) db[c] += dy[m * columns + c];

@@ -14,6 +14,8 @@ void hri_ref_scale(double *y, const double *x, double factor, int64_t n);
 /* Rows of data of `sequence` positions each; `draw` says whose mask, as in hri_dropout_args. */
 void hri_ref_dropout(double *y, const double *x, double probability, const hri_draw *draw, int64_t sequence,
                      int64_t rows, int64_t columns);
+void hri_ref_noise(double *y, const double *x, double amplitude, const hri_draw *draw, int64_t sequence, int64_t rows,
+                   int64_t columns);
 /* db[N] is added to. */
 void hri_ref_bias_gradient(double *db, const double *dy, int64_t rows, int64_t columns);
 void hri_ref_activation(hr_activation kind, double *y, const double *x, int64_t n);

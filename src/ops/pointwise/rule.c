@@ -43,14 +43,29 @@ void hri_back_scale(hri_autodiff *ad, hri_id node) {
   hri_ad_contribute(ad, x, dx);
 }
 
-/* Limits of the counter that the mask is made from (ops/draw.h). */
-hr_status hri_check_dropout(const hri_job *job, const hri_node *node, hr_error *error) {
+/* Limits of the counter that the numbers are made from (ops/draw.h). */
+static hr_status check_drawn(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *x = hri_at(job, node, 0), *y = hri_at(job, node, 2);
   HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(y) && x->dtype == y->dtype);
-  HRI_SHAPE(node->attr.f[0] >= 0 && node->attr.f[0] < 1);
   HRI_SHAPE(node->attr.i[0] > 0 && hri_rows(x) % (uint64_t)node->attr.i[0] == 0);
   HRI_SHAPE(hri_columns(x) <= HRI_DRAW_ELEMENTS && hri_columns(x) == hri_columns(y));
   return HR_OK;
+}
+
+hr_status hri_check_dropout(const hri_job *job, const hri_node *node, hr_error *error) {
+  HRI_SHAPE(node->attr.f[0] >= 0 && node->attr.f[0] < 1);
+  return check_drawn(job, node, error);
+}
+
+hr_status hri_check_noise(const hri_job *job, const hri_node *node, hr_error *error) {
+  HRI_SHAPE(node->attr.f[0] >= 0);
+  return check_drawn(job, node, error);
+}
+
+/* A constant is added: the gradient goes on as it is. */
+void hri_back_noise(hri_autodiff *ad, hri_id node) {
+  hri_id x = hri_id_at(ad->job, node, 0), dy = hri_ad_gradient(ad, hri_id_at(ad->job, node, 2));
+  if (hri_ad_needed(ad, x)) hri_ad_contribute(ad, x, dy);
 }
 
 /* The same mask on the gradient: the emitted node has the site of this one. Nothing of the forward is needed. */
