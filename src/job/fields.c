@@ -32,6 +32,7 @@ enum {
 
 /* ---- words, in the order of the enumerators ---- */
 
+static const char *const quantizes[] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
@@ -51,8 +52,8 @@ static const char *const truncations[] = {"split", "keep-start", "keep-end", "dr
 static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 
 #define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
-_Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(moments) == HR_MOMENTS_BF16 &&
-                   LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
+_Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(quantizes) == HR_QUANTIZE_INT8 &&
+                   LAST(moments) == HR_MOMENTS_BF16 && LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
                    LAST(attentions) == HR_ATTENTION_MATERIALIZED && LAST(updates) == HR_UPDATE_IN_BACKWARD &&
                    LAST(schedules) == HR_SCHEDULE_WSD && LAST(on_nonfinites) == HR_ON_NONFINITE_SKIP &&
                    LAST(packings) == HR_PACKING_WRAPPED && LAST(formats) == HR_DATA_FORMAT_COUNT - 1 &&
@@ -140,6 +141,10 @@ static const hr_field fields[] = {
      "train adapters of low rank and nothing else: r=16,alpha=32,targets=q_proj,v_proj (or all-linear),dropout=0.05,"
      "rslora,init=kaiming|gaussian,layers=8-15",
      P | T | X, JOB(lora), MATHEMATICS(ALGORITHM)},
+    {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
+     "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (from bf16 values; +dq: their scales in 8 "
+     "bits too); each is dequantized before each use",
+     J | X, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "DIR",
      "adapters to go on with, evaluate or generate with, as PEFT saves them (RUN/final of a run with --lora)",
      P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},

@@ -122,6 +122,10 @@ static bool context_beyond(const hr_job *job) {
   return job->model.learned_positions && generates(job) && job->context_length > job->model.max_positions;
 }
 
+static bool quantized_and_trained(const hr_job *job) {
+  return trains(job) && job->quantize != HR_QUANTIZE_NONE && job->model.lora.rank == 0;
+}
+
 static bool moments_with_masters(const hr_job *job) {
   return job->moments == HR_MOMENTS_BF16 && job->precision != HR_PRECISION_BF16_PURE;
 }
@@ -156,6 +160,8 @@ static const struct {
      "give a smaller K, or --recompute block", NULL},
     {levels_beyond, "--recompute levels", "the model", "there are more levels than layers",
      "give one level for each layer; missing ones repeat the last", NULL},
+    {quantized_and_trained, "--quantize", "training of all weights", "quantized weights have no gradient",
+     "add --lora r=16,alpha=32, which trains adapters beside them", NULL},
     {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq", NULL},
     {context_beyond, "--context", "the model", "its table of learned positions is shorter", "give a smaller --context",
      NULL},
@@ -300,7 +306,8 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
                     hri_fail(error, HR_ERROR_USAGE, "--lora begins adapters and %s has some already",
                              made.model.adapter),
                     "leave --lora out: adapters go on as their adapter_config.json says");
-  if (made.lora) HRI_TRY(hri_lora_parse(made.lora, &made.model, &made.model.lora, error));
+  if (made.lora)
+    HRI_TRY(hri_lora_parse(made.lora, &made.model, made.quantize != HR_QUANTIZE_NONE, &made.model.lora, error));
   fill_from_model(&made);
   HRI_TRY(check_rows(&made, error));
   HRI_TRY(fill_accumulate(&made, error));

@@ -13,6 +13,7 @@
 #include "model/params.h"
 #include "model/rope.h"
 #include "program/ops.h"
+#include "program/quantization.h"
 
 /* Staging of a load or save node: at least what the largest block of a file format takes beside its values, at most 4
  * MiB, or half a MiB for each of a large team. */
@@ -138,7 +139,8 @@ static bool make_parts(const maker *m, bool train, hri_param *param) {
                      .rows = from->rows,
                      .trainable = train && from->trainable,
                      .decay = from->decay,
-                     .state_kind = (uint8_t)from->state_kind};
+                     .state_kind = (uint8_t)from->state_kind,
+                     .quantization = from->quantization};
     assert(part.row == row && part.rows > 0);
     row += part.rows;
     param->trainable = param->trainable || part.trainable;
@@ -226,6 +228,31 @@ static bool make_ranges(const maker *m, hri_param *param) {
   return true;
 }
 
+/* Codes and scales of a quantized parameter, carried by every program. */
+static bool make_quantized(const maker *m, hri_param *param) {
+  uint64_t rows[HRI_QUANT_PARTS];
+  uint32_t kind = m->p->parts[0].quantization;
+  hri_quant_layout layout;
+  hri_place place = place_of(m, HRI_ROLE_QUANTIZATION, m->all, 0);
+  for (uint32_t k = 0; k < m->p->part_count; k++) {
+    rows[k] = m->p->parts[k].rows;
+    param->quantized.i[1 + k] = (int64_t)rows[k];
+  }
+  param->quantized.i[0] = kind;
+  if (!hri_quant_layout_make(kind, rows, m->p->part_count, columns_of(m->p), &layout)) {
+    m->job->failed = m->job->too_large = true;
+    return false;
+  }
+  param->codes =
+      hri_tensor_new(m->job, place, hri_name(m->job, "%s.codes", m->p->name), HRI_U8, 1, &layout.code_bytes, NULL);
+  param->absmax = hri_tensor_new(m->job, place, hri_name(m->job, "%s.absmax", m->p->name), hri_quant_absmax_dtype(kind),
+                                 1, &layout.absmax_count, NULL);
+  if (layout.nested_count)
+    param->nested = hri_tensor_new(m->job, place, hri_name(m->job, "%s.nested", m->p->name), HRI_F32, 1,
+                                   &layout.nested_count, NULL);
+  return !m->job->failed;
+}
+
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *p) {
   maker m = {.job = job, .p = p, .index = (uint32_t)job->params.count, .all = hri_programs_of(spec)};
   hri_param param = {.spec = p->spec,
@@ -233,18 +260,29 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
                      .unit = p->unit,
                      .init = (uint8_t)p->init,
                      .init_std = p->init_std,
-                     .site = p->site};
+                     .site = p->site,
+                     .codes = HRI_NONE,
+                     .absmax = HRI_NONE,
+                     .nested = HRI_NONE};
+  bool quantized = p->parts[0].quantization != HRI_QUANTIZATION_NONE;
   if (spec->accumulate > 1) m.gradient_scope = (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE));
   param.key = hri_name(job, "%s", p->name);
-  param.weight = tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, m.all, 0), name_of(&m, 0, p->stored[0], ""), HRI_F32,
-                                0, p->stored[0]);
-  if (job->failed) return HRI_NONE;
-  job->storages.items[job->tensors.items[param.weight].storage].wide = p->wide;
+  param.weight = tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, quantized ? 0 : m.all, HRI_LOAD),
+                                name_of(&m, 0, p->stored[0], ""), quantized ? HRI_BF16 : HRI_F32, 0, p->stored[0]);
+  if (job->failed || (quantized && !make_quantized(&m, &param))) return HRI_NONE;
+  job->storages.items[job->tensors.items[param.weight].storage].wide = p->wide || quantized;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
   if (!make_parts(&m, spec->purpose == HR_PURPOSE_TRAIN, &param) || !make_runs(&m, &param) ||
       !make_ranges(&m, &param) || !hri_array_push(&job->params, param))
     job->failed = true;
   return job->failed ? HRI_NONE : m.index;
+}
+
+/* The matrices of layers, but for adapters. */
+static uint8_t quantization_of(const builder *b, const hri_param_spec *p) {
+  bool linear = p->slot == HRI_SLOT_QKV_WEIGHT || p->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT ||
+                p->slot == HRI_SLOT_MLP_IN_WEIGHT || p->slot == HRI_SLOT_MLP_OUT_WEIGHT;
+  return linear ? (uint8_t)b->spec->quantize : HRI_QUANTIZATION_NONE;
 }
 
 /* All of a parameter is trained alike: of a model with adapters those, else everything. */
@@ -259,7 +297,8 @@ static void make_param(builder *b, uint32_t index) {
                                   .rows = p.parts[k].rows,
                                   .trainable = p.adapter || b->model->lora.rank == 0,
                                   .decay = p.decay,
-                                  .state_kind = b->spec->optimizer};
+                                  .state_kind = b->spec->optimizer,
+                                  .quantization = quantization_of(b, &p)};
   request = (hri_param_request){.name = p.name,
                                 .layer = p.layer,
                                 .unit = p.unit,
@@ -339,6 +378,16 @@ void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging
                   .origin = HRI_NONE};
     if (trained && range.gradient == HRI_NONE) continue;
     move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
+    if (load && param->codes != HRI_NONE) {
+      assert(param->range_count == 1); /* nothing tells the parts of a frozen parameter apart */
+      hri_node_append(job, HRI_OP_QUANTIZE, e, &param->quantized,
+                      (hri_operand[]){HRI_R(param->weight),
+                                      HRI_W(param->codes),
+                                      HRI_W(param->absmax),
+                                      {param->nested, HRI_WRITE}},
+                      4);
+      continue;
+    }
     if (load && range.master != HRI_NONE)
       hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
     for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++)
@@ -432,12 +481,32 @@ static void raise(builder *b, const adapted *a, hri_id y, hri_slot weight_slot) 
   }
 }
 
+/* The weight of a product: a quantized one is made anew for it. */
+static hri_id weight_for_use(builder *b, hri_slot slot) {
+  uint32_t index = param_at(b, b->emit.layer, slot);
+  hri_param param;
+  hri_tensor like;
+  hri_id weight;
+  if (index == HRI_NONE || b->job->failed) return HRI_NONE;
+  param = b->job->params.items[index];
+  if (param.codes == HRI_NONE) return param.weight;
+  like = b->job->tensors.items[param.weight];
+  weight = hri_tensor_new(b->job, local(b, HRI_ROLE_WORKSPACE),
+                          hri_name(b->job, "%s.dequantized", hri_name_get(b->job, param.key)), HRI_F32, like.rank,
+                          like.dims, like.stored);
+  if (weight == HRI_NONE) return HRI_NONE;
+  b->job->storages.items[b->job->tensors.items[weight].storage].transient = true;
+  emit(b, HRI_OP_DEQUANTIZE, &param.quantized,
+       (hri_operand[]){HRI_R(param.codes), HRI_R(param.absmax), HRI_R(param.nested), HRI_W(weight)}, 4);
+  return weight;
+}
+
 static hri_id linear(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, const rows_shape *s,
                      const char *name) {
-  hri_id w = weight_at(b, b->emit.layer, weight_slot), bias = weight_at(b, b->emit.layer, bias_slot), y;
-  adapted a;
+  hri_id w, bias = weight_at(b, b->emit.layer, bias_slot), y;
+  adapted a = lower(b, x, weight_slot, s);
+  w = weight_for_use(b, weight_slot);
   if (b->job->failed) return HRI_NONE;
-  a = lower(b, x, weight_slot, s);
   y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, b->job->tensors.items[w].stored[0], name);
   emit(b, HRI_OP_LINEAR, NULL, (hri_operand[]){HRI_R(x), HRI_R(w), HRI_R(bias), HRI_W(y)}, 4);
   raise(b, &a, y, weight_slot);

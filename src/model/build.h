@@ -35,6 +35,7 @@ typedef struct hri_part_request {
   uint64_t row, rows;
   bool trainable, decay;
   hr_optimizer state_kind;
+  uint8_t quantization; /* hri_quantization; alike in all parts of a parameter, which is then frozen */
 } hri_part_request;
 
 typedef struct hri_param_request {

@@ -159,7 +159,7 @@ static hr_status take_word(const hr_model *model, const char *word, key *list, u
   return take(model, k, equals ? equals + 1 : word, lora, error);
 }
 
-hr_status hri_lora_parse(const char *text, const hr_model *model, hr_lora *out, hr_error *error) {
+hr_status hri_lora_parse(const char *text, const hr_model *model, bool quantized, hr_lora *out, hr_error *error) {
   hr_lora lora = {.rank = DEFAULT_RANK, .alpha = DEFAULT_RANK};
   key list = KEY_NONE;
   uint32_t seen = 0;
@@ -174,6 +174,7 @@ hr_status hri_lora_parse(const char *text, const hr_model *model, hr_lora *out, 
     at += length;
     if (*at == ',' && !*++at) return hri_fail(error, HR_ERROR_USAGE, "--lora: '%.60s' ends in a comma", text);
   }
+  if (lora.targets == 0 && quantized) (void)hri_lora_add_target(model, "all-linear", &lora);
   if (lora.targets == 0) default_targets(model, &lora);
   if (!(seen >> KEY_LAYERS & 1)) hri_lora_all_layers(model, &lora);
   HRI_TRY(hri_lora_check(model, &lora, error));

@@ -4,11 +4,12 @@
 
 #include <headroom/model.h>
 
-/* "r=16,alpha=32,targets=q_proj,v_proj,dropout=0.05,rslora,init=gaussian,layers=8-15,20". A bare word goes on with the
+/* `quantized`: the weights are, so that all-linear is the default (QLoRA).
+ * "r=16,alpha=32,targets=q_proj,v_proj,dropout=0.05,rslora,init=gaussian,layers=8-15,20". A bare word goes on with the
  * list before it, unless it is rslora. `targets`: names of modules as a file has them, or all-linear; without it what
  * PEFT adapts in the family. Defaults are PEFT's: r 8, alpha 8, no dropout, all layers. USAGE names the word and what
  * there is instead. */
-hr_status hri_lora_parse(const char *text, const hr_model *model, hr_lora *out, hr_error *error);
+hr_status hri_lora_parse(const char *text, const hr_model *model, bool quantized, hr_lora *out, hr_error *error);
 
 /* One target, as PEFT matches it: the end of a module's name behind a dot, or "all-linear". False: no module of the
  * family has it. */

@@ -54,6 +54,7 @@ static bool same_segment(const hri_job *job, const hri_segment *s, const hri_par
 
 /* The segment of a range, HRI_NONE when there is none yet. */
 static uint32_t find(const hri_job *job, const hri_param_range *range) {
+  if (job->parts.items[range->part_begin].quantization) return HRI_NONE; /* loaded one at a time: each stands alone */
   for (uint32_t s = (uint32_t)job->segments.count; s-- > 0 && job->segments.count - s <= FAR + 1;)
     if (same_segment(job, &job->segments.items[s], range)) return s;
   return HRI_NONE;

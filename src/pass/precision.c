@@ -81,7 +81,9 @@ static void mark_activations(const hri_job *job, const bool *wide, bool *narrow)
   for (size_t t = 0; t < job->tensors.count; t++) {
     const hri_tensor *tensor = &job->tensors.items[t];
     uint8_t role = job->storages.items[tensor->storage].role;
-    if (tensor->dtype == HRI_F32 && (role == HRI_ROLE_ACTIVATION || role == HRI_ROLE_CACHE) && !wide[tensor->value])
+    bool transient = job->storages.items[tensor->storage].transient; /* a dequantized weight */
+    if (tensor->dtype == HRI_F32 && (role == HRI_ROLE_ACTIVATION || role == HRI_ROLE_CACHE || transient) &&
+        !wide[tensor->value])
       narrow[tensor->value] = true;
   }
 }

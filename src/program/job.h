@@ -229,7 +229,9 @@ typedef struct hri_param {
   double init_std;
   uint64_t elements; /* stored */
   uint32_t site;
-  hri_id weight; /* tensor */
+  hri_id weight;                /* tensor; of a quantized parameter only the load program has it */
+  hri_id codes, absmax, nested; /* tensors of a quantized one (program/quantization.h); HRI_NONE */
+  hri_attr quantized;           /* what its QUANTIZE and DEQUANTIZE nodes say */
   uint32_t part_begin, part_count, range_begin, range_count, run_begin, run_count;
 } hri_param;
 
