@@ -228,8 +228,16 @@ static void bench_variant(const variant *v, int threads, double seconds) {
     printf("%s, %s, %d threads: a matrix product runs at %.1f GFLOP/s\n", v->name, type_names[real], threads, product);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
       const int64_t *s = shapes[i];
-      bench_shape(v, (hri_attention_shape){s[0], s[1], s[2], s[3], s[4], s[5], (double)s[6], (hri_real)real}, threads,
-                  product, seconds);
+      bench_shape(v,
+                  (hri_attention_shape){.batch = s[0],
+                                        .sequence = s[1],
+                                        .heads = s[2],
+                                        .kv_heads = s[3],
+                                        .head_dim = s[4],
+                                        .window = s[5],
+                                        .softcap = (double)s[6],
+                                        .real = (hri_real)real},
+                  threads, product, seconds);
     }
     for (int64_t rows = 1; rows <= 256; rows *= 16) {
       bench_decode(v, 32, rows, (hri_real)real, threads, copy, seconds);
@@ -257,14 +265,12 @@ static int find_variants(variant *variants) {
 
 static int run_pass(const variant *v, char **args) {
   int64_t heads = atoll(args[1]);
-  hri_attention_shape shape = {1,
-                               atoll(args[0]),
-                               heads,
-                               heads,
-                               atoll(args[2]),
-                               0,
-                               0,
-                               strcmp(args[3], "bf16") == 0 ? HRI_REAL_BF16 : HRI_REAL_F32};
+  hri_attention_shape shape = {.batch = 1,
+                               .sequence = atoll(args[0]),
+                               .heads = heads,
+                               .kv_heads = heads,
+                               .head_dim = atoll(args[2]),
+                               .real = strcmp(args[3], "bf16") == 0 ? HRI_REAL_BF16 : HRI_REAL_F32};
   bench_case c = make_case(v, shape, atoi(args[4]));
   double forward = 1e30, backward = 1e30;
   for (int n = -1; n < atoi(args[5]); n++) {

@@ -123,6 +123,7 @@ typedef struct hr_job {
   double decay;           /* wsd: steps of the final decay, or a share when < 1 */
   double min_lr_ratio;    /* cosine, linear, wsd: floor as a share of the learning rate */
   double clip;            /* largest global gradient norm; 0 = off */
+  double dropout;         /* probability, wherever the family's modeling code has dropout, in training */
   double neftune_alpha;   /* uniform noise of alpha / sqrt(sequence x hidden) on embeddings, in training */
   double label_smoothing; /* share of the target that every token of the vocabulary has alike, in training */
   hr_on_nonfinite on_nonfinite;

@@ -386,7 +386,7 @@ static void replay_node(replay *r, uint8_t program, uint32_t index) {
       uint64_t dims[2] = {stats.out_rows[0], stats.out_columns[0]};
       hri_id lse = hri_tensor_new(r->job, place, hri_name(r->job, "lse.%u", index), HRI_F32, 2, dims, NULL);
       hri_node_append(r->job, HRI_OP_ATTENTION, emit, &n->attr,
-                      (hri_operand[]){HRI_R(in(r, n, 0)), HRI_ABSENT, HRI_W(y), HRI_W(lse)}, 4);
+                      (hri_operand[]){HRI_R(in(r, n, 0)), HRI_ABSENT, HRI_W(y), HRI_W(lse), HRI_ABSENT}, 5);
     }
     break;
   default:

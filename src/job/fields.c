@@ -176,6 +176,10 @@ static const hr_field fields[] = {
     {"label-smoothing", HR_FIELD_NUMBER, "Optimizer", "X",
      "share of the target spread evenly over the vocabulary, in training's loss; an evaluation's is not smoothed",
      P | T, JOB(label_smoothing), RANGE(0, 1), .below_high = true, .initial = "0", MATHEMATICS(ALGORITHM)},
+    {"dropout", HR_FIELD_NUMBER, "Optimizer", "X",
+     "probability of dropout while training: of attention probabilities, in gpt2 and phi3 also of what attention and "
+     "MLP add to the residual, in gpt2 also of embeddings; what config.json asks for is reported, not taken",
+     P | T, JOB(dropout), RANGE(0, 1), .below_high = true, .initial = "0", MATHEMATICS(ALGORITHM)},
     {"neftune-alpha", HR_FIELD_NUMBER, "Optimizer", "X",
      "NEFTune: noise on the embeddings while training, uniform up to X / sqrt(tokens of a row x hidden size); 5 to 15 "
      "are usual",

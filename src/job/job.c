@@ -126,6 +126,11 @@ static bool quantized_and_trained(const hr_job *job) {
   return trains(job) && job->quantize != HR_QUANTIZE_NONE && job->model.lora.rank == 0;
 }
 
+/* Random numbers of dropout are numbered by position, key and head (ops/draw.h). */
+static bool dropout_beyond(const hr_job *job) {
+  return trains(job) && job->dropout > 0 && (job->sequence_length > 1u << 22 || job->model.head_count >= 1u << 12);
+}
+
 static bool moments_with_masters(const hr_job *job) {
   return job->moments == HR_MOMENTS_BF16 && job->precision != HR_PRECISION_BF16_PURE;
 }
@@ -165,6 +170,8 @@ static const struct {
     {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq", NULL},
     {context_beyond, "--context", "the model", "its table of learned positions is shorter", "give a smaller --context",
      NULL},
+    {dropout_beyond, "--dropout", "the model or --seq", "masks reach to 4,194,304 positions and 4,095 heads",
+     "leave --dropout out, or give a smaller --seq", NULL},
     {wsd_too_long, "--warmup", "--decay", "together they are longer than the training", "lower one of them", NULL},
 };
 
@@ -329,6 +336,10 @@ hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE, "--recompute every:%u; it must be from 1 to %d layers", r->every,
                     HR_MAX_LAYERS);
   if (r->kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
+  if (job->dropout > 0) {
+    hri_fail(error, HR_ERROR_USAGE, "--dropout is of models; a program that is built op by op has no places for it");
+    return hri_hint(error, HR_ERROR_USAGE, "leave it 0");
+  }
   if (job->neftune_alpha > 0) {
     hri_fail(error, HR_ERROR_USAGE,
              "--neftune-alpha is of models; a program that is built op by op has no embeddings "

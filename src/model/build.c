@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/real.h"
+#include "model/family.h"
 #include "model/params.h"
 #include "model/rope.h"
 #include "program/ops.h"
@@ -537,6 +538,19 @@ static hri_id add(builder *b, hri_id x, hri_id y, uint64_t rows, const char *nam
   return sum;
 }
 
+/* Dropout is of training's forward alone. */
+static double dropout_of(const builder *b) { return b->emit.phase == HRI_PHASE_FORWARD ? b->spec->dropout : 0; }
+
+/* x without a part of it, where the family has dropout there. */
+static hri_id drop(builder *b, hri_id x, bool family_drops, const rows_shape *s, const char *name) {
+  hri_attr attr = {.i = {(int64_t)s->sequence}, .f = {dropout_of(b)}};
+  hri_id y;
+  if (!family_drops || attr.f[0] == 0) return x;
+  y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, b->model->hidden_size, name);
+  emit(b, HRI_OP_DROPOUT, &attr, (hri_operand[]){HRI_R(x), HRI_R(b->job->control), HRI_W(y)}, 3);
+  return y;
+}
+
 static bool slides(const hr_model *m, int32_t layer) { return m->sliding_window > 0 && m->sliding[layer]; }
 
 static uint64_t qkv_columns(const hr_model *m) {
@@ -572,7 +586,8 @@ static hri_id attend(builder *b, hri_id qkv, const rows_shape *s) {
   int64_t window = slides(m, b->emit.layer) ? m->sliding_window : 0;
   hri_attr attr = {.i = {(int64_t)s->batch, (int64_t)s->sequence, m->head_count, m->kv_head_count, m->head_size, window,
                          (int64_t)s->capacity},
-                   .f = {m->attention_scale, m->attention_softcap}};
+                   .f = {m->attention_scale, m->attention_softcap, dropout_of(b)}};
+  hri_operand control = HRI_R(dropout_of(b) > 0 ? b->job->control : HRI_NONE);
   hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, (uint64_t)m->head_count * m->head_size, "attention");
   if (s->cache_k) {
     uint32_t l = (uint32_t)b->emit.layer;
@@ -581,10 +596,12 @@ static hri_id attend(builder *b, hri_id qkv, const rows_shape *s) {
   } else if (b->spec->attention == HR_ATTENTION_MATERIALIZED) {
     hri_id probs =
         fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->batch * m->head_count * s->sequence, s->sequence, "probabilities");
-    emit(b, HRI_OP_ATTENTION_FULL, &attr, (hri_operand[]){HRI_R(qkv), HRI_R(s->doc_start), HRI_W(y), HRI_W(probs)}, 4);
+    emit(b, HRI_OP_ATTENTION_FULL, &attr,
+         (hri_operand[]){HRI_R(qkv), HRI_R(s->doc_start), HRI_W(y), HRI_W(probs), control}, 5);
   } else {
     hri_id lse = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->head_count, "lse");
-    emit(b, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(qkv), HRI_R(s->doc_start), HRI_W(y), HRI_W(lse)}, 4);
+    emit(b, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(qkv), HRI_R(s->doc_start), HRI_W(y), HRI_W(lse), control},
+         5);
   }
   return y;
 }
@@ -610,6 +627,7 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
   if (!m->learned_positions) h = rotate(b, h, s);
   h = attend(b, h, s);
   h = linear(b, h, HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, HRI_SLOT_ATTENTION_OUTPUT_BIAS, s, "attention.output");
+  h = drop(b, h, hri_family_drops_residual(m->family), s, "attention.output.dropped");
   if (m->post_norms)
     h = norm(b, h, HRI_SLOT_POST_NORM1_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm1", "post_norm1.stats");
   sum = add(b, x, h, s->rows, "residual1");
@@ -622,6 +640,7 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
     h = act;
   }
   h = linear(b, h, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s, "mlp");
+  h = drop(b, h, hri_family_drops_residual(m->family), s, "mlp.dropped");
   if (m->post_norms)
     h = norm(b, h, HRI_SLOT_POST_NORM2_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm2", "post_norm2.stats");
   return add(b, sum, h, s->rows, "residual2");
@@ -659,6 +678,7 @@ static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const row
                        HRI_R(weight_at(b, -1, HRI_SLOT_POSITION_EMBEDDING)), HRI_W(x)},
        5);
   if (phase == HRI_PHASE_FORWARD && b->spec->neftune_alpha > 0) x = disturb(b, x, s);
+  x = drop(b, x, hri_family_drops_embedding(m->family), s, "embedding.dropped");
   for (uint32_t l = 0; l < m->layer_count; l++) {
     b->emit.layer = (int32_t)l;
     b->emit.unit = HRI_UNIT_FIRST_LAYER + l;

@@ -32,6 +32,11 @@ void hri_family_derive(hr_model *model);
 void hri_family_windows(hr_model *model, uint64_t first, uint64_t pattern);
 enum { HRI_WINDOW_FIRST = 28, HRI_WINDOW_PATTERN = 6 }; /* where a config does not say */
 
+/* Where transformers' modeling code of a family has dropout beside the attention probabilities, which all drop: on the
+ * embeddings (positions added), and on what attention and MLP add to the residual. */
+bool hri_family_drops_embedding(hr_family family);
+bool hri_family_drops_residual(hr_family family);
+
 /* The family called `name` ("gpt2", "gemma3_text"); false when there is none. */
 bool hri_family_find(const char *name, hr_family *family);
 

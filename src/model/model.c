@@ -34,6 +34,9 @@ bool hri_family_find(const char *name, hr_family *family) {
   return false;
 }
 
+bool hri_family_drops_embedding(hr_family family) { return family == HR_FAMILY_GPT2; }
+bool hri_family_drops_residual(hr_family family) { return family == HR_FAMILY_GPT2 || family == HR_FAMILY_PHI3; }
+
 const char *hri_family_list(void) {
   return "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3_text (and the text part of gemma3)";
 }

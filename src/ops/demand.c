@@ -22,8 +22,8 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_ADD] = "rrr", [HRI_OP_SCALE] = "rr", [HRI_OP_DROPOUT] = "rcr", [HRI_OP_NOISE] = "rcr",
     [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
     [HRI_OP_GLU] = "rr", [HRI_OP_GLU_BACKWARD] = "rrr", [HRI_OP_ROPE] = "rifr", [HRI_OP_ROPE_TABLE] = "f", [HRI_OP_SOFTCAP] = "rr",
-    [HRI_OP_ATTENTION] = "rirf", [HRI_OP_ATTENTION_BACKWARD] = "rrrfir",
-    [HRI_OP_ATTENTION_FULL] = "rirr", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrir", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
+    [HRI_OP_ATTENTION] = "rirfc", [HRI_OP_ATTENTION_BACKWARD] = "rrrfirc",
+    [HRI_OP_ATTENTION_FULL] = "rirrc", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrirc", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
     [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
     [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
     [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
@@ -152,7 +152,7 @@ hri_gemm_shape hri_demand_pack(const hri_job *job, const hri_node *node, uint32_
   return s;
 }
 
-/* Operand 0 is qkv or dy, which has its type. */
+/* Operand 0 is qkv or dy, which has its type. Whose mask dropout takes is known when it runs. */
 hri_attention_shape hri_demand_attention(const hri_job *job, const hri_node *node) {
   const int64_t *i = node->attr.i;
   return (hri_attention_shape){.batch = i[0],
@@ -162,6 +162,7 @@ hri_attention_shape hri_demand_attention(const hri_job *job, const hri_node *nod
                                .head_dim = i[4],
                                .window = i[5],
                                .softcap = node->attr.f[1],
+                               .dropout = node->attr.f[2],
                                .real = type_of(tensor(job, node, 0))};
 }
 

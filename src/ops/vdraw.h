@@ -75,6 +75,29 @@ static HRI_VECTOR_INLINE void hri_vdraw_chunk(uint32_t *words, const hri_philox_
   }
 }
 
+/* Bit k: word k of 32 is not below the threshold. */
+static HRI_VECTOR_INLINE uint32_t hri_vkept_bits(const uint32_t *words, uint32_t threshold) {
+  uint32_t bits = 0;
+#if defined(__AVX512F__)
+  for (int k = 0; k < HRI_DRAW_CHUNK; k += HRI_LANES)
+    bits |= (uint32_t)_mm512_cmpge_epu32_mask(_mm512_loadu_si512(words + k), _mm512_set1_epi32((int32_t)threshold))
+            << k;
+#elif defined(__x86_64__)
+  for (int k = 0; k < HRI_DRAW_CHUNK; k += HRI_LANES) {
+    hri_vu word = *(const hri_vu_memory *)(words + k), zero = {0};
+    hri_vi keeps = word >= zero + threshold;
+#if defined(__AVX2__)
+    bits |= (uint32_t)_mm256_movemask_ps((__m256)keeps) << k;
+#else
+    bits |= (uint32_t)_mm_movemask_ps((__m128)keeps) << k;
+#endif
+  }
+#else
+  for (int k = 0; k < HRI_DRAW_CHUNK; k++) bits |= (uint32_t)(words[k] >= threshold) << k;
+#endif
+  return bits;
+}
+
 /* hri_drop_factor where a word is not below the threshold, else 0. */
 static HRI_VECTOR_INLINE hri_vf hri_vkept(const uint32_t *words, uint32_t threshold, float factor) {
   hri_vu word = *(const hri_vu_memory *)words, zero = {0};

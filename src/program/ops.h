@@ -47,11 +47,13 @@
   X(ROPE, "rope", "RRRW")                  /* qkv, positions, table[2,P,R/2], y */                          \
   X(ROPE_TABLE, "rope_table", "W")         /* table; i0 P, i1 R, i2 index of its frequencies in job->ropes */ \
   X(SOFTCAP, "softcap", "RW")              /* x, y = f0 tanh(x / f0) */                                     \
-  /* attention: i0 B, i1 T, i2 H, i3 K, i4 D, i5 window (0: none); f0 scale, f1 score soft-cap (0: none) */ \
-  X(ATTENTION, "attention", "RrWW")        /* qkv, doc_start?, y, lse[B,H,T] */                             \
-  X(ATTENTION_BACKWARD, "attention_backward", "RRRRrW") /* dy, qkv, y, lse, doc_start?, dqkv */             \
-  X(ATTENTION_FULL, "attention_materialized", "RrWW") /* qkv, doc_start?, y, probabilities[B,H,T,T] */      \
-  X(ATTENTION_FULL_BACKWARD, "attention_materialized_backward", "RRRrW") /* dy, qkv, probs, doc_start?, dqkv */ \
+  /* attention: i0 B, i1 T, i2 H, i3 K, i4 D, i5 window (0: none); f0 scale, f1 score soft-cap (0: none), \
+     f2 dropout of the probabilities (0: none; else control is there, and the mask goes by the node's site) */ \
+  X(ATTENTION, "attention", "RrWWr")       /* qkv, doc_start?, y, lse[B,H,T], control? */                   \
+  X(ATTENTION_BACKWARD, "attention_backward", "RRRRrWr") /* dy, qkv, y, lse, doc_start?, dqkv, control? */  \
+  X(ATTENTION_FULL, "attention_materialized", "RrWWr") /* qkv, doc_start?, y, probabilities[B,H,T,T] (before \
+                                              dropout), control? */                                         \
+  X(ATTENTION_FULL_BACKWARD, "attention_materialized_backward", "RRRrWr") /* dy, qkv, probs, doc_start?, dqkv, control? */ \
   X(ATTENTION_CACHED, "attention_cached", "RUURW") /* qkv, k cache, v cache, control, y; i1 rows, i6 capacity */ \
   /* loss: i0 logical vocabulary, f0 logit soft-cap (0: none), f1 label smoothing */                                         \
   X(CROSS_ENTROPY, "cross_entropy", "RRRwW") /* logits[R,V], targets[R], control, dlogits?, losses[R] */    \

@@ -206,11 +206,12 @@ static void add_attention(probe *p) {
              pairs = (uint64_t)(h * t * b);
     hri_attr attr = {.i = {b, t, h, h, d, 0}, .f = {0.125}};
     add(p, node(p, HRI_OP_ATTENTION, attr,
-                (hri_operand[]){in(p, rows, wide), HRI_ABSENT, out(p, rows, narrow), wide_out(p, 1, pairs)}, 4));
+                (hri_operand[]){in(p, rows, wide), HRI_ABSENT, out(p, rows, narrow), wide_out(p, 1, pairs), HRI_ABSENT},
+                5));
     add(p, node(p, HRI_OP_ATTENTION_BACKWARD, attr,
                 (hri_operand[]){in(p, rows, narrow), in(p, rows, wide), in(p, rows, narrow), wide_in(p, 1, pairs),
-                                HRI_ABSENT, out(p, rows, wide)},
-                6));
+                                HRI_ABSENT, out(p, rows, wide), HRI_ABSENT},
+                7));
   }
 }
 

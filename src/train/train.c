@@ -799,6 +799,16 @@ static hr_status enter(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
+/* One probability holds for all places; a config may have several. */
+static void tell_dropout(trainer *t) {
+  char text[160];
+  if (t->job->model.dropout <= 0 || t->job->dropout > 0) return;
+  (void)snprintf(text, sizeof text,
+                 "config.json asks for dropout; without --dropout (%g would be its largest) there is none",
+                 t->job->model.dropout);
+  hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
+}
+
 hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error) {
   trainer t;
   hr_error own = {0};
@@ -813,8 +823,7 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   HRI_TRY_OUT(check_options(job, options, error));
   HRI_TRY_OUT(enter(&t, error));
   HRI_TRY_OUT(hri_session_plan(&t.session, job, NULL, error));
-  if (job->model.dropout > 0)
-    hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
+  tell_dropout(&t);
   HRI_TRY_OUT(prepare_session(&t, error));
   status = start(&t, error);
   if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);

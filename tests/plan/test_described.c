@@ -105,7 +105,11 @@ static void test_nothing_runs(void **state) {
 
 /* Absurd shapes saturate on every level instead of wrapping. */
 static void test_absurd_shapes(void **state) {
-  hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, 0, HRI_REAL_F32};
+  hri_attention_shape absurd = {.batch = INT64_MAX / 4,
+                                .sequence = INT64_MAX / 4,
+                                .heads = 1,
+                                .kv_heads = 1,
+                                .head_dim = 64};
   (void)state;
   for (int level = 0; level < HRI_ISA_COUNT; level++)
     assert_true(hri_attention_backward_scratch((hri_isa)level, &absurd, 1) == UINT64_MAX);

@@ -44,7 +44,7 @@ static void test_defaults(void **state) {
   assert_int_equal(job.attention, HR_ATTENTION_FLASH);
   assert_int_equal(job.recompute.kind, HR_RECOMPUTE_NONE);
   assert_true(job.on_nonfinite == HR_ON_NONFINITE_STOP && job.max_skipped == 10 && job.label_smoothing == 0 &&
-              job.neftune_alpha == 0);
+              job.neftune_alpha == 0 && job.dropout == 0);
   finish(&job);
   assert_int_equal(job.sequence_length, 1024);
   assert_int_equal(job.micro_batch, 1);
@@ -142,6 +142,8 @@ static void test_ranges(void **state) {
   assert_field_refused(optimizer = (hr_optimizer)9, "--optimizer");
   assert_field_refused(on_nonfinite = (hr_on_nonfinite)2, "--on-nonfinite");
   assert_field_refused(max_skipped = 0, "--max-skipped");
+  assert_field_refused(dropout = 1, "--dropout");
+  assert_field_refused(dropout = -0.5, "--dropout");
   assert_field_refused(neftune_alpha = -1, "--neftune-alpha");
   assert_field_refused(label_smoothing = 1, "--label-smoothing");
   assert_field_refused(label_smoothing = -0.1, "--label-smoothing");

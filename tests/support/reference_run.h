@@ -164,7 +164,7 @@ static void RUN(head_norm_backward)(RUN(memory) * m, const hri_node *node) {
                               (RUN_REAL)node->attr.f[1], RUN(rows)(m, node, 0), i[0], i[1], i[2]);
 }
 
-static hri_attention_shape RUN(shape)(const hri_node *node) {
+static hri_attention_shape RUN(shape)(const RUN(memory) * m, const hri_node *node) {
   const int64_t *i = node->attr.i;
   return (hri_attention_shape){.batch = i[0],
                                .sequence = i[1],
@@ -172,11 +172,13 @@ static hri_attention_shape RUN(shape)(const hri_node *node) {
                                .kv_heads = i[3],
                                .head_dim = i[4],
                                .window = i[5],
-                               .softcap = node->attr.f[1]};
+                               .softcap = node->attr.f[1],
+                               .dropout = node->attr.f[2],
+                               .draw = RUN(draw)(m, node)};
 }
 
 static void RUN(attention)(RUN(memory) * m, const hri_node *node) {
-  hri_attention_shape s = RUN(shape)(node);
+  hri_attention_shape s = RUN(shape)(m, node);
   const RUN_REAL *qkv = RUN(in)(m, node, 0), scale = (RUN_REAL)node->attr.f[0];
   bool full = node->op == HRI_OP_ATTENTION_FULL;
   RUN_ATTENTION(forward)(&s, scale, qkv, RUN(index)(m, node, 1), RUN(out)(m, node, 2),
@@ -185,7 +187,7 @@ static void RUN(attention)(RUN(memory) * m, const hri_node *node) {
 
 /* The materialized one keeps no y and lse: they are made again from qkv. */
 static void RUN(attention_backward)(RUN(memory) * m, const hri_node *node) {
-  hri_attention_shape s = RUN(shape)(node);
+  hri_attention_shape s = RUN(shape)(m, node);
   bool full = node->op == HRI_OP_ATTENTION_FULL_BACKWARD;
   const RUN_REAL *dy = RUN(in)(m, node, 0), *qkv = RUN(in)(m, node, 1), scale = (RUN_REAL)node->attr.f[0];
   const int32_t *doc_start = RUN(index)(m, node, full ? 3 : 4);

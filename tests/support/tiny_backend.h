@@ -242,7 +242,7 @@ static void tiny_rope_table(tiny_call *c) {
   hri_rope_table(s->inverse, s->pairs, s->factor, c->node->attr.i[0], table, table + COUNT(0) / 2, NULL);
 }
 
-static hri_attention_shape tiny_attention_shape(const tiny_call *c) {
+static hri_attention_shape tiny_attention_shape(const tiny_call *c, uint32_t control) {
   const int64_t *i = c->node->attr.i;
   return (hri_attention_shape){.batch = i[0],
                                .sequence = i[1],
@@ -250,14 +250,16 @@ static hri_attention_shape tiny_attention_shape(const tiny_call *c) {
                                .kv_heads = i[3],
                                .head_dim = i[4],
                                .window = i[5],
-                               .softcap = c->node->attr.f[1]};
+                               .softcap = c->node->attr.f[1],
+                               .dropout = c->node->attr.f[2],
+                               .draw = c->node->attr.f[2] > 0 ? tiny_draw(c, tiny_raw(c, control)) : (hri_draw){0}};
 }
 static void tiny_attention(tiny_call *c) {
-  hri_attention_shape s = tiny_attention_shape(c);
+  hri_attention_shape s = tiny_attention_shape(c, 4);
   hri_attention_ref_forward(&s, c->node->attr.f[0], V(0), tiny_raw(c, 1), V(2), V(3), NULL);
 }
 static void tiny_attention_backward(tiny_call *c) {
-  hri_attention_shape s = tiny_attention_shape(c);
+  hri_attention_shape s = tiny_attention_shape(c, 6);
   hri_attention_ref_backward(&s, c->node->attr.f[0], V(0), V(1), V(2), V(3), tiny_raw(c, 4), V(5));
 }
 static void tiny_attention_cached(tiny_call *c) {

@@ -29,6 +29,10 @@
 #include "ops/attention/ref.h"
 #include "support/team.h"
 
+/* Sizes in the order of the struct, without dropout. */
+#define SHAPE(b, t, h, k, d, w, c, r)                                                                                  \
+  {.batch = b, .sequence = t, .heads = h, .kv_heads = k, .head_dim = d, .window = w, .softcap = c, .real = r}
+
 #define GUARD 64 /* floats before and after each buffer */
 #define GUARD_BYTE 0xA5
 
@@ -143,6 +147,14 @@ static float naive_score(const hri_attention_shape *s, float score, float *slope
   return c > 0 ? c * t : score;
 }
 
+/* What dropout multiplies a probability by. */
+static float naive_kept(const hri_attention_shape *s, int64_t b, int64_t h, int64_t t, int64_t j) {
+  if (s->dropout == 0) return 1;
+  if (hri_draw_word(&s->draw, (uint32_t)b, (uint32_t)t, (uint32_t)h, (uint32_t)j) < hri_drop_threshold(s->dropout))
+    return 0;
+  return hri_drop_factor(s->dropout);
+}
+
 /* The plain fp32 implementation: forward, its probabilities, and backward from them. */
 static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, float *lse, float *probs, float *dqkv) {
   const hri_attention_shape *s = &p->shape;
@@ -166,25 +178,26 @@ static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, flo
   for (int64_t j = first_key(p, b, t); j <= t; j++) {
     probs[j] = stored(s->real, probs[j] / sum);
     for (int64_t i = 0; i < d; i++)
-      y[i] += probs[j] * p->qkv[(b * s->sequence + j) * w + (s->heads + s->kv_heads + kv) * d + i];
+      y[i] += probs[j] * naive_kept(s, b, h, t, j) *
+              p->qkv[(b * s->sequence + j) * w + (s->heads + s->kv_heads + kv) * d + i];
   }
   for (int64_t i = 0; i < d; i++) delta += dy[i] * (y[i] = stored(s->real, y[i]));
   for (int64_t j = first_key(p, b, t); j <= t; j++) {
     int64_t k = (b * s->sequence + j) * w + (s->heads + kv) * d, v = k + s->kv_heads * d;
-    float dp = 0, terms = 0, top_qk = 0, score = 0, ds;
+    float dp = 0, terms = 0, top_qk = 0, score = 0, ds, m = naive_kept(s, b, h, t, j);
     for (int64_t i = 0; i < d; i++) {
       score += p->qkv[q + i] * p->qkv[k + i];
       dp += dy[i] * p->qkv[v + i];
       terms += fabsf(dy[i] * p->qkv[v + i]);
       top_qk = fmaxf(top_qk, fmaxf(fabsf(p->qkv[q + i]), fabsf(p->qkv[k + i])));
     }
-    p->cancelled = fmaxf(p->cancelled, probs[j] * terms * p->scale * top_qk);
+    p->cancelled = fmaxf(p->cancelled, probs[j] * fmaxf(m, 1) * terms * p->scale * top_qk);
     (void)naive_score(s, score * p->scale, &slope);
-    ds = stored(s->real, probs[j] * (dp - delta) * slope);
+    ds = stored(s->real, probs[j] * (m * dp - delta) * slope);
     for (int64_t i = 0; i < d; i++) {
       dqkv[q + i] += ds * p->scale * p->qkv[k + i];
       dqkv[k + i] += ds * p->scale * p->qkv[q + i];
-      dqkv[v + i] += probs[j] * dy[i];
+      dqkv[v + i] += probs[j] * m * dy[i];
     }
   }
 }
@@ -359,7 +372,7 @@ static void test_agrees_with_reference_on_odd_shapes(void **state) {
       int turn = t * 5 + d;
       const int64_t *h = heads[turn % 3];
       if (quick() && turn % 7 != 3) continue;
-      check_shape((hri_attention_shape){1 + turn % 2, lengths[t], h[0], h[1], dims[d], 0, 0, HRI_REAL_F32},
+      check_shape((hri_attention_shape)SHAPE(1 + turn % 2, lengths[t], h[0], h[1], dims[d], 0, 0, HRI_REAL_F32),
                   (documents)(turn / 3 % 3), (uint64_t)turn);
     }
   }
@@ -369,10 +382,10 @@ static void test_windows_and_documents(void **state) {
   static const int64_t windows[] = {1, 5, 7, 64, 100, 1000};
   (void)state;
   for (int i = 0; i < 6; i++) {
-    check_shape((hri_attention_shape){2, 130, 6, 2, 20, windows[i], 0, HRI_REAL_F32}, (documents)(i % 3),
+    check_shape((hri_attention_shape)SHAPE(2, 130, 6, 2, 20, windows[i], 0, HRI_REAL_F32), (documents)(i % 3),
                 100 + (uint64_t)i);
     if (quick()) continue;
-    check_shape((hri_attention_shape){1, 300, 2, 1, 16, windows[i], 0, HRI_REAL_F32}, (documents)((i + 1) % 3),
+    check_shape((hri_attention_shape)SHAPE(1, 300, 2, 1, 16, windows[i], 0, HRI_REAL_F32), (documents)((i + 1) % 3),
                 200 + (uint64_t)i);
   }
 }
@@ -387,24 +400,72 @@ static void test_soft_caps(void **state) {
   (void)state;
   for (int i = 0; i < 8; i++) {
     if (quick() && i % 3 != 1) continue;
-    check_shape((hri_attention_shape){1 + i % 2, cases[i].sequence, cases[i].heads, cases[i].kv_heads,
-                                      cases[i].head_dim, cases[i].window, cases[i].softcap, HRI_REAL_F32},
+    check_shape((hri_attention_shape)SHAPE(1 + i % 2, cases[i].sequence, cases[i].heads, cases[i].kv_heads,
+                                           cases[i].head_dim, cases[i].window, cases[i].softcap, HRI_REAL_F32),
                 (documents)(i % 3), 1100 + (uint64_t)i);
   }
+}
+
+/* Masks over tiles, panels, groups of heads, batches, windows and documents, of which each kernel makes its own. */
+static void test_dropout(void **state) {
+  static const struct {
+    int64_t sequence, heads, kv_heads, head_dim, window;
+    double softcap, dropout;
+  } cases[] = {{1, 2, 2, 8, 0, 0, 0.5},       {33, 2, 1, 20, 0, 0, 0.1},  {130, 4, 2, 40, 0, 0, 0.5},
+               {150, 2, 2, 64, 7, 3, 0.3},    {97, 2, 1, 80, 64, 0, 0.1}, {257, 2, 1, 16, 100, 1, 0.9},
+               {300, 1, 1, 96, 1000, 0, 0.1}, {140, 6, 2, 10, 0, 0, 0.2}};
+  (void)state;
+  for (int i = 0; i < 8; i++) {
+    hri_attention_shape s = SHAPE(1 + i % 2, cases[i].sequence, cases[i].heads, cases[i].kv_heads, cases[i].head_dim,
+                                  cases[i].window, cases[i].softcap, HRI_REAL_F32);
+    if (quick() && i % 3 != 1) continue;
+    s.dropout = cases[i].dropout;
+    s.draw = (hri_draw){.seed = 11, .step = (uint64_t)i, .site = 65543, .row = 6};
+    check_shape(s, (documents)(i % 3), 1200 + (uint64_t)i);
+  }
+}
+
+/* The mean over steps of what dropout leaves is what there is without it: each y within 5 standard errors, by the
+ * variance p / (1 - p) sum P^2 v^2. */
+static void test_dropout_keeps_the_mean(void **state) {
+  enum { STEPS = 400, T = 24, D = 8 };
+  hri_attention_shape s = SHAPE(1, T, 1, 1, D, 0, 0, HRI_REAL_F32);
+  problem p = make_problem(s, DOCS_NONE, 1300);
+  double *sum = doubles(p.y_count);
+  int beyond = 0;
+  (void)state;
+  p.shape.dropout = 0.25;
+  for (int step = 0; step < STEPS; step++) {
+    outputs o;
+    p.shape.draw = (hri_draw){.seed = 1, .step = (uint64_t)step, .site = 7};
+    o = run_all(&p, &variants[variant_count - 1], 1);
+    for (int64_t i = 0; i < p.y_count; i++) sum[i] += (double)o.y[i] / STEPS;
+    free_outputs(&p, &o);
+  }
+  for (int64_t t = 0; t < T; t++)
+    for (int64_t i = 0; i < D; i++) {
+      double variance = 0;
+      for (int64_t j = 0; j <= t; j++)
+        variance += pow(p.probs64[t * T + j] * p.qkv64[j * 3 * D + 2 * D + i], 2) * 0.25 / 0.75 / STEPS;
+      beyond += fabs(sum[t * D + i] - p.y64[t * D + i]) > 5 * sqrt(variance) + 1e-5;
+    }
+  assert_int_equal(beyond, 0);
+  free(sum);
+  free_problem(&p);
 }
 
 static void test_wide_heads(void **state) {
   static const int64_t dims[] = {96, 128, 256, 255, 1, 3};
   (void)state;
   for (int i = 0; i < 6; i++)
-    check_shape((hri_attention_shape){1, 97, 2, 1, dims[i], 0, 0, HRI_REAL_F32}, DOCS_LONG, 300 + (uint64_t)i);
+    check_shape((hri_attention_shape)SHAPE(1, 97, 2, 1, dims[i], 0, 0, HRI_REAL_F32), DOCS_LONG, 300 + (uint64_t)i);
 }
 
 /* Scores far apart: the running maximum moves, exponents underflow, and lse is large. */
 static void test_large_scores(void **state) {
   (void)state;
   for (int r = 0; r < 4; r++) { /* with a soft-cap most of them are at its ends, where the slope is nearly 0 */
-    problem p = make_problem((hri_attention_shape){1, 200, 2, 2, 32, 0, r / 2 * 25, reals[r % 2]}, DOCS_NONE, 400);
+    problem p = make_problem((hri_attention_shape)SHAPE(1, 200, 2, 2, 32, 0, r / 2 * 25, reals[r % 2]), DOCS_NONE, 400);
     p.scale *= 20;
     hri_attention_ref_forward(&p.shape, (double)p.scale, p.qkv64, NULL, p.y64, p.lse64, p.probs64);
     hri_attention_ref_backward(&p.shape, (double)p.scale, p.dy64, p.qkv64, p.y64, p.lse64, NULL, p.dqkv64);
@@ -421,7 +482,7 @@ static void test_masked_keys_leave_no_trace(void **state) {
   (void)state;
   for (int n = 0; n < 2 * variant_count; n++) {
     int i = n / 2;
-    problem p = make_problem((hri_attention_shape){1, T, 2, 1, 24, 0, 0, reals[n % 2]}, DOCS_NONE, 500);
+    problem p = make_problem((hri_attention_shape)SHAPE(1, T, 2, 1, 24, 0, 0, reals[n % 2]), DOCS_NONE, 500);
     p.doc_start = malloc(T * sizeof *p.doc_start);
     assert_non_null(p.doc_start);
     for (int32_t t = 0; t < T; t++) p.doc_start[t] = t < CUT ? 0 : CUT;
@@ -444,7 +505,7 @@ static void test_nan_propagates(void **state) {
   (void)state;
   for (int n = 0; n < 4 * variant_count; n++) {
     int i = n / 4;
-    problem p = make_problem((hri_attention_shape){1, 40, 1, 1, 16, 0, n / 2 % 2, reals[n % 2]}, DOCS_NONE, 600);
+    problem p = make_problem((hri_attention_shape)SHAPE(1, 40, 1, 1, 16, 0, n / 2 % 2, reals[n % 2]), DOCS_NONE, 600);
     p.qkv[20 * 48 + 16 + 3] = NAN; /* key 20 */
     outputs o = run_all(&p, &variants[i], 1);
     for (int t = 0; t < 40; t++) {
@@ -458,9 +519,9 @@ static void test_nan_propagates(void **state) {
 
 /* The double backward against the double forward: the derivative of sum(dy * y) along a random direction. */
 static void test_reference_backward_is_the_derivative(void **state) {
-  static const hri_attention_shape shapes[] = {{2, 17, 4, 1, 10, 0, 0, 0}, {1, 33, 6, 2, 8, 5, 0, 0},
-                                               {1, 20, 2, 2, 3, 0, 0, 0},  {1, 1, 1, 1, 4, 0, 0, 0},
-                                               {2, 17, 4, 1, 10, 0, 3, 0}, {1, 33, 6, 2, 8, 5, 0.7, 0}};
+  static const hri_attention_shape shapes[] = {SHAPE(2, 17, 4, 1, 10, 0, 0, 0), SHAPE(1, 33, 6, 2, 8, 5, 0, 0),
+                                               SHAPE(1, 20, 2, 2, 3, 0, 0, 0),  SHAPE(1, 1, 1, 1, 4, 0, 0, 0),
+                                               SHAPE(2, 17, 4, 1, 10, 0, 3, 0), SHAPE(1, 33, 6, 2, 8, 5, 0.7, 0)};
   (void)state;
   for (int n = 0; n < 6; n++) {
     problem p = make_problem(shapes[n], (documents)(n % 2), 700 + (uint64_t)n);
@@ -488,7 +549,7 @@ static void test_reference_backward_is_the_derivative(void **state) {
 static void test_backward_is_the_derivative(void **state) {
   (void)state;
   for (int r = 0; r < 2; r++) {
-    problem p = make_problem((hri_attention_shape){2, 65, 6, 2, 20, 40, 7, reals[r]}, DOCS_LONG, 800);
+    problem p = make_problem((hri_attention_shape)SHAPE(2, 65, 6, 2, 20, 40, 7, reals[r]), DOCS_LONG, 800);
     double *moved = doubles(p.qkv_count), *y = doubles(p.y_count), value[2] = {0, 0};
     const double h = 1e-5;
     for (int side = 0; side < 2; side++) {
@@ -578,12 +639,12 @@ static float *run_cached(const problem *p, const variant *v, int64_t capacity, i
 }
 
 static void test_cached_pieces_equal_the_whole(void **state) {
-  static const hri_attention_shape shapes[] = {{1, 130, 4, 4, 64, 0, 0, 0},   {2, 97, 6, 2, 20, 0, 0, 0},
-                                               {1, 700, 4, 1, 80, 0, 0, 0},   {1, 1100, 2, 2, 10, 300, 0, 0},
-                                               {1, 9, 2, 1, 8, 0, 0, 0},      {1, 90, 32, 32, 8, 0, 0, 0},
-                                               {1, 600, 8, 8, 40, 100, 0, 0}, {3, 64, 3, 1, 128, 0, 0, 0},
-                                               {2, 97, 6, 2, 20, 0, 2, 0},    {1, 600, 4, 1, 40, 1, 9, 0},
-                                               {1, 700, 2, 1, 256, 64, 4, 0}, {1, 300, 2, 2, 96, 7, 0, 0}};
+  static const hri_attention_shape shapes[] = {SHAPE(1, 130, 4, 4, 64, 0, 0, 0),   SHAPE(2, 97, 6, 2, 20, 0, 0, 0),
+                                               SHAPE(1, 700, 4, 1, 80, 0, 0, 0),   SHAPE(1, 1100, 2, 2, 10, 300, 0, 0),
+                                               SHAPE(1, 9, 2, 1, 8, 0, 0, 0),      SHAPE(1, 90, 32, 32, 8, 0, 0, 0),
+                                               SHAPE(1, 600, 8, 8, 40, 100, 0, 0), SHAPE(3, 64, 3, 1, 128, 0, 0, 0),
+                                               SHAPE(2, 97, 6, 2, 20, 0, 2, 0),    SHAPE(1, 600, 4, 1, 40, 1, 9, 0),
+                                               SHAPE(1, 700, 2, 1, 256, 64, 4, 0), SHAPE(1, 300, 2, 2, 96, 7, 0, 0)};
   (void)state;
   for (int turn = 0; turn < 24; turn++) {
     int n = turn / 2;
@@ -609,7 +670,7 @@ static void test_cached_pieces_equal_the_whole(void **state) {
 /* The double cached reference, in two pieces, equals the double forward. */
 static void test_cached_reference(void **state) {
   (void)state;
-  problem p = make_problem((hri_attention_shape){1, 40, 6, 2, 10, 7, 3, HRI_REAL_F32}, DOCS_NONE, 1000);
+  problem p = make_problem((hri_attention_shape)SHAPE(1, 40, 6, 2, 10, 7, 3, HRI_REAL_F32), DOCS_NONE, 1000);
   hri_attention_cache_shape c = {1, 25, 64, 6, 2, 10, 7, 3, HRI_REAL_F32};
   int64_t elements = hri_attention_cache_elements(&c), w = width(&p.shape);
   double *keys = doubles(elements), *values = doubles(elements), *y = doubles(25 * 60);
@@ -630,8 +691,8 @@ static void test_scratch_sizes(void **state) {
   (void)state;
   for (int i = 0; i < variant_count; i++) {
     const hri_attention_kernels_table *t = &variants[i].table;
-    hri_attention_shape small = {1, 1024, 12, 12, 64, 0, 0, HRI_REAL_F32},
-                        large = {1, 16384, 12, 12, 64, 0, 0, HRI_REAL_F32};
+    hri_attention_shape small = SHAPE(1, 1024, 12, 12, 64, 0, 0, HRI_REAL_F32),
+                        large = SHAPE(1, 16384, 12, 12, 64, 0, 0, HRI_REAL_F32);
     hri_attention_shape narrow = large;
     assert_int_equal(hri_attention_forward_scratch(t->level, &small, 2),
                      hri_attention_forward_scratch(t->level, &large, 2));
@@ -646,7 +707,7 @@ static void test_scratch_sizes(void **state) {
     for (int threads = 1; threads < 8; threads++)
       assert_true(hri_attention_backward_scratch(t->level, &small, threads) <
                   hri_attention_backward_scratch(t->level, &small, threads + 1));
-    hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, 0, HRI_REAL_F32};
+    hri_attention_shape absurd = SHAPE(INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, 0, HRI_REAL_F32);
     assert_int_equal(hri_attention_backward_scratch(t->level, &absurd, 1), UINT64_MAX);
   }
 }
@@ -656,6 +717,8 @@ int main(void) {
       cmocka_unit_test(test_agrees_with_reference_on_odd_shapes),
       cmocka_unit_test(test_windows_and_documents),
       cmocka_unit_test(test_soft_caps),
+      cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_dropout_keeps_the_mean),
       cmocka_unit_test(test_wide_heads),
       cmocka_unit_test(test_large_scores),
       cmocka_unit_test(test_masked_keys_leave_no_trace),

@@ -69,6 +69,7 @@ typedef struct variant {
   order_kind order;
   place_kind place;
   bool in_backward, check, clip, skip;
+  bool drawn;        /* dropout, noise on the embeddings, smoothed labels */
   bool ignore_waits; /* breaks the rules, to show that orders matter */
   hr_optimizer optimizer;
   hr_weight_packing weight_packing;
@@ -125,6 +126,9 @@ static void describe_job(const variant *v, hr_job *job) {
   job->update = v->in_backward ? HR_UPDATE_IN_BACKWARD : HR_UPDATE_AFTER;
   job->on_nonfinite = v->skip ? HR_ON_NONFINITE_SKIP : HR_ON_NONFINITE_STOP;
   job->check = v->check;
+  job->dropout = v->drawn ? 0.2 : 0;
+  job->neftune_alpha = v->drawn ? 5 : 0;
+  job->label_smoothing = v->drawn ? 0.1 : 0;
   if (v->recompute) must(hr_recompute_parse(v->recompute, &job->recompute, &error), &error);
   must(hr_job_finish(job, &error), &error);
 }
@@ -258,6 +262,7 @@ static void one_step(const variant *v, hri_session *s, uint64_t step, outcome *o
   else run_program(v, s, HRI_BEGIN, step * 100, out);
   for (uint32_t k = 0; v->accumulate > 1 && k < v->accumulate; k++) {
     HRI_CONTROL_SET(s->executor, micro_index, k);
+    HRI_CONTROL_SET(s->executor, row_base, (int64_t)k * v->micro_batch);
     run_program(v, s, HRI_MICRO, step * 100 + 1 + k, out);
   }
   if (v->accumulate > 1) run_program(v, s, HRI_UPDATE, step * 100 + 99, out);
@@ -646,6 +651,7 @@ static bool stop_half_way(void *context) { return ++*(uint64_t *)context == 2; }
 
 static void resume_job(const char *model, hr_job *job) {
   variant v = usual(model);
+  v.drawn = true; /* the masks of a step are those of the step that it is */
   describe_job(&v, job);
   job->steps = 4;
   job->learning_rate = 1e-2;
@@ -691,6 +697,65 @@ static void test_resume(void **state) {
 }
 
 /* Everything at once, because techniques meet. */
+static uint32_t count_drawn(const variant *v, hri_program_kind kind, bool backward) {
+  hri_session s = {0};
+  hr_job job;
+  hr_error error = {0};
+  uint32_t count = 0;
+  describe_job(v, &job);
+  must(hri_session_plan(&s, &job, &v->compile, &error), &error);
+  for (size_t at = 0; at < s.plan->job.programs[kind].order.count; at++) {
+    const hri_node *n = &s.plan->job.nodes.items[s.plan->job.programs[kind].order.items[at]];
+    bool attention = hri_rule_get(n->op)->attention != HRI_NO_ATTENTION && n->attr.f[2] > 0;
+    count += (n->op == HRI_OP_DROPOUT || n->op == HRI_OP_NOISE || attention ||
+              (n->op == HRI_OP_CROSS_ENTROPY && n->attr.f[1] > 0)) &&
+             n->origin == HRI_NONE && backward == (n->phase == HRI_PHASE_BACKWARD);
+  }
+  hri_session_close(&s);
+  return count;
+}
+
+/* What is drawn is drawn again: recomputed, in another place, by another team, in check mode; and rows that are cut into
+ * micro-batches otherwise have the same masks, so that the loss differs by rounding alone. An evaluation draws nothing. */
+static void test_dropout_and_noise(void **state) {
+  static const char *const ways[] = {"levels:cheap", "levels:mlp,attention", "block", "every:2"};
+  (void)state;
+  for (int m = 0; m < model_count(); m++) {
+    variant v = usual(models[m]), w;
+    outcome reference, plain, got;
+    bool gpt2 = m == 1;
+    v.layers = 3;
+    plain = train(&v);
+    v.drawn = true;
+    reference = train(&v);
+    assert_true(reference.loss[0] != plain.loss[0]);
+    /* attention in 3 layers, noise, loss; gpt2: the embedding and two residuals in each layer */
+    assert_int_equal(count_drawn(&v, HRI_STEP, false), gpt2 ? 3 + 2 + 1 + 6 : 3 + 2);
+    assert_int_equal(count_drawn(&v, HRI_STEP, true), gpt2 ? 3 + 1 + 6 : 3);
+    assert_int_equal(count_drawn(&v, HRI_EVALUATE, false), 0);
+    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+      w = v;
+      w.recompute = ways[k];
+      assert_same_bits(&reference, &w, ways[k]);
+    }
+    w = v;
+    w.compile.no_inplace = w.compile.no_fuse = true;
+    w.place = PLACE_APART_REVERSED;
+    assert_same_bits(&reference, &w, "dropout, apart");
+    w = v;
+    w.check = true;
+    w.threads = 3;
+    assert_same_bits(&reference, &w, "dropout, 3 threads, check mode");
+    w = v;
+    w.micro_batch = 1;
+    w.accumulate = MICRO_BATCH;
+    got = train(&w);
+    if (now->precision != HR_PRECISION_FP32) continue; /* elsewhere rounding hides what other masks would do */
+    assert_true(fabs(got.loss[0] - reference.loss[0]) < 1e-5);
+    assert_true(fabs(plain.loss[0] - reference.loss[0]) > 100 * fabs(got.loss[0] - reference.loss[0]));
+  }
+}
+
 static void test_all_together(void **state) {
   (void)state;
   for (int m = 0; m < model_count(); m++) {
@@ -732,6 +797,7 @@ static int run_all(void) {
       cmocka_unit_test(test_skip_of_no_step),
       cmocka_unit_test(test_weight_packing),
       cmocka_unit_test(test_resume),
+      cmocka_unit_test(test_dropout_and_noise),
       cmocka_unit_test(test_all_together),
   };
   return _cmocka_run_group_tests(now->name, tests, sizeof tests / sizeof *tests, NULL, NULL);

@@ -988,10 +988,10 @@ static void pointwise_rules(void **state) {
 }
 
 /* B, T, H, K, D; documents of 1, 4, 1, 4, ... tokens? materialized? rope? frozen qkv never. */
-static void attention_of(tiny *t, const int *s, int64_t window, double cap, int64_t rotary) {
+static void dropped_attention_of(tiny *t, const int *s, int64_t window, double cap, int64_t rotary, double drop) {
   uint64_t batch = (uint64_t)s[0], sequence = (uint64_t)s[1], heads = (uint64_t)s[2], kv = (uint64_t)s[3],
            size = (uint64_t)s[4], m = batch * sequence;
-  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4], window}, .f = {1 / sqrt((double)size), cap}},
+  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4], window}, .f = {1 / sqrt((double)size), cap, drop}},
            rope = {.i = {s[2], s[3], s[4], 0, rotary}};
   hri_id x = variable(t, m, (heads + 2 * kv) * size, false), doc_start = HRI_NONE, y, second;
   int32_t *positions;
@@ -1022,8 +1022,13 @@ static void attention_of(tiny *t, const int *s, int64_t window, double cap, int6
   y = fresh(t, m, heads * size);
   second = s[6] ? fresh(t, batch * heads * sequence, sequence) : fresh(t, m, heads);
   node(t, s[6] ? HRI_OP_ATTENTION_FULL : HRI_OP_ATTENTION, &attr,
-       (hri_operand[]){HRI_R(x), HRI_R(doc_start), HRI_W(y), HRI_W(second)}, 4);
+       (hri_operand[]){HRI_R(x), HRI_R(doc_start), HRI_W(y), HRI_W(second), HRI_R(drop > 0 ? control(t) : HRI_NONE)},
+       5);
   result(t, y);
+}
+
+static void attention_of(tiny *t, const int *s, int64_t window, double cap, int64_t rotary) {
+  dropped_attention_of(t, s, window, cap, rotary, 0);
 }
 
 static void build_attention(tiny *t, const void *shape) {
@@ -1035,6 +1040,20 @@ static void build_attention(tiny *t, const void *shape) {
 static void build_windowed(tiny *t, const void *shape) {
   const int *s = shape;
   attention_of(t, s, s[8], 0.1 * s[9], s[10]);
+}
+
+/* ... and a third of the probabilities dropped. */
+static void build_dropped(tiny *t, const void *shape) {
+  const int *s = shape;
+  dropped_attention_of(t, s, s[8], 0.1 * s[9], s[10], 1.0 / 3);
+}
+
+static void dropped_attention(void **state) {
+  (void)state;
+  HOLD(build_dropped, 2, 13, 6, 2, 5, 0, 0, 0, 0, 0, 0);
+  HOLD(build_dropped, 2, 13, 6, 2, 5, 1, 1, 0, 0, 0, 0);
+  HOLD(build_dropped, 1, 67, 4, 1, 10, 1, 0, 0, 7, 8, 0);
+  HOLD(build_dropped, 2, 35, 3, 3, 13, 0, 1, 0, 34, 9, 0);
 }
 
 static void windows_and_caps(void **state) {
@@ -1224,7 +1243,7 @@ static void build_adapters(tiny *t, const void *shape) {
   adapt(t, "v", x, qkv, (h + k) * d, k * d, r);
   y = fresh(t, m, h * d);
   lse = fresh(t, (uint64_t)(s[0] * s[2]), (uint64_t)s[1]);
-  node(t, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(qkv), HRI_ABSENT, HRI_W(y), HRI_W(lse)}, 4);
+  node(t, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(qkv), HRI_ABSENT, HRI_W(y), HRI_W(lse), HRI_ABSENT}, 5);
   t->emit.layer = -1;
   result(t, linear(t, y, weight(t, "o", c, h * d, c, s[7], 0, 1), HRI_NONE));
 }
@@ -1380,7 +1399,7 @@ static void build_frozen_below(tiny *t, const void *shape) {
   x = linear(t, x, weight(t, "qkv", c, c, c, true, 0, 1), weight(t, "qkv.bias", c, 0, c, true, 0, 1));
   y = fresh(t, m, 2);
   lse = fresh(t, m, 1);
-  node(t, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(x), HRI_ABSENT, HRI_W(y), HRI_W(lse)}, 4);
+  node(t, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(x), HRI_ABSENT, HRI_W(y), HRI_W(lse), HRI_ABSENT}, 5);
   y = activation(t, HR_ACTIVATION_GELU_TANH, y);
   t->emit.layer = -1;
   trained = linear(t, y, matrix(t, "trained", 4, 2), vector(t, "trained.bias", 4)); /* the one that trains */
@@ -1547,6 +1566,7 @@ static void draw_model(random_model *r, uint64_t seed) {
   job->update = job->clip > 0 || draw(seed, 31, 2) ? HR_UPDATE_AFTER : HR_UPDATE_IN_BACKWARD;
   job->learning_rate = 0;
   if (draw(seed, 40, 3) == 0) job->label_smoothing = 0.05 * (1 + draw(seed, 41, 6));
+  if (draw(seed, 44, 2) == 0) job->dropout = 0.1 * (1 + draw(seed, 45, 5));
   if (draw(seed, 42, 3) == 0) job->neftune_alpha = 1 + draw(seed, 43, 6);
 }
 
@@ -1639,6 +1659,7 @@ int main(void) {
       cmocka_unit_test(attention_rules),
       cmocka_unit_test(rope_rule),
       cmocka_unit_test(windows_and_caps),
+      cmocka_unit_test(dropped_attention),
       cmocka_unit_test(head_norm_rule),
       cmocka_unit_test(loss_head),
       cmocka_unit_test(things_used_twice),

@@ -328,31 +328,38 @@ static hr_status run_rope_table(call *c) {
 
 /* ---- attention ---- */
 
+/* With dropout `control` is the operand that says whose mask it is. */
+static hri_attention_shape attention_shape(const call *c, uint32_t control) {
+  hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  if (s.dropout > 0) s.draw = draw_of(c, pointer(c, control));
+  return s;
+}
+
 static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
 
 static hr_status run_attention(call *c) {
-  hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  hri_attention_shape s = attention_shape(c, 4);
   c->cpu->attention.forward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
                             scratch(c), team(c));
   return HR_OK;
 }
 
 static hr_status run_attention_backward(call *c) {
-  hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  hri_attention_shape s = attention_shape(c, 6);
   c->cpu->attention.backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
                              pointer(c, 4), pointer(c, 5), scratch(c), team(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full(call *c) {
-  hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  hri_attention_shape s = attention_shape(c, 4);
   c->cpu->attention.materialized(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3),
                                  scratch(c), team(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full_backward(call *c) {
-  hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  hri_attention_shape s = attention_shape(c, 5);
   c->cpu->attention.materialized_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
                                           pointer(c, 3), pointer(c, 4), scratch(c), team(c));
   return HR_OK;

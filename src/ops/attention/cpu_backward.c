@@ -23,10 +23,13 @@
  * The materialized backward is the same walk with P read from memory instead of recomputed.
  *
  * With a soft-cap, S is capped before P, and dS gets one more factor, the slope of the cap at S. It has a tile of its
- * own; the materialized backward computes S for it. */
+ * own; the materialized backward computes S for it.
+ *
+ * With dropout dP is cleared where the mask is 0 before dS is made of it, and P for dV behind that (drop.h). */
 #include <assert.h>
 #include <sched.h>
 
+#include "ops/attention/drop.h"
 #include "ops/attention/kernels.h"
 #include "ops/scratch.h"
 
@@ -43,7 +46,8 @@ typedef struct backward_job {
   hri_backward_shared shared;
   int64_t stride, width; /* elements per row of qkv and of y */
   int64_t tiles;         /* key tiles per row */
-  void *scratch;         /* of the threads */
+  drop_job drop;
+  void *scratch; /* of the threads */
   uint64_t scratch_each;
 } backward_job;
 
@@ -54,12 +58,14 @@ typedef struct block_spans {
   int64_t least;        /* first key that any of the queries sees */
   int64_t begin[BACKWARD_PANELS], end[BACKWARD_PANELS];
   bool masked[BACKWARD_PANELS];
+  uint32_t kept[HRI_BACKWARD_QUERIES][DROP_CHUNKS]; /* with dropout: the mask of each query, a bit for each key */
 } block_spans;
 
 static backward_job make_job(const hri_attention_shape *shape, float scale, void *scratch, int threads) {
   backward_job job = {.shape = shape,
                       .scale = scale,
                       .limit = (float)shape->softcap / scale,
+                      .drop = drop_job_make(shape),
                       .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim)};
   hri_carver carver = {.base = scratch}, size = {0};
   assert(job.cut.vector == TILE_VECTOR && job.cut.keys == TILE_KEYS &&
@@ -259,7 +265,48 @@ static void read_probs(const backward_job *job, const hri_backward_tiles *tiles,
   }
 }
 
-/* S (or P, when it is given) and dP of one panel, raw. */
+/* ---- dropout ---- */
+
+/* The mask of the block against the tile, where any panel is seen. */
+static void draw_mask(const backward_job *job, block_spans *spans, int64_t b, int64_t h, int64_t key) {
+  enum { PANELS = HRI_DRAW_CHUNK / TILE_LANES }; /* of a chunk */
+  for (int64_t c = 0; c < DROP_CHUNKS; c++)
+    for (int64_t i = 0; i < spans->count; i++) {
+      bool seen = false;
+      for (int64_t p = c * PANELS; p < (c + 1) * PANELS; p++) seen |= i >= spans->begin[p] && i < spans->end[p];
+      spans->kept[i][c] = seen ? drop_bits(&job->drop, b, h, spans->first + i, key + c * HRI_DRAW_CHUNK) : 0;
+    }
+  for (int64_t i = spans->count; i < HRI_BACKWARD_QUERIES; i++) memset(spans->kept[i], 0, sizeof spans->kept[i]);
+}
+
+/* dP of one panel: cleared, or multiplied. */
+static void drop_gradients(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
+                           int64_t p) {
+  for (int64_t i = spans->begin[p]; i < spans->end[p]; i++) {
+    uint32_t bits = spans->kept[i][p * TILE_LANES / HRI_DRAW_CHUNK];
+    TILE_UNROLL for (int v = 0; v < 2; v++) {
+      float *at = tiles->dscores + i * BACKWARD_STRIDE + p * TILE_LANES + v * TILE_VECTOR;
+      tile_vi keep = drop_keeps(bits, drop_places(p * TILE_LANES + v * TILE_VECTOR));
+      tile_store(at, (tile_vf)((tile_vi)(tile_load(at) * job->drop.factor) & keep));
+    }
+  }
+}
+
+/* P of one panel as dV takes it: cleared; its factor comes where dV is stored. */
+static void drop_probs(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t p) {
+  int64_t step = job->cut.pairs ? 2 : 1;
+  for (int64_t i = spans->begin[p]; i < spans->end[p]; i += step) {
+    int64_t chunk = p * TILE_LANES / HRI_DRAW_CHUNK;
+    TILE_UNROLL for (int v = 0; v < 2; v++) {
+      tile_vi places = drop_places(p * TILE_LANES + v * TILE_VECTOR), keep = drop_keeps(spans->kept[i][chunk], places);
+      tile_vi *at = (tile_vi *)(tiles->probs + i / step * BACKWARD_STRIDE + p * TILE_LANES + v * TILE_VECTOR);
+      if (step == 2) keep = (keep & 0xFFFF) | (drop_keeps(spans->kept[i + 1][chunk], places) & ~0xFFFF);
+      *at &= keep;
+    }
+  }
+}
+
+/* S (or P, when it is given) and dP of one panel, raw but for dropout. */
 static void compute_scores(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
                            int64_t p, int64_t b, int64_t h, int64_t key) {
   int64_t begin = spans->begin[p], rows = spans->end[p] - begin, at = begin * BACKWARD_STRIDE + p * TILE_LANES;
@@ -270,6 +317,7 @@ static void compute_scores(const backward_job *job, const hri_backward_tiles *ti
                  tiles->keys + panel, TILE_LANES, tiles->probs + at, BACKWARD_STRIDE, TILE_LANES);
   tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->dy + begin * job->cut.row, job->cut.row,
                tiles->values + panel, TILE_LANES, tiles->dscores + at, BACKWARD_STRIDE, TILE_LANES);
+  if (job->drop.on) drop_gradients(job, tiles, spans, p);
 }
 
 /* The slopes of the soft-cap of one panel, and S capped unless P is given. */
@@ -286,8 +334,9 @@ static void cap_panel(const backward_job *job, const hri_backward_tiles *tiles, 
 }
 
 /* P and dS of the block; dS is zero by rows where a query does not see a panel, because dQ runs over whole ranges. */
-static void compute_block(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t b,
+static void compute_block(const backward_job *job, const hri_backward_tiles *tiles, block_spans *spans, int64_t b,
                           int64_t h, int64_t key) {
+  if (job->drop.on) draw_mask(job, spans, b, h, key);
   for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
     int64_t begin = spans->begin[p], end = spans->end[p];
     if (begin < end) {
@@ -299,6 +348,7 @@ static void compute_block(const backward_job *job, const hri_backward_tiles *til
       } else if (job->probs) TILE_CHOOSE(job->cut.pairs, softmax_given)(job, tiles, spans, p, key);
       else if (spans->masked[p]) TILE_CHOOSE(job->cut.pairs, softmax_masked)(job, tiles, spans, p, key);
       else TILE_CHOOSE(job->cut.pairs, softmax_plain)(job, tiles, spans, p, key);
+      if (job->drop.on) drop_probs(job, tiles, spans, p);
     }
     int64_t pair = job->cut.pairs ? 2 : 1;
     for (int64_t i = 0; i < HRI_BACKWARD_QUERIES; i++)
@@ -425,7 +475,8 @@ static void run_tile(const backward_job *job, const hri_backward_tiles *tiles, i
   for (int64_t j = 0; j < count; j++) {
     int64_t to = (b * shape->sequence + key + j) * job->stride + (shape->heads + kv) * d;
     tile_store_row(shape->real, tiles->dkeys + j * job->cut.wide, d, job->scale, job->dqkv, to);
-    tile_store_row(shape->real, tiles->dvalues + j * job->cut.wide, d, 1, job->dqkv, to + shape->kv_heads * d);
+    tile_store_row(shape->real, tiles->dvalues + j * job->cut.wide, d, job->drop.factor, job->dqkv,
+                   to + shape->kv_heads * d);
   }
 }
 
@@ -440,6 +491,7 @@ static void sum_delta(const backward_job *job, const hri_backward_tiles *tiles, 
   for (int64_t key = 0; key < spans.first + spans.count; key += TILE_KEYS) {
     if (!find_spans(tiles, &spans, key)) continue;
     pack_keys(job, tiles, b, h / job->shared.group, key);
+    if (job->drop.on) draw_mask(job, &spans, b, h, key);
     for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
       if (spans.begin[p] >= spans.end[p]) continue;
       compute_scores(job, tiles, &spans, p, b, h, key);

@@ -6,6 +6,7 @@
  * queries, computes S^T = K Q^T, exponentiates it in the first-level cache against the running maximum (down the lanes,
  * without horizontal sums), and adds P V to the output rows, P^T being read by columns. K, V and the output are never
  * turned.
+ * With dropout the exponentials of keys that go are cleared between the sum and the product (drop.h).
  * Scores are in units of log2. Rows of S^T that no lane sees are never computed. A soft-cap is one more pass over the
  * scores of a panel while they are in the first-level cache.
  *
@@ -13,6 +14,7 @@
  * loop is short tasks. No task depends on another, so bits do not depend on the team. */
 #include <assert.h>
 
+#include "ops/attention/drop.h"
 #include "ops/attention/kernels.h"
 
 typedef struct forward_job {
@@ -22,6 +24,7 @@ typedef struct forward_job {
   void *y;
   float *lse, factor; /* scale * log2(e) */
   float limit;        /* the soft-cap in units of q.k, or 0 */
+  drop_job drop;
   hri_attention_cut cut;
   int64_t stride, blocks; /* elements per row of qkv; query blocks of a sequence */
   void *scratch;
@@ -118,10 +121,11 @@ static void softmax_step(const forward_job *job, const hri_forward_tiles *tiles,
 }
 
 /* All panels of the block against the key tile from `key` on. */
-static void step_tile(const forward_job *job, const hri_forward_tiles *tiles, int64_t panels, int64_t b, int64_t kv,
+static void step_tile(const forward_job *job, const hri_forward_tiles *tiles, int64_t panels, int64_t b, int64_t h,
                       int64_t key) {
   const hri_attention_shape *shape = job->shape;
   int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key), pair = job->cut.pairs ? 2 : 1;
+  int64_t kv = h / (shape->heads / shape->kv_heads);
   int64_t at = (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
   int64_t needed = tile_round_up(count, TILE_ROWS);
   tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, needed,
@@ -138,6 +142,8 @@ static void step_tile(const forward_job *job, const hri_forward_tiles *tiles, in
                  tiles->scores + begin * TILE_LANES, TILE_LANES, TILE_LANES);
     if (job->limit > 0) tile_cap(tiles->scores + begin * TILE_LANES, end - begin, job->limit);
     softmax_step(job, tiles, p, key, begin, end, masked);
+    if (job->drop.on)
+      drop_scores(&job->drop, job->cut.pairs, tiles->scores, begin, end, b, h, span_of(tiles, p)->first, key);
     tile_product(job->cut.pairs, true, true, TILE_LANES, (end - begin) / pair,
                  tiles->scores + begin / pair * TILE_LANES, TILE_LANES,
                  tiles->value_pairs + begin / pair * job->cut.wide, job->cut.wide,
@@ -159,18 +165,18 @@ static void finish_panel(const forward_job *job, const hri_forward_tiles *tiles,
   memcpy(lse, values, (size_t)count * sizeof *lse);
   for (int64_t i = 0; i < count; i++) {
     const float *out = tiles->out + (p * TILE_LANES + i) * job->cut.wide;
-    tile_store_row(shape->real, out, d, 1.0f / tiles->sum[p * TILE_LANES + i], job->y,
+    tile_store_row(shape->real, out, d, job->drop.factor / tiles->sum[p * TILE_LANES + i], job->y,
                    (b * shape->sequence + first + i) * width + h * d);
   }
 }
 
 static void run_block(const forward_job *job, const hri_forward_tiles *tiles, int64_t b, int64_t h, int64_t query) {
   const hri_attention_shape *shape = job->shape;
-  int64_t panels = begin_block(job, tiles, b, h, query), kv = h / (shape->heads / shape->kv_heads);
+  int64_t panels = begin_block(job, tiles, b, h, query);
   int64_t least = INT32_MAX, end = tile_min(query + HRI_FORWARD_QUERIES, shape->sequence);
   for (int64_t p = 0; p < panels; p++) least = tile_min(least, span_of(tiles, p)->least);
   for (int64_t key = least / TILE_KEYS * TILE_KEYS; key < end; key += TILE_KEYS)
-    step_tile(job, tiles, panels, b, kv, key);
+    step_tile(job, tiles, panels, b, h, key);
   for (int64_t p = 0; p < panels; p++) finish_panel(job, tiles, p, b, h);
 }
 
@@ -197,6 +203,7 @@ void hri_attention_forward(const hri_attention_shape *shape, float scale, const 
                      .lse = lse,
                      .factor = scale * TILE_LOG2E,
                      .limit = (float)shape->softcap / scale,
+                     .drop = drop_job_make(shape),
                      .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim),
                      .stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim,
                      .blocks = (shape->sequence + HRI_FORWARD_QUERIES - 1) / HRI_FORWARD_QUERIES,

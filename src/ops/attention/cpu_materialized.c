@@ -1,9 +1,11 @@
 /* Attention that keeps its probabilities [B,H,T,T]: what O(T) memory is compared with.
  *
  * A task is one (batch row, head, panel of TILE_LANES queries): the scores of all its keys at once, an ordinary softmax
- * down the lanes, the product with V, and the turned copy into probs. Tiles are fp32 for either type. */
+ * down the lanes, the turned copy into probs, and the product with V. Tiles are fp32 for either type. What is kept are
+ * the probabilities before dropout, which clears the scores before the product. */
 #include <assert.h>
 
+#include "ops/attention/drop.h"
 #include "ops/attention/kernels.h"
 
 typedef struct full_job {
@@ -15,6 +17,7 @@ typedef struct full_job {
   void *y, *probs;
   int64_t stride, wide; /* elements per row of qkv; D rounded up to TILE_VECTOR */
   int64_t panels;       /* of a sequence */
+  drop_job drop;
   hri_attention_cut cut;
   void *scratch;
   uint64_t scratch_each; /* of a thread */
@@ -80,14 +83,16 @@ static void run_panel(const full_job *job, const hri_full_tiles *tiles, int64_t 
   }
   if (job->limit > 0) tile_cap(tiles->scores, rows, job->limit);
   softmax(tiles, &span, rows, job->factor);
+  write_probs(job, tiles, (b * shape->heads + h) * t + first, lanes, rows);
+  if (job->drop.on) drop_scores(&job->drop, false, tiles->scores, 0, rows, b, h, first, 0);
   for (int64_t key = 0; key < rows; key += TILE_KEYS) {
     pack_tile(job, tiles, b, shape->heads + shape->kv_heads + kv, key, TILE_KEYS);
     tile_product(false, true, key > 0, TILE_LANES, TILE_KEYS, tiles->scores + key * TILE_LANES, TILE_LANES, tiles->rows,
                  job->wide, tiles->out, job->wide, job->wide);
   }
   for (int64_t i = 0; i < lanes; i++)
-    tile_store_row(shape->real, tiles->out + i * job->wide, d, 1, job->y, (b * t + first + i) * width + h * d);
-  write_probs(job, tiles, (b * shape->heads + h) * t + first, lanes, rows);
+    tile_store_row(shape->real, tiles->out + i * job->wide, d, job->drop.factor, job->y,
+                   (b * t + first + i) * width + h * d);
 }
 
 static void run_task(void *context, int64_t task, int64_t end, int thread) {
@@ -113,6 +118,7 @@ void hri_attention_materialized(const hri_attention_shape *shape, float scale, c
                   .probs = probs,
                   .stride = (shape->heads + 2 * shape->kv_heads) * d,
                   .wide = tile_round_up(d, TILE_VECTOR),
+                  .drop = drop_job_make(shape),
                   .panels = (shape->sequence + TILE_LANES - 1) / TILE_LANES,
                   .cut = hri_attention_cut_of(TILE_LEVEL, HRI_REAL_F32, d),
                   .scratch = scratch,

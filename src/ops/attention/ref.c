@@ -44,6 +44,14 @@ static HRI_REAL cap_score(double softcap, HRI_REAL score, HRI_REAL *slope) {
   return (HRI_REAL)softcap * t;
 }
 
+/* What a probability is multiplied by before the product with V. */
+static HRI_REAL kept(const hri_attention_shape *s, int64_t b, int64_t h, int64_t t, int64_t j) {
+  if (s->dropout == 0) return 1;
+  if (hri_draw_word(&s->draw, (uint32_t)b, (uint32_t)t, (uint32_t)h, (uint32_t)j) < hri_drop_threshold(s->dropout))
+    return 0;
+  return 1 / (1 - (HRI_REAL)s->dropout);
+}
+
 static void forward_query(const hri_attention_shape *s, HRI_REAL scale, const HRI_REAL *qkv, int64_t first, int64_t b,
                           int64_t h, int64_t t, HRI_REAL *y, HRI_REAL *lse, HRI_REAL *probs) {
   const HRI_REAL *q = qkv + q_at(s, b, h, t);
@@ -55,7 +63,7 @@ static void forward_query(const hri_attention_shape *s, HRI_REAL scale, const HR
   for (int64_t j = first; j <= t; j++) {
     HRI_REAL e = exp(cap_score(s->softcap, scale * dot(q, qkv + k_at(s, b, h, j), d), &slope) - highest);
     sum += e;
-    for (int64_t i = 0; i < d; i++) y[i] += e * qkv[v_at(s, b, h, j) + i];
+    for (int64_t i = 0; i < d; i++) y[i] += e * kept(s, b, h, t, j) * qkv[v_at(s, b, h, j) + i];
     if (probs) probs[j] = e;
   }
   for (int64_t i = 0; i < d; i++) y[i] /= sum;
@@ -85,11 +93,11 @@ static void backward_query(const hri_attention_shape *s, HRI_REAL scale, const H
   for (int64_t j = first; j <= t; j++) {
     int64_t k = k_at(s, b, h, j), v = v_at(s, b, h, j);
     HRI_REAL slope, p = exp(cap_score(s->softcap, scale * dot(qkv + q, qkv + k, d), &slope) - lse);
-    HRI_REAL ds = scale * slope * p * (dot(dy, qkv + v, d) - delta);
+    HRI_REAL m = kept(s, b, h, t, j), ds = scale * slope * p * (m * dot(dy, qkv + v, d) - delta);
     for (int64_t i = 0; i < d; i++) {
       dqkv[q + i] += ds * qkv[k + i];
       dqkv[k + i] += ds * qkv[q + i];
-      dqkv[v + i] += p * dy[i];
+      dqkv[v + i] += p * m * dy[i];
     }
   }
 }

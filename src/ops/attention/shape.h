@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/real.h"
+#include "ops/draw.h"
 
 typedef struct hri_attention_shape {
   int64_t batch, sequence; /* B, T */
@@ -20,6 +21,8 @@ typedef struct hri_attention_shape {
   int64_t window;          /* 0 = none */
   double softcap;          /* c; 0 = none */
   hri_real real;           /* of qkv, y, probs and their gradients */
+  double dropout;          /* p, of the probabilities (drop.h); 0 = none */
+  hri_draw draw;           /* whose mask, where there is one; row b of the batch is row draw.row + b */
 } hri_attention_shape;
 
 /* Generation: `rows` new positions per batch row are appended to a cache that holds `capacity` positions. */
