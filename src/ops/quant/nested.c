@@ -115,11 +115,17 @@ void hri_quant_nest(uint8_t *codes, float *nested, float *absmax, int64_t n, hri
   if (isfinite(m.offset)) hri_team_each(team, blocks, 8, nest_blocks, &m);
 }
 
+/* Product and sum are statements of their own: no compiler may make one rounding of the two. */
 void hri_quant_unnest(float *to, const uint8_t *codes, const float *nested, float offset, int64_t first,
                       int64_t count) {
   const float *map = hri_quant_map();
-  for (int64_t i = 0; i < count; i++) {
-    float product = map[codes[first + i]] * nested[(first + i) / HRI_QUANT_NESTED_BLOCK];
-    to[i] = product + offset; /* a statement of its own: no compiler may make one rounding of the two */
+  for (int64_t i = first, end = first + count; i < end;) {
+    int64_t block = i / HRI_QUANT_NESTED_BLOCK, stop = (block + 1) * HRI_QUANT_NESTED_BLOCK;
+    float scale = nested[block];
+    if (stop > end) stop = end;
+    for (; i < stop; i++) {
+      float product = map[codes[i]] * scale;
+      *to++ = product + offset;
+    }
   }
 }
