@@ -56,24 +56,67 @@ static void found_bad(to_codes *m, int64_t first, int64_t n, uint32_t limit) {
   while (i < before && !atomic_compare_exchange_weak(&m->bad, &before, i)) {}
 }
 
-typedef int8_t vector8 __attribute__((vector_size(HRI_LANES)));
-
+/* The low byte of each lane, as so many bytes, and bytes as lanes. (gcc makes a call per lane of a conversion between
+ * vectors of other sizes.) */
 static HRI_INLINE void store_bytes(uint8_t *to, hri_vi v) {
-  vector8 bytes = __builtin_convertvector(v, vector8);
+#if defined(__AVX512F__)
+  _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__)
+  __m256i pairs = _mm256_packs_epi32((__m256i)v, (__m256i)v), bytes = _mm256_packs_epi16(pairs, pairs);
+  int32_t low = _mm256_extract_epi32(bytes, 0), high = _mm256_extract_epi32(bytes, 4);
+  memcpy(to, &low, sizeof low), memcpy(to + 4, &high, sizeof high);
+#elif defined(__x86_64__)
+  __m128i pairs = _mm_packs_epi32((__m128i)v, (__m128i)v);
+  int32_t bytes = _mm_cvtsi128_si32(_mm_packs_epi16(pairs, pairs));
   memcpy(to, &bytes, sizeof bytes);
+#else
+  for (int i = 0; i < HRI_LANES; i++) to[i] = (uint8_t)v[i];
+#endif
+}
+static HRI_INLINE hri_vi load_bytes(const int8_t *from) {
+#if defined(__AVX512F__)
+  return (hri_vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from));
+#elif defined(__AVX2__)
+  return (hri_vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from));
+#elif defined(__x86_64__)
+  int32_t four;
+  __m128i bytes;
+  memcpy(&four, from, sizeof four);
+  bytes = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), _mm_cvtsi32_si128(four));
+  return (hri_vi)_mm_srai_epi32(_mm_unpacklo_epi16(bytes, bytes), 24);
+#else
+  hri_vi v;
+  for (int i = 0; i < HRI_LANES; i++) v[i] = from[i];
+  return v;
+#endif
 }
 
-/* Ranks of up to 64 elements at w[first]: how many bounds are below each. Behind the last of an odd number is that of 0,
- * which shares its byte: lanes without an element are 0. */
+/* How many of the 15 ascending bounds are below each lane. */
+static HRI_INLINE hri_vi rank_of(hri_vf v, const float *bounds) {
+#if defined(__AVX512F__)
+  const __m512 table = _mm512_maskz_loadu_ps(0x7fff, bounds);
+  __m512i rank = _mm512_setzero_si512();
+  for (int step = 8; step > 0; step /= 2) {
+    __m512i next = _mm512_add_epi32(rank, _mm512_set1_epi32(step));
+    __m512 bound = _mm512_permutexvar_ps(_mm512_sub_epi32(next, _mm512_set1_epi32(1)), table);
+    rank = _mm512_mask_mov_epi32(rank, _mm512_cmp_ps_mask((__m512)v, bound, _CMP_GT_OQ), next);
+  }
+  return (hri_vi)rank;
+#else
+  hri_vi rank = {0};
+  for (int k = 0; k < VALUES - 1; k++) rank -= v > hri_vset(bounds[k]);
+  return rank;
+#endif
+}
+
+/* Ranks of up to 64 elements at w[first]. Behind the last of an odd number is that of 0, which shares its byte: lanes
+ * without an element are 0. */
 static HRI_INLINE void ranks_of(uint8_t ranks[BLOCK], const to_codes *m, int64_t first, int64_t n, float factor,
                                 float divisor, const float *bounds, hri_real real) {
   for (int64_t i = 0; i < n; i += HRI_LANES) {
     hri_vf v = n - i >= HRI_LANES ? hri_vload_real(m->a->w, first + i, real)
                                   : hri_vload_real_n(m->a->w, first + i, n - i, real);
-    hri_vi rank = {0};
-    v = divisor > 0 ? v / divisor : v * factor;
-    for (int k = 0; k < VALUES - 1; k++) rank -= v > hri_vset(bounds[k]);
-    store_bytes(ranks + i, rank);
+    store_bytes(ranks + i, rank_of(divisor > 0 ? v / divisor : v * factor, bounds));
   }
 }
 
@@ -193,53 +236,41 @@ typedef struct to_weights {
   const hri_quant_part *p;
 } to_weights;
 
-/* The 16 values of a block in the type of the weight. */
-typedef struct table {
-  _Alignas(64) float wide[VALUES];
-  _Alignas(32) hri_bf16 narrow[VALUES];
-} table;
-
-static HRI_INLINE void table_fill(table *t, const float *values, float absmax, hri_real real) {
-  for (int i = 0; i < VALUES; i += HRI_LANES) {
-    hri_vf v = hri_vload(values + i) * absmax;
-    if (real == HRI_REAL_BF16) hri_vstore_bf16(t->narrow + i, v);
-    else hri_vstore(t->wide + i, v);
-  }
+/* Elements of a block one by one: the tail of a part, and where the processor cannot permute. */
+static HRI_INLINE void look_up_few(void *w, int64_t first, const uint8_t *codes, int64_t n, const float *values,
+                                   float absmax, hri_real real) {
+  float scaled[VALUES];
+  for (int i = 0; i < VALUES; i++) scaled[i] = values[i] * absmax;
+  for (int64_t i = 0; i < n; i++)
+    hri_real_put(w, first + i, scaled[i & 1 ? codes[i / 2] & 15 : codes[i / 2] >> 4], real);
 }
 
-static HRI_INLINE void look_up_few(void *w, int64_t first, const uint8_t *codes, int64_t n, const table *t,
-                                   hri_real real) {
-  for (int64_t i = 0; i < n; i++) {
-    int code = i & 1 ? codes[i / 2] & 15 : codes[i / 2] >> 4;
-    if (real == HRI_REAL_BF16) ((hri_bf16 *)w)[first + i] = t->narrow[code];
-    else ((float *)w)[first + i] = t->wide[code];
-  }
-}
-
-/* 64 codes by the permutations of each processor: indices are the halves of each byte, the high one first. Those that
- * look at their low four or five bits alone are given the table twice, and what stands above. */
+/* 64 codes by the permutations of each processor, from the 16 values of the block. Indices are the halves of each byte,
+ * the high one first; permutations that look at their low four or five bits alone are given the table twice, and what
+ * stands above. */
 #if defined(__AVX512BW__)
-static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const table *t) {
-  __m512i values = _mm512_broadcast_i64x4(_mm256_load_si256((const __m256i *)t->narrow));
+static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const float *values, float absmax) {
+  __m512i table = _mm512_broadcast_i64x4((__m256i)hri_vround_bf16(hri_vload(values) * absmax));
   for (int i = 0; i < BLOCK / 32; i++) {
     __m512i c = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes + i));
     __m512i index = _mm512_or_si512(_mm512_srli_epi32(c, 4), _mm512_slli_epi32(c, 16));
-    _mm512_storeu_si512(to + 32 * i, _mm512_permutexvar_epi16(index, values));
+    _mm512_storeu_si512(to + 32 * i, _mm512_permutexvar_epi16(index, table));
   }
 }
-static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const table *t) {
-  __m512 values = _mm512_load_ps(t->wide);
+static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const float *values, float absmax) {
+  __m512 table = (__m512)(hri_vload(values) * absmax);
   for (int i = 0; i < BLOCK / 16; i++) {
     __m512i c = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(codes + 8 * i)));
     __m512i index = _mm512_or_si512(_mm512_srli_epi64(c, 4), _mm512_slli_epi64(c, 32));
-    _mm512_storeu_ps(to + 16 * i, _mm512_permutexvar_ps(index, values));
+    _mm512_storeu_ps(to + 16 * i, _mm512_permutexvar_ps(index, table));
   }
 }
 #elif defined(__AVX2__)
-static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const table *t) {
-  __m128i a = _mm_load_si128((const __m128i *)t->narrow), b = _mm_load_si128((const __m128i *)t->narrow + 1);
-  __m128i low = _mm_packus_epi16(_mm_and_si128(a, _mm_set1_epi16(255)), _mm_and_si128(b, _mm_set1_epi16(255)));
-  __m128i high = _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8)), mask = _mm_set1_epi8(15);
+static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const float *values, float absmax) {
+  __m128i a = (__m128i)hri_vround_bf16(hri_vload(values) * absmax);
+  __m128i b = (__m128i)hri_vround_bf16(hri_vload(values + 8) * absmax), bytes = _mm_set1_epi16(255);
+  __m128i low = _mm_packus_epi16(_mm_and_si128(a, bytes), _mm_and_si128(b, bytes)), mask = _mm_set1_epi8(15);
+  __m128i high = _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8));
   for (int i = 0; i < BLOCK / 32; i++) {
     __m128i c = _mm_loadu_si128((const __m128i *)codes + i), *out = (__m128i *)(to + 32 * i);
     __m128i even = _mm_and_si128(_mm_srli_epi16(c, 4), mask), odd = _mm_and_si128(c, mask);
@@ -252,8 +283,8 @@ static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const 
     _mm_storeu_si128(out + 3, _mm_unpackhi_epi8(back_low, back_high));
   }
 }
-static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const table *t) {
-  __m256 low = _mm256_load_ps(t->wide), high = _mm256_load_ps(t->wide + 8);
+static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const float *values, float absmax) {
+  __m256 low = (__m256)(hri_vload(values) * absmax), high = (__m256)(hri_vload(values + 8) * absmax);
   for (int i = 0; i < BLOCK / 8; i++) {
     int32_t four;
     __m256i c, index;
@@ -265,9 +296,13 @@ static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const table
     _mm256_storeu_ps(to + 8 * i, _mm256_blendv_ps(below, above, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28))));
   }
 }
-#elif defined(__aarch64__)
-static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const table *t) {
-  uint8x16x2_t bytes = vld2q_u8((const uint8_t *)t->narrow); /* low and high halves */
+#else
+#if defined(__aarch64__)
+static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const float *values, float absmax) {
+  hri_bf16 table[VALUES];
+  uint8x16x2_t bytes;
+  for (int i = 0; i < VALUES; i += HRI_LANES) hri_vstore_bf16(table + i, hri_vload(values + i) * absmax);
+  bytes = vld2q_u8((const uint8_t *)table); /* low and high halves */
   for (int i = 0; i < BLOCK / 32; i++) {
     uint8x16_t c = vld1q_u8(codes + 16 * i), even = vshrq_n_u8(c, 4), odd = vandq_u8(c, vdupq_n_u8(15));
     uint8x16_t front = vzip1q_u8(even, odd), back = vzip2q_u8(even, odd);
@@ -277,15 +312,17 @@ static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const 
     vst2q_u8((uint8_t *)(to + 32 * i + 16), second);
   }
 }
-static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const table *t) {
-  look_up_few(to, 0, codes, BLOCK, t, HRI_REAL_F32);
-}
 #else
-static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const table *t) {
-  look_up_few(to, 0, codes, BLOCK, t, HRI_REAL_BF16);
+static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const float *values, float absmax) {
+  hri_bf16 table[VALUES];
+  for (int i = 0; i < VALUES; i += HRI_LANES) hri_vstore_bf16(table + i, hri_vload(values + i) * absmax);
+  for (int i = 0; i < BLOCK / 2; i++) to[2 * i] = table[codes[i] >> 4], to[2 * i + 1] = table[codes[i] & 15];
 }
-static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const table *t) {
-  look_up_few(to, 0, codes, BLOCK, t, HRI_REAL_F32);
+#endif
+static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const float *values, float absmax) {
+  float table[VALUES];
+  for (int i = 0; i < VALUES; i += HRI_LANES) hri_vstore(table + i, hri_vload(values + i) * absmax);
+  for (int i = 0; i < BLOCK / 2; i++) to[2 * i] = table[codes[i] >> 4], to[2 * i + 1] = table[codes[i] & 15];
 }
 #endif
 
@@ -296,19 +333,19 @@ static HRI_INLINE void dequantize_blocks(const to_weights *m, int64_t begin, int
   const float *values = hri_quant_values(a->kind), *states = a->nested;
   bool nested = hri_quant_is_double(a->kind);
   float made[CHUNK];
-  table t;
   if (nested) states += m->p->nested;
   for (int64_t block = begin; block < end; block++) {
     int64_t at = block * BLOCK, n = (int64_t)m->p->elements - at, first = (int64_t)m->p->first + at;
     const uint8_t *codes = a->codes + m->p->codes + at / 2;
     int64_t k = (block - begin) % CHUNK;
+    float absmax;
     if (nested && k == 0)
       hri_quant_unnest(made, (const uint8_t *)a->absmax + m->p->absmax, states, states[m->p->nested_count], block,
                        end - block < CHUNK ? end - block : CHUNK);
-    table_fill(&t, values, nested ? made[k] : ((const float *)a->absmax)[m->p->absmax + (uint64_t)block], real);
-    if (n < BLOCK) look_up_few(a->w, first, codes, n, &t, real);
-    else if (real == HRI_REAL_BF16) look_up_narrow((hri_bf16 *)a->w + first, codes, &t);
-    else look_up_wide((float *)a->w + first, codes, &t);
+    absmax = nested ? made[k] : ((const float *)a->absmax)[m->p->absmax + (uint64_t)block];
+    if (n < BLOCK) look_up_few(a->w, first, codes, n, values, absmax, real);
+    else if (real == HRI_REAL_BF16) look_up_narrow((hri_bf16 *)a->w + first, codes, values, absmax);
+    else look_up_wide((float *)a->w + first, codes, values, absmax);
   }
 }
 
@@ -319,18 +356,17 @@ static void dequantize_some_blocks(void *context, int64_t begin, int64_t end, in
 }
 
 static HRI_INLINE void dequantize_row(const to_weights *m, int64_t row, hri_real real) {
-  int64_t columns = (int64_t)m->p->columns, first = (int64_t)m->p->first + row * columns;
+  int64_t columns = (int64_t)m->p->columns, first = (int64_t)m->p->first + row * columns, i = 0;
   const int8_t *codes = (const int8_t *)m->a->codes + m->p->codes + row * columns;
   float absmax = ((const float *)m->a->absmax)[m->p->absmax + (uint64_t)row];
-  for (int64_t i = 0; i < columns; i += HRI_LANES) {
-    int64_t n = columns - i < HRI_LANES ? columns - i : HRI_LANES;
-    vector8 bytes = {0};
-    hri_vf v;
-    memcpy(&bytes, codes + i, n == HRI_LANES ? sizeof bytes : (size_t)n);
-    v = __builtin_convertvector(bytes, hri_vf) * absmax;
-    v = v * (1.0f / 127.0f);
-    if (n == HRI_LANES) hri_vstore_real(m->a->w, first + i, v, real);
-    else hri_vstore_real_n(m->a->w, first + i, v, n, real);
+  const float unit = 1.0f / 127.0f;
+  for (; i + HRI_LANES <= columns; i += HRI_LANES)
+    hri_vstore_real(m->a->w, first + i, __builtin_convertvector(load_bytes(codes + i), hri_vf) * absmax * unit, real);
+  if (i < columns) {
+    int8_t tail[HRI_LANES] = {0};
+    memcpy(tail, codes + i, (size_t)(columns - i));
+    hri_vstore_real_n(m->a->w, first + i, __builtin_convertvector(load_bytes(tail), hri_vf) * absmax * unit,
+                      columns - i, real);
   }
 }
 
@@ -349,7 +385,7 @@ static void dequantize(const hri_quant_args *a) {
   }
 }
 
-void HRI_ISA_NAME(hri_quant_kernels)(hri_cpu_kernels *table_of_kernels) {
-  table_of_kernels->quantize = quantize;
-  table_of_kernels->dequantize = dequantize;
+void HRI_ISA_NAME(hri_quant_kernels)(hri_cpu_kernels *table) {
+  table->quantize = quantize;
+  table->dequantize = dequantize;
 }

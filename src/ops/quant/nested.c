@@ -68,21 +68,17 @@ enum { STEPS = 65535 };
 
 /* The entry of the map for v in [-1, 1]: v becomes the nearest of 65,536 steps, and that the number of midpoints of the
  * map below it. A NaN, which 0 / (a subnormal whose reciprocal is infinite) is, takes the first. */
-static uint8_t code_of(const float *map, float v) {
+static uint8_t code_of(const float *middles, float v) {
   float scaled, step;
-  int low = 0, high = HRI_QUANT_MAP - 1; /* the count lies in [low, high] */
+  uint32_t below = 0;
   if (!(v >= -1.0f)) return 0;
   if (v > 1.0f) v = 1.0f;
   scaled = (v + 1.0f) * 0.5f * (float)STEPS;
   scaled = scaled + 0.5f;
   step = 2.0f * (float)(int)scaled / (float)STEPS;
   step = -1.0f + step;
-  while (low < high) {
-    int middle = (low + high) / 2;
-    if (0.5f * (map[middle] + map[middle + 1]) < step) low = middle + 1;
-    else high = middle;
-  }
-  return (uint8_t)low;
+  for (uint32_t half = HRI_QUANT_MAP / 2; half > 0; half /= 2) below += middles[below + half - 1] < step ? half : 0;
+  return (uint8_t)below;
 }
 
 typedef struct nest {
@@ -95,7 +91,9 @@ typedef struct nest {
 static void nest_blocks(void *context, int64_t begin, int64_t end, int thread) {
   const nest *m = context;
   const float *map = hri_quant_map();
+  float middles[HRI_QUANT_MAP - 1];
   (void)thread;
+  for (int i = 0; i < HRI_QUANT_MAP - 1; i++) middles[i] = 0.5f * (map[i] + map[i + 1]);
   for (int64_t block = begin; block < end; block++) {
     int64_t first = block * HRI_QUANT_NESTED_BLOCK, stop = first + HRI_QUANT_NESTED_BLOCK;
     float most = 0, inverse;
@@ -106,7 +104,7 @@ static void nest_blocks(void *context, int64_t begin, int64_t end, int thread) {
     }
     m->nested[block] = most;
     inverse = 1.0f / most;
-    for (int64_t i = first; i < stop; i++) m->codes[i] = most == 0 ? 0 : code_of(map, m->absmax[i] * inverse);
+    for (int64_t i = first; i < stop; i++) m->codes[i] = most == 0 ? 0 : code_of(middles, m->absmax[i] * inverse);
   }
 }
 
@@ -117,11 +115,17 @@ void hri_quant_nest(uint8_t *codes, float *nested, float *absmax, int64_t n, hri
   if (isfinite(m.offset)) hri_team_each(team, blocks, 8, nest_blocks, &m);
 }
 
+/* Product and sum are statements of their own: no compiler may make one rounding of the two. */
 void hri_quant_unnest(float *to, const uint8_t *codes, const float *nested, float offset, int64_t first,
                       int64_t count) {
   const float *map = hri_quant_map();
-  for (int64_t i = 0; i < count; i++) {
-    float product = map[codes[first + i]] * nested[(first + i) / HRI_QUANT_NESTED_BLOCK];
-    to[i] = product + offset; /* a statement of its own: no compiler may make one rounding of the two */
+  for (int64_t i = first, end = first + count; i < end;) {
+    int64_t block = i / HRI_QUANT_NESTED_BLOCK, stop = (block + 1) * HRI_QUANT_NESTED_BLOCK;
+    float scale = nested[block];
+    if (stop > end) stop = end;
+    for (; i < stop; i++) {
+      float product = map[codes[i]] * scale;
+      *to++ = product + offset;
+    }
   }
 }
