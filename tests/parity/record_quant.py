@@ -8,17 +8,24 @@ cases.safetensors, held.safetensors   weights "NAME.w" (BF16, F16, F32) of every
                      "NAME.K.offset", and "NAME.K.w", what it stands for again in fp32. "held" was not looked at while the
                      kernels were written
 maps.safetensors     the value tables by code, the dynamic map, and means of generated sequences of many lengths
+MODEL, MODEL-KIND    small models as transformers saves them, in 16 bit and quantized by bitsandbytes (gpt2's with its bytes
+                     stored as bf16); tests/unit/test_bnb.c makes the one of the other, byte for byte
 
 One thread: torch splits a long mean over its threads, and its last bit depends on their number.
 """
+import os
 import pathlib
+import shutil
 import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
 import torch
 from bitsandbytes import functional as F
 from bitsandbytes.backends.default import ops as default_ops
 from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 HERE = pathlib.Path(__file__).resolve().parents[1] / "quant"
 torch.set_num_threads(1)
@@ -86,6 +93,32 @@ def sequence(n):
     return ((np.arange(n, dtype=np.uint64) * 2654435761 % 2**32) >> 8).astype(np.float32) * np.float32(2**-24) + np.float32(0.01)
 
 
+def models():
+    llama = LlamaForCausalLM(LlamaConfig(vocab_size=31, hidden_size=36, intermediate_size=50, num_hidden_layers=1, num_attention_heads=6,
+                                         num_key_value_heads=2, head_dim=10, max_position_embeddings=32))
+    gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=31, n_positions=16, n_embd=36, n_layer=1, n_head=6, bos_token_id=0, eos_token_id=0))
+    four = {"load_in_4bit": True, "bnb_4bit_compute_dtype": torch.bfloat16}
+    return {
+        "llama": (llama, {"nf4+dq": {**four, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True},
+                          "fp4": {**four, "bnb_4bit_quant_type": "fp4"}, "int8": {"load_in_8bit": True}}),
+        "gpt2": (gpt2, {"nf4": {**four, "bnb_4bit_quant_type": "nf4", "bnb_4bit_quant_storage": torch.bfloat16},
+                        "int8": {"load_in_8bit": True}}),
+    }
+
+
+def record_models():
+    torch.manual_seed(3)
+    for name, (model, kinds) in models().items():
+        model = model.to(torch.bfloat16)
+        for folder, loaded in [(name, None), *((f"{name}-{kind}", options) for kind, options in kinds.items())]:
+            shutil.rmtree(HERE / folder, ignore_errors=True)
+            if loaded is not None:
+                model = AutoModelForCausalLM.from_pretrained(HERE / name, quantization_config=BitsAndBytesConfig(**loaded), device_map="cpu",
+                                                             dtype=torch.bfloat16)
+            model.save_pretrained(HERE / folder)
+            (HERE / folder / "generation_config.json").unlink()
+
+
 def main():
     HERE.mkdir(exist_ok=True)
     bf16, f16, f32 = torch.bfloat16, torch.float16, torch.float32
@@ -118,6 +151,7 @@ def main():
         "nested": normal((31, 1203), 27, 0.02, tail=True).to(bf16),
         "half_steps": torch.arange(-127, 128).reshape(1, -1) * 0.5,
     })
+    record_models()
     counts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 24, 31, 32, 33, 100, 511, 512, 513, 1000, 4096, 8191, 8192, 32767, 65536, 100001, 131072 * 8 + 77]
     save_file({
         "nf4": F.get_4bit_type("nf4", device="cpu"), "fp4": F.get_4bit_type("fp4", device="cpu"),
