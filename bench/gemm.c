@@ -306,6 +306,7 @@ static void few_rows(hri_gemm_cache *const caches[CACHES]) {
 int main(int argc, char **argv) {
   const char *what = argc > 3 ? argv[3] : "providers";
   hri_gemm_cache *caches[CACHES];
+  char text[HRI_GEMM_TEXT_BYTES];
   hr_error error;
   if (argc > 1) rows = atoll(argv[1]);
   if (argc > 2) repeats = atoi(argv[2]) < MOST_ROUNDS ? atoi(argv[2]) : MOST_ROUNDS;
@@ -315,8 +316,8 @@ int main(int argc, char **argv) {
   for (int v = 0; v < CACHES; v++) {
     check(hri_gemm_cache_create(isa, (hri_gemm_provider)v, &caches[v], &error), &error);
   }
-  printf("%s, %s; GFLOP/s, medians of %d\n", hri_gemm_text(&(hri_gemm_machine){isa, hri_cpu_pairs()}),
-         hri_isa_name(isa), repeats);
+  printf("%s, %s; GFLOP/s, medians of %d\n",
+         hri_gemm_text(&(hri_gemm_machine){.level = isa, .pairs = hri_cpu_pairs()}, text), hri_isa_name(isa), repeats);
   if (strcmp(what, "few") == 0) {
     printf("     M      N      K  kind    types    T     GB/s of w\n");
     few_rows(caches);

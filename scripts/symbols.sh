@@ -34,7 +34,7 @@ judge() {
   awk '
     function folder_of(file) { return substr(file, 1, index(file, "/") - 1) }
     function row_of(file, i) {
-      for (i = 1; i <= pattern_count; i++) if (file ~ expression[i]) return pattern[i]
+      for (i = pattern_count; i >= 1; i--) if (file ~ expression[i]) return pattern[i]
       return folder_of(file)
     }
     # ".../room_x.dir/src/base/text.c.o" is base/text.c; ".../generated/report_page.c.o" is of report/.

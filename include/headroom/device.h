@@ -23,7 +23,10 @@ enum {
   HR_PRODUCT_SIZES = 4,   /* by FLOPs: 2^24, 2^28, 2^31, 2^34 */
   HR_ATTENTION_KINDS = 2, /* forward, backward */
   HR_ATTENTION_SIZES = 4, /* by sequence: 64, 256, 1024, 4096 */
-  HR_STREAM_SIZES = 3     /* by bytes: 2^20 and 2^24 (in the caches), 2^27 (in memory) */
+  HR_STREAM_SIZES = 3,    /* by bytes: 2^20 and 2^24 (in the caches), 2^27 (in memory) */
+  HR_PRODUCT_CODES = 3,   /* what can compute products of bf16: multiply-adds, dot instruction, tiles */
+  HR_PRODUCT_ROWS = 4,    /* forward with at most 16 rows, forward, dx, dw */
+  HR_PRODUCT_WIDTHS = 3   /* by the inputs of the layer: fewer than 128, fewer than 512, more */
 };
 typedef enum hr_stream {
   HR_STREAM_COPY = 0,
@@ -49,6 +52,11 @@ typedef struct hr_rate_tables {
   double stream_bytes[HR_STREAM_COUNT][HR_STREAM_SIZES];                      /* per second, read and written */
 } hr_rate_tables;
 
+/* Of products of bf16, by each code that there is, FLOPs per second; 0: not measured, or there is no such code. */
+typedef struct hr_code_rates {
+  double flops[HR_PRODUCT_CODES][HR_PRODUCT_ROWS][HR_PRODUCT_WIDTHS];
+} hr_code_rates;
+
 typedef struct hr_device_rates {
   uint32_t threads; /* the team it holds for; 0: nothing was measured */
   char instruction_set[16], libraries[64];
@@ -56,7 +64,22 @@ typedef struct hr_device_rates {
   double node_seconds; /* what a node takes besides its work */
   hr_rate_tables tables[HR_RATE_TYPES];
   uint64_t fixed_bytes; /* resident beside the arena, with room for data buffers */
+  hr_code_rates codes;  /* for choosing among them; not part of what hr_device_load gives */
 } hr_device_rates;
+
+/* Which code computes products of bf16: it decides bits and scratch. */
+typedef enum hr_products_origin {
+  HR_PRODUCTS_NONE = 0, /* nothing was chosen: a device of the table */
+  HR_PRODUCTS_SHIPPED,  /* by instruction set and class of processor alone */
+  HR_PRODUCTS_MEASURED, /* by what hr_device_probe measured and hr_device_store stored */
+  HR_PRODUCTS_GIVEN     /* named by the device, or by the checkpoint that a run goes on from */
+} hr_products_origin;
+typedef struct hr_products {
+  hr_products_origin origin;
+  char text[64];     /* "products 1, bf16 by dot" */
+  char digest[24];   /* MEASURED: of the file, "xxh3:..." */
+  char problem[768]; /* SHIPPED: why a file that is there was not used, with its name; "": there is none */
+} hr_products;
 
 typedef struct hr_device {
   char name[48];    /* "cpu", "rtx-4090", ... */
@@ -79,6 +102,7 @@ typedef struct hr_device {
   char source[160];                          /* where the figures come from */
   char date[16];                             /* when they were read, YYYY-MM */
   hr_device_rates rates;                     /* when a probe of this machine is stored; rates.threads 0: none */
+  char products[64]; /* of a CPU, to be used: as hr_products.text, or "shipped"; "": as stored, else shipped */
 } hr_device;
 
 /* Number of table devices (the CPU is not one) and the index-th. */
@@ -104,9 +128,10 @@ HR_API void hr_probe_options_init(hr_probe_options *options);
  * small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE. */
 HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
 
-/* Stores rates for hr_device_find, atomically, in a file named by CPU model, instruction set, threads and the
- * version of the matrix products, under $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path`
- * (may be NULL, else path_bytes) gets its name. Errors: IO, MEMORY, USAGE (no such directory can be named). */
+/* Stores what was measured for hr_device_find, atomically. Which code is fastest for products of bf16 goes into a file
+ * named by CPU model and instruction set, for all teams; rates into one named by these, threads and the products; under
+ * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets
+ * the name of the file of rates. Errors: IO, MEMORY, USAGE (no such directory can be named). */
 HR_CHECKED hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
 /* Takes over what a stored probe says for a team of `threads` of this machine: rates and fixed bytes. False, and the

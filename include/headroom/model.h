@@ -116,7 +116,7 @@ typedef struct hr_model {
   bool init_scale_residual;       /* gpt2: projections into the residual stream use init_std / sqrt(2 * layers) */
   int32_t pad_token, bos_token, eos_token; /* -1: none. Embedding row pad_token gets no input-side gradient, as in
                                               transformers (padding_idx), for families that set it (all but gpt2). */
-  double dropout; /* largest dropout probability the config asks for; training has it where hr_job says so */
+  double dropout;     /* largest dropout probability the config asks for; training has it where hr_job says so */
   hr_lora lora;       /* adapters beside the weights: of --lora, or of `adapter` */
   char adapter[1024]; /* the directory with the adapters' weights; "": they begin from the seed */
 } hr_model;

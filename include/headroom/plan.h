@@ -91,8 +91,9 @@ typedef struct hr_plan_info {
   double phase_seconds[HR_PHASE_COUNT];
   double flops_per_step;
   uint64_t tokens_per_step;
-  bool time_measured; /* from a probe of this machine, else from published or assumed rates */
-  bool scratch_exact; /* of the code that runs there; else an estimate by formula, as for devices of the table */
+  bool time_measured;   /* from a probe of this machine, else from published or assumed rates */
+  hr_products products; /* of a CPU: what computes products of bf16, and who chose it */
+  bool scratch_exact;   /* of the code that runs there; else an estimate by formula, as for devices of the table */
   uint64_t parameter_count, trainable_parameter_count;
   uint32_t program_count, node_count, storage_count;
   uint64_t plan_bytes; /* host memory that the plan itself takes */

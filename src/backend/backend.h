@@ -113,6 +113,7 @@ struct hri_backend {
   const char *name;
   uint32_t team;                           /* threads of a job; 1 where there is no team */
   char instruction_set[16], libraries[64]; /* with the team: what a plan is exact for */
+  hr_products products; /* what computes its products, and who chose it; its text is that of libraries */
   bool estimated;       /* its scratch is a formula's, as a table device's, not what the code that runs asks for */
   hr_device device;     /* with what was measured for this very team, instruction set and libraries */
   uint64_t granule;     /* a reservation is rounded up to a multiple of it */

@@ -29,7 +29,7 @@ static uint64_t fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uin
 static void shut(hri_backend *backend) { hri_free(backend); }
 
 /* What the device says, else what its rates show: products of bf16 at twice the rate of fp32 and more are those of AMD's
- * dot instruction, at three times and more those of AMX. */
+ * dot instruction, at three times and more those of AMX. Products are those that the device names. */
 static hr_status choose(const hr_device *device, hri_gemm_machine *machine, hr_error *error) {
   const char *text = device->rates.instruction_set;
   double factor = device->flops_fp32 > 0 ? device->flops_bf16 / device->flops_fp32 : 0;
@@ -37,9 +37,13 @@ static hr_status choose(const hr_device *device, hri_gemm_machine *machine, hr_e
                                          : factor > 0 ? HRI_ISA_AVX512_BF16
                                                       : HRI_ISA_AVX512,
                                 .pairs = factor >= 1.4 ? HRI_PAIRS_FULL : HRI_PAIRS_HALF};
-  if (!text[0] || hri_isa_parse(text, &machine->level)) return HR_OK;
-  (void)hri_fail(error, HR_ERROR_USAGE, "device %s: instruction set '%.16s' is unknown", device->name, text);
-  return hri_hint(error, HR_ERROR_USAGE, "base, avx2, avx512, avx512bf16, amx, neon or neonbf16");
+  if (text[0] && !hri_isa_parse(text, &machine->level)) {
+    (void)hri_fail(error, HR_ERROR_USAGE, "device %s: instruction set '%.16s' is unknown", device->name, text);
+    return hri_hint(error, HR_ERROR_USAGE, "base, avx2, avx512, avx512bf16, amx, neon or neonbf16");
+  }
+  if (device->products[0]) return hri_gemm_ask(device->products, machine, error);
+  (void)hri_gemm_parse(device->rates.libraries, machine->level, &machine->table); /* else the shipped one */
+  return HR_OK;
 }
 
 hr_status hri_described_cpu_open(const hr_device *device, uint32_t threads, hri_backend **out, hr_error *error) {
@@ -60,8 +64,9 @@ hr_status hri_described_cpu_open(const hr_device *device, uint32_t threads, hri_
                               .close = shut};
   d->demand = (hri_demand){.machine = machine, .team = d->contract.team};
   (void)snprintf(d->contract.instruction_set, sizeof d->contract.instruction_set, "%s", hri_isa_name(machine.level));
-  (void)snprintf(d->contract.libraries, sizeof d->contract.libraries, "%.63s",
-                 device->rates.libraries[0] ? device->rates.libraries : hri_gemm_text(&machine));
+  (void)hri_gemm_text(&machine, d->contract.libraries);
+  d->contract.products.origin = machine.table.given ? HR_PRODUCTS_GIVEN : HR_PRODUCTS_SHIPPED;
+  memcpy(d->contract.products.text, d->contract.libraries, sizeof d->contract.products.text);
   assert(!hri_backend_runs(&d->contract));
   *out = &d->contract;
   return HR_OK;

@@ -107,6 +107,7 @@ static void print_rates(const hr_device_rates *rates) {
                                                       "forward, packed", "dx, packed", "dw, packed"};
   static const char *const sides[] = {"64", "256", "1024"}, *const ways[] = {"forward", "backward"},
                            *const types[] = {"fp32", "bf16"};
+  (void)printf("%-18s %s\n", "code", rates->libraries);
   for (size_t type = 0; type < HR_RATE_TYPES; type++) {
     const hr_rate_tables *t = &rates->tables[type];
     (void)printf("\nGFLOP/s of matrix products, %s, %s, %u threads\n%-24s%8s%8s%8s%8s  FLOPs\n", types[type],

@@ -130,6 +130,17 @@ static void write_tier(json_writer *json, const hr_plan *plan, uint32_t index) {
   json_write_close(json, '}');
 }
 
+static void write_products(json_writer *json, const hr_products *products) {
+  static const char *const origins[] = {"none", "shipped", "measured", "given"};
+  if (products->origin == HR_PRODUCTS_NONE) return;
+  json_write_open(json, "products", '{');
+  json_write_text(json, "text", products->text);
+  json_write_text(json, "origin", origins[products->origin]);
+  if (products->digest[0]) json_write_text(json, "digest", products->digest);
+  if (products->problem[0]) json_write_text(json, "problem", products->problem);
+  json_write_close(json, '}');
+}
+
 static void write_time(json_writer *json, const hr_plan_info *info) {
   json_write_open(json, "time", '{');
   json_write_ns(json, "step_ns", info->step_seconds);
@@ -216,6 +227,7 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   json_write_open(json, "tiers", '{');
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) write_tier(json, plan, tier);
   json_write_close(json, '}');
+  write_products(json, &info->products);
   write_time(json, info);
   write_fixes(json, list);
   write_frontier(json, plan, frontier);

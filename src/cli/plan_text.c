@@ -298,6 +298,20 @@ static void print_time(FILE *stream, const hr_plan *plan) {
   screen_hang(stream, LABEL, "time", text);
 }
 
+/* What decides bits and scratch of products, and who chose it: where bf16 is computed, on a CPU. */
+static void print_products(FILE *stream, const hr_plan *plan) {
+  static const char version[] = "products 1, ";
+  const hr_products *p = &hr_plan_get(plan)->products;
+  const char *codes = strncmp(p->text, version, strlen(version)) == 0 ? p->text + strlen(version) : p->text;
+  char text[1200] = "";
+  if (p->origin == HR_PRODUCTS_NONE || hr_plan_job(plan)->precision == HR_PRECISION_FP32) return;
+  add(text, sizeof text, "%s, ", codes);
+  if (p->origin == HR_PRODUCTS_MEASURED) add(text, sizeof text, "measured on this machine (%s)", p->digest);
+  else add(text, sizeof text, p->origin == HR_PRODUCTS_GIVEN ? "as named" : "shipped");
+  if (p->problem[0]) add(text, sizeof text, ": %s; `headroom devices --probe` measures anew", p->problem);
+  screen_hang(stream, LABEL, "products", text);
+}
+
 void plan_print(FILE *stream, const hr_plan *plan) {
   print_job(stream, plan);
   plan_print_verdict(stream, plan);
@@ -307,6 +321,7 @@ void plan_print(FILE *stream, const hr_plan *plan) {
   (void)fputc('\n', stream);
   print_peak(stream, plan);
   print_phases(stream, plan);
+  print_products(stream, plan);
   print_time(stream, plan);
 }
 

@@ -17,18 +17,57 @@ void hr_device_cpu_team(hr_cpu_team *team) {
 
 uint32_t hr_device_cpu_threads(void) { return hri_host_cores_now().usable; }
 
-/* Rates per core in fp32 that a good GEMM reaches. Rough assumptions by instruction set (docs/performance.md holds measured ones); a probe is to replace them. */
-static double assumed_core_flops(void) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return 100e9;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 60e9;
-#endif
-#if defined(__aarch64__)
-  return 30e9; /* two products of 128 bits a cycle at 2.5 GHz, less losses; never measured */
-#else
-  return 15e9;
-#endif
+/* ---- assumed rates ---- */
+
+/* What our products reach per core in fp32, and in bf16 as a multiple of it; the first row that fits. A probe replaces
+ * them. Where a processor was measured the figure is that (docs/decisions/0011); else 0.9 of two multiply-adds of the
+ * datapath's width a cycle at a server's clock, or less where one core does not keep it.
+ *
+ *   Zen 5 (family 1Ah), EPYC and desktop: 220 to 246 GFLOP/s measured of a peak of 260 to 276; dot instruction 440 to
+ *     500.
+ *   Zen 4 (family 19h): 109 measured of a peak of 118; dot instruction 213 of 236.
+ *   Zen 5 of notebooks (models 20h to 2Fh and 60h to 6Fh): never measured; AMD describes datapaths of 256 bits, as Zen
+ *     4 has them.
+ *   Intel with AVX512_BF16: 170 to 179 measured of a peak of 205 in fp32; bf16 goes by multiply-adds. With AMX 6 times
+ *     that, which nobody measured.
+ *   Older AVX-512: clocks fall under it and some models have one unit; never measured.
+ *   AVX2: 83 to 94 measured on a Xeon that has AVX-512; less is assumed, for older processors and lower clocks.
+ *   Arm: two products of 128 bits a cycle at 2.5 GHz, less losses; never measured. */
+typedef struct assumed {
+  hri_cpu_make make; /* HRI_CPU_OTHER: any */
+  uint32_t family;   /* 0: any */
+  int wide;          /* 1, 0: datapaths of 512 bits or not; -1: any */
+  hri_cpu_vectors vectors;
+  bool pairs, tiles; /* at least */
+  double flops, factor;
+} assumed;
+
+static const assumed rates[] = {
+    {HRI_CPU_AMD, 0x1A, 1, HRI_CPU_AVX512, true, false, 230e9, 2},
+    {HRI_CPU_AMD, 0, -1, HRI_CPU_AVX512, true, false, 105e9, 2},
+    {HRI_CPU_INTEL, 0, -1, HRI_CPU_AVX512, true, true, 170e9, 6},
+    {HRI_CPU_INTEL, 0, -1, HRI_CPU_AVX512, true, false, 170e9, 1},
+    {HRI_CPU_OTHER, 0, -1, HRI_CPU_AVX512, true, false, 100e9, 2},
+    {HRI_CPU_OTHER, 0, -1, HRI_CPU_AVX512, false, false, 100e9, 0},
+    {HRI_CPU_OTHER, 0, -1, HRI_CPU_AVX2, false, false, 60e9, 0},
+    {HRI_CPU_OTHER, 0, -1, HRI_CPU_NEON, false, false, 30e9, 0},
+    {HRI_CPU_OTHER, 0, -1, HRI_CPU_BASE, false, false, 15e9, 0},
+};
+
+/* Zen 5 of notebooks splits 512 bits in two. */
+static int is_wide(const hri_cpu_facts *f) {
+  uint32_t part = f->model >> 4;
+  return f->make == HRI_CPU_AMD && f->family == 0x1A && part != 2 && part != 6;
+}
+
+void hri_cpu_assumed(const hri_cpu_facts *f, double *flops, double *factor) {
+  const assumed *r = rates;
+  while ((r->make != HRI_CPU_OTHER && r->make != f->make) || (r->family && r->family != f->family) ||
+         (r->wide >= 0 && r->wide != is_wide(f)) || r->vectors != f->vectors || (r->pairs && !f->pairs) ||
+         (r->tiles && !f->tiles))
+    r++; /* the last row of each kind of vectors takes all */
+  *flops = r->flops;
+  *factor = r->factor;
 }
 
 bool hri_host_has_tiles(void) {
@@ -44,15 +83,24 @@ bool hri_host_has_tiles(void) {
 #endif
 }
 
-double hri_host_bf16_factor(void) {
+hri_cpu_facts hri_cpu_facts_now(void) {
+  hri_cpu_facts f = {.vectors = HRI_CPU_BASE};
 #if defined(__x86_64__)
+  unsigned a, b, c, d;
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx512bf16")) return 0;
-  if (hri_host_has_tiles()) return 6;
-  return __builtin_cpu_is("intel") ? 1 : 2;
-#else
-  return 0;
+  f.make = __builtin_cpu_is("intel") ? HRI_CPU_INTEL : __builtin_cpu_is("amd") ? HRI_CPU_AMD : HRI_CPU_OTHER;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) f.vectors = HRI_CPU_AVX2;
+  if (__builtin_cpu_supports("avx512f")) f.vectors = HRI_CPU_AVX512;
+  f.pairs = __builtin_cpu_supports("avx512bf16");
+  f.tiles = f.pairs && hri_host_has_tiles();
+  if (__get_cpuid(1, &a, &b, &c, &d)) { /* family and model with their extensions, as both makers define them */
+    f.family = (a >> 8 & 15) + (a >> 20 & 255);
+    f.model = (a >> 4 & 15) | (a >> 16 & 15) << 4;
+  }
+#elif defined(__aarch64__)
+  f.vectors = HRI_CPU_NEON;
 #endif
+  return f;
 }
 
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
@@ -72,7 +120,9 @@ static uint64_t usable_bytes(const hri_host_memory *m) {
 void hri_device_cpu(hr_device *device) {
   hri_host_memory memory = hri_host_memory_now();
   uint32_t threads = hr_device_cpu_threads();
-  double core_flops = assumed_core_flops();
+  hri_cpu_facts facts = hri_cpu_facts_now();
+  double core_flops, factor;
+  hri_cpu_assumed(&facts, &core_flops, &factor);
   memset(device, 0, sizeof *device);
   (void)snprintf(device->name, sizeof device->name, "cpu");
   hri_host_cpu_model(device->title, sizeof device->title);
@@ -84,10 +134,9 @@ void hri_device_cpu(hr_device *device) {
   device->memory_bytes_per_second = 30e9; /* assumed: two channels of DDR4, less losses */
   device->flops_fp32 = core_flops * threads;
   device->rated_threads = threads;
-  device->flops_bf16 = hri_host_bf16_factor() * core_flops * threads;
+  device->flops_bf16 = factor * core_flops * threads;
   device->gemm_efficiency = 1; /* the figures above are reachable rates, not peaks */
   device->memory_efficiency = 1;
   device->fixed_bytes = HRI_CPU_FIXED_BYTES;
-  (void)snprintf(device->source, sizeof device->source,
-                 "memory: this machine; rates: assumed by instruction set and cores");
+  (void)snprintf(device->source, sizeof device->source, "memory: this machine; rates: assumed by processor and cores");
 }

@@ -12,9 +12,19 @@
 /* Fills `device` for the CPU. Never fails: what cannot be read keeps a modest default. */
 void hri_device_cpu(hr_device *device);
 
-/* What products of bf16 reach here, as a multiple of fp32: 2 with a dot instruction at full rate (AMD), 1 where it runs
- * at half of that (Intel), 6 with AMX (assumed), 0 where there is none. By the processor's features and make alone. */
-double hri_host_bf16_factor(void);
+/* What assumed rates are a function of. Family and model as CPUID leaf 1 has them, extensions added; 0 elsewhere. */
+typedef enum hri_cpu_make { HRI_CPU_OTHER = 0, HRI_CPU_AMD, HRI_CPU_INTEL } hri_cpu_make;
+typedef enum hri_cpu_vectors { HRI_CPU_BASE = 0, HRI_CPU_AVX2, HRI_CPU_AVX512, HRI_CPU_NEON } hri_cpu_vectors;
+typedef struct hri_cpu_facts {
+  hri_cpu_make make;
+  hri_cpu_vectors vectors;
+  uint32_t family, model;
+  bool pairs, tiles; /* AVX512_BF16, AMX with bf16 */
+} hri_cpu_facts;
+hri_cpu_facts hri_cpu_facts_now(void);
+/* FLOPs per second of a core in fp32, and what bf16 reaches as a multiple of that; 0: the instruction set has no
+ * products of bf16. */
+void hri_cpu_assumed(const hri_cpu_facts *facts, double *flops, double *bf16_factor);
 /* AMX with tiles of bf16 (CPUID leaf 7), whose registers the system saves (XCR0, bits 17 and 18). */
 bool hri_host_has_tiles(void);
 

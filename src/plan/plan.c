@@ -106,6 +106,7 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
   info->budget_bytes = plan->spec.budget_bytes ? plan->spec.budget_bytes : plan->spec.device.usable_bytes;
   info->step_seconds = cost.step_seconds;
   info->time_measured = hri_cost_measured(&plan->job, &plan->spec.device);
+  info->products = plan->backend->products;
   info->scratch_exact = !plan->backend->estimated;
   memcpy(info->lane_seconds, cost.lane_seconds, sizeof info->lane_seconds);
   memcpy(info->phase_seconds, cost.phase_seconds, sizeof info->phase_seconds);
@@ -148,7 +149,8 @@ static uint64_t guard_of(const hr_job *spec) { return spec->check ? HRI_STORAGE_
 /* A backend with a team (and what it decided of products) is made once for a plan and the drafts beside it. */
 static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *error) {
   plan->borrows = beside && beside->spec.device.has_team && beside->spec.threads == plan->spec.threads &&
-                  strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
+                  strcmp(beside->spec.device.name, plan->spec.device.name) == 0 &&
+                  strcmp(beside->spec.device.products, plan->spec.device.products) == 0;
   if (plan->borrows) plan->backend = beside->backend;
   else HRI_TRY(hri_backend_open(&plan->spec.device, plan->spec.threads, &plan->backend, error));
   plan->spec.device = plan->backend->device;

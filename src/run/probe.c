@@ -7,7 +7,12 @@
  * samples lie at different places of their regions, and a round runs every sample once. So they are interleaved, a slow
  * minute of the machine hits all of them alike, and a sample finds its operands in memory, as the weights of a training
  * step are. Short ones run twice, and the second time counts: in a step their operands were made a moment before. An
- * entry is the median of its rounds, disturbances included: a run on the same machine meets them too. */
+ * entry is the median of its rounds, disturbances included: a run on the same machine meets them too.
+ *
+ * Before that, where several codes can compute products of bf16, each of them runs the same products, interleaved round
+ * by round, and the rates of the device are then measured with those that won (hri_gemm_table_fastest). */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,12 +23,15 @@
 #include "base/real.h"
 #include "device/cpu.h"
 #include "device/host.h"
+#include "ops/demand.h"
 #include "pass/pass.h"
 #include "plan/cost.h"
 
 enum { MAX_SAMPLES = 256, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 4 };
 static const uint64_t LEAST_PACKED = UINT64_C(1) << 27; /* M N K of products worth packing for */
 static const double DEFAULT_SECONDS = 30, SHORT_SAMPLE_SECONDS = 5e-4;
+/* A rough look is too short to choose by; choosing takes a part of what is longer. */
+static const double ROUGH_SECONDS = 5, CHOOSING_PART = 0.25;
 /* What a run has resident that a probe does not use: buffers of data files and checkpoints (docs/data.md), JSON. */
 static const uint64_t BUFFER_BYTES = UINT64_C(2) << 20;
 
@@ -48,6 +56,7 @@ typedef struct probe {
   sample samples[MAX_SAMPLES];
   uint32_t sample_of[2 * MAX_SAMPLES], at; /* by position of the program; the position that ran last, + 1 */
   uint32_t sample_count, round_count;
+  hri_id shown[REGIONS]; /* tensors of the regions that are filled */
 } probe;
 
 static double now(void) {
@@ -415,6 +424,24 @@ static hr_status launch(probe *p, void *run, hr_error *error) {
   return p->backend->wait(run, mark, error);
 }
 
+/* From nodes to offsets. */
+static hr_status lay_out(probe *p, hr_error *error) {
+  HRI_TRY(hri_job_ok(&p->job, error));
+  HRI_TRY(hri_pass_workspace(&p->job, p->backend, error));
+  HRI_TRY(place_all(p, error));
+  place_regions(p);
+  for (region r = INPUTS; r <= HALF_INPUTS; r++)
+    if (p->region_bytes[r]) HRI_TRY(show_region(p, r, &p->shown[r], error));
+  return HR_OK;
+}
+
+/* Reserves the memory, with numbers for what is read. */
+static hr_status fill(probe *p, hr_error *error) {
+  HRI_TRY(p->backend->reserve(p->base, error));
+  HRI_TRY(fill_region(p, p->shown[INPUTS], INPUTS, HRI_REAL_F32, error)); /* nothing where a region is empty */
+  return fill_region(p, p->shown[HALF_INPUTS], HALF_INPUTS, HRI_REAL_BF16, error);
+}
+
 /* ---- fixed bytes ---- */
 
 /* What is resident once everything ran, less the arena. */
@@ -447,7 +474,7 @@ static hr_status warm_up(probe *p, hr_error *error) {
 
 static hr_status measure(probe *p, double begin, const hr_probe_options *options, hr_error *error) {
   double limit = options && options->seconds > 0 ? options->seconds : DEFAULT_SECONDS, round = 0;
-  uint32_t least = limit < 5 ? 1 : LEAST_ROUNDS;
+  uint32_t least = limit < ROUGH_SECONDS ? 1 : LEAST_ROUNDS;
   while (p->round_count < MAX_ROUNDS && (p->round_count < least || now() - begin + round < limit)) {
     double start = now(), share;
     HRI_TRY(launch(p, p->run, error));
@@ -475,6 +502,133 @@ static void file_rates(probe *p) {
   }
 }
 
+/* ---- choosing among codes ---- */
+
+/* FORWARD, DX and DW of so many tokens, and few rows, for each width; the weights grow with it. */
+static void add_contest(probe *p) {
+  static const uint64_t shapes[][3] = {{8, 1024, 64},    {8, 4096, 256},    {8, 4096, 1024},
+                                       {1024, 512, 64},  {4096, 256, 64},   {512, 1024, 256},
+                                       {2048, 256, 256}, {512, 1024, 1024}, {1024, 4096, 1024}};
+  p->dtype = HRI_BF16;
+  for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+    uint64_t m = shapes[k][0], n = shapes[k][1], d = shapes[k][2];
+    add(p,
+        node(p, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){in(p, m, d), in(p, n, d), HRI_ABSENT, out(p, m, n)}, 4));
+    if (m <= HRI_GEMM_DOT_ROWS) continue;
+    add(p, node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, d), out(p, m, d)}, 3));
+    add(p, node(p, HRI_OP_LINEAR_DW, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, m, d), wide_out(p, n, d)}, 3));
+  }
+  p->job.programs[HRI_STEP].present = true;
+}
+
+/* The class of a sample, by the very shape that is computed. */
+static void class_of(const probe *p, const sample *s, uint32_t *row, uint32_t *width) {
+  hri_gemm_shape shape = hri_demand_product(&p->job, &p->job.nodes.items[s->node], p->backend->team);
+  *row = hri_gemm_row_of(&shape);
+  *width = hri_gemm_width_of(&shape);
+}
+
+/* The geometric mean of the rates of the samples of each class. */
+static void file_codes(probe *p, hri_gemm_code code, hr_code_rates *rates) {
+  double sums[HRI_GEMM_ROW_COUNT][HRI_GEMM_WIDTH_COUNT] = {{0}};
+  uint32_t counts[HRI_GEMM_ROW_COUNT][HRI_GEMM_WIDTH_COUNT] = {{0}}, row, width;
+  for (uint32_t k = 0; k < p->sample_count; k++) {
+    double seconds = median(p->samples[k].seconds, p->round_count);
+    class_of(p, &p->samples[k], &row, &width);
+    if (!(seconds > 0)) continue;
+    sums[row][width] += log(p->samples[k].work / seconds);
+    counts[row][width]++;
+  }
+  for (row = 0; row < HRI_GEMM_ROW_COUNT; row++)
+    for (width = 0; width < HRI_GEMM_WIDTH_COUNT; width++)
+      if (counts[row][width]) rates->flops[code][row][width] = exp(sums[row][width] / counts[row][width]);
+}
+
+/* A contender is a probe of its own, whose backend computes all products by one code. */
+static hr_status open_contender(probe *p, const char *products, uint32_t threads, uint64_t limit_bytes,
+                                hr_error *error) {
+  hr_device device;
+  hri_device_cpu(&device);
+  (void)snprintf(device.products, sizeof device.products, "%s", products);
+  p->limit_bytes = limit_bytes;
+  HRI_TRY(hri_backend_open(&device, threads, &p->backend, error));
+  add_contest(p);
+  HRI_TRY(lay_out(p, error));
+  HRI_TRY(prepare(p, 0, p->sample_count, true, NULL, &p->base, error));
+  return fill(p, error);
+}
+
+static hr_status contend(probe *contenders[], uint32_t count, double limit, hr_error *error) {
+  double begin = now(), round = 0;
+  uint32_t rounds = 0;
+  for (uint32_t k = 0; k < count; k++) HRI_TRY(launch(contenders[k], contenders[k]->base, error)); /* not counted */
+  while (rounds < MAX_ROUNDS && (rounds < LEAST_ROUNDS || now() - begin + round < limit)) {
+    double start = now();
+    for (uint32_t k = 0; k < count; k++) {
+      probe *p = contenders[(k + rounds) % count]; /* nobody always comes first */
+      HRI_TRY(launch(p, p->base, error));
+      for (uint32_t i = 0; i < p->sample_count; i++) p->samples[i].seconds[rounds] = p->samples[i].last;
+      p->round_count = rounds + 1;
+    }
+    rounds++;
+    round = now() - start;
+  }
+  return HR_OK;
+}
+
+static void close_probe(probe *p) {
+  if (!p) return;
+  if (p->base) p->backend->release(p->run);
+  if (p->base) p->backend->release(p->base);
+  hri_free(p->offsets);
+  hri_job_deinit(&p->job);
+  hri_backend_close(p->backend);
+  hri_free(p);
+}
+
+/* The level of this machine, and what its shipped table is. */
+static hr_status shipped_products(uint32_t threads, hri_gemm_machine *machine, hr_error *error) {
+  hri_backend *backend;
+  hr_device device;
+  bool known;
+  hri_device_cpu(&device);
+  (void)snprintf(device.products, sizeof device.products, "shipped");
+  HRI_TRY(hri_backend_open(&device, threads, &backend, error));
+  known = hri_isa_parse(backend->instruction_set, &machine->level) &&
+          hri_gemm_parse(backend->libraries, machine->level, &machine->table);
+  hri_backend_close(backend);
+  return known ? HR_OK : hri_fail(error, HR_ERROR_INTERNAL, "the products of this machine have no name");
+}
+
+/* Measures each code that the machine has, where there are several, and names the table that wins. */
+static hr_status choose_products(hr_device_rates *rates, uint32_t threads, double seconds, uint64_t limit_bytes,
+                                 char products[HRI_GEMM_TEXT_BYTES], hr_error *error) {
+  probe *contenders[HRI_GEMM_CODE_COUNT] = {NULL};
+  hri_gemm_code codes[HRI_GEMM_CODE_COUNT];
+  hri_gemm_machine machine = {0};
+  uint32_t count = 0;
+  hr_status status;
+  HRI_TRY(shipped_products(threads, &machine, error));
+  for (int code = 0; code < HRI_GEMM_CODE_COUNT; code++)
+    if (hri_gemm_has(machine.level, (hri_gemm_code)code, 1)) codes[count++] = (hri_gemm_code)code;
+  if (count == 1) return HR_OK;
+  for (uint32_t k = 0; k < count; k++) {
+    hri_gemm_machine one = {machine.level, machine.pairs, hri_gemm_table_by(machine.level, codes[k])};
+    contenders[k] = hri_alloc_zero(1, sizeof *contenders[k]);
+    if (!contenders[k]) HRI_TRY_OUT(hri_fail_memory(error, sizeof *contenders[k], "the probe"));
+    contenders[k]->rates = rates;
+    hri_job_init(&contenders[k]->job);
+    HRI_TRY_OUT(open_contender(contenders[k], hri_gemm_text(&one, products), threads, limit_bytes / count, error));
+  }
+  HRI_TRY_OUT(contend(contenders, count, seconds, error));
+  for (uint32_t k = 0; k < count; k++) file_codes(contenders[k], codes[k], &rates->codes);
+  machine.table = hri_gemm_table_fastest(machine.level, &machine.table, &rates->codes);
+  (void)hri_gemm_text(&machine, products);
+out:
+  for (uint32_t k = 0; k < count; k++) close_probe(contenders[k]);
+  return status;
+}
+
 /* ---- the whole ---- */
 
 static void describe(hr_device_rates *rates, const hri_backend *b) {
@@ -500,26 +654,26 @@ static void add_samples(probe *p) {
   p->job.programs[HRI_STEP].present = true;
 }
 
-static hr_status run(probe *p, const hr_probe_options *options, hr_error *error) {
+/* Opens the backend with the products that runs will have: those that win here, or what is stored or shipped. */
+static hr_status open_backend(probe *p, const hr_probe_options *options, hr_error *error) {
   uint32_t threads = options && options->threads ? options->threads : hr_device_cpu_threads();
-  uint64_t usable = hri_host_memory_now().usable_bytes;
-  hri_id wide = HRI_NONE, narrow = HRI_NONE;
+  double limit = options && options->seconds > 0 ? options->seconds : DEFAULT_SECONDS;
   hr_device device;
+  hri_device_cpu(&device);
+  if (limit >= ROUGH_SECONDS)
+    HRI_TRY(choose_products(p->rates, threads, limit * CHOOSING_PART, p->limit_bytes, device.products, error));
+  return hri_backend_open(&device, threads, &p->backend, error);
+}
+
+static hr_status run(probe *p, const hr_probe_options *options, hr_error *error) {
+  uint64_t usable = hri_host_memory_now().usable_bytes;
   double begin = now();
   p->limit_bytes = usable / 2 < (UINT64_C(640) << 20) ? usable / 2 : UINT64_C(640) << 20;
-  hri_device_cpu(&device);
-  HRI_TRY(hri_backend_open(&device, threads, &p->backend, error));
+  HRI_TRY(open_backend(p, options, error));
   add_samples(p);
-  HRI_TRY(hri_job_ok(&p->job, error));
-  HRI_TRY(hri_pass_workspace(&p->job, p->backend, error));
-  HRI_TRY(place_all(p, error));
-  place_regions(p);
-  HRI_TRY(show_region(p, INPUTS, &wide, error));
-  HRI_TRY(show_region(p, HALF_INPUTS, &narrow, error));
+  HRI_TRY(lay_out(p, error));
   HRI_TRY(prepare(p, 0, p->sample_count, true, NULL, &p->base, error));
-  HRI_TRY(p->backend->reserve(p->base, error));
-  HRI_TRY(fill_region(p, wide, INPUTS, HRI_REAL_F32, error));
-  HRI_TRY(fill_region(p, narrow, HALF_INPUTS, HRI_REAL_BF16, error));
+  HRI_TRY(fill(p, error));
   HRI_TRY(warm_up(p, error));
   fix(p);
   HRI_TRY(measure(p, begin, options, error));
@@ -538,12 +692,7 @@ hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rate
   p->rates = rates;
   hri_job_init(&p->job);
   status = run(p, options, error);
-  if (p->base) p->backend->release(p->run);
-  if (p->base) p->backend->release(p->base);
-  hri_free(p->offsets);
-  hri_job_deinit(&p->job);
-  hri_backend_close(p->backend);
-  hri_free(p);
+  close_probe(p);
   if (status != HR_OK) memset(rates, 0, sizeof *rates);
   return status;
 }

@@ -373,6 +373,15 @@ static hr_status read_metrics(const hri_json *root, hri_checkpoint *c, hr_error 
   return c->has_metrics ? HR_OK : hri_json_fail(&metrics, error, "a digest");
 }
 
+/* The table of products stands in the name of the libraries. 0.1.0 did not say. */
+static void read_products(const hri_json *root, hri_checkpoint *c) {
+  hri_json machine;
+  const char *text;
+  if (hri_json_get_object(root, "machine", &machine, NULL) == HR_OK &&
+      hri_json_get_string(&machine, "libraries", &text, NULL) == HR_OK && strlen(text) < sizeof c->products)
+    (void)strcpy(c->products, text);
+}
+
 static hr_status read_state(hri_checkpoint *c, hr_error *error) {
   char file[PATH_BYTES];
   hri_json root = {0};
@@ -382,6 +391,7 @@ static hr_status read_state(hri_checkpoint *c, hr_error *error) {
   HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
   HRI_TRY_OUT(read_schema(&root, file, &schema, error));
   HRI_TRY_OUT(read_progress(&root, &c->progress, error));
+  read_products(&root, c);
   if (schema >= 2) HRI_TRY_OUT(read_metrics(&root, c, error));
 out:
   hri_json_deinit(&root);

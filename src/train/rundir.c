@@ -312,10 +312,11 @@ static uint64_t directory_bytes(const char *path) {
   return sum;
 }
 
-/* Weights as F32 and the optimizer's states as they are; of tokenizer files what the model's directory has. */
+/* What is trained as F32 and the optimizer's states as they are (a run with adapters writes nothing else); of tokenizer files what the model's directory has. */
 static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *final, uint64_t *companions) {
   const hr_job *job = &s->plan->spec;
-  uint64_t parameters = hr_model_parameter_count(&job->model);
+  const hr_plan_info *info_of = hr_plan_get(s->plan);
+  uint64_t parameters = job->model.lora.rank > 0 ? info_of->trainable_parameter_count : info_of->parameter_count;
   char path[PATH_BYTES];
   struct stat info;
   *companions = 0;

@@ -34,6 +34,16 @@ static hr_status name_budget(const hr_job *job, hr_error *error) {
   return hri_context(error, HR_ERROR_BUDGET, "within %s: ", hri_host_limit_name(host.limit));
 }
 
+/* Another choice of products, and other bits, were expected by whoever stored that file. */
+static void tell_problem(const hri_session *s) {
+  const hr_products *p = &s->plan->info.products;
+  char text[1024];
+  if (!p->problem[0] || s->plan->spec.precision == HR_PRECISION_FP32) return;
+  (void)snprintf(text, sizeof text, "products are the shipped ones, %s: %s; `headroom devices --probe` measures anew",
+                 p->text, p->problem);
+  hri_session_tell(s, HR_EVENT_WARNING, NULL, text);
+}
+
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
   if (!job->device.backend[0]) {
     hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for",
@@ -41,6 +51,7 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
     return hri_hint(error, status, "run with --device cpu, or use `headroom plan`");
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
+  tell_problem(s);
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
   if (!(job->given & HR_GIVEN_BUDGET)) HRI_TRY(check_room(s->plan, false, error));
   return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, false, error) : name_budget(job, error);

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "device/host.h"
+#include "ops/linear/product.h"
 #include "train/checkpoint.h"
 #include "train/diverge.h"
 #include "train/memory.h"
@@ -32,6 +33,7 @@ typedef struct launched {
 typedef struct trainer {
   hri_session session;
   const hr_job *job;
+  hr_job *own_job; /* of a resumed run whose products are not those that this machine would choose */
   const hr_run_options *options;
   hri_dataset *data, *eval_data;
   hr_tokenizer *tokenizer; /* for samples; NULL: tokens are bytes */
@@ -809,6 +811,31 @@ static void tell_dropout(trainer *t) {
   hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
 }
 
+/* Products go on as they were computed where the checkpoint was made, whatever this machine chose since, if it can:
+ * then no bit differs for them. If it cannot, check_machine says from where on bits may differ. */
+static hr_status take_products(trainer *t, hr_error *error) {
+  const char *then = t->from.products;
+  hri_backend *backend;
+  hri_gemm_table table;
+  hri_isa level;
+  char text[200];
+  bool wanted;
+  if (!then[0]) return HR_OK;
+  HRI_TRY(hri_backend_open(&t->job->device, t->job->threads, &backend, error));
+  wanted = strcmp(then, backend->libraries) != 0 && hri_isa_parse(backend->instruction_set, &level) &&
+           hri_gemm_parse(then, level, &table);
+  (void)snprintf(text, sizeof text, "as in the checkpoint: %s; this machine would take %s", then, backend->libraries);
+  hri_backend_close(backend);
+  if (!wanted) return HR_OK;
+  t->own_job = hri_alloc(sizeof *t->own_job);
+  if (!t->own_job) return hri_fail_memory(error, sizeof *t->own_job, "the job");
+  *t->own_job = *t->job;
+  (void)strcpy(t->own_job->device.products, then);
+  t->job = t->own_job;
+  hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
+  return HR_OK;
+}
+
 hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error) {
   trainer t;
   hr_error own = {0};
@@ -824,6 +851,12 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   HRI_TRY_OUT(enter(&t, error));
   HRI_TRY_OUT(hri_session_plan(&t.session, job, NULL, error));
   tell_dropout(&t);
+}
+
+  HRI_TRY_OUT(take_products(&t, error));
+  HRI_TRY_OUT(hri_session_plan(&t.session, t.job, NULL, error));
+  if (job->model.dropout > 0)
+    hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
   HRI_TRY_OUT(prepare_session(&t, error));
   status = start(&t, error);
   if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);
@@ -838,5 +871,6 @@ out:
   hri_checkpoint_close(&t.from);
   hri_rundir_close(&t.run);
   hri_session_close(&t.session);
+  hri_free(t.own_job);
   return status;
 }

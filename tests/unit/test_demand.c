@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
+#include "ops/linear/product.h"
 #include "plan/plan.h"
 
 static uint64_t compare(const hri_backend *theirs, const hri_backend *ours, const hr_plan *plan) {
@@ -44,7 +45,8 @@ typedef struct one {
   uint32_t sequence, threads;
 } one;
 
-static void same_at(const char *level) {
+/* With every way to compute products that the level has, and one that mixes them. */
+static void same_at(const char *level, const char *products) {
   static const one jobs[] = {
       {"gpt2-124m", HR_PRECISION_FP32, HR_PURPOSE_TRAIN, 256, 2},
       {"smollm2-135m", HR_PRECISION_BF16, HR_PURPOSE_TRAIN, 1024, 4},
@@ -68,6 +70,7 @@ static void same_at(const char *level) {
     job.weight_packing = HR_WEIGHT_PACKING_OFF; /* the nodes as they stand before packing */
     if (job.purpose == HR_PURPOSE_GENERATE) job.context_length = jobs[i].sequence;
     job.device.usable_bytes = UINT64_C(1) << 40;
+    (void)snprintf(job.device.products, sizeof job.device.products, "%s", products);
     if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK)
       fail_msg("%s", error.message);
     theirs = plan->backend;
@@ -76,6 +79,9 @@ static void same_at(const char *level) {
     memcpy(device.rates.instruction_set, theirs->instruction_set, sizeof theirs->instruction_set);
     assert_int_equal(hri_described_cpu_open(&device, jobs[i].threads, &ours, &error), HR_OK);
     assert_false(ours->estimated);
+    assert_string_equal(ours->libraries, theirs->libraries);
+    assert_true(ours->products.origin == theirs->products.origin &&
+                theirs->products.origin == (*products ? HR_PRODUCTS_GIVEN : HR_PRODUCTS_SHIPPED));
     assert_true(compare(theirs, ours, plan) > 0);
     hri_backend_close(ours);
     hr_plan_destroy(plan);
@@ -83,12 +89,17 @@ static void same_at(const char *level) {
 }
 
 static void test_same_scratch_without_the_backend(void **state) {
+  static const char *const products[] = {"", "products 1, bf16 by fma", "products 1, bf16 by dot",
+                                         "products 1, bf16 by few fdf, forward dfd, dx fdf, dw dff"};
+  hri_gemm_table table;
   hri_isa own;
   hr_error error;
   (void)state;
   assert_int_equal(hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &own, &error), HR_OK);
   for (int isa = 0; isa < HRI_ISA_COUNT; isa++)
-    if (hri_isa_has(own, (hri_isa)isa)) same_at(hri_isa_name((hri_isa)isa));
+    for (size_t k = 0; hri_isa_has(own, (hri_isa)isa) && k < sizeof products / sizeof *products; k++)
+      if (!products[k][0] || hri_gemm_parse(products[k], (hri_isa)isa, &table))
+        same_at(hri_isa_name((hri_isa)isa), products[k]);
 }
 
 int main(void) {

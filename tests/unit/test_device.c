@@ -12,6 +12,8 @@
 
 #include <headroom/device.h>
 
+#include "device/cpu.h"
+
 static const double gib = 1024.0 * 1024 * 1024;
 
 static hr_device found(const char *name) {
@@ -131,6 +133,30 @@ static void test_this_machine(void **state) {
   assert_true(d.gemm_efficiency > 0 && d.gemm_efficiency <= 1);
 }
 
+/* By make, family and features; measured ones stand in docs/decisions/0011. */
+static void test_assumed_rates_follow_the_processor(void **state) {
+  static const struct {
+    hri_cpu_facts facts;
+    double flops, factor;
+  } cases[] = {{{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x02, true, false}, 230e9, 2}, /* Zen 5: EPYC 9005 */
+               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x44, true, false}, 230e9, 2}, /* desktop */
+               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x24, true, false}, 105e9, 2}, /* notebook */
+               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x19, 0x11, true, false}, 105e9, 2}, /* Zen 4: EPYC 9004 */
+               {{HRI_CPU_AMD, HRI_CPU_AVX2, 0x19, 0x01, false, false}, 60e9, 0},   /* Zen 3 */
+               {{HRI_CPU_INTEL, HRI_CPU_AVX512, 6, 0x8F, true, true}, 170e9, 6},   /* Sapphire Rapids */
+               {{HRI_CPU_INTEL, HRI_CPU_AVX512, 6, 0x8F, true, false}, 170e9, 1},  /* its tiles withheld */
+               {{HRI_CPU_INTEL, HRI_CPU_AVX512, 6, 0x55, false, false}, 100e9, 0}, /* Skylake */
+               {{HRI_CPU_INTEL, HRI_CPU_AVX2, 6, 0x4F, false, false}, 60e9, 0},
+               {{HRI_CPU_OTHER, HRI_CPU_NEON, 0, 0, false, false}, 30e9, 0},
+               {{HRI_CPU_OTHER, HRI_CPU_BASE, 0, 0, false, false}, 15e9, 0}};
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    double flops, factor;
+    hri_cpu_assumed(&cases[k].facts, &flops, &factor);
+    if (flops != cases[k].flops || factor != cases[k].factor) fail_msg("row %zu: %g, %g", k, flops, factor);
+  }
+}
+
 static void test_an_address_space_limit_bounds_what_is_usable(void **state) {
   struct rlimit before, lower;
   hr_device d;
@@ -155,6 +181,7 @@ int main(void) {
       cmocka_unit_test(test_spellings),
       cmocka_unit_test(test_unknown_names),
       cmocka_unit_test(test_this_machine),
+      cmocka_unit_test(test_assumed_rates_follow_the_processor),
       cmocka_unit_test(test_an_address_space_limit_bounds_what_is_usable),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -984,11 +984,12 @@ static void test_the_table(void **state) {
     hri_gemm_code expected = bf16 && m.level == HRI_ISA_AMX                                        ? HRI_GEMM_TILES
                              : bf16 && m.level == HRI_ISA_AVX512_BF16 && m.pairs == HRI_PAIRS_FULL ? HRI_GEMM_DOT
                                                                                                    : HRI_GEMM_FMA;
+    char text[HRI_GEMM_TEXT_BYTES];
     hri_gemm_decision how;
     if (bf16) /* what is recorded tells the orders of sums apart */
-      assert_string_equal(hri_gemm_text(&m), expected == HRI_GEMM_TILES ? "products 1, bf16 by tiles"
-                                             : expected == HRI_GEMM_DOT ? "products 1, bf16 by dot"
-                                                                        : "products 1, bf16 by fma");
+      assert_string_equal(hri_gemm_text(&m, text), expected == HRI_GEMM_TILES ? "products 1, bf16 by tiles"
+                                                   : expected == HRI_GEMM_DOT ? "products 1, bf16 by dot"
+                                                                              : "products 1, bf16 by fma");
     for (int packed = 0; packed < 2; packed++) {
       s.packed = packed;
       assert_int_equal(hri_gemm_decide(&m, &s, &how, NULL), HR_OK);
@@ -1000,6 +1001,147 @@ static void test_the_table(void **state) {
     assert_int_equal(hri_gemm_decide(&m, &s, &how, NULL), HR_OK);
     assert_int_equal(how.code, expected == HRI_GEMM_TILES ? HRI_GEMM_DOT : expected);
   }
+}
+
+/* ---- tables ---- */
+
+static void test_tables_as_text(void **state) {
+  static const char *const wrong[] = {"",
+                                      "products 2, bf16 by dot",
+                                      "products 1, bf16 by",
+                                      "products 1, bf16 by dots",
+                                      "products 1, bf16 by few fff",
+                                      "products 1, bf16 by few fff, forward fff, dx fff, dw ff",
+                                      "products 1, bf16 by few fff, forward fff, dx fff, dw ffff",
+                                      "products 1, bf16 by few fff, forward fxf, dx fff, dw fff",
+                                      "products 1, bf16 by few ttt, forward fff, dx fff, dw fff",
+                                      "products 1, bf16 by forward fff, few fff, dx fff, dw fff"};
+  (void)state;
+  for (int level = 0; level < HRI_ISA_COUNT; level++)
+    for (uint32_t seed = 0; seed < 200; seed++) {
+      hri_gemm_machine m = {.level = (hri_isa)level, .pairs = (hri_pairs)(seed % 2)}, again = m;
+      char text[HRI_GEMM_TEXT_BYTES], other[HRI_GEMM_TEXT_BYTES];
+      bool possible = true;
+      m.table = hri_gemm_table_by(m.level, (hri_gemm_code)(seed % HRI_GEMM_CODE_COUNT));
+      for (uint32_t k = 0; seed > 3 && k < HRI_GEMM_ROW_COUNT * HRI_GEMM_WIDTH_COUNT; k++) {
+        hri_gemm_code code = (hri_gemm_code)((seed * 2654435761u >> (k + 3)) % HRI_GEMM_CODE_COUNT);
+        if (hri_gemm_has(m.level, code, k / HRI_GEMM_WIDTH_COUNT))
+          m.table.code[k / HRI_GEMM_WIDTH_COUNT][k % HRI_GEMM_WIDTH_COUNT] = (uint8_t)code;
+      }
+      assert_true(hri_gemm_parse(hri_gemm_text(&m, text), m.level, &again.table));
+      assert_memory_equal(&m.table, &again.table, sizeof m.table);
+      assert_string_equal(hri_gemm_text(&again, other), text);
+      for (uint32_t k = 0; k < HRI_GEMM_ROW_COUNT * HRI_GEMM_WIDTH_COUNT; k++)
+        possible =
+            possible &&
+            hri_gemm_has(HRI_ISA_AVX2, (hri_gemm_code)m.table.code[k / HRI_GEMM_WIDTH_COUNT][k % HRI_GEMM_WIDTH_COUNT],
+                         k / HRI_GEMM_WIDTH_COUNT);
+      assert_int_equal(hri_gemm_parse(text, HRI_ISA_AVX2, &again.table), possible); /* not where the level lacks it */
+    }
+  for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+    hri_gemm_table t;
+    if (hri_gemm_parse(wrong[k], HRI_ISA_AMX, &t)) fail_msg("'%s' is taken for products", wrong[k]);
+  }
+}
+
+/* The shipped one unless another is more than 5 % faster; what was not measured or cannot run is never chosen. */
+static void test_the_fastest_wins_but_for_ties(void **state) {
+  (void)state;
+  for (int level = 0; level < HRI_ISA_COUNT; level++)
+    for (int shipped = 0; shipped < HRI_GEMM_CODE_COUNT; shipped++)
+      for (int other = 0; other < HRI_GEMM_CODE_COUNT; other++) {
+        hri_gemm_table from = hri_gemm_table_by((hri_isa)level, (hri_gemm_code)shipped), t;
+        hr_code_rates rates;
+        for (int v = 0; v < 3; v++) { /* nothing measured, a tie, more than a tie */
+          memset(&rates, 0, sizeof rates);
+          for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT && v; row++) {
+            rates.flops[other][row][1] = v == 1 ? 1.049e11 : 1.051e11;
+            rates.flops[from.code[row][1]][row][1] = 1e11;
+          }
+          t = hri_gemm_table_fastest((hri_isa)level, &from, &rates);
+          for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT; row++) {
+            bool wins = v == 2 && hri_gemm_has((hri_isa)level, (hri_gemm_code)other, row);
+            assert_int_equal(t.code[row][1], wins ? other : from.code[row][1]);
+            assert_int_equal(t.code[row][0], from.code[row][0]);
+          }
+        }
+      }
+}
+
+/* By kind and k alone, so that all cuts of one product agree: rows, columns of w, threads, packing, accumulation. Few
+ * rows of FORWARD, which sum in an order of their own anyway, may differ. */
+static void test_classes_do_not_see_the_cut(void **state) {
+  static const int64_t ks[] = {1, 64, 127, 128, 511, 512, 4096}, cuts[] = {17, 64, 1000, 50304};
+  (void)state;
+  for (int kind = 0; kind < HRI_GEMM_KIND_COUNT; kind++)
+    for (size_t k = 0; k < sizeof ks / sizeof *ks; k++)
+      for (int v = 0; v < 16 * 16; v++) {
+        hri_gemm_shape s = {.kind = (hri_gemm_kind)kind,
+                            .type = HRI_REAL_BF16,
+                            .out = v & 16 ? HRI_REAL_F32 : HRI_REAL_BF16,
+                            .m = cuts[v & 3],
+                            .n = cuts[v >> 2 & 3],
+                            .k = ks[k],
+                            .packed = v & 32,
+                            .accumulate = v & 64,
+                            .threads = 1 + (v & 7)},
+                       pack = hri_gemm_pack_shape(&s);
+        assert_int_equal(hri_gemm_row_of(&s), 1 + kind);
+        assert_int_equal(hri_gemm_width_of(&s), k < 3 ? 0 : k < 5 ? 1 : 2);
+        assert_true(hri_gemm_row_of(&pack) == hri_gemm_row_of(&s) && hri_gemm_width_of(&pack) == hri_gemm_width_of(&s));
+      }
+}
+
+/* A table is nothing but its codes: bits, scratch and packed bytes of each class are those of the code when forced. */
+static void test_a_table_computes_as_its_codes(void **state) {
+  static const int64_t ks[] = {64, 300, 640};
+  hri_isa own = processor_isa();
+  hri_gemm_machine m = {.level = own, .table = hri_gemm_table_by(own, HRI_GEMM_FMA)};
+  hri_gemm_cache *cache = cache_by(own, HRI_GEMM_AUTO), *forced[HRI_GEMM_CODE_COUNT];
+  uint32_t codes_seen = 0;
+  (void)state;
+  for (int code = 0; code < HRI_GEMM_CODE_COUNT; code++)
+    forced[code] = cache_by(own, (hri_gemm_provider)(HRI_GEMM_BY_FMA + code));
+  for (uint32_t k = 0; k < HRI_GEMM_ROW_COUNT * HRI_GEMM_WIDTH_COUNT; k++)
+    for (int code = (int)(k + k / HRI_GEMM_WIDTH_COUNT) % HRI_GEMM_CODE_COUNT, turn = 0; turn < HRI_GEMM_CODE_COUNT;
+         turn++, code = (code + 1) % HRI_GEMM_CODE_COUNT)
+      if (hri_gemm_has(own, (hri_gemm_code)code, k / HRI_GEMM_WIDTH_COUNT)) {
+        m.table.code[k / HRI_GEMM_WIDTH_COUNT][k % HRI_GEMM_WIDTH_COUNT] = (uint8_t)code;
+        break;
+      }
+  hri_gemm_cache_choose(cache, &m.table);
+  for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT; row++)
+    for (uint32_t width = 0; width < HRI_GEMM_WIDTH_COUNT; width++)
+      for (int packed = 0; packed < (row ? 2 : 1); packed++) {
+        hri_gemm_shape s = {.kind = (hri_gemm_kind)(row ? row - 1 : 0),
+                            .type = HRI_REAL_BF16,
+                            .out = row == 3 ? HRI_REAL_F32 : HRI_REAL_BF16,
+                            .m = row ? 70 : 9,
+                            .n = 210,
+                            .k = ks[width],
+                            .packed = packed};
+        hri_gemm_code code = (hri_gemm_code)m.table.code[row][width];
+        hri_gemm_decision a, b;
+        problem p = problem_make(s);
+        void *by_code = problem_run(&p, forced[code], 1);
+        assert_non_null(by_code);
+        for (int threads = 1; threads < 4; threads++) {
+          void *by_table = problem_run(&p, cache, threads);
+          assert_non_null(by_table);
+          assert_memory_equal(by_table, by_code, p.c_bytes);
+          guarded_free(by_table);
+        }
+        s.threads = 2;
+        assert_int_equal(hri_gemm_decide(&m, &s, &a, NULL), HR_OK);
+        assert_int_equal(hri_gemm_decide_for(own, code, &s, &b, NULL), HR_OK);
+        assert_memory_equal(&a, &b, sizeof a);
+        codes_seen |= 1u << code;
+        guarded_free(by_code);
+        problem_free(&p);
+      }
+  if (hri_isa_has(own, HRI_ISA_AVX512_BF16)) assert_true((codes_seen & 3) == 3);
+  for (int code = 0; code < HRI_GEMM_CODE_COUNT; code++) hri_gemm_cache_destroy(forced[code]);
+  hri_gemm_cache_destroy(cache);
 }
 
 /* Each provider computes what it is asked to where it can. */
@@ -1052,6 +1194,10 @@ int main(void) {
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_many_shapes),
       cmocka_unit_test(test_the_table),
+      cmocka_unit_test(test_tables_as_text),
+      cmocka_unit_test(test_the_fastest_wins_but_for_ties),
+      cmocka_unit_test(test_classes_do_not_see_the_cut),
+      cmocka_unit_test(test_a_table_computes_as_its_codes),
       cmocka_unit_test(test_who_computes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

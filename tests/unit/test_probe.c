@@ -298,6 +298,55 @@ static void test_a_damaged_or_foreign_file_is_ignored(void **state) {
   hri_free(text);
 }
 
+/* ---- the stored choice of products ---- */
+
+/* Rates of one code a tenth above the others. */
+static hr_device_rates rates_for(hri_gemm_code fastest) {
+  hr_device_rates r = some_rates();
+  for (int code = 0; code < HR_PRODUCT_CODES; code++)
+    for (int row = 0; row < HR_PRODUCT_ROWS; row++)
+      for (int width = 0; width < HR_PRODUCT_WIDTHS; width++)
+        r.codes.flops[code][row][width] = code == (int)fastest ? 1.1e11 : 1e11;
+  (void)snprintf(r.libraries, sizeof r.libraries, "products 1, bf16 by %s", hri_gemm_code_name(fastest));
+  return r;
+}
+
+/* It holds for every team; rates of a team hold for the products that they were measured with. */
+static void test_the_choice_is_stored_for_all_teams(void **state) {
+  hri_isa level;
+  hr_error error;
+  (void)state;
+  assert_int_equal(hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &level, &error), HR_OK);
+  for (int code = 0; code < HRI_GEMM_CODE_COUNT; code++) {
+    hr_device_rates r = rates_for((hri_gemm_code)code);
+    char path[512], digest[24] = "";
+    hr_device d;
+    hri_backend *cpu;
+    if (!hri_gemm_has(level, (hri_gemm_code)code, 1)) continue;
+    assert_int_equal(hr_device_store(&r, path, sizeof path, &error), HR_OK);
+    for (uint32_t threads = 1; threads < 4; threads++) {
+      assert_int_equal(cpu_open(threads, &cpu, &error), HR_OK);
+      assert_int_equal(cpu->products.origin, HR_PRODUCTS_MEASURED);
+      assert_string_equal(cpu->products.text, cpu->libraries);
+      assert_non_null(strstr(cpu->libraries, hri_gemm_code_name((hri_gemm_code)code)));
+      assert_true(!digest[0] || strcmp(digest, cpu->products.digest) == 0);
+      assert_int_equal(strlen(cpu->products.digest), 21);
+      memcpy(digest, cpu->products.digest, sizeof digest);
+      assert_true((cpu->device.rates.threads == 2) == (threads == 2));
+      hri_backend_close(cpu);
+    }
+    assert_int_equal(hr_device_find("cpu", &d, &error), HR_OK);
+    (void)strcpy(d.products, "shipped"); /* whatever is stored */
+    assert_int_equal(hri_backend_open(&d, 2, &cpu, &error), HR_OK);
+    assert_true(cpu->products.origin == HR_PRODUCTS_SHIPPED && !cpu->products.digest[0]);
+    hri_backend_close(cpu);
+    (void)strcpy(d.products, "products 1, bf16 by guessing");
+    assert_int_equal(hri_backend_open(&d, 2, &cpu, &error), HR_ERROR_USAGE);
+    assert_non_null(strstr(error.message, "guessing"));
+  }
+  assert_int_equal(hri_dir_remove(directory, &error), HR_OK);
+}
+
 static void test_refusals(void **state) {
   hr_device_rates none = {0}, r = some_rates();
   hr_error error;
@@ -317,6 +366,7 @@ int main(void) {
                                      cmocka_unit_test(test_missing_entries_fall_back),
                                      cmocka_unit_test(test_what_is_stored_is_found),
                                      cmocka_unit_test(test_a_damaged_or_foreign_file_is_ignored),
+                                     cmocka_unit_test(test_the_choice_is_stored_for_all_teams),
                                      cmocka_unit_test(test_refusals)};
   int failed;
   (void)snprintf(directory, sizeof directory, "/tmp/headroom-probe-XXXXXX");

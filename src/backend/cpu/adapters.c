@@ -680,6 +680,11 @@ hr_status hri_cpu_create(uint32_t threads, hri_cpu **out, hr_error *error) {
   return HR_OK;
 }
 
+void hri_cpu_choose(hri_cpu *cpu, const hri_gemm_table *table) {
+  cpu->demand.machine.table = *table;
+  hri_gemm_cache_choose(cpu->gemm, table);
+}
+
 void hri_cpu_destroy(hri_cpu *cpu) {
   if (!cpu) return;
   hri_gemm_cache_destroy(cpu->gemm);

@@ -5,12 +5,15 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
+#include "ops/linear/product.h"
 #include "team/team.h"
 
 typedef struct hri_cpu hri_cpu;
 
 /* With a team of so many threads (>= 1), which are not started. HEADROOM_ISA caps the instruction set (isa.h). */
 hr_status hri_cpu_create(uint32_t threads, hri_cpu **cpu, hr_error *error);
+/* What computes its products, before any of them is decided. */
+void hri_cpu_choose(hri_cpu *cpu, const hri_gemm_table *table);
 void hri_cpu_destroy(hri_cpu *cpu);
 /* Bytes of address space that starting its threads will take, and the start. BUDGET, naming the limit, where there is
  * no room for them or the system refuses one. */

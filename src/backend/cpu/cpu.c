@@ -12,12 +12,14 @@
 #include "backend/cpu/arena.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/room.h"
+#include "backend/cpu/stored.h"
 #include "ops/cpu.h"
 #include "ops/demand.h"
 
 typedef struct cpu_backend {
   hri_backend contract; /* first: the one is the other */
   hri_cpu *cpu;
+  hr_products products;
   const uint32_t *positions; /* of the next launch; NULL: issue order */
 } cpu_backend;
 
@@ -252,9 +254,16 @@ static void describe(cpu_backend *b, const hr_device *device) {
                      .wait = wait_for,
                      .close = shut};
   (void)snprintf(c->instruction_set, sizeof c->instruction_set, "%s", hri_isa_name(hri_cpu_level(b->cpu)));
-  (void)snprintf(c->libraries, sizeof c->libraries, "%s",
-                 hri_gemm_text(&(hri_gemm_machine){hri_cpu_level(b->cpu), hri_cpu_pairs()}));
+  c->products = b->products;
+  memcpy(c->libraries, b->products.text, sizeof c->libraries);
   if (c->device.rates.threads != threads) (void)hri_cpu_rates_load(&c->device, threads);
+}
+
+static hr_status choose_products(cpu_backend *b, const hr_device *device, hr_error *error) {
+  hri_gemm_machine machine = {.level = hri_cpu_level(b->cpu), .pairs = hri_cpu_pairs()};
+  HRI_TRY(hri_products_find(device->products, &machine, &b->products, error));
+  hri_cpu_choose(b->cpu, &machine.table);
+  return HR_OK;
 }
 
 hr_status hri_cpu_open(const hr_device *device, uint32_t threads, hri_backend **out, hr_error *error) {
@@ -262,7 +271,9 @@ hr_status hri_cpu_open(const hr_device *device, uint32_t threads, hri_backend **
   hr_status status;
   if (!b) return hri_fail_memory(error, sizeof *b, "the CPU backend");
   status = hri_cpu_create(threads, &b->cpu, error);
+  if (status == HR_OK) status = choose_products(b, device, error);
   if (status != HR_OK) {
+    hri_cpu_destroy(b->cpu);
     hri_free(b);
     return status;
   }

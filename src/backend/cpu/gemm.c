@@ -2,6 +2,8 @@
  * planning reads it too. */
 #include "backend/cpu/gemm.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "backend/cpu/gemm_ours.h"
 
@@ -32,6 +34,11 @@ hr_status hri_gemm_cache_create(hri_isa isa, hri_gemm_provider provider, hri_gem
     cache->codes[code] = hri_gemm_ours_at(isa, (hri_gemm_code)code);
   *out = cache;
   return HR_OK;
+}
+
+void hri_gemm_cache_choose(hri_gemm_cache *cache, const hri_gemm_table *table) {
+  assert(cache->entries.count == 0);
+  cache->machine.table = *table;
 }
 
 void hri_gemm_cache_destroy(hri_gemm_cache *cache) {

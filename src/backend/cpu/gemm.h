@@ -5,8 +5,8 @@
  * multiply-adds keep them.) Accumulating into bf16 is refused: it would round at every step.
  *
  * They are computed by multiply-adds, by the bf16 dot instruction or by tiles of bf16 (docs/decisions/0011). Which, and
- * all the scratch it needs, follows from the shape, the team, the instruction set and the processor's class; nothing is
- * allocated in hri_gemm_run.
+ * all the scratch it needs, follows from the shape, the team, the instruction set, the processor's class and the table;
+ * nothing is allocated in hri_gemm_run.
  *
  * Bits depend neither on threads nor on packing: each element is one chain of operations, terms ascending (gemm_ours.c),
  * so they do not depend on the rows and columns computed together either, except that FORWARD with few rows
@@ -35,6 +35,8 @@ typedef struct hri_gemm hri_gemm;             /* a shape that can be run; lives 
 
 /* `isa` as chosen by isa.h. A cache is for one thread at a time. MEMORY. */
 hr_status hri_gemm_cache_create(hri_isa isa, hri_gemm_provider provider, hri_gemm_cache **cache, hr_error *error);
+/* Another table than the shipped one, for all that is decided by HRI_GEMM_AUTO; before anything was decided. */
+void hri_gemm_cache_choose(hri_gemm_cache *cache, const hri_gemm_table *table);
 void hri_gemm_cache_destroy(hri_gemm_cache *cache);
 
 /* The exact bytes of scratch of the very code that will run; remembered. */

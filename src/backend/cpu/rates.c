@@ -7,34 +7,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/isa.h"
+#include "backend/cpu/stored.h"
 #include "base/file.h"
-#include "base/json.h"
-#include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm.h"
 #include "device/host.h"
 
-enum { PATH_BYTES = 4096, NAME_BYTES = 224, FILE_LIMIT = 1 << 20, SCHEMA = 3 };
+enum { SCHEMA = 3 };
 
 /* What a probe holds for: all of it must agree. */
 typedef struct identity {
   char cpu[96];
-  const char *instruction_set, *libraries;
+  hri_gemm_machine machine;
+  const char *instruction_set;
+  char libraries[HRI_GEMM_TEXT_BYTES];
   uint32_t threads;
 } identity;
 
 static hr_status identify(uint32_t threads, identity *id, hr_error *error) {
-  hri_isa isa;
-  HRI_TRY(hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &isa, error));
+  hr_products products;
+  id->machine.pairs = hri_cpu_pairs();
+  HRI_TRY(hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &id->machine.level, error));
+  HRI_TRY(hri_products_find("", &id->machine, &products, error));
   hri_host_cpu_model(id->cpu, sizeof id->cpu);
-  id->instruction_set = hri_isa_name(isa);
-  id->libraries = hri_gemm_text(&(hri_gemm_machine){isa, hri_cpu_pairs()});
+  id->instruction_set = hri_isa_name(id->machine.level);
+  memcpy(id->libraries, products.text, sizeof id->libraries);
   id->threads = threads;
   return HR_OK;
 }
 
-/* ---- the file ---- */
+/* ---- files ---- */
 
-static hr_status cache_directory(char path[PATH_BYTES], hr_error *error) {
+static hr_status cache_directory(char path[HRI_STORED_PATH_BYTES], hr_error *error) {
+  enum { PATH_BYTES = HRI_STORED_PATH_BYTES };
   const char *own = getenv("HEADROOM_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int length;
   if (own && *own) length = snprintf(path, PATH_BYTES, "%s", own);
@@ -44,38 +48,81 @@ static hr_status cache_directory(char path[PATH_BYTES], hr_error *error) {
     (void)hri_fail(error, HR_ERROR_USAGE, "there is no directory for measurements: HOME is not set");
     return hri_hint(error, HR_ERROR_USAGE, "set HEADROOM_CACHE to a directory");
   }
-  return length > 0 && length < PATH_BYTES - NAME_BYTES - 8
+  return length > 0 && length < PATH_BYTES - HRI_STORED_NAME_BYTES - 8
              ? HR_OK
              : hri_fail(error, HR_ERROR_USAGE, "the path of the cache directory is too long");
 }
 
 /* "cpu-amd-epyc-9654-96-core-processor-avx512bf16-2-threads-products-1-bf16-by-dot.json" */
-static hr_status cache_path(const identity *id, char path[PATH_BYTES], hr_error *error) {
-  char name[NAME_BYTES];
+hr_status hri_stored_path(const char *name, char path[HRI_STORED_PATH_BYTES], hr_error *error) {
+  char plain[HRI_STORED_NAME_BYTES];
   size_t used, kept = 0;
   HRI_TRY(cache_directory(path, error));
-  (void)snprintf(name, sizeof name, "cpu %s %s %u threads %s", id->cpu, id->instruction_set, id->threads,
-                 id->libraries);
-  for (size_t k = 0; name[k]; k++) {
-    if (isalnum((unsigned char)name[k])) name[kept++] = (char)tolower((unsigned char)name[k]);
-    else if (kept && name[kept - 1] != '-') name[kept++] = '-';
+  for (size_t k = 0; name[k] && kept + 1 < sizeof plain; k++) {
+    if (isalnum((unsigned char)name[k])) plain[kept++] = (char)tolower((unsigned char)name[k]);
+    else if (kept && plain[kept - 1] != '-') plain[kept++] = '-';
   }
-  name[kept] = 0;
+  plain[kept] = 0;
   used = strlen(path);
-  (void)snprintf(path + used, PATH_BYTES - used, "/%s.json", name);
+  (void)snprintf(path + used, HRI_STORED_PATH_BYTES - used, "/%s.json", plain);
   return HR_OK;
 }
 
-static const char *const types[HR_RATE_TYPES] = {"fp32", "bf16"};
+hr_status hri_stored_write(char path[HRI_STORED_PATH_BYTES], const hri_text *text, hr_error *error) {
+  char *slash = strrchr(path, '/');
+  hr_status status;
+  if (text->failed) return hri_fail_memory(error, text->length, "the measurements");
+  *slash = 0;
+  status = hri_dir_make(path, error);
+  *slash = '/';
+  return status == HR_OK ? hri_file_replace(path, text->chars, text->length, error) : status;
+}
 
-/* ---- writing ---- */
-
-static void put_row(hri_json_writer *w, const char *key, const double *values, size_t count) {
+void hri_stored_put_row(hri_json_writer *w, const char *key, const double *values, size_t count) {
   hri_json_key(w, key);
   hri_json_begin_array(w);
   for (size_t k = 0; k < count; k++) hri_json_put_double(w, values[k]);
   hri_json_end_array(w);
 }
+
+hr_status hri_stored_row(const hri_json *root, const char *key, double *values, size_t count, hr_error *error) {
+  hri_json array;
+  HRI_TRY(hri_json_get_array(root, key, &array, error));
+  if (hri_json_count(&array) != count) return hri_json_fail(&array, error, "as many numbers as there are classes");
+  for (size_t k = 0; k < count; k++) {
+    hri_json item = hri_json_item(&array, k);
+    values[k] = json_is_number(item.value) ? json_number_value(item.value) : -1;
+    if (!isfinite(values[k]) || values[k] < 0 || values[k] > 1e18) return hri_json_fail(&item, error, "a rate");
+  }
+  return HR_OK;
+}
+
+hr_status hri_stored_text(const hri_json *root, const char *key, const char *wanted, char *out, size_t out_bytes,
+                          hr_error *error) {
+  const char *text;
+  HRI_TRY(hri_json_get_string(root, key, &text, error));
+  if (wanted && strcmp(text, wanted) != 0) {
+    hri_json member = hri_json_member(root, key);
+    char want[128];
+    (void)snprintf(want, sizeof want, "'%.100s'", wanted);
+    return hri_json_fail(&member, error, want);
+  }
+  if (out) (void)snprintf(out, out_bytes, "%.*s", (int)out_bytes - 1, text);
+  return HR_OK;
+}
+
+/* ---- the file of rates ---- */
+
+static hr_status rates_path(const identity *id, char path[HRI_STORED_PATH_BYTES], hr_error *error) {
+  char name[HRI_STORED_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "cpu %s %s %u threads %s", id->cpu, id->instruction_set, id->threads,
+                 id->libraries);
+  return hri_stored_path(name, path, error);
+}
+
+static const char *const types[HR_RATE_TYPES] = {"fp32", "bf16"};
+
+/* ---- writing ---- */
 
 static void put_rates(hri_json_writer *w, const identity *id, const hr_device_rates *r) {
   hri_json_begin_object(w);
@@ -91,9 +138,10 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
     const hr_rate_tables *t = &r->tables[type];
     hri_json_key(w, types[type]);
     hri_json_begin_object(w);
-    put_row(w, "product_flops", &t->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
-    put_row(w, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
-    put_row(w, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
+    hri_stored_put_row(w, "product_flops", &t->product_flops[0][0][0],
+                       HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
+    hri_stored_put_row(w, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
+    hri_stored_put_row(w, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
     hri_json_end_object(w);
   }
   hri_json_end_object(w);
@@ -102,74 +150,50 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
 hr_status hr_device_store(const hr_device_rates *rates, char *out, uint32_t out_bytes, hr_error *error) {
   hri_text text = {0};
   hri_json_writer writer = hri_json_writer_init(&text, 2);
-  char path[PATH_BYTES], *slash;
+  char path[HRI_STORED_PATH_BYTES];
   identity id;
   hr_status status;
   if (!rates || rates->threads == 0) return hri_fail(error, HR_ERROR_USAGE, "there are no measured rates to store");
   HRI_TRY(identify(rates->threads, &id, error));
-  HRI_TRY(cache_path(&id, path, error));
+  HRI_TRY(hri_products_store(id.machine, rates, error));
+  HRI_TRY(identify(rates->threads, &id, error)); /* the choice may be another now */
+  HRI_TRY(rates_path(&id, path, error));
   if (out && out_bytes) (void)snprintf(out, out_bytes, "%s", path);
   put_rates(&writer, &id, rates);
   hri_text_add(&text, "\n");
-  status = text.failed ? hri_fail_memory(error, text.length, "the measurements") : HR_OK;
-  slash = strrchr(path, '/');
-  *slash = 0;
-  if (status == HR_OK) status = hri_dir_make(path, error);
-  *slash = '/';
-  if (status == HR_OK) status = hri_file_replace(path, text.chars, text.length, error);
+  status = hri_stored_write(path, &text, error);
   hri_text_deinit(&text);
   return status;
 }
 
 /* ---- reading ---- */
 
-static bool get_row(const hri_json *root, const char *key, double *values, size_t count) {
-  hri_json array;
-  if (hri_json_get_array(root, key, &array, NULL) != HR_OK || hri_json_count(&array) != count) return false;
-  for (size_t k = 0; k < count; k++) {
-    hri_json item = hri_json_item(&array, k);
-    if (!json_is_number(item.value)) return false;
-    values[k] = json_number_value(item.value);
-    if (!isfinite(values[k]) || values[k] < 0 || values[k] > 1e18) return false;
-  }
-  return true;
-}
-
-static bool get_text(const hri_json *root, const char *key, const char *wanted, char *out, size_t out_bytes) {
-  const char *text;
-  if (hri_json_get_string(root, key, &text, NULL) != HR_OK) return false;
-  if (wanted && strcmp(text, wanted) != 0) return false;
-  if (out) (void)snprintf(out, out_bytes, "%.*s", (int)out_bytes - 1, text);
-  return true;
-}
-
-/* False unless the file is whole and of this very machine, team, instruction set and products. */
-static bool get_rates(const hri_json *root, const identity *id, hr_device_rates *r) {
+/* INPUT unless the file is whole and of this very machine, team, instruction set and products. */
+static hr_status get_rates(const hri_json *root, const identity *id, hr_device_rates *r, hr_error *error) {
   uint64_t number;
   memset(r, 0, sizeof *r);
-  if (hri_json_get_u64(root, "schema_version", SCHEMA, SCHEMA, &number, NULL) != HR_OK) return false;
-  if (hri_json_get_u64(root, "threads", id->threads, id->threads, &number, NULL) != HR_OK) return false;
-  if (!get_text(root, "cpu", id->cpu, NULL, 0) || !get_text(root, "date", NULL, r->date, sizeof r->date)) return false;
-  if (!get_text(root, "instruction_set", id->instruction_set, r->instruction_set, sizeof r->instruction_set))
-    return false;
-  if (!get_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries)) return false;
-  if (hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, NULL) != HR_OK) return false;
-  if (hri_json_get_double(root, "node_seconds", &r->node_seconds, NULL) != HR_OK ||
-      !(r->node_seconds >= 0 && r->node_seconds < 1))
-    return false;
+  HRI_TRY(hri_json_get_u64(root, "schema_version", SCHEMA, SCHEMA, &number, error));
+  HRI_TRY(hri_json_get_u64(root, "threads", id->threads, id->threads, &number, error));
+  HRI_TRY(hri_stored_text(root, "cpu", id->cpu, NULL, 0, error));
+  HRI_TRY(hri_stored_text(root, "date", NULL, r->date, sizeof r->date, error));
+  HRI_TRY(hri_stored_text(root, "instruction_set", id->instruction_set, r->instruction_set, sizeof r->instruction_set,
+                          error));
+  HRI_TRY(hri_stored_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries, error));
+  HRI_TRY(hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, error));
+  HRI_TRY(hri_json_get_double(root, "node_seconds", &r->node_seconds, error));
+  if (!(r->node_seconds >= 0 && r->node_seconds < 1)) return hri_json_fail(root, error, "node_seconds below 1");
   for (int type = 0; type < HR_RATE_TYPES; type++) {
     hr_rate_tables *t = &r->tables[type];
     hri_json tables;
-    if (hri_json_get_object(root, types[type], &tables, NULL) != HR_OK) return false;
-    if (!get_row(&tables, "product_flops", &t->product_flops[0][0][0],
-                 HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES))
-      return false;
-    if (!get_row(&tables, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES))
-      return false;
-    if (!get_row(&tables, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES)) return false;
+    HRI_TRY(hri_json_get_object(root, types[type], &tables, error));
+    HRI_TRY(hri_stored_row(&tables, "product_flops", &t->product_flops[0][0][0],
+                           HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES, error));
+    HRI_TRY(hri_stored_row(&tables, "attention_flops", &t->attention_flops[0][0],
+                           HR_ATTENTION_KINDS * HR_ATTENTION_SIZES, error));
+    HRI_TRY(hri_stored_row(&tables, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES, error));
   }
   r->threads = id->threads;
-  return true;
+  return HR_OK;
 }
 
 static double largest(const double *values, size_t count) {
@@ -198,12 +222,12 @@ static void take_over(hr_device *device, const hr_device_rates *r) {
 bool hri_cpu_rates_load(hr_device *device, uint32_t threads) {
   hr_device_rates rates;
   hri_json root = {0};
-  char path[PATH_BYTES];
+  char path[HRI_STORED_PATH_BYTES];
   identity id;
   bool found;
-  if (identify(threads, &id, NULL) != HR_OK || cache_path(&id, path, NULL) != HR_OK || !hri_path_exists(path))
+  if (identify(threads, &id, NULL) != HR_OK || rates_path(&id, path, NULL) != HR_OK || !hri_path_exists(path))
     return false;
-  found = hri_json_read(path, FILE_LIMIT, &root, NULL) == HR_OK && get_rates(&root, &id, &rates);
+  found = hri_json_read(path, HRI_STORED_LIMIT, &root, NULL) == HR_OK && get_rates(&root, &id, &rates, NULL) == HR_OK;
   hri_json_deinit(&root);
   if (found) take_over(device, &rates);
   return found;

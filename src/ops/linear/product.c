@@ -1,9 +1,10 @@
 /* Which code computes a matrix product, how it is cut, and the scratch that takes.
  *
  * Every code has one order of sums per element, whatever the team, the cut and the packing (backend/cpu/gemm_ours.c). So
- * of a type all products of a machine go by one code, by the table of hri_gemm_preferred. */
+ * all products of a class go by one code, by a table: the shipped one, or one that a probe measured and stored. */
 #include "ops/linear/product.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -125,45 +126,156 @@ uint64_t hri_gemm_panel_bytes(hri_isa level, hri_gemm_code code, const hri_gemm_
   return hri_mul(bytes, sizeof(float), &bytes) ? bytes : 0;
 }
 
-/* ---- which code ---- */
+/* ---- classes ---- */
 
-hri_gemm_code hri_gemm_preferred(const hri_gemm_machine *m, hri_real type) {
-  if (type == HRI_REAL_F32 || !hri_isa_has(m->level, HRI_ISA_AVX512_BF16)) return HRI_GEMM_FMA;
+static const char *const code_names[HRI_GEMM_CODE_COUNT] = {"fma", "dot", "tiles"};
+static const char *const row_names[HRI_GEMM_ROW_COUNT] = {"few", "forward", "dx", "dw"};
+
+const char *hri_gemm_code_name(hri_gemm_code code) { return code_names[code]; }
+const char *hri_gemm_row_name(uint32_t row) { return row_names[row]; }
+
+uint32_t hri_gemm_row_of(const hri_gemm_shape *s) { return hri_gemm_takes_dots(s) ? 0 : 1 + (uint32_t)s->kind; }
+
+/* Halfway (in powers) between what the probe measures: 64, 256 and 1024. */
+uint32_t hri_gemm_width_of(const hri_gemm_shape *s) { return s->k < 128 ? 0 : s->k < 512 ? 1 : 2; }
+
+bool hri_gemm_has(hri_isa level, hri_gemm_code code, uint32_t row) {
+  static const hri_isa least_level[HRI_GEMM_CODE_COUNT] =
+      {[HRI_GEMM_FMA] = HRI_ISA_BASE, [HRI_GEMM_DOT] = HRI_ISA_AVX512_BF16, [HRI_GEMM_TILES] = HRI_ISA_AMX};
+  return hri_isa_has(level, least_level[code]) && (code != HRI_GEMM_TILES || row > 0);
+}
+
+/* ---- tables ---- */
+
+/* Few rows go by the dot instruction where the others go by tiles. */
+hri_gemm_table hri_gemm_table_by(hri_isa level, hri_gemm_code code) {
+  hri_gemm_table t = {.given = true};
+  for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT; row++)
+    for (int width = 0; width < HRI_GEMM_WIDTH_COUNT; width++)
+      t.code[row][width] = (uint8_t)(hri_gemm_has(level, code, row) ? code
+                                     : hri_gemm_has(level, code, 1) ? HRI_GEMM_DOT
+                                                                    : HRI_GEMM_FMA);
+  return t;
+}
+
+static hri_gemm_code shipped_code(const hri_gemm_machine *m) {
+  if (!hri_isa_has(m->level, HRI_ISA_AVX512_BF16)) return HRI_GEMM_FMA;
   if (hri_isa_has(m->level, HRI_ISA_AMX)) return HRI_GEMM_TILES;
   return m->pairs == HRI_PAIRS_FULL ? HRI_GEMM_DOT : HRI_GEMM_FMA;
 }
 
-const char *hri_gemm_text(const hri_gemm_machine *m) {
-  static const char *const texts[HRI_GEMM_CODE_COUNT] = {[HRI_GEMM_FMA] = "products 1, bf16 by fma",
-                                                         [HRI_GEMM_DOT] = "products 1, bf16 by dot",
-                                                         [HRI_GEMM_TILES] = "products 1, bf16 by tiles"};
-  return texts[hri_gemm_preferred(m, HRI_REAL_BF16)];
+hri_gemm_table hri_gemm_table_of(const hri_gemm_machine *m) {
+  return m->table.given ? m->table : hri_gemm_table_by(m->level, shipped_code(m));
 }
 
-/* Few rows go by the dot instruction also where the others go by tiles. */
+static const double TIE = 1.05;
+
+hri_gemm_table hri_gemm_table_fastest(hri_isa level, const hri_gemm_table *shipped, const hr_code_rates *rates) {
+  hri_gemm_table t = *shipped;
+  for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT; row++)
+    for (int width = 0; width < HRI_GEMM_WIDTH_COUNT; width++) {
+      double best = rates->flops[t.code[row][width]][row][width] * TIE;
+      if (!(best > 0)) continue; /* nothing to compare with */
+      for (int code = 0; code < HRI_GEMM_CODE_COUNT; code++)
+        if (hri_gemm_has(level, (hri_gemm_code)code, row) && rates->flops[code][row][width] > best) {
+          best = rates->flops[code][row][width];
+          t.code[row][width] = (uint8_t)code;
+        }
+    }
+  return t;
+}
+
+/* ---- tables as text ---- */
+
+#define VERSION "products 1, bf16 by "
+
+static bool same_codes(const hri_gemm_table *a, const hri_gemm_table *b) {
+  return memcmp(a->code, b->code, sizeof a->code) == 0;
+}
+
+const char *hri_gemm_text(const hri_gemm_machine *m, char out[HRI_GEMM_TEXT_BYTES]) {
+  hri_gemm_table t = hri_gemm_table_of(m);
+  size_t used = (size_t)snprintf(out, HRI_GEMM_TEXT_BYTES, VERSION);
+  for (int code = 0; code < HRI_GEMM_CODE_COUNT; code++) {
+    hri_gemm_table uniform = hri_gemm_table_by(m->level, (hri_gemm_code)code);
+    if (!same_codes(&t, &uniform)) continue;
+    (void)snprintf(out + used, HRI_GEMM_TEXT_BYTES - used, "%s", code_names[code]);
+    return out;
+  }
+  for (int row = 0; row < HRI_GEMM_ROW_COUNT; row++) {
+    used += (size_t)snprintf(out + used, HRI_GEMM_TEXT_BYTES - used, "%s%s ", row ? ", " : "", row_names[row]);
+    for (int width = 0; width < HRI_GEMM_WIDTH_COUNT; width++) out[used++] = code_names[t.code[row][width]][0];
+    out[used] = 0;
+  }
+  assert(used < HRI_GEMM_TEXT_BYTES);
+  return out;
+}
+
+/* One row, "dx fdd"; what follows it, NULL when it is none. */
+static const char *parse_row(const char *at, uint32_t row, hri_isa level, hri_gemm_table *t) {
+  size_t length = strlen(row_names[row]);
+  if (strncmp(at, row_names[row], length) != 0 || at[length] != ' ') return NULL;
+  at += length + 1;
+  for (int width = 0; width < HRI_GEMM_WIDTH_COUNT; width++, at++) {
+    int code = 0;
+    while (code < HRI_GEMM_CODE_COUNT && code_names[code][0] != *at) code++;
+    if (code == HRI_GEMM_CODE_COUNT || !hri_gemm_has(level, (hri_gemm_code)code, row)) return NULL;
+    t->code[row][width] = (uint8_t)code;
+  }
+  return at;
+}
+
+bool hri_gemm_parse(const char *text, hri_isa level, hri_gemm_table *table) {
+  hri_gemm_table t = {.given = true};
+  if (strncmp(text, VERSION, strlen(VERSION)) != 0) return false;
+  text += strlen(VERSION);
+  for (int code = 0; code < HRI_GEMM_CODE_COUNT; code++) {
+    if (strcmp(text, code_names[code]) != 0) continue;
+    if (!hri_gemm_has(level, (hri_gemm_code)code, 1)) return false;
+    *table = hri_gemm_table_by(level, (hri_gemm_code)code);
+    return true;
+  }
+  for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT && text; row++) {
+    if (row && strncmp(text, ", ", 2) != 0) return false;
+    text = parse_row(text + (row ? 2 : 0), row, level, &t);
+  }
+  if (!text || *text) return false;
+  *table = t;
+  return true;
+}
+
+hr_status hri_gemm_ask(const char *asked, hri_gemm_machine *m, hr_error *error) {
+  m->table.given = false;
+  if (strcmp(asked, "shipped") == 0 || hri_gemm_parse(asked, m->level, &m->table)) return HR_OK;
+  (void)hri_fail(error, HR_ERROR_USAGE, "the products of the device are '%.63s', which %s does not compute", asked,
+                 hri_isa_name(m->level));
+  return hri_hint(error, HR_ERROR_USAGE, "\"shipped\", or what a plan for such a CPU says: \"" VERSION "fma\"");
+}
+
+/* ---- decisions ---- */
+
+/* What a level and a shape have no use for goes by multiply-adds. */
 static hri_gemm_code possible(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
-  static const hri_isa least_level[HRI_GEMM_CODE_COUNT] =
-      {[HRI_GEMM_FMA] = HRI_ISA_BASE, [HRI_GEMM_DOT] = HRI_ISA_AVX512_BF16, [HRI_GEMM_TILES] = HRI_ISA_AMX};
-  bool fits = s->type == HRI_REAL_BF16 && !s->mixed && hri_isa_has(level, least_level[code]);
-  if (fits && code == HRI_GEMM_TILES && hri_gemm_takes_dots(s)) return HRI_GEMM_DOT;
-  return fits ? code : HRI_GEMM_FMA;
+  if (s->type == HRI_REAL_F32 || s->mixed) return HRI_GEMM_FMA;
+  return (hri_gemm_code)hri_gemm_table_by(level, code).code[hri_gemm_row_of(s)][0];
 }
 
 hr_status hri_gemm_decide_for(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s, hri_gemm_decision *how,
                               hr_error *error) {
-  static const char *const names[HRI_GEMM_CODE_COUNT] =
-      {[HRI_GEMM_FMA] = "fma", [HRI_GEMM_DOT] = "dot", [HRI_GEMM_TILES] = "tiles"};
   memset(how, 0, sizeof *how);
   HRI_TRY(check(s, error));
   how->code = possible(level, code, s);
   how->scratch_bytes = hri_gemm_scratch(level, how->code, s);
   how->packed_bytes = s->packed ? hri_gemm_panel_bytes(level, how->code, s) : 0;
-  (void)snprintf(how->implementation, sizeof how->implementation, "%s:%s", names[how->code], hri_isa_name(level));
+  (void)snprintf(how->implementation, sizeof how->implementation, "%s:%s", code_names[how->code], hri_isa_name(level));
   return how->scratch_bytes < INT64_MAX
              ? HR_OK
              : hri_fail(error, HR_ERROR_USAGE, "the scratch of a matrix product does not fit 64 bits");
 }
 
 hr_status hri_gemm_decide(const hri_gemm_machine *m, const hri_gemm_shape *s, hri_gemm_decision *how, hr_error *error) {
-  return hri_gemm_decide_for(m->level, hri_gemm_preferred(m, s->type), s, how, error);
+  HRI_TRY(check(s, error));
+  return hri_gemm_decide_for(m->level,
+                             (hri_gemm_code)hri_gemm_table_of(m).code[hri_gemm_row_of(s)][hri_gemm_width_of(s)], s, how,
+                             error);
 }

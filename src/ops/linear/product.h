@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <headroom/device.h>
+
 #include "base/error.h"
 #include "base/real.h"
 #include "ops/isa.h"
@@ -137,10 +139,21 @@ uint64_t hri_gemm_panel_bytes(hri_isa level, hri_gemm_code code, const hri_gemm_
 
 /* ---- which code ---- */
 
-/* What that is a function of, beside the shape. */
+/* Products of bf16 go by class: by row (few rows of FORWARD, else by kind) and by width, which is k, the inputs of the
+ * layer. All that the team, packing, recomputation, loss chunks, accumulation, fused and cut weights or placement can
+ * choose between changes m and n and the cut, never k and the kind, so alternatives of one product stand in one class
+ * (docs/decisions/0011). */
+enum { HRI_GEMM_ROW_COUNT = HR_PRODUCT_ROWS, HRI_GEMM_WIDTH_COUNT = HR_PRODUCT_WIDTHS };
+typedef struct hri_gemm_table {
+  bool given; /* else it is the shipped one */
+  uint8_t code[HRI_GEMM_ROW_COUNT][HRI_GEMM_WIDTH_COUNT];
+} hri_gemm_table;
+
+/* What the code is a function of, beside the shape. */
 typedef struct hri_gemm_machine {
   hri_isa level;
   hri_pairs pairs;
+  hri_gemm_table table;
 } hri_gemm_machine;
 
 typedef struct hri_gemm_decision {
@@ -150,12 +163,30 @@ typedef struct hri_gemm_decision {
   char implementation[24]; /* "fma:avx2", "dot:avx512bf16", "tiles:amx" */
 } hri_gemm_decision;
 
-/* The code for a type there, by what was measured (docs/decisions/0011). By type alone, so that shapes that share a
- * packed b, and all that the team, packing or recomputation can choose between, agree. */
-hri_gemm_code hri_gemm_preferred(const hri_gemm_machine *machine, hri_real type);
-/* What the bits of products depend on, for the record of a job and for stored rates: "products 1, bf16 by dot". Another
- * number, other sums or other scratch. Never NULL. */
-const char *hri_gemm_text(const hri_gemm_machine *machine);
+uint32_t hri_gemm_row_of(const hri_gemm_shape *shape);
+uint32_t hri_gemm_width_of(const hri_gemm_shape *shape);
+/* Whether a level has a code that is its own for a row: few rows have no tiles. */
+bool hri_gemm_has(hri_isa level, hri_gemm_code code, uint32_t row);
+/* The machine's table, or the shipped one by what was measured (docs/decisions/0011), by level and class of
+ * processor. */
+hri_gemm_table hri_gemm_table_of(const hri_gemm_machine *machine);
+/* One code for every class that has it; few rows go by dot beside tiles. */
+hri_gemm_table hri_gemm_table_by(hri_isa level, hri_gemm_code code);
+/* The fastest of each class by measured rates, and the shipped one unless another is more than 5 % faster. */
+hri_gemm_table hri_gemm_table_fastest(hri_isa level, const hri_gemm_table *shipped, const hr_code_rates *rates);
+
+/* What the bits of products depend on, for the record of a job and for stored rates: "products 1, bf16 by dot"; a table
+ * that mixes codes has a letter of each width: "products 1, bf16 by few ddd, forward fdd, dx fdd, dw ddd". Another
+ * number, other sums or other scratch. Returns `out`. */
+enum { HRI_GEMM_TEXT_BYTES = 64 };
+const char *hri_gemm_text(const hri_gemm_machine *machine, char out[HRI_GEMM_TEXT_BYTES]);
+/* Reads it back. False: it is no such text, of other sums, or names a code that the level does not have. */
+bool hri_gemm_parse(const char *text, hri_isa level, hri_gemm_table *table);
+/* Takes what a device names (hr_device.products): "shipped" or such a text. USAGE when it is neither. */
+hr_status hri_gemm_ask(const char *asked, hri_gemm_machine *machine, hr_error *error);
+const char *hri_gemm_code_name(hri_gemm_code code); /* "fma", "dot", "tiles" */
+const char *hri_gemm_row_name(uint32_t row);        /* "few", "forward", "dx", "dw" */
+
 /* INTERNAL when it is no shape; USAGE when operands do not fit the address space, or the scratch 64 bits. */
 hr_status hri_gemm_decide(const hri_gemm_machine *machine, const hri_gemm_shape *shape, hri_gemm_decision *out,
                           hr_error *error);
