@@ -40,8 +40,13 @@ static hr_status refuse_unread(const hri_json *root, hr_error *error) {
               {"layer_replication", "replicated layers"},
               {"trainable_token_indices", "trained tokens"},
               {"target_parameters", "adapters of parameters"},
-              {"alora_invocation_tokens", "activated adapters"}};
-  static const char *const starts[] = {"pissa", "olora", "corda", "loftq"};
+              {"alora_invocation_tokens", "activated adapters"},
+              {"use_bdlora", "block-diagonal adapters"},
+              {"arrow_config", "routed adapters"},
+              {"kasa_config", "KaSA adapters"},
+              {"monteclora_config", "MonteCLoRA adapters"},
+              {"velora_config", "VeLoRA adapters"}};
+  static const char *const starts[] = {"pissa", "olora", "corda", "loftq", "lora_ga", "mica"};
   const char *text = NULL;
   for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
     if (says_something(hri_json_member(root, keys[k].key).value))
@@ -132,8 +137,10 @@ static hr_status take_places(const hri_json *root, const hr_model *model, hr_lor
     else lora->targets = set.modules[l];
   }
   if (lora->targets != 0) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: target_modules and layers_to_transform name no module together",
-                  root->file);
+  return hri_hint(error,
+                  hri_fail(error, HR_ERROR_INPUT, "%s: target_modules and layers_to_transform name no module together",
+                           root->file),
+                  "correct the file, or fetch it anew if it is damaged");
 }
 
 /* PEFT's defaults where a key is missing. */
@@ -148,8 +155,10 @@ static hr_status take(const hri_json *root, const hr_model *model, hr_lora *lora
   lora->rank = (uint32_t)rank;
   HRI_TRY(take_places(root, model, lora, error));
   if (lora->alpha > 0 && lora->dropout >= 0 && lora->dropout < 1) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: lora_alpha %g and lora_dropout %g make no adapter", root->file,
-                  lora->alpha, lora->dropout);
+  return hri_hint(error,
+                  hri_fail(error, HR_ERROR_INPUT, "%s: lora_alpha %g and lora_dropout %g make no adapter", root->file,
+                           lora->alpha, lora->dropout),
+                  "lora_alpha is above 0, and lora_dropout from 0 to below 1");
 }
 
 static hr_status read_config(const char *directory, char **path, hri_json *root, hr_error *error) {
