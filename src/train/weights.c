@@ -233,6 +233,7 @@ hr_status hri_source_digest_begin(hri_source *s, hr_error *error) {
 
 hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hri_file_list *base, hr_error *error) {
   if (s->weights) HRI_TRY(hri_weights_digest_end(s->weights, s->model->lora.rank > 0 ? base : files, error));
+  if (s->gguf && s->model->lora.rank > 0) HRI_TRY(hri_file_list_read(base, hri_gguf_path(s->gguf), error));
   if (s->adapter) HRI_TRY(hri_weights_digest_end(s->adapter, files, error));
   return s->states ? hri_weights_digest_end(s->states, files, error) : HR_OK;
 }
