@@ -54,12 +54,24 @@ static const char *team_text(const hr_job *job, char *out, size_t out_bytes) {
   return out;
 }
 
+/* " adapters of rank 16 (13.6 M trained)," */
+static void add_adapters(char *text, size_t bytes, const hr_plan *plan) {
+  const hr_job *job = hr_plan_job(plan);
+  if (job->model.lora.rank == 0) return;
+  add(text, bytes, " adapters of rank %u", job->model.lora.rank);
+  if (job->purpose == HR_PURPOSE_TRAIN)
+    add(text, bytes, " (%s trained)",
+        parameters_text(hr_plan_get(plan)->trainable_parameter_count, (char[TEXT_BYTES]){0}));
+  add(text, bytes, ",");
+}
+
 static void print_job(FILE *stream, const hr_plan *plan) {
   const hr_job *job = hr_plan_job(plan);
   static const char *const commands[] = {"train", "evaluate", "generate"};
   char text[640] = "", recompute[256], team[160];
   add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name,
       parameters_text(hr_plan_get(plan)->parameter_count, (char[TEXT_BYTES]){0}));
+  add_adapters(text, sizeof text, plan);
   if (job->purpose == HR_PURPOSE_GENERATE) {
     add(text, sizeof text, " context %u,", job->context_length);
   } else {

@@ -40,8 +40,13 @@ static hr_status refuse_unread(const hri_json *root, hr_error *error) {
               {"layer_replication", "replicated layers"},
               {"trainable_token_indices", "trained tokens"},
               {"target_parameters", "adapters of parameters"},
-              {"alora_invocation_tokens", "activated adapters"}};
-  static const char *const starts[] = {"pissa", "olora", "corda", "loftq"};
+              {"alora_invocation_tokens", "activated adapters"},
+              {"use_bdlora", "block-diagonal adapters"},
+              {"arrow_config", "routed adapters"},
+              {"kasa_config", "KaSA adapters"},
+              {"monteclora_config", "MonteCLoRA adapters"},
+              {"velora_config", "VeLoRA adapters"}};
+  static const char *const starts[] = {"pissa", "olora", "corda", "loftq", "lora_ga", "mica"};
   const char *text = NULL;
   for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
     if (says_something(hri_json_member(root, keys[k].key).value))
@@ -56,21 +61,43 @@ static hr_status refuse_unread(const hri_json *root, hr_error *error) {
   return strcmp(text, "LORA") == 0 ? HR_OK : unsupported(root, "peft_type", "adapters that are not LORA", error);
 }
 
-static hr_status take_target(const hri_json *item, const hr_model *model, hr_lora *lora, hr_error *error) {
-  const char *name = json_string_value(item->value);
-  if (name && hri_lora_add_target(model, name, lora)) return HR_OK;
-  HRI_TRY(hri_json_fail(item, error, "a linear module of a layer of a %s model", hr_family_name(model->family)));
-  return HR_ERROR_INPUT;
+/* Which modules of which layers: a set of 1 << hr_module of each layer. */
+typedef struct chosen {
+  uint32_t modules[HR_MAX_LAYERS];
+} chosen;
+
+/* A name is that of a module, the end of one behind a dot, or a whole path with its layer, as PEFT writes "all-linear"
+ * down. */
+static hr_status take_target(const hri_json *item, const hr_model *model, chosen *set, hr_error *error) {
+  const char *target = json_string_value(item->value);
+  bool found = false;
+  char name[96];
+  for (uint32_t l = 0; target && l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && hri_lora_matches(name, target)) {
+        set->modules[l] |= 1u << k;
+        found = true;
+      }
+  if (found) return HR_OK;
+  return hri_json_fail(item, error, "a linear module of a layer of this %s model, such as self_attn.o_proj",
+                       hr_family_name(model->family));
 }
 
-static hr_status take_targets(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
+static hr_status take_targets(const hri_json *root, const hr_model *model, chosen *set, hr_error *error) {
   hri_json targets = hri_json_member(root, "target_modules");
-  if (json_is_string(targets.value)) return take_target(&targets, model, lora, error);
+  if (json_is_string(targets.value)) {
+    hr_lora all = {0};
+    if (strcmp(json_string_value(targets.value), "all-linear") != 0)
+      return unsupported(root, "target_modules", "regular expressions", error);
+    (void)hri_lora_add_target(model, "all-linear", &all);
+    for (uint32_t l = 0; l < model->layer_count; l++) set->modules[l] = all.targets;
+    return HR_OK;
+  }
   if (!json_is_array(targets.value) || json_array_size(targets.value) == 0)
     return hri_json_fail(&targets, error, "a list of names of modules");
   for (uint64_t k = 0; k < hri_json_count(&targets); k++) {
     hri_json item = hri_json_item(&targets, k);
-    HRI_TRY(take_target(&item, model, lora, error));
+    HRI_TRY(take_target(&item, model, set, error));
   }
   return HR_OK;
 }
@@ -97,6 +124,25 @@ static hr_status take_layers(const hri_json *root, const hr_model *model, hr_lor
   return HR_OK;
 }
 
+/* Layers that have adapters have the same modules of them: that is what hr_lora can say. */
+static hr_status take_places(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
+  chosen set = {0};
+  HRI_TRY(take_targets(root, model, &set, error));
+  HRI_TRY(take_layers(root, model, lora, error));
+  for (uint32_t l = 0; l < model->layer_count; l++) {
+    if (!(lora->layers[l / 8] >> l % 8 & 1)) continue;
+    if (set.modules[l] == 0) lora->layers[l / 8] &= (uint8_t)~(1u << l % 8);
+    else if (lora->targets != 0 && lora->targets != set.modules[l])
+      return unsupported(root, "target_modules", "adapters of other modules in one layer than in another", error);
+    else lora->targets = set.modules[l];
+  }
+  if (lora->targets != 0) return HR_OK;
+  return hri_hint(error,
+                  hri_fail(error, HR_ERROR_INPUT, "%s: target_modules and layers_to_transform name no module together",
+                           root->file),
+                  "correct the file, or fetch it anew if it is damaged");
+}
+
 /* PEFT's defaults where a key is missing. */
 static hr_status take(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
   uint64_t rank = 8;
@@ -107,11 +153,12 @@ static hr_status take(const hri_json *root, const hr_model *model, hr_lora *lora
   HRI_TRY(hri_json_opt_double(root, "lora_dropout", &lora->dropout, error));
   HRI_TRY(hri_json_opt_bool(root, "use_rslora", &lora->rslora, error));
   lora->rank = (uint32_t)rank;
-  HRI_TRY(take_targets(root, model, lora, error));
-  HRI_TRY(take_layers(root, model, lora, error));
+  HRI_TRY(take_places(root, model, lora, error));
   if (lora->alpha > 0 && lora->dropout >= 0 && lora->dropout < 1) return HR_OK;
-  return hri_fail(error, HR_ERROR_INPUT, "%s: lora_alpha %g and lora_dropout %g make no adapter", root->file,
-                  lora->alpha, lora->dropout);
+  return hri_hint(error,
+                  hri_fail(error, HR_ERROR_INPUT, "%s: lora_alpha %g and lora_dropout %g make no adapter", root->file,
+                           lora->alpha, lora->dropout),
+                  "lora_alpha is above 0, and lora_dropout from 0 to below 1");
 }
 
 static hr_status read_config(const char *directory, char **path, hri_json *root, hr_error *error) {

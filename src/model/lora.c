@@ -31,8 +31,8 @@ static void module_names(const hr_model *model, hri_text *out) {
   }
 }
 
-/* PEFT: a name is a target when it ends in it, behind a dot or whole. */
-static bool ends_in(const char *name, const char *target) {
+/* tuners/tuners_utils.py, check_target_module_exists. */
+bool hri_lora_matches(const char *name, const char *target) {
   size_t a = strlen(name), b = strlen(target);
   return a >= b && strcmp(name + a - b, target) == 0 && (a == b || name[a - b - 1] == '.');
 }
@@ -41,7 +41,7 @@ bool hri_lora_add_target(const hr_model *model, const char *target, hr_lora *lor
   bool all = strcmp(target, "all-linear") == 0, found = false;
   char name[96];
   for (int k = 0; k < HR_MODULE_COUNT; k++)
-    if (hri_module_name(model, (hr_module)k, -1, name) && (all || ends_in(name, target))) {
+    if (hri_module_name(model, (hr_module)k, -1, name) && (all || hri_lora_matches(name, target))) {
       lora->targets |= 1u << k;
       found = true;
     }

@@ -11,10 +11,12 @@
  * there is instead. */
 hr_status hri_lora_parse(const char *text, const hr_model *model, bool quantized, hr_lora *out, hr_error *error);
 
+/* Whether PEFT adapts the module `name` for `target`: it is that name, or its end behind a dot. */
+bool hri_lora_matches(const char *name, const char *target);
 /* One target, as PEFT matches it: the end of a module's name behind a dot, or "all-linear". False: no module of the
  * family has it. */
 bool hri_lora_add_target(const hr_model *model, const char *name, hr_lora *lora);
-/* Only layer `layer`, the first call clearing the others. USAGE when the model has no such layer. */
+/* Every layer of the model. */
 void hri_lora_all_layers(const hr_model *model, hr_lora *lora);
 
 /* Ranges and what the model has; USAGE. */

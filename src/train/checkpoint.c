@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/publish.h"
+#include "model/adapter.h"
 #include "train/manifest.h"
 
 enum { PATH_BYTES = 4096, STATE_SCHEMA = 2, STATE_BYTES = 1 << 20, SMALL_BYTES = 64 << 20 };
@@ -550,26 +551,52 @@ hr_status hri_checkpoint_check_tensors(const hri_rundir *r, const hri_checkpoint
   return HR_OK;
 }
 
+static hr_status other_base(hr_error *error) {
+  return hri_hint(error, HR_ERROR_INPUT, "put the model back as it was, or train new adapters for this one");
+}
+
+/* A base without files began from the seed. */
+static hr_status compare_seed(const hri_json *base, const hr_job *job, hr_error *error) {
+  uint64_t seed;
+  if (job->model.has_weights) return HR_OK;
+  HRI_TRY(hri_json_get_u64(base, "seed", 0, INT64_MAX, &seed, error));
+  if (seed == job->seed) return HR_OK;
+  (void)hri_fail(error, HR_ERROR_USAGE,
+                 "--seed %llu: the model that the adapters of this run were trained beside was made from seed %llu",
+                 (unsigned long long)job->seed, (unsigned long long)seed);
+  return hri_hint(error, HR_ERROR_USAGE, "leave --seed as it was, or train new adapters");
+}
+
 static hr_status compare_base(const hri_json *base, const hri_rundir *r, hr_error *error) {
   const hri_file_list *have = &r->session->base;
+  const hr_model *model = &r->session->plan->spec.model;
+  bool is_file = model->has_weights && !hri_path_is_dir(model->directory);
   hri_json files;
-  hr_status status;
   HRI_TRY(hri_json_get_object(base, "files", &files, error));
   for (size_t k = 0; k < have->count; k++) {
     char text[HRI_DIGEST_TEXT_BYTES];
     const char *then = json_string_value(json_object_get(files.value, have->items[k].name));
     hri_file_digest_text(have->items[k].digest, text);
     if (then && strcmp(then, text) == 0) continue;
-    status = hri_fail(error, HR_ERROR_INPUT, "%s/%s is not the file that the adapters of this run were trained beside",
-                      r->session->plan->spec.model.directory, have->items[k].name);
-    return hri_hint(error, status, "put the model back as it was, or train new adapters for this one");
+    (void)hri_fail(error, HR_ERROR_INPUT, "%s%s%s is not the file that the adapters of this run were trained beside",
+                   model->directory, is_file ? "" : "/", is_file ? "" : have->items[k].name);
+    return other_base(error);
   }
-  if (json_object_size(files.value) == have->count) return HR_OK;
-  status = hri_fail(error, HR_ERROR_INPUT,
-                    "%s has other weight files than the model that the adapters of this run "
-                    "were trained beside",
-                    r->session->plan->spec.model.name);
-  return hri_hint(error, status, "name the model that the run began with");
+  if (json_object_size(files.value) == have->count) return compare_seed(base, &r->session->plan->spec, error);
+  (void)hri_fail(error, HR_ERROR_INPUT,
+                 "%s has other weight files than the model that the adapters of this run were trained beside",
+                 model->has_weights ? model->directory : model->name);
+  return other_base(error);
+}
+
+/* The settings of the checkpoint's adapters; how they began is past. */
+static hr_status compare_settings(const hri_checkpoint *c, const hr_model *now, hr_error *error) {
+  hr_model then = *now;
+  HRI_TRY(hri_adapter_open(c->path, &then, error));
+  then.lora.gaussian = now->lora.gaussian;
+  if (memcmp(&then.lora, &now->lora, sizeof then.lora) == 0) return HR_OK;
+  (void)hri_fail(error, HR_ERROR_USAGE, "%s/" HRI_ADAPTER_CONFIG " says other adapters than this command", c->path);
+  return hri_hint(error, HR_ERROR_USAGE, "--resume RUN alone goes on with those of the run");
 }
 
 hr_status hri_checkpoint_check_base(const hri_rundir *r, const hri_checkpoint *c, hr_error *error) {
@@ -577,6 +604,7 @@ hr_status hri_checkpoint_check_base(const hri_rundir *r, const hri_checkpoint *c
   hri_json root = {0}, base;
   hr_status status;
   if (r->session->plan->spec.model.lora.rank == 0) return HR_OK;
+  HRI_TRY(compare_settings(c, &r->session->plan->spec.model, error));
   HRI_TRY(hri_path_at(file, c->path, "state.json", error));
   HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
   status = hri_json_get_object(&root, "base", &base, error);

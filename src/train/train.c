@@ -849,14 +849,9 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   t.session.context = options->context;
   HRI_TRY_OUT(check_options(job, options, error));
   HRI_TRY_OUT(enter(&t, error));
-  HRI_TRY_OUT(hri_session_plan(&t.session, job, NULL, error));
-  tell_dropout(&t);
-}
-
   HRI_TRY_OUT(take_products(&t, error));
   HRI_TRY_OUT(hri_session_plan(&t.session, t.job, NULL, error));
-  if (job->model.dropout > 0)
-    hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
+  tell_dropout(&t);
   HRI_TRY_OUT(prepare_session(&t, error));
   status = start(&t, error);
   if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);

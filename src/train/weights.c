@@ -78,8 +78,9 @@ static hr_status check_part(hri_source *s, const hri_param_spec *spec, const hri
     return hri_hint(error, status, "F32, BF16 and F16 weights can be loaded");
   }
   if (t->rank != rank || t->shape[0] != shape[0] || (rank == 2 && t->shape[1] != shape[1])) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has shape %s and config.json asks for %s",
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has shape %s and %s asks for %s",
                       hri_weights_path(s->weights, index), t->name, shape_text(t->rank, t->shape, have),
+                      spec->adapter ? "adapter_config.json beside this model" : "config.json",
                       shape_text(rank, shape, want));
     return hri_hint(error, status, "check that config.json and the weights come from the same model");
   }
@@ -184,6 +185,12 @@ static hr_status open_adapter(hri_source *s, const char *directory, hr_error *er
   if (!directory[0]) return HR_OK;
   path = hri_path_join(directory, HRI_ADAPTER_FILE);
   if (!path) return hri_fail_memory(error, strlen(directory), "a path");
+  if (!hri_path_exists(path)) {
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: there is no " HRI_ADAPTER_FILE " in it", directory);
+    (void)hri_hint(error, status, "adapters in adapter_model.bin are read after PEFT saved them as safetensors");
+    hri_free(path);
+    return status;
+  }
   status = hri_weights_open(path, &s->adapter, error);
   hri_free(path);
   return status == HR_OK ? check_adapter(s, error) : status;
@@ -226,6 +233,7 @@ hr_status hri_source_digest_begin(hri_source *s, hr_error *error) {
 
 hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hri_file_list *base, hr_error *error) {
   if (s->weights) HRI_TRY(hri_weights_digest_end(s->weights, s->model->lora.rank > 0 ? base : files, error));
+  if (s->gguf && s->model->lora.rank > 0) HRI_TRY(hri_file_list_read(base, hri_gguf_path(s->gguf), error));
   if (s->adapter) HRI_TRY(hri_weights_digest_end(s->adapter, files, error));
   return s->states ? hri_weights_digest_end(s->states, files, error) : HR_OK;
 }

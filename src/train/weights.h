@@ -37,7 +37,7 @@ hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_j
 void hri_source_close(hri_source *source);
 /* From now on the digests of the weight files and of the states' file are taken as they are read (a GGUF file's is
  * not), and told after all was filled, by name, for a comparison with what a manifest says of them; `base` (may be NULL)
- * gets those of the weights beside which adapters stand. Errors as of
+ * gets those of the weights beside which adapters stand, for which a GGUF file is read once more. Errors as of
  * hri_safetensors_digest_begin and _end. */
 hr_status hri_source_digest_begin(hri_source *source, hr_error *error);
 hr_status hri_source_digest_end(hri_source *source, hri_file_list *files, hri_file_list *base, hr_error *error);

@@ -18,7 +18,7 @@
 #include "plan/compile.h"
 #include "plan/place.h"
 #include "program/check.h"
-#include "support/random_family.h"
+#include "support/random_lora.h"
 
 typedef struct dice {
   uint64_t seed, count;
@@ -112,15 +112,24 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
   if (job->precision == HR_PRECISION_BF16_PURE) job->moments = (hr_moments)roll(d, 2);
   job->weight_packing = (hr_weight_packing)roll(d, 4);
   if (job->update == HR_UPDATE_AFTER) job->on_nonfinite = (hr_on_nonfinite)roll(d, 2);
+  if (roll(d, 3) == 0) {
+    char words[512];
+    random_lora(&job->model, roll_of, d, words);
+    if (hri_lora_parse(words, &job->model, &job->model.lora, &e) != HR_OK)
+      fail_msg("seed %llu: --lora %s: %s", (unsigned long long)d->seed, words, e.message);
+  }
 }
 
 /* What the drawn jobs held, so that a draw that never happens is noticed. */
 typedef struct census {
-  uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded;
+  uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded, adapters, dropouts, shared, shares;
 } census;
 
 static void count_job(const hri_job *job, census *seen) {
   for (size_t n = 0; n < job->nodes.count; n++) {
+    const hri_node *node = &job->nodes.items[n];
+    seen->dropouts += node->op == HRI_OP_DROPOUT;
+    seen->shares += node->op == HRI_OP_LINEAR && hri_operands(job, node)[3].access == HRI_ADD;
     seen->copies += job->nodes.items[n].op == HRI_OP_COPY;
     seen->packed += job->nodes.items[n].op == HRI_OP_PACK;
     seen->guarded += hri_node_guard(job, &job->nodes.items[n]) != HRI_NONE;
@@ -130,6 +139,8 @@ static void count_job(const hri_job *job, census *seen) {
     const hri_param *param = &job->params.items[p];
     const hri_param_range *whole = hri_param_whole(job, param);
     if (whole->master != HRI_NONE) seen->masters++;
+    seen->adapters += job->storages.items[job->tensors.items[param->weight].storage].wide;
+    seen->shared += job->storages.items[job->tensors.items[param->weight].storage].wide && param->part_count > 1;
     if (whole->gradient == HRI_NONE || job->tensors.items[param->weight].dtype != HRI_BF16) continue;
     if (job->tensors.items[whole->gradient].dtype == HRI_BF16) seen->narrow_gradients++;
     else seen->wide_gradients++;
@@ -181,6 +192,7 @@ static void random_jobs_obey_the_rules(void **state) {
   assert_true(seen.masters > 100 && seen.narrow_gradients > 100 && seen.wide_gradients > 100 &&
               seen.narrow_states > 100);
   assert_true(seen.packed > 1000 && seen.carried_packed > 20 && seen.guarded > 1000);
+  assert_true(seen.adapters > 500 && seen.shared > 20 && seen.dropouts > 100 && seen.shares > 500);
   print_message(
       "%llu seeds, worst placement gap %.2f %%, %u copies on other lanes, %u packed operands (%u carried), %u masters\n",
       (unsigned long long)count, 100 * worst, seen.copies, seen.packed, seen.carried_packed, seen.masters);

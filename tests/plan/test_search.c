@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "search/search.h"
+#include "support/random_lora.h"
 
 typedef struct dice {
   uint64_t seed, count;
@@ -29,6 +30,8 @@ static const char *const models[] = {"micro-gpt2-bytes", "micro-llama-bytes", "t
                                      "smollm2-135m",     "qwen3-0.6b",        "gemma3-1b",        "llama-2-7b"};
 static const char *const devices[] = {"cpu", "rtx-4090", "t4", "h100", "mi300x"};
 enum { MODELS = sizeof models / sizeof *models, DEVICES = sizeof devices / sizeof *devices };
+
+static uint32_t roll_of(void *d, uint32_t below) { return roll(d, below); }
 
 /* False when the options exclude each other. */
 static bool random_job(dice *d, hr_job *job) {
@@ -51,6 +54,11 @@ static bool random_job(dice *d, hr_job *job) {
   job->packing = roll(d, 4) ? job->packing : HR_PACKING_OFF;
   job->check = roll(d, 6) == 0;
   job->with_generation = roll(d, 4) == 0;
+  if (roll(d, 3) == 0) {
+    static char words[512];
+    random_lora(&job->model, roll_of, d, words);
+    job->lora = words;
+  }
   job->purpose = roll(d, 8) ? HR_PURPOSE_TRAIN : roll(d, 2) ? HR_PURPOSE_EVALUATE : HR_PURPOSE_GENERATE;
   return hr_job_finish(job, &e) == HR_OK;
 }
@@ -71,7 +79,7 @@ static hri_change random_change(dice *d) {
 }
 
 typedef struct census {
-  uint32_t compared, trained, above_bound, refused_by_bound, refused_by_placement;
+  uint32_t compared, trained, adapted, above_bound, refused_by_bound, refused_by_placement;
 } census;
 
 static void expect_same(uint64_t seed, const hr_plan *draft, const hr_plan *whole, census *seen) {
@@ -90,6 +98,7 @@ static void expect_same(uint64_t seed, const hr_plan *draft, const hr_plan *whol
              a->step_seconds, (unsigned long long)b->tiers[0].lower_bound_bytes, b->step_seconds);
   seen->compared++;
   seen->trained += whole->spec.purpose == HR_PURPOSE_TRAIN;
+  seen->adapted += whole->spec.model.lora.rank > 0;
   seen->above_bound += b->tiers[0].peak_bytes > b->tiers[0].lower_bound_bytes;
   seen->refused_by_bound += !a->fits;
   seen->refused_by_placement += a->fits && !b->fits;
@@ -139,9 +148,9 @@ static void drafts_are_exact(void **state) {
   }
   for (uint64_t seed = 1; seen.compared < wanted; seed++) compare_one(seed, &seen);
   print_message(
-      "%u candidates, %u of them trainings; %u placed above their bound; refused by the bound %u, by placement alone %u\n",
-      seen.compared, seen.trained, seen.above_bound, seen.refused_by_bound, seen.refused_by_placement);
-  assert_true(seen.trained > wanted / 2 && seen.above_bound > wanted / 20 && seen.refused_by_bound > wanted / 20);
+      "%u candidates, %u of them trainings, %u with adapters; %u placed above their bound; refused by the bound %u, by placement alone %u\n",
+      seen.compared, seen.trained, seen.adapted, seen.above_bound, seen.refused_by_bound, seen.refused_by_placement);
+  assert_true(seen.adapted > wanted / 5 && seen.trained > wanted / 2 && seen.above_bound > wanted / 20 && seen.refused_by_bound > wanted / 20);
   assert_int_equal(hri_mem_live_bytes(), before);
 }
 

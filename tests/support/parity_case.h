@@ -68,15 +68,16 @@ static inline void *parity_buffer(parity_case *c, size_t bytes) {
   return block->bytes;
 }
 
-static inline parity_case *parity_open(const char *name) {
+/* A case of `folder`, whose model and rows are those of data/`base`. */
+static inline parity_case *parity_open_in(const char *folder, const char *name, const char *base) {
   parity_case *c = calloc(1, sizeof *c);
   char path[600];
   uint64_t value;
   assert_non_null(c);
   c->name = name;
-  (void)snprintf(c->directory, sizeof c->directory, "%s/parity/data/%s", HR_TEST_DATA, name);
-  (void)snprintf(c->model_directory, sizeof c->model_directory, "%s/model", c->directory);
-  (void)snprintf(c->jsonl, sizeof c->jsonl, "%s/inputs.jsonl", c->directory);
+  (void)snprintf(c->directory, sizeof c->directory, "%s/parity/%s/%s", HR_TEST_DATA, folder, name);
+  (void)snprintf(c->model_directory, sizeof c->model_directory, "%s/parity/data/%s/model", HR_TEST_DATA, base);
+  (void)snprintf(c->jsonl, sizeof c->jsonl, "%s/parity/data/%s/inputs.jsonl", HR_TEST_DATA, base);
   (void)snprintf(c->expected_json, sizeof c->expected_json, "%s/expected.json", c->directory);
   HOLDS(hri_json_read(c->expected_json, 1u << 24, &c->root, error));
   HOLDS(hri_json_get_u64(&c->root, "schema_version", 1, 1, &value, error));
@@ -89,12 +90,14 @@ static inline parity_case *parity_open(const char *name) {
   HOLDS(hri_json_get_bool(&c->root, "packed", &c->packed, error));
   (void)snprintf(path, sizeof path, "%s/expected.safetensors", c->directory);
   HOLDS(hri_safetensors_open(path, &c->expected, error));
-  (void)snprintf(path, sizeof path, "%s/inputs.safetensors", c->directory);
+  (void)snprintf(path, sizeof path, "%s/parity/data/%s/inputs.safetensors", HR_TEST_DATA, base);
   HOLDS(hri_safetensors_open(path, &c->inputs, error));
   HOLDS(hri_weights_open(c->model_directory, &c->initial, error));
   HOLDS(hr_model_open(c->model_directory, &c->model, error));
   return c;
 }
+
+static inline parity_case *parity_open(const char *name) { return parity_open_in("data", name, name); }
 
 static inline void parity_close(parity_case *c) {
   hri_json_deinit(&c->root);

@@ -1,0 +1,563 @@
+/* Adapters before anything runs: the words of --lora, the parameters that a model gets by them, adapter_config.json as
+ * PEFT and its users publish it, and files of adapters that are damaged or belong elsewhere. Each refusal names option,
+ * file, field or tensor. (Values are held in test_peft.c, bits in tests/cli/test_lora.sh.) */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <headroom/train.h>
+
+#include "formats/weights.h"
+#include "model/adapter.h"
+#include "model/lora.h"
+#include "model/params.h"
+#include "support/scratch.h"
+
+static const char *work, *data;
+
+#define LLAMA "custom:family=llama,layers=3,hidden=12,heads=2,kv-heads=1,mlp=10,vocab=257,positions=32"
+#define GPT2 "custom:family=gpt2,layers=3,hidden=12,heads=2,mlp=10,vocab=257,positions=32"
+#define PHI3 "custom:family=phi3,layers=3,hidden=12,heads=2,kv-heads=1,mlp=10,vocab=257,positions=32"
+#define GEMMA2 "custom:family=gemma2,layers=3,hidden=12,heads=2,kv-heads=1,mlp=10,vocab=257,positions=32"
+#define QWEN3 "custom:family=qwen3,layers=3,hidden=12,heads=2,kv-heads=1,mlp=10,vocab=257,positions=32"
+
+enum {
+  Q = 1 << HR_MODULE_Q,
+  K = 1 << HR_MODULE_K,
+  V = 1 << HR_MODULE_V,
+  O = 1 << HR_MODULE_ATTENTION_OUTPUT,
+  GATE = 1 << HR_MODULE_MLP_GATE,
+  UP = 1 << HR_MODULE_MLP_UP,
+  DOWN = 1 << HR_MODULE_MLP_DOWN
+};
+
+static hr_model model_of(const char *source) {
+  hr_model m;
+  hr_error error = {0};
+  if (hr_model_open(source, &m, &error) != HR_OK) fail_msg("%s: %s", source, error.message);
+  return m;
+}
+
+/* ---- words ---- */
+
+static hr_lora parsed(const char *source, const char *words) {
+  hr_model m = model_of(source);
+  hr_error error = {0};
+  hr_lora lora;
+  if (hri_lora_parse(words, &m, &lora, &error) != HR_OK) fail_msg("--lora %s: %s", words, error.message);
+  return lora;
+}
+
+static void every_word(void **state) {
+  hr_lora l = parsed(LLAMA, "r=16");
+  (void)state;
+  assert_int_equal(l.rank, 16);
+  assert_true(l.alpha == 8 && l.dropout == 0 && !l.rslora && !l.gaussian);
+  assert_int_equal(l.targets, Q | V);
+  assert_int_equal(l.layers[0], 7);
+  l = parsed(LLAMA, "alpha=0.5");
+  assert_int_equal(l.rank, 8);
+  assert_true(l.alpha == 0.5);
+  l = parsed(LLAMA, "targets=k_proj,o_proj,rslora,dropout=0.25,init=gaussian,layers=0,2");
+  assert_int_equal(l.targets, K | O);
+  assert_true(l.rslora && l.gaussian && l.dropout == 0.25);
+  assert_int_equal(l.layers[0], 5);
+  l = parsed(LLAMA, "layers=1-2,r=1,init=kaiming,targets=self_attn.q_proj,mlp.down_proj");
+  assert_int_equal(l.layers[0], 6);
+  assert_int_equal(l.targets, Q | DOWN);
+  assert_false(l.gaussian);
+  l = parsed(LLAMA, "layers=2,0-1,targets=all-linear");
+  assert_int_equal(l.layers[0], 7);
+  assert_int_equal(l.targets, Q | K | V | O | GATE | UP | DOWN);
+  assert_int_equal(parsed(GPT2, "r=4").targets, Q);
+  assert_int_equal(parsed(GPT2, "targets=c_proj").targets, O | DOWN); /* two modules end in it, as for PEFT */
+  assert_int_equal(parsed(GPT2, "targets=attn.c_proj").targets, O);
+  assert_int_equal(parsed(GPT2, "targets=all-linear").targets, Q | O | GATE | DOWN);
+  assert_int_equal(parsed(PHI3, "r=4").targets, Q);
+  assert_int_equal(parsed(PHI3, "targets=qkv_proj,gate_up_proj").targets, Q | GATE);
+  assert_int_equal(parsed(PHI3, "targets=all-linear").targets, Q | O | GATE | DOWN);
+  assert_int_equal(parsed(GEMMA2, "r=4").targets, Q | V);
+  assert_int_equal(parsed(QWEN3, "targets=up_proj,gate_proj").targets, GATE | UP);
+  l = (hr_lora){.rank = 16, .alpha = 32};
+  assert_true(hri_lora_scale(&l) == 2);
+  l.rslora = true;
+  assert_true(hri_lora_scale(&l) == 8);
+}
+
+/* What is wrong, and a word that the message or the hint must hold beside "--lora". */
+static void every_refusal(void **state) {
+  static const struct {
+    const char *source, *words, *says;
+  } bad[] = {
+      {LLAMA, "r=0", "r=0"},
+      {LLAMA, "r=4097", "r=4097"},
+      {LLAMA, "r=", "rank"},
+      {LLAMA, "r=4x", "r=4x"},
+      {LLAMA, "r=-4", "r=-4"},
+      {LLAMA, "r=1e1", "r=1e1"},
+      {LLAMA, "r=4,r=8", "twice"},
+      {LLAMA, "alpha=0", "alpha=0"},
+      {LLAMA, "alpha=-1", "alpha=-1"},
+      {LLAMA, "alpha=nan", "alpha=nan"},
+      {LLAMA, "alpha=inf", "alpha=inf"},
+      {LLAMA, "alpha= 4", "alpha"},
+      {LLAMA, "alpha=two", "alpha=two"},
+      {LLAMA, "dropout=1", "dropout=1"},
+      {LLAMA, "dropout=-0.1", "dropout=-0.1"},
+      {LLAMA, "dropout=x", "dropout=x"},
+      {LLAMA, "init=pissa", "kaiming or gaussian"},
+      {LLAMA, "layers=3", "0-2"},
+      {LLAMA, "layers=2-1", "layers=2-1"},
+      {LLAMA, "layers=0-3", "0-2"},
+      {LLAMA, "layers=", "layers="},
+      {LLAMA, "layers=a", "layers=a"},
+      {LLAMA, "layers=0-", "layers=0-"},
+      {LLAMA, "targets=c_attn", "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or all-linear"},
+      {LLAMA, "targets=lm_head", "no module 'lm_head'"},
+      {LLAMA, "targets=proj", "no module 'proj'"}, /* an end, but not behind a dot */
+      {LLAMA, "targets=q_proj,nosuch", "no module 'nosuch'"},
+      {LLAMA, "targets=", "no module ''"},
+      {GPT2, "targets=q_proj", "c_attn, c_proj, c_fc, or all-linear"},
+      {PHI3, "targets=q_proj", "qkv_proj"},
+      {PHI3, "targets=gate_proj", "gate_up_proj"},
+      {LLAMA, "rank=4", "r=N"},
+      {LLAMA, "q_proj", "'q_proj' is not understood"},
+      {LLAMA, "r=4,8", "'8' is not understood"},
+      {LLAMA, "r=4,rslora,q_proj", "'q_proj' is not understood"},
+      {LLAMA, "dora", "'dora' is not understood"},
+      {LLAMA, "use_dora=true", "not understood"},
+      {LLAMA, "r=4,", "comma"},
+      {LLAMA, ",r=4", "empty"},
+      {LLAMA, "r=4,,alpha=2", "empty"},
+  };
+  (void)state;
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+    hr_model m = model_of(bad[k].source);
+    hr_error error = {0};
+    hr_lora lora = {.rank = 77};
+    if (hri_lora_parse(bad[k].words, &m, &lora, &error) != HR_ERROR_USAGE) fail_msg("took --lora %s", bad[k].words);
+    assert_int_equal(lora.rank, 77); /* nothing is half taken */
+    if (!strstr(error.message, "--lora") || (!strstr(error.message, bad[k].says) && !strstr(error.hint, bad[k].says)))
+      fail_msg("--lora %s: no '%s' in: %s (%s)", bad[k].words, bad[k].says, error.message, error.hint);
+  }
+}
+
+/* ---- the table of parameters ---- */
+
+typedef struct listed {
+  const char *name; /* of the file */
+  uint64_t rows, columns;
+  const char *ours;
+  uint64_t row; /* where it is in ours */
+} listed;
+
+/* The adapters of `layer`, part by part in order, are those listed; and no other parameter changes by them. */
+static void expect_parts(const char *source, const char *words, int layer, const listed *want, size_t count) {
+  hr_model plain = model_of(source), m = plain;
+  size_t at = 0;
+  uint32_t own = 0;
+  m.lora = parsed(source, words);
+  for (uint32_t p = 0; p < hri_param_count(&m); p++) {
+    hri_param_spec spec, before;
+    hri_param_get(&m, p, &spec);
+    if (!spec.adapter) {
+      hri_param_get(&plain, own++, &before);
+      assert_memory_equal(&before, &spec, sizeof spec);
+      continue;
+    }
+    assert_true(spec.decay);
+    assert_int_equal(spec.rank, 2);
+    if (spec.layer != layer) continue;
+    for (uint32_t k = 0; k < spec.part_count; k++, at++) {
+      const hri_param_part *part = &spec.parts[k];
+      if (at >= count) fail_msg("%s, %s: also %s", source, words, part->name);
+      assert_string_equal(part->name, want[at].name);
+      assert_string_equal(spec.name, want[at].ours);
+      assert_false(part->transposed);
+      assert_int_equal(part->rows, want[at].rows);
+      assert_int_equal(part->row, want[at].row);
+      assert_int_equal(spec.dims[1], want[at].columns);
+      assert_int_equal(spec.init == HRI_INIT_ZEROS, strstr(part->name, "lora_B") != NULL);
+    }
+  }
+  assert_int_equal(own, hri_param_count(&plain));
+  assert_int_equal(at, count);
+}
+#define EXPECT(source, words, layer, ...)                                                                              \
+  do {                                                                                                                 \
+    static const listed want[] = {__VA_ARGS__};                                                                        \
+    expect_parts(source, words, layer, want, sizeof want / sizeof *want);                                              \
+  } while (0)
+
+#define L1(name) "base_model.model.model.layers.1." name ".weight"
+#define H2(name) "base_model.model.transformer.h.2." name ".weight"
+
+static void parameters(void **state) {
+  (void)state;
+  /* q and v are 12 and 6 rows of the fused product: heads of 6, two of q and one of k and v. They share one A. */
+  EXPECT(LLAMA, "r=2", 1, {L1("self_attn.q_proj.lora_A"), 2, 12, "layers.1.q.lora_A", 0},
+         {L1("self_attn.v_proj.lora_A"), 2, 12, "layers.1.q.lora_A", 2},
+         {L1("self_attn.q_proj.lora_B"), 12, 2, "layers.1.q.lora_B", 0},
+         {L1("self_attn.v_proj.lora_B"), 6, 2, "layers.1.v.lora_B", 0});
+  /* With dropout each reads an x of its own. */
+  EXPECT(LLAMA, "r=2,dropout=0.5", 1, {L1("self_attn.q_proj.lora_A"), 2, 12, "layers.1.q.lora_A", 0},
+         {L1("self_attn.v_proj.lora_A"), 2, 12, "layers.1.v.lora_A", 0},
+         {L1("self_attn.q_proj.lora_B"), 12, 2, "layers.1.q.lora_B", 0},
+         {L1("self_attn.v_proj.lora_B"), 6, 2, "layers.1.v.lora_B", 0});
+  /* The first of those that share is the first that there is. */
+  EXPECT(LLAMA, "r=3,targets=k_proj,v_proj,up_proj,down_proj", 1,
+         {L1("self_attn.k_proj.lora_A"), 3, 12, "layers.1.k.lora_A", 0},
+         {L1("self_attn.v_proj.lora_A"), 3, 12, "layers.1.k.lora_A", 3},
+         {L1("mlp.up_proj.lora_A"), 3, 12, "layers.1.up.lora_A", 0},
+         {L1("mlp.down_proj.lora_A"), 3, 10, "layers.1.down.lora_A", 0},
+         {L1("self_attn.k_proj.lora_B"), 6, 3, "layers.1.k.lora_B", 0},
+         {L1("self_attn.v_proj.lora_B"), 6, 3, "layers.1.v.lora_B", 0},
+         {L1("mlp.up_proj.lora_B"), 10, 3, "layers.1.up.lora_B", 0},
+         {L1("mlp.down_proj.lora_B"), 12, 3, "layers.1.down.lora_B", 0});
+  EXPECT(QWEN3, "r=2,targets=gate_proj,up_proj", 1, {L1("mlp.gate_proj.lora_A"), 2, 12, "layers.1.gate.lora_A", 0},
+         {L1("mlp.up_proj.lora_A"), 2, 12, "layers.1.gate.lora_A", 2},
+         {L1("mlp.gate_proj.lora_B"), 10, 2, "layers.1.gate.lora_B", 0},
+         {L1("mlp.up_proj.lora_B"), 10, 2, "layers.1.up.lora_B", 0});
+  EXPECT(GEMMA2, "r=2,targets=o_proj", 1, {L1("self_attn.o_proj.lora_A"), 2, 12, "layers.1.o.lora_A", 0},
+         {L1("self_attn.o_proj.lora_B"), 12, 2, "layers.1.o.lora_B", 0});
+  /* One module of a family that fuses: one B of all its rows. */
+  EXPECT(PHI3, "r=2,targets=qkv_proj,gate_up_proj", 1,
+         {L1("self_attn.qkv_proj.lora_A"), 2, 12, "layers.1.q.lora_A", 0},
+         {L1("mlp.gate_up_proj.lora_A"), 2, 12, "layers.1.gate.lora_A", 0},
+         {L1("self_attn.qkv_proj.lora_B"), 24, 2, "layers.1.q.lora_B", 0},
+         {L1("mlp.gate_up_proj.lora_B"), 20, 2, "layers.1.gate.lora_B", 0});
+  EXPECT(GPT2, "r=2,targets=c_attn,c_proj", 2, {H2("attn.c_attn.lora_A"), 2, 12, "layers.2.q.lora_A", 0},
+         {H2("attn.c_proj.lora_A"), 2, 12, "layers.2.o.lora_A", 0},
+         {H2("mlp.c_proj.lora_A"), 2, 10, "layers.2.down.lora_A", 0},
+         {H2("attn.c_attn.lora_B"), 36, 2, "layers.2.q.lora_B", 0},
+         {H2("attn.c_proj.lora_B"), 12, 2, "layers.2.o.lora_B", 0},
+         {H2("mlp.c_proj.lora_B"), 12, 2, "layers.2.down.lora_B", 0});
+  /* A layer that is not named has none. */
+  expect_parts(LLAMA, "r=2,layers=0,2", 1, NULL, 0);
+}
+
+/* ---- adapter_config.json ---- */
+
+static const char *put_config(const char *text) {
+  static int count;
+  const char *directory = path_of("%s/config-%d", work, count++);
+  assert_int_equal(mkdir(directory, 0755), 0);
+  put_text(path_of("%s/adapter_config.json", directory), text);
+  return directory;
+}
+
+static hr_model opened(const char *source, const char *text) {
+  hr_model m = model_of(source);
+  hr_error error = {0};
+  const char *directory = put_config(text);
+  if (hri_adapter_open(directory, &m, &error) != HR_OK) fail_msg("%s: %s", text, error.message);
+  assert_string_equal(m.adapter, directory);
+  return m;
+}
+
+/* As they are published: of PEFT 0.2, of 0.21, with keys of which nothing is known here, with an empty everything. */
+static void published(void **state) {
+  hr_lora l = opened(LLAMA, "{\"base_model_name_or_path\": \"decapoda-research/llama-7b-hf\", \"bias\": \"none\", "
+                            "\"enable_lora\": null, \"fan_in_fan_out\": false, \"inference_mode\": true, "
+                            "\"lora_alpha\": 16, \"lora_dropout\": 0.05, \"merge_weights\": false, "
+                            "\"modules_to_save\": null, \"peft_type\": \"LORA\", \"r\": 16, "
+                            "\"target_modules\": [\"q_proj\", \"v_proj\"], \"task_type\": \"CAUSAL_LM\"}")
+                  .lora;
+  (void)state;
+  assert_int_equal(l.rank, 16);
+  assert_true(l.alpha == 16 && l.dropout == 0.05 && !l.rslora);
+  assert_int_equal(l.targets, Q | V);
+  assert_int_equal(l.layers[0], 7);
+  l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": [\"down_proj\"], \"use_rslora\": true, "
+                    "\"use_dora\": false, \"modules_to_save\": [], \"rank_pattern\": {}, \"alpha_pattern\": {}, "
+                    "\"loftq_config\": {}, \"megatron_core\": \"megatron.core\", \"exclude_modules\": null, "
+                    "\"lora_bias\": false, \"qalora_group_size\": 16, \"layers_to_transform\": [0, 2], "
+                    "\"layers_pattern\": \"layers\", \"peft_version\": \"99\", \"of_the_future\": {\"x\": 1}}")
+          .lora;
+  assert_int_equal(l.rank, 8); /* PEFT's own defaults */
+  assert_true(l.alpha == 8 && l.dropout == 0 && l.rslora);
+  assert_int_equal(l.targets, DOWN);
+  assert_int_equal(l.layers[0], 5);
+  l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": \"all-linear\", \"layers_to_transform\": 1, "
+                    "\"lora_alpha\": 0.5, \"r\": 3, \"init_lora_weights\": \"gaussian\"}")
+          .lora;
+  assert_int_equal(l.targets, Q | K | V | O | GATE | UP | DOWN);
+  assert_int_equal(l.layers[0], 2);
+  /* What PEFT makes of all-linear in a list: paths, one per layer. */
+  l = opened(GPT2, "{\"peft_type\": \"LORA\", \"fan_in_fan_out\": true, \"target_modules\": "
+                   "[\"transformer.h.0.attn.c_attn\", \"transformer.h.2.attn.c_attn\", \"h.2.mlp.c_fc\", "
+                   "\"h.0.mlp.c_fc\"]}")
+          .lora;
+  assert_int_equal(l.targets, Q | GATE);
+  assert_int_equal(l.layers[0], 5);
+}
+
+#define OF(rest) "{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"]" rest "}"
+
+static void refused_configs(void **state) {
+  static const struct {
+    const char *text;
+    hr_status status;
+    const char *field;
+  } bad[] = {
+      {OF(", \"use_dora\": true"), HR_ERROR_UNSUPPORTED, "'use_dora'"},
+      {OF(", \"use_qalora\": true"), HR_ERROR_UNSUPPORTED, "'use_qalora'"},
+      {OF(", \"lora_bias\": true"), HR_ERROR_UNSUPPORTED, "'lora_bias'"},
+      {OF(", \"modules_to_save\": [\"lm_head\"]"), HR_ERROR_UNSUPPORTED, "'modules_to_save'"},
+      {OF(", \"rank_pattern\": {\"q_proj\": 2}"), HR_ERROR_UNSUPPORTED, "'rank_pattern'"},
+      {OF(", \"alpha_pattern\": {\"q_proj\": 2}"), HR_ERROR_UNSUPPORTED, "'alpha_pattern'"},
+      {OF(", \"exclude_modules\": \"v_proj\""), HR_ERROR_UNSUPPORTED, "'exclude_modules'"},
+      {OF(", \"layer_replication\": [[0, 2]]"), HR_ERROR_UNSUPPORTED, "'layer_replication'"},
+      {OF(", \"trainable_token_indices\": [3]"), HR_ERROR_UNSUPPORTED, "'trainable_token_indices'"},
+      {OF(", \"target_parameters\": [\"x\"]"), HR_ERROR_UNSUPPORTED, "'target_parameters'"},
+      {OF(", \"alora_invocation_tokens\": [1]"), HR_ERROR_UNSUPPORTED, "'alora_invocation_tokens'"},
+      {OF(", \"kasa_config\": {\"beta\": 1}"), HR_ERROR_UNSUPPORTED, "'kasa_config'"},
+      {OF(", \"bias\": \"all\""), HR_ERROR_UNSUPPORTED, "'bias'"},
+      {OF(", \"bias\": \"lora_only\""), HR_ERROR_UNSUPPORTED, "'bias'"},
+      {OF(", \"init_lora_weights\": \"pissa_niter_4\""), HR_ERROR_UNSUPPORTED, "'init_lora_weights'"},
+      {OF(", \"init_lora_weights\": \"olora\""), HR_ERROR_UNSUPPORTED, "'init_lora_weights'"},
+      {OF(", \"r\": 0"), HR_ERROR_INPUT, "'r'"},
+      {OF(", \"r\": \"8\""), HR_ERROR_INPUT, "'r'"},
+      {OF(", \"lora_alpha\": \"8\""), HR_ERROR_INPUT, "'lora_alpha'"},
+      {OF(", \"lora_alpha\": 0"), HR_ERROR_INPUT, "lora_alpha"},
+      {OF(", \"lora_dropout\": 1"), HR_ERROR_INPUT, "lora_dropout"},
+      {OF(", \"use_rslora\": 1"), HR_ERROR_INPUT, "'use_rslora'"},
+      {OF(", \"layers_to_transform\": [3]"), HR_ERROR_INPUT, "layers_to_transform"},
+      {OF(", \"layers_to_transform\": -1"), HR_ERROR_INPUT, "layers_to_transform"},
+      {OF(", \"layers_to_transform\": [\"0\"]"), HR_ERROR_INPUT, "layers_to_transform"},
+      {"{\"peft_type\": \"LOHA\", \"target_modules\": [\"q_proj\"]}", HR_ERROR_UNSUPPORTED, "'peft_type'"},
+      {"{\"target_modules\": [\"q_proj\"]}", HR_ERROR_INPUT, "'peft_type'"},
+      {"{\"peft_type\": \"LORA\"}", HR_ERROR_INPUT, "'target_modules'"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": []}", HR_ERROR_INPUT, "'target_modules'"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": [\"lm_head\"]}", HR_ERROR_INPUT, "target_modules"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\", \"embed_tokens\"]}", HR_ERROR_INPUT,
+       "target_modules"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": [7]}", HR_ERROR_INPUT, "target_modules"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": \".*\\\\.(q|v)_proj\"}", HR_ERROR_UNSUPPORTED,
+       "'target_modules'"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": [\"layers.0.mlp.up_proj\", \"layers.1.mlp.down_proj\"]}",
+       HR_ERROR_UNSUPPORTED, "'target_modules'"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": [\"layers.0.mlp.up_proj\"], \"layers_to_transform\": [1]}",
+       HR_ERROR_INPUT, "layers_to_transform"},
+      {"[]", HR_ERROR_INPUT, "adapter_config.json"},
+      {"{", HR_ERROR_INPUT, "adapter_config.json"},
+      {"", HR_ERROR_INPUT, "adapter_config.json"},
+  };
+  (void)state;
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+    hr_model m = model_of(LLAMA);
+    hr_error error = {0};
+    hr_status status = hri_adapter_open(put_config(bad[k].text), &m, &error);
+    if (status != bad[k].status) fail_msg("%s: status %d, %s", bad[k].text, (int)status, error.message);
+    assert_int_equal(m.lora.rank, 0);
+    if (!strstr(error.message, "adapter_config.json") || !strstr(error.message, bad[k].field) || !error.hint[0])
+      fail_msg("%s: file, %s and a remedy are not all in: %s (%s)", bad[k].text, bad[k].field, error.message,
+               error.hint);
+  }
+}
+
+/* What is written is read as the same thing, by this reader; by PEFT's it is in tests/parity/check_peft.py. */
+static void written_is_read(void **state) {
+  static const struct {
+    const char *source, *words;
+  } all[] = {{LLAMA, "r=2,alpha=3.5,rslora"},
+             {LLAMA, "targets=all-linear,layers=0,2,init=gaussian,dropout=0.125"},
+             {GPT2, "targets=attn.c_proj,c_fc"},
+             {GPT2, "targets=c_proj"},
+             {PHI3, "targets=qkv_proj"},
+             {GEMMA2, "r=1,layers=1"}};
+  (void)state;
+  for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+    hr_model m = model_of(all[k].source), again;
+    hri_text text = {0};
+    m.lora = parsed(all[k].source, all[k].words);
+    hri_adapter_text(&m, "somewhere", &text);
+    again = opened(all[k].source, hri_text_get(&text));
+    again.lora.gaussian = m.lora.gaussian; /* how it began is not asked for when it goes on */
+    assert_memory_equal(&again.lora, &m.lora, sizeof m.lora);
+    hri_text_deinit(&text);
+  }
+}
+
+/* ---- files of adapters ---- */
+
+/* What is wrong with a file. */
+typedef struct damage {
+  const char *name; /* the tensor that it is about; NULL: one more, `says` */
+  enum { LACKING, RANK, TYPE, NAN_VALUE, EXTRA, OTHER_MODEL, HALF } kind;
+  const char *says;
+} damage;
+
+static hri_safetensor listed_tensor(const hri_param_spec *spec, const hri_param_part *part) {
+  return (hri_safetensor){
+      .name = part->name, .dtype = HRI_FILE_F32, .rank = 2, .shape = {part->rows, spec->dims[1]}};
+}
+
+/* A directory with the adapters of `m`, with the damage (may be NULL). */
+static const char *put_adapter(const hr_model *m, const char *config, const damage *d) {
+  const char *directory = put_config(config);
+  hri_param_spec specs[80];
+  hri_safetensor list[80];
+  uint32_t count = 0, wrong = UINT32_MAX;
+  hri_safetensors_writer *writer;
+  hri_file_list files = {0};
+  hr_error error = {0};
+  static float zeros[4096];
+  for (uint32_t p = 0; p < hri_param_count(m); p++) {
+    hri_param_spec *spec = &specs[p];
+    hri_param_get(m, p, spec);
+    for (uint32_t k = 0; spec->adapter && k < spec->part_count; k++) {
+      hri_safetensor t = listed_tensor(spec, &spec->parts[k]);
+      bool meant = d && d->name && strcmp(d->name, t.name) == 0;
+      if (meant && d->kind == LACKING) continue;
+      if (meant && d->kind == RANK) t.shape[strstr(t.name, "lora_A") ? 0 : 1]++;
+      if (meant && d->kind == TYPE) t.dtype = HRI_FILE_I32;
+      if (d && d->kind == HALF) t.dtype = HRI_FILE_F16;
+      if (meant) wrong = count;
+      list[count++] = t;
+    }
+  }
+  if (d && d->kind == EXTRA)
+    list[count++] = (hri_safetensor){.name = d->says, .dtype = HRI_FILE_F32, .rank = 1, .shape = {4}};
+  if (hri_safetensors_writer_open(path_of("%s/adapter_model.safetensors", directory), list, count, NULL, 0, &writer,
+                                  &error) != HR_OK)
+    fail_msg("%s", error.message);
+  for (uint32_t t = 0; t < count; t++) {
+    uint64_t bytes = list[t].shape[0] * (list[t].rank == 2 ? list[t].shape[1] : 1) * (list[t].dtype == HRI_FILE_F16 ? 2 : 4);
+    float bad[2] = {0, NAN};
+    assert_true(bytes <= sizeof zeros);
+    assert_int_equal(hri_safetensors_writer_write(writer, t, 0, zeros, bytes - sizeof bad, &error), HR_OK);
+    assert_int_equal(hri_safetensors_writer_write(writer, t, bytes - sizeof bad,
+                                                  t == wrong && d->kind == NAN_VALUE ? bad : zeros, sizeof bad, &error),
+                     HR_OK);
+  }
+  assert_int_equal(hri_safetensors_writer_finish(writer, &files, &error), HR_OK);
+  hri_array_free(&files);
+  return directory;
+}
+
+static hr_status train_with(const hr_model *model, const char *adapter, hr_error *error) {
+  static int count;
+  const char *out = path_of("%s/run-%d", work, count++);
+  hr_run_options options;
+  hr_run_result result;
+  hr_status status;
+  hr_job job;
+  hr_job_init(&job);
+  hr_run_options_init(&options);
+  job.model = *model;
+  job.adapter = adapter;
+  job.sequence_length = 8;
+  job.steps = 1;
+  job.threads = 1;
+  assert_int_equal(hr_device_find("cpu", &job.device, error), HR_OK);
+  options.data_paths = &data;
+  options.data_path_count = 1;
+  options.out_directory = out;
+  status = hr_job_finish(&job, error);
+  if (status == HR_OK) status = hr_train(&job, &options, &result, error);
+  if (status != HR_OK && exists(path_of("%s/final", out))) fail_msg("a refused run made %s/final", out);
+  return status;
+}
+
+#define CONFIG "{\"peft_type\": \"LORA\", \"r\": 2, \"target_modules\": [\"q_proj\", \"v_proj\"]}"
+
+static void damaged_files(void **state) {
+  static const damage bad[] = {
+      {L1("self_attn.v_proj.lora_B"), LACKING, "missing"},
+      {L1("self_attn.q_proj.lora_A"), LACKING, "missing"},
+      {L1("self_attn.q_proj.lora_A"), RANK, "[3, 12]"},
+      {L1("self_attn.v_proj.lora_B"), RANK, "[6, 3]"},
+      {L1("self_attn.v_proj.lora_B"), TYPE, "I32"},
+      {L1("self_attn.q_proj.lora_B"), NAN_VALUE, "finite"},
+      {NULL, EXTRA, L1("self_attn.o_proj.lora_A")},
+      {NULL, EXTRA, "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight"},
+      {NULL, EXTRA, "base_model.model.lm_head.weight"},
+      {NULL, EXTRA, L1("self_attn.q_proj.lora_magnitude_vector")},
+      {"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", OTHER_MODEL, "has shape [2, 12]"},
+  };
+  hr_model m = model_of(LLAMA), base = m;
+  hr_error error = {0};
+  (void)state;
+  m.lora = parsed(LLAMA, "r=2");
+  if (train_with(&base, put_adapter(&m, CONFIG, NULL), &error) != HR_OK) fail_msg("%s", error.message);
+  if (train_with(&base, put_adapter(&m, CONFIG, &(damage){.kind = HALF}), &error) != HR_OK)
+    fail_msg("%s", error.message);
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+    const char *directory = put_adapter(&m, CONFIG, &bad[k]);
+    hr_model other = bad[k].kind == OTHER_MODEL
+                         ? model_of("custom:family=llama,layers=3,hidden=16,heads=2,kv-heads=1,mlp=10,vocab=257")
+                         : base;
+    hr_error e = {0};
+    hr_status status = train_with(&other, directory, &e);
+    if (status != HR_ERROR_INPUT) fail_msg("case %zu: status %d: %s", k, (int)status, e.message);
+    if (!strstr(e.message, "adapter_model.safetensors") || (bad[k].name && !strstr(e.message, bad[k].name)) ||
+        !strstr(e.message, bad[k].says))
+      fail_msg("case %zu: not all of file, tensor and '%s' in: %s", k, bad[k].says, e.message);
+    if (!e.hint[0]) fail_msg("case %zu: no remedy beside: %s", k, e.message);
+  }
+}
+
+/* The directory itself. */
+static void damaged_directories(void **state) {
+  hr_model base = model_of(LLAMA), m;
+  hr_error e = {0};
+  const char *directory = put_config(CONFIG);
+  (void)state;
+  assert_int_equal(train_with(&base, directory, &e), HR_ERROR_INPUT); /* settings, and no weights */
+  assert_non_null(strstr(e.message, "adapter_model.safetensors"));
+  assert_int_equal(train_with(&base, path_of("%s/nosuch", work), &e), HR_ERROR_INPUT);
+  assert_non_null(strstr(e.message, "adapter_config.json"));
+  /* Named as a model, it must say whose it is. */
+  assert_int_equal(hr_model_open(directory, &m, &e), HR_ERROR_INPUT);
+  assert_non_null(strstr(e.hint, "--adapter"));
+  directory = put_config("{\"peft_type\": \"LORA\", \"base_model_name_or_path\": \"someone/somewhere\"}");
+  assert_int_equal(hr_model_open(directory, &m, &e), HR_ERROR_INPUT);
+  assert_non_null(strstr(e.message, "someone/somewhere"));
+  assert_non_null(strstr(e.hint, "--adapter"));
+}
+
+/* --lora beside adapters that there are. */
+static void new_beside_old(void **state) {
+  hr_model m = model_of(LLAMA);
+  hr_error e = {0};
+  hr_job job;
+  (void)state;
+  m.lora = parsed(LLAMA, "r=2");
+  hr_job_init(&job);
+  job.model = model_of(LLAMA);
+  job.adapter = put_adapter(&m, CONFIG, NULL);
+  job.lora = "r=4";
+  assert_int_equal(hr_device_find("cpu", &job.device, &e), HR_OK);
+  assert_int_equal(hr_job_finish(&job, &e), HR_ERROR_USAGE);
+  assert_non_null(strstr(e.message, "--lora"));
+}
+
+static int set_up(void **state) {
+  (void)state;
+  work = scratch_make("lora");
+  data = strdup(path_of("%s/data.txt", work));
+  put_words(data, 2000, 1);
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  scratch_remove(work);
+  free((void *)(uintptr_t)data);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_word),          cmocka_unit_test(every_refusal),   cmocka_unit_test(parameters),
+      cmocka_unit_test(published),           cmocka_unit_test(refused_configs), cmocka_unit_test(written_is_read),
+      cmocka_unit_test(damaged_files),       cmocka_unit_test(damaged_directories),
+      cmocka_unit_test(new_beside_old),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
