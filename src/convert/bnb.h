@@ -16,11 +16,11 @@ typedef struct hri_bnb_weight {
   uint32_t weight, absmax, nested; /* indices in the weights; nested HRI_SAFETENSORS_NONE without */
 } hri_bnb_weight;
 
-/* Looks a weight of `rows` x `columns` up (as [out, in], also where the 16-bit file has [in, out]: GPT-2) and reads the small tensors beside it, each of their bytes once: call it once
- * a weight where a digest is taken. Files by quantizers on GPUs and of other versions are fine: their maps may differ
- * from ours in the last bits (a linspace rounded otherwise), which is let pass below 2^-20 of an entry; values are
- * then those of our maps. INPUT names file and tensor: what is missing, malformed, of other blocks, another map or
- * shape, or an older layout than rows. */
+/* Looks a weight of `rows` x `columns` up (as [out, in], also where the 16-bit file has [in, out]: GPT-2) and reads the
+ * small tensors beside it, each of their bytes once: call it once a weight where a digest is taken. Files by quantizers
+ * on GPUs and of other versions are fine: their maps may differ from ours in the last bits (a linspace rounded
+ * otherwise), which is let pass below 2^-20 of an entry; values are then those of our maps. INPUT names file and tensor:
+ * what is missing, malformed, of other blocks, another map or shape, or of a layout that is not by rows. */
 hr_status hri_bnb_find(const hri_weights *weights, const char *name, uint64_t rows, uint64_t columns,
                        hri_bnb_weight *out, hr_error *error);
 /* Reads codes, absmax and (with dq, else NULL) nested with the offset behind it; sizes are those of the layout. INPUT
