@@ -141,6 +141,7 @@ typedef struct hr_job {
   const char
       *lora; /* --lora: train adapters instead of the weights; hr_job_finish reads it into model.lora. NULL: no */
 
+  const char *freeze, *train_only; /* --freeze, --train-only: lists of words (src/model/freeze.h); NULL */
   hr_quantize quantize;
   const char *adapter; /* --adapter: a directory of adapters to begin with, which hr_job_finish reads into the model */
 

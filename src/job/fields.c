@@ -141,6 +141,12 @@ static const hr_field fields[] = {
      "train adapters of low rank and nothing else: r=16,alpha=32,targets=q_proj,v_proj (or all-linear),dropout=0.05,"
      "rslora,init=kaiming|gaussian,layers=8-15",
      P | T | X, JOB(lora), MATHEMATICS(ALGORITHM)},
+    {"freeze", HR_FIELD_TEXT, "Job", "WHAT,...",
+     "tensors that keep their values (rounded to bf16 where --precision says so): embed, head, norms, biases, layers.0-15, or patterns "
+     "of names (*.mlp.*)",
+     P | T | X, JOB(freeze), MATHEMATICS(ALGORITHM)},
+    {"train-only", HR_FIELD_TEXT, "Job", "WHAT,...", "the only tensors that are trained, in the same words", P | T | X,
+     JOB(train_only), MATHEMATICS(ALGORITHM)},
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
      "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (from bf16 values; +dq: their scales in 8 "
      "bits too); each is dequantized before each use",

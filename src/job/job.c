@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "job/fields.h"
 #include "model/adapter.h"
+#include "model/freeze.h"
 #include "model/lora.h"
 #include "program/optimizer.h"
 
@@ -122,6 +123,10 @@ static bool context_beyond(const hr_job *job) {
   return job->model.learned_positions && generates(job) && job->context_length > job->model.max_positions;
 }
 
+static bool frozen_and_adapted(const hr_job *job) {
+  return trains(job) && (job->freeze || job->train_only) && job->model.lora.rank > 0;
+}
+
 static bool quantized_and_trained(const hr_job *job) {
   return trains(job) && job->quantize != HR_QUANTIZE_NONE && job->model.lora.rank == 0;
 }
@@ -165,6 +170,8 @@ static const struct {
      "give a smaller K, or --recompute block", NULL},
     {levels_beyond, "--recompute levels", "the model", "there are more levels than layers",
      "give one level for each layer; missing ones repeat the last", NULL},
+    {frozen_and_adapted, "--freeze and --train-only", "--lora", "beside adapters all weights are frozen",
+     "leave them out; layers= and targets= of --lora say where adapters are", NULL},
     {quantized_and_trained, "--quantize", "training of all weights", "quantized weights have no gradient",
      "add --lora r=16,alpha=32, which trains adapters beside them", NULL},
     {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq", NULL},
@@ -315,6 +322,8 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
                     "leave --lora out: adapters go on as their adapter_config.json says");
   if (made.lora)
     HRI_TRY(hri_lora_parse(made.lora, &made.model, made.quantize != HR_QUANTIZE_NONE, &made.model.lora, error));
+  if (trains(&made) && (made.freeze || made.train_only))
+    HRI_TRY(hri_freeze_check(&made.model, made.freeze, made.train_only, error));
   fill_from_model(&made);
   HRI_TRY(check_rows(&made, error));
   HRI_TRY(fill_accumulate(&made, error));

@@ -11,6 +11,7 @@
 
 #include "base/real.h"
 #include "model/family.h"
+#include "model/freeze.h"
 #include "model/params.h"
 #include "model/rope.h"
 #include "program/ops.h"
@@ -293,13 +294,17 @@ static void make_param(builder *b, uint32_t index) {
   hri_param_request request;
   hri_param_get(b->model, index, &p);
   for (uint32_t k = 0; k < p.part_count; k++)
-    parts[k] = (hri_part_request){.name = p.parts[k].name,
-                                  .row = p.parts[k].row,
-                                  .rows = p.parts[k].rows,
-                                  .trainable = p.adapter || b->model->lora.rank == 0,
-                                  .decay = p.decay,
-                                  .state_kind = b->spec->optimizer,
-                                  .quantization = quantization_of(b, &p)};
+    parts[k] =
+        (hri_part_request){.name = p.parts[k].name,
+                           .row = p.parts[k].row,
+                           .rows = p.parts[k].rows,
+
+                           .trainable = b->model->lora.rank > 0 ? p.adapter
+                                                                : hri_part_trains(b->model, &p, &p.parts[k],
+                                                                                  b->spec->freeze, b->spec->train_only),
+                           .decay = p.decay,
+                           .state_kind = b->spec->optimizer,
+                           .quantization = quantization_of(b, &p)};
   request = (hri_param_request){.name = p.name,
                                 .layer = p.layer,
                                 .unit = p.unit,

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# --freeze and --train-only: what is frozen keeps its bytes, what is left trains, the plan pays for that alone.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$1"
+
+for k in $(seq 300); do echo "line $k of the text, $((k * k)) in all"; done >text.txt
+run train micro-llama-bytes --data text.txt --seq 32 --steps 5 --lr 3e-3 --out base --quiet
+expect_rc 0
+# OUT OPTION...
+go_on() {
+  local out=$1
+  shift
+  run train base/final --data text.txt --seq 32 --micro-batch 2 --steps 5 --lr 1e-3 --quiet --check --out "$out" "$@"
+  expect_rc 0
+  expect_out 'equal to the byte'
+}
+# OUT PATTERN: just the tensors whose names match the regular expression have other bytes than in base/final.
+changed() {
+  [ -n "$have_python" ] || return 0
+  python3 - "base/final/model.safetensors" "$1/final/model.safetensors" "$2" <<'PYTHON' || fail "$1: not just $2 changed"
+import json, re, sys
+def tensors(path):
+    data = open(path, "rb").read()
+    n = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:8 + n])
+    return {k: data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]] for k, v in head.items() if k != "__metadata__"}
+a, b = tensors(sys.argv[1]), tensors(sys.argv[2])
+assert a.keys() == b.keys()
+wrong = [k for k in a if (a[k] != b[k]) != bool(re.search(sys.argv[3], k))]
+sys.exit("  " + ", ".join(wrong) if wrong else 0)
+PYTHON
+}
+
+go_on layer --freeze embed,norms,layers.0
+changed layer '^(?!.*(embed_tokens|norm|layers\.0\.)).*'
+go_on norms --train-only norms
+changed norms norm
+go_on part --train-only '*.v_proj.*,*.up_proj.*'
+changed part '(v_proj|up_proj)'
+go_on rounded --train-only '*.v_proj.*' --precision bf16 # what is frozen has no master: it is rounded, once
+go_on pure --train-only norms,layers.1 --precision bf16-pure --recompute block
+go_on both --train-only layers.1 --freeze '*.mlp.*' --accumulate 2 --recompute block
+changed both 'layers\.1\.(?!mlp)'
+
+run plan base/final --seq 32 --json
+all=$(json_number need_bytes)
+run plan base/final --seq 32 --freeze layers.0 --json
+[ "$(json_number need_bytes)" -lt "$all" ] || fail 'a frozen layer costs as much as one that trains'
+
+# A run that goes on takes it over, and is the same as one that never stopped.
+go_on once --train-only layers.1 --schedule constant
+run train base/final --data text.txt --seq 32 --micro-batch 2 --steps 2 --lr 1e-3 --quiet --out twice --train-only layers.1 --schedule constant
+run train --resume twice --steps 5 --quiet
+expect_rc 0
+cmp -s once/final/model.safetensors twice/final/model.safetensors || fail 'the run that went on differs'
+run train --resume twice --steps 6 --train-only layers.0 --quiet
+refuses 2
+
+for words in layers.9 q_proj nothing 'layers.1-0'; do
+  run train base/final --data text.txt --freeze "$words" --out no
+  refuses 2
+  expect_err 'means no tensor'
+done
+run train base/final --data text.txt --freeze embed,head,norms,layers.0-1 --out no
+refuses 2
+expect_err 'nothing to train'
+run train base/final --data text.txt --freeze norms --lora r=2 --out no
+refuses 2
+finish
