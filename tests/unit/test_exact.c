@@ -311,8 +311,9 @@ static void steps_take_nothing(const heap_case *k) {
   print_message(
       "%s, %s, %u threads, accumulate %u, packing %s%s%s%s, steps 2-12: %llu allocations, largest %llu bytes, heap %+lld bytes, address space %+lld bytes\n",
       k->model, hr_precision_name(k->precision), k->threads, k->accumulate, hr_weight_packing_name(k->weight_packing),
-      k->record_memory ? ", recorded" : "", k->lora ? ", lora " : "", k->lora ? k->lora : "", (unsigned long long)w.calls, (unsigned long long)w.largest,
-      (long long)(w.live_after - w.live_before), (long long)(w.space_after - w.space_before));
+      k->record_memory ? ", recorded" : "", k->lora ? ", lora " : "", k->lora ? k->lora : "",
+      (unsigned long long)w.calls, (unsigned long long)w.largest, (long long)(w.live_after - w.live_before),
+      (long long)(w.space_after - w.space_before));
   heap_print_offenders();
   assert_true(w.largest <= 4096);
   assert_true(w.live_after <= w.live_before);
