@@ -157,6 +157,11 @@ static hr_status open_source(work *w, const char *source, hr_error *error) {
     return hri_gguf_model(w->source.gguf, &w->model, error);
   }
   HRI_TRY(hr_model_open(source, &w->model, error));
+  if (w->model.lora.rank > 0) {
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s holds adapters, which are not converted", source);
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "merge them with PEFT (merge_and_unload), or convert their model, %s",
+                    w->model.directory);
+  }
   if (w->model.has_weights) return hri_weights_open(w->model.directory, &w->source.weights, error);
   hri_fail(error, HR_ERROR_INPUT, "%s holds no weights", source);
   return hri_hint(error, HR_ERROR_INPUT,

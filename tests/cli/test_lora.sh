@@ -110,9 +110,11 @@ cmp -s parts/final/$weights straight/final/$weights || fail "gone on in steps, o
 # Not beside another base: by the name of the file, whatever it is called.
 mv base/final kept; cp -r other/final base/final
 run train --resume unhurt --steps 61 --allow-different steps -q; refuses 5; expect_err 'base/final/model.safetensors is not the file that the adapters'
-rm -r base/final; mv kept base/final
-run train --resume unhurt --steps 61 --allow-different steps -q; expect_rc 0
-run train --resume unhurt --steps 62 --lora r=8 -q; refuses 2; expect_err 'lora was'
+rm -r base/final
+run train --resume unhurt --steps 61 --allow-different steps -q; refuses 5; expect_err 'base/final, is not there'
+run train kept --resume unhurt --steps 61 --allow-different steps -q; expect_rc 0 # moved, the same bytes
+mv kept base/final
+run train base/final --resume unhurt --steps 62 --lora r=8 -q; refuses 2; expect_err 'lora was'
 cp -r one/final louder; sed -i 's/"lora_alpha": 8.0/"lora_alpha": 9.0/' louder/adapter_config.json
 run train --resume parts --adapter louder --steps 9 -q; refuses 2; expect_err 'says other adapters'
 
@@ -158,6 +160,7 @@ run train ${model/layers=3/layers=2} $rows --threads 1 --steps 1 --out shallow -
 run evaluate shallow/final --adapter one/final --seq 13 --data held.txt; refuses 5; expect_err "$weights: .*layers.2"
 run train ${model/hidden=24/hidden=18} $rows --threads 1 --steps 1 --out narrow -q; expect_rc 0
 run evaluate narrow/final --adapter one/final --seq 13 --data held.txt; refuses 5; expect_err "$weights: .*shape"
+run convert one/final never.gguf; refuses 2; expect_err 'one/final holds adapters'; [ -e never.gguf ] && fail "adapters became a model"
 [ -e never ] && fail "a refused run made a directory"
 [ "$(tree base/final)" = "$base" ] || fail "something changed the base"
 }

@@ -122,7 +122,8 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
 
 /* What the drawn jobs held, so that a draw that never happens is noticed. */
 typedef struct census {
-  uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded, adapters, dropouts, shared, shares;
+  uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded, adapters,
+      dropouts, shared, shares;
 } census;
 
 static void count_job(const hri_job *job, census *seen) {

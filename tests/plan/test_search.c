@@ -150,7 +150,8 @@ static void drafts_are_exact(void **state) {
   print_message(
       "%u candidates, %u of them trainings, %u with adapters; %u placed above their bound; refused by the bound %u, by placement alone %u\n",
       seen.compared, seen.trained, seen.adapted, seen.above_bound, seen.refused_by_bound, seen.refused_by_placement);
-  assert_true(seen.adapted > wanted / 5 && seen.trained > wanted / 2 && seen.above_bound > wanted / 20 && seen.refused_by_bound > wanted / 20);
+  assert_true(seen.adapted > wanted / 5 && seen.trained > wanted / 2 && seen.above_bound > wanted / 20 &&
+              seen.refused_by_bound > wanted / 20);
   assert_int_equal(hri_mem_live_bytes(), before);
 }
 

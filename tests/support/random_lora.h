@@ -33,7 +33,8 @@ static inline void random_lora(const hr_model *m, random_draw draw, void *contex
   at = strlen(out);
   if (draw(context, 3) == 0) at += (size_t)snprintf(out + at, 512 - at, ",dropout=0.%u", 1 + draw(context, 9));
   if (draw(context, 2)) at += (size_t)snprintf(out + at, 512 - at, ",rslora");
-  if (draw(context, 2)) at += (size_t)snprintf(out + at, 512 - at, ",init=%s", draw(context, 2) ? "gaussian" : "kaiming");
+  if (draw(context, 2))
+    at += (size_t)snprintf(out + at, 512 - at, ",init=%s", draw(context, 2) ? "gaussian" : "kaiming");
   if (draw(context, 3)) return;
   at += (size_t)snprintf(out + at, 512 - at, ",layers=%u", draw(context, m->layer_count));
   if (draw(context, 2)) (void)snprintf(out + at, 512 - at, "-%u,%u", m->layer_count - 1, draw(context, m->layer_count));

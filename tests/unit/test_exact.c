@@ -75,6 +75,9 @@ static void test_reserved_is_planned(void **state) {
       "micro-llama-bytes --seq 37 --steps 2 --accumulate 3 --precision bf16-pure --moments bf16 --weight-packing persistent --threads 4",
       "micro-llama-bytes --seq 37 --steps 2 --precision bf16-pure --update in-backward --clip 0 --weight-packing transient --threads 2 --check",
       "micro-llama-bytes --seq 33 --steps 2 --accumulate 2 --weight-packing persistent --threads 4",
+      "micro-llama-bytes --seq 37 --steps 2 --lora r=5,targets=all-linear --threads 2 --sample plan",
+      "micro-gpt2-bytes --seq 33 --steps 2 --micro-batch 2 --accumulate 2 --lora r=3,dropout=0.2,rslora --recompute block --check",
+      "micro-gemma2-bytes --seq 24 --steps 2 --precision bf16 --lora r=4,targets=o_proj,up_proj,layers=1 --update in-backward --clip 0 --weight-packing persistent",
   };
   (void)state;
   for (size_t k = 0; k < sizeof jobs / sizeof *jobs; k++) {
@@ -261,6 +264,7 @@ typedef struct heap_case {
   hr_precision precision;
   hr_weight_packing weight_packing;
   bool record_memory;
+  const char *lora; /* NULL: all weights train */
 } heap_case;
 
 static void watch_run(const heap_case *k, uint64_t every, uint64_t from, uint64_t to, watched *w) {
@@ -286,6 +290,7 @@ static void watch_run(const heap_case *k, uint64_t every, uint64_t from, uint64_
   job.threads = k->threads;
   job.precision = k->precision;
   job.weight_packing = k->weight_packing;
+  job.lora = k->lora;
   job.steps = to;
   if (every) {
     options.eval_paths = &data;
@@ -304,10 +309,11 @@ static void steps_take_nothing(const heap_case *k) {
   watched w;
   watch_run(k, 0, 1, 12, &w);
   print_message(
-      "%s, %s, %u threads, accumulate %u, packing %s%s, steps 2-12: %llu allocations, largest %llu bytes, heap %+lld bytes, address space %+lld bytes\n",
+      "%s, %s, %u threads, accumulate %u, packing %s%s%s%s, steps 2-12: %llu allocations, largest %llu bytes, heap %+lld bytes, address space %+lld bytes\n",
       k->model, hr_precision_name(k->precision), k->threads, k->accumulate, hr_weight_packing_name(k->weight_packing),
-      k->record_memory ? ", recorded" : "", (unsigned long long)w.calls, (unsigned long long)w.largest,
-      (long long)(w.live_after - w.live_before), (long long)(w.space_after - w.space_before));
+      k->record_memory ? ", recorded" : "", k->lora ? ", lora " : "", k->lora ? k->lora : "",
+      (unsigned long long)w.calls, (unsigned long long)w.largest, (long long)(w.live_after - w.live_before),
+      (long long)(w.space_after - w.space_before));
   heap_print_offenders();
   assert_true(w.largest <= 4096);
   assert_true(w.live_after <= w.live_before);
@@ -331,6 +337,9 @@ static void test_steps_take_nothing_from_the_heap(void **state) {
         k.precision = m ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
         steps_take_nothing(&k);
       }
+      k.lora = m ? "r=4,targets=all-linear" : "r=4,targets=all-linear,dropout=0.1";
+      k.threads = 2;
+      steps_take_nothing(&k);
     }
 }
 

@@ -225,8 +225,7 @@ static void parameters(void **state) {
   EXPECT(GEMMA2, "r=2,targets=o_proj", 1, {L1("self_attn.o_proj.lora_A"), 2, 12, "layers.1.o.lora_A", 0},
          {L1("self_attn.o_proj.lora_B"), 12, 2, "layers.1.o.lora_B", 0});
   /* One module of a family that fuses: one B of all its rows. */
-  EXPECT(PHI3, "r=2,targets=qkv_proj,gate_up_proj", 1,
-         {L1("self_attn.qkv_proj.lora_A"), 2, 12, "layers.1.q.lora_A", 0},
+  EXPECT(PHI3, "r=2,targets=qkv_proj,gate_up_proj", 1, {L1("self_attn.qkv_proj.lora_A"), 2, 12, "layers.1.q.lora_A", 0},
          {L1("mlp.gate_up_proj.lora_A"), 2, 12, "layers.1.gate.lora_A", 0},
          {L1("self_attn.qkv_proj.lora_B"), 24, 2, "layers.1.q.lora_B", 0},
          {L1("mlp.gate_up_proj.lora_B"), 20, 2, "layers.1.gate.lora_B", 0});
@@ -364,12 +363,9 @@ static void refused_configs(void **state) {
 static void written_is_read(void **state) {
   static const struct {
     const char *source, *words;
-  } all[] = {{LLAMA, "r=2,alpha=3.5,rslora"},
-             {LLAMA, "targets=all-linear,layers=0,2,init=gaussian,dropout=0.125"},
-             {GPT2, "targets=attn.c_proj,c_fc"},
-             {GPT2, "targets=c_proj"},
-             {PHI3, "targets=qkv_proj"},
-             {GEMMA2, "r=1,layers=1"}};
+  } all[] = {{LLAMA, "r=2,alpha=3.5,rslora"},    {LLAMA, "targets=all-linear,layers=0,2,init=gaussian,dropout=0.125"},
+             {GPT2, "targets=attn.c_proj,c_fc"}, {GPT2, "targets=c_proj"},
+             {PHI3, "targets=qkv_proj"},         {GEMMA2, "r=1,layers=1"}};
   (void)state;
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
     hr_model m = model_of(all[k].source), again;
@@ -393,8 +389,7 @@ typedef struct damage {
 } damage;
 
 static hri_safetensor listed_tensor(const hri_param_spec *spec, const hri_param_part *part) {
-  return (hri_safetensor){
-      .name = part->name, .dtype = HRI_FILE_F32, .rank = 2, .shape = {part->rows, spec->dims[1]}};
+  return (hri_safetensor){.name = part->name, .dtype = HRI_FILE_F32, .rank = 2, .shape = {part->rows, spec->dims[1]}};
 }
 
 /* A directory with the adapters of `m`, with the damage (may be NULL). */
@@ -427,7 +422,8 @@ static const char *put_adapter(const hr_model *m, const char *config, const dama
                                   &error) != HR_OK)
     fail_msg("%s", error.message);
   for (uint32_t t = 0; t < count; t++) {
-    uint64_t bytes = list[t].shape[0] * (list[t].rank == 2 ? list[t].shape[1] : 1) * (list[t].dtype == HRI_FILE_F16 ? 2 : 4);
+    uint64_t bytes =
+        list[t].shape[0] * (list[t].rank == 2 ? list[t].shape[1] : 1) * (list[t].dtype == HRI_FILE_F16 ? 2 : 4);
     float bad[2] = {0, NAN};
     assert_true(bytes <= sizeof zeros);
     assert_int_equal(hri_safetensors_writer_write(writer, t, 0, zeros, bytes - sizeof bad, &error), HR_OK);
@@ -554,10 +550,9 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_word),          cmocka_unit_test(every_refusal),   cmocka_unit_test(parameters),
-      cmocka_unit_test(published),           cmocka_unit_test(refused_configs), cmocka_unit_test(written_is_read),
-      cmocka_unit_test(damaged_files),       cmocka_unit_test(damaged_directories),
-      cmocka_unit_test(new_beside_old),
+      cmocka_unit_test(every_word),    cmocka_unit_test(every_refusal),       cmocka_unit_test(parameters),
+      cmocka_unit_test(published),     cmocka_unit_test(refused_configs),     cmocka_unit_test(written_is_read),
+      cmocka_unit_test(damaged_files), cmocka_unit_test(damaged_directories), cmocka_unit_test(new_beside_old),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,194 @@
+/* Random jobs with adapters, run: each is planned, refused with a budget of one byte less than its need, and run with
+ * exactly that, in check mode now and then; what is reserved is what was planned. Then the same job in another way
+ * (team, recomputation, packing of weights, update in the backward) leaves the same files.
+ *
+ * HEADROOM_TEST_JOBS=n: so many (40; 8 where HEADROOM_TEST_QUICK is set). HEADROOM_TEST_SEED=s: the one of that seed,
+ * which a failure names. (Rules and placements of random jobs: tests/plan/test_program.c.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <headroom/train.h>
+
+#include "base/rng.h"
+#include "support/random_lora.h"
+#include "support/scratch.h"
+
+typedef struct dice {
+  uint64_t seed, count;
+} dice;
+
+static uint32_t roll(dice *d, uint32_t sides) {
+  uint32_t w[4];
+  hri_philox(d->seed, 11, d->count++, w);
+  return w[0] % sides;
+}
+static uint32_t roll_of(void *d, uint32_t below) { return roll(d, below); }
+
+static const char *work, *data;
+
+typedef struct census {
+  uint32_t ran, narrow, accumulated, dropped, checked, other_updates;
+} census;
+
+static void random_model(dice *d, hr_model *m) {
+  hr_error e = {0};
+  uint32_t heads = 1 + roll(d, 2), group = 1 + roll(d, 2);
+  assert_int_equal(random_family(m, roll_of, d, &e), HR_OK);
+  m->layer_count = 1 + roll(d, 3);
+  m->head_size = 2 * (1 + roll(d, 4));
+  m->head_count = heads * group;
+  m->kv_head_count = m->family == HR_FAMILY_GPT2 ? m->head_count : heads;
+  m->hidden_size = m->family == HR_FAMILY_GPT2 ? m->head_count * m->head_size : 2 + roll(d, 30);
+  m->mlp_size = 1 + roll(d, 40);
+  m->vocabulary_size = 257;
+  m->max_positions = 64;
+  m->tied_embeddings = m->family == HR_FAMILY_GPT2 || roll(d, 2);
+  random_variations(m, roll_of, d);
+  m->pad_token = -1;
+}
+
+/* How a job is run, which changes no bit. */
+static void random_way(dice *d, hr_job *job) {
+  job->threads = 1 + roll(d, 3);
+  job->recompute = (hr_recompute){.kind = (hr_recompute_kind)roll(d, 5)};
+  job->recompute.every = 1 + roll(d, job->model.layer_count);
+  job->recompute.level_count = 1 + roll(d, job->model.layer_count);
+  for (uint32_t l = 0; l < job->recompute.level_count; l++) job->recompute.levels[l] = (uint8_t)roll(d, HR_LEVEL_COUNT);
+  job->weight_packing = (hr_weight_packing)roll(d, 4);
+  job->update = job->clip == 0 && job->accumulate == 1 && job->on_nonfinite == HR_ON_NONFINITE_STOP && roll(d, 2)
+                    ? HR_UPDATE_IN_BACKWARD
+                    : HR_UPDATE_AFTER;
+  job->check = roll(d, 4) == 0;
+}
+
+static void random_job(dice *d, hr_job *job, char words[512]) {
+  hr_error e = {0};
+  hr_job_init(job);
+  random_model(d, &job->model);
+  assert_int_equal(hr_device_find("cpu", &job->device, &e), HR_OK);
+  job->budget_bytes = UINT64_C(1) << 30;
+  job->sequence_length = 2 + roll(d, 30);
+  job->micro_batch = 1 + roll(d, 3);
+  job->accumulate = roll(d, 2) ? 1 : 2 + roll(d, 2);
+  job->steps = 2;
+  job->learning_rate = 1e-2;
+  job->optimizer = (hr_optimizer)roll(d, 3);
+  job->weight_decay = roll(d, 2) ? 0.1 : 0;
+  job->clip = roll(d, 2) ? 1.0 : 0;
+  job->given = HR_GIVEN_CLIP;
+  job->precision = (hr_precision)roll(d, 3);
+  job->attention = (hr_attention)(roll(d, 4) == 0);
+  job->loss_chunk = roll(d, 2) ? HR_LOSS_CHUNK_OFF : 16 + roll(d, 20);
+  job->on_nonfinite = (hr_on_nonfinite)(roll(d, 4) == 0);
+  job->packing = roll(d, 4) ? job->packing : HR_PACKING_OFF;
+  random_lora(&job->model, roll_of, d, words);
+  job->lora = words;
+  random_way(d, job);
+}
+
+static hr_status train(const hr_job *asked, uint64_t budget, const char *out, hr_run_result *result, hr_error *error) {
+  hr_run_options options;
+  hr_job job = *asked;
+  hr_status status;
+  hr_run_options_init(&options);
+  options.data_paths = &data;
+  options.data_path_count = 1;
+  options.out_directory = out;
+  job.budget_bytes = budget;
+  status = hr_job_finish(&job, error);
+  return status == HR_OK ? hr_train(&job, &options, result, error) : status;
+}
+
+static uint64_t need_of(uint64_t seed, const hr_job *asked) {
+  hr_job job = *asked;
+  hr_plan *plan;
+  hr_error error = {0};
+  uint64_t need;
+  if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK)
+    fail_msg("seed %llu, --lora %s: %s", (unsigned long long)seed, asked->lora, error.message);
+  need = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes + hr_plan_get(plan)->tiers[HR_TIER_DEVICE].fixed_bytes;
+  hr_plan_destroy(plan);
+  return need;
+}
+
+/* Runs with what it needs, and not with a byte less. */
+static void run_exactly(uint64_t seed, const hr_job *job, const char *out) {
+  hr_error error = {0};
+  hr_run_result result;
+  uint64_t need = need_of(seed, job);
+  hr_status less = train(job, need - 1, out, &result, &error);
+  if (less != HR_ERROR_BUDGET || exists(out))
+    fail_msg("seed %llu: %llu bytes, one less than the need, gave status %d: %s", (unsigned long long)seed,
+             (unsigned long long)(need - 1), (int)less, error.message);
+  if (train(job, need, out, &result, &error) != HR_OK)
+    fail_msg("seed %llu, --lora %s: %s", (unsigned long long)seed, job->lora, error.message);
+  assert_int_equal(result.planned_bytes[HR_TIER_DEVICE], result.reserved_bytes[HR_TIER_DEVICE]);
+}
+
+static void one_seed(uint64_t seed, census *seen) {
+  static const char weights[] = "final/adapter_model.safetensors";
+  const char *first = path_of("%s/first", work), *second = path_of("%s/second", work);
+  dice d = {seed, 0};
+  char words[512];
+  hr_job job, other;
+  random_job(&d, &job, words);
+  other = job;
+  random_way(&d, &other);
+  run_exactly(seed, &job, first);
+  run_exactly(seed, &other, second);
+  {
+    size_t a = 0, b = 0;
+    char *x = get_file(path_of("%s/%s", first, weights), &a), *y = get_file(path_of("%s/%s", second, weights), &b);
+    if (!x || !y || a != b || memcmp(x, y, a) != 0)
+      fail_msg("seed %llu, --lora %s: run in another way, other adapters", (unsigned long long)seed, words);
+    free(x);
+    free(y);
+  }
+  scratch_remove(first);
+  scratch_remove(second);
+  seen->ran += 2;
+  seen->narrow += job.precision != HR_PRECISION_FP32;
+  seen->accumulated += job.accumulate > 1;
+  seen->dropped += strstr(words, "dropout") != NULL;
+  seen->checked += job.check || other.check;
+  seen->other_updates += job.update != other.update;
+}
+
+static void random_jobs_run_as_planned(void **state) {
+  const char *one = getenv("HEADROOM_TEST_SEED"), *many = getenv("HEADROOM_TEST_JOBS");
+  uint64_t count = many ? strtoull(many, NULL, 10) : quick() ? 8 : 40;
+  census seen = {0};
+  (void)state;
+  if (one) {
+    one_seed(strtoull(one, NULL, 10), &seen);
+    return;
+  }
+  for (uint64_t seed = 1; seed <= count; seed++) one_seed(seed, &seen);
+  print_message("%u runs: %u jobs narrow, %u accumulate, %u with dropout, %u checked, %u with updates in both places\n",
+                seen.ran, seen.narrow, seen.accumulated, seen.dropped, seen.checked, seen.other_updates);
+  assert_true(seen.narrow > 0 && seen.accumulated > 0 && seen.dropped > 0 && seen.checked > 0);
+}
+
+static int set_up(void **state) {
+  (void)state;
+  work = scratch_make("random");
+  data = strdup(path_of("%s/data.txt", work));
+  put_words(data, 3000, 1);
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  scratch_remove(work);
+  free((void *)(uintptr_t)data);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(random_jobs_run_as_planned)};
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
