@@ -48,7 +48,7 @@ typedef enum hr_precision { HR_PRECISION_FP32 = 0, HR_PRECISION_BF16, HR_PRECISI
 /* What optimizer states are kept in; bf16 states are rounded stochastically too (BF16_PURE only). */
 typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
 /* What has 8-bit states under an optimizer of 8 bits, of the tensors with 4,096 elements or more: all but embeddings and
- * norms, or those too. */
+ * norms, or those too. Programs built op by op have them for all. */
 typedef enum hr_states_8bit { HR_STATES_8BIT_WEIGHTS = 0, HR_STATES_8BIT_ALL } hr_states_8bit;
 /* Weights (and, in bf16, the inputs of weight gradients) rearranged for matrix products, on the CPU: before each use
  * where it pays (TRANSIENT), the same where the bytes are free as well (AUTO), never, or also the weights once per

@@ -257,19 +257,25 @@ static void fifty_steps_are_the_reference(void **state) {
       }
 }
 
-/* With beta1 = 0 the first state is the gradient itself: every threshold of the signed map through the kernels. */
+/* With beta1 = beta2 = 0 the first state is the gradient and the second its square: every threshold of both maps and
+ * what is next to it, through the kernels, of blocks with several scales. */
 static void thresholds_through_the_kernels(void **state) {
-  const float *map = hri_dynamic_maps_get()->signed_map;
+  static const float scales[] = {1, 3.7f, 0.013f, 3e-15f, 5e14f, 1e-33f};
+  const hri_dynamic_maps *maps = hri_dynamic_maps_get();
   block_rule r = adamw_rule;
   (void)state;
-  r.beta1 = 0, r.gradient_scale = 1;
+  r.beta1 = r.beta2 = 0, r.gradient_scale = 1;
   for (int s = 0; s < isa_count; s++)
-    for (int turn = 0; turn < 3; turn++) {
+    for (int turn = 0; turn < 11 * 2 * 6; turn++) {
+      int off = turn % 11 - 5;
+      const float *map = turn / 11 % 2 ? maps->signed_map : maps->unsigned_map;
+      float scale = scales[turn / 22];
       initial(&want, 1, false);
       initial(&kept[0], 0, false);
       for (int i = 0; i < N; i++) {
-        float middle = (map[i % 255] + map[i % 255 + 1]) * 0.5f;
-        gradients[i] = i % 256 == 255 ? 1.0f : turn ? nextafterf(middle, turn == 1 ? -2 : 2) : middle;
+        float middle = (map[i % 255] + map[i % 255 + 1]) * 0.5f, g = scale * (turn / 11 % 2 ? middle : sqrtf(middle));
+        for (int k = 0; k < abs(off); k++) g = nextafterf(g, off < 0 ? -INFINITY : INFINITY);
+        gradients[i] = i % 256 == 255 ? scale : g;
       }
       step(&isas[s].kernels, &r, 0, &kept[0], 1, 0, N, 1);
       blocks_reference(&r, 1, gradients, N, weights, want.codes[0], want.codes[1], want.scales[0], want.scales[1]);

@@ -91,12 +91,49 @@ INLINE hri_vu least(hri_vu a, hri_vu b) {
 #endif
 }
 
-/* map[code] * scale of a block; elements from n on are 0. */
-INLINE void decode(float *out, const uint8_t *codes, int64_t n, const float *map, float scale) {
-  uint8_t padded[HRI_STATE_BLOCK] = {0};
-  if (n < HRI_STATE_BLOCK) codes = memcpy(padded, codes, (size_t)n);
+#if defined(__AVX512F__)
+/* A lookup in 256 entries of 16 bits, which fill 8 registers, for 32 indices. */
+INLINE __m512i look_up(const __m512i *table, __m512i index) {
+  __mmask32 upper = _mm512_movepi16_mask(_mm512_slli_epi16(index, 8)),
+            odd = _mm512_movepi16_mask(_mm512_slli_epi16(index, 9));
+  __m512i first = _mm512_mask_blend_epi16(odd, _mm512_permutex2var_epi16(table[0], index, table[1]),
+                                          _mm512_permutex2var_epi16(table[2], index, table[3])),
+          second = _mm512_mask_blend_epi16(odd, _mm512_permutex2var_epi16(table[4], index, table[5]),
+                                           _mm512_permutex2var_epi16(table[6], index, table[7]));
+  return _mm512_mask_blend_epi16(upper, first, second);
+}
+
+/* The halves of 32 values are looked up apart and put together; indices are arranged so that they come out in order. */
+INLINE void decode_all(float *out, const uint8_t *codes, const hri_dynamic_maps *maps, bool is_signed, float scale) {
+  const uint16_t (*halves)[256] = is_signed ? maps->signed_halves : maps->unsigned_halves;
+  const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
+  __m512i low[8], high[8];
+  for (int k = 0; k < 8; k++) {
+    low[k] = _mm512_loadu_si512(halves[0] + 32 * k);
+    high[k] = _mm512_loadu_si512(halves[1] + 32 * k);
+  }
+  for (int64_t i = 0; i < HRI_STATE_BLOCK; i += 2 * HRI_LANES) {
+    __m512i index = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(codes + i)));
+    index = _mm512_permutexvar_epi64(order, index);
+    __m512i a = look_up(low, index), b = look_up(high, index);
+    hri_vstore(out + i, (hri_vf)_mm512_unpacklo_epi16(a, b) * scale);
+    hri_vstore(out + i + HRI_LANES, (hri_vf)_mm512_unpackhi_epi16(a, b) * scale);
+  }
+}
+#else
+INLINE void decode_all(float *out, const uint8_t *codes, const hri_dynamic_maps *maps, bool is_signed, float scale) {
+  const float *map = is_signed ? maps->signed_map : maps->unsigned_map;
   for (int64_t i = 0; i < HRI_STATE_BLOCK; i += HRI_LANES)
     hri_vstore(out + i, (hri_vf)gather((const uint32_t *)(const void *)map, load_codes(codes + i)) * scale);
+}
+#endif
+
+/* map[code] * scale of a block; elements from n on are 0. */
+INLINE void decode(float *out, const uint8_t *codes, int64_t n, const hri_dynamic_maps *maps, bool is_signed,
+                   float scale) {
+  uint8_t padded[HRI_STATE_BLOCK] = {0};
+  if (n < HRI_STATE_BLOCK) codes = memcpy(padded, codes, (size_t)n);
+  decode_all(out, codes, maps, is_signed, scale);
   for (int64_t i = n; i < HRI_STATE_BLOCK; i++) out[i] = 0;
 }
 
@@ -113,14 +150,57 @@ INLINE hri_vu code_of(hri_vf value, float scale, const uint32_t *entries, uint32
   return (entry >> HRI_DYNAMIC_CODE) - ((next ^ (hri_vu)((hri_vi)value >> 31)) - (hri_vu)((hri_vi)value >> 31));
 }
 
+INLINE hri_vu code_by_table(hri_vf value, float scale, const hri_dynamic_maps *maps, bool is_signed) {
+  return is_signed
+             ? code_of(value, scale, maps->signed_entries, HRI_DYNAMIC_SIGNED_SHIFT, HRI_DYNAMIC_SIGNED_BUCKETS, true)
+             : code_of(value, scale, maps->unsigned_entries, HRI_DYNAMIC_UNSIGNED_SHIFT, HRI_DYNAMIC_UNSIGNED_BUCKETS,
+                       false);
+}
+
+#if defined(__AVX512F__)
+/* By segments, which lie in registers; by the table where a value is near a threshold or is no number, and where the
+ * reciprocal of the scale is not as exact as a float can be. */
+INLINE void encode_all(uint8_t *codes, const float *values, float scale, const hri_dynamic_maps *maps, bool is_signed) {
+  const hri_dynamic_segments *s = is_signed ? &maps->signed_segments : &maps->unsigned_segments;
+  const __m512i powers = _mm512_loadu_si512(s->of_power), more_powers = _mm512_loadu_si512(s->of_power + 16),
+                last = _mm512_loadu_si512(s->last), lowest = _mm512_set1_epi32(HRI_DYNAMIC_LOWEST);
+  const __m512 next = _mm512_loadu_ps(s->next), factor = _mm512_loadu_ps(s->factor),
+               offset = _mm512_loadu_ps(s->offset),
+               reciprocal = _mm512_set1_ps(scale > 0x1p-100f && scale < 0x1p100f ? 1 / scale : NAN);
+  for (int64_t i = 0; i < HRI_STATE_BLOCK; i += HRI_LANES) {
+    hri_vf value = hri_vload(values + i);
+    __m512 x = _mm512_mul_ps((__m512)magnitude(value), reciprocal), steps, rest;
+    __m512i segment = _mm512_srli_epi32(_mm512_max_epi32((__m512i)x, lowest), 23), code;
+    segment = _mm512_permutex2var_epi32(powers, segment, more_powers);
+    segment = _mm512_mask_add_epi32(segment, _mm512_cmp_ps_mask(x, _mm512_permutexvar_ps(segment, next), _CMP_GE_OQ),
+                                    segment, _mm512_set1_epi32(1));
+    steps = _mm512_fmadd_ps(_mm512_permutexvar_ps(segment, factor), x, _mm512_permutexvar_ps(segment, offset));
+    rest = _mm512_abs_ps(_mm512_reduce_ps(steps, 0)); /* from the nearest whole number */
+    if (__builtin_expect(_mm512_cmp_ps_mask(rest, _mm512_set1_ps(HRI_DYNAMIC_NEAR), _CMP_NGE_UQ) != 0, 0)) {
+      store_codes(codes + i, code_by_table(value, scale, maps, is_signed));
+      continue;
+    }
+    code = _mm512_min_epu32(_mm512_cvttps_epi32(steps), _mm512_permutexvar_epi32(segment, last));
+    if (is_signed) {
+      __mmask16 negative = _mm512_movepi32_mask((__m512i)value);
+      code = _mm512_mask_max_epi32(code, negative, code, _mm512_set1_epi32(128));
+      code = _mm512_mask_min_epi32(code, negative, code, _mm512_set1_epi32(254));
+      code = _mm512_mask_sub_epi32(code, negative, _mm512_set1_epi32(254), code);
+    }
+    store_codes(codes + i, (hri_vu)code);
+  }
+}
+#else
+INLINE void encode_all(uint8_t *codes, const float *values, float scale, const hri_dynamic_maps *maps, bool is_signed) {
+  for (int64_t i = 0; i < HRI_STATE_BLOCK; i += HRI_LANES)
+    store_codes(codes + i, code_by_table(hri_vload(values + i), scale, maps, is_signed));
+}
+#endif
+
 INLINE void encode(uint8_t *codes, const float *values, int64_t n, float scale, const hri_dynamic_maps *maps,
                    bool is_signed) {
   uint8_t padded[HRI_STATE_BLOCK], *to = n < HRI_STATE_BLOCK ? padded : codes;
-  for (int64_t i = 0; i < HRI_STATE_BLOCK; i += HRI_LANES)
-    store_codes(to + i, is_signed ? code_of(hri_vload(values + i), scale, maps->signed_entries,
-                                            HRI_DYNAMIC_SIGNED_SHIFT, HRI_DYNAMIC_SIGNED_BUCKETS, true)
-                                  : code_of(hri_vload(values + i), scale, maps->unsigned_entries,
-                                            HRI_DYNAMIC_UNSIGNED_SHIFT, HRI_DYNAMIC_UNSIGNED_BUCKETS, false));
+  encode_all(to, values, scale, maps, is_signed);
   if (to == padded) memcpy(codes, padded, (size_t)n);
 }
 
@@ -131,32 +211,48 @@ typedef struct block {
   hri_vf largest_first, largest_second; /* NaN never wins */
 } block;
 
-/* New states at [at, at + HRI_LANES) of the block, and the weight's new value. */
-INLINE hri_vf adamw_part(block *b, const numbers *f, int64_t at, hri_vf g, hri_vi finite, hri_vf weight) {
-  hri_vf zero = {0}, step, first = hri_vload(b->first + at), second = hri_vload(b->second + at);
+/* New states at [at, at + HRI_LANES) of the block, and the weight's new value. raw: the gradient as it came; that a lane
+ * of it is no number is rare, and costs where it is. */
+INLINE hri_vf adamw_part(block *b, const numbers *f, int64_t at, hri_vf raw, hri_vf weight) {
+  hri_vf g = rounded(raw * f->gradient_scale), old = weight, step, first = hri_vload(b->first + at),
+         second = hri_vload(b->second + at);
   first = rounded(first * f->beta1) + rounded(g * f->one_minus_beta1);
   second = rounded(second * f->beta2) + rounded(rounded(g * f->one_minus_beta2) * g);
   step = f->step * (first / (hri_vsqrt(second) + f->epsilon));
-  first = hri_vselect(finite, first, zero);
-  second = hri_vselect(finite, second, zero);
+  weight = weight * f->decay - step;
+  if (__builtin_expect(beyond_bf16((hri_vu)raw), 0)) {
+    hri_vi finite = (hri_vi)((hri_vu)raw & 0x7FFFFFFFu) < 0x7F800000;
+    first = (hri_vf)((hri_vi)first & finite);
+    second = (hri_vf)((hri_vi)second & finite);
+    weight = hri_vselect(finite, weight, old);
+  }
   b->largest_first = hri_vmax(magnitude(first), b->largest_first);
   b->largest_second = hri_vmax(second, b->largest_second);
   hri_vstore(b->first + at, first);
   hri_vstore(b->second + at, second);
-  return hri_vselect(finite, weight * f->decay - step, weight);
+  return weight;
 }
 
-INLINE hri_vf lion_part(block *b, const numbers *f, int64_t at, hri_vf g, hri_vi finite, hri_vf weight) {
-  hri_vf zero = {0}, first = hri_vload(b->first + at);
+INLINE hri_vf lion_part(block *b, const numbers *f, int64_t at, hri_vf raw, hri_vf weight) {
+  hri_vf g = rounded(raw * f->gradient_scale), old = weight, zero = {0}, first = hri_vload(b->first + at);
   hri_vf smooth = rounded(first * f->beta1) + rounded(g * f->one_minus_beta1);
   hri_vf step = hri_vselect(smooth > zero, hri_vset(f->step), hri_vselect(smooth < zero, hri_vset(-f->step), zero));
-  first = hri_vselect(finite, rounded(first * f->beta2) + rounded(g * f->one_minus_beta2), zero);
+  first = rounded(first * f->beta2) + rounded(g * f->one_minus_beta2);
+  weight = weight * f->decay - step;
+  if (__builtin_expect(beyond_bf16((hri_vu)raw), 0)) {
+    hri_vi finite = (hri_vi)((hri_vu)raw & 0x7FFFFFFFu) < 0x7F800000;
+    first = (hri_vf)((hri_vi)first & finite);
+    weight = hri_vselect(finite, weight, old);
+  }
   b->largest_first = hri_vmax(magnitude(first), b->largest_first);
   hri_vstore(b->first + at, first);
-  return hri_vselect(finite, weight * f->decay - step, weight);
+  return weight;
 }
 
 INLINE float fold_largest(hri_vf v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_ps((__m512)v);
+#endif
   float most = 0;
   for (int i = 0; i < HRI_LANES; i++) most = v[i] > most ? v[i] : most;
   return most;
@@ -172,14 +268,12 @@ INLINE void block_step(const hri_update_args *a, const numbers *f, const hri_dyn
   block b;
   hri_vf zero = {0};
   b.largest_first = b.largest_second = zero;
-  decode(b.first, first_codes, n, maps->signed_map, *first_scale);
-  if (two) decode(b.second, second_codes, n, maps->unsigned_map, *second_scale);
+  decode(b.first, first_codes, n, maps, true, *first_scale);
+  if (two) decode(b.second, second_codes, n, maps, false, *second_scale);
   for (int64_t at = 0; at < n; at += HRI_LANES) {
     int64_t count = n - at < HRI_LANES ? n - at : HRI_LANES;
     hri_vf raw = hri_vload_real_n(a->g, i + at, count, k.gradient), w = hri_vload_real_n(a->w, i + at, count, k.w);
-    hri_vi finite = (hri_vi)((hri_vu)raw & 0x7FFFFFFFu) < 0x7F800000;
-    hri_vf g = rounded(raw * f->gradient_scale);
-    w = two ? adamw_part(&b, f, at, g, finite, w) : lion_part(&b, f, at, g, finite, w);
+    w = two ? adamw_part(&b, f, at, raw, w) : lion_part(&b, f, at, raw, w);
     store_state(a->w, i + at, w, count, k.w, random + at);
     if (k.copy) hri_vstore_bf16_n(a->copy + i + at, w, count);
   }

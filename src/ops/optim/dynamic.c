@@ -105,6 +105,58 @@ static void make_entries(const float *map, bool is_signed, bool negative, uint32
   entries[buckets - 1] = code_of(map, is_signed, negative, 0x7FC00000u) << HRI_DYNAMIC_CODE | size;
 }
 
+/* The least magnitude that has this code of a positive value, or a later one. */
+static float begin_of(const float *map, uint32_t code) {
+  uint32_t low = 0, high = 0x3F800000u;
+  while (high - low > 1) {
+    uint32_t middle = (low + high) / 2;
+    if (nearest(map, float_of(middle)) < code) low = middle;
+    else high = middle;
+  }
+  return float_of(high);
+}
+
+/* The line on which `begin` is `code` and `end` is `end_code`. */
+static void make_line(hri_dynamic_segments *s, uint32_t segment, double begin, double code, double end, double end_code,
+                      uint32_t last) {
+  double factor = (end_code - code) / (end - begin);
+  s->factor[segment] = (float)factor;
+  s->offset[segment] = (float)(code - begin * factor);
+  s->last[segment] = last;
+}
+
+/* `zero`: the code of 0; decade d has least_cells << d codes. */
+static void make_segments(const float *map, uint32_t zero, uint32_t least_cells, hri_dynamic_segments *s) {
+  const double almost = 1 - 0.9 / (least_cells << (DECADES - 1)); /* where the last code of the decades begins */
+  uint32_t code = zero + 1, segment = 0;
+  double begin = 1e-7;
+  make_line(s, 0, 0, zero + 0.5, (double)begin_of(map, code), zero + 1, zero);
+  for (uint32_t decade = 0; decade < DECADES; decade++, begin *= 10) {
+    uint32_t cells = least_cells << decade;
+    s->next[decade] = begin_of(map, code) * (1 + 0x1p-20f);
+    make_line(s, decade + 1, begin, code, 10 * begin, code + cells, code + cells - 1);
+    code += cells;
+  }
+  assert(code == 255);
+  s->next[DECADES] = begin_of(map, 254) * (1 + 0x1p-20f);
+  make_line(s, DECADES + 1, almost, 254, (double)begin_of(map, 255), 255, 255);
+  for (uint32_t k = DECADES + 1; k < 16; k++) s->next[k] = INFINITY;
+  for (int power = -23; power <= 0; power++) {
+    while (segment < HRI_DYNAMIC_SEGMENTS - 1 && ldexpf(1, power) >= s->next[segment]) segment++;
+    s->of_power[(power + 127) % HRI_DYNAMIC_POWERS] = segment;
+    assert(power == 0 || segment + 1 >= HRI_DYNAMIC_SEGMENTS || ldexpf(1, power + 1) < s->next[segment + 1]);
+  }
+}
+
+static void make_halves(const float *map, uint16_t halves[2][256]) {
+  for (uint32_t code = 0; code < 256; code++) {
+    uint32_t bits;
+    memcpy(&bits, &map[code], sizeof bits);
+    halves[0][code] = (uint16_t)bits;
+    halves[1][code] = (uint16_t)(bits >> 16);
+  }
+}
+
 static void make(void) {
   make_signed(maps.signed_map);
   make_unsigned(maps.unsigned_map);
@@ -113,6 +165,10 @@ static void make(void) {
                maps.signed_entries + HRI_DYNAMIC_SIGNED_BUCKETS);
   make_entries(maps.unsigned_map, false, false, HRI_DYNAMIC_UNSIGNED_SHIFT, HRI_DYNAMIC_UNSIGNED_BUCKETS,
                maps.unsigned_entries);
+  make_segments(maps.signed_map, 127, 1, &maps.signed_segments);
+  make_segments(maps.unsigned_map, 0, 2, &maps.unsigned_segments);
+  make_halves(maps.signed_map, maps.signed_halves);
+  make_halves(maps.unsigned_map, maps.unsigned_halves);
 }
 
 const hri_dynamic_maps *hri_dynamic_maps_get(void) {
