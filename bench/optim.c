@@ -5,7 +5,10 @@
  * A step reads the gradient, reads and writes weight and moments, and writes the bf16 copy of the weight if there is
  * one. GB/s count each of these once. The yardstick moves the very same arrays in the same way (x = x + (g & 0), the
  * copy cut from w) with next to no arithmetic; both are timed in turns, so that neighbours disturb both alike, and the
- * best of several turns counts. Arrays stand on huge pages, as in the arena of a run. */
+ * best of several turns counts. Arrays stand on huge pages, as in the arena of a run.
+ *
+ * "8-bit": steps with states of 8 bits beside the same step in fp32, in turns too, where the fp32 states are 1 GiB (AdamW)
+ * or half of it (Lion). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,6 +216,48 @@ static void measure_norm(const char *isa, const hri_cpu_kernels *k, const arrays
          (double)hri_real_bytes(real) * (double)a->n * 1e-9 / best);
 }
 
+/* ---- states of 8 bits beside fp32 ---- */
+
+enum { MANY = 1 << 27 };
+
+typedef struct eight {
+  float *w, *m, *v, *g;
+  uint8_t *codes[2];
+  float *scales[2];
+} eight;
+
+static double one_eight(const hri_cpu_kernels *k, const eight *e, hr_optimizer optimizer, int threads, double best) {
+  static const hri_update_numbers numbers = {.number = {0.9, 0.999, 1e-8},
+                                             .learning_rate = 1e-4,
+                                             .weight_decay = 0.01,
+                                             .gradient_scale = 1,
+                                             .t = 10};
+  hri_update_args u = {.n = MANY, .w = e->w, .g = e->g, .state = {e->m, e->v}, .team = team_of(threads)};
+  double start = now(), time;
+  if (optimizer == HR_OPTIMIZER_ADAMW8BIT)
+    memcpy(u.state, (void *[]){e->codes[0], e->codes[1], e->scales[0], e->scales[1]}, sizeof u.state);
+  if (optimizer == HR_OPTIMIZER_LION8BIT) memcpy(u.state, (void *[]){e->codes[0], e->scales[0]}, 2 * sizeof(void *));
+  k->update[optimizer](&u, &numbers);
+  time = now() - start;
+  return time < best ? time : best;
+}
+
+static void compare_eight(const char *isa, const hri_cpu_kernels *k, const eight *e, hr_optimizer wide,
+                          hr_optimizer narrow, int threads) {
+  double best = 1e9, wide_best = 1e9;
+  fill(e->w, MANY, HRI_REAL_F32, false, 1);
+  fill(e->g, MANY, HRI_REAL_F32, false, 4);
+  memset(e->m, 0, (size_t)MANY * 4);
+  memset(e->v, 0, (size_t)MANY * 4);
+  for (int turn = 0; turn < TURNS; turn++) {
+    wide_best = one_eight(k, e, wide, threads, wide_best);
+    best = one_eight(k, e, narrow, threads, best);
+  }
+  printf("%-7s %9d x %d  8-bit: %-9s %6.2f ns, %-6s %6.2f ns per element: %.2f x\n", isa, MANY, threads,
+         narrow == HR_OPTIMIZER_ADAMW8BIT ? "adamw8bit" : "lion8bit", 1e9 * best / MANY,
+         wide == HR_OPTIMIZER_ADAMW ? "adamw" : "lion", 1e9 * wide_best / MANY, best / wide_best);
+}
+
 static bool wanted(const char *only, const char *isa, const char *size, const char *name) {
   return !only || strstr(isa, only) || strstr(size, only) || strstr(name, only);
 }
@@ -234,6 +279,14 @@ static void measure(const char *isa, const hri_cpu_kernels *k, plain_update *pla
   }
 }
 
+static void measure_eight(const char *isa, const hri_cpu_kernels *k, const eight *e, const char *only) {
+  for (int threads = 1; threads <= 2; threads++) {
+    if (!wanted(only, isa, "134217728", "8-bit")) continue;
+    compare_eight(isa, k, e, HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_ADAMW8BIT, threads);
+    compare_eight(isa, k, e, HR_OPTIMIZER_LION, HR_OPTIMIZER_LION8BIT, threads);
+  }
+}
+
 static void *need(size_t bytes) {
   void *memory = NULL;
   if (posix_memalign(&memory, 1u << 21, bytes) != 0) exit(1);
@@ -247,6 +300,7 @@ static void *need(size_t bytes) {
     hri_cpu_kernels k;                                                                                                 \
     hri_optim_kernels_##isa(&k);                                                                                       \
     measure(#isa, &k, plain_##isa, &a, only);                                                                          \
+    measure_eight(#isa, &k, &e, only);                                                                                 \
   } while (0)
 
 int main(int argc, char **argv) {
@@ -258,6 +312,12 @@ int main(int argc, char **argv) {
               .g = need(elements * 4),
               .copy = need(elements * 2),
               .partials = need(sizeof(double) * (size_t)hri_square_sum_count((int64_t)elements))};
+  eight e = {.w = need((size_t)MANY * 4),
+             .m = need((size_t)MANY * 4),
+             .v = need((size_t)MANY * 4),
+             .g = need((size_t)MANY * 4),
+             .codes = {need(MANY), need(MANY)},
+             .scales = {need(MANY / 64), need(MANY / 64)}};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) MEASURE(avx512);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) MEASURE(avx2);

@@ -220,6 +220,7 @@ typedef enum hr_technique {
   HR_TECHNIQUE_LOSS_CHUNK,      /* logits of `value` tokens at a time */
   HR_TECHNIQUE_BF16,
   HR_TECHNIQUE_BF16_PURE,
+  HR_TECHNIQUE_8BIT,     /* AdamW with states of 8 bits */
   HR_TECHNIQUE_MOMENTUM, /* an optimizer with one state instead of two */
   HR_TECHNIQUE_SGD,
   HR_TECHNIQUE_IN_BACKWARD, /* the optimizer's step inside the backward pass */

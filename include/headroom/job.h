@@ -20,7 +20,13 @@ extern "C" {
 
 typedef enum hr_purpose { HR_PURPOSE_TRAIN = 0, HR_PURPOSE_EVALUATE, HR_PURPOSE_GENERATE } hr_purpose;
 /* X(enumerator, word of --optimizer) */
-#define HR_OPTIMIZERS(X) X(ADAMW, "adamw") X(SGD, "sgd") X(MOMENTUM, "momentum")
+#define HR_OPTIMIZERS(X)                                                                                               \
+  X(ADAMW, "adamw")                                                                                                    \
+  X(SGD, "sgd")                                                                                                        \
+  X(MOMENTUM, "momentum")                                                                                              \
+  X(ADAMW8BIT, "adamw8bit")                                                                                            \
+  X(LION, "lion")                                                                                                      \
+  X(LION8BIT, "lion8bit")
 #define HR_OPTIMIZER_ENUMERATOR(id, word) HR_OPTIMIZER_##id,
 typedef enum hr_optimizer { HR_OPTIMIZERS(HR_OPTIMIZER_ENUMERATOR) HR_OPTIMIZER_COUNT } hr_optimizer;
 typedef enum hr_attention { HR_ATTENTION_FLASH = 0, HR_ATTENTION_MATERIALIZED } hr_attention;
@@ -41,6 +47,9 @@ typedef enum hr_schedule {
 typedef enum hr_precision { HR_PRECISION_FP32 = 0, HR_PRECISION_BF16, HR_PRECISION_BF16_PURE } hr_precision;
 /* What optimizer states are kept in; bf16 states are rounded stochastically too (BF16_PURE only). */
 typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
+/* What has 8-bit states under an optimizer of 8 bits, of the tensors with 4,096 elements or more: all but embeddings and
+ * norms, or those too. Programs built op by op have them for all. */
+typedef enum hr_states_8bit { HR_STATES_8BIT_WEIGHTS = 0, HR_STATES_8BIT_ALL } hr_states_8bit;
 /* Weights (and, in bf16, the inputs of weight gradients) rearranged for matrix products, on the CPU: before each use
  * where it pays (TRANSIENT), the same where the bytes are free as well (AUTO), never, or also the weights once per
  * optimizer step for all its micro-steps. Same bits. */
@@ -115,6 +124,7 @@ typedef struct hr_job {
   hr_attention attention;
   uint32_t loss_chunk; /* --loss-chunk: tokens per chunk, HR_LOSS_CHUNK_AUTO or _OFF */
   hr_optimizer optimizer;
+  hr_states_8bit states_8bit;
   hr_update update;
   double beta1, beta2, epsilon, weight_decay, momentum;
   double learning_rate;
@@ -189,6 +199,7 @@ HR_API char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_cou
 
 HR_API const char *hr_precision_name(hr_precision value);
 HR_API const char *hr_moments_name(hr_moments value);
+HR_API const char *hr_states_8bit_name(hr_states_8bit value);
 HR_API const char *hr_weight_packing_name(hr_weight_packing value);
 HR_API const char *hr_optimizer_name(hr_optimizer value);
 HR_API const char *hr_attention_name(hr_attention value);

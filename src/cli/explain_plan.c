@@ -84,7 +84,11 @@ static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
   if (job->precision != base->precision)
     add(p, job->precision == HR_PRECISION_BF16 ? HR_TECHNIQUE_BF16 : HR_TECHNIQUE_BF16_PURE, 0);
   if (job->optimizer != base->optimizer)
-    add(p, job->optimizer == HR_OPTIMIZER_SGD ? HR_TECHNIQUE_SGD : HR_TECHNIQUE_MOMENTUM, 0);
+    add(p,
+        job->optimizer == HR_OPTIMIZER_SGD         ? HR_TECHNIQUE_SGD
+        : job->optimizer == HR_OPTIMIZER_ADAMW8BIT ? HR_TECHNIQUE_8BIT
+                                                   : HR_TECHNIQUE_MOMENTUM,
+        0);
   if (job->update != base->update) add(p, HR_TECHNIQUE_IN_BACKWARD, 0);
   return p->used > 0 && p->used < sizeof p->text;
 }

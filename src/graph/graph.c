@@ -292,7 +292,8 @@ static void make_leaves(replay *r, const hr_job *spec) {
                               .rows = e->rows,
                               .trainable = !e->frozen,
                               .decay = e->decay,
-                              .state_kind = spec->optimizer};
+                              .state_kind = hri_state_kind(spec->optimizer, e->rows * (e->columns ? e->columns : 1),
+                                                           false, true)};
       hri_param_request p = {.name = e->name,
                              .layer = -1,
                              .unit = HRI_NONE,

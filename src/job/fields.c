@@ -35,6 +35,7 @@ enum {
 static const char *const quantizes[] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
+static const char *const states_8bits[] = {"weights", "all", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
 static const char *const attentions[] = {"flash", "materialized", NULL};
 #define WORD(id, word) word,
@@ -53,7 +54,9 @@ static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 
 #define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
 _Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(quantizes) == HR_QUANTIZE_INT8 &&
-                   LAST(moments) == HR_MOMENTS_BF16 && LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
+                   LAST(moments) == HR_MOMENTS_BF16 && LAST(states_8bits) == HR_STATES_8BIT_ALL &&
+                   LAST(optimizers) == HR_OPTIMIZER_COUNT - 1 &&
+                   LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
                    LAST(attentions) == HR_ATTENTION_MATERIALIZED && LAST(updates) == HR_UPDATE_IN_BACKWARD &&
                    LAST(schedules) == HR_SCHEDULE_WSD && LAST(on_nonfinites) == HR_ON_NONFINITE_SKIP &&
                    LAST(packings) == HR_PACKING_WRAPPED && LAST(formats) == HR_DATA_FORMAT_COUNT - 1 &&
@@ -63,6 +66,7 @@ _Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(quantizes) == 
 #define WORD_OF(words, value) ((unsigned)(value) <= (unsigned)LAST(words) ? (words)[value] : "unknown")
 const char *hr_precision_name(hr_precision value) { return WORD_OF(precisions, value); }
 const char *hr_moments_name(hr_moments value) { return WORD_OF(moments, value); }
+const char *hr_states_8bit_name(hr_states_8bit value) { return WORD_OF(states_8bits, value); }
 const char *hr_weight_packing_name(hr_weight_packing value) { return WORD_OF(weight_packings, value); }
 const char *hr_optimizer_name(hr_optimizer value) { return WORD_OF(optimizers, value); }
 const char *hr_attention_name(hr_attention value) { return WORD_OF(attentions, value); }
@@ -154,11 +158,18 @@ static const hr_field fields[] = {
     {"adapter", HR_FIELD_PATH, "Job", "DIR",
      "adapters to go on with, evaluate or generate with, as PEFT saves them (RUN/final of a run with --lora)",
      P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},
-    {"optimizer", HR_FIELD_CHOICE, "Optimizer", "NAME", "how gradients change the weights", P | T | X, JOB(optimizer),
-     .words = optimizers, .initial = "adamw", MATHEMATICS(ALGORITHM), .given = HR_GIVEN_OPTIMIZER, .said = 5},
-    {"betas", HR_FIELD_PAIR, "Optimizer", "B1,B2", "decay rates of AdamW's two averages", P | T, JOB_PAIR(beta1, beta2),
-     RANGE(0, 1), .below_high = true, .initial = "0.9,0.999", MATHEMATICS(ALGORITHM)},
-    {"eps", HR_FIELD_NUMBER, "Optimizer", "X", "AdamW's epsilon", P | T, JOB(epsilon), RANGE(0, 1), .initial = "1e-8",
+    {"optimizer", HR_FIELD_CHOICE, "Optimizer", "NAME",
+     "how gradients change the weights: adamw; sgd, momentum; lion (a tenth of adamw's --lr, --betas 0.9,0.99); adamw8bit "
+     "and lion8bit keep 8-bit states in blocks of 256",
+     P | T | X, JOB(optimizer), .words = optimizers, .initial = "adamw", MATHEMATICS(ALGORITHM),
+     .given = HR_GIVEN_OPTIMIZER, .said = 5},
+    {"states-8bit", HR_FIELD_CHOICE, "Optimizer", "WHAT",
+     "which tensors of 4,096 elements or more have 8-bit states under adamw8bit and lion8bit: weights (not embeddings and "
+     "norms, which keep 32 bits), or all",
+     P | T | X, JOB(states_8bit), .words = states_8bits, .initial = "weights", MATHEMATICS(NUMERICS)},
+    {"betas", HR_FIELD_PAIR, "Optimizer", "B1,B2", "decay rates of the two averages of adamw and lion", P | T,
+     JOB_PAIR(beta1, beta2), RANGE(0, 1), .below_high = true, .initial = "0.9,0.999", MATHEMATICS(ALGORITHM)},
+    {"eps", HR_FIELD_NUMBER, "Optimizer", "X", "adamw's epsilon", P | T, JOB(epsilon), RANGE(0, 1), .initial = "1e-8",
      MATHEMATICS(ALGORITHM)},
     {"weight-decay", HR_FIELD_NUMBER, "Optimizer", "X", "decay of matrices and embeddings (not of biases and norms)",
      P | T, JOB(weight_decay), RANGE(0, 1e3), .initial = "0", MATHEMATICS(ALGORITHM)},

@@ -121,12 +121,14 @@ static hri_id tensor_of_rows(const maker *m, hri_place place, uint32_t key, hri_
 /* A tensor of a range's state: shaped like the range, or a list of entries where several elements share one. */
 static hri_id state_tensor(const maker *m, const hri_param_range *range, const hri_state_tensor *s) {
   hri_place place = place_of(m, HRI_ROLE_OPTIMIZER_STATE, m->all, 0);
-  uint64_t entries = hri_state_entries(s, range->elements);
+  uint64_t end = range->row + range->rows < m->p->dims[0] ? range->row + range->rows : m->p->dims[0];
+  uint64_t stored = hri_state_entries(s, range->elements),
+           entries = hri_state_entries(s, (end - range->row) * columns_of(m->p)); /* blocks are of logical elements */
   char suffix[64];
   (void)snprintf(suffix, sizeof suffix, ".%s", s->name);
   if (s->per == 1)
     return tensor_of_rows(m, place, name_of(m, range->row, range->rows, suffix), s->dtype, range->row, range->rows);
-  return hri_tensor_new(m->job, place, name_of(m, range->row, range->rows, suffix), s->dtype, 1, &entries, NULL);
+  return hri_tensor_new(m->job, place, name_of(m, range->row, range->rows, suffix), s->dtype, 1, &entries, &stored);
 }
 
 static bool make_parts(const maker *m, bool train, hri_param *param) {
@@ -303,7 +305,9 @@ static void make_param(builder *b, uint32_t index) {
                                                                 : hri_part_trains(b->model, &p, &p.parts[k],
                                                                                   b->spec->freeze, b->spec->train_only),
                            .decay = p.decay,
-                           .state_kind = b->spec->optimizer,
+                           .state_kind =
+                               hri_state_kind(b->spec->optimizer, p.parts[k].rows * (p.rank == 2 ? p.dims[1] : 1),
+                                              hri_slot_sensitive(p.slot), b->spec->states_8bit == HR_STATES_8BIT_ALL),
                            .quantization = quantization_of(b, &p)};
   request = (hri_param_request){.name = p.name,
                                 .layer = p.layer,

@@ -306,6 +306,11 @@ static bool is_norm_weight(hri_slot slot) {
          slot == HRI_SLOT_POST_NORM2_WEIGHT;
 }
 
+bool hri_slot_sensitive(hri_slot slot) {
+  return slot == HRI_SLOT_TOKEN_EMBEDDING || slot == HRI_SLOT_POSITION_EMBEDDING || is_norm_weight(slot) ||
+         slot == HRI_SLOT_NORM1_BIAS || slot == HRI_SLOT_NORM2_BIAS || slot == HRI_SLOT_FINAL_NORM_BIAS;
+}
+
 /* Norms start as the identity: with weight 1, or 0 where 1 is added to it. */
 static void set_init(const hr_model *m, hri_param_spec *spec) {
   bool into_residual = spec->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT || spec->slot == HRI_SLOT_MLP_OUT_WEIGHT;

@@ -67,6 +67,10 @@ typedef struct hri_param_spec {
   hri_param_part parts[HRI_PARAM_PARTS];
 } hri_param_spec;
 
+/* Whether a slot holds an embedding (a tied head too, an untied one not) or belongs to a norm: what keeps 32-bit states
+ * under optimizers of 8 bits by default. */
+bool hri_slot_sensitive(hri_slot slot);
+
 /* Number of parameters, and the index-th in the order of execution (embed, layers, head). */
 uint32_t hri_param_count(const hr_model *model);
 void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec);

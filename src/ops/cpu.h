@@ -298,7 +298,8 @@ typedef struct hri_cpu_kernels {
   /* Folds partials in order; the square root of the sum over all segments is the norm. */
   double (*partial_sum)(const double *partials, int64_t n);
   /* One step, by hr_optimizer. AdamW is torch.optim.AdamW; SGD and momentum are torch.optim.SGD (decay added to the
-   * gradient), where the momentum of the first step is zero, which gives torch's buffer = g. */
+   * gradient), where the momentum of the first step is zero, which gives torch's buffer = g; Lion decays as AdamW does.
+   * Of kinds with blocks a slice begins with one, and its states are codes and scales (ops/optim/dynamic.h). */
   void (*update[HR_OPTIMIZER_COUNT])(const hri_update_args *args, const hri_update_numbers *numbers);
 
   /* ---- move ---- */

@@ -13,7 +13,7 @@
 
 /* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32 or bf16, all r of a node the
  * same; m likewise (moments); x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control
- * block, u bytes, a fp32 or bytes; * bytes of any type. Guards and scratch stand behind and are not looked at. */
+ * block, u and k bytes, a fp32 or bytes; * bytes of any type. Guards and scratch stand behind and are not looked at. */
 /* clang-format off */
 static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
@@ -45,6 +45,7 @@ static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
   case 'd': return dtype == HRI_F64;
   case 'i': return dtype == HRI_I32;
   case 'c':
+  case 'k':
   case 'u': return dtype == HRI_U8;
   case 'a': return dtype == HRI_F32 || dtype == HRI_U8;
   default: return true;
@@ -63,11 +64,20 @@ static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
   return out;
 }
 
+/* What FILL and SINK move: reals, or the codes of a state that has some. */
+static const char *types_of_move(const hri_job *job, const hri_node *node) {
+  const hri_param_range *range = &job->ranges.items[node->attr.i[0]];
+  const hri_optimizer *row = hri_optimizer_get(job->parts.items[range->part_begin].state_kind);
+  bool codes = node->attr.i[1] >= HRI_MOVED_STATE && row->tensors[node->attr.i[1] - HRI_MOVED_STATE].dtype == HRI_U8;
+  return codes ? "k" : "x";
+}
+
 hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *error) {
   char update[HRI_MAX_OPERANDS];
   const char *letters =
       hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
   int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
+  if (node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) letters = types_of_move(job, node);
   if (!letters)
     return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
   for (uint32_t i = 0; letters[i] && i < node->operand_count; i++) {

@@ -16,6 +16,12 @@ const hri_optimizer *hri_optimizer_get(uint32_t kind) {
   return &rows[kind];
 }
 
+hr_optimizer hri_state_kind(hr_optimizer optimizer, uint64_t elements, bool sensitive, bool all) {
+  const hri_optimizer *row = hri_optimizer_get(optimizer);
+  bool wide = row->least_elements && (elements < row->least_elements || (sensitive && !all));
+  return wide ? row->wide : optimizer;
+}
+
 uint32_t hri_optimizer_of(uint16_t op) {
   for (uint32_t kind = 0; kind < HR_OPTIMIZER_COUNT; kind++)
     if (rows[kind].op == op) return kind;

@@ -29,6 +29,10 @@ typedef struct hri_optimizer {
   uint32_t tensor_count;
   hri_state_tensor tensors[HRI_STATE_TENSORS];
   size_t numbers[HRI_STATE_NUMBERS]; /* what f0 to f2 of its nodes are: fields of hr_job, 0 ends */
+  /* Not for all parts: those with fewer elements, and embeddings and norms unless asked for, have states of the kind
+   * `wide`. 0: for all. */
+  uint32_t least_elements;
+  hr_optimizer wide;
 } hri_optimizer;
 
 #define HRI_NUMBER(field) offsetof(hr_job, field)
@@ -41,7 +45,23 @@ typedef struct hri_optimizer {
     .numbers = {HRI_NUMBER(beta1), HRI_NUMBER(beta2), HRI_NUMBER(epsilon)}, .divides_by_epsilon = true)                \
   X(SGD, "sgd", "RRUug", .tensor_count = 0)                                                                            \
   X(MOMENTUM, "momentum", "RRUUug", .tensor_count = 1, .tensors = {{"exp_avg", HRI_F32, true, 1}},                     \
-    .numbers = {HRI_NUMBER(momentum)})
+    .numbers = {HRI_NUMBER(momentum)})                                                                                 \
+  X(ADAMW8BIT, "adamw8bit", "RRUUUUUug", .tensor_count = 4,                                                            \
+    .tensors = {{"exp_avg_codes", HRI_U8, false, 1},                                                                   \
+                {"exp_avg_sq_codes", HRI_U8, false, 1},                                                                \
+                {"exp_avg_absmax", HRI_F32, false, 256},                                                               \
+                {"exp_avg_sq_absmax", HRI_F32, false, 256}},                                                           \
+    .numbers = {HRI_NUMBER(beta1), HRI_NUMBER(beta2), HRI_NUMBER(epsilon)}, .divides_by_epsilon = true,                \
+    .least_elements = 4096, .wide = HR_OPTIMIZER_ADAMW)                                                                \
+  X(LION, "lion", "RRUUug", .tensor_count = 1, .tensors = {{"exp_avg", HRI_F32, true, 1}},                             \
+    .numbers = {HRI_NUMBER(beta1), HRI_NUMBER(beta2)})                                                                 \
+  X(LION8BIT, "lion8bit", "RRUUUug", .tensor_count = 2,                                                                \
+    .tensors = {{"exp_avg_codes", HRI_U8, false, 1}, {"exp_avg_absmax", HRI_F32, false, 256}},                         \
+    .numbers = {HRI_NUMBER(beta1), HRI_NUMBER(beta2)}, .least_elements = 4096, .wide = HR_OPTIMIZER_LION)
+
+/* The kind of state of a part of so many elements under an optimizer. `sensitive`: an embedding (not an untied head) or
+ * a norm; `all`: the job wants those like others. */
+hr_optimizer hri_state_kind(hr_optimizer optimizer, uint64_t elements, bool sensitive, bool all);
 
 /* The row of a kind, which is a value of hr_optimizer. */
 const hri_optimizer *hri_optimizer_get(uint32_t kind);

@@ -55,7 +55,12 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
   if (algorithm & (HRI_CHANGE_SGD | HRI_CHANGE_MOMENTUM)) {
     hr_optimizer wanted = algorithm & HRI_CHANGE_SGD ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
     if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == wanted) return false;
+    if (wanted == HR_OPTIMIZER_MOMENTUM && job->optimizer != HR_OPTIMIZER_ADAMW) return false; /* saves nothing */
     job->optimizer = wanted;
+  }
+  if (algorithm & HRI_CHANGE_8BIT) {
+    if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_LION) return false;
+    job->optimizer = job->optimizer == HR_OPTIMIZER_ADAMW ? HR_OPTIMIZER_ADAMW8BIT : HR_OPTIMIZER_LION8BIT;
   }
   if (algorithm & HRI_CHANGE_IN_BACKWARD) {
     if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;

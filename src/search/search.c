@@ -149,8 +149,9 @@ static hr_status add_chosen_levels(search *s, hri_change change, hr_error *error
 
 static hr_status add_singles(search *s, hr_error *error) {
   static const uint32_t chunks[] = {4096, 2048, 1024, 512};
-  static const unsigned algorithms[] = {HRI_CHANGE_BF16,     HRI_CHANGE_BF16_PURE, HRI_CHANGE_IN_BACKWARD,
-                                        HRI_CHANGE_MOMENTUM, HRI_CHANGE_SGD,       HRI_CHANGE_HALF_SEQUENCE};
+  static const unsigned algorithms[] = {HRI_CHANGE_BF16,         HRI_CHANGE_BF16_PURE, HRI_CHANGE_IN_BACKWARD,
+                                        HRI_CHANGE_8BIT,         HRI_CHANGE_MOMENTUM,  HRI_CHANGE_SGD,
+                                        HRI_CHANGE_HALF_SEQUENCE};
   for (size_t k = 0; k < FIXED_LEVELS; k++) HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1}, error));
   HRI_TRY(add_chosen_levels(s, (hri_change){.split = 1}, error));
   for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2)
@@ -176,6 +177,12 @@ static hr_status add_combinations(search *s, hr_error *error) {
     HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = smallest, .algorithm = HRI_CHANGE_SGD}, error));
     HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1, .algorithm = sgd_in_backward}, error));
   }
+  HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = HRI_CHANGE_8BIT}, error));
+  HRI_TRY(add(s,
+              (hri_change){.levels = HRI_LEVELS_BLOCK,
+                           .split = 1,
+                           .algorithm = HRI_CHANGE_8BIT | HRI_CHANGE_BF16_PURE | HRI_CHANGE_IN_BACKWARD},
+              error));
   if (s->best_single[0] < 0) {
     HRI_TRY(add_chosen_levels(s, (hri_change){.split = 1, .chunk = 1024}, error));
     if (smallest > 1) HRI_TRY(add_chosen_levels(s, (hri_change){.split = smallest}, error));

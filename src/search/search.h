@@ -28,7 +28,8 @@ enum {
   HRI_CHANGE_SGD = 4,
   HRI_CHANGE_HALF_SEQUENCE = 8,
   HRI_CHANGE_BF16 = 16,
-  HRI_CHANGE_BF16_PURE = 32
+  HRI_CHANGE_BF16_PURE = 32,
+  HRI_CHANGE_8BIT = 64 /* states of 8 bits for those of AdamW or Lion */
 };
 
 typedef struct hri_change {

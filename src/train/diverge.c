@@ -31,7 +31,7 @@ bool hri_first_nonfinite(const hri_session *s, char *out, uint64_t out_bytes) {
     for (uint32_t what = HRI_MOVED_WEIGHT; what < HRI_MOVED_STATE + HRI_STATE_TENSORS; what++) {
       hri_id tensor = hri_moved_tensor(range, what);
       int64_t at;
-      if (tensor == HRI_NONE) continue;
+      if (tensor == HRI_NONE || hri_is_codes(job, r, what)) continue; /* every code is finite */
       at = first_in(s, tensor, hri_tensor_stored_elements(&job->tensors.items[tensor]), hri_real_of(job, r, what));
       if (at < 0) continue;
       if (what == HRI_MOVED_WEIGHT)

@@ -312,6 +312,14 @@ static uint64_t directory_bytes(const char *path) {
   return sum;
 }
 
+static uint64_t state_bytes(const hri_job *job) {
+  uint64_t sum = 0;
+  for (size_t r = 0; r < job->ranges.count; r++)
+    for (uint32_t k = 0; k < HRI_STATE_TENSORS && job->ranges.items[r].state[k] != HRI_NONE; k++)
+      sum += hri_tensor_bytes(&job->tensors.items[job->ranges.items[r].state[k]]);
+  return sum;
+}
+
 /* What is trained as F32 and the optimizer's states as they are (a run with adapters writes nothing else); of tokenizer files what the model's directory has. */
 static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *final, uint64_t *companions) {
   const hr_job *job = &s->plan->spec;
@@ -323,8 +331,7 @@ static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *fin
   if (job->model.directory[0] && hri_path_at(path, job->model.directory, "tokenizer.json", NULL) == HR_OK &&
       stat(path, &info) == 0 && info.st_size < COMPANION_BYTES)
     *companions = (uint64_t)info.st_size;
-  *checkpoint =
-      parameters * 4 + hri_state_bytes(job->optimizer, parameters, job->moments == HR_MOMENTS_BF16) + *companions;
+  *checkpoint = parameters * 4 + state_bytes(&s->plan->job) + *companions;
   *final = parameters * 4 + *companions;
 }
 

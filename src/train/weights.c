@@ -1,5 +1,6 @@
 #include "train/weights.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -241,12 +242,24 @@ hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hri_file_li
 /* ---- values of a tensor in the arena, fp32 or bf16 ---- */
 
 uint32_t hri_move_type(hri_file_dtype dtype) {
-  return dtype == HRI_FILE_F32 ? HRI_GGML_F32 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F16;
+  return dtype == HRI_FILE_F16 ? HRI_GGML_F16 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32;
 }
 
+static uint8_t dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
+  return job->tensors.items[hri_moved_tensor(&job->ranges.items[range], what)].dtype;
+}
+
+bool hri_is_codes(const hri_job *job, uint32_t range, uint32_t what) { return dtype_of(job, range, what) == HRI_U8; }
+
 hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what) {
-  hri_id id = hri_moved_tensor(&job->ranges.items[range], what);
-  return job->tensors.items[id].dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+  uint8_t dtype = dtype_of(job, range, what);
+  assert(dtype == HRI_F32 || dtype == HRI_BF16);
+  return dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+}
+
+hri_file_dtype hri_state_dtype(const hri_job *job, uint32_t range, uint32_t tensor) {
+  if (hri_is_codes(job, range, HRI_MOVED_STATE + tensor)) return HRI_FILE_U8;
+  return hri_real_of(job, range, HRI_MOVED_STATE + tensor) == HRI_REAL_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32;
 }
 
 /* ---- reading ---- */
@@ -325,35 +338,42 @@ static hr_status fill_weight(hri_source *s, const hri_param_range *range, const 
 }
 
 /* One tensor of the states' file. */
-static hr_status find_state(const hri_source *s, const hri_state_file *file, hri_real real, hri_move *move,
+static hr_status find_state(const hri_source *s, const hri_state_file *file, hri_file_dtype dtype, hri_move *move,
                             hr_error *error) {
   const hri_safetensor *found;
   uint64_t have = 0;
   uint32_t index = hri_weights_find(s->states, file->name);
-  if (index == HRI_SAFETENSORS_NONE)
-    return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", file->name);
+  if (index == HRI_SAFETENSORS_NONE) { /* a whole file, of other states: no other checkpoint would do better */
+    hri_fail(error, HR_ERROR_USAGE,
+             "the checkpoint's optimizer.safetensors has no tensor %s: it holds another kind of state", file->name);
+    return hri_hint(
+        error, HR_ERROR_USAGE,
+        "resume with the --optimizer and --states-8bit that it was written with; its state.json names them");
+  }
   found = hri_weights_get(s->states, index);
   (void)hri_file_elements(found->rank, found->shape, &have);
-  if (have != file->entries || found->dtype != (real == HRI_REAL_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32))
+  if (have != file->entries || found->dtype != dtype)
     return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype",
                     hri_weights_path(s->states, index), file->name);
   *move = move_from(s->states, index);
   return HR_OK;
 }
 
-static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec *spec, uint32_t what, hri_real real,
+static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec *spec, uint32_t what,
                             const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
   hri_state_file file;
+  hri_file_dtype dtype = hri_state_dtype(s->job, range, what - HRI_MOVED_STATE);
   uint32_t count = 0;
   for (; hri_state_file_of(s->job, range, spec, what - HRI_MOVED_STATE, count, &file); count++) {
-    HRI_TRY(find_state(s, &file, real, &moves[count], error));
+    HRI_TRY(find_state(s, &file, dtype, &moves[count], error));
     moves[count].rows = file.entries;
     moves[count].columns = 1;
     moves[count].window = tensor;
     moves[count].first = file.at;
-    moves[count].real = real;
-    moves[count].finite = true;
+    moves[count].real = dtype == HRI_FILE_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+    moves[count].codes = dtype == HRI_FILE_U8;
+    moves[count].finite = !moves[count].codes;
   }
   return hri_moves_run(s->elements, moves, count, staging, staging_bytes, error);
 }
@@ -417,15 +437,16 @@ hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hr
   hri_source *s = context;
   const hri_param_range *range = &s->job->ranges.items[index];
   const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(range, what)];
-  hri_real real = hri_real_of(s->job, index, what);
-  uint64_t bytes = hri_tensor_bytes(whole), logical = hri_tensor_elements(whole) * hri_real_bytes(real);
+  hri_real real = what == HRI_MOVED_WEIGHT ? hri_real_of(s->job, index, what) : HRI_REAL_F32;
+  uint64_t bytes = hri_tensor_bytes(whole),
+           logical = hri_dtype_size((hri_dtype)whole->dtype, hri_tensor_elements(whole));
   hri_param_spec spec;
   hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
   if (what == HRI_MOVED_WEIGHT && (spec.adapter ? s->adapter != NULL : s->weights || s->gguf))
     HRI_TRY(fill_weight(s, range, &spec, real, tensor, staging, staging_bytes, error));
   else if (what == HRI_MOVED_WEIGHT)
     HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));
-  else if (s->states) HRI_TRY(fill_state(s, index, &spec, what, real, tensor, staging, staging_bytes, error));
+  else if (s->states) HRI_TRY(fill_state(s, index, &spec, what, tensor, staging, staging_bytes, error));
   else HRI_TRY(hri_window_zero(s->elements, tensor, 0, logical, staging, staging_bytes, error));
   return hri_window_zero(s->elements, tensor, logical, bytes - logical, staging, staging_bytes,
                          error); /* padded vocabulary rows */

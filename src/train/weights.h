@@ -71,8 +71,12 @@ typedef struct hri_state_file {
 bool hri_state_file_of(const hri_job *job, uint32_t range, const hri_param_spec *spec, uint32_t tensor, uint32_t k,
                        hri_state_file *file);
 
-/* The type of what FILL and SINK move: of the master where there is one. */
+/* Whether what FILL and SINK move are codes: bytes, which are no numbers. */
+bool hri_is_codes(const hri_job *job, uint32_t range, uint32_t what);
+/* The type of what FILL and SINK move that is no codes: of the master where there is one. */
 hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what);
+/* The type of a range's state in its file. */
+hri_file_dtype hri_state_dtype(const hri_job *job, uint32_t range, uint32_t tensor);
 /* F32, BF16 or F16 as a type of hri_move. */
 uint32_t hri_move_type(hri_file_dtype dtype);
 

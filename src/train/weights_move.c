@@ -8,6 +8,7 @@
  * window. */
 #include "train/weights_move.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -45,13 +46,19 @@ typedef struct plan {
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+/* Values of a block in the file, and its bytes. */
+static uint64_t block_of(const hri_move *m) { return m->codes ? 1 : hri_ggml_block(m->type); }
+static uint64_t block_bytes(const hri_move *m) { return m->codes ? 1 : hri_ggml_block_bytes(m->type); }
+
 /* Bytes of `values` values in the file; a multiple of the block, or part of a row's last piece, which ends with one. */
-static uint64_t file_bytes(const hri_move *m, uint64_t values) {
-  return values / hri_ggml_block(m->type) * hri_ggml_block_bytes(m->type);
-}
+static uint64_t file_bytes(const hri_move *m, uint64_t values) { return values / block_of(m) * block_bytes(m); }
+
+/* Bytes of a value in the arena. */
+static uint64_t value_bytes(const hri_move *m) { return m->codes ? 1 : hri_real_bytes(m->real); }
 
 static bool same_type(const hri_move *m) {
-  return m->type == (m->real == HRI_REAL_BF16 ? (uint32_t)HRI_GGML_BF16 : (uint32_t)HRI_GGML_F32);
+  assert(!m->codes || (m->add == 0 && !m->finite && !m->transposed && !m->head_size));
+  return m->codes || m->type == (m->real == HRI_REAL_BF16 ? (uint32_t)HRI_GGML_BF16 : (uint32_t)HRI_GGML_F32);
 }
 
 /* ---- cutting ---- */
@@ -69,15 +76,15 @@ static uint64_t run_lists(const hri_move *m) { return (needs_list(m) ? 1 : 0) + 
 
 /* The most values whose staging fits into `slice`: file bytes, and `lists` fp32 lists. */
 static uint64_t room(const hri_move *m, uint64_t slice, uint64_t lists) {
-  uint64_t block = hri_ggml_block(m->type), each = hri_ggml_block_bytes(m->type);
+  uint64_t block = block_of(m), each = block_bytes(m);
   return least(slice - 128, PIECE_BYTES * (1 + 2 * lists)) / (each + lists * 4 * block) *
          block; /* 128: lists begin at multiples of 64 */
 }
 
 static void cut_run(const hri_move *m, uint64_t slice, uint32_t team, cut *c) {
-  uint64_t block = hri_ggml_block(m->type), total = m->rows * m->columns, unit;
+  uint64_t block = block_of(m), total = m->rows * m->columns, unit;
   uint64_t share = hri_round_up(total / (4 * (uint64_t)team) + 1, most(block, 256));
-  unit = is_direct(m) && m->window->memory ? PIECE_BYTES / hri_real_bytes(m->real) : room(m, slice, run_lists(m));
+  unit = is_direct(m) && m->window->memory ? PIECE_BYTES / value_bytes(m) : room(m, slice, run_lists(m));
   if (share < unit && team > 1) unit = most(share, least(unit, SMALL_BYTES / 4));
   c->kind = RUN;
   c->unit = unit / block * block;
@@ -163,11 +170,11 @@ static void get(const plan *p, const hri_move *m, const void *from, float *to, u
   else memcpy(to, from, count * sizeof *to);
 }
 
-/* Address of a value in the arena; NULL where it has none. */
+/* Where a value is in the arena, and its address; NULL where it has none. */
+static uint64_t byte_of(const hri_move *m, uint64_t at) { return (m->first + at) * value_bytes(m); }
 static void *place_of(const hri_move *m, uint64_t at) {
-  return m->window->memory ? hri_real_at(m->window->memory, (int64_t)(m->first + at), m->real) : NULL;
+  return m->window->memory ? (unsigned char *)m->window->memory + byte_of(m, at) : NULL;
 }
-static uint64_t byte_of(const hri_move *m, uint64_t at) { return (m->first + at) * hri_real_bytes(m->real); }
 
 /* fp32 values to a place of the arena, and back, by address or through the window. */
 enum { FEW = 512 };
@@ -242,9 +249,8 @@ static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint
   lists l = lists_of(m, slice, count);
   void *to = run_place(m, l, first);
   HRI_TRY(read_values(p, m, first, count, l, to, error));
-  return m->window->memory
-             ? HR_OK
-             : m->window->put(m->window->context, byte_of(m, first), to, count * hri_real_bytes(m->real), error);
+  return m->window->memory ? HR_OK
+                           : m->window->put(m->window->context, byte_of(m, first), to, count * value_bytes(m), error);
 }
 
 static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice,
@@ -252,7 +258,7 @@ static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uin
   lists l = lists_of(m, slice, count);
   void *from = run_place(m, l, first);
   if (!m->window->memory)
-    HRI_TRY(m->window->get(m->window->context, byte_of(m, first), from, count * hri_real_bytes(m->real), error));
+    HRI_TRY(m->window->get(m->window->context, byte_of(m, first), from, count * value_bytes(m), error));
   HRI_TRY(check_finite(p, m, from, m->real, first, count,
                        error)); /* before an F16 that does not fit is looked for: it is infinite too */
   if (!is_direct(m)) {
@@ -431,7 +437,7 @@ hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uin
                         uint64_t staging_bytes, hr_error *error) {
   plan p = {.elements = elements, .moves = moves};
   uint64_t bytes = 0, team;
-  for (uint32_t k = 0; k < count; k++) bytes += moves[k].rows * moves[k].columns * hri_real_bytes(moves[k].real);
+  for (uint32_t k = 0; k < count; k++) bytes += moves[k].rows * moves[k].columns * value_bytes(&moves[k]);
   team = least((uint64_t)hri_team_threads(elements->team),
                most(least(bytes / SMALL_BYTES, staging_bytes / SLICE_BYTES), 1));
   p.slice = staging_bytes / team / 64 * 64;

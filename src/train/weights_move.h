@@ -25,6 +25,7 @@ typedef struct hri_move {
   const hri_window *window; /* on the arena's tensor */
   uint64_t first; /* element of the tensor with which the values begin: [rows, columns], no blanks between rows */
   hri_real real;
+  bool codes;              /* values of one byte, moved as they are: `type` and `real` say nothing */
   bool finite;             /* NaN and infinity are refused: INPUT on their way in, DIVERGED on their way out */
   const char *path, *name; /* for errors: of what is not finite, or does not fit into F16 */
 } hri_move;

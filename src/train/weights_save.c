@@ -97,13 +97,12 @@ static void list_weight(hri_sink *sink, const hri_param_spec *spec, uint32_t k, 
 }
 
 static bool list_state(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t tensor, uint32_t k) {
-  bool narrow = hri_real_of(sink->job, range, HRI_MOVED_STATE + tensor) == HRI_REAL_BF16;
   uint32_t at = sink->state_count;
   hri_state_file file;
   if (!hri_state_file_of(sink->job, range, spec, tensor, k, &file)) return false;
   memcpy(sink->state_names[at], file.name, sizeof sink->state_names[at]);
   sink->state_tensors[at] = (hri_safetensor){.name = sink->state_names[at],
-                                             .dtype = narrow ? HRI_FILE_BF16 : HRI_FILE_F32,
+                                             .dtype = hri_state_dtype(sink->job, range, tensor),
                                              .rank = file.rank,
                                              .shape = {file.shape[0], file.shape[1]}};
   sink->state_count++;
@@ -230,9 +229,10 @@ static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const
   return range->part_count;
 }
 
-static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t which, hri_real real,
+static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t which,
                             const hri_window *tensor, hri_move *moves) {
   uint32_t count = 0, index = sink->first_state[range];
+  hri_file_dtype dtype = hri_state_dtype(sink->job, range, which);
   hri_state_file file;
   for (uint32_t t = 0; t < which; t++)
     for (uint32_t k = 0; hri_state_file_of(sink->job, range, spec, t, k, &file); k++) index++;
@@ -241,13 +241,14 @@ static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec
                               .file = sink->states,
                               .index = index,
                               .out = true,
-                              .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32,
+                              .type = hri_move_type(dtype),
                               .rows = file.shape[0],
                               .columns = file.rank == 2 ? file.shape[1] : 1,
                               .window = tensor,
                               .first = file.at,
-                              .real = real,
-                              .finite = true,
+                              .real = dtype == HRI_FILE_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32,
+                              .codes = dtype == HRI_FILE_U8,
+                              .finite = dtype != HRI_FILE_U8,
                               .path = STATES_FILE,
                               .name = sink->state_names[index]};
   return count;
@@ -257,14 +258,14 @@ hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const hri
                          uint64_t staging_bytes, hr_error *error) {
   hri_sink *sink = context;
   const hri_param_range *range = &sink->job->ranges.items[index];
-  hri_real real = hri_real_of(sink->job, index, what);
   hri_move moves[HRI_PARAM_PARTS];
   hri_param_spec spec;
   uint32_t count;
   if (what != HRI_MOVED_WEIGHT && !sink->states) return HR_OK;
   hri_param_get(sink->model, sink->job->params.items[range->param].spec, &spec);
-  count = what == HRI_MOVED_WEIGHT ? weight_moves(sink, range, &spec, real, tensor, moves)
-                                   : state_moves(sink, index, &spec, what - HRI_MOVED_STATE, real, tensor, moves);
+  count = what == HRI_MOVED_WEIGHT
+              ? weight_moves(sink, range, &spec, hri_real_of(sink->job, index, what), tensor, moves)
+              : state_moves(sink, index, &spec, what - HRI_MOVED_STATE, tensor, moves);
   return hri_moves_run(sink->elements, moves, count, staging, staging_bytes, error);
 }
 

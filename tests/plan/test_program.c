@@ -89,7 +89,7 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
   job->micro_batch = 1 + roll(d, 4);
   job->accumulate = roll(d, 2) ? 1 : 2 + roll(d, 3);
   job->attention = (hr_attention)(roll(d, 4) == 0);
-  job->optimizer = (hr_optimizer)roll(d, 3);
+  job->optimizer = (hr_optimizer)roll(d, HR_OPTIMIZER_COUNT);
   job->clip = roll(d, 2) ? 1.0 : 0;
   if (job->clip == 0 && job->accumulate == 1 && roll(d, 2)) job->update = HR_UPDATE_IN_BACKWARD;
   job->given = HR_GIVEN_CLIP;
@@ -138,7 +138,7 @@ static void count_job(const hri_job *job, census *seen) {
   }
   for (size_t p = 0; p < job->params.count; p++) {
     const hri_param *param = &job->params.items[p];
-    const hri_param_range *whole = hri_param_whole(job, param);
+    const hri_param_range *whole = &job->ranges.items[param->range_begin]; /* 8-bit states cut parameters into ranges */
     if (whole->master != HRI_NONE) seen->masters++;
     seen->adapters += job->storages.items[job->tensors.items[param->weight].storage].wide;
     seen->shared += job->storages.items[job->tensors.items[param->weight].storage].wide && param->part_count > 1;

@@ -46,7 +46,7 @@ static bool random_job(dice *d, hr_job *job) {
   job->micro_batch = 1 + roll(d, 8);
   job->accumulate = roll(d, 3) ? 1 : 2 + roll(d, 3);
   job->attention = (hr_attention)(roll(d, 5) == 0);
-  job->optimizer = (hr_optimizer)roll(d, 3);
+  job->optimizer = (hr_optimizer)roll(d, HR_OPTIMIZER_COUNT);
   job->clip = roll(d, 2) ? 1.0 : 0;
   job->precision = (hr_precision)roll(d, 3);
   if (job->precision == HR_PRECISION_BF16_PURE) job->moments = (hr_moments)roll(d, 2);

@@ -23,6 +23,7 @@
 #include "backend/cpu/gemm_ours.h"
 #include "ops/move/random.h"
 #include "ops/scratch.h"
+#include "program/optimizer.h"
 #include "support/team.h"
 
 /* ---- operands against a page of no access ---- */
@@ -404,7 +405,16 @@ static void update_case(const run_case *r) {
                        .team = team_of(r->threads)};
   if (w_real == HRI_REAL_F32 && r->variant & 1) a.copy = take((uint64_t)n * sizeof *a.copy);
   for (int64_t i = 0; i < n; i++) hri_real_put(a.state[1], i, 1, r->real);
-  for (int k = 0; k < HR_OPTIMIZER_COUNT; k++) r->l->kernels.update[k](&a, &numbers);
+  for (uint32_t k = 0; k < HR_OPTIMIZER_COUNT; k++) {
+    hri_update_args own = a;
+    for (uint32_t t = 0; t < HRI_STATE_TENSORS && hri_state_block(k) > 1; t++) {
+      const hri_state_tensor *state = &hri_optimizer_get(k)->tensors[t];
+      own.state[t] = NULL;
+      if (t < hri_optimizer_get(k)->tensor_count)
+        own.state[t] = take(hri_state_entries(state, (uint64_t)n) * hri_dtype_bytes(state->dtype));
+    }
+    r->l->kernels.update[k](&own, &numbers);
+  }
   double *partials = take((uint64_t)hri_square_sum_count(n) * sizeof *partials);
   r->l->kernels.square_sum(partials, a.g, r->real, n, team_of(r->threads));
   (void)r->l->kernels.partial_sum(partials, hri_square_sum_count(n));

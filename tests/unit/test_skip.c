@@ -162,10 +162,12 @@ static copy take(const hri_session *s) {
   copy c = {0};
   for (size_t p = 0; p < s->plan->job.params.count; p++) {
     const hri_param *param = &s->plan->job.params.items[p];
-    const hri_param_range *whole = hri_param_whole(&s->plan->job, param);
     take_tensor(s, param->weight, &c);
-    take_tensor(s, whole->master, &c);
-    for (int k = 0; k < HRI_STATE_TENSORS; k++) take_tensor(s, whole->state[k], &c);
+    for (uint32_t r = 0; r < param->range_count; r++) {
+      const hri_param_range *range = &s->plan->job.ranges.items[param->range_begin + r];
+      take_tensor(s, range->master, &c);
+      for (int k = 0; k < HRI_STATE_TENSORS; k++) take_tensor(s, range->state[k], &c);
+    }
   }
   assert_true(c.count > 1000);
   return c;
@@ -218,15 +220,16 @@ static const struct {
 /* Every optimizer x precision x accumulation x clip, in turn. */
 static bool next_mode(mode *m, uint32_t *turn) {
   uint32_t k = (*turn)++;
-  *m = (mode){.model = k / 48 ? "micro-gpt2-bytes" : "micro-llama-bytes",
-              .optimizer = (hr_optimizer)(k % 3),
-              .precision = types[k / 3 % 4].precision,
-              .moments = types[k / 3 % 4].moments,
-              .accumulate = k / 12 % 2 ? 3 : 1,
-              .clip = k / 24 % 2 ? 1.0 : 0,
+  uint32_t each = HR_OPTIMIZER_COUNT * 4, rest = k / each;
+  *m = (mode){.model = rest / 4 ? "micro-gpt2-bytes" : "micro-llama-bytes",
+              .optimizer = (hr_optimizer)(k % HR_OPTIMIZER_COUNT),
+              .precision = types[k / HR_OPTIMIZER_COUNT % 4].precision,
+              .moments = types[k / HR_OPTIMIZER_COUNT % 4].moments,
+              .accumulate = rest % 2 ? 3 : 1,
+              .clip = rest / 2 % 2 ? 1.0 : 0,
               .on_nonfinite = HR_ON_NONFINITE_SKIP,
               .check = k % 5 == 0};
-  return k < 96;
+  return k < 8 * each;
 }
 
 static void a_skipped_step_leaves_no_trace(void **state) {

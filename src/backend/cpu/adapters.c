@@ -458,7 +458,8 @@ static hr_status run_update(call *c) {
                           .t = control->applied_steps};
   for (uint32_t k = 0; k < pieces(c, 0); k++) {
     const hri_param_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
-    hri_update_args a = {.n = piece_elements(c, 2, k),
+    bool blocks = hri_state_block(kind) > 1; /* of logical elements: what pads a vocabulary has no part in a scale */
+    hri_update_args a = {.n = blocks ? (int64_t)hri_range_logical(c->job, range) : piece_elements(c, 2, k),
                          .w = piece_pointer(c, 2, k),
                          .w_real = real(c, 2),
                          .copy = piece_pointer(c, 3 + states, k),

@@ -6,17 +6,15 @@
  *
  * Each combination of types is its own loop: the functions below are inlined with a constant `kind`. */
 #include "ops/cpu.h"
-#include "ops/optim/rounding.h"
+#include "ops/optim/kernels.h"
+#include "ops/optim/vround.h"
 #include "ops/scratch.h"
 #include "ops/vdraw.h"
 #include "ops/vmath.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum {
   BLOCK = 8192, /* elements per item; a multiple of every lane count */
-  AHEAD = 8192, /* bytes that the norm fetches ahead */
-  SPAN = 512    /* elements whose random bits are made at a time; a multiple of HRI_ROUNDING_CHUNK */
+  AHEAD = 8192  /* bytes that the norm fetches ahead */
 };
 
 static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
@@ -90,85 +88,9 @@ static double partial_sum(const double *partials, int64_t n) {
   return sum;
 }
 
-/* ---- stochastic rounding ---- */
-
-/* Random bits of a span's elements for an array, and room to load a vector that begins near the end of it. */
-typedef uint16_t span_bits[SPAN + 32];
-typedef uint16_t shorts __attribute__((vector_size(HRI_VECTOR_BYTES)));
-typedef uint16_t shorts_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(2), may_alias));
-/* The arrangements of the bits of 2 * HRI_LANES elements, for the arrays that are rounded. */
-INLINE void store_arranged(span_bits *bits, int64_t at, shorts x, bool weight, bool first, bool second) {
-  if (weight) *(shorts_memory *)(bits[HRI_ROUNDED_WEIGHT] + at) = x;
-  if (first) *(shorts_memory *)(bits[HRI_ROUNDED_FIRST] + at) = x << 8 | x >> 8;
-  if (second) *(shorts_memory *)(bits[HRI_ROUNDED_SECOND] + at) = x ^ x << 8;
-}
-
-/* Random bits of elements chunk * 64 .. + 63 at bits[..] + at (ops/optim/rounding.h), by ops/vdraw.h. */
-INLINE void draw_chunk(span_bits *bits, int64_t at, const hri_rounding *r, const hri_philox_keys *keys, int64_t chunk,
-                       bool weight, bool first, bool second) {
-  hri_vq zero = {0};
-  for (int64_t block = 0; block < HRI_ROUNDING_CHUNK_BLOCKS; block += HRI_HALF_LANES) {
-    uint64_t counter = (uint64_t)(chunk * HRI_ROUNDING_CHUNK_BLOCKS + block);
-    hri_vq c[4] = {hri_vblocks(counter),
-                   {0},
-                   zero + (hri_rounding_high(r) & 0xFFFFFFFFu),
-                   zero + (hri_rounding_high(r) >> 32)};
-    c[1] = c[0] >> 32;
-    hri_vphilox(c, keys);
-    store_arranged(bits, at + block * 4, (shorts)hri_vmerge(c[0], c[1]), weight, first, second);
-    store_arranged(bits, at + HRI_ROUNDING_CHUNK / 2 + block * 4, (shorts)hri_vmerge(c[2], c[3]), weight, first,
-                   second);
-  }
-}
-
-/* Whether a lane is beyond the largest finite bf16 value, infinite or NaN. */
-INLINE bool beyond_bf16(hri_vu bits) {
-  hri_vi mask = (hri_vi)(bits & 0x7FFFFFFFu) > 0x7F7F0000;
-#if defined(__AVX512F__)
-  return _mm512_movepi32_mask((__m512i)mask) != 0;
-#elif defined(__AVX2__)
-  return _mm256_movemask_epi8((__m256i)mask) != 0;
-#elif defined(__x86_64__)
-  return _mm_movemask_epi8((__m128i)mask) != 0;
-#elif defined(__aarch64__)
-  return vmaxvq_u32((uint32x4_t)mask) != 0;
-#else
-  int32_t any = 0;
-  for (int i = 0; i < HRI_LANES; i++) any |= mask[i];
-  return any != 0;
-#endif
-}
-
-INLINE hri_vu load_random(const uint16_t *random) {
-#if defined(__AVX512F__)
-  return (hri_vu)_mm512_cvtepu16_epi32((__m256i) * (const hri_vh16_memory *)random);
-#elif defined(__AVX2__)
-  return (hri_vu)_mm256_cvtepu16_epi32((__m128i) * (const hri_vh16_memory *)random);
-#else
-  return __builtin_convertvector(*(const hri_vh16_memory *)random, hri_vu);
-#endif
-}
-
-/* hri_bf16_round_random lane by lane; the result stands in the upper halves, the lower are of no account. */
-INLINE hri_vu round_random(hri_vf v, const uint16_t *random) {
-  hri_vu bits = (hri_vu)v, rounded = bits + load_random(random);
-  if (__builtin_expect(beyond_bf16(bits), 0)) {
-    hri_vi beyond = (hri_vi)(bits & 0x7FFFFFFFu) > 0x7F7F0000;
-    rounded = (hri_vu)hri_vselect(beyond, hri_vwiden(hri_vround_bf16(v)), (hri_vf)rounded);
-  }
-  return rounded;
-}
-
-INLINE void store_state(void *p, int64_t index, hri_vf v, int64_t n, hri_real real, const uint16_t *random) {
-  if (real == HRI_REAL_F32) hri_vstore_n((float *)p + index, v, n);
-  else if (n == HRI_LANES)
-    *(hri_vh16_memory *)((hri_bf16 *)p + index) = (hri_vh16_memory)hri_vupper(round_random(v, random));
-  else hri_vstore_bf16_n((hri_bf16 *)p + index, (hri_vf)(round_random(v, random) & 0xFFFF0000u), n);
-}
-
 /* ---- the steps ---- */
 
-typedef enum step_rule { ADAMW, MOMENTUM, SGD } step_rule;
+typedef enum step_rule { ADAMW, LION, MOMENTUM, SGD } step_rule;
 typedef struct kind {
   step_rule rule;
   hri_real w, moment, gradient;
@@ -177,8 +99,12 @@ typedef struct kind {
 typedef struct sgd_factors {
   float learning_rate, weight_decay, momentum, gradient_scale;
 } sgd_factors;
+typedef struct lion_factors {
+  float decay, learning_rate, one_minus_beta1, one_minus_beta2, gradient_scale;
+} lion_factors;
 typedef struct factors {
   hri_adamw_factors adamw;
+  lion_factors lion;
   sgd_factors sgd;
 } factors;
 
@@ -203,6 +129,18 @@ INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kin
   store_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
 }
 
+/* Lion (Chen et al., 2023): the sign of one average moves the weight, another is kept. */
+INLINE void lion_part(const hri_update_args *a, const lion_factors *f, kind k, int64_t i, int64_t n,
+                      const uint16_t *const *random) {
+  hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale, zero = {0};
+  hri_vf first = hri_vload_real_n(a->state[0], i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay;
+  hri_vf smooth = first + (grad - first) * f->one_minus_beta1, rate = hri_vset(f->learning_rate);
+  weight = weight - hri_vselect(smooth > zero, rate, hri_vselect(smooth < zero, -rate, smooth)); /* NaN shows */
+  first = first + (grad - first) * f->one_minus_beta2;
+  store_state(a->state[0], i, first, n, k.moment, random[HRI_ROUNDED_FIRST]);
+  store_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
+}
+
 INLINE void sgd_part(const hri_update_args *a, const sgd_factors *f, kind k, int64_t i, int64_t n,
                      const uint16_t *const *random) {
   hri_vf weight = hri_vload_real_n(a->w, i, n, k.w);
@@ -219,6 +157,7 @@ INLINE void part(const hri_update_args *a, const factors *f, kind k, int64_t i, 
   const uint16_t *random[3] = {bits[HRI_ROUNDED_WEIGHT] + at, bits[HRI_ROUNDED_FIRST] + at,
                                bits[HRI_ROUNDED_SECOND] + at};
   if (k.rule == ADAMW) adamw_part(a, &f->adamw, k, i, n, random);
+  else if (k.rule == LION) lion_part(a, &f->lion, k, i, n, random);
   else sgd_part(a, &f->sgd, k, i, n, random);
 }
 
@@ -282,6 +221,7 @@ static void update_blocks(void *context, int64_t first, int64_t last, int thread
   for (int64_t block = first; block < last; block++) {
     int64_t begin = block * BLOCK, end = begin + BLOCK < a->n ? begin + BLOCK : a->n;
     if (job->rule == ADAMW) with_weight(a, job->factors, begin, end, ADAMW);
+    else if (job->rule == LION) with_weight(a, job->factors, begin, end, LION);
     else if (job->rule == MOMENTUM) with_weight(a, job->factors, begin, end, MOMENTUM);
     else with_weight(a, job->factors, begin, end, SGD);
   }
@@ -296,6 +236,15 @@ static void adamw(const hri_update_args *args, const hri_update_numbers *n) {
   factors all = {.adamw = hri_adamw_factors_make(n->learning_rate, n->number[0], n->number[1], n->number[2],
                                                  n->weight_decay, n->t, n->gradient_scale)};
   update(args, &all, ADAMW);
+}
+
+static void lion(const hri_update_args *args, const hri_update_numbers *n) {
+  factors all = {.lion = {.decay = (float)(1.0 - n->learning_rate * n->weight_decay),
+                          .learning_rate = (float)n->learning_rate,
+                          .one_minus_beta1 = (float)(1.0 - n->number[0]),
+                          .one_minus_beta2 = (float)(1.0 - n->number[1]),
+                          .gradient_scale = (float)n->gradient_scale}};
+  update(args, &all, LION);
 }
 
 static factors sgd_factors_make(const hri_update_numbers *n) {
@@ -321,4 +270,7 @@ void HRI_ISA_NAME(hri_optim_kernels)(hri_cpu_kernels *table) {
   table->update[HR_OPTIMIZER_ADAMW] = adamw;
   table->update[HR_OPTIMIZER_MOMENTUM] = momentum;
   table->update[HR_OPTIMIZER_SGD] = sgd;
+  table->update[HR_OPTIMIZER_ADAMW8BIT] = hri_optim_adamw8bit;
+  table->update[HR_OPTIMIZER_LION] = lion;
+  table->update[HR_OPTIMIZER_LION8BIT] = hri_optim_lion8bit;
 }

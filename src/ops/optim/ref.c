@@ -1,8 +1,10 @@
 #include "ops/optim/ref.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <tgmath.h>
 
+#include "ops/optim/dynamic.h"
 #include "ops/reference.h"
 
 HRI_REF_API HRI_REAL HRI_REF(square_sum)(const HRI_REAL *g, int64_t n) {
@@ -30,6 +32,69 @@ static void HRI_REF(adamw)(HRI_REAL *w, HRI_REAL *m, HRI_REAL *v, const HRI_REAL
   }
 }
 
+/* Lion (Chen et al., 2023). */
+static void HRI_REF(lion)(HRI_REAL *w, HRI_REAL *m, const HRI_REAL *g, int64_t n, const hri_update_numbers *numbers) {
+  HRI_REAL learning_rate = (HRI_REAL)numbers->learning_rate, weight_decay = (HRI_REAL)numbers->weight_decay,
+           beta1 = (HRI_REAL)numbers->number[0], beta2 = (HRI_REAL)numbers->number[1];
+  HRI_REAL gradient_scale = (HRI_REAL)numbers->gradient_scale;
+  for (int64_t i = 0; i < n; i++) {
+    HRI_REAL grad = g[i] * gradient_scale, smooth = beta1 * m[i] + (1 - beta1) * grad;
+    w[i] *= 1 - learning_rate * weight_decay;
+    w[i] -= smooth > 0 ? learning_rate : smooth < 0 ? -learning_rate : 0;
+    m[i] = beta2 * m[i] + (1 - beta2) * grad;
+  }
+}
+
+/* States of 8 bits, for backends that keep what they compute in HRI_REAL: decoded, stepped as above, encoded. How fp32
+ * kernels round is said by tests/support/blocks.h. An element whose gradient is not finite forgets its states. */
+static void HRI_REF(decode)(HRI_REAL *values, const HRI_REAL *codes, const HRI_REAL *scales, int64_t n,
+                            const float *map) {
+  for (int64_t i = 0; i < n; i++) values[i] = (HRI_REAL)map[(int)codes[i]] * scales[i / HRI_STATE_BLOCK];
+}
+
+static void HRI_REF(encode)(HRI_REAL *codes, HRI_REAL *scales, const HRI_REAL *values, int64_t n, bool is_signed) {
+  const hri_dynamic_maps *maps = hri_dynamic_maps_get();
+  for (int64_t begin = 0; begin < n; begin += HRI_STATE_BLOCK) {
+    int64_t end = begin + HRI_STATE_BLOCK < n ? begin + HRI_STATE_BLOCK : n;
+    HRI_REAL most = 0;
+    for (int64_t i = begin; i < end; i++) most = fabs(values[i]) > most ? fabs(values[i]) : most;
+    scales[begin / HRI_STATE_BLOCK] = most;
+    for (int64_t i = begin; i < end; i++)
+      codes[i] = (HRI_REAL)(is_signed ? hri_dynamic_code_signed(maps->signed_map, (float)(values[i] / most),
+                                                                signbit(values[i]) != 0)
+                                      : hri_dynamic_code_unsigned(maps->unsigned_map, (float)(values[i] / most)));
+  }
+}
+
+enum { REF_PIECE = HRI_STATE_BLOCK };
+
+static void HRI_REF(block)(uint32_t optimizer, HRI_REAL *w, HRI_REAL *const *state, const HRI_REAL *g, int64_t n,
+                           const hri_update_numbers *numbers) {
+  const hri_dynamic_maps *maps = hri_dynamic_maps_get();
+  HRI_REAL first[REF_PIECE], second[REF_PIECE], kept[REF_PIECE], sound[REF_PIECE];
+  bool two = optimizer == HR_OPTIMIZER_ADAMW8BIT;
+  HRI_REF(decode)(first, state[0], state[two ? 2 : 1], n, maps->signed_map);
+  if (two) HRI_REF(decode)(second, state[1], state[3], n, maps->unsigned_map);
+  for (int64_t i = 0; i < n; i++) kept[i] = w[i], sound[i] = isfinite(g[i]) ? g[i] : 0;
+  if (two) HRI_REF(adamw)(w, first, second, sound, n, numbers);
+  else HRI_REF(lion)(w, first, sound, n, numbers);
+  for (int64_t i = 0; i < n; i++)
+    if (!isfinite(g[i])) w[i] = kept[i], first[i] = second[i] = 0;
+  HRI_REF(encode)(state[0], state[two ? 2 : 1], first, n, true);
+  if (two) HRI_REF(encode)(state[1], state[3], second, n, false);
+}
+
+static void HRI_REF(blocks)(uint32_t optimizer, HRI_REAL *w, HRI_REAL *const *state, const HRI_REAL *g, int64_t n,
+                            const hri_update_numbers *numbers) {
+  bool two = optimizer == HR_OPTIMIZER_ADAMW8BIT;
+  for (int64_t i = 0; i < n; i += REF_PIECE) {
+    int64_t entry = i / HRI_STATE_BLOCK;
+    HRI_REAL *const here[] = {state[0] + i, two ? state[1] + i : state[1] + entry, two ? state[2] + entry : NULL,
+                              two ? state[3] + entry : NULL};
+    HRI_REF(block)(optimizer, w + i, here, g + i, n - i < REF_PIECE ? n - i : REF_PIECE, numbers);
+  }
+}
+
 /* buffer may be NULL. */
 static void HRI_REF(sgd)(HRI_REAL *w, HRI_REAL *buffer, const HRI_REAL *g, int64_t n,
                          const hri_update_numbers *numbers) {
@@ -49,6 +114,9 @@ HRI_REF_API void HRI_REF(update)(uint32_t optimizer, HRI_REAL *w, HRI_REAL *cons
   case HR_OPTIMIZER_ADAMW: HRI_REF(adamw)(w, state[0], state[1], g, n, numbers); break;
   case HR_OPTIMIZER_MOMENTUM: HRI_REF(sgd)(w, state[0], g, n, numbers); break;
   case HR_OPTIMIZER_SGD: HRI_REF(sgd)(w, NULL, g, n, numbers); break;
+  case HR_OPTIMIZER_LION: HRI_REF(lion)(w, state[0], g, n, numbers); break;
+  case HR_OPTIMIZER_ADAMW8BIT:
+  case HR_OPTIMIZER_LION8BIT: HRI_REF(blocks)(optimizer, w, state, g, n, numbers); break;
   case HR_OPTIMIZER_COUNT: break;
   }
 }
