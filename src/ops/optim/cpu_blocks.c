@@ -47,16 +47,6 @@ INLINE hri_vf magnitude(hri_vf x) { return (hri_vf)((hri_vu)x & 0x7FFFFFFFu); }
 
 typedef uint8_t byte_lanes __attribute__((vector_size(HRI_LANES), aligned(1), may_alias));
 
-INLINE hri_vu load_codes(const uint8_t *codes) {
-#if defined(__AVX512F__)
-  return (hri_vu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
-#elif defined(__AVX2__)
-  return (hri_vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
-#else
-  return __builtin_convertvector(*(const byte_lanes *)codes, hri_vu);
-#endif
-}
-
 INLINE void store_codes(uint8_t *codes, hri_vu v) {
 #if defined(__AVX512F__)
   _mm_storeu_si128((__m128i *)(void *)codes, _mm512_cvtepi32_epi8((__m512i)v));
@@ -121,6 +111,14 @@ INLINE void decode_all(float *out, const uint8_t *codes, const hri_dynamic_maps 
   }
 }
 #else
+INLINE hri_vu load_codes(const uint8_t *codes) {
+#if defined(__AVX2__)
+  return (hri_vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
+#else
+  return __builtin_convertvector(*(const byte_lanes *)codes, hri_vu);
+#endif
+}
+
 INLINE void decode_all(float *out, const uint8_t *codes, const hri_dynamic_maps *maps, bool is_signed, float scale) {
   const float *map = is_signed ? maps->signed_map : maps->unsigned_map;
   for (int64_t i = 0; i < HRI_STATE_BLOCK; i += HRI_LANES)
