@@ -115,7 +115,7 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
   if (roll(d, 3) == 0) {
     char words[512];
     random_lora(&job->model, roll_of, d, words);
-    if (hri_lora_parse(words, &job->model, &job->model.lora, &e) != HR_OK)
+    if (hri_lora_parse(words, &job->model, false, &job->model.lora, &e) != HR_OK)
       fail_msg("seed %llu: --lora %s: %s", (unsigned long long)d->seed, words, e.message);
   }
 }
