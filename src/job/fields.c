@@ -25,6 +25,7 @@ enum {
   G = HR_FOR_GENERATE,
   X = HR_FOR_EXPLAIN,
   D = HR_FOR_DATA,
+  M = HR_FOR_MERGE,
   J = HR_FOR_JOBS,
   MAX_ACCUMULATE = 1 << 20,
   MAX_THREADS = 4096
@@ -144,7 +145,7 @@ static const hr_field fields[] = {
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
      "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (from bf16 values; +dq: their scales in 8 "
      "bits too); each is dequantized before each use",
-     J | X, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
+     J | X | M, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "DIR",
      "adapters to go on with, evaluate or generate with, as PEFT saves them (RUN/final of a run with --lora)",
      P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},
@@ -236,7 +237,8 @@ static const hr_field fields[] = {
      "one. Documents do not see each other",
      P | T | E, JOB(packing), .words = packings, .initial = "pack", MATHEMATICS(ALGORITHM)},
 
-    {"out", HR_FIELD_PATH, "Results", "RUN", "run directory to write (default with --resume: that run)", T,
+    {"out", HR_FIELD_PATH, "Results", "RUN",
+     "run directory to write (default with --resume: that run); merge: directory of the model to write", T | M,
      RUN(out_directory), ONCE},
     {"save-every", HR_FIELD_U64, "Results", "N", "steps between checkpoints", T, RUN(save_every), .initial = "0",
      .zero = "only at the end"},
