@@ -37,6 +37,7 @@ typedef struct hr_merge_result {
   uint64_t data_bytes;  /* of all tensors as written */
   char type[16];        /* of most weights: "bf16" */
   hr_quantize quantize; /* through which the layers' matrices went; HR_QUANTIZE_NONE: through none */
+  hr_quantize trained;  /* beside what the first adapter was trained, as far as it or the options say */
   char kept[4096];      /* as in hr_convert_result */
 } hr_merge_result;
 

@@ -97,10 +97,12 @@ const cli_command commands[] = {
      "configuration and tokenizer. Weights are streamed, 16 MiB and the A and B of a matrix are held (with --onto "
      "dequantized a matrix as well, 7 bytes an element). DIR appears when it is whole.\n"
      "An adapter that was trained beside quantized weights (--quantize) is merged onto the original ones all the same, "
-     "which is said; --onto dequantized gives the function that was trained.",
+     "which is said; --onto dequantized gives the function that was trained. --data prints the loss of both functions on "
+     "given rows.",
      "headroom merge ./SmolLM2-135M-Instruct run/final --out merged\n"
      "headroom merge ./base one/final two/final --weights 0.7,0.3 --out both\n"
-     "headroom merge ./base run/final --onto dequantized --quantize nf4+dq --type f32 --out trained",
+     "headroom merge ./base run/final --onto dequantized --quantize nf4+dq --type f32 --out trained\n"
+     "headroom merge ./base run/final --out merged --data held.jsonl --seq 512",
      command_merge},
     {"tokenize", "MODEL [FILE|-] [OPTIONS]", "text to token ids and back", HR_FOR_TOKENIZE, 2,
      "Prints the token ids of a file, or of standard input, as one document. MODEL is a model directory, a tokenizer.json, "

@@ -541,6 +541,7 @@ static hr_status choose_kind(merge *m, hr_error *error) {
     else if (kind != has) return refuse_kind(m, i, kind, has, error);
   }
   m->result->quantize = m->options->dequantized ? kind : HR_QUANTIZE_NONE;
+  m->result->trained = m->options->dequantized ? kind : trained_beside(&m->adapters[0]);
   if (!m->options->dequantized || kind != HR_QUANTIZE_NONE) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "no adapter says beside which quantized weights it was trained");
   return hri_hint(error, HR_ERROR_USAGE, "--onto dequantized --quantize nf4, or the kind that it was");

@@ -85,6 +85,20 @@ for name in llama gpt2; do
     [ "$(tree "back-$name-$kind")" != "$(tree "onto-$name-$kind")" ] || fail "$kind lost nothing"
   done
 done
+# The difference on given rows: what evaluate says of both.
+for kind in nf4+dq fp4; do
+  trained=$(loss_of "q-llama-$kind/final" --quantize "$kind")
+  merged=$(loss_of "onto-llama-$kind")
+  run merge base-llama/final "q-llama-$kind/final" --out "seen-$kind" --data held.txt --seq 13 --threads 1 --json; expect_rc 0
+  near "$(grep -oE '"trained_loss": [0-9.]+' out | grep -oE '[0-9.]+$')" "$trained" 0 "the loss as trained beside $kind"
+  near "$(grep -oE '"merged_loss": [0-9.]+' out | grep -oE '[0-9.]+$')" "$merged" 0 "the loss merged after $kind"
+  apart "$trained" "$merged" 1e-5 "$kind"
+  expect_json "d['trained_beside'] == '$kind'" 'd["onto"] == "original"' 'd["labels"] == 3692'
+done
+run merge base-llama/final q-llama-fp4/final --onto dequantized --out seen --data held.txt --seq 13; expect_rc 0; expect_out 'on 3692 labels: loss .* as trained beside fp4, .* difference [+-]0.00000'
+run merge base-llama/final lora-llama/final --out seen-plain --data held.txt --seq 13; expect_rc 0; expect_out 'as trained, .* difference [+-]0.00000'
+run merge base-llama/final lora-llama/final --out never --data nosuch.txt; refuses 2; expect_err 'nosuch.txt cannot be read'
+run merge base-llama/final lora-llama/final second/final --out never --data held.txt; refuses 2; expect_err 'the function that was trained'
 run merge base-llama/final q-llama-fp4/final --onto dequantized --quantize nf4 --out never; refuses 2; expect_err 'trained beside fp4 weights, not nf4'
 run merge base-llama/final q-llama-fp4/final q-llama-int8/final --onto dequantized --out never; refuses 2; expect_err 'int8 weights, not fp4'
 run merge base-llama/final lora-llama/final --onto dequantized --out never; refuses 2; expect_err 'no adapter says'; expect_err '--quantize nf4'
