@@ -19,6 +19,7 @@
 #include <headroom/chat.h>
 #include <headroom/text.h>
 #include <headroom/convert.h>
+#include <headroom/merge.h>
 #include <headroom/graph.h>
 
 #include <headroom/alloc.h>

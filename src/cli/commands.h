@@ -29,6 +29,7 @@ hr_status command_explain(cli_config *config, hr_error *error);
 hr_status command_inspect(cli_config *config, hr_error *error);
 hr_status command_replay(cli_config *config, hr_error *error);
 hr_status command_convert(cli_config *config, hr_error *error);
+hr_status command_merge(cli_config *config, hr_error *error);
 hr_status command_data(cli_config *config, hr_error *error);
 hr_status command_tokenize(cli_config *config, hr_error *error);
 hr_status command_help(cli_config *config, hr_error *error);

@@ -90,6 +90,20 @@ const cli_command commands[] = {
      "headroom convert run/final model.gguf --type q8_0\n"
      "headroom convert SmolLM2-135M-Instruct.Q4_1.gguf ./SmolLM2-135M-Instruct --type bf16",
      command_convert},
+    {"merge", "MODEL ADAPTER... --out DIR [OPTIONS]", "adapters into the weights of their model", HR_FOR_MERGE,
+     MAX_OPERANDS,
+     "Adds adapters, as RUN/final of a run with --lora and PEFT have them, to the weights of a Hugging Face directory: in "
+     "fp32, rounded once to the type of each tensor. The result is a model like the first one: its shards, types, "
+     "configuration and tokenizer. Weights are streamed, 16 MiB and the A and B of a matrix are held (with --onto "
+     "dequantized a matrix as well, 7 bytes an element). DIR appears when it is whole.\n"
+     "An adapter that was trained beside quantized weights (--quantize) is merged onto the original ones all the same, "
+     "which is said; --onto dequantized gives the function that was trained. --data prints the loss of both functions on "
+     "given rows.",
+     "headroom merge ./SmolLM2-135M-Instruct run/final --out merged\n"
+     "headroom merge ./base one/final two/final --weights 0.7,0.3 --out both\n"
+     "headroom merge ./base run/final --onto dequantized --quantize nf4+dq --type f32 --out trained\n"
+     "headroom merge ./base run/final --out merged --data held.jsonl --seq 512",
+     command_merge},
     {"tokenize", "MODEL [FILE|-] [OPTIONS]", "text to token ids and back", HR_FOR_TOKENIZE, 2,
      "Prints the token ids of a file, or of standard input, as one document. MODEL is a model directory, a tokenizer.json, "
      "tokenizer.model, *.tiktoken or GGUF file; nothing but its tokenizer is read. Special tokens in the text are taken as such.",

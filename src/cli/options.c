@@ -12,6 +12,7 @@
 #define OWN_PAIR(a, b) .home = HR_HOME_OTHER, .offset = offsetof(cli_settings, a), .second = offsetof(cli_settings, b)
 
 static const char *const file_types[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
+static const char *const bases[] = {"original", "dequantized", NULL};
 static const char *const colors[] = {"auto", "always", "never", NULL};
 static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
 static const char *const dumps[] = {"program", NULL};
@@ -21,10 +22,29 @@ static const char *const tables[] = {"seq,micro-batch", "micro-batch,seq", NULL}
 static const char *const instants[] = {"peak", "end", "oom", NULL};
 static const uint64_t instant_values[] = {HR_AT_PEAK, HR_AT_END, HR_AT_OOM};
 
+uint32_t options_numbers(const char *text, double *numbers, uint32_t most) {
+  uint32_t count = 0;
+  while (count < most) {
+    char *end;
+    if (!strchr("+-.0123456789", *text)) return 0; /* strtod takes more than a person would call a number */
+    numbers[count] = strtod(text, &end);
+    if (end == text || !isfinite(numbers[count++])) return 0;
+    if (!*end) return count;
+    if (*end != ',') return 0;
+    text = end + 1;
+  }
+  return 0;
+}
+
 static const char *refuse_table(const char *text) {
   for (size_t k = 0; tables[k]; k++)
     if (strcmp(text, tables[k]) == 0) return NULL;
   return "not a pair of rows and columns";
+}
+
+static const char *refuse_weights(const char *text) {
+  double weights[MAX_OPERANDS];
+  return options_numbers(text, weights, MAX_OPERANDS) ? NULL : "no list of finite numbers with commas between them";
 }
 
 static const hr_field rows[] = {
@@ -98,12 +118,18 @@ static const hr_field rows[] = {
      HR_FOR_INSPECT, OWN(verify)},
 
     {"type", HR_FIELD_WORD, "Conversion", "TYPE",
-     "of the weights; source: as they are, f16 for blocks with a scale (q8_0: GGUF only)", HR_FOR_CONVERT, OWN(type),
-     .words = file_types, .initial = "source"},
+     "of the weights; source: as they are, f16 for blocks with a scale (q8_0: GGUF only)",
+     HR_FOR_CONVERT | HR_FOR_MERGE, OWN(type), .words = file_types, .initial = "source"},
     {"without-tokenizer", HR_FIELD_FLAG, "Conversion", NULL, "leave tokenizer and chat template out", HR_FOR_CONVERT,
      OWN(without_tokenizer)},
     {"force", HR_FIELD_FLAG, "Conversion", NULL, "let what stands at the target give way, once the new one is whole",
-     HR_FOR_CONVERT, OWN(force)},
+     HR_FOR_CONVERT | HR_FOR_MERGE, OWN(force)},
+    {"onto", HR_FIELD_WORD, "Merge", "WHAT",
+     "original: the weights in the model's files; dequantized: what is left of them behind --quantize and back, beside "
+     "which the adapter was trained (without --quantize: as the adapter says)",
+     HR_FOR_MERGE, OWN(onto), .words = bases, .initial = "original"},
+    {"weights", HR_FIELD_NAME, "Merge", "X,X", "one factor for each adapter, in their order (without it 1 for all)",
+     HR_FOR_MERGE, OWN(weights), .refuses = refuse_weights, .remedy = "--weights 0.7,0.3"},
 
     {"alloc-conf", HR_FIELD_TEXT, "Replay", "TEXT", "settings as in PYTORCH_ALLOC_CONF (\"\": PyTorch's defaults)",
      HR_FOR_REPLAY, OWN(alloc_conf)},

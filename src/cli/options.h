@@ -49,7 +49,8 @@ typedef struct cli_settings {
   bool verify;
   const char *type; /* convert */
   bool without_tokenizer, force;
-  const char *alloc_conf; /* replay */
+  const char *onto, *weights; /* merge */
+  const char *alloc_conf;     /* replay */
   bool search, empty_start;
   uint64_t capacity_bytes;
   uint32_t trace;
@@ -64,6 +65,9 @@ uint32_t option_count(void);
 const hr_field *option_get(option_id id);
 /* option_count() when there is none of that name. Positional options are found only when `positional` is true. */
 option_id option_find(const char *name, bool positional);
+/* Finite numbers with commas between them: how many, or 0 when the text is anything else, or they are more than `most`.
+ */
+uint32_t options_numbers(const char *text, double *numbers, uint32_t most);
 
 typedef enum origin {
   ORIGIN_UNSET = 0,
@@ -82,7 +86,7 @@ typedef struct setting {
   uint32_t list_count;
 } setting;
 
-enum { MAX_OPTIONS = 160 };
+enum { MAX_OPTIONS = 160, MAX_OPERANDS = 17 };
 
 typedef struct cli_config {
   unsigned command; /* one HR_FOR_* bit */
@@ -92,7 +96,8 @@ typedef struct cli_config {
   cli_settings own;
   bool job_ready;
   setting settings[MAX_OPTIONS];
-  char *operands[2]; /* positional arguments that are not MODEL: the topic of help, source and target of convert, ... */
+  char *operands[MAX_OPERANDS]; /* positional arguments that are not MODEL: the topic of help, source and target of
+                                   convert, ... */
   uint32_t operand_count;
 } cli_config;
 

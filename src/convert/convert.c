@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -168,15 +167,6 @@ static hr_status open_source(work *w, const char *source, hr_error *error) {
                   "model.safetensors, or shards with model.safetensors.index.json, must lie beside config.json");
 }
 
-/* Whether a file lies in a directory, which goes away with all that is in it. */
-static bool lies_in(const char *path, const char *directory) {
-  char file[PATH_MAX], outer[PATH_MAX];
-  size_t length;
-  if (!realpath(path, file) || !realpath(directory, outer)) return false;
-  length = strlen(outer);
-  return strncmp(file, outer, length) == 0 && (length == 1 || file[length] == '/');
-}
-
 static bool ends_in_gguf(const char *path) {
   size_t length = strlen(path);
   return length > 5 && strcasecmp(path + length - 5, ".gguf") == 0;
@@ -198,10 +188,7 @@ static hr_status check_target(hri_target *t, const char *source, const char *tar
                               hr_error *error) {
   if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
   HRI_TRY(check_names(source, target, error));
-  if (options->replace && !hri_path_is_dir(source) && lies_in(source, target)) {
-    hri_fail(error, HR_ERROR_USAGE, "%s would be replaced by what is made of %s, which lies in it", target, source);
-    return hri_hint(error, HR_ERROR_USAGE, "name another target, or move the file first");
-  }
+  if (options->replace && !hri_path_is_dir(source)) HRI_TRY(hri_target_spares(target, source, error));
   return hri_target_init(t, target, !hri_path_is_dir(source), options->replace, error);
 }
 

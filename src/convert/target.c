@@ -4,7 +4,9 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -139,6 +141,21 @@ hr_status hri_target_init(hri_target *t, const char *path, bool directory, bool 
   t->replace = replace;
   HRI_TRY(take_path(t, error));
   return check_standing(t, error);
+}
+
+/* Whether a file lies in a directory, which goes away with all that is in it. */
+static bool lies_in(const char *path, const char *directory) {
+  char file[PATH_MAX], outer[PATH_MAX];
+  size_t length;
+  if (!realpath(path, file) || !realpath(directory, outer)) return false;
+  length = strlen(outer);
+  return strncmp(file, outer, length) == 0 && (length == 1 || !file[length] || file[length] == '/');
+}
+
+hr_status hri_target_spares(const char *path, const char *source, hr_error *error) {
+  if (!lies_in(source, path)) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s would be replaced by what is made of %s, which lies in it", path, source);
+  return hri_hint(error, HR_ERROR_USAGE, "name another target, or move the file first");
 }
 
 hr_status hri_target_begin(hri_target *t, hr_error *error) {

@@ -25,6 +25,8 @@ typedef struct hri_target {
 
 /* Whether it may be written, before anything is made. USAGE: the name, what stands there; IO. */
 hr_status hri_target_init(hri_target *target, const char *path, bool directory, bool replace, hr_error *error);
+/* Refuses (USAGE) to replace a directory in which a source lies, or which is it. */
+hr_status hri_target_spares(const char *path, const char *source, hr_error *error);
 /* Removes what killed conversions left in the parent directory, and makes a place to grow. */
 hr_status hri_target_begin(hri_target *target, hr_error *error);
 /* Gives what grew its name, and makes that last; its files and their directory are synced. USAGE when something came to

@@ -276,8 +276,8 @@ static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, ui
 
 /* ---- values ---- */
 
-/* Refuses what is not finite, and what would not be any more. */
-static hr_status check_values(const float *values, uint64_t count, uint32_t type, const char *name, hr_error *error) {
+hr_status hri_convert_check_values(const float *values, uint64_t count, uint32_t type, const char *name,
+                                   hr_error *error) {
   const float limit = type == HRI_GGML_F16    ? 65520.0f
                       : type == HRI_GGML_BF16 ? 0x1.FFp127f
                                               : INFINITY; /* the least that rounds to infinity */
@@ -290,7 +290,7 @@ static hr_status check_values(const float *values, uint64_t count, uint32_t type
     if (isfinite(values[i])) {
       status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds %g, which %s does not reach", name, (double)values[i],
                         type == HRI_GGML_F16 ? "f16" : "bf16");
-      return hri_hint(error, status, type == HRI_GGML_F16 ? "convert to bf16 or f32" : "convert to f32");
+      return hri_hint(error, status, type == HRI_GGML_F16 ? "take --type bf16 or f32" : "take --type f32");
     }
     status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds a value that is not finite", name);
     return hri_hint(error, status, "the model is damaged or its training diverged; use an earlier one");
@@ -346,7 +346,7 @@ static hr_status write_gguf_tensor(stream *s, hri_gguf_writer *writer, uint32_t 
     if (out.offset != 0)
       for (uint64_t i = 0; i < values; i++) s->rows[i] += out.offset;
     if (out.head_size) interleave(s->rows, count, columns, out.head_size, s->raw);
-    HRI_TRY(check_values(s->rows, values, type, part->name, error));
+    HRI_TRY(hri_convert_check_values(s->rows, values, type, part->name, error));
     if (type == HRI_GGML_Q8_0) HRI_TRY(check_scales(s->rows, values, part->name, error));
     (void)hri_ggml_from_f32(type, s->raw, s->rows, values);
     if (!hri_ggml_bytes(type, values, &bytes))
@@ -460,7 +460,7 @@ static hr_status write_weight(stream *s, hri_weights_writer *writer, uint32_t in
   for (uint64_t row = 0; row < part->rows; row += step) {
     uint64_t count = part->rows - row < step ? part->rows - row : step;
     HRI_TRY(read_rows(s, &spec, s->items.items[index].part, row, count, error));
-    HRI_TRY(check_values(s->rows, count * columns, type, part->name, error));
+    HRI_TRY(hri_convert_check_values(s->rows, count * columns, type, part->name, error));
     (void)hri_file_from_f32(dtype, s->raw, s->rows, count * columns);
     if (part->transposed) scatter(s, dtype, part->rows, columns, row, count);
     else HRI_TRY(hri_weights_writer_write(writer, index, row * columns * each, s->raw, count * columns * each, error));

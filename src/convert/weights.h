@@ -17,6 +17,10 @@ hr_status hri_convert_check(const hri_convert_source *source, hr_error *error);
 /* The type of most weights: that of the embedding, or for GGUF that of the most elements; a name of hri_ggml_name. */
 hr_status hri_convert_type_of(const hri_convert_source *source, uint32_t *ggml_type, hr_error *error);
 
+/* Refuses (INPUT) what is not finite, and what would not be any more as F16 or BF16. */
+hr_status hri_convert_check_values(const float *values, uint64_t count, uint32_t ggml_type, const char *name,
+                                   hr_error *error);
+
 /* Writes all weights to a GGUF file beside the keys, or as safetensors into an existing directory. `ggml_type` is one
  * of F32,
  * F16, BF16 and (GGUF) Q8_0: of the matrices; vectors and position tables of a GGUF file are F32, and rows that do not

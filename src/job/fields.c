@@ -25,6 +25,7 @@ enum {
   G = HR_FOR_GENERATE,
   X = HR_FOR_EXPLAIN,
   D = HR_FOR_DATA,
+  M = HR_FOR_MERGE,
   J = HR_FOR_JOBS,
   MAX_ACCUMULATE = 1 << 20,
   MAX_THREADS = 4096
@@ -92,7 +93,7 @@ static const hr_field fields[] = {
     {"model", HR_FIELD_TEXT, "Job", "MODEL",
      "a preset (gpt2-124m, llama-2-7b, qwen3-8b, ...), a Hugging Face directory, a config.json or a GGUF file", J,
      RUN(model_source), ONCE, EFFECT(ALGORITHM), .positional = true},
-    {"seq", HR_FIELD_U32, "Job", "N", "tokens per row", P | T | E | D | X, JOB(sequence_length), COUNT(1, 0),
+    {"seq", HR_FIELD_U32, "Job", "N", "tokens per row", P | T | E | D | X | M, JOB(sequence_length), COUNT(1, 0),
      .zero = "the model's positions, at most 1024", MATHEMATICS(ALGORITHM), .given = HR_GIVEN_SEQUENCE, .said = 10},
     {"micro-batch", HR_FIELD_U32, "Job", "N", "rows per micro-step", P | T | E | X, JOB(micro_batch), COUNT(1, 0),
      .initial = "1", MATHEMATICS(ROUNDING), .given = HR_GIVEN_MICRO_BATCH, .said = 2},
@@ -108,7 +109,7 @@ static const hr_field fields[] = {
      J | X, JOB_PAIR(budget_bytes, budget_share), .zero = "what is usable now", .keep = HR_KEEP_GIVEN,
      .given = HR_GIVEN_BUDGET, .as_asked = true},
     {"precision", HR_FIELD_CHOICE, "Job", "TYPE",
-     "fp32; bf16: with fp32 master weights; bf16-pure: without, the update rounds stochastically", J | X,
+     "fp32; bf16: with fp32 master weights; bf16-pure: without, the update rounds stochastically", J | X | M,
      JOB(precision), .words = precisions, .initial = "fp32", MATHEMATICS(NUMERICS), .given = HR_GIVEN_PRECISION,
      .said = 9},
     {"moments", HR_FIELD_CHOICE, "Optimizer", "TYPE",
@@ -130,7 +131,7 @@ static const hr_field fields[] = {
      P | T | E | X, JOB(loss_chunk), COUNT(1, INT32_MAX), .words = chunk_words, .word_values = chunk_values,
      .number = "a whole number of tokens", .initial = "auto", MATHEMATICS(ROUNDING), .given = HR_GIVEN_LOSS_CHUNK,
      .said = 4},
-    {"threads", HR_FIELD_U32, "Job", "N", "CPU threads; part of the plan", J | HR_FOR_DEVICES, JOB(threads),
+    {"threads", HR_FIELD_U32, "Job", "N", "CPU threads; part of the plan", J | HR_FOR_DEVICES | M, JOB(threads),
      COUNT(1, MAX_THREADS), .zero = "the cores allowed, a CPU quota counted", .identity = HR_IDENTITY_MACHINE,
      EFFECT(ROUNDING), .keep = HR_KEEP_GIVEN, .given = HR_GIVEN_THREADS},
     {"auto", HR_FIELD_FLAG, "Job", NULL,
@@ -154,7 +155,7 @@ static const hr_field fields[] = {
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
      "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (from bf16 values; +dq: their scales in 8 "
      "bits too); each is dequantized before each use",
-     J | X, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
+     J | X | M, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "DIR",
      "adapters to go on with, evaluate or generate with, as PEFT saves them (RUN/final of a run with --lora)",
      P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},
@@ -217,7 +218,7 @@ static const hr_field fields[] = {
     {"seed", HR_FIELD_U64, "Optimizer", "N", "of initial weights, row order and sampling", P | T | G, JOB(seed),
      .initial = "42", MATHEMATICS(ALGORITHM)},
 
-    {"data", HR_FIELD_PATHS, "Data", "PATH...", "files or directories: text, JSONL or JSON rows, token bins", T | E,
+    {"data", HR_FIELD_PATHS, "Data", "PATH...", "files or directories: text, JSONL or JSON rows, token bins", T | E | M,
      RUN_PAIR(data_paths, data_path_count), EFFECT(ALGORITHM)},
     {"eval-data", HR_FIELD_PATHS, "Data", "PATH...", "held-back files, evaluated while training", T,
      RUN_PAIR(eval_paths, eval_path_count)},
@@ -232,7 +233,7 @@ static const hr_field fields[] = {
      T | E | D, RUN(data.document_separator), MATHEMATICS(ALGORITHM)},
     {"chat-template", HR_FIELD_TEXT, "Data", "PRESET|FILE",
      "chat template of conversations: a preset (chatml, llama3, ...) or a Jinja file, instead of the model's",
-     T | E | D | G, RUN(data.chat_template), EFFECT(ALGORITHM)}, /* its text is part of the identity `tokenizer` */
+     T | E | D | G | M, RUN(data.chat_template), EFFECT(ALGORITHM)}, /* its text is part of the identity `tokenizer` */
     {"loss", HR_FIELD_CHOICE, "Data", "WHAT",
      "labels that count: auto (completions, the assistant's turns, all of text), all, assistant, or completion (the "
      "last answer)",
@@ -253,7 +254,8 @@ static const hr_field fields[] = {
      "one. Documents do not see each other",
      P | T | E, JOB(packing), .words = packings, .initial = "pack", MATHEMATICS(ALGORITHM)},
 
-    {"out", HR_FIELD_PATH, "Results", "RUN", "run directory to write (default with --resume: that run)", T,
+    {"out", HR_FIELD_PATH, "Results", "RUN",
+     "run directory to write (default with --resume: that run); merge: directory of the model to write", T | M,
      RUN(out_directory), ONCE},
     {"save-every", HR_FIELD_U64, "Results", "N", "steps between checkpoints", T, RUN(save_every), .initial = "0",
      .zero = "only at the end"},

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "data/words.h"
 #include "device/host.h"
+#include "program/quantization.h"
 #include "train/export.h"
 #include "train/manifest.h"
 
@@ -253,6 +254,8 @@ static hr_status save_weights(hri_session *s, const char *directory, hri_file_dt
                               .states = with_states};
   hri_sink out;
   hr_status status;
+  if (s->plan->spec.quantize != HR_QUANTIZE_NONE)
+    options.quantization = hri_quantization_name((uint32_t)s->plan->spec.quantize);
   HRI_TRY(hri_sink_open(&out, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory, &options,
                         error));
   s->sink = &out;

@@ -93,6 +93,10 @@ typedef struct hri_carry {
 /* The metadata key by which a checkpoint, whose weights are F32, remembers the type that its run began with. */
 #define HRI_SOURCE_DTYPE_KEY "headroom.source_dtype"
 
+/* The metadata key by which adapters remember beside which quantized weights they were trained ("nf4+dq"); PEFT does not
+ * read metadata. */
+#define HRI_QUANTIZATION_KEY "headroom.quantization"
+
 /* Fills a zeroed carry from an open source. */
 hr_status hri_carry_take(hri_carry *carry, const hri_source *source, hr_error *error);
 void hri_carry_deinit(hri_carry *carry);
@@ -106,6 +110,7 @@ typedef struct hri_sink_options {
   bool as_source; /* types and shards of the carry; else `dtype`, and shards by size */
   hri_file_dtype dtype;
   bool states;              /* a checkpoint: optimizer.safetensors too, and the carry's type is remembered */
+  const char *quantization; /* with adapters: of the weights beside them; NULL: none */
   uint64_t max_shard_bytes; /* 0: HRI_SHARD_BYTES */
 } hri_sink_options;
 

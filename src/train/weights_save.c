@@ -149,12 +149,14 @@ static hr_status open_weights(hri_sink *sink, const char *directory, hr_error *e
   hri_weights_layout layout = {.max_shard_bytes =
                                    sink->options.max_shard_bytes ? sink->options.max_shard_bytes : HRI_SHARD_BYTES};
   uint32_t count = carry->metadata_count;
-  hri_safetensors_pair *pairs = hri_alloc_zero((size_t)count + 1, sizeof *pairs);
+  hri_safetensors_pair *pairs = hri_alloc_zero((size_t)count + 2, sizeof *pairs);
   hr_status status;
   if (!pairs) return hri_fail_memory(error, count * sizeof *pairs, "metadata");
   if (count) memcpy(pairs, carry->metadata, count * sizeof *pairs);
   if (sink->options.states)
     pairs[count++] = (hri_safetensors_pair){HRI_SOURCE_DTYPE_KEY, hri_file_dtype_name(carry->dtype)};
+  if (sink->model->lora.rank > 0 && sink->options.quantization)
+    pairs[count++] = (hri_safetensors_pair){HRI_QUANTIZATION_KEY, sink->options.quantization};
   layout.metadata = pairs;
   if (sink->model->lora.rank > 0) layout.name = HRI_ADAPTER_FILE;
   layout.metadata_count = count;

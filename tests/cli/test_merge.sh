@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# headroom merge: the merged model is the function of base and adapter, in the files that the base has; what is refused leaves nothing.
+# (Element by element: tests/unit/test_merge.c.)
+source "$(dirname "$0")/common.sh"
+for i in $(seq 300); do echo "line $i of a small text that a very small model can learn by heart"; done >text.txt
+head -c 4000 text.txt >held.txt
+shape="layers=2,hidden=24,heads=3,mlp=28,vocab=257,positions=32"
+llama="custom:family=llama,kv-heads=1,$shape"
+weights=adapter_model.safetensors
+tree() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
+loss_of() {
+  run evaluate "$@" --seq 13 --threads 1 --data held.txt --json; expect_rc 0
+  grep -m1 -oE '"loss": [0-9.e-]+' out | grep -oE '[0-9.e-]+$'
+}
+# near A B TOLERANCE NAME: two losses within a relative tolerance; apart: not even within it.
+near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d <= t * a) }' || fail "$4: $1 and $2 are not within $3"; }
+apart() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d > t * a) }' || fail "$4: $1 and $2 say nothing, being within $3"; }
+# adapter NAME MODEL OPTION...: trains adapters beside MODEL
+adapter() {
+  local name=$1 model=$2
+  shift 2
+  run train "$model" --seq 13 --data text.txt --threads 1 --steps 25 --lr 3e-2 --out "$name" -q "$@"; expect_rc 0
+}
+
+# ---- the function, in fp32: one term of rounding ----
+# whole FAMILY-NAME MODEL LORA: base, adapter, merged
+whole() {
+  local name=$1 lora=$3
+  run train "$2" --seq 13 --data text.txt --threads 1 --steps 25 --lr 1e-2 --out "base-$name" -q; expect_rc 0
+  adapter "lora-$name" "base-$name/final" --lora "$lora"
+  before=$(tree "base-$name/final")
+  run merge "base-$name/final" "lora-$name/final" --out "merged-$name"; expect_rc 0; expect_no_err
+  [ "$(tree "base-$name/final")" = "$before" ] || fail "merging changed the base of $name"
+  trained=$(loss_of "lora-$name/final")
+  near "$(loss_of "merged-$name")" "$trained" 1e-6 "$name"
+  apart "$(loss_of "base-$name/final")" "$trained" 1e-4 "$name"
+  cmp -s "base-$name/final/config.json" "merged-$name/config.json" || fail "$name has another config.json"
+  [ -e "merged-$name/adapter_config.json" ] && fail "$name is still an adapter"
+}
+whole llama "$llama" r=4,alpha=8,targets=all-linear
+whole rslora "$llama" r=8,alpha=4,rslora,targets=q_proj,down_proj,layers=1,dropout=0.1
+whole gpt2 "custom:family=gpt2,$shape" r=4,alpha=8,targets=all-linear
+whole phi3 "custom:family=phi3,kv-heads=1,$shape" r=4,alpha=8,targets=all-linear
+run merge base-llama/final lora-llama/final --out again --json; expect_rc 0
+expect_json 'd["tensors"] == 21' 'd["merged"] == 14' 'd["type"] == "f32"' 'd["onto"] == "original"'
+[ "$(tree again)" = "$(tree merged-llama)" ] || fail "the same merge has other bytes"
+
+# ---- a bf16 base: each weight is rounded once, by 2^-9 at most; in fp32 nothing is ----
+run train "$llama" --seq 13 --data text.txt --threads 1 --steps 25 --lr 1e-2 --save-dtype bf16 --out narrow -q; expect_rc 0
+adapter on-narrow narrow/final --lora r=4,alpha=8,targets=all-linear
+trained=$(loss_of on-narrow/final)
+run merge narrow/final on-narrow/final --out merged-narrow; expect_rc 0; expect_out '14 of 21 tensors merged, .*\(bf16\)'
+near "$(loss_of merged-narrow)" "$trained" 2e-3 "bf16"
+cmp -s narrow/final/config.json merged-narrow/config.json || fail "bf16: another config.json"
+[ "$(stat -c %s merged-narrow/model.safetensors)" = "$(stat -c %s narrow/final/model.safetensors)" ] || fail "bf16 became another size"
+run merge narrow/final on-narrow/final --type f32 --out merged-wide; expect_rc 0
+near "$(loss_of merged-wide)" "$trained" 1e-6 "bf16 as f32"
+grep -q '"float32"' merged-wide/config.json || fail "config.json does not say float32"
+
+# ---- several, with weights ----
+adapter second base-llama/final --lora r=2,alpha=3,targets=v_proj,up_proj --seed 5
+run merge base-llama/final lora-llama/final second/final --weights 1,0 --out first-only; expect_rc 0
+near "$(loss_of first-only)" "$(loss_of merged-llama)" 0 "a second adapter of weight 0"
+run merge base-llama/final lora-llama/final second/final --weights 0.5,-1.5 --out both; expect_rc 0
+run merge base-llama/final lora-llama/final --weights 0.5 --out half; expect_rc 0
+run merge half second/final --weights=-1.5 --out both-after; expect_rc 0; expect_err 'note: .*second/final says that it belongs to .*base-llama/final, and is merged into .*/half'
+near "$(loss_of both)" "$(loss_of both-after)" 1e-6 "both at once and one after the other"
+apart "$(loss_of both)" "$(loss_of merged-llama)" 1e-4 "weights"
+run merge base-llama/final lora-llama/final second/final --out sum; expect_rc 0
+run merge base-llama/final second/final lora-llama/final --out mus; expect_rc 0
+near "$(loss_of sum)" "$(loss_of mus)" 1e-6 "in another order"
+
+# ---- beside quantized weights ----
+# Matrices without an adapter were quantized too, and in gpt2's files they are transposed.
+for name in llama gpt2; do
+  targets=o_proj,v_proj
+  [ $name = gpt2 ] && targets=c_attn
+  for kind in nf4+dq fp4 int8; do
+    adapter "q-$name-$kind" "base-$name/final" --lora r=4,alpha=8,targets=$targets --quantize "$kind"
+    trained=$(loss_of "q-$name-$kind/final" --quantize "$kind")
+    run merge "base-$name/final" "q-$name-$kind/final" --onto dequantized --out "back-$name-$kind"; expect_rc 0; expect_no_err
+    near "$(loss_of "back-$name-$kind")" "$trained" 1e-6 "$name onto what is left of it in $kind"
+    run merge "base-$name/final" "q-$name-$kind/final" --out "onto-$name-$kind"; expect_rc 0; expect_err "note: .* trained beside ${kind/+/.} weights .*--onto dequantized"
+    near "$(loss_of "onto-$name-$kind")" "$(loss_of "q-$name-$kind/final")" 1e-6 "$name onto the original after $kind"
+    [ "$(tree "back-$name-$kind")" != "$(tree "onto-$name-$kind")" ] || fail "$kind lost nothing"
+  done
+done
+# The difference on given rows: what evaluate says of both.
+for kind in nf4+dq fp4; do
+  trained=$(loss_of "q-llama-$kind/final" --quantize "$kind")
+  merged=$(loss_of "onto-llama-$kind")
+  run merge base-llama/final "q-llama-$kind/final" --out "seen-$kind" --data held.txt --seq 13 --threads 1 --json; expect_rc 0
+  near "$(grep -oE '"trained_loss": [0-9.]+' out | grep -oE '[0-9.]+$')" "$trained" 0 "the loss as trained beside $kind"
+  near "$(grep -oE '"merged_loss": [0-9.]+' out | grep -oE '[0-9.]+$')" "$merged" 0 "the loss merged after $kind"
+  apart "$trained" "$merged" 1e-5 "$kind"
+  expect_json "d['trained_beside'] == '$kind'" 'd["onto"] == "original"' 'd["labels"] == 3692'
+done
+run merge base-llama/final q-llama-fp4/final --onto dequantized --out seen --data held.txt --seq 13; expect_rc 0; expect_out 'on 3692 labels: loss .* as trained beside fp4, .* difference [+-]0.00000'
+run merge base-llama/final lora-llama/final --out seen-plain --data held.txt --seq 13; expect_rc 0; expect_out 'as trained, .* difference [+-]0.00000'
+run merge base-llama/final lora-llama/final --out never --data nosuch.txt; refuses 2; expect_err 'nosuch.txt cannot be read'
+run merge base-llama/final lora-llama/final second/final --out never --data held.txt; refuses 2; expect_err 'the function that was trained'
+run merge base-llama/final q-llama-fp4/final --onto dequantized --quantize nf4 --out never; refuses 2; expect_err 'trained beside fp4 weights, not nf4'
+run merge base-llama/final q-llama-fp4/final q-llama-int8/final --onto dequantized --out never; refuses 2; expect_err 'int8 weights, not fp4'
+run merge base-llama/final lora-llama/final --onto dequantized --out never; refuses 2; expect_err 'no adapter says'; expect_err '--quantize nf4'
+run merge base-llama/final lora-llama/final --onto dequantized --quantize nf4 --out asked --json; expect_rc 0; expect_json 'd["onto"] == "nf4"'
+near "$(loss_of asked)" "$(loss_of base-llama/final --adapter lora-llama/final --quantize nf4)" 1e-6 "asked for by --quantize"
+run merge base-llama/final lora-llama/final --quantize nf4 --out never; refuses 2; expect_err '--onto dequantized --quantize nf4'
+
+# ---- shards, types, metadata and companions are the base's ----
+rows=rows.jsonl
+for k in $(seq 20); do echo "{\"input_ids\": [1, 2, 3, $((k % 7)), 5, $((k % 3)), 4, 2, 6]}"; done >$rows
+for name in llama-bf16-shards gpt2-f16-shards llama-mixed; do
+  base=$here/../weights/$name
+  cp -r "$base" plain; rm plain/tokenizer.json plain/ranks.tiktoken # they are none
+  run train plain --seq 8 --data $rows --threads 1 --steps 3 --lr 1e-2 --lora r=2,targets=all-linear --out "on-$name" -q; expect_rc 0
+  rm -r plain
+  run merge "$base" "on-$name/final" --out "of-$name"; expect_rc 0
+  [ "$(cd "of-$name" && echo *)" = "$(cd "$base" && echo *)" ] || fail "$name became $(ls "of-$name")"
+  for file in "$base"/*; do
+    case $file in
+    *.safetensors) # the same header: names, types, shapes, metadata; and other values
+      head -c "$(($(od -An -tu8 -N8 "$file") + 8))" "$file" | cmp -s - <(head -c "$(($(od -An -tu8 -N8 "$file") + 8))" "of-$name/${file##*/}") || fail "another header in $file" ;;
+    *) cmp -s "$file" "of-$name/${file##*/}" || fail "another $file" ;;
+    esac
+  done
+  cp -r "of-$name" plain; rm plain/tokenizer.json plain/ranks.tiktoken
+  run evaluate plain --seq 8 --data $rows --json; expect_rc 0
+  rm -r plain
+done
+
+# ---- targets: whole or not at all ----
+run merge base-llama/final lora-llama/final --out merged-llama; refuses 2; expect_err 'merged-llama exists'; expect_err '--force'
+touch merged-llama/notes
+run merge base-llama/final lora-llama/final --out merged-llama --force; refuses 2; expect_err 'merged-llama holds notes: it is not only a model'
+rm merged-llama/notes
+run merge base-llama/final second/final --out merged-llama --force; expect_rc 0
+near "$(loss_of merged-llama)" "$(loss_of second/final)" 1e-6 "replaced"
+cp -r base-llama/final own; cp -r lora-llama/final own-adapter
+run merge own own-adapter --out own --force; refuses 2; expect_err 'own would be replaced by what is made of own'
+run merge base-llama/final own-adapter --out own-adapter --force; refuses 2
+[ "$(tree own-adapter)" = "$(tree lora-llama/final)" ] || fail "a refused merge changed an adapter"
+run merge base-llama/final lora-llama/final --out not/there/yet; expect_rc 0; [ -s not/there/yet/model.safetensors ] || fail "directories on the way were not made"
+
+# ---- usage ----
+run merge; refuses 2; expect_err 'the model is missing'
+run merge base-llama/final --out never; refuses 2; expect_err 'the adapter is missing'
+run merge base-llama/final lora-llama/final; refuses 2; expect_err '--out'
+run merge base-llama/final lora-llama/final --weights 1,2 --out never; refuses 2; expect_err '2 numbers, and 1 adapters'
+for bad in 1,,2 nan inf , 1x 0x1p2e; do run merge base-llama/final lora-llama/final --weights "$bad" --out never; refuses 2; done
+run merge base-llama/final lora-llama/final --type q8_0 --out never; refuses 2; expect_err 'f32, f16 and bf16'
+run merge lora-llama/final lora-llama/final --out never; refuses 2; expect_err 'is an adapter'
+run merge tiny-llama-bytes lora-llama/final --out never; refuses 5; expect_err 'holds no weights'
+run merge base-llama/final base-llama/final --out never; refuses 5; expect_err 'there is no adapter_config.json'
+run merge base-llama/final nosuch --out never; [ "$rc" -ne 0 ] || fail "took adapters that are not there"
+gguf=$(find "$here/../gguf" -name '*.gguf' | head -n 1)
+run merge "$gguf" lora-llama/final --out never; refuses 2; expect_err 'is a GGUF file'; expect_err 'headroom convert'
+
+# ---- bad files ----
+run merge base-gpt2/final lora-llama/final --out never; refuses 5; expect_err 'target_modules'
+run train "${llama/hidden=24/hidden=18}" --seq 13 --data text.txt --threads 1 --steps 1 --out thin -q; expect_rc 0
+run merge thin/final lora-llama/final --out never; refuses 5; expect_err "$weights: .*shape"
+run train "${llama/layers=2/layers=1}" --seq 13 --data text.txt --threads 1 --steps 1 --out low -q; expect_rc 0
+run merge low/final lora-llama/final --out never; refuses 5; expect_err "$weights: .*layers.1"
+cp -r lora-llama/final lost; sed -i 's/q_proj.lora_B/q_prog.lora_B/' lost/$weights
+run merge base-llama/final lost --out never; refuses 5; expect_err "$weights: the tensor .*q_proj.lora_B.weight is missing"
+cp -r lora-llama/final rank; sed -i 's/"r": 4/"r": 8/' rank/adapter_config.json
+run merge base-llama/final rank --out never; refuses 5; expect_err "$weights: .*shape \[4, 24\]"
+cp -r lora-llama/final cut; head -c -4 lora-llama/final/$weights >cut/$weights
+run merge base-llama/final cut --out never; refuses 5; expect_err "cut/$weights"
+# The last four bytes of a file are a value.
+cp -r lora-llama/final sick; head -c -4 lora-llama/final/$weights >sick/$weights; printf '\0\0\300\177' >>sick/$weights
+run merge base-llama/final sick --out never; refuses 5; expect_err "sick/$weights: element [0-9]+ of tensor base_model.* is not finite"
+cp -r base-llama/final ill; head -c -4 base-llama/final/model.safetensors >ill/model.safetensors; printf '\0\0\200\177' >>ill/model.safetensors
+run merge ill lora-llama/final --out never; refuses 5; expect_err 'ill/model.safetensors: tensor .* holds a value that is not finite'
+run merge base-llama/final lora-llama/final --weights 1e7 --type f16 --out never; refuses 5; expect_err 'which f16 does not reach'; expect_err '--type bf16 or f32'
+run merge base-llama/final lora-llama/final --weights 1e300 --out never; refuses 2; expect_err '1e\+300 makes no factor'
+[ -e never ] && fail "a refused merge left something"
+ls -d .headroom-* ./*.replaced* 2>/dev/null && fail "something beside a target was left"
+finish
