@@ -324,6 +324,18 @@ static void print_products(FILE *stream, const hr_plan *plan) {
   screen_hang(stream, LABEL, "products", text);
 }
 
+/* The bytes of such a plan hold; nothing would compute it, and its time is that of the rates that there are. */
+static void print_not_offered(FILE *stream, const hr_plan *plan) {
+  const hr_job *job = hr_plan_job(plan);
+  char text[320] = "";
+  if (job->precision == HR_PRECISION_FP32 || job->device.flops_bf16 > 0 || job->device.flops_fp16 <= 0) return;
+  add(text, sizeof text,
+      "%s has no bf16, only fp16: a run of this plan would need another device, or --precision fp32; the time is that "
+      "of fp32",
+      job->device.name);
+  screen_hang(stream, LABEL, "precision", text);
+}
+
 void plan_print(FILE *stream, const hr_plan *plan) {
   print_job(stream, plan);
   plan_print_verdict(stream, plan);
@@ -334,6 +346,7 @@ void plan_print(FILE *stream, const hr_plan *plan) {
   print_peak(stream, plan);
   print_phases(stream, plan);
   print_products(stream, plan);
+  print_not_offered(stream, plan);
   print_time(stream, plan);
 }
 

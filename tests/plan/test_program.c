@@ -115,14 +115,15 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
   if (roll(d, 3) == 0) {
     char words[512];
     random_lora(&job->model, roll_of, d, words);
-    if (hri_lora_parse(words, &job->model, &job->model.lora, &e) != HR_OK)
+    if (hri_lora_parse(words, &job->model, false, &job->model.lora, &e) != HR_OK)
       fail_msg("seed %llu: --lora %s: %s", (unsigned long long)d->seed, words, e.message);
   }
 }
 
 /* What the drawn jobs held, so that a draw that never happens is noticed. */
 typedef struct census {
-  uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded, adapters, dropouts, shared, shares;
+  uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded, adapters,
+      dropouts, shared, shares;
 } census;
 
 static void count_job(const hri_job *job, census *seen) {
