@@ -92,6 +92,7 @@ typedef struct hr_device {
   uint64_t usable_bytes;   /* what a process can have: cudaMemGetInfo's total; with usable_now what is available now */
   double memory_bytes_per_second;
   double flops_fp32, flops_tf32, flops_bf16; /* dense, per second, published; 0 = not offered */
+  double flops_fp16;                         /* the same; a device with fp16 and no bf16: NVIDIA before Ampere */
   uint32_t rated_threads;                    /* a team for which these rates hold; 0: whatever the team */
   double link_bytes_per_second;              /* host link, one direction; 0 for the CPU */
   double node_seconds;                       /* what a node takes besides its work; assumed, a probe knows better */

@@ -163,10 +163,12 @@ HR_API bool hr_job_get(const hr_job *job, const char *name, char *out, uint64_t 
  * What a finished job made of a value that nobody gave (HR_GIVEN_LOSS_CHUNK: the chunk for its rows) is no change.
  * Returns out. */
 HR_API char *hr_job_options(const hr_job *before, const hr_job *after, char *out, uint64_t out_bytes);
-/* The inverse: sets what such a text says, one hr_job_set for each option. USAGE: the job is as before. */
+/* The inverse: sets what such a text says, one hr_job_set for each option. USAGE: the job is as before; also for fields
+ * whose text a job borrows (lora, adapter), which hr_job_set sets. */
 HR_CHECKED hr_status hr_job_set_options(hr_job *job, const char *options, hr_error *error);
 /* The gravest effect among the fields in which two jobs differ. */
 HR_API hr_effect hr_job_effect(const hr_job *before, const hr_job *after);
+HR_API const char *hr_effect_name(hr_effect effect); /* "same bits", "other rounding", ... */
 
 #ifdef __cplusplus
 }

@@ -197,6 +197,13 @@ HR_CHECKED hr_status hr_recompute_parse(const char *text, hr_recompute *recomput
 /* Writes it back, shortest form, into out (at least 256 bytes; long lists are run-length coded). Returns out. */
 HR_API char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, char *out, uint64_t out_bytes);
 
+/* What excludes what, as hr_job_finish refuses it: two options (or an option and what it meets), why, and what to do. */
+typedef struct hr_exclusion {
+  const char *a, *b, *reason, *hint;
+} hr_exclusion;
+HR_API uint32_t hr_exclusion_count(void);
+HR_API bool hr_exclusion_get(uint32_t index, hr_exclusion *exclusion); /* false behind the last */
+
 HR_API const char *hr_precision_name(hr_precision value);
 HR_API const char *hr_moments_name(hr_moments value);
 HR_API const char *hr_states_8bit_name(hr_states_8bit value);

@@ -38,5 +38,6 @@ hr_status command_version(cli_config *config, hr_error *error);
 /* Help of one command, or the overview when it is NULL. */
 void help_command(const cli_command *command, FILE *stream);
 void help_overview(FILE *stream);
+void help_techniques(FILE *stream);
 
 #endif

@@ -16,12 +16,13 @@ static void rate_text(double per_second, double unit, const char *format, char o
 }
 
 static void print_row(const hr_device *device) {
-  char bandwidth[TEXT_BYTES], fp32[TEXT_BYTES], bf16[TEXT_BYTES];
+  char bandwidth[TEXT_BYTES], fp32[TEXT_BYTES], bf16[TEXT_BYTES], fp16[TEXT_BYTES];
   rate_text(device->memory_bytes_per_second, 1e9, "%.0f", bandwidth);
   rate_text(device->flops_fp32, 1e12, "%.1f", fp32);
   rate_text(device->flops_bf16, 1e12, "%.0f", bf16);
-  (void)printf("%-18s%-29.28s%10s%7s%7s%7s\n", device->name, device->title, SIZE_TEXT(device->usable_bytes), bandwidth,
-               fp32, bf16);
+  rate_text(device->flops_fp16, 1e12, "%.0f", fp16);
+  (void)printf("%-18s%-29.28s%10s%6s%6s%5s%5s\n", device->name, device->title, SIZE_TEXT(device->usable_bytes),
+               bandwidth, fp32, bf16, fp16);
 }
 
 static void write_row(json_writer *json, const char *key, const double *values, size_t count) {
@@ -75,6 +76,7 @@ static void write_device(json_writer *json, const char *key, const hr_device *de
   json_write_number(json, "flops_fp32", device->flops_fp32);
   json_write_number(json, "flops_tf32", device->flops_tf32);
   json_write_number(json, "flops_bf16", device->flops_bf16);
+  json_write_number(json, "flops_fp16", device->flops_fp16);
   if (device->has_team && device->usable_now) write_default_team(json);
   json_write_number(json, "gemm_efficiency", device->gemm_efficiency);
   json_write_number(json, "memory_efficiency", device->memory_efficiency);
@@ -146,6 +148,9 @@ static void print_one(const hr_device *device) {
   print_rate("fp32", device->flops_fp32, 1e12, "TFLOP/s");
   print_rate("tf32", device->flops_tf32, 1e12, "TFLOP/s, dense");
   print_rate("bf16", device->flops_bf16, 1e12, "TFLOP/s, dense");
+  print_rate("fp16", device->flops_fp16, 1e12, "TFLOP/s, dense");
+  if (device->flops_fp16 > 0 && device->flops_bf16 <= 0)
+    (void)printf("%-18s none: the device came before bf16 and has fp16 instead\n", "bf16");
   if (device->rates.threads) print_rates(&device->rates);
   else
     (void)printf("%-18s %.0f %% of the rate for matrix products, %.0f %% of the bandwidth\n", "assumed reachable",
@@ -233,7 +238,7 @@ hr_status command_devices(cli_config *config, hr_error *error) {
     json_write_open(&json, "devices", '[');
     write_device(&json, NULL, &device);
   } else {
-    (void)printf("%-18s%-29s%10s%7s%7s%7s\n", "name", "", "usable", "GB/s", "fp32", "bf16");
+    (void)printf("%-18s%-29s%10s%6s%6s%5s%5s\n", "name", "", "usable", "GB/s", "fp32", "bf16", "fp16");
     print_row(&device);
   }
   for (uint32_t i = 0; i < hr_device_count(); i++) {
@@ -246,7 +251,8 @@ hr_status command_devices(cli_config *config, hr_error *error) {
     json_write_close(&json, ']');
     json_write_end(&json);
   } else {
-    (void)printf("\nusable: what a process can have; fp32, bf16: dense TFLOP/s as published.\n"
+    (void)printf("\nusable: what a process can have; fp32, bf16, fp16: dense TFLOP/s as published.\n"
+                 "Jobs run on the cpu; for the others they are planned.\n"
                  "`headroom devices NAME` tells more, with the source of each figure.\n");
   }
   return HR_OK;

@@ -68,8 +68,10 @@ static void add(phrase *p, hr_technique technique, uint64_t number) {
   p->used += (size_t)snprintf(p->text + p->used, sizeof p->text - p->used, "%s%s", p->used ? "; " : "", words);
 }
 
-/* False when a framework has no words for a change (levels between none and block), or they do not fit into a line. */
+/* False when there are no words for a change in frameworks' terms (levels between none and block; adapters and
+ * quantization, which advice of their own names), or they do not fit into a line. */
 static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
+  if (job->lora != base->lora || job->quantize != base->quantize) return false;
   if (job->recompute.kind != base->recompute.kind) {
     if (job->recompute.kind == HR_RECOMPUTE_BLOCK) add(p, HR_TECHNIQUE_CHECKPOINTING, 0);
     else if (job->recompute.kind == HR_RECOMPUTE_SELECTIVE) add(p, HR_TECHNIQUE_SELECTIVE, 0);

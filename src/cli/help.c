@@ -25,6 +25,9 @@ static const struct {
 };
 enum { EXIT_CODE_COUNT = sizeof exit_codes / sizeof *exit_codes };
 
+/* What help knows beside the commands. */
+static const char techniques[] = "techniques";
+
 /* ---- help ---- */
 
 static void print_described(FILE *stream, const char *left, const char *text) {
@@ -98,8 +101,8 @@ void help_overview(FILE *stream) {
               "headroom train tiny-llama-bytes --data docs/*.md --out run --budget 1GiB");
   print_heading(stream, "Commands");
   for (unsigned i = 0; i < command_count; i++) print_described(stream, commands[i].name, commands[i].summary);
-  (void)fprintf(stream, "\n`headroom help COMMAND` describes one. Every option has a default; `--show-config`\n"
-                        "says where each value comes from.\n");
+  (void)fprintf(stream, "\n`headroom help COMMAND` describes one, `headroom help techniques` what saves memory. Every\n"
+                        "option has a default; `--show-config` says where each value comes from.\n");
 }
 
 /* ---- the manual page ---- */
@@ -252,6 +255,7 @@ static void print_bash(void) {
   bash_devices();
   (void)fputs("\" -- \"$cur\")) ;;\n    help) COMPREPLY=($(compgen -W \"", stdout);
   bash_words(" ", HR_FOR_ALL, false);
+  (void)printf(" %s", techniques);
   (void)fputs("\" -- \"$cur\")) ;;\n  esac\n}\ncomplete -o filenames -F _headroom headroom\n", stdout);
 }
 
@@ -270,6 +274,10 @@ hr_status command_help(cli_config *config, hr_error *error) {
     help_overview(stdout);
     return HR_OK;
   }
+  if (strcmp(config->operands[0], techniques) == 0) {
+    help_techniques(stdout);
+    return HR_OK;
+  }
   topic = command_find(config->operands[0]);
   if (topic) {
     help_command(topic, stdout);
@@ -277,6 +285,7 @@ hr_status command_help(cli_config *config, hr_error *error) {
   }
   hri_near_begin(&search, config->operands[0]);
   for (unsigned i = 0; i < command_count; i++) hri_near_offer(&search, commands[i].name);
+  hri_near_offer(&search, techniques);
   hri_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
   return hri_hint(error, HR_ERROR_USAGE, "headroom help%s%s", hri_near_end(&search) ? " " : "",
                   hri_near_end(&search) ? hri_near_end(&search) : "");

@@ -121,10 +121,12 @@ const cli_command commands[] = {
      "headroom data corpus/ --model gpt2-124m --document-separator '\\n\\n' --seq 512\n"
      "headroom data chat.jsonl --model ./base --chat-template chatml --json | jq .tokens",
      command_data},
-    {"help", "[COMMAND] [OPTIONS]", "describe a command, or print the manual page", HR_FOR_HELP, 1,
+    {"help", "[COMMAND|techniques] [OPTIONS]", "describe a command, or print the manual page", HR_FOR_HELP, 1,
      "Describes a command. All help, the manual page and completion come from the same table as the options "
-     "themselves.",
-     "headroom help train\nheadroom help --man > headroom.1\nheadroom help --completion bash > "
+     "themselves.\n"
+     "`headroom help techniques` lists what saves memory: what each technique saves, costs and excludes, and what it does "
+     "to results.",
+     "headroom help train\nheadroom help techniques\nheadroom help --man > headroom.1\nheadroom help --completion bash > "
      "~/.local/share/bash-completion/completions/headroom",
      command_help},
     {"version", "[OPTIONS]", "print the version", HR_FOR_VERSION, 0,

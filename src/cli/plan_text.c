@@ -324,6 +324,18 @@ static void print_products(FILE *stream, const hr_plan *plan) {
   screen_hang(stream, LABEL, "products", text);
 }
 
+/* The bytes of such a plan hold; nothing would compute it, and its time is that of the rates that there are. */
+static void print_not_offered(FILE *stream, const hr_plan *plan) {
+  const hr_job *job = hr_plan_job(plan);
+  char text[320] = "";
+  if (job->precision == HR_PRECISION_FP32 || job->device.flops_bf16 > 0 || job->device.flops_fp16 <= 0) return;
+  add(text, sizeof text,
+      "%s has no bf16, only fp16: a run of this plan would need another device, or --precision fp32; the time is that "
+      "of fp32",
+      job->device.name);
+  screen_hang(stream, LABEL, "precision", text);
+}
+
 void plan_print(FILE *stream, const hr_plan *plan) {
   print_job(stream, plan);
   plan_print_verdict(stream, plan);
@@ -334,6 +346,7 @@ void plan_print(FILE *stream, const hr_plan *plan) {
   print_peak(stream, plan);
   print_phases(stream, plan);
   print_products(stream, plan);
+  print_not_offered(stream, plan);
   print_time(stream, plan);
 }
 
@@ -402,7 +415,8 @@ void fix_list_free(fix_list *list) {
 static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
   uint64_t need = plan_need(plan);
   double base = hr_plan_get(plan)->step_seconds, percent = base > 0 ? 100 * (fix->step_seconds / base - 1) : 0;
-  const char *note = fix->changes_algorithm ? "  *" : "";
+  const hr_effect effect = hr_job_effect(hr_plan_job(plan), &fix->job);
+  const char *note = effect == HR_EFFECT_ALGORITHM ? "  *" : effect == HR_EFFECT_NUMERICS ? "  ~" : "";
   if (strlen(fix->options) > 44) (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
   else (void)fprintf(stream, "  %-44s", fix->options);
   (void)fprintf(stream, "%11s", SIZE_TEXT(fix->need_bytes));
@@ -431,22 +445,39 @@ static void print_no_fix(FILE *stream, const hr_plan *plan, const fix_list *list
   plan_print_holders(stream, "as asked on", hr_plan_job(plan));
 }
 
+static bool same_text(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
+
+/* Whether what decides most, adapters and quantization, is in no row of the list before: the shortest way to it is shown
+ * however long the list is. */
+static bool first_of_kind(const hr_plan *plan, const fix_list *list, uint32_t index) {
+  const hr_job *base = hr_plan_job(plan), *job = &list->fixes[index].job;
+  if (same_text(job->lora, base->lora) && job->quantize == base->quantize) return false;
+  for (uint32_t k = 0; k < index; k++) {
+    const hr_job *other = &list->fixes[k].job;
+    if (list->fixes[k].fits && same_text(job->lora, other->lora) && job->quantize == other->quantize) return false;
+  }
+  return true;
+}
+
 void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list) {
-  uint32_t rows = 0, starred = 0, left = 0;
+  uint32_t rows = 0, left = 0;
+  bool seen[HR_EFFECT_ALGORITHM + 1] = {false};
   (void)fputc('\n', stream);
   for (uint32_t i = 0; i < list->count; i++) {
     const hr_fix *fix = &list->fixes[i];
     if (!fix->fits) continue;
-    if (rows == FIX_ROWS) {
+    if (rows >= FIX_ROWS && !first_of_kind(plan, list, i)) {
       left++;
       continue;
     }
     if (rows++ == 0)
       (void)fprintf(stream, "  %-44s%11s%11s%9s\n", "options that fit, each planned", "needs", "saves", "time");
-    if (fix->changes_algorithm) starred++;
+    seen[hr_job_effect(hr_plan_job(plan), &fix->job)] = true;
     print_fix(stream, plan, fix);
   }
-  if (starred) (void)fprintf(stream, "  * other numerics or another algorithm: not the same training any more\n");
+  if (seen[HR_EFFECT_NUMERICS])
+    (void)fprintf(stream, "  ~ other numerics: the same training, rounded otherwise throughout\n");
+  if (seen[HR_EFFECT_ALGORITHM]) (void)fprintf(stream, "  * another algorithm: not the same training any more\n");
   if (left) (void)fprintf(stream, "  and %u more in --json\n", left);
   if (rows == 0 && hr_plan_get(plan)->fits) (void)fprintf(stream, "no alternative that was tried fits better\n");
   else if (rows == 0) print_no_fix(stream, plan, list);

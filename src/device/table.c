@@ -7,7 +7,8 @@
  * 0.43 H100, 0.48 RTX 5090, 0.6 H200, 0.62 RTX 6000 Ada, 0.85 A100-80).
  *
  * The rates are dense, with fp32 accumulation: on GeForce bf16 = 2 x fp32 (Ampere and later), on data-centre parts 4 x
- * or more. Memory of the CUDA context depends on driver and version and is never tabulated as truth: 500 MiB is assumed
+ * or more. fp16 goes as fast as bf16 where there is bf16. Volta and Turing have no bf16: their rows have a rate of fp16
+ * instead, 4 x fp32 on GeForce of Turing (8 x with fp16 accumulation, which no training uses) and 8 x on the T4. Memory of the CUDA context depends on driver and version and is never tabulated as truth: 500 MiB is assumed
  * (256 to 612 MiB were seen with lazily loaded kernels). */
 #include <ctype.h>
 #include <stdio.h>
@@ -41,6 +42,8 @@ static const struct {
     {'H', "huggingface.js hardware table"},
     {'X', "hmc-tech specification pages"},
     {'R', "bf16 = 2 x fp32"},
+    {'S', "fp16 = 4 x fp32"},
+    {'T', "card databases"},
     {'d', "data sheet, unverified"},
     {'C', "codesota"},
     {'p', "host link assumed"},
@@ -59,6 +62,7 @@ typedef struct row {
   double efficiency; /* best large bf16 GEMM over the published rate, where measured; else 0.75 (torch's roofline) */
   uint64_t workspace;
   const char *sources, *date; /* date: of the collection that the row was taken from */
+  double fp16;                /* tensor rate where there is no bf16, else 0: it is bf16's */
 } row;
 
 #define OLD WORKSPACE_CLASSIC
@@ -66,39 +70,59 @@ typedef struct row {
 
 /* clang-format off */
 static const row rows[] = {
-    {"rtx-3060", "NVIDIA GeForce RTX 3060", "rtx-3060-12gb", 12, 12288, 0, 360, 25.5, 12.7, 12.7, 31, 0.75, OLD, "HRu", "2026-08"},
-    {"rtx-3080", "NVIDIA GeForce RTX 3080 10G", "rtx-3080-10gb", 10, 10240, 0, 760, 59.5, 29.8, 29.8, 31, 0.75, OLD, "LRdu", "2026-08"},
-    {"rtx-3090", "NVIDIA GeForce RTX 3090", "", 24, 24576, 23.69, 936, 71.2, 35.6, 35.6, 31, 0.75, OLD, "LRdu", "2026-08"},
-    {"rtx-4060-ti-16", "NVIDIA GeForce RTX 4060 Ti 16G", "rtx-4060-ti rtx-4060-ti-16gb", 16, 16380, 0, 288, 44.1, 22.1, 22.1, 16, 0.75, OLD, "HRu", "2026-08"},
-    {"rtx-4070-ti-super", "NVIDIA GeForce RTX 4070 Ti Super", "", 16, 16376, 0, 672, 88.2, 44.1, 44.1, 31, 0.75, OLD, "HRu", "2026-08"},
-    {"rtx-4080", "NVIDIA GeForce RTX 4080", "", 16, 16376, 0, 717, 97.5, 48.7, 48.7, 31, 0.75, OLD, "LRu", "2026-08"},
-    {"rtx-4090", "NVIDIA GeForce RTX 4090", "", 24, 24564, 0, 1008, 165.2, 82.6, 82.6, 31, 0.75, OLD, "X", "2026-08"},
-    {"rtx-5070-ti", "NVIDIA GeForce RTX 5070 Ti", "", 16, 16303, 0, 896, 87.9, 43.9, 43.9, 63, 0.75, NEW, "HRu", "2026-08"},
-    {"rtx-5080", "NVIDIA GeForce RTX 5080", "", 16, 16303, 0, 960, 112.6, 56.3, 56.3, 63, 0.75, NEW, "HRXu", "2026-08"},
-    {"rtx-5090", "NVIDIA GeForce RTX 5090", "", 32, 32607, 31.36, 1792, 209.5, 104.8, 104.8, 63, 0.75, NEW, "HRC", "2026-08"},
-    {"t4", "NVIDIA T4", "tesla-t4", 16, 15360, 14.76, 320, 0, 0, 8.1, 16, 0.75, OLD, "Ldu", "2026-08"},
-    {"v100-16", "NVIDIA V100 SXM2 16GB", "tesla-v100-16gb v100", 16, 16160, 15.75, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08"},
-    {"v100-32", "NVIDIA V100 SXM2 32GB", "tesla-v100-32gb", 32, 32510, 0, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08"},
-    {"a10", "NVIDIA A10", "", 24, 23028, 0, 600, 125, 62.5, 31.2, 31, 0.75, OLD, "LA", "2026-08"},
-    {"a40", "NVIDIA A40", "", 48, 46068, 0, 696, 149.7, 74.8, 37.4, 31, 0.75, OLD, "Lu", "2026-08"},
-    {"rtx-a6000", "NVIDIA RTX A6000", "a6000", 48, 49140, 0, 768, 154.8, 77.4, 38.7, 31, 0.75, OLD, "ALR", "2026-08"},
-    {"rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", "6000-ada", 48, 49140, 47.37, 960, 364, 182, 91.1, 31, 0.75, OLD, "HRd", "2026-08"},
-    {"l4", "NVIDIA L4", "", 24, 23034, 0, 300, 121, 60, 30.3, 31, 0.75, OLD, "L", "2026-08"},
-    {"l40s", "NVIDIA L40S", "", 48, 46068, 0, 864, 362, 183, 91.6, 31, 0.75, OLD, "M", "2026-08"},
-    {"a100-40", "NVIDIA A100 40GB", "a100-40gb a100-sxm4-40gb a100-pcie-40gb", 40, 40960, 0, 1555, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08"},
-    {"a100-80", "NVIDIA A100 80GB SXM", "a100-80gb a100 a100-sxm4-80gb", 80, 81920, 79.15, 2039, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08"},
-    {"a100-80-pcie", "NVIDIA A100 80GB PCIe", "a100-pcie-80gb a100-80gb-pcie", 80, 81920, 79.15, 1935, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08"},
-    {"h100", "NVIDIA H100 80GB SXM", "h100-sxm h100-80 h100-80gb h100-80gb-hbm3", 80, 81559, 79.22, 3350, 989, 494.5, 67, 63, 0.8, NEW, "M", "2026-08"},
-    {"h100-pcie", "NVIDIA H100 80GB PCIe", "h100-80gb-pcie", 80, 81559, 79.22, 2000, 756, 378, 51, 63, 0.8, NEW, "MA", "2026-08"},
-    {"h200", "NVIDIA H200 SXM", "h200-sxm", 141, 143771, 139.80, 4800, 989, 494.5, 67, 63, 0.8, NEW, "M", "2026-08"},
-    {"b200", "NVIDIA B200 SXM", "b200-sxm", 180, 183359, 178.35, 8000, 2250, 1125, 80, 63, 0.78, NEW, "M", "2026-08"},
-    {"gb200", "NVIDIA GB200 (one GPU)", "", 186, 189471, 0, 8000, 2500, 1250, 80, 63, 0.73, NEW, "Mp", "2026-08"},
+    {"rtx-2060", "NVIDIA GeForce RTX 2060", "rtx-2060-6 rtx-2060-6gb", 6, 6144, 0, 336, 0, 0, 6.45, 16, 0.75, OLD, "HSTdu", "2026-11", 25.8},
+    {"rtx-2060-12", "NVIDIA GeForce RTX 2060 12GB", "rtx-2060-12gb", 12, 12288, 0, 336, 0, 0, 7.18, 16, 0.75, OLD, "HSdu", "2026-11", 28.7},
+    {"rtx-2060-super", "NVIDIA GeForce RTX 2060 SUPER", "", 8, 8192, 0, 448, 0, 0, 7.18, 16, 0.75, OLD, "TSdu", "2026-11", 28.7},
+    {"rtx-2070", "NVIDIA GeForce RTX 2070", "", 8, 8192, 0, 448, 0, 0, 7.46, 16, 0.75, OLD, "HSdu", "2026-11", 29.9},
+    {"rtx-2080", "NVIDIA GeForce RTX 2080", "", 8, 8192, 0, 448, 0, 0, 10.07, 16, 0.75, OLD, "HSdu", "2026-11", 40.3},
+    {"rtx-2080-ti", "NVIDIA GeForce RTX 2080 Ti", "", 11, 11264, 0, 616, 0, 0, 13.45, 16, 0.75, OLD, "HSdu", "2026-11", 53.8},
+    {"rtx-3050-6", "NVIDIA GeForce RTX 3050 6GB", "rtx-3050-6gb", 6, 6144, 0, 168, 13.5, 6.77, 6.77, 16, 0.75, OLD, "Rdu", "2026-11", 0},
+    {"rtx-3050", "NVIDIA GeForce RTX 3050", "rtx-3050-8 rtx-3050-8gb", 8, 8192, 0, 224, 18.2, 9.1, 9.1, 16, 0.75, OLD, "Rdu", "2026-11", 0},
+    {"rtx-3060", "NVIDIA GeForce RTX 3060", "rtx-3060-12gb", 12, 12288, 0, 360, 25.5, 12.7, 12.7, 31, 0.75, OLD, "HRu", "2026-08", 0},
+    {"rtx-3060-ti", "NVIDIA GeForce RTX 3060 Ti", "", 8, 8192, 0, 448, 32.4, 16.2, 16.2, 31, 0.75, OLD, "HRdu", "2026-11", 0},
+    {"rtx-3070", "NVIDIA GeForce RTX 3070", "", 8, 8192, 0, 448, 40.6, 20.3, 20.3, 31, 0.75, OLD, "HRdu", "2026-11", 0},
+    {"rtx-3070-ti", "NVIDIA GeForce RTX 3070 Ti", "", 8, 8192, 0, 608, 43.5, 21.75, 21.75, 31, 0.75, OLD, "HRTdu", "2026-11", 0},
+    {"rtx-3080", "NVIDIA GeForce RTX 3080 10G", "rtx-3080-10gb", 10, 10240, 0, 760, 59.5, 29.8, 29.8, 31, 0.75, OLD, "LRdu", "2026-08", 0},
+    {"rtx-3090", "NVIDIA GeForce RTX 3090", "", 24, 24576, 23.69, 936, 71.2, 35.6, 35.6, 31, 0.75, OLD, "LRdu", "2026-08", 0},
+    {"rtx-4060", "NVIDIA GeForce RTX 4060", "", 8, 8188, 0, 272, 30.2, 15.1, 15.1, 16, 0.75, OLD, "HRdu", "2026-11", 0},
+    {"rtx-4060-ti", "NVIDIA GeForce RTX 4060 Ti", "rtx-4060-ti-8 rtx-4060-ti-8gb", 8, 8188, 0, 288, 44.1, 22.1, 22.1, 16, 0.75, OLD, "HRdu", "2026-11", 0},
+    {"rtx-4060-ti-16", "NVIDIA GeForce RTX 4060 Ti 16G", "rtx-4060-ti-16gb", 16, 16380, 0, 288, 44.1, 22.1, 22.1, 16, 0.75, OLD, "HRu", "2026-08", 0},
+    {"rtx-4070", "NVIDIA GeForce RTX 4070", "", 12, 12282, 0, 504, 58.3, 29.15, 29.15, 31, 0.75, OLD, "HRdu", "2026-11", 0},
+    {"rtx-4070-super", "NVIDIA GeForce RTX 4070 SUPER", "", 12, 12282, 0, 504, 71, 35.5, 35.5, 31, 0.75, OLD, "HRdu", "2026-11", 0},
+    {"rtx-4070-ti", "NVIDIA GeForce RTX 4070 Ti", "", 12, 12282, 0, 504, 80.2, 40.1, 40.1, 31, 0.75, OLD, "HRdu", "2026-11", 0},
+    {"rtx-4070-ti-super", "NVIDIA GeForce RTX 4070 Ti Super", "", 16, 16376, 0, 672, 88.2, 44.1, 44.1, 31, 0.75, OLD, "HRu", "2026-08", 0},
+    {"rtx-4080", "NVIDIA GeForce RTX 4080", "", 16, 16376, 0, 717, 97.5, 48.7, 48.7, 31, 0.75, OLD, "LRu", "2026-08", 0},
+    {"rtx-4090", "NVIDIA GeForce RTX 4090", "", 24, 24564, 0, 1008, 165.2, 82.6, 82.6, 31, 0.75, OLD, "X", "2026-08", 0},
+    {"rtx-5060", "NVIDIA GeForce RTX 5060", "", 8, 8151, 0, 448, 38.4, 19.2, 19.2, 31, 0.75, NEW, "HRdu", "2026-11", 0},
+    {"rtx-5060-ti", "NVIDIA GeForce RTX 5060 Ti", "rtx-5060-ti-8 rtx-5060-ti-8gb", 8, 8151, 0, 448, 47.4, 23.7, 23.7, 31, 0.75, NEW, "HRdu", "2026-11", 0},
+    {"rtx-5060-ti-16", "NVIDIA GeForce RTX 5060 Ti 16GB", "rtx-5060-ti-16gb", 16, 16311, 0, 448, 47.4, 23.7, 23.7, 31, 0.75, NEW, "HRdu", "2026-11", 0},
+    {"rtx-5070", "NVIDIA GeForce RTX 5070", "", 12, 12227, 0, 672, 61.7, 30.85, 30.85, 63, 0.75, NEW, "HRdu", "2026-11", 0},
+    {"rtx-5070-ti", "NVIDIA GeForce RTX 5070 Ti", "", 16, 16303, 0, 896, 87.9, 43.9, 43.9, 63, 0.75, NEW, "HRu", "2026-08", 0},
+    {"rtx-5080", "NVIDIA GeForce RTX 5080", "", 16, 16303, 0, 960, 112.6, 56.3, 56.3, 63, 0.75, NEW, "HRXu", "2026-08", 0},
+    {"rtx-5090", "NVIDIA GeForce RTX 5090", "", 32, 32607, 31.36, 1792, 209.5, 104.8, 104.8, 63, 0.75, NEW, "HRC", "2026-08", 0},
+    {"t4", "NVIDIA T4", "tesla-t4", 16, 15360, 14.76, 320, 0, 0, 8.1, 16, 0.75, OLD, "Ldu", "2026-08", 65},
+    {"v100-16", "NVIDIA V100 SXM2 16GB", "tesla-v100-16gb v100", 16, 16160, 15.75, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08", 125},
+    {"v100-32", "NVIDIA V100 SXM2 32GB", "tesla-v100-32gb", 32, 32510, 0, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08", 125},
+    {"a10", "NVIDIA A10", "", 24, 23028, 0, 600, 125, 62.5, 31.2, 31, 0.75, OLD, "LA", "2026-08", 0},
+    {"a40", "NVIDIA A40", "", 48, 46068, 0, 696, 149.7, 74.8, 37.4, 31, 0.75, OLD, "Lu", "2026-08", 0},
+    {"rtx-a6000", "NVIDIA RTX A6000", "a6000", 48, 49140, 0, 768, 154.8, 77.4, 38.7, 31, 0.75, OLD, "ALR", "2026-08", 0},
+    {"rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", "6000-ada", 48, 49140, 47.37, 960, 364, 182, 91.1, 31, 0.75, OLD, "HRd", "2026-08", 0},
+    {"l4", "NVIDIA L4", "", 24, 23034, 0, 300, 121, 60, 30.3, 31, 0.75, OLD, "L", "2026-08", 0},
+    {"l40s", "NVIDIA L40S", "", 48, 46068, 0, 864, 362, 183, 91.6, 31, 0.75, OLD, "M", "2026-08", 0},
+    {"a100-40", "NVIDIA A100 40GB", "a100-40gb a100-sxm4-40gb a100-pcie-40gb", 40, 40960, 0, 1555, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0},
+    {"a100-80", "NVIDIA A100 80GB SXM", "a100-80gb a100 a100-sxm4-80gb", 80, 81920, 79.15, 2039, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0},
+    {"a100-80-pcie", "NVIDIA A100 80GB PCIe", "a100-pcie-80gb a100-80gb-pcie", 80, 81920, 79.15, 1935, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0},
+    {"h100", "NVIDIA H100 80GB SXM", "h100-sxm h100-80 h100-80gb h100-80gb-hbm3", 80, 81559, 79.22, 3350, 989, 494.5, 67, 63, 0.8, NEW, "M", "2026-08", 0},
+    {"h100-pcie", "NVIDIA H100 80GB PCIe", "h100-80gb-pcie", 80, 81559, 79.22, 2000, 756, 378, 51, 63, 0.8, NEW, "MA", "2026-08", 0},
+    {"h200", "NVIDIA H200 SXM", "h200-sxm", 141, 143771, 139.80, 4800, 989, 494.5, 67, 63, 0.8, NEW, "M", "2026-08", 0},
+    {"b200", "NVIDIA B200 SXM", "b200-sxm", 180, 183359, 178.35, 8000, 2250, 1125, 80, 63, 0.78, NEW, "M", "2026-08", 0},
+    {"gb200", "NVIDIA GB200 (one GPU)", "", 186, 189471, 0, 8000, 2500, 1250, 80, 63, 0.73, NEW, "Mp", "2026-08", 0},
     /* 288e9 and 256e9 bytes: no tool's total is known, so the smaller reading of "GB" is taken. */
-    {"b300", "NVIDIA B300 SXM", "b300-sxm", 268.22, 0, 0, 8000, 2250, 1125, 80, 63, 0.75, NEW, "M", "2026-08"},
+    {"b300", "NVIDIA B300 SXM", "b300-sxm", 268.22, 0, 0, 8000, 2250, 1125, 80, 63, 0.75, NEW, "M", "2026-08", 0},
     /* A process sees one of the two dies as a device of its own: half of the card's published figures. */
-    {"mi250x", "AMD Instinct MI250X (one GCD)", "mi250x-gcd", 64, 0, 0, 1638.5, 191.5, 0, 23.95, 31, 0.75, NEW, "M", "2026-08"},
-    {"mi300x", "AMD Instinct MI300X", "", 192, 0, 0, 5300, 1300, 654, 163, 63, 0.51, NEW, "Mu", "2026-08"},
-    {"mi325x", "AMD Instinct MI325X", "", 238.42, 0, 0, 6000, 1300, 654, 163, 63, 0.6, NEW, "M", "2026-08"},
+    {"mi250x", "AMD Instinct MI250X (one GCD)", "mi250x-gcd", 64, 0, 0, 1638.5, 191.5, 0, 23.95, 31, 0.75, NEW, "M", "2026-08", 0},
+    {"mi300x", "AMD Instinct MI300X", "", 192, 0, 0, 5300, 1300, 654, 163, 63, 0.51, NEW, "Mu", "2026-08", 0},
+    {"mi325x", "AMD Instinct MI325X", "", 238.42, 0, 0, 6000, 1300, 654, 163, 63, 0.6, NEW, "M", "2026-08", 0},
 };
 /* clang-format on */
 
@@ -143,6 +167,7 @@ hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error) {
   device->flops_fp32 = r->fp32 * 1e12;
   device->flops_tf32 = r->tf32 * 1e12;
   device->flops_bf16 = r->bf16 * 1e12;
+  device->flops_fp16 = (r->bf16 > 0 ? r->bf16 : r->fp16) * 1e12;
   device->link_bytes_per_second = r->link * 1e9;
   device->node_seconds = LAUNCH_SECONDS;
   device->gemm_efficiency = r->efficiency;

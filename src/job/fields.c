@@ -78,6 +78,10 @@ const char *hr_data_format_name(hr_data_format value) { return WORD_OF(formats, 
 const char *hr_loss_scope_name(hr_loss_scope value) { return WORD_OF(loss_scopes, value); }
 const char *hr_truncate_name(hr_truncate value) { return WORD_OF(truncations, value); }
 
+static const char *const effects[] = {"same bits", "other rounding", "other numerics", "another algorithm", NULL};
+_Static_assert(LAST(effects) == HR_EFFECT_ALGORITHM, "one word for each effect");
+const char *hr_effect_name(hr_effect value) { return WORD_OF(effects, value); }
+
 /* "false" is what some YAML writers make of off. */
 static const char *const chunk_words[] = {"auto", "off", "false", NULL};
 static const uint64_t chunk_values[] = {HR_LOSS_CHUNK_AUTO, HR_LOSS_CHUNK_OFF, HR_LOSS_CHUNK_OFF};

@@ -182,8 +182,18 @@ static const struct {
     {wsd_too_long, "--warmup", "--decay", "together they are longer than the training", "lower one of them", NULL},
 };
 
+enum { EXCLUSIONS = sizeof exclusions / sizeof *exclusions };
+
+uint32_t hr_exclusion_count(void) { return EXCLUSIONS; }
+
+bool hr_exclusion_get(uint32_t index, hr_exclusion *e) {
+  if (index >= EXCLUSIONS) return false;
+  *e = (hr_exclusion){exclusions[index].a, exclusions[index].b, exclusions[index].reason, exclusions[index].hint};
+  return true;
+}
+
 static hr_status check_exclusions(const hr_job *job, hr_error *error) {
-  for (size_t i = 0; i < sizeof exclusions / sizeof *exclusions; i++) {
+  for (size_t i = 0; i < EXCLUSIONS; i++) {
     char size[32];
     if (!exclusions[i].holds(job)) continue;
     hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b,

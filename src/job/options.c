@@ -123,6 +123,10 @@ hr_status hr_job_set_options(hr_job *job, const char *options, hr_error *error) 
     if (f->kind == HR_FIELD_FLAG) (void)snprintf(text, sizeof text, "%s", negated ? "false" : "true");
     else if (negated || !take_word(&options, text))
       return hri_fail(error, HR_ERROR_USAGE, "--%s wants a value", f->name);
+    if (f->kind == HR_FIELD_TEXT || f->kind == HR_FIELD_PATH) {
+      hri_fail(error, HR_ERROR_USAGE, "--%s: a job borrows this text, and here it stands among others", f->name);
+      return hri_hint(error, HR_ERROR_USAGE, "hr_job_set(job, \"%s\", text, error)", f->name);
+    }
     HRI_TRY(hr_job_set(&made, name, text, error));
   }
   *job = made;

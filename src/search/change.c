@@ -17,7 +17,9 @@ static const hr_recompute levels[HRI_LEVELS_COUNT] = {
 };
 
 uint32_t hri_change_parts(const hri_change *c) {
-  return (c->levels != HRI_LEVELS_KEPT) + (c->split > 1) + (c->chunk > 0) + (uint32_t)__builtin_popcount(c->algorithm);
+  const bool both = (c->algorithm & HRI_CHANGE_LORA) && (c->algorithm & HRI_CHANGE_QUANTIZE);
+  return (c->levels != HRI_LEVELS_KEPT) + (c->split > 1) + (c->chunk > 0) + (uint32_t)__builtin_popcount(c->algorithm) -
+         both;
 }
 
 /* ---- levels ---- */
@@ -51,7 +53,26 @@ static void free_chunk(hr_job *job) {
   if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
 }
 
+/* What the job borrows, and a person would write. */
+static const char offered_lora[] = "r=16,alpha=32";
+
+/* Weights that are trained cannot be quantized, so that a training needs adapters for it: the job's own, or offered
+ * ones. */
+static bool apply_frozen(unsigned algorithm, hr_job *job) {
+  const bool trains = job->purpose == HR_PURPOSE_TRAIN;
+  if (algorithm & HRI_CHANGE_LORA) {
+    if (!trains || job->lora || job->adapter || job->model.lora.rank) return false;
+    job->lora = offered_lora;
+  }
+  if (algorithm & HRI_CHANGE_QUANTIZE) {
+    if (job->quantize != HR_QUANTIZE_NONE || (trains && !job->lora && !job->model.lora.rank)) return false;
+    job->quantize = algorithm & HRI_CHANGE_NF4 ? HR_QUANTIZE_NF4_DQ : HR_QUANTIZE_INT8;
+  }
+  return true;
+}
+
 static bool apply_algorithm(unsigned algorithm, hr_job *job) {
+  if (!apply_frozen(algorithm, job)) return false;
   if (algorithm & (HRI_CHANGE_SGD | HRI_CHANGE_MOMENTUM)) {
     hr_optimizer wanted = algorithm & HRI_CHANGE_SGD ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
     if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == wanted) return false;
@@ -70,7 +91,8 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
     job->given |= HR_GIVEN_CLIP;
   }
   if (algorithm & (HRI_CHANGE_BF16 | HRI_CHANGE_BF16_PURE)) {
-    if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION)) return false;
+    const bool older = job->device.flops_fp16 > 0 && job->device.flops_bf16 <= 0; /* it has fp16 and no bf16 */
+    if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION) || older) return false;
     job->precision = algorithm & HRI_CHANGE_BF16 ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
   }
   if (algorithm & HRI_CHANGE_HALF_SEQUENCE) {

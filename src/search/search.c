@@ -1,6 +1,7 @@
 /* Alternatives of a job: what is offered where it does not fit (hr_plan_fixes), and the grid of --auto. Both are points
  * of recompute levels x rows per micro-batch (the batch of a step stays the same) x loss chunk; the fixes have changes
- * beside that alter the algorithm, which are only offered. Effect classes: architecture.md section 3. */
+ * beside that alter the algorithm (bf16, adapters, quantization, another optimizer, ...), which are only offered:
+ * --auto has no way to them. Effect classes: architecture.md section 3. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,7 @@ static hr_status add(search *s, hri_change change, hr_error *error) {
   candidate c;
   hr_status status = HR_OK;
   bool made;
+  if (change.algorithm && hri_change_parts(&change) > 1 && s->best_single[0] >= 0) return HR_OK; /* not worth a draft */
   HRI_TRY(draft(s->base, &change, s->plan, &c, &made, error));
   if (made && worth(s, &change, &c)) status = place(&c, error);
   else made = false;
@@ -202,6 +204,24 @@ static hr_status add_combinations(search *s, hr_error *error) {
              error);
 }
 
+/* Adapters and quantized weights, alone and with what makes them smallest. A job that has adapters is offered the
+ * quantization of what they leave alone. */
+static hr_status add_frozen(search *s, hr_error *error) {
+  static const unsigned ways[] = {HRI_CHANGE_LORA, HRI_CHANGE_LORA | HRI_CHANGE_NF4, HRI_CHANGE_LORA | HRI_CHANGE_INT8,
+                                  HRI_CHANGE_NF4, HRI_CHANGE_INT8};
+  enum { WAYS = sizeof ways / sizeof *ways };
+  const bool train = s->base->purpose == HR_PURPOSE_TRAIN;
+  for (size_t k = 0; k < WAYS; k++) HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = ways[k]}, error));
+  for (size_t k = 0; k < WAYS; k++) {
+    const unsigned bf16 = ways[k] | HRI_CHANGE_BF16;
+    HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = bf16}, error));
+    if (!train) continue;
+    HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = ways[k]}, error));
+    HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = bf16}, error));
+  }
+  return HR_OK;
+}
+
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
   hr_job base = *job;
   search s = {.base = &base, .best_single = {-1, -1}};
@@ -219,7 +239,10 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
   if (job->purpose == HR_PURPOSE_TRAIN) {
     HRI_TRY_OUT(add_singles(&s, error));
     HRI_TRY_OUT(add_combinations(&s, error));
+  } else {
+    HRI_TRY_OUT(add(&s, (hri_change){.split = 1, .algorithm = HRI_CHANGE_BF16}, error));
   }
+  HRI_TRY_OUT(add_frozen(&s, error));
   if (s.found.count) {
     qsort(s.found.items, s.found.count, sizeof *s.found.items, compare_fixes);
     *count = (uint32_t)(s.found.count < HR_MAX_FIXES ? s.found.count : HR_MAX_FIXES);

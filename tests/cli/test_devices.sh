@@ -3,6 +3,12 @@
 source "$(dirname "$0")/common.sh"
 
 run devices; expect_rc 0; expect_out '^cpu '; expect_out '^h100 '; expect_no_err
+run devices rtx-2060; expect_rc 0; expect_out '^fp16 +25.8 TFLOP/s'; expect_out '^bf16 +none: '
+run devices rtx-3070 --json; expect_json 'd["device"]["flops_fp16"] == d["device"]["flops_bf16"] == 40.6e12'
+# What a device does not offer is said; the bytes are planned all the same.
+run plan tiny-llama-bytes --device rtx-2060 --precision bf16; expect_rc 0; expect_out '^precision +rtx-2060 has no bf16, only fp16'
+run plan tiny-llama-bytes --device rtx-2060; expect_rc 0; grep -q '^precision' "$work/out" && fail 'fp32 is said not to be offered'
+run plan tiny-llama-bytes --device rtx-3050-6 --precision bf16; expect_rc 0; grep -q '^precision' "$work/out" && fail 'Ampere has bf16'
 run devices cpu; expect_rc 0; expect_out '^fixed .*assumed'; expect_out '^assumed reachable'
 run plan micro-llama-bytes --threads 2; expect_rc 0; expect_out 'assumed'
 

@@ -10,7 +10,10 @@ awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
 [ "$(wc -l <out)" -le 30 ] || fail "more than a screen: $(wc -l <out) lines"
 LC_ALL=C grep -q $'[\033\r]' out && fail "escape sequences in a pipe"
 
-run plan llama-3-8b --device rtx-3060; expect_rc 3; expect_no_err
+run plan llama-3-8b --device rtx-3060; expect_rc 3; expect_no_err; expect_out '^ +--recompute block --lora r=16,alpha=32 --quantize nf4\+dq|^ +--lora r=16,alpha=32 --quantize nf4\+dq .*\*$'; expect_out '\* another algorithm'
+run plan llama-3-8b --device rtx-3060 --precision bf16 --lora r=16; expect_rc 3; expect_out '^  --quantize nf4\+dq .* ~$'; expect_out '~ other numerics'
+run plan llama-3-8b --device rtx-3060 --for evaluate --json; expect_rc 3; expect_json 'any(f["options"] == "--quantize nf4+dq" and f["effect"] == "other numerics" and f["fits"] for f in d["fixes"])'
+run plan llama-3-8b --device rtx-3060 --budget 4GiB; expect_rc 3; expect_no_err
 expect_out '^DOES NOT FIT'; expect_out 'smallest need found'; expect_out '^as asked on +[a-z0-9-]+ \('
 run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 4GiB; expect_rc 3; expect_out 'options that fit, each planned'
 # Each option that is offered as fitting fits.

@@ -26,6 +26,29 @@ offered=$(bash -c 'source ./completion.bash; COMP_WORDS=(headroom plan x --micro
 offered=$(bash -c 'source ./completion.bash; COMP_WORDS=(headroom plan x --schedule c); COMP_CWORD=4; _headroom; echo "${COMPREPLY[@]}"')
 [ "$offered" = "constant cosine" ] || fail "completion of --schedule c offers '$offered'"
 
+# Every choice that decides bytes is among the techniques, with what it does and what it excludes.
+run help techniques; expect_rc 0; expect_no_err; expect_golden techniques.txt
+cp out techniques
+awk 'length > 80 { exit 1 }' techniques || fail "a line of the techniques is wider than 80 columns"
+for field in recompute precision moments weight-packing attention optimizer quantize update; do
+  words=$(sed -n "s/^    --$field) .*compgen -W \"\([^\"]*\)\".*/\1/p" completion.bash)
+  [ -n "$words" ] || fail "completion has no words of --$field"
+  for word in $words; do
+    case $field-$word in
+      *-none | *-fp32 | update-after | weight-packing-auto | recompute-every: | recompute-levels:) continue ;;
+    esac
+    grep -qx -- "--$field $word" techniques || fail "--$field $word is not among the techniques (src/cli/techniques.c)"
+  done
+done
+[ "$(grep -c '^  results' techniques)" -eq "$(grep -c '^--' techniques)" ] || fail "a technique lacks what it does to results"
+grep -A1 -x -- '--lora r=N,...' techniques | grep -q 'another algorithm' || fail "--lora is another algorithm"
+grep -A1 -x -- '--quantize nf4' techniques | grep -q 'other numerics' || fail "--quantize is other numerics"
+sed -n '/^--update in-backward/,/^$/p' techniques >block
+for other in --clip --on-nonfinite --accumulate; do grep -q "excludes *$other" block || fail "in-backward excludes $other"; done
+sed -n '/^--precision bf16-pure/,/^$/p' techniques | grep -q moments && fail "bf16-pure goes with bf16 moments"
+sed -n '/^--precision bf16$/,/^$/p' techniques | grep -q 'excludes.*moments' || fail "bf16 excludes bf16 moments"
+run help technique; refuses 2; expect_err 'headroom help techniques'
+
 # Near misses are suggested.
 run plna; refuses 2; expect_err "unknown command 'plna'"; expect_err 'try: headroom plan'
 run plan gpt2-124m --micro-bacth 2; refuses 2; expect_err 'unknown option --micro-bacth'; expect_err 'try: --micro-batch'

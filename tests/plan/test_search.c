@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include <headroom/field.h>
+
 #include "base/mem.h"
 #include "base/rng.h"
 #include "search/search.h"
@@ -71,11 +73,15 @@ static hri_change random_change(dice *d) {
                                         HRI_CHANGE_SGD,
                                         HRI_CHANGE_SGD | HRI_CHANGE_IN_BACKWARD,
                                         HRI_CHANGE_BF16,
-                                        HRI_CHANGE_HALF_SEQUENCE};
+                                        HRI_CHANGE_HALF_SEQUENCE,
+                                        HRI_CHANGE_LORA,
+                                        HRI_CHANGE_LORA | HRI_CHANGE_NF4,
+                                        HRI_CHANGE_LORA | HRI_CHANGE_INT8 | HRI_CHANGE_BF16,
+                                        HRI_CHANGE_NF4};
   return (hri_change){.levels = (hri_levels)roll(d, HRI_LEVELS_AUTO),
                       .split = 1u << roll(d, 3),
                       .chunk = roll(d, 3) ? 0 : 128u << roll(d, 4),
-                      .algorithm = algorithms[roll(d, 8)]};
+                      .algorithm = algorithms[roll(d, sizeof algorithms / sizeof *algorithms)]};
 }
 
 typedef struct census {
@@ -115,7 +121,8 @@ static void compare_one(uint64_t seed, census *seen) {
     uint64_t least;
     job = base;
     change = random_change(&d);
-    if (job.purpose != HR_PURPOSE_TRAIN) change = (hri_change){.split = 1};
+    if (job.purpose != HR_PURPOSE_TRAIN)
+      change = (hri_change){.split = 1, .algorithm = change.algorithm & HRI_CHANGE_QUANTIZE};
     if (!hri_change_apply(&change, &job)) continue;
     hri_mem_keep(true);
     if (hri_plan_draft(&job, lender, &draft, &e) == HR_OK) {
@@ -181,6 +188,158 @@ static void changes_have_words(void **state) {
   memset(job.recompute.levels + 1, HR_LEVEL_CHEAP, 11);
   hri_change_text(&change, &base, &job, text);
   assert_string_equal(text, "--recompute levels:keep,cheap*11 --optimizer sgd --update in-backward --clip 0");
+}
+
+static hr_job job_of(const char *model, const char *device, hr_purpose purpose, const char *lora, const char *options) {
+  hr_error e = {0};
+  hr_job job;
+  hr_job_init(&job);
+  job.purpose = purpose;
+  job.lora = lora;
+  if (hr_model_open(model, &job.model, &e) != HR_OK || hr_device_find(device, &job.device, &e) != HR_OK ||
+      hr_job_set_options(&job, options, &e) != HR_OK || hr_job_finish(&job, &e) != HR_OK)
+    fail_msg("%s %s: %s", model, options, e.message);
+  return job;
+}
+
+static void adapters_have_words(void **state) {
+  const hri_change adapters = {.split = 1, .algorithm = HRI_CHANGE_LORA},
+                   both = {.split = 1, .algorithm = HRI_CHANGE_LORA | HRI_CHANGE_NF4},
+                   nf4 = {.split = 1, .algorithm = HRI_CHANGE_NF4}, int8 = {.split = 1, .algorithm = HRI_CHANGE_INT8};
+  const hr_job base = job_of("smollm2-135m", "h100", HR_PURPOSE_TRAIN, NULL, "");
+  char text[HR_FIX_TEXT_BYTES];
+  hr_job job = base, again;
+  (void)state;
+  assert_int_equal(hri_change_parts(&both), 1);
+  assert_true(hri_change_apply(&both, &job));
+  assert_int_equal(job.model.lora.rank, 16);
+  assert_int_equal(job.quantize, HR_QUANTIZE_NF4_DQ);
+  hri_change_text(&both, &base, &job, text);
+  assert_string_equal(text, "--lora r=16,alpha=32 --quantize nf4+dq");
+  assert_int_equal(hr_job_effect(&base, &job), HR_EFFECT_ALGORITHM);
+  again = job;
+  assert_false(hri_change_apply(&adapters, &again)); /* it has some */
+  assert_false(hri_change_apply(&int8, &again));     /* it is quantized */
+  job = base;
+  assert_false(hri_change_apply(&nf4, &job)); /* all of its weights are trained */
+  assert_true(hri_change_apply(&adapters, &job));
+  again = job;
+  assert_true(hri_change_apply(&int8, &again));
+  hri_change_text(&int8, &job, &again, text);
+  assert_string_equal(text, "--quantize int8");
+  assert_int_equal(hr_job_effect(&job, &again), HR_EFFECT_NUMERICS);
+  job = job_of("smollm2-135m", "h100", HR_PURPOSE_GENERATE, NULL, "");
+  assert_false(hri_change_apply(&adapters, &job));
+  assert_true(hri_change_apply(&nf4, &job));
+}
+
+typedef struct offer {
+  const char *options, *lora, *quantize;
+} offer;
+
+/* What is offered was planned: whoever gives those options gets those bytes. Changes of the algorithm stand behind. */
+static void expect_offered(const hr_job *base, const offer *wanted, uint32_t count) {
+  hr_fix *fixes = calloc(HR_MAX_FIXES, sizeof *fixes);
+  uint32_t found = 0, listed = HR_MAX_FIXES;
+  bool changed = false;
+  hr_error e = {0};
+  assert_non_null(fixes);
+  if (hr_plan_fixes(base, fixes, &listed, &e) != HR_OK) fail_msg("%s", e.message);
+  for (uint32_t i = 0; i < listed; i++) {
+    assert_int_equal(hr_job_effect(base, &fixes[i].job) > HR_EFFECT_ROUNDING, fixes[i].changes_algorithm);
+    assert_true(!fixes[i].fits || fixes[i].changes_algorithm >= changed);
+    changed = changed || (fixes[i].fits && fixes[i].changes_algorithm);
+    for (uint32_t k = 0; k < count; k++) {
+      hr_job job = *base;
+      hr_plan *plan;
+      if (strcmp(fixes[i].options, wanted[k].options) != 0) continue;
+      found++;
+      if (wanted[k].lora) assert_int_equal(hr_job_set(&job, "lora", wanted[k].lora, &e), HR_OK);
+      if (wanted[k].quantize) assert_int_equal(hr_job_set(&job, "quantize", wanted[k].quantize, &e), HR_OK);
+      assert_int_equal(hr_job_finish(&job, &e), HR_OK);
+      assert_int_equal(hr_plan_create(&job, &plan, &e), HR_OK);
+      assert_int_equal(hri_plan_need(plan), fixes[i].need_bytes);
+      assert_int_equal(plan->info.fits, fixes[i].fits);
+      hr_plan_destroy(plan);
+    }
+  }
+  if (found != count) {
+    for (uint32_t i = 0; i < listed; i++) print_message("%s%s\n", fixes[i].fits ? "" : "(no) ", fixes[i].options);
+    fail_msg("%u of %u are offered", found, count);
+  }
+  free(fixes);
+}
+
+static void adapters_and_quantization_are_offered(void **state) {
+  static const offer of_training[] = {{"--lora r=16,alpha=32", "r=16,alpha=32", NULL},
+                                      {"--lora r=16,alpha=32 --quantize nf4+dq", "r=16,alpha=32", "nf4+dq"},
+                                      {"--lora r=16,alpha=32 --quantize int8", "r=16,alpha=32", "int8"}},
+                     frozen[] = {{"--quantize nf4+dq", NULL, "nf4+dq"}, {"--quantize int8", NULL, "int8"}};
+  static const char small[] = "--seq 256 --budget 2GiB";
+  hr_job job = job_of("qwen3-0.6b", "rtx-2060", HR_PURPOSE_TRAIN, NULL, "--seq 256");
+  (void)state;
+  expect_offered(&job, of_training, 3);
+  job = job_of("qwen3-0.6b", "rtx-2060", HR_PURPOSE_TRAIN, "r=8", small);
+  expect_offered(&job, frozen, 2);
+  job = job_of("qwen3-0.6b", "rtx-2060", HR_PURPOSE_EVALUATE, NULL, small);
+  expect_offered(&job, frozen, 2);
+  job = job_of("qwen3-0.6b", "rtx-2060", HR_PURPOSE_GENERATE, NULL, small);
+  expect_offered(&job, frozen, 2);
+}
+
+/* bf16 is offered where the device has it. */
+static void nothing_is_offered_that_a_device_lacks(void **state) {
+  const hri_change bf16 = {.split = 1, .algorithm = HRI_CHANGE_BF16},
+                   both = {.split = 1, .algorithm = HRI_CHANGE_LORA | HRI_CHANGE_BF16};
+  hr_job old = job_of("smollm2-135m", "rtx-2060", HR_PURPOSE_TRAIN, NULL, ""), again = old;
+  hr_job new = job_of("smollm2-135m", "rtx-3050-6", HR_PURPOSE_TRAIN, NULL, "");
+  (void)state;
+  assert_false(hri_change_apply(&bf16, &old));
+  assert_false(hri_change_apply(&both, &again));
+  assert_true(hri_change_apply(&bf16, &new));
+}
+
+/* --auto takes what keeps the mathematics, and refuses rather than take anything else. */
+static void auto_never_takes_another_training(void **state) {
+  static const struct {
+    const char *lora, *options;
+  } given[] = {{NULL, "--seq 256 --micro-batch 4"},
+               {"r=8", "--seq 256 --micro-batch 4"},
+               {"r=8", "--seq 256 --micro-batch 2 --quantize nf4"}};
+  uint32_t taken = 0, refused = 0, changed = 0;
+  (void)state;
+  for (size_t k = 0; k < sizeof given / sizeof *given; k++)
+    for (uint64_t budget = UINT64_C(1) << 27; budget <= UINT64_C(1) << 33; budget *= 2) {
+      const hr_job base = job_of("smollm2-135m", "h100", HR_PURPOSE_TRAIN, given[k].lora, given[k].options);
+      hr_job job = base;
+      hr_error e = {0};
+      hr_status status;
+      job.budget_bytes = budget + (UINT64_C(500) << 20); /* and the device's fixed bytes */
+      job.given |= HR_GIVEN_BUDGET;
+      status = hr_plan_auto(&job, NULL, &e);
+      refused += status == HR_ERROR_BUDGET;
+      taken += status == HR_OK;
+      if (status != HR_OK) continue;
+      assert_ptr_equal(job.lora, base.lora);
+      assert_int_equal(job.model.lora.rank, base.model.lora.rank);
+      assert_int_equal(job.quantize, base.quantize);
+      assert_int_equal(job.optimizer, base.optimizer);
+      assert_int_equal(job.precision, base.precision);
+      assert_int_equal(job.sequence_length, base.sequence_length);
+      changed += job.micro_batch != base.micro_batch || job.recompute.kind != base.recompute.kind;
+    }
+  assert_true(taken > 3 && refused > 3 && changed > 1);
+}
+
+/* A job borrows its texts: they are not set from a buffer that ends with the call. */
+static void texts_are_not_set_among_options(void **state) {
+  hr_job job = job_of("smollm2-135m", "h100", HR_PURPOSE_TRAIN, NULL, ""), before = job;
+  hr_error e = {0};
+  (void)state;
+  assert_int_equal(hr_job_set_options(&job, "--seq 64 --lora r=8", &e), HR_ERROR_USAGE);
+  assert_non_null(strstr(e.message, "--lora"));
+  assert_non_null(strstr(e.hint, "hr_job_set"));
+  assert_memory_equal(&job, &before, sizeof job);
 }
 
 static void a_change_that_changes_nothing_is_none(void **state) {
@@ -285,6 +444,11 @@ static void a_draft_for_another_team_has_its_own_backend(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact),
                                      cmocka_unit_test(changes_have_words),
+                                     cmocka_unit_test(adapters_have_words),
+                                     cmocka_unit_test(adapters_and_quantization_are_offered),
+                                     cmocka_unit_test(nothing_is_offered_that_a_device_lacks),
+                                     cmocka_unit_test(texts_are_not_set_among_options),
+                                     cmocka_unit_test(auto_never_takes_another_training),
                                      cmocka_unit_test(a_change_that_changes_nothing_is_none),
                                      cmocka_unit_test(a_split_keeps_the_rows_of_a_step),
                                      cmocka_unit_test(no_sum_of_bytes_wraps_around),

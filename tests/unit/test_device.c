@@ -25,7 +25,7 @@ static hr_device found(const char *name) {
 
 static void test_every_row_is_sound(void **state) {
   (void)state;
-  assert_true(hr_device_count() >= 28);
+  assert_true(hr_device_count() >= 49);
   for (uint32_t i = 0; i < hr_device_count(); i++) {
     hr_device d, again;
     hr_error error;
@@ -35,9 +35,11 @@ static void test_every_row_is_sound(void **state) {
     if (d.usable_bytes >= d.capacity_bytes || reserve > 0.08)
       fail_msg("%s: usable is not a little less than built in", d.name);
     if (d.backend[0] || d.has_team || d.packs || d.usable_now || d.link_bytes_per_second < 10e9 ||
-        d.memory_bytes_per_second < 200e9 || d.flops_fp32 < 5e12)
+        d.memory_bytes_per_second < 160e9 || d.flops_fp32 < 5e12)
       fail_msg("%s: rates", d.name);
     if (d.flops_bf16 > 0 && d.flops_bf16 < 1.9 * d.flops_fp32) fail_msg("%s: bf16 is slower than 2 x fp32", d.name);
+    if (d.flops_bf16 > 0 ? d.flops_fp16 != d.flops_bf16 : d.flops_fp16 < 3.9 * d.flops_fp32 || d.flops_tf32 > 0)
+      fail_msg("%s: fp16 is bf16's rate, or, where there is no bf16, 4 x fp32 or more without tf32", d.name);
     if (d.flops_tf32 > 0 && d.flops_tf32 > d.flops_bf16 * 0.51)
       fail_msg("%s: tf32 is faster than half of bf16", d.name);
     assert_true(d.gemm_efficiency > 0.3 && d.gemm_efficiency < 1 && d.memory_efficiency > 0.5 &&
@@ -74,11 +76,35 @@ static void test_published_figures(void **state) {
   assert_true(d.flops_bf16 == 989e12 && d.memory_bytes_per_second == 3350e9 &&
               d.library_workspace_bytes == 32ull << 20);
   d = found("t4");
-  assert_true(d.flops_bf16 == 0 && d.flops_tf32 == 0 && d.flops_fp32 == 8.1e12);
+  assert_true(d.flops_bf16 == 0 && d.flops_tf32 == 0 && d.flops_fp32 == 8.1e12 && d.flops_fp16 == 65e12);
   d = found("a100-80");
   assert_true(d.memory_bytes_per_second == 2039e9 && (double)d.usable_bytes / gib < 79.16);
   d = found("h200");
   assert_true(d.capacity_bytes == 141ull << 30 && (double)d.usable_bytes / gib < 139.81);
+}
+
+/* Cards that a fine-tuning is planned for: what is built in, and which came before bf16. */
+static void test_small_cards(void **state) {
+  static const struct {
+    const char *name;
+    uint32_t gib, gigabytes;
+    bool bf16;
+  } cards[] = {{"rtx-2060", 6, 336, false},      {"rtx-3050-6", 6, 168, true},    {"rtx-2060-super", 8, 448, false},
+               {"rtx-2070", 8, 448, false},      {"rtx-2080", 8, 448, false},     {"rtx-3050", 8, 224, true},
+               {"rtx-3060-ti", 8, 448, true},    {"rtx-3070", 8, 448, true},      {"rtx-3070-ti", 8, 608, true},
+               {"rtx-4060", 8, 272, true},       {"rtx-4060-ti", 8, 288, true},   {"rtx-5060", 8, 448, true},
+               {"rtx-5060-ti", 8, 448, true},    {"rtx-2080-ti", 11, 616, false}, {"rtx-2060-12", 12, 336, false},
+               {"rtx-3060", 12, 360, true},      {"rtx-4070", 12, 504, true},     {"rtx-4070-super", 12, 504, true},
+               {"rtx-4070-ti", 12, 504, true},   {"rtx-5070", 12, 672, true},     {"rtx-4060-ti-16", 16, 288, true},
+               {"rtx-5060-ti-16", 16, 448, true}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+    hr_device d = found(cards[i].name);
+    assert_true(d.capacity_bytes == (uint64_t)cards[i].gib << 30);
+    assert_true((double)d.usable_bytes > (cards[i].gib - 0.5) * gib && d.usable_bytes < d.capacity_bytes);
+    assert_true(d.memory_bytes_per_second == cards[i].gigabytes * 1e9);
+    assert_true((d.flops_bf16 > 0) == cards[i].bf16 && d.flops_fp16 > 0);
+  }
 }
 
 static void test_spellings(void **state) {
@@ -91,6 +117,10 @@ static void test_spellings(void **state) {
       {"A100_40", "a100-40"},
       {"H100 SXM", "h100"},
       {"Tesla T4", "t4"},
+      {"RTX 2060 12GB", "rtx-2060-12"},
+      {"RTX 3050 6GB", "rtx-3050-6"},
+      {"RTX 4060 Ti 8GB", "rtx-4060-ti"},
+      {"RTX 4060 Ti 16GB", "rtx-4060-ti-16"},
       {"Tesla-V100-16GB", "v100-16"},
       {"NVIDIA RTX A6000", "rtx-a6000"},
       {"AMD Instinct MI300X", "mi300x"},
@@ -178,6 +208,7 @@ int main(void) {
       cmocka_unit_test(test_every_row_is_sound),
       cmocka_unit_test(test_the_index_is_checked),
       cmocka_unit_test(test_published_figures),
+      cmocka_unit_test(test_small_cards),
       cmocka_unit_test(test_spellings),
       cmocka_unit_test(test_unknown_names),
       cmocka_unit_test(test_this_machine),
