@@ -12,6 +12,7 @@
 #include "convert/lexicon.h"
 #include "convert/target.h"
 #include "convert/weights.h"
+#include "program/quantization.h"
 
 /* ---- types ---- */
 
@@ -157,6 +158,11 @@ static hr_status open_source(work *w, const char *source, hr_error *error) {
     return hri_gguf_model(w->source.gguf, &w->model, error);
   }
   HRI_TRY(hr_model_open(source, &w->model, error));
+  if (w->model.quantization != HR_QUANTIZE_NONE) {
+    hri_fail(error, HR_ERROR_INPUT, "%s is quantized (%s, by bitsandbytes)", source,
+             hri_quantization_name((uint32_t)w->model.quantization));
+    return hri_hint(error, HR_ERROR_INPUT, "convert the model that it was made of");
+  }
   if (w->model.has_weights) return hri_weights_open(w->model.directory, &w->source.weights, error);
   hri_fail(error, HR_ERROR_INPUT, "%s holds no weights", source);
   return hri_hint(error, HR_ERROR_INPUT,

@@ -806,7 +806,7 @@ static const refusal refusals[] = {
     {gpt2_members, "scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx is true"},
     {gpt2_members, "add_cross_attention", "true", "add_cross_attention"},
     {gpt2_members, "pruned_heads", "{\"0\": [1]}", "pruned_heads"},
-    {gpt2_members, "quantization_config", "{\"load_in_4bit\": true}", "quantization_config"},
+    {gpt2_members, "quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}", "quantization_config"},
     {gpt2_members, "n_layer", NULL, "n_layer"},
     {gpt2_members, "n_layer", "0", "n_layer"},
     {gpt2_members, "n_layer", "-3", "n_layer"},
