@@ -142,9 +142,9 @@ static const hr_field fields[] = {
      "rslora,init=kaiming|gaussian,layers=8-15",
      P | T | X, JOB(lora), MATHEMATICS(ALGORITHM)},
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
-     "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (from bf16 values; +dq: their scales in 8 "
-     "bits too); each is dequantized before each use",
-     J | X, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
+     "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (+dq: their scales in 8 bits too); each "
+     "is dequantized before each use. A model whose files are quantized is as they are. convert: write such a directory",
+     J | X | HR_FOR_CONVERT, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "DIR",
      "adapters to go on with, evaluate or generate with, as PEFT saves them (RUN/final of a run with --lora)",
      P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},

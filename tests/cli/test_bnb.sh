@@ -55,6 +55,47 @@ expect_err 'quantized weight files and training of all weights exclude each othe
 run evaluate "$models/llama-fp4" --data ids.bin --seq 16 --quantize nf4
 refuses 2
 expect_err 'quantize nf4 and the weights of llama-fp4, which are fp4'
+# What is written is what bitsandbytes writes: the same tensors, byte for byte (gpt2-nf4 is stored as bf16 there).
+for model in llama-nf4+dq llama-fp4 llama-int8 gpt2-nf4 gpt2-int8; do
+  run convert "$models/${model%%-*}" "ours-$model" --quantize "${model#*-}"
+  expect_rc 0
+  [ "$(loss "ours-$model")" = "$(loss "$models/$model")" ] || fail "our $model is another model"
+  python3 - "ours-$model" "$models/$model" <<'P' || fail "our $model is not as bitsandbytes writes it"
+import json, struct, sys
+def read(path):
+    data = open(path + "/model.safetensors", "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    return {k: data[8 + size + v["data_offsets"][0] : 8 + size + v["data_offsets"][1]]
+            for k, v in json.loads(data[8 : 8 + size]).items() if k != "__metadata__"}
+ours, theirs = (read(path) for path in sys.argv[1:])
+assert ours == theirs, [k for k in set(ours) | set(theirs) if ours.get(k) != theirs.get(k)]
+config = [json.load(open(path + "/config.json"))["quantization_config"] for path in sys.argv[1:]]
+config[1]["bnb_4bit_quant_storage"] = "uint8"
+assert config[0] == config[1], config
+P
+done
+run train micro-gpt2-bytes --data ids.bin --seq 16 --steps 1 --out bytes --quiet
+run convert bytes/final own --quantize int8 --json
+expect_rc 0
+expect_out '"type": "int8"'
+[ "$(loss own)" = "$(loss bytes/final --quantize int8)" ] || fail 'fp32 files are quantized from other values'
+cp own/model.safetensors before
+run convert bytes/final own --quantize nf4
+refuses 2
+run convert bytes/final own --quantize nf4 --force
+expect_rc 0
+cmp -s own/model.safetensors before && fail '--force changed nothing'
+run convert bytes/final bytes --quantize nf4 --force
+refuses 2
+run convert bytes/final other.gguf --quantize nf4
+refuses 2
+expect_err 'makes a directory of a directory'
+run convert bytes/final other --quantize nf4 --type f16
+refuses 2
+expect_err 'exclude each other'
+run convert own other --quantize nf4
+expect_rc 5
+[ ! -e other ] || fail 'a refused conversion left something'
 run convert "$models/llama-fp4" out.gguf
 expect_rc 5
 expect_err 'llama-fp4 is quantized .fp4, by bitsandbytes.'
