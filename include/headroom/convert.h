@@ -1,6 +1,6 @@
 /* Conversion of whole models between a Hugging Face directory and a GGUF file: weights, configuration, tokenizer and
- * chat template. Weights are streamed: beside the files' heads and the tokenizer, at most the largest tensor and 64 MiB
- * are held.
+ * chat template; and of a directory to one whose weights are quantized. Weights are streamed: beside the files' heads
+ * and the tokenizer, at most the largest tensor (to be quantized: in fp32, and what becomes of it) and 64 MiB are held.
  *
  * Threads: conversions to different targets may overlap; a note comes on the calling thread. */
 #ifndef HEADROOM_CONVERT_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <headroom/status.h>
+#include <headroom/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,6 +17,7 @@ extern "C" {
 
 typedef struct hr_convert_options {
   const char *type;       /* "f32", "f16", "bf16", to GGUF also "q8_0"; NULL: as the source, f16 for a quantized one */
+  hr_quantize quantize;   /* not NONE: a directory becomes one that bitsandbytes reads; `type` must be NULL then */
   bool without_tokenizer; /* leave out tokenizer and template */
   bool
       replace; /* what stands at the target gives way, at the very end: a file; of directories those that hold a model's files
@@ -39,7 +40,8 @@ typedef struct hr_convert_result {
       [4096]; /* where a directory that was to be replaced is kept after all, for what came to lie in it; "": nowhere */
 } hr_convert_result;
 
-/* Converts the directory `source` to the GGUF file `target`, or the GGUF file `source` to the directory `target`.
+/* Converts the directory `source` to the GGUF file `target`, or the GGUF file `source` to the directory `target`; with
+ * options->quantize the directory `source` to the directory `target`.
  * `options` may
  * be NULL. The target appears whole, at the end, or not at all; what a kill leaves beside it, the next conversion there
  * removes. USAGE: the target exists, or holds more than a model; the type makes no sense there;

@@ -59,17 +59,6 @@ typedef enum hr_weight_packing {
   HR_WEIGHT_PACKING_TRANSIENT,
   HR_WEIGHT_PACKING_PERSISTENT
 } hr_weight_packing;
-/* What the frozen weights of the layers' linear modules are kept in, as bitsandbytes quantizes them: 4 bits in blocks of
- * 64 (NF4, FP4), with the blocks' scales quantized as well (DQ), or 8 bits by row. Embeddings, head, norms and biases stay
- * as --precision says. Each weight is dequantized before each use, one at a time. */
-typedef enum hr_quantize {
-  HR_QUANTIZE_NONE = 0,
-  HR_QUANTIZE_NF4,
-  HR_QUANTIZE_FP4,
-  HR_QUANTIZE_NF4_DQ,
-  HR_QUANTIZE_FP4_DQ,
-  HR_QUANTIZE_INT8
-} hr_quantize;
 /* How documents share a row: whole ones by best fit, one per row, or one behind the other and cut where a row ends. */
 typedef enum hr_packing { HR_PACKING_PACK = 0, HR_PACKING_OFF, HR_PACKING_WRAPPED } hr_packing;
 

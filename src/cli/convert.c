@@ -1,4 +1,4 @@
-/* headroom convert: a model between a Hugging Face directory and a GGUF file. */
+/* headroom convert: a model between a Hugging Face directory and a GGUF file, or quantized into another directory. */
 #include <string.h>
 
 #include <headroom/convert.h>
@@ -48,6 +48,7 @@ hr_status command_convert(cli_config *config, hr_error *error) {
   }
   hr_convert_options_init(&options);
   if (strcmp(config->own.type, "source") != 0) options.type = config->own.type;
+  options.quantize = config->job.quantize;
   options.on_note = print_note;
   options.without_tokenizer = config->own.without_tokenizer;
   options.replace = config->own.force;

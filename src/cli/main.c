@@ -82,7 +82,7 @@ const cli_command commands[] = {
      "headroom replay snapshot.pickle --alloc-conf expandable_segments:True\n"
      "headroom replay snapshot.pickle --capacity 24GiB --json",
      command_replay},
-    {"convert", "SOURCE TARGET [OPTIONS]", "a model between Hugging Face and GGUF", HR_FOR_CONVERT, 2,
+    {"convert", "SOURCE TARGET [OPTIONS]", "a model between Hugging Face and GGUF, or quantized", HR_FOR_CONVERT, 2,
      "A Hugging Face directory becomes a GGUF file, a GGUF file a Hugging Face directory: weights, configuration, tokenizer "
      "and chat template. Weights are streamed, at most the largest tensor and 64 MiB are held. The target appears when it "
      "is whole.\n"

@@ -132,13 +132,14 @@ hr_status hri_bnb_find(const hri_weights *weights, const char *name, uint64_t ro
   return HR_OK;
 }
 
-static hr_status check_scales(const search *s, uint32_t index, const float *scales, uint64_t count) {
+hr_status hri_bnb_check_scales(const hri_weights *weights, uint32_t index, const float *scales, uint64_t first,
+                               uint64_t count, hr_error *error) {
   for (uint64_t i = 0; i < count; i++)
     if (!isfinite(scales[i]) || scales[i] < 0) {
-      hri_fail(s->error, HR_ERROR_INPUT, "%s: tensor %.200s has %g at %llu, which is no scale",
-               hri_weights_path(s->weights, index), hri_weights_get(s->weights, index)->name, (double)scales[i],
-               (unsigned long long)i);
-      return hri_hint(s->error, HR_ERROR_INPUT, "the checkpoint is damaged; fetch it again");
+      hri_fail(error, HR_ERROR_INPUT, "%s: tensor %.200s has %g at %llu, which is no scale",
+               hri_weights_path(weights, index), hri_weights_get(weights, index)->name, (double)scales[i],
+               (unsigned long long)(first + i));
+      return hri_hint(error, HR_ERROR_INPUT, "the checkpoint is damaged; fetch it again");
     }
   return HR_OK;
 }
@@ -149,11 +150,11 @@ hr_status hri_bnb_read(const hri_weights *weights, const hri_bnb_weight *weight,
   uint64_t count = weight->layout.absmax_count, blocks;
   HRI_TRY(read_all(&s, weight->weight, codes, weight->layout.code_bytes));
   HRI_TRY(read_all(&s, weight->absmax, absmax, hri_dtype_size(hri_quant_absmax_dtype(weight->kind), count)));
-  if (!hri_quant_is_double(weight->kind)) return check_scales(&s, weight->absmax, absmax, count);
+  if (!hri_quant_is_double(weight->kind)) return hri_bnb_check_scales(weights, weight->absmax, absmax, 0, count, error);
   blocks = weight->layout.nested_count - 1;
   HRI_TRY(read_all(&s, weight->nested, nested, blocks * sizeof *nested));
   nested[blocks] = weight->offset;
-  return check_scales(&s, weight->nested, nested, blocks);
+  return hri_bnb_check_scales(weights, weight->nested, nested, 0, blocks, error);
 }
 
 /* ---- writing ---- */

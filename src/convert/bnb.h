@@ -28,6 +28,10 @@ hr_status hri_bnb_find(const hri_weights *weights, const char *name, uint64_t ro
 hr_status hri_bnb_read(const hri_weights *weights, const hri_bnb_weight *weight, uint8_t *codes, void *absmax,
                        float *nested, hr_error *error);
 
+/* INPUT names the first of scales [first, first + count) of a tensor that is NaN, infinite or negative. */
+hr_status hri_bnb_check_scales(const hri_weights *weights, uint32_t index, const float *scales, uint64_t first,
+                               uint64_t count, hr_error *error);
+
 /* The tensors of one weight, to be written. Their names stand in it: it stays where it is until all is written. */
 typedef struct hri_bnb_entries {
   uint32_t count;

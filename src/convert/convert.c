@@ -11,6 +11,7 @@
 #include "convert/lexicon.h"
 #include "convert/target.h"
 #include "convert/weights.h"
+#include "program/quantization.h"
 
 /* ---- types ---- */
 
@@ -66,6 +67,7 @@ typedef struct work {
   hri_lexicon lexicon;
   bool has_lexicon;
   int type;
+  uint32_t quantization;
 } work;
 
 static void note(const work *w, const char *text) {
@@ -73,7 +75,7 @@ static void note(const work *w, const char *text) {
 }
 
 static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
-  if (w->options->without_tokenizer) return HR_OK;
+  if (w->options->without_tokenizer || w->quantization) return HR_OK;
   if (w->source.gguf) HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
   else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
   w->result->token_count = w->lexicon.tokens.count;
@@ -146,6 +148,50 @@ static hr_status to_directory(work *w, const char *directory, hr_error *error) {
                                 &w->result->data_bytes, error);
 }
 
+/* ---- quantized ---- */
+
+enum { COMPANION_BYTES = 256 << 20 }; /* most of a file beside the weights; tokenizers have some MiB */
+
+static hr_status copy_file(const char *from, const char *to, const char *name, hr_error *error) {
+  char *path = hri_path_join(from, name), *made = hri_path_join(to, name), *bytes = NULL;
+  uint64_t count;
+  hr_status status = path && made ? HR_OK : hri_fail_memory(error, strlen(from), "a path");
+  if (status == HR_OK && hri_path_exists(path)) {
+    status = hri_file_read(path, COMPANION_BYTES, &bytes, &count, error);
+    if (status == HR_OK) status = hri_file_write_new(made, bytes, count, error);
+  }
+  hri_free(bytes);
+  hri_free(path);
+  hri_free(made);
+  return status;
+}
+
+/* What stands beside the weights stays as it is. */
+static hr_status copy_companions(const work *w, const char *directory, hr_error *error) {
+  static const char *const names[] = {"generation_config.json",  "tokenizer.json",    "tokenizer.model",
+                                      "tokenizer_config.json",   "vocab.json",        "merges.txt",
+                                      "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
+  size_t count = w->options->without_tokenizer ? 1 : sizeof names / sizeof *names;
+  for (size_t i = 0; i < count; i++) HRI_TRY(copy_file(w->model.directory, directory, names[i], error));
+  return HR_OK;
+}
+
+static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
+  hr_model model = w->model;
+  model.quantization = (hr_quantize)w->quantization;
+  HRI_TRY(write_file(directory, "config.json", hr_model_config_text(&model, types[w->type].torch), error));
+  HRI_TRY(copy_companions(w, directory, error));
+  return hri_convert_to_quantized(&w->source, directory, w->quantization, &w->result->tensor_count,
+                                  &w->result->data_bytes, error);
+}
+
+static hr_status check_quantization(const work *w, hr_error *error) {
+  if (!w->options->type || !w->quantization) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE,
+           "--quantize and --type exclude each other: weights are quantized from their own values");
+  return hri_hint(error, HR_ERROR_USAGE, "leave --type out");
+}
+
 /* ---- source and target ---- */
 
 static hr_status open_source(work *w, const char *source, hr_error *error) {
@@ -161,6 +207,11 @@ static hr_status open_source(work *w, const char *source, hr_error *error) {
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "merge them with PEFT (merge_and_unload), or convert their model, %s",
                     w->model.directory);
   }
+  if (w->model.quantization != HR_QUANTIZE_NONE) {
+    hri_fail(error, HR_ERROR_INPUT, "%s is quantized (%s, by bitsandbytes)", source,
+             hri_quantization_name((uint32_t)w->model.quantization));
+    return hri_hint(error, HR_ERROR_INPUT, "convert the model that it was made of");
+  }
   if (w->model.has_weights) return hri_weights_open(w->model.directory, &w->source.weights, error);
   hri_fail(error, HR_ERROR_INPUT, "%s holds no weights", source);
   return hri_hint(error, HR_ERROR_INPUT,
@@ -172,9 +223,17 @@ static bool ends_in_gguf(const char *path) {
   return length > 5 && strcasecmp(path + length - 5, ".gguf") == 0;
 }
 
-static hr_status check_names(const char *source, const char *target, hr_error *error) {
+static hr_status check_quantized_names(const char *source, const char *target, hr_error *error) {
+  if (hri_path_is_dir(source) && !ends_in_gguf(target)) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--quantize makes a directory of a directory, and %s is none",
+           hri_path_is_dir(source) ? target : source);
+  return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY DIRECTORY --quantize nf4");
+}
+
+static hr_status check_names(const char *source, const char *target, bool quantized, hr_error *error) {
   bool to_gguf_file = hri_path_is_dir(source);
   if (!hri_path_exists(source)) return hri_fail_errno(error, ENOENT, "open", source);
+  if (quantized) return check_quantized_names(source, target, error);
   if (to_gguf_file == ends_in_gguf(target)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,
            to_gguf_file ? "%s: a directory becomes a GGUF file, and its name ends in .gguf"
@@ -184,12 +243,13 @@ static hr_status check_names(const char *source, const char *target, hr_error *e
                   "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
 }
 
-static hr_status check_target(hri_target *t, const char *source, const char *target, const hr_convert_options *options,
-                              hr_error *error) {
+static hr_status check_target(hri_target *t, const char *source, const char *target, const work *w, hr_error *error) {
+  const hr_convert_options *options = w->options;
+  bool quantized = w->quantization != HRI_QUANTIZATION_NONE;
   if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
-  HRI_TRY(check_names(source, target, error));
-  if (options->replace && !hri_path_is_dir(source)) HRI_TRY(hri_target_spares(target, source, error));
-  return hri_target_init(t, target, !hri_path_is_dir(source), options->replace, error);
+  HRI_TRY(check_names(source, target, quantized, error));
+  if (options->replace && (quantized || !hri_path_is_dir(source))) HRI_TRY(hri_target_spares(target, source, error));
+  return hri_target_init(t, target, quantized || !hri_path_is_dir(source), options->replace, error);
 }
 
 static void tell_kept(const work *w, const hri_target *t) {
@@ -204,7 +264,8 @@ static void tell_kept(const work *w, const hri_target *t) {
 
 static hr_status write_target(work *w, hri_target *t, hr_error *error) {
   hr_status status = hri_target_begin(t, error);
-  if (status == HR_OK) status = t->directory ? to_directory(w, t->made, error) : to_gguf(w, t->made, error);
+  if (status == HR_OK && w->quantization) status = to_quantized(w, t->made, error);
+  else if (status == HR_OK) status = t->directory ? to_directory(w, t->made, error) : to_gguf(w, t->made, error);
   if (status == HR_OK) status = hri_target_publish(t, error);
   tell_kept(w, t);
   hri_target_end(t);
@@ -214,9 +275,10 @@ static hr_status write_target(work *w, hri_target *t, hr_error *error) {
 static void describe(work *w, uint32_t source_type) {
   hr_convert_result *r = w->result;
   (void)snprintf(r->from, sizeof r->from, "%s", w->source.gguf ? "GGUF" : "Hugging Face");
-  (void)snprintf(r->to, sizeof r->to, "%s", w->source.gguf ? "Hugging Face" : "GGUF");
+  (void)snprintf(r->to, sizeof r->to, "%s", w->source.gguf || w->quantization ? "Hugging Face" : "GGUF");
   name_type(source_type, r->source_type);
-  (void)snprintf(r->type, sizeof r->type, "%s", types[w->type].name);
+  (void)snprintf(r->type, sizeof r->type, "%s",
+                 w->quantization ? hri_quantization_name(w->quantization) : types[w->type].name);
   r->parameter_count = hr_model_parameter_count(&w->model);
 }
 
@@ -233,11 +295,13 @@ hr_status hr_convert(const char *source, const char *target, const hr_convert_op
   hr_convert_options_init(&none);
   memset(w.result, 0, sizeof *w.result);
   hri_lexicon_init(&w.lexicon);
-  HRI_TRY_OUT(check_target(&t, source, target, w.options, error));
+  w.quantization = (uint32_t)w.options->quantize;
+  HRI_TRY_OUT(check_quantization(&w, error));
+  HRI_TRY_OUT(check_target(&t, source, target, &w, error));
   HRI_TRY_OUT(open_source(&w, source, error));
   HRI_TRY_OUT(hri_convert_check(&w.source, error));
   HRI_TRY_OUT(hri_convert_type_of(&w.source, &source_type, error));
-  HRI_TRY_OUT(choose_type(w.options, source_type, w.source.weights != NULL, &w.type, error));
+  HRI_TRY_OUT(choose_type(w.options, source_type, w.source.weights && !w.quantization, &w.type, error));
   describe(&w, source_type);
   HRI_TRY_OUT(read_lexicon(&w, source, error));
   status = write_target(&w, &t, error);

@@ -117,7 +117,7 @@ static void stream_close(stream *s) {
 
 /* ---- the source ---- */
 
-static uint32_t find_weight(const hri_convert_source *s, const char *name) {
+uint32_t hri_convert_find(const hri_convert_source *s, const char *name) {
   char variant[128];
   for (uint32_t v = 0; hri_param_variant(s->model, name, v, variant); v++) {
     uint32_t index = hri_weights_find(s->weights, variant);
@@ -138,7 +138,7 @@ static bool is_float(hri_file_dtype dtype) {
 
 static hr_status check_weight(const hri_convert_source *s, const hri_param_spec *spec, const hri_param_part *part,
                               bool *seen, hr_error *error) {
-  uint32_t index = find_weight(s, part->name), rank;
+  uint32_t index = hri_convert_find(s, part->name), rank;
   uint64_t shape[2];
   const hri_safetensor *t;
   hr_status status;
@@ -213,7 +213,7 @@ hr_status hri_convert_type_of(const hri_convert_source *s, uint32_t *type, hr_er
   uint32_t index;
   if (s->weights) {
     hri_param_get(s->model, 0, &spec);
-    index = find_weight(s, spec.parts[0].name);
+    index = hri_convert_find(s, spec.parts[0].name);
     if (index == HRI_SAFETENSORS_NONE)
       return hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is missing", s->model->directory, spec.parts[0].name);
     *type = ggml_of(hri_weights_get(s->weights, index)->dtype);
@@ -260,7 +260,7 @@ static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, ui
     return hri_gguf_part_read(s->source->gguf, index, &in, row, count, s->rows, s->raw, s->room * sizeof *s->rows,
                               error);
   }
-  index = find_weight(s->source, part->name);
+  index = hri_convert_find(s->source, part->name);
   if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", part->name);
   dtype = hri_weights_get(s->source->weights, index)->dtype;
   each = hri_file_dtype_bits(dtype) / 8;

@@ -12,6 +12,9 @@ typedef struct hri_convert_source {
   hri_gguf *gguf;
 } hri_convert_source;
 
+/* The tensor of a part in source->weights, under whatever spelling; HRI_SAFETENSORS_NONE when there is none. */
+uint32_t hri_convert_find(const hri_convert_source *source, const char *name);
+
 /* Checks that the source has each tensor of its model in the right shape, and no others. INPUT names the tensor. */
 hr_status hri_convert_check(const hri_convert_source *source, hr_error *error);
 /* The type of most weights: that of the embedding, or for GGUF that of the most elements; a name of hri_ggml_name. */
@@ -29,5 +32,10 @@ hr_status hri_convert_to_gguf(const hri_convert_source *source, const char *path
                               uint32_t ggml_type, uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error);
 hr_status hri_convert_to_weights(const hri_convert_source *source, const char *directory, uint32_t ggml_type,
                                  uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error);
+
+/* Writes the weights of a directory with the matrices of layers quantized to a kind, as bitsandbytes stores them, from
+ * the values of their files, and the others as they are. INPUT when a value has no code. */
+hr_status hri_convert_to_quantized(const hri_convert_source *source, const char *directory, uint32_t kind,
+                                   uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error);
 
 #endif

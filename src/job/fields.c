@@ -157,9 +157,9 @@ static const hr_field fields[] = {
     {"train-only", HR_FIELD_TEXT, "Job", "WHAT,...", "the only tensors that are trained, in the same words", P | T | X,
      JOB(train_only), MATHEMATICS(ALGORITHM)},
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
-     "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (from bf16 values; +dq: their scales in 8 "
-     "bits too); each is dequantized before each use",
-     J | X | M, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
+     "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (+dq: their scales in 8 bits too); each "
+     "is dequantized before each use. A model whose files are quantized is as they are. convert: write such a directory",
+     J | X | M | HR_FOR_CONVERT, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "DIR",
      "adapters to go on with, evaluate or generate with, as PEFT saves them (RUN/final of a run with --lora)",
      P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},

@@ -14,6 +14,7 @@
 #include "model/freeze.h"
 #include "model/lora.h"
 #include "program/optimizer.h"
+#include "program/quantization.h"
 
 enum {
   DEFAULT_SEQUENCE = 1024,
@@ -130,6 +131,9 @@ static bool frozen_and_adapted(const hr_job *job) {
 static bool quantized_and_trained(const hr_job *job) {
   return trains(job) && job->quantize != HR_QUANTIZE_NONE && job->model.lora.rank == 0;
 }
+static bool stored_and_trained(const hr_job *job) {
+  return quantized_and_trained(job) && job->model.quantization != HR_QUANTIZE_NONE;
+}
 
 /* Random numbers of dropout are numbered by position, key and head (ops/draw.h). */
 static bool dropout_beyond(const hr_job *job) {
@@ -172,6 +176,8 @@ static const struct {
      "give one level for each layer; missing ones repeat the last", NULL},
     {frozen_and_adapted, "--freeze and --train-only", "--lora", "beside adapters all weights are frozen",
      "leave them out; layers= and targets= of --lora say where adapters are", NULL},
+    {stored_and_trained, "quantized weight files", "training of all weights", "quantized weights have no gradient",
+     "add --lora r=16,alpha=32, which trains adapters beside them, or name the model that is not quantized", NULL},
     {quantized_and_trained, "--quantize", "training of all weights", "quantized weights have no gradient",
      "add --lora r=16,alpha=32, which trains adapters beside them", NULL},
     {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq", NULL},
@@ -319,6 +325,20 @@ static hr_status fill_device(hr_job *job, hr_error *error) {
   return hr_device_find(name, &job->device, error);
 }
 
+/* Of a model whose files are quantized: as they are. */
+static hr_status fill_quantization(hr_job *job, hr_error *error) {
+  hr_quantize stored = job->model.quantization;
+  const char *kind = hri_quantization_name((uint32_t)stored);
+  if (stored == HR_QUANTIZE_NONE || job->quantize == stored) return HR_OK;
+  if (job->quantize == HR_QUANTIZE_NONE) {
+    job->quantize = stored;
+    return HR_OK;
+  }
+  hri_fail(error, HR_ERROR_USAGE, "--quantize %s and the weights of %s, which are %s, exclude each other",
+           hri_quantization_name((uint32_t)job->quantize), job->model.name, kind);
+  return hri_hint(error, HR_ERROR_USAGE, "leave --quantize out, or name the model that is not quantized");
+}
+
 hr_status hr_job_finish(hr_job *job, hr_error *error) {
   hr_job made = *job;
   HRI_TRY(fill_device(&made, error));
@@ -330,6 +350,7 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
                     hri_fail(error, HR_ERROR_USAGE, "--lora begins adapters and %s has some already",
                              made.model.adapter),
                     "leave --lora out: adapters go on as their adapter_config.json says");
+  HRI_TRY(fill_quantization(&made, error));
   if (made.lora)
     HRI_TRY(hri_lora_parse(made.lora, &made.model, made.quantize != HR_QUANTIZE_NONE, &made.model.lora, error));
   if (trains(&made) && (made.freeze || made.train_only))

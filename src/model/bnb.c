@@ -52,8 +52,28 @@ static const char *torch_name(hri_file_dtype dtype) {
   return dtype == HRI_FILE_BF16 ? "bfloat16" : dtype == HRI_FILE_F16 ? "float16" : "float32";
 }
 
+/* null stands for the head alone, which a list must name. */
+static void put_plain(hri_json_writer *writer, const hr_model *model) {
+  uint8_t any = 0;
+  for (uint32_t l = 0; l < model->layer_count; l++) any |= model->plain[l];
+  if (!any) {
+    hri_json_put_null(writer);
+    return;
+  }
+  hri_json_begin_array(writer);
+  hri_json_put_string(writer, "lm_head");
+  for (uint32_t l = 0; l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++) {
+      char name[96];
+      if ((model->plain[l] >> k & 1) && hri_module_name(model, (hr_module)k, (int32_t)l, name))
+        hri_json_put_string(writer, name);
+    }
+  hri_json_end_array(writer);
+}
+
 /* Of int8 the 4-bit keys have their defaults, as transformers writes them too. */
-void hri_bnb_config_put(hri_json_writer *writer, uint32_t kind, hri_file_dtype dtype) {
+void hri_bnb_config_put(hri_json_writer *writer, const hr_model *model, hri_file_dtype dtype) {
+  uint32_t kind = (uint32_t)model->quantization;
   bool four = hri_quant_is_4bit(kind);
   assert(kind != HRI_QUANTIZATION_NONE && kind < HRI_QUANTIZATION_COUNT);
   hri_json_key(writer, "quantization_config");
@@ -67,7 +87,7 @@ void hri_bnb_config_put(hri_json_writer *writer, uint32_t kind, hri_file_dtype d
   hri_json_field_bool(writer, "llm_int8_enable_fp32_cpu_offload", false);
   hri_json_field_bool(writer, "llm_int8_has_fp16_weight", false);
   hri_json_key(writer, "llm_int8_skip_modules");
-  hri_json_put_null(writer);
+  put_plain(writer, model);
   hri_json_field_double(writer, "llm_int8_threshold", 6.0);
   hri_json_field_bool(writer, "load_in_4bit", four);
   hri_json_field_bool(writer, "load_in_8bit", !four);

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "formats/dtype.h"
+#include "model/params.h"
 #include "program/quantization.h"
 
 /* ---- config.json ---- */
@@ -22,8 +23,9 @@
  * of them are of it: bitsandbytes leaves out the head and what llm_int8_skip_modules names. INPUT: another method, or
  * one whose weights are 16-bit on disk (llm_int8_has_fp16_weight); malformed. */
 hr_status hri_bnb_config_read(const hri_json *root, uint32_t *kind, hr_error *error);
-/* The member "quantization_config" as transformers writes it, of a model whose weights were of a type. */
-void hri_bnb_config_put(hri_json_writer *writer, uint32_t kind, hri_file_dtype dtype);
+/* The member "quantization_config" as transformers writes it, of a model that is quantized and whose weights were of a
+ * type. */
+void hri_bnb_config_put(hri_json_writer *writer, const hr_model *model, hri_file_dtype dtype);
 
 /* ---- names ---- */
 

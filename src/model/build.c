@@ -257,6 +257,11 @@ static bool make_quantized(const maker *m, hri_param *param) {
   return !m->job->failed;
 }
 
+/* The type in which a weight that is quantized is loaded: values of files reach the quantizer as they are. */
+static hri_dtype loaded_type(const hr_job *spec) {
+  return spec->model.bfloat16 || !spec->model.has_weights ? HRI_BF16 : HRI_F32;
+}
+
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *p) {
   maker m = {.job = job, .p = p, .index = (uint32_t)job->params.count, .all = hri_programs_of(spec)};
   hri_param param = {.spec = p->spec,
@@ -271,8 +276,10 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
   bool quantized = p->parts[0].quantization != HRI_QUANTIZATION_NONE;
   if (spec->accumulate > 1) m.gradient_scope = (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE));
   param.key = hri_name(job, "%s", p->name);
-  param.weight = tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, quantized ? 0 : m.all, HRI_LOAD),
-                                name_of(&m, 0, p->stored[0], ""), quantized ? HRI_BF16 : HRI_F32, 0, p->stored[0]);
+  param.weight =
+      tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, quantized ? 0 : m.all, HRI_LOAD),
+                     name_of(&m, 0, p->stored[0], ""), quantized ? loaded_type(spec) : HRI_F32, 0, p->stored[0]);
+  param.stored_quantized = quantized && spec->model.quantization != HR_QUANTIZE_NONE;
   if (job->failed || (quantized && !make_quantized(&m, &param))) return HRI_NONE;
   job->storages.items[job->tensors.items[param.weight].storage].wide = p->wide || quantized;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
@@ -282,11 +289,8 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
   return job->failed ? HRI_NONE : m.index;
 }
 
-/* The matrices of layers, but for adapters. */
 static uint8_t quantization_of(const builder *b, const hri_param_spec *p) {
-  bool linear = p->slot == HRI_SLOT_QKV_WEIGHT || p->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT ||
-                p->slot == HRI_SLOT_MLP_IN_WEIGHT || p->slot == HRI_SLOT_MLP_OUT_WEIGHT;
-  return linear ? (uint8_t)b->spec->quantize : HRI_QUANTIZATION_NONE;
+  return hri_param_quantizes(b->model, p) ? (uint8_t)b->spec->quantize : HRI_QUANTIZATION_NONE;
 }
 
 /* All of a parameter is trained alike: of a model with adapters those, else everything. */
@@ -358,20 +362,44 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
 
 /* ---- load and save ---- */
 
-static void move_range(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what) {
+static void move_tensor(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what,
+                        hri_id tensor) {
   hri_attr attr = {.i = {range, what}};
   hri_place place = {.program = emit.program,
                      .tier = (uint8_t)staging_tier,
                      .role = HRI_ROLE_WORKSPACE,
                      .layer = emit.layer,
                      .unit = emit.unit};
-  hri_id tensor = hri_moved_tensor(&job->ranges.items[range], what), staging;
+  hri_id staging;
   uint64_t dims[1];
   if (job->failed) return;
   dims[0] = hri_staging_bytes(hri_tensor_bytes(&job->tensors.items[tensor]), job->team);
   staging = hri_tensor_new(job, place, hri_name(job, "staging"), HRI_U8, 1, dims, NULL);
   hri_node_append(job, (uint16_t)op, emit, &attr,
                   (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
+}
+
+static void move_range(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what) {
+  move_tensor(job, emit, op, staging_tier, range, what, hri_moved_tensor(&job->ranges.items[range], what));
+}
+
+/* Codes and scales of a frozen parameter: made of its weight, or as files hold them. */
+static void load_quantized(hri_job *job, hri_emit e, hri_tier staging_tier, uint32_t range) {
+  const hri_param param = job->params.items[job->ranges.items[range].param];
+  assert(param.range_count == 1); /* nothing tells the parts of a frozen parameter apart */
+  if (param.stored_quantized) {
+    move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_CODES, param.codes);
+    move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_ABSMAX, param.absmax);
+    if (param.nested != HRI_NONE) move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_NESTED, param.nested);
+    return;
+  }
+  move_range(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_WEIGHT);
+  hri_node_append(job, HRI_OP_QUANTIZE, e, &param.quantized,
+                  (hri_operand[]){HRI_R(param.weight),
+                                  HRI_W(param.codes),
+                                  HRI_W(param.absmax),
+                                  {param.nested, HRI_WRITE}},
+                  4);
 }
 
 void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging_tier) {
@@ -387,17 +415,11 @@ void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging
                   .site = param->site,
                   .origin = HRI_NONE};
     if (trained && range.gradient == HRI_NONE) continue;
-    move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
     if (load && param->codes != HRI_NONE) {
-      assert(param->range_count == 1); /* nothing tells the parts of a frozen parameter apart */
-      hri_node_append(job, HRI_OP_QUANTIZE, e, &param->quantized,
-                      (hri_operand[]){HRI_R(param->weight),
-                                      HRI_W(param->codes),
-                                      HRI_W(param->absmax),
-                                      {param->nested, HRI_WRITE}},
-                      4);
+      load_quantized(job, e, staging_tier, r);
       continue;
     }
+    move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
     if (load && range.master != HRI_NONE)
       hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
     for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++)

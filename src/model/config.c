@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/bnb.h"
 #include "model/config.h"
+#include "model/params.h"
 
 /* ---- refusals ---- */
 
@@ -46,7 +48,6 @@ static const struct {
   uint32_t known;
   const char *hint;
 } features[] = {
-    {"quantization_config", NEUTRAL_NULL, 0, "use the unquantized model"},
     {"sliding_window", NEUTRAL_NULL, HRI_FAMILY(MISTRAL) | HRI_FAMILY(PHI3) | HRI_QWEN | HRI_GEMMA,
      "attention of this family reaches back to the start of the document"},
     {"attn_logit_softcapping", NEUTRAL_NULL, HRI_FAMILY(GEMMA2),
@@ -363,6 +364,71 @@ static hr_status find_text(const hri_json *file, hri_json *text, hr_error *error
   return hri_config_unsupported(&type, error, "the text part of a gemma3 model is gemma3_text");
 }
 
+/* ---- weights ---- */
+
+/* Under either name, and in v4 as torch prints it too. */
+static bool is_bfloat16(const hri_json *root) {
+  static const char *const keys[] = {"dtype", "torch_dtype"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const char *value = json_string_value(json_object_get(root->value, keys[i]));
+    if (value) return strcmp(value, "bfloat16") == 0 || strcmp(value, "torch.bfloat16") == 0;
+  }
+  return false;
+}
+
+static bool ends_in(const char *name, const char *end) {
+  size_t a = strlen(name), b = strlen(end);
+  return a >= b && strcmp(name + a - b, end) == 0;
+}
+
+/* As transformers' should_convert_module: a module is left out under its name, under that of a module around it, and
+ * under an end of its name. (Patterns are not: the loader refuses weights that are not as this says.) */
+static bool leaves_out(const hri_json *skipped, const char *module) {
+  for (size_t i = 0; i < hri_json_count(skipped); i++) {
+    const char *name = json_string_value(json_array_get(skipped->value, i));
+    size_t length = name ? strlen(name) : 0;
+    if (length && (ends_in(module, name) || (strncmp(module, name, length) == 0 && module[length] == '.'))) return true;
+  }
+  return false;
+}
+
+/* Modules of one matrix here are all quantized or none. */
+static hr_status check_alike(const hri_json *skipped, const hr_model *model, uint32_t layer, hr_error *error) {
+  char out[96], in[96];
+  for (int a = 0; a < HR_MODULE_COUNT; a++)
+    for (int b = 0; b < HR_MODULE_COUNT; b++) {
+      if (hri_module_slot((hr_module)a, NULL) != hri_module_slot((hr_module)b, NULL)) continue;
+      if (!(model->plain[layer] >> a & 1) || (model->plain[layer] >> b & 1)) continue;
+      if (!hri_module_name(model, (hr_module)a, (int32_t)layer, out) ||
+          !hri_module_name(model, (hr_module)b, (int32_t)layer, in))
+        continue;
+      hri_fail(error, HR_ERROR_INPUT, "%s: field %s leaves out %s and not %s: not supported", skipped->file,
+               skipped->path, out, in);
+      return hri_hint(error, HR_ERROR_INPUT, "they are one matrix here: leave both out, or neither");
+    }
+  return HR_OK;
+}
+
+static hr_status read_quantization(const hri_json *root, hr_model *model, hr_error *error) {
+  uint32_t kind;
+  hri_json config, skipped;
+  HRI_TRY(hri_bnb_config_read(root, &kind, error));
+  if (kind == HRI_QUANTIZATION_NONE) return HR_OK;
+  model->quantization = (hr_quantize)kind;
+  config = hri_json_member(root, "quantization_config");
+  if (!hri_json_has(&config, "llm_int8_skip_modules")) return HR_OK;
+  HRI_TRY(hri_json_get_array(&config, "llm_int8_skip_modules", &skipped, error));
+  for (uint32_t l = 0; l < model->layer_count; l++) {
+    for (int k = 0; k < HR_MODULE_COUNT; k++) {
+      char name[96];
+      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && leaves_out(&skipped, name))
+        model->plain[l] |= (uint8_t)(1u << k);
+    }
+    HRI_TRY(check_alike(&skipped, model, l, error));
+  }
+  return HR_OK;
+}
+
 static hr_status read_model(const hri_json *file, hr_model *model, hr_error *error) {
   hr_family family = HR_FAMILY_GEMMA3;
   hri_json root;
@@ -380,6 +446,8 @@ static hr_status read_model(const hri_json *file, hr_model *model, hr_error *err
   HRI_TRY(hri_config_number(&root, "initializer_range", 0, 1e3, true, &model->init_std, error));
   HRI_TRY(read_token(&root, "bos_token_id", model, &model->bos_token, error));
   HRI_TRY(read_token(&root, "eos_token_id", model, &model->eos_token, error));
+  model->bfloat16 = is_bfloat16(&root) || is_bfloat16(file);
+  HRI_TRY(read_quantization(hri_json_has(file, "quantization_config") ? file : &root, model, error));
   status = hr_model_check(model, error); /* what concerns several fields at once */
   if (status == HR_OK) return HR_OK;
   hri_context(error, status, "%s: ", file->file);

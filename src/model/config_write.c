@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/bnb.h"
 #include "model/config.h"
 
 typedef void (*put_value)(hri_json_writer *w, const hr_model *m);
@@ -247,6 +248,13 @@ static bool wanted(const hr_model *m, put_value put) {
   return true;
 }
 
+static void put_quantization(hri_json_writer *w, const hr_model *m, const char *dtype) {
+  hri_file_dtype type = strcmp(dtype, "bfloat16") == 0  ? HRI_FILE_BF16
+                        : strcmp(dtype, "float16") == 0 ? HRI_FILE_F16
+                                                        : HRI_FILE_F32;
+  if (m->quantization != HR_QUANTIZE_NONE) hri_bnb_config_put(w, m, type);
+}
+
 char *hr_model_config_text(const hr_model *model, const char *dtype) {
   hri_text text = {0};
   hri_json_writer w = hri_json_writer_init(&text, 2);
@@ -256,6 +264,7 @@ char *hr_model_config_text(const hr_model *model, const char *dtype) {
     hri_json_key(&w, before_dtype[i].key);
     before_dtype[i].put(&w, model);
   }
+  put_quantization(&w, model, dtype);
   hri_json_field_string(&w, "torch_dtype", dtype);
   hri_json_field_bool(&w, "use_cache", true);
   if (hri_family_in(model, QWEN)) {

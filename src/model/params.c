@@ -171,6 +171,12 @@ bool hri_module_is_adapted(const hr_model *m, int32_t layer, hr_module module) {
          (m->lora.layers[layer / 8] >> layer % 8 & 1);
 }
 
+bool hri_param_quantizes(const hr_model *m, const hri_param_spec *spec) {
+  for (int k = 0; k < HR_MODULE_COUNT; k++) /* those of one slot are alike (config.c) */
+    if (modules[k].slot == spec->slot) return !m->quantization || !(m->plain[spec->layer] >> k & 1);
+  return false;
+}
+
 /* Modules of one product read one x; with dropout each has its own. */
 hr_module hri_module_a(const hr_model *m, hr_module module) {
   hr_module first = module;

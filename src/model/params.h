@@ -84,6 +84,9 @@ hri_slot hri_module_slot(hr_module module, uint32_t *part);
 /* "model.layers.3.self_attn.q_proj"; layer -1: what follows the layer, "self_attn.q_proj". False: the family has no such
  * module. */
 bool hri_module_name(const hr_model *model, hr_module module, int32_t layer, char out[96]);
+/* Whether --quantize means this parameter: it is a matrix of a layer, no adapter, and quantized in the files of a model
+ * whose files are. */
+bool hri_param_quantizes(const hr_model *model, const hri_param_spec *spec);
 bool hri_module_is_adapted(const hr_model *model, int32_t layer, hr_module module);
 /* Whose A a module uses: its own, or with the other modules of its product the first one's. */
 hr_module hri_module_a(const hr_model *model, hr_module module);

@@ -28,7 +28,7 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
     [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
     [HRI_OP_QUANTIZE] = "xuaf", [HRI_OP_DEQUANTIZE] = "uafx",
-    [HRI_OP_FILL] = "x", [HRI_OP_SINK] = "x",
+    [HRI_OP_FILL] = "*", [HRI_OP_SINK] = "x",
 };
 /* clang-format on */
 

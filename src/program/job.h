@@ -232,6 +232,7 @@ typedef struct hri_param {
   hri_id weight;                /* tensor; of a quantized parameter only the load program has it */
   hri_id codes, absmax, nested; /* tensors of a quantized one (program/quantization.h); HRI_NONE */
   hri_attr quantized;           /* what its QUANTIZE and DEQUANTIZE nodes say */
+  bool stored_quantized;        /* files hold codes, absmax, nested: no node has the weight */
   uint32_t part_begin, part_count, range_begin, range_count, run_begin, run_count;
 } hri_param;
 

@@ -90,10 +90,16 @@ typedef enum hri_op {
 } hri_op;
 
 /* What of a range a FILL or SINK node moves: the weight (the master where there is one), or HRI_MOVED_STATE + k, the
- * k-th tensor of its state. */
-typedef enum hri_moved { HRI_MOVED_WEIGHT = 0, HRI_MOVED_STATE } hri_moved;
+ * k-th tensor of its state; or (FILL) the codes, absmax or nested of its parameter, which files hold then. */
+typedef enum hri_moved {
+  HRI_MOVED_WEIGHT = 0,
+  HRI_MOVED_STATE,
+  HRI_MOVED_CODES = HRI_MOVED_STATE + HRI_STATE_TENSORS,
+  HRI_MOVED_ABSMAX,
+  HRI_MOVED_NESTED
+} hri_moved;
 
-/* The tensor that holds what is moved; HRI_NONE when the range has none. */
+/* The tensor that holds what is moved, but for codes, absmax and nested; HRI_NONE when the range has none. */
 static inline hri_id hri_moved_tensor(const hri_param_range *r, uint32_t what) {
   if (what >= HRI_MOVED_STATE) return r->state[what - HRI_MOVED_STATE];
   return r->master != HRI_NONE ? r->master : r->weight;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "convert/bnb.h"
 #include "model/tied.h"
 #include "ops/move/random.h"
 #include "train/weights_move.h"
@@ -53,8 +54,35 @@ static const char *shape_text(uint32_t rank, const uint64_t *shape, char out[192
   return out;
 }
 
-static hr_status check_part(hri_source *s, const hri_param_spec *spec, const hri_param_part *part, bool *seen,
-                            hr_error *error) {
+/* A part of a weight that is quantized in the files must be so there, as config.json says. */
+static hr_status find_quantized(hri_source *s, uint32_t param, const hri_param_spec *spec, const hri_param_part *part,
+                                uint32_t index, hr_error *error) {
+  hri_bnb_weight *found = &s->quantized[param * HRI_PARAM_PARTS + (uint32_t)(part - spec->parts)];
+  const hri_safetensor *t = hri_weights_get(s->weights, index);
+  uint32_t kind = (uint32_t)s->model->quantization;
+  HRI_TRY(hri_bnb_find(s->weights, t->name, part->rows, spec->dims[1], found, error));
+  if (found->kind == kind) return HR_OK;
+  hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s is %s and config.json says %s", hri_weights_path(s->weights, index),
+           t->name, found->kind ? hri_quantization_name(found->kind) : "not quantized", hri_quantization_name(kind));
+  return hri_hint(error, HR_ERROR_INPUT,
+                  found->kind ? "all weights are of the kind of quantization_config"
+                              : "name its module in quantization_config.llm_int8_skip_modules");
+}
+
+/* What is quantized while it is loaded, through a weight of bf16, must be that in the file. */
+static hr_status check_rounding(const hri_source *s, uint32_t param, uint32_t index, hr_error *error) {
+  const hri_safetensor *t = hri_weights_get(s->weights, index);
+  const hri_param *p = &s->job->params.items[param];
+  if (p->codes == HRI_NONE || s->job->tensors.items[p->weight].dtype != HRI_BF16 || t->dtype == HRI_FILE_BF16)
+    return HR_OK;
+  hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s is %s and config.json says bfloat16",
+           hri_weights_path(s->weights, index), t->name, hri_file_dtype_name(t->dtype));
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "it would be rounded before it is quantized: set torch_dtype in config.json to what the files hold");
+}
+
+static hr_status check_part(hri_source *s, uint32_t param, const hri_param_spec *spec, const hri_param_part *part,
+                            bool *seen, hr_error *error) {
   uint32_t other, index = find_part(s, part, &other), rank;
   uint64_t shape[2] = {0, 0};
   char have[192], want[192];
@@ -72,6 +100,8 @@ static hr_status check_part(hri_source *s, const hri_param_spec *spec, const hri
     return hri_hint(error, status, "keep the one that belongs to the model");
   }
   seen[index] = true;
+  if (s->quantized && hri_param_quantizes(s->model, spec)) return find_quantized(s, param, spec, part, index, error);
+  if (!spec->adapter) HRI_TRY(check_rounding(s, param, index, error));
   rank = hri_part_shape(spec, part, shape);
   if (!is_float(t->dtype)) {
     status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has dtype %s", hri_weights_path(s->weights, index), t->name,
@@ -109,7 +139,7 @@ static hr_status check_adapter(const hri_source *s, hr_error *error) {
     hri_param_spec spec;
     hri_param_get(s->model, p, &spec);
     for (uint32_t k = 0; spec.adapter && k < spec.part_count && status == HR_OK; k++)
-      status = check_part(&own, &spec, &spec.parts[k], seen, error);
+      status = check_part(&own, p, &spec, &spec.parts[k], seen, error);
   }
   if (status != HR_OK)
     (void)hri_hint(error, status, "the adapter belongs to another model, or to another adapter_config.json");
@@ -123,16 +153,32 @@ static hr_status check_adapter(const hri_source *s, hr_error *error) {
   return status;
 }
 
+/* Whether a tensor stands beside a quantized weight. */
+static bool is_beside(const hri_source *s, const char *name) {
+  char weight[HRI_BNB_NAME_BYTES];
+  uint32_t index;
+  if (!s->quantized || !hri_bnb_beside(name, weight)) return false;
+  index = hri_weights_find(s->weights, weight);
+  for (uint32_t k = 0; index != HRI_SAFETENSORS_NONE && k < hri_param_count(s->model) * HRI_PARAM_PARTS; k++)
+    if (s->quantized[k].kind && s->quantized[k].weight == index) return true;
+  return false;
+}
+
 static hr_status check_weights(hri_source *s, bool *seen, hr_error *error) {
+  if (s->model->quantization != HR_QUANTIZE_NONE) {
+    size_t count = (size_t)hri_param_count(s->model) * HRI_PARAM_PARTS;
+    s->quantized = hri_alloc_zero(count, sizeof *s->quantized);
+    if (!s->quantized) return hri_fail_memory(error, count * sizeof *s->quantized, "the quantized weights");
+  }
   for (uint32_t p = 0; p < hri_param_count(s->model); p++) {
     hri_param_spec spec;
     hri_param_get(s->model, p, &spec);
     for (uint32_t k = 0; !spec.adapter && k < spec.part_count; k++)
-      HRI_TRY(check_part(s, &spec, &spec.parts[k], seen, error));
+      HRI_TRY(check_part(s, p, &spec, &spec.parts[k], seen, error));
   }
   for (uint32_t i = 0; i < hri_weights_count(s->weights); i++) {
     const char *name = hri_weights_get(s->weights, i)->name;
-    if (!seen[i] && !hri_param_ignored(s->model, name))
+    if (!seen[i] && !hri_param_ignored(s->model, name) && !is_beside(s, name))
       return refuse_unknown(s, hri_weights_path(s->weights, i), name, "config.json", error);
   }
   return hri_tied_head_check(s->model, s->weights, error);
@@ -223,6 +269,7 @@ void hri_source_close(hri_source *s) {
   hri_weights_close(s->states);
   hri_weights_close(s->adapter);
   hri_gguf_close(s->gguf);
+  hri_free(s->quantized);
   memset(s, 0, sizeof *s);
 }
 
@@ -432,22 +479,78 @@ hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t 
   return HR_OK;
 }
 
-hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging,
-                          uint64_t staging_bytes, hr_error *error) {
-  hri_source *s = context;
+/* ---- quantized files ---- */
+
+/* Bytes of a file's tensor to a place of the window, as they are; `scales` says that they are fp32 scales. */
+static hr_status copy_bytes(const hri_source *s, uint32_t index, uint64_t bytes, uint64_t at, bool scales,
+                            const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+  uint64_t room = tensor->memory ? bytes : staging_bytes / sizeof(float) * sizeof(float);
+  for (uint64_t done = 0; done < bytes; done += room) {
+    uint64_t n = bytes - done < room ? bytes - done : room;
+    void *to = tensor->memory ? (unsigned char *)tensor->memory + at : staging;
+    HRI_TRY(hri_weights_read(s->weights, index, done, n, to, error));
+    if (scales) HRI_TRY(hri_bnb_check_scales(s->weights, index, to, done / sizeof(float), n / sizeof(float), error));
+    if (!tensor->memory) HRI_TRY(tensor->put(tensor->context, at + done, to, n, error));
+  }
+  return HR_OK;
+}
+
+static hr_status put_float(const hri_window *tensor, uint64_t at, float value, hr_error *error) {
+  if (!tensor->memory) return tensor->put(tensor->context, at, &value, sizeof value, error);
+  memcpy((unsigned char *)tensor->memory + at, &value, sizeof value);
+  return HR_OK;
+}
+
+/* Codes, absmax or nested of a parameter: of each part behind those of the one before (program/quantization.h). */
+static hr_status fill_quantized(const hri_source *s, const hri_param *param, const hri_param_spec *spec, uint32_t what,
+                                const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+  const hri_bnb_weight *parts = &s->quantized[param->spec * HRI_PARAM_PARTS];
+  hri_quant_layout layout;
+  if (!hri_quant_layout_of(&param->quantized, columns_of(spec), &layout))
+    return hri_fail(error, HR_ERROR_INTERNAL, "%s cannot be quantized", spec->name);
+  for (uint32_t k = 0; k < layout.part_count; k++) {
+    const hri_quant_part *p = &layout.part[k];
+    uint64_t one = hri_dtype_size(hri_quant_absmax_dtype(parts[k].kind), 1), end;
+    if (what == HRI_MOVED_CODES) {
+      HRI_TRY(copy_bytes(s, parts[k].weight, p->code_bytes, p->codes, false, tensor, staging, staging_bytes, error));
+    } else if (what == HRI_MOVED_ABSMAX) {
+      HRI_TRY(copy_bytes(s, parts[k].absmax, p->absmax_count * one, p->absmax * one, one == sizeof(float), tensor,
+                         staging, staging_bytes, error));
+    } else {
+      end = (p->nested + p->nested_count) * sizeof(float);
+      HRI_TRY(copy_bytes(s, parts[k].nested, p->nested_count * sizeof(float), p->nested * sizeof(float), true, tensor,
+                         staging, staging_bytes, error));
+      HRI_TRY(put_float(tensor, end, parts[k].offset, error));
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- filling ---- */
+
+static hr_status fill_values(hri_source *s, uint32_t index, uint32_t what, const hri_param_spec *spec,
+                             const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   const hri_param_range *range = &s->job->ranges.items[index];
   const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(range, what)];
   hri_real real = what == HRI_MOVED_WEIGHT ? hri_real_of(s->job, index, what) : HRI_REAL_F32;
   uint64_t bytes = hri_tensor_bytes(whole),
            logical = hri_dtype_size((hri_dtype)whole->dtype, hri_tensor_elements(whole));
-  hri_param_spec spec;
-  hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
-  if (what == HRI_MOVED_WEIGHT && (spec.adapter ? s->adapter != NULL : s->weights || s->gguf))
-    HRI_TRY(fill_weight(s, range, &spec, real, tensor, staging, staging_bytes, error));
+  if (what == HRI_MOVED_WEIGHT && (spec->adapter ? s->adapter != NULL : s->weights || s->gguf))
+    HRI_TRY(fill_weight(s, range, spec, real, tensor, staging, staging_bytes, error));
   else if (what == HRI_MOVED_WEIGHT)
     HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));
-  else if (s->states) HRI_TRY(fill_state(s, index, &spec, what, tensor, staging, staging_bytes, error));
+  else if (s->states) HRI_TRY(fill_state(s, index, spec, what, tensor, staging, staging_bytes, error));
   else HRI_TRY(hri_window_zero(s->elements, tensor, 0, logical, staging, staging_bytes, error));
   return hri_window_zero(s->elements, tensor, logical, bytes - logical, staging, staging_bytes,
                          error); /* padded vocabulary rows */
+}
+
+hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging,
+                          uint64_t staging_bytes, hr_error *error) {
+  hri_source *s = context;
+  const hri_param *param = &s->job->params.items[s->job->ranges.items[index].param];
+  hri_param_spec spec;
+  hri_param_get(s->model, param->spec, &spec);
+  if (what >= HRI_MOVED_CODES) return fill_quantized(s, param, &spec, what, tensor, staging, staging_bytes, error);
+  return fill_values(s, index, what, &spec, tensor, staging, staging_bytes, error);
 }

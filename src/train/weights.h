@@ -23,9 +23,10 @@ typedef struct hri_source {
   uint64_t seed;
   hri_weights *weights; /* where the weights are; both NULL: initialise from the seed */
   hri_gguf *gguf;
-  hri_weights *adapter; /* where a model's adapters are; NULL: initialise them */
-  hri_weights *states;  /* NULL: states start at zero */
-  hri_file_dtype dtype; /* of the weights as loaded; F32 when initialised or quantized */
+  hri_weights *adapter;             /* where a model's adapters are; NULL: initialise them */
+  hri_weights *states;              /* NULL: states start at zero */
+  struct hri_bnb_weight *quantized; /* [parameter of the model][part]: of quantized files; NULL */
+  hri_file_dtype dtype;             /* of the weights as loaded; F32 when initialised or quantized */
 } hri_source;
 
 /* Opens model->directory, or `directory` when not NULL (safetensors or a GGUF file; of a model with adapters those

@@ -165,6 +165,7 @@ static void configs_are_read_and_written(void **state) {
     hri_json root = {0}, ours = {0};
     hri_text text = {0};
     hri_json_writer writer = hri_json_writer_init(&text, 2);
+    hr_model model = {0};
     hr_error error;
     uint32_t kind;
     assert_int_equal(hri_json_read(path_of("%s/quant/%s/config.json", HR_TEST_DATA, checkpoints[i].name), 1 << 20,
@@ -173,7 +174,8 @@ static void configs_are_read_and_written(void **state) {
     assert_int_equal(hri_bnb_config_read(&root, &kind, &error), HR_OK);
     assert_int_equal(kind, checkpoints[i].kind);
     hri_json_begin_object(&writer);
-    hri_bnb_config_put(&writer, kind, HRI_FILE_BF16);
+    model.quantization = (hr_quantize)kind;
+    hri_bnb_config_put(&writer, &model, HRI_FILE_BF16);
     hri_json_end_object(&writer);
     assert_int_equal(hri_json_parse(text.chars, text.length, "ours", &ours, &error), HR_OK);
     if (checkpoints[i].bytes_as_bf16) /* ours are stored as bytes */

@@ -806,7 +806,11 @@ static const refusal refusals[] = {
     {gpt2_members, "scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx is true"},
     {gpt2_members, "add_cross_attention", "true", "add_cross_attention"},
     {gpt2_members, "pruned_heads", "{\"0\": [1]}", "pruned_heads"},
-    {gpt2_members, "quantization_config", "{\"load_in_4bit\": true}", "quantization_config"},
+    {gpt2_members, "quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}", "quantization_config"},
+    {llama_members, "quantization_config", "{\"load_in_4bit\": true, \"llm_int8_skip_modules\": [\"up_proj\"]}",
+     "llm_int8_skip_modules leaves out model.layers.0.mlp.up_proj and not model.layers.0.mlp.gate_proj"},
+    {llama_members, "quantization_config", "{\"load_in_8bit\": true, \"llm_int8_skip_modules\": \"lm_head\"}",
+     "llm_int8_skip_modules"},
     {gpt2_members, "n_layer", NULL, "n_layer"},
     {gpt2_members, "n_layer", "0", "n_layer"},
     {gpt2_members, "n_layer", "-3", "n_layer"},
@@ -910,6 +914,43 @@ static void test_refusals_name_the_field(void **state) {
         strncmp(error.message, "config.json", 11) != 0 || model.layer_count != 77)
       fail_msg("%s: status %d, \"%s\" does not name %s", text, status, error.message, refusals[i].field);
     assert_int_equal(hr_model_parse(text, strlen(text), "config.json", &model, NULL), HR_ERROR_INPUT);
+  }
+}
+
+/* What bitsandbytes leaves out: a name, that of a module around it, an end of it; and the list survives writing. */
+static void test_quantized_configs(void **state) {
+  static const struct {
+    const char *skipped;
+    uint8_t plain[2]; /* per layer */
+  } cases[] = {
+      {"null", {0, 0}},
+      {"[\"lm_head\"]", {0, 0}},
+      {"[\"model.layers.1.mlp.down_proj\"]", {0, 1 << HR_MODULE_MLP_DOWN}},
+      {"[\"o_proj\", \"model.layers.1\"]", {1 << HR_MODULE_ATTENTION_OUTPUT, (1 << HR_MODULE_COUNT) - 1}},
+      {"[\"model.layers.0.mlp\"]", {1 << HR_MODULE_MLP_GATE | 1 << HR_MODULE_MLP_UP | 1 << HR_MODULE_MLP_DOWN, 0}},
+      {"[\"model.layers.0.ml\", \"layers\"]", {0, 0}},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char value[256];
+    const char *text;
+    char *written;
+    hr_model model, back;
+    hr_error error;
+    (void)snprintf(value, sizeof value,
+                   "{\"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_use_double_quant\": true, "
+                   "\"llm_int8_skip_modules\": %s}",
+                   cases[i].skipped);
+    text = config_with(llama_members, "quantization_config", value);
+    assert_int_equal(hr_model_parse(text, strlen(text), "config.json", &model, &error), HR_OK);
+    assert_int_equal(model.quantization, HR_QUANTIZE_NF4_DQ);
+    assert_memory_equal(model.plain, cases[i].plain, 2);
+    written = hr_model_config_text(&model, "bfloat16");
+    assert_int_equal(hr_model_parse(written, strlen(written), "config.json", &back, &error), HR_OK);
+    assert_int_equal(back.quantization, model.quantization);
+    assert_memory_equal(back.plain, model.plain, sizeof back.plain);
+    assert_true(back.bfloat16 && !model.bfloat16);
+    hr_free(written);
   }
 }
 
@@ -1171,6 +1212,7 @@ int main(void) {
       cmocka_unit_test(test_both_spellings_of_rope_agree),
       cmocka_unit_test(test_the_model_is_named_after_its_directory),
       cmocka_unit_test(test_refusals_name_the_field),
+      cmocka_unit_test(test_quantized_configs),
       cmocka_unit_test(test_unknown_families_are_told_the_known_ones),
       cmocka_unit_test(test_malformed_json),
       cmocka_unit_test(test_refused_memory),
