@@ -279,7 +279,7 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
   param.weight =
       tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, quantized ? 0 : m.all, HRI_LOAD),
                      name_of(&m, 0, p->stored[0], ""), quantized ? loaded_type(spec) : HRI_F32, 0, p->stored[0]);
-  param.stored_quantized = quantized && spec->model.quantization != HR_QUANTIZE_NONE;
+  param.stored_quantized = quantized && spec->model.quantization != HR_QUANTIZE_NONE && spec->model.has_weights;
   if (job->failed || (quantized && !make_quantized(&m, &param))) return HRI_NONE;
   job->storages.items[job->tensors.items[param.weight].storage].wide = p->wide || quantized;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);

@@ -37,6 +37,27 @@ run train --resume half --steps 4 --quiet
 expect_rc 0
 same half stored-llama-nf4+dq
 
+# It goes on beside the base that it began with, and no other.
+cp -r "$models/llama-nf4+dq" base
+chmod -R u+w base
+run train base --data ids.bin --seq 16 --steps 2 --schedule constant --lora r=4 --quiet --out moved
+cp "$models/llama-nf4+dq/model.safetensors" base/other
+python3 -c 'data = bytearray(open("base/other", "rb").read()); data[-3] ^= 1; open("base/model.safetensors", "wb").write(data)'
+rm base/other
+run train --resume moved --steps 4 --quiet
+[ "$rc" -ne 0 ] || fail 'a run went on beside another base'
+expect_err 'base'
+
+# Without its weights a description begins from the seed, and is quantized like any other.
+run plan "$models/llama-fp4/config.json" --seq 16 --lora r=4 --json
+expect_rc 0
+run train "$models/llama-fp4/config.json" --data ids.bin --seq 16 --steps 2 --lora r=4 --quiet --out seeded --seed 3
+expect_rc 0
+run train "$models/llama/config.json" --data ids.bin --seq 16 --steps 2 --lora r=4 --quiet --out seeded-plain --seed 3 --quantize fp4
+same seeded seeded-plain
+run generate "$models/llama-int8" --prompt '1 2 3' --max-tokens 4
+expect_rc 0
+
 # Adapters of it name it, and what was trained is what is evaluated.
 [ "$(loss half/final --precision bf16)" = "$(loss "$models/llama" --quantize nf4+dq --adapter half/final --precision bf16)" ] ||
   fail 'the adapter means another function'
