@@ -61,6 +61,7 @@ typedef struct hr_data_options {
   const char
       *document_separator;   /* plain text: documents end here, its bytes are dropped; NULL: a file is one document */
   const char *chat_template; /* a preset's name or a Jinja file; NULL: the model's own */
+  const char *tokenizer;     /* a directory or GGUF file, for a model that has none of its own; NULL: the model's own */
   hr_loss_scope loss;
   hr_truncate truncate;
   bool skip_bad; /* pass over broken rows and count them; else the first one is an error */
@@ -108,8 +109,13 @@ typedef struct hr_data_report {
 
 typedef struct hr_data hr_data;
 
-/* Reads and tokenizes files as a run would: with the tokenizer and the chat template of `model.directory`, byte by byte
- * for models without a tokenizer. Broken rows are counted and listed, and no error unless all are. INPUT, IO and USAGE
+/* Where the tokenizer of a model is: model.directory, or `tokenizer` (NULL: none named) when it has none there; "":
+ * nowhere. USAGE for one that is named beside a model's own, and for a place without one. Borrowed from the two. */
+HR_CHECKED hr_status hr_data_tokenizer(const hr_model *model, const char *tokenizer, const char **place,
+                                       hr_error *error);
+
+/* Reads and tokenizes files as a run would: with the tokenizer and the chat template of `model.directory`, or those of
+ * options.tokenizer, byte by byte for models without a tokenizer. Broken rows are counted and listed, and no error unless all are. INPUT, IO and USAGE
  * as for a run. */
 HR_CHECKED hr_status hr_data_open(const hr_model *model, const char *const *paths, uint32_t path_count,
                                   const hr_data_options *options, uint32_t sequence_length, hr_data **data,

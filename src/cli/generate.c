@@ -159,8 +159,7 @@ static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) 
   if (status != HR_OK || !source || !source[0])
     return status != HR_OK ? status : config_job(config, HR_PURPOSE_GENERATE, error);
   status = hr_model_open(source, &model, error);
-  if (status == HR_OK)
-    status = speech_open(&in->speech, &model, config->own.chat, config->run.data.chat_template, error);
+  if (status == HR_OK) status = speech_open(&in->speech, &model, config->own.chat, &config->run.data, error);
   if (status == HR_OK)
     status = speech_ids(&in->speech, &model, config->own.system, in->text, in->count, &in->ids, &in->id_count, error);
   if (status != HR_OK) return status;

@@ -10,19 +10,21 @@
 
 enum { BYTE_VOCABULARY = 512 }; /* 256 bytes and some special tokens; beyond that ids are pieces of text */
 
-hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const char *chat_template, hr_error *error) {
-  hr_status status = HR_OK;
+hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const hr_data_options *data, hr_error *error) {
+  const char *place = "";
+  hr_status status = hr_data_tokenizer(model, data->tokenizer, &place, error);
   memset(s, 0, sizeof *s);
   s->bytes = model->vocabulary_size > UINT8_MAX && model->vocabulary_size <= BYTE_VOCABULARY;
-  if (model->directory[0] && hr_tokenizer_present(model->directory))
-    status = hr_tokenizer_open(model->directory, &s->tokenizer, error);
+  if (status == HR_OK && place[0] && hr_tokenizer_present(place))
+    status = hr_tokenizer_open(place, &s->tokenizer, error);
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;
   if (!s->tokenizer) {
     hri_fail(error, HR_ERROR_USAGE, "--chat: %s has no tokenizer, and so no chat template", model->name);
-    return hri_hint(error, HR_ERROR_USAGE, "name a directory with tokenizer.json, or leave --chat away");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "name a directory with tokenizer.json (--tokenizer DIR for a preset), or leave --chat away");
   }
-  return hr_chat_open(chat_template ? chat_template : model->directory, s->tokenizer, &s->chat, error);
+  return hr_chat_open(data->chat_template ? data->chat_template : place, s->tokenizer, &s->chat, error);
 }
 
 void speech_close(cli_speech *s) {
@@ -99,7 +101,7 @@ static hr_status read_ids(const char *text, size_t count, const hr_model *model,
                model->name);
       return hri_hint(
           error, HR_ERROR_USAGE,
-          "put its tokenizer.json beside the weights, or give ids with blanks between them: --prompt '15496 995'");
+          "name its tokenizer (--tokenizer DIR), or give ids with blanks between them: --prompt '15496 995'");
     }
     if (id >= model->vocabulary_size)
       return hri_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u",

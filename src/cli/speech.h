@@ -6,6 +6,7 @@
 
 #include <headroom/chat.h>
 #include <headroom/model.h>
+#include <headroom/data.h>
 #include <headroom/tokenizer.h>
 
 typedef struct cli_speech {
@@ -14,10 +15,10 @@ typedef struct cli_speech {
   hr_chat *chat;           /* --chat */
 } cli_speech;
 
-/* Opens the tokenizer of a model, if it has one, and with `chat` its chat template (`chat_template` names another one;
- * NULL: the
- * model's). USAGE for a chat without a tokenizer. */
-hr_status speech_open(cli_speech *speech, const hr_model *model, bool chat, const char *chat_template, hr_error *error);
+/* Opens the tokenizer of a model, if it has one or `data` names one for it, and with `chat` its chat template (or the
+ * one that `data` names). USAGE for a chat without a tokenizer. */
+hr_status speech_open(cli_speech *speech, const hr_model *model, bool chat, const hr_data_options *data,
+                      hr_error *error);
 void speech_close(cli_speech *speech);
 
 /* The ids of a prompt, in new memory (free): text as it is, or the first turn of a conversation behind `system` (may be

@@ -43,11 +43,12 @@ static hr_status outside(const hri_encoder *e, const char *where, int32_t id, hr
   unsigned long long vocabulary = (unsigned long long)e->vocabulary;
   if (!e->tokenizer) {
     code = hri_fail(error, HR_ERROR_INPUT, "%s: this model's vocabulary of %llu has no byte tokens", where, vocabulary);
-    return hri_hint(error, code, "give pre-tokenized JSONL, or a model with a tokenizer");
+    return hri_hint(error, code, "give pre-tokenized JSONL, a model with a tokenizer, or --tokenizer DIR");
   }
   code = hri_fail(error, HR_ERROR_INPUT, "%s: the tokenizer makes id %d, and the model's vocabulary has %llu", where,
                   id, vocabulary);
-  return hri_hint(error, code, "put the tokenizer that belongs to the model into its directory");
+  return hri_hint(error, code,
+                  "name the tokenizer that belongs to the model (--tokenizer), or put it into its directory");
 }
 
 hr_status hri_encoder_run(const hri_encoder *e, const char *where, const char *text, uint64_t bytes, bool offsets,

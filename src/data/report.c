@@ -120,7 +120,7 @@ static hr_status make(hr_data *data, const hr_model *model, const char *const *p
                       const hr_data_options *options, uint32_t sequence_length, hr_error *error) {
   hri_dataset_options dataset;
   double begin;
-  HRI_TRY(hri_words_open(&data->words, model, options->chat_template, error));
+  HRI_TRY(hri_words_open(&data->words, model, options, error));
   dataset = hri_words_options(&data->words, model, options);
   dataset.paths = paths;
   dataset.path_count = path_count;

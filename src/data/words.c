@@ -95,10 +95,25 @@ static hr_status digest_template(hri_digest *digest, const char *path, hr_error 
   return hri_path_exists(path) ? digest_file(digest, path, error) : HR_OK;
 }
 
-hr_status hri_words_open(hri_words *words, const hr_model *model, const char *chat_template, hr_error *error) {
+hr_status hr_data_tokenizer(const hr_model *model, const char *tokenizer, const char **place, hr_error *error) {
+  *place = tokenizer ? tokenizer : model->directory;
+  if (!tokenizer) return HR_OK;
+  if (model->directory[0] && strcmp(tokenizer, model->directory) != 0 && hr_tokenizer_present(model->directory)) {
+    hri_fail(error, HR_ERROR_USAGE, "--tokenizer %s: %s has a tokenizer of its own", tokenizer, model->directory);
+    return hri_hint(error, HR_ERROR_USAGE, "leave --tokenizer out: its weights were made for that one");
+  }
+  if (hri_path_is_dir(tokenizer) ? hr_tokenizer_present(tokenizer) : hri_gguf_is(tokenizer)) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--tokenizer %s: there is no tokenizer", tokenizer);
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "name a directory with tokenizer.json, tokenizer.model or a *.tiktoken file, or a GGUF file");
+}
+
+hr_status hri_words_open(hri_words *words, const hr_model *model, const hr_data_options *options, hr_error *error) {
+  const char *chat_template = options->chat_template, *place;
   hri_digest digest = {0};
   *words = (hri_words){0};
-  if (model->directory[0]) HRI_TRY(open_model(words, &digest, model->directory, error));
+  HRI_TRY(hr_data_tokenizer(model, options->tokenizer, &place, error));
+  if (place[0]) HRI_TRY(open_model(words, &digest, place, error));
   if (chat_template) {
     words->chat = chat_template;
     words->chat_given = true;

@@ -15,8 +15,9 @@ typedef struct hri_words {
   uint64_t identity; /* of the files that decide what a text becomes */
 } hri_words;
 
-/* Models without a directory, or with one that has no tokenizer, are byte-level. Close it, also after a failure. */
-hr_status hri_words_open(hri_words *words, const hr_model *model, const char *chat_template, hr_error *error);
+/* Models without a directory, or with one that has no tokenizer, are byte-level, unless the options name a tokenizer for
+ * them; one that has its own takes no other (USAGE). Close it, also after a failure. */
+hr_status hri_words_open(hri_words *words, const hr_model *model, const hr_data_options *options, hr_error *error);
 void hri_words_close(hri_words *words);
 
 /* The options of a data set for a model; words must stay open while it is opened. */

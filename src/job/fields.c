@@ -235,6 +235,10 @@ static const hr_field fields[] = {
     {"document-separator", HR_FIELD_TEXT, "Data", "TEXT",
      "where documents of a text file end (\\n, \\t, \\\\, \\xHH are understood); without it a file is one document",
      T | E | D, RUN(data.document_separator), MATHEMATICS(ALGORITHM)},
+    {"tokenizer", HR_FIELD_PATH, "Data", "DIR",
+     "a tokenizer, and its chat template, for a model that has none (a preset, weights alone): a model's directory or "
+     "GGUF file",
+     T | E | D | G, RUN(data.tokenizer), EFFECT(ALGORITHM)}, /* its files are the identity `tokenizer` */
     {"chat-template", HR_FIELD_TEXT, "Data", "PRESET|FILE",
      "chat template of conversations: a preset (chatml, llama3, ...) or a Jinja file, instead of the model's",
      T | E | D | G | M, RUN(data.chat_template), EFFECT(ALGORITHM)}, /* its text is part of the identity `tokenizer` */

@@ -215,12 +215,13 @@ static hr_status list_made(const char *directory, hri_file_list *files, hr_error
   return status;
 }
 
-static hr_status make_from_gguf(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error) {
+static hr_status make_from_gguf(const hr_model *model, const char *from, const char *directory, hri_file_list *files,
+                                hr_error *error) {
   hri_gguf *file;
   hri_lexicon lexicon;
   bool found = false;
   hr_status status;
-  HRI_TRY(hri_gguf_open(model->directory, &file, error));
+  HRI_TRY(hri_gguf_open(from, &file, error));
   hri_lexicon_init(&lexicon);
   status = hri_lexicon_from_gguf(file, &lexicon, &found, error);
   if (status == HR_OK && found) status = hri_lexicon_to_directory(&lexicon, directory, model->max_positions, error);
@@ -230,15 +231,16 @@ static hr_status make_from_gguf(const hr_model *model, const char *directory, hr
   return status;
 }
 
-hr_status hri_export_companions(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error) {
-  const char *from = model->directory;
+hr_status hri_export_companions(const hr_model *model, const char *from, const char *directory, hri_file_list *files,
+                                hr_error *error) {
+  const bool own = strcmp(from, model->directory) == 0; /* another model's generation_config.json is not this one's */
   struct stat info;
   if (!from[0]) return HR_OK;
   if (!hri_path_exists(from))
     return hri_fail(error, HR_ERROR_INPUT, "%s is gone, so its tokenizer files could not be copied", from);
   if (stat(from, &info) != 0) return unreadable(error, "look at", from);
-  if (!S_ISDIR(info.st_mode)) return hri_gguf_is(from) ? make_from_gguf(model, directory, files, error) : HR_OK;
-  for (size_t k = 0; k < sizeof companions / sizeof *companions; k++)
+  if (!S_ISDIR(info.st_mode)) return hri_gguf_is(from) ? make_from_gguf(model, from, directory, files, error) : HR_OK;
+  for (size_t k = 0; k < sizeof companions / sizeof *companions - !own; k++)
     HRI_TRY(carry(from, directory, companions[k], files, error));
   return carry_rank_files(from, directory, files, error);
 }

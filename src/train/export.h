@@ -19,9 +19,10 @@ hr_status hri_export_config(const hr_model *model, const char *dtype, const char
 /* Writes adapter_config.json, as PEFT reads it, of a model with adapters. */
 hr_status hri_export_adapter(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error);
 
-/* Copies the tokenizer, template and generation files of model->directory, byte for byte; from a GGUF file,
- * tokenizer.json and tokenizer_config.json are made. INPUT and UNSUPPORTED: the source is gone, or its tokenizer cannot
+/* Copies the tokenizer, template and generation files of `from`, byte for byte: model->directory, or where a tokenizer
+ * for it is (then without generation settings, which are of that place's model); from a GGUF file, tokenizer.json and tokenizer_config.json are made. INPUT and UNSUPPORTED: the source is gone, or its tokenizer cannot
  * be taken over; the weights are worth keeping without. */
-hr_status hri_export_companions(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error);
+hr_status hri_export_companions(const hr_model *model, const char *from, const char *directory, hri_file_list *files,
+                                hr_error *error);
 
 #endif

@@ -325,11 +325,12 @@ static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *fin
   const hr_job *job = &s->plan->spec;
   const hr_plan_info *info_of = hr_plan_get(s->plan);
   uint64_t parameters = job->model.lora.rank > 0 ? info_of->trainable_parameter_count : info_of->parameter_count;
+  const char *from = s->tokenizer ? s->tokenizer : job->model.directory;
   char path[PATH_BYTES];
   struct stat info;
   *companions = 0;
-  if (job->model.directory[0] && hri_path_at(path, job->model.directory, "tokenizer.json", NULL) == HR_OK &&
-      stat(path, &info) == 0 && info.st_size < COMPANION_BYTES)
+  if (from[0] && hri_path_at(path, from, "tokenizer.json", NULL) == HR_OK && stat(path, &info) == 0 &&
+      info.st_size < COMPANION_BYTES)
     *companions = (uint64_t)info.st_size;
   *checkpoint = parameters * 4 + state_bytes(&s->plan->job) + *companions;
   *final = parameters * 4 + *companions;

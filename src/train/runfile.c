@@ -138,6 +138,7 @@ static void put_absolutes(hri_json_writer *w, const hr_job *job, const hr_run_op
   put_absolute_list(w, "data", o->data_paths, o->data_path_count);
   put_absolute_list(w, "eval-data", o->eval_paths, o->eval_path_count);
   put_absolute(w, "chat-template", o->data.chat_template);
+  put_absolute(w, "tokenizer", o->data.tokenizer);
   put_absolute(w, "data-cache", o->data.cache_directory);
   put_absolute(w, "adapter", job->adapter);
   hri_json_end_object(w);
@@ -462,6 +463,12 @@ const char *hr_run_option(const hr_run_record *run, const char *name, uint32_t i
              *absolute = text_at(&run->root, "absolute", name, index);
   /* A run that began with somebody's adapters goes on with its own, of which a checkpoint holds the settings too. */
   if (strcmp(name, "adapter") == 0 && given && *given && run->checkpoint[0]) return index == 0 ? run->checkpoint : NULL;
+  /* A tokenizer that was named for the model lies in its checkpoints too; where model and tokenizer come from a
+   * checkpoint they come from the same one. */
+  if (strcmp(name, "tokenizer") == 0 && given && *given && run->checkpoint[0] && index == 0 &&
+      ((!(absolute && hri_path_exists(absolute)) && !hri_path_exists(given)) ||
+       hr_run_option(run, "model", 0) == run->checkpoint))
+    return run->checkpoint;
   if (absolute && hri_path_exists(absolute)) return absolute;
   if (strcmp(name, "model") != 0 || index > 0 || !given || hri_path_exists(given) || is_preset(given)) return given;
   return run->checkpoint[0] ? run->checkpoint : given;

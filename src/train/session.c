@@ -288,6 +288,14 @@ static const hr_model *files_of(const hri_session *s, hr_model *other) {
   return other;
 }
 
+/* A tokenizer that was named for the model goes with its results as its own would. */
+static hr_status export_companions(const hri_session *s, const hr_model *model, const char *directory,
+                                   hri_file_list *files, hr_error *error) {
+  const bool gone = s->tokenizer && s->companions[0] && !hri_path_exists(s->tokenizer);
+  if (!s->tokenizer) return hri_export_companions(model, model->directory, directory, files, error);
+  return hri_export_companions(model, gone ? s->companions : s->tokenizer, directory, files, error);
+}
+
 hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states,
                            hri_file_list *files, hr_error *error) {
   hri_file_dtype most = dtype == (hri_file_dtype)HRI_AS_SOURCE ? s->carry.dtype : dtype;
@@ -300,7 +308,7 @@ hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype
                model->lora.rank > 0 ? hri_export_adapter(&s->plan->spec.model, directory, files, &own)
                                     : hri_export_config(model, name, directory, files, &own),
                &own, error));
-  return told(s, hri_export_companions(model, directory, files, &own), &own, error);
+  return told(s, export_companions(s, model, directory, files, &own), &own, error);
 }
 
 static void tell_note(void *context, const char *note) {
@@ -335,7 +343,7 @@ static hr_status open_data(const hri_session *s, const hri_words *words, const c
 hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const hr_data_options *how,
                            const char *spool, const char *run, hri_dataset **data, hr_error *error) {
   hri_words words;
-  hr_status status = hri_words_open(&words, &s->plan->spec.model, how->chat_template, error);
+  hr_status status = hri_words_open(&words, &s->plan->spec.model, how, error);
   if (status == HR_OK) status = open_data(s, &words, paths, count, how, spool, run, data, error);
   hri_words_close(&words);
   HRI_TRY(status);

@@ -36,6 +36,7 @@ typedef struct hri_session {
   bool times;            /* every node is to be measured, whatever it costs; likewise */
   hri_file_list *loaded; /* gets the files that the load read, with their digests; set before the load, may be NULL */
   hri_file_list base;    /* of a run with adapters: the files of the weights beside them, as they were read */
+  const char *tokenizer; /* where the model's tokenizer is, when it has none of its own; NULL: as it is. Borrowed */
   char companions[4096]; /* a checkpoint that has the model's own files too, for when its directory is gone; "": none */
   bool one_shape;        /* no shorter shapes, also without packing; set before it is prepared */
 } hri_session;

@@ -271,7 +271,14 @@ enum { SAMPLE_PROMPT = 256, SAMPLE_TOKENS = 120 };
 static hr_status sample_ids(const trainer *t, hr_tokens *ids, hr_error *error) {
   const char *prompt = t->options->sample_prompt;
   static const int32_t largest_byte = 255;
-  if (t->tokenizer) return hr_tokenizer_encode(t->tokenizer, prompt, strlen(prompt), HR_ENCODE_SPECIAL, ids, error);
+  if (t->tokenizer) {
+    HRI_TRY(hr_tokenizer_encode(t->tokenizer, prompt, strlen(prompt), HR_ENCODE_SPECIAL, ids, error));
+    for (uint64_t k = 0; k < ids->count; k++)
+      if ((uint32_t)ids->ids[k] >= t->job->model.vocabulary_size)
+        return hri_fail(error, HR_ERROR_USAGE, "--sample: the tokenizer makes id %d, and the model's vocabulary has %u",
+                        ids->ids[k], t->job->model.vocabulary_size);
+    return HR_OK;
+  }
   ids->count = t->job->model.vocabulary_size > (uint32_t)largest_byte ? strlen(prompt) : 0;
   ids->ids = hri_alloc((ids->count + 1) * sizeof *ids->ids);
   if (!ids->ids) return hri_fail_memory(error, ids->count * sizeof *ids->ids, "the prompt");
@@ -280,6 +287,8 @@ static hr_status sample_ids(const trainer *t, hr_tokens *ids, hr_error *error) {
 }
 
 static hr_status sample_text(const trainer *t, const int32_t *ids, uint64_t count, hri_text *text, hr_error *error) {
+  int32_t known[SAMPLE_TOKENS];
+  uint64_t known_count = 0;
   char *decoded;
   uint64_t bytes;
   if (!t->tokenizer) {
@@ -287,7 +296,9 @@ static hr_status sample_text(const trainer *t, const int32_t *ids, uint64_t coun
       if (hr_byte_of_token(&t->job->model, ids[k]) >= 0) hri_text_add_bytes(text, &(char){(char)ids[k]}, 1);
     return HR_OK;
   }
-  HRI_TRY(hr_tokenizer_decode(t->tokenizer, ids, count, HR_DECODE_SKIP_SPECIAL, &decoded, &bytes, error));
+  for (uint64_t k = 0; k < count; k++) /* an id that the tokenizer lacks (a padded vocabulary) has no text */
+    if (hr_tokenizer_token(t->tokenizer, ids[k], NULL)) known[known_count++] = ids[k];
+  HRI_TRY(hr_tokenizer_decode(t->tokenizer, known, known_count, HR_DECODE_SKIP_SPECIAL, &decoded, &bytes, error));
   hri_text_add_bytes(text, decoded, bytes);
   hr_free(decoded);
   return HR_OK;
@@ -611,10 +622,11 @@ static hr_status write_profile(trainer *t, hr_error *error) {
 
 /* The text that is continued after evaluations: one that cannot be is told now, not after the first evaluation. */
 static hr_status check_sample(trainer *t, hr_error *error) {
-  const char *model = t->job->model.directory;
+  const char *model;
   hr_tokens ids = {0};
   hr_status status;
   if (!t->options->sample_prompt) return HR_OK;
+  HRI_TRY(hr_data_tokenizer(&t->job->model, t->options->data.tokenizer, &model, error));
   if (model[0] && hr_tokenizer_present(model)) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
   status = sample_ids(t, &ids, error);
   hr_tokens_deinit(&ids);
@@ -847,6 +859,7 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   t.options = options;
   t.session.on_event = options->on_event;
   t.session.context = options->context;
+  t.session.tokenizer = options->data.tokenizer;
   HRI_TRY_OUT(check_options(job, options, error));
   HRI_TRY_OUT(enter(&t, error));
   HRI_TRY_OUT(take_products(&t, error));

@@ -197,12 +197,42 @@ static void names_that_change_formats_make_another_entry(void **state) {
   hri_dataset_destroy(b);
 }
 
-static uint64_t identity_of(const hr_model *model, const char *chat) {
+static uint64_t identity_with(const hr_model *model, const char *chat, const char *tokenizer) {
+  const hr_data_options options = {.chat_template = chat, .tokenizer = tokenizer};
   hri_words words;
   hr_error error = {0};
-  if (hri_words_open(&words, model, chat, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hri_words_open(&words, model, &options, &error) != HR_OK) fail_msg("%s", error.message);
   hri_words_close(&words);
   return words.identity;
+}
+
+static uint64_t identity_of(const hr_model *model, const char *chat) { return identity_with(model, chat, NULL); }
+
+/* A tokenizer that is named for a model without one decides as its own would, and so do its files. */
+static void a_named_tokenizer_is_as_the_models_own(void **state) {
+  static hr_model model, none;
+  char *place = strdup(in_directory("named")), *tokenizer;
+  hri_words words;
+  hr_error error = {0};
+  uint64_t count, before;
+  const hr_data_options twice = {.tokenizer = in_directory("names")};
+  (void)state;
+  assert_non_null(place);
+  assert_int_equal(hri_dir_make(place, NULL), HR_OK);
+  assert_int_equal(hri_file_read(HR_TEST_DATA "/tokenizer/gpt2.json", 1 << 20, &tokenizer, &count, NULL), HR_OK);
+  (void)write_text("named/tokenizer.json", tokenizer);
+  (void)snprintf(model.directory, sizeof model.directory, "%s", place);
+  before = identity_with(&none, NULL, place);
+  assert_true(before != identity_of(&none, NULL));
+  assert_int_equal(before, identity_of(&model, NULL));
+  assert_int_equal(before, identity_with(&model, NULL, place)); /* the same place twice */
+  (void)write_text("named/tokenizer_config.json", "{\"a\": 1}");
+  assert_true(identity_with(&none, NULL, place) != before);
+  assert_int_equal(hri_words_open(&words, &model, &twice, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "a tokenizer of its own"));
+  hri_words_close(&words);
+  hri_free(tokenizer);
+  free(place);
 }
 
 /* Each file that the tokenizer or the template is read from tells in the key. */
@@ -591,6 +621,7 @@ int main(void) {
       TEST(what_decides_tokens_makes_another_entry),
       TEST(names_that_change_formats_make_another_entry),
       TEST(files_of_words_decide),
+      TEST(a_named_tokenizer_is_as_the_models_own),
       TEST(damaged_entries_are_made_anew),
       TEST(foreign_entries_are_left_alone),
       TEST(text_in_place_needs_no_cache),

@@ -593,7 +593,7 @@ static void test_companions(void **state) {
   put_text(path_of("%s/README.md", model), "not taken");
   assert_ok(hr_model_open(model, &m, &error), &error);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_ok(hri_export_companions(&m, out, NULL, &error), &error);
+  assert_ok(hri_export_companions(&m, m.directory, out, NULL, &error), &error);
   assert_same_file(path_of("%s/merges.txt", model), path_of("%s/merges.txt", out));
   assert_same_file(path_of("%s/tokenizer.json", model), path_of("%s/tokenizer.json", out));
   assert_true(exists(path_of("%s/chat_template.jinja", out)) && exists(path_of("%s/a.tiktoken", out)));
@@ -602,10 +602,10 @@ static void test_companions(void **state) {
   assert_ok(hri_dir_make(path_of("%s/merges.txt", model), &error), &error);
   scratch_remove(out);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_int_equal(hri_export_companions(&m, out, NULL, &error), HR_ERROR_INPUT);
+  assert_int_equal(hri_export_companions(&m, m.directory, out, NULL, &error), HR_ERROR_INPUT);
   assert_says(&error, "merges.txt is a directory, not a regular file");
   scratch_remove(model);
-  assert_int_equal(hri_export_companions(&m, out, NULL, &error), HR_ERROR_INPUT);
+  assert_int_equal(hri_export_companions(&m, m.directory, out, NULL, &error), HR_ERROR_INPUT);
   assert_says(&error, "is gone");
   scratch_remove(out);
 }

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# --tokenizer: one that is named for a model without its own makes tokens of text, goes with the results, and is part of
+# what a run is.
+source "$(dirname "$0")/common.sh"
+
+shape=custom:family=llama,layers=1,hidden=16,heads=2,kv-heads=1,mlp=16,vocab=700,positions=64,tied
+mkdir words other nothing
+cp "$here/../tokenizer/gpt2.json" words/tokenizer.json
+cp "$here/../tokenizer/roberta.json" other/tokenizer.json
+for i in $(seq 300); do echo "line $i: a budget of $((i * i % 97)) bytes is a budget"; done >text.txt
+# same A B KEY...: whether two JSON documents agree in these members.
+same() {
+  python3 -c 'import json, sys
+a, b = (json.load(open(p)) for p in sys.argv[1:3])
+sys.exit(any(a[k] != b[k] for k in sys.argv[3:]))' "$@"
+}
+
+# Text: bytes without it, tokens with it.
+run data text.txt --model $shape --json; expect_rc 0; expect_json 'd["tokenizer"] == "bytes"'
+run data text.txt --model $shape --tokenizer words --json; expect_rc 0; expect_json '"BPE" in d["tokenizer"]'
+cp out named.json
+
+train="--data text.txt --seq 32 --schedule constant --lr 1e-2 --threads 1 --quiet --sample budget --save-every 2"
+run train $shape --tokenizer words $train --steps 4 --out whole; expect_rc 0
+cmp whole/final/tokenizer.json words/tokenizer.json || fail "the results lack the tokenizer"
+grep -q '"tokenizer": ".*/words"' whole/run.json || fail "run.json lacks the tokenizer's place"
+# The results are a model with a tokenizer of its own: the same tokens.
+run data text.txt --model whole/final --json; expect_rc 0
+same named.json out tokens tokenizer || fail "the same tokenizer makes other tokens"
+
+# Evaluation and generation of weights without one are those of weights with it.
+cp -r whole/final bare
+rm -f bare/tokenizer.json bare/manifest.json
+run evaluate whole/final --data text.txt --seq 32 --threads 1 --quiet --json; expect_rc 0
+cp out with
+run evaluate bare --tokenizer words --data text.txt --seq 32 --threads 1 --quiet --json; expect_rc 0
+same with out loss tokens || fail "another loss with the named tokenizer"
+run generate whole/final --prompt 'a budget' --temperature 0 --max-tokens 8 --quiet; expect_rc 0
+cp out with
+run generate bare --tokenizer words --prompt 'a budget' --temperature 0 --max-tokens 8 --quiet; expect_rc 0
+cmp with out || fail "another text with the named tokenizer"
+
+# A run goes on with its tokenizer, from its own checkpoint when the directory is gone, and with no other.
+run train $shape --tokenizer words $train --steps 2 --out half; expect_rc 0
+run train --resume half --steps 4 --tokenizer other --allow-different steps --quiet; expect_rc 2; expect_err 'tokenizer'
+mv words away
+run train --resume half --steps 4 --allow-different steps --quiet; expect_rc 0
+cmp half/final/model.safetensors whole/final/model.safetensors || fail "the resumed run has other bits"
+cmp half/final/tokenizer.json away/tokenizer.json || fail "the resumed run's results lack the tokenizer"
+mv away words
+
+run train whole/final --tokenizer words $train --steps 1 --out no; refuses 2; expect_err 'has a tokenizer of its own'
+run train $shape --tokenizer nothing $train --steps 1 --out no; refuses 2; expect_err 'nothing: there is no tokenizer'; expect_err 'tokenizer.json'
+run train $shape --tokenizer words/tokenizer.json $train --steps 1 --out no; refuses 2; expect_err 'name a directory'
+few=${shape/vocab=700/vocab=270}
+run train $few --tokenizer words --data text.txt --seq 32 --steps 1 --threads 1 --quiet --out no; expect_rc 5; expect_err 'vocabulary has 270'
+printf '{"input_ids": [%s]}\n' "$(seq -s, 1 200)" >ids.jsonl
+run train $few --tokenizer words --data ids.jsonl --seq 32 --threads 1 --quiet --sample thing --steps 1 --out no2; expect_rc 2; expect_err 'the tokenizer makes id'
+
+finish
