@@ -2,7 +2,7 @@
  *
  * Each adapted matrix becomes W + sum of w_i s_i B_i A_i (w_i: what the person gives, s_i: the adapter's alpha / rank, or
  * alpha / sqrt(rank)), in fp32 and rounded once to the type of its file. Weights are streamed: at most 16 MiB, the A and
- * B of one matrix in fp32, and with `dequantized` three forms of the matrix at hand (7 bytes an element) are held.
+ * B of one matrix in fp32, and with `dequantized` the matrix at hand in fp32 and in codes (5 bytes an element) are held.
  *
  * Threads: merges to different targets may overlap; a note comes on the calling thread. */
 #ifndef HEADROOM_MERGE_H

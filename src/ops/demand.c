@@ -68,7 +68,10 @@ static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
 static const char *types_of_move(const hri_job *job, const hri_node *node) {
   const hri_param_range *range = &job->ranges.items[node->attr.i[0]];
   const hri_optimizer *row = hri_optimizer_get(job->parts.items[range->part_begin].state_kind);
-  bool codes = node->attr.i[1] >= HRI_MOVED_STATE && row->tensors[node->attr.i[1] - HRI_MOVED_STATE].dtype == HRI_U8;
+  bool codes;
+  if (node->attr.i[1] >= HRI_MOVED_CODES)
+    return node->attr.i[1] == HRI_MOVED_ABSMAX ? "a" : node->attr.i[1] == HRI_MOVED_CODES ? "u" : "f";
+  codes = node->attr.i[1] >= HRI_MOVED_STATE && row->tensors[node->attr.i[1] - HRI_MOVED_STATE].dtype == HRI_U8;
   return codes ? "k" : "x";
 }
 

@@ -212,14 +212,12 @@ static void add_share(const adapter *one, const item *it, float *values, uint64_
 /* ---- through quantized weights ---- */
 
 typedef struct quantized {
-  uint16_t *narrow; /* bf16, [out, in] */
   uint8_t *codes;
   void *absmax;
   float *nested, *scratch;
 } quantized;
 
 static void quantized_deinit(quantized *q) {
-  hri_free(q->narrow);
   hri_free(q->codes);
   hri_free(q->absmax);
   hri_free(q->nested);
@@ -235,20 +233,18 @@ static hr_status read_values(merge *m, const item *it, uint64_t row, uint64_t co
   return status == HR_OK ? status : hri_context(error, status, "%s: ", hri_weights_path(m->source.weights, it->index));
 }
 
-/* The bf16 values that are quantized, as [out, in]. */
-static hr_status read_narrow(merge *m, const item *it, uint16_t *narrow, hr_error *error) {
+/* The values that are quantized to m->whole, as [out, in]: in fp32, which holds those of every file as they are. */
+static hr_status read_to_quantize(merge *m, const item *it, hr_error *error) {
   uint64_t step = m->room / it->columns;
   for (uint64_t row = 0; row < it->rows; row += step) {
     uint64_t count = it->rows - row < step ? it->rows - row : step;
     HRI_TRY(read_values(m, it, row, count, error));
-    hri_bf16_from_f32(m->raw, m->values, count * it->columns);
     if (!it->part->transposed) {
-      memcpy(narrow + row * it->columns, m->raw, count * it->columns * sizeof *narrow);
+      memcpy(m->whole + row * it->columns, m->values, count * it->columns * sizeof *m->whole);
       continue;
     }
     for (uint64_t f = 0; f < count; f++)
-      for (uint64_t c = 0; c < it->columns; c++)
-        narrow[c * it->rows + row + f] = ((const uint16_t *)m->raw)[f * it->columns + c];
+      for (uint64_t c = 0; c < it->columns; c++) m->whole[c * it->rows + row + f] = m->values[f * it->columns + c];
   }
   return HR_OK;
 }
@@ -259,15 +255,15 @@ static hr_status there_and_back(merge *m, const item *it, const hri_quant_layout
   hri_cpu_kernels kernels = {0};
   hri_quant_args args = {.kind = kind,
                          .layout = layout,
-                         .real = HRI_REAL_BF16,
-                         .w = q->narrow,
+                         .real = HRI_REAL_F32,
+                         .w = m->whole,
                          .codes = q->codes,
                          .absmax = q->absmax,
                          .nested = layout->nested_count ? q->nested : NULL,
                          .scratch = q->scratch};
   int64_t bad;
   hri_quant_kernels_base(&kernels); /* the same bits as on every level */
-  HRI_TRY(read_narrow(m, it, q->narrow, error));
+  HRI_TRY(read_to_quantize(m, it, error));
   bad = kernels.quantize(&args);
   if (bad >= 0) {
     hri_fail(error, HR_ERROR_INPUT, "%s: element %lld of tensor %s, as [out, in], cannot be quantized to %s",
@@ -275,8 +271,6 @@ static hr_status there_and_back(merge *m, const item *it, const hri_quant_layout
              hri_quantization_name(kind));
     return hri_hint(error, HR_ERROR_INPUT, "the file is damaged, or it was not trained beside such weights");
   }
-  args.real = HRI_REAL_F32;
-  args.w = m->whole;
   kernels.dequantize(&args);
   return HR_OK;
 }
@@ -292,14 +286,12 @@ static hr_status requantize(merge *m, const item *it, hr_error *error) {
     return hri_fail(error, HR_ERROR_INTERNAL, "no layout of %s for %s", hri_quantization_name(kind), it->part->name);
   hri_free(m->whole);
   m->whole = hri_alloc(elements * sizeof *m->whole);
-  q.narrow = hri_alloc(elements * sizeof *q.narrow);
   q.codes = hri_alloc(layout.code_bytes);
   q.absmax = hri_alloc(layout.absmax_count * sizeof(float));
   q.nested = hri_alloc(layout.nested_count * sizeof(float));
   q.scratch = hri_alloc(hri_quant_scratch_bytes(kind, &layout));
-  if (m->whole && q.narrow && q.codes && q.absmax && q.nested && q.scratch)
-    status = there_and_back(m, it, &layout, &q, error);
-  else status = hri_fail_memory(error, 7 * elements, it->part->name);
+  if (m->whole && q.codes && q.absmax && q.nested && q.scratch) status = there_and_back(m, it, &layout, &q, error);
+  else status = hri_fail_memory(error, 5 * elements, it->part->name);
   quantized_deinit(&q);
   return status;
 }
@@ -437,7 +429,7 @@ static hr_status write_files(merge *m, hr_error *error) {
   if (type < 0) type = type_with(m->carry.dtype);
   (void)snprintf(m->result->type, sizeof m->result->type, "%s", types[type].name);
   HRI_TRY(told(m, hri_export_config(&m->model, types[type].torch, m->target.made, NULL, &own), &own, error));
-  HRI_TRY(told(m, hri_export_companions(&m->model, m->target.made, NULL, &own), &own, error));
+  HRI_TRY(told(m, hri_export_companions(&m->model, m->model.directory, m->target.made, NULL, &own), &own, error));
   HRI_TRY(write_weights(m, error));
   return hri_dir_sync(m->target.made, error);
 }
@@ -477,6 +469,12 @@ static hr_status open_model(merge *m, const char *model, hr_error *error) {
   if (!m->model.has_weights) {
     hri_fail(error, HR_ERROR_INPUT, "%s holds no weights", model);
     return hri_hint(error, HR_ERROR_INPUT, "name the directory of the model beside which the adapter was trained");
+  }
+  if (m->model.quantization != HR_QUANTIZE_NONE) {
+    hri_fail(error, HR_ERROR_INPUT, "%s is quantized, and adapters are merged into the weights that it was made of",
+             model);
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "name the model that is not quantized; --onto dequantized says as which kind");
   }
   HRI_TRY(hri_source_open(&m->source, &m->model, NULL, NULL, NULL, NULL, 0, error));
   return hri_carry_take(&m->carry, &m->source, error);

@@ -72,7 +72,9 @@ static hr_status find_quantized(hri_source *s, uint32_t param, const hri_param_s
 /* What is quantized while it is loaded, through a weight of bf16, must be that in the file. */
 static hr_status check_rounding(const hri_source *s, uint32_t param, uint32_t index, hr_error *error) {
   const hri_safetensor *t = hri_weights_get(s->weights, index);
-  const hri_param *p = &s->job->params.items[param];
+  const hri_param *p;
+  if (!s->job) return HR_OK; /* nothing is quantized by it */
+  p = &s->job->params.items[param];
   if (p->codes == HRI_NONE || s->job->tensors.items[p->weight].dtype != HRI_BF16 || t->dtype == HRI_FILE_BF16)
     return HR_OK;
   hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s is %s and config.json says bfloat16",

@@ -85,11 +85,10 @@ static bool add_by_hand(const side *s, const char *tensor, float *w, uint64_t ou
   return any;
 }
 
-/* Through bf16, codes and back, as [out, in]. */
+/* Through codes and back, as [out, in]. */
 static void there_and_back(uint32_t kind, float *w, uint64_t out, uint64_t in, bool transposed) {
   hri_quant_layout layout;
   float *turned = malloc(out * in * sizeof *w), *nested, *scratch;
-  uint16_t *narrow = malloc(out * in * sizeof *narrow);
   uint8_t *codes;
   void *absmax;
   assert_true(hri_quant_layout_make(kind, &out, 1, in, &layout));
@@ -97,18 +96,15 @@ static void there_and_back(uint32_t kind, float *w, uint64_t out, uint64_t in, b
   absmax = malloc(layout.absmax_count * 4);
   nested = malloc((layout.nested_count + 1) * sizeof *nested);
   scratch = malloc(layout.absmax_count * sizeof *scratch);
-  assert_true(turned && narrow && codes && absmax && nested && scratch);
+  assert_true(turned && codes && absmax && nested && scratch);
   for (uint64_t o = 0; o < out; o++)
     for (uint64_t i = 0; i < in; i++) turned[o * in + i] = w[transposed ? i * out + o : o * in + i];
-  hri_bf16_from_f32(narrow, turned, out * in);
-  hri_f32_from_bf16(turned, narrow, out * in);
   hri_ref_quantize(kind, turned, (int64_t)out, (int64_t)in, codes, absmax, layout.nested_count ? nested : NULL,
                    scratch);
   hri_ref_dequantize(kind, codes, absmax, layout.nested_count ? nested : NULL, (int64_t)out, (int64_t)in, turned);
   for (uint64_t o = 0; o < out; o++)
     for (uint64_t i = 0; i < in; i++) w[transposed ? i * out + o : o * in + i] = turned[o * in + i];
   free(turned);
-  free(narrow);
   free(codes);
   free(absmax);
   free(nested);
