@@ -32,7 +32,7 @@ enum {
   HRI_CHANGE_LORA = 64,  /* adapters instead of all weights: rank and targets as most people begin */
   HRI_CHANGE_NF4 = 128,  /* frozen matrices in 4 bits, their scales in 8 */
   HRI_CHANGE_INT8 = 256, /* in 8 bits */
-  HRI_CHANGE_8BIT = 512,  /* states of 8 bits for those of AdamW or Lion */
+  HRI_CHANGE_8BIT = 512, /* states of 8 bits for those of AdamW or Lion */
   HRI_CHANGE_QUANTIZE = HRI_CHANGE_NF4 | HRI_CHANGE_INT8
 };
 

@@ -139,7 +139,8 @@ static void every_refusal(void **state) {
     hr_model m = model_of(bad[k].source);
     hr_error error = {0};
     hr_lora lora = {.rank = 77};
-    if (hri_lora_parse(bad[k].words, &m, false, &lora, &error) != HR_ERROR_USAGE) fail_msg("took --lora %s", bad[k].words);
+    if (hri_lora_parse(bad[k].words, &m, false, &lora, &error) != HR_ERROR_USAGE)
+      fail_msg("took --lora %s", bad[k].words);
     assert_int_equal(lora.rank, 77); /* nothing is half taken */
     if (!strstr(error.message, "--lora") || (!strstr(error.message, bad[k].says) && !strstr(error.hint, bad[k].says)))
       fail_msg("--lora %s: no '%s' in: %s (%s)", bad[k].words, bad[k].says, error.message, error.hint);
