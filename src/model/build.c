@@ -295,7 +295,7 @@ static uint8_t quantization_of(const builder *b, const hri_param_spec *p) {
 
 /* All of a parameter is trained alike: of a model with adapters those, else everything. */
 static void make_param(builder *b, uint32_t index) {
-  hri_part_request parts[HRI_PARAM_PARTS];
+  hri_part_request parts[HRI_PARAM_PARTS] = {{0}};
   hri_param_spec p;
   hri_param_request request;
   hri_param_get(b->model, index, &p);
