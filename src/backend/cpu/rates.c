@@ -103,9 +103,7 @@ hr_status hri_stored_text(const hri_json *root, const char *key, const char *wan
   HRI_TRY(hri_json_get_string(root, key, &text, error));
   if (wanted && strcmp(text, wanted) != 0) {
     hri_json member = hri_json_member(root, key);
-    char want[128];
-    (void)snprintf(want, sizeof want, "'%.100s'", wanted);
-    return hri_json_fail(&member, error, want);
+    return hri_json_fail(&member, error, "'%.100s'", wanted);
   }
   if (out) (void)snprintf(out, out_bytes, "%.*s", (int)out_bytes - 1, text);
   return HR_OK;
