@@ -105,7 +105,7 @@ static hr_status train(const hr_job *asked, uint64_t budget, const char *out, hr
 
 static uint64_t need_of(uint64_t seed, const hr_job *asked) {
   hr_job job = *asked;
-  hr_plan *plan;
+  hr_plan *plan = NULL;
   hr_error error = {0};
   uint64_t need;
   if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK)
