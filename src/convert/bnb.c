@@ -1,3 +1,5 @@
+/* Quantized tensors of bitsandbytes' files to our layout and back: what belongs to a weight is found by name, checked, and copied
+ * as it is. */
 #include "convert/bnb.h"
 
 #include <math.h>

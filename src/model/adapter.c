@@ -1,3 +1,4 @@
+/* adapter_config.json: what PEFT's keys mean for the model, what of them is not read, and the text that we write. */
 #include "model/adapter.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* quantization_config and quant_state as texts: what of them we understand, and what transformers wants to read. */
 #include "model/bnb.h"
 
 #include <assert.h>

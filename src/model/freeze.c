@@ -1,3 +1,4 @@
+/* Words of --freeze and --train-only, matched against the model's one table of parameters. */
 #include "model/freeze.h"
 
 #include <fnmatch.h>

@@ -1,3 +1,4 @@
+/* The grammar of --lora: words between commas, each a key with a value, a flag, or more of the list before it. */
 #include "model/lora.h"
 
 #include <ctype.h>

@@ -146,18 +146,8 @@ static double *double_zeros(int64_t n) {
 
 /* ---- instruction sets ---- */
 
-typedef struct isa {
-  const char *name;
-  hri_cpu_kernels kernels;
-} isa;
-
-static isa isas[3];
-static int isa_count;
-
-#define ADD_ISA(suffix)                                                                                                \
+#define ISA_KERNELS(suffix, table)                                                                                     \
   do {                                                                                                                 \
-    hri_cpu_kernels *table = &isas[isa_count].kernels;                                                                 \
-    isas[isa_count++].name = #suffix;                                                                                  \
     hri_norm_kernels_##suffix(table);                                                                                  \
     hri_pointwise_kernels_##suffix(table);                                                                             \
     hri_embed_kernels_##suffix(table);                                                                                 \
@@ -165,20 +155,7 @@ static int isa_count;
     hri_optim_kernels_##suffix(table);                                                                                 \
     hri_move_kernels_##suffix(table);                                                                                  \
   } while (0)
-
-static int setup_isas(void **state) {
-  (void)state;
-  ADD_ISA(base);
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) ADD_ISA(avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    ADD_ISA(avx512);
-#elif defined(__aarch64__)
-  ADD_ISA(neon);
-#endif
-  return 0;
-}
+#include "support/isas.h"
 
 /* ---- comparison ---- */
 

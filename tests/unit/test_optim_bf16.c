@@ -24,33 +24,8 @@
 #include "program/optimizer.h"
 #include "support/team.h"
 
-typedef struct isa {
-  const char *name;
-  hri_cpu_kernels kernels;
-} isa;
-
-static isa isas[3];
-static int isa_count;
-
-#define ADD_ISA(suffix)                                                                                                \
-  do {                                                                                                                 \
-    isas[isa_count].name = #suffix;                                                                                    \
-    hri_optim_kernels_##suffix(&isas[isa_count++].kernels);                                                            \
-  } while (0)
-
-static int setup(void **state) {
-  (void)state;
-  ADD_ISA(base);
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) ADD_ISA(avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    ADD_ISA(avx512);
-#elif defined(__aarch64__)
-  ADD_ISA(neon);
-#endif
-  return 0;
-}
+#define ISA_KERNELS(suffix, table) hri_optim_kernels_##suffix(table)
+#include "support/isas.h"
 
 /* ---- arrays of either type, that begin one element behind a 64-byte boundary ---- */
 
@@ -506,5 +481,5 @@ int main(void) {
       TEST(square_sum_of_bf16_is_that_of_the_same_fp32),
       TEST(square_sum_shows_one_bad_value_anywhere),
   };
-  return cmocka_run_group_tests_name("optim_bf16", tests, setup, NULL);
+  return cmocka_run_group_tests_name("optim_bf16", tests, setup_isas, NULL);
 }

@@ -24,33 +24,8 @@
 #include "support/blocks.h"
 #include "support/team.h"
 
-typedef struct isa {
-  const char *name;
-  hri_cpu_kernels kernels;
-} isa;
-
-static isa isas[3];
-static int isa_count;
-
-#define ADD_ISA(suffix)                                                                                                \
-  do {                                                                                                                 \
-    isas[isa_count].name = #suffix;                                                                                    \
-    hri_optim_kernels_##suffix(&isas[isa_count++].kernels);                                                            \
-  } while (0)
-
-static int setup(void **state) {
-  (void)state;
-  ADD_ISA(base);
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) ADD_ISA(avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    ADD_ISA(avx512);
-#elif defined(__aarch64__)
-  ADD_ISA(neon);
-#endif
-  return 0;
-}
+#define ISA_KERNELS(suffix, table) hri_optim_kernels_##suffix(table)
+#include "support/isas.h"
 
 static float from_bits(uint32_t bits) {
   float value;
@@ -425,5 +400,5 @@ int main(void) {
                                      cmocka_unit_test(weights_round_by_their_elements),
                                      cmocka_unit_test(the_cpu_path_of_bitsandbytes),
                                      cmocka_unit_test(small_and_sensitive_parts_have_wide_states)};
-  return cmocka_run_group_tests(tests, setup, NULL);
+  return cmocka_run_group_tests(tests, setup_isas, NULL);
 }

@@ -23,33 +23,8 @@
 #include "ops/rules.h"
 #include "support/team.h"
 
-typedef struct isa {
-  const char *name;
-  hri_cpu_kernels kernels;
-} isa;
-
-static isa isas[3];
-static int isa_count;
-
-#define ADD_ISA(suffix)                                                                                                \
-  do {                                                                                                                 \
-    isas[isa_count].name = #suffix;                                                                                    \
-    hri_quant_kernels_##suffix(&isas[isa_count++].kernels);                                                            \
-  } while (0)
-
-static int setup(void **state) {
-  (void)state;
-  ADD_ISA(base);
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) ADD_ISA(avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    ADD_ISA(avx512);
-#elif defined(__aarch64__)
-  ADD_ISA(neon);
-#endif
-  return 0;
-}
+#define ISA_KERNELS(suffix, table) hri_quant_kernels_##suffix(table)
+#include "support/isas.h"
 
 static void *take(uint64_t bytes) {
   void *memory = calloc(bytes + 1, 1);
@@ -579,5 +554,5 @@ int main(void) {
       cmocka_unit_test(nodes_run_as_the_reference),
       cmocka_unit_test(rules_refuse_what_does_not_fit),
   };
-  return cmocka_run_group_tests(tests, setup, NULL);
+  return cmocka_run_group_tests(tests, setup_isas, NULL);
 }

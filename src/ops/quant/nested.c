@@ -1,3 +1,5 @@
+/* Double quantization, compiled once for all instruction levels: it is a 64th of the work, and its bits are torch's and
+ * bitsandbytes' (the mean, the nearest code). */
 #include "ops/quant/nested.h"
 
 #include <math.h>

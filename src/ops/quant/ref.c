@@ -1,3 +1,4 @@
+/* Quantizing one tensor in plain loops, operation by operation as bitsandbytes rounds them: what the kernels are held to. */
 #include "ops/quant/ref.h"
 
 #include <math.h>
