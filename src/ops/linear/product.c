@@ -147,14 +147,15 @@ bool hri_gemm_has(hri_isa level, hri_gemm_code code, uint32_t row) {
 
 /* ---- tables ---- */
 
-/* Few rows go by the dot instruction where the others go by tiles. */
+/* `code`, or what stands in for it: few rows go by the dot instruction where the others go by tiles. */
+static hri_gemm_code code_for(hri_isa level, hri_gemm_code code, uint32_t row) {
+  return hri_gemm_has(level, code, row) ? code : hri_gemm_has(level, code, 1) ? HRI_GEMM_DOT : HRI_GEMM_FMA;
+}
+
 hri_gemm_table hri_gemm_table_by(hri_isa level, hri_gemm_code code) {
   hri_gemm_table t = {.given = true};
   for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT; row++)
-    for (int width = 0; width < HRI_GEMM_WIDTH_COUNT; width++)
-      t.code[row][width] = (uint8_t)(hri_gemm_has(level, code, row) ? code
-                                     : hri_gemm_has(level, code, 1) ? HRI_GEMM_DOT
-                                                                    : HRI_GEMM_FMA);
+    for (int width = 0; width < HRI_GEMM_WIDTH_COUNT; width++) t.code[row][width] = (uint8_t)code_for(level, code, row);
   return t;
 }
 
@@ -257,7 +258,7 @@ hr_status hri_gemm_ask(const char *asked, hri_gemm_machine *m, hr_error *error) 
 /* What a level and a shape have no use for goes by multiply-adds. */
 static hri_gemm_code possible(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
   if (s->type == HRI_REAL_F32 || s->mixed) return HRI_GEMM_FMA;
-  return (hri_gemm_code)hri_gemm_table_by(level, code).code[hri_gemm_row_of(s)][0];
+  return code_for(level, code, hri_gemm_row_of(s));
 }
 
 hr_status hri_gemm_decide_for(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s, hri_gemm_decision *how,
@@ -267,15 +268,19 @@ hr_status hri_gemm_decide_for(hri_isa level, hri_gemm_code code, const hri_gemm_
   how->code = possible(level, code, s);
   how->scratch_bytes = hri_gemm_scratch(level, how->code, s);
   how->packed_bytes = s->packed ? hri_gemm_panel_bytes(level, how->code, s) : 0;
-  (void)snprintf(how->implementation, sizeof how->implementation, "%s:%s", code_names[how->code], hri_isa_name(level));
   return how->scratch_bytes < INT64_MAX
              ? HR_OK
              : hri_fail(error, HR_ERROR_USAGE, "the scratch of a matrix product does not fit 64 bits");
 }
 
+/* The code of a shape's class, without making the whole table. */
+static hri_gemm_code chosen(const hri_gemm_machine *m, const hri_gemm_shape *s) {
+  const uint32_t row = hri_gemm_row_of(s);
+  return m->table.given ? (hri_gemm_code)m->table.code[row][hri_gemm_width_of(s)]
+                        : code_for(m->level, shipped_code(m), row);
+}
+
 hr_status hri_gemm_decide(const hri_gemm_machine *m, const hri_gemm_shape *s, hri_gemm_decision *how, hr_error *error) {
   HRI_TRY(check(s, error));
-  return hri_gemm_decide_for(m->level,
-                             (hri_gemm_code)hri_gemm_table_of(m).code[hri_gemm_row_of(s)][hri_gemm_width_of(s)], s, how,
-                             error);
+  return hri_gemm_decide_for(m->level, chosen(m, s), s, how, error);
 }

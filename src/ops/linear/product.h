@@ -159,8 +159,7 @@ typedef struct hri_gemm_machine {
 typedef struct hri_gemm_decision {
   hri_gemm_code code;
   uint64_t scratch_bytes;
-  uint64_t packed_bytes;   /* of a packed shape; 0: it has no packed form */
-  char implementation[24]; /* "fma:avx2", "dot:avx512bf16", "tiles:amx" */
+  uint64_t packed_bytes; /* of a packed shape; 0: it has no packed form */
 } hri_gemm_decision;
 
 uint32_t hri_gemm_row_of(const hri_gemm_shape *shape);
