@@ -56,7 +56,8 @@ static uint64_t job_bytes(const hri_job *job) {
 static uint64_t fixed_bytes(const hr_plan *plan) {
   const hr_job *spec = &plan->spec;
   uint32_t lengths[HRI_MAX_VARIANTS], shapes = 1 + hri_variant_lengths(spec, lengths);
-  uint64_t process = shapes * job_bytes(&plan->job);
+  uint64_t process =
+      shapes * job_bytes(&plan->job) + (uint64_t)spec->sequence_length * HRI_ROW_NUMBERS * sizeof(int32_t);
   if (spec->with_generation && spec->model.directory[0]) process += spec->model.vocabulary_size * TOKENIZER_BYTES;
   return hri_round_up(plan->backend->fixed_bytes(plan->backend->self, &plan->job, shapes, process),
                       plan->backend->granule);

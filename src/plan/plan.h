@@ -39,6 +39,10 @@ hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **dr
 /* Makes the bounds of a draft the bytes that it needs. */
 hr_status hri_plan_place(hr_plan *draft, hr_error *error);
 
+/* Numbers per token of a row of data on its way into a program's inputs: id, target, position, document start. A run
+ * keeps one row of the longest shape (train/session.h), which is among the plan's fixed bytes. */
+enum { HRI_ROW_NUMBERS = 4 };
+
 /* What a budget must hold. */
 static inline uint64_t hri_plan_need(const hr_plan *plan) {
   assert(plan);

@@ -103,8 +103,8 @@ static hr_status make_shapes(hri_session *s, hr_error *error) {
   if (s->one_shape) count = 0;
   for (uint32_t k = 0; k < count; k++) HRI_TRY(add_shape(s, lengths[k], error));
   s->shapes[s->shape_count++] = (hri_shape){.sequence = full, .job = &s->plan->job, .executor = s->executor};
-  s->row = hri_alloc(((size_t)full * 4 + 1) * sizeof *s->row);
-  return s->row ? HR_OK : hri_fail_memory(error, (uint64_t)full * 4 * sizeof *s->row, "a row of data");
+  s->row = hri_alloc((uint64_t)full * HRI_ROW_NUMBERS * sizeof *s->row);
+  return s->row ? HR_OK : hri_fail_memory(error, (uint64_t)full * HRI_ROW_NUMBERS * sizeof *s->row, "a row of data");
 }
 
 const hri_shape *hri_session_shape(const hri_session *s, uint64_t longest) {
