@@ -212,7 +212,9 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
 }
 
 static hr_status load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
-  hri_control control = {.loss_scale = 1, .clip_scale = 1, .seed = s->plan->spec.seed};
+  hri_control control = {.loss_scale = s->plan->spec.precision == HR_PRECISION_FP16 ? s->plan->spec.loss_scale : 1,
+                         .clip_scale = 1,
+                         .seed = s->plan->spec.seed};
   bool adapters = s->plan->spec.model.lora.rank > 0;
   hri_file_list unasked = {0};
   hr_status status;
