@@ -275,9 +275,8 @@ static void check_close(const problem *p, const variant *v, const char *what, co
   if (!(error <= allowed)) {
     const hri_attention_shape *s = &p->shape;
     fail_msg("%s %s %s: B %d T %d H %d K %d D %d window %d soft-cap %g docs %d: error %g, allowed %g (plain %g)",
-             v->name, real_names[s->real], what, (int)s->batch, (int)s->sequence, (int)s->heads,
-             (int)s->kv_heads, (int)s->head_dim, (int)s->window, s->softcap, (int)p->docs, (double)error,
-             (double)allowed, (double)naive);
+             v->name, real_names[s->real], what, (int)s->batch, (int)s->sequence, (int)s->heads, (int)s->kv_heads,
+             (int)s->head_dim, (int)s->window, s->softcap, (int)p->docs, (double)error, (double)allowed, (double)naive);
   }
 }
 
@@ -350,7 +349,6 @@ static void check_variant(const problem *p, const variant *v) {
   }
   free_outputs(p, &one);
 }
-
 
 /* In both types. */
 static void check_shape(hri_attention_shape shape, documents docs, uint64_t seed) {

@@ -83,12 +83,8 @@ static const types all_types[TYPES_COUNT] = {{HRI_REAL_F32, HRI_REAL_F32},
                                              {HRI_REAL_F16, HRI_REAL_F32},
                                              {HRI_REAL_F16, HRI_REAL_F16}};
 
-static float value_at(const void *p, int64_t i, hri_real type) {
-  return hri_real_get(p, i, type);
-}
-static void set_value(void *p, int64_t i, hri_real type, float value) {
-  hri_real_put(p, i, value, type);
-}
+static float value_at(const void *p, int64_t i, hri_real type) { return hri_real_get(p, i, type); }
+static void set_value(void *p, int64_t i, hri_real type, float value) { hri_real_put(p, i, value, type); }
 
 static void *filled(int64_t count, hri_real type, uint64_t stream) {
   void *p = malloc((size_t)count * hri_real_bytes(type));

@@ -94,9 +94,7 @@ static int teardown(void **state) {
 
 static uint64_t draw_stream = 1;
 
-static float in_type(float x) {
-  return type == HRI_REAL_F32 ? x : hri_narrow_widen(hri_narrow_round(x, type), type);
-}
+static float in_type(float x) { return type == HRI_REAL_F32 ? x : hri_narrow_widen(hri_narrow_round(x, type), type); }
 
 /* n values that are exact in the type, uniform in [-range, range). */
 static float *floats(int64_t n, double range) {
@@ -1658,7 +1656,8 @@ static void casts_of_fp16_have_the_bits_of_the_definition(void **state) {
       k->cast(back, HRI_REAL_F16, x, HRI_REAL_F32, 3 * ALL - 1, team_of(threads)); /* a tail too */
       k->cast(other, HRI_REAL_BF16, half, HRI_REAL_F16, ALL, team_of(threads));
       for (int h = 0; h < ALL; h++) {
-        if (bits_of(wide[h]) != bits_of(hri_f16_widen(half[h]))) fail_msg("%s: fp16 %04x widens to %a", isas[i].name, h, wide[h]);
+        if (bits_of(wide[h]) != bits_of(hri_f16_widen(half[h])))
+          fail_msg("%s: fp16 %04x widens to %a", isas[i].name, h, wide[h]);
         assert_int_equal(other[h], hri_bf16_round(wide[h]));
       }
       for (int j = 0; j < 3 * ALL - 1; j++)
@@ -1836,7 +1835,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
 #define NARROW(name)                                                                                                   \
-  {#name " in bf16", name, in_bf16, teardown, NULL}, { #name " in fp16", name, in_fp16, teardown, NULL }
+  {#name " in bf16", name, in_bf16, teardown, NULL}, {#name " in fp16", name, in_fp16, teardown, NULL}
       TEST(norms_match_the_reference),
       NARROW(norms_match_the_reference),
       TEST(fused_norms_have_the_bits_of_the_pair),
