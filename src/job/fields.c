@@ -209,9 +209,8 @@ static const hr_field fields[] = {
      P | T, JOB(neftune_alpha), RANGE(0, 1e6), .initial = "0", MATHEMATICS(ALGORITHM)},
     {"on-nonfinite", HR_FIELD_CHOICE, "Optimizer", "WHAT",
      "a step whose loss or gradients are infinite or NaN: stop the run, or skip the step, which leaves weights and "
-     "optimizer states as they are (always with --precision fp16)",
-     P | T, JOB(on_nonfinite), .words = on_nonfinites, .initial = "stop", MATHEMATICS(ALGORITHM),
-     .given = HR_GIVEN_ON_NONFINITE, .said = 8},
+     "optimizer states as they are; with --precision fp16 this is said of the loss, and gradients are always skipped",
+     P | T, JOB(on_nonfinite), .words = on_nonfinites, .initial = "stop", MATHEMATICS(ALGORITHM), .said = 8},
     {"max-skipped", HR_FIELD_U32, "Optimizer", "N", "steps in a row that may be skipped before the run stops", P | T,
      JOB(max_skipped), COUNT(1, 0), .initial = "20",
      /* so many are no bad batch: the training has diverged. Nor are they the search for a loss scale in fp16, which 16

@@ -109,10 +109,6 @@ static bool skip_in_backward(const hr_job *job) {
   return in_backward(job) && job->on_nonfinite == HR_ON_NONFINITE_SKIP;
 }
 static bool fp16_in_backward(const hr_job *job) { return in_backward(job) && job->precision == HR_PRECISION_FP16; }
-static bool fp16_stops(const hr_job *job) {
-  return trains(job) && job->precision == HR_PRECISION_FP16 && job->on_nonfinite == HR_ON_NONFINITE_STOP &&
-         (job->given & HR_GIVEN_ON_NONFINITE);
-}
 static bool scale_without_fp16(const hr_job *job) {
   return trains(job) && job->precision != HR_PRECISION_FP16 &&
          (!hri_field_is_default(hr_field_find("loss-scale"), job) ||
@@ -178,9 +174,6 @@ static const struct {
     {fp16_in_backward, "--update in-backward", "--precision fp16",
      "whether a step's gradients overflow is known when the last one is made, and by then the first weights have changed",
      "give --precision bf16 or leave --update out", "skipping would keep"},
-    {fp16_stops, "--precision fp16", "--on-nonfinite stop",
-     "the loss scale finds its level by gradients that overflow, whose steps are skipped",
-     "leave --on-nonfinite out; --max-skipped N ends a run after N such steps in a row", NULL},
     {scale_without_fp16, "--loss-scale and --growth-interval", "--precision other than fp16",
      "only gradients in fp16 need a scale", "give --precision fp16 or leave them out", NULL},
     {accumulate_in_backward, "--update in-backward", "--accumulate",

@@ -12,7 +12,7 @@
 /* ---- which nodes ---- */
 
 /* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32, bf16 or fp16, all r of a node
- * the same; x any of them by itself; m fp32 or bf16, all m the same (moments); g fp32 or bf16 by itself; f fp32, h bf16
+ * the same; x likewise, but that fp32 may stand beside a narrow one; m fp32 or bf16, all m the same (moments); g fp32 or bf16 by itself; f fp32, h bf16
  * or fp16, d fp64, i int32, c the control
  * block, u and k bytes, a fp32 or bytes; * bytes of any type. Guards and scratch stand behind and are not looked at. */
 /* clang-format off */
@@ -80,6 +80,7 @@ hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *e
   const char *letters =
       hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
   int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
+  int narrow = -1;         /* of x */
   if (node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) letters = types_of_move(job, node);
   if (!letters)
     return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
@@ -90,7 +91,9 @@ hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *e
     if (id == HRI_NONE) continue;
     t = &job->tensors.items[id];
     if (*same < 0 && (letters[i] == 'r' || letters[i] == 'm')) *same = t->dtype;
-    if (!type_fits(letters[i], t->dtype, (uint8_t)*same))
+    if (letters[i] == 'x' && narrow < 0 && t->dtype != HRI_F32) narrow = t->dtype;
+    if (!type_fits(letters[i], t->dtype, (uint8_t)*same) ||
+        (letters[i] == 'x' && t->dtype != HRI_F32 && t->dtype != narrow))
       return hri_fail(error, HR_ERROR_UNSUPPORTED,
                       "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
                       hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));

@@ -191,6 +191,8 @@ static hr_status settle_step(trainer *t, uint64_t counted, hr_error *error) {
   HRI_TRY(hri_metrics_append(&t->run, m, false, error));
   hri_session_tell(&t->session, HR_EVENT_STEP, m, NULL);
   if (counted == 0) tell_unlabelled(t);
+  if (m->skipped && !isfinite(m->loss) && t->job->on_nonfinite == HR_ON_NONFINITE_STOP) /* in fp16: no scale mends it */
+    return diverged(t, "its loss is not finite", error);
   if (m->skipped) return skipped(t, error);
   t->progress.skipped_in_row = 0;
   if (counted > 0 && !isfinite(m->loss)) return diverged(t, "its loss is not finite", error);

@@ -745,6 +745,11 @@ static uint32_t word_of(const hri_gemm_panels *p, int64_t line, int64_t word) {
   }
   if (word >= p->terms) return 0;
   if (p->how == HRI_GEMM_WORDS_WIDENED) return (uint32_t)halves[line * p->across + word * p->along] << 16;
+  if (p->how == HRI_GEMM_WORDS_HALVES) {
+    float value = hri_f16_widen(halves[line * p->across + word * p->along]);
+    memcpy(&v, &value, sizeof v);
+    return v;
+  }
   return ((const uint32_t *)p->from)[line * p->across + word * p->along];
 }
 
@@ -755,7 +760,7 @@ static hri_gemm_panels panels_drawn(uint64_t *counter) {
   hri_gemm_panels p = {0};
   int64_t terms;
   for (int i = 0; i < 8; i += 4) hri_philox(7, 0, (*counter)++, w + i);
-  p.how = (hri_gemm_words)(w[0] % 3);
+  p.how = (hri_gemm_words)(w[0] % 4);
   p.width = widths[w[1] % 8];
   p.panels = 1 + w[2] % 5;
   p.words = 1 + w[3] % 70;

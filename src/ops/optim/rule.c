@@ -62,7 +62,7 @@ static hr_status check_range(const hri_job *job, const hri_node *node, const hri
     if (row->tensors[k].narrow) narrow = state;
   }
   if (copy)
-    HRI_SHAPE(w->dtype == HRI_F32 && (copy->dtype == HRI_BF16 || copy->dtype == HRI_F16) &&
+    HRI_SHAPE(w->dtype == HRI_F32 && (copy->dtype == HRI_BF16 || (copy->dtype == HRI_F16 && g->dtype == HRI_F32)) &&
               hri_tensor_stored_elements(copy) == elements);
   return HR_OK;
 }
