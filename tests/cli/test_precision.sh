@@ -59,7 +59,7 @@ run train $job --precision fp8 --steps 3 --out none; refuses 2; expect_err 'fp8'
 # In fp16 the loss is scaled: a scale that is too large comes down by steps that are skipped, metrics and the log say so,
 # and a run that was killed goes on with the scale, the count and the bits that it would have had.
 scaled="$job --precision fp16 --loss-scale 268435456 --growth-interval 3"
-run train $scaled --steps 40 --out straight; expect_rc 0; expect_out '^warning: step 1 is skipped: its gradients are not finite .*; the loss scale goes from 2.68435e\+08 to 1.34218e\+08'
+run train $scaled --steps 40 --out straight; expect_rc 0; expect_err '^warning: step 1 is skipped: its gradients are not finite .*; the loss scale goes from 2.68435e\+08 to 1.34218e\+08'
 grep -q '"step":1,.*"loss_scale":268435456.0,.*"skipped":true' straight/metrics.jsonl || fail 'metrics.jsonl does not say that step 1 was skipped'
 grep -c '"skipped":true' straight/metrics.jsonl | awk '{ exit !($1 > 3 && $1 < 30) }' || fail 'not some of 40 steps were skipped'
 "$program" train $scaled --steps 40 --save-every 1 --out broken >/dev/null 2>&1 & pid=$!

@@ -372,7 +372,7 @@ static void check_program(const engine *e, const variant *v) {
   bool backward_after = false;
   for (size_t at = job->programs[kind].order.count; at-- > 0;) {
     const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
-    narrow += node->op == HRI_OP_LINEAR && job->tensors.items[hri_operands(job, node)[0].tensor].dtype == HRI_BF16;
+    narrow += node->op == HRI_OP_LINEAR && job->tensors.items[hri_operands(job, node)[0].tensor].dtype != HRI_F32;
     clones += node->origin != HRI_NONE;
     heads += node->op == HRI_OP_CROSS_ENTROPY;
     copies += node->lane == HRI_COPY_OUT;
