@@ -44,7 +44,8 @@ typedef enum hr_schedule {
  *   BF16       bf16 weights and activations; fp32 master weights hold the truth; fp32 gradients and moments
  *   BF16_PURE  no master weights: the update rounds stochastically to the bf16 weights
  *   FP16       fp16 weights and activations, else as BF16; the loss is scaled by a number that finds its level by itself
- *              (loss_scale), and a step whose loss or gradients are not finite is skipped, whatever on_nonfinite says
+ *              (loss_scale): a step whose gradients overflow is skipped. What a loss that is not finite does is
+ *              on_nonfinite's to say
  * Vectors (norm weights, biases) stay fp32. */
 typedef enum hr_precision {
   HR_PRECISION_FP32 = 0,
@@ -175,8 +176,7 @@ enum {
   HR_GIVEN_PRECISION = 1 << 10,
   HR_GIVEN_WEIGHT_PACKING = 1 << 11,
   HR_GIVEN_THREADS = 1 << 12,
-  HR_GIVEN_BUDGET = 1 << 13,
-  HR_GIVEN_ON_NONFINITE = 1 << 14
+  HR_GIVEN_BUDGET = 1 << 13
 };
 
 /* Defaults of every field (the values that `headroom plan MODEL` uses), those of the table of fields
