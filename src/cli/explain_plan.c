@@ -95,7 +95,11 @@ static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
       job->micro_batch == base->micro_batch && job->sequence_length == base->sequence_length)
     add(p, HR_TECHNIQUE_LOSS_CHUNK, job->loss_chunk);
   if (job->precision != base->precision)
-    add(p, job->precision == HR_PRECISION_BF16 ? HR_TECHNIQUE_BF16 : HR_TECHNIQUE_BF16_PURE, 0);
+    add(p,
+        job->precision == HR_PRECISION_BF16   ? HR_TECHNIQUE_BF16
+        : job->precision == HR_PRECISION_FP16 ? HR_TECHNIQUE_FP16
+                                              : HR_TECHNIQUE_BF16_PURE,
+        0);
   if (job->optimizer != base->optimizer)
     add(p,
         job->optimizer == HR_OPTIMIZER_SGD         ? HR_TECHNIQUE_SGD

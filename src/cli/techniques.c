@@ -51,6 +51,8 @@ static const technique techniques[] = {
      "trained; none for weights that are frozen, which become half as large"},
     {"precision", "bf16-pure", "half of weights, gradients and activations: there is no fp32 copy",
      "updates that round stochastically"},
+    {"precision", "fp16", "as bf16, on cards that have no bf16 too",
+     "as bf16; a range that ends at 65504, and below at 6e-8: the loss is scaled, steps that overflow are skipped"},
     {"moments", "bf16", "half of the optimizer's states", "states that round stochastically"},
     {"weight-packing", "off", "copies of weights in the order in which products read them",
      "speed of products on the CPU"},

@@ -680,7 +680,11 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
 /* The factor on embeddings has the type of the weights, as in transformers. */
 static double embedding_factor(const builder *b) {
   float factor = (float)b->model->embedding_scale;
-  return b->spec->precision == HR_PRECISION_FP32 ? (double)factor : (double)hri_bf16_widen(hri_bf16_round(factor));
+  switch (b->spec->precision) {
+  case HR_PRECISION_FP32: return (double)factor;
+  case HR_PRECISION_FP16: return (double)hri_f16_widen(hri_f16_round(factor));
+  default: return (double)hri_bf16_widen(hri_bf16_round(factor));
+  }
 }
 
 /* Embedding to final norm in program `program`. */

@@ -38,7 +38,7 @@ typedef struct hri_optimizer {
 #define HRI_NUMBER(field) offsetof(hr_job, field)
 
 /* X(enumerator of hr_optimizer, op, operands of the op, row). Operands: g, control, w (the master if there is one), the
- * state's tensors in order, bf16 copy of w?, guard? */
+ * state's tensors in order, copy of w in 16 bits?, guard? */
 #define HRI_OPTIMIZERS(X)                                                                                              \
   X(ADAMW, "adamw", "RRUUUug", .tensor_count = 2,                                                                      \
     .tensors = {{"exp_avg", HRI_F32, true, 1}, {"exp_avg_sq", HRI_F32, true, 1}},                                      \

@@ -11,6 +11,7 @@
 #include "data/words.h"
 #include "device/host.h"
 #include "program/quantization.h"
+#include "train/diverge.h"
 #include "train/export.h"
 #include "train/manifest.h"
 
@@ -211,7 +212,9 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
 }
 
 static hr_status load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
-  hri_control control = {.loss_scale = 1, .clip_scale = 1, .seed = s->plan->spec.seed};
+  hri_control control = {.loss_scale = s->plan->spec.precision == HR_PRECISION_FP16 ? s->plan->spec.loss_scale : 1,
+                         .clip_scale = 1,
+                         .seed = s->plan->spec.seed};
   bool adapters = s->plan->spec.model.lora.rank > 0;
   hri_file_list unasked = {0};
   hr_status status;
@@ -225,6 +228,7 @@ static hr_status load(hri_session *s, const char *directory, const char *states_
   status = hri_executor_run(s->executor, HRI_LOAD, error);
   if (status == HR_OK && (s->loaded || adapters))
     status = hri_source_digest_end(&s->source, s->loaded ? s->loaded : &unasked, &s->base, error);
+  if (status == HR_OK && s->plan->spec.precision == HR_PRECISION_FP16) status = hri_check_fp16(s, error);
   hri_array_free(&unasked);
   hri_source_close(&s->source); /* files are not needed any more */
   return status;

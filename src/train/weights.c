@@ -288,7 +288,7 @@ hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hri_file_li
   return s->states ? hri_weights_digest_end(s->states, files, error) : HR_OK;
 }
 
-/* ---- values of a tensor in the arena, fp32 or bf16 ---- */
+/* ---- values of a tensor in the arena ---- */
 
 uint32_t hri_move_type(hri_file_dtype dtype) {
   return dtype == HRI_FILE_F16 ? HRI_GGML_F16 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32;
@@ -301,9 +301,7 @@ static uint8_t dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
 bool hri_is_codes(const hri_job *job, uint32_t range, uint32_t what) { return dtype_of(job, range, what) == HRI_U8; }
 
 hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what) {
-  uint8_t dtype = dtype_of(job, range, what);
-  assert(dtype == HRI_F32 || dtype == HRI_BF16);
-  return dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+  return hri_dtype_real(dtype_of(job, range, what));
 }
 
 hri_file_dtype hri_state_dtype(const hri_job *job, uint32_t range, uint32_t tensor) {
@@ -460,7 +458,7 @@ hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t 
                          const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   const hri_param_range *range = &job->ranges.items[index];
   const hri_param *param = &job->params.items[range->param];
-  bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
+  bool narrow = real != HRI_REAL_F32, direct = tensor->memory != NULL;
   float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow || !direct ? staging : tensor->memory;
   uint64_t elements = hri_range_logical(job, range),
            each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0);

@@ -57,8 +57,10 @@ static uint64_t file_bytes(const hri_move *m, uint64_t values) { return values /
 static uint64_t value_bytes(const hri_move *m) { return m->codes ? 1 : hri_real_bytes(m->real); }
 
 static bool same_type(const hri_move *m) {
+  static const uint32_t same[] =
+      {[HRI_REAL_F32] = HRI_GGML_F32, [HRI_REAL_BF16] = HRI_GGML_BF16, [HRI_REAL_F16] = HRI_GGML_F16};
   assert(!m->codes || (m->add == 0 && !m->finite && !m->transposed && !m->head_size));
-  return m->codes || m->type == (m->real == HRI_REAL_BF16 ? (uint32_t)HRI_GGML_BF16 : (uint32_t)HRI_GGML_F32);
+  return m->codes || m->type == same[m->real];
 }
 
 /* ---- cutting ---- */
@@ -66,9 +68,9 @@ static bool same_type(const hri_move *m) {
 static bool is_direct(const hri_move *m) { return same_type(m) && m->add == 0; }
 
 /* Whether a run needs a list of fp32 values besides the file bytes: between two types that are not fp32, or to add to
- * bf16. */
+ * a narrow one. */
 static bool needs_list(const hri_move *m) {
-  return m->real == HRI_REAL_BF16 && m->type != HRI_GGML_F32 && !is_direct(m);
+  return m->real != HRI_REAL_F32 && m->type != HRI_GGML_F32 && !is_direct(m);
 }
 
 /* Lists of a run besides its file bytes. */
@@ -114,13 +116,15 @@ static void cut_tiles(const hri_move *m, uint64_t slice, uint32_t team, cut *c) 
 /* ---- runs ---- */
 
 static hr_status refuse_value(const hri_move *m, uint64_t index, hr_error *error) {
+  bool rounds = !m->out && m->real == HRI_REAL_F16 && m->type != HRI_GGML_F16;
   hr_status status = hri_fail(error, m->out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT,
-                              "%s: tensor %s holds a value that is not finite at element %llu", m->path, m->name,
-                              (unsigned long long)index);
+                              "%s: tensor %s holds a value that is not finite%s at element %llu", m->path, m->name,
+                              rounds ? " in fp16, whose largest is 65504," : "", (unsigned long long)index);
   if (m->out)
     return hri_hint(
         error, status,
         "the training diverged, and this state of it is not saved; go on from the last checkpoint with a smaller learning rate");
+  if (rounds) return hri_hint(error, status, "give --precision bf16, which has the range of fp32");
   return hri_hint(error, status, "the checkpoint is damaged or its training diverged; use an earlier one");
 }
 
@@ -161,12 +165,12 @@ static void encode(const plan *p, const hri_move *m, void *raw, const float *fro
 
 /* fp32 values to values as in the arena, and back. */
 static void put(const plan *p, const hri_move *m, void *to, const float *from, uint64_t count) {
-  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, NULL);
+  if (m->real != HRI_REAL_F32) p->elements->cast(to, m->real, from, HRI_REAL_F32, (int64_t)count, NULL);
   else memcpy(to, from, count * sizeof *from);
 }
 
 static void get(const plan *p, const hri_move *m, const void *from, float *to, uint64_t count) {
-  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_F32, from, HRI_REAL_BF16, (int64_t)count, NULL);
+  if (m->real != HRI_REAL_F32) p->elements->cast(to, HRI_REAL_F32, from, m->real, (int64_t)count, NULL);
   else memcpy(to, from, count * sizeof *to);
 }
 

@@ -59,7 +59,8 @@ static void random_way(dice *d, hr_job *job) {
   job->recompute.level_count = 1 + roll(d, job->model.layer_count);
   for (uint32_t l = 0; l < job->recompute.level_count; l++) job->recompute.levels[l] = (uint8_t)roll(d, HR_LEVEL_COUNT);
   job->weight_packing = (hr_weight_packing)roll(d, 4);
-  job->update = job->clip == 0 && job->accumulate == 1 && job->on_nonfinite == HR_ON_NONFINITE_STOP && roll(d, 2)
+  job->update = job->clip == 0 && job->accumulate == 1 && job->on_nonfinite == HR_ON_NONFINITE_STOP &&
+                        job->precision != HR_PRECISION_FP16 && roll(d, 2)
                     ? HR_UPDATE_IN_BACKWARD
                     : HR_UPDATE_AFTER;
   job->check = roll(d, 4) == 0;
@@ -80,7 +81,7 @@ static void random_job(dice *d, hr_job *job, char words[512]) {
   job->weight_decay = roll(d, 2) ? 0.1 : 0;
   job->clip = roll(d, 2) ? 1.0 : 0;
   job->given = HR_GIVEN_CLIP;
-  job->precision = (hr_precision)roll(d, 3);
+  job->precision = (hr_precision)roll(d, 4);
   job->attention = (hr_attention)(roll(d, 4) == 0);
   job->loss_chunk = roll(d, 2) ? HR_LOSS_CHUNK_OFF : 16 + roll(d, 20);
   job->on_nonfinite = (hr_on_nonfinite)(roll(d, 4) == 0);

@@ -1,5 +1,5 @@
 /* Packing of panels for the register tile: rows of a and columns of b, as gemm_ours.h describes them. Compiled once per
- * instruction level (HRI_ISA). Only bits are moved; bf16 that becomes fp32 does so exactly.
+ * instruction level (HRI_ISA). Only bits are moved; bf16 or fp16 that becomes fp32 does so exactly.
  *
  *   - Lines whose terms lie side by side in memory are transposed in registers, LANES lines and LANES words at a time.
  *   - Where neighbouring lines lie side by side, the words of a step are copied; some panels are filled together, so
@@ -25,15 +25,16 @@ _Static_assert(HRI_GEMM_ROWS_AVX2 == HRI_GEMM_LANES_AVX2 - 2 && HRI_GEMM_ROWS_AV
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t terms_of(int64_t words, hri_gemm_words how) { return how == HRI_GEMM_WORDS_PAIRS ? 2 * words : words; }
-INLINE hri_real type_of(hri_gemm_words how) { return how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : HRI_REAL_BF16; }
+INLINE hri_real type_of(hri_gemm_words how) {
+  return how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : how == HRI_GEMM_WORDS_HALVES ? HRI_REAL_F16 : HRI_REAL_BF16;
+}
 
 /* LANES words along a line, from `terms` terms on; what is beyond them is zero. */
 INLINE hri_words words_along(const void *from, int64_t terms, hri_gemm_words how) {
   typedef hri_words words_memory __attribute__((aligned(2), may_alias));
   uint16_t some[2 * LANES] = {0};
   terms = terms > 0 ? terms : 0;
-  if (how == HRI_GEMM_WORDS_F32) return (hri_words)hri_vload_n(from, least(terms, LANES));
-  if (how == HRI_GEMM_WORDS_WIDENED) return (hri_words)hri_vload_bf16_n(from, least(terms, LANES));
+  if (how != HRI_GEMM_WORDS_PAIRS) return (hri_words)hri_vload_real_n(from, 0, least(terms, LANES), type_of(how));
   if (terms >= 2 * LANES) return *(const words_memory *)from;
   memcpy(some, from, (size_t)terms * sizeof *some);
   return *(const words_memory *)some;
@@ -42,10 +43,9 @@ INLINE hri_words words_along(const void *from, int64_t terms, hri_gemm_words how
 /* The same step of `count` neighbouring lines or more; `second` is the term behind, of pairs, and may not exist. */
 INLINE hri_words words_across(const void *from, const void *second, int64_t count, hri_gemm_words how) {
   hri_words low, high = {0};
-  if (how == HRI_GEMM_WORDS_F32) return (hri_words)hri_vload_n(from, count);
-  low = (hri_words)hri_vload_bf16_n(from, count);
-  if (how == HRI_GEMM_WORDS_WIDENED) return low;
-  if (second) high = (hri_words)hri_vload_bf16_n(second, count);
+  low = (hri_words)hri_vload_real_n(from, 0, count, type_of(how));
+  if (how != HRI_GEMM_WORDS_PAIRS) return low;
+  if (second) high = (hri_words)hri_vload_real_n(second, 0, count, HRI_REAL_BF16);
   return low >> 16 | high;
 }
 
@@ -210,6 +210,7 @@ void HRI_ISA_NAME(hri_gemm_pack)(const hri_gemm_panels *p) {
   switch (p->how) {
   case HRI_GEMM_WORDS_F32: pack(p, HRI_GEMM_WORDS_F32); break;
   case HRI_GEMM_WORDS_WIDENED: pack(p, HRI_GEMM_WORDS_WIDENED); break;
+  case HRI_GEMM_WORDS_HALVES: pack(p, HRI_GEMM_WORDS_HALVES); break;
   default: pack(p, HRI_GEMM_WORDS_PAIRS); break;
   }
 }

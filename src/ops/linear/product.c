@@ -16,7 +16,10 @@ static bool fits(int64_t a, int64_t b) {
 }
 
 static bool types_fit(const hri_gemm_shape *s) {
-  return (s->type == HRI_REAL_F32 || s->type == HRI_REAL_BF16) && (s->out == HRI_REAL_F32 || s->out == HRI_REAL_BF16) &&
+  hri_real narrow = s->type == HRI_REAL_F32 && s->mixed ? s->other : s->type; /* of the operands, where one is */
+  return (unsigned)s->type <= HRI_REAL_F16 && (unsigned)s->out <= HRI_REAL_F16 && (unsigned)s->other <= HRI_REAL_F16 &&
+         (s->mixed ? (s->type == HRI_REAL_F32) != (s->other == HRI_REAL_F32) : s->other == HRI_REAL_F32) &&
+         (s->out == HRI_REAL_F32 || narrow == HRI_REAL_F32 || s->out == narrow) &&
          !(s->packed && !hri_gemm_is_plain(s));
 }
 
@@ -82,8 +85,7 @@ static void cut_depth(hri_gemm_layout *l, int64_t most_words, int64_t step) {
 
 static void lay_out_few(hri_gemm_layout *l, hri_gemm_code code, const hri_gemm_shape *s) {
   l->few = true;
-  l->a_floats =
-      s->type == HRI_REAL_BF16 && code == HRI_GEMM_FMA ? (uint64_t)(s->m * rounded(s->k, l->tile_columns)) : 0;
+  l->a_floats = s->type != HRI_REAL_F32 && code == HRI_GEMM_FMA ? (uint64_t)(s->m * rounded(s->k, l->tile_columns)) : 0;
 }
 
 hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
@@ -103,7 +105,7 @@ hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_
   l.rows = (A_WORDS + least(s->threads, 1024) * A_WORDS_PER_THREAD) / l.block_words;
   l.rows = least(l.p.rows, most(l.rows / l.tile_rows, 1) * l.tile_rows);
   l.group = least(panels, t->group);
-  if (s->out == HRI_REAL_BF16 && (l.words > l.block_words || s->accumulate))
+  if (s->out != HRI_REAL_F32 && (l.words > l.block_words || s->accumulate))
     l.stage_columns = least(panels, most(blocks(STAGE_WORDS / l.rows, l.tile_columns), l.group)) * l.tile_columns;
   l.a_floats = whole_lines((l.whole_rows ? rounded(l.rows, l.tile_rows) : l.rows) * l.block_words);
   l.stage_floats = whole_lines(l.rows * l.stage_columns);
@@ -257,7 +259,7 @@ hr_status hri_gemm_ask(const char *asked, hri_gemm_machine *m, hr_error *error) 
 
 /* What a level and a shape have no use for goes by multiply-adds. */
 static hri_gemm_code possible(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
-  if (s->type == HRI_REAL_F32 || s->mixed) return HRI_GEMM_FMA;
+  if (s->type != HRI_REAL_BF16 || s->mixed) return HRI_GEMM_FMA;
   return code_for(level, code, hri_gemm_row_of(s));
 }
 

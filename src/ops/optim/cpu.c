@@ -94,7 +94,7 @@ typedef enum step_rule { ADAMW, LION, MOMENTUM, SGD } step_rule;
 typedef struct kind {
   step_rule rule;
   hri_real w, moment, gradient;
-  bool copy;
+  hri_real copy; /* HRI_REAL_F32: there is none */
 } kind;
 typedef struct sgd_factors {
   float learning_rate, weight_decay, momentum, gradient_scale;
@@ -110,7 +110,7 @@ typedef struct factors {
 
 INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n, hri_vf w, const uint16_t *random) {
   store_state(a->w, i, w, n, k.w, random);
-  if (k.copy) hri_vstore_bf16_n(a->copy + i, w, n);
+  if (k.copy != HRI_REAL_F32) hri_vstore_real_n(a->copy, i, w, n, k.copy);
 }
 
 /* Elements [i, i + n), n <= HRI_LANES; random[array]: the bits for them. */
@@ -204,7 +204,9 @@ INLINE void with_gradient(const hri_update_args *a, const factors *f, int64_t be
 }
 INLINE void with_weight(const hri_update_args *a, const factors *f, int64_t begin, int64_t end, step_rule rule) {
   if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_BF16});
-  else if (a->copy) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32, .copy = true});
+  else if (a->copy && a->copy_real == HRI_REAL_F16)
+    with_moment(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_F16, .gradient = HRI_REAL_F32});
+  else if (a->copy) with_gradient(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_BF16});
   else with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32});
 }
 

@@ -20,7 +20,7 @@ typedef enum rule { ADAMW8BIT, LION8BIT } rule;
 typedef struct kind {
   rule rule;
   hri_real w, gradient;
-  bool copy;
+  hri_real copy; /* HRI_REAL_F32: there is none */
 } kind;
 
 typedef struct numbers {
@@ -273,7 +273,7 @@ INLINE void block_step(const hri_update_args *a, const numbers *f, const hri_dyn
     hri_vf raw = hri_vload_real_n(a->g, i + at, count, k.gradient), w = hri_vload_real_n(a->w, i + at, count, k.w);
     w = two ? adamw_part(&b, f, at, raw, w) : lion_part(&b, f, at, raw, w);
     store_state(a->w, i + at, w, count, k.w, random + at);
-    if (k.copy) hri_vstore_bf16_n(a->copy + i + at, w, count);
+    if (k.copy != HRI_REAL_F32) hri_vstore_real_n(a->copy, i + at, w, count, k.copy);
   }
   *first_scale = fold_largest(b.largest_first);
   encode(first_codes, b.first, n, *first_scale, maps, true);
@@ -317,7 +317,9 @@ INLINE void with_gradient(const hri_update_args *a, const numbers *f, const hri_
 INLINE void with_weight(const hri_update_args *a, const numbers *f, const hri_dynamic_maps *maps, int64_t begin,
                         int64_t end, rule of) {
   if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_BF16});
-  else if (a->copy) with_gradient(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_F32, .copy = true});
+  else if (a->copy && a->copy_real == HRI_REAL_F16)
+    step_range(a, f, maps, begin, end, (kind){.rule = of, .copy = HRI_REAL_F16});
+  else if (a->copy) with_gradient(a, f, maps, begin, end, (kind){.rule = of, .copy = HRI_REAL_BF16});
   else with_gradient(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_F32});
 }
 

@@ -61,11 +61,13 @@ static hr_status check_range(const hri_job *job, const hri_node *node, const hri
                 (!narrow || narrow->dtype == state->dtype));
     if (row->tensors[k].narrow) narrow = state;
   }
-  if (copy) HRI_SHAPE(w->dtype == HRI_F32 && copy->dtype == HRI_BF16 && hri_tensor_stored_elements(copy) == elements);
+  if (copy)
+    HRI_SHAPE(w->dtype == HRI_F32 && (copy->dtype == HRI_BF16 || (copy->dtype == HRI_F16 && g->dtype == HRI_F32)) &&
+              hri_tensor_stored_elements(copy) == elements);
   return HR_OK;
 }
 
-/* g, control, w, states, bf16 copy of w?, guard?; i0 segment, i1 and i2 its ranges in job->laid_out. */
+/* g, control, w, states, copy of w in 16 bits?, guard?; i0 segment, i1 and i2 its ranges in job->laid_out. */
 hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_optimizer *row = hri_optimizer_get(hri_optimizer_of(node->op));
   const hri_operand *o = hri_operands(job, node);

@@ -82,9 +82,7 @@ INLINE hri_vu round_random(hri_vf v, const uint16_t *random) {
 
 INLINE void store_state(void *p, int64_t index, hri_vf v, int64_t n, hri_real real, const uint16_t *random) {
   if (real == HRI_REAL_F32) hri_vstore_n((float *)p + index, v, n);
-  else if (n == HRI_LANES)
-    *(hri_vh16_memory *)((hri_bf16 *)p + index) = (hri_vh16_memory)hri_vupper(round_random(v, random));
-  else hri_vstore_bf16_n((hri_bf16 *)p + index, (hri_vf)(round_random(v, random) & 0xFFFF0000u), n);
+  else hri_vstore_narrow_n((hri_bf16 *)p + index, hri_vupper(round_random(v, random)), n);
 }
 
 #endif
