@@ -11,6 +11,7 @@
 #include "convert/lexicon.h"
 #include "convert/target.h"
 #include "convert/weights.h"
+#include "model/config_kept.h"
 #include "program/quantization.h"
 
 /* ---- types ---- */
@@ -178,8 +179,15 @@ static hr_status copy_companions(const work *w, const char *directory, hr_error 
 
 static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
   hr_model model = w->model;
+  hr_status read;
+  char *text;
   model.quantization = (hr_quantize)w->quantization;
-  HRI_TRY(write_file(directory, "config.json", hr_model_config_text(&model, types[w->type].torch), error));
+  text = hri_config_kept(&model, types[w->type].torch, &read, error);
+  if (read != HR_OK) {
+    hr_free(text);
+    return read;
+  }
+  HRI_TRY(write_file(directory, "config.json", text, error));
   HRI_TRY(copy_companions(w, directory, error));
   return hri_convert_to_quantized(&w->source, directory, w->quantization, &w->result->tensor_count,
                                   &w->result->data_bytes, error);
