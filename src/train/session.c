@@ -219,6 +219,7 @@ static hr_status load(hri_session *s, const char *directory, const char *states_
   hri_file_list unasked = {0};
   hr_status status;
   if (!s->executor) HRI_TRY(hri_session_prepare(s, error));
+  hri_source_close(&s->source); /* of a load before this one */
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory,
                           states_file, s->plan->spec.seed, error));
   if (s->loaded || adapters) HRI_TRY(hri_source_digest_begin(&s->source, error));
@@ -230,6 +231,7 @@ static hr_status load(hri_session *s, const char *directory, const char *states_
     status = hri_source_digest_end(&s->source, s->loaded ? s->loaded : &unasked, &s->base, error);
   if (status == HR_OK && s->plan->spec.precision == HR_PRECISION_FP16) status = hri_check_fp16(s, error);
   hri_array_free(&unasked);
+  if (status == HR_OK && s->plan->spec.purpose == HR_PURPOSE_TRAIN) return hri_source_settle(&s->source, error);
   hri_source_close(&s->source); /* files are not needed any more */
   return status;
 }
@@ -253,6 +255,7 @@ void hri_session_close(hri_session *s) {
 static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states,
                               hri_file_list *files, hr_error *error) {
   hri_sink_options options = {.carry = &s->carry,
+                              .originals = s->source.model ? &s->source : NULL,
                               .as_source = dtype == (hri_file_dtype)HRI_AS_SOURCE,
                               .dtype = dtype,
                               .states = with_states};

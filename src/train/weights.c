@@ -367,13 +367,55 @@ static const hri_param_part *part_of(const hri_job *job, const hri_param_range *
 
 static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 ? spec->dims[1] : 1; }
 
+static hr_status source_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
+                             hr_error *error) {
+  return (s->gguf && !spec->adapter ? move_gguf_part : move_part)(s, spec, k, move, error);
+}
+
+/* Whether values of this type are still all there in the arena's. */
+static bool holds(hri_real real, uint32_t type) {
+  return real == HRI_REAL_F32 || (real == HRI_REAL_BF16 && type == HRI_GGML_BF16) ||
+         (real == HRI_REAL_F16 && type == HRI_GGML_F16);
+}
+
+hr_status hri_source_original(const hri_source *s, uint32_t index, uint32_t k, hri_move *move, bool *rounded,
+                              hr_error *error) {
+  const hri_param_range *range = &s->job->ranges.items[index];
+  hri_param_spec spec;
+  *rounded = false;
+  if ((!s->weights && !s->gguf) || s->model->lora.rank > 0 || range->gradient != HRI_NONE ||
+      s->job->params.items[range->param].codes != HRI_NONE)
+    return HR_OK;
+  hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
+  HRI_TRY(source_part(s, &spec, (uint32_t)(part_of(s->job, range, &spec, k) - spec.parts), move, error));
+  move->rows = part_of(s->job, range, &spec, k)->rows;
+  move->columns = columns_of(&spec);
+  *rounded = !holds(hri_real_of(s->job, index, HRI_MOVED_WEIGHT), move->type);
+  return HR_OK;
+}
+
+hr_status hri_source_settle(hri_source *s, hr_error *error) {
+  bool any = false;
+  for (uint32_t r = 0; r < s->job->ranges.count; r++)
+    for (uint32_t k = 0; k < s->job->ranges.items[r].part_count && !any; k++) {
+      hri_move move;
+      HRI_TRY(hri_source_original(s, r, k, &move, &any, error));
+    }
+  if (!any) {
+    hri_source_close(s);
+    return HR_OK;
+  }
+  hri_weights_close(s->states);
+  s->states = NULL;
+  return HR_OK;
+}
+
 static hr_status fill_weight(hri_source *s, const hri_param_range *range, const hri_param_spec *spec, hri_real real,
                              const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = part_of(s->job, range, spec, k);
-    HRI_TRY((s->gguf && !spec->adapter ? move_gguf_part : move_part)(s, spec, (uint32_t)(part - spec->parts), &moves[k],
-                                                                     error));
+    HRI_TRY(source_part(s, spec, (uint32_t)(part - spec->parts), &moves[k], error));
     moves[k].rows = part->rows;
     moves[k].columns = columns_of(spec);
     moves[k].window = tensor;

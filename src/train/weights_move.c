@@ -301,6 +301,40 @@ static hr_status read_rows(const plan *p, const hri_move *m, const cut *c, uint6
   return check_finite(p, m, l.values, HRI_REAL_F32, row * m->columns + column, rows * columns, error);
 }
 
+/* ---- a file's values without the arena ---- */
+
+/* The file's row of ours: our_row backwards. */
+static uint64_t file_row(const hri_move *m, uint64_t row) {
+  uint64_t size = m->head_size, in = row % size;
+  return row - in + in % (size / 2) * 2 + in / (size / 2);
+}
+
+/* Blocks are decoded whole: a request may begin and end within one, as nobody cuts a list of fp32 by them. */
+static hr_status get_original(void *context, uint64_t offset, void *to, uint64_t bytes, hr_error *error) {
+  enum { PIECE = 2048 };
+  const hri_move *m = context;
+  uint64_t block = block_of(m), at = offset / sizeof(float), end = at + bytes / sizeof(float);
+  unsigned char raw[PIECE * sizeof(float)];
+  float values[PIECE], *out = to;
+  assert(block <= PIECE && !m->out && !m->codes);
+  while (at < end) {
+    uint64_t row = m->head_size ? at / m->columns : 0, in = m->head_size ? at % m->columns : at;
+    uint64_t from = (m->head_size ? file_row(m, row) * m->columns : 0) + in, skip = from % block;
+    uint64_t n = least(m->head_size ? least(m->columns - in, end - at) : end - at, PIECE - skip);
+    uint64_t whole = hri_round_up(skip + n, block);
+    HRI_TRY(m->bytes(m, file_bytes(m, from - skip), file_bytes(m, whole), raw, error));
+    (void)hri_ggml_to_f32(m->type, values, raw, whole);
+    for (uint64_t i = 0; i < n; i++) out[i] = m->add != 0 ? values[skip + i] + m->add : values[skip + i];
+    out += n;
+    at += n;
+  }
+  return HR_OK;
+}
+
+hri_window hri_move_originals(const hri_move *m) {
+  return (hri_window){.context = (void *)(uintptr_t)m, .get = get_original};
+}
+
 /* ---- tiles ---- */
 
 /* to[c][r] = from[r][c] for a block of 4 x 4, rows `to_step` and `from_step` values apart. */

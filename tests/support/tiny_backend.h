@@ -779,7 +779,7 @@ static hr_status tiny_open(const hr_device *device, hri_backend **out) {
                      .granule = 64,
                      .staging_tier = HRI_HOST,
                      .ahead = 1,
-                     .elements = {NULL, tiny_fill, tiny_zero_bytes, tiny_cast_values, tiny_first_nonfinite},
+                     .elements = {NULL, tiny_fill, tiny_zero_bytes, tiny_cast_values, tiny_first_nonfinite, NULL},
                      .self = b,
                      .workspace = tiny_workspace,
                      .fixed_bytes = tiny_fixed_bytes,
