@@ -731,6 +731,71 @@ static void test_same_bits_for_every_team(void **state) {
   assert_true(packed > (getenv("HEADROOM_TEST_QUICK") ? 50 : 100));
 }
 
+/* ---- packing ---- */
+
+/* Word `word` of line `line`, as gemm_ours.h states it. */
+static uint32_t word_of(const hri_gemm_panels *p, int64_t line, int64_t word) {
+  const uint16_t *halves = p->from;
+  uint32_t v = 0;
+  if (line >= p->lines) return 0;
+  if (p->how == HRI_GEMM_WORDS_PAIRS) {
+    for (int64_t h = 0; h < 2 && 2 * word + h < p->terms; h++)
+      v |= (uint32_t)halves[line * p->across + (2 * word + h) * p->along] << 16 * h;
+    return v;
+  }
+  if (word >= p->terms) return 0;
+  if (p->how == HRI_GEMM_WORDS_WIDENED) return (uint32_t)halves[line * p->across + word * p->along] << 16;
+  return ((const uint32_t *)p->from)[line * p->across + word * p->along];
+}
+
+/* A request drawn: whole panels and edges, both directions, sizes about those of vectors. */
+static hri_gemm_panels panels_drawn(uint64_t *counter) {
+  static const int64_t widths[] = {6, 8, 12, 14, 16, 32, 1, 13};
+  uint32_t w[8];
+  hri_gemm_panels p = {0};
+  int64_t terms;
+  for (int i = 0; i < 8; i += 4) hri_philox(7, 0, (*counter)++, w + i);
+  p.how = (hri_gemm_words)(w[0] % 3);
+  p.width = widths[w[1] % 8];
+  p.panels = 1 + w[2] % 5;
+  p.words = 1 + w[3] % 70;
+  p.lines = p.panels * p.width - (w[4] % 2 ? w[5] % p.width : 0);
+  terms = p.how == HRI_GEMM_WORDS_PAIRS ? 2 * p.words : p.words;
+  p.terms = w[4] & 2 ? terms - (int64_t)(w[6] % 3) : terms;
+  if (p.terms < 0) p.terms = 0;
+  p.along = w[4] & 4 ? 1 : p.lines + w[7] % 9;
+  p.across = w[4] & 4 ? p.terms + w[7] % 9 : 1;
+  p.panel_stride = p.words * p.width + w[7] % 3;
+  return p;
+}
+
+/* Every word of every panel, from a source and into a place of exactly the bytes that there are. */
+static void test_panels(void **state) {
+  const long count = getenv("HEADROOM_TEST_QUICK") ? 1000 : 10000;
+  uint64_t counter = 0;
+  (void)state;
+  for (int isa = 0; isa < HRI_ISA_COUNT; isa++)
+    for (long i = 0; i < count && hri_isa_has(processor_isa(), (hri_isa)isa); i++) {
+      hri_gemm_ours ours = hri_gemm_ours_at((hri_isa)isa, HRI_GEMM_FMA);
+      hri_gemm_panels p = panels_drawn(&counter);
+      int64_t last = p.along == 1 ? (p.lines - 1) * p.across + p.terms : (p.terms - 1) * p.along + p.lines;
+      uint64_t from_bytes = p.terms ? (uint64_t)last * (p.how == HRI_GEMM_WORDS_F32 ? 4 : 2) : 0;
+      uint64_t to_bytes = (uint64_t)((p.panels - 1) * p.panel_stride + p.words * p.width) * 4;
+      uint8_t *from = guarded_alloc(from_bytes ? from_bytes : 1);
+      for (uint64_t at = 0; at < from_bytes; at++) from[at] = (uint8_t)(at * 131 + at / 251 + (uint64_t)i);
+      p.from = from;
+      p.to = guarded_alloc(to_bytes);
+      ours.kernels.pack(&p);
+      guarded_check(p.to, to_bytes);
+      for (int64_t panel = 0; panel < p.panels; panel++)
+        for (int64_t at = 0; at < p.words * p.width; at++)
+          assert_int_equal(p.to[panel * p.panel_stride + at],
+                           word_of(&p, panel * p.width + at % p.width, at / p.width));
+      guarded_free(p.to);
+      guarded_free(from);
+    }
+}
+
 /* Different products at once, each in a thread of its own. */
 typedef struct alone {
   const hri_gemm *gemm;
@@ -1187,6 +1252,7 @@ int main(void) {
       cmocka_unit_test(test_parts_have_the_bits_of_the_whole),
       cmocka_unit_test(test_nonfinite),
       cmocka_unit_test(test_rounding_of_results),
+      cmocka_unit_test(test_panels),
       cmocka_unit_test(test_same_bits_for_every_team),
       cmocka_unit_test(test_several_at_once),
       cmocka_unit_test(test_no_hidden_memory),

@@ -99,19 +99,25 @@ static void pack_b(const work *w, int64_t column, int64_t first, int64_t count, 
 
 /* ---- tiles ---- */
 
+/* What all tiles of one multiplication share. */
+static hri_gemm_tile tile_of(const work *w) {
+  bool rounds = w->shape->out == HRI_REAL_BF16, ends = w->word + w->words == w->l.words;
+  hri_gemm_tile t = {.depth = w->words,
+                     .go_on = w->word > 0 || w->shape->accumulate,
+                     .rounded_stride = w->l.p.c_row,
+                     .stride = rounds ? w->l.stage_columns : w->l.p.c_row};
+  t.next_stride = rounds && ends && !t.go_on ? t.rounded_stride * 2 : t.stride * 4;
+  return t;
+}
+
 /* Row `row` of those packed, column `column` of c. */
 static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t) {
   int64_t in_c = (w->row + row) * w->l.p.c_row + column;
   bool ends = w->word + w->words == w->l.words, rounds = w->shape->out == HRI_REAL_BF16;
   t->columns = least(w->l.tile_columns, w->l.p.columns - column);
-  t->go_on = w->word > 0 || w->shape->accumulate;
   t->bias = ends && w->bias ? w->bias + column : NULL;
   t->rounded = ends && rounds ? (hri_bf16 *)w->c + in_c : NULL;
-  t->rounded_stride = w->l.p.c_row;
-  t->stride = rounds ? w->l.stage_columns : w->l.p.c_row;
   t->sums = rounds ? w->stage + row * t->stride + column - w->column : (float *)w->c + in_c;
-  t->next = t->rounded && !t->go_on ? (const char *)t->rounded : (const char *)t->sums;
-  t->next_stride = t->rounded && !t->go_on ? t->rounded_stride * 2 : t->stride * 4;
 }
 
 /* A chain that begins in a bf16 c begins in the stage, with what c holds. */
@@ -121,26 +127,25 @@ static void widen_c(const work *w, const hri_gemm_tile *t, int64_t row, int64_t 
     for (int64_t j = 0; j < t->columns; j++) t->sums[r * t->stride + j] = hri_bf16_widen(c[r * w->l.p.c_row + j]);
 }
 
-/* Panels [first, first + count) of b times panels [begin, end) of a. */
+/* Panels [first, first + count) of b times panels [begin, end) of a. Where a tile goes is found while the one before is
+ * computed, which fetches it. */
 static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
-  int64_t panel_floats = w->words * w->l.tile_columns;
+  int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns;
   bool widens = w->word == 0 && w->shape->accumulate && w->shape->out == HRI_REAL_BF16;
+  hri_gemm_tile t = tile_of(w), next = t;
+  if (begin < end) target(w, panel_row(w, begin), left, &next);
   for (int64_t i = begin; i < end; i++) {
-    int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row;
-    for (int64_t j = 0; j < count; j++) {
-      int64_t column = w->column + (first + j) * w->l.tile_columns;
+    int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row, column = left;
+    t.a = w->packed_a + row * w->words;
+    t.rows = least(height, w->rows - row);
+    t.b = b;
+    for (int64_t j = 0; j < count; j++, t.b = (const float *)t.b + panel_floats) {
       bool last = j + 1 == count;
-      hri_gemm_tile t, next;
-      target(w, row, column, &t);
-      target(w, last && i + 1 < end ? row + height : row,
-             last ? w->column + first * w->l.tile_columns : column + w->l.tile_columns, &next);
-      t.depth = w->words;
-      t.a = w->packed_a + row * w->words;
-      t.b = b + j * panel_floats;
-      t.rows = least(height, w->rows - row);
-      t.next = next.next;
-      t.next_stride = next.next_stride;
+      t.columns = next.columns, t.bias = next.bias, t.rounded = next.rounded, t.sums = next.sums;
       if (widens) widen_c(w, &t, row, column);
+      column = last ? left : column + w->l.tile_columns;
+      target(w, last && i + 1 < end ? row + height : row, column, &next);
+      t.next = next.rounded && !t.go_on ? (const char *)next.rounded : (const char *)next.sums;
       w->kernels->tile(&t);
     }
   }
