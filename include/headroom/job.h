@@ -26,7 +26,8 @@ typedef enum hr_purpose { HR_PURPOSE_TRAIN = 0, HR_PURPOSE_EVALUATE, HR_PURPOSE_
   X(MOMENTUM, "momentum")                                                                                              \
   X(ADAMW8BIT, "adamw8bit")                                                                                            \
   X(LION, "lion")                                                                                                      \
-  X(LION8BIT, "lion8bit")
+  X(LION8BIT, "lion8bit")                                                                                              \
+  X(ADAFACTOR, "adafactor")
 #define HR_OPTIMIZER_ENUMERATOR(id, word) HR_OPTIMIZER_##id,
 typedef enum hr_optimizer { HR_OPTIMIZERS(HR_OPTIMIZER_ENUMERATOR) HR_OPTIMIZER_COUNT } hr_optimizer;
 typedef enum hr_attention { HR_ATTENTION_FLASH = 0, HR_ATTENTION_MATERIALIZED } hr_attention;
@@ -124,6 +125,9 @@ typedef struct hr_job {
   hr_states_8bit states_8bit;
   hr_update update;
   double beta1, beta2, epsilon, weight_decay, momentum;
+  double adafactor_decay;                    /* the power of the step whose part of the second moment is new; <= 0 */
+  double adafactor_epsilon, adafactor_least; /* least second moment's root; least root mean square of a weight */
+  double adafactor_clip;                     /* largest root mean square of an update, before the learning rate */
   double learning_rate;
   hr_schedule schedule;
   double warmup;          /* steps, or a share of the steps when < 1 */

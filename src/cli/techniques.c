@@ -84,6 +84,10 @@ static const technique techniques[] = {
     {"optimizer", "lion8bit",
      "seven eighths of AdamW's states: 1 byte and a 64th per weight, not of embeddings and norms",
      "that of lion, and codes are read and made again in every update"},
+    {"optimizer", "adafactor",
+     "nearly all of AdamW's states: 4 bytes per row and column of a matrix, 4 per element of a vector",
+     "another course of training: no first moment, steps in proportion to a tensor's size, --lr 0.01; a gradient is read "
+     "four times in an update"},
     {"optimizer", "momentum", "one of AdamW's two states, 4 bytes per weight that is trained",
      "another course of training, with a learning rate of its own"},
     {"optimizer", "sgd", "both of AdamW's states, 8 bytes per weight that is trained",

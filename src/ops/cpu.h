@@ -197,10 +197,11 @@ typedef struct hri_adamw_factors {
 
 /* The numbers of one step of any optimizer. */
 typedef struct hri_update_numbers {
-  double number[3]; /* as its row in program/optimizer.h lists them */
+  double number[4]; /* as its row in program/optimizer.h lists them */
   double learning_rate, weight_decay;
   double gradient_scale; /* multiplies g: clip coefficient / loss scale */
   int64_t t;             /* applied steps, this one counted */
+  int64_t columns;       /* of the part, for states that are factored; 1 or 0: a vector */
 } hri_update_numbers;
 
 /* What the random bits of stochastic rounding depend on, beside the array and the logical element
@@ -301,7 +302,8 @@ typedef struct hri_cpu_kernels {
   double (*partial_sum)(const double *partials, int64_t n);
   /* One step, by hr_optimizer. AdamW is torch.optim.AdamW; SGD and momentum are torch.optim.SGD (decay added to the
    * gradient), where the momentum of the first step is zero, which gives torch's buffer = g; Lion decays as AdamW does.
-   * Of kinds with blocks a slice begins with one, and its states are codes and scales (ops/optim/dynamic.h). */
+   * Of kinds with blocks a slice begins with one, and its states are codes and scales (ops/optim/dynamic.h). Adafactor is
+   * torch.optim.Adafactor; its slice is a whole part, state[0] its factors: rows, then columns, fp32. */
   void (*update[HR_OPTIMIZER_COUNT])(const hri_update_args *args, const hri_update_numbers *numbers);
 
   /* ---- move ---- */

@@ -63,9 +63,22 @@ static bool is_packed(const hri_job *job, const hri_node *node) {
   return job->tensors.items[hri_operands(job, node)[1].tensor].layout == HRI_PACKED;
 }
 
+/* An update's arithmetic, as bytes (program/optimizer.h). A rate that was measured of a step with little of it would make
+ * states of 8 bits look twice as fast as they are slow. */
+static double effort_of(const hri_job *job, const hri_node *node) {
+  uint32_t kind = hri_optimizer_of(node->op);
+  double elements = 0;
+  if (kind == HRI_NONE || !hri_optimizer_get(kind)->effort) return 0;
+  for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[0].tensor); k++)
+    elements += (double)hri_tensor_elements(&job->tensors.items[hri_piece(job, hri_operands(job, node)[0].tensor, k)]);
+  return elements * hri_optimizer_get(kind)->effort;
+}
+
 hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
   const hri_rule *rule = hri_rule_get(node->op);
-  hri_rate_class c = {.table = HRI_RATE_STREAM, .kind = rule->stream, .work = hri_node_bytes(job, node)};
+  hri_rate_class c = {.table = HRI_RATE_STREAM,
+                      .kind = rule->stream,
+                      .work = hri_node_bytes(job, node) + effort_of(job, node)};
   if (node->lane != HRI_COMPUTE || rule->transfer) return (hri_rate_class){.table = HRI_RATE_NONE};
   c.size = c.work > 1 ? log2(c.work) : 0;
   if (rule->product) {

@@ -165,7 +165,7 @@ typedef struct hri_wait {
 /* Attributes: their meaning is fixed per op (program/ops.h). Nothing that changes from step to step stands here. */
 typedef struct hri_attr {
   int64_t i[8];
-  double f[4];
+  double f[5];
 } hri_attr;
 
 typedef struct hri_node {

@@ -477,10 +477,10 @@ bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec 
   uint64_t rows = whole ? spec->dims[0] : part->rows;
   if (k >= (whole ? 1 : range->part_count)) return false;
   (void)snprintf(out->name, sizeof out->name, "%s.%s", hri_name_get(job, whole ? param->key : part->key), state->name);
-  out->entries = hri_state_entries(state, rows * columns_of(spec));
-  out->at = whole ? 0 : (part->row - range->row) * columns_of(spec) / state->per;
-  out->rank = state->per == 1 ? spec->rank : 1;
-  out->shape[0] = state->per == 1 ? rows : out->entries;
+  out->entries = hri_state_entries(state, rows, columns_of(spec));
+  out->at = whole ? 0 : (part->row - range->row) * columns_of(spec) / hri_state_share(state);
+  out->rank = hri_state_shaped(state) ? spec->rank : 1;
+  out->shape[0] = hri_state_shaped(state) ? rows : out->entries;
   out->shape[1] = columns_of(spec);
   return true;
 }

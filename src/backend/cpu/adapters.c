@@ -464,15 +464,15 @@ static hr_status run_update(call *c) {
   const hri_control *control = pointer(c, 1);
   uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
-  hri_update_numbers n = {.number = {f[0], f[1], f[2]},
+  hri_update_numbers n = {.number = {f[0], f[1], f[2], f[3]},
                           .learning_rate = control->learning_rate,
-                          .weight_decay = f[3],
+                          .weight_decay = f[HRI_STATE_NUMBERS],
                           .gradient_scale = control->clip_scale / control->loss_scale,
                           .t = control->applied_steps};
   for (uint32_t k = 0; k < pieces(c, 0); k++) {
     const hri_param_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
-    bool blocks = hri_state_block(kind) > 1; /* of logical elements: what pads a vocabulary has no part in a scale */
-    hri_update_args a = {.n = blocks ? (int64_t)hri_range_logical(c->job, range) : piece_elements(c, 2, k),
+    bool apart = hri_state_apart(kind); /* of logical elements: what pads a vocabulary has no part in a scale */
+    hri_update_args a = {.n = apart ? (int64_t)hri_range_logical(c->job, range) : piece_elements(c, 2, k),
                          .w = piece_pointer(c, 2, k),
                          .w_real = real(c, 2),
                          .copy = piece_pointer(c, 3 + states, k),
@@ -488,6 +488,7 @@ static hr_status run_update(call *c) {
       a.state[t] = piece_pointer(c, 3 + t, k);
       if (hri_optimizer_get(kind)->tensors[t].narrow) a.state_real = real(c, 3 + t);
     }
+    n.columns = (int64_t)(range->elements / range->rows);
     c->cpu->kernels.update[kind](&a, &n);
   }
   return HR_OK;
