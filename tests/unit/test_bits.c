@@ -327,7 +327,7 @@ static outcome train(const variant *v) {
   for (int tier = 0; tier < HR_TIER_COUNT; tier++)
     out.reserved[tier] = hri_executor_reserved_bytes(s.executor, (hri_tier)tier);
   out.hash = hash_bytes(hash_parameters(&s), &hri_executor_control(s.executor)->loss_scale, sizeof(double));
-  assert_true(hri_executor_control(s.executor)->applied_steps > 0); /* in fp16 some may be skipped */
+  assert_true(v->ignore_waits || hri_executor_control(s.executor)->applied_steps > 0); /* in fp16 some may be skipped */
   out.nodes = s.plan->info.node_count;
   out.storages = s.plan->info.storage_count;
   hri_session_close(&s);
