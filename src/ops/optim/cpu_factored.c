@@ -21,7 +21,7 @@ enum {
 
 typedef struct kind {
   hri_real w, gradient;
-  bool copy;
+  hri_real copy; /* HRI_REAL_F32: there is none */
 } kind;
 
 typedef struct factored {
@@ -133,7 +133,7 @@ INLINE void step_row(const factored *f, int64_t r, int64_t c, int64_t end, const
       int64_t n = at_most(stop - c, HRI_LANES), i = r * f->columns + c;
       hri_vf w = hri_vload_real_n(f->args.w, i, n, k.w) * f->decay - update_at(f, row, i, c, n, k) * f->step;
       store_state(f->args.w, i, w, n, k.w, bits[HRI_ROUNDED_WEIGHT] + at);
-      if (k.copy) hri_vstore_bf16_n(f->args.copy + i, w, n);
+      if (k.copy != HRI_REAL_F32) hri_vstore_real_n(f->args.copy, i, w, n, k.copy);
     }
     c = stop;
   }
@@ -157,10 +157,11 @@ INLINE void step_part(factored *f, int64_t part, kind k) {
     for (int64_t item = first; item < last; item++) {                                                                  \
       if (narrow && narrow_g) body(f, item, (kind){.w = HRI_REAL_BF16, .gradient = HRI_REAL_BF16});                    \
       else if (narrow) body(f, item, (kind){.w = HRI_REAL_BF16, .gradient = HRI_REAL_F32});                            \
-      else if (f->args.copy && narrow_g) body(f, item, (kind){HRI_REAL_F32, HRI_REAL_BF16, true});                     \
-      else if (f->args.copy) body(f, item, (kind){HRI_REAL_F32, HRI_REAL_F32, true});                                  \
-      else if (narrow_g) body(f, item, (kind){HRI_REAL_F32, HRI_REAL_BF16, false});                                    \
-      else body(f, item, (kind){HRI_REAL_F32, HRI_REAL_F32, false});                                                   \
+      else if (f->args.copy && f->args.copy_real == HRI_REAL_F16) body(f, item, (kind){.copy = HRI_REAL_F16});         \
+      else if (f->args.copy && narrow_g) body(f, item, (kind){.gradient = HRI_REAL_BF16, .copy = HRI_REAL_BF16});      \
+      else if (f->args.copy) body(f, item, (kind){.copy = HRI_REAL_BF16});                                             \
+      else if (narrow_g) body(f, item, (kind){.gradient = HRI_REAL_BF16});                                             \
+      else body(f, item, (kind){.w = HRI_REAL_F32});                                                                   \
     }                                                                                                                  \
   }
 PASS(row_pass, sum_rows)
