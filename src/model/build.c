@@ -293,7 +293,7 @@ static uint8_t quantization_of(const builder *b, const hri_param_spec *p) {
   return hri_param_quantizes(b->model, p) ? (uint8_t)b->spec->quantize : HRI_QUANTIZATION_NONE;
 }
 
-/* All of a parameter is trained alike: of a model with adapters those, else everything. */
+/* Of a model with adapters what their files hold is trained, else what --freeze leaves. */
 static void make_param(builder *b, uint32_t index) {
   hri_part_request parts[HRI_PARAM_PARTS] = {{0}};
   hri_param_spec p;
@@ -304,8 +304,7 @@ static void make_param(builder *b, uint32_t index) {
         (hri_part_request){.name = p.parts[k].name,
                            .row = p.parts[k].row,
                            .rows = p.parts[k].rows,
-
-                           .trainable = b->model->lora.rank > 0 ? p.adapter
+                           .trainable = b->model->lora.rank > 0 ? hri_part_tuned(b->model, &p, &p.parts[k], NULL)
                                                                 : hri_part_trains(b->model, &p, &p.parts[k],
                                                                                   b->spec->freeze, b->spec->train_only),
                            .decay = p.decay,
@@ -462,16 +461,18 @@ static hri_id dropped(builder *b, hri_id x, const rows_shape *s) {
 static adapted lower(builder *b, hri_id x, hri_slot weight_slot, const rows_shape *s) {
   adapted a;
   const hr_lora *lora = &b->model->lora;
-  hri_attr scale = {.f = {hri_lora_scale(lora)}};
   memset(&a, 0xFF, sizeof a); /* HRI_NONE */
   for (int k = 0; k < HR_MODULE_COUNT && !b->job->failed; k++) {
     hr_module first = (hr_module)k;
+    hri_attr scale;
     hri_id weight, low, scaled, from;
-    uint64_t rank = lora->rank, at = 0;
+    uint64_t rank, at = 0;
     if (hri_module_slot((hr_module)k, NULL) != weight_slot ||
         !hri_module_is_adapted(b->model, b->emit.layer, (hr_module)k) || a.low[k] != HRI_NONE)
       continue;
     weight = weight_at(b, b->emit.layer, (hri_slot)(HRI_SLOT_LORA_A + first));
+    rank = hri_lora_rank(lora, b->emit.layer, first); /* of all that share this A, and so is the factor */
+    scale = (hri_attr){.f = {hri_lora_scale(lora, b->emit.layer, first)}};
     if (b->job->failed) break;
     low = scaled = fresh_wide(b, s->rows, b->job->tensors.items[weight].stored[0], "lora.low");
     from = dropped(b, x, s);
@@ -483,7 +484,7 @@ static adapted lower(builder *b, hri_id x, hri_slot weight_slot, const rows_shap
     for (int j = k; j < HR_MODULE_COUNT && !b->job->failed; j++) {
       if (hri_module_slot((hr_module)j, NULL) != weight_slot ||
           !hri_module_is_adapted(b->model, b->emit.layer, (hr_module)j) ||
-          hri_module_a(b->model, (hr_module)j) != first)
+          hri_module_a(b->model, b->emit.layer, (hr_module)j) != first)
         continue;
       a.low[j] =
           b->job->tensors.items[weight].stored[0] == rank ? scaled : hri_tensor_columns(b->job, scaled, at, rank);

@@ -1,0 +1,37 @@
+/* Regular expressions over short names, as Python's re.fullmatch reads them, without a library: what plans must not need
+ * one.
+ *
+ * An expression is compiled to a list of states, and all states that a text may be in are followed at once (Thompson
+ * 1968), so time is states x length whatever the expression. That gives whether a text matches, which is all that is
+ * asked here, and not where its groups are. Understood are characters, ., classes, groups, |, ?, *, +, {m,n} and their
+ * lazy forms, \d \w \s and their opposites, ^ $ \b \B \A \Z, and (?=...) (?!...). Refused are backreferences, looking
+ * behind, flags, and atomic and possessive forms. */
+#ifndef HRI_BASE_PATTERN_H
+#define HRI_BASE_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HRI_PATTERN_STATES = 1024 };
+
+typedef struct hri_pattern_state {
+  uint8_t kind;
+  int16_t next, other;
+  uint16_t set; /* which of the sets */
+} hri_pattern_state;
+
+enum { HRI_PATTERN_SETS = 256 };
+
+typedef struct hri_pattern {
+  hri_pattern_state states[HRI_PATTERN_STATES];
+  uint8_t sets[HRI_PATTERN_SETS][32]; /* of bytes, a bit each */
+  int count, set_count, start;
+} hri_pattern;
+
+/* NULL, or what is wrong with the expression: a text that lives as long as the program. */
+const char *hri_pattern_compile(hri_pattern *pattern, const char *expression);
+/* Whether all of `text` matches. */
+bool hri_pattern_matches(const hri_pattern *pattern, const char *text);
+
+#endif
