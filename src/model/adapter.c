@@ -122,6 +122,12 @@ static hr_status take_places(const hri_json *root, const hr_model *model, hr_lor
   bool layers[HR_MAX_LAYERS] = {0}, any = false;
   HRI_TRY(take_targets(root, model, lora, error));
   HRI_TRY(take_layers(root, model, layers, error));
+  if (json_is_string(hri_json_member(root, "target_modules").value) &&
+      says_something(hri_json_member(root, "layers_to_transform").value)) {
+    hri_json list = hri_json_member(root, "layers_to_transform");
+    return hri_json_fail(&list, error,
+                         "nothing, as for PEFT, where target_modules is one text; its expression says which");
+  }
   for (uint32_t l = 0; l < model->layer_count; l++) {
     if (!layers[l]) lora->modules[l] = 0;
     any = any || lora->modules[l] != 0;

@@ -355,7 +355,10 @@ static void set_init(const hr_model *m, hri_param_spec *spec) {
   bool into_residual = spec->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT || spec->slot == HRI_SLOT_MLP_OUT_WEIGHT;
   bool ones = is_norm_weight(spec->slot) && m->norm_weight_offset == 0;
   if (spec->adapter) { /* PEFT: kaiming_uniform(a = sqrt(5)), which is uniform within 1 / sqrt(in); B is zero */
-    spec->init = !is_a(spec->slot) ? HRI_INIT_ZEROS : m->lora.gaussian ? HRI_INIT_NORMAL : HRI_INIT_UNIFORM;
+    spec->init = is_m(spec->slot)   ? HRI_INIT_NAN
+                 : is_b(spec->slot) ? HRI_INIT_ZEROS
+                 : m->lora.gaussian ? HRI_INIT_NORMAL
+                                    : HRI_INIT_UNIFORM;
     spec->init_std = m->lora.gaussian ? 1.0 / hri_lora_rank(&m->lora, spec->layer, module_of(spec->slot))
                                       : 1 / sqrt((double)spec->dims[1]);
     return;

@@ -41,8 +41,9 @@ typedef enum hri_slot {
   HRI_SLOT_NONE = HRI_SLOT_COUNT /* no parameter, where one is optional */
 } hri_slot;
 
-/* UNIFORM: between -init_std and init_std. */
-typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS, HRI_INIT_UNIFORM } hri_init;
+/* UNIFORM: between -init_std and init_std. NAN: made of other weights once these are there (hri_build_magnitudes); no
+ * file has it. */
+typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS, HRI_INIT_UNIFORM, HRI_INIT_NAN } hri_init;
 
 /* One Hugging Face tensor inside a parameter: rows [row, row + rows) of ours. */
 typedef struct hri_param_part {

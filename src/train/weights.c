@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -483,7 +484,10 @@ hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t 
   const hri_param_range *range = &job->ranges.items[index];
   const hri_param *param = &job->params.items[range->param];
   bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
-  float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow || !direct ? staging : tensor->memory;
+  float constant = param->init == HRI_INIT_ONES  ? 1.0f
+                   : param->init == HRI_INIT_NAN ? NAN
+                                                 : 0.0f,
+        *list = narrow || !direct ? staging : tensor->memory;
   uint64_t elements = hri_range_logical(job, range),
            each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0);
   uint64_t room = narrow || !direct ? staging_bytes / each : elements;
