@@ -186,7 +186,7 @@ static const struct {
      "it begins adapters, and those of a directory go on as its "
      "adapter_config.json says",
      "leave out one of them", NULL},
-    {dora_and_dropout, "dora", "dropout of adapters",
+    {dora_and_dropout, "--lora ...,dora", "dropout of adapters",
      "each weight would be multiplied a second time, with what dropout leaves of its input",
      "leave dropout= out, or set lora_dropout to 0 in adapter_config.json", NULL},
     {stored_and_trained, "quantized weight files", "training of all weights", "quantized weights have no gradient",

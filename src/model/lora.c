@@ -8,12 +8,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/mem.h"
 #include "base/pattern.h"
 #include "base/text.h"
 #include "model/params.h"
 
-enum { DEFAULT_RANK = 8, MOST_RANK = 4096, WORD_BYTES = 256 };
+enum { DEFAULT_RANK = 8, MOST_RULES = 1024, MOST_RANK = 4096, WORD_BYTES = 256 };
 
 /* ---- modules ---- */
 
@@ -53,17 +52,16 @@ bool hri_lora_add_target(const hr_model *model, const char *target, hr_lora *lor
 }
 
 const char *hri_lora_add_pattern(const hr_model *model, const char *expression, hr_lora *lora, bool *found) {
-  hri_pattern *pattern = hri_alloc(sizeof *pattern);
-  const char *fault = pattern ? hri_pattern_compile(pattern, expression) : "the host refused memory for it";
+  hri_pattern pattern;
+  const char *fault = hri_pattern_compile(&pattern, expression);
   char name[96];
   *found = false;
   for (uint32_t l = 0; !fault && l < model->layer_count; l++)
     for (int k = 0; k < HR_MODULE_COUNT; k++)
-      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && hri_pattern_matches(pattern, name)) {
+      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && hri_pattern_matches(&pattern, name)) {
         lora->modules[l] |= (uint8_t)(1u << k);
         *found = true;
       }
-  hri_free(pattern);
   return fault;
 }
 
@@ -123,49 +121,44 @@ static bool kind_of(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind) {
 
 /* rule_of[layer][module]: the first of `count` rules that matches, count: none. */
 static const char *match_rules(const hr_model *model, const hr_lora *lora, hri_lora_rule *rules, uint32_t count,
-                               uint32_t (*rule_of)[HR_MODULE_COUNT], uint32_t *bad) {
-  hri_pattern *pattern = hri_alloc(sizeof *pattern);
-  const char *fault = pattern ? NULL : "the host refused memory for it";
+                               uint16_t (*rule_of)[HR_MODULE_COUNT], uint32_t *bad) {
+  hri_pattern pattern;
+  const char *fault = count <= MOST_RULES ? NULL : "there are more than 1,024 entries";
+  *bad = 0;
   for (uint32_t l = 0; l < model->layer_count; l++)
-    for (int k = 0; k < HR_MODULE_COUNT; k++) rule_of[l][k] = count;
+    for (int k = 0; k < HR_MODULE_COUNT; k++) rule_of[l][k] = (uint16_t)count;
   for (uint32_t i = 0; !fault && i < count; i++) {
     *bad = i;
-    fault = compile_rule(pattern, rules[i].key);
+    fault = compile_rule(&pattern, rules[i].key);
     for (uint32_t l = 0; !fault && l < model->layer_count; l++)
       for (int k = 0; k < HR_MODULE_COUNT; k++) {
         char name[96];
         if (rule_of[l][k] != count || !(lora->modules[l] >> k & 1) ||
-            !hri_module_name(model, (hr_module)k, (int32_t)l, name) || !hri_pattern_matches(pattern, name))
+            !hri_module_name(model, (hr_module)k, (int32_t)l, name) || !hri_pattern_matches(&pattern, name))
           continue;
-        rule_of[l][k] = i;
+        rule_of[l][k] = (uint16_t)i;
         rules[i].used = true;
       }
   }
-  hri_free(pattern);
   return fault;
 }
 
 const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *rules, uint32_t ranks, uint32_t alphas,
                            uint32_t *bad) {
-  uint32_t (*of)[HR_MODULE_COUNT] = hri_alloc((uint64_t)2 * HR_MAX_LAYERS * sizeof *of);
-  uint32_t (*of_alpha)[HR_MODULE_COUNT] = of ? of + HR_MAX_LAYERS : NULL;
-  const char *fault = of ? NULL : "the host refused memory for it";
-  *bad = 0;
-  if (!fault) fault = match_rules(model, lora, rules, ranks, of, bad);
-  if (!fault) {
-    fault = match_rules(model, lora, rules + ranks, alphas, of_alpha, bad);
-    if (fault) *bad += ranks;
-  }
+  uint16_t of[HR_MAX_LAYERS][HR_MODULE_COUNT], of_alpha[HR_MAX_LAYERS][HR_MODULE_COUNT];
+  const char *fault = match_rules(model, lora, rules, ranks, of, bad);
+  if (fault) return fault;
+  fault = match_rules(model, lora, rules + ranks, alphas, of_alpha, bad);
+  *bad += ranks;
   for (uint32_t l = 0; !fault && l < model->layer_count; l++)
     for (int k = 0; k < HR_MODULE_COUNT && !fault; k++) {
-      uint32_t rank = lora->rank;
-      double alpha = lora->alpha;
+      uint32_t own = of[l][k], own_alpha = ranks + of_alpha[l][k];
       if (!(lora->modules[l] >> k & 1)) continue;
-      if (of[l][k] < ranks) rank = (uint32_t)rules[ *bad = of[l][k]].value;
-      if (of_alpha[l][k] < alphas) alpha = rules[ *bad = ranks + of_alpha[l][k]].value;
-      if (!kind_of(lora, rank, alpha, &lora->kinds[l][k])) fault = "adapters have at most 64 pairs of rank and alpha";
+      *bad = own < ranks ? own : own_alpha; /* to be named if the kind is one too many */
+      if (!kind_of(lora, own < ranks ? (uint32_t)rules[own].value : lora->rank,
+                   own_alpha < ranks + alphas ? rules[own_alpha].value : lora->alpha, &lora->kinds[l][k]))
+        fault = "adapters have at most 64 pairs of rank and alpha";
     }
-  hri_free(of);
   return fault;
 }
 

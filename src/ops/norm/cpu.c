@@ -513,10 +513,11 @@ static void dora_backward(const hri_dora_args *args) {
   hri_team_each(args->team, blocks, hri_grain(hri_row_block(args->rows) * args->columns), dora_backward_blocks, &own);
   for (int p = 0; args->dmagnitudes && p < HRI_DORA_PARTS; at += args->parts[p], p++)
     for (int64_t k = 0; (args->having >> p & 1) && k < args->parts[p]; k++, with++) {
-      float sum = 0;
-      for (int64_t block = 0; block < blocks; block++) sum += sums[block * args->columns + at + k];
-      sum = args->lengths[with] > 0 ? sum / args->lengths[with] : 0;
-      args->dmagnitudes[with] = args->accumulate ? args->dmagnitudes[with] + sum : sum;
+      /* Block after block onto what is there: micro-batches of whole blocks give the bits of one batch. */
+      float sum = args->accumulate ? args->dmagnitudes[with] : 0,
+            inverse = args->lengths[with] > 0 ? 1 / args->lengths[with] : 0;
+      for (int64_t block = 0; block < blocks; block++) sum += sums[block * args->columns + at + k] * inverse;
+      args->dmagnitudes[with] = sum;
     }
 }
 
