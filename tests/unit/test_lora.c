@@ -504,13 +504,17 @@ typedef struct damage {
 } damage;
 
 static hri_safetensor listed_tensor(const hri_param_spec *spec, const hri_param_part *part) {
-  return (hri_safetensor){.name = part->name, .dtype = HRI_FILE_F32, .rank = 2, .shape = {part->rows, spec->dims[1]}};
+  return (hri_safetensor){.name = part->name,
+                          .dtype = HRI_FILE_F32,
+                          .rank = spec->rank,
+                          .shape = {part->rows, spec->dims[1]}};
 }
 
 /* A directory with the adapters of `m`, with the damage (may be NULL). */
 static const char *put_adapter(const hr_model *m, const char *config, const damage *d) {
   const char *directory = put_config(config);
-  hri_param_spec specs[80];
+  static hri_param_spec specs[80];
+  static char names[80][96];
   hri_safetensor list[80];
   uint32_t count = 0, wrong = UINT32_MAX;
   hri_safetensors_writer *writer;
@@ -520,11 +524,14 @@ static const char *put_adapter(const hr_model *m, const char *config, const dama
   for (uint32_t p = 0; p < hri_param_count(m); p++) {
     hri_param_spec *spec = &specs[p];
     hri_param_get(m, p, spec);
-    for (uint32_t k = 0; spec->adapter && k < spec->part_count; k++) {
+    for (uint32_t k = 0; k < spec->part_count; k++) {
       hri_safetensor t = listed_tensor(spec, &spec->parts[k]);
-      bool meant = d && d->name && strcmp(d->name, t.name) == 0;
+      bool meant;
+      if (!hri_part_tuned(m, spec, &spec->parts[k], names[count])) continue;
+      t.name = names[count];
+      meant = d && d->name && strcmp(d->name, t.name) == 0;
       if (meant && d->kind == LACKING) continue;
-      if (meant && d->kind == RANK) t.shape[strstr(t.name, "lora_A") ? 0 : 1]++;
+      if (meant && d->kind == RANK) t.shape[t.rank == 1 || strstr(t.name, "lora_A") ? 0 : 1]++;
       if (meant && d->kind == TYPE) t.dtype = HRI_FILE_I32;
       if (d && d->kind == HALF) t.dtype = HRI_FILE_F16;
       if (meant) wrong = count;
@@ -613,6 +620,36 @@ static void damaged_files(void **state) {
   }
 }
 
+#define WHOLE                                                                                                                   \
+  "{\"peft_type\": \"LORA\", \"r\": 2, \"target_modules\": [\"q_proj\", \"v_proj\"], \"use_dora\": true, \"modules_to_save\": " \
+  "[\"norm\"]}"
+
+/* Magnitudes and whole modules. */
+static void damaged_magnitudes(void **state) {
+  static const damage bad[] = {
+      {L1("self_attn.q_proj.lora_B"), LACKING, "missing"},
+      {"base_model.model.model.layers.1.self_attn.v_proj.lora_magnitude_vector", LACKING, "missing"},
+      {"base_model.model.model.layers.1.self_attn.v_proj.lora_magnitude_vector", RANK, "[7]"},
+      {"base_model.model.model.layers.1.self_attn.q_proj.lora_magnitude_vector", NAN_VALUE, "finite"},
+      {L1("input_layernorm"), LACKING, "missing"},
+      {"base_model.model.model.norm.weight", RANK, "[13]"},
+      {NULL, EXTRA, "base_model.model.model.layers.1.self_attn.o_proj.lora_magnitude_vector"},
+      {NULL, EXTRA, "base_model.model.model.embed_tokens.weight"},
+  };
+  hr_model m = model_of(LLAMA), base = m;
+  hr_error error = {0};
+  (void)state;
+  m.lora = parsed(LLAMA, "r=2,dora,modules_to_save=norm");
+  if (train_with(&base, put_adapter(&m, WHOLE, NULL), &error) != HR_OK) fail_msg("%s", error.message);
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+    hr_error e = {0};
+    hr_status status = train_with(&base, put_adapter(&m, WHOLE, &bad[k]), &e);
+    if (status != HR_ERROR_INPUT || !strstr(e.message, "adapter_model.safetensors") ||
+        !strstr(e.message, bad[k].says) || (bad[k].name && !strstr(e.message, bad[k].name)) || !e.hint[0])
+      fail_msg("case %zu: status %d: %s (%s)", k, (int)status, e.message, e.hint);
+  }
+}
+
 /* The directory itself. */
 static void damaged_directories(void **state) {
   hr_model base = model_of(LLAMA), m;
@@ -670,10 +707,10 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_word),          cmocka_unit_test(words_of_peft),   cmocka_unit_test(tuned_names),
-      cmocka_unit_test(every_refusal),       cmocka_unit_test(parameters),      cmocka_unit_test(published),
-      cmocka_unit_test(refused_configs),     cmocka_unit_test(written_is_read), cmocka_unit_test(damaged_files),
-      cmocka_unit_test(damaged_directories), cmocka_unit_test(new_beside_old),
+      cmocka_unit_test(every_word),         cmocka_unit_test(words_of_peft),       cmocka_unit_test(tuned_names),
+      cmocka_unit_test(every_refusal),      cmocka_unit_test(parameters),          cmocka_unit_test(published),
+      cmocka_unit_test(refused_configs),    cmocka_unit_test(written_is_read),     cmocka_unit_test(damaged_files),
+      cmocka_unit_test(damaged_magnitudes), cmocka_unit_test(damaged_directories), cmocka_unit_test(new_beside_old),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
