@@ -1,6 +1,7 @@
 /* How near a training step is to the matrix products and attention in it, each alone and at its best.
  *
- *   bench_yardstick [model [BATCHxSEQUENCE [precision [threads [rounds]]]]]     gpt2-124m 4x256 fp32 2 8
+ *   bench_yardstick [model [BATCHxSEQUENCE [precision [threads [rounds [OPTION=VALUE ...]]]]]]     gpt2-124m 4x256 fp32 2 8
+ *   bench_yardstick smollm2-135m 4x256 bf16 2 8 lora=r=16,targets=all-linear quantize=nf4 recompute=block
  *
  * Yardstick = sum over the matrix products and attention nodes of a step of the isolated time of that very shape / time
  * of the whole step. A round is one training step and then every distinct shape on buffers of its own, twice, of which
@@ -17,6 +18,7 @@
 
 #include "backend/cpu/arena.h"
 #include "backend/cpu/cpu.h"
+#include "headroom/field.h"
 #include "plan/cost.h"
 #include "train/session.h"
 
@@ -447,6 +449,19 @@ static hr_precision precision_of(const char *name) {
   exit(2);
 }
 
+/* OPTION=VALUE, as `headroom train --OPTION VALUE`. */
+static void set_option(hr_job *job, const char *word) {
+  const char *equals = strchr(word, '=');
+  char name[32];
+  hr_error error = {0};
+  (void)snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - word) : 0, word);
+  if (!equals) {
+    (void)fprintf(stderr, "bench_yardstick: '%s' is not OPTION=VALUE\n", word);
+    exit(2);
+  }
+  check(hr_job_set(job, name, equals + 1, &error), &error);
+}
+
 int main(int argc, char **argv) {
   bench *b = need(calloc(1, sizeof *b));
   hr_job job;
@@ -458,13 +473,15 @@ int main(int argc, char **argv) {
   check(hr_device_find("cpu", &job.device, &error), &error);
   if (sscanf(batch, "%ux%u", &job.micro_batch, &job.sequence_length) != 2 || rounds < 1 || rounds > MAX_ROUNDS) {
     (void)fprintf(stderr,
-                  "usage: bench_yardstick [model [BATCHxSEQUENCE [precision [threads [rounds, at most %d]]]]]\n",
+                  "usage: bench_yardstick [model [BATCHxSEQUENCE [precision [threads [rounds, at most %d [OPTION=VALUE "
+                  "...]]]]]]\n",
                   MAX_ROUNDS);
     return 2;
   }
   job.precision = precision_of(argc > 3 ? argv[3] : "fp32");
   job.threads = argc > 4 ? (uint32_t)atoi(argv[4]) : 2;
   job.steps = 1;
+  for (int k = 6; k < argc; k++) set_option(&job, argv[k]);
   b->rounds = (uint32_t)rounds;
   open_job(b, &job);
   for (int k = -1; k < rounds; k++) { /* the warming round is overwritten by the first */

@@ -292,7 +292,7 @@ hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hri_file_li
   return s->states ? hri_weights_digest_end(s->states, files, error) : HR_OK;
 }
 
-/* ---- values of a tensor in the arena, fp32 or bf16 ---- */
+/* ---- values of a tensor in the arena ---- */
 
 uint32_t hri_move_type(hri_file_dtype dtype) {
   return dtype == HRI_FILE_F16 ? HRI_GGML_F16 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32;
@@ -305,9 +305,7 @@ static uint8_t dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
 bool hri_is_codes(const hri_job *job, uint32_t range, uint32_t what) { return dtype_of(job, range, what) == HRI_U8; }
 
 hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what) {
-  uint8_t dtype = dtype_of(job, range, what);
-  assert(dtype == HRI_F32 || dtype == HRI_BF16);
-  return dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+  return hri_dtype_real(dtype_of(job, range, what));
 }
 
 hri_file_dtype hri_state_dtype(const hri_job *job, uint32_t range, uint32_t tensor) {
@@ -387,6 +385,49 @@ static const hri_param_part *part_of(const hri_job *job, const hri_param_range *
 
 static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 ? spec->dims[1] : 1; }
 
+static hr_status source_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
+                             hr_error *error) {
+  return (s->gguf && !from_adapter(s, spec, k) ? move_gguf_part : move_part)(s, spec, k, move, error);
+}
+
+/* Whether values of this type are still all there in the arena's. */
+static bool holds(hri_real real, uint32_t type) {
+  return real == HRI_REAL_F32 || (real == HRI_REAL_BF16 && type == HRI_GGML_BF16) ||
+         (real == HRI_REAL_F16 && type == HRI_GGML_F16);
+}
+
+hr_status hri_source_original(const hri_source *s, uint32_t index, uint32_t k, hri_move *move, bool *rounded,
+                              hr_error *error) {
+  const hri_param_range *range = &s->job->ranges.items[index];
+  hri_param_spec spec;
+  *rounded = false;
+  if ((!s->weights && !s->gguf) || s->model->lora.rank > 0 || range->gradient != HRI_NONE ||
+      s->job->params.items[range->param].codes != HRI_NONE)
+    return HR_OK;
+  hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
+  HRI_TRY(source_part(s, &spec, (uint32_t)(part_of(s->job, range, &spec, k) - spec.parts), move, error));
+  move->rows = part_of(s->job, range, &spec, k)->rows;
+  move->columns = columns_of(&spec);
+  *rounded = !holds(hri_real_of(s->job, index, HRI_MOVED_WEIGHT), move->type);
+  return HR_OK;
+}
+
+hr_status hri_source_settle(hri_source *s, hr_error *error) {
+  bool any = false;
+  for (uint32_t r = 0; r < s->job->ranges.count; r++)
+    for (uint32_t k = 0; k < s->job->ranges.items[r].part_count && !any; k++) {
+      hri_move move;
+      HRI_TRY(hri_source_original(s, r, k, &move, &any, error));
+    }
+  if (!any) {
+    hri_source_close(s);
+    return HR_OK;
+  }
+  hri_weights_close(s->states);
+  s->states = NULL;
+  return HR_OK;
+}
+
 /* What no file has (parts beside those of an adapter, of a base that began from a seed) is left as it is. */
 static hr_status fill_weight(hri_source *s, const hri_param_range *range, const hri_param_spec *spec, hri_real real,
                              const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
@@ -397,7 +438,7 @@ static hr_status fill_weight(hri_source *s, const hri_param_range *range, const 
     uint32_t index = (uint32_t)(part - spec->parts);
     hri_move *move = &moves[count];
     if (!from_file(s, spec, index)) continue;
-    HRI_TRY((s->gguf && !from_adapter(s, spec, index) ? move_gguf_part : move_part)(s, spec, index, move, error));
+    HRI_TRY(source_part(s, spec, index, move, error));
     move->rows = part->rows;
     move->columns = columns_of(spec);
     move->window = tensor;
@@ -460,10 +501,10 @@ bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec 
   uint64_t rows = whole ? spec->dims[0] : part->rows;
   if (k >= (whole ? 1 : range->part_count)) return false;
   (void)snprintf(out->name, sizeof out->name, "%s.%s", hri_name_get(job, whole ? param->key : part->key), state->name);
-  out->entries = hri_state_entries(state, rows * columns_of(spec));
-  out->at = whole ? 0 : (part->row - range->row) * columns_of(spec) / state->per;
-  out->rank = state->per == 1 ? spec->rank : 1;
-  out->shape[0] = state->per == 1 ? rows : out->entries;
+  out->entries = hri_state_entries(state, rows, columns_of(spec));
+  out->at = whole ? 0 : (part->row - range->row) * columns_of(spec) / hri_state_share(state);
+  out->rank = hri_state_shaped(state) ? spec->rank : 1;
+  out->shape[0] = hri_state_shaped(state) ? rows : out->entries;
   out->shape[1] = columns_of(spec);
   return true;
 }

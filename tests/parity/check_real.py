@@ -153,7 +153,7 @@ class Program:
 
     def run(self, *words, stdin=b""):
         command = [str(word) for word in (self.path, *words)]
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=600)
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=3600)
         require(done.returncode == 0, f"exit {done.returncode}: {' '.join(command)}\n{done.stderr.decode(errors='replace').strip()}")
         return done.stdout
 
@@ -440,10 +440,11 @@ def check_saved(program, work):
     yield "of the trained directory: " + told_greedy(prompts, *same_greedy(program, directory, prompts))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main(checks, functions, description):
+    """Runs check_NAME of `functions` for each of the names; check_real_lora.py has checks of its own."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/headroom")
-    parser.add_argument("--only", choices=CHECKS, action="append", help="only this check; may be repeated")
+    parser.add_argument("--only", choices=checks, action="append", help="only this check; may be repeated")
     arguments = parser.parse_args()
     if not os.access(arguments.program, os.X_OK):
         parser.error(f"{arguments.program}: no such program; ./dev build makes it")
@@ -459,12 +460,12 @@ def main():
     program = Program(arguments.program.resolve())
     failures, began = 0, time.monotonic()
     with tempfile.TemporaryDirectory(dir=MODEL.parent, prefix="check-") as temporary:
-        for check in CHECKS:
-            if check not in (arguments.only or CHECKS):
+        for check in checks:
+            if check not in (arguments.only or checks):
                 continue
             since = time.monotonic()
             try:
-                for message in globals()["check_" + check](program, pathlib.Path(temporary)):
+                for message in functions["check_" + check](program, pathlib.Path(temporary)):
                     print(f"     {check:7} {message}", flush=True)
                 verdict, reason = "ok  ", ""
             except (Failed, OSError, KeyError, ValueError, RuntimeError, subprocess.TimeoutExpired) as error:
@@ -476,4 +477,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(CHECKS, globals(), __doc__.split("\n")[0]))
