@@ -84,16 +84,37 @@ typedef enum hr_module {
   HR_MODULE_COUNT
 } hr_module;
 
+/* Which biases of the model train beside adapters: none, all, those of adapted modules. */
+typedef enum hr_lora_bias {
+  HR_LORA_BIAS_NONE = 0,
+  HR_LORA_BIAS_ALL,
+  HR_LORA_BIAS_ADAPTED,
+  HR_LORA_BIAS_COUNT
+} hr_lora_bias;
+
 /* Adapters of low rank: a module computes x W^T + s (x A^T) B^T with A [rank, in] and B [out, rank]; s is alpha / rank,
- * or alpha / sqrt(rank) with rslora. Only A and B train. (Hu et al., LoRA, 2021; Kalajdzievski, rsLoRA, 2023.) */
+ * or alpha / sqrt(rank) with rslora. Only A and B train. (Hu et al., LoRA, 2021; Kalajdzievski, rsLoRA, 2023.) With
+ * `dora` row i of W + s B A is scaled to the length m_i, which trains too, and the gradient takes its own length for a
+ * constant (Liu et al., DoRA, 2024). */
+enum { HR_LORA_KINDS = 64 };
+typedef struct hr_lora_kind {
+  uint32_t rank;
+  double alpha;
+} hr_lora_kind;
+
 typedef struct hr_lora {
   uint32_t rank; /* 0: the model has none */
   double alpha;
   double dropout; /* of the adapters' input, in training */
-  bool rslora;
-  bool gaussian;                     /* A begins normal with deviation 1 / rank, else uniform as PEFT's kaiming */
-  uint32_t targets;                  /* set of 1 << hr_module */
-  uint8_t layers[HR_MAX_LAYERS / 8]; /* bit l % 8 of byte l / 8: layer l has them */
+  bool rslora, dora;
+  bool gaussian; /* A begins normal with deviation 1 / rank, else uniform as PEFT's kaiming */
+  hr_lora_bias bias;
+  uint32_t saved;                 /* parameters outside of linear modules that train whole: a set of 1 << slot, of
+                                   * embeddings, norms and the head (src/model/params.h). With tied embeddings a head
+                                   * or an embedding that trains is a copy of its own */
+  uint8_t modules[HR_MAX_LAYERS]; /* of each layer, a set of 1 << hr_module */
+  uint8_t kinds[HR_MAX_LAYERS][HR_MODULE_COUNT]; /* 0: of `rank` and `alpha`; k: of own[k - 1] */
+  hr_lora_kind own[HR_LORA_KINDS];               /* in the order of their first use; behind the last one zeros */
 } hr_lora;
 
 typedef struct hr_model {

@@ -1,4 +1,5 @@
-/* Recipes: a flat YAML mapping of option names to scalars or lists. Read with libyaml's event parser, so that every
+/* Recipes: a flat YAML mapping of option names to scalars or lists, or of an option of words with values (lora) to a mapping
+ * of these. Read with libyaml's event parser, so that every
  * mistake can name its line; nothing of YAML beyond scalars and lists of scalars is accepted. */
 #include <errno.h>
 #include <stdlib.h>
@@ -88,6 +89,65 @@ static hr_status read_list(recipe *r, option_id id, const char *place, hr_error 
   return paths ? HR_OK : set(r, id, joined, place, error);
 }
 
+typedef struct joined {
+  char text[2048];
+  size_t used;
+} joined;
+
+static hr_status join(recipe *r, joined *j, const char *before, const char *text, hr_error *error) {
+  size_t length = strlen(before) + strlen(text);
+  if (j->used + length >= sizeof j->text) return malformed(r, "the mapping is too long", error);
+  memcpy(j->text + j->used, before, strlen(before));
+  memcpy(j->text + j->used + strlen(before), text, strlen(text) + 1);
+  j->used += length;
+  return HR_OK;
+}
+
+/* The values of a word: [a, b] as a,b and {a: 1, b: 2} as a:1,b:2. The opening event is there. */
+static hr_status join_values(recipe *r, joined *j, hr_error *error) {
+  bool map = r->event.type == YAML_MAPPING_START_EVENT;
+  yaml_event_type_t end = map ? YAML_MAPPING_END_EVENT : YAML_SEQUENCE_END_EVENT;
+  hr_status status = next_event(r, error);
+  for (bool first = true; status == HR_OK && r->event.type == YAML_SCALAR_EVENT; first = false) {
+    status = join(r, j, first ? "=" : ",", scalar(r), error);
+    if (status == HR_OK) status = next_event(r, error);
+    if (status == HR_OK && map) {
+      if (r->event.type != YAML_SCALAR_EVENT) return malformed(r, "a mapping in a mapping holds plain values", error);
+      status = join(r, j, ":", scalar(r), error);
+      if (status == HR_OK) status = next_event(r, error);
+    }
+  }
+  if (status == HR_OK && r->event.type != end) return malformed(r, "a list holds plain values only", error);
+  return status;
+}
+
+/* {r: 16, targets: [q_proj, v_proj], rslora: true} of an option of words: r=16,targets=q_proj,v_proj,rslora. */
+static hr_status read_words(recipe *r, option_id id, const char *place, hr_error *error) {
+  joined j = {.used = 0};
+  hr_status status = next_event(r, error);
+  while (status == HR_OK && r->event.type == YAML_SCALAR_EVENT) {
+    size_t before = j.used;
+    status = join(r, &j, j.used ? "," : "", scalar(r), error);
+    if (status == HR_OK) status = next_event(r, error);
+    if (status != HR_OK) break;
+    if (r->event.type == YAML_SEQUENCE_START_EVENT || r->event.type == YAML_MAPPING_START_EVENT)
+      status = join_values(r, &j, error);
+    else if (r->event.type != YAML_SCALAR_EVENT) return malformed(r, "a word has a value", error);
+    else if (is_null(r) || strcmp(scalar(r), "false") == 0) j.text[j.used = before] = 0;
+    else if (strcmp(scalar(r), "true") != 0) status = join(r, &j, "=", scalar(r), error);
+    if (status == HR_OK) status = next_event(r, error);
+  }
+  if (status != HR_OK) return status;
+  if (r->event.type != YAML_MAPPING_END_EVENT) return malformed(r, "a word is plain text", error);
+  return j.used ? set(r, id, j.text, place, error) : HR_OK;
+}
+
+/* Whether an option is given as words with values: r=N,... */
+static bool takes_words(option_id id) {
+  const hr_field *field = option_get(id);
+  return field->kind == HR_FIELD_TEXT && field->operand && strchr(field->operand, '=');
+}
+
 static hr_status read_pair(recipe *r, hr_error *error) {
   option_id id;
   char place[160];
@@ -106,6 +166,7 @@ static hr_status read_pair(recipe *r, hr_error *error) {
   if (status != HR_OK) return status;
   if (r->event.type == YAML_SCALAR_EVENT) return is_null(r) ? HR_OK : set(r, id, scalar(r), place, error);
   if (r->event.type == YAML_SEQUENCE_START_EVENT) return read_list(r, id, place, error);
+  if (r->event.type == YAML_MAPPING_START_EVENT && takes_words(id)) return read_words(r, id, place, error);
   return malformed(r, "a recipe is flat: keys with values or lists of values", error);
 }
 

@@ -67,6 +67,12 @@ static const technique techniques[] = {
      "instead of in x out",
      "another function to train: adapters reach less than all weights do; two narrow products "
      "more per target"},
+    {"lora", "...,dora", "as r=N,...: 4 bytes and states more per row of a target",
+     "the lengths of the rows of W + s B A anew in each pass, which costs r / M of a product with M tokens, and a "
+     "result more per product is kept or made again"},
+    {"lora", "...,modules_to_save=lm_head", "as r=N,..., of what else is frozen",
+     "that module trains whole, with gradient, states and master weights; a head that is tied becomes a tensor of its "
+     "own"},
     {"quantize", "nf4", "frozen matrices: 4 bits and a scale of 4 bytes per 64 weights, 0.56 bytes instead of 2 or 4",
      "each weight is dequantized before each use, forward and backward; what is rounded off is gone"},
     {"quantize", "nf4+dq", "as nf4, the scales in 8 bits: 0.52 bytes per weight", "as nf4, and rounding of the scales"},

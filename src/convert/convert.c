@@ -209,11 +209,22 @@ static hr_status check_quantization(const work *w, hr_error *error) {
 
 /* What stands beside the adapters, A and B of modules, is not read (model/adapter.h). */
 static hr_status open_adapter(work *w, const char *source, hr_error *error) {
+  const hr_lora *lora = &w->model.lora;
+  const char *other;
   char *path;
   hr_status status;
   if (w->quantization) {
     hri_fail(error, HR_ERROR_USAGE, "%s holds adapters, which are not quantized", source);
     return hri_hint(error, HR_ERROR_USAGE, "name the model, %s, or leave --quantize out", w->model.directory);
+  }
+  other = lora->dora          ? "DoRA's magnitudes"
+          : lora->bias        ? "trained biases"
+          : lora->saved       ? "modules that were trained whole"
+          : lora->own[0].rank ? "ranks or factors of their own"
+                              : NULL;
+  if (other) {
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s has %s, for which GGUF files of adapters have no place", source, other);
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "headroom merge makes a model of it, which can be converted");
   }
   path = hri_path_join(w->model.adapter, HRI_ADAPTER_FILE);
   if (!path) return hri_fail_memory(error, strlen(source), "a path");

@@ -340,7 +340,8 @@ hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint
   HRI_TRY(hri_tensor_file_read(&file->base,
                                (hri_tensor_range){tensor->name, tensor->begin, tensor->end - tensor->begin}, offset,
                                bytes, to, &at, error));
-  if (!file->digest) return HR_OK;
+  /* A tensor that is read a second time, as a tied embedding is for a head of its own, was passed on already. */
+  if (!file->digest || file->passed[index] == tensor->end - tensor->begin) return HR_OK;
   status = pass(file, index, at, to, bytes, error);
   return status == HR_OK ? HR_OK : hri_context(error, status, "tensor '%.200s': ", tensor->name);
 }

@@ -149,7 +149,8 @@ static const hr_field fields[] = {
 
     {"lora", HR_FIELD_TEXT, "Job", "r=N,...",
      "train adapters of low rank and nothing else: r=16,alpha=32,targets=q_proj,v_proj (or all-linear),dropout=0.05,"
-     "rslora,init=kaiming|gaussian,layers=8-15",
+     "rslora,dora,init=kaiming|gaussian,layers=8-15, and rank_pattern=q_proj:8, alpha_pattern=q_proj:4, bias=all|lora_only, "
+     "modules_to_save=lm_head; a target may be a regular expression",
      P | T | X, JOB(lora), MATHEMATICS(ALGORITHM)},
     {"freeze", HR_FIELD_TEXT, "Job", "WHAT,...",
      "tensors that keep their values (rounded where --precision says so): embed, head, norms, biases, layers.0-15, or patterns "

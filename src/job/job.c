@@ -134,6 +134,12 @@ static bool frozen_and_adapted(const hr_job *job) {
   return trains(job) && (job->freeze || job->train_only) && job->model.lora.rank > 0;
 }
 
+static bool begun_and_given(const hr_job *job) { return job->lora && job->model.adapter[0]; }
+
+static bool dora_and_dropout(const hr_job *job) {
+  return trains(job) && job->model.lora.dora && job->model.lora.dropout > 0;
+}
+
 static bool quantized_and_trained(const hr_job *job) {
   return trains(job) && job->quantize != HR_QUANTIZE_NONE && job->model.lora.rank == 0;
 }
@@ -187,6 +193,13 @@ static const struct {
      "give one level for each layer; missing ones repeat the last", NULL},
     {frozen_and_adapted, "--freeze and --train-only", "--lora", "beside adapters all weights are frozen",
      "leave them out; layers= and targets= of --lora say where adapters are", NULL},
+    {begun_and_given, "--lora", "--adapter",
+     "it begins adapters, and those of a directory go on as its "
+     "adapter_config.json says",
+     "leave out one of them", NULL},
+    {dora_and_dropout, "--lora ...,dora", "dropout of adapters",
+     "each weight would be multiplied a second time, with what dropout leaves of its input",
+     "leave dropout= out, or set lora_dropout to 0 in adapter_config.json", NULL},
     {stored_and_trained, "quantized weight files", "training of all weights", "quantized weights have no gradient",
      "add --lora r=16,alpha=32, which trains adapters beside them, or name the model that is not quantized", NULL},
     {quantized_and_trained, "--quantize", "training of all weights", "quantized weights have no gradient",
@@ -360,13 +373,8 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   HRI_TRY(hr_model_check(&made.model, error));
   HRI_TRY(check_fields(&made, error));
   if (made.adapter) HRI_TRY(hri_adapter_open(made.adapter, &made.model, error));
-  if (made.lora && made.model.adapter[0])
-    return hri_hint(error,
-                    hri_fail(error, HR_ERROR_USAGE, "--lora begins adapters and %s has some already",
-                             made.model.adapter),
-                    "leave --lora out: adapters go on as their adapter_config.json says");
   HRI_TRY(fill_quantization(&made, error));
-  if (made.lora)
+  if (made.lora && !made.model.adapter[0]) /* both: check_exclusions */
     HRI_TRY(hri_lora_parse(made.lora, &made.model, made.quantize != HR_QUANTIZE_NONE, &made.model.lora, error));
   if (trains(&made) && (made.freeze || made.train_only))
     HRI_TRY(hri_freeze_check(&made.model, made.freeze, made.train_only, error));

@@ -12,6 +12,9 @@
 
 enum { CONFIG_LIMIT_BYTES = 4 << 20 };
 
+typedef HRI_ARRAY(hri_lora_rule) rule_list;
+static const char *const biases[HR_LORA_BIAS_COUNT] = {"none", "all", "lora_only"};
+
 /* ---- reading ---- */
 
 /* null, false, 0, "", [] and {} say nothing. */
@@ -31,12 +34,8 @@ static hr_status unsupported(const hri_json *root, const char *key, const char *
 static hr_status refuse_unread(const hri_json *root, hr_error *error) {
   static const struct {
     const char *key, *what;
-  } keys[] = {{"use_dora", "DoRA adapters"},
-              {"use_qalora", "QALoRA adapters"},
+  } keys[] = {{"use_qalora", "QALoRA adapters"},
               {"lora_bias", "adapters with biases"},
-              {"modules_to_save", "modules that are saved whole"},
-              {"rank_pattern", "ranks by pattern"},
-              {"alpha_pattern", "factors by pattern"},
               {"exclude_modules", "excluded modules"},
               {"layer_replication", "replicated layers"},
               {"trainable_token_indices", "trained tokens"},
@@ -52,8 +51,6 @@ static hr_status refuse_unread(const hri_json *root, hr_error *error) {
   for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
     if (says_something(hri_json_member(root, keys[k].key).value))
       return unsupported(root, keys[k].key, keys[k].what, error);
-  HRI_TRY(hri_json_opt_string(root, "bias", &text, error));
-  if (text && strcmp(text, "none") != 0) return unsupported(root, "bias", "trained biases", error);
   text = json_string_value(hri_json_member(root, "init_lora_weights").value);
   for (size_t k = 0; text && k < sizeof starts / sizeof *starts; k++)
     if (strncmp(text, starts[k], strlen(starts[k])) == 0)
@@ -62,86 +59,150 @@ static hr_status refuse_unread(const hri_json *root, hr_error *error) {
   return strcmp(text, "LORA") == 0 ? HR_OK : unsupported(root, "peft_type", "adapters that are not LORA", error);
 }
 
-/* Which modules of which layers: a set of 1 << hr_module of each layer. */
-typedef struct chosen {
-  uint32_t modules[HR_MAX_LAYERS];
-} chosen;
-
 /* A name is that of a module, the end of one behind a dot, or a whole path with its layer, as PEFT writes "all-linear"
  * down. */
-static hr_status take_target(const hri_json *item, const hr_model *model, chosen *set, hr_error *error) {
+static hr_status take_target(const hri_json *item, const hr_model *model, hr_lora *lora, hr_error *error) {
   const char *target = json_string_value(item->value);
-  bool found = false;
-  char name[96];
-  for (uint32_t l = 0; target && l < model->layer_count; l++)
-    for (int k = 0; k < HR_MODULE_COUNT; k++)
-      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && hri_lora_matches(name, target)) {
-        set->modules[l] |= 1u << k;
-        found = true;
-      }
-  if (found) return HR_OK;
+  if (target && strcmp(target, "all-linear") != 0 && hri_lora_add_target(model, target, lora)) return HR_OK;
   return hri_json_fail(item, error, "a linear module of a layer of this %s model, such as self_attn.o_proj",
                        hr_family_name(model->family));
 }
 
-static hr_status take_targets(const hri_json *root, const hr_model *model, chosen *set, hr_error *error) {
-  hri_json targets = hri_json_member(root, "target_modules");
-  if (json_is_string(targets.value)) {
-    hr_lora all = {0};
-    if (strcmp(json_string_value(targets.value), "all-linear") != 0)
-      return unsupported(root, "target_modules", "regular expressions", error);
-    (void)hri_lora_add_target(model, "all-linear", &all);
-    for (uint32_t l = 0; l < model->layer_count; l++) set->modules[l] = all.targets;
+static hr_status take_expression(const hri_json *item, const hr_model *model, hr_lora *lora, hr_error *error) {
+  const char *text = json_string_value(item->value), *fault;
+  bool found;
+  if (strcmp(text, "all-linear") == 0) {
+    (void)hri_lora_add_target(model, text, lora);
     return HR_OK;
   }
+  fault = hri_lora_add_pattern(model, text, lora, &found);
+  if (fault) return hri_json_fail(item, error, "a regular expression that can be read; of this one %s", fault);
+  if (found) return HR_OK;
+  return hri_json_fail(item, error,
+                       "an expression that matches the whole path of a linear module of a layer of this "
+                       "%s model",
+                       hr_family_name(model->family));
+}
+
+static hr_status take_targets(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
+  hri_json targets = hri_json_member(root, "target_modules");
+  if (json_is_string(targets.value)) return take_expression(&targets, model, lora, error);
   if (!json_is_array(targets.value) || json_array_size(targets.value) == 0)
     return hri_json_fail(&targets, error, "a list of names of modules");
   for (uint64_t k = 0; k < hri_json_count(&targets); k++) {
     hri_json item = hri_json_item(&targets, k);
-    HRI_TRY(take_target(&item, model, set, error));
+    HRI_TRY(take_target(&item, model, lora, error));
   }
   return HR_OK;
 }
 
-static hr_status take_layer(const hri_json *item, const hr_model *model, hr_lora *lora, hr_error *error) {
+static hr_status take_layer(const hri_json *item, const hr_model *model, bool *layers, hr_error *error) {
   json_int_t layer = json_is_integer(item->value) ? json_integer_value(item->value) : -1;
   if (layer < 0 || layer >= (json_int_t)model->layer_count)
     return hri_json_fail(item, error, "layers from 0 to %u", model->layer_count - 1);
-  lora->layers[layer / 8] |= (uint8_t)(1u << layer % 8);
+  layers[layer] = true;
   return HR_OK;
 }
 
-static hr_status take_layers(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
-  hri_json layers = hri_json_member(root, "layers_to_transform");
-  if (!says_something(layers.value) && !json_is_integer(layers.value)) {
-    hri_lora_all_layers(model, lora);
+static hr_status take_layers(const hri_json *root, const hr_model *model, bool layers[HR_MAX_LAYERS], hr_error *error) {
+  hri_json list = hri_json_member(root, "layers_to_transform");
+  if (!says_something(list.value) && !json_is_integer(list.value)) {
+    for (uint32_t l = 0; l < model->layer_count; l++) layers[l] = true;
     return HR_OK;
   }
-  if (!json_is_array(layers.value)) return take_layer(&layers, model, lora, error);
-  for (uint64_t k = 0; k < hri_json_count(&layers); k++) {
-    hri_json item = hri_json_item(&layers, k);
-    HRI_TRY(take_layer(&item, model, lora, error));
+  if (!json_is_array(list.value)) return take_layer(&list, model, layers, error);
+  for (uint64_t k = 0; k < hri_json_count(&list); k++) {
+    hri_json item = hri_json_item(&list, k);
+    HRI_TRY(take_layer(&item, model, layers, error));
   }
   return HR_OK;
 }
 
-/* Layers that have adapters have the same modules of them: that is what hr_lora can say. */
 static hr_status take_places(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
-  chosen set = {0};
-  HRI_TRY(take_targets(root, model, &set, error));
-  HRI_TRY(take_layers(root, model, lora, error));
-  for (uint32_t l = 0; l < model->layer_count; l++) {
-    if (!(lora->layers[l / 8] >> l % 8 & 1)) continue;
-    if (set.modules[l] == 0) lora->layers[l / 8] &= (uint8_t)~(1u << l % 8);
-    else if (lora->targets != 0 && lora->targets != set.modules[l])
-      return unsupported(root, "target_modules", "adapters of other modules in one layer than in another", error);
-    else lora->targets = set.modules[l];
+  bool layers[HR_MAX_LAYERS] = {0}, any = false;
+  HRI_TRY(take_targets(root, model, lora, error));
+  HRI_TRY(take_layers(root, model, layers, error));
+  if (json_is_string(hri_json_member(root, "target_modules").value) &&
+      says_something(hri_json_member(root, "layers_to_transform").value)) {
+    hri_json list = hri_json_member(root, "layers_to_transform");
+    return hri_json_fail(&list, error,
+                         "nothing, as for PEFT, where target_modules is one text; its expression says which");
   }
-  if (lora->targets != 0) return HR_OK;
+  for (uint32_t l = 0; l < model->layer_count; l++) {
+    if (!layers[l]) lora->modules[l] = 0;
+    any = any || lora->modules[l] != 0;
+  }
+  if (any) return HR_OK;
   return hri_hint(error,
                   hri_fail(error, HR_ERROR_INPUT, "%s: target_modules and layers_to_transform name no module together",
                            root->file),
                   "correct the file, or fetch it anew if it is damaged");
+}
+
+/* The entries of rank_pattern or alpha_pattern, in the order of the file, by which PEFT goes too. Entries that no module
+ * goes by mean nothing there and here. */
+static hr_status take_rules(const hri_json *root, const char *name, double least, double most, rule_list *rules,
+                            uint32_t *count, hr_error *error) {
+  hri_json map = hri_json_member(root, name);
+  const char *key;
+  json_t *value;
+  *count = 0;
+  if (!says_something(map.value)) return HR_OK;
+  if (!json_is_object(map.value)) return hri_json_fail(&map, error, "a mapping of names of modules to numbers");
+  json_object_foreach(map.value, key, value) {
+    hri_json item = hri_json_member(&map, key);
+    hri_lora_rule rule = {.key = key, .value = json_number_value(value)};
+    bool good = json_is_number(value) && rule.value >= least && rule.value <= most;
+    if (good && least == 1) good = json_is_integer(value);
+    if (!good) return hri_json_fail(&item, error, "a number from %g to %g", least, most);
+    if (!hri_array_push(rules, rule)) return hri_fail_memory(error, sizeof rule, name);
+    (*count)++;
+  }
+  return HR_OK;
+}
+
+static hr_status take_patterns(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
+  rule_list rules = {0};
+  uint32_t ranks = 0, alphas = 0, bad;
+  const char *fault = NULL;
+  hr_status status = take_rules(root, "rank_pattern", 1, 4096, &rules, &ranks, error);
+  if (status == HR_OK) status = take_rules(root, "alpha_pattern", 1e-6, 1e6, &rules, &alphas, error);
+  if (status == HR_OK) fault = hri_lora_apply(model, lora, rules.items, ranks, alphas, &bad);
+  if (fault) {
+    status =
+        hri_fail(error, HR_ERROR_INPUT, "%s: field '%s': '%.100s': %s", root->file,
+                 bad < ranks ? "rank_pattern" : "alpha_pattern", ranks + alphas ? rules.items[bad].key : "", fault);
+    (void)hri_hint(error, status, "merge the adapter with PEFT (merge_and_unload) and name the merged model");
+  }
+  hri_array_free(&rules);
+  return status;
+}
+
+static hr_status take_bias(const hri_json *root, hr_lora *lora, hr_error *error) {
+  hri_json item = hri_json_member(root, "bias");
+  const char *text = NULL;
+  HRI_TRY(hri_json_opt_string(root, "bias", &text, error));
+  for (int k = 0; text && k < HR_LORA_BIAS_COUNT; k++)
+    if (strcmp(text, biases[k]) == 0) {
+      lora->bias = (hr_lora_bias)k;
+      return HR_OK;
+    }
+  return text ? hri_json_fail(&item, error, "none, all or lora_only") : HR_OK;
+}
+
+static hr_status take_saved(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
+  hri_json list = hri_json_member(root, "modules_to_save");
+  if (!says_something(list.value)) return HR_OK;
+  if (!json_is_array(list.value)) return hri_json_fail(&list, error, "a list of names of modules");
+  for (uint64_t k = 0; k < hri_json_count(&list); k++) {
+    hri_json item = hri_json_item(&list, k);
+    const char *name = json_string_value(item.value),
+               *fault = name ? hri_lora_add_saved(model, name, lora) : "it is no name";
+    if (fault)
+      return hri_json_fail(&item, error, "embeddings, norms or the head of this %s model; of this one %s",
+                           hr_family_name(model->family), fault);
+  }
+  return HR_OK;
 }
 
 /* PEFT's defaults where a key is missing. */
@@ -153,8 +214,12 @@ static hr_status take(const hri_json *root, const hr_model *model, hr_lora *lora
   HRI_TRY(hri_json_opt_double(root, "lora_alpha", &lora->alpha, error));
   HRI_TRY(hri_json_opt_double(root, "lora_dropout", &lora->dropout, error));
   HRI_TRY(hri_json_opt_bool(root, "use_rslora", &lora->rslora, error));
+  HRI_TRY(hri_json_opt_bool(root, "use_dora", &lora->dora, error));
   lora->rank = (uint32_t)rank;
   HRI_TRY(take_places(root, model, lora, error));
+  HRI_TRY(take_patterns(root, model, lora, error));
+  HRI_TRY(take_bias(root, lora, error));
+  HRI_TRY(take_saved(root, model, lora, error));
   if (lora->alpha > 0 && lora->dropout >= 0 && lora->dropout < 1) return HR_OK;
   return hri_hint(error,
                   hri_fail(error, HR_ERROR_INPUT, "%s: lora_alpha %g and lora_dropout %g make no adapter", root->file,
@@ -209,33 +274,120 @@ hr_status hri_adapter_base(const char *directory, char out[1024], hr_error *erro
 
 /* ---- writing ---- */
 
-/* The shortest end of each module's name that means it alone: "c_attn", but "attn.c_proj" and "mlp.c_proj". */
+/* The layers that have adapters have the same modules of them, and each module one kind: names say it for all of them.
+ * `module`: -1 for the former. */
+static bool same_everywhere(const hr_model *model, int module) {
+  const hr_lora *lora = &model->lora;
+  uint32_t first = 0;
+  while (lora->modules[first] == 0 || (module >= 0 && !(lora->modules[first] >> module & 1))) first++;
+  for (uint32_t l = first; l < model->layer_count; l++) {
+    if (module < 0 && lora->modules[l] != 0 && lora->modules[l] != lora->modules[first]) return false;
+    if (module >= 0 && (lora->modules[l] >> module & 1) && lora->kinds[l][module] != lora->kinds[first][module])
+      return false;
+  }
+  return true;
+}
+
+/* The shortest end of a module's name that means it alone: "c_attn", but "attn.c_proj" and "mlp.c_proj". */
+static void short_name(const hr_model *model, int module, char out[96]) {
+  hr_lora one = {0};
+  char name[96];
+  const char *dot;
+  (void)hri_module_name(model, (hr_module)module, -1, name);
+  dot = strrchr(name, '.');
+  if (dot) (void)hri_lora_add_target(model, dot + 1, &one);
+  (void)snprintf(out, 96, "%s", one.modules[0] == 1u << module ? dot + 1 : name);
+}
+
+/* Calls `put` with the name of each adapted module; once, with a short one, where that says it for all layers. */
+typedef void (*put_name)(hri_json_writer *w, const hr_model *model, const char *name, uint32_t layer, int module);
+static void put_names(hri_json_writer *w, const hr_model *model, bool of_targets, put_name put) {
+  bool alike = same_everywhere(model, -1);
+  for (int k = 0; k < HR_MODULE_COUNT; k++) {
+    bool done = false;
+    for (uint32_t l = 0; l < model->layer_count && !done; l++) {
+      char name[96];
+      if (!(model->lora.modules[l] >> k & 1)) continue;
+      done = of_targets ? alike : same_everywhere(model, k);
+      if (done) short_name(model, k, name);
+      else (void)hri_module_name(model, (hr_module)k, (int32_t)l, name);
+      put(w, model, name, l, k);
+    }
+  }
+}
+
+static void put_target(hri_json_writer *w, const hr_model *model, const char *name, uint32_t layer, int module) {
+  (void)model, (void)layer, (void)module;
+  hri_json_put_string(w, name);
+}
+
+static void put_rank(hri_json_writer *w, const hr_model *model, const char *name, uint32_t layer, int module) {
+  uint8_t kind = model->lora.kinds[layer][module];
+  if (kind && model->lora.own[kind - 1].rank != model->lora.rank)
+    hri_json_field_u64(w, name, model->lora.own[kind - 1].rank);
+}
+
+static void put_alpha(hri_json_writer *w, const hr_model *model, const char *name, uint32_t layer, int module) {
+  uint8_t kind = model->lora.kinds[layer][module];
+  if (kind && model->lora.own[kind - 1].alpha != model->lora.alpha)
+    hri_json_field_double(w, name, model->lora.own[kind - 1].alpha);
+}
+
+static void put_pattern(hri_json_writer *w, const hr_model *model, const char *key, put_name put) {
+  hri_json_key(w, key);
+  hri_json_begin_object(w);
+  put_names(w, model, false, put);
+  hri_json_end_object(w);
+}
+
 static void put_targets(hri_json_writer *w, const hr_model *model) {
   hri_json_key(w, "target_modules");
   hri_json_begin_array(w);
-  for (int k = 0; k < HR_MODULE_COUNT; k++) {
-    hr_lora one = {0};
-    char name[96];
-    const char *dot;
-    if (!(model->lora.targets >> k & 1) || !hri_module_name(model, (hr_module)k, -1, name)) continue;
-    dot = strrchr(name, '.');
-    if (dot) (void)hri_lora_add_target(model, dot + 1, &one);
-    hri_json_put_string(w, one.targets == 1u << k ? dot + 1 : name);
-  }
+  put_names(w, model, true, put_target);
   hri_json_end_array(w);
 }
 
+/* Null where target_modules are paths, which have their layers. */
 static void put_layers(hri_json_writer *w, const hr_model *model) {
   bool all = true;
-  for (uint32_t l = 0; l < model->layer_count; l++) all = all && (model->lora.layers[l / 8] >> l % 8 & 1);
+  for (uint32_t l = 0; l < model->layer_count; l++) all = all && model->lora.modules[l] != 0;
   hri_json_key(w, "layers_to_transform");
-  if (all) {
+  if (all || !same_everywhere(model, -1)) {
     hri_json_put_null(w);
     return;
   }
   hri_json_begin_array(w);
   for (uint32_t l = 0; l < model->layer_count; l++)
-    if (model->lora.layers[l / 8] >> l % 8 & 1) hri_json_put_u64(w, l);
+    if (model->lora.modules[l]) hri_json_put_u64(w, l);
+  hri_json_end_array(w);
+}
+
+/* The last of a module's name; two of the final norm, whose last is the end of all norms' names. */
+static void put_saved(hri_json_writer *w, const hr_model *model) {
+  hr_model whole = *model;
+  uint32_t seen = 0;
+  hri_json_key(w, "modules_to_save");
+  if (!model->lora.saved) {
+    hri_json_put_null(w);
+    return;
+  }
+  whole.tied_embeddings = false;
+  whole.lora = (hr_lora){0};
+  hri_json_begin_array(w);
+  for (uint32_t p = 0; p < hri_param_count(&whole); p++) {
+    hri_param_spec spec;
+    char *end, *name;
+    hri_param_get(&whole, p, &spec);
+    if (!(model->lora.saved >> spec.slot & 1) || (seen >> spec.slot & 1) || spec.slot == HRI_SLOT_NORM1_BIAS ||
+        spec.slot == HRI_SLOT_NORM2_BIAS || spec.slot == HRI_SLOT_FINAL_NORM_BIAS)
+      continue;
+    seen |= 1u << spec.slot;
+    name = spec.parts[0].name;
+    end = strrchr(name, '.');
+    *end = 0;
+    if (spec.slot != HRI_SLOT_FINAL_NORM_WEIGHT && strrchr(name, '.')) name = strrchr(name, '.') + 1;
+    hri_json_put_string(w, name);
+  }
   hri_json_end_array(w);
 }
 
@@ -243,12 +395,6 @@ static void put_base(hri_json_writer *w, const char *base) {
   hri_json_key(w, "base_model_name_or_path");
   if (base) hri_json_put_string(w, base);
   else hri_json_put_null(w);
-}
-
-static void put_empty(hri_json_writer *w, const char *key) {
-  hri_json_key(w, key);
-  hri_json_begin_object(w);
-  hri_json_end_object(w);
 }
 
 static void put_null(hri_json_writer *w, const char *key) {
@@ -260,9 +406,9 @@ void hri_adapter_text(const hr_model *model, const char *base, hri_text *out) {
   hri_json_writer w = hri_json_writer_init(out, 2);
   const hr_lora *lora = &model->lora;
   hri_json_begin_object(&w);
-  put_empty(&w, "alpha_pattern");
+  put_pattern(&w, model, "alpha_pattern", put_alpha);
   put_base(&w, base);
-  hri_json_field_string(&w, "bias", "none");
+  hri_json_field_string(&w, "bias", biases[lora->bias]);
   hri_json_field_bool(&w, "fan_in_fan_out", model->family == HR_FAMILY_GPT2);
   hri_json_field_bool(&w, "inference_mode", true);
   hri_json_key(&w, "init_lora_weights");
@@ -272,13 +418,13 @@ void hri_adapter_text(const hr_model *model, const char *base, hri_text *out) {
   put_layers(&w, model);
   hri_json_field_double(&w, "lora_alpha", lora->alpha);
   hri_json_field_double(&w, "lora_dropout", lora->dropout);
-  put_null(&w, "modules_to_save");
+  put_saved(&w, model);
   hri_json_field_string(&w, "peft_type", "LORA");
   hri_json_field_u64(&w, "r", lora->rank);
-  put_empty(&w, "rank_pattern");
+  put_pattern(&w, model, "rank_pattern", put_rank);
   put_targets(&w, model);
   hri_json_field_string(&w, "task_type", "CAUSAL_LM");
-  hri_json_field_bool(&w, "use_dora", false);
+  hri_json_field_bool(&w, "use_dora", lora->dora);
   hri_json_field_bool(&w, "use_rslora", lora->rslora);
   hri_json_end_object(&w);
   hri_text_add(out, "\n");

@@ -294,7 +294,7 @@ static uint8_t quantization_of(const builder *b, const hri_param_spec *p) {
   return hri_param_quantizes(b->model, p) ? (uint8_t)b->spec->quantize : HRI_QUANTIZATION_NONE;
 }
 
-/* All of a parameter is trained alike: of a model with adapters those, else everything. */
+/* Of a model with adapters what their files hold is trained, else what --freeze leaves. */
 static void make_param(builder *b, uint32_t index) {
   hri_part_request parts[HRI_PARAM_PARTS] = {{0}};
   hri_param_spec p;
@@ -305,8 +305,7 @@ static void make_param(builder *b, uint32_t index) {
         (hri_part_request){.name = p.parts[k].name,
                            .row = p.parts[k].row,
                            .rows = p.parts[k].rows,
-
-                           .trainable = b->model->lora.rank > 0 ? p.adapter
+                           .trainable = b->model->lora.rank > 0 ? hri_part_tuned(b->model, &p, &p.parts[k], NULL)
                                                                 : hri_part_trains(b->model, &p, &p.parts[k],
                                                                                   b->spec->freeze, b->spec->train_only),
                            .decay = p.decay,
@@ -428,6 +427,68 @@ void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging
   }
 }
 
+/* Rows of the parts of a product's weight, and which of its modules are adapted. */
+static hri_attr dora_parts(const hr_model *m, int32_t layer, hri_slot weight_slot, const hri_param_spec *base) {
+  hri_attr attr = {.i = {0}};
+  for (uint32_t k = 0; k < base->part_count; k++) attr.i[k] = (int64_t)base->parts[k].rows;
+  for (int k = 0; k < HR_MODULE_COUNT; k++) {
+    uint32_t part;
+    if (hri_module_slot((hr_module)k, &part) == weight_slot && hri_module_is_adapted(m, layer, (hr_module)k))
+      attr.i[3] |= INT64_C(1) << part;
+  }
+  return attr;
+}
+
+/* A weight that is quantized is made again, in the type that the products read. */
+static hri_id weight_of_load(hri_job *job, const hr_job *spec, hri_emit e, const hri_param *param) {
+  const hri_tensor like = job->tensors.items[param->weight];
+  hri_place place = {.program = HRI_LOAD,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_WORKSPACE,
+                     .layer = e.layer,
+                     .unit = e.unit};
+  hri_id weight;
+  if (param->codes == HRI_NONE) return param->weight;
+  weight = hri_tensor_new(job, place, hri_name(job, "%s.dequantized", hri_name_get(job, param->key)),
+                          spec->precision == HR_PRECISION_FP32   ? HRI_F32
+                          : spec->precision == HR_PRECISION_FP16 ? HRI_F16
+                                                                 : HRI_BF16,
+                          like.rank, like.dims, like.stored);
+  if (weight == HRI_NONE) return HRI_NONE;
+  hri_node_append(job, HRI_OP_DEQUANTIZE, e, &param->quantized,
+                  (hri_operand[]){HRI_R(param->codes), HRI_R(param->absmax), HRI_R(param->nested), HRI_W(weight)}, 4);
+  return weight;
+}
+
+void hri_build_magnitudes(hri_job *job, const hr_job *spec) {
+  const hr_model *m = &spec->model;
+  if (m->lora.rank == 0 || !m->lora.dora || m->adapter[0]) return;
+  for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
+    const hri_param to = job->params.items[p];
+    hri_param_spec spec_of, base;
+    hri_slot slot;
+    uint32_t from = 0;
+    hri_attr attr;
+    hri_emit e = {.program = HRI_LOAD,
+                  .lane = HRI_COMPUTE,
+                  .phase = HRI_PHASE_LOAD,
+                  .layer = to.layer,
+                  .unit = to.unit,
+                  .site = to.site,
+                  .origin = HRI_NONE};
+    hri_id weight;
+    hri_param_get(m, to.spec, &spec_of);
+    if (spec_of.slot < HRI_SLOT_LORA_M) continue;
+    slot = hri_module_slot((hr_module)(spec_of.slot - HRI_SLOT_LORA_M), NULL);
+    for (hri_param_get(m, job->params.items[from].spec, &base); base.slot != slot || base.layer != spec_of.layer;)
+      hri_param_get(m, job->params.items[++from].spec, &base);
+    attr = dora_parts(m, spec_of.layer, slot, &base);
+    weight = weight_of_load(job, spec, e, &job->params.items[from]);
+    if (weight == HRI_NONE) return;
+    hri_node_append(job, HRI_OP_DORA_BEGIN, e, &attr, (hri_operand[]){HRI_R(weight), HRI_U(to.weight)}, 2);
+  }
+}
+
 /* ---- the block ---- */
 
 typedef struct rows_shape {
@@ -463,16 +524,18 @@ static hri_id dropped(builder *b, hri_id x, const rows_shape *s) {
 static adapted lower(builder *b, hri_id x, hri_slot weight_slot, const rows_shape *s) {
   adapted a;
   const hr_lora *lora = &b->model->lora;
-  hri_attr scale = {.f = {hri_lora_scale(lora)}};
   memset(&a, 0xFF, sizeof a); /* HRI_NONE */
   for (int k = 0; k < HR_MODULE_COUNT && !b->job->failed; k++) {
     hr_module first = (hr_module)k;
+    hri_attr scale;
     hri_id weight, low, scaled, from;
-    uint64_t rank = lora->rank, at = 0;
+    uint64_t rank, at = 0;
     if (hri_module_slot((hr_module)k, NULL) != weight_slot ||
         !hri_module_is_adapted(b->model, b->emit.layer, (hr_module)k) || a.low[k] != HRI_NONE)
       continue;
     weight = weight_at(b, b->emit.layer, (hri_slot)(HRI_SLOT_LORA_A + first));
+    rank = hri_lora_rank(lora, b->emit.layer, first); /* of all that share this A, and so is the factor */
+    scale = (hri_attr){.f = {hri_lora_scale(lora, b->emit.layer, first)}};
     if (b->job->failed) break;
     low = scaled = fresh_wide(b, s->rows, b->job->tensors.items[weight].stored[0], "lora.low");
     from = dropped(b, x, s);
@@ -484,7 +547,7 @@ static adapted lower(builder *b, hri_id x, hri_slot weight_slot, const rows_shap
     for (int j = k; j < HR_MODULE_COUNT && !b->job->failed; j++) {
       if (hri_module_slot((hr_module)j, NULL) != weight_slot ||
           !hri_module_is_adapted(b->model, b->emit.layer, (hr_module)j) ||
-          hri_module_a(b->model, (hr_module)j) != first)
+          hri_module_a(b->model, b->emit.layer, (hr_module)j) != first)
         continue;
       a.low[j] =
           b->job->tensors.items[weight].stored[0] == rank ? scaled : hri_tensor_columns(b->job, scaled, at, rank);
@@ -534,10 +597,83 @@ static hri_id weight_for_use(builder *b, hri_slot slot) {
   return weight;
 }
 
+/* The weight of A of a module: of its own rows where several share one. */
+static hri_id a_rows(builder *b, hr_module module) {
+  const hr_model *m = b->model;
+  int32_t layer = b->emit.layer;
+  hr_module first = hri_module_a(m, layer, module);
+  hri_id a = weight_at(b, layer, (hri_slot)(HRI_SLOT_LORA_A + first));
+  uint64_t rank = hri_lora_rank(&m->lora, layer, module), at = 0;
+  if (b->job->failed) return HRI_NONE;
+  for (hr_module k = first; k < module; k++)
+    if (hri_module_slot(k, NULL) == hri_module_slot(module, NULL) && hri_module_is_adapted(m, layer, k) &&
+        hri_module_a(m, layer, k) == first)
+      at += rank;
+  return b->job->tensors.items[a].stored[0] == rank ? a : hri_tensor_rows(b->job, a, at, rank);
+}
+
+/* Lengths of the rows of W + s B A, of the modules that are adapted. */
+static hri_id lengths_of(builder *b, hri_id w, hri_slot weight_slot, hri_attr *attr) {
+  hri_operand operands[8] = {HRI_R(w),   HRI_ABSENT, HRI_ABSENT, HRI_ABSENT,
+                             HRI_ABSENT, HRI_ABSENT, HRI_ABSENT, HRI_ABSENT};
+  int32_t layer = b->emit.layer;
+  uint64_t rows = 0;
+  hri_id lengths;
+  for (int k = 0; k < HR_MODULE_COUNT; k++) {
+    uint32_t part;
+    if (hri_module_slot((hr_module)k, &part) != weight_slot || !hri_module_is_adapted(b->model, layer, (hr_module)k))
+      continue;
+    operands[1 + part] = HRI_R(a_rows(b, (hr_module)k));
+    operands[4 + part] = HRI_R(weight_at(b, layer, (hri_slot)(HRI_SLOT_LORA_B + k)));
+    attr->f[part] = hri_lora_scale(&b->model->lora, layer, (hr_module)k);
+    rows += (uint64_t)attr->i[part];
+  }
+  lengths = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, 0, "lora.lengths");
+  operands[7] = HRI_W(lengths);
+  emit(b, HRI_OP_DORA_LENGTHS, attr, operands, 8);
+  return lengths;
+}
+
+/* With magnitudes m: y = z m / |W + s B A| + bias, z = x W^T + s (x A^T) B^T. That is PEFT's sum (peft
+ * tuners/lora/dora.py: base + (g - 1) (base - bias) + g s B A x, g = m / length), added up. */
+static hri_id linear_with_magnitudes(builder *b, hri_id x, hri_slot weight_slot, hri_id bias, const rows_shape *s,
+                                     hr_module first, const char *name) {
+  adapted a = lower(b, x, weight_slot, s);
+  hri_id w = weight_for_use(b, weight_slot), z, y, lengths,
+         magnitudes = weight_at(b, b->emit.layer, (hri_slot)(HRI_SLOT_LORA_M + first));
+  hri_param_spec base;
+  hri_attr attr;
+  if (b->job->failed) return HRI_NONE;
+  hri_param_get(b->model, b->job->params.items[param_at(b, b->emit.layer, weight_slot)].spec, &base);
+  attr = dora_parts(b->model, b->emit.layer, weight_slot, &base);
+  lengths = lengths_of(b, w, weight_slot, &attr); /* beside the product: one dequantized weight serves both */
+  if (b->job->failed) return HRI_NONE;
+  z = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, b->job->tensors.items[w].stored[0], "lora.sum");
+  emit(b, HRI_OP_LINEAR, NULL, (hri_operand[]){HRI_R(x), HRI_R(w), HRI_ABSENT, HRI_W(z)}, 4);
+  raise(b, &a, z, weight_slot);
+  y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, b->job->tensors.items[w].stored[0], name);
+  emit(b, HRI_OP_DORA, &attr, (hri_operand[]){HRI_R(z), HRI_R(magnitudes), HRI_R(lengths), HRI_R(bias), HRI_W(y)}, 5);
+  return y;
+}
+
+/* The first adapted module of a product with magnitudes. */
+static bool has_magnitudes(const builder *b, hri_slot weight_slot, hr_module *first) {
+  for (int k = 0; b->model->lora.dora && k < HR_MODULE_COUNT; k++)
+    if (hri_module_slot((hr_module)k, NULL) == weight_slot &&
+        hri_module_is_adapted(b->model, b->emit.layer, (hr_module)k)) {
+      *first = (hr_module)k;
+      return true;
+    }
+  return false;
+}
+
 static hri_id linear(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, const rows_shape *s,
                      const char *name) {
   hri_id w, bias = weight_at(b, b->emit.layer, bias_slot), y;
-  adapted a = lower(b, x, weight_slot, s);
+  hr_module first;
+  adapted a;
+  if (has_magnitudes(b, weight_slot, &first)) return linear_with_magnitudes(b, x, weight_slot, bias, s, first, name);
+  a = lower(b, x, weight_slot, s);
   w = weight_for_use(b, weight_slot);
   if (b->job->failed) return HRI_NONE;
   y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, b->job->tensors.items[w].stored[0], name);

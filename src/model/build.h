@@ -60,6 +60,9 @@ void hri_build_control(hri_job *job, uint16_t programs);
  * tier that the host addresses. Master weights are moved where there are any, and rounded to the weights that the
  * products read. */
 void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging_tier);
+/* Behind the loads: DoRA's magnitudes of a model whose adapters begin here are the lengths of the rows of its weights;
+ * those that a checkpoint brought stay. */
+void hri_build_magnitudes(hri_job *job, const hr_job *spec);
 /* With several micro-steps every gradient is added to: `begin` makes them zero, one node per run until layout gathers
  * them. */
 void hri_build_zero_gradients(hri_job *job);

@@ -61,6 +61,12 @@ static char *kept_config(const char *path, const char *plain, const char *dtype,
         json_object_get(source.value, "text_config"); /* of a model for text and images, only the text part is saved */
     if (!json_is_object(object)) object = source.value;
     if (json_is_object(object) && update(object, made.value, dtype)) text = tree_text(object);
+    if (text && !means(text, plain, dtype)) { /* a head that was tied and is one of its own now */
+      json_t *tied = json_object_get(made.value, "tie_word_embeddings");
+      hri_free(text);
+      text = NULL;
+      if (tied && set(object, "tie_word_embeddings", json_incref(tied))) text = tree_text(object);
+    }
   }
   hri_json_deinit(&made);
   hri_json_deinit(&source);

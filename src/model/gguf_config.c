@@ -577,7 +577,7 @@ void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *m, uint32_t file_
   put_text(keys, "adapter.type", "lora");
   put_text(keys, "general.name", m->name);
   hri_gguf_put_u32(keys, "general.file_type", file_type);
-  hri_gguf_put_f32(keys, "adapter.lora.alpha", hri_lora_scale(&m->lora) * m->lora.rank);
+  hri_gguf_put_f32(keys, "adapter.lora.alpha", m->lora.alpha * (m->lora.rslora ? sqrt((double)m->lora.rank) : 1.0));
   hri_gguf_put_u32(keys, "general.quantization_version", 2);
 }
 

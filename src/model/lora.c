@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/regex.h"
 #include "base/text.h"
 #include "model/params.h"
 
-enum { DEFAULT_RANK = 8, MOST_RANK = 4096, WORD_BYTES = 96 };
+enum { DEFAULT_RANK = 8, MOST_RULES = 1024, MOST_RANK = 4096, WORD_BYTES = 256 };
 
 /* ---- modules ---- */
 
@@ -33,7 +34,7 @@ static void module_names(const hr_model *model, hri_text *out) {
 }
 
 /* tuners/tuners_utils.py, check_target_module_exists. */
-bool hri_lora_matches(const char *name, const char *target) {
+static bool matches(const char *name, const char *target) {
   size_t a = strlen(name), b = strlen(target);
   return a >= b && strcmp(name + a - b, target) == 0 && (a == b || name[a - b - 1] == '.');
 }
@@ -41,23 +42,132 @@ bool hri_lora_matches(const char *name, const char *target) {
 bool hri_lora_add_target(const hr_model *model, const char *target, hr_lora *lora) {
   bool all = strcmp(target, "all-linear") == 0, found = false;
   char name[96];
-  for (int k = 0; k < HR_MODULE_COUNT; k++)
-    if (hri_module_name(model, (hr_module)k, -1, name) && (all || hri_lora_matches(name, target))) {
-      lora->targets |= 1u << k;
-      found = true;
-    }
+  for (uint32_t l = 0; l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && (all || matches(name, target))) {
+        lora->modules[l] |= (uint8_t)(1u << k);
+        found = true;
+      }
   return found;
 }
 
-void hri_lora_all_layers(const hr_model *model, hr_lora *lora) {
-  for (uint32_t l = 0; l < model->layer_count; l++) lora->layers[l / 8] |= (uint8_t)(1u << l % 8);
+const char *hri_lora_add_pattern(const hr_model *model, const char *expression, hr_lora *lora, bool *found) {
+  hri_regex pattern;
+  const char *fault = hri_regex_compile(&pattern, expression);
+  char name[96];
+  *found = false;
+  for (uint32_t l = 0; !fault && l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && hri_regex_matches(&pattern, name)) {
+        lora->modules[l] |= (uint8_t)(1u << k);
+        *found = true;
+      }
+  return fault;
+}
+
+/* ---- modules that train whole ---- */
+
+static bool ends_in(const char *name, size_t length, const char *end) {
+  size_t count = strlen(end);
+  return count > 0 && length >= count && memcmp(name + length - count, end, count) == 0;
+}
+
+/* utils/other.py, _set_trainable: a path that ends in the name, even in the middle of a word ("norm" is all norms of
+ * llama). */
+const char *hri_lora_add_saved(const hr_model *model, const char *name, hr_lora *lora) {
+  uint32_t found = 0, missed = 0;
+  hr_model whole = *model;
+  whole.tied_embeddings = false; /* a head that is tied is a module too */
+  whole.lora = (hr_lora){0};
+  for (uint32_t p = 0; p < hri_param_count(&whole); p++) {
+    hri_param_spec spec;
+    uint32_t before = found;
+    hri_param_get(&whole, p, &spec);
+    for (uint32_t k = 0; k < spec.part_count; k++)
+      if (ends_in(spec.parts[k].name, (size_t)(strrchr(spec.parts[k].name, '.') - spec.parts[k].name), name))
+        found |= 1u << spec.slot;
+      else missed |= 1u << spec.slot;
+    for (int k = 0; k < HR_MODULE_COUNT && found != before; k++)
+      if (hri_module_slot((hr_module)k, NULL) == spec.slot)
+        return "it is a linear module of the layers, which get adapters";
+  }
+  if (!found) return "the model has no such module";
+  if (found & missed) return "it is a module of some layers and not of others";
+  lora->saved |= found;
+  return NULL;
+}
+
+/* ---- ranks and alphas of their own ---- */
+
+/* utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", path). */
+static const char *compile_rule(hri_regex *pattern, const char *key) {
+  char expression[512];
+  int length = snprintf(expression, sizeof expression, "(.*\\.)?(%s)$", key);
+  return length < (int)sizeof expression ? hri_regex_compile(pattern, expression) : "it is too long";
+}
+
+/* The kind of rank and alpha; 0: that of all. False: there are too many. */
+static bool kind_of(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind) {
+  *kind = 0;
+  if (rank == lora->rank && alpha == lora->alpha) return true;
+  for (uint8_t k = 0; k < HR_LORA_KINDS; k++) {
+    hr_lora_kind *own = &lora->own[k];
+    if (own->rank == 0) *own = (hr_lora_kind){rank, alpha};
+    *kind = (uint8_t)(k + 1);
+    if (own->rank == rank && own->alpha == alpha) return true;
+  }
+  return false;
+}
+
+/* rule_of[layer][module]: the first of `count` rules that matches, count: none. */
+static const char *match_rules(const hr_model *model, const hr_lora *lora, hri_lora_rule *rules, uint32_t count,
+                               uint16_t (*rule_of)[HR_MODULE_COUNT], uint32_t *bad) {
+  hri_regex pattern;
+  const char *fault = count <= MOST_RULES ? NULL : "there are more than 1,024 entries";
+  *bad = 0;
+  for (uint32_t l = 0; l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++) rule_of[l][k] = (uint16_t)count;
+  for (uint32_t i = 0; !fault && i < count; i++) {
+    *bad = i;
+    fault = compile_rule(&pattern, rules[i].key);
+    for (uint32_t l = 0; !fault && l < model->layer_count; l++)
+      for (int k = 0; k < HR_MODULE_COUNT; k++) {
+        char name[96];
+        if (rule_of[l][k] != count || !(lora->modules[l] >> k & 1) ||
+            !hri_module_name(model, (hr_module)k, (int32_t)l, name) || !hri_regex_matches(&pattern, name))
+          continue;
+        rule_of[l][k] = (uint16_t)i;
+        rules[i].used = true;
+      }
+  }
+  return fault;
+}
+
+const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *rules, uint32_t ranks, uint32_t alphas,
+                           uint32_t *bad) {
+  uint16_t of[HR_MAX_LAYERS][HR_MODULE_COUNT], of_alpha[HR_MAX_LAYERS][HR_MODULE_COUNT];
+  const char *fault = match_rules(model, lora, rules, ranks, of, bad);
+  if (fault) return fault;
+  fault = match_rules(model, lora, rules + ranks, alphas, of_alpha, bad);
+  *bad += ranks;
+  for (uint32_t l = 0; !fault && l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT && !fault; k++) {
+      uint32_t own = of[l][k], own_alpha = ranks + of_alpha[l][k];
+      if (!(lora->modules[l] >> k & 1)) continue;
+      *bad = own < ranks ? own : own_alpha; /* to be named if the kind is one too many */
+      if (!kind_of(lora, own < ranks ? (uint32_t)rules[own].value : lora->rank,
+                   own_alpha < ranks + alphas ? rules[own_alpha].value : lora->alpha, &lora->kinds[l][k]))
+        fault = "adapters have at most 64 pairs of rank and alpha";
+    }
+  return fault;
 }
 
 /* What PEFT takes in a family without target_modules (peft/utils/constants.py): q and v; the one fused product. */
 static void default_targets(const hr_model *model, hr_lora *lora) {
   char name[96];
-  lora->targets = 1u << HR_MODULE_Q;
-  if (hri_module_name(model, HR_MODULE_V, -1, name)) lora->targets |= 1u << HR_MODULE_V;
+  (void)hri_module_name(model, HR_MODULE_Q, -1, name);
+  (void)hri_lora_add_target(model, name, lora);
+  if (hri_module_name(model, HR_MODULE_V, -1, name)) (void)hri_lora_add_target(model, name, lora);
 }
 
 static hr_status unknown_target(const hr_model *model, const char *word, hr_error *error) {
@@ -73,9 +183,46 @@ static hr_status unknown_target(const hr_model *model, const char *word, hr_erro
 
 /* ---- words ---- */
 
-typedef enum key { KEY_NONE = 0, KEY_RANK, KEY_ALPHA, KEY_TARGETS, KEY_DROPOUT, KEY_INIT, KEY_LAYERS, KEY_COUNT } key;
-static const char *const keys[KEY_COUNT] = {[KEY_RANK] = "r",          [KEY_ALPHA] = "alpha", [KEY_TARGETS] = "targets",
-                                            [KEY_DROPOUT] = "dropout", [KEY_INIT] = "init",   [KEY_LAYERS] = "layers"};
+typedef enum key {
+  KEY_NONE = 0,
+  KEY_RANK,
+  KEY_ALPHA,
+  KEY_TARGETS,
+  KEY_DROPOUT,
+  KEY_INIT,
+  KEY_LAYERS,
+  KEY_RANK_PATTERN,
+  KEY_ALPHA_PATTERN,
+  KEY_BIAS,
+  KEY_SAVED,
+  KEY_COUNT
+} key;
+static const char *const keys[KEY_COUNT] = {[KEY_RANK] = "r",
+                                            [KEY_ALPHA] = "alpha",
+                                            [KEY_TARGETS] = "targets",
+                                            [KEY_DROPOUT] = "dropout",
+                                            [KEY_INIT] = "init",
+                                            [KEY_LAYERS] = "layers",
+                                            [KEY_RANK_PATTERN] = "rank_pattern",
+                                            [KEY_ALPHA_PATTERN] = "alpha_pattern",
+                                            [KEY_BIAS] = "bias",
+                                            [KEY_SAVED] = "modules_to_save"};
+static bool is_list(key k) {
+  return k == KEY_TARGETS || k == KEY_LAYERS || k == KEY_RANK_PATTERN || k == KEY_ALPHA_PATTERN || k == KEY_SAVED;
+}
+
+enum { RULES = 32 };
+/* What the words so far say. */
+typedef struct draft {
+  const hr_model *model;
+  hr_lora lora;
+  bool layers[HR_MAX_LAYERS];
+  hri_lora_rule rules[2][RULES]; /* of ranks; of alphas */
+  char keys[2][RULES][WORD_BYTES];
+  uint32_t counts[2];
+  key list; /* whose list a bare word goes on with */
+  uint32_t seen;
+} draft;
 
 static key key_of(const char *word, size_t length) {
   for (int k = 1; k < KEY_COUNT; k++)
@@ -101,20 +248,72 @@ static bool whole(const char *text, size_t length, uint32_t most, uint32_t *out)
 }
 
 /* "8-15" or "20". */
-static hr_status take_layers(const hr_model *model, const char *word, hr_lora *lora, hr_error *error) {
+static hr_status take_layers(draft *d, const char *word, hr_error *error) {
   const char *dash = strchr(word, '-');
-  uint32_t first, last;
-  bool good = whole(word, dash ? (size_t)(dash - word) : strlen(word), model->layer_count - 1, &first);
+  uint32_t first, last, end = d->model->layer_count - 1;
+  bool good = whole(word, dash ? (size_t)(dash - word) : strlen(word), end, &first);
   last = first;
-  if (good && dash) good = whole(dash + 1, strlen(dash + 1), model->layer_count - 1, &last) && last >= first;
+  if (good && dash) good = whole(dash + 1, strlen(dash + 1), end, &last) && last >= first;
   if (!good)
     return hri_fail(error, HR_ERROR_USAGE, "--lora: layers=%.40s is not a layer or a range such as 0-%u of this model",
-                    word, model->layer_count - 1);
-  for (uint32_t l = first; l <= last; l++) lora->layers[l / 8] |= (uint8_t)(1u << l % 8);
+                    word, end);
+  for (uint32_t l = first; l <= last; l++) d->layers[l] = true;
   return HR_OK;
 }
 
-static hr_status take(const hr_model *model, key k, const char *value, hr_lora *lora, hr_error *error) {
+/* A name has letters, digits, _, - and dots; what has anything else is an expression. */
+static bool is_expression(const char *word) { return strpbrk(word, "\\*+?[](){}|^$") != NULL; }
+
+static hr_status take_target(draft *d, const char *word, hr_error *error) {
+  bool found = false;
+  const char *fault = NULL;
+  if (is_expression(word)) fault = hri_lora_add_pattern(d->model, word, &d->lora, &found);
+  else found = hri_lora_add_target(d->model, word, &d->lora);
+  if (fault) return hri_fail(error, HR_ERROR_USAGE, "--lora: targets=%.100s is no regular expression: %s", word, fault);
+  return found ? HR_OK : unknown_target(d->model, word, error);
+}
+
+/* "q_proj:8": a name or an expression as PEFT's keys are, and behind the last colon a number. */
+static hr_status take_rule(draft *d, int which, const char *word, hr_error *error) {
+  const char *colon = strrchr(word, ':'), *name = keys[which ? KEY_ALPHA_PATTERN : KEY_RANK_PATTERN];
+  uint32_t at = d->counts[which], rank = 0;
+  hri_lora_rule *rule = &d->rules[which][at < RULES ? at : 0];
+  double value = 0;
+  bool good = colon && colon > word &&
+              (which ? number(colon + 1, 1e-6, 1e6, &value)
+                     : whole(colon + 1, strlen(colon + 1), MOST_RANK, &rank) && rank > 0);
+  if (!good)
+    return hri_fail(error, HR_ERROR_USAGE, "--lora: %s=%.80s is not a module and its %s, such as %s", name, word,
+                    which ? "alpha" : "rank, from 1 to 4096", which ? "o_proj:4" : "q_proj:8");
+  if (at == RULES) return hri_fail(error, HR_ERROR_USAGE, "--lora: %s has more than %d entries", name, RULES);
+  (void)snprintf(d->keys[which][at], WORD_BYTES, "%.*s", (int)(colon - word), word);
+  *rule = (hri_lora_rule){.key = d->keys[which][at], .value = which ? value : rank};
+  d->counts[which]++;
+  return HR_OK;
+}
+
+static hr_status take_saved(draft *d, const char *word, hr_error *error) {
+  const char *fault = hri_lora_add_saved(d->model, word, &d->lora);
+  hr_status status;
+  if (!fault) return HR_OK;
+  status = hri_fail(error, HR_ERROR_USAGE, "--lora: modules_to_save=%.60s: %s", word, fault);
+  return hri_hint(error, status, "embeddings, norms and the head can train whole: %s",
+                  d->model->family == HR_FAMILY_GPT2 ? "wte, wpe, ln_1, ln_2, ln_f, lm_head"
+                                                     : "embed_tokens, input_layernorm, model.norm, lm_head");
+}
+
+static hr_status take_bias(draft *d, const char *word, hr_error *error) {
+  static const char *const words[HR_LORA_BIAS_COUNT] = {"none", "all", "lora_only"};
+  for (int k = 0; k < HR_LORA_BIAS_COUNT; k++)
+    if (strcmp(word, words[k]) == 0) {
+      d->lora.bias = (hr_lora_bias)k;
+      return HR_OK;
+    }
+  return hri_fail(error, HR_ERROR_USAGE, "--lora: bias=%.40s; it is none, all or lora_only", word);
+}
+
+static hr_status take(draft *d, key k, const char *value, hr_error *error) {
+  hr_lora *lora = &d->lora;
   switch (k) {
   case KEY_RANK:
     if (whole(value, strlen(value), MOST_RANK, &lora->rank) && lora->rank > 0) return HR_OK;
@@ -129,57 +328,91 @@ static hr_status take(const hr_model *model, key k, const char *value, hr_lora *
     lora->gaussian = strcmp(value, "gaussian") == 0;
     if (lora->gaussian || strcmp(value, "kaiming") == 0) return HR_OK;
     return hri_fail(error, HR_ERROR_USAGE, "--lora: init=%.40s; it is kaiming or gaussian", value);
-  case KEY_TARGETS: return hri_lora_add_target(model, value, lora) ? HR_OK : unknown_target(model, value, error);
-  default: return take_layers(model, value, lora, error);
+  case KEY_TARGETS: return take_target(d, value, error);
+  case KEY_RANK_PATTERN: return take_rule(d, 0, value, error);
+  case KEY_ALPHA_PATTERN: return take_rule(d, 1, value, error);
+  case KEY_BIAS: return take_bias(d, value, error);
+  case KEY_SAVED: return take_saved(d, value, error);
+  default: return take_layers(d, value, error);
   }
 }
 
-/* One word between commas. `list`: the key whose list a bare word goes on with. */
-static hr_status take_word(const hr_model *model, const char *word, key *list, uint32_t *seen, hr_lora *lora,
-                           hr_error *error) {
+/* One word between commas. */
+static hr_status take_word(draft *d, const char *word, hr_error *error) {
   const char *equals = strchr(word, '=');
-  key k = *list;
+  key k = equals ? key_of(word, (size_t)(equals - word)) : KEY_NONE;
   hr_status status;
-  if (!equals && strcmp(word, "rslora") == 0) {
-    lora->rslora = true;
-    *list = KEY_NONE;
+  if (strcmp(word, "rslora") == 0 || strcmp(word, "dora") == 0) {
+    *(word[0] == 'd' ? &d->lora.dora : &d->lora.rslora) = true;
+    d->list = KEY_NONE;
     return HR_OK;
   }
-  if (equals) {
-    k = key_of(word, (size_t)(equals - word));
-    if (k != KEY_NONE && (*seen >> k & 1)) return hri_fail(error, HR_ERROR_USAGE, "--lora: %s is given twice", keys[k]);
-    if (k != KEY_NONE) *seen |= 1u << k;
+  if (k != KEY_NONE) {
+    if (d->seen >> k & 1) return hri_fail(error, HR_ERROR_USAGE, "--lora: %s is given twice", keys[k]);
+    d->seen |= 1u << k;
+    d->list = k;
+    return take(d, k, equals + 1, error);
   }
-  if (k == KEY_NONE || (!equals && k != KEY_TARGETS && k != KEY_LAYERS)) {
-    status = hri_fail(error, HR_ERROR_USAGE, "--lora: '%.60s' is not understood", word);
-    return hri_hint(
-        error, status,
-        "words are r=N, alpha=X, targets=NAME,..., dropout=P, rslora, init=kaiming|gaussian, layers=A-B,...");
+  if (is_list(d->list) && (!equals || is_expression(word))) return take(d, d->list, word, error);
+  status = hri_fail(error, HR_ERROR_USAGE, "--lora: '%.60s' is not understood", word);
+  return hri_hint(error, status,
+                  "words are r=N, alpha=X, targets=NAME,..., dropout=P, rslora, dora, init=kaiming|gaussian, "
+                  "layers=A-B,..., rank_pattern=NAME:N,..., alpha_pattern=NAME:X,..., bias=none|all|lora_only, "
+                  "modules_to_save=NAME,...");
+}
+
+/* Up to the next comma that stands in no bracket. */
+static size_t word_length(const char *at) {
+  size_t length = 0;
+  int depth = 0;
+  for (; at[length] && (at[length] != ',' || depth > 0); length++) {
+    if (at[length] == '\\' && at[length + 1]) length++;
+    else if (strchr("([{", at[length])) depth++;
+    else if (strchr(")]}", at[length])) depth--;
   }
-  *list = k;
-  return take(model, k, equals ? equals + 1 : word, lora, error);
+  return length;
+}
+
+/* What the words say together. */
+static hr_status settle(draft *d, bool quantized, hr_error *error) {
+  hri_lora_rule rules[2 * RULES];
+  uint32_t ranks = d->counts[0], alphas = d->counts[1], bad;
+  const char *fault;
+  bool any = false;
+  for (uint32_t l = 0; l < d->model->layer_count; l++) any = any || d->lora.modules[l] != 0;
+  if (!any && quantized) (void)hri_lora_add_target(d->model, "all-linear", &d->lora);
+  else if (!any) default_targets(d->model, &d->lora);
+  any = false;
+  for (uint32_t l = 0; l < d->model->layer_count; l++) {
+    if ((d->seen >> KEY_LAYERS & 1) && !d->layers[l]) d->lora.modules[l] = 0;
+    any = any || d->lora.modules[l] != 0;
+  }
+  if (!any) return hri_fail(error, HR_ERROR_USAGE, "--lora: targets= and layers= name no module together");
+  memcpy(rules, d->rules[0], ranks * sizeof *rules);
+  memcpy(rules + ranks, d->rules[1], alphas * sizeof *rules);
+  fault = hri_lora_apply(d->model, &d->lora, rules, ranks, alphas, &bad);
+  for (uint32_t k = 0; !fault && k < ranks + alphas; k++)
+    if (!rules[k].used) bad = k, fault = "it matches no module that gets an adapter, or another entry before it does";
+  if (!fault) return hri_lora_check(d->model, &d->lora, error);
+  return hri_fail(error, HR_ERROR_USAGE, "--lora: %s=%.80s: %s",
+                  keys[bad < ranks ? KEY_RANK_PATTERN : KEY_ALPHA_PATTERN], rules[bad].key, fault);
 }
 
 hr_status hri_lora_parse(const char *text, const hr_model *model, bool quantized, hr_lora *out, hr_error *error) {
-  hr_lora lora = {.rank = DEFAULT_RANK, .alpha = DEFAULT_RANK};
-  key list = KEY_NONE;
-  uint32_t seen = 0;
+  draft d = {.model = model, .lora = {.rank = DEFAULT_RANK, .alpha = DEFAULT_RANK}};
   for (const char *at = text; *at;) {
     char word[WORD_BYTES];
-    size_t length = strcspn(at, ",");
+    size_t length = word_length(at);
     if (length == 0 || length >= sizeof word)
       return hri_fail(error, HR_ERROR_USAGE, "--lora: '%.60s' has an empty or overlong word", text);
     memcpy(word, at, length);
     word[length] = 0;
-    HRI_TRY(take_word(model, word, &list, &seen, &lora, error));
+    HRI_TRY(take_word(&d, word, error));
     at += length;
     if (*at == ',' && !*++at) return hri_fail(error, HR_ERROR_USAGE, "--lora: '%.60s' ends in a comma", text);
   }
-  if (lora.targets == 0 && quantized) (void)hri_lora_add_target(model, "all-linear", &lora);
-  if (lora.targets == 0) default_targets(model, &lora);
-  if (!(seen >> KEY_LAYERS & 1)) hri_lora_all_layers(model, &lora);
-  HRI_TRY(hri_lora_check(model, &lora, error));
-  *out = lora;
+  HRI_TRY(settle(&d, quantized, error));
+  *out = d.lora;
   return HR_OK;
 }
 
@@ -187,13 +420,12 @@ hr_status hri_lora_parse(const char *text, const hr_model *model, bool quantized
 
 hr_status hri_lora_check(const hr_model *model, const hr_lora *lora, hr_error *error) {
   char name[96];
-  for (int k = 0; k < HR_MODULE_COUNT; k++) {
-    if (!(lora->targets >> k & 1)) continue;
-    if (!hri_module_name(model, (hr_module)k, -1, name))
-      return hri_fail(error, HR_ERROR_USAGE, "--lora: a %s model has no module %d", hr_family_name(model->family), k);
-  }
+  for (uint32_t l = 0; l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if ((lora->modules[l] >> k & 1) && !hri_module_name(model, (hr_module)k, -1, name))
+        return hri_fail(error, HR_ERROR_USAGE, "--lora: a %s model has no module %d", hr_family_name(model->family), k);
   if (lora->rank > MOST_RANK || !(lora->alpha > 0) || !isfinite(lora->alpha) ||
-      !(lora->dropout >= 0 && lora->dropout < 1) || lora->targets >> HR_MODULE_COUNT)
+      !(lora->dropout >= 0 && lora->dropout < 1))
     return hri_fail(error, HR_ERROR_USAGE, "--lora: rank %u, alpha %g, dropout %g make no adapter", lora->rank,
                     lora->alpha, lora->dropout);
   return HR_OK;

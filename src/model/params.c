@@ -51,6 +51,13 @@ static const struct {
     [HRI_SLOT_LORA_B + HR_MODULE_MLP_GATE] = {"gate.lora_B", PLACE_LAYER},
     [HRI_SLOT_LORA_B + HR_MODULE_MLP_UP] = {"up.lora_B", PLACE_LAYER},
     [HRI_SLOT_LORA_B + HR_MODULE_MLP_DOWN] = {"down.lora_B", PLACE_LAYER},
+    [HRI_SLOT_LORA_M + HR_MODULE_Q] = {"q.lora_magnitude", PLACE_LAYER},
+    [HRI_SLOT_LORA_M + HR_MODULE_K] = {"k.lora_magnitude", PLACE_LAYER},
+    [HRI_SLOT_LORA_M + HR_MODULE_V] = {"v.lora_magnitude", PLACE_LAYER},
+    [HRI_SLOT_LORA_M + HR_MODULE_ATTENTION_OUTPUT] = {"o.lora_magnitude", PLACE_LAYER},
+    [HRI_SLOT_LORA_M + HR_MODULE_MLP_GATE] = {"gate.lora_magnitude", PLACE_LAYER},
+    [HRI_SLOT_LORA_M + HR_MODULE_MLP_UP] = {"up.lora_magnitude", PLACE_LAYER},
+    [HRI_SLOT_LORA_M + HR_MODULE_MLP_DOWN] = {"down.lora_magnitude", PLACE_LAYER},
 };
 
 static const struct {
@@ -167,12 +174,8 @@ bool hri_module_name(const hr_model *m, hr_module module, int32_t layer, char ou
   return true;
 }
 
-static bool layer_is_adapted(const hr_model *m, uint32_t layer) {
-  return m->lora.rank > 0 && (m->lora.layers[layer / 8] >> layer % 8 & 1);
-}
-
 bool hri_module_is_adapted(const hr_model *m, int32_t layer, hr_module module) {
-  return layer >= 0 && layer_is_adapted(m, (uint32_t)layer) && (m->lora.targets >> module & 1);
+  return m->lora.rank > 0 && layer >= 0 && (m->lora.modules[layer] >> module & 1);
 }
 
 bool hri_param_quantizes(const hr_model *m, const hri_param_spec *spec) {
@@ -181,25 +184,47 @@ bool hri_param_quantizes(const hr_model *m, const hri_param_spec *spec) {
   return false;
 }
 
-/* Modules of one product read one x; with dropout each has its own. */
-hr_module hri_module_a(const hr_model *m, hr_module module) {
+hr_module hri_module_first(const hr_model *m, int32_t layer, hr_module module) {
   hr_module first = module;
-  while (m->lora.dropout == 0 && first > 0 && modules[first - 1].slot == modules[module].slot) first--;
-  while (!(m->lora.targets >> first & 1)) first++;
+  while (first > 0 && modules[first - 1].slot == modules[module].slot) first--;
+  while (!hri_module_is_adapted(m, layer, first)) first++;
   return first;
 }
 
-double hri_lora_scale(const hr_lora *lora) {
-  return lora->alpha / (lora->rslora ? sqrt((double)lora->rank) : (double)lora->rank);
+/* Modules of one product read one x; with dropout each has its own. */
+hr_module hri_module_a(const hr_model *m, int32_t layer, hr_module module) {
+  const uint8_t *kinds = m->lora.kinds[layer];
+  hr_module first = m->lora.dropout == 0 ? hri_module_first(m, layer, module) : module;
+  while (!hri_module_is_adapted(m, layer, first) || kinds[first] != kinds[module]) first++;
+  return first;
+}
+
+uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module) {
+  uint8_t kind = lora->kinds[layer][module];
+  return kind ? lora->own[kind - 1].rank : lora->rank;
+}
+
+double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module) {
+  uint8_t kind = lora->kinds[layer][module];
+  double alpha = kind ? lora->own[kind - 1].alpha : lora->alpha, rank = hri_lora_rank(lora, layer, module);
+  return alpha / (lora->rslora ? sqrt(rank) : rank);
+}
+
+bool hri_lora_unties(const hr_model *m) {
+  return m->lora.rank > 0 && m->tied_embeddings &&
+         (m->lora.saved & (1u << HRI_SLOT_HEAD_WEIGHT | 1u << HRI_SLOT_TOKEN_EMBEDDING));
 }
 
 static bool is_a(hri_slot slot) { return slot >= HRI_SLOT_LORA_A && slot < HRI_SLOT_LORA_B; }
-static bool is_b(hri_slot slot) { return slot >= HRI_SLOT_LORA_B && slot < HRI_SLOT_COUNT; }
+static bool is_b(hri_slot slot) { return slot >= HRI_SLOT_LORA_B && slot < HRI_SLOT_LORA_M; }
+static bool is_m(hri_slot slot) { return slot >= HRI_SLOT_LORA_M && slot < HRI_SLOT_COUNT; }
 static hr_module module_of(hri_slot slot) { return (hr_module)((slot - HRI_SLOT_LORA_A) % HR_MODULE_COUNT); }
 
 static bool adapter_present(const hr_model *m, hri_slot slot, int32_t layer) {
   hr_module module = module_of(slot);
-  return hri_module_is_adapted(m, layer, module) && (is_b(slot) || hri_module_a(m, module) == module);
+  if (!hri_module_is_adapted(m, layer, module)) return false;
+  if (is_m(slot)) return m->lora.dora && hri_module_first(m, layer, module) == module;
+  return is_b(slot) || hri_module_a(m, layer, module) == module;
 }
 
 /* ---- which slots there are, and their shapes ---- */
@@ -219,46 +244,51 @@ static bool present(const hr_model *m, hri_slot slot, int32_t layer) {
   case HRI_SLOT_ATTENTION_OUTPUT_BIAS: return m->attention_output_bias;
   case HRI_SLOT_MLP_IN_BIAS:
   case HRI_SLOT_MLP_OUT_BIAS: return m->mlp_bias;
-  case HRI_SLOT_HEAD_WEIGHT: return !m->tied_embeddings;
+  case HRI_SLOT_HEAD_WEIGHT: return !m->tied_embeddings || hri_lora_unties(m);
   default: return true;
   }
 }
 
-static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]);
+static uint32_t shape(const hr_model *m, hri_slot slot, int32_t layer, uint64_t dims[2]);
 
 static uint64_t module_rows(const hr_model *m, hr_module module) {
   const hf_slot *names = &layout_of(m)->slots[modules[module].slot];
   uint64_t dims[2];
-  (void)shape(m, modules[module].slot, dims);
+  (void)shape(m, modules[module].slot, 0, dims);
   if (modules[module].slot == HRI_SLOT_QKV_WEIGHT && names->parts[1])
     return (uint64_t)(module == HR_MODULE_Q ? m->head_count : m->kv_head_count) * m->head_size;
   return names->parts[1] ? dims[0] / 2 : dims[0];
 }
 
-/* Modules whose A is that of `module`. */
-static uint32_t sharers(const hr_model *m, hr_module module) {
-  uint32_t count = 0;
-  for (int k = 0; k < HR_MODULE_COUNT; k++)
-    count += (m->lora.targets >> k & 1) && modules[k].slot == modules[module].slot &&
-             hri_module_a(m, (hr_module)k) == module;
-  return count;
+/* Whether module `k` is a part of the adapter's parameter in `slot`. */
+static bool shares(const hr_model *m, hri_slot slot, int32_t layer, hr_module k) {
+  hr_module module = module_of(slot);
+  if (!hri_module_is_adapted(m, layer, k) || modules[k].slot != modules[module].slot) return false;
+  if (is_b(slot)) return k == module;
+  return (is_a(slot) ? hri_module_a(m, layer, k) : hri_module_first(m, layer, k)) == module;
 }
 
-static uint32_t adapter_shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
-  hr_module module = module_of(slot);
-  (void)shape(m, modules[module].slot, dims);
-  dims[0] = is_a(slot) ? (uint64_t)sharers(m, module) * m->lora.rank : module_rows(m, module);
-  if (is_b(slot)) dims[1] = m->lora.rank;
-  return 2;
+static uint64_t adapter_rows(const hr_model *m, hri_slot slot, int32_t layer, hr_module k) {
+  return is_a(slot) ? hri_lora_rank(&m->lora, layer, k) : module_rows(m, k);
+}
+
+static uint32_t adapter_shape(const hr_model *m, hri_slot slot, int32_t layer, uint64_t dims[2]) {
+  (void)shape(m, modules[module_of(slot)].slot, layer, dims);
+  dims[0] = 0;
+  for (int k = 0; k < HR_MODULE_COUNT; k++)
+    if (shares(m, slot, layer, (hr_module)k)) dims[0] += adapter_rows(m, slot, layer, (hr_module)k);
+  if (is_b(slot)) dims[1] = hri_lora_rank(&m->lora, layer, module_of(slot));
+  if (is_m(slot)) dims[1] = 1;
+  return is_m(slot) ? 1 : 2;
 }
 
 /* Sets dims to [rows, columns], or [n, 1] for vectors; returns the rank. */
-static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
+static uint32_t shape(const hr_model *m, hri_slot slot, int32_t layer, uint64_t dims[2]) {
   const uint64_t hidden = m->hidden_size, heads = (uint64_t)m->head_count * m->head_size;
   const uint64_t qkv = heads + 2 * (uint64_t)m->kv_head_count * m->head_size,
                  mlp_in = (m->gated_mlp ? 2 : 1) * (uint64_t)m->mlp_size;
   uint64_t rows = hidden, columns = 0; /* columns 0: a vector */
-  if (slot >= HRI_SLOT_LORA_A) return adapter_shape(m, slot, dims);
+  if (slot >= HRI_SLOT_LORA_A) return adapter_shape(m, slot, layer, dims);
   switch (slot) {
   case HRI_SLOT_TOKEN_EMBEDDING:
   case HRI_SLOT_HEAD_WEIGHT: rows = m->vocabulary_size, columns = hidden; break;
@@ -285,12 +315,15 @@ static uint32_t count_in(const hr_model *m, place where) {
   return count;
 }
 
-/* Adapters of a layer that has them. */
-static uint32_t count_adapters(const hr_model *m) {
-  uint32_t count = 0, layer = 0;
-  while (layer < m->layer_count && !layer_is_adapted(m, layer)) layer++;
-  for (int s = HRI_SLOT_LORA_A; s < HRI_SLOT_COUNT && layer < m->layer_count; s++)
-    count += adapter_present(m, (hri_slot)s, (int32_t)layer);
+/* Adapters of a layer; `before`: of the one before it, which is the same where nothing tells them apart. */
+static uint32_t count_adapters(const hr_model *m, uint32_t layer, uint32_t before) {
+  const hr_lora *lora = &m->lora;
+  uint32_t count = 0;
+  if (lora->rank == 0 || lora->modules[layer] == 0) return 0;
+  if (layer > 0 && lora->modules[layer] == lora->modules[layer - 1] &&
+      memcmp(lora->kinds[layer], lora->kinds[layer - 1], sizeof lora->kinds[layer]) == 0)
+    return before;
+  for (int s = HRI_SLOT_LORA_A; s < HRI_SLOT_COUNT; s++) count += adapter_present(m, (hri_slot)s, (int32_t)layer);
   return count;
 }
 
@@ -303,17 +336,18 @@ static hri_slot slot_at(const hr_model *m, place where, int32_t layer, uint32_t 
 }
 
 uint32_t hri_param_count(const hr_model *model) {
-  const uint32_t own = count_in(model, PLACE_LAYER), adapters = count_adapters(model);
+  const uint32_t own = count_in(model, PLACE_LAYER);
   uint32_t count = count_in(model, PLACE_EMBED) + count_in(model, PLACE_HEAD);
-  for (uint32_t l = 0; l < model->layer_count; l++) count += own + (layer_is_adapted(model, l) ? adapters : 0);
+  for (uint32_t l = 0, adapters = 0; l < model->layer_count; l++)
+    count += own + (adapters = count_adapters(model, l, adapters));
   return count;
 }
 
 uint64_t hr_model_parameter_count(const hr_model *model) {
   uint64_t total = 0, dims[2];
   for (int s = 0; s < HRI_SLOT_LORA_A; s++) {
-    if (!present(model, (hri_slot)s, 0)) continue;
-    (void)shape(model, (hri_slot)s, dims);
+    if (!present(model, (hri_slot)s, 0) || (s == HRI_SLOT_HEAD_WEIGHT && model->tied_embeddings)) continue;
+    (void)shape(model, (hri_slot)s, 0, dims);
     total += dims[0] * dims[1] * (slots[s].place == PLACE_LAYER ? model->layer_count : 1);
   }
   return total;
@@ -337,8 +371,12 @@ static void set_init(const hr_model *m, hri_param_spec *spec) {
   bool into_residual = spec->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT || spec->slot == HRI_SLOT_MLP_OUT_WEIGHT;
   bool ones = is_norm_weight(spec->slot) && m->norm_weight_offset == 0;
   if (spec->adapter) { /* PEFT: kaiming_uniform(a = sqrt(5)), which is uniform within 1 / sqrt(in); B is zero */
-    spec->init = is_b(spec->slot) ? HRI_INIT_ZEROS : m->lora.gaussian ? HRI_INIT_NORMAL : HRI_INIT_UNIFORM;
-    spec->init_std = m->lora.gaussian ? 1.0 / m->lora.rank : 1 / sqrt((double)spec->dims[1]);
+    spec->init = is_m(spec->slot)   ? HRI_INIT_NAN
+                 : is_b(spec->slot) ? HRI_INIT_ZEROS
+                 : m->lora.gaussian ? HRI_INIT_NORMAL
+                                    : HRI_INIT_UNIFORM;
+    spec->init_std = m->lora.gaussian ? 1.0 / hri_lora_rank(&m->lora, spec->layer, module_of(spec->slot))
+                                      : 1 / sqrt((double)spec->dims[1]);
     return;
   }
   spec->init = spec->rank == 2 ? HRI_INIT_NORMAL : ones ? HRI_INIT_ONES : HRI_INIT_ZEROS;
@@ -355,17 +393,61 @@ static uint64_t part_rows(const hr_model *m, const hri_param_spec *spec, uint32_
 
 /* Named as PEFT names them in adapter_model.safetensors. */
 static void set_adapter_parts(const hr_model *m, hri_param_spec *spec) {
-  bool a = is_a(spec->slot);
-  for (int k = module_of(spec->slot); k < HR_MODULE_COUNT; k++) {
+  static const char *const ends[] = {"lora_A.weight", "lora_B.weight", "lora_magnitude_vector"};
+  const char *end = ends[((int)spec->slot - HRI_SLOT_LORA_A) / HR_MODULE_COUNT];
+  uint64_t row = 0;
+  for (int k = 0; k < HR_MODULE_COUNT; k++) {
     hri_param_part *part = &spec->parts[spec->part_count];
     char name[96];
-    if (!(m->lora.targets >> k & 1) || modules[k].slot != modules[module_of(spec->slot)].slot) continue;
-    if (a ? hri_module_a(m, (hr_module)k) != module_of(spec->slot) : k != (int)module_of(spec->slot)) continue;
+    if (!shares(m, spec->slot, spec->layer, (hr_module)k)) continue;
     (void)hri_module_name(m, (hr_module)k, spec->layer, name);
-    (void)snprintf(part->name, sizeof part->name, "base_model.model.%.64s.lora_%c.weight", name, a ? 'A' : 'B');
-    part->rows = a ? m->lora.rank : spec->dims[0];
-    part->row = spec->part_count++ * part->rows;
+    (void)snprintf(part->name, sizeof part->name, "base_model.model.%.54s.%s", name, end);
+    part->row = row;
+    part->rows = adapter_rows(m, spec->slot, spec->layer, (hr_module)k);
+    row += part->rows;
+    spec->part_count++;
   }
+}
+
+/* ---- what trains whole beside adapters ---- */
+
+static bool is_bias(hri_slot slot) {
+  return slot == HRI_SLOT_NORM1_BIAS || slot == HRI_SLOT_NORM2_BIAS || slot == HRI_SLOT_FINAL_NORM_BIAS ||
+         slot == HRI_SLOT_QKV_BIAS || slot == HRI_SLOT_ATTENTION_OUTPUT_BIAS || slot == HRI_SLOT_MLP_IN_BIAS ||
+         slot == HRI_SLOT_MLP_OUT_BIAS;
+}
+
+/* Whether an adapted module has the bias in `slot` and part `k`: it then lies in the wrapped module. */
+static bool is_wrapped(const hr_model *m, hri_slot slot, int32_t layer, uint32_t k) {
+  hri_slot weight = (hri_slot)(slot - 1);
+  bool linear = slot == HRI_SLOT_QKV_BIAS || slot == HRI_SLOT_ATTENTION_OUTPUT_BIAS || slot == HRI_SLOT_MLP_IN_BIAS ||
+                slot == HRI_SLOT_MLP_OUT_BIAS;
+  for (int j = 0; linear && j < HR_MODULE_COUNT; j++)
+    if (modules[j].slot == weight && modules[j].part == k) return hri_module_is_adapted(m, layer, (hr_module)j);
+  return false;
+}
+_Static_assert(HRI_SLOT_QKV_BIAS == HRI_SLOT_QKV_WEIGHT + 1 && HRI_SLOT_MLP_IN_BIAS == HRI_SLOT_MLP_IN_WEIGHT + 1 &&
+                   HRI_SLOT_ATTENTION_OUTPUT_BIAS == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT + 1 &&
+                   HRI_SLOT_MLP_OUT_BIAS == HRI_SLOT_MLP_OUT_WEIGHT + 1,
+               "a bias follows its weight");
+
+/* Names as PEFT's get_peft_model_state_dict leaves them: a bias beside an adapter is one of its base_layer. */
+bool hri_part_tuned(const hr_model *m, const hri_param_spec *spec, const hri_param_part *part, char name[96]) {
+  const hr_lora *lora = &m->lora;
+  const char *own = spec->slot == HRI_SLOT_HEAD_WEIGHT ? layout_of(m)->slots[spec->slot].parts[0] : part->name;
+  bool wrapped, tuned;
+  if (lora->rank == 0) return false;
+  if (spec->adapter) {
+    if (name) (void)snprintf(name, 96, "%s", part->name);
+    return true;
+  }
+  wrapped = is_wrapped(m, spec->slot, spec->layer, (uint32_t)(part - spec->parts));
+  tuned = (lora->saved >> spec->slot & 1) ||
+          (lora->bias == HR_LORA_BIAS_ADAPTED ? wrapped : lora->bias == HR_LORA_BIAS_ALL && is_bias(spec->slot));
+  if (!tuned || !name) return tuned;
+  if (wrapped) (void)snprintf(name, 96, "base_model.model.%.*sbase_layer.bias", (int)(strlen(own) - 4), own);
+  else (void)snprintf(name, 96, "base_model.model.%.78s", own);
+  return true;
 }
 
 /* `prefix`, the layer and a point before a name that stands in one: without printf, since every draft of a plan makes
@@ -387,7 +469,8 @@ static void put_name(char *out, size_t bytes, const char *prefix, int32_t layer,
 
 static void set_parts(const hr_model *m, hri_param_spec *spec) {
   const hf_layout *layout = layout_of(m);
-  const hf_slot *names = &layout->slots[spec->slot];
+  bool copy = spec->slot == HRI_SLOT_HEAD_WEIGHT && m->tied_embeddings; /* of what the files have once */
+  const hf_slot *names = &layout->slots[copy ? HRI_SLOT_TOKEN_EMBEDDING : spec->slot];
   uint64_t row = 0;
   while (spec->part_count < HRI_PARAM_PARTS && names->parts[spec->part_count]) spec->part_count++;
   for (uint32_t i = 0; i < spec->part_count; i++) {
@@ -406,23 +489,24 @@ enum { ADAPTER_SITES = 1 << 20 }; /* beyond any number of parameters */
  * layer. */
 static uint32_t site_of(const hr_model *m, const hri_param_spec *spec, uint32_t index, uint32_t embed, uint32_t own) {
   uint32_t layer = spec->layer >= 0 ? (uint32_t)spec->layer : spec->unit == HRI_UNIT_EMBED ? 0 : m->layer_count;
+  if (spec->slot == HRI_SLOT_HEAD_WEIGHT && m->tied_embeddings) return 0; /* it begins as the embedding */
+  if (is_m(spec->slot)) return 2 * ADAPTER_SITES + layer * HR_MODULE_COUNT + (uint32_t)module_of(spec->slot);
   if (spec->adapter) return ADAPTER_SITES + layer * 2 * HR_MODULE_COUNT + (uint32_t)spec->slot - HRI_SLOT_LORA_A;
   if (spec->unit == HRI_UNIT_EMBED) return index;
   return embed + layer * own + index;
 }
 
 void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) {
-  const uint32_t embed = count_in(model, PLACE_EMBED), own = count_in(model, PLACE_LAYER),
-                 adapters = count_adapters(model);
+  const uint32_t embed = count_in(model, PLACE_EMBED), own = count_in(model, PLACE_LAYER);
   memset(spec, 0, sizeof *spec);
   spec->layer = -1;
   if (index < embed) {
     spec->slot = slot_at(model, PLACE_EMBED, -1, index);
     spec->unit = HRI_UNIT_EMBED;
   } else {
-    uint32_t layer = 0, count;
+    uint32_t layer = 0, count, adapters = 0;
     index -= embed;
-    while (layer < model->layer_count && index >= (count = own + (layer_is_adapted(model, layer) ? adapters : 0)))
+    while (layer < model->layer_count && index >= (count = own + (adapters = count_adapters(model, layer, adapters))))
       index -= count, layer++;
     if (layer < model->layer_count) spec->layer = (int32_t)layer;
     spec->slot = slot_at(model, spec->layer >= 0 ? PLACE_LAYER : PLACE_HEAD, spec->layer, index);
@@ -431,7 +515,7 @@ void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) 
   spec->adapter = spec->slot >= HRI_SLOT_LORA_A;
   spec->site = site_of(model, spec, index, embed, own);
   put_name(spec->name, sizeof spec->name, "layers.", spec->layer, slots[spec->slot].name);
-  spec->rank = shape(model, spec->slot, spec->dims);
+  spec->rank = shape(model, spec->slot, spec->layer, spec->dims);
   spec->decay = spec->rank == 2;
   set_init(model, spec);
   if (spec->adapter) set_adapter_parts(model, spec);

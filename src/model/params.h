@@ -35,12 +35,15 @@ typedef enum hri_slot {
   HRI_SLOT_LORA_A, /* and the next ones, by hr_module: [rank, in] of each module that is adapted. Without dropout all
                          * modules of one product share the first one's, a part each: [modules * rank, in] */
   HRI_SLOT_LORA_B = HRI_SLOT_LORA_A + HR_MODULE_COUNT, /* [out, rank], likewise, each its own */
-  HRI_SLOT_COUNT = HRI_SLOT_LORA_B + HR_MODULE_COUNT,
+  HRI_SLOT_LORA_M = HRI_SLOT_LORA_B + HR_MODULE_COUNT, /* DoRA's magnitudes [rows of the adapted modules of a product],
+                                                        * by the first of them, a part each */
+  HRI_SLOT_COUNT = HRI_SLOT_LORA_M + HR_MODULE_COUNT,
   HRI_SLOT_NONE = HRI_SLOT_COUNT /* no parameter, where one is optional */
 } hri_slot;
 
-/* UNIFORM: between -init_std and init_std. */
-typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS, HRI_INIT_UNIFORM } hri_init;
+/* UNIFORM: between -init_std and init_std. NAN: made of other weights once these are there (hri_build_magnitudes); no
+ * file has it. */
+typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS, HRI_INIT_UNIFORM, HRI_INIT_NAN } hri_init;
 
 /* One Hugging Face tensor inside a parameter: rows [row, row + rows) of ours. */
 typedef struct hri_param_part {
@@ -88,10 +91,18 @@ bool hri_module_name(const hr_model *model, hr_module module, int32_t layer, cha
  * whose files are. */
 bool hri_param_quantizes(const hr_model *model, const hri_param_spec *spec);
 bool hri_module_is_adapted(const hr_model *model, int32_t layer, hr_module module);
-/* Whose A a module uses: its own, or with the other modules of its product the first one's. */
-hr_module hri_module_a(const hr_model *model, hr_module module);
-/* The factor on an adapter's share. */
-double hri_lora_scale(const hr_lora *lora);
+/* Whose A a module uses: its own, or with modules of its product that have the same rank and factor the first one's. */
+hr_module hri_module_a(const hr_model *model, int32_t layer, hr_module module);
+/* The first adapted module of a module's product, which has the magnitudes of all of them. */
+hr_module hri_module_first(const hr_model *model, int32_t layer, hr_module module);
+/* Rank of a module's adapter, and the factor on its share. */
+uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module);
+double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module);
+/* Whether the files of a model's adapters hold a part: it is an adapter's, or trains beside them whole (hr_lora.bias and
+ * .saved). `name` (may be NULL) gets its name there. */
+bool hri_part_tuned(const hr_model *model, const hri_param_spec *spec, const hri_param_part *part, char name[96]);
+/* Whether the head, which the model's files tie to the embedding, is a tensor of its own beside adapters. */
+bool hri_lora_unties(const hr_model *model);
 
 /* Spelling variants of part names in files: gpt2 with and without "transformer.", the others with and without "model.";
  * gemma3 also behind "language_model." and "model.language_model.", as multimodal files have it.

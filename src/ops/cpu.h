@@ -73,6 +73,39 @@ typedef struct hri_norm_backward_args {
   hri_team *team;
 } hri_norm_backward_args;
 
+/* DoRA's lengths of rows: |w_i + scale b_i a|, and those of W alone where `b` is NULL. */
+typedef struct hri_row_lengths_args {
+  int64_t rows, columns, rank;
+  hri_real real;
+  const void *w;      /* [N,K] */
+  const float *a, *b; /* [r,K]; [N,r] */
+  float scale;
+  bool missing;   /* only where `lengths` holds NaN */
+  float *lengths; /* [N] */
+  hri_team *team;
+} hri_row_lengths_args;
+
+enum { HRI_DORA_PARTS = 3 };
+
+/* y = z g + bias by columns, g = magnitude / length (0 where that is 0) in parts that have them, else 1; and its backward:
+ * dz = dy g, dmagnitudes = the sum of dy z over the rows / length. */
+typedef struct hri_dora_args {
+  int64_t rows, columns;
+  hri_real real;
+  int64_t parts[HRI_DORA_PARTS]; /* columns of each */
+  uint32_t having;               /* a bit for each that has magnitudes */
+  const float *magnitudes, *lengths;
+  const void *z;      /* [M,N] */
+  const float *bias;  /* [N] or NULL */
+  void *y;            /* [M,N], may alias z */
+  const void *dy;     /* [M,N] */
+  void *dz;           /* [M,N], may alias dy or z */
+  float *dmagnitudes; /* or NULL (frozen) */
+  bool accumulate;
+  float *scratch; /* hri_dora_scratch_bytes */
+  hri_team *team;
+} hri_dora_args;
+
 /* Forward of the RMS norm of each q and k head in rows [q heads | k heads | v heads]; v is copied. */
 typedef struct hri_head_norm_args {
   int64_t rows;
@@ -305,6 +338,11 @@ typedef struct hri_cpu_kernels {
    * Of kinds with blocks a slice begins with one, and its states are codes and scales (ops/optim/dynamic.h). Adafactor is
    * torch.optim.Adafactor; its slice is a whole part, state[0] its factors: rows, then columns, fp32. */
   void (*update[HR_OPTIMIZER_COUNT])(const hri_update_args *args, const hri_update_numbers *numbers);
+
+  /* ---- DoRA ---- */
+  void (*row_lengths)(const hri_row_lengths_args *args);
+  void (*dora)(const hri_dora_args *args);
+  void (*dora_backward)(const hri_dora_args *args);
 
   /* ---- move ---- */
   void (*copy)(void *to, const void *from, int64_t bytes, hri_team *team);

@@ -20,6 +20,7 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
     [HRI_OP_LINEAR] = "xxfx", [HRI_OP_LINEAR_DX] = "xxx", [HRI_OP_LINEAR_DW] = "xxx", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
     [HRI_OP_NORM] = "rffrrrf", [HRI_OP_NORM_BACKWARD] = "rrffrrff", [HRI_OP_HEAD_NORM] = "rffrf", [HRI_OP_HEAD_NORM_BACKWARD] = "rrfffrff",
+    [HRI_OP_DORA_BEGIN] = "xf", [HRI_OP_DORA_LENGTHS] = "xfffffff", [HRI_OP_DORA] = "rfffr", [HRI_OP_DORA_BACKWARD] = "rrffrf",
     [HRI_OP_ADD] = "rrr", [HRI_OP_SCALE] = "rr", [HRI_OP_DROPOUT] = "rcr", [HRI_OP_NOISE] = "rcr",
     [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
     [HRI_OP_GLU] = "rr", [HRI_OP_GLU_BACKWARD] = "rrr", [HRI_OP_ROPE] = "rifr", [HRI_OP_ROPE_TABLE] = "f", [HRI_OP_SOFTCAP] = "rr",
@@ -233,6 +234,11 @@ hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const
     break;
   case HRI_OP_HEAD_NORM_BACKWARD:
     *bytes = hri_head_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), node->attr.i[2], team);
+    break;
+  case HRI_OP_DORA:
+  case HRI_OP_DORA_BACKWARD:
+    *bytes = hri_dora_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), (int64_t)hri_columns(tensor(job, node, 0)),
+                                    node->op == HRI_OP_DORA_BACKWARD, team);
     break;
   case HRI_OP_ATTENTION:
     s = hri_demand_attention(job, node), *bytes = hri_attention_forward_scratch(level, &s, team);

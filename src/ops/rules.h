@@ -27,6 +27,13 @@ HRI_FLOPS_FN(norm_backward);
 HRI_RULE_FN(head_norm);
 HRI_BACK_FN(head_norm);
 HRI_RULE_FN(head_norm_backward);
+HRI_RULE_FN(dora_begin);
+HRI_RULE_FN(dora_lengths);
+HRI_FLOPS_FN(dora_lengths);
+HRI_RULE_FN(dora);
+HRI_BACK_FN(dora);
+HRI_FLOPS_FN(dora);
+HRI_RULE_FN(dora_backward);
 HRI_RULE_FN(same2);
 HRI_RULE_FN(same3);
 HRI_BACK_FN(add);
@@ -103,6 +110,15 @@ HRI_RULE_FN(dequantize);
 #define HRI_RULE_HEAD_NORM_BACKWARD                                                                                    \
   .check = hri_check_head_norm_backward, .flops = hri_flops_norm_backward, .in_place = {{0, 5, 0}, {1, 5, 0}},         \
   .in_place_count = 2, .stream = HR_STREAM_NORM_BACKWARD
+#define HRI_RULE_DORA_BEGIN .check = hri_check_dora_begin, .flops = hri_flops_dora_lengths, .stream = HR_STREAM_NORM
+#define HRI_RULE_DORA_LENGTHS                                                                                          \
+  .check = hri_check_dora_lengths, .flops = hri_flops_dora_lengths, .wide = 1 << 7, .stream = HR_STREAM_NORM
+#define HRI_RULE_DORA                                                                                                  \
+  .check = hri_check_dora, .backward = hri_back_dora, .flops = hri_flops_dora, .in_place = {{0, 4, 0}},                \
+  .in_place_count = 1, .cheap = 1 << 4, .stream = HR_STREAM_ADD
+#define HRI_RULE_DORA_BACKWARD                                                                                         \
+  .check = hri_check_dora_backward, .flops = hri_flops_dora, .in_place = {{0, 4, 0}, {1, 4, 0}}, .in_place_count = 2,  \
+  .stream = HR_STREAM_NORM_BACKWARD
 #define HRI_RULE_ADD                                                                                                   \
   .check = hri_check_same3, .backward = hri_back_add, .flops = hri_flops_add, .in_place = {{0, 2, 0}, {1, 2, 0}},      \
   .in_place_count = 2, .stream = HR_STREAM_ADD, .sum = true

@@ -25,6 +25,14 @@ uint64_t hri_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, i
   return partial_bytes(rows, head_size, 2);
 }
 
+uint64_t hri_dora_scratch_bytes(int64_t rows, int64_t columns, bool backward, int threads) {
+  uint64_t partials = backward ? partial_bytes(rows, columns, 1) : 0, factors = partial_bytes(1, columns, 1), sum;
+  (void)threads;
+  return partials != UINT64_MAX && factors != UINT64_MAX && !__builtin_add_overflow(partials, factors, &sum)
+             ? sum
+             : UINT64_MAX;
+}
+
 uint64_t hri_bias_gradient_scratch_bytes(int64_t rows, int64_t columns, int threads) {
   (void)threads;
   return partial_bytes(rows, columns, 1);

@@ -115,6 +115,7 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   memcpy(job->libraries, backend->libraries, sizeof job->libraries);
   HRI_TRY(compile_precision(job, spec, forwards, error));
   hri_build_transfers(job, true, false, (hri_tier)backend->staging_tier);
+  hri_build_magnitudes(job, spec);
   if (hri_programs_of(spec) & HRI_IN(HRI_SAVE))
     hri_build_transfers(job, false, spec->model.lora.rank > 0, (hri_tier)backend->staging_tier);
   HRI_TRY(verify(job, options, HRI_PASS_PRECISION, error));

@@ -33,6 +33,13 @@
   /* rms norm of each q and k head: i0 H, i1 K, i2 D, f0 epsilon, f1 what is added to the weights */        \
   X(HEAD_NORM, "head_norm", "RRRWW")       /* qkv[M,(H+2K)D], wq[D], wk[D], y (v copied), stats[M,H+K] */   \
   X(HEAD_NORM_BACKWARD, "head_norm_backward", "RRRRRWaa") /* dy, qkv, stats, wq, wk, dqkv, dwq?, dwk? */    \
+  /* DoRA: i0 to i2 rows of the parts of w (columns of the parts of z), i3 a bit for each part that has magnitudes; of       \
+     those the magnitudes m and lengths stand side by side. A part's length is |w_i + f_k b_i a|, of its rows i, and no \
+     gradient goes through it */                                                                            \
+  X(DORA_BEGIN, "dora_begin", "RU")        /* w[N,K], m: |w_i| where m is NaN */                            \
+  X(DORA_LENGTHS, "dora_lengths", "RrrrrrrW") /* w[N,K], a[r,K]? of each part, b[rows,r]? of each part, lengths */ \
+  X(DORA, "dora", "RRRrW")                 /* z[M,N], m, lengths, bias[N]?, y = z m / length + bias */      \
+  X(DORA_BACKWARD, "dora_backward", "RRRRWa") /* dy, z, m, lengths, dz, dm? */                              \
   /* pointwise: i0 hr_activation; rope: i0 H, i1 K, i2 D, i3 inverse, i4 R <= D: what of a head is rotated */ \
   X(ADD, "add", "RRW")                     /* a, b, y */                                                    \
   X(SCALE, "scale", "RW")                  /* x, y = f0 x */                                                \

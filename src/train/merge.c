@@ -7,6 +7,9 @@
  * first entry to its last in fp32, adapters are added in the order in which they are named, so the bits do not depend
  * on pieces; tests/unit/test_merge.c has the same as one readable loop.
  *
+ * A tensor that an adapter trained whole (biases, modules_to_save) takes the place of the model's. With DoRA the rows of
+ * the sum get the length that was trained, in a second reading of the tensor.
+ *
  * Onto dequantized weights, every matrix that --quantize quantizes goes there and back first, whole and as [out, in],
  * for that is the order of its blocks; also those without an adapter, or the result were another function than the one
  * that was trained. */
@@ -35,9 +38,13 @@ enum { PIECE_VALUES = 2 << 20, TILE = 256 };
 typedef struct adapter {
   hr_model model; /* the base with its adapters */
   hri_source source;
-  float factor; /* weight * scale */
+  double weight;
   /* of the tensor at hand; NULL: this adapter has none for it */
   float *left, *right; /* [rows of the file, rank]; [rank, stride] */
+  uint64_t rank;
+  float factor;     /* weight * scale */
+  float *magnitude; /* DoRA's [out]; then what it multiplies each of them by */
+  float *tuned;     /* a tensor that it trained whole, as its file has it */
 } adapter;
 
 typedef struct merge {
@@ -78,6 +85,11 @@ static void item_get(const merge *m, uint32_t param, uint32_t k, item *it) {
   it->k = k;
   it->part = &it->spec.parts[k];
   it->index = hri_source_find(&m->source, it->part);
+  if (it->index == HRI_SAFETENSORS_NONE && it->spec.slot == HRI_SLOT_HEAD_WEIGHT) { /* untied: the embedding */
+    hri_param_spec embedding;
+    hri_param_get(&m->model, 0, &embedding);
+    it->index = hri_source_find(&m->source, &embedding.parts[0]);
+  }
   assert(it->index != HRI_SAFETENSORS_NONE); /* hri_source_open looked for each */
   it->dtype = hri_weights_get(m->source.weights, it->index)->dtype;
   (void)hri_part_shape(&it->spec, it->part, shape);
@@ -140,21 +152,26 @@ static uint64_t stride_of(const item *it) { return hri_round_up(it->columns, TIL
 
 static void drop_shares(merge *m) {
   for (uint32_t i = 0; i < m->count; i++) {
-    hri_free(m->adapters[i].left);
-    hri_free(m->adapters[i].right);
-    m->adapters[i].left = m->adapters[i].right = NULL;
+    adapter *one = &m->adapters[i];
+    hri_free(one->left);
+    hri_free(one->right);
+    hri_free(one->magnitude);
+    hri_free(one->tuned);
+    one->left = one->right = one->magnitude = one->tuned = NULL;
   }
 }
 
 /* `a` [rank, in] and `b` [out, rank] into left and right. */
 static hr_status take_share(const item *it, adapter *one, const char *module, float *a, float *b, hr_error *error) {
-  uint64_t rank = one->model.lora.rank, stride = stride_of(it);
+  uint64_t rank = one->rank, stride = stride_of(it);
   uint64_t in = it->part->transposed ? it->rows : it->columns, out = it->part->transposed ? it->columns : it->rows;
   char name[128];
   (void)snprintf(name, sizeof name, "base_model.model.%.64s.lora_A.weight", module);
   HRI_TRY(read_whole(one->source.adapter, name, rank * in, a, error));
   (void)snprintf(name, sizeof name, "base_model.model.%.64s.lora_B.weight", module);
   HRI_TRY(read_whole(one->source.adapter, name, out * rank, b, error));
+  (void)snprintf(name, sizeof name, "base_model.model.%.64s.lora_magnitude_vector", module);
+  if (one->magnitude) HRI_TRY(read_whole(one->source.adapter, name, out, one->magnitude, error));
   if (it->part->transposed) {
     turn(one->left, rank, a, rank, in);
     turn(one->right, stride, b, out, rank);
@@ -165,37 +182,75 @@ static hr_status take_share(const item *it, adapter *one, const char *module, fl
   return HR_OK;
 }
 
+/* A tensor that the adapter trained whole. */
+static hr_status take_tuned(const item *it, adapter *one, bool *any, hr_error *error) {
+  uint64_t values = it->rows * it->columns;
+  char name[96];
+  if (!hri_part_tuned(&one->model, &it->spec, it->part, name)) return HR_OK;
+  one->tuned = hri_alloc(values * sizeof *one->tuned);
+  if (!one->tuned) return hri_fail_memory(error, values * sizeof *one->tuned, name);
+  *any = true;
+  return read_whole(one->source.adapter, name, values, one->tuned, error);
+}
+
+static hr_status take_pair(const item *it, hr_module module, adapter *one, hr_error *error) {
+  const hr_lora *lora = &one->model.lora;
+  uint64_t rank = hri_lora_rank(lora, it->spec.layer, module), values = rank * (it->rows + it->columns),
+           out = it->part->transposed ? it->columns : it->rows;
+  char name[96];
+  float *both = hri_alloc(values * sizeof *both);
+  hr_status status;
+  (void)hri_module_name(&one->model, module, it->spec.layer, name);
+  one->rank = rank;
+  one->factor = (float)(one->weight * hri_lora_scale(lora, it->spec.layer, module));
+  one->left = hri_alloc(it->rows * rank * sizeof *both);
+  one->right = hri_alloc_zero(rank * stride_of(it), sizeof *both);
+  if (lora->dora) one->magnitude = hri_alloc(out * sizeof *both);
+  if (both && one->left && one->right && (!lora->dora || one->magnitude))
+    status = take_share(it, one, name, both, both + rank * (it->part->transposed ? it->rows : it->columns), error);
+  else status = hri_fail_memory(error, 2 * values * sizeof *both, name);
+  hri_free(both);
+  return status;
+}
+
+/* Rows are brought to a length that one adapter trained: with another share beside its own, or a part of it, they have
+ * none. */
+static hr_status check_lengths(const merge *m, const item *it, hr_error *error) {
+  uint32_t shares = 0;
+  const adapter *dora = NULL;
+  for (uint32_t i = 0; i < m->count; i++) {
+    shares += m->adapters[i].left != NULL;
+    if (m->adapters[i].magnitude) dora = &m->adapters[i];
+  }
+  if (!dora || (shares == 1 && dora->weight == 1)) return HR_OK;
+  hri_fail(
+      error, HR_ERROR_UNSUPPORTED,
+      "%s: %s is a DoRA adapter's, which is merged whole and alone: with other adapters of this tensor, or a weight "
+      "of %g, its rows have no length that was trained",
+      dora->model.adapter, it->part->name, dora->weight);
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "merge it first, with weight 1, and the others into the result");
+}
+
 /* Reads what the adapters have for a tensor; *any: one of them has something. */
 static hr_status take_shares(merge *m, const item *it, bool *any, hr_error *error) {
   hr_module module;
-  char name[96];
+  bool linear = module_of(it, &module);
   *any = false;
   drop_shares(m);
-  if (!module_of(it, &module)) return HR_OK;
   for (uint32_t i = 0; i < m->count; i++) {
     adapter *one = &m->adapters[i];
-    uint64_t rank = one->model.lora.rank, values = rank * (it->rows + it->columns);
-    float *both;
-    hr_status status;
-    if (!hri_module_is_adapted(&one->model, it->spec.layer, module)) continue;
-    (void)hri_module_name(&one->model, module, it->spec.layer, name);
-    both = hri_alloc(values * sizeof *both);
-    one->left = hri_alloc(it->rows * rank * sizeof *both);
-    one->right = hri_alloc_zero(rank * stride_of(it), sizeof *both);
-    if (both && one->left && one->right)
-      status = take_share(it, one, name, both, both + rank * (it->part->transposed ? it->rows : it->columns), error);
-    else status = hri_fail_memory(error, 2 * values * sizeof *both, name);
-    hri_free(both);
-    HRI_TRY(status);
+    HRI_TRY(take_tuned(it, one, any, error));
+    if (!linear || !hri_module_is_adapted(&one->model, it->spec.layer, module)) continue;
+    HRI_TRY(take_pair(it, module, one, error));
     *any = true;
   }
-  return HR_OK;
+  return check_lengths(m, it, error);
 }
 
 /* values[row .. row + count) += factor * left * right. Tiles of columns keep `right` in the cache; their width is a
  * constant so that the inner loop is vectors of the level that everything is compiled for. */
 static void add_share(const adapter *one, const item *it, float *values, uint64_t row, uint64_t count) {
-  uint64_t rank = one->model.lora.rank, stride = stride_of(it);
+  uint64_t rank = one->rank, stride = stride_of(it);
   for (uint64_t begin = 0; begin < it->columns; begin += TILE) {
     uint64_t width = it->columns - begin < TILE ? it->columns - begin : TILE;
     for (uint64_t f = 0; f < count; f++) {
@@ -207,6 +262,35 @@ static void add_share(const adapter *one, const item *it, float *values, uint64_
       for (uint64_t g = 0; g < width; g++) to[g] += one->factor * sum[g];
     }
   }
+}
+
+/* Tensors that were trained whole: base + sum of w_i (t_i - base), which is t where there is one with weight 1. */
+static void add_tuned(const merge *m, const item *it, float *values, uint64_t row, uint64_t count) {
+  uint64_t first = row * it->columns, last = first + count * it->columns;
+  const adapter *only = NULL;
+  uint32_t have = 0;
+  for (uint32_t i = 0; i < m->count; i++)
+    if (m->adapters[i].tuned) have++, only = &m->adapters[i];
+  if (have == 0) return;
+  for (uint64_t k = first; k < last; k++) {
+    double base = values[k - first], sum = base;
+    for (uint32_t i = 0; i < m->count; i++)
+      if (m->adapters[i].tuned) sum += m->adapters[i].weight * (m->adapters[i].tuned[k] - base);
+    values[k - first] = have == 1 && only->weight == 1 ? only->tuned[k] : (float)sum;
+  }
+}
+
+static adapter *with_magnitude(const merge *m) {
+  for (uint32_t i = 0; i < m->count; i++)
+    if (m->adapters[i].magnitude) return &m->adapters[i];
+  return NULL;
+}
+
+/* Scales rows of [out, in] by what take_lengths found. */
+static void scale_rows(const adapter *one, const item *it, float *values, uint64_t row, uint64_t count) {
+  for (uint64_t f = 0; f < count; f++)
+    for (uint64_t c = 0; c < it->columns; c++)
+      values[f * it->columns + c] *= one->magnitude[it->part->transposed ? c : row + f];
 }
 
 /* ---- through quantized weights ---- */
@@ -317,18 +401,50 @@ static hr_status write_rows(merge *m, const item *it, hri_weights_writer *writer
   return hri_weights_writer_write(writer, at, row * it->columns * each, m->raw, values * each, error);
 }
 
+/* Rows of the tensor with what the adapters add. */
+static hr_status merge_rows(merge *m, const item *it, bool through, uint64_t row, uint64_t count, hr_error *error) {
+  if (through) take_back(m, it, row, count);
+  else HRI_TRY(read_values(m, it, row, count, error));
+  for (uint32_t i = 0; i < m->count; i++)
+    if (m->adapters[i].left) add_share(&m->adapters[i], it, m->values, row, count);
+  add_tuned(m, it, m->values, row, count);
+  return HR_OK;
+}
+
+/* DoRA: magnitudes become m_i / |row i of W + s B A|, before anything is scaled: a file with [in, out] has a row's
+ * values in all of its own. A row of zeros stays one. */
+static hr_status take_lengths(merge *m, const item *it, bool through, adapter *one, hr_error *error) {
+  uint64_t step = m->room / it->columns, out = it->part->transposed ? it->columns : it->rows;
+  double *squares = hri_alloc_zero(out, sizeof *squares);
+  hr_status status = squares ? HR_OK : hri_fail_memory(error, out * sizeof *squares, "lengths of rows");
+  for (uint64_t row = 0; row < it->rows && status == HR_OK; row += step) {
+    uint64_t count = it->rows - row < step ? it->rows - row : step;
+    status = merge_rows(m, it, through, row, count, error);
+    for (uint64_t f = 0; f < count && status == HR_OK; f++)
+      for (uint64_t c = 0; c < it->columns; c++) {
+        double v = m->values[f * it->columns + c];
+        squares[it->part->transposed ? c : row + f] += v * v;
+      }
+  }
+  for (uint64_t o = 0; o < out && status == HR_OK; o++)
+    one->magnitude[o] = squares[o] > 0 ? (float)(one->magnitude[o] / sqrt(squares[o])) : 0.0f;
+  hri_free(squares);
+  return status;
+}
+
 static hr_status merge_tensor(merge *m, const item *it, hri_weights_writer *writer, uint32_t at, hr_error *error) {
   uint64_t step = m->room / it->columns;
   bool any, through = is_quantized(m, it);
+  adapter *dora;
   HRI_TRY(take_shares(m, it, &any, error));
   m->result->merged_count += any;
   if (through) HRI_TRY(requantize(m, it, error));
+  dora = with_magnitude(m);
+  if (dora) HRI_TRY(take_lengths(m, it, through, dora, error));
   for (uint64_t row = 0; row < it->rows; row += step) {
     uint64_t count = it->rows - row < step ? it->rows - row : step;
-    if (through) take_back(m, it, row, count);
-    else HRI_TRY(read_values(m, it, row, count, error));
-    for (uint32_t i = 0; i < m->count; i++)
-      if (m->adapters[i].left) add_share(&m->adapters[i], it, m->values, row, count);
+    HRI_TRY(merge_rows(m, it, through, row, count, error));
+    if (dora) scale_rows(dora, it, m->values, row, count);
     HRI_TRY(write_rows(m, it, writer, at, row, count, error));
   }
   return HR_OK;
@@ -480,6 +596,21 @@ static hr_status open_model(merge *m, const char *model, hr_error *error) {
   return hri_carry_take(&m->carry, &m->source, error);
 }
 
+/* A head that was tied to the embedding and is not any more is the model's last tensor, beside the embedding in type and
+ * file. */
+static void untie(merge *m) {
+  uint32_t at = 0;
+  if (!m->model.tied_embeddings) return;
+  for (uint32_t p = 0; p < hri_param_count(&m->model); p++) {
+    hri_param_spec spec;
+    hri_param_get(&m->model, p, &spec);
+    at += spec.part_count;
+  }
+  if (m->carry.dtypes) m->carry.dtypes[at] = m->carry.dtypes[0]; /* room is there: a list has that of one more */
+  if (m->carry.shard_of) m->carry.shard_of[at] = m->carry.shard_of[0];
+  m->model.tied_embeddings = false;
+}
+
 /* An adapter fits every model of its shapes, but is meant for one. */
 static void compare_base(const merge *m, const char *directory) {
   char base[1024], named[PATH_MAX], used[PATH_MAX], text[2 * PATH_MAX + 256];
@@ -498,8 +629,8 @@ static hr_status open_adapter(merge *m, uint32_t i, const char *directory, hr_er
   HRI_TRY(hri_adapter_open(directory, &one->model, error));
   one->model.has_weights = false; /* they are open already */
   HRI_TRY(hri_source_open(&one->source, &one->model, NULL, NULL, NULL, NULL, 0, error));
-  one->factor = (float)(weight * hri_lora_scale(&one->model.lora));
-  if (!isfinite(one->factor))
+  one->weight = weight;
+  if (!isfinite((float)(weight * one->model.lora.alpha)))
     return hri_fail(error, HR_ERROR_USAGE, "%s: a weight of %g makes no factor", directory, weight);
   compare_base(m, directory);
   return HR_OK;
@@ -605,6 +736,8 @@ hr_status hr_merge(const char *model, const char *const *adapters, uint32_t coun
   }
   m.count = count;
   for (uint32_t i = 0; i < count; i++) HRI_TRY_OUT(open_adapter(&m, i, adapters[i], error));
+  for (uint32_t i = 0; i < count; i++)
+    if (hri_lora_unties(&m.adapters[i].model)) untie(&m);
   HRI_TRY_OUT(choose_kind(&m, error));
   HRI_TRY_OUT(list_tensors(&m, error));
   status = write_target(&m, error);

@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +104,7 @@ static hr_status check_part(hri_source *s, uint32_t param, const hri_param_spec 
   }
   seen[index] = true;
   if (s->quantized && hri_param_quantizes(s->model, spec)) return find_quantized(s, param, spec, part, index, error);
-  if (!spec->adapter) HRI_TRY(check_rounding(s, param, index, error));
+  HRI_TRY(check_rounding(s, param, index, error));
   rank = hri_part_shape(spec, part, shape);
   if (!is_float(t->dtype)) {
     status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has dtype %s", hri_weights_path(s->weights, index), t->name,
@@ -111,10 +112,10 @@ static hr_status check_part(hri_source *s, uint32_t param, const hri_param_spec 
     return hri_hint(error, status, "F32, BF16 and F16 weights can be loaded");
   }
   if (t->rank != rank || t->shape[0] != shape[0] || (rank == 2 && t->shape[1] != shape[1])) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has shape %s and %s asks for %s",
-                      hri_weights_path(s->weights, index), t->name, shape_text(t->rank, t->shape, have),
-                      spec->adapter ? "adapter_config.json beside this model" : "config.json",
-                      shape_text(rank, shape, want));
+    status =
+        hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has shape %s and %s asks for %s",
+                 hri_weights_path(s->weights, index), t->name, shape_text(t->rank, t->shape, have),
+                 s->tuned ? "adapter_config.json beside this model" : "config.json", shape_text(rank, shape, want));
     return hri_hint(error, status, "check that config.json and the weights come from the same model");
   }
   if (spec->slot == HRI_SLOT_TOKEN_EMBEDDING) s->dtype = t->dtype;
@@ -132,7 +133,7 @@ static hr_status refuse_unknown(const hri_source *s, const char *file, const cha
 
 /* The file holds what the adapters' modules have, and nothing else. */
 static hr_status check_adapter(const hri_source *s, hr_error *error) {
-  hri_source own = {.model = s->model, .weights = s->adapter};
+  hri_source own = {.model = s->model, .weights = s->adapter, .tuned = true};
   uint32_t count = hri_weights_count(s->adapter);
   bool *seen = hri_alloc_zero((size_t)count + 1, sizeof *seen);
   hr_status status = HR_OK;
@@ -140,8 +141,11 @@ static hr_status check_adapter(const hri_source *s, hr_error *error) {
   for (uint32_t p = 0; p < hri_param_count(s->model) && status == HR_OK; p++) {
     hri_param_spec spec;
     hri_param_get(s->model, p, &spec);
-    for (uint32_t k = 0; spec.adapter && k < spec.part_count && status == HR_OK; k++)
-      status = check_part(&own, p, &spec, &spec.parts[k], seen, error);
+    for (uint32_t k = 0; k < spec.part_count && status == HR_OK; k++) {
+      hri_param_part part = spec.parts[k];
+      if (hri_part_tuned(s->model, &spec, &spec.parts[k], part.name))
+        status = check_part(&own, p, &spec, &part, seen, error);
+    }
   }
   if (status != HR_OK)
     (void)hri_hint(error, status, "the adapter belongs to another model, or to another adapter_config.json");
@@ -149,7 +153,7 @@ static hr_status check_adapter(const hri_source *s, hr_error *error) {
     if (!seen[i]) {
       status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s belongs to no module that adapter_config.json adapts",
                         hri_weights_path(s->adapter, i), hri_weights_get(s->adapter, i)->name);
-      (void)hri_hint(error, status, "adapters of linear modules of layers can be read");
+      (void)hri_hint(error, status, "adapters of linear modules of layers, biases and modules_to_save can be read");
     }
   hri_free(seen);
   return status;
@@ -329,12 +333,26 @@ static hr_status read_gguf_bytes(const hri_move *move, uint64_t offset, uint64_t
   return hri_gguf_read(move->file, move->index, offset, count, memory, error);
 }
 
+/* Whether a part comes from the adapters' file. */
+static bool from_adapter(const hri_source *s, const hri_param_spec *spec, uint32_t k) {
+  return s->adapter && hri_part_tuned(s->model, spec, &spec->parts[k], NULL);
+}
+
+/* Whether any file has it; else it is initialised. */
+static bool from_file(const hri_source *s, const hri_param_spec *spec, uint32_t k) {
+  return from_adapter(s, spec, k) || (!spec->adapter && (s->weights || s->gguf));
+}
+
 static hr_status move_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
                            hr_error *error) {
-  hri_weights *from = spec->adapter ? s->adapter : s->weights;
-  uint32_t index = spec->adapter ? hri_weights_find(from, spec->parts[k].name) : hri_source_find(s, &spec->parts[k]);
+  bool tuned = from_adapter(s, spec, k);
+  hri_weights *from = tuned ? s->adapter : s->weights;
+  char name[96];
+  uint32_t index;
+  if (tuned) (void)hri_part_tuned(s->model, spec, &spec->parts[k], name);
+  index = tuned ? hri_weights_find(from, name) : hri_source_find(s, &spec->parts[k]);
   if (index == HRI_SAFETENSORS_NONE)
-    return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", spec->parts[k].name);
+    return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", tuned ? name : spec->parts[k].name);
   *move = move_from(from, index);
   move->transposed = spec->parts[k].transposed;
   return HR_OK;
@@ -369,7 +387,7 @@ static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 
 
 static hr_status source_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
                              hr_error *error) {
-  return (s->gguf && !spec->adapter ? move_gguf_part : move_part)(s, spec, k, move, error);
+  return (s->gguf && !from_adapter(s, spec, k) ? move_gguf_part : move_part)(s, spec, k, move, error);
 }
 
 /* Whether values of this type are still all there in the arena's. */
@@ -410,20 +428,26 @@ hr_status hri_source_settle(hri_source *s, hr_error *error) {
   return HR_OK;
 }
 
+/* What no file has (parts beside those of an adapter, of a base that began from a seed) is left as it is. */
 static hr_status fill_weight(hri_source *s, const hri_param_range *range, const hri_param_spec *spec, hri_real real,
                              const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
+  uint32_t count = 0;
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = part_of(s->job, range, spec, k);
-    HRI_TRY(source_part(s, spec, (uint32_t)(part - spec->parts), &moves[k], error));
-    moves[k].rows = part->rows;
-    moves[k].columns = columns_of(spec);
-    moves[k].window = tensor;
-    moves[k].first = (part->row - range->row) * columns_of(spec);
-    moves[k].real = real;
-    moves[k].finite = true;
+    uint32_t index = (uint32_t)(part - spec->parts);
+    hri_move *move = &moves[count];
+    if (!from_file(s, spec, index)) continue;
+    HRI_TRY(source_part(s, spec, index, move, error));
+    move->rows = part->rows;
+    move->columns = columns_of(spec);
+    move->window = tensor;
+    move->first = (part->row - range->row) * columns_of(spec);
+    move->real = real;
+    move->finite = true;
+    count++;
   }
-  return hri_moves_run(s->elements, moves, range->part_count, staging, staging_bytes, error);
+  return hri_moves_run(s->elements, moves, count, staging, staging_bytes, error);
 }
 
 /* One tensor of the states' file. */
@@ -500,8 +524,11 @@ hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t 
                          const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   const hri_param_range *range = &job->ranges.items[index];
   const hri_param *param = &job->params.items[range->param];
-  bool narrow = real != HRI_REAL_F32, direct = tensor->memory != NULL;
-  float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow || !direct ? staging : tensor->memory;
+  bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
+  float constant = param->init == HRI_INIT_ONES  ? 1.0f
+                   : param->init == HRI_INIT_NAN ? NAN
+                                                 : 0.0f,
+        *list = narrow || !direct ? staging : tensor->memory;
   uint64_t elements = hri_range_logical(job, range),
            each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0);
   uint64_t room = narrow || !direct ? staging_bytes / each : elements;
@@ -577,11 +604,14 @@ static hr_status fill_values(hri_source *s, uint32_t index, uint32_t what, const
   hri_real real = what == HRI_MOVED_WEIGHT ? hri_real_of(s->job, index, what) : HRI_REAL_F32;
   uint64_t bytes = hri_tensor_bytes(whole),
            logical = hri_dtype_size((hri_dtype)whole->dtype, hri_tensor_elements(whole));
-  if (what == HRI_MOVED_WEIGHT && (spec->adapter ? s->adapter != NULL : s->weights || s->gguf))
-    HRI_TRY(fill_weight(s, range, spec, real, tensor, staging, staging_bytes, error));
-  else if (what == HRI_MOVED_WEIGHT)
-    HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));
-  else if (s->states) HRI_TRY(fill_state(s, index, spec, what, tensor, staging, staging_bytes, error));
+  if (what == HRI_MOVED_WEIGHT) {
+    uint32_t in_files = 0;
+    for (uint32_t k = 0; k < range->part_count; k++)
+      in_files += from_file(s, spec, (uint32_t)(part_of(s->job, range, spec, k) - spec->parts));
+    if (in_files < range->part_count)
+      HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));
+    if (in_files) HRI_TRY(fill_weight(s, range, spec, real, tensor, staging, staging_bytes, error));
+  } else if (s->states) HRI_TRY(fill_state(s, index, spec, what, tensor, staging, staging_bytes, error));
   else HRI_TRY(hri_window_zero(s->elements, tensor, 0, logical, staging, staging_bytes, error));
   return hri_window_zero(s->elements, tensor, logical, bytes - logical, staging, staging_bytes,
                          error); /* padded vocabulary rows */

@@ -26,6 +26,7 @@ typedef struct hri_source {
   hri_weights *adapter;             /* where a model's adapters are; NULL: initialise them */
   hri_weights *states;              /* NULL: states start at zero */
   struct hri_bnb_weight *quantized; /* [parameter of the model][part]: of quantized files; NULL */
+  bool tuned;                       /* `weights` are an adapter's file */
   hri_file_dtype dtype;             /* of the weights as loaded; F32 when initialised or quantized */
 } hri_source;
 

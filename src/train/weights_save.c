@@ -90,7 +90,8 @@ void hri_carry_deinit(hri_carry *carry) {
 static void list_weight(hri_sink *sink, const hri_param_spec *spec, uint32_t k, uint32_t at) {
   const hri_carry *carry = sink->options.carry;
   hri_safetensor *tensor = &sink->tensors[at];
-  memcpy(sink->names[at], spec->parts[k].name, sizeof sink->names[at]);
+  if (!hri_part_tuned(sink->model, spec, &spec->parts[k], sink->names[at]))
+    memcpy(sink->names[at], spec->parts[k].name, sizeof sink->names[at]);
   tensor->name = sink->names[at];
   tensor->dtype = !sink->options.as_source ? sink->options.dtype : carry->dtypes ? carry->dtypes[at] : carry->dtype;
   tensor->rank = hri_part_shape(spec, &spec->parts[k], tensor->shape);
@@ -133,11 +134,11 @@ static hr_status list_tensors(hri_sink *sink, hr_error *error) {
     hri_param_spec spec;
     hri_param_get(sink->model, job->params.items[range->param].spec, &spec);
     for (uint32_t k = 0; k < range->part_count; k++) {
+      uint32_t part = range->part_begin - job->params.items[range->param].part_begin + k;
       sink->tensor_of[range->part_begin + k] = HRI_NONE;
-      if (sink->model->lora.rank > 0 && !spec.adapter) continue;
+      if (sink->model->lora.rank > 0 && !hri_part_tuned(sink->model, &spec, &spec.parts[part], NULL)) continue;
       sink->tensor_of[range->part_begin + k] = sink->tensor_count;
-      list_weight(sink, &spec, range->part_begin - job->params.items[range->param].part_begin + k,
-                  sink->tensor_count++);
+      list_weight(sink, &spec, part, sink->tensor_count++);
     }
     list_states(sink, r, &spec);
   }
@@ -225,8 +226,8 @@ static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const
                           .first = (part->row - range->row) * columns,
                           .real = real,
                           .finite = true,
-                          .path = spec->adapter ? HRI_ADAPTER_FILE : HRI_WEIGHTS_FILE,
-                          .name = part->name};
+                          .path = sink->model->lora.rank > 0 ? HRI_ADAPTER_FILE : HRI_WEIGHTS_FILE,
+                          .name = sink->names[index]};
   }
   return range->part_count;
 }

@@ -61,6 +61,52 @@ fresh
 same bf --threads 1 --seq 32 --precision bf16 --micro-batch 2
 same bf-two --threads 2 --seq 32 --precision bf16 --micro-batch 2 --recompute block --weight-packing persistent
 same bf-halves --threads 2 --seq 32 --precision bf16 --micro-batch 1 --accumulate 2 --weight-packing off
+# DoRA, ranks of their own, biases, whole modules of tied weights: the same holds of all of it.
+lora='r=4,dora,targets=.*[02]\.(self_attn\.[qv]_proj|mlp\.(up|down)_proj),rank_pattern=v_proj:2,alpha_pattern=.*mlp.*:3,modules_to_save=lm_head,norm'
+fresh
+same dora --threads 1
+same dora-two --threads 2 --recompute block
+same dora-levels --threads 2 --recompute levels:mlp,attention,block
+same dora-every --threads 1 --recompute every:2 --weight-packing off
+same dora-packed --threads 2 --weight-packing persistent --check
+lora=${lora%,norm} # whose weights' gradients are summed micro-batch by micro-batch
+fresh
+same dora-whole --threads 1 --seq 32 --micro-batch 2
+same dora-halves --threads 2 --seq 32 --micro-batch 1 --accumulate 2 --recompute selective
+lora=$lora,norm
+fresh
+same dora-after --threads 1 --clip 0
+same dora-backward --threads 2 --clip 0 --update in-backward --recompute block
+lora=${lora%,norm}
+fresh
+same dora-nf4 --threads 1 --seq 32 --micro-batch 2 --precision bf16 --quantize nf4+dq
+same dora-nf4-two --threads 2 --seq 32 --micro-batch 2 --precision bf16 --quantize nf4+dq --recompute block
+same dora-nf4-halves --threads 2 --seq 32 --micro-batch 1 --accumulate 2 --precision bf16 --quantize nf4+dq --weight-packing off
+# Merged it is the same function, head and embedding apart; going on with it begins where it ended.
+dora=$(loss_of base/final --adapter dora/final)
+run merge base/final dora/final --out dora-merged; expect_rc 0
+merged=$(loss_of dora-merged)
+awk -v a="$dora" -v b="$merged" 'BEGIN { d = a - b; exit !(d < 1e-6 * a && d > -1e-6 * a) }' || fail "merged, DoRA evaluates to $merged instead of $dora"
+[ "$dora" != "$plain" ] || fail "DoRA learnt nothing"
+run train base/final $rows --adapter dora/final --steps 1 --lr 0 --threads 1 --out dora-zero -q; expect_rc 0
+cmp -s dora-zero/final/$weights dora/final/$weights || fail "DoRA changed by being loaded and saved"
+run train base/final $rows --lora r=4,dora --steps 1 --lr 0 --threads 1 --out dora-begun -q; expect_rc 0
+[ "$(loss_of base/final --adapter dora-begun/final)" = "$plain" ] || fail "DoRA does not begin as the base"
+run train base/final $rows --steps 6 --save-every 3 --schedule constant --lr 1e-2 --lora "$lora" --threads 1 --out dora-straight -q; expect_rc 0
+run train base/final $rows --steps 3 --save-every 3 --schedule constant --lr 1e-2 --lora "$lora" --threads 1 --out dora-parts -q; expect_rc 0
+run train --resume dora-parts --steps 6 -q; expect_rc 0
+cmp -s dora-parts/final/$weights dora-straight/final/$weights || fail "DoRA gone on in steps, other adapters"
+run convert dora/final never.gguf; refuses 2; expect_err "DoRA.s magnitudes, for which GGUF"; [ -e never.gguf ] && fail "DoRA became a GGUF file"
+run train base/final $rows --lora r=4,dora,dropout=0.1 --steps 1 --out never; refuses 2; expect_err 'dora and dropout of adapters exclude'
+# In a recipe as a mapping.
+printf 'lora:\n  r: 4\n  targets: [q_proj, v_proj]\n  rslora: false\n  dora: true\n  rank_pattern: {v_proj: 2}\n  modules_to_save: lm_head\n' >words.yaml
+run train base/final $rows --recipe words.yaml --steps 2 --lr 1e-2 --threads 1 --out by-recipe -q; expect_rc 0
+run train base/final $rows --lora r=4,targets=q_proj,v_proj,dora,rank_pattern=v_proj:2,modules_to_save=lm_head --steps 2 --lr 1e-2 --threads 1 --out by-words -q; expect_rc 0
+cmp -s by-recipe/final/$weights by-words/final/$weights || fail "a mapping means otherwise than its words"
+printf 'lora:\n  r: 4\n  targets: [[q_proj]]\n' >bad.yaml
+run train base/final $rows --recipe bad.yaml --steps 1 --out never; refuses 5; expect_err 'bad.yaml:3'
+printf 'freeze:\n  embed: true\n' >bad.yaml
+run train base/final $rows --recipe bad.yaml --steps 1 --out never; refuses 5; expect_err 'bad.yaml:2.*flat'
 cmp -s one/final/$weights drop/final/$weights && fail "other options left the same adapters"
 [ "$(tree base/final)" = "$base" ] || fail "training adapters changed the base"
 
@@ -87,7 +133,7 @@ run train one/final $rows --steps 4 --lr 1e-2 --threads 1 --out further -q; expe
 run train base/final $rows --adapter one/final --steps 4 --lr 1e-2 --threads 2 --out further-too -q; expect_rc 0
 cmp -s further/final/$weights further-too/final/$weights || fail "named as a model, adapters go on otherwise than by --adapter"
 cmp -s further/final/$weights one/final/$weights && fail "nothing was trained"
-run train base/final $rows --adapter one/final --lora r=4 --steps 1 --out never; refuses 2; expect_err '--lora begins adapters and .* has some already'
+run train base/final $rows --adapter one/final --lora r=4 --steps 1 --out never; refuses 2; expect_err '--lora and --adapter exclude each other'
 # Killed in the middle, several times: the same bits at the end.
 job="base/final $rows --steps 60 --lr 1e-2 --lora r=4,targets=all-linear,dropout=0.2 --micro-batch 2 --accumulate 2 --save-every 5 --keep 2 --shuffle"
 run train $job --threads 1 --out unhurt -q; expect_rc 0
@@ -141,7 +187,7 @@ rm base.gguf; run convert tuned/final base.gguf; expect_rc 0
 run train --resume from-gguf --steps 6 --allow-different tokenizer -q; refuses 5; expect_err 'base.gguf is not the file that the adapters'
 
 # ---- the budget ----
-for lora in r=4,targets=all-linear r=16,targets=q_proj,v_proj,dropout=0.1,rslora; do
+for lora in r=4,targets=all-linear r=4,targets=all-linear,dora,bias=all,modules_to_save=lm_head r=16,targets=q_proj,v_proj,dropout=0.1,rslora; do
   shape="base/final --seq 13 --micro-batch 2 --lora $lora --threads 2 --recompute block --precision bf16"
   run plan $shape --budget 1GiB --json; expect_rc 0
   need=$(($(json_number need_bytes)))

@@ -8,7 +8,7 @@ Checks, per case:
   kept      an adapter of PEFT's, loaded and saved without a step: the same tensors byte for byte, the same logits bit for bit
   trained   ten steps by the program: PeftModel.from_pretrained loads RUN/final without a key too many or too few, and its loss over
             all rows is the one that `headroom evaluate` gives, within 1e-6 of it
-  recorded  and its logits are those of the recorded final A and B, within 1e-5 of what training changed
+  recorded  and its logits are those of the recorded final tensors, within 1e-5 of what training changed
   begun     adapters that the program began itself (--lora): PEFT loads them, its loss is `headroom evaluate`'s
 Exit status 1 when one fails. The numbers' meaning: README.md.
 """
@@ -59,13 +59,14 @@ def with_adapter(case, directory):
     base = record.load_model(case.model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.simplefilter("error", UserWarning)  # PEFT warns of keys that are missing
+        warnings.simplefilter("error", UserWarning)  # PEFT warns of keys that are missing, and that a tied head is untied
+        warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
         model = peft.PeftModel.from_pretrained(base, directory).eval()
-    places = {name for name, _ in model.named_parameters() if "lora_" in name}
     stored = load_file(directory / "adapter_model.safetensors")
-    require({record_peft.stored_name(name) for name in places} == stored.keys(), "other names than PEFT's")
-    require(all(torch.equal(p, stored[record_peft.stored_name(name)]) for name, p in model.named_parameters() if "lora_" in name),
-            "PEFT read other values")
+    read = {record_peft.stored_name(name): p for name, p in model.named_parameters() if ".original_module." not in name}
+    added = {name for name in read if "lora_" in name or name in case.weights}
+    require(added == stored.keys(), f"other names than PEFT's: {added ^ stored.keys()}")
+    require(all(torch.equal(read[name], stored[name]) for name in stored), "PEFT read other values")
     return model
 
 
@@ -131,7 +132,13 @@ def check_begun(program, case, work):
     lora = case.own["lora"]
     targets = lora["target_modules"]
     words = [f"r={lora['r']}", f"alpha={lora['lora_alpha']}", "targets=" + (targets if isinstance(targets, str) else ",".join(targets))]
-    words += ["rslora"] * lora.get("use_rslora", False)
+    words += ["rslora"] * lora.get("use_rslora", False) + ["dora"] * lora.get("use_dora", False)
+    for key in ("rank_pattern", "alpha_pattern"):
+        if lora.get(key):
+            words.append(f"{key}=" + ",".join(f"{name}:{value}" for name, value in lora[key].items()))
+    words += ["bias=" + lora["bias"]] if "bias" in lora else []
+    if lora.get("modules_to_save"):
+        words.append("modules_to_save=" + ",".join(lora["modules_to_save"]))
     if layers := lora.get("layers_to_transform"):
         words.append("layers=" + ",".join(map(str, layers)))
     final = train(program, case, work / "begun", "--lora", ",".join(words), "--steps", 6, "--lr", 0.02)

@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -63,6 +64,26 @@ CASES = {
         "base": "phi3-short", "seed": 405,
         "lora": {"r": 4, "lora_alpha": 4, "target_modules": ["qkv_proj", "gate_up_proj", "down_proj"], "use_rslora": True},
     },
+    "llama-dora": {  # of one product two modules with magnitudes and one without
+        "base": "llama-b", "seed": 406,
+        "lora": {"r": 4, "lora_alpha": 6, "target_modules": ["q_proj", "v_proj", "gate_proj", "down_proj"], "use_dora": True},
+    },
+    "gpt2-dora": {  # columns of Conv1D; ranks and factors by pattern
+        "base": "gpt2-a", "seed": 407,
+        "lora": {"r": 4, "lora_alpha": 6, "target_modules": ["c_attn", "mlp.c_proj", "c_fc"], "fan_in_fan_out": True,
+                 "use_dora": True, "rank_pattern": {"h.0.attn.c_attn": 2}, "alpha_pattern": {"c_fc": 3}},
+    },
+    # A tied head becomes a tensor of its own. PEFT keeps what trains whole in the base's type, so that in bfloat16 it takes
+    # steps of its last place or none; masters of Headroom do not, and a bfloat16 run says nothing about them.
+    "llama-saved": {
+        "base": "llama-b", "seed": 408, "float32_only": True,
+        "lora": {"r": 3, "lora_alpha": 4, "target_modules": r".*\.(k|up)_proj", "bias": "all", "modules_to_save": ["lm_head", "norm"]},
+    },
+    "gpt2-saved": {
+        "base": "gpt2-a", "seed": 409, "float32_only": True,
+        "lora": {"r": 3, "lora_alpha": 4, "target_modules": ["c_attn", "c_fc"], "fan_in_fan_out": True, "bias": "lora_only",
+                 "modules_to_save": ["wte"]},
+    },
 }
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -70,7 +91,7 @@ CASES = {
 
 
 def lora_config(spec):
-    return peft.LoraConfig(task_type="CAUSAL_LM", bias="none", lora_dropout=0.0, **spec["lora"])
+    return peft.LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **spec["lora"])
 
 
 def tidy(directory, base):
@@ -79,6 +100,8 @@ def tidy(directory, base):
         page.unlink()
     path = directory / "adapter_config.json"
     config = json.loads(path.read_text())
+    if config["modules_to_save"]:
+        config["modules_to_save"].sort()
     config["base_model_name_or_path"] = f"tests/parity/data/{base}/model"
     if isinstance(config["target_modules"], list):
         config["target_modules"].sort()  # the library keeps a set
@@ -90,9 +113,14 @@ def write_adapter(spec, base, directory):
     """A and B of normal numbers: B at 0, as PEFT begins, would leave A without a gradient in the first step."""
     random = numpy.random.Generator(numpy.random.PCG64(spec["seed"]))
     model = peft.get_peft_model(record.load_model(base.model), lora_config(spec))
-    for name, tensor in sorted(model.named_parameters()):
-        if "lora_" in name:
-            tensor.data.copy_(torch.from_numpy(random.standard_normal(tuple(tensor.shape)) * 0.15))
+    for name, tensor in sorted((name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad):
+        values = torch.from_numpy(random.standard_normal(tuple(tensor.shape)))
+        if "lora_A" in name or "lora_B" in name:
+            tensor.data.copy_(values * 0.15)
+        elif "magnitude" in name:  # rows of other lengths than those of W + s B A
+            tensor.data.mul_(1 + 0.2 * values)
+        else:
+            tensor.data.add_(0.02 * values)
     model.save_pretrained(directory)
     tidy(directory, spec["base"])
 
@@ -102,7 +130,13 @@ def write_adapter(spec, base, directory):
 
 
 def stored_name(name):
-    return name.replace(".default.", ".")
+    """As get_peft_model_state_dict names a parameter."""
+    return name.replace("lora_magnitude_vector.default.weight", "lora_magnitude_vector").replace(".modules_to_save.default.", ".").replace(".default.", ".")
+
+
+def pattern_value(patterns, module, otherwise):
+    """peft.utils.get_pattern_key"""
+    return next((value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", module)), otherwise)
 
 
 class Case(record.Case):
@@ -119,21 +153,35 @@ class Case(record.Case):
         self.frozen = self.weights
         self.weights = load_file(self.adapter / "adapter_model.safetensors")
         settings = json.loads((self.adapter / "adapter_config.json").read_text())
-        self.scale = settings["lora_alpha"] / (settings["r"] ** 0.5 if settings["use_rslora"] else settings["r"])
+        self.settings = settings
+
+    def scale(self, module):
+        rank = pattern_value(self.settings["rank_pattern"], module, self.settings["r"])
+        return pattern_value(self.settings["alpha_pattern"], module, self.settings["lora_alpha"]) / (rank ** 0.5 if self.settings["use_rslora"] else rank)
 
     def merged(self, dtype):
-        """reference.py with s B A added to the weights; Conv1D keeps [in, out]."""
+        """reference.py with s B A added to the weights, rows at the length of the magnitudes, whole tensors in place; Conv1D
+        keeps [in, out]."""
         params = {name: tensor.to(dtype).clone().requires_grad_() for name, tensor in self.weights.items()}
         frozen = {name: tensor.to(dtype) for name, tensor in self.frozen.items()}
 
         def logits(batch):
             whole = dict(frozen)
+            if "lm_head.weight" not in frozen:  # a tied head stays what it was when its embedding trains
+                whole["lm_head.weight"] = next(tensor for key, tensor in frozen.items() if key.endswith(("wte.weight", "embed_tokens.weight")))
+            turned = self.config["model_type"] == "gpt2"
             for name, a in params.items():
+                place = name.removeprefix("base_model.model.")
+                if "lora_" not in name:
+                    whole[place.replace(".base_layer.", ".")] = a
                 if ".lora_A." not in name:
                     continue
-                module = name.removeprefix("base_model.model.").removesuffix(".lora_A.weight") + ".weight"
-                share = self.scale * params[name.replace(".lora_A.", ".lora_B.")] @ a
-                whole[module] = frozen[module] + (share.T if self.config["model_type"] == "gpt2" else share)
+                module = place.removesuffix(".lora_A.weight")
+                made = (frozen[module + ".weight"].T if turned else frozen[module + ".weight"]) + self.scale(module) * params[name.replace(".lora_A.", ".lora_B.")] @ a
+                magnitude = params.get(name.replace(".lora_A.weight", ".lora_magnitude_vector"))
+                if magnitude is not None:  # the length is a constant to the gradient
+                    made = made * (magnitude / made.detach().norm(dim=1))[:, None]
+                whole[module + ".weight"] = made.T if turned else made
             return reference.forward(self.config, whole, batch["input_ids"], batch["position_ids"], batch["doc_start"], batch.get("longest"))
 
         return params, logits
@@ -167,12 +215,18 @@ class Case(record.Case):
 
     def bf16_runs(self, micro_batch):
         """outside: a bfloat16 base, called as it is. autocast: the same under torch.autocast, which rounds x, A and B too."""
+        if self.own.get("float32_only"):
+            return {}
         orders = {"eager": ("eager", micro_batch), "sdpa": ("sdpa", micro_batch), "by_row": ("eager", 1)}
         return {way: {order: (functools.partial(self.by_peft, attention, torch.bfloat16, way == "autocast"), rows)
                       for order, (attention, rows) in orders.items()} for way in BF16_WAYS}
 
     def no_gradient(self):
         return []
+
+
+def ways_of(spec):
+    return () if spec.get("float32_only") else BF16_WAYS
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -196,9 +250,9 @@ def make(name, directory):
         "first_batch": first, "gradient": gradient, "logits": record.record_logits(case, tensors),
         "runs": {"adamw": record.record_run(case, run, tensors, scalars)},
     }
-    errors = {(way, part): entry["bf16_error_" + way] for part, entry in expected["runs"]["adamw"]["tensors"].items() for way in BF16_WAYS}
-    worst = max(errors, key=errors.get)
-    assert errors[worst] < UPDATE_ERROR_MAX, f"{name}: {worst}: {errors[worst]:.2f}: take another seed"
+    errors = {(way, part): entry["bf16_error_" + way] for part, entry in expected["runs"]["adamw"]["tensors"].items() for way in ways_of(spec)}
+    worst = max(errors, key=errors.get, default=None)
+    assert worst is None or errors[worst] < UPDATE_ERROR_MAX, f"{name}: {worst}: {errors[worst]:.2f}: take another seed"
     tensors = {key: tensor.contiguous() for key, tensor in tensors.items()}
     save_file(tensors, directory / "expected.safetensors", metadata={"format": "pt"})
     (directory / "expected.safetensors").chmod(0o644)
@@ -212,7 +266,7 @@ def summary(expected, size):
 
     run, gradient = expected["runs"]["adamw"], expected["gradient"]["tensors"]
     ways = "  ".join(f"bf16 {way}: loss {expected['first_batch']['bf16_error_' + way]:.1e}, gradient {worst(gradient, 'bf16_error_' + way):.1e}, "
-                     f"update {worst(run['tensors'], 'bf16_error_' + way):.1e}" for way in BF16_WAYS)
+                     f"update {worst(run['tensors'], 'bf16_error_' + way):.1e}" for way in ways_of(CASES[expected["case"]]))
     return (f"{expected['case']:13} {expected['parameter_count']:6} parameters {size / 1000:5.0f} kB  "
             f"loss {run['losses'][0]:.4f} -> {run['losses'][-1]:.4f}  fp32 error: gradient {worst(gradient, 'fp32_error'):.1e}, "
             f"update {worst(run['tensors'], 'fp32_error'):.1e}  {ways}")

@@ -75,7 +75,7 @@ def gelu_new(x):
 
 
 def gpt2(config, params, ids, positions, allowed):
-    """Conv1D weights are [in,out]; the head is wte."""
+    """Conv1D weights are [in,out]; the head is wte, or lm_head where there is one beside."""
     def at(name):
         return params["transformer." + name]
 
@@ -93,7 +93,7 @@ def gpt2(config, params, ids, positions, allowed):
         y = gelu_new(y @ h("mlp.c_fc.weight") + h("mlp.c_fc.bias"))
         x = x + y @ h("mlp.c_proj.weight") + h("mlp.c_proj.bias")
     x = layer_norm(x, at("ln_f.weight"), at("ln_f.bias"), eps)
-    return x @ at("wte.weight").T
+    return x @ params.get("lm_head.weight", at("wte.weight")).T
 
 
 def yarn_share(rope, dim, dtype):

@@ -35,7 +35,19 @@ static inline void random_lora(const hr_model *m, random_draw draw, void *contex
   if (draw(context, 2)) at += (size_t)snprintf(out + at, 512 - at, ",rslora");
   if (draw(context, 2))
     at += (size_t)snprintf(out + at, 512 - at, ",init=%s", draw(context, 2) ? "gaussian" : "kaiming");
-  if (draw(context, 3)) return;
+  at = strlen(out);
+  if (!strstr(out, "dropout") && draw(context, 2)) at += (size_t)snprintf(out + at, 512 - at, ",dora");
+  if (draw(context, 4) == 0)
+    at += (size_t)snprintf(out + at, 512 - at, ",rank_pattern=.*[02]\\..*:%u", 1 + draw(context, 9));
+  if (draw(context, 4) == 0) at += (size_t)snprintf(out + at, 512 - at, ",alpha_pattern=.*:%u", 1 + draw(context, 30));
+  if (draw(context, 3) == 0)
+    at += (size_t)snprintf(out + at, 512 - at, ",bias=%s", draw(context, 2) ? "all" : "lora_only");
+  if (draw(context, 3) == 0)
+    at += (size_t)snprintf(out + at, 512 - at, ",modules_to_save=%s",
+                           draw(context, 2)              ? "lm_head"
+                           : m->family == HR_FAMILY_GPT2 ? "wte,ln_f"
+                                                         : "embed_tokens,norm");
+  if (strstr(out, "rank_pattern") || draw(context, 3)) return; /* layer 0 has one of those */
   at += (size_t)snprintf(out + at, 512 - at, ",layers=%u", draw(context, m->layer_count));
   if (draw(context, 2)) (void)snprintf(out + at, 512 - at, "-%u,%u", m->layer_count - 1, draw(context, m->layer_count));
 }

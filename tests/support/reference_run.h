@@ -280,6 +280,21 @@ static void RUN(product)(RUN(memory) * m, const hri_node *node) {
     memcpy(there + r * stride, y + r * columns, columns * sizeof *y);
 }
 
+static void RUN(dora_lengths)(RUN(memory) * m, const hri_node *node) {
+  const RUN_REAL *w = RUN(in)(m, node, 0);
+  RUN_REAL *to = RUN(out)(m, node, 7);
+  int64_t columns = RUN(columns)(m, node, 0);
+  for (uint32_t p = 0; p < 3; p++) {
+    int64_t rows = node->attr.i[p];
+    if (node->attr.i[3] >> p & 1) {
+      RUN_REF(row_lengths)(to, w, RUN(in)(m, node, 1 + p), RUN(in)(m, node, 4 + p), (RUN_REAL)node->attr.f[p], rows,
+                           columns, RUN(rows)(m, node, 1 + p));
+      to += rows;
+    }
+    w += rows * columns;
+  }
+}
+
 static void RUN(node)(RUN(memory) * m, const hri_node *node) {
   hr_activation act = (hr_activation)node->attr.i[0];
   switch (node->op) {
@@ -301,6 +316,16 @@ static void RUN(node)(RUN(memory) * m, const hri_node *node) {
   case HRI_OP_NORM_BACKWARD: RUN(norm_backward)(m, node); break;
   case HRI_OP_HEAD_NORM: RUN(head_norm)(m, node); break;
   case HRI_OP_HEAD_NORM_BACKWARD: RUN(head_norm_backward)(m, node); break;
+  case HRI_OP_DORA_LENGTHS: RUN(dora_lengths)(m, node); break;
+  case HRI_OP_DORA:
+    RUN_REF(dora)(RUN(out)(m, node, 4), RUN(in)(m, node, 0), RUN(in)(m, node, 1), RUN(in)(m, node, 2),
+                  RUN(in)(m, node, 3), node->attr.i, node->attr.i[3], RUN(rows)(m, node, 0));
+    break;
+  case HRI_OP_DORA_BACKWARD:
+    RUN_REF(dora_backward)(RUN(out)(m, node, 4), RUN(sum)(m, node, 5), RUN(in)(m, node, 0), RUN(in)(m, node, 1),
+                           RUN(in)(m, node, 2), RUN(in)(m, node, 3), node->attr.i, node->attr.i[3],
+                           RUN(rows)(m, node, 0));
+    break;
   case HRI_OP_SOFTCAP:
     RUN_REF(softcap)(RUN(out)(m, node, 1), RUN(in)(m, node, 0), (RUN_REAL)node->attr.f[0], RUN(elements)(m, node, 1));
     break;

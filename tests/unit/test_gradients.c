@@ -946,6 +946,35 @@ static void build_scale(tiny *t, const void *shape) {
   result(t, z);
 }
 
+/* M, K, N0, N1, N2, rank: x W^T scaled by columns, where the first and the last part have magnitudes. The lengths are those
+ * of a frozen weight with frozen A and B: through them no gradient goes, so differences must not either. */
+static void build_dora(tiny *t, const void *shape) {
+  const int *s = shape;
+  uint64_t n = (uint64_t)(s[2] + s[3] + s[4]), with = (uint64_t)(s[2] + s[4]), k = (uint64_t)s[1], r = (uint64_t)s[5];
+  hri_attr attr = {.i = {s[2], s[3], s[4], 5}, .f = {0.7, 0, 1.3}};
+  hri_id x = variable(t, (uint64_t)s[0], k, false), w = weight(t, "w", n, k, n, false, 0, 1),
+         m = weight(t, "m", with, 0, with, false, 1, 0.3), bias = weight(t, "bias", n, 0, n, false, 0, 1),
+         base = weight(t, "base", n, k, n, true, 0, 1), a0 = weight(t, "a0", r, k, r, true, 0, 1),
+         b0 = weight(t, "b0", (uint64_t)s[2], r, (uint64_t)s[2], true, 0, 1),
+         a2 = weight(t, "a2", r + 1, k, r + 1, true, 0, 1),
+         b2 = weight(t, "b2", (uint64_t)s[4], r + 1, (uint64_t)s[4], true, 0, 1), lengths, y;
+  uint64_t dims[1] = {with};
+  hri_place place = {.program = t->program,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_ACTIVATION,
+                     .layer = -1,
+                     .unit = HRI_NONE};
+  t->emit.layer = 0;
+  lengths = hri_tensor_new(&t->job, place, hri_name(&t->job, "lengths"), HRI_F32, 1, dims, NULL);
+  node(t, HRI_OP_DORA_LENGTHS, &attr,
+       (hri_operand[]){HRI_R(base), HRI_R(a0), HRI_ABSENT, HRI_R(a2), HRI_R(b0), HRI_ABSENT, HRI_R(b2), HRI_W(lengths)},
+       8);
+  x = linear(t, x, w, HRI_NONE);
+  y = fresh(t, (uint64_t)s[0], n);
+  node(t, HRI_OP_DORA, &attr, (hri_operand[]){HRI_R(x), HRI_R(m), HRI_R(lengths), HRI_R(bias), HRI_W(y)}, 5);
+  result(t, y);
+}
+
 static hri_id dropout(tiny *t, hri_id x, double p, uint64_t sequence) {
   hri_attr attr = {.i = {(int64_t)sequence}, .f = {p}};
   hri_id y = fresh(t, rows_of(t, x), columns_of(t, x));
@@ -989,6 +1018,8 @@ static void pointwise_rules(void **state) {
   (void)state;
   HOLD(build_scale, 7, 5);
   HOLD(build_scale, 3, 41);
+  HOLD(build_dora, 7, 5, 6, 3, 4, 2);
+  HOLD(build_dora, 35, 70, 33, 17, 65, 5);
   HOLD(build_add, 7, 5);
   HOLD(build_add, 1, 1);
   HOLD(build_add, 31, 37);

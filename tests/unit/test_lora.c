@@ -52,40 +52,113 @@ static hr_lora parsed(const char *source, const char *words) {
   return lora;
 }
 
+/* Of all layers; and a bit per layer that has some. */
+static uint32_t targets_of(const hr_lora *l) {
+  uint32_t all = 0;
+  for (uint32_t k = 0; k < HR_MAX_LAYERS; k++) all |= l->modules[k];
+  return all;
+}
+static uint32_t layers_of(const hr_lora *l) {
+  uint32_t all = 0;
+  for (uint32_t k = 0; k < 8; k++) all |= (uint32_t)(l->modules[k] != 0) << k;
+  return all;
+}
+static uint32_t targets_by(const char *source, const char *words) {
+  hr_lora l = parsed(source, words);
+  return targets_of(&l);
+}
+
 static void every_word(void **state) {
   hr_lora l = parsed(LLAMA, "r=16");
   (void)state;
   assert_int_equal(l.rank, 16);
   assert_true(l.alpha == 8 && l.dropout == 0 && !l.rslora && !l.gaussian);
-  assert_int_equal(l.targets, Q | V);
-  assert_int_equal(l.layers[0], 7);
+  assert_int_equal(targets_of(&l), Q | V);
+  assert_int_equal(layers_of(&l), 7);
   l = parsed(LLAMA, "alpha=0.5");
   assert_int_equal(l.rank, 8);
   assert_true(l.alpha == 0.5);
   l = parsed(LLAMA, "targets=k_proj,o_proj,rslora,dropout=0.25,init=gaussian,layers=0,2");
-  assert_int_equal(l.targets, K | O);
+  assert_int_equal(targets_of(&l), K | O);
   assert_true(l.rslora && l.gaussian && l.dropout == 0.25);
-  assert_int_equal(l.layers[0], 5);
+  assert_int_equal(layers_of(&l), 5);
   l = parsed(LLAMA, "layers=1-2,r=1,init=kaiming,targets=self_attn.q_proj,mlp.down_proj");
-  assert_int_equal(l.layers[0], 6);
-  assert_int_equal(l.targets, Q | DOWN);
+  assert_int_equal(layers_of(&l), 6);
+  assert_int_equal(targets_of(&l), Q | DOWN);
   assert_false(l.gaussian);
   l = parsed(LLAMA, "layers=2,0-1,targets=all-linear");
-  assert_int_equal(l.layers[0], 7);
-  assert_int_equal(l.targets, Q | K | V | O | GATE | UP | DOWN);
-  assert_int_equal(parsed(GPT2, "r=4").targets, Q);
-  assert_int_equal(parsed(GPT2, "targets=c_proj").targets, O | DOWN); /* two modules end in it, as for PEFT */
-  assert_int_equal(parsed(GPT2, "targets=attn.c_proj").targets, O);
-  assert_int_equal(parsed(GPT2, "targets=all-linear").targets, Q | O | GATE | DOWN);
-  assert_int_equal(parsed(PHI3, "r=4").targets, Q);
-  assert_int_equal(parsed(PHI3, "targets=qkv_proj,gate_up_proj").targets, Q | GATE);
-  assert_int_equal(parsed(PHI3, "targets=all-linear").targets, Q | O | GATE | DOWN);
-  assert_int_equal(parsed(GEMMA2, "r=4").targets, Q | V);
-  assert_int_equal(parsed(QWEN3, "targets=up_proj,gate_proj").targets, GATE | UP);
+  assert_int_equal(layers_of(&l), 7);
+  assert_int_equal(targets_of(&l), Q | K | V | O | GATE | UP | DOWN);
+  assert_int_equal(targets_by(GPT2, "r=4"), Q);
+  assert_int_equal(targets_by(GPT2, "targets=c_proj"), O | DOWN); /* two modules end in it, as for PEFT */
+  assert_int_equal(targets_by(GPT2, "targets=attn.c_proj"), O);
+  assert_int_equal(targets_by(GPT2, "targets=all-linear"), Q | O | GATE | DOWN);
+  assert_int_equal(targets_by(PHI3, "r=4"), Q);
+  assert_int_equal(targets_by(PHI3, "targets=qkv_proj,gate_up_proj"), Q | GATE);
+  assert_int_equal(targets_by(PHI3, "targets=all-linear"), Q | O | GATE | DOWN);
+  assert_int_equal(targets_by(GEMMA2, "r=4"), Q | V);
+  assert_int_equal(targets_by(QWEN3, "targets=up_proj,gate_proj"), GATE | UP);
   l = (hr_lora){.rank = 16, .alpha = 32};
-  assert_true(hri_lora_scale(&l) == 2);
+  assert_true(hri_lora_scale(&l, 0, HR_MODULE_Q) == 2);
   l.rslora = true;
-  assert_true(hri_lora_scale(&l) == 8);
+  assert_true(hri_lora_scale(&l, 0, HR_MODULE_Q) == 8);
+}
+
+/* Ranks and factors by pattern, targets by expression, what trains beside: what PEFT 0.21 makes of the same words. */
+static void words_of_peft(void **state) {
+  hr_lora l = parsed(LLAMA, "targets=.*\\.[01]\\.self_attn\\.(q|k)_proj,r=4,dora");
+  (void)state;
+  assert_int_equal(targets_of(&l), Q | K);
+  assert_int_equal(layers_of(&l), 3);
+  assert_true(l.dora && !l.rslora);
+  l = parsed(LLAMA, "targets=(?!.*mlp).*_proj,o_proj,layers=1");
+  assert_int_equal(targets_of(&l), Q | K | V | O);
+  assert_int_equal(layers_of(&l), 2);
+  l = parsed(LLAMA, "r=4,alpha=8,targets=all-linear,rank_pattern=q_proj:2,layers.1.mlp.*:16,.*_proj:3,"
+                    "alpha_pattern=down_proj:1.5,rslora");
+  assert_int_equal(hri_lora_rank(&l, 0, HR_MODULE_Q), 2); /* the first that matches says it */
+  assert_int_equal(hri_lora_rank(&l, 1, HR_MODULE_MLP_UP), 16);
+  assert_int_equal(hri_lora_rank(&l, 0, HR_MODULE_MLP_UP), 3);
+  assert_true(fabs(hri_lora_scale(&l, 1, HR_MODULE_MLP_DOWN) - 1.5 / 4) < 1e-12);
+  assert_true(fabs(hri_lora_scale(&l, 0, HR_MODULE_V) - 8 / sqrt(3)) < 1e-12);
+  l = parsed(LLAMA, "rank_pattern=q_proj:8,r=8"); /* as all have it: no kind of its own */
+  assert_int_equal(l.kinds[0][HR_MODULE_Q], 0);
+  l = parsed(GPT2, "bias=all,modules_to_save=lm_head,wte,ln_f");
+  assert_int_equal(l.bias, HR_LORA_BIAS_ALL);
+  assert_int_equal(l.saved, 1u << HRI_SLOT_HEAD_WEIGHT | 1u << HRI_SLOT_TOKEN_EMBEDDING |
+                                1u << HRI_SLOT_FINAL_NORM_WEIGHT | 1u << HRI_SLOT_FINAL_NORM_BIAS);
+  l = parsed(LLAMA, "bias=lora_only,modules_to_save=norm"); /* the end of a word too */
+  assert_int_equal(l.bias, HR_LORA_BIAS_ADAPTED);
+  assert_int_equal(l.saved,
+                   1u << HRI_SLOT_NORM1_WEIGHT | 1u << HRI_SLOT_NORM2_WEIGHT | 1u << HRI_SLOT_FINAL_NORM_WEIGHT);
+}
+
+/* What train beside adapters is named as PEFT names it. */
+static void tuned_names(void **state) {
+  static const char *const want[] = {"base_model.model.transformer.ln_f.bias",
+                                     "base_model.model.transformer.h.1.attn.c_attn.base_layer.bias",
+                                     "base_model.model.transformer.h.1.attn.c_proj.bias",
+                                     "base_model.model.transformer.h.0.ln_1.bias",
+                                     "base_model.model.lm_head.weight",
+                                     "base_model.model.transformer.h.2.attn.c_attn.lora_magnitude_vector"};
+  hr_model m = model_of(GPT2);
+  uint32_t found = 0, count = 0;
+  (void)state;
+  m.tied_embeddings = true;
+  m.lora = parsed(GPT2, "r=2,bias=all,modules_to_save=lm_head,dora");
+  for (uint32_t p = 0; p < hri_param_count(&m); p++) {
+    hri_param_spec spec;
+    hri_param_get(&m, p, &spec);
+    for (uint32_t k = 0; k < spec.part_count; k++) {
+      char name[96];
+      if (!hri_part_tuned(&m, &spec, &spec.parts[k], name)) continue;
+      count++;
+      for (size_t i = 0; i < sizeof want / sizeof *want; i++) found |= (uint32_t)(strcmp(name, want[i]) == 0) << i;
+    }
+  }
+  assert_int_equal(found, (1u << sizeof want / sizeof *want) - 1);
+  assert_int_equal(count, 3 * 3 + 3 * 6 + 1 + 1); /* A, B and m; the biases of layers and of ln_f; the head */
+  assert_true(hri_lora_unties(&m));
 }
 
 /* What is wrong, and a word that the message or the hint must hold beside "--lora". */
@@ -128,7 +201,22 @@ static void every_refusal(void **state) {
       {LLAMA, "q_proj", "'q_proj' is not understood"},
       {LLAMA, "r=4,8", "'8' is not understood"},
       {LLAMA, "r=4,rslora,q_proj", "'q_proj' is not understood"},
-      {LLAMA, "dora", "'dora' is not understood"},
+      {LLAMA, "targets=.*(q_proj", "no regular expression"},
+      {LLAMA, "targets=.*nosuch.*", "no module"},
+      {LLAMA, "targets=(q)_proj", "no module"}, /* an expression is of the whole path */
+      {LLAMA, "targets=(?<=x)q_proj", "(?:"},
+      {LLAMA, "targets=mlp.up_proj,layers=1,rank_pattern=q_proj:4", "matches no module"},
+      {LLAMA, "rank_pattern=q_proj", "rank_pattern=q_proj"},
+      {LLAMA, "rank_pattern=q_proj:0", "1 to 4096"},
+      {LLAMA, "rank_pattern=q_proj:1.5", "1 to 4096"},
+      {LLAMA, "rank_pattern=q_proj:4,.*:8,v_proj:9", "another entry before it"},
+      {LLAMA, "rank_pattern=*:4", "nothing to repeat"},
+      {LLAMA, "alpha_pattern=q_proj:-1", "alpha_pattern=q_proj:-1"},
+      {LLAMA, "bias=some", "none, all or lora_only"},
+      {LLAMA, "modules_to_save=score", "no such module"},
+      {LLAMA, "modules_to_save=o_proj", "linear module"},
+      {LLAMA, "modules_to_save=layers.0.input_layernorm", "some layers"},
+      {LLAMA, "modules_to_save=", "no such module"},
       {LLAMA, "use_dora=true", "not understood"},
       {LLAMA, "r=4,", "comma"},
       {LLAMA, ",r=4", "empty"},
@@ -270,8 +358,8 @@ static void published(void **state) {
   (void)state;
   assert_int_equal(l.rank, 16);
   assert_true(l.alpha == 16 && l.dropout == 0.05 && !l.rslora);
-  assert_int_equal(l.targets, Q | V);
-  assert_int_equal(l.layers[0], 7);
+  assert_int_equal(targets_of(&l), Q | V);
+  assert_int_equal(layers_of(&l), 7);
   l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": [\"down_proj\"], \"use_rslora\": true, "
                     "\"use_dora\": false, \"modules_to_save\": [], \"rank_pattern\": {}, \"alpha_pattern\": {}, "
                     "\"loftq_config\": {}, \"megatron_core\": \"megatron.core\", \"exclude_modules\": null, "
@@ -280,20 +368,37 @@ static void published(void **state) {
           .lora;
   assert_int_equal(l.rank, 8); /* PEFT's own defaults */
   assert_true(l.alpha == 8 && l.dropout == 0 && l.rslora);
-  assert_int_equal(l.targets, DOWN);
-  assert_int_equal(l.layers[0], 5);
-  l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": \"all-linear\", \"layers_to_transform\": 1, "
+  assert_int_equal(targets_of(&l), DOWN);
+  assert_int_equal(layers_of(&l), 5);
+  l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\", "
+                    "\"gate_proj\", \"up_proj\", \"down_proj\"], \"layers_to_transform\": 1, "
                     "\"lora_alpha\": 0.5, \"r\": 3, \"init_lora_weights\": \"gaussian\"}")
           .lora;
-  assert_int_equal(l.targets, Q | K | V | O | GATE | UP | DOWN);
-  assert_int_equal(l.layers[0], 2);
+  assert_int_equal(targets_of(&l), Q | K | V | O | GATE | UP | DOWN);
+  assert_int_equal(layers_of(&l), 2);
+  l = opened(LLAMA,
+             "{\"peft_type\": \"LORA\", \"target_modules\": \".*\\\\.(q|v)_proj\", \"r\": 4, \"use_dora\": true, "
+             "\"rank_pattern\": {\"^model.layers.1.self_attn.q_proj\": 2, \"mlp.experts\": 9}, \"bias\": \"all\", "
+             "\"alpha_pattern\": {\".*q_proj\": 3}, \"modules_to_save\": [\"embed_tokens\", \"lm_head\"]}")
+          .lora;
+  assert_int_equal(targets_of(&l), Q | V);
+  assert_int_equal(hri_lora_rank(&l, 1, HR_MODULE_Q), 2);
+  assert_int_equal(hri_lora_rank(&l, 0, HR_MODULE_Q), 4);
+  assert_true(hri_lora_scale(&l, 0, HR_MODULE_Q) == 0.75 && hri_lora_scale(&l, 0, HR_MODULE_V) == 2 && l.dora);
+  assert_int_equal(l.saved, 1u << HRI_SLOT_HEAD_WEIGHT | 1u << HRI_SLOT_TOKEN_EMBEDDING);
+  assert_int_equal(l.bias, HR_LORA_BIAS_ALL);
+  /* Other modules in one layer than in another. */
+  l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": [\"layers.0.mlp.up_proj\", "
+                    "\"layers.1.mlp.down_proj\"]}")
+          .lora;
+  assert_true(l.modules[0] == UP && l.modules[1] == DOWN && l.modules[2] == 0);
   /* What PEFT makes of all-linear in a list: paths, one per layer. */
   l = opened(GPT2, "{\"peft_type\": \"LORA\", \"fan_in_fan_out\": true, \"target_modules\": "
                    "[\"transformer.h.0.attn.c_attn\", \"transformer.h.2.attn.c_attn\", \"h.2.mlp.c_fc\", "
                    "\"h.0.mlp.c_fc\"]}")
           .lora;
-  assert_int_equal(l.targets, Q | GATE);
-  assert_int_equal(l.layers[0], 5);
+  assert_int_equal(targets_of(&l), Q | GATE);
+  assert_int_equal(layers_of(&l), 5);
 }
 
 #define OF(rest) "{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"]" rest "}"
@@ -304,20 +409,22 @@ static void refused_configs(void **state) {
     hr_status status;
     const char *field;
   } bad[] = {
-      {OF(", \"use_dora\": true"), HR_ERROR_UNSUPPORTED, "'use_dora'"},
       {OF(", \"use_qalora\": true"), HR_ERROR_UNSUPPORTED, "'use_qalora'"},
       {OF(", \"lora_bias\": true"), HR_ERROR_UNSUPPORTED, "'lora_bias'"},
-      {OF(", \"modules_to_save\": [\"lm_head\"]"), HR_ERROR_UNSUPPORTED, "'modules_to_save'"},
-      {OF(", \"rank_pattern\": {\"q_proj\": 2}"), HR_ERROR_UNSUPPORTED, "'rank_pattern'"},
-      {OF(", \"alpha_pattern\": {\"q_proj\": 2}"), HR_ERROR_UNSUPPORTED, "'alpha_pattern'"},
+      {OF(", \"modules_to_save\": [\"score\"]"), HR_ERROR_INPUT, "modules_to_save"},
+      {OF(", \"modules_to_save\": \"lm_head\""), HR_ERROR_INPUT, "modules_to_save"},
+      {OF(", \"rank_pattern\": {\"q_proj\": 0}"), HR_ERROR_INPUT, "rank_pattern"},
+      {OF(", \"rank_pattern\": {\"q_proj\": 2.5}"), HR_ERROR_INPUT, "rank_pattern"},
+      {OF(", \"rank_pattern\": {\"q_(proj\": 2}"), HR_ERROR_INPUT, "'rank_pattern'"},
+      {OF(", \"rank_pattern\": [4]"), HR_ERROR_INPUT, "rank_pattern"},
+      {OF(", \"alpha_pattern\": {\"q_proj\": \"2\"}"), HR_ERROR_INPUT, "alpha_pattern"},
       {OF(", \"exclude_modules\": \"v_proj\""), HR_ERROR_UNSUPPORTED, "'exclude_modules'"},
       {OF(", \"layer_replication\": [[0, 2]]"), HR_ERROR_UNSUPPORTED, "'layer_replication'"},
       {OF(", \"trainable_token_indices\": [3]"), HR_ERROR_UNSUPPORTED, "'trainable_token_indices'"},
       {OF(", \"target_parameters\": [\"x\"]"), HR_ERROR_UNSUPPORTED, "'target_parameters'"},
       {OF(", \"alora_invocation_tokens\": [1]"), HR_ERROR_UNSUPPORTED, "'alora_invocation_tokens'"},
       {OF(", \"kasa_config\": {\"beta\": 1}"), HR_ERROR_UNSUPPORTED, "'kasa_config'"},
-      {OF(", \"bias\": \"all\""), HR_ERROR_UNSUPPORTED, "'bias'"},
-      {OF(", \"bias\": \"lora_only\""), HR_ERROR_UNSUPPORTED, "'bias'"},
+      {OF(", \"bias\": \"boft_only\""), HR_ERROR_INPUT, "'bias'"},
       {OF(", \"init_lora_weights\": \"pissa_niter_4\""), HR_ERROR_UNSUPPORTED, "'init_lora_weights'"},
       {OF(", \"init_lora_weights\": \"olora\""), HR_ERROR_UNSUPPORTED, "'init_lora_weights'"},
       {OF(", \"r\": 0"), HR_ERROR_INPUT, "'r'"},
@@ -337,10 +444,10 @@ static void refused_configs(void **state) {
       {"{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\", \"embed_tokens\"]}", HR_ERROR_INPUT,
        "target_modules"},
       {"{\"peft_type\": \"LORA\", \"target_modules\": [7]}", HR_ERROR_INPUT, "target_modules"},
-      {"{\"peft_type\": \"LORA\", \"target_modules\": \".*\\\\.(q|v)_proj\"}", HR_ERROR_UNSUPPORTED,
-       "'target_modules'"},
-      {"{\"peft_type\": \"LORA\", \"target_modules\": [\"layers.0.mlp.up_proj\", \"layers.1.mlp.down_proj\"]}",
-       HR_ERROR_UNSUPPORTED, "'target_modules'"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": \".*\\\\.(q|v_proj\"}", HR_ERROR_INPUT, "target_modules"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": \"q_proj\"}", HR_ERROR_INPUT, "target_modules"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": \".*q_proj\", \"layers_to_transform\": [1]}", HR_ERROR_INPUT,
+       "layers_to_transform"},
       {"{\"peft_type\": \"LORA\", \"target_modules\": [\"layers.0.mlp.up_proj\"], \"layers_to_transform\": [1]}",
        HR_ERROR_INPUT, "layers_to_transform"},
       {"[]", HR_ERROR_INPUT, "adapter_config.json"},
@@ -364,9 +471,16 @@ static void refused_configs(void **state) {
 static void written_is_read(void **state) {
   static const struct {
     const char *source, *words;
-  } all[] = {{LLAMA, "r=2,alpha=3.5,rslora"},    {LLAMA, "targets=all-linear,layers=0,2,init=gaussian,dropout=0.125"},
-             {GPT2, "targets=attn.c_proj,c_fc"}, {GPT2, "targets=c_proj"},
-             {PHI3, "targets=qkv_proj"},         {GEMMA2, "r=1,layers=1"}};
+  } all[] = {{LLAMA, "r=2,alpha=3.5,rslora"},
+             {LLAMA, "targets=all-linear,layers=0,2,init=gaussian,dropout=0.125"},
+             {GPT2, "targets=attn.c_proj,c_fc"},
+             {GPT2, "targets=c_proj"},
+             {PHI3, "targets=qkv_proj"},
+             {GEMMA2, "r=1,layers=1"},
+             {LLAMA, "dora,bias=lora_only,modules_to_save=lm_head,embed_tokens,model.norm"},
+             {GPT2, "bias=all,modules_to_save=ln_1,ln_f,wpe"},
+             {LLAMA, "targets=.*0.mlp.up_proj,.*1.mlp.down_proj,rank_pattern=up_proj:3"},
+             {GPT2, "targets=all-linear,r=4,rank_pattern=c_proj:2,h.1.*:3,alpha_pattern=mlp.c_proj:1.5"}};
   (void)state;
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
     hr_model m = model_of(all[k].source), again;
@@ -390,13 +504,17 @@ typedef struct damage {
 } damage;
 
 static hri_safetensor listed_tensor(const hri_param_spec *spec, const hri_param_part *part) {
-  return (hri_safetensor){.name = part->name, .dtype = HRI_FILE_F32, .rank = 2, .shape = {part->rows, spec->dims[1]}};
+  return (hri_safetensor){.name = part->name,
+                          .dtype = HRI_FILE_F32,
+                          .rank = spec->rank,
+                          .shape = {part->rows, spec->dims[1]}};
 }
 
 /* A directory with the adapters of `m`, with the damage (may be NULL). */
 static const char *put_adapter(const hr_model *m, const char *config, const damage *d) {
   const char *directory = put_config(config);
-  hri_param_spec specs[80];
+  static hri_param_spec specs[80];
+  static char names[80][96];
   hri_safetensor list[80];
   uint32_t count = 0, wrong = UINT32_MAX;
   hri_safetensors_writer *writer;
@@ -406,11 +524,14 @@ static const char *put_adapter(const hr_model *m, const char *config, const dama
   for (uint32_t p = 0; p < hri_param_count(m); p++) {
     hri_param_spec *spec = &specs[p];
     hri_param_get(m, p, spec);
-    for (uint32_t k = 0; spec->adapter && k < spec->part_count; k++) {
+    for (uint32_t k = 0; k < spec->part_count; k++) {
       hri_safetensor t = listed_tensor(spec, &spec->parts[k]);
-      bool meant = d && d->name && strcmp(d->name, t.name) == 0;
+      bool meant;
+      if (!hri_part_tuned(m, spec, &spec->parts[k], names[count])) continue;
+      t.name = names[count];
+      meant = d && d->name && strcmp(d->name, t.name) == 0;
       if (meant && d->kind == LACKING) continue;
-      if (meant && d->kind == RANK) t.shape[strstr(t.name, "lora_A") ? 0 : 1]++;
+      if (meant && d->kind == RANK) t.shape[t.rank == 1 || strstr(t.name, "lora_A") ? 0 : 1]++;
       if (meant && d->kind == TYPE) t.dtype = HRI_FILE_I32;
       if (d && d->kind == HALF) t.dtype = HRI_FILE_F16;
       if (meant) wrong = count;
@@ -499,6 +620,36 @@ static void damaged_files(void **state) {
   }
 }
 
+#define WHOLE                                                                                                                   \
+  "{\"peft_type\": \"LORA\", \"r\": 2, \"target_modules\": [\"q_proj\", \"v_proj\"], \"use_dora\": true, \"modules_to_save\": " \
+  "[\"norm\"]}"
+
+/* Magnitudes and whole modules. */
+static void damaged_magnitudes(void **state) {
+  static const damage bad[] = {
+      {L1("self_attn.q_proj.lora_B"), LACKING, "missing"},
+      {"base_model.model.model.layers.1.self_attn.v_proj.lora_magnitude_vector", LACKING, "missing"},
+      {"base_model.model.model.layers.1.self_attn.v_proj.lora_magnitude_vector", RANK, "[7]"},
+      {"base_model.model.model.layers.1.self_attn.q_proj.lora_magnitude_vector", NAN_VALUE, "finite"},
+      {L1("input_layernorm"), LACKING, "missing"},
+      {"base_model.model.model.norm.weight", RANK, "[13]"},
+      {NULL, EXTRA, "base_model.model.model.layers.1.self_attn.o_proj.lora_magnitude_vector"},
+      {NULL, EXTRA, "base_model.model.model.embed_tokens.weight"},
+  };
+  hr_model m = model_of(LLAMA), base = m;
+  hr_error error = {0};
+  (void)state;
+  m.lora = parsed(LLAMA, "r=2,dora,modules_to_save=norm");
+  if (train_with(&base, put_adapter(&m, WHOLE, NULL), &error) != HR_OK) fail_msg("%s", error.message);
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+    hr_error e = {0};
+    hr_status status = train_with(&base, put_adapter(&m, WHOLE, &bad[k]), &e);
+    if (status != HR_ERROR_INPUT || !strstr(e.message, "adapter_model.safetensors") ||
+        !strstr(e.message, bad[k].says) || (bad[k].name && !strstr(e.message, bad[k].name)) || !e.hint[0])
+      fail_msg("case %zu: status %d: %s (%s)", k, (int)status, e.message, e.hint);
+  }
+}
+
 /* The directory itself. */
 static void damaged_directories(void **state) {
   hr_model base = model_of(LLAMA), m;
@@ -532,6 +683,11 @@ static void new_beside_old(void **state) {
   assert_int_equal(hr_device_find("cpu", &job.device, &e), HR_OK);
   assert_int_equal(hr_job_finish(&job, &e), HR_ERROR_USAGE);
   assert_non_null(strstr(e.message, "--lora"));
+  job.adapter = NULL;
+  job.lora = "r=4,dora,dropout=0.1";
+  assert_int_equal(hr_job_finish(&job, &e), HR_ERROR_USAGE);
+  assert_non_null(strstr(e.message, "dora"));
+  assert_non_null(strstr(e.message, "second time"));
 }
 
 static int set_up(void **state) {
@@ -551,9 +707,10 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_word),    cmocka_unit_test(every_refusal),       cmocka_unit_test(parameters),
-      cmocka_unit_test(published),     cmocka_unit_test(refused_configs),     cmocka_unit_test(written_is_read),
-      cmocka_unit_test(damaged_files), cmocka_unit_test(damaged_directories), cmocka_unit_test(new_beside_old),
+      cmocka_unit_test(every_word),         cmocka_unit_test(words_of_peft),       cmocka_unit_test(tuned_names),
+      cmocka_unit_test(every_refusal),      cmocka_unit_test(parameters),          cmocka_unit_test(published),
+      cmocka_unit_test(refused_configs),    cmocka_unit_test(written_is_read),     cmocka_unit_test(damaged_files),
+      cmocka_unit_test(damaged_magnitudes), cmocka_unit_test(damaged_directories), cmocka_unit_test(new_beside_old),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

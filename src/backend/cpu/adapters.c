@@ -231,6 +231,72 @@ static hr_status run_add(call *c) {
   return HR_OK;
 }
 
+static hri_row_lengths_args lengths_args(call *c, uint32_t to) {
+  return (hri_row_lengths_args){.columns = columns(c, 0),
+                                .real = real(c, 0),
+                                .w = pointer(c, 0),
+                                .lengths = pointer(c, to),
+                                .team = team(c)};
+}
+
+/* Part by part: rows of w, and the magnitudes or lengths of those that have some. */
+static hr_status run_lengths(call *c) {
+  const hri_attr *attr = &c->node->attr;
+  bool begins = c->node->op == HRI_OP_DORA_BEGIN;
+  hri_row_lengths_args a = lengths_args(c, begins ? 1 : 7);
+  for (uint32_t p = 0; p < HRI_DORA_PARTS; p++) {
+    a.rows = attr->i[p];
+    a.missing = begins;
+    if (!begins && (attr->i[3] >> p & 1)) {
+      a.a = pointer(c, 1 + p);
+      a.b = pointer(c, 4 + p);
+      a.rank = rows(c, 1 + p);
+      a.scale = (float)attr->f[p];
+    }
+    if (attr->i[3] >> p & 1) {
+      c->cpu->kernels.row_lengths(&a);
+      a.lengths += a.rows;
+    }
+    a.w = hri_real_at((void *)(uintptr_t)a.w, a.rows * a.columns, a.real);
+  }
+  return HR_OK;
+}
+
+static hri_dora_args dora_args(call *c) {
+  const hri_attr *attr = &c->node->attr;
+  return (hri_dora_args){.rows = rows(c, 0),
+                         .columns = columns(c, 0),
+                         .real = real(c, 0),
+                         .parts = {attr->i[0], attr->i[1], attr->i[2]},
+                         .having = (uint32_t)attr->i[3],
+                         .scratch = scratch(c),
+                         .team = team(c)};
+}
+
+static hr_status run_dora(call *c) {
+  hri_dora_args a = dora_args(c);
+  a.z = pointer(c, 0);
+  a.magnitudes = pointer(c, 1);
+  a.lengths = pointer(c, 2);
+  a.bias = pointer(c, 3);
+  a.y = pointer(c, 4);
+  c->cpu->kernels.dora(&a);
+  return HR_OK;
+}
+
+static hr_status run_dora_backward(call *c) {
+  hri_dora_args a = dora_args(c);
+  a.dy = pointer(c, 0);
+  a.z = pointer(c, 1);
+  a.magnitudes = pointer(c, 2);
+  a.lengths = pointer(c, 3);
+  a.dz = pointer(c, 4);
+  a.dmagnitudes = pointer(c, 5);
+  a.accumulate = adds(c, 5);
+  c->cpu->kernels.dora_backward(&a);
+  return HR_OK;
+}
+
 static hr_status run_scale(call *c) {
   c->cpu->kernels.scale(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1), team(c));
   return HR_OK;
@@ -615,6 +681,10 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_HEAD_NORM] = run_head_norm,
     [HRI_OP_HEAD_NORM_BACKWARD] = run_head_norm_backward,
     [HRI_OP_ADD] = run_add,
+    [HRI_OP_DORA_BEGIN] = run_lengths,
+    [HRI_OP_DORA_LENGTHS] = run_lengths,
+    [HRI_OP_DORA] = run_dora,
+    [HRI_OP_DORA_BACKWARD] = run_dora_backward,
     [HRI_OP_SCALE] = run_scale,
     [HRI_OP_DROPOUT] = run_dropout,
     [HRI_OP_NOISE] = run_noise,

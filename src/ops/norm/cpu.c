@@ -398,6 +398,130 @@ static void head_norm_backward(const hri_head_norm_backward_args *args) {
   if (job.dwk) fold_partials(args->dwk, job.dwk, blocks, d, args->accumulate);
 }
 
+/* ---- DoRA ---- */
+
+enum { LENGTH_TILE = 4 * HRI_LANES };
+
+/* W and s B A of some elements of a row, and the squares of their sum. `wide`: LENGTH_TILE of them, four vectors side by
+ * side, for each waits for itself only. */
+static HRI_INLINE hri_vf squares_of(const hri_row_lengths_args *args, int64_t row, int64_t at, int64_t n,
+                                    hri_real real) {
+  hri_vf v = hri_vload_real_n(args->w, row * args->columns + at, n, real);
+  for (int64_t r = 0; args->b && r < args->rank; r++)
+    v += args->scale * args->b[row * args->rank + r] * hri_vload_n(args->a + r * args->columns + at, n);
+  return v * v;
+}
+
+static HRI_INLINE hri_vf squares_of_tile(const hri_row_lengths_args *args, int64_t row, int64_t at, hri_real real) {
+  hri_vf v[4];
+  for (int k = 0; k < 4; k++) v[k] = hri_vload_real(args->w, row * args->columns + at + k * HRI_LANES, real);
+  for (int64_t r = 0; args->b && r < args->rank; r++) {
+    float factor = args->scale * args->b[row * args->rank + r];
+    for (int k = 0; k < 4; k++) v[k] += factor * hri_vload(args->a + r * args->columns + at + k * HRI_LANES);
+  }
+  return (v[0] * v[0] + v[1] * v[1]) + (v[2] * v[2] + v[3] * v[3]);
+}
+
+static HRI_INLINE float length_of(const hri_row_lengths_args *args, int64_t row, hri_real real) {
+  double sum = 0;
+  int64_t at = 0;
+  for (; at + LENGTH_TILE <= args->columns; at += LENGTH_TILE) sum += hri_vsum(squares_of_tile(args, row, at, real));
+  for (; at < args->columns; at += HRI_LANES) {
+    int64_t n = args->columns - at < HRI_LANES ? args->columns - at : HRI_LANES;
+    sum += hri_vsum(squares_of(args, row, at, n, real));
+  }
+  return (float)__builtin_sqrt(sum);
+}
+
+static void row_lengths_rows(void *context, int64_t first, int64_t last, int thread) {
+  const hri_row_lengths_args *args = context;
+  (void)thread;
+  for (int64_t row = first; row < last; row++) {
+    if (args->missing && args->lengths[row] == args->lengths[row]) continue;
+    HRI_BY_REAL(args->real, args->lengths[row] = length_of(args, row, REAL));
+  }
+}
+
+static void row_lengths(const hri_row_lengths_args *args) {
+  hri_row_lengths_args own = *args;
+  hri_team_each(args->team, args->rows, hri_grain(args->columns * (args->rank + 1)), row_lengths_rows, &own);
+}
+
+/* g of each column. */
+static void column_factors(const hri_dora_args *args, float *factors) {
+  int64_t at = 0, with = 0;
+  for (int p = 0; p < HRI_DORA_PARTS; p++)
+    for (int64_t k = 0; k < args->parts[p]; k++, at++) {
+      if (!(args->having >> p & 1)) {
+        factors[at] = 1;
+        continue;
+      }
+      factors[at] = args->lengths[with] > 0 ? args->magnitudes[with] / args->lengths[with] : 0;
+      with++;
+    }
+}
+
+static HRI_INLINE void dora_row(const hri_dora_args *args, int64_t row, hri_real real) {
+  for (int64_t i = 0; i < args->columns; i += HRI_LANES) {
+    int64_t n = args->columns - i < HRI_LANES ? args->columns - i : HRI_LANES, at = row * args->columns + i;
+    hri_vf y = hri_vload_real_n(args->z, at, n, real) * hri_vload_n(args->scratch + i, n);
+    if (args->bias) y += hri_vload_n(args->bias + i, n);
+    hri_vstore_real_n(args->y, at, y, n, real);
+  }
+}
+
+static void dora_rows(void *context, int64_t first, int64_t last, int thread) {
+  const hri_dora_args *args = context;
+  (void)thread;
+  for (int64_t row = first; row < last; row++) HRI_BY_REAL(args->real, dora_row(args, row, REAL));
+}
+
+static void dora(const hri_dora_args *args) {
+  hri_dora_args own = *args;
+  column_factors(args, args->scratch);
+  hri_team_each(args->team, args->rows, hri_grain(args->columns), dora_rows, &own);
+}
+
+/* dz of rows [begin, end), and their sums of dy z. Both are read before dz is written, which may lie over either. */
+static HRI_INLINE void dora_backward_rows(const hri_dora_args *args, int64_t begin, int64_t end, float *sums,
+                                          hri_real real) {
+  memset(sums, 0, (size_t)args->columns * sizeof *sums);
+  for (int64_t row = begin; row < end; row++)
+    for (int64_t i = 0; i < args->columns; i += HRI_LANES) {
+      int64_t n = args->columns - i < HRI_LANES ? args->columns - i : HRI_LANES, at = row * args->columns + i;
+      hri_vf dy = hri_vload_real_n(args->dy, at, n, real), z = hri_vload_real_n(args->z, at, n, real);
+      hri_vstore_n(sums + i, hri_vload_n(sums + i, n) + dy * z, n);
+      hri_vstore_real_n(args->dz, at, dy * hri_vload_n(args->scratch + i, n), n, real);
+    }
+}
+
+static void dora_backward_blocks(void *context, int64_t first, int64_t last, int thread) {
+  const hri_dora_args *args = context;
+  int64_t size = hri_row_block(args->rows);
+  (void)thread;
+  for (int64_t block = first; block < last; block++) {
+    int64_t begin = block * size, end = args->rows - begin < size ? args->rows : begin + size;
+    float *sums = args->scratch + args->columns + block * args->columns;
+    HRI_BY_REAL(args->real, dora_backward_rows(args, begin, end, sums, REAL));
+  }
+}
+
+static void dora_backward(const hri_dora_args *args) {
+  hri_dora_args own = *args;
+  int64_t blocks = hri_row_block_count(args->rows), at = 0, with = 0;
+  const float *sums = args->scratch + args->columns;
+  column_factors(args, args->scratch);
+  hri_team_each(args->team, blocks, hri_grain(hri_row_block(args->rows) * args->columns), dora_backward_blocks, &own);
+  for (int p = 0; args->dmagnitudes && p < HRI_DORA_PARTS; at += args->parts[p], p++)
+    for (int64_t k = 0; (args->having >> p & 1) && k < args->parts[p]; k++, with++) {
+      /* Block after block onto what is there: micro-batches of whole blocks give the bits of one batch. */
+      float sum = args->accumulate ? args->dmagnitudes[with] : 0,
+            inverse = args->lengths[with] > 0 ? 1 / args->lengths[with] : 0;
+      for (int64_t block = 0; block < blocks; block++) sum += sums[block * args->columns + at + k] * inverse;
+      args->dmagnitudes[with] = sum;
+    }
+}
+
 void HRI_ISA_NAME(hri_norm_kernels)(hri_cpu_kernels *table) {
   table->rmsnorm = rmsnorm;
   table->layernorm = layernorm;
@@ -405,4 +529,7 @@ void HRI_ISA_NAME(hri_norm_kernels)(hri_cpu_kernels *table) {
   table->layernorm_backward = layernorm_backward;
   table->head_norm = head_norm;
   table->head_norm_backward = head_norm_backward;
+  table->row_lengths = row_lengths;
+  table->dora = dora;
+  table->dora_backward = dora_backward;
 }

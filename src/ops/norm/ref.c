@@ -120,3 +120,45 @@ HRI_REF_API void HRI_REF(head_norm_backward)(HRI_REAL *dx, HRI_REAL *dwq, HRI_RE
     }
   }
 }
+
+HRI_REF_API void HRI_REF(row_lengths)(HRI_REAL *lengths, const HRI_REAL *w, const HRI_REAL *a, const HRI_REAL *b,
+                                      HRI_REAL scale, int64_t rows, int64_t columns, int64_t rank) {
+  for (int64_t n = 0; n < rows; n++) {
+    HRI_REAL squares = 0;
+    for (int64_t k = 0; k < columns; k++) {
+      HRI_REAL v = 0;
+      for (int64_t r = 0; b && r < rank; r++) v += b[n * rank + r] * a[r * columns + k];
+      v = w[n * columns + k] + scale * v;
+      squares += v * v;
+    }
+    lengths[n] = sqrt(squares);
+  }
+}
+
+HRI_REF_API void HRI_REF(dora)(HRI_REAL *y, const HRI_REAL *z, const HRI_REAL *magnitudes, const HRI_REAL *lengths,
+                               const HRI_REAL *bias, const int64_t parts[3], int64_t having, int64_t rows) {
+  int64_t columns = parts[0] + parts[1] + parts[2];
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t p = 0, c = 0, with = 0; p < 3; p++)
+      for (int64_t k = 0; k < parts[p]; k++, c++) {
+        HRI_REAL g = 1;
+        if (having >> p & 1) g = lengths[with] > 0 ? magnitudes[with] / lengths[with] : 0, with++;
+        y[m * columns + c] = z[m * columns + c] * g + (bias ? bias[c] : 0);
+      }
+}
+
+HRI_REF_API void HRI_REF(dora_backward)(HRI_REAL *dz, HRI_REAL *dm, const HRI_REAL *dy, const HRI_REAL *z,
+                                        const HRI_REAL *magnitudes, const HRI_REAL *lengths, const int64_t parts[3],
+                                        int64_t having, int64_t rows) {
+  int64_t columns = parts[0] + parts[1] + parts[2];
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t p = 0, c = 0, with = 0; p < 3; p++)
+      for (int64_t k = 0; k < parts[p]; k++, c++) {
+        HRI_REAL g = dy[m * columns + c];
+        dz[m * columns + c] = g;
+        if (!(having >> p & 1)) continue;
+        dz[m * columns + c] = lengths[with] > 0 ? g * magnitudes[with] / lengths[with] : 0;
+        if (dm && lengths[with] > 0) dm[with] += g * z[m * columns + c] / lengths[with];
+        with++;
+      }
+}

@@ -28,4 +28,15 @@ void hri_ref_head_norm_backward(double *dx, double *dwq, double *dwk, const doub
                                 const double *stats, const double *wq, const double *wk, double offset, int64_t rows,
                                 int64_t heads, int64_t kv_heads, int64_t size);
 
+/* DoRA: lengths[N] = |w_i + scale b_i a| of w[N,K], a[r,K], b[N,r] (NULL: of w alone). */
+void hri_ref_row_lengths(double *lengths, const double *w, const double *a, const double *b, double scale, int64_t rows,
+                         int64_t columns, int64_t rank);
+/* y[M,N] = z g + bias (NULL: none), N the columns of three parts; g = magnitude / length in parts whose bit of `having` is
+ * set, whose magnitudes and lengths stand side by side, else 1. */
+void hri_ref_dora(double *y, const double *z, const double *magnitudes, const double *lengths, const double *bias,
+                  const int64_t parts[3], int64_t having, int64_t rows);
+/* dz[M,N]; dm (NULL: none) is added to. */
+void hri_ref_dora_backward(double *dz, double *dm, const double *dy, const double *z, const double *magnitudes,
+                           const double *lengths, const int64_t parts[3], int64_t having, int64_t rows);
+
 #endif

@@ -1,0 +1,37 @@
+/* Regular expressions over short names, as Python's re.fullmatch reads them, without a library: what plans must not need
+ * one.
+ *
+ * An expression is compiled to a list of states, and all states that a text may be in are followed at once (Thompson
+ * 1968), so time is states x length whatever the expression. That gives whether a text matches, which is all that is
+ * asked here, and not where its groups are. Understood are characters, ., classes, groups, |, ?, *, +, {m,n} and their
+ * lazy forms, \d \w \s and their opposites, ^ $ \b \B \A \Z, and (?=...) (?!...). Refused are backreferences, looking
+ * behind, flags, and atomic and possessive forms. */
+#ifndef HRI_BASE_REGEX_H
+#define HRI_BASE_REGEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HRI_REGEX_STATES = 1024 };
+
+typedef struct hri_regex_state {
+  uint8_t kind;
+  int16_t next, other;
+  uint16_t set; /* which of the sets */
+} hri_regex_state;
+
+enum { HRI_REGEX_SETS = 256 };
+
+typedef struct hri_regex {
+  hri_regex_state states[HRI_REGEX_STATES];
+  uint8_t sets[HRI_REGEX_SETS][32]; /* of bytes, a bit each */
+  int count, set_count, start;
+} hri_regex;
+
+/* NULL, or what is wrong with the expression: a text that lives as long as the program. */
+const char *hri_regex_compile(hri_regex *pattern, const char *expression);
+/* Whether all of `text` matches. */
+bool hri_regex_matches(const hri_regex *pattern, const char *text);
+
+#endif
