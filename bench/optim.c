@@ -8,7 +8,8 @@
  * best of several turns counts. Arrays stand on huge pages, as in the arena of a run.
  *
  * "8-bit": steps with states of 8 bits beside the same step in fp32, in turns too, where the fp32 states are 1 GiB (AdamW)
- * or half of it (Lion). */
+ * or half of it (Lion); "factors": Adafactor of a matrix of 4,096 columns beside AdamW. program/optimizer.h has its
+ * `effort` of what these say. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,13 +232,18 @@ static double one_eight(const hri_cpu_kernels *k, const eight *e, hr_optimizer o
                                              .learning_rate = 1e-4,
                                              .weight_decay = 0.01,
                                              .gradient_scale = 1,
-                                             .t = 10};
+                                             .t = 10},
+                                  factored = {.number = {-0.8, 0x1p-23, 1e-3, 1},
+                                              .learning_rate = 1e-2,
+                                              .gradient_scale = 1,
+                                              .t = 10,
+                                              .columns = 4096};
   hri_update_args u = {.n = MANY, .w = e->w, .g = e->g, .state = {e->m, e->v}, .team = team_of(threads)};
   double start = now(), time;
   if (optimizer == HR_OPTIMIZER_ADAMW8BIT)
     memcpy(u.state, (void *[]){e->codes[0], e->codes[1], e->scales[0], e->scales[1]}, sizeof u.state);
   if (optimizer == HR_OPTIMIZER_LION8BIT) memcpy(u.state, (void *[]){e->codes[0], e->scales[0]}, 2 * sizeof(void *));
-  k->update[optimizer](&u, &numbers);
+  k->update[optimizer](&u, optimizer == HR_OPTIMIZER_ADAFACTOR ? &factored : &numbers);
   time = now() - start;
   return time < best ? time : best;
 }
@@ -253,9 +259,9 @@ static void compare_eight(const char *isa, const hri_cpu_kernels *k, const eight
     wide_best = one_eight(k, e, wide, threads, wide_best);
     best = one_eight(k, e, narrow, threads, best);
   }
-  printf("%-7s %9d x %d  8-bit: %-9s %6.2f ns, %-6s %6.2f ns per element: %.2f x\n", isa, MANY, threads,
-         narrow == HR_OPTIMIZER_ADAMW8BIT ? "adamw8bit" : "lion8bit", 1e9 * best / MANY,
-         wide == HR_OPTIMIZER_ADAMW ? "adamw" : "lion", 1e9 * wide_best / MANY, best / wide_best);
+  printf("%-7s %9d x %d  %s: %-9s %6.2f ns, %-6s %6.2f ns per element: %.2f x\n", isa, MANY, threads,
+         narrow == HR_OPTIMIZER_ADAFACTOR ? "factors" : "8-bit", hr_optimizer_name(narrow), 1e9 * best / MANY,
+         hr_optimizer_name(wide), 1e9 * wide_best / MANY, best / wide_best);
 }
 
 static bool wanted(const char *only, const char *isa, const char *size, const char *name) {
@@ -281,6 +287,8 @@ static void measure(const char *isa, const hri_cpu_kernels *k, plain_update *pla
 
 static void measure_eight(const char *isa, const hri_cpu_kernels *k, const eight *e, const char *only) {
   for (int threads = 1; threads <= 2; threads++) {
+    if (wanted(only, isa, "134217728", "factors"))
+      compare_eight(isa, k, e, HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_ADAFACTOR, threads);
     if (!wanted(only, isa, "134217728", "8-bit")) continue;
     compare_eight(isa, k, e, HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_ADAMW8BIT, threads);
     compare_eight(isa, k, e, HR_OPTIMIZER_LION, HR_OPTIMIZER_LION8BIT, threads);

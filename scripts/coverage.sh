@@ -8,9 +8,12 @@ files=${2:-}
 export LC_ALL=C
 
 # Each object's counts, as "source line count"; a line that several objects have (inline functions, kernels per level) ran when
-# it ran in one.
+# it ran in one. Every gcov has a file of its own: what several write into one pipe gets mixed.
+counts=$(mktemp -d)
+trap 'rm -rf "$counts"' EXIT
 find "$build" -name '*.gcno' -path '*/src/*' -print0 |
-  xargs -0 -n 40 -P "${DEV_JOBS:-$(nproc)}" sh -c 'exec gcov --stdout --preserve-paths "$@" 2>/dev/null' gcov |
+  xargs -0 -n 40 -P "${DEV_JOBS:-$(nproc)}" sh -c 'exec gcov --stdout --preserve-paths "$@" >"$(mktemp "$0/XXXXXX")" 2>/dev/null' "$counts"
+find "$counts" -type f -exec cat {} + |
   awk -F: -v root="$PWD/" -v files="$files" '
     { count = $1; line = $2 + 0; gsub(/ /, "", count) }
     $3 == "Source" && line == 0 { source = $4; sub(root, "", source); sub(/^(\.\.\/)*/, "", source); next }

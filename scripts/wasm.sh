@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$PWD/build/wasm
-runtime=$(clang -print-resource-dir)/lib/wasi/libclang_rt.builtins-wasm32.a
+runtime=$(clang -print-resource-dir 2>/dev/null || true)/lib/wasi/libclang_rt.builtins-wasm32.a
 flags=(--target=wasm32-wasi -nostdlibinc -isystem scripts/wasm/include -isystem "$work/include" -isystem /usr/include/wasm32-wasi
   -O2 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc)
 

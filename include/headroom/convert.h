@@ -29,7 +29,7 @@ typedef struct hr_convert_options {
 HR_API void hr_convert_options_init(hr_convert_options *options);
 
 typedef struct hr_convert_result {
-  char from[16], to[16];          /* "GGUF", "Hugging Face" */
+  char from[16], to[16];          /* "GGUF", "Hugging Face", "PEFT" */
   char source_type[16], type[16]; /* of most weights: "q4_1", "f16" */
   uint32_t tensor_count;          /* written */
   uint64_t parameter_count;
@@ -41,7 +41,8 @@ typedef struct hr_convert_result {
 } hr_convert_result;
 
 /* Converts the directory `source` to the GGUF file `target`, or the GGUF file `source` to the directory `target`; with
- * options->quantize the directory `source` to the directory `target`.
+ * options->quantize the directory `source` to the directory `target`. A directory with adapters becomes a GGUF file of those
+ * alone.
  * `options` may
  * be NULL. The target appears whole, at the end, or not at all; what a kill leaves beside it, the next conversion there
  * removes. USAGE: the target exists, or holds more than a model; the type makes no sense there;

@@ -224,6 +224,7 @@ typedef enum hr_technique {
   HR_TECHNIQUE_MOMENTUM, /* an optimizer with one state instead of two */
   HR_TECHNIQUE_SGD,
   HR_TECHNIQUE_IN_BACKWARD, /* the optimizer's step inside the backward pass */
+  HR_TECHNIQUE_FP16,        /* with a loss that is scaled */
   HR_TECHNIQUE_COUNT
 } hr_technique;
 /* Returns what snprintf would. */

@@ -26,7 +26,8 @@ typedef enum hr_purpose { HR_PURPOSE_TRAIN = 0, HR_PURPOSE_EVALUATE, HR_PURPOSE_
   X(MOMENTUM, "momentum")                                                                                              \
   X(ADAMW8BIT, "adamw8bit")                                                                                            \
   X(LION, "lion")                                                                                                      \
-  X(LION8BIT, "lion8bit")
+  X(LION8BIT, "lion8bit")                                                                                              \
+  X(ADAFACTOR, "adafactor")
 #define HR_OPTIMIZER_ENUMERATOR(id, word) HR_OPTIMIZER_##id,
 typedef enum hr_optimizer { HR_OPTIMIZERS(HR_OPTIMIZER_ENUMERATOR) HR_OPTIMIZER_COUNT } hr_optimizer;
 typedef enum hr_attention { HR_ATTENTION_FLASH = 0, HR_ATTENTION_MATERIALIZED } hr_attention;
@@ -43,14 +44,22 @@ typedef enum hr_schedule {
 /* What weights, activations and gradients are made of; arithmetic and statistics are fp32 in all of them.
  *   BF16       bf16 weights and activations; fp32 master weights hold the truth; fp32 gradients and moments
  *   BF16_PURE  no master weights: the update rounds stochastically to the bf16 weights
+ *   FP16       fp16 weights and activations, else as BF16; the loss is scaled by a number that finds its level by itself
+ *              (loss_scale): a step whose gradients overflow is skipped. What a loss that is not finite does is
+ *              on_nonfinite's to say
  * Vectors (norm weights, biases) stay fp32. */
-typedef enum hr_precision { HR_PRECISION_FP32 = 0, HR_PRECISION_BF16, HR_PRECISION_BF16_PURE } hr_precision;
+typedef enum hr_precision {
+  HR_PRECISION_FP32 = 0,
+  HR_PRECISION_BF16,
+  HR_PRECISION_BF16_PURE,
+  HR_PRECISION_FP16
+} hr_precision;
 /* What optimizer states are kept in; bf16 states are rounded stochastically too (BF16_PURE only). */
 typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
 /* What has 8-bit states under an optimizer of 8 bits, of the tensors with 4,096 elements or more: all but embeddings and
  * norms, or those too. Programs built op by op have them for all. */
 typedef enum hr_states_8bit { HR_STATES_8BIT_WEIGHTS = 0, HR_STATES_8BIT_ALL } hr_states_8bit;
-/* Weights (and, in bf16, the inputs of weight gradients) rearranged for matrix products, on the CPU: before each use
+/* Weights (and, in bf16 and fp16, the inputs of weight gradients) rearranged for matrix products, on the CPU: before each use
  * where it pays (TRANSIENT), the same where the bytes are free as well (AUTO), never, or also the weights once per
  * optimizer step for all its micro-steps. Same bits. */
 typedef enum hr_weight_packing {
@@ -116,6 +125,9 @@ typedef struct hr_job {
   hr_states_8bit states_8bit;
   hr_update update;
   double beta1, beta2, epsilon, weight_decay, momentum;
+  double adafactor_decay;                    /* the power of the step whose part of the second moment is new; <= 0 */
+  double adafactor_epsilon, adafactor_least; /* least second moment's root; least root mean square of a weight */
+  double adafactor_clip;                     /* largest root mean square of an update, before the learning rate */
   double learning_rate;
   hr_schedule schedule;
   double warmup;          /* steps, or a share of the steps when < 1 */
@@ -126,8 +138,12 @@ typedef struct hr_job {
   double neftune_alpha;   /* uniform noise of alpha / sqrt(sequence x hidden) on embeddings, in training */
   double label_smoothing; /* share of the target that every token of the vocabulary has alike, in training */
   hr_on_nonfinite on_nonfinite;
-  uint32_t max_skipped; /* SKIP: at most so many steps in a row, then the run ends */
-  uint64_t steps;       /* optimizer steps; 0 = from epochs */
+  uint32_t max_skipped; /* SKIP, FP16: at most so many steps in a row, then the run ends */
+  /* FP16, as torch.amp.GradScaler: the first scale (its init_scale), and after how many steps in a row without overflow
+   * it doubles (growth_interval); an overflow halves it. */
+  double loss_scale;
+  uint32_t growth_interval;
+  uint64_t steps; /* optimizer steps; 0 = from epochs */
   double epochs;
   uint64_t seed;
   bool shuffle;

@@ -35,7 +35,8 @@ typedef struct hr_metrics {
   double loss,
       /* grad_norm is NaN when no norm is taken (clip off); loss is NaN in a step without a label that counts */
       grad_norm;
-  bool skipped; /* gradients were not finite: weights and states are those of the step before (on_nonfinite) */
+  bool skipped; /* gradients were not finite: weights and states are those of the step before (on_nonfinite, fp16) */
+  double loss_scale; /* of this step, in fp16; NaN: it has none */
   double learning_rate;
   uint64_t tokens, tokens_total;          /* counted labels of this step; all so far */
   double step_seconds, tokens_per_second; /* of input tokens */
@@ -104,7 +105,7 @@ HR_API void hr_run_options_init(hr_run_options *options);
 typedef struct hr_run_result {
   uint64_t steps;
   double last_loss, eval_loss, best_eval_loss, perplexity;
-  uint64_t skipped_steps; /* train: whose gradients were not finite (on_nonfinite) */
+  uint64_t skipped_steps; /* train: whose gradients were not finite (on_nonfinite, fp16) */
   uint64_t eval_tokens;
   double seconds, tokens_per_second;
   uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];

@@ -26,6 +26,8 @@
 #include "program/ops.h"
 #include "team/team.h"
 
+struct hri_quant_args;
+
 /* Functions on elements in memory of the host, for those who prepare or judge values there (loading, saving, looking
  * for what is not finite). All backends give the same bits. `team` is the one that they may be given; NULL: there is
  * none. */
@@ -37,6 +39,8 @@ typedef struct hri_elements {
   void (*cast)(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, hri_team *team);
   /* Index of the first NaN or infinite element of x[n], or -1. */
   int64_t (*first_nonfinite)(const void *x, int64_t n, hri_real real, hri_team *team);
+  /* A weight to codes as QUANTIZE makes them (hri_cpu_kernels.quantize, ops/cpu.h); NULL: the backend cannot. */
+  int64_t (*quantize)(const struct hri_quant_args *args);
 } hri_elements;
 
 /* ---- FILL and SINK ---- */

@@ -40,14 +40,18 @@ static void release(void *memory) {
   else free(memory);
 }
 
-/* The smallest kept block of at least so many bytes, if it is not far too large for them; NULL. */
-static void *reuse(uint64_t bytes) {
+/* The smallest kept block of at least so many bytes, if it is not far too large for them; NULL. For what grows, the
+ * largest: it will grow again, and then stays where it is. */
+static void *reuse(uint64_t bytes, bool grows) {
   unsigned best = KEPT;
+  size_t most = 0;
   void *memory;
   if (keeper.count == 0 || bytes < LARGE) return NULL;
   for (unsigned k = 0; k < keeper.count; k++) {
     size_t has = malloc_usable_size(keeper.blocks[k]);
-    if (has >= bytes && has / 16 <= bytes && (best == KEPT || has < malloc_usable_size(keeper.blocks[best]))) best = k;
+    if (has < bytes || has / 16 > bytes || (best != KEPT && (grows ? has <= most : has >= most))) continue;
+    best = k;
+    most = has;
   }
   if (best == KEPT) return NULL;
   memory = keeper.blocks[best];
@@ -66,7 +70,7 @@ void hri_mem_keep(bool begin) {
 void *hri_alloc(uint64_t bytes) {
   void *memory;
   if (refuse() || bytes > SIZE_MAX) return NULL;
-  memory = reuse(bytes);
+  memory = reuse(bytes, false);
   if (!memory) memory = malloc(bytes ? (size_t)bytes : 1);
   account(memory);
   return memory;
@@ -76,7 +80,7 @@ void *hri_alloc_zero(uint64_t count, uint64_t bytes_each) {
   uint64_t bytes;
   void *memory;
   if (refuse() || !hri_mul(count, bytes_each, &bytes) || bytes > SIZE_MAX) return NULL;
-  memory = bytes ? reuse(bytes) : NULL;
+  memory = bytes ? reuse(bytes, false) : NULL;
   if (memory) memset(memory, 0, (size_t)bytes);
   else memory = calloc(1, bytes ? (size_t)bytes : 1);
   account(memory);
@@ -89,7 +93,7 @@ void *hri_realloc(void *memory, uint64_t bytes) {
   if (refuse() || bytes > SIZE_MAX) return NULL;
   if (keeper.depth && memory && bytes > LARGE && bytes <= old)
     return memory; /* a block that was kept has room to grow */
-  moved = reuse(bytes);
+  moved = reuse(bytes, true);
   if (moved && memory) {
     memcpy(moved, memory, old < bytes ? old : (size_t)bytes);
     release(memory);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "cli/explain.h"
 #include "cli/plan.h"
 #include "cli/text.h"
@@ -25,6 +26,15 @@ static bool find_by_total(uint64_t total, char name[48]) {
   return found;
 }
 
+/* The total of the very device that failed, whatever the table says of its kind: drivers keep some of it. */
+static hr_status take_total(cli_config *config, uint64_t total, hr_error *error) {
+  hr_device *device = &config->job.device;
+  if (!device->name[0] || total == 0) return HR_OK;
+  if (!device->usable_bytes) HRI_TRY(hr_device_find(device->name, device, error));
+  if (device->usable_bytes < total && !device->usable_now) device->usable_bytes = total;
+  return HR_OK;
+}
+
 /* The job's device and budget where the user gave none: the message's total, less what other processes hold of it. */
 static hr_status take_device(cli_config *config, const hr_oom_failure *failure, hr_error *error) {
   uint64_t total = failure->figures[HR_OOM_TOTAL].bytes, others = failure->figures[HR_OOM_OTHER_PROCESSES].bytes;
@@ -32,6 +42,7 @@ static hr_status take_device(cli_config *config, const hr_oom_failure *failure, 
   if (!config_chosen(config, &config->job.device) && total && find_by_total(total, name))
     if (config_set(config, option_at(config, &config->job.device), name, ORIGIN_FLAG, "", error) != HR_OK)
       return error->code;
+  HRI_TRY(take_total(config, total, error));
   if (config_chosen(config, &config->job.budget_bytes)) return HR_OK;
   if (total <= others) {
     if (config_chosen(config, &config->job.device)) return HR_OK;
@@ -84,7 +95,11 @@ static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
       job->micro_batch == base->micro_batch && job->sequence_length == base->sequence_length)
     add(p, HR_TECHNIQUE_LOSS_CHUNK, job->loss_chunk);
   if (job->precision != base->precision)
-    add(p, job->precision == HR_PRECISION_BF16 ? HR_TECHNIQUE_BF16 : HR_TECHNIQUE_BF16_PURE, 0);
+    add(p,
+        job->precision == HR_PRECISION_BF16   ? HR_TECHNIQUE_BF16
+        : job->precision == HR_PRECISION_FP16 ? HR_TECHNIQUE_FP16
+                                              : HR_TECHNIQUE_BF16_PURE,
+        0);
   if (job->optimizer != base->optimizer)
     add(p,
         job->optimizer == HR_OPTIMIZER_SGD         ? HR_TECHNIQUE_SGD

@@ -328,9 +328,11 @@ static void print_products(FILE *stream, const hr_plan *plan) {
 static void print_not_offered(FILE *stream, const hr_plan *plan) {
   const hr_job *job = hr_plan_job(plan);
   char text[320] = "";
-  if (job->precision == HR_PRECISION_FP32 || job->device.flops_bf16 > 0 || job->device.flops_fp16 <= 0) return;
+  if ((job->precision != HR_PRECISION_BF16 && job->precision != HR_PRECISION_BF16_PURE) || job->device.flops_bf16 > 0 ||
+      job->device.flops_fp16 <= 0)
+    return;
   add(text, sizeof text,
-      "%s has no bf16, only fp16: a run of this plan would need another device, or --precision fp32; the time is that "
+      "%s has no bf16, only fp16: a run of this plan would need another device, or --precision fp16; the time is that "
       "of fp32",
       job->device.name);
   screen_hang(stream, LABEL, "precision", text);

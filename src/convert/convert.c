@@ -8,9 +8,11 @@
 #include <strings.h>
 
 #include "base/file.h"
+#include "convert/adapter.h"
 #include "convert/lexicon.h"
 #include "convert/target.h"
 #include "convert/weights.h"
+#include "model/config_kept.h"
 #include "program/quantization.h"
 
 /* ---- types ---- */
@@ -75,7 +77,7 @@ static void note(const work *w, const char *text) {
 }
 
 static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
-  if (w->options->without_tokenizer || w->quantization) return HR_OK;
+  if (w->options->without_tokenizer || w->quantization || w->model.lora.rank > 0) return HR_OK;
   if (w->source.gguf) HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
   else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
   w->result->token_count = w->lexicon.tokens.count;
@@ -100,7 +102,11 @@ static hr_status to_gguf(work *w, const char *target, hr_error *error) {
   static const char *const names[3] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.padding_token_id"};
   const int32_t tokens[3] = {w->model.bos_token, w->model.eos_token, w->model.pad_token};
-  hr_status status = hri_gguf_put_model(&keys, &w->model, types[w->type].file_type, error);
+  hr_status status;
+  if (w->model.lora.rank > 0)
+    return hri_convert_adapter(&w->model, w->source.weights, target, types[w->type].ggml, types[w->type].file_type,
+                               &w->result->tensor_count, &w->result->data_bytes, error);
+  status = hri_gguf_put_model(&keys, &w->model, types[w->type].file_type, error);
   name_tokens(w);
   if (status == HR_OK && w->has_lexicon)
     status = hri_lexicon_to_gguf(&w->lexicon, w->model.vocabulary_size, &keys, error);
@@ -178,8 +184,15 @@ static hr_status copy_companions(const work *w, const char *directory, hr_error 
 
 static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
   hr_model model = w->model;
+  hr_status read;
+  char *text;
   model.quantization = (hr_quantize)w->quantization;
-  HRI_TRY(write_file(directory, "config.json", hr_model_config_text(&model, types[w->type].torch), error));
+  text = hri_config_kept(&model, types[w->type].torch, &read, error);
+  if (read != HR_OK) {
+    hr_free(text);
+    return read;
+  }
+  HRI_TRY(write_file(directory, "config.json", text, error));
   HRI_TRY(copy_companions(w, directory, error));
   return hri_convert_to_quantized(&w->source, directory, w->quantization, &w->result->tensor_count,
                                   &w->result->data_bytes, error);
@@ -194,6 +207,21 @@ static hr_status check_quantization(const work *w, hr_error *error) {
 
 /* ---- source and target ---- */
 
+/* What stands beside the adapters, A and B of modules, is not read (model/adapter.h). */
+static hr_status open_adapter(work *w, const char *source, hr_error *error) {
+  char *path;
+  hr_status status;
+  if (w->quantization) {
+    hri_fail(error, HR_ERROR_USAGE, "%s holds adapters, which are not quantized", source);
+    return hri_hint(error, HR_ERROR_USAGE, "name the model, %s, or leave --quantize out", w->model.directory);
+  }
+  path = hri_path_join(w->model.adapter, HRI_ADAPTER_FILE);
+  if (!path) return hri_fail_memory(error, strlen(source), "a path");
+  status = hri_weights_open(path, &w->source.weights, error);
+  hri_free(path);
+  return status;
+}
+
 static hr_status open_source(work *w, const char *source, hr_error *error) {
   bool directory = hri_path_is_dir(source);
   w->source.model = &w->model;
@@ -202,11 +230,7 @@ static hr_status open_source(work *w, const char *source, hr_error *error) {
     return hri_gguf_model(w->source.gguf, &w->model, error);
   }
   HRI_TRY(hr_model_open(source, &w->model, error));
-  if (w->model.lora.rank > 0) {
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s holds adapters, which are not converted", source);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "merge them with PEFT (merge_and_unload), or convert their model, %s",
-                    w->model.directory);
-  }
+  if (w->model.lora.rank > 0) return open_adapter(w, source, error);
   if (w->model.quantization != HR_QUANTIZE_NONE) {
     hri_fail(error, HR_ERROR_INPUT, "%s is quantized (%s, by bitsandbytes)", source,
              hri_quantization_name((uint32_t)w->model.quantization));
@@ -272,14 +296,25 @@ static hr_status write_target(work *w, hri_target *t, hr_error *error) {
   return status == HR_ERROR_IO ? hri_context(error, status, "%s: ", t->named) : status;
 }
 
+/* Of the first tensor: PEFT saves all alike. */
+static uint32_t type_of_adapter(const hri_weights *weights) {
+  hri_file_dtype dtype = hri_weights_count(weights) ? hri_weights_get(weights, 0)->dtype : HRI_FILE_F32;
+  return dtype == HRI_FILE_F16 ? HRI_GGML_F16 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32;
+}
+
 static void describe(work *w, uint32_t source_type) {
   hr_convert_result *r = w->result;
-  (void)snprintf(r->from, sizeof r->from, "%s", w->source.gguf ? "GGUF" : "Hugging Face");
+  (void)snprintf(r->from, sizeof r->from, "%s",
+                 w->source.gguf           ? "GGUF"
+                 : w->model.lora.rank > 0 ? "PEFT"
+                                          : "Hugging Face");
   (void)snprintf(r->to, sizeof r->to, "%s", w->source.gguf || w->quantization ? "Hugging Face" : "GGUF");
   name_type(source_type, r->source_type);
   (void)snprintf(r->type, sizeof r->type, "%s",
                  w->quantization ? hri_quantization_name(w->quantization) : types[w->type].name);
-  r->parameter_count = hr_model_parameter_count(&w->model);
+  r->parameter_count = w->model.lora.rank > 0
+                           ? hri_weights_data_bytes(w->source.weights) / hri_ggml_block_bytes(source_type)
+                           : hr_model_parameter_count(&w->model);
 }
 
 void hr_convert_options_init(hr_convert_options *options) { *options = (hr_convert_options){0}; }
@@ -299,8 +334,9 @@ hr_status hr_convert(const char *source, const char *target, const hr_convert_op
   HRI_TRY_OUT(check_quantization(&w, error));
   HRI_TRY_OUT(check_target(&t, source, target, &w, error));
   HRI_TRY_OUT(open_source(&w, source, error));
-  HRI_TRY_OUT(hri_convert_check(&w.source, error));
-  HRI_TRY_OUT(hri_convert_type_of(&w.source, &source_type, error));
+  if (w.model.lora.rank > 0) source_type = type_of_adapter(w.source.weights);
+  else HRI_TRY_OUT(hri_convert_check(&w.source, error));
+  if (w.model.lora.rank == 0) HRI_TRY_OUT(hri_convert_type_of(&w.source, &source_type, error));
   HRI_TRY_OUT(choose_type(w.options, source_type, w.source.weights && !w.quantization, &w.type, error));
   describe(&w, source_type);
   HRI_TRY_OUT(read_lexicon(&w, source, error));

@@ -1,15 +1,24 @@
-/* Quantizing a directory's weights as bitsandbytes stores them, one tensor at a time: a matrix is held in fp32, and what
- * becomes of it. Everything else is copied as it is. */
-#include <math.h>
+/* Quantizing a directory's weights as bitsandbytes stores them, one tensor at a time, by the kernels with which a run
+ * does it while loading: a matrix is held in the file's type (F16: in fp32), and what becomes of it. Its pieces are read,
+ * and its blocks quantized, by a team on all cores. Everything else is copied as it is. */
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+
+#include <headroom/device.h>
 
 #include "base/file.h"
 #include "base/publish.h"
+#include "backend/backend.h"
 #include "convert/bnb.h"
 #include "convert/weights.h"
-#include "ops/quant/ref.h"
+#include "ops/cpu.h"
 
-enum { PIECE_BYTES = 8 << 20 };
+enum {
+  PIECE_BYTES = 8 << 20, /* of what is copied */
+  READ_BYTES = 1 << 20,  /* of a matrix, by one thread at a time */
+  STRIP = 16             /* rows of a transposed file side by side: a cache line of a row here */
+};
 #define SHARD_BYTES 5000000000u /* decimal, as huggingface_hub */
 
 /* One tensor of the source. */
@@ -27,8 +36,11 @@ typedef struct quantizer {
   uint32_t kind, count;
   item *items;
   HRI_ARRAY(hri_safetensor) tensors;
-  uint64_t most; /* elements of the largest matrix that is quantized */
-  float *values, *row, *nested, *scratch;
+  uint64_t most;        /* elements of the largest matrix that is quantized */
+  uint64_t slice;       /* bytes of `raw` for a thread */
+  hri_backend *backend; /* whose kernels and team these are */
+  void *values;
+  float *nested, *scratch;
   unsigned char *raw;
   uint8_t *codes;
   void *absmax;
@@ -60,27 +72,36 @@ static hr_status list_items(quantizer *q, hr_error *error) {
   return HR_OK;
 }
 
-/* Sizes that hold for each matrix: a scale for each row or block at most, and the blocks of those and their mean. */
+/* What the kernel reads: bf16 and fp32 as they are in the file, F16 widened. */
+static hri_real real_of(const quantizer *q, const item *t) {
+  return hri_weights_get(q->source->weights, t->index)->dtype == HRI_FILE_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+}
+
+/* Sizes that hold for each matrix: a scale for each row or block at most, and the blocks of those and their mean. A
+ * thread reads pieces of a matrix that is as it is in the file straight to its place, and others through its slice: at
+ * least a strip of rows, with values of 4 bytes. */
 static hr_status make_room(quantizer *q, hr_error *error) {
-  uint64_t longest = 1, scales = 1;
+  uint64_t longest = 1, scales = 1, bytes = 1, threads = (uint64_t)hri_team_threads(q->backend->elements.team), room;
   for (uint32_t i = 0; i < q->count; i++) {
     const item *t = &q->items[i];
-    uint64_t blocks = t->rows * t->columns / HRI_QUANT_BLOCK + 1;
+    uint64_t elements = t->rows * t->columns, blocks = elements / HRI_QUANT_BLOCK + 1;
     if (!t->entries) continue;
-    if (t->rows > longest) longest = t->rows;
-    if (t->columns > longest) longest = t->columns;
+    if (t->transposed && t->rows > longest) longest = t->rows;
+    if (t->rows > scales) scales = t->rows;
     if (blocks > scales) scales = blocks;
+    if (elements * hri_real_bytes(real_of(q, t)) > bytes) bytes = elements * hri_real_bytes(real_of(q, t));
   }
-  if (longest > scales) scales = longest;
-  q->values = hri_alloc(q->most * sizeof(float));
-  q->row = hri_alloc(longest * sizeof(float));
-  q->raw = hri_alloc(longest * sizeof(float) > PIECE_BYTES ? longest * sizeof(float) : PIECE_BYTES);
+  q->slice =
+      hri_round_up(longest * STRIP * sizeof(float) > READ_BYTES ? longest * STRIP * sizeof(float) : READ_BYTES, 64);
+  room = q->slice * threads > PIECE_BYTES ? q->slice * threads : PIECE_BYTES;
+  q->values = hri_alloc(bytes);
+  q->raw = hri_alloc(room);
   q->codes = hri_alloc(q->most + 1);
   q->absmax = hri_alloc(scales * sizeof(float));
   q->scratch = hri_alloc(scales * sizeof(float));
   q->nested = hri_alloc((scales / HRI_QUANT_NESTED_BLOCK + 2) * sizeof(float));
-  if (q->values && q->row && q->raw && q->codes && q->absmax && q->scratch && q->nested) return HR_OK;
-  return hri_fail_memory(error, q->most * (sizeof(float) + 1), "the largest matrix");
+  if (q->values && q->raw && q->codes && q->absmax && q->scratch && q->nested) return HR_OK;
+  return hri_fail_memory(error, bytes + q->most + room, "the largest matrix");
 }
 
 static void end(quantizer *q) {
@@ -88,7 +109,6 @@ static void end(quantizer *q) {
   hri_free(q->items);
   hri_array_free(&q->tensors);
   hri_free(q->values);
-  hri_free(q->row);
   hri_free(q->raw);
   hri_free(q->codes);
   hri_free(q->absmax);
@@ -96,42 +116,94 @@ static void end(quantizer *q) {
   hri_free(q->nested);
 }
 
-/* int8 goes through F16, as in bitsandbytes. */
-static hr_status check_values(const quantizer *q, const item *t, hr_error *error) {
-  const float limit = hri_quant_is_4bit(q->kind) ? INFINITY : 65520.0f;
-  for (uint64_t i = 0; i < t->rows * t->columns; i++) {
-    if (fabsf(q->values[i]) < limit) continue;
-    hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has %g at row %llu, column %llu, which has no code in %s",
-             hri_weights_path(q->source->weights, t->index), t->name, (double)q->values[i],
-             (unsigned long long)(i / t->columns), (unsigned long long)(i % t->columns),
-             hri_quantization_name(q->kind));
-    return hri_hint(error, HR_ERROR_INPUT, "the model is damaged, or its training diverged; use an earlier one");
-  }
+/* int8 goes through F16, as in bitsandbytes, and has no code beyond. */
+static hr_status refuse(const quantizer *q, const item *t, uint64_t at, hr_error *error) {
+  hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has %g at row %llu, column %llu, which has no code in %s",
+           hri_weights_path(q->source->weights, t->index), t->name,
+           (double)hri_real_get(q->values, (int64_t)at, real_of(q, t)), (unsigned long long)(at / t->columns),
+           (unsigned long long)(at % t->columns), hri_quantization_name(q->kind));
+  return hri_hint(error, HR_ERROR_INPUT, "the model is damaged, or its training diverged; use an earlier one");
+}
+
+/* ---- reading a matrix as [out, in] ---- */
+
+typedef struct reading {
+  quantizer *q;
+  const item *t;
+  uint64_t each; /* elements of a piece; transposed: file rows */
+  atomic_int failed;
+  hr_status status; /* of the first thread that failed, with its error */
+  hr_error error;
+} reading;
+
+static hr_status read_run(reading *r, uint64_t first, unsigned char *slice, hr_error *error) {
+  const item *t = r->t;
+  hri_file_dtype dtype = hri_weights_get(r->q->source->weights, t->index)->dtype;
+  uint64_t bytes = hri_file_dtype_bits(dtype) / 8, n = t->rows * t->columns - first;
+  void *place = hri_real_at(r->q->values, (int64_t)first, real_of(r->q, t));
+  if (n > r->each) n = r->each;
+  HRI_TRY(hri_weights_read(r->q->source->weights, t->index, first * bytes, n * bytes,
+                           dtype == HRI_FILE_F16 ? (void *)slice : place, error));
+  if (dtype == HRI_FILE_F16) (void)hri_file_to_f32(dtype, place, slice, n);
   return HR_OK;
 }
 
-/* The whole matrix as [out, in], row by row of the file. */
-static hr_status read_matrix(quantizer *q, const item *t, hr_error *error) {
-  hri_file_dtype dtype = hri_weights_get(q->source->weights, t->index)->dtype;
-  uint64_t rows = t->transposed ? t->columns : t->rows, columns = t->transposed ? t->rows : t->columns,
-           bytes = columns * (hri_file_dtype_bits(dtype) / 8);
-  for (uint64_t r = 0; r < rows; r++) {
-    float *to = t->transposed ? q->row : q->values + r * columns;
-    HRI_TRY(hri_weights_read(q->source->weights, t->index, r * bytes, bytes, q->raw, error));
-    (void)hri_file_to_f32(dtype, to, q->raw, columns);
-    for (uint64_t c = 0; t->transposed && c < columns; c++) q->values[c * rows + r] = to[c];
+/* File rows [first, first + STRIP) become columns here. */
+static hr_status read_strip(reading *r, uint64_t first, unsigned char *slice, hr_error *error) {
+  const item *t = r->t;
+  hri_file_dtype dtype = hri_weights_get(r->q->source->weights, t->index)->dtype;
+  uint64_t bytes = hri_file_dtype_bits(dtype) / 8, n = t->columns - first < STRIP ? t->columns - first : STRIP;
+  HRI_TRY(
+      hri_weights_read(r->q->source->weights, t->index, first * t->rows * bytes, n * t->rows * bytes, slice, error));
+  for (uint64_t row = 0; row < t->rows; row++)
+    for (uint64_t k = 0; k < n; k++) {
+      uint64_t from = k * t->rows + row, to = row * t->columns + first + k;
+      if (dtype == HRI_FILE_F16) (void)hri_file_to_f32(dtype, (float *)r->q->values + to, slice + 2 * from, 1);
+      else if (dtype == HRI_FILE_BF16) ((hri_bf16 *)r->q->values)[to] = ((const hri_bf16 *)(const void *)slice)[from];
+      else ((float *)r->q->values)[to] = ((const float *)(const void *)slice)[from];
+    }
+  return HR_OK;
+}
+
+static void read_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  reading *r = context;
+  unsigned char *slice = r->q->raw + (uint64_t)thread * r->q->slice;
+  for (int64_t k = begin; k < end && !atomic_load(&r->failed); k++) {
+    hr_error own;
+    hr_status status = r->t->transposed ? read_strip(r, (uint64_t)k * STRIP, slice, &own)
+                                        : read_run(r, (uint64_t)k * r->each, slice, &own);
+    if (status == HR_OK || atomic_exchange(&r->failed, 1)) continue;
+    r->status = status;
+    r->error = own;
   }
-  return check_values(q, t, error);
+}
+
+static hr_status read_matrix(quantizer *q, const item *t, hr_error *error) {
+  reading r = {.q = q, .t = t, .each = READ_BYTES / sizeof(float), .status = HR_OK};
+  uint64_t total = t->transposed ? t->columns : t->rows * t->columns;
+  if (t->transposed) r.each = STRIP;
+  hri_team_each(q->backend->elements.team, (int64_t)((total + r.each - 1) / r.each), 1, read_pieces, &r);
+  if (r.status != HR_OK && error) *error = r.error;
+  return r.status;
 }
 
 static hr_status quantize(quantizer *q, const item *t, hri_quant_layout *layout, hr_error *error) {
   bool nested = hri_quant_is_double(q->kind);
+  hri_quant_args args = {.kind = q->kind,
+                         .layout = layout,
+                         .real = real_of(q, t),
+                         .w = q->values,
+                         .codes = q->codes,
+                         .absmax = q->absmax,
+                         .nested = nested ? q->nested : NULL,
+                         .scratch = nested ? q->scratch : NULL,
+                         .team = q->backend->elements.team};
+  int64_t bad;
   if (!hri_quant_layout_make(q->kind, &t->rows, 1, t->columns, layout))
     return hri_fail(error, HR_ERROR_INPUT, "tensor %s is too large", t->name);
   HRI_TRY(read_matrix(q, t, error));
-  hri_ref_quantize(q->kind, q->values, (int64_t)t->rows, (int64_t)t->columns, q->codes, q->absmax,
-                   nested ? q->nested : NULL, nested ? q->scratch : NULL);
-  return HR_OK;
+  bad = q->backend->elements.quantize(&args);
+  return bad < 0 ? HR_OK : refuse(q, t, (uint64_t)bad, error);
 }
 
 /* What a matrix becomes. The offset of double quantization decides how long one of the tensors is: it is made here, and
@@ -194,6 +266,13 @@ static hr_status write_all(quantizer *q, hri_weights_writer *writer, hr_error *e
   return HR_OK;
 }
 
+static hr_status open_backend(quantizer *q, hr_error *error) {
+  hr_device device;
+  HRI_TRY(hr_device_find("cpu", &device, error));
+  HRI_TRY(hri_backend_open(&device, hr_device_cpu_threads(), &q->backend, error));
+  return hri_team_start(q->backend->elements.team, error);
+}
+
 hr_status hri_convert_to_quantized(const hri_convert_source *source, const char *directory, uint32_t kind,
                                    uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error) {
   quantizer q = {.source = source, .kind = kind};
@@ -201,6 +280,7 @@ hr_status hri_convert_to_quantized(const hri_convert_source *source, const char 
   hr_status status = HR_OK;
   *data_bytes = 0;
   HRI_TRY_OUT(list_items(&q, error));
+  HRI_TRY_OUT(open_backend(&q, error));
   HRI_TRY_OUT(make_room(&q, error));
   HRI_TRY_OUT(list_tensors(&q, data_bytes, error));
   HRI_TRY_OUT(hri_publish_room(directory, *data_bytes, error));

@@ -309,8 +309,7 @@ static hr_status check_scales(const float *values, uint64_t count, const char *n
 
 /* ---- to GGUF ---- */
 
-/* Rows j and j + D/2 of each head become 2j and 2j + 1. Whole heads are there. `spare` has room for one. */
-static void interleave(float *rows, uint64_t count, uint64_t columns, uint32_t head_size, float *spare) {
+void hri_convert_interleave(float *rows, uint64_t count, uint64_t columns, uint32_t head_size, float *spare) {
   uint64_t half = head_size / 2, width = columns * sizeof *rows;
   for (uint64_t head = 0; head < count; head += head_size) {
     float *at = rows + head * columns;
@@ -345,7 +344,7 @@ static hr_status write_gguf_tensor(stream *s, hri_gguf_writer *writer, uint32_t 
     HRI_TRY(read_rows(s, &spec, s->items.items[index].part, row, count, error));
     if (out.offset != 0)
       for (uint64_t i = 0; i < values; i++) s->rows[i] += out.offset;
-    if (out.head_size) interleave(s->rows, count, columns, out.head_size, s->raw);
+    if (out.head_size) hri_convert_interleave(s->rows, count, columns, out.head_size, s->raw);
     HRI_TRY(hri_convert_check_values(s->rows, values, type, part->name, error));
     if (type == HRI_GGML_Q8_0) HRI_TRY(check_scales(s->rows, values, part->name, error));
     (void)hri_ggml_from_f32(type, s->raw, s->rows, values);

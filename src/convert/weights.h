@@ -24,6 +24,9 @@ hr_status hri_convert_type_of(const hri_convert_source *source, uint32_t *ggml_t
 hr_status hri_convert_check_values(const float *values, uint64_t count, uint32_t ggml_type, const char *name,
                                    hr_error *error);
 
+/* Rows j and j + D/2 of each head become 2j and 2j + 1. Whole heads are there. `spare` has room for one. */
+void hri_convert_interleave(float *rows, uint64_t count, uint64_t columns, uint32_t head_size, float *spare);
+
 /* Writes all weights to a GGUF file beside the keys, or as safetensors into an existing directory. `ggml_type` is one
  * of F32,
  * F16, BF16 and (GGUF) Q8_0: of the matrices; vectors and position tables of a GGUF file are F32, and rows that do not

@@ -82,7 +82,7 @@ static hr_status open_model(hri_words *words, hri_digest *digest, const char *pl
     HRI_TRY(digest_tiktoken(digest, place, &has_tokenizer, error));
   } else if (hri_gguf_is(place)) {
     HRI_TRY(digest_file(digest, place, error));
-    has_tokenizer = has_chat = true;
+    has_tokenizer = has_chat = hr_tokenizer_present(place);
   }
   if (has_chat) words->chat = place;
   return has_tokenizer ? hr_tokenizer_open(place, &words->tokenizer, error) : HR_OK;
@@ -102,7 +102,9 @@ hr_status hr_data_tokenizer(const hr_model *model, const char *tokenizer, const 
     hri_fail(error, HR_ERROR_USAGE, "--tokenizer %s: %s has a tokenizer of its own", tokenizer, model->directory);
     return hri_hint(error, HR_ERROR_USAGE, "leave --tokenizer out: its weights were made for that one");
   }
-  if (hri_path_is_dir(tokenizer) ? hr_tokenizer_present(tokenizer) : hri_gguf_is(tokenizer)) return HR_OK;
+  if (hri_path_is_dir(tokenizer) ? hr_tokenizer_present(tokenizer)
+                                 : hri_gguf_is(tokenizer) && hr_tokenizer_present(tokenizer))
+    return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--tokenizer %s: there is no tokenizer", tokenizer);
   return hri_hint(error, HR_ERROR_USAGE,
                   "name a directory with tokenizer.json, tokenizer.model or a *.tiktoken file, or a GGUF file");

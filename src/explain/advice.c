@@ -140,11 +140,19 @@ void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *
 
 void hri_oom_advise(hr_oom_failure *failure) {
   unsigned last = 0, from = FROM_TEXT;
+  uint32_t late = failure->candidates & (ON(GROWTH) | ON(OUTLIER_BATCH)), causes = 1u << failure->cause | late;
   if (strcmp(failure->source, "snapshot") == 0) from = FROM_SNAPSHOT;
   if (strcmp(failure->source, "run") == 0) from = FROM_RUN;
+  if (failure->cause == HR_OOM_TOO_BIG && hri_oom_is_wrong_size(failure)) {
+    hr_oom_add_advice(
+        failure, HR_OOM_ADVICE,
+        "find where the size is computed: print the shapes and lengths that the last lines of the traceback use",
+        "none", "", 0);
+    return;
+  }
   for (size_t i = 0; i < sizeof tips / sizeof *tips; i++) {
     const tip *t = &tips[i];
-    if (!(t->causes & (1u << failure->cause)) || t->topic == last) continue;
+    if (!(t->causes & causes) || t->topic == last) continue;
     if (t->framework && strcmp(t->framework, failure->framework) != 0) continue;
     if (t->causes & FROM_ANY && !(t->causes & from)) continue;
     if (t->topic == SETTINGS_TOPIC && failure->advice_count && failure->advice[0].basis == HR_OOM_PROVEN)

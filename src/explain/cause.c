@@ -112,13 +112,26 @@ static ledger ledger_of(const hr_oom_value *v) {
   return l;
 }
 
+bool hri_oom_is_wrong_size(const hr_oom_failure *f) {
+  const hr_oom_value *request = &f->figures[HR_OOM_REQUESTED], *total = &f->figures[HR_OOM_TOTAL];
+  return hri_oom_known(request) &&
+         (request->bytes >= 1ull << 60 || (hri_oom_known(total) && request->bytes / 1000 > total->bytes));
+}
+
 static bool judge_absurd(hr_oom_failure *f, const ledger *l) {
-  bool wrapped = l->requested >= 1ull << 60;
+  bool wrapped = l->requested >= 1ull << 60, absurd = hri_oom_is_wrong_size(f);
   if (!wrapped && !(l->knows_total && l->requested > l->total + l->slack)) return false;
   if (wrapped) {
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
                 "the request is absurd: no device has this much; a size was computed wrongly");
     hri_oom_line(f, "close below 2^64 bytes is a negative size that wrapped around");
+  } else if (absurd) {
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
+                "the request of %s is %.0f times the whole device: a size was computed wrongly",
+                HRI_OOM_SIZE(l->requested), (double)l->requested / (double)l->total);
+    hri_oom_line(f,
+                 "requested %s, total %s: such a size comes from corrupted gathered objects, a wrong shape or length",
+                 HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->total));
   } else {
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "one request of %s is larger than the whole device (%s), by %s",
                 HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->requested - l->total));
@@ -137,6 +150,17 @@ static bool judge_cap(hr_oom_failure *f, const ledger *l) {
   uint64_t slack = cap->slack_bytes + f->figures[HR_OOM_REQUESTED].slack_bytes +
                    f->figures[l->reserved > 0 ? HR_OOM_RESERVED : HR_OOM_ALLOCATED].slack_bytes;
   if (!hri_oom_known(cap)) return false;
+  if (!l->knows_allocated && l->reserved == 0) {
+    hri_oom_line(f, "a cap of %s is printed; what was held of it is not in the text", HRI_OOM_SIZE(cap->bytes));
+    return false;
+  }
+  if (have + l->requested <= cap->bytes && have + l->requested + slack > cap->bytes) {
+    hri_oom_line(f, "%s %s + requested %s reach the cap of %s within the rounding of the figures: it may be the cause",
+                 held, HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(cap->bytes));
+    if (!l->knows_free || l->free < l->requested) return false;
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a cap of %s refused it", HRI_OOM_SIZE(cap->bytes));
+    return true;
+  }
   if (have + l->requested <= cap->bytes) {
     hri_oom_line(f, "a cap of %s is printed but is not the cause: %s %s + requested %s stay below it",
                  HRI_OOM_SIZE(cap->bytes), held, HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested));
@@ -187,7 +211,15 @@ static bool judge_free_enough(const hri_oom_message *m, hr_oom_failure *f, const
   return true;
 }
 
-static bool judge_live(hr_oom_failure *f, const ledger *l) {
+/* The job fitted for some steps: a text cannot tell what grew from a batch that was larger than those before. */
+static void judge_late(hr_oom_failure *f) {
+  hri_oom_line(f, "steps were done before it failed: the job as such fits");
+  hri_oom_line(f, "a leak makes the allocated bytes rise from step to step; a long batch fails whenever it comes");
+  hri_oom_undecided(f, HRI_OOM_COULD(GROWTH) | HRI_OOM_COULD(OUTLIER_BATCH),
+                    "steps were done before: memory grew, or this batch was larger than those");
+}
+
+static bool judge_live(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
   uint64_t live = sub(l->allocated, l->pools), least;
   if (!l->knows_allocated || !l->knows_total) return false;
   if (l->allocated > l->total + l->slack) {
@@ -202,6 +234,10 @@ static bool judge_live(hr_oom_failure *f, const ledger *l) {
   if (live + least <= l->total + l->slack) return false;
   hri_oom_line(f, "live tensors %s + requested %s = %s > total %s", HRI_OOM_SIZE(live), HRI_OOM_SIZE(l->requested),
                HRI_OOM_SIZE(live + l->requested), HRI_OOM_SIZE(l->total));
+  if (m->has_run) {
+    judge_late(f);
+    return true;
+  }
   hri_oom_line(
       f, "whether what is live belongs there or piled up (a leak, one long batch) a text cannot tell: a snapshot does");
   hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "live tensors and the request exceed the whole device by %s",
@@ -279,6 +315,13 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
   return true;
 }
 
+/* What is more than the context and libraries of one process take on such a device: they need up to 1.5 GiB, which is no
+ * small part of a small one. */
+static uint64_t large(uint64_t total) {
+  const uint64_t context = 3ull << 29;
+  return total / 10 > context ? total / 10 : context < total / 4 ? context : total / 4;
+}
+
 static bool judge_outside(hr_oom_failure *f, const ledger *l) {
   uint64_t outside = l->knows_mine ? sub(l->mine, l->reserved) : sub(l->total, l->free + l->reserved + l->others);
   if (!l->knows_total || !l->knows_free || !l->knows_allocated || !l->knows_unallocated) return false;
@@ -302,7 +345,7 @@ static bool judge_outside(hr_oom_failure *f, const ledger *l) {
     }
     return false;
   }
-  if (outside < l->total / 10 || l->free + outside < l->requested) return false;
+  if (outside < large(l->total) || l->free + outside < l->requested) return false;
   hri_oom_line(f, "total %s - free %s - reserved %s = %s held by others or past the allocator", HRI_OOM_SIZE(l->total),
                HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
   hri_oom_line(f, "the text cannot tell another process from this process's own context and libraries");
@@ -311,7 +354,7 @@ static bool judge_outside(hr_oom_failure *f, const ledger *l) {
   return true;
 }
 
-static void judge_full(hr_oom_failure *f, const ledger *l) {
+static void judge_full(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
   uint64_t have = l->free + l->unallocated;
   if (!l->knows_free || !l->knows_allocated) {
     hri_oom_line(f, "how much was free is needed to tell a full device from one in pieces or in use by others");
@@ -321,10 +364,15 @@ static void judge_full(hr_oom_failure *f, const ledger *l) {
                       "the text lacks the figures to decide");
     return;
   }
-  if (have < l->requested) {
+  if (have < l->requested)
     hri_oom_line(f, "free %s + unallocated %s = %s < requested %s: short by %s", HRI_OOM_SIZE(l->free),
                  HRI_OOM_SIZE(l->unallocated), HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested),
                  HRI_OOM_SIZE(l->requested - have));
+  if (m->has_run) {
+    judge_late(f);
+    return;
+  }
+  if (have < l->requested) {
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "too big by %s: live tensors fill the device",
                 HRI_OOM_SIZE(l->requested - have));
   } else {
@@ -347,10 +395,12 @@ static void judge_caching(hri_oom_message *m) {
   l = ledger_of(f->figures);
   divide(f);
   note_segment(f);
-  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(f, &l) ||
+  if (m->exact)
+    hri_oom_line(f, "a log line of the allocator: it lets go of cached blocks and asks again, which may have worked");
+  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(m, f, &l) ||
       judge_others(m, &l) || judge_pools(f, &l) || judge_pieces(m, &l) || judge_outside(f, &l))
     return;
-  judge_full(f, &l);
+  judge_full(m, f, &l);
 }
 
 static void judge_async(hri_oom_message *m) {
@@ -359,10 +409,10 @@ static void judge_async(hri_oom_message *m) {
   divide(f);
   if (f->figures[HR_OOM_ALLOWED].state == HR_OOM_NOT_KNOWN)
     hri_oom_line(f, "\"would exceed allowed memory\" is this backend's wording; no cap is set");
-  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(f, &l)) return;
+  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(m, f, &l)) return;
   l.knows_unallocated = true; /* the driver's pool has no such figure */
   l.reserved = l.allocated;
-  if (!judge_outside(f, &l)) judge_full(f, &l);
+  if (!judge_outside(f, &l)) judge_full(m, f, &l);
 }
 
 static void judge_mps(hri_oom_message *m) {
@@ -436,11 +486,14 @@ void hri_oom_judge(hri_oom_message *m) {
     break;
   case HRI_OOM_MPS: judge_mps(m); break;
   case HRI_OOM_BARE:
-    hri_oom_line(f, "the message has no figures");
+    divide(f);
+    if (f->share_total_bytes) hri_oom_line(f, "the message is cut: what was requested is not in it");
+    else hri_oom_line(f, "the message has no figures");
     hri_oom_undecided(f,
                       HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) |
                           HRI_OOM_COULD(FRAGMENTED),
-                      "undecidable: the message has no figures");
+                      f->share_total_bytes ? "undecidable: what was requested is missing"
+                                           : "undecidable: the message has no figures");
     break;
   case HRI_OOM_DRIVER: judge_library(f, HR_OOM_LIKELY); break;
   case HRI_OOM_PINNED: judge_host(m, HR_OOM_LIKELY); break;

@@ -38,6 +38,9 @@ typedef struct hri_oom_message {
   uint64_t processes[HRI_OOM_MAX_PROCESSES], process_slack[HRI_OOM_MAX_PROCESSES]; /* "process N has X" */
   uint32_t process_count;
   bool expandable; /* the text says that expandable segments are on */
+  bool exact;      /* the allocator's log line, whose figures are whole bytes; what follows may still be served */
+  bool cut;        /* known by words of its middle */
+  bool has_run;    /* steps were counted before it */
   bool capturing;  /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
   hr_oom_failure failure;
 } hri_oom_message;
@@ -67,6 +70,8 @@ void hri_oom_share(hr_oom_failure *f, const char *name, uint64_t bytes);
 
 /* Fills cause, certainty, candidates, verdict, arithmetic and shares. Pure. */
 void hri_oom_judge(hri_oom_message *message);
+/* Whether the request cannot be meant: a size that wrapped around, or more than a thousand devices. */
+bool hri_oom_is_wrong_size(const hr_oom_failure *failure);
 /* Fills advice for a judged failure. */
 void hri_oom_advise(hr_oom_failure *failure);
 

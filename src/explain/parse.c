@@ -4,6 +4,8 @@
  * So one reader serves all versions: "5.20 gib already allocated" (1.0 to 2.0), "5.20 gib is allocated by pytorch" (2.1
  * on), "currently allocated : 5.20 gib" (cudaMallocAsync). Source of the wordings: c10/cuda/CUDACachingAllocator.cpp,
  * CUDAMallocAsyncAllocator.cpp, aten/src/ATen/mps/MPSAllocator.mm of several versions, and public reports. */
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "explain/message.h"
 
@@ -27,6 +29,10 @@ typedef struct head {
 static const head heads[] = {
     {"out of memory", "", HRI_OOM_NOTHING},
     {"tried to allocate", "pytorch-cuda", HRI_OOM_CACHING},
+    {"memory allocation failed with oom on device", "pytorch-cuda", HRI_OOM_CACHING}, /* the allocator's own log line */
+    {"already allocated", "pytorch-cuda", HRI_OOM_CACHING}, /* of messages whose beginning was cut off */
+    {"is allocated by pytorch", "pytorch-cuda", HRI_OOM_CACHING},
+    {"reserved in total by pytorch", "pytorch-cuda", HRI_OOM_CACHING},
     {"would exceed allowed memory", "pytorch-cuda-async", HRI_OOM_ASYNC},
     {"defaultcpuallocator", "pytorch-cpu", HRI_OOM_HOST},
     {"not enough memory: you tried to allocate", "pytorch-cpu", HRI_OOM_HOST},
@@ -39,17 +45,21 @@ static const head heads[] = {
     {"memoryerror", "", HRI_OOM_NOTHING},
     {"unable to allocate", "", HRI_OOM_NOTHING},
     {"cublas_status_alloc_failed", "cublas", HRI_OOM_LIBRARY_LIKELY},
+    {"cublas_status_not_initialized", "cublas", HRI_OOM_LIBRARY_LIKELY}, /* mostly no room for its handle */
     {"cudnn_status_alloc_failed", "cudnn", HRI_OOM_LIBRARY_LIKELY},
     {"valid cudnn algorithm", "cudnn", HRI_OOM_LIBRARY_LIKELY},
     {"unable to find an engine to execute", "cudnn", HRI_OOM_LIBRARY_LIKELY},
     {"failed to cuda calloc", "nccl", HRI_OOM_LIBRARY},
     {"killed by signal: killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"killed by signal: bus error", "shared-memory", HRI_OOM_HOST_LIKELY},
+    {"insufficient shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"out of shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"sigkill", "kill", HRI_OOM_HOST_LIKELY},
     {"exitcode", "", HRI_OOM_NOTHING},
     {"exit code", "", HRI_OOM_NOTHING},
     {"exited with code", "", HRI_OOM_NOTHING},
     {"exit status", "", HRI_OOM_NOTHING},
+    {"return code", "", HRI_OOM_NOTHING},
     {"oomkilled", "", HRI_OOM_NOTHING},
     {"srun: error:", "", HRI_OOM_NOTHING},
     {"oom-kill", "", HRI_OOM_NOTHING},
@@ -224,6 +234,24 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   read_processes(text, count, message);
 }
 
+/* "... on device 0 while trying to allocate 3630170112 bytes (free: 202833920, total: 25250627584)": bytes, unrounded. */
+static void read_exact(const char *text, size_t count, hri_oom_message *message) {
+  static const struct {
+    const char *words;
+    hr_oom_figure figure;
+  } places[] = {{"while trying to allocate", HR_OOM_REQUESTED}, {"free:", HR_OOM_FREE}, {"total:", HR_OOM_TOTAL}};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    size_t at = hri_oom_word(text, 0, count, places[i].words), digits = 0;
+    uint64_t bytes = 0;
+    if (at == count) continue;
+    for (at += strlen(places[i].words); at < count && text[at] == ' ';) at++;
+    for (; at < count && is_digit(text[at]) && digits < 19; digits++) bytes = bytes * 10 + (uint64_t)(text[at++] - '0');
+    if (digits > 0) message->failure.figures[places[i].figure] = (hr_oom_value){HR_OOM_READ, bytes, 0};
+  }
+  message->exact = true;
+  read_device(text, count, &message->failure);
+}
+
 static void read_async(const char *text, size_t count, hri_oom_message *message) {
   hr_oom_value *f = message->failure.figures;
   (void)size_after(text, count, "currently allocated", &f[HR_OOM_ALLOCATED]);
@@ -304,6 +332,43 @@ typedef struct reading {
   const char *source;
 } reading;
 
+/* Whether "CUDA out of memory" is spoken of and not reported: advice, names of handlers and tests. With a request it is
+ * reported, whatever stands around it. */
+static bool is_talk(const around *a, const char *backend) {
+  static const char *const before[] = {"avoid",       "avoids",          "avoiding",        "prevent",
+                                       "prevents",    "preventing",      "in case of",      "against",
+                                       "without",     "handle",          "handles",         "handling",
+                                       "catch",       "catches",         "catching",        "simulate",
+                                       "simulated",   "possible",        "potential",       "may cause",
+                                       "might cause", "can cause",       "could cause",     "lead to",
+                                       "leads to",    "risk of",         "in the event of", "if you get",
+                                       "if you see",  "if you run into", "if you hit",      "if you encounter",
+                                       "to reduce",   "chance of"};
+  static const char *const behind[] = {" handler",   " handling", " hook",     " callback", " detect",   " guard",
+                                       " protect",   " recovery", " prevent",  " fallback", " check",    " test",
+                                       " retry",     " retries",  " errors",   " issues",   " problems", " exceptions",
+                                       " situation", " scenario", " condition"};
+  char words[64];
+  if (after_has(a, 40, "tried to allocate")) return false;
+  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+    if (after_starts(a, behind[i])) return true;
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    (void)snprintf(words, sizeof words, " %s %s", before[i], backend);
+    if (before_ends(a, words) || before_ends(a, words + 1)) return true;
+  }
+  return false;
+}
+
+/* "out of memory" as other programs and extensions report it, by what stands right before. */
+static reading read_macro(const around *a) {
+  if (before_ends(a, "error=2 :") && before_has(a, "thcudacheck fail")) return (reading){HRI_OOM_BARE, "pytorch-cuda"};
+  if (before_ends(a, "):") && before_has(a, "cuda error (")) return (reading){HRI_OOM_BARE, "cuda-extension"};
+  if (before_ends(a, "gpuassert:")) return (reading){HRI_OOM_BARE, "cuda-extension"};
+  if (before_ends(a, "(2 vs. 0)") && before_has(a, "check failed:")) return (reading){HRI_OOM_FOREIGN, "caffe"};
+  if (after_starts(a, " allocating ") && after_has(a, 60, " bytes")) return (reading){HRI_OOM_FOREIGN, "cupy"};
+  return (reading){HRI_OOM_NOTHING, ""};
+}
+
 static bool is_word_end(char c) { return !is_letter(c) && !is_digit(c) && c != '_'; }
 
 /* "out of memory". */
@@ -325,7 +390,7 @@ static reading read_memory_head(const around *a) {
   for (size_t i = 0; i < sizeof before / sizeof *before; i++)
     if (before_ends(a, before[i].words)) return (reading){before[i].kind, before[i].source};
   if (after_starts(a, ": killed process") || before_ends(a, "memory cgroup")) return (reading){HRI_OOM_HOST, "kernel"};
-  if (before_ends(a, "error") && after_starts(a, " at line")) return (reading){HRI_OOM_LIBRARY, "bitsandbytes"};
+  if (before_ends(a, "error") && after_starts(a, " at line")) return (reading){HRI_OOM_LIBRARY_LIKELY, "bitsandbytes"};
   if (after_starts(a, " error on gpu")) return (reading){HRI_OOM_FOREIGN, "paddle"};
   for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
     bool caching = before_ends(a, backends[i]);
@@ -336,13 +401,14 @@ static reading read_memory_head(const around *a) {
       return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ? HRI_OOM_PINNED : HRI_OOM_BARE,
                        sources[i]};
     if (caching && after_has(a, 60, "preemptively rejected")) return (reading){HRI_OOM_REJECTED, sources[i]};
-    if (caching) return (reading){HRI_OOM_CACHING, sources[i]};
+    if (caching)
+      return is_talk(a, backends[i]) ? (reading){HRI_OOM_NOTHING, ""} : (reading){HRI_OOM_CACHING, sources[i]};
   }
   if (after_has(a, 40, "tried to allocate")) return (reading){HRI_OOM_CACHING, "pytorch-cuda"};
   /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
-  if (before_has(a, "cuda failure")) return (reading){HRI_OOM_LIBRARY, "nccl"};
+  if (before_has(a, "cuda failure")) return (reading){HRI_OOM_LIBRARY_LIKELY, "nccl"};
   if (before_has(a, "nccl") && before_has(a, "cuda")) return (reading){HRI_OOM_LIBRARY_LIKELY, "nccl"};
-  return (reading){HRI_OOM_NOTHING, ""};
+  return read_macro(a);
 }
 
 /* "srun: error: gpu01: tasks 0-3: out of memory": of a task, not of what a task printed. */
@@ -396,7 +462,7 @@ static reading read_other_head(const char *words, const around *a) {
   if (strncmp(words, "oom", 3) == 0) return read_kill_head(words, a);
   if (strcmp(words, "cudahostalloc") == 0)
     return after_has(a, 120, "out of memory") ? (reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
-  if (words[0] == 'r') { /* resource_exhausted also means quotas of other services */
+  if (strncmp(words, "resource", 8) == 0) { /* resource_exhausted also means quotas of other services */
     if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat"))
       return nothing;
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle")) return (reading){HRI_OOM_FOREIGN, "paddle"};
@@ -432,6 +498,10 @@ static void read_figures(const char *text, size_t from, size_t end, hri_oom_mess
   size_t count = end - from;
   switch (message->kind) {
   case HRI_OOM_CACHING:
+    if (hri_oom_word(at, 0, 64 < count ? 64 : count, "memory allocation failed with oom") == 0) {
+      read_exact(at, count < 300 ? count : 300, message);
+      break;
+    }
     read_caching(at, count, message);
     failure->wording = wording_of(at, count);
     break;
@@ -475,14 +545,24 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   if (r.kind == HRI_OOM_DRIVER && (before_has(&a, "tensorflow") || before_has(&a, "stream_executor")))
     r = (reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (r.source[0] == 'c' && r.source[1] == '+' &&
-      (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda")))
-    r = (reading){HRI_OOM_LIBRARY, "rmm"}; /* thrust's and RMM's bad_alloc are the device's */
+      (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda") ||
+       after_has(&a, 80, "cudaerrormemoryallocation")))
+    r = (reading){HRI_OOM_LIBRARY_LIKELY, "rmm"}; /* thrust's and RMM's bad_alloc are the device's */
+  if (strcmp(r.source, "kill") == 0 && after_starts(&a, "_handler"))
+    r.kind = HRI_OOM_NOTHING; /* a launcher's function */
   message->kind = r.kind;
   message->failure.source = r.source;
+  message->exact = message->cut = false;
   if (r.kind == HRI_OOM_NOTHING) return r.kind;
-  size_t from = r.kind == HRI_OOM_VLLM_BUSY ? a.start : at;
+  message->cut =
+      r.kind == HRI_OOM_CACHING && (strstr(heads[h].words, "allocated") || strstr(heads[h].words, "reserved"));
+  if (message->cut && before_has(&a, "tried to allocate"))
+    return message->kind = HRI_OOM_NOTHING; /* it is being read */
+  size_t from = r.kind == HRI_OOM_VLLM_BUSY || message->cut ? a.start : at;
   *end = message_end(text, a.after, count, r.kind);
   read_figures(text, from, *end, message);
+  if (message->cut && !hri_oom_known(&message->failure.figures[HR_OOM_REQUESTED]))
+    (void)size_after(text + from, *end - from, "allocate", &message->failure.figures[HR_OOM_REQUESTED]);
   if (r.kind == HRI_OOM_CACHING || r.kind == HRI_OOM_MPS || r.kind == HRI_OOM_ASYNC) {
     size_t tail =
         hri_oom_word(text, a.after, *end, "(http"); /* what follows the help address is no longer the message */
@@ -495,6 +575,50 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
     *end = a.after;
   }
   return message->kind;
+}
+
+/* ---- how far the run had come ---- */
+
+/* A number behind a word and blanks, ":", "=", "[", "#" or quotes; -1 when there is none. */
+static int64_t count_behind(const char *text, size_t at, size_t count) {
+  int64_t value = 0;
+  size_t start;
+  for (size_t skipped = 0; at < count && skipped < 4 && strchr(" :=[#'\"", text[at]); skipped++) at++;
+  for (start = at; at < count && is_digit(text[at]) && at - start < 9;) value = value * 10 + (text[at++] - '0');
+  return at == start || (at < count && is_letter(text[at])) ? -1 : value;
+}
+
+/* Whether a bar counts training: "  3%| | 12/400 [" without a label, or with one that says so. Bars of loading,
+ * downloads and data count something else. */
+static bool counts_training(const char *text, size_t percent) {
+  size_t from = percent < 48 ? 0 : percent - 48, at = percent;
+  bool letters = false;
+  while (at > from && (is_digit(text[at - 1]) || text[at - 1] == ' ')) at--;
+  if (at > from && text[at - 1] != ':') return true; /* what stands there is no label */
+  for (size_t i = from; i < at; i++) letters = letters || is_letter(text[i]);
+  return !letters || hri_oom_word(text, from, at, "epoch") < at || hri_oom_word(text, from, at, "train") < at ||
+         hri_oom_word(text, from, at, "step") < at;
+}
+
+/* Whether steps were done before: then the job did fit, and what fails is what grew, or a batch that is larger. */
+static bool has_run(const char *text, size_t count) {
+  static const struct {
+    const char *word;
+    int64_t least;
+  } words[] = {{"epoch", 2}, {"global step", 10}, {"global_step", 10}, {"step", 10}, {"iteration", 10}, {"iter", 10}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    size_t length = strlen(words[i].word);
+    for (size_t at = hri_oom_word(text, 0, count, words[i].word); at < count;
+         at = hri_oom_word(text, at + 1, count, words[i].word))
+      if ((at == 0 || is_word_end(text[at - 1])) && count_behind(text, at + length, count) >= words[i].least)
+        return true;
+  }
+  for (size_t at = hri_oom_word(text, 0, count, "%|"); at < count; at = hri_oom_word(text, at + 1, count, "%|")) {
+    size_t bar = hri_oom_word(text, at + 2, at + 200 < count ? at + 200 : count, "| ");
+    if (bar < count && bar < at + 200 && counts_training(text, at) && count_behind(text, bar + 2, count) >= 10)
+      return true;
+  }
+  return false;
 }
 
 void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
@@ -527,6 +651,7 @@ void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
     if (hri_oom_word(text, 0, count, frameworks[i][0]) < count) message->failure.framework = frameworks[i][1];
   for (size_t i = 0; i < sizeof phases / sizeof *phases && !message->failure.phase[0]; i++)
     if (hri_oom_word(text, from, count, phases[i][0]) < count) message->failure.phase = phases[i][1];
+  message->has_run = has_run(text, count);
   message->capturing = hri_oom_word(text, from, count, "torch/cuda/graphs.py") < count ||
                        hri_oom_word(text, from, count, "use_mem_pool") < count ||
                        hri_oom_word(text, from, count, "capture_begin") < count;

@@ -36,6 +36,7 @@ struct hr_explainer {
   HRI_ARRAY(mark) marks;
   HRI_ARRAY(hr_oom_failure) failures;
   HRI_ARRAY(hri_oom_kind) kinds; /* of the failures */
+  HRI_ARRAY(bool) exact;         /* likewise */
   hri_oom_message message;       /* scratch: large, so not on the stack */
   char one[HRI_OOM_TEXT_BYTES + 256];
   uint64_t parsed, more, lines, bytes;
@@ -282,19 +283,44 @@ static bool is_repeat(const hr_explainer *e, size_t i, const hr_oom_failure *fai
          (old->device_index == failure->device_index || failure->device_index < 0 || old->device_index < 0);
 }
 
+/* The allocator's log line and the message that follows it are one failure: what the message has rounded is taken from
+ * the line. False when they are two. */
+static bool take_exact(const hr_oom_failure *line, hr_oom_failure *failure) {
+  static const hr_oom_figure both[] = {HR_OOM_REQUESTED, HR_OOM_TOTAL};
+  if (!ranks_agree(line->rank, failure->rank)) return false;
+  if (line->device_index >= 0 && failure->device_index >= 0 && line->device_index != failure->device_index)
+    return false;
+  for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
+    const hr_oom_value *a = &line->figures[both[i]], *b = &failure->figures[both[i]];
+    uint64_t apart = a->bytes > b->bytes ? a->bytes - b->bytes : b->bytes - a->bytes;
+    if (!hri_oom_known(a) || !hri_oom_known(b) || apart > b->slack_bytes) return false;
+  }
+  for (size_t i = 0; i < sizeof both / sizeof *both; i++) failure->figures[both[i]] = line->figures[both[i]];
+  return true;
+}
+
+/* The last failure that is such a line alone and belongs to the message; count: none. */
+static size_t find_exact(const hr_explainer *e, hr_oom_failure *failure) {
+  size_t i = e->failures.count;
+  while (i > 0)
+    if (e->exact.items[--i] && take_exact(&e->failures.items[i], failure)) return i;
+  return e->failures.count;
+}
+
 static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
   hri_oom_message *message = &e->message;
   hr_oom_failure *failure = &message->failure;
-  size_t behind = at < BEHIND ? at : BEHIND;
+  size_t behind = at < BEHIND ? at : BEHIND, line;
   for (size_t i = 0; i < e->failures.count; i++) {
     hr_oom_failure *old = &e->failures.items[i];
     if (!is_repeat(e, i, failure, message->kind)) continue;
-    old->repeats++;
+    if (!message->cut) old->repeats++;
     if (old->rank < 0) old->rank = failure->rank;
     if (old->device_index < 0) old->device_index = failure->device_index;
     return HR_OK;
   }
-  if (e->failures.count == HR_OOM_MAX_FAILURES) {
+  line = message->kind == HRI_OOM_CACHING && !message->exact ? find_exact(e, failure) : e->failures.count;
+  if (line == e->failures.count && e->failures.count == HR_OOM_MAX_FAILURES) {
     e->more++;
     return HR_OK;
   }
@@ -302,6 +328,13 @@ static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
   if (e->framework) failure->framework = e->framework;
   hri_oom_judge(message);
   hri_oom_advise(failure);
+  if (line < e->failures.count) {
+    failure->repeats = e->failures.items[line].repeats;
+    e->failures.items[line] = *failure;
+    e->exact.items[line] = false;
+    return HR_OK;
+  }
+  if (!hri_array_push(&e->exact, message->exact)) return hri_fail_memory(error, sizeof *failure, "an explanation");
   if (!hri_array_push(&e->kinds, message->kind)) return hri_fail_memory(error, sizeof *failure, "an explanation");
   if (!hri_array_push(&e->failures, *failure)) return hri_fail_memory(error, sizeof *failure, "an explanation");
   return HR_OK;
@@ -447,6 +480,7 @@ void hr_explainer_destroy(hr_explainer *e) {
   hri_array_free(&e->marks);
   hri_array_free(&e->failures);
   hri_array_free(&e->kinds);
+  hri_array_free(&e->exact);
   hri_free(e);
 }
 

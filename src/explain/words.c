@@ -20,6 +20,7 @@ static const words tables[] = {
       [HR_TECHNIQUE_SEQUENCE] = "tokenizer(..., truncation=True, max_length=%N), or max_length=%N in SFTConfig",
       [HR_TECHNIQUE_LOSS_CHUNK] = "TrainingArguments(use_liger_kernel=True): logits are never whole",
       [HR_TECHNIQUE_BF16] = "TrainingArguments(bf16=True)",
+      [HR_TECHNIQUE_FP16] = "TrainingArguments(fp16=True)",
       [HR_TECHNIQUE_BF16_PURE] = "from_pretrained(..., torch_dtype=torch.bfloat16) with TrainingArguments(bf16=True)",
       [HR_TECHNIQUE_8BIT] = "TrainingArguments(optim=\"adamw_bnb_8bit\")",
       [HR_TECHNIQUE_SGD] = "TrainingArguments(optim=\"sgd\")"}},
@@ -29,6 +30,7 @@ static const words tables[] = {
       [HR_TECHNIQUE_CHECKPOINTING] =
           "deepspeed.checkpointing.checkpoint(...) around each block (model.gradient_checkpointing_enable() with transformers)",
       [HR_TECHNIQUE_BF16] = "\"bf16\": {\"enabled\": true}",
+      [HR_TECHNIQUE_FP16] = "\"fp16\": {\"enabled\": true}",
       [HR_TECHNIQUE_BF16_PURE] =
           "\"bf16\": {\"enabled\": true, \"bf16_master_weights_and_grads\": true, \"bf16_optimizer_states\": true}",
       [HR_TECHNIQUE_SGD] = "\"optimizer\": {\"type\": \"SGD\"}"}},
@@ -43,6 +45,7 @@ static const words tables[] = {
       [HR_TECHNIQUE_SEQUENCE] = "sequence_len: %N",
       [HR_TECHNIQUE_LOSS_CHUNK] = "plugins: liger, with liger_fused_linear_cross_entropy: true",
       [HR_TECHNIQUE_BF16] = "bf16: true",
+      [HR_TECHNIQUE_FP16] = "fp16: true",
       [HR_TECHNIQUE_8BIT] = "optimizer: adamw_bnb_8bit",
       [HR_TECHNIQUE_SGD] = "optimizer: sgd"}},
     {"llama-factory",
@@ -52,6 +55,7 @@ static const words tables[] = {
       [HR_TECHNIQUE_SEQUENCE] = "cutoff_len: %N",
       [HR_TECHNIQUE_LOSS_CHUNK] = "enable_liger_kernel: true",
       [HR_TECHNIQUE_BF16] = "bf16: true",
+      [HR_TECHNIQUE_FP16] = "fp16: true",
       [HR_TECHNIQUE_BF16_PURE] = "pure_bf16: true",
       [HR_TECHNIQUE_8BIT] = "optim: adamw_bnb_8bit",
       [HR_TECHNIQUE_SGD] = "optim: sgd"}},
@@ -69,10 +73,12 @@ static const words tables[] = {
      {[HR_TECHNIQUE_MICRO_BATCH] = "DataLoader(batch_size=%N)",
       [HR_TECHNIQUE_ACCUMULATE] = "Trainer(accumulate_grad_batches=%N)",
       [HR_TECHNIQUE_BF16] = "Trainer(precision=\"bf16-mixed\")",
+      [HR_TECHNIQUE_FP16] = "Trainer(precision=\"16-mixed\")",
       [HR_TECHNIQUE_BF16_PURE] = "Trainer(precision=\"bf16-true\")"}},
     {"accelerate",
      {[HR_TECHNIQUE_ACCUMULATE] = "Accelerator(gradient_accumulation_steps=%N)",
-      [HR_TECHNIQUE_BF16] = "Accelerator(mixed_precision=\"bf16\")"}},
+      [HR_TECHNIQUE_BF16] = "Accelerator(mixed_precision=\"bf16\")",
+      [HR_TECHNIQUE_FP16] = "Accelerator(mixed_precision=\"fp16\")"}},
 };
 
 static const char *const plain[HR_TECHNIQUE_COUNT] = {
@@ -84,6 +90,7 @@ static const char *const plain[HR_TECHNIQUE_COUNT] = {
     [HR_TECHNIQUE_SEQUENCE] = "sequences of %N tokens",
     [HR_TECHNIQUE_LOSS_CHUNK] = "a loss over %N tokens at a time, so that logits are never whole",
     [HR_TECHNIQUE_BF16] = "torch.autocast(\"cuda\", dtype=torch.bfloat16)",
+    [HR_TECHNIQUE_FP16] = "torch.autocast(\"cuda\", dtype=torch.float16) with torch.amp.GradScaler(\"cuda\")",
     [HR_TECHNIQUE_BF16_PURE] = "model.to(torch.bfloat16)",
     [HR_TECHNIQUE_8BIT] = "bitsandbytes.optim.AdamW8bit",
     [HR_TECHNIQUE_MOMENTUM] = "torch.optim.SGD(momentum=0.9)",

@@ -5,6 +5,8 @@
 #include "formats/dtype.h"
 
 #include <string.h>
+
+#include "base/real.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -81,12 +83,6 @@ static float bits_float(uint32_t bits) {
   return value;
 }
 
-/* `yes` where the condition holds, else `no`; both are computed. */
-static uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
-  uint32_t mask = 0u - (uint32_t)condition;
-  return (yes & mask) | (no & ~mask);
-}
-
 static float bf16_widen(uint16_t half) {
   uint32_t bits = (uint32_t)half << 16;
   return bits_float((bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x00400000 : bits);
@@ -96,24 +92,6 @@ static uint16_t bf16_round(float value) {
   uint32_t bits = float_bits(value);
   uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16; /* a carry out of the largest finite makes infinity */
   return (uint16_t)((bits & 0x7FFFFFFF) > 0x7F800000 ? bits >> 16 | 0x40 : rounded);
-}
-
-static float f16_widen(uint16_t half) {
-  uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7FFF;
-  uint32_t normal = (rest << 13) + ((127u - 15) << 23);
-  uint32_t special = rest << 13 | 0x7F800000 | (rest > 0x7C00 ? 0x00400000u : 0); /* infinity, quiet NaN */
-  uint32_t subnormal = float_bits((float)(int32_t)rest * 0x1p-24f);               /* zero too */
-  return bits_float(sign | choose(rest < 0x0400, subnormal, rest >= 0x7C00 ? special : normal));
-}
-
-static uint16_t f16_round(float value) {
-  uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7FFFFFFF;
-  uint32_t normal = (rest - ((127u - 15) << 23) + 0x0FFF + (rest >> 13 & 1)) >> 13;
-  /* Floats in [0.5, 1) are 2^-24 apart, as are subnormal halves: the addition rounds to them. */
-  uint32_t subnormal = float_bits(bits_float(rest) + 0.5f) - 0x3F000000;
-  uint32_t nan = 0x7E00 | (rest >> 13 & 0x03FF);
-  uint32_t half = rest > 0x7F800000 ? nan : rest >= 0x47800000 ? 0x7C00 : normal;
-  return (uint16_t)(sign | choose(rest < 0x38800000, subnormal, half));
 }
 
 /* Blocks of a fixed size: at -O2 gcc vectorizes only loops whose count it knows. */
@@ -166,12 +144,12 @@ static bool converts_halves(void) { return false; }
 
 void hri_f32_from_f16(float *restrict to, const uint16_t *restrict from, uint64_t count) {
   uint64_t done = converts_halves() ? widen_eights(to, from, count) : 0;
-  CONVERT(to + done, from + done, count - done, f16_widen);
+  CONVERT(to + done, from + done, count - done, hri_f16_widen);
 }
 
 void hri_f16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) {
   uint64_t done = converts_halves() ? round_eights(to, from, count) : 0;
-  CONVERT(to + done, from + done, count - done, f16_round);
+  CONVERT(to + done, from + done, count - done, hri_f16_round);
 }
 
 static void f32_from_f64(float *restrict to, const double *restrict from, uint64_t count) {

@@ -377,5 +377,9 @@ hr_status hri_safetensors_digest_end(hri_safetensors *file, hri_file_list *files
   HRI_TRY(status);
   status = hri_file_digest_value(file->digest, bytes, &value, error);
   if (status != HR_OK) return hri_context(error, status, "%s: ", file->base.path);
+  hri_file_digest_destroy(file->digest);
+  hri_free(file->passed);
+  file->digest = NULL;
+  file->passed = NULL;
   return hri_file_list_add(files, file->base.path, bytes, value, error);
 }

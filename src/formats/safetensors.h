@@ -61,8 +61,8 @@ hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint
  * it.
  * IO; MEMORY. */
 hr_status hri_safetensors_digest_begin(hri_safetensors *file, hr_error *error);
-/* Adds the file to a list, after its tensors were read. Those that nobody asked for are read here. INTERNAL when one
- * was read in part or twice, or no digest was begun; IO; MEMORY. */
+/* Adds the file to a list, after its tensors were read. Those that nobody asked for are read here; what is
+ * read later is read for no digest. INTERNAL when one was read in part or twice, or no digest was begun; IO; MEMORY. */
 hr_status hri_safetensors_digest_end(hri_safetensors *file, hri_file_list *files, hr_error *error);
 
 /* ---- Writing ---- */

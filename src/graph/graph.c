@@ -475,8 +475,8 @@ static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_wi
   const hri_elements *with = &run->plan->backend->elements;
   HRI_TRY(hri_window_zero(with, tensor, 0, hri_tensor_bytes(t), staging, bytes, error));
   if (what != HRI_MOVED_WEIGHT) return HR_OK;
-  return hri_initialise(with, job, range, run->plan->spec.seed, t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32,
-                        tensor, staging, bytes, error);
+  return hri_initialise(with, job, range, run->plan->spec.seed, hri_dtype_real(t->dtype), tensor, staging, bytes,
+                        error);
 }
 
 static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
@@ -500,7 +500,10 @@ static hr_status make_inputs(hr_run *run, hr_error *error) {
 
 hr_status hr_run_create(const hr_graph *g, hr_plan *plan, hr_run **out, hr_error *error) {
   hri_executor_options options = {.check = plan->spec.check};
-  hri_control control = {.loss_scale = 1, .clip_scale = 1, .clip_norm = plan->spec.clip, .seed = plan->spec.seed};
+  hri_control control = {.loss_scale = plan->spec.precision == HR_PRECISION_FP16 ? plan->spec.loss_scale : 1,
+                         .clip_scale = 1,
+                         .clip_norm = plan->spec.clip,
+                         .seed = plan->spec.seed};
   hr_run *run;
   hr_status status;
   HRI_TRY(hr_plan_verdict(plan, error));
@@ -611,35 +614,36 @@ static hr_status parameter(const hr_run *run, hr_tensor tensor, uint64_t count, 
   return HR_OK;
 }
 
-enum { PIECE = 1024 }; /* bf16 values on their way */
+enum { PIECE = 1024 }; /* values of 16 bits on their way */
 
 hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *values, uint64_t count, hr_error *error) {
   const hri_param *param;
-  hri_bf16 halves[PIECE];
+  uint16_t halves[PIECE];
   HRI_TRY(parameter(run, tensor, count, &param, error));
   const hri_job *job = &run->plan->job;
   hri_id from = truth(job, param);
-  if (job->tensors.items[from].dtype != HRI_BF16)
-    return hri_executor_read(run->executor, from, 0, values, count * sizeof *values, error);
+  uint8_t dtype = job->tensors.items[from].dtype;
+  if (dtype == HRI_F32) return hri_executor_read(run->executor, from, 0, values, count * sizeof *values, error);
   for (uint64_t done = 0; done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
     HRI_TRY(hri_executor_read(run->executor, from, done * sizeof *halves, halves, n * sizeof *halves, error));
-    hri_f32_from_bf16(values + done, halves, n);
+    (dtype == HRI_F16 ? hri_f32_from_f16 : hri_f32_from_bf16)(values + done, halves, n);
   }
   return HR_OK;
 }
 
 hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *values, uint64_t count, hr_error *error) {
   const hri_param *param;
-  hri_bf16 halves[PIECE];
+  uint16_t halves[PIECE];
   HRI_TRY(parameter(run, tensor, count, &param, error));
   const hri_job *job = &run->plan->job;
   hri_id to = truth(job, param);
   if (job->tensors.items[to].dtype == HRI_F32)
     HRI_TRY(hri_executor_write(run->executor, to, 0, values, count * sizeof *values, error));
-  for (uint64_t done = 0; job->tensors.items[param->weight].dtype == HRI_BF16 && done < count; done += PIECE) {
+  uint8_t dtype = job->tensors.items[param->weight].dtype;
+  for (uint64_t done = 0; dtype != HRI_F32 && done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
-    hri_bf16_from_f32(halves, values + done, n);
+    (dtype == HRI_F16 ? hri_f16_from_f32 : hri_bf16_from_f32)(halves, values + done, n);
     HRI_TRY(hri_executor_write(run->executor, param->weight, done * sizeof *halves, halves, n * sizeof *halves, error));
   }
   return HR_OK;

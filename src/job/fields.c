@@ -34,7 +34,7 @@ enum {
 /* ---- words, in the order of the enumerators ---- */
 
 static const char *const quantizes[] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8", NULL};
-static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", NULL};
+static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const states_8bits[] = {"weights", "all", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
@@ -54,7 +54,7 @@ static const char *const truncations[] = {"split", "keep-start", "keep-end", "dr
 static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 
 #define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
-_Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(quantizes) == HR_QUANTIZE_INT8 &&
+_Static_assert(LAST(precisions) == HR_PRECISION_FP16 && LAST(quantizes) == HR_QUANTIZE_INT8 &&
                    LAST(moments) == HR_MOMENTS_BF16 && LAST(states_8bits) == HR_STATES_8BIT_ALL &&
                    LAST(optimizers) == HR_OPTIMIZER_COUNT - 1 &&
                    LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
@@ -113,9 +113,10 @@ static const hr_field fields[] = {
      J | X, JOB_PAIR(budget_bytes, budget_share), .zero = "what is usable now", .keep = HR_KEEP_GIVEN,
      .given = HR_GIVEN_BUDGET, .as_asked = true},
     {"precision", HR_FIELD_CHOICE, "Job", "TYPE",
-     "fp32; bf16: with fp32 master weights; bf16-pure: without, the update rounds stochastically", J | X | M,
-     JOB(precision), .words = precisions, .initial = "fp32", MATHEMATICS(NUMERICS), .given = HR_GIVEN_PRECISION,
-     .said = 9},
+     "fp32; bf16 and fp16: with fp32 master weights, fp16 with a loss that is scaled; bf16-pure: without masters, the "
+     "update rounds stochastically",
+     J | X | M, JOB(precision), .words = precisions, .initial = "fp32", MATHEMATICS(NUMERICS),
+     .given = HR_GIVEN_PRECISION, .said = 9},
     {"moments", HR_FIELD_CHOICE, "Optimizer", "TYPE",
      "of optimizer states; bf16 (rounded stochastically) goes with --precision bf16-pure", P | T | X, JOB(moments),
      .words = moments, .initial = "fp32", MATHEMATICS(NUMERICS)},
@@ -151,7 +152,7 @@ static const hr_field fields[] = {
      "rslora,init=kaiming|gaussian,layers=8-15",
      P | T | X, JOB(lora), MATHEMATICS(ALGORITHM)},
     {"freeze", HR_FIELD_TEXT, "Job", "WHAT,...",
-     "tensors that keep their values (rounded to bf16 where --precision says so): embed, head, norms, biases, layers.0-15, or patterns "
+     "tensors that keep their values (rounded where --precision says so): embed, head, norms, biases, layers.0-15, or patterns "
      "of names (*.mlp.*)",
      P | T | X, JOB(freeze), MATHEMATICS(ALGORITHM)},
     {"train-only", HR_FIELD_TEXT, "Job", "WHAT,...", "the only tensors that are trained, in the same words", P | T | X,
@@ -165,7 +166,7 @@ static const hr_field fields[] = {
      P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},
     {"optimizer", HR_FIELD_CHOICE, "Optimizer", "NAME",
      "how gradients change the weights: adamw; sgd, momentum; lion (a tenth of adamw's --lr, --betas 0.9,0.99); adamw8bit "
-     "and lion8bit keep 8-bit states in blocks of 256",
+     "and lion8bit keep 8-bit states in blocks of 256; adafactor keeps a row and a column of a matrix (--lr 0.01)",
      P | T | X, JOB(optimizer), .words = optimizers, .initial = "adamw", MATHEMATICS(ALGORITHM),
      .given = HR_GIVEN_OPTIMIZER, .said = 5},
     {"states-8bit", HR_FIELD_CHOICE, "Optimizer", "WHAT",
@@ -180,6 +181,14 @@ static const hr_field fields[] = {
      P | T, JOB(weight_decay), RANGE(0, 1e3), .initial = "0", MATHEMATICS(ALGORITHM)},
     {"momentum", HR_FIELD_NUMBER, "Optimizer", "X", "of --optimizer momentum", P | T, JOB(momentum), RANGE(0, 1),
      .below_high = true, .initial = "0.9", MATHEMATICS(ALGORITHM)},
+    {"adafactor-decay", HR_FIELD_NUMBER, "Optimizer", "X", "adafactor: step t enters its averages with the weight t^X",
+     P | T, JOB(adafactor_decay), RANGE(-16, 0), .initial = "-0.8", MATHEMATICS(ALGORITHM)},
+    {"adafactor-eps", HR_FIELD_PAIR, "Optimizer", "E1,E2",
+     "adafactor: the least root of a second moment, and the least root mean square that a weight counts with", P | T,
+     JOB_PAIR(adafactor_epsilon, adafactor_least), RANGE(1e-18, 1), .initial = "1.1920928955078125e-07,0.001",
+     MATHEMATICS(ALGORITHM)},
+    {"adafactor-clip", HR_FIELD_NUMBER, "Optimizer", "X", "adafactor: largest root mean square of a tensor's update",
+     P | T, JOB(adafactor_clip), RANGE(1, 1e30), .initial = "1", MATHEMATICS(ALGORITHM)},
     {"update", HR_FIELD_CHOICE, "Optimizer", "WHEN",
      "after the backward, or in-backward, which lets gradients die early", P | T | X, JOB(update), .words = updates,
      .initial = "after", .given = HR_GIVEN_UPDATE, .said = 6},
@@ -208,13 +217,20 @@ static const hr_field fields[] = {
      P | T, JOB(neftune_alpha), RANGE(0, 1e6), .initial = "0", MATHEMATICS(ALGORITHM)},
     {"on-nonfinite", HR_FIELD_CHOICE, "Optimizer", "WHAT",
      "a step whose loss or gradients are infinite or NaN: stop the run, or skip the step, which leaves weights and "
-     "optimizer states as they are",
+     "optimizer states as they are; with --precision fp16 this is said of the loss, and gradients are always skipped",
      P | T, JOB(on_nonfinite), .words = on_nonfinites, .initial = "stop", MATHEMATICS(ALGORITHM), .said = 8},
     {"max-skipped", HR_FIELD_U32, "Optimizer", "N", "steps in a row that may be skipped before the run stops", P | T,
-     JOB(max_skipped), COUNT(1, 0), .initial = "10",
-     /* so many are no bad batch, the training has diverged */ .remedy =
-         "give --on-nonfinite stop to end the run at the first such step",
-     MATHEMATICS(ALGORITHM)},
+     JOB(max_skipped), COUNT(1, 0), .initial = "20",
+     /* so many are no bad batch: the training has diverged. Nor are they the search for a loss scale in fp16, which 16
+      * halvings take from 65536 to 1. */
+     .remedy = "give --on-nonfinite stop to end the run at the first such step", MATHEMATICS(ALGORITHM)},
+    {"loss-scale", HR_FIELD_NUMBER, "Optimizer", "X",
+     "fp16: what the loss is multiplied by at first (init_scale of torch.amp.GradScaler); a step whose gradients overflow "
+     "is skipped and halves it",
+     P | T, JOB(loss_scale), RANGE(1e-6, 1e30), .initial = "65536", MATHEMATICS(ALGORITHM)},
+    {"growth-interval", HR_FIELD_U32, "Optimizer", "N",
+     "fp16: steps in a row without overflow after which the loss scale doubles", P | T, JOB(growth_interval),
+     COUNT(1, INT32_MAX), .initial = "2000", MATHEMATICS(ALGORITHM)},
     {"steps", HR_FIELD_U64, "Optimizer", "N", "optimizer steps", P | T, JOB(steps), COUNT(1, 0),
      .zero = "from --epochs", EFFECT(ALGORITHM)},
     {"epochs", HR_FIELD_NUMBER, "Optimizer", "X", "passes over the data, when --steps is not given", P | T, JOB(epochs),

@@ -108,6 +108,12 @@ static bool clip_in_backward(const hr_job *job) { return in_backward(job) && job
 static bool skip_in_backward(const hr_job *job) {
   return in_backward(job) && job->on_nonfinite == HR_ON_NONFINITE_SKIP;
 }
+static bool fp16_in_backward(const hr_job *job) { return in_backward(job) && job->precision == HR_PRECISION_FP16; }
+static bool scale_without_fp16(const hr_job *job) {
+  return trains(job) && job->precision != HR_PRECISION_FP16 &&
+         (!hri_field_is_default(hr_field_find("loss-scale"), job) ||
+          !hri_field_is_default(hr_field_find("growth-interval"), job));
+}
 static bool accumulate_in_backward(const hr_job *job) { return in_backward(job) && job->accumulate > 1; }
 static bool every_beyond(const hr_job *job) {
   return job->recompute.kind == HR_RECOMPUTE_EVERY &&
@@ -165,6 +171,11 @@ static const struct {
     {skip_in_backward, "--update in-backward", "--on-nonfinite skip",
      "whether a step is skipped is known when its last gradient is made, and by then the first weights have changed",
      "give --on-nonfinite stop or leave --update out", "skipping would keep"},
+    {fp16_in_backward, "--update in-backward", "--precision fp16",
+     "whether a step's gradients overflow is known when the last one is made, and by then the first weights have changed",
+     "give --precision bf16 or leave --update out", "skipping would keep"},
+    {scale_without_fp16, "--loss-scale and --growth-interval", "--precision other than fp16",
+     "only gradients in fp16 need a scale", "give --precision fp16 or leave them out", NULL},
     {accumulate_in_backward, "--update in-backward", "--accumulate",
      "a gradient is complete only after the last micro-step", "give --accumulate 1 or leave --update out", NULL},
     {moments_with_masters, "--moments bf16", "--precision other than bf16-pure",
@@ -230,6 +241,10 @@ static uint32_t chunk_of(const hr_job *job) {
     chunk = (uint64_t)rows * job->model.vocabulary_size * 4 > AUTO_LOSS_BYTES ? AUTO_LOSS_CHUNK : rows;
   if (job->loss_chunk == HR_LOSS_CHUNK_AUTO && rows / chunk >= MAX_LOSS_CHUNKS) chunk = rows / MAX_LOSS_CHUNKS + 1;
   return chunk < rows ? chunk : rows;
+}
+
+bool hri_job_skips(const hr_job *spec) {
+  return spec->on_nonfinite == HR_ON_NONFINITE_SKIP || spec->precision == HR_PRECISION_FP16;
 }
 
 uint64_t hri_loss_chunk(const hr_job *spec) {

@@ -7,6 +7,9 @@
 /* Tokens per loss chunk that a job uses, at most its rows; also for jobs that hr_job_finish has not seen. */
 uint64_t hri_loss_chunk(const hr_job *job);
 
+/* Whether a step whose gradients are not finite is skipped; else the run ends with it. */
+bool hri_job_skips(const hr_job *job);
+
 /* What hr_job_finish does for a job whose programs a caller built op by op, so that there is no model to check: ranges
  * of all fields, the device of which only the name is there, threads, budget, every from sqrt (of model.layer_count
  * layers). */

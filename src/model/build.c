@@ -118,15 +118,16 @@ static hri_id tensor_of_rows(const maker *m, hri_place place, uint32_t key, hri_
   return hri_tensor_new(m->job, place, key, dtype, p->rank, dims, stored);
 }
 
-/* A tensor of a range's state: shaped like the range, or a list of entries where several elements share one. */
+/* A tensor of a range's state: shaped like the range, or a list of entries where several elements share one. What pads a
+ * vocabulary has room in blocks, and none in factors: its gradient is 0, and nothing steps it. */
 static hri_id state_tensor(const maker *m, const hri_param_range *range, const hri_state_tensor *s) {
   hri_place place = place_of(m, HRI_ROLE_OPTIMIZER_STATE, m->all, 0);
   uint64_t end = range->row + range->rows < m->p->dims[0] ? range->row + range->rows : m->p->dims[0];
-  uint64_t stored = hri_state_entries(s, range->elements),
-           entries = hri_state_entries(s, (end - range->row) * columns_of(m->p)); /* blocks are of logical elements */
+  uint64_t entries = hri_state_entries(s, end - range->row, columns_of(m->p)), /* they share logical elements */
+      stored = s->per == HRI_STATE_FACTORS ? entries : hri_state_entries(s, range->rows, columns_of(m->p));
   char suffix[64];
   (void)snprintf(suffix, sizeof suffix, ".%s", s->name);
-  if (s->per == 1)
+  if (hri_state_shaped(s))
     return tensor_of_rows(m, place, name_of(m, range->row, range->rows, suffix), s->dtype, range->row, range->rows);
   return hri_tensor_new(m->job, place, name_of(m, range->row, range->rows, suffix), s->dtype, 1, &entries, &stored);
 }
@@ -154,11 +155,11 @@ static bool make_parts(const maker *m, bool train, hri_param *param) {
   return true;
 }
 
-/* Side by side, the two lie in one piece: nothing that is said of parts tells them apart, and no block may cross the
- * border. */
+/* Side by side, the two lie in one piece: nothing that is said of parts tells them apart, and no entry of a state is
+ * shared across the border. */
 static bool one_range(const hri_part *a, const hri_part *b) {
   return a->trainable == b->trainable && a->decay == b->decay && a->quantization == b->quantization &&
-         (!a->trainable || (a->state_kind == b->state_kind && hri_state_block(a->state_kind) == 1));
+         (!a->trainable || (a->state_kind == b->state_kind && !hri_state_apart(a->state_kind)));
 }
 
 /* Stored rows of parts [first, first + count): what pads the vocabulary goes with the last. */
@@ -680,7 +681,11 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
 /* The factor on embeddings has the type of the weights, as in transformers. */
 static double embedding_factor(const builder *b) {
   float factor = (float)b->model->embedding_scale;
-  return b->spec->precision == HR_PRECISION_FP32 ? (double)factor : (double)hri_bf16_widen(hri_bf16_round(factor));
+  switch (b->spec->precision) {
+  case HR_PRECISION_FP32: return (double)factor;
+  case HR_PRECISION_FP16: return (double)hri_f16_widen(hri_f16_round(factor));
+  default: return (double)hri_bf16_widen(hri_bf16_round(factor));
+  }
 }
 
 /* Embedding to final norm in program `program`. */

@@ -11,6 +11,7 @@
 #include "model/bnb.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "model/skip.h"
 
 /* ---- refusals ---- */
 
@@ -376,20 +377,18 @@ static bool is_bfloat16(const hri_json *root) {
   return false;
 }
 
-static bool ends_in(const char *name, const char *end) {
-  size_t a = strlen(name), b = strlen(end);
-  return a >= b && strcmp(name + a - b, end) == 0;
-}
-
-/* As transformers' should_convert_module: a module is left out under its name, under that of a module around it, and
- * under an end of its name. (Patterns are not: the loader refuses weights that are not as this says.) */
-static bool leaves_out(const hri_json *skipped, const char *module) {
-  for (size_t i = 0; i < hri_json_count(skipped); i++) {
-    const char *name = json_string_value(json_array_get(skipped->value, i));
-    size_t length = name ? strlen(name) : 0;
-    if (length && (ends_in(module, name) || (strncmp(module, name, length) == 0 && module[length] == '.'))) return true;
-  }
-  return false;
+/* What one entry of the list leaves out, of all layers. */
+static hr_status leave_out(const hri_json *item, hr_model *model, hr_error *error) {
+  hri_skip *skip;
+  HRI_TRY(hri_skip_open(item, &skip, error));
+  for (uint32_t l = 0; l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++) {
+      char name[96];
+      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && hri_skip_matches(skip, name))
+        model->plain[l] |= (uint8_t)(1u << k);
+    }
+  hri_skip_close(skip);
+  return HR_OK;
 }
 
 /* Modules of one matrix here are all quantized or none. */
@@ -418,14 +417,11 @@ static hr_status read_quantization(const hri_json *root, hr_model *model, hr_err
   config = hri_json_member(root, "quantization_config");
   if (!hri_json_has(&config, "llm_int8_skip_modules")) return HR_OK;
   HRI_TRY(hri_json_get_array(&config, "llm_int8_skip_modules", &skipped, error));
-  for (uint32_t l = 0; l < model->layer_count; l++) {
-    for (int k = 0; k < HR_MODULE_COUNT; k++) {
-      char name[96];
-      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && leaves_out(&skipped, name))
-        model->plain[l] |= (uint8_t)(1u << k);
-    }
-    HRI_TRY(check_alike(&skipped, model, l, error));
+  for (uint64_t k = 0; k < hri_json_count(&skipped); k++) {
+    hri_json item = hri_json_item(&skipped, k);
+    HRI_TRY(leave_out(&item, model, error));
   }
+  for (uint32_t l = 0; l < model->layer_count; l++) HRI_TRY(check_alike(&skipped, model, l, error));
   return HR_OK;
 }
 

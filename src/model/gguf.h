@@ -23,6 +23,9 @@ hr_status hri_gguf_model_open(const char *path, hr_model *model, hr_error *error
  * common tensor type. UNSUPPORTED names what GGUF cannot say (dynamic RoPE scaling, unscaled gpt2 attention, ...). */
 hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type, hr_error *error);
 
+/* The keys of a file with the adapters of model->lora. */
+void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type);
+
 /* The vectors of frequency factors that a model's file has besides its parameters: the index-th, with its name and
  * `count` values (at most HR_MAX_ROPE_PAIRS); false when there are no more. */
 bool hri_gguf_extra(const hr_model *model, uint32_t index, const char **name, float *values, uint32_t *count);

@@ -405,12 +405,20 @@ static void name_model(const hri_gguf *file, hr_model *model) {
   hri_model_set_text(model->name, sizeof model->name, name);
 }
 
+static hr_status refuse_adapter(const hri_gguf *file, hr_error *error) {
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s holds adapters, and no model", hri_gguf_path(file));
+  return hri_hint(error, HR_ERROR_UNSUPPORTED,
+                  "they are written for llama.cpp (--lora); name the PEFT directory that it was made of");
+}
+
 hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error) {
   hri_text text = {0};
   hri_json_writer w = hri_json_writer_init(&text, 0);
   hr_model made;
   size_t length = strlen(hri_gguf_path(file));
-  hr_status status = put_config(&w, file, error);
+  hr_status status;
+  if (hri_gguf_has(file, "adapter.type")) return refuse_adapter(file, error);
+  status = put_config(&w, file, error);
   if (status == HR_OK && text.failed) status = hri_fail_memory(error, text.length, hri_gguf_path(file));
   if (status == HR_OK) status = hr_model_parse(text.chars, text.length, hri_gguf_path(file), &made, error);
   hri_text_deinit(&text);
@@ -561,6 +569,16 @@ hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *m, uint32_t fi
   if (!m->learned_positions) hri_gguf_put_u32(keys, KEY("rope.dimension_count"), m->rotary_size);
   hri_gguf_put_u32(keys, "general.quantization_version", 2);
   return HR_OK;
+}
+
+void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *m, uint32_t file_type) {
+  put_text(keys, "general.architecture", architecture_of(m->family));
+  put_text(keys, "general.type", "adapter");
+  put_text(keys, "adapter.type", "lora");
+  put_text(keys, "general.name", m->name);
+  hri_gguf_put_u32(keys, "general.file_type", file_type);
+  hri_gguf_put_f32(keys, "adapter.lora.alpha", hri_lora_scale(&m->lora) * m->lora.rank);
+  hri_gguf_put_u32(keys, "general.quantization_version", 2);
 }
 
 bool hri_gguf_extra(const hr_model *model, uint32_t index, const char **name, float *values, uint32_t *count) {

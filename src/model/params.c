@@ -1,5 +1,6 @@
 #include "model/params.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -166,9 +167,12 @@ bool hri_module_name(const hr_model *m, hr_module module, int32_t layer, char ou
   return true;
 }
 
+static bool layer_is_adapted(const hr_model *m, uint32_t layer) {
+  return m->lora.rank > 0 && (m->lora.layers[layer / 8] >> layer % 8 & 1);
+}
+
 bool hri_module_is_adapted(const hr_model *m, int32_t layer, hr_module module) {
-  return m->lora.rank > 0 && layer >= 0 && (m->lora.targets >> module & 1) &&
-         (m->lora.layers[layer / 8] >> layer % 8 & 1);
+  return layer >= 0 && layer_is_adapted(m, (uint32_t)layer) && (m->lora.targets >> module & 1);
 }
 
 bool hri_param_quantizes(const hr_model *m, const hri_param_spec *spec) {
@@ -274,9 +278,19 @@ static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
   return columns ? 2 : 1;
 }
 
-static uint32_t count_in(const hr_model *m, place where, int32_t layer) {
+/* Without adapters, every layer has the same ones. */
+static uint32_t count_in(const hr_model *m, place where) {
   uint32_t count = 0;
-  for (int s = 0; s < HRI_SLOT_COUNT; s++) count += slots[s].place == where && present(m, (hri_slot)s, layer);
+  for (int s = 0; s < HRI_SLOT_LORA_A; s++) count += slots[s].place == where && present(m, (hri_slot)s, 0);
+  return count;
+}
+
+/* Adapters of a layer that has them. */
+static uint32_t count_adapters(const hr_model *m) {
+  uint32_t count = 0, layer = 0;
+  while (layer < m->layer_count && !layer_is_adapted(m, layer)) layer++;
+  for (int s = HRI_SLOT_LORA_A; s < HRI_SLOT_COUNT && layer < m->layer_count; s++)
+    count += adapter_present(m, (hri_slot)s, (int32_t)layer);
   return count;
 }
 
@@ -289,8 +303,9 @@ static hri_slot slot_at(const hr_model *m, place where, int32_t layer, uint32_t 
 }
 
 uint32_t hri_param_count(const hr_model *model) {
-  uint32_t count = count_in(model, PLACE_EMBED, -1) + count_in(model, PLACE_HEAD, -1);
-  for (uint32_t l = 0; l < model->layer_count; l++) count += count_in(model, PLACE_LAYER, (int32_t)l);
+  const uint32_t own = count_in(model, PLACE_LAYER), adapters = count_adapters(model);
+  uint32_t count = count_in(model, PLACE_EMBED) + count_in(model, PLACE_HEAD);
+  for (uint32_t l = 0; l < model->layer_count; l++) count += own + (layer_is_adapted(model, l) ? adapters : 0);
   return count;
 }
 
@@ -353,6 +368,23 @@ static void set_adapter_parts(const hr_model *m, hri_param_spec *spec) {
   }
 }
 
+/* `prefix`, the layer and a point before a name that stands in one: without printf, since every draft of a plan makes
+ * all names anew. */
+static void put_name(char *out, size_t bytes, const char *prefix, int32_t layer, const char *name) {
+  const size_t length = strlen(name), before = layer >= 0 ? strlen(prefix) : 0;
+  char digits[12];
+  size_t count = sizeof digits, used;
+  if (layer >= 0) digits[--count] = '.';
+  for (uint32_t rest = layer >= 0 ? (uint32_t)layer : 0; layer >= 0 && (rest || count == sizeof digits - 1); rest /= 10)
+    digits[--count] = (char)('0' + rest % 10);
+  used = sizeof digits - count;
+  assert(before + used + length < bytes);
+  memcpy(out, prefix, before);
+  memcpy(out + before, digits + count, used);
+  memcpy(out + before + used, name, length + 1);
+  (void)bytes;
+}
+
 static void set_parts(const hr_model *m, hri_param_spec *spec) {
   const hf_layout *layout = layout_of(m);
   const hf_slot *names = &layout->slots[spec->slot];
@@ -360,9 +392,7 @@ static void set_parts(const hr_model *m, hri_param_spec *spec) {
   while (spec->part_count < HRI_PARAM_PARTS && names->parts[spec->part_count]) spec->part_count++;
   for (uint32_t i = 0; i < spec->part_count; i++) {
     hri_param_part *part = &spec->parts[i];
-    if (spec->layer >= 0)
-      (void)snprintf(part->name, sizeof part->name, "%s%d.%s", layout->layer_prefix, spec->layer, names->parts[i]);
-    else (void)snprintf(part->name, sizeof part->name, "%s", names->parts[i]);
+    put_name(part->name, sizeof part->name, layout->layer_prefix, spec->layer, names->parts[i]);
     part->row = row;
     part->rows = part_rows(m, spec, i, spec->part_count);
     part->transposed = names->transposed;
@@ -372,38 +402,35 @@ static void set_parts(const hr_model *m, hri_param_spec *spec) {
 
 enum { ADAPTER_SITES = 1 << 20 }; /* beyond any number of parameters */
 
-/* `index` counts within its place; adapters stand behind the parameters of their layer. */
-static uint32_t site_of(const hr_model *m, const hri_param_spec *spec, uint32_t index) {
-  uint32_t own = 0, layer = spec->layer >= 0               ? (uint32_t)spec->layer
-                            : spec->unit == HRI_UNIT_EMBED ? 0
-                                                           : m->layer_count;
+/* `index` counts within its place, which has `own` ones in a layer; adapters stand behind the parameters of their
+ * layer. */
+static uint32_t site_of(const hr_model *m, const hri_param_spec *spec, uint32_t index, uint32_t embed, uint32_t own) {
+  uint32_t layer = spec->layer >= 0 ? (uint32_t)spec->layer : spec->unit == HRI_UNIT_EMBED ? 0 : m->layer_count;
   if (spec->adapter) return ADAPTER_SITES + layer * 2 * HR_MODULE_COUNT + (uint32_t)spec->slot - HRI_SLOT_LORA_A;
   if (spec->unit == HRI_UNIT_EMBED) return index;
-  for (int s = 0; s < HRI_SLOT_LORA_A; s++) own += slots[s].place == PLACE_LAYER && present(m, (hri_slot)s, 0);
-  return count_in(m, PLACE_EMBED, -1) + layer * own + index;
+  return embed + layer * own + index;
 }
 
 void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) {
-  uint32_t count = count_in(model, PLACE_EMBED, -1);
+  const uint32_t embed = count_in(model, PLACE_EMBED), own = count_in(model, PLACE_LAYER),
+                 adapters = count_adapters(model);
   memset(spec, 0, sizeof *spec);
   spec->layer = -1;
-  if (index < count) {
+  if (index < embed) {
     spec->slot = slot_at(model, PLACE_EMBED, -1, index);
     spec->unit = HRI_UNIT_EMBED;
   } else {
-    uint32_t layer = 0;
-    index -= count;
-    while (layer < model->layer_count && index >= (count = count_in(model, PLACE_LAYER, (int32_t)layer)))
+    uint32_t layer = 0, count;
+    index -= embed;
+    while (layer < model->layer_count && index >= (count = own + (layer_is_adapted(model, layer) ? adapters : 0)))
       index -= count, layer++;
     if (layer < model->layer_count) spec->layer = (int32_t)layer;
     spec->slot = slot_at(model, spec->layer >= 0 ? PLACE_LAYER : PLACE_HEAD, spec->layer, index);
     spec->unit = HRI_UNIT_FIRST_LAYER + layer;
   }
   spec->adapter = spec->slot >= HRI_SLOT_LORA_A;
-  spec->site = site_of(model, spec, index);
-  if (spec->layer >= 0)
-    (void)snprintf(spec->name, sizeof spec->name, "layers.%d.%s", spec->layer, slots[spec->slot].name);
-  else (void)snprintf(spec->name, sizeof spec->name, "%s", slots[spec->slot].name);
+  spec->site = site_of(model, spec, index, embed, own);
+  put_name(spec->name, sizeof spec->name, "layers.", spec->layer, slots[spec->slot].name);
   spec->rank = shape(model, spec->slot, spec->dims);
   spec->decay = spec->rank == 2;
   set_init(model, spec);

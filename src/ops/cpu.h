@@ -6,7 +6,7 @@
  *
  * Rules that all kernels share:
  *   - Tensors are contiguous, row-major. Sizes are elements, int64_t; 0 is fine.
- *   - What is declared void * holds elements of the type that `real` names, fp32 or bf16, all of one call the same; the
+ *   - What is declared void * holds elements of the type that `real` names, fp32, bf16 or fp16, all of one call the same; the
  *     rest is fp32. Arithmetic and sums are fp32 or wider; a result is rounded once, when it is stored.
  *   - `team` is who does it; NULL: the caller alone. The bits of the result do not depend on it: each output element is
  *     computed by one thread in one order, and reductions use fixed blocks (ops/scratch.h) whose partials are folded in
@@ -197,10 +197,11 @@ typedef struct hri_adamw_factors {
 
 /* The numbers of one step of any optimizer. */
 typedef struct hri_update_numbers {
-  double number[3]; /* as its row in program/optimizer.h lists them */
+  double number[4]; /* as its row in program/optimizer.h lists them */
   double learning_rate, weight_decay;
   double gradient_scale; /* multiplies g: clip coefficient / loss scale */
   int64_t t;             /* applied steps, this one counted */
+  int64_t columns;       /* of the part, for states that are factored; 1 or 0: a vector */
 } hri_update_numbers;
 
 /* What the random bits of stochastic rounding depend on, beside the array and the logical element
@@ -211,13 +212,15 @@ typedef struct hri_rounding {
 } hri_rounding;
 
 /* One optimizer step over a slice of n elements of a parameter, in one pass. Arithmetic is fp32 whatever the types; a
- * new weight or moment enters the arithmetic before it is rounded. bf16 weights and moments are rounded stochastically,
+ * new weight or moment enters the arithmetic before it is rounded. bf16 weights and moments are rounded stochastically
+ * (neither is fp16, and no gradient of a weight),
  * the copy of an fp32 weight to nearest even. No two arrays overlap. */
 typedef struct hri_update_args {
   int64_t n;
   void *w; /* [n] of type w_real */
   hri_real w_real;
-  hri_bf16 *copy;      /* [n] written beside an fp32 w, or NULL */
+  void *copy;          /* [n] of type copy_real, written beside an fp32 w; or NULL */
+  hri_real copy_real;  /* bf16 or fp16 */
   void *state[4];      /* the tensors of the optimizer's state, in order */
   hri_real state_real; /* of those that --moments applies to */
   const void *g;       /* [n] of type gradient_real */
@@ -299,7 +302,8 @@ typedef struct hri_cpu_kernels {
   double (*partial_sum)(const double *partials, int64_t n);
   /* One step, by hr_optimizer. AdamW is torch.optim.AdamW; SGD and momentum are torch.optim.SGD (decay added to the
    * gradient), where the momentum of the first step is zero, which gives torch's buffer = g; Lion decays as AdamW does.
-   * Of kinds with blocks a slice begins with one, and its states are codes and scales (ops/optim/dynamic.h). */
+   * Of kinds with blocks a slice begins with one, and its states are codes and scales (ops/optim/dynamic.h). Adafactor is
+   * torch.optim.Adafactor; its slice is a whole part, state[0] its factors: rows, then columns, fp32. */
   void (*update[HR_OPTIMIZER_COUNT])(const hri_update_args *args, const hri_update_numbers *numbers);
 
   /* ---- move ---- */

@@ -11,8 +11,9 @@
 
 /* ---- which nodes ---- */
 
-/* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32 or bf16, all r of a node the
- * same; m likewise (moments); x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control
+/* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32, bf16 or fp16, all r of a node
+ * the same; x likewise, but that fp32 may stand beside a narrow one; m fp32 or bf16, all m the same (moments); g fp32 or bf16 by itself; f fp32, h bf16
+ * or fp16, d fp64, i int32, c the control
  * block, u and k bytes, a fp32 or bytes; * bytes of any type. Guards and scratch stand behind and are not looked at. */
 /* clang-format off */
 static const char *const types[HRI_OP_COUNT] = {
@@ -25,7 +26,7 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_ATTENTION] = "rirfc", [HRI_OP_ATTENTION_BACKWARD] = "rrrfirc",
     [HRI_OP_ATTENTION_FULL] = "rirrc", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrirc", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
     [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
-    [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
+    [HRI_OP_SQUARE_NORM] = "gd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c", [HRI_OP_LOSS_SCALE] = "c",
     [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
     [HRI_OP_QUANTIZE] = "xuaf", [HRI_OP_DEQUANTIZE] = "uafx",
     [HRI_OP_FILL] = "*", [HRI_OP_SINK] = "x",
@@ -34,14 +35,13 @@ static const char *const types[HRI_OP_COUNT] = {
 
 /* `first`: the type of the first operand of the same letter. */
 static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
-  bool real = dtype == HRI_F32 || dtype == HRI_BF16;
   switch (letter) {
-  case 'r':
-  case 'm': return real && dtype == first;
-  case 'x': return real;
-  case 'o': return dtype == HRI_F32 || (dtype == HRI_BF16 && dtype == first);
+  case 'r': return hri_dtype_is_real(dtype) && dtype == first;
+  case 'x': return hri_dtype_is_real(dtype);
+  case 'm': return (dtype == HRI_F32 || dtype == HRI_BF16) && dtype == first;
+  case 'g': return dtype == HRI_F32 || dtype == HRI_BF16;
   case 'f': return dtype == HRI_F32;
-  case 'b': return dtype == HRI_BF16;
+  case 'h': return dtype == HRI_BF16 || dtype == HRI_F16;
   case 'd': return dtype == HRI_F64;
   case 'i': return dtype == HRI_I32;
   case 'c':
@@ -57,9 +57,9 @@ static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
 static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
   const hri_optimizer *row = hri_optimizer_get(kind);
   uint32_t at = 3;
-  memcpy(out, "xcx", 3);
+  memcpy(out, "gcg", 3);
   for (uint32_t k = 0; k < row->tensor_count; k++) out[at++] = row->tensors[k].narrow ? 'm' : '*';
-  out[at] = 'b';
+  out[at] = 'h';
   out[at + 1] = 0;
   return out;
 }
@@ -80,6 +80,7 @@ hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *e
   const char *letters =
       hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
   int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
+  int narrow = -1;         /* of x */
   if (node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) letters = types_of_move(job, node);
   if (!letters)
     return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
@@ -90,7 +91,9 @@ hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *e
     if (id == HRI_NONE) continue;
     t = &job->tensors.items[id];
     if (*same < 0 && (letters[i] == 'r' || letters[i] == 'm')) *same = t->dtype;
-    if (!type_fits(letters[i], t->dtype, (uint8_t)*same))
+    if (letters[i] == 'x' && narrow < 0 && t->dtype != HRI_F32) narrow = t->dtype;
+    if (!type_fits(letters[i], t->dtype, (uint8_t)*same) ||
+        (letters[i] == 'x' && t->dtype != HRI_F32 && t->dtype != narrow))
       return hri_fail(error, HR_ERROR_UNSUPPORTED,
                       "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
                       hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));
@@ -101,10 +104,7 @@ hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *e
 /* ---- nodes as kernels are given them ---- */
 
 /* Of an operand that hri_demand_check let pass as a real. */
-static hri_real type_of(const hri_tensor *t) {
-  assert(t->dtype == HRI_F32 || t->dtype == HRI_BF16);
-  return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
-}
+static hri_real type_of(const hri_tensor *t) { return hri_dtype_real(t->dtype); }
 static bool present(const hri_job *job, const hri_node *node, uint32_t index) {
   return index < node->operand_count && hri_operands(job, node)[index].tensor != HRI_NONE;
 }
@@ -120,6 +120,7 @@ hri_gemm_shape hri_demand_product(const hri_job *job, const hri_node *node, uint
   memset(&s, 0, sizeof s);
   s.type = type_of(a);
   s.mixed = type_of(b) != s.type;
+  s.other = s.mixed ? type_of(b) : HRI_REAL_F32;
   s.out = type_of(c);
   s.a_stride = (int64_t)a->stride;
   s.b_stride = (int64_t)b->stride;

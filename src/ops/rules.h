@@ -156,6 +156,7 @@ HRI_RULE_FN(dequantize);
 #define HRI_RULE_CLIP .check = hri_check_any
 #define HRI_RULE_FOUND_INF .check = hri_check_found_inf
 #define HRI_RULE_ADVANCE .check = hri_check_control_only
+#define HRI_RULE_LOSS_SCALE .check = hri_check_control_only
 #define HRI_RULE_OF_OPTIMIZERS                                                                                         \
   .check = hri_check_update, .flops = hri_flops_update, .stream = HR_STREAM_ADAMW,                                     \
   .groups = 0xFFFF & ~(1 << 1) /* all but control; a guard is one double */

@@ -18,13 +18,16 @@ enum {
   HRI_SQUARE_SUM_BLOCK = 65536 /* elements per partial of square_sum */
 };
 
-/* Kernels that take fp32 or bf16 are written once, as always-inline functions of an hri_real, and instantiated by
- * calling them with a constant: HRI_BY_REAL(args->real, row(args, i, REAL)) stands for two calls, one for each REAL. */
+/* Kernels that take fp32, bf16 or fp16 are written once, as always-inline functions of an hri_real, and instantiated by
+ * calling them with a constant: HRI_BY_REAL(args->real, row(args, i, REAL)) stands for three calls, one for each REAL. */
 #define HRI_INLINE inline __attribute__((always_inline))
 #define HRI_BY_REAL(real, ...)                                                                                         \
   do {                                                                                                                 \
     if ((real) == HRI_REAL_BF16) {                                                                                     \
       const hri_real REAL = HRI_REAL_BF16;                                                                             \
+      __VA_ARGS__;                                                                                                     \
+    } else if ((real) == HRI_REAL_F16) {                                                                               \
+      const hri_real REAL = HRI_REAL_F16;                                                                              \
       __VA_ARGS__;                                                                                                     \
     } else {                                                                                                           \
       const hri_real REAL = HRI_REAL_F32;                                                                              \

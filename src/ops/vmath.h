@@ -327,49 +327,92 @@ static inline hri_vu hri_vround_upper(hri_vf v) {
 #endif
 }
 static inline hri_vh16 hri_vround_bf16(hri_vf v) { return hri_vupper(hri_vround_upper(v)); }
-static inline hri_vf hri_vload_bf16(const hri_bf16 *p) { return hri_vwiden((hri_vh16) * (const hri_vh16_memory *)p); }
-static inline void hri_vstore_bf16(hri_bf16 *p, hri_vf v) {
-  *(hri_vh16_memory *)p = (hri_vh16_memory)hri_vround_bf16(v);
-}
-static inline hri_vf hri_vload_bf16_n(const hri_bf16 *p, int64_t n) {
-  if (n == HRI_LANES) return hri_vload_bf16(p);
+
+/* ---- fp16 in memory, fp32 in registers ---- */
+
+/* As hri_f16_widen and hri_f16_round, lane by lane. Processors do it in one instruction or two (AVX512F, F16C beside AVX2,
+ * Arm), to the same bits; no arithmetic in fp16 is needed. */
+static inline hri_vf hri_vwiden_f16(hri_vh16 half) {
 #if defined(__AVX512F__)
-  return hri_vwiden((hri_vh16)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p));
+  return (hri_vf)_mm512_cvtph_ps((__m256i)half);
+#elif defined(__F16C__) && defined(__AVX2__)
+  return (hri_vf)_mm256_cvtph_ps((__m128i)half);
+#elif defined(__aarch64__)
+  return (hri_vf)vcvt_f32_f16((float16x4_t)half);
 #else
-  hri_bf16 lanes[HRI_LANES] = {0};
-  for (int64_t i = 0; i < n; i++) lanes[i] = p[i];
-  return hri_vload_bf16(lanes);
+  hri_vu bits = __builtin_convertvector(half, hri_vu), rest = bits & 0x7FFFu;
+  hri_vf scaled = (hri_vf)(rest << 13) * 0x1p112f; /* exact, of subnormals too; infinity and NaN are 65536 or more */
+  hri_vu special = (hri_vu)scaled | 0x7F800000u, quiet = special | 0x00400000u;
+  scaled = hri_vselect((hri_vi)rest >= 0x7C00, (hri_vf)special, scaled);
+  scaled = hri_vselect((hri_vi)rest > 0x7C00, (hri_vf)quiet, scaled);
+  return (hri_vf)((hri_vu)scaled | (bits & 0x8000u) << 16);
 #endif
 }
-static inline void hri_vstore_bf16_n(hri_bf16 *p, hri_vf v, int64_t n) {
-  if (n == HRI_LANES) {
-    hri_vstore_bf16(p, v);
-    return;
-  }
+static inline hri_vh16 hri_vround_f16(hri_vf v) {
 #if defined(__AVX512F__)
-  _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1u), (__m256i)hri_vround_bf16(v));
+  return (hri_vh16)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif defined(__F16C__) && defined(__AVX2__)
+  return (hri_vh16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
+#elif defined(__aarch64__)
+  return (hri_vh16)vcvt_f16_f32((float32x4_t)v);
 #else
-  hri_bf16 lanes[HRI_LANES];
-  hri_vstore_bf16(lanes, v);
-  for (int64_t i = 0; i < n; i++) p[i] = lanes[i];
+  hri_vu bits = (hri_vu)v, rest = bits & 0x7FFFFFFFu, nan = 0x7E00u | (rest >> 13 & 0x03FFu);
+  hri_vu half = (rest - ((127u - 15) << 23) + 0x0FFFu + (rest >> 13 & 1u)) >> 13, infinity = {0};
+  hri_vf small = (hri_vf)rest + 0.5f; /* rounds to multiples of 2^-24 */
+  infinity |= 0x7C00u;
+  half = (hri_vu)hri_vselect((hri_vi)rest < 0x38800000, (hri_vf)((hri_vu)small - 0x3F000000u), (hri_vf)half);
+  half = (hri_vu)hri_vselect((hri_vi)rest >= 0x47800000, (hri_vf)infinity, (hri_vf)half);
+  half = (hri_vu)hri_vselect((hri_vi)rest > 0x7F800000, (hri_vf)nan, (hri_vf)half);
+  return __builtin_convertvector(half | (bits >> 16 & 0x8000u), hri_vh16);
 #endif
 }
 
-/* Element `index` on of an array of either type. With a constant `real`, after inlining, no branch is left. */
-static inline hri_vf hri_vload_real(const void *p, int64_t index, hri_real real) {
-  return real == HRI_REAL_BF16 ? hri_vload_bf16((const hri_bf16 *)p + index) : hri_vload((const float *)p + index);
+/* ---- any type in memory ---- */
+
+static inline hri_vf hri_vwiden_real(hri_vh16 half, hri_real real) {
+  return real == HRI_REAL_F16 ? hri_vwiden_f16(half) : hri_vwiden(half);
 }
-static inline void hri_vstore_real(void *p, int64_t index, hri_vf v, hri_real real) {
-  if (real == HRI_REAL_BF16) hri_vstore_bf16((hri_bf16 *)p + index, v);
-  else hri_vstore((float *)p + index, v);
+static inline hri_vh16 hri_vround_real(hri_vf v, hri_real real) {
+  return real == HRI_REAL_F16 ? hri_vround_f16(v) : hri_vround_bf16(v);
 }
+
+/* HRI_LANES elements of 16 bits as they are, or the first n of them and zeros. */
+static inline hri_vh16 hri_vload_narrow_n(const uint16_t *p, int64_t n) {
+  if (n == HRI_LANES) return (hri_vh16) * (const hri_vh16_memory *)p;
+#if defined(__AVX512F__)
+  return (hri_vh16)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p);
+#else
+  uint16_t lanes[HRI_LANES] = {0};
+  for (int64_t i = 0; i < n; i++) lanes[i] = p[i];
+  return (hri_vh16) * (const hri_vh16_memory *)lanes;
+#endif
+}
+static inline void hri_vstore_narrow_n(uint16_t *p, hri_vh16 half, int64_t n) {
+  if (n == HRI_LANES) {
+    *(hri_vh16_memory *)p = (hri_vh16_memory)half;
+    return;
+  }
+#if defined(__AVX512F__)
+  _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1u), (__m256i)half);
+#else
+  for (int64_t i = 0; i < n; i++) p[i] = half[i];
+#endif
+}
+
+/* Element `index` on of an array of any type. With a constant `real`, after inlining, no branch is left. */
 static inline hri_vf hri_vload_real_n(const void *p, int64_t index, int64_t n, hri_real real) {
-  return real == HRI_REAL_BF16 ? hri_vload_bf16_n((const hri_bf16 *)p + index, n)
-                               : hri_vload_n((const float *)p + index, n);
+  return real == HRI_REAL_F32 ? hri_vload_n((const float *)p + index, n)
+                              : hri_vwiden_real(hri_vload_narrow_n((const uint16_t *)p + index, n), real);
 }
 static inline void hri_vstore_real_n(void *p, int64_t index, hri_vf v, int64_t n, hri_real real) {
-  if (real == HRI_REAL_BF16) hri_vstore_bf16_n((hri_bf16 *)p + index, v, n);
-  else hri_vstore_n((float *)p + index, v, n);
+  if (real == HRI_REAL_F32) hri_vstore_n((float *)p + index, v, n);
+  else hri_vstore_narrow_n((uint16_t *)p + index, hri_vround_real(v, real), n);
+}
+static inline hri_vf hri_vload_real(const void *p, int64_t index, hri_real real) {
+  return hri_vload_real_n(p, index, HRI_LANES, real);
+}
+static inline void hri_vstore_real(void *p, int64_t index, hri_vf v, hri_real real) {
+  hri_vstore_real_n(p, index, v, HRI_LANES, real);
 }
 
 #endif

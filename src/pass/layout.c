@@ -102,6 +102,12 @@ static uint64_t stored_elements_of_storage(const hri_job *job, hri_id tensor) {
   return job->storages.items[t->storage].bytes / hri_dtype_size((hri_dtype)t->dtype, 1);
 }
 
+/* What a state takes in its segment, in elements of the range: as many as there are, or what a list of factors has. */
+static uint64_t elements_of_state(const hri_job *job, const hri_param_range *r, uint32_t k) {
+  const hri_optimizer *row = hri_optimizer_get(job->parts.items[r->part_begin].state_kind);
+  return row->tensors[k].per == HRI_STATE_FACTORS ? stored_elements_of_storage(job, r->state[k]) : r->elements;
+}
+
 static hr_status assign(layout *l, hr_error *error) {
   hri_job *job = l->job;
   for (uint32_t at = 0; at < job->ranges.count; at++) {
@@ -120,7 +126,8 @@ static hr_status assign(layout *l, hr_error *error) {
     settle(l, s, WEIGHT, r->weight, job->params.items[r->param].elements);
     if (r->gradient != HRI_NONE) settle(l, s, GRADIENT, r->gradient, stored_elements_of_storage(job, r->gradient));
     settle(l, s, MASTER, r->master, r->elements);
-    for (uint32_t k = 0; k < HRI_STATE_TENSORS; k++) settle(l, s, (thing)(STATE + k), r->state[k], r->elements);
+    for (uint32_t k = 0; k < HRI_STATE_TENSORS; k++)
+      if (r->state[k] != HRI_NONE) settle(l, s, (thing)(STATE + k), r->state[k], elements_of_state(job, r, k));
   }
   return HR_OK;
 }
@@ -187,7 +194,7 @@ static void gather_all(layout *l) {
     made.master = gather(l, s, MASTER, 1, "master");
     made.gradient = gather(l, s, GRADIENT, 1, "gradient");
     for (uint32_t k = 0; k < row->tensor_count; k++)
-      made.state[k] = gather(l, s, (thing)(STATE + k), row->tensors[k].per, row->tensors[k].name);
+      made.state[k] = gather(l, s, (thing)(STATE + k), hri_state_share(&row->tensors[k]), row->tensors[k].name);
     l->job->segments.items[s] = made;
   }
 }
@@ -210,7 +217,7 @@ static hr_status move(layout *l, size_t storages, hr_error *error) {
          : h->what == GRADIENT ? segment->gradient
          : h->what == MASTER   ? segment->master
                                : segment->state[h->what - STATE];
-    if (h->what >= STATE) per = row->tensors[h->what - STATE].per;
+    if (h->what >= STATE) per = hri_state_share(&row->tensors[h->what - STATE]);
     assert(h->at % per == 0);
     hri_merge_set(&merge, s, to,
                   hri_dtype_size(dtype_of(job, l->extents.items[h->segment].first[h->what]), h->at / per));

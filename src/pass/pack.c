@@ -23,8 +23,8 @@ typedef struct packer {
   const hri_backend *backend;
   hri_pack_mode mode;
   uint8_t program;
-  uint64_t peak;  /* of the job, before any packing; automatic mode only, like live */
-  uint64_t *live; /* per position of the program, with what was packed so far */
+  uint64_t peak;                     /* of the job, before any packing; automatic mode only, like live */
+  uint64_t *live[HRI_PROGRAM_COUNT]; /* per position, with what was packed so far */
   HRI_ARRAY(packed) copies;
   hri_order order;
 } packer;
@@ -110,9 +110,10 @@ static bool carried_weight(const packer *p, const hri_node *node) {
 
 /* Whether `bytes` more fit below the job's peak at all positions of [from, to]; if so they are taken. */
 static bool take_free(packer *p, uint32_t from, uint32_t to, uint64_t bytes) {
+  uint64_t *live = p->live[p->program];
   for (uint32_t at = from; at <= to; at++)
-    if (p->live[at] + bytes > p->peak) return false;
-  for (uint32_t at = from; at <= to; at++) p->live[at] += bytes;
+    if (live[at] + bytes > p->peak) return false;
+  for (uint32_t at = from; at <= to; at++) live[at] += bytes;
   return true;
 }
 
@@ -185,9 +186,7 @@ static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
 
 static hr_status pack_program(packer *p, hr_error *error) {
   hri_program *program = &p->job->programs[p->program];
-  uint64_t ignored = 0;
-  hr_status status =
-      p->mode == HRI_PACK_AUTO ? profile(p->job, p->backend, p->program, &p->live, &ignored, error) : HR_OK;
+  hr_status status = HR_OK;
   for (uint32_t at = 0; at < program->order.count && status == HR_OK; at++) {
     status = pack_node(p, at, error);
     if (status == HR_OK && !hri_array_push(&p->order, program->order.items[at]))
@@ -196,25 +195,25 @@ static hr_status pack_program(packer *p, hr_error *error) {
   if (status == HR_OK) hri_order_replace(p->job, p->program, &p->order);
   hri_array_free(&p->order);
   hri_array_free(&p->copies);
-  hri_free(p->live);
-  p->live = NULL;
   return status;
 }
 
+/* What is packed where it is free is a copy of one program's own, so that the profiles of the others stay. */
 hr_status hri_pass_pack(hri_job *job, const hri_backend *backend, hri_pack_mode mode, hr_error *error) {
   packer p = {.job = job, .backend = backend, .mode = mode};
+  hr_status status = HR_OK;
   job->current_pass = HRI_PASS_PACK;
   if (!backend->packing) return HR_OK;
-  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
-    uint64_t *live = NULL;
-    if (!job->programs[kind].present || mode != HRI_PACK_AUTO) continue;
-    HRI_TRY(profile(job, backend, kind, &live, &p.peak, error));
-    hri_free(live);
-  }
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    if (job->programs[kind].present && mode == HRI_PACK_AUTO)
+      HRI_TRY_OUT(profile(job, backend, kind, &p.live[kind], &p.peak, error));
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     if (!job->programs[kind].present || kind == HRI_PREFILL || kind == HRI_DECODE) continue;
     p.program = kind;
-    HRI_TRY(pack_program(&p, error));
+    HRI_TRY_OUT(pack_program(&p, error));
   }
-  return hri_job_ok(job, error);
+  status = hri_job_ok(job, error);
+out:
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) hri_free(p.live[kind]);
+  return status;
 }

@@ -31,12 +31,13 @@ const char *hri_pass_name(hri_pass pass);
 
 typedef struct hri_precision_options {
   bool masters;         /* fp32 master weights */
+  hri_dtype narrow;     /* what matrices and activations become: HRI_BF16, HRI_F16 */
   bool small_gradients; /* bf16 gradients where one product writes them once (needs a job without micro-steps) */
   bool small_moments;   /* bf16 optimizer states */
   hri_id head;          /* weight of the loss head, which no node reads yet */
   uint32_t head_chunks; /* and the chunks that will */
 } hri_precision_options;
-/* Makes matrices and activations bf16. */
+/* Makes matrices and activations narrow. */
 hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options, hr_error *error);
 
 /* Loss head of one program, unrolled over chunks of `chunk` tokens: logits, cross entropy and, with a gradient,
@@ -68,6 +69,9 @@ typedef struct hri_update_options {
   double weight_decay;
   bool clip, in_backward;
   bool skip; /* a step whose loss or gradients are not finite changes nothing (not in_backward) */
+  /* With skip: the loss scale grows after so many steps in a row that were not skipped, and backs off with each that
+   * was; 0: it stays as it is. */
+  uint32_t growth_interval;
 } hri_update_options;
 hr_status hri_pass_update(hri_job *job, const hri_update_options *options, hr_error *error);
 

@@ -1,6 +1,6 @@
-/* Mixed precision: which storages of a forward job become bf16, before anything is derived from them.
+/* Mixed precision: which storages of a forward job become bf16, or fp16, before anything is derived from them.
  *
- * Matrices and activations become bf16, but for what is wide (adapters and their low ranks); vectors (norm weights, biases), statistics, losses and the gradients of weights
+ * Matrices and activations become narrow, but for what is wide (adapters and their low ranks); vectors (norm weights, biases), statistics, losses and the gradients of weights
  * stay fp32, and so does all arithmetic. With masters each trainable matrix gets an fp32 master weight, which the
  * optimizer updates and whose rounded copy the products read. Without, the update rounds stochastically, and a gradient
  * that one product writes once may be bf16: nothing is added to it. Later passes take their types from here. */
@@ -88,12 +88,12 @@ static void mark_activations(const hri_job *job, const bool *wide, bool *narrow)
   }
 }
 
-static void apply(hri_job *job, const bool *narrow, size_t values) {
+static void apply(hri_job *job, const bool *narrow, size_t values, hri_dtype dtype) {
   for (size_t t = 0; t < job->tensors.count; t++) {
     hri_tensor *tensor = &job->tensors.items[t];
     if (tensor->value >= values || !narrow[tensor->value]) continue;
     assert(tensor->dtype == HRI_F32); /* each is halved once */
-    tensor->dtype = HRI_BF16;
+    tensor->dtype = (uint8_t)dtype;
     tensor->offset /= 2;
     tensor->value_offset /= 2;
   }
@@ -116,7 +116,7 @@ hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options,
   count_readers(job, readers, other);
   mark_parameters(job, options, readers, other, narrow);
   mark_activations(job, wide, narrow);
-  apply(job, narrow, values);
+  apply(job, narrow, values, options->narrow);
   for (size_t r = 0; options->masters && r < job->ranges.count && !job->failed; r++) {
     const hri_param_range range = job->ranges.items[r];
     if (range.gradient != HRI_NONE && is_matrix(job, &job->params.items[range.param]))

@@ -11,7 +11,9 @@
  * gradient is (squares of fp32 numbers are far from overflow in fp64), so the norm and the loss together say whether
  * the step is sound. found_inf holds the answer, and guards what changes anything that a later step reads: the count of
  * applied steps (Adam's t, the key of stochastic rounding) and every update. What runs without a guard writes only
- * values of this step. */
+ * values of this step. Where the loss is scaled (fp16) the norm sees the scaled gradients, fp32 sums that hold any
+ * overflow of the backward; norm and updates divide by the scale, so that there is no pass of unscaling; and the last
+ * node makes the next step's scale of found_inf, so that the host has no part in it. */
 #include <assert.h>
 #include <string.h>
 
@@ -125,6 +127,12 @@ static hri_id emit_found_inf(hri_job *job, uint8_t program) {
   return found;
 }
 
+/* Numbers of torch.amp.GradScaler. */
+static void emit_loss_scale(hri_job *job, uint8_t program, uint32_t growth_interval) {
+  hri_attr attr = {.i = {growth_interval}, .f = {2, 0.5}};
+  hri_node_append(job, HRI_OP_LOSS_SCALE, update_emit(program, NULL), &attr, (hri_operand[]){HRI_U(job->control)}, 1);
+}
+
 /* Where each value is touched last, or where 0 when it is not. */
 static void last_touches(const hri_job *job, const hri_program *p, uint32_t *last) {
   for (uint32_t at = 0; at < p->order.count; at++) {
@@ -221,6 +229,7 @@ static hr_status append_updates(hri_job *job, const hri_update_options *o, uint8
     hri_order_push(job, program, make_advance(job, program, guard));
     for (size_t n = 0; n < nodes.count && !job->failed; n++)
       hri_order_push(job, program, make_update(job, o, program, nodes.items[n], guard, list));
+    if (o->growth_interval) emit_loss_scale(job, program, o->growth_interval);
     status = hri_job_ok(job, error);
   }
   hri_array_free(&nodes);

@@ -34,7 +34,9 @@ static uint32_t resolve_levels(const hr_job *spec, uint8_t levels[HR_MAX_LAYERS]
 
 /* Weights, activations and states become what --precision says. */
 static hr_status compile_precision(hri_job *job, const hr_job *spec, const hri_forward *forwards, hr_error *error) {
-  hri_precision_options o = {.masters = spec->precision == HR_PRECISION_BF16, .head = HRI_NONE};
+  hri_precision_options o = {.masters = spec->precision != HR_PRECISION_BF16_PURE,
+                             .narrow = spec->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16,
+                             .head = HRI_NONE};
   if (spec->precision == HR_PRECISION_FP32) return HR_OK;
   if (spec->precision == HR_PRECISION_BF16_PURE) {
     o.small_gradients = spec->accumulate == 1;
@@ -78,7 +80,8 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   uint32_t group = resolve_levels(spec, levels);
   hri_update_options update = {.weight_decay = spec->weight_decay,
                                .clip = spec->clip > 0,
-                               .skip = spec->on_nonfinite == HR_ON_NONFINITE_SKIP,
+                               .skip = hri_job_skips(spec),
+                               .growth_interval = spec->precision == HR_PRECISION_FP16 ? spec->growth_interval : 0,
                                .in_backward = spec->update == HR_UPDATE_IN_BACKWARD};
   take_numbers(spec, &update);
   if (spec->recompute.kind == HR_RECOMPUTE_AUTO) { /* choosing takes plans; this makes one */

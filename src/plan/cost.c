@@ -38,22 +38,47 @@ static uint32_t product_side(const hri_job *job, const hri_node *node) {
   return least < 128 ? 0 : least < 512 ? 1 : 2;
 }
 
-/* bf16 as soon as one operand is: the others are then vectors, statistics or masters of the same node. */
-static uint32_t type_of(const hri_job *job, const hri_node *node) {
+/* Narrow as soon as one operand is: the others are then vectors, statistics or masters of the same node. */
+static hri_dtype type_of(const hri_job *job, const hri_node *node) {
   for (uint32_t i = 0; i < node->operand_count; i++) {
     hri_operand o = hri_operands(job, node)[i];
-    if (o.tensor != HRI_NONE && job->tensors.items[o.tensor].dtype == HRI_BF16) return 1;
+    uint8_t dtype = o.tensor == HRI_NONE ? HRI_F32 : job->tensors.items[o.tensor].dtype;
+    if (dtype == HRI_BF16 || dtype == HRI_F16) return (hri_dtype)dtype;
   }
-  return 0;
+  return HRI_F32;
+}
+
+/* Which of the measured types a class goes by. fp16 was not measured: the CPU widens it where it multiplies, so that
+ * products go at the rate of fp32; what streams it moves as many bytes as in bf16. */
+static uint32_t rated_type(hri_dtype type, hri_rate_table table) {
+  return type == HRI_BF16 || (type == HRI_F16 && table == HRI_RATE_STREAM);
+}
+
+static double peak_of(hri_dtype type, const hr_device *device) {
+  double narrow = type == HRI_F16 ? device->flops_fp16 : type == HRI_BF16 ? device->flops_bf16 : 0;
+  return narrow > 0 ? narrow : device->flops_fp32;
 }
 
 static bool is_packed(const hri_job *job, const hri_node *node) {
   return job->tensors.items[hri_operands(job, node)[1].tensor].layout == HRI_PACKED;
 }
 
+/* An update's arithmetic, as bytes (program/optimizer.h). A rate that was measured of a step with little of it would make
+ * states of 8 bits look twice as fast as they are slow. */
+static double effort_of(const hri_job *job, const hri_node *node) {
+  uint32_t kind = hri_optimizer_of(node->op);
+  double elements = 0;
+  if (kind == HRI_NONE || !hri_optimizer_get(kind)->effort) return 0;
+  for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[0].tensor); k++)
+    elements += (double)hri_tensor_elements(&job->tensors.items[hri_piece(job, hri_operands(job, node)[0].tensor, k)]);
+  return elements * hri_optimizer_get(kind)->effort;
+}
+
 hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
   const hri_rule *rule = hri_rule_get(node->op);
-  hri_rate_class c = {.table = HRI_RATE_STREAM, .kind = rule->stream, .work = hri_node_bytes(job, node)};
+  hri_rate_class c = {.table = HRI_RATE_STREAM,
+                      .kind = rule->stream,
+                      .work = hri_node_bytes(job, node) + effort_of(job, node)};
   if (node->lane != HRI_COMPUTE || rule->transfer) return (hri_rate_class){.table = HRI_RATE_NONE};
   c.size = c.work > 1 ? log2(c.work) : 0;
   if (rule->product) {
@@ -68,7 +93,7 @@ hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
                          .size = log2((double)node->attr.i[1]),
                          .work = hri_node_flops(job, node)};
   }
-  c.type = type_of(job, node);
+  c.type = rated_type(type_of(job, node), c.table);
   return c;
 }
 
@@ -141,8 +166,8 @@ bool hri_cost_measured(const hri_job *job, const hr_device *device) {
 
 static double assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
   const hri_rule *rule = hri_rule_get(node->op);
-  double peak = type_of(job, node) && device->flops_bf16 > 0 ? device->flops_bf16 : device->flops_fp32;
-  double rate = peak * device->gemm_efficiency, bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
+  double rate = peak_of(type_of(job, node), device) * device->gemm_efficiency,
+         bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
   double flops = hri_node_flops(job, node), bytes = hri_node_bytes(job, node), seconds;
   if (node->lane != HRI_COMPUTE && device->link_bytes_per_second > 0) bandwidth = device->link_bytes_per_second;
   if (rule->attention) rate *= ATTENTION_SHARE;

@@ -20,7 +20,7 @@
 typedef enum hri_rate_table { HRI_RATE_NONE = 0, HRI_RATE_PRODUCT, HRI_RATE_ATTENTION, HRI_RATE_STREAM } hri_rate_table;
 typedef struct hri_rate_class {
   hri_rate_table table;
-  uint32_t type;       /* 0 fp32, 1 bf16 */
+  uint32_t type;       /* 0 fp32, 1 bf16: of what is measured, fp16 goes by one or the other */
   uint32_t kind, side; /* first index; second one of products, else 0 */
   double size;         /* log2 of FLOPs, sequence or bytes: the coordinate along the last index */
   double work;         /* what the rate is per second of: FLOPs or bytes */

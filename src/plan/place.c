@@ -7,8 +7,6 @@
  * not time, so that the result is the same on every machine. */
 #include "plan/place.h"
 
-#include "plan/shelf.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +21,7 @@ typedef hri_shelf_item item;
 typedef struct placer {
   const hri_job *job;
   hri_placement *out;
+  hri_solved *solved; /* or NULL */
   uint64_t guard;
   uint8_t tier;
   uint32_t ticks;               /* of the job */
@@ -35,15 +34,21 @@ typedef struct placer {
   uint64_t work;
 } placer;
 
-/* Places the first `count` items in p->order among the others, which stay. *top: the place in the order of the item
- * that ends highest. */
-static uint64_t greedy(placer *p, uint32_t count, uint32_t *top) {
+/* What the allowance counts for a greedy: each item against all that were placed before it. */
+static uint64_t greedy_work(const placer *p, uint64_t count) {
+  return count * p->fixed.count + count * (count - 1) / 2;
+}
+
+/* Places the first `count` items in p->order among the others, which stay; *top: the place in the order of the item
+ * that ends highest. Where that is at `limit` or above, nobody wants the rest: it stops, and the allowance counts all of
+ * it. */
+static uint64_t greedy(placer *p, uint32_t count, uint64_t limit, uint32_t *top) {
   uint64_t peak = 0;
   hri_shelf_clear(&p->shelf, p->items.items, p->span.begin, p->span.end);
   for (uint32_t i = count; i < p->items.count; i++) hri_shelf_put(&p->shelf, i);
-  for (uint32_t n = 0; n < count; n++) {
-    const uint64_t high = hri_shelf_fit(&p->shelf, p->order[n]).high;
-    p->work += p->fixed.count + n;
+  p->work += greedy_work(p, count);
+  for (uint32_t n = 0; n < count && peak < limit; n++) {
+    const uint64_t high = hri_shelf_fit(&p->shelf, p->order[n]);
     if (high > peak) {
       peak = high;
       *top = n;
@@ -90,22 +95,20 @@ static hr_status set_stage(placer *p, hri_program_span span, hr_error *error) {
   return HR_OK;
 }
 
-static void keep_best(placer *p, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) p->best_low[i] = p->shelf.spots[i].low;
-}
+static void keep_best(placer *p, uint32_t count) { memcpy(p->best_low, p->shelf.low, count * sizeof *p->best_low); }
 
-/* Places the items of one program, all of whose lives lie in `span`; `enough` is a peak that need not be beaten. */
-static hr_status place_items(placer *p, hri_program_span span, uint64_t bound, uint64_t enough, hr_error *error) {
-  uint32_t count = (uint32_t)p->items.count, top = 0, best_top = 0;
-  uint64_t best = UINT64_MAX, goal = bound > enough ? bound : enough;
-  HRI_TRY(set_stage(p, span, error));
+/* The three orders, then the rounds, until the peak is at most `goal`. Returns the peak, and in *before the best one
+ * before it (UINT64_MAX: none): a goal from that on would have ended the search earlier. */
+static hr_status improve(placer *p, uint32_t count, uint64_t goal, uint64_t *peak, uint64_t *before, hr_error *error) {
+  uint32_t top = 0, best_top = 0;
+  uint64_t best = UINT64_MAX, now;
   p->work = 0;
   for (int kind = 0; kind < 3 && best > goal; kind++) {
-    uint64_t peak;
     HRI_TRY(sort_items(p, kind, count, error));
-    peak = greedy(p, count, &top);
-    if (peak >= best) continue;
-    best = peak;
+    now = greedy(p, count, best, &top);
+    if (now >= best) continue;
+    *before = best;
+    best = now;
     best_top = top;
     keep_best(p, count);
     memcpy(p->best_order, p->order, count * sizeof *p->order);
@@ -113,20 +116,39 @@ static hr_status place_items(placer *p, hri_program_span span, uint64_t bound, u
   memcpy(p->order, p->best_order, count * sizeof *p->order);
   top = best_top;
   for (uint32_t round = 0; round < ROUNDS && best > goal && p->work < WORK && top > 0; round++) {
-    uint32_t moved = p->order[top];
-    uint64_t peak;
+    const bool last = round + 1 == ROUNDS || p->work + greedy_work(p, count) >= WORK;
+    const uint32_t moved = p->order[top];
     memmove(p->order + 1, p->order, top * sizeof *p->order);
     p->order[0] = moved;
-    peak = greedy(p, count, &top);
-    p->out->rounds++;
-    if (peak >= best) continue;
-    best = peak;
+    now = greedy(p, count, last ? best : UINT64_MAX, &top);
+    if (now >= best) continue;
+    *before = best;
+    best = now;
     keep_best(p, count);
   }
-  for (uint32_t i = 0; i < count; i++) {
-    p->items.items[i].low = p->best_low[i];
-    p->out->offsets[p->items.items[i].storage] = p->best_low[i];
+  *peak = best;
+  return HR_OK;
+}
+
+/* Places the items of one program, all of whose lives lie in `span`; `enough` is a peak that need not be beaten. */
+static hr_status place_items(placer *p, hri_program_span span, uint64_t bound, uint64_t enough, hr_error *error) {
+  const uint32_t count = (uint32_t)p->items.count;
+  const uint64_t goal = bound > enough ? bound : enough;
+  const hri_shelf_item *known = NULL;
+  hri_solved_program program;
+  HRI_TRY(set_stage(p, span, error));
+  program = (hri_solved_program){p->items.items, count, (uint32_t)p->items.count, span.begin};
+  if (p->solved) known = hri_solved_find(p->solved, &program, goal);
+  if (known) {
+    for (uint32_t i = 0; i < count; i++) p->items.items[i].low = known[i].low;
+  } else {
+    uint64_t peak, before = UINT64_MAX;
+    HRI_TRY(improve(p, count, goal, &peak, &before, error));
+    for (uint32_t i = 0; i < count; i++) p->items.items[i].low = p->best_low[i];
+    if (p->solved)
+      HRI_TRY(hri_solved_add(p->solved, &program, (hri_solved_range){peak <= goal ? peak : 0, before}, error));
   }
+  for (uint32_t i = 0; i < count; i++) p->out->offsets[p->items.items[i].storage] = p->items.items[i].low;
   p->items.count = count;
   return HR_OK;
 }
@@ -185,6 +207,20 @@ static uint64_t highest_end(const placer *p) {
   return peak;
 }
 
+/* The most bytes of items that are alive together: there are most of them where one begins. Quadratic, for the few that
+ * are carried. */
+static uint64_t most_alive(const placer *p) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < p->items.count; i++) {
+    const uint32_t tick = p->items.items[i].begin;
+    uint64_t sum = 0;
+    for (size_t k = 0; k < p->items.count; k++)
+      if (p->items.items[k].begin <= tick && tick <= p->items.items[k].end) sum += p->items.items[k].bytes;
+    if (sum > most) most = sum;
+  }
+  return most;
+}
+
 /* What some programs carry: placed above the bottom, for good. Offsets are relative to `base` until the end. */
 static hr_status place_carried(placer *p, uint16_t all, uint64_t *base, uint64_t *peak, hr_error *error) {
   for (hri_id s = 0; s < p->job->storages.count; s++) {
@@ -197,7 +233,7 @@ static hr_status place_carried(placer *p, uint16_t all, uint64_t *base, uint64_t
       return hri_fail_memory(error, sizeof(item), "placement");
     }
   }
-  HRI_TRY(place_items(p, (hri_program_span){0, p->ticks - 1}, 0, 0, error));
+  HRI_TRY(place_items(p, (hri_program_span){0, p->ticks - 1}, most_alive(p), 0, error));
   *peak = highest_end(p);
   for (size_t i = 0; i < p->items.count; i++)
     if (!hri_array_push(&p->fixed, p->items.items[i])) return hri_fail_memory(error, sizeof(item), "placement");
@@ -279,8 +315,9 @@ out:
   return status;
 }
 
-hr_status hri_placement_make(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
-  placer p = {.job = job, .out = out, .guard = guard};
+hr_status hri_placement_make(const hri_job *job, uint64_t guard, hri_solved *solved, hri_placement *out,
+                             hr_error *error) {
+  placer p = {.job = job, .out = out, .solved = solved, .guard = guard};
   hr_status status = HR_OK;
   assert(out->lives && !out->offsets);
   out->offsets = hri_alloc_zero(job->storages.count, sizeof *out->offsets);
@@ -298,7 +335,7 @@ out:
 hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
   hr_status status;
   HRI_TRY(hri_placement_bound(job, guard, out, error));
-  status = hri_placement_make(job, guard, out, error);
+  status = hri_placement_make(job, guard, NULL, out, error);
   if (status != HR_OK) hri_placement_deinit(out);
   return status;
 }

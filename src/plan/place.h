@@ -4,6 +4,7 @@
 #define HRI_PLAN_PLACE_H
 
 #include "plan/lives.h"
+#include "plan/solved.h"
 
 typedef struct hri_placement {
   uint64_t *offsets;                   /* per storage, bytes into its tier's arena; multiples of HRI_STORAGE_ALIGN */
@@ -11,13 +12,14 @@ typedef struct hri_placement {
   uint64_t lower_bound_bytes[HRI_TIER_COUNT]; /* most live bytes at any tick; never above the peak */
   hri_storage_life *lives;
   hri_program_span spans[HRI_PROGRAM_COUNT];
-  uint32_t rounds; /* improvement rounds that were run */
 } hri_placement;
 
 /* Lives, spans and bounds alone, and then the rest: a placement is made in these two steps, or in one.
- * `guard` bytes are kept free behind every storage (check mode), else 0. Deterministic. */
+ * `guard` bytes are kept free behind every storage (check mode), else 0. Deterministic. `solved`: programs that others
+ * placed and may place again, or NULL; the result is the same. */
 hr_status hri_placement_bound(const hri_job *job, uint64_t guard, hri_placement *placement, hr_error *error);
-hr_status hri_placement_make(const hri_job *job, uint64_t guard, hri_placement *placement, hr_error *error);
+hr_status hri_placement_make(const hri_job *job, uint64_t guard, hri_solved *solved, hri_placement *placement,
+                             hr_error *error);
 hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *placement, hr_error *error);
 void hri_placement_deinit(hri_placement *placement);
 

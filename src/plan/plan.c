@@ -56,7 +56,8 @@ static uint64_t job_bytes(const hri_job *job) {
 static uint64_t fixed_bytes(const hr_plan *plan) {
   const hr_job *spec = &plan->spec;
   uint32_t lengths[HRI_MAX_VARIANTS], shapes = 1 + hri_variant_lengths(spec, lengths);
-  uint64_t process = shapes * job_bytes(&plan->job);
+  uint64_t process =
+      shapes * job_bytes(&plan->job) + (uint64_t)spec->sequence_length * HRI_ROW_NUMBERS * sizeof(int32_t);
   if (spec->with_generation && spec->model.directory[0]) process += spec->model.vocabulary_size * TOKENIZER_BYTES;
   return hri_round_up(plan->backend->fixed_bytes(plan->backend->self, &plan->job, shapes, process),
                       plan->backend->granule);
@@ -187,7 +188,7 @@ hr_status hri_plan_place(hr_plan *plan, hr_error *error) {
   const uint64_t least = hri_plan_need(plan);
   const bool perhaps = plan->info.fits;
   assert(!plan->placed);
-  HRI_TRY(hri_placement_make(&plan->job, guard_of(&plan->spec), &plan->placement, error));
+  HRI_TRY(hri_placement_make(&plan->job, guard_of(&plan->spec), plan->known, &plan->placement, error));
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
     plan->info.tiers[tier].peak_bytes = plan->placement.peak_bytes[tier];
     plan->info.tiers[tier].reserved_bytes = hri_round_up(plan->placement.peak_bytes[tier], plan->backend->granule);
@@ -231,7 +232,9 @@ hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options
 }
 
 hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **draft, hr_error *error) {
-  return draft_with(spec, NULL, beside, build_model, NULL, draft, error);
+  HRI_TRY(draft_with(spec, NULL, beside, build_model, NULL, draft, error));
+  (*draft)->known = beside ? beside->known : &(*draft)->solved;
+  return HR_OK;
 }
 
 hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error) {
@@ -242,6 +245,7 @@ void hr_plan_destroy(hr_plan *plan) {
   if (!plan) return;
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) hri_breakdown_deinit(&plan->breakdown[tier]);
   hri_placement_deinit(&plan->placement);
+  hri_solved_deinit(&plan->solved);
   hri_job_deinit(&plan->job);
   if (!plan->borrows) hri_backend_close(plan->backend);
   hri_free(plan);

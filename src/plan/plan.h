@@ -24,6 +24,8 @@ struct hr_plan {
   bool placed;
   hri_job job;
   hri_placement placement; /* of a draft: lives, spans and bounds */
+  hri_solved solved;       /* programs of the drafts beside it and of its own, where it is a draft */
+  hri_solved *known;       /* what placing looks up: its own or its lender's; NULL: nothing */
   hri_breakdown breakdown[HR_TIER_COUNT];
 };
 
@@ -31,11 +33,15 @@ struct hr_plan {
 hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error);
 
 /* Of a draft: info has its time, and what it needs at least, in place of what it needs; where info.fits is false, it
- * stays so. `beside`: a plan for the same device and threads that lives longer and lends its backend; NULL: one of its
- * own. */
+ * stays so. `beside`: a plan for the same device and threads that lives longer and lends its backend, and the
+ * placements that were made for drafts beside it; NULL: one of its own. */
 hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **draft, hr_error *error);
 /* Makes the bounds of a draft the bytes that it needs. */
 hr_status hri_plan_place(hr_plan *draft, hr_error *error);
+
+/* Numbers per token of a row of data on its way into a program's inputs: id, target, position, document start. A run
+ * keeps one row of the longest shape (train/session.h), which is among the plan's fixed bytes. */
+enum { HRI_ROW_NUMBERS = 4 };
 
 /* What a budget must hold. */
 static inline uint64_t hri_plan_need(const hr_plan *plan) {

@@ -20,10 +20,11 @@ hr_status hri_shelf_init(hri_shelf *shelf, uint64_t capacity, hr_error *error) {
   *shelf = (hri_shelf){.begin = hri_alloc(places * sizeof *shelf->begin),
                        .end = hri_alloc(places * sizeof *shelf->end),
                        .item = hri_alloc(places * sizeof *shelf->item),
-                       .spots = hri_alloc(capacity * sizeof *shelf->spots),
+                       .low = hri_alloc(capacity * sizeof *shelf->low),
+                       .high = hri_alloc(capacity * sizeof *shelf->high),
                        .count = (uint32_t)places};
-  if (!shelf->begin || !shelf->end || !shelf->item || !shelf->spots)
-    return hri_fail_memory(error, places * (2 * sizeof *shelf->begin + sizeof *shelf->item + sizeof *shelf->spots),
+  if (!shelf->begin || !shelf->end || !shelf->item || !shelf->low || !shelf->high)
+    return hri_fail_memory(error, places * (2 * sizeof *shelf->begin + sizeof *shelf->item + 2 * sizeof *shelf->low),
                            "placement");
   hri_shelf_clear(shelf, NULL, 0, 0);
   return HR_OK;
@@ -33,7 +34,8 @@ void hri_shelf_deinit(hri_shelf *shelf) {
   hri_free(shelf->begin);
   hri_free(shelf->end);
   hri_free(shelf->item);
-  hri_free(shelf->spots);
+  hri_free(shelf->low);
+  hri_free(shelf->high);
   *shelf = (hri_shelf){0};
 }
 
@@ -106,45 +108,48 @@ static inline bool really_meets(const hri_shelf_item *a, const hri_shelf_item *b
 
 /* ---- the best gap ---- */
 
-/* Where an item shall lie: its offset, and the places between which it then stands. */
+/* Where an item shall lie: its offset, and the place that it then stands before: that of what ends the gap. */
 typedef struct gap {
   uint64_t offset;
-  uint32_t from, to;
+  uint32_t to;
 } gap;
 
-/* Two thirds of the time of a large plan's placement are spent here, on what the life meets. Layers are alike, so a gap of
- * just its size is common; nothing is better. */
-static gap find_gap(const hri_shelf *shelf, const hri_shelf_item *it) {
+/* Two thirds of the time of a large plan's placement are spent here, on what the life meets; so `exact` is a constant
+ * where this is called. Layers are alike, so a gap of just its size is common; nothing is better. */
+static inline __attribute__((always_inline)) gap best_gap(const hri_shelf *shelf, const hri_shelf_item *it,
+                                                          bool exact) {
   const int16_t before = (int16_t)(coarse(shelf, it->begin) - 1), behind = (int16_t)(coarse(shelf, it->end) + 1);
-  const bool exact = shelf->shift == 0;
-  const uint32_t count = shelf->count, *item = shelf->item;
-  const hri_shelf_spot *spots = shelf->spots;
-  uint64_t top = 0, spare = (uint64_t)1 << 63; /* highest end so far; bytes that the best gap leaves */
-  uint32_t next = 0;                           /* behind the last one met */
+  const uint32_t count = shelf->count;
+  const uint64_t *lows = shelf->low, *highs = shelf->high, bytes = it->bytes;
+  uint64_t end = bytes, spare = (uint64_t)1 << 63; /* of it, on top of all so far; bytes that the best gap leaves */
   gap best = {0};
-  for (uint32_t from = 0; from < count; from += CHUNK)
+  for (uint32_t from = 0; from < count; from += CHUNK) {
+    const uint32_t *item = shelf->item + from;
     for (uint64_t met = who_meets(shelf, from, before, behind); met != 0; met &= met - 1) {
-      const uint32_t at = from + (uint32_t)__builtin_ctzll(met);
-      if (!exact && !really_meets(it, &shelf->items[item[at]])) continue;
-      const hri_shelf_spot spot = spots[item[at]];
-      const uint64_t rest = spot.low - top - it->bytes; /* 2^63 and more: too small */
+      const uint32_t at = (uint32_t)__builtin_ctzll(met), other = item[at];
+      if (!exact && !really_meets(it, &shelf->items[other])) continue;
+      const uint64_t rest = lows[other] - end; /* 2^63 and more: too small */
       if (rest < spare) {
         spare = rest;
-        best = (gap){top, next, at};
+        best = (gap){end - bytes, from + at};
         if (rest == 0) return best;
       }
-      top = spot.high > top ? spot.high : top;
-      next = at + 1;
+      if (highs[other] + bytes > end) end = highs[other] + bytes;
     }
-  return spare >> 63 ? (gap){top, next, count} : best;
+  }
+  return spare >> 63 ? (gap){end - bytes, count} : best;
 }
 
-/* Behind all that lies as low or lower. */
+static gap find_gap(const hri_shelf *shelf, const hri_shelf_item *it) {
+  return shelf->shift == 0 ? best_gap(shelf, it, true) : best_gap(shelf, it, false);
+}
+
+/* Behind all that lies as low or lower; what ends the gap does not. */
 static uint32_t place_of(const hri_shelf *shelf, gap in) {
-  uint32_t low = in.from, high = in.to;
+  uint32_t low = 0, high = in.to;
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
-    if (shelf->spots[shelf->item[middle]].low <= in.offset) low = middle + 1;
+    if (shelf->low[shelf->item[middle]] <= in.offset) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -153,22 +158,23 @@ static uint32_t place_of(const hri_shelf *shelf, gap in) {
 static void insert(hri_shelf *shelf, uint32_t item, gap in) {
   const hri_shelf_item *it = &shelf->items[item];
   const uint32_t at = place_of(shelf, in), after = shelf->count++ - at;
-  assert(at == 0 || shelf->spots[shelf->item[at - 1]].low <= in.offset);
-  assert(after == 0 || shelf->spots[shelf->item[at]].low >= in.offset);
+  assert(at == 0 || shelf->low[shelf->item[at - 1]] <= in.offset);
+  assert(after == 0 || shelf->low[shelf->item[at]] >= in.offset);
   memmove(shelf->begin + at + 1, shelf->begin + at, after * sizeof *shelf->begin);
   memmove(shelf->end + at + 1, shelf->end + at, after * sizeof *shelf->end);
   memmove(shelf->item + at + 1, shelf->item + at, after * sizeof *shelf->item);
   shelf->begin[at] = coarse(shelf, it->begin);
   shelf->end[at] = coarse(shelf, it->end);
   shelf->item[at] = item;
-  shelf->spots[item] = (hri_shelf_spot){in.offset, in.offset + it->bytes};
+  shelf->low[item] = in.offset;
+  shelf->high[item] = in.offset + it->bytes;
 }
 
 void hri_shelf_put(hri_shelf *shelf, uint32_t item) {
-  insert(shelf, item, (gap){shelf->items[item].low, 0, shelf->count});
+  insert(shelf, item, (gap){shelf->items[item].low, shelf->count});
 }
 
-hri_shelf_spot hri_shelf_fit(hri_shelf *shelf, uint32_t item) {
+uint64_t hri_shelf_fit(hri_shelf *shelf, uint32_t item) {
   insert(shelf, item, find_gap(shelf, &shelf->items[item]));
-  return shelf->spots[item];
+  return shelf->high[item];
 }

@@ -12,17 +12,13 @@ typedef struct hri_shelf_item {
   uint32_t storage;    /* the caller's */
 } hri_shelf_item;
 
-typedef struct hri_shelf_spot {
-  uint64_t low, high;
-} hri_shelf_spot;
-
 typedef struct hri_shelf {
   const hri_shelf_item *items; /* the caller's */
   uint32_t first_tick, shift;  /* a life is kept in 16 bits, as (tick - first_tick) >> shift */
   uint32_t count;              /* items that lie on it */
   int16_t *begin, *end;        /* by place; behind the last one, what meets nothing */
   uint32_t *item;              /* by place */
-  hri_shelf_spot *spots;       /* by item */
+  uint64_t *low, *high;        /* where it lies, by item */
 } hri_shelf;
 
 /* For items 0 .. capacity - 1. Deinit also takes what init left after an error, and zeros. */
@@ -34,7 +30,7 @@ void hri_shelf_clear(hri_shelf *shelf, const hri_shelf_item *items, uint32_t fir
 /* Puts an item where it says. */
 void hri_shelf_put(hri_shelf *shelf, uint32_t item);
 /* Puts an item into the smallest gap between what it may meet that holds it, the lowest of equal ones, or on top of all
- * that it meets. */
-hri_shelf_spot hri_shelf_fit(hri_shelf *shelf, uint32_t item);
+ * that it meets. Returns the end of it. */
+uint64_t hri_shelf_fit(hri_shelf *shelf, uint32_t item);
 
 #endif

@@ -17,7 +17,10 @@
 #ifndef HRI_PROGRAM_JOB_H
 #define HRI_PROGRAM_JOB_H
 
+#include <assert.h>
+
 #include "base/mem.h"
+#include "base/real.h"
 
 #define HRI_NONE 0xFFFFFFFFu /* no tensor, node, storage, unit, name */
 enum {
@@ -162,7 +165,7 @@ typedef struct hri_wait {
 /* Attributes: their meaning is fixed per op (program/ops.h). Nothing that changes from step to step stands here. */
 typedef struct hri_attr {
   int64_t i[8];
-  double f[4];
+  double f[5];
 } hri_attr;
 
 typedef struct hri_node {
@@ -368,6 +371,14 @@ static inline hri_operand *hri_operands(const hri_job *job, const hri_node *node
 }
 /* index-th operand with this access, HRI_NONE if there is none. */
 hri_id hri_operand_find(const hri_job *job, const hri_node *node, hri_access access, uint32_t index);
+/* What kernels take as activations, weights, gradients and states (base/real.h): fp32, bf16, fp16. */
+static inline bool hri_dtype_is_real(uint8_t dtype) {
+  return dtype == HRI_F32 || dtype == HRI_BF16 || dtype == HRI_F16;
+}
+static inline hri_real hri_dtype_real(uint8_t dtype) {
+  assert(hri_dtype_is_real(dtype));
+  return dtype == HRI_BF16 ? HRI_REAL_BF16 : dtype == HRI_F16 ? HRI_REAL_F16 : HRI_REAL_F32;
+}
 uint64_t hri_dtype_bytes(hri_dtype dtype);                   /* of one element; not for types of blocks */
 uint64_t hri_dtype_block(hri_dtype dtype);                   /* elements that go together: 1 but for types of blocks */
 uint64_t hri_dtype_size(hri_dtype dtype, uint64_t elements); /* bytes of whole blocks of elements */

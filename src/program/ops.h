@@ -64,11 +64,13 @@
   X(CLIP, "clip", "RU")                    /* partial sums, control: grad_norm; clip_scale, which is 1 without clip_norm */ \
   X(FOUND_INF, "found_inf", "RRW")         /* two doubles, double: 1 when one of them is not finite, else 0 */ \
   X(ADVANCE, "advance", "Ug")              /* control: applied_steps += 1; guard? */                        \
+  X(LOSS_SCALE, "loss_scale", "U")         /* control: loss_scale and growth_tracker for the next step, by found_inf;   \
+                                              i0 steps without overflow until it grows, f0 growth, f1 backoff */        \
   /* move */                                                                                                \
   X(ZERO, "zero", "W")                     /* x */                                                          \
   X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers, columns of either */         \
   X(ACCUMULATE, "accumulate", "RA")        /* x, y: y (+)= x element by element, columns of either; sums in fp32 */ \
-  X(CAST, "cast", "RW")                    /* from, to: same elements, f32 or bf16, to nearest even */       \
+  X(CAST, "cast", "RW")                    /* from, to: same elements, f32, bf16 or f16, to nearest even */       \
   X(PACK, "pack", "RW")                    /* b of a product, the same in the layout that the product reads; \
                                               i0 hri_product - 1; i1 the product's M */   \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \

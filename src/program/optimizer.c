@@ -5,15 +5,15 @@
 
 #include "program/ops.h"
 
-static const hri_optimizer rows[HR_OPTIMIZER_COUNT] = {
+static const hri_optimizer optimizers[HR_OPTIMIZER_COUNT] = {
 #define HRI_ROW(id, word, operands, ...) [HR_OPTIMIZER_##id] = {.op = HRI_OP_##id, __VA_ARGS__},
     HRI_OPTIMIZERS(HRI_ROW)
 #undef HRI_ROW
 };
 
 const hri_optimizer *hri_optimizer_get(uint32_t kind) {
-  assert(kind < HR_OPTIMIZER_COUNT && rows[kind].op); /* every value of hr_optimizer has a row */
-  return &rows[kind];
+  assert(kind < HR_OPTIMIZER_COUNT && optimizers[kind].op); /* every value of hr_optimizer has a row */
+  return &optimizers[kind];
 }
 
 hr_optimizer hri_state_kind(hr_optimizer optimizer, uint64_t elements, bool sensitive, bool all) {
@@ -24,26 +24,28 @@ hr_optimizer hri_state_kind(hr_optimizer optimizer, uint64_t elements, bool sens
 
 uint32_t hri_optimizer_of(uint16_t op) {
   for (uint32_t kind = 0; kind < HR_OPTIMIZER_COUNT; kind++)
-    if (rows[kind].op == op) return kind;
+    if (optimizers[kind].op == op) return kind;
   return HRI_NONE;
 }
 
-uint64_t hri_state_entries(const hri_state_tensor *tensor, uint64_t elements) {
+uint64_t hri_state_entries(const hri_state_tensor *tensor, uint64_t rows, uint64_t columns) {
+  uint64_t elements = rows * columns;
+  if (tensor->per == HRI_STATE_FACTORS) return columns > 1 ? rows + columns : rows;
   return elements / tensor->per + (elements % tensor->per != 0);
 }
 
-uint32_t hri_state_block(uint32_t kind) {
-  uint32_t block = 1;
-  for (uint32_t k = 0; k < rows[kind].tensor_count; k++)
-    if (rows[kind].tensors[k].per > block) block = rows[kind].tensors[k].per;
-  return block;
+bool hri_state_apart(uint32_t kind) {
+  bool apart = false;
+  for (uint32_t k = 0; k < optimizers[kind].tensor_count; k++)
+    apart = apart || !hri_state_shaped(&optimizers[kind].tensors[k]);
+  return apart;
 }
 
-uint64_t hri_state_bytes(uint32_t kind, uint64_t elements, bool narrow) {
+uint64_t hri_state_bytes(uint32_t kind, uint64_t rows, uint64_t columns, bool narrow) {
   const hri_optimizer *row = hri_optimizer_get(kind);
   uint64_t bytes = 0;
   for (uint32_t k = 0; k < row->tensor_count; k++)
-    bytes += hri_state_entries(&row->tensors[k], elements) *
+    bytes += hri_state_entries(&row->tensors[k], rows, columns) *
              hri_dtype_bytes(narrow && row->tensors[k].narrow ? HRI_BF16 : row->tensors[k].dtype);
   return bytes;
 }

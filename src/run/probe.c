@@ -226,7 +226,7 @@ static void add_attention(probe *p) {
 
 /* A range of so many elements, for an update to act on; its place in laid_out. */
 static int64_t range_of(probe *p, uint64_t elements) {
-  hri_param_range range = {.elements = elements};
+  hri_param_range range = {.elements = elements, .rows = 1};
   if (!hri_array_push(&p->job.params, (hri_param){0}) || !hri_array_push(&p->job.ranges, range) ||
       !hri_array_push(&p->job.laid_out, (uint32_t)p->job.ranges.count - 1))
     p->job.failed = true;
@@ -241,7 +241,8 @@ static void add_streams(probe *p, uint64_t bytes) {
   const uint64_t half = unit / 2, third = unit / 3, quarter = unit / 4, seventh = wide_unit / 7;
   hri_attr none = {0}, gelu = {.i = {HR_ACTIVATION_GELU_TANH}}, silu = {.i = {HR_ACTIVATION_SILU}},
            layer = {.i = {HR_NORM_LAYER}, .f = {1e-5}};
-  hri_attr rope = {.i = {6, 1, 64, 0, 64}}, adam = {.f = {0.9, 0.999, 1e-8, 0.1}}, words = {.i = {(int64_t)(16 * c)}};
+  hri_attr rope = {.i = {6, 1, 64, 0, 64}}, adam = {.f = {0.9, 0.999, 1e-8, [HRI_STATE_NUMBERS] = 0.1}},
+           words = {.i = {(int64_t)(16 * c)}};
   uint64_t elements = half * 2 * c;
   add(p, node(p, HRI_OP_COPY, none, (hri_operand[]){in(p, half, c), out(p, half, c)}, 2));
   add(p, node(p, HRI_OP_ADD, none, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)}, 3));

@@ -71,6 +71,10 @@ static bool apply_frozen(unsigned algorithm, hr_job *job) {
   return true;
 }
 
+unsigned hri_change_narrow(const hr_job *job) {
+  return job->device.flops_fp16 > 0 && job->device.flops_bf16 <= 0 ? HRI_CHANGE_FP16 : HRI_CHANGE_BF16;
+}
+
 static bool apply_algorithm(unsigned algorithm, hr_job *job) {
   if (!apply_frozen(algorithm, job)) return false;
   if (algorithm & (HRI_CHANGE_SGD | HRI_CHANGE_MOMENTUM)) {
@@ -90,10 +94,13 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
     job->clip = 0;
     job->given |= HR_GIVEN_CLIP;
   }
-  if (algorithm & (HRI_CHANGE_BF16 | HRI_CHANGE_BF16_PURE)) {
-    const bool older = job->device.flops_fp16 > 0 && job->device.flops_bf16 <= 0; /* it has fp16 and no bf16 */
-    if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION) || older) return false;
-    job->precision = algorithm & HRI_CHANGE_BF16 ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
+  if (algorithm & (HRI_CHANGE_BF16 | HRI_CHANGE_BF16_PURE | HRI_CHANGE_FP16)) {
+    const bool older = hri_change_narrow(job) == HRI_CHANGE_FP16;
+    if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION)) return false;
+    if (older != ((algorithm & HRI_CHANGE_FP16) != 0)) return false;
+    job->precision = older                         ? HR_PRECISION_FP16
+                     : algorithm & HRI_CHANGE_BF16 ? HR_PRECISION_BF16
+                                                   : HR_PRECISION_BF16_PURE;
   }
   if (algorithm & HRI_CHANGE_HALF_SEQUENCE) {
     if (job->sequence_length < 128) return false;

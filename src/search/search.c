@@ -1,6 +1,6 @@
 /* Alternatives of a job: what is offered where it does not fit (hr_plan_fixes), and the grid of --auto. Both are points
  * of recompute levels x rows per micro-batch (the batch of a step stays the same) x loss chunk; the fixes have changes
- * beside that alter the algorithm (bf16, adapters, quantization, another optimizer, ...), which are only offered:
+ * beside that alter the algorithm (bf16 or fp16, adapters, quantization, another optimizer, ...), which are only offered:
  * --auto has no way to them. Effect classes: architecture.md section 3. */
 #include <stdlib.h>
 #include <string.h>
@@ -151,9 +151,9 @@ static hr_status add_chosen_levels(search *s, hri_change change, hr_error *error
 
 static hr_status add_singles(search *s, hr_error *error) {
   static const uint32_t chunks[] = {4096, 2048, 1024, 512};
-  static const unsigned algorithms[] = {HRI_CHANGE_BF16,         HRI_CHANGE_BF16_PURE, HRI_CHANGE_IN_BACKWARD,
-                                        HRI_CHANGE_8BIT,         HRI_CHANGE_MOMENTUM,  HRI_CHANGE_SGD,
-                                        HRI_CHANGE_HALF_SEQUENCE};
+  static const unsigned algorithms[] = {HRI_CHANGE_BF16,        HRI_CHANGE_FP16,         HRI_CHANGE_BF16_PURE,
+                                        HRI_CHANGE_IN_BACKWARD, HRI_CHANGE_8BIT,         HRI_CHANGE_MOMENTUM,
+                                        HRI_CHANGE_SGD,         HRI_CHANGE_HALF_SEQUENCE};
   for (size_t k = 0; k < FIXED_LEVELS; k++) HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1}, error));
   HRI_TRY(add_chosen_levels(s, (hri_change){.split = 1}, error));
   for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2)
@@ -213,11 +213,11 @@ static hr_status add_frozen(search *s, hr_error *error) {
   const bool train = s->base->purpose == HR_PURPOSE_TRAIN;
   for (size_t k = 0; k < WAYS; k++) HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = ways[k]}, error));
   for (size_t k = 0; k < WAYS; k++) {
-    const unsigned bf16 = ways[k] | HRI_CHANGE_BF16;
-    HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = bf16}, error));
+    const unsigned narrow = ways[k] | hri_change_narrow(s->base);
+    HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = narrow}, error));
     if (!train) continue;
     HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = ways[k]}, error));
-    HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = bf16}, error));
+    HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = narrow}, error));
   }
   return HR_OK;
 }
@@ -240,7 +240,7 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
     HRI_TRY_OUT(add_singles(&s, error));
     HRI_TRY_OUT(add_combinations(&s, error));
   } else {
-    HRI_TRY_OUT(add(&s, (hri_change){.split = 1, .algorithm = HRI_CHANGE_BF16}, error));
+    HRI_TRY_OUT(add(&s, (hri_change){.split = 1, .algorithm = hri_change_narrow(&base)}, error));
   }
   HRI_TRY_OUT(add_frozen(&s, error));
   if (s.found.count) {

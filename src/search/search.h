@@ -29,10 +29,11 @@ enum {
   HRI_CHANGE_HALF_SEQUENCE = 8,
   HRI_CHANGE_BF16 = 16,
   HRI_CHANGE_BF16_PURE = 32,
-  HRI_CHANGE_LORA = 64,  /* adapters instead of all weights: rank and targets as most people begin */
-  HRI_CHANGE_NF4 = 128,  /* frozen matrices in 4 bits, their scales in 8 */
-  HRI_CHANGE_INT8 = 256, /* in 8 bits */
-  HRI_CHANGE_8BIT = 512, /* states of 8 bits for those of AdamW or Lion */
+  HRI_CHANGE_LORA = 64,   /* adapters instead of all weights: rank and targets as most people begin */
+  HRI_CHANGE_NF4 = 128,   /* frozen matrices in 4 bits, their scales in 8 */
+  HRI_CHANGE_INT8 = 256,  /* in 8 bits */
+  HRI_CHANGE_8BIT = 512,  /* states of 8 bits for those of AdamW or Lion */
+  HRI_CHANGE_FP16 = 1024, /* where a device has fp16 and no bf16 */
   HRI_CHANGE_QUANTIZE = HRI_CHANGE_NF4 | HRI_CHANGE_INT8
 };
 
@@ -43,6 +44,8 @@ typedef struct hri_change {
   unsigned algorithm; /* set of HRI_CHANGE_*: makes it another training, which is offered and never taken */
 } hri_change;
 
+/* HRI_CHANGE_BF16, or HRI_CHANGE_FP16 where a device has fp16 and no bf16. */
+unsigned hri_change_narrow(const hr_job *job);
 /* How many things a change is made of. Adapters with the quantization that only they allow are one. */
 uint32_t hri_change_parts(const hri_change *change);
 /* Changes a finished job and finishes it again; false, with the job as it comes, where the change does not apply,

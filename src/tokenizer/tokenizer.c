@@ -107,13 +107,23 @@ hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error
   return status;
 }
 
+/* Of a GGUF file that has none (made without it, or an adapter); of what cannot be read, opening it says why. */
+static bool lacks(const char *path) {
+  hri_gguf *file;
+  bool found;
+  if (!hri_gguf_is(path) || hri_gguf_open(path, &file, NULL) != HR_OK) return false;
+  found = hri_gguf_has(file, "tokenizer.ggml.model");
+  hri_gguf_close(file);
+  return !found;
+}
+
 bool hr_tokenizer_present(const char *path) {
   char *found = NULL;
   hr_error error;
   struct stat info;
   if (stat(path, &info) != 0)
     return errno != ENOENT && errno != ENOTDIR; /* opening it will say why it cannot be looked at */
-  bool present = S_ISDIR(info.st_mode) ? find_file(path, &found, &error) == HR_OK : hri_path_exists(path);
+  bool present = S_ISDIR(info.st_mode) ? find_file(path, &found, &error) == HR_OK : !lacks(path);
   hri_free(found);
   return present;
 }

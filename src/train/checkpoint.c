@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,6 +250,10 @@ static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progres
   hri_json_field_u64(w, "rows_seen", p->rows_seen);
   hri_json_field_u64(w, "skipped_steps", p->skipped_steps);
   hri_json_field_u64(w, "skipped_in_row", p->skipped_in_row);
+  if (r->job->precision == HR_PRECISION_FP16) {
+    hri_json_field_double(w, "loss_scale", p->loss_scale);
+    hri_json_field_i64(w, "growth_tracker", p->growth_tracker);
+  }
   hri_json_field_string(w, "data_hash", hash);
   if (isfinite(p->best_eval_loss)) hri_json_field_double(w, "best_eval_loss", p->best_eval_loss);
   if (isfinite(p->eval_loss)) hri_json_field_double(w, "eval_loss", p->eval_loss);
@@ -345,6 +350,19 @@ static hr_status read_schema(const hri_json *root, const char *file, uint64_t *s
   return hri_hint(error, status, "go on with the version of Headroom that made the run, or a newer one");
 }
 
+/* Of fp16; a run in another precision has none, and NaN is what is read. The scale was an fp32 number. */
+static hr_status read_scaler(const hri_json *root, hri_progress *p, hr_error *error) {
+  uint64_t tracker = 0;
+  hr_status status;
+  p->loss_scale = NAN;
+  HRI_TRY(hri_json_opt_double(root, "loss_scale", &p->loss_scale, error));
+  HRI_TRY(hri_json_opt_u64(root, "growth_tracker", 0, INT32_MAX, &tracker, error));
+  p->growth_tracker = (int64_t)tracker;
+  if (isnan(p->loss_scale) || (p->loss_scale >= 0 && p->loss_scale <= (double)FLT_MAX)) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT, "loss_scale is %g; it must be 0 or more, and an fp32 number", p->loss_scale);
+  return hri_hint(error, status, "go on from another checkpoint with --from step-N");
+}
+
 static hr_status read_progress(const hri_json *root, hri_progress *p, hr_error *error) {
   const char *hash;
   uint64_t in_row = 0;
@@ -355,6 +373,7 @@ static hr_status read_progress(const hri_json *root, hri_progress *p, hr_error *
   HRI_TRY(hri_json_get_u64(root, "rows_seen", 0, INT64_MAX, &p->rows_seen, error));
   HRI_TRY(hri_json_opt_u64(root, "skipped_steps", 0, INT64_MAX, &p->skipped_steps, error));
   HRI_TRY(hri_json_opt_u64(root, "skipped_in_row", 0, UINT32_MAX, &in_row, error));
+  HRI_TRY(read_scaler(root, p, error));
   HRI_TRY(hri_json_get_string(root, "data_hash", &hash, error));
   p->skipped_in_row = (uint32_t)in_row;
   p->data_hash = strtoull(hash, NULL, 16);

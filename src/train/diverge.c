@@ -1,4 +1,5 @@
-/* Only looked for when a run has ended badly: one pass over weights and states. */
+/* Only looked for when a run has ended badly: one pass over weights and states. And in fp16 at the beginning: one over
+ * weights. */
 #include "train/diverge.h"
 
 #include <stdio.h>
@@ -45,4 +46,21 @@ bool hri_first_nonfinite(const hri_session *s, char *out, uint64_t out_bytes) {
     }
   }
   return false;
+}
+
+hr_status hri_check_fp16(const hri_session *s, hr_error *error) {
+  const hri_job *job = &s->plan->job;
+  for (uint32_t p = 0; p < job->params.count; p++) {
+    const hri_param *param = &job->params.items[p];
+    const hri_tensor *weight = &job->tensors.items[param->weight];
+    int64_t at;
+    if (weight->dtype != HRI_F16 || !hri_executor_has(s->executor, param->weight)) continue;
+    at = first_in(s, param->weight, hri_tensor_stored_elements(weight), HRI_REAL_F16);
+    if (at < 0) continue;
+    (void)hri_fail(error, HR_ERROR_INPUT,
+                   "weight %s holds a number at element %lld that fp16 cannot hold: its largest is 65504",
+                   hri_name_get(job, param->key), (long long)at);
+    return hri_hint(error, HR_ERROR_INPUT, "give --precision bf16, which has the range of fp32");
+  }
+  return HR_OK;
 }

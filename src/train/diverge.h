@@ -8,4 +8,8 @@
  * reads all of them, once. */
 bool hri_first_nonfinite(const hri_session *session, char *out, uint64_t out_bytes);
 
+/* What fp16 cannot hold becomes infinite when it is rounded: INPUT, naming the weight, where a session that was loaded
+ * holds such a copy. */
+hr_status hri_check_fp16(const hri_session *session, hr_error *error);
+
 #endif

@@ -11,72 +11,14 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "convert/lexicon.h"
 #include "formats/gguf.h"
 #include "model/adapter.h"
+#include "model/config_kept.h"
 
-enum { CONFIG_LIMIT_BYTES = 4 << 20, COPY_BYTES = 1 << 18 };
+enum { CONFIG_BYTES = 4096, COPY_BYTES = 1 << 18 };
 
 /* ---- config.json ---- */
-
-/* Puts `value`, which is taken over, at a key that keeps its place when it is there. */
-static bool set(json_t *object, const char *key, json_t *value) {
-  return value && json_object_set_new(object, key, value) == 0;
-}
-
-/* The source's tree with what a save changes: the dtype under the name that the file uses, the architecture of
- * `plain`. */
-static bool update(json_t *object, const json_t *plain, const char *dtype) {
-  const char *key = json_object_get(object, "dtype") ? "dtype" : "torch_dtype";
-  json_t *architectures = json_object_get(plain, "architectures");
-  return set(object, key, json_string(dtype)) &&
-         (!architectures || set(object, "architectures", json_incref(architectures)));
-}
-
-static char *tree_text(const json_t *tree) {
-  hri_text text = {0};
-  hri_json_writer w = hri_json_writer_init(&text, 2);
-  hri_json_put_tree(&w, tree);
-  hri_text_add(&text, "\n");
-  if (!text.failed) return text.chars;
-  hri_text_deinit(&text);
-  return NULL;
-}
-
-/* Whether a config.json says what `plain`, the text that the model alone gives, says. */
-static bool means(const char *text, const char *plain, const char *dtype) {
-  hr_model model;
-  char *again;
-  bool same;
-  if (hr_model_parse(text, strlen(text), "config.json", &model, NULL) != HR_OK) return false;
-  again = hr_model_config_text(&model, dtype);
-  same = again && strcmp(again, plain) == 0;
-  hr_free(again);
-  return same;
-}
-
-/* The source's config.json as it is to be written; NULL: there is none, or it says something else than `plain`. What
- * cannot be read is told (INPUT) after all. */
-static char *kept_config(const char *path, const char *plain, const char *dtype, hr_status *status, hr_error *error) {
-  hri_json source = {0}, made = {0};
-  json_t *object;
-  char *text = NULL;
-  if (!hri_path_exists(path)) return NULL;
-  *status = hri_json_read(path, CONFIG_LIMIT_BYTES, &source, error);
-  if (*status == HR_ERROR_INPUT) *status = HR_OK; /* it is no JSON: `plain` says what the model is */
-  if (*status == HR_OK && source.value && hri_json_parse(plain, strlen(plain), "config.json", &made, NULL) == HR_OK) {
-    object =
-        json_object_get(source.value, "text_config"); /* of a model for text and images, only the text part is saved */
-    if (!json_is_object(object)) object = source.value;
-    if (json_is_object(object) && update(object, made.value, dtype)) text = tree_text(object);
-  }
-  hri_json_deinit(&made);
-  hri_json_deinit(&source);
-  if (text && means(text, plain, dtype)) return text;
-  hri_free(text);
-  return NULL;
-}
 
 static hr_status write_config(const char *path, const char *text, hri_file_list *files, hr_error *error) {
   uint64_t count = strlen(text);
@@ -86,18 +28,13 @@ static hr_status write_config(const char *path, const char *text, hri_file_list 
 
 hr_status hri_export_config(const hr_model *model, const char *dtype, const char *directory, hri_file_list *files,
                             hr_error *error) {
-  char *plain = hr_model_config_text(model, dtype), *path = hri_path_join(directory, "config.json");
-  char *source = model->directory[0] ? hri_path_join(model->directory, "config.json") : NULL;
-  hr_status read = HR_OK;
+  char *path = hri_path_join(directory, "config.json");
+  hr_status read, status;
   hr_error unread = {0};
-  char *kept = plain && source ? kept_config(source, plain, dtype, &read, &unread) : NULL;
-  const char *text = kept ? kept : plain;
-  hr_status status =
-      text && path ? write_config(path, text, files, error) : hri_fail_memory(error, CONFIG_LIMIT_BYTES, "config.json");
-  hri_free(kept);
-  hri_free(source);
+  char *text = hri_config_kept(model, dtype, &read, &unread);
+  status = text && path ? write_config(path, text, files, error) : hri_fail_memory(error, CONFIG_BYTES, "config.json");
   hri_free(path);
-  hr_free(plain);
+  hr_free(text);
   if (status != HR_OK || read == HR_OK) return status;
   return hri_fail(error, HR_ERROR_INPUT, "%.600s: config.json is written without the keys that only that file has",
                   unread.message);

@@ -499,6 +499,7 @@ static void put_metrics(hri_text *text, const hr_metrics *m, bool evaluation) {
   } else {
     hri_json_field_double(w, "loss", m->loss);
     hri_json_field_double(w, "grad_norm", m->grad_norm);
+    if (isfinite(m->loss_scale)) hri_json_field_double(w, "loss_scale", m->loss_scale);
     hri_json_field_double(w, "learning_rate", m->learning_rate);
     hri_json_field_double(w, "epoch", m->epoch);
     hri_json_field_u64(w, "tokens", m->tokens);

@@ -21,9 +21,11 @@ typedef struct hri_progress { /* what a checkpoint remembers besides tensors */
   uint64_t step, steps, tokens_total;
   int64_t applied_steps;
   uint64_t data_hash, rows_seen;
-  uint64_t skipped_steps; /* steps whose gradients were not finite (--on-nonfinite skip) */
+  uint64_t skipped_steps; /* steps whose gradients were not finite (--on-nonfinite skip, fp16) */
   uint32_t skipped_in_row;
-  uint64_t broken_rows; /* of the training data, passed over: in run.json, not in a checkpoint */
+  double loss_scale;      /* of the next step; 1 where the precision has none */
+  int64_t growth_tracker; /* steps since it changed, or since an overflow */
+  uint64_t broken_rows;   /* of the training data, passed over: in run.json, not in a checkpoint */
   double best_eval_loss, last_loss;
   double eval_loss; /* of this very step; NaN: it was not evaluated */
 } hri_progress;

@@ -11,6 +11,7 @@
 #include "data/words.h"
 #include "device/host.h"
 #include "program/quantization.h"
+#include "train/diverge.h"
 #include "train/export.h"
 #include "train/manifest.h"
 
@@ -103,8 +104,8 @@ static hr_status make_shapes(hri_session *s, hr_error *error) {
   if (s->one_shape) count = 0;
   for (uint32_t k = 0; k < count; k++) HRI_TRY(add_shape(s, lengths[k], error));
   s->shapes[s->shape_count++] = (hri_shape){.sequence = full, .job = &s->plan->job, .executor = s->executor};
-  s->row = hri_alloc(((size_t)full * 4 + 1) * sizeof *s->row);
-  return s->row ? HR_OK : hri_fail_memory(error, (uint64_t)full * 4 * sizeof *s->row, "a row of data");
+  s->row = hri_alloc((uint64_t)full * HRI_ROW_NUMBERS * sizeof *s->row);
+  return s->row ? HR_OK : hri_fail_memory(error, (uint64_t)full * HRI_ROW_NUMBERS * sizeof *s->row, "a row of data");
 }
 
 const hri_shape *hri_session_shape(const hri_session *s, uint64_t longest) {
@@ -211,11 +212,14 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
 }
 
 static hr_status load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
-  hri_control control = {.loss_scale = 1, .clip_scale = 1, .seed = s->plan->spec.seed};
+  hri_control control = {.loss_scale = s->plan->spec.precision == HR_PRECISION_FP16 ? s->plan->spec.loss_scale : 1,
+                         .clip_scale = 1,
+                         .seed = s->plan->spec.seed};
   bool adapters = s->plan->spec.model.lora.rank > 0;
   hri_file_list unasked = {0};
   hr_status status;
   if (!s->executor) HRI_TRY(hri_session_prepare(s, error));
+  hri_source_close(&s->source); /* of a load before this one */
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory,
                           states_file, s->plan->spec.seed, error));
   if (s->loaded || adapters) HRI_TRY(hri_source_digest_begin(&s->source, error));
@@ -225,7 +229,9 @@ static hr_status load(hri_session *s, const char *directory, const char *states_
   status = hri_executor_run(s->executor, HRI_LOAD, error);
   if (status == HR_OK && (s->loaded || adapters))
     status = hri_source_digest_end(&s->source, s->loaded ? s->loaded : &unasked, &s->base, error);
+  if (status == HR_OK && s->plan->spec.precision == HR_PRECISION_FP16) status = hri_check_fp16(s, error);
   hri_array_free(&unasked);
+  if (status == HR_OK && s->plan->spec.purpose == HR_PURPOSE_TRAIN) return hri_source_settle(&s->source, error);
   hri_source_close(&s->source); /* files are not needed any more */
   return status;
 }
@@ -249,6 +255,7 @@ void hri_session_close(hri_session *s) {
 static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states,
                               hri_file_list *files, hr_error *error) {
   hri_sink_options options = {.carry = &s->carry,
+                              .originals = s->source.model ? &s->source : NULL,
                               .as_source = dtype == (hri_file_dtype)HRI_AS_SOURCE,
                               .dtype = dtype,
                               .states = with_states};

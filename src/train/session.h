@@ -22,7 +22,7 @@ typedef struct hri_session {
   hri_executor *executor;
   hri_shape shapes[HRI_MAX_VARIANTS + 1]; /* rising; the last is the plan's */
   uint32_t shape_count;
-  int32_t *row;  /* 4 x sequence: a row on its way into a program's inputs */
+  int32_t *row;  /* HRI_ROW_NUMBERS x sequence: a row on its way into a program's inputs */
   float *logits; /* [V]: where the backend's have no address; made when they are first asked for */
   hri_source source;
   hri_transfer transfer;

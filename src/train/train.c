@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "device/host.h"
+#include "job/job.h"
 #include "ops/linear/product.h"
 #include "train/checkpoint.h"
 #include "train/diverge.h"
@@ -118,8 +119,9 @@ static void measure(trainer *t, const launched *l, double seconds) {
   m->step = l->step;
   m->steps = t->progress.steps;
   m->loss = l->counted ? control->loss_sum / (double)l->counted : NAN; /* null in JSON: nothing was predicted */
-  m->skipped = t->job->on_nonfinite == HR_ON_NONFINITE_SKIP && control->found_inf != 0;
-  m->grad_norm = t->job->clip > 0 || t->job->on_nonfinite == HR_ON_NONFINITE_SKIP ? control->grad_norm : NAN;
+  m->skipped = hri_job_skips(t->job) && control->found_inf != 0;
+  m->grad_norm = t->job->clip > 0 || hri_job_skips(t->job) ? control->grad_norm : NAN;
+  m->loss_scale = t->job->precision == HR_PRECISION_FP16 ? t->progress.loss_scale : NAN;
   m->learning_rate = l->learning_rate;
   m->tokens = l->counted;
   m->tokens_total = l->tokens_total;
@@ -162,15 +164,24 @@ static hr_status diverged(const trainer *t, const char *what, hr_error *error) {
 /* The guard left weights, states and Adam's t as they were; the rows are used up. */
 static hr_status skipped(trainer *t, hr_error *error) {
   hri_progress *p = &t->progress;
-  char text[240];
+  char text[320], scale[64] = "";
   p->skipped_steps++;
   p->skipped_in_row++;
-  (void)snprintf(text, sizeof text, "step %llu is skipped: its %s not finite (%llu so far, %u in a row of at most %u)",
+  if (isfinite(t->metrics.loss_scale))
+    (void)snprintf(scale, sizeof scale, "; the loss scale goes from %g to %g", t->metrics.loss_scale, p->loss_scale);
+  (void)snprintf(text, sizeof text,
+                 "step %llu is skipped: its %s not finite (%llu so far, %u in a row of at most %u)%s",
                  (unsigned long long)t->metrics.step, isfinite(t->metrics.loss) ? "gradients are" : "loss is",
-                 (unsigned long long)p->skipped_steps, p->skipped_in_row, t->job->max_skipped);
+                 (unsigned long long)p->skipped_steps, p->skipped_in_row, t->job->max_skipped, scale);
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
-  return p->skipped_in_row > t->job->max_skipped ? diverged(t, "too many steps in a row had to be skipped", error)
-                                                 : HR_OK;
+  if (p->skipped_in_row <= t->job->max_skipped) return HR_OK;
+  if (t->job->precision != HR_PRECISION_FP16) return diverged(t, "too many steps in a row had to be skipped", error);
+  (void)snprintf(
+      text, sizeof text,
+      "too many steps in a row had to be skipped, the last with a loss scale of %g; --precision bf16 has the range of "
+      "fp32, and needs none",
+      t->metrics.loss_scale);
+  return diverged(t, text, error);
 }
 
 /* What a step left: metrics first, so that they hold the step that was the last. */
@@ -180,6 +191,8 @@ static hr_status settle_step(trainer *t, uint64_t counted, hr_error *error) {
   HRI_TRY(hri_metrics_append(&t->run, m, false, error));
   hri_session_tell(&t->session, HR_EVENT_STEP, m, NULL);
   if (counted == 0) tell_unlabelled(t);
+  if (m->skipped && !isfinite(m->loss) && t->job->on_nonfinite == HR_ON_NONFINITE_STOP) /* in fp16: no scale mends it */
+    return diverged(t, "its loss is not finite", error);
   if (m->skipped) return skipped(t, error);
   t->progress.skipped_in_row = 0;
   if (counted > 0 && !isfinite(m->loss)) return diverged(t, "its loss is not finite", error);
@@ -198,6 +211,8 @@ static hr_status settle_oldest(trainer *t, hr_error *error) {
   t->settled_at = now();
   t->progress.applied_steps = l->control.applied_steps;
   measure(t, l, t->settled_at - begin);
+  t->progress.loss_scale = l->control.loss_scale;
+  t->progress.growth_tracker = l->control.growth_tracker;
   hri_memory_end_step(t->memory, &t->metrics);
   return settle_step(t, l->counted, error);
 }
@@ -536,6 +551,14 @@ static hr_status check_machine(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
+/* A run that was not in fp16 before has no scale to go on with. */
+static void settle_scale(trainer *t) {
+  bool scaled = t->job->precision == HR_PRECISION_FP16;
+  if (scaled && isfinite(t->progress.loss_scale)) return;
+  t->progress.loss_scale = scaled ? t->job->loss_scale : 1;
+  t->progress.growth_tracker = 0;
+}
+
 /* Everything that can be known before the tensors are read; changes nothing. */
 static hr_status check_resume(trainer *t, hr_error *error) {
   const hri_job *compiled = &t->session.plan->job;
@@ -544,6 +567,7 @@ static hr_status check_resume(trainer *t, hr_error *error) {
   HRI_TRY(hri_checkpoint_check_identity(&t->run, from, compiled->instruction_set, compiled->libraries, error));
   t->progress = from->progress;
   t->progress.broken_rows = broken;
+  settle_scale(t);
   HRI_TRY(check_rows(t, error));
   HRI_TRY(check_steps(t, error));
   HRI_TRY(check_machine(t, error));
@@ -682,12 +706,14 @@ static hr_status start(trainer *t, hr_error *error) {
   HRI_TRY(try_profile_path(t, false, error));
   HRI_TRY(check_sample(t, error));
   HRI_TRY(open_data(t, error));
-  t->progress = (hri_progress){.best_eval_loss = NAN,
+  t->progress = (hri_progress){.loss_scale = NAN,
+                               .best_eval_loss = NAN,
                                .last_loss = NAN,
                                .eval_loss = NAN,
                                .data_hash = hri_dataset_hash(t->data),
                                .steps = total_steps(t),
                                .broken_rows = hri_dataset_broken_count(t->data)};
+  settle_scale(t);
   HRI_TRY(resume ? begin_again(t, error) : begin_fresh(t, error));
   HRI_TRY(try_profile_path(t, true, error));
   HRI_TRY(
@@ -702,6 +728,8 @@ static hr_status start(trainer *t, hr_error *error) {
   if (resume) HRI_TRY(take_up(t, error));
   HRI_TRY(keep_data(t, error));
   HRI_CONTROL_SET(t->session.executor, applied_steps, t->progress.applied_steps);
+  HRI_CONTROL_SET(t->session.executor, loss_scale, t->progress.loss_scale);
+  HRI_CONTROL_SET(t->session.executor, growth_tracker, t->progress.growth_tracker);
   t->steps_at_start = t->settled = t->progress.step;
   t->metrics.eval_loss = t->progress.eval_loss;
   t->metrics.best_eval_loss = t->progress.best_eval_loss;

@@ -288,7 +288,7 @@ hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hri_file_li
   return s->states ? hri_weights_digest_end(s->states, files, error) : HR_OK;
 }
 
-/* ---- values of a tensor in the arena, fp32 or bf16 ---- */
+/* ---- values of a tensor in the arena ---- */
 
 uint32_t hri_move_type(hri_file_dtype dtype) {
   return dtype == HRI_FILE_F16 ? HRI_GGML_F16 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32;
@@ -301,9 +301,7 @@ static uint8_t dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
 bool hri_is_codes(const hri_job *job, uint32_t range, uint32_t what) { return dtype_of(job, range, what) == HRI_U8; }
 
 hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what) {
-  uint8_t dtype = dtype_of(job, range, what);
-  assert(dtype == HRI_F32 || dtype == HRI_BF16);
-  return dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+  return hri_dtype_real(dtype_of(job, range, what));
 }
 
 hri_file_dtype hri_state_dtype(const hri_job *job, uint32_t range, uint32_t tensor) {
@@ -369,13 +367,55 @@ static const hri_param_part *part_of(const hri_job *job, const hri_param_range *
 
 static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 ? spec->dims[1] : 1; }
 
+static hr_status source_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
+                             hr_error *error) {
+  return (s->gguf && !spec->adapter ? move_gguf_part : move_part)(s, spec, k, move, error);
+}
+
+/* Whether values of this type are still all there in the arena's. */
+static bool holds(hri_real real, uint32_t type) {
+  return real == HRI_REAL_F32 || (real == HRI_REAL_BF16 && type == HRI_GGML_BF16) ||
+         (real == HRI_REAL_F16 && type == HRI_GGML_F16);
+}
+
+hr_status hri_source_original(const hri_source *s, uint32_t index, uint32_t k, hri_move *move, bool *rounded,
+                              hr_error *error) {
+  const hri_param_range *range = &s->job->ranges.items[index];
+  hri_param_spec spec;
+  *rounded = false;
+  if ((!s->weights && !s->gguf) || s->model->lora.rank > 0 || range->gradient != HRI_NONE ||
+      s->job->params.items[range->param].codes != HRI_NONE)
+    return HR_OK;
+  hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
+  HRI_TRY(source_part(s, &spec, (uint32_t)(part_of(s->job, range, &spec, k) - spec.parts), move, error));
+  move->rows = part_of(s->job, range, &spec, k)->rows;
+  move->columns = columns_of(&spec);
+  *rounded = !holds(hri_real_of(s->job, index, HRI_MOVED_WEIGHT), move->type);
+  return HR_OK;
+}
+
+hr_status hri_source_settle(hri_source *s, hr_error *error) {
+  bool any = false;
+  for (uint32_t r = 0; r < s->job->ranges.count; r++)
+    for (uint32_t k = 0; k < s->job->ranges.items[r].part_count && !any; k++) {
+      hri_move move;
+      HRI_TRY(hri_source_original(s, r, k, &move, &any, error));
+    }
+  if (!any) {
+    hri_source_close(s);
+    return HR_OK;
+  }
+  hri_weights_close(s->states);
+  s->states = NULL;
+  return HR_OK;
+}
+
 static hr_status fill_weight(hri_source *s, const hri_param_range *range, const hri_param_spec *spec, hri_real real,
                              const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = part_of(s->job, range, spec, k);
-    HRI_TRY((s->gguf && !spec->adapter ? move_gguf_part : move_part)(s, spec, (uint32_t)(part - spec->parts), &moves[k],
-                                                                     error));
+    HRI_TRY(source_part(s, spec, (uint32_t)(part - spec->parts), &moves[k], error));
     moves[k].rows = part->rows;
     moves[k].columns = columns_of(spec);
     moves[k].window = tensor;
@@ -437,10 +477,10 @@ bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec 
   uint64_t rows = whole ? spec->dims[0] : part->rows;
   if (k >= (whole ? 1 : range->part_count)) return false;
   (void)snprintf(out->name, sizeof out->name, "%s.%s", hri_name_get(job, whole ? param->key : part->key), state->name);
-  out->entries = hri_state_entries(state, rows * columns_of(spec));
-  out->at = whole ? 0 : (part->row - range->row) * columns_of(spec) / state->per;
-  out->rank = state->per == 1 ? spec->rank : 1;
-  out->shape[0] = state->per == 1 ? rows : out->entries;
+  out->entries = hri_state_entries(state, rows, columns_of(spec));
+  out->at = whole ? 0 : (part->row - range->row) * columns_of(spec) / hri_state_share(state);
+  out->rank = hri_state_shaped(state) ? spec->rank : 1;
+  out->shape[0] = hri_state_shaped(state) ? rows : out->entries;
   out->shape[1] = columns_of(spec);
   return true;
 }
@@ -460,7 +500,7 @@ hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t 
                          const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   const hri_param_range *range = &job->ranges.items[index];
   const hri_param *param = &job->params.items[range->param];
-  bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
+  bool narrow = real != HRI_REAL_F32, direct = tensor->memory != NULL;
   float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow || !direct ? staging : tensor->memory;
   uint64_t elements = hri_range_logical(job, range),
            each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0);

@@ -36,6 +36,9 @@ typedef struct hri_source {
 hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_elements *elements,
                           const char *directory, const char *states_file, uint64_t seed, hr_error *error);
 void hri_source_close(hri_source *source);
+/* After loading: closes what nobody needs any more. A source stays open (its states' file does not) while the arena has
+ * some frozen tensor in fewer bits than its file: a save copies those from there, whatever became of the names. */
+hr_status hri_source_settle(hri_source *source, hr_error *error);
 /* From now on the digests of the weight files and of the states' file are taken as they are read (a GGUF file's is
  * not), and told after all was filled, by name, for a comparison with what a manifest says of them; `base` (may be NULL)
  * gets those of the weights beside which adapters stand, for which a GGUF file is read once more. Errors as of
@@ -57,6 +60,11 @@ hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, ui
 
 /* The tensor of a part in source->weights, under whatever spelling; HRI_SAFETENSORS_NONE when there is none. */
 uint32_t hri_source_find(const hri_source *source, const hri_param_part *part);
+
+/* Whether the k-th part of a range is frozen and was rounded as it was loaded; then *move says where its values are. */
+struct hri_move;
+hr_status hri_source_original(const hri_source *source, uint32_t range, uint32_t k, struct hri_move *move,
+                              bool *rounded, hr_error *error);
 
 /* Shape of a part in its file; returns the rank. */
 uint32_t hri_part_shape(const hri_param_spec *spec, const hri_param_part *part, uint64_t shape[2]);
@@ -108,7 +116,8 @@ void hri_carry_deinit(hri_carry *carry);
 
 typedef struct hri_sink_options {
   const hri_carry *carry;
-  bool as_source; /* types and shards of the carry; else `dtype`, and shards by size */
+  const hri_source *originals; /* settled: where frozen tensors are that the arena has rounded; NULL: it has none */
+  bool as_source;              /* types and shards of the carry; else `dtype`, and shards by size */
   hri_file_dtype dtype;
   bool states;              /* a checkpoint: optimizer.safetensors too, and the carry's type is remembered */
   const char *quantization; /* with adapters: of the weights beside them; NULL: none */

@@ -57,8 +57,10 @@ static uint64_t file_bytes(const hri_move *m, uint64_t values) { return values /
 static uint64_t value_bytes(const hri_move *m) { return m->codes ? 1 : hri_real_bytes(m->real); }
 
 static bool same_type(const hri_move *m) {
+  static const uint32_t same[] =
+      {[HRI_REAL_F32] = HRI_GGML_F32, [HRI_REAL_BF16] = HRI_GGML_BF16, [HRI_REAL_F16] = HRI_GGML_F16};
   assert(!m->codes || (m->add == 0 && !m->finite && !m->transposed && !m->head_size));
-  return m->codes || m->type == (m->real == HRI_REAL_BF16 ? (uint32_t)HRI_GGML_BF16 : (uint32_t)HRI_GGML_F32);
+  return m->codes || m->type == same[m->real];
 }
 
 /* ---- cutting ---- */
@@ -66,9 +68,9 @@ static bool same_type(const hri_move *m) {
 static bool is_direct(const hri_move *m) { return same_type(m) && m->add == 0; }
 
 /* Whether a run needs a list of fp32 values besides the file bytes: between two types that are not fp32, or to add to
- * bf16. */
+ * a narrow one. */
 static bool needs_list(const hri_move *m) {
-  return m->real == HRI_REAL_BF16 && m->type != HRI_GGML_F32 && !is_direct(m);
+  return m->real != HRI_REAL_F32 && m->type != HRI_GGML_F32 && !is_direct(m);
 }
 
 /* Lists of a run besides its file bytes. */
@@ -114,13 +116,15 @@ static void cut_tiles(const hri_move *m, uint64_t slice, uint32_t team, cut *c) 
 /* ---- runs ---- */
 
 static hr_status refuse_value(const hri_move *m, uint64_t index, hr_error *error) {
+  bool rounds = !m->out && m->real == HRI_REAL_F16 && m->type != HRI_GGML_F16;
   hr_status status = hri_fail(error, m->out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT,
-                              "%s: tensor %s holds a value that is not finite at element %llu", m->path, m->name,
-                              (unsigned long long)index);
+                              "%s: tensor %s holds a value that is not finite%s at element %llu", m->path, m->name,
+                              rounds ? " in fp16, whose largest is 65504," : "", (unsigned long long)index);
   if (m->out)
     return hri_hint(
         error, status,
         "the training diverged, and this state of it is not saved; go on from the last checkpoint with a smaller learning rate");
+  if (rounds) return hri_hint(error, status, "give --precision bf16, which has the range of fp32");
   return hri_hint(error, status, "the checkpoint is damaged or its training diverged; use an earlier one");
 }
 
@@ -161,12 +165,12 @@ static void encode(const plan *p, const hri_move *m, void *raw, const float *fro
 
 /* fp32 values to values as in the arena, and back. */
 static void put(const plan *p, const hri_move *m, void *to, const float *from, uint64_t count) {
-  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, NULL);
+  if (m->real != HRI_REAL_F32) p->elements->cast(to, m->real, from, HRI_REAL_F32, (int64_t)count, NULL);
   else memcpy(to, from, count * sizeof *from);
 }
 
 static void get(const plan *p, const hri_move *m, const void *from, float *to, uint64_t count) {
-  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_F32, from, HRI_REAL_BF16, (int64_t)count, NULL);
+  if (m->real != HRI_REAL_F32) p->elements->cast(to, HRI_REAL_F32, from, m->real, (int64_t)count, NULL);
   else memcpy(to, from, count * sizeof *to);
 }
 
@@ -295,6 +299,40 @@ static hr_status read_rows(const plan *p, const hri_move *m, const cut *c, uint6
   for (uint64_t r = 0; r < rows; r++)
     HRI_TRY(put_at(p, m, our_row(m, row + r) * m->columns + column, l.values + r * columns, columns, error));
   return check_finite(p, m, l.values, HRI_REAL_F32, row * m->columns + column, rows * columns, error);
+}
+
+/* ---- a file's values without the arena ---- */
+
+/* The file's row of ours: our_row backwards. */
+static uint64_t file_row(const hri_move *m, uint64_t row) {
+  uint64_t size = m->head_size, in = row % size;
+  return row - in + in % (size / 2) * 2 + in / (size / 2);
+}
+
+/* Blocks are decoded whole: a request may begin and end within one, as nobody cuts a list of fp32 by them. */
+static hr_status get_original(void *context, uint64_t offset, void *to, uint64_t bytes, hr_error *error) {
+  enum { PIECE = 2048 };
+  const hri_move *m = context;
+  uint64_t block = block_of(m), at = offset / sizeof(float), end = at + bytes / sizeof(float);
+  unsigned char raw[PIECE * sizeof(float)];
+  float values[PIECE], *out = to;
+  assert(block <= PIECE && !m->out && !m->codes);
+  while (at < end) {
+    uint64_t row = m->head_size ? at / m->columns : 0, in = m->head_size ? at % m->columns : at;
+    uint64_t from = (m->head_size ? file_row(m, row) * m->columns : 0) + in, skip = from % block;
+    uint64_t n = least(m->head_size ? least(m->columns - in, end - at) : end - at, PIECE - skip);
+    uint64_t whole = hri_round_up(skip + n, block);
+    HRI_TRY(m->bytes(m, file_bytes(m, from - skip), file_bytes(m, whole), raw, error));
+    (void)hri_ggml_to_f32(m->type, values, raw, whole);
+    for (uint64_t i = 0; i < n; i++) out[i] = m->add != 0 ? values[skip + i] + m->add : values[skip + i];
+    out += n;
+    at += n;
+  }
+  return HR_OK;
+}
+
+hri_window hri_move_originals(const hri_move *m) {
+  return (hri_window){.context = (void *)(uintptr_t)m, .get = get_original};
 }
 
 /* ---- tiles ---- */

@@ -30,6 +30,11 @@ typedef struct hri_move {
   const char *path, *name; /* for errors: of what is not finite, or does not fit into F16 */
 } hri_move;
 
+/* The file's values of a move that goes in, as a tensor of fp32 whose elements are in our order, but laid out as the file
+ * lays out the part ([columns, rows] where it is transposed): what a save copies instead of the arena's rounded values.
+ * Only `get` is there, for several threads at once; `move` must outlive the window, and its own window is not looked at. */
+hri_window hri_move_originals(const hri_move *move);
+
 enum { HRI_MOVES = 4 }; /* most moves of one call */
 
 /* Moves all, in pieces; the first error by position counts. Allocates nothing. */

@@ -231,6 +231,29 @@ static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const
   return range->part_count;
 }
 
+/* What is frozen is saved with the bits that it came with, although the programs read it in fewer: values go from file to
+ * file, which
+ * both lay a part out alike (but a GGUF file, which transposes nothing). */
+typedef struct originals {
+  hri_move from[HRI_PARAM_PARTS];
+  hri_window windows[HRI_PARAM_PARTS];
+} originals;
+
+static hr_status take_originals(const hri_sink *sink, uint32_t range, hri_move *moves, uint32_t count, originals *o,
+                                hr_error *error) {
+  for (uint32_t k = 0; sink->options.originals && k < count; k++) {
+    bool rounded;
+    HRI_TRY(hri_source_original(sink->options.originals, range, k, &o->from[k], &rounded, error));
+    if (!rounded) continue;
+    o->windows[k] = hri_move_originals(&o->from[k]);
+    moves[k].window = &o->windows[k];
+    moves[k].first = 0;
+    moves[k].real = HRI_REAL_F32;
+    moves[k].transposed = moves[k].transposed && !o->from[k].transposed;
+  }
+  return HR_OK;
+}
+
 static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t which,
                             const hri_window *tensor, hri_move *moves) {
   uint32_t count = 0, index = sink->first_state[range];
@@ -261,6 +284,7 @@ hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const hri
   hri_sink *sink = context;
   const hri_param_range *range = &sink->job->ranges.items[index];
   hri_move moves[HRI_PARAM_PARTS];
+  originals o;
   hri_param_spec spec;
   uint32_t count;
   if (what != HRI_MOVED_WEIGHT && !sink->states) return HR_OK;
@@ -268,6 +292,7 @@ hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const hri
   count = what == HRI_MOVED_WEIGHT
               ? weight_moves(sink, range, &spec, hri_real_of(sink->job, index, what), tensor, moves)
               : state_moves(sink, index, &spec, what - HRI_MOVED_STATE, tensor, moves);
+  if (what == HRI_MOVED_WEIGHT) HRI_TRY(take_originals(sink, index, moves, count, &o, error));
   return hri_moves_run(sink->elements, moves, count, staging, staging_bytes, error);
 }
 

@@ -95,6 +95,17 @@ config[1]["bnb_4bit_quant_storage"] = "uint8"
 assert config[0] == config[1], config
 P
 done
+# All keys of the source's config.json stay, also those that nobody here knows.
+cp -r "$models/gpt2" keyed
+sed -i '0,/{/s//{"somebody": {"own": [1, null, "x"]},/' keyed/config.json
+run convert keyed ours-keyed --quantize nf4
+expect_rc 0
+python3 - keyed ours-keyed <<'P' || fail 'keys of config.json were lost'
+import json, sys
+theirs, ours = (json.load(open(path + "/config.json")) for path in sys.argv[1:])
+assert ours.pop("quantization_config")["load_in_4bit"] and theirs["somebody"] == ours["somebody"]
+assert set(theirs) <= set(ours) and all(ours[k] == v for k, v in theirs.items()), (theirs, ours)
+P
 run train micro-gpt2-bytes --data ids.bin --seq 16 --steps 1 --out bytes --quiet
 run convert bytes/final own --quantize int8 --json
 expect_rc 0

@@ -58,6 +58,11 @@ expect_json 'd["planned"]["need_bytes"] > 23 << 30' 'd["failures"][0]["advice"][
   'all(a["need_bytes"] <= 23.65 * 2**30 and a["proof"] for a in d["failures"][0]["advice"] if a["basis"] == "planned")' \
   'any("batch_size=32" in a["text"] and "accumulation_steps=2" in a["text"] for a in d["failures"][0]["advice"])'
 run explain full.log --model no-such-model; refuses 2; expect_err 'no-such-model'
+# A card whose total is not quite the table's: the message's counts, and no option that nobody gave is named.
+for total in 23.64 44.53 39.39 7.91; do
+  echo "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; $total GiB total capacity; 7.00 GiB already allocated; 100.00 MiB free; 7.10 GiB reserved in total by PyTorch)" >total.log
+  run explain total.log --model gpt2-124m --seq 1024 --micro-batch 64; expect_rc 0; expect_no_err; expect_out "of $total GiB"
+done
 run explain bare.log --model gpt2-124m; refuses 2; expect_err 'no total'
 run explain bare.log --model gpt2-124m --device rtx-4090; expect_rc 0; expect_out 'on rtx-4090'
 run explain full.log --micro-batch 0; refuses 2

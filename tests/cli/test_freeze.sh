@@ -13,10 +13,10 @@ go_on() {
   expect_rc 0
   expect_out 'equal to the byte'
 }
-# OUT PATTERN: just the tensors whose names match the regular expression have other bytes than in base/final.
+# OUT PATTERN [BASE]: just the tensors whose names match the regular expression have other bytes than in the base.
 changed() {
   [ -n "$have_python" ] || return 0
-  python3 - "base/final/model.safetensors" "$1/final/model.safetensors" "$2" <<'PYTHON' || fail "$1: not just $2 changed"
+  python3 - "${3:-base/final}/model.safetensors" "$1/final/model.safetensors" "$2" <<'PYTHON' || fail "$1: not just $2 changed"
 import json, re, sys
 def tensors(path):
     data = open(path, "rb").read()
@@ -36,10 +36,44 @@ go_on norms --train-only norms
 changed norms norm
 go_on part --train-only '*.v_proj.*,*.up_proj.*'
 changed part '(v_proj|up_proj)'
-go_on rounded --train-only '*.v_proj.*' --precision bf16 # what is frozen has no master: it is rounded, once
+# What is frozen has no master, so the programs read it rounded; what is saved has the bits that it came with.
+go_on rounded --train-only '*.v_proj.*' --precision bf16
+changed rounded 'v_proj'
 go_on pure --train-only norms,layers.1 --precision bf16-pure --recompute block
+changed pure 'norm|layers\.1\.'
+go_on again --train-only '*.v_proj.*' --precision bf16 --save-every 2 --schedule constant
+run train --resume again --steps 7 --quiet # loads a checkpoint, which holds the same bits
+expect_rc 0
+changed again 'v_proj'
 go_on both --train-only layers.1 --freeze '*.mlp.*' --accumulate 2 --recompute block
 changed both 'layers\.1\.(?!mlp)'
+
+iconv -f ascii -t utf-16le text.txt >tokens.bin # GGUF files of presets have no tokenizer
+# The same of other files: F16, transposed (GPT-2), and blocks, whose values are those that convert writes.
+# MODEL BASE NORM OPTION...: trains one norm alone.
+only_norm() {
+  local model=$1 base=$2 norm=$3 out
+  shift 3
+  out=only-${model//[^a-z0-9]/-}
+  run train "$model" --data tokens.bin --seq 32 --micro-batch 2 --steps 3 --lr 1e-2 --quiet --check --out "$out" \
+    --precision bf16 --train-only "$norm" "$@"
+  expect_rc 0
+  changed "$out" "$norm" "$base"
+}
+for preset in micro-llama-bytes micro-gpt2-bytes; do
+  norm=model.norm.weight
+  [ $preset = micro-llama-bytes ] || norm=transformer.ln_f.weight
+  run train $preset --data text.txt --seq 32 --steps 2 --quiet --out "of-$preset" --save-dtype f16
+  expect_rc 0
+  only_norm "of-$preset/final" "of-$preset/final" $norm
+  for type in f32 q8_0; do
+    run convert "of-$preset/final" "$preset-$type.gguf" --type $type
+    expect_rc 0
+    run convert "$preset-$type.gguf" "of-$preset-$type" --type f32
+    expect_rc 0
+    only_norm "$preset-$type.gguf" "of-$preset-$type" $norm --save-dtype f32
+  done
+done
 
 run plan base/final --seq 32 --json
 all=$(json_number need_bytes)

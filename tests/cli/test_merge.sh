@@ -22,6 +22,71 @@ adapter() {
   run train "$model" --seq 13 --data text.txt --threads 1 --steps 25 --lr 3e-2 --out "$name" -q "$@"; expect_rc 0
 }
 
+# ---- as GGUF: weight + alpha / rank * B A, all as the files have them, is the merged model's file ----
+cat >gguf.py <<'P'
+import struct, sys
+def read(path):
+    data, at = open(path, "rb").read(), 8
+    def take(form):
+        nonlocal at
+        value = struct.unpack_from("<" + form, data, at)
+        at += struct.calcsize("<" + form)
+        return value[0]
+    def text():
+        nonlocal at
+        size = take("Q")
+        at += size
+        return data[at - size : at].decode()
+    def value(kind):
+        if kind == 8: return text()
+        if kind == 9:
+            kind, count = take("I"), take("Q")
+            return [value(kind) for _ in range(count)]
+        return take({0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}[kind])
+    count, keys, tensors = take("Q"), {}, {}
+    for _ in range(take("Q")):
+        key = text()
+        keys[key] = value(take("I"))
+    heads = []
+    for _ in range(count):
+        name = text()
+        heads.append((name, [take("Q") for _ in range(take("I"))], take("I"), take("Q")))
+    at += -at % 32
+    for name, dims, kind, offset in heads:
+        size = 1
+        for d in dims: size *= d
+        form = {0: "f", 1: "e"}[kind]
+        tensors[name] = dims, kind, struct.unpack_from("<%d%s" % (size, form), data, at + offset)
+    return keys, tensors
+if __name__ == "__main__":
+    base, adapter, merged = (read(path) for path in sys.argv[1:4])
+    share, left = {}, set(adapter[1])
+    assert adapter[0]["general.type"] == "adapter" and adapter[0]["adapter.type"] == "lora"
+    assert adapter[0]["general.architecture"] == base[0]["general.architecture"]
+    changed = 0
+    for name, (dims, _, w) in base[1].items():
+        want, tolerance = list(w), 0
+        if name + ".lora_a" in left:
+            (columns, rank), _, a = adapter[1][name + ".lora_a"]
+            (width, rows), _, b = adapter[1][name + ".lora_b"]
+            assert [columns, rows] == dims and width == rank, name
+            left -= {name + ".lora_a", name + ".lora_b"}
+            scale, tolerance = adapter[0]["adapter.lora.alpha"] / rank, 1e-5
+            for r in range(rows):
+                for c in range(columns):
+                    want[r * columns + c] += scale * sum(b[r * rank + k] * a[k * columns + c] for k in range(rank))
+            changed += any(abs(x - y) > 1e-4 for x, y in zip(want, w))
+        got = merged[1][name][2]
+        assert len(got) == len(want) and max(abs(x - y) for x, y in zip(want, got)) <= tolerance, name
+    assert not left and changed == len(adapter[1]) / 2 > 0, (left, changed)
+P
+as_gguf() {
+  run convert "base-$1/final" "base-$1.gguf" --type f32; expect_rc 0
+  run convert "merged-$1" "merged-$1.gguf" --type f32; expect_rc 0
+  run convert "lora-$1/final" "lora-$1.gguf"; expect_rc 0; expect_out 'PEFT \(f32\) to GGUF \(f32\)'
+  python3 gguf.py "base-$1.gguf" "lora-$1.gguf" "merged-$1.gguf" || fail "the adapter of $1 is another one in GGUF"
+}
+
 # ---- the function, in fp32: one term of rounding ----
 # whole FAMILY-NAME MODEL LORA: base, adapter, merged
 whole() {
@@ -36,6 +101,7 @@ whole() {
   apart "$(loss_of "base-$name/final")" "$trained" 1e-4 "$name"
   cmp -s "base-$name/final/config.json" "merged-$name/config.json" || fail "$name has another config.json"
   [ -e "merged-$name/adapter_config.json" ] && fail "$name is still an adapter"
+  as_gguf "$name"
 }
 whole llama "$llama" r=4,alpha=8,targets=all-linear
 whole rslora "$llama" r=8,alpha=4,rslora,targets=q_proj,down_proj,layers=1,dropout=0.1
@@ -174,6 +240,23 @@ cp -r base-llama/final ill; head -c -4 base-llama/final/model.safetensors >ill/m
 run merge ill lora-llama/final --out never; refuses 5; expect_err 'ill/model.safetensors: tensor .* holds a value that is not finite'
 run merge base-llama/final lora-llama/final --weights 1e7 --type f16 --out never; refuses 5; expect_err 'which f16 does not reach'; expect_err '--type bf16 or f32'
 run merge base-llama/final lora-llama/final --weights 1e300 --out never; refuses 2; expect_err '1e\+300 makes no factor'
+# ---- an adapter as GGUF: other types, and what is refused ----
+run convert lora-llama/final half.gguf --type f16 --json; expect_rc 0; expect_json 'd["tensors"] == 28' 'd["type"] == "f16"'
+python3 - <<'P' || fail "A and B are not F16"
+import gguf
+wide, half = gguf.read("lora-llama.gguf")[1], gguf.read("half.gguf")[1]
+assert all(t[1] == 1 for t in half.values()) and wide.keys() == half.keys()
+assert all(abs(x - y) <= 1e-3 * abs(x) + 1e-7 for k in wide for x, y in zip(wide[k][2], half[k][2]))
+P
+run evaluate half.gguf --data held.txt; refuses 2; expect_err 'half.gguf holds adapters, and no model'
+run convert half.gguf never; refuses 2; expect_err 'holds adapters, and no model'
+run convert lora-llama/final never --quantize nf4; refuses 2; expect_err 'adapters, which are not quantized'
+run convert lora-llama/final never; refuses 2
+cp -r lora-llama/final short; sed -i 's/"r": 4/"r": 3/' short/adapter_config.json
+run convert short never.gguf; refuses 5; expect_err 'lora_A.weight has another shape than \[3, 24\]'
+cp -r lora-llama/final fewer; sed -i 's/"q_proj",//' fewer/adapter_config.json
+run convert fewer never.gguf; refuses 5; expect_err 'belongs to no module that adapter_config.json adapts'
+[ -e never.gguf ] && fail "a refused conversion left something"
 [ -e never ] && fail "a refused merge left something"
 ls -d .headroom-* ./*.replaced* 2>/dev/null && fail "something beside a target was left"
 finish

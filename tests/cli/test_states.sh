@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Optimizers with 8-bit states from a checkpoint on: a run that is killed and resumed ends with the files of one that was
+# Optimizers whose elements share entries of a state, from a checkpoint on: a run that is killed and resumed ends with the files of one that was
 # not, byte by byte; what is in optimizer.safetensors; another kind of state is refused by name, and so is damage.
 source "$(dirname "$0")/common.sh"
 for i in $(seq 3000); do echo "line $i of a small text that a very small model can learn by heart"; done >text.txt
@@ -8,7 +8,7 @@ for i in $(seq 3000); do echo "line $i of a small text that a very small model c
 model="custom:family=llama,layers=2,hidden=72,heads=2,kv-heads=1,mlp=90,vocab=257,positions=32"
 whole="--seq 16 --micro-batch 2 --data text.txt --schedule constant --lr 1e-3 --save-every 50 --keep 2 --steps 600 -q"
 
-for optimizer in adamw8bit lion8bit; do
+for optimizer in adafactor adamw8bit lion8bit; do
   for more in "--accumulate 2" "--precision bf16 --recompute block --states-8bit all" \
     "--precision bf16-pure --clip 0 --update in-backward --states-8bit all"; do
     job="$model $whole --optimizer $optimizer $more"
@@ -27,7 +27,9 @@ for optimizer in adamw8bit lion8bit; do
       cmp -s whole/checkpoints/step-000600/$file killed/checkpoints/step-000600/$file ||
         fail "$optimizer $more: $file differs from that of the run that nobody killed"
     done
-    for part in mlp.gate_proj.weight.exp_avg_codes mlp.gate_proj.weight.exp_avg_absmax; do
+    parts="mlp.gate_proj.weight.exp_avg_codes mlp.gate_proj.weight.exp_avg_absmax"
+    [ $optimizer = adafactor ] && parts="self_attn.k_proj.weight.exp_avg_sq_factors"
+    for part in $parts; do
       grep -qaF "\"model.layers.1.$part\":" whole/checkpoints/last/optimizer.safetensors ||
         fail "optimizer.safetensors has no $part"
     done

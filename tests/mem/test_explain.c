@@ -25,6 +25,9 @@
 #define LIKELY HR_OOM_LIKELY
 #define UNDECIDED HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE
 
+#define CUT_SAMPLE                                                                                                     \
+  "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 10.00 GiB of which 1.00 MiB is free. Of the allocated memory 8.90 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated."
+
 typedef struct sample {
   const char *text;
   hr_oom_cause cause;
@@ -169,14 +172,14 @@ static const sample
                  0, 0},
                 {"RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", HR_OOM_OUTSIDE_ALLOCATOR,
                  LIKELY, 0, 0, 0, 0, 0, 0},
-                {"include/alloc.h:103 NCCL WARN Cuda failure 'out of memory'", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, 0, 0,
+                {"include/alloc.h:103 NCCL WARN Cuda failure 'out of memory'", HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0,
                  0, 0, 0, 0},
                 {"include/alloc.h:48 NCCL WARN Failed to CUDA calloc 6291456 bytes", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN,
                  0, 0, 0, 0, 0, 0},
                 {"Error out of memory at line 380 in file /src/csrc/pythonInterface.c", HR_OOM_OUTSIDE_ALLOCATOR,
-                 CERTAIN, 0, 0, 0, 0, 0, 0},
+                 LIKELY, 0, 0, 0, 0, 0, 0},
                 {"MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp",
-                 HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, 0, 0, 0, 0, 0, 0},
+                 HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0, 0, 0},
                 /* what stands beside a message does not decide it */
                 {"NCCL version 2.19.3+cuda12.3\nRuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 50.00 MiB cached)",
                  HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
@@ -202,7 +205,7 @@ static const sample
                 {"# torch.OutOfMemoryError: **CUDA out\n# of memory**. Tried to\n#  allocate 2.00 GiB. GPU 3 has a total capacity of 79.15\n# GiB of which `1.38 GiB` is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB\n# is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.", HR_OOM_FRAGMENTED,
                  LIKELY, GIB(2), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
                 {" 45%|####5     | 12/27 [00:10<00:12,  1.1it/s]RuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 50.00 MiB cached)",
-                 HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
+                 UNDECIDED, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), MIB(50), 0},
                 {"2024-01-31 10:11:12,123 node-3: CUDA out of memory. Tried to allocate 1073741824 bytes (GPU 0; 8589934592 bytes total capacity; 8053063680 bytes already allocated; 104857600 bytes free; 104857600 bytes cached)",
                  HR_OOM_TOO_BIG, CERTAIN, GIB(1), GIB(8), MIB(100), 8053063680.0, MIB(100), 0},
                 {"  File \"torch/cuda/graphs.py\", line 80, in capture_begin\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.38 GiB is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.",
@@ -238,6 +241,55 @@ static const sample
                  HR_OOM_TOO_BIG, CERTAIN, GIB(1.08), GIB(64), MIB(700), GIB(63.05), MIB(130), 0},
                 {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 12.73 GiB memory in use. Including non-PyTorch memory, this process has 10.40 GiB memory in use. Of the allocated memory 7.90 GiB is allocated by PyTorch, and 2.05 GiB is reserved by PyTorch but unallocated." HINT22,
                  HR_OOM_OTHER_PROCESS, LIKELY, GIB(1), GIB(23.65), MIB(500), GIB(7.9), GIB(2.05), GIB(12.73)},
+                /* who else speaks of it */
+                {"THCudaCheck FAIL file=/opt/conda/conda-bld/pytorch/THC/generic/THCStorage.c line=82 error=2 : out of memory\nSegmentation fault (core dumped)",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc: cudaErrorMemoryAllocation: out of memory",
+                 HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+                 HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"CUDA error (/tmp/pip-req-build-k1/csrc/flash_attn/src/fmha_fwd_launch_template.h:89): out of memory",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"GPUassert: out of memory src/pointnet2_api.cpp 77", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"F0304 14:26:21.611594  4889 syncedmem.cpp:71] Check failed: error == cudaSuccess (2 vs. 0)  out of memory",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"Out of memory allocating 1,073,741,824 bytes (allocated so far: 3,221,225,472 bytes).",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: DataLoader worker (pid 4821) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error.", HR_OOM_HOST_MEMORY, LIKELY,
+                 0, 0, 0, 0, 0, 0},
+                {"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"[2023-04-21 10:11:12,131] [INFO] [launch.py:428:sigkill_handler] Killing subprocess 3317\n[2023-04-21 10:11:12,400] [ERROR] [launch.py:434:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_rank=0'] exits with return code = -9",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                /* the allocator's own line: bytes, alone and before the message that rounds them */
+                {"[rank0]:[W922 05:15:28] memory allocation failed with OOM on device 0 while trying to allocate 3630170112 bytes (free: 202833920, total: 25250627584).",
+                 UNDECIDED, 3630170112.0, 25250627584.0, 202833920.0, 0, 0, 0},
+                {"[W] memory allocation failed with OOM on device 0 while trying to allocate 1073741824 bytes (free: 1048576, total: 10737418240)\n" CUT_SAMPLE,
+                 HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
+                /* cut in front and behind */
+                {"of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 10.00 GiB of which 1.00 MiB is free. Of the allocated memory 8.90 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.",
+                 HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
+                {"to allocate 128.00 MiB (GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 7.25 GiB reserved in total by PyTorch)",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(128), GIB(7.79), MIB(27.69), GIB(7.2), GIB(7.25) - GIB(7.2), 0},
+                {"(GPU 0; 7.79 GiB total capacity; 7.20 GiB already allocated; 27.69 MiB free; 7.25 GiB reserved in total by PyTorch)",
+                 UNDECIDED, 0, GIB(7.79), MIB(27.69), GIB(7.2), GIB(7.25) - GIB(7.2), 0},
+                {"RuntimeError: CUDA out of memory. Tried to allo", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                /* steps were done: not too big */
+                {"Epoch 708 loss 0.01\n" CUT_SAMPLE, UNDECIDED, GIB(1), GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
+                {"Loading checkpoint shards: 100%|##########| 33/33 [00:09<00:00,  9.1s/it]\n" CUT_SAMPLE,
+                 HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
+                {"  7%|7         | 71/1000 [00:51<09:12,  1.4it/s]\n" CUT_SAMPLE, UNDECIDED, GIB(1), GIB(10), MIB(1),
+                 GIB(8.9), MIB(10), 0},
+                {"Epoch 1 of 3\nstep 1\n" CUT_SAMPLE, HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(10), MIB(1), GIB(8.9),
+                 MIB(10), 0},
+                /* a context is no other process: 88 % of a small device */
+                {"CUDA out of memory. Tried to allocate 200.00 MiB (GPU 0; 10.92 GiB total capacity; 9.50 GiB already allocated; 100.00 MiB free; 9.60 GiB reserved in total by PyTorch)",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(200), GIB(10.92), MIB(100), GIB(9.5), GIB(9.6) - GIB(9.5), 0},
+                /* a cap within the rounding of what reaches it, and one of which nothing is known */
+                {"CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 15.90 GiB total capacity; 7.30 GiB already allocated; 7.00 GiB free; 7.95 GiB allowed; 7.45 GiB reserved in total by PyTorch)", HR_OOM_CAP,
+                 LIKELY, MIB(512), GIB(15.9), GIB(7), GIB(7.3), GIB(7.45) - GIB(7.3), 0},
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
 
@@ -319,7 +371,15 @@ static void test_no_message(void **state) {
                                       "memory.oom_control: oom_kill_disable 0",
                                       "vm.oom_kill_allocating_task = 0",
                                       "WARNING: GPU 0 is running low on memory, 97% used",
-                                      "slurmstepd: Detected 0 oom-kill events in StepId=9.0"};
+                                      "slurmstepd: Detected 0 oom-kill events in StepId=9.0",
+                                      "CUDA out of memory handler installed",
+                                      "INFO: registered CUDA out of memory hooks for 8 workers",
+                                      "Using gradient checkpointing to avoid CUDA out of memory.",
+                                      "In case of CUDA out of memory, lower --batch-size.",
+                                      "tests/test_oom.py::test_cuda_out_of_memory_is_caught PASSED",
+                                      "If you run into CUDA out of memory errors, try fp16.",
+                                      "the launcher exits with return code = 0",
+                                      "[launch.py:434:sigkill_handler] Killing subprocess 12"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     hr_explanation *e = explain(texts[i]);
@@ -337,6 +397,22 @@ static const char *form_sample(void) {
 }
 
 /* Any way of cutting a text into pieces gives the same answer. */
+/* A size that cannot be meant is to be found: nothing else would help. */
+static void test_wrong_sizes(void **state) {
+  static const char *const texts[] = {
+      "CUDA out of memory. Tried to allocate 31813.80 GiB (GPU 0; 31.75 GiB total capacity; 2.00 GiB already allocated; 28.00 GiB free; 2.10 GiB reserved in total by PyTorch)",
+      "CUDA out of memory. Tried to allocate 8589934592.00 GiB (GPU 0; 31.75 GiB total capacity; 2.00 GiB already allocated; 28.00 GiB free; 2.10 GiB reserved in total by PyTorch)"};
+  (void)state;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    hr_explanation *e = explain(texts[i]);
+    assert_int_equal(e->failure_count, 1);
+    assert_int_equal(e->failures[0].certainty, CERTAIN);
+    assert_int_equal(e->failures[0].advice_count, 1);
+    assert_non_null(strstr(e->failures[0].advice[0].text, "where the size is computed"));
+    hr_explanation_destroy(e);
+  }
+}
+
 static void test_pieces(void **state) {
   const char *text = form_sample();
   size_t count = strlen(text);
@@ -427,7 +503,7 @@ static void test_long_log(void **state) {
 /* Words that look like a message and are none, more often than messages are read: the one at the end is found all the
  * same. */
 static void test_many_words_before(void **state) {
-  static const char line[] = "step 17 of 900: exit code 0, out of memory? no\n";
+  static const char line[] = "try 17 of 900: exit code 0, out of memory? no\n";
   hr_explainer *e;
   hr_explanation *result;
   hr_error error;
@@ -783,6 +859,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_samples),
       cmocka_unit_test(test_no_message),
+      cmocka_unit_test(test_wrong_sizes),
       cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_ranks_and_repeats),
       cmocka_unit_test(test_framework),

@@ -11,6 +11,7 @@ Checks, per case:
   train     ten AdamW steps from the command line: losses, gradient norms and weights within four times the float32 error
   trained   the trained directory loads in transformers, and is recognisably that run's result
   files     written by transformers in three dtypes, whole and in shards: load and save gives back every file byte for byte
+  adafactor ten steps beside torch.optim.Adafactor in float64: losses and weights within four times the float32 error
   written   started from the config.json alone: the one that the program then writes itself means the same model to transformers
 Exit status 1 when one fails, 2 when the program is missing. The numbers' meaning: README.md.
 """
@@ -26,6 +27,7 @@ import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import record
 import torch
 import transformers
 from safetensors import safe_open
@@ -33,7 +35,7 @@ from safetensors.torch import load_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/parity/data"
-CHECKS = ("tensors", "config", "logits", "train", "trained", "files", "written")
+CHECKS = ("tensors", "config", "logits", "train", "trained", "files", "written", "adafactor")
 TOLERANCE = 4  # times the error of plain float32
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -241,6 +243,42 @@ def check_written(program, case, expected, work):
     return f"{len(before)} fields"
 
 
+def final_weights(out):
+    """Name -> float64 tensor of a run whose weights are saved as F32, which those of all cases are when one asks for it."""
+    return {name: torch.frombuffer(bytearray(raw), dtype=torch.float32).view(shape).double()
+            for name, (_, shape, raw) in stored_tensors(final_directory(out)).items()}
+
+
+def check_adafactor(program, case, expected, work):
+    """Parts of fused weights have rows and columns of their own: transformers has q, k and v apart."""
+    like = expected["runs"]["adamw_clip_accumulate"]
+    run = {**like, "optimizer": "adafactor", "learning_rate": 0.05}
+    out, start = work / f"{case.name}-adafactor", record.Case(case.name, case)
+    run_program([*train_command(program, case, expected, out, run), "--save-dtype", "f32"])
+    start.read_start()
+    batches = run["micro_batch"]
+    truth_losses, _, truth = record.train(start, start.double(), run, batches)
+    plain = [record.train(start, make(), run, rows) for make, rows in start.float32_runs(batches).values()]
+    worst = 0.0
+    for step, (loss, wanted) in enumerate(zip(read_metrics(out)[0], truth_losses)):
+        error = max(record.relative_error(losses[step], wanted) for losses, _, _ in plain)
+        ratio = abs(loss - wanted) / abs(wanted) / error
+        require(ratio <= TOLERANCE, f"step {step + 1}: loss {loss}, not {wanted}: {ratio:.1f} x fp32")
+        worst = max(worst, ratio)
+    final = final_weights(out)
+    for name, reference in truth.items():
+        keep = torch.ones(reference.shape, dtype=torch.bool)
+        for part in expected["no_gradient"]:
+            if part["name"] == name:
+                keep.flatten()[part["begin"]:part["end"]] = False
+        update = (reference - start.weights[name].double())[keep].norm()
+        error = max((made[name].double() - reference)[keep].norm() / update for _, _, made in plain)
+        ratio = float((final[name] - reference)[keep].norm() / update / error)
+        require(ratio <= TOLERANCE, f"{name}: update is {ratio:.1f} x as far off as in fp32 ({float(error):.1e})")
+        worst = max(worst, ratio)
+    return f"worst {worst:.2f} x fp32"
+
+
 def check_case(program, name, checks, work):
     """Runs the program once or twice and yields (check, passed, message)."""
     case = DATA / name
@@ -262,7 +300,7 @@ def check_case(program, name, checks, work):
                 yield check, True, globals()["check_" + check](case, expected, final_directory(saved), trained)
             except (Failed, OSError, KeyError, ValueError, RuntimeError) as error:
                 yield check, False, f"{type(error).__name__}: {error}" if type(error) is not Failed else str(error)
-    for check, function in (("files", check_files), ("written", check_written)):
+    for check, function in (("files", check_files), ("written", check_written), ("adafactor", check_adafactor)):
         if check not in checks:
             continue
         try:

@@ -388,10 +388,13 @@ def gradient_norm(params):
 
 
 def make_optimizer(params, run):
-    if run["optimizer"] != "adamw":
+    if run["optimizer"] not in ("adamw", "adafactor"):
         return torch.optim.SGD(params.values(), lr=run["learning_rate"], momentum=run["momentum"], foreach=False)
     groups = [{"params": [p for p in params.values() if p.dim() == 2], "weight_decay": run["weight_decay"]},
               {"params": [p for p in params.values() if p.dim() != 2], "weight_decay": 0.0}]
+    if run["optimizer"] == "adafactor":  # its default epsilon is that of the type
+        eps = torch.finfo(torch.float32).eps, 1e-3
+        return torch.optim.Adafactor(groups, lr=run["learning_rate"], eps=eps, foreach=False)
     return torch.optim.AdamW(groups, lr=run["learning_rate"], betas=run["betas"], eps=run["eps"], foreach=False)
 
 

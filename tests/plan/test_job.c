@@ -43,7 +43,7 @@ static void test_defaults(void **state) {
   assert_int_equal(job.schedule, HR_SCHEDULE_LINEAR);
   assert_int_equal(job.attention, HR_ATTENTION_FLASH);
   assert_int_equal(job.recompute.kind, HR_RECOMPUTE_NONE);
-  assert_true(job.on_nonfinite == HR_ON_NONFINITE_STOP && job.max_skipped == 10 && job.label_smoothing == 0 &&
+  assert_true(job.on_nonfinite == HR_ON_NONFINITE_STOP && job.max_skipped == 20 && job.label_smoothing == 0 &&
               job.neftune_alpha == 0 && job.dropout == 0);
   finish(&job);
   assert_int_equal(job.sequence_length, 1024);

@@ -108,7 +108,8 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
     options->offload_bytes = 1;
     options->offload_distance = 1 + roll(d, 6);
   }
-  job->precision = (hr_precision)roll(d, 3);
+  job->precision = (hr_precision)roll(d, 4);
+  if (job->update == HR_UPDATE_IN_BACKWARD && job->precision == HR_PRECISION_FP16) job->precision = HR_PRECISION_BF16;
   if (job->precision == HR_PRECISION_BF16_PURE) job->moments = (hr_moments)roll(d, 2);
   job->weight_packing = (hr_weight_packing)roll(d, 4);
   if (job->update == HR_UPDATE_AFTER) job->on_nonfinite = (hr_on_nonfinite)roll(d, 2);

@@ -92,15 +92,16 @@ static void fill(dice *d, hri_shelf *shelf, uint32_t count, census *seen) {
     if (i < fixed) {
       hri_shelf_put(shelf, item);
     } else {
-      const uint64_t low = plain_fit(others, i, &items[item], seen), found = hri_shelf_fit(shelf, item).low;
+      const uint64_t low = plain_fit(others, i, &items[item], seen),
+                     found = hri_shelf_fit(shelf, item) - items[item].bytes;
       if (found != low)
         fail_msg("seed %llu, item %u: %llu, not %llu", (unsigned long long)d->seed, item, (unsigned long long)found,
                  (unsigned long long)low);
       others[i].low = low;
     }
     assert_int_equal(shelf->count, i + 1);
-    assert_int_equal(shelf->spots[item].low, others[i].low);
-    assert_int_equal(shelf->spots[item].high, others[i].low + others[i].bytes);
+    assert_int_equal(shelf->low[item], others[i].low);
+    assert_int_equal(shelf->high[item], others[i].low + others[i].bytes);
   }
 }
 

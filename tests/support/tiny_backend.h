@@ -305,9 +305,9 @@ static void tiny_update(tiny_call *c) {
   const hri_control *control = tiny_raw(c, 1);
   uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
-  hri_update_numbers numbers = {.number = {f[0], f[1], f[2]},
+  hri_update_numbers numbers = {.number = {f[0], f[1], f[2], f[3]},
                                 .learning_rate = control->learning_rate,
-                                .weight_decay = f[3],
+                                .weight_decay = f[HRI_STATE_NUMBERS],
                                 .gradient_scale = control->clip_scale / control->loss_scale,
                                 .t = control->applied_steps};
   double *state[HRI_STATE_TENSORS];
@@ -779,7 +779,7 @@ static hr_status tiny_open(const hr_device *device, hri_backend **out) {
                      .granule = 64,
                      .staging_tier = HRI_HOST,
                      .ahead = 1,
-                     .elements = {NULL, tiny_fill, tiny_zero_bytes, tiny_cast_values, tiny_first_nonfinite},
+                     .elements = {NULL, tiny_fill, tiny_zero_bytes, tiny_cast_values, tiny_first_nonfinite, NULL},
                      .self = b,
                      .workspace = tiny_workspace,
                      .fixed_bytes = tiny_fixed_bytes,

@@ -72,7 +72,7 @@ static void release_checked(void *buffer, uint64_t bytes, const char *what) {
 static void *narrowed(const float *values, int64_t count, hri_real real) {
   void *copy = guarded((uint64_t)count * hri_real_bytes(real));
   if (real == HRI_REAL_F32) memcpy(copy, values, (size_t)count * sizeof *values);
-  for (int64_t i = 0; real == HRI_REAL_BF16 && i < count; i++) ((hri_bf16 *)copy)[i] = hri_bf16_round(values[i]);
+  for (int64_t i = 0; real != HRI_REAL_F32 && i < count; i++) hri_real_put(copy, i, values[i], real);
   return copy;
 }
 static void *not_numbers(int64_t count, hri_real real) {
@@ -84,13 +84,16 @@ static void *not_numbers(int64_t count, hri_real real) {
 static float *widened(void *values, int64_t count, hri_real real, const char *what) {
   float *wide = guarded_floats(count);
   if (real == HRI_REAL_F32) memcpy(wide, values, (size_t)count * sizeof *wide);
-  for (int64_t i = 0; real == HRI_REAL_BF16 && i < count; i++) wide[i] = hri_bf16_widen(((hri_bf16 *)values)[i]);
+  for (int64_t i = 0; real != HRI_REAL_F32 && i < count; i++) wide[i] = hri_real_get(values, i, real);
   release_checked(values, (uint64_t)count * hri_real_bytes(real), what);
   return wide;
 }
 static float stored(hri_real real, float value) {
-  return real == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round(value)) : value;
+  return real == HRI_REAL_F32 ? value : hri_narrow_widen(hri_narrow_round(value, real), real);
 }
+
+static const hri_real reals[3] = {HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F16};
+static const char *const real_names[3] = {"fp32", "bf16", "fp16"};
 
 typedef enum documents { DOCS_NONE, DOCS_SHORT, DOCS_LONG } documents;
 
@@ -272,9 +275,8 @@ static void check_close(const problem *p, const variant *v, const char *what, co
   if (!(error <= allowed)) {
     const hri_attention_shape *s = &p->shape;
     fail_msg("%s %s %s: B %d T %d H %d K %d D %d window %d soft-cap %g docs %d: error %g, allowed %g (plain %g)",
-             v->name, s->real == HRI_REAL_BF16 ? "bf16" : "fp32", what, (int)s->batch, (int)s->sequence, (int)s->heads,
-             (int)s->kv_heads, (int)s->head_dim, (int)s->window, s->softcap, (int)p->docs, (double)error,
-             (double)allowed, (double)naive);
+             v->name, real_names[s->real], what, (int)s->batch, (int)s->sequence, (int)s->heads, (int)s->kv_heads,
+             (int)s->head_dim, (int)s->window, s->softcap, (int)p->docs, (double)error, (double)allowed, (double)naive);
   }
 }
 
@@ -347,8 +349,6 @@ static void check_variant(const problem *p, const variant *v) {
   }
   free_outputs(p, &one);
 }
-
-static const hri_real reals[2] = {HRI_REAL_F32, HRI_REAL_BF16};
 
 /* In both types. */
 static void check_shape(hri_attention_shape shape, documents docs, uint64_t seed) {
@@ -465,7 +465,7 @@ static void test_wide_heads(void **state) {
 static void test_large_scores(void **state) {
   (void)state;
   for (int r = 0; r < 4; r++) { /* with a soft-cap most of them are at its ends, where the slope is nearly 0 */
-    problem p = make_problem((hri_attention_shape)SHAPE(1, 200, 2, 2, 32, 0, r / 2 * 25, reals[r % 2]), DOCS_NONE, 400);
+    problem p = make_problem((hri_attention_shape)SHAPE(1, 200, 2, 2, 32, 0, r / 2 * 25, reals[r % 3]), DOCS_NONE, 400);
     p.scale *= 20;
     hri_attention_ref_forward(&p.shape, (double)p.scale, p.qkv64, NULL, p.y64, p.lse64, p.probs64);
     hri_attention_ref_backward(&p.shape, (double)p.scale, p.dy64, p.qkv64, p.y64, p.lse64, NULL, p.dqkv64);
@@ -482,7 +482,7 @@ static void test_masked_keys_leave_no_trace(void **state) {
   (void)state;
   for (int n = 0; n < 2 * variant_count; n++) {
     int i = n / 2;
-    problem p = make_problem((hri_attention_shape)SHAPE(1, T, 2, 1, 24, 0, 0, reals[n % 2]), DOCS_NONE, 500);
+    problem p = make_problem((hri_attention_shape)SHAPE(1, T, 2, 1, 24, 0, 0, reals[n % 3]), DOCS_NONE, 500);
     p.doc_start = malloc(T * sizeof *p.doc_start);
     assert_non_null(p.doc_start);
     for (int32_t t = 0; t < T; t++) p.doc_start[t] = t < CUT ? 0 : CUT;
@@ -505,7 +505,7 @@ static void test_nan_propagates(void **state) {
   (void)state;
   for (int n = 0; n < 4 * variant_count; n++) {
     int i = n / 4;
-    problem p = make_problem((hri_attention_shape)SHAPE(1, 40, 1, 1, 16, 0, n / 2 % 2, reals[n % 2]), DOCS_NONE, 600);
+    problem p = make_problem((hri_attention_shape)SHAPE(1, 40, 1, 1, 16, 0, n / 2 % 2, reals[n % 3]), DOCS_NONE, 600);
     p.qkv[20 * 48 + 16 + 3] = NAN; /* key 20 */
     outputs o = run_all(&p, &variants[i], 1);
     for (int t = 0; t < 40; t++) {
@@ -649,7 +649,7 @@ static void test_cached_pieces_equal_the_whole(void **state) {
   for (int turn = 0; turn < 24; turn++) {
     int n = turn / 2;
     hri_attention_shape shape = shapes[n];
-    shape.real = reals[turn % 2];
+    shape.real = reals[turn % 3];
     if (quick() && shape.sequence > 200) continue;
     problem p = make_problem(shape, DOCS_NONE, 900 + (uint64_t)n);
     int64_t capacity = (p.shape.sequence + 31) / 32 * 32 + 32 * (n % 3);

@@ -622,11 +622,13 @@ static void the_cpu_takes_no_type_for_another(void **state) {
   int refused = 0, taken = 0;
   (void)state;
   for (size_t m = 0; m < 4; m++)
-    for (int precision = 0; precision < 2; precision++) {
+    for (int precision = 0; precision < 3; precision++) {
       variant v = {.model = models[m],
                    .optimizer = HR_OPTIMIZER_ADAMW,
                    .skip = true,
-                   .precision = precision ? HR_PRECISION_BF16 : HR_PRECISION_FP32};
+                   .precision = precision == 2 ? HR_PRECISION_FP16
+                                : precision    ? HR_PRECISION_BF16
+                                               : HR_PRECISION_FP32};
       hr_error error = {0};
       hr_plan *plan;
       hr_job job;
@@ -644,13 +646,13 @@ static void the_cpu_takes_no_type_for_another(void **state) {
           if (id == HRI_NONE || hri_operands(&plan->job, node)[i].access == HRI_SCRATCH) continue;
           kept = plan->job.tensors.items[id].dtype;
           for (uint8_t dtype = 0; dtype <= HRI_I8; dtype++) {
-            bool real = (kept == HRI_F32 || kept == HRI_BF16) && (dtype == HRI_F32 || dtype == HRI_BF16);
+            bool real = hri_dtype_is_real(kept) && hri_dtype_is_real(dtype);
             hr_status status;
             plan->job.tensors.items[id].dtype = dtype;
             status = plan->backend->workspace(plan->backend->self, &plan->job, node, &bytes, &error);
             plan->job.tensors.items[id].dtype = kept;
             if (dtype == kept) continue;
-            if (status == HR_OK) { /* bytes that are moved, or fp32 and bf16 where the kernel has both */
+            if (status == HR_OK) { /* bytes that are moved, or fp32, bf16 and fp16 where the kernel has them */
               bool moves = node->op == HRI_OP_ZERO || node->op == HRI_OP_COPY || node->op == HRI_OP_SELECT ||
                            node->op == HRI_OP_LAST_ROW;
               if (!real && !moves)
@@ -685,10 +687,10 @@ static void a_type_without_a_kernel_is_refused_by_name(void **state) {
     hri_tensor *w;
     if (node->op != HRI_OP_LINEAR) continue;
     w = &plan->job.tensors.items[hri_operands(&plan->job, node)[1].tensor];
-    w->dtype = HRI_F16;
+    w->dtype = HRI_F64;
     assert_int_equal(hri_pass_workspace(&plan->job, plan->backend, &error), HR_ERROR_UNSUPPORTED);
     assert_string_equal(error.message,
-                        path_of("the CPU backend has no kernel for linear with operand 1 (%s) of type f16",
+                        path_of("the CPU backend has no kernel for linear with operand 1 (%s) of type f64",
                                 hri_name_get(&plan->job, w->key)));
     break;
   }

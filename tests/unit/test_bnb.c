@@ -504,13 +504,78 @@ static void maps_of_other_versions_are_read(void **state) {
   scratch_remove(directory);
 }
 
+static hr_status skipping(const char *entry, hr_model *model, hr_error *error) {
+  char text[2048];
+  (void)snprintf(
+      text, sizeof text,
+      "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_attention_heads\": 2, \"intermediate_size\": 64, "
+      "\"num_hidden_layers\": 12, \"max_position_embeddings\": 64, \"vocab_size\": 64, \"quantization_config\": {\"quant_method\": \"bitsandbytes\", "
+      "\"load_in_8bit\": true, \"llm_int8_skip_modules\": [%s]}}",
+      entry);
+  return hr_model_parse(text, strlen(text), "config.json", model, error);
+}
+
+/* What should_convert_module of transformers 5 (Python's re) leaves out, of layers 0, 1, 2 and 11 by hr_module. */
+static void skipped_modules_are_those_of_transformers(void **state) {
+  static const struct {
+    const char *entry;
+    uint8_t out[4];
+  } cases[] = {
+      {"self_attn.o_proj", {0x08, 0x08, 0x08, 0x08}},
+      {"model.layers.1", {0x00, 0x7f, 0x00, 0x00}},
+      {"o_proj", {0x08, 0x08, 0x08, 0x08}},
+      {"down_proj", {0x40, 0x40, 0x40, 0x40}},
+      {"mlp", {0x00, 0x00, 0x00, 0x00}},
+      {"model.layers.0.mlp", {0x70, 0x00, 0x00, 0x00}},
+      {"model\\\\.layers\\\\.(0|2)\\\\.self_attn", {0x0f, 0x00, 0x0f, 0x00}},
+      {"model\\\\.layers\\\\.1\\\\d\\\\.mlp", {0x00, 0x00, 0x00, 0x70}},
+      {".*\\\\.down_proj", {0x40, 0x40, 0x40, 0x40}},
+      {".*down_pro", {0x00, 0x00, 0x00, 0x00}},
+      {"model.layers.[0-1].self_attn.(?:o)_proj", {0x08, 0x08, 0x00, 0x00}},
+      {"model\\\\.layers\\\\.\\\\d+\\\\.mlp\\\\.down_proj$", {0x40, 0x40, 0x40, 0x40}},
+      {"model\\\\.layers\\\\.1$", {0x00, 0x00, 0x00, 0x00}},
+      {".*layers\\\\.1.*?\\\\.self_attn\\\\.", {0x00, 0x0f, 0x00, 0x0f}},
+      {"(model\\\\.layers\\\\.0$|model\\\\.layers\\\\.2)", {0x00, 0x00, 0x7f, 0x00}},
+      {"lm_head|.*o_proj", {0x08, 0x08, 0x08, 0x08}},
+      {"model.layers.1.mlp.down_pro", {0x00, 0x00, 0x00, 0x00}},
+      {"[\\\\w.]+self_attn", {0x0f, 0x0f, 0x0f, 0x0f}},
+      {"^model.layers.2", {0x00, 0x00, 0x7f, 0x00}},
+      {"oproj", {0x00, 0x00, 0x00, 0x00}},
+      {"transformer", {0x00, 0x00, 0x00, 0x00}},
+      {"model\\\\.layers\\\\.[^1]\\\\.mlp", {0x70, 0x00, 0x70, 0x00}},
+      {"model.layers..mlp.down_proj", {0x00, 0x00, 0x00, 0x00}},
+      {"", {0x7f, 0x7f, 0x7f, 0x7f}},
+  };
+  static const int layers[4] = {0, 1, 2, 11};
+  static const char *const refused[] = {"\"(\"",           "\"(?=mlp)\"", "\"mlp\\\\b\"",
+                                        "\"[[:alpha:]]\"", "\"a{2}\"",    "\"(a)\\\\1\"",
+                                        "\"a*+\"",         "\"[a\"",      "7"};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char quoted[300];
+    hr_model model;
+    hr_error error = {0};
+    (void)snprintf(quoted, sizeof quoted, "\"%s\"", cases[i].entry);
+    if (skipping(quoted, &model, &error) != HR_OK) fail_msg("%s: %s", quoted, error.message);
+    for (int k = 0; k < 4; k++)
+      if (model.plain[layers[k]] != cases[i].out[k])
+        fail_msg("%s, layer %d: %#x instead of %#x", quoted, layers[k], model.plain[layers[k]], cases[i].out[k]);
+  }
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    hr_model model;
+    hr_error error = {0};
+    if (skipping(refused[i], &model, &error) != HR_ERROR_INPUT || !strstr(error.message, "llm_int8_skip_modules"))
+      fail_msg("%s: %s", refused[i], error.message);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(recorded_weights_are_read),       cmocka_unit_test(names_beside_weights_are_known),
       cmocka_unit_test(configs_are_read_and_written),    cmocka_unit_test(other_configs_are_refused),
       cmocka_unit_test(files_are_those_of_transformers), cmocka_unit_test(names_that_cannot_be_are_refused),
       cmocka_unit_test(texts_are_those_of_python),       cmocka_unit_test(damaged_checkpoints_are_refused),
-      cmocka_unit_test(maps_of_other_versions_are_read),
+      cmocka_unit_test(maps_of_other_versions_are_read), cmocka_unit_test(skipped_modules_are_those_of_transformers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,7 +150,7 @@ static void test_skipped_steps_are_counted_and_the_run_goes_on(void **state) {
   assert_int_equal(a.heard.skipped, 2);
   assert_true(isfinite(a.result.last_loss));
   says(a.heard.warnings, "step 7 is skipped");
-  says(a.heard.warnings, "2 so far, 2 in a row of at most 10");
+  says(a.heard.warnings, "2 so far, 2 in a row of at most 20");
   text = get_file(path_of("%s/checkpoints/step-000009/state.json", a.run), NULL);
   says(text, "\"skipped_steps\": 2");
   says(text, "\"skipped_in_row\": 0");

@@ -75,6 +75,8 @@ static void test_reserved_is_planned(void **state) {
       "micro-llama-bytes --seq 37 --steps 2 --accumulate 3 --precision bf16-pure --moments bf16 --weight-packing persistent --threads 4",
       "micro-llama-bytes --seq 37 --steps 2 --precision bf16-pure --update in-backward --clip 0 --weight-packing transient --threads 2 --check",
       "micro-llama-bytes --seq 33 --steps 2 --accumulate 2 --weight-packing persistent --threads 4",
+      "micro-gpt2-bytes --seq 37 --micro-batch 3 --steps 3 --precision fp16 --loss-scale 1e9 --recompute block --sample plan --threads 2",
+      "micro-llama-bytes --seq 33 --steps 2 --accumulate 2 --precision fp16 --optimizer adamw8bit --weight-packing persistent --check",
       "micro-llama-bytes --seq 37 --steps 2 --lora r=5,targets=all-linear --threads 2 --sample plan",
       "micro-gpt2-bytes --seq 33 --steps 2 --micro-batch 2 --accumulate 2 --lora r=3,dropout=0.2,rslora --recompute block --check",
       "micro-gemma2-bytes --seq 24 --steps 2 --precision bf16 --lora r=4,targets=o_proj,up_proj,layers=1 --update in-backward --clip 0 --weight-packing persistent",

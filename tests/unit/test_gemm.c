@@ -72,22 +72,19 @@ static hri_isa processor_isa(void) {
   return isa;
 }
 
-/* The three pairs of types: of a and b, and of c. */
+/* The pairs of types: of a and b, and of c. */
 typedef struct types {
   hri_real type, out;
 } types;
-enum { TYPES_COUNT = 3 };
+enum { TYPES_COUNT = 5 };
 static const types all_types[TYPES_COUNT] = {{HRI_REAL_F32, HRI_REAL_F32},
                                              {HRI_REAL_BF16, HRI_REAL_F32},
-                                             {HRI_REAL_BF16, HRI_REAL_BF16}};
+                                             {HRI_REAL_BF16, HRI_REAL_BF16},
+                                             {HRI_REAL_F16, HRI_REAL_F32},
+                                             {HRI_REAL_F16, HRI_REAL_F16}};
 
-static float value_at(const void *p, int64_t i, hri_real type) {
-  return type == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)p)[i]) : ((const float *)p)[i];
-}
-static void set_value(void *p, int64_t i, hri_real type, float value) {
-  if (type == HRI_REAL_BF16) ((hri_bf16 *)p)[i] = hri_bf16_round(value);
-  else ((float *)p)[i] = value;
-}
+static float value_at(const void *p, int64_t i, hri_real type) { return hri_real_get(p, i, type); }
+static void set_value(void *p, int64_t i, hri_real type, float value) { hri_real_put(p, i, value, type); }
 
 static void *filled(int64_t count, hri_real type, uint64_t stream) {
   void *p = malloc((size_t)count * hri_real_bytes(type));
@@ -223,7 +220,7 @@ static void reference(const problem *p, int64_t r, int64_t j, double *exact, flo
 }
 
 /* Holds a result to 4 times the error of plain fp32 sums, or of one rounding of the largest value; in bf16 each element
- * may be off by its own rounding as well, 2^-9 of the power of two above it. */
+ * may be off by its own rounding as well, 2^-9 of the power of two above it, in fp16 2^-12. */
 static void check_values(const problem *p, const void *c) {
   int64_t columns = p->shape.kind == HRI_GEMM_FORWARD ? p->shape.n : p->shape.k, rows = p->c_count / columns;
   double plain_error = 0, own_error = 0, largest = 0;
@@ -235,7 +232,9 @@ static void check_values(const problem *p, const void *c) {
       reference(p, r, j, &exact, &plain);
       assert_true(isfinite(got));
       (void)frexp(fmax(fabs(exact), fabs(got)), &exponent);
-      rounding = p->shape.out == HRI_REAL_BF16 ? ldexp(1, exponent - 9) : 0;
+      rounding = p->shape.out == HRI_REAL_BF16  ? ldexp(1, exponent - 9)
+                 : p->shape.out == HRI_REAL_F16 ? ldexp(1, (exponent < -13 ? -13 : exponent) - 12)
+                                                : 0;
       plain_error = fmax(plain_error, fabs(plain - exact));
       own_error = fmax(own_error, fabs(got - exact) - rounding);
       largest = fmax(largest, fabs(exact));
@@ -269,7 +268,7 @@ static void values_of(hri_gemm_cache *cache, int threads) {
                           .bias = v == 2 || v == 3};
       problem p;
       void *c;
-      if (s.accumulate && s.out == HRI_REAL_BF16) continue;
+      if (s.accumulate && s.out != HRI_REAL_F32) continue;
       p = problem_make(s);
       c = problem_run(&p, cache, threads);
       check_values(&p, c);
@@ -307,7 +306,7 @@ static int64_t pick(uint32_t *state, int64_t below) {
   return (int64_t)(*state >> 8) % below;
 }
 
-/* `rows` lists of `columns` values, `stride` apart, of either type; wide: the same in fp32, side by side. */
+/* `rows` lists of `columns` values, `stride` apart, of any type; wide: the same in fp32, side by side. */
 typedef struct matrix {
   void *values;
   float *wide;
@@ -323,10 +322,8 @@ static matrix matrix_make(uint32_t *state, int64_t rows, int64_t columns, int64_
   for (int64_t r = 0; r < rows; r++)
     for (int64_t c = 0; c < m.stride; c++) {
       float value = (float)pick(state, 4097) / 1024 - 2;
-      hri_bf16 narrow = hri_bf16_round(value);
-      if (type == HRI_REAL_BF16) ((hri_bf16 *)m.values)[r * m.stride + c] = narrow;
-      else ((float *)m.values)[r * m.stride + c] = value;
-      if (c < columns) m.wide[r * columns + c] = type == HRI_REAL_BF16 ? hri_bf16_widen(narrow) : value;
+      set_value(m.values, r * m.stride + c, type, value);
+      if (c < columns) m.wide[r * columns + c] = value_at(m.values, r * m.stride + c, type);
     }
   return m;
 }
@@ -349,7 +346,7 @@ static void run_shape(hri_gemm_cache *cache, const hri_gemm_shape *s, const void
   free(scratch);
 }
 
-/* The same bits as the product in fp32 of the widened, contiguous operands, rounded where c is bf16; and what lies
+/* The same bits as the product in fp32 of the widened, contiguous operands, rounded where c is narrow; and what lies
  * between the rows of c stays. */
 static void one_mixed(hri_gemm_cache *cache, const hri_gemm_shape *s, uint32_t *state) {
   int64_t m = s->m, n = s->n, k = s->k;
@@ -383,8 +380,9 @@ static void one_mixed(hri_gemm_cache *cache, const hri_gemm_shape *s, uint32_t *
         if (j >= c.columns) expect = ((float *)before)[at];
         if (((float *)c.values)[at] != expect) fail_msg("row %d column %d differs", (int)r, (int)j);
       } else {
-        hri_bf16 rounded = j < c.columns ? hri_bf16_round(expect) : ((hri_bf16 *)before)[at];
-        if (((hri_bf16 *)c.values)[at] != rounded) fail_msg("row %d column %d differs in bf16", (int)r, (int)j);
+        uint16_t rounded = j < c.columns ? hri_narrow_round(expect, c.type) : ((uint16_t *)before)[at];
+        if (((uint16_t *)c.values)[at] != rounded)
+          fail_msg("row %d column %d differs in type %d", (int)r, (int)j, (int)c.type);
       }
     }
   free(before);
@@ -394,7 +392,7 @@ static void one_mixed(hri_gemm_cache *cache, const hri_gemm_shape *s, uint32_t *
   matrix_free(&c);
 }
 
-/* What adapters need: low ranks, columns of a fused result, bf16 beside fp32, sums into bf16. */
+/* What adapters need: low ranks, columns of a fused result, bf16 or fp16 beside fp32, sums into either. */
 static void test_mixed(void **state) {
   static const int64_t sizes[] = {1, 3, 8, 16, 33, 64, 130};
   uint32_t random = 7;
@@ -403,17 +401,19 @@ static void test_mixed(void **state) {
     hri_gemm_cache *cache;
     if (!hri_isa_has(processor_isa(), (hri_isa)isa)) continue;
     cache = cache_by((hri_isa)isa, HRI_GEMM_BY_FMA);
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 600; round++) {
+      const hri_real narrow = round % 2 ? HRI_REAL_F16 : HRI_REAL_BF16;
       hri_gemm_shape s = {.kind = (hri_gemm_kind)pick(&random, 3),
-                          .type = pick(&random, 2) ? HRI_REAL_BF16 : HRI_REAL_F32,
+                          .type = pick(&random, 2) ? narrow : HRI_REAL_F32,
                           .mixed = pick(&random, 2),
-                          .out = pick(&random, 2) ? HRI_REAL_BF16 : HRI_REAL_F32,
+                          .out = pick(&random, 2) ? narrow : HRI_REAL_F32,
                           .m = sizes[pick(&random, 7)],
                           .n = sizes[pick(&random, 7)],
                           .k = round % 10 ? sizes[pick(&random, 7)] : 900,
                           .accumulate = pick(&random, 2),
                           .threads = 1 + (int)pick(&random, 3)};
       bool forward = s.kind == HRI_GEMM_FORWARD;
+      if (s.mixed) s.other = s.type == HRI_REAL_F32 ? narrow : HRI_REAL_F32;
       if (pick(&random, 2)) s.a_stride = (forward ? s.k : s.n) + pick(&random, 9);
       if (pick(&random, 2)) s.b_stride = s.k + pick(&random, 9);
       s.c_stride = (forward ? s.n : s.k) + pick(&random, 9); /* never plain: few rows go another way there */
@@ -462,7 +462,7 @@ static float chain(const problem *p, int64_t r, int64_t j, sum_order order) {
     }
   }
   if (s->bias) sum = sum + p->bias[j];
-  return s->out == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round(sum)) : sum;
+  return s->out == HRI_REAL_F32 ? sum : hri_narrow_widen(hri_narrow_round(sum, s->out), s->out);
 }
 
 /* Every element, or some thousand of them spread over c. */
@@ -528,7 +528,7 @@ static void orders_of(hri_gemm_cache *cache, const int64_t sides[3], sum_order o
     bool large = s.m * s.n * s.k > 100000000, pairs = t.type == HRI_REAL_BF16;
     problem p;
     void *c;
-    if ((s.accumulate && s.out == HRI_REAL_BF16) || (large && (!cache || (v / 4 + v) % 4))) continue;
+    if ((s.accumulate && s.out != HRI_REAL_F32) || (large && (!cache || (v / 4 + v) % 4))) continue;
     if (hri_gemm_takes_dots(&s) || (!cache && !pairs)) continue; /* dot products of rows */
     p = problem_make(s);
     c = cache ? problem_run(&p, cache, 1 + *threads % 7) : run_emulated(&p, 1 + *threads % 7);
@@ -731,6 +731,76 @@ static void test_same_bits_for_every_team(void **state) {
   assert_true(packed > (getenv("HEADROOM_TEST_QUICK") ? 50 : 100));
 }
 
+/* ---- packing ---- */
+
+/* Word `word` of line `line`, as gemm_ours.h states it. */
+static uint32_t word_of(const hri_gemm_panels *p, int64_t line, int64_t word) {
+  const uint16_t *halves = p->from;
+  uint32_t v = 0;
+  if (line >= p->lines) return 0;
+  if (p->how == HRI_GEMM_WORDS_PAIRS) {
+    for (int64_t h = 0; h < 2 && 2 * word + h < p->terms; h++)
+      v |= (uint32_t)halves[line * p->across + (2 * word + h) * p->along] << 16 * h;
+    return v;
+  }
+  if (word >= p->terms) return 0;
+  if (p->how == HRI_GEMM_WORDS_WIDENED) return (uint32_t)halves[line * p->across + word * p->along] << 16;
+  if (p->how == HRI_GEMM_WORDS_HALVES) {
+    float value = hri_f16_widen(halves[line * p->across + word * p->along]);
+    memcpy(&v, &value, sizeof v);
+    return v;
+  }
+  return ((const uint32_t *)p->from)[line * p->across + word * p->along];
+}
+
+/* A request drawn: whole panels and edges, both directions, sizes about those of vectors. */
+static hri_gemm_panels panels_drawn(uint64_t *counter) {
+  static const int64_t widths[] = {6, 8, 12, 14, 16, 32, 1, 13};
+  uint32_t w[8];
+  hri_gemm_panels p = {0};
+  int64_t terms;
+  for (int i = 0; i < 8; i += 4) hri_philox(7, 0, (*counter)++, w + i);
+  p.how = (hri_gemm_words)(w[0] % 4);
+  p.width = widths[w[1] % 8];
+  p.panels = 1 + w[2] % 5;
+  p.words = 1 + w[3] % 70;
+  p.lines = p.panels * p.width - (w[4] % 2 ? w[5] % p.width : 0);
+  terms = p.how == HRI_GEMM_WORDS_PAIRS ? 2 * p.words : p.words;
+  p.terms = w[4] & 2 ? terms - (int64_t)(w[6] % 3) : terms;
+  if (p.terms < 0) p.terms = 0;
+  p.along = w[4] & 4 ? 1 : p.lines + w[7] % 9;
+  p.across = w[4] & 4 ? p.terms + w[7] % 9 : 1;
+  p.panel_stride = p.words * p.width + w[7] % 3;
+  return p;
+}
+
+/* Every word of every panel, from a source and into a place of exactly the bytes that there are. */
+static void test_panels(void **state) {
+  const long count = getenv("HEADROOM_TEST_QUICK") ? 1000 : 10000;
+  uint64_t counter = 0;
+  (void)state;
+  for (int isa = 0; isa < HRI_ISA_COUNT; isa++)
+    for (long i = 0; i < count && hri_isa_has(processor_isa(), (hri_isa)isa); i++) {
+      hri_gemm_ours ours = hri_gemm_ours_at((hri_isa)isa, HRI_GEMM_FMA);
+      hri_gemm_panels p = panels_drawn(&counter);
+      int64_t last = p.along == 1 ? (p.lines - 1) * p.across + p.terms : (p.terms - 1) * p.along + p.lines;
+      uint64_t from_bytes = p.terms ? (uint64_t)last * (p.how == HRI_GEMM_WORDS_F32 ? 4 : 2) : 0;
+      uint64_t to_bytes = (uint64_t)((p.panels - 1) * p.panel_stride + p.words * p.width) * 4;
+      uint8_t *from = guarded_alloc(from_bytes ? from_bytes : 1);
+      for (uint64_t at = 0; at < from_bytes; at++) from[at] = (uint8_t)(at * 131 + at / 251 + (uint64_t)i);
+      p.from = from;
+      p.to = guarded_alloc(to_bytes);
+      ours.kernels.pack(&p);
+      guarded_check(p.to, to_bytes);
+      for (int64_t panel = 0; panel < p.panels; panel++)
+        for (int64_t at = 0; at < p.words * p.width; at++)
+          assert_int_equal(p.to[panel * p.panel_stride + at],
+                           word_of(&p, panel * p.width + at % p.width, at / p.width));
+      guarded_free(p.to);
+      guarded_free(from);
+    }
+}
+
 /* Different products at once, each in a thread of its own. */
 typedef struct alone {
   const hri_gemm *gemm;
@@ -895,7 +965,7 @@ static void test_refusals(void **state) {
   hri_gemm_shape s;
   (void)state;
   cache = cache_by(processor_isa(), HRI_GEMM_AUTO);
-  for (int field = 0; field < 10; field++) {
+  for (int field = 0; field < 13; field++) {
     s = good;
     if (field == 0) s.m = 0;
     if (field == 1) s.n = -1;
@@ -905,8 +975,11 @@ static void test_refusals(void **state) {
     if (field == 5) s.kind = HRI_GEMM_KIND_COUNT;
     if (field == 6) s.type = (hri_real)7;
     if (field == 7) s.out = (hri_real)7;
-    if (field == 8) s.mixed = s.packed = true; /* only what is plain has a packed form */
+    if (field == 8) s.mixed = s.packed = true, s.other = HRI_REAL_BF16; /* only what is plain has a packed form */
     if (field == 9) s.c_stride = s.n - 1;
+    if (field == 10) s.type = HRI_REAL_F16, s.out = HRI_REAL_BF16; /* one narrow type in a product */
+    if (field == 11) s.type = HRI_REAL_F16, s.mixed = true, s.other = HRI_REAL_BF16;
+    if (field == 12) s.other = HRI_REAL_F16; /* not mixed */
     assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_ERROR_INTERNAL);
   }
   s = good;
@@ -970,10 +1043,10 @@ static void test_isa(void **state) {
 /* What the shipped table says, for each level and class of processor. */
 static void test_the_table(void **state) {
   (void)state;
-  for (int v = 0; v < HRI_ISA_COUNT * 2 * 2 * HRI_GEMM_KIND_COUNT; v++) {
+  for (int v = 0; v < HRI_ISA_COUNT * 2 * 3 * HRI_GEMM_KIND_COUNT; v++) {
     hri_gemm_machine m = {.level = (hri_isa)(v % HRI_ISA_COUNT), .pairs = (hri_pairs)(v / HRI_ISA_COUNT % 2)};
-    hri_real type = (hri_real)(v / (HRI_ISA_COUNT * 2) % 2);
-    hri_gemm_shape s = {.kind = (hri_gemm_kind)(v / (HRI_ISA_COUNT * 4)),
+    hri_real type = (hri_real)(v / (HRI_ISA_COUNT * 2) % 3);
+    hri_gemm_shape s = {.kind = (hri_gemm_kind)(v / (HRI_ISA_COUNT * 6)),
                         .type = type,
                         .out = type,
                         .m = 64,
@@ -1187,6 +1260,7 @@ int main(void) {
       cmocka_unit_test(test_parts_have_the_bits_of_the_whole),
       cmocka_unit_test(test_nonfinite),
       cmocka_unit_test(test_rounding_of_results),
+      cmocka_unit_test(test_panels),
       cmocka_unit_test(test_same_bits_for_every_team),
       cmocka_unit_test(test_several_at_once),
       cmocka_unit_test(test_no_hidden_memory),

@@ -12,7 +12,8 @@
  * e is the relative error of plain fp32, at least 2^-24 (the rounding of a float32). One run alone may meet the truth
  * by luck, the more so for a bias of five elements, so e is the worst of 32: at the values themselves and at values up
  * to a thousandth away, where the problem is the same and every rounding another one; each against double at its own
- * point. (Four points are tried first; they mostly are enough to pass.)
+ * point. A gradient that comes from outside moves as well: a bias's is the sum of nothing else, which would be rounded
+ * the same way at all 32. (Four points are tried first; they mostly are enough to pass.)
  *
  * The error of D has two parts. Truncation: D is extrapolated from steps h/2 and h/4, and the same from h and h/2
  * differs by about 15 times its error. Rounding: a value passes at most `depth` roundings of size u = 2^-53 on its way
@@ -635,6 +636,21 @@ static double inner(const double *a, const double *b, uint64_t n) {
   return sum;
 }
 
+static input *incoming(tiny *t) {
+  for (uint32_t k = 0; k < t->input_count; k++)
+    if (t->dy != HRI_NONE && t->inputs[k].tensor == t->dy) return &t->inputs[k];
+  return NULL;
+}
+
+/* A copy of `count` values, at a nearby point up to a thousandth away. */
+static float *moved(const tiny *t, const float *values, uint64_t count, uint64_t point, uint64_t stream) {
+  float *copy = malloc(count * sizeof *copy);
+  assert_non_null(copy);
+  for (uint64_t i = 0; i < count; i++)
+    copy[i] = values[i] * (float)(1 + (point ? 1e-3 * uniform(t->seed, stream + 1000 * point, i) : 0));
+  return copy;
+}
+
 /* Relative errors of plain fp32, per parameter: the worst of the first `points` nearby points. */
 typedef struct yardstick {
   double of[MOST_PARAMS];
@@ -646,16 +662,13 @@ enum { FIRST_POINTS = 4, ALL_POINTS = 32 };
 static void measure_plain(tiny *t, yardstick *y, uint64_t points) {
   for (uint32_t p = 0; p < MOST_PARAMS; p++) y->of[p] = fmax(y->of[p], ldexp(1, -24));
   for (; y->points < points; y->points++) {
-    float *kept[MOST_PARAMS];
+    input *dy = incoming(t);
+    float *kept[MOST_PARAMS], *kept_dy = dy ? dy->floats : NULL;
     gradients exact, plain;
     memcpy(kept, t->values, sizeof kept);
-    for (uint32_t p = 0; p < t->job.params.count; p++) {
-      t->values[p] = malloc(t->job.params.items[p].elements * sizeof(float));
-      assert_non_null(t->values[p]);
-      for (uint64_t i = 0; i < t->job.params.items[p].elements; i++)
-        t->values[p][i] =
-            kept[p][i] * (float)(1 + (y->points ? 1e-3 * uniform(t->seed, 900 + p + 1000 * y->points, i) : 0));
-    }
+    for (uint32_t p = 0; p < t->job.params.count; p++)
+      t->values[p] = moved(t, kept[p], t->job.params.items[p].elements, y->points, 900 + p);
+    if (dy) dy->floats = moved(t, kept_dy, dy->count, y->points, 800);
     exact = exact_gradients(t);
     plain = plain_gradients(t);
     for (uint32_t p = 0; p < t->job.params.count; p++) {
@@ -666,6 +679,7 @@ static void measure_plain(tiny *t, yardstick *y, uint64_t points) {
     }
     free_gradients(&exact);
     free_gradients(&plain);
+    if (dy) free(dy->floats), dy->floats = kept_dy;
     memcpy(t->values, kept, sizeof kept);
   }
 }

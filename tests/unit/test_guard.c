@@ -387,11 +387,12 @@ static void embedding_and_loss_stay_inside(void **state) {
 /* Odd variants: bf16 weights, or fp32 weights with a bf16 copy. */
 static void update_case(const run_case *r) {
   int64_t n = r->rows * r->columns;
-  hri_update_numbers numbers = {.number = {0.9, 0.99, 1e-8},
+  hri_update_numbers numbers = {.number = {0.9, 0.99, 1e-8, 1},
                                 .learning_rate = 1e-3,
                                 .weight_decay = 0.1,
                                 .gradient_scale = 1,
-                                .t = 3};
+                                .t = 3,
+                                .columns = r->columns};
   hri_real w_real = r->variant & 1 ? r->real : HRI_REAL_F32;
   hri_update_args a = {.n = n,
                        .w = reals(n, w_real),
@@ -407,11 +408,12 @@ static void update_case(const run_case *r) {
   for (int64_t i = 0; i < n; i++) hri_real_put(a.state[1], i, 1, r->real);
   for (uint32_t k = 0; k < HR_OPTIMIZER_COUNT; k++) {
     hri_update_args own = a;
-    for (uint32_t t = 0; t < HRI_STATE_TENSORS && hri_state_block(k) > 1; t++) {
+    for (uint32_t t = 0; t < HRI_STATE_TENSORS && hri_state_apart(k); t++) {
       const hri_state_tensor *state = &hri_optimizer_get(k)->tensors[t];
       own.state[t] = NULL;
       if (t < hri_optimizer_get(k)->tensor_count)
-        own.state[t] = take(hri_state_entries(state, (uint64_t)n) * hri_dtype_bytes(state->dtype));
+        own.state[t] =
+            take(hri_state_entries(state, (uint64_t)r->rows, (uint64_t)r->columns) * hri_dtype_bytes(state->dtype));
     }
     r->l->kernels.update[k](&own, &numbers);
   }

@@ -4,13 +4,13 @@
  *   - each backward reference is the directional derivative of its forward reference;
  *   - vector math keeps the errors stated in ops/vmath.h;
  *   - a fused node gives the bits of the nodes that it replaces.
- * Most run twice: with activations in fp32 and in bf16.
+ * Most run three times: with activations in fp32, in bf16 and in fp16.
  *
  * Tolerances. The plain fp32 implementation is the reference itself, compiled for float (ops/reference.h). Per output
  * array the largest absolute error may be 4 times the plain one's, which is at least half an ulp of the largest value
  * (the error of rounding the right result, below which nothing can be asked). No tolerance is a chosen number.
- * In bf16 all inputs are exact in bf16, so the references see what the kernel sees. The kernel computes in fp32, as
- * near as above, and rounds once, which moves an element by half a bf16 ulp of itself at most: that much is added. */
+ * In bf16 and fp16 all inputs are exact in the type, so the references see what the kernel sees. The kernel computes in fp32, as
+ * near as above, and rounds once, which moves an element by half an ulp of itself at most: that much is added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,6 +79,12 @@ static int in_bf16(void **state) {
   return 0;
 }
 
+static int in_fp16(void **state) {
+  (void)state;
+  type = HRI_REAL_F16;
+  return 0;
+}
+
 static int teardown(void **state) {
   (void)state;
   release_to(0);
@@ -88,7 +94,7 @@ static int teardown(void **state) {
 
 static uint64_t draw_stream = 1;
 
-static float in_type(float x) { return type == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round(x)) : x; }
+static float in_type(float x) { return type == HRI_REAL_F32 ? x : hri_narrow_widen(hri_narrow_round(x, type), type); }
 
 /* n values that are exact in the type, uniform in [-range, range). */
 static float *floats(int64_t n, double range) {
@@ -174,19 +180,19 @@ static int64_t total(const pieces *p) {
   return n;
 }
 
-/* Half a bf16 ulp of x. */
-static double half_ulp_bf16(double x) {
-  int exponent;
+/* Half an ulp of x in the type, which is narrow: 8 bits and normal down to 2^-126, or 11 and 2^-14. */
+static double half_ulp(double x) {
+  int exponent, least = type == HRI_REAL_F16 ? -13 : -125;
   (void)frexp(x, &exponent);
-  return ldexp(1.0, (exponent < -125 ? -125 : exponent) - 9);
+  return ldexp(1.0, (exponent < least ? least : exponent) - (type == HRI_REAL_F16 ? 12 : 9));
 }
 
-/* With `rounded`, less what rounding to bf16 accounts for. */
+/* With `rounded`, less what rounding to the type accounts for. */
 static double largest_error(const float *got, const double *want, int64_t n, bool rounded) {
   double worst = 0.0;
   for (int64_t i = 0; i < n; i++) {
     double error = fabs((double)got[i] - want[i]);
-    if (rounded) error -= half_ulp_bf16(fmax(fabs((double)got[i]), fabs(want[i])));
+    if (rounded) error -= half_ulp(fmax(fabs((double)got[i]), fabs(want[i])));
     if (!(error <= worst)) worst = error; /* a NaN stays */
     if (isnan(error)) return HUGE_VAL;
   }
@@ -203,7 +209,7 @@ static void check_near(const char *name, const char *isa_name, const pieces *p, 
                        const double *want) {
   for (int i = 0; i < p->count; i++) {
     double plain = largest_error(naive, want, p->n[i], false);
-    double error = largest_error(got, want, p->n[i], type == HRI_REAL_BF16 && i < p->narrow);
+    double error = largest_error(got, want, p->n[i], type != HRI_REAL_F32 && i < p->narrow);
     double rounding = 0.5 * (double)FLT_EPSILON * largest(want, p->n[i]);
     double limit = 4.0 * (plain > rounding ? plain : rounding);
     if (!(error <= limit))
@@ -370,7 +376,7 @@ static void run_norm_backward(const hri_cpu_kernels *k, int threads, int alias, 
 
 static const float *rounded_sum(const float *a, const float *b, int64_t n) {
   float *sum = take((size_t)n * sizeof *sum);
-  for (int64_t i = 0; i < n; i++) sum[i] = hri_bf16_widen(hri_bf16_round(a[i] + b[i]));
+  for (int64_t i = 0; i < n; i++) sum[i] = in_type(a[i] + b[i]);
   return sum;
 }
 
@@ -382,7 +388,7 @@ static void hold_norm(norm_case *c) {
         *plain_back = take((size_t)(n + 2 * columns) * sizeof *plain);
   double *want = double_zeros(2 * n + stats), *want_back = double_zeros(n + 2 * columns);
   double *stats64;
-  if (type == HRI_REAL_BF16 && residual) { /* the sum is rounded before it is normalised */
+  if (type != HRI_REAL_F32 && residual) { /* the sum is rounded before it is normalised */
     x = rounded_sum(c->x, c->r, n);
     residual = NULL;
   }
@@ -421,7 +427,7 @@ static void norms_match_the_reference(void **state) {
         /* a layer norm of one column has a gradient of 0 by cancellation alone: no size to measure an error by */
         if (layer && shapes[i][1] == 1) continue;
         norm_case c = make_norm(layer, variant, shapes[i][0], shapes[i][1]);
-        if (type == HRI_REAL_BF16) c.extra = false; /* dx is rounded before the sum: see fused_norms_... */
+        if (type != HRI_REAL_F32) c.extra = false; /* dx is rounded before the sum: see fused_norms_... */
         hold_norm(&c);
         release_to(0);
       }
@@ -975,7 +981,8 @@ static void dropout_is_pinned(void **state) {
 
 /* Far from 0 an activation is x or 0, its slope 1 or 0; nothing overflows on the way. NaN stays NaN. */
 static void activations_at_the_extremes(void **state) {
-  float x[] = {0x1p13f, -0x1p13f, 0x1p100f, -0x1p100f, 100.0f, -100.0f, NAN, 0.0f}, ones[8], y[8], d[8];
+  const float most = type == HRI_REAL_F16 ? 60000.0f : 0x1p100f;
+  float x[] = {0x1p13f, -0x1p13f, most, -most, 100.0f, -100.0f, NAN, 0.0f}, ones[8], y[8], d[8];
   void *input = operand(x, 8), *gradient, *result = unwritten(8);
   (void)state;
   for (int i = 0; i < 8; i++) ones[i] = 1.0f;
@@ -1288,7 +1295,7 @@ static void hold_smoothed(int64_t rows, int64_t vocabulary, bool gradient, doubl
   for (int64_t r = 0; r < rows; r++) {
     if (r % 5 == 1) c.labels[r] = r % 2 ? -100 : -1;
     for (int64_t v = vocabulary; v < stored; v++)
-      c.logits[r * stored + v] = v % 2 ? 0x1p100f : NAN; /* must not be seen */
+      c.logits[r * stored + v] = v % 2 ? in_type(0x1p100f) : NAN; /* must not be seen */
   }
   naive_cross_entropy(plain + n, gradient ? plain : NULL, c.logits, c.labels, softcap, smoothing, 0.01f, rows,
                       vocabulary, stored);
@@ -1496,7 +1503,7 @@ static void fill_states(optim_case *c) {
 static void updates_match_the_references(void **state) {
   (void)state;
   for (int i = 0; i < HR_OPTIMIZER_COUNT * 3 * FLAT_SIZES; i++) {
-    if (hri_state_block((uint32_t)(i / 3 / FLAT_SIZES)) > 1) continue; /* test_optim_blocks.c */
+    if (hri_state_apart((uint32_t)(i / 3 / FLAT_SIZES))) continue; /* test_optim_blocks.c, test_adafactor.c */
     int64_t n = flat_sizes[i / 3 % FLAT_SIZES], t = i % 3 == 0 ? 1 : i % 3 == 1 ? 7 : 100000;
     optim_case c = {.optimizer = (uint32_t)(i / 3 / FLAT_SIZES),
                     .n = n,
@@ -1623,6 +1630,41 @@ static void cast_rounds_to_nearest_even(void **state) {
         else assert_true((double)back[j] == nearest_bf16(x[j]) && !signbit(back[j]) == !signbit(x[j]));
       }
     }
+    release_to(0);
+  }
+}
+
+/* Every fp16 number, and its neighbourhood: the middle to the next one and the floats beside that. As the scalar
+ * conversions, which tests/plan/test_dtype.c holds to the definition. */
+static void casts_of_fp16_have_the_bits_of_the_definition(void **state) {
+  enum { ALL = 65536 };
+  (void)state;
+  for (int i = 0; i < isa_count; i++) {
+    const hri_cpu_kernels *k = &isas[i].kernels;
+    hri_f16 *half = take(ALL * sizeof *half), *back = take(3 * ALL * sizeof *back);
+    hri_bf16 *other = take(ALL * sizeof *other);
+    float *wide = take(ALL * sizeof *wide), *x = take(3 * ALL * sizeof *x);
+    for (int h = 0; h < ALL; h++) {
+      float middle = (hri_f16_widen((hri_f16)h) + hri_f16_widen((hri_f16)(h + 1))) / 2;
+      half[h] = (hri_f16)h;
+      if ((h & 0x7fff) == 0x7bff) middle = h >> 15 ? -65520.0f : 65520.0f; /* from here on infinity */
+      x[3 * h] = middle;
+      x[3 * h + 1] = nextafterf(middle, INFINITY);
+      x[3 * h + 2] = nextafterf(middle, -INFINITY);
+    }
+    for (int threads = 1; threads <= 3; threads++) {
+      k->cast(wide, HRI_REAL_F32, half, HRI_REAL_F16, ALL, team_of(threads));
+      k->cast(back, HRI_REAL_F16, x, HRI_REAL_F32, 3 * ALL - 1, team_of(threads)); /* a tail too */
+      k->cast(other, HRI_REAL_BF16, half, HRI_REAL_F16, ALL, team_of(threads));
+      for (int h = 0; h < ALL; h++) {
+        if (bits_of(wide[h]) != bits_of(hri_f16_widen(half[h])))
+          fail_msg("%s: fp16 %04x widens to %a", isas[i].name, h, wide[h]);
+        assert_int_equal(other[h], hri_bf16_round(wide[h]));
+      }
+      for (int j = 0; j < 3 * ALL - 1; j++)
+        if (back[j] != hri_f16_round(x[j])) fail_msg("%s: %a rounds to %04x", isas[i].name, (double)x[j], back[j]);
+    }
+    assert_true(hri_f16_round(65520.0f) == 0x7c00 && hri_f16_round(65519.0f) == 0x7bff && hri_f16_round(0x1p-24f) == 1);
     release_to(0);
   }
 }
@@ -1793,62 +1835,64 @@ static void row_blocks_cover_all_rows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
-#define IN_BF16(name) {#name " in bf16", name, in_bf16, teardown, NULL}
+#define NARROW(name)                                                                                                   \
+  {#name " in bf16", name, in_bf16, teardown, NULL}, {#name " in fp16", name, in_fp16, teardown, NULL}
       TEST(norms_match_the_reference),
-      IN_BF16(norms_match_the_reference),
+      NARROW(norms_match_the_reference),
       TEST(fused_norms_have_the_bits_of_the_pair),
-      IN_BF16(fused_norms_have_the_bits_of_the_pair),
+      NARROW(fused_norms_have_the_bits_of_the_pair),
       TEST(norms_skip_what_is_not_asked),
       TEST(norm_backward_is_the_derivative),
       TEST(head_norm_matches_the_reference),
-      IN_BF16(head_norm_matches_the_reference),
+      NARROW(head_norm_matches_the_reference),
       TEST(head_norm_backward_is_the_derivative),
       TEST(add_and_scale_match_the_reference),
-      IN_BF16(add_and_scale_match_the_reference),
+      NARROW(add_and_scale_match_the_reference),
       TEST(activations_match_the_reference),
-      IN_BF16(activations_match_the_reference),
+      NARROW(activations_match_the_reference),
       TEST(activations_at_the_extremes),
-      IN_BF16(activations_at_the_extremes),
+      NARROW(activations_at_the_extremes),
       TEST(dropout_matches_the_reference),
-      IN_BF16(dropout_matches_the_reference),
+      NARROW(dropout_matches_the_reference),
       TEST(noise_matches_the_reference),
-      IN_BF16(noise_matches_the_reference),
+      NARROW(noise_matches_the_reference),
       TEST(noise_is_uniform),
       TEST(dropout_goes_by_row_and_position),
       TEST(dropout_is_independent),
       TEST(dropout_is_white),
       TEST(dropout_is_pinned),
       TEST(softcap_matches_the_reference),
-      IN_BF16(softcap_matches_the_reference),
+      NARROW(softcap_matches_the_reference),
       TEST(softcap_at_the_extremes),
-      IN_BF16(softcap_at_the_extremes),
+      NARROW(softcap_at_the_extremes),
       TEST(glu_matches_the_reference),
-      IN_BF16(glu_matches_the_reference),
+      NARROW(glu_matches_the_reference),
       TEST(bias_gradient_matches_the_reference),
-      IN_BF16(bias_gradient_matches_the_reference),
+      NARROW(bias_gradient_matches_the_reference),
       TEST(rope_matches_the_reference),
-      IN_BF16(rope_matches_the_reference),
+      NARROW(rope_matches_the_reference),
       TEST(rope_table_is_of_the_fp32_angle),
       TEST(pointwise_backward_is_the_derivative),
       TEST(embedding_matches_the_reference),
-      IN_BF16(embedding_matches_the_reference),
+      NARROW(embedding_matches_the_reference),
       TEST(embed_backward_is_the_transpose),
       TEST(cross_entropy_matches_the_reference),
-      IN_BF16(cross_entropy_matches_the_reference),
+      NARROW(cross_entropy_matches_the_reference),
       TEST(smoothed_cross_entropy_matches_the_reference),
-      IN_BF16(smoothed_cross_entropy_matches_the_reference),
+      NARROW(smoothed_cross_entropy_matches_the_reference),
       TEST(smoothing_is_that_of_torch),
       TEST(cross_entropy_has_no_bias),
-      IN_BF16(cross_entropy_has_no_bias),
+      NARROW(cross_entropy_has_no_bias),
       TEST(cross_entropy_shows_bad_logits),
-      IN_BF16(cross_entropy_shows_bad_logits),
+      NARROW(cross_entropy_shows_bad_logits),
       TEST(cross_entropy_gradient_is_the_derivative),
       TEST(updates_match_the_references),
       TEST(square_sum_is_exact_and_shows_bad_values),
       TEST(copy_zero_and_fill_touch_just_their_range),
       TEST(cast_rounds_to_nearest_even),
+      TEST(casts_of_fp16_have_the_bits_of_the_definition),
       TEST(searches_match_the_reference),
-      IN_BF16(searches_match_the_reference),
+      NARROW(searches_match_the_reference),
       TEST(normal_fill_does_not_depend_on_how_it_is_cut),
       TEST(normal_fill_is_box_muller),
       TEST(normal_fill_is_normal),

@@ -241,14 +241,14 @@ static void a_second_moment_falls(void **state) {
 
 /* ---- every combination of types ---- */
 
-/* Those whose steps go element by element; test_optim_blocks.c has the others. */
+/* Those whose steps go element by element; test_optim_blocks.c and test_adafactor.c have the others. */
 static const hr_optimizer single[] = {HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_SGD, HR_OPTIMIZER_MOMENTUM, HR_OPTIMIZER_LION};
 enum { STATES = 2, TYPES = 12, SINGLE = sizeof single / sizeof *single, VARIANTS = SINGLE * TYPES };
 
 static void none_is_forgotten(void **state) {
   int count = 0;
   (void)state;
-  for (uint32_t kind = 0; kind < HR_OPTIMIZER_COUNT; kind++) count += hri_state_block(kind) == 1;
+  for (uint32_t kind = 0; kind < HR_OPTIMIZER_COUNT; kind++) count += !hri_state_apart(kind);
   assert_int_equal(count, SINGLE);
 }
 
@@ -265,7 +265,7 @@ static void variant_get(int index, variant *out) {
                    .gradient = index / 3 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32,
                    .moment = index / 6 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32};
   out->states = hri_optimizer_get(out->optimizer)->tensor_count;
-  assert_true(out->states <= STATES && hri_state_block(out->optimizer) == 1);
+  assert_true(out->states <= STATES && !hri_state_apart(out->optimizer));
 }
 
 typedef struct arrays {

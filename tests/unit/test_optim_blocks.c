@@ -388,8 +388,8 @@ static void small_and_sensitive_parts_have_wide_states(void **state) {
   assert_int_equal(hri_state_kind(HR_OPTIMIZER_ADAMW8BIT, 1 << 20, true, true), HR_OPTIMIZER_ADAMW8BIT);
   assert_int_equal(hri_state_kind(HR_OPTIMIZER_LION8BIT, 100, false, true), HR_OPTIMIZER_LION);
   assert_int_equal(hri_state_kind(HR_OPTIMIZER_ADAMW, 1, true, true), HR_OPTIMIZER_ADAMW);
-  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_ADAMW8BIT, 1 << 20, false), 2 * (1 << 20) + 2 * 4096 * 4);
-  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_LION8BIT, 257, true), 257 + 2 * 4);
+  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_ADAMW8BIT, 1 << 10, 1 << 10, false), 2 * (1 << 20) + 2 * 4096 * 4);
+  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_LION8BIT, 257, 1, true), 257 + 2 * 4);
 }
 
 int main(void) {

@@ -71,7 +71,7 @@ static uint8_t type_at(const hri_job *job, const hri_node *node, uint32_t operan
 
 /* ---- nodes ---- */
 
-/* What an operand of an op is with --precision bf16: n bf16, w fp32, g the type of a
+/* What an operand of an op is with --precision bf16: n bf16 (fp16 with fp16), w fp32, g the type of a
  * gradient, l bf16 but for the logits that generation hands out; - something else. As long as the op's operands. */
 static const struct {
   uint16_t op;
@@ -109,7 +109,7 @@ static bool holds(char want, uint8_t type, hr_precision precision) {
   if (want == '-' || type == HRI_DTYPE_COUNT) return true;
   if (precision == HR_PRECISION_FP32 || want == 'w') return type == HRI_F32;
   if (want == 'g') return type == HRI_F32 || (pure && type == HRI_BF16);
-  return type == HRI_BF16;
+  return type == (precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16);
 }
 
 /* How many operands of this op were looked at. */
@@ -137,12 +137,12 @@ static uint32_t check_node(const hri_job *job, const hri_node *node, hr_precisio
 static void test_types_of_all_operands(void **state) {
   uint32_t looked_at = 0;
   (void)state;
-  for (uint32_t k = 0; k < SHAPES * 3 * 3 * 2 * 2; k++) {
+  for (uint32_t k = 0; k < SHAPES * 4 * 3 * 2 * 2; k++) {
     setting s = {.model = shapes[k % SHAPES],
-                 .precision = (hr_precision)(k / SHAPES % 3),
-                 .purpose = (hr_purpose)(k / SHAPES / 3 % 3),
-                 .accumulate = k / SHAPES / 9 % 2 ? 4 : 1,
-                 .materialized = k / SHAPES / 18 % 2};
+                 .precision = (hr_precision)(k / SHAPES % 4),
+                 .purpose = (hr_purpose)(k / SHAPES / 4 % 3),
+                 .accumulate = k / SHAPES / 12 % 2 ? 4 : 1,
+                 .materialized = k / SHAPES / 24 % 2};
     hr_plan *plan = plan_of(&s);
     const hri_job *job = &plan->job;
     for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
@@ -172,9 +172,10 @@ static void check_param(const setting *s, const hr_plan *plan, const hri_param *
   bool matrix = t[param->weight].rank == 2, narrow = matrix && s->precision != HR_PRECISION_FP32;
   uint8_t state = narrow && s->moments == HR_MOMENTS_BF16 ? HRI_BF16 : HRI_F32,
           gradient = matrix && narrow_gradient(s, plan, param) ? HRI_BF16 : HRI_F32;
-  if (t[param->weight].dtype != (narrow ? HRI_BF16 : HRI_F32))
+  if (t[param->weight].dtype != (!narrow ? HRI_F32 : s->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16))
     fail_msg("%s: weight %s is %s", s->model, name, hri_dtype_name(t[param->weight].dtype));
-  if ((whole->master != HRI_NONE) != (narrow && s->precision == HR_PRECISION_BF16 && s->purpose == HR_PURPOSE_TRAIN))
+  if ((whole->master != HRI_NONE) !=
+      (narrow && s->precision != HR_PRECISION_BF16_PURE && s->purpose == HR_PURPOSE_TRAIN))
     fail_msg("%s: the master of %s", s->model, name);
   if (whole->master != HRI_NONE) {
     assert_int_equal(t[whole->master].dtype, HRI_F32);
@@ -220,19 +221,21 @@ static void check_bytes(const setting *s, const hri_job *job) {
   assert_int_equal(role_bytes(job, HRI_ROLE_MASTER_WEIGHT), master);
   assert_int_equal(role_bytes(job, HRI_ROLE_GRADIENT), gradient);
   assert_int_equal(role_bytes(job, HRI_ROLE_OPTIMIZER_STATE), states);
-  assert_true((master > 0) == (s->precision == HR_PRECISION_BF16));
+  assert_true((master > 0) == (s->precision == HR_PRECISION_BF16 || s->precision == HR_PRECISION_FP16));
 }
 
 static void test_types_and_bytes_of_all_parameters(void **state) {
   (void)state;
-  for (uint32_t k = 0; k < SHAPES * 4 * 2 * 2 * 3; k++) {
-    uint32_t precision = k / SHAPES % 4;
+  for (uint32_t k = 0; k < SHAPES * 5 * 2 * 2 * 3; k++) {
+    static const hr_precision precisions[] = {HR_PRECISION_FP32, HR_PRECISION_BF16, HR_PRECISION_BF16_PURE,
+                                              HR_PRECISION_BF16_PURE, HR_PRECISION_FP16};
+    uint32_t precision = k / SHAPES % 5;
     setting s = {.model = shapes[k % SHAPES],
-                 .precision = (hr_precision)(precision < 3 ? precision : HR_PRECISION_BF16_PURE),
+                 .precision = precisions[precision],
                  .moments = precision == 3 ? HR_MOMENTS_BF16 : HR_MOMENTS_FP32,
-                 .accumulate = k / SHAPES / 4 % 2 ? 4 : 1,
-                 .loss_chunk = k / SHAPES / 8 % 2 ? 16 : 0,
-                 .optimizer = (hr_optimizer)(k / SHAPES / 16)};
+                 .accumulate = k / SHAPES / 5 % 2 ? 4 : 1,
+                 .loss_chunk = k / SHAPES / 10 % 2 ? 16 : 0,
+                 .optimizer = (hr_optimizer)(k / SHAPES / 20)};
     hr_plan *plan = plan_of(&s);
     for (size_t p = 0; p < plan->job.params.count; p++) check_param(&s, plan, &plan->job.params.items[p]);
     check_bytes(&s, &plan->job);
@@ -249,6 +252,7 @@ static void test_bytes_per_parameter(void **state) {
       {{.accumulate = 2}, 16, 16.1},
       {{.precision = HR_PRECISION_BF16, .accumulate = 2}, 18, 18.1}, /* 2 + 4 + 4 + 8 */
       {{.precision = HR_PRECISION_BF16}, 18, 18.1},
+      {{.precision = HR_PRECISION_FP16}, 18, 18.1},
       {{.precision = HR_PRECISION_BF16_PURE, .accumulate = 2}, 14, 14.1}, /* 2 + 4 + 8 */
       {{.precision = HR_PRECISION_BF16_PURE}, 12, 13}, /* but for the embeddings' gradient 2 + 2 + 8 */
       {{.precision = HR_PRECISION_BF16_PURE, .moments = HR_MOMENTS_BF16, .accumulate = 2}, 10, 10.1}, /* 2 + 4 + 4 */
@@ -276,8 +280,8 @@ static void test_bytes_per_parameter(void **state) {
 static void test_inference_holds_no_masters(void **state) {
   (void)state;
   for (int purpose = HR_PURPOSE_EVALUATE; purpose <= HR_PURPOSE_GENERATE; purpose++) {
-    uint64_t weights[3], cache[3];
-    for (int precision = 0; precision < 3; precision++) {
+    uint64_t weights[4], cache[4];
+    for (int precision = 0; precision < 4; precision++) {
       setting s = {.model = "gpt2-124m", .precision = (hr_precision)precision, .purpose = (hr_purpose)purpose};
       hr_plan *plan = plan_of(&s);
       weights[precision] = role_bytes(&plan->job, HRI_ROLE_WEIGHT);
@@ -286,6 +290,7 @@ static void test_inference_holds_no_masters(void **state) {
       hr_plan_destroy(plan);
     }
     assert_int_equal(weights[1], weights[2]);
+    assert_true(weights[3] == weights[1] && cache[3] == cache[1]);
     assert_true(weights[1] > weights[0] / 2 && weights[1] < weights[0] / 2 + weights[0] / 500); /* vectors stay fp32 */
     assert_int_equal(cache[1], cache[2]);
     assert_int_equal(2 * cache[1], cache[0]);
@@ -295,11 +300,12 @@ static void test_inference_holds_no_masters(void **state) {
 
 /* ---- frozen parameters ---- */
 
-/* They become bf16 like others and have neither master, gradient nor states: nothing will ever change them. */
+/* They become bf16 or fp16 like others and have neither master, gradient nor states: nothing will ever change them. */
 static void test_frozen_matrices_have_no_master(void **state) {
   (void)state;
-  for (int precision = 0; precision < 3; precision++) {
+  for (int precision = 0; precision < 4; precision++) {
     hr_graph *g;
+    const uint8_t type = precision == HR_PRECISION_FP32 ? HRI_F32 : precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
     hr_plan *plan = NULL;
     hr_error error = {0};
     hr_job job;
@@ -321,14 +327,15 @@ static void test_frozen_matrices_have_no_master(void **state) {
     params = plan->job.params.items; /* in the order in which the graph got them */
     assert_int_equal(plan->job.params.count, 4);
     for (int p = 0; p < 2; p++) {
-      assert_int_equal(plan->job.tensors.items[params[p].weight].dtype, precision ? HRI_BF16 : HRI_F32);
+      assert_int_equal(plan->job.tensors.items[params[p].weight].dtype, type);
       assert_int_equal(hri_param_whole(&plan->job, &params[p])->master, HRI_NONE);
       assert_false(params[p].trainable);
     }
     assert_int_equal(plan->job.tensors.items[params[2].weight].dtype, HRI_F32);
     assert_int_equal(hri_param_whole(&plan->job, &params[2])->master, HRI_NONE);
-    assert_int_equal(plan->job.tensors.items[params[3].weight].dtype, precision ? HRI_BF16 : HRI_F32);
-    assert_true((hri_param_whole(&plan->job, &params[3])->master != HRI_NONE) == (precision == HR_PRECISION_BF16));
+    assert_int_equal(plan->job.tensors.items[params[3].weight].dtype, type);
+    assert_true((hri_param_whole(&plan->job, &params[3])->master != HRI_NONE) ==
+                (precision == HR_PRECISION_BF16 || precision == HR_PRECISION_FP16));
     hr_plan_destroy(plan);
     hr_graph_destroy(g);
   }

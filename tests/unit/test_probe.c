@@ -75,6 +75,35 @@ static void near(double value, double wanted) {
 
 /* ---- classes ---- */
 
+/* Bytes moved, and what stands for arithmetic: every optimizer by its row (states as codes take 1 byte each here). */
+static void test_updates_count_their_arithmetic(void **state) {
+  const uint64_t rows = 64, columns = 512, n = rows * columns;
+  (void)state;
+  for (uint32_t kind = 0; kind < HR_OPTIMIZER_COUNT; kind++) {
+    const hri_optimizer *row = hri_optimizer_get(kind);
+    hri_operand operands[5 + HRI_STATE_TENSORS];
+    double moved = 12.0 * (double)n + 2.0 * (double)hri_state_bytes(kind, rows, columns, false), effort;
+    bench b;
+    begin(&b, 1e9);
+    operands[0] = tensor(&b, HRI_READ, rows, columns);
+    operands[1] = (hri_operand){HRI_NONE, HRI_READ};
+    operands[2] = tensor(&b, HRI_UPDATE_ACCESS, rows, columns);
+    for (uint32_t k = 0; k < row->tensor_count; k++) {
+      uint64_t entries = hri_state_entries(&row->tensors[k], rows, columns);
+      operands[3 + k] = tensor(&b, HRI_UPDATE_ACCESS, 1, entries);
+      b.job.tensors.items[operands[3 + k].tensor].dtype = (uint8_t)row->tensors[k].dtype;
+    }
+    operands[3 + row->tensor_count] = operands[4 + row->tensor_count] = operands[1];
+    make(&b, (hri_op)row->op, (hri_attr){0}, operands, 5 + row->tensor_count);
+    effort = hri_rate_class_of(&b.job, b.node).work - moved;
+    near(effort + 1, (double)(n * row->effort) + 1);
+    assert_int_equal(row->effort > 0,
+                     kind == HR_OPTIMIZER_ADAMW8BIT || kind == HR_OPTIMIZER_LION8BIT || kind == HR_OPTIMIZER_ADAFACTOR);
+    near(seconds(&b), (moved + effort) / 1e9);
+    hri_job_deinit(&b.job);
+  }
+}
+
 static void test_products_are_classed_by_kind_side_and_size(void **state) {
   static const struct {
     uint64_t m, n, k;
@@ -234,11 +263,12 @@ static void test_what_is_stored_is_found(void **state) {
   assert_int_equal(hr_model_open("micro-llama-bytes", &job.model, &error), HR_OK);
   assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
   job.threads = 2;
+  job.sequence_length = 512; /* a row of data takes two pages */
   assert_int_equal(hr_job_finish(&job, &error), HR_OK);
   assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
   assert_true(hr_plan_get(plan)->time_measured && hr_plan_get(plan)->tiers[0].fixed_measured);
   assert_int_equal(hr_plan_get(plan)->tiers[0].fixed_bytes,
-                   hri_round_up((9u << 20) + hr_plan_get(plan)->plan_bytes, 4096));
+                   hri_round_up((9u << 20) + hr_plan_get(plan)->plan_bytes + 512 * 16, 4096));
   hr_plan_destroy(plan);
   job.threads = 3;
   assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
@@ -358,7 +388,8 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_are_classed_by_kind_side_and_size),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates_count_their_arithmetic),
+                                     cmocka_unit_test(test_products_are_classed_by_kind_side_and_size),
                                      cmocka_unit_test(test_each_kind_reads_its_own_rate),
                                      cmocka_unit_test(test_streams_and_attention_read_their_own_rows),
                                      cmocka_unit_test(test_rates_are_interpolated_and_held_beyond_the_ends),

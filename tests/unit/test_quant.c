@@ -112,10 +112,10 @@ static hri_quant_args args_of(const quantized *q, void *w, hri_real real, int th
                           .team = team_of(threads)};
 }
 
-static void *narrowed(const float *w, uint64_t n) {
-  hri_bf16 *narrow = take(n * 2);
-  for (uint64_t i = 0; i < n; i++) narrow[i] = hri_bf16_round(w[i]);
-  return narrow;
+static void *in_real(const float *w, uint64_t n, hri_real real) {
+  void *out = take(n * hri_real_bytes(real));
+  for (uint64_t i = 0; i < n; i++) hri_real_put(out, (int64_t)i, w[i], real);
+  return out;
 }
 
 /* The kernels make `want` of w, and of `want` the values `values`, exactly. `exact`: w is exact in bf16 too. */
@@ -123,18 +123,19 @@ static void hold_kernels(const char *name, const quantized *want, const float *w
                          bool exact) {
   quantized got = *want, fresh;
   uint64_t rows[HRI_QUANT_PARTS];
-  void *narrow = narrowed(w, n), *narrow_values = narrowed(values, n);
+  void *narrow = in_real(w, n, HRI_REAL_BF16), *rounded[HRI_REAL_F16 + 1];
   for (uint32_t k = 0; k < want->layout.part_count; k++) rows[k] = want->layout.part[k].rows;
+  for (int real = HRI_REAL_F32; real <= HRI_REAL_F16; real++) rounded[real] = in_real(values, n, (hri_real)real);
   fresh = make(want->kind, rows, want->layout.part_count, want->layout.part[0].columns);
   for (int i = 0; i < isa_count; i++)
     for (int threads = 1; threads <= 4; threads++)
-      for (int real = HRI_REAL_F32; real <= HRI_REAL_BF16; real++) {
+      for (int real = HRI_REAL_F32; real <= HRI_REAL_F16; real++) {
         uint64_t size = hri_real_bytes((hri_real)real);
         unsigned char *out = take(n * size + 64);
         char who[96];
         hri_quant_args a;
         (void)snprintf(who, sizeof who, "%s on %s, %d threads", name, isas[i].name, threads);
-        if (real == HRI_REAL_F32 || exact) {
+        if (real == HRI_REAL_F32 || (real == HRI_REAL_BF16 && exact)) {
           spoil(&fresh);
           a = args_of(&fresh, real == HRI_REAL_F32 ? (void *)(uintptr_t)w : narrow, (hri_real)real, threads);
           assert_int_equal(isas[i].kernels.quantize(&a), -1);
@@ -143,13 +144,13 @@ static void hold_kernels(const char *name, const quantized *want, const float *w
         memset(out, 0x5A, n * size + 64);
         a = args_of(&got, out, (hri_real)real, threads);
         isas[i].kernels.dequantize(&a);
-        expect_bytes("values", who, want->kind, out, real == HRI_REAL_F32 ? (const void *)values : narrow_values,
-                     n * size);
+        expect_bytes("values", who, want->kind, out, rounded[real], n * size);
         for (int b = 0; b < 64; b++) assert_int_equal(out[n * size + (uint64_t)b], 0x5A);
         free(out);
       }
   drop(&fresh);
-  free(narrow), free(narrow_values);
+  for (int real = HRI_REAL_F32; real <= HRI_REAL_F16; real++) free(rounded[real]);
+  free(narrow);
 }
 
 /* ---- against bitsandbytes ---- */
@@ -449,7 +450,7 @@ static void run_nodes(hri_cpu *cpu, uint32_t kind, hri_dtype dtype) {
   uint64_t rows[3] = {40, 9, 11}, columns = 75, at = 0, count = 60 * 75, scratch;
   uint64_t offsets[8];
   quantized want = make(kind, rows, 3, columns);
-  hri_real real = dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+  hri_real real = hri_dtype_real(dtype);
   nodes n;
   hr_error error;
   unsigned char *memory;
@@ -482,7 +483,8 @@ static void run_nodes(hri_cpu *cpu, uint32_t kind, hri_dtype dtype) {
                        (int64_t)p->columns, values);
     for (uint64_t i = 0; i < p->elements; i++) {
       float got = hri_real_get(hri_launch_pointer(&launch, n.back), (int64_t)(p->first + i), real);
-      assert_true(got == (real == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round(values[i])) : values[i]));
+      assert_true(got ==
+                  (real == HRI_REAL_F32 ? values[i] : hri_narrow_widen(hri_narrow_round(values[i], real), real)));
     }
     free(w), free(values);
   }
@@ -508,6 +510,7 @@ static void nodes_run_as_the_reference(void **state) {
   for (uint32_t kind = HRI_QUANTIZATION_NF4; kind < HRI_QUANTIZATION_COUNT; kind++) {
     run_nodes(cpu, kind, HRI_F32);
     run_nodes(cpu, kind, HRI_BF16);
+    run_nodes(cpu, kind, HRI_F16);
   }
   hri_cpu_destroy(cpu);
 }

@@ -1,4 +1,5 @@
-/* Random jobs with adapters, run: each is planned, refused with a budget of one byte less than its need, and run with
+/* Random jobs, run: with adapters beside plain and quantized weights, of all weights, of some; every optimizer and what
+ * else changes the mathematics. Each is planned, refused with a budget of one byte less than its need, and run with
  * exactly that, in check mode now and then; what is reserved is what was planned. Then the same job in another way
  * (team, recomputation, packing of weights, update in the backward) leaves the same files.
  *
@@ -31,7 +32,7 @@ static uint32_t roll_of(void *d, uint32_t below) { return roll(d, below); }
 static const char *work, *data;
 
 typedef struct census {
-  uint32_t ran, narrow, accumulated, dropped, checked, other_updates;
+  uint32_t ran, narrow, accumulated, dropped, checked, other_updates, adapted, quantized, frozen, blocks;
 } census;
 
 static void random_model(dice *d, hr_model *m) {
@@ -43,7 +44,7 @@ static void random_model(dice *d, hr_model *m) {
   m->head_count = heads * group;
   m->kv_head_count = m->family == HR_FAMILY_GPT2 ? m->head_count : heads;
   m->hidden_size = m->family == HR_FAMILY_GPT2 ? m->head_count * m->head_size : 2 + roll(d, 30);
-  m->mlp_size = 1 + roll(d, 40);
+  m->mlp_size = roll(d, 4) ? 1 + roll(d, 40) : 256 + roll(d, 200); /* the larger ones have states of 8 bits */
   m->vocabulary_size = 257;
   m->max_positions = 64;
   m->tied_embeddings = m->family == HR_FAMILY_GPT2 || roll(d, 2);
@@ -59,10 +60,37 @@ static void random_way(dice *d, hr_job *job) {
   job->recompute.level_count = 1 + roll(d, job->model.layer_count);
   for (uint32_t l = 0; l < job->recompute.level_count; l++) job->recompute.levels[l] = (uint8_t)roll(d, HR_LEVEL_COUNT);
   job->weight_packing = (hr_weight_packing)roll(d, 4);
-  job->update = job->clip == 0 && job->accumulate == 1 && job->on_nonfinite == HR_ON_NONFINITE_STOP && roll(d, 2)
+  job->update = job->clip == 0 && job->accumulate == 1 && job->on_nonfinite == HR_ON_NONFINITE_STOP &&
+                        job->precision != HR_PRECISION_FP16 && roll(d, 2)
                     ? HR_UPDATE_IN_BACKWARD
                     : HR_UPDATE_AFTER;
   job->check = roll(d, 4) == 0;
+}
+
+/* What is trained: adapters (beside quantized weights, every other time), everything, or what --freeze leaves. */
+static void random_trained(dice *d, hr_job *job, char words[512]) {
+  static const char *const parts[] = {"embed", "norms", "layers.0", "*.mlp.*", "embed,norms", "layers.0,*.mlp.*"};
+  if (roll(d, 4)) {
+    random_lora(&job->model, roll_of, d, words);
+    job->lora = words;
+    job->quantize = roll(d, 2) ? (hr_quantize)(1 + roll(d, HR_QUANTIZE_INT8)) : HR_QUANTIZE_NONE;
+    return;
+  }
+  (void)snprintf(words, 512, "%s", parts[roll(d, sizeof parts / sizeof *parts)]);
+  if (roll(d, 3) == 0) job->freeze = words;
+  else if (roll(d, 2)) job->train_only = words;
+}
+
+static void random_mathematics(dice *d, hr_job *job) {
+  job->optimizer = (hr_optimizer)roll(d, HR_OPTIMIZER_COUNT);
+  job->states_8bit = (hr_states_8bit)roll(d, 2);
+  job->weight_decay = roll(d, 2) ? 0.1 : 0;
+  job->precision = (hr_precision)roll(d, 4);
+  if (job->precision == HR_PRECISION_BF16_PURE && roll(d, 2)) job->moments = HR_MOMENTS_BF16;
+  job->dropout = roll(d, 3) ? 0 : 0.1 * (1 + roll(d, 5));
+  job->label_smoothing = roll(d, 3) ? 0 : 0.1;
+  job->neftune_alpha = roll(d, 3) ? 0 : 5;
+  job->packing = (hr_packing)roll(d, 3);
 }
 
 static void random_job(dice *d, hr_job *job, char words[512]) {
@@ -76,17 +104,13 @@ static void random_job(dice *d, hr_job *job, char words[512]) {
   job->accumulate = roll(d, 2) ? 1 : 2 + roll(d, 2);
   job->steps = 2;
   job->learning_rate = 1e-2;
-  job->optimizer = (hr_optimizer)roll(d, 3);
-  job->weight_decay = roll(d, 2) ? 0.1 : 0;
   job->clip = roll(d, 2) ? 1.0 : 0;
   job->given = HR_GIVEN_CLIP;
-  job->precision = (hr_precision)roll(d, 3);
   job->attention = (hr_attention)(roll(d, 4) == 0);
   job->loss_chunk = roll(d, 2) ? HR_LOSS_CHUNK_OFF : 16 + roll(d, 20);
   job->on_nonfinite = (hr_on_nonfinite)(roll(d, 4) == 0);
-  job->packing = roll(d, 4) ? job->packing : HR_PACKING_OFF;
-  random_lora(&job->model, roll_of, d, words);
-  job->lora = words;
+  random_mathematics(d, job);
+  random_trained(d, job, words);
   random_way(d, job);
 }
 
@@ -109,7 +133,7 @@ static uint64_t need_of(uint64_t seed, const hr_job *asked) {
   hr_error error = {0};
   uint64_t need;
   if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK)
-    fail_msg("seed %llu, --lora %s: %s", (unsigned long long)seed, asked->lora, error.message);
+    fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
   need = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes + hr_plan_get(plan)->tiers[HR_TIER_DEVICE].fixed_bytes;
   hr_plan_destroy(plan);
   return need;
@@ -125,17 +149,18 @@ static void run_exactly(uint64_t seed, const hr_job *job, const char *out) {
     fail_msg("seed %llu: %llu bytes, one less than the need, gave status %d: %s", (unsigned long long)seed,
              (unsigned long long)(need - 1), (int)less, error.message);
   if (train(job, need, out, &result, &error) != HR_OK)
-    fail_msg("seed %llu, --lora %s: %s", (unsigned long long)seed, job->lora, error.message);
+    fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
   assert_int_equal(result.planned_bytes[HR_TIER_DEVICE], result.reserved_bytes[HR_TIER_DEVICE]);
 }
 
 static void one_seed(uint64_t seed, census *seen) {
-  static const char weights[] = "final/adapter_model.safetensors";
   const char *first = path_of("%s/first", work), *second = path_of("%s/second", work);
   dice d = {seed, 0};
   char words[512];
+  const char *weights;
   hr_job job, other;
   random_job(&d, &job, words);
+  weights = job.lora ? "final/adapter_model.safetensors" : "final/model.safetensors";
   other = job;
   random_way(&d, &other);
   run_exactly(seed, &job, first);
@@ -144,7 +169,7 @@ static void one_seed(uint64_t seed, census *seen) {
     size_t a = 0, b = 0;
     char *x = get_file(path_of("%s/%s", first, weights), &a), *y = get_file(path_of("%s/%s", second, weights), &b);
     if (!x || !y || a != b || memcmp(x, y, a) != 0)
-      fail_msg("seed %llu, --lora %s: run in another way, other adapters", (unsigned long long)seed, words);
+      fail_msg("seed %llu, %s: run in another way, other weights", (unsigned long long)seed, words);
     free(x);
     free(y);
   }
@@ -153,7 +178,11 @@ static void one_seed(uint64_t seed, census *seen) {
   seen->ran += 2;
   seen->narrow += job.precision != HR_PRECISION_FP32;
   seen->accumulated += job.accumulate > 1;
-  seen->dropped += strstr(words, "dropout") != NULL;
+  seen->dropped += job.dropout > 0 || strstr(words, "dropout") != NULL;
+  seen->adapted += job.lora != NULL;
+  seen->quantized += job.quantize != HR_QUANTIZE_NONE;
+  seen->frozen += job.freeze || job.train_only;
+  seen->blocks += strstr(hr_optimizer_name(job.optimizer), "8bit") != NULL;
   seen->checked += job.check || other.check;
   seen->other_updates += job.update != other.update;
 }
@@ -168,9 +197,12 @@ static void random_jobs_run_as_planned(void **state) {
     return;
   }
   for (uint64_t seed = 1; seed <= count; seed++) one_seed(seed, &seen);
-  print_message("%u runs: %u jobs narrow, %u accumulate, %u with dropout, %u checked, %u with updates in both places\n",
-                seen.ran, seen.narrow, seen.accumulated, seen.dropped, seen.checked, seen.other_updates);
+  print_message("%u runs: %u jobs narrow, %u accumulate, %u with dropout, %u checked, %u with updates in both places, "
+                "%u adapters, %u beside quantized weights, %u with frozen weights, %u optimizers of 8 bits\n",
+                seen.ran, seen.narrow, seen.accumulated, seen.dropped, seen.checked, seen.other_updates, seen.adapted,
+                seen.quantized, seen.frozen, seen.blocks);
   assert_true(seen.narrow > 0 && seen.accumulated > 0 && seen.dropped > 0 && seen.checked > 0);
+  assert_true(seen.adapted > 0 && seen.quantized > 0 && seen.frozen > 0 && seen.blocks > 0);
 }
 
 static int set_up(void **state) {

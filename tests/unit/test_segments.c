@@ -46,18 +46,21 @@ static void every_optimizer_has_a_row_that_fits_its_op(void **state) {
     for (uint32_t k = 0; k < row->tensor_count; k++) {
       assert_int_equal(letters[3 + k], 'U');
       assert_non_null(row->tensors[k].name);
-      assert_int_equal(HRI_SEGMENT_ALIGN_ELEMENTS % row->tensors[k].per, 0); /* parts begin with a whole entry */
+      assert_int_equal(HRI_SEGMENT_ALIGN_ELEMENTS % hri_state_share(&row->tensors[k]),
+                       0); /* parts begin with a whole entry */
       assert_true(!row->tensors[k].narrow || row->tensors[k].dtype == HRI_F32);
       for (uint32_t j = 0; j < k; j++) assert_string_not_equal(row->tensors[j].name, row->tensors[k].name);
       narrow = narrow || row->tensors[k].narrow;
     }
-    assert_int_equal(hri_state_bytes(kind, 1000, true) < hri_state_bytes(kind, 1000, false), narrow);
+    assert_int_equal(hri_state_bytes(kind, 50, 20, true) < hri_state_bytes(kind, 50, 20, false), narrow);
   }
   assert_int_equal(hri_optimizer_of(HRI_OP_LINEAR), HRI_NONE);
-  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_ADAMW, 1000, false), 8000);
-  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_ADAMW, 1000, true), 4000);
-  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_MOMENTUM, 3, false), 12);
-  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_SGD, 1000, false), 0);
+  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_ADAMW, 50, 20, false), 8000);
+  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_ADAMW, 1000, 1, true), 4000);
+  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_MOMENTUM, 3, 1, false), 12);
+  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_SGD, 1000, 1, false), 0);
+  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_ADAFACTOR, 50, 20, true), 70 * 4); /* a row and a column */
+  assert_int_equal(hri_state_bytes(HR_OPTIMIZER_ADAFACTOR, 50, 1, true), 50 * 4);  /* of a vector all */
 }
 
 /* The arithmetic of states with scales: codes of one byte, and an fp32 scale for each begun block of 256. */
@@ -67,8 +70,8 @@ static void entries_are_shared_by_blocks(void **state) {
                         blocks[] = {0, 1, 1, 1, 2, 4096, (uint64_t)1 << 56};
   (void)state;
   for (size_t k = 0; k < sizeof elements / sizeof *elements; k++) {
-    assert_int_equal(hri_state_entries(&codes, elements[k]), elements[k]);
-    assert_int_equal(hri_state_entries(&scales, elements[k]), blocks[k]);
+    assert_int_equal(hri_state_entries(&codes, elements[k], 1), elements[k]);
+    assert_int_equal(hri_state_entries(&scales, elements[k], 1), blocks[k]);
   }
 }
 
@@ -342,7 +345,7 @@ static void ranges_are_updated_in_the_backward(void **state) {
     assert_int_equal(add->op, HRI_OP_ACCUMULATE);
     assert_int_equal(node->op, hri_optimizer_get(k == GATE_UP ? HR_OPTIMIZER_MOMENTUM : HR_OPTIMIZER_ADAMW)->op);
     assert_int_equal(r->param, k);
-    assert_true(node->attr.f[3] == (k == QKV || k == OUT ? 0.1 : 0));
+    assert_true(node->attr.f[HRI_STATE_NUMBERS] == (k == QKV || k == OUT ? 0.1 : 0));
     assert_int_equal(hri_operands(&p.job, node)[0].tensor, r->gradient);
     assert_int_equal(p.job.storages.items[p.job.tensors.items[r->gradient].storage].segment,
                      HRI_NONE); /* it dies alone */

@@ -41,10 +41,7 @@ typedef struct call {
 /* ---- operand access ---- */
 
 /* Of an operand that hri_demand_check let pass as a real. */
-static hri_real type_of(const hri_tensor *t) {
-  assert(t->dtype == HRI_F32 || t->dtype == HRI_BF16);
-  return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
-}
+static hri_real type_of(const hri_tensor *t) { return hri_dtype_real(t->dtype); }
 static const hri_operand *operand(const call *c, uint32_t index) { return &hri_operands(c->job, c->node)[index]; }
 static bool present(const call *c, uint32_t index) {
   return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE;
@@ -444,25 +441,42 @@ static hr_status run_advance(call *c) {
   return HR_OK;
 }
 
-/* g, control, w, the tensors of the state, bf16 copy of w?, guard? (the executor's), range by range. The step of the
+/* torch.amp.GradScaler's update, whose scale is an fp32 number: an overflow backs off, without a lower bound; enough
+ * steps in a row without one let it grow, unless it would be infinite. */
+static hr_status run_loss_scale(call *c) {
+  hri_control *control = pointer(c, 0);
+  const hri_attr *at = &c->node->attr;
+  float grown = (float)control->loss_scale * (float)at->f[0];
+  if (control->found_inf != 0) {
+    control->loss_scale = (double)((float)control->loss_scale * (float)at->f[1]);
+    control->growth_tracker = 0;
+  } else if (++control->growth_tracker >= at->i[0]) {
+    if (isfinite(grown)) control->loss_scale = (double)grown;
+    control->growth_tracker = 0;
+  }
+  return HR_OK;
+}
+
+/* g, control, w, the tensors of the state, copy of w in 16 bits?, guard? (the executor's), range by range. The step of the
  * random bits is the one that ADVANCE has just counted; they go by the element of the parameter, wherever its ranges
  * lie. */
 static hr_status run_update(call *c) {
   const hri_control *control = pointer(c, 1);
   uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
-  hri_update_numbers n = {.number = {f[0], f[1], f[2]},
+  hri_update_numbers n = {.number = {f[0], f[1], f[2], f[3]},
                           .learning_rate = control->learning_rate,
-                          .weight_decay = f[3],
+                          .weight_decay = f[HRI_STATE_NUMBERS],
                           .gradient_scale = control->clip_scale / control->loss_scale,
                           .t = control->applied_steps};
   for (uint32_t k = 0; k < pieces(c, 0); k++) {
     const hri_param_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
-    bool blocks = hri_state_block(kind) > 1; /* of logical elements: what pads a vocabulary has no part in a scale */
-    hri_update_args a = {.n = blocks ? (int64_t)hri_range_logical(c->job, range) : piece_elements(c, 2, k),
+    bool apart = hri_state_apart(kind); /* of logical elements: what pads a vocabulary has no part in a scale */
+    hri_update_args a = {.n = apart ? (int64_t)hri_range_logical(c->job, range) : piece_elements(c, 2, k),
                          .w = piece_pointer(c, 2, k),
                          .w_real = real(c, 2),
                          .copy = piece_pointer(c, 3 + states, k),
+                         .copy_real = present(c, 3 + states) ? real(c, 3 + states) : HRI_REAL_F32,
                          .g = piece_pointer(c, 0, k),
                          .gradient_real = real(c, 0),
                          .first_element = (int64_t)range->first,
@@ -474,6 +488,7 @@ static hr_status run_update(call *c) {
       a.state[t] = piece_pointer(c, 3 + t, k);
       if (hri_optimizer_get(kind)->tensors[t].narrow) a.state_real = real(c, 3 + t);
     }
+    n.columns = (int64_t)(range->elements / range->rows);
     c->cpu->kernels.update[kind](&a, &n);
   }
   return HR_OK;
@@ -621,6 +636,7 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_CLIP] = run_clip,
     [HRI_OP_FOUND_INF] = run_found_inf,
     [HRI_OP_ADVANCE] = run_advance,
+    [HRI_OP_LOSS_SCALE] = run_loss_scale,
 #define HRI_RUN_UPDATE(id, ...) [HRI_OP_##id] = run_update,
     HRI_OPTIMIZERS(HRI_RUN_UPDATE)
 #undef HRI_RUN_UPDATE

@@ -3,6 +3,7 @@
 #include "backend/cpu/gemm.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "backend/cpu/gemm_ours.h"
@@ -11,6 +12,7 @@ struct hri_gemm {
   const hri_gemm_cache *cache;
   hri_gemm_shape shape;
   hri_gemm_decision how;
+  char implementation[24]; /* "fma:avx2", "dot:avx512bf16", "tiles:amx" */
 };
 
 struct hri_gemm_cache {
@@ -56,7 +58,8 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 
 static uint64_t hash_of(const hri_gemm_shape *s) {
   uint64_t flags = (uint64_t)s->kind | (uint64_t)s->type << 8 | (uint64_t)s->out << 12 | (uint64_t)s->bias << 16 |
-                   (uint64_t)s->accumulate << 17 | (uint64_t)s->packed << 18 | (uint64_t)s->mixed << 20;
+                   (uint64_t)s->accumulate << 17 | (uint64_t)s->packed << 18 | (uint64_t)s->mixed << 20 |
+                   (uint64_t)s->other << 24;
   const int64_t numbers[] = {s->m, s->n, s->k, s->threads, s->a_stride, s->b_stride, s->c_stride};
   uint64_t hash = mix(0, flags);
   for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) hash = mix(hash, (uint64_t)numbers[k]);
@@ -112,6 +115,8 @@ static hr_status find(hri_gemm_cache *cache, const hri_gemm_shape *shape, hri_ge
     hri_free(gemm);
     return status;
   }
+  (void)snprintf(gemm->implementation, sizeof gemm->implementation, "%s:%s", hri_gemm_code_name(gemm->how.code),
+                 hri_isa_name(cache->machine.level));
   *slot_of(cache, shape) = (uint32_t)(cache->entries.count + 1);
   (void)hri_array_push(&cache->entries, gemm); /* reserved above */
   *out = gemm;
@@ -159,4 +164,4 @@ void hri_gemm_run(const hri_gemm *gemm, hri_team *team, const void *a, const voi
   hri_gemm_ours_run(ours_of(gemm), &gemm->shape, team, a, b, bias, c, scratch);
 }
 
-const char *hri_gemm_implementation(const hri_gemm *gemm) { return gemm->how.implementation; }
+const char *hri_gemm_implementation(const hri_gemm *gemm) { return gemm->implementation; }

@@ -139,7 +139,7 @@ static void by_buffer(const hri_gemm_tile *t) {
     for (int64_t j = 0; j < t->columns; j++) {
       float v = buffer[r * TILE + j];
       if (t->bias) v += t->bias[j];
-      if (t->rounded) t->rounded[r * t->rounded_stride + j] = hri_bf16_round(v);
+      if (t->rounded) t->rounded[r * t->rounded_stride + j] = hri_bf16_round(v); /* no fp16 comes here */
       else t->sums[r * t->stride + j] = v;
     }
 }

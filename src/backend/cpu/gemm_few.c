@@ -8,7 +8,7 @@
  * since reading at several places at once is what memory does slowly.
  *
  * Where bf16 is widened it comes in pairs: as the upper and lower half of 32-bit words, both are widened by one operation
- * on a whole vector, and the few rows of x are brought into the same order beforehand.
+ * on a whole vector, and the few rows of x are brought into the same order beforehand. fp16 is widened as it comes.
  *
  * Bits: an element is SUMS x LANES sums, or LANES with more rows than ALONE, each of every so many words in order, folded
  * in a fixed order. */
@@ -64,7 +64,9 @@ INLINE vf multiply_add(vf a, vf b, vf sum, hri_gemm_words how) {
 }
 
 /* Terms in one step along a row. */
-INLINE int64_t step_terms(hri_gemm_words how) { return how == HRI_GEMM_WORDS_F32 ? LANES : 2 * LANES; }
+INLINE int64_t step_terms(hri_gemm_words how) {
+  return how == HRI_GEMM_WORDS_F32 || how == HRI_GEMM_WORDS_HALVES ? LANES : 2 * LANES;
+}
 
 /* The words of one step, of which `terms` terms exist; `half`: which, of widened pairs. */
 INLINE vf row_vector(const char *row, int64_t terms, int half, hri_gemm_words how) {
@@ -72,6 +74,7 @@ INLINE vf row_vector(const char *row, int64_t terms, int half, hri_gemm_words ho
   uint16_t some[2 * LANES] = {0};
   hri_vu pair;
   if (how == HRI_GEMM_WORDS_F32) return hri_vload_n((const float *)(const void *)row, terms);
+  if (how == HRI_GEMM_WORDS_HALVES) return hri_vload_real_n(row, 0, terms, HRI_REAL_F16);
   if (terms == 2 * LANES) {
     pair = *(const words *)(const void *)row;
   } else {
@@ -84,8 +87,10 @@ INLINE vf row_vector(const char *row, int64_t terms, int half, hri_gemm_words ho
 
 #if !defined(__AVX512BF16__)
 /* x in fp32, in the order of row_vector, zeros behind it. */
-void HRI_ISA_NAME(hri_gemm_widen)(float *to, const hri_bf16 *x, int64_t depth) {
-  for (int64_t i = 0; i < depth; i += 2 * LANES)
+void HRI_ISA_NAME(hri_gemm_widen)(float *to, const uint16_t *x, hri_real type, int64_t depth) {
+  for (int64_t i = 0; type == HRI_REAL_F16 && i < depth; i += LANES)
+    hri_vstore(to + i, hri_vload_real_n(x, i, least(depth - i, LANES), HRI_REAL_F16));
+  for (int64_t i = 0; type != HRI_REAL_F16 && i < depth; i += 2 * LANES)
     for (int64_t j = 0; j < 2 * LANES; j++)
       to[i + (j & 1) * LANES + j / 2] = i + j < depth ? hri_bf16_widen(x[i + j]) : 0;
 }
@@ -111,7 +116,7 @@ INLINE void step(const rows *t, int64_t at, int64_t terms, int count, int column
       const char *x = t->x + r * t->x_bytes + in_x;
       vf a;
       if (how == HRI_GEMM_WORDS_WIDENED) a = hri_vload((const float *)(const void *)x + half * LANES);
-      else a = row_vector(x, terms, 0, how);
+      else a = row_vector(x, terms, 0, how == HRI_GEMM_WORDS_HALVES ? HRI_GEMM_WORDS_F32 : how);
       UNROLL for (int j = 0; j < columns; j++) {
         int to = sum == BY_COLUMN ? j : sum + half;
         sums[r][to] = multiply_add(a, b[j], sums[r][to], how);
@@ -264,6 +269,7 @@ void HRI_ISA_NAME(hri_gemm_few)(const hri_gemm_few *f, int64_t begin, int64_t en
     block(f, j, columns, HRI_GEMM_WORDS_PAIRS, results);
 #else
     if (f->shape->type == HRI_REAL_BF16) block(f, j, columns, HRI_GEMM_WORDS_WIDENED, results);
+    else if (f->shape->type == HRI_REAL_F16) block(f, j, columns, HRI_GEMM_WORDS_HALVES, results);
     else block(f, j, columns, HRI_GEMM_WORDS_F32, results);
 #endif
     finish(f, j, columns, results);

@@ -7,8 +7,8 @@
  * the depth. Packing also resolves the transpositions, so that one inner loop serves all three kinds.
  *
  * Bits: an element of c is one chain of multiply-adds over its terms, ascending, from zero or, when it accumulates,
- * from c. Then comes the bias, and the rounding where c is bf16. A block of the depth continues the chain where the one
- * before stopped: in c, or where that is bf16 in fp32 scratch (the stage). So the bits do not depend on tiles, blocks,
+ * from c. Then comes the bias, and the rounding where c is narrow. A block of the depth continues the chain where the one
+ * before stopped: in c, or where that is narrow in fp32 scratch (the stage). So the bits do not depend on tiles, blocks,
  * threads, rows or columns computed beside, nor on whether b came packed. */
 #include "backend/cpu/gemm_ours.h"
 
@@ -99,48 +99,55 @@ static void pack_b(const work *w, int64_t column, int64_t first, int64_t count, 
 
 /* ---- tiles ---- */
 
+/* What all tiles of one multiplication share. */
+static hri_gemm_tile tile_of(const work *w) {
+  bool rounds = w->shape->out != HRI_REAL_F32, ends = w->word + w->words == w->l.words;
+  hri_gemm_tile t = {.depth = w->words,
+                     .go_on = w->word > 0 || w->shape->accumulate,
+                     .rounded_to = w->shape->out,
+                     .rounded_stride = w->l.p.c_row,
+                     .stride = rounds ? w->l.stage_columns : w->l.p.c_row};
+  t.next_stride = rounds && ends && !t.go_on ? t.rounded_stride * 2 : t.stride * 4;
+  return t;
+}
+
 /* Row `row` of those packed, column `column` of c. */
 static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t) {
   int64_t in_c = (w->row + row) * w->l.p.c_row + column;
-  bool ends = w->word + w->words == w->l.words, rounds = w->shape->out == HRI_REAL_BF16;
+  bool ends = w->word + w->words == w->l.words, rounds = w->shape->out != HRI_REAL_F32;
   t->columns = least(w->l.tile_columns, w->l.p.columns - column);
-  t->go_on = w->word > 0 || w->shape->accumulate;
   t->bias = ends && w->bias ? w->bias + column : NULL;
-  t->rounded = ends && rounds ? (hri_bf16 *)w->c + in_c : NULL;
-  t->rounded_stride = w->l.p.c_row;
-  t->stride = rounds ? w->l.stage_columns : w->l.p.c_row;
+  t->rounded = ends && rounds ? (uint16_t *)w->c + in_c : NULL;
   t->sums = rounds ? w->stage + row * t->stride + column - w->column : (float *)w->c + in_c;
-  t->next = t->rounded && !t->go_on ? (const char *)t->rounded : (const char *)t->sums;
-  t->next_stride = t->rounded && !t->go_on ? t->rounded_stride * 2 : t->stride * 4;
 }
 
-/* A chain that begins in a bf16 c begins in the stage, with what c holds. */
+/* A chain that begins in a narrow c begins in the stage, with what c holds. */
 static void widen_c(const work *w, const hri_gemm_tile *t, int64_t row, int64_t column) {
-  const hri_bf16 *c = (const hri_bf16 *)w->c + (w->row + row) * w->l.p.c_row + column;
+  const uint16_t *c = (const uint16_t *)w->c + (w->row + row) * w->l.p.c_row + column;
   for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t j = 0; j < t->columns; j++) t->sums[r * t->stride + j] = hri_bf16_widen(c[r * w->l.p.c_row + j]);
+    for (int64_t j = 0; j < t->columns; j++)
+      t->sums[r * t->stride + j] = hri_narrow_widen(c[r * w->l.p.c_row + j], w->shape->out);
 }
 
-/* Panels [first, first + count) of b times panels [begin, end) of a. */
+/* Panels [first, first + count) of b times panels [begin, end) of a. Where a tile goes is found while the one before is
+ * computed, which fetches it. */
 static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
-  int64_t panel_floats = w->words * w->l.tile_columns;
-  bool widens = w->word == 0 && w->shape->accumulate && w->shape->out == HRI_REAL_BF16;
+  int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns;
+  bool widens = w->word == 0 && w->shape->accumulate && w->shape->out != HRI_REAL_F32;
+  hri_gemm_tile t = tile_of(w), next = t;
+  if (begin < end) target(w, panel_row(w, begin), left, &next);
   for (int64_t i = begin; i < end; i++) {
-    int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row;
-    for (int64_t j = 0; j < count; j++) {
-      int64_t column = w->column + (first + j) * w->l.tile_columns;
+    int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row, column = left;
+    t.a = w->packed_a + row * w->words;
+    t.rows = least(height, w->rows - row);
+    t.b = b;
+    for (int64_t j = 0; j < count; j++, t.b = (const float *)t.b + panel_floats) {
       bool last = j + 1 == count;
-      hri_gemm_tile t, next;
-      target(w, row, column, &t);
-      target(w, last && i + 1 < end ? row + height : row,
-             last ? w->column + first * w->l.tile_columns : column + w->l.tile_columns, &next);
-      t.depth = w->words;
-      t.a = w->packed_a + row * w->words;
-      t.b = b + j * panel_floats;
-      t.rows = least(height, w->rows - row);
-      t.next = next.next;
-      t.next_stride = next.next_stride;
+      t.columns = next.columns, t.bias = next.bias, t.rounded = next.rounded, t.sums = next.sums;
       if (widens) widen_c(w, &t, row, column);
+      column = last ? left : column + w->l.tile_columns;
+      target(w, last && i + 1 < end ? row + height : row, column, &next);
+      t.next = next.rounded && !t.go_on ? (const char *)next.rounded : (const char *)next.sums;
       w->kernels->tile(&t);
     }
   }
@@ -212,7 +219,7 @@ static void few_rows(work *w, hri_team *team) {
   int64_t stride = (int64_t)w->l.a_floats / s->m, least_columns;
   if (w->l.a_floats)
     for (int64_t r = 0; r < s->m; r++)
-      w->kernels->widen(w->packed_a + r * stride, (const hri_bf16 *)w->a + r * s->k, s->k);
+      w->kernels->widen(w->packed_a + r * stride, (const uint16_t *)w->a + r * s->k, s->type, s->k);
   least_columns = FEW_BYTES / (s->k * (int64_t)hri_real_bytes(s->type));
   hri_team_each(team, s->n, most(most(1, least_columns), s->n / (8 * hri_team_threads(team))), few_columns, w);
 }
@@ -264,7 +271,9 @@ hri_gemm_ours hri_gemm_ours_emulated(void) {
 
 static hri_gemm_words words_of(const hri_gemm_ours *ours, hri_real type) {
   if (ours->code != HRI_GEMM_FMA) return HRI_GEMM_WORDS_PAIRS;
-  return type == HRI_REAL_BF16 ? HRI_GEMM_WORDS_WIDENED : HRI_GEMM_WORDS_F32;
+  return type == HRI_REAL_BF16  ? HRI_GEMM_WORDS_WIDENED
+         : type == HRI_REAL_F16 ? HRI_GEMM_WORDS_HALVES
+                                : HRI_GEMM_WORDS_F32;
 }
 
 static work work_of(const hri_gemm_ours *ours, const hri_gemm_shape *s) {

@@ -3,7 +3,7 @@
  * The kernels (register tile, packing of panels, few rows) are compiled once per instruction level and handed out as a
  * table of functions; the loops around them (gemm_ours.c) are the same for all.
  *
- * A *word* is what one lane multiplies at a time: one term in fp32 (bf16 is widened when it is packed), or with the dot
+ * A *word* is what one lane multiplies at a time: one term in fp32 (bf16 and fp16 are widened when they are packed), or with the dot
  * instruction a pair of neighbouring terms in bf16. A *panel* holds, for each word of the depth in turn, the words of
  * `width` neighbouring rows of a, or columns of b. */
 #ifndef HRI_BACKEND_CPU_GEMM_OURS_H
@@ -25,14 +25,20 @@ typedef struct hri_gemm_tile {
   int64_t stride;        /* elements between rows of sums */
   bool go_on;            /* from sums, else from zero */
   const float *bias;     /* added at the end, of the first column; or NULL */
-  hri_bf16 *rounded;     /* where the finished tile goes in bf16, or NULL */
+  uint16_t *rounded;     /* where the finished tile goes in 16 bits, or NULL */
+  hri_real rounded_to;   /* bf16 or fp16 */
   int64_t rounded_stride;
   const char *next; /* first byte of what the next tile will touch, fetched meanwhile */
   int64_t next_stride;
 } hri_gemm_tile;
 
-/* How terms become words. */
-typedef enum hri_gemm_words { HRI_GEMM_WORDS_F32 = 0, HRI_GEMM_WORDS_WIDENED, HRI_GEMM_WORDS_PAIRS } hri_gemm_words;
+/* How terms become words: fp32 as it is; WIDENED from bf16, HALVES from fp16; PAIRS of bf16 as they are. */
+typedef enum hri_gemm_words {
+  HRI_GEMM_WORDS_F32 = 0,
+  HRI_GEMM_WORDS_WIDENED,
+  HRI_GEMM_WORDS_HALVES,
+  HRI_GEMM_WORDS_PAIRS
+} hri_gemm_words;
 
 /* Some panels side by side: line r of panel p is number p * width + r. Lines and terms that do not exist are zero. */
 typedef struct hri_gemm_panels {
@@ -47,7 +53,7 @@ typedef struct hri_gemm_panels {
 } hri_gemm_panels;
 
 /* FORWARD with few rows, by dot products of rows: columns [begin, end) of c. `x` in rows of `stride` elements: as it
- * is, or for multiply-adds of bf16 in fp32, as `widen` writes it. */
+ * is, or for multiply-adds of bf16 or fp16 in fp32, as `widen` writes it. */
 typedef struct hri_gemm_few {
   const hri_gemm_shape *shape;
   const void *x;
@@ -63,7 +69,7 @@ typedef struct hri_gemm_kernels {
   void (*pack_a)(const hri_gemm_panels *panels);
   void (*pack)(const hri_gemm_panels *panels); /* b, and a where it is packed alike */
   void (*few)(const hri_gemm_few *few, int64_t begin, int64_t end);
-  void (*widen)(float *to, const hri_bf16 *x, int64_t depth);
+  void (*widen)(float *to, const uint16_t *x, hri_real type, int64_t depth);
 } hri_gemm_kernels;
 
 /* A code at a level; kernels.tile is NULL where the level does not have it. */
@@ -88,7 +94,7 @@ void hri_gemm_ours_pack(const hri_gemm_ours *ours, const hri_gemm_shape *shape, 
   void hri_gemm_tile_##isa(const hri_gemm_tile *tile);                                                                 \
   void hri_gemm_pack_##isa(const hri_gemm_panels *panels);                                                             \
   void hri_gemm_few_##isa(const hri_gemm_few *few, int64_t begin, int64_t end);                                        \
-  void hri_gemm_widen_##isa(float *to, const hri_bf16 *x, int64_t depth);
+  void hri_gemm_widen_##isa(float *to, const uint16_t *x, hri_real type, int64_t depth);
 HRI_GEMM_PARTS_OF(base)
 HRI_GEMM_PARTS_OF(avx2)       /* x86-64 builds only */
 HRI_GEMM_PARTS_OF(avx512)     /* x86-64 builds only */

@@ -1,5 +1,5 @@
 /* Packing of panels for the register tile: rows of a and columns of b, as gemm_ours.h describes them. Compiled once per
- * instruction level (HRI_ISA). Only bits are moved; bf16 that becomes fp32 does so exactly.
+ * instruction level (HRI_ISA). Only bits are moved; bf16 or fp16 that becomes fp32 does so exactly.
  *
  *   - Lines whose terms lie side by side in memory are transposed in registers, LANES lines and LANES words at a time.
  *   - Where neighbouring lines lie side by side, the words of a step are copied; some panels are filled together, so
@@ -13,19 +13,28 @@
 #include "ops/linear/transpose.h"
 
 #define INLINE static inline __attribute__((always_inline))
-enum { LANES = HRI_LANES, TOGETHER_WORDS = 128, AHEAD_BYTES = 256, AHEAD_WORDS = 8 };
+enum {
+  LANES = HRI_LANES,
+  REST = LANES == 4 ? HRI_GEMM_ROWS_BASE % 4 : LANES - 2, /* lines of a in its last vector */
+  TOGETHER_WORDS = 128,
+  AHEAD_BYTES = 256,
+  STEPS = 8
+};
+_Static_assert(HRI_GEMM_ROWS_AVX2 == HRI_GEMM_LANES_AVX2 - 2 && HRI_GEMM_ROWS_AVX512 == HRI_GEMM_LANES_AVX512 - 2,
+               "as REST says");
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t terms_of(int64_t words, hri_gemm_words how) { return how == HRI_GEMM_WORDS_PAIRS ? 2 * words : words; }
-INLINE hri_real type_of(hri_gemm_words how) { return how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : HRI_REAL_BF16; }
+INLINE hri_real type_of(hri_gemm_words how) {
+  return how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : how == HRI_GEMM_WORDS_HALVES ? HRI_REAL_F16 : HRI_REAL_BF16;
+}
 
 /* LANES words along a line, from `terms` terms on; what is beyond them is zero. */
 INLINE hri_words words_along(const void *from, int64_t terms, hri_gemm_words how) {
   typedef hri_words words_memory __attribute__((aligned(2), may_alias));
   uint16_t some[2 * LANES] = {0};
   terms = terms > 0 ? terms : 0;
-  if (how == HRI_GEMM_WORDS_F32) return (hri_words)hri_vload_n(from, least(terms, LANES));
-  if (how == HRI_GEMM_WORDS_WIDENED) return (hri_words)hri_vload_bf16_n(from, least(terms, LANES));
+  if (how != HRI_GEMM_WORDS_PAIRS) return (hri_words)hri_vload_real_n(from, 0, least(terms, LANES), type_of(how));
   if (terms >= 2 * LANES) return *(const words_memory *)from;
   memcpy(some, from, (size_t)terms * sizeof *some);
   return *(const words_memory *)some;
@@ -34,10 +43,9 @@ INLINE hri_words words_along(const void *from, int64_t terms, hri_gemm_words how
 /* The same step of `count` neighbouring lines or more; `second` is the term behind, of pairs, and may not exist. */
 INLINE hri_words words_across(const void *from, const void *second, int64_t count, hri_gemm_words how) {
   hri_words low, high = {0};
-  if (how == HRI_GEMM_WORDS_F32) return (hri_words)hri_vload_n(from, count);
-  low = (hri_words)hri_vload_bf16_n(from, count);
-  if (how == HRI_GEMM_WORDS_WIDENED) return low;
-  if (second) high = (hri_words)hri_vload_bf16_n(second, count);
+  low = (hri_words)hri_vload_real_n(from, 0, count, type_of(how));
+  if (how != HRI_GEMM_WORDS_PAIRS) return low;
+  if (second) high = (hri_words)hri_vload_real_n(second, 0, count, HRI_REAL_BF16);
   return low >> 16 | high;
 }
 
@@ -57,33 +65,49 @@ INLINE void read_square(const void *corner, int64_t across, int64_t lines, int64
   }
 }
 
-/* LANES lines from `line` of a panel on (of the next panel too: put overwrites them), LANES words from `word` on. */
-INLINE void square(const hri_gemm_panels *p, int64_t panel, int64_t line, int64_t word, hri_gemm_words how) {
+/* LANES lines from `line` of a panel on, LANES words from `word` on, where some of that does not exist. */
+INLINE void edge_square(const hri_gemm_panels *p, int64_t panel, int64_t line, int64_t word, hri_gemm_words how) {
   int64_t terms = p->terms - terms_of(word, how), words = least(LANES, p->words - word), end = p->words * p->width;
   int64_t first = panel * p->width + line;
   const void *corner = hri_real_from(p->from, first * p->across + terms_of(word, how), type_of(how));
   uint32_t *to = p->to + panel * p->panel_stride;
   hri_words v[LANES];
-  if (p->lines - first >= LANES && terms >= terms_of(LANES, how)) {
-    for (int r = 0; r < LANES; r++)
-      __builtin_prefetch((const char *)hri_real_from(corner, r * p->across, type_of(how)) + AHEAD_BYTES, 0, 2);
-    read_square(corner, p->across, LANES, terms_of(LANES, how), how, v);
-  } else {
-    read_square(corner, p->across, p->lines - first, terms, how, v);
-  }
+  read_square(corner, p->across, p->lines - first, terms, how, v);
   hri_transpose(v);
-  if (words == LANES && (word + LANES) * p->width + LANES <= end) {
-    HRI_UNROLL for (int i = 0; i < LANES; i++) put(to, (word + i) * p->width + line, LANES, INT64_MAX, v[i]);
-  } else {
-    for (int64_t i = 0; i < words; i++) put(to, (word + i) * p->width + line, p->width - line, end, v[i]);
+  for (int64_t i = 0; i < words; i++) put(to, (word + i) * p->width + line, p->width - line, end, v[i]);
+}
+
+/* `lines` lines from `line` of a panel on, a constant: all words that exist of them all and are followed by room for a
+ * vector; how many. No line is read that is not of the panel: with rows of 4 KiB those of a vector more would push each
+ * other out of the first cache. */
+INLINE int64_t inner_squares(const hri_gemm_panels *p, int64_t panel, int64_t line, int lines, hri_gemm_words how) {
+  const char *at = hri_real_from(p->from, (panel * p->width + line) * p->across, type_of(how));
+  int64_t across = p->across * (int64_t)hri_real_bytes(type_of(how)), width = p->width, word = 0;
+  uint32_t *to = p->to + panel * p->panel_stride + line;
+  for (; terms_of(word + LANES, how) <= p->terms && (word + LANES) * width + LANES <= p->words * width;
+       word += LANES, at += terms_of(LANES, how) * (int64_t)hri_real_bytes(type_of(how)), to += LANES * width) {
+    hri_words v[LANES];
+    HRI_UNROLL for (int r = 0; r < LANES; r++) {
+      v[r] = r < lines ? words_along(at + r * across, terms_of(LANES, how), how) : (hri_words){0};
+      if (r < lines) __builtin_prefetch(at + r * across + AHEAD_BYTES, 0, 2);
+    }
+    hri_transpose(v);
+    HRI_UNROLL for (int i = 0; i < LANES; i++) put(to, i * width, LANES, INT64_MAX, v[i]);
   }
+  return word;
 }
 
 /* Lines from the last ones of the panel on: what one group writes beyond a row belongs to one that comes later. */
 INLINE void transposed(const hri_gemm_panels *p, hri_gemm_words how) {
   for (int64_t panel = 0; panel < p->panels; panel++)
-    for (int64_t word = 0; word < p->words; word += LANES)
-      for (int64_t line = (p->width - 1) / LANES * LANES; line >= 0; line -= LANES) square(p, panel, line, word, how);
+    for (int64_t line = (p->width - 1) / LANES * LANES; line >= 0; line -= LANES) {
+      int64_t lines = least(LANES, p->width - line), word = 0;
+      if (panel * p->width + line + lines <= p->lines) {
+        if (lines == LANES) word = inner_squares(p, panel, line, LANES, how);
+        else if (lines == REST) word = inner_squares(p, panel, line, REST, how);
+      }
+      for (; word < p->words; word += LANES) edge_square(p, panel, line, word, how);
+    }
 }
 
 /* One step of one panel. */
@@ -102,20 +126,48 @@ INLINE void copy_step(const hri_gemm_panels *p, int64_t panel, int64_t word, con
 
 /* Reads go from row to row of memory, mostly over pages, which the processor does not foresee. */
 INLINE void fetch_across(const hri_gemm_panels *p, int64_t first, int64_t lines, int64_t word, hri_gemm_words how) {
-  for (int64_t term = terms_of(word, how); term < least(terms_of(word + 1, how), p->terms); term++)
+  for (int64_t term = terms_of(word, how); term < least(terms_of(word + STEPS, how), p->terms); term++)
     hri_fetch(hri_real_from(p->from, term * p->along + first, type_of(how)),
               least(lines, p->lines - first) * (int64_t)hri_real_bytes(type_of(how)));
 }
 
+/* STEPS words of one panel, which exist and are followed by room for a vector; `vectors` per word, a constant. */
+INLINE void inner_steps(const hri_gemm_panels *p, int64_t panel, int64_t word, int vectors, hri_gemm_words how) {
+  const char *at = hri_real_from(p->from, terms_of(word, how) * p->along + panel * p->width, type_of(how));
+  int64_t along = p->along * (int64_t)hri_real_bytes(type_of(how));
+  uint32_t *to = p->to + panel * p->panel_stride + word * p->width;
+  for (int i = 0; i < STEPS; i++, at += terms_of(along, how), to += p->width)
+    HRI_UNROLL for (int v = 0; v < vectors; v++) {
+      const char *vector = at + v * LANES * (int64_t)hri_real_bytes(type_of(how));
+      put(to, v * LANES, LANES, INT64_MAX, words_across(vector, vector + along, LANES, how));
+    }
+}
+
+INLINE void steps(const hri_gemm_panels *p, int64_t panel, int64_t word, hri_gemm_words how) {
+  int64_t end = least(word + STEPS, p->words), vectors = (p->width + LANES - 1) / LANES;
+  bool inner = panel * p->width + vectors * LANES <= p->lines && terms_of(word + STEPS, how) <= p->terms &&
+               (word + STEPS) * p->width + LANES <= p->words * p->width;
+  if (inner && vectors == 1) inner_steps(p, panel, word, 1, how);
+  else if (inner && vectors == 2) inner_steps(p, panel, word, 2, how);
+  else if (inner && vectors == 3) inner_steps(p, panel, word, 3, how);
+  else
+    for (; word < end; word++) {
+      int64_t term = terms_of(word, how);
+      const void *line = term < p->terms ? hri_real_from(p->from, term * p->along, type_of(how)) : NULL,
+                 *second = term + 1 < p->terms ? hri_real_from(p->from, (term + 1) * p->along, type_of(how)) : NULL;
+      copy_step(p, panel, word, line, second, how);
+    }
+}
+
+/* STEPS words of a panel at a time fill whole lines of it: with rows or panels of some 4 KiB those of several would push
+ * each other out of the first cache. */
 INLINE void straight(const hri_gemm_panels *p, hri_gemm_words how) {
   int64_t together = TOGETHER_WORDS / p->width + 1;
   for (int64_t panel = 0; panel < p->panels; panel += together)
-    for (int64_t word = 0; word < p->words; word++) {
-      int64_t term = terms_of(word, how), end = least(panel + together, p->panels);
-      const void *line = term < p->terms ? hri_real_from(p->from, term * p->along, type_of(how)) : NULL,
-                 *second = term + 1 < p->terms ? hri_real_from(p->from, (term + 1) * p->along, type_of(how)) : NULL;
-      fetch_across(p, panel * p->width, (end - panel) * p->width, word + AHEAD_WORDS, how);
-      for (int64_t other = panel; other < end; other++) copy_step(p, other, word, line, second, how);
+    for (int64_t word = 0; word < p->words; word += STEPS) {
+      int64_t end = least(panel + together, p->panels);
+      fetch_across(p, panel * p->width, (end - panel) * p->width, word + STEPS, how);
+      for (int64_t other = panel; other < end; other++) steps(p, other, word, how);
     }
 }
 
@@ -158,6 +210,7 @@ void HRI_ISA_NAME(hri_gemm_pack)(const hri_gemm_panels *p) {
   switch (p->how) {
   case HRI_GEMM_WORDS_F32: pack(p, HRI_GEMM_WORDS_F32); break;
   case HRI_GEMM_WORDS_WIDENED: pack(p, HRI_GEMM_WORDS_WIDENED); break;
+  case HRI_GEMM_WORDS_HALVES: pack(p, HRI_GEMM_WORDS_HALVES); break;
   default: pack(p, HRI_GEMM_WORDS_PAIRS); break;
   }
 }

@@ -79,21 +79,28 @@ INLINE void step(int rows, const float *a, const float *b, vf sums[TILE_ROWS][2]
   }
 }
 
+/* `type` is a constant. */
+INLINE void put_rounded(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2], hri_real type) {
+  UNROLL for (int r = 0; r < rows; r++) {
+    hri_vstore_real(t->rounded, r * t->rounded_stride, sums[r][0], type);
+    hri_vstore_real(t->rounded, r * t->rounded_stride + LANES, sums[r][1], type);
+  }
+}
+
 INLINE void put(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
   if (t->bias) {
     vf bias[2] = {hri_vload(t->bias), hri_vload(t->bias + LANES)};
     UNROLL for (int r = 0; r < rows; r++) sums[r][0] += bias[0], sums[r][1] += bias[1];
   }
-  if (t->rounded) {
+  if (t->rounded && t->rounded_to == HRI_REAL_F16) {
+    put_rounded(t, rows, sums, HRI_REAL_F16);
+  } else if (t->rounded) {
+    put_rounded(t, rows, sums, HRI_REAL_BF16);
+  } else {
     UNROLL for (int r = 0; r < rows; r++) {
-      hri_vstore_bf16(t->rounded + r * t->rounded_stride, sums[r][0]);
-      hri_vstore_bf16(t->rounded + r * t->rounded_stride + LANES, sums[r][1]);
+      hri_vstore(t->sums + r * t->stride, sums[r][0]);
+      hri_vstore(t->sums + r * t->stride + LANES, sums[r][1]);
     }
-    return;
-  }
-  UNROLL for (int r = 0; r < rows; r++) {
-    hri_vstore(t->sums + r * t->stride, sums[r][0]);
-    hri_vstore(t->sums + r * t->stride + LANES, sums[r][1]);
   }
 }
 
@@ -158,7 +165,8 @@ static __attribute__((noinline)) void part(const hri_gemm_tile *t) {
   by_rows(&inner);
   for (int64_t r = 0; r < t->rows; r++)
     for (int64_t j = 0; j < t->columns; j++)
-      if (t->rounded) t->rounded[r * t->rounded_stride + j] = hri_bf16_round(buffer[r * TILE_COLUMNS + j]);
+      if (t->rounded)
+        t->rounded[r * t->rounded_stride + j] = hri_narrow_round(buffer[r * TILE_COLUMNS + j], t->rounded_to);
       else t->sums[r * t->stride + j] = buffer[r * TILE_COLUMNS + j];
 }
 

@@ -96,8 +96,7 @@ TILE_INLINE void prepare_row(const backward_job *job, int64_t b, int64_t t, cons
   }
 }
 static void prepare(const backward_job *job, int64_t b, int64_t t) {
-  if (job->shape->real == HRI_REAL_BF16) prepare_row(job, b, t, HRI_REAL_BF16);
-  else prepare_row(job, b, t, HRI_REAL_F32);
+  HRI_BY_REAL(job->shape->real, prepare_row(job, b, t, REAL));
 }
 
 static void pack_keys(const backward_job *job, const hri_backward_tiles *tiles, int64_t b, int64_t kv, int64_t key) {

@@ -51,8 +51,7 @@ TILE_INLINE void product_any(const hri_real real, const int vectors, const bool 
 #define CACHED_PRODUCT(name, vectors, add)                                                                             \
   __attribute__((noinline)) static void name(hri_real real, int64_t m, int64_t depth, const float *a, int64_t lda,     \
                                              const void *b, int64_t ldb, float *c, int64_t ldc) {                      \
-    if (real == HRI_REAL_BF16) product_any(HRI_REAL_BF16, vectors, add, m, depth, a, lda, b, ldb, c, ldc);             \
-    else product_any(HRI_REAL_F32, vectors, add, m, depth, a, lda, b, ldb, c, ldc);                                    \
+    HRI_BY_REAL(real, product_any(REAL, vectors, add, m, depth, a, lda, b, ldb, c, ldc));                              \
   }
 CACHED_PRODUCT(product_set_2, 2, false)
 CACHED_PRODUCT(product_set_4, 4, false)

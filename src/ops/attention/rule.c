@@ -14,9 +14,9 @@ static bool y_fits(const hri_node *node, const hri_tensor *y) {
   return hri_rows(y) == (uint64_t)(i[0] * i[1]) && hri_columns(y) == (uint64_t)(i[2] * i[4]);
 }
 
-/* The kernels take one type per call, fp32 or bf16; lse is fp32. */
+/* The kernels take one type per call, fp32, bf16 or fp16; lse is fp32. */
 static bool same_type(const hri_tensor *a, const hri_tensor *b) {
-  return a->dtype == b->dtype && (a->dtype == HRI_F32 || a->dtype == HRI_BF16);
+  return a->dtype == b->dtype && hri_dtype_is_real(a->dtype);
 }
 
 /* Dropout reads the control block, and its masks are numbered (ops/draw.h). */

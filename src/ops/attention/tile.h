@@ -7,7 +7,7 @@
  * Tiles hold words of 32 bits along the depth. For fp32 a word is an element. Where the processor multiplies pairs of
  * bf16 (TILE_PAIRS: two products and sums per lane and instruction, fp32 accumulators, subnormals taken as zero) and
  * the operands are bf16, a word is two elements that follow each other along the depth, the first one in the low half:
- * half the words, half the instructions, the same loops. Elsewhere bf16 operands are widened to fp32 tiles.
+ * half the words, half the instructions, the same loops. Elsewhere bf16 operands are widened to fp32 tiles, and fp16 ones always.
  *
  * The two instructions for pairs round differently. vdpbf16ps of x86 adds one product after the other to the sum, each
  * time to nearest. BFDOT of Arm adds the two products, then the sum, each time to odd (inexact results get an odd last
@@ -28,6 +28,7 @@
 
 #include "ops/attention/scratch.h"
 #include "ops/attention/shape.h"
+#include "ops/scratch.h"
 #include "ops/vmath.h"
 
 #ifndef HRI_ISA
@@ -365,8 +366,7 @@ static inline void tile_pack_rows(bool pairs, hri_real real, const void *src, in
                *next = hri_real_from(src, tile_min(i + 12, count - 1) * lds, real);
     for (int64_t j = 0; j < width * (int64_t)hri_real_bytes(real); j += 64) __builtin_prefetch((const char *)next + j);
     if (pairs) tile_pack_row(true, HRI_REAL_BF16, from, width, dst + i * ldd);
-    else if (real == HRI_REAL_BF16) tile_pack_row(false, HRI_REAL_BF16, from, width, dst + i * ldd);
-    else tile_pack_row(false, HRI_REAL_F32, from, width, dst + i * ldd);
+    else HRI_BY_REAL(real, tile_pack_row(false, REAL, from, width, dst + i * ldd));
   }
   memset(dst + count * ldd, 0, (size_t)((rows - count) * ldd) * sizeof *dst);
 }
@@ -419,8 +419,7 @@ static inline void tile_store_row(hri_real real, const float *from, int64_t coun
   for (int64_t j = 0; j < count; j += TILE_VECTOR) {
     int64_t left = tile_min(count - j, TILE_VECTOR);
     tile_vf v = hri_vload_n(from + j, left) * factor;
-    if (real == HRI_REAL_BF16) hri_vstore_real_n(to, index + j, v, left, HRI_REAL_BF16);
-    else hri_vstore_real_n(to, index + j, v, left, HRI_REAL_F32);
+    HRI_BY_REAL(real, hri_vstore_real_n(to, index + j, v, left, REAL));
   }
 }
 

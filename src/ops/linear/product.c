@@ -16,7 +16,10 @@ static bool fits(int64_t a, int64_t b) {
 }
 
 static bool types_fit(const hri_gemm_shape *s) {
-  return (s->type == HRI_REAL_F32 || s->type == HRI_REAL_BF16) && (s->out == HRI_REAL_F32 || s->out == HRI_REAL_BF16) &&
+  hri_real narrow = s->type == HRI_REAL_F32 && s->mixed ? s->other : s->type; /* of the operands, where one is */
+  return (unsigned)s->type <= HRI_REAL_F16 && (unsigned)s->out <= HRI_REAL_F16 && (unsigned)s->other <= HRI_REAL_F16 &&
+         (s->mixed ? (s->type == HRI_REAL_F32) != (s->other == HRI_REAL_F32) : s->other == HRI_REAL_F32) &&
+         (s->out == HRI_REAL_F32 || narrow == HRI_REAL_F32 || s->out == narrow) &&
          !(s->packed && !hri_gemm_is_plain(s));
 }
 
@@ -66,7 +69,7 @@ typedef struct tiling {
 } tiling;
 static const tiling tilings[HRI_ISA_COUNT] = {
     [HRI_ISA_BASE] = {HRI_GEMM_ROWS_BASE, HRI_GEMM_LANES_BASE, 384, 16},
-    [HRI_ISA_AVX2] = {HRI_GEMM_ROWS_AVX2, HRI_GEMM_LANES_AVX2, 384, 8},
+    [HRI_ISA_AVX2] = {HRI_GEMM_ROWS_AVX2, HRI_GEMM_LANES_AVX2, 512, 5},
     [HRI_ISA_AVX512] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
     [HRI_ISA_AVX512_BF16] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
     [HRI_ISA_AMX] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
@@ -82,8 +85,7 @@ static void cut_depth(hri_gemm_layout *l, int64_t most_words, int64_t step) {
 
 static void lay_out_few(hri_gemm_layout *l, hri_gemm_code code, const hri_gemm_shape *s) {
   l->few = true;
-  l->a_floats =
-      s->type == HRI_REAL_BF16 && code == HRI_GEMM_FMA ? (uint64_t)(s->m * rounded(s->k, l->tile_columns)) : 0;
+  l->a_floats = s->type != HRI_REAL_F32 && code == HRI_GEMM_FMA ? (uint64_t)(s->m * rounded(s->k, l->tile_columns)) : 0;
 }
 
 hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
@@ -103,7 +105,7 @@ hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_
   l.rows = (A_WORDS + least(s->threads, 1024) * A_WORDS_PER_THREAD) / l.block_words;
   l.rows = least(l.p.rows, most(l.rows / l.tile_rows, 1) * l.tile_rows);
   l.group = least(panels, t->group);
-  if (s->out == HRI_REAL_BF16 && (l.words > l.block_words || s->accumulate))
+  if (s->out != HRI_REAL_F32 && (l.words > l.block_words || s->accumulate))
     l.stage_columns = least(panels, most(blocks(STAGE_WORDS / l.rows, l.tile_columns), l.group)) * l.tile_columns;
   l.a_floats = whole_lines((l.whole_rows ? rounded(l.rows, l.tile_rows) : l.rows) * l.block_words);
   l.stage_floats = whole_lines(l.rows * l.stage_columns);
@@ -147,14 +149,15 @@ bool hri_gemm_has(hri_isa level, hri_gemm_code code, uint32_t row) {
 
 /* ---- tables ---- */
 
-/* Few rows go by the dot instruction where the others go by tiles. */
+/* `code`, or what stands in for it: few rows go by the dot instruction where the others go by tiles. */
+static hri_gemm_code code_for(hri_isa level, hri_gemm_code code, uint32_t row) {
+  return hri_gemm_has(level, code, row) ? code : hri_gemm_has(level, code, 1) ? HRI_GEMM_DOT : HRI_GEMM_FMA;
+}
+
 hri_gemm_table hri_gemm_table_by(hri_isa level, hri_gemm_code code) {
   hri_gemm_table t = {.given = true};
   for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT; row++)
-    for (int width = 0; width < HRI_GEMM_WIDTH_COUNT; width++)
-      t.code[row][width] = (uint8_t)(hri_gemm_has(level, code, row) ? code
-                                     : hri_gemm_has(level, code, 1) ? HRI_GEMM_DOT
-                                                                    : HRI_GEMM_FMA);
+    for (int width = 0; width < HRI_GEMM_WIDTH_COUNT; width++) t.code[row][width] = (uint8_t)code_for(level, code, row);
   return t;
 }
 
@@ -256,8 +259,8 @@ hr_status hri_gemm_ask(const char *asked, hri_gemm_machine *m, hr_error *error) 
 
 /* What a level and a shape have no use for goes by multiply-adds. */
 static hri_gemm_code possible(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s) {
-  if (s->type == HRI_REAL_F32 || s->mixed) return HRI_GEMM_FMA;
-  return (hri_gemm_code)hri_gemm_table_by(level, code).code[hri_gemm_row_of(s)][0];
+  if (s->type != HRI_REAL_BF16 || s->mixed) return HRI_GEMM_FMA;
+  return code_for(level, code, hri_gemm_row_of(s));
 }
 
 hr_status hri_gemm_decide_for(hri_isa level, hri_gemm_code code, const hri_gemm_shape *s, hri_gemm_decision *how,
@@ -267,15 +270,19 @@ hr_status hri_gemm_decide_for(hri_isa level, hri_gemm_code code, const hri_gemm_
   how->code = possible(level, code, s);
   how->scratch_bytes = hri_gemm_scratch(level, how->code, s);
   how->packed_bytes = s->packed ? hri_gemm_panel_bytes(level, how->code, s) : 0;
-  (void)snprintf(how->implementation, sizeof how->implementation, "%s:%s", code_names[how->code], hri_isa_name(level));
   return how->scratch_bytes < INT64_MAX
              ? HR_OK
              : hri_fail(error, HR_ERROR_USAGE, "the scratch of a matrix product does not fit 64 bits");
 }
 
+/* The code of a shape's class, without making the whole table. */
+static hri_gemm_code chosen(const hri_gemm_machine *m, const hri_gemm_shape *s) {
+  const uint32_t row = hri_gemm_row_of(s);
+  return m->table.given ? (hri_gemm_code)m->table.code[row][hri_gemm_width_of(s)]
+                        : code_for(m->level, shipped_code(m), row);
+}
+
 hr_status hri_gemm_decide(const hri_gemm_machine *m, const hri_gemm_shape *s, hri_gemm_decision *how, hr_error *error) {
   HRI_TRY(check(s, error));
-  return hri_gemm_decide_for(m->level,
-                             (hri_gemm_code)hri_gemm_table_of(m).code[hri_gemm_row_of(s)][hri_gemm_width_of(s)], s, how,
-                             error);
+  return hri_gemm_decide_for(m->level, chosen(m, s), s, how, error);
 }

@@ -7,9 +7,10 @@
  *   DX       dx[M,K] (=|+=) dy[M,N]   . w[N,K]                     a = dy, b = w, c = dx
  *   DW       dw[N,K] (=|+=) dy[M,N]^T . x[M,K]                     a = dy, b = x, c = dw
  *
- * a and b are fp32 or bf16, each by itself (an adapter's weights stay fp32 beside bf16 activations), the bias always
- * fp32, c either. Rows of a, b and c may be columns of something wider. What is mixed is multiplied in fp32: bf16 is
- * widened when it is packed. A bf16 c that is added to is widened, goes through the chain, and is rounded once. */
+ * a and b are fp32 or narrow (bf16 or fp16), each by itself (an adapter's weights stay fp32 beside narrow activations),
+ * the bias always fp32, c either. Rows of a, b and c may be columns of something wider. What is mixed is multiplied in
+ * fp32, and fp16 always: it is widened when it is packed. A narrow c that is added to is widened, goes through the chain,
+ * and is rounded once. */
 #ifndef HRI_OPS_LINEAR_PRODUCT_H
 #define HRI_OPS_LINEAR_PRODUCT_H
 
@@ -27,7 +28,8 @@ typedef enum hri_gemm_kind { HRI_GEMM_FORWARD = 0, HRI_GEMM_DX, HRI_GEMM_DW, HRI
 typedef struct hri_gemm_shape {
   hri_gemm_kind kind;
   hri_real type;                        /* of a, and of b unless they are mixed */
-  bool mixed;                           /* b is fp32 where a is bf16, and bf16 where a is fp32 */
+  bool mixed;                           /* b is of the type `other`: one of a and b is fp32 */
+  hri_real other;                       /* fp32 where they are not mixed */
   hri_real out;                         /* of c */
   int64_t m, n, k;                      /* as above, each >= 1 */
   int64_t a_stride, b_stride, c_stride; /* elements from row to row; 0: contiguous. A packed b is contiguous */
@@ -39,15 +41,13 @@ typedef struct hri_gemm_shape {
 
 /* One entry of a cache of products serves both. */
 static inline bool hri_gemm_shape_same(const hri_gemm_shape *a, const hri_gemm_shape *b) {
-  return a->kind == b->kind && a->type == b->type && a->mixed == b->mixed && a->out == b->out && a->m == b->m &&
-         a->n == b->n && a->k == b->k && a->a_stride == b->a_stride && a->b_stride == b->b_stride &&
+  return a->kind == b->kind && a->type == b->type && a->mixed == b->mixed && a->other == b->other && a->out == b->out &&
+         a->m == b->m && a->n == b->n && a->k == b->k && a->a_stride == b->a_stride && a->b_stride == b->b_stride &&
          a->c_stride == b->c_stride && a->bias == b->bias && a->accumulate == b->accumulate && a->packed == b->packed &&
          a->threads == b->threads;
 }
-static inline hri_real hri_gemm_b_type(const hri_gemm_shape *s) {
-  return !s->mixed ? s->type : s->type == HRI_REAL_F32 ? HRI_REAL_BF16 : HRI_REAL_F32;
-}
-/* a and b of one type, all rows contiguous, no bf16 that is added to: what has a packed form and every code. */
+static inline hri_real hri_gemm_b_type(const hri_gemm_shape *s) { return s->mixed ? s->other : s->type; }
+/* a and b of one type, all rows contiguous, nothing narrow that is added to: what has a packed form and every code. */
 static inline bool hri_gemm_is_plain(const hri_gemm_shape *s) {
   return !s->mixed && !s->a_stride && !s->b_stride && !s->c_stride &&
          (s->out == HRI_REAL_F32 || (s->out == s->type && !s->accumulate));
@@ -101,7 +101,7 @@ bool hri_gemm_packing_pays(const hri_gemm_shape *shape);
 
 /* ---- ours: how a product is cut, and what scratch that takes ---- */
 
-/* The code that computes a product: multiply-adds of fp32 (bf16 is widened), the dot instruction of bf16 pairs, tiles of
+/* The code that computes a product: multiply-adds of fp32 (bf16 and fp16 are widened), the dot instruction of bf16 pairs, tiles of
  * bf16 (AMX). */
 typedef enum hri_gemm_code { HRI_GEMM_FMA = 0, HRI_GEMM_DOT, HRI_GEMM_TILES, HRI_GEMM_CODE_COUNT } hri_gemm_code;
 
@@ -159,8 +159,7 @@ typedef struct hri_gemm_machine {
 typedef struct hri_gemm_decision {
   hri_gemm_code code;
   uint64_t scratch_bytes;
-  uint64_t packed_bytes;   /* of a packed shape; 0: it has no packed form */
-  char implementation[24]; /* "fma:avx2", "dot:avx512bf16", "tiles:amx" */
+  uint64_t packed_bytes; /* of a packed shape; 0: it has no packed form */
 } hri_gemm_decision;
 
 uint32_t hri_gemm_row_of(const hri_gemm_shape *shape);

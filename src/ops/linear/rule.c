@@ -1,5 +1,5 @@
 /* y[M,N] = x[M,K] w[N,K]^T (+ bias). The weight gradient is emitted before the input gradient: x dies first, so that
- * its bytes can hold dx. Operands are fp32 or bf16, each by itself. */
+ * its bytes can hold dx. Operands are fp32, or of one type of 16 bits, each by itself. */
 #include "ops/rules.h"
 
 hr_status hri_check_linear(const hri_job *job, const hri_node *node, hr_error *error) {

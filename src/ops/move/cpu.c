@@ -81,12 +81,16 @@ static HRI_INLINE void cast_range(void *to, hri_real to_real, const void *from, 
   if (i < end) hri_vstore_real_n(to, i, hri_vload_real_n(from, i, end - i, from_real), end - i, to_real);
 }
 
+/* to_real is a constant, and from_real becomes one. */
+static HRI_INLINE void cast_to(const moved *m, hri_real to_real, int64_t i, int64_t end) {
+  HRI_BY_REAL(m->from_real, cast_range(m->to, to_real, m->from, REAL, i, end));
+}
+
 static void cast_pieces(void *context, int64_t begin, int64_t end, int thread) {
   const moved *m = context;
   int64_t i = begin * COUNT, stop = least(end * COUNT, m->n);
   (void)thread;
-  if (m->to_real == HRI_REAL_BF16) cast_range(m->to, HRI_REAL_BF16, m->from, HRI_REAL_F32, i, stop);
-  else cast_range(m->to, HRI_REAL_F32, m->from, HRI_REAL_BF16, i, stop);
+  HRI_BY_REAL(m->to_real, cast_to(m, REAL, i, stop));
 }
 
 static void cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, hri_team *team) {
@@ -127,12 +131,13 @@ static HRI_INLINE bool block_nonfinite(const unsigned char *at, hri_real real) {
   hri_vu wide = {0};
   for (int k = 0; k < BLOCK; k++, at += HRI_VECTOR_BYTES) {
     if (real == HRI_REAL_BF16) narrow |= (*(const vector16_memory *)at & 0x7f80) + 0x0080;
+    else if (real == HRI_REAL_F16) narrow |= (*(const vector16_memory *)at & 0x7c00) + 0x0400;
     else wide |= (*(const vector32_memory *)at & 0x7f800000u) + 0x00800000u;
   }
-  if (real == HRI_REAL_BF16) memcpy(words, &narrow, sizeof words);
+  if (real != HRI_REAL_F32) memcpy(words, &narrow, sizeof words);
   else memcpy(words, &wide, sizeof words);
   for (int k = 0; k < HRI_VECTOR_BYTES / 8; k++) any |= words[k];
-  return any & (real == HRI_REAL_BF16 ? 0x8000800080008000u : 0x8000000080000000u);
+  return any & (real != HRI_REAL_F32 ? 0x8000800080008000u : 0x8000000080000000u);
 }
 
 static HRI_INLINE int64_t find_nonfinite(const void *x, int64_t begin, int64_t end, hri_real real) {

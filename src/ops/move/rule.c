@@ -22,7 +22,7 @@ void hri_back_copy(hri_autodiff *ad, hri_id node) {
 hr_status hri_check_accumulate(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *x = hri_at(job, node, 0), *y = hri_at(job, node, 1);
   HRI_SHAPE(hri_rows(x) == hri_rows(y) && hri_columns(x) == hri_columns(y));
-  HRI_SHAPE((x->dtype == HRI_F32 || x->dtype == HRI_BF16) && (y->dtype == HRI_F32 || y->dtype == HRI_BF16));
+  HRI_SHAPE(hri_dtype_is_real(x->dtype) && hri_dtype_is_real(y->dtype));
   return HR_OK;
 }
 
@@ -42,7 +42,7 @@ void hri_back_accumulate(hri_autodiff *ad, hri_id node) {
 hr_status hri_check_cast(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *from = hri_at(job, node, 0), *to = hri_at(job, node, 1);
   HRI_SHAPE(hri_tensor_stored_elements(from) == hri_tensor_stored_elements(to));
-  HRI_SHAPE((from->dtype == HRI_F32 || from->dtype == HRI_BF16) && (to->dtype == HRI_F32 || to->dtype == HRI_BF16));
+  HRI_SHAPE(hri_dtype_is_real(from->dtype) && hri_dtype_is_real(to->dtype));
   return HR_OK;
 }
 

@@ -37,6 +37,7 @@ static HRI_INLINE hri_vf apart(hri_vf v) {
 
 /* v as memory would give it back. */
 static HRI_INLINE hri_vf as_stored(hri_vf v, hri_real real) {
+  if (real == HRI_REAL_F16) return hri_vwiden_f16(hri_vround_f16(v));
   return real == HRI_REAL_BF16 ? (hri_vf)(hri_vround_upper(v) & 0xFFFF0000u) : apart(v);
 }
 
@@ -295,7 +296,7 @@ static HRI_INLINE void head_norm_part(const hri_head_norm_args *args, int64_t ro
   float rstd[HEADS];
   for (int64_t i = 0; i < count; i++) {
     int64_t first = at + (head + i) * d;
-    if (real == HRI_REAL_BF16 && row + 1 < args->rows) hri_fetch(hri_real_from(args->x, first + width, real), 2 * d);
+    if (real != HRI_REAL_F32 && row + 1 < args->rows) hri_fetch(hri_real_from(args->x, first + width, real), 2 * d);
     rstd[i] = sum_row(hri_real_from(args->x, first, real), 0, 0, d, true, real);
   }
   for (int64_t i = 0; i < count; i++) rstd[i] = (float)(1.0 / sqrt((double)rstd[i] / (double)d + args->eps));
@@ -333,7 +334,7 @@ static HRI_INLINE void head_norm_backward_part(const hri_head_norm_backward_args
   row_terms terms[HEADS];
   for (int64_t i = 0; i < count; i++) {
     int64_t first = at + (head + i) * d;
-    if (real == HRI_REAL_BF16 && row + 1 < args->rows) {
+    if (real != HRI_REAL_F32 && row + 1 < args->rows) {
       hri_fetch(hri_real_from(args->dy, first + width, real), 2 * d);
       hri_fetch(hri_real_from(args->x, first + width, real), 2 * d);
     }

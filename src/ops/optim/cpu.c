@@ -21,25 +21,6 @@ static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 
 /* ---- the norm of the gradient ---- */
 
-/* HRI_LANES elements as two vectors of doubles. Said in instructions where there are some: gcc 12 converts quarters of a
- * vector and puts them together. */
-INLINE void load_doubles(hri_vd out[2], const void *p, int64_t index, hri_real real) {
-  hri_vf wide = hri_vload_real(p, index, real);
-#if defined(__AVX512F__)
-  out[0] = (hri_vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)wide));
-  out[1] = (hri_vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)wide, 1));
-#elif defined(__AVX2__)
-  out[0] = (hri_vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)wide));
-  out[1] = (hri_vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)wide, 1));
-#else
-  typedef float half_floats __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
-  half_floats halves[2];
-  memcpy(halves, &wide, sizeof halves);
-  out[0] = __builtin_convertvector(halves[0], hri_vd);
-  out[1] = __builtin_convertvector(halves[1], hri_vd);
-#endif
-}
-
 /* Squares in double: fp32 squares overflow above 1.8e19 and vanish below 1e-23. */
 INLINE double square_sum_range(const void *g, int64_t begin, int64_t end, hri_real real) {
   hri_vd sums[4] = {{0}};
@@ -49,7 +30,7 @@ INLINE double square_sum_range(const void *g, int64_t begin, int64_t end, hri_re
     hri_fetch((const char *)hri_real_from(g, i, real) + AHEAD, 2 * HRI_LANES * (int64_t)hri_real_bytes(real));
     for (int k = 0; k < 4; k += 2) {
       hri_vd v[2];
-      load_doubles(v, g, i + k * HRI_HALF_LANES, real);
+      widen_doubles(v, hri_vload_real(g, i + k * HRI_HALF_LANES, real));
       sums[k] += v[0] * v[0];
       sums[k + 1] += v[1] * v[1];
     }
@@ -94,7 +75,7 @@ typedef enum step_rule { ADAMW, LION, MOMENTUM, SGD } step_rule;
 typedef struct kind {
   step_rule rule;
   hri_real w, moment, gradient;
-  bool copy;
+  hri_real copy; /* HRI_REAL_F32: there is none */
 } kind;
 typedef struct sgd_factors {
   float learning_rate, weight_decay, momentum, gradient_scale;
@@ -110,7 +91,7 @@ typedef struct factors {
 
 INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n, hri_vf w, const uint16_t *random) {
   store_state(a->w, i, w, n, k.w, random);
-  if (k.copy) hri_vstore_bf16_n(a->copy + i, w, n);
+  if (k.copy != HRI_REAL_F32) hri_vstore_real_n(a->copy, i, w, n, k.copy);
 }
 
 /* Elements [i, i + n), n <= HRI_LANES; random[array]: the bits for them. */
@@ -204,7 +185,9 @@ INLINE void with_gradient(const hri_update_args *a, const factors *f, int64_t be
 }
 INLINE void with_weight(const hri_update_args *a, const factors *f, int64_t begin, int64_t end, step_rule rule) {
   if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_BF16});
-  else if (a->copy) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32, .copy = true});
+  else if (a->copy && a->copy_real == HRI_REAL_F16)
+    with_moment(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_F16, .gradient = HRI_REAL_F32});
+  else if (a->copy) with_gradient(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_BF16});
   else with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32});
 }
 
@@ -272,5 +255,6 @@ void HRI_ISA_NAME(hri_optim_kernels)(hri_cpu_kernels *table) {
   table->update[HR_OPTIMIZER_SGD] = sgd;
   table->update[HR_OPTIMIZER_ADAMW8BIT] = hri_optim_adamw8bit;
   table->update[HR_OPTIMIZER_LION] = lion;
+  table->update[HR_OPTIMIZER_ADAFACTOR] = hri_optim_adafactor;
   table->update[HR_OPTIMIZER_LION8BIT] = hri_optim_lion8bit;
 }

@@ -145,6 +145,9 @@ static void make_segments(const float *map, uint32_t zero, uint32_t least_cells,
     while (segment < HRI_DYNAMIC_SEGMENTS - 1 && ldexpf(1, power) >= s->next[segment]) segment++;
     s->of_power[(power + 127) % HRI_DYNAMIC_POWERS] = segment;
     assert(power == 0 || segment + 1 >= HRI_DYNAMIC_SEGMENTS || ldexpf(1, power + 1) < s->next[segment + 1]);
+    if ((power + 127) % 2) continue;
+    s->of_pair[(power + 127) / 2 % 16] = (uint8_t)(segment < DECADES ? segment : DECADES);
+    assert(segment >= DECADES || ldexpf(1, power + 2) <= s->next[segment + 1]);
   }
 }
 

@@ -17,7 +17,7 @@
  * Where registers hold tables there is a way without the table: within a decade the thresholds of magnitudes are as good
  * as equally spaced, so that a code is a product and a sum, cut. What comes out within HRI_DYNAMIC_NEAR of a whole number
  * may be on the wrong side of its threshold, and is looked up. Segments are zero, six decades, the seventh but for its
- * last code, and that code and 1; a power of two has the beginning of one at most. On the line of a segment the first
+ * last code, and that code and 1; a power of two has the beginning of one at most, and so have two powers below the seventh decade. On the line of a segment the first
  * threshold of the next is a whole number too (that of a decade is a step behind the last of the decade below), so a
  * value near it is looked up whichever segment it is taken for; hri_dynamic_segments.next is a little above it.
  */
@@ -44,6 +44,7 @@ enum { HRI_DYNAMIC_SEGMENTS = 9, HRI_DYNAMIC_POWERS = 32 };
  * one has 254 - code, of a code from 128 to 254. */
 typedef struct hri_dynamic_segments {
   uint32_t of_power[HRI_DYNAMIC_POWERS]; /* the segment in which a power of two lies, by its exponent's last 5 bits */
+  uint8_t of_pair[16];                   /* that of an even exponent's, by its last 5 bits but one; 7 at most */
   float next[16];                        /* where the segment behind begins; infinity behind the last */
   float factor[16], offset[16];          /* the code: factor * x + offset, cut, */
   uint32_t last[16];                     /* but this one at most */

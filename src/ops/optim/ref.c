@@ -45,6 +45,39 @@ static void HRI_REF(lion)(HRI_REAL *w, HRI_REAL *m, const HRI_REAL *g, int64_t n
   }
 }
 
+/* torch.optim.Adafactor (Shazeer and Stern, 2018): the second moment of a matrix is the product of the averages of its
+ * rows and columns over the average of all; of a vector it is kept whole. factors: rows, then columns. */
+static void HRI_REF(adafactor)(HRI_REAL *w, HRI_REAL *factors, const HRI_REAL *g, int64_t n,
+                               const hri_update_numbers *numbers) {
+  int64_t columns = numbers->columns > 1 ? numbers->columns : 1, rows = n / columns;
+  HRI_REAL *column = factors + rows, share = (HRI_REAL)pow((double)numbers->t, numbers->number[0]), mean = 0;
+  HRI_REAL epsilon = (HRI_REAL)numbers->number[1], scale = (HRI_REAL)numbers->gradient_scale, squares = 0, norm = 0;
+  double rate = fmin(numbers->learning_rate, 1 / sqrt((double)numbers->t)), step, root;
+  for (int64_t r = 0; r < rows; r++) {
+    HRI_REAL sum = 0;
+    for (int64_t c = 0; c < columns; c++) sum += g[r * columns + c] * scale * (g[r * columns + c] * scale);
+    factors[r] += share * (sum / (HRI_REAL)columns - factors[r]);
+    mean += factors[r] / (HRI_REAL)rows;
+  }
+  for (int64_t c = 0; columns > 1 && c < columns; c++) {
+    HRI_REAL sum = 0;
+    for (int64_t r = 0; r < rows; r++) sum += g[r * columns + c] * scale * (g[r * columns + c] * scale);
+    column[c] += share * (sum / (HRI_REAL)rows - column[c]);
+  }
+  if (mean < epsilon) mean = epsilon;
+  for (int64_t pass = 0; pass < 2; pass++) {
+    root = sqrt((double)squares / (double)n);
+    step = fmax(numbers->number[2], root) * rate / fmax(1, sqrt((double)norm / (double)n) / numbers->number[3]);
+    for (int64_t i = 0; i < n; i++) {
+      HRI_REAL second = columns > 1 ? factors[i / columns] * column[i % columns] / mean : factors[i];
+      HRI_REAL update = g[i] * scale / sqrt(second < epsilon * epsilon ? epsilon * epsilon : second);
+      squares += w[i] * w[i];
+      norm += update * update;
+      if (pass) w[i] = w[i] * (HRI_REAL)(1 - numbers->learning_rate * numbers->weight_decay) - (HRI_REAL)step * update;
+    }
+  }
+}
+
 /* States of 8 bits, for backends that keep what they compute in HRI_REAL: decoded, stepped as above, encoded. How fp32
  * kernels round is said by tests/support/blocks.h. An element whose gradient is not finite forgets its states. */
 static void HRI_REF(decode)(HRI_REAL *values, const HRI_REAL *codes, const HRI_REAL *scales, int64_t n,
@@ -115,6 +148,7 @@ HRI_REF_API void HRI_REF(update)(uint32_t optimizer, HRI_REAL *w, HRI_REAL *cons
   case HR_OPTIMIZER_MOMENTUM: HRI_REF(sgd)(w, state[0], g, n, numbers); break;
   case HR_OPTIMIZER_SGD: HRI_REF(sgd)(w, NULL, g, n, numbers); break;
   case HR_OPTIMIZER_LION: HRI_REF(lion)(w, state[0], g, n, numbers); break;
+  case HR_OPTIMIZER_ADAFACTOR: HRI_REF(adafactor)(w, state[0], g, n, numbers); break;
   case HR_OPTIMIZER_ADAMW8BIT:
   case HR_OPTIMIZER_LION8BIT: HRI_REF(blocks)(optimizer, w, state, g, n, numbers); break;
   case HR_OPTIMIZER_COUNT: break;

@@ -42,30 +42,41 @@ hr_status hri_check_control_only(const hri_job *job, const hri_node *node, hr_er
   return HR_OK;
 }
 
+/* Entries of a state of a range: factors are those of logical rows. */
+static uint64_t entries_of(const hri_job *job, const hri_param_range *range, const hri_state_tensor *state) {
+  uint64_t columns = range->elements / range->rows;
+  return hri_state_entries(state,
+                           state->per == HRI_STATE_FACTORS ? hri_range_logical(job, range) / columns : range->rows,
+                           columns);
+}
+
 /* One range. The states are what the optimizer's row says, those that may be narrow all of one type; a copy mirrors an
  * fp32 master. */
 static hr_status check_range(const hri_job *job, const hri_node *node, const hri_optimizer *row, uint32_t index,
                              hr_error *error) {
   const hri_tensor *g = piece_at(job, node, 0, index), *w = piece_at(job, node, 2, index),
                    *copy = piece_at(job, node, 3 + row->tensor_count, index), *narrow = NULL;
+  const hri_param_range *range = &job->ranges.items[job->laid_out.items[node->attr.i[1] + index]];
   uint64_t elements;
   HRI_SHAPE(g && w && fp32_or_bf16(g) && fp32_or_bf16(w));
   elements = hri_tensor_stored_elements(g);
-  HRI_SHAPE(hri_tensor_stored_elements(w) == elements);
+  HRI_SHAPE(hri_tensor_stored_elements(w) == elements && range->elements == elements);
   for (uint32_t k = 0; k < row->tensor_count; k++) {
     const hri_tensor *state = piece_at(job, node, 3 + k, index);
-    HRI_SHAPE(state && hri_tensor_stored_elements(state) == hri_state_entries(&row->tensors[k], elements));
+    HRI_SHAPE(state && hri_tensor_stored_elements(state) == entries_of(job, range, &row->tensors[k]));
     if (!row->tensors[k].narrow) HRI_SHAPE(state->dtype == row->tensors[k].dtype);
     else
       HRI_SHAPE((state->dtype == HRI_BF16 || state->dtype == row->tensors[k].dtype) &&
                 (!narrow || narrow->dtype == state->dtype));
     if (row->tensors[k].narrow) narrow = state;
   }
-  if (copy) HRI_SHAPE(w->dtype == HRI_F32 && copy->dtype == HRI_BF16 && hri_tensor_stored_elements(copy) == elements);
+  if (copy)
+    HRI_SHAPE(w->dtype == HRI_F32 && (copy->dtype == HRI_BF16 || (copy->dtype == HRI_F16 && g->dtype == HRI_F32)) &&
+              hri_tensor_stored_elements(copy) == elements);
   return HR_OK;
 }
 
-/* g, control, w, states, bf16 copy of w?, guard?; i0 segment, i1 and i2 its ranges in job->laid_out. */
+/* g, control, w, states, copy of w in 16 bits?, guard?; i0 segment, i1 and i2 its ranges in job->laid_out. */
 hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_optimizer *row = hri_optimizer_get(hri_optimizer_of(node->op));
   const hri_operand *o = hri_operands(job, node);
@@ -73,11 +84,7 @@ hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *e
   HRI_SHAPE(node->attr.i[2] == pieces(job, node, 0));
   for (uint32_t k = 2; k < 4 + row->tensor_count; k++)
     HRI_SHAPE(o[k].tensor == HRI_NONE || pieces(job, node, k) == pieces(job, node, 0));
-  for (uint32_t k = 0; k < pieces(job, node, 0); k++) {
-    HRI_TRY(check_range(job, node, row, k, error));
-    HRI_SHAPE(job->ranges.items[job->laid_out.items[node->attr.i[1] + k]].elements ==
-              hri_tensor_stored_elements(piece_at(job, node, 0, k)));
-  }
+  for (uint32_t k = 0; k < pieces(job, node, 0); k++) HRI_TRY(check_range(job, node, row, k, error));
   return HR_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Stochastic rounding (rounding.h) of vectors, and stores of new weights and moments in either type: what the optimizer
- * kernels of an instruction level share. */
+/* Stochastic rounding (rounding.h) of vectors, stores of new weights and moments in either type, and sums in double: what
+ * the optimizer kernels of an instruction level share. */
 #ifndef HRI_OPS_OPTIM_VROUND_H
 #define HRI_OPS_OPTIM_VROUND_H
 
@@ -16,6 +16,24 @@ enum {
 typedef uint16_t span_bits[SPAN + 32];
 typedef uint16_t shorts __attribute__((vector_size(HRI_VECTOR_BYTES)));
 typedef uint16_t shorts_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(2), may_alias));
+
+/* HRI_LANES floats as two vectors of doubles. Said in instructions where there are some: gcc 12 converts quarters of a
+ * vector and puts them together. */
+INLINE void widen_doubles(hri_vd out[2], hri_vf wide) {
+#if defined(__AVX512F__)
+  out[0] = (hri_vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)wide));
+  out[1] = (hri_vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)wide, 1));
+#elif defined(__AVX2__)
+  out[0] = (hri_vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)wide));
+  out[1] = (hri_vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)wide, 1));
+#else
+  typedef float half_floats __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
+  half_floats halves[2];
+  memcpy(halves, &wide, sizeof halves);
+  out[0] = __builtin_convertvector(halves[0], hri_vd);
+  out[1] = __builtin_convertvector(halves[1], hri_vd);
+#endif
+}
 
 /* The arrangements of the bits of 2 * HRI_LANES elements, for the arrays that are rounded. */
 INLINE void store_arranged(span_bits *bits, int64_t at, shorts x, bool weight, bool first, bool second) {
@@ -82,9 +100,7 @@ INLINE hri_vu round_random(hri_vf v, const uint16_t *random) {
 
 INLINE void store_state(void *p, int64_t index, hri_vf v, int64_t n, hri_real real, const uint16_t *random) {
   if (real == HRI_REAL_F32) hri_vstore_n((float *)p + index, v, n);
-  else if (n == HRI_LANES)
-    *(hri_vh16_memory *)((hri_bf16 *)p + index) = (hri_vh16_memory)hri_vupper(round_random(v, random));
-  else hri_vstore_bf16_n((hri_bf16 *)p + index, (hri_vf)(round_random(v, random) & 0xFFFF0000u), n);
+  else hri_vstore_narrow_n((hri_bf16 *)p + index, hri_vupper(round_random(v, random)), n);
 }
 
 #endif

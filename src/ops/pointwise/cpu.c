@@ -80,14 +80,17 @@ typedef struct accumulation {
   bool adds;
 } accumulation;
 
+/* y_real is a constant, and x_real becomes one. */
+static HRI_INLINE void accumulate_to(const accumulation *a, hri_real y_real, int64_t y, int64_t x) {
+  HRI_BY_REAL(a->x_real, accumulate_row(a->y, y_real, a->x, REAL, y, x, a->columns, a->adds));
+}
+
 static void accumulate_rows(void *context, int64_t begin, int64_t end, int thread) {
   const accumulation *a = context;
   (void)thread;
   for (int64_t row = begin; row < end; row++) {
     int64_t y = row * a->y_stride, x = row * a->x_stride;
-    if (a->x_real == HRI_REAL_BF16)
-      HRI_BY_REAL(a->y_real, accumulate_row(a->y, REAL, a->x, HRI_REAL_BF16, y, x, a->columns, a->adds));
-    else HRI_BY_REAL(a->y_real, accumulate_row(a->y, REAL, a->x, HRI_REAL_F32, y, x, a->columns, a->adds));
+    HRI_BY_REAL(a->y_real, accumulate_to(a, REAL, y, x));
   }
 }
 
@@ -380,7 +383,7 @@ static void activation_backward(hr_activation kind, void *dx, const void *dy, co
 
 /* Asks for the vectors of the next row of gu below those at `gate`, if there is one. */
 static HRI_INLINE void fetch_below(const void *gu, int64_t gate, int64_t width, bool last, hri_real real) {
-  if (real != HRI_REAL_BF16 || last) return;
+  if (real == HRI_REAL_F32 || last) return;
   hri_fetch(hri_real_from(gu, gate + 2 * width, real), WIDE * 2);
   hri_fetch(hri_real_from(gu, gate + 3 * width, real), WIDE * 2);
 }
@@ -476,7 +479,7 @@ static HRI_INLINE void turn_heads(const turn *t, int64_t i, int count, int64_t n
     s[k] = hri_vload_n(t->sines + i + k * HRI_LANES, n) * t->sign;
   }
   for (int64_t head = t->begin + i; head < t->end; head += t->size) {
-    if (real == HRI_REAL_BF16) hri_fetch(hri_real_from(t->x, head + t->ahead, real), 4 * t->half);
+    if (real != HRI_REAL_F32) hri_fetch(hri_real_from(t->x, head + t->ahead, real), 4 * t->half);
     for (int k = 0; k < count; k++) {
       int64_t at = head + k * HRI_LANES;
       hri_vf a = hri_vload_real_n(t->x, at, n, real), b = hri_vload_real_n(t->x, at + t->half, n, real);

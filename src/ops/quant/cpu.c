@@ -158,14 +158,8 @@ static void quantize_some_blocks(void *context, int64_t begin, int64_t end, int 
   HRI_BY_REAL(m->a->real, quantize_blocks(m, begin, end, REAL));
 }
 
-/* To the nearest fp16, kept as fp32: 10 bits of fraction, or multiples of 2^-24 below 2^-14. For |v| < 65520. */
-static HRI_INLINE hri_vf to_half(hri_vf v) {
-  hri_vu bits = (hri_vu)v, sign = bits & 0x80000000u, size = bits & 0x7fffffffu;
-  hri_vu normal = (size + 0x0fffu + (size >> 13 & 1u)) & 0xffffe000u;
-  hri_vf small = (hri_vf)size + 0.5f;
-  small = small - 0.5f;
-  return (hri_vf)((hri_vu)hri_vselect((hri_vf)size < 0x1p-14f, small, (hri_vf)normal) | sign);
-}
+/* To the nearest fp16, kept as fp32. */
+static HRI_INLINE hri_vf to_half(hri_vf v) { return hri_vwiden_f16(hri_vround_f16(v)); }
 
 /* Rows of LLM.int8: of the weight in fp16, times 127 times the reciprocal of the largest. */
 static HRI_INLINE void quantize_rows(to_codes *m, int64_t begin, int64_t end, hri_real real) {
@@ -249,8 +243,9 @@ static HRI_INLINE void look_up_few(void *w, int64_t first, const uint8_t *codes,
  * the high one first; permutations that look at their low four or five bits alone are given the table twice, and what
  * stands above. */
 #if defined(__AVX512BW__)
-static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const float *values, float absmax) {
-  __m512i table = _mm512_broadcast_i64x4((__m256i)hri_vround_bf16(hri_vload(values) * absmax));
+static HRI_INLINE void look_up_narrow(uint16_t *to, const uint8_t *codes, const float *values, float absmax,
+                                      hri_real real) {
+  __m512i table = _mm512_broadcast_i64x4((__m256i)hri_vround_real(hri_vload(values) * absmax, real));
   for (int i = 0; i < BLOCK / 32; i++) {
     __m512i c = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes + i));
     __m512i index = _mm512_or_si512(_mm512_srli_epi32(c, 4), _mm512_slli_epi32(c, 16));
@@ -266,9 +261,10 @@ static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const float
   }
 }
 #elif defined(__AVX2__)
-static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const float *values, float absmax) {
-  __m128i a = (__m128i)hri_vround_bf16(hri_vload(values) * absmax);
-  __m128i b = (__m128i)hri_vround_bf16(hri_vload(values + 8) * absmax), bytes = _mm_set1_epi16(255);
+static HRI_INLINE void look_up_narrow(uint16_t *to, const uint8_t *codes, const float *values, float absmax,
+                                      hri_real real) {
+  __m128i a = (__m128i)hri_vround_real(hri_vload(values) * absmax, real);
+  __m128i b = (__m128i)hri_vround_real(hri_vload(values + 8) * absmax, real), bytes = _mm_set1_epi16(255);
   __m128i low = _mm_packus_epi16(_mm_and_si128(a, bytes), _mm_and_si128(b, bytes)), mask = _mm_set1_epi8(15);
   __m128i high = _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8));
   for (int i = 0; i < BLOCK / 32; i++) {
@@ -298,10 +294,11 @@ static HRI_INLINE void look_up_wide(float *to, const uint8_t *codes, const float
 }
 #else
 #if defined(__aarch64__)
-static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const float *values, float absmax) {
-  hri_bf16 table[VALUES];
+static HRI_INLINE void look_up_narrow(uint16_t *to, const uint8_t *codes, const float *values, float absmax,
+                                      hri_real real) {
+  uint16_t table[VALUES];
   uint8x16x2_t bytes;
-  for (int i = 0; i < VALUES; i += HRI_LANES) hri_vstore_bf16(table + i, hri_vload(values + i) * absmax);
+  for (int i = 0; i < VALUES; i += HRI_LANES) hri_vstore_real(table, i, hri_vload(values + i) * absmax, real);
   bytes = vld2q_u8((const uint8_t *)table); /* low and high halves */
   for (int i = 0; i < BLOCK / 32; i++) {
     uint8x16_t c = vld1q_u8(codes + 16 * i), even = vshrq_n_u8(c, 4), odd = vandq_u8(c, vdupq_n_u8(15));
@@ -313,9 +310,10 @@ static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const 
   }
 }
 #else
-static HRI_INLINE void look_up_narrow(hri_bf16 *to, const uint8_t *codes, const float *values, float absmax) {
-  hri_bf16 table[VALUES];
-  for (int i = 0; i < VALUES; i += HRI_LANES) hri_vstore_bf16(table + i, hri_vload(values + i) * absmax);
+static HRI_INLINE void look_up_narrow(uint16_t *to, const uint8_t *codes, const float *values, float absmax,
+                                      hri_real real) {
+  uint16_t table[VALUES];
+  for (int i = 0; i < VALUES; i += HRI_LANES) hri_vstore_real(table, i, hri_vload(values + i) * absmax, real);
   for (int i = 0; i < BLOCK / 2; i++) to[2 * i] = table[codes[i] >> 4], to[2 * i + 1] = table[codes[i] & 15];
 }
 #endif
@@ -344,7 +342,7 @@ static HRI_INLINE void dequantize_blocks(const to_weights *m, int64_t begin, int
                        end - block < CHUNK ? end - block : CHUNK);
     absmax = nested ? made[k] : ((const float *)a->absmax)[m->p->absmax + (uint64_t)block];
     if (n < BLOCK) look_up_few(a->w, first, codes, n, values, absmax, real);
-    else if (real == HRI_REAL_BF16) look_up_narrow((hri_bf16 *)a->w + first, codes, values, absmax);
+    else if (real != HRI_REAL_F32) look_up_narrow((uint16_t *)a->w + first, codes, values, absmax, real);
     else look_up_wide((float *)a->w + first, codes, values, absmax);
   }
 }

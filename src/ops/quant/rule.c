@@ -10,7 +10,7 @@ static hr_status check_quantized(const hri_job *job, const hri_node *node, uint3
                    *absmax = hri_at(job, node, codes_at + 1), *nested = hri_at(job, node, codes_at + 2);
   hri_quant_layout layout;
   uint64_t rows = 0;
-  HRI_SHAPE(w->layout == HRI_PLAIN && (w->dtype == HRI_F32 || w->dtype == HRI_BF16));
+  HRI_SHAPE(w->layout == HRI_PLAIN && hri_dtype_is_real(w->dtype));
   HRI_SHAPE(hri_quant_layout_of(&node->attr, hri_columns(w), &layout));
   for (uint32_t k = 0; k < layout.part_count; k++) rows += layout.part[k].rows;
   HRI_SHAPE(rows == hri_rows(w));
