@@ -24,6 +24,7 @@ import sys
 import warnings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # PyTorch's threads spin otherwise, which takes hours where others compute
 
 import peft
 import torch
