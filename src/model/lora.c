@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/regex.h"
+#include "base/automaton.h"
 #include "base/text.h"
 #include "model/params.h"
 
@@ -52,13 +52,13 @@ bool hri_lora_add_target(const hr_model *model, const char *target, hr_lora *lor
 }
 
 const char *hri_lora_add_pattern(const hr_model *model, const char *expression, hr_lora *lora, bool *found) {
-  hri_regex pattern;
-  const char *fault = hri_regex_compile(&pattern, expression);
+  hri_automaton pattern;
+  const char *fault = hri_automaton_compile(&pattern, expression);
   char name[96];
   *found = false;
   for (uint32_t l = 0; !fault && l < model->layer_count; l++)
     for (int k = 0; k < HR_MODULE_COUNT; k++)
-      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && hri_regex_matches(&pattern, name)) {
+      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && hri_automaton_matches(&pattern, name)) {
         lora->modules[l] |= (uint8_t)(1u << k);
         *found = true;
       }
@@ -100,10 +100,10 @@ const char *hri_lora_add_saved(const hr_model *model, const char *name, hr_lora 
 /* ---- ranks and alphas of their own ---- */
 
 /* utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", path). */
-static const char *compile_rule(hri_regex *pattern, const char *key) {
+static const char *compile_rule(hri_automaton *pattern, const char *key) {
   char expression[512];
   int length = snprintf(expression, sizeof expression, "(.*\\.)?(%s)$", key);
-  return length < (int)sizeof expression ? hri_regex_compile(pattern, expression) : "it is too long";
+  return length < (int)sizeof expression ? hri_automaton_compile(pattern, expression) : "it is too long";
 }
 
 /* The kind of rank and alpha; 0: that of all. False: there are too many. */
@@ -122,7 +122,7 @@ static bool kind_of(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind) {
 /* rule_of[layer][module]: the first of `count` rules that matches, count: none. */
 static const char *match_rules(const hr_model *model, const hr_lora *lora, hri_lora_rule *rules, uint32_t count,
                                uint16_t (*rule_of)[HR_MODULE_COUNT], uint32_t *bad) {
-  hri_regex pattern;
+  hri_automaton pattern;
   const char *fault = count <= MOST_RULES ? NULL : "there are more than 1,024 entries";
   *bad = 0;
   for (uint32_t l = 0; l < model->layer_count; l++)
@@ -134,7 +134,7 @@ static const char *match_rules(const hr_model *model, const hr_lora *lora, hri_l
       for (int k = 0; k < HR_MODULE_COUNT; k++) {
         char name[96];
         if (rule_of[l][k] != count || !(lora->modules[l] >> k & 1) ||
-            !hri_module_name(model, (hr_module)k, (int32_t)l, name) || !hri_regex_matches(&pattern, name))
+            !hri_module_name(model, (hr_module)k, (int32_t)l, name) || !hri_automaton_matches(&pattern, name))
           continue;
         rule_of[l][k] = (uint16_t)i;
         rules[i].used = true;

@@ -107,6 +107,7 @@ hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options,
        *other = hri_alloc_zero(values, sizeof *other);
   uint32_t *readers = hri_alloc_zero(values, sizeof *readers);
   hr_status status = HR_OK;
+  assert(options->narrow == HRI_BF16 || options->narrow == HRI_F16);
   job->current_pass = HRI_PASS_PRECISION;
   if (!wide || !narrow || !other || !readers) {
     status = hri_fail_memory(error, values * 7, "the precision pass");

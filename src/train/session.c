@@ -252,6 +252,12 @@ void hri_session_close(hri_session *s) {
   memset(s, 0, sizeof *s);
 }
 
+static void tell_changed(const hri_session *s, const hr_error *changed) {
+  hr_error told;
+  (void)hri_fail(&told, HR_ERROR_INPUT, "%.600s: what does not train is saved as rounded", changed->message);
+  hri_session_tell(s, HR_EVENT_WARNING, NULL, told.message);
+}
+
 static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states,
                               hri_file_list *files, hr_error *error) {
   hri_sink_options options = {.carry = &s->carry,
@@ -269,6 +275,7 @@ static hr_status save_weights(hri_session *s, const char *directory, hri_file_dt
   status = hri_executor_run(s->executor, HRI_SAVE, error);
   s->sink = NULL;
   if (status == HR_OK) status = hri_sink_finish(&out, files, error);
+  if (status == HR_OK && out.changed.message[0]) tell_changed(s, &out.changed);
   hri_sink_abort(&out);
   return status;
 }

@@ -524,7 +524,7 @@ hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t 
                          const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   const hri_param_range *range = &job->ranges.items[index];
   const hri_param *param = &job->params.items[range->param];
-  bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
+  bool narrow = real != HRI_REAL_F32, direct = tensor->memory != NULL;
   float constant = param->init == HRI_INIT_ONES  ? 1.0f
                    : param->init == HRI_INIT_NAN ? NAN
                                                  : 0.0f,

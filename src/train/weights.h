@@ -139,6 +139,7 @@ typedef struct hri_sink {
   char (*state_names)[128];
   uint32_t tensor_count, state_count;
   uint32_t *first_state; /* per range: of its states, tensor by tensor, part by part */
+  hr_error changed;      /* why a frozen tensor was saved as the arena has it after all; no message: none was */
 } hri_sink;
 
 /* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory that has none

@@ -240,13 +240,40 @@ typedef struct originals {
   hri_window windows[HRI_PARAM_PARTS];
 } originals;
 
-static hr_status take_originals(const hri_sink *sink, uint32_t range, hri_move *moves, uint32_t count, originals *o,
+/* Whether the file still holds what the arena was filled with: it may have been written over in place. `move` says where
+ * that is; a device's tensor that the file transposes is not compared. INPUT when it does not. */
+static hr_status check_held(const hri_move *from, const hri_window *file, const hri_move *move, hr_error *error) {
+  enum { PIECE = 2048 };
+  uint64_t total = move->rows * move->columns, each = hri_real_bytes(move->real);
+  float values[PIECE];
+  uint16_t list[PIECE];
+  for (uint64_t at = 0; at < total && (move->window->memory || !from->transposed); at += PIECE) {
+    uint64_t count = total - at < PIECE ? total - at : PIECE;
+    const uint16_t *held = move->window->memory ? (const uint16_t *)move->window->memory + move->first : NULL;
+    HRI_TRY(file->get(file->context, at * sizeof *values, values, count * sizeof *values, error));
+    if (!held) HRI_TRY(move->window->get(move->window->context, (move->first + at) * each, list, count * each, error));
+    for (uint64_t i = 0; i < count; i++) {
+      uint64_t in = at + i, place = from->transposed ? in % move->rows * move->columns + in / move->rows : in;
+      if ((held ? held[place] : list[i]) != hri_narrow_round(values[i], move->real))
+        return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s is not what was loaded from there any more", from->path,
+                        from->name);
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status take_originals(hri_sink *sink, uint32_t range, hri_move *moves, uint32_t count, originals *o,
                                 hr_error *error) {
   for (uint32_t k = 0; sink->options.originals && k < count; k++) {
     bool rounded;
+    hr_error changed = {0};
     HRI_TRY(hri_source_original(sink->options.originals, range, k, &o->from[k], &rounded, error));
     if (!rounded) continue;
     o->windows[k] = hri_move_originals(&o->from[k]);
+    if (check_held(&o->from[k], &o->windows[k], &moves[k], &changed) != HR_OK) {
+      if (!sink->changed.message[0]) sink->changed = changed;
+      continue;
+    }
     moves[k].window = &o->windows[k];
     moves[k].first = 0;
     moves[k].real = HRI_REAL_F32;

@@ -179,15 +179,18 @@ static void begin(shape s) {
 
 static void types_step_alike(void **state) {
   (void)state;
-  for (int k = 0; k < isa_count * SHAPES * 5; k++) {
-    const isa *level = &isas[k / 5 / SHAPES];
-    shape s = shapes[k / 5 % SHAPES];
-    bool narrow = k % 5 > 2, narrow_gradient = k % 5 % 2 == 1, copy = k % 5 == 1 || k % 5 == 2;
+  for (int k = 0; k < isa_count * SHAPES * 6; k++) {
+    const isa *level = &isas[k / 6 / SHAPES];
+    shape s = shapes[k / 6 % SHAPES];
+    const int types = k % 6; /* 5: an fp16 copy */
+    bool narrow = types == 3 || types == 4, narrow_gradient = types == 1 || types == 3, copy = !narrow && types > 0;
+    hri_real copy_real = types == 5 ? HRI_REAL_F16 : HRI_REAL_BF16;
     hri_update_numbers n = some;
     hri_update_args u = {.n = elements_of(s),
                          .w = narrow ? (void *)narrow_weights : (void *)weights,
                          .w_real = narrow ? HRI_REAL_BF16 : HRI_REAL_F32,
                          .copy = copy ? copies : NULL,
+                         .copy_real = copy_real,
                          .state = {factors},
                          .g = narrow_gradient ? (const void *)narrow_gradients : (const void *)gradients,
                          .gradient_real = narrow_gradient ? HRI_REAL_BF16 : HRI_REAL_F32,
@@ -202,7 +205,7 @@ static void types_step_alike(void **state) {
     if (!narrow) assert_memory_equal(weights, other_weights, (size_t)u.n * sizeof *weights);
     for (int64_t i = 0; i < u.n; i++) {
       uint32_t bits = hri_rounding_bits(&u.rounding, HRI_ROUNDED_WEIGHT, 40 + i);
-      if (copy) assert_int_equal(copies[i], hri_bf16_round(other_weights[i]));
+      if (copy) assert_int_equal(copies[i], hri_narrow_round(other_weights[i], copy_real));
       if (narrow && narrow_weights[i] != hri_bf16_round_random(other_weights[i], bits))
         fail_msg("%s, %lld x %lld: weight %lld rounds to %04x, not %04x", level->name, (long long)s.rows,
                  (long long)s.columns, (long long)i, narrow_weights[i], hri_bf16_round_random(other_weights[i], bits));

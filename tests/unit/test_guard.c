@@ -404,7 +404,10 @@ static void update_case(const run_case *r) {
                        .rounding = {1, 2, 3},
                        .first_element = r->variant & 2 ? 5 : 0,
                        .team = team_of(r->threads)};
-  if (w_real == HRI_REAL_F32 && r->variant & 1) a.copy = take((uint64_t)n * sizeof *a.copy);
+  if (w_real == HRI_REAL_F32 && r->variant & 1) {
+    a.copy_real = r->variant & 4 ? HRI_REAL_F16 : HRI_REAL_BF16;
+    a.copy = take((uint64_t)n * hri_real_bytes(a.copy_real));
+  }
   for (int64_t i = 0; i < n; i++) hri_real_put(a.state[1], i, 1, r->real);
   for (uint32_t k = 0; k < HR_OPTIMIZER_COUNT; k++) {
     hri_update_args own = a;
@@ -471,7 +474,7 @@ static void products_stay_inside(void **state) {
 
 static void optimizer_and_moves_stay_inside(void **state) {
   (void)state;
-  over_shapes("update", update_case, 4);
+  over_shapes("update", update_case, 8);
   over_shapes("move", move_case, 2);
 }
 

@@ -160,7 +160,9 @@ static void open_parts(parts_job *p, uint32_t accumulate, bool masters) {
                                  .spec = HRI_NONE};
     assert_int_equal(hri_build_parameter(&p->job, &p->spec, &request), k);
   }
-  if (masters) HOLDS(hri_pass_precision(&p->job, &(hri_precision_options){.masters = true, .head = HRI_NONE}, error));
+  if (masters)
+    HOLDS(hri_pass_precision(&p->job, &(hri_precision_options){.masters = true, .narrow = HRI_BF16, .head = HRI_NONE},
+                             error));
   hri_build_transfers(&p->job, true, false, HRI_DEVICE);
   if (accumulate > 1) hri_build_zero_gradients(&p->job);
   assert_int_equal(p->job.runs.count, RUNS);
@@ -412,7 +414,8 @@ static void open_stored(stored *s, bool parts, const char *directory) {
     if (spec.slot == HRI_SLOT_TOKEN_EMBEDDING) request.stored[0] = hri_round_up(spec.dims[0], HRI_VOCABULARY_ALIGN);
     assert_int_equal(hri_build_parameter(&s->job, &s->spec, &request), k);
   }
-  HOLDS(hri_pass_precision(&s->job, &(hri_precision_options){.masters = true, .head = HRI_NONE}, error));
+  HOLDS(hri_pass_precision(&s->job, &(hri_precision_options){.masters = true, .narrow = HRI_BF16, .head = HRI_NONE},
+                           error));
   hri_build_transfers(&s->job, true, false, HRI_DEVICE);
   hri_build_transfers(&s->job, false, false, HRI_DEVICE);
   HOLDS(hri_pass_layout(&s->job, false, error));

@@ -131,7 +131,8 @@ INLINE void step_row(const factored *f, int64_t r, int64_t c, int64_t end, const
       draw_chunk(bits, drawn, &f->args.rounding, keys, chunk++, true, false, false);
     for (; c < stop; c += HRI_LANES, at += random ? HRI_LANES : 0) {
       int64_t n = at_most(stop - c, HRI_LANES), i = r * f->columns + c;
-      hri_vf w = hri_vload_real_n(f->args.w, i, n, k.w) * f->decay - update_at(f, row, i, c, n, k) * f->step;
+      hri_vf w = hri_vrounded(hri_vload_real_n(f->args.w, i, n, k.w) * f->decay) - /* the same bits in all types */
+                 hri_vrounded(update_at(f, row, i, c, n, k) * f->step);
       store_state(f->args.w, i, w, n, k.w, bits[HRI_ROUNDED_WEIGHT] + at);
       if (k.copy != HRI_REAL_F32) hri_vstore_real_n(f->args.copy, i, w, n, k.copy);
     }

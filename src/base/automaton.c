@@ -1,6 +1,6 @@
 /* A recursive descent over the expression builds fragments with one entry and one open end; a repeated piece is read
  * again for each copy, so nothing is kept but states. */
-#include "base/regex.h"
+#include "base/automaton.h"
 
 #include <assert.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct fragment {
 } fragment;
 
 typedef struct reader {
-  hri_regex *p;
+  hri_automaton *p;
   const char *at;
   const char *fault; /* the first one */
   int depth;
@@ -26,12 +26,12 @@ static void blame(reader *r, const char *what) {
 }
 
 static int state(reader *r, kind k, int next, int other) {
-  hri_regex *p = r->p;
-  if (p->count == HRI_REGEX_STATES) {
+  hri_automaton *p = r->p;
+  if (p->count == HRI_AUTOMATON_STATES) {
     blame(r, "the expression is too large");
     return 0;
   }
-  p->states[p->count] = (hri_regex_state){.kind = (uint8_t)k, .next = (int16_t)next, .other = (int16_t)other};
+  p->states[p->count] = (hri_automaton_state){.kind = (uint8_t)k, .next = (int16_t)next, .other = (int16_t)other};
   return p->count++;
 }
 
@@ -259,7 +259,7 @@ static fragment alternatives(reader *r) {
   return all;
 }
 
-const char *hri_regex_compile(hri_regex *p, const char *expression) {
+const char *hri_automaton_compile(hri_automaton *p, const char *expression) {
   reader r = {.p = p, .at = expression};
   fragment all;
   memset(p, 0, sizeof *p);
@@ -273,21 +273,21 @@ const char *hri_regex_compile(hri_regex *p, const char *expression) {
 /* ---- matching ---- */
 
 typedef struct walk {
-  const hri_regex *p;
+  const hri_automaton *p;
   const char *text;
   size_t length;
 } walk;
 
 /* The states that a text may be in. */
 typedef struct crowd {
-  uint8_t in[HRI_REGEX_STATES / 8];
-  int16_t list[HRI_REGEX_STATES];
+  uint8_t in[HRI_AUTOMATON_STATES / 8];
+  int16_t list[HRI_AUTOMATON_STATES];
   int count;
 } crowd;
 
 static bool runs(const walk *w, int start, size_t at, bool whole);
 
-static bool holds(const walk *w, const hri_regex_state *s, size_t at) {
+static bool holds(const walk *w, const hri_automaton_state *s, size_t at) {
   bool before = at > 0 && is_word((unsigned char)w->text[at - 1]),
        behind = at < w->length && is_word((unsigned char)w->text[at]);
   switch ((kind)s->kind) {
@@ -306,7 +306,7 @@ static void enter(const walk *w, crowd *c, int first, size_t at) {
   int from = c->count;
   const int begin[2] = {first, OPEN};
   for (int k = from - 1; k < c->count; k++) {
-    const hri_regex_state *s = k < from ? NULL : &w->p->states[c->list[k]];
+    const hri_automaton_state *s = k < from ? NULL : &w->p->states[c->list[k]];
     int ways[2] = {begin[0], begin[1]};
     if (s) {
       if (s->kind == SET || s->kind == ACCEPT || !holds(w, s, at)) continue;
@@ -316,7 +316,7 @@ static void enter(const walk *w, crowd *c, int first, size_t at) {
     for (int i = 0; i < 2; i++) {
       if (ways[i] == OPEN || has(c->in, (unsigned)ways[i])) continue;
       put(c->in, (unsigned)ways[i]);
-      assert(c->count < HRI_REGEX_STATES);
+      assert(c->count < HRI_AUTOMATON_STATES);
       c->list[c->count++] = (int16_t)ways[i];
     }
   }
@@ -340,13 +340,13 @@ static bool runs(const walk *w, int start, size_t at, bool whole) {
     memset(then->in, 0, sizeof then->in);
     then->count = 0;
     for (int k = 0; k < c->count; k++) {
-      const hri_regex_state *s = &w->p->states[c->list[k]];
+      const hri_automaton_state *s = &w->p->states[c->list[k]];
       if (s->kind == SET && has(w->p->sets[s->set], (unsigned char)w->text[at])) enter(w, then, s->next, at + 1);
     }
   }
 }
 
-bool hri_regex_matches(const hri_regex *p, const char *text) {
+bool hri_automaton_matches(const hri_automaton *p, const char *text) {
   walk w = {.p = p, .text = text, .length = strlen(text)};
   return runs(&w, p->start, 0, true);
 }

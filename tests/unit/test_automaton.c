@@ -1,4 +1,4 @@
-/* Regular expressions over short names (src/base/regex.h): what Python 3.11's re.fullmatch says of the same expressions and
+/* Regular expressions over short names (src/base/automaton.h): what Python 3.11's re.fullmatch says of the same expressions and
  * texts, recorded here as text; what is refused; and that time does not grow with what an expression repeats. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/regex.h"
+#include "base/automaton.h"
 
 static const char *const texts[] = {"model.layers.0.self_attn.q_proj",
                                     "model.layers.11.mlp.down_proj",
@@ -24,7 +24,7 @@ static const char *const texts[] = {"model.layers.0.self_attn.q_proj",
                                     "aaa"};
 enum { TEXTS = sizeof texts / sizeof *texts };
 
-static hri_regex pattern;
+static hri_automaton pattern;
 
 /* A digit for each text. */
 static void as_python(void **state) {
@@ -58,10 +58,10 @@ static void as_python(void **state) {
   };
   (void)state;
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
-    const char *fault = hri_regex_compile(&pattern, all[k].expression);
+    const char *fault = hri_automaton_compile(&pattern, all[k].expression);
     if (fault) fail_msg("%s: %s", all[k].expression, fault);
     for (size_t t = 0; t < TEXTS; t++)
-      if (hri_regex_matches(&pattern, texts[t]) != (all[k].matches[t] == '1'))
+      if (hri_automaton_matches(&pattern, texts[t]) != (all[k].matches[t] == '1'))
         fail_msg("'%s' and '%s': otherwise than Python", all[k].expression, texts[t]);
   }
 }
@@ -71,23 +71,23 @@ static void refused(void **state) {
                                     "(?<=a)b", "(?i)a", "^*", "\\b+", "a{2}{2}", "[b-a]", "\\q", "a{999}"};
   (void)state;
   for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
-    if (!hri_regex_compile(&pattern, bad[k])) fail_msg("took '%s'", bad[k]);
+    if (!hri_automaton_compile(&pattern, bad[k])) fail_msg("took '%s'", bad[k]);
 }
 
 /* States and sets are limited; the limit is met by name, not by writing beyond it. */
 static void too_large(void **state) {
   (void)state;
-  assert_non_null(hri_regex_compile(&pattern, "(abcdefgh){256}"));
-  assert_non_null(hri_regex_compile(&pattern, "((a{99}){99}){99}"));
-  assert_non_null(hri_regex_compile(&pattern, "((((((((((((((((((((((((((((((((((((((((a"));
+  assert_non_null(hri_automaton_compile(&pattern, "(abcdefgh){256}"));
+  assert_non_null(hri_automaton_compile(&pattern, "((a{99}){99}){99}"));
+  assert_non_null(hri_automaton_compile(&pattern, "((((((((((((((((((((((((((((((((((((((((a"));
 }
 
 /* What a backtracking matcher takes longer than the universe for. */
 static void in_time(void **state) {
   (void)state;
-  assert_null(hri_regex_compile(&pattern, "(a*)*(a|a)*(a?){60}b"));
+  assert_null(hri_automaton_compile(&pattern, "(a*)*(a|a)*(a?){60}b"));
   assert_false(
-      hri_regex_matches(&pattern, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
+      hri_automaton_matches(&pattern, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
 int main(void) {

@@ -6,32 +6,32 @@
  * asked here, and not where its groups are. Understood are characters, ., classes, groups, |, ?, *, +, {m,n} and their
  * lazy forms, \d \w \s and their opposites, ^ $ \b \B \A \Z, and (?=...) (?!...). Refused are backreferences, looking
  * behind, flags, and atomic and possessive forms. */
-#ifndef HRI_BASE_REGEX_H
-#define HRI_BASE_REGEX_H
+#ifndef HRI_BASE_AUTOMATON_H
+#define HRI_BASE_AUTOMATON_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HRI_REGEX_STATES = 1024 };
+enum { HRI_AUTOMATON_STATES = 1024 };
 
-typedef struct hri_regex_state {
+typedef struct hri_automaton_state {
   uint8_t kind;
   int16_t next, other;
   uint16_t set; /* which of the sets */
-} hri_regex_state;
+} hri_automaton_state;
 
 enum { HRI_REGEX_SETS = 256 };
 
-typedef struct hri_regex {
-  hri_regex_state states[HRI_REGEX_STATES];
+typedef struct hri_automaton {
+  hri_automaton_state states[HRI_AUTOMATON_STATES];
   uint8_t sets[HRI_REGEX_SETS][32]; /* of bytes, a bit each */
   int count, set_count, start;
-} hri_regex;
+} hri_automaton;
 
 /* NULL, or what is wrong with the expression: a text that lives as long as the program. */
-const char *hri_regex_compile(hri_regex *pattern, const char *expression);
+const char *hri_automaton_compile(hri_automaton *pattern, const char *expression);
 /* Whether all of `text` matches. */
-bool hri_regex_matches(const hri_regex *pattern, const char *text);
+bool hri_automaton_matches(const hri_automaton *pattern, const char *text);
 
 #endif
