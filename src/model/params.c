@@ -472,12 +472,14 @@ static void set_parts(const hr_model *m, hri_param_spec *spec) {
   bool copy = spec->slot == HRI_SLOT_HEAD_WEIGHT && m->tied_embeddings; /* of what the files have once */
   const hf_slot *names = &layout->slots[copy ? HRI_SLOT_TOKEN_EMBEDDING : spec->slot];
   uint64_t row = 0;
-  while (spec->part_count < HRI_PARAM_PARTS && names->parts[spec->part_count]) spec->part_count++;
-  for (uint32_t i = 0; i < spec->part_count; i++) {
+  uint32_t count = 0;
+  while (count < HRI_PARAM_PARTS && names->parts[count]) count++;
+  spec->part_count = count;
+  for (uint32_t i = 0; i < count; i++) {
     hri_param_part *part = &spec->parts[i];
     put_name(part->name, sizeof part->name, layout->layer_prefix, spec->layer, names->parts[i]);
     part->row = row;
-    part->rows = part_rows(m, spec, i, spec->part_count);
+    part->rows = part_rows(m, spec, i, count);
     part->transposed = names->transposed;
     row += part->rows;
   }
