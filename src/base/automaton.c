@@ -50,7 +50,7 @@ static bool is_word(unsigned c) {
 static bool is_space(unsigned c) { return c == ' ' || (c >= 9 && c <= 13); }
 
 static uint8_t *fresh_set(reader *r, uint16_t *index) {
-  if (r->p->set_count == HRI_REGEX_SETS) {
+  if (r->p->set_count == HRI_AUTOMATON_SETS) {
     blame(r, "the expression is too large");
     r->p->set_count = 0;
   }

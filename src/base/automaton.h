@@ -21,11 +21,11 @@ typedef struct hri_automaton_state {
   uint16_t set; /* which of the sets */
 } hri_automaton_state;
 
-enum { HRI_REGEX_SETS = 256 };
+enum { HRI_AUTOMATON_SETS = 256 };
 
 typedef struct hri_automaton {
   hri_automaton_state states[HRI_AUTOMATON_STATES];
-  uint8_t sets[HRI_REGEX_SETS][32]; /* of bytes, a bit each */
+  uint8_t sets[HRI_AUTOMATON_SETS][32]; /* of bytes, a bit each */
   int count, set_count, start;
 } hri_automaton;
 

@@ -233,8 +233,7 @@ static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const
 }
 
 /* What is frozen is saved with the bits that it came with, although the programs read it in fewer: values go from file to
- * file, which
- * both lay a part out alike (but a GGUF file, which transposes nothing). */
+ * file, which both lay a part out alike (but a GGUF file, which transposes nothing). */
 typedef struct originals {
   hri_move from[HRI_PARAM_PARTS];
   hri_window windows[HRI_PARAM_PARTS];

@@ -396,7 +396,6 @@ static const char *form_sample(void) {
   return NULL;
 }
 
-/* Any way of cutting a text into pieces gives the same answer. */
 /* A size that cannot be meant is to be found: nothing else would help. */
 static void test_wrong_sizes(void **state) {
   static const char *const texts[] = {
@@ -413,6 +412,7 @@ static void test_wrong_sizes(void **state) {
   }
 }
 
+/* Any way of cutting a text into pieces gives the same answer. */
 static void test_pieces(void **state) {
   const char *text = form_sample();
   size_t count = strlen(text);
