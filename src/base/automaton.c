@@ -285,7 +285,15 @@ typedef struct crowd {
   int count;
 } crowd;
 
-static bool runs(const walk *w, int start, size_t at, bool whole);
+static bool runs(const walk *w, int start, size_t at, hri_automaton_end *may_end);
+
+static bool anywhere(const char *text, size_t at) {
+  (void)text;
+  (void)at;
+  return true;
+}
+
+static bool at_end(const char *text, size_t at) { return !text[at]; }
 
 static bool holds(const walk *w, const hri_automaton_state *s, size_t at) {
   bool before = at > 0 && is_word((unsigned char)w->text[at - 1]),
@@ -295,8 +303,8 @@ static bool holds(const walk *w, const hri_automaton_state *s, size_t at) {
   case END: return at == w->length;
   case EDGE: return before != behind;
   case NO_EDGE: return before == behind;
-  case AHEAD: return runs(w, s->other, at, false);
-  case NOT_AHEAD: return !runs(w, s->other, at, false);
+  case AHEAD: return runs(w, s->other, at, anywhere);
+  case NOT_AHEAD: return !runs(w, s->other, at, anywhere);
   default: return true;
   }
 }
@@ -328,14 +336,14 @@ static bool accepts(const walk *w, const crowd *c) {
   return false;
 }
 
-/* From a state at a place of the text; `whole`: up to its end, else up to anywhere. */
-static bool runs(const walk *w, int start, size_t at, bool whole) {
+/* From a state at a place of the text up to one where it may end. */
+static bool runs(const walk *w, int start, size_t at, hri_automaton_end *may_end) {
   crowd two[2] = {{{0}, {0}, 0}, {{0}, {0}, 0}};
   int now = 0;
   enter(w, &two[0], start, at);
   for (;; at++, now = !now) {
     crowd *c = &two[now], *then = &two[!now];
-    if ((!whole || at == w->length) && accepts(w, c)) return true;
+    if (may_end(w->text, at) && accepts(w, c)) return true;
     if (at == w->length || c->count == 0) return false;
     memset(then->in, 0, sizeof then->in);
     then->count = 0;
@@ -346,7 +354,9 @@ static bool runs(const walk *w, int start, size_t at, bool whole) {
   }
 }
 
-bool hri_automaton_matches(const hri_automaton *p, const char *text) {
+bool hri_automaton_matches(const hri_automaton *p, const char *text) { return hri_automaton_begins(p, text, at_end); }
+
+bool hri_automaton_begins(const hri_automaton *p, const char *text, hri_automaton_end *may_end) {
   walk w = {.p = p, .text = text, .length = strlen(text)};
-  return runs(&w, p->start, 0, true);
+  return runs(&w, p->start, 0, may_end);
 }

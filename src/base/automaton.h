@@ -1,4 +1,4 @@
-/* Regular expressions over short names, as Python's re.fullmatch reads them, without a library: what plans must not need
+/* Regular expressions over short names, as Python's re.fullmatch and re.match read them, without a library: what plans must not need
  * one.
  *
  * An expression is compiled to a list of states, and all states that a text may be in are followed at once (Thompson
@@ -33,5 +33,10 @@ typedef struct hri_automaton {
 const char *hri_automaton_compile(hri_automaton *pattern, const char *expression);
 /* Whether all of `text` matches. */
 bool hri_automaton_matches(const hri_automaton *pattern, const char *text);
+
+/* Whether a match may end before text[at], `at` <= the text's length. */
+typedef bool hri_automaton_end(const char *text, size_t at);
+/* Whether a beginning of `text` matches that ends where it may: Python's re.match of the expression and such an end. */
+bool hri_automaton_begins(const hri_automaton *pattern, const char *text, hri_automaton_end *may_end);
 
 #endif

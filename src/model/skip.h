@@ -7,8 +7,8 @@
 /* A list of them, compiled one at a time. */
 typedef struct hri_skip hri_skip;
 
-/* Compiles one entry. INPUT names it: no text, no regular expression, or one with what only Python has (look-around,
- * groups with names, \b, ...). hri_skip_close frees it; NULL is fine. */
+/* Compiles one entry. INPUT names it: no text, no regular expression, or one with what is not understood
+ * (base/automaton.h: backreferences, looking behind, flags). hri_skip_close frees it; NULL is fine. */
 hr_status hri_skip_open(const hri_json *item, hri_skip **skip, hr_error *error);
 void hri_skip_close(hri_skip *skip);
 /* Whether transformers leaves a module of this name out because of the entry. */

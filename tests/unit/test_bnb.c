@@ -544,12 +544,15 @@ static void skipped_modules_are_those_of_transformers(void **state) {
       {"transformer", {0x00, 0x00, 0x00, 0x00}},
       {"model\\\\.layers\\\\.[^1]\\\\.mlp", {0x70, 0x00, 0x70, 0x00}},
       {"model.layers..mlp.down_proj", {0x00, 0x00, 0x00, 0x00}},
+      {"(?=model).*[.]mlp\\\\b", {0x70, 0x70, 0x70, 0x70}},
+      {"model.layers.(?!0)[^.]*", {0x00, 0x7f, 0x7f, 0x7f}},
+      {"(?=mlp)", {0x00, 0x00, 0x00, 0x00}},
+      {"model.layers.1{2}", {0x00, 0x00, 0x00, 0x7f}},
       {"", {0x7f, 0x7f, 0x7f, 0x7f}},
   };
   static const int layers[4] = {0, 1, 2, 11};
-  static const char *const refused[] = {"\"(\"",           "\"(?=mlp)\"", "\"mlp\\\\b\"",
-                                        "\"[[:alpha:]]\"", "\"a{2}\"",    "\"(a)\\\\1\"",
-                                        "\"a*+\"",         "\"[a\"",      "7"};
+  static const char *const refused[] = {"\"(\"", "\"(?<=mlp)\"", "\"(?i)MLP\"", "\"(a)\\\\1\"", "\"a*+\"", "\"[a\"",
+                                        "7"};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char quoted[300];
