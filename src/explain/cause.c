@@ -316,10 +316,11 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
 }
 
 /* What is more than the context and libraries of one process take on such a device: they need up to 1.5 GiB, which is no
- * small part of a small one. */
+ * small part of a small one, and 768 MiB on any. */
 static uint64_t large(uint64_t total) {
-  const uint64_t context = 3ull << 29;
-  return total / 10 > context ? total / 10 : context < total / 4 ? context : total / 4;
+  const uint64_t context = 3ull << 29, least = 3ull << 28;
+  uint64_t small = total / 4 > least ? total / 4 : least;
+  return total / 10 > context ? total / 10 : context < small ? context : small;
 }
 
 static bool judge_outside(hr_oom_failure *f, const ledger *l) {

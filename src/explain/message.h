@@ -53,8 +53,8 @@ size_t hri_oom_find(const char *text, size_t from, size_t count);
  * search goes on there (always behind `at`). The text before `at` is only looked at, up to 160 bytes. */
 hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_message *message, size_t *end);
 
-/* Whether a progress bar that is closed behind a message, in the text there, says that steps were done. Before
- * hri_oom_context. */
+/* Whether a progress bar that is closed behind the last figure of the message at `text` says that steps were done.
+ * Before hri_oom_context. */
 void hri_oom_closed_bar(const char *text, size_t count, hri_oom_message *message);
 
 /* Framework, phase and capturing from the log lines before a message. */

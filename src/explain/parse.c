@@ -377,10 +377,15 @@ static bool is_talk(const around *a, const char *backend) {
 static bool is_named(const around *a) {
   static const char *const before[] = {"==",     "== \"",   "== '", " when", " if",  " as",   " case",   " a",
                                        " using", " use",    " of",  " the",  " via", " with", " raises", " sends",
-                                       " send",  " sending"};
-  static const char *const behind[] = {" as ", " is ", " was ", " when ", " occur", " message", " exception", "/"};
-  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
-    if (before_ends(a, before[i])) return true;
+                                       " send",  " sending", " due to"};
+  static const char *const behind[] = {" as ",    " is ",       " was ", " when ", " occur",
+                                       " message", " exception", "/",     "ed"};
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    size_t length = strlen(before[i]);
+    bool first = before[i][0] == ' ' && a->start == 0 && a->at == length &&
+                 memcmp(a->text, before[i] + 1, length - 1) == 0; /* at the very start no blank stands before it */
+    if (first || before_ends(a, before[i])) return true;
+  }
   for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
     if (after_starts(a, behind[i])) return true;
   return false;
@@ -491,7 +496,8 @@ static reading read_kill_head(const char *words, const around *a) {
 static reading read_other_head(const char *words, const around *a) {
   reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
-    if (after_has(a, 60, "alloc_cpu")) return (reading){HRI_OOM_HOST, "pytorch-cpu"};
+    if (after_has(a, 60, "alloc_cpu") || after_has(a, 60, "cpuallocator"))
+      return (reading){HRI_OOM_HOST, "pytorch-cpu"};
     if (after_has(a, 200, "out of memory")) return (reading){HRI_OOM_BARE, "caffe2"};
     return nothing;
   }
@@ -504,7 +510,7 @@ static reading read_other_head(const char *words, const around *a) {
                : nothing;
   }
   if (strcmp(words, "unable to allocate") == 0)
-    return after_has(a, 60, "for an array") ? (reading){HRI_OOM_HOST, "numpy"} : nothing;
+    return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape") ? (reading){HRI_OOM_HOST, "numpy"} : nothing;
   if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
     return after_has(a, 400, "cannot allocate memory") ? (reading){HRI_OOM_HOST_LIKELY, "mmap"} : nothing;
   if (strcmp(words, "/dev/shm/") == 0)
@@ -653,9 +659,13 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
     size_t tail =
         hri_oom_word(text, a.after, *end, "(http"); /* what follows the help address is no longer the message */
     if (tail < *end) *end = tail;
+  } else if (strcmp(r.source, "kill") == 0 || strcmp(r.source, "nccl") == 0) {
+    *end = a.after; /* what follows may say more: the kernel, Slurm, how much NCCL asked for */
   } else if (*end > a.after + 200) {
     *end = a.after + 200;
   }
+  if (message->cut && message->failure.figures[HR_OOM_ALLOCATED].state == HR_OOM_ABSENT)
+    return message->kind = HRI_OOM_NOTHING; /* the words without figures: code that prints them */
   if (r.kind == HRI_OOM_CACHING && message->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT) {
     message->kind = HRI_OOM_BARE;
     *end = a.after;
@@ -681,6 +691,12 @@ static bool counts_training(const char *text, size_t percent) {
   bool letters = false;
   while (at > from && (is_digit(text[at - 1]) || text[at - 1] == ' ')) at--;
   if (at > from && text[at - 1] != ':') return true; /* what stands there is no label */
+  if (at > from) { /* columns of figures are none either: "0.04  0.61: 61%" */
+    size_t word = at - 1, numbers = 0;
+    while (word > from && (is_digit(text[word - 1]) || text[word - 1] == '.' || text[word - 1] == ' '))
+      if (is_digit(text[--word]) && (word == from || text[word - 1] == ' ')) numbers++;
+    if (numbers >= 2) return true;
+  }
   for (size_t i = from; i < at; i++) letters = letters || is_letter(text[i]);
   return !letters || hri_oom_word(text, from, at, "epoch") < at || hri_oom_word(text, from, at, "train") < at ||
          hri_oom_word(text, from, at, "step") < at;
@@ -722,8 +738,15 @@ static bool has_run(const char *text, size_t count) {
 }
 
 void hri_oom_closed_bar(const char *text, size_t count, hri_oom_message *message) {
-  size_t end = hri_oom_word(text, 0, count < 300 ? count : 300, "out of memory");
-  if (has_bar(text, end, 10)) message->has_run = true;
+  static const char *const last[] = {"unallocated", "in total by pytorch", " cached"};
+  size_t from, end;
+  if (count > 1400) count = 1400;
+  from = count;
+  for (size_t i = 0; i < sizeof last / sizeof *last && from == count; i++) from = hri_oom_word(text, 0, count, last[i]);
+  end = count - from < 450 ? count : from + 450;
+  end = hri_oom_word(text, from, end, "out of memory");
+  end = hri_oom_word(text, from, end, "traceback (most recent");
+  if (has_bar(text + from, end - from, 10)) message->has_run = true;
 }
 
 void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {

@@ -380,6 +380,21 @@ static bool take_exact(const hr_oom_failure *line, hr_oom_failure *failure) {
   return true;
 }
 
+/* Whether `part` shows the same failure as `whole` and less of it: a request that a title or another exception quotes. */
+static bool is_part(const hr_oom_failure *part, const hr_oom_failure *whole) {
+  uint32_t shown = 0;
+  if (!ranks_agree(part->rank, whole->rank) || strcmp(part->source, whole->source) != 0) return false;
+  if (whole->figures[HR_OOM_ALLOCATED].state != HR_OOM_READ || part->figures[HR_OOM_TOTAL].state != HR_OOM_ABSENT)
+    return false;
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++) {
+    const hr_oom_value *a = &part->figures[i], *b = &whole->figures[i];
+    if (a->state == HR_OOM_ABSENT) continue;
+    if (a->state != b->state || a->bytes != b->bytes) return false;
+    shown++;
+  }
+  return shown > 0;
+}
+
 /* The last failure that is such a line alone and belongs to the message; count: none. */
 static size_t find_exact(const hr_explainer *e, hr_oom_failure *failure) {
   size_t i = e->failures.count;
@@ -388,27 +403,29 @@ static size_t find_exact(const hr_explainer *e, hr_oom_failure *failure) {
   return e->failures.count;
 }
 
-/* `behind_message`: where in the window the message that starts at `at` ends. */
-static hr_status keep(hr_explainer *e, size_t at, size_t behind_message, hr_error *error) {
+static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
   hri_oom_message *message = &e->message;
   hr_oom_failure *failure = &message->failure;
-  size_t behind = at < BEHIND ? at : BEHIND, line;
+  size_t behind = at < BEHIND ? at : BEHIND, line = e->failures.count;
   for (size_t i = 0; i < e->failures.count; i++) {
     hr_oom_failure *old = &e->failures.items[i];
-    if (!is_repeat(e, i, failure, message->kind)) continue;
+    if (message->kind == HRI_OOM_CACHING && is_part(old, failure)) {
+      line = i;
+      break;
+    }
+    if (!is_repeat(e, i, failure, message->kind) && !is_part(failure, old)) continue;
     if (!message->cut) old->repeats++;
     if (old->rank < 0) old->rank = failure->rank;
     if (old->device_index < 0) old->device_index = failure->device_index;
     return HR_OK;
   }
-  line = message->kind == HRI_OOM_CACHING && !message->exact ? find_exact(e, failure) : e->failures.count;
+  if (line == e->failures.count && message->kind == HRI_OOM_CACHING && !message->exact) line = find_exact(e, failure);
   if (line == e->failures.count && e->failures.count == HR_OOM_MAX_FAILURES) {
     e->more++;
     return HR_OK;
   }
   message->has_run = false;
-  if (behind_message < e->count)
-    hri_oom_closed_bar(e->text + behind_message, e->count - behind_message, message);
+  hri_oom_closed_bar(e->text + at, e->count - at < HRI_OOM_TEXT_BYTES ? e->count - at : HRI_OOM_TEXT_BYTES, message);
   hri_oom_context(e->text + at - behind, behind, message);
   if (e->framework) failure->framework = e->framework;
   hri_oom_judge(message);
@@ -467,7 +484,7 @@ static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
     if (e->message.kind != HRI_OOM_NOTHING) {
       e->parsed++;
       untangle(e, at, m, after);
-      HRI_TRY(keep(e, at, after, error));
+      HRI_TRY(keep(e, at, error));
     }
     e->searched = after;
   }
@@ -541,6 +558,7 @@ hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr
 /* Device failures with figures first; then other device failures and plain host failures; kills and library errors that
  * may only follow from another failure last. The first of the best wins. */
 static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
+  if (kind == HRI_OOM_LIBRARY || kind == HRI_OOM_ENDED) return kind == HRI_OOM_LIBRARY ? 3 : 1;
   if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
   if (kind == HRI_OOM_FOREIGN) return 2;
   return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY_LIKELY ? 1 : 3;

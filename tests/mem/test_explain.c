@@ -175,7 +175,7 @@ static const sample
                 {"include/alloc.h:103 NCCL WARN Cuda failure 'out of memory'", HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0,
                  0, 0, 0, 0},
                 {"include/alloc.h:48 NCCL WARN Failed to CUDA calloc 6291456 bytes", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN,
-                 0, 0, 0, 0, 0, 0},
+                 MIB(6), 0, 0, 0, 0, 0},
                 {"Error out of memory at line 380 in file /src/csrc/pythonInterface.c", HR_OOM_OUTSIDE_ALLOCATOR,
                  LIKELY, 0, 0, 0, 0, 0, 0},
                 {"MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp",
