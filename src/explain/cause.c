@@ -357,6 +357,15 @@ static bool judge_outside(hr_oom_failure *f, const ledger *l) {
 
 static void judge_full(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
   uint64_t have = l->free + l->unallocated;
+  if (!l->knows_free && l->knows_allocated && l->knows_total && sub(l->total, l->allocated) <= large(l->total)) {
+    hri_oom_line(f, "how much was free is cut; total %s - allocated %s = %s is all that can be free, cached or others'",
+                 HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(sub(l->total, l->allocated)));
+    if (m->has_run) judge_late(f);
+    else
+      hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill the device: %s of %s",
+                  HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(l->total));
+    return;
+  }
   if (!l->knows_free || !l->knows_allocated) {
     hri_oom_line(f, "how much was free is needed to tell a full device from one in pieces or in use by others");
     hri_oom_undecided(f,

@@ -629,7 +629,8 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(heads[h].words, &a);
   if (h == 1 && !after_has(&a, 24, "ib") && !after_has(&a, 30, "b")) r.kind = HRI_OOM_NOTHING;
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY_LIKELY) &&
-      (before_has(&a, "tensorflow") || before_has(&a, "stream_executor")))
+      (before_has(&a, "tensorflow") || before_has(&a, "stream_executor") || before_ends(&a, "bytes) from device:") ||
+       before_ends(&a, "bytes on host:"))) /* its executor's words, also without its file's name */
     r = (reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (r.source[0] == 'c' && r.source[1] == '+' &&
       (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda") ||

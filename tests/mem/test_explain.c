@@ -339,6 +339,13 @@ static const sample
                  GIB(1), GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
                 {CUT_SAMPLE "\n  2/100  9.8G  0.04  0.61: 61% 44/72 [00:31<00:19,  1.4it/s]\n", UNDECIDED, GIB(1),
                  GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
+                {"failed to allocate 11.17G (11993874432 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                /* "free" is cut: total minus allocated decides, or not */
+                {"CUDA out of memory. Tried to allocate 52.00 MiB (GPU 0; 40.00 GiB total capacity; 38.90 GiB already allocated;",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(52), GIB(40), 0, GIB(38.9), 0, 0},
+                {"CUDA out of memory. Tried to allocate 52.00 MiB (GPU 0; 40.00 GiB total capacity; 18.90 GiB already allocated;",
+                 UNDECIDED, MIB(52), GIB(40), 0, GIB(18.9), 0, 0},
                 {CUT_SAMPLE "\n  0%|          | 1/72 [00:01<01:19,  1.4it/s]\n", HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(10),
                  MIB(1), GIB(8.9), MIB(10), 0},
 };
