@@ -531,10 +531,8 @@ void hri_oom_judge(hri_oom_message *m) {
   case HRI_OOM_LIBRARY: judge_library(f, HR_OOM_CERTAIN); break;
   case HRI_OOM_LIBRARY_LIKELY: judge_library(f, HR_OOM_LIKELY); break;
   case HRI_OOM_VLLM_CAP:
-    hri_oom_line(
-        f,
-        "%s keeps to %s x total; what is left for the KV cache is too little. No allocation failed",
-        f->source, share_of(f));
+    hri_oom_line(f, "%s keeps to %s x total; what is left for the KV cache is too little. No allocation failed",
+                 f->source, share_of(f));
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "refused by %s's own limit, %s", f->source, share_of(f));
     break;
   case HRI_OOM_VLLM_BUSY: judge_busy(f); break;

@@ -233,9 +233,12 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   if (!size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
       !size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
     (void)size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]);
-  if (!size_before(text, count, " is free", &f[HR_OOM_FREE])) (void)size_before(text, count, " free", &f[HR_OOM_FREE]);
-  if (!size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]))
-    (void)size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]);
+  if (!size_before(text, count, " is free", &f[HR_OOM_FREE]) && !size_before(text, count, " free", &f[HR_OOM_FREE]))
+    (void)size_after(text, count, " of which", &f[HR_OOM_FREE]);
+  if (!size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]) &&
+      !size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]) && /* else cut within those words */
+      !size_after(text, count, "of the allocated memory", &f[HR_OOM_ALLOCATED]))
+    (void)size_after(text, count, "total capacity;", &f[HR_OOM_ALLOCATED]);
   (void)size_before(text, count, "reserved in total", &f[HR_OOM_RESERVED]);
   if (!size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
     (void)size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
@@ -348,20 +351,51 @@ typedef struct reading {
 /* Whether "CUDA out of memory" is spoken of and not reported: advice, names of handlers and tests. With a request it is
  * reported, whatever stands around it. */
 static bool is_talk(const around *a, const char *backend) {
-  static const char *const before[] = {"avoid",       "avoids",          "avoiding",        "prevent",
-                                       "prevents",    "preventing",      "in case of",      "against",
-                                       "without",     "handle",          "handles",         "handling",
-                                       "catch",       "catches",         "catching",        "simulate",
-                                       "simulated",   "possible",        "potential",       "may cause",
-                                       "might cause", "can cause",       "could cause",     "lead to",
-                                       "leads to",    "risk of",         "in the event of", "if you get",
-                                       "if you see",  "if you run into", "if you hit",      "if you encounter",
-                                       "to reduce",   "chance of",       "a",               "any",
-                                       "the",         "on",              "of",              "about"};
-  static const char *const behind[] = {" handler",   " handling", " hook",     " callback", " detect",   " guard",
-                                       " protect",   " recovery", " prevent",  " fallback", " check",    " test",
-                                       " retry",     " retries",  " errors",   " issues",   " problems", " exceptions",
-                                       " situation", " scenario", " condition", " issue",   " solution", " (oom) error"};
+  static const char *const before[] = {"avoid",
+                                       "avoids",
+                                       "avoiding",
+                                       "prevent",
+                                       "prevents",
+                                       "preventing",
+                                       "in case of",
+                                       "against",
+                                       "without",
+                                       "handle",
+                                       "handles",
+                                       "handling",
+                                       "catch",
+                                       "catches",
+                                       "catching",
+                                       "simulate",
+                                       "simulated",
+                                       "possible",
+                                       "potential",
+                                       "may cause",
+                                       "might cause",
+                                       "can cause",
+                                       "could cause",
+                                       "lead to",
+                                       "leads to",
+                                       "risk of",
+                                       "in the event of",
+                                       "if you get",
+                                       "if you see",
+                                       "if you run into",
+                                       "if you hit",
+                                       "if you encounter",
+                                       "to reduce",
+                                       "chance of",
+                                       "a",
+                                       "any",
+                                       "the",
+                                       "on",
+                                       "of",
+                                       "about"};
+  static const char *const behind[] = {" handler",   " handling", " hook",       " callback",   " detect",
+                                       " guard",     " protect",  " recovery",   " prevent",    " fallback",
+                                       " check",     " test",     " retry",      " retries",    " errors",
+                                       " issues",    " problems", " exceptions", " situation",  " scenario",
+                                       " condition", " issue",    " solution",   " (oom) error"};
   char words[64];
   if (after_has(a, 40, "tried to allocate")) return false;
   for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
@@ -375,10 +409,10 @@ static bool is_talk(const around *a, const char *backend) {
 
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const around *a) {
-  static const char *const before[] = {"==",     "== \"",   "== '", " when", " if",  " as",   " case",   " a",
-                                       " using", " use",    " of",  " the",  " via", " with", " raises", " sends",
-                                       " send",  " sending", " due to"};
-  static const char *const behind[] = {" as ",    " is ",       " was ", " when ", " occur",
+  static const char *const before[] = {"==",      "== \"",  "== '",  " when",    " if",    " as",  " case",
+                                       " a",      " using", " use",  " of",      " the",   " via", " with",
+                                       " raises", " sends", " send", " sending", " due to"};
+  static const char *const behind[] = {" as ",     " is ",       " was ", " when ", " occur",
                                        " message", " exception", "/",     "ed"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     size_t length = strlen(before[i]);
@@ -402,8 +436,10 @@ static bool is_check(const around *a) {
 
 /* Whose "cudaMalloc failed" it is. */
 static reading read_malloc(const around *a) {
-  static const char *const names[][2] = {
-      {"pooled_storage_manager", "mxnet"}, {"mxnet", "mxnet"}, {"dmlc", "mxnet"}, {"ggml", "ggml"}};
+  static const char *const names[][2] = {{"pooled_storage_manager", "mxnet"},
+                                         {"mxnet", "mxnet"},
+                                         {"dmlc", "mxnet"},
+                                         {"ggml", "ggml"}};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (before_has(a, names[i][0])) return (reading){HRI_OOM_FOREIGN, names[i][1]};
   return (reading){HRI_OOM_FOREIGN, "ggml"};
@@ -420,6 +456,7 @@ static reading read_macro(const around *a) {
   if (after_starts(a, " trying to allocate") && before_has(a, "bfc_allocator"))
     return (reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (before_has(a, "cudamalloc fail") && before_ends(a, ":")) return read_malloc(a);
+  if (before_ends(a, "c error:") && before_has(a, "tokenizing")) return (reading){HRI_OOM_HOST_LIKELY, "pandas"};
   if (is_check(a)) return (reading){HRI_OOM_BARE, "cuda-extension"};
   return (reading){HRI_OOM_NOTHING, ""};
 }
@@ -451,6 +488,8 @@ static reading read_memory_head(const around *a) {
     char with[16] = {0};
     memcpy(with, backends[i], strlen(backends[i]));
     memcpy(with + strlen(with), " error:", 8);
+    if (before_ends(a, with) && (before_has(a, "llama runner") || before_has(a, "ggml")))
+      return (reading){HRI_OOM_FOREIGN, "ggml"};
     if (before_ends(a, with))
       return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ? HRI_OOM_PINNED : HRI_OOM_BARE,
                        sources[i]};
@@ -504,13 +543,16 @@ static reading read_other_head(const char *words, const around *a) {
   if (strcmp(words, "memoryerror") == 0) {
     bool whole = a->at == 0 || is_word_end(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
-    if (!whole || after_starts(a, ": std::bad_alloc") || is_named(a)) return nothing;
+    if (!whole || after_starts(a, ": std::bad_alloc") || after_starts(a, ": unable to alloc") || is_named(a))
+      return nothing;
     return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
                ? (reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
   if (strcmp(words, "unable to allocate") == 0)
-    return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape") ? (reading){HRI_OOM_HOST, "numpy"} : nothing;
+    return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape")
+               ? (reading){HRI_OOM_HOST, "numpy"}
+               : nothing;
   if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
     return after_has(a, 400, "cannot allocate memory") ? (reading){HRI_OOM_HOST_LIKELY, "mmap"} : nothing;
   if (strcmp(words, "/dev/shm/") == 0)
@@ -528,7 +570,7 @@ static reading read_other_head(const char *words, const around *a) {
     return before_ends(a, ":") ? (reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
   if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
     return before_has(a, "vulkan") || before_has(a, "vk_") ? (reading){HRI_OOM_FOREIGN, "vulkan"}
-                                                            : (reading){HRI_OOM_BARE, "level-zero"};
+                                                           : (reading){HRI_OOM_BARE, "level-zero"};
   if (strcmp(words, "srun: error:") == 0) return ends_task(a) ? (reading){HRI_OOM_HOST, "slurm"} : nothing;
   if (strncmp(words, "oom", 3) == 0) return read_kill_head(words, a);
   if (strcmp(words, "cudahostalloc") == 0)
@@ -630,7 +672,8 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   if (h == 1 && !after_has(&a, 24, "ib") && !after_has(&a, 30, "b")) r.kind = HRI_OOM_NOTHING;
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY_LIKELY) &&
       (before_has(&a, "tensorflow") || before_has(&a, "stream_executor") || before_ends(&a, "bytes) from device:") ||
-       before_ends(&a, "bytes on host:"))) /* its executor's words, also without its file's name */
+       before_ends(&a, "bytes on host:") ||
+       after_starts(&a, " in tensorflow/"))) /* its executor's words, also without its file's name */
     r = (reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (r.source[0] == 'c' && r.source[1] == '+' &&
       (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda") ||
@@ -692,7 +735,7 @@ static bool counts_training(const char *text, size_t percent) {
   bool letters = false;
   while (at > from && (is_digit(text[at - 1]) || text[at - 1] == ' ')) at--;
   if (at > from && text[at - 1] != ':') return true; /* what stands there is no label */
-  if (at > from) { /* columns of figures are none either: "0.04  0.61: 61%" */
+  if (at > from) {                                   /* columns of figures are none either: "0.04  0.61: 61%" */
     size_t word = at - 1, numbers = 0;
     while (word > from && (is_digit(text[word - 1]) || text[word - 1] == '.' || text[word - 1] == ' '))
       if (is_digit(text[--word]) && (word == from || text[word - 1] == ' ')) numbers++;
@@ -716,7 +759,8 @@ static bool has_bar(const char *text, size_t count, int64_t least) {
     slash = hri_oom_word(text, bar, end, "/");
     if (slash < end && slash - bar < 12 && counts_training(text, at)) {
       int64_t done = count_behind(text, bar, count);
-      if (done >= least && hri_oom_word(text, slash, slash + 16 < end ? slash + 16 : end, "[") < slash + 16) return true;
+      if (done >= least && hri_oom_word(text, slash, slash + 16 < end ? slash + 16 : end, "[") < slash + 16)
+        return true;
     }
   }
   return false;
