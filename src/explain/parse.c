@@ -414,6 +414,9 @@ static bool is_named(const around *a) {
                                        " raises", " sends", " send", " sending", " due to"};
   static const char *const behind[] = {" as ",     " is ",       " was ", " when ", " occur",
                                        " message", " exception", "/",     "ed"};
+  static const char *const reports[] = {"failed with", "exited with", "died with", "ended with", "error with"};
+  for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
+    if (before_ends(a, reports[i])) return false;
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     size_t length = strlen(before[i]);
     bool first = before[i][0] == ' ' && a->start == 0 && a->at == length &&
@@ -442,7 +445,7 @@ static reading read_malloc(const around *a) {
                                          {"ggml", "ggml"}};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (before_has(a, names[i][0])) return (reading){HRI_OOM_FOREIGN, names[i][1]};
-  return (reading){HRI_OOM_FOREIGN, "ggml"};
+  return (reading){HRI_OOM_BARE, "cuda-extension"};
 }
 
 /* "out of memory" as other programs and extensions report it, by what stands right before. */
@@ -758,9 +761,8 @@ static bool has_bar(const char *text, size_t count, int64_t least) {
     }
     slash = hri_oom_word(text, bar, end, "/");
     if (slash < end && slash - bar < 12 && counts_training(text, at)) {
-      int64_t done = count_behind(text, bar, count);
-      if (done >= least && hri_oom_word(text, slash, slash + 16 < end ? slash + 16 : end, "[") < slash + 16)
-        return true;
+      size_t near = slash + 16 < end ? slash + 16 : end;
+      if (count_behind(text, bar, count) >= least && hri_oom_word(text, slash, near, "[") < near) return true;
     }
   }
   return false;

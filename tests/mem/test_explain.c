@@ -356,6 +356,10 @@ static const sample
                  HR_OOM_HOST_MEMORY, CERTAIN, GIB(77), 0, 0, 0, 0, 0},
                 {"Error: llama runner process has terminated: CUDA error: out of memory", HR_OOM_NOT_PYTORCH, CERTAIN,
                  0, 0, 0, 0, 0, 0},
+                {"kernel launch failed with cudaErrorMemoryAllocation", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"mine.cu:31 cudaMalloc failed: out of memory", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {CUT_SAMPLE "\n 90% of 12/40 shards", HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(10), MIB(1), GIB(8.9),
+                 MIB(10), 0},
                 {CUT_SAMPLE "\n  0%|          | 1/72 [00:01<01:19,  1.4it/s]\n", HR_OOM_TOO_BIG, LIKELY, GIB(1),
                  GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
 };
