@@ -434,7 +434,7 @@ static bool is_check(const around *a) {
   near.start = a->at - a->start > 60 ? a->at - 60 : a->start;
   if (!before_has(&near, "cuda") && !before_has(&near, "hip")) return false;
   if (!before_has(&near, "error") && !before_has(&near, "fail")) return false;
-  return before_ends(a, ":") || before_ends(a, " 2") || before_ends(a, "(2)");
+  return before_ends(a, ":") || before_ends(a, " 2") || before_ends(a, "(2)") || before_ends(a, "failed with error");
 }
 
 /* Whose "cudaMalloc failed" it is. */

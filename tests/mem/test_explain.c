@@ -357,6 +357,7 @@ static const sample
                 {"Error: llama runner process has terminated: CUDA error: out of memory", HR_OOM_NOT_PYTORCH, CERTAIN,
                  0, 0, 0, 0, 0, 0},
                 {"kernel launch failed with cudaErrorMemoryAllocation", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: CUDA failed with error out of memory", UNDECIDED, 0, 0, 0, 0, 0, 0},
                 {"mine.cu:31 cudaMalloc failed: out of memory", UNDECIDED, 0, 0, 0, 0, 0, 0},
                 {CUT_SAMPLE "\n 90% of 12/40 shards", HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(10), MIB(1), GIB(8.9),
                  MIB(10), 0},
