@@ -535,6 +535,18 @@ static reading read_kill_head(const char *words, const around *a) {
   return after_starts(a, "er") ? (reading){HRI_OOM_HOST_LIKELY, "kernel"} : nothing;
 }
 
+/* "Exit code 137 means that ...": the digits from `at` on are followed by prose about them. */
+static bool is_explained(const around *a, size_t at) {
+  static const char *const prose[] = {" means",   " indicates", " usually",   " typically", " is the ",
+                                      " implies", " stands ",   " in docker", "?"};
+  around behind = *a;
+  while (at < a->count && is_digit(a->text[at])) at++;
+  behind.after = at;
+  for (size_t i = 0; i < sizeof prose / sizeof *prose; i++)
+    if (after_starts(&behind, prose[i])) return true;
+  return false;
+}
+
 static reading read_other_head(const char *words, const around *a) {
   reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
@@ -588,6 +600,7 @@ static reading read_other_head(const char *words, const around *a) {
     char c = a->text[at];
     if (c == '-' || is_digit(c)) {
       bool minus = c == '-';
+      if (is_explained(a, at + 1)) return nothing;
       int32_t code = read_index(a->text, at + (minus ? 1 : 0), a->count);
       bool signal = code == 9 && (minus || before_has(a, "bad termination")); /* mpirun prints the signal as a code */
       return signal || (!minus && code == 137) ? (reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;

@@ -458,6 +458,8 @@ static void test_no_message(void **state) {
                                       "case cudaErrorMemoryAllocation: return retry();",
                                       "How about using MemoryError as a base class?",
                                       "### CUDA Out of Memory Solutions",
+                                      "Exit code 137 means that the container was killed by the kernel",
+                                      "What is Docker container exit code 137?",
                                       "you will see a CUDA Out Of Memory (OOM) Error and the run ends",
                                       "shown when a CUDA Out of Memory issue occurs",
                                       "OSError: [Errno 28] No space left on device: 'checkpoint.pt'",
