@@ -39,6 +39,7 @@ static const tip tips[] = {
      "TrainingArguments: group_by_length=True or padding to a fixed length, so that sizes repeat"},
     {ON(FRAGMENTED), NULL, 6, "small", "keep sizes alike from step to step: bucket or pad sequences"},
     {ON(CAP), "vllm", 7, "none", "raise --gpu-memory-utilization, or lower --max-model-len"},
+    {ON(CAP), "sglang", 7, "none", "raise --mem-fraction-static, or lower --context-length; or more GPUs (--tp)"},
     {ON(CAP), NULL, 7, "none",
      "raise or remove the cap: set_per_process_memory_fraction, or per_process_memory_fraction in PYTORCH_ALLOC_CONF; on MPS PYTORCH_MPS_HIGH_WATERMARK_RATIO (0.0 can hang the machine)"},
     {ON(CACHED_NOT_RETURNED), NULL, 8, "small",
@@ -55,7 +56,7 @@ static const tip tips[] = {
     {ON(HOST_MEMORY), "deepspeed", 10, "small",
      "deepspeed: offload_optimizer/offload_param with pin_memory false, or offload less; fewer data workers"},
     {ON(HOST_MEMORY), NULL, 10, "small",
-     "fewer data-loader workers, less prefetch, pin_memory=False; in a container a larger memory limit or --shm-size"},
+     "fewer data-loader workers, less prefetch, pin_memory=False; a larger memory limit of the job (docker --memory, Slurm --mem, Kubernetes limits)"},
     {ON(OUTSIDE_ALLOCATOR), NULL, 11, "none",
      "leave room for libraries: set_per_process_memory_fraction below 1, empty_cache() before the first use of the library"},
     {ON(OUTSIDE_ALLOCATOR), NULL, 12, "none",
@@ -119,6 +120,15 @@ static const tip tips[] = {
     {ON(TOO_BIG), NULL, 19, "other numerics", "8-bit optimizer states, or adapters (LoRA) instead of all weights"},
 };
 
+/* What helps where /dev/shm ran out, instead of what helps the machine's memory. */
+static const tip shared_tips[] = {
+    {ON(HOST_MEMORY), NULL, 10, "none",
+     "give /dev/shm more: docker run --shm-size=16g (or --ipc=host); Kubernetes: an emptyDir of medium Memory at /dev/shm; else mount -o remount,size=16G /dev/shm"},
+    {ON(HOST_MEMORY), NULL, 10, "none", "df -h /dev/shm shows its limit and what runs that were killed left there"},
+    {ON(HOST_MEMORY), NULL, 10, "small",
+     "fewer data-loader workers or a lower prefetch_factor: every batch that waits lies in /dev/shm"},
+};
+
 void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost,
                        const char *proof, uint64_t need_bytes) {
   uint32_t place = 0;
@@ -148,6 +158,11 @@ void hri_oom_advise(hr_oom_failure *failure) {
         failure, HR_OOM_ADVICE,
         "find where the size is computed: print the shapes and lengths that the last lines of the traceback use",
         "none", "", 0);
+    return;
+  }
+  if (strcmp(failure->source, "shared-memory") == 0) {
+    for (size_t i = 0; i < sizeof shared_tips / sizeof *shared_tips; i++)
+      hr_oom_add_advice(failure, HR_OOM_ADVICE, shared_tips[i].text, shared_tips[i].cost, "", 0);
     return;
   }
   for (size_t i = 0; i < sizeof tips / sizeof *tips; i++) {

@@ -316,10 +316,11 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
 }
 
 /* What is more than the context and libraries of one process take on such a device: they need up to 1.5 GiB, which is no
- * small part of a small one. */
+ * small part of a small one, and 768 MiB on any. */
 static uint64_t large(uint64_t total) {
-  const uint64_t context = 3ull << 29;
-  return total / 10 > context ? total / 10 : context < total / 4 ? context : total / 4;
+  const uint64_t context = 3ull << 29, least = 3ull << 28;
+  uint64_t small = total / 4 > least ? total / 4 : least;
+  return total / 10 > context ? total / 10 : context < small ? context : small;
 }
 
 static bool judge_outside(hr_oom_failure *f, const ledger *l) {
@@ -356,6 +357,15 @@ static bool judge_outside(hr_oom_failure *f, const ledger *l) {
 
 static void judge_full(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
   uint64_t have = l->free + l->unallocated;
+  if (!l->knows_free && l->knows_allocated && l->knows_total && sub(l->total, l->allocated) <= large(l->total)) {
+    hri_oom_line(f, "how much was free is cut; total %s - allocated %s = %s is all that can be free, cached or others'",
+                 HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(sub(l->total, l->allocated)));
+    if (m->has_run) judge_late(f);
+    else
+      hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill the device: %s of %s",
+                  HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(l->total));
+    return;
+  }
   if (!l->knows_free || !l->knows_allocated) {
     hri_oom_line(f, "how much was free is needed to tell a full device from one in pieces or in use by others");
     hri_oom_undecided(f,
@@ -448,9 +458,20 @@ static void judge_host(hri_oom_message *m, hr_oom_certainty certainty) {
   hr_oom_failure *f = &m->failure;
   const hr_oom_value *t = &f->figures[HR_OOM_REQUESTED];
   if (hri_oom_known(t)) hri_oom_line(f, "requested from the machine's memory: %s", HRI_OOM_SIZE(t->bytes));
+  if (hri_oom_is_wrong_size(f)) {
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
+                "the request is absurd: no machine has this much; a size was computed wrongly");
+    return;
+  }
   if (t->bytes >= 1ull << 50) hri_oom_line(f, "that much is a wrongly computed size");
-  hri_oom_line(
-      f, "this message is about the memory of the machine (RAM, cgroup limit, shared memory), not about the GPU's");
+  if (strcmp(f->source, "shared-memory") == 0) {
+    hri_oom_line(f, "/dev/shm, through which processes share tensors, has a limit of its own (64 MiB in a container "
+                    "unless it is told otherwise): neither the GPU nor all of the machine's memory need be full");
+    hri_oom_line(f, "a bus error also comes from a file that was cut off while it was mapped");
+    hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty, "shared memory (/dev/shm) ran out");
+    return;
+  }
+  hri_oom_line(f, "this message is about the memory of the machine (RAM, a cgroup's limit), not about the GPU's");
   if (certainty == HR_OOM_LIKELY)
     hri_oom_line(f, "a kill has other possible reasons: look into the kernel log for \"Out of memory\"");
   hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty,
@@ -472,6 +493,11 @@ static void judge_busy(hr_oom_failure *f) {
   hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "too little of the device was free when vLLM started");
 }
 
+/* The setting by which a server takes its share of the device. */
+static const char *share_of(const hr_oom_failure *f) {
+  return strcmp(f->source, "sglang") == 0 ? "--mem-fraction-static" : "gpu_memory_utilization";
+}
+
 void hri_oom_judge(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
   switch (m->kind) {
@@ -488,6 +514,9 @@ void hri_oom_judge(hri_oom_message *m) {
   case HRI_OOM_BARE:
     divide(f);
     if (f->share_total_bytes) hri_oom_line(f, "the message is cut: what was requested is not in it");
+    else if (hri_oom_known(&f->figures[HR_OOM_REQUESTED]))
+      hri_oom_line(f, "requested %s; the message has no other figure",
+                   HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes));
     else hri_oom_line(f, "the message has no figures");
     hri_oom_undecided(f,
                       HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) |
@@ -502,10 +531,9 @@ void hri_oom_judge(hri_oom_message *m) {
   case HRI_OOM_LIBRARY: judge_library(f, HR_OOM_CERTAIN); break;
   case HRI_OOM_LIBRARY_LIKELY: judge_library(f, HR_OOM_LIKELY); break;
   case HRI_OOM_VLLM_CAP:
-    hri_oom_line(
-        f,
-        "vLLM keeps to gpu_memory_utilization x total; what is left for the KV cache is too little. No allocation failed");
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "refused by vLLM's own limit, gpu_memory_utilization");
+    hri_oom_line(f, "%s keeps to %s x total; what is left for the KV cache is too little. No allocation failed",
+                 f->source, share_of(f));
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "refused by %s's own limit, %s", f->source, share_of(f));
     break;
   case HRI_OOM_VLLM_BUSY: judge_busy(f); break;
   case HRI_OOM_CHIP:
@@ -513,6 +541,11 @@ void hri_oom_judge(hri_oom_message *m) {
         f, "shared memory and registers belong to a kernel's block on the chip; the device's memory is not involved");
     hri_oom_say(f, HR_OOM_ON_CHIP, HR_OOM_CERTAIN,
                 "a kernel needs more on-chip memory than this GPU has: no allocation failed");
+    break;
+  case HRI_OOM_ENDED:
+    hri_oom_line(f, "the text lists what may have ended the process; that it was memory is one of several");
+    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NO_FAILURE),
+                      "a process ended: killed for memory, stopped or crashed");
     break;
   case HRI_OOM_FOREIGN:
     hri_oom_line(f, "the message is %s's; its allocator and its settings are not PyTorch's", f->source);

@@ -27,6 +27,7 @@ typedef enum hri_oom_kind {
   HRI_OOM_VLLM_CAP,  /* refused by a stated limit */
   HRI_OOM_VLLM_BUSY, /* refused because too little was free at the start */
   HRI_OOM_CHIP,
+  HRI_OOM_ENDED, /* a list of what may have ended a process, memory among it */
   HRI_OOM_FOREIGN
 } hri_oom_kind;
 
@@ -52,6 +53,10 @@ size_t hri_oom_find(const char *text, size_t from, size_t count);
  * search goes on there (always behind `at`). The text before `at` is only looked at, up to 160 bytes. */
 hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_message *message, size_t *end);
 
+/* Whether a progress bar that is closed behind the last figure of the message at `text` says that steps were done.
+ * Before hri_oom_context. */
+void hri_oom_closed_bar(const char *text, size_t count, hri_oom_message *message);
+
 /* Framework, phase and capturing from the log lines before a message. */
 void hri_oom_context(const char *text, size_t count, hri_oom_message *message);
 
@@ -74,6 +79,14 @@ void hri_oom_judge(hri_oom_message *message);
 bool hri_oom_is_wrong_size(const hr_oom_failure *failure);
 /* Fills advice for a judged failure. */
 void hri_oom_advise(hr_oom_failure *failure);
+
+/* Whether a message, which ends before the head of another one, broke off amid its figures: after its request it had
+ * begun to speak of the device. One that only names its request was quoted. */
+bool hri_oom_is_broken_off(const char *text, size_t count);
+
+/* Takes from `message` the figures that `torn` lacks: two processes wrote into one line, and the rest of the one that
+ * was interrupted stands somewhere behind the head of the other, so those may be of either. */
+void hri_oom_untangle(const hr_oom_failure *torn, hri_oom_message *message);
 
 /* True when the figures of two failures are the same. */
 bool hri_oom_same_figures(const hr_oom_failure *a, const hr_oom_failure *b);

@@ -53,6 +53,9 @@ static const head heads[] = {
     {"killed by signal: killed", "kill", HRI_OOM_HOST_LIKELY},
     {"killed by signal: bus error", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"insufficient shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
+    {"unable to write to file </torch_", "shared-memory", HRI_OOM_HOST_LIKELY}, /* storages that processes share */
+    {"/dev/shm/", "", HRI_OOM_NOTHING},
+    {"no space left on device", "", HRI_OOM_NOTHING},
     {"out of shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"sigkill", "kill", HRI_OOM_HOST_LIKELY},
     {"exitcode", "", HRI_OOM_NOTHING},
@@ -62,6 +65,9 @@ static const head heads[] = {
     {"return code", "", HRI_OOM_NOTHING},
     {"oomkilled", "", HRI_OOM_NOTHING},
     {"srun: error:", "", HRI_OOM_NOTHING},
+    {"killed process ", "", HRI_OOM_NOTHING},
+    {"requires more system memory (", "ollama", HRI_OOM_HOST},
+    {"bad allocation", "", HRI_OOM_NOTHING}, /* what bad_alloc says on Windows */
     {"oom-kill", "", HRI_OOM_NOTHING},
     {"oom_kill", "", HRI_OOM_NOTHING},
     {"node running low on memory", "ray", HRI_OOM_HOST},
@@ -77,13 +83,20 @@ static const head heads[] = {
     {"resource exhausted", "", HRI_OOM_NOTHING},
     {"oom when allocating", "tensorflow", HRI_OOM_FOREIGN},
     {"no available memory for the cache blocks", "vllm", HRI_OOM_VLLM_CAP},
+    {"not enough memory. please try to increase --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},
     {"less than desired gpu memory utilization", "vllm", HRI_OOM_VLLM_BUSY},
     {"kv cache is needed, which is larger", "vllm", HRI_OOM_VLLM_CAP},
     {"number of tokens that can be stored in kv cache", "vllm", HRI_OOM_VLLM_CAP},
     {"cuda_error_out_of_memory", "cuda-driver", HRI_OOM_DRIVER},
     {"hip_error_outofmemory", "hip-driver", HRI_OOM_DRIVER},
     {"ur_result_error_out_of_device_memory", "pytorch-xpu", HRI_OOM_BARE},
+    {"error_out_of_device_memory", "", HRI_OOM_NOTHING},
+    {"erroroutofdevicememory", "", HRI_OOM_NOTHING},
     {"cudaerrormemoryallocation", "pytorch-cuda", HRI_OOM_BARE},
+    {"hiperroroutofmemory", "pytorch-hip", HRI_OOM_BARE},
+    {"failed to cudamalloc", "cuda-extension", HRI_OOM_LIBRARY_LIKELY},
+    {"memory not available to allocate buffer", "miopen", HRI_OOM_LIBRARY_LIKELY},
+    {"failed to allocate memory for requested buffer", "onnxruntime", HRI_OOM_FOREIGN},
     {"cudahostalloc", "", HRI_OOM_NOTHING},
 };
 enum { HEADS = sizeof heads / sizeof *heads };
@@ -220,9 +233,12 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   if (!size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
       !size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
     (void)size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]);
-  if (!size_before(text, count, " is free", &f[HR_OOM_FREE])) (void)size_before(text, count, " free", &f[HR_OOM_FREE]);
-  if (!size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]))
-    (void)size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]);
+  if (!size_before(text, count, " is free", &f[HR_OOM_FREE]) && !size_before(text, count, " free", &f[HR_OOM_FREE]))
+    (void)size_after(text, count, " of which", &f[HR_OOM_FREE]);
+  if (!size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]) &&
+      !size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]) && /* else cut within those words */
+      !size_after(text, count, "of the allocated memory", &f[HR_OOM_ALLOCATED]))
+    (void)size_after(text, count, "total capacity;", &f[HR_OOM_ALLOCATED]);
   (void)size_before(text, count, "reserved in total", &f[HR_OOM_RESERVED]);
   if (!size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
     (void)size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
@@ -335,19 +351,51 @@ typedef struct reading {
 /* Whether "CUDA out of memory" is spoken of and not reported: advice, names of handlers and tests. With a request it is
  * reported, whatever stands around it. */
 static bool is_talk(const around *a, const char *backend) {
-  static const char *const before[] = {"avoid",       "avoids",          "avoiding",        "prevent",
-                                       "prevents",    "preventing",      "in case of",      "against",
-                                       "without",     "handle",          "handles",         "handling",
-                                       "catch",       "catches",         "catching",        "simulate",
-                                       "simulated",   "possible",        "potential",       "may cause",
-                                       "might cause", "can cause",       "could cause",     "lead to",
-                                       "leads to",    "risk of",         "in the event of", "if you get",
-                                       "if you see",  "if you run into", "if you hit",      "if you encounter",
-                                       "to reduce",   "chance of"};
-  static const char *const behind[] = {" handler",   " handling", " hook",     " callback", " detect",   " guard",
-                                       " protect",   " recovery", " prevent",  " fallback", " check",    " test",
-                                       " retry",     " retries",  " errors",   " issues",   " problems", " exceptions",
-                                       " situation", " scenario", " condition"};
+  static const char *const before[] = {"avoid",
+                                       "avoids",
+                                       "avoiding",
+                                       "prevent",
+                                       "prevents",
+                                       "preventing",
+                                       "in case of",
+                                       "against",
+                                       "without",
+                                       "handle",
+                                       "handles",
+                                       "handling",
+                                       "catch",
+                                       "catches",
+                                       "catching",
+                                       "simulate",
+                                       "simulated",
+                                       "possible",
+                                       "potential",
+                                       "may cause",
+                                       "might cause",
+                                       "can cause",
+                                       "could cause",
+                                       "lead to",
+                                       "leads to",
+                                       "risk of",
+                                       "in the event of",
+                                       "if you get",
+                                       "if you see",
+                                       "if you run into",
+                                       "if you hit",
+                                       "if you encounter",
+                                       "to reduce",
+                                       "chance of",
+                                       "a",
+                                       "any",
+                                       "the",
+                                       "on",
+                                       "of",
+                                       "about"};
+  static const char *const behind[] = {" handler",   " handling", " hook",       " callback",   " detect",
+                                       " guard",     " protect",  " recovery",   " prevent",    " fallback",
+                                       " check",     " test",     " retry",      " retries",    " errors",
+                                       " issues",    " problems", " exceptions", " situation",  " scenario",
+                                       " condition", " issue",    " solution",   " (oom) error"};
   char words[64];
   if (after_has(a, 40, "tried to allocate")) return false;
   for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
@@ -359,6 +407,47 @@ static bool is_talk(const around *a, const char *backend) {
   return false;
 }
 
+/* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
+static bool is_named(const around *a) {
+  static const char *const before[] = {"==",      "== \"",  "== '",  " when",    " if",    " as",  " case",
+                                       " a",      " using", " use",  " of",      " the",   " via", " with",
+                                       " raises", " sends", " send", " sending", " due to"};
+  static const char *const behind[] = {" as ",     " is ",       " was ", " when ", " occur",
+                                       " message", " exception", "/",     "ed"};
+  static const char *const reports[] = {"failed with", "exited with", "died with", "ended with", "error with"};
+  for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
+    if (before_ends(a, reports[i])) return false;
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    size_t length = strlen(before[i]);
+    bool first = before[i][0] == ' ' && a->start == 0 && a->at == length &&
+                 memcmp(a->text, before[i] + 1, length - 1) == 0; /* at the very start no blank stands before it */
+    if (first || before_ends(a, before[i])) return true;
+  }
+  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+    if (after_starts(a, behind[i])) return true;
+  return false;
+}
+
+/* An extension's own check: "CUDA runtime error: out of memory", "cuda failed with error 2 out of memory". */
+static bool is_check(const around *a) {
+  around near = *a;
+  near.start = a->at - a->start > 60 ? a->at - 60 : a->start;
+  if (!before_has(&near, "cuda") && !before_has(&near, "hip")) return false;
+  if (!before_has(&near, "error") && !before_has(&near, "fail")) return false;
+  return before_ends(a, ":") || before_ends(a, " 2") || before_ends(a, "(2)") || before_ends(a, "failed with error");
+}
+
+/* Whose "cudaMalloc failed" it is. */
+static reading read_malloc(const around *a) {
+  static const char *const names[][2] = {{"pooled_storage_manager", "mxnet"},
+                                         {"mxnet", "mxnet"},
+                                         {"dmlc", "mxnet"},
+                                         {"ggml", "ggml"}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (before_has(a, names[i][0])) return (reading){HRI_OOM_FOREIGN, names[i][1]};
+  return (reading){HRI_OOM_BARE, "cuda-extension"};
+}
+
 /* "out of memory" as other programs and extensions report it, by what stands right before. */
 static reading read_macro(const around *a) {
   if (before_ends(a, "error=2 :") && before_has(a, "thcudacheck fail")) return (reading){HRI_OOM_BARE, "pytorch-cuda"};
@@ -366,6 +455,12 @@ static reading read_macro(const around *a) {
   if (before_ends(a, "gpuassert:")) return (reading){HRI_OOM_BARE, "cuda-extension"};
   if (before_ends(a, "(2 vs. 0)") && before_has(a, "check failed:")) return (reading){HRI_OOM_FOREIGN, "caffe"};
   if (after_starts(a, " allocating ") && after_has(a, 60, " bytes")) return (reading){HRI_OOM_FOREIGN, "cupy"};
+  if (after_starts(a, " to allocate ") && after_has(a, 60, " bytes (total")) return (reading){HRI_OOM_FOREIGN, "cupy"};
+  if (after_starts(a, " trying to allocate") && before_has(a, "bfc_allocator"))
+    return (reading){HRI_OOM_FOREIGN, "tensorflow"};
+  if (before_has(a, "cudamalloc fail") && before_ends(a, ":")) return read_malloc(a);
+  if (before_ends(a, "c error:") && before_has(a, "tokenizing")) return (reading){HRI_OOM_HOST_LIKELY, "pandas"};
+  if (is_check(a)) return (reading){HRI_OOM_BARE, "cuda-extension"};
   return (reading){HRI_OOM_NOTHING, ""};
 }
 
@@ -381,7 +476,6 @@ static reading read_memory_head(const around *a) {
       {"cuda runtime error (2) :", "pytorch-cuda", HRI_OOM_BARE},
       {"cuda runtime error (2):", "pytorch-cuda", HRI_OOM_BARE},
       {"cuda driver error:", "cuda-driver", HRI_OOM_DRIVER},
-      {"cudamalloc failed:", "ggml", HRI_OOM_FOREIGN},
       {"cudamalloc retry failed:", "mxnet", HRI_OOM_FOREIGN},
   };
   static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
@@ -397,6 +491,8 @@ static reading read_memory_head(const around *a) {
     char with[16] = {0};
     memcpy(with, backends[i], strlen(backends[i]));
     memcpy(with + strlen(with), " error:", 8);
+    if (before_ends(a, with) && (before_has(a, "llama runner") || before_has(a, "ggml")))
+      return (reading){HRI_OOM_FOREIGN, "ggml"};
     if (before_ends(a, with))
       return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ? HRI_OOM_PINNED : HRI_OOM_BARE,
                        sources[i]};
@@ -427,7 +523,7 @@ static reading read_kill_head(const char *words, const around *a) {
   size_t at = a->after;
   if (strcmp(words, "oomkilled") == 0) {
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
-    return no ? nothing : certain;
+    return no || is_named(a) ? nothing : certain;
   }
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (after_starts(a, reports[i]) && !before_ends(a, "detected 0")) return certain;
@@ -439,25 +535,57 @@ static reading read_kill_head(const char *words, const around *a) {
   return after_starts(a, "er") ? (reading){HRI_OOM_HOST_LIKELY, "kernel"} : nothing;
 }
 
+/* "Exit code 137 means that ...": the digits from `at` on are followed by prose about them. */
+static bool is_explained(const around *a, size_t at) {
+  static const char *const prose[] = {" means",   " indicates", " usually",   " typically", " is the ",
+                                      " implies", " stands ",   " in docker", "?"};
+  around behind = *a;
+  while (at < a->count && is_digit(a->text[at])) at++;
+  behind.after = at;
+  for (size_t i = 0; i < sizeof prose / sizeof *prose; i++)
+    if (after_starts(&behind, prose[i])) return true;
+  return false;
+}
+
 static reading read_other_head(const char *words, const around *a) {
   reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
-    if (after_has(a, 60, "alloc_cpu")) return (reading){HRI_OOM_HOST, "pytorch-cpu"};
+    if (after_has(a, 60, "alloc_cpu") || after_has(a, 60, "cpuallocator"))
+      return (reading){HRI_OOM_HOST, "pytorch-cpu"};
     if (after_has(a, 200, "out of memory")) return (reading){HRI_OOM_BARE, "caffe2"};
     return nothing;
   }
   if (strcmp(words, "memoryerror") == 0) {
     bool whole = a->at == 0 || is_word_end(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
-    if (!whole || after_starts(a, ": std::bad_alloc")) return nothing;
+    if (!whole || after_starts(a, ": std::bad_alloc") || after_starts(a, ": unable to alloc") || is_named(a))
+      return nothing;
     return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
                ? (reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
   if (strcmp(words, "unable to allocate") == 0)
-    return after_has(a, 60, "for an array") ? (reading){HRI_OOM_HOST, "numpy"} : nothing;
+    return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape")
+               ? (reading){HRI_OOM_HOST, "numpy"}
+               : nothing;
   if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
     return after_has(a, 400, "cannot allocate memory") ? (reading){HRI_OOM_HOST_LIKELY, "mmap"} : nothing;
+  if (strcmp(words, "/dev/shm/") == 0)
+    return before_has(a, "error while creating shared memory") || before_has(a, "failed to extend") ||
+                   after_has(a, 200, "no space left")
+               ? (reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
+               : nothing;
+  if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
+    return before_has(a, "semlock") || before_has(a, "shared memory") || before_has(a, "/dev/shm")
+               ? (reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
+               : nothing;
+  if (strcmp(words, "killed process ") == 0)
+    return after_has(a, 100, "total-vm") ? (reading){HRI_OOM_HOST, "kernel"} : nothing;
+  if (strcmp(words, "bad allocation") == 0)
+    return before_ends(a, ":") ? (reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
+  if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
+    return before_has(a, "vulkan") || before_has(a, "vk_") ? (reading){HRI_OOM_FOREIGN, "vulkan"}
+                                                           : (reading){HRI_OOM_BARE, "level-zero"};
   if (strcmp(words, "srun: error:") == 0) return ends_task(a) ? (reading){HRI_OOM_HOST, "slurm"} : nothing;
   if (strncmp(words, "oom", 3) == 0) return read_kill_head(words, a);
   if (strcmp(words, "cudahostalloc") == 0)
@@ -472,6 +600,7 @@ static reading read_other_head(const char *words, const around *a) {
     char c = a->text[at];
     if (c == '-' || is_digit(c)) {
       bool minus = c == '-';
+      if (is_explained(a, at + 1)) return nothing;
       int32_t code = read_index(a->text, at + (minus ? 1 : 0), a->count);
       bool signal = code == 9 && (minus || before_has(a, "bad termination")); /* mpirun prints the signal as a code */
       return signal || (!minus && code == 137) ? (reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
@@ -511,9 +640,24 @@ static void read_figures(const char *text, size_t from, size_t end, hri_oom_mess
     failure->wording = "2.12 and later";
     break;
   case HRI_OOM_MPS: read_mps(at, count, message); break;
+  case HRI_OOM_BARE:
+    if (strcmp(failure->source, "pytorch-directml") == 0)
+      (void)size_after(at, count, "allocate tensor with", &f[HR_OOM_REQUESTED]);
+    break;
   case HRI_OOM_HOST:
-    if (!size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]))
-      (void)size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]);
+    if (!size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
+        !size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]))
+      (void)size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
+    (void)size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
+    break;
+  case HRI_OOM_LIBRARY:
+  case HRI_OOM_LIBRARY_LIKELY:
+    for (size_t i = 0; i < 3 && f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT; i++)
+      (void)size_after(at, count < 100 ? count : 100,
+                       i == 0   ? "cuda calloc async"
+                       : i == 1 ? "cuda calloc"
+                                : "cudamalloc",
+                       &f[HR_OOM_REQUESTED]);
     break;
   case HRI_OOM_VLLM_BUSY: {
     size_t slash = hri_oom_word(at, 0, count < 200 ? count : 200, "/");
@@ -542,7 +686,10 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   if (h == 0) r = read_memory_head(&a);
   else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(heads[h].words, &a);
   if (h == 1 && !after_has(&a, 24, "ib") && !after_has(&a, 30, "b")) r.kind = HRI_OOM_NOTHING;
-  if (r.kind == HRI_OOM_DRIVER && (before_has(&a, "tensorflow") || before_has(&a, "stream_executor")))
+  if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY_LIKELY) &&
+      (before_has(&a, "tensorflow") || before_has(&a, "stream_executor") || before_ends(&a, "bytes) from device:") ||
+       before_ends(&a, "bytes on host:") ||
+       after_starts(&a, " in tensorflow/"))) /* its executor's words, also without its file's name */
     r = (reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (r.source[0] == 'c' && r.source[1] == '+' &&
       (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda") ||
@@ -550,15 +697,20 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
     r = (reading){HRI_OOM_LIBRARY_LIKELY, "rmm"}; /* thrust's and RMM's bad_alloc are the device's */
   if (strcmp(r.source, "kill") == 0 && after_starts(&a, "_handler"))
     r.kind = HRI_OOM_NOTHING; /* a launcher's function */
+  if ((strcmp(heads[h].words, "sigkill") == 0 || strstr(heads[h].words, "error")) && heads[h].kind != HRI_OOM_NOTHING &&
+      is_named(&a))
+    r.kind = HRI_OOM_NOTHING;
+  if (strcmp(heads[h].words, "sigkill") == 0 && before_has(&a, "root cause")) r.kind = HRI_OOM_ENDED;
   message->kind = r.kind;
   message->failure.source = r.source;
   message->exact = message->cut = false;
   if (r.kind == HRI_OOM_NOTHING) return r.kind;
+  if (r.kind == HRI_OOM_VLLM_CAP || r.kind == HRI_OOM_VLLM_BUSY) message->failure.framework = r.source;
   message->cut =
       r.kind == HRI_OOM_CACHING && (strstr(heads[h].words, "allocated") || strstr(heads[h].words, "reserved"));
   if (message->cut && before_has(&a, "tried to allocate"))
     return message->kind = HRI_OOM_NOTHING; /* it is being read */
-  size_t from = r.kind == HRI_OOM_VLLM_BUSY || message->cut ? a.start : at;
+  size_t from = r.kind == HRI_OOM_VLLM_BUSY || message->cut || strcmp(r.source, "pytorch-directml") == 0 ? a.start : at;
   *end = message_end(text, a.after, count, r.kind);
   read_figures(text, from, *end, message);
   if (message->cut && !hri_oom_known(&message->failure.figures[HR_OOM_REQUESTED]))
@@ -567,9 +719,13 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
     size_t tail =
         hri_oom_word(text, a.after, *end, "(http"); /* what follows the help address is no longer the message */
     if (tail < *end) *end = tail;
+  } else if (strcmp(r.source, "kill") == 0 || strcmp(r.source, "nccl") == 0) {
+    *end = a.after; /* what follows may say more: the kernel, Slurm, how much NCCL asked for */
   } else if (*end > a.after + 200) {
     *end = a.after + 200;
   }
+  if (message->cut && message->failure.figures[HR_OOM_ALLOCATED].state == HR_OOM_ABSENT)
+    return message->kind = HRI_OOM_NOTHING; /* the words without figures: code that prints them */
   if (r.kind == HRI_OOM_CACHING && message->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT) {
     message->kind = HRI_OOM_BARE;
     *end = a.after;
@@ -595,9 +751,34 @@ static bool counts_training(const char *text, size_t percent) {
   bool letters = false;
   while (at > from && (is_digit(text[at - 1]) || text[at - 1] == ' ')) at--;
   if (at > from && text[at - 1] != ':') return true; /* what stands there is no label */
+  if (at > from) {                                   /* columns of figures are none either: "0.04  0.61: 61%" */
+    size_t word = at - 1, numbers = 0;
+    while (word > from && (is_digit(text[word - 1]) || text[word - 1] == '.' || text[word - 1] == ' '))
+      if (is_digit(text[--word]) && (word == from || text[word - 1] == ' ')) numbers++;
+    if (numbers >= 2) return true;
+  }
   for (size_t i = from; i < at; i++) letters = letters || is_letter(text[i]);
   return !letters || hri_oom_word(text, from, at, "epoch") < at || hri_oom_word(text, from, at, "train") < at ||
          hri_oom_word(text, from, at, "step") < at;
+}
+
+/* Whether a bar of training has come to `least`: "7%|7  | 71/1000 [00:51<", and without its picture "7% 71/1000 [". */
+static bool has_bar(const char *text, size_t count, int64_t least) {
+  for (size_t at = hri_oom_word(text, 0, count, "%"); at < count; at = hri_oom_word(text, at + 1, count, "%")) {
+    size_t end = at + 200 < count ? at + 200 : count, bar = at + 1, slash;
+    if (at == 0 || !is_digit(text[at - 1]) || bar >= count) continue;
+    if (text[bar] == '|') {
+      bar = hri_oom_word(text, bar + 1, end, "| ");
+      if (bar == end) continue;
+      bar++;
+    }
+    slash = hri_oom_word(text, bar, end, "/");
+    if (slash < end && slash - bar < 12 && counts_training(text, at)) {
+      size_t near = slash + 16 < end ? slash + 16 : end;
+      if (count_behind(text, bar, count) >= least && hri_oom_word(text, slash, near, "[") < near) return true;
+    }
+  }
+  return false;
 }
 
 /* Whether steps were done before: then the job did fit, and what fails is what grew, or a batch that is larger. */
@@ -613,12 +794,19 @@ static bool has_run(const char *text, size_t count) {
       if ((at == 0 || is_word_end(text[at - 1])) && count_behind(text, at + length, count) >= words[i].least)
         return true;
   }
-  for (size_t at = hri_oom_word(text, 0, count, "%|"); at < count; at = hri_oom_word(text, at + 1, count, "%|")) {
-    size_t bar = hri_oom_word(text, at + 2, at + 200 < count ? at + 200 : count, "| ");
-    if (bar < count && bar < at + 200 && counts_training(text, at) && count_behind(text, bar + 2, count) >= 10)
-      return true;
-  }
-  return false;
+  return has_bar(text, count, 10);
+}
+
+void hri_oom_closed_bar(const char *text, size_t count, hri_oom_message *message) {
+  static const char *const last[] = {"unallocated", "in total by pytorch", " cached"};
+  size_t from, end;
+  if (count > 1400) count = 1400;
+  from = count;
+  for (size_t i = 0; i < sizeof last / sizeof *last && from == count; i++) from = hri_oom_word(text, 0, count, last[i]);
+  end = count - from < 450 ? count : from + 450;
+  end = hri_oom_word(text, from, end, "out of memory");
+  end = hri_oom_word(text, from, end, "traceback (most recent");
+  if (has_bar(text + from, end - from, 10)) message->has_run = true;
 }
 
 void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
@@ -626,6 +814,7 @@ void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
                                               {"fullyshardeddataparallel", "fsdp"},
                                               {"fsdp", "fsdp"},
                                               {"vllm/", "vllm"},
+                                              {"sglang/", "sglang"},
                                               {"axolotl", "axolotl"},
                                               {"llamafactory", "llama-factory"},
                                               {"torchtune", "torchtune"},
@@ -651,12 +840,34 @@ void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
     if (hri_oom_word(text, 0, count, frameworks[i][0]) < count) message->failure.framework = frameworks[i][1];
   for (size_t i = 0; i < sizeof phases / sizeof *phases && !message->failure.phase[0]; i++)
     if (hri_oom_word(text, from, count, phases[i][0]) < count) message->failure.phase = phases[i][1];
-  message->has_run = has_run(text, count);
+  message->has_run = message->has_run || has_run(text, count);
   message->capturing = hri_oom_word(text, from, count, "torch/cuda/graphs.py") < count ||
                        hri_oom_word(text, from, count, "use_mem_pool") < count ||
                        hri_oom_word(text, from, count, "capture_begin") < count;
   if (message->kind == HRI_OOM_BARE && hri_oom_word(text, from, count, "pin_memory") < count)
     message->kind = HRI_OOM_PINNED;
+}
+
+bool hri_oom_is_broken_off(const char *text, size_t count) {
+  size_t at = hri_oom_word(text, 0, count, "tried to allocate");
+  return at < count &&
+         (hri_oom_word(text, at, count, "ib. gpu") < count || hri_oom_word(text, at, count, "ib (gpu") < count ||
+          hri_oom_word(text, at, count, "es. gpu") < count || hri_oom_word(text, at, count, "es (gpu") < count);
+}
+
+void hri_oom_untangle(const hr_oom_failure *torn, hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  bool dropped = false;
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++) {
+    if (i == HR_OOM_REQUESTED || torn->figures[i].state == HR_OOM_READ || f[i].state == HR_OOM_ABSENT) continue;
+    f[i] = (hr_oom_value){.state = HR_OOM_ABSENT};
+    dropped = true;
+  }
+  if (torn->figures[HR_OOM_FREE].state != HR_OOM_READ || torn->figures[HR_OOM_ALLOCATED].state != HR_OOM_READ)
+    message->process_count = 0; /* processes are listed between those */
+  if (dropped)
+    hri_oom_line(&message->failure,
+                 "two messages were written into one line: figures that may be the other's are left out");
 }
 
 bool hri_oom_same_figures(const hr_oom_failure *a, const hr_oom_failure *b) {

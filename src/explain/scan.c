@@ -5,8 +5,9 @@
  * letters lower, blanks and line ends to one blank, emphasis and terminal escapes dropped. What is left goes into a
  * window of
  * WINDOW bytes that slides over the stream; a message is read only once AHEAD bytes behind its start are there (or the
- * end), and BEHIND bytes before it stay for the traceback that names the framework. Lines of other ranks between the
- * lines of one message are left out by the marks.
+ * end), and BEHIND bytes before it stay for the traceback that names the framework. Lines of other ranks and progress
+ * bars between the lines of one message are left out by the marks; a rank that begins to speak within a line, behind
+ * another's bar, gets a mark there.
  *
  * Bounded time: a byte is normalised once, searched once; a head that turns out to be none costs a copy of
  * HRI_OOM_TEXT_BYTES, reading a message that many bytes times a constant, and after MAX_PARSED messages they are only
@@ -18,10 +19,12 @@
 
 enum { WINDOW = 128 * 1024, BEHIND = 8 * 1024, AHEAD = 16 * 1024, LINE = 4096, MAX_PARSED = 20000 };
 
-/* Where a line's text starts in the window. */
+/* Where the text of a line, or of a rank's part of one, starts in the window. */
 typedef struct mark {
   uint32_t offset;
   int32_t rank;
+  int64_t who; /* whose it is: the rank, or past all ranks the process id of "(worker pid=917)"; -1: not told */
+  bool bar;    /* a progress bar and nothing else */
   uint64_t line;
 } mark;
 
@@ -31,6 +34,7 @@ struct hr_explainer {
   size_t line_count;
   bool continued; /* the raw line is the rest of one that was too long: it has no prefix */
   int32_t rank;   /* of the current raw line */
+  int64_t who;    /* likewise */
   char *text;     /* the window, normalised */
   size_t count, searched;
   HRI_ARRAY(mark) marks;
@@ -38,6 +42,8 @@ struct hr_explainer {
   HRI_ARRAY(hri_oom_kind) kinds; /* of the failures */
   HRI_ARRAY(bool) exact;         /* likewise */
   hri_oom_message message;       /* scratch: large, so not on the stack */
+  hr_oom_failure torn;           /* the last message that another one interrupted within its line ... */
+  size_t torn_end;               /* ... and where in the window that line ends; 0: none */
   char one[HRI_OOM_TEXT_BYTES + 256];
   uint64_t parsed, more, lines, bytes;
 };
@@ -63,7 +69,19 @@ static bool starts_with(const char *line, size_t count, size_t at, const char *w
   return true;
 }
 
-/* The rank inside a bracket: "rank3", "rank: 3", "default3", "3", "1,3" of mpirun; -1 when it holds something else. */
+/* A host's name: letters, digits and "-", with a letter and a digit. Names of source files have a dot. */
+static bool is_host(const char *line, size_t from, size_t to) {
+  bool letter = false, digit = false;
+  for (size_t i = from; i < to; i++) {
+    char c = lower(line[i]);
+    if (is_digit(c)) digit = true;
+    else if (c >= 'a' && c <= 'z') letter = true;
+    else if (c != '-') return false;
+  }
+  return letter && digit;
+}
+
+/* The rank inside a bracket: "rank3", "rank: 3", "default3", "3", "1,3" of mpirun, "gpu187:2"; -1 when it holds something else. */
 static int32_t rank_inside(const char *line, size_t from, size_t to) {
   static const char *const words[] = {"rank", "default"};
   size_t at = from;
@@ -75,6 +93,12 @@ static int32_t rank_inside(const char *line, size_t from, size_t to) {
       while (p < to && (line[p] == ' ' || line[p] == ':' || line[p] == '=' || line[p] == '_')) p++;
       if (p < to && is_digit(line[p])) return read_small(line, to, &p);
     }
+  for (at = from; at < to && line[at] != ':';) at++;
+  if (is_host(line, from, at) && at < to) { /* "gpu187:2" */
+    at++;
+    rank = read_small(line, to, &at);
+    if (at == to && rank >= 0) return rank;
+  }
   at = from;
   rank = read_small(line, to, &at);
   if (rank >= 0 && at < to && line[at] == ',') {
@@ -85,13 +109,18 @@ static int32_t rank_inside(const char *line, size_t from, size_t to) {
 }
 
 /* "[...]:" or "(... pid=...)" at line[at]: the place behind it, or `at` when it is no prefix. */
-static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *rank) {
+static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *rank, int64_t *who) {
   char close = line[at] == '[' ? ']' : ')';
   size_t end = at + 1;
   int32_t found;
   while (end < count && end - at < 64 && line[end] != close) end++;
   if (end >= count || line[end] != close) return at;
-  if (close == ')' && hri_oom_word(line, at, end, "pid=") == end) return at;
+  if (close == ')') {
+    size_t pid = hri_oom_word(line, at, end, "pid=");
+    if (pid == end) return at;
+    for (*who = 0, pid += 4; pid < end && is_digit(line[pid]);) *who = (*who * 10 + (line[pid++] - '0')) & 0xffffffff;
+    *who |= 1ll << 32;
+  }
   if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
   found = rank_inside(line, at + 1, end);
   if (found >= 0) *rank = found;
@@ -142,12 +171,12 @@ static size_t skip_time(const char *line, size_t count, size_t at) {
   return at;
 }
 
-static size_t skip_prefix(const char *line, size_t count, int32_t *rank) {
+static size_t skip_prefix(const char *line, size_t count, int32_t *rank, int64_t *who) {
   size_t at = 0;
   for (int round = 0; round < 12; round++) {
     size_t before = at;
     while (at < count && (is_blank(line[at]) || (line[at] && strchr("#>|*`", line[at])))) at++;
-    if (at < count && (line[at] == '[' || line[at] == '(')) at = skip_bracket(line, count, at, rank);
+    if (at < count && (line[at] == '[' || line[at] == '(')) at = skip_bracket(line, count, at, rank, who);
     if (at == before || at < count) at = skip_time(line, count, at);
     at = skip_label(line, count, at, rank);
     if (at == before) break;
@@ -207,24 +236,50 @@ static bool reports_kill(const char *line, size_t count, size_t start) {
   return false;
 }
 
-/* Normalises the raw line into the window, which has room for it. */
-static void add_line(hr_explainer *e, bool complete) {
-  size_t count = drop_escapes(e->line, e->line_count), at = 0;
-  bool kill = false;
-  if (!e->continued) {
-    e->rank = -1;
-    at = skip_prefix(e->line, count, &e->rank);
-    kill = complete && reports_kill(e->line, count, at);
+/* Whether line[from, to) is a progress bar and nothing else: "Epoch 1:  3%|3 | 3/99 [00:03<01:36, 1.0s/it]". */
+static bool is_bar(const char *line, size_t from, size_t to) {
+  size_t picture = hri_oom_word(line, from, to, "%|");
+  while (to > from && is_blank(line[to - 1])) to--;
+  return picture < to && line[to - 1] == ']' && hri_oom_word(line, picture, to, "/") < to;
+}
+
+/* The rank whose prefix, "[rank3]:" or "[gpu187:2]:", stands at line[at]; -1 when none does. "x[3]:" is none. */
+static int32_t rank_at(const char *line, size_t count, size_t at, size_t *behind) {
+  int32_t rank = -1;
+  int64_t who = -1;
+  if (line[at] != '[' || at + 1 >= count || lower(line[at + 1]) < 'a' || lower(line[at + 1]) > 'z') return -1;
+  *behind = skip_bracket(line, count, at, &rank, &who);
+  return *behind > at + 1 && line[*behind - 1] == ':' ? rank : -1;
+}
+
+/* Marks what comes next in the window, unless the place is marked. */
+static bool push_mark(hr_explainer *e, bool bar) {
+  mark here = {(uint32_t)e->count, e->rank, e->who, bar, e->lines + 1};
+  if (e->marks.count > 0 && e->marks.items[e->marks.count - 1].offset == here.offset) {
+    e->marks.items[e->marks.count - 1] = here;
+    return true;
   }
-  while (at < count) {
+  return hri_array_push(&e->marks, here);
+}
+
+/* Where the part of the raw line that starts at `from` ends: before the prefix of a rank that is not the first. */
+static size_t part_end(const char *line, size_t count, size_t from) {
+  size_t behind;
+  for (size_t at = from + 1; at < count; at++)
+    if (line[at] == '[' && rank_at(line, count, at, &behind) >= 0) return at;
+  return count;
+}
+
+static void add_part(hr_explainer *e, size_t at, size_t end) {
+  while (at < end) {
     char c = e->line[at];
-    size_t skip = dressing(e->line, count, at);
+    size_t skip = dressing(e->line, end, at);
     if (skip) {
       at += skip;
-    } else if (c == '\\' && at + 1 < count && (e->line[at + 1] == 'n' || e->line[at + 1] == 't')) {
+    } else if (c == '\\' && at + 1 < end && (e->line[at + 1] == 'n' || e->line[at + 1] == 't')) {
       add_blank(e); /* a line end inside a JSON string */
       at += 2;
-    } else if (c == (char)0xc2 && at + 1 < count && e->line[at + 1] == (char)0xa0) {
+    } else if (c == (char)0xc2 && at + 1 < end && e->line[at + 1] == (char)0xa0) {
       add_blank(e); /* the blank that does not break */
       at += 2;
     } else {
@@ -233,6 +288,31 @@ static void add_line(hr_explainer *e, bool complete) {
       at++;
     }
   }
+}
+
+/* Normalises the raw line into the window, which has room for it. False when a mark could not be kept. */
+static bool add_line(hr_explainer *e, bool complete) {
+  size_t count = drop_escapes(e->line, e->line_count), at = 0, end, behind;
+  bool kill = false, kept = true;
+  if (!e->continued) {
+    e->rank = -1;
+    e->who = -1;
+    at = skip_prefix(e->line, count, &e->rank, &e->who);
+    if (e->rank >= 0) e->who = e->rank;
+    kill = complete && reports_kill(e->line, count, at);
+  }
+  while (at < count && kept) {
+    end = part_end(e->line, count, at);
+    kept = push_mark(e, is_bar(e->line, at, end));
+    add_part(e, at, end);
+    if (end < count) {
+      e->rank = rank_at(e->line, count, end, &behind);
+      e->who = e->rank;
+      end = behind;
+      add_blank(e);
+    }
+    at = end;
+  }
   if (kill) { /* in the words that parse.c looks for */
     memcpy(e->text + e->count, " (sigkill)", 10);
     e->count += 10;
@@ -240,6 +320,7 @@ static void add_line(hr_explainer *e, bool complete) {
   if (complete) add_blank(e);
   e->line_count = 0;
   e->continued = !complete;
+  return kept;
 }
 
 /* ---- messages in the window ---- */
@@ -248,13 +329,13 @@ static void add_line(hr_explainer *e, bool complete) {
  * `at` come first; *start is where `at` came to lie. `map` gets the window offset of the copy's end. */
 static size_t one_message(hr_explainer *e, size_t at, size_t mark_index, size_t *start) {
   size_t count = at < 160 ? at : 160, m = mark_index;
-  int32_t rank = e->marks.items[m].rank;
+  int64_t who = e->marks.items[m].who;
   memcpy(e->one, e->text + at - count, count);
   *start = count;
   while (at < e->count && count < sizeof e->one) {
     size_t end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : e->count;
-    int32_t here = e->marks.items[m].rank;
-    if (here == rank || here < 0) {
+    int64_t here = e->marks.items[m].who;
+    if ((here == who || here < 0) && (!e->marks.items[m].bar || m == mark_index)) {
       size_t take = end - at < sizeof e->one - count ? end - at : sizeof e->one - count;
       memcpy(e->one + count, e->text + at, take);
       count += take;
@@ -299,6 +380,21 @@ static bool take_exact(const hr_oom_failure *line, hr_oom_failure *failure) {
   return true;
 }
 
+/* Whether `part` shows the same failure as `whole` and less of it: a request that a title or another exception quotes. */
+static bool is_part(const hr_oom_failure *part, const hr_oom_failure *whole) {
+  uint32_t shown = 0;
+  if (!ranks_agree(part->rank, whole->rank) || strcmp(part->source, whole->source) != 0) return false;
+  if (whole->figures[HR_OOM_ALLOCATED].state != HR_OOM_READ || part->figures[HR_OOM_TOTAL].state != HR_OOM_ABSENT)
+    return false;
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++) {
+    const hr_oom_value *a = &part->figures[i], *b = &whole->figures[i];
+    if (a->state == HR_OOM_ABSENT) continue;
+    if (a->state != b->state || a->bytes != b->bytes) return false;
+    shown++;
+  }
+  return shown > 0;
+}
+
 /* The last failure that is such a line alone and belongs to the message; count: none. */
 static size_t find_exact(const hr_explainer *e, hr_oom_failure *failure) {
   size_t i = e->failures.count;
@@ -310,20 +406,26 @@ static size_t find_exact(const hr_explainer *e, hr_oom_failure *failure) {
 static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
   hri_oom_message *message = &e->message;
   hr_oom_failure *failure = &message->failure;
-  size_t behind = at < BEHIND ? at : BEHIND, line;
+  size_t behind = at < BEHIND ? at : BEHIND, line = e->failures.count;
   for (size_t i = 0; i < e->failures.count; i++) {
     hr_oom_failure *old = &e->failures.items[i];
-    if (!is_repeat(e, i, failure, message->kind)) continue;
+    if (message->kind == HRI_OOM_CACHING && is_part(old, failure)) {
+      line = i;
+      break;
+    }
+    if (!is_repeat(e, i, failure, message->kind) && !is_part(failure, old)) continue;
     if (!message->cut) old->repeats++;
     if (old->rank < 0) old->rank = failure->rank;
     if (old->device_index < 0) old->device_index = failure->device_index;
     return HR_OK;
   }
-  line = message->kind == HRI_OOM_CACHING && !message->exact ? find_exact(e, failure) : e->failures.count;
+  if (line == e->failures.count && message->kind == HRI_OOM_CACHING && !message->exact) line = find_exact(e, failure);
   if (line == e->failures.count && e->failures.count == HR_OOM_MAX_FAILURES) {
     e->more++;
     return HR_OK;
   }
+  message->has_run = false;
+  hri_oom_closed_bar(e->text + at, e->count - at < HRI_OOM_TEXT_BYTES ? e->count - at : HRI_OOM_TEXT_BYTES, message);
   hri_oom_context(e->text + at - behind, behind, message);
   if (e->framework) failure->framework = e->framework;
   hri_oom_judge(message);
@@ -340,11 +442,26 @@ static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
   return HR_OK;
 }
 
+/* Two processes that write into one line: a message that ends where another begins, with figures lacking, is
+ * remembered; what the other one then shows of these figures is not taken for its own. */
+static void untangle(hr_explainer *e, size_t at, size_t mark_index, size_t after) {
+  size_t line = mark_index + 1 < e->marks.count ? e->marks.items[mark_index + 1].offset : e->count;
+  hri_oom_message *m = &e->message;
+  const hr_oom_value *f = m->failure.figures;
+  if (at < e->torn_end) hri_oom_untangle(&e->torn, m);
+  e->torn_end = 0;
+  if (m->kind == HRI_OOM_CACHING && !m->exact && after < line && f[HR_OOM_ALLOCATED].state == HR_OOM_ABSENT &&
+      f[HR_OOM_REQUESTED].state == HR_OOM_READ && hri_oom_is_broken_off(e->text + at, after - at)) {
+    e->torn = m->failure;
+    e->torn_end = line;
+  }
+}
+
 /* Reads all messages that start before `limit`. */
 static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
   size_t m = 0;
   while (e->searched < limit) {
-    size_t at = hri_oom_find(e->text, e->searched, e->count), start, count, end;
+    size_t at = hri_oom_find(e->text, e->searched, e->count), start, count, end, after;
     if (at >= limit) break;
     while (m + 1 < e->marks.count && e->marks.items[m + 1].offset <= at) m++;
     if (e->parsed >= MAX_PARSED) {
@@ -359,15 +476,17 @@ static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
     e->message.failure.line = e->marks.items[m].line;
     e->message.failure.event = UINT64_MAX;
     e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
-    if (e->message.kind != HRI_OOM_NOTHING) {
-      e->parsed++;
-      HRI_TRY(keep(e, at, error));
-    }
-    /* With lines of other ranks between, an offset in the copy is no offset in the window: then only the head is
+    /* With other lines left out between, an offset in the copy is no offset in the window: then only the head is
      * done. */
     if (end > start && count - start <= e->count - at && memcmp(e->one + start, e->text + at, end - start) == 0)
-      e->searched = at + (end - start);
-    else e->searched = at + 16;
+      after = at + (end - start);
+    else after = at + 16;
+    if (e->message.kind != HRI_OOM_NOTHING) {
+      e->parsed++;
+      untangle(e, at, m, after);
+      HRI_TRY(keep(e, at, error));
+    }
+    e->searched = after;
   }
   if (e->searched < limit) e->searched = limit;
   return HR_OK;
@@ -383,6 +502,7 @@ static hr_status slide(hr_explainer *e, hr_error *error) {
   memmove(e->text, e->text + drop, e->count - drop);
   e->count -= drop;
   e->searched -= drop;
+  e->torn_end = e->torn_end > drop ? e->torn_end - drop : 0;
   for (size_t i = 0; i < e->marks.count; i++) {
     mark moved = e->marks.items[i];
     bool covers = i + 1 == e->marks.count || e->marks.items[i + 1].offset > drop;
@@ -395,15 +515,8 @@ static hr_status slide(hr_explainer *e, hr_error *error) {
 }
 
 static hr_status end_line(hr_explainer *e, bool complete, hr_error *error) {
-  uint32_t before;
-  mark here = {.line = e->lines + 1};
   HRI_TRY(slide(e, error));
-  before = (uint32_t)e->count;
-  add_line(e, complete);
-  here.offset = before;
-  here.rank = e->rank;
-  if (e->count > before && !hri_array_push(&e->marks, here))
-    return hri_fail_memory(error, sizeof here, "marks of lines");
+  if (!add_line(e, complete)) return hri_fail_memory(error, sizeof(mark), "marks of lines");
   return HR_OK;
 }
 
@@ -445,6 +558,7 @@ hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr
 /* Device failures with figures first; then other device failures and plain host failures; kills and library errors that
  * may only follow from another failure last. The first of the best wins. */
 static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
+  if (kind == HRI_OOM_LIBRARY || kind == HRI_OOM_ENDED) return kind == HRI_OOM_LIBRARY ? 3 : 1;
   if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
   if (kind == HRI_OOM_FOREIGN) return 2;
   return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY_LIKELY ? 1 : 3;

@@ -175,7 +175,7 @@ static const sample
                 {"include/alloc.h:103 NCCL WARN Cuda failure 'out of memory'", HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0,
                  0, 0, 0, 0},
                 {"include/alloc.h:48 NCCL WARN Failed to CUDA calloc 6291456 bytes", HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN,
-                 0, 0, 0, 0, 0, 0},
+                 MIB(6), 0, 0, 0, 0, 0},
                 {"Error out of memory at line 380 in file /src/csrc/pythonInterface.c", HR_OOM_OUTSIDE_ALLOCATOR,
                  LIKELY, 0, 0, 0, 0, 0, 0},
                 {"MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp",
@@ -214,7 +214,7 @@ static const sample
                 {"RuntimeError: $ Torch: not enough memory: you tried to allocate 40GB. Buy new RAM! at /tmp/TH/THGeneral.c:218",
                  HR_OOM_HOST_MEMORY, CERTAIN, GIB(40), 0, 0, 0, 0, 0},
                 {"E: RuntimeError: Could not allocate tensor with 268435456 bytes. There is not enough GPU video memory available!",
-                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                 UNDECIDED, MIB(256), 0, 0, 0, 0, 0},
                 {"RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
                  UNDECIDED, 0, 0, 0, 0, 0, 0},
                 {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.",
@@ -290,6 +290,79 @@ static const sample
                 /* a cap within the rounding of what reaches it, and one of which nothing is known */
                 {"CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 15.90 GiB total capacity; 7.30 GiB already allocated; 7.00 GiB free; 7.95 GiB allowed; 7.45 GiB reserved in total by PyTorch)", HR_OOM_CAP,
                  LIKELY, MIB(512), GIB(15.9), GIB(7), GIB(7.3), GIB(7.45) - GIB(7.3), 0},
+                /* more who speak of it: extensions, servers, what processes share, other frameworks, the kernel */
+                {"[rank5]: RuntimeError: [XY][ERROR] CUDA runtime error: out of memory /src/xy/utils/alloc.cu:77",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: /io/include/tv/tensor.h 201\ncuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"Search for `hipErrorOutOfMemory' in https://rocm.docs.amd.com/ for more information.", UNDECIDED, 0,
+                 0, 0, 0, 0, 0},
+                {"MIOpen Error: /src/hip/handlehip.cpp:70: Memory not available to allocate buffer: 123456789",
+                 HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"Failed to cudaMalloc 805306368 bytes on device 1 (error 2 out of memory)", HR_OOM_OUTSIDE_ALLOCATOR,
+                 LIKELY, MIB(768), 0, 0, 0, 0, 0},
+                {"node1:811:902 [1] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 4194304 bytes",
+                 HR_OOM_OUTSIDE_ALLOCATOR, CERTAIN, MIB(4), 0, 0, 0, 0, 0},
+                {"node1:811:902 [1] misc/shmutils.cc:112 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-aBcDeF (size 9637888)",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: unable to write to file </torch_812_334455>: No space left on device (28)",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"    SemLock.__init__(self, SEMAPHORE, 1, 1, ctx=ctx)\nOSError: [Errno 28] No space left on device",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"Error: model requires more system memory (61.5 GiB) than is available (30.2 GiB)", HR_OOM_HOST_MEMORY,
+                 CERTAIN, GIB(61.5), 0, GIB(30.2), 0, 0, 0},
+                {"kernel: Killed process 4711 (python) total-vm:9907828kB, anon-rss:8500204kB, file-rss:0kB",
+                 HR_OOM_HOST_MEMORY, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Exception during initialization: bad allocation",
+                 HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+                {"[enforce fail at alloc_cpu.cpp:75] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9223372036854775808 bytes.",
+                 HR_OOM_TOO_BIG, CERTAIN, 9223372036854775808.0, 0, 0, 0, 0, 0},
+                {"Worker exits with a connection error. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer. (2) stop was called. (3) SIGSEGV",
+                 UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", HR_OOM_CAP, LIKELY,
+                 0, 0, 0, 0, 0, 0},
+                {"bfc_arena.cc:368 BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 1415086080",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"dmlc::Error what(): [10:00:00] src/storage/pooled_storage_manager.h:107: cudaMalloc fail\ned: out of memory",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0,
+                 0, 0, 0, 0},
+                {"zeMemAllocDevice returned ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"E tensorflow/stream_executor/cuda/cuda_blas.cc:372] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"W tensorflow/core/common_runtime/bfc_allocator.cc:217] Ran out of memory trying to allocate 1.20GiB.",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"Exception in main training loop: out of memory to allocate 81920000 bytes (total 836530688 bytes)",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                /* a bar that is closed behind the message says how far the run had come, without its picture too */
+                {CUT_SAMPLE "\n  2/100  9.8G  0.04  0.61: 61%|######1   | 44/72 [00:31<00:19,  1.4it/s]\n", UNDECIDED,
+                 GIB(1), GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
+                {CUT_SAMPLE "\n  2/100  9.8G  0.04  0.61: 61% 44/72 [00:31<00:19,  1.4it/s]\n", UNDECIDED, GIB(1),
+                 GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
+                {"failed to allocate 11.17G (11993874432 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                /* "free" is cut: total minus allocated decides, or not */
+                {"CUDA out of memory. Tried to allocate 52.00 MiB (GPU 0; 40.00 GiB total capacity; 38.90 GiB already allocated;",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(52), GIB(40), 0, GIB(38.9), 0, 0},
+                {"CUDA out of memory. Tried to allocate 52.00 MiB (GPU 0; 40.00 GiB total capacity; 18.90 GiB already allocated;",
+                 UNDECIDED, MIB(52), GIB(40), 0, GIB(18.9), 0, 0},
+                {"CUDA out of memory. Tried to allocate 52.00 MiB (GPU 0; 40.00 GiB total capacity; 38.90 GiB already alloca",
+                 HR_OOM_TOO_BIG, LIKELY, MIB(52), GIB(40), 0, GIB(38.9), 0, 0},
+                {"UNKNOWN: CUDNN_STATUS_ALLOC_FAILED\nin tensorflow/stream_executor/cuda/cuda_dnn.cc(40): 'cudnnConvolutionForward(",
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+                {"ParserError: Error tokenizing data. C error: out of memory", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0,
+                 0, 0},
+                {"MemoryError: Unable to allocate 77. GiB for an array with shape (101, 101, 1000000) and data type int64",
+                 HR_OOM_HOST_MEMORY, CERTAIN, GIB(77), 0, 0, 0, 0, 0},
+                {"Error: llama runner process has terminated: CUDA error: out of memory", HR_OOM_NOT_PYTORCH, CERTAIN,
+                 0, 0, 0, 0, 0, 0},
+                {"kernel launch failed with cudaErrorMemoryAllocation", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"RuntimeError: CUDA failed with error out of memory", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {"mine.cu:31 cudaMalloc failed: out of memory", UNDECIDED, 0, 0, 0, 0, 0, 0},
+                {CUT_SAMPLE "\n 90% of 12/40 shards", HR_OOM_TOO_BIG, LIKELY, GIB(1), GIB(10), MIB(1), GIB(8.9),
+                 MIB(10), 0},
+                {CUT_SAMPLE "\n  0%|          | 1/72 [00:01<01:19,  1.4it/s]\n", HR_OOM_TOO_BIG, LIKELY, GIB(1),
+                 GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
 
@@ -379,6 +452,18 @@ static void test_no_message(void **state) {
                                       "tests/test_oom.py::test_cuda_out_of_memory_is_caught PASSED",
                                       "If you run into CUDA out of memory errors, try fp16.",
                                       "the launcher exits with return code = 0",
+                                      "Torch Elastic sends SIGKILL/SIGTERM signals if any process fails",
+                                      "log when a trainer is terminated with SIGKILL, there is no log then",
+                                      "relaunch when terminated.reason == \"OOMKilled\"",
+                                      "case cudaErrorMemoryAllocation: return retry();",
+                                      "How about using MemoryError as a base class?",
+                                      "### CUDA Out of Memory Solutions",
+                                      "Exit code 137 means that the container was killed by the kernel",
+                                      "What is Docker container exit code 137?",
+                                      "you will see a CUDA Out Of Memory (OOM) Error and the run ends",
+                                      "shown when a CUDA Out of Memory issue occurs",
+                                      "OSError: [Errno 28] No space left on device: 'checkpoint.pt'",
+                                      "df: /dev/shm/ 1.0G 883M 142M 87%",
                                       "[launch.py:434:sigkill_handler] Killing subprocess 12"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -456,6 +541,99 @@ static void test_ranks_and_repeats(void **state) {
   assert_true(near(&e->failures[1].figures[HR_OOM_UNALLOCATED], MIB(20)));
   assert_int_equal(e->failures[0].repeats + e->failures[1].repeats, 3);
   hr_explanation_destroy(e);
+}
+
+/* Ranks that write into each other's lines, behind bars and on hosts: no figure of one is taken for the other's. */
+static void test_tangled_ranks(void **state) {
+  hr_explanation *e = explain(
+      "  7%|7         | 4/127 [02:56<15:52,  7.93s/it][rank1]: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 1 has\n"
+      "[gpu-07:0]:  6%|6         | 3/127 [02:56<15:52,  7.93s/it][gpu-07:2]: CUDA out of memory. Tried to allocate\n"
+      "[rank1]: a total capacity of 10.00 GiB of which 2.50 MiB is free.\n"
+      "[gpu-07:2]: 5.00 GiB. GPU 2 has a total capacity of 20.00 GiB of which 3.50 MiB is free.\n"
+      "  8%|8         | 5/127 [03:01<15:02,  7.93s/it]\n"
+      "[rank1]: Of the allocated memory 9.25 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but\n"
+      "[gpu-07:2]: Of the allocated memory 19.25 GiB is allocated by PyTorch, and 30.00 MiB is reserved by PyTorch but\n"
+      "[rank1]: unallocated.\n[gpu-07:2]: unallocated.\n");
+  (void)state;
+  assert_int_equal(e->failure_count, 2);
+  for (int i = 0; i < 2; i++) {
+    const hr_oom_value *f = e->failures[i].figures;
+    assert_int_equal(e->failures[i].rank, i + 1);
+    assert_int_equal(e->failures[i].device_index, i + 1);
+    assert_true(near(&f[HR_OOM_REQUESTED], GIB(i ? 5 : 3)) && near(&f[HR_OOM_TOTAL], GIB(i ? 20 : 10)));
+    assert_true(near(&f[HR_OOM_FREE], MIB(i ? 3.5 : 2.5)) && near(&f[HR_OOM_ALLOCATED], GIB(i ? 19.25 : 9.25)));
+    assert_true(near(&f[HR_OOM_UNALLOCATED], MIB(i ? 30 : 20)));
+  }
+  hr_explanation_destroy(e);
+}
+
+/* A number wrapped from its unit by somebody else's bar; workers told apart by process. */
+static void test_bars_and_workers(void **state) {
+  hr_explanation *e = explain(
+      "CUDA out of memory. Tried to allocate 1.00\n  5%|5         | 3/60 [00:03<00:36, 1.0GiB/s]\nGiB. GPU 0 has a "
+      "total capacity of 10.00 GiB of which 1.00 MiB is free. Of the allocated memory 9.50 GiB is allocated by "
+      "PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.\n"
+      "(Worker_TP0 pid=811) CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 30.00\n"
+      "(Worker_TP1 pid=812) GiB of which 29.00 GiB is free. Of the allocated memory 4.50 GiB is allocated by\n"
+      "(Worker_TP0 pid=811) GiB of which 7.00 MiB is free. Of the allocated memory 29.50 GiB is allocated by\n"
+      "(Worker_TP0 pid=811) PyTorch, and 40.00 MiB is reserved by PyTorch but unallocated.\n");
+  (void)state;
+  assert_int_equal(e->failure_count, 2);
+  assert_true(near(&e->failures[0].figures[HR_OOM_REQUESTED], GIB(1)));
+  assert_true(near(&e->failures[0].figures[HR_OOM_ALLOCATED], GIB(9.5)));
+  assert_true(near(&e->failures[1].figures[HR_OOM_FREE], MIB(7)));
+  assert_true(near(&e->failures[1].figures[HR_OOM_ALLOCATED], GIB(29.5)));
+  hr_explanation_destroy(e);
+}
+
+/* Two processes in one line: what may be of either is of neither. A request that is only quoted before the message
+ * takes nothing from it. */
+static void test_torn_line(void **state) {
+  hr_explanation *e = explain(
+      "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 10.00 GiB of which 1.00 MiB is CUDA out "
+      "of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 20.00 GiB of which 9.00 GiB is free. free. Of the "
+      "allocated memory 8.90 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.\n");
+  (void)state;
+  assert_int_equal(e->failure_count, 2);
+  assert_int_equal(e->failures[0].figures[HR_OOM_ALLOCATED].state, HR_OOM_ABSENT);
+  assert_int_equal(e->failures[1].figures[HR_OOM_ALLOCATED].state, HR_OOM_ABSENT);
+  assert_int_equal(e->failures[1].figures[HR_OOM_UNALLOCATED].state, HR_OOM_ABSENT);
+  assert_true(near(&e->failures[1].figures[HR_OOM_TOTAL], GIB(20)) &&
+              near(&e->failures[1].figures[HR_OOM_FREE], GIB(9)));
+  assert_int_equal(e->failures[1].certainty, HR_OOM_UNDECIDABLE);
+  hr_explanation_destroy(e);
+  e = explain("failed: CUDA out of memory. Tried to allocate 1.00 GiB: " CUT_SAMPLE);
+  assert_true(near(&e->failures[e->primary].figures[HR_OOM_ALLOCATED], GIB(8.9)));
+  hr_explanation_destroy(e);
+}
+
+/* Advice names what failed. */
+static void test_advice_names_the_resource(void **state) {
+  static const struct {
+    const char *text, *says, *not;
+  } cases[] = {
+      {"RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error.", "/dev/shm", "--memory"},
+      {"RuntimeError: unable to write to file </torch_1_2>", "--shm-size", "pin_memory"},
+      {"[enforce fail at alloc_cpu.cpp:75] . DefaultCPUAllocator: can't allocate memory", "memory limit of the job",
+       "shm"},
+      {"slurmstepd: error: Detected 1 oom_kill event in StepId=9.batch.", "--mem", "shm"},
+      {"OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376", "num_stages", "shm"},
+      {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "--mem-fraction-static",
+       "gpu-memory-utilization"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_explanation *e = explain(cases[i].text);
+    bool says = false;
+    assert_int_equal(e->failure_count, 1);
+    for (uint32_t k = 0; k < e->failures[0].advice_count; k++) {
+      says = says || strstr(e->failures[0].advice[k].text, cases[i].says);
+      assert_null(strstr(e->failures[0].advice[k].text, cases[i].not));
+    }
+    if (!says) print_message("no %s: %s\n", cases[i].says, cases[i].text);
+    assert_true(says);
+    hr_explanation_destroy(e);
+  }
 }
 
 static void test_framework(void **state) {
@@ -862,6 +1040,10 @@ int main(void) {
       cmocka_unit_test(test_wrong_sizes),
       cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_ranks_and_repeats),
+      cmocka_unit_test(test_tangled_ranks),
+      cmocka_unit_test(test_bars_and_workers),
+      cmocka_unit_test(test_torn_line),
+      cmocka_unit_test(test_advice_names_the_resource),
       cmocka_unit_test(test_framework),
       cmocka_unit_test(test_long_log),
       cmocka_unit_test(test_many_words_before),
