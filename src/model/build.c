@@ -439,6 +439,16 @@ static hri_attr dora_parts(const hr_model *m, int32_t layer, hri_slot weight_slo
   return attr;
 }
 
+/* What products read weights of matrices in. */
+static hri_dtype matrix_type(hr_precision precision) {
+  switch (precision) {
+  case HR_PRECISION_FP32:
+  case HR_PRECISION_TF32: return HRI_F32;
+  case HR_PRECISION_FP16: return HRI_F16;
+  default: return HRI_BF16;
+  }
+}
+
 /* A weight that is quantized is made again, in the type that the products read. */
 static hri_id weight_of_load(hri_job *job, const hr_job *spec, hri_emit e, const hri_param *param) {
   const hri_tensor like = job->tensors.items[param->weight];
@@ -450,10 +460,7 @@ static hri_id weight_of_load(hri_job *job, const hr_job *spec, hri_emit e, const
   hri_id weight;
   if (param->codes == HRI_NONE) return param->weight;
   weight = hri_tensor_new(job, place, hri_name(job, "%s.dequantized", hri_name_get(job, param->key)),
-                          spec->precision == HR_PRECISION_FP32   ? HRI_F32
-                          : spec->precision == HR_PRECISION_FP16 ? HRI_F16
-                                                                 : HRI_BF16,
-                          like.rank, like.dims, like.stored);
+                          matrix_type(spec->precision), like.rank, like.dims, like.stored);
   if (weight == HRI_NONE) return HRI_NONE;
   hri_node_append(job, HRI_OP_DEQUANTIZE, e, &param->quantized,
                   (hri_operand[]){HRI_R(param->codes), HRI_R(param->absmax), HRI_R(param->nested), HRI_W(weight)}, 4);
@@ -818,7 +825,8 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
 static double embedding_factor(const builder *b) {
   float factor = (float)b->model->embedding_scale;
   switch (b->spec->precision) {
-  case HR_PRECISION_FP32: return (double)factor;
+  case HR_PRECISION_FP32:
+  case HR_PRECISION_TF32: return (double)factor;
   case HR_PRECISION_FP16: return (double)hri_f16_widen(hri_f16_round(factor));
   default: return (double)hri_bf16_widen(hri_bf16_round(factor));
   }
