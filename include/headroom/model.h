@@ -154,7 +154,7 @@ typedef struct hr_model {
                                               transformers (padding_idx), for families that set it (all but gpt2). */
   double dropout;     /* largest dropout probability the config asks for; training has it where hr_job says so */
   hr_lora lora;       /* adapters beside the weights: of --lora, or of `adapter` */
-  char adapter[1024]; /* the directory with the adapters' weights; "": they begin from the seed */
+  char adapter[1024]; /* the directory or GGUF file with the adapters' weights; "": they begin from the seed */
 } hr_model;
 
 /* Fills `model` from, in this order: an existing directory with a config.json, an existing config.json file, or a

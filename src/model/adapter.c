@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "model/gguf.h"
 #include "model/lora.h"
 #include "model/params.h"
 
@@ -237,15 +238,11 @@ static hr_status read_config(const char *directory, char **path, hri_json *root,
   return hri_json_read(*path, CONFIG_LIMIT_BYTES, root, error);
 }
 
-hr_status hri_adapter_open(const char *directory, hr_model *model, hr_error *error) {
+static hr_status open_directory(const char *directory, hr_model *model, hr_error *error) {
   hr_lora lora;
   hri_json root = {0};
   char *path = NULL;
-  hr_status status;
-  if (strlen(directory) >= sizeof model->adapter)
-    return hri_fail(error, HR_ERROR_USAGE, "the path of the adapter has %zu bytes; at most %zu are supported",
-                    strlen(directory), sizeof model->adapter - 1);
-  status = read_config(directory, &path, &root, error);
+  hr_status status = read_config(directory, &path, &root, error);
   if (status == HR_OK) status = take(&root, model, &lora, error);
   if (status == HR_OK) {
     model->lora = lora;
@@ -254,6 +251,13 @@ hr_status hri_adapter_open(const char *directory, hr_model *model, hr_error *err
   hri_json_deinit(&root);
   hri_free(path);
   return status;
+}
+
+hr_status hri_adapter_open(const char *source, hr_model *model, hr_error *error) {
+  if (strlen(source) >= sizeof model->adapter)
+    return hri_fail(error, HR_ERROR_USAGE, "the path of the adapter has %zu bytes; at most %zu are supported",
+                    strlen(source), sizeof model->adapter - 1);
+  return (hri_gguf_is(source) ? hri_gguf_adapter_open : open_directory)(source, model, error);
 }
 
 hr_status hri_adapter_base(const char *directory, char out[1024], hr_error *error) {

@@ -106,8 +106,7 @@ static const char *compile_rule(hri_automaton *pattern, const char *key) {
   return length < (int)sizeof expression ? hri_automaton_compile(pattern, expression) : "it is too long";
 }
 
-/* The kind of rank and alpha; 0: that of all. False: there are too many. */
-static bool kind_of(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind) {
+bool hri_lora_kind(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind) {
   *kind = 0;
   if (rank == lora->rank && alpha == lora->alpha) return true;
   for (uint8_t k = 0; k < HR_LORA_KINDS; k++) {
@@ -155,7 +154,7 @@ const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *
       uint32_t own = of[l][k], own_alpha = ranks + of_alpha[l][k];
       if (!(lora->modules[l] >> k & 1)) continue;
       *bad = own < ranks ? own : own_alpha; /* to be named if the kind is one too many */
-      if (!kind_of(lora, own < ranks ? (uint32_t)rules[own].value : lora->rank,
+      if (!hri_lora_kind(lora, own < ranks ? (uint32_t)rules[own].value : lora->rank,
                    own_alpha < ranks + alphas ? rules[own_alpha].value : lora->alpha, &lora->kinds[l][k]))
         fault = "adapters have at most 64 pairs of rank and alpha";
     }

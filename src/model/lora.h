@@ -36,6 +36,9 @@ typedef struct hri_lora_rule {
 const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *rules, uint32_t ranks, uint32_t alphas,
                            uint32_t *bad);
 
+/* The kind (hr_lora.kinds) of a rank and alpha, which lora->own gets if they are new. False: there are too many. */
+bool hri_lora_kind(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind);
+
 /* Ranges and what excludes what; USAGE. */
 hr_status hri_lora_check(const hr_model *model, const hr_lora *lora, hr_error *error);
 

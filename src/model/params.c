@@ -268,6 +268,13 @@ static bool shares(const hr_model *m, hri_slot slot, int32_t layer, hr_module k)
   return (is_a(slot) ? hri_module_a(m, layer, k) : hri_module_first(m, layer, k)) == module;
 }
 
+hr_module hri_param_module(const hr_model *m, const hri_param_spec *spec, uint32_t k) {
+  int module = 0;
+  assert(spec->adapter && k < spec->part_count);
+  while (!shares(m, spec->slot, spec->layer, (hr_module)module) || k-- > 0) module++;
+  return (hr_module)module;
+}
+
 static uint64_t adapter_rows(const hr_model *m, hri_slot slot, int32_t layer, hr_module k) {
   return is_a(slot) ? hri_lora_rank(&m->lora, layer, k) : module_rows(m, k);
 }

@@ -93,6 +93,8 @@ bool hri_param_quantizes(const hr_model *model, const hri_param_spec *spec);
 bool hri_module_is_adapted(const hr_model *model, int32_t layer, hr_module module);
 /* Whose A a module uses: its own, or with modules of its product that have the same rank and factor the first one's. */
 hr_module hri_module_a(const hr_model *model, int32_t layer, hr_module module);
+/* The module whose tensor the k-th part of an adapter's parameter is. */
+hr_module hri_param_module(const hr_model *model, const hri_param_spec *spec, uint32_t k);
 /* The first adapted module of a module's product, which has the magnitudes of all of them. */
 hr_module hri_module_first(const hr_model *model, int32_t layer, hr_module module);
 /* Rank of a module's adapter, and the factor on its share. */

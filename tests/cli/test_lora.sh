@@ -207,6 +207,17 @@ run evaluate shallow/final --adapter one/final --seq 13 --data held.txt; refuses
 run train ${model/hidden=24/hidden=18} $rows --threads 1 --steps 1 --out narrow -q; expect_rc 0
 run evaluate narrow/final --adapter one/final --seq 13 --data held.txt; refuses 5; expect_err "$weights: .*shape"
 run convert one/final one.gguf; expect_rc 0; grep -aq adapter.lora.alpha one.gguf || fail "adapters became a model"
+# From GGUF, as from the directory: evaluated, gone on with, resumed when the file is gone.
+[ "$(loss_of base/final --adapter one.gguf)" = "$trained" ] || fail "a GGUF file of adapters evaluates otherwise"
+run generate base/final --adapter one.gguf --threads 1 --prompt 'line ' --max-tokens 12 --temperature 0 --json; expect_rc 0
+[ "$(grep '"tokens"' told)" = "$(grep '"tokens"' out)" ] || fail "a GGUF file of adapters generates otherwise"
+run train base/final $rows --adapter one.gguf --steps 4 --lr 1e-2 --threads 1 --out further-gguf -q; expect_rc 0
+cmp -s further-gguf/final/$weights further/final/$weights || fail "from GGUF, adapters go on otherwise"
+run train base/final $rows --adapter one.gguf --steps 2 --schedule constant --lr 1e-2 --threads 1 --out half-way -q; expect_rc 0
+run train base/final $rows --adapter one/final --steps 4 --schedule constant --lr 1e-2 --threads 1 --out whole-way -q; expect_rc 0
+rm one.gguf
+run train --resume half-way --steps 4 -q; expect_rc 0
+cmp -s half-way/final/$weights whole-way/final/$weights || fail "begun from GGUF and resumed, other adapters"
 [ -e never ] && fail "a refused run made a directory"
 [ "$(tree base/final)" = "$base" ] || fail "something changed the base"
 }

@@ -71,7 +71,7 @@ if __name__ == "__main__":
             (width, rows), _, b = adapter[1][name + ".lora_b"]
             assert [columns, rows] == dims and width == rank, name
             left -= {name + ".lora_a", name + ".lora_b"}
-            scale, tolerance = adapter[0]["adapter.lora.alpha"] / rank, 1e-5
+            scale, tolerance = adapter[0].get("adapter.lora.alpha", 0) / rank or 1, 1e-5
             for r in range(rows):
                 for c in range(columns):
                     want[r * columns + c] += scale * sum(b[r * rank + k] * a[k * columns + c] for k in range(rank))
@@ -85,6 +85,14 @@ as_gguf() {
   run convert "merged-$1" "merged-$1.gguf" --type f32; expect_rc 0
   run convert "lora-$1/final" "lora-$1.gguf"; expect_rc 0; expect_out 'PEFT \(f32\) to GGUF \(f32\)'
   python3 gguf.py "base-$1.gguf" "lora-$1.gguf" "merged-$1.gguf" || fail "the adapter of $1 is another one in GGUF"
+  # Back again, the rows of q and k in their order: the same function, and merged the same bytes but for rsLoRA's root, which is rounded.
+  local same=0
+  [ "$1" = rslora ] && same=1e-6
+  near "$(loss_of "base-$1/final" --adapter "lora-$1.gguf")" "$trained" $same "the adapter of $1 from GGUF"
+  near "$(loss_of "base-$1.gguf" --adapter "lora-$1.gguf")" "$trained" 1e-6 "$1, both from GGUF"
+  run merge "base-$1/final" "lora-$1.gguf" --out "back-$1"; expect_rc 0; expect_no_err
+  [ "$1" = rslora ] || [ "$(tree "back-$1")" = "$(tree "merged-$1")" ] || fail "$1 merged from GGUF has other bytes"
+  near "$(loss_of "back-$1")" "$trained" 1e-6 "$1 merged from GGUF"
 }
 
 # ---- the function, in fp32: one term of rounding ----
@@ -248,7 +256,81 @@ wide, half = gguf.read("lora-llama.gguf")[1], gguf.read("half.gguf")[1]
 assert all(t[1] == 1 for t in half.values()) and wide.keys() == half.keys()
 assert all(abs(x - y) <= 1e-3 * abs(x) + 1e-7 for k in wide for x, y in zip(wide[k][2], half[k][2]))
 P
-run evaluate half.gguf --data held.txt; refuses 2; expect_err 'half.gguf holds adapters, and no model'
+near "$(loss_of base-llama/final --adapter half.gguf)" "$(loss_of lora-llama/final)" 1e-3 "A and B in F16"
+# Files of others: a rank of each module's own, no alpha; and what is no such file.
+cat >make.py <<'P'
+import struct
+import gguf
+def text(t): return struct.pack("<Q", len(t)) + t.encode()
+def write(path, keys, tensors):
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
+    for key, value in keys.items():
+        out += text(key) + (struct.pack("<I", 8) + text(value) if isinstance(value, str) else struct.pack("<If", 6, value))
+    data = b""
+    for name, (dims, values) in tensors.items():
+        out += text(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, 0, len(data))
+        data += struct.pack("<%df" % len(values), *values)
+        data += b"\0" * (-len(data) % 32)
+    open(path, "wb").write(out + b"\0" * (-len(out) % 32) + data)
+keys, tensors = gguf.read("lora-llama.gguf")
+keys = {k: keys[k] for k in ("general.architecture", "general.type", "adapter.type", "adapter.lora.alpha")}
+tensors = {k: (t[0], list(t[2])) for k, t in tensors.items()}
+def one(path, change):
+    k, t = dict(keys), {name: (list(dims), list(values)) for name, (dims, values) in tensors.items()}
+    change(k, t)
+    write(path, k, t)
+def thin(t, weight, rank): # the first `rank` of four
+    (columns, _), a = t[weight + ".lora_a"]
+    (_, rows), b = t[weight + ".lora_b"]
+    t[weight + ".lora_a"] = [columns, rank], a[: columns * rank]
+    t[weight + ".lora_b"] = [rank, rows], [b[r * 4 + k] for r in range(rows) for k in range(rank)]
+def ranks(k, t):
+    thin(t, "blk.0.attn_q.weight", 2)
+    thin(t, "blk.1.attn_k.weight", 1)
+    thin(t, "blk.1.ffn_down.weight", 3)
+q = "blk.1.attn_q.weight.lora_"
+one("ranks.gguf", ranks)
+one("ones.gguf", lambda k, t: (k.pop("adapter.lora.alpha"), ranks(k, t)))
+one("single.gguf", lambda k, t: t.pop(q + "b"))
+one("foreign.gguf", lambda k, t: k.update({"general.architecture": "qwen2"}))
+one("other.gguf", lambda k, t: k.update({"adapter.type": "control_vector"}))
+one("minus.gguf", lambda k, t: k.update({"adapter.lora.alpha": -1.0}))
+one("embedding.gguf", lambda k, t: t.update({"token_embd.weight.lora_a": t[q + "a"], "token_embd.weight.lora_b": t[q + "b"]}))
+one("deep.gguf", lambda k, t: t.update({q.replace("1", "2", 1) + h: t[q + h] for h in "ab"}))
+one("wide.gguf", lambda k, t: t.update({q + "a": ([25, 4], [0.0] * 100)}))
+one("empty.gguf", lambda k, t: t.clear())
+one("nan.gguf", lambda k, t: t[q + "b"][1].__setitem__(5, float("nan")))
+P
+python3 make.py || fail "no GGUF files were made"
+for name in ranks ones; do
+  run merge base-llama/final $name.gguf --out "of-$name"; expect_rc 0; expect_no_err
+  run convert "of-$name" "of-$name.gguf" --type f32; expect_rc 0
+  python3 gguf.py base-llama.gguf $name.gguf "of-$name.gguf" || fail "$name.gguf is merged otherwise than it says"
+  near "$(loss_of base-llama/final --adapter $name.gguf)" "$(loss_of "of-$name")" 1e-6 "$name.gguf"
+  run train base-llama/final --adapter $name.gguf --seq 13 --data text.txt --threads 1 --steps 2 --lr 0 --out "kept-$name" -q; expect_rc 0
+  near "$(loss_of "kept-$name/final")" "$(loss_of base-llama/final --adapter $name.gguf)" 0 "$name.gguf, kept as PEFT has it"
+done
+apart "$(loss_of of-ranks)" "$(loss_of lora-llama/final)" 1e-4 "ranks"
+apart "$(loss_of of-ranks)" "$(loss_of of-ones)" 1e-4 "alpha"
+# refused_gguf STATUS NAME MESSAGE: by whatever takes adapters.
+refused_gguf() {
+  run merge base-llama/final "$2.gguf" --out never; refuses "$1"; expect_err "$2.gguf: $3"
+  run evaluate base-llama/final --adapter "$2.gguf" --seq 13 --data held.txt; refuses "$1"; expect_err "$2.gguf: $3"
+}
+refused_gguf 5 single 'the tensor blk.1.attn_q.weight.lora_b is missing'
+refused_gguf 5 foreign "general.architecture is 'qwen2', and .* is llama"
+refused_gguf 2 other "adapter.type is 'control_vector'"
+refused_gguf 5 minus 'adapter.lora.alpha is -1'
+refused_gguf 2 embedding 'tensor token_embd.weight.lora_a: adapters of embeddings'
+refused_gguf 5 deep 'the tensor blk.2.attn_q.weight.lora_a is A or B of no linear module'
+refused_gguf 5 wide 'tensor blk.1.attn_q.weight.lora_a has 4 rows of 25 elements'
+refused_gguf 5 nan 'element [0-9]+ of tensor .* is not finite'
+run merge base-llama/final empty.gguf --out never; refuses 5; expect_err 'empty.gguf holds no tensors'
+run merge base-llama/final base-llama.gguf --out never; refuses 5; expect_err 'base-llama.gguf holds no adapters'
+run merge base-llama/final lora-llama.gguf --onto dequantized --out never; refuses 2; expect_err 'no adapter says'
+run merge base-llama/final lora-llama.gguf --onto dequantized --quantize nf4 --out asked-gguf; expect_rc 0
+[ "$(tree asked-gguf)" = "$(tree asked)" ] || fail "onto dequantized weights, other bytes from GGUF"
+run evaluate half.gguf --data held.txt; refuses 2; expect_err 'half.gguf holds adapters, and no model'; expect_err '--adapter half.gguf'
 run convert half.gguf never; refuses 2; expect_err 'holds adapters, and no model'
 run convert lora-llama/final never --quantize nf4; refuses 2; expect_err 'adapters, which are not quantized'
 run convert lora-llama/final never; refuses 2
