@@ -102,7 +102,8 @@ static hr_status refuse_unknown(const reading *r, const char *name, hr_error *er
   if (strncmp(name, "token_embd.", 11) == 0 || strncmp(name, "output.", 7) == 0) {
     hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: tensor %s: adapters of embeddings or of the head are not read from GGUF",
              hri_gguf_path(r->file), name);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "merge it with llama.cpp (llama-export-lora) and name the merged model");
+    return hri_hint(error, HR_ERROR_UNSUPPORTED,
+                    "merge it with llama.cpp (llama-export-lora) and name the merged model");
   }
   hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is A or B of no linear module of a layer of this %s model",
            hri_gguf_path(r->file), name, hr_family_name(r->model->family));

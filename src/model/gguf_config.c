@@ -407,8 +407,8 @@ static void name_model(const hri_gguf *file, hr_model *model) {
 
 static hr_status refuse_adapter(const hri_gguf *file, hr_error *error) {
   hri_fail(error, HR_ERROR_UNSUPPORTED, "%s holds adapters, and no model", hri_gguf_path(file));
-  return hri_hint(error, HR_ERROR_UNSUPPORTED,
-                  "name the model that they belong to, and them by --adapter %.200s", hri_gguf_path(file));
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "name the model that they belong to, and them by --adapter %.200s",
+                  hri_gguf_path(file));
 }
 
 hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error) {

@@ -245,6 +245,30 @@ static hr_status take_pair(const item *it, hr_module module, adapter *one, hr_er
   return status;
 }
 
+/* The embedding's: a file with [in, out], as gpt2's are. */
+static hr_status take_embedding(const item *it, adapter *one, hr_error *error) {
+  uint64_t rank = hri_lora_embedding_rank(&one->model.lora), values = rank * (it->rows + it->columns);
+  float *both = hri_alloc(values * sizeof *both), *b = both ? both + rank * it->rows : NULL;
+  char name[96], whole[128];
+  hr_status status;
+  one->rank = rank;
+  one->factor = (float)(one->weight * hri_lora_embedding_scale(&one->model.lora));
+  one->left = hri_alloc(it->rows * rank * sizeof *both);
+  one->right = hri_alloc_zero(rank * stride_of(it), sizeof *both);
+  hri_embedding_name(&one->model, name);
+  status = both && one->left && one->right ? HR_OK : hri_fail_memory(error, 2 * values * sizeof *both, name);
+  (void)snprintf(whole, sizeof whole, "base_model.model.%.64s.lora_embedding_A", name);
+  if (status == HR_OK) status = read_whole(one->source.adapter, whole, rank * it->rows, both, error);
+  (void)snprintf(whole, sizeof whole, "base_model.model.%.64s.lora_embedding_B", name);
+  if (status == HR_OK) status = read_whole(one->source.adapter, whole, it->columns * rank, b, error);
+  if (status == HR_OK) {
+    turn(one->left, rank, both, rank, it->rows);
+    turn(one->right, stride_of(it), b, it->columns, rank);
+  }
+  hri_free(both);
+  return status;
+}
+
 /* Rows are brought to a length that one adapter trained: with another share beside its own, or a part of it, they have
  * none. */
 static hr_status check_lengths(const merge *m, const item *it, hr_error *error) {
@@ -265,13 +289,17 @@ static hr_status check_lengths(const merge *m, const item *it, hr_error *error) 
 
 /* Reads what the adapters have for a tensor; *any: one of them has something. */
 static hr_status take_shares(merge *m, const item *it, bool *any, hr_error *error) {
-  hr_module module;
+  hr_module module = HR_MODULE_Q;
   bool linear = module_of(it, &module);
   *any = false;
   drop_shares(m);
   for (uint32_t i = 0; i < m->count; i++) {
     adapter *one = &m->adapters[i];
     HRI_TRY(take_tuned(it, one, any, error));
+    if (it->spec.slot == HRI_SLOT_TOKEN_EMBEDDING && one->model.lora.embedding) {
+      HRI_TRY(take_embedding(it, one, error));
+      *any = true;
+    }
     if (!linear || !hri_module_is_adapted(&one->model, it->spec.layer, module)) continue;
     HRI_TRY(take_pair(it, module, one, error));
     *any = true;
@@ -661,6 +689,7 @@ static hr_status open_adapter(merge *m, uint32_t i, const char *directory, hr_er
   HRI_TRY(hri_adapter_open(directory, &one->model, error));
   one->model.has_weights = false; /* they are open already */
   HRI_TRY(hri_source_open(&one->source, &one->model, NULL, NULL, NULL, NULL, 0, error));
+  HRI_TRY(hri_source_check_embedding(&one->source, &m->source, error));
   one->weight = weight;
   if (!isfinite((float)(weight * one->model.lora.alpha)))
     return hri_fail(error, HR_ERROR_USAGE, "%s: a weight of %g makes no factor", directory, weight);
@@ -771,7 +800,7 @@ hr_status hr_merge(const char *model, const char *const *adapters, uint32_t coun
   m.count = count;
   for (uint32_t i = 0; i < count; i++) HRI_TRY_OUT(open_adapter(&m, i, adapters[i], error));
   for (uint32_t i = 0; i < count; i++)
-    if (hri_lora_unties(&m.adapters[i].model)) untie(&m);
+    if (hri_lora_unties(&m.adapters[i].model) || m.adapters[i].model.lora.embedding) untie(&m);
   HRI_TRY_OUT(choose_kind(&m, error));
   HRI_TRY_OUT(list_tensors(&m, error));
   status = write_target(&m, error);

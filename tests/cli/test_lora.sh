@@ -98,6 +98,29 @@ run train --resume dora-parts --steps 6 -q; expect_rc 0
 cmp -s dora-parts/final/$weights dora-straight/final/$weights || fail "DoRA gone on in steps, other adapters"
 run convert dora/final never.gguf; refuses 2; expect_err "DoRA.s magnitudes, for which GGUF"; [ -e never.gguf ] && fail "DoRA became a GGUF file"
 run train base/final $rows --lora r=4,dora,dropout=0.1 --steps 1 --out never; refuses 2; expect_err 'dora and dropout of adapters exclude'
+# An adapter of the embedding: a lookup of A, and B; among others, alone, gone on with, beside quantized weights.
+lora=r=4,alpha=8,targets=embed_tokens,q_proj,rank_pattern=embed_tokens:3
+fresh
+same embedding --threads 1 --seq 32 --micro-batch 2
+same embedding-two --threads 2 --seq 32 --micro-batch 2 --recompute block --weight-packing persistent
+same embedding-halves --threads 2 --seq 32 --micro-batch 1 --accumulate 2 --check
+fresh
+same embedding-bf --threads 1 --seq 32 --precision bf16 --micro-batch 2 --quantize nf4+dq
+same embedding-bf-two --threads 2 --seq 32 --precision bf16 --micro-batch 1 --accumulate 2 --quantize nf4+dq --recompute block
+grep -q '"embed_tokens": 3' embedding/final/adapter_config.json || fail "the embedding's rank is not written"
+run train base/final $rows --micro-batch 32 --steps 80 --lr 2e-3 --lora r=4,targets=embed_tokens --threads 1 --update in-backward --clip 0 --out embedding-alone -q; expect_rc 0
+awk -v a="$plain" -v b="$(loss_of embedding-alone/final)" 'BEGIN { exit !(b < a - 0.03) }' || fail "an adapter of the embedding alone learns nothing"
+run train base/final $rows --steps 6 --save-every 3 --schedule constant --lr 1e-2 --lora targets=embed_tokens --threads 1 --out embedding-straight -q; expect_rc 0
+run train base/final $rows --steps 3 --save-every 3 --schedule constant --lr 1e-2 --lora targets=embed_tokens --threads 1 --out embedding-parts -q; expect_rc 0
+run train --resume embedding-parts --steps 6 -q; expect_rc 0
+cmp -s embedding-parts/final/$weights embedding-straight/final/$weights || fail "an embedding's adapter gone on in steps, other values"
+run train base/final $rows --adapter embedding/final --steps 1 --lr 0 --threads 1 --out embedding-zero -q; expect_rc 0
+cmp -s embedding-zero/final/$weights embedding/final/$weights || fail "an embedding's adapter changed by being loaded and saved"
+cmp -s embedding-zero/final/adapter_config.json embedding/final/adapter_config.json || fail "its settings did"
+run train base/final $rows --lora targets=embed_tokens,layers=0-1 --steps 1 --out never; refuses 2; expect_err 'names the embedding, and layers='
+run train base/final $rows --lora targets=embed_tokens,dora --steps 1 --out never; refuses 2; expect_err 'with dora the embedding'
+run train base/final $rows --lora targets=embed_tokens,modules_to_save=embed_tokens --steps 1 --out never; refuses 2; expect_err 'the embedding trains whole'
+run convert embedding/final never.gguf; refuses 2; expect_err "an adapter of the embedding, for which GGUF"
 # In a recipe as a mapping.
 printf 'lora:\n  r: 4\n  targets: [q_proj, v_proj]\n  rslora: false\n  dora: true\n  rank_pattern: {v_proj: 2}\n  modules_to_save: lm_head\n' >words.yaml
 run train base/final $rows --recipe words.yaml --steps 2 --lr 1e-2 --threads 1 --out by-recipe -q; expect_rc 0

@@ -202,6 +202,57 @@ for name in llama-bf16-shards gpt2-f16-shards llama-mixed; do
   rm -r plain
 done
 
+# ---- an adapter of the embedding: a head that was tied keeps what it was ----
+cat >embedding.py <<'P'
+import array, json, struct, sys
+def read(path):
+    data = open(path, "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8 : 8 + size])
+    head.pop("__metadata__", None)
+    return {k: (v["shape"], array.array("f", data[8 + size + v["data_offsets"][0] : 8 + size + v["data_offsets"][1]])) for k, v in head.items()}
+def write(path, tensors):
+    head, at = {}, 0
+    for name, (shape, values) in tensors.items():
+        head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * len(values)]}
+        at += 4 * len(values)
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"".join(v.tobytes() for _, v in tensors.values()))
+e = "model.embed_tokens."
+base, adapter, merged = (read(p) for p in sys.argv[1:4])
+(rank, vocabulary), a = adapter["base_model.model." + e + "lora_embedding_A"]
+(width, _), b = adapter["base_model.model." + e + "lora_embedding_B"]
+old, new, scale = base[e + "weight"][1], merged[e + "weight"][1], 8 / 4
+moved = max(abs(x - y) for x, y in zip(old, new))
+wrong = max(abs(new[t * width + c] - old[t * width + c] - scale * sum(a[k * vocabulary + t] * b[c * rank + k] for k in range(rank)))
+            for t in range(vocabulary) for c in range(width))
+head = base.get("lm_head.weight", base[e + "weight"])
+assert moved > 1e-3 and wrong < 1e-6 and merged["lm_head.weight"] == head, (moved, wrong)
+adapter["base_model.model." + e + "base_layer.weight"] = base[e + "weight"]
+write(sys.argv[4], adapter)
+adapter["base_model.model." + e + "base_layer.weight"][1][77] += 1
+write(sys.argv[5], adapter)
+P
+run train "$llama,tied" --seq 13 --data text.txt --threads 1 --steps 25 --lr 1e-2 --out base-tied -q; expect_rc 0
+for name in llama tied; do
+  adapter "embed-$name" "base-$name/final" --lora r=4,alpha=8,targets=embed_tokens,v_proj
+  trained=$(loss_of "embed-$name/final")
+  apart "$(loss_of "base-$name/final")" "$trained" 1e-4 "$name with its embedding adapted"
+  run merge "base-$name/final" "embed-$name/final" --out "embedded-$name"; expect_rc 0; expect_no_err
+  near "$(loss_of "embedded-$name")" "$trained" 1e-6 "$name, an embedding merged"
+  grep -q '"tie_word_embeddings": false' "embedded-$name/config.json" || fail "$name is tied after its embedding was merged"
+  # PEFT saves the embedding itself beside them: it must be the model's.
+  for kind in with other; do cp -r "embed-$name/final" "$kind-$name"; done
+  python3 embedding.py "base-$name/final/model.safetensors" "embed-$name/final/$weights" "embedded-$name/model.safetensors" \
+    "with-$name/$weights" "other-$name/$weights" || fail "$name has another embedding than W + s (B A)^T, or another head"
+  near "$(loss_of "with-$name")" "$trained" 0 "$name beside its embedding"
+  run merge "base-$name/final" "with-$name" --out "again-$name"; expect_rc 0
+  [ "$(tree "again-$name")" = "$(tree "embedded-$name")" ] || fail "$name beside its embedding is merged otherwise"
+  run evaluate "base-$name/final" --adapter "other-$name" --seq 13 --data held.txt; refuses 2; expect_err "other-$name/$weights: the tensor .*base_layer.weight holds another embedding"
+  run merge "base-$name/final" "other-$name" --out never; refuses 2; expect_err 'holds another embedding'
+done
+
 # ---- targets: whole or not at all ----
 run merge base-llama/final lora-llama/final --out merged-llama; refuses 2; expect_err 'merged-llama exists'; expect_err '--force'
 touch merged-llama/notes
@@ -324,7 +375,8 @@ refused_gguf 5 minus 'adapter.lora.alpha is -1'
 refused_gguf 2 embedding 'tensor token_embd.weight.lora_a: adapters of embeddings'
 refused_gguf 5 deep 'the tensor blk.2.attn_q.weight.lora_a is A or B of no linear module'
 refused_gguf 5 wide 'tensor blk.1.attn_q.weight.lora_a has 4 rows of 25 elements'
-refused_gguf 5 nan 'element [0-9]+ of tensor .* is not finite'
+run merge base-llama/final nan.gguf --out never; refuses 5; expect_err 'nan.gguf: element 17 of tensor blk.1.attn_q.weight.lora_b is not finite' # where our rows have it
+run evaluate base-llama/final --adapter nan.gguf --seq 13 --data held.txt; refuses 5; expect_err 'nan.gguf: tensor blk.1.attn_q.weight.lora_b holds a value that is not finite'
 run merge base-llama/final empty.gguf --out never; refuses 5; expect_err 'empty.gguf holds no tensors'
 run merge base-llama/final base-llama.gguf --out never; refuses 5; expect_err 'base-llama.gguf holds no adapters'
 run merge base-llama/final lora-llama.gguf --onto dequantized --out never; refuses 2; expect_err 'no adapter says'
