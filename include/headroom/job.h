@@ -47,12 +47,15 @@ typedef enum hr_schedule {
  *   FP16       fp16 weights and activations, else as BF16; the loss is scaled by a number that finds its level by itself
  *              (loss_scale): a step whose gradients overflow is skipped. What a loss that is not finite does is
  *              on_nonfinite's to say
+ *   TF32       as FP32 in all that is stored; products are computed from 10 bits of mantissa, as GPUs' matrix units do from
+ *              NVIDIA's Ampere on. Of plans for such devices alone: only the predicted time is another one
  * Vectors (norm weights, biases) stay fp32. */
 typedef enum hr_precision {
   HR_PRECISION_FP32 = 0,
   HR_PRECISION_BF16,
   HR_PRECISION_BF16_PURE,
-  HR_PRECISION_FP16
+  HR_PRECISION_FP16,
+  HR_PRECISION_TF32
 } hr_precision;
 /* What optimizer states are kept in; bf16 states are rounded stochastically too (BF16_PURE only). */
 typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
@@ -158,7 +161,8 @@ typedef struct hr_job {
 
   const char *freeze, *train_only; /* --freeze, --train-only: lists of words (src/model/freeze.h); NULL */
   hr_quantize quantize;
-  const char *adapter; /* --adapter: a directory of adapters to begin with, which hr_job_finish reads into the model */
+  const char *
+      adapter; /* --adapter: a directory or GGUF file of adapters to begin with, which hr_job_finish reads into the model */
 
   uint32_t context_length; /* --context (generate), or sequence_length when sampling during training */
   uint32_t position_count; /* rows of the tables of rotary positions; 0 = as many as the longest sequence */

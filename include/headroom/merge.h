@@ -41,7 +41,7 @@ typedef struct hr_merge_result {
   char kept[4096];      /* as in hr_convert_result */
 } hr_merge_result;
 
-/* Merges adapters (directories as PEFT and RUN/final have them) into the Hugging Face directory `model`, as the new
+/* Merges adapters (directories as PEFT and RUN/final have them, or GGUF files) into the Hugging Face directory `model`, as the new
  * directory `target`: its shards, types, metadata, config.json and tokenizer files are those of the model. Both may be
  * NULL at the end. The target appears whole, at the end, or not at all. USAGE: the target exists or holds more than a
  * model, options that make no sense together; INPUT: what is wrong with model or adapter, by file and tensor, values

@@ -109,10 +109,13 @@ typedef struct hr_lora {
   bool rslora, dora;
   bool gaussian; /* A begins normal with deviation 1 / rank, else uniform as PEFT's kaiming */
   hr_lora_bias bias;
-  uint32_t saved;                 /* parameters outside of linear modules that train whole: a set of 1 << slot, of
+  uint32_t saved;         /* parameters outside of linear modules that train whole: a set of 1 << slot, of
                                    * embeddings, norms and the head (src/model/params.h). With tied embeddings a head
                                    * or an embedding that trains is a copy of its own */
-  uint8_t modules[HR_MAX_LAYERS]; /* of each layer, a set of 1 << hr_module */
+  bool embedding;         /* the token embedding has an adapter too: token t gets s times column t of B A more. A head
+                                   * that is tied to it does not */
+  uint8_t embedding_kind; /* as kinds */
+  uint8_t modules[HR_MAX_LAYERS];                /* of each layer, a set of 1 << hr_module */
   uint8_t kinds[HR_MAX_LAYERS][HR_MODULE_COUNT]; /* 0: of `rank` and `alpha`; k: of own[k - 1] */
   hr_lora_kind own[HR_LORA_KINDS];               /* in the order of their first use; behind the last one zeros */
 } hr_lora;
@@ -154,7 +157,7 @@ typedef struct hr_model {
                                               transformers (padding_idx), for families that set it (all but gpt2). */
   double dropout;     /* largest dropout probability the config asks for; training has it where hr_job says so */
   hr_lora lora;       /* adapters beside the weights: of --lora, or of `adapter` */
-  char adapter[1024]; /* the directory with the adapters' weights; "": they begin from the seed */
+  char adapter[1024]; /* the directory or GGUF file with the adapters' weights; "": they begin from the seed */
 } hr_model;
 
 /* Fills `model` from, in this order: an existing directory with a config.json, an existing config.json file, or a

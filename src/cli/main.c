@@ -93,7 +93,7 @@ const cli_command commands[] = {
      command_convert},
     {"merge", "MODEL ADAPTER... --out DIR [OPTIONS]", "adapters into the weights of their model", HR_FOR_MERGE,
      MAX_OPERANDS,
-     "Adds adapters, as RUN/final of a run with --lora and PEFT have them, to the weights of a Hugging Face directory: in "
+     "Adds adapters, as RUN/final of a run with --lora and PEFT have them, or from GGUF files, to the weights of a Hugging Face directory: in "
      "fp32, rounded once to the type of each tensor. The result is a model like the first one: its shards, types, "
      "configuration and tokenizer. Weights are streamed, 16 MiB and the A and B of a matrix are held (with --onto "
      "dequantized a matrix as well, 7 bytes an element). DIR appears when it is whole.\n"

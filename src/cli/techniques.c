@@ -53,6 +53,8 @@ static const technique techniques[] = {
      "updates that round stochastically"},
     {"precision", "fp16", "as bf16, on cards that have no bf16 too",
      "as bf16; a range that ends at 65504, and below at 6e-8: the loss is scaled, steps that overflow are skipped"},
+    {"precision", "tf32", "time, not bytes: products of a GPU at its rate of tf32; all that is stored is fp32",
+     "13 of the 23 bits of each number that is multiplied; sums are fp32"},
     {"moments", "bf16", "half of the optimizer's states", "states that round stochastically"},
     {"weight-packing", "off", "copies of weights in the order in which products read them",
      "speed of products on the CPU"},

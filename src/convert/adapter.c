@@ -13,10 +13,10 @@
 
 /* A or B of one module. */
 typedef struct item {
-  char name[128], gguf[64]; /* in the source, in the target */
-  uint32_t index;           /* in the source */
-  uint32_t type, head_size; /* as in hri_gguf_part */
-  uint64_t rows, columns;
+  char name[128];     /* in the source */
+  hri_gguf_part part; /* in the target */
+  uint32_t index;     /* in the source */
+  uint32_t type;
 } item;
 
 typedef struct work {
@@ -42,22 +42,22 @@ static hr_status check(const work *w, item *it, hr_error *error) {
   if (t->dtype != HRI_FILE_F32 && t->dtype != HRI_FILE_BF16 && t->dtype != HRI_FILE_F16)
     return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has dtype %s; F32, BF16 and F16 are read",
                     hri_weights_path(w->weights, it->index), it->name, hri_file_dtype_name(t->dtype));
-  if (t->rank == 2 && t->shape[0] == it->rows && t->shape[1] == it->columns) return HR_OK;
+  if (t->rank == 2 && t->shape[0] == it->part.rows && t->shape[1] == it->part.columns) return HR_OK;
   hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has another shape than [%llu, %llu]",
-           hri_weights_path(w->weights, it->index), it->name, (unsigned long long)it->rows,
-           (unsigned long long)it->columns);
+           hri_weights_path(w->weights, it->index), it->name, (unsigned long long)it->part.rows,
+           (unsigned long long)it->part.columns);
   return hri_hint(error, HR_ERROR_INPUT, "the adapter belongs to another model, or to another adapter_config.json");
 }
 
-static hr_status add(work *w, const char *module, const hri_gguf_part *part, bool b, uint32_t type, hr_error *error) {
-  uint64_t rank = w->model->lora.rank;
-  item it = {.rows = b ? part->rows : rank, .columns = b ? rank : part->columns, .head_size = b ? part->head_size : 0};
-  hri_gguf_tensor t = {.rank = 2, .dims = {it.columns, it.rows}};
-  int length = snprintf(it.gguf, sizeof it.gguf, "%s.lora_%c", part->name, b ? 'b' : 'a');
-  if (length < 0 || (size_t)length >= sizeof it.gguf)
-    return hri_fail(error, HR_ERROR_INTERNAL, "%s has too long a name", part->name);
-  (void)snprintf(it.name, sizeof it.name, "base_model.model.%.64s.lora_%c.weight", module, b ? 'B' : 'A');
-  it.type = t.type = type_of(type, it.columns);
+static hr_status add(work *w, hr_module module, int32_t layer, bool b, uint64_t rows, uint64_t columns, uint32_t type,
+                     hr_error *error) {
+  hri_gguf_tensor t = {.rank = 2, .dims = {columns, rows}};
+  item it = {0};
+  char name[96];
+  (void)hri_module_name(w->model, module, layer, name);
+  (void)snprintf(it.name, sizeof it.name, "base_model.model.%.64s.lora_%c.weight", name, b ? 'B' : 'A');
+  hri_gguf_adapter_part(w->model, module, layer, b, rows, columns, &it.part);
+  it.type = t.type = type_of(type, columns);
   HRI_TRY(check(w, &it, error));
   if (!hri_array_push(&w->items, it) || !hri_array_push(&w->tensors, t))
     return hri_fail_memory(error, sizeof it, "the list of tensors");
@@ -66,17 +66,16 @@ static hr_status add(work *w, const char *module, const hri_gguf_part *part, boo
 
 /* The modules of a weight: its parts, or one that is all of them. */
 static hr_status add_param(work *w, const hri_param_spec *spec, uint32_t type, hr_error *error) {
+  uint64_t rank = w->model->lora.rank;
   for (int k = 0; k < HR_MODULE_COUNT && spec->layer >= 0; k++) {
-    hri_gguf_part part;
-    char module[96];
     uint32_t at;
+    char name[96];
     if (hri_module_slot((hr_module)k, &at) != spec->slot || at >= spec->part_count ||
         !hri_module_is_adapted(w->model, spec->layer, (hr_module)k) ||
-        !hri_module_name(w->model, (hr_module)k, spec->layer, module))
+        !hri_module_name(w->model, (hr_module)k, spec->layer, name))
       continue;
-    hri_gguf_part_of(w->model, spec, at, &part);
-    HRI_TRY(add(w, module, &part, false, type, error));
-    HRI_TRY(add(w, module, &part, true, type, error));
+    HRI_TRY(add(w, (hr_module)k, spec->layer, false, rank, spec->dims[1], type, error));
+    HRI_TRY(add(w, (hr_module)k, spec->layer, true, spec->parts[at].rows, rank, type, error));
   }
   return HR_OK;
 }
@@ -95,7 +94,7 @@ static hr_status list_items(work *w, uint32_t type, hr_error *error) {
              hri_weights_path(w->weights, i), hri_weights_get(w->weights, i)->name);
     return hri_hint(error, HR_ERROR_INPUT, "GGUF files of adapters hold A and B of linear modules of layers");
   }
-  for (size_t k = 0; k < w->items.count; k++) w->tensors.items[k].name = w->items.items[k].gguf;
+  for (size_t k = 0; k < w->items.count; k++) w->tensors.items[k].name = w->items.items[k].part.name;
   return HR_OK;
 }
 
@@ -104,14 +103,14 @@ static hr_status write_item(const work *w, uint32_t at, hri_gguf_writer *writer,
                             uint64_t *data_bytes, hr_error *error) {
   const item *it = &w->items.items[at];
   const hri_safetensor *from = hri_weights_get(w->weights, it->index);
-  uint64_t count = it->rows * it->columns, bytes = 0;
+  uint64_t count = it->part.rows * it->part.columns, bytes = 0;
   HRI_TRY(hri_weights_read(w->weights, it->index, 0, from->end - from->begin, raw, error));
   (void)hri_file_to_f32(from->dtype, values, raw, count);
   HRI_TRY(hri_convert_check_values(values, count, it->type, it->name, error));
-  if (it->head_size) hri_convert_interleave(values, it->rows, it->columns, it->head_size, spare);
+  if (it->part.head_size) hri_convert_interleave(values, it->part.rows, it->part.columns, it->part.head_size, spare);
   (void)hri_ggml_from_f32(it->type, raw, values, count);
   if (!hri_ggml_bytes(it->type, count, &bytes))
-    return hri_fail(error, HR_ERROR_INTERNAL, "tensor %s: %llu values make no blocks", it->gguf,
+    return hri_fail(error, HR_ERROR_INTERNAL, "tensor %s: %llu values make no blocks", it->part.name,
                     (unsigned long long)count);
   *data_bytes += bytes;
   return hri_gguf_writer_write(writer, at, 0, raw, bytes, error);
@@ -123,8 +122,8 @@ static hr_status write_items(const work *w, hri_gguf_writer *writer, uint64_t *d
   void *raw;
   hr_status status = HR_OK;
   for (size_t k = 0; k < w->items.count; k++)
-    if (w->items.items[k].rows * w->items.items[k].columns > most)
-      most = w->items.items[k].rows * w->items.items[k].columns;
+    if (w->items.items[k].part.rows * w->items.items[k].part.columns > most)
+      most = w->items.items[k].part.rows * w->items.items[k].part.columns;
   values = hri_alloc(most * sizeof *values);
   spare = hri_alloc(most * sizeof *spare);
   raw = hri_alloc(most * sizeof *values);

@@ -218,6 +218,7 @@ static hr_status open_adapter(work *w, const char *source, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "name the model, %s, or leave --quantize out", w->model.directory);
   }
   other = lora->dora          ? "DoRA's magnitudes"
+          : lora->embedding   ? "an adapter of the embedding"
           : lora->bias        ? "trained biases"
           : lora->saved       ? "modules that were trained whole"
           : lora->own[0].rank ? "ranks or factors of their own"

@@ -34,7 +34,7 @@ enum {
 /* ---- words, in the order of the enumerators ---- */
 
 static const char *const quantizes[] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8", NULL};
-static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16", NULL};
+static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16", "tf32", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const states_8bits[] = {"weights", "all", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
@@ -54,7 +54,7 @@ static const char *const truncations[] = {"split", "keep-start", "keep-end", "dr
 static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 
 #define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
-_Static_assert(LAST(precisions) == HR_PRECISION_FP16 && LAST(quantizes) == HR_QUANTIZE_INT8 &&
+_Static_assert(LAST(precisions) == HR_PRECISION_TF32 && LAST(quantizes) == HR_QUANTIZE_INT8 &&
                    LAST(moments) == HR_MOMENTS_BF16 && LAST(states_8bits) == HR_STATES_8BIT_ALL &&
                    LAST(optimizers) == HR_OPTIMIZER_COUNT - 1 &&
                    LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
@@ -114,7 +114,7 @@ static const hr_field fields[] = {
      .given = HR_GIVEN_BUDGET, .as_asked = true},
     {"precision", HR_FIELD_CHOICE, "Job", "TYPE",
      "fp32; bf16 and fp16: with fp32 master weights, fp16 with a loss that is scaled; bf16-pure: without masters, the "
-     "update rounds stochastically",
+     "update rounds stochastically; tf32: fp32, with the time of a GPU's products in TF32, in plans for such devices",
      J | X | M, JOB(precision), .words = precisions, .initial = "fp32", MATHEMATICS(NUMERICS),
      .given = HR_GIVEN_PRECISION, .said = 9},
     {"moments", HR_FIELD_CHOICE, "Optimizer", "TYPE",
@@ -162,8 +162,9 @@ static const hr_field fields[] = {
      "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (+dq: their scales in 8 bits too); each "
      "is dequantized before each use. A model whose files are quantized is as they are. convert: write such a directory",
      J | X | M | HR_FOR_CONVERT, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
-    {"adapter", HR_FIELD_PATH, "Job", "DIR",
-     "adapters to go on with, evaluate or generate with, as PEFT saves them (RUN/final of a run with --lora)",
+    {"adapter", HR_FIELD_PATH, "Job", "PATH",
+     "adapters to go on with, evaluate or generate with: a directory as PEFT saves it (RUN/final of a run with --lora), or "
+     "a GGUF file",
      P | T | E | G, JOB(adapter), EFFECT(ALGORITHM)},
     {"optimizer", HR_FIELD_CHOICE, "Optimizer", "NAME",
      "how gradients change the weights: adamw; sgd, momentum; lion (a tenth of adamw's --lr, --betas 0.9,0.99); adamw8bit "

@@ -114,6 +114,11 @@ static bool scale_without_fp16(const hr_job *job) {
          (!hri_field_is_default(hr_field_find("loss-scale"), job) ||
           !hri_field_is_default(hr_field_find("growth-interval"), job));
 }
+static bool is_cpu(const hr_job *job) { return strcmp(job->device.backend, "cpu") == 0; }
+static bool tf32_on_cpu(const hr_job *job) { return job->precision == HR_PRECISION_TF32 && is_cpu(job); }
+static bool tf32_not_offered(const hr_job *job) {
+  return job->precision == HR_PRECISION_TF32 && !is_cpu(job) && job->device.flops_tf32 <= 0;
+}
 static bool accumulate_in_backward(const hr_job *job) { return in_backward(job) && job->accumulate > 1; }
 static bool every_beyond(const hr_job *job) {
   return job->recompute.kind == HR_RECOMPUTE_EVERY &&
@@ -182,6 +187,12 @@ static const struct {
      "give --precision bf16 or leave --update out", "skipping would keep"},
     {scale_without_fp16, "--loss-scale and --growth-interval", "--precision other than fp16",
      "only gradients in fp16 need a scale", "give --precision fp16 or leave them out", NULL},
+    {tf32_on_cpu, "--precision tf32", "--device cpu",
+     "it is how GPUs multiply fp32 in fewer bits, and a CPU multiplies all of them",
+     "give --precision fp32 or bf16, or plan for a GPU by --device NAME", NULL},
+    {tf32_not_offered, "--precision tf32", "--device",
+     "the device has no such products: NVIDIA's have since Ampere, AMD's since the MI300",
+     "give --precision fp32 or fp16, or name another device; headroom devices NAME says what it has", NULL},
     {accumulate_in_backward, "--update in-backward", "--accumulate",
      "a gradient is complete only after the last micro-step", "give --accumulate 1 or leave --update out", NULL},
     {moments_with_masters, "--moments bf16", "--precision other than bf16-pure",
@@ -194,8 +205,8 @@ static const struct {
     {frozen_and_adapted, "--freeze and --train-only", "--lora", "beside adapters all weights are frozen",
      "leave them out; layers= and targets= of --lora say where adapters are", NULL},
     {begun_and_given, "--lora", "--adapter",
-     "it begins adapters, and those of a directory go on as its "
-     "adapter_config.json says",
+     "it begins adapters, and those that there are go on as their "
+     "adapter_config.json or GGUF file says",
      "leave out one of them", NULL},
     {dora_and_dropout, "--lora ...,dora", "dropout of adapters",
      "each weight would be multiplied a second time, with what dropout leaves of its input",
@@ -222,9 +233,11 @@ bool hr_exclusion_get(uint32_t index, hr_exclusion *e) {
   return true;
 }
 
-static hr_status check_exclusions(const hr_job *job, hr_error *error) {
+/* Of all rows, or of those alone that programs built op by op have too: `device` what a device offers. */
+static hr_status check_exclusions(const hr_job *job, bool device, hr_error *error) {
   for (size_t i = 0; i < EXCLUSIONS; i++) {
     char size[32];
+    if (device && exclusions[i].holds != tf32_on_cpu && exclusions[i].holds != tf32_not_offered) continue;
     if (!exclusions[i].holds(job)) continue;
     hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b,
              exclusions[i].reason);
@@ -331,6 +344,7 @@ static hr_status check_device(const hr_device *d, hr_error *error) {
                             d->flops_fp32,
                             d->flops_tf32,
                             d->flops_bf16,
+                            d->flops_fp16,
                             d->link_bytes_per_second,
                             d->node_seconds,
                             d->gemm_efficiency,
@@ -381,7 +395,7 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   fill_from_model(&made);
   HRI_TRY(check_rows(&made, error));
   HRI_TRY(fill_accumulate(&made, error));
-  HRI_TRY(check_exclusions(&made, error));
+  HRI_TRY(check_exclusions(&made, false, error));
   if (trains(&made) && made.steps == 0 && made.epochs <= 0)
     return hri_fail(error, HR_ERROR_USAGE, "--steps and --epochs are both 0: there is nothing to train");
   HRI_TRY(fill_budget(&made, error));
@@ -395,6 +409,7 @@ hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
   const hr_recompute *r = &job->recompute;
   HRI_TRY(fill_device(job, error));
   HRI_TRY(check_fields(job, error));
+  HRI_TRY(check_exclusions(job, true, error));
   if (r->kind == HR_RECOMPUTE_EVERY && (r->every == 0 || r->every > HR_MAX_LAYERS))
     return hri_fail(error, HR_ERROR_USAGE, "--recompute every:%u; it must be from 1 to %d layers", r->every,
                     HR_MAX_LAYERS);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "model/gguf.h"
 #include "model/lora.h"
 #include "model/params.h"
 
@@ -64,7 +65,8 @@ static hr_status refuse_unread(const hri_json *root, hr_error *error) {
 static hr_status take_target(const hri_json *item, const hr_model *model, hr_lora *lora, hr_error *error) {
   const char *target = json_string_value(item->value);
   if (target && strcmp(target, "all-linear") != 0 && hri_lora_add_target(model, target, lora)) return HR_OK;
-  return hri_json_fail(item, error, "a linear module of a layer of this %s model, such as self_attn.o_proj",
+  return hri_json_fail(item, error,
+                       "a linear module of a layer of this %s model, such as self_attn.o_proj, or its embedding",
                        hr_family_name(model->family));
 }
 
@@ -128,6 +130,10 @@ static hr_status take_places(const hri_json *root, const hr_model *model, hr_lor
     return hri_json_fail(&list, error,
                          "nothing, as for PEFT, where target_modules is one text; its expression says which");
   }
+  if (says_something(hri_json_member(root, "layers_to_transform").value) ||
+      json_is_integer(hri_json_member(root, "layers_to_transform").value))
+    lora->embedding = false; /* peft tuners_utils.py, check_target_module_exists: it has no index of a layer */
+  any = lora->embedding;
   for (uint32_t l = 0; l < model->layer_count; l++) {
     if (!layers[l]) lora->modules[l] = 0;
     any = any || lora->modules[l] != 0;
@@ -220,6 +226,11 @@ static hr_status take(const hri_json *root, const hr_model *model, hr_lora *lora
   HRI_TRY(take_patterns(root, model, lora, error));
   HRI_TRY(take_bias(root, lora, error));
   HRI_TRY(take_saved(root, model, lora, error));
+  if (hri_lora_embedding_fault(lora)) {
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: field 'target_modules': %s", root->file, hri_lora_embedding_fault(lora));
+    return hri_hint(error, HR_ERROR_UNSUPPORTED,
+                    "merge the adapter with PEFT (merge_and_unload) and name the merged model");
+  }
   if (lora->alpha > 0 && lora->dropout >= 0 && lora->dropout < 1) return HR_OK;
   return hri_hint(error,
                   hri_fail(error, HR_ERROR_INPUT, "%s: lora_alpha %g and lora_dropout %g make no adapter", root->file,
@@ -237,15 +248,11 @@ static hr_status read_config(const char *directory, char **path, hri_json *root,
   return hri_json_read(*path, CONFIG_LIMIT_BYTES, root, error);
 }
 
-hr_status hri_adapter_open(const char *directory, hr_model *model, hr_error *error) {
+static hr_status open_directory(const char *directory, hr_model *model, hr_error *error) {
   hr_lora lora;
   hri_json root = {0};
   char *path = NULL;
-  hr_status status;
-  if (strlen(directory) >= sizeof model->adapter)
-    return hri_fail(error, HR_ERROR_USAGE, "the path of the adapter has %zu bytes; at most %zu are supported",
-                    strlen(directory), sizeof model->adapter - 1);
-  status = read_config(directory, &path, &root, error);
+  hr_status status = read_config(directory, &path, &root, error);
   if (status == HR_OK) status = take(&root, model, &lora, error);
   if (status == HR_OK) {
     model->lora = lora;
@@ -254,6 +261,13 @@ hr_status hri_adapter_open(const char *directory, hr_model *model, hr_error *err
   hri_json_deinit(&root);
   hri_free(path);
   return status;
+}
+
+hr_status hri_adapter_open(const char *source, hr_model *model, hr_error *error) {
+  if (strlen(source) >= sizeof model->adapter)
+    return hri_fail(error, HR_ERROR_USAGE, "the path of the adapter has %zu bytes; at most %zu are supported",
+                    strlen(source), sizeof model->adapter - 1);
+  return (hri_gguf_is(source) ? hri_gguf_adapter_open : open_directory)(source, model, error);
 }
 
 hr_status hri_adapter_base(const char *directory, char out[1024], hr_error *error) {
@@ -279,7 +293,9 @@ hr_status hri_adapter_base(const char *directory, char out[1024], hr_error *erro
 static bool same_everywhere(const hr_model *model, int module) {
   const hr_lora *lora = &model->lora;
   uint32_t first = 0;
-  while (lora->modules[first] == 0 || (module >= 0 && !(lora->modules[first] >> module & 1))) first++;
+  while (first < model->layer_count &&
+         (lora->modules[first] == 0 || (module >= 0 && !(lora->modules[first] >> module & 1))))
+    first++; /* to the end where the embedding alone has one */
   for (uint32_t l = first; l < model->layer_count; l++) {
     if (module < 0 && lora->modules[l] != 0 && lora->modules[l] != lora->modules[first]) return false;
     if (module >= 0 && (lora->modules[l] >> module & 1) && lora->kinds[l][module] != lora->kinds[first][module])
@@ -299,10 +315,23 @@ static void short_name(const hr_model *model, int module, char out[96]) {
   (void)snprintf(out, 96, "%s", one.modules[0] == 1u << module ? dot + 1 : name);
 }
 
+static bool in_all_layers(const hr_model *model) {
+  bool all = true;
+  for (uint32_t l = 0; l < model->layer_count; l++) all = all && model->lora.modules[l] != 0;
+  return all;
+}
+
+/* "embed_tokens", which is no end of another module's name. */
+static const char *embedding_leaf(const hr_model *model, char name[96]) {
+  hri_embedding_name(model, name);
+  return strrchr(name, '.') + 1;
+}
+
 /* Calls `put` with the name of each adapted module; once, with a short one, where that says it for all layers. */
 typedef void (*put_name)(hri_json_writer *w, const hr_model *model, const char *name, uint32_t layer, int module);
 static void put_names(hri_json_writer *w, const hr_model *model, bool of_targets, put_name put) {
-  bool alike = same_everywhere(model, -1);
+  /* layers_to_transform would leave the embedding out */
+  bool alike = same_everywhere(model, -1) && (!model->lora.embedding || in_all_layers(model));
   for (int k = 0; k < HR_MODULE_COUNT; k++) {
     bool done = false;
     for (uint32_t l = 0; l < model->layer_count && !done; l++) {
@@ -333,26 +362,31 @@ static void put_alpha(hri_json_writer *w, const hr_model *model, const char *nam
     hri_json_field_double(w, name, model->lora.own[kind - 1].alpha);
 }
 
-static void put_pattern(hri_json_writer *w, const hr_model *model, const char *key, put_name put) {
+static void put_pattern(hri_json_writer *w, const hr_model *model, const char *key, put_name put, bool of_ranks) {
+  const hr_lora *lora = &model->lora;
+  const hr_lora_kind *own = lora->embedding_kind ? &lora->own[lora->embedding_kind - 1] : NULL;
+  char name[96];
   hri_json_key(w, key);
   hri_json_begin_object(w);
   put_names(w, model, false, put);
+  if (own && of_ranks && own->rank != lora->rank) hri_json_field_u64(w, embedding_leaf(model, name), own->rank);
+  if (own && !of_ranks && own->alpha != lora->alpha) hri_json_field_double(w, embedding_leaf(model, name), own->alpha);
   hri_json_end_object(w);
 }
 
 static void put_targets(hri_json_writer *w, const hr_model *model) {
+  char name[96];
   hri_json_key(w, "target_modules");
   hri_json_begin_array(w);
   put_names(w, model, true, put_target);
+  if (model->lora.embedding) hri_json_put_string(w, embedding_leaf(model, name));
   hri_json_end_array(w);
 }
 
 /* Null where target_modules are paths, which have their layers. */
 static void put_layers(hri_json_writer *w, const hr_model *model) {
-  bool all = true;
-  for (uint32_t l = 0; l < model->layer_count; l++) all = all && model->lora.modules[l] != 0;
   hri_json_key(w, "layers_to_transform");
-  if (all || !same_everywhere(model, -1)) {
+  if (in_all_layers(model) || model->lora.embedding || !same_everywhere(model, -1)) {
     hri_json_put_null(w);
     return;
   }
@@ -406,7 +440,7 @@ void hri_adapter_text(const hr_model *model, const char *base, hri_text *out) {
   hri_json_writer w = hri_json_writer_init(out, 2);
   const hr_lora *lora = &model->lora;
   hri_json_begin_object(&w);
-  put_pattern(&w, model, "alpha_pattern", put_alpha);
+  put_pattern(&w, model, "alpha_pattern", put_alpha, false);
   put_base(&w, base);
   hri_json_field_string(&w, "bias", biases[lora->bias]);
   hri_json_field_bool(&w, "fan_in_fan_out", model->family == HR_FAMILY_GPT2);
@@ -421,7 +455,7 @@ void hri_adapter_text(const hr_model *model, const char *base, hri_text *out) {
   put_saved(&w, model);
   hri_json_field_string(&w, "peft_type", "LORA");
   hri_json_field_u64(&w, "r", lora->rank);
-  put_pattern(&w, model, "rank_pattern", put_rank);
+  put_pattern(&w, model, "rank_pattern", put_rank, true);
   put_targets(&w, model);
   hri_json_field_string(&w, "task_type", "CAUSAL_LM");
   hri_json_field_bool(&w, "use_dora", lora->dora);

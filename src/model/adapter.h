@@ -9,10 +9,10 @@
 
 #define HRI_ADAPTER_CONFIG "adapter_config.json"
 
-/* Reads directory/adapter_config.json into model->lora and model->adapter. INPUT names file and field; UNSUPPORTED what
- * of PEFT is not read: other kinds of adapters, targets outside of the layers' linear modules, adapters whose start changed
+/* Reads the description of the adapters in `source` into model->lora and model->adapter: adapter_config.json of a directory,
+ * or the head of a GGUF file (model/gguf.h). INPUT names file and field; UNSUPPORTED what of PEFT is not read: other kinds of adapters, targets outside of the layers' linear modules, adapters whose start changed
  * the base (PiSSA, OLoRA, CorDA, LoftQ). */
-hr_status hri_adapter_open(const char *directory, hr_model *model, hr_error *error);
+hr_status hri_adapter_open(const char *source, hr_model *model, hr_error *error);
 
 /* Where the adapter says its base is: base_model_name_or_path. INPUT when it does not say. */
 hr_status hri_adapter_base(const char *directory, char out[1024], hr_error *error);

@@ -439,6 +439,16 @@ static hri_attr dora_parts(const hr_model *m, int32_t layer, hri_slot weight_slo
   return attr;
 }
 
+/* What products read weights of matrices in. */
+static hri_dtype matrix_type(hr_precision precision) {
+  switch (precision) {
+  case HR_PRECISION_FP32:
+  case HR_PRECISION_TF32: return HRI_F32;
+  case HR_PRECISION_FP16: return HRI_F16;
+  default: return HRI_BF16;
+  }
+}
+
 /* A weight that is quantized is made again, in the type that the products read. */
 static hri_id weight_of_load(hri_job *job, const hr_job *spec, hri_emit e, const hri_param *param) {
   const hri_tensor like = job->tensors.items[param->weight];
@@ -450,10 +460,7 @@ static hri_id weight_of_load(hri_job *job, const hr_job *spec, hri_emit e, const
   hri_id weight;
   if (param->codes == HRI_NONE) return param->weight;
   weight = hri_tensor_new(job, place, hri_name(job, "%s.dequantized", hri_name_get(job, param->key)),
-                          spec->precision == HR_PRECISION_FP32   ? HRI_F32
-                          : spec->precision == HR_PRECISION_FP16 ? HRI_F16
-                                                                 : HRI_BF16,
-                          like.rank, like.dims, like.stored);
+                          matrix_type(spec->precision), like.rank, like.dims, like.stored);
   if (weight == HRI_NONE) return HRI_NONE;
   hri_node_append(job, HRI_OP_DEQUANTIZE, e, &param->quantized,
                   (hri_operand[]){HRI_R(param->codes), HRI_R(param->absmax), HRI_R(param->nested), HRI_W(weight)}, 4);
@@ -575,6 +582,38 @@ static void raise(builder *b, const adapted *a, hri_id y, hri_slot weight_slot) 
                                    : hri_tensor_columns(b->job, y, at, base.parts[part].rows))},
          4);
   }
+}
+
+/* What one token's row is multiplied by. The factor on embeddings has the type of the weights, as in transformers. */
+static double embedding_factor(const builder *b) {
+  float factor = (float)b->model->embedding_scale;
+  switch (b->spec->precision) {
+  case HR_PRECISION_FP32:
+  case HR_PRECISION_TF32: return (double)factor;
+  case HR_PRECISION_FP16: return (double)hri_f16_widen(hri_f16_round(factor));
+  default: return (double)hri_bf16_widen(hri_bf16_round(factor));
+  }
+}
+
+/* Adds s B A of each token to its row of the embedding: a row of A is looked up, and is the low side of a product. There
+ * is no dropout here, as for PEFT (tuners/lora/layer.py, Embedding), and the padding row has no gradient either. */
+static void raise_embedding(builder *b, hri_id x, const rows_shape *s) {
+  const hr_lora *lora = &b->model->lora;
+  hri_attr gather = {.i = {b->model->pad_token}, .f = {1}},
+           scale = {.f = {hri_lora_embedding_scale(lora) * embedding_factor(b)}};
+  hri_id low, scaled;
+  if (lora->rank == 0 || !lora->embedding || b->job->failed) return;
+  low = scaled = fresh_wide(b, s->rows, hri_lora_embedding_rank(lora), "lora.low");
+  emit(b, HRI_OP_EMBED, &gather,
+       (hri_operand[]){HRI_R(s->ids), HRI_R(weight_at(b, -1, HRI_SLOT_LORA_EMBED_A)), HRI_ABSENT, HRI_ABSENT,
+                       HRI_W(low)},
+       5);
+  if (scale.f[0] != 1) {
+    scaled = fresh_wide(b, s->rows, hri_lora_embedding_rank(lora), "lora.scaled");
+    emit(b, HRI_OP_SCALE, &scale, (hri_operand[]){HRI_R(low), HRI_W(scaled)}, 2);
+  }
+  emit(b, HRI_OP_LINEAR, NULL,
+       (hri_operand[]){HRI_R(scaled), HRI_R(weight_at(b, -1, HRI_SLOT_LORA_EMBED_B)), HRI_ABSENT, HRI_A(x)}, 4);
 }
 
 /* The weight of a product: a quantized one is made anew for it. */
@@ -814,16 +853,6 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
   return add(b, sum, h, s->rows, "residual2");
 }
 
-/* The factor on embeddings has the type of the weights, as in transformers. */
-static double embedding_factor(const builder *b) {
-  float factor = (float)b->model->embedding_scale;
-  switch (b->spec->precision) {
-  case HR_PRECISION_FP32: return (double)factor;
-  case HR_PRECISION_FP16: return (double)hri_f16_widen(hri_f16_round(factor));
-  default: return (double)hri_bf16_widen(hri_bf16_round(factor));
-  }
-}
-
 /* Embedding to final norm in program `program`. */
 static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const rows_shape *s) {
   const hr_model *m = b->model;
@@ -849,6 +878,7 @@ static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const row
                        m->learned_positions ? HRI_R(s->positions) : HRI_ABSENT,
                        HRI_R(weight_at(b, -1, HRI_SLOT_POSITION_EMBEDDING)), HRI_W(x)},
        5);
+  raise_embedding(b, x, s);
   if (phase == HRI_PHASE_FORWARD && b->spec->neftune_alpha > 0) x = disturb(b, x, s);
   x = drop(b, x, hri_family_drops_embedding(m->family), s, "embedding.dropped");
   for (uint32_t l = 0; l < m->layer_count; l++) {

@@ -93,6 +93,23 @@ void hri_gguf_part_of(const hr_model *model, const hri_param_spec *spec, uint32_
   if (is_norm_weight(out->name)) out->offset = (float)model->norm_weight_offset;
 }
 
+void hri_gguf_adapter_part(const hr_model *model, hr_module module, int32_t layer, bool b, uint64_t rows,
+                           uint64_t columns, hri_gguf_part *out) {
+  hri_param_spec weight = {.layer = layer, .part_count = 1};
+  uint32_t part;
+  char name[96], file[64];
+  weight.slot = hri_module_slot(module, &part);
+  (void)hri_module_name(model, module, layer, name);
+  (void)snprintf(weight.parts[0].name, sizeof weight.parts[0].name, "%.80s.weight", name);
+  translate(model, &weight, weight.parts[0].name, file);
+  memset(out, 0, sizeof *out);
+  (void)snprintf(out->name, sizeof out->name, "%.50s.lora_%c", file, b ? 'b' : 'a');
+  out->rank = 2;
+  out->rows = rows;
+  out->columns = columns;
+  if (b && permuted(model, &weight, part)) out->head_size = model->head_size;
+}
+
 bool hri_gguf_ignored(const hr_model *model, const char *name) {
   if (model->tied_embeddings && strcmp(name, "output.weight") == 0) return true;
   return strncmp(name, "rope_", 5) == 0 || strstr(name, ".rope_freqs.weight") || strstr(name, ".attn_rot_embd.");

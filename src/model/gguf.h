@@ -23,8 +23,16 @@ hr_status hri_gguf_model_open(const char *path, hr_model *model, hr_error *error
  * common tensor type. UNSUPPORTED names what GGUF cannot say (dynamic RoPE scaling, unscaled gpt2 attention, ...). */
 hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type, hr_error *error);
 
+/* The word for a family in general.architecture: mistral goes by llama's. */
+const char *hri_gguf_architecture(hr_family family);
+
 /* The keys of a file with the adapters of model->lora. */
 void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type);
+
+/* Reads which modules have adapters in such a file, and of what rank and alpha, into model->lora and model->adapter; no
+ * value is read. INPUT names key or tensor: no adapters, those of another architecture, A without B, a tensor of no
+ * linear module of a layer; UNSUPPORTED: adapters of embeddings or of the head, and what is no plain LoRA. */
+hr_status hri_gguf_adapter_open(const char *path, hr_model *model, hr_error *error);
 
 /* The vectors of frequency factors that a model's file has besides its parameters: the index-th, with its name and
  * `count` values (at most HR_MAX_ROPE_PAIRS); false when there are no more. */
@@ -42,6 +50,10 @@ typedef struct hri_gguf_part {
 } hri_gguf_part;
 
 void hri_gguf_part_of(const hr_model *model, const hri_param_spec *spec, uint32_t part, hri_gguf_part *out);
+/* The same of A [rank, in] or B [out, rank] (`b`) of a module's adapter, of which the caller knows rows and columns: beside
+ * the name of its weight ".lora_a" or ".lora_b". Rows of B are those of the weight, and in the order of the weight's. */
+void hri_gguf_adapter_part(const hr_model *model, hr_module module, int32_t layer, bool b, uint64_t rows,
+                           uint64_t columns, hri_gguf_part *out);
 /* Tensors that a file may hold and that are ignored: frequency factors, a separate head of a tied model. */
 bool hri_gguf_ignored(const hr_model *model, const char *name);
 

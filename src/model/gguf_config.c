@@ -26,7 +26,7 @@ static const struct {
     {"gemma3", HR_FAMILY_GEMMA3}, {"gpt2", HR_FAMILY_GPT2},
 };
 
-static const char *architecture_of(hr_family family) {
+const char *hri_gguf_architecture(hr_family family) {
   if (family == HR_FAMILY_MISTRAL) return "llama";
   for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
     if (architectures[i].family == family) return architectures[i].name;
@@ -407,8 +407,8 @@ static void name_model(const hri_gguf *file, hr_model *model) {
 
 static hr_status refuse_adapter(const hri_gguf *file, hr_error *error) {
   hri_fail(error, HR_ERROR_UNSUPPORTED, "%s holds adapters, and no model", hri_gguf_path(file));
-  return hri_hint(error, HR_ERROR_UNSUPPORTED,
-                  "they are written for llama.cpp (--lora); name the PEFT directory that it was made of");
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "name the model that they belong to, and them by --adapter %.200s",
+                  hri_gguf_path(file));
 }
 
 hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error) {
@@ -546,7 +546,7 @@ static void put_size_label(hri_gguf_keys *keys, const hr_model *m) {
 }
 
 hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *m, uint32_t file_type, hr_error *error) {
-  const char *architecture = architecture_of(m->family);
+  const char *architecture = hri_gguf_architecture(m->family);
   HRI_TRY(check_expressible(m, error));
   put_text(keys, "general.architecture", architecture);
   put_text(keys, "general.type", "model");
@@ -572,7 +572,7 @@ hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *m, uint32_t fi
 }
 
 void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *m, uint32_t file_type) {
-  put_text(keys, "general.architecture", architecture_of(m->family));
+  put_text(keys, "general.architecture", hri_gguf_architecture(m->family));
   put_text(keys, "general.type", "adapter");
   put_text(keys, "adapter.type", "lora");
   put_text(keys, "general.name", m->name);

@@ -48,7 +48,10 @@ bool hri_lora_add_target(const hr_model *model, const char *target, hr_lora *lor
         lora->modules[l] |= (uint8_t)(1u << k);
         found = true;
       }
-  return found;
+  hri_embedding_name(model, name);
+  if (all || !matches(name, target)) return found;
+  lora->embedding = true;
+  return true;
 }
 
 const char *hri_lora_add_pattern(const hr_model *model, const char *expression, hr_lora *lora, bool *found) {
@@ -62,7 +65,17 @@ const char *hri_lora_add_pattern(const hr_model *model, const char *expression, 
         lora->modules[l] |= (uint8_t)(1u << k);
         *found = true;
       }
+  hri_embedding_name(model, name);
+  if (!fault && hri_automaton_matches(&pattern, name)) lora->embedding = *found = true;
   return fault;
+}
+
+const char *hri_lora_embedding_fault(const hr_lora *lora) {
+  if (!lora->embedding) return NULL;
+  if (lora->dora) return "with dora the embedding gets no adapter here";
+  if (lora->saved >> HRI_SLOT_TOKEN_EMBEDDING & 1)
+    return "the embedding trains whole, by modules_to_save, and has an adapter";
+  return NULL;
 }
 
 /* ---- modules that train whole ---- */
@@ -106,8 +119,7 @@ static const char *compile_rule(hri_automaton *pattern, const char *key) {
   return length < (int)sizeof expression ? hri_automaton_compile(pattern, expression) : "it is too long";
 }
 
-/* The kind of rank and alpha; 0: that of all. False: there are too many. */
-static bool kind_of(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind) {
+bool hri_lora_kind(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind) {
   *kind = 0;
   if (rank == lora->rank && alpha == lora->alpha) return true;
   for (uint8_t k = 0; k < HR_LORA_KINDS; k++) {
@@ -143,6 +155,38 @@ static const char *match_rules(const hr_model *model, const hr_lora *lora, hri_l
   return fault;
 }
 
+/* The first of `count` rules that the embedding's path matches; count: none. */
+static const char *match_embedding(const hr_model *model, hri_lora_rule *rules, uint32_t count, uint32_t *rule,
+                                   uint32_t *bad) {
+  hri_automaton pattern;
+  char name[96];
+  hri_embedding_name(model, name);
+  for (*rule = 0; *rule < count; ++*rule) {
+    const char *fault = compile_rule(&pattern, rules[*rule].key);
+    *bad = *rule;
+    if (fault) return fault;
+    if (!hri_automaton_matches(&pattern, name)) continue;
+    rules[*rule].used = true;
+    break;
+  }
+  return NULL;
+}
+
+static const char *apply_to_embedding(const hr_model *model, hr_lora *lora, hri_lora_rule *rules, uint32_t ranks,
+                                      uint32_t alphas, uint32_t *bad) {
+  uint32_t own = 0, own_alpha = 0;
+  const char *fault = match_embedding(model, rules, ranks, &own, bad);
+  if (fault) return fault;
+  fault = match_embedding(model, rules + ranks, alphas, &own_alpha, bad);
+  *bad += ranks;
+  if (fault) return fault;
+  *bad = own < ranks ? own : ranks + own_alpha;
+  return hri_lora_kind(lora, own < ranks ? (uint32_t)rules[own].value : lora->rank,
+                       own_alpha < alphas ? rules[ranks + own_alpha].value : lora->alpha, &lora->embedding_kind)
+             ? NULL
+             : "adapters have at most 64 pairs of rank and alpha";
+}
+
 const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *rules, uint32_t ranks, uint32_t alphas,
                            uint32_t *bad) {
   uint16_t of[HR_MAX_LAYERS][HR_MODULE_COUNT], of_alpha[HR_MAX_LAYERS][HR_MODULE_COUNT];
@@ -155,11 +199,11 @@ const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *
       uint32_t own = of[l][k], own_alpha = ranks + of_alpha[l][k];
       if (!(lora->modules[l] >> k & 1)) continue;
       *bad = own < ranks ? own : own_alpha; /* to be named if the kind is one too many */
-      if (!kind_of(lora, own < ranks ? (uint32_t)rules[own].value : lora->rank,
-                   own_alpha < ranks + alphas ? rules[own_alpha].value : lora->alpha, &lora->kinds[l][k]))
+      if (!hri_lora_kind(lora, own < ranks ? (uint32_t)rules[own].value : lora->rank,
+                         own_alpha < ranks + alphas ? rules[own_alpha].value : lora->alpha, &lora->kinds[l][k]))
         fault = "adapters have at most 64 pairs of rank and alpha";
     }
-  return fault;
+  return fault || !lora->embedding ? fault : apply_to_embedding(model, lora, rules, ranks, alphas, bad);
 }
 
 /* What PEFT takes in a family without target_modules (peft/utils/constants.py): q and v; the one fused product. */
@@ -176,7 +220,8 @@ static hr_status unknown_target(const hr_model *model, const char *word, hr_erro
   module_names(model, &names);
   status =
       hri_fail(error, HR_ERROR_USAGE, "--lora: a %s model has no module '%.60s'", hr_family_name(model->family), word);
-  (void)hri_hint(error, status, "targets are %s, or all-linear", hri_text_get(&names));
+  (void)hri_hint(error, status, "targets are %s, %s, or all-linear", hri_text_get(&names),
+                 model->family == HR_FAMILY_GPT2 ? "wte" : "embed_tokens");
   hri_text_deinit(&names);
   return status;
 }
@@ -378,11 +423,14 @@ static hr_status settle(draft *d, bool quantized, hr_error *error) {
   hri_lora_rule rules[2 * RULES];
   uint32_t ranks = d->counts[0], alphas = d->counts[1], bad;
   const char *fault;
-  bool any = false;
+  bool any = d->lora.embedding;
   for (uint32_t l = 0; l < d->model->layer_count; l++) any = any || d->lora.modules[l] != 0;
   if (!any && quantized) (void)hri_lora_add_target(d->model, "all-linear", &d->lora);
   else if (!any) default_targets(d->model, &d->lora);
-  any = false;
+  if (d->lora.embedding &&
+      (d->seen >> KEY_LAYERS & 1)) /* as for PEFT, to which layers= would mean: not the embedding */
+    return hri_fail(error, HR_ERROR_USAGE, "--lora: targets= names the embedding, and layers= only what is in layers");
+  any = d->lora.embedding;
   for (uint32_t l = 0; l < d->model->layer_count; l++) {
     if ((d->seen >> KEY_LAYERS & 1) && !d->layers[l]) d->lora.modules[l] = 0;
     any = any || d->lora.modules[l] != 0;
@@ -424,6 +472,8 @@ hr_status hri_lora_check(const hr_model *model, const hr_lora *lora, hr_error *e
     for (int k = 0; k < HR_MODULE_COUNT; k++)
       if ((lora->modules[l] >> k & 1) && !hri_module_name(model, (hr_module)k, -1, name))
         return hri_fail(error, HR_ERROR_USAGE, "--lora: a %s model has no module %d", hr_family_name(model->family), k);
+  if (hri_lora_embedding_fault(lora))
+    return hri_fail(error, HR_ERROR_USAGE, "--lora: %s", hri_lora_embedding_fault(lora));
   if (lora->rank > MOST_RANK || !(lora->alpha > 0) || !isfinite(lora->alpha) ||
       !(lora->dropout >= 0 && lora->dropout < 1))
     return hri_fail(error, HR_ERROR_USAGE, "--lora: rank %u, alpha %g, dropout %g make no adapter", lora->rank,

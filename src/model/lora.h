@@ -14,8 +14,8 @@ hr_status hri_lora_parse(const char *text, const hr_model *model, bool quantized
 
 /* ---- for --lora and adapter_config.json alike ---- */
 
-/* A module matches the name of its end behind a dot, or its whole path; or all-linear. Adds what does to lora->modules;
- * false: nothing does. */
+/* A module matches the name of its end behind a dot, or its whole path; or all-linear. Adds what does to lora->modules and
+ * lora->embedding; false: nothing does. */
 bool hri_lora_add_target(const hr_model *model, const char *target, hr_lora *lora);
 /* The same for an expression that must match a module's whole path, as PEFT takes a target_modules that is a text. NULL,
  * or what is wrong with the expression. */
@@ -35,6 +35,12 @@ typedef struct hri_lora_rule {
  * alphas). */
 const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *rules, uint32_t ranks, uint32_t alphas,
                            uint32_t *bad);
+
+/* The kind (hr_lora.kinds) of a rank and alpha, which lora->own gets if they are new. False: there are too many. */
+bool hri_lora_kind(hr_lora *lora, uint32_t rank, double alpha, uint8_t *kind);
+
+/* Why the embedding cannot have an adapter beside the rest; NULL: it can, or has none. */
+const char *hri_lora_embedding_fault(const hr_lora *lora);
 
 /* Ranges and what excludes what; USAGE. */
 hr_status hri_lora_check(const hr_model *model, const hr_lora *lora, hr_error *error);

@@ -58,6 +58,8 @@ static const struct {
     [HRI_SLOT_LORA_M + HR_MODULE_MLP_GATE] = {"gate.lora_magnitude", PLACE_LAYER},
     [HRI_SLOT_LORA_M + HR_MODULE_MLP_UP] = {"up.lora_magnitude", PLACE_LAYER},
     [HRI_SLOT_LORA_M + HR_MODULE_MLP_DOWN] = {"down.lora_magnitude", PLACE_LAYER},
+    [HRI_SLOT_LORA_EMBED_A] = {"token_embedding.lora_A", PLACE_EMBED},
+    [HRI_SLOT_LORA_EMBED_B] = {"token_embedding.lora_B", PLACE_EMBED},
 };
 
 static const struct {
@@ -204,10 +206,26 @@ uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module) {
   return kind ? lora->own[kind - 1].rank : lora->rank;
 }
 
-double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module) {
-  uint8_t kind = lora->kinds[layer][module];
-  double alpha = kind ? lora->own[kind - 1].alpha : lora->alpha, rank = hri_lora_rank(lora, layer, module);
+static double scale_of(const hr_lora *lora, uint8_t kind, double rank) {
+  double alpha = kind ? lora->own[kind - 1].alpha : lora->alpha;
   return alpha / (lora->rslora ? sqrt(rank) : rank);
+}
+
+double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module) {
+  return scale_of(lora, lora->kinds[layer][module], hri_lora_rank(lora, layer, module));
+}
+
+uint32_t hri_lora_embedding_rank(const hr_lora *lora) {
+  return lora->embedding_kind ? lora->own[lora->embedding_kind - 1].rank : lora->rank;
+}
+
+double hri_lora_embedding_scale(const hr_lora *lora) {
+  return scale_of(lora, lora->embedding_kind, hri_lora_embedding_rank(lora));
+}
+
+void hri_embedding_name(const hr_model *m, char out[96]) {
+  const char *name = layout_of(m)->slots[HRI_SLOT_TOKEN_EMBEDDING].parts[0];
+  (void)snprintf(out, 96, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
 }
 
 bool hri_lora_unties(const hr_model *m) {
@@ -217,11 +235,13 @@ bool hri_lora_unties(const hr_model *m) {
 
 static bool is_a(hri_slot slot) { return slot >= HRI_SLOT_LORA_A && slot < HRI_SLOT_LORA_B; }
 static bool is_b(hri_slot slot) { return slot >= HRI_SLOT_LORA_B && slot < HRI_SLOT_LORA_M; }
-static bool is_m(hri_slot slot) { return slot >= HRI_SLOT_LORA_M && slot < HRI_SLOT_COUNT; }
+static bool is_m(hri_slot slot) { return slot >= HRI_SLOT_LORA_M && slot < HRI_SLOT_LORA_EMBED_A; }
+static bool is_embed(hri_slot slot) { return slot == HRI_SLOT_LORA_EMBED_A || slot == HRI_SLOT_LORA_EMBED_B; }
 static hr_module module_of(hri_slot slot) { return (hr_module)((slot - HRI_SLOT_LORA_A) % HR_MODULE_COUNT); }
 
 static bool adapter_present(const hr_model *m, hri_slot slot, int32_t layer) {
   hr_module module = module_of(slot);
+  if (is_embed(slot)) return m->lora.rank > 0 && m->lora.embedding;
   if (!hri_module_is_adapted(m, layer, module)) return false;
   if (is_m(slot)) return m->lora.dora && hri_module_first(m, layer, module) == module;
   return is_b(slot) || hri_module_a(m, layer, module) == module;
@@ -268,11 +288,23 @@ static bool shares(const hr_model *m, hri_slot slot, int32_t layer, hr_module k)
   return (is_a(slot) ? hri_module_a(m, layer, k) : hri_module_first(m, layer, k)) == module;
 }
 
+hr_module hri_param_module(const hr_model *m, const hri_param_spec *spec, uint32_t k) {
+  int module = 0;
+  assert(spec->adapter && k < spec->part_count);
+  while (!shares(m, spec->slot, spec->layer, (hr_module)module) || k-- > 0) module++;
+  return (hr_module)module;
+}
+
 static uint64_t adapter_rows(const hr_model *m, hri_slot slot, int32_t layer, hr_module k) {
   return is_a(slot) ? hri_lora_rank(&m->lora, layer, k) : module_rows(m, k);
 }
 
 static uint32_t adapter_shape(const hr_model *m, hri_slot slot, int32_t layer, uint64_t dims[2]) {
+  if (is_embed(slot)) {
+    dims[0] = slot == HRI_SLOT_LORA_EMBED_A ? m->vocabulary_size : m->hidden_size;
+    dims[1] = hri_lora_embedding_rank(&m->lora);
+    return 2;
+  }
   (void)shape(m, modules[module_of(slot)].slot, layer, dims);
   dims[0] = 0;
   for (int k = 0; k < HR_MODULE_COUNT; k++)
@@ -323,9 +355,13 @@ static uint32_t count_adapters(const hr_model *m, uint32_t layer, uint32_t befor
   if (layer > 0 && lora->modules[layer] == lora->modules[layer - 1] &&
       memcmp(lora->kinds[layer], lora->kinds[layer - 1], sizeof lora->kinds[layer]) == 0)
     return before;
-  for (int s = HRI_SLOT_LORA_A; s < HRI_SLOT_COUNT; s++) count += adapter_present(m, (hri_slot)s, (int32_t)layer);
+  for (int s = HRI_SLOT_LORA_A; s < HRI_SLOT_LORA_EMBED_A; s++)
+    count += adapter_present(m, (hri_slot)s, (int32_t)layer);
   return count;
 }
+
+/* A and B of the embedding, behind the embeddings. */
+static uint32_t count_embedded(const hr_model *m) { return adapter_present(m, HRI_SLOT_LORA_EMBED_A, -1) ? 2 : 0; }
 
 /* The index-th present slot of a place; the caller keeps index in range. */
 static hri_slot slot_at(const hr_model *m, place where, int32_t layer, uint32_t index) {
@@ -337,7 +373,7 @@ static hri_slot slot_at(const hr_model *m, place where, int32_t layer, uint32_t 
 
 uint32_t hri_param_count(const hr_model *model) {
   const uint32_t own = count_in(model, PLACE_LAYER);
-  uint32_t count = count_in(model, PLACE_EMBED) + count_in(model, PLACE_HEAD);
+  uint32_t count = count_in(model, PLACE_EMBED) + count_embedded(model) + count_in(model, PLACE_HEAD);
   for (uint32_t l = 0, adapters = 0; l < model->layer_count; l++)
     count += own + (adapters = count_adapters(model, l, adapters));
   return count;
@@ -370,6 +406,11 @@ bool hri_slot_sensitive(hri_slot slot) {
 static void set_init(const hr_model *m, hri_param_spec *spec) {
   bool into_residual = spec->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT || spec->slot == HRI_SLOT_MLP_OUT_WEIGHT;
   bool ones = is_norm_weight(spec->slot) && m->norm_weight_offset == 0;
+  if (is_embed(spec->slot)) { /* PEFT's reset_lora_parameters: here A is zero */
+    spec->init = spec->slot == HRI_SLOT_LORA_EMBED_A ? HRI_INIT_ZEROS : HRI_INIT_NORMAL;
+    spec->init_std = 1;
+    return;
+  }
   if (spec->adapter) { /* PEFT: kaiming_uniform(a = sqrt(5)), which is uniform within 1 / sqrt(in); B is zero */
     spec->init = is_m(spec->slot)   ? HRI_INIT_NAN
                  : is_b(spec->slot) ? HRI_INIT_ZEROS
@@ -389,6 +430,19 @@ static void set_init(const hr_model *m, hri_param_spec *spec) {
 static uint64_t part_rows(const hr_model *m, const hri_param_spec *spec, uint32_t part, uint32_t count) {
   if (count == 3) return (uint64_t)(part == 0 ? m->head_count : m->kv_head_count) * m->head_size;
   return spec->dims[0] / count;
+}
+
+/* One part; A is [rank, V] in files. */
+static void set_embedding_parts(const hr_model *m, hri_param_spec *spec) {
+  hri_param_part *part = &spec->parts[0];
+  char name[96];
+  hri_embedding_name(m, name);
+  (void)snprintf(part->name, sizeof part->name, "base_model.model.%.54s.lora_embedding_%c", name,
+                 spec->slot == HRI_SLOT_LORA_EMBED_A ? 'A' : 'B');
+  part->row = 0;
+  part->rows = spec->dims[0];
+  part->transposed = spec->slot == HRI_SLOT_LORA_EMBED_A;
+  spec->part_count = 1;
 }
 
 /* Named as PEFT names them in adapter_model.safetensors. */
@@ -492,6 +546,7 @@ enum { ADAPTER_SITES = 1 << 20 }; /* beyond any number of parameters */
 static uint32_t site_of(const hr_model *m, const hri_param_spec *spec, uint32_t index, uint32_t embed, uint32_t own) {
   uint32_t layer = spec->layer >= 0 ? (uint32_t)spec->layer : spec->unit == HRI_UNIT_EMBED ? 0 : m->layer_count;
   if (spec->slot == HRI_SLOT_HEAD_WEIGHT && m->tied_embeddings) return 0; /* it begins as the embedding */
+  if (is_embed(spec->slot)) return 3 * ADAPTER_SITES + (uint32_t)(spec->slot - HRI_SLOT_LORA_EMBED_A);
   if (is_m(spec->slot)) return 2 * ADAPTER_SITES + layer * HR_MODULE_COUNT + (uint32_t)module_of(spec->slot);
   if (spec->adapter) return ADAPTER_SITES + layer * 2 * HR_MODULE_COUNT + (uint32_t)spec->slot - HRI_SLOT_LORA_A;
   if (spec->unit == HRI_UNIT_EMBED) return index;
@@ -499,15 +554,16 @@ static uint32_t site_of(const hr_model *m, const hri_param_spec *spec, uint32_t 
 }
 
 void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) {
-  const uint32_t embed = count_in(model, PLACE_EMBED), own = count_in(model, PLACE_LAYER);
+  const uint32_t embed = count_in(model, PLACE_EMBED), own = count_in(model, PLACE_LAYER),
+                 before = embed + count_embedded(model);
   memset(spec, 0, sizeof *spec);
   spec->layer = -1;
-  if (index < embed) {
+  if (index < before) {
     spec->slot = slot_at(model, PLACE_EMBED, -1, index);
     spec->unit = HRI_UNIT_EMBED;
   } else {
     uint32_t layer = 0, count, adapters = 0;
-    index -= embed;
+    index -= before;
     while (layer < model->layer_count && index >= (count = own + (adapters = count_adapters(model, layer, adapters))))
       index -= count, layer++;
     if (layer < model->layer_count) spec->layer = (int32_t)layer;
@@ -520,7 +576,8 @@ void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) 
   spec->rank = shape(model, spec->slot, spec->layer, spec->dims);
   spec->decay = spec->rank == 2;
   set_init(model, spec);
-  if (spec->adapter) set_adapter_parts(model, spec);
+  if (is_embed(spec->slot)) set_embedding_parts(model, spec);
+  else if (spec->adapter) set_adapter_parts(model, spec);
   else set_parts(model, spec);
 }
 

@@ -37,7 +37,9 @@ typedef enum hri_slot {
   HRI_SLOT_LORA_B = HRI_SLOT_LORA_A + HR_MODULE_COUNT, /* [out, rank], likewise, each its own */
   HRI_SLOT_LORA_M = HRI_SLOT_LORA_B + HR_MODULE_COUNT, /* DoRA's magnitudes [rows of the adapted modules of a product],
                                                         * by the first of them, a part each */
-  HRI_SLOT_COUNT = HRI_SLOT_LORA_M + HR_MODULE_COUNT,
+  HRI_SLOT_LORA_EMBED_A = HRI_SLOT_LORA_M + HR_MODULE_COUNT, /* [V, rank], which files hold transposed */
+  HRI_SLOT_LORA_EMBED_B,                                     /* [C, rank] */
+  HRI_SLOT_COUNT,
   HRI_SLOT_NONE = HRI_SLOT_COUNT /* no parameter, where one is optional */
 } hri_slot;
 
@@ -93,11 +95,17 @@ bool hri_param_quantizes(const hr_model *model, const hri_param_spec *spec);
 bool hri_module_is_adapted(const hr_model *model, int32_t layer, hr_module module);
 /* Whose A a module uses: its own, or with modules of its product that have the same rank and factor the first one's. */
 hr_module hri_module_a(const hr_model *model, int32_t layer, hr_module module);
+/* The module whose tensor the k-th part of an adapter's parameter is. */
+hr_module hri_param_module(const hr_model *model, const hri_param_spec *spec, uint32_t k);
 /* The first adapted module of a module's product, which has the magnitudes of all of them. */
 hr_module hri_module_first(const hr_model *model, int32_t layer, hr_module module);
 /* Rank of a module's adapter, and the factor on its share. */
 uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module);
 double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module);
+/* The same of the embedding's adapter, and that module's name: "model.embed_tokens". */
+uint32_t hri_lora_embedding_rank(const hr_lora *lora);
+double hri_lora_embedding_scale(const hr_lora *lora);
+void hri_embedding_name(const hr_model *model, char out[96]);
 /* Whether the files of a model's adapters hold a part: it is an adapter's, or trains beside them whole (hr_lora.bias and
  * .saved). `name` (may be NULL) gets its name there. */
 bool hri_part_tuned(const hr_model *model, const hri_param_spec *spec, const hri_param_part *part, char name[96]);

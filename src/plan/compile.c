@@ -37,7 +37,7 @@ static hr_status compile_precision(hri_job *job, const hr_job *spec, const hri_f
   hri_precision_options o = {.masters = spec->precision != HR_PRECISION_BF16_PURE,
                              .narrow = spec->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16,
                              .head = HRI_NONE};
-  if (spec->precision == HR_PRECISION_FP32) return HR_OK;
+  if (spec->precision == HR_PRECISION_FP32 || spec->precision == HR_PRECISION_TF32) return HR_OK;
   if (spec->precision == HR_PRECISION_BF16_PURE) {
     o.small_gradients = spec->accumulate == 1;
     o.small_moments = spec->moments == HR_MOMENTS_BF16;
@@ -111,6 +111,7 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   hri_id gradients[HRI_PROGRAM_COUNT];
   if (!options) options = &none;
   job->team = backend->team;
+  job->tf32 = spec->precision == HR_PRECISION_TF32;
   memcpy(job->instruction_set, backend->instruction_set, sizeof job->instruction_set);
   memcpy(job->libraries, backend->libraries, sizeof job->libraries);
   HRI_TRY(compile_precision(job, spec, forwards, error));

@@ -54,8 +54,11 @@ static uint32_t rated_type(hri_dtype type, hri_rate_table table) {
   return type == HRI_BF16 || (type == HRI_F16 && table == HRI_RATE_STREAM);
 }
 
-static double peak_of(hri_dtype type, const hr_device *device) {
-  double narrow = type == HRI_F16 ? device->flops_fp16 : type == HRI_BF16 ? device->flops_bf16 : 0;
+static double peak_of(const hri_job *job, hri_dtype type, const hr_device *device) {
+  double narrow = type == HRI_F16    ? device->flops_fp16
+                  : type == HRI_BF16 ? device->flops_bf16
+                  : job->tf32        ? device->flops_tf32
+                                     : 0;
   return narrow > 0 ? narrow : device->flops_fp32;
 }
 
@@ -166,7 +169,7 @@ bool hri_cost_measured(const hri_job *job, const hr_device *device) {
 
 static double assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
   const hri_rule *rule = hri_rule_get(node->op);
-  double rate = peak_of(type_of(job, node), device) * device->gemm_efficiency,
+  double rate = peak_of(job, type_of(job, node), device) * device->gemm_efficiency,
          bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
   double flops = hri_node_flops(job, node), bytes = hri_node_bytes(job, node), seconds;
   if (node->lane != HRI_COMPUTE && device->link_bytes_per_second > 0) bandwidth = device->link_bytes_per_second;

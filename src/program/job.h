@@ -290,6 +290,7 @@ typedef struct hri_job {
   uint32_t accumulate;
   uint32_t prefill_rows;
   uint32_t team;
+  bool tf32; /* products of fp32 operands go at the device's rate of tf32; nothing else knows it */
   char instruction_set[16];
   char libraries[64];
   uint8_t current_pass;

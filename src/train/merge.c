@@ -107,6 +107,16 @@ static bool is_quantized(const merge *m, const item *it) {
 
 /* ---- A and B ---- */
 
+static hr_status check_finite(const float *values, uint64_t count, const char *path, const char *name,
+                              hr_error *error) {
+  for (uint64_t i = 0; i < count; i++) {
+    if (isfinite(values[i])) continue;
+    hri_fail(error, HR_ERROR_INPUT, "%s: element %llu of tensor %s is not finite", path, (unsigned long long)i, name);
+    return hri_hint(error, HR_ERROR_INPUT, "the file is damaged or its training diverged; use an earlier one");
+  }
+  return HR_OK;
+}
+
 static hr_status read_whole(const hri_weights *file, const char *name, uint64_t count, float *to, hr_error *error) {
   uint32_t index = hri_weights_find(file, name);
   const hri_safetensor *t;
@@ -119,13 +129,22 @@ static hr_status read_whole(const hri_weights *file, const char *name, uint64_t 
   status = hri_weights_read(file, index, 0, t->end - t->begin, raw, error);
   if (status == HR_OK) (void)hri_file_to_f32(t->dtype, to, raw, count);
   hri_free(raw);
-  for (uint64_t i = 0; i < count && status == HR_OK; i++) {
-    if (isfinite(to[i])) continue;
-    status = hri_fail(error, HR_ERROR_INPUT, "%s: element %llu of tensor %s is not finite",
-                      hri_weights_path(file, index), (unsigned long long)i, name);
-    (void)hri_hint(error, status, "the file is damaged or its training diverged; use an earlier one");
-  }
-  return status;
+  return status == HR_OK ? check_finite(to, count, hri_weights_path(file, index), name, error) : status;
+}
+
+/* The same of A or B in a GGUF file, in the order of our rows. */
+static hr_status read_gguf(const hri_gguf *file, const hri_gguf_part *part, float *to, hr_error *error) {
+  enum { STAGING_BYTES = 1 << 16 };
+  uint64_t count = part->rows * part->columns;
+  void *staging;
+  uint32_t index;
+  hr_status status = hri_gguf_part_find(file, part, &index, error);
+  if (status != HR_OK) return status;
+  staging = hri_alloc(STAGING_BYTES);
+  if (!staging) return hri_fail_memory(error, STAGING_BYTES, part->name);
+  status = hri_gguf_part_read(file, index, part, 0, part->rows, to, staging, STAGING_BYTES, error);
+  hri_free(staging);
+  return status == HR_OK ? check_finite(to, count, hri_gguf_path(file), part->name, error) : status;
 }
 
 /* to[columns][stride] = the transpose of from[rows][columns]. */
@@ -161,17 +180,30 @@ static void drop_shares(merge *m) {
   }
 }
 
+/* A or B (`b`) of a module, [rows, columns]. */
+static hr_status read_half(const item *it, const adapter *one, hr_module module, bool b, uint64_t rows,
+                           uint64_t columns, float *to, hr_error *error) {
+  hri_gguf_part part;
+  char name[96], whole[128];
+  if (one->source.adapter_gguf) {
+    hri_gguf_adapter_part(&one->model, module, it->spec.layer, b, rows, columns, &part);
+    return read_gguf(one->source.adapter_gguf, &part, to, error);
+  }
+  (void)hri_module_name(&one->model, module, it->spec.layer, name);
+  (void)snprintf(whole, sizeof whole, "base_model.model.%.64s.lora_%c.weight", name, b ? 'B' : 'A');
+  return read_whole(one->source.adapter, whole, rows * columns, to, error);
+}
+
 /* `a` [rank, in] and `b` [out, rank] into left and right. */
-static hr_status take_share(const item *it, adapter *one, const char *module, float *a, float *b, hr_error *error) {
+static hr_status take_share(const item *it, adapter *one, hr_module module, float *a, float *b, hr_error *error) {
   uint64_t rank = one->rank, stride = stride_of(it);
   uint64_t in = it->part->transposed ? it->rows : it->columns, out = it->part->transposed ? it->columns : it->rows;
-  char name[128];
-  (void)snprintf(name, sizeof name, "base_model.model.%.64s.lora_A.weight", module);
-  HRI_TRY(read_whole(one->source.adapter, name, rank * in, a, error));
-  (void)snprintf(name, sizeof name, "base_model.model.%.64s.lora_B.weight", module);
-  HRI_TRY(read_whole(one->source.adapter, name, out * rank, b, error));
-  (void)snprintf(name, sizeof name, "base_model.model.%.64s.lora_magnitude_vector", module);
-  if (one->magnitude) HRI_TRY(read_whole(one->source.adapter, name, out, one->magnitude, error));
+  char name[96], whole[128];
+  HRI_TRY(read_half(it, one, module, false, rank, in, a, error));
+  HRI_TRY(read_half(it, one, module, true, out, rank, b, error));
+  (void)hri_module_name(&one->model, module, it->spec.layer, name);
+  (void)snprintf(whole, sizeof whole, "base_model.model.%.64s.lora_magnitude_vector", name);
+  if (one->magnitude) HRI_TRY(read_whole(one->source.adapter, whole, out, one->magnitude, error));
   if (it->part->transposed) {
     turn(one->left, rank, a, rank, in);
     turn(one->right, stride, b, out, rank);
@@ -207,8 +239,32 @@ static hr_status take_pair(const item *it, hr_module module, adapter *one, hr_er
   one->right = hri_alloc_zero(rank * stride_of(it), sizeof *both);
   if (lora->dora) one->magnitude = hri_alloc(out * sizeof *both);
   if (both && one->left && one->right && (!lora->dora || one->magnitude))
-    status = take_share(it, one, name, both, both + rank * (it->part->transposed ? it->rows : it->columns), error);
+    status = take_share(it, one, module, both, both + rank * (it->part->transposed ? it->rows : it->columns), error);
   else status = hri_fail_memory(error, 2 * values * sizeof *both, name);
+  hri_free(both);
+  return status;
+}
+
+/* The embedding's: a file with [in, out], as gpt2's are. */
+static hr_status take_embedding(const item *it, adapter *one, hr_error *error) {
+  uint64_t rank = hri_lora_embedding_rank(&one->model.lora), values = rank * (it->rows + it->columns);
+  float *both = hri_alloc(values * sizeof *both), *b = both ? both + rank * it->rows : NULL;
+  char name[96], whole[128];
+  hr_status status;
+  one->rank = rank;
+  one->factor = (float)(one->weight * hri_lora_embedding_scale(&one->model.lora));
+  one->left = hri_alloc(it->rows * rank * sizeof *both);
+  one->right = hri_alloc_zero(rank * stride_of(it), sizeof *both);
+  hri_embedding_name(&one->model, name);
+  status = both && one->left && one->right ? HR_OK : hri_fail_memory(error, 2 * values * sizeof *both, name);
+  (void)snprintf(whole, sizeof whole, "base_model.model.%.64s.lora_embedding_A", name);
+  if (status == HR_OK) status = read_whole(one->source.adapter, whole, rank * it->rows, both, error);
+  (void)snprintf(whole, sizeof whole, "base_model.model.%.64s.lora_embedding_B", name);
+  if (status == HR_OK) status = read_whole(one->source.adapter, whole, it->columns * rank, b, error);
+  if (status == HR_OK) {
+    turn(one->left, rank, both, rank, it->rows);
+    turn(one->right, stride_of(it), b, it->columns, rank);
+  }
   hri_free(both);
   return status;
 }
@@ -233,13 +289,17 @@ static hr_status check_lengths(const merge *m, const item *it, hr_error *error) 
 
 /* Reads what the adapters have for a tensor; *any: one of them has something. */
 static hr_status take_shares(merge *m, const item *it, bool *any, hr_error *error) {
-  hr_module module;
+  hr_module module = HR_MODULE_Q;
   bool linear = module_of(it, &module);
   *any = false;
   drop_shares(m);
   for (uint32_t i = 0; i < m->count; i++) {
     adapter *one = &m->adapters[i];
     HRI_TRY(take_tuned(it, one, any, error));
+    if (it->spec.slot == HRI_SLOT_TOKEN_EMBEDDING && one->model.lora.embedding) {
+      HRI_TRY(take_embedding(it, one, error));
+      *any = true;
+    }
     if (!linear || !hri_module_is_adapted(&one->model, it->spec.layer, module)) continue;
     HRI_TRY(take_pair(it, module, one, error));
     *any = true;
@@ -629,6 +689,7 @@ static hr_status open_adapter(merge *m, uint32_t i, const char *directory, hr_er
   HRI_TRY(hri_adapter_open(directory, &one->model, error));
   one->model.has_weights = false; /* they are open already */
   HRI_TRY(hri_source_open(&one->source, &one->model, NULL, NULL, NULL, NULL, 0, error));
+  HRI_TRY(hri_source_check_embedding(&one->source, &m->source, error));
   one->weight = weight;
   if (!isfinite((float)(weight * one->model.lora.alpha)))
     return hri_fail(error, HR_ERROR_USAGE, "%s: a weight of %g makes no factor", directory, weight);
@@ -638,8 +699,10 @@ static hr_status open_adapter(merge *m, uint32_t i, const char *directory, hr_er
 
 /* The kind of weights beside which an adapter was trained, as far as its file says. */
 static hr_quantize trained_beside(const adapter *one) {
-  const char *text = hri_safetensors_metadata_find(hri_weights_file(one->source.adapter, 0), HRI_QUANTIZATION_KEY);
+  const char *text;
   hri_quantization kind;
+  if (!one->source.adapter) return HR_QUANTIZE_NONE; /* GGUF has no place for it */
+  text = hri_safetensors_metadata_find(hri_weights_file(one->source.adapter, 0), HRI_QUANTIZATION_KEY);
   return text && hri_quantization_parse(text, &kind) ? (hr_quantize)kind : HR_QUANTIZE_NONE;
 }
 
@@ -737,7 +800,7 @@ hr_status hr_merge(const char *model, const char *const *adapters, uint32_t coun
   m.count = count;
   for (uint32_t i = 0; i < count; i++) HRI_TRY_OUT(open_adapter(&m, i, adapters[i], error));
   for (uint32_t i = 0; i < count; i++)
-    if (hri_lora_unties(&m.adapters[i].model)) untie(&m);
+    if (hri_lora_unties(&m.adapters[i].model) || m.adapters[i].model.lora.embedding) untie(&m);
   HRI_TRY_OUT(choose_kind(&m, error));
   HRI_TRY_OUT(list_tensors(&m, error));
   status = write_target(&m, error);

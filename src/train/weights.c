@@ -131,6 +131,74 @@ static hr_status refuse_unknown(const hri_source *s, const char *file, const cha
                           : "remove it, or check model_type, num_hidden_layers and the bias fields in config.json");
 }
 
+/* What PEFT saves of an embedding with an adapter unasked (save_embedding_layers="auto"): the model's own. */
+static void base_embedding_name(const hr_model *model, char out[128]) {
+  char name[96];
+  hri_embedding_name(model, name);
+  (void)snprintf(out, 128, "base_model.model.%.60s.base_layer.weight", name);
+}
+
+static bool is_base_embedding(const hri_source *s, const char *tensor) {
+  char name[128];
+  base_embedding_name(s->model, name);
+  return s->model->lora.embedding && strcmp(tensor, name) == 0;
+}
+
+/* Values [first, first + count) of a tensor as fp32, through `raw`. */
+static hr_status read_piece(const hri_weights *weights, uint32_t index, uint64_t first, uint64_t count, float *to,
+                            void *raw, hr_error *error) {
+  hri_file_dtype dtype = hri_weights_get(weights, index)->dtype;
+  uint64_t each = hri_file_dtype_bits(dtype) / 8;
+  HRI_TRY(hri_weights_read(weights, index, first * each, count * each, raw, error));
+  (void)hri_file_to_f32(dtype, to, raw, count);
+  return HR_OK;
+}
+
+static hr_status refuse_embedding(const hri_source *s, const char *name, const char *what, hr_error *error) {
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: the tensor %s %s", hri_weights_path(s->adapter, 0), name, what);
+  return hri_hint(
+      error, HR_ERROR_UNSUPPORTED,
+      "name the Hugging Face directory that it was trained beside, or merge it with PEFT (merge_and_unload)");
+}
+
+/* It would take the place of the model's: so it must be that, rounded to its type where that is narrower. */
+static hr_status compare_embedding(const hri_source *s, uint32_t own, uint32_t base, const hri_weights *weights,
+                                   hr_error *error) {
+  enum { PIECE = 4096 };
+  const hri_safetensor *t = hri_weights_get(s->adapter, own), *b = hri_weights_get(weights, base);
+  float mine[PIECE], theirs[PIECE], raw[PIECE];
+  uint64_t count = 0, n;
+  if (!is_float(t->dtype) || t->rank != 2 || b->rank != 2 || t->shape[0] != b->shape[0] || t->shape[1] != b->shape[1])
+    return refuse_embedding(s, t->name, "has another shape than the model's embedding", error);
+  (void)hri_file_elements(t->rank, t->shape, &count);
+  for (uint64_t at = 0; at < count; at += n) {
+    n = count - at < PIECE ? count - at : PIECE;
+    HRI_TRY(read_piece(s->adapter, own, at, n, mine, raw, error));
+    HRI_TRY(read_piece(weights, base, at, n, theirs, raw, error));
+    (void)hri_file_from_f32(t->dtype, raw, theirs, n);
+    (void)hri_file_to_f32(t->dtype, theirs, raw, n);
+    if (memcmp(mine, theirs, n * sizeof *mine) != 0)
+      return refuse_embedding(s, t->name, "holds another embedding than the model's", error);
+  }
+  return HR_OK;
+}
+
+hr_status hri_source_check_embedding(const hri_source *s, const hri_source *base, hr_error *error) {
+  char name[128];
+  uint32_t own, index;
+  hri_param_spec spec;
+  if (!s->adapter || !s->model->lora.embedding) return HR_OK;
+  base_embedding_name(s->model, name);
+  own = hri_weights_find(s->adapter, name);
+  if (own == HRI_SAFETENSORS_NONE) return HR_OK;
+  if (!base->weights)
+    return refuse_embedding(s, name, "cannot be compared with the model's, which is in no such file", error);
+  hri_param_get(s->model, 0, &spec);
+  index = hri_source_find(base, &spec.parts[0]);
+  assert(spec.slot == HRI_SLOT_TOKEN_EMBEDDING && index != HRI_SAFETENSORS_NONE);
+  return compare_embedding(s, own, index, base->weights, error);
+}
+
 /* The file holds what the adapters' modules have, and nothing else. */
 static hr_status check_adapter(const hri_source *s, hr_error *error) {
   hri_source own = {.model = s->model, .weights = s->adapter, .tuned = true};
@@ -150,13 +218,39 @@ static hr_status check_adapter(const hri_source *s, hr_error *error) {
   if (status != HR_OK)
     (void)hri_hint(error, status, "the adapter belongs to another model, or to another adapter_config.json");
   for (uint32_t i = 0; i < count && status == HR_OK; i++)
-    if (!seen[i]) {
+    if (!seen[i] && !is_base_embedding(s, hri_weights_get(s->adapter, i)->name)) {
       status = hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s belongs to no module that adapter_config.json adapts",
                         hri_weights_path(s->adapter, i), hri_weights_get(s->adapter, i)->name);
-      (void)hri_hint(error, status, "adapters of linear modules of layers, biases and modules_to_save can be read");
+      (void)
+          hri_hint(error, status,
+                   "adapters of linear modules of layers and of the embedding, biases and modules_to_save can be read");
     }
   hri_free(seen);
   return status;
+}
+
+/* Part k of an adapter's parameter in a GGUF file of adapters. */
+static void adapter_part(const hr_model *model, const hri_param_spec *spec, uint32_t k, hri_gguf_part *out) {
+  bool b = spec->slot >= HRI_SLOT_LORA_B;
+  hri_gguf_adapter_part(model, hri_param_module(model, spec, k), spec->layer, b, spec->parts[k].rows, spec->dims[1],
+                        out);
+}
+
+/* Names were looked at when the file was opened for its description (model/gguf_adapter.c); that file may be another by now. */
+static hr_status check_adapter_gguf(const hri_source *s, hr_error *error) {
+  for (uint32_t p = 0; p < hri_param_count(s->model); p++) {
+    hri_param_spec spec;
+    hri_param_get(s->model, p, &spec);
+    for (uint32_t k = 0; spec.adapter && k < spec.part_count; k++) {
+      hri_gguf_part part;
+      uint32_t index;
+      hr_status status;
+      adapter_part(s->model, &spec, k, &part);
+      status = hri_gguf_part_find(s->adapter_gguf, &part, &index, error);
+      if (status != HR_OK) return hri_hint(error, status, "the adapter belongs to another model");
+    }
+  }
+  return HR_OK;
 }
 
 /* Whether a tensor stands beside a quantized weight. */
@@ -236,6 +330,10 @@ static hr_status open_adapter(hri_source *s, const char *directory, hr_error *er
   char *path;
   hr_status status;
   if (!directory[0]) return HR_OK;
+  if (hri_gguf_is(directory)) {
+    HRI_TRY(hri_gguf_open(directory, &s->adapter_gguf, error));
+    return check_adapter_gguf(s, error);
+  }
   path = hri_path_join(directory, HRI_ADAPTER_FILE);
   if (!path) return hri_fail_memory(error, strlen(directory), "a path");
   if (!hri_path_exists(path)) {
@@ -264,6 +362,7 @@ hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *j
   }
   if (!directory) directory = model->has_weights ? model->directory : NULL;
   if (directory) HRI_TRY_OUT(open_weights(s, directory, error));
+  if (directory) HRI_TRY_OUT(hri_source_check_embedding(s, s, error));
   if (states_file) HRI_TRY_OUT(hri_weights_open(states_file, &s->states, error));
 out:
   if (status != HR_OK) hri_source_close(s);
@@ -274,6 +373,7 @@ void hri_source_close(hri_source *s) {
   hri_weights_close(s->weights);
   hri_weights_close(s->states);
   hri_weights_close(s->adapter);
+  hri_gguf_close(s->adapter_gguf);
   hri_gguf_close(s->gguf);
   hri_free(s->quantized);
   memset(s, 0, sizeof *s);
@@ -335,7 +435,7 @@ static hr_status read_gguf_bytes(const hri_move *move, uint64_t offset, uint64_t
 
 /* Whether a part comes from the adapters' file. */
 static bool from_adapter(const hri_source *s, const hri_param_spec *spec, uint32_t k) {
-  return s->adapter && hri_part_tuned(s->model, spec, &spec->parts[k], NULL);
+  return (s->adapter || s->adapter_gguf) && hri_part_tuned(s->model, spec, &spec->parts[k], NULL);
 }
 
 /* Whether any file has it; else it is initialised. */
@@ -363,16 +463,19 @@ static hr_status move_gguf_part(const hri_source *s, const hri_param_spec *spec,
   const hri_gguf_tensor *tensor;
   hri_gguf_part part;
   uint32_t index;
-  hri_gguf_part_of(s->model, spec, k, &part);
-  HRI_TRY(hri_gguf_part_find(s->gguf, &part, &index, error));
-  tensor = hri_gguf_tensor_get(s->gguf, index);
+  bool tuned = from_adapter(s, spec, k);
+  hri_gguf *file = tuned ? s->adapter_gguf : s->gguf;
+  if (tuned) adapter_part(s->model, spec, k, &part);
+  else hri_gguf_part_of(s->model, spec, k, &part);
+  HRI_TRY(hri_gguf_part_find(file, &part, &index, error));
+  tensor = hri_gguf_tensor_get(file, index);
   *move = (hri_move){.bytes = read_gguf_bytes,
-                     .file = s->gguf,
+                     .file = file,
                      .index = index,
                      .type = tensor->type,
                      .head_size = part.head_size,
                      .add = -part.offset,
-                     .path = hri_gguf_path(s->gguf),
+                     .path = hri_gguf_path(file),
                      .name = tensor->name};
   return HR_OK;
 }
@@ -387,7 +490,7 @@ static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 
 
 static hr_status source_part(const hri_source *s, const hri_param_spec *spec, uint32_t k, hri_move *move,
                              hr_error *error) {
-  return (s->gguf && !from_adapter(s, spec, k) ? move_gguf_part : move_part)(s, spec, k, move, error);
+  return ((from_adapter(s, spec, k) ? s->adapter_gguf : s->gguf) ? move_gguf_part : move_part)(s, spec, k, move, error);
 }
 
 /* Whether values of this type are still all there in the arena's. */

@@ -23,7 +23,8 @@ typedef struct hri_source {
   uint64_t seed;
   hri_weights *weights; /* where the weights are; both NULL: initialise from the seed */
   hri_gguf *gguf;
-  hri_weights *adapter;             /* where a model's adapters are; NULL: initialise them */
+  hri_weights *adapter; /* where a model's adapters are; both NULL: initialise them */
+  hri_gguf *adapter_gguf;
   hri_weights *states;              /* NULL: states start at zero */
   struct hri_bnb_weight *quantized; /* [parameter of the model][part]: of quantized files; NULL */
   bool tuned;                       /* `weights` are an adapter's file */
@@ -31,7 +32,7 @@ typedef struct hri_source {
 } hri_source;
 
 /* Opens model->directory, or `directory` when not NULL (safetensors or a GGUF file; of a model with adapters those
- * alone, which model->adapter names otherwise), and checks before anything is read
+ * alone, which model->adapter names otherwise: a directory or a GGUF file), and checks before anything is read
  * that every part is there once, with the right shape and a type that is decoded, and that no unknown tensor is; INPUT
  * names file, tensor and remedy. */
 hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_elements *elements,
@@ -61,6 +62,9 @@ hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, ui
 
 /* The tensor of a part in source->weights, under whatever spelling; HRI_SAFETENSORS_NONE when there is none. */
 uint32_t hri_source_find(const hri_source *source, const hri_param_part *part);
+
+/* Of an open source with adapters: where their file brings the embedding too, it is that of `base`. UNSUPPORTED. */
+hr_status hri_source_check_embedding(const hri_source *source, const hri_source *base, hr_error *error);
 
 /* Whether the k-th part of a range is frozen and was rounded as it was loaded; then *move says where its values are. */
 struct hri_move;

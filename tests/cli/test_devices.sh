@@ -11,6 +11,20 @@ run plan tiny-llama-bytes --device rtx-2060 --precision fp16; expect_rc 0; grep 
 run plan gpt2-124m --device rtx-2060 --seq 1024 --micro-batch 8 --json; expect_json 'any("--precision fp16" in f["options"] for f in d["fixes"])' 'not any("bf16" in f["options"] for f in d["fixes"])'
 run plan tiny-llama-bytes --device rtx-2060; expect_rc 0; grep -q '^precision' "$work/out" && fail 'fp32 is said not to be offered'
 run plan tiny-llama-bytes --device rtx-3050-6 --precision bf16; expect_rc 0; grep -q '^precision' "$work/out" && fail 'Ampere has bf16'
+# tf32: the bytes of fp32 at another rate, where there is one.
+run plan smollm2-135m --device a100-80 --micro-batch 4 --precision tf32; expect_rc 0; expect_out ' tf32, on a100-80'
+run plan smollm2-135m --device a100-80 --micro-batch 4 --json; expect_rc 0; cp out fp32
+run plan smollm2-135m --device a100-80 --micro-batch 4 --precision tf32 --json; expect_rc 0
+expect_json 'd["job"]["precision"] == "tf32"' 'd["need_bytes"] == json.load(open("fp32"))["need_bytes"]' \
+  'd["time"]["step_ns"] < 0.7 * json.load(open("fp32"))["time"]["step_ns"]'
+run plan smollm2-135m --device t4 --precision tf32; refuses 2; expect_err 'the device has no such products'; expect_err 'devices NAME'
+run plan tiny-llama-bytes --precision tf32; refuses 2; expect_err 'a CPU multiplies all of them'
+echo some text of a few words >text.txt
+for command in 'train tiny-llama-bytes --data text.txt --out never' 'generate tiny-llama-bytes --prompt x'; do
+  # shellcheck disable=SC2086
+  run $command --precision tf32; refuses 2; expect_err 'a CPU multiplies all of them'
+done
+[ -e never ] && fail "a refused run made a directory"
 run devices cpu; expect_rc 0; expect_out '^fixed .*assumed'; expect_out '^assumed reachable'
 run plan micro-llama-bytes --threads 2; expect_rc 0; expect_out 'assumed'
 

@@ -98,6 +98,29 @@ run train --resume dora-parts --steps 6 -q; expect_rc 0
 cmp -s dora-parts/final/$weights dora-straight/final/$weights || fail "DoRA gone on in steps, other adapters"
 run convert dora/final never.gguf; refuses 2; expect_err "DoRA.s magnitudes, for which GGUF"; [ -e never.gguf ] && fail "DoRA became a GGUF file"
 run train base/final $rows --lora r=4,dora,dropout=0.1 --steps 1 --out never; refuses 2; expect_err 'dora and dropout of adapters exclude'
+# An adapter of the embedding: a lookup of A, and B; among others, alone, gone on with, beside quantized weights.
+lora=r=4,alpha=8,targets=embed_tokens,q_proj,rank_pattern=embed_tokens:3
+fresh
+same embedding --threads 1 --seq 32 --micro-batch 2
+same embedding-two --threads 2 --seq 32 --micro-batch 2 --recompute block --weight-packing persistent
+same embedding-halves --threads 2 --seq 32 --micro-batch 1 --accumulate 2 --check
+fresh
+same embedding-bf --threads 1 --seq 32 --precision bf16 --micro-batch 2 --quantize nf4+dq
+same embedding-bf-two --threads 2 --seq 32 --precision bf16 --micro-batch 1 --accumulate 2 --quantize nf4+dq --recompute block
+grep -q '"embed_tokens": 3' embedding/final/adapter_config.json || fail "the embedding's rank is not written"
+run train base/final $rows --micro-batch 32 --steps 80 --lr 2e-3 --lora r=4,targets=embed_tokens --threads 1 --update in-backward --clip 0 --out embedding-alone -q; expect_rc 0
+awk -v a="$plain" -v b="$(loss_of embedding-alone/final)" 'BEGIN { exit !(b < a - 0.03) }' || fail "an adapter of the embedding alone learns nothing"
+run train base/final $rows --steps 6 --save-every 3 --schedule constant --lr 1e-2 --lora targets=embed_tokens --threads 1 --out embedding-straight -q; expect_rc 0
+run train base/final $rows --steps 3 --save-every 3 --schedule constant --lr 1e-2 --lora targets=embed_tokens --threads 1 --out embedding-parts -q; expect_rc 0
+run train --resume embedding-parts --steps 6 -q; expect_rc 0
+cmp -s embedding-parts/final/$weights embedding-straight/final/$weights || fail "an embedding's adapter gone on in steps, other values"
+run train base/final $rows --adapter embedding/final --steps 1 --lr 0 --threads 1 --out embedding-zero -q; expect_rc 0
+cmp -s embedding-zero/final/$weights embedding/final/$weights || fail "an embedding's adapter changed by being loaded and saved"
+cmp -s embedding-zero/final/adapter_config.json embedding/final/adapter_config.json || fail "its settings did"
+run train base/final $rows --lora targets=embed_tokens,layers=0-1 --steps 1 --out never; refuses 2; expect_err 'names the embedding, and layers='
+run train base/final $rows --lora targets=embed_tokens,dora --steps 1 --out never; refuses 2; expect_err 'with dora the embedding'
+run train base/final $rows --lora targets=embed_tokens,modules_to_save=embed_tokens --steps 1 --out never; refuses 2; expect_err 'the embedding trains whole'
+run convert embedding/final never.gguf; refuses 2; expect_err "an adapter of the embedding, for which GGUF"
 # In a recipe as a mapping.
 printf 'lora:\n  r: 4\n  targets: [q_proj, v_proj]\n  rslora: false\n  dora: true\n  rank_pattern: {v_proj: 2}\n  modules_to_save: lm_head\n' >words.yaml
 run train base/final $rows --recipe words.yaml --steps 2 --lr 1e-2 --threads 1 --out by-recipe -q; expect_rc 0
@@ -207,6 +230,17 @@ run evaluate shallow/final --adapter one/final --seq 13 --data held.txt; refuses
 run train ${model/hidden=24/hidden=18} $rows --threads 1 --steps 1 --out narrow -q; expect_rc 0
 run evaluate narrow/final --adapter one/final --seq 13 --data held.txt; refuses 5; expect_err "$weights: .*shape"
 run convert one/final one.gguf; expect_rc 0; grep -aq adapter.lora.alpha one.gguf || fail "adapters became a model"
+# From GGUF, as from the directory: evaluated, gone on with, resumed when the file is gone.
+[ "$(loss_of base/final --adapter one.gguf)" = "$trained" ] || fail "a GGUF file of adapters evaluates otherwise"
+run generate base/final --adapter one.gguf --threads 1 --prompt 'line ' --max-tokens 12 --temperature 0 --json; expect_rc 0
+[ "$(grep '"tokens"' told)" = "$(grep '"tokens"' out)" ] || fail "a GGUF file of adapters generates otherwise"
+run train base/final $rows --adapter one.gguf --steps 4 --lr 1e-2 --threads 1 --out further-gguf -q; expect_rc 0
+cmp -s further-gguf/final/$weights further/final/$weights || fail "from GGUF, adapters go on otherwise"
+run train base/final $rows --adapter one.gguf --steps 2 --schedule constant --lr 1e-2 --threads 1 --out half-way -q; expect_rc 0
+run train base/final $rows --adapter one/final --steps 4 --schedule constant --lr 1e-2 --threads 1 --out whole-way -q; expect_rc 0
+rm one.gguf
+run train --resume half-way --steps 4 -q; expect_rc 0
+cmp -s half-way/final/$weights whole-way/final/$weights || fail "begun from GGUF and resumed, other adapters"
 [ -e never ] && fail "a refused run made a directory"
 [ "$(tree base/final)" = "$base" ] || fail "something changed the base"
 }

@@ -71,7 +71,7 @@ if __name__ == "__main__":
             (width, rows), _, b = adapter[1][name + ".lora_b"]
             assert [columns, rows] == dims and width == rank, name
             left -= {name + ".lora_a", name + ".lora_b"}
-            scale, tolerance = adapter[0]["adapter.lora.alpha"] / rank, 1e-5
+            scale, tolerance = adapter[0].get("adapter.lora.alpha", 0) / rank or 1, 1e-5
             for r in range(rows):
                 for c in range(columns):
                     want[r * columns + c] += scale * sum(b[r * rank + k] * a[k * columns + c] for k in range(rank))
@@ -85,6 +85,14 @@ as_gguf() {
   run convert "merged-$1" "merged-$1.gguf" --type f32; expect_rc 0
   run convert "lora-$1/final" "lora-$1.gguf"; expect_rc 0; expect_out 'PEFT \(f32\) to GGUF \(f32\)'
   python3 gguf.py "base-$1.gguf" "lora-$1.gguf" "merged-$1.gguf" || fail "the adapter of $1 is another one in GGUF"
+  # Back again, the rows of q and k in their order: the same function, and merged the same bytes but for rsLoRA's root, which is rounded.
+  local same=0
+  [ "$1" = rslora ] && same=1e-6
+  near "$(loss_of "base-$1/final" --adapter "lora-$1.gguf")" "$trained" $same "the adapter of $1 from GGUF"
+  near "$(loss_of "base-$1.gguf" --adapter "lora-$1.gguf")" "$trained" 1e-6 "$1, both from GGUF"
+  run merge "base-$1/final" "lora-$1.gguf" --out "back-$1"; expect_rc 0; expect_no_err
+  [ "$1" = rslora ] || [ "$(tree "back-$1")" = "$(tree "merged-$1")" ] || fail "$1 merged from GGUF has other bytes"
+  near "$(loss_of "back-$1")" "$trained" 1e-6 "$1 merged from GGUF"
 }
 
 # ---- the function, in fp32: one term of rounding ----
@@ -194,6 +202,57 @@ for name in llama-bf16-shards gpt2-f16-shards llama-mixed; do
   rm -r plain
 done
 
+# ---- an adapter of the embedding: a head that was tied keeps what it was ----
+cat >embedding.py <<'P'
+import array, json, struct, sys
+def read(path):
+    data = open(path, "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8 : 8 + size])
+    head.pop("__metadata__", None)
+    return {k: (v["shape"], array.array("f", data[8 + size + v["data_offsets"][0] : 8 + size + v["data_offsets"][1]])) for k, v in head.items()}
+def write(path, tensors):
+    head, at = {}, 0
+    for name, (shape, values) in tensors.items():
+        head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * len(values)]}
+        at += 4 * len(values)
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"".join(v.tobytes() for _, v in tensors.values()))
+e = "model.embed_tokens."
+base, adapter, merged = (read(p) for p in sys.argv[1:4])
+(rank, vocabulary), a = adapter["base_model.model." + e + "lora_embedding_A"]
+(width, _), b = adapter["base_model.model." + e + "lora_embedding_B"]
+old, new, scale = base[e + "weight"][1], merged[e + "weight"][1], 8 / 4
+moved = max(abs(x - y) for x, y in zip(old, new))
+wrong = max(abs(new[t * width + c] - old[t * width + c] - scale * sum(a[k * vocabulary + t] * b[c * rank + k] for k in range(rank)))
+            for t in range(vocabulary) for c in range(width))
+head = base.get("lm_head.weight", base[e + "weight"])
+assert moved > 1e-3 and wrong < 1e-6 and merged["lm_head.weight"] == head, (moved, wrong)
+adapter["base_model.model." + e + "base_layer.weight"] = base[e + "weight"]
+write(sys.argv[4], adapter)
+adapter["base_model.model." + e + "base_layer.weight"][1][77] += 1
+write(sys.argv[5], adapter)
+P
+run train "$llama,tied" --seq 13 --data text.txt --threads 1 --steps 25 --lr 1e-2 --out base-tied -q; expect_rc 0
+for name in llama tied; do
+  adapter "embed-$name" "base-$name/final" --lora r=4,alpha=8,targets=embed_tokens,v_proj
+  trained=$(loss_of "embed-$name/final")
+  apart "$(loss_of "base-$name/final")" "$trained" 1e-4 "$name with its embedding adapted"
+  run merge "base-$name/final" "embed-$name/final" --out "embedded-$name"; expect_rc 0; expect_no_err
+  near "$(loss_of "embedded-$name")" "$trained" 1e-6 "$name, an embedding merged"
+  grep -q '"tie_word_embeddings": false' "embedded-$name/config.json" || fail "$name is tied after its embedding was merged"
+  # PEFT saves the embedding itself beside them: it must be the model's.
+  for kind in with other; do cp -r "embed-$name/final" "$kind-$name"; done
+  python3 embedding.py "base-$name/final/model.safetensors" "embed-$name/final/$weights" "embedded-$name/model.safetensors" \
+    "with-$name/$weights" "other-$name/$weights" || fail "$name has another embedding than W + s (B A)^T, or another head"
+  near "$(loss_of "with-$name")" "$trained" 0 "$name beside its embedding"
+  run merge "base-$name/final" "with-$name" --out "again-$name"; expect_rc 0
+  [ "$(tree "again-$name")" = "$(tree "embedded-$name")" ] || fail "$name beside its embedding is merged otherwise"
+  run evaluate "base-$name/final" --adapter "other-$name" --seq 13 --data held.txt; refuses 2; expect_err "other-$name/$weights: the tensor .*base_layer.weight holds another embedding"
+  run merge "base-$name/final" "other-$name" --out never; refuses 2; expect_err 'holds another embedding'
+done
+
 # ---- targets: whole or not at all ----
 run merge base-llama/final lora-llama/final --out merged-llama; refuses 2; expect_err 'merged-llama exists'; expect_err '--force'
 touch merged-llama/notes
@@ -248,7 +307,82 @@ wide, half = gguf.read("lora-llama.gguf")[1], gguf.read("half.gguf")[1]
 assert all(t[1] == 1 for t in half.values()) and wide.keys() == half.keys()
 assert all(abs(x - y) <= 1e-3 * abs(x) + 1e-7 for k in wide for x, y in zip(wide[k][2], half[k][2]))
 P
-run evaluate half.gguf --data held.txt; refuses 2; expect_err 'half.gguf holds adapters, and no model'
+near "$(loss_of base-llama/final --adapter half.gguf)" "$(loss_of lora-llama/final)" 1e-3 "A and B in F16"
+# Files of others: a rank of each module's own, no alpha; and what is no such file.
+cat >make.py <<'P'
+import struct
+import gguf
+def text(t): return struct.pack("<Q", len(t)) + t.encode()
+def write(path, keys, tensors):
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
+    for key, value in keys.items():
+        out += text(key) + (struct.pack("<I", 8) + text(value) if isinstance(value, str) else struct.pack("<If", 6, value))
+    data = b""
+    for name, (dims, values) in tensors.items():
+        out += text(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, 0, len(data))
+        data += struct.pack("<%df" % len(values), *values)
+        data += b"\0" * (-len(data) % 32)
+    open(path, "wb").write(out + b"\0" * (-len(out) % 32) + data)
+keys, tensors = gguf.read("lora-llama.gguf")
+keys = {k: keys[k] for k in ("general.architecture", "general.type", "adapter.type", "adapter.lora.alpha")}
+tensors = {k: (t[0], list(t[2])) for k, t in tensors.items()}
+def one(path, change):
+    k, t = dict(keys), {name: (list(dims), list(values)) for name, (dims, values) in tensors.items()}
+    change(k, t)
+    write(path, k, t)
+def thin(t, weight, rank): # the first `rank` of four
+    (columns, _), a = t[weight + ".lora_a"]
+    (_, rows), b = t[weight + ".lora_b"]
+    t[weight + ".lora_a"] = [columns, rank], a[: columns * rank]
+    t[weight + ".lora_b"] = [rank, rows], [b[r * 4 + k] for r in range(rows) for k in range(rank)]
+def ranks(k, t):
+    thin(t, "blk.0.attn_q.weight", 2)
+    thin(t, "blk.1.attn_k.weight", 1)
+    thin(t, "blk.1.ffn_down.weight", 3)
+q = "blk.1.attn_q.weight.lora_"
+one("ranks.gguf", ranks)
+one("ones.gguf", lambda k, t: (k.pop("adapter.lora.alpha"), ranks(k, t)))
+one("single.gguf", lambda k, t: t.pop(q + "b"))
+one("foreign.gguf", lambda k, t: k.update({"general.architecture": "qwen2"}))
+one("other.gguf", lambda k, t: k.update({"adapter.type": "control_vector"}))
+one("minus.gguf", lambda k, t: k.update({"adapter.lora.alpha": -1.0}))
+one("embedding.gguf", lambda k, t: t.update({"token_embd.weight.lora_a": t[q + "a"], "token_embd.weight.lora_b": t[q + "b"]}))
+one("deep.gguf", lambda k, t: t.update({q.replace("1", "2", 1) + h: t[q + h] for h in "ab"}))
+one("wide.gguf", lambda k, t: t.update({q + "a": ([25, 4], [0.0] * 100)}))
+one("empty.gguf", lambda k, t: t.clear())
+one("nan.gguf", lambda k, t: t[q + "b"][1].__setitem__(5, float("nan")))
+P
+python3 make.py || fail "no GGUF files were made"
+for name in ranks ones; do
+  run merge base-llama/final $name.gguf --out "of-$name"; expect_rc 0; expect_no_err
+  run convert "of-$name" "of-$name.gguf" --type f32; expect_rc 0
+  python3 gguf.py base-llama.gguf $name.gguf "of-$name.gguf" || fail "$name.gguf is merged otherwise than it says"
+  near "$(loss_of base-llama/final --adapter $name.gguf)" "$(loss_of "of-$name")" 1e-6 "$name.gguf"
+  run train base-llama/final --adapter $name.gguf --seq 13 --data text.txt --threads 1 --steps 2 --lr 0 --out "kept-$name" -q; expect_rc 0
+  near "$(loss_of "kept-$name/final")" "$(loss_of base-llama/final --adapter $name.gguf)" 0 "$name.gguf, kept as PEFT has it"
+done
+apart "$(loss_of of-ranks)" "$(loss_of lora-llama/final)" 1e-4 "ranks"
+apart "$(loss_of of-ranks)" "$(loss_of of-ones)" 1e-4 "alpha"
+# refused_gguf STATUS NAME MESSAGE: by whatever takes adapters.
+refused_gguf() {
+  run merge base-llama/final "$2.gguf" --out never; refuses "$1"; expect_err "$2.gguf: $3"
+  run evaluate base-llama/final --adapter "$2.gguf" --seq 13 --data held.txt; refuses "$1"; expect_err "$2.gguf: $3"
+}
+refused_gguf 5 single 'the tensor blk.1.attn_q.weight.lora_b is missing'
+refused_gguf 5 foreign "general.architecture is 'qwen2', and .* is llama"
+refused_gguf 2 other "adapter.type is 'control_vector'"
+refused_gguf 5 minus 'adapter.lora.alpha is -1'
+refused_gguf 2 embedding 'tensor token_embd.weight.lora_a: adapters of embeddings'
+refused_gguf 5 deep 'the tensor blk.2.attn_q.weight.lora_a is A or B of no linear module'
+refused_gguf 5 wide 'tensor blk.1.attn_q.weight.lora_a has 4 rows of 25 elements'
+run merge base-llama/final nan.gguf --out never; refuses 5; expect_err 'nan.gguf: element 17 of tensor blk.1.attn_q.weight.lora_b is not finite' # where our rows have it
+run evaluate base-llama/final --adapter nan.gguf --seq 13 --data held.txt; refuses 5; expect_err 'nan.gguf: tensor blk.1.attn_q.weight.lora_b holds a value that is not finite'
+run merge base-llama/final empty.gguf --out never; refuses 5; expect_err 'empty.gguf holds no tensors'
+run merge base-llama/final base-llama.gguf --out never; refuses 5; expect_err 'base-llama.gguf holds no adapters'
+run merge base-llama/final lora-llama.gguf --onto dequantized --out never; refuses 2; expect_err 'no adapter says'
+run merge base-llama/final lora-llama.gguf --onto dequantized --quantize nf4 --out asked-gguf; expect_rc 0
+[ "$(tree asked-gguf)" = "$(tree asked)" ] || fail "onto dequantized weights, other bytes from GGUF"
+run evaluate half.gguf --data held.txt; refuses 2; expect_err 'half.gguf holds adapters, and no model'; expect_err '--adapter half.gguf'
 run convert half.gguf never; refuses 2; expect_err 'holds adapters, and no model'
 run convert lora-llama/final never --quantize nf4; refuses 2; expect_err 'adapters, which are not quantized'
 run convert lora-llama/final never; refuses 2

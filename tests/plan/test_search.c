@@ -50,7 +50,7 @@ static bool random_job(dice *d, hr_job *job) {
   job->attention = (hr_attention)(roll(d, 5) == 0);
   job->optimizer = (hr_optimizer)roll(d, HR_OPTIMIZER_COUNT);
   job->clip = roll(d, 2) ? 1.0 : 0;
-  job->precision = (hr_precision)roll(d, 4);
+  job->precision = (hr_precision)roll(d, job->device.flops_tf32 > 0 ? 5 : 4);
   if (job->precision == HR_PRECISION_BF16_PURE) job->moments = (hr_moments)roll(d, 2);
   job->weight_packing = (hr_weight_packing)roll(d, 4);
   job->packing = roll(d, 4) ? job->packing : HR_PACKING_OFF;

@@ -231,6 +231,7 @@ static hr_tensor no_epsilon(hr_graph *g, hr_tensor x) {
 static void optimizer(hr_job *job) { job->optimizer = (hr_optimizer)99; }
 static void packing(hr_job *job) { job->weight_packing = (hr_weight_packing)99; }
 static void precision(hr_job *job) { job->precision = (hr_precision)99; }
+static void tf32(hr_job *job) { job->precision = HR_PRECISION_TF32; }
 static void levels(hr_job *job) {
   job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .levels = {99}, .level_count = 1};
 }
@@ -254,6 +255,7 @@ static void graphs_and_jobs_out_of_range_are_refused(void **state) {
   refused(NULL, optimizer, "--optimizer");
   refused(NULL, packing, "--weight-packing");
   refused(NULL, precision, "--precision");
+  refused(NULL, tf32, "a CPU multiplies all of them");
   refused(NULL, levels, "--recompute");
   refused(NULL, layers, "--recompute");
   refused(NULL, beta, "--betas");

@@ -189,12 +189,13 @@ static void every_refusal(void **state) {
       {LLAMA, "layers=", "layers="},
       {LLAMA, "layers=a", "layers=a"},
       {LLAMA, "layers=0-", "layers=0-"},
-      {LLAMA, "targets=c_attn", "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or all-linear"},
+      {LLAMA, "targets=c_attn",
+       "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, embed_tokens, or all-linear"},
       {LLAMA, "targets=lm_head", "no module 'lm_head'"},
       {LLAMA, "targets=proj", "no module 'proj'"}, /* an end, but not behind a dot */
       {LLAMA, "targets=q_proj,nosuch", "no module 'nosuch'"},
       {LLAMA, "targets=", "no module ''"},
-      {GPT2, "targets=q_proj", "c_attn, c_proj, c_fc, or all-linear"},
+      {GPT2, "targets=q_proj", "c_attn, c_proj, c_fc, wte, or all-linear"},
       {PHI3, "targets=q_proj", "qkv_proj"},
       {PHI3, "targets=gate_proj", "gate_up_proj"},
       {LLAMA, "rank=4", "r=N"},
@@ -212,6 +213,9 @@ static void every_refusal(void **state) {
       {LLAMA, "rank_pattern=q_proj:4,.*:8,v_proj:9", "another entry before it"},
       {LLAMA, "rank_pattern=*:4", "nothing to repeat"},
       {LLAMA, "alpha_pattern=q_proj:-1", "alpha_pattern=q_proj:-1"},
+      {LLAMA, "targets=embed_tokens,layers=0", "only what is in layers"},
+      {LLAMA, "targets=embed_tokens,dora", "with dora"},
+      {LLAMA, "targets=q_proj,embed_tokens,modules_to_save=embed_tokens", "trains whole"},
       {LLAMA, "bias=some", "none, all or lora_only"},
       {LLAMA, "modules_to_save=score", "no such module"},
       {LLAMA, "modules_to_save=o_proj", "linear module"},
@@ -387,6 +391,18 @@ static void published(void **state) {
   assert_true(hri_lora_scale(&l, 0, HR_MODULE_Q) == 0.75 && hri_lora_scale(&l, 0, HR_MODULE_V) == 2 && l.dora);
   assert_int_equal(l.saved, 1u << HRI_SLOT_HEAD_WEIGHT | 1u << HRI_SLOT_TOKEN_EMBEDDING);
   assert_int_equal(l.bias, HR_LORA_BIAS_ALL);
+  /* The embedding: by its name, by an expression; not where layers are named, as for PEFT. */
+  l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": [\"embed_tokens\", \"q_proj\"], \"r\": 4, "
+                    "\"lora_alpha\": 6, \"rank_pattern\": {\"embed_tokens\": 3}}")
+          .lora;
+  assert_true(l.embedding && hri_lora_embedding_rank(&l) == 3 && hri_lora_embedding_scale(&l) == 2);
+  assert_int_equal(targets_of(&l), Q);
+  l = opened(GPT2, "{\"peft_type\": \"LORA\", \"target_modules\": \".*wte\", \"r\": 4, \"lora_alpha\": 6}").lora;
+  assert_true(l.embedding && targets_of(&l) == 0 && hri_lora_embedding_scale(&l) == 1.5);
+  l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": [\"embed_tokens\", \"q_proj\"], "
+                    "\"layers_to_transform\": [0]}")
+          .lora;
+  assert_true(!l.embedding && targets_of(&l) == Q);
   /* Other modules in one layer than in another. */
   l = opened(LLAMA, "{\"peft_type\": \"LORA\", \"target_modules\": [\"layers.0.mlp.up_proj\", "
                     "\"layers.1.mlp.down_proj\"]}")
@@ -441,8 +457,7 @@ static void refused_configs(void **state) {
       {"{\"peft_type\": \"LORA\"}", HR_ERROR_INPUT, "'target_modules'"},
       {"{\"peft_type\": \"LORA\", \"target_modules\": []}", HR_ERROR_INPUT, "'target_modules'"},
       {"{\"peft_type\": \"LORA\", \"target_modules\": [\"lm_head\"]}", HR_ERROR_INPUT, "target_modules"},
-      {"{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\", \"embed_tokens\"]}", HR_ERROR_INPUT,
-       "target_modules"},
+      {"{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\", \"lm_head\"]}", HR_ERROR_INPUT, "target_modules"},
       {"{\"peft_type\": \"LORA\", \"target_modules\": [7]}", HR_ERROR_INPUT, "target_modules"},
       {"{\"peft_type\": \"LORA\", \"target_modules\": \".*\\\\.(q|v_proj\"}", HR_ERROR_INPUT, "target_modules"},
       {"{\"peft_type\": \"LORA\", \"target_modules\": \"q_proj\"}", HR_ERROR_INPUT, "target_modules"},

@@ -19,9 +19,12 @@
 static const struct {
   const char *name, *base;
   bool fp32_only; /* what trains whole is of the base's type in PEFT, and nothing to compare with in bfloat16 */
-} cases[] = {{"llama", "llama-a", false},    {"llama-rslora", "llama-b", false}, {"llama-layers", "llama-c", false},
-             {"gpt2", "gpt2-a", false},      {"phi3", "phi3-short", false},      {"llama-dora", "llama-b", false},
-             {"gpt2-dora", "gpt2-a", false}, {"llama-saved", "llama-b", true},   {"gpt2-saved", "gpt2-a", true}};
+} cases[] = {{"llama", "llama-a", false},         {"llama-rslora", "llama-b", false},
+             {"llama-layers", "llama-c", false},  {"gpt2", "gpt2-a", false},
+             {"phi3", "phi3-short", false},       {"llama-dora", "llama-b", false},
+             {"gpt2-dora", "gpt2-a", false},      {"llama-saved", "llama-b", true},
+             {"gpt2-saved", "gpt2-a", true},      {"llama-embedding", "llama-b", false},
+             {"gpt2-embedding", "gpt2-a", false}, {"gemma3-embedding", "gemma3", true}};
 enum { CASES = sizeof cases / sizeof *cases, STEPS = 10 };
 
 #define GRADIENT_RATE 512.0
