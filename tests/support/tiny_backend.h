@@ -153,11 +153,13 @@ static double *tiny_values(tiny_call *c, uint32_t i) {
 }
 
 /* What a reference writes in any case, also where the node has no operand for it. */
-static double *tiny_or_spare(tiny_call *c, uint32_t i, int which, int64_t n) {
-  if (tiny_present(c, i)) return tiny_values(c, i);
+static double *tiny_spare(tiny_call *c, int which, int64_t n) {
   c->spare[which] = calloc((size_t)n + 1, sizeof(double));
   if (!c->spare[which]) abort();
   return c->spare[which];
+}
+static double *tiny_or_spare(tiny_call *c, uint32_t i, int which, int64_t n) {
+  return tiny_present(c, i) ? tiny_values(c, i) : tiny_spare(c, which, n);
 }
 
 static void tiny_finish(tiny_call *c) {
@@ -207,6 +209,25 @@ static void tiny_head_norm_backward(tiny_call *c) {
   const hri_attr *a = &c->node->attr;
   hri_ref_head_norm_backward(V(5), V(6), V(7), V(0), V(1), V(2), V(3), V(4), a->f[1], ROWS(0), a->i[0], a->i[1],
                              a->i[2]);
+}
+/* Part by part, as the node's numbers say; of DORA_BEGIN only what is missing. */
+static void tiny_lengths(tiny_call *c) {
+  const hri_attr *a = &c->node->attr;
+  bool begins = c->node->op == HRI_OP_DORA_BEGIN;
+  double *w = V(0), *to = V(begins ? 1 : 7), *lengths = tiny_spare(c, 0, ROWS(0));
+  for (uint32_t p = 0; p < 3; w += a->i[p] * COLUMNS(0), p++) {
+    if (!(a->i[3] >> p & 1)) continue;
+    hri_ref_row_lengths(lengths, w, begins ? NULL : V(1 + p), begins ? NULL : V(4 + p), a->f[p], a->i[p], COLUMNS(0),
+                        begins ? 0 : ROWS(1 + p));
+    for (int64_t i = 0; i < a->i[p]; i++, to++)
+      if (!begins || isnan(*to)) *to = lengths[i];
+  }
+}
+static void tiny_dora(tiny_call *c) {
+  hri_ref_dora(V(4), V(0), V(1), V(2), V(3), c->node->attr.i, c->node->attr.i[3], ROWS(0));
+}
+static void tiny_dora_backward(tiny_call *c) {
+  hri_ref_dora_backward(V(4), V(5), V(0), V(1), V(2), V(3), c->node->attr.i, c->node->attr.i[3], ROWS(0));
 }
 static void tiny_add(tiny_call *c) { hri_ref_add(V(2), V(0), V(1), COUNT(2)); }
 static void tiny_activation(tiny_call *c) {
@@ -347,6 +368,10 @@ static void (*const tiny_kernels[HRI_OP_COUNT])(tiny_call *c) = {
     [HRI_OP_NORM_BACKWARD] = tiny_norm_backward,
     [HRI_OP_HEAD_NORM] = tiny_head_norm,
     [HRI_OP_HEAD_NORM_BACKWARD] = tiny_head_norm_backward,
+    [HRI_OP_DORA_BEGIN] = tiny_lengths,
+    [HRI_OP_DORA_LENGTHS] = tiny_lengths,
+    [HRI_OP_DORA] = tiny_dora,
+    [HRI_OP_DORA_BACKWARD] = tiny_dora_backward,
     [HRI_OP_ADD] = tiny_add,
     [HRI_OP_ACTIVATION] = tiny_activation,
     [HRI_OP_ACTIVATION_BACKWARD] = tiny_activation_backward,

@@ -233,11 +233,49 @@ static void head_norm_case(const run_case *r) {
   r->l->kernels.head_norm_backward(&b);
 }
 
+/* Three parts, of which two or all have magnitudes; lengths of rows with two columns more, of products of rank 3. */
+static void dora_case(const run_case *r) {
+  int64_t n = r->rows * r->columns, first = r->columns / 2, second = r->columns / 3;
+  int64_t third = r->columns - first - second, with = r->variant ? first + third : r->columns, inner = r->columns + 2;
+  const hri_cpu_kernels *k = &r->l->kernels;
+  hri_dora_args a = {.rows = r->rows,
+                     .columns = r->columns,
+                     .real = r->real,
+                     .parts = {first, second, third},
+                     .having = r->variant ? 5 : 7,
+                     .magnitudes = floats(with),
+                     .lengths = floats(with),
+                     .z = reals(n, r->real),
+                     .bias = r->variant ? NULL : floats(r->columns),
+                     .y = reals(n, r->real),
+                     .dy = reals(n, r->real),
+                     .dz = reals(n, r->real),
+                     .dmagnitudes = floats(with),
+                     .accumulate = r->variant,
+                     .scratch = scratch(hri_dora_scratch_bytes(r->rows, r->columns, true, r->threads)),
+                     .team = team_of(r->threads)};
+  hri_row_lengths_args b = {.rows = r->columns,
+                            .columns = inner,
+                            .rank = 3,
+                            .real = r->real,
+                            .w = reals(r->columns * inner, r->real),
+                            .a = r->variant ? NULL : floats(3 * inner),
+                            .b = r->variant ? NULL : floats(r->columns * 3),
+                            .scale = 0.5f,
+                            .lengths = floats(r->columns),
+                            .team = team_of(r->threads)};
+  k->dora_backward(&a);
+  a.scratch = scratch(hri_dora_scratch_bytes(r->rows, r->columns, false, r->threads));
+  k->dora(&a);
+  k->row_lengths(&b);
+}
+
 static void norms_stay_inside(void **state) {
   (void)state;
   over_shapes("norm", norm_case, 4);
   over_shapes("norm backward", norm_backward_case, 4);
   over_shapes("head norm", head_norm_case, 2);
+  over_shapes("dora", dora_case, 2);
 }
 
 /* ---- pointwise ---- */

@@ -687,6 +687,168 @@ static void head_norm_backward_is_the_derivative(void **state) {
   }
 }
 
+/* ---- DoRA ---- */
+
+typedef struct dora_case {
+  int64_t rows, columns, parts[3]; /* of activations */
+  int64_t rank;
+  uint32_t having;
+  bool accumulate, frozen;
+  float *z, *dy, *bias, *magnitudes, *lengths, *dm;
+  float *w, *a, *b; /* row lengths: [columns,inner], [rank,inner], [columns,rank] or NULL */
+  int64_t inner;
+} dora_case;
+
+/* Columns that have magnitudes. */
+static int64_t dora_with(const dora_case *c) {
+  int64_t n = 0;
+  for (int p = 0; p < 3; p++) n += c->having >> p & 1 ? c->parts[p] : 0;
+  return n;
+}
+
+static hri_dora_args dora_args_of(const dora_case *c, bool backward, int threads) {
+  hri_dora_args a = {.rows = c->rows,
+                     .columns = c->columns,
+                     .real = type,
+                     .having = c->having,
+                     .magnitudes = c->magnitudes,
+                     .lengths = c->lengths,
+                     .scratch = take(hri_dora_scratch_bytes(c->rows, c->columns, backward, threads)),
+                     .team = team_of(threads)};
+  memcpy(a.parts, c->parts, sizeof a.parts);
+  return a;
+}
+
+static void run_dora(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const dora_case *c = context;
+  int64_t n = c->rows * c->columns;
+  hri_dora_args a = dora_args_of(c, false, threads);
+  void *z = operand(c->z, n);
+  a.z = z, a.y = alias ? z : unwritten(n), a.bias = c->bias;
+  k->dora(&a);
+  values(out, a.y, n);
+}
+
+/* Output: dz, then the gradient of the magnitudes. */
+static void run_dora_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const dora_case *c = context;
+  int64_t n = c->rows * c->columns, with = dora_with(c);
+  hri_dora_args a = dora_args_of(c, true, threads);
+  void *z = operand(c->z, n), *dy = operand(c->dy, n);
+  a.z = z, a.dy = dy, a.dz = alias == 0 ? unwritten(n) : alias == 1 ? dy : z;
+  a.dmagnitudes = c->frozen ? NULL : out + n, a.accumulate = c->accumulate;
+  if (c->accumulate) memcpy(out + n, c->dm, (size_t)with * sizeof *out);
+  if (c->frozen) memset(out + n, 0, (size_t)with * sizeof *out);
+  k->dora_backward(&a);
+  values(out, a.dz, n);
+}
+
+static void run_row_lengths(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const dora_case *c = context;
+  (void)alias;
+  k->row_lengths(&(hri_row_lengths_args){.rows = c->columns,
+                                         .columns = c->inner,
+                                         .rank = c->rank,
+                                         .real = type,
+                                         .w = operand(c->w, c->columns * c->inner),
+                                         .a = c->a,
+                                         .b = c->b,
+                                         .scale = 0.5f,
+                                         .lengths = out,
+                                         .team = team_of(threads)});
+}
+
+static void hold_dora(dora_case *c) {
+  int64_t n = c->rows * c->columns, with = dora_with(c), inner = c->inner;
+  pieces lengths = {1, {c->columns}, 0}, forward = {1, {n}, 1}, backward = {2, {n, with}, 1};
+  float *plain = floats(n + with, 1.0), *plain_lengths = floats(c->columns, 1.0);
+  double *want = double_zeros(n + with), *want_lengths = double_zeros(c->columns),
+         *magnitudes = doubles(c->magnitudes, with), *of_rows = doubles(c->lengths, with);
+  naive_row_lengths(plain_lengths, c->w, c->a, c->b, 0.5f, c->columns, inner, c->rank);
+  hri_ref_row_lengths(want_lengths, doubles(c->w, c->columns * inner), doubles(c->a, c->rank * inner),
+                      c->b ? doubles(c->b, c->columns * c->rank) : NULL, 0.5, c->columns, inner, c->rank);
+  hold("row lengths", run_row_lengths, c, 1, &lengths, plain_lengths, want_lengths);
+  naive_dora(plain, c->z, c->magnitudes, c->lengths, c->bias, c->parts, c->having, c->rows);
+  hri_ref_dora(want, doubles(c->z, n), magnitudes, of_rows, c->bias ? doubles(c->bias, c->columns) : NULL, c->parts,
+               c->having, c->rows);
+  hold("dora", run_dora, c, 2, &forward, plain, want);
+  for (int64_t i = 0; i < with; i++) {
+    plain[n + i] = c->accumulate && !c->frozen ? c->dm[i] : 0;
+    want[n + i] = (double)plain[n + i];
+  }
+  naive_dora_backward(plain, c->frozen ? NULL : plain + n, c->dy, c->z, c->magnitudes, c->lengths, c->parts, c->having,
+                      c->rows);
+  hri_ref_dora_backward(want, c->frozen ? NULL : want + n, doubles(c->dy, n), doubles(c->z, n), magnitudes, of_rows,
+                        c->parts, c->having, c->rows);
+  hold("dora backward", run_dora_backward, c, 3, &backward, plain, want);
+}
+
+static void dora_matches_the_reference(void **state) {
+  static const int64_t shapes[][4] = {{1, 1, 0, 0},     {3, 20, 17, 5},  {17, 3, 0, 40},
+                                      {65, 64, 32, 32}, {300, 0, 33, 1}, {33, 129, 64, 65}}; /* rows, parts */
+  (void)state;
+  for (int i = 0; i < 24; i++) {
+    const int64_t *s = shapes[i / 4], columns = s[1] + s[2] + s[3], n = s[0] * columns;
+    dora_case c = {.rows = s[0],
+                   .columns = columns,
+                   .parts = {s[1], s[2], s[3]},
+                   .rank = 1 + i % 5,
+                   .having = i % 4 == 0   ? 7
+                             : i % 4 == 1 ? 5
+                             : i % 4 == 2 ? 2
+                                          : 6,
+                   .accumulate = i & 2,
+                   .frozen = i % 4 == 3,
+                   .inner = 1 + 37 * (i / 4)};
+    c.z = floats(n, 2.0), c.dy = floats(n, 1.0), c.bias = i & 1 ? floats(columns, 1.0) : NULL;
+    c.magnitudes = floats(columns, 2.0), c.lengths = floats(columns, 1.0), c.dm = floats(columns, 1.0);
+    for (int64_t k = 0; k < columns; k++) c.lengths[k] = k % 19 == 18 ? 0 : 0.25f + fabsf(c.lengths[k]);
+    c.w = floats(columns * c.inner, 1.0), c.a = floats(c.rank * c.inner, 1.0);
+    c.b = i % 4 == 2 ? NULL : floats(columns * c.rank, 1.0);
+    hold_dora(&c);
+    release_to(0);
+  }
+}
+
+/* Only lengths that are NaN are made where just those are missing. */
+static void row_lengths_fill_what_is_missing(void **state) {
+  (void)state;
+  for (int s = 0; s < isa_count; s++) {
+    float w[] = {3, 4, 6, 8, 5, 12}, lengths[] = {NAN, 1, NAN};
+    isas[s].kernels.row_lengths(&(hri_row_lengths_args){.rows = 3,
+                                                        .columns = 2,
+                                                        .real = HRI_REAL_F32,
+                                                        .w = w,
+                                                        .missing = true,
+                                                        .lengths = lengths,
+                                                        .team = team_of(1)});
+    assert_true(lengths[0] == 5 && lengths[1] == 1 && lengths[2] == 13);
+  }
+}
+
+/* p: z [M,N], then the magnitudes. */
+static double dora_value(const double *p, const void *context) {
+  const dora_case *c = context;
+  int64_t n = c->rows * c->columns;
+  double *y = double_zeros(n);
+  hri_ref_dora(y, p, p + n, doubles(c->lengths, dora_with(c)), NULL, c->parts, c->having, c->rows);
+  return dot_product(y, doubles(c->dy, n), n);
+}
+
+static void dora_backward_is_the_derivative(void **state) {
+  (void)state;
+  for (uint32_t having = 1; having < 8; having++) {
+    dora_case c = {.rows = 3, .columns = 16, .parts = {7, 5, 4}, .having = having};
+    int64_t n = c.rows * c.columns, with = dora_with(&c);
+    double *p = doubles(floats(n + with, 1.0), n + with), *grad = double_zeros(n + with), *dy, *y = double_zeros(n);
+    c.dy = floats(n, 1.0), c.lengths = floats(with, 1.0), dy = doubles(c.dy, n);
+    for (int64_t k = 0; k < with; k++) c.lengths[k] = 0.25f + fabsf(c.lengths[k]);
+    hri_ref_dora(y, p, p + n, doubles(c.lengths, with), NULL, c.parts, having, c.rows);
+    hri_ref_dora_backward(grad, grad + n, dy, p, p + n, doubles(c.lengths, with), c.parts, having, c.rows);
+    check_gradient("dora", dora_value, &c, p, grad, n + with, size_of_sum(y, dy, n));
+  }
+}
+
 /* ---- pointwise ---- */
 
 typedef struct flat_case {
@@ -1846,6 +2008,10 @@ int main(void) {
       TEST(head_norm_matches_the_reference),
       NARROW(head_norm_matches_the_reference),
       TEST(head_norm_backward_is_the_derivative),
+      TEST(dora_matches_the_reference),
+      NARROW(dora_matches_the_reference),
+      TEST(row_lengths_fill_what_is_missing),
+      TEST(dora_backward_is_the_derivative),
       TEST(add_and_scale_match_the_reference),
       NARROW(add_and_scale_match_the_reference),
       TEST(activations_match_the_reference),

@@ -116,13 +116,16 @@ static float begin_of(const float *map, uint32_t code) {
   return float_of(high);
 }
 
+_Static_assert((HRI_DYNAMIC_AROUND | (2 * HRI_DYNAMIC_NEAR - 1)) == (1 << HRI_DYNAMIC_FRACTION) - 1,
+               "all of a fraction");
+
 /* The line on which `begin` is `code` and `end` is `end_code`. */
 static void make_line(hri_dynamic_segments *s, uint32_t segment, double begin, double code, double end, double end_code,
                       uint32_t last) {
-  double factor = (end_code - code) / (end - begin);
+  const double one = 1 << HRI_DYNAMIC_FRACTION, factor = one * (end_code - code) / (end - begin);
   s->factor[segment] = (float)factor;
-  s->offset[segment] = (float)(code - begin * factor);
-  s->last[segment] = last;
+  s->offset[segment] = (float)(one * code - begin * factor + HRI_DYNAMIC_NEAR);
+  s->last[segment] = last << HRI_DYNAMIC_FRACTION | ((1u << HRI_DYNAMIC_FRACTION) - 1);
 }
 
 /* `zero`: the code of 0; decade d has least_cells << d codes. */

@@ -17,9 +17,10 @@
  * Where registers hold tables there is a way without the table: within a decade the thresholds of magnitudes are as good
  * as equally spaced, so that a code is a product and a sum, cut. What comes out within HRI_DYNAMIC_NEAR of a whole number
  * may be on the wrong side of its threshold, and is looked up. Segments are zero, six decades, the seventh but for its
- * last code, and that code and 1; a power of two has the beginning of one at most, and so have two powers below the seventh decade. On the line of a segment the first
- * threshold of the next is a whole number too (that of a decade is a step behind the last of the decade below), so a
- * value near it is looked up whichever segment it is taken for; hri_dynamic_segments.next is a little above it.
+ * last code, and that code and 1; a power of two has the beginning of one at most, and so have two powers below the
+ * seventh decade. On the line of a segment the first threshold of the next is a whole number too (that of a decade is a
+ * step behind the last of the decade below), so a value near it is looked up whichever segment it is taken for;
+ * hri_dynamic_segments.next is a little above it.
  */
 #ifndef HRI_OPS_OPTIM_DYNAMIC_H
 #define HRI_OPS_OPTIM_DYNAMIC_H
@@ -37,8 +38,10 @@ enum {
 };
 
 enum { HRI_DYNAMIC_SEGMENTS = 9, HRI_DYNAMIC_POWERS = 32 };
-#define HRI_DYNAMIC_NEAR                                                                                               \
-  0x1p-12f /* three times what the roundings of map, thresholds, line and reciprocal make at most */
+/* What a line gives has 16 bits of fraction below the code. NEAR, in units of the last, is three times what the roundings
+ * of map, thresholds, line and reciprocal make at most; it is added, so that within NEAR of a whole number not a bit of
+ * AROUND is set. */
+enum { HRI_DYNAMIC_FRACTION = 16, HRI_DYNAMIC_NEAR = 16, HRI_DYNAMIC_AROUND = 0xFFE0 };
 
 /* Of magnitudes; arrays as long as registers are read. Codes of the signed map are those of positive values: a negative
  * one has 254 - code, of a code from 128 to 254. */
@@ -46,8 +49,8 @@ typedef struct hri_dynamic_segments {
   uint32_t of_power[HRI_DYNAMIC_POWERS]; /* the segment in which a power of two lies, by its exponent's last 5 bits */
   uint8_t of_pair[16];                   /* that of an even exponent's, by its last 5 bits but one; 7 at most */
   float next[16];                        /* where the segment behind begins; infinity behind the last */
-  float factor[16], offset[16];          /* the code: factor * x + offset, cut, */
-  uint32_t last[16];                     /* but this one at most */
+  float factor[16], offset[16];          /* the code, its fraction and NEAR: factor * x + offset, cut, */
+  uint32_t last[16];                     /* but this at most */
 } hri_dynamic_segments;
 
 typedef struct hri_dynamic_maps {
