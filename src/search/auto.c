@@ -2,19 +2,20 @@
  *
  * A *cell* is a choice of everything but recomputation: rows of a micro-step (every divisor of the rows that they may
  * come from), loss chunk (as it is, whole, powers of two), updates in the backward where that has the same bits, and
- * packing of weights where the device packs. What was given stays; --micro-batch without --accumulate says how many rows
- * are taken at most at a time, and a step keeps its rows whatever is chosen. Inside a cell recomputation is chosen: a
- * level for each layer (recompute.c), which holds the uniform ones, or groups of layers, every:K, which no level does.
+ * packing of weights where the device packs. What was given stays; --micro-batch without --accumulate says how many
+ * rows are taken at most at a time, and a step keeps its rows whatever is chosen. Inside a cell recomputation is
+ * chosen: a level for each layer (recompute.c), which holds the uniform ones, or groups of layers, every:K, which no
+ * level does.
  *
- * Recomputation only adds time. So the cells are drafted as they are and sorted by their time per token: the first that
- * fits is the best without recomputation and ends the list for those with it. Levels of a cell are looked for against
- * the best there is (a rival), and most cells end at their tables, before anything is placed. Groups keep less than
- * layers by themselves and take no less time, so they are tried where levels do not fit. More rows and larger chunks hold
- * more live bytes, other things equal; so where nothing fits as it is, the smallest cell of a kind is looked at first,
- * and with it all larger ones are refused.
+ * Recomputation only adds time. So the cells are drafted as they are and sorted by their time per token: the first
+ * that fits is the best without recomputation and ends the list for those with it. Levels of a cell are looked for
+ * against the best there is (a rival), and most cells end at their tables, before anything is placed. Groups keep less
+ * than layers by themselves and take no less time, so they are tried where levels do not fit. More rows and larger
+ * chunks hold more live bytes, other things equal; so where nothing fits as it is, the smallest cell of a kind is
+ * looked at first, and with it all larger ones are refused.
  *
- * Compared is what a run would reserve: whatever is taken, or told as the smallest need, was placed. That nothing of the
- * space is faster is held against plans of all of it in tests/plan/test_auto.c. */
+ * Compared is what a run would reserve: whatever is taken, or told as the smallest need, was placed. That nothing of
+ * the space is faster is held against plans of all of it in tests/plan/test_auto.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

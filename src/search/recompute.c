@@ -487,7 +487,8 @@ static double unsure(const chooser *c) {
 }
 
 /* Whether the tables leave no hope against the rival: what fits by its live bytes takes as long, or, while nothing fits
- * anywhere, the least live bytes are no fewer. The levels that are the same everywhere have plans, which know better. */
+ * anywhere, the least live bytes are no fewer. The levels that are the same everywhere have plans, which know
+ * better. */
 static hr_status compare_with_rival(chooser *c, uint64_t least, hr_error *error) {
   const trial *keep = &c->trials.items[HR_LEVEL_KEEP];
   const double outside = keep->step_seconds - 1e-12 * (double)picoseconds(c, &keep->levels);

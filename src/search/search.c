@@ -1,10 +1,10 @@
-/* Alternatives of a job, offered where it does not fit (hr_plan_fixes): points of recompute levels x rows per micro-batch
- * (the batch of a step stays the same) x loss chunk, which --auto takes too (auto.c), and changes beside that alter the
- * algorithm (bf16 or fp16, adapters, quantization, another optimizer, ...), which are only offered.
+/* Alternatives of a job, offered where it does not fit (hr_plan_fixes): points of recompute levels x rows per
+ * micro-batch (the batch of a step stays the same) x loss chunk, which --auto takes too (auto.c), and changes beside
+ * that alter the algorithm (bf16 or fp16, adapters, quantization, another optimizer, ...), which are only offered.
  *
- * They are told by effect class (architecture.md section 3), in a class by seconds per useful token, so that shorter rows
- * are less work and not faster work. What another alternative beats in both bytes and time without changing more of the
- * job's mathematics is not told. */
+ * They are told by effect class (architecture.md section 3), in a class by seconds per useful token, so that shorter
+ * rows are less work and not faster work. What another alternative beats in both bytes and time without changing more
+ * of the job's mathematics is not told. */
 #include <stdlib.h>
 #include <string.h>
 

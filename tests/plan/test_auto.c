@@ -1,7 +1,7 @@
 /* --auto against brute force: of small models every legal combination of recomputation (each layer's level, groups of
- * layers), rows of a micro-step, loss chunk, place of the update and packing of weights is planned; over ten budgets none
- * that fits may be faster per token than what --auto takes, and --auto refuses exactly where none fits. And against what
- * the list of fixes says of larger models.
+ * layers), rows of a micro-step, loss chunk, place of the update and packing of weights is planned; over ten budgets
+ * none that fits may be faster per token than what --auto takes, and --auto refuses exactly where none fits. And
+ * against what the list of fixes says of larger models.
  *
  * HEADROOM_TEST_QUICK: every fifth job. HEADROOM_AUTO_JOB=N: only that one. */
 #include <math.h>
