@@ -183,13 +183,16 @@ typedef struct hr_fix {
   char options[HR_FIX_TEXT_BYTES]; /* to be added to the command, e.g. "--recompute block --loss-chunk 1024" */
   bool fits;
   bool changes_algorithm; /* offered, never taken: bf16, another optimizer, no clipping, shorter sequence, ... */
+  uint32_t effect_class;  /* an hr_effect (headroom/field.h), from 0 (same bits) to 3 (another algorithm) */
   uint64_t need_bytes;    /* reserved + fixed, device tier */
   double step_seconds;
-  hr_job job; /* the changed job, finished */
+  double token_seconds; /* per token of a step: comparable where steps have other numbers of tokens */
+  hr_job job;           /* the changed job, finished */
 } hr_fix;
 
-/* Plans alternatives of a job, each for real. fixes[] (capacity HR_MAX_FIXES) is sorted: those that fit first, cheapest
- * in time first; then those that do not, smallest first, so that the first non-fitting one says the smallest budget. */
+/* Plans alternatives of a job, each for real. fixes[] (capacity HR_MAX_FIXES) is sorted: those that fit first, by
+ * effect class, in a class by seconds per token; then those that do not, smallest first, so that the first non-fitting
+ * one says the smallest budget. None is told that another beats in bytes and time without changing more. */
 HR_CHECKED hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error);
 
 /* --recompute auto: the levels, one per layer, that take the least predicted time within the budget, found by a dynamic
@@ -213,8 +216,11 @@ typedef struct hr_frontier {
 } hr_frontier;
 HR_CHECKED hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error);
 
-/* --auto: replaces options that were not given by the fastest choice that fits, effect classes 0 and 1 only. BUDGET
- * when nothing fits. The plan of the changed job is returned in *plan when it is not NULL. */
+/* --auto: replaces options that were not given by the fastest choice that fits, effect classes 0 and 1 only:
+ * recomputation, rows of a micro-step (a step keeps its rows; a given micro_batch without accumulate is the most rows
+ * at a time), loss chunk, place of the update, packing of weights. Never slower than a fix of hr_plan_fixes that
+ * changes nothing else. BUDGET when nothing fits, with what was searched and the smallest need. The plan of the
+ * changed job is returned in *plan when it is not NULL. */
 HR_CHECKED hr_status hr_plan_auto(hr_job *job, hr_plan **plan, hr_error *error);
 
 #ifdef __cplusplus

@@ -79,10 +79,10 @@ static void add(phrase *p, hr_technique technique, uint64_t number) {
   p->used += (size_t)snprintf(p->text + p->used, sizeof p->text - p->used, "%s%s", p->used ? "; " : "", words);
 }
 
-/* False when there are no words for a change in frameworks' terms (levels between none and block; adapters and
- * quantization, which advice of their own names), or they do not fit into a line. */
+/* False when there are no words for a change in frameworks' terms (levels between none and block; states in bf16;
+ * adapters and quantization, which advice of their own names), or they do not fit into a line. */
 static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
-  if (job->lora != base->lora || job->quantize != base->quantize) return false;
+  if (job->lora != base->lora || job->quantize != base->quantize || job->moments != base->moments) return false;
   if (job->recompute.kind != base->recompute.kind) {
     if (job->recompute.kind == HR_RECOMPUTE_BLOCK) add(p, HR_TECHNIQUE_CHECKPOINTING, 0);
     else if (job->recompute.kind == HR_RECOMPUTE_SELECTIVE) add(p, HR_TECHNIQUE_SELECTIVE, 0);
@@ -110,10 +110,11 @@ static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
   return p->used > 0 && p->used < sizeof p->text;
 }
 
+/* Seconds per token. */
 static const char *cost_of(const hr_fix *fix, double base_seconds) {
   if (fix->changes_algorithm) return "another training";
-  if (base_seconds <= 0 || fix->step_seconds <= base_seconds * 1.02) return "none";
-  return fix->step_seconds <= base_seconds * 1.15 ? "some speed" : "a quarter of the speed";
+  if (base_seconds <= 0 || fix->token_seconds <= base_seconds * 1.02) return "none";
+  return fix->token_seconds <= base_seconds * 1.15 ? "some speed" : "a quarter of the speed";
 }
 
 static bool already_said(const hr_oom_failure *f, const char *text) {
@@ -133,7 +134,7 @@ static bool saves(const hr_plan *plan, const hr_fix *fix, const hr_oom_failure *
 
 static void add_fixes(const hr_plan *plan, const fix_list *list, hr_oom_failure *failure) {
   const hr_job *base = hr_plan_job(plan);
-  double seconds = hr_plan_get(plan)->step_seconds;
+  double seconds = hr_plan_get(plan)->step_seconds / (double)hr_plan_get(plan)->tokens_per_step;
   uint32_t added = 0;
   for (uint32_t i = 0; i < list->count && added < PLANNED; i++) {
     const hr_fix *fix = &list->fixes[i];
@@ -142,7 +143,7 @@ static void add_fixes(const hr_plan *plan, const fix_list *list, hr_oom_failure 
     if (!saves(plan, fix, failure) || !describe(base, &fix->job, &words) || already_said(failure, words.text)) continue;
     (void)snprintf(proof, sizeof proof, "planned: needs %s of %s (%.120s), time %+.0f %%%s", SIZE_TEXT(fix->need_bytes),
                    SIZE_TEXT(base->budget_bytes), fix->options,
-                   seconds > 0 ? 100 * (fix->step_seconds / seconds - 1) : 0.0,
+                   seconds > 0 ? 100 * (fix->token_seconds / seconds - 1) : 0.0,
                    fix->changes_algorithm ? "; not the same training" : "");
     hr_oom_add_advice(failure, HR_OOM_PLANNED, words.text, cost_of(fix, seconds), proof, fix->need_bytes);
     added++;

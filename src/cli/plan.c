@@ -152,7 +152,10 @@ hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, h
   if (frontier) frontier->count = 0;
   if (!config->job.automatic) return make_asked(config, plan, frontier, error);
   status = hr_plan_auto(&after, plan, &refused);
-  if (status == HR_ERROR_BUDGET) return make_asked(config, plan, frontier, error); /* shows why, and what would */
+  if (status == HR_ERROR_BUDGET) {
+    if (!config->own.quiet) screen_hang(stderr, 11, "auto", refused.message);
+    return make_asked(config, plan, frontier, error); /* shows why, and what would */
+  }
   if (status != HR_OK) {
     *error = refused;
     return status;

@@ -158,7 +158,7 @@ static void write_time(json_writer *json, const hr_plan_info *info) {
   json_write_close(json, '}');
 }
 
-static void write_fixes(json_writer *json, const hr_plan *plan, const fix_list *list) {
+static void write_fixes(json_writer *json, const fix_list *list) {
   json_write_open(json, "fixes", '[');
   for (uint32_t i = 0; list && i < list->count; i++) {
     const hr_fix *fix = &list->fixes[i];
@@ -166,10 +166,12 @@ static void write_fixes(json_writer *json, const hr_plan *plan, const fix_list *
     json_write_text(json, "options", fix->options);
     json_write_bool(json, "fits", fix->fits);
     json_write_bool(json, "changes_algorithm", fix->changes_algorithm);
-    json_write_text(json, "effect", hr_effect_name(hr_job_effect(hr_plan_job(plan), &fix->job)));
+    json_write_text(json, "effect", hr_effect_name((hr_effect)fix->effect_class));
+    json_write_count(json, "effect_class", fix->effect_class);
     json_write_count(json, "peak_bytes", fix->need_bytes); /* the contract's name for what a budget must hold */
     json_write_count(json, "need_bytes", fix->need_bytes);
     json_write_ns(json, "step_ns", fix->step_seconds);
+    json_write_number(json, "token_ns", 1e9 * fix->token_seconds);
     json_write_close(json, '}');
   }
   json_write_close(json, ']');
@@ -230,7 +232,7 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   json_write_close(json, '}');
   write_products(json, &info->products);
   write_time(json, info);
-  write_fixes(json, plan, list);
+  write_fixes(json, list);
   write_frontier(json, plan, frontier);
   json_write_open(json, "plan", '{');
   json_write_count(json, "program_count", info->program_count);

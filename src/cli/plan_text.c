@@ -6,7 +6,7 @@
 #include "cli/plan.h"
 #include "cli/text.h"
 
-enum { LABEL = 11, BAR_COLUMNS = 64, FIX_ROWS = 6, FRONTIER_ROWS = 6, HOLDERS = 3 };
+enum { LABEL = 11, BAR_COLUMNS = 64, FIX_ROWS = 3, FRONTIER_ROWS = 6, HOLDERS = 3 };
 
 uint64_t plan_need(const hr_plan *plan) {
   const hr_tier_plan *device = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
@@ -416,8 +416,10 @@ void fix_list_free(fix_list *list) {
 
 static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
   uint64_t need = plan_need(plan);
-  double base = hr_plan_get(plan)->step_seconds, percent = base > 0 ? 100 * (fix->step_seconds / base - 1) : 0;
-  const hr_effect effect = hr_job_effect(hr_plan_job(plan), &fix->job);
+  const hr_plan_info *info = hr_plan_get(plan);
+  double base = info->step_seconds / (double)info->tokens_per_step,
+         percent = base > 0 ? 100 * (fix->token_seconds / base - 1) : 0;
+  const hr_effect effect = (hr_effect)fix->effect_class;
   const char *note = effect == HR_EFFECT_ALGORITHM ? "  *" : effect == HR_EFFECT_NUMERICS ? "  ~" : "";
   if (strlen(fix->options) > 44) (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
   else (void)fprintf(stream, "  %-44s", fix->options);
@@ -461,25 +463,40 @@ static bool first_of_kind(const hr_plan *plan, const fix_list *list, uint32_t in
   return true;
 }
 
+enum { CLASSES = HR_EFFECT_ALGORITHM + 1 };
+
+/* Rows that a class may have: so many as each, and what the others leave of twice as many. */
+static void share_rows(const fix_list *list, uint32_t allowed[CLASSES]) {
+  uint32_t counts[CLASSES] = {0};
+  for (uint32_t i = 0; i < list->count; i++) counts[list->fixes[i].effect_class] += list->fixes[i].fits;
+  for (uint32_t k = 0; k < CLASSES; k++) {
+    uint32_t others = 0;
+    for (uint32_t other = 0; other < CLASSES; other++)
+      if (other != k) others += counts[other] < FIX_ROWS ? counts[other] : FIX_ROWS;
+    allowed[k] = others < FIX_ROWS ? 2 * FIX_ROWS - others : FIX_ROWS;
+  }
+}
+
 void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list) {
-  uint32_t rows = 0, left = 0;
-  bool seen[HR_EFFECT_ALGORITHM + 1] = {false};
+  uint32_t rows = 0, left = 0, of_class[CLASSES] = {0}, allowed[CLASSES];
+  share_rows(list, allowed);
   (void)fputc('\n', stream);
   for (uint32_t i = 0; i < list->count; i++) {
     const hr_fix *fix = &list->fixes[i];
     if (!fix->fits) continue;
-    if (rows >= FIX_ROWS && !first_of_kind(plan, list, i)) {
+    if ((of_class[fix->effect_class] >= allowed[fix->effect_class] || rows >= 3 * FIX_ROWS) &&
+        !first_of_kind(plan, list, i)) {
       left++;
       continue;
     }
     if (rows++ == 0)
       (void)fprintf(stream, "  %-44s%11s%11s%9s\n", "options that fit, each planned", "needs", "saves", "time");
-    seen[hr_job_effect(hr_plan_job(plan), &fix->job)] = true;
+    of_class[fix->effect_class]++;
     print_fix(stream, plan, fix);
   }
-  if (seen[HR_EFFECT_NUMERICS])
+  if (of_class[HR_EFFECT_NUMERICS])
     (void)fprintf(stream, "  ~ other numerics: the same training, rounded otherwise throughout\n");
-  if (seen[HR_EFFECT_ALGORITHM]) (void)fprintf(stream, "  * another algorithm: not the same training any more\n");
+  if (of_class[HR_EFFECT_ALGORITHM]) (void)fprintf(stream, "  * another algorithm: not the same training any more\n");
   if (left) (void)fprintf(stream, "  and %u more in --json\n", left);
   if (rows == 0 && hr_plan_get(plan)->fits) (void)fprintf(stream, "no alternative that was tried fits better\n");
   else if (rows == 0) print_no_fix(stream, plan, list);

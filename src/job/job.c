@@ -273,6 +273,11 @@ bool hri_job_skips(const hr_job *spec) {
   return spec->on_nonfinite == HR_ON_NONFINITE_SKIP || spec->precision == HR_PRECISION_FP16;
 }
 
+uint64_t hri_job_tokens(const hr_job *job) {
+  if (job->purpose == HR_PURPOSE_GENERATE) return 1;
+  return (uint64_t)job->sequence_length * job->micro_batch * (trains(job) ? job->accumulate : 1);
+}
+
 uint64_t hri_loss_chunk(const hr_job *spec) {
   uint64_t rows = (uint64_t)spec->micro_batch * spec->sequence_length, chunk = chunk_of(spec);
   return chunk < rows ? chunk : rows;

@@ -7,6 +7,10 @@
 /* Tokens per loss chunk that a job uses, at most its rows; also for jobs that hr_job_finish has not seen. */
 uint64_t hri_loss_chunk(const hr_job *job);
 
+/* Tokens that an optimizer step, a batch of an evaluation, or a pass of generation is for: times are compared by
+ * them. */
+uint64_t hri_job_tokens(const hr_job *job);
+
 /* Whether a step whose gradients are not finite is skipped; else the run ends with it. */
 bool hri_job_skips(const hr_job *job);
 

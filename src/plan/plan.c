@@ -7,8 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "plan/variants.h"
 #include "base/text.h"
+#include "job/job.h"
+#include "plan/variants.h"
 
 /* A tokenizer that stays for samples: 76 bytes for each of 49,152 tokens measured, longer ones take more. */
 static const uint64_t TOKENIZER_BYTES = 128;
@@ -112,9 +113,7 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
   memcpy(info->lane_seconds, cost.lane_seconds, sizeof info->lane_seconds);
   memcpy(info->phase_seconds, cost.phase_seconds, sizeof info->phase_seconds);
   info->flops_per_step = cost.flops;
-  info->tokens_per_step = plan->spec.purpose == HR_PURPOSE_GENERATE
-                              ? 1
-                              : (uint64_t)plan->spec.sequence_length * plan->spec.micro_batch * plan->spec.accumulate;
+  info->tokens_per_step = hri_job_tokens(&plan->spec);
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     info->program_count += plan->job.programs[kind].present;
     info->node_count += (uint32_t)plan->job.programs[kind].order.count;

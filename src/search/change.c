@@ -17,9 +17,10 @@ static const hr_recompute levels[HRI_LEVELS_COUNT] = {
 };
 
 uint32_t hri_change_parts(const hri_change *c) {
-  const bool both = (c->algorithm & HRI_CHANGE_LORA) && (c->algorithm & HRI_CHANGE_QUANTIZE);
-  return (c->levels != HRI_LEVELS_KEPT) + (c->split > 1) + (c->chunk > 0) + (uint32_t)__builtin_popcount(c->algorithm) -
-         both;
+  const bool both = (c->algorithm & HRI_CHANGE_LORA) && (c->algorithm & HRI_CHANGE_QUANTIZE),
+             narrow = (c->algorithm & HRI_CHANGE_MOMENTS) && (c->algorithm & HRI_CHANGE_BF16_PURE);
+  return (c->levels != HRI_LEVELS_KEPT) + (c->every > 0) + (c->split > 1) + (c->micro_batch > 0) + (c->chunk > 0) +
+         (c->packing > 0) + c->in_backward + (uint32_t)__builtin_popcount(c->algorithm) - both - narrow;
 }
 
 /* ---- levels ---- */
@@ -102,6 +103,10 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
                      : algorithm & HRI_CHANGE_BF16 ? HR_PRECISION_BF16
                                                    : HR_PRECISION_BF16_PURE;
   }
+  if (algorithm & HRI_CHANGE_MOMENTS) {
+    if (job->precision != HR_PRECISION_BF16_PURE || job->moments == HR_MOMENTS_BF16) return false;
+    job->moments = HR_MOMENTS_BF16;
+  }
   if (algorithm & HRI_CHANGE_HALF_SEQUENCE) {
     if (job->sequence_length < 128) return false;
     job->sequence_length /= 2;
@@ -110,25 +115,54 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
   return true;
 }
 
+/* The rows of a step stay the same; an evaluation has no steps, and its rows come in smaller batches. */
+static bool apply_rows(uint32_t micro_batch, hr_job *job) {
+  const bool trains = job->purpose == HR_PURPOSE_TRAIN;
+  const uint64_t rows = (uint64_t)job->micro_batch * (trains ? job->accumulate : 1);
+  if (micro_batch == 0 || micro_batch == job->micro_batch || rows % micro_batch) return false;
+  if (trains) {
+    if (rows / micro_batch > hr_field_find("accumulate")->most) return false;
+    if (rows / micro_batch > 1 && job->update == HR_UPDATE_IN_BACKWARD) return false;
+    job->accumulate = (uint32_t)(rows / micro_batch);
+  }
+  job->micro_batch = micro_batch;
+  free_chunk(job);
+  return true;
+}
+
+static bool apply_chunk(uint32_t chunk, hr_job *job) {
+  const uint64_t rows = (uint64_t)job->micro_batch * job->sequence_length;
+  if (job->loss_chunk == chunk) return false;
+  if (chunk == HR_LOSS_CHUNK_OFF ? job->loss_chunk == HR_LOSS_CHUNK_AUTO || job->loss_chunk >= rows : rows <= chunk)
+    return false;
+  job->loss_chunk = chunk;
+  job->given |= HR_GIVEN_LOSS_CHUNK; /* chosen, not what follows from the rows */
+  return true;
+}
+
+/* Gradients that die early have the same bits as those that stay only where nothing waits for all of them. */
+static bool apply_in_backward(hr_job *job) {
+  if (job->purpose != HR_PURPOSE_TRAIN || job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1 ||
+      job->clip > 0 || job->on_nonfinite != HR_ON_NONFINITE_STOP || job->precision == HR_PRECISION_FP16)
+    return false;
+  job->update = HR_UPDATE_IN_BACKWARD;
+  return true;
+}
+
 bool hri_change_apply(const hri_change *c, hr_job *job) {
   if (c->levels != HRI_LEVELS_KEPT) {
     if (same_levels(&job->recompute, &levels[c->levels], job->model.layer_count)) return false;
     job->recompute = levels[c->levels];
   }
-  if (c->split > 1) {
-    if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD)
-      return false;
-    if ((uint64_t)job->accumulate * c->split > hr_field_find("accumulate")->most)
-      return false; /* the batch of a step stays the same */
-    job->micro_batch /= c->split;
-    job->accumulate *= c->split;
-    free_chunk(job);
+  if (c->every) job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = c->every};
+  if (c->split > 1 && (job->micro_batch % c->split || !apply_rows(job->micro_batch / c->split, job))) return false;
+  if (c->micro_batch && !apply_rows(c->micro_batch, job)) return false;
+  if (c->chunk && !apply_chunk(c->chunk, job)) return false;
+  if (c->packing) {
+    if (job->weight_packing == (hr_weight_packing)(c->packing - 1)) return false;
+    job->weight_packing = (hr_weight_packing)(c->packing - 1);
   }
-  if (c->chunk) {
-    if ((uint64_t)job->micro_batch * job->sequence_length <= c->chunk || job->loss_chunk == c->chunk) return false;
-    job->loss_chunk = c->chunk;
-    job->given |= HR_GIVEN_LOSS_CHUNK; /* chosen, not what follows from the rows */
-  }
+  if (c->in_backward && !apply_in_backward(job)) return false;
   return apply_algorithm(c->algorithm, job) && hr_job_finish(job, NULL) == HR_OK;
 }
 

@@ -23,6 +23,7 @@
  * After multiple-choice knapsack over a chain with memory-persistent checkpoints: Beaumont et al., "Optimal
  * checkpointing for heterogeneous chains" (arXiv 1911.13214); levels per layer take the place of
  * keep-all-or-nothing. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +73,9 @@ typedef struct chooser {
   uint64_t fixed;            /* least fixed bytes of any trial */
   uint32_t nodes;            /* of the largest trial */
   HRI_ARRAY(trial) trials;
-  size_t chosen; /* index of the best trial, once settled */
+  size_t chosen;          /* index of the best trial, once settled */
+  const hri_rival *rival; /* or NULL */
+  bool beaten, slow, hope;
 } chooser;
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -477,10 +480,46 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
 
 /* ---- the whole ---- */
 
+/* Operands that are packed where bytes are free make the time of a layer depend on all others: by so much a mixture may
+ * be faster than the tables say. */
+static double unsure(const chooser *c) {
+  return c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.packs ? 0.03 : 0;
+}
+
+/* Whether the tables leave no hope against the rival: what fits by its live bytes takes as long, or, while nothing fits
+ * anywhere, the least live bytes are no fewer. The levels that are the same everywhere have plans, which know
+ * better. */
+static hr_status compare_with_rival(chooser *c, uint64_t least, hr_error *error) {
+  const trial *keep = &c->trials.items[HR_LEVEL_KEEP];
+  const double outside = keep->step_seconds - 1e-12 * (double)picoseconds(c, &keep->levels);
+  bool found, hope = false;
+  mixture fastest;
+  for (int level = 0; level < HR_LEVEL_COUNT; level++) {
+    const trial *t = &c->trials.items[level];
+    hope = hope || (t->fits ? t->step_seconds < c->rival->step_seconds
+                            : isinf(c->rival->step_seconds) && t->need_bytes < c->rival->need_bytes);
+  }
+  if (hope) return HR_OK;
+  HRI_TRY(solve(c, room(c), &fastest, &found, error));
+  if (found) {
+    const double seconds = outside + 1e-12 * (double)picoseconds(c, &fastest);
+    c->beaten = c->slow = seconds * (1 - unsure(c)) >= c->rival->step_seconds;
+  } else {
+    c->beaten = !isinf(c->rival->step_seconds) || least + c->fixed >= c->rival->need_bytes;
+  }
+  for (size_t k = 0; k < c->trials.count; k++)
+    if (better(&c->trials.items[k], &c->trials.items[c->chosen])) c->chosen = k;
+  return HR_OK;
+}
+
 static hr_status choose(chooser *c, bool frontier, hr_error *error) {
   uint64_t least;
   HRI_TRY(fill_tables(c, error));
   least = least_bytes(c);
+  c->hope = room(c) >= least;
+  for (int level = 0; level < HR_LEVEL_COUNT; level++) c->hope = c->hope || c->trials.items[level].fits;
+  if (c->rival) HRI_TRY(compare_with_rival(c, least, error));
+  if (c->beaten) return HR_OK;
   if (c->trials.items[HR_LEVEL_KEEP].fits) HRI_TRY(place_trial(c, &c->trials.items[HR_LEVEL_KEEP], error));
   if (c->trials.items[HR_LEVEL_KEEP].fits) { /* nothing is faster than to keep all */
     c->chosen = HR_LEVEL_KEEP;
@@ -550,8 +589,8 @@ static hr_status fill_frontier(chooser *c, hr_frontier *frontier, hr_error *erro
 
 _Static_assert(SPREAD + 1 <= HR_MAX_FRONTIER, "the spread choices and the chosen one fit into a frontier");
 
-hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice *choice, hr_frontier *frontier,
-                            hr_error *error) {
+hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, const hri_rival *rival, hri_choice *choice,
+                            hr_frontier *frontier, hr_error *error) {
   chooser *c = hri_alloc_zero(1, sizeof *c);
   const mixture keep_all = {.levels = {HR_LEVEL_KEEP}};
   const trial *best;
@@ -559,6 +598,7 @@ hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice
   if (!c) return hri_fail_memory(error, sizeof *c, "the search");
   hri_mem_keep(true);
   c->job = job;
+  c->rival = rival;
   c->layers = job->model.layer_count;
   if (!beside) HRI_TRY_OUT(draft_plan(c, &keep_all, job->weight_packing, &c->own, error));
   c->lender = beside ? beside : c->own;
@@ -568,7 +608,10 @@ hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice
   *choice = (hri_choice){.recompute = {.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers},
                          .need_bytes = best->need_bytes,
                          .step_seconds = best->step_seconds,
-                         .fits = best->fits};
+                         .fits = best->fits,
+                         .beaten = c->beaten,
+                         .slow = c->slow,
+                         .hope = c->hope};
   memcpy(choice->recompute.levels, best->levels.levels, c->layers);
 out:
   hr_plan_destroy(c->own);
@@ -583,7 +626,7 @@ hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, 
   hri_choice choice;
   if (job->purpose != HR_PURPOSE_TRAIN)
     return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
-  HRI_TRY(hri_choose_levels(job, NULL, &choice, frontier, error));
+  HRI_TRY(hri_choose_levels(job, NULL, NULL, &choice, frontier, error));
   chosen.recompute = choice.recompute;
   if (plan) HRI_TRY(hr_plan_create(&chosen, plan, error));
   *job = chosen;

@@ -29,24 +29,30 @@ enum {
   HRI_CHANGE_HALF_SEQUENCE = 8,
   HRI_CHANGE_BF16 = 16,
   HRI_CHANGE_BF16_PURE = 32,
-  HRI_CHANGE_LORA = 64,   /* adapters instead of all weights: rank and targets as most people begin */
-  HRI_CHANGE_NF4 = 128,   /* frozen matrices in 4 bits, their scales in 8 */
-  HRI_CHANGE_INT8 = 256,  /* in 8 bits */
-  HRI_CHANGE_8BIT = 512,  /* states of 8 bits for those of AdamW or Lion */
-  HRI_CHANGE_FP16 = 1024, /* where a device has fp16 and no bf16 */
+  HRI_CHANGE_LORA = 64,      /* adapters instead of all weights: rank and targets as most people begin */
+  HRI_CHANGE_NF4 = 128,      /* frozen matrices in 4 bits, their scales in 8 */
+  HRI_CHANGE_INT8 = 256,     /* in 8 bits */
+  HRI_CHANGE_8BIT = 512,     /* states of 8 bits for those of AdamW or Lion */
+  HRI_CHANGE_FP16 = 1024,    /* where a device has fp16 and no bf16 */
+  HRI_CHANGE_MOMENTS = 2048, /* states in bf16, which only bf16-pure allows */
   HRI_CHANGE_QUANTIZE = HRI_CHANGE_NF4 | HRI_CHANGE_INT8
 };
 
 typedef struct hri_change {
   hri_levels levels;
-  uint32_t split;     /* micro-batch divided, accumulation multiplied; 1: as it is */
-  uint32_t chunk;     /* tokens of a loss chunk; 0: as it is */
-  unsigned algorithm; /* set of HRI_CHANGE_*: makes it another training, which is offered and never taken */
+  uint32_t every;       /* recompute every:K instead of levels; 0: as it is */
+  uint32_t split;       /* micro-batch divided, accumulation multiplied; 0, 1: as it is */
+  uint32_t micro_batch; /* rows of a micro-step, accumulation so that the rows of a step stay; 0: as it is */
+  uint32_t chunk;       /* tokens of a loss chunk, or HR_LOSS_CHUNK_OFF; 0: as it is */
+  uint32_t packing;     /* 1 + an hr_weight_packing; 0: as it is */
+  bool in_backward;     /* updates there, where that has the same bits: one micro-step, no clipping, nothing skipped */
+  unsigned algorithm;   /* set of HRI_CHANGE_*: makes it another training, which is offered and never taken */
 } hri_change;
 
 /* HRI_CHANGE_BF16, or HRI_CHANGE_FP16 where a device has fp16 and no bf16. */
 unsigned hri_change_narrow(const hr_job *job);
-/* How many things a change is made of. Adapters with the quantization that only they allow are one. */
+/* How many things a change is made of. Adapters with the quantization that only they allow are one, and so are weights
+ * and states in bf16. */
 uint32_t hri_change_parts(const hri_change *change);
 /* Changes a finished job and finishes it again; false, with the job as it comes, where the change does not apply,
  * changes nothing or makes a job that cannot be. */
@@ -61,9 +67,18 @@ typedef struct hri_choice {
   uint64_t need_bytes;
   double step_seconds;
   bool fits;
+  bool beaten; /* by the rival: nothing was placed, and the numbers are bounds */
+  bool slow;   /* beaten in time: what fits, if anything does, takes no less than the rival */
+  bool hope;   /* live bytes of some levels fit, though perhaps no placement */
 } hri_choice;
-/* What hr_plan_recompute finds for a training, without the plan. `beside` lends its backend; NULL: one of its own. */
-hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice *choice, hr_frontier *frontier,
-                            hr_error *error);
+/* What a search has already, which levels of another job would have to beat. */
+typedef struct hri_rival {
+  double step_seconds; /* of the fastest that fits; INFINITY: nothing does, */
+  uint64_t need_bytes; /* and this is the smallest need */
+} hri_rival;
+/* What hr_plan_recompute finds for a training, without the plan. `beside` lends its backend; NULL: one of its own.
+ * `rival` (or NULL): who cannot be beaten ends the search before anything is placed. */
+hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, const hri_rival *rival, hri_choice *choice,
+                            hr_frontier *frontier, hr_error *error);
 
 #endif

@@ -83,7 +83,23 @@ for also in --fixes --auto; do run plan gpt2-124m --device rtx-4090 --for evalua
 
 run plan gpt2-124m --device rtx-4090 --micro-batch 8 --budget 4GiB --auto --json; expect_rc 0; expect_err '^auto +--'
 expect_json 'd["fits"]' 'd["job"]["micro_batch"] * d["job"]["accumulate"] == 8'
-run plan gpt2-124m --device rtx-4090 --budget 1GiB --auto; expect_rc 3; expect_out '^DOES NOT FIT'
+run plan gpt2-124m --device rtx-4090 --budget 1GiB --auto; expect_rc 3; expect_out '^DOES NOT FIT'; expect_err 'Searched: levels'
+
+# Fixes: by effect class, in a class by time per token; each line, given as it stands, is a plan of those bytes; --auto is as fast as any.
+job="plan gpt2-124m --device rtx-3060 --seq 1000 --micro-batch 12 --budget 5GiB"
+# shellcheck disable=SC2086
+{ run $job --json; expect_rc 3
+  expect_json '[(f["effect_class"], f["token_ns"]) for f in d["fixes"] if f["fits"]] == sorted((f["effect_class"], f["token_ns"]) for f in d["fixes"] if f["fits"])' \
+    'all(f["changes_algorithm"] == (f["effect_class"] > 1) for f in d["fixes"])' '{0, 1, 2, 3} <= {f["effect_class"] for f in d["fixes"] if f["fits"]}' \
+    'any(f["options"] == "--recompute block --update in-backward --clip 0" for f in d["fixes"])' 'any(f["options"] == "--precision bf16-pure --moments bf16" for f in d["fixes"])' \
+    'all(not (a is not b and a["fits"] and b["fits"] and a["effect_class"] <= b["effect_class"] < 2 and a["need_bytes"] <= b["need_bytes"] and a["token_ns"] <= b["token_ns"]) for a in d["fixes"] for b in d["fixes"])'
+  python3 -c 'import json
+for f in json.load(open("out"))["fixes"][::3]: print(f["need_bytes"], f["options"])' >listed
+  python3 -c 'import json; print(min(f["token_ns"] for f in json.load(open("out"))["fixes"] if f["fits"] and f["effect_class"] < 2))' >least
+  while read -r need options; do
+    run $job $options --json --no-fixes; [ "$(json_number need_bytes)" = "$need" ] || fail "$options needs other bytes than the list says"
+  done <listed
+  run $job --auto --json; expect_rc 0; expect_json "d['time']['step_ns'] / d['time']['tokens_per_step'] <= $(cat least) * (1 + 1e-6)"; }
 
 run plan gpt2-124m --device rtx-4090 --budget 6GiB --table seq,micro-batch; expect_rc 0; expect_out '^seq +1 +2 +4'; expect_out ' GiB \*'
 awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"

@@ -1,0 +1,467 @@
+/* --auto against brute force: of small models every legal combination of recomputation (each layer's level, groups of
+ * layers), rows of a micro-step, loss chunk, place of the update and packing of weights is planned; over ten budgets
+ * none that fits may be faster per token than what --auto takes, and --auto refuses exactly where none fits. And
+ * against what the list of fixes says of larger models.
+ *
+ * HEADROOM_TEST_QUICK: every fifth job. HEADROOM_AUTO_JOB=N: only that one. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <headroom/field.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "plan/plan.h"
+
+#define LLAMA(layers)                                                                                                  \
+  "custom:family=llama,layers=" layers ",hidden=64,heads=4,kv-heads=2,mlp=172,vocab=256,positions=256"
+#define GPT2(layers) "custom:family=gpt2,layers=" layers ",hidden=64,heads=2,vocab=512,positions=256"
+#define WIDE "custom:family=gpt2,layers=2,hidden=64,heads=4,vocab=8192,positions=128"
+#define DEEP(layers) "custom:family=llama,layers=" layers ",hidden=32,heads=2,kv-heads=1,mlp=64,vocab=256,positions=256"
+
+typedef struct one {
+  const char *model, *device, *options;
+} one;
+
+static const one jobs[] = {
+    {LLAMA("2"), "rtx-3090", "--seq 64 --micro-batch 4"},
+    {LLAMA("2"), "rtx-3090", "--seq 64 --micro-batch 6"},
+    {LLAMA("2"), "rtx-3090", "--seq 64 --micro-batch 4 --clip 0"},
+    {LLAMA("2"), "rtx-3090", "--seq 128 --micro-batch 3 --clip 0 --precision bf16"},
+    {LLAMA("2"), "rtx-3090", "--seq 128 --micro-batch 2 --precision bf16-pure --moments bf16 --clip 0"},
+    {LLAMA("2"), "h100", "--seq 32 --batch-tokens 192"},
+    {LLAMA("2"), "h100", "--seq 48 --batch-tokens 384 --clip 0"},
+    {LLAMA("2"), "t4", "--seq 100 --micro-batch 5 --precision fp16 --clip 0"},
+    {LLAMA("2"), "rtx-4090", "--seq 64 --micro-batch 4 --optimizer sgd"},
+    {LLAMA("2"), "rtx-4090", "--seq 64 --micro-batch 4 --loss-chunk 32"},
+    {LLAMA("2"), "rtx-4090", "--seq 64 --micro-batch 4 --recompute block"},
+    {LLAMA("2"), "rtx-4090", "--seq 64 --micro-batch 4 --accumulate 2"},
+    {LLAMA("2"), "rtx-4090", "--seq 64 --micro-batch 2 --update in-backward --clip 0"},
+    {GPT2("2"), "rtx-3090", "--seq 128 --micro-batch 4"},
+    {GPT2("2"), "rtx-3090", "--seq 96 --micro-batch 2 --attention materialized --clip 0"},
+    {GPT2("2"), "mi300x", "--seq 128 --micro-batch 4 --optimizer momentum --clip 0"},
+    {GPT2("2"), "rtx-3090", "--seq 64 --micro-batch 2 --check"},
+    {WIDE, "rtx-3090", "--seq 64 --micro-batch 4"},
+    {WIDE, "rtx-3090", "--seq 128 --micro-batch 2 --clip 0 --optimizer sgd"},
+    {WIDE, "h100", "--seq 64 --micro-batch 4 --precision bf16 --clip 0"},
+    {WIDE, "h100", "--seq 60 --batch-tokens 240 --optimizer adamw8bit"},
+    {LLAMA("3"), "rtx-3090", "--seq 64 --micro-batch 2"},
+    {LLAMA("3"), "rtx-3090", "--seq 128 --micro-batch 2 --clip 0"},
+    {LLAMA("3"), "rtx-3090", "--seq 128 --micro-batch 3 --optimizer sgd"},
+    {GPT2("3"), "rtx-3090", "--seq 64 --micro-batch 2 --precision bf16"},
+    {GPT2("3"), "h100", "--seq 64 --batch-tokens 128 --clip 0"},
+    {DEEP("4"), "rtx-3090", "--seq 128 --micro-batch 1 --clip 0 --loss-chunk 64"},
+    {DEEP("4"), "rtx-3090", "--seq 64 --micro-batch 2 --loss-chunk off --optimizer sgd"},
+    {GPT2("4"), "h100", "--seq 128 --micro-batch 1 --loss-chunk off"},
+    {DEEP("5"), "rtx-3090", "--seq 128 --micro-batch 1 --loss-chunk off --optimizer sgd"},
+    {DEEP("5"), "h100", "--seq 256 --micro-batch 1 --loss-chunk 64 --precision bf16"},
+    {LLAMA("2"), "cpu", "--threads 1 --seq 64 --micro-batch 2 --clip 0"},
+    {GPT2("2"), "cpu", "--threads 1 --seq 64 --micro-batch 2 --precision bf16"},
+    {WIDE, "cpu", "--threads 2 --seq 64 --micro-batch 2"},
+};
+enum { JOBS = sizeof jobs / sizeof *jobs, BUDGETS = 10 };
+
+static hr_job job_of(const one *o) {
+  hr_error e = {0};
+  hr_job job;
+  hr_job_init(&job);
+  if (hr_model_open(o->model, &job.model, &e) != HR_OK || hr_device_find(o->device, &job.device, &e) != HR_OK ||
+      hr_job_set_options(&job, o->options, &e) != HR_OK)
+    fail_msg("%s %s: %s", o->model, o->options, e.message);
+  if (!job.device.usable_bytes) job.device.usable_bytes = UINT64_C(1) << 40; /* a CPU that is described says none */
+  if (hr_job_finish(&job, &e) != HR_OK) fail_msg("%s %s: %s", o->model, o->options, e.message);
+  return job;
+}
+
+static double per_token(const hr_plan *plan) { return plan->info.step_seconds / (double)plan->info.tokens_per_step; }
+
+/* ---- every combination ---- */
+
+typedef struct point {
+  uint64_t need;
+  double seconds;
+  char options[HR_FIELD_TEXT_BYTES / 32];
+} point;
+
+typedef struct every {
+  const hr_job *asked;
+  hr_plan *lender;
+  HRI_ARRAY(point) points;
+} every;
+
+static void plan_one(every *all, const hr_job *changed) {
+  hr_error e = {0};
+  hr_job job = *changed;
+  hr_plan *plan;
+  point p;
+  if (hr_job_finish(&job, &e) != HR_OK) return;
+  if (hri_plan_draft(&job, all->lender, &plan, &e) != HR_OK) return;
+  assert_int_equal(hri_plan_place(plan, &e), HR_OK);
+  p.need = hri_plan_need(plan);
+  p.seconds = per_token(plan);
+  hr_job_options(all->asked, &job, p.options, sizeof p.options);
+  assert_true(hri_array_push(&all->points, p));
+  hr_plan_destroy(plan);
+}
+
+static void every_recompute(every *all, hr_job *job) {
+  const uint32_t layers = job->model.layer_count;
+  uint32_t mixtures = 1;
+  if (job->given & HR_GIVEN_RECOMPUTE) {
+    plan_one(all, job);
+    return;
+  }
+  for (uint32_t l = 0; l < layers; l++) mixtures *= HR_LEVEL_COUNT;
+  for (uint32_t index = 0; index < mixtures; index++) {
+    job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = layers};
+    for (uint32_t l = 0, rest = index; l < layers; l++, rest /= HR_LEVEL_COUNT)
+      job->recompute.levels[l] = (uint8_t)(rest % HR_LEVEL_COUNT);
+    plan_one(all, job);
+  }
+  for (uint32_t k = 2; k <= layers; k++) {
+    job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = k};
+    plan_one(all, job);
+  }
+}
+
+static void every_chunk(every *all, hr_job *job) {
+  const uint64_t rows = (uint64_t)job->micro_batch * job->sequence_length;
+  const uint64_t given = job->given;
+  every_recompute(all, job);
+  if (given & HR_GIVEN_LOSS_CHUNK) return;
+  job->given |= HR_GIVEN_LOSS_CHUNK;
+  for (uint32_t chunk = 16; chunk < rows; chunk *= 2) {
+    job->loss_chunk = chunk;
+    every_recompute(all, job);
+  }
+  job->loss_chunk = HR_LOSS_CHUNK_AUTO;
+  job->given = given;
+}
+
+static void every_update(every *all, hr_job *job) {
+  const hr_update before = job->update;
+  every_chunk(all, job);
+  if (before == HR_UPDATE_IN_BACKWARD || (job->given & HR_GIVEN_UPDATE) || job->accumulate > 1 || job->clip > 0 ||
+      job->precision == HR_PRECISION_FP16)
+    return;
+  job->update = HR_UPDATE_IN_BACKWARD;
+  every_chunk(all, job);
+  job->update = before;
+}
+
+static void every_packing(every *all, hr_job *job) {
+  for (uint32_t packing = 0; packing <= (job->device.packs ? HR_WEIGHT_PACKING_PERSISTENT : 0); packing++) {
+    job->weight_packing = (hr_weight_packing)packing;
+    every_update(all, job);
+  }
+}
+
+static void every_combination(every *all, hr_job job) {
+  const uint32_t rows = job.micro_batch * job.accumulate,
+                 most = job.given & HR_GIVEN_MICRO_BATCH ? job.micro_batch : rows;
+  if (!(job.given & HR_GIVEN_LOSS_CHUNK)) job.loss_chunk = HR_LOSS_CHUNK_AUTO;
+  for (uint32_t k = 1; k <= most; k++) {
+    if (most % k || ((job.given & HR_GIVEN_ACCUMULATE) && k != all->asked->micro_batch)) continue;
+    job.micro_batch = k;
+    job.accumulate = rows / k;
+    every_packing(all, &job);
+  }
+}
+
+/* ---- what is taken ---- */
+
+typedef struct verdict {
+  uint32_t budgets, fitted, worse, missed;
+} verdict;
+
+/* Packing where bytes are free depends on all layers together (src/search/recompute.c). */
+static double slack(const hr_job *job) { return job->device.packs ? 0.01 : 1e-9; }
+
+static void against_every(const every *all, uint64_t budget, verdict *seen) {
+  const point *best = NULL;
+  hr_job job = *all->asked;
+  hr_error e = {0};
+  hr_plan *plan = NULL;
+  hr_status status;
+  char text[HR_FIELD_TEXT_BYTES] = "";
+  for (size_t k = 0; k < all->points.count; k++) {
+    const point *p = &all->points.items[k];
+    if (p->need <= budget && (!best || p->seconds < best->seconds)) best = p;
+  }
+  job.budget_bytes = budget;
+  job.given |= HR_GIVEN_BUDGET;
+  status = hr_plan_auto(&job, &plan, &e);
+  if (status != HR_OK && status != HR_ERROR_BUDGET)
+    fail_msg("%s %s: %s", job.model.name, hr_job_options(all->asked, &job, text, sizeof text), e.message);
+  seen->budgets++;
+  seen->fitted += best != NULL;
+  if (status == HR_OK) {
+    assert_true(plan->info.fits && hri_plan_need(plan) <= budget);
+    assert_int_equal((uint64_t)job.micro_batch * job.accumulate,
+                     (uint64_t)all->asked->micro_batch * all->asked->accumulate);
+    hr_job_options(all->asked, &job, text, sizeof text);
+  }
+  if (best && status != HR_OK) {
+    seen->missed++;
+    print_message("  %llu: missed %s, which needs %llu; the smallest is said to need %llu\n",
+                  (unsigned long long)budget, best->options, (unsigned long long)best->need,
+                  (unsigned long long)e.requested_bytes);
+  } else if (best && per_token(plan) > best->seconds * (1 + slack(&job))) {
+    seen->worse++;
+    print_message("  %llu: %.6g s with %s; %.6g s with %s\n", (unsigned long long)budget, per_token(plan), text,
+                  best->seconds, best->options);
+  }
+  hr_plan_destroy(plan);
+}
+
+static int by_need(const void *a, const void *b) {
+  const point *x = a, *y = b;
+  return x->need < y->need ? -1 : x->need > y->need;
+}
+
+/* Budgets: needs that occur, exactly and one granule below, from the smallest on; the larger ones are closer together,
+ * for there are more of them. */
+static void equals_brute_force(void **state) {
+  const char *only = getenv("HEADROOM_AUTO_JOB");
+  const uint32_t stride = getenv("HEADROOM_TEST_QUICK") ? 5 : 1;
+  verdict seen = {0};
+  uint64_t planned = 0;
+  (void)state;
+  for (uint32_t n = only ? (uint32_t)atoi(only) : 0; n < JOBS; n += stride) {
+    hr_job asked = job_of(&jobs[n]);
+    every all = {.asked = &asked};
+    verdict before = seen;
+    hr_error e = {0};
+    asked.budget_bytes = asked.device.usable_bytes;
+    assert_int_equal(hri_plan_draft(&asked, NULL, &all.lender, &e), HR_OK);
+    hri_mem_keep(true);
+    every_combination(&all, asked);
+    hri_mem_keep(false);
+    planned += all.points.count;
+    qsort(all.points.items, all.points.count, sizeof *all.points.items, by_need);
+    for (uint32_t k = 0; k < BUDGETS / 2; k++) {
+      const uint64_t budget = all.points.items[(all.points.count - 1) * k * k / (BUDGETS / 2) / (BUDGETS / 2)].need;
+      against_every(&all, budget, &seen);
+      against_every(&all, budget - 4096, &seen);
+    }
+    if (seen.worse + seen.missed > before.worse + before.missed)
+      print_message("job %u: %s %s: worse %u, missed %u of %u\n", n, jobs[n].model, jobs[n].options,
+                    seen.worse - before.worse, seen.missed - before.missed, seen.budgets - before.budgets);
+    hri_array_free(&all.points);
+    hr_plan_destroy(all.lender);
+    if (only) break;
+  }
+  print_message("%llu plans, %u budgets, %u of them hold something: worse %u, missed %u\n", (unsigned long long)planned,
+                seen.budgets, seen.fitted, seen.worse, seen.missed);
+  assert_int_equal(seen.worse + seen.missed, 0);
+}
+
+/* ---- the list of fixes ---- */
+
+static const one larger[] = {
+    {"gpt2-124m", "rtx-3060", "--seq 1024 --micro-batch 32"},
+    {"gpt2-124m", "rtx-4090", "--seq 1000 --micro-batch 12 --clip 0"},
+    {"smollm2-135m", "rtx-3090", "--seq 2048 --micro-batch 6 --precision bf16"},
+    {"qwen3-0.6b", "h100", "--seq 1024 --micro-batch 3"},
+    {"gemma-3-1b", "h100", "--seq 512 --micro-batch 4 --precision bf16-pure"},
+};
+
+/* What is told fits and is as the list is ordered; what keeps the mathematics is no faster than what is taken. */
+static void never_worse_than_a_fix(void **state) {
+  enum { STEPS = 4 };
+  hr_fix *fixes = calloc(HR_MAX_FIXES, sizeof *fixes);
+  uint32_t compared = 0;
+  (void)state;
+  for (size_t n = 0; n < sizeof larger / sizeof *larger; n++) {
+    const hr_job asked = job_of(&larger[n]);
+    hr_error e = {0};
+    hr_plan *plan;
+    uint64_t most;
+    assert_int_equal(hr_plan_create(&asked, &plan, &e), HR_OK);
+    most = hri_plan_need(plan);
+    hr_plan_destroy(plan);
+    for (uint64_t k = 1; k <= STEPS; k++) {
+      hr_job job = asked, taken;
+      uint32_t count = 0;
+      job.budget_bytes = (most - (UINT64_C(500) << 20)) * k / (STEPS + 1) + (UINT64_C(500) << 20);
+      job.given |= HR_GIVEN_BUDGET;
+      if (job.budget_bytes > job.device.usable_bytes) continue;
+      taken = job;
+      assert_int_equal(hr_plan_fixes(&job, fixes, &count, &e), HR_OK);
+      plan = NULL;
+      if (hr_plan_auto(&taken, &plan, &e) == HR_ERROR_INTERNAL) fail_msg("%s", e.message);
+      for (uint32_t i = 0; i < count; i++) {
+        const hr_fix *f = &fixes[i];
+        if (!f->fits || f->changes_algorithm) continue;
+        if (!plan) fail_msg("%s %s: --auto finds nothing, %s fits", larger[n].model, larger[n].options, f->options);
+        if (per_token(plan) > f->token_seconds * (1 + 1e-9))
+          fail_msg("%s %s: --auto takes %.9g s per token, %s %.9g", larger[n].model, larger[n].options, per_token(plan),
+                   f->options, f->token_seconds);
+        compared++;
+      }
+      hr_plan_destroy(plan);
+    }
+  }
+  assert_true(compared > 40);
+  free(fixes);
+}
+
+/* ---- real depths ---- */
+
+typedef struct dice {
+  uint64_t seed, count;
+} dice;
+
+static uint32_t roll(dice *d, uint32_t sides) {
+  uint32_t w[4];
+  hri_philox(d->seed, 7, d->count++, w);
+  return w[0] % sides;
+}
+
+/* Levels in a few runs, or groups. */
+static hr_recompute random_recompute(dice *d, uint32_t layers) {
+  hr_recompute r = {.kind = HR_RECOMPUTE_LEVELS, .level_count = layers};
+  uint8_t level = (uint8_t)roll(d, HR_LEVEL_COUNT);
+  if (roll(d, 8) == 0) return (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = 2 + roll(d, layers - 1)};
+  for (uint32_t l = 0; l < layers; l++) {
+    if (roll(d, 6) == 0) level = (uint8_t)roll(d, HR_LEVEL_COUNT);
+    r.levels[l] = level;
+  }
+  return r;
+}
+
+static bool random_combination(dice *d, hr_job *job) {
+  hr_error e = {0};
+  uint32_t split = 1 + roll(d, job->micro_batch);
+  if (job->micro_batch % split) split = 1;
+  job->micro_batch /= split;
+  job->accumulate *= split;
+  job->loss_chunk = roll(d, 2) ? HR_LOSS_CHUNK_AUTO : 128u << roll(d, 6);
+  if (job->clip <= 0 && job->accumulate == 1 && roll(d, 2)) job->update = HR_UPDATE_IN_BACKWARD;
+  job->recompute = random_recompute(d, job->model.layer_count);
+  return hr_job_finish(job, &e) == HR_OK;
+}
+
+/* Nothing that was drawn is faster and fits. Drafts decide but for those that might. */
+static void no_random_combination_is_better(void **state) {
+  enum { BUDGETS_EACH = 3 };
+  static const one deep[] = {{"gpt2-124m", "rtx-3060", "--seq 1024 --micro-batch 12 --clip 0"},
+                             {"smollm2-135m", "rtx-4090", "--seq 1024 --micro-batch 8"},
+                             {"qwen3-0.6b", "h100", "--seq 2048 --micro-batch 4 --precision bf16 --clip 0"}};
+  const char *one_seed = getenv("HEADROOM_TEST_SEED");
+  const uint32_t draws = getenv("HEADROOM_TEST_QUICK") ? 200 : 10000 / (3 * BUDGETS_EACH) + 1;
+  uint32_t drawn = 0, placed = 0;
+  (void)state;
+  for (size_t n = 0; n < sizeof deep / sizeof *deep; n++) {
+    const hr_job asked = job_of(&deep[n]);
+    hr_error e = {0};
+    hr_plan *lender;
+    uint64_t most;
+    assert_int_equal(hri_plan_draft(&asked, NULL, &lender, &e), HR_OK);
+    most = lender->info.tiers[HR_TIER_DEVICE].reserved_bytes;
+    for (uint64_t k = 1; k <= BUDGETS_EACH; k++) {
+      dice d = {one_seed ? strtoull(one_seed, NULL, 0) : 100 * n + k, 0};
+      hr_job taken = asked;
+      hr_plan *plan = NULL;
+      taken.budget_bytes = lender->info.tiers[HR_TIER_DEVICE].fixed_bytes + most * (1 + 2 * k) / 8;
+      taken.given |= HR_GIVEN_BUDGET;
+      if (taken.budget_bytes > taken.device.usable_bytes) taken.budget_bytes = taken.device.usable_bytes;
+      if (hr_plan_auto(&taken, &plan, &e) == HR_ERROR_INTERNAL) fail_msg("%s", e.message);
+      hri_mem_keep(true);
+      for (uint32_t i = 0; i < draws; i++) {
+        hr_job job = asked;
+        hr_plan *draft;
+        if (!random_combination(&d, &job) || hri_plan_draft(&job, lender, &draft, &e) != HR_OK) continue;
+        drawn++;
+        if (hri_plan_need(draft) <= taken.budget_bytes && (!plan || per_token(draft) < per_token(plan) * (1 - 1e-9))) {
+          char text[HR_FIELD_TEXT_BYTES];
+          placed++;
+          assert_int_equal(hri_plan_place(draft, &e), HR_OK);
+          if (hri_plan_need(draft) <= taken.budget_bytes)
+            fail_msg("seed %llu: %s in %llu: %.9g s per token with %s, %.9g taken", (unsigned long long)d.seed,
+                     deep[n].model, (unsigned long long)taken.budget_bytes, per_token(draft),
+                     hr_job_options(&asked, &job, text, sizeof text), plan ? per_token(plan) : INFINITY);
+        }
+        hr_plan_destroy(draft);
+      }
+      hri_mem_keep(false);
+      hr_plan_destroy(plan);
+    }
+    hr_plan_destroy(lender);
+  }
+  print_message("%u combinations were drawn, %u had to be placed\n", drawn, placed);
+  assert_true(drawn > draws);
+}
+
+/* Fixes stand by effect class, in a class by time per token; none is beaten in both by one that changes no more; each
+ * is planned again by its job. */
+static void fixes_are_a_front(void **state) {
+  hr_fix *fixes = calloc(HR_MAX_FIXES, sizeof *fixes);
+  (void)state;
+  for (size_t n = 0; n < sizeof larger / sizeof *larger; n++) {
+    hr_job job = job_of(&larger[n]);
+    uint32_t count = 0, classes = 0;
+    hr_error e = {0};
+    job.budget_bytes = UINT64_C(6) << 30;
+    job.given |= HR_GIVEN_BUDGET;
+    assert_int_equal(hr_plan_fixes(&job, fixes, &count, &e), HR_OK);
+    for (uint32_t i = 0; i < count; i++) {
+      const hr_fix *f = &fixes[i];
+      hr_plan *plan;
+      assert_int_equal(f->effect_class, hr_job_effect(&job, &f->job));
+      classes |= 1u << f->effect_class;
+      if (i > 0 && f->fits && fixes[i - 1].fits)
+        assert_true(fixes[i - 1].effect_class < f->effect_class ||
+                    (fixes[i - 1].effect_class == f->effect_class && fixes[i - 1].token_seconds <= f->token_seconds));
+      for (uint32_t k = 0; k < count && f->effect_class <= HR_EFFECT_ROUNDING; k++)
+        if (k != i && fixes[k].fits == f->fits && fixes[k].effect_class <= f->effect_class &&
+            fixes[k].need_bytes <= f->need_bytes && fixes[k].token_seconds <= f->token_seconds)
+          fail_msg("%s: %s is beaten by %s", larger[n].model, f->options, fixes[k].options);
+      assert_int_equal(hr_plan_create(&f->job, &plan, &e), HR_OK);
+      assert_int_equal(hri_plan_need(plan), f->need_bytes);
+      hr_plan_destroy(plan);
+    }
+    assert_true((classes & 3) == 3);
+  }
+  free(fixes);
+}
+
+static void combinations_are_offered(void **state) {
+  static const char *const wanted[] = {"--recompute block --update in-backward --clip 0",
+                                       "--precision bf16-pure --moments bf16"};
+  const one o = {"llama-3.2-1b", "h100", "--seq 1024 --micro-batch 1"};
+  hr_fix *fixes = calloc(HR_MAX_FIXES, sizeof *fixes);
+  hr_job job = job_of(&o);
+  hr_error e = {0};
+  uint32_t count = 0;
+  (void)state;
+  job.budget_bytes = UINT64_C(20) << 30;
+  job.given |= HR_GIVEN_BUDGET;
+  assert_int_equal(hr_plan_fixes(&job, fixes, &count, &e), HR_OK);
+  for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++) found += strcmp(fixes[i].options, wanted[w]) == 0;
+    if (found != 1) {
+      for (uint32_t i = 0; i < count; i++) print_message("%s%s\n", fixes[i].fits ? "" : "(no) ", fixes[i].options);
+      fail_msg("%s is offered %u times", wanted[w], found);
+    }
+  }
+  free(fixes);
+}
+
+int main(void) {
+  const struct CMUnitTest first[] = {cmocka_unit_test(equals_brute_force)},
+                          tests[] = {cmocka_unit_test(never_worse_than_a_fix),
+                                     cmocka_unit_test(no_random_combination_is_better),
+                                     cmocka_unit_test(fixes_are_a_front), cmocka_unit_test(combinations_are_offered)};
+  const int failed = cmocka_run_group_tests(first, NULL, NULL);
+  return getenv("HEADROOM_AUTO_JOB") ? failed : failed + cmocka_run_group_tests(tests, NULL, NULL);
+}
