@@ -58,8 +58,8 @@ static void print_shares(const hr_oom_failure *f) {
 }
 
 static void print_advice(const hr_oom_failure *f) {
-  static const char *const titles[] = {"what may help (unproven advice, cheapest first)", "proven by replay",
-                                       "planned"};
+  static const char *const titles[] = {"what may help (unproven advice, cheapest first)", "proven by replay", "planned",
+                                       "replayed, likely", "carries this request"};
   for (uint32_t i = 0; i < f->advice_count; i++) {
     const hr_oom_advice *a = &f->advice[i];
     char left[32];

@@ -155,8 +155,8 @@ void hri_oom_advise(hr_oom_failure *failure) {
     if (!(t->causes & causes) || t->topic == last) continue;
     if (t->framework && strcmp(t->framework, failure->framework) != 0) continue;
     if (t->causes & FROM_ANY && !(t->causes & from)) continue;
-    if (t->topic == SETTINGS_TOPIC && failure->advice_count && failure->advice[0].basis == HR_OOM_PROVEN)
-      continue; /* proven ones are there */
+    if (t->topic == SETTINGS_TOPIC && failure->advice_count && failure->advice[0].basis != HR_OOM_ADVICE)
+      continue; /* replayed ones are there */
     last = t->topic;
     hr_oom_add_advice(failure, HR_OOM_ADVICE, t->text, t->cost, "", 0);
   }
@@ -181,8 +181,8 @@ const char *hr_oom_certainty_name(hr_oom_certainty certainty) {
 }
 
 const char *hr_oom_basis_name(hr_oom_basis basis) {
-  static const char *const names[] = {"advice", "proven", "planned"};
-  return (unsigned)basis <= HR_OOM_PLANNED ? names[basis] : "advice";
+  static const char *const names[] = {"advice", "proven", "planned", "replayed", "request"};
+  return (unsigned)basis <= HR_OOM_REQUEST ? names[basis] : "advice";
 }
 
 const char *hr_oom_figure_name(hr_oom_figure figure) {

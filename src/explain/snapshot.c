@@ -12,7 +12,7 @@
  *   R was larger before than R + F   another process or this one past the allocator: no snapshot can tell which
  *   stacks that grow with each step  growth, where without them the request would fit
  *   total - R - F > total / 4        another process or past the allocator
- *   F + C >= N, proven by replay     fragmented, certain, unless the device was nearly full anyway (in_pieces)
+ *   F + C >= N, met in replay        fragmented, certain, unless the device was nearly full anyway (in_pieces)
  *   live + request >> other steps    an outlier batch, never certain
  *   F + C >= N                       fragmented, likely, from 5 % of R on and with the same exception
  *   total - R - F > total / 10       another process or past the allocator
@@ -151,8 +151,8 @@ static bool steps_are_even(const hri_oom_facts *k) {
 }
 
 /* Whether pieces are the cause and not just the last straw of a device that fills up: there is always a request then
- * that would have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a proof
- * makes it certain. As much was live before, and it went well: that speaks for pieces, and where the steps are known
+ * that would have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a replay
+ * that meets it makes it certain. As much was live before, and it went well: that speaks for pieces, and where the steps are known
  * and none of them leaves more behind, it is enough. Else by what would stay free after the request; within the first
  * steps more is to come that nobody has seen yet, so more must stay. */
 static int in_pieces(const hri_oom_facts *k) {
@@ -166,7 +166,7 @@ static int in_pieces(const hri_oom_facts *k) {
 }
 
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
-  bool proven = hri_oom_proof_count(k) > 0;
+  bool proven = hri_oom_carried_count(k) > 0;
   int weight = in_pieces(k);
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
@@ -174,7 +174,7 @@ static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_pr
     hri_oom_line(f, "live %s + request %s is not more than was live before, %s", SIZE(k->oom->live_bytes),
                  SIZE(k->request), SIZE(k->i->peak_live_bytes));
   else hri_oom_line(f, "in one piece it would have fit, with %s to spare", SIZE(k->device_free + k->cached - k->need));
-  if (proven) hri_oom_line(f, "the same requests, replayed under other settings, do not fail: see below");
+  if (proven) hri_oom_line(f, "replayed under other settings, this request is met: see below");
   else hri_oom_line(f, hri_oom_can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
   hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%s were cached, but in pieces too small for %s", SIZE(k->cached), SIZE(k->request));
@@ -281,11 +281,11 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   if (have < k->need)
     hri_oom_line(f, "free %s + cached %s = %s < %s asked of the driver: short by %s%s", SIZE(k->device_free),
                  SIZE(k->cached), SIZE(have), SIZE(k->need), SIZE(k->need - have),
-                 hri_oom_proof_count(k) ? "; the settings below carry this request, but hardly much more" : "");
+                 hri_oom_carried_count(k) ? "; the settings below carry this request, but hardly much more" : "");
   else
     hri_oom_line(f, "in one piece it would have fit, with %s left of %s: nearly full%s", SIZE(have - k->need),
                  SIZE(k->reserved + k->device_free),
-                 hri_oom_proof_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
+                 hri_oom_carried_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
   if (k->i->step_count == 0)
     hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");
   if (!k->total)
@@ -293,7 +293,7 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_note_live(f, k);
   if (have < k->need)
     hri_oom_say(f, HR_OOM_TOO_BIG,
-                never && is_usual_step(k) && !hri_oom_proof_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+                never && is_usual_step(k) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
   else
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill what this process has: %s of %s", SIZE(k->live),

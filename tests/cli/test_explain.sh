@@ -69,9 +69,13 @@ run explain full.log --micro-batch 0; refuses 2
 
 # Snapshots: told from logs by their first bytes, from a file or a pipe.
 run explain "$data/explain/cases/pieces.pickle.gz"; expect_rc 0; expect_no_err
-expect_out '^fragmented, certain$'; expect_out '^proven by replay$'; expect_out 'expandable_segments:True'; expect_out 'total is not in a snapshot'
+# The recording ends with the failure: a setting carries the request, and that is all it shows.
+expect_out '^fragmented, certain$'; expect_out '^carries this request$'; expect_out 'expandable_segments:True'; expect_out 'carries this request only'
+! grep -q '^proven' out || fail "a setting is called proven though the recording ends with the failure"
+expect_out 'total is not in a snapshot'
 run explain "$data/explain/cases/pieces.pickle.gz" --json; expect_rc 0
-expect_json 'd["failures"][0]["cause"] == "fragmented"' 'd["failures"][0]["line"] is None' 'd["failures"][0]["advice"][0]["proven"]' \
+expect_json 'd["failures"][0]["cause"] == "fragmented"' 'd["failures"][0]["line"] is None' 'd["failures"][0]["advice"][0]["basis"] == "request"' \
+  'not any(a["proven"] for a in d["failures"][0]["advice"])' \
   'd["failures"][0]["advice"][0]["need_bytes"] < 4 << 30' 'sum(s["bytes"] for s in d["failures"][0]["shares"]) == 4 << 30'
 cp out first
 "$program" explain - --json <"$data/explain/cases/pieces.pickle.gz" >out 2>err; rc=$?
