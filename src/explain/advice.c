@@ -139,6 +139,7 @@ void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *
 }
 
 void hri_oom_advise(hr_oom_failure *failure) {
+  bool said = failure->cause == HR_OOM_GROWTH && failure->advice_count; /* what grows is known better */
   unsigned last = 0, from = FROM_TEXT;
   uint32_t late = failure->candidates & (ON(GROWTH) | ON(OUTLIER_BATCH)), causes = 1u << failure->cause | late;
   if (strcmp(failure->source, "snapshot") == 0) from = FROM_SNAPSHOT;
@@ -152,7 +153,7 @@ void hri_oom_advise(hr_oom_failure *failure) {
   }
   for (size_t i = 0; i < sizeof tips / sizeof *tips; i++) {
     const tip *t = &tips[i];
-    if (!(t->causes & causes) || t->topic == last) continue;
+    if (!(t->causes & causes) || t->topic == last || (said && t->causes & ON(GROWTH))) continue;
     if (t->framework && strcmp(t->framework, failure->framework) != 0) continue;
     if (t->causes & FROM_ANY && !(t->causes & from)) continue;
     if (t->topic == SETTINGS_TOPIC && failure->advice_count && failure->advice[0].basis != HR_OOM_ADVICE)

@@ -101,7 +101,7 @@ static uint64_t leaking(const hr_inspection *p, double *per_step) {
   uint64_t bytes = 0;
   *per_step = 0;
   for (uint32_t k = 0; k < p->growth_count; k++)
-    if (p->growth[k].kind == HR_GROWTH_LEAK) bytes += p->growth[k].bytes, *per_step += p->growth[k].bytes_per_step;
+    if (hr_growth_goes_on(p->growth[k].kind)) bytes += p->growth[k].bytes, *per_step += p->growth[k].bytes_per_step;
   return bytes;
 }
 
@@ -112,7 +112,9 @@ static void say_verdict(hri_text *t, const hr_inspection *p) {
   if (oom) say_failure(t, p, oom);
   else say_instant(t, p);
   if (leaks)
-    hri_text_add(t, "GROWS by %s every step: %s outlive their steps (below)\n", SIZE((uint64_t)per_step), SIZE(leaks));
+    hri_text_add(t, "GROWS by %s every %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
+                 p->growth[0].kind == HR_GROWTH_LEAK ? "step" : "pass", SIZE(leaks),
+                 p->growth[0].kind == HR_GROWTH_LEAK ? "steps" : "passes");
   if (p->outlier_step != UINT64_MAX)
     hri_text_add(t, "STEP %llu STANDS OUT: its peak is %s, that of other steps %s\n",
                  (unsigned long long)p->outlier_step + 1, SIZE(p->steps[p->outlier_step].peak_live_bytes),
@@ -211,21 +213,23 @@ static void add_largest(hri_text *t, const hr_inspection *p, uint32_t top) {
 }
 
 static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
-  static const char *const kinds[] = {"leak", "settled", "one-off"};
   uint32_t shown = p->growth_count < top ? p->growth_count : top;
-  if (!p->step_count) return;
-  hri_text_add(t, "\n%u steps (from %s), usual peak %s", p->step_count, p->steps_from,
+  if (!p->step_count && !shown) return;
+  if (!p->step_count) hri_text_add(t, "\nno training steps; what the passes of a model leave behind:\n");
+  else hri_text_add(t, "\n%u steps (from %s), usual peak %s", p->step_count, p->steps_from,
                SIZE(p->usual_peak_bytes ? p->usual_peak_bytes : p->steps[0].peak_live_bytes));
-  hri_text_add(t, p->step_count < 4 ? "; too few to tell growth\n"
+  if (p->step_count)
+    hri_text_add(t, p->step_count < 4 && !shown ? "; too few to tell growth\n"
                   : shown           ? "; what outlives its step:\n"
                                     : "; nothing outlives its step\n");
   for (uint32_t k = 0; k < shown; k++) {
     const hr_growth *g = &p->growth[k];
-    hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, kinds[g->kind]);
-    if (g->kind == HR_GROWTH_LEAK)
-      hri_text_add(t, "%10s per step, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), g->steps_grown, g->steps_seen);
+    hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, hr_growth_name(g->kind));
+    if (hr_growth_goes_on(g->kind))
+      hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step),
+                   g->kind == HR_GROWTH_LEAK ? "step" : "pass", g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
-    add_brief(t, p, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 66 : LINE - 48);
+    add_brief(t, p, g->stack, hr_growth_goes_on(g->kind) ? LINE - 66 : LINE - 48);
   }
 }
 

@@ -89,7 +89,7 @@ static void put_steps(hri_json_writer *w, const hr_inspection *in) {
 }
 
 static const char *growth_name(hr_growth_kind kind) {
-  return kind == HR_GROWTH_LEAK ? "still growing" : kind == HR_GROWTH_SETTLED ? "settled" : "once";
+  return kind == HR_GROWTH_LEAK ? "still growing" : kind == HR_GROWTH_ONCE ? "once" : hr_growth_name(kind);
 }
 
 static void put_growth(hri_json_writer *w, const hr_inspection *in, hri_report_tables *tables) {

@@ -432,6 +432,40 @@ static void test_growth(void **state) {
   scene_close(&s);
 }
 
+/* Growth within a step says what grows, and its own advice comes first. */
+static void test_growth_of_passes(void **state) {
+  static const struct {
+    hr_growth_kind kind;
+    hr_oom_certainty certainty;
+    const char *verdict, *line, *advice[2];
+  } cases[] = {
+      {HR_GROWTH_GRAPH, HR_OOM_CERTAIN, "every pass of the model keeps its graph: 3.00 GiB of the 7.00 GiB",
+       "with every pass of the model, in 8 of them", {"torch.no_grad()", ".detach()"}},
+      {HR_GROWTH_OUTPUTS, HR_OOM_CERTAIN, "leaves results behind", "with every pass of the model", {".item()", "logits"}},
+      {HR_GROWTH_CACHE, HR_OOM_LIKELY, "a cache grows with every token", "384.00 MiB more with every token",
+       {"max_new_tokens", "static"}},
+  };
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    scene s;
+    hr_explanation *e;
+    const hr_oom_failure *f;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = cases[c].kind;
+    expect(&s, HR_OOM_GROWTH, cases[c].certainty);
+    e = explain(&s);
+    f = &e->failures[0];
+    assert_non_null(strstr(f->verdict, cases[c].verdict));
+    assert_true(says(f, cases[c].line));
+    for (int k = 0; k < 2; k++) assert_non_null(strstr(f->advice[k].text, cases[c].advice[k]));
+    for (uint32_t k = 0; k < f->advice_count; k++) assert_null(strstr(f->advice[k].text, "zero_grad"));
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
+}
+
 static void test_outlier(void **state) {
   scene s;
   (void)state;
@@ -545,6 +579,7 @@ int main(void) {
       cmocka_unit_test(test_outlier), cmocka_unit_test(test_no_failure),   cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_trace),   cmocka_unit_test(test_advice_order),
       cmocka_unit_test(test_what_replay_knows), cmocka_unit_test(test_listed_once),
+      cmocka_unit_test(test_growth_of_passes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

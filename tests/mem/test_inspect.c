@@ -828,6 +828,101 @@ static void refused_memory_is_an_error(void **unused) {
   hr_snapshot_destroy(s);
 }
 
+/* ---- passes without training ---- */
+
+#define LOOP ";loop@eval.py:12;<module>@eval.py:20"
+#define BATCH "make_batch@eval.py:10;loop@eval.py:11;<module>@eval.py:20"
+#define EMBEDDING CPP_ALLOC "embedding@/usr/lib/python3.11/site-packages/torch/nn/functional.py:2551;forward@model.py:55" CALL LOOP
+#define LAYER CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:31" CALL ";forward@model.py:60" CALL LOOP
+#define NORM CPP_ALLOC "at::_ops::layer_norm::call(...)@??:0;forward@model.py:33" CALL ";forward@model.py:60" CALL LOOP
+#define HEAD CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:66" CALL LOOP
+#define KV "update@/usr/lib/python3.11/site-packages/transformers/cache_utils.py:120;forward@model.py:40" CALL ";forward@model.py:60" CALL LOOP
+
+typedef enum keeping { KEEPS_NOTHING, KEEPS_GRAPH, KEEPS_OUTPUTS, KEEPS_CACHE } keeping;
+
+/* Passes of a model, of which the last fails; `steps` of training go before. */
+static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
+  run_options o = {.steps = steps, .big_step = -1};
+  story *s = malloc(sizeof *s);
+  uint64_t gradients[LAYERS], cache[LAYERS] = {0}, out = 0;
+  hr_snapshot *snapshot;
+  story_begin(s, 2048 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int step = 0; step < steps; step++) {
+    one_step(s, &o, step, gradients);
+    for (int k = 0; k < LAYERS; k++) story_free(s, gradients[k]);
+  }
+  for (int pass = 0; pass < passes; pass++) {
+    uint64_t batch = story_alloc(s, 65536, BATCH), made[2 * LAYERS + 1];
+    made[0] = story_alloc(s, ACTIVATION, EMBEDDING);
+    for (int k = 0; k < LAYERS; k++) {
+      made[2 * k + 1] = story_alloc(s, ACTIVATION, LAYER);
+      made[2 * k + 2] = story_alloc(s, ACTIVATION / 2, NORM);
+      if (keep != KEEPS_CACHE) continue;
+      uint64_t larger = story_alloc(s, (uint64_t)MIB * (uint64_t)(pass + 1), KV);
+      if (cache[k]) story_free(s, cache[k]);
+      cache[k] = larger;
+    }
+    if (pass + 1 == passes) break; /* it fails here */
+    uint64_t next = story_alloc(s, LOGITS, HEAD);
+    if (out && keep != KEEPS_OUTPUTS && keep != KEEPS_GRAPH) story_free(s, out);
+    out = next;
+    for (int k = 0; k < 2 * LAYERS + 1 && keep != KEEPS_GRAPH; k++) story_free(s, made[k]);
+    story_free(s, batch);
+  }
+  story_event(s, HR_TRACE_OOM, 0, LOGITS, HEAD);
+  snapshot = story_end(s);
+  free(s);
+  return snapshot;
+}
+
+static double per_pass(const hr_inspection *p, hr_growth_kind kind) {
+  double bytes = 0;
+  for (uint32_t k = 0; k < p->growth_count; k++)
+    if (p->growth[k].kind == kind) bytes += p->growth[k].bytes_per_step;
+  return bytes;
+}
+
+/* Evaluation that keeps its graph or its outputs, generation whose cache grows: with and without training before. */
+static void growth_within_a_step(void **unused) {
+  const double graph = ACTIVATION + LAYERS * (ACTIVATION + ACTIVATION / 2) + LOGITS;
+  (void)unused;
+  for (int steps = 0; steps < 4; steps += 3) {
+    hr_snapshot *s = evaluate(steps, 9, KEEPS_GRAPH);
+    hr_inspection *p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_GRAPH);
+    assert_int_equal(p->growth[0].steps_seen, 9);
+    assert_true(per_pass(p, HR_GROWTH_GRAPH) == graph);
+    assert_int_equal(p->ooms[0].stage, HR_STAGE_EVALUATION);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate(steps, 9, KEEPS_OUTPUTS);
+    p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
+    assert_true(per_pass(p, HR_GROWTH_OUTPUTS) == (double)LOGITS);
+    assert_non_null(growth_at(p, "model.py:66"));
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate(steps, 20, KEEPS_CACHE);
+    p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_CACHE);
+    assert_true(per_pass(p, HR_GROWTH_CACHE) == (double)LAYERS * (1 << 20));
+    assert_int_equal(p->ooms[0].stage, HR_STAGE_GENERATION);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate(steps, 9, KEEPS_NOTHING);
+    p = inspect(s, HR_AT_OOM);
+    for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate(steps, 1, KEEPS_GRAPH); /* one pass: its layers are no passes */
+    p = inspect(s, HR_AT_OOM);
+    for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f", line[] = "a\nb";
   (void)state;
@@ -843,6 +938,7 @@ int main(void) {
       cmocka_unit_test(a_run_with_stacks),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
+      cmocka_unit_test(growth_within_a_step),
       cmocka_unit_test(steps_come_from_annotations_stacks_or_repetition),
       cmocka_unit_test(a_step_that_stands_out),
       cmocka_unit_test(a_thread_without_stacks_is_backward),
