@@ -212,6 +212,10 @@ HR_CHECKED hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const 
 HR_API void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost,
                               const char *proof, uint64_t need_bytes);
 
+/* Python that records a snapshot at the failure, in the framework's way, where one of the failure's advice is to record
+ * one; else NULL. Static. */
+HR_API const char *hr_oom_snippet(const hr_oom_failure *failure);
+
 /* One change of a job in the words of a framework ("transformers", "deepspeed", ...; "" or unknown: PyTorch's own). */
 typedef enum hr_technique {
   HR_TECHNIQUE_MICRO_BATCH = 0, /* `value` rows per device and micro-step */

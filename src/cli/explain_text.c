@@ -1,4 +1,6 @@
 /* headroom explain, for people. */
+#include <string.h>
+
 #include "cli/explain.h"
 #include "cli/text.h"
 
@@ -70,6 +72,17 @@ static void print_advice(const hr_oom_failure *f) {
   }
 }
 
+static void print_snippet(const hr_oom_failure *f) {
+  const char *text = hr_oom_snippet(f);
+  if (!text) return;
+  (void)printf("\nto record a snapshot at the failure (oom-rank0.pickle; then: headroom explain oom-rank0.pickle)\n\n");
+  while (*text) {
+    size_t length = strcspn(text, "\n");
+    (void)printf("%s%.*s\n", length ? "    " : "", (int)length, text);
+    text += length + (text[length] == '\n');
+  }
+}
+
 static void print_failure(const hr_oom_failure *f) {
   bool any = false;
   print_where(f);
@@ -87,6 +100,7 @@ static void print_failure(const hr_oom_failure *f) {
   if (f->arithmetic_count) (void)printf("\nwhy\n");
   for (uint32_t i = 0; i < f->arithmetic_count; i++) screen_wrap(stdout, 2, f->arithmetic[i]);
   print_advice(f);
+  print_snippet(f);
 }
 
 static void print_run(const hr_run_explanation *run) {

@@ -91,6 +91,7 @@ static hr_status print_one(const cli_config *config, const side *s, hr_error *er
   char *text = NULL;
   hr_status status;
   if (config_chosen(config, &config->own.by)) by = 1u << config->own.by;
+  if (config->own.wide) by |= HR_INSPECT_WIDE;
   if (config->own.json) status = hr_inspect_json(s->inspection, top, &text, error);
   else status = hr_inspect_text(s->inspection, top, by, &text, error);
   if (status == HR_OK) (void)fputs(text, stdout);

@@ -13,6 +13,7 @@ enum {
   FROM_ANY = FROM_TEXT | FROM_SNAPSHOT | FROM_RUN
 };
 enum { SETTINGS_TOPIC = 5 };
+#define RECORDS "record a snapshot"
 
 typedef struct tip {
   uint32_t causes;
@@ -77,9 +78,9 @@ static const tip tips[] = {
     {ON(OUTLIER_BATCH), NULL, 22, "small",
      "cap the length of samples, or batch by tokens instead of by rows; run the longest batch first, so that it fails at once"},
     {ON(NO_FAILURE) | FROM_SNAPSHOT, NULL, 23, "none",
-     "to have a failure explained, dump the snapshot at it: torch.cuda.memory._dump_snapshot() in the handler of the error"},
+     "to have a failure explained, " RECORDS " at it, not later"},
     {ON(UNKNOWN) | FROM_TEXT, NULL, 14, "none",
-     "record a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot() at the failure"},
+     RECORDS ": torch.cuda.memory._record_memory_history(), then _dump_snapshot() at the failure"},
     {ON(UNKNOWN) | FROM_SNAPSHOT, NULL, 24, "none",
      "explain the text of the error too: it lists the processes on the device and a cap, which no snapshot has"},
     {ON(UNKNOWN) | FROM_TEXT | FROM_SNAPSHOT, NULL, 15, "none",
@@ -137,6 +138,8 @@ void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *
   (void)snprintf(to->text, sizeof to->text, "%s", text);
   (void)snprintf(to->proof, sizeof to->proof, "%s", proof);
 }
+
+bool hri_oom_asks_for_snapshot(const hr_oom_advice *advice) { return strstr(advice->text, RECORDS) != NULL; }
 
 void hri_oom_advise(hr_oom_failure *failure) {
   bool said = failure->cause == HR_OOM_GROWTH && failure->advice_count; /* what grows is known better */

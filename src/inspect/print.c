@@ -3,18 +3,25 @@
 
 #include <string.h>
 
-enum { DEFAULT_TOP = 10, LINE = 100, PINNED_SHOWN = 3 };
+enum { DEFAULT_TOP = 10, LINE = 100, WIDE = 1024, PINNED_SHOWN = 3, WIDE_FRAMES = 8 };
 #define SIZE(bytes) hri_size_text((bytes), (char[32]){0})
 
 static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
 
+/* The text and whether its lines may have any length. */
+typedef struct sheet {
+  hri_text text;
+  bool wide;
+} sheet;
+
 static void add_brief(hri_text *t, const hr_inspection *p, uint32_t stack, size_t columns) {
-  char brief[LINE];
+  const sheet *page = (const sheet *)t; /* the text is its first member */
+  char brief[WIDE];
   if (!stack && ((const hri_inside *)p)->silent_backward) {
     hri_text_add(t, "(no stack: the autograd thread)\n");
     return;
   }
-  hr_inspect_stack_text(p->snapshot, stack, brief, columns < LINE ? columns : LINE);
+  hri_stack_text(p->snapshot, stack, page->wide ? WIDE_FRAMES : 2, brief, page->wide ? WIDE : columns);
   hri_text_add(t, "%s\n", brief);
 }
 
@@ -188,7 +195,8 @@ static void add_group(hri_text *t, const hr_inspection *p, hr_group_by by, const
     hri_text_add(t, "%-16.40s%6.1f %%\n", category_name(p, g->category), share(g->bytes, p->at.requested_bytes));
   if (by == HR_BY_CATEGORY) return;
   if (by == HR_BY_SIZE) hri_text_add(t, "%10s each  ", SIZE(g->size));
-  hri_text_add(t, "%-15.40s ", category_name(p, g->category));
+  if (g->mixed) hri_text_add(t, "%.40s, mixed ", category_name(p, g->category));
+  else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
   add_brief(t, p, g->stack, by == HR_BY_SIZE ? LINE - 56 : LINE - 40);
 }
 
@@ -252,27 +260,29 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
 }
 
 hr_status hr_inspect_text(const hr_inspection *p, uint32_t top, uint32_t by_mask, char **text, hr_error *error) {
-  hri_text t = {0};
+  sheet page = {.wide = (by_mask & HR_INSPECT_WIDE) != 0};
+  hri_text *t = &page.text;
   uint32_t rows = top ? top : DEFAULT_TOP;
   *text = NULL;
-  say_verdict(&t, p);
-  add_sums(&t, p);
+  by_mask &= ~HR_INSPECT_WIDE;
+  say_verdict(t, p);
+  add_sums(t, p);
   if (!by_mask) {
-    add_groups(&t, p, HR_BY_CATEGORY, rows);
-    add_groups(&t, p, HR_BY_STACK, rows);
-    add_largest(&t, p, rows / 2);
+    add_groups(t, p, HR_BY_CATEGORY, rows);
+    add_groups(t, p, HR_BY_STACK, rows);
+    add_largest(t, p, rows / 2);
   }
   for (int by = 0; by < HR_BY_COUNT; by++)
-    if (by_mask >> by & 1) add_groups(&t, p, (hr_group_by)by, rows);
-  say_fit(&t, p);
-  list_pinned(&t, p);
-  add_growth(&t, p, rows / 2 + 1);
-  add_trace(&t, p);
-  if (t.failed || !t.chars) {
-    hri_text_deinit(&t);
+    if (by_mask >> by & 1) add_groups(t, p, (hr_group_by)by, rows);
+  say_fit(t, p);
+  list_pinned(t, p);
+  add_growth(t, p, rows / 2 + 1);
+  add_trace(t, p);
+  if (t->failed || !t->chars) {
+    hri_text_deinit(t);
     return hri_fail_memory(error, 4096, "the text of an inspection");
   }
-  hri_plain_text(t.chars, true);
-  *text = t.chars;
+  hri_plain_text(t->chars, true);
+  *text = t->chars;
   return HR_OK;
 }

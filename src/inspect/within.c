@@ -100,19 +100,6 @@ static bool find_passes(window *w) {
   return true;
 }
 
-/* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. */
-static bool are_passes(const window *w) {
-  size_t passes = w->passes.count;
-  if (passes < LEAST_PASSES) return false;
-  for (size_t k = 0, next; k < w->rows.count; k = next) {
-    const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
-    next = stack_end(w, k);
-    if (stack->stage == HR_STAGE_EVALUATION || stack->stage == HR_STAGE_GENERATION) return true;
-    if (stack->site == 0 && w->rows.items[k].stack && next - k + 1 >= passes && next - k <= passes + 1) return true;
-  }
-  return false;
-}
-
 /* The pass in which an event lies, by bisection; the number of passes before the first. */
 static size_t pass_of(const window *w, uint64_t event) {
   size_t low = 0, high = w->passes.count;
@@ -122,6 +109,30 @@ static size_t pass_of(const window *w, uint64_t event) {
     else high = middle;
   }
   return low ? low - 1 : w->passes.count;
+}
+
+/* Whether these rows come once a pass, and in nearly all of them. */
+static bool once_a_pass(const window *w, size_t from, size_t to) {
+  size_t last = w->passes.count + 1, met = 0;
+  if (to - from + 1 < w->passes.count || to - from > w->passes.count + 1) return false;
+  for (size_t k = from; k < to; k++) {
+    size_t pass = pass_of(w, life_of(w, k)->alloc);
+    met += pass != last;
+    last = pass;
+  }
+  return met + 2 > w->passes.count;
+}
+
+/* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. */
+static bool are_passes(const window *w) {
+  if (w->passes.count < LEAST_PASSES) return false;
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
+    next = stack_end(w, k);
+    if (stack->marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION)) return true;
+    if (stack->site == 0 && w->rows.items[k].stack && once_a_pass(w, k, next)) return true;
+  }
+  return false;
 }
 
 static bool add_kept(window *w, size_t from, size_t to) {
@@ -218,6 +229,10 @@ static bool merge(window *w) {
   return true;
 }
 
+static bool is_a_pass(hr_stage stage) {
+  return stage == HR_STAGE_FORWARD || stage == HR_STAGE_LOSS || stage == HR_STAGE_EVALUATION;
+}
+
 /* A pass that leaves its graph behind, or grows a cache, and that no backward follows, is none of training. */
 static void name_stage(window *w) {
   hr_inspection *p = &w->in->public;
@@ -226,10 +241,8 @@ static void name_stage(window *w) {
   if (p->growth[0].kind == HR_GROWTH_CACHE) stage = HR_STAGE_GENERATION;
   if (w->has_backward) return;
   for (uint32_t k = 0; k < p->oom_count; k++)
-    if (p->ooms[k].event >= w->from && (p->ooms[k].stage == HR_STAGE_FORWARD || p->ooms[k].stage == HR_STAGE_LOSS))
-      p->ooms[k].stage = stage;
-  if (p->at_event != UINT64_MAX && p->at_event >= w->from && p->at_event <= w->to &&
-      (p->at_stage == HR_STAGE_FORWARD || p->at_stage == HR_STAGE_LOSS))
+    if (p->ooms[k].event >= w->from && is_a_pass(p->ooms[k].stage)) p->ooms[k].stage = stage;
+  if (p->at_event != UINT64_MAX && p->at_event >= w->from && p->at_event <= w->to && is_a_pass(p->at_stage))
     p->at_stage = stage;
 }
 

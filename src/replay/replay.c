@@ -56,6 +56,34 @@ static void judge(const hri_recording *rec, const hr_replay_options *o, const hr
   }
 }
 
+/* ---- how far a setting carries ---- */
+
+/* A block whose free is not completed at once was in use on another stream. */
+static uint64_t count_late_frees(const hri_lives *l) {
+  uint64_t count = 0;
+  for (uint64_t k = 0; k < l->count; k++)
+    count += l->lives[k].pending_before || (l->lives[k].request != HRI_NEVER && l->lives[k].end != l->lives[k].request + 1);
+  return count;
+}
+
+static bool can_prove(const hr_replay *r) {
+  if (r->trust == HR_REPLAY_ROUGH || !r->began_empty) return false;
+  return !r->recorded_failed || (r->recorded.failed && r->recorded.failed_event == r->recorded_failed_event);
+}
+
+static hr_status find_reach(const hri_recording *rec, const hri_rest *rest, const hr_alloc_config *config,
+                            const hr_replay *r, hr_replay_result *result, hr_error *error) {
+  hr_replay_result longer;
+  if (result->failed) return HR_OK;
+  result->reach = !can_prove(r) ? HR_REPLAY_UNPROVEN : r->recorded_failed ? HR_REPLAY_REQUEST : HR_REPLAY_RECORDING;
+  if (result->reach != HR_REPLAY_REQUEST || !rest->step) return HR_OK;
+  result->reach_step = rest->step;
+  HRI_TRY(hri_replay_rest(rec, config, rest, &longer, error));
+  if (longer.failed) result->rest_failed_bytes = longer.failed_bytes;
+  else result->reach = rest->recorded ? HR_REPLAY_RECORDING : HR_REPLAY_STEP;
+  return HR_OK;
+}
+
 /* ---- one replay ---- */
 
 /* Versions differ in which of equal blocks they take, and a file does not name its version: the order that agrees best
@@ -97,34 +125,6 @@ static hr_status follow(hri_recording *rec, const hr_replay_options *o, hr_repla
   judge(rec, o, &agreement, r);
   if (!r->recorded.failed) r->recorded.reach = can_prove(r) ? HR_REPLAY_RECORDING : HR_REPLAY_UNPROVEN;
   r->asked = r->recorded;
-  return HR_OK;
-}
-
-/* ---- how far a setting carries ---- */
-
-/* A block whose free is not completed at once was in use on another stream. */
-static uint64_t count_late_frees(const hri_lives *l) {
-  uint64_t count = 0;
-  for (uint64_t k = 0; k < l->count; k++)
-    count += l->lives[k].pending_before || (l->lives[k].request != HRI_NEVER && l->lives[k].end != l->lives[k].request + 1);
-  return count;
-}
-
-static bool can_prove(const hr_replay *r) {
-  if (r->trust == HR_REPLAY_ROUGH || !r->began_empty) return false;
-  return !r->recorded_failed || (r->recorded.failed && r->recorded.failed_event == r->recorded_failed_event);
-}
-
-static hr_status find_reach(const hri_recording *rec, const hri_rest *rest, const hr_alloc_config *config,
-                            const hr_replay *r, hr_replay_result *result, hr_error *error) {
-  hr_replay_result longer;
-  if (result->failed) return HR_OK;
-  result->reach = !can_prove(r) ? HR_REPLAY_UNPROVEN : r->recorded_failed ? HR_REPLAY_REQUEST : HR_REPLAY_RECORDING;
-  if (result->reach != HR_REPLAY_REQUEST || !rest->step) return HR_OK;
-  result->reach_step = rest->step;
-  HRI_TRY(hri_replay_rest(rec, config, rest, &longer, error));
-  if (longer.failed) result->rest_failed_bytes = longer.failed_bytes;
-  else result->reach = rest->recorded ? HR_REPLAY_RECORDING : HR_REPLAY_STEP;
   return HR_OK;
 }
 
