@@ -474,7 +474,7 @@ static void tries_a_workspace(program *p, int variant) {
   p->go_on = true;
   load(p, &t);
   for (int k = 0; k < 7; k++) {
-    if (k == 4) {
+    if (k == 2) {
       says(p, "init", "temporary", "load_shard", -1);
       big = need(p, MIB(1024));
       drop(p, big);
