@@ -500,40 +500,39 @@ static void find_operation(const hr_snapshot *s, const hr_stack *at, char operat
  * these is the innermost of the user's own where none of them would be. */
 typedef struct brief {
   char operation[OPERATION_BYTES], frames[MOST_FRAMES][FRAME_BYTES];
-  unsigned count;
+  unsigned count, own; /* own: the innermost of the user's; count: none */
 } brief;
 
 static void find_frames(const hr_snapshot *s, const hr_stack *at, unsigned wanted, brief *b) {
   bool own = false;
   view v;
-  b->count = 0;
+  b->count = b->own = 0;
   for (uint32_t k = 0; k < at->count && !(b->count == wanted && (own || wanted < 2)); k++) {
     view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
     if (is_library(v.file, v.name) || (b->count == wanted && !is_own(&v))) continue;
-    own = own || is_own(&v);
-    frame_text(&v, b->frames[b->count == wanted ? wanted - 1 : b->count]);
-    b->count += b->count < wanted;
+    if (b->count == wanted) b->count--; /* it stands in place of the last */
+    if (is_own(&v) && !own) b->own = b->count, own = true;
+    frame_text(&v, b->frames[b->count++]);
   }
+  if (!own) b->own = b->count;
 }
 
-static size_t brief_length(const brief *b) {
+static size_t brief_length(const brief *b, unsigned count) {
   size_t length = b->operation[0] ? strlen(b->operation) + 3 : 0;
-  for (unsigned k = 0; k < b->count; k++) length += strlen(b->frames[k]) + 3;
+  for (unsigned k = 0; k < count; k++) length += strlen(b->frames[k]) + 3;
   return length ? length - 3 : 0;
 }
 
-/* The last frame stands whatever the room: what is between goes first, then the operation. */
+/* The user's own frame stands whatever the room: the packages' before it go, then the operation. What is behind it is
+ * cut off like any text. */
 static void fit_brief(brief *b, size_t room) {
-  while (brief_length(b) > room && b->count > 1) {
-    if (b->count == 2) {
-      memcpy(b->frames[0], b->frames[1], FRAME_BYTES);
-      b->count = 1;
-    } else {
-      memcpy(b->frames[b->count - 2], b->frames[b->count - 1], FRAME_BYTES);
-      b->count--;
-    }
+  if (b->own == b->count) return;
+  while (b->own > 0 && brief_length(b, b->own + 1) > room) {
+    for (unsigned k = b->own; k < b->count; k++) memcpy(b->frames[k - 1], b->frames[k], FRAME_BYTES);
+    b->own--;
+    b->count--;
   }
-  if (b->count && brief_length(b) > room && strlen(b->frames[0]) <= room) b->operation[0] = 0;
+  if (brief_length(b, 1) > room && strlen(b->frames[0]) <= room) b->operation[0] = 0;
 }
 
 static void describe(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity) {
