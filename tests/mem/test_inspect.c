@@ -436,6 +436,70 @@ static void stacks_in_short(void **unused) {
   free(s);
 }
 
+#define PACKAGE "/usr/lib/python3.11/site-packages/transformers/"
+#define DEEP                                                                                                           \
+  CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@" PACKAGE "modeling_llama.py:240" CALL ";forward@" PACKAGE         \
+            "modeling_llama.py:300" CALL ";training_step@" PACKAGE "trainer.py:3500;train@" PACKAGE                      \
+            "trainer.py:2100;main@finetune.py:88;<module>@finetune.py:120"
+
+/* Beside the allocating frame of a package stands the innermost one of the user's own code, also where room is short;
+ * --wide has more. */
+static void the_users_own_frame_stands(void **unused) {
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  hr_error error;
+  uint32_t deep;
+  char brief[100], *text;
+  (void)unused;
+  story_begin(s, 64 * MIB);
+  deep = story_stack(s, DEEP);
+  story_alloc(s, 8 * MIB, DEEP);
+  snapshot = story_end(s);
+  hr_inspect_stack_text(snapshot, deep, brief, sizeof brief);
+  assert_string_equal(brief, "linear < modeling_llama.py:240 forward < finetune.py:88 main");
+  hr_inspect_stack_text(snapshot, deep, brief, 40);
+  assert_string_equal(brief, "linear < finetune.py:88 main");
+  hr_inspect_stack_text(snapshot, deep, brief, 22);
+  assert_string_equal(brief, "finetune.py:88 main");
+  p = inspect(snapshot, HR_AT_PEAK);
+  assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
+  assert_null(strstr(text, "trainer.py:3500"));
+  hr_free(text);
+  assert_int_equal(hr_inspect_text(p, 0, HR_INSPECT_WIDE, &text, &error), HR_OK);
+  assert_non_null(strstr(text, "modeling_llama.py:300 forward < trainer.py:3500 training_step < trainer.py:2100 train < "
+                               "finetune.py:88 main"));
+  hr_free(text);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+  free(s);
+}
+
+/* A row whose tensors are of several categories says so. */
+static void mixed_rows_say_so(void **unused) {
+  run_options o = {.steps = 3, .big_step = -1};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  hr_error error;
+  char *text;
+  unsigned mixed = 0, plain = 0;
+  (void)unused;
+  for (uint64_t k = 0; k < p->group_count[HR_BY_SIZE]; k++) {
+    const hr_live_group *g = &p->groups[HR_BY_SIZE][k];
+    if (g->size == WEIGHT) assert_true(g->mixed); /* weights and their states */
+    if (g->size == LOGITS) assert_false(g->mixed);
+    mixed += g->mixed;
+    plain += !g->mixed;
+  }
+  assert_true(mixed && plain);
+  for (uint64_t k = 0; k < p->group_count[HR_BY_CATEGORY]; k++) assert_false(p->groups[HR_BY_CATEGORY][k].mixed);
+  assert_int_equal(hr_inspect_text(p, 0, 1u << HR_BY_SIZE, &text, &error), HR_OK);
+  assert_non_null(strstr(text, ", mixed "));
+  hr_free(text);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
 /* Labels of ours name the step in the stack: the same tensor of two steps is one group. */
 static void steps_from_labels(void **unused) {
   story *s = malloc(sizeof *s);
@@ -939,6 +1003,8 @@ int main(void) {
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(growth_within_a_step),
+      cmocka_unit_test(the_users_own_frame_stands),
+      cmocka_unit_test(mixed_rows_say_so),
       cmocka_unit_test(steps_come_from_annotations_stacks_or_repetition),
       cmocka_unit_test(a_step_that_stands_out),
       cmocka_unit_test(a_thread_without_stacks_is_backward),
