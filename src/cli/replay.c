@@ -28,7 +28,7 @@ static void print_row(const hr_replay_result *r, const char *note) {
   char fails[64];
   if (r->failed)
     (void)snprintf(fails, sizeof fails, "%s at event %llu", SIZE_TEXT(r->failed_bytes),
-                   (unsigned long long)r->failed_event);
+                   (unsigned long long)r->failed_event + 1); /* as inspect's --at counts */
   else (void)snprintf(fails, sizeof fails, "no");
   (void)printf("%12s %12s %8llu %12llu  %-26s %s%s\n", SIZE_TEXT(r->reserved_peak_bytes),
                SIZE_TEXT(r->allocated_peak_bytes), (unsigned long long)r->retries,

@@ -156,3 +156,4 @@ void hr_inspection_destroy(hr_inspection *p) {
 
 const hri_lives *hri_inspection_lives(const hr_inspection *p) { return ((const hri_inside *)p)->lives; }
 const uint8_t *hri_inspection_stages(const hr_inspection *p) { return ((const hri_inside *)p)->stages; }
+const hri_state *hri_inspection_state(const hr_inspection *p) { return &((const hri_inside *)p)->state; }

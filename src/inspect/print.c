@@ -50,10 +50,21 @@ static bool nearly_full(const hr_inspection *p) {
   return have < f->request_bytes + all / 10;
 }
 
+static uint64_t leaking(const hr_inspection *p, double *per_step) {
+  uint64_t bytes = 0;
+  *per_step = 0;
+  for (uint32_t k = 0; k < p->growth_count; k++)
+    if (hr_growth_goes_on(p->growth[k].kind)) bytes += p->growth[k].bytes, *per_step += p->growth[k].bytes_per_step;
+  return bytes;
+}
+
 /* One sentence from the tests of the fragmentation. */
 static void say_cause(hri_text *t, const hr_inspection *p) {
   const hr_fragmentation *f = &p->fragmentation;
+  uint64_t have = free_bytes(p) + f->device_free_bytes, pools = p->at.private_pool_free_bytes, leaks;
+  double per_step;
   if (!f->request_bytes) return;
+  leaks = leaking(p, &per_step);
   if (f->fits_block)
     hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n",
                  SIZE(f->pool_largest_free_bytes));
@@ -62,6 +73,10 @@ static void say_cause(hri_text *t, const hr_inspection *p) {
         t, "NOT THE DEVICE: it has the %s needed; most likely a limit below its memory (a fraction) was reached\n",
         SIZE(f->segment_bytes));
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
+  else if (pools && have < f->segment_bytes && have + pools >= f->segment_bytes)
+    hri_text_add(t, "PRIVATE POOLS hold %s free, where nobody else may use them\n", SIZE(pools));
+  else if (leaks >= p->at.requested_bytes / 10 && leaks && have + leaks >= f->segment_bytes)
+    hri_text_add(t, "GROWTH: without the %s that stay behind it would have been enough\n", SIZE(leaks));
   else if (f->device_free_bytes >= f->request_bytes)
     hri_text_add(t, "NO ROOM for a segment of %s; free in the pool %s, in pieces of at most %s\n",
                  SIZE(f->segment_bytes), SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
@@ -102,14 +117,6 @@ static void say_instant(hri_text *t, const hr_inspection *p) {
   if (p->has_state) hri_text_add(t, " in %s reserved", SIZE(p->at.reserved_bytes));
   hri_text_add(t, "\n");
   if (!peak) hri_text_add(t, "  the peak was %s live\n", SIZE(p->peak_live_bytes));
-}
-
-static uint64_t leaking(const hr_inspection *p, double *per_step) {
-  uint64_t bytes = 0;
-  *per_step = 0;
-  for (uint32_t k = 0; k < p->growth_count; k++)
-    if (hr_growth_goes_on(p->growth[k].kind)) bytes += p->growth[k].bytes, *per_step += p->growth[k].bytes_per_step;
-  return bytes;
 }
 
 static void say_verdict(hri_text *t, const hr_inspection *p) {
@@ -242,7 +249,7 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
 }
 
 static void add_trace(hri_text *t, const hr_inspection *p) {
-  hri_text_add(t, "\n%s, device %d: ", p->snapshot->format, p->device);
+  hri_text_add(t, "\n%s, device %d: ", hr_snapshot_versions(p->snapshot), p->device);
   if (!p->event_count) hri_text_add(t, "no events, only the state of the snapshot\n");
   else {
     hri_text_add(t, "%llu events", (unsigned long long)p->event_count);
