@@ -41,7 +41,8 @@ typedef enum hr_replay_reach {
   HR_REPLAY_RECORDING  /* all that was recorded is met; after a failure, only where the recording goes on with the same
                           step */
 } hr_replay_reach;
-HR_API const char *hr_replay_reach_name(hr_replay_reach reach); /* "fails", "unproven", "request", "step", "recording" */
+HR_API const char *
+hr_replay_reach_name(hr_replay_reach reach); /* "fails", "unproven", "request", "step", "recording" */
 
 typedef struct hr_replay_result {
   char alloc_conf[256]; /* the settings used, as hr_alloc_config_print gives them; "" = defaults */

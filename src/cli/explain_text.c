@@ -16,7 +16,8 @@ static const char *figure_label(hr_oom_figure figure) {
 static void print_where(const hr_oom_failure *f) {
   if (f->line) (void)printf("line %llu: ", (unsigned long long)f->line);
   (void)printf("%s", f->source);
-  if (f->event != UINT64_MAX) (void)printf(", after event %llu", (unsigned long long)f->event + 1); /* as inspect's --at */
+  if (f->event != UINT64_MAX)
+    (void)printf(", after event %llu", (unsigned long long)f->event + 1); /* as inspect's --at */
   if (f->wording[0]) (void)printf(", wording of PyTorch %s", f->wording);
   if (f->rank >= 0) (void)printf(", rank %d", f->rank);
   if (f->device_index >= 0) (void)printf(", device %d", f->device_index);

@@ -107,7 +107,7 @@ void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k) {
                         : result->reach == HR_REPLAY_RECORDING &&
                               result->reserved_peak_bytes < r->recorded.reserved_peak_bytes / 20 * 19;
     if (!helps || strlen(result->alloc_conf) > 140 || adds_nothing(result, listed, count))
-      continue; /* a setting cut short is another one */
+      continue;                                    /* a setting cut short is another one */
     if (result->rest_failed_bytes && count) break; /* others go further, or one of this kind is enough */
     add_setting(f, k, result);
     listed[count++] = result;

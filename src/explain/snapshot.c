@@ -344,8 +344,8 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
   if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);
-    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY,
-                "nothing failed yet, but %s: %s are left over", what_grows(k), SIZE(k->leak_bytes));
+    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "nothing failed yet, but %s: %s are left over", what_grows(k),
+                SIZE(k->leak_bytes));
   } else {
     hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "no failure is recorded; the peak was %s of live tensors",
                 SIZE(i->peak_live_bytes));
@@ -361,20 +361,21 @@ static void advise_passes(hr_oom_failure *f, hr_growth_kind kind) {
     hr_growth_kind kind;
     const char *text, *cost;
   } tips[] = {
-      {HR_GROWTH_GRAPH, "evaluate and generate under torch.no_grad() or torch.inference_mode(): no pass keeps a graph then",
-       "none"},
-      {HR_GROWTH_GRAPH, "keep numbers, not tensors with a graph: total += loss.item(), outputs.append(x.detach().cpu())",
-       "none"},
+      {HR_GROWTH_GRAPH,
+       "evaluate and generate under torch.no_grad() or torch.inference_mode(): no pass keeps a graph then", "none"},
+      {HR_GROWTH_GRAPH,
+       "keep numbers, not tensors with a graph: total += loss.item(), outputs.append(x.detach().cpu())", "none"},
       {HR_GROWTH_OUTPUTS, "move what is kept off the device: outputs.append(x.detach().cpu()); keep numbers by .item()",
        "small"},
-      {HR_GROWTH_OUTPUTS, "keep what is needed of each pass (argmax, loss) and not the logits; write results out as they come",
-       "none"},
-      {HR_GROWTH_CACHE, "cap the length: max_new_tokens, a sliding window; generate for fewer sequences at once", "small"},
+      {HR_GROWTH_OUTPUTS,
+       "keep what is needed of each pass (argmax, loss) and not the logits; write results out as they come", "none"},
+      {HR_GROWTH_CACHE, "cap the length: max_new_tokens, a sliding window; generate for fewer sequences at once",
+       "small"},
       {HR_GROWTH_CACHE,
        "a cache of fixed size (cache_implementation=\"static\"), quantized or offloaded, which growing by torch.cat is not",
        "some speed"},
-      {HR_GROWTH_CACHE, "where no cache is wanted: use_cache=False, and torch.no_grad() with .detach() for what is kept",
-       "some speed"},
+      {HR_GROWTH_CACHE,
+       "where no cache is wanted: use_cache=False, and torch.no_grad() with .detach() for what is kept", "some speed"},
   };
   for (size_t k = 0; k < sizeof tips / sizeof *tips; k++)
     if (tips[k].kind == kind) hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);

@@ -16,14 +16,12 @@
 static const struct {
   const char *framework, *text;
 } snippets[] = {
-    {"transformers", "from transformers import TrainerCallback\n" RECORD
-                     "class RecordMemory(TrainerCallback):\n"
+    {"transformers", "from transformers import TrainerCallback\n" RECORD "class RecordMemory(TrainerCallback):\n"
                      "    def on_train_begin(self, args, state, control, **kwargs):\n"
                      "        record_memory()\n"
                      "\n"
                      "# trainer.add_callback(RecordMemory()), before trainer.train()\n"},
-    {"lightning", "from lightning.pytorch.callbacks import Callback\n" RECORD
-                  "class RecordMemory(Callback):\n"
+    {"lightning", "from lightning.pytorch.callbacks import Callback\n" RECORD "class RecordMemory(Callback):\n"
                   "    def on_fit_start(self, trainer, pl_module):\n"
                   "        record_memory()\n"
                   "\n"

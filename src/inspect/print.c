@@ -231,12 +231,13 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
   uint32_t shown = p->growth_count < top ? p->growth_count : top;
   if (!p->step_count && !shown) return;
   if (!p->step_count) hri_text_add(t, "\nno training steps; what the passes of a model leave behind:\n");
-  else hri_text_add(t, "\n%u steps (from %s), usual peak %s", p->step_count, p->steps_from,
-               SIZE(p->usual_peak_bytes ? p->usual_peak_bytes : p->steps[0].peak_live_bytes));
+  else
+    hri_text_add(t, "\n%u steps (from %s), usual peak %s", p->step_count, p->steps_from,
+                 SIZE(p->usual_peak_bytes ? p->usual_peak_bytes : p->steps[0].peak_live_bytes));
   if (p->step_count)
     hri_text_add(t, p->step_count < 4 && !shown ? "; too few to tell growth\n"
-                  : shown           ? "; what outlives its step:\n"
-                                    : "; nothing outlives its step\n");
+                    : shown                     ? "; what outlives its step:\n"
+                                                : "; nothing outlives its step\n");
   for (uint32_t k = 0; k < shown; k++) {
     const hr_growth *g = &p->growth[k];
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, hr_growth_name(g->kind));

@@ -24,7 +24,7 @@ typedef struct made {
 
 typedef struct window {
   hri_inside *in;
-  uint64_t from, to; /* events */
+  uint64_t from, to;          /* events */
   HRI_ARRAY(made) rows;       /* lives that were made in it, by stack and time */
   HRI_ARRAY(uint64_t) passes; /* events at which they begin */
   HRI_ARRAY(hr_growth) found;
@@ -55,8 +55,7 @@ static void find_window(window *w) {
 static bool list_rows(window *w) {
   const hri_lives *l = w->in->lives;
   for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < w->to; k++)
-    if (l->lives[k].alloc >= w->from &&
-        !hri_array_push(&w->rows, ((made){k, w->in->stacks[l->lives[k].stack].plain})))
+    if (l->lives[k].alloc >= w->from && !hri_array_push(&w->rows, ((made){k, w->in->stacks[l->lives[k].stack].plain})))
       return false;
   if (w->rows.count) qsort(w->rows.items, w->rows.count, sizeof *w->rows.items, made_order);
   return true;

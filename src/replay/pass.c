@@ -301,8 +301,7 @@ static hr_status run(pass *p, const hr_alloc_config *config, bool follow, hr_err
   (void)hr_alloc_config_print(config, p->result->alloc_conf, sizeof p->result->alloc_conf);
   hri_world_init(&p->world, r->capacity_bytes, r->above, follow);
   status = begin(p, config, error);
-  for (uint64_t k = 0;
-       status == HR_OK && k < end && !p->out_of_memory && !p->world.failed && !p->world.strayed; k++) {
+  for (uint64_t k = 0; status == HR_OK && k < end && !p->out_of_memory && !p->world.failed && !p->world.strayed; k++) {
     if (p->failures < MOST_FAILURES) step(p, k);
     else if (p->agreement && r->lives->events[k].action == HR_TRACE_ALLOC)
       p->agreement->compared_count++; /* not as recorded: not at all */

@@ -62,7 +62,8 @@ static void judge(const hri_recording *rec, const hr_replay_options *o, const hr
 static uint64_t count_late_frees(const hri_lives *l) {
   uint64_t count = 0;
   for (uint64_t k = 0; k < l->count; k++)
-    count += l->lives[k].pending_before || (l->lives[k].request != HRI_NEVER && l->lives[k].end != l->lives[k].request + 1);
+    count +=
+        l->lives[k].pending_before || (l->lives[k].request != HRI_NEVER && l->lives[k].end != l->lives[k].request + 1);
   return count;
 }
 

@@ -218,8 +218,7 @@ static bool goes_on(const finder *f, uint64_t end) {
   uint64_t here = life_from(l, f->failed + 1), there = life_from(l, f->place + 1);
   if (there == l->count || l->lives[there].alloc >= end) return false; /* nothing is left to compare */
   for (; there < l->count && l->lives[there].alloc < end; here++, there++)
-    if (here == l->count ||
-        f->in->stacks[l->lives[here].stack].plain != f->in->stacks[l->lives[there].stack].plain)
+    if (here == l->count || f->in->stacks[l->lives[here].stack].plain != f->in->stacks[l->lives[there].stack].plain)
       return false;
   return true;
 }
@@ -232,8 +231,7 @@ static bool try_step(finder *f, uint32_t step, hri_rest *rest, bool *found) {
   if (*found && step > 0)
     ok = list_spots(f->in, f->l, steps[step - 1].first_event, step_end(&steps[step - 1]), &f->before_then);
   if (*found && ok) {
-    ok = learn_sizes(f->l, &f->then, &f->now, f->place, steps[0].first_event, &z) &&
-         list_ops(f, step_end(s), &z, rest);
+    ok = learn_sizes(f->l, &f->then, &f->now, f->place, steps[0].first_event, &z) && list_ops(f, step_end(s), &z, rest);
     rest->step = step + 1;
     rest->recorded = goes_on(f, step_end(s));
   }

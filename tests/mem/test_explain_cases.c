@@ -620,7 +620,8 @@ static void show(const scenario *s, int variant, const hr_oom_failure *f) {
 static void judge(const scenario *s, int variant, const program *p, const hr_oom_failure *f, score *sum) {
   bool right = f->cause == HR_OOM_UNKNOWN ? (f->candidates & s->undecided) != 0 : (s->right >> f->cause & 1) != 0;
   uint64_t shares = 0;
-  if (quiet && (p->failures == 0 || p->go_on)) right |= f->cause == HR_OOM_NO_FAILURE; /* true, though there is more to say */
+  if (quiet && (p->failures == 0 || p->go_on))
+    right |= f->cause == HR_OOM_NO_FAILURE; /* true, though there is more to say */
   if (s->unsure && f->certainty == HR_OOM_CERTAIN) right = false;
   for (uint32_t k = 0; k < f->share_count; k++) shares += f->shares[k].bytes;
   assert_int_equal(shares, f->share_total_bytes);

@@ -348,8 +348,7 @@ static void test_what_replay_knows(void **state) {
       {HR_REPLAY_RECORDING, 0, 7, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "7 frees waited for other streams"},
       {HR_REPLAY_STEP, 0, 0, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "replayed, rest of the step as in step 6: likely"},
       {HR_REPLAY_REQUEST, 0, 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "carries this request only: no whole step"},
-      {HR_REPLAY_REQUEST, MIB(96), 0, HR_REPLAY_EXACT, HR_OOM_REQUEST,
-       "as in step 6, fails at a request of 96.00 MiB"},
+      {HR_REPLAY_REQUEST, MIB(96), 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "as in step 6, fails at a request of 96.00 MiB"},
   };
   (void)state;
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -439,10 +438,20 @@ static void test_growth_of_passes(void **state) {
     hr_oom_certainty certainty;
     const char *verdict, *line, *advice[2];
   } cases[] = {
-      {HR_GROWTH_GRAPH, HR_OOM_CERTAIN, "every pass of the model keeps its graph: 3.00 GiB of the 7.00 GiB",
-       "with every pass of the model, in 8 of them", {"torch.no_grad()", ".detach()"}},
-      {HR_GROWTH_OUTPUTS, HR_OOM_CERTAIN, "leaves results behind", "with every pass of the model", {".item()", "logits"}},
-      {HR_GROWTH_CACHE, HR_OOM_LIKELY, "a cache grows with every token", "384.00 MiB more with every token",
+      {HR_GROWTH_GRAPH,
+       HR_OOM_CERTAIN,
+       "every pass of the model keeps its graph: 3.00 GiB of the 7.00 GiB",
+       "with every pass of the model, in 8 of them",
+       {"torch.no_grad()", ".detach()"}},
+      {HR_GROWTH_OUTPUTS,
+       HR_OOM_CERTAIN,
+       "leaves results behind",
+       "with every pass of the model",
+       {".item()", "logits"}},
+      {HR_GROWTH_CACHE,
+       HR_OOM_LIKELY,
+       "a cache grows with every token",
+       "384.00 MiB more with every token",
        {"max_new_tokens", "static"}},
   };
   (void)state;
@@ -573,12 +582,22 @@ static void test_advice_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_too_big), cmocka_unit_test(test_absurd),       cmocka_unit_test(test_cap),
-      cmocka_unit_test(test_chunks),  cmocka_unit_test(test_cached),       cmocka_unit_test(test_shrunk),
-      cmocka_unit_test(test_missing), cmocka_unit_test(test_fragmented),   cmocka_unit_test(test_growth),
-      cmocka_unit_test(test_outlier), cmocka_unit_test(test_no_failure),   cmocka_unit_test(test_refused_memory),
-      cmocka_unit_test(test_trace),   cmocka_unit_test(test_advice_order),
-      cmocka_unit_test(test_what_replay_knows), cmocka_unit_test(test_listed_once),
+      cmocka_unit_test(test_too_big),
+      cmocka_unit_test(test_absurd),
+      cmocka_unit_test(test_cap),
+      cmocka_unit_test(test_chunks),
+      cmocka_unit_test(test_cached),
+      cmocka_unit_test(test_shrunk),
+      cmocka_unit_test(test_missing),
+      cmocka_unit_test(test_fragmented),
+      cmocka_unit_test(test_growth),
+      cmocka_unit_test(test_outlier),
+      cmocka_unit_test(test_no_failure),
+      cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_trace),
+      cmocka_unit_test(test_advice_order),
+      cmocka_unit_test(test_what_replay_knows),
+      cmocka_unit_test(test_listed_once),
       cmocka_unit_test(test_growth_of_passes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

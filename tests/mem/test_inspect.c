@@ -438,8 +438,8 @@ static void stacks_in_short(void **unused) {
 
 #define PACKAGE "/usr/lib/python3.11/site-packages/transformers/"
 #define DEEP                                                                                                           \
-  CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@" PACKAGE "modeling_llama.py:240" CALL ";forward@" PACKAGE         \
-            "modeling_llama.py:300" CALL ";training_step@" PACKAGE "trainer.py:3500;train@" PACKAGE                      \
+  CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@" PACKAGE "modeling_llama.py:240" CALL ";forward@" PACKAGE       \
+            "modeling_llama.py:300" CALL ";training_step@" PACKAGE "trainer.py:3500;train@" PACKAGE                    \
             "trainer.py:2100;main@finetune.py:88;<module>@finetune.py:120"
 
 /* Beside the allocating frame of a package stands the innermost one of the user's own code, also where room is short;
@@ -467,8 +467,9 @@ static void the_users_own_frame_stands(void **unused) {
   assert_null(strstr(text, "trainer.py:3500"));
   hr_free(text);
   assert_int_equal(hr_inspect_text(p, 0, HR_INSPECT_WIDE, &text, &error), HR_OK);
-  assert_non_null(strstr(text, "modeling_llama.py:300 forward < trainer.py:3500 training_step < trainer.py:2100 train < "
-                               "finetune.py:88 main"));
+  assert_non_null(strstr(text,
+                         "modeling_llama.py:300 forward < trainer.py:3500 training_step < trainer.py:2100 train < "
+                         "finetune.py:88 main"));
   hr_free(text);
   hr_inspection_destroy(p);
   hr_snapshot_destroy(snapshot);
@@ -896,11 +897,14 @@ static void refused_memory_is_an_error(void **unused) {
 
 #define LOOP ";loop@eval.py:12;<module>@eval.py:20"
 #define BATCH "make_batch@eval.py:10;loop@eval.py:11;<module>@eval.py:20"
-#define EMBEDDING CPP_ALLOC "embedding@/usr/lib/python3.11/site-packages/torch/nn/functional.py:2551;forward@model.py:55" CALL LOOP
+#define EMBEDDING                                                                                                      \
+  CPP_ALLOC "embedding@/usr/lib/python3.11/site-packages/torch/nn/functional.py:2551;forward@model.py:55" CALL LOOP
 #define LAYER CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:31" CALL ";forward@model.py:60" CALL LOOP
 #define NORM CPP_ALLOC "at::_ops::layer_norm::call(...)@??:0;forward@model.py:33" CALL ";forward@model.py:60" CALL LOOP
 #define HEAD CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:66" CALL LOOP
-#define KV "update@/usr/lib/python3.11/site-packages/transformers/cache_utils.py:120;forward@model.py:40" CALL ";forward@model.py:60" CALL LOOP
+#define KV                                                                                                             \
+  "update@/usr/lib/python3.11/site-packages/transformers/cache_utils.py:120;forward@model.py:40" CALL                  \
+  ";forward@model.py:60" CALL LOOP
 
 typedef enum keeping { KEEPS_NOTHING, KEEPS_GRAPH, KEEPS_OUTPUTS, KEEPS_CACHE } keeping;
 
