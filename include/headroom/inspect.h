@@ -206,8 +206,8 @@ HR_CHECKED hr_status hr_inspect_compare(const hr_inspection *before, const hr_in
                                         hr_difference **rows, uint64_t *count, hr_error *error);
 
 /* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 <<
- * HR_BY_* for each list of live groups, none: by category and by stack; HR_INSPECT_WIDE: lines of any length, with up to
- * eight frames of a stack. hr_free. */
+ * HR_BY_* for each list of live groups, none: by category and by stack; HR_INSPECT_WIDE: lines of any length, with up
+ * to eight frames of a stack. hr_free. */
 #define HR_INSPECT_WIDE (1u << 31)
 HR_CHECKED hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text,
                                      hr_error *error);
@@ -215,7 +215,8 @@ HR_CHECKED hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t t
 
 /* A stack on one line, "linear < mlp.py:42 forward < train.py:88 main": the operation, then the two innermost frames
  * that are neither PyTorch's nor the interpreter's; in place of the second the innermost frame of the user's own code
- * (of no installed package), where neither is. With little room that frame stays and the others go. At most `capacity` > 0 bytes with the terminator, cut between characters. */
+ * (of no installed package), where neither is. With little room that frame stays and the others go. At most
+ * `capacity` > 0 bytes with the terminator, cut between characters. */
 HR_API void hr_inspect_stack_text(const hr_snapshot *snapshot, uint32_t stack, char *text, size_t capacity);
 
 #ifdef __cplusplus

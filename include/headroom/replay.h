@@ -92,7 +92,8 @@ HR_API void hr_replay_sentence(const hr_replay *replay, const hr_replay_result *
 
 /* Tries a sensible set of settings (expandable segments; max_split_size; power-of-two roundings; the combinations
  * that make sense) and sorts: the furthest reach first, single settings before combinations, then least reserved, then
- * fewest device calls. The first is the recorded settings' result when nothing is better. `*results` is freed with hr_free. */
+ * fewest device calls. The first is the recorded settings' result when nothing is better. `*results` is freed with
+ * hr_free. */
 HR_CHECKED hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
                                       hr_replay_result **results, uint32_t *count, hr_error *error);
 
