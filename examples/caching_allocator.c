@@ -37,7 +37,7 @@ static hr_status show(hr_alloc *alloc, hr_error *error) {
   hr_replay replay;
   hr_replay_result *results = NULL;
   uint32_t count;
-  char *text = NULL;
+  char *text = NULL, sentence[256];
   hr_status status;
   hr_alloc_get_stats(alloc, &stats);
   status = hr_alloc_summary(&stats, 0, true, &text, error);
@@ -45,9 +45,10 @@ static hr_status show(hr_alloc *alloc, hr_error *error) {
   hr_free(text);
   if (status == HR_OK) status = hr_alloc_snapshot(alloc, &snapshot, error); /* hr_snapshot_write makes a file of it */
   if (status == HR_OK) status = hr_replay_search(snapshot, NULL, &replay, &results, &count, error);
-  if (status == HR_OK)
-    (void)printf("PYTORCH_ALLOC_CONF=%s %s\n", results[0].alloc_conf,
-                 results[0].failed ? "fails too" : "would have done");
+  if (status == HR_OK) {
+    hr_replay_sentence(&replay, &results[0], sentence, sizeof sentence);
+    (void)printf("PYTORCH_ALLOC_CONF=%s: %s\n", results[0].alloc_conf, sentence);
+  }
   hr_free(results);
   hr_snapshot_destroy(snapshot);
   return status;

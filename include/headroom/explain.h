@@ -86,8 +86,10 @@ typedef struct hr_oom_share {
 /* What an advice rests on. */
 typedef enum hr_oom_basis {
   HR_OOM_ADVICE = 0, /* unproven: it usually helps */
-  HR_OOM_PROVEN,     /* the recorded requests, replayed under this setting, do not fail */
-  HR_OOM_PLANNED     /* the changed job was planned and fits the device's total */
+  HR_OOM_PROVEN,     /* all recorded requests, the failed one among them, are met under this setting */
+  HR_OOM_PLANNED,    /* the changed job was planned and fits the device's total */
+  HR_OOM_REPLAYED,   /* likely: met in replay, the rest of the failing step as a whole step before it shows it */
+  HR_OOM_REQUEST     /* the failed request is met in replay; what would follow is not known, or fails */
 } hr_oom_basis;
 
 enum { HR_OOM_LINE_BYTES = 240 };
@@ -96,8 +98,8 @@ typedef struct hr_oom_advice {
   char text[HR_OOM_LINE_BYTES]; /* in the words of the framework that the log names */
   const char *cost;             /* static: "none", "small", ... what following it costs */
   hr_oom_basis basis;
-  char proof[HR_OOM_LINE_BYTES]; /* the figures behind PROVEN and PLANNED; "" for ADVICE */
-  uint64_t need_bytes;           /* PROVEN: reserved peak; PLANNED: what the job needs; 0 for ADVICE */
+  char proof[HR_OOM_LINE_BYTES]; /* the figures behind all others; "" for ADVICE */
+  uint64_t need_bytes;           /* PLANNED: what the job needs; 0 for ADVICE; else the reserved peak */
 } hr_oom_advice;
 
 enum {
@@ -191,7 +193,7 @@ HR_API void hr_explain_host(const hr_host_facts *facts, hr_oom_failure *failure)
 typedef struct hr_oom_evidence {
   const hr_inspection *inspection; /* at the out-of-memory event, or at the peak where none is recorded (HR_AT_OOM) */
   const hr_replay *replay;         /* NULL: not replayed, so no advice is proven */
-  const hr_replay_result *results; /* of hr_replay_search: each that did not fail is a proof. NULL: none */
+  const hr_replay_result *results; /* of hr_replay_search, in its order. NULL: none */
   uint32_t result_count;
   uint64_t device_total_bytes; /* 0: not known; no snapshot states it */
 } hr_oom_evidence;
@@ -209,6 +211,10 @@ HR_CHECKED hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const 
  * falls off when there are HR_OOM_MAX_ADVICE. `cost` is static. */
 HR_API void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost,
                               const char *proof, uint64_t need_bytes);
+
+/* Python that records a snapshot at the failure, in the framework's way, where one of the failure's advice is to record
+ * one; else NULL. Static. */
+HR_API const char *hr_oom_snippet(const hr_oom_failure *failure);
 
 /* One change of a job in the words of a framework ("transformers", "deepspeed", ...; "" or unknown: PyTorch's own). */
 typedef enum hr_technique {
@@ -272,7 +278,7 @@ HR_API const char *hr_run_end_name(hr_run_end end);              /* "done", "sto
 /* Names for JSON: "too_big", "likely", "requested_bytes". Never NULL. */
 HR_API const char *hr_oom_cause_name(hr_oom_cause cause);
 HR_API const char *hr_oom_certainty_name(hr_oom_certainty certainty);
-HR_API const char *hr_oom_basis_name(hr_oom_basis basis); /* "advice", "proven", "planned" */
+HR_API const char *hr_oom_basis_name(hr_oom_basis basis); /* "advice", "proven", "planned", "replayed", "request" */
 HR_API const char *hr_oom_figure_name(hr_oom_figure figure);
 
 #ifdef __cplusplus

@@ -45,7 +45,8 @@ typedef struct hr_live_group {
   uint64_t bytes, count; /* bytes as asked for */
   uint64_t size;         /* of each, where all have the same; else 0 */
   uint32_t stack;        /* of the largest */
-  uint16_t category;     /* index into hr_inspection.categories */
+  uint16_t category;     /* of the largest: index into hr_inspection.categories */
+  bool mixed;            /* others are of another category */
   hr_stage stage;        /* in which they were made, from the stack */
 } hr_live_group;
 
@@ -114,8 +115,15 @@ typedef struct hr_step_sums {
 typedef enum hr_growth_kind {
   HR_GROWTH_LEAK = 0, /* still growing at the end, by about the same every step */
   HR_GROWTH_SETTLED,  /* grew, then stopped (a cache, lazily made states) */
-  HR_GROWTH_ONCE      /* one-off: appeared in one step and stayed */
+  HR_GROWTH_ONCE,     /* one-off: appeared in one step and stayed */
+  /* Within a step, or without any: passes of a model that follow each other. A "step" of these is such a pass. */
+  HR_GROWTH_GRAPH,   /* each keeps the graph that it made: no backward comes, and nothing forbids the graph */
+  HR_GROWTH_OUTPUTS, /* each leaves some of its results */
+  HR_GROWTH_CACHE    /* one tensor in the place of another, each larger: keys and values of generation */
 } hr_growth_kind;
+
+/* Whether it is growth that goes on to the end of the trace. */
+static inline bool hr_growth_goes_on(hr_growth_kind kind) { return kind == HR_GROWTH_LEAK || kind >= HR_GROWTH_GRAPH; }
 
 /* Allocations of one stack that outlive their step. */
 typedef struct hr_growth {
@@ -126,6 +134,8 @@ typedef struct hr_growth {
   double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
 } hr_growth;
+/* What it is in a word or two: "leak", "settled", "one-off", "kept graph", "kept outputs", "cache". Never NULL. */
+HR_API const char *hr_growth_name(hr_growth_kind kind);
 
 typedef struct hr_inspect_options {
   uint64_t at;     /* events of the trace that have happened, or HR_AT_*; `0` is before the first */
@@ -196,14 +206,17 @@ HR_CHECKED hr_status hr_inspect_compare(const hr_inspection *before, const hr_in
                                         hr_difference **rows, uint64_t *count, hr_error *error);
 
 /* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 <<
- * HR_BY_* for each list of live groups, 0: by category and by stack. hr_free. */
+ * HR_BY_* for each list of live groups, none: by category and by stack; HR_INSPECT_WIDE: lines of any length, with up
+ * to eight frames of a stack. hr_free. */
+#define HR_INSPECT_WIDE (1u << 31)
 HR_CHECKED hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text,
                                      hr_error *error);
 HR_CHECKED hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t top, char **text, hr_error *error);
 
-/* A stack on one line, "linear < mlp.py:42 forward < train.py:88 main": the operation, then the innermost frames that
- * are neither
- * PyTorch's nor the interpreter's. At most `capacity` > 0 bytes with the terminator, cut between characters. */
+/* A stack on one line, "linear < mlp.py:42 forward < train.py:88 main": the operation, then the two innermost frames
+ * that are neither PyTorch's nor the interpreter's; in place of the second the innermost frame of the user's own code
+ * (of no installed package), where neither is. With little room that frame stays and the others go. At most
+ * `capacity` > 0 bytes with the terminator, cut between characters. */
 HR_API void hr_inspect_stack_text(const hr_snapshot *snapshot, uint32_t stack, char *text, size_t capacity);
 
 #ifdef __cplusplus

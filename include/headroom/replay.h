@@ -30,6 +30,20 @@ typedef enum hr_replay_trust {
   HR_REPLAY_ROUGH      /* events were lost or contradict each other; figures are estimates */
 } hr_replay_trust;
 
+/* How far a setting is known to carry a recorded program. */
+typedef enum hr_replay_reach {
+  HR_REPLAY_FAILS = 0, /* a recorded request cannot be met */
+  HR_REPLAY_UNPROVEN,  /* none fails, but the replay proves nothing: it is rough, lost its beginning, or did not repeat
+                          the recorded failure */
+  HR_REPLAY_REQUEST,   /* the failed request is met, and that is all there is to say: no whole step tells what would
+                          follow, or what it tells would fail */
+  HR_REPLAY_STEP,      /* ... and the rest of its step is met, taken from a whole step before it */
+  HR_REPLAY_RECORDING  /* all that was recorded is met; after a failure, only where the recording goes on with the same
+                          step */
+} hr_replay_reach;
+HR_API const char *
+hr_replay_reach_name(hr_replay_reach reach); /* "fails", "unproven", "request", "step", "recording" */
+
 typedef struct hr_replay_result {
   char alloc_conf[256]; /* the settings used, as hr_alloc_config_print gives them; "" = defaults */
   uint64_t request_count;
@@ -42,6 +56,9 @@ typedef struct hr_replay_result {
   uint64_t
       /* recorded after the failure; they are replayed too, without the failed request, up to the 200th failure */
       past_failure_events;
+  hr_replay_reach reach;
+  uint32_t reach_step;        /* the whole step, from 1, that the rest was taken from; 0: none */
+  uint64_t rest_failed_bytes; /* REQUEST: the request of that rest that could not be met; 0: none was tried */
 } hr_replay_result;
 
 typedef struct hr_replay {
@@ -59,6 +76,7 @@ typedef struct hr_replay {
   char trust_reason[512]; /* why not exact, in a sentence; "" when exact */
   bool began_empty;
   uint64_t start_live_bytes, start_reserved_bytes;
+  uint64_t late_free_count; /* frees that waited for other streams: their moments depend on time, not on requests */
 } hr_replay;
 
 /* USAGE for settings that do not parse and a trace that is not there; INPUT for a trace without events of an allocator
@@ -66,9 +84,16 @@ typedef struct hr_replay {
 HR_CHECKED hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
                                    hr_error *error);
 
+/* Whether a result is proven: it reaches through the recording, the replay is exact, and no free waited for another
+ * stream, whose moments another setting may move. */
+HR_API bool hr_replay_is_proven(const hr_replay *replay, const hr_replay_result *result);
+/* What is known of a result in one sentence: "carries this request only: ...". At most `capacity` > 0 bytes. */
+HR_API void hr_replay_sentence(const hr_replay *replay, const hr_replay_result *result, char *text, size_t capacity);
+
 /* Tries a sensible set of settings (expandable segments; max_split_size; power-of-two roundings; the combinations
- * that make sense) and sorts: not failing first, then least reserved, then fewest device calls. The first is the
- * recorded settings' result when nothing is better. `*results` is freed with hr_free. */
+ * that make sense) and sorts: the furthest reach first, single settings before combinations, then least reserved, then
+ * fewest device calls. The first is the recorded settings' result when nothing is better. `*results` is freed with
+ * hr_free. */
 HR_CHECKED hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
                                       hr_replay_result **results, uint32_t *count, hr_error *error);
 

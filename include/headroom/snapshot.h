@@ -202,6 +202,8 @@ typedef enum hr_export_format {
 HR_CHECKED hr_status hr_snapshot_export(const hr_snapshot *snapshot, hr_export_format format, uint32_t trace,
                                         uint64_t at, const char *path, hr_error *error);
 
+/* The versions whose files look so, for people: "PyTorch 2.7 to 2.9"; else the format's name. Never NULL. */
+HR_API const char *hr_snapshot_versions(const hr_snapshot *snapshot);
 HR_API const char *hr_trace_action_name(hr_trace_action action); /* "alloc", "free_requested", ... Never NULL */
 
 #ifdef __cplusplus

@@ -103,22 +103,13 @@ static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_erro
   return HR_OK;
 }
 
-static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *snapshot, hr_explanation **explanation,
-                                hr_error *error) {
-  hr_oom_evidence evidence = {0};
-  hr_inspection *inspection = NULL;
+hr_status explain_judge(const hr_snapshot *snapshot, const hr_inspection *inspection, uint64_t total,
+                        hr_explanation **explanation, hr_error *error) {
+  hr_oom_evidence evidence = {.inspection = inspection, .device_total_bytes = total};
   hr_replay_result *results = NULL;
   hr_replay replay;
   hr_error no_replay;
-  hr_status status = hr_inspect(snapshot, &(hr_inspect_options){.at = HR_AT_OOM, .trace = hr_explain_trace(snapshot)},
-                                &inspection, error);
-  if (status != HR_OK) return status;
-  evidence.inspection = inspection;
-  status = device_total(config, &evidence.device_total_bytes, error);
-  if (status != HR_OK) {
-    hr_inspection_destroy(inspection);
-    return status;
-  }
+  hr_status status;
   /* What an allocator did not record (a profiler's snapshot) cannot be replayed: then nothing is proven. */
   if (inspection->event_count <= MOST_REPLAYED &&
       hr_replay_search(snapshot, &(hr_replay_options){.trace = inspection->trace}, &replay, &results,
@@ -128,6 +119,18 @@ static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *sna
   }
   status = hr_explain_snapshot(&evidence, NULL, explanation, error);
   hr_free(results);
+  return status;
+}
+
+static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *snapshot, hr_explanation **explanation,
+                                hr_error *error) {
+  hr_inspection *inspection = NULL;
+  uint64_t total;
+  hr_status status = hr_inspect(snapshot, &(hr_inspect_options){.at = HR_AT_OOM, .trace = hr_explain_trace(snapshot)},
+                                &inspection, error);
+  if (status != HR_OK) return status;
+  status = device_total(config, &total, error);
+  if (status == HR_OK) status = explain_judge(snapshot, inspection, total, explanation, error);
   hr_inspection_destroy(inspection);
   return status;
 }

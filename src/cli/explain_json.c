@@ -72,6 +72,7 @@ static void write_failure(json_writer *json, const hr_oom_failure *f) {
     json_write_close(json, '}');
   }
   json_write_close(json, ']');
+  json_write_text(json, "snippet", hr_oom_snippet(f));
   json_write_close(json, '}');
 }
 

@@ -1,4 +1,7 @@
 /* headroom explain, for people. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "cli/explain.h"
 #include "cli/text.h"
 
@@ -13,7 +16,8 @@ static const char *figure_label(hr_oom_figure figure) {
 static void print_where(const hr_oom_failure *f) {
   if (f->line) (void)printf("line %llu: ", (unsigned long long)f->line);
   (void)printf("%s", f->source);
-  if (f->event != UINT64_MAX) (void)printf(", after event %llu", (unsigned long long)f->event);
+  if (f->event != UINT64_MAX)
+    (void)printf(", after event %llu", (unsigned long long)f->event + 1); /* as inspect's --at */
   if (f->wording[0]) (void)printf(", wording of PyTorch %s", f->wording);
   if (f->rank >= 0) (void)printf(", rank %d", f->rank);
   if (f->device_index >= 0) (void)printf(", device %d", f->device_index);
@@ -57,9 +61,25 @@ static void print_shares(const hr_oom_failure *f) {
                  SIZE_TEXT(f->excess_bytes));
 }
 
+static const char *const titles[] = {"what may help (unproven advice, cheapest first)", "proven by replay", "planned",
+                                     "replayed, likely", "carries this request"};
+
+char *explain_details(const hr_oom_failure *f) {
+  char *text = NULL;
+  size_t count = 0;
+  FILE *to = open_memstream(&text, &count);
+  if (!to) return NULL;
+  for (uint32_t i = 0; i < f->arithmetic_count; i++) (void)fprintf(to, "%s\n", f->arithmetic[i]);
+  for (uint32_t i = 0; i < f->advice_count; i++) {
+    const hr_oom_advice *a = &f->advice[i];
+    if (i == 0 || a->basis != f->advice[i - 1].basis) (void)fprintf(to, "\n%s\n", titles[a->basis]);
+    (void)fprintf(to, "  %u  %s\n", i + 1, a->text);
+    if (a->proof[0]) (void)fprintf(to, "     %s\n", a->proof);
+  }
+  return fclose(to) == 0 ? text : (free(text), NULL);
+}
+
 static void print_advice(const hr_oom_failure *f) {
-  static const char *const titles[] = {"what may help (unproven advice, cheapest first)", "proven by replay",
-                                       "planned"};
   for (uint32_t i = 0; i < f->advice_count; i++) {
     const hr_oom_advice *a = &f->advice[i];
     char left[32];
@@ -67,6 +87,17 @@ static void print_advice(const hr_oom_failure *f) {
     (void)snprintf(left, sizeof left, "  %u", i + 1);
     screen_hang(stdout, 6, left, a->text);
     if (a->proof[0]) screen_wrap(stdout, 6, a->proof);
+  }
+}
+
+static void print_snippet(const hr_oom_failure *f) {
+  const char *text = hr_oom_snippet(f);
+  if (!text) return;
+  (void)printf("\nto record a snapshot at the failure (oom-rank0.pickle; then: headroom explain oom-rank0.pickle)\n\n");
+  while (*text) {
+    size_t length = strcspn(text, "\n");
+    (void)printf("%s%.*s\n", length ? "    " : "", (int)length, text);
+    text += length + (text[length] == '\n');
   }
 }
 
@@ -87,6 +118,7 @@ static void print_failure(const hr_oom_failure *f) {
   if (f->arithmetic_count) (void)printf("\nwhy\n");
   for (uint32_t i = 0; i < f->arithmetic_count; i++) screen_wrap(stdout, 2, f->arithmetic[i]);
   print_advice(f);
+  print_snippet(f);
 }
 
 static void print_run(const hr_run_explanation *run) {

@@ -8,6 +8,7 @@
 #include <headroom/run.h>
 
 #include "cli/commands.h"
+#include "cli/explain.h"
 #include "cli/json.h"
 #include "cli/text.h"
 
@@ -91,6 +92,7 @@ static hr_status print_one(const cli_config *config, const side *s, hr_error *er
   char *text = NULL;
   hr_status status;
   if (config_chosen(config, &config->own.by)) by = 1u << config->own.by;
+  if (config->own.wide) by |= HR_INSPECT_WIDE;
   if (config->own.json) status = hr_inspect_json(s->inspection, top, &text, error);
   else status = hr_inspect_text(s->inspection, top, by, &text, error);
   if (status == HR_OK) (void)fputs(text, stdout);
@@ -119,9 +121,14 @@ static hr_status export_format(const cli_config *config, hr_export_format *forma
   return hri_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
 }
 
+/* The page says what `headroom explain` says, with the same figures and fixes, where it is about the same instant. */
 static hr_status write_report(const cli_config *config, const hr_inspection *p, hr_error *error) {
   const char *slash = strrchr(config->operands[0], '/');
   hr_report_line line = {.name = "room at the failure"};
+  hr_explanation *explanation = NULL;
+  const hr_oom_failure *f;
+  char verdict[HR_OOM_LINE_BYTES + 64], *details = NULL;
+  hr_status status = HR_OK;
   hr_report_options how;
   hr_report_options_init(&how);
   how.title = slash && slash[1] ? slash + 1 : config->operands[0];
@@ -131,7 +138,21 @@ static hr_status write_report(const cli_config *config, const hr_inspection *p, 
     line.bytes = last->reserved_bytes + last->device_free_bytes;
     how.line_count = 1;
   }
-  return hr_report_html(p, &how, config->own.html, error);
+  if (p->oom_count && p->at_event == p->ooms[p->oom_count - 1].event) {
+    status = explain_judge(p->snapshot, p, 0, &explanation, error);
+    if (status != HR_OK) return status;
+    f = &explanation->failures[explanation->primary];
+    if (f->cause == HR_OOM_UNKNOWN) (void)snprintf(verdict, sizeof verdict, "Undecidable: %s", f->verdict);
+    else
+      (void)snprintf(verdict, sizeof verdict, "%s, %s: %s", hr_oom_cause_name(f->cause),
+                     hr_oom_certainty_name(f->certainty), f->verdict);
+    how.verdict = verdict;
+    how.details = details = explain_details(f);
+  }
+  status = hr_report_html(p, &how, config->own.html, error);
+  free(details);
+  hr_explanation_destroy(explanation);
+  return status;
 }
 
 /* Where the instant of the inspection stands for the exporter: after so many events. */

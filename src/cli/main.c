@@ -58,8 +58,8 @@ const cli_command commands[] = {
      "headroom devices\nheadroom devices rtx-4090\nheadroom devices --probe", command_devices},
     {"explain", "FILE|RUN|- [OPTIONS]", "why it ran out of memory, to one cause", HR_FOR_EXPLAIN, 1,
      "Reads pasted text or a whole log (- for standard input), a memory snapshot of PyTorch or a run directory, and says where "
-     "the device's bytes are, one cause with its certainty, the arithmetic behind it and what helps: proven by replaying the "
-     "snapshot under other settings, planned for the failing device (--model and the options of a job), or unproven advice.\n"
+     "the device's bytes are, one cause with its certainty, the arithmetic behind it and what helps: replayed under other "
+     "settings (which says how far that carries), planned for the failing device (--model and the options of a job), or unproven advice.\n"
      "A snapshot does not state the device's total: --budget or --device gives it.\n"
      "Exit 0 when something was explained, 5 when the text holds no out-of-memory message.",
      "headroom explain train.log\npython train.py 2>&1 | headroom explain -\nheadroom explain --json train.log\n"

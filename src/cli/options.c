@@ -109,6 +109,8 @@ static const hr_field rows[] = {
     {"top", HR_FIELD_U32, "Snapshot", "N", "rows of each list", HR_FOR_INSPECT, OWN(top), .least = 1, .initial = "10"},
     {"by", HR_FIELD_CHOICE, "Snapshot", "WHAT", "what live tensors are grouped by (else by category and by stack)",
      HR_FOR_INSPECT, OWN(by), .words = group_kinds},
+    {"wide", HR_FIELD_FLAG, "Snapshot", NULL, "lines of any length, with more of each stack", HR_FOR_INSPECT,
+     OWN(wide)},
     {"html", HR_FIELD_PATH, "Snapshot", "OUT", "write a report for a browser, one file that needs no network",
      HR_FOR_INSPECT, OWN(html)},
     {"export", HR_FIELD_PATHS, "Snapshot", "FORMAT OUT",

@@ -46,7 +46,7 @@ typedef struct cli_settings {
   const char *html;
   const char *const *export;
   uint32_t export_count;
-  bool verify;
+  bool verify, wide;
   const char *type; /* convert */
   bool without_tokenizer, force;
   const char *onto, *weights; /* merge */

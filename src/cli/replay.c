@@ -28,7 +28,7 @@ static void print_row(const hr_replay_result *r, const char *note) {
   char fails[64];
   if (r->failed)
     (void)snprintf(fails, sizeof fails, "%s at event %llu", SIZE_TEXT(r->failed_bytes),
-                   (unsigned long long)r->failed_event);
+                   (unsigned long long)r->failed_event + 1); /* as inspect's --at counts */
   else (void)snprintf(fails, sizeof fails, "no");
   (void)printf("%12s %12s %8llu %12llu  %-26s %s%s\n", SIZE_TEXT(r->reserved_peak_bytes),
                SIZE_TEXT(r->allocated_peak_bytes), (unsigned long long)r->retries,
@@ -50,25 +50,28 @@ static void print_facts(const char *path, const hr_replay *r) {
 
 static void print_verdict(const hr_replay *r, const hr_replay_result *best) {
   const hr_replay_result *was = &r->recorded;
-  const char *may = r->trust == HR_REPLAY_EXACT ? "" : r->trust == HR_REPLAY_CLOSE ? "very likely " : "perhaps ";
+  char sentence[256], line[640];
   (void)printf("\n");
   if (strcmp(best->alloc_conf, was->alloc_conf) == 0)
     (void)printf("%s\n", was->failed ? "no settings that were tried avoid the failure: less memory must be asked for"
                                      : "nothing that was tried is better than the recorded settings");
-  else if (was->failed && !best->failed)
-    (void)printf("%sthis would not have failed with PYTORCH_ALLOC_CONF=%s\n", may, conf_name(best));
   else if (best->failed) (void)printf("it would %s\n", was->failed ? "still fail" : "fail");
-  else if (best->reserved_peak_bytes < was->reserved_peak_bytes &&
+  else if (!was->failed && best->reserved_peak_bytes < was->reserved_peak_bytes &&
            was->reserved_peak_bytes - best->reserved_peak_bytes < was->reserved_peak_bytes / 100)
     (void)printf("no settings that were tried save as much as one percent of what was reserved\n");
-  else
-    (void)printf("%s%s: %s reserved at the peak, %s as recorded\n", may, conf_name(best),
-                 SIZE_TEXT(best->reserved_peak_bytes), SIZE_TEXT(was->reserved_peak_bytes));
+  else {
+    hr_replay_sentence(r, best, sentence, sizeof sentence);
+    (void)snprintf(line, sizeof line, "PYTORCH_ALLOC_CONF=%s: %s; %s reserved at the peak, %s as recorded",
+                   conf_name(best), sentence, SIZE_TEXT(best->reserved_peak_bytes),
+                   SIZE_TEXT(was->reserved_peak_bytes));
+    screen_wrap(stdout, 0, line);
+  }
 }
 
 /* ---- JSON ---- */
 
-static void write_result(json_writer *json, const char *key, const hr_replay_result *r) {
+static void write_result(json_writer *json, const char *key, const hr_replay *replay, const hr_replay_result *r) {
+  char sentence[256];
   json_write_open(json, key, '{');
   json_write_text(json, "alloc_conf", r->alloc_conf);
   json_write_count(json, "request_count", r->request_count);
@@ -81,6 +84,10 @@ static void write_result(json_writer *json, const char *key, const hr_replay_res
   json_write_count(json, "device_allocs", r->device_allocs);
   json_write_count(json, "device_frees", r->device_frees);
   json_write_bool(json, "failed", r->failed);
+  json_write_text(json, "reach", hr_replay_reach_name(r->reach));
+  json_write_bool(json, "proven", hr_replay_is_proven(replay, r));
+  hr_replay_sentence(replay, r, sentence, sizeof sentence);
+  json_write_text(json, "sentence", sentence);
   if (r->failed) {
     json_write_count(json, "failed_event", r->failed_event);
     json_write_count(json, "failed_bytes", r->failed_bytes);
@@ -107,17 +114,42 @@ static void write_replay(const hr_replay *r, const hr_replay_result *results, ui
   json_write_count(&json, "compared_count", r->compared_count);
   json_write_count(&json, "same_segment_count", r->same_segment_count);
   json_write_count(&json, "segment_count", r->segment_count);
-  write_result(&json, "recorded", &r->recorded);
-  if (asked) write_result(&json, "asked", &r->asked);
+  write_result(&json, "recorded", r, &r->recorded);
+  if (asked) write_result(&json, "asked", r, &r->asked);
   if (results) {
     json_write_open(&json, "search", '[');
-    for (uint32_t k = 0; k < count; k++) write_result(&json, NULL, &results[k]);
+    for (uint32_t k = 0; k < count; k++) write_result(&json, NULL, r, &results[k]);
     json_write_close(&json, ']');
   }
   json_write_end(&json);
 }
 
 /* ---- the command ---- */
+
+/* Whether two rows of the table say the same. */
+static bool same_outcome(const hr_replay_result *a, const hr_replay_result *b) {
+  return a->failed == b->failed && a->failed_event == b->failed_event && a->reach == b->reach &&
+         a->rest_failed_bytes == b->rest_failed_bytes && a->reserved_peak_bytes == b->reserved_peak_bytes &&
+         a->allocated_peak_bytes == b->allocated_peak_bytes && a->retries == b->retries &&
+         a->device_allocs + a->device_frees == b->device_allocs + b->device_frees;
+}
+
+static bool listed_before(const hr_replay_result *results, uint32_t k) {
+  for (uint32_t n = 0; n < k; n++)
+    if (same_outcome(&results[n], &results[k])) return true;
+  return false;
+}
+
+/* Settings that come to the same are listed once, by the plainest; the recorded ones always. */
+static void print_search(const hr_replay *r, const hr_replay_result *results, uint32_t count) {
+  uint32_t left_out = 0;
+  for (uint32_t k = 0; k < count; k++) {
+    bool recorded = strcmp(results[k].alloc_conf, r->recorded.alloc_conf) == 0;
+    if (!recorded && listed_before(results, k)) left_out++;
+    else print_row(&results[k], recorded ? "  (recorded)" : "");
+  }
+  if (left_out) (void)printf("%u more come to the same as one above\n", left_out);
+}
 
 static hr_status check_words(const cli_config *config, hr_error *error) {
   if (config->operand_count == 0) {
@@ -139,8 +171,7 @@ static void print_results(const char *path, const hr_replay *r, const hr_replay_
     if (asked) print_verdict(r, &r->asked);
     return;
   }
-  for (uint32_t k = 0; k < count; k++)
-    print_row(&results[k], strcmp(results[k].alloc_conf, r->recorded.alloc_conf) == 0 ? "  (recorded)" : "");
+  print_search(r, results, count);
   print_verdict(r, &results[0]);
 }
 

@@ -13,6 +13,7 @@ enum {
   FROM_ANY = FROM_TEXT | FROM_SNAPSHOT | FROM_RUN
 };
 enum { SETTINGS_TOPIC = 5 };
+#define RECORDS "record a snapshot"
 
 typedef struct tip {
   uint32_t causes;
@@ -77,10 +78,9 @@ static const tip tips[] = {
      "LLaMA-Factory: cutoff_len lower, or packing: true, so that every batch has the same length"},
     {ON(OUTLIER_BATCH), NULL, 22, "small",
      "cap the length of samples, or batch by tokens instead of by rows; run the longest batch first, so that it fails at once"},
-    {ON(NO_FAILURE) | FROM_SNAPSHOT, NULL, 23, "none",
-     "to have a failure explained, dump the snapshot at it: torch.cuda.memory._dump_snapshot() in the handler of the error"},
+    {ON(NO_FAILURE) | FROM_SNAPSHOT, NULL, 23, "none", "to have a failure explained, " RECORDS " at it, not later"},
     {ON(UNKNOWN) | FROM_TEXT, NULL, 14, "none",
-     "record a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot() at the failure"},
+     RECORDS ": torch.cuda.memory._record_memory_history(), then _dump_snapshot() at the failure"},
     {ON(UNKNOWN) | FROM_SNAPSHOT, NULL, 24, "none",
      "explain the text of the error too: it lists the processes on the device and a cap, which no snapshot has"},
     {ON(UNKNOWN) | FROM_TEXT | FROM_SNAPSHOT, NULL, 15, "none",
@@ -148,7 +148,10 @@ void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *
   (void)snprintf(to->proof, sizeof to->proof, "%s", proof);
 }
 
+bool hri_oom_asks_for_snapshot(const hr_oom_advice *advice) { return strstr(advice->text, RECORDS) != NULL; }
+
 void hri_oom_advise(hr_oom_failure *failure) {
+  bool said = failure->cause == HR_OOM_GROWTH && failure->advice_count; /* what grows is known better */
   unsigned last = 0, from = FROM_TEXT;
   uint32_t late = failure->candidates & (ON(GROWTH) | ON(OUTLIER_BATCH)), causes = 1u << failure->cause | late;
   if (strcmp(failure->source, "snapshot") == 0) from = FROM_SNAPSHOT;
@@ -167,11 +170,11 @@ void hri_oom_advise(hr_oom_failure *failure) {
   }
   for (size_t i = 0; i < sizeof tips / sizeof *tips; i++) {
     const tip *t = &tips[i];
-    if (!(t->causes & causes) || t->topic == last) continue;
+    if (!(t->causes & causes) || t->topic == last || (said && t->causes & ON(GROWTH))) continue;
     if (t->framework && strcmp(t->framework, failure->framework) != 0) continue;
     if (t->causes & FROM_ANY && !(t->causes & from)) continue;
-    if (t->topic == SETTINGS_TOPIC && failure->advice_count && failure->advice[0].basis == HR_OOM_PROVEN)
-      continue; /* proven ones are there */
+    if (t->topic == SETTINGS_TOPIC && failure->advice_count && failure->advice[0].basis != HR_OOM_ADVICE)
+      continue; /* replayed ones are there */
     last = t->topic;
     hr_oom_add_advice(failure, HR_OOM_ADVICE, t->text, t->cost, "", 0);
   }
@@ -196,8 +199,8 @@ const char *hr_oom_certainty_name(hr_oom_certainty certainty) {
 }
 
 const char *hr_oom_basis_name(hr_oom_basis basis) {
-  static const char *const names[] = {"advice", "proven", "planned"};
-  return (unsigned)basis <= HR_OOM_PLANNED ? names[basis] : "advice";
+  static const char *const names[] = {"advice", "proven", "planned", "replayed", "request"};
+  return (unsigned)basis <= HR_OOM_REQUEST ? names[basis] : "advice";
 }
 
 const char *hr_oom_figure_name(hr_oom_figure figure) {

@@ -36,7 +36,7 @@ hri_oom_facts hri_oom_facts_of(const hr_oom_evidence *evidence) {
     f.device_free = f.oom->device_free_bytes;
   }
   for (uint32_t g = 0; g < i->growth_count; g++) {
-    if (i->growth[g].kind != HR_GROWTH_LEAK) continue;
+    if (!hr_growth_goes_on(i->growth[g].kind)) continue;
     f.leak_bytes += i->growth[g].bytes;
     if (!f.leak || i->growth[g].bytes > f.leak->bytes) f.leak = &i->growth[g];
   }

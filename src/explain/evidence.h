@@ -31,10 +31,10 @@ void hri_oom_stack_text(const hr_snapshot *s, uint32_t stack, char *out, size_t 
 /* Lines about what was live: the largest categories, the largest stack. */
 void hri_oom_note_live(hr_oom_failure *f, const hri_oom_facts *k);
 
-/* Whether another setting that does not fail in replay proves that it avoids the failure; how many do; and the advice
- * and lines that follow, for a judged failure. */
+/* Whether the replay can say anything about other settings; how many carry the failed request; and the advice and
+ * lines that follow, for a judged failure. */
 bool hri_oom_can_prove(const hri_oom_facts *k);
-uint32_t hri_oom_proof_count(const hri_oom_facts *k);
+uint32_t hri_oom_carried_count(const hri_oom_facts *k);
 void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k);
 
 #endif

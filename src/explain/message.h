@@ -97,4 +97,7 @@ static inline bool hri_oom_known(const hr_oom_value *v) {
 /* First place of a word in text[from, count), or `count`. */
 size_t hri_oom_word(const char *text, size_t from, size_t count, const char *word);
 
+/* Whether this advice is to record a snapshot. */
+bool hri_oom_asks_for_snapshot(const hr_oom_advice *advice);
+
 #endif

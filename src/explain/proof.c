@@ -19,35 +19,43 @@ static bool repeats_failure(const hri_oom_facts *k) {
  * ones; a process that starts under them comes to another state. That proves nothing. */
 bool hri_oom_can_prove(const hri_oom_facts *k) { return repeats_failure(k) && k->evidence->replay->began_empty; }
 
-uint32_t hri_oom_proof_count(const hri_oom_facts *k) {
+uint32_t hri_oom_carried_count(const hri_oom_facts *k) {
   uint32_t count = 0;
   for (uint32_t r = 0; hri_oom_can_prove(k) && r < k->evidence->result_count; r++)
     if (!k->evidence->results[r].failed) count++;
   return count;
 }
 
-static void add_proof(hr_oom_failure *f, const hri_oom_facts *k, const hr_replay_result *result) {
+static hr_oom_basis basis_of(const hr_replay *r, const hr_replay_result *result) {
+  if (hr_replay_is_proven(r, result)) return HR_OOM_PROVEN;
+  return result->reach >= HR_REPLAY_STEP ? HR_OOM_REPLAYED : HR_OOM_REQUEST;
+}
+
+static void add_setting(hr_oom_failure *f, const hri_oom_facts *k, const hr_replay_result *result) {
   const hr_replay *r = k->evidence->replay;
   const char *now = r->recorded.alloc_conf;
-  char text[HR_OOM_LINE_BYTES], proof[HR_OOM_LINE_BYTES];
+  char text[HR_OOM_LINE_BYTES], proof[HR_OOM_LINE_BYTES], sentence[HR_OOM_LINE_BYTES];
   if (result->alloc_conf[0])
     (void)snprintf(text, sizeof text, "set PYTORCH_ALLOC_CONF=%.140s%s (PYTORCH_CUDA_ALLOC_CONF before 2.9)",
                    result->alloc_conf, now[0] ? " in place of what is set" : "");
   else (void)snprintf(text, sizeof text, "leave PYTORCH_ALLOC_CONF unset, now %.120s: PyTorch's defaults", now);
-  (void)snprintf(proof, sizeof proof, "replay of %llu requests: reserved peak %s (%s recorded)%s%s%s",
-                 (unsigned long long)result->request_count, SIZE(result->reserved_peak_bytes),
-                 SIZE(r->recorded.reserved_peak_bytes),
-                 k->oom ? ", no failure up to where the recording ends within " : "",
-                 k->oom ? SIZE(r->capacity_bytes) : "", r->trust == HR_REPLAY_EXACT ? "" : "; close, not exact");
-  hr_oom_add_advice(f, HR_OOM_PROVEN, text, "none", proof, result->reserved_peak_bytes);
+  hr_replay_sentence(r, result, sentence, sizeof sentence);
+  (void)snprintf(proof, sizeof proof, "%.200s (reserved peak %s", sentence, SIZE(result->reserved_peak_bytes));
+  if (strlen(proof) + 40 < sizeof proof)
+    (void)snprintf(proof + strlen(proof), sizeof proof - strlen(proof), ", %s recorded",
+                   SIZE(r->recorded.reserved_peak_bytes));
+  (void)snprintf(proof + strlen(proof), sizeof proof - strlen(proof), ")");
+  hr_oom_add_advice(f, basis_of(r, result), text, "none", proof, result->reserved_peak_bytes);
 }
 
-/* Whether a setting only adds to one that is listed already, and saves no more. */
+/* Whether a setting is no news beside those that are listed: it comes to the same, or adds to one and saves no more. */
 static bool adds_nothing(const hr_replay_result *result, const hr_replay_result *const *listed, uint32_t count) {
-  for (uint32_t k = 0; k < count; k++)
+  for (uint32_t k = 0; k < count; k++) {
+    if (result->reserved_peak_bytes == listed[k]->reserved_peak_bytes) return true;
     if (strstr(result->alloc_conf, listed[k]->alloc_conf) &&
         result->reserved_peak_bytes >= listed[k]->reserved_peak_bytes)
       return true;
+  }
   return false;
 }
 
@@ -74,7 +82,7 @@ void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k) {
   enum { LISTED = 3 };
   const hr_replay *r = k->evidence->replay;
   const hr_replay_result *listed[LISTED];
-  uint32_t proofs = hri_oom_proof_count(k), count = 0;
+  uint32_t proofs = hri_oom_carried_count(k), count = 0;
   if (!r) return;
   if (k->oom && !repeats_request(r))
     hri_oom_line(f, "replay does not repeat the failure under the recorded settings, so it proves nothing here");
@@ -95,12 +103,13 @@ void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k) {
   }
   for (uint32_t n = 0; n < k->evidence->result_count && count < LISTED; n++) {
     const hr_replay_result *result = &k->evidence->results[n];
-    bool helps = k->oom ? proofs > 0 && !result->failed
-                        : r->trust != HR_REPLAY_ROUGH && r->began_empty &&
+    bool helps = k->oom ? proofs > 0 && result->reach >= HR_REPLAY_REQUEST
+                        : result->reach == HR_REPLAY_RECORDING &&
                               result->reserved_peak_bytes < r->recorded.reserved_peak_bytes / 20 * 19;
     if (!helps || strlen(result->alloc_conf) > 140 || adds_nothing(result, listed, count))
-      continue; /* a setting cut short is another one */
-    add_proof(f, k, result);
+      continue;                                    /* a setting cut short is another one */
+    if (result->rest_failed_bytes && count) break; /* others go further, or one of this kind is enough */
+    add_setting(f, k, result);
     listed[count++] = result;
   }
 }

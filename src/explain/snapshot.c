@@ -12,7 +12,7 @@
  *   R was larger before than R + F   another process or this one past the allocator: no snapshot can tell which
  *   stacks that grow with each step  growth, where without them the request would fit
  *   total - R - F > total / 4        another process or past the allocator
- *   F + C >= N, proven by replay     fragmented, certain, unless the device was nearly full anyway (in_pieces)
+ *   F + C >= N, met in replay        fragmented, certain, unless the device was nearly full anyway (in_pieces)
  *   live + request >> other steps    an outlier batch, never certain
  *   F + C >= N                       fragmented, likely, from 5 % of R on and with the same exception
  *   total - R - F > total / 10       another process or past the allocator
@@ -151,8 +151,8 @@ static bool steps_are_even(const hri_oom_facts *k) {
 }
 
 /* Whether pieces are the cause and not just the last straw of a device that fills up: there is always a request then
- * that would have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a proof
- * makes it certain. As much was live before, and it went well: that speaks for pieces, and where the steps are known
+ * that would have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a replay
+ * that meets it makes it certain. As much was live before, and it went well: that speaks for pieces, and where the steps are known
  * and none of them leaves more behind, it is enough. Else by what would stay free after the request; within the first
  * steps more is to come that nobody has seen yet, so more must stay. */
 static int in_pieces(const hri_oom_facts *k) {
@@ -166,7 +166,7 @@ static int in_pieces(const hri_oom_facts *k) {
 }
 
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
-  bool proven = hri_oom_proof_count(k) > 0;
+  bool proven = hri_oom_carried_count(k) > 0;
   int weight = in_pieces(k);
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
@@ -174,19 +174,44 @@ static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_pr
     hri_oom_line(f, "live %s + request %s is not more than was live before, %s", SIZE(k->oom->live_bytes),
                  SIZE(k->request), SIZE(k->i->peak_live_bytes));
   else hri_oom_line(f, "in one piece it would have fit, with %s to spare", SIZE(k->device_free + k->cached - k->need));
-  if (proven) hri_oom_line(f, "the same requests, replayed under other settings, do not fail: see below");
+  if (proven) hri_oom_line(f, "replayed under other settings, this request is met: see below");
   else hri_oom_line(f, hri_oom_can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
   hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%s were cached, but in pieces too small for %s", SIZE(k->cached), SIZE(k->request));
   return true;
 }
 
+/* Of growth within a step all stacks together, for a pass keeps the whole of its graph. */
+static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *where) {
+  double each = 0;
+  for (uint32_t g = 0; g < k->i->growth_count; g++)
+    if (k->i->growth[g].kind == k->leak->kind) each += k->i->growth[g].bytes_per_step;
+  hri_oom_line(f, "%s more with every %s, in %u of them, %s left at the end; most by %s", SIZE((uint64_t)each),
+               k->leak->kind == HR_GROWTH_CACHE ? "token" : "pass of the model", k->leak->steps_seen,
+               SIZE(k->leak_bytes), where);
+  if (k->leak->kind == HR_GROWTH_GRAPH)
+    hri_oom_line(f, "no backward follows these passes, and what their forward saved for it is kept");
+}
+
 static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
   char where[160];
   hri_oom_stack_text(k->i->snapshot, k->leak->stack, where, sizeof where);
+  if (k->leak->kind != HR_GROWTH_LEAK) {
+    note_passes(f, k, where);
+    return;
+  }
   hri_oom_line(f, "%s more every step, in %u of %u steps, %s left at the end: %s",
                SIZE((uint64_t)k->leak->bytes_per_step), k->leak->steps_grown, k->leak->steps_seen, SIZE(k->leak->bytes),
                where);
+}
+
+static const char *what_grows(const hri_oom_facts *k) {
+  switch (k->leak->kind) {
+  case HR_GROWTH_GRAPH: return "every pass of the model keeps its graph";
+  case HR_GROWTH_OUTPUTS: return "every pass of the model leaves results behind";
+  case HR_GROWTH_CACHE: return "a cache grows with every token";
+  default: return "memory grows with every step";
+  }
 }
 
 static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
@@ -198,7 +223,8 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   note_leak(f, k);
   /* Steps that are only repetition can be the layers of a model that loads. */
   every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen &&
-          strcmp(k->i->steps_from, "repetition") != 0;
+          (k->leak->kind >= HR_GROWTH_GRAPH || strcmp(k->i->steps_from, "repetition") != 0) &&
+          k->leak->kind != HR_GROWTH_CACHE; /* which a long text needs */
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
                SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {
@@ -207,8 +233,10 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
     every = false;
   }
   hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-              "memory grows with every step: %s of the %s live are left over from earlier steps", SIZE(k->leak_bytes),
-              SIZE(k->live));
+              "%s: %s of the %s live are left over from %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
+              k->leak->kind == HR_GROWTH_LEAK    ? "earlier steps"
+              : k->leak->kind == HR_GROWTH_CACHE ? "earlier tokens"
+                                                 : "earlier passes");
   return true;
 }
 
@@ -281,11 +309,11 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   if (have < k->need)
     hri_oom_line(f, "free %s + cached %s = %s < %s asked of the driver: short by %s%s", SIZE(k->device_free),
                  SIZE(k->cached), SIZE(have), SIZE(k->need), SIZE(k->need - have),
-                 hri_oom_proof_count(k) ? "; the settings below carry this request, but hardly much more" : "");
+                 hri_oom_carried_count(k) ? "; the settings below carry this request, but hardly much more" : "");
   else
     hri_oom_line(f, "in one piece it would have fit, with %s left of %s: nearly full%s", SIZE(have - k->need),
                  SIZE(k->reserved + k->device_free),
-                 hri_oom_proof_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
+                 hri_oom_carried_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
   if (k->i->step_count == 0)
     hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");
   if (!k->total)
@@ -293,7 +321,7 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_note_live(f, k);
   if (have < k->need)
     hri_oom_say(f, HR_OOM_TOO_BIG,
-                never && is_usual_step(k) && !hri_oom_proof_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+                never && is_usual_step(k) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
   else
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill what this process has: %s of %s", SIZE(k->live),
@@ -316,8 +344,8 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
   if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);
-    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY,
-                "nothing failed yet, but memory grows with every step: %s are left over", SIZE(k->leak_bytes));
+    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "nothing failed yet, but %s: %s are left over", what_grows(k),
+                SIZE(k->leak_bytes));
   } else {
     hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "no failure is recorded; the peak was %s of live tensors",
                 SIZE(i->peak_live_bytes));
@@ -325,6 +353,32 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_line(f, "peak of live tensors %s; peak of what was reserved %s", SIZE(i->peak_live_bytes),
                SIZE(i->peak_reserved_bytes));
   hri_oom_note_live(f, k);
+}
+
+/* What grows within a step has advice of its own, in place of that for leaks over steps. */
+static void advise_passes(hr_oom_failure *f, hr_growth_kind kind) {
+  static const struct {
+    hr_growth_kind kind;
+    const char *text, *cost;
+  } tips[] = {
+      {HR_GROWTH_GRAPH,
+       "evaluate and generate under torch.no_grad() or torch.inference_mode(): no pass keeps a graph then", "none"},
+      {HR_GROWTH_GRAPH,
+       "keep numbers, not tensors with a graph: total += loss.item(), outputs.append(x.detach().cpu())", "none"},
+      {HR_GROWTH_OUTPUTS, "move what is kept off the device: outputs.append(x.detach().cpu()); keep numbers by .item()",
+       "small"},
+      {HR_GROWTH_OUTPUTS,
+       "keep what is needed of each pass (argmax, loss) and not the logits; write results out as they come", "none"},
+      {HR_GROWTH_CACHE, "cap the length: max_new_tokens, a sliding window; generate for fewer sequences at once",
+       "small"},
+      {HR_GROWTH_CACHE,
+       "a cache of fixed size (cache_implementation=\"static\"), quantized or offloaded, which growing by torch.cat is not",
+       "some speed"},
+      {HR_GROWTH_CACHE,
+       "where no cache is wanted: use_cache=False, and torch.no_grad() with .detach() for what is kept", "some speed"},
+  };
+  for (size_t k = 0; k < sizeof tips / sizeof *tips; k++)
+    if (tips[k].kind == kind) hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
 
 uint32_t hr_explain_trace(const hr_snapshot *snapshot) {
@@ -373,6 +427,7 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
                  SIZE(k.total), SIZE(k.reserved + k.device_free));
   }
   hri_oom_add_proofs(f, &k);
+  if (f->cause == HR_OOM_GROWTH) advise_passes(f, k.leak->kind);
   hri_oom_advise(f);
   e->failures = f;
   e->failure_count = 1;

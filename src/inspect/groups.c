@@ -34,6 +34,7 @@ static hr_live_group sum(const hri_inside *in, const member *members, uint64_t c
   bool same = true;
   for (uint64_t k = 0; k < count; k++) {
     const hri_life *life = &in->lives->lives[members[k].life];
+    g.mixed = g.mixed || in->public.life_category[members[k].life] != in->public.life_category[members[0].life];
     g.bytes += life->size;
     g.count++;
     same = same && life->size == in->lives->lives[members[0].life].size;

@@ -62,6 +62,11 @@ static bool judge(const hri_inside *in, const survivor *rows, uint64_t count, hr
   return true;
 }
 
+const char *hr_growth_name(hr_growth_kind kind) {
+  static const char *const names[] = {"leak", "settled", "one-off", "kept graph", "kept outputs", "cache"};
+  return (unsigned)kind <= HR_GROWTH_CACHE ? names[kind] : "leak";
+}
+
 static int growth_order(const void *a, const void *b) {
   const hr_growth *x = a, *y = b;
   if ((x->kind == HR_GROWTH_LEAK) != (y->kind == HR_GROWTH_LEAK)) return x->kind == HR_GROWTH_LEAK ? -1 : 1;

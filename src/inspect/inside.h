@@ -104,10 +104,11 @@ hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_err
 /* The segment that PyTorch takes for a rounded request, expandable ones aside. */
 uint64_t hri_segment_for(uint64_t rounded);
 
-/* ---- steps.c, growth.c ---- */
+/* ---- steps.c, growth.c, within.c ---- */
 
 hr_status hri_steps_find(hri_inside *in, hr_error *error);
 hr_status hri_growth_find(hri_inside *in, hr_error *error);
+hr_status hri_within_find(hri_inside *in, hr_error *error);
 
 /* ---- groups.c ---- */
 

@@ -95,8 +95,10 @@ typedef struct hri_state {
 hr_status hri_state_at(const hri_lives *lives, uint64_t event, hri_state *state, hr_error *error);
 void hri_state_deinit(hri_state *state);
 
-/* Of an inspection: its lives, and the hr_stage after every event of its trace. Both live as long as it does. */
+/* Of an inspection: its lives, the hr_stage after every event of its trace, and the state at its instant. They live as
+ * long as it does. */
 const hri_lives *hri_inspection_lives(const hr_inspection *inspection);
 const uint8_t *hri_inspection_stages(const hr_inspection *inspection);
+const hri_state *hri_inspection_state(const hr_inspection *inspection);
 
 #endif

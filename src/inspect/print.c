@@ -3,18 +3,25 @@
 
 #include <string.h>
 
-enum { DEFAULT_TOP = 10, LINE = 100, PINNED_SHOWN = 3 };
+enum { DEFAULT_TOP = 10, LINE = 100, WIDE = 1024, PINNED_SHOWN = 3, WIDE_FRAMES = 8 };
 #define SIZE(bytes) hri_size_text((bytes), (char[32]){0})
 
 static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
 
+/* The text and whether its lines may have any length. */
+typedef struct sheet {
+  hri_text text;
+  bool wide;
+} sheet;
+
 static void add_brief(hri_text *t, const hr_inspection *p, uint32_t stack, size_t columns) {
-  char brief[LINE];
+  const sheet *page = (const sheet *)t; /* the text is its first member */
+  char brief[WIDE];
   if (!stack && ((const hri_inside *)p)->silent_backward) {
     hri_text_add(t, "(no stack: the autograd thread)\n");
     return;
   }
-  hr_inspect_stack_text(p->snapshot, stack, brief, columns < LINE ? columns : LINE);
+  hri_stack_text(p->snapshot, stack, page->wide ? WIDE_FRAMES : 2, brief, page->wide ? WIDE : columns);
   hri_text_add(t, "%s\n", brief);
 }
 
@@ -43,10 +50,21 @@ static bool nearly_full(const hr_inspection *p) {
   return have < f->request_bytes + all / 10;
 }
 
+static uint64_t leaking(const hr_inspection *p, double *per_step) {
+  uint64_t bytes = 0;
+  *per_step = 0;
+  for (uint32_t k = 0; k < p->growth_count; k++)
+    if (hr_growth_goes_on(p->growth[k].kind)) bytes += p->growth[k].bytes, *per_step += p->growth[k].bytes_per_step;
+  return bytes;
+}
+
 /* One sentence from the tests of the fragmentation. */
 static void say_cause(hri_text *t, const hr_inspection *p) {
   const hr_fragmentation *f = &p->fragmentation;
+  uint64_t have = free_bytes(p) + f->device_free_bytes, pools = p->at.private_pool_free_bytes, leaks;
+  double per_step;
   if (!f->request_bytes) return;
+  leaks = leaking(p, &per_step);
   if (f->fits_block)
     hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n",
                  SIZE(f->pool_largest_free_bytes));
@@ -55,6 +73,10 @@ static void say_cause(hri_text *t, const hr_inspection *p) {
         t, "NOT THE DEVICE: it has the %s needed; most likely a limit below its memory (a fraction) was reached\n",
         SIZE(f->segment_bytes));
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
+  else if (pools && have < f->segment_bytes && have + pools >= f->segment_bytes)
+    hri_text_add(t, "PRIVATE POOLS hold %s free, where nobody else may use them\n", SIZE(pools));
+  else if (leaks >= p->at.requested_bytes / 10 && leaks && have + leaks >= f->segment_bytes)
+    hri_text_add(t, "GROWTH: without the %s that stay behind it would have been enough\n", SIZE(leaks));
   else if (f->device_free_bytes >= f->request_bytes)
     hri_text_add(t, "NO ROOM for a segment of %s; free in the pool %s, in pieces of at most %s\n",
                  SIZE(f->segment_bytes), SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
@@ -97,14 +119,6 @@ static void say_instant(hri_text *t, const hr_inspection *p) {
   if (!peak) hri_text_add(t, "  the peak was %s live\n", SIZE(p->peak_live_bytes));
 }
 
-static uint64_t leaking(const hr_inspection *p, double *per_step) {
-  uint64_t bytes = 0;
-  *per_step = 0;
-  for (uint32_t k = 0; k < p->growth_count; k++)
-    if (p->growth[k].kind == HR_GROWTH_LEAK) bytes += p->growth[k].bytes, *per_step += p->growth[k].bytes_per_step;
-  return bytes;
-}
-
 static void say_verdict(hri_text *t, const hr_inspection *p) {
   const hr_oom_event *oom = oom_of(p);
   double per_step;
@@ -112,7 +126,9 @@ static void say_verdict(hri_text *t, const hr_inspection *p) {
   if (oom) say_failure(t, p, oom);
   else say_instant(t, p);
   if (leaks)
-    hri_text_add(t, "GROWS by %s every step: %s outlive their steps (below)\n", SIZE((uint64_t)per_step), SIZE(leaks));
+    hri_text_add(t, "GROWS by %s every %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
+                 p->growth[0].kind == HR_GROWTH_LEAK ? "step" : "pass", SIZE(leaks),
+                 p->growth[0].kind == HR_GROWTH_LEAK ? "steps" : "passes");
   if (p->outlier_step != UINT64_MAX)
     hri_text_add(t, "STEP %llu STANDS OUT: its peak is %s, that of other steps %s\n",
                  (unsigned long long)p->outlier_step + 1, SIZE(p->steps[p->outlier_step].peak_live_bytes),
@@ -186,7 +202,8 @@ static void add_group(hri_text *t, const hr_inspection *p, hr_group_by by, const
     hri_text_add(t, "%-16.40s%6.1f %%\n", category_name(p, g->category), share(g->bytes, p->at.requested_bytes));
   if (by == HR_BY_CATEGORY) return;
   if (by == HR_BY_SIZE) hri_text_add(t, "%10s each  ", SIZE(g->size));
-  hri_text_add(t, "%-15.40s ", category_name(p, g->category));
+  if (g->mixed) hri_text_add(t, "%.40s, mixed ", category_name(p, g->category));
+  else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
   add_brief(t, p, g->stack, by == HR_BY_SIZE ? LINE - 56 : LINE - 40);
 }
 
@@ -211,26 +228,29 @@ static void add_largest(hri_text *t, const hr_inspection *p, uint32_t top) {
 }
 
 static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
-  static const char *const kinds[] = {"leak", "settled", "one-off"};
   uint32_t shown = p->growth_count < top ? p->growth_count : top;
-  if (!p->step_count) return;
-  hri_text_add(t, "\n%u steps (from %s), usual peak %s", p->step_count, p->steps_from,
-               SIZE(p->usual_peak_bytes ? p->usual_peak_bytes : p->steps[0].peak_live_bytes));
-  hri_text_add(t, p->step_count < 4 ? "; too few to tell growth\n"
-                  : shown           ? "; what outlives its step:\n"
-                                    : "; nothing outlives its step\n");
+  if (!p->step_count && !shown) return;
+  if (!p->step_count) hri_text_add(t, "\nno training steps; what the passes of a model leave behind:\n");
+  else
+    hri_text_add(t, "\n%u steps (from %s), usual peak %s", p->step_count, p->steps_from,
+                 SIZE(p->usual_peak_bytes ? p->usual_peak_bytes : p->steps[0].peak_live_bytes));
+  if (p->step_count)
+    hri_text_add(t, p->step_count < 4 && !shown ? "; too few to tell growth\n"
+                    : shown                     ? "; what outlives its step:\n"
+                                                : "; nothing outlives its step\n");
   for (uint32_t k = 0; k < shown; k++) {
     const hr_growth *g = &p->growth[k];
-    hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, kinds[g->kind]);
-    if (g->kind == HR_GROWTH_LEAK)
-      hri_text_add(t, "%10s per step, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), g->steps_grown, g->steps_seen);
+    hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, hr_growth_name(g->kind));
+    if (hr_growth_goes_on(g->kind))
+      hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step),
+                   g->kind == HR_GROWTH_LEAK ? "step" : "pass", g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
-    add_brief(t, p, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 66 : LINE - 48);
+    add_brief(t, p, g->stack, hr_growth_goes_on(g->kind) ? LINE - 66 : LINE - 48);
   }
 }
 
 static void add_trace(hri_text *t, const hr_inspection *p) {
-  hri_text_add(t, "\n%s, device %d: ", p->snapshot->format, p->device);
+  hri_text_add(t, "\n%s, device %d: ", hr_snapshot_versions(p->snapshot), p->device);
   if (!p->event_count) hri_text_add(t, "no events, only the state of the snapshot\n");
   else {
     hri_text_add(t, "%llu events", (unsigned long long)p->event_count);
@@ -248,27 +268,29 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
 }
 
 hr_status hr_inspect_text(const hr_inspection *p, uint32_t top, uint32_t by_mask, char **text, hr_error *error) {
-  hri_text t = {0};
+  sheet page = {.wide = (by_mask & HR_INSPECT_WIDE) != 0};
+  hri_text *t = &page.text;
   uint32_t rows = top ? top : DEFAULT_TOP;
   *text = NULL;
-  say_verdict(&t, p);
-  add_sums(&t, p);
+  by_mask &= ~HR_INSPECT_WIDE;
+  say_verdict(t, p);
+  add_sums(t, p);
   if (!by_mask) {
-    add_groups(&t, p, HR_BY_CATEGORY, rows);
-    add_groups(&t, p, HR_BY_STACK, rows);
-    add_largest(&t, p, rows / 2);
+    add_groups(t, p, HR_BY_CATEGORY, rows);
+    add_groups(t, p, HR_BY_STACK, rows);
+    add_largest(t, p, rows / 2);
   }
   for (int by = 0; by < HR_BY_COUNT; by++)
-    if (by_mask >> by & 1) add_groups(&t, p, (hr_group_by)by, rows);
-  say_fit(&t, p);
-  list_pinned(&t, p);
-  add_growth(&t, p, rows / 2 + 1);
-  add_trace(&t, p);
-  if (t.failed || !t.chars) {
-    hri_text_deinit(&t);
+    if (by_mask >> by & 1) add_groups(t, p, (hr_group_by)by, rows);
+  say_fit(t, p);
+  list_pinned(t, p);
+  add_growth(t, p, rows / 2 + 1);
+  add_trace(t, p);
+  if (t->failed || !t->chars) {
+    hri_text_deinit(t);
     return hri_fail_memory(error, 4096, "the text of an inspection");
   }
-  hri_plain_text(t.chars, true);
-  *text = t.chars;
+  hri_plain_text(t->chars, true);
+  *text = t->chars;
   return HR_OK;
 }

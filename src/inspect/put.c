@@ -68,6 +68,7 @@ static void put_groups(hri_json_writer *w, const hr_inspection *p, hr_group_by b
     hri_json_field_u64(w, "bytes", g->bytes);
     hri_json_field_u64(w, "count", g->count);
     put_category(w, p, g->category);
+    if (by != HR_BY_CATEGORY) hri_json_field_bool(w, "mixed", g->mixed);
     if (by == HR_BY_SIZE) hri_json_field_u64(w, "size_bytes", g->size);
     if (by == HR_BY_STACK) {
       hri_json_field_string(w, "stage", hr_stage_name(g->stage));
@@ -157,7 +158,7 @@ static void put_ooms(hri_json_writer *w, const hr_inspection *p) {
 }
 
 static void put_steps(hri_json_writer *w, const hr_inspection *p, uint32_t top) {
-  static const char *const kinds[] = {"leak", "settled", "once"};
+  static const char *const kinds[] = {"leak", "settled", "once", "graph", "outputs", "cache"};
   hri_json_field_string(w, "steps_from", p->steps_from);
   put_event(w, "outlier_step", p->outlier_step);
   hri_json_field_u64(w, "usual_peak_bytes", p->usual_peak_bytes);

@@ -434,12 +434,23 @@ static void write_after(writing *w, const char *separator, const char *part, siz
 
 static void write_part(writing *w, const char *part, size_t count) { write_after(w, " < ", part, count); }
 
-static void write_frame(writing *w, const view *v) {
-  char part[200];
+enum { FRAME_BYTES = 200, MOST_FRAMES = 8 };
+
+static void frame_text(const view *v, char part[FRAME_BYTES]) {
   const char *file = short_file(v->file);
-  if (file[0]) (void)snprintf(part, sizeof part, "%.80s:%u %.80s", file, v->line, v->name);
-  else (void)snprintf(part, sizeof part, "%.120s", v->name);
+  if (file[0]) (void)snprintf(part, FRAME_BYTES, "%.80s:%u %.80s", file, v->line, v->name);
+  else (void)snprintf(part, FRAME_BYTES, "%.120s", v->name);
+}
+
+static void write_frame(writing *w, const view *v) {
+  char part[FRAME_BYTES];
+  frame_text(v, part);
   write_part(w, part, strlen(part));
+}
+
+/* Code that came with no package: the user's own. */
+static bool is_own(const view *v) {
+  return !is_library(v->file, v->name) && !strstr(v->file, "site-packages/") && !strstr(v->file, "dist-packages/");
 }
 
 /* The operation that a library's frame names; empty: none worth naming. */
@@ -485,11 +496,49 @@ static void find_operation(const hr_snapshot *s, const hr_stack *at, char operat
   }
 }
 
+/* The operation, and of the frames that are neither PyTorch's nor the interpreter's the innermost ones; the last of
+ * these is the innermost of the user's own where none of them would be. */
+typedef struct brief {
+  char operation[OPERATION_BYTES], frames[MOST_FRAMES][FRAME_BYTES];
+  unsigned count, own; /* own: the innermost of the user's; count: none */
+} brief;
+
+static void find_frames(const hr_snapshot *s, const hr_stack *at, unsigned wanted, brief *b) {
+  bool own = false;
+  view v;
+  b->count = b->own = 0;
+  for (uint32_t k = 0; k < at->count && !(b->count == wanted && (own || wanted < 2)); k++) {
+    view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
+    if (is_library(v.file, v.name) || (b->count == wanted && !is_own(&v))) continue;
+    if (b->count == wanted) b->count--; /* it stands in place of the last */
+    if (is_own(&v) && !own) b->own = b->count, own = true;
+    frame_text(&v, b->frames[b->count++]);
+  }
+  if (!own) b->own = b->count;
+}
+
+static size_t brief_length(const brief *b, unsigned count) {
+  size_t length = b->operation[0] ? strlen(b->operation) + 3 : 0;
+  for (unsigned k = 0; k < count; k++) length += strlen(b->frames[k]) + 3;
+  return length ? length - 3 : 0;
+}
+
+/* The user's own frame stands whatever the room: the packages' before it go, then the operation. What is behind it is
+ * cut off like any text. */
+static void fit_brief(brief *b, size_t room) {
+  if (b->own == b->count) return;
+  while (b->own > 0 && brief_length(b, b->own + 1) > room) {
+    for (unsigned k = b->own; k < b->count; k++) memcpy(b->frames[k - 1], b->frames[k], FRAME_BYTES);
+    b->own--;
+    b->count--;
+  }
+  if (brief_length(b, 1) > room && strlen(b->frames[0]) <= room) b->operation[0] = 0;
+}
+
 static void describe(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity) {
   const hr_stack *at = &s->stacks[stack];
   writing w = {text, 0, capacity};
-  char operation[OPERATION_BYTES];
-  unsigned shown = 0;
+  brief b;
   view v;
   text[0] = 0;
   if (!at->count) write_part(&w, "(no stack)", 10);
@@ -497,14 +546,11 @@ static void describe(const hr_snapshot *s, uint32_t stack, unsigned frames, char
     write_label(&w, s, at);
     return;
   }
-  find_operation(s, at, operation);
-  if (operation[0]) write_part(&w, operation, strlen(operation));
-  for (uint32_t k = 0; k < at->count && shown < frames; k++) {
-    view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
-    if (is_library(v.file, v.name)) continue;
-    write_frame(&w, &v);
-    shown++;
-  }
+  find_operation(s, at, b.operation);
+  find_frames(s, at, frames < MOST_FRAMES ? frames : MOST_FRAMES, &b);
+  fit_brief(&b, capacity - 1);
+  if (b.operation[0]) write_part(&w, b.operation, strlen(b.operation));
+  for (unsigned k = 0; k < b.count; k++) write_part(&w, b.frames[k], strlen(b.frames[k]));
   if (w.used || !at->count) return;
   view_frame(s, &s->frames[s->stack_frames[at->first + at->count - 1]], &v);
   write_frame(&w, &v);

@@ -4,7 +4,7 @@
  * recorded; what differs is counted. Where the trace returns segments that the allocator would have kept, the program
  * called empty_cache, and the pass does the same. Where the allocator returned them itself to make room, it decides
  * anew. */
-#include "replay/replay.h"
+#include "replay/rest.h"
 
 #include <string.h>
 
@@ -25,6 +25,7 @@ typedef struct pass {
   hri_world world;
   hr_replay_result *result;
   hri_agreement *agreement;
+  const hri_rest *rest; /* NULL: the whole recording */
   slot *slots;
   uint64_t mask, used;
   uint32_t *pools; /* of the snapshot -> of the allocator */
@@ -222,6 +223,30 @@ static void step(pass *p, uint64_t k) {
   }
 }
 
+/* ---- the rest of a step ---- */
+
+/* The failed request is served and kept; then what a whole step shows, up to the first request that fails. */
+static void finish_step(pass *p) {
+  const hri_recording *r = p->recording;
+  const hr_trace_event *e = &r->lives->events[r->oom_event];
+  uint64_t address;
+  hr_error error;
+  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, &error) == HR_OK) put(p, HRI_REST_FAILED, address);
+  else if (host_refused(&error)) p->out_of_memory = true;
+  else fail_at(p, r->oom_event, e->size);
+  for (size_t k = 0; k < p->rest->ops.count && !p->out_of_memory && !p->world.failed && !p->result->failed; k++) {
+    const hri_rest_op *op = &p->rest->ops.items[k];
+    slot *at = op->free ? find(p, op->key) : NULL;
+    if (at) drop_block(p, at);
+    if (op->free || op->size == 0) continue;
+    if (hr_alloc_malloc_in(p->alloc, r->event_pool ? p->pools[op->pool] : 0, op->size, op->stream, &address, &error) ==
+        HR_OK)
+      put(p, op->key, address);
+    else if (host_refused(&error)) p->out_of_memory = true;
+    else fail_at(p, r->oom_event, op->size);
+  }
+}
+
 /* ---- the pass ---- */
 
 static hr_status make_pools(pass *p, hr_error *error) {
@@ -270,18 +295,18 @@ static void sum_up(pass *p) {
 
 static hr_status run(pass *p, const hr_alloc_config *config, bool follow, hr_error *error) {
   const hri_recording *r = p->recording;
+  const uint64_t end = p->rest ? r->oom_event : r->lives->event_count;
   hr_status status;
   *p->result = (hr_replay_result){0};
   (void)hr_alloc_config_print(config, p->result->alloc_conf, sizeof p->result->alloc_conf);
   hri_world_init(&p->world, r->capacity_bytes, r->above, follow);
   status = begin(p, config, error);
-  for (uint64_t k = 0;
-       status == HR_OK && k < r->lives->event_count && !p->out_of_memory && !p->world.failed && !p->world.strayed;
-       k++) {
+  for (uint64_t k = 0; status == HR_OK && k < end && !p->out_of_memory && !p->world.failed && !p->world.strayed; k++) {
     if (p->failures < MOST_FAILURES) step(p, k);
     else if (p->agreement && r->lives->events[k].action == HR_TRACE_ALLOC)
       p->agreement->compared_count++; /* not as recorded: not at all */
   }
+  if (status == HR_OK && p->rest && !p->result->failed) finish_step(p);
   if (status == HR_OK && (p->out_of_memory || p->world.failed))
     status = hri_fail_memory(error, (p->mask + 1) * sizeof *p->slots, "a replay");
   if (status == HR_OK && !p->world.strayed) sum_up(p);
@@ -301,5 +326,11 @@ hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config 
   if (status != HR_OK || !p.world.strayed) return status;
   *agreement = (hri_agreement){0};
   p = (pass){.recording = recording, .result = result, .agreement = agreement};
+  return run(&p, config, false, error);
+}
+
+hr_status hri_replay_rest(const hri_recording *recording, const hr_alloc_config *config, const hri_rest *rest,
+                          hr_replay_result *result, hr_error *error) {
+  pass p = {.recording = recording, .result = result, .rest = rest};
   return run(&p, config, false, error);
 }

@@ -1,5 +1,5 @@
 /* What a replay says, and the search for better settings. */
-#include "replay/replay.h"
+#include "replay/rest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +56,35 @@ static void judge(const hri_recording *rec, const hr_replay_options *o, const hr
   }
 }
 
+/* ---- how far a setting carries ---- */
+
+/* A block whose free is not completed at once was in use on another stream. */
+static uint64_t count_late_frees(const hri_lives *l) {
+  uint64_t count = 0;
+  for (uint64_t k = 0; k < l->count; k++)
+    count +=
+        l->lives[k].pending_before || (l->lives[k].request != HRI_NEVER && l->lives[k].end != l->lives[k].request + 1);
+  return count;
+}
+
+static bool can_prove(const hr_replay *r) {
+  if (r->trust == HR_REPLAY_ROUGH || !r->began_empty) return false;
+  return !r->recorded_failed || (r->recorded.failed && r->recorded.failed_event == r->recorded_failed_event);
+}
+
+static hr_status find_reach(const hri_recording *rec, const hri_rest *rest, const hr_alloc_config *config,
+                            const hr_replay *r, hr_replay_result *result, hr_error *error) {
+  hr_replay_result longer;
+  if (result->failed) return HR_OK;
+  result->reach = !can_prove(r) ? HR_REPLAY_UNPROVEN : r->recorded_failed ? HR_REPLAY_REQUEST : HR_REPLAY_RECORDING;
+  if (result->reach != HR_REPLAY_REQUEST || !rest->step) return HR_OK;
+  result->reach_step = rest->step;
+  HRI_TRY(hri_replay_rest(rec, config, rest, &longer, error));
+  if (longer.failed) result->rest_failed_bytes = longer.failed_bytes;
+  else result->reach = rest->recorded ? HR_REPLAY_RECORDING : HR_REPLAY_STEP;
+  return HR_OK;
+}
+
 /* ---- one replay ---- */
 
 /* Versions differ in which of equal blocks they take, and a file does not name its version: the order that agrees best
@@ -88,12 +117,14 @@ static hr_status follow(hri_recording *rec, const hr_replay_options *o, hr_repla
   r->began_empty = rec->lives->began_empty;
   r->start_live_bytes = rec->lives->start_live_bytes;
   r->start_reserved_bytes = rec->lives->start_reserved_bytes;
+  r->late_free_count = count_late_frees(rec->lives);
   HRI_TRY(find_order(rec, &r->recorded, &agreement, error));
   r->same_address_count = agreement.same_address_count;
   r->compared_count = agreement.compared_count;
   r->same_segment_count = agreement.same_segment_count;
   r->segment_count = agreement.segment_count;
   judge(rec, o, &agreement, r);
+  if (!r->recorded.failed) r->recorded.reach = can_prove(r) ? HR_REPLAY_RECORDING : HR_REPLAY_UNPROVEN;
   r->asked = r->recorded;
   return HR_OK;
 }
@@ -106,14 +137,17 @@ hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *op
   const hr_replay_options *o = options ? options : &usual;
   hr_alloc_config config = hr_alloc_config_default();
   hri_recording rec;
+  hri_rest rest = {0};
   hr_status status;
   hr_replay_options_init(&usual);
   if (o->alloc_conf) HRI_TRY(hr_alloc_config_parse(o->alloc_conf, &config, error));
   HRI_TRY(hri_recording_open(snapshot, o, &rec, error));
   status = follow(&rec, o, replay, error);
   config.order = rec.config.order;
-  config.order = rec.config.order;
   if (status == HR_OK && o->alloc_conf) status = hri_replay_pass(&rec, &config, &replay->asked, NULL, error);
+  if (status == HR_OK && o->alloc_conf && !replay->asked.failed) status = hri_rest_find(&rec, &rest, error);
+  if (status == HR_OK && o->alloc_conf) status = find_reach(&rec, &rest, &config, replay, &replay->asked, error);
+  hri_rest_deinit(&rest);
   hri_recording_close(&rec);
   return status;
 }
@@ -138,7 +172,10 @@ static const char *const settings[] = {
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-/* The recorded settings win a draw, then what comes first in the list: fewer settings, less to explain. */
+/* One setting is plainer than two. */
+static bool is_plain(const hr_replay_result *r) { return strchr(r->alloc_conf, ',') == NULL; }
+
+/* The recorded settings win a draw, then what comes first in the list. */
 typedef struct ranked {
   hr_replay_result result;
   uint32_t place;
@@ -150,14 +187,18 @@ static int better(const void *a, const void *b) {
   if (p->failed != q->failed) return p->failed ? 1 : -1;
   if (p->failed && p->failed_event != q->failed_event)
     return p->failed_event > q->failed_event ? -1 : 1; /* the later, the nearer */
+  if (p->reach != q->reach) return p->reach > q->reach ? -1 : 1;
+  if (p->rest_failed_bytes && q->rest_failed_bytes == 0) return 1;
+  if (q->rest_failed_bytes && p->rest_failed_bytes == 0) return -1;
+  if (is_plain(p) != is_plain(q)) return is_plain(p) ? -1 : 1;
   if (p->reserved_peak_bytes != q->reserved_peak_bytes) return p->reserved_peak_bytes < q->reserved_peak_bytes ? -1 : 1;
   if (p->device_allocs + p->device_frees != q->device_allocs + q->device_frees)
     return p->device_allocs + p->device_frees < q->device_allocs + q->device_frees ? -1 : 1;
   return (x->place > y->place) - (x->place < y->place);
 }
 
-static hr_status try_all(const hri_recording *rec, const hr_replay *replay, ranked *rows, uint32_t *count,
-                         hr_error *error) {
+static hr_status try_all(const hri_recording *rec, const hri_rest *rest, const hr_replay *replay, ranked *rows,
+                         uint32_t *count, hr_error *error) {
   rows[(*count)++] = (ranked){.result = replay->recorded};
   for (uint32_t k = 0; k < SETTINGS; k++) {
     hr_alloc_config config = hr_alloc_config_default();
@@ -167,7 +208,9 @@ static hr_status try_all(const hri_recording *rec, const hr_replay *replay, rank
     HRI_TRY(hr_alloc_config_parse(settings[k], &config, error));
     config.order = rec->config.order;
     HRI_TRY(hri_replay_pass(rec, &config, &row.result, NULL, error));
-    if (strcmp(row.result.alloc_conf, replay->recorded.alloc_conf) != 0) rows[(*count)++] = row;
+    if (strcmp(row.result.alloc_conf, replay->recorded.alloc_conf) == 0) continue;
+    HRI_TRY(find_reach(rec, rest, &config, replay, &row.result, error));
+    rows[(*count)++] = row;
   }
   qsort(rows, *count, sizeof *rows, better);
   return HR_OK;
@@ -178,6 +221,7 @@ hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options 
   hr_replay_options usual;
   const hr_replay_options *o = options ? options : &usual;
   hri_recording rec;
+  hri_rest rest = {0};
   ranked *rows = NULL;
   hr_status status;
   hr_replay_options_init(&usual);
@@ -191,9 +235,11 @@ hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options 
     status = hri_fail_memory(error, (SETTINGS + 1) * sizeof *rows, "the results of a search");
     goto out;
   }
-  HRI_TRY_OUT(try_all(&rec, replay, rows, count, error));
+  HRI_TRY_OUT(hri_rest_find(&rec, &rest, error));
+  HRI_TRY_OUT(try_all(&rec, &rest, replay, rows, count, error));
   for (uint32_t k = 0; k < *count; k++) (*results)[k] = rows[k].result;
 out:
+  hri_rest_deinit(&rest);
   hri_recording_close(&rec);
   hri_free(rows);
   if (status != HR_OK) {

@@ -81,7 +81,7 @@ static void put_places(const hri_report_columns *c, hri_page *page) {
     last = at;
   }
   for (i = 0; i < l->count; i++) hri_page_u64(page, l->lives[i].size);
-  for (i = 0; i < l->count; i++) hri_page_i64(page, l->lives[i].block_size - l->lives[i].size);
+  for (i = 0; i < l->count; i++) hri_page_i64(page, c->block_bytes[i] - l->lives[i].size);
 }
 
 static void put_owners(const hri_report_columns *c, hri_report_tables *tables, hri_page *page) {

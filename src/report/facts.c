@@ -5,7 +5,7 @@
 static int64_t instant(uint64_t event) { return event > INT64_MAX ? -1 : (int64_t)event; }
 
 static void put_trace(hri_json_writer *w, const hr_inspection *in, const hri_lives *lives) {
-  hri_json_field_string(w, "format", in->snapshot->format);
+  hri_json_field_string(w, "format", hr_snapshot_versions(in->snapshot));
   hri_json_field_i64(w, "device", in->device);
   hri_json_field_u64(w, "events", lives->event_count);
   hri_json_field_u64(w, "lives", lives->count);
@@ -89,7 +89,7 @@ static void put_steps(hri_json_writer *w, const hr_inspection *in) {
 }
 
 static const char *growth_name(hr_growth_kind kind) {
-  return kind == HR_GROWTH_LEAK ? "still growing" : kind == HR_GROWTH_SETTLED ? "settled" : "once";
+  return kind == HR_GROWTH_LEAK ? "still growing" : kind == HR_GROWTH_ONCE ? "once" : hr_growth_name(kind);
 }
 
 static void put_growth(hri_json_writer *w, const hr_inspection *in, hri_report_tables *tables) {

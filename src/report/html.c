@@ -120,18 +120,35 @@ static hr_status write_page(report *r, const char *path) {
   return hri_page_end(page, r->error);
 }
 
+/* What a block takes is exact in the state of the inspected instant, which inspect's own sums come from; a life alone only
+ * shows what its request rounds to, where the last state no longer has it. */
+static uint64_t *block_bytes(const hr_inspection *in, const hri_lives *lives) {
+  const hri_state *state = hri_inspection_state(in);
+  uint64_t *bytes = hri_alloc((size_t)(lives->count + 1) * sizeof *bytes);
+  uint64_t i;
+  if (!bytes) return NULL;
+  for (i = 0; i < lives->count; i++) bytes[i] = lives->lives[i].block_size;
+  for (i = 0; i < state->block_count; i++)
+    if (state->block_lives[i] != HRI_NEVER) bytes[state->block_lives[i]] = state->blocks[i].size;
+  return bytes;
+}
+
 static hr_status write_report(report *r, const hri_lives *lives, const char *path) {
   hri_state start = {0};
+  uint64_t *blocks = block_bytes(r->in, lives);
   hr_status status;
+  if (!blocks) return hri_fail_memory(r->error, lives->count * sizeof *blocks, "the blocks of a report");
   HRI_TRY_OUT(hri_state_at(lives, HRI_NEVER, &start, r->error));
   r->columns =
       (hri_report_columns){.lives = lives, .start = &start, .addresses = hri_report_addresses_of(lives, &start)};
   r->columns.life_category = r->in->life_category;
   r->columns.stages = hri_inspection_stages(r->in);
   r->columns.first_time_us = first_time(lives);
+  r->columns.block_bytes = blocks;
   status = write_page(r, path);
 out:
   hri_state_deinit(&start);
+  hri_free(blocks);
   return status;
 }
 

@@ -69,7 +69,7 @@ static void add_growth(const hr_inspection *in, hri_text *text) {
   double per_step = 0;
   char a[32];
   for (i = 0; i < in->growth_count; i++) {
-    if (in->growth[i].kind != HR_GROWTH_LEAK) continue;
+    if (!hr_growth_goes_on(in->growth[i].kind)) continue;
     count++;
     per_step += in->growth[i].bytes_per_step;
   }

@@ -368,6 +368,19 @@ void hr_snapshot_destroy(hr_snapshot *s) {
   hri_free(s);
 }
 
+const char *hr_snapshot_versions(const hr_snapshot *snapshot) {
+  /* the name says the oldest version that was known to write such files, or is now: 2.12 writes what 2.14 does */
+  static const struct {
+    const char *format, *versions;
+  } rows[] = {{"pytorch-2.0", "PyTorch 2.0"},           {"pytorch-2.1", "PyTorch 2.1"},
+              {"pytorch-2.2", "PyTorch 2.2 to 2.3"},    {"pytorch-2.4", "PyTorch 2.4 to 2.5"},
+              {"pytorch-2.6", "PyTorch 2.6"},           {"pytorch-2.7", "PyTorch 2.7 to 2.9"},
+              {"pytorch-2.10", "PyTorch 2.10 to 2.11"}, {"pytorch-2.14", "PyTorch 2.12 to 2.15"}};
+  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+    if (strcmp(rows[k].format, snapshot->format) == 0) return rows[k].versions;
+  return snapshot->format;
+}
+
 const char *hr_trace_action_name(hr_trace_action action) {
   static const char *const names[HR_TRACE_ACTION_COUNT] = {"alloc",         "free_requested", "free_completed",
                                                            "segment_alloc", "segment_free",   "segment_map",

@@ -31,6 +31,41 @@ cmp -s out piped || fail "a pipe and a file are explained differently"
 printf 'CUDA error: out of memory\n' >bare.log
 run explain bare.log; expect_rc 0; expect_out '^UNDECIDABLE'; expect_out 'could be:'
 
+# Where a snapshot is the advice, the lines that record it stand there and run: the observer dumps, a file for each rank.
+expect_out '^to record a snapshot at the failure'; expect_out '_cuda_attach_out_of_memory_observer'
+if [ -n "$have_python" ]; then
+cat >stub.py <<'PY'
+import sys, types
+torch, log = types.ModuleType("torch"), []
+memory = types.SimpleNamespace(_record_memory_history=lambda max_entries: log.append(max_entries), _dump_snapshot=log.append)
+torch.cuda = types.SimpleNamespace(memory=memory)
+torch._C = types.SimpleNamespace(_cuda_attach_out_of_memory_observer=lambda observer: observer(0, 1, 2, 3))
+names = {"transformers": {"TrainerCallback": object}, "lightning": {}, "lightning.pytorch": {}, "lightning.pytorch.callbacks": {"Callback": object}}
+sys.modules["torch"] = torch
+for name, members in names.items():
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__dict__.update(members)
+scope = {}
+exec(open("snippet.py").read(), scope)
+if "RecordMemory" in scope:
+    hook = scope["RecordMemory"]()
+    hook.on_train_begin(None, None, None) if hasattr(hook, "on_train_begin") else hook.on_fit_start(None, None)
+elif not log:
+    scope["record_memory"]()
+assert log == [1000000, "oom-rank3.pickle"], log
+PY
+for frame in '' lib/transformers/trainer.py lib/lightning/pytorch/trainer/trainer.py lib/torchtune/training/x.py; do
+  { [ -z "$frame" ] || printf '  File "%s", line 12, in fit\n' "$frame"; cat bare.log; } >framed.log
+  run explain framed.log --json; expect_rc 0
+  python3 -c 'import json; open("snippet.py", "w").write(json.load(open("out"))["failures"][0]["snippet"])' || fail "no snippet for '$frame'"
+  RANK=3 python3 stub.py 2>err || fail "the snippet for '$frame' does not run"
+  case $frame in *transformers*) word=TrainerCallback ;; *lightning*) word=on_fit_start ;; *torchtune*) word=recipe_main ;; *) word=record_memory ;; esac
+  grep -q "$word" snippet.py || fail "the snippet for '$frame' is not that framework's"
+done
+fi
+run explain oom.log; expect_rc 0
+! grep -q '^to record' out || fail "a snippet stands where no snapshot is advised"
+
 printf 'all is well\n' >fine.log
 run explain fine.log; refuses 5; expect_err 'no out-of-memory message in 1 lines'
 : >empty.log
@@ -69,9 +104,13 @@ run explain full.log --micro-batch 0; refuses 2
 
 # Snapshots: told from logs by their first bytes, from a file or a pipe.
 run explain "$data/explain/cases/pieces.pickle.gz"; expect_rc 0; expect_no_err
-expect_out '^fragmented, certain$'; expect_out '^proven by replay$'; expect_out 'expandable_segments:True'; expect_out 'total is not in a snapshot'
+# The recording ends with the failure: a setting carries the request, and that is all it shows.
+expect_out '^fragmented, certain$'; expect_out '^carries this request$'; expect_out 'expandable_segments:True'; expect_out 'carries this request only'
+! grep -q '^proven' out || fail "a setting is called proven though the recording ends with the failure"
+expect_out 'total is not in a snapshot'
 run explain "$data/explain/cases/pieces.pickle.gz" --json; expect_rc 0
-expect_json 'd["failures"][0]["cause"] == "fragmented"' 'd["failures"][0]["line"] is None' 'd["failures"][0]["advice"][0]["proven"]' \
+expect_json 'd["failures"][0]["cause"] == "fragmented"' 'd["failures"][0]["line"] is None' 'd["failures"][0]["advice"][0]["basis"] == "request"' \
+  'not any(a["proven"] for a in d["failures"][0]["advice"])' \
   'd["failures"][0]["advice"][0]["need_bytes"] < 4 << 30' 'sum(s["bytes"] for s in d["failures"][0]["shares"]) == 4 << 30'
 cp out first
 "$program" explain - --json <"$data/explain/cases/pieces.pickle.gz" >out 2>err; rc=$?

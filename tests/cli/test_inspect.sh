@@ -104,6 +104,15 @@ run inspect oom.json --export csv; refuses 2; expect_err 'a format and a file'
 run inspect oom.json larger.json --html r.html; refuses 2
 run inspect oom.json --html report.html; expect_rc 0
 grep -q '<html' report.html || fail "the report is no page"
+# The page says what explain says: the cause and its certainty, the arithmetic, the settings; events are counted alike.
+real=$here/../snapshots/real/2.15/backward-oom.pickle.gz
+run inspect "$real" --html real.html; expect_rc 0; expect_out '^PyTorch 2.12 to 2.15, device 0'
+grep -q 'class="verdict">too_big, likely: live tensors fill what this process has: 274.36 MiB' real.html || fail "the page's verdict is not explain's"
+grep -q '31.64 MiB left of 330.00 MiB' real.html || fail "the arithmetic is not on the page"
+grep -q 'set PYTORCH_ALLOC_CONF=expandable_segments:True' real.html || fail "the fix is not on the page"
+run explain "$real"; expect_rc 0; expect_out 'after event 5316'
+run inspect "$real" --at 5316; expect_rc 0; expect_out '^OUT OF MEMORY'
+run inspect "$real" --wide; expect_rc 0; awk 'length > 120 { wide = 1 } END { exit !wide }' out || fail "--wide cuts its lines"
 
 gzip -k oom.json; run inspect oom.json.gz --json; expect_rc 0; expect_json 'd["oom_count"] == 1'
 printf 'step 1 loss 2.0\n' >log.txt

@@ -27,7 +27,7 @@ typedef struct scene {
   hr_live_group stack_group, category_group;
   const char *categories[2];
   hr_replay replay;
-  hr_replay_result results[2];
+  hr_replay_result results[4];
   hr_oom_evidence evidence;
 } scene;
 
@@ -115,10 +115,12 @@ static void scene_replay(scene *s, bool recorded_fails, bool other_fails) {
   s->replay.capacity_bytes = GIB(8);
   s->replay.trust = HR_REPLAY_EXACT;
   s->replay.began_empty = true;
+  s->replay.recorded_failed = s->i.oom_count > 0;
   s->results[0] = (hr_replay_result){.alloc_conf = "expandable_segments:True",
                                      .request_count = 5000,
                                      .reserved_peak_bytes = GIB(6),
-                                     .failed = other_fails};
+                                     .failed = other_fails,
+                                     .reach = other_fails ? HR_REPLAY_FAILS : HR_REPLAY_RECORDING};
   s->evidence.replay = &s->replay;
   s->evidence.results = s->results;
   s->evidence.result_count = 1;
@@ -332,6 +334,77 @@ static void test_fragmented(void **state) {
   scene_close(&s);
 }
 
+/* A setting is called what replay knows of it: proven, the rest of a step, or this request alone. */
+static void test_what_replay_knows(void **state) {
+  static const struct {
+    hr_replay_reach reach;
+    uint64_t rest_failed, late_frees;
+    hr_replay_trust trust;
+    hr_oom_basis basis;
+    const char *says;
+  } cases[] = {
+      {HR_REPLAY_RECORDING, 0, 0, HR_REPLAY_EXACT, HR_OOM_PROVEN, "proven by replay: all 5000 recorded requests"},
+      {HR_REPLAY_RECORDING, 0, 0, HR_REPLAY_CLOSE, HR_OOM_REPLAYED, "close, not exact"},
+      {HR_REPLAY_RECORDING, 0, 7, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "7 frees waited for other streams"},
+      {HR_REPLAY_STEP, 0, 0, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "replayed, rest of the step as in step 6: likely"},
+      {HR_REPLAY_REQUEST, 0, 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "carries this request only: no whole step"},
+      {HR_REPLAY_REQUEST, MIB(96), 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "as in step 6, fails at a request of 96.00 MiB"},
+  };
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    scene s;
+    hr_explanation *e;
+    const hr_oom_advice *a;
+    char sentence[256];
+    scene_open(&s, "");
+    scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
+    scene_replay(&s, true, false);
+    s.replay.trust = cases[c].trust;
+    s.replay.late_free_count = cases[c].late_frees;
+    s.results[0].reach = cases[c].reach;
+    s.results[0].reach_step = 6;
+    s.results[0].rest_failed_bytes = cases[c].rest_failed;
+    e = explain(&s);
+    a = &e->failures[0].advice[0];
+    assert_int_equal(a->basis, cases[c].basis);
+    hr_replay_sentence(&s.replay, &s.results[0], sentence, sizeof sentence);
+    assert_non_null(strstr(sentence, cases[c].says));
+    assert_memory_equal(a->proof, sentence, strlen(sentence) < 200 ? strlen(sentence) : 200);
+    assert_int_equal(hr_replay_is_proven(&s.replay, &s.results[0]), cases[c].basis == HR_OOM_PROVEN);
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
+}
+
+/* What comes to the same is listed once, in the order of the search; what fails later in the step only when nothing
+ * goes further. */
+static void test_listed_once(void **state) {
+  scene s;
+  hr_explanation *e;
+  unsigned listed = 0;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
+  scene_replay(&s, true, false);
+  s.results[0].reach = HR_REPLAY_STEP;
+  s.results[1] = s.results[2] = s.results[3] = s.results[0];
+  (void)snprintf(s.results[1].alloc_conf, sizeof s.results[1].alloc_conf, "max_split_size_mb:64");
+  (void)snprintf(s.results[2].alloc_conf, sizeof s.results[2].alloc_conf, "max_split_size_mb:128");
+  s.results[2].reserved_peak_bytes = GIB(7);
+  (void)snprintf(s.results[3].alloc_conf, sizeof s.results[3].alloc_conf, "max_split_size_mb:32");
+  s.results[3].reserved_peak_bytes = GIB(5);
+  s.results[3].reach = HR_REPLAY_REQUEST;
+  s.results[3].rest_failed_bytes = MIB(96);
+  s.evidence.result_count = 4;
+  e = explain(&s);
+  for (uint32_t k = 0; k < e->failures[0].advice_count; k++) listed += e->failures[0].advice[k].basis != HR_OOM_ADVICE;
+  assert_int_equal(listed, 2);
+  assert_non_null(strstr(e->failures[0].advice[0].text, "expandable_segments:True"));
+  assert_non_null(strstr(e->failures[0].advice[1].text, "max_split_size_mb:128"));
+  hr_explanation_destroy(e);
+  scene_close(&s);
+}
+
 static void test_growth(void **state) {
   scene s;
   (void)state;
@@ -356,6 +429,50 @@ static void test_growth(void **state) {
   s.growth[0].kind = HR_GROWTH_SETTLED;
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   scene_close(&s);
+}
+
+/* Growth within a step says what grows, and its own advice comes first. */
+static void test_growth_of_passes(void **state) {
+  static const struct {
+    hr_growth_kind kind;
+    hr_oom_certainty certainty;
+    const char *verdict, *line, *advice[2];
+  } cases[] = {
+      {HR_GROWTH_GRAPH,
+       HR_OOM_CERTAIN,
+       "every pass of the model keeps its graph: 3.00 GiB of the 7.00 GiB",
+       "with every pass of the model, in 8 of them",
+       {"torch.no_grad()", ".detach()"}},
+      {HR_GROWTH_OUTPUTS,
+       HR_OOM_CERTAIN,
+       "leaves results behind",
+       "with every pass of the model",
+       {".item()", "logits"}},
+      {HR_GROWTH_CACHE,
+       HR_OOM_LIKELY,
+       "a cache grows with every token",
+       "384.00 MiB more with every token",
+       {"max_new_tokens", "static"}},
+  };
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    scene s;
+    hr_explanation *e;
+    const hr_oom_failure *f;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = cases[c].kind;
+    expect(&s, HR_OOM_GROWTH, cases[c].certainty);
+    e = explain(&s);
+    f = &e->failures[0];
+    assert_non_null(strstr(f->verdict, cases[c].verdict));
+    assert_true(says(f, cases[c].line));
+    for (int k = 0; k < 2; k++) assert_non_null(strstr(f->advice[k].text, cases[c].advice[k]));
+    for (uint32_t k = 0; k < f->advice_count; k++) assert_null(strstr(f->advice[k].text, "zero_grad"));
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
 }
 
 static void test_outlier(void **state) {
@@ -465,11 +582,23 @@ static void test_advice_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_too_big), cmocka_unit_test(test_absurd),       cmocka_unit_test(test_cap),
-      cmocka_unit_test(test_chunks),  cmocka_unit_test(test_cached),       cmocka_unit_test(test_shrunk),
-      cmocka_unit_test(test_missing), cmocka_unit_test(test_fragmented),   cmocka_unit_test(test_growth),
-      cmocka_unit_test(test_outlier), cmocka_unit_test(test_no_failure),   cmocka_unit_test(test_refused_memory),
-      cmocka_unit_test(test_trace),   cmocka_unit_test(test_advice_order),
+      cmocka_unit_test(test_too_big),
+      cmocka_unit_test(test_absurd),
+      cmocka_unit_test(test_cap),
+      cmocka_unit_test(test_chunks),
+      cmocka_unit_test(test_cached),
+      cmocka_unit_test(test_shrunk),
+      cmocka_unit_test(test_missing),
+      cmocka_unit_test(test_fragmented),
+      cmocka_unit_test(test_growth),
+      cmocka_unit_test(test_outlier),
+      cmocka_unit_test(test_no_failure),
+      cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_trace),
+      cmocka_unit_test(test_advice_order),
+      cmocka_unit_test(test_what_replay_knows),
+      cmocka_unit_test(test_listed_once),
+      cmocka_unit_test(test_growth_of_passes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -436,6 +436,71 @@ static void stacks_in_short(void **unused) {
   free(s);
 }
 
+#define PACKAGE "/usr/lib/python3.11/site-packages/transformers/"
+#define DEEP                                                                                                           \
+  CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@" PACKAGE "modeling_llama.py:240" CALL ";forward@" PACKAGE       \
+            "modeling_llama.py:300" CALL ";training_step@" PACKAGE "trainer.py:3500;train@" PACKAGE                    \
+            "trainer.py:2100;main@finetune.py:88;<module>@finetune.py:120"
+
+/* Beside the allocating frame of a package stands the innermost one of the user's own code, also where room is short;
+ * --wide has more. */
+static void the_users_own_frame_stands(void **unused) {
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  hr_error error;
+  uint32_t deep;
+  char brief[100], *text;
+  (void)unused;
+  story_begin(s, 64 * MIB);
+  deep = story_stack(s, DEEP);
+  story_alloc(s, 8 * MIB, DEEP);
+  snapshot = story_end(s);
+  hr_inspect_stack_text(snapshot, deep, brief, sizeof brief);
+  assert_string_equal(brief, "linear < modeling_llama.py:240 forward < finetune.py:88 main");
+  hr_inspect_stack_text(snapshot, deep, brief, 40);
+  assert_string_equal(brief, "linear < finetune.py:88 main");
+  hr_inspect_stack_text(snapshot, deep, brief, 22);
+  assert_string_equal(brief, "finetune.py:88 main");
+  p = inspect(snapshot, HR_AT_PEAK);
+  assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
+  assert_null(strstr(text, "trainer.py:3500"));
+  hr_free(text);
+  assert_int_equal(hr_inspect_text(p, 0, HR_INSPECT_WIDE, &text, &error), HR_OK);
+  assert_non_null(strstr(text,
+                         "modeling_llama.py:300 forward < trainer.py:3500 training_step < trainer.py:2100 train < "
+                         "finetune.py:88 main"));
+  hr_free(text);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+  free(s);
+}
+
+/* A row whose tensors are of several categories says so. */
+static void mixed_rows_say_so(void **unused) {
+  run_options o = {.steps = 3, .big_step = -1};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  hr_error error;
+  char *text;
+  unsigned mixed = 0, plain = 0;
+  (void)unused;
+  for (uint64_t k = 0; k < p->group_count[HR_BY_SIZE]; k++) {
+    const hr_live_group *g = &p->groups[HR_BY_SIZE][k];
+    if (g->size == WEIGHT) assert_true(g->mixed); /* weights and their states */
+    if (g->size == LOGITS) assert_false(g->mixed);
+    mixed += g->mixed;
+    plain += !g->mixed;
+  }
+  assert_true(mixed && plain);
+  for (uint64_t k = 0; k < p->group_count[HR_BY_CATEGORY]; k++) assert_false(p->groups[HR_BY_CATEGORY][k].mixed);
+  assert_int_equal(hr_inspect_text(p, 0, 1u << HR_BY_SIZE, &text, &error), HR_OK);
+  assert_non_null(strstr(text, ", mixed "));
+  hr_free(text);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
 /* Labels of ours name the step in the stack: the same tensor of two steps is one group. */
 static void steps_from_labels(void **unused) {
   story *s = malloc(sizeof *s);
@@ -828,6 +893,104 @@ static void refused_memory_is_an_error(void **unused) {
   hr_snapshot_destroy(s);
 }
 
+/* ---- passes without training ---- */
+
+#define LOOP ";loop@eval.py:12;<module>@eval.py:20"
+#define BATCH "make_batch@eval.py:10;loop@eval.py:11;<module>@eval.py:20"
+#define EMBEDDING                                                                                                      \
+  CPP_ALLOC "embedding@/usr/lib/python3.11/site-packages/torch/nn/functional.py:2551;forward@model.py:55" CALL LOOP
+#define LAYER CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:31" CALL ";forward@model.py:60" CALL LOOP
+#define NORM CPP_ALLOC "at::_ops::layer_norm::call(...)@??:0;forward@model.py:33" CALL ";forward@model.py:60" CALL LOOP
+#define HEAD CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:66" CALL LOOP
+#define KV                                                                                                             \
+  "update@/usr/lib/python3.11/site-packages/transformers/cache_utils.py:120;forward@model.py:40" CALL                  \
+  ";forward@model.py:60" CALL LOOP
+
+typedef enum keeping { KEEPS_NOTHING, KEEPS_GRAPH, KEEPS_OUTPUTS, KEEPS_CACHE } keeping;
+
+/* Passes of a model, of which the last fails; `steps` of training go before. */
+static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
+  run_options o = {.steps = steps, .big_step = -1};
+  story *s = malloc(sizeof *s);
+  uint64_t gradients[LAYERS], cache[LAYERS] = {0}, out = 0;
+  hr_snapshot *snapshot;
+  story_begin(s, 2048 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int step = 0; step < steps; step++) {
+    one_step(s, &o, step, gradients);
+    for (int k = 0; k < LAYERS; k++) story_free(s, gradients[k]);
+  }
+  for (int pass = 0; pass < passes; pass++) {
+    uint64_t batch = story_alloc(s, 65536, BATCH), made[2 * LAYERS + 1];
+    made[0] = story_alloc(s, ACTIVATION, EMBEDDING);
+    for (int k = 0; k < LAYERS; k++) {
+      made[2 * k + 1] = story_alloc(s, ACTIVATION, LAYER);
+      made[2 * k + 2] = story_alloc(s, ACTIVATION / 2, NORM);
+      if (keep != KEEPS_CACHE) continue;
+      uint64_t larger = story_alloc(s, (uint64_t)MIB * (uint64_t)(pass + 1), KV);
+      if (cache[k]) story_free(s, cache[k]);
+      cache[k] = larger;
+    }
+    if (pass + 1 == passes) break; /* it fails here */
+    uint64_t next = story_alloc(s, LOGITS, HEAD);
+    if (out && keep != KEEPS_OUTPUTS && keep != KEEPS_GRAPH) story_free(s, out);
+    out = next;
+    for (int k = 0; k < 2 * LAYERS + 1 && keep != KEEPS_GRAPH; k++) story_free(s, made[k]);
+    story_free(s, batch);
+  }
+  story_event(s, HR_TRACE_OOM, 0, LOGITS, HEAD);
+  snapshot = story_end(s);
+  free(s);
+  return snapshot;
+}
+
+static double per_pass(const hr_inspection *p, hr_growth_kind kind) {
+  double bytes = 0;
+  for (uint32_t k = 0; k < p->growth_count; k++)
+    if (p->growth[k].kind == kind) bytes += p->growth[k].bytes_per_step;
+  return bytes;
+}
+
+/* Evaluation that keeps its graph or its outputs, generation whose cache grows: with and without training before. */
+static void growth_within_a_step(void **unused) {
+  const double graph = ACTIVATION + LAYERS * (ACTIVATION + ACTIVATION / 2) + LOGITS;
+  (void)unused;
+  for (int steps = 0; steps < 4; steps += 3) {
+    hr_snapshot *s = evaluate(steps, 9, KEEPS_GRAPH);
+    hr_inspection *p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_GRAPH);
+    assert_int_equal(p->growth[0].steps_seen, 9);
+    assert_true(per_pass(p, HR_GROWTH_GRAPH) == graph);
+    assert_int_equal(p->ooms[0].stage, HR_STAGE_EVALUATION);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate(steps, 9, KEEPS_OUTPUTS);
+    p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
+    assert_true(per_pass(p, HR_GROWTH_OUTPUTS) == (double)LOGITS);
+    assert_non_null(growth_at(p, "model.py:66"));
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate(steps, 20, KEEPS_CACHE);
+    p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_CACHE);
+    assert_true(per_pass(p, HR_GROWTH_CACHE) == (double)LAYERS * (1 << 20));
+    assert_int_equal(p->ooms[0].stage, HR_STAGE_GENERATION);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate(steps, 9, KEEPS_NOTHING);
+    p = inspect(s, HR_AT_OOM);
+    for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate(steps, 1, KEEPS_GRAPH); /* one pass: its layers are no passes */
+    p = inspect(s, HR_AT_OOM);
+    for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f", line[] = "a\nb";
   (void)state;
@@ -843,6 +1006,9 @@ int main(void) {
       cmocka_unit_test(a_run_with_stacks),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
+      cmocka_unit_test(growth_within_a_step),
+      cmocka_unit_test(the_users_own_frame_stands),
+      cmocka_unit_test(mixed_rows_say_so),
       cmocka_unit_test(steps_come_from_annotations_stacks_or_repetition),
       cmocka_unit_test(a_step_that_stands_out),
       cmocka_unit_test(a_thread_without_stacks_is_backward),

@@ -1,0 +1,263 @@
+/* Growth within a step, or where there are no steps: passes of a model that follow each other in evaluation or
+ * generation, and leave something behind each.
+ *
+ * The window is what comes after the last whole training step, up to the last failure. Its passes are told by the first
+ * stack of the place that calls the model: in one pass it comes once, however many layers follow. The program around
+ * the call must allocate as often (a batch, a token), or be named as evaluation or generation; else what looks like
+ * passes could be layers that a program calls one by one.
+ *
+ * What a pass leaves behind counts from the first to the last but two: the one at hand has its activations, and a
+ * variable may hold what the one before gave. Where several tensors of the model's inside stay, it is the graph; where
+ * few do, it is outputs. A cache is another pattern: a stack whose tensors get larger and larger, each in the place of
+ * one that goes. */
+#include "inspect/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3 };
+
+typedef struct made {
+  uint64_t life;
+  uint32_t stack; /* plain */
+} made;
+
+typedef struct window {
+  hri_inside *in;
+  uint64_t from, to;          /* events */
+  HRI_ARRAY(made) rows;       /* lives that were made in it, by stack and time */
+  HRI_ARRAY(uint64_t) passes; /* events at which they begin */
+  HRI_ARRAY(hr_growth) found;
+  uint32_t site, graph_stacks;
+  bool has_backward;
+} window;
+
+static const hri_life *life_of(const window *w, size_t row) { return &w->in->lives->lives[w->rows.items[row].life]; }
+
+static int made_order(const void *a, const void *b) {
+  const made *x = a, *y = b;
+  if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
+  return (x->life > y->life) - (x->life < y->life);
+}
+
+/* Steps that are mere repetition may be the passes themselves. */
+static void find_window(window *w) {
+  const hr_inspection *p = &w->in->public;
+  w->to = p->oom_count ? p->ooms[p->oom_count - 1].event : w->in->work_end == HRI_NEVER ? 0 : w->in->work_end + 1;
+  w->from = 0;
+  if (strcmp(p->steps_from, "repetition") == 0) return;
+  for (uint32_t k = 0; k < p->step_count; k++) {
+    uint64_t end = p->steps[k].first_event + p->steps[k].event_count;
+    if (end <= w->to && end < w->in->lives->event_count) w->from = end;
+  }
+}
+
+static bool list_rows(window *w) {
+  const hri_lives *l = w->in->lives;
+  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < w->to; k++)
+    if (l->lives[k].alloc >= w->from && !hri_array_push(&w->rows, ((made){k, w->in->stacks[l->lives[k].stack].plain})))
+      return false;
+  if (w->rows.count) qsort(w->rows.items, w->rows.count, sizeof *w->rows.items, made_order);
+  return true;
+}
+
+/* One past the last row of the stack that begins at `from`. */
+static size_t stack_end(const window *w, size_t from) {
+  size_t end = from;
+  while (end < w->rows.count && w->rows.items[end].stack == w->rows.items[from].stack) end++;
+  return end;
+}
+
+static bool is_kept(const window *w, const hri_life *life) {
+  return life->end == HRI_NEVER || life->end > w->to || hri_life_kept(w->in, life);
+}
+
+/* ---- passes ---- */
+
+/* The place of a model's call that the window ends with: its first stack is where each pass begins. */
+static bool find_passes(window *w) {
+  uint64_t first = HRI_NEVER, last = 0;
+  size_t begin = 0, end = 0;
+  for (size_t k = 0; k < w->rows.count; k++) {
+    const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
+    if (!stack->site || stack->stage == HR_STAGE_BACKWARD || w->rows.items[k].life < last) continue;
+    last = w->rows.items[k].life;
+    w->site = stack->site;
+  }
+  if (!w->site) return true;
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
+    next = stack_end(w, k);
+    if (stack->site != w->site || stack->stage == HR_STAGE_BACKWARD || stack->marks & HRI_MARK_WORKSPACE) continue;
+    if (w->rows.items[k].life >= first) continue;
+    first = w->rows.items[k].life;
+    begin = k;
+    end = next;
+  }
+  for (size_t k = begin; k < end; k++)
+    if (!hri_array_push(&w->passes, life_of(w, k)->alloc)) return false;
+  return true;
+}
+
+/* The pass in which an event lies, by bisection; the number of passes before the first. */
+static size_t pass_of(const window *w, uint64_t event) {
+  size_t low = 0, high = w->passes.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (w->passes.items[middle] <= event) low = middle + 1;
+    else high = middle;
+  }
+  return low ? low - 1 : w->passes.count;
+}
+
+/* Whether these rows come once a pass, and in nearly all of them. */
+static bool once_a_pass(const window *w, size_t from, size_t to) {
+  size_t last = w->passes.count + 1, met = 0;
+  if (to - from + 1 < w->passes.count || to - from > w->passes.count + 1) return false;
+  for (size_t k = from; k < to; k++) {
+    size_t pass = pass_of(w, life_of(w, k)->alloc);
+    met += pass != last;
+    last = pass;
+  }
+  return met + 2 > w->passes.count;
+}
+
+/* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. */
+static bool are_passes(const window *w) {
+  if (w->passes.count < LEAST_PASSES) return false;
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
+    next = stack_end(w, k);
+    if (stack->marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION)) return true;
+    if (stack->site == 0 && w->rows.items[k].stack && once_a_pass(w, k, next)) return true;
+  }
+  return false;
+}
+
+static bool add_kept(window *w, size_t from, size_t to) {
+  const hri_stack_info *stack = &w->in->stacks[w->rows.items[from].stack];
+  size_t old = w->passes.count - 2, last = w->passes.count;
+  hr_growth g = {.kind = HR_GROWTH_OUTPUTS, .steps_seen = (uint32_t)w->passes.count};
+  uint64_t bytes = 0;
+  for (size_t k = from; k < to; k++) {
+    const hri_life *life = life_of(w, k);
+    size_t pass = pass_of(w, life->alloc);
+    if (pass >= old || !is_kept(w, life)) continue;
+    g.bytes += life->size;
+    g.count++;
+    if (life->size > bytes) {
+      bytes = life->size;
+      g.stack = life->stack;
+      g.category = w->in->public.life_category[w->rows.items[k].life];
+    }
+    g.steps_grown += pass != last;
+    last = pass;
+  }
+  if (g.steps_grown < 2 || g.steps_grown * 4 < old * 3) return true;
+  g.bytes_per_step = (double)g.bytes / (double)old;
+  if (stack->site == w->site) w->graph_stacks++;
+  return hri_array_push(&w->found, g);
+}
+
+/* ---- caches ---- */
+
+/* Larger and larger tensors of one stack, of which only the last few are there: what they grew by since the first. */
+static bool add_cache(window *w, size_t from, size_t to) {
+  uint32_t sizes = 1, down = 0, kept = 0;
+  const hri_life *first = life_of(w, from), *last = life_of(w, to - 1);
+  hr_growth g = {.kind = HR_GROWTH_CACHE, .stack = last->stack};
+  for (size_t k = from; k < to; k++) {
+    const hri_life *life = life_of(w, k);
+    if (k > from) {
+      sizes += life->size > life_of(w, k - 1)->size;
+      down += life->size < life_of(w, k - 1)->size;
+    }
+    if (!is_kept(w, life)) continue;
+    kept++;
+    g.bytes += life->size - (life->size > first->size ? first->size : life->size);
+  }
+  /* All but the last of each layer are gone, and it is no tensor that a pass takes and gives back. */
+  if (sizes < LEAST_SIZES || down * 20 > to - from || kept == 0 || kept * (sizes - 1) > 2 * (to - from) || !g.bytes)
+    return true;
+  g.count = kept;
+  g.category = w->in->public.life_category[w->rows.items[to - 1].life];
+  g.steps_seen = sizes;
+  g.steps_grown = sizes - 1;
+  g.bytes_per_step = (double)g.bytes / g.steps_grown;
+  return hri_array_push(&w->found, g);
+}
+
+static bool find_growth(window *w) {
+  bool passes = are_passes(w);
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    size_t before = w->found.count;
+    next = stack_end(w, k);
+    if (!w->has_backward && !add_cache(w, k, next)) return false; /* longer and longer batches are none */
+    if (w->found.count == before && passes && !add_kept(w, k, next)) return false;
+  }
+  for (size_t k = 0; k < w->found.count; k++)
+    if (w->found.items[k].kind == HR_GROWTH_OUTPUTS && w->graph_stacks >= GRAPH_STACKS)
+      w->found.items[k].kind = HR_GROWTH_GRAPH;
+  return true;
+}
+
+/* ---- together with what the steps tell ---- */
+
+static int most_bytes(const void *a, const void *b) {
+  const hr_growth *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+  return (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+/* Before those of the steps; a repetition that was taken for steps has nothing more to say. */
+static bool merge(window *w) {
+  hr_inspection *p = &w->in->public;
+  uint64_t live = w->in->lives->peak_live_bytes, bytes = 0;
+  for (size_t k = 0; k < w->found.count; k++) bytes += w->found.items[k].bytes;
+  if (w->found.count == 0 || bytes < live / 50) return true;
+  qsort(w->found.items, w->found.count, sizeof *w->found.items, most_bytes);
+  for (uint32_t k = 0; k < p->growth_count; k++) {
+    if (p->growth[k].kind == HR_GROWTH_LEAK && strcmp(p->steps_from, "repetition") == 0) continue;
+    if (!hri_array_push(&w->found, p->growth[k])) return false;
+  }
+  hri_free(p->growth);
+  p->growth = w->found.items;
+  p->growth_count = (uint32_t)w->found.count;
+  w->found.items = NULL;
+  w->found.count = 0;
+  return true;
+}
+
+static bool is_a_pass(hr_stage stage) {
+  return stage == HR_STAGE_FORWARD || stage == HR_STAGE_LOSS || stage == HR_STAGE_EVALUATION;
+}
+
+/* A pass that leaves its graph behind, or grows a cache, and that no backward follows, is none of training. */
+static void name_stage(window *w) {
+  hr_inspection *p = &w->in->public;
+  hr_stage stage = HR_STAGE_EVALUATION;
+  if (p->growth_count == 0 || p->growth[0].kind < HR_GROWTH_GRAPH) return;
+  if (p->growth[0].kind == HR_GROWTH_CACHE) stage = HR_STAGE_GENERATION;
+  if (w->has_backward) return;
+  for (uint32_t k = 0; k < p->oom_count; k++)
+    if (p->ooms[k].event >= w->from && is_a_pass(p->ooms[k].stage)) p->ooms[k].stage = stage;
+  if (p->at_event != UINT64_MAX && p->at_event >= w->from && p->at_event <= w->to && is_a_pass(p->at_stage))
+    p->at_stage = stage;
+}
+
+hr_status hri_within_find(hri_inside *in, hr_error *error) {
+  window w = {.in = in};
+  bool ok;
+  if (!in->has_stacks || !in->lives->event_count) return HR_OK;
+  find_window(&w);
+  for (uint64_t k = w.from; k < w.to && !w.has_backward; k++) {
+    const hr_trace_event *e = &in->lives->events[k];
+    w.has_backward = e->action == HR_TRACE_ALLOC && in->stacks[e->stack].stage == HR_STAGE_BACKWARD;
+  }
+  ok = list_rows(&w) && find_passes(&w) && find_growth(&w) && merge(&w);
+  if (ok) name_stage(&w);
+  hri_array_free(&w.rows);
+  hri_array_free(&w.passes);
+  hri_array_free(&w.found);
+  return ok ? HR_OK : hri_fail_memory(error, in->lives->count * sizeof(made), "what grows within a step");
+}
