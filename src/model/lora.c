@@ -203,7 +203,9 @@ const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *
                          own_alpha < ranks + alphas ? rules[own_alpha].value : lora->alpha, &lora->kinds[l][k]))
         fault = "adapters have at most 64 pairs of rank and alpha";
     }
-  return fault || !lora->embedding ? fault : apply_to_embedding(model, lora, rules, ranks, alphas, bad);
+  if (!fault && lora->embedding) fault = apply_to_embedding(model, lora, rules, ranks, alphas, bad);
+  if (*bad >= ranks + alphas) *bad = ranks + alphas ? ranks + alphas - 1 : 0; /* the kind one too many has no rule */
+  return fault;
 }
 
 /* What PEFT takes in a family without target_modules (peft/utils/constants.py): q and v; the one fused product. */
@@ -420,7 +422,7 @@ static size_t word_length(const char *at) {
 
 /* What the words say together. */
 static hr_status settle(draft *d, bool quantized, hr_error *error) {
-  hri_lora_rule rules[2 * RULES];
+  hri_lora_rule rules[2 * RULES] = {0};
   uint32_t ranks = d->counts[0], alphas = d->counts[1], bad;
   const char *fault;
   bool any = d->lora.embedding;

@@ -126,6 +126,7 @@ static hr_status add_chunks(grid *g, hri_change change, uint64_t *reserved, hr_e
   hr_job *job = hri_alloc(sizeof *job);
   hr_status status = HR_OK;
   uint64_t rows, chunk = LEAST_CHUNK, other;
+  *reserved = 0;
   if (!job) return hri_fail_memory(error, sizeof *job, "the search");
   HRI_TRY_OUT(add_cell(g, change, reserved, job, error));
   if (*reserved == 0 || given(g, HR_GIVEN_LOSS_CHUNK) || g->asked->purpose == HR_PURPOSE_GENERATE) goto out;
