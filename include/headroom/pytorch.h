@@ -1,0 +1,97 @@
+/* What PyTorch would need for a job: its allocator's bytes, for people who train with another engine than this one.
+ *
+ * A plan (headroom/plan.h) is of Headroom's own programs. Here the same job is run as eager PyTorch runs it, without
+ * numbers: the rules of transformers' modules, autograd's saved tensors and the optimizer make the requests, in order,
+ * and PyTorch's caching allocator (headroom/alloc.h) answers them. docs/pytorch.md says what the rules were recorded
+ * from, how far they are off, and what they do not know.
+ *
+ *   hr_pytorch *pytorch; hr_pytorch_create(&job, NULL, &pytorch, &error); hr_pytorch_get(pytorch)->reserved_bytes ...
+ *
+ * Threads: answers may be made at the same time, and one does not change once it is made. */
+#ifndef HEADROOM_PYTORCH_H
+#define HEADROOM_PYTORCH_H
+
+#include <headroom/job.h>
+#include <headroom/plan.h>
+#include <headroom/snapshot.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Who runs the steps. */
+typedef enum hr_pytorch_stack {
+  HR_PYTORCH_TRAINER = 0, /* transformers' Trainer with its defaults */
+  HR_PYTORCH_PLAIN,       /* a loop of one's own: loss = model(**batch).loss; loss.backward(); optimizer.step() */
+  HR_PYTORCH_STACKS
+} hr_pytorch_stack;
+HR_API const char *hr_pytorch_stack_name(hr_pytorch_stack stack);
+
+typedef enum hr_pytorch_phase {
+  HR_PYTORCH_LOAD = 0,
+  HR_PYTORCH_FORWARD,
+  HR_PYTORCH_LOSS,
+  HR_PYTORCH_BACKWARD,
+  HR_PYTORCH_CLIP,
+  HR_PYTORCH_OPTIMIZER,
+  HR_PYTORCH_ZERO_GRAD,
+  HR_PYTORCH_PHASES
+} hr_pytorch_phase;
+HR_API const char *hr_pytorch_phase_name(hr_pytorch_phase phase);
+
+typedef struct hr_pytorch_options {
+  hr_pytorch_stack stack;
+  const char *alloc_conf; /* as in PYTORCH_ALLOC_CONF; NULL: PyTorch's defaults */
+} hr_pytorch_options;
+/* Defaults: all zero. */
+HR_API void hr_pytorch_options_init(hr_pytorch_options *options);
+
+enum { HR_PYTORCH_TEXT_BYTES = 512 };
+typedef struct hr_pytorch_info {
+  const char *versions; /* static: of PyTorch and transformers, that the rules are of */
+  char settings[HR_PYTORCH_TEXT_BYTES]; /* the job in the framework's words: "bf16 autocast, fp32 weights, ..." */
+  char unlike[HR_PYTORCH_TEXT_BYTES];   /* options of the job without a counterpart, and what stands for them; "": none */
+  uint64_t allocated_bytes; /* torch.cuda.max_memory_allocated() after the second step */
+  uint64_t reserved_bytes;  /* max_memory_reserved(); on a device with more memory than it ever wants */
+  uint64_t context_bytes;   /* of CUDA's context and kernels: the device's fixed bytes, assumed */
+  uint64_t device_used_bytes; /* reserved and context: what nvidia-smi shows of the process */
+  double error_low, error_high; /* allocated bytes lie within these shares of the truth in what was recorded and held back
+                                   (docs/pytorch.md): truth >= (1 + error_low) x allocated, <= (1 + error_high) x */
+  uint64_t budget_bytes;
+  bool fits; /* every request is met within the budget less the context, cached memory returned where it runs out */
+  uint64_t missing_bytes; /* does not fit: how much the allocated peak and the context are over the budget; 0: pieces */
+  uint64_t retries;       /* fits: how often cached memory was returned on the way (each costs a synchronisation) */
+  uint64_t allocated_by_phase[HR_PYTORCH_PHASES]; /* peak of each, the higher of both steps */
+  uint64_t reserved_by_phase[HR_PYTORCH_PHASES];
+  hr_pytorch_phase peak_phase;
+  uint32_t peak_step;        /* 1 or 2 */
+  uint64_t at_peak_by_role[HR_ROLE_COUNT];
+  uint64_t request_count;
+  uint32_t live_count;
+} hr_pytorch_info;
+
+typedef struct hr_pytorch_live {
+  const char *op, *module; /* static: "mm", "mlp.down_proj" */
+  int32_t layer;           /* -1: of no layer */
+  hr_role role;
+  uint64_t bytes; /* of the allocator's blocks */
+  uint32_t count; /* so many of these */
+} hr_pytorch_live;
+
+typedef struct hr_pytorch hr_pytorch;
+/* `job` is finished (hr_job_finish); `options` may be NULL. UNSUPPORTED names the option or the family for which there
+ * are no rules; USAGE a setting of alloc_conf. */
+HR_CHECKED hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
+                                       hr_error *error);
+HR_API const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch);
+/* What is live at the allocated peak, alike tensors of all layers taken together, the most bytes first; false behind the
+ * last. */
+HR_API bool hr_pytorch_live_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_live *live);
+/* As PyTorch would dump it after the last step: opens in its viewer and in hr_inspect. The caller owns it. */
+HR_CHECKED hr_status hr_pytorch_snapshot(const hr_pytorch *pytorch, hr_snapshot **snapshot, hr_error *error);
+HR_API void hr_pytorch_destroy(hr_pytorch *pytorch); /* NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,74 @@
+/* The ops of aten that the models use: what each makes, what autograd saves for it, and what its backward makes.
+ *
+ * An op takes borrowed tensors and gives a new reference. Views cost nothing, so shapes that a reshape would only rename
+ * are not told apart where no rule depends on them; where PyTorch copies to make a tensor contiguous, the module's rule
+ * says so (hri_aten_contiguous). Sources: aten/src/ATen/native, tools/autograd/derivatives.yaml and
+ * torch/csrc/autograd/FunctionsManual.cpp. What kernels ask for beyond their results was recorded (docs/pytorch.md). */
+#ifndef HRI_PYTORCH_ATEN_H
+#define HRI_PYTORCH_ATEN_H
+
+#include "frameworks/pytorch/eager.h"
+
+/* Which fused attention the dispatcher takes (sdp_utils.cpp). */
+typedef enum hri_sdpa { HRI_SDPA_FLASH = 0, HRI_SDPA_EFFICIENT } hri_sdpa;
+
+/* The device and the process, as far as kernels ask: a model of what cuBLAS and others take. */
+typedef struct hri_aten_device {
+  uint32_t capability;          /* 80, 86, 90, ... */
+  uint64_t cublas_workspace;    /* of each handle and stream; 0: not from the caching allocator */
+  uint64_t cublaslt_workspace;  /* 0: the same storage as cuBLAS's */
+  bool handles[2];              /* whose thread has its workspace: forward's, autograd's */
+  hri_ten *workspaces[4];       /* live to the end of the process */
+} hri_aten_device;
+
+hri_aten_device hri_aten_device_of(uint32_t capability);
+
+hri_ten *hri_aten_view(hri_torch *t, hri_ten *x, hri_ten_shape shape);
+/* The same where the gradient comes in another order of elements, so that giving it the old shape copies it. */
+hri_ten *hri_aten_view_copied_back(hri_torch *t, hri_ten *x, hri_ten_shape shape);
+hri_ten *hri_aten_contiguous(hri_torch *t, hri_ten *x); /* a copy: of what is not contiguous */
+hri_ten *hri_aten_to(hri_torch *t, hri_ten *x, hri_ten_type type);
+hri_ten *hri_aten_add(hri_torch *t, hri_ten *a, hri_ten *b);
+hri_ten *hri_aten_add_scalar(hri_torch *t, hri_ten *x);
+hri_ten *hri_aten_mul(hri_torch *t, hri_ten *a, hri_ten *b);
+hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x);
+hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x);
+hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x);
+hri_ten *hri_aten_pow(hri_torch *t, hri_ten *x);
+hri_ten *hri_aten_mean_last(hri_torch *t, hri_ten *x);
+hri_ten *hri_aten_rsqrt(hri_torch *t, hri_ten *x);
+hri_ten *hri_aten_tanh(hri_torch *t, hri_ten *x);
+/* silu, gelu: one tensor saved, one made in the backward. */
+hri_ten *hri_aten_activation(hri_torch *t, const char *op, hri_ten *x);
+/* [.., from, from + width) of the last dimension: a view; its backward makes zeros of the whole. */
+hri_ten *hri_aten_narrow_last(hri_torch *t, hri_ten *x, uint64_t width);
+/* parts[count] of equal width of the last dimension, as split does: one function, whose backward joins them. */
+void hri_aten_split_last(hri_torch *t, hri_ten *x, uint32_t count, hri_ten **parts);
+hri_ten *hri_aten_cat_last(hri_torch *t, hri_ten *a, hri_ten *b);
+/* A copy by torch.cat of nothing and x: what DynamicCache.update makes of the first tokens. */
+hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x);
+/* Repeats heads as repeat_kv does: a copy of `times` the size. */
+hri_ten *hri_aten_repeat(hri_torch *t, hri_ten *x, uint64_t times);
+hri_ten *hri_aten_dropout(hri_torch *t, hri_ten *x, double p);
+hri_ten *hri_aten_softmax(hri_torch *t, hri_ten *x, hri_ten_type type);
+hri_ten *hri_aten_layer_norm(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias);
+hri_ten *hri_aten_embedding(hri_torch *t, hri_ten *weight, hri_ten *ids);
+/* x [.., in] by weight [out, in], which is transposed, or Conv1D's [in, out]; bias may be NULL. */
+hri_ten *hri_aten_linear(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias, bool transposed);
+/* Products of batches of matrices: [.., m, k] by [.., k, n]. */
+hri_ten *hri_aten_bmm(hri_torch *t, hri_ten *a, hri_ten *b, uint64_t n);
+/* q [B, H, T, D], k and v [B, KV, T, D]: [B, H, T, D]. mask: [B, 1, T, T] of truth values, or NULL; the memory-efficient
+ * kernel alone takes one. by_heads: q lies in that order (else in [B, T, H, D], transposed), and
+ * flash's result like it. */
+hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *mask,
+                            double dropout, bool by_heads);
+/* Mean over the labels: logits [N, V] in fp32. */
+hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels);
+
+/* Autocast: x as the op wants it (a new reference); casts of parameters that require grad are cached. */
+hri_ten *hri_autocast_lower(hri_torch *t, hri_ten *x);
+hri_ten *hri_autocast_fp32(hri_torch *t, hri_ten *x);
+/* The outermost autocast ends: the cache is emptied. */
+void hri_autocast_exit(hri_torch *t);
+
+#endif

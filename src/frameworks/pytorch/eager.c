@@ -1,0 +1,498 @@
+/* Tensors, the graph and the engine (eager.h). */
+#include "frameworks/pytorch/eager.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "frameworks/pytorch/checkpoint.h"
+
+/* ---- the process ---- */
+
+void hri_torch_init(hri_torch *torch) {
+  memset(torch, 0, sizeof *torch);
+  torch->grad_mode = true;
+  torch->label = (hri_torch_label){.op = "", .module = "", .layer = -1};
+  torch->label_index = UINT32_MAX;
+  if (!hri_array_push(&torch->storages, (hri_torch_storage){0})) torch->failed = true; /* number 0 is no storage */
+}
+
+void hri_torch_deinit(hri_torch *torch) {
+  for (size_t i = 0; i < torch->blocks.count; i++) hri_free(torch->blocks.items[i]);
+  hri_array_free(&torch->requests);
+  hri_array_free(&torch->labels);
+  hri_array_free(&torch->marks);
+  hri_array_free(&torch->storages);
+  hri_array_free(&torch->spare_tensors);
+  hri_array_free(&torch->spare_fns);
+  hri_array_free(&torch->casts);
+  hri_array_free(&torch->blocks);
+}
+
+void hri_torch_at(hri_torch *torch, const char *module, int32_t layer) {
+  if (module) torch->label.module = module;
+  if (layer >= -1) torch->label.layer = layer;
+  torch->label_index = UINT32_MAX;
+}
+
+void hri_torch_op(hri_torch *torch, const char *op) {
+  if (torch->label.op == op) return;
+  torch->label.op = op;
+  torch->label_index = UINT32_MAX;
+}
+
+void hri_torch_phase_begin(hri_torch *torch, hri_torch_phase phase) {
+  hri_torch_mark mark = {torch->requests.count, torch->step, phase};
+  torch->label.phase = (uint8_t)phase;
+  torch->label_index = UINT32_MAX;
+  if (!hri_array_push(&torch->marks, mark)) torch->failed = true;
+}
+
+/* Tensors and functions come from blocks that live as long as the process: they hold pointers to each other, and a list
+ * of spare ones makes taking one as cheap as counting. */
+enum { BLOCK_ITEMS = 256 };
+
+static void *take_block(hri_torch *torch, uint64_t bytes) {
+  void *block = hri_alloc_zero(BLOCK_ITEMS, bytes);
+  if (!block || !hri_array_push(&torch->blocks, block)) {
+    hri_free(block);
+    torch->failed = true;
+    return NULL;
+  }
+  return block;
+}
+
+static hri_ten *take_tensor(hri_torch *torch) {
+  if (torch->spare_tensors.count == 0) {
+    hri_ten *items = take_block(torch, sizeof *items);
+    if (!items || !hri_array_reserve(&torch->spare_tensors, BLOCK_ITEMS)) return torch->failed = true, NULL;
+    for (int i = 0; i < BLOCK_ITEMS; i++) torch->spare_tensors.items[torch->spare_tensors.count++] = &items[i];
+  }
+  hri_ten *tensor = torch->spare_tensors.items[--torch->spare_tensors.count];
+  memset(tensor, 0, sizeof *tensor);
+  tensor->refs = 1;
+  return tensor;
+}
+
+static hri_fn *take_fn(hri_torch *torch) {
+  if (torch->spare_fns.count == 0) {
+    hri_fn *items = take_block(torch, sizeof *items);
+    if (!items || !hri_array_reserve(&torch->spare_fns, BLOCK_ITEMS)) return torch->failed = true, NULL;
+    for (int i = 0; i < BLOCK_ITEMS; i++) torch->spare_fns.items[torch->spare_fns.count++] = &items[i];
+  }
+  hri_fn *fn = torch->spare_fns.items[--torch->spare_fns.count];
+  memset(fn, 0, sizeof *fn);
+  fn->refs = 1;
+  return fn;
+}
+
+/* ---- storages ---- */
+
+static uint32_t label_now(hri_torch *torch) {
+  if (torch->label_index == UINT32_MAX) {
+    torch->label_index = (uint32_t)torch->labels.count;
+    if (!hri_array_push(&torch->labels, torch->label)) torch->failed = true, torch->label_index = 0;
+  }
+  return torch->label_index;
+}
+
+/* What is made in a phase and never called anything else. */
+static hr_role usual_role(uint8_t phase) {
+  static const uint8_t roles[HRI_TORCH_PHASES] = {HR_ROLE_WEIGHT,    HR_ROLE_ACTIVATION, HR_ROLE_LOGITS,
+                                                  HR_ROLE_ACTIVATION, HR_ROLE_WORKSPACE,  HR_ROLE_WORKSPACE,
+                                                  HR_ROLE_WORKSPACE, HR_ROLE_ACTIVATION};
+  return (hr_role)roles[phase];
+}
+
+void hri_ten_role(hri_torch *torch, const hri_ten *tensor, hr_role role) {
+  if (tensor && tensor->storage && !torch->failed) torch->storages.items[tensor->storage].role = (uint8_t)role;
+}
+
+static uint32_t begin_storage(hri_torch *torch, uint64_t bytes) {
+  uint32_t storage = (uint32_t)torch->storages.count;
+  hri_torch_request request = {bytes, storage, label_now(torch)};
+  hri_torch_storage begun = {1, (uint8_t)usual_role(torch->label.phase)};
+  if (bytes == 0 || torch->stopped || torch->failed) return 0;
+  if (!hri_array_push(&torch->storages, begun) || !hri_array_push(&torch->requests, request))
+    return torch->failed = true, 0;
+  return storage;
+}
+
+static void leave_storage(hri_torch *torch, uint32_t storage) {
+  hri_torch_request request = {0, storage, 0};
+  if (storage == 0) return;
+  assert(torch->storages.items[storage].refs > 0);
+  if (--torch->storages.items[storage].refs == 0 && !hri_array_push(&torch->requests, request)) torch->failed = true;
+}
+
+/* ---- tensors ---- */
+
+uint64_t hri_ten_type_bytes(hri_ten_type type) {
+  static const uint8_t bytes[] = {4, 2, 2, 8, 4, 1, 1};
+  return bytes[type];
+}
+
+uint64_t hri_ten_count(const hri_ten *tensor) {
+  uint64_t count = 1;
+  for (uint32_t i = 0; i < tensor->shape.rank; i++) count *= tensor->shape.dims[i];
+  return count;
+}
+
+uint64_t hri_ten_bytes(const hri_ten *tensor) { return hri_ten_count(tensor) * hri_ten_type_bytes(tensor->type); }
+
+hri_ten_shape hri_ten_shape_of(uint32_t rank, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  return (hri_ten_shape){.rank = rank, .dims = {a, b, c, d}};
+}
+
+/* What stands for a tensor when memory for the lists ran out: nobody reads the result of such a run. */
+static hri_ten *no_tensor(void) {
+  static _Thread_local hri_ten none;
+  none = (hri_ten){.refs = UINT32_MAX / 2};
+  return &none;
+}
+
+hri_ten *hri_ten_make(hri_torch *torch, const char *op, hri_ten_type type, hri_ten_shape shape) {
+  hri_ten *tensor = torch->failed ? NULL : take_tensor(torch);
+  if (!tensor) return no_tensor();
+  hri_torch_op(torch, op);
+  tensor->type = type;
+  tensor->shape = shape;
+  tensor->storage = begin_storage(torch, hri_ten_bytes(tensor));
+  return tensor;
+}
+
+hri_ten *hri_ten_like(hri_torch *torch, const char *op, const hri_ten *tensor, hri_ten_type type) {
+  return hri_ten_make(torch, op, type, tensor->shape);
+}
+
+hri_ten *hri_ten_view(hri_torch *torch, hri_ten *tensor, hri_ten_shape shape) {
+  hri_ten *view = torch->failed ? NULL : take_tensor(torch);
+  if (!view) return no_tensor();
+  view->type = tensor->type;
+  view->shape = shape;
+  view->storage = tensor->storage;
+  if (view->storage) torch->storages.items[view->storage].refs++;
+  return view;
+}
+
+hri_ten *hri_ten_view_in_backward(hri_torch *torch, hri_ten *tensor, hri_ten_shape shape) {
+  hri_ten *view = hri_ten_view(torch, tensor, shape);
+  if (!torch->failed) view->base = hri_ten_keep(tensor->base ? tensor->base : tensor);
+  return view;
+}
+
+hri_ten *hri_ten_parameter(hri_torch *torch, hri_ten_type type, hri_ten_shape shape, bool requires_grad) {
+  hri_ten *tensor = hri_ten_make(torch, "parameter", type, shape);
+  tensor->parameter = true;
+  tensor->requires_grad = requires_grad;
+  return tensor;
+}
+
+hri_ten *hri_ten_keep(hri_ten *tensor) {
+  if (tensor) tensor->refs++;
+  return tensor;
+}
+
+static void drop_fn(hri_torch *torch, hri_fn *fn);
+
+void hri_ten_drop(hri_torch *torch, hri_ten *tensor) {
+  if (!tensor || torch->failed) return;
+  assert(tensor->refs > 0);
+  if (--tensor->refs) return;
+  leave_storage(torch, tensor->storage);
+  if (tensor->grad) hri_ten_drop(torch, tensor->grad);
+  if (tensor->base) hri_ten_drop(torch, tensor->base);
+  if (tensor->made_by) drop_fn(torch, tensor->made_by);
+  if (tensor->accumulate) drop_fn(torch, tensor->accumulate);
+  if (!hri_array_push(&torch->spare_tensors, tensor)) torch->failed = true;
+}
+
+void hri_ten_set(hri_torch *torch, hri_ten **variable, hri_ten *value) {
+  hri_ten *before = *variable;
+  *variable = value;
+  hri_ten_drop(torch, before);
+}
+
+/* ---- the graph ---- */
+
+static void release_saved(hri_torch *torch, hri_fn *fn) {
+  for (uint32_t i = 0; i < fn->saved_count; i++) {
+    if (fn->saved[i].tensor) hri_ten_drop(torch, fn->saved[i].tensor);
+    if (fn->saved[i].frame) hri_frame_forget(torch, fn->saved[i].frame, fn->saved[i].index);
+  }
+  fn->saved_count = 0;
+}
+
+/* The last edge is followed in a loop and not by a call: a model is a chain of thousands of functions. */
+static void drop_fn(hri_torch *torch, hri_fn *fn) {
+  while (fn && --fn->refs == 0) {
+    hri_fn *follow = NULL;
+    release_saved(torch, fn);
+    for (int i = 0; i < HRI_FN_HELD; i++) hri_ten_drop(torch, fn->held[i]);
+    for (uint32_t i = 0; i < fn->edge_count; i++) {
+      if (!fn->next[i]) continue;
+      if (fn->next[i]->refs > 1) fn->next[i]->refs--;
+      else if (follow) drop_fn(torch, fn->next[i]);
+      else follow = fn->next[i];
+    }
+    if (!hri_array_push(&torch->spare_fns, fn)) torch->failed = true;
+    fn = follow;
+  }
+}
+
+/* torch/csrc/autograd/functions/accumulate_grad.h: the first gradient is taken over as it is where nobody else holds it,
+ * else copied; later ones are added in place. */
+static void accumulate(hri_torch *torch, hri_fn *fn, hri_ten *const *gradients, hri_ten **inputs) {
+  hri_ten *leaf = fn->leaf, *gradient = gradients[0];
+  (void)inputs;
+  if (!gradient || leaf->grad) return;
+  if (gradient->refs == 1) leaf->grad = hri_ten_view(torch, gradient, leaf->shape);
+  else leaf->grad = hri_ten_like(torch, "clone", gradient, leaf->type);
+  hri_ten_role(torch, leaf->grad, HR_ROLE_GRADIENT);
+}
+
+static hri_fn *accumulator(hri_torch *torch, hri_ten *leaf) {
+  if (!leaf->accumulate) {
+    hri_fn *fn = take_fn(torch);
+    if (!fn) return NULL;
+    fn->apply = accumulate;
+    fn->sequence = UINT64_MAX;
+    fn->leaf = leaf;
+    fn->result_count = 1;
+    leaf->accumulate = fn;
+  }
+  return leaf->accumulate;
+}
+
+static bool tracks(const hri_ten *tensor) { return tensor && tensor->requires_grad; }
+
+hri_fn *hri_fn_make(hri_torch *torch, hri_fn_apply *apply, hri_ten *const *inputs, uint32_t count) {
+  bool any = false;
+  hri_fn *fn;
+  assert(count <= HRI_FN_EDGES);
+  for (uint32_t i = 0; i < count; i++) any = any || tracks(inputs[i]);
+  if (!any || !torch->grad_mode || torch->failed || torch->stopped || !(fn = take_fn(torch))) return NULL;
+  fn->apply = apply;
+  fn->sequence = torch->sequence++;
+  fn->edge_count = count;
+  fn->label = label_now(torch);
+  for (uint32_t i = 0; i < count; i++) {
+    hri_ten *input = inputs[i];
+    if (!input) continue;
+    fn->shapes[i] = input->shape;
+    fn->types[i] = input->type;
+    if (!tracks(input)) continue;
+    fn->next[i] = input->made_by ? input->made_by : accumulator(torch, input);
+    fn->next_output[i] = input->output;
+    if (fn->next[i]) fn->next[i]->refs++;
+  }
+  return fn;
+}
+
+bool hri_fn_needs(const hri_fn *fn, uint32_t index) { return fn && fn->next[index]; }
+
+void hri_fn_save(hri_torch *torch, hri_fn *fn, hri_ten *tensor) {
+  if (!fn || torch->failed) return;
+  assert(fn->saved_count < HRI_FN_SAVED);
+  hri_saved *saved = &fn->saved[fn->saved_count++];
+  *saved = (hri_saved){0};
+  if (torch->packing && !torch->remaking) {
+    saved->frame = torch->packing;
+    saved->index = hri_frame_pack(torch, torch->packing);
+    return;
+  }
+  saved->tensor = hri_ten_keep(tensor);
+  if (torch->remaking) hri_frame_remade(torch, torch->remaking, tensor);
+}
+
+void hri_fn_bind(hri_torch *torch, hri_fn *fn, hri_ten *result) {
+  (void)torch;
+  if (!fn) return;
+  result->requires_grad = true;
+  result->made_by = fn;
+  result->output = (uint8_t)fn->result_count;
+  if (fn->result_count++) fn->refs++; /* the first result takes over the maker's reference */
+}
+
+hri_ten *hri_fn_saved(hri_torch *torch, hri_fn *fn, uint32_t index) {
+  hri_saved *saved = &fn->saved[index];
+  assert(index < fn->saved_count);
+  if (!saved->frame) return hri_ten_keep(saved->tensor);
+  return hri_frame_unpack(torch, saved->frame, saved->index);
+}
+
+/* ---- the engine ---- */
+
+typedef HRI_ARRAY(hri_fn *) fn_list;
+
+/* Functions made last run first; AccumulateGrad at once (engine.cpp, CompareNodeTaskTime). */
+static void push_ready(hri_torch *torch, fn_list *heap, hri_fn *fn) {
+  size_t at = heap->count;
+  if (!hri_array_push(heap, fn)) {
+    torch->failed = true;
+    return;
+  }
+  for (; at > 0 && heap->items[(at - 1) / 2]->sequence < fn->sequence; at = (at - 1) / 2)
+    heap->items[at] = heap->items[(at - 1) / 2];
+  heap->items[at] = fn;
+}
+
+static hri_fn *pop_ready(fn_list *heap) {
+  hri_fn *first = heap->items[0], *last = heap->items[--heap->count];
+  size_t at = 0, child;
+  for (; (child = 2 * at + 1) < heap->count; at = child) {
+    if (child + 1 < heap->count && heap->items[child + 1]->sequence > heap->items[child]->sequence) child++;
+    if (heap->items[child]->sequence <= last->sequence) break;
+    heap->items[at] = heap->items[child];
+  }
+  if (heap->count) heap->items[at] = last;
+  return first;
+}
+
+static void count_dependencies(hri_torch *torch, hri_fn *root, uint64_t pass) {
+  fn_list stack = {0};
+  root->pass = pass;
+  root->waiting = 0;
+  if (!hri_array_push(&stack, root)) torch->failed = true;
+  while (stack.count) {
+    hri_fn *fn = stack.items[--stack.count];
+    for (uint32_t i = 0; i < fn->edge_count; i++) {
+      hri_fn *next = fn->next[i];
+      if (!next) continue;
+      if (next->pass != pass) {
+        next->pass = pass;
+        next->waiting = 0;
+        if (!hri_array_push(&stack, next)) torch->failed = true;
+      }
+      next->waiting++;
+    }
+  }
+  hri_array_free(&stack);
+}
+
+/* input_buffer.cpp: a second gradient is added in place of the first where nobody else holds that, else into a new
+ * tensor. Takes `gradient`. */
+static void add_to_buffer(hri_torch *torch, hri_ten **buffer, hri_ten *gradient) {
+  hri_ten *old = *buffer;
+  if (!gradient) return;
+  if (!old) {
+    *buffer = gradient;
+    return;
+  }
+  bool alone = old->refs == 1 && (!old->storage || torch->storages.items[old->storage].refs == 1);
+  if (!alone) {
+    *buffer = hri_ten_like(torch, "add", old, old->type);
+    hri_ten_drop(torch, old);
+  }
+  hri_ten_drop(torch, gradient);
+}
+
+static bool same_count(const hri_ten *tensor, const hri_ten_shape *shape) {
+  hri_ten probe = {.shape = *shape};
+  return hri_ten_count(tensor) == hri_ten_count(&probe);
+}
+
+static uint64_t last_power(uint64_t n) {
+  uint64_t power = 1;
+  while (power * 2 <= n) power *= 2;
+  return power;
+}
+
+static uint64_t divided(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+/* aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig, for sums over rows of columns that lie side by side: where few
+ * outputs have many inputs, blocks share an output and leave partial sums in a buffer, with a semaphore for each block of
+ * outputs. */
+typedef struct staging {
+  uint64_t buffer, semaphores;
+} staging;
+
+static staging staging_of(uint64_t outputs, uint64_t inputs) {
+  enum { THREADS = 512, WARP = 32, PER_THREAD_LEAST = 16, PER_THREAD_MOST = 256, PROCESSORS = 108, PER_PROCESSOR = 2048 };
+  uint64_t vector = outputs % 4 == 0 ? 4 : outputs % 2 == 0 ? 2 : 1, most = THREADS / vector;
+  uint64_t dim0 = last_power(outputs / vector), dim1 = last_power(inputs), width, height, grid, values, shared, least;
+  dim0 = dim0 < most ? dim0 : most;
+  width = dim0 < WARP ? dim0 : WARP;
+  height = dim1 < most / width ? dim1 : most / width;
+  width = dim0 < most / height ? dim0 : most / height;
+  grid = divided(outputs / vector, width);
+  if (inputs < (height * 16 < PER_THREAD_MOST ? height * 16 : PER_THREAD_MOST)) return (staging){0, 0};
+  values = divided(inputs, height);
+  if (values < PER_THREAD_MOST || grid > PROCESSORS * (PER_PROCESSOR / (width * height))) return (staging){0, 0};
+  shared = divided(PROCESSORS * (PER_PROCESSOR / (width * height)), grid);
+  if (divided(values, PER_THREAD_LEAST) < shared) shared = divided(values, PER_THREAD_LEAST);
+  least = divided(values, PER_THREAD_MOST);
+  if (least > shared) shared = least;
+  if (shared < 2) return (staging){0, 0};
+  return (staging){4 * outputs * shared * width * vector, 4 * grid};
+}
+
+hri_ten *hri_ten_sum(hri_torch *torch, hri_ten_type type, hri_ten_shape shape, uint64_t inputs) {
+  hri_ten *sum = hri_ten_make(torch, "sum", type, shape), *parts[2];
+  staging s = staging_of(hri_ten_count(sum), inputs);
+  if (s.buffer == 0) return sum;
+  parts[0] = hri_ten_make(torch, "sum", HRI_U8, hri_ten_shape_of(1, s.buffer, 0, 0, 0));
+  parts[1] = hri_ten_make(torch, "sum", HRI_U8, hri_ten_shape_of(1, s.semaphores, 0, 0, 0));
+  hri_ten_drop(torch, parts[1]);
+  hri_ten_drop(torch, parts[0]);
+  return sum;
+}
+
+/* The shape that a gradient is summed to, and how many elements make one of it. */
+static hri_ten *summed(hri_torch *torch, const hri_ten *gradient, hri_ten_shape shape) {
+  hri_ten probe = {.shape = shape};
+  bool of_columns = shape.rank == gradient->shape.rank && shape.dims[shape.rank - 1] == 1;
+  if (of_columns) return hri_ten_make(torch, "sum", gradient->type, shape); /* a warp for each row */
+  return hri_ten_sum(torch, gradient->type, shape, hri_ten_count(gradient) / hri_ten_count(&probe));
+}
+
+/* engine.cpp, validate_outputs: a gradient is summed to the shape of its input and cast to its type. */
+static void validate(hri_torch *torch, const hri_fn *fn, hri_ten **inputs) {
+  for (uint32_t i = 0; i < fn->edge_count; i++) {
+    if (!inputs[i] || !fn->next[i]) continue;
+    if (!same_count(inputs[i], &fn->shapes[i]))
+      hri_ten_set(torch, &inputs[i], summed(torch, inputs[i], fn->shapes[i]));
+    if (inputs[i]->type != fn->types[i])
+      hri_ten_set(torch, &inputs[i], hri_ten_like(torch, "to", inputs[i], fn->types[i]));
+  }
+}
+
+static void run(hri_torch *torch, fn_list *ready, hri_fn *fn) {
+  hri_ten *gradients[4], *inputs[HRI_FN_EDGES] = {0};
+  memcpy(gradients, fn->buffer, sizeof gradients);
+  memset(fn->buffer, 0, sizeof fn->buffer);
+  if (fn->sequence != UINT64_MAX) {
+    torch->label.module = torch->labels.items[fn->label].module;
+    torch->label.layer = torch->labels.items[fn->label].layer;
+    torch->label_index = UINT32_MAX;
+  }
+  fn->apply(torch, fn, gradients, inputs);
+  validate(torch, fn, inputs);
+  for (int i = 0; i < 4; i++) hri_ten_drop(torch, gradients[i]);
+  release_saved(torch, fn);
+  for (uint32_t i = 0; i < fn->edge_count; i++) {
+    hri_fn *next = fn->next[i];
+    if (!next) {
+      hri_ten_drop(torch, inputs[i]);
+      continue;
+    }
+    add_to_buffer(torch, &next->buffer[fn->next_output[i]], inputs[i]);
+    assert(next->waiting > 0);
+    if (--next->waiting == 0) push_ready(torch, ready, next);
+  }
+}
+
+void hri_torch_backward(hri_torch *torch, hri_ten *root, hri_ten *gradient) {
+  fn_list ready = {0};
+  hri_fn *first = root->made_by;
+  bool before = torch->grad_mode;
+  if (!first || torch->failed) return;
+  if (!gradient) gradient = hri_ten_like(torch, "ones_like", root, root->type);
+  count_dependencies(torch, first, ++torch->pass);
+  torch->grad_mode = false;
+  first->buffer[root->output] = hri_ten_keep(gradient); /* Python holds it to the end */
+  push_ready(torch, &ready, first);
+  while (ready.count && !torch->failed) run(torch, &ready, pop_ready(&ready));
+  torch->grad_mode = before;
+  hri_ten_drop(torch, gradient);
+  hri_array_free(&ready);
+}

@@ -1,0 +1,198 @@
+#include "frameworks/pytorch/loop.h"
+
+#include <string.h>
+
+typedef struct loop {
+  hri_torch *t;
+  const hri_torch_job *job;
+  hri_module module;
+  hri_module_batch batch;
+  hri_ten *loss, *logits;
+  hri_ten **first, **second; /* optimizer states of each parameter */
+  bool stepped;
+} loop;
+
+static hri_ten *like(loop *r, const char *op, const hri_ten *parameter) {
+  return hri_ten_like(r->t, op, parameter, parameter->type);
+}
+
+static hri_ten *scalar_of(loop *r, const char *op, hri_ten_type type, uint64_t count) {
+  return hri_ten_make(r->t, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
+}
+
+static hri_ten *scalar(loop *r, const char *op, uint64_t count) { return scalar_of(r, op, HRI_F32, count); }
+
+/* ---- the optimizer (torch/optim/adamw.py, sgd.py, and _foreach functions) ---- */
+
+static bool adam(const loop *r) { return r->job->optimizer <= HRI_TORCH_ADAMW_LOOP; }
+
+static hri_ten *parameter(const loop *r, uint32_t i) { return r->module.parameters[i]; }
+
+static bool steps_on(const loop *r, uint32_t i) { return parameter(r, i)->grad != NULL; }
+
+/* _init_group: states appear in the first step. The counter is on the device for the fused kernel alone. */
+static void make_states(loop *r, hri_ten **counters) {
+  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+    if (!steps_on(r, i)) continue;
+    if (r->job->optimizer == HRI_TORCH_ADAMW_FUSED) counters[i] = scalar(r, "zeros", 1);
+    r->first[i] = like(r, "zeros_like", parameter(r, i));
+    r->second[i] = like(r, "zeros_like", parameter(r, i));
+    hri_ten_role(r->t, r->first[i], HR_ROLE_OPTIMIZER_STATE);
+    hri_ten_role(r->t, r->second[i], HR_ROLE_OPTIMIZER_STATE);
+  }
+}
+
+/* exp_avg_sq.sqrt() of all parameters at once, which is divided and added to in place. */
+static void foreach_adam(loop *r, hri_ten **temporary) {
+  for (uint32_t i = 0; i < r->module.parameter_count; i++)
+    if (steps_on(r, i)) temporary[i] = like(r, "_foreach_sqrt", parameter(r, i));
+  for (uint32_t i = r->module.parameter_count; i-- > 0;) hri_ten_set(r->t, &temporary[i], NULL); /* as lists go */
+}
+
+/* (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps), one parameter after the other. */
+static void loop_adam(loop *r) {
+  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+    if (!steps_on(r, i)) continue;
+    hri_ten *root = like(r, "sqrt", parameter(r, i)), *denominator = like(r, "div", parameter(r, i));
+    hri_ten_drop(r->t, root);
+    hri_ten_drop(r->t, denominator);
+  }
+}
+
+/* SGD's first step with momentum clones the gradients into its buffers. */
+static void momentum(loop *r) {
+  if (r->stepped) return;
+  for (uint32_t i = 0; i < r->module.parameter_count; i++)
+    if (steps_on(r, i)) r->first[i] = like(r, "clone", parameter(r, i));
+}
+
+static void optimize(loop *r, hri_ten **spare) {
+  hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
+  hri_torch_at(r->t, "optimizer", -1);
+  if (adam(r) && !r->stepped) make_states(r, spare);
+  if (r->job->optimizer == HRI_TORCH_ADAMW) foreach_adam(r, spare);
+  if (r->job->optimizer == HRI_TORCH_ADAMW_LOOP) loop_adam(r);
+  if (r->job->optimizer == HRI_TORCH_SGD_MOMENTUM) momentum(r);
+  r->stepped = true;
+}
+
+/* clip_grad_norm_: partial sums of every chunk, a norm of each tensor, those stacked, the total; then the coefficient, by
+ * which gradients are multiplied in place. */
+static void clip(loop *r, hri_ten **norms) {
+  enum { CHUNK = 65536 };
+  hri_ten_type type = r->job->model->lora.rank ? HRI_F32 : r->job->weights; /* of what trains */
+  hri_torch *t = r->t;
+  uint32_t count = 0;
+  uint64_t chunks = 0;
+  hri_ten *partial, *stacked, *total, *small[4];
+  hri_torch_phase_begin(t, HRI_TORCH_CLIP);
+  hri_torch_at(t, "clip_grad_norm_", -1);
+  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+    uint64_t of_this = (hri_ten_count(parameter(r, i)) + CHUNK - 1) / CHUNK;
+    if (!steps_on(r, i)) continue;
+    count++;
+    if (of_this > chunks) chunks = of_this;
+  }
+  partial = scalar(r, "_foreach_norm", count * chunks);
+  for (uint32_t i = 0; i < count; i++) norms[i] = scalar_of(r, "_foreach_norm", type, 1);
+  hri_ten_drop(t, partial);
+  stacked = scalar_of(r, "cat", type, count);
+  total = scalar_of(r, "linalg_vector_norm", type, 1);
+  hri_ten_drop(t, stacked);
+  for (uint32_t i = count; i-- > 0;) hri_ten_set(t, &norms[i], NULL);
+  small[0] = scalar_of(r, "add", type, 1);
+  small[1] = scalar_of(r, "reciprocal", type, 1);
+  small[2] = scalar_of(r, "mul", type, 1);
+  hri_ten_drop(t, small[1]);
+  hri_ten_drop(t, small[0]);
+  small[3] = scalar_of(r, "clamp", type, 1);
+  hri_ten_drop(t, small[2]);
+  hri_ten_drop(t, small[3]);
+  hri_ten_drop(t, total);
+}
+
+static void zero_grad(loop *r) {
+  hri_torch_phase_begin(r->t, HRI_TORCH_ZERO_GRAD);
+  for (uint32_t i = 0; i < r->module.parameter_count; i++) hri_ten_set(r->t, &parameter(r, i)->grad, NULL);
+}
+
+/* ---- a step ---- */
+
+static hri_module_batch load_batch(loop *r) {
+  hri_ten_shape shape = hri_ten_shape_of(2, r->job->batch, r->job->tokens, 0, 0);
+  hri_module_batch batch = {.padded = r->job->padded};
+  hri_torch_at(r->t, "batch", -1);
+  batch.ids = hri_ten_make(r->t, "to", HRI_I64, shape);
+  if (r->job->mask) batch.mask = hri_ten_make(r->t, "to", HRI_I64, shape);
+  batch.labels = hri_ten_make(r->t, "to", HRI_I64, shape);
+  hri_ten *all[] = {batch.ids, batch.mask, batch.labels};
+  for (int i = 0; i < 3; i++) hri_ten_role(r->t, all[i], HR_ROLE_INPUT);
+  return batch;
+}
+
+static void drop_batch(loop *r, hri_module_batch *batch) {
+  hri_ten_set(r->t, &batch->ids, NULL);
+  hri_ten_set(r->t, &batch->mask, NULL);
+  hri_ten_set(r->t, &batch->labels, NULL);
+}
+
+/* `batch` and `outputs` are variables of the loop: they hold what they held until the new is there. */
+static void micro_step(loop *r) {
+  hri_torch *t = r->t;
+  hri_module_batch batch;
+  hri_module_output out;
+  hri_ten *scaled;
+  hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
+  batch = load_batch(r);
+  drop_batch(r, &r->batch);
+  r->batch = batch;
+  t->autocast = r->job->autocast;
+  out = hri_module_forward(t, &r->module, &batch);
+  t->autocast = HRI_F32;
+  hri_autocast_exit(t);
+  hri_ten_set(t, &r->logits, NULL);
+  hri_ten_set(t, &r->loss, out.loss);
+  hri_torch_at(t, "loss", -1);
+  if (r->job->accumulate > 1) hri_ten_set(t, &r->loss, hri_aten_div_scalar(t, r->loss));
+  if (r->job->keeps_outputs) r->logits = out.logits;
+  else hri_ten_drop(t, out.logits);
+  hri_torch_phase_begin(t, HRI_TORCH_BACKWARD);
+  scaled = r->job->scaler ? hri_aten_mul_scalar(t, r->loss) : hri_ten_keep(r->loss); /* scaler.scale(loss) */
+  hri_torch_backward(t, scaled, NULL);
+  hri_ten_drop(t, scaled);
+}
+
+static void step(loop *r, hri_ten **spare) {
+  r->t->step++;
+  for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r);
+  if (r->job->clip) clip(r, spare);
+  optimize(r, spare);
+  zero_grad(r);
+}
+
+bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
+  loop r = {.t = t, .job = job};
+  hri_ten **spare = NULL;
+  hri_torch_phase_begin(t, HRI_TORCH_LOAD);
+  if (!hri_module_init(t, &r.module, job->model, job->weights)) goto out;
+  r.module.attention = job->attention;
+  r.module.capability = job->capability;
+  r.module.dropout = job->dropout;
+  r.module.lora_dropout = job->model->lora.dropout;
+  r.module.use_cache = job->use_cache && !job->checkpoint;
+  r.module.checkpoint = job->checkpoint;
+  r.module.reentrant = job->reentrant;
+  r.first = hri_alloc_zero(r.module.parameter_count, sizeof *r.first);
+  r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
+  spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
+  if (!r.first || !r.second || !spare) goto out;
+  for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);
+out:
+  if (!r.first || !r.second || !spare) t->failed = true;
+  hri_free(r.first);
+  hri_free(r.second);
+  hri_free(spare);
+  hri_free(r.module.parameters);
+  hri_free(r.module.layers);
+  return !t->failed;
+}

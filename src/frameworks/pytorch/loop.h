@@ -1,0 +1,36 @@
+/* A training as PyTorch runs it: loading, and steps of forward, loss, backward, clipping, optimizer, zero_grad. */
+#ifndef HRI_PYTORCH_LOOP_H
+#define HRI_PYTORCH_LOOP_H
+
+#include "frameworks/pytorch/module.h"
+
+typedef enum hri_torch_optimizer {
+  HRI_TORCH_ADAMW = 0, /* foreach, the default on a GPU */
+  HRI_TORCH_ADAMW_FUSED,
+  HRI_TORCH_ADAMW_LOOP,
+  HRI_TORCH_SGD,
+  HRI_TORCH_SGD_MOMENTUM
+} hri_torch_optimizer;
+
+typedef struct hri_torch_job {
+  const hr_model *model;
+  uint64_t batch, tokens;
+  uint32_t accumulate, steps;
+  hri_ten_type weights;  /* of parameters: fp32, or 16 bits alone */
+  hri_ten_type autocast; /* HRI_F32: none */
+  bool scaler;           /* GradScaler (fp16) */
+  hri_torch_optimizer optimizer;
+  bool clip;
+  bool checkpoint, reentrant, use_cache;
+  bool mask;          /* the batch has an attention_mask */
+  bool padded;        /* with zeros: rows are of different lengths */
+  bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
+  hri_torch_attention attention;
+  double dropout;
+  uint32_t capability;
+} hri_torch_job;
+
+/* Runs it. False: memory for the lists was refused. */
+bool hri_torch_run(hri_torch *torch, const hri_torch_job *job);
+
+#endif

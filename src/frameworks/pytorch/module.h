@@ -1,0 +1,51 @@
+/* The models of transformers as they run: parameters, and the forward with its loss, statement by statement. */
+#ifndef HRI_PYTORCH_MODULE_H
+#define HRI_PYTORCH_MODULE_H
+
+#include <headroom/model.h>
+
+#include "frameworks/pytorch/aten.h"
+
+typedef enum hri_torch_attention { HRI_TORCH_SDPA = 0, HRI_TORCH_EAGER } hri_torch_attention;
+
+typedef struct hri_module_linear {
+  hri_ten *weight, *bias;
+  hri_ten *a, *b; /* of an adapter (PEFT); NULL: none */
+  bool conv1d; /* [in, out], as gpt2 has them */
+} hri_module_linear;
+
+typedef struct hri_module_layer {
+  hri_module_linear q, k, v, o, gate, up, down; /* fused ones stand in q (gpt2, phi3) and gate (phi3; gpt2's c_fc) */
+  hri_ten *norms[4][2];                         /* weight, bias: before attention, before the MLP; gemma: after each */
+  hri_ten *qk_norms[2];
+} hri_module_layer;
+
+typedef struct hri_module {
+  const hr_model *model;
+  hri_ten *embed, *positions, *head, *norm[2]; /* head NULL: tied */
+  hri_ten *frequencies[4], *scale; /* buffers: of the rotary embedding, of scaled embeddings */
+  hri_module_layer *layers;
+  hri_ten **parameters; /* all, in the order of model.parameters(), borrowed */
+  uint32_t parameter_count;
+  hri_torch_attention attention;
+  uint32_t capability; /* of the device: which fused attention there is */
+  double dropout, lora_dropout;
+  bool use_cache, checkpoint, reentrant;
+} hri_module;
+
+/* Makes the parameters on the device, in the order of model.to(device). Of a model with adapters only those train, and are
+ * fp32 (PEFT's autocast_adapter_dtype); they come behind the others. False: memory. */
+bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type);
+void hri_module_deinit(hri_torch *torch, hri_module *module);
+
+typedef struct hri_module_output {
+  hri_ten *loss, *logits; /* new references */
+} hri_module_output;
+typedef struct hri_module_batch {
+  hri_ten *ids, *mask, *labels; /* [rows, tokens]; mask NULL: none is given */
+  bool padded;                  /* the mask has zeros */
+} hri_module_batch;
+/* model(input_ids=ids, attention_mask=mask, labels=labels) */
+hri_module_output hri_module_forward(hri_torch *torch, hri_module *module, const hri_module_batch *batch);
+
+#endif

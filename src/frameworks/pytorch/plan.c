@@ -1,0 +1,266 @@
+/* The public interface (headroom/pytorch.h): a job in the framework's settings, its run, and what is told of it. */
+#include <headroom/pytorch.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "frameworks/pytorch/loop.h"
+#include "frameworks/pytorch/replay.h"
+
+/* What the rules were recorded from (tests/memory/README.md). */
+static const char versions[] = "PyTorch 2.14, transformers 5";
+
+enum { MIB = 1 << 20 };
+
+struct hr_pytorch {
+  hr_pytorch_info info;
+  hri_torch torch;
+  hri_aten_device device;
+  hr_model model; /* the job's: the run refers to it */
+  hri_torch_job job;
+  hr_alloc_config config;
+  hri_torch_replay replay;
+  HRI_ARRAY(hr_pytorch_live) live;
+};
+
+_Static_assert((int)HR_PYTORCH_ZERO_GRAD == (int)HRI_TORCH_ZERO_GRAD, "phases in one order");
+
+const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
+  static const char *const names[] = {"trainer", "plain"};
+  return (unsigned)stack < HR_PYTORCH_STACKS ? names[stack] : "unknown";
+}
+
+const char *hr_pytorch_phase_name(hr_pytorch_phase phase) {
+  static const char *const names[] = {"load", "forward", "loss", "backward", "clip", "optimizer", "zero_grad"};
+  return (unsigned)phase < HR_PYTORCH_PHASES ? names[phase] : "unknown";
+}
+
+void hr_pytorch_options_init(hr_pytorch_options *options) { memset(options, 0, sizeof *options); }
+
+/* ---- the job in its words ---- */
+
+__attribute__((format(printf, 2, 3))) static void add(char *text, const char *format, ...) {
+  size_t used = strlen(text);
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(text + used, HR_PYTORCH_TEXT_BYTES - used, format, args);
+  va_end(args);
+}
+
+static void unlike(hr_pytorch_info *info, const char *what) { add(info->unlike, "%s%s", *info->unlike ? "; " : "", what); }
+
+static bool other_adapters(const hr_lora *lora) {
+  return lora->rank && (lora->dora || lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding);
+}
+
+static hr_status refuse(const hr_job *job, hr_error *error) {
+  const char *what = NULL;
+  if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
+  else if (other_adapters(&job->model.lora))
+    what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";
+  else if (job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE) what = "no rules for quantized weights";
+  else if (job->freeze || job->train_only) what = "no rules for frozen tensors (--freeze, --train-only)";
+  else if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_SGD && job->optimizer != HR_OPTIMIZER_MOMENTUM)
+    what = "no rules for this --optimizer; there are for adamw, sgd and momentum";
+  else if (job->device.compute_capability == 0) what = "rules for GPUs of NVIDIA's alone";
+  else if (job->device.compute_capability < 80) what = "no rules for compute capability below 8.0";
+  if (!what) return HR_OK;
+  return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
+}
+
+static void set_precision(hr_pytorch *p, const hr_job *job) {
+  hri_torch_job *out = &p->job;
+  char *text = p->info.settings;
+  bool half = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_FP16;
+  if (half && job->model.lora.rank) { /* the base is loaded in 16 bits where it is frozen */
+    out->weights = out->autocast = job->precision == HR_PRECISION_BF16 ? HRI_BF16 : HRI_F16;
+    out->scaler = job->precision == HR_PRECISION_FP16;
+    add(text, "%s base under autocast", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
+    return;
+  }
+  switch (job->precision) {
+    case HR_PRECISION_BF16:
+      out->autocast = HRI_BF16;
+      add(text, "autocast to bf16, fp32 weights");
+      break;
+    case HR_PRECISION_FP16:
+      out->autocast = HRI_F16;
+      out->scaler = true;
+      add(text, "autocast to fp16 with GradScaler, fp32 weights");
+      break;
+    case HR_PRECISION_BF16_PURE:
+      out->weights = HRI_BF16;
+      add(text, "bf16 weights and optimizer states");
+      if (job->moments != HR_MOMENTS_BF16) unlike(&p->info, "optimizer states have the weights' type in PyTorch");
+      break;
+    default: add(text, job->precision == HR_PRECISION_TF32 ? "tf32" : "fp32");
+  }
+}
+
+static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
+  if (job->optimizer == HR_OPTIMIZER_SGD) p->job.optimizer = HRI_TORCH_SGD, add(p->info.settings, ", SGD");
+  else if (job->optimizer == HR_OPTIMIZER_MOMENTUM)
+    p->job.optimizer = HRI_TORCH_SGD_MOMENTUM, add(p->info.settings, ", SGD with momentum");
+  else if (stack == HR_PYTORCH_TRAINER) p->job.optimizer = HRI_TORCH_ADAMW_FUSED, add(p->info.settings, ", AdamW fused");
+  else p->job.optimizer = HRI_TORCH_ADAMW, add(p->info.settings, ", AdamW foreach");
+  if (job->update == HR_UPDATE_IN_BACKWARD) unlike(&p->info, "updates are behind the backward");
+}
+
+static void set_recompute(hr_pytorch *p, const hr_job *job) {
+  if (job->recompute.kind == HR_RECOMPUTE_NONE) return;
+  p->job.checkpoint = true;
+  add(p->info.settings, ", gradient checkpointing");
+  if (job->recompute.kind != HR_RECOMPUTE_BLOCK) unlike(&p->info, "gradient checkpointing is of every block");
+}
+
+static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
+  p->model = job->model;
+  p->job.model = &p->model;
+  p->job.batch = job->micro_batch;
+  p->job.tokens = job->sequence_length;
+  p->job.accumulate = job->accumulate;
+  p->job.steps = 2;
+  p->job.clip = job->clip > 0;
+  p->job.dropout = job->dropout > 0 ? job->dropout : job->model.dropout; /* the config's holds there */
+  p->job.mask = true;
+  p->job.padded = job->packing == HR_PACKING_OFF;
+  p->job.keeps_outputs = stack == HR_PYTORCH_PLAIN;
+  p->job.capability = job->device.compute_capability;
+  p->job.attention = job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0
+                         ? HRI_TORCH_EAGER /* transformers has soft-capped scores there alone */
+                         : HRI_TORCH_SDPA;
+  set_precision(p, job);
+  set_optimizer(p, job, stack);
+  set_recompute(p, job);
+  add(p->info.settings, ", attention %s%s", p->job.attention == HRI_TORCH_EAGER ? "eager" : "sdpa",
+      p->job.padded ? " with a padding mask" : "");
+  if (p->model.lora.rank) add(p->info.settings, ", adapters of rank %u by PEFT in fp32", p->model.lora.rank);
+  if (p->job.dropout > 0) add(p->info.settings, ", dropout %g", p->job.dropout);
+  if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length) unlike(&p->info, "the loss is not chunked");
+  if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
+}
+
+/* ---- what is told ---- */
+
+static bool same_group(const hr_pytorch_live *a, const hri_torch_label *l, hr_role role, uint64_t bytes) {
+  return a->op == l->op && a->module == l->module && a->role == role && a->bytes / a->count == bytes;
+}
+
+static bool add_live(hr_pytorch *p, const hri_torch_request *request, uint64_t bytes) {
+  const hri_torch_label *l = &p->torch.labels.items[request->label];
+  hr_role role = (hr_role)p->torch.storages.items[request->storage].role;
+  hr_pytorch_live one = {l->op, l->module, l->layer, role, bytes, 1};
+  p->info.at_peak_by_role[role] += bytes;
+  for (size_t i = 0; i < p->live.count; i++) {
+    hr_pytorch_live *group = &p->live.items[i];
+    if (!same_group(group, l, role, bytes)) continue;
+    group->count++;
+    group->bytes += bytes;
+    if (group->layer != l->layer) group->layer = -1;
+    return true;
+  }
+  return hri_array_push(&p->live, one);
+}
+
+static int by_bytes(const void *a, const void *b) {
+  const hr_pytorch_live *x = a, *y = b;
+  return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+/* What begins before the peak and does not end before it. */
+static hr_status list_live(hr_pytorch *p, hr_error *error) {
+  const hri_torch_request *requests = p->torch.requests.items;
+  uint64_t *begun = hri_alloc_zero(p->torch.storages.count, sizeof *begun);
+  bool ok = begun != NULL;
+  for (uint64_t i = 0; ok && i <= p->replay.peak_request; i++) begun[requests[i].storage] = requests[i].bytes ? i + 1 : 0;
+  for (size_t s = 1; ok && s < p->torch.storages.count; s++)
+    if (begun[s]) ok = add_live(p, &requests[begun[s] - 1], hri_round_up(requests[begun[s] - 1].bytes, 512));
+  hri_free(begun);
+  if (!ok) return hri_fail_memory(error, p->torch.storages.count * 8, "tensors at the peak");
+  qsort(p->live.items, p->live.count, sizeof *p->live.items, by_bytes);
+  p->info.live_count = (uint32_t)p->live.count;
+  return HR_OK;
+}
+
+static void tell_phases(hr_pytorch *p) {
+  for (int phase = 0; phase < HR_PYTORCH_PHASES; phase++)
+    for (int step = 0; step < 2; step++) {
+      const hri_torch_usage *usage = &p->replay.phases[step][phase];
+      if (usage->allocated_bytes > p->info.allocated_by_phase[phase]) p->info.allocated_by_phase[phase] = usage->allocated_bytes;
+      if (usage->reserved_bytes > p->info.reserved_by_phase[phase]) p->info.reserved_by_phase[phase] = usage->reserved_bytes;
+    }
+}
+
+static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
+  hr_pytorch_info *info = &p->info;
+  hri_torch_replay within;
+  uint64_t room;
+  HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, 0, &p->replay, error));
+  info->allocated_bytes = p->replay.whole.allocated_bytes;
+  info->reserved_bytes = p->replay.whole.reserved_bytes;
+  info->context_bytes = job->device.fixed_bytes;
+  info->device_used_bytes = info->reserved_bytes + info->context_bytes;
+  info->budget_bytes = job->budget_bytes;
+  info->peak_phase = (hr_pytorch_phase)p->replay.peak_phase;
+  info->peak_step = p->replay.peak_step;
+  info->request_count = p->torch.requests.count;
+  tell_phases(p);
+  HRI_TRY(list_live(p, error));
+  room = info->budget_bytes > info->context_bytes ? info->budget_bytes - info->context_bytes : 0;
+  info->fits = info->reserved_bytes <= room;
+  if (info->fits || info->allocated_bytes > room) {
+    if (!info->fits) info->missing_bytes = info->allocated_bytes - room;
+    return HR_OK;
+  }
+  HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, room, &within, error));
+  info->fits = within.fits;
+  info->retries = within.retries > 0 ? (uint64_t)within.retries : 0;
+  return HR_OK;
+}
+
+hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch, hr_error *error) {
+  hr_pytorch_options usual;
+  hr_pytorch *p;
+  hr_status status = HR_OK;
+  *pytorch = NULL;
+  hr_pytorch_options_init(&usual);
+  if (!options) options = &usual;
+  HRI_TRY(refuse(job, error));
+  p = hri_alloc_zero(1, sizeof *p);
+  if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
+  p->info.versions = versions;
+  hri_torch_init(&p->torch);
+  p->config = hr_alloc_config_default();
+  HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));
+  set_job(p, job, options->stack);
+  p->device = hri_aten_device_of(job->device.compute_capability);
+  p->torch.kernels = &p->device;
+  if (!hri_torch_run(&p->torch, &p->job)) status = hri_fail_memory(error, 32 * MIB, "PyTorch's requests");
+  if (status == HR_OK) status = answer(p, job, error);
+out:
+  if (status != HR_OK) hr_pytorch_destroy(p);
+  else *pytorch = p;
+  return status;
+}
+
+const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch) { return &pytorch->info; }
+
+bool hr_pytorch_live_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_live *live) {
+  if (index >= pytorch->live.count) return false;
+  *live = pytorch->live.items[index];
+  return true;
+}
+
+hr_status hr_pytorch_snapshot(const hr_pytorch *pytorch, hr_snapshot **snapshot, hr_error *error) {
+  return hri_torch_replay_snapshot(&pytorch->torch, &pytorch->config, 0, snapshot, error);
+}
+
+void hr_pytorch_destroy(hr_pytorch *pytorch) {
+  if (!pytorch) return;
+  hri_torch_deinit(&pytorch->torch);
+  hri_array_free(&pytorch->live);
+  hri_free(pytorch);
+}

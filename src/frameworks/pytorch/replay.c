@@ -1,0 +1,149 @@
+#include "frameworks/pytorch/replay.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+typedef struct run {
+  const hri_torch *torch;
+  hr_alloc_hooks hooks;
+  hr_alloc *alloc;
+  uint64_t *addresses; /* by storage */
+  bool labelled, limited;
+} run;
+
+static hr_status begin(run *r, const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity,
+                       hr_error *error) {
+  *r = (run){.torch = torch, .limited = capacity != 0};
+  r->addresses = hri_alloc_zero(torch->storages.count, sizeof *r->addresses);
+  if (!r->addresses) return hri_fail_memory(error, torch->storages.count * 8, "addresses of tensors");
+  HRI_TRY(hr_alloc_fake_hooks(capacity, &r->hooks, error));
+  return hr_alloc_create(&r->hooks, config, &r->alloc, error);
+}
+
+static void end(run *r) {
+  hr_alloc_destroy(r->alloc);
+  if (r->hooks.context) hr_alloc_hooks_destroy(&r->hooks);
+  hri_free(r->addresses);
+}
+
+static const char *const phase_names[HRI_TORCH_PHASES] = {"load", "forward",   "loss",      "backward",
+                                                          "clip", "optimizer", "zero_grad", "evaluate"};
+
+static hr_status label(run *r, const hri_torch_request *request, uint32_t step, hr_error *error) {
+  const hri_torch_label *l = &r->torch->labels.items[request->label];
+  char name[128];
+  hr_alloc_label out = {.category = hr_role_name(r->torch->storages.items[request->storage].role),
+                        .phase = phase_names[l->phase], .name = name, .layer = l->layer, .step = step};
+  (void)snprintf(name, sizeof name, "%s: %s", l->module, l->op);
+  return hr_alloc_set_label(r->alloc, &out, error);
+}
+
+static hr_status one(run *r, const hri_torch_request *request, uint32_t step, hr_error *error) {
+  uint64_t *address = &r->addresses[request->storage];
+  if (request->bytes == 0) return hr_alloc_free(r->alloc, *address, error);
+  if (r->labelled) HRI_TRY(label(r, request, step, error));
+  return hr_alloc_malloc(r->alloc, request->bytes, 0, address, error);
+}
+
+static uint64_t peak_of(const hr_alloc_stat *stat) { return (uint64_t)stat[HR_ALLOC_ALL].peak; }
+
+static void most(uint64_t *into, uint64_t bytes) {
+  if (bytes > *into) *into = bytes;
+}
+
+/* The statistics of the phase that ends here go into its figures and the whole's. */
+static void end_phase(run *r, const hri_torch_mark *mark, hri_torch_replay *out) {
+  hri_torch_usage *usage = &out->phases[mark->step > 1][mark->phase];
+  hr_alloc_stats stats;
+  hr_alloc_get_stats(r->alloc, &stats);
+  most(&usage->allocated_bytes, peak_of(stats.allocated_bytes));
+  most(&usage->reserved_bytes, peak_of(stats.reserved_bytes));
+  most(&out->whole.allocated_bytes, peak_of(stats.allocated_bytes));
+  most(&out->whole.reserved_bytes, peak_of(stats.reserved_bytes));
+  usage->after_bytes = out->whole.after_bytes = (uint64_t)stats.allocated_bytes[HR_ALLOC_ALL].current;
+  out->retries = stats.num_alloc_retries;
+  hr_alloc_reset_peak_stats(r->alloc);
+}
+
+/* Statistics tell how high the peak is; where it is reached is counted beside them. */
+typedef struct height {
+  uint64_t live, peak;
+  uint64_t *sizes; /* by storage, in whole blocks */
+} height;
+
+static bool rises(height *h, const hri_torch_request *request) {
+  uint64_t *size = &h->sizes[request->storage];
+  if (request->bytes == 0) {
+    h->live -= *size;
+    return false;
+  }
+  *size = hri_round_up(request->bytes, 512);
+  h->live += *size;
+  if (h->live <= h->peak) return false;
+  h->peak = h->live;
+  return true;
+}
+
+static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
+  const hri_torch *torch = r->torch;
+  size_t next = 0;
+  hri_torch_mark mark = {0};
+  out->fits = true;
+  for (size_t i = 0; i < torch->requests.count; i++) {
+    hr_status status;
+    for (; next < torch->marks.count && torch->marks.items[next].request <= i; next++) {
+      if (next) end_phase(r, &mark, out);
+      mark = torch->marks.items[next];
+    }
+    status = one(r, &torch->requests.items[i], mark.step, error);
+    if (status == HR_ERROR_MEMORY && r->limited) {
+      out->fits = false;
+      out->failed_request = i;
+      break;
+    }
+    HRI_TRY(status);
+    if (rises(h, &torch->requests.items[i])) out->peak_request = i, out->peak_step = mark.step, out->peak_phase = mark.phase;
+  }
+  end_phase(r, &mark, out);
+  return HR_OK;
+}
+
+static hr_status run_all(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity, hri_torch_replay *out,
+                         hr_snapshot **snapshot, hr_error *error) {
+  run r;
+  height h = {0};
+  hr_status status = begin(&r, torch, config, capacity, error);
+  *out = (hri_torch_replay){0};
+  if (status != HR_OK) goto out;
+  h.sizes = hri_alloc_zero(torch->storages.count, sizeof *h.sizes);
+  if (!h.sizes) {
+    status = hri_fail_memory(error, torch->storages.count * 8, "sizes of tensors");
+    goto out;
+  }
+  if (snapshot) {
+    hr_alloc_history_options options;
+    hr_alloc_history_options_init(&options);
+    options.event_limit = 4 * torch->requests.count + 1024;
+    r.labelled = true;
+    HRI_TRY_OUT(hr_alloc_history_start(r.alloc, &options, error));
+  }
+  HRI_TRY_OUT(go(&r, out, &h, error));
+  if (snapshot) status = hr_alloc_snapshot(r.alloc, snapshot, error);
+out:
+  hri_free(h.sizes);
+  end(&r);
+  return status;
+}
+
+hr_status hri_torch_replay_run(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
+                               hri_torch_replay *out, hr_error *error) {
+  return run_all(torch, config, capacity_bytes, out, NULL, error);
+}
+
+hr_status hri_torch_replay_snapshot(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
+                                    hr_snapshot **snapshot, hr_error *error) {
+  hri_torch_replay out;
+  return run_all(torch, config, capacity_bytes, &out, snapshot, error);
+}

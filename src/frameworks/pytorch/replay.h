@@ -1,0 +1,31 @@
+/* The framework's program through the caching allocator: what PyTorch would count and hold. */
+#ifndef HRI_PYTORCH_REPLAY_H
+#define HRI_PYTORCH_REPLAY_H
+
+#include <headroom/alloc.h>
+
+#include "frameworks/pytorch/eager.h"
+
+typedef struct hri_torch_usage {
+  uint64_t allocated_bytes, reserved_bytes; /* peaks, as torch.cuda.max_memory_allocated and _reserved */
+  uint64_t after_bytes;                     /* allocated at the end */
+} hri_torch_usage;
+
+typedef struct hri_torch_replay {
+  hri_torch_usage whole, phases[2][HRI_TORCH_PHASES]; /* [0]: the first step, and loading; [1]: the last step */
+  uint64_t peak_request;                              /* the request with which `allocated` peaks first */
+  uint32_t peak_step;
+  hri_torch_phase peak_phase;
+  bool fits; /* every request was met within the capacity, cached memory returned where needed */
+  uint64_t failed_request;
+  int64_t retries; /* num_alloc_retries */
+} hri_torch_replay;
+
+/* `capacity_bytes` 0: no limit. */
+hr_status hri_torch_replay_run(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
+                               hri_torch_replay *out, hr_error *error);
+/* The same, recorded: a snapshot as PyTorch would dump it at the end, with names for stacks. The caller owns it. */
+hr_status hri_torch_replay_snapshot(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
+                                    hr_snapshot **snapshot, hr_error *error);
+
+#endif
