@@ -16,6 +16,7 @@ static const char *const bases[] = {"original", "dequantized", NULL};
 static const char *const colors[] = {"auto", "always", "never", NULL};
 static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
 static const char *const dumps[] = {"program", NULL};
+static const char *const engines[] = {"headroom", "pytorch", "pytorch:trainer", "pytorch:plain", NULL};
 static const char *const group_kinds[] = {"stack", "category", "size", NULL};
 static const char *const shells[] = {"bash", NULL};
 static const char *const tables[] = {"seq,micro-batch", "micro-batch,seq", NULL};
@@ -74,6 +75,10 @@ static const hr_field rows[] = {
     {"timeline", HR_FIELD_FLAG, "Plan", NULL, "memory over the course of the job", HR_FOR_PLAN, OWN(timeline)},
     {"dump", HR_FIELD_WORD, "Plan", "WHAT", "program: every program, node, tensor and storage", HR_FOR_PLAN, OWN(dump),
      .words = dumps},
+    {"engine", HR_FIELD_WORD, "Plan", "NAME",
+     "whose memory: headroom's, or what PyTorch would need for the job, run by transformers' Trainer (pytorch) or a loop "
+     "of one's own (pytorch:plain)",
+     HR_FOR_PLAN, OWN(engine), .words = engines, .initial = "headroom"},
     {"fail-over", HR_FIELD_SIZE, "Plan", "SIZE", "exit 3 when the job needs more than SIZE (for CI)", HR_FOR_PLAN,
      OWN_PAIR(fail_over_bytes, fail_over_share)},
 
@@ -133,8 +138,9 @@ static const hr_field rows[] = {
     {"weights", HR_FIELD_NAME, "Merge", "X,X", "one factor for each adapter, in their order (without it 1 for all)",
      HR_FOR_MERGE, OWN(weights), .refuses = refuse_weights, .remedy = "--weights 0.7,0.3"},
 
-    {"alloc-conf", HR_FIELD_TEXT, "Replay", "TEXT", "settings as in PYTORCH_ALLOC_CONF (\"\": PyTorch's defaults)",
-     HR_FOR_REPLAY, OWN(alloc_conf)},
+    {"alloc-conf", HR_FIELD_TEXT, "Replay", "TEXT",
+     "settings as in PYTORCH_ALLOC_CONF (\"\": PyTorch's defaults); plan: with --engine pytorch",
+     HR_FOR_REPLAY | HR_FOR_PLAN, OWN(alloc_conf)},
     {"search", HR_FIELD_FLAG, "Replay", NULL, "try a set of settings and sort them, the best first", HR_FOR_REPLAY,
      OWN(search)},
     {"capacity", HR_FIELD_SIZE, "Replay", "SIZE", "what the allocator may reserve", HR_FOR_REPLAY, OWN(capacity_bytes),

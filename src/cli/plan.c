@@ -181,6 +181,7 @@ static hr_status show_json(const cli_config *config, const hr_plan *plan, const 
   hr_status status = HR_OK;
   json_write_begin(&json, stdout);
   plan_write_json(&json, config, plan, fixes, frontier);
+  plan_engine_write(&json, config, plan);
   if (config->own.table) status = plan_print_table(config, &json, error);
   if (status == HR_OK && config->own.timeline) status = plan_write_timeline(&json, plan, error);
   json_write_end(&json);
@@ -195,6 +196,7 @@ static hr_status show_text(const cli_config *config, const hr_plan *plan, const 
     return plan_print_table(config, NULL, error);
   }
   plan_print(stdout, plan);
+  plan_engine_line(config, plan);
   if (frontier->count) plan_print_frontier(stdout, plan, frontier);
   if (config->own.timeline) {
     hr_status status = plan_print_timeline(stdout, plan, error);
@@ -230,6 +232,30 @@ static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_e
                   (unsigned long long)bytes);
 }
 
+/* --engine pytorch: the framework's answer instead of a plan. */
+static hr_status other_engine(const cli_config *config, hr_error *error) {
+  hr_pytorch *pytorch = NULL;
+  json_writer json;
+  bool fits;
+  if (config->own.table || config->own.timeline || config_chosen(config, &config->own.dump) ||
+      (config_chosen(config, &config->own.fixes) && config->own.fixes) || config->job.automatic)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "--engine %s goes with no --table, --timeline, --dump, --fixes and --auto: they are of Headroom's "
+                    "own plans",
+                    config->own.engine);
+  HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
+  fits = hr_pytorch_get(pytorch)->fits;
+  if (config->own.json) {
+    json_write_begin(&json, stdout);
+    plan_engine_write_json(&json, config, pytorch);
+    json_write_end(&json);
+  } else {
+    plan_engine_print(config, pytorch);
+  }
+  hr_pytorch_destroy(pytorch);
+  return fits ? HR_OK : HR_ERROR_BUDGET; /* the screen has said it */
+}
+
 hr_status command_plan(cli_config *config, hr_error *error) {
   hr_purpose purpose = config->own.purpose;
   hr_frontier frontier = {.count = 0};
@@ -241,6 +267,7 @@ hr_status command_plan(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
   }
   status = config_job(config, purpose, error);
+  if (status == HR_OK && strncmp(config->own.engine, "pytorch", 7) == 0) return other_engine(config, error);
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, error);
   if (status == HR_OK) status = show(config, plan, &frontier, error);
   if (status == HR_OK) status = check_limit(config, plan, error);

@@ -3,6 +3,7 @@
 #define CLI_PLAN_H
 
 #include <headroom/plan.h>
+#include <headroom/pytorch.h>
 
 #include <stdio.h>
 
@@ -48,6 +49,15 @@ hr_status plan_print_timeline(FILE *stream, const hr_plan *plan, hr_error *error
 /* The members of `plan --json`; the caller opens and ends the document. `list` and `frontier` may be NULL. */
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
                      const hr_frontier *frontier);
+/* --engine pytorch: what the framework would need for a job (plan_engine.c). */
+hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytorch **pytorch, hr_error *error);
+void plan_engine_print(const cli_config *config, const hr_pytorch *pytorch);
+void plan_engine_write_json(json_writer *json, const cli_config *config, const hr_pytorch *pytorch);
+/* Whether PyTorch's CUDA allocator would run there, so that a plan of our own tells of it: a line, the member `engines`. */
+bool plan_engine_applies(const hr_job *job);
+void plan_engine_line(const cli_config *config, const hr_plan *plan);
+void plan_engine_write(json_writer *json, const cli_config *config, const hr_plan *plan);
+
 /* The members `timeline`, one entry per node, and `schedule`, one per program. */
 hr_status plan_write_timeline(json_writer *json, const hr_plan *plan, hr_error *error);
 

@@ -1,0 +1,192 @@
+/* plan --engine pytorch: what the framework would need for the job, on a screen and as JSON; and the line of it in every
+ * plan for a GPU. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "cli/plan.h"
+#include "cli/text.h"
+
+enum { LABEL = 11, ROWS = 8 };
+
+static uint64_t need(const hr_pytorch_info *info) { return info->device_used_bytes; }
+
+static const char *const names[] = {"Trainer", "a plain loop"};
+
+static hr_pytorch_stack stack_of(const cli_config *config) {
+  return strcmp(config->own.engine, "pytorch:plain") == 0 ? HR_PYTORCH_PLAIN : HR_PYTORCH_TRAINER;
+}
+
+hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytorch **pytorch, hr_error *error) {
+  hr_pytorch_options options;
+  hr_pytorch_options_init(&options);
+  options.stack = stack_of(config);
+  options.alloc_conf = config->own.alloc_conf;
+  return hr_pytorch_create(job, &options, pytorch, error);
+}
+
+bool plan_engine_applies(const hr_job *job) { return job->purpose == HR_PURPOSE_TRAIN && job->device.compute_capability > 0; }
+
+void plan_engine_line(const cli_config *config, const hr_plan *plan) {
+  char text[200];
+  hr_pytorch *pytorch = NULL;
+  hr_error error;
+  const hr_pytorch_info *info;
+  if (!plan_engine_applies(hr_plan_job(plan))) return;
+  if (plan_engine_make(config, hr_plan_job(plan), &pytorch, &error) != HR_OK) {
+    screen_hang(stdout, LABEL, "pytorch", "would need more than this plan, which is of Headroom's own engine");
+    return;
+  }
+  info = hr_pytorch_get(pytorch);
+  (void)snprintf(text, sizeof text, "with %s would need %s (%s allocated; --engine pytorch); this plan is of Headroom's own engine",
+                 names[stack_of(config)], SIZE_TEXT(need(info)), SIZE_TEXT(info->allocated_bytes));
+  screen_hang(stdout, LABEL, "pytorch", text);
+  hr_pytorch_destroy(pytorch);
+}
+
+static void print_verdict(const hr_pytorch_info *info) {
+  const char *plain = screen_style(stdout, STYLE_PLAIN);
+  if (info->fits && need(info) <= info->budget_bytes)
+    (void)printf("%sFITS%s  needs %s of %s, %s to spare\n", screen_style(stdout, STYLE_GOOD), plain,
+                 SIZE_TEXT(need(info)), SIZE_TEXT(info->budget_bytes), SIZE_TEXT(info->budget_bytes - need(info)));
+  else if (info->fits)
+    (void)printf("%sFITS%s  in %s, where the allocator returns cached memory %llu times in two steps; it would take %s\n",
+                 screen_style(stdout, STYLE_WARN), plain, SIZE_TEXT(info->budget_bytes),
+                 (unsigned long long)info->retries, SIZE_TEXT(need(info)));
+  else
+    (void)printf("%sDOES NOT FIT%s  needs %s of %s\n", screen_style(stdout, STYLE_BAD), plain, SIZE_TEXT(need(info)),
+                 SIZE_TEXT(info->budget_bytes));
+}
+
+static void print_job(const cli_config *config, const hr_pytorch_info *info) {
+  const hr_job *job = &config->job;
+  char text[HR_PYTORCH_TEXT_BYTES + 256];
+  (void)snprintf(text, sizeof text, "train %s by %s (%s), seq %u, micro-batch %u x accumulate %u, %s, on %s",
+                 job->model.name, info->versions, names[stack_of(config)], job->sequence_length, job->micro_batch,
+                 job->accumulate, info->settings, job->device.name);
+  screen_hang(stdout, LABEL, "plan", text);
+  if (*info->unlike) screen_hang(stdout, LABEL, "unlike", info->unlike);
+}
+
+static void print_figures(const hr_pytorch_info *info) {
+  (void)printf("   %-22s %11s   torch.cuda.max_memory_allocated()\n", "allocated", SIZE_TEXT(info->allocated_bytes));
+  (void)printf("   %-22s %11s   torch.cuda.max_memory_reserved()\n", "reserved", SIZE_TEXT(info->reserved_bytes));
+  (void)printf("   %-22s %11s   assumed\n", "context and kernels", SIZE_TEXT(info->context_bytes));
+  (void)printf("   %-22s %11s   as nvidia-smi shows the process\n\n", "used of the device", SIZE_TEXT(need(info)));
+}
+
+static void print_roles(const hr_pytorch_info *info) {
+  char text[400] = "";
+  for (int role = 0; role < HR_ROLE_COUNT; role++) {
+    char name[TEXT_BYTES];
+    size_t used = strlen(text);
+    if (info->at_peak_by_role[role] < info->allocated_bytes / 200) continue;
+    (void)snprintf(name, sizeof name, "%s", hr_role_name((hr_role)role));
+    for (char *c = name; *c; c++)
+      if (*c == '_') *c = ' ';
+    (void)snprintf(text + used, sizeof text - used, "%s%s %s", used ? ", " : "", name,
+                   SIZE_TEXT(info->at_peak_by_role[role]));
+  }
+  screen_hang(stdout, LABEL, "at peak", text);
+}
+
+static void print_phases(const hr_pytorch_info *info) {
+  char text[400] = "";
+  for (int phase = 0; phase < HR_PYTORCH_PHASES; phase++) {
+    size_t used = strlen(text);
+    if (info->allocated_by_phase[phase] == 0) continue;
+    (void)snprintf(text + used, sizeof text - used, "%s%s %s", used ? ", " : "",
+                   hr_pytorch_phase_name((hr_pytorch_phase)phase), SIZE_TEXT(info->allocated_by_phase[phase]));
+  }
+  screen_hang(stdout, LABEL, "by phase", text);
+}
+
+static void print_live(const hr_pytorch *pytorch) {
+  hr_pytorch_live live;
+  (void)printf("\n   largest at the peak, alike ones together\n");
+  for (uint32_t i = 0; i < ROWS && hr_pytorch_live_get(pytorch, i, &live); i++)
+    (void)printf("   %11s  %5u x  %s: %s\n", SIZE_TEXT(live.bytes), live.count, live.module, live.op);
+}
+
+void plan_engine_print(const cli_config *config, const hr_pytorch *pytorch) {
+  const hr_pytorch_info *info = hr_pytorch_get(pytorch);
+  char text[160];
+  print_job(config, info);
+  print_verdict(info);
+  (void)putchar('\n');
+  print_figures(info);
+  (void)snprintf(text, sizeof text, "in step %u, %s", info->peak_step, hr_pytorch_phase_name(info->peak_phase));
+  screen_hang(stdout, LABEL, "peak", text);
+  print_roles(info);
+  print_phases(info);
+  print_live(pytorch);
+  (void)putchar('\n');
+  print_verdict(info);
+}
+
+/* ---- JSON ---- */
+
+static void write_phases(json_writer *json, const char *key, const uint64_t *bytes) {
+  json_write_open(json, key, '{');
+  for (int phase = 0; phase < HR_PYTORCH_PHASES; phase++)
+    json_write_count(json, hr_pytorch_phase_name((hr_pytorch_phase)phase), bytes[phase]);
+  json_write_close(json, '}');
+}
+
+static void write_live(json_writer *json, const hr_pytorch *pytorch) {
+  hr_pytorch_live live;
+  json_write_open(json, "live", '[');
+  for (uint32_t i = 0; i < 32 && hr_pytorch_live_get(pytorch, i, &live); i++) {
+    json_write_open_flat(json, NULL, '{');
+    json_write_text(json, "op", live.op);
+    json_write_text(json, "module", live.module);
+    json_write_text(json, "role", hr_role_name(live.role));
+    json_write_count(json, "count", live.count);
+    json_write_count(json, "bytes", live.bytes);
+    json_write_close(json, '}');
+  }
+  json_write_close(json, ']');
+}
+
+static void write_engine(json_writer *json, const hr_pytorch *pytorch) {
+  const hr_pytorch_info *info = hr_pytorch_get(pytorch);
+  json_write_open(json, "engines", '{');
+  json_write_open(json, "pytorch", '{');
+  json_write_text(json, "versions", info->versions);
+  json_write_text(json, "settings", info->settings);
+  json_write_text(json, "unlike", info->unlike);
+  json_write_bool(json, "within_budget", info->fits);
+  json_write_count(json, "allocated_bytes", info->allocated_bytes);
+  json_write_count(json, "reserved_bytes", info->reserved_bytes);
+  json_write_count(json, "context_bytes", info->context_bytes);
+  json_write_count(json, "device_used_bytes", info->device_used_bytes);
+  json_write_number(json, "error_low", info->error_low);
+  json_write_number(json, "error_high", info->error_high);
+  json_write_count(json, "missing_bytes", info->missing_bytes);
+  json_write_count(json, "retries", info->retries);
+  write_phases(json, "allocated_by_phase", info->allocated_by_phase);
+  write_phases(json, "reserved_by_phase", info->reserved_by_phase);
+  json_write_open_flat(json, "peak", '{');
+  json_write_text(json, "phase", hr_pytorch_phase_name(info->peak_phase));
+  json_write_count(json, "step", info->peak_step);
+  json_write_close(json, '}');
+  write_live(json, pytorch);
+  json_write_close(json, '}');
+  json_write_close(json, '}');
+}
+
+void plan_engine_write(json_writer *json, const cli_config *config, const hr_plan *plan) {
+  hr_pytorch *pytorch = NULL;
+  if (!plan_engine_applies(hr_plan_job(plan)) || plan_engine_make(config, hr_plan_job(plan), &pytorch, NULL) != HR_OK)
+    return;
+  write_engine(json, pytorch);
+  hr_pytorch_destroy(pytorch);
+}
+
+void plan_engine_write_json(json_writer *json, const cli_config *config, const hr_pytorch *pytorch) {
+  const hr_pytorch_info *info = hr_pytorch_get(pytorch);
+  json_write_text(json, "engine", config->own.engine);
+  json_write_bool(json, "fits", info->fits);
+  json_write_count(json, "need_bytes", need(info));
+  json_write_count(json, "budget_bytes", info->budget_bytes);
+  write_engine(json, pytorch);
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# plan --engine pytorch: the screen, the JSON, exit codes, what is refused; and the line of it in plans for a GPU.
+source "$(dirname "$0")/common.sh"
+
+run plan gpt2-124m --device rtx-3060 --micro-batch 2 --engine pytorch; expect_rc 0; expect_no_err
+expect_out '^FITS'; expect_out 'max_memory_allocated'; expect_out 'AdamW fused'; expect_out '^unlike +the loss is not chunked'
+[ "$(grep -c '^FITS' out)" -eq 2 ] || fail "the verdict is not first and last"
+awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
+run plan gpt2-124m --device rtx-3060 --micro-batch 16 --engine pytorch; expect_rc 3; expect_no_err; expect_out '^DOES NOT FIT'
+
+# A loop of one's own keeps the logits of the step before, and foreach AdamW a list of its own.
+run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --json; expect_rc 0
+expect_json 'd["engine"] == "pytorch" and d["fits"]' 'd["engines"]["pytorch"]["reserved_bytes"] >= d["engines"]["pytorch"]["allocated_bytes"]' \
+  'd["need_bytes"] == d["engines"]["pytorch"]["device_used_bytes"]' 'd["engines"]["pytorch"]["peak"]["phase"] == "backward"'
+trainer=$(json_number allocated_bytes)
+run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch:plain --json; expect_rc 0
+[ "$(json_number allocated_bytes)" -gt "$trainer" ] || fail "a plain loop needs no more than the Trainer"
+# Padded rows rule flash attention out.
+run plan llama-3-8b --device h200 --precision bf16-pure --engine pytorch --packing off; expect_rc 0; expect_out 'padding mask'
+# Settings of the allocator reach it: with expandable segments less is reserved.
+run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch --json; expect_rc 0; plain=$(json_number reserved_bytes)
+run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch --json --alloc-conf expandable_segments:True; expect_rc 0
+[ "$(json_number reserved_bytes)" -lt "$plain" ] || fail "expandable segments reserve no less"
+
+# What there are no rules for is refused by name.
+run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer adamw8bit; refuses 2; expect_err 'optimizer'
+run plan llama-3.2-1b --engine pytorch; refuses 2; expect_err "NVIDIA"
+run plan llama-3.2-1b --device t4 --engine pytorch; refuses 2; expect_err '8\.0'
+run plan gpt2-124m --device a100-80 --engine pytorch --auto; refuses 2; expect_err -- '--auto'
+run plan gpt2-124m --device a100-80 --engine torch; refuses 2; expect_err 'pytorch'
+
+run plan gpt2-124m --device rtx-4090; expect_rc 0; expect_out "^pytorch +with Trainer would need [0-9.]+ GiB"
+run plan gpt2-124m --device rtx-4090 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["allocated_bytes"] > d["tiers"]["device"]["reserved_bytes"]'
+run plan gpt2-124m --device mi300x --json; expect_rc 0; expect_json '"engines" not in d'
+run plan micro-llama-bytes --threads 1 --json; expect_rc 0; expect_json '"engines" not in d'
+finish
