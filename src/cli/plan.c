@@ -236,6 +236,7 @@ static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_e
 static hr_status other_engine(const cli_config *config, hr_error *error) {
   hr_pytorch *pytorch = NULL;
   json_writer json;
+  hr_status status;
   bool fits;
   if (config->own.table || config->own.timeline || config_chosen(config, &config->own.dump) ||
       (config_chosen(config, &config->own.fixes) && config->own.fixes) || config->job.automatic)
@@ -247,12 +248,13 @@ static hr_status other_engine(const cli_config *config, hr_error *error) {
   fits = hr_pytorch_get(pytorch)->fits;
   if (config->own.json) {
     json_write_begin(&json, stdout);
-    plan_engine_write_json(&json, config, pytorch);
+    status = plan_engine_write_json(&json, config, pytorch, error);
     json_write_end(&json);
   } else {
-    plan_engine_print(config, pytorch);
+    status = plan_engine_print(config, pytorch, error);
   }
   hr_pytorch_destroy(pytorch);
+  if (status != HR_OK) return status;
   return fits ? HR_OK : HR_ERROR_BUDGET; /* the screen has said it */
 }
 

@@ -107,8 +107,96 @@ static void print_live(const hr_pytorch *pytorch) {
     (void)printf("   %11s  %5u x  %s: %s\n", SIZE_TEXT(live.bytes), live.count, live.module, live.op);
 }
 
-void plan_engine_print(const cli_config *config, const hr_pytorch *pytorch) {
+/* ---- what would fit, in the framework's words ---- */
+
+/* A change of the job: at most two techniques at once. Effect classes as for our own fixes. */
+typedef struct change {
+  bool checkpointing, expandable;
+  uint32_t split; /* the micro-batch by this, and as many micro-steps more */
+  hr_precision precision;
+  int effect;
+} change;
+
+static const change changes[] = {
+    {.expandable = true, .effect = HR_EFFECT_SAME_BITS},
+    {.checkpointing = true, .effect = HR_EFFECT_SAME_BITS},
+    {.split = 2, .effect = HR_EFFECT_ROUNDING},
+    {.split = 4, .effect = HR_EFFECT_ROUNDING},
+    {.split = 8, .effect = HR_EFFECT_ROUNDING},
+    {.checkpointing = true, .split = 2, .effect = HR_EFFECT_ROUNDING},
+    {.checkpointing = true, .split = 4, .effect = HR_EFFECT_ROUNDING},
+    {.checkpointing = true, .split = 8, .effect = HR_EFFECT_ROUNDING},
+    {.precision = HR_PRECISION_BF16, .effect = HR_EFFECT_NUMERICS},
+    {.precision = HR_PRECISION_BF16, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
+    {.precision = HR_PRECISION_BF16_PURE, .effect = HR_EFFECT_NUMERICS},
+    {.precision = HR_PRECISION_BF16_PURE, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
+};
+enum { CHANGES = sizeof changes / sizeof *changes };
+
+/* False: it changes nothing here, or cannot be. */
+static bool change_job(const change *c, hr_job *job) {
+  if (c->checkpointing && job->recompute.kind != HR_RECOMPUTE_NONE) return false;
+  if (c->checkpointing) job->recompute.kind = HR_RECOMPUTE_BLOCK;
+  if (c->split && job->micro_batch % c->split != 0) return false;
+  if (c->split) job->micro_batch /= c->split, job->accumulate *= c->split;
+  if (c->precision == HR_PRECISION_FP32) return true;
+  if (job->precision == c->precision || job->precision == HR_PRECISION_BF16_PURE) return false;
+  if (job->precision == HR_PRECISION_FP16 && c->precision == HR_PRECISION_BF16) return false;
+  job->precision = c->precision;
+  if (c->precision == HR_PRECISION_BF16_PURE) job->moments = HR_MOMENTS_BF16;
+  return true;
+}
+
+static void say(char *text, size_t bytes, const char *framework, hr_technique technique, uint64_t value) {
+  size_t used = strlen(text);
+  if (used) used += (size_t)snprintf(text + used, bytes - used, ", ");
+  (void)hr_technique_words(technique, value, framework, text + used, bytes - used);
+}
+
+static void say_change(const change *c, const hr_job *job, hr_pytorch_stack stack, char *text, size_t bytes) {
+  const char *framework = stack == HR_PYTORCH_TRAINER ? "transformers" : "";
+  text[0] = 0;
+  if (c->expandable) (void)snprintf(text, bytes, "PYTORCH_ALLOC_CONF=expandable_segments:True");
+  if (c->checkpointing) say(text, bytes, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
+  if (c->split) say(text, bytes, framework, HR_TECHNIQUE_MICRO_BATCH, job->micro_batch);
+  if (c->split) say(text, bytes, framework, HR_TECHNIQUE_ACCUMULATE, job->accumulate);
+  if (c->precision == HR_PRECISION_BF16) say(text, bytes, framework, HR_TECHNIQUE_BF16, 0);
+  if (c->precision == HR_PRECISION_BF16_PURE) say(text, bytes, framework, HR_TECHNIQUE_BF16_PURE, 0);
+}
+
+/* Calls `each` with every change that fits, each run like the job itself. */
+static hr_status each_fix(const cli_config *config, void (*each)(void *context, const char *text, const change *c, uint64_t bytes),
+                          void *context, hr_error *error) {
+  for (int i = 0; i < CHANGES; i++) {
+    hr_pytorch_options options;
+    hr_pytorch *pytorch = NULL;
+    hr_job job = config->job;
+    char text[400];
+    hr_pytorch_options_init(&options);
+    options.stack = stack_of(config);
+    options.alloc_conf = changes[i].expandable ? "expandable_segments:True" : config->own.alloc_conf;
+    if (!change_job(&changes[i], &job)) continue;
+    hr_status status = hr_pytorch_create(&job, &options, &pytorch, error);
+    if (status != HR_OK) return status;
+    say_change(&changes[i], &job, options.stack, text, sizeof text);
+    if (hr_pytorch_get(pytorch)->fits) each(context, text, &changes[i], need(hr_pytorch_get(pytorch)));
+    hr_pytorch_destroy(pytorch);
+  }
+  return HR_OK;
+}
+
+static void print_fix(void *context, const char *text, const change *c, uint64_t bytes) {
+  uint32_t *count = context;
+  char label[TEXT_BYTES], row[512];
+  if ((*count)++ == 0) (void)printf("\n   settings that fit, each run likewise (~ other numerics)\n");
+  (void)snprintf(label, sizeof label, "%14s", SIZE_TEXT(bytes));
+  (void)snprintf(row, sizeof row, "%s%s", text, c->effect == HR_EFFECT_NUMERICS ? " ~" : "");
+  screen_hang(stdout, 16, label, row);
+}
+
+hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch, hr_error *error) {
   const hr_pytorch_info *info = hr_pytorch_get(pytorch);
+  uint32_t fixes = 0;
   char text[160];
   print_job(config, info);
   print_verdict(info);
@@ -119,8 +207,11 @@ void plan_engine_print(const cli_config *config, const hr_pytorch *pytorch) {
   print_roles(info);
   print_phases(info);
   print_live(pytorch);
+  if (!info->fits) HRI_TRY(each_fix(config, print_fix, &fixes, error));
+  if (!info->fits && fixes == 0) (void)printf("\n   none of the settings that were tried fits\n");
   (void)putchar('\n');
   print_verdict(info);
+  return HR_OK;
 }
 
 /* ---- JSON ---- */
@@ -182,11 +273,25 @@ void plan_engine_write(json_writer *json, const cli_config *config, const hr_pla
   hr_pytorch_destroy(pytorch);
 }
 
-void plan_engine_write_json(json_writer *json, const cli_config *config, const hr_pytorch *pytorch) {
+static void write_fix(void *context, const char *text, const change *c, uint64_t bytes) {
+  json_writer *json = context;
+  json_write_open_flat(json, NULL, '{');
+  json_write_text(json, "options", text);
+  json_write_count(json, "effect_class", (uint64_t)c->effect);
+  json_write_count(json, "need_bytes", bytes);
+  json_write_close(json, '}');
+}
+
+hr_status plan_engine_write_json(json_writer *json, const cli_config *config, const hr_pytorch *pytorch, hr_error *error) {
+  hr_status status = HR_OK;
   const hr_pytorch_info *info = hr_pytorch_get(pytorch);
   json_write_text(json, "engine", config->own.engine);
   json_write_bool(json, "fits", info->fits);
   json_write_count(json, "need_bytes", need(info));
   json_write_count(json, "budget_bytes", info->budget_bytes);
   write_engine(json, pytorch);
+  json_write_open(json, "fixes", '[');
+  if (!info->fits) status = each_fix(config, write_fix, json, error);
+  json_write_close(json, ']');
+  return status;
 }

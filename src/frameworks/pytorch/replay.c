@@ -92,18 +92,22 @@ static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
   hri_torch_mark mark = {0};
   out->fits = true;
   for (size_t i = 0; i < torch->requests.count; i++) {
+    hr_error refused;
     hr_status status;
     for (; next < torch->marks.count && torch->marks.items[next].request <= i; next++) {
       if (next) end_phase(r, &mark, out);
       mark = torch->marks.items[next];
     }
-    status = one(r, &torch->requests.items[i], mark.step, error);
-    if (status == HR_ERROR_MEMORY && r->limited) {
+    status = one(r, &torch->requests.items[i], mark.step, &refused);
+    if (status == HR_ERROR_MEMORY && r->limited) { /* an answer, no failure */
       out->fits = false;
       out->failed_request = i;
       break;
     }
-    HRI_TRY(status);
+    if (status != HR_OK) {
+      if (error) *error = refused;
+      return status;
+    }
     if (rises(h, &torch->requests.items[i])) out->peak_request = i, out->peak_step = mark.step, out->peak_phase = mark.phase;
   }
   end_phase(r, &mark, out);
