@@ -31,7 +31,7 @@ typedef struct cli_settings {
   double temperature, top_p;
   uint32_t top_k;
   hr_purpose purpose; /* plan: --for */
-  const char *table, *dump, *engine;
+  const char *table, *dump, *engine, *snapshot;
   bool fixes, timeline;
   uint64_t fail_over_bytes;
   double fail_over_share;

@@ -49,6 +49,16 @@ typedef struct table_cell {
   bool possible, fits;
 } table_cell;
 
+static hr_status engine_cell(const cli_config *config, const hr_job *job, table_cell *out, hr_error *error) {
+  hr_pytorch *pytorch = NULL;
+  HRI_TRY(plan_engine_make(config, job, &pytorch, error));
+  out->need_bytes = hr_pytorch_get(pytorch)->device_used_bytes;
+  out->fits = hr_pytorch_get(pytorch)->fits;
+  out->possible = true;
+  hr_pytorch_destroy(pytorch);
+  return HR_OK;
+}
+
 static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t batch, table_cell *out,
                            hr_error *error) {
   hr_job job = config->asked;
@@ -62,6 +72,7 @@ static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t
   job.sequence_length = sequence;
   job.micro_batch = batch;
   status = hr_job_finish(&job, &own);
+  if (status == HR_OK && plan_engine_chosen(config)) return engine_cell(config, &job, out, error);
   if (status == HR_OK && plan_chooses_levels(&job)) status = hr_plan_recompute(&job, &plan, NULL, &own);
   else if (status == HR_OK) status = hr_plan_create(&job, &plan, &own);
   if (status == HR_ERROR_USAGE || status == HR_ERROR_UNSUPPORTED) return HR_OK; /* this pair cannot be; others can */
@@ -84,7 +95,7 @@ static void write_cell(json_writer *json, uint32_t sequence, uint32_t batch, con
   if (cell->possible) json_write_count(json, "need_bytes", cell->need_bytes);
   else json_write_null(json, "need_bytes");
   json_write_bool(json, "fits", cell->fits);
-  if (cell->possible) json_write_ns(json, "step_ns", cell->step_seconds);
+  if (cell->possible && cell->step_seconds > 0) json_write_ns(json, "step_ns", cell->step_seconds);
   json_write_close(json, '}');
 }
 
@@ -233,26 +244,41 @@ static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_e
 }
 
 /* --engine pytorch: the framework's answer instead of a plan. */
-static hr_status other_engine(const cli_config *config, hr_error *error) {
-  hr_pytorch *pytorch = NULL;
+static hr_status show_engine(const cli_config *config, const hr_pytorch *pytorch, hr_error *error) {
   json_writer json;
   hr_status status;
+  if (!config->own.json && config->own.table) return plan_print_table(config, NULL, error);
+  if (!config->own.json) return plan_engine_print(config, pytorch, error);
+  json_write_begin(&json, stdout);
+  status = plan_engine_write_json(&json, config, pytorch, error);
+  if (status == HR_OK && config->own.table) status = plan_print_table(config, &json, error);
+  json_write_end(&json);
+  return status;
+}
+
+static hr_status write_snapshot(const cli_config *config, const hr_pytorch *pytorch, hr_error *error) {
+  hr_snapshot *snapshot = NULL;
+  hr_status status;
+  if (!config->own.snapshot) return HR_OK;
+  HRI_TRY(hr_pytorch_snapshot(pytorch, &snapshot, error));
+  status = hr_snapshot_write(snapshot, config->own.snapshot, NULL, error);
+  hr_snapshot_destroy(snapshot);
+  return status;
+}
+
+static hr_status other_engine(const cli_config *config, hr_error *error) {
+  hr_pytorch *pytorch = NULL;
+  hr_status status;
   bool fits;
-  if (config->own.table || config->own.timeline || config_chosen(config, &config->own.dump) ||
+  if (config->own.timeline || config_chosen(config, &config->own.dump) ||
       (config_chosen(config, &config->own.fixes) && config->own.fixes) || config->job.automatic)
     return hri_fail(error, HR_ERROR_USAGE,
-                    "--engine %s goes with no --table, --timeline, --dump, --fixes and --auto: they are of Headroom's "
-                    "own plans",
+                    "--engine %s goes without --timeline, --dump, --fixes and --auto: they are of Headroom's own plans",
                     config->own.engine);
   HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
   fits = hr_pytorch_get(pytorch)->fits;
-  if (config->own.json) {
-    json_write_begin(&json, stdout);
-    status = plan_engine_write_json(&json, config, pytorch, error);
-    json_write_end(&json);
-  } else {
-    status = plan_engine_print(config, pytorch, error);
-  }
+  status = write_snapshot(config, pytorch, error);
+  if (status == HR_OK) status = show_engine(config, pytorch, error);
   hr_pytorch_destroy(pytorch);
   if (status != HR_OK) return status;
   return fits ? HR_OK : HR_ERROR_BUDGET; /* the screen has said it */
@@ -269,7 +295,9 @@ hr_status command_plan(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
   }
   status = config_job(config, purpose, error);
-  if (status == HR_OK && strncmp(config->own.engine, "pytorch", 7) == 0) return other_engine(config, error);
+  if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
+  if (status == HR_OK && config->own.snapshot)
+    status = hri_fail(error, HR_ERROR_USAGE, "--snapshot is of --engine pytorch; --timeline shows a plan over time");
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, error);
   if (status == HR_OK) status = show(config, plan, &frontier, error);
   if (status == HR_OK) status = check_limit(config, plan, error);

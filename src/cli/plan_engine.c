@@ -24,6 +24,8 @@ hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytor
   return hr_pytorch_create(job, &options, pytorch, error);
 }
 
+bool plan_engine_chosen(const cli_config *config) { return strncmp(config->own.engine, "pytorch", 7) == 0; }
+
 bool plan_engine_applies(const hr_job *job) { return job->purpose == HR_PURPOSE_TRAIN && job->device.compute_capability > 0; }
 
 void plan_engine_line(const cli_config *config, const hr_plan *plan) {

@@ -22,6 +22,17 @@ run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch --json; 
 run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch --json --alloc-conf expandable_segments:True; expect_rc 0
 [ "$(json_number reserved_bytes)" -lt "$plain" ] || fail "expandable segments reserve no less"
 
+# Settings that fit are told in the framework's words, and fit.
+run plan gpt2-124m --device rtx-3060 --micro-batch 16 --engine pytorch; expect_rc 3; expect_out 'gradient_accumulation_steps=4'
+run plan gpt2-124m --device rtx-3060 --micro-batch 4 --accumulate 4 --engine pytorch; expect_rc 0
+run plan gpt2-124m --device rtx-3060 --engine pytorch --table seq,micro-batch --json; expect_rc 0
+expect_json 'len(d["table"]) >= 12 and any(c["fits"] for c in d["table"]) and not all(c["fits"] for c in d["table"])'
+# The snapshot is one: what it peaks at is what was said.
+run plan gpt2-124m --device a100-80 --micro-batch 2 --engine pytorch --json --snapshot steps.pickle; expect_rc 0; peak=$(json_number allocated_bytes)
+run inspect steps.pickle --at peak --json; expect_rc 0
+[ "$((peak - $(json_number peak_live_bytes)))" -lt $((peak / 50)) ] || fail "the snapshot peaks elsewhere"
+run plan gpt2-124m --device a100-80 --snapshot x.pickle; refuses 2; expect_err 'engine pytorch'
+
 # What there are no rules for is refused by name.
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer adamw8bit; refuses 2; expect_err 'optimizer'
 run plan llama-3.2-1b --engine pytorch; refuses 2; expect_err "NVIDIA"
