@@ -34,7 +34,7 @@ run inspect steps.pickle --at peak --json; expect_rc 0
 run plan gpt2-124m --device a100-80 --snapshot x.pickle; refuses 2; expect_err 'engine pytorch'
 
 # What there are no rules for is refused by name.
-run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer adamw8bit; refuses 2; expect_err 'optimizer'
+run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer lion; refuses 2; expect_err 'optimizer'
 run plan llama-3.2-1b --engine pytorch; refuses 2; expect_err "NVIDIA"
 run plan llama-3.2-1b --device t4 --engine pytorch; refuses 2; expect_err '8\.0'
 run plan gpt2-124m --device a100-80 --engine pytorch --auto; refuses 2; expect_err -- '--auto'

@@ -8,6 +8,7 @@ typedef struct loop {
   hri_module module;
   hri_module_batch batch;
   hri_ten *loss, *logits;
+  hri_ten *maps[2];
   hri_ten **first, **second; /* optimizer states of each parameter */
   bool stepped;
 } loop;
@@ -42,6 +43,27 @@ static void make_states(loop *r, hri_ten **counters) {
   }
 }
 
+/* bitsandbytes/optim/optimizer.py: two maps of 256 values for all; tensors of 4,096 elements or more have codes and, of each
+ * 256, a scale; the others fp32. */
+static void make_8bit_states(loop *r) {
+  enum { LEAST = 4096, BLOCK = 256, MAP = 256 };
+  for (int k = 0; k < 2; k++) r->maps[k] = scalar(r, "qmap", MAP);
+  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+    hri_ten *p = parameter(r, i), **states[] = {&r->first[i], &r->second[i]};
+    uint64_t count = hri_ten_count(p);
+    bool embedding = p == r->module.embed || p == r->module.positions;
+    bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
+    if (!steps_on(r, i)) continue;
+    for (int k = 0; k < 2; k++) *states[k] = hri_ten_like(r->t, "zeros_like", p, codes ? HRI_U8 : HRI_F32);
+    for (int k = 0; k < 2 && codes; k++) /* scales live as long as the codes: they are their base */
+      (*states[k])->base = scalar(r, "absmax", (count + BLOCK - 1) / BLOCK);
+    for (int k = 0; k < 2; k++) {
+      hri_ten_role(r->t, *states[k], HR_ROLE_OPTIMIZER_STATE);
+      if (codes) hri_ten_role(r->t, (*states[k])->base, HR_ROLE_OPTIMIZER_STATE);
+    }
+  }
+}
+
 /* exp_avg_sq.sqrt() of all parameters at once, which is divided and added to in place. */
 static void foreach_adam(loop *r, hri_ten **temporary) {
   for (uint32_t i = 0; i < r->module.parameter_count; i++)
@@ -70,6 +92,7 @@ static void optimize(loop *r, hri_ten **spare) {
   hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
   hri_torch_at(r->t, "optimizer", -1);
   if (adam(r) && !r->stepped) make_states(r, spare);
+  if (r->job->optimizer == HRI_TORCH_ADAMW_8BIT && !r->stepped) make_8bit_states(r);
   if (r->job->optimizer == HRI_TORCH_ADAMW) foreach_adam(r, spare);
   if (r->job->optimizer == HRI_TORCH_ADAMW_LOOP) loop_adam(r);
   if (r->job->optimizer == HRI_TORCH_SGD_MOMENTUM) momentum(r);

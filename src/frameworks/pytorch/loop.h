@@ -8,6 +8,7 @@ typedef enum hri_torch_optimizer {
   HRI_TORCH_ADAMW = 0, /* foreach, the default on a GPU */
   HRI_TORCH_ADAMW_FUSED,
   HRI_TORCH_ADAMW_LOOP,
+  HRI_TORCH_ADAMW_8BIT, /* bitsandbytes */
   HRI_TORCH_SGD,
   HRI_TORCH_SGD_MOMENTUM
 } hri_torch_optimizer;
@@ -20,6 +21,7 @@ typedef struct hri_torch_job {
   hri_ten_type autocast; /* HRI_F32: none */
   bool scaler;           /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
+  bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */
   bool clip;
   bool checkpoint, reentrant, use_cache;
   bool mask;          /* the batch has an attention_mask */

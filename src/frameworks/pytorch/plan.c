@@ -63,8 +63,9 @@ static hr_status refuse(const hr_job *job, hr_error *error) {
     what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";
   else if (job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE) what = "no rules for quantized weights";
   else if (job->freeze || job->train_only) what = "no rules for frozen tensors (--freeze, --train-only)";
-  else if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_SGD && job->optimizer != HR_OPTIMIZER_MOMENTUM)
-    what = "no rules for this --optimizer; there are for adamw, sgd and momentum";
+  else if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_SGD && job->optimizer != HR_OPTIMIZER_MOMENTUM &&
+           job->optimizer != HR_OPTIMIZER_ADAMW8BIT)
+    what = "no rules for this --optimizer; there are for adamw, adamw8bit, sgd and momentum";
   else if (job->device.compute_capability == 0) what = "rules for GPUs of NVIDIA's alone";
   else if (job->device.compute_capability < 80) what = "no rules for compute capability below 8.0";
   if (!what) return HR_OK;
@@ -104,7 +105,11 @@ static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack sta
   if (job->optimizer == HR_OPTIMIZER_SGD) p->job.optimizer = HRI_TORCH_SGD, add(p->info.settings, ", SGD");
   else if (job->optimizer == HR_OPTIMIZER_MOMENTUM)
     p->job.optimizer = HRI_TORCH_SGD_MOMENTUM, add(p->info.settings, ", SGD with momentum");
-  else if (stack == HR_PYTORCH_TRAINER) p->job.optimizer = HRI_TORCH_ADAMW_FUSED, add(p->info.settings, ", AdamW fused");
+  else if (job->optimizer == HR_OPTIMIZER_ADAMW8BIT) {
+    p->job.optimizer = HRI_TORCH_ADAMW_8BIT;
+    p->job.wide_embeddings = stack == HR_PYTORCH_TRAINER;
+    add(p->info.settings, ", AdamW 8-bit by bitsandbytes");
+  } else if (stack == HR_PYTORCH_TRAINER) p->job.optimizer = HRI_TORCH_ADAMW_FUSED, add(p->info.settings, ", AdamW fused");
   else p->job.optimizer = HRI_TORCH_ADAMW, add(p->info.settings, ", AdamW foreach");
   if (job->update == HR_UPDATE_IN_BACKWARD) unlike(&p->info, "updates are behind the backward");
 }
