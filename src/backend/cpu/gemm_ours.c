@@ -258,13 +258,18 @@ hri_gemm_ours hri_gemm_ours_at(hri_isa level, hri_gemm_code code) {
   return ours;
 }
 
-hri_gemm_ours hri_gemm_ours_emulated(void) {
+hri_gemm_ours hri_gemm_ours_emulated(hri_isa level) {
   hri_gemm_ours ours = hri_gemm_ours_at(HRI_ISA_AMX, HRI_GEMM_TILES);
+  (void)level;
 #if defined(__x86_64__)
   ours.kernels.tile = hri_gemm_tile_amx_emulated;
   ours.kernels.begin = hri_gemm_begin_amx_emulated;
   ours.kernels.end = hri_gemm_end_amx_emulated;
   ours.kernels.pack_a = hri_gemm_pack_rows_avx512;
+  if (!hri_isa_has(level, HRI_ISA_AVX512)) {
+    ours.kernels.pack_a = hri_gemm_pack_rows_amx_emulated;
+    ours.kernels.pack = hri_gemm_pack_amx_emulated;
+  }
 #endif
   return ours;
 }

@@ -79,8 +79,9 @@ typedef struct hri_gemm_ours {
   hri_gemm_kernels kernels;
 } hri_gemm_ours;
 hri_gemm_ours hri_gemm_ours_at(hri_isa level, hri_gemm_code code);
-/* Tiles with the instructions of AMX written out in C, for a level that has AVX-512: for tests. */
-hri_gemm_ours hri_gemm_ours_emulated(void);
+/* Tiles with the operations of AMX written out in C, for a processor with AVX2: for tests. Where `level` has AVX-512, it
+ * packs. */
+hri_gemm_ours hri_gemm_ours_emulated(hri_isa level);
 
 /* `scratch` as laid out for `shape`; a team of at most shape->threads, NULL: the calling thread. */
 void hri_gemm_ours_run(const hri_gemm_ours *ours, const hri_gemm_shape *shape, hri_team *team, const void *a,
@@ -104,6 +105,8 @@ HRI_GEMM_PARTS_OF(avx512bf16) /* x86-64 builds only; the tile and few rows alone
 /* Pairs of a in rows instead of panels, as tiles of AMX take them: for 16 words in turn `width` lines of 16 words. `words`
  * is a multiple of 16. x86-64 builds only. */
 void hri_gemm_pack_rows_avx512(const hri_gemm_panels *panels);
+void hri_gemm_pack_rows_amx_emulated(const hri_gemm_panels *panels);
+void hri_gemm_pack_amx_emulated(const hri_gemm_panels *panels);
 void hri_gemm_tile_amx(const hri_gemm_tile *tile); /* where the compiler knows AMX; needs hri_gemm_begin_amx */
 void hri_gemm_begin_amx(void);
 void hri_gemm_end_amx(void);
