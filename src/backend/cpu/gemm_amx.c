@@ -64,10 +64,12 @@ static void whole(const hri_gemm_tile *t, float *sums, int64_t stride) {
 /* With a bias, a rounding or an edge the tile stands in a buffer of its own, and what exists of it goes to c. */
 static void by_buffer(const hri_gemm_tile *t) {
   float buffer[TILE * TILE];
-  for (int64_t r = 0; t->go_on && r < TILE; r++)
+  hri_gemm_tile inner = *t;
+  inner.go_on = t->go_on || t->start;
+  for (int64_t r = 0; inner.go_on && r < TILE; r++)
     for (int64_t j = 0; j < TILE; j++)
-      buffer[r * TILE + j] = r < t->rows && j < t->columns ? t->sums[r * t->stride + j] : 0;
-  whole(t, buffer, TILE);
+      buffer[r * TILE + j] = r < t->rows && j < t->columns ? hri_gemm_began(t, r, j) : 0;
+  whole(&inner, buffer, TILE);
   for (int64_t r = 0; r < t->rows; r++)
     for (int64_t j = 0; j < t->columns; j++) {
       float v = buffer[r * TILE + j];
@@ -78,6 +80,6 @@ static void by_buffer(const hri_gemm_tile *t) {
 }
 
 void HRI_ISA_NAME(hri_gemm_tile)(const hri_gemm_tile *t) {
-  if (t->rows == TILE && t->columns == TILE && !t->bias && !t->rounded) whole(t, t->sums, t->stride);
+  if (t->rows == TILE && t->columns == TILE && !t->bias && !t->rounded && !t->start) whole(t, t->sums, t->stride);
   else by_buffer(t);
 }

@@ -23,14 +23,21 @@ typedef struct hri_gemm_tile {
   int64_t rows, columns; /* of the tile, at most the level's; columns that exist */
   float *sums;           /* its first element: where the chain comes from when it goes on, and goes to unless rounded */
   int64_t stride;        /* elements between rows of sums */
-  bool go_on;            /* from sums, else from zero */
+  bool go_on;            /* from sums, else from zero or from `start` */
+  const uint16_t *start; /* a narrow c that is added to, where its chain begins: laid out as `rounded`; or NULL */
   const float *bias;     /* added at the end, of the first column; or NULL */
   uint16_t *rounded;     /* where the finished tile goes in 16 bits, or NULL */
-  hri_real rounded_to;   /* bf16 or fp16 */
+  hri_real rounded_to;   /* bf16 or fp16; of `start` too */
   int64_t rounded_stride;
   const char *next; /* first byte of what the next tile will touch, fetched meanwhile */
   int64_t next_stride;
 } hri_gemm_tile;
+
+/* What the chain of an element begins with, where it goes on or has a start. */
+static inline float hri_gemm_began(const hri_gemm_tile *t, int64_t row, int64_t column) {
+  return t->start ? hri_narrow_widen(t->start[row * t->rounded_stride + column], t->rounded_to)
+                  : t->sums[row * t->stride + column];
+}
 
 /* How terms become words: fp32 as it is; WIDENED from bf16, HALVES from fp16; PAIRS of bf16 as they are. */
 typedef enum hri_gemm_words {
