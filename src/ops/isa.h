@@ -12,7 +12,7 @@ typedef enum hri_isa {
   HRI_ISA_AVX2,        /* with FMA */
   HRI_ISA_AVX512,      /* F, BW, DQ, VL */
   HRI_ISA_AVX512_BF16, /* and products of bf16 pairs; kernels that have no use for them are those of AVX512 */
-  HRI_ISA_AMX,         /* and tiles of bf16: products alone have use for them */
+  HRI_ISA_AMX,         /* and tiles of bf16: for products and attention */
   HRI_ISA_NEON,        /* of every 64-bit Arm processor: FMA, 32 registers of 128 bits */
   HRI_ISA_NEON_BF16,   /* and products of bf16 pairs (FEAT_BF16); otherwise as above */
   HRI_ISA_COUNT

@@ -30,9 +30,9 @@ static HRI_VECTOR_INLINE hri_vq hri_vmultiply_low(hri_vq a, uint32_t b) {
   hri_vq zero = {0}, factor = zero + b;
 #if defined(__AVX512F__)
   return (hri_vq)_mm512_mul_epu32((__m512i)a, (__m512i)factor);
-#elif defined(__AVX2__)
+#elif HRI_VECTOR_BYTES == 32
   return (hri_vq)_mm256_mul_epu32((__m256i)a, (__m256i)factor);
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && HRI_VECTOR_BYTES == 16
   return (hri_vq)_mm_mul_epu32((__m128i)a, (__m128i)factor);
 #elif defined(__aarch64__)
   return (hri_vq)vmull_u32(vmovn_u64((uint64x2_t)a), vmovn_u64((uint64x2_t)factor));
@@ -82,11 +82,11 @@ static HRI_VECTOR_INLINE uint32_t hri_vkept_bits(const uint32_t *words, uint32_t
   for (int k = 0; k < HRI_DRAW_CHUNK; k += HRI_LANES)
     bits |= (uint32_t)_mm512_cmpge_epu32_mask(_mm512_loadu_si512(words + k), _mm512_set1_epi32((int32_t)threshold))
             << k;
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && HRI_VECTOR_BYTES <= 32
   for (int k = 0; k < HRI_DRAW_CHUNK; k += HRI_LANES) {
     hri_vu word = *(const hri_vu_memory *)(words + k), zero = {0};
     hri_vi keeps = word >= zero + threshold;
-#if defined(__AVX2__)
+#if HRI_VECTOR_BYTES == 32
     bits |= (uint32_t)_mm256_movemask_ps((__m256)keeps) << k;
 #else
     bits |= (uint32_t)_mm_movemask_ps((__m128)keeps) << k;

@@ -27,7 +27,8 @@
 #include <arm_neon.h>
 #endif
 
-#if defined(__AVX512F__)
+/* AMX written out in C (ops/amx.h) has vectors as wide as its processors', and is tested without their instructions. */
+#if defined(__AVX512F__) || defined(HRI_AMX_EMULATED)
 #define HRI_VECTOR_BYTES 64
 #elif defined(__AVX2__)
 #define HRI_VECTOR_BYTES 32
@@ -95,7 +96,7 @@ static inline void hri_fetch(const void *from, int64_t bytes) {
 static inline hri_vf hri_vrounded(hri_vf v) {
 #if defined(__AVX512F__)
   __asm__("" : "+v"(v));
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && HRI_VECTOR_BYTES <= 32
   __asm__("" : "+x"(v));
 #elif defined(__aarch64__)
   __asm__("" : "+w"(v));
@@ -122,9 +123,9 @@ static inline hri_vf hri_vkeep_n(hri_vf v, int64_t n, float other) {
 static inline hri_vf hri_vmax(hri_vf a, hri_vf b) {
 #if defined(__AVX512F__)
   return (hri_vf)_mm512_max_ps((__m512)a, (__m512)b);
-#elif defined(__AVX2__)
+#elif HRI_VECTOR_BYTES == 32
   return (hri_vf)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && HRI_VECTOR_BYTES == 16
   return (hri_vf)_mm_max_ps((__m128)a, (__m128)b);
 #else
   return hri_vselect(a > b, a, b);
@@ -133,9 +134,9 @@ static inline hri_vf hri_vmax(hri_vf a, hri_vf b) {
 static inline hri_vf hri_vmin(hri_vf a, hri_vf b) {
 #if defined(__AVX512F__)
   return (hri_vf)_mm512_min_ps((__m512)a, (__m512)b);
-#elif defined(__AVX2__)
+#elif HRI_VECTOR_BYTES == 32
   return (hri_vf)_mm256_min_ps((__m256)a, (__m256)b);
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && HRI_VECTOR_BYTES == 16
   return (hri_vf)_mm_min_ps((__m128)a, (__m128)b);
 #else
   return hri_vselect(a < b, a, b);
@@ -145,9 +146,9 @@ static inline hri_vf hri_vmin(hri_vf a, hri_vf b) {
 static inline hri_vf hri_vsqrt(hri_vf a) {
 #if defined(__AVX512F__)
   return (hri_vf)_mm512_sqrt_ps((__m512)a);
-#elif defined(__AVX2__)
+#elif HRI_VECTOR_BYTES == 32
   return (hri_vf)_mm256_sqrt_ps((__m256)a);
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && HRI_VECTOR_BYTES == 16
   return (hri_vf)_mm_sqrt_ps((__m128)a);
 #elif defined(__aarch64__)
   return (hri_vf)vsqrtq_f32((float32x4_t)a);
@@ -293,7 +294,7 @@ typedef uint16_t hri_vh16_memory __attribute__((vector_size(HRI_VECTOR_BYTES / 2
 static inline hri_vf hri_vwiden(hri_vh16 half) {
 #if defined(__AVX512F__)
   return (hri_vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)half), 16);
-#elif defined(__AVX2__)
+#elif HRI_VECTOR_BYTES == 32
   return (hri_vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16);
 #else
   return (hri_vf)(__builtin_convertvector(half, hri_vu) << 16);
@@ -305,7 +306,7 @@ static inline hri_vh16 hri_vupper(hri_vu bits) {
   const __m512i upper_halves =
       _mm512_set_epi64(0, 0, 0, 0, 0x1f001d001b0019, 0x17001500130011, 0xf000d000b0009, 0x7000500030001);
   return (hri_vh16)_mm512_castsi512_si256(_mm512_permutexvar_epi16(upper_halves, (__m512i)bits));
-#elif defined(__AVX2__)
+#elif HRI_VECTOR_BYTES == 32
   __m256i upper = _mm256_srli_epi32((__m256i)bits, 16);
   return (hri_vh16)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(upper, upper), 0x08));
 #else
@@ -335,7 +336,7 @@ static inline hri_vh16 hri_vround_bf16(hri_vf v) { return hri_vupper(hri_vround_
 static inline hri_vf hri_vwiden_f16(hri_vh16 half) {
 #if defined(__AVX512F__)
   return (hri_vf)_mm512_cvtph_ps((__m256i)half);
-#elif defined(__F16C__) && defined(__AVX2__)
+#elif defined(__F16C__) && HRI_VECTOR_BYTES == 32
   return (hri_vf)_mm256_cvtph_ps((__m128i)half);
 #elif defined(__aarch64__)
   return (hri_vf)vcvt_f32_f16((float16x4_t)half);
@@ -351,7 +352,7 @@ static inline hri_vf hri_vwiden_f16(hri_vh16 half) {
 static inline hri_vh16 hri_vround_f16(hri_vf v) {
 #if defined(__AVX512F__)
   return (hri_vh16)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-#elif defined(__F16C__) && defined(__AVX2__)
+#elif defined(__F16C__) && HRI_VECTOR_BYTES == 32
   return (hri_vh16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
 #elif defined(__aarch64__)
   return (hri_vh16)vcvt_f16_f32((float32x4_t)v);

@@ -41,7 +41,7 @@ typedef struct variant {
   hri_attention_kernels_table table;
 } variant;
 
-static variant variants[4];
+static variant variants[6];
 static int variant_count;
 
 /* Buffers with guard zones; the contents start as guard bytes too (as floats: tiny negative numbers, never a NaN). */
@@ -735,6 +735,8 @@ int main(void) {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     variants[variant_count].name = "avx2";
     hri_attention_kernels_avx2(&variants[variant_count++].table);
+    variants[variant_count].name = "amx emulated";
+    hri_attention_kernels_amx_emulated(&variants[variant_count++].table);
   }
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl")) {

@@ -486,9 +486,9 @@ static const int64_t order_shapes[][3] = {{9, 1, 1},       {9, 17, 3},        {1
                                           {1100, 16, 800}, {1153, 1201, 801}, {801, 1153, 1201}, {1201, 801, 1153},
                                           {100, 1601, 60}};
 
-/* Tiles with the instructions written out, as problem_run runs the others. */
+/* Tiles with their operations written out, as problem_run runs the others. */
 static void *run_emulated(const problem *p, int threads) {
-  hri_gemm_ours tiles = hri_gemm_ours_emulated();
+  hri_gemm_ours tiles = hri_gemm_ours_emulated(processor_isa());
   hri_gemm_shape s = p->shape;
   uint64_t bytes, packed_bytes;
   void *c = full_of_nan(p->c_bytes), *scratch, *packed = NULL;
@@ -562,14 +562,62 @@ static void test_order_of_sums(void **state) {
     }
 }
 
-/* The layouts and edges of AMX's tiles, where there is no such processor: the same file with its instructions in C. */
+/* The layouts and edges of AMX's tiles, where there is no such processor: the same files with its operations in C. */
 static void test_order_of_emulated_tiles(void **state) {
   int threads = 0;
   (void)state;
-  if (!hri_isa_has(processor_isa(), HRI_ISA_AVX512)) skip(); /* its packing is of that level */
+  if (!hri_isa_has(processor_isa(), HRI_ISA_AVX2)) skip(); /* what the emulation is compiled for */
   for (size_t i = 0; i < sizeof order_shapes / sizeof *order_shapes; i++)
     orders_of(NULL, order_shapes[i], TILES, &threads);
   assert_true(threads > 200);
+}
+
+/* A narrow c that is added to: the chain of the same c in fp32, rounded once. It takes no more scratch than one that is not. */
+static void narrow_sums(const hri_gemm_ours *ours, hri_gemm_shape s) {
+  hri_gemm_shape wide = s, fresh = s;
+  wide.out = HRI_REAL_F32;
+  fresh.accumulate = false;
+  problem p = problem_make(s);
+  uint64_t bytes = hri_gemm_scratch(ours->level, ours->code, &s),
+           most = hri_gemm_scratch(ours->level, ours->code, &wide);
+  void *narrow_scratch = full_of_nan(bytes), *wide_scratch = full_of_nan(most);
+  float *c = full_of_nan((uint64_t)p.c_count * 4);
+  hri_bf16 *rounded = full_of_nan(p.c_bytes);
+  assert_int_equal(bytes, hri_gemm_scratch(ours->level, ours->code, &fresh));
+  for (int64_t i = 0; i < p.c_count; i++) c[i] = hri_bf16_widen(rounded[i] = hri_bf16_round(p.start[i]));
+  hri_gemm_ours_run(ours, &s, team_of(s.threads), p.a, p.b, NULL, rounded, narrow_scratch);
+  hri_gemm_ours_run(ours, &wide, team_of(s.threads), p.a, p.b, NULL, c, wide_scratch);
+  for (int64_t i = 0; i < p.c_count; i++) assert_int_equal(rounded[i], hri_bf16_round(c[i]));
+  guarded_check(narrow_scratch, bytes);
+  guarded_check(rounded, p.c_bytes);
+  guarded_free(narrow_scratch), guarded_free(wide_scratch), guarded_free(c), guarded_free(rounded);
+  problem_free(&p);
+}
+
+static void test_narrow_sums(void **state) {
+  static const int64_t sizes[][3] = {{33, 47, 40},   {20, 64, 100},  {64, 32, 16},
+                                     {40, 33, 1700}, {1700, 17, 21}, {35, 1700, 50}};
+  hri_gemm_ours each[HRI_ISA_COUNT + 2];
+  int count = 0;
+  (void)state;
+  for (int isa = 0; isa < HRI_ISA_COUNT; isa++)
+    if (hri_isa_has(processor_isa(), (hri_isa)isa)) each[count++] = hri_gemm_ours_at((hri_isa)isa, HRI_GEMM_FMA);
+  if (hri_isa_has(processor_isa(), HRI_ISA_AVX512_BF16))
+    each[count++] = hri_gemm_ours_at(processor_isa(), HRI_GEMM_DOT);
+  if (hri_isa_has(processor_isa(), HRI_ISA_AVX2)) each[count++] = hri_gemm_ours_emulated(processor_isa());
+  for (int i = 0; i < count; i++)
+    for (size_t k = 0; k < 3 * sizeof sizes / sizeof *sizes; k++) {
+      const int64_t *n = sizes[k / 3];
+      hri_gemm_shape s = {.kind = (hri_gemm_kind)(k % 3),
+                          .type = HRI_REAL_BF16,
+                          .out = HRI_REAL_BF16,
+                          .m = n[0],
+                          .n = n[1],
+                          .k = n[2]};
+      s.accumulate = true;
+      s.threads = 1 + (int)(k % 4);
+      narrow_sums(&each[i], s);
+    }
 }
 
 /* Rows and columns computed beside do not matter: a part of the product alone has the same bits. */
@@ -1257,6 +1305,7 @@ int main(void) {
       cmocka_unit_test(test_mixed),
       cmocka_unit_test(test_order_of_sums),
       cmocka_unit_test(test_order_of_emulated_tiles),
+      cmocka_unit_test(test_narrow_sums),
       cmocka_unit_test(test_parts_have_the_bits_of_the_whole),
       cmocka_unit_test(test_nonfinite),
       cmocka_unit_test(test_rounding_of_results),

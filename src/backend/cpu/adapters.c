@@ -734,7 +734,9 @@ static void fill_tables(hri_cpu *cpu) {
       hri_quant_kernels_##isa(&cpu->kernels), hri_attention_kernels_##isa(&cpu->attention)
   switch (cpu->isa) {
 #if defined(__x86_64__)
-  case HRI_ISA_AMX:
+#if defined(HRI_HAVE_AMX) /* or else no processor is said to have it */
+  case HRI_ISA_AMX: FILL(avx512), hri_attention_kernels_amx(&cpu->attention); break;
+#endif
   case HRI_ISA_AVX512_BF16: FILL(avx512), hri_attention_kernels_avx512bf16(&cpu->attention); break;
   case HRI_ISA_AVX512: FILL(avx512); break;
   case HRI_ISA_AVX2: FILL(avx2); break;

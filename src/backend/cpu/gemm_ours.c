@@ -8,7 +8,7 @@
  *
  * Bits: an element of c is one chain of multiply-adds over its terms, ascending, from zero or, when it accumulates,
  * from c. Then comes the bias, and the rounding where c is narrow. A block of the depth continues the chain where the one
- * before stopped: in c, or where that is narrow in fp32 scratch (the stage). So the bits do not depend on tiles, blocks,
+ * before stopped: in c, or where that is narrow in fp32 scratch (the stage); a narrow c that is added to is widened as a tile takes it up. So the bits do not depend on tiles, blocks,
  * threads, rows or columns computed beside, nor on whether b came packed. */
 #include "backend/cpu/gemm_ours.h"
 
@@ -103,7 +103,7 @@ static void pack_b(const work *w, int64_t column, int64_t first, int64_t count, 
 static hri_gemm_tile tile_of(const work *w) {
   bool rounds = w->shape->out != HRI_REAL_F32, ends = w->word + w->words == w->l.words;
   hri_gemm_tile t = {.depth = w->words,
-                     .go_on = w->word > 0 || w->shape->accumulate,
+                     .go_on = w->word > 0 || (w->shape->accumulate && !rounds),
                      .rounded_to = w->shape->out,
                      .rounded_stride = w->l.p.c_row,
                      .stride = rounds ? w->l.stage_columns : w->l.p.c_row};
@@ -118,22 +118,14 @@ static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t)
   t->columns = least(w->l.tile_columns, w->l.p.columns - column);
   t->bias = ends && w->bias ? w->bias + column : NULL;
   t->rounded = ends && rounds ? (uint16_t *)w->c + in_c : NULL;
+  t->start = rounds && w->shape->accumulate && w->word == 0 ? (const uint16_t *)w->c + in_c : NULL;
   t->sums = rounds ? w->stage + row * t->stride + column - w->column : (float *)w->c + in_c;
-}
-
-/* A chain that begins in a narrow c begins in the stage, with what c holds. */
-static void widen_c(const work *w, const hri_gemm_tile *t, int64_t row, int64_t column) {
-  const uint16_t *c = (const uint16_t *)w->c + (w->row + row) * w->l.p.c_row + column;
-  for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t j = 0; j < t->columns; j++)
-      t->sums[r * t->stride + j] = hri_narrow_widen(c[r * w->l.p.c_row + j], w->shape->out);
 }
 
 /* Panels [first, first + count) of b times panels [begin, end) of a. Where a tile goes is found while the one before is
  * computed, which fetches it. */
 static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
   int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns;
-  bool widens = w->word == 0 && w->shape->accumulate && w->shape->out != HRI_REAL_F32;
   hri_gemm_tile t = tile_of(w), next = t;
   if (begin < end) target(w, panel_row(w, begin), left, &next);
   for (int64_t i = begin; i < end; i++) {
@@ -143,8 +135,7 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
     t.b = b;
     for (int64_t j = 0; j < count; j++, t.b = (const float *)t.b + panel_floats) {
       bool last = j + 1 == count;
-      t.columns = next.columns, t.bias = next.bias, t.rounded = next.rounded, t.sums = next.sums;
-      if (widens) widen_c(w, &t, row, column);
+      t.columns = next.columns, t.bias = next.bias, t.rounded = next.rounded, t.sums = next.sums, t.start = next.start;
       column = last ? left : column + w->l.tile_columns;
       target(w, last && i + 1 < end ? row + height : row, column, &next);
       t.next = next.rounded && !t.go_on ? (const char *)next.rounded : (const char *)next.sums;
@@ -258,13 +249,18 @@ hri_gemm_ours hri_gemm_ours_at(hri_isa level, hri_gemm_code code) {
   return ours;
 }
 
-hri_gemm_ours hri_gemm_ours_emulated(void) {
+hri_gemm_ours hri_gemm_ours_emulated(hri_isa level) {
   hri_gemm_ours ours = hri_gemm_ours_at(HRI_ISA_AMX, HRI_GEMM_TILES);
+  (void)level;
 #if defined(__x86_64__)
   ours.kernels.tile = hri_gemm_tile_amx_emulated;
   ours.kernels.begin = hri_gemm_begin_amx_emulated;
   ours.kernels.end = hri_gemm_end_amx_emulated;
   ours.kernels.pack_a = hri_gemm_pack_rows_avx512;
+  if (!hri_isa_has(level, HRI_ISA_AVX512)) {
+    ours.kernels.pack_a = hri_gemm_pack_rows_amx_emulated;
+    ours.kernels.pack = hri_gemm_pack_amx_emulated;
+  }
 #endif
   return ours;
 }

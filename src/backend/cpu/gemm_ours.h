@@ -23,14 +23,21 @@ typedef struct hri_gemm_tile {
   int64_t rows, columns; /* of the tile, at most the level's; columns that exist */
   float *sums;           /* its first element: where the chain comes from when it goes on, and goes to unless rounded */
   int64_t stride;        /* elements between rows of sums */
-  bool go_on;            /* from sums, else from zero */
+  bool go_on;            /* from sums, else from zero or from `start` */
+  const uint16_t *start; /* a narrow c that is added to, where its chain begins: laid out as `rounded`; or NULL */
   const float *bias;     /* added at the end, of the first column; or NULL */
   uint16_t *rounded;     /* where the finished tile goes in 16 bits, or NULL */
-  hri_real rounded_to;   /* bf16 or fp16 */
+  hri_real rounded_to;   /* bf16 or fp16; of `start` too */
   int64_t rounded_stride;
   const char *next; /* first byte of what the next tile will touch, fetched meanwhile */
   int64_t next_stride;
 } hri_gemm_tile;
+
+/* What the chain of an element begins with, where it goes on or has a start. */
+static inline float hri_gemm_began(const hri_gemm_tile *t, int64_t row, int64_t column) {
+  return t->start ? hri_narrow_widen(t->start[row * t->rounded_stride + column], t->rounded_to)
+                  : t->sums[row * t->stride + column];
+}
 
 /* How terms become words: fp32 as it is; WIDENED from bf16, HALVES from fp16; PAIRS of bf16 as they are. */
 typedef enum hri_gemm_words {
@@ -79,8 +86,9 @@ typedef struct hri_gemm_ours {
   hri_gemm_kernels kernels;
 } hri_gemm_ours;
 hri_gemm_ours hri_gemm_ours_at(hri_isa level, hri_gemm_code code);
-/* Tiles with the instructions of AMX written out in C, for a level that has AVX-512: for tests. */
-hri_gemm_ours hri_gemm_ours_emulated(void);
+/* Tiles with the operations of AMX written out in C, for a processor with AVX2: for tests. Where `level` has AVX-512, it
+ * packs. */
+hri_gemm_ours hri_gemm_ours_emulated(hri_isa level);
 
 /* `scratch` as laid out for `shape`; a team of at most shape->threads, NULL: the calling thread. */
 void hri_gemm_ours_run(const hri_gemm_ours *ours, const hri_gemm_shape *shape, hri_team *team, const void *a,
@@ -104,6 +112,8 @@ HRI_GEMM_PARTS_OF(avx512bf16) /* x86-64 builds only; the tile and few rows alone
 /* Pairs of a in rows instead of panels, as tiles of AMX take them: for 16 words in turn `width` lines of 16 words. `words`
  * is a multiple of 16. x86-64 builds only. */
 void hri_gemm_pack_rows_avx512(const hri_gemm_panels *panels);
+void hri_gemm_pack_rows_amx_emulated(const hri_gemm_panels *panels);
+void hri_gemm_pack_amx_emulated(const hri_gemm_panels *panels);
 void hri_gemm_tile_amx(const hri_gemm_tile *tile); /* where the compiler knows AMX; needs hri_gemm_begin_amx */
 void hri_gemm_begin_amx(void);
 void hri_gemm_end_amx(void);

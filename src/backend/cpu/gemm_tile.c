@@ -104,16 +104,35 @@ INLINE void put(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
   }
 }
 
+/* Sums from a narrow c; `type` is a constant. */
+INLINE void take_narrow(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2], hri_real type) {
+  UNROLL for (int r = 0; r < rows; r++) {
+    sums[r][0] = hri_vload_real(t->start, r * t->rounded_stride, type);
+    sums[r][1] = hri_vload_real(t->start, r * t->rounded_stride + LANES, type);
+  }
+}
+
+/* What the chains begin with. */
+INLINE void take(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
+  if (t->start && t->rounded_to == HRI_REAL_F16) {
+    take_narrow(t, rows, sums, HRI_REAL_F16);
+  } else if (t->start) {
+    take_narrow(t, rows, sums, HRI_REAL_BF16);
+  } else {
+    UNROLL for (int r = 0; r < rows; r++) {
+      sums[r][0] = t->go_on ? hri_vload(t->sums + r * t->stride) : (vf){0};
+      sums[r][1] = t->go_on ? hri_vload(t->sums + r * t->stride + LANES) : (vf){0};
+    }
+  }
+}
+
 /* A whole tile of `rows`, a constant. The next tile is fetched row by row, so that the reads do not queue up. */
 INLINE void whole(const hri_gemm_tile *t, int rows) {
   vf sums[TILE_ROWS][2];
   const float *a = t->a, *b = t->b;
   const char *next = t->next;
   int64_t left = t->depth;
-  UNROLL for (int r = 0; r < rows; r++) {
-    sums[r][0] = t->go_on ? hri_vload(t->sums + r * t->stride) : (vf){0};
-    sums[r][1] = t->go_on ? hri_vload(t->sums + r * t->stride + LANES) : (vf){0};
-  }
+  take(t, rows, sums);
   for (int r = 0; r < TILE_ROWS && left >= STEPS; r++, left -= STEPS, next += t->next_stride) {
     __builtin_prefetch(next, 1);
     __builtin_prefetch(next + sizeof(vf), 1);
@@ -154,9 +173,11 @@ static void by_rows(const hri_gemm_tile *t) {
 static __attribute__((noinline)) void part(const hri_gemm_tile *t) {
   float buffer[TILE_ROWS * TILE_COLUMNS], bias[TILE_COLUMNS] = {0};
   hri_gemm_tile inner = *t;
-  for (int64_t r = 0; t->go_on && r < t->rows; r++)
+  inner.go_on = t->go_on || t->start;
+  inner.start = NULL;
+  for (int64_t r = 0; inner.go_on && r < t->rows; r++)
     for (int64_t j = 0; j < TILE_COLUMNS; j++)
-      buffer[r * TILE_COLUMNS + j] = j < t->columns ? t->sums[r * t->stride + j] : 0;
+      buffer[r * TILE_COLUMNS + j] = j < t->columns ? hri_gemm_began(t, r, j) : 0;
   for (int64_t j = 0; t->bias && j < t->columns; j++) bias[j] = t->bias[j];
   inner.sums = buffer;
   inner.stride = TILE_COLUMNS;

@@ -46,6 +46,9 @@ void hri_attention_kernels_base(hri_attention_kernels_table *table);
 void hri_attention_kernels_avx2(hri_attention_kernels_table *table);
 void hri_attention_kernels_avx512(hri_attention_kernels_table *table);
 void hri_attention_kernels_avx512bf16(hri_attention_kernels_table *table);
+void hri_attention_kernels_amx(hri_attention_kernels_table *table); /* where the compiler knows AMX */
+/* Those with AMX's operations written out in C, for a processor with AVX2: for tests. */
+void hri_attention_kernels_amx_emulated(hri_attention_kernels_table *table);
 void hri_attention_kernels_neon(hri_attention_kernels_table *table);
 void hri_attention_kernels_neonbf16(hri_attention_kernels_table *table);
 

@@ -25,6 +25,9 @@
  * With a soft-cap, S is capped before P, and dS gets one more factor, the slope of the cap at S. It has a tile of its
  * own; the materialized backward computes S for it.
  *
+ * By tiles of AMX, which read nothing by columns, dK and dV are kept turned: dV^T = dY^T P and dK^T = Q^T dS, where P and dS are
+ * b as they stand, and dY and Q of a block are turned when they are packed.
+ *
  * With dropout dP is cleared where the mask is 0 before dS is made of it, and P for dV behind that (drop.h). */
 #include <assert.h>
 #include <sched.h>
@@ -33,7 +36,10 @@
 #include "ops/attention/kernels.h"
 #include "ops/scratch.h"
 
-enum { BACKWARD_PANELS = TILE_KEYS / TILE_LANES, BACKWARD_STRIDE = TILE_KEYS + TILE_VECTOR /* hri_backward_stride */ };
+enum {
+  BACKWARD_PANELS = TILE_KEYS / TILE_LANES,
+  BACKWARD_STRIDE = TILE_KEYS + (HRI_AMX ? 2 : 1) * TILE_VECTOR /* as hri_attention_cut_of says */
+};
 
 typedef struct backward_job {
   const hri_attention_shape *shape;
@@ -68,8 +74,7 @@ static backward_job make_job(const hri_attention_shape *shape, float scale, void
                       .drop = drop_job_make(shape),
                       .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim)};
   hri_carver carver = {.base = scratch}, size = {0};
-  assert(job.cut.vector == TILE_VECTOR && job.cut.keys == TILE_KEYS &&
-         hri_backward_stride(&job.cut) == BACKWARD_STRIDE);
+  assert(job.cut.vector == TILE_VECTOR && job.cut.keys == TILE_KEYS && job.cut.stride == BACKWARD_STRIDE);
   job.shared = hri_backward_shared_take(&carver, &job.cut, shape, threads);
   (void)hri_backward_tiles_take(&size, &job.cut, shape->softcap > 0);
   assert(carver.used + (uint64_t)threads * size.used ==
@@ -113,6 +118,16 @@ static void pack_keys(const backward_job *job, const hri_backward_tiles *tiles, 
   tile_pack_panels(tiles->rows, job->cut.row, TILE_KEYS, job->cut.words, tiles->values);
 }
 
+/* Packed rows of a block as b of products over the queries, and by tiles as a: turned, [wide][queries / 2]. */
+static void pair_block(const backward_job *job, const hri_backward_tiles *tiles, const float *rows, float *to) {
+  tile_pair_rows(job->cut.pairs, rows, job->cut.row, HRI_BACKWARD_QUERIES, job->cut.wide,
+                 job->cut.tiles ? tiles->turned : to);
+#if HRI_AMX
+  if (job->cut.tiles)
+    tile_turn(tiles->turned, job->cut.wide, HRI_BACKWARD_QUERIES / 2, job->cut.wide, to, HRI_BACKWARD_QUERIES / 2);
+#endif
+}
+
 static void pack_block(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t b,
                        int64_t h) {
   const hri_attention_shape *shape = job->shape;
@@ -122,8 +137,8 @@ static void pack_block(const backward_job *job, const hri_backward_tiles *tiles,
                  job->stride, count, d, HRI_BACKWARD_QUERIES, tiles->q, job->cut.row);
   tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->dy, row * job->width + h * d, shape->real), job->width,
                  count, d, HRI_BACKWARD_QUERIES, tiles->dy, job->cut.row);
-  tile_pair_rows(job->cut.pairs, tiles->q, job->cut.row, HRI_BACKWARD_QUERIES, job->cut.wide, tiles->q_pairs);
-  tile_pair_rows(job->cut.pairs, tiles->dy, job->cut.row, HRI_BACKWARD_QUERIES, job->cut.wide, tiles->dy_pairs);
+  pair_block(job, tiles, tiles->q, tiles->q_pairs);
+  pair_block(job, tiles, tiles->dy, tiles->dy_pairs);
   for (int64_t i = 0; i < HRI_BACKWARD_QUERIES; i++) {
     tiles->lse[i] = job->lse && i < count ? job->lse[index + i] * TILE_LOG2E : -TILE_LOWEST;
     tiles->delta[i] = i < count ? job->shared.delta[index + i] : 0;
@@ -357,22 +372,32 @@ static void compute_block(const backward_job *job, const hri_backward_tiles *til
   }
 }
 
+/* `sums`, dkeys or dvalues, of the keys [j, j + count) += A^T B over the queries [begin, end) of the block, A in its tile from
+ * there on. */
+static void add_over_queries(const backward_job *job, const float *a, const float *pairs, int64_t j, int64_t count,
+                             int64_t begin, int64_t end, float *sums) {
+  int64_t pair = job->cut.pairs ? 2 : 1, wide = job->cut.wide, depth = (end - begin) / pair;
+  a += begin / pair * BACKWARD_STRIDE + j;
+  if (job->cut.tiles)
+    tile_product(true, false, true, wide, depth, pairs + begin / pair, HRI_BACKWARD_QUERIES / 2, a, BACKWARD_STRIDE,
+                 sums + j, TILE_KEYS, count);
+  else
+    tile_product(job->cut.pairs, true, true, count, depth, a, BACKWARD_STRIDE, pairs + begin / pair * wide, wide,
+                 sums + j * wide, wide, wide);
+}
+
 /* dkeys and dvalues of the tile += what the block gives; each group of TILE_ROWS keys takes only queries that may see
  * it. */
 static void add_key_gradients(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
                               int64_t key) {
-  int64_t pair = job->cut.pairs ? 2 : 1, ldb = job->cut.wide;
   for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
     /* on the diagonal by groups, elsewhere the panel at once */
     int64_t step = key + (p + 1) * TILE_LANES > spans->first ? TILE_ROWS : TILE_LANES;
     for (int64_t j = p * TILE_LANES; j < (p + 1) * TILE_LANES; j += step) {
       int64_t begin = tile_max_int(spans->begin[p], (key + j - spans->first) / TILE_ROWS * TILE_ROWS);
-      int64_t depth = (spans->end[p] - begin) / pair, a = begin / pair * BACKWARD_STRIDE + j, bt = begin / pair * ldb;
-      if (depth <= 0) continue;
-      tile_product(job->cut.pairs, true, true, step, depth, tiles->probs + a, BACKWARD_STRIDE, tiles->dy_pairs + bt,
-                   ldb, tiles->dvalues + j * ldb, ldb, ldb);
-      tile_product(job->cut.pairs, true, true, step, depth, tiles->dscores + a, BACKWARD_STRIDE, tiles->q_pairs + bt,
-                   ldb, tiles->dkeys + j * ldb, ldb, ldb);
+      if (begin >= spans->end[p]) continue;
+      add_over_queries(job, tiles->probs, tiles->dy_pairs, j, step, begin, spans->end[p], tiles->dvalues);
+      add_over_queries(job, tiles->dscores, tiles->q_pairs, j, step, begin, spans->end[p], tiles->dkeys);
     }
   }
 }
@@ -452,10 +477,34 @@ static void add_query_gradients(const backward_job *job, const hri_backward_tile
   __atomic_store_n(&job->shared.turns[slot], last ? round + job->tiles + 1 : round + tile + 1, __ATOMIC_RELEASE);
 }
 
+/* Rows of dkeys or dvalues, of the panel from key j on. */
+static const float *panel_rows(const backward_job *job, const hri_backward_tiles *tiles, const float *sums, int64_t j) {
+#if HRI_AMX
+  if (job->cut.tiles) {
+    tile_turn(sums + j, TILE_KEYS, job->cut.wide, TILE_LANES, tiles->turned, job->cut.wide);
+    return tiles->turned;
+  }
+#endif
+  (void)tiles;
+  return sums + j * job->cut.wide;
+}
+
+/* `count` keys' rows of sums times `factor`, to rows of dqkv from element `to` on. */
+static void write_sums(const backward_job *job, const hri_backward_tiles *tiles, const float *sums, int64_t count,
+                       float factor, int64_t to) {
+  for (int64_t j = 0; j < count; j += TILE_LANES) {
+    const float *rows = panel_rows(job, tiles, sums, j);
+    for (int64_t i = j; i < tile_min(j + TILE_LANES, count); i++)
+      tile_store_row(job->shape->real, rows + (i - j) * job->cut.wide, job->shape->head_dim, factor, job->dqkv,
+                     to + i * job->stride);
+  }
+}
+
 static void run_tile(const backward_job *job, const hri_backward_tiles *tiles, int64_t index, int64_t key) {
   const hri_attention_shape *shape = job->shape;
   int64_t b = index / shape->kv_heads, kv = index % shape->kv_heads, d = shape->head_dim;
   int64_t count = tile_min(TILE_KEYS, shape->sequence - key);
+  int64_t to = (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
   pack_keys(job, tiles, b, kv, key);
   memset(tiles->dkeys, 0, (size_t)(TILE_KEYS * job->cut.wide) * sizeof(float));
   memset(tiles->dvalues, 0, (size_t)(TILE_KEYS * job->cut.wide) * sizeof(float));
@@ -471,12 +520,8 @@ static void run_tile(const backward_job *job, const hri_backward_tiles *tiles, i
       add_query_gradients(job, tiles, &spans, index, g, key);
     }
   }
-  for (int64_t j = 0; j < count; j++) {
-    int64_t to = (b * shape->sequence + key + j) * job->stride + (shape->heads + kv) * d;
-    tile_store_row(shape->real, tiles->dkeys + j * job->cut.wide, d, job->scale, job->dqkv, to);
-    tile_store_row(shape->real, tiles->dvalues + j * job->cut.wide, d, job->drop.factor, job->dqkv,
-                   to + shape->kv_heads * d);
-  }
+  write_sums(job, tiles, tiles->dkeys, count, job->scale, to);
+  write_sums(job, tiles, tiles->dvalues, count, job->drop.factor, to + shape->kv_heads * d);
 }
 
 /* delta of a block without y: the row sums of P * (dY V^T). */
@@ -528,7 +573,9 @@ static void delta_task(void *context, int64_t task, int64_t end, int thread) {
   int64_t head = task / job->shared.blocks;
   assert(end == task + 1);
   (void)end;
+  tile_begin(&job->cut);
   sum_delta(job, &tiles, head / job->shape->heads, head % job->shape->heads, task % job->shared.blocks);
+  tile_end(&job->cut);
 }
 
 static void tile_task(void *context, int64_t task, int64_t end, int thread) {
@@ -539,7 +586,9 @@ static void tile_task(void *context, int64_t task, int64_t end, int thread) {
   int64_t members = tile_min(job->shared.slots, job->shape->batch * job->shape->kv_heads - round);
   assert(end == task + 1);
   (void)end;
+  tile_begin(&job->cut);
   run_tile(job, &tiles, round + within % members, within / members * TILE_KEYS);
+  tile_end(&job->cut);
 }
 
 static void run_job(backward_job *job, hri_team *team) {

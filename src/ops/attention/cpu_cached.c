@@ -35,7 +35,7 @@ typedef struct cached_job {
  * of an addition. */
 TILE_INLINE void product_any(const hri_real real, const int vectors, const bool add, int64_t m, int64_t depth,
                              const float *a, int64_t lda, const void *b, int64_t ldb, float *c, int64_t ldc) {
-  const int most = vectors == 8 ? 1 : vectors == 4 ? (TILE_VECTOR == 16 ? 4 : 2) : TILE_ROWS;
+  const int most = vectors == 8 ? 1 : vectors == 4 ? (TILE_VECTOR == 16 ? 4 : 2) : TILE_BLOCK;
   for (; m >= most; m -= most, a += most * lda, c += most * ldc)
     tile_kernel(false, real, most, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
   if (most > 4 && m >= 4) {

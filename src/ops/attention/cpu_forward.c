@@ -6,6 +6,8 @@
  * queries, computes S^T = K Q^T, exponentiates it in the first-level cache against the running maximum (down the lanes,
  * without horizontal sums), and adds P V to the output rows, P^T being read by columns. K, V and the output are never
  * turned.
+ * By tiles of AMX the second product is turned: (P V)^T = V^T P^T, where P^T is b as it stands. So the output of a panel is
+ * [wide][lanes] until it is written, and V is turned, once per tile (tiles->turned).
  * With dropout the exponentials of keys that go are cleared between the sum and the product (drop.h).
  * Scores are in units of log2. Rows of S^T that no lane sees are never computed. A soft-cap is one more pass over the
  * scores of a panel while they are in the first-level cache.
@@ -55,7 +57,15 @@ static int64_t begin_block(const forward_job *job, const hri_forward_tiles *tile
 }
 
 /* Scales the output so far of one panel where the maximum of a query rose. */
-static void rescale(float *out, int64_t wide, const float factor[TILE_LANES]) {
+static void rescale(const hri_attention_cut *cut, float *out, const float factor[TILE_LANES]) {
+  int64_t wide = cut->wide;
+  if (cut->tiles) {
+    bool any = false;
+    for (int64_t i = 0; i < TILE_LANES; i++) any |= factor[i] != 1;
+    for (int64_t j = 0; any && j < wide * TILE_LANES; j += TILE_VECTOR)
+      tile_store(out + j, tile_load(out + j) * tile_load(factor + j % TILE_LANES));
+    return;
+  }
   for (int64_t i = 0; i < TILE_LANES; i++, out += wide) {
     if (factor[i] == 1) continue;
     for (int64_t j = 0; j < wide; j += TILE_VECTOR) tile_store(out + j, tile_load(out + j) * factor[i]);
@@ -117,14 +127,27 @@ static void softmax_step(const forward_job *job, const hri_forward_tiles *tiles,
     tile_store(highest + v * TILE_VECTOR, top[v]);
     tile_store(sum + v * TILE_VECTOR, total[v]);
   }
-  rescale(tiles->out + panel * TILE_LANES * job->cut.wide, job->cut.wide, factors);
+  rescale(&job->cut, tiles->out + panel * TILE_LANES * job->cut.wide, factors);
+}
+
+/* The output of panel p += P V over the rows [begin, end) of the tile. */
+static void add_values(const forward_job *job, const hri_forward_tiles *tiles, int64_t p, int64_t begin, int64_t end) {
+  int64_t pair = job->cut.pairs ? 2 : 1, wide = job->cut.wide, depth = (end - begin) / pair;
+  float *out = tiles->out + p * TILE_LANES * wide;
+  const float *probs = tiles->scores + begin / pair * TILE_LANES;
+  if (job->cut.tiles)
+    tile_product(true, false, true, wide, depth, tiles->turned + begin / pair, TILE_KEYS / 2, probs, TILE_LANES, out,
+                 TILE_LANES, TILE_LANES);
+  else
+    tile_product(job->cut.pairs, true, true, TILE_LANES, depth, probs, TILE_LANES,
+                 tiles->value_pairs + begin / pair * wide, wide, out, wide, wide);
 }
 
 /* All panels of the block against the key tile from `key` on. */
 static void step_tile(const forward_job *job, const hri_forward_tiles *tiles, int64_t panels, int64_t b, int64_t h,
                       int64_t key) {
   const hri_attention_shape *shape = job->shape;
-  int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key), pair = job->cut.pairs ? 2 : 1;
+  int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key);
   int64_t kv = h / (shape->heads / shape->kv_heads);
   int64_t at = (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
   int64_t needed = tile_round_up(count, TILE_ROWS);
@@ -133,6 +156,10 @@ static void step_tile(const forward_job *job, const hri_forward_tiles *tiles, in
   tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real),
                  job->stride, count, d, needed, tiles->values, job->cut.row);
   tile_pair_rows(job->cut.pairs, tiles->values, job->cut.row, needed, job->cut.wide, tiles->value_pairs);
+#if HRI_AMX
+  if (job->cut.tiles)
+    tile_turn(tiles->value_pairs, job->cut.wide, needed / 2, job->cut.wide, tiles->turned, TILE_KEYS / 2);
+#endif
   for (int64_t p = 0; p < panels; p++) {
     int64_t begin, end;
     bool masked;
@@ -144,10 +171,7 @@ static void step_tile(const forward_job *job, const hri_forward_tiles *tiles, in
     softmax_step(job, tiles, p, key, begin, end, masked);
     if (job->drop.on)
       drop_scores(&job->drop, job->cut.pairs, tiles->scores, begin, end, b, h, span_of(tiles, p)->first, key);
-    tile_product(job->cut.pairs, true, true, TILE_LANES, (end - begin) / pair,
-                 tiles->scores + begin / pair * TILE_LANES, TILE_LANES,
-                 tiles->value_pairs + begin / pair * job->cut.wide, job->cut.wide,
-                 tiles->out + p * TILE_LANES * job->cut.wide, job->cut.wide, job->cut.wide);
+    add_values(job, tiles, p, begin, end);
   }
 }
 
@@ -163,9 +187,15 @@ static void finish_panel(const forward_job *job, const hri_forward_tiles *tiles,
     tile_store(values + v * TILE_VECTOR, (top + tile_log2(sum)) * TILE_LN2);
   }
   memcpy(lse, values, (size_t)count * sizeof *lse);
+  const float *rows = tiles->out + p * TILE_LANES * job->cut.wide;
+#if HRI_AMX
+  if (job->cut.tiles) {
+    tile_turn(rows, TILE_LANES, job->cut.wide, TILE_LANES, tiles->turned, job->cut.wide);
+    rows = tiles->turned;
+  }
+#endif
   for (int64_t i = 0; i < count; i++) {
-    const float *out = tiles->out + (p * TILE_LANES + i) * job->cut.wide;
-    tile_store_row(shape->real, out, d, job->drop.factor / tiles->sum[p * TILE_LANES + i], job->y,
+    tile_store_row(shape->real, rows + i * job->cut.wide, d, job->drop.factor / tiles->sum[p * TILE_LANES + i], job->y,
                    (b * shape->sequence + first + i) * width + h * d);
   }
 }
@@ -191,7 +221,9 @@ static void run_task(void *context, int64_t task, int64_t end, int thread) {
   assert(carver.used == job->scratch_each); /* what was planned is what is laid out */
   assert(end == task + 1);
   (void)end;
+  tile_begin(&job->cut);
   run_block(job, &tiles, pair / shape->kv_heads, pair % shape->kv_heads * group + g, block * HRI_FORWARD_QUERIES);
+  tile_end(&job->cut);
 }
 
 void hri_attention_forward(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,

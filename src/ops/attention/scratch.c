@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) / size; }
 static int64_t rounded(int64_t value, int64_t unit) { return blocks(value, unit) * unit; }
 
@@ -21,7 +22,11 @@ hri_attention_cut hri_attention_cut_of(hri_isa level, hri_real real, int64_t hea
   hri_attention_cut cut = {.vector = sizes[level][0], .lanes = 2 * sizes[level][0], .keys = sizes[level][1]};
   cut.pairs =
       (hri_isa_has(level, HRI_ISA_AVX512_BF16) || hri_isa_has(level, HRI_ISA_NEON_BF16)) && real == HRI_REAL_BF16;
+  cut.tiles = cut.pairs && hri_isa_has(level, HRI_ISA_AMX);
   cut.words = cut.pairs ? blocks(head_dim, 2) : head_dim;
+  if (cut.tiles) cut.words = rounded(cut.words, cut.vector);
+  /* By tiles rows of pairs, half as long, begin with a line of the cache. */
+  cut.stride = cut.keys + (hri_isa_has(level, HRI_ISA_AMX) ? 2 : 1) * cut.vector;
   cut.row = rounded(cut.words, cut.vector);
   cut.wide = rounded(head_dim, cut.vector);
   return cut;
@@ -53,12 +58,13 @@ hri_forward_tiles hri_forward_tiles_take(hri_carver *carver, const hri_attention
   t.scores = floats(carver, cut->keys * cut->lanes);
   t.highest = floats(carver, HRI_FORWARD_QUERIES);
   t.sum = floats(carver, HRI_FORWARD_QUERIES);
+  t.turned = cut->tiles ? floats(carver, cut->wide * most(cut->keys / 2, cut->lanes)) : NULL;
   t.spans = carve(carver, (uint64_t)(HRI_FORWARD_QUERIES / cut->lanes), span_bytes);
   return t;
 }
 
 hri_backward_tiles hri_backward_tiles_take(hri_carver *carver, const hri_attention_cut *cut, bool capped) {
-  int64_t tile = HRI_BACKWARD_QUERIES * hri_backward_stride(cut);
+  int64_t tile = HRI_BACKWARD_QUERIES * cut->stride;
   hri_backward_tiles t;
   t.rows = floats(carver, cut->keys * cut->row);
   t.keys = floats(carver, cut->keys * cut->words);
@@ -70,6 +76,7 @@ hri_backward_tiles hri_backward_tiles_take(hri_carver *carver, const hri_attenti
   t.dy = floats(carver, HRI_BACKWARD_QUERIES * cut->row);
   t.q_pairs = cut->pairs ? floats(carver, HRI_BACKWARD_QUERIES / 2 * cut->wide) : t.q;
   t.dy_pairs = cut->pairs ? floats(carver, HRI_BACKWARD_QUERIES / 2 * cut->wide) : t.dy;
+  t.turned = cut->tiles ? floats(carver, cut->lanes * cut->wide) : NULL;
   t.probs = floats(carver, tile);
   t.dscores = floats(carver, tile);
   t.slopes = capped ? floats(carver, tile) : NULL;

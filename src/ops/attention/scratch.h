@@ -24,12 +24,14 @@ enum {
   HRI_TILE_KEYS_NEON = 64
 };
 
-/* How a level takes heads of D elements apart. A word is an element, or with `pairs` two of them (tile.h). */
+/* How a level takes heads of D elements apart. A word is an element, or with `pairs` two of them (tile.h); `tiles`: pairs,
+ * and AMX multiplies them. */
 typedef struct hri_attention_cut {
   int64_t vector, lanes, keys;
-  bool pairs;
-  int64_t words, row; /* words of a head, and of a packed row */
+  bool pairs, tiles;
+  int64_t words, row; /* words of a head, those of a tile with zeros behind it, and of a packed row */
   int64_t wide;       /* D rounded up to a vector */
+  int64_t stride; /* of rows of P and dS in the backward: more than the keys, or columns would share few cache sets */
 } hri_attention_cut;
 hri_attention_cut hri_attention_cut_of(hri_isa level, hri_real real, int64_t head_dim);
 
@@ -50,14 +52,15 @@ enum { HRI_FORWARD_QUERIES = 128 };
 typedef struct hri_forward_tiles {
   float *rows;        /* [HRI_FORWARD_QUERIES][row]: the queries before they are turned */
   float *q;           /* [panel][words][lanes] */
-  float *out;         /* [HRI_FORWARD_QUERIES][wide] */
+  float *out;         /* [HRI_FORWARD_QUERIES][wide]; by tiles [panel][wide][lanes] */
   float *keys;        /* [keys][row] */
   float *values;      /* the same */
   float *value_pairs; /* what the product takes: `values`, or of pairs [keys/2][wide] */
   float *scores;      /* [keys][lanes] of one panel */
   float *highest;     /* [panel][lanes]: running maximum */
   float *sum;         /* [panel][lanes]: running sum of exp2(score - highest) */
-  void *spans;        /* [panel] of tile_span */
+  float *turned; /* by tiles, else NULL: [wide][keys/2], value_pairs turned; in the end [lanes][wide], rows of `out` */
+  void *spans;   /* [panel] of tile_span */
 } hri_forward_tiles;
 hri_forward_tiles hri_forward_tiles_take(hri_carver *carver, const hri_attention_cut *cut);
 
@@ -65,16 +68,15 @@ enum {
   HRI_BACKWARD_QUERIES = 64,
   HRI_BACKWARD_SLOTS = 2 /* kv heads in flight per thread: enough that a wait is rare */
 };
-/* Row stride of the P and dS tiles: more than the keys, or their columns would share few cache sets. */
-static inline int64_t hri_backward_stride(const hri_attention_cut *cut) { return cut->keys + cut->vector; }
 /* P and dS are [HRI_BACKWARD_QUERIES][stride], of pairs half the rows. */
 typedef struct hri_backward_tiles {
   float *rows;               /* [keys][row]: K or V of the tile before they are turned */
   float *keys, *values;      /* [panel][words][lanes] */
   float *key_pairs;          /* [keys][row], or of pairs [keys/2][wide]: K for dQ */
-  float *dkeys, *dvalues;    /* [keys][wide] */
+  float *dkeys, *dvalues;    /* [keys][wide]; by tiles [wide][keys] */
   float *q, *dy;             /* [HRI_BACKWARD_QUERIES][row] */
-  float *q_pairs, *dy_pairs; /* the same tiles, or of pairs [HRI_BACKWARD_QUERIES/2][wide] */
+  float *q_pairs, *dy_pairs; /* the same tiles, or of pairs [HRI_BACKWARD_QUERIES/2][wide]; by tiles that turned */
+  float *turned;             /* by tiles, else NULL: what is turned next, of at most [lanes][wide] */
   float *probs, *dscores;    /* first S and dP, then P and dS for use by columns */
   float *slopes;             /* like `probs`, of the soft-cap: first S if P is given; NULL without one */
   float *dscore_rows; /* dS by rows: `dscores` itself, or of pairs HRI_BACKWARD_QUERIES rows of half the stride */

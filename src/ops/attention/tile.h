@@ -1,13 +1,15 @@
 /* Building blocks of the CPU attention kernels: vectors, exp2 and log2, tile products, packing, masks.
  * Included by cpu*.c only, which are compiled once per instruction level (HRI_ISA).
  *
- * Every product is C[m][lanes] += A[m][depth] * B[depth][lanes] with a register block of TILE_ROWS x 2 vectors: A is
+ * Every product is C[m][lanes] += A[m][depth] * B[depth][lanes] with a register block of TILE_BLOCK x 2 vectors: A is
  * broadcast, read by rows (element k of row i at a[i*lda + k]) or by columns (at a[k*lda + i]); B is read in vectors.
  *
  * Tiles hold words of 32 bits along the depth. For fp32 a word is an element. Where the processor multiplies pairs of
  * bf16 (TILE_PAIRS: two products and sums per lane and instruction, fp32 accumulators, subnormals taken as zero) and
  * the operands are bf16, a word is two elements that follow each other along the depth, the first one in the low half:
  * half the words, half the instructions, the same loops. Elsewhere bf16 operands are widened to fp32 tiles, and fp16 ones always.
+ * With AMX (HRI_AMX) pairs are multiplied by its tiles, which take a and b as they stand here but nothing by columns: there
+ * kernels turn an operand instead, once for many products, and keep sums turned.
  *
  * The two instructions for pairs round differently. vdpbf16ps of x86 adds one product after the other to the sum, each
  * time to nearest. BFDOT of Arm adds the two products, then the sum, each time to odd (inexact results get an odd last
@@ -16,6 +18,7 @@
 #ifndef HRI_OPS_ATTENTION_TILE_H
 #define HRI_OPS_ATTENTION_TILE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -26,6 +29,10 @@
 #include <arm_neon.h>
 #endif
 
+#include "ops/amx.h"
+#if HRI_AMX
+#include "ops/linear/transpose.h"
+#endif
 #include "ops/attention/scratch.h"
 #include "ops/attention/shape.h"
 #include "ops/scratch.h"
@@ -40,9 +47,15 @@
 #define HRI_ISA_NAME(name) HRI_ISA_PASTE(name, HRI_ISA)
 #endif
 
-/* Floats per vector, and accumulator rows that fit the registers beside two B vectors and a broadcast. TILE_ROWS is
- * the granularity of row counts; see tile_product. */
-#if defined(__AVX512F__)
+/* Floats per vector, and accumulator rows that fit the registers beside two B vectors and a broadcast (TILE_BLOCK).
+ * TILE_ROWS is the granularity of row counts, see tile_product; with AMX the terms of a tile, since rows of one product are
+ * the depth of the next. */
+#if HRI_AMX
+#define TILE_VECTOR HRI_TILE_VECTOR_AVX512
+#define TILE_BLOCK 8
+#define TILE_ROWS HRI_TILE_TERMS
+#define TILE_KEYS HRI_TILE_KEYS_AVX512
+#elif defined(__AVX512F__)
 #define TILE_VECTOR HRI_TILE_VECTOR_AVX512
 #define TILE_ROWS 8
 #define TILE_KEYS HRI_TILE_KEYS_AVX512
@@ -59,12 +72,17 @@
 #define TILE_ROWS 4
 #define TILE_KEYS HRI_TILE_KEYS_BASE
 #endif
+#ifndef TILE_BLOCK
+#define TILE_BLOCK TILE_ROWS
+#endif
 /* Lanes of a panel: queries (forward) or keys (backward) are taken TILE_LANES at a time. TILE_KEYS, the keys packed at
  * a time, is a multiple of it. */
 #define TILE_LANES (2 * TILE_VECTOR)
 
 /* The level that this file is compiled for, as hri_attention_cut_of takes it. */
-#if defined(__AVX512BF16__)
+#if HRI_AMX
+#define TILE_LEVEL HRI_ISA_AMX
+#elif defined(__AVX512BF16__)
 #define TILE_LEVEL HRI_ISA_AVX512_BF16
 #elif defined(__AVX512F__)
 #define TILE_LEVEL HRI_ISA_AVX512
@@ -78,7 +96,7 @@
 #define TILE_LEVEL HRI_ISA_BASE
 #endif
 /* Whether the level multiplies pairs of bf16, as hri_attention_cut_of says. */
-#if defined(__AVX512BF16__) || defined(HRI_NEON_BF16)
+#if HRI_AMX || defined(__AVX512BF16__) || defined(HRI_NEON_BF16)
 #define TILE_PAIRS 1
 #else
 #define TILE_PAIRS 0
@@ -107,9 +125,9 @@ TILE_INLINE tile_vi tile_splat_int(int32_t x) { return (tile_vi){0} + x; }
 TILE_INLINE tile_vf tile_max(tile_vf a, tile_vf b) {
 #if defined(__AVX512F__)
   return (tile_vf)_mm512_max_ps((__m512)a, (__m512)b);
-#elif defined(__AVX2__)
+#elif HRI_VECTOR_BYTES == 32
   return (tile_vf)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && HRI_VECTOR_BYTES == 16
   return (tile_vf)_mm_max_ps((__m128)a, (__m128)b);
 #else
   tile_vi greater = a > b;
@@ -146,6 +164,9 @@ TILE_INLINE tile_vf tile_exp2(tile_vf x) {
 TILE_INLINE tile_vf tile_fraction(tile_vf x) {
 #if defined(__AVX512F__)
   return (tile_vf)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#elif defined(HRI_AMX_EMULATED)
+  for (int i = 0; i < TILE_VECTOR; i++) x[i] -= __builtin_floorf(x[i]); /* NaN for -inf, where the instruction has 0 */
+  return x;
 #else
   return x - (tile_vf)vrndmq_f32((float32x4_t)x);
 #endif
@@ -155,6 +176,10 @@ TILE_INLINE tile_vf tile_fraction(tile_vf x) {
 TILE_INLINE tile_vf tile_scale(tile_vf p, tile_vf x) {
 #if defined(__AVX512F__)
   return (tile_vf)_mm512_scalef_ps((__m512)p, (__m512)x);
+#elif defined(HRI_AMX_EMULATED)
+  for (int i = 0; i < TILE_VECTOR; i++)
+    p[i] = x[i] < -200 ? 0 : x[i] <= 200 ? __builtin_ldexpf(p[i], (int)__builtin_floorf(x[i])) : x[i];
+  return p;
 #else
   tile_vi tiny = x < tile_splat(-126.0f), whole = (tile_vi)vcvtmq_s32_f32((float32x4_t)x);
   return (tile_vf)((tile_vi)((tile_vu)p + ((tile_vu)whole << 23)) & ~tiny);
@@ -255,16 +280,16 @@ TILE_INLINE void tile_kernel(const bool pairs, const hri_real real, const int ro
   }
 }
 
-/* The products as calls: `m` rows, a multiple of TILE_ROWS; B and C one or two vectors wide. With 16 registers a block
+/* The products as calls: `m` rows, a multiple of TILE_BLOCK; B and C one or two vectors wide. With 16 registers a block
  * of 6 rows is the fastest, so rows are taken by sixes as far as fours can end it. */
 #define TILE_PRODUCT(name, pairs, vectors, by_columns)                                                                 \
   __attribute__((noinline, unused)) static void name(bool add, int64_t m, int64_t depth, const float *a, int64_t lda,  \
                                                      const float *b, int64_t ldb, float *c, int64_t ldc) {             \
     for (int64_t i = 0, rows; i < m; i += rows) {                                                                      \
       const float *at = a + (by_columns ? i : i * lda);                                                                \
-      rows = TILE_VECTOR == 8 && m - i >= 6 && m - i != 8 ? 6 : TILE_ROWS;                                             \
-      if (rows == TILE_ROWS)                                                                                           \
-        tile_kernel(pairs, HRI_REAL_F32, TILE_ROWS, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc,     \
+      rows = TILE_VECTOR == 8 && m - i >= 6 && m - i != 8 ? 6 : TILE_BLOCK;                                            \
+      if (rows == TILE_BLOCK)                                                                                          \
+        tile_kernel(pairs, HRI_REAL_F32, TILE_BLOCK, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc,    \
                     ldc);                                                                                              \
       else tile_kernel(pairs, HRI_REAL_F32, 6, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc, ldc);    \
     }                                                                                                                  \
@@ -274,25 +299,109 @@ TILE_PRODUCT(tile_rows_1, false, 1, false)
 TILE_PRODUCT(tile_columns_2, false, 2, true)
 TILE_PRODUCT(tile_columns_1, false, 1, true)
 #if TILE_PAIRS
-TILE_PRODUCT(tile_rows_2_pairs, true, 2, false)
-TILE_PRODUCT(tile_rows_1_pairs, true, 1, false)
-TILE_PRODUCT(tile_columns_2_pairs, true, 2, true)
-TILE_PRODUCT(tile_columns_1_pairs, true, 1, true)
 #define TILE_CHOOSE(pairs, name) ((pairs) ? name##_pairs : name)
 #else
 #define TILE_CHOOSE(pairs, name) ((void)(pairs), name)
 #endif
 
+#if HRI_AMX
+
+/* Up to 32 x 32 sums: `rows` and `columns` tiles of them, 1 or 2, constants. */
+TILE_INLINE void tile_amx_sums(const int rows, const int columns, bool add, int64_t depth, const float *a, int64_t lda,
+                               const float *b, int64_t ldb, float *c, int64_t ldc) {
+  enum { SIDE = HRI_TILE_SIDE };
+  const float *a2 = a + SIDE * lda, *b2 = b + SIDE;
+  float *c2 = c + SIDE * ldc;
+  if (add) {
+    HRI_TILE_LOAD(0, c, ldc * 4);
+    if (columns > 1) HRI_TILE_LOAD(1, c + SIDE, ldc * 4);
+    if (rows > 1) HRI_TILE_LOAD(2, c2, ldc * 4);
+    if (rows > 1 && columns > 1) HRI_TILE_LOAD(3, c2 + SIDE, ldc * 4);
+  } else {
+    HRI_TILE_ZERO(0);
+    HRI_TILE_ZERO(1);
+    HRI_TILE_ZERO(2);
+    HRI_TILE_ZERO(3);
+  }
+  for (int64_t k = 0; k < depth; k += SIDE) {
+    HRI_TILE_LOAD(4, a + k, lda * 4);
+    HRI_TILE_LOAD(6, b + k * ldb, ldb * 4);
+    HRI_TILE_MULTIPLY(0, 4, 6);
+    if (columns > 1) HRI_TILE_LOAD(7, b2 + k * ldb, ldb * 4);
+    if (columns > 1) HRI_TILE_MULTIPLY(1, 4, 7);
+    if (rows > 1) HRI_TILE_LOAD(5, a2 + k, lda * 4);
+    if (rows > 1) HRI_TILE_MULTIPLY(2, 5, 6);
+    if (rows > 1 && columns > 1) HRI_TILE_MULTIPLY(3, 5, 7);
+  }
+  HRI_TILE_STORE(0, c, ldc * 4);
+  if (columns > 1) HRI_TILE_STORE(1, c + SIDE, ldc * 4);
+  if (rows > 1) HRI_TILE_STORE(2, c2, ldc * 4);
+  if (rows > 1 && columns > 1) HRI_TILE_STORE(3, c2 + SIDE, ldc * 4);
+}
+
+/* C[m][width] = or += A B of pairs, between tile_begin and tile_end. All three sides are multiples of 16 words; what does
+ * not exist of an operand is zero. Where a piece of the depth follows another the sums go through C, in its type: the bits
+ * are those of one chain over groups of 32 terms. */
+__attribute__((noinline, unused)) static void tile_amx_product(bool add, int64_t m, int64_t depth, const float *a,
+                                                               int64_t lda, const float *b, int64_t ldb, float *c,
+                                                               int64_t ldc, int64_t width) {
+  enum { SIDE = HRI_TILE_SIDE };
+  assert(m % SIDE == 0 && depth % SIDE == 0 && width % SIDE == 0);
+  for (int64_t i = 0; i < m; i += 2 * SIDE)
+    for (int64_t j = 0; j < width; j += 2 * SIDE) {
+      bool tall = i + 2 * SIDE <= m, wide = j + 2 * SIDE <= width;
+      const float *at = a + i * lda, *bt = b + j;
+      float *ct = c + i * ldc + j;
+      if (tall && wide) tile_amx_sums(2, 2, add, depth, at, lda, bt, ldb, ct, ldc);
+      else if (tall) tile_amx_sums(2, 1, add, depth, at, lda, bt, ldb, ct, ldc);
+      else if (wide) tile_amx_sums(1, 2, add, depth, at, lda, bt, ldb, ct, ldc);
+      else tile_amx_sums(1, 1, add, depth, at, lda, bt, ldb, ct, ldc);
+    }
+}
+
+#elif TILE_PAIRS
+TILE_PRODUCT(tile_rows_2_pairs, true, 2, false)
+TILE_PRODUCT(tile_rows_1_pairs, true, 1, false)
+TILE_PRODUCT(tile_columns_2_pairs, true, 2, true)
+TILE_PRODUCT(tile_columns_1_pairs, true, 1, true)
+#endif
+#if TILE_PAIRS && !HRI_AMX
+#define TILE_CHOOSE_PRODUCT(pairs, name) TILE_CHOOSE(pairs, name)
+#else
+#define TILE_CHOOSE_PRODUCT(pairs, name) ((void)(pairs), name)
+#endif
+
+/* Around the products of a task. */
+static inline void tile_begin(const hri_attention_cut *cut) {
+#if HRI_AMX
+  if (cut->tiles) hri_tiles_begin();
+#endif
+  (void)cut;
+}
+static inline void tile_end(const hri_attention_cut *cut) {
+#if HRI_AMX
+  if (cut->tiles) hri_tiles_end();
+#endif
+  (void)cut;
+}
+
 /* C[m][width] = or += A B for any width that is a multiple of TILE_VECTOR. */
 static inline void tile_product(bool pairs, bool by_columns, bool add, int64_t m, int64_t depth, const float *a,
                                 int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t width) {
   int64_t at = 0;
+#if HRI_AMX
+  assert(!pairs || !by_columns);
+  if (pairs) {
+    tile_amx_product(add, m, depth, a, lda, b, ldb, c, ldc, width);
+    return;
+  }
+#endif
   for (; at + TILE_LANES <= width; at += TILE_LANES)
-    (by_columns ? TILE_CHOOSE(pairs, tile_columns_2) : TILE_CHOOSE(pairs, tile_rows_2))(add, m, depth, a, lda, b + at,
-                                                                                        ldb, c + at, ldc);
+    (by_columns ? TILE_CHOOSE_PRODUCT(pairs, tile_columns_2)
+                : TILE_CHOOSE_PRODUCT(pairs, tile_rows_2))(add, m, depth, a, lda, b + at, ldb, c + at, ldc);
   if (at < width)
-    (by_columns ? TILE_CHOOSE(pairs, tile_columns_1) : TILE_CHOOSE(pairs, tile_rows_1))(add, m, depth, a, lda, b + at,
-                                                                                        ldb, c + at, ldc);
+    (by_columns ? TILE_CHOOSE_PRODUCT(pairs, tile_columns_1)
+                : TILE_CHOOSE_PRODUCT(pairs, tile_rows_1))(add, m, depth, a, lda, b + at, ldb, c + at, ldc);
 }
 
 /* dst[j*ldd + i] = src[i*lds + j] for i < m, j < n: words, moved as integers. */
@@ -314,6 +423,20 @@ static inline void tile_transpose(const float *restrict src, int64_t lds, int64_
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = i < m4 ? n4 : 0; j < n; j++) memcpy(dst + j * ldd + i, src + i * lds + j, sizeof *dst);
 }
+
+#if HRI_AMX
+/* The same for m and n that are multiples of 16, in registers. */
+static inline void tile_turn(const float *src, int64_t lds, int64_t m, int64_t n, float *dst, int64_t ldd) {
+  assert(m % HRI_LANES == 0 && n % HRI_LANES == 0);
+  for (int64_t j = 0; j < n; j += HRI_LANES)
+    for (int64_t i = 0; i < m; i += HRI_LANES) {
+      hri_words v[HRI_LANES];
+      for (int r = 0; r < HRI_LANES; r++) v[r] = (hri_words)hri_vload(src + (i + r) * lds + j);
+      hri_transpose(v);
+      for (int r = 0; r < HRI_LANES; r++) hri_vstore(dst + (j + r) * ldd + i, (hri_vf)v[r]);
+    }
+}
+#endif
 
 /* `rows` rows as panels of TILE_LANES lanes: dst[panel][depth][TILE_LANES]. */
 static inline void tile_pack_panels(const float *src, int64_t lds, int64_t rows, int64_t depth, float *dst) {
@@ -382,6 +505,10 @@ TILE_INLINE void tile_interleave(tile_vh even, tile_vh odd, tile_vf words[2]) {
   const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
   words[0] = (tile_vf)_mm512_permutex2var_epi16((__m512i)even, low, (__m512i)odd);
   words[1] = (tile_vf)_mm512_permutex2var_epi16((__m512i)even, high, (__m512i)odd);
+#elif defined(HRI_AMX_EMULATED)
+  uint32_t joined[TILE_LANES];
+  for (int i = 0; i < TILE_LANES; i++) joined[i] = even[i] | (uint32_t)odd[i] << 16;
+  memcpy(words, joined, sizeof joined);
 #else
   words[0] = (tile_vf)vzip1q_u16((uint16x8_t)even, (uint16x8_t)odd);
   words[1] = (tile_vf)vzip2q_u16((uint16x8_t)even, (uint16x8_t)odd);
@@ -391,6 +518,10 @@ TILE_INLINE void tile_interleave(tile_vh even, tile_vh odd, tile_vf words[2]) {
 TILE_INLINE tile_vh tile_round_pairs(const tile_vf v[2]) {
 #if defined(__AVX512F__)
   return (tile_vh)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]);
+#elif defined(HRI_AMX_EMULATED)
+  tile_vh rounded;
+  for (int i = 0; i < TILE_LANES; i++) rounded[i] = hri_bf16_round(v[i / TILE_VECTOR][i % TILE_VECTOR]);
+  return rounded;
 #else
   return (tile_vh)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)v[0]), (float32x4_t)v[1]);
 #endif

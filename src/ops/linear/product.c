@@ -69,7 +69,7 @@ typedef struct tiling {
 } tiling;
 static const tiling tilings[HRI_ISA_COUNT] = {
     [HRI_ISA_BASE] = {HRI_GEMM_ROWS_BASE, HRI_GEMM_LANES_BASE, 384, 16},
-    [HRI_ISA_AVX2] = {HRI_GEMM_ROWS_AVX2, HRI_GEMM_LANES_AVX2, 512, 5},
+    [HRI_ISA_AVX2] = {HRI_GEMM_ROWS_AVX2, HRI_GEMM_LANES_AVX2, 576, 5},
     [HRI_ISA_AVX512] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
     [HRI_ISA_AVX512_BF16] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
     [HRI_ISA_AMX] = {HRI_GEMM_ROWS_AVX512, HRI_GEMM_LANES_AVX512, 768, 4},
@@ -105,7 +105,7 @@ hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_
   l.rows = (A_WORDS + least(s->threads, 1024) * A_WORDS_PER_THREAD) / l.block_words;
   l.rows = least(l.p.rows, most(l.rows / l.tile_rows, 1) * l.tile_rows);
   l.group = least(panels, t->group);
-  if (s->out != HRI_REAL_F32 && (l.words > l.block_words || s->accumulate))
+  if (s->out != HRI_REAL_F32 && l.words > l.block_words)
     l.stage_columns = least(panels, most(blocks(STAGE_WORDS / l.rows, l.tile_columns), l.group)) * l.tile_columns;
   l.a_floats = whole_lines((l.whole_rows ? rounded(l.rows, l.tile_rows) : l.rows) * l.block_words);
   l.stage_floats = whole_lines(l.rows * l.stage_columns);

@@ -16,7 +16,7 @@ typedef uint32_t hri_words __attribute__((vector_size(HRI_VECTOR_BYTES)));
 /* v[i][r] and v[r][i] change places, r, i in [0, HRI_LANES). Neighbouring vectors are interleaved by words, then by
  * pairs of words: that transposes within each 128 bits. What is left is a transposition of these. */
 static HRI_VECTOR_INLINE void hri_transpose(hri_words v[HRI_LANES]) {
-#if HRI_VECTOR_BYTES == 64
+#if defined(__AVX512F__)
   __m512i t[16], *r = (__m512i *)v;
   HRI_UNROLL for (int i = 0; i < 16; i += 2) {
     t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
@@ -57,6 +57,11 @@ static HRI_VECTOR_INLINE void hri_transpose(hri_words v[HRI_LANES]) {
     r[i] = _mm256_permute2x128_si256(low, high, 0x20);
     r[4 + i] = _mm256_permute2x128_si256(low, high, 0x31);
   }
+#elif HRI_VECTOR_BYTES == 64 /* without the instructions */
+  hri_words copy[HRI_LANES];
+  memcpy(copy, v, sizeof copy);
+  for (int r = 0; r < HRI_LANES; r++)
+    for (int i = 0; i < HRI_LANES; i++) v[i][r] = copy[r][i];
 #else
   hri_words a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5), b = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7),
             c = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5), d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
