@@ -9,8 +9,10 @@
 #include <headroom/replay.h>
 #include <headroom/snapshot.h>
 
+#include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
+#include "cli/reading.h"
 #include "cli/text.h"
 
 /* An input that is read piece by piece; what was read to tell its kind is given again. */
@@ -66,29 +68,24 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
 
 /* ---- a snapshot ---- */
 
-static const unsigned STREAM_LIMIT = 1u << 31; /* bytes: what has no end must not fill the memory */
-enum { MOST_REPLAYED = 20000000 };             /* events; the search replays a trace sixteen times */
+enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen times */
 
-/* A stream cannot be opened again: it is read whole. */
-static hr_status read_stream(input *in, hr_snapshot **snapshot, hr_error *error) {
-  size_t room = 1 << 20, count = in->first_count, got;
-  char *bytes = text_alloc(room);
-  hr_status status;
-  memcpy(bytes, in->first, count);
-  while ((got = fread(bytes + count, 1, room - count, in->file)) > 0) {
-    count += got;
-    if (count > STREAM_LIMIT) break;
-    if (count == room) bytes = text_grow(bytes, room *= 2);
+/* A stream cannot be opened again: it is read whole, as far as the memory for reading goes. */
+static hr_status read_stream(input *in, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
+  HRI_ARRAY(char) bytes = {0};
+  const char *name = strcmp(in->path, "-") == 0 ? "standard input" : in->path;
+  hr_status status = HR_OK;
+  size_t got = in->first_count;
+  if (hri_array_reserve(&bytes, 1 << 20)) memcpy(bytes.items, in->first, got);
+  else status = hri_fail_memory(error, 1 << 20, name);
+  while (status == HR_OK && got > 0) {
+    bytes.count += got;
+    if (!hri_array_reserve(&bytes, bytes.count + 1)) status = hri_fail_memory(error, bytes.count, name);
+    else got = fread(bytes.items + bytes.count, 1, bytes.capacity - bytes.count, in->file);
   }
-  status = count > STREAM_LIMIT
-               ? hri_fail(error, HR_ERROR_INPUT,
-                          "a stream of more than %u bytes is not taken as a snapshot: write it to a file first",
-                          STREAM_LIMIT)
-               : input_failed(in, error);
-  if (status == HR_OK)
-    status = hr_snapshot_parse(bytes, count, strcmp(in->path, "-") == 0 ? "standard input" : in->path, NULL, snapshot,
-                               error);
-  free(bytes);
+  if (status == HR_OK) status = input_failed(in, error);
+  if (status == HR_OK) status = hr_snapshot_parse(bytes.items, bytes.count, name, limits, snapshot, error);
+  hri_array_free(&bytes);
   return status;
 }
 
@@ -116,6 +113,9 @@ hr_status explain_judge(const hr_snapshot *snapshot, const hr_inspection *inspec
                        &evidence.result_count, &no_replay) == HR_OK) {
     evidence.replay = &replay;
     evidence.results = results;
+  } else if (inspection->event_count <= MOST_REPLAYED && no_replay.code == HR_ERROR_MEMORY) {
+    if (error) *error = no_replay; /* half an answer would look like a whole one */
+    return HR_ERROR_MEMORY;
   }
   status = hr_explain_snapshot(&evidence, NULL, explanation, error);
   hr_free(results);
@@ -135,10 +135,12 @@ static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *sna
   return status;
 }
 
-static hr_status read_snapshot(const cli_config *config, input *in, hr_explanation **explanation, hr_error *error) {
+static hr_status read_snapshot(const cli_config *config, input *in, const hr_snapshot_limits *limits,
+                               hr_explanation **explanation, hr_error *error) {
   hr_snapshot *snapshot = NULL;
-  hr_status status = in->file == stdin || text_is_stream(in->file) ? read_stream(in, &snapshot, error)
-                                                                   : hr_snapshot_read(in->path, NULL, &snapshot, error);
+  hr_status status = in->file == stdin || text_is_stream(in->file)
+                         ? read_stream(in, limits, &snapshot, error)
+                         : hr_snapshot_read(in->path, limits, &snapshot, error);
   if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
   hr_snapshot_destroy(snapshot);
   return status;
@@ -159,27 +161,31 @@ static hr_status show(cli_config *config, hr_explanation *explanation, const hr_
   return HR_OK;
 }
 
+/* A log or a snapshot. */
+static hr_status explain_file(const cli_config *config, reading *r, hr_explanation **explanation, hr_error *error) {
+  static input in;
+  hr_status status = input_open(&in, r->file, error);
+  if (status != HR_OK) return status;
+  status = hr_snapshot_recognise(in.first, in.first_count) ? read_snapshot(config, &in, &r->limits, explanation, error)
+                                                           : read_log(&in, explanation, error);
+  text_close(in.file);
+  return status;
+}
+
 hr_status command_explain(cli_config *config, hr_error *error) {
   hr_explanation *explanation = NULL;
   hr_run_explanation *run = NULL;
   hr_status status;
+  reading r;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
-  if (is_directory(config->operands[0])) {
-    status = hr_explain_run(config->operands[0], &run, error);
-    if (status == HR_OK) status = show(config, run->explanation, run, error);
-  } else {
-    static input in;
-    status = input_open(&in, config->operands[0], error);
-    if (status == HR_OK && hr_snapshot_recognise(in.first, in.first_count))
-      status = read_snapshot(config, &in, &explanation, error);
-    else if (status == HR_OK) status = read_log(&in, &explanation, error);
-    if (status == HR_OK) status = show(config, explanation, NULL, error);
-    text_close(in.file);
-  }
+  reading_begin(&r, config, config->operands[0]);
+  status = is_directory(r.file) ? hr_explain_run(r.file, &run, error) : explain_file(config, &r, &explanation, error);
+  status = reading_end(&r, status, error); /* the plan of --model is not the file's */
+  if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, error);
   hr_explanation_destroy(explanation);
   hr_run_explanation_destroy(run);
   return status;

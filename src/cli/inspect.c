@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/json.h"
+#include "cli/reading.h"
 #include "cli/text.h"
 
 /* A snapshot with its inspection; both are given back by side_close. */
@@ -55,11 +56,12 @@ static bool is_directory(const char *path) {
 }
 
 /* A run directory stands for what `train --record-memory` left in it, else for its plan. */
-static hr_status read_snapshot(const char *operand, hr_snapshot **snapshot, hr_error *error) {
+static hr_status read_snapshot(const char *operand, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
+                               hr_error *error) {
   static const char *const names[] = {"snapshot.pickle.gz", "plan.pickle.gz"};
   char path[4096];
   struct stat info;
-  if (!is_directory(operand)) return hr_snapshot_read(operand, NULL, snapshot, error);
+  if (!is_directory(operand)) return hr_snapshot_read(operand, limits, snapshot, error);
   for (size_t k = 0; k < 2; k++) {
     int length = snprintf(path, sizeof path, "%s/memory/%s", operand, names[k]);
     if (length < 0 || (size_t)length >= sizeof path)
@@ -67,16 +69,18 @@ static hr_status read_snapshot(const char *operand, hr_snapshot **snapshot, hr_e
     if (stat(path, &info) != 0) continue;
     (void)fprintf(stderr, "inspect: %s%s\n", path,
                   k ? " (what was planned; train --record-memory keeps what happened)" : "");
-    return hr_snapshot_read(path, NULL, snapshot, error);
+    return hr_snapshot_read(path, limits, snapshot, error);
   }
   hri_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz",
            operand);
   return hri_hint(error, HR_ERROR_INPUT, "name a run directory of headroom train, or a snapshot file");
 }
 
-static hr_status side_open(const cli_config *config, const char *path, side *s, hr_error *error) {
+static hr_status side_open(const cli_config *config, reading *r, const char *path, side *s, hr_error *error) {
   hr_inspect_options options;
-  hr_status status = read_snapshot(path, &s->snapshot, error);
+  hr_status status;
+  r->file = path;
+  status = read_snapshot(path, &r->limits, &s->snapshot, error);
   hr_inspect_options_init(&options);
   options.at = config->own.at;
   options.top = config->own.top;
@@ -318,6 +322,7 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
 
 hr_status command_inspect(cli_config *config, hr_error *error) {
   side sides[2] = {{0}};
+  reading r;
   hr_status status;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to inspect");
@@ -331,11 +336,14 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");
     return hri_hint(error, HR_ERROR_USAGE, "leave one of the files out");
   }
-  status = side_open(config, config->operands[0], &sides[0], error);
-  if (status == HR_OK && config->operand_count == 2) status = side_open(config, config->operands[1], &sides[1], error);
+  reading_begin(&r, config, config->operands[0]);
+  status = side_open(config, &r, config->operands[0], &sides[0], error);
+  if (status == HR_OK && config->operand_count == 2)
+    status = side_open(config, &r, config->operands[1], &sides[1], error);
   if (status == HR_OK && config->operand_count == 1) status = write_files(config, &sides[0], error);
   if (status == HR_OK)
     status = config->operand_count == 2 ? compare(config, sides, error) : print_one(config, &sides[0], error);
+  status = reading_end(&r, status, error);
   side_close(&sides[1]);
   side_close(&sides[0]);
   return status;

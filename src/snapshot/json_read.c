@@ -8,7 +8,7 @@
 static hr_status read_value(hri_snapshot_decoder *d, hri_json_scan *scan);
 
 static hr_status push(hri_snapshot_decoder *d, hri_decoded v) {
-  return hri_values_push(d, &d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
+  return hri_values_push(&d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 
 static hr_status read_number(hri_snapshot_decoder *d, hri_json_scan *scan) {
@@ -92,7 +92,6 @@ hr_status hri_read_json(hri_snapshot_decoder *d, hri_snapshot_source *source, hr
   uint64_t count;
   hr_status status;
   HRI_TRY(hri_snapshot_source_whole(source, &bytes, &count, d->error));
-  hri_snapshot_decoder_hold_window(d, source->capacity);
   if (count >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) bytes += 3, count -= 3; /* a byte order mark */
   scan = hri_json_scan_init(bytes, count, d->name, "");
   d->scan = &scan;

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/account.h"
 #include "snapshot/history_format.h"
 #include "snapshot/reader.h"
 
@@ -45,7 +46,7 @@ bool hr_snapshot_recognise(const void *bytes, uint64_t count) {
   bool yes = false;
   hr_error error;
   notation which;
-  if (hri_snapshot_source_of_memory(&source, bytes, count, "", HEAD_LIMIT, HEAD_LIMIT, &error) == HR_OK) {
+  if (hri_snapshot_source_of_memory(&source, bytes, count, "", HEAD_LIMIT, &error) == HR_OK) {
     p = source.next;
     have = (uint64_t)(source.end - p);
     if (have > HEAD_BYTES) have = HEAD_BYTES;
@@ -79,22 +80,14 @@ static hr_status fail_notation(const hri_snapshot_source *source, notation which
 }
 
 /* A file of ours: its reader wants it whole. */
-static hr_status read_history(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot,
-                              hr_error *error) {
-  hr_snapshot_limits limits;
+static hr_status read_history(hri_snapshot_source *source, const char *name, hr_snapshot **snapshot, hr_error *error) {
   char *bytes;
   uint64_t count;
-  hr_status status;
   HRI_TRY(hri_snapshot_source_whole(source, &bytes, &count, error));
-  limits.memory_bytes = source->capacity < limit ? limit - source->capacity : 1; /* the window counts, too */
-  status = hri_history_parse(bytes, count, name, &limits, snapshot, error);
-  return status == HR_ERROR_MEMORY
-             ? hri_hint(error, status, "reading may take %llu bytes; allow more", (unsigned long long)limit)
-             : status;
+  return hri_history_parse(bytes, count, name, snapshot, error);
 }
 
-static hr_status read_all(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot,
-                          hr_error *error) {
+static hr_status read_all(hri_snapshot_source *source, const char *name, hr_snapshot **snapshot, hr_error *error) {
   hri_snapshot_decoder d = {0};
   hri_decoded whole = HRI_VALUE_NONE;
   hr_status status;
@@ -102,8 +95,8 @@ static hr_status read_all(hri_snapshot_source *source, const char *name, uint64_
   HRI_TRY(hri_snapshot_source_want(source, HEAD_BYTES, error));
   which = notation_of(source->next, (uint64_t)(source->end - source->next));
   if (which == NOTATION_NONE || which == NOTATION_ZIP) return fail_notation(source, which, error);
-  if (which == NOTATION_HISTORY) return read_history(source, name, limit, snapshot, error);
-  HRI_TRY_OUT(hri_snapshot_decoder_init(&d, name, limit, error));
+  if (which == NOTATION_HISTORY) return read_history(source, name, snapshot, error);
+  HRI_TRY_OUT(hri_snapshot_decoder_init(&d, name, error));
   HRI_TRY_OUT(which == NOTATION_PICKLE ? hri_read_pickle(&d, source, &whole) : hri_read_json(&d, source, &whole));
   d.at = hri_snapshot_source_offset(source);
   HRI_TRY_OUT(hri_snapshot_decoder_end(&d, whole, source->end_offset, snapshot));
@@ -124,24 +117,28 @@ void hr_snapshot_limits_init(hr_snapshot_limits *limits) { *limits = (hr_snapsho
 
 hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
                            hr_error *error) {
+  const uint64_t limit = limit_of(limits);
   hri_snapshot_source source;
-  uint64_t limit = limit_of(limits);
+  hri_account account;
   hr_status status;
   *snapshot = NULL;
-  status = hri_snapshot_source_open(&source, path, limit, length_limit(limit), error);
-  if (status == HR_OK) status = read_all(&source, path, limit, snapshot, error);
+  hri_account_begin(&account, limit);
+  status = hri_snapshot_source_open(&source, path, length_limit(limit), error);
+  if (status == HR_OK) status = read_all(&source, path, snapshot, error);
   hri_snapshot_source_close(&source);
-  return status;
+  return hri_account_end(&account, status, path, error);
 }
 
 hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
                             hr_snapshot **snapshot, hr_error *error) {
+  const uint64_t limit = limit_of(limits);
   hri_snapshot_source source;
-  uint64_t limit = limit_of(limits);
+  hri_account account;
   hr_status status;
   *snapshot = NULL;
-  status = hri_snapshot_source_of_memory(&source, bytes, count, name, limit, length_limit(limit), error);
-  if (status == HR_OK) status = read_all(&source, name, limit, snapshot, error);
+  hri_account_begin(&account, limit);
+  status = hri_snapshot_source_of_memory(&source, bytes, count, name, length_limit(limit), error);
+  if (status == HR_OK) status = read_all(&source, name, snapshot, error);
   hri_snapshot_source_close(&source);
-  return status;
+  return hri_account_end(&account, status, name, error);
 }
