@@ -37,11 +37,11 @@ static hr_status input_failed(const input *in, hr_error *error) {
 
 /* ---- a log ---- */
 
-static bool is_compressed(const input *in) {
-  static const char *const starts[] = {"\x1f\x8b", "PK\x03\x04", "\xfd\x37zXZ", "\x28\xb5\x2f\xfd", "BZh"};
-  for (size_t k = 0; k < sizeof starts / sizeof *starts; k++)
-    if (in->first_count > strlen(starts[k]) && memcmp(in->first, starts[k], strlen(starts[k])) == 0) return true;
-  return false;
+/* What is no text is named at once; a page or a table is searched first. */
+static hr_status fail_foreign(const input *in, const hr_foreign *foreign, hr_error *error) {
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s is %s%s", in->path, foreign->name,
+                              foreign->text ? ", and no out-of-memory message is in it" : "");
+  return hri_hint(error, status, "%s", foreign->hint);
 }
 
 static hr_status read_log(input *in, hr_explanation **explanation, hr_error *error) {
@@ -49,7 +49,9 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
   hr_explainer *explainer = NULL;
   hr_status status;
   size_t got;
-  if (is_compressed(in)) {
+  const hr_foreign *foreign = hr_snapshot_foreign(in->first, in->first_count);
+  if (foreign && !foreign->text) return fail_foreign(in, foreign, error);
+  if (in->first_count > 2 && memcmp(in->first, "\x1f\x8b", 2) == 0) {
     status = hri_fail(error, HR_ERROR_INPUT, "%s is compressed and no snapshot", in->path);
     return hri_hint(error, status, "unpack it first: zcat FILE | headroom explain -");
   }
@@ -61,6 +63,7 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
   if (status == HR_OK) status = hr_explainer_end(explainer, explanation, error);
   hr_explainer_destroy(explainer);
   if (status != HR_OK || (*explanation)->failure_count > 0) return status;
+  if (foreign) return fail_foreign(in, foreign, error);
   status = hri_fail(error, HR_ERROR_INPUT, "%s: no out-of-memory message in %llu lines", in->path,
                     (unsigned long long)(*explanation)->line_count);
   return hri_hint(error, status, "paste the whole message, from the exception's name to the end of its last figure");

@@ -188,6 +188,7 @@ typedef struct hri_snapshot_decoder {
   uint64_t event_keys, block_keys, segment_keys, top_keys; /* words seen as keys, as masks: they tell the version */
   uint64_t event_keys_not;                                 /* those that some event lacks */
   bool seen_map;                                           /* an action of expandable segments */
+  bool complete; /* the builder holds the snapshot already, there is no value to make it from */
 } hri_snapshot_decoder;
 
 hr_status hri_snapshot_decoder_init(hri_snapshot_decoder *d, const char *name, hr_error *error);
