@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
+#include "cli/ranks.h"
 #include "cli/reading.h"
 #include "cli/text.h"
 
@@ -154,8 +155,9 @@ static bool is_directory(const char *path) {
   return strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static hr_status show(cli_config *config, hr_explanation *explanation, const hr_run_explanation *run, hr_error *error) {
-  explain_result result = {.explanation = explanation, .run = run};
+static hr_status show(cli_config *config, hr_explanation *explanation, const hr_run_explanation *run, const ranks *all,
+                      hr_error *error) {
+  explain_result result = {.explanation = explanation, .run = run, .ranks = all};
   hr_status status = HR_OK;
   if (config->own.model) status = explain_plan(config, &explanation->failures[explanation->primary], &result, error);
   if (status != HR_OK) return status;
@@ -167,7 +169,7 @@ static hr_status show(cli_config *config, hr_explanation *explanation, const hr_
 /* A log or a snapshot. */
 static hr_status explain_file(const cli_config *config, reading *r, hr_explanation **explanation, hr_error *error) {
   static input in;
-  hr_status status = input_open(&in, r->file, error);
+  hr_status status = input_open(&in, config->operands[0], error);
   if (status != HR_OK) return status;
   status = hr_snapshot_recognise(in.first, in.first_count) ? read_snapshot(config, &in, &r->limits, explanation, error)
                                                            : read_log(&in, explanation, error);
@@ -175,10 +177,27 @@ static hr_status explain_file(const cli_config *config, reading *r, hr_explanati
   return status;
 }
 
+/* Of several ranks the one that failed first is explained: what the others met may be its doing. */
+static hr_status explain_ranks(const cli_config *config, reading *r, ranks *all, hr_explanation **explanation,
+                               hr_error *error) {
+  const rank_row *row;
+  hr_snapshot *snapshot = NULL;
+  hr_status status = ranks_read(r, config->operands[0], all, error);
+  if (status != HR_OK) return status;
+  row = &all->rows[all->first_failed == NO_RANK ? all->highest : all->first_failed];
+  reading_about(r, row->path);
+  status = hr_snapshot_read(row->path, &r->limits, &snapshot, error);
+  if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
+  if (status == HR_OK) (*explanation)->failures[0].rank = (int32_t)row->rank;
+  hr_snapshot_destroy(snapshot);
+  return status;
+}
+
 hr_status command_explain(cli_config *config, hr_error *error) {
   hr_explanation *explanation = NULL;
   hr_run_explanation *run = NULL;
   hr_status status;
+  ranks all = {0};
   reading r;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
@@ -186,10 +205,14 @@ hr_status command_explain(cli_config *config, hr_error *error) {
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
   reading_begin(&r, config, config->operands[0]);
-  status = is_directory(r.file) ? hr_explain_run(r.file, &run, error) : explain_file(config, &r, &explanation, error);
+  if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
+  else if (is_directory(config->operands[0])) status = hr_explain_run(config->operands[0], &run, error);
+  else status = explain_file(config, &r, &explanation, error);
   status = reading_end(&r, status, error); /* the plan of --model is not the file's */
-  if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, error);
+  if (status == HR_OK)
+    status = show(config, run ? run->explanation : explanation, run, all.count ? &all : NULL, error);
   hr_explanation_destroy(explanation);
   hr_run_explanation_destroy(run);
+  ranks_free(&all);
   return status;
 }

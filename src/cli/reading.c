@@ -4,10 +4,15 @@
 
 #include <headroom/device.h>
 
+void reading_about(reading *r, const char *file) {
+  (void)snprintf(r->file, sizeof r->file, "%s", strcmp(file, "-") == 0 ? "standard input" : file);
+}
+
 void reading_begin(reading *r, const cli_config *config, const char *file) {
   uint64_t room, limit = config->own.max_memory_bytes;
   const char *whose = hr_host_limit_now(&room);
-  *r = (reading){.file = file};
+  *r = (reading){0};
+  reading_about(r, file);
   if (limit == 0) { /* a share of what can be had now */
     const double share = config->own.max_memory_share;
     limit = share * (double)room < 0x1p63 ? (uint64_t)(share * (double)room) : INT64_MAX;
@@ -21,7 +26,7 @@ void reading_begin(reading *r, const cli_config *config, const char *file) {
 hr_status reading_end(reading *r, hr_status status, hr_error *error) {
   uint64_t room;
   const char *whose;
-  status = hri_account_end(&r->account, status, strcmp(r->file, "-") == 0 ? "standard input" : r->file, error);
+  status = hri_account_end(&r->account, status, r->file, error);
   if (status != HR_ERROR_MEMORY) return status;
   if (r->account.refused_bytes == 0) { /* not our limit, the system's */
     whose = hr_host_limit_now(&room);

@@ -192,7 +192,7 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   options.empty_start = config->own.empty_start;
   if (config_chosen(config, &config->own.trace)) options.trace = config->own.trace;
   reading_begin(&r, config, config->operands[0]);
-  status = hr_snapshot_read(r.file, &r.limits, &snapshot, error);
+  status = hr_snapshot_read(config->operands[0], &r.limits, &snapshot, error);
   if (status == HR_OK)
     status = config->own.search ? hr_replay_search(snapshot, &options, &replay, &results, &count, error)
                                 : hr_replay_run(snapshot, &options, &replay, error);

@@ -73,11 +73,11 @@ static bool is_page(const unsigned char *p, uint64_t count) {
                              strncasecmp((const char *)p + k, "<html", 5) == 0);
 }
 
-/* Two lines of text with as many commas, and more than prose has. */
+/* Two lines of text with as many commas, the first of names: JSON begins otherwise, lines of logs have colons. */
 static bool is_table(const unsigned char *p, uint64_t count) {
   uint32_t commas[2] = {0}, line = 0;
   for (uint64_t k = 0; k < count && line < 2; k++) {
-    if (p[k] == 0) return false;
+    if (p[k] == 0 || p[k] == '{' || (line == 0 && p[k] == ':') || (k == 0 && p[k] == '[')) return false;
     commas[line] += p[k] == ',';
     line += p[k] == '\n';
   }
