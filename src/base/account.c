@@ -39,8 +39,9 @@ static hr_status explain(const hri_account *a, const char *name, hr_error *error
   if (!ours)
     return hri_fail(error, HR_ERROR_MEMORY, "%s: the system refused more memory when %s were held for reading it", name,
                     held);
-  hri_fail(error, HR_ERROR_MEMORY, "%s: needs more memory than the %s that reading it may take: %s are held and %s more asked for",
-           name, limit, held, hri_size_text(a->refused_bytes, more));
+  hri_fail(error, HR_ERROR_MEMORY,
+           "%s: needs more memory than the %s that reading it may take: %s are held and %s more asked for", name, limit,
+           held, hri_size_text(a->refused_bytes, more));
   if (error) error->requested_bytes = a->refused_held + a->refused_bytes, error->available_bytes = a->limit_bytes;
   return hri_hint(error, HR_ERROR_MEMORY,
                   "allow more with --max-memory SIZE if you trust the file; a recording of fewer events (max_entries) "

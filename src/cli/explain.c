@@ -209,8 +209,7 @@ hr_status command_explain(cli_config *config, hr_error *error) {
   else if (is_directory(config->operands[0])) status = hr_explain_run(config->operands[0], &run, error);
   else status = explain_file(config, &r, &explanation, error);
   status = reading_end(&r, status, error); /* the plan of --model is not the file's */
-  if (status == HR_OK)
-    status = show(config, run ? run->explanation : explanation, run, all.count ? &all : NULL, error);
+  if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, all.count ? &all : NULL, error);
   hr_explanation_destroy(explanation);
   hr_run_explanation_destroy(run);
   ranks_free(&all);

@@ -68,7 +68,8 @@ static hr_status read_snapshot(const char *operand, const hr_snapshot_limits *li
   }
   hri_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz",
            operand);
-  return hri_hint(error, HR_ERROR_INPUT, "name a run directory of headroom train, a snapshot, or a directory with one snapshot of each rank "
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "name a run directory of headroom train, a snapshot, or a directory with one snapshot of each rank "
                   "(snapshot_rank0.pickle, ...)");
 }
 
@@ -191,7 +192,8 @@ static void print_change(uint64_t before, uint64_t after) {
   (void)printf("%c%10s", after >= before ? '+' : '-', SIZE_TEXT(after >= before ? after - before : before - after));
 }
 
-static void print_rows(const inspect_side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
+static void print_rows(const inspect_side *sides, hr_group_by by, const hr_difference *rows, uint64_t count,
+                       uint64_t top) {
   char name[64];
   for (uint64_t k = 0; k < count && k < top; k++) {
     const hr_difference *d = &rows[k];

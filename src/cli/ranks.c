@@ -116,7 +116,8 @@ static bool take_one(ranks *all, const char *path) {
 }
 
 bool ranks_are_in(const char *path) {
-  static const char *const of_runs[] = {"run.json", "../run.json", "memory/snapshot.pickle.gz", "memory/plan.pickle.gz"};
+  static const char *const of_runs[] = {"run.json", "../run.json", "memory/snapshot.pickle.gz",
+                                        "memory/plan.pickle.gz"};
   ranks all = {0};
   char file[4096];
   struct stat info;
@@ -212,8 +213,8 @@ void ranks_print(const ranks *all) {
   }
   (void)printf("\n");
   if (all->first_failed != NO_RANK && all->rows[all->first_failed].failed_us)
-    (void)printf("rank %u failed first, at a request of %s (each by its own clock)\n", all->rows[all->first_failed].rank,
-                 SIZE_TEXT(all->rows[all->first_failed].failed_bytes));
+    (void)printf("rank %u failed first, at a request of %s (each by its own clock)\n",
+                 all->rows[all->first_failed].rank, SIZE_TEXT(all->rows[all->first_failed].failed_bytes));
 }
 
 static void write_place(const ranks *all, json_writer *json, const char *key, uint32_t place) {
@@ -257,8 +258,9 @@ static hr_status print_all(const cli_config *config, const ranks *all, const ins
     (void)printf("all peaks are alike: %s\n", SIZE_TEXT(high->peak_live_bytes));
     return HR_OK;
   }
-  (void)snprintf(line, sizeof line, "rank %u is highest: %s live at its peak, %s more than rank %u, the lowest", high->rank,
-                 SIZE_TEXT(high->peak_live_bytes), SIZE_TEXT(high->peak_live_bytes - low->peak_live_bytes), low->rank);
+  (void)snprintf(line, sizeof line, "rank %u is highest: %s live at its peak, %s more than rank %u, the lowest",
+                 high->rank, SIZE_TEXT(high->peak_live_bytes), SIZE_TEXT(high->peak_live_bytes - low->peak_live_bytes),
+                 low->rank);
   screen_wrap(stdout, 0, line);
   (void)snprintf(titles[0], sizeof titles[0], "rank %u", low->rank);
   (void)snprintf(titles[1], sizeof titles[1], "rank %u", high->rank);

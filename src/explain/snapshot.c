@@ -350,7 +350,8 @@ static bool has_failure_mark(const hr_snapshot *s) {
 static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
   if (has_failure_mark(i->snapshot)) {
-    hri_oom_say(f, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE, "a request failed, but a profile does not say what was free then");
+    hri_oom_say(f, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE,
+                "a request failed, but a profile does not say what was free then");
     hri_oom_line(f, "needed: the text of the error, or a memory snapshot taken when it fails");
   } else if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);

@@ -219,9 +219,8 @@ hr_status hri_value_of_tuple(hri_snapshot_decoder *d, const hri_decoded *items, 
     return HR_OK;
   }
   *value = hri_value_make(HRI_VALUE_PAIR, d->wides.count);
-  return hri_values_push(&d->wides, first) && hri_values_push(&d->wides, second)
-             ? HR_OK
-             : hri_snapshot_decoder_fail_memory(d);
+  return hri_values_push(&d->wides, first) && hri_values_push(&d->wides, second) ? HR_OK
+                                                                                 : hri_snapshot_decoder_fail_memory(d);
 }
 
 static double real_of(const hri_snapshot_decoder *d, hri_decoded v) {

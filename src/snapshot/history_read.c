@@ -69,9 +69,7 @@ static hr_status read_label(reader *r, const unsigned char *at, uint64_t offset,
   if (bytes < sizeof *label) return bad(r, offset, "a label must have at least 24 bytes", bytes);
   text = (uint64_t)label->category_bytes + label->phase_bytes + label->name_bytes;
   if (text > bytes - sizeof *label) return bad(r, offset, "the texts of a label must lie within its note", text);
-  return hri_history_add_label(&r->names, label)
-             ? HR_OK
-             : hri_fail_memory(r->error, bytes, "the labels of a history");
+  return hri_history_add_label(&r->names, label) ? HR_OK : hri_fail_memory(r->error, bytes, "the labels of a history");
 }
 
 static hr_status read_pool(reader *r, const unsigned char *at, uint64_t offset, uint64_t bytes) {

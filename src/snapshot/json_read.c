@@ -125,9 +125,10 @@ static hr_status fail_totals(hri_snapshot_decoder *d) {
                             "%s: a memory timeline of PyTorch's profiler, with totals by category over time and no "
                             "allocations",
                             d->name);
-  return hri_hint(d->error, code,
-                  "export_memory_timeline(\"NAME.raw.json.gz\") writes them; export_chrome_trace of the same profile has "
-                  "stacks, too");
+  return hri_hint(
+      d->error, code,
+      "export_memory_timeline(\"NAME.raw.json.gz\") writes them; export_chrome_trace of the same profile has "
+      "stacks, too");
 }
 
 /* A bare list: segments; events of a Chrome trace; rows of a raw timeline, or [times, sizes]. */

@@ -95,9 +95,12 @@ static number *argument_of(event *e, const char *key) {
   const struct {
     const char *key;
     number *to;
-  } all[] = {{"Bytes", &e->bytes},           {"Addr", &e->addr},
-             {"Total Allocated", &e->total}, {"Device Id", &e->device},
-             {"Device Type", &e->device_type}, {"Ev Idx", &e->order}};
+  } all[] = {{"Bytes", &e->bytes},
+             {"Addr", &e->addr},
+             {"Total Allocated", &e->total},
+             {"Device Id", &e->device},
+             {"Device Type", &e->device_type},
+             {"Ev Idx", &e->order}};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++)
     if (strcmp(key, all[k].key) == 0) return all[k].to;
   return NULL;
@@ -144,8 +147,9 @@ static hr_status take_memory(reader *r, const event *e) {
   if (e->device.negative || e->device.bits > INT16_MAX) made.device = CPU;
   if (!e->addr.known) {
     hr_status code = hri_json_scan_fail(r->scan, r->d->error, "a [memory] event without \"Addr\"");
-    return hri_hint(r->d->error, code, "PyTorch before 1.11 wrote no addresses, and nothing tells what was freed: record "
-                                       "with a newer one, or take a snapshot");
+    return hri_hint(r->d->error, code,
+                    "PyTorch before 1.11 wrote no addresses, and nothing tells what was freed: record "
+                    "with a newer one, or take a snapshot");
   }
   return hri_array_push(&r->rows, made) ? HR_OK : no_memory(r);
 }
@@ -164,8 +168,7 @@ static hr_status take_slice(reader *r, const event *e) {
                       .order = r->event_count,
                       .name = hri_snapshot_add_string(&r->d->builder, e->name, strlen(e->name))};
   if (r->d->builder.failed || !hri_array_push(&r->slices, made)) return no_memory(r);
-  if (strcmp(e->kind, "user_annotation") == 0 &&
-      !hri_array_push(&r->marks, ((span){made.start, made.end, made.name})))
+  if (strcmp(e->kind, "user_annotation") == 0 && !hri_array_push(&r->marks, ((span){made.start, made.end, made.name})))
     return no_memory(r);
   return HR_OK;
 }
@@ -365,12 +368,14 @@ static hr_status add_marks(reader *r) {
 }
 
 static hr_status no_events(const reader *r) {
-  hr_status code = hri_fail(r->d->error, HR_ERROR_INPUT,
-                            "%s: a trace of a profiler without memory events (no \"[memory]\" with a time and bytes in %llu events)",
-                            r->d->name, (unsigned long long)r->event_count);
-  return hri_hint(r->d->error, code,
-                  "record with torch.profiler.profile(profile_memory=True, with_stack=True), or take a memory snapshot: "
-                  "torch.cuda.memory._record_memory_history(), later _dump_snapshot(\"snapshot.pickle\")");
+  hr_status code =
+      hri_fail(r->d->error, HR_ERROR_INPUT,
+               "%s: a trace of a profiler without memory events (no \"[memory]\" with a time and bytes in %llu events)",
+               r->d->name, (unsigned long long)r->event_count);
+  return hri_hint(
+      r->d->error, code,
+      "record with torch.profiler.profile(profile_memory=True, with_stack=True), or take a memory snapshot: "
+      "torch.cuda.memory._record_memory_history(), later _dump_snapshot(\"snapshot.pickle\")");
 }
 
 static hr_status finish(reader *r) {
@@ -384,9 +389,8 @@ static hr_status finish(reader *r) {
 
 enum { PREEXISTING = 1, CREATE, INCREMENT_VERSION, DESTROY, CATEGORIES = 8 };
 /* In the order of the profiler's indexes; the last is "none". */
-static const char *const category_names[CATEGORIES] = {"parameter",  "optimizer_state", "input",
-                                                       "temporary",  "activation",      "gradient",
-                                                       "autograd_detail", ""};
+static const char *const category_names[CATEGORIES] = {"parameter",  "optimizer_state", "input",           "temporary",
+                                                       "activation", "gradient",        "autograd_detail", ""};
 
 /* Live blocks of one size and category: the last that came goes first. */
 typedef struct raw_block {
@@ -416,7 +420,8 @@ static hr_status raw_take(raw *w, double time, uint64_t size, uint32_t category)
   row m = {.time = time, .addr = w->next_address, .bytes = (int64_t)size};
   uint64_t *head;
   raw_block made = {.size = size, .addr = m.addr, .category = category};
-  if (size > UINT64_MAX / 4 - w->next_address) return hri_json_scan_fail(w->r->scan, w->r->d->error, "more bytes than can be");
+  if (size > UINT64_MAX / 4 - w->next_address)
+    return hri_json_scan_fail(w->r->scan, w->r->d->error, "more bytes than can be");
   w->next_address += (size / PAGE + 2) * PAGE;
   if (2 * (w->blocks.count + 1) > w->heads.count) { /* grown by making all anew: chains keep their order */
     const size_t more = w->heads.count ? 2 * w->heads.count : 1024;
@@ -478,7 +483,8 @@ static hr_status raw_rows(raw *w) {
   hri_snapshot_builder *b = &w->r->d->builder;
   bool more;
   for (uint32_t k = 0; k < CATEGORIES; k++)
-    w->categories[k] = hri_snapshot_add_category(b, hri_snapshot_add_string(b, category_names[k], strlen(category_names[k])));
+    w->categories[k] =
+        hri_snapshot_add_category(b, hri_snapshot_add_string(b, category_names[k], strlen(category_names[k])));
   if (b->failed || !hri_snapshot_add_trace(b, 0)) return no_memory(w->r);
   HRI_TRY(hri_json_scan_array(w->r->scan, w->r->d->error));
   for (;;) {

@@ -46,7 +46,7 @@ static bool begins_timeline(const unsigned char *p, uint64_t count) {
 }
 
 static bool begins_snapshot(const unsigned char *p, uint64_t count) {
-  static const char *const keys[] = {"\"segments\"", "\"device_traces\"",       "\"total_size\"", "\"action\"",
+  static const char *const keys[] = {"\"segments\"",    "\"device_traces\"",       "\"total_size\"", "\"action\"",
                                      "\"traceEvents\"", "\"baseTimeNanoseconds\"", "\"ph\""};
   const notation which = notation_of(p, count);
   if (hri_foreign_of(p, count)) return false;

@@ -277,8 +277,7 @@ static hr_status make_block(hri_snapshot_decoder *d, const hri_decoded *pairs, u
     HRI_TRY(block_field(&f, &b));
   }
   d->block_keys |= keys;
-  if (!HRI_DECODER_GROW(d->blocks, d->block_capacity, d->block_count + 1))
-    return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d->blocks, d->block_capacity, d->block_count + 1)) return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_BLOCK, d->block_count);
   d->blocks[d->block_count++] = b;
   return HR_OK;
