@@ -461,6 +461,7 @@ static hr_status raw_drop(raw *w, double time, uint64_t size, uint32_t category)
 static hr_status raw_row(raw *w) {
   number n[4] = {{0}};
   uint32_t count = 0;
+  uint64_t us;
   double time;
   bool more;
   HRI_TRY(hri_json_scan_array(w->r->scan, w->r->d->error));
@@ -474,7 +475,8 @@ static hr_status raw_row(raw *w) {
     return hri_json_scan_fail(w->r->scan, w->r->d->error,
                               "a row of a memory timeline is [time, action 1 to 4, bytes, category 0 to 7]");
   if (n[2].bits == 0) return HR_OK;
-  time = n[0].negative ? NAN : (double)(n[0].bits / 1000); /* -1: before the profile began */
+  us = n[0].bits / 1000;
+  time = n[0].negative ? NAN : (double)us; /* -1: before the profile began */
   if (n[2].negative) return raw_drop(w, time, 0 - n[2].bits, (uint32_t)n[3].bits);
   return raw_take(w, time, n[2].bits, (uint32_t)n[3].bits);
 }

@@ -13,15 +13,17 @@ limited() {
 many() { yes "$1" | tr -d '\n' | head -c "$2"; } # TEXT BYTES
 
 # One event and three million references to it; a memo of fifteen million places; ten million open lists; values that nobody
-# takes; one string; JSON. Each would need 100 MB to 1 GB.
+# takes; one string; JSON; the profiler's files. Each would need 100 MB to 1 GB.
 event='}q\1(U\6actionU\5allocU\4addrK\1U\4sizeK\1U\6streamK\0u'
 { printf '%b' '\x80\2}(U\10segments]U\15device_traces](](' "$event"; many $'h\1' 6000000; printf 'eeu.'; } | gzip -1 >references.gz
 { printf '%b' '\x80\4'; many $'N\x940' 45000000; printf 'N.'; } | gzip -1 >memo.gz
 { printf '%b' '\x80\4'; many '](' 20000000; printf 'N.'; } | gzip -1 >lists.gz
 { printf '%b' '\x80\4('; many 'N' 16000000; printf '1N.'; } | gzip -1 >stack.gz
-{ printf '%b' '\x80\4\x8d\0\341\365\5\0\0\0\0'; many 'a' 100000000; printf '.'; } | gzip -1 >string.gz
-{ printf '{"segments":[],"device_traces":[['; many '{"action":"alloc","size":1,"addr":1},' 111000000; printf '{"action":"alloc","size":1,"addr":1}]]}'; } | gzip -1 >json.gz
-for file in references memo lists stack string json; do
+{ printf '%b' '\x80\4\x8d\0\341\365\5\0\0\0\0'; many 'a' 70000000; printf '.'; } | gzip -1 >string.gz
+{ printf '{"segments":[],"device_traces":[['; many '{"action":"alloc","size":1,"addr":1},' 70000000; printf '{"action":"alloc","size":1,"addr":1}]]}'; } | gzip -1 >json.gz
+{ printf '{"traceEvents":['; many '{"ph":"X","name":"a","ts":1,"dur":9,"pid":1,"tid":1},' 70000000; printf '{}]}'; } | gzip -1 >trace.gz
+{ printf '['; many '[5,2,7,0],' 70000000; printf '[5,2,7,0]]'; } | gzip -1 >timeline.gz
+for file in references memo lists stack string json trace timeline; do
   [ "$(stat -c %s $file.gz)" -lt 3000000 ] || fail "$file.gz is no small file"
   for command in inspect explain replay; do
     limited $command $file.gz; refuses 5
@@ -39,6 +41,13 @@ done
 last='headroom explain - <references.gz'; refuses 5; expect_err '^headroom: standard input: needs more memory than the 20.00 MiB'
 (many 'x' 30000000 | cat references.gz -) | "$program" explain - --max-memory 20MiB >out 2>err; rc=$?
 last='headroom explain - with a long tail'; refuses 5; expect_err 'than the 20.00 MiB'
+# Some kilobytes that fit the window of a text, and not what is made of them.
+{ printf '{"traceEvents":['; many '{"name":"[memory]","ts":1,"args":{"Bytes":1,"Addr":2}},' 5390000; printf '{}]}'; } | gzip -1 >rows.gz
+{ printf '['; many '[5,2,7,0],' 4000000; printf '[5,2,7,0]]'; } | gzip -1 >raw.gz
+for file in rows raw; do
+  run inspect $file.gz --max-memory 14MiB; refuses 5; expect_err "^headroom: $file.gz: needs more memory than the 14.00 MiB"
+  run inspect $file.gz --max-memory 400MiB; expect_rc 0
+done
 run inspect references.gz --max-memory 0.0001%; refuses 5
 run inspect references.gz --max-memory 0; refuses 2; expect_err 'max-memory'
 
