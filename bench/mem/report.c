@@ -224,7 +224,7 @@ static hr_status run(uint64_t events, const char *path, const char *kind, hr_err
   w.lost = strcmp(kind, "lost") == 0;
   w.silent = w.lost ? events / 3 : 0;
   if (w.hostile) lines[0].name = options.title = options.verdict = options.details = MARKUP;
-  HRI_TRY(hri_snapshot_build(&w.b, 0, error));
+  HRI_TRY(hri_snapshot_build(&w.b, error));
   (void)hri_snapshot_add_trace(&w.b, 0);
   if (w.lost) w.pool = hri_snapshot_add_pool(&w.b, 0, 7);
   train(&w, events);

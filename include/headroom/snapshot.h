@@ -159,14 +159,15 @@ static inline const char *hr_snapshot_category(const hr_snapshot *s, uint16_t ca
 }
 
 typedef struct hr_snapshot_limits {
-  uint64_t memory_bytes; /* what reading may take at most; 0 = 16 GiB. Beyond it: HR_ERROR_MEMORY. Nor may the file hold
-                          * more than 16 times as many bytes, gzip undone: INPUT (about 100 bytes make an event of
-                          * 48) */
+  uint64_t memory_bytes; /* what reading may take at most, as malloc counts it; 0 = 16 GiB. Beyond it: HR_ERROR_MEMORY,
+                          * which says how much was held then. Nor may the file hold more than 16 times as many bytes,
+                          * gzip undone: INPUT (about 100 bytes make an event of 48) */
 } hr_snapshot_limits;
 /* Defaults: all zero. */
 HR_API void hr_snapshot_limits_init(hr_snapshot_limits *limits);
 
-/* Reads a file: a pickle of protocol 0 to 5, gzip of one, JSON, or a history file of ours. `limits` may be NULL.
+/* Reads a file: a pickle of protocol 0 to 5, JSON, a Chrome trace of PyTorch's profiler that holds memory events, its raw
+ * memory timeline, gzip of one of these, or a history file of ours. `limits` may be NULL.
  * INPUT for anything malformed, with the byte offset and what was expected there. */
 HR_CHECKED hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
                                       hr_error *error);
@@ -174,8 +175,18 @@ HR_CHECKED hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits
 HR_CHECKED hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const char *name,
                                        const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error);
 HR_API void hr_snapshot_destroy(hr_snapshot *snapshot); /* NULL is fine */
-/* Whether the file looks like a snapshot by its first bytes (so that `explain` can tell it from a log). */
+/* Whether the file looks like a snapshot, or what the profiler leaves, by its first bytes (so that `explain` can tell it
+ * from a log). */
 HR_API bool hr_snapshot_recognise(const void *bytes, uint64_t count);
+
+/* A file of another kind, which people give by mistake. Texts are static. */
+typedef struct hr_foreign {
+  const char *name; /* "a safetensors file" */
+  const char *hint; /* what to do instead */
+  bool text;        /* it is text: an error message may stand in it */
+} hr_foreign;
+/* What the first bytes of such a file say, gzip undone; NULL: nothing that is known. */
+HR_API const hr_foreign *hr_snapshot_foreign(const void *bytes, uint64_t count);
 
 /* Writes what PyTorch's own tools and viewer read (a pickle; ".gz" compresses). Atomic: the old file or the whole new
  * one (a device or a pipe is written to; a symbolic link is replaced, not what it names).

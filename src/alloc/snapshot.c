@@ -63,14 +63,14 @@ hr_status hr_alloc_snapshot(hr_alloc *alloc, hr_snapshot **snapshot, hr_error *e
   hr_status status;
   *snapshot = NULL;
   if (!t) return hri_fail_memory(error, sizeof *t, "a snapshot");
-  status = hri_snapshot_build(&builder, 0, error);
+  status = hri_snapshot_build(&builder, error);
   if (status != HR_OK) goto out;
   t->builder = t->names.builder = &builder;
   HRI_TRY_OUT(hri_history_make_settings(alloc, &settings, error));
   hri_history_set_settings(&builder, settings);
   const hri_alloc_visitor visitor = {t, take_segment, take_block};
   if (!take_names(t, alloc) || !hri_alloc_walk(alloc, &visitor) || !take_events(t, alloc->history))
-    HRI_TRY_OUT(hri_fail_memory(error, builder.memory_bytes, "a snapshot"));
+    HRI_TRY_OUT(hri_fail_memory(error, builder.snapshot->event_count * sizeof(hr_trace_event), "a snapshot"));
   builder.snapshot->format = "headroom";
   HRI_TRY_OUT(hri_snapshot_build_end(&builder, snapshot, error));
   if (alloc->history) hri_history_record(alloc, HR_TRACE_SNAPSHOT, 0, t->active_bytes, 0, 0, 0, 0);

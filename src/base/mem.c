@@ -5,19 +5,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
+
 static atomic_uint_fast64_t allocation_count, live_bytes, peak_bytes, fail_at;
 
-static bool refuse(void) {
+/* What malloc keeps in front of each block. */
+enum { HEADER = sizeof(size_t) };
+
+/* Whether a request fails before malloc is asked: by a test's wish, or by the account that the thread works on. */
+static bool refuse(uint64_t more_bytes) {
   uint64_t n = atomic_fetch_add(&allocation_count, 1) + 1, at = atomic_load(&fail_at);
-  return at != 0 && n >= at;
+  if (at != 0 && n >= at) return true;
+  return hri_account_open && !hri_account_allows(more_bytes);
 }
 
 static void account(void *memory) {
-  uint64_t now, peak;
+  uint64_t now, peak, bytes;
   if (!memory) return;
-  now = atomic_fetch_add(&live_bytes, malloc_usable_size(memory)) + malloc_usable_size(memory);
+  bytes = malloc_usable_size(memory);
+  if (hri_account_open) hri_account_count((int64_t)bytes + HEADER);
+  now = atomic_fetch_add(&live_bytes, bytes) + bytes;
   peak = atomic_load(&peak_bytes);
   while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now)) {}
+}
+
+static void account_freed(uint64_t bytes) {
+  if (hri_account_open) hri_account_count(-(int64_t)bytes - HEADER);
+  atomic_fetch_sub(&live_bytes, bytes);
 }
 
 /* ---- large blocks that a thread keeps (hri_mem_keep) ---- */
@@ -69,7 +83,7 @@ void hri_mem_keep(bool begin) {
 
 void *hri_alloc(uint64_t bytes) {
   void *memory;
-  if (refuse() || bytes > SIZE_MAX) return NULL;
+  if (refuse(bytes) || bytes > SIZE_MAX) return NULL;
   memory = reuse(bytes, false);
   if (!memory) memory = malloc(bytes ? (size_t)bytes : 1);
   account(memory);
@@ -79,7 +93,8 @@ void *hri_alloc(uint64_t bytes) {
 void *hri_alloc_zero(uint64_t count, uint64_t bytes_each) {
   uint64_t bytes;
   void *memory;
-  if (refuse() || !hri_mul(count, bytes_each, &bytes) || bytes > SIZE_MAX) return NULL;
+  if (!hri_mul(count, bytes_each, &bytes)) bytes = UINT64_MAX;
+  if (refuse(bytes) || bytes > SIZE_MAX || bytes == UINT64_MAX) return NULL;
   memory = bytes ? reuse(bytes, false) : NULL;
   if (memory) memset(memory, 0, (size_t)bytes);
   else memory = calloc(1, bytes ? (size_t)bytes : 1);
@@ -90,7 +105,7 @@ void *hri_alloc_zero(uint64_t count, uint64_t bytes_each) {
 void *hri_realloc(void *memory, uint64_t bytes) {
   void *moved;
   size_t old = memory ? malloc_usable_size(memory) : 0;
-  if (refuse() || bytes > SIZE_MAX) return NULL;
+  if (refuse(bytes > old ? bytes - old : 0) || bytes > SIZE_MAX) return NULL;
   if (keeper.depth && memory && bytes > LARGE && bytes <= old)
     return memory; /* a block that was kept has room to grow */
   moved = reuse(bytes, true);
@@ -101,14 +116,14 @@ void *hri_realloc(void *memory, uint64_t bytes) {
     moved = realloc(memory, bytes ? (size_t)bytes : 1);
   }
   if (!moved) return NULL;
-  atomic_fetch_sub(&live_bytes, old);
+  if (memory) account_freed(old);
   account(moved);
   return moved;
 }
 
 void hri_free(void *memory) {
   if (!memory) return;
-  atomic_fetch_sub(&live_bytes, malloc_usable_size(memory));
+  account_freed(malloc_usable_size(memory));
   release(memory);
 }
 

@@ -9,8 +9,11 @@
 #include <headroom/replay.h>
 #include <headroom/snapshot.h>
 
+#include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
+#include "cli/ranks.h"
+#include "cli/reading.h"
 #include "cli/text.h"
 
 /* An input that is read piece by piece; what was read to tell its kind is given again. */
@@ -35,11 +38,11 @@ static hr_status input_failed(const input *in, hr_error *error) {
 
 /* ---- a log ---- */
 
-static bool is_compressed(const input *in) {
-  static const char *const starts[] = {"\x1f\x8b", "PK\x03\x04", "\xfd\x37zXZ", "\x28\xb5\x2f\xfd", "BZh"};
-  for (size_t k = 0; k < sizeof starts / sizeof *starts; k++)
-    if (in->first_count > strlen(starts[k]) && memcmp(in->first, starts[k], strlen(starts[k])) == 0) return true;
-  return false;
+/* What is no text is named at once; a page or a table is searched first. */
+static hr_status fail_foreign(const input *in, const hr_foreign *foreign, hr_error *error) {
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s is %s%s", in->path, foreign->name,
+                              foreign->text ? ", and no out-of-memory message is in it" : "");
+  return hri_hint(error, status, "%s", foreign->hint);
 }
 
 static hr_status read_log(input *in, hr_explanation **explanation, hr_error *error) {
@@ -47,7 +50,9 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
   hr_explainer *explainer = NULL;
   hr_status status;
   size_t got;
-  if (is_compressed(in)) {
+  const hr_foreign *foreign = hr_snapshot_foreign(in->first, in->first_count);
+  if (foreign && !foreign->text) return fail_foreign(in, foreign, error);
+  if (in->first_count > 2 && memcmp(in->first, "\x1f\x8b", 2) == 0) {
     status = hri_fail(error, HR_ERROR_INPUT, "%s is compressed and no snapshot", in->path);
     return hri_hint(error, status, "unpack it first: zcat FILE | headroom explain -");
   }
@@ -59,6 +64,7 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
   if (status == HR_OK) status = hr_explainer_end(explainer, explanation, error);
   hr_explainer_destroy(explainer);
   if (status != HR_OK || (*explanation)->failure_count > 0) return status;
+  if (foreign) return fail_foreign(in, foreign, error);
   status = hri_fail(error, HR_ERROR_INPUT, "%s: no out-of-memory message in %llu lines", in->path,
                     (unsigned long long)(*explanation)->line_count);
   return hri_hint(error, status, "paste the whole message, from the exception's name to the end of its last figure");
@@ -66,29 +72,24 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
 
 /* ---- a snapshot ---- */
 
-static const unsigned STREAM_LIMIT = 1u << 31; /* bytes: what has no end must not fill the memory */
-enum { MOST_REPLAYED = 20000000 };             /* events; the search replays a trace sixteen times */
+enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen times */
 
-/* A stream cannot be opened again: it is read whole. */
-static hr_status read_stream(input *in, hr_snapshot **snapshot, hr_error *error) {
-  size_t room = 1 << 20, count = in->first_count, got;
-  char *bytes = text_alloc(room);
-  hr_status status;
-  memcpy(bytes, in->first, count);
-  while ((got = fread(bytes + count, 1, room - count, in->file)) > 0) {
-    count += got;
-    if (count > STREAM_LIMIT) break;
-    if (count == room) bytes = text_grow(bytes, room *= 2);
+/* A stream cannot be opened again: it is read whole, as far as the memory for reading goes. */
+static hr_status read_stream(input *in, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
+  HRI_ARRAY(char) bytes = {0};
+  const char *name = strcmp(in->path, "-") == 0 ? "standard input" : in->path;
+  hr_status status = HR_OK;
+  size_t got = in->first_count;
+  if (hri_array_reserve(&bytes, 1 << 20)) memcpy(bytes.items, in->first, got);
+  else status = hri_fail_memory(error, 1 << 20, name);
+  while (status == HR_OK && got > 0) {
+    bytes.count += got;
+    if (!hri_array_reserve(&bytes, bytes.count + 1)) status = hri_fail_memory(error, bytes.count, name);
+    else got = fread(bytes.items + bytes.count, 1, bytes.capacity - bytes.count, in->file);
   }
-  status = count > STREAM_LIMIT
-               ? hri_fail(error, HR_ERROR_INPUT,
-                          "a stream of more than %u bytes is not taken as a snapshot: write it to a file first",
-                          STREAM_LIMIT)
-               : input_failed(in, error);
-  if (status == HR_OK)
-    status = hr_snapshot_parse(bytes, count, strcmp(in->path, "-") == 0 ? "standard input" : in->path, NULL, snapshot,
-                               error);
-  free(bytes);
+  if (status == HR_OK) status = input_failed(in, error);
+  if (status == HR_OK) status = hr_snapshot_parse(bytes.items, bytes.count, name, limits, snapshot, error);
+  hri_array_free(&bytes);
   return status;
 }
 
@@ -116,6 +117,9 @@ hr_status explain_judge(const hr_snapshot *snapshot, const hr_inspection *inspec
                        &evidence.result_count, &no_replay) == HR_OK) {
     evidence.replay = &replay;
     evidence.results = results;
+  } else if (inspection->event_count <= MOST_REPLAYED && no_replay.code == HR_ERROR_MEMORY) {
+    if (error) *error = no_replay; /* half an answer would look like a whole one */
+    return HR_ERROR_MEMORY;
   }
   status = hr_explain_snapshot(&evidence, NULL, explanation, error);
   hr_free(results);
@@ -135,10 +139,12 @@ static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *sna
   return status;
 }
 
-static hr_status read_snapshot(const cli_config *config, input *in, hr_explanation **explanation, hr_error *error) {
+static hr_status read_snapshot(const cli_config *config, input *in, const hr_snapshot_limits *limits,
+                               hr_explanation **explanation, hr_error *error) {
   hr_snapshot *snapshot = NULL;
-  hr_status status = in->file == stdin || text_is_stream(in->file) ? read_stream(in, &snapshot, error)
-                                                                   : hr_snapshot_read(in->path, NULL, &snapshot, error);
+  hr_status status = in->file == stdin || text_is_stream(in->file)
+                         ? read_stream(in, limits, &snapshot, error)
+                         : hr_snapshot_read(in->path, limits, &snapshot, error);
   if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
   hr_snapshot_destroy(snapshot);
   return status;
@@ -149,8 +155,9 @@ static bool is_directory(const char *path) {
   return strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static hr_status show(cli_config *config, hr_explanation *explanation, const hr_run_explanation *run, hr_error *error) {
-  explain_result result = {.explanation = explanation, .run = run};
+static hr_status show(cli_config *config, hr_explanation *explanation, const hr_run_explanation *run, const ranks *all,
+                      hr_error *error) {
+  explain_result result = {.explanation = explanation, .run = run, .ranks = all};
   hr_status status = HR_OK;
   if (config->own.model) status = explain_plan(config, &explanation->failures[explanation->primary], &result, error);
   if (status != HR_OK) return status;
@@ -159,28 +166,52 @@ static hr_status show(cli_config *config, hr_explanation *explanation, const hr_
   return HR_OK;
 }
 
+/* A log or a snapshot. */
+static hr_status explain_file(const cli_config *config, reading *r, hr_explanation **explanation, hr_error *error) {
+  static input in;
+  hr_status status = input_open(&in, config->operands[0], error);
+  if (status != HR_OK) return status;
+  status = hr_snapshot_recognise(in.first, in.first_count) ? read_snapshot(config, &in, &r->limits, explanation, error)
+                                                           : read_log(&in, explanation, error);
+  text_close(in.file);
+  return status;
+}
+
+/* Of several ranks the one that failed first is explained: what the others met may be its doing. */
+static hr_status explain_ranks(const cli_config *config, reading *r, ranks *all, hr_explanation **explanation,
+                               hr_error *error) {
+  const rank_row *row;
+  hr_snapshot *snapshot = NULL;
+  hr_status status = ranks_read(r, config->operands[0], all, error);
+  if (status != HR_OK) return status;
+  row = &all->rows[all->first_failed == NO_RANK ? all->highest : all->first_failed];
+  reading_about(r, row->path);
+  status = hr_snapshot_read(row->path, &r->limits, &snapshot, error);
+  if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
+  if (status == HR_OK) (*explanation)->failures[0].rank = (int32_t)row->rank;
+  hr_snapshot_destroy(snapshot);
+  return status;
+}
+
 hr_status command_explain(cli_config *config, hr_error *error) {
   hr_explanation *explanation = NULL;
   hr_run_explanation *run = NULL;
   hr_status status;
+  ranks all = {0};
+  reading r;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
-  if (is_directory(config->operands[0])) {
-    status = hr_explain_run(config->operands[0], &run, error);
-    if (status == HR_OK) status = show(config, run->explanation, run, error);
-  } else {
-    static input in;
-    status = input_open(&in, config->operands[0], error);
-    if (status == HR_OK && hr_snapshot_recognise(in.first, in.first_count))
-      status = read_snapshot(config, &in, &explanation, error);
-    else if (status == HR_OK) status = read_log(&in, &explanation, error);
-    if (status == HR_OK) status = show(config, explanation, NULL, error);
-    text_close(in.file);
-  }
+  reading_begin(&r, config, config->operands[0]);
+  if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
+  else if (is_directory(config->operands[0])) status = hr_explain_run(config->operands[0], &run, error);
+  else status = explain_file(config, &r, &explanation, error);
+  status = reading_end(&r, status, error); /* the plan of --model is not the file's */
+  if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, all.count ? &all : NULL, error);
   hr_explanation_destroy(explanation);
   hr_run_explanation_destroy(run);
+  ranks_free(&all);
   return status;
 }

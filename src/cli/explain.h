@@ -6,10 +6,13 @@
 
 #include "cli/options.h"
 
-/* One input, of one of three kinds. */
+typedef struct ranks ranks; /* cli/ranks.h */
+
+/* One input, of one of four kinds. */
 typedef struct explain_result {
   const hr_explanation *explanation; /* of the run when it is one */
   const hr_run_explanation *run;     /* NULL: a text or a snapshot */
+  const ranks *ranks;                /* of a directory of snapshots, of which the explanation is one's; else NULL */
   uint64_t planned_bytes;            /* what the job of --model needs as it is; 0 without --model */
   bool planned_fits;                 /* ... by the plan, that is: without what PyTorch keeps beyond it */
   char planned_for[160];             /* "gpt2-124m on rtx-4090, 23.65 GiB"; "" without --model */

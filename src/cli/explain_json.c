@@ -1,6 +1,7 @@
 /* headroom explain --json. */
 #include "cli/explain.h"
 #include "cli/json.h"
+#include "cli/ranks.h"
 
 static void write_index(json_writer *json, const char *key, int32_t index) {
   if (index < 0) json_write_null(json, key);
@@ -109,6 +110,7 @@ void explain_write_json(const explain_result *result) {
   json_write_count(&json, "primary", e->primary);
   json_write_count(&json, "more", e->more);
   if (result->run) write_run(&json, result->run);
+  if (result->ranks) ranks_write(result->ranks, &json);
   if (result->planned_for[0]) {
     json_write_open_flat(&json, "planned", '{');
     json_write_text(&json, "job", result->planned_for);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/explain.h"
+#include "cli/ranks.h"
 #include "cli/text.h"
 
 static const char *figure_label(hr_oom_figure figure) {
@@ -146,9 +147,16 @@ static void print_planned(const explain_result *result) {
         "logits); only changes that save more than the failing request are listed");
 }
 
+static void print_ranks(const ranks *all) {
+  ranks_print(all);
+  if (all->first_failed == NO_RANK) (void)printf("no rank's failure is recorded; the highest one's peak:\n");
+  (void)printf("\n");
+}
+
 void explain_print(const explain_result *result) {
   const hr_explanation *e = result->explanation;
   if (result->run) print_run(result->run);
+  if (result->ranks) print_ranks(result->ranks);
   print_failure(&e->failures[e->primary]);
   if (result->planned_for[0]) print_planned(result);
   if (e->failure_count > 1) (void)printf("\nother failures in this text\n");

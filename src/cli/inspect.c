@@ -9,16 +9,11 @@
 
 #include "cli/commands.h"
 #include "cli/explain.h"
-#include "cli/json.h"
+#include "cli/inspect.h"
+#include "cli/ranks.h"
 #include "cli/text.h"
 
-/* A snapshot with its inspection; both are given back by side_close. */
-typedef struct side {
-  hr_snapshot *snapshot;
-  hr_inspection *inspection;
-} side;
-
-static void side_close(side *s) {
+void inspect_close(inspect_side *s) {
   hr_inspection_destroy(s->inspection);
   hr_snapshot_destroy(s->snapshot);
 }
@@ -54,29 +49,35 @@ static bool is_directory(const char *path) {
   return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+static const char *const run_files[] = {"snapshot.pickle.gz", "plan.pickle.gz"};
+
 /* A run directory stands for what `train --record-memory` left in it, else for its plan. */
-static hr_status read_snapshot(const char *operand, hr_snapshot **snapshot, hr_error *error) {
-  static const char *const names[] = {"snapshot.pickle.gz", "plan.pickle.gz"};
+static hr_status read_snapshot(const char *operand, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
+                               hr_error *error) {
   char path[4096];
   struct stat info;
-  if (!is_directory(operand)) return hr_snapshot_read(operand, NULL, snapshot, error);
+  if (!is_directory(operand)) return hr_snapshot_read(operand, limits, snapshot, error);
   for (size_t k = 0; k < 2; k++) {
-    int length = snprintf(path, sizeof path, "%s/memory/%s", operand, names[k]);
+    int length = snprintf(path, sizeof path, "%s/memory/%s", operand, run_files[k]);
     if (length < 0 || (size_t)length >= sizeof path)
       return hri_fail(error, HR_ERROR_USAGE, "%.200s...: the path is too long", operand);
     if (stat(path, &info) != 0) continue;
     (void)fprintf(stderr, "inspect: %s%s\n", path,
                   k ? " (what was planned; train --record-memory keeps what happened)" : "");
-    return hr_snapshot_read(path, NULL, snapshot, error);
+    return hr_snapshot_read(path, limits, snapshot, error);
   }
   hri_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz",
            operand);
-  return hri_hint(error, HR_ERROR_INPUT, "name a run directory of headroom train, or a snapshot file");
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "name a run directory of headroom train, a snapshot, or a directory with one snapshot of each rank "
+                  "(snapshot_rank0.pickle, ...)");
 }
 
-static hr_status side_open(const cli_config *config, const char *path, side *s, hr_error *error) {
+hr_status inspect_open(const cli_config *config, reading *r, const char *path, inspect_side *s, hr_error *error) {
   hr_inspect_options options;
-  hr_status status = read_snapshot(path, &s->snapshot, error);
+  hr_status status;
+  reading_about(r, path);
+  status = read_snapshot(path, &r->limits, &s->snapshot, error);
   hr_inspect_options_init(&options);
   options.at = config->own.at;
   options.top = config->own.top;
@@ -87,7 +88,7 @@ static hr_status side_open(const cli_config *config, const char *path, side *s, 
 
 /* ---- one snapshot ---- */
 
-static hr_status print_one(const cli_config *config, const side *s, hr_error *error) {
+static hr_status print_one(const cli_config *config, const inspect_side *s, hr_error *error) {
   uint32_t top = config->own.top, by = 0;
   char *text = NULL;
   hr_status status;
@@ -156,7 +157,7 @@ static hr_status write_report(const cli_config *config, const hr_inspection *p, 
 }
 
 /* Where the instant of the inspection stands for the exporter: after so many events. */
-static hr_status write_files(const cli_config *config, const side *s, hr_error *error) {
+static hr_status write_files(const cli_config *config, const inspect_side *s, hr_error *error) {
   const hr_inspection *p = s->inspection;
   bool export = config->own.export_count > 0;
   hr_export_format format = HR_EXPORT_CHROME_TRACE;
@@ -175,7 +176,7 @@ static const char *category_of(const hr_inspection *p, uint16_t category) {
 }
 
 /* What a row is about: taken from the side that has it. */
-static void row_name(const side *sides, hr_group_by by, const hr_difference *d, char *text, size_t capacity) {
+static void row_name(const inspect_side *sides, hr_group_by by, const hr_difference *d, char *text, size_t capacity) {
   bool after = d->after_count > 0;
   const hr_inspection *p = sides[after].inspection;
   if (by == HR_BY_CATEGORY)
@@ -191,7 +192,8 @@ static void print_change(uint64_t before, uint64_t after) {
   (void)printf("%c%10s", after >= before ? '+' : '-', SIZE_TEXT(after >= before ? after - before : before - after));
 }
 
-static void print_rows(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
+static void print_rows(const inspect_side *sides, hr_group_by by, const hr_difference *rows, uint64_t count,
+                       uint64_t top) {
   char name[64];
   for (uint64_t k = 0; k < count && k < top; k++) {
     const hr_difference *d = &rows[k];
@@ -210,54 +212,72 @@ static void print_total(const char *name, uint64_t before, uint64_t after) {
   (void)printf("\n");
 }
 
-static void print_difference(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count,
-                             uint64_t top) {
-  static const char *const titles[HR_BY_COUNT] = {"stack", "category", "size"};
-  const hr_inspection *a = sides[0].inspection, *b = sides[1].inspection;
-  print_total("live", a->at.requested_bytes, b->at.requested_bytes);
-  print_total("reserved", a->at.reserved_bytes, b->at.reserved_bytes);
-  print_total("peak live", a->peak_live_bytes, b->peak_live_bytes);
-  (void)printf("\nlive by %s%s\n  %11s%12s%12s\n", titles[by],
-               a->categories_inferred && by == HR_BY_CATEGORY ? " (inferred)" : "", "change", "before", "after");
-  print_rows(sides, by, rows, count, top);
-  if (!count) (void)printf("  no difference\n");
-}
+static const char *const group_titles[HR_BY_COUNT] = {"stack", "category", "size"};
 
-static void write_difference(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count,
-                             uint64_t top) {
-  static const char *const titles[HR_BY_COUNT] = {"stack", "category", "size"};
-  json_writer json;
-  char name[160];
-  json_write_begin(&json, stdout);
-  json_write_text(&json, "by", titles[by]);
-  json_write_count(&json, "before_bytes", sides[0].inspection->at.requested_bytes);
-  json_write_count(&json, "after_bytes", sides[1].inspection->at.requested_bytes);
-  json_write_count(&json, "difference_count", count);
-  json_write_open(&json, "differences", '[');
-  for (uint64_t k = 0; k < count && k < top; k++) {
-    row_name(sides, by, &rows[k], name, sizeof name);
-    json_write_open_flat(&json, NULL, '{');
-    json_write_text(&json, "name", name);
-    json_write_count(&json, "before_bytes", rows[k].before_bytes);
-    json_write_count(&json, "after_bytes", rows[k].after_bytes);
-    json_write_count(&json, "before_count", rows[k].before_count);
-    json_write_count(&json, "after_count", rows[k].after_count);
-    json_write_close(&json, '}');
-  }
-  json_write_close(&json, ']');
-  json_write_end(&json);
-}
-
-static hr_status compare(const cli_config *config, const side *sides, hr_error *error) {
-  hr_group_by by = config->own.by;
-  uint64_t count, top = config->own.top;
+hr_status inspect_print_difference(const cli_config *config, const inspect_side *sides, hr_group_by by,
+                                   const char *before, const char *after, hr_error *error) {
+  uint64_t count;
   hr_difference *rows;
   hr_status status = hr_inspect_compare(sides[0].inspection, sides[1].inspection, by, &rows, &count, error);
   if (status != HR_OK) return status;
-  if (config->own.json) write_difference(sides, by, rows, count, top);
-  else print_difference(sides, by, rows, count, top);
+  (void)printf("  %11s%12s%12s\n", "change", before, after);
+  print_rows(sides, by, rows, count, config->own.top);
+  if (!count) (void)printf("  no difference\n");
   hr_free(rows);
   return HR_OK;
+}
+
+static void write_rows(json_writer *json, const inspect_side *sides, hr_group_by by, const hr_difference *rows,
+                       uint64_t count) {
+  char name[160];
+  for (uint64_t k = 0; k < count; k++) {
+    row_name(sides, by, &rows[k], name, sizeof name);
+    json_write_open_flat(json, NULL, '{');
+    json_write_text(json, "name", name);
+    json_write_count(json, "before_bytes", rows[k].before_bytes);
+    json_write_count(json, "after_bytes", rows[k].after_bytes);
+    json_write_count(json, "before_count", rows[k].before_count);
+    json_write_count(json, "after_count", rows[k].after_count);
+    json_write_close(json, '}');
+  }
+}
+
+hr_status inspect_write_difference(const cli_config *config, const inspect_side *sides, hr_group_by by,
+                                   json_writer *json, const char *key, hr_error *error) {
+  uint64_t count, top = config->own.top;
+  hr_difference *rows;
+  char count_key[40];
+  hr_status status = hr_inspect_compare(sides[0].inspection, sides[1].inspection, by, &rows, &count, error);
+  if (status != HR_OK) return status;
+  (void)snprintf(count_key, sizeof count_key, "%s_count", strcmp(key, "differences") == 0 ? "difference" : key);
+  json_write_count(json, count_key, count);
+  json_write_open(json, key, '[');
+  write_rows(json, sides, by, rows, count < top ? count : top);
+  json_write_close(json, ']');
+  hr_free(rows);
+  return HR_OK;
+}
+
+static hr_status compare(const cli_config *config, const inspect_side *sides, hr_error *error) {
+  const hr_inspection *a = sides[0].inspection, *b = sides[1].inspection;
+  const hr_group_by by = config->own.by;
+  json_writer json;
+  hr_status status;
+  if (config->own.json) {
+    json_write_begin(&json, stdout);
+    json_write_text(&json, "by", group_titles[by]);
+    json_write_count(&json, "before_bytes", a->at.requested_bytes);
+    json_write_count(&json, "after_bytes", b->at.requested_bytes);
+    status = inspect_write_difference(config, sides, by, &json, "differences", error);
+    json_write_end(&json);
+    return status;
+  }
+  print_total("live", a->at.requested_bytes, b->at.requested_bytes);
+  print_total("reserved", a->at.reserved_bytes, b->at.reserved_bytes);
+  print_total("peak live", a->peak_live_bytes, b->peak_live_bytes);
+  (void)printf("\nlive by %s%s\n", group_titles[by],
+               a->categories_inferred && by == HR_BY_CATEGORY ? " (inferred)" : "");
+  return inspect_print_difference(config, sides, by, "before", "after", error);
 }
 
 /* ---- --verify ---- */
@@ -316,8 +336,17 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
                   directory, result.newest_whole);
 }
 
+/* A page, an export and an instant are of one snapshot. */
+static hr_status refuse_files(const cli_config *config, hr_error *error) {
+  if (!config->own.html && !config->own.export_count) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, %s is a directory of them",
+           config->operands[0]);
+  return hri_hint(error, HR_ERROR_USAGE, "name one of its files");
+}
+
 hr_status command_inspect(cli_config *config, hr_error *error) {
-  side sides[2] = {{0}};
+  inspect_side sides[2] = {{0}};
+  reading r;
   hr_status status;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to inspect");
@@ -331,12 +360,20 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");
     return hri_hint(error, HR_ERROR_USAGE, "leave one of the files out");
   }
-  status = side_open(config, config->operands[0], &sides[0], error);
-  if (status == HR_OK && config->operand_count == 2) status = side_open(config, config->operands[1], &sides[1], error);
+  reading_begin(&r, config, config->operands[0]);
+  if (config->operand_count == 1 && ranks_are_in(config->operands[0])) {
+    status = refuse_files(config, error);
+    if (status == HR_OK) status = ranks_inspect(config, &r, config->operands[0], error);
+    return reading_end(&r, status, error);
+  }
+  status = inspect_open(config, &r, config->operands[0], &sides[0], error);
+  if (status == HR_OK && config->operand_count == 2)
+    status = inspect_open(config, &r, config->operands[1], &sides[1], error);
   if (status == HR_OK && config->operand_count == 1) status = write_files(config, &sides[0], error);
   if (status == HR_OK)
     status = config->operand_count == 2 ? compare(config, sides, error) : print_one(config, &sides[0], error);
-  side_close(&sides[1]);
-  side_close(&sides[0]);
+  status = reading_end(&r, status, error);
+  inspect_close(&sides[1]);
+  inspect_close(&sides[0]);
   return status;
 }

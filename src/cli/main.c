@@ -56,20 +56,21 @@ const cli_command commands[] = {
      "--probe measures this machine with the kernels that run jobs (about 30 seconds) and stores it under "
      "HEADROOM_CACHE, else ~/.cache/headroom; predicted times and fixed bytes of plans then come from it.",
      "headroom devices\nheadroom devices rtx-4090\nheadroom devices --probe", command_devices},
-    {"explain", "FILE|RUN|- [OPTIONS]", "why it ran out of memory, to one cause", HR_FOR_EXPLAIN, 1,
-     "Reads pasted text or a whole log (- for standard input), a memory snapshot of PyTorch or a run directory, and says where "
-     "the device's bytes are, one cause with its certainty, the arithmetic behind it and what helps: replayed under other "
+    {"explain", "FILE|DIR|- [OPTIONS]", "why it ran out of memory, to one cause", HR_FOR_EXPLAIN, 1,
+     "Reads pasted text or a whole log (- for standard input), a memory snapshot of PyTorch, a run directory or a directory with "
+     "the snapshots of several ranks (of which the first to fail is explained), and says where the device's bytes are, one cause with its certainty, the arithmetic behind it and what helps: replayed under other "
      "settings (which says how far that carries), planned for the failing device (--model and the options of a job), or unproven advice.\n"
      "A snapshot does not state the device's total: --budget or --device gives it.\n"
      "Exit 0 when something was explained, 5 when the text holds no out-of-memory message.",
      "headroom explain train.log\npython train.py 2>&1 | headroom explain -\nheadroom explain --json train.log\n"
      "headroom explain train.log --model gpt2-124m --seq 1024 --micro-batch 16\nheadroom explain snapshot.pickle\nheadroom explain run",
      command_explain},
-    {"inspect", "FILE [OTHER] [OPTIONS]", "what is in a memory snapshot", HR_FOR_INSPECT, 2,
-     "Reads a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot, any version; pickle, JSON, gzip), one of ours or a run "
-     "directory, and prints what was live at the last failure or at the peak, where the reserved bytes are, whether the failing "
+    {"inspect", "FILE|DIR [OTHER] [OPTIONS]", "what is in a memory snapshot", HR_FOR_INSPECT, 2,
+     "Reads a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot, any version; pickle, JSON, gzip), what its profiler left "
+     "(a Chrome trace with memory events, a raw memory timeline), one of ours or a run directory, and prints what was live at the last failure or at the peak, where the reserved bytes are, whether the failing "
      "request would have fit, and what grows from step to step. Nothing in a pickle is executed. Categories that the file does "
-     "not state are inferred, and marked so. With OTHER: what changed from FILE to OTHER.",
+     "not state are inferred, and marked so. With OTHER: what changed from FILE to OTHER. Of a directory with one snapshot of each "
+     "rank: who is highest, what it has beyond the lowest, and who failed first.",
      "headroom inspect snapshot.pickle\nheadroom inspect snapshot.pickle --at peak --by size --top 20\n"
      "headroom inspect before.pickle after.pickle --by category\nheadroom inspect snapshot.pickle --html report.html\n"
      "headroom inspect snapshot.pickle --export speedscope peak.json\nheadroom inspect snapshot.pickle --json | jq .at",

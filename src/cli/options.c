@@ -153,6 +153,11 @@ static const hr_field rows[] = {
     {"trace", HR_FIELD_U32, "Replay", "N", "the device to replay, by its place in the snapshot", HR_FOR_REPLAY,
      OWN(trace), .zero = "the one with most events"},
 
+    {"max-memory", HR_FIELD_SIZE, "Report", "SIZE",
+     "what reading the file and working on it may take: 6GiB, 6GB, bytes, or a share of what this process can still get; "
+     "beyond it exit 5",
+     HR_FOR_INSPECT | HR_FOR_EXPLAIN | HR_FOR_REPLAY, OWN_PAIR(max_memory_bytes, max_memory_share), .initial = "50%"},
+
     {"recipe", HR_FIELD_PATH, "General", "FILE", "YAML file with the same keys as these options, and model",
      HR_FOR_JOBS, OWN(recipe)},
     {"show-config", HR_FIELD_FLAG, "General", NULL, "print every value and where it comes from, and stop", HR_FOR_JOBS,

@@ -54,6 +54,8 @@ typedef struct cli_settings {
   bool search, empty_start;
   uint64_t capacity_bytes;
   uint32_t trace;
+  uint64_t max_memory_bytes; /* inspect, explain, replay; 0: the share */
+  double max_memory_share;
   const char *recipe, *completion;
   bool show_config, json, quiet, man, help;
   color_mode color;

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/reading.h"
 #include "cli/text.h"
 
 static const char *trust_name(hr_replay_trust trust) {
@@ -182,6 +183,7 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   hr_snapshot *snapshot = NULL;
   uint32_t count = 0;
   bool asked = config->own.alloc_conf != NULL;
+  reading r;
   hr_status status = check_words(config, error);
   if (status != HR_OK) return status;
   hr_replay_options_init(&options);
@@ -189,10 +191,12 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   options.capacity_bytes = config->own.capacity_bytes;
   options.empty_start = config->own.empty_start;
   if (config_chosen(config, &config->own.trace)) options.trace = config->own.trace;
-  status = hr_snapshot_read(config->operands[0], NULL, &snapshot, error);
+  reading_begin(&r, config, config->operands[0]);
+  status = hr_snapshot_read(config->operands[0], &r.limits, &snapshot, error);
   if (status == HR_OK)
     status = config->own.search ? hr_replay_search(snapshot, &options, &replay, &results, &count, error)
                                 : hr_replay_run(snapshot, &options, &replay, error);
+  status = reading_end(&r, status, error);
   if (status == HR_OK) {
     if (config->own.json) write_replay(&replay, results, count, asked);
     else print_results(config->operands[0], &replay, results, count, asked);

@@ -340,9 +340,20 @@ static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
   judge_full(f, k);
 }
 
+/* A trace of the profiler has a mark where a request was refused, and nothing else about it. */
+static bool has_failure_mark(const hr_snapshot *s) {
+  for (uint64_t k = 0; k < s->annotation_count; k++)
+    if (strcmp(hr_snapshot_string(s, s->annotations[k].name), "[OutOfMemory]") == 0) return true;
+  return false;
+}
+
 static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
-  if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
+  if (has_failure_mark(i->snapshot)) {
+    hri_oom_say(f, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE,
+                "a request failed, but a profile does not say what was free then");
+    hri_oom_line(f, "needed: the text of the error, or a memory snapshot taken when it fails");
+  } else if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);
     hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "nothing failed yet, but %s: %s are left over", what_grows(k),
                 SIZE(k->leak_bytes));

@@ -29,6 +29,8 @@ static const rule rules[] = {
     {NULL, "*torch::autograd::python::PythonEngine::", HRI_MARK_BACKWARD | HRI_MARK_ENGINE},
     {NULL, "*torch::autograd::AccumulateGrad", HRI_MARK_BACKWARD | HRI_MARK_ENGINE | HRI_MARK_ACCUMULATE},
     {NULL, "*torch::autograd::InputBuffer", HRI_MARK_BACKWARD | HRI_MARK_ENGINE},
+    {NULL, "autograd::engine::evaluate_function*", HRI_MARK_BACKWARD | HRI_MARK_ENGINE}, /* in traces of the profiler */
+    {NULL, "Optimizer.step#*", HRI_MARK_OPTIMIZER},
     {"torch/utils/checkpoint.py", "unpack_hook", HRI_MARK_BACKWARD},
     {"torch/utils/checkpoint.py", "recompute_fn", HRI_MARK_BACKWARD},
     {"deepspeed/runtime/", "backward*", HRI_MARK_BACKWARD},

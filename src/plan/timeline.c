@@ -124,7 +124,7 @@ hr_status hri_timeline_begin(hri_timeline *t, const hr_plan *plan, uint64_t base
   size_t all = plan->job.storages.count;
   hr_trace_event event = {.action = HR_TRACE_SEGMENT_ALLOC, .flags = HR_EVENT_HAS_TIME, .time_us = time_us};
   *t = (hri_timeline){.plan = plan, .base = base ? base : no_process, .repeats = repeats};
-  HRI_TRY(hri_snapshot_build(&t->build, 0, error));
+  HRI_TRY(hri_snapshot_build(&t->build, error));
   t->births = hri_alloc_zero(all + 1, sizeof *t->births);
   t->deaths = hri_alloc_zero(all + 1, sizeof *t->deaths);
   t->stacks = hri_alloc_zero(all + 1, sizeof *t->stacks);

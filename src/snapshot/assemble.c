@@ -75,7 +75,7 @@ static hr_status pack_events(hri_snapshot_decoder *d) {
     total += s->traces[k].count; /* no overflow: each list is used once */
   }
   if (!packed || total != s->event_count) {
-    if (!HRI_DECODER_GROW(d, events, capacity, total ? total : 1)) return hri_snapshot_decoder_fail_memory(d);
+    if (!HRI_DECODER_GROW(events, capacity, total ? total : 1)) return hri_snapshot_decoder_fail_memory(d);
   }
   total = 0;
   for (uint32_t k = 0; k < s->trace_count; k++) {

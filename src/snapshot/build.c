@@ -9,23 +9,19 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* ---- growth within the limit ---- */
+/* ---- growth ---- */
 
 static bool grow(hri_snapshot_builder *b, void **items, uint64_t *capacity, uint64_t want, uint64_t bytes_each) {
-  uint64_t next = *capacity ? *capacity + *capacity / 2 : 16, bytes, more;
+  uint64_t next = *capacity ? *capacity + *capacity / 2 : 16, bytes;
   void *memory;
   if (b->failed || !b->snapshot) return false;
   if (want <= *capacity) return true;
   if (next < want) next = want;
   if (!hri_mul(next, bytes_each, &bytes) || bytes > SIZE_MAX / 2) return b->failed = true, false;
-  more = bytes - *capacity * bytes_each;
-  if (b->memory_limit && (b->memory_bytes > b->memory_limit || more > b->memory_limit - b->memory_bytes))
-    return b->failed = true, false;
   memory = hri_realloc(*items, (uint64_t)bytes);
   if (!memory) return b->failed = true, false;
   *items = memory;
   *capacity = next;
-  b->memory_bytes += more;
   return true;
 }
 #define GROW(b, items, capacity, want) grow((b), (void **)&(items), &(capacity), (want), sizeof *(items))
@@ -62,19 +58,14 @@ static uint64_t hash_bytes(uint64_t seed, const void *bytes, uint64_t count) {
 }
 
 static bool widen(hri_snapshot_builder *b, hri_intern *t) {
-  uint64_t slots = t->mask ? (t->mask + 1) * 2 : 64, bytes = slots * sizeof *t->slots;
-  uint32_t *fresh;
-  if (b->memory_limit && (b->memory_bytes > b->memory_limit || bytes > b->memory_limit - b->memory_bytes))
-    return b->failed = true, false;
-  fresh = hri_alloc_zero((uint64_t)slots, sizeof *fresh);
+  uint64_t slots = t->mask ? (t->mask + 1) * 2 : 64;
+  uint32_t *fresh = hri_alloc_zero(slots, sizeof *fresh);
   if (!fresh) return b->failed = true, false;
   for (uint64_t k = 0; k < t->count; k++) {
     uint64_t at = t->hashes[k] & (slots - 1);
     while (fresh[at]) at = (at + 1) & (slots - 1);
     fresh[at] = (uint32_t)k + 1;
   }
-  b->memory_bytes += bytes;
-  if (t->mask) b->memory_bytes -= (t->mask + 1) * sizeof *t->slots;
   hri_free(t->slots);
   t->slots = fresh;
   t->mask = slots - 1;
@@ -266,8 +257,8 @@ static uint64_t secret(void) {
   return seed;
 }
 
-hr_status hri_snapshot_build(hri_snapshot_builder *b, uint64_t memory_limit, hr_error *error) {
-  *b = (hri_snapshot_builder){.memory_limit = memory_limit, .seed = secret()};
+hr_status hri_snapshot_build(hri_snapshot_builder *b, hr_error *error) {
+  *b = (hri_snapshot_builder){.seed = secret()};
   b->snapshot = hri_alloc_zero(1, sizeof *b->snapshot);
   if (b->snapshot) {
     b->snapshot->format = "";
@@ -313,10 +304,7 @@ static int annotation_order(const void *a, const void *b) {
 
 static bool sort_annotations(hri_snapshot_builder *b) {
   hr_snapshot *s = b->snapshot;
-  const uint64_t more = 2 * s->annotation_count * sizeof(placed); /* sorting may take the rows once more */
-  placed *rows;
-  if (b->memory_limit && (b->memory_bytes > b->memory_limit || more > b->memory_limit - b->memory_bytes)) return false;
-  rows = hri_alloc_zero((uint64_t)s->annotation_count, sizeof *rows);
+  placed *rows = hri_alloc_zero(s->annotation_count, sizeof *rows);
   if (!rows) return false;
   for (uint64_t k = 0; k < s->annotation_count; k++) rows[k] = (placed){s->annotations[k], k};
   qsort(rows, (size_t)s->annotation_count, sizeof *rows, annotation_order);
@@ -339,9 +327,9 @@ hr_status hri_snapshot_build_end(hri_snapshot_builder *b, hr_snapshot **snapshot
   hr_snapshot *s = b->snapshot;
   *snapshot = NULL;
   if (b->failed || !s || (s->annotation_count && !sort_annotations(b))) {
-    uint64_t held = b->memory_bytes;
+    const uint64_t events = s ? s->event_count * sizeof *s->events : 0;
     hri_snapshot_build_deinit(b);
-    return hri_fail_memory(error, held, "a snapshot");
+    return hri_fail_memory(error, events, "a snapshot, for its events alone");
   }
   if (s->segment_count) qsort(s->segments, (size_t)s->segment_count, sizeof *s->segments, segment_order);
   for (uint64_t k = 0; k < s->segment_count; k++) recount(s, &s->segments[k]);

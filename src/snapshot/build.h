@@ -20,13 +20,11 @@ typedef struct hri_snapshot_builder {
   hri_intern string_index, frame_index, stack_index, pool_index, category_index;
   uint64_t event_capacity, trace_capacity, segment_capacity, block_capacity, annotation_capacity, pool_capacity;
   uint64_t stack_capacity, stack_frame_capacity, frame_capacity, text_capacity, string_capacity, category_capacity;
-  uint64_t memory_limit; /* 0 = none */
-  uint64_t memory_bytes; /* held by the arrays and tables */
-  uint64_t seed;         /* of all hashes */
-  bool failed;           /* memory was refused or the limit met; sticky, calls then return 0 */
+  uint64_t seed; /* of all hashes */
+  bool failed;   /* memory was refused; sticky, calls then return 0 */
 } hri_snapshot_builder;
 
-hr_status hri_snapshot_build(hri_snapshot_builder *b, uint64_t memory_limit, hr_error *error);
+hr_status hri_snapshot_build(hri_snapshot_builder *b, hr_error *error);
 void hri_snapshot_build_deinit(hri_snapshot_builder *b); /* drops an unfinished snapshot */
 /* Gives the snapshot away: sorts segments and annotations, recounts the segments' sums, shrinks nothing. MEMORY when
  * the builder failed. Afterwards the builder is empty (deinit is fine). */

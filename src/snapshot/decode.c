@@ -84,15 +84,15 @@ static const char *const words[HRI_KEY_COUNT] = {"",
                                                  "END",
                                                  "N/A"};
 
-hr_status hri_snapshot_decoder_init(hri_snapshot_decoder *d, const char *name, uint64_t limit, hr_error *error) {
-  *d = (hri_snapshot_decoder){.name = name, .limit = limit, .error = error};
-  HRI_TRY(hri_snapshot_build(&d->builder, limit, error));
+hr_status hri_snapshot_decoder_init(hri_snapshot_decoder *d, const char *name, hr_error *error) {
+  *d = (hri_snapshot_decoder){.name = name, .error = error};
+  HRI_TRY(hri_snapshot_build(&d->builder, error));
   for (uint32_t k = 1; k < HRI_KEY_COUNT; k++)
     if (hri_snapshot_add_string(&d->builder, words[k], strlen(words[k])) != k)
       return hri_snapshot_decoder_fail_memory(d);
   /* Events go to this trace while they come; the real ones are cut from it at the end. */
-  if (!hri_snapshot_add_trace(&d->builder, 0) || !HRI_DECODER_GROW(d, d->lists, d->list_capacity, 1) ||
-      !HRI_DECODER_GROW(d, d->stack.items, d->stack.capacity, 64))
+  if (!hri_snapshot_add_trace(&d->builder, 0) || !HRI_DECODER_GROW(d->lists, d->list_capacity, 1) ||
+      !HRI_DECODER_GROW(d->stack.items, d->stack.capacity, 64))
     return hri_snapshot_decoder_fail_memory(d);
   d->lists[d->list_count++] = (hri_value_list){0};
   return HR_OK;
@@ -117,37 +117,17 @@ void hri_snapshot_decoder_deinit(hri_snapshot_decoder *d) {
 
 /* ---- memory and errors ---- */
 
-/* What the decoder holds is taken off the builder's share. */
-static void hold(hri_snapshot_decoder *d, uint64_t held) {
-  d->held = held;
-  d->builder.memory_limit = held < d->limit ? d->limit - held : 1;
-}
-
-void hri_snapshot_decoder_hold_window(hri_snapshot_decoder *d, uint64_t bytes) {
-  if (bytes == d->window_bytes) return;
-  hold(d, d->held - d->window_bytes + bytes);
-  d->window_bytes = bytes;
-}
-
-bool hri_snapshot_decoder_grow(hri_snapshot_decoder *d, void **items, uint64_t *capacity, uint64_t want,
-                               uint64_t each) {
-  uint64_t next = *capacity ? *capacity + *capacity / 2 : 8, more;
+bool hri_snapshot_decoder_grow(void **items, uint64_t *capacity, uint64_t want, uint64_t each) {
+  uint64_t next = *capacity ? *capacity + *capacity / 2 : 8, bytes;
   void *memory;
   if (want <= *capacity) return true;
   if (next < want) next = want;
-  if (!hri_mul(next - *capacity, each, &more) || next > SIZE_MAX / 2 / each) return false;
-  if (d->held + d->builder.memory_bytes > d->limit || more > d->limit - d->held - d->builder.memory_bytes) return false;
-  memory = hri_realloc(*items, (size_t)(next * each));
+  if (!hri_mul(next, each, &bytes) || bytes > SIZE_MAX / 2) return false;
+  memory = hri_realloc(*items, bytes);
   if (!memory) return false;
   *items = memory;
   *capacity = next;
-  hold(d, d->held + more);
   return true;
-}
-
-static void release(hri_snapshot_decoder *d, void *items, uint64_t bytes) {
-  hold(d, d->held - bytes);
-  hri_free(items);
 }
 
 hr_status hri_snapshot_decoder_fail(const hri_snapshot_decoder *d, const char *format, ...) {
@@ -165,10 +145,9 @@ hr_status hri_snapshot_decoder_fail(const hri_snapshot_decoder *d, const char *f
                   "the file is damaged or no memory snapshot; take it anew with torch.cuda.memory._dump_snapshot");
 }
 
+/* How much was asked for and what is held is told by the account that reading works on. */
 hr_status hri_snapshot_decoder_fail_memory(const hri_snapshot_decoder *d) {
-  hr_status code = hri_fail_memory(d->error, d->held + d->builder.memory_bytes, d->name);
-  return hri_hint(d->error, code, "reading may take %llu bytes; allow more, or record fewer events (max_entries)",
-                  (unsigned long long)d->limit);
+  return hri_fail(d->error, HR_ERROR_MEMORY, "%s: memory was refused", d->name);
 }
 
 /* ---- scalars ---- */
@@ -180,14 +159,14 @@ hr_status hri_value_of_integer(hri_snapshot_decoder *d, uint64_t bits, bool nega
     return HR_OK;
   }
   *value = hri_value_make(HRI_VALUE_WIDE, d->wides.count << 1 | (!negative && bits > INT64_MAX));
-  return hri_values_push(d, &d->wides, bits) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
+  return hri_values_push(&d->wides, bits) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 
 hr_status hri_value_of_real(hri_snapshot_decoder *d, double real, hri_decoded *value) {
   uint64_t bits;
   memcpy(&bits, &real, 8);
   *value = hri_value_make(HRI_VALUE_REAL, d->wides.count);
-  return hri_values_push(d, &d->wides, bits) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
+  return hri_values_push(&d->wides, bits) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 
 static bool is_ascii(const char *chars, uint64_t count) {
@@ -223,7 +202,6 @@ hr_status hri_value_of_string(hri_snapshot_decoder *d, const char *chars, uint64
     string = hri_snapshot_add_string(&d->builder, chars, count);
     if (d->builder.failed) return hri_snapshot_decoder_fail_memory(d);
   } else {
-    if (count > d->limit / 8) return hri_snapshot_decoder_fail_memory(d);
     HRI_TRY(add_mended(d, chars, count, &string));
   }
   *value = hri_value_make(HRI_VALUE_STRING, string);
@@ -241,9 +219,8 @@ hr_status hri_value_of_tuple(hri_snapshot_decoder *d, const hri_decoded *items, 
     return HR_OK;
   }
   *value = hri_value_make(HRI_VALUE_PAIR, d->wides.count);
-  return hri_values_push(d, &d->wides, first) && hri_values_push(d, &d->wides, second)
-             ? HR_OK
-             : hri_snapshot_decoder_fail_memory(d);
+  return hri_values_push(&d->wides, first) && hri_values_push(&d->wides, second) ? HR_OK
+                                                                                 : hri_snapshot_decoder_fail_memory(d);
 }
 
 static double real_of(const hri_snapshot_decoder *d, hri_decoded v) {
@@ -304,7 +281,7 @@ static hr_status open_container(hri_snapshot_decoder *d, uint64_t memo, uint64_t
     *index = d->open_free - 1;
     d->open_free = d->open[*index].next_free;
   } else {
-    if (!HRI_DECODER_GROW(d, d->open, d->open_capacity, d->open_count + 1)) return hri_snapshot_decoder_fail_memory(d);
+    if (!HRI_DECODER_GROW(d->open, d->open_capacity, d->open_count + 1)) return hri_snapshot_decoder_fail_memory(d);
     *index = d->open_count++;
     d->open[*index] = (hri_open_container){0};
   }
@@ -316,11 +293,11 @@ static hr_status open_container(hri_snapshot_decoder *d, uint64_t memo, uint64_t
 static void close_container(hri_snapshot_decoder *d, uint64_t index) {
   hri_open_container *c = &d->open[index];
   if (c->list.items.capacity > KEPT_ITEMS) {
-    release(d, c->list.items.items, c->list.items.capacity * sizeof *c->list.items.items);
+    hri_free(c->list.items.items);
     c->list.items = (hri_values){0};
   }
   if (c->frame_capacity > KEPT_ITEMS) {
-    release(d, c->frames, c->frame_capacity * sizeof *c->frames);
+    hri_free(c->frames);
     c->frames = NULL;
     c->frame_capacity = 0;
   }
@@ -344,7 +321,7 @@ static hr_status push_frames(hri_snapshot_decoder *d, hri_open_container *c, con
   uint64_t k;
   *taken = 0;
   if (hri_value_tag_of(*items) != HRI_VALUE_FRAME || c->mixed || c->list.run || c->list.items.count) return HR_OK;
-  if (!HRI_DECODER_GROW(d, c->frames, c->frame_capacity, c->frame_count + count))
+  if (!HRI_DECODER_GROW(c->frames, c->frame_capacity, c->frame_count + count))
     return hri_snapshot_decoder_fail_memory(d);
   to = c->frames + c->frame_count;
   for (k = 0; k < count && hri_value_tag_of(items[k]) == HRI_VALUE_FRAME; k++)
@@ -364,10 +341,10 @@ static hr_status push_item(hri_snapshot_decoder *d, hri_open_container *c, hri_d
     if (v == list->first + (list->run << HRI_VALUE_TAG_BITS)) return list->run++, HR_OK;
   }
   for (uint64_t k = 0; k < list->run; k++)
-    if (!hri_values_push(d, &list->items, list->first + (k << HRI_VALUE_TAG_BITS)))
+    if (!hri_values_push(&list->items, list->first + (k << HRI_VALUE_TAG_BITS)))
       return hri_snapshot_decoder_fail_memory(d);
   list->run = 0;
-  return hri_values_push(d, &list->items, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
+  return hri_values_push(&list->items, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 
 hr_status hri_list_append(hri_snapshot_decoder *d, hri_decoded *list, hri_decoded *items, uint64_t count) {
@@ -423,7 +400,7 @@ hr_status hri_dict_add(hri_snapshot_decoder *d, hri_decoded *dict, hri_decoded *
   }
   index = hri_value_payload(*dict);
   for (uint64_t k = 0; k < 2 * count; k++)
-    if (!hri_values_push(d, &d->open[index].list.items, pairs[k])) return hri_snapshot_decoder_fail_memory(d);
+    if (!hri_values_push(&d->open[index].list.items, pairs[k])) return hri_snapshot_decoder_fail_memory(d);
   return HR_OK;
 }
 
@@ -453,7 +430,7 @@ static hr_status finish_list(hri_snapshot_decoder *d, hri_open_container *c, hri
   hri_value_list *list = &c->list;
   if (c->frame_count) return finish_frames(d, c, value);
   if (!all_of_kind(list)) return hri_value_of_tuple(d, list->items.items, list->items.count, value);
-  if (!HRI_DECODER_GROW(d, d->lists, d->list_capacity, d->list_count + 1)) return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d->lists, d->list_capacity, d->list_count + 1)) return hri_snapshot_decoder_fail_memory(d);
   *value = hri_value_make(HRI_VALUE_LIST, d->list_count);
   d->lists[d->list_count++] = *list;
   list->items = (hri_values){0}; /* they moved */
@@ -505,7 +482,7 @@ static hr_status finish_metadata(hri_snapshot_decoder *d, const hri_values *pair
 static hr_status finish_divisions(hri_snapshot_decoder *d, const hri_values *pairs, hri_decoded *value) {
   *value = hri_value_make(HRI_VALUE_DIVISIONS, d->wides.count);
   for (uint32_t k = 0; k < 16; k++)
-    if (!hri_values_push(d, &d->wides, 0)) return hri_snapshot_decoder_fail_memory(d);
+    if (!hri_values_push(&d->wides, 0)) return hri_snapshot_decoder_fail_memory(d);
   for (uint64_t k = 0; k + 1 < pairs->count; k += 2) {
     hri_decoded key = pairs->items[k];
     uint64_t divisions;

@@ -163,8 +163,6 @@ typedef struct hri_snapshot_decoder {
   uint64_t at;               /* where the reader is, in bytes */
   const hri_json_scan *scan; /* for JSON: tells line and column instead */
   hr_error *error;
-  uint64_t limit, held; /* bytes: of everything; of the decoder's own arrays and the source's window */
-  uint64_t window_bytes;
 
   hri_values stack;
   hri_values memo;
@@ -190,22 +188,21 @@ typedef struct hri_snapshot_decoder {
   uint64_t event_keys, block_keys, segment_keys, top_keys; /* words seen as keys, as masks: they tell the version */
   uint64_t event_keys_not;                                 /* those that some event lacks */
   bool seen_map;                                           /* an action of expandable segments */
+  bool complete; /* the builder holds the snapshot already, there is no value to make it from */
 } hri_snapshot_decoder;
 
-hr_status hri_snapshot_decoder_init(hri_snapshot_decoder *d, const char *name, uint64_t limit, hr_error *error);
+hr_status hri_snapshot_decoder_init(hri_snapshot_decoder *d, const char *name, hr_error *error);
 void hri_snapshot_decoder_deinit(hri_snapshot_decoder *d);
 
-/* Room for `want` items of `each` bytes; false when memory or the limit refuses. */
-bool hri_snapshot_decoder_grow(hri_snapshot_decoder *d, void **items, uint64_t *capacity, uint64_t want, uint64_t each);
-#define HRI_DECODER_GROW(d, items, capacity, want)                                                                     \
-  hri_snapshot_decoder_grow((d), (void **)&(items), &(capacity), (want), sizeof *(items))
-static inline bool hri_values_push(hri_snapshot_decoder *d, hri_values *to, hri_decoded v) {
-  if (to->count == to->capacity && !HRI_DECODER_GROW(d, to->items, to->capacity, to->count + 1)) return false;
+/* Room for `want` items of `each` bytes; false when memory is refused. */
+bool hri_snapshot_decoder_grow(void **items, uint64_t *capacity, uint64_t want, uint64_t each);
+#define HRI_DECODER_GROW(items, capacity, want)                                                                        \
+  hri_snapshot_decoder_grow((void **)&(items), &(capacity), (want), sizeof *(items))
+static inline bool hri_values_push(hri_values *to, hri_decoded v) {
+  if (to->count == to->capacity && !HRI_DECODER_GROW(to->items, to->capacity, to->count + 1)) return false;
   to->items[to->count++] = v;
   return true;
 }
-
-void hri_snapshot_decoder_hold_window(hri_snapshot_decoder *d, uint64_t bytes); /* the source's window counts too */
 
 /* INPUT at the place where the reader is; MEMORY. */
 hr_status hri_snapshot_decoder_fail(const hri_snapshot_decoder *d, const char *format, ...) HRI_PRINTF(2, 3);

@@ -165,8 +165,8 @@ static inline bool hri_history_recognise(const void *bytes, uint64_t count) {
 /* A file as hr_snapshot_parse would take it. INPUT names the place and what is wrong there. The bytes may be those of a
  * file that is being written: everything is checked after it was copied, though the snapshot may then mix two
  * instants. */
-hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
-                            hr_snapshot **snapshot, hr_error *error);
+hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name, hr_snapshot **snapshot,
+                            hr_error *error);
 
 /* The segments and blocks after the state at `state` (NULL: empty) and `count` events since; event k is at ring[(first
  * + k) % capacity].

@@ -69,9 +69,7 @@ static hr_status read_label(reader *r, const unsigned char *at, uint64_t offset,
   if (bytes < sizeof *label) return bad(r, offset, "a label must have at least 24 bytes", bytes);
   text = (uint64_t)label->category_bytes + label->phase_bytes + label->name_bytes;
   if (text > bytes - sizeof *label) return bad(r, offset, "the texts of a label must lie within its note", text);
-  return hri_history_add_label(&r->names, label)
-             ? HR_OK
-             : hri_fail_memory(r->error, r->names.builder->memory_bytes, "the labels of a history");
+  return hri_history_add_label(&r->names, label) ? HR_OK : hri_fail_memory(r->error, bytes, "the labels of a history");
 }
 
 static hr_status read_pool(reader *r, const unsigned char *at, uint64_t offset, uint64_t bytes) {
@@ -81,7 +79,7 @@ static hr_status read_pool(reader *r, const unsigned char *at, uint64_t offset, 
   if (pool.number != r->names.pools.count) return bad(r, offset, "pools must be numbered in order", pool.number);
   if (pool.number >= POOL_LIMIT) return bad(r, offset, "more pools than events can name", pool.number);
   if (hri_history_add_pool(&r->names, pool.number, pool.id)) return HR_OK;
-  return hri_fail_memory(r->error, r->names.builder->memory_bytes, "the pools of a history");
+  return hri_fail_memory(r->error, bytes, "the pools of a history");
 }
 
 static hr_status read_settings(reader *r, const unsigned char *at, uint64_t offset, uint64_t bytes) {
@@ -158,19 +156,18 @@ static hr_status read_events(reader *r) {
   uint64_t at = (h->published - count) % h->ring_capacity;
   hri_snapshot_builder *b = r->names.builder;
   if (!hri_snapshot_add_trace(b, h->device))
-    return hri_fail_memory(r->error, b->memory_bytes, "the events of a history");
+    return hri_fail_memory(r->error, count * sizeof *ring, "the events of a history");
   for (uint64_t k = 0; k < count; k++) {
     hri_history_event event = ring[at];
     if (!hri_history_add_event(&r->names, &event))
-      return hri_fail_memory(r->error, b->memory_bytes, "the events of a history");
+      return hri_fail_memory(r->error, count * sizeof *ring, "the events of a history");
     if (++at == h->ring_capacity) at = 0;
   }
   return HR_OK;
 }
 
-hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
-                            hr_snapshot **snapshot, hr_error *error) {
-  const uint64_t limit = limits && limits->memory_bytes ? limits->memory_bytes : UINT64_C(16) << 30;
+hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name, hr_snapshot **snapshot,
+                            hr_error *error) {
   hri_snapshot_builder builder;
   reader *r = hri_alloc_zero(1, sizeof *r);
   void *aligned = NULL; /* a copy, where the caller's bytes are not */
@@ -178,7 +175,7 @@ hr_status hri_history_parse(const void *bytes, uint64_t count, const char *name,
   *snapshot = NULL;
   if (!r) return hri_fail_memory(error, sizeof *r, "a history");
   *r = (reader){.bytes = bytes, .count = count, .name = name, .error = error};
-  status = hri_snapshot_build(&builder, limit, error);
+  status = hri_snapshot_build(&builder, error);
   if (status != HR_OK) goto out;
   if ((uintptr_t)bytes % 8 && count) {
     aligned = hri_alloc((size_t)count);

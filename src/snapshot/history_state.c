@@ -44,15 +44,6 @@ static int fact_order(const void *a, const void *b) {
 
 static void contradiction(const rebuild *r) { r->names->builder->snapshot->repaired_count++; }
 
-/* Bytes that all of this takes for a row of the state or an event, at most: of a mapped range itself, its ends, and the
- * segment that it becomes, with what growing and sorting take for a time. */
-enum { ROW_BYTES = 192 };
-
-static bool affordable(const hri_snapshot_builder *b, uint64_t rows) {
-  return !b->memory_limit ||
-         (b->memory_bytes <= b->memory_limit && rows <= (b->memory_limit - b->memory_bytes) / ROW_BYTES);
-}
-
 static bool sane(uint64_t address, uint64_t size) { return size && size <= UINT64_MAX - address; }
 
 /* ---- blocks ---- */
@@ -309,8 +300,7 @@ hr_status hri_history_rebuild(hri_history_names *names, const hri_history_segmen
                               const hri_history_block *blocks, uint64_t block_count, const hri_history_since *since,
                               int32_t device, hr_error *error) {
   rebuild r = {.names = names, .segments = segments, .blocks = blocks, .since = since, .device = device};
-  bool fine = affordable(names->builder, segment_count + block_count + since->count) &&
-              collect_blocks(&r, block_count) && find_live(&r) && find_plain(&r, segment_count) &&
+  bool fine = collect_blocks(&r, block_count) && find_live(&r) && find_plain(&r, segment_count) &&
               collect_mapped(&r, segment_count) && find_mapped(&r) && add_all(&r);
   hri_array_free(&r.facts);
   hri_array_free(&r.painted);
@@ -318,5 +308,5 @@ hr_status hri_history_rebuild(hri_history_names *names, const hri_history_segmen
   hri_array_free(&r.live);
   return fine && !names->builder->failed
              ? HR_OK
-             : hri_fail_memory(error, names->builder->memory_bytes, "the state of a history");
+             : hri_fail_memory(error, block_count * sizeof *blocks, "the state of a history");
 }

@@ -45,7 +45,7 @@ static hr_status need(machine *m, uint64_t values, const char *what) {
 }
 
 static inline hr_status push(machine *m, hri_decoded v) {
-  return hri_values_push(m->d, &m->d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(m->d);
+  return hri_values_push(&m->d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(m->d);
 }
 
 /* ---- memo ---- */
@@ -59,7 +59,7 @@ static hr_status store(machine *m, uint64_t index) {
     return hri_snapshot_decoder_fail(d, "memo slot %llu is beyond all that can have been stored",
                                      (unsigned long long)index);
   while (d->memo.count <= index)
-    if (!hri_values_push(d, &d->memo, hri_value_make(HRI_VALUE_UNFINISHED, NEVER_STORED)))
+    if (!hri_values_push(&d->memo, hri_value_make(HRI_VALUE_UNFINISHED, NEVER_STORED)))
       return hri_snapshot_decoder_fail_memory(d);
   top = &d->stack.items[d->stack.count - 1];
   stored = *top;
@@ -280,17 +280,6 @@ static hr_status refuse(machine *m, int op) {
 
 /* ---- what has text or bytes behind it ---- */
 
-/* A long piece widens the window, which may take what the decoder has left. */
-static hr_status want(machine *m, uint64_t bytes) {
-  hri_snapshot_decoder *d = m->d;
-  const uint64_t taken = d->held - d->window_bytes + d->builder.memory_bytes;
-  hr_status status;
-  m->s->window_limit = taken < d->limit ? d->limit - taken : 1;
-  status = hri_snapshot_source_want(m->s, bytes, d->error);
-  hri_snapshot_decoder_hold_window(d, m->s->capacity);
-  return status == HR_ERROR_MEMORY ? hri_snapshot_decoder_fail_memory(d) : status;
-}
-
 /* A counted string or byte string: `head` bytes of opcode and length. */
 static hr_status read_counted(machine *m, uint64_t head, bool number) {
   uint64_t count = little_endian(m->s->next + 1, (unsigned)head - 1);
@@ -298,7 +287,7 @@ static hr_status read_counted(machine *m, uint64_t head, bool number) {
   hri_decoded v = HRI_VALUE_OPAQUE;
   if (number && head == 5 && count > INT32_MAX) return hri_snapshot_decoder_fail(m->d, "LONG4 of a negative length");
   if (count > UINT64_MAX / 2) return truncated(m);
-  HRI_TRY(want(m, head + count));
+  HRI_TRY(hri_snapshot_source_want(m->s, head + count, m->d->error));
   if ((uint64_t)(m->s->end - m->s->next) < head + count) return truncated(m);
   p = m->s->next + head;
   if (!number) {
@@ -326,8 +315,9 @@ static hr_status read_line(machine *m, int op) {
     end = have > 1 ? memchr(line, '\n', have - 1) : NULL;
     if (end) break;
     if (m->s->done) return truncated(m);
-    HRI_TRY(want(m, have < 32 ? 64 : 2 * have));
-    if ((uint64_t)(m->s->end - m->s->next) == have) HRI_TRY(want(m, have + 1)); /* twice was more than the file */
+    HRI_TRY(hri_snapshot_source_want(m->s, have < 32 ? 64 : 2 * have, m->d->error));
+    if ((uint64_t)(m->s->end - m->s->next) == have) /* twice was more than the file */
+      HRI_TRY(hri_snapshot_source_want(m->s, have + 1, m->d->error));
     if ((uint64_t)(m->s->end - m->s->next) == have) return truncated(m);
   }
   have = (uint64_t)((const char *)end - line);
@@ -441,7 +431,7 @@ static hr_status run(machine *m, hri_decoded *whole) {
     case ']': HRI_TRY(push(m, HRI_VALUE_NEW_LIST)); break;
     case '}': HRI_TRY(push(m, HRI_VALUE_NEW_DICT)); break;
     case '(':
-      if (!hri_values_push(d, &m->marks, d->stack.count)) return hri_snapshot_decoder_fail_memory(d);
+      if (!hri_values_push(&m->marks, d->stack.count)) return hri_snapshot_decoder_fail_memory(d);
       break;
     case 'e':
       HRI_TRY(take_mark(m, 1, "APPENDS", &height));

@@ -140,7 +140,6 @@ static hr_status read_string(hri_snapshot_decoder *d, int opcode, const char *li
   hri_text text = {0};
   hr_status status;
   if (count && line[count - 1] == '\r') count--;
-  if (count > d->limit / 8) return hri_snapshot_decoder_fail_memory(d);
   if (opcode == 'S' && (count < 2 || (*line != '\'' && *line != '"') || line[count - 1] != *line))
     return hri_snapshot_decoder_fail(d, "a STRING without its quotes");
   if (opcode == 'S') decode_repr(line + 1, line + count - 1, &text);

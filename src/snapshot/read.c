@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/account.h"
 #include "snapshot/history_format.h"
 #include "snapshot/reader.h"
 
@@ -8,7 +9,7 @@ enum { LENGTH_PER_MEMORY = 16, HEAD_BYTES = 4096, HEAD_LIMIT = 1 << 20 };
 
 /* ---- which notation ---- */
 
-typedef enum notation { NOTATION_NONE, NOTATION_PICKLE, NOTATION_JSON, NOTATION_HISTORY, NOTATION_ZIP } notation;
+typedef enum notation { NOTATION_NONE, NOTATION_PICKLE, NOTATION_JSON, NOTATION_HISTORY } notation;
 
 static uint64_t skip_blanks(const unsigned char *p, uint64_t count) {
   uint64_t k = count >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -27,7 +28,6 @@ static notation notation_of(const unsigned char *p, uint64_t count) {
   uint64_t blanks;
   if (begins_pickle(p, count)) return NOTATION_PICKLE;
   if (hri_history_recognise(p, count)) return NOTATION_HISTORY;
-  if (count >= 4 && memcmp(p, "PK\3\4", 4) == 0) return NOTATION_ZIP;
   blanks = skip_blanks(p, count);
   if (blanks < count && (p[blanks] == '{' || p[blanks] == '[')) return NOTATION_JSON;
   return NOTATION_NONE;
@@ -37,38 +37,70 @@ static bool contains(const unsigned char *p, uint64_t count, const char *word) {
   return memmem(p, (size_t)count, word, strlen(word)) != NULL;
 }
 
+/* "[[-1, 1, 32768, 0], ...": numbers alone, which no log begins with. */
+static bool begins_timeline(const unsigned char *p, uint64_t count) {
+  static const char characters[] = "[]0123456789-+.eE, \t\r\n";
+  uint64_t k = 0;
+  for (; k < count && p[k] && strchr(characters, p[k]); k++) continue;
+  return k >= 8 && (k == count || k >= 64) && p[0] == '[' && memchr(p + 1, '[', 7);
+}
+
+static bool begins_snapshot(const unsigned char *p, uint64_t count) {
+  static const char *const keys[] = {"\"segments\"",    "\"device_traces\"",       "\"total_size\"", "\"action\"",
+                                     "\"traceEvents\"", "\"baseTimeNanoseconds\"", "\"ph\""};
+  const notation which = notation_of(p, count);
+  if (hri_foreign_of(p, count)) return false;
+  if (which != NOTATION_JSON) return which != NOTATION_NONE;
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+    if (contains(p, count, keys[k])) return true;
+  return begins_timeline(p, count);
+}
+
 /* The beginning of the bytes, gzip undone: a first member of 4 KiB tells enough. */
-bool hr_snapshot_recognise(const void *bytes, uint64_t count) {
+typedef struct head {
   hri_snapshot_source source;
-  const unsigned char *p;
-  uint64_t have;
-  bool yes = false;
+  const unsigned char *bytes;
+  uint64_t count; /* 0 when it cannot be read */
+} head;
+
+static void head_open(head *h, const void *bytes, uint64_t count) {
   hr_error error;
-  notation which;
-  if (hri_snapshot_source_of_memory(&source, bytes, count, "", HEAD_LIMIT, HEAD_LIMIT, &error) == HR_OK) {
-    p = source.next;
-    have = (uint64_t)(source.end - p);
-    if (have > HEAD_BYTES) have = HEAD_BYTES;
-    which = notation_of(p, have);
-    yes = which == NOTATION_PICKLE || which == NOTATION_HISTORY ||
-          (which == NOTATION_JSON && (contains(p, have, "\"segments\"") || contains(p, have, "\"device_traces\"") ||
-                                      contains(p, have, "\"total_size\"") || contains(p, have, "\"action\"")));
-  }
-  hri_snapshot_source_close(&source);
+  *h = (head){0};
+  if (hri_snapshot_source_of_memory(&h->source, bytes, count, "", HEAD_LIMIT, &error) != HR_OK) return;
+  h->bytes = h->source.next;
+  h->count = (uint64_t)(h->source.end - h->source.next);
+  if (h->count > HEAD_BYTES) h->count = HEAD_BYTES;
+}
+
+bool hr_snapshot_recognise(const void *bytes, uint64_t count) {
+  head h;
+  bool yes;
+  head_open(&h, bytes, count);
+  yes = h.count && begins_snapshot(h.bytes, h.count);
+  hri_snapshot_source_close(&h.source);
   return yes;
+}
+
+const hr_foreign *hr_snapshot_foreign(const void *bytes, uint64_t count) {
+  head h;
+  const hr_foreign *found;
+  head_open(&h, bytes, count);
+  found = h.count ? hri_foreign_of(h.bytes, h.count) : NULL;
+  hri_snapshot_source_close(&h.source);
+  return found;
 }
 
 /* ---- reading ---- */
 
-static hr_status fail_notation(const hri_snapshot_source *source, notation which, hr_error *error) {
+static hr_status fail_notation(const hri_snapshot_source *source, const hr_foreign *foreign, hr_error *error) {
   hr_status code;
   if (source->next == source->end) {
     code = hri_fail(error, HR_ERROR_INPUT, "%s is empty", source->name);
     return hri_hint(error, code, "take the snapshot anew with torch.cuda.memory._dump_snapshot");
   }
-  if (which == NOTATION_ZIP) {
-    code = hri_fail(error, HR_ERROR_INPUT, "%s is a zip archive, not a snapshot", source->name);
-    return hri_hint(error, code, "if torch.save wrote it, unpack it (\"unzip\") and give the data.pkl in it");
+  if (foreign) {
+    code = hri_fail(error, HR_ERROR_INPUT, "%s is %s", source->name, foreign->name);
+    return hri_hint(error, code, "%s", foreign->hint);
   }
   code = hri_fail(error, HR_ERROR_INPUT,
                   "%s is no memory snapshot: it begins neither like a pickle nor like JSON (first byte 0x%02x)",
@@ -79,34 +111,32 @@ static hr_status fail_notation(const hri_snapshot_source *source, notation which
 }
 
 /* A file of ours: its reader wants it whole. */
-static hr_status read_history(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot,
-                              hr_error *error) {
-  hr_snapshot_limits limits;
+static hr_status read_history(hri_snapshot_source *source, const char *name, hr_snapshot **snapshot, hr_error *error) {
   char *bytes;
   uint64_t count;
-  hr_status status;
   HRI_TRY(hri_snapshot_source_whole(source, &bytes, &count, error));
-  limits.memory_bytes = source->capacity < limit ? limit - source->capacity : 1; /* the window counts, too */
-  status = hri_history_parse(bytes, count, name, &limits, snapshot, error);
-  return status == HR_ERROR_MEMORY
-             ? hri_hint(error, status, "reading may take %llu bytes; allow more", (unsigned long long)limit)
-             : status;
+  return hri_history_parse(bytes, count, name, snapshot, error);
 }
 
-static hr_status read_all(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot,
-                          hr_error *error) {
+static hr_status read_all(hri_snapshot_source *source, const char *name, hr_snapshot **snapshot, hr_error *error) {
   hri_snapshot_decoder d = {0};
   hri_decoded whole = HRI_VALUE_NONE;
+  const hr_foreign *foreign;
   hr_status status;
   notation which;
   HRI_TRY(hri_snapshot_source_want(source, HEAD_BYTES, error));
+  foreign = hri_foreign_of(source->next, (uint64_t)(source->end - source->next));
   which = notation_of(source->next, (uint64_t)(source->end - source->next));
-  if (which == NOTATION_NONE || which == NOTATION_ZIP) return fail_notation(source, which, error);
-  if (which == NOTATION_HISTORY) return read_history(source, name, limit, snapshot, error);
-  HRI_TRY_OUT(hri_snapshot_decoder_init(&d, name, limit, error));
+  if (foreign || which == NOTATION_NONE) return fail_notation(source, foreign, error);
+  if (which == NOTATION_HISTORY) return read_history(source, name, snapshot, error);
+  HRI_TRY_OUT(hri_snapshot_decoder_init(&d, name, error));
   HRI_TRY_OUT(which == NOTATION_PICKLE ? hri_read_pickle(&d, source, &whole) : hri_read_json(&d, source, &whole));
   d.at = hri_snapshot_source_offset(source);
-  HRI_TRY_OUT(hri_snapshot_decoder_end(&d, whole, source->end_offset, snapshot));
+  if (!d.complete) HRI_TRY_OUT(hri_snapshot_decoder_end(&d, whole, source->end_offset, snapshot));
+  if (d.complete) {
+    d.builder.snapshot->byte_count = source->end_offset;
+    HRI_TRY_OUT(hri_snapshot_build_end(&d.builder, snapshot, error));
+  }
 out:
   hri_snapshot_decoder_deinit(&d);
   return status;
@@ -124,24 +154,28 @@ void hr_snapshot_limits_init(hr_snapshot_limits *limits) { *limits = (hr_snapsho
 
 hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
                            hr_error *error) {
+  const uint64_t limit = limit_of(limits);
   hri_snapshot_source source;
-  uint64_t limit = limit_of(limits);
+  hri_account account;
   hr_status status;
   *snapshot = NULL;
-  status = hri_snapshot_source_open(&source, path, limit, length_limit(limit), error);
-  if (status == HR_OK) status = read_all(&source, path, limit, snapshot, error);
+  hri_account_begin(&account, limit);
+  status = hri_snapshot_source_open(&source, path, length_limit(limit), error);
+  if (status == HR_OK) status = read_all(&source, path, snapshot, error);
   hri_snapshot_source_close(&source);
-  return status;
+  return hri_account_end(&account, status, path, error);
 }
 
 hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
                             hr_snapshot **snapshot, hr_error *error) {
+  const uint64_t limit = limit_of(limits);
   hri_snapshot_source source;
-  uint64_t limit = limit_of(limits);
+  hri_account account;
   hr_status status;
   *snapshot = NULL;
-  status = hri_snapshot_source_of_memory(&source, bytes, count, name, limit, length_limit(limit), error);
-  if (status == HR_OK) status = read_all(&source, name, limit, snapshot, error);
+  hri_account_begin(&account, limit);
+  status = hri_snapshot_source_of_memory(&source, bytes, count, name, length_limit(limit), error);
+  if (status == HR_OK) status = read_all(&source, name, snapshot, error);
   hri_snapshot_source_close(&source);
-  return status;
+  return hri_account_end(&account, status, name, error);
 }

@@ -277,8 +277,7 @@ static hr_status make_block(hri_snapshot_decoder *d, const hri_decoded *pairs, u
     HRI_TRY(block_field(&f, &b));
   }
   d->block_keys |= keys;
-  if (!HRI_DECODER_GROW(d, d->blocks, d->block_capacity, d->block_count + 1))
-    return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d->blocks, d->block_capacity, d->block_count + 1)) return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_BLOCK, d->block_count);
   d->blocks[d->block_count++] = b;
   return HR_OK;
@@ -313,7 +312,7 @@ static hr_status make_segment(hri_snapshot_decoder *d, const hri_decoded *pairs,
     HRI_TRY(segment_field(&f, &s));
   }
   d->segment_keys |= keys;
-  if (!HRI_DECODER_GROW(d, d->segments, d->segment_capacity, d->segment_count + 1))
+  if (!HRI_DECODER_GROW(d->segments, d->segment_capacity, d->segment_count + 1))
     return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_SEGMENT, d->segment_count);
   d->segments[d->segment_count++] = s;
@@ -327,7 +326,7 @@ static hr_status make_history(hri_snapshot_decoder *d, const hri_decoded *pairs,
     if (f.word == HRI_KEY_REAL_SIZE) HRI_TRY(read_size(&f, &entry.real_size));
     if (f.word == HRI_KEY_FRAMES) entry.stack = read_stack(&f);
   }
-  if (!HRI_DECODER_GROW(d, d->histories, d->history_capacity, d->history_count + 1))
+  if (!HRI_DECODER_GROW(d->histories, d->history_capacity, d->history_count + 1))
     return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_HISTORY, d->history_count);
   d->histories[d->history_count++] = entry;
@@ -345,7 +344,7 @@ static hr_status make_annotation(hri_snapshot_decoder *d, const hri_decoded *pai
     if (f.word == HRI_KEY_NAME) a.name = read_string(&f);
     if (f.word == HRI_KEY_STAGE) a.end = word_of(f.value) == HRI_KEY_END;
   }
-  if (!HRI_DECODER_GROW(d, d->annotations, d->annotation_capacity, d->annotation_count + 1))
+  if (!HRI_DECODER_GROW(d->annotations, d->annotation_capacity, d->annotation_count + 1))
     return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_ANNOTATION, d->annotation_count);
   d->annotations[d->annotation_count++] = a;
@@ -388,7 +387,7 @@ static hr_status make_settings(hri_snapshot_decoder *d, const hri_decoded *pairs
     setting_field(&f, &s);
   }
   if (!(s.garbage_collection_threshold >= 0 && s.garbage_collection_threshold <= 1)) s.garbage_collection_threshold = 0;
-  if (!HRI_DECODER_GROW(d, d->settings, d->settings_capacity, d->settings_count + 1))
+  if (!HRI_DECODER_GROW(d->settings, d->settings_capacity, d->settings_count + 1))
     return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_SETTINGS, d->settings_count);
   d->settings[d->settings_count++] = s;
@@ -411,7 +410,7 @@ static hr_status make_top(hri_snapshot_decoder *d, const hri_decoded *pairs, uin
     }
   }
   d->top_keys |= keys;
-  if (!HRI_DECODER_GROW(d, d->tops, d->top_capacity, d->top_count + 1)) return hri_snapshot_decoder_fail_memory(d);
+  if (!HRI_DECODER_GROW(d->tops, d->top_capacity, d->top_count + 1)) return hri_snapshot_decoder_fail_memory(d);
   *record = hri_value_make(HRI_VALUE_TOP, d->top_count);
   d->tops[d->top_count++] = top;
   return HR_OK;

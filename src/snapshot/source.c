@@ -71,17 +71,17 @@ static hr_status inflate_more(hri_snapshot_source *s, unsigned char *to, uint64_
   return HR_OK;
 }
 
-static hr_status widen(hri_snapshot_source *s, uint64_t want, hr_error *error) {
+/* Twice as much, but no more than a file holds: a text that is read whole then takes no more than itself. */
+static uint64_t wider(const hri_snapshot_source *s, uint64_t want) {
   uint64_t capacity = s->capacity ? s->capacity * 2 : WINDOW_BYTES;
-  const uint64_t at = s->window ? (uint64_t)(s->next - s->window) : 0,
+  if (s->fd >= 0 && !s->gzip && capacity > s->file_bytes + 1) capacity = s->file_bytes + 1;
+  return capacity > want ? capacity : want;
+}
+
+static hr_status widen(hri_snapshot_source *s, uint64_t want, hr_error *error) {
+  const uint64_t capacity = wider(s, want), at = s->window ? (uint64_t)(s->next - s->window) : 0,
                  have = s->window ? (uint64_t)(s->end - s->next) : 0;
-  unsigned char *memory;
-  if (want > s->window_limit || s->capacity >= s->window_limit) {
-    hr_status code = hri_fail_memory(error, want, s->name);
-    return hri_hint(error, code, "reading may take %llu bytes; allow more", (unsigned long long)s->window_limit);
-  }
-  if (capacity > s->window_limit) capacity = s->window_limit;
-  memory = hri_realloc(s->window, (size_t)capacity + 1); /* one for a zero behind a text */
+  unsigned char *memory = hri_realloc(s->window, capacity + 1); /* one for a zero behind a text */
   if (!memory) return hri_fail_memory(error, capacity, s->name);
   s->next = memory + at;
   s->end = s->next + have;
@@ -112,7 +112,9 @@ hr_status hri_snapshot_source_want(hri_snapshot_source *s, uint64_t count, hr_er
     if (s->end_offset > s->total_limit) {
       hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: more than %llu bytes (decompressed)", s->name,
                                 (unsigned long long)s->total_limit);
-      return hri_hint(error, code, "no snapshot that fits the memory for reading it is as long; is it one?");
+      return hri_hint(error, code,
+                      "no snapshot that the memory for reading holds is as long; if it is one, allow more with "
+                      "--max-memory SIZE");
     }
   }
   return HR_OK;
@@ -122,7 +124,6 @@ hr_status hri_snapshot_source_whole(hri_snapshot_source *s, char **bytes, uint64
   if (!s->window) { /* memory of the caller, which is not ours to write into */
     const unsigned char *from = s->next;
     uint64_t size = (uint64_t)(s->end - from);
-    if (size > s->window_limit) return hri_fail_memory(error, size, s->name);
     s->window = hri_alloc((size_t)size + 1);
     if (!s->window) return hri_fail_memory(error, size, s->name);
     if (size) memcpy(s->window, from, (size_t)size);
@@ -148,13 +149,12 @@ static hr_status start_zip(hri_snapshot_source *s, hr_error *error) {
 }
 
 hr_status hri_snapshot_source_of_memory(hri_snapshot_source *s, const void *bytes, uint64_t count, const char *name,
-                                        uint64_t window_limit, uint64_t total_limit, hr_error *error) {
+                                        uint64_t total_limit, hr_error *error) {
   const unsigned char *first = bytes;
   *s = (hri_snapshot_source){.next = first,
                              .end = count ? first + count : first,
                              .end_offset = count,
                              .name = name,
-                             .window_limit = window_limit,
                              .total_limit = total_limit,
                              .fd = -1,
                              .done = true};
@@ -169,10 +169,9 @@ hr_status hri_snapshot_source_of_memory(hri_snapshot_source *s, const void *byte
   return hri_snapshot_source_want(s, 1, error);
 }
 
-hr_status hri_snapshot_source_open(hri_snapshot_source *s, const char *path, uint64_t window_limit,
-                                   uint64_t total_limit, hr_error *error) {
+hr_status hri_snapshot_source_open(hri_snapshot_source *s, const char *path, uint64_t total_limit, hr_error *error) {
   unsigned char first[2];
-  *s = (hri_snapshot_source){.name = path, .window_limit = window_limit, .total_limit = total_limit, .fd = -1};
+  *s = (hri_snapshot_source){.name = path, .total_limit = total_limit, .fd = -1};
   HRI_TRY(hri_file_open_regular(path, &s->fd, &s->file_bytes, error));
   if (pread(s->fd, first, 2, 0) == 2 && first[0] == 0x1f && first[1] == 0x8b) {
     HRI_TRY(start_zip(s, error));

@@ -13,7 +13,7 @@ typedef struct hri_snapshot_source {
   const unsigned char *next, *end; /* what is there to read; the reader moves `next` */
   uint64_t end_offset;             /* of `end`, from the beginning of the (decompressed) bytes */
   const char *name;
-  uint64_t window_limit, total_limit; /* bytes of the window; of all (decompressed) bytes */
+  uint64_t total_limit; /* of all (decompressed) bytes */
   unsigned char *window;
   uint64_t capacity;
   int fd; /* -1: memory */
@@ -25,14 +25,12 @@ typedef struct hri_snapshot_source {
 } hri_snapshot_source;
 
 /* Takes the file or borrows the memory; looks at the first bytes. gzip is undone. */
-hr_status hri_snapshot_source_open(hri_snapshot_source *s, const char *path, uint64_t window_limit,
-                                   uint64_t total_limit, hr_error *error);
+hr_status hri_snapshot_source_open(hri_snapshot_source *s, const char *path, uint64_t total_limit, hr_error *error);
 hr_status hri_snapshot_source_of_memory(hri_snapshot_source *s, const void *bytes, uint64_t count, const char *name,
-                                        uint64_t window_limit, uint64_t total_limit, hr_error *error);
+                                        uint64_t total_limit, hr_error *error);
 void hri_snapshot_source_close(hri_snapshot_source *s);
 
-/* Makes end - next at least `count`, or all there is. IO, INPUT for damaged gzip or above total_limit, MEMORY above
- * window_limit. */
+/* Makes end - next at least `count`, or all there is. IO, INPUT for damaged gzip or above total_limit, MEMORY. */
 hr_status hri_snapshot_source_want(hri_snapshot_source *s, uint64_t count, hr_error *error);
 /* The same for the whole rest, which then lies in the window (writable, behind it a zero). */
 hr_status hri_snapshot_source_whole(hri_snapshot_source *s, char **bytes, uint64_t *count, hr_error *error);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "snapshot/history_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -40,11 +41,13 @@ static void check_rest(const hr_snapshot *s) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  const hr_snapshot_limits limits = {UINT64_C(64) << 20};
   const uint64_t live = hri_mem_live_bytes();
   hr_snapshot *s = NULL;
   hr_error error = {0};
-  hr_status status = hri_history_parse(data, size, "input", &limits, &s, &error);
+  hri_account account;
+  hr_status status;
+  hri_account_begin(&account, UINT64_C(64) << 20);
+  status = hri_account_end(&account, hri_history_parse(data, size, "input", &s, &error), "input", &error);
   if (status == HR_OK) {
     require(hri_history_recognise(data, size));
     check_segments(s);

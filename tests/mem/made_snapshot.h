@@ -211,7 +211,7 @@ static inline hr_snapshot *make_snapshot(const made_options *o) {
   made m = {.o = o, .random = o->seed * 2 + 1};
   hr_snapshot *s = NULL;
   hr_error error = {0};
-  if (hri_snapshot_build(&m.b, 0, &error) != HR_OK) return NULL;
+  if (hri_snapshot_build(&m.b, &error) != HR_OK) return NULL;
   made_names(&m);
   for (uint32_t k = 0; k < o->device_count; k++) made_device(&m, o->first_device + (int32_t)k);
   made_rest(&m);

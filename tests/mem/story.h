@@ -57,7 +57,7 @@ static void story_begin(story *s, uint64_t segment_bytes) {
   memset(s, 0, sizeof *s);
   s->now_us = 1000000;
   s->with_time = true;
-  assert_int_equal(hri_snapshot_build(&s->b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&s->b, &error), HR_OK);
   s->b.snapshot->format = "pytorch-2.4";
   assert_true(hri_snapshot_add_trace(&s->b, 0));
   s->segment_address = 0x700000000000u;

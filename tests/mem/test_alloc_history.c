@@ -395,7 +395,7 @@ static void what_is_not_published_does_not_count(void **state) {
       memset(bytes + h->chunks[k].extent.offset + h->chunks[k].used, 0xa5,
              h->chunks[k].extent.bytes - h->chunks[k].used);
     memset(&h->chunks[h->chunk_count], 0xa5, 100);
-    assert_int_equal(hri_history_parse(bytes, count, "half written", NULL, &a, NULL), HR_OK);
+    assert_int_equal(hri_history_parse(bytes, count, "half written", &a, NULL), HR_OK);
     assert_int_equal(hr_alloc_snapshot(c.alloc, &b, NULL), HR_OK);
     assert_int_equal(a->unknown_count + a->repaired_count, 0);
     compare_segments(a, b);

@@ -36,7 +36,7 @@ static void scene_open(scene *s, const char *settings) {
   hr_error error;
   uint32_t frames[3];
   memset(s, 0, sizeof *s);
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   b.snapshot->settings.text = hri_snapshot_add_string(&b, settings, strlen(settings));
   b.snapshot->settings.present = true;
   frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "at::empty", 9),

@@ -540,7 +540,7 @@ static hr_snapshot *failing(uint64_t device_free, uint64_t request) {
   hri_snapshot_builder b;
   hr_snapshot *s;
   hr_error error;
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   assert_true(hri_snapshot_add_trace(&b, 0));
   assert_true(
       hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_OOM, .addr = device_free, .size = request}));
@@ -738,7 +738,7 @@ static void little_is_enough(void **unused) {
   hr_error error;
   (void)unused;
   for (int with = 0; with < 3; with++) {
-    assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+    assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
     if (with == 2) {
       b.snapshot->format = "pytorch-profiler";
       assert_true(hri_snapshot_add_trace(&b, -1));

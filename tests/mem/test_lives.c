@@ -176,7 +176,7 @@ static hr_snapshot *snapshot_of(const process *p, int first) {
   hri_snapshot_builder b;
   hr_snapshot *s;
   hr_error error;
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   assert_true(hri_snapshot_add_trace(&b, 0));
   for (int k = first; k < p->event_count; k++) assert_true(hri_snapshot_add_event(&b, &p->events[k]));
   for (int k = 0; k < p->block_count; k++) {
@@ -338,7 +338,7 @@ static hr_snapshot *of_events(const hr_trace_event *events, size_t count) {
   hri_snapshot_builder b;
   hr_snapshot *s;
   hr_error error;
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   assert_true(hri_snapshot_add_trace(&b, 0));
   for (size_t k = 0; k < count; k++) assert_true(hri_snapshot_add_event(&b, &events[k]));
   assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = 2 * MIB, .total_size = 2 * MIB}));

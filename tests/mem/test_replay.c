@@ -371,12 +371,12 @@ static void test_what_cannot_be_replayed_is_refused(void **state) {
   hr_error error;
   hr_trace_event event = {.addr = 1, .size = 512, .flags = HR_EVENT_NO_ADDRESS};
   (void)state;
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
   assert_int_equal(hr_replay_run(s, NULL, &replay, &error), HR_ERROR_INPUT);
   assert_non_null(strstr(error.message, "no events"));
   hr_snapshot_destroy(s);
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   assert_true(hri_snapshot_add_trace(&b, 0) && hri_snapshot_add_event(&b, &event));
   assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
   assert_int_equal(hr_replay_run(s, NULL, &replay, &error), HR_ERROR_INPUT);
@@ -397,7 +397,7 @@ static hr_snapshot *made(const made_event *events, size_t count) {
   hri_snapshot_builder b;
   hr_snapshot *s;
   hr_error error;
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   assert_true(hri_snapshot_add_trace(&b, 0));
   for (size_t k = 0; k < count; k++)
     assert_true(hri_snapshot_add_event(&b, &(hr_trace_event){.addr = events[k].addr,

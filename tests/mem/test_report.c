@@ -249,7 +249,7 @@ static hr_snapshot *small_snapshot(const char *name, uint32_t action_count) {
   hr_snapshot *snapshot;
   uint32_t frame, stack;
   hr_segment segment = {.address = 0x7f0000000000, .total_size = 20 << 20, .large = true};
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   frame = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, name, strlen(name)),
                                  hri_snapshot_add_string(&b, name, strlen(name)), 3);
   stack = hri_snapshot_add_stack(&b, &frame, 1);
@@ -288,7 +288,7 @@ static void test_no_events_and_no_state(void **state) {
   forget(&r);
   hr_inspection_destroy(in);
   hr_snapshot_destroy(snapshot);
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   assert_int_equal(hri_snapshot_build_end(&b, &snapshot, &error), HR_OK);
   in = inspect(snapshot);
   r = report_of(in, NULL);

@@ -328,7 +328,7 @@ static hr_snapshot *odd_names(void) {
   hr_block block = {.address = 4096, .size = 1024, .requested_size = 1000, .state = HR_BLOCK_ALLOCATED};
   hr_trace_event event = {.action = HR_TRACE_SNAPSHOT, .size = 1000};
   uint32_t frames[3];
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "wte", 3),
                                      hri_snapshot_add_string(&b, "headroom/name", 13), 0);
   frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "f;\"g\"\n,h", 8),

@@ -75,7 +75,7 @@ static hr_snapshot *tiny(uint64_t event_count, uint64_t block_count) {
   hr_error error = {0};
   hr_snapshot *s;
   const hr_segment segment = {.address = 4096, .total_size = block_count * 512};
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   hri_snapshot_add_trace(&b, 0);
   for (uint64_t k = 0; k < event_count; k++) {
     const hr_trace_event e = {.addr = 4096 + k, .size = 512, .flags = HR_EVENT_HAS_TIME, .time_us = 1};
@@ -425,7 +425,7 @@ static void strings_of_all_lengths(void **state) {
     hr_error error = {0};
     written w;
     char *text = malloc(300001);
-    assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+    assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
     hri_snapshot_add_trace(&b, 0);
     for (size_t k = 0; k < count; k++) {
       memset(text, 'a' + (int)k, lengths[k]);
@@ -459,7 +459,7 @@ static void text_is_utf8(void **state) {
     hr_error error = {0};
     hr_trace_event e = {0};
     written w;
-    assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+    assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
     hri_snapshot_add_trace(&b, 0);
     e.note = hri_snapshot_add_string(&b, rows[k][0], strlen(rows[k][0]));
     hri_snapshot_add_event(&b, &e);
@@ -655,7 +655,7 @@ static void a_stated_unknown_is_enough(void **state) {
   hr_trace_event e = {.size = 1};
   written w;
   (void)state;
-  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   hri_snapshot_add_trace(&b, 0);
   for (int k = 0; k < 3; k++) {
     e.category = k == 1 ? hri_snapshot_add_category(&b, hri_snapshot_add_string(&b, "unknown", 7)) : 0;

@@ -4,11 +4,13 @@
 # TORCH_DIR has include/ and lib/ of a CUDA wheel; CUDA_INCLUDE the headers of the CUDA version that the wheel was made for.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-torch=$1 cuda=$2 out=$3
-mkdir -p "$out"
+mkdir -p "$3"
+torch=$(realpath "$1") cuda=$(realpath "$2") out=$(realpath "$3") # the recorder remembers where its libraries lie
 soname=$(readelf -d "$torch/lib/libc10_cuda.so" | sed -n 's/.*\[\(libcudart[^]]*\)\].*/\1/p')
-version=$(sed -n 's/.*TORCH_VERSION "\([0-9]*\)\.\([0-9]*\).*/\1 \2/p' "$torch/include/torch/csrc/api/include/torch/version.h" 2>/dev/null || true)
-read -r major minor <<<"${version:-$(basename "$(dirname "$torch")" | tr . ' ' | cut -d' ' -f1,2)}"
+# The headers that name the version have moved (torch/headeronly/version.h in 2.13); this file has stayed.
+version=$(sed -n "s/^__version__ = '\([0-9]*\)\.\([0-9]*\).*/\1 \2/p" "$torch/version.py")
+read -r major minor <<<"$version"
+[[ $major && $minor ]] || { echo "$torch/version.py names no version" >&2 && exit 1; }
 printf '%s { global: *; };\n' "$soname" >"$out/version.map"
 gcc -O2 -Wall -Wextra -fPIC -I"$cuda" -c "$here/fake_cuda.c" -o "$out/fake_cuda.o"
 # Whatever else PyTorch's libraries ask of the runtime does nothing and answers 0, success; the rest of the driver is not supported.

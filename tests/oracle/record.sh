@@ -35,15 +35,19 @@ prepare() {
 
 # Recordings of the policy: all scripts with the newest version, some with the two others that choose differently among equal blocks.
 some='plain-mixed plain-edges tight-mixed streams-tight pools-memory max-split-tight-edges expandable-tight-edges nested-pools capture-fails collect-80-edges'
+# record VERSION OUT [NAMES]
 record() {
   prepare "$1" 13
-  rm -rf "$tests/alloc/oracle/$2"
+  rm -rf "$2"
   # shellcheck disable=SC2086  # names to keep, none for all
-  python3 "$here/record.py" "$work/fake-$1/record" "$2" "$tests/alloc/oracle/$2" ${3-}
+  python3 "$here/record.py" "$work/fake-$1/record" "${1%.*}" "$2" ${3-}
 }
-record 2.15.0 2.15
-record 2.12.0 2.12 "$some throw-on-oom throw-on-oom-fraction steps-varied-tight settings"
-record 2.11.0 2.11 "$some"
+record 2.15.0 "$tests/alloc/oracle/2.15"
+record 2.12.0 "$tests/alloc/oracle/2.12" "$some throw-on-oom throw-on-oom-fraction steps-varied-tight settings"
+record 2.11.0 "$tests/alloc/oracle/2.11" "$some"
+# 2.13 is the first that chooses as today: the same recordings, byte for byte, so none of its own are kept.
+record 2.13.0 "$work/recorded-2.13" "$some"
+for name in $some; do cmp "$work/recorded-2.13/$name.gz" "$tests/alloc/oracle/2.15/$name.gz"; done
 
 # snapshots VERSION CUDA FOLDER [NAME...]
 snapshots() {

@@ -1,0 +1,43 @@
+/* A directory of snapshots, one of each rank of a job. */
+#ifndef CLI_RANKS_H
+#define CLI_RANKS_H
+
+#include "cli/explain.h"
+#include "cli/inspect.h"
+
+enum { NO_RANK = UINT32_MAX };
+
+/* What one rank's snapshot says. */
+typedef struct rank_row {
+  char *path; /* free */
+  uint32_t rank;
+  int32_t device;
+  uint64_t peak_live_bytes, peak_reserved_bytes;
+  uint64_t live_bytes, reserved_bytes; /* at its instant: its last failure, else the peak */
+  bool failed;
+  int64_t failed_us; /* its last failure, by its own clock; 0: not recorded */
+  uint64_t failed_bytes;
+} rank_row;
+
+/* By rank. Places, NO_RANK where there is none. */
+struct ranks {
+  rank_row *rows; /* free */
+  uint32_t count;
+  bool numbered; /* the numbers are of the names; else they count the files in their order */
+  uint32_t highest, lowest, first_failed;
+};
+
+/* Whether a path is a directory with snapshots that no run of headroom train has to do with. */
+bool ranks_are_in(const char *path);
+/* All snapshots of such a directory. INPUT when one of them cannot be read. */
+hr_status ranks_read(reading *r, const char *directory, ranks *all, hr_error *error);
+void ranks_free(ranks *all);
+
+/* The table; JSON's "ranks" with the places' ranks beside it. */
+void ranks_print(const ranks *all);
+void ranks_write(const ranks *all, json_writer *json);
+
+/* headroom inspect DIR: the table, and what the highest has beyond the lowest. */
+hr_status ranks_inspect(const cli_config *config, reading *r, const char *directory, hr_error *error);
+
+#endif

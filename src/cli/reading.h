@@ -1,0 +1,25 @@
+/* --max-memory: what a command may allocate for a file that somebody else made. */
+#ifndef CLI_READING_H
+#define CLI_READING_H
+
+#include <headroom/snapshot.h>
+
+#include "base/account.h"
+#include "cli/options.h"
+
+typedef struct reading {
+  hri_account account;
+  hr_snapshot_limits limits; /* the same limit, for hr_snapshot_read */
+  char file[1024];           /* what is being worked on, for errors */
+  char source[120];          /* whose limit it is, "" when a person chose it */
+} reading;
+
+/* From here on, all that this thread allocates counts: reading, what is made of it, texts. */
+void reading_begin(reading *r, const cli_config *config, const char *file);
+/* What is worked on now is another file. */
+void reading_about(reading *r, const char *file);
+/* The status of what was done. Memory that the limit refused is the file's doing: INPUT (exit 5), which names the file,
+ * what it needed so far, the limit and the option. */
+hr_status reading_end(reading *r, hr_status status, hr_error *error);
+
+#endif
