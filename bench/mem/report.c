@@ -216,6 +216,8 @@ static hr_status run(uint64_t events, const char *path, const char *kind, hr_err
   hr_snapshot *snapshot = NULL;
   hr_inspection *inspection = NULL;
   hr_report_line lines[] = {{"capacity", 4700 * MIB}};
+  static const hr_report_note hostile_notes[] = {{MARKUP, MARKUP}};
+  static const hr_report_section hostile_sections[] = {{MARKUP, hostile_notes, 1}};
   hr_report_options options = {.title = "A training run of 24 layers", .lines = lines, .line_count = 1};
   hr_status status;
   double start = now(), made, inspected, written;
@@ -223,7 +225,11 @@ static hr_status run(uint64_t events, const char *path, const char *kind, hr_err
   w.hostile = strcmp(kind, "hostile") == 0;
   w.lost = strcmp(kind, "lost") == 0;
   w.silent = w.lost ? events / 3 : 0;
-  if (w.hostile) lines[0].name = options.title = options.verdict = options.details = MARKUP;
+  if (w.hostile) {
+    lines[0].name = options.title = options.verdict = MARKUP;
+    options.sections = hostile_sections;
+    options.section_count = 1;
+  }
   HRI_TRY(hri_snapshot_build(&w.b, 0, error));
   (void)hri_snapshot_add_trace(&w.b, 0);
   if (w.lost) w.pool = hri_snapshot_add_pool(&w.b, 0, 7);

@@ -1,4 +1,5 @@
 /* headroom inspect: what is in a memory snapshot, or what changed between two. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,8 +32,9 @@ static hr_status find_trace(const cli_config *config, const hr_snapshot *s, cons
   const char *text = config->job.device.name, *digits = text;
   uint64_t index = 0;
   char have[160] = "";
-  *trace = HR_TRACE_MOST;
+  *trace = hr_explain_trace(s); /* what explain is about */
   if (!config_chosen(config, &config->job.device)) return HR_OK;
+  *trace = HR_TRACE_MOST;
   if (strncmp(digits, "cuda:", 5) == 0) digits += 5;
   if (strcmp(text, "cpu") != 0 && !text_parse_count(digits, 0, INT32_MAX, &index)) {
     hri_fail(error, HR_ERROR_USAGE, "--device: '%s' is no device of a snapshot", text);
@@ -121,14 +123,62 @@ static hr_status export_format(const cli_config *config, hr_export_format *forma
   return hri_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
 }
 
-/* The page says what `headroom explain` says, with the same figures and fixes, where it is about the same instant. */
+/* ---- the page ---- */
+
+enum { MOST_NOTES = HR_OOM_MAX_LINES + HR_OOM_MAX_ADVICE, MOST_SECTIONS = 1 + HR_OOM_MAX_ADVICE };
+
+/* What the page says of the explanation; its notes point into it. */
+typedef struct page_words {
+  char verdict[HR_OOM_LINE_BYTES + 64];
+  hr_report_note notes[MOST_NOTES];
+  hr_report_section sections[MOST_SECTIONS];
+  uint32_t note_count, section_count;
+} page_words;
+
+static void add_note(page_words *w, const char *title, const char *text, const char *more) {
+  hr_report_section *last = w->section_count ? &w->sections[w->section_count - 1] : NULL;
+  assert(w->note_count < MOST_NOTES && w->section_count <= MOST_SECTIONS);
+  if (!last || strcmp(last->title, title) != 0) {
+    last = &w->sections[w->section_count++];
+    *last = (hr_report_section){title, &w->notes[w->note_count], 0};
+  }
+  w->notes[w->note_count++] = (hr_report_note){text, more};
+  last->note_count++;
+}
+
+static void put_words(const hr_oom_failure *f, page_words *w, hr_report_options *how) {
+  if (f->cause == HR_OOM_UNKNOWN) (void)snprintf(w->verdict, sizeof w->verdict, "Undecidable: %s", f->verdict);
+  else
+    (void)snprintf(w->verdict, sizeof w->verdict, "%s, %s: %s", hr_oom_cause_name(f->cause),
+                   hr_oom_certainty_name(f->certainty), f->verdict);
+  for (uint32_t k = 0; k < f->arithmetic_count; k++) add_note(w, "why", f->arithmetic[k], NULL);
+  how->numbered_from = w->section_count;
+  for (uint32_t k = 0; k < f->advice_count; k++)
+    add_note(w, explain_advice_title(f->advice[k].basis), f->advice[k].text, f->advice[k].proof);
+  how->verdict = w->verdict;
+  how->sections = w->sections;
+  how->section_count = w->section_count;
+}
+
+/* The page says what `headroom explain` says of the file, with the same figures and advice, whatever instant it shows
+ * first: that of the last failure, else the peak. */
+static hr_status explain_file(const hr_inspection *p, hr_explanation **explanation, hr_error *error) {
+  hr_inspection *own = NULL;
+  const hr_inspect_options at_failure = {.at = HR_AT_OOM, .trace = p->trace};
+  uint64_t instant = p->oom_count ? p->ooms[p->oom_count - 1].event : p->peak_event;
+  hr_status status = HR_OK;
+  if (p->at_event != instant) status = hr_inspect(p->snapshot, &at_failure, &own, error);
+  if (status == HR_OK) status = explain_judge(p->snapshot, own ? own : p, 0, explanation, error);
+  hr_inspection_destroy(own);
+  return status;
+}
+
 static hr_status write_report(const cli_config *config, const hr_inspection *p, hr_error *error) {
   const char *slash = strrchr(config->operands[0], '/');
   hr_report_line line = {.name = "room at the failure"};
   hr_explanation *explanation = NULL;
-  const hr_oom_failure *f;
-  char verdict[HR_OOM_LINE_BYTES + 64], *details = NULL;
-  hr_status status = HR_OK;
+  page_words *words = text_alloc(sizeof *words);
+  hr_status status;
   hr_report_options how;
   hr_report_options_init(&how);
   how.title = slash && slash[1] ? slash + 1 : config->operands[0];
@@ -138,24 +188,14 @@ static hr_status write_report(const cli_config *config, const hr_inspection *p, 
     line.bytes = last->reserved_bytes + last->device_free_bytes;
     how.line_count = 1;
   }
-  if (p->oom_count && p->at_event == p->ooms[p->oom_count - 1].event) {
-    status = explain_judge(p->snapshot, p, 0, &explanation, error);
-    if (status != HR_OK) return status;
-    f = &explanation->failures[explanation->primary];
-    if (f->cause == HR_OOM_UNKNOWN) (void)snprintf(verdict, sizeof verdict, "Undecidable: %s", f->verdict);
-    else
-      (void)snprintf(verdict, sizeof verdict, "%s, %s: %s", hr_oom_cause_name(f->cause),
-                     hr_oom_certainty_name(f->certainty), f->verdict);
-    how.verdict = verdict;
-    how.details = details = explain_details(f);
-  }
-  status = hr_report_html(p, &how, config->own.html, error);
-  free(details);
+  status = explain_file(p, &explanation, error);
+  if (status == HR_OK) put_words(&explanation->failures[explanation->primary], words, &how);
+  if (status == HR_OK) status = hr_report_html(p, &how, config->own.html, error);
   hr_explanation_destroy(explanation);
+  free(words);
   return status;
 }
 
-/* Where the instant of the inspection stands for the exporter: after so many events. */
 static hr_status write_files(const cli_config *config, const side *s, hr_error *error) {
   const hr_inspection *p = s->inspection;
   bool export = config->own.export_count > 0;
@@ -163,7 +203,7 @@ static hr_status write_files(const cli_config *config, const side *s, hr_error *
   hr_status status = HR_OK;
   if (export) status = export_format(config, &format, error);
   if (status == HR_OK && export)
-    status = hr_snapshot_export(s->snapshot, format, p->trace, p->at_event + 1, config->own.export[1], error);
+    status = hr_inspect_export(p, format, config->own.export[1], error);
   if (status == HR_OK && config->own.html) status = write_report(config, p, error);
   return status;
 }
@@ -180,7 +220,7 @@ static void row_name(const side *sides, hr_group_by by, const hr_difference *d, 
   const hr_inspection *p = sides[after].inspection;
   if (by == HR_BY_CATEGORY)
     (void)snprintf(text, capacity, "%.60s", category_of(p, after ? d->after_category : d->before_category));
-  else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", SIZE_TEXT(d->size));
+  else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", FIGURE_TEXT(d->size));
   else if (after ? d->after_stack : d->before_stack)
     hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
   else
@@ -188,7 +228,7 @@ static void row_name(const side *sides, hr_group_by by, const hr_difference *d, 
 }
 
 static void print_change(uint64_t before, uint64_t after) {
-  (void)printf("%c%10s", after >= before ? '+' : '-', SIZE_TEXT(after >= before ? after - before : before - after));
+  (void)printf("%c%10s", after >= before ? '+' : '-', FIGURE_TEXT(after >= before ? after - before : before - after));
 }
 
 static void print_rows(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
@@ -198,14 +238,14 @@ static void print_rows(const side *sides, hr_group_by by, const hr_difference *r
     row_name(sides, by, d, name, sizeof name);
     (void)printf("  ");
     print_change(d->before_bytes, d->after_bytes);
-    (void)printf("%12s%12s  %s\n", d->before_count ? SIZE_TEXT(d->before_bytes) : "-",
-                 d->after_count ? SIZE_TEXT(d->after_bytes) : "-", name);
+    (void)printf("%12s%12s  %s\n", d->before_count ? FIGURE_TEXT(d->before_bytes) : "-",
+                 d->after_count ? FIGURE_TEXT(d->after_bytes) : "-", name);
   }
   if (count > top) (void)printf("  and %llu more\n", (unsigned long long)(count - top));
 }
 
 static void print_total(const char *name, uint64_t before, uint64_t after) {
-  (void)printf("%-12s%12s ->%12s  ", name, SIZE_TEXT(before), SIZE_TEXT(after));
+  (void)printf("%-12s%12s ->%12s  ", name, FIGURE_TEXT(before), FIGURE_TEXT(after));
   print_change(before, after);
   (void)printf("\n");
 }
@@ -305,7 +345,7 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
     json_write_end(&json);
   } else if (status == HR_OK) {
     (void)printf("%s: %u files whole (%s), %u damaged, %u unverified, %u not the run's; newest whole checkpoint: %s\n",
-                 directory, result.whole, SIZE_TEXT(result.bytes), result.damaged, result.unverified, result.unknown,
+                 directory, result.whole, FIGURE_TEXT(result.bytes), result.damaged, result.unverified, result.unknown,
                  result.newest_whole[0] ? result.newest_whole : "none");
   }
   if (status != HR_OK || result.damaged == 0) return status;

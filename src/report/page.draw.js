@@ -1,11 +1,15 @@
 // Words for sizes and times, elements, colours and canvases. Text from the snapshot becomes text nodes only, never markup.
 const $ = id => document.getElementById(id);
 
+// Two decimals as in every other report (hri_size_text): C rounds an exact half to the even digit, toFixed does not.
 function sizeText(bytes) {
-  const sign = bytes < 0 ? '−' : '', units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+  const sign = bytes < 0 ? '−' : '', units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
   let value = Math.abs(bytes), unit = 0;
-  while (value >= 1024 && unit < 6) { value /= 1024; unit++; }
-  return `${sign}${unit ? value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0) : value} ${units[unit]}`;
+  while (value >= 1023.995 && unit < 5) { value /= 1024; unit++; }
+  if (!unit) return `${sign}${value} B`;
+  const cents = value * 100, whole = Math.floor(cents), rest = cents - whole;
+  const rounded = rest > 0.5 || rest === 0.5 && whole % 2 ? whole + 1 : whole;
+  return `${sign}${Math.floor(rounded / 100)}.${String(rounded % 100).padStart(2, '0')} ${units[unit]}`;
 }
 const numberFormat = new Intl.NumberFormat('en'), countText = n => numberFormat.format(Math.round(n));
 const largestIn = (values, least) => { let most = least; for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i];

@@ -174,7 +174,7 @@ static void check_lives(reading *r, const hri_lives *truth, uint64_t events) {
   for (i = 0; i < truth->count; i++) lives[i].request = u64(r);
   for (i = 0, last = 0; i < truth->count; i++) lives[i].addr = base + ((last += i64(r)) << shift);
   for (i = 0; i < truth->count; i++) lives[i].size = u64(r);
-  for (i = 0; i < truth->count; i++) lives[i].block = lives[i].size + i64(r);
+  for (i = 0; i < truth->count; i++) lives[i].block = u64(r);
   for (i = 0; i < truth->count; i++) lives[i].stack = u64(r);
   for (i = 0; i < truth->count; i++) lives[i].category = u64(r);
   for (i = 0; i < truth->count; i++) lives[i].pool = u64(r);
@@ -185,7 +185,7 @@ static void check_lives(reading *r, const hri_lives *truth, uint64_t events) {
     assert_int_equal(lives[i].end ? lives[i].alloc + lives[i].end : 0, life->end == HRI_NEVER ? 0 : life->end + 1);
     assert_int_equal(lives[i].addr, life->addr);
     assert_int_equal(lives[i].size, life->size);
-    assert_int_equal(lives[i].block, life->block_size);
+    assert_int_equal(lives[i].block, (life->block_size - life->size) << 1 | life->seen);
     assert_int_equal(lives[i].pool, life->pool);
     assert_int_equal(lives[i].stream, life->stream);
     assert_true((lives[i].stack == 0) == (life->stack == 0));
@@ -310,9 +310,13 @@ static uint32_t occurrences(const char *text, const char *part) {
 
 static void test_hostile_names_stay_text(void **state) {
   hr_report_line line = {ATTACK, 1};
+  const hr_report_note notes[] = {{ATTACK, ATTACK}, {"\"quoted\" 'single' & more", NULL}};
+  const hr_report_section sections[] = {{ATTACK, notes, 2}, {"advice", notes, 2}};
   hr_report_options options = {.title = ATTACK "\xff\x01",
                                .verdict = ATTACK,
-                               .details = ATTACK "\n\"quoted\" 'single' & more",
+                               .sections = sections,
+                               .section_count = 2,
+                               .numbered_from = 1,
                                .lines = &line,
                                .line_count = 1};
   hr_snapshot *snapshot = small_snapshot(ATTACK, 3);
@@ -324,8 +328,9 @@ static void test_hostile_names_stay_text(void **state) {
   assert_int_equal(occurrences(r.html, "<img"), 0);
   assert_int_equal(occurrences(r.html, "<!--"), 0);
   assert_int_equal(occurrences(r.html, "&lt;img src=x onerror=&quot;document.title=&#39;owned&#39;&quot;&gt;"),
-                   4); /* title twice, verdict, details */
-  assert_int_equal(occurrences(r.html, "\n&quot;quoted&quot; &#39;single&#39; &amp; more"), 1);
+                   8); /* title twice, verdict, the section's title, a note of each section with what is said of it */
+  assert_int_equal(occurrences(r.html, "<li>&quot;quoted&quot; &#39;single&#39; &amp; more</li>"), 2);
+  assert_int_equal(occurrences(r.html, "<h3>advice</h3><ol start=\"1\"><li>"), 1);
   assert_int_equal(occurrences(r.html, "\xff"), 0);
   assert_int_equal(occurrences(r.html, "\xef\xbf\xbd\xef\xbf\xbd"),
                    2); /* the two bytes after the title's attack, in both places */
