@@ -41,10 +41,15 @@ function el(tag, properties, ...children) {
 
 // columns: [{name, number, ...}] with how a cell is set, rows: arrays of texts or nodes. `spare` columns go first where room is short.
 function table(columns, rows, caption) {
-  const cell = (value, i, tag) => el(tag,
-    {className: ['number', 'wide', 'share', 'plain', 'spare'].filter(kind => columns[i][kind]).join(' ')}, value);
+  // Where room is short a row becomes a card, and its cells say what they are; heads that sort stay as they are.
+  const labelled = columns.every(c => typeof c.name === 'string'), wide = columns.some(c => c.wide);
+  const cell = (value, i, tag) => {
+    const node = el(tag, {className: ['number', 'wide', 'share', 'plain', 'spare'].filter(kind => columns[i][kind]).join(' ')}, value);
+    if (tag === 'td' && labelled && wide && !columns[i].wide && columns[i].name) node.dataset.label = columns[i].name.replace(' (inferred)', '');
+    return node;
+  };
   return el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption},
-    el('table', {className: columns.some(c => c.wide) ? 'cards' : ''},
+    el('table', {className: wide ? labelled ? 'cards labelled' : 'cards' : ''},
     el('caption', {className: 'hidden'}, caption),
     el('thead', {}, el('tr', {}, columns.map((c, i) => { const th = cell(c.name, i, 'th'); th.scope = 'col'; return th; }))),
     el('tbody', {}, rows.map(row => el('tr', {}, row.map((value, i) => cell(value, i, 'td')))))));

@@ -100,7 +100,7 @@ class Flame {
       }
       const rest = all.slice(shown), bytes = rest.reduce((sum, child) => sum + this.weights[child], 0);
       const left = width * bytes / this.weights[node];
-      if (left >= 1) boxes.push({node: -1, rest, x, width: left, depth: depth + 1, bytes});
+      if (left >= 1) boxes.push({node: null, rest, x, width: left, depth: depth + 1, bytes});
     };
     if (whole > 0) place(this.focus, 0, wide, 0);
     const depth = boxes.reduce((most, box) => Math.max(most, box.depth), 0), {g} = canvasFor(this.canvas, (depth + 1) * FLAME_ROW + 2);
@@ -167,8 +167,9 @@ class Flame {
     canvas.addEventListener('keydown', event => this.key(event));
   }
   key(event) {
-    const node = this.boxes.some(box => box.node === this.chosen) ? this.chosen : this.focus, parent = this.tree.parent[node];
-    const row = node === this.focus ? [] : this.children.get(parent), at = row.indexOf(node), below = this.children.get(node) || [];
+    const shown = new Set(this.boxes.map(box => box.node)), node = shown.has(this.chosen) ? this.chosen : this.focus;
+    const parent = this.tree.parent[node], drawn = of => (this.children.get(of) || []).filter(child => shown.has(child));
+    const row = node === this.focus ? [] : drawn(parent), at = row.indexOf(node), below = drawn(node);
     const next = {ArrowDown: below[0], ArrowUp: node === this.focus ? undefined : parent, ArrowRight: row[at + 1], ArrowLeft: row[at - 1]};
     if (event.key === 'Enter') this.zoom(node);
     else if (event.key === 'Escape' || event.key === 'Backspace') this.up();

@@ -313,8 +313,8 @@ class Model {
 // A C++ name without its arguments, templates and the type it returns; the last two parts of a long one. Mangled names that
 // have no templates are spelled out. The whole name stands wherever there is room for it (tips, titles, lists of frames).
 function shortName(name) {
-  const mangled = /^_ZNK?((?:\d+[A-Za-z_]\w*)+)E?/.exec(name)?.[1] ?? /^_Z(\d+[A-Za-z_]\w*)/.exec(name)?.[1];
-  if (mangled) return sourceNames(mangled).join('::') || name;
+  const mangled = /^_Z(NK?)?(\d\w*)/.exec(name);
+  if (mangled) return sourceNames(mangled[2], !!mangled[1]).join('::') || name;
   if (!name.includes('::')) return name;
   let depth = 0, plain = '';
   for (const c of name.replace(/\(anonymous namespace\)::/g, '').replace('operator()', 'operator\u0001')) {
@@ -327,16 +327,17 @@ function shortName(name) {
   const parts = plain.split('::');
   return plain.length > 48 && parts.length > 2 ? '…::' + parts.slice(-2).join('::') : plain;
 }
-// "2at6native3addE..." to its parts.
-function sourceNames(text) {
+// "2at6native3addE..." to its parts; of a name that is in no namespace the first.
+function sourceNames(text, nested) {
   const names = [];
   for (let length; (length = parseInt(text, 10)) > 0;) {
     const from = String(length).length;
     if (from + length > text.length) return [];
     names.push(text.slice(from, from + length));
     text = text.slice(from + length);
+    if (!nested) return names;
   }
-  return names;
+  return text.startsWith('E') ? names : [];
 }
 
 function frameText(frame) {

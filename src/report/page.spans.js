@@ -78,7 +78,12 @@ class Spans {
       g.fillStyle = inkOn(colour);
       return fitText(g, label, widest.from + 5, middle, widest.to - widest.from - 10);
     }
-    const edges = [x, ...bars.flatMap(({from, to}) => [from, Math.max(to, from + 1.5)]), x + width];
+    const edges = [x];
+    for (const {from, to} of bars) { // in the order of time; lives may overlap
+      if (from > edges[edges.length - 1]) edges.push(from, to);
+      else edges[edges.length - 1] = Math.max(edges[edges.length - 1], to);
+    }
+    edges.push(x + width);
     let at = 0;
     for (let k = 0; k < edges.length; k += 2) if (edges[k + 1] - edges[k] > edges[at + 1] - edges[at] + 1) at = k;
     const room = edges[at + 1] - edges[at] - 10, nearRight = at === 0;

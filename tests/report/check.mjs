@@ -29,18 +29,18 @@ function make(count, kind) {
 // ---- The data and the model, against sums over all allocations ----
 async function modelOf(path) {
   const source = ['data', 'model'].map(part => readFileSync(join(here, '../../src/report', `page.${part}.js`), 'utf8')).join('\n');
-  const {readData, Model, segmentsAt} = new Function(`${source}\nreturn {readData, Model, segmentsAt};`)();
-  return {model: new Model(await readData(readFileSync(path, 'utf8').match(/id="data">([^<]*)</)[1])), segmentsAt};
+  const {readData, Model, segmentsAt, stateAt} = new Function(`${source}\nreturn {readData, Model, segmentsAt, stateAt};`)();
+  return {model: new Model(await readData(readFileSync(path, 'utf8').match(/id="data">([^<]*)</)[1])), segmentsAt, stateAt};
 }
 function bytesAt(model, t) {
   const bytes = new Float64Array(model.categories.length);
-  for (let i = 0; i < model.lives.count; i++) if (model.lives.alloc[i] <= t && t < model.lives.end[i]) bytes[model.category[i]] += model.lives.size[i];
+  for (let i = 0; i < model.lives.count; i++) if (model.lives.alloc[i] <= t && t < model.lives.freed[i]) bytes[model.category[i]] += model.lives.size[i];
   return bytes;
 }
 const sum = values => values.reduce((a, b) => a + b, 0), close = (a, b) => Math.abs(a - b) < 0.5;
 
 async function checkModel(path) {
-  const {model, segmentsAt} = await modelOf(path), {levels, events: last} = model;
+  const {model, segmentsAt, stateAt} = await modelOf(path), {levels, events: last} = model;
   let random = 12345, peak = 0;
   const below = n => (random = (random * 1103515245 + 12345) % 2147483648) % n;
   for (let k = 0; k < 60; k++) {
@@ -50,10 +50,10 @@ async function checkModel(path) {
     check(`reserved at ${t}`, close(reserved, state.reserved), `${reserved} against ${state.reserved}`);
   }
   for (const t of [0, below(last), model.facts.peakEvent + 1, last]) {
-    const {addr, block} = model.lives, live = Array.from(model.liveAt(t)).sort((a, b) => addr[a] - addr[b]), list = segmentsAt(model.segments, t);
-    const within = i => list.some(s => addr[i] >= s.addr && addr[i] + block[i] <= s.addr + s.size);
-    check(`blocks at ${t} lie in segments`, live.every(within));
-    check(`blocks at ${t} are apart`, live.every((i, k) => k === 0 || addr[live[k - 1]] + block[live[k - 1]] <= addr[i]));
+    const {addr} = model.lives, {segments, sums} = stateAt(model, t), blocks = segments.flatMap(s => s.blocks.map((i, b) => ({i, s, size: s.sizes[b]})));
+    check(`blocks at ${t} lie in segments`, blocks.every(({i, s, size}) => addr[i] >= s.addr && addr[i] + size <= s.addr + s.size));
+    check(`blocks at ${t} are apart`, blocks.every(({i}, k) => k === 0 || addr[blocks[k - 1].i] + blocks[k - 1].size <= addr[i]));
+    check(`parts at ${t} add up`, close(sum(sums.parts), sums.reserved) && close(sums.parts[0], sum(Array.from(model.liveAt(t), i => model.lives.size[i]))), `${sums.parts} of ${sums.reserved}`);
   }
   for (let t = 0; t <= last; t += 1 + Math.floor(last / 4000)) peak = Math.max(peak, levels.at(t).total);
   check('peak', levels.total.most >= peak && close(levels.total.most, model.facts.peakLive), `${levels.total.most} against ${model.facts.peakLive}`);
