@@ -217,6 +217,10 @@ typedef struct hr_difference {
 HR_CHECKED hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by,
                                         hr_difference **rows, uint64_t *count, hr_error *error);
 
+/* What a row is about: the stack in short, the category, or "N bytes each"; taken from the side that has it. */
+HR_API void hr_difference_name(const hr_inspection *before, const hr_inspection *after, hr_group_by by,
+                               const hr_difference *row, char *text, size_t capacity);
+
 /* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 <<
  * HR_BY_* for each list of live groups, none: by category and by stack; HR_INSPECT_WIDE: lines of any length, with up
  * to eight frames of a stack. hr_free. */

@@ -173,15 +173,23 @@ static hr_status explain_file(const hr_inspection *p, hr_explanation **explanati
   return status;
 }
 
-static hr_status write_report(const cli_config *config, const hr_inspection *p, hr_error *error) {
-  const char *slash = strrchr(config->operands[0], '/');
+static const char *name_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Of two files the page is about the second, with the first beside it. */
+static hr_status write_report(const cli_config *config, const side *sides, hr_error *error) {
+  bool two = config->operand_count == 2;
+  const hr_inspection *p = sides[two].inspection;
   hr_report_line line = {.name = "room at the failure"};
   hr_explanation *explanation = NULL;
   page_words *words = text_alloc(sizeof *words);
   hr_status status;
   hr_report_options how;
   hr_report_options_init(&how);
-  how.title = slash && slash[1] ? slash + 1 : config->operands[0];
+  how.title = name_of(config->operands[two]);
+  if (two) how.before = sides[0].inspection, how.before_title = name_of(config->operands[0]);
   how.lines = &line;
   if (p->oom_count) { /* what was reserved, and what the device still had */
     const hr_oom_event *last = &p->ooms[p->oom_count - 1];
@@ -202,30 +210,12 @@ static hr_status write_files(const cli_config *config, const side *s, hr_error *
   hr_export_format format = HR_EXPORT_CHROME_TRACE;
   hr_status status = HR_OK;
   if (export) status = export_format(config, &format, error);
-  if (status == HR_OK && export)
-    status = hr_inspect_export(p, format, config->own.export[1], error);
-  if (status == HR_OK && config->own.html) status = write_report(config, p, error);
+  if (status == HR_OK && export) status = hr_inspect_export(p, format, config->own.export[1], error);
+  if (status == HR_OK && config->own.html) status = write_report(config, s, error);
   return status;
 }
 
 /* ---- two snapshots ---- */
-
-static const char *category_of(const hr_inspection *p, uint16_t category) {
-  return category < p->category_count ? p->categories[category] : "unknown";
-}
-
-/* What a row is about: taken from the side that has it. */
-static void row_name(const side *sides, hr_group_by by, const hr_difference *d, char *text, size_t capacity) {
-  bool after = d->after_count > 0;
-  const hr_inspection *p = sides[after].inspection;
-  if (by == HR_BY_CATEGORY)
-    (void)snprintf(text, capacity, "%.60s", category_of(p, after ? d->after_category : d->before_category));
-  else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", FIGURE_TEXT(d->size));
-  else if (after ? d->after_stack : d->before_stack)
-    hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
-  else
-    (void)snprintf(text, capacity, "(no stack) %.60s", category_of(p, after ? d->after_category : d->before_category));
-}
 
 static void print_change(uint64_t before, uint64_t after) {
   (void)printf("%c%10s", after >= before ? '+' : '-', FIGURE_TEXT(after >= before ? after - before : before - after));
@@ -235,7 +225,7 @@ static void print_rows(const side *sides, hr_group_by by, const hr_difference *r
   char name[64];
   for (uint64_t k = 0; k < count && k < top; k++) {
     const hr_difference *d = &rows[k];
-    row_name(sides, by, d, name, sizeof name);
+    hr_difference_name(sides[0].inspection, sides[1].inspection, by, d, name, sizeof name);
     (void)printf("  ");
     print_change(d->before_bytes, d->after_bytes);
     (void)printf("%12s%12s  %s\n", d->before_count ? FIGURE_TEXT(d->before_bytes) : "-",
@@ -275,7 +265,7 @@ static void write_difference(const side *sides, hr_group_by by, const hr_differe
   json_write_count(&json, "difference_count", count);
   json_write_open(&json, "differences", '[');
   for (uint64_t k = 0; k < count && k < top; k++) {
-    row_name(sides, by, &rows[k], name, sizeof name);
+    hr_difference_name(sides[0].inspection, sides[1].inspection, by, &rows[k], name, sizeof name);
     json_write_open_flat(&json, NULL, '{');
     json_write_text(&json, "name", name);
     json_write_count(&json, "before_bytes", rows[k].before_bytes);
@@ -367,13 +357,14 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     if (config->operand_count == 1) return verify(config, config->operands[0], error);
     return hri_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
   }
-  if (config->operand_count == 2 && (config->own.html || config->own.export_count)) {
-    hri_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");
+  if (config->operand_count == 2 && config->own.export_count) {
+    hri_fail(error, HR_ERROR_USAGE, "--export is of one snapshot, two are given");
     return hri_hint(error, HR_ERROR_USAGE, "leave one of the files out");
   }
   status = side_open(config, config->operands[0], &sides[0], error);
   if (status == HR_OK && config->operand_count == 2) status = side_open(config, config->operands[1], &sides[1], error);
   if (status == HR_OK && config->operand_count == 1) status = write_files(config, &sides[0], error);
+  else if (status == HR_OK && config->own.html) status = write_report(config, sides, error);
   if (status == HR_OK)
     status = config->operand_count == 2 ? compare(config, sides, error) : print_one(config, &sides[0], error);
   side_close(&sides[1]);

@@ -71,7 +71,7 @@ const cli_command commands[] = {
      "request would have fit, and what grows from step to step. Nothing in a pickle is executed. Categories that the file does "
      "not state are inferred, and marked so. With OTHER: what changed from FILE to OTHER.",
      "headroom inspect snapshot.pickle\nheadroom inspect snapshot.pickle --at peak --by size --top 20\n"
-     "headroom inspect before.pickle after.pickle --by category\nheadroom inspect snapshot.pickle --html report.html\n"
+     "headroom inspect before.pickle after.pickle --by category\nheadroom inspect before.pickle after.pickle --html report.html\n"
      "headroom inspect snapshot.pickle --export speedscope peak.json\nheadroom inspect snapshot.pickle --json | jq .at",
      command_inspect},
     {"replay", "SNAPSHOT [OPTIONS]", "a recorded trace under other allocator settings", HR_FOR_REPLAY, 1,

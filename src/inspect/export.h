@@ -10,7 +10,7 @@ typedef struct hri_export {
   const hr_snapshot *s;
   const hri_lives *lives;
   const hr_inspection *in; /* whose categories hold; NULL: those that the snapshot states */
-  uint64_t at; /* an event as in lives.h: the live set after it */
+  uint64_t at;             /* an event as in lives.h: the live set after it */
   hri_snapshot_sink *sink;
   hri_text text;
 } hri_export;

@@ -131,8 +131,7 @@ static hr_status prepare(chrome *c) {
   uint32_t count = hri_export_category_count(c->e);
   c->category_bytes = hri_alloc_zero(count, sizeof *c->category_bytes);
   c->category_names = hri_alloc_zero(count, sizeof *c->category_names);
-  if (!c->category_bytes || !c->category_names)
-    return hri_fail_memory(c->e->sink->error, count * 16ull, "categories");
+  if (!c->category_bytes || !c->category_names) return hri_fail_memory(c->e->sink->error, count * 16ull, "categories");
   for (uint32_t k = 0; k < count; k++) {
     hri_text text = {0};
     hri_json_writer w = hri_json_writer_init(&text, 0);

@@ -51,9 +51,10 @@ void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t ev
 }
 
 const char *hr_memory_part_name(hr_memory_part part) {
-  static const char *const names[HR_PART_COUNT] = {
-      "live tensors", "rounding of their blocks", "freed, waiting for other streams",
-      "cached, in segments that hold live blocks", "cached, in wholly free segments"};
+  static const char *const names[HR_PART_COUNT] = {"live tensors", "rounding of their blocks",
+                                                   "freed, waiting for other streams",
+                                                   "cached, in segments that hold live blocks",
+                                                   "cached, in wholly free segments"};
   return (unsigned)part < HR_PART_COUNT ? names[part] : "unknown";
 }
 

@@ -42,7 +42,8 @@ hri_shortage hri_shortage_of(const hr_inspection *in) {
 }
 
 uint64_t hri_short_by_loss(const hri_shortage *s) {
-  uint64_t now = s->reserved + s->device_free, before = s->in->peak_reserved_bytes, lost = before > now ? before - now : 0;
+  uint64_t now = s->reserved + s->device_free, before = s->in->peak_reserved_bytes,
+           lost = before > now ? before - now : 0;
   return s->knows_free && lost >= 2 * MIB && lost >= before / 100 && s->device_free + lost >= s->need ? lost : 0;
 }
 

@@ -11,13 +11,13 @@
 typedef struct hri_shortage {
   const hr_inspection *in;
   const hr_oom_event *oom;  /* the failure at the instant, else the last one; NULL: none is recorded */
-  uint64_t request, need;     /* rounded to blocks; N, at least the request */
-  uint64_t reserved, live;    /* R; live is what blocks take that nobody else can use: pending ones too */
-  uint64_t device_free;       /* F, 0 where it is not known */
-  uint64_t cached;            /* C */
-  uint64_t pools_free;        /* P */
-  uint64_t growing;           /* bytes left behind by what grows to the end of the trace */
-  const hr_growth *largest;   /* of that; NULL: nothing grows */
+  uint64_t request, need;   /* rounded to blocks; N, at least the request */
+  uint64_t reserved, live;  /* R; live is what blocks take that nobody else can use: pending ones too */
+  uint64_t device_free;     /* F, 0 where it is not known */
+  uint64_t cached;          /* C */
+  uint64_t pools_free;      /* P */
+  uint64_t growing;         /* bytes left behind by what grows to the end of the trace */
+  const hr_growth *largest; /* of that; NULL: nothing grows */
   bool knows_free;
 } hri_shortage;
 

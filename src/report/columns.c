@@ -82,13 +82,14 @@ static void put_places(const hri_report_columns *c, hri_page *page) {
   }
   for (i = 0; i < l->count; i++) hri_page_u64(page, l->lives[i].size);
   /* What the block takes beyond that, and whether the last state shows it: else the blocks beside it decide. */
-  for (i = 0; i < l->count; i++) hri_page_u64(page, (l->lives[i].block_size - l->lives[i].size) << 1 | l->lives[i].seen);
+  for (i = 0; i < l->count; i++)
+    hri_page_u64(page, (l->lives[i].block_size - l->lives[i].size) << 1 | l->lives[i].seen);
 }
 
 static void put_owners(const hri_report_columns *c, hri_report_tables *tables, hri_page *page) {
   const hri_lives *l = c->lives;
   uint64_t i, last = 0;
-  for (i = 0; i < l->count; i++) 
+  for (i = 0; i < l->count; i++)
     hri_page_u64(page, hri_report_stack(tables, hri_inspection_plain_stack(c->in, l->lives[i].stack)));
   for (i = 0; i < l->count; i++) hri_page_u64(page, c->in->life_category[i]);
   for (i = 0; i < l->count; i++) hri_page_u64(page, l->lives[i].pool);

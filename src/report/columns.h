@@ -18,7 +18,7 @@ typedef struct hri_report_columns {
   const hr_inspection *in;
   const hri_lives *lives;
   const hri_state *start; /* before event 0 */
-  int64_t first_time_us;         /* of the first event that has one */
+  int64_t first_time_us;  /* of the first event that has one */
   hri_report_addresses addresses;
 } hri_report_columns;
 

@@ -1,5 +1,6 @@
 #include "base/json.h"
 #include "report/facts.h"
+#include "report/against.h"
 
 /* Instants are event numbers; -1 is before the first event. */
 static int64_t instant(uint64_t event) { return event > INT64_MAX ? -1 : (int64_t)event; }
@@ -154,6 +155,7 @@ hr_status hri_report_facts(const hr_inspection *in, const hri_lives *lives, cons
   put_steps(&w, in);
   put_growth(&w, in, tables);
   put_pools(&w, in->snapshot);
+  if (options && options->before) HRI_TRY(hri_report_against(&w, in, options, error));
   hri_json_end_object(&w);
   return json->failed ? hri_fail_memory(error, json->length, "the report's facts") : HR_OK;
 }

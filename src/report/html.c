@@ -19,7 +19,7 @@ extern const size_t hri_page_html_bytes, hri_page_css_bytes;
   extern const size_t hri_page_##name##_js_bytes;
 #define PARTS(each)                                                                                                    \
   each(data) each(model) each(draw) each(timeline) each(live) each(flame) each(segments) each(spans) each(table)       \
-      each(facts) each(main)
+      each(facts) each(against) each(main)
 PARTS(PART)
 
 typedef struct report {
@@ -153,8 +153,10 @@ static hr_status write_report(report *r, const hri_lives *lives, const char *pat
   hri_state start = {0};
   hr_status status;
   HRI_TRY(hri_state_at(lives, HRI_NEVER, &start, r->error));
-  r->columns = (hri_report_columns){
-      .in = r->in, .lives = lives, .start = &start, .addresses = hri_report_addresses_of(lives, &start)};
+  r->columns = (hri_report_columns){.in = r->in,
+                                    .lives = lives,
+                                    .start = &start,
+                                    .addresses = hri_report_addresses_of(lives, &start)};
   r->columns.first_time_us = first_time(lives);
   status = write_page(r, path);
   hri_state_deinit(&start);

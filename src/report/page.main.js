@@ -93,8 +93,14 @@ class App {
     const {model} = this, {facts} = model, go = (text, t) => el('button', {type: 'button', onclick: () => this.go(t)}, text);
     $('source').textContent = sourceText(model);
     $('facts').replaceChildren(figures(model), el('div', {id: 'sums'}), notes(model));
+    $('against').hidden = !facts.against;
+    if (facts.against) {
+      $('against-h').textContent = safeText(`Compared with ${facts.against.title}`);
+      $('against-body').replaceChildren(...againstParts(model));
+    }
     $('legend').replaceChildren(...model.order.slice().reverse().map(c => el('li', {}, swatch(this, c), this.palette[c].name)),
-      el('li', {className: 'quiet'}, 'paler: not all the time within the pixel'));
+      el('li', {className: 'quiet'}, 'paler: not all the time within the pixel'),
+      ...(facts.against ? [el('li', {}, el('span', {className: 'swatch before'}), `live in ${facts.against.title}`)] : []));
     $('more-body').replaceChildren(...(facts.ooms.length ? failuresTable(model, go) : []), ...(facts.growth.length ? growthTable(model) : []),
       ...(facts.steps.length ? stepsTable(model, go) : []));
     $('more').hidden = !$('more-body').children.length;

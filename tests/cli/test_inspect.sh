@@ -102,7 +102,9 @@ run inspect oom.json --export collapsed live.txt; expect_rc 0; grep -q forward l
 run inspect oom.json --export csv events.csv; expect_rc 0; [ "$(wc -l <events.csv)" -gt 100 ] || fail "the table of events is short"
 run inspect oom.json --export chart x; refuses 2; expect_err 'not one of: chrome'
 run inspect oom.json --export csv; refuses 2; expect_err 'a format and a file'
-run inspect oom.json larger.json --html r.html; refuses 2
+run inspect oom.json larger.json --export csv r.csv; refuses 2
+run inspect oom.json larger.json --html r.html; expect_rc 0; expect_out '^live .* -> .*\+'
+grep -q 'larger.json</h1>' r.html || fail "the page of two snapshots is not about the second"
 run inspect oom.json --html report.html; expect_rc 0
 grep -q '<html' report.html || fail "the report is no page"
 # At another instant the page still says what explain says, and without a failure what the peak was made of.

@@ -422,7 +422,8 @@ static void verdicts_and_places_in_words(void **unused) {
                                         "nn.linear < scenarios.py:",
                                         "  to < scenarios.py:",
                                         NULL};
-  static const char *const chunks[] = {"OUT OF MEMORY in backward", "TOO BIG by 5.36 MiB: 34.64 MiB free, and the device is asked for 40.00 MiB",
+  static const char *const chunks[] = {"OUT OF MEMORY in backward",
+                                       "TOO BIG by 5.36 MiB: 34.64 MiB free, and the device is asked for 40.00 MiB",
                                        "(no stack: the autograd thread)", NULL};
   static const char *const pieces[] = {"FRAGMENTED: 142.00 MiB free, but in pieces of at most 10.00 MiB", NULL};
   static const char *const leak[] = {"GROWS by 2.00 MiB every step", NULL};
