@@ -32,11 +32,13 @@ static const char *category_name(const hr_inspection *p, uint16_t category) {
 
 /* ---- verdict ---- */
 
-/* Free bytes and the largest piece of them, of which there is none above the device's own. */
-static void say_pieces(hri_text *t, const char *word, const hri_shortage *s) {
-  const hr_fragmentation *f = &s->in->fragmentation;
-  uint64_t pool = f->pool_largest_free_bytes, largest = pool > s->device_free ? pool : s->device_free;
-  hri_text_add(t, "%s: %s free, in pieces of at most %s\n", word, SIZE(s->device_free + s->cached), SIZE(largest));
+/* What is free, and in what pieces: the pool's largest block, or what the device has. */
+static void say_pieces(hri_text *t, const hri_shortage *s) {
+  uint64_t pool = s->in->fragmentation.pool_largest_free_bytes;
+  bool fragmented = hri_short_by_pieces(s) > 0;
+  hri_text_add(t, "%s: %s free, %sin pieces of at most %s\n", fragmented ? "FRAGMENTED" : "NEARLY FULL",
+               SIZE(s->device_free + s->cached), fragmented ? "but " : "",
+               SIZE(pool > s->device_free ? pool : s->device_free));
 }
 
 /* One sentence, from the tests that the explainer judges by as well, in its order. */
@@ -61,7 +63,7 @@ static void say_cause(hri_text *t, const hri_shortage *s) {
   else if (have < s->need)
     hri_text_add(t, "TOO BIG by %s: %s free, and the device is asked for %s\n", SIZE(s->need - have), SIZE(have),
                  SIZE(s->need));
-  else say_pieces(t, hri_short_by_pieces(s) ? "FRAGMENTED" : "NEARLY FULL", s);
+  else say_pieces(t, s);
 }
 
 static void say_failure(hri_text *t, const hr_inspection *p, const hri_shortage *shortage) {

@@ -163,16 +163,18 @@ class Timeline {
     g.beginPath();
     g.rect(x, top - 4, inner, bottom - top + 5);
     g.clip();
-    g.strokeStyle = style.alarm;
-    g.lineWidth = 1.5;
-    g.setLineDash([5, 3]);
+    g.lineJoin = 'round';
     g.beginPath();
     for (const {from, to, live} of this.other) {
       if (to < app.lo || from > app.hi) continue;
       g.lineTo(place(from), y(live));
       g.lineTo(place(to), y(live));
     }
-    g.stroke();
+    for (const [colour, width] of [[style.sheet, 4], [style.alarm, 1.75]]) { // on any colour below it
+      g.strokeStyle = colour;
+      g.lineWidth = width;
+      g.stroke();
+    }
     g.restore();
   }
   drawStack(g, columns, x, inner, y, top, bottom) {

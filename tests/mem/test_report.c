@@ -339,6 +339,47 @@ static void test_hostile_names_stay_text(void **state) {
   hr_snapshot_destroy(snapshot);
 }
 
+/* The other snapshot's highest instant is never lost, however many events a part has; and differences are those of the
+ * comparison. */
+static void test_two_snapshots(void **state) {
+  hr_snapshot *snapshots[] = {make_snapshot(&whole), make_snapshot(&lost)};
+  hr_inspection *before = inspect(snapshots[0]), *after = inspect(snapshots[1]);
+  hr_report_options options = {.before = before, .before_title = ATTACK};
+  reading r = report_of(after, &options);
+  json_t *facts = facts_of(&r), *against = json_object_get(facts, "against"), *part, *list;
+  uint64_t most = 0, last = 0, count;
+  hr_difference *rows;
+  hr_error error;
+  size_t k;
+  (void)state;
+  assert_int_equal(occurrences(r.html, "<img"), 0);
+  assert_string_equal(json_string_value(json_object_get(against, "title")), ATTACK);
+  assert_true(json_array_size(json_object_get(against, "levels")) <= 2048);
+  json_array_foreach(json_object_get(against, "levels"), k, part) {
+    assert_true((uint64_t)json_integer_value(json_array_get(part, 0)) > last);
+    last = (uint64_t)json_integer_value(json_array_get(part, 0));
+    if ((uint64_t)json_integer_value(json_array_get(part, 2)) > most)
+      most = (uint64_t)json_integer_value(json_array_get(part, 2));
+  }
+  assert_int_equal(last, before->event_count);
+  assert_int_equal(most, before->peak_live_bytes);
+  assert_int_equal(hr_inspect_compare(before, after, HR_BY_STACK, &rows, &count, &error), HR_OK);
+  list = json_object_get(against, "byStack");
+  assert_int_equal(number(against, "stackRows"), count);
+  assert_true(json_array_size(list) > 5 && json_array_size(list) <= count);
+  json_array_foreach(list, k, part) {
+    assert_int_equal(json_integer_value(json_array_get(part, 1)), rows[k].before_bytes);
+    assert_int_equal(json_integer_value(json_array_get(part, 3)), rows[k].after_bytes);
+  }
+  hr_free(rows);
+  json_decref(facts);
+  forget(&r);
+  for (k = 0; k < 2; k++) {
+    hr_inspection_destroy(k ? after : before);
+    hr_snapshot_destroy(snapshots[k]);
+  }
+}
+
 static void hash_text(const char *from, const char *to, char text[45]) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   uint8_t digest[33] = {0};
@@ -405,6 +446,7 @@ static uint32_t files_in_directory(void) {
 static void test_refused_memory_leaves_the_old_file(void **state) {
   hr_snapshot *snapshot = make_snapshot(&whole);
   hr_inspection *in = inspect(snapshot);
+  const hr_report_options options = {.before = in};
   uint64_t live = hri_mem_live_bytes(), failures = 0;
   hr_status status = HR_ERROR_MEMORY;
   (void)state;
@@ -414,7 +456,7 @@ static void test_refused_memory_leaves_the_old_file(void **state) {
     uint64_t count;
     assert_int_equal(hri_file_replace(path, "old", 3, NULL), HR_OK);
     hri_mem_fail_after(n);
-    status = hr_report_html(in, NULL, path, &error);
+    status = hr_report_html(in, &options, path, &error);
     hri_mem_fail_after(0);
     assert_int_equal(hri_mem_live_bytes(), live);
     assert_int_equal(files_in_directory(), 1);
@@ -580,6 +622,7 @@ int main(void) {
                                      cmocka_unit_test(test_facts_of_the_instant_and_lines),
                                      cmocka_unit_test(test_no_events_and_no_state),
                                      cmocka_unit_test(test_hostile_names_stay_text),
+                                     cmocka_unit_test(test_two_snapshots),
                                      cmocka_unit_test(test_policy_admits_the_one_script_and_style),
                                      cmocka_unit_test(test_same_input_same_file),
                                      cmocka_unit_test(test_refused_memory_leaves_the_old_file),
