@@ -125,6 +125,23 @@ run inspect "$real" --wide; expect_rc 0; awk 'length > 120 { wide = 1 } END { ex
 
 run explain oom.json; expect_rc 0; expect_out '^UNDECIDABLE'; expect_out '40.00 MiB went to somebody else'
 
+# Of two devices the one that failed is shown, also where the other has more events: it is what explain is about.
+if [ -n "$have_python" ]; then
+  python3 - <<'PYTHON'
+import json
+calm, failed = json.load(open("larger.json")), json.load(open("oom.json"))
+events = calm["device_traces"][0][:-1]
+calm["device_traces"] = [events + [dict(events[-1], action="snapshot")] * 40, failed["device_traces"][0]]
+for segment in failed["segments"]:
+    segment["device"] = 1
+calm["segments"] += failed["segments"]
+json.dump(calm, open("devices.json", "w"))
+PYTHON
+  run inspect devices.json; expect_rc 0; expect_out '^OUT OF MEMORY in forward: 24.00 MiB'; expect_out 'device 1'
+  run explain devices.json; expect_rc 0; expect_out 'device 1'
+  run inspect devices.json --device 0; expect_rc 0; expect_out '^PEAK'
+fi
+
 gzip -k oom.json; run inspect oom.json.gz --json; expect_rc 0; expect_json 'd["oom_count"] == 1'
 printf 'step 1 loss 2.0\n' >log.txt
 run inspect log.txt; refuses 5; expect_err 'log.txt'
