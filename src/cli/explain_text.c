@@ -50,9 +50,9 @@ static void print_shares(const hr_oom_failure *f) {
   if (f->share_count == 0) return;
   (void)printf("\nthe device's memory\n");
   for (uint32_t i = 0; i < f->share_count; i++)
-    (void)printf("  %-58s%10s%6.1f %%\n", f->shares[i].name, FIGURE_TEXT(f->shares[i].bytes),
+    (void)printf("  %-57s%11s%6.1f %%\n", f->shares[i].name, FIGURE_TEXT(f->shares[i].bytes),
                  total ? 100.0 * (double)f->shares[i].bytes / (double)total : 0.0);
-  (void)printf("  %-58s%10s\n",
+  (void)printf("  %-57s%11s\n",
                f->figures[HR_OOM_TOTAL].state == HR_OOM_ABSENT ? "what is known of it (its total is not in a snapshot)"
                                                                : "total",
                FIGURE_TEXT(total));

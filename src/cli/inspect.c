@@ -218,7 +218,7 @@ static hr_status write_files(const cli_config *config, const side *s, hr_error *
 /* ---- two snapshots ---- */
 
 static void print_change(uint64_t before, uint64_t after) {
-  (void)printf("%c%10s", after >= before ? '+' : '-', FIGURE_TEXT(after >= before ? after - before : before - after));
+  (void)printf("%c%11s", after >= before ? '+' : '-', FIGURE_TEXT(after >= before ? after - before : before - after));
 }
 
 static void print_rows(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
@@ -247,7 +247,7 @@ static void print_difference(const side *sides, hr_group_by by, const hr_differe
   print_total("live", a->at.requested_bytes, b->at.requested_bytes);
   print_total("reserved", a->at.reserved_bytes, b->at.reserved_bytes);
   print_total("peak live", a->peak_live_bytes, b->peak_live_bytes);
-  (void)printf("\nlive by %s%s\n  %11s%12s%12s\n", titles[by],
+  (void)printf("\nlive by %s%s\n  %12s%12s%12s\n", titles[by],
                a->categories_inferred && by == HR_BY_CATEGORY ? " (inferred)" : "", "change", "before", "after");
   print_rows(sides, by, rows, count, top);
   if (!count) (void)printf("  no difference\n");
