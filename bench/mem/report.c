@@ -1,11 +1,11 @@
 /* How fast a report is written: a training trace of 24 layers, inspected and written as HTML.
  *
- *   bench_report [EVENTS [PATH [plain|hostile|lost]]]      default 1,000,000 events, report.html in the working
+ *   bench_report [EVENTS [PATH [plain|hostile|lost|snapshot]]]      default 1,000,000 events, report.html in the working
  *   directory
  *
  * Prints the time of each part. For tests/report, which looks at the page in a browser: "hostile": names are markup;
- * "lost":
- * the first third of the events is missing, segments are expandable, and some are of a private pool. */
+ * "lost": the first third of the events is missing, segments are expandable, and some are of a private pool. "snapshot"
+ * writes the trace as a pickle, for `headroom inspect PATH --html OUT`, which explains it as well. */
 #include <headroom/report.h>
 
 #include <stdio.h>
@@ -216,6 +216,8 @@ static hr_status run(uint64_t events, const char *path, const char *kind, hr_err
   hr_snapshot *snapshot = NULL;
   hr_inspection *inspection = NULL;
   hr_report_line lines[] = {{"capacity", 4700 * MIB}};
+  static const hr_report_note hostile_notes[] = {{MARKUP, MARKUP}};
+  static const hr_report_section hostile_sections[] = {{MARKUP, hostile_notes, 1}};
   hr_report_options options = {.title = "A training run of 24 layers", .lines = lines, .line_count = 1};
   hr_status status;
   double start = now(), made, inspected, written;
@@ -223,7 +225,11 @@ static hr_status run(uint64_t events, const char *path, const char *kind, hr_err
   w.hostile = strcmp(kind, "hostile") == 0;
   w.lost = strcmp(kind, "lost") == 0;
   w.silent = w.lost ? events / 3 : 0;
-  if (w.hostile) lines[0].name = options.title = options.verdict = options.details = MARKUP;
+  if (w.hostile) {
+    lines[0].name = options.title = options.verdict = MARKUP;
+    options.sections = hostile_sections;
+    options.section_count = 1;
+  }
   HRI_TRY(hri_snapshot_build(&w.b, error));
   (void)hri_snapshot_add_trace(&w.b, 0);
   if (w.lost) w.pool = hri_snapshot_add_pool(&w.b, 0, 7);
@@ -232,6 +238,10 @@ static hr_status run(uint64_t events, const char *path, const char *kind, hr_err
   end_state(&w);
   HRI_TRY_OUT(hri_snapshot_build_end(&w.b, &snapshot, error));
   made = now();
+  if (strcmp(kind, "snapshot") == 0) {
+    status = hr_snapshot_write(snapshot, path, NULL, error);
+    goto out;
+  }
   HRI_TRY_OUT(hr_inspect(snapshot, NULL, &inspection, error));
   inspected = now();
   HRI_TRY_OUT(hr_report_html(inspection, &options, path, error));

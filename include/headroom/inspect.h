@@ -74,6 +74,18 @@ typedef struct hr_memory_sums {
   uint64_t segment_count, live_count;
 } hr_memory_sums;
 
+/* The parts of the reserved bytes as every report names them: "live tensors", ... */
+typedef enum hr_memory_part {
+  HR_PART_LIVE = 0,
+  HR_PART_ROUNDING,
+  HR_PART_PENDING,
+  HR_PART_FREE_PINNED,
+  HR_PART_FREE_RETURNABLE,
+  HR_PART_COUNT
+} hr_memory_part;
+HR_API const char *hr_memory_part_name(hr_memory_part part); /* never NULL */
+HR_API uint64_t hr_memory_part_bytes(const hr_memory_sums *sums, hr_memory_part part);
+
 /* One segment that cannot be returned for the sake of little. */
 typedef struct hr_pinned_segment {
   uint64_t address, total_bytes, free_bytes, live_bytes, live_count, largest_free_bytes;
@@ -205,6 +217,10 @@ typedef struct hr_difference {
 HR_CHECKED hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by,
                                         hr_difference **rows, uint64_t *count, hr_error *error);
 
+/* What a row is about: the stack in short, the category, or "N bytes each"; taken from the side that has it. */
+HR_API void hr_difference_name(const hr_inspection *before, const hr_inspection *after, hr_group_by by,
+                               const hr_difference *row, char *text, size_t capacity);
+
 /* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 <<
  * HR_BY_* for each list of live groups, none: by category and by stack; HR_INSPECT_WIDE: lines of any length, with up
  * to eight frames of a stack. hr_free. */
@@ -212,6 +228,11 @@ HR_CHECKED hr_status hr_inspect_compare(const hr_inspection *before, const hr_in
 HR_CHECKED hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text,
                                      hr_error *error);
 HR_CHECKED hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t top, char **text, hr_error *error);
+
+/* The export of hr_snapshot_export for the inspected trace and instant, with the inspection's categories: what it sums up
+ * is what the inspection says. */
+HR_CHECKED hr_status hr_inspect_export(const hr_inspection *inspection, hr_export_format format, const char *path,
+                                       hr_error *error);
 
 /* A stack on one line, "linear < mlp.py:42 forward < train.py:88 main": the operation, then the two innermost frames
  * that are neither PyTorch's nor the interpreter's; in place of the second the innermost frame of the user's own code

@@ -17,12 +17,31 @@ typedef struct hr_report_line {
   uint64_t bytes;
 } hr_report_line;
 
+/* What stands below the verdict: a title ("why") and its notes, each with what is said of it in smaller letters. Plain text. */
+typedef struct hr_report_note {
+  const char *text;
+  const char *more; /* NULL or "": none */
+} hr_report_note;
+
+typedef struct hr_report_section {
+  const char *title;
+  const hr_report_note *notes;
+  uint32_t note_count;
+} hr_report_section;
+
 typedef struct hr_report_options {
   const char *title;   /* NULL: "Memory report" */
   const char *verdict; /* one paragraph, plain text; NULL: from the inspection */
   const hr_report_line *lines;
   uint32_t line_count;
-  const char *details; /* plain text below the verdict (arithmetic, fixes); NULL: none */
+  const hr_report_section
+      *sections; /* arithmetic, advice, ...; notes are numbered throughout from `numbered_from` on */
+  uint32_t section_count;
+  uint32_t numbered_from; /* the first section whose notes have numbers */
+  /* Another inspection to compare with, such as that of the run before a change: its levels lie over the timeline, each from
+   * its own beginning, and a table has the differences. NULL: none. */
+  const hr_inspection *before;
+  const char *before_title;
 } hr_report_options;
 /* Defaults: all zero. */
 HR_API void hr_report_options_init(hr_report_options *options);

@@ -25,8 +25,8 @@ hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_resu
 /* A snapshot's failure from its inspection, with a replay where it can be had; `total` of the device, 0: not known. */
 hr_status explain_judge(const hr_snapshot *snapshot, const hr_inspection *inspection, uint64_t total,
                         hr_explanation **explanation, hr_error *error);
-/* What stands below a verdict - the arithmetic, what helps - as plain text; free. */
-char *explain_details(const hr_oom_failure *failure);
+/* The heading of advice that rests on it: "proven by replay", ... */
+const char *explain_advice_title(hr_oom_basis basis);
 
 void explain_print(const explain_result *result);
 void explain_write_json(const explain_result *result);

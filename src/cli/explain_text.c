@@ -51,34 +51,22 @@ static void print_shares(const hr_oom_failure *f) {
   if (f->share_count == 0) return;
   (void)printf("\nthe device's memory\n");
   for (uint32_t i = 0; i < f->share_count; i++)
-    (void)printf("  %-58s%10s%6.1f %%\n", f->shares[i].name, SIZE_TEXT(f->shares[i].bytes),
+    (void)printf("  %-57s%11s%6.1f %%\n", f->shares[i].name, FIGURE_TEXT(f->shares[i].bytes),
                  total ? 100.0 * (double)f->shares[i].bytes / (double)total : 0.0);
-  (void)printf("  %-58s%10s\n",
+  (void)printf("  %-57s%11s\n",
                f->figures[HR_OOM_TOTAL].state == HR_OOM_ABSENT ? "what is known of it (its total is not in a snapshot)"
                                                                : "total",
-               SIZE_TEXT(total));
+               FIGURE_TEXT(total));
   if (f->excess_bytes)
     (void)printf("  the figures name %s more than the device has: rounding or memory spilled to the host\n",
-                 SIZE_TEXT(f->excess_bytes));
+                 FIGURE_TEXT(f->excess_bytes));
 }
 
 static const char *const titles[] = {"what may help (unproven advice, cheapest first)", "proven by replay", "planned",
                                      "replayed, likely", "carries this request"};
 
-char *explain_details(const hr_oom_failure *f) {
-  char *text = NULL;
-  size_t count = 0;
-  FILE *to = open_memstream(&text, &count);
-  if (!to) return NULL;
-  for (uint32_t i = 0; i < f->arithmetic_count; i++) (void)fprintf(to, "%s\n", f->arithmetic[i]);
-  for (uint32_t i = 0; i < f->advice_count; i++) {
-    const hr_oom_advice *a = &f->advice[i];
-    if (i == 0 || a->basis != f->advice[i - 1].basis) (void)fprintf(to, "\n%s\n", titles[a->basis]);
-    (void)fprintf(to, "  %u  %s\n", i + 1, a->text);
-    if (a->proof[0]) (void)fprintf(to, "     %s\n", a->proof);
-  }
-  return fclose(to) == 0 ? text : (free(text), NULL);
-}
+/* Advice stands by what it rests on: each basis has a title of its own. */
+const char *explain_advice_title(hr_oom_basis basis) { return titles[basis]; }
 
 static void print_advice(const hr_oom_failure *f) {
   for (uint32_t i = 0; i < f->advice_count; i++) {
@@ -112,7 +100,7 @@ static void print_failure(const hr_oom_failure *f) {
     if (!any) (void)printf("\nfigures\n");
     any = true;
     (void)printf("  %-16s %12s%s\n", figure_label((hr_oom_figure)i),
-                 v->state == HR_OOM_NOT_KNOWN ? "not known" : SIZE_TEXT(v->bytes),
+                 v->state == HR_OOM_NOT_KNOWN ? "not known" : FIGURE_TEXT(v->bytes),
                  v->state == HR_OOM_DERIVED ? "  (derived)" : "");
   }
   print_shares(f);
@@ -128,18 +116,18 @@ static void print_run(const hr_run_explanation *run) {
   if (run->last[0]) (void)printf("last: %s\n", run->last);
   for (uint32_t t = 0; t < run->tier_count; t++) {
     const hr_run_tier *tier = &run->tiers[t];
-    (void)printf("  %-7s planned %10s", tier->name, SIZE_TEXT(tier->planned_bytes));
+    (void)printf("  %-7s planned %10s", tier->name, FIGURE_TEXT(tier->planned_bytes));
     if (tier->reserved_bytes)
-      (void)printf(", reserved %10s%s", SIZE_TEXT(tier->reserved_bytes),
+      (void)printf(", reserved %10s%s", FIGURE_TEXT(tier->reserved_bytes),
                    tier->reserved_bytes == tier->planned_bytes ? "  (as planned)" : "");
-    (void)printf(", outside the plan %s\n", SIZE_TEXT(tier->fixed_bytes));
+    (void)printf(", outside the plan %s\n", FIGURE_TEXT(tier->fixed_bytes));
   }
   (void)printf("\n");
 }
 
 static void print_planned(const explain_result *result) {
   (void)printf("\nthe job as given: %s needs %s by Headroom's plan\n", result->planned_for,
-               SIZE_TEXT(result->planned_bytes));
+               FIGURE_TEXT(result->planned_bytes));
   if (result->planned_fits)
     screen_wrap(
         stdout, 2,

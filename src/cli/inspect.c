@@ -1,4 +1,5 @@
 /* headroom inspect: what is in a memory snapshot, or what changed between two. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,8 +27,9 @@ static hr_status find_trace(const cli_config *config, const hr_snapshot *s, cons
   const char *text = config->job.device.name, *digits = text;
   uint64_t index = 0;
   char have[160] = "";
-  *trace = HR_TRACE_MOST;
+  *trace = hr_explain_trace(s); /* what explain is about */
   if (!config_chosen(config, &config->job.device)) return HR_OK;
+  *trace = HR_TRACE_MOST;
   if (strncmp(digits, "cuda:", 5) == 0) digits += 5;
   if (strcmp(text, "cpu") != 0 && !text_parse_count(digits, 0, INT32_MAX, &index)) {
     hri_fail(error, HR_ERROR_USAGE, "--device: '%s' is no device of a snapshot", text);
@@ -122,74 +124,102 @@ static hr_status export_format(const cli_config *config, hr_export_format *forma
   return hri_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
 }
 
-/* The page says what `headroom explain` says, with the same figures and fixes, where it is about the same instant. */
-static hr_status write_report(const cli_config *config, const hr_inspection *p, hr_error *error) {
-  const char *slash = strrchr(config->operands[0], '/');
+/* ---- the page ---- */
+
+enum { MOST_NOTES = HR_OOM_MAX_LINES + HR_OOM_MAX_ADVICE, MOST_SECTIONS = 1 + HR_OOM_MAX_ADVICE };
+
+/* What the page says of the explanation; its notes point into it. */
+typedef struct page_words {
+  char verdict[HR_OOM_LINE_BYTES + 64];
+  hr_report_note notes[MOST_NOTES];
+  hr_report_section sections[MOST_SECTIONS];
+  uint32_t note_count, section_count;
+} page_words;
+
+static void add_note(page_words *w, const char *title, const char *text, const char *more) {
+  hr_report_section *last = w->section_count ? &w->sections[w->section_count - 1] : NULL;
+  assert(w->note_count < MOST_NOTES && w->section_count <= MOST_SECTIONS);
+  if (!last || strcmp(last->title, title) != 0) {
+    last = &w->sections[w->section_count++];
+    *last = (hr_report_section){title, &w->notes[w->note_count], 0};
+  }
+  w->notes[w->note_count++] = (hr_report_note){text, more};
+  last->note_count++;
+}
+
+static void put_words(const hr_oom_failure *f, page_words *w, hr_report_options *how) {
+  if (f->cause == HR_OOM_UNKNOWN) (void)snprintf(w->verdict, sizeof w->verdict, "Undecidable: %s", f->verdict);
+  else
+    (void)snprintf(w->verdict, sizeof w->verdict, "%s, %s: %s", hr_oom_cause_name(f->cause),
+                   hr_oom_certainty_name(f->certainty), f->verdict);
+  for (uint32_t k = 0; k < f->arithmetic_count; k++) add_note(w, "why", f->arithmetic[k], NULL);
+  how->numbered_from = w->section_count;
+  for (uint32_t k = 0; k < f->advice_count; k++)
+    add_note(w, explain_advice_title(f->advice[k].basis), f->advice[k].text, f->advice[k].proof);
+  how->verdict = w->verdict;
+  how->sections = w->sections;
+  how->section_count = w->section_count;
+}
+
+/* The page says what `headroom explain` says of the file, with the same figures and advice, whatever instant it shows
+ * first: that of the last failure, else the peak. */
+static hr_status explain_file(const hr_inspection *p, hr_explanation **explanation, hr_error *error) {
+  hr_inspection *own = NULL;
+  const hr_inspect_options at_failure = {.at = HR_AT_OOM, .trace = p->trace};
+  uint64_t instant = p->oom_count ? p->ooms[p->oom_count - 1].event : p->peak_event;
+  hr_status status = HR_OK;
+  if (p->at_event != instant) status = hr_inspect(p->snapshot, &at_failure, &own, error);
+  if (status == HR_OK) status = explain_judge(p->snapshot, own ? own : p, 0, explanation, error);
+  hr_inspection_destroy(own);
+  return status;
+}
+
+static const char *name_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Of two files the page is about the second, with the first beside it. */
+static hr_status write_report(const cli_config *config, const inspect_side *sides, hr_error *error) {
+  bool two = config->operand_count == 2;
+  const hr_inspection *p = sides[two].inspection;
   hr_report_line line = {.name = "room at the failure"};
   hr_explanation *explanation = NULL;
-  const hr_oom_failure *f;
-  char verdict[HR_OOM_LINE_BYTES + 64], *details = NULL;
-  hr_status status = HR_OK;
+  page_words *words = text_alloc(sizeof *words);
+  hr_status status;
   hr_report_options how;
   hr_report_options_init(&how);
-  how.title = slash && slash[1] ? slash + 1 : config->operands[0];
+  how.title = name_of(config->operands[two]);
+  if (two) how.before = sides[0].inspection, how.before_title = name_of(config->operands[0]);
   how.lines = &line;
   if (p->oom_count) { /* what was reserved, and what the device still had */
     const hr_oom_event *last = &p->ooms[p->oom_count - 1];
     line.bytes = last->reserved_bytes + last->device_free_bytes;
     how.line_count = 1;
   }
-  if (p->oom_count && p->at_event == p->ooms[p->oom_count - 1].event) {
-    status = explain_judge(p->snapshot, p, 0, &explanation, error);
-    if (status != HR_OK) return status;
-    f = &explanation->failures[explanation->primary];
-    if (f->cause == HR_OOM_UNKNOWN) (void)snprintf(verdict, sizeof verdict, "Undecidable: %s", f->verdict);
-    else
-      (void)snprintf(verdict, sizeof verdict, "%s, %s: %s", hr_oom_cause_name(f->cause),
-                     hr_oom_certainty_name(f->certainty), f->verdict);
-    how.verdict = verdict;
-    how.details = details = explain_details(f);
-  }
-  status = hr_report_html(p, &how, config->own.html, error);
-  free(details);
+  status = explain_file(p, &explanation, error);
+  if (status == HR_OK) put_words(&explanation->failures[explanation->primary], words, &how);
+  if (status == HR_OK) status = hr_report_html(p, &how, config->own.html, error);
   hr_explanation_destroy(explanation);
+  free(words);
   return status;
 }
 
-/* Where the instant of the inspection stands for the exporter: after so many events. */
 static hr_status write_files(const cli_config *config, const inspect_side *s, hr_error *error) {
   const hr_inspection *p = s->inspection;
   bool export = config->own.export_count > 0;
   hr_export_format format = HR_EXPORT_CHROME_TRACE;
   hr_status status = HR_OK;
   if (export) status = export_format(config, &format, error);
-  if (status == HR_OK && export)
-    status = hr_snapshot_export(s->snapshot, format, p->trace, p->at_event + 1, config->own.export[1], error);
-  if (status == HR_OK && config->own.html) status = write_report(config, p, error);
+  if (status == HR_OK && export) status = hr_inspect_export(p, format, config->own.export[1], error);
+  if (status == HR_OK && config->own.html) status = write_report(config, s, error);
   return status;
 }
 
 /* ---- two snapshots ---- */
 
-static const char *category_of(const hr_inspection *p, uint16_t category) {
-  return category < p->category_count ? p->categories[category] : "unknown";
-}
-
-/* What a row is about: taken from the side that has it. */
-static void row_name(const inspect_side *sides, hr_group_by by, const hr_difference *d, char *text, size_t capacity) {
-  bool after = d->after_count > 0;
-  const hr_inspection *p = sides[after].inspection;
-  if (by == HR_BY_CATEGORY)
-    (void)snprintf(text, capacity, "%.60s", category_of(p, after ? d->after_category : d->before_category));
-  else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", SIZE_TEXT(d->size));
-  else if (after ? d->after_stack : d->before_stack)
-    hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
-  else
-    (void)snprintf(text, capacity, "(no stack) %.60s", category_of(p, after ? d->after_category : d->before_category));
-}
-
 static void print_change(uint64_t before, uint64_t after) {
-  (void)printf("%c%10s", after >= before ? '+' : '-', SIZE_TEXT(after >= before ? after - before : before - after));
+  (void)printf("%c%11s", after >= before ? '+' : '-', FIGURE_TEXT(after >= before ? after - before : before - after));
 }
 
 static void print_rows(const inspect_side *sides, hr_group_by by, const hr_difference *rows, uint64_t count,
@@ -197,17 +227,17 @@ static void print_rows(const inspect_side *sides, hr_group_by by, const hr_diffe
   char name[64];
   for (uint64_t k = 0; k < count && k < top; k++) {
     const hr_difference *d = &rows[k];
-    row_name(sides, by, d, name, sizeof name);
+    hr_difference_name(sides[0].inspection, sides[1].inspection, by, d, name, sizeof name);
     (void)printf("  ");
     print_change(d->before_bytes, d->after_bytes);
-    (void)printf("%12s%12s  %s\n", d->before_count ? SIZE_TEXT(d->before_bytes) : "-",
-                 d->after_count ? SIZE_TEXT(d->after_bytes) : "-", name);
+    (void)printf("%12s%12s  %s\n", d->before_count ? FIGURE_TEXT(d->before_bytes) : "-",
+                 d->after_count ? FIGURE_TEXT(d->after_bytes) : "-", name);
   }
   if (count > top) (void)printf("  and %llu more\n", (unsigned long long)(count - top));
 }
 
 static void print_total(const char *name, uint64_t before, uint64_t after) {
-  (void)printf("%-12s%12s ->%12s  ", name, SIZE_TEXT(before), SIZE_TEXT(after));
+  (void)printf("%-12s%12s ->%12s  ", name, FIGURE_TEXT(before), FIGURE_TEXT(after));
   print_change(before, after);
   (void)printf("\n");
 }
@@ -220,7 +250,7 @@ hr_status inspect_print_difference(const cli_config *config, const inspect_side 
   hr_difference *rows;
   hr_status status = hr_inspect_compare(sides[0].inspection, sides[1].inspection, by, &rows, &count, error);
   if (status != HR_OK) return status;
-  (void)printf("  %11s%12s%12s\n", "change", before, after);
+  (void)printf("  %12s%12s%12s\n", "change", before, after);
   print_rows(sides, by, rows, count, config->own.top);
   if (!count) (void)printf("  no difference\n");
   hr_free(rows);
@@ -231,7 +261,7 @@ static void write_rows(json_writer *json, const inspect_side *sides, hr_group_by
                        uint64_t count) {
   char name[160];
   for (uint64_t k = 0; k < count; k++) {
-    row_name(sides, by, &rows[k], name, sizeof name);
+    hr_difference_name(sides[0].inspection, sides[1].inspection, by, &rows[k], name, sizeof name);
     json_write_open_flat(json, NULL, '{');
     json_write_text(json, "name", name);
     json_write_count(json, "before_bytes", rows[k].before_bytes);
@@ -325,7 +355,7 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
     json_write_end(&json);
   } else if (status == HR_OK) {
     (void)printf("%s: %u files whole (%s), %u damaged, %u unverified, %u not the run's; newest whole checkpoint: %s\n",
-                 directory, result.whole, SIZE_TEXT(result.bytes), result.damaged, result.unverified, result.unknown,
+                 directory, result.whole, FIGURE_TEXT(result.bytes), result.damaged, result.unverified, result.unknown,
                  result.newest_whole[0] ? result.newest_whole : "none");
   }
   if (status != HR_OK || result.damaged == 0) return status;
@@ -356,8 +386,8 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     if (config->operand_count == 1) return verify(config, config->operands[0], error);
     return hri_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
   }
-  if (config->operand_count == 2 && (config->own.html || config->own.export_count)) {
-    hri_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");
+  if (config->operand_count == 2 && config->own.export_count) {
+    hri_fail(error, HR_ERROR_USAGE, "--export is of one snapshot, two are given");
     return hri_hint(error, HR_ERROR_USAGE, "leave one of the files out");
   }
   reading_begin(&r, config, config->operands[0]);
@@ -370,6 +400,7 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
   if (status == HR_OK && config->operand_count == 2)
     status = inspect_open(config, &r, config->operands[1], &sides[1], error);
   if (status == HR_OK && config->operand_count == 1) status = write_files(config, &sides[0], error);
+  else if (status == HR_OK && config->own.html) status = write_report(config, sides, error);
   if (status == HR_OK)
     status = config->operand_count == 2 ? compare(config, sides, error) : print_one(config, &sides[0], error);
   status = reading_end(&r, status, error);

@@ -72,7 +72,7 @@ const cli_command commands[] = {
      "not state are inferred, and marked so. With OTHER: what changed from FILE to OTHER. Of a directory with one snapshot of each "
      "rank: who is highest, what it has beyond the lowest, and who failed first.",
      "headroom inspect snapshot.pickle\nheadroom inspect snapshot.pickle --at peak --by size --top 20\n"
-     "headroom inspect before.pickle after.pickle --by category\nheadroom inspect snapshot.pickle --html report.html\n"
+     "headroom inspect before.pickle after.pickle --by category\nheadroom inspect before.pickle after.pickle --html report.html\n"
      "headroom inspect snapshot.pickle --export speedscope peak.json\nheadroom inspect snapshot.pickle --json | jq .at",
      command_inspect},
     {"replay", "SNAPSHOT [OPTIONS]", "a recorded trace under other allocator settings", HR_FOR_REPLAY, 1,

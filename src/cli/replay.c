@@ -28,24 +28,24 @@ static void print_head(void) {
 static void print_row(const hr_replay_result *r, const char *note) {
   char fails[64];
   if (r->failed)
-    (void)snprintf(fails, sizeof fails, "%s at event %llu", SIZE_TEXT(r->failed_bytes),
+    (void)snprintf(fails, sizeof fails, "%s at event %llu", FIGURE_TEXT(r->failed_bytes),
                    (unsigned long long)r->failed_event + 1); /* as inspect's --at counts */
   else (void)snprintf(fails, sizeof fails, "no");
-  (void)printf("%12s %12s %8llu %12llu  %-26s %s%s\n", SIZE_TEXT(r->reserved_peak_bytes),
-               SIZE_TEXT(r->allocated_peak_bytes), (unsigned long long)r->retries,
+  (void)printf("%12s %12s %8llu %12llu  %-26s %s%s\n", FIGURE_TEXT(r->reserved_peak_bytes),
+               FIGURE_TEXT(r->allocated_peak_bytes), (unsigned long long)r->retries,
                (unsigned long long)(r->device_allocs + r->device_frees), fails, conf_name(r), note);
 }
 
 static void print_facts(const char *path, const hr_replay *r) {
   (void)printf("%s: %llu requests", path, (unsigned long long)r->recorded.request_count);
   if (r->capacity_bytes == UINT64_MAX) (void)printf(", no limit known\n");
-  else (void)printf(", room for %s (%s)\n", SIZE_TEXT(r->capacity_bytes), r->capacity_from);
+  else (void)printf(", room for %s (%s)\n", FIGURE_TEXT(r->capacity_bytes), r->capacity_from);
   (void)printf("trust: %s%s%s\n", trust_name(r->trust),
                r->trust_reason[0] ? ": " : ": the recorded settings give every block and segment as recorded",
                r->trust_reason);
   if (!r->began_empty)
-    (void)printf("       %s were live and %s reserved before the first event\n", SIZE_TEXT(r->start_live_bytes),
-                 SIZE_TEXT(r->start_reserved_bytes));
+    (void)printf("       %s were live and %s reserved before the first event\n", FIGURE_TEXT(r->start_live_bytes),
+                 FIGURE_TEXT(r->start_reserved_bytes));
   (void)printf("\n");
 }
 
@@ -63,8 +63,8 @@ static void print_verdict(const hr_replay *r, const hr_replay_result *best) {
   else {
     hr_replay_sentence(r, best, sentence, sizeof sentence);
     (void)snprintf(line, sizeof line, "PYTORCH_ALLOC_CONF=%s: %s; %s reserved at the peak, %s as recorded",
-                   conf_name(best), sentence, SIZE_TEXT(best->reserved_peak_bytes),
-                   SIZE_TEXT(was->reserved_peak_bytes));
+                   conf_name(best), sentence, FIGURE_TEXT(best->reserved_peak_bytes),
+                   FIGURE_TEXT(was->reserved_peak_bytes));
     screen_wrap(stdout, 0, line);
   }
 }

@@ -20,6 +20,8 @@ char *text_seconds(double seconds, char out[TEXT_BYTES]); /* "3.10 ms", "12.4 s"
 char *text_clock(double seconds, char out[TEXT_BYTES]);   /* "2:07", "1:02:03" */
 char *text_number(double number, char out[TEXT_BYTES]);   /* the shortest decimal text that reads back as `number` */
 #define SIZE_TEXT(bytes) text_size((bytes), (char[TEXT_BYTES]){0})
+/* As the lines of inspections and explanations have it, beside which it stands: always two decimals. */
+#define FIGURE_TEXT(bytes) hri_size_text((bytes), (char[32]){0})
 #define COUNT_TEXT(count) text_count((double)(count), (char[TEXT_BYTES]){0})
 #define SECONDS_TEXT(seconds) text_seconds((seconds), (char[TEXT_BYTES]){0})
 #define CLOCK_TEXT(seconds) text_clock((seconds), (char[TEXT_BYTES]){0})

@@ -3,44 +3,28 @@
 
 #include <stdio.h>
 
-#include "base/mem.h"
-
-#define MIB(x) ((uint64_t)(x) << 20)
 #define SIZE HRI_OOM_SIZE
 
-uint64_t hri_oom_segment(uint64_t request) {
-  if (request <= MIB(1)) return MIB(2);
-  return request < MIB(10) ? MIB(20) : hri_round_up(request, MIB(2));
-}
-
 hri_oom_facts hri_oom_facts_of(const hr_oom_evidence *evidence) {
-  const hr_inspection *i = evidence->inspection;
-  const hr_memory_sums *at = &i->at;
-  hri_oom_facts f = {.evidence = evidence,
-                     .i = i,
-                     .total = evidence->device_total_bytes,
-                     .reserved = at->reserved_bytes};
-  uint64_t cached = at->free_returnable_bytes + at->free_pinned_bytes;
-  f.live = at->requested_bytes + at->rounding_bytes + at->pending_bytes;
-  f.pools_free = at->private_pool_free_bytes < cached ? at->private_pool_free_bytes : cached;
-  f.cached = cached - f.pools_free;
-  f.returnable = hri_oom_less(at->free_returnable_bytes,
-                              f.pools_free); /* at least: which pool a wholly free segment is of, is not told */
-  if (i->oom_count > 0) {
-    f.oom = &i->ooms[i->oom_count - 1];
-    f.request = i->fragmentation.request_bytes ? i->fragmentation.request_bytes : f.oom->size;
-    f.need = i->fragmentation.segment_bytes ? i->fragmentation.segment_bytes : hri_oom_segment(f.request);
-    if (f.need < f.request)
-      f.need = f.request; /* an expandable segment grows by less: the rest of the request is among the cached bytes */
-    f.knows_free = i->fragmentation.device_free_known || f.oom->device_free_bytes > 0;
-    f.device_free = f.oom->device_free_bytes;
-  }
-  for (uint32_t g = 0; g < i->growth_count; g++) {
-    if (!hr_growth_goes_on(i->growth[g].kind)) continue;
-    f.leak_bytes += i->growth[g].bytes;
-    if (!f.leak || i->growth[g].bytes > f.leak->bytes) f.leak = &i->growth[g];
-  }
-  return f;
+  const hri_shortage s = hri_shortage_of(evidence->inspection);
+  /* At least: which pool a wholly free segment is of, is not told. */
+  uint64_t returnable = hri_oom_less(s.in->at.free_returnable_bytes, s.pools_free);
+  return (hri_oom_facts){.evidence = evidence,
+                         .i = s.in,
+                         .oom = s.oom,
+                         .request = s.request,
+                         .need = s.need,
+                         .total = evidence->device_total_bytes,
+                         .device_free = s.device_free,
+                         .reserved = s.reserved,
+                         .live = s.live,
+                         .returnable = returnable,
+                         .cached = s.cached,
+                         .pools_free = s.pools_free,
+                         .leak_bytes = s.growing,
+                         .leak = s.largest,
+                         .knows_free = s.knows_free,
+                         .shortage = s};
 }
 
 /* ---- figures, shares, what is live ---- */
@@ -58,11 +42,8 @@ static void fill_figures(hr_oom_failure *f, const hri_oom_facts *k) {
 
 static void divide(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_memory_sums *at = &k->i->at;
-  hri_oom_share(f, "live tensors", at->requested_bytes);
-  hri_oom_share(f, "rounding of their blocks", at->rounding_bytes);
-  hri_oom_share(f, "freed, waiting for other streams", at->pending_bytes);
-  hri_oom_share(f, "cached, in segments that hold live blocks", at->free_pinned_bytes);
-  hri_oom_share(f, "cached, in wholly free segments", at->free_returnable_bytes);
+  for (int part = 0; part < HR_PART_COUNT; part++)
+    hri_oom_share(f, hr_memory_part_name((hr_memory_part)part), hr_memory_part_bytes(at, (hr_memory_part)part));
   if (k->knows_free) hri_oom_share(f, "free", k->device_free);
   if (k->total && k->knows_free)
     hri_oom_share(f, "unknown: other processes, this one's context and libraries",

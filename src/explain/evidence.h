@@ -3,6 +3,7 @@
 #define HRI_EXPLAIN_EVIDENCE_H
 
 #include "explain/message.h"
+#include "inspect/shortage.h"
 
 typedef struct hri_oom_facts {
   const hr_oom_evidence *evidence;
@@ -13,6 +14,7 @@ typedef struct hri_oom_facts {
   uint64_t leak_bytes;
   const hr_growth *leak; /* the largest */
   bool knows_free;
+  hri_shortage shortage; /* what all of this but the total is taken from */
 } hri_oom_facts;
 
 hri_oom_facts hri_oom_facts_of(const hr_oom_evidence *evidence);
@@ -22,8 +24,6 @@ static inline void hri_oom_set(hr_oom_failure *f, hr_oom_figure figure, hr_oom_s
   f->figures[figure] = (hr_oom_value){state, bytes, 0};
 }
 
-/* What PyTorch asks of the driver for a request rounded to blocks. */
-uint64_t hri_oom_segment(uint64_t request);
 static inline uint64_t hri_oom_less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 /* A stack in the words of hr_inspect_stack_text, "linear < model.py:42 train_step". */

@@ -12,7 +12,7 @@
  *   R was larger before than R + F   another process or this one past the allocator: no snapshot can tell which
  *   stacks that grow with each step  growth, where without them the request would fit
  *   total - R - F > total / 4        another process or past the allocator
- *   F + C >= N, met in replay        fragmented, certain, unless the device was nearly full anyway (in_pieces)
+ *   F + C >= N, met in replay        fragmented, certain, unless the device was nearly full anyway (hri_short_by_pieces)
  *   live + request >> other steps    an outlier batch, never certain
  *   F + C >= N                       fragmented, likely, from 5 % of R on and with the same exception
  *   total - R - F > total / 10       another process or past the allocator
@@ -46,7 +46,7 @@ static double stated_fraction(const hr_snapshot *s) {
 
 /* At most what the driver was asked for in one of several failures. */
 static uint64_t need_at_most(const hri_oom_facts *k, uint64_t size) {
-  if (!k->i->snapshot->settings.expandable_segments) return hri_oom_segment(size);
+  if (!k->i->snapshot->settings.expandable_segments) return hri_segment_for(size);
   return hri_round_up(size, size > MIB(1) ? MIB(20) : MIB(2));
 }
 
@@ -99,9 +99,8 @@ static bool judge_cached(hr_oom_failure *f, const hri_oom_facts *k) {
 
 static bool judge_pools(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t without = k->device_free + k->cached;
-  bool only = without < k->need && without + k->pools_free >= k->need;
-  bool most = k->pools_free > k->cached && k->device_free + k->pools_free >= k->need;
-  if (k->pools_free == 0 || !k->knows_free || !(only || most)) return false;
+  bool only = without < k->need;
+  if (!hri_short_by_pools(&k->shortage)) return false;
   hri_oom_line(f, "free %s + cached %s %s %s asked of the driver; %s more lie free in private pools",
                SIZE(k->device_free), SIZE(k->cached), only ? "<" : "(in pieces) and", SIZE(k->need),
                SIZE(k->pools_free));
@@ -112,9 +111,8 @@ static bool judge_pools(hr_oom_failure *f, const hri_oom_facts *k) {
 }
 
 static bool judge_shrunk(hr_oom_failure *f, const hri_oom_facts *k) {
-  uint64_t now = k->reserved + k->device_free, lost = hri_oom_less(k->i->peak_reserved_bytes, now);
-  if (!k->knows_free || lost < MIB(2) || lost < k->i->peak_reserved_bytes / 100 || k->device_free + lost < k->need)
-    return false;
+  uint64_t now = k->reserved + k->device_free, lost = hri_short_by_loss(&k->shortage);
+  if (lost == 0) return false;
   hri_oom_line(f, "the allocator held %s before; now reserved %s + free %s = %s: %s went to somebody else",
                SIZE(k->i->peak_reserved_bytes), SIZE(k->reserved), SIZE(k->device_free), SIZE(now), SIZE(lost));
   hri_oom_line(f, "a snapshot shows neither other processes nor this one's libraries (NCCL, cuBLAS): nvidia-smi does");
@@ -138,36 +136,9 @@ static void note_pinned(hr_oom_failure *f, const hri_oom_facts *k) {
                SIZE(g->pinned[0].free_bytes), where);
 }
 
-/* Whether each step before left and needed about what the second did. A leak that comes from many places is no
- * stack's. */
-static bool steps_are_even(const hri_oom_facts *k) {
-  const hr_inspection *i = k->i;
-  const hr_step_sums *second, *last;
-  if (i->step_count < 3 || k->leak) return false;
-  second = &i->steps[1];
-  last = &i->steps[i->step_count - 2];
-  return last->end_live_bytes <= second->end_live_bytes + k->live / 10 &&
-         last->peak_live_bytes <= second->peak_live_bytes + second->peak_live_bytes / 10;
-}
-
-/* Whether pieces are the cause and not just the last straw of a device that fills up: there is always a request then
- * that would have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a replay
- * that meets it makes it certain. As much was live before, and it went well: that speaks for pieces, and where the steps are known
- * and none of them leaves more behind, it is enough. Else by what would stay free after the request; within the first
- * steps more is to come that nobody has seen yet, so more must stay. */
-static int in_pieces(const hri_oom_facts *k) {
-  uint64_t have = k->device_free + k->cached, capacity = k->reserved + k->device_free, spare;
-  if (!k->knows_free || k->cached == 0 || have < k->need) return 0;
-  spare = have - k->need;
-  if (spare >= capacity / 4) return 2;
-  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes)
-    return k->i->step_count >= 4 && steps_are_even(k) ? 2 : 1;
-  return spare >= (k->i->step_count >= 2 ? capacity / 10 : capacity / 6);
-}
-
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
   bool proven = hri_oom_carried_count(k) > 0;
-  int weight = in_pieces(k);
+  int weight = hri_short_by_pieces(&k->shortage);
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
   if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes)
@@ -216,10 +187,8 @@ static const char *what_grows(const hri_oom_facts *k) {
 
 static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t missing = k->knows_free ? hri_oom_less(k->total, k->reserved + k->device_free) : 0;
-  bool every, enough;
-  if (!k->leak || k->leak_bytes < k->live / 10) return false;
-  enough = k->device_free + k->cached + k->leak_bytes >= k->need;
-  if (!enough) return false;
+  bool every;
+  if (!hri_short_by_growth(&k->shortage)) return false;
   note_leak(f, k);
   /* Steps that are only repetition can be the layers of a model that loads. */
   every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen &&
@@ -290,7 +259,7 @@ static bool judge_missing(hr_oom_failure *f, const hri_oom_facts *k, uint64_t pa
   hri_oom_line(f, "a snapshot shows neither other processes nor this one's libraries (NCCL, cuBLAS): nvidia-smi does");
   hri_oom_undecided(f,
                     HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) |
-                        (in_pieces(k) ? HRI_OOM_COULD(FRAGMENTED) : 0),
+                        (hri_short_by_pieces(&k->shortage) ? HRI_OOM_COULD(FRAGMENTED) : 0),
                     "much of the device is held by something outside this allocator");
   return true;
 }
@@ -299,7 +268,7 @@ static bool judge_missing(hr_oom_failure *f, const hri_oom_facts *k, uint64_t pa
  * cause. */
 static bool is_usual_step(const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
-  return steps_are_even(k) && is_training(k->oom->stage) &&
+  return hri_steps_are_even(&k->shortage) && is_training(k->oom->stage) &&
          k->oom->live_bytes + k->request <= i->usual_peak_bytes + i->usual_peak_bytes / 10;
 }
 

@@ -3,6 +3,7 @@
  * the size; then both lists are sorted by it and merged. */
 #include "inspect/inside.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,4 +84,20 @@ hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *a
   if (!*rows) return hri_fail_memory(error, (n + m) * sizeof **rows, "a comparison");
   qsort(*rows, (size_t)*count, sizeof **rows, change_order);
   return HR_OK;
+}
+
+static const char *category_of(const hr_inspection *p, uint16_t category) {
+  return category < p->category_count ? p->categories[category] : "unknown";
+}
+
+void hr_difference_name(const hr_inspection *before, const hr_inspection *after, hr_group_by by, const hr_difference *d,
+                        char *text, size_t capacity) {
+  bool is_new = d->after_count > 0;
+  const hr_inspection *p = is_new ? after : before;
+  uint32_t stack = is_new ? d->after_stack : d->before_stack;
+  const char *category = category_of(p, is_new ? d->after_category : d->before_category);
+  if (by == HR_BY_CATEGORY) (void)snprintf(text, capacity, "%.60s", category);
+  else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", hri_size_text(d->size, (char[32]){0}));
+  else if (stack) hr_inspect_stack_text(p->snapshot, stack, text, capacity);
+  else (void)snprintf(text, capacity, "%s %.60s", hri_inspection_no_stack(p), category);
 }

@@ -29,6 +29,19 @@ void hri_export_frame_text(const hr_snapshot *s, uint32_t frame, hri_text *text)
   if (hri_export_is_place(file)) hri_text_add(text, " (%s:%u)", file, (unsigned)f->line);
 }
 
+bool hri_export_has_categories(const hri_export *e) { return e->in || e->s->categories_stated; }
+
+uint16_t hri_export_category(const hri_export *e, uint64_t life) {
+  return e->in ? e->in->life_category[life] : e->lives->lives[life].category;
+}
+
+const char *hri_export_category_name(const hri_export *e, uint16_t category) {
+  if (e->in) return category < e->in->category_count ? e->in->categories[category] : "unknown";
+  return category ? hr_snapshot_category(e->s, category) : "unknown";
+}
+
+uint32_t hri_export_category_count(const hri_export *e) { return e->in ? e->in->category_count : e->s->category_count; }
+
 typedef hr_status (*exporter)(hri_export *e);
 
 static exporter exporter_of(hr_export_format format) {
@@ -47,11 +60,24 @@ static hr_status event_of(const hri_lives *lives, uint64_t count, uint64_t *even
                   (unsigned long long)count, (unsigned long long)lives->event_count);
 }
 
+static hr_status write_export(hri_export *e, exporter export, const char *path, hr_error *error) {
+  hri_snapshot_sink sink = {.fd = -1};
+  hr_status status;
+  e->sink = &sink;
+  HRI_TRY_OUT(hri_sink_init(&sink, path, error));
+  hri_sink_fail(&sink, export(e));
+  if (e->text.failed) hri_sink_fail(&sink, hri_fail_memory(error, e->text.length, "text"));
+  hri_sink_put(&sink, hri_text_get(&e->text), e->text.length);
+  status = hri_sink_end(&sink);
+out:
+  hri_text_deinit(&e->text);
+  return status;
+}
+
 static hr_status export_trace(const hr_snapshot *s, exporter export, uint32_t trace, uint64_t at, const char *path,
                               hr_error *error) {
   hri_lives *lives = NULL;
-  hri_snapshot_sink sink = {.fd = -1};
-  hri_export e = {.s = s, .sink = &sink};
+  hri_export e = {.s = s};
   hr_status status;
   if (trace >= s->trace_count && (trace || s->trace_count))
     return hri_fail(error, HR_ERROR_USAGE, "there is no trace %u: the snapshot has %u", (unsigned)trace,
@@ -59,15 +85,17 @@ static hr_status export_trace(const hr_snapshot *s, exporter export, uint32_t tr
   HRI_TRY(hri_lives_build(s, trace, &lives, error));
   HRI_TRY_OUT(event_of(lives, at, &e.at, error));
   e.lives = lives;
-  HRI_TRY_OUT(hri_sink_init(&sink, path, error));
-  hri_sink_fail(&sink, export(&e));
-  if (e.text.failed) hri_sink_fail(&sink, hri_fail_memory(error, e.text.length, "text"));
-  hri_sink_put(&sink, hri_text_get(&e.text), e.text.length);
-  status = hri_sink_end(&sink);
+  status = write_export(&e, export, path, error);
 out:
-  hri_text_deinit(&e.text);
   hri_lives_destroy(lives);
   return status;
+}
+
+hr_status hr_inspect_export(const hr_inspection *in, hr_export_format format, const char *path, hr_error *error) {
+  const exporter export = exporter_of(format);
+  hri_export e = {.s = in->snapshot, .lives = hri_inspection_lives(in), .in = in, .at = in->at_event};
+  if (!export) return hr_snapshot_export(in->snapshot, format, in->trace, 0, path, error);
+  return write_export(&e, export, path, error);
 }
 
 hr_status hr_snapshot_export(const hr_snapshot *snapshot, hr_export_format format, uint32_t trace, uint64_t at,

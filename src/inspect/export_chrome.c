@@ -10,7 +10,7 @@ typedef struct chrome {
   hri_export *e;
   uint64_t *category_bytes;       /* live now */
   char **category_names;          /* as JSON strings, quoted */
-  uint64_t next_life, next_ended; /* of lives->lives, lives->ended: not yet reached */
+  uint64_t next_life, next_freed; /* of lives->lives, lives->freed: not yet reached */
   int64_t base_us, now_us;
   uint64_t live_bytes, reserved_bytes; /* before the event */
 } chrome;
@@ -38,7 +38,7 @@ static void put_instant(chrome *c, const char *name, const hri_level *level, int
 }
 
 static void put_category(chrome *c, uint16_t category) {
-  if (!c->e->s->categories_stated) return;
+  if (!hri_export_has_categories(c->e)) return;
   begin_record(c);
   hri_text_add(
       &c->e->text,
@@ -54,21 +54,23 @@ static void put_levels(chrome *c, uint64_t live_bytes, uint64_t reserved_bytes) 
       (long long)c->now_us, (unsigned long long)live_bytes, (unsigned long long)reserved_bytes);
 }
 
-/* The lives that begin and end with this event, of which there is at most one each but for the last event. */
+/* The lives that begin with this event, or whose free it requests, of which there is at most one each but for the last event. */
 static void put_changes(chrome *c, const hri_level *level) {
   const hri_lives *lives = c->e->lives;
-  for (; c->next_ended < lives->ended_count && lives->lives[lives->ended[c->next_ended]].end == level->event;
-       c->next_ended++) {
-    const hri_life *life = &lives->lives[lives->ended[c->next_ended]];
+  for (; c->next_freed < lives->freed_count && lives->lives[lives->freed[c->next_freed]].request == level->event;
+       c->next_freed++) {
+    const hri_life *life = &lives->lives[lives->freed[c->next_freed]];
+    uint16_t category = hri_export_category(c->e, lives->freed[c->next_freed]);
     put_instant(c, "[memory]", level, -(int64_t)life->size, &life->addr);
-    c->category_bytes[life->category] -= life->size;
-    put_category(c, life->category);
+    c->category_bytes[category] -= life->size;
+    put_category(c, category);
   }
   for (; c->next_life < lives->count && lives->lives[c->next_life].alloc == level->event; c->next_life++) {
     const hri_life *life = &lives->lives[c->next_life];
+    uint16_t category = hri_export_category(c->e, c->next_life);
     put_instant(c, "[memory]", level, (int64_t)life->size, &life->addr);
-    c->category_bytes[life->category] += life->size;
-    put_category(c, life->category);
+    c->category_bytes[category] += life->size;
+    put_category(c, category);
   }
 }
 
@@ -114,7 +116,7 @@ static void put_head(chrome *c) {
   hri_text_add(&c->e->text,
                "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"memory of %s\"}}",
                hri_export_device(c->e, device));
-  for (uint32_t k = 0; k < c->e->s->category_count; k++)
+  for (uint32_t k = 0; k < hri_export_category_count(c->e); k++)
     if (c->category_bytes[k]) put_category(c, (uint16_t)k);
 }
 
@@ -125,21 +127,22 @@ static int64_t first_time(const hri_lives *lives) {
 }
 
 static hr_status prepare(chrome *c) {
-  const hr_snapshot *s = c->e->s;
-  c->category_bytes = hri_alloc_zero(s->category_count, sizeof *c->category_bytes);
-  c->category_names = hri_alloc_zero(s->category_count, sizeof *c->category_names);
-  if (!c->category_bytes || !c->category_names)
-    return hri_fail_memory(c->e->sink->error, s->category_count * 16ull, "categories");
-  for (uint32_t k = 0; k < s->category_count; k++) {
+  const hri_lives *lives = c->e->lives;
+  uint32_t count = hri_export_category_count(c->e);
+  c->category_bytes = hri_alloc_zero(count, sizeof *c->category_bytes);
+  c->category_names = hri_alloc_zero(count, sizeof *c->category_names);
+  if (!c->category_bytes || !c->category_names) return hri_fail_memory(c->e->sink->error, count * 16ull, "categories");
+  for (uint32_t k = 0; k < count; k++) {
     hri_text text = {0};
     hri_json_writer w = hri_json_writer_init(&text, 0);
-    hri_json_put_string(&w, k ? hr_snapshot_category(s, (uint16_t)k) : "unknown");
+    hri_json_put_string(&w, hri_export_category_name(c->e, (uint16_t)k));
     c->category_names[k] = text.chars;
     if (text.failed) return hri_fail_memory(c->e->sink->error, text.length, "a category's name");
   }
-  for (; c->next_life < c->e->lives->before_count; c->next_life++)
-    c->category_bytes[c->e->lives->lives[c->next_life].category] += c->e->lives->lives[c->next_life].size;
-  c->base_us = first_time(c->e->lives);
+  for (; c->next_life < lives->before_count; c->next_life++)
+    if (!lives->lives[c->next_life].pending_before)
+      c->category_bytes[hri_export_category(c->e, c->next_life)] += lives->lives[c->next_life].size;
+  c->base_us = first_time(lives);
   return HR_OK;
 }
 
@@ -152,7 +155,7 @@ hr_status hri_export_chrome(hri_export *e) {
     for (uint64_t k = 0; k < e->s->annotation_count; k++) put_annotation(&c, &e->s->annotations[k]);
     hri_text_add(&e->text, "\n]}\n");
   }
-  for (uint32_t k = 0; k < e->s->category_count && c.category_names; k++) hri_free(c.category_names[k]);
+  for (uint32_t k = 0; k < hri_export_category_count(e) && c.category_names; k++) hri_free(c.category_names[k]);
   hri_free(c.category_names);
   hri_free(c.category_bytes);
   return status;

@@ -1,6 +1,5 @@
 /* The live set at one instant as a flame graph: one stack per distinct (category, stack), weighted by the bytes asked
- * for.
- * Where the snapshot states categories, they are the outermost frame. */
+ * for; what is pending is not in it. Where there are categories, they are the outermost frame. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,12 +27,12 @@ static hr_status collect(const hri_export *e, flames *out) {
   HRI_TRY(hri_lives_at(e->lives, e->at, &live, &count, error));
   for (uint64_t k = 0; k < count; k++) {
     const hri_life *life = &e->lives->lives[live[k]];
-    const flame one = {life->stack, e->s->categories_stated ? life->category : 0, life->size};
-    if (hri_array_push(out, one)) continue;
+    const flame one = {life->stack, hri_export_has_categories(e) ? hri_export_category(e, live[k]) : 0, life->size};
+    if (hri_life_pending_at(life, e->at) || hri_array_push(out, one)) continue;
     status = hri_fail_memory(error, (k + 1) * sizeof one, "the live set");
     goto out;
   }
-  if (count) qsort(out->items, out->count, sizeof *out->items, order);
+  if (out->count) qsort(out->items, out->count, sizeof *out->items, order);
   for (size_t k = 0; k < out->count; k++) {
     if (kept && order(&out->items[kept - 1], &out->items[k]) == 0) out->items[kept - 1].bytes += out->items[k].bytes;
     else out->items[kept++] = out->items[k];
@@ -44,10 +43,7 @@ out:
   return status;
 }
 
-/* What stands for a category, and for an allocation whose stack was not recorded. */
-static const char *category_text(const hri_export *e, uint16_t category) {
-  return category ? hr_snapshot_category(e->s, category) : "unknown";
-}
+/* What stands for an allocation whose stack was not recorded. */
 static const char no_stack[] = "(no stack recorded)";
 
 /* ---- collapsed ---- */
@@ -59,8 +55,8 @@ static void add_cleaned(hri_text *to, const char *text) {
 
 static void add_line(hri_export *e, const flame *f) {
   const hr_stack stack = e->s->stacks[f->stack];
-  if (e->s->categories_stated)
-    add_cleaned(&e->text, category_text(e, f->category)), hri_text_add_bytes(&e->text, ";", 1);
+  if (hri_export_has_categories(e))
+    add_cleaned(&e->text, hri_export_category_name(e, f->category)), hri_text_add_bytes(&e->text, ";", 1);
   if (stack.count == 0) hri_text_add(&e->text, "%s", no_stack);
   for (uint32_t k = stack.count; k-- > 0;) {
     hri_text frame = {0};
@@ -101,7 +97,8 @@ static void put_frame(hri_export *e, hri_json_writer *w, frame_table *t, uint32_
   hri_json_begin_object(w);
   if (index >= s->frame_count) {
     uint32_t category = index - s->frame_count;
-    hri_json_field_string(w, "name", category < s->category_count ? category_text(e, (uint16_t)category) : no_stack);
+    bool known = category < hri_export_category_count(e);
+    hri_json_field_string(w, "name", known ? hri_export_category_name(e, (uint16_t)category) : no_stack);
   } else {
     const hr_frame *f = &s->frames[index];
     const char *file = hr_snapshot_string(s, f->file);
@@ -119,8 +116,8 @@ static void put_frame(hri_export *e, hri_json_writer *w, frame_table *t, uint32_
 static void walk_stack(hri_export *e, hri_json_writer *w, frame_table *t, const flame *f,
                        void (*each)(hri_export *e, hri_json_writer *w, frame_table *t, uint32_t index)) {
   const hr_stack stack = e->s->stacks[f->stack];
-  if (e->s->categories_stated) each(e, w, t, e->s->frame_count + f->category);
-  if (stack.count == 0) each(e, w, t, e->s->frame_count + e->s->category_count);
+  if (hri_export_has_categories(e)) each(e, w, t, e->s->frame_count + f->category);
+  if (stack.count == 0) each(e, w, t, e->s->frame_count + hri_export_category_count(e));
   for (uint32_t k = stack.count; k-- > 0;) each(e, w, t, e->s->stack_frames[stack.first + k]);
 }
 
@@ -178,7 +175,7 @@ static void put_file(hri_export *e, frame_table *t, const flames *list) {
 }
 
 hr_status hri_export_speedscope(hri_export *e) {
-  uint64_t places = (uint64_t)e->s->frame_count + e->s->category_count + 1;
+  uint64_t places = (uint64_t)e->s->frame_count + hri_export_category_count(e) + 1;
   frame_table t = {.numbers = hri_alloc_zero((size_t)places, sizeof *t.numbers)};
   flames list = {0};
   hr_status status =

@@ -101,8 +101,6 @@ static inline hr_stage hri_life_stage(const hri_inside *in, const hri_life *life
 /* From a state; `live` counts what is allocated (not pending). */
 void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t event, hr_memory_sums *sums);
 hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_error *error);
-/* The segment that PyTorch takes for a rounded request, expandable ones aside. */
-uint64_t hri_segment_for(uint64_t rounded);
 
 /* ---- steps.c, growth.c, within.c ---- */
 

@@ -157,3 +157,11 @@ void hr_inspection_destroy(hr_inspection *p) {
 const hri_lives *hri_inspection_lives(const hr_inspection *p) { return ((const hri_inside *)p)->lives; }
 const uint8_t *hri_inspection_stages(const hr_inspection *p) { return ((const hri_inside *)p)->stages; }
 const hri_state *hri_inspection_state(const hr_inspection *p) { return &((const hri_inside *)p)->state; }
+
+const char *hri_inspection_no_stack(const hr_inspection *p) {
+  return ((const hri_inside *)p)->silent_backward ? "(no stack: the autograd thread)" : "(no stack)";
+}
+
+uint32_t hri_inspection_plain_stack(const hr_inspection *p, uint32_t stack) {
+  return ((const hri_inside *)p)->stacks[stack].plain;
+}

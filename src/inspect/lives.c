@@ -4,7 +4,8 @@
  * opened and it does not hold contradicts the trace, and is closed by the last event, so that the lives after the last
  * event are always exactly the last state's blocks.
  *
- * The lives that end are noted in the order in which they do, so that walking all levels needs no table again. */
+ * Lives are noted in the orders in which they end and in which their free was requested, so that walking all levels needs no
+ * table again. */
 #include "inspect/lives.h"
 
 #include <stdlib.h>
@@ -96,11 +97,18 @@ static hri_life make_life(const builder *b, const hr_trace_event *e) {
                     e->category, false,     false};
 }
 
-static void end_life(builder *b, uint64_t index, uint64_t event) {
+/* From here on the program no longer holds it. */
+static void request_free(builder *b, uint64_t index, uint64_t event) {
   hri_life *life = life_of(b, index);
-  life->end = event;
-  if (life->request == HRI_NEVER && !life->pending_before) life->request = event;
+  if (life->request != HRI_NEVER || life->pending_before) return;
+  life->request = event;
+  b->l->freed[b->l->freed_count++] = index;
+}
+
+static void end_life(builder *b, uint64_t index, uint64_t event) {
+  life_of(b, index)->end = event;
   b->l->ended[b->l->ended_count++] = index;
+  request_free(b, index, event);
 }
 
 static bool on_alloc(builder *b, const hr_trace_event *e, uint64_t event) {
@@ -135,9 +143,8 @@ static bool on_free(builder *b, const hr_trace_event *e, uint64_t event) {
   }
   life = life_of(b, index);
   if (life->size != e->size) b->l->odd_count++;
-  if (requested && life->request != HRI_NEVER) b->l->odd_count++;
-  else if (requested) life->request = event;
-  if (requested) return true;
+  if (requested && (life->request != HRI_NEVER || life->pending_before)) b->l->odd_count++;
+  if (requested) return request_free(b, index, event), true;
   end_life(b, index, event);
   close_slot(b, find(b, e->addr));
   return true;
@@ -244,6 +251,8 @@ static bool join(builder *b) {
     for (uint64_t k = 0; k < count; k++) all[k] = rows[k].life, now[rows[k].was] = k;
     for (uint64_t k = 0; k < l->ended_count; k++)
       l->ended[k] = l->ended[k] & BEFORE ? now[l->ended[k] & ~BEFORE] : l->ended[k] + count;
+    for (uint64_t k = 0; k < l->freed_count; k++)
+      l->freed[k] = l->freed[k] & BEFORE ? now[l->freed[k] & ~BEFORE] : l->freed[k] + count;
     l->before_count = count;
     l->count = count + b->made;
   }
@@ -276,23 +285,23 @@ static void find_start(hri_lives *l) {
   if (end - level < -lowest) l->odd_count += end > 0;
   else lowest = level - end;
   l->start_reserved_bytes = (uint64_t)-lowest;
-  for (uint64_t k = 0; k < l->before_count; k++) l->start_live_bytes += l->lives[k].size;
-  l->start_live_count = l->before_count;
+  for (uint64_t k = 0; k < l->before_count; k++)
+    if (!l->lives[k].pending_before) l->start_live_bytes += l->lives[k].size, l->start_live_count++;
   l->began_empty = l->before_count == 0 && l->start_reserved_bytes == 0;
 }
 
 void hri_lives_walk(const hri_lives *l, void (*each)(void *context, const hri_level *level), void *context) {
   hri_level now = {0, l->start_live_bytes, l->start_reserved_bytes, l->start_live_count};
-  uint64_t ended = 0, made = l->before_count;
+  uint64_t freed = 0, made = l->before_count;
   for (uint64_t k = 0; k < l->event_count; k++) {
     now.event = k;
     now.reserved_bytes += (uint64_t)reserved_change(&l->events[k]);
-    for (; ended < l->ended_count && l->lives[l->ended[ended]].end == k; ended++) {
-      const hri_life *life = &l->lives[l->ended[ended]];
+    for (; freed < l->freed_count && l->lives[l->freed[freed]].request == k; freed++) {
+      const hri_life *life = &l->lives[l->freed[freed]];
       if (life->alloc != k) now.live_bytes -= life->size, now.live_count--;
     }
     if (made < l->count && l->lives[made].alloc == k) {
-      if (l->lives[made].end != k) now.live_bytes += l->lives[made].size, now.live_count++;
+      if (l->lives[made].request != k) now.live_bytes += l->lives[made].size, now.live_count++;
       made++;
     }
     each(context, &now);
@@ -326,7 +335,8 @@ static bool build(builder *b) {
   l->lives = hri_alloc((size_t)(allocs + 1) * sizeof *l->lives);
   /* Every life that ends was begun by an alloc, or first heard of by a free: at most one for each event. */
   l->ended = hri_alloc((size_t)(l->event_count + 1) * sizeof *l->ended);
-  if (!l->lives || !l->ended || !widen(b) || !read_events(b) || !hold_state(b)) return false;
+  l->freed = hri_alloc((size_t)(l->event_count + 1) * sizeof *l->freed);
+  if (!l->lives || !l->ended || !l->freed || !widen(b) || !read_events(b) || !hold_state(b)) return false;
   if (l->has_state && l->event_count) close_unseen(b);
   return join(b);
 }
@@ -364,6 +374,7 @@ void hri_lives_destroy(hri_lives *l) {
   if (!l) return;
   hri_free(l->lives);
   hri_free(l->ended);
+  hri_free(l->freed);
   hri_free(l);
 }
 

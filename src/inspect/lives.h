@@ -38,8 +38,9 @@ typedef struct hri_lives {
   hri_life *lives; /* those from before the trace first, by address; then by alloc */
   uint64_t count, before_count;
   uint64_t *ended; /* indexes of lives that end within the trace, by end */
-  uint64_t ended_count;
-  uint64_t start_live_bytes, start_live_count, start_reserved_bytes; /* before event 0 */
+  uint64_t *freed; /* of those whose free is requested within it, by request */
+  uint64_t ended_count, freed_count;
+  uint64_t start_live_bytes, start_live_count, start_reserved_bytes; /* before event 0; what is pending is not live */
   bool has_state;     /* the snapshot states segments for this device, or its trace does (a profiler's does not) */
   bool began_empty;   /* nothing was live or reserved before event 0 */
   uint64_t odd_count; /* events that contradict others (an address allocated twice, ...): used as far as possible */
@@ -48,12 +49,13 @@ typedef struct hri_lives {
   uint64_t peak_reserved_bytes, peak_reserved_event;
 } hri_lives;
 
-/* Takes O(events) time, and 80 bytes per alloc event. MEMORY is the only failure. `trace` may be snapshot->trace_count:
+/* Takes O(events) time, and 88 bytes per allocation. MEMORY is the only failure. `trace` may be snapshot->trace_count:
  * then there are no events, and the state is that of the device with most segments. */
 hr_status hri_lives_build(const hr_snapshot *snapshot, uint32_t trace, hri_lives **lives, hr_error *error);
 void hri_lives_destroy(hri_lives *lives); /* NULL is fine */
 
-/* Calls `each` for the state after every event in order, with the event's number, live and reserved bytes. */
+/* Calls `each` for the state after every event in order, with the event's number, live and reserved bytes. Live is what
+ * the program holds: a block whose free was requested is live no longer, also while other streams may still use it. */
 typedef struct hri_level {
   uint64_t event;
   uint64_t live_bytes; /* sum of sizes asked for */
@@ -100,5 +102,8 @@ void hri_state_deinit(hri_state *state);
 const hri_lives *hri_inspection_lives(const hr_inspection *inspection);
 const uint8_t *hri_inspection_stages(const hr_inspection *inspection);
 const hri_state *hri_inspection_state(const hr_inspection *inspection);
+/* What stands for allocations without a stack; and the first stack that differs from `stack` in its step only. */
+const char *hri_inspection_no_stack(const hr_inspection *inspection);
+uint32_t hri_inspection_plain_stack(const hr_inspection *inspection, uint32_t stack);
 
 #endif

@@ -1,14 +1,10 @@
 /* Where the reserved bytes are, and whether a request would fit: sums over one state's segments and blocks. */
 #include "inspect/inside.h"
+#include "inspect/shortage.h"
 
 #include <stdlib.h>
 
 #define MIB ((uint64_t)1 << 20)
-
-uint64_t hri_segment_for(uint64_t rounded) {
-  if (rounded <= MIB) return 2 * MIB;
-  return rounded < 10 * MIB ? 20 * MIB : hri_round_up(rounded, 2 * MIB);
-}
 
 /* Bytes that empty_cache would return from a segment: all of it when nothing in it is live. Of expandable ones, the
  * mapped chunks that a free block covers; a mapped range begins at a chunk's boundary. */
@@ -51,6 +47,25 @@ void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t ev
       sums->rounding_bytes += b->size - b->requested_size;
       sums->live_count++;
     }
+  }
+}
+
+const char *hr_memory_part_name(hr_memory_part part) {
+  static const char *const names[HR_PART_COUNT] = {"live tensors", "rounding of their blocks",
+                                                   "freed, waiting for other streams",
+                                                   "cached, in segments that hold live blocks",
+                                                   "cached, in wholly free segments"};
+  return (unsigned)part < HR_PART_COUNT ? names[part] : "unknown";
+}
+
+uint64_t hr_memory_part_bytes(const hr_memory_sums *sums, hr_memory_part part) {
+  switch (part) {
+  case HR_PART_LIVE: return sums->requested_bytes;
+  case HR_PART_ROUNDING: return sums->rounding_bytes;
+  case HR_PART_PENDING: return sums->pending_bytes;
+  case HR_PART_FREE_PINNED: return sums->free_pinned_bytes;
+  case HR_PART_FREE_RETURNABLE: return sums->free_returnable_bytes;
+  default: return 0;
   }
 }
 

@@ -1,5 +1,6 @@
 /* The report for people: the verdict first, then where the bytes are, what was live, what grows, what is fragmented. */
 #include "inspect/inside.h"
+#include "inspect/shortage.h"
 
 #include <string.h>
 
@@ -17,8 +18,8 @@ typedef struct sheet {
 static void add_brief(hri_text *t, const hr_inspection *p, uint32_t stack, size_t columns) {
   const sheet *page = (const sheet *)t; /* the text is its first member */
   char brief[WIDE];
-  if (!stack && ((const hri_inside *)p)->silent_backward) {
-    hri_text_add(t, "(no stack: the autograd thread)\n");
+  if (!stack) {
+    hri_text_add(t, "%s\n", hri_inspection_no_stack(p));
     return;
   }
   hri_stack_text(p->snapshot, stack, page->wide ? WIDE_FRAMES : 2, brief, page->wide ? WIDE : columns);
@@ -31,73 +32,46 @@ static const char *category_name(const hr_inspection *p, uint16_t category) {
 
 /* ---- verdict ---- */
 
-static const hr_oom_event *oom_of(const hr_inspection *p) {
-  for (uint32_t k = 0; k < p->oom_count; k++)
-    if (p->ooms[k].event == p->at_event) return &p->ooms[k];
-  return NULL;
+/* What is free, and in what pieces: the pool's largest block, or what the device has. */
+static void say_pieces(hri_text *t, const hri_shortage *s) {
+  uint64_t pool = s->in->fragmentation.pool_largest_free_bytes;
+  bool fragmented = hri_short_by_pieces(s) > 0;
+  hri_text_add(t, "%s: %s free, %sin pieces of at most %s\n", fragmented ? "FRAGMENTED" : "NEARLY FULL",
+               SIZE(s->device_free + s->cached), fragmented ? "but " : "",
+               SIZE(pool > s->device_free ? pool : s->device_free));
 }
 
-static uint64_t free_bytes(const hr_inspection *p) {
-  return p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes;
-}
-
-/* Even in one piece, the free memory would have carried this request and hardly more: a tenth of it all would be left.
- * The
- * explainer weighs more than that. */
-static bool nearly_full(const hr_inspection *p) {
-  const hr_fragmentation *f = &p->fragmentation;
-  uint64_t all = p->at.reserved_bytes + f->device_free_bytes, have = free_bytes(p) + f->device_free_bytes;
-  return have < f->request_bytes + all / 10;
-}
-
-static uint64_t leaking(const hr_inspection *p, double *per_step) {
-  uint64_t bytes = 0;
-  *per_step = 0;
-  for (uint32_t k = 0; k < p->growth_count; k++)
-    if (hr_growth_goes_on(p->growth[k].kind)) bytes += p->growth[k].bytes, *per_step += p->growth[k].bytes_per_step;
-  return bytes;
-}
-
-/* One sentence from the tests of the fragmentation. */
-static void say_cause(hri_text *t, const hr_inspection *p) {
-  const hr_fragmentation *f = &p->fragmentation;
-  uint64_t have = free_bytes(p) + f->device_free_bytes, pools = p->at.private_pool_free_bytes, leaks;
-  double per_step;
+/* One sentence, from the tests that the explainer judges by as well, in its order. */
+static void say_cause(hri_text *t, const hri_shortage *s) {
+  const hr_fragmentation *f = &s->in->fragmentation;
+  uint64_t have = s->device_free + s->cached, lost;
   if (!f->request_bytes) return;
-  leaks = leaking(p, &per_step);
   if (f->fits_block)
     hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n",
                  SIZE(f->pool_largest_free_bytes));
-  else if (f->device_free_bytes >= f->segment_bytes)
+  else if (s->device_free >= s->need)
     hri_text_add(
         t, "NOT THE DEVICE: it has the %s needed; most likely a limit below its memory (a fraction) was reached\n",
-        SIZE(f->segment_bytes));
+        SIZE(s->need));
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
-  else if (pools && have < f->segment_bytes && have + pools >= f->segment_bytes)
-    hri_text_add(t, "PRIVATE POOLS hold %s free, where nobody else may use them\n", SIZE(pools));
-  else if (leaks >= p->at.requested_bytes / 10 && leaks && have + leaks >= f->segment_bytes)
-    hri_text_add(t, "GROWTH: without the %s that stay behind it would have been enough\n", SIZE(leaks));
-  else if (f->device_free_bytes >= f->request_bytes)
-    hri_text_add(t, "NO ROOM for a segment of %s; free in the pool %s, in pieces of at most %s\n",
-                 SIZE(f->segment_bytes), SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
-  else if (f->fits_compacted && nearly_full(p))
-    hri_text_add(t, "NEARLY FULL: %s free, in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
-                 SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes
-                                                                        : f->device_free_bytes));
-  else if (f->fits_compacted)
-    hri_text_add(t, "FRAGMENTED: %s free, but in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
-                 SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes
-                                                                        : f->device_free_bytes));
-  else
-    hri_text_add(t, "TOO BIG by %s: no arrangement of the free memory would do\n",
-                 SIZE(f->request_bytes - f->device_free_bytes - free_bytes(p)));
+  else if (hri_short_by_pools(s))
+    hri_text_add(t, "PRIVATE POOLS hold %s free, where nobody else may use them\n", SIZE(s->pools_free));
+  else if ((lost = hri_short_by_loss(s)))
+    hri_text_add(t, "HELD ELSEWHERE: %s that this allocator had before went to somebody else\n", SIZE(lost));
+  else if (hri_short_by_growth(s))
+    hri_text_add(t, "GROWTH: without the %s that stay behind it would have been enough\n", SIZE(s->growing));
+  else if (have < s->need)
+    hri_text_add(t, "TOO BIG by %s: %s free, and the device is asked for %s\n", SIZE(s->need - have), SIZE(have),
+                 SIZE(s->need));
+  else say_pieces(t, s);
 }
 
-static void say_failure(hri_text *t, const hr_inspection *p, const hr_oom_event *oom) {
+static void say_failure(hri_text *t, const hr_inspection *p, const hri_shortage *shortage) {
+  const hr_oom_event *oom = shortage->oom;
   hri_text_add(t, "OUT OF MEMORY");
   if (oom->stage) hri_text_add(t, " in %s", hr_stage_name(oom->stage));
   hri_text_add(t, ": %s asked for, %s free on the device\n", SIZE(oom->size), SIZE(oom->device_free_bytes));
-  say_cause(t, p);
+  say_cause(t, shortage);
   hri_text_add(t, "  %s live in %s reserved", SIZE(oom->live_bytes), SIZE(oom->reserved_bytes));
   if (p->oom_total > 1) hri_text_add(t, "; the last of %llu failures", (unsigned long long)p->oom_total);
   hri_text_add(t, "\n");
@@ -120,15 +94,17 @@ static void say_instant(hri_text *t, const hr_inspection *p) {
 }
 
 static void say_verdict(hri_text *t, const hr_inspection *p) {
-  const hr_oom_event *oom = oom_of(p);
-  double per_step;
-  uint64_t leaks = leaking(p, &per_step);
-  if (oom) say_failure(t, p, oom);
+  const hri_shortage s = hri_shortage_of(p);
+  if (s.oom && s.oom->event == p->at_event) say_failure(t, p, &s);
   else say_instant(t, p);
-  if (leaks)
+  if (s.largest) {
+    double per_step = 0;
+    bool steps = s.largest->kind == HR_GROWTH_LEAK;
+    for (uint32_t k = 0; k < p->growth_count; k++)
+      if (hr_growth_goes_on(p->growth[k].kind)) per_step += p->growth[k].bytes_per_step;
     hri_text_add(t, "GROWS by %s every %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
-                 p->growth[0].kind == HR_GROWTH_LEAK ? "step" : "pass", SIZE(leaks),
-                 p->growth[0].kind == HR_GROWTH_LEAK ? "steps" : "passes");
+                 steps ? "step" : "pass", SIZE(s.growing), steps ? "steps" : "passes");
+  }
   if (p->outlier_step != UINT64_MAX)
     hri_text_add(t, "STEP %llu STANDS OUT: its peak is %s, that of other steps %s\n",
                  (unsigned long long)p->outlier_step + 1, SIZE(p->steps[p->outlier_step].peak_live_bytes),
@@ -169,20 +145,20 @@ static void list_pinned(hri_text *t, const hr_inspection *p) {
 
 /* ---- tables ---- */
 
-static void add_sum(hri_text *t, const char *name, uint64_t bytes, uint64_t whole, bool always) {
-  if (bytes || always) hri_text_add(t, "  %-42s%12s%8.1f %%\n", name, SIZE(bytes), share(bytes, whole));
+static void add_sum(hri_text *t, const char *name, uint64_t bytes, uint64_t whole) {
+  hri_text_add(t, "  %-42s%12s%8.1f %%\n", name, SIZE(bytes), share(bytes, whole));
 }
 
 static void add_sums(hri_text *t, const hr_inspection *p) {
   const hr_memory_sums *m = &p->at;
   if (!p->has_state) return;
   hri_text_add(t, "\nreserved memory\n");
-  add_sum(t, "live tensors, as asked for", m->requested_bytes, m->reserved_bytes, true);
-  add_sum(t, "rounding", m->rounding_bytes, m->reserved_bytes, true);
-  add_sum(t, "freed, but other streams may still use it", m->pending_bytes, m->reserved_bytes, false);
-  add_sum(t, "free, in segments without live blocks", m->free_returnable_bytes, m->reserved_bytes, true);
-  add_sum(t, "free, in segments with live blocks", m->free_pinned_bytes, m->reserved_bytes, true);
-  add_sum(t, "total", m->reserved_bytes, m->reserved_bytes, true);
+  for (int part = 0; part < HR_PART_COUNT; part++) {
+    uint64_t bytes = hr_memory_part_bytes(m, (hr_memory_part)part);
+    if (bytes || part != HR_PART_PENDING) /* that some wait is rare */
+      add_sum(t, hr_memory_part_name((hr_memory_part)part), bytes, m->reserved_bytes);
+  }
+  add_sum(t, "total", m->reserved_bytes, m->reserved_bytes);
   if (m->private_pool_bytes)
     hri_text_add(t, "  of it in private pools %s, %s free and unusable by others\n", SIZE(m->private_pool_bytes),
                  SIZE(m->private_pool_free_bytes));

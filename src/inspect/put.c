@@ -192,6 +192,7 @@ static void put_steps(hri_json_writer *w, const hr_inspection *p, uint32_t top) 
 
 static void put_trace(hri_json_writer *w, const hr_inspection *p) {
   hri_json_field_string(w, "format", p->snapshot->format);
+  hri_json_field_string(w, "versions", hr_snapshot_versions(p->snapshot));
   hri_json_field_i64(w, "device", p->device);
   hri_json_field_u64(w, "event_count", p->event_count);
   hri_json_key(w, "actions");

@@ -81,14 +81,17 @@ static void put_places(const hri_report_columns *c, hri_page *page) {
     last = at;
   }
   for (i = 0; i < l->count; i++) hri_page_u64(page, l->lives[i].size);
-  for (i = 0; i < l->count; i++) hri_page_i64(page, c->block_bytes[i] - l->lives[i].size);
+  /* What the block takes beyond that, and whether the last state shows it: else the blocks beside it decide. */
+  for (i = 0; i < l->count; i++)
+    hri_page_u64(page, (l->lives[i].block_size - l->lives[i].size) << 1 | l->lives[i].seen);
 }
 
 static void put_owners(const hri_report_columns *c, hri_report_tables *tables, hri_page *page) {
   const hri_lives *l = c->lives;
   uint64_t i, last = 0;
-  for (i = 0; i < l->count; i++) hri_page_u64(page, hri_report_stack(tables, l->lives[i].stack));
-  for (i = 0; i < l->count; i++) hri_page_u64(page, c->life_category ? c->life_category[i] : l->lives[i].category);
+  for (i = 0; i < l->count; i++)
+    hri_page_u64(page, hri_report_stack(tables, hri_inspection_plain_stack(c->in, l->lives[i].stack)));
+  for (i = 0; i < l->count; i++) hri_page_u64(page, c->in->life_category[i]);
   for (i = 0; i < l->count; i++) hri_page_u64(page, l->lives[i].pool);
   for (i = 0; i < l->count; i++) {
     hri_page_i64(page, l->lives[i].stream - last);
@@ -105,7 +108,7 @@ static void put_start_segments(const hri_report_columns *c, hri_page *page) {
     hri_page_u64(page, segment->total_size);
     hri_page_u64(page, segment->stream);
     hri_page_u64(page, segment->pool);
-    hri_page_u64(page, segment->expandable);
+    hri_page_u64(page, segment->expandable | segment->large << 1);
   }
 }
 
@@ -149,16 +152,17 @@ enum { MAX_STAGE_RUNS = 200000 };
 static void put_stages(const hri_report_columns *c, hri_page *page) {
   uint64_t i, count = 0, last = 0;
   uint8_t stage = HR_STAGE_UNKNOWN;
-  for (i = 0; c->stages && i < c->lives->event_count; i++) {
-    count += c->stages[i] != stage;
-    stage = c->stages[i];
+  const uint8_t *stages = hri_inspection_stages(c->in);
+  for (i = 0; stages && i < c->lives->event_count; i++) {
+    count += stages[i] != stage;
+    stage = stages[i];
   }
   if (count > MAX_STAGE_RUNS) count = 0;
   hri_page_u64(page, count);
   stage = HR_STAGE_UNKNOWN;
   for (i = 0; count > 0 && i < c->lives->event_count; i++) {
-    if (c->stages[i] == stage) continue;
-    stage = c->stages[i];
+    if (stages[i] == stage) continue;
+    stage = stages[i];
     hri_page_u64(page, i - last);
     hri_page_u64(page, stage);
     last = i;

@@ -15,12 +15,10 @@ typedef struct hri_report_addresses {
 } hri_report_addresses;
 
 typedef struct hri_report_columns {
+  const hr_inspection *in;
   const hri_lives *lives;
-  const hri_state *start;        /* before event 0 */
-  const uint16_t *life_category; /* NULL: as the lives have it */
-  const uint8_t *stages;         /* hr_stage after every event; NULL: not known */
-  const uint64_t *block_bytes;   /* per life, what its block takes */
-  int64_t first_time_us;         /* of the first event that has one */
+  const hri_state *start; /* before event 0 */
+  int64_t first_time_us;  /* of the first event that has one */
   hri_report_addresses addresses;
 } hri_report_columns;
 

@@ -1,5 +1,6 @@
 #include "base/json.h"
 #include "report/facts.h"
+#include "report/against.h"
 
 /* Instants are event numbers; -1 is before the first event. */
 static int64_t instant(uint64_t event) { return event > INT64_MAX ? -1 : (int64_t)event; }
@@ -13,11 +14,29 @@ static void put_trace(hri_json_writer *w, const hr_inspection *in, const hri_liv
   hri_json_field_bool(w, "beganEmpty", in->began_empty);
   hri_json_field_u64(w, "odd", in->odd_count);
   hri_json_field_bool(w, "categoriesInferred", in->categories_inferred);
+  hri_json_field_string(w, "noStack", hri_inspection_no_stack(in));
   hri_json_field_i64(w, "peakEvent", instant(in->peak_event));
   hri_json_field_u64(w, "peakLive", in->peak_live_bytes);
   hri_json_field_u64(w, "peakReserved", in->peak_reserved_bytes);
   hri_json_field_i64(w, "atEvent", instant(in->at_event));
   hri_json_field_u64(w, "startReserved", lives->start_reserved_bytes);
+}
+
+/* The sums of the inspected instant, and the names of their parts: the script sums up other instants in the same way. */
+static void put_sums(hri_json_writer *w, const hr_inspection *in) {
+  hri_json_key(w, "parts");
+  hri_json_begin_array(w);
+  for (int part = 0; part < HR_PART_COUNT; part++) hri_json_put_string(w, hr_memory_part_name((hr_memory_part)part));
+  hri_json_end_array(w);
+  hri_json_key(w, "sums");
+  hri_json_begin_array(w);
+  for (int part = 0; part < HR_PART_COUNT; part++)
+    hri_json_put_u64(w, hr_memory_part_bytes(&in->at, (hr_memory_part)part));
+  hri_json_end_array(w);
+  hri_json_field_u64(w, "atReserved", in->at.reserved_bytes);
+  hri_json_field_u64(w, "privatePools", in->at.private_pool_bytes);
+  hri_json_field_u64(w, "privateFree", in->at.private_pool_free_bytes);
+  hri_json_field_i64(w, "maxSplit", in->snapshot->settings.max_split_size);
 }
 
 static void put_stage_names(hri_json_writer *w) {
@@ -88,10 +107,6 @@ static void put_steps(hri_json_writer *w, const hr_inspection *in) {
   hri_json_end_array(w);
 }
 
-static const char *growth_name(hr_growth_kind kind) {
-  return kind == HR_GROWTH_LEAK ? "still growing" : kind == HR_GROWTH_ONCE ? "once" : hr_growth_name(kind);
-}
-
 static void put_growth(hri_json_writer *w, const hr_inspection *in, hri_report_tables *tables) {
   uint32_t i;
   hri_json_key(w, "growth");
@@ -99,12 +114,16 @@ static void put_growth(hri_json_writer *w, const hr_inspection *in, hri_report_t
   for (i = 0; i < in->growth_count; i++) {
     const hr_growth *growth = &in->growth[i];
     hri_json_begin_object(w);
-    hri_json_field_string(w, "kind", growth_name(growth->kind));
+    hri_json_field_string(w, "kind", hr_growth_name(growth->kind));
+    hri_json_field_bool(w, "goesOn", hr_growth_goes_on(growth->kind));
+    hri_json_field_bool(w, "byPass", growth->kind >= HR_GROWTH_GRAPH);
+    hri_json_field_u64(w, "grown", growth->steps_grown);
+    hri_json_field_u64(w, "seen", growth->steps_seen);
     hri_json_field_u64(w, "stack", hri_report_stack(tables, growth->stack));
     hri_json_field_u64(w, "category", growth->category);
     hri_json_field_u64(w, "bytes", growth->bytes);
     hri_json_field_u64(w, "count", growth->count);
-    hri_json_field_double(w, "perStep", growth->bytes_per_step);
+    hri_json_field_u64(w, "perStep", (uint64_t)growth->bytes_per_step);
     hri_json_end_object(w);
   }
   hri_json_end_array(w);
@@ -128,6 +147,7 @@ hr_status hri_report_facts(const hr_inspection *in, const hri_lives *lives, cons
   hri_json_writer w = hri_json_writer_init(json, 0);
   hri_json_begin_object(&w);
   put_trace(&w, in, lives);
+  put_sums(&w, in);
   put_lines(&w, options);
   put_categories(&w, in);
   put_stage_names(&w);
@@ -135,6 +155,7 @@ hr_status hri_report_facts(const hr_inspection *in, const hri_lives *lives, cons
   put_steps(&w, in);
   put_growth(&w, in, tables);
   put_pools(&w, in->snapshot);
+  if (options && options->before) HRI_TRY(hri_report_against(&w, in, options, error));
   hri_json_end_object(&w);
   return json->failed ? hri_fail_memory(error, json->length, "the report's facts") : HR_OK;
 }

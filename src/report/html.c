@@ -1,6 +1,6 @@
 /* The page is a template with places in double braces; the data is one script element that no browser runs, as base64.
  *
- * Names in a snapshot may be anything. They reach the page in two ways only: escaped (title, verdict, details), and
+ * Names in a snapshot may be anything. They reach the page in two ways only: escaped (title, verdict, sections), and
  * within the compressed data, from where the script puts them into text nodes. The content security policy admits the
  * one script and the one style sheet by their hashes and no connection to anywhere. */
 #include <stdio.h>
@@ -19,7 +19,7 @@ extern const size_t hri_page_html_bytes, hri_page_css_bytes;
   extern const size_t hri_page_##name##_js_bytes;
 #define PARTS(each)                                                                                                    \
   each(data) each(model) each(draw) each(timeline) each(live) each(flame) each(segments) each(spans) each(table)       \
-      each(facts) each(main)
+      each(facts) each(against) each(main)
 PARTS(PART)
 
 typedef struct report {
@@ -82,13 +82,42 @@ static const char *title_of(const report *r) {
   return r->options && r->options->title ? r->options->title : "Memory report";
 }
 
+static void put_words(hri_page *page, const char *tags) { hri_page_put(page, tags, strlen(tags)); }
+
+static void put_note(hri_page *page, const hr_report_note *note) {
+  put_words(page, "<li>");
+  hri_page_put_text(page, note->text);
+  if (note->more && note->more[0]) {
+    put_words(page, "<small>");
+    hri_page_put_text(page, note->more);
+    put_words(page, "</small>");
+  }
+  put_words(page, "</li>");
+}
+
+static void put_sections(const report *r, hri_page *page) {
+  uint32_t number = 1, count = r->options ? r->options->section_count : 0;
+  for (uint32_t k = 0; k < count; k++) {
+    const hr_report_section *section = &r->options->sections[k];
+    bool numbered = k >= r->options->numbered_from;
+    char tag[32];
+    put_words(page, "<h3>");
+    hri_page_put_text(page, section->title);
+    (void)snprintf(tag, sizeof tag, numbered ? "</h3><ol start=\"%u\">" : "</h3><ul>", number);
+    put_words(page, tag);
+    for (uint32_t n = 0; n < section->note_count; n++) put_note(page, &section->notes[n]);
+    put_words(page, numbered ? "</ol>" : "</ul>");
+    if (numbered) number += section->note_count;
+  }
+}
+
 static void put_place(report *r, hri_page *page, const char *name, size_t length) {
 #define IS(text) (length == sizeof text - 1 && memcmp(name, text, length) == 0)
   if (IS("title")) hri_page_put_text(page, title_of(r));
   else if (IS("policy")) put_policy(r, page);
   else if (IS("style")) hri_page_put(page, hri_page_css, hri_page_css_bytes);
   else if (IS("verdict")) hri_page_put_text(page, hri_text_get(&r->verdict));
-  else if (IS("details")) hri_page_put_text(page, r->options && r->options->details ? r->options->details : "");
+  else if (IS("sections")) put_sections(r, page);
   else if (IS("version")) hri_page_put_text(page, hr_version());
   else if (IS("script")) hri_page_put(page, r->script.chars, r->script.length);
   else if (IS("data")) put_data(r, page);
@@ -120,35 +149,17 @@ static hr_status write_page(report *r, const char *path) {
   return hri_page_end(page, r->error);
 }
 
-/* What a block takes is exact in the state of the inspected instant, which inspect's own sums come from; a life alone only
- * shows what its request rounds to, where the last state no longer has it. */
-static uint64_t *block_bytes(const hr_inspection *in, const hri_lives *lives) {
-  const hri_state *state = hri_inspection_state(in);
-  uint64_t *bytes = hri_alloc((size_t)(lives->count + 1) * sizeof *bytes);
-  uint64_t i;
-  if (!bytes) return NULL;
-  for (i = 0; i < lives->count; i++) bytes[i] = lives->lives[i].block_size;
-  for (i = 0; i < state->block_count; i++)
-    if (state->block_lives[i] != HRI_NEVER) bytes[state->block_lives[i]] = state->blocks[i].size;
-  return bytes;
-}
-
 static hr_status write_report(report *r, const hri_lives *lives, const char *path) {
   hri_state start = {0};
-  uint64_t *blocks = block_bytes(r->in, lives);
   hr_status status;
-  if (!blocks) return hri_fail_memory(r->error, lives->count * sizeof *blocks, "the blocks of a report");
-  HRI_TRY_OUT(hri_state_at(lives, HRI_NEVER, &start, r->error));
-  r->columns =
-      (hri_report_columns){.lives = lives, .start = &start, .addresses = hri_report_addresses_of(lives, &start)};
-  r->columns.life_category = r->in->life_category;
-  r->columns.stages = hri_inspection_stages(r->in);
+  HRI_TRY(hri_state_at(lives, HRI_NEVER, &start, r->error));
+  r->columns = (hri_report_columns){.in = r->in,
+                                    .lives = lives,
+                                    .start = &start,
+                                    .addresses = hri_report_addresses_of(lives, &start)};
   r->columns.first_time_us = first_time(lives);
-  r->columns.block_bytes = blocks;
   status = write_page(r, path);
-out:
   hri_state_deinit(&start);
-  hri_free(blocks);
   return status;
 }
 

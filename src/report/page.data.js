@@ -1,7 +1,8 @@
 // Reads the data of the page, in the order in which src/report/columns.c wrote it: base64, gzip, then numbers of varying length.
 //
 // Instants: `t` events have happened; 0 is before the first event and `events` the end. An allocation is live at t when
-// alloc <= t < end. Addresses are offsets from `base`.
+// alloc <= t < freed, and pending (freed, but other streams may still use it) when freed <= t < end. Addresses are offsets
+// from `base`.
 const NEVER = 0x7fffffff;
 
 function base64Bytes(text) {
@@ -89,19 +90,26 @@ function readLives(n, count, unit) {
     const value = n.u();
     request[i] = value === 0 ? NEVER : end[i] === NEVER ? value - 1 : end[i] + 1 - value;
   }
-  const addr = new Float64Array(count), block = new Float64Array(count);
+  // A free that was requested before the trace leaves nothing live in it: freed is 0 then.
+  const freed = Int32Array.from(end, (at, i) => Math.min(at, request[i]));
+  const addr = new Float64Array(count), block = new Float64Array(count), seen = new Uint8Array(count);
   for (let i = 0, last = 0; i < count; i++) addr[i] = (last += n.i()) * unit;
   const size = n.unsigned(new Float64Array(count));
-  for (let i = 0; i < count; i++) block[i] = size[i] + n.i();
+  for (let i = 0; i < count; i++) {
+    const value = n.u();
+    seen[i] = value % 2;
+    block[i] = size[i] + (value - seen[i]) / 2;
+  }
   const stack = n.unsigned(new Uint32Array(count)), category = n.unsigned(new Uint16Array(count)), pool = n.unsigned(new Uint32Array(count));
-  return {count, alloc, end, request, addr, size, block, stack, category, pool, streams: readStreams(n, count)};
+  return {count, alloc, freed, end, addr, size, block, seen, stack, category, pool, streams: readStreams(n, count)};
 }
 
 function readSegments(n, unit) {
   const start = [], events = [];
   for (let i = n.u(); i > 0; i--) {
     const addr = n.u() * unit;
-    start.push({addr, size: n.u(), stream: n.u(), pool: n.u(), joins: n.u() === 1});
+    const segment = {addr, size: n.u(), stream: n.u(), pool: n.u()}, kind = n.u();
+    start.push({...segment, joins: kind % 2 === 1, large: kind > 1});
   }
   for (let i = n.u(), t = 1; i > 0; i--) {
     t += n.u();

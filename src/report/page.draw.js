@@ -1,11 +1,15 @@
 // Words for sizes and times, elements, colours and canvases. Text from the snapshot becomes text nodes only, never markup.
 const $ = id => document.getElementById(id);
 
+// Two decimals as in every other report (hri_size_text): C rounds an exact half to the even digit, toFixed does not.
 function sizeText(bytes) {
-  const sign = bytes < 0 ? '−' : '', units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+  const sign = bytes < 0 ? '−' : '', units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
   let value = Math.abs(bytes), unit = 0;
-  while (value >= 1024 && unit < 6) { value /= 1024; unit++; }
-  return `${sign}${unit ? value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0) : value} ${units[unit]}`;
+  while (value >= 1023.995 && unit < 5) { value /= 1024; unit++; }
+  if (!unit) return `${sign}${value} B`;
+  const cents = value * 100, whole = Math.floor(cents), rest = cents - whole;
+  const rounded = rest > 0.5 || rest === 0.5 && whole % 2 ? whole + 1 : whole;
+  return `${sign}${Math.floor(rounded / 100)}.${String(rounded % 100).padStart(2, '0')} ${units[unit]}`;
 }
 const numberFormat = new Intl.NumberFormat('en'), countText = n => numberFormat.format(Math.round(n));
 const largestIn = (values, least) => { let most = least; for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i];
@@ -37,10 +41,15 @@ function el(tag, properties, ...children) {
 
 // columns: [{name, number, ...}] with how a cell is set, rows: arrays of texts or nodes. `spare` columns go first where room is short.
 function table(columns, rows, caption) {
-  const cell = (value, i, tag) => el(tag,
-    {className: ['number', 'wide', 'share', 'plain', 'spare'].filter(kind => columns[i][kind]).join(' ')}, value);
+  // Where room is short a row becomes a card, and its cells say what they are; heads that sort stay as they are.
+  const labelled = columns.every(c => typeof c.name === 'string'), wide = columns.some(c => c.wide);
+  const cell = (value, i, tag) => {
+    const node = el(tag, {className: ['number', 'wide', 'share', 'plain', 'spare'].filter(kind => columns[i][kind]).join(' ')}, value);
+    if (tag === 'td' && labelled && wide && !columns[i].wide && columns[i].name) node.dataset.label = columns[i].name.replace(' (inferred)', '');
+    return node;
+  };
   return el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption},
-    el('table', {className: columns.some(c => c.wide) ? 'cards' : ''},
+    el('table', {className: wide ? labelled ? 'cards labelled' : 'cards' : ''},
     el('caption', {className: 'hidden'}, caption),
     el('thead', {}, el('tr', {}, columns.map((c, i) => { const th = cell(c.name, i, 'th'); th.scope = 'col'; return th; }))),
     el('tbody', {}, rows.map(row => el('tr', {}, row.map((value, i) => cell(value, i, 'td')))))));

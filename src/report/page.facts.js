@@ -23,7 +23,7 @@ function figures(model) {
   }
   const last = facts.ooms.at(-1);
   list.push(figure('Failed requests', countText(facts.oomTotal), last ? `last: ${sizeText(last.size)}` : 'none in this trace'));
-  if (facts.steps.length) list.push(figure('Steps', countText(facts.steps.length), `found from ${facts.stepsFrom}`));
+  if (facts.steps.length) list.push(figure('Steps', countText(facts.steps.length), `from ${facts.stepsFrom}`));
   return el('dl', {className: 'facts'}, list);
 }
 
@@ -36,22 +36,24 @@ function notes({facts}) {
   return el('div', {className: 'quiet'}, list.map(note => el('p', {}, note)));
 }
 
-// Where the reserved bytes of the instant are, as one bar.
-function sumsBar(sums) {
-  const all = [['live', sums.live, style.accent], ['rounding', sums.rounding, '#66ccee'], ['freed, pending', sums.pending, '#ee6677'],
-    ['free, returnable', sums.returnable, '#ccbb44'], ['free, in segments with live blocks', sums.pinned, style.free]];
-  const parts = all.filter(([, bytes]) => bytes > 0);
-  const words = parts.map(([name, bytes]) => `${name} ${sizeText(bytes)} (${shareText(bytes, sums.reserved)})`);
-  const bar = el('div', {className: 'sums', role: 'img', 'aria-label': `Reserved ${sizeText(sums.reserved)}: ${words.join(', ')}`});
+// Where the memory of the instant is, as one bar: the parts of what is reserved, and at a failure what the device had free.
+function sumsBar(model, sums, deviceFree) {
+  const colours = [style.accent, '#66ccee', '#ee6677', style.free, '#ccbb44'], total = sums.reserved + deviceFree;
+  const all = model.facts.parts.map((name, k) => [name, sums.parts[k], colours[k]]);
+  const parts = [...all, ['free on the device', deviceFree, '#44aa99']].filter(([, bytes]) => bytes > 0);
+  const words = parts.map(([name, bytes]) => `${name} ${sizeText(bytes)} (${shareText(bytes, total)})`);
+  const title = `Reserved at this instant: ${sizeText(sums.reserved)}`
+    + (deviceFree ? `; with ${sizeText(deviceFree)} free on the device ${sizeText(total)}` : '');
+  const bar = el('div', {className: 'sums', role: 'img', 'aria-label': `${title}: ${words.join(', ')}`});
   const legend = el('ul', {className: 'legend'});
   parts.forEach(([, bytes, colour], i) => {
     const piece = el('span', {title: words[i]}), box = el('span', {className: 'swatch'});
-    piece.style.flexGrow = bytes / sums.reserved;
+    piece.style.flexGrow = bytes / total;
     piece.style.background = box.style.background = colour;
     bar.append(piece);
     legend.append(el('li', {}, box, words[i]));
   });
-  return [el('h3', {}, `Reserved at this instant: ${sizeText(sums.reserved)}`), bar, legend];
+  return [el('h3', {}, title), bar, legend];
 }
 
 // Failures, growth and steps; `go` makes a button that goes to an instant.
@@ -59,16 +61,17 @@ function failuresTable(model, go) {
   const {ooms, oomTotal} = model.facts, number = name => ({name, number: true});
   const rows = ooms.map(oom => [go(`event ${countText(oom.event + 1)}`, oom.event + 1), sizeText(oom.size), sizeText(oom.deviceFree),
     sizeText(oom.live), sizeText(oom.reserved), oom.stage, stackCell(model, oom.stack)]);
-  return [el('h3', {}, `Failed requests (${countText(oomTotal)})`), table([{name: 'After'}, number('Request'), number('Device free'),
-    number('Live'), number('Reserved'), {name: 'Stage'}, {name: 'Stack', wide: true}], rows, 'Failed requests')];
+  return [el('h3', {}, `Failed requests (${countText(oomTotal)})`), table([{name: 'After', plain: true}, number('Request'), number('Device free'),
+    number('Live'), number('Reserved'), {name: 'Stage', plain: true}, {name: 'Stack', wide: true}], rows, 'Failed requests')];
 }
 
 function growthTable(model) {
   const {growth, categories} = model.facts, number = name => ({name, number: true});
-  const rows = growth.map(g => [sizeText(g.bytes), countText(g.count), sizeText(Math.round(g.perStep)), g.kind, categories[g.category] || '',
+  const often = g => `${sizeText(g.perStep)} per ${g.byPass ? 'pass' : 'step'}, in ${g.grown} of ${g.seen}`;
+  const rows = growth.map(g => [sizeText(g.bytes), countText(g.count), g.kind, g.goesOn ? often(g) : '–', categories[g.category] || '',
     stackCell(model, g.stack)]);
-  return [el('h3', {}, 'Allocations that outlive their step'), table([number('Bytes'), number('Count'), number('Per step'), {name: 'Growth'},
-    {name: 'Category'}, {name: 'Stack', wide: true}], rows, 'Allocations that outlive their step')];
+  return [el('h3', {}, 'What outlives its step'), table([number('Bytes'), number('Count'), {name: 'Growth', plain: true},
+    {name: 'How often', plain: true}, {name: 'Category', plain: true}, {name: 'Stack', wide: true}], rows, 'What outlives its step')];
 }
 
 function stepsTable(model, go) {
@@ -76,5 +79,6 @@ function stepsTable(model, go) {
   const rows = steps.slice(0, 1000).map(([first, count, peak, left], i) => [go(`step ${i + 1}`, first + 1), countText(count), sizeText(peak),
     sizeText(left), i === outlierStep ? `stands out: the usual peak is ${sizeText(usualPeak)}` : '']);
   return [el('h3', {}, steps.length > 1000 ? 'The first 1,000 steps' : 'Steps'),
-    table([{name: 'Step'}, number('Events'), number('Most live'), number('Left at its end'), {name: ''}], rows, 'Steps')];
+    table([{name: 'Step', plain: true}, number('Events'), number('Most live'), number('Left at its end'), {name: '', plain: true}], rows,
+      'Steps')];
 }

@@ -3,14 +3,20 @@
 function framesList(model, stack) {
   const frames = model.stacks[stack];
   return el('ul', {className: 'frames'}, [...frames].map(f => { const {name, file, line} = model.frames[f];
-    return el('li', {}, `${name}  ${file}${line ? ':' + line : ''}`); }));
+    return el('li', {}, wholeFrame({name, file, line})); }));
+}
+
+// The innermost frames in full, for a tip.
+function stackTitle(model, stack) {
+  const frames = [...model.stacks[stack]].slice(0, 12).map(f => safeText(wholeFrame(model.frames[f])));
+  return frames.join('\n') + (model.stacks[stack].length > 12 ? '\n…' : '');
 }
 
 // The label of a stack that opens to all its frames, which are made when it does.
 function stackCell(model, stack) {
   if (!model.stacks[stack].length) return model.label(stack);
   const details = el('details', {ontoggle: () => { if (details.open && details.children.length === 1) details.append(framesList(model,
-    stack)); }}, el('summary', {}, model.label(stack)));
+    stack)); }}, el('summary', {title: stackTitle(model, stack)}, model.label(stack)));
   return details;
 }
 
@@ -21,7 +27,11 @@ function swatch(app, c) {
   g.fillRect(0, 0, 12, 12);
   return canvas;
 }
-const categoryCell = (app, c) => [swatch(app, c), el('span', {className: 'name', title: safeText(app.palette[c].name)}, app.palette[c].name)];
+// The swatch is that of the picture, where rare categories are one; the name is the allocation's own.
+function categoryCell(app, life) {
+  const name = app.model.categoryName(life);
+  return [swatch(app, app.model.category[life]), el('span', {className: 'name', title: safeText(name)}, name)];
+}
 
 class Live {
   constructor(app) {
@@ -30,11 +40,12 @@ class Live {
       $('live-by').append(el('button', {type: 'button', onclick: () => { this.by = key; this.rows = 12; this.show(); }, value: key}, text));
   }
   groups(key) {
-    const {lives} = this.app.model, groups = new Map();
+    const {lives} = this.app.model, {category} = lives, groups = new Map();
     for (const i of this.app.live) {
       const k = key(i), group = groups.get(k);
-      if (!group) groups.set(k, {life: i, bytes: lives.size[i], count: 1, same: lives.size[i]});
+      if (!group) groups.set(k, {life: i, bytes: lives.size[i], count: 1, same: lives.size[i], category: category[i]});
       else {
+        group.mixed ||= category[i] !== group.category;
         group.bytes += lives.size[i];
         group.count++;
         if (group.same !== lives.size[i]) group.same = 0;
@@ -45,8 +56,8 @@ class Live {
   }
   find() {
     const {model} = this.app, {lives} = model;
-    if (this.by === 'stack') return this.groups(i => lives.stack[i]);
-    if (this.by === 'category') return this.groups(i => model.category[i]);
+    if (this.by === 'stack') return this.groups(i => model.stackKey(i));
+    if (this.by === 'category') return this.groups(i => lives.category[i]);
     if (this.by === 'size') return this.groups(i => lives.size[i]);
     return largestOf(this.app.live, lives.size, 500).map(i => ({life: i, bytes: lives.size[i], count: 1, same: lives.size[i]}));
   }
@@ -73,7 +84,7 @@ class Live {
       largest ? {name: 'Made by', spare: true, cell: group => this.made(group.life)}
         : {name: 'Each', number: true, spare: true, cell: group => group.same ? sizeText(group.same) : 'mixed'},
       {name: this.by === 'size' ? null : model.facts.categoriesInferred ? 'Category (inferred)' : 'Category', plain: true,
-        cell: group => categoryCell(app, model.category[group.life])},
+        cell: group => [...categoryCell(app, group.life), group.mixed ? ', mixed' : '']},
       {name: this.by === 'category' ? null : this.by === 'size' ? 'Stack of one of them' : 'Stack', wide: true,
         cell: group => stackCell(model, lives.stack[group.life])}];
   }

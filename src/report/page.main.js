@@ -59,6 +59,8 @@ class App {
     const start = performance.now(), {model} = this;
     this.at = Math.max(0, Math.min(Math.round(t), model.events));
     this.live = model.liveAt(this.at);
+    this.state = stateAt(model, this.at);
+    this.blocks = new Map(this.state.segments.flatMap(s => s.blocks.map((i, b) => [i, s.sizes[b]])));
     this.liveBytes = this.live.reduce((sum, i) => sum + model.lives.size[i], 0);
     this.reserved = model.levels.at(this.at).reserved;
     this.timeline.draw();
@@ -77,17 +79,28 @@ class App {
   }
   sentence() {
     const {model, at} = this, when = at ? `After event ${countText(at)} of ${countText(model.events)}` : 'Before the first event';
-    const live = `${sizeText(this.liveBytes)} live in ${countText(this.live.length)} allocations`, {pending} = this.map.sums;
+    const live = `${sizeText(this.liveBytes)} live in ${countText(this.live.length)} allocations`, [, , pending] = this.state.sums.parts;
     return (model.hasTime ? `${when}, ${timeText(model.timeOf(at))}: ` : `${when}: `) + live
-      + (pending ? `, ${sizeText(pending)} of it freed but pending` : '') + (model.hasSegments ? `, ${sizeText(this.reserved)} reserved` : '');
+      + (pending ? `, ${sizeText(pending)} ${model.facts.parts[2]}` : '') + (model.hasSegments ? `, ${sizeText(this.reserved)} reserved` : '');
   }
-  sums() { $('sums').replaceChildren(...(this.model.hasSegments ? sumsBar(this.map.sums) : [])); }
+  // What the block of a life takes: at the instant where it is live then, else what its request comes to.
+  blockOf(life) { return this.blocks.get(life) ?? this.model.lives.block[life]; }
+  sums() {
+    const oom = this.model.facts.ooms.find(({event}) => event + 1 === this.at);
+    $('sums').replaceChildren(...(this.model.hasSegments ? sumsBar(this.model, this.state.sums, oom ? oom.deviceFree : 0) : []));
+  }
   fixed() {
     const {model} = this, {facts} = model, go = (text, t) => el('button', {type: 'button', onclick: () => this.go(t)}, text);
     $('source').textContent = sourceText(model);
     $('facts').replaceChildren(figures(model), el('div', {id: 'sums'}), notes(model));
+    $('against').hidden = !facts.against;
+    if (facts.against) {
+      $('against-h').textContent = safeText(`Compared with ${facts.against.title}`);
+      $('against-body').replaceChildren(...againstParts(model));
+    }
     $('legend').replaceChildren(...model.order.slice().reverse().map(c => el('li', {}, swatch(this, c), this.palette[c].name)),
-      el('li', {className: 'quiet'}, 'paler: not all the time within the pixel'));
+      el('li', {className: 'quiet'}, 'paler: not all the time within the pixel'),
+      ...(facts.against ? [el('li', {}, el('span', {className: 'swatch before'}), `live in ${facts.against.title}`)] : []));
     $('more-body').replaceChildren(...(facts.ooms.length ? failuresTable(model, go) : []), ...(facts.growth.length ? growthTable(model) : []),
       ...(facts.steps.length ? stepsTable(model, go) : []));
     $('more').hidden = !$('more-body').children.length;

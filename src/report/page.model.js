@@ -14,18 +14,18 @@ function above(array, value, count = array.length) {
   return low;
 }
 
-// Lives that end within the trace, by end (a counting sort).
-function orderEnds(lives, events) {
-  const first = new Int32Array(events + 2);
+// Lives that are freed within the trace, by when (a counting sort).
+function orderFrees({count: lives, freed}, events) {
+  const first = new Int32Array(events + 2), within = i => freed[i] > 0 && freed[i] <= events;
   let count = 0;
-  for (let i = 0; i < lives.count; i++) if (lives.end[i] <= events) { first[lives.end[i]]++; count++; }
+  for (let i = 0; i < lives; i++) if (within(i)) { first[freed[i]]++; count++; }
   for (let t = 0, sum = 0; t <= events; t++) { const here = first[t]; first[t] = sum; sum += here; }
   const order = new Int32Array(count), at = new Int32Array(count);
-  for (let i = 0; i < lives.count; i++) {
-    if (lives.end[i] > events) continue;
-    const place = first[lives.end[i]]++;
+  for (let i = 0; i < lives; i++) {
+    if (!within(i)) continue;
+    const place = first[freed[i]]++;
     order[place] = i;
-    at[place] = lives.end[i];
+    at[place] = freed[i];
   }
   return {order, at, count};
 }
@@ -64,7 +64,7 @@ class Levels {
   }
   fill(startReserved) {
     const {lives, width, bucket} = this, state = {t: 0, a: 0, b: 0, s: 0, total: 0, reserved: startReserved, bytes: new Float64Array(width)};
-    for (; state.a < lives.count && lives.alloc[state.a] === 0; state.a++) this.add(state, state.a, 1);
+    for (; state.a < lives.count && lives.alloc[state.a] === 0; state.a++) if (lives.freed[state.a]) this.add(state, state.a, 1);
     const column = this.columnFor();
     this.total = {most: 0, at: 0, reserved: 0};
     for (let k = 0; k < this.buckets; k++) {
@@ -162,8 +162,9 @@ function segmentsAt(segments, t) {
       + x.size === y.addr && x.pool === y.pool && x.stream === y.stream;
     if (touches(before, s)) {
       before.size += s.size;
-      if (touches(before, after)) { before.size += after.size; list.splice(i, 1); }
-    } else if (touches(s, after)) { after.addr = s.addr; after.size += s.size; }
+      before.large &&= s.large;
+      if (touches(before, after)) { before.size += after.size; before.large &&= after.large; list.splice(i, 1); }
+    } else if (touches(s, after)) { after.addr = s.addr; after.size += s.size; after.large &&= s.large; }
     else list.splice(i, 0, s);
   };
   const take = (addr, size) => {
@@ -176,9 +177,95 @@ function segmentsAt(segments, t) {
   for (const e of segments.events) {
     if (e.t > t) break;
     if (e.action & 1) take(e.addr, e.size);
-    else give({addr: e.addr, size: e.size, stream: e.stream, pool: e.pool, joins: e.action === 2});
+    else {
+      const joins = e.action === 2, large = joins ? e.size % (20 * MIB) === 0 : e.size !== 2 * MIB;
+      give({addr: e.addr, size: e.size, stream: e.stream, pool: e.pool, joins, large});
+    }
   }
   return list;
+}
+
+// ---- The allocator's state at an instant, by the rules of src/inspect/state.c and memory.c ----
+const MIB = 2 ** 20;
+
+// What is live or pending by address, without what overlaps the one before it.
+function laidOut({lives}, t) {
+  const {alloc, end, addr, size} = lives, list = [], until = above(alloc, t);
+  for (let i = 0; i < until; i++) if (end[i] > t) list.push(i);
+  list.sort((a, b) => addr[a] - addr[b] || a - b);
+  let reach = -1;
+  return list.filter(i => {
+    if (addr[i] < reach) return false;
+    reach = addr[i] + Math.max(size[i], 1);
+    return true;
+  });
+}
+
+// Segments, with one of its own for each of `list` that lies in none, up to the next segment or member at most.
+function housed({lives}, segments, list) {
+  const all = [];
+  let s = 0;
+  list.forEach((i, k) => {
+    const addr = lives.addr[i], block = lives.block[i];
+    while (s < segments.length && segments[s].addr + segments[s].size <= addr) all.push(segments[s++]);
+    if (s < segments.length && segments[s].addr <= addr) return;
+    const last = all[all.length - 1];
+    if (last && last.addr + last.size > addr) return;
+    const end = Math.min(addr + block, lives.addr[list[k + 1]] ?? Infinity, segments[s]?.addr ?? Infinity);
+    all.push({addr, size: end - addr, stream: 0, pool: lives.pool[i], joins: false, large: block > MIB});
+  });
+  return all.concat(segments.slice(s));
+}
+
+// What the block of life `i` takes of `room`, up to what lies next: small remainders of large segments are not split off.
+function blockBytes({lives, facts}, segment, i, room) {
+  const own = lives.block[i];
+  if (own >= room) return room;
+  if (lives.seen[i] || !segment.large || segment.joins) return own;
+  return room - own <= MIB || facts.maxSplit >= 0 && own >= facts.maxSplit ? room : own;
+}
+
+// Free bytes that empty_cache would give back: all where nothing is live, of expandable segments the chunks that lie free.
+function returnableOf(segment, gaps) {
+  if (!segment.blocks.length) return segment.size;
+  const chunk = segment.large ? 20 * MIB : 2 * MIB;
+  return !segment.joins ? 0 : gaps.reduce((sum, [from, to]) =>
+    sum + Math.max(0, Math.floor((to - segment.addr) / chunk) - Math.ceil((from - segment.addr) / chunk)) * chunk, 0);
+}
+
+// Segments with their blocks (lives and the bytes they take), and the sums: `parts` in the order of facts.parts.
+function stateAt(model, t) {
+  const {lives} = model, list = laidOut(model, t), parts = [0, 0, 0, 0, 0], sums = {reserved: 0, pools: 0, poolsFree: 0, parts};
+  if (!model.facts.hasState) {
+    for (const i of list) if (lives.freed[i] > t) parts[0] += lives.size[i];
+    return {segments: [], sums: {...sums, reserved: parts[0]}};
+  }
+  const segments = housed(model, segmentsAt(model.segments, t), list);
+  let next = 0;
+  for (const segment of segments) {
+    const end = segment.addr + segment.size, gaps = [];
+    let at = segment.addr;
+    Object.assign(segment, {blocks: [], sizes: [], live: 0, pending: 0, rounding: 0});
+    for (; next < list.length && lives.addr[list[next]] < end; next++) {
+      const i = list[next], addr = lives.addr[i], limit = Math.min(lives.addr[list[next + 1]] ?? end, end);
+      const size = blockBytes(model, segment, i, limit - addr), asked = Math.min(lives.size[i], size);
+      if (addr > at) gaps.push([at, addr]);
+      at = addr + size;
+      if (!size) continue;
+      segment.blocks.push(i);
+      segment.sizes.push(size);
+      if (lives.freed[i] <= t) segment.pending += size;
+      else { segment.live += asked; segment.rounding += size - asked; }
+    }
+    if (end > at) gaps.push([at, end]);
+    segment.free = segment.size - segment.live - segment.rounding - segment.pending;
+    segment.returnable = returnableOf(segment, gaps);
+    [segment.live, segment.rounding, segment.pending, segment.free - segment.returnable, segment.returnable]
+      .forEach((bytes, k) => { parts[k] += bytes; });
+    sums.reserved += segment.size;
+    if (segment.pool) { sums.pools += segment.size; sums.poolsFree += segment.free; }
+  }
+  return {segments, sums};
 }
 
 class Model {
@@ -187,7 +274,7 @@ class Model {
     const {facts, lives} = this, few = fewCategories(facts.categories, lives);
     this.events = facts.events;
     this.hasTime = this.time[this.events] > 0;
-    this.ends = orderEnds(lives, this.events);
+    this.ends = orderFrees(lives, this.events);
     this.category = few.column;
     this.categories = few.list;
     this.levels = new Levels(lives, this.ends, this.segments.events, facts.startReserved, few.list.length, few.column, this.events);
@@ -206,18 +293,56 @@ class Model {
     return [...held.keys()].sort((a, b) => score(b) - score(a));
   }
   liveAt(t) {
-    const {alloc, end} = this.lives, until = above(alloc, t), list = new Int32Array(Math.max(until, 1));
+    const {alloc, freed} = this.lives, until = above(alloc, t), list = new Int32Array(Math.max(until, 1));
     let count = 0;
-    for (let i = 0; i < until; i++) if (end[i] > t) list[count++] = i;
+    for (let i = 0; i < until; i++) if (freed[i] > t) list[count++] = i;
     return list.subarray(0, count);
   }
-  pending(life, t) { return this.lives.request[life] <= t; }
-  label(stack) { return this.labels[stack]; }
+  pending(life, t) { return this.lives.freed[life] <= t; }
+  label(stack) { return this.stacks[stack].length ? this.labels[stack] : this.facts.noStack; }
+  // What tells rows "by stack" apart: without a stack, the category (as src/inspect/groups.c has it).
+  stackKey(life) {
+    const stack = this.lives.stack[life];
+    return this.stacks[stack].length ? stack : -1 - this.lives.category[life];
+  }
+  categoryName(life) { return this.facts.categories[this.lives.category[life]] ?? 'unknown'; }
   address(life) { return '0x' + (this.base + BigInt(this.lives.addr[life])).toString(16); }
   timeOf(t) { return this.time[Math.max(0, Math.min(t, this.events))]; }
 }
 
-function frameText(frame) {
-  const file = frame.file.split(/[\\/]/).pop();
-  return file ? `${frame.name}  ${file}${frame.line ? ':' + frame.line : ''}` : frame.name || '?';
+// A C++ name without its arguments, templates and the type it returns; the last two parts of a long one. Mangled names that
+// have no templates are spelled out. The whole name stands wherever there is room for it (tips, titles, lists of frames).
+function shortName(name) {
+  const mangled = /^_Z(NK?)?(\d\w*)/.exec(name);
+  if (mangled) return sourceNames(mangled[2], !!mangled[1]).join('::') || name;
+  if (!name.includes('::')) return name;
+  let depth = 0, plain = '';
+  for (const c of name.replace(/\(anonymous namespace\)::/g, '').replace('operator()', 'operator\u0001')) {
+    if (c === '(' && depth === 0) break;
+    if (c === '<') depth++;
+    else if (c === '>') depth = Math.max(0, depth - 1);
+    else if (depth === 0) plain += c;
+  }
+  plain = plain.replace('\u0001', '()').trim().split(' ').pop() || name;
+  const parts = plain.split('::');
+  return plain.length > 48 && parts.length > 2 ? '…::' + parts.slice(-2).join('::') : plain;
 }
+// "2at6native3addE..." to its parts; of a name that is in no namespace the first.
+function sourceNames(text, nested) {
+  const names = [];
+  for (let length; (length = parseInt(text, 10)) > 0;) {
+    const from = String(length).length;
+    if (from + length > text.length) return [];
+    names.push(text.slice(from, from + length));
+    text = text.slice(from + length);
+    if (!nested) return names;
+  }
+  return text.startsWith('E') ? names : [];
+}
+
+function frameText(frame) {
+  const file = frame.file.split(/[\\/]/).pop(), name = shortName(frame.name);
+  // Of a library the number is no line, and its name says little beside that of the function.
+  return file && file !== '??' && !/\.so[\d.]*$/.test(file) ? `${name}  ${file}${frame.line ? ':' + frame.line : ''}` : name || '?';
+}
+const wholeFrame = ({name, file, line}) => `${name}  ${file}${line ? ':' + line : ''}`;

@@ -12,30 +12,12 @@ class SegmentMap {
     this.refill = tableBehind('map-t', () => this.table());
     this.listen();
   }
-  // Segments at the instant with their live blocks in address order.
+  // Segments at the instant, largest first.
   find() {
-    const {app} = this, {lives} = app.model, list = this.list = segmentsAt(app.model.segments, app.at);
-    for (const s of list) Object.assign(s, {blocks: [], live: 0, pending: 0, rounding: 0});
-    const sorted = Array.from(app.live).sort((a, b) => lives.addr[a] - lives.addr[b]);
-    let s = 0;
-    this.strays = 0;
-    for (const i of sorted) {
-      while (s < list.length && list[s].addr + list[s].size <= lives.addr[i]) s++;
-      if (s === list.length || lives.addr[i] < list[s].addr) { this.strays++; continue; }
-      const segment = list[s];
-      segment.blocks.push(i);
-      if (app.model.pending(i, app.at)) segment.pending += lives.block[i];
-      else { segment.live += lives.size[i]; segment.rounding += lives.block[i] - lives.size[i]; }
-    }
-    this.sums = {reserved: 0, live: 0, pending: 0, rounding: 0, returnable: 0, pinned: 0};
-    for (const segment of list) {
-      segment.free = Math.max(0, segment.size - segment.live - segment.pending - segment.rounding);
-      this.sums.reserved += segment.size;
-      for (const key of ['live', 'pending', 'rounding']) this.sums[key] += segment[key];
-      this.sums[segment.blocks.length ? 'pinned' : 'returnable'] += segment.free;
-    }
-    list.sort((a, b) => b.size - a.size || a.addr - b.addr);
-    if (this.chosen >= list.length) this.chosen = 0;
+    const {segments, sums} = this.app.state;
+    this.list = segments.sort((a, b) => b.size - a.size || a.addr - b.addr);
+    this.sums = sums;
+    if (this.chosen >= this.list.length) this.chosen = 0;
     this.block = -1;
   }
   // Places strips on lines, largest first: boxes of {segment, from, to (bytes), line, x, width}.
@@ -62,18 +44,18 @@ class SegmentMap {
     return boxes;
   }
   strip(g, segment, from, to, x, y, width, height) {
-    const {app} = this, {lives, category} = app.model, scale = width / (to - from), {blocks} = segment;
+    const {app} = this, {lives, category} = app.model, scale = width / (to - from), {blocks, sizes} = segment;
     g.fillStyle = style.freeFill;
     g.fillRect(x, y, width, height);
     let first = 0, after = blocks.length;
     while (first < after) { // the first block that reaches beyond `from`
-      const middle = first + after >>> 1, i = blocks[middle];
-      if (lives.addr[i] - segment.addr + lives.block[i] > from) after = middle; else first = middle + 1;
+      const middle = first + after >>> 1;
+      if (lives.addr[blocks[middle]] - segment.addr + sizes[middle] > from) after = middle; else first = middle + 1;
     }
     for (let b = first, drawn = -1; b < blocks.length; b++) {
       const i = blocks[b], at = lives.addr[i] - segment.addr;
       if (at >= to) break;
-      const left = x + Math.max(0, at - from) * scale, right = x + Math.min(to - from, at + lives.block[i] - from) * scale;
+      const left = x + Math.max(0, at - from) * scale, right = x + Math.min(to - from, at + sizes[b] - from) * scale;
       if (right < drawn + 0.25) continue;
       g.fillStyle = app.model.pending(i, app.at) ? style.pendingFill : app.palette[category[i]].fill;
       const wide = Math.max(0.5, right - left - (right - left > 3 ? 0.75 : 0));
@@ -105,17 +87,15 @@ class SegmentMap {
     const {lives} = this.app.model, i = segment.blocks[this.block];
     g.strokeStyle = style.accent;
     g.lineWidth = 2.5;
-    g.strokeRect((lives.addr[i] - segment.addr) / segment.size * width + 1, 1, Math.max(3, lives.block[i] / segment.size * width - 2), 27);
+    g.strokeRect((lives.addr[i] - segment.addr) / segment.size * width + 1, 1, Math.max(3, segment.sizes[this.block] / segment.size * width - 2), 27);
   }
   show() {
     this.find();
     const {sums, list, app} = this, {model} = app;
     $('map').hidden = !model.hasSegments;
-    $('map-sum').textContent = `${countText(list.length)} segments, ${sizeText(sums.reserved)} reserved: ${sizeText(sums.live)} live, `
-      + `${sizeText(sums.rounding)} rounding, ${sums.pending ? sizeText(sums.pending) + ' freed but pending, ' : ''}`
-      + `${sizeText(sums.returnable)} free in empty segments (empty_cache returns them), ${sizeText(sums.pinned)} free in segments with live blocks.`
-      + ' To scale; hatched is free; a red frame is a private pool.'
-        + (this.strays ? ` ${countText(this.strays)} live allocations lie in no known segment.` : '');
+    $('map-sum').textContent = `${countText(list.length)} segments, ${sizeText(sums.reserved)} reserved`
+      + (sums.pools ? `, ${sizeText(sums.pools)} of it in private pools, where ${sizeText(sums.poolsFree)} are free and unusable by others` : '')
+      + '. To scale; hatched is free; a red frame is a private pool. empty_cache returns what is cached in wholly free segments.';
     $('map-d').textContent = list.length ? this.sentence() : '';
     this.draw();
     this.refill();
@@ -144,8 +124,8 @@ class SegmentMap {
     return box ? {i: box.i, at: box.from + (x - box.x) / box.width * (box.to - box.from)} : null;
   }
   blockAt(segment, at) {
-    const {addr, block} = this.app.model.lives;
-    return segment.blocks.findIndex(i => addr[i] - segment.addr <= at && at < addr[i] - segment.addr + block[i]);
+    const {addr} = this.app.model.lives;
+    return segment.blocks.findIndex((i, b) => addr[i] - segment.addr <= at && at < addr[i] - segment.addr + segment.sizes[b]);
   }
   listen() {
     const {canvas, wide} = this;
@@ -175,10 +155,10 @@ class SegmentMap {
   table() {
     const {pools} = this.app.model.facts, number = name => ({name, number: true});
     const rows = this.list.slice(0, 500).map(s => [this.addressOf(s), sizeText(s.size), countText(s.blocks.length), sizeText(s.live),
-      sizeText(s.rounding + s.pending), sizeText(s.free), s.blocks.length ? 'no' : 'yes', s.stream ? '0x' + s.stream.toString(16) : '0',
+      sizeText(s.rounding + s.pending), sizeText(s.free), sizeText(s.returnable), s.stream ? '0x' + s.stream.toString(16) : '0',
       pools[s.pool] || '', s.joins ? 'yes' : 'no']);
     const columns = [{name: 'Address'}, number('Bytes'), number('Live blocks'), number('Live'), number('Rounding, pending'), number('Free'),
-      {name: 'Returnable'}, {name: 'Stream'}, {name: 'Pool'}, {name: 'Expandable'}];
+      number('Returnable'), {name: 'Stream'}, {name: 'Pool'}, {name: 'Expandable'}];
     return table(columns, rows, `Segments at the instant, largest first${this.list.length > 500 ? ', the first 500' : ''}`);
   }
 }

@@ -41,8 +41,8 @@ class Allocations {
     const {lives} = app.model, ends = i => Math.min(lives.end[i], app.model.events + 1);
     this.columns = [
       {id: 'bytes', name: 'Bytes', number: true, key: i => lives.size[i], text: i => sizeText(lives.size[i]), csv: i => lives.size[i]},
-      {id: 'block', name: 'Block', number: true, spare: true, key: i => lives.block[i], text: i => sizeText(lives.block[i]),
-        csv: i => lives.block[i]},
+      {id: 'block', name: 'Block', number: true, spare: true, key: i => app.blockOf(i), text: i => sizeText(app.blockOf(i)),
+        csv: i => app.blockOf(i)},
       {id: 'made', name: 'Made by event', number: true, key: i => lives.alloc[i],
         text: i => lives.alloc[i] ? countText(lives.alloc[i]) : 'before', csv: i => lives.alloc[i]},
       {id: 'gone', name: 'Gone with', number: true, key: ends, text: i => lives.end[i] === NEVER ? 'alive' : countText(lives.end[i]),
@@ -52,11 +52,10 @@ class Allocations {
       {id: 'address', name: 'Address', plain: true, spare: true, key: i => lives.addr[i], text: i => app.model.address(i),
         csv: i => app.model.address(i)},
       {id: 'category', plain: true, name: app.model.facts.categoriesInferred ? 'Category (inferred)' : 'Category',
-        key: i => this.categoryRank[app.model.category[i]], text: i => categoryCell(app, app.model.category[i]),
-        csv: i => app.palette[app.model.category[i]].name},
+        key: i => this.categoryRank[lives.category[i]], text: i => categoryCell(app, i), csv: i => app.model.categoryName(i)},
       {id: 'stack', name: 'Stack', wide: true, key: i => this.stackRank[lives.stack[i]], text: i => stackCell(app.model, lives.stack[i]),
         csv: i => this.stackText(lives.stack[i])}];
-    this.categoryRank = ranks(app.palette.map(c => c.name));
+    this.categoryRank = ranks(app.model.facts.categories);
     this.show = perFrame(() => this.build());
     const asked = () => {
       this.page = 0;

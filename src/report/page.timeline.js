@@ -126,7 +126,8 @@ class Timeline {
   scale(columns) {
     const {facts} = this.app.model, seen = largestIn(columns.reserved, largestIn(columns.most, 1));
     const whole = Math.max(facts.peakReserved, facts.peakLive, 1), near = facts.lines.filter(line => line.bytes <= 3 * whole);
-    return {top: Math.max(seen, ...near.map(line => line.bytes)) * 1.06, near, far: facts.lines.filter(line => line.bytes > 3 * whole)};
+    const other = this.other ? largestIn(this.other.filter(part => part.to >= this.app.lo && part.from <= this.app.hi).map(part => part.live), 0) : 0;
+    return {top: Math.max(seen, other, ...near.map(line => line.bytes)) * 1.06, near, far: facts.lines.filter(line => line.bytes > 3 * whole)};
   }
   drawMain() {
     const {app} = this, bands = this.bands.length * BAND, top = MARGIN.top + bands + 12;
@@ -135,11 +136,46 @@ class Timeline {
     const {top: most, near, far} = this.scale(columns), y = bytes => bottom - bytes / most * (bottom - top);
     this.grid(g, x, inner, top, bottom, most, y);
     this.drawStack(g, columns, x, inner, y, top, bottom);
+    if (app.model.facts.against) this.drawOther(g, x, inner, y, top, bottom);
     this.drawBands(g, x, inner);
     this.limits(g, near, far, x, inner, y, top);
     this.marks(g, x, inner, top, bottom);
     this.cursor(g, x, inner, top, bottom, y);
     this.describe();
+  }
+  // The other snapshot's parts on this scale, from its own beginning.
+  get other() {
+    const {app} = this, {against} = app.model.facts, byTime = app.axis === 'time';
+    if (!against) return null;
+    if (this.parts?.axis === app.axis) return this.parts.list;
+    let from = 0;
+    const list = against.levels.map(([event, us, live, reserved]) => {
+      const part = {from, to: byTime ? us : event, live, reserved};
+      from = part.to;
+      return part;
+    });
+    this.parts = {axis: app.axis, list};
+    return list;
+  }
+  drawOther(g, x, inner, y, top, bottom) {
+    const {app} = this, place = unit => x + (unit - app.lo) / (app.hi - app.lo) * inner;
+    g.save();
+    g.beginPath();
+    g.rect(x, top - 4, inner, bottom - top + 5);
+    g.clip();
+    g.lineJoin = 'round';
+    g.beginPath();
+    for (const {from, to, live} of this.other) {
+      if (to < app.lo || from > app.hi) continue;
+      g.lineTo(place(from), y(live));
+      g.lineTo(place(to), y(live));
+    }
+    for (const [colour, width] of [[style.sheet, 4], [style.alarm, 1.75]]) { // on any colour below it
+      g.strokeStyle = colour;
+      g.lineWidth = width;
+      g.stroke();
+    }
+    g.restore();
   }
   drawStack(g, columns, x, inner, y, top, bottom) {
     const {app} = this;

@@ -7,7 +7,7 @@ made=$here/../snapshots/read
 # A failure by fragmentation: as recorded it fails again, and the search names what avoids it first.
 oom=$real/2.15/fragmented-oom.pickle.gz
 run replay "$oom"; expect_rc 0; expect_no_err
-expect_out '^trust: exact'; expect_out 'room for 250.0 MiB \(out-of-memory event\)'; expect_out 'at event 61 .*\(recorded\)'
+expect_out '^trust: exact'; expect_out 'room for 250.00 MiB \(out-of-memory event\)'; expect_out 'at event 61 .*\(recorded\)'
 run replay "$oom" --search; expect_rc 0; expect_no_err
 expect_out '^PYTORCH_ALLOC_CONF=[a-z_0-9]*:[0-9a-zA-Z]*: carries this request only: '
 expect_out '^[0-9]+ more come to the same'

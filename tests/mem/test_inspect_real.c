@@ -113,7 +113,12 @@ static void peaks_of(const recording *r) {
   if (!json_is_true(json_object_get(r->facts, "began_empty"))) return;
   p = inspect(r, HR_AT_PEAK);
   assert_true(p->began_empty);
-  equal(r, "requested_bytes.all.peak", p->peak_live_bytes);
+  /* PyTorch counts a request as long as its block waits for other streams; what the program holds is "allocated", which
+   * includes rounding: of that the recording with such waiting has none. */
+  if (stat_of(r, "active_bytes.all.peak") == stat_of(r, "allocated_bytes.all.peak"))
+    equal(r, "requested_bytes.all.peak", p->peak_live_bytes);
+  else equal(r, "allocated_bytes.all.peak", p->peak_live_bytes);
+  assert_int_equal(p->at.requested_bytes, p->peak_live_bytes);
   equal(r, "reserved_bytes.all.peak", p->peak_reserved_bytes);
   hr_inspection_destroy(p);
 }
@@ -412,12 +417,13 @@ static void says(const char *file, uint64_t at, const char *const *wanted) {
 static void verdicts_and_places_in_words(void **unused) {
   static const char *const capped[] = {"OUT OF MEMORY in ", "NOT THE DEVICE: it has the 24.00 MiB needed", NULL};
   static const char *const segment[] = {"OUT OF MEMORY in forward",
-                                        "NO ROOM for a segment of 20.00 MiB",
+                                        "NEARLY FULL: 22.93 MiB free, in pieces of at most 12.00 MiB",
                                         "adam._init_group < scenarios.py:",
                                         "nn.linear < scenarios.py:",
                                         "  to < scenarios.py:",
                                         NULL};
-  static const char *const chunks[] = {"OUT OF MEMORY in backward", "NO ROOM for a segment of 40.00 MiB",
+  static const char *const chunks[] = {"OUT OF MEMORY in backward",
+                                       "TOO BIG by 5.36 MiB: 34.64 MiB free, and the device is asked for 40.00 MiB",
                                        "(no stack: the autograd thread)", NULL};
   static const char *const pieces[] = {"FRAGMENTED: 142.00 MiB free, but in pieces of at most 10.00 MiB", NULL};
   static const char *const leak[] = {"GROWS by 2.00 MiB every step", NULL};

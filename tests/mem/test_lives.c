@@ -197,7 +197,7 @@ static hr_snapshot *snapshot_of(const process *p, int first) {
 /* ---- comparing ---- */
 
 typedef struct truth_sums {
-  uint64_t live, reserved, count;
+  uint64_t live, reserved, count, pending;
 } truth_sums;
 
 static truth_sums sums_of(const process *p, int event) {
@@ -205,7 +205,8 @@ static truth_sums sums_of(const process *p, int event) {
   for (int k = 0; k < p->truth_count[event]; k++) {
     const pblock *b = &p->truth[event][k];
     t.reserved += b->size;
-    if (b->state != HR_BLOCK_INACTIVE) t.live += b->requested, t.count++;
+    if (b->state == HR_BLOCK_ALLOCATED) t.live += b->requested, t.count++;
+    if (b->state == HR_BLOCK_PENDING_FREE) t.pending++;
   }
   return t;
 }
@@ -256,7 +257,7 @@ static bool check_state(const process *p, int event, const hri_state *state, con
     assert_int_equal(at, s->address + s->total_size);
   }
   assert_int_equal(reserved, sums_of(p, event).reserved);
-  assert_int_equal(found, sums_of(p, event).count);
+  assert_int_equal(found, sums_of(p, event).count + sums_of(p, event).pending);
   if (state->guessed_count == 0) assert_true(exact || p->truth_count[event] != (int)state->block_count);
   return exact;
 }
@@ -369,7 +370,7 @@ static void contradictions_are_counted(void **unused) {
   assert_int_equal(l->odd_count, 4);
   assert_int_equal(l->before_count, 2);
   assert_int_equal(l->count, 5);
-  assert_int_equal(l->start_live_bytes, 1300);
+  assert_int_equal(l->start_live_bytes, 600); /* what only waits to be freed is not live */
   assert_true(l->lives[1].pending_before);
   assert_int_equal(l->lives[2].end, 1);
   assert_int_equal(l->lives[4].end, 6);

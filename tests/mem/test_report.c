@@ -174,7 +174,7 @@ static void check_lives(reading *r, const hri_lives *truth, uint64_t events) {
   for (i = 0; i < truth->count; i++) lives[i].request = u64(r);
   for (i = 0, last = 0; i < truth->count; i++) lives[i].addr = base + ((last += i64(r)) << shift);
   for (i = 0; i < truth->count; i++) lives[i].size = u64(r);
-  for (i = 0; i < truth->count; i++) lives[i].block = lives[i].size + i64(r);
+  for (i = 0; i < truth->count; i++) lives[i].block = u64(r);
   for (i = 0; i < truth->count; i++) lives[i].stack = u64(r);
   for (i = 0; i < truth->count; i++) lives[i].category = u64(r);
   for (i = 0; i < truth->count; i++) lives[i].pool = u64(r);
@@ -185,7 +185,7 @@ static void check_lives(reading *r, const hri_lives *truth, uint64_t events) {
     assert_int_equal(lives[i].end ? lives[i].alloc + lives[i].end : 0, life->end == HRI_NEVER ? 0 : life->end + 1);
     assert_int_equal(lives[i].addr, life->addr);
     assert_int_equal(lives[i].size, life->size);
-    assert_int_equal(lives[i].block, life->block_size);
+    assert_int_equal(lives[i].block, (life->block_size - life->size) << 1 | life->seen);
     assert_int_equal(lives[i].pool, life->pool);
     assert_int_equal(lives[i].stream, life->stream);
     assert_true((lives[i].stack == 0) == (life->stack == 0));
@@ -310,9 +310,13 @@ static uint32_t occurrences(const char *text, const char *part) {
 
 static void test_hostile_names_stay_text(void **state) {
   hr_report_line line = {ATTACK, 1};
+  const hr_report_note notes[] = {{ATTACK, ATTACK}, {"\"quoted\" 'single' & more", NULL}};
+  const hr_report_section sections[] = {{ATTACK, notes, 2}, {"advice", notes, 2}};
   hr_report_options options = {.title = ATTACK "\xff\x01",
                                .verdict = ATTACK,
-                               .details = ATTACK "\n\"quoted\" 'single' & more",
+                               .sections = sections,
+                               .section_count = 2,
+                               .numbered_from = 1,
                                .lines = &line,
                                .line_count = 1};
   hr_snapshot *snapshot = small_snapshot(ATTACK, 3);
@@ -324,14 +328,56 @@ static void test_hostile_names_stay_text(void **state) {
   assert_int_equal(occurrences(r.html, "<img"), 0);
   assert_int_equal(occurrences(r.html, "<!--"), 0);
   assert_int_equal(occurrences(r.html, "&lt;img src=x onerror=&quot;document.title=&#39;owned&#39;&quot;&gt;"),
-                   4); /* title twice, verdict, details */
-  assert_int_equal(occurrences(r.html, "\n&quot;quoted&quot; &#39;single&#39; &amp; more"), 1);
+                   8); /* title twice, verdict, the section's title, a note of each section with what is said of it */
+  assert_int_equal(occurrences(r.html, "<li>&quot;quoted&quot; &#39;single&#39; &amp; more</li>"), 2);
+  assert_int_equal(occurrences(r.html, "<h3>advice</h3><ol start=\"1\"><li>"), 1);
   assert_int_equal(occurrences(r.html, "\xff"), 0);
   assert_int_equal(occurrences(r.html, "\xef\xbf\xbd\xef\xbf\xbd"),
                    2); /* the two bytes after the title's attack, in both places */
   forget(&r);
   hr_inspection_destroy(in);
   hr_snapshot_destroy(snapshot);
+}
+
+/* The other snapshot's highest instant is never lost, however many events a part has; and differences are those of the
+ * comparison. */
+static void test_two_snapshots(void **state) {
+  hr_snapshot *snapshots[] = {make_snapshot(&whole), make_snapshot(&lost)};
+  hr_inspection *before = inspect(snapshots[0]), *after = inspect(snapshots[1]);
+  hr_report_options options = {.before = before, .before_title = ATTACK};
+  reading r = report_of(after, &options);
+  json_t *facts = facts_of(&r), *against = json_object_get(facts, "against"), *part, *list;
+  uint64_t most = 0, last = 0, count;
+  hr_difference *rows;
+  hr_error error;
+  size_t k;
+  (void)state;
+  assert_int_equal(occurrences(r.html, "<img"), 0);
+  assert_string_equal(json_string_value(json_object_get(against, "title")), ATTACK);
+  assert_true(json_array_size(json_object_get(against, "levels")) <= 2048);
+  json_array_foreach(json_object_get(against, "levels"), k, part) {
+    assert_true((uint64_t)json_integer_value(json_array_get(part, 0)) > last);
+    last = (uint64_t)json_integer_value(json_array_get(part, 0));
+    if ((uint64_t)json_integer_value(json_array_get(part, 2)) > most)
+      most = (uint64_t)json_integer_value(json_array_get(part, 2));
+  }
+  assert_int_equal(last, before->event_count);
+  assert_int_equal(most, before->peak_live_bytes);
+  assert_int_equal(hr_inspect_compare(before, after, HR_BY_STACK, &rows, &count, &error), HR_OK);
+  list = json_object_get(against, "byStack");
+  assert_int_equal(number(against, "stackRows"), count);
+  assert_true(json_array_size(list) > 5 && json_array_size(list) <= count);
+  json_array_foreach(list, k, part) {
+    assert_int_equal(json_integer_value(json_array_get(part, 1)), rows[k].before_bytes);
+    assert_int_equal(json_integer_value(json_array_get(part, 3)), rows[k].after_bytes);
+  }
+  hr_free(rows);
+  json_decref(facts);
+  forget(&r);
+  for (k = 0; k < 2; k++) {
+    hr_inspection_destroy(k ? after : before);
+    hr_snapshot_destroy(snapshots[k]);
+  }
 }
 
 static void hash_text(const char *from, const char *to, char text[45]) {
@@ -400,6 +446,7 @@ static uint32_t files_in_directory(void) {
 static void test_refused_memory_leaves_the_old_file(void **state) {
   hr_snapshot *snapshot = make_snapshot(&whole);
   hr_inspection *in = inspect(snapshot);
+  const hr_report_options options = {.before = in};
   uint64_t live = hri_mem_live_bytes(), failures = 0;
   hr_status status = HR_ERROR_MEMORY;
   (void)state;
@@ -409,7 +456,7 @@ static void test_refused_memory_leaves_the_old_file(void **state) {
     uint64_t count;
     assert_int_equal(hri_file_replace(path, "old", 3, NULL), HR_OK);
     hri_mem_fail_after(n);
-    status = hr_report_html(in, NULL, path, &error);
+    status = hr_report_html(in, &options, path, &error);
     hri_mem_fail_after(0);
     assert_int_equal(hri_mem_live_bytes(), live);
     assert_int_equal(files_in_directory(), 1);
@@ -575,6 +622,7 @@ int main(void) {
                                      cmocka_unit_test(test_facts_of_the_instant_and_lines),
                                      cmocka_unit_test(test_no_events_and_no_state),
                                      cmocka_unit_test(test_hostile_names_stay_text),
+                                     cmocka_unit_test(test_two_snapshots),
                                      cmocka_unit_test(test_policy_admits_the_one_script_and_style),
                                      cmocka_unit_test(test_same_input_same_file),
                                      cmocka_unit_test(test_refused_memory_leaves_the_old_file),

@@ -81,16 +81,20 @@ static truth truth_of(const hr_snapshot *s, uint32_t trace) {
   uint64_t live = 0, reserved = 0;
   it.live = calloc(t->count + 1, sizeof *it.live);
   it.reserved = calloc(t->count + 1, sizeof *it.reserved);
-  for (uint64_t k = 0; k < s->segment_count; k++)
-    if (s->segments[k].device == t->device)
-      live += s->segments[k].requested_size, reserved += s->segments[k].total_size;
+  for (uint64_t k = 0; k < s->segment_count; k++) {
+    const hr_segment *g = &s->segments[k];
+    if (g->device != t->device) continue;
+    reserved += g->total_size;
+    for (uint64_t n = g->first_block; n < g->first_block + g->block_count; n++)
+      if (s->blocks[n].state == HR_BLOCK_ALLOCATED) live += s->blocks[n].requested_size;
+  }
   for (uint64_t k = t->count + 1; k-- > 0;) {
     it.live[k] = live;
     it.reserved[k] = reserved;
     if (k == 0) break;
     const hr_trace_event *e = &it.events[k - 1];
     if (e->action == HR_TRACE_ALLOC) live -= e->size;
-    if (e->action == HR_TRACE_FREE_COMPLETED) live += e->size;
+    if (e->action == HR_TRACE_FREE_REQUESTED) live += e->size;
     if (e->action == HR_TRACE_SEGMENT_ALLOC || e->action == HR_TRACE_SEGMENT_MAP) reserved -= e->size;
   }
   return it;
@@ -107,7 +111,7 @@ static uint64_t bytes_at_end(const hr_snapshot *s, int32_t device, uint16_t cate
   for (uint64_t k = 0; k < s->segment_count; k++)
     for (uint64_t j = 0; j < s->segments[k].block_count && s->segments[k].device == device; j++) {
       const hr_block *block = &s->blocks[s->segments[k].first_block + j];
-      if (block->state != HR_BLOCK_INACTIVE && block->category == category &&
+      if (block->state == HR_BLOCK_ALLOCATED && block->category == category &&
           (stack == UINT32_MAX || block->stack == stack))
         bytes += block->requested_size;
     }
@@ -131,7 +135,7 @@ static void chrome_totals_are_those_of_the_trace(void **state) {
     assert_int_equal(i64_of(&root, "baseTimeNanoseconds"), o.times ? t.events[0].time_us * 1000 : 0);
     assert_int_equal(hri_json_get_array(&root, "traceEvents", &records, &error), HR_OK);
     for (uint64_t k = 0; k < t.count; k++)
-      changes += t.events[k].action == HR_TRACE_ALLOC || t.events[k].action == HR_TRACE_FREE_COMPLETED;
+      changes += t.events[k].action == HR_TRACE_ALLOC || t.events[k].action == HR_TRACE_FREE_REQUESTED;
     for (uint64_t k = 0; k < hri_json_count(&records); k++) {
       hri_json r = hri_json_item(&records, k), args = hri_json_member(&r, "args");
       const char *name = string_of(&r, "name");

@@ -29,18 +29,18 @@ function make(count, kind) {
 // ---- The data and the model, against sums over all allocations ----
 async function modelOf(path) {
   const source = ['data', 'model'].map(part => readFileSync(join(here, '../../src/report', `page.${part}.js`), 'utf8')).join('\n');
-  const {readData, Model, segmentsAt} = new Function(`${source}\nreturn {readData, Model, segmentsAt};`)();
-  return {model: new Model(await readData(readFileSync(path, 'utf8').match(/id="data">([^<]*)</)[1])), segmentsAt};
+  const {readData, Model, segmentsAt, stateAt} = new Function(`${source}\nreturn {readData, Model, segmentsAt, stateAt};`)();
+  return {model: new Model(await readData(readFileSync(path, 'utf8').match(/id="data">([^<]*)</)[1])), segmentsAt, stateAt};
 }
 function bytesAt(model, t) {
   const bytes = new Float64Array(model.categories.length);
-  for (let i = 0; i < model.lives.count; i++) if (model.lives.alloc[i] <= t && t < model.lives.end[i]) bytes[model.category[i]] += model.lives.size[i];
+  for (let i = 0; i < model.lives.count; i++) if (model.lives.alloc[i] <= t && t < model.lives.freed[i]) bytes[model.category[i]] += model.lives.size[i];
   return bytes;
 }
 const sum = values => values.reduce((a, b) => a + b, 0), close = (a, b) => Math.abs(a - b) < 0.5;
 
 async function checkModel(path) {
-  const {model, segmentsAt} = await modelOf(path), {levels, events: last} = model;
+  const {model, segmentsAt, stateAt} = await modelOf(path), {levels, events: last} = model;
   let random = 12345, peak = 0;
   const below = n => (random = (random * 1103515245 + 12345) % 2147483648) % n;
   for (let k = 0; k < 60; k++) {
@@ -50,10 +50,10 @@ async function checkModel(path) {
     check(`reserved at ${t}`, close(reserved, state.reserved), `${reserved} against ${state.reserved}`);
   }
   for (const t of [0, below(last), model.facts.peakEvent + 1, last]) {
-    const {addr, block} = model.lives, live = Array.from(model.liveAt(t)).sort((a, b) => addr[a] - addr[b]), list = segmentsAt(model.segments, t);
-    const within = i => list.some(s => addr[i] >= s.addr && addr[i] + block[i] <= s.addr + s.size);
-    check(`blocks at ${t} lie in segments`, live.every(within));
-    check(`blocks at ${t} are apart`, live.every((i, k) => k === 0 || addr[live[k - 1]] + block[live[k - 1]] <= addr[i]));
+    const {addr} = model.lives, {segments, sums} = stateAt(model, t), blocks = segments.flatMap(s => s.blocks.map((i, b) => ({i, s, size: s.sizes[b]})));
+    check(`blocks at ${t} lie in segments`, blocks.every(({i, s, size}) => addr[i] >= s.addr && addr[i] + size <= s.addr + s.size));
+    check(`blocks at ${t} are apart`, blocks.every(({i}, k) => k === 0 || addr[blocks[k - 1].i] + blocks[k - 1].size <= addr[i]));
+    check(`parts at ${t} add up`, close(sum(sums.parts), sums.reserved) && close(sums.parts[0], sum(Array.from(model.liveAt(t), i => model.lives.size[i]))), `${sums.parts} of ${sums.reserved}`);
   }
   for (let t = 0; t <= last; t += 1 + Math.floor(last / 4000)) peak = Math.max(peak, levels.at(t).total);
   check('peak', levels.total.most >= peak && close(levels.total.most, model.facts.peakLive), `${levels.total.most} against ${model.facts.peakLive}`);
@@ -224,6 +224,46 @@ async function checkHostile(browser, path) {
   check('the policy stops connections', await browser.evaluate(`fetch('https://example.invalid/').then(() => false, error => /Failed to fetch|Content Security/.test(error.message))`));
 }
 
+// Pages of recorded snapshots, as the program beside the maker writes them: of one, and of two.
+function recorded(name, ...snapshots) {
+  const path = join(work, `${name}.html`), real = join(here, '../snapshots/real/2.15');
+  execFileSync(join(dirname(maker), 'headroom'), ['inspect', ...snapshots.map(s => join(real, `${s}.pickle.gz`)), '--html', path]);
+  return path;
+}
+// Nothing is wider than the window, no figure and no name in a narrow column is broken over lines.
+async function checkWidths(browser, path) {
+  for (const width of [400, 800, 1280]) for (const dark of [false, true]) {
+    await browser.size(width, 900, dark);
+    await browser.open(path);
+    await settle();
+    const here = `at ${width}${dark ? ', dark' : ''}`;
+    check(`${here}: opens without complaint`, browser.complaints().length === 0, browser.complaints().join('; '));
+    check(`${here}: nothing is wider than the window`, await browser.evaluate('document.documentElement.scrollWidth') <= width);
+    const broken = await browser.evaluate(`[...document.querySelectorAll('td.number, td.plain, td.spare')].filter(td => {
+      const range = document.createRange();
+      range.selectNodeContents(td);
+      return td.offsetParent && range.getBoundingClientRect().height > 32;
+    }).map(td => td.textContent)`);
+    check(`${here}: no cell is broken`, broken.length === 0, broken.slice(0, 3).join('; '));
+  }
+  await browser.size(1440, 900);
+}
+
+async function checkRecorded(browser) {
+  const one = recorded('one', 'backward-oom'), two = recorded('two', 'gpt2-varied', 'backward-oom');
+  await checkWidths(browser, one);
+  await browser.open(one);
+  check('the fix stands on the page', /PYTORCH_ALLOC_CONF=expandable_segments:True/.test(await text(browser, '.notes ol')));
+  check('with its arithmetic', /31.64 MiB left of 330.00 MiB/.test(await text(browser, '.notes ul')));
+  check('the bar has all of the room', /with 20.00 MiB free on the device 330.00 MiB/.test(await text(browser, '#sums')));
+  await browser.open(two);
+  check('two opens without complaint', browser.complaints().length === 0, browser.complaints().join('; '));
+  check('what it is compared with', await text(browser, '#against-h') === 'Compared with gpt2-varied.pickle.gz', await text(browser, '#against-h'));
+  check('the difference', /live at the instant147.01 MiB271.36 MiB\+124.35 MiB/.test(await text(browser, '#against-body')), await text(browser, '#against-body'));
+  await checkWidths(browser, two);
+  return two;
+}
+
 async function takePictures(browser, path) {
   mkdirSync(pictures, {recursive: true});
   for (const [name, width, dark] of [['light', 1440, false], ['dark', 1440, true], ['narrow', 360, false]]) {
@@ -231,7 +271,6 @@ async function takePictures(browser, path) {
     await browser.open(path);
     await browser.size(width, Math.min(7000, await browser.evaluate('document.documentElement.scrollHeight')), dark);
     await settle();
-    check(`${name}: nothing wider than the window`, await browser.evaluate('document.documentElement.scrollWidth') <= width);
     await browser.screenshot(join(pictures, `${name}.png`), false);
   }
 }
@@ -260,6 +299,7 @@ async function main() {
       check('a trace without its beginning', browser.complaints().length === 0 && /does not begin/.test(await text(browser, '#facts')));
       await checkHostile(browser, hostile);
       await checkDamaged(browser, small);
+      await checkRecorded(browser);
       if (pictures) await takePictures(browser, small);
     } finally { await browser.stop(); }
   }

@@ -1,0 +1,83 @@
+/* The amounts at a failed request, and what can be read off them. */
+#include "inspect/shortage.h"
+
+#include "base/mem.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+uint64_t hri_segment_for(uint64_t rounded) {
+  if (rounded <= MIB) return 2 * MIB;
+  return rounded < 10 * MIB ? 20 * MIB : hri_round_up(rounded, 2 * MIB);
+}
+
+static void find_growth(hri_shortage *s) {
+  for (uint32_t k = 0; k < s->in->growth_count; k++) {
+    const hr_growth *g = &s->in->growth[k];
+    if (!hr_growth_goes_on(g->kind)) continue;
+    s->growing += g->bytes;
+    if (!s->largest || g->bytes > s->largest->bytes) s->largest = g;
+  }
+}
+
+hri_shortage hri_shortage_of(const hr_inspection *in) {
+  const hr_memory_sums *at = &in->at;
+  const hr_fragmentation *f = &in->fragmentation;
+  uint64_t cached = at->free_returnable_bytes + at->free_pinned_bytes;
+  hri_shortage s = {.in = in, .reserved = at->reserved_bytes};
+  s.live = at->requested_bytes + at->rounding_bytes + at->pending_bytes;
+  s.pools_free = at->private_pool_free_bytes < cached ? at->private_pool_free_bytes : cached;
+  s.cached = cached - s.pools_free;
+  find_growth(&s);
+  if (in->oom_count == 0) return s;
+  s.oom = &in->ooms[in->oom_count - 1];
+  for (uint32_t k = 0; k < in->oom_count; k++)
+    if (in->ooms[k].event == in->at_event) s.oom = &in->ooms[k];
+  s.request = f->request_bytes ? f->request_bytes : s.oom->size;
+  s.need = f->segment_bytes ? f->segment_bytes : hri_segment_for(s.request);
+  /* An expandable segment grows by less: the rest of the request is among the cached bytes. */
+  if (s.need < s.request) s.need = s.request;
+  s.knows_free = f->device_free_known || s.oom->device_free_bytes > 0;
+  s.device_free = s.oom->device_free_bytes;
+  return s;
+}
+
+uint64_t hri_short_by_loss(const hri_shortage *s) {
+  uint64_t now = s->reserved + s->device_free, before = s->in->peak_reserved_bytes,
+           lost = before > now ? before - now : 0;
+  return s->knows_free && lost >= 2 * MIB && lost >= before / 100 && s->device_free + lost >= s->need ? lost : 0;
+}
+
+bool hri_short_by_pools(const hri_shortage *s) {
+  uint64_t without = s->device_free + s->cached;
+  bool only = without < s->need && without + s->pools_free >= s->need;
+  bool most = s->pools_free > s->cached && s->device_free + s->pools_free >= s->need;
+  return s->pools_free > 0 && s->knows_free && (only || most);
+}
+
+bool hri_short_by_growth(const hri_shortage *s) {
+  return s->largest && s->growing >= s->live / 10 && s->device_free + s->cached + s->growing >= s->need;
+}
+
+bool hri_steps_are_even(const hri_shortage *s) {
+  const hr_inspection *in = s->in;
+  const hr_step_sums *second, *last;
+  if (in->step_count < 3 || s->largest) return false;
+  second = &in->steps[1];
+  last = &in->steps[in->step_count - 2];
+  return last->end_live_bytes <= second->end_live_bytes + s->live / 10 &&
+         last->peak_live_bytes <= second->peak_live_bytes + second->peak_live_bytes / 10;
+}
+
+/* While a device fills up there is always a request that would have gone well in one piece, and the next one fails. As much
+ * was live before, and it went well: that speaks for pieces, and where the steps are known and none of them leaves more
+ * behind, it is enough. Else by what would stay free after the request; within the first steps more is to come that nobody
+ * has seen yet, so more must stay. */
+int hri_short_by_pieces(const hri_shortage *s) {
+  uint64_t have = s->device_free + s->cached, capacity = s->reserved + s->device_free, spare;
+  if (!s->knows_free || s->cached == 0 || have < s->need) return 0;
+  spare = have - s->need;
+  if (spare >= capacity / 4) return 2;
+  if (s->oom->live_bytes + s->request <= s->in->peak_live_bytes)
+    return s->in->step_count >= 4 && hri_steps_are_even(s) ? 2 : 1;
+  return spare >= (s->in->step_count >= 2 ? capacity / 10 : capacity / 6);
+}

@@ -1,0 +1,42 @@
+/* What stood in the way of a failed request: the amounts and the tests that inspect's headline and the explainer share, so
+ * that both say the same of one snapshot. docs/inspect.md lists the headlines, docs/explain.md the causes.
+ *
+ * At the failing request: R reserved, F free on the device, N asked of the driver, C cached in the default pools, P free in
+ * private pools. */
+#ifndef HRI_INSPECT_SHORTAGE_H
+#define HRI_INSPECT_SHORTAGE_H
+
+#include <headroom/inspect.h>
+
+typedef struct hri_shortage {
+  const hr_inspection *in;
+  const hr_oom_event *oom;  /* the failure at the instant, else the last one; NULL: none is recorded */
+  uint64_t request, need;   /* rounded to blocks; N, at least the request */
+  uint64_t reserved, live;  /* R; live is what blocks take that nobody else can use: pending ones too */
+  uint64_t device_free;     /* F, 0 where it is not known */
+  uint64_t cached;          /* C */
+  uint64_t pools_free;      /* P */
+  uint64_t growing;         /* bytes left behind by what grows to the end of the trace */
+  const hr_growth *largest; /* of that; NULL: nothing grows */
+  bool knows_free;
+} hri_shortage;
+
+hri_shortage hri_shortage_of(const hr_inspection *in);
+
+/* What PyTorch asks of the driver for a request rounded to blocks, expandable segments aside. */
+uint64_t hri_segment_for(uint64_t rounded);
+
+/* Bytes that this allocator held before and that neither it nor the device has now, where they would have been enough. */
+uint64_t hri_short_by_loss(const hri_shortage *s);
+/* Private pools hold what is missing, or most of what is free. */
+bool hri_short_by_pools(const hri_shortage *s);
+/* Without what steps or passes leave behind there would be room. */
+bool hri_short_by_growth(const hri_shortage *s);
+/* Whether pieces are the cause and not just the last straw of a device that fills up. 0: no, or too little to say; 1: likely;
+ * 2: a replay that meets the request makes it certain. */
+int hri_short_by_pieces(const hri_shortage *s);
+/* Whether each step before left and needed about what the second did. A leak that comes from many places is no
+ * stack's. */
+bool hri_steps_are_even(const hri_shortage *s);
+
+#endif
