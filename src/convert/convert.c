@@ -217,12 +217,11 @@ static hr_status open_adapter(work *w, const char *source, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "%s holds adapters, which are not quantized", source);
     return hri_hint(error, HR_ERROR_USAGE, "name the model, %s, or leave --quantize out", w->model.directory);
   }
-  other = lora->dora          ? "DoRA's magnitudes"
-          : lora->embedding   ? "an adapter of the embedding"
-          : lora->bias        ? "trained biases"
-          : lora->saved       ? "modules that were trained whole"
-          : lora->own[0].rank ? "ranks or factors of their own"
-                              : NULL;
+  other = lora->dora        ? "DoRA's magnitudes"
+          : lora->embedding ? "an adapter of the embedding"
+          : lora->bias      ? "trained biases"
+          : lora->saved     ? "modules that were trained whole"
+                            : NULL;
   if (other) {
     hri_fail(error, HR_ERROR_UNSUPPORTED, "%s has %s, for which GGUF files of adapters have no place", source, other);
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "headroom merge makes a model of it, which can be converted");

@@ -26,8 +26,8 @@ hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *model, uint32_
 /* The word for a family in general.architecture: mistral goes by llama's. */
 const char *hri_gguf_architecture(hr_family family);
 
-/* The keys of a file with the adapters of model->lora. */
-void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type);
+/* The keys of a file with adapters; llama.cpp multiplies each by alpha / its rank. */
+void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *model, float alpha, uint32_t file_type);
 
 /* Reads which modules have adapters in such a file, and of what rank and alpha, into model->lora and model->adapter; no
  * value is read. INPUT names key or tensor: no adapters, those of another architecture, A without B, a tensor of no

@@ -206,9 +206,15 @@ uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module) {
   return kind ? lora->own[kind - 1].rank : lora->rank;
 }
 
+static double alpha_of(const hr_lora *lora, uint8_t kind) { return kind ? lora->own[kind - 1].alpha : lora->alpha; }
+
 static double scale_of(const hr_lora *lora, uint8_t kind, double rank) {
-  double alpha = kind ? lora->own[kind - 1].alpha : lora->alpha;
-  return alpha / (lora->rslora ? sqrt(rank) : rank);
+  return alpha_of(lora, kind) / (lora->rslora ? sqrt(rank) : rank);
+}
+
+double hri_lora_plain_alpha(const hr_lora *lora, int32_t layer, hr_module module) {
+  double alpha = alpha_of(lora, lora->kinds[layer][module]);
+  return lora->rslora ? alpha * sqrt((double)hri_lora_rank(lora, layer, module)) : alpha;
 }
 
 double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module) {

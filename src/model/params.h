@@ -102,6 +102,8 @@ hr_module hri_module_first(const hr_model *model, int32_t layer, hr_module modul
 /* Rank of a module's adapter, and the factor on its share. */
 uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module);
 double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module);
+/* That factor times the rank: alpha, or with rslora alpha sqrt(rank). */
+double hri_lora_plain_alpha(const hr_lora *lora, int32_t layer, hr_module module);
 /* The same of the embedding's adapter, and that module's name: "model.embed_tokens". */
 uint32_t hri_lora_embedding_rank(const hr_lora *lora);
 double hri_lora_embedding_scale(const hr_lora *lora);
