@@ -236,22 +236,27 @@ static bool make_ranges(const maker *m, hri_param *param) {
 /* Codes and scales of a quantized parameter, carried by every program. */
 static bool make_quantized(const maker *m, hri_param *param) {
   uint64_t rows[HRI_QUANT_PARTS];
+  uint8_t types[HRI_QUANT_PARTS];
   uint32_t kind = m->p->parts[0].quantization;
+  bool kept = kind == HRI_QUANTIZATION_KEEP;
   hri_quant_layout layout;
   hri_place place = place_of(m, HRI_ROLE_QUANTIZATION, m->all, 0);
   for (uint32_t k = 0; k < m->p->part_count; k++) {
     rows[k] = m->p->parts[k].rows;
+    types[k] = m->p->parts[k].type;
     param->quantized.i[1 + k] = (int64_t)rows[k];
+    param->quantized.i[4 + k] = kept ? types[k] : 0;
   }
   param->quantized.i[0] = kind;
-  if (!hri_quant_layout_make(kind, rows, m->p->part_count, columns_of(m->p), &layout)) {
+  if (!hri_quant_layout_make(kind, rows, kept ? types : NULL, m->p->part_count, columns_of(m->p), &layout)) {
     m->job->failed = m->job->too_large = true;
     return false;
   }
   param->codes =
       hri_tensor_new(m->job, place, hri_name(m->job, "%s.codes", m->p->name), HRI_U8, 1, &layout.code_bytes, NULL);
-  param->absmax = hri_tensor_new(m->job, place, hri_name(m->job, "%s.absmax", m->p->name), hri_quant_absmax_dtype(kind),
-                                 1, &layout.absmax_count, NULL);
+  if (layout.absmax_count)
+    param->absmax = hri_tensor_new(m->job, place, hri_name(m->job, "%s.absmax", m->p->name),
+                                   hri_quant_absmax_dtype(kind), 1, &layout.absmax_count, NULL);
   if (layout.nested_count)
     param->nested = hri_tensor_new(m->job, place, hri_name(m->job, "%s.nested", m->p->name), HRI_F32, 1,
                                    &layout.nested_count, NULL);
@@ -389,7 +394,7 @@ static void load_quantized(hri_job *job, hri_emit e, hri_tier staging_tier, uint
   assert(param.range_count == 1); /* nothing tells the parts of a frozen parameter apart */
   if (param.stored_quantized) {
     move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_CODES, param.codes);
-    move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_ABSMAX, param.absmax);
+    if (param.absmax != HRI_NONE) move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_ABSMAX, param.absmax);
     if (param.nested != HRI_NONE) move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_NESTED, param.nested);
     return;
   }

@@ -426,7 +426,7 @@ static hr_status requantize(merge *m, const item *it, hr_error *error) {
   hri_quant_layout layout;
   quantized q = {0};
   hr_status status;
-  if (!hri_quant_layout_make(kind, &out, 1, elements / out, &layout))
+  if (!hri_quant_layout_make(kind, &out, NULL, 1, elements / out, &layout))
     return hri_fail(error, HR_ERROR_INTERNAL, "no layout of %s for %s", hri_quantization_name(kind), it->part->name);
   hri_free(m->whole);
   m->whole = hri_alloc(elements * sizeof *m->whole);
