@@ -12,6 +12,7 @@
 #include "base/real.h"
 #include "model/family.h"
 #include "model/freeze.h"
+#include "model/gguf.h"
 #include "model/params.h"
 #include "model/rope.h"
 #include "program/ops.h"
@@ -263,8 +264,20 @@ static bool make_quantized(const maker *m, hri_param *param) {
   return !m->job->failed;
 }
 
-/* The type in which a weight that is quantized is loaded: values of files reach the quantizer as they are. */
+/* What products read weights of matrices in. */
+static hri_dtype matrix_type(hr_precision precision) {
+  switch (precision) {
+  case HR_PRECISION_FP32:
+  case HR_PRECISION_TF32: return HRI_F32;
+  case HR_PRECISION_FP16: return HRI_F16;
+  default: return HRI_BF16;
+  }
+}
+
+/* The type in which a weight that is quantized is loaded: values of files reach the quantizer as they are. One whose
+ * blocks are kept is not loaded; what its values are checked in is what they will be rounded to. */
 static hri_dtype loaded_type(const hr_job *spec) {
+  if (spec->quantize == HR_QUANTIZE_KEEP) return matrix_type(spec->precision);
   return spec->model.bfloat16 || !spec->model.has_weights ? HRI_BF16 : HRI_F32;
 }
 
@@ -285,7 +298,8 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
   param.weight =
       tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, quantized ? 0 : m.all, HRI_LOAD),
                      name_of(&m, 0, p->stored[0], ""), quantized ? loaded_type(spec) : HRI_F32, 0, p->stored[0]);
-  param.stored_quantized = quantized && spec->model.quantization != HR_QUANTIZE_NONE && spec->model.has_weights;
+  param.stored_quantized = quantized && (p->parts[0].quantization == HRI_QUANTIZATION_KEEP ||
+                                         (spec->model.quantization != HR_QUANTIZE_NONE && spec->model.has_weights));
   if (job->failed || (quantized && !make_quantized(&m, &param))) return HRI_NONE;
   job->storages.items[job->tensors.items[param.weight].storage].wide = p->wide || quantized;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
@@ -317,7 +331,8 @@ static void make_param(builder *b, uint32_t index) {
                            .state_kind =
                                hri_state_kind(b->spec->optimizer, p.parts[k].rows * (p.rank == 2 ? p.dims[1] : 1),
                                               hri_slot_sensitive(p.slot), b->spec->states_8bit == HR_STATES_8BIT_ALL),
-                           .quantization = quantization_of(b, &p)};
+                           .quantization = quantization_of(b, &p),
+                           .type = hri_gguf_part_type(b->model, &p, k)};
   request = (hri_param_request){.name = p.name,
                                 .layer = p.layer,
                                 .unit = p.unit,
@@ -442,16 +457,6 @@ static hri_attr dora_parts(const hr_model *m, int32_t layer, hri_slot weight_slo
       attr.i[3] |= INT64_C(1) << part;
   }
   return attr;
-}
-
-/* What products read weights of matrices in. */
-static hri_dtype matrix_type(hr_precision precision) {
-  switch (precision) {
-  case HR_PRECISION_FP32:
-  case HR_PRECISION_TF32: return HRI_F32;
-  case HR_PRECISION_FP16: return HRI_F16;
-  default: return HRI_BF16;
-  }
 }
 
 /* A weight that is quantized is made again, in the type that the products read. */
@@ -621,9 +626,11 @@ static void raise_embedding(builder *b, hri_id x, const rows_shape *s) {
        (hri_operand[]){HRI_R(scaled), HRI_R(weight_at(b, -1, HRI_SLOT_LORA_EMBED_B)), HRI_ABSENT, HRI_A(x)}, 4);
 }
 
-/* The weight of a product: a quantized one is made anew for it. */
+/* The weight of a product: a quantized one is made anew for it. That draws nothing and takes no site of its own, so that
+ * masks of dropout are those beside weights that are not quantized. */
 static hri_id weight_for_use(builder *b, hri_slot slot) {
   uint32_t index = param_at(b, b->emit.layer, slot);
+  hri_emit e = b->emit;
   hri_param param;
   hri_tensor like;
   hri_id weight;
@@ -636,8 +643,9 @@ static hri_id weight_for_use(builder *b, hri_slot slot) {
                           like.dims, like.stored);
   if (weight == HRI_NONE) return HRI_NONE;
   b->job->storages.items[b->job->tensors.items[weight].storage].transient = true;
-  emit(b, HRI_OP_DEQUANTIZE, &param.quantized,
-       (hri_operand[]){HRI_R(param.codes), HRI_R(param.absmax), HRI_R(param.nested), HRI_W(weight)}, 4);
+  e.site = param.site;
+  hri_node_append(b->job, HRI_OP_DEQUANTIZE, e, &param.quantized,
+                  (hri_operand[]){HRI_R(param.codes), HRI_R(param.absmax), HRI_R(param.nested), HRI_W(weight)}, 4);
   return weight;
 }
 

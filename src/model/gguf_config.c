@@ -428,6 +428,7 @@ hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error)
                     sizeof made.directory - 1);
   memcpy(made.directory, hri_gguf_path(file), length + 1);
   made.has_weights = true;
+  hri_gguf_read_types(file, &made);
   name_model(file, &made);
   *model = made;
   return HR_OK;

@@ -165,6 +165,15 @@ hri_slot hri_module_slot(hr_module module, uint32_t *part) {
   return modules[module].slot;
 }
 
+bool hri_part_module(hri_slot slot, uint32_t part, hr_module *module) {
+  for (int k = 0; k < HR_MODULE_COUNT; k++)
+    if (modules[k].slot == slot && modules[k].part == part) {
+      *module = (hr_module)k;
+      return true;
+    }
+  return false;
+}
+
 bool hri_module_name(const hr_model *m, hr_module module, int32_t layer, char out[96]) {
   const hf_layout *layout = layout_of(m);
   const char *name = layout->slots[modules[module].slot].parts[modules[module].part];
@@ -276,6 +285,12 @@ static bool present(const hr_model *m, hri_slot slot, int32_t layer) {
 }
 
 static uint32_t shape(const hr_model *m, hri_slot slot, int32_t layer, uint64_t dims[2]);
+
+uint64_t hri_module_columns(const hr_model *m, hr_module module) {
+  uint64_t dims[2];
+  (void)shape(m, modules[module].slot, 0, dims);
+  return dims[1];
+}
 
 static uint64_t module_rows(const hr_model *m, hr_module module) {
   const hf_slot *names = &layout_of(m)->slots[modules[module].slot];
