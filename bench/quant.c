@@ -1,4 +1,4 @@
-/* Dequantizing and quantizing weights, beside a copy.
+/* Dequantizing and quantizing weights, blocks of GGUF files that are kept too, beside a copy.
  *
  *   bench_quant [threads, default 2 [part of a kind's name, default "" for all [instruction set, default the best]]]
  *
@@ -55,38 +55,53 @@ typedef struct shape {
   int turns;
 } shape;
 
-static void measure(const hri_cpu_kernels *k, uint32_t kind, hri_real real, const shape *s, int threads) {
+/* `type`: of blocks that are kept (hri_dtype). */
+static void measure(const hri_cpu_kernels *k, uint32_t kind, uint8_t type, hri_real real, const shape *s, int threads) {
   hri_quant_layout layout;
   hri_quant_args a = {.kind = kind, .layout = &layout, .real = real, .team = team_of(threads)};
   uint64_t n = s->rows * s->columns, weight_bytes = n * hri_real_bytes(real);
   double best[3] = {1e9, 1e9, 1e9}, moved;
   float *values = need(n * sizeof *values);
   copied yard = {.lines = (int64_t)(weight_bytes / 64)};
-  if (!hri_quant_layout_make(kind, &s->rows, 1, s->columns, &layout)) abort();
+  bool kept = kind == HRI_QUANTIZATION_KEEP;
+  if (!hri_quant_layout_make(kind, &s->rows, kept ? &type : NULL, 1, s->columns, &layout)) abort();
   a.w = need(weight_bytes), a.codes = need(layout.code_bytes), a.absmax = need(layout.absmax_count * 4);
   a.nested = need(layout.nested_count * 4 + 1), a.scratch = need(layout.absmax_count * 4);
   yard.to = need(weight_bytes), yard.from = a.w;
   hri_fill_normal(values, (int64_t)n, 0.02, 1, 0, 0, a.team);
   k->cast(a.w, real, values, HRI_REAL_F32, (int64_t)n, a.team);
+  if (kept) memset(a.codes, 0x20, layout.code_bytes); /* scales of 0.008 */
   for (int turn = 0; turn < s->turns; turn++) {
     double at[4];
     at[0] = now();
     hri_team_each(a.team, (yard.lines + BLOCK - 1) / BLOCK, 1, copy_lines, &yard);
     at[1] = now();
-    if (k->quantize(&a) >= 0) abort();
+    if (!kept && k->quantize(&a) >= 0) abort();
     at[2] = now();
     k->dequantize(&a);
     at[3] = now();
     for (int i = 0; i < 3; i++) best[i] = at[i + 1] - at[i] < best[i] ? at[i + 1] - at[i] : best[i];
   }
   moved = (double)(layout.bytes + weight_bytes);
-  printf("  %6.1f %6.1f %6.1f %4.0f %%", 2e-9 * (double)weight_bytes / best[0], moved / best[1] * 1e-9,
-         moved / best[2] * 1e-9, 100 * moved / best[2] / (2 * (double)weight_bytes / best[0]));
+  printf("  %6.1f", 2e-9 * (double)weight_bytes / best[0]);
+  if (kept) printf(" %6s", "-");
+  else printf(" %6.1f", moved / best[1] * 1e-9);
+  printf(" %6.1f %4.0f %%", moved / best[2] * 1e-9, 100 * moved / best[2] / (2 * (double)weight_bytes / best[0]));
   free(a.w), free(a.codes), free(a.absmax), free(a.nested), free(a.scratch), free(yard.to), free(values);
 }
 
+static const shape shapes[] = {{11008, 4096, 7}, {768, 768, 300}};
+
+static void measure_row(const hri_cpu_kernels *k, uint32_t kind, uint8_t type, const char *name, int threads) {
+  printf("%-8s", name);
+  for (int i = 0; i < 4; i++) {
+    measure(k, kind, type, i < 2 ? HRI_REAL_BF16 : HRI_REAL_F32, &shapes[i % 2], threads);
+    (void)fflush(stdout);
+  }
+  printf("\n");
+}
+
 static void measure_all(const char *isa, const hri_cpu_kernels *k, int threads, const char *only) {
-  static const shape shapes[] = {{11008, 4096, 7}, {768, 768, 300}};
   printf("%s, %d threads: GB/s of a copy, quantizing, dequantizing, and the last over the first\n%-8s", isa, threads,
          "");
   for (int i = 0; i < 4; i++)
@@ -95,14 +110,13 @@ static void measure_all(const char *isa, const hri_cpu_kernels *k, int threads, 
                       : i == 2 ? "fp32, 11008 x 4096"
                                : "fp32, 768 x 768");
   printf("\n");
-  for (uint32_t kind = HRI_QUANTIZATION_NF4; kind < HRI_QUANTIZATION_COUNT; kind++) {
+  for (uint32_t kind = HRI_QUANTIZATION_NF4; kind <= HRI_QUANTIZATION_INT8; kind++) {
     if (only && !strstr(hri_quantization_name(kind), only)) continue;
-    printf("%-8s", hri_quantization_name(kind));
-    for (int i = 0; i < 4; i++) {
-      measure(k, kind, i < 2 ? HRI_REAL_BF16 : HRI_REAL_F32, &shapes[i % 2], threads);
-      (void)fflush(stdout);
-    }
-    printf("\n");
+    measure_row(k, kind, HRI_U8, hri_quantization_name(kind), threads);
+  }
+  for (uint8_t type = HRI_Q4_0; type <= HRI_Q6_K; type++) {
+    if (only && !strstr(hri_dtype_name((hri_dtype)type), only)) continue;
+    measure_row(k, HRI_QUANTIZATION_KEEP, type, hri_dtype_name((hri_dtype)type), threads);
   }
 }
 

@@ -59,16 +59,18 @@ typedef struct hr_rope {
   double short_factors[HR_MAX_ROPE_PAIRS], long_factors[HR_MAX_ROPE_PAIRS];
 } hr_rope;
 
-/* What the frozen weights of the layers' linear modules are kept in, as bitsandbytes quantizes them: 4 bits in blocks of
- * 64 (NF4, FP4), with the blocks' scales quantized as well (DQ), or 8 bits by row. Embeddings, head, norms and biases stay
- * as --precision says. Each weight is dequantized before each use, one at a time. */
+/* What the frozen weights of the layers' linear modules are kept in: as bitsandbytes quantizes them, 4 bits in blocks of
+ * 64 (NF4, FP4), with the blocks' scales quantized as well (DQ), or 8 bits by row; or in the blocks that a GGUF file has
+ * them in (KEEP). Embeddings, head, norms and biases stay as --precision says. Each weight is dequantized before each use,
+ * one at a time. */
 typedef enum hr_quantize {
   HR_QUANTIZE_NONE = 0,
   HR_QUANTIZE_NF4,
   HR_QUANTIZE_FP4,
   HR_QUANTIZE_NF4_DQ,
   HR_QUANTIZE_FP4_DQ,
-  HR_QUANTIZE_INT8
+  HR_QUANTIZE_INT8,
+  HR_QUANTIZE_KEEP
 } hr_quantize;
 
 /* Where an adapter can stand: the linear modules of a layer. Where a family fuses q, k, v (gate, up) in one module, it
@@ -129,6 +131,8 @@ typedef struct hr_model {
   bool bfloat16;                /* config.json says that the weights are */
   hr_quantize quantization;     /* what the weight files hold the layers' linear modules in (bitsandbytes) ... */
   uint8_t plain[HR_MAX_LAYERS]; /* ... but for these: of each layer, a set of 1 << hr_module */
+  uint8_t gguf_types[HR_MAX_LAYERS][HR_MODULE_COUNT]; /* of a GGUF file: 1 + the number of each weight's type there
+                                                       * (ggml); 0: there is no such file, or no such tensor */
   uint32_t layer_count, hidden_size, head_count, kv_head_count, head_size, mlp_size, vocabulary_size;
   uint32_t max_positions; /* longest sequence the model was made for */
   hr_norm norm;

@@ -44,7 +44,7 @@ static hr_status loss_of(const cli_config *config, const char *model, const char
   own.run.model_source = model;
   own.run.out_directory = NULL;
   own.job.adapter = adapter;
-  own.job.quantize = kind;
+  own.job.quantize = kind == HR_QUANTIZE_KEEP ? HR_QUANTIZE_NONE : kind; /* a directory has no blocks to keep */
   HRI_TRY(config_job(&own, HR_PURPOSE_EVALUATE, error));
   HRI_TRY(hr_evaluate(&own.job, &own.run, &result, error));
   *loss = result.eval_loss;

@@ -82,6 +82,9 @@ static const technique techniques[] = {
     {"quantize", "fp4+dq", "as nf4+dq", "as fp4, and rounding of the scales"},
     {"quantize", "int8", "frozen matrices: 8 bits and a scale of 4 bytes per row, half or a quarter of them",
      "each weight is dequantized before each use; outliers of activations are not treated apart"},
+    {"quantize", "keep",
+     "frozen matrices of a GGUF file: as many bytes as there, 0.56 (Q4_0, Q4_K) to 1.06 (Q8_0) per weight",
+     "each weight is dequantized before each use"},
     {"optimizer", "adamw", "nothing: 8 bytes of states per weight that is trained",
      "what all others are compared with"},
     {"optimizer", "adamw8bit",
@@ -126,6 +129,12 @@ static void print_exclusions(FILE *stream, const technique *t) {
   }
 }
 
+/* That of the field, but for one value of quantize: what stays in its file's blocks has the file's values. */
+static hr_effect effect_of(const technique *t) {
+  if (strcmp(t->field, "quantize") == 0 && strcmp(t->value, "keep") == 0) return HR_EFFECT_SAME_BITS;
+  return hr_field_find(t->field)->effect;
+}
+
 void help_techniques(FILE *stream) {
   screen_wrap(
       stream, 0,
@@ -136,7 +145,7 @@ void help_techniques(FILE *stream) {
     const technique *t = &techniques[i];
     (void)fprintf(stream, "\n%s--%s %s%s\n", screen_style(stream, STYLE_BOLD), t->field, t->value,
                   screen_style(stream, STYLE_PLAIN));
-    screen_hang(stream, LABEL_COLUMNS, "  results", hr_effect_name(hr_field_find(t->field)->effect));
+    screen_hang(stream, LABEL_COLUMNS, "  results", hr_effect_name(effect_of(t)));
     screen_hang(stream, LABEL_COLUMNS, "  saves", t->saves);
     screen_hang(stream, LABEL_COLUMNS, "  costs", t->costs);
     print_exclusions(stream, t);

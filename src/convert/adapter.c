@@ -1,8 +1,12 @@
 /* An adapter as the GGUF file that llama.cpp adds to a model (--lora): beside the name of each weight ".lora_a"
- * [rank, in] and ".lora_b" [out, rank], as its convert_lora_to_gguf.py writes them. Its loader multiplies by
- * adapter.lora.alpha / rank, whatever the adapter was trained with, so that key holds our factor times the rank: alpha
- * itself, or for rsLoRA alpha sqrt(rank), which that converter does not turn. The rows of B are those of the weight, and
- * stand in the order of the weight's rows (model/gguf.h). */
+ * [rank, in] and ".lora_b" [out, rank], as its convert_lora_to_gguf.py writes them. The rows of B are those of the weight,
+ * and stand in the order of the weight's rows (model/gguf.h).
+ *
+ * Its loader multiplies by adapter.lora.alpha / rank, whatever the adapter was trained with; the rank is that of the
+ * tensor, the key is one for all. So the key holds the factor times the rank of the first module: alpha itself, or for
+ * rsLoRA alpha sqrt(rank), which that converter does not turn. Ranks of their own (rank_pattern) are right by that alone.
+ * Where factor times rank is another number (alpha_pattern; rsLoRA with several ranks), B is multiplied by the quotient of
+ * the two: one rounding of B to its type, and the same function otherwise. */
 #include "convert/adapter.h"
 
 #include <stdio.h>
@@ -17,11 +21,13 @@ typedef struct item {
   hri_gguf_part part; /* in the target */
   uint32_t index;     /* in the source */
   uint32_t type;
+  float factor; /* on the values: 1 but for B of a module whose factor is not that of the file's key */
 } item;
 
 typedef struct work {
   const hr_model *model;
   const hri_weights *weights;
+  float alpha; /* of the file's key */
   HRI_ARRAY(item) items;
   HRI_ARRAY(hri_gguf_tensor) tensors;
 } work;
@@ -51,8 +57,10 @@ static hr_status check(const work *w, item *it, hr_error *error) {
 
 static hr_status add(work *w, hr_module module, int32_t layer, bool b, uint64_t rows, uint64_t columns, uint32_t type,
                      hr_error *error) {
+  const double alpha = hri_lora_plain_alpha(&w->model->lora, layer, module);
   hri_gguf_tensor t = {.rank = 2, .dims = {columns, rows}};
-  item it = {0};
+  item it = {.factor = 1};
+  if (b && (float)alpha != w->alpha) it.factor = (float)(alpha / (double)w->alpha);
   char name[96];
   (void)hri_module_name(w->model, module, layer, name);
   (void)snprintf(it.name, sizeof it.name, "base_model.model.%.64s.lora_%c.weight", name, b ? 'B' : 'A');
@@ -66,21 +74,33 @@ static hr_status add(work *w, hr_module module, int32_t layer, bool b, uint64_t 
 
 /* The modules of a weight: its parts, or one that is all of them. */
 static hr_status add_param(work *w, const hri_param_spec *spec, uint32_t type, hr_error *error) {
-  uint64_t rank = w->model->lora.rank;
   for (int k = 0; k < HR_MODULE_COUNT && spec->layer >= 0; k++) {
-    uint32_t at;
+    uint32_t at, rank;
     char name[96];
     if (hri_module_slot((hr_module)k, &at) != spec->slot || at >= spec->part_count ||
         !hri_module_is_adapted(w->model, spec->layer, (hr_module)k) ||
         !hri_module_name(w->model, (hr_module)k, spec->layer, name))
       continue;
+    rank = hri_lora_rank(&w->model->lora, spec->layer, (hr_module)k);
     HRI_TRY(add(w, (hr_module)k, spec->layer, false, rank, spec->dims[1], type, error));
     HRI_TRY(add(w, (hr_module)k, spec->layer, true, spec->parts[at].rows, rank, type, error));
   }
   return HR_OK;
 }
 
+/* Of the first module that has one: for llama.cpp a key of 0 were a factor of 1. */
+static float alpha_of_key(const hr_model *model) {
+  for (uint32_t layer = 0; layer < model->layer_count; layer++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (hri_module_is_adapted(model, (int32_t)layer, (hr_module)k)) {
+        float alpha = (float)hri_lora_plain_alpha(&model->lora, (int32_t)layer, (hr_module)k);
+        if (alpha != 0) return alpha;
+      }
+  return 1;
+}
+
 static hr_status list_items(work *w, uint32_t type, hr_error *error) {
+  w->alpha = alpha_of_key(w->model);
   for (uint32_t p = 0; p < hri_param_count(w->model); p++) {
     hri_param_spec spec;
     hri_param_get(w->model, p, &spec);
@@ -106,6 +126,7 @@ static hr_status write_item(const work *w, uint32_t at, hri_gguf_writer *writer,
   uint64_t count = it->part.rows * it->part.columns, bytes = 0;
   HRI_TRY(hri_weights_read(w->weights, it->index, 0, from->end - from->begin, raw, error));
   (void)hri_file_to_f32(from->dtype, values, raw, count);
+  for (uint64_t i = 0; it->factor != 1 && i < count; i++) values[i] *= it->factor;
   HRI_TRY(hri_convert_check_values(values, count, it->type, it->name, error));
   if (it->part.head_size) hri_convert_interleave(values, it->part.rows, it->part.columns, it->part.head_size, spare);
   (void)hri_ggml_from_f32(it->type, raw, values, count);
@@ -144,7 +165,7 @@ hr_status hri_convert_adapter(const hr_model *model, const hri_weights *weights,
   hr_status status = HR_OK;
   *data_bytes = 0;
   HRI_TRY_OUT(list_items(&w, type, error));
-  hri_gguf_put_adapter(&keys, model, file_type);
+  hri_gguf_put_adapter(&keys, model, w.alpha, file_type);
   HRI_TRY_OUT(hri_gguf_writer_open(path, &keys, w.tensors.items, (uint32_t)w.tensors.count, &writer, error));
   HRI_TRY_OUT(write_items(&w, writer, data_bytes, error));
   *tensor_count = (uint32_t)w.tensors.count;

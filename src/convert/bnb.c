@@ -59,7 +59,7 @@ static hr_status check_map(const search *s, hri_bnb_tensor which, const float *m
 }
 
 static hr_status lay_out(const search *s, uint64_t rows, uint64_t columns) {
-  if (!hri_quant_layout_make(s->out->kind, &rows, 1, columns, &s->out->layout))
+  if (!hri_quant_layout_make(s->out->kind, &rows, NULL, 1, columns, &s->out->layout))
     return refuse(s, s->out->weight, "is too large");
   return HR_OK;
 }
@@ -193,7 +193,7 @@ hr_status hri_bnb_entries_init(hri_bnb_entries *entries, const char *name, const
                                hr_error *error) {
   memset(entries, 0, sizeof *entries);
   entries->state = *state;
-  if (!hri_quant_layout_make(state->kind, &state->rows, 1, state->columns, &entries->layout))
+  if (!hri_quant_layout_make(state->kind, &state->rows, NULL, 1, state->columns, &entries->layout))
     return hri_fail(error, HR_ERROR_INTERNAL, "%.200s cannot be quantized", name);
   if (hri_quant_is_4bit(state->kind)) {
     HRI_TRY(describe_4bit(entries, error));

@@ -199,6 +199,10 @@ static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
 }
 
 static hr_status check_quantization(const work *w, hr_error *error) {
+  if (w->quantization == HRI_QUANTIZATION_KEEP) {
+    hri_fail(error, HR_ERROR_USAGE, "--quantize keep makes no file: it says that training keeps a GGUF file's blocks");
+    return hri_hint(error, HR_ERROR_USAGE, "give --quantize nf4, fp4, nf4+dq, fp4+dq or int8");
+  }
   if (!w->options->type || !w->quantization) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,
            "--quantize and --type exclude each other: weights are quantized from their own values");
@@ -217,12 +221,11 @@ static hr_status open_adapter(work *w, const char *source, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "%s holds adapters, which are not quantized", source);
     return hri_hint(error, HR_ERROR_USAGE, "name the model, %s, or leave --quantize out", w->model.directory);
   }
-  other = lora->dora          ? "DoRA's magnitudes"
-          : lora->embedding   ? "an adapter of the embedding"
-          : lora->bias        ? "trained biases"
-          : lora->saved       ? "modules that were trained whole"
-          : lora->own[0].rank ? "ranks or factors of their own"
-                              : NULL;
+  other = lora->dora        ? "DoRA's magnitudes"
+          : lora->embedding ? "an adapter of the embedding"
+          : lora->bias      ? "trained biases"
+          : lora->saved     ? "modules that were trained whole"
+                            : NULL;
   if (other) {
     hri_fail(error, HR_ERROR_UNSUPPORTED, "%s has %s, for which GGUF files of adapters have no place", source, other);
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "headroom merge makes a model of it, which can be converted");

@@ -199,7 +199,7 @@ static hr_status quantize(quantizer *q, const item *t, hri_quant_layout *layout,
                          .scratch = nested ? q->scratch : NULL,
                          .team = q->backend->elements.team};
   int64_t bad;
-  if (!hri_quant_layout_make(q->kind, &t->rows, 1, t->columns, layout))
+  if (!hri_quant_layout_make(q->kind, &t->rows, NULL, 1, t->columns, layout))
     return hri_fail(error, HR_ERROR_INPUT, "tensor %s is too large", t->name);
   HRI_TRY(read_matrix(q, t, error));
   bad = q->backend->elements.quantize(&args);

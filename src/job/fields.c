@@ -33,7 +33,7 @@ enum {
 
 /* ---- words, in the order of the enumerators ---- */
 
-static const char *const quantizes[] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8", NULL};
+static const char *const quantizes[] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8", "keep", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16", "tf32", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const states_8bits[] = {"weights", "all", NULL};
@@ -54,7 +54,7 @@ static const char *const truncations[] = {"split", "keep-start", "keep-end", "dr
 static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 
 #define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
-_Static_assert(LAST(precisions) == HR_PRECISION_TF32 && LAST(quantizes) == HR_QUANTIZE_INT8 &&
+_Static_assert(LAST(precisions) == HR_PRECISION_TF32 && LAST(quantizes) == HR_QUANTIZE_KEEP &&
                    LAST(moments) == HR_MOMENTS_BF16 && LAST(states_8bits) == HR_STATES_8BIT_ALL &&
                    LAST(optimizers) == HR_OPTIMIZER_COUNT - 1 &&
                    LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
@@ -160,7 +160,8 @@ static const hr_field fields[] = {
      JOB(train_only), MATHEMATICS(ALGORITHM)},
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
      "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (+dq: their scales in 8 bits too); each "
-     "is dequantized before each use. A model whose files are quantized is as they are. convert: write such a directory",
+     "is dequantized before each use. keep: in the blocks of the GGUF file, as they are. A model whose files are quantized is "
+     "as they are. convert: write such a directory",
      J | X | M | HR_FOR_CONVERT, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "PATH",
      "adapters to go on with, evaluate or generate with: a directory as PEFT saves it (RUN/final of a run with --lora), or "

@@ -12,6 +12,7 @@
 #include "job/fields.h"
 #include "model/adapter.h"
 #include "model/freeze.h"
+#include "model/gguf.h"
 #include "model/lora.h"
 #include "program/optimizer.h"
 #include "program/quantization.h"
@@ -152,6 +153,10 @@ static bool stored_and_trained(const hr_job *job) {
   return quantized_and_trained(job) && job->model.quantization != HR_QUANTIZE_NONE;
 }
 
+static bool kept_without_blocks(const hr_job *job) {
+  return job->quantize == HR_QUANTIZE_KEEP && !hri_gguf_typed(&job->model);
+}
+
 /* Random numbers of dropout are numbered by position, key and head (ops/draw.h). */
 static bool dropout_beyond(const hr_job *job) {
   return trains(job) && job->dropout > 0 && (job->sequence_length > 1u << 22 || job->model.head_count >= 1u << 12);
@@ -215,6 +220,8 @@ static const struct {
      "add --lora r=16,alpha=32, which trains adapters beside them, or name the model that is not quantized", NULL},
     {quantized_and_trained, "--quantize", "training of all weights", "quantized weights have no gradient",
      "add --lora r=16,alpha=32, which trains adapters beside them", NULL},
+    {kept_without_blocks, "--quantize keep", "a model that is no GGUF file", "it keeps the blocks that such a file has",
+     "name the GGUF file, or give --quantize nf4+dq or int8", NULL},
     {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq", NULL},
     {context_beyond, "--context", "the model", "its table of learned positions is shorter", "give a smaller --context",
      NULL},
@@ -376,6 +383,7 @@ static hr_status fill_device(hr_job *job, hr_error *error) {
 static hr_status fill_quantization(hr_job *job, hr_error *error) {
   hr_quantize stored = job->model.quantization;
   const char *kind = hri_quantization_name((uint32_t)stored);
+  if (job->quantize == HR_QUANTIZE_KEEP && hri_gguf_typed(&job->model)) return hri_gguf_keeps(&job->model, error);
   if (stored == HR_QUANTIZE_NONE || job->quantize == stored) return HR_OK;
   if (job->quantize == HR_QUANTIZE_NONE) {
     job->quantize = stored;
@@ -393,8 +401,10 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   HRI_TRY(check_fields(&made, error));
   if (made.adapter) HRI_TRY(hri_adapter_open(made.adapter, &made.model, error));
   HRI_TRY(fill_quantization(&made, error));
-  if (made.lora && !made.model.adapter[0]) /* both: check_exclusions */
-    HRI_TRY(hri_lora_parse(made.lora, &made.model, made.quantize != HR_QUANTIZE_NONE, &made.model.lora, error));
+  if (made.lora && !made.model.adapter[0]) /* both: check_exclusions. Kept blocks are no other training */
+    HRI_TRY(hri_lora_parse(made.lora, &made.model,
+                           made.quantize != HR_QUANTIZE_NONE && made.quantize != HR_QUANTIZE_KEEP, &made.model.lora,
+                           error));
   if (trains(&made) && (made.freeze || made.train_only))
     HRI_TRY(hri_freeze_check(&made.model, made.freeze, made.train_only, error));
   fill_from_model(&made);

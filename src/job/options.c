@@ -90,12 +90,20 @@ char *hr_job_options(const hr_job *before, const hr_job *after, char *out, uint6
   return out;
 }
 
+/* Blocks that are kept have the values that are loaded without that. */
+static bool same_weights(const hr_job *job) {
+  return job->quantize == HR_QUANTIZE_NONE || job->quantize == HR_QUANTIZE_KEEP;
+}
+
 hr_effect hr_job_effect(const hr_job *before, const hr_job *after) {
   char text[HR_FIELD_TEXT_BYTES];
   hr_effect worst = HR_EFFECT_SAME_BITS;
-  for (uint32_t k = 0; k < hr_field_count(); k++)
-    if (hr_field_get(k)->effect > worst && differs(hr_field_get(k), before, after, text))
-      worst = hr_field_get(k)->effect;
+  const hr_field *quantize = hr_field_find("quantize");
+  for (uint32_t k = 0; k < hr_field_count(); k++) {
+    const hr_field *f = hr_field_get(k);
+    if (f == quantize && same_weights(before) && same_weights(after)) continue;
+    if (f->effect > worst && differs(f, before, after, text)) worst = f->effect;
+  }
   return worst;
 }
 

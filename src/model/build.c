@@ -12,6 +12,7 @@
 #include "base/real.h"
 #include "model/family.h"
 #include "model/freeze.h"
+#include "model/gguf.h"
 #include "model/params.h"
 #include "model/rope.h"
 #include "program/ops.h"
@@ -236,30 +237,47 @@ static bool make_ranges(const maker *m, hri_param *param) {
 /* Codes and scales of a quantized parameter, carried by every program. */
 static bool make_quantized(const maker *m, hri_param *param) {
   uint64_t rows[HRI_QUANT_PARTS];
+  uint8_t types[HRI_QUANT_PARTS];
   uint32_t kind = m->p->parts[0].quantization;
+  bool kept = kind == HRI_QUANTIZATION_KEEP;
   hri_quant_layout layout;
   hri_place place = place_of(m, HRI_ROLE_QUANTIZATION, m->all, 0);
   for (uint32_t k = 0; k < m->p->part_count; k++) {
     rows[k] = m->p->parts[k].rows;
+    types[k] = m->p->parts[k].type;
     param->quantized.i[1 + k] = (int64_t)rows[k];
+    param->quantized.i[4 + k] = kept ? types[k] : 0;
   }
   param->quantized.i[0] = kind;
-  if (!hri_quant_layout_make(kind, rows, m->p->part_count, columns_of(m->p), &layout)) {
+  if (!hri_quant_layout_make(kind, rows, kept ? types : NULL, m->p->part_count, columns_of(m->p), &layout)) {
     m->job->failed = m->job->too_large = true;
     return false;
   }
   param->codes =
       hri_tensor_new(m->job, place, hri_name(m->job, "%s.codes", m->p->name), HRI_U8, 1, &layout.code_bytes, NULL);
-  param->absmax = hri_tensor_new(m->job, place, hri_name(m->job, "%s.absmax", m->p->name), hri_quant_absmax_dtype(kind),
-                                 1, &layout.absmax_count, NULL);
+  if (layout.absmax_count)
+    param->absmax = hri_tensor_new(m->job, place, hri_name(m->job, "%s.absmax", m->p->name),
+                                   hri_quant_absmax_dtype(kind), 1, &layout.absmax_count, NULL);
   if (layout.nested_count)
     param->nested = hri_tensor_new(m->job, place, hri_name(m->job, "%s.nested", m->p->name), HRI_F32, 1,
                                    &layout.nested_count, NULL);
   return !m->job->failed;
 }
 
-/* The type in which a weight that is quantized is loaded: values of files reach the quantizer as they are. */
+/* What products read weights of matrices in. */
+static hri_dtype matrix_type(hr_precision precision) {
+  switch (precision) {
+  case HR_PRECISION_FP32:
+  case HR_PRECISION_TF32: return HRI_F32;
+  case HR_PRECISION_FP16: return HRI_F16;
+  default: return HRI_BF16;
+  }
+}
+
+/* The type in which a weight that is quantized is loaded: values of files reach the quantizer as they are. One whose
+ * blocks are kept is not loaded; what its values are checked in is what they will be rounded to. */
 static hri_dtype loaded_type(const hr_job *spec) {
+  if (spec->quantize == HR_QUANTIZE_KEEP) return matrix_type(spec->precision);
   return spec->model.bfloat16 || !spec->model.has_weights ? HRI_BF16 : HRI_F32;
 }
 
@@ -280,7 +298,8 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
   param.weight =
       tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, quantized ? 0 : m.all, HRI_LOAD),
                      name_of(&m, 0, p->stored[0], ""), quantized ? loaded_type(spec) : HRI_F32, 0, p->stored[0]);
-  param.stored_quantized = quantized && spec->model.quantization != HR_QUANTIZE_NONE && spec->model.has_weights;
+  param.stored_quantized = quantized && (p->parts[0].quantization == HRI_QUANTIZATION_KEEP ||
+                                         (spec->model.quantization != HR_QUANTIZE_NONE && spec->model.has_weights));
   if (job->failed || (quantized && !make_quantized(&m, &param))) return HRI_NONE;
   job->storages.items[job->tensors.items[param.weight].storage].wide = p->wide || quantized;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
@@ -312,7 +331,8 @@ static void make_param(builder *b, uint32_t index) {
                            .state_kind =
                                hri_state_kind(b->spec->optimizer, p.parts[k].rows * (p.rank == 2 ? p.dims[1] : 1),
                                               hri_slot_sensitive(p.slot), b->spec->states_8bit == HR_STATES_8BIT_ALL),
-                           .quantization = quantization_of(b, &p)};
+                           .quantization = quantization_of(b, &p),
+                           .type = hri_gguf_part_type(b->model, &p, k)};
   request = (hri_param_request){.name = p.name,
                                 .layer = p.layer,
                                 .unit = p.unit,
@@ -389,7 +409,7 @@ static void load_quantized(hri_job *job, hri_emit e, hri_tier staging_tier, uint
   assert(param.range_count == 1); /* nothing tells the parts of a frozen parameter apart */
   if (param.stored_quantized) {
     move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_CODES, param.codes);
-    move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_ABSMAX, param.absmax);
+    if (param.absmax != HRI_NONE) move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_ABSMAX, param.absmax);
     if (param.nested != HRI_NONE) move_tensor(job, e, HRI_OP_FILL, staging_tier, range, HRI_MOVED_NESTED, param.nested);
     return;
   }
@@ -437,16 +457,6 @@ static hri_attr dora_parts(const hr_model *m, int32_t layer, hri_slot weight_slo
       attr.i[3] |= INT64_C(1) << part;
   }
   return attr;
-}
-
-/* What products read weights of matrices in. */
-static hri_dtype matrix_type(hr_precision precision) {
-  switch (precision) {
-  case HR_PRECISION_FP32:
-  case HR_PRECISION_TF32: return HRI_F32;
-  case HR_PRECISION_FP16: return HRI_F16;
-  default: return HRI_BF16;
-  }
 }
 
 /* A weight that is quantized is made again, in the type that the products read. */
@@ -616,9 +626,11 @@ static void raise_embedding(builder *b, hri_id x, const rows_shape *s) {
        (hri_operand[]){HRI_R(scaled), HRI_R(weight_at(b, -1, HRI_SLOT_LORA_EMBED_B)), HRI_ABSENT, HRI_A(x)}, 4);
 }
 
-/* The weight of a product: a quantized one is made anew for it. */
+/* The weight of a product: a quantized one is made anew for it. That draws nothing and takes no site of its own, so that
+ * masks of dropout are those beside weights that are not quantized. */
 static hri_id weight_for_use(builder *b, hri_slot slot) {
   uint32_t index = param_at(b, b->emit.layer, slot);
+  hri_emit e = b->emit;
   hri_param param;
   hri_tensor like;
   hri_id weight;
@@ -631,8 +643,9 @@ static hri_id weight_for_use(builder *b, hri_slot slot) {
                           like.dims, like.stored);
   if (weight == HRI_NONE) return HRI_NONE;
   b->job->storages.items[b->job->tensors.items[weight].storage].transient = true;
-  emit(b, HRI_OP_DEQUANTIZE, &param.quantized,
-       (hri_operand[]){HRI_R(param.codes), HRI_R(param.absmax), HRI_R(param.nested), HRI_W(weight)}, 4);
+  e.site = param.site;
+  hri_node_append(b->job, HRI_OP_DEQUANTIZE, e, &param.quantized,
+                  (hri_operand[]){HRI_R(param.codes), HRI_R(param.absmax), HRI_R(param.nested), HRI_W(weight)}, 4);
   return weight;
 }
 

@@ -36,6 +36,7 @@ typedef struct hri_part_request {
   bool trainable, decay;
   hr_optimizer state_kind;
   uint8_t quantization; /* hri_quantization; alike in all parts of a parameter, which is then frozen */
+  uint8_t type;         /* of blocks that are kept: their hri_dtype */
 } hri_part_request;
 
 typedef struct hri_param_request {

@@ -93,15 +93,23 @@ void hri_gguf_part_of(const hr_model *model, const hri_param_spec *spec, uint32_
   if (is_norm_weight(out->name)) out->offset = (float)model->norm_weight_offset;
 }
 
+/* The name of a module's weight, as "blk.3.attn_q.weight"; false: the family has no such module. */
+static bool module_weight(const hr_model *model, hr_module module, int32_t layer, char out[64]) {
+  const hri_param_spec weight = {.layer = layer, .slot = hri_module_slot(module, NULL)};
+  char name[96], full[96];
+  if (!hri_module_name(model, module, layer, name)) return false;
+  (void)snprintf(full, sizeof full, "%.80s.weight", name);
+  translate(model, &weight, full, out);
+  return true;
+}
+
 void hri_gguf_adapter_part(const hr_model *model, hr_module module, int32_t layer, bool b, uint64_t rows,
                            uint64_t columns, hri_gguf_part *out) {
-  hri_param_spec weight = {.layer = layer, .part_count = 1};
+  hri_param_spec weight = {.layer = layer};
   uint32_t part;
-  char name[96], file[64];
+  char file[64];
   weight.slot = hri_module_slot(module, &part);
-  (void)hri_module_name(model, module, layer, name);
-  (void)snprintf(weight.parts[0].name, sizeof weight.parts[0].name, "%.80s.weight", name);
-  translate(model, &weight, weight.parts[0].name, file);
+  (void)module_weight(model, module, layer, file);
   memset(out, 0, sizeof *out);
   (void)snprintf(out->name, sizeof out->name, "%.50s.lora_%c", file, b ? 'b' : 'a');
   out->rank = 2;
@@ -113,6 +121,77 @@ void hri_gguf_adapter_part(const hr_model *model, hr_module module, int32_t laye
 bool hri_gguf_ignored(const hr_model *model, const char *name) {
   if (model->tied_embeddings && strcmp(name, "output.weight") == 0) return true;
   return strncmp(name, "rope_", 5) == 0 || strstr(name, ".rope_freqs.weight") || strstr(name, ".attn_rot_embd.");
+}
+
+/* ---- blocks that are kept ---- */
+
+/* Types that are decoded, as those of programs. */
+static const uint8_t dtypes[] = {
+    [HRI_GGML_F32] = 1 + HRI_F32,   [HRI_GGML_F16] = 1 + HRI_F16,   [HRI_GGML_BF16] = 1 + HRI_BF16,
+    [HRI_GGML_Q4_0] = 1 + HRI_Q4_0, [HRI_GGML_Q4_1] = 1 + HRI_Q4_1, [HRI_GGML_Q5_0] = 1 + HRI_Q5_0,
+    [HRI_GGML_Q5_1] = 1 + HRI_Q5_1, [HRI_GGML_Q8_0] = 1 + HRI_Q8_0, [HRI_GGML_Q4_K] = 1 + HRI_Q4_K,
+    [HRI_GGML_Q5_K] = 1 + HRI_Q5_K, [HRI_GGML_Q6_K] = 1 + HRI_Q6_K,
+};
+
+uint8_t hri_gguf_dtype(uint32_t type) {
+  return type < sizeof dtypes && dtypes[type] ? (uint8_t)(dtypes[type] - 1) : HRI_DTYPE_COUNT;
+}
+
+uint8_t hri_gguf_part_type(const hr_model *model, const hri_param_spec *spec, uint32_t part) {
+  hr_module module;
+  if (!hri_part_module(spec->slot, part, &module) || !model->gguf_types[spec->layer][module]) return HRI_DTYPE_COUNT;
+  return hri_gguf_dtype(model->gguf_types[spec->layer][module] - 1u);
+}
+
+void hri_gguf_read_types(const hri_gguf *file, hr_model *model) {
+  memset(model->gguf_types, 0, sizeof model->gguf_types);
+  for (uint32_t layer = 0; layer < model->layer_count; layer++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++) {
+      char name[64];
+      uint32_t index =
+          module_weight(model, (hr_module)k, (int32_t)layer, name) ? hri_gguf_find(file, name) : HRI_GGUF_NONE;
+      if (index != HRI_GGUF_NONE) model->gguf_types[layer][k] = (uint8_t)(1 + hri_gguf_tensor_get(file, index)->type);
+    }
+}
+
+static hr_status refuse_type(const hr_model *model, const char *name, uint32_t type, hr_error *error) {
+  hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has type %s", model->directory, name, hri_ggml_name(type));
+  return hri_hint(
+      error, HR_ERROR_INPUT,
+      "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are read; take a file of such a type");
+}
+
+static hr_status keeps_module(const hr_model *model, uint32_t layer, hr_module module, const char *name,
+                              hr_error *error) {
+  const uint32_t type = model->gguf_types[layer][module] - 1u;
+  const uint64_t columns = hri_module_columns(model, module);
+  if (hri_gguf_dtype(type) == HRI_DTYPE_COUNT) return refuse_type(model, name, type, error);
+  if (columns % hri_ggml_block(type) == 0) return HR_OK;
+  hri_fail(error, HR_ERROR_INPUT,
+           "%s: tensor %s is %s, in blocks of %u, and its rows of %llu elements are no whole blocks", model->directory,
+           name, hri_ggml_name(type), hri_ggml_block(type), (unsigned long long)columns);
+  return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
+}
+
+bool hri_gguf_typed(const hr_model *model) {
+  for (int k = 0; k < HR_MODULE_COUNT; k++)
+    if (model->gguf_types[0][k]) return true;
+  return false;
+}
+
+hr_status hri_gguf_keeps(const hr_model *model, hr_error *error) {
+  for (uint32_t layer = 0; layer < model->layer_count; layer++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++) {
+      char name[64];
+      if (!module_weight(model, (hr_module)k, (int32_t)layer, name)) continue;
+      if (model->gguf_types[layer][k]) {
+        HRI_TRY(keeps_module(model, layer, (hr_module)k, name, error));
+        continue;
+      }
+      hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is missing", model->directory, name);
+      return hri_hint(error, HR_ERROR_INPUT, "the file is incomplete, or was made for another kind of model");
+    }
+  return HR_OK;
 }
 
 /* ---- values ---- */

@@ -10,6 +10,7 @@
 
 #include "formats/gguf.h"
 #include "model/params.h"
+#include "program/job.h"
 
 /* ---- descriptions ---- */
 
@@ -26,8 +27,8 @@ hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *model, uint32_
 /* The word for a family in general.architecture: mistral goes by llama's. */
 const char *hri_gguf_architecture(hr_family family);
 
-/* The keys of a file with the adapters of model->lora. */
-void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type);
+/* The keys of a file with adapters; llama.cpp multiplies each by alpha / its rank. */
+void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *model, float alpha, uint32_t file_type);
 
 /* Reads which modules have adapters in such a file, and of what rank and alpha, into model->lora and model->adapter; no
  * value is read. INPUT names key or tensor: no adapters, those of another architecture, A without B, a tensor of no
@@ -54,6 +55,17 @@ void hri_gguf_part_of(const hr_model *model, const hri_param_spec *spec, uint32_
  * the name of its weight ".lora_a" or ".lora_b". Rows of B are those of the weight, and in the order of the weight's. */
 void hri_gguf_adapter_part(const hr_model *model, hr_module module, int32_t layer, bool b, uint64_t rows,
                            uint64_t columns, hri_gguf_part *out);
+/* The hri_dtype of a type of files; HRI_DTYPE_COUNT: it is not decoded. */
+uint8_t hri_gguf_dtype(uint32_t type);
+/* The hri_dtype of the blocks that the model's GGUF file has a part in; HRI_DTYPE_COUNT: it is in none, or of a type that
+ * is not decoded. */
+uint8_t hri_gguf_part_type(const hr_model *model, const hri_param_spec *spec, uint32_t part);
+/* Takes model->gguf_types from the model's file. */
+void hri_gguf_read_types(const hri_gguf *file, hr_model *model);
+/* Whether a model is one of a GGUF file; and then, whether the weights of all linear modules can be kept in its blocks:
+ * INPUT names a tensor that is missing or of a type that is not decoded, or whose rows are no whole blocks. */
+bool hri_gguf_typed(const hr_model *model);
+hr_status hri_gguf_keeps(const hr_model *model, hr_error *error);
 /* Tensors that a file may hold and that are ignored: frequency factors, a separate head of a tied model. */
 bool hri_gguf_ignored(const hr_model *model, const char *name);
 

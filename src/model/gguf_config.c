@@ -428,6 +428,7 @@ hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error)
                     sizeof made.directory - 1);
   memcpy(made.directory, hri_gguf_path(file), length + 1);
   made.has_weights = true;
+  hri_gguf_read_types(file, &made);
   name_model(file, &made);
   *model = made;
   return HR_OK;
@@ -571,13 +572,13 @@ hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *m, uint32_t fi
   return HR_OK;
 }
 
-void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *m, uint32_t file_type) {
+void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *m, float alpha, uint32_t file_type) {
   put_text(keys, "general.architecture", hri_gguf_architecture(m->family));
   put_text(keys, "general.type", "adapter");
   put_text(keys, "adapter.type", "lora");
   put_text(keys, "general.name", m->name);
   hri_gguf_put_u32(keys, "general.file_type", file_type);
-  hri_gguf_put_f32(keys, "adapter.lora.alpha", m->lora.alpha * (m->lora.rslora ? sqrt((double)m->lora.rank) : 1.0));
+  hri_gguf_put_f32(keys, "adapter.lora.alpha", alpha);
   hri_gguf_put_u32(keys, "general.quantization_version", 2);
 }
 

@@ -165,6 +165,15 @@ hri_slot hri_module_slot(hr_module module, uint32_t *part) {
   return modules[module].slot;
 }
 
+bool hri_part_module(hri_slot slot, uint32_t part, hr_module *module) {
+  for (int k = 0; k < HR_MODULE_COUNT; k++)
+    if (modules[k].slot == slot && modules[k].part == part) {
+      *module = (hr_module)k;
+      return true;
+    }
+  return false;
+}
+
 bool hri_module_name(const hr_model *m, hr_module module, int32_t layer, char out[96]) {
   const hf_layout *layout = layout_of(m);
   const char *name = layout->slots[modules[module].slot].parts[modules[module].part];
@@ -206,9 +215,15 @@ uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module) {
   return kind ? lora->own[kind - 1].rank : lora->rank;
 }
 
+static double alpha_of(const hr_lora *lora, uint8_t kind) { return kind ? lora->own[kind - 1].alpha : lora->alpha; }
+
 static double scale_of(const hr_lora *lora, uint8_t kind, double rank) {
-  double alpha = kind ? lora->own[kind - 1].alpha : lora->alpha;
-  return alpha / (lora->rslora ? sqrt(rank) : rank);
+  return alpha_of(lora, kind) / (lora->rslora ? sqrt(rank) : rank);
+}
+
+double hri_lora_plain_alpha(const hr_lora *lora, int32_t layer, hr_module module) {
+  double alpha = alpha_of(lora, lora->kinds[layer][module]);
+  return lora->rslora ? alpha * sqrt((double)hri_lora_rank(lora, layer, module)) : alpha;
 }
 
 double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module) {
@@ -270,6 +285,12 @@ static bool present(const hr_model *m, hri_slot slot, int32_t layer) {
 }
 
 static uint32_t shape(const hr_model *m, hri_slot slot, int32_t layer, uint64_t dims[2]);
+
+uint64_t hri_module_columns(const hr_model *m, hr_module module) {
+  uint64_t dims[2];
+  (void)shape(m, modules[module].slot, 0, dims);
+  return dims[1];
+}
 
 static uint64_t module_rows(const hr_model *m, hr_module module) {
   const hf_slot *names = &layout_of(m)->slots[modules[module].slot];

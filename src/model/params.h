@@ -84,8 +84,12 @@ void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec);
  * lm_head.weight, ...). `name` is a Hugging Face tensor name. */
 bool hri_param_ignored(const hr_model *model, const char *name);
 
-/* The product that a module is part of: its weight's slot, and which part. */
+/* The product that a module is part of: its weight's slot, and which part; and back, false where no module's weight is
+ * in a slot. */
 hri_slot hri_module_slot(hr_module module, uint32_t *part);
+bool hri_part_module(hri_slot slot, uint32_t part, hr_module *module);
+/* Columns of a module's weight, its inputs. */
+uint64_t hri_module_columns(const hr_model *model, hr_module module);
 /* "model.layers.3.self_attn.q_proj"; layer -1: what follows the layer, "self_attn.q_proj". False: the family has no such
  * module. */
 bool hri_module_name(const hr_model *model, hr_module module, int32_t layer, char out[96]);
@@ -102,6 +106,8 @@ hr_module hri_module_first(const hr_model *model, int32_t layer, hr_module modul
 /* Rank of a module's adapter, and the factor on its share. */
 uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module);
 double hri_lora_scale(const hr_lora *lora, int32_t layer, hr_module module);
+/* That factor times the rank: alpha, or with rslora alpha sqrt(rank). */
+double hri_lora_plain_alpha(const hr_lora *lora, int32_t layer, hr_module module);
 /* The same of the embedding's adapter, and that module's name: "model.embed_tokens". */
 uint32_t hri_lora_embedding_rank(const hr_lora *lora);
 double hri_lora_embedding_scale(const hr_lora *lora);

@@ -271,7 +271,7 @@ typedef struct hri_quant_args {
   hri_real real;
   void *w;        /* [N,K] */
   uint8_t *codes; /* [code_bytes] */
-  void *absmax;   /* [absmax_count] of hri_quant_absmax_dtype */
+  void *absmax;   /* [absmax_count] of hri_quant_absmax_dtype; NULL of blocks that are kept */
   float *nested;  /* [nested_count], NULL without dq */
   float *scratch; /* quantize: hri_quant_scratch_bytes */
   hri_team *team;

@@ -44,11 +44,15 @@ typedef enum hri_dtype {
   HRI_I64,
   HRI_U8,
   HRI_I8,
-  HRI_U4, /* codes of 4 bits, two in a byte, the even element in the low half */
-  HRI_Q4_0,
+  HRI_U4,   /* codes of 4 bits, two in a byte, the even element in the low half */
+  HRI_Q4_0, /* and the next ones: GGUF's blocks */
+  HRI_Q4_1,
+  HRI_Q5_0,
+  HRI_Q5_1,
   HRI_Q8_0,
   HRI_Q4_K,
-  HRI_Q6_K, /* GGUF's blocks */
+  HRI_Q5_K,
+  HRI_Q6_K,
   HRI_DTYPE_COUNT
 } hri_dtype;
 typedef enum hri_tier { HRI_DEVICE = 0, HRI_HOST, HRI_DISK, HRI_TIER_COUNT } hri_tier;

@@ -82,9 +82,10 @@
                                               i0 hri_product - 1; i1 the product's M */   \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
   X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
-  /* quant: i0 hri_quantization, i1 to i3 rows of up to three parts of w, each quantized alone (program/quantization.h) */ \
+  /* quant: i0 hri_quantization, i1 to i3 rows of up to three parts of w, each quantized alone (program/quantization.h), */ \
+  /* i4 to i6 the types of blocks that are kept as files have them */                                      \
   X(QUANTIZE, "quantize", "RWWw")          /* w[N,K], codes (bytes), absmax, nested? (with dq) */           \
-  X(DEQUANTIZE, "dequantize", "RRrW")      /* codes, absmax, nested?, w[N,K] */                             \
+  X(DEQUANTIZE, "dequantize", "RrrW")      /* codes, absmax?, nested?, w[N,K] */                            \
   X(FILL, "fill", "W")                     /* tensor; i0 range, i1 hri_moved */                             \
   X(SINK, "sink", "R")                     /* tensor; i0 range, i1 hri_moved */
 /* clang-format on */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const char *const names[HRI_QUANTIZATION_COUNT] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8"};
+static const char *const names[HRI_QUANTIZATION_COUNT] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8", "keep"};
 
 const char *hri_quantization_name(uint32_t kind) { return kind < HRI_QUANTIZATION_COUNT ? names[kind] : "unknown"; }
 
@@ -18,28 +18,37 @@ bool hri_quantization_parse(const char *text, hri_quantization *kind) {
 
 static uint64_t blocks(uint64_t count, uint64_t size) { return count / size + (count % size != 0); }
 
-/* Sizes of one part; its offsets are what lies before it. None of these is more than its elements, which are counted. */
-static bool measure(uint32_t kind, uint64_t rows, uint64_t columns, hri_quant_part *p) {
+bool hri_quant_keeps(uint8_t dtype) { return hri_dtype_is_real(dtype) || (dtype >= HRI_Q4_0 && dtype <= HRI_Q6_K); }
+
+/* Sizes of one part; its offsets are what lies before it. None of these is more than four times its elements, which are
+ * counted. */
+static bool measure(uint32_t kind, uint64_t rows, uint64_t columns, uint8_t type, hri_quant_part *p) {
   if (rows == 0 || columns == 0 || !hri_mul(rows, columns, &p->elements)) return false;
   p->rows = rows;
   p->columns = columns;
+  p->type = type;
+  if (kind == HRI_QUANTIZATION_KEEP) {
+    if (!hri_quant_keeps(type) || columns % hri_dtype_block((hri_dtype)type) != 0) return false;
+    p->code_bytes = hri_dtype_size((hri_dtype)type, p->elements);
+    return p->elements <= UINT64_MAX / 8;
+  }
   p->code_bytes = hri_quant_is_4bit(kind) ? blocks(p->elements, 2) : p->elements;
   p->absmax_count = hri_quant_is_4bit(kind) ? blocks(p->elements, HRI_QUANT_BLOCK) : rows;
   p->nested_count = hri_quant_is_double(kind) ? blocks(p->absmax_count, HRI_QUANT_NESTED_BLOCK) : 0;
   return true;
 }
 
-bool hri_quant_layout_make(uint32_t kind, const uint64_t *rows, uint32_t part_count, uint64_t columns,
-                           hri_quant_layout *out) {
+bool hri_quant_layout_make(uint32_t kind, const uint64_t *rows, const uint8_t *types, uint32_t part_count,
+                           uint64_t columns, hri_quant_layout *out) {
   uint64_t elements = 0, absmax_bytes, nested_bytes;
   memset(out, 0, sizeof *out);
   if (kind == HRI_QUANTIZATION_NONE || kind >= HRI_QUANTIZATION_COUNT || part_count == 0 ||
-      part_count > HRI_QUANT_PARTS)
+      part_count > HRI_QUANT_PARTS || (types != NULL) != (kind == HRI_QUANTIZATION_KEEP))
     return false;
   out->part_count = part_count;
   for (uint32_t k = 0; k < part_count; k++) {
     hri_quant_part *p = &out->part[k];
-    if (!measure(kind, rows[k], columns, p)) return false;
+    if (!measure(kind, rows[k], columns, types ? types[k] : HRI_U8, p)) return false;
     p->first = elements;
     p->codes = out->code_bytes;
     p->absmax = out->absmax_count;
@@ -56,13 +65,17 @@ bool hri_quant_layout_make(uint32_t kind, const uint64_t *rows, uint32_t part_co
 
 bool hri_quant_layout_of(const hri_attr *attr, uint64_t columns, hri_quant_layout *out) {
   uint64_t rows[HRI_QUANT_PARTS];
+  uint8_t types[HRI_QUANT_PARTS] = {0};
   uint32_t count = 0;
+  bool kept = attr->i[0] == HRI_QUANTIZATION_KEEP;
   for (uint32_t k = 0; k < HRI_QUANT_PARTS; k++) {
     if (attr->i[1 + k] < 0 || (attr->i[1 + k] > 0 && count < k)) return false;
+    if (kept && (attr->i[4 + k] < 0 || attr->i[4 + k] >= HRI_DTYPE_COUNT)) return false;
+    types[k] = (uint8_t)attr->i[4 + k];
     if (attr->i[1 + k] > 0) rows[count++] = (uint64_t)attr->i[1 + k];
   }
   return attr->i[0] > 0 && attr->i[0] < HRI_QUANTIZATION_COUNT &&
-         hri_quant_layout_make((uint32_t)attr->i[0], rows, count, columns, out);
+         hri_quant_layout_make((uint32_t)attr->i[0], rows, kept ? types : NULL, count, columns, out);
 }
 
 uint64_t hri_quant_scratch_bytes(uint32_t kind, const hri_quant_layout *layout) {

@@ -4,6 +4,7 @@
 
 #include <headroom/field.h>
 
+#include "model/gguf.h"
 #include "search/search.h"
 
 /* What each choice of levels is. */
@@ -67,7 +68,10 @@ static bool apply_frozen(unsigned algorithm, hr_job *job) {
   }
   if (algorithm & HRI_CHANGE_QUANTIZE) {
     if (job->quantize != HR_QUANTIZE_NONE || (trains && !job->lora && !job->model.lora.rank)) return false;
-    job->quantize = algorithm & HRI_CHANGE_NF4 ? HR_QUANTIZE_NF4_DQ : HR_QUANTIZE_INT8;
+    if ((algorithm & HRI_CHANGE_KEEP) && !hri_gguf_typed(&job->model)) return false;
+    job->quantize = algorithm & HRI_CHANGE_NF4    ? HR_QUANTIZE_NF4_DQ
+                    : algorithm & HRI_CHANGE_INT8 ? HR_QUANTIZE_INT8
+                                                  : HR_QUANTIZE_KEEP;
   }
   return true;
 }

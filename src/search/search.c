@@ -264,8 +264,13 @@ static hr_status add_combinations(search *s, hr_error *error) {
 /* Adapters and quantized weights, alone and with what makes them smallest. A job that has adapters is offered the
  * quantization of what they leave alone. */
 static hr_status add_frozen(search *s, hr_error *error) {
-  static const unsigned ways[] = {HRI_CHANGE_LORA, HRI_CHANGE_LORA | HRI_CHANGE_NF4, HRI_CHANGE_LORA | HRI_CHANGE_INT8,
-                                  HRI_CHANGE_NF4, HRI_CHANGE_INT8};
+  static const unsigned ways[] = {HRI_CHANGE_LORA,
+                                  HRI_CHANGE_LORA | HRI_CHANGE_NF4,
+                                  HRI_CHANGE_LORA | HRI_CHANGE_INT8,
+                                  HRI_CHANGE_LORA | HRI_CHANGE_KEEP,
+                                  HRI_CHANGE_NF4,
+                                  HRI_CHANGE_INT8,
+                                  HRI_CHANGE_KEEP};
   enum { WAYS = sizeof ways / sizeof *ways };
   const bool train = s->base->purpose == HR_PURPOSE_TRAIN;
   for (size_t k = 0; k < WAYS; k++) HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = ways[k]}, error));

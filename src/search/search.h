@@ -35,7 +35,8 @@ enum {
   HRI_CHANGE_8BIT = 512,     /* states of 8 bits for those of AdamW or Lion */
   HRI_CHANGE_FP16 = 1024,    /* where a device has fp16 and no bf16 */
   HRI_CHANGE_MOMENTS = 2048, /* states in bf16, which only bf16-pure allows */
-  HRI_CHANGE_QUANTIZE = HRI_CHANGE_NF4 | HRI_CHANGE_INT8
+  HRI_CHANGE_KEEP = 4096, /* frozen matrices in the blocks of the GGUF file: the same bits, offered only all the same */
+  HRI_CHANGE_QUANTIZE = HRI_CHANGE_NF4 | HRI_CHANGE_INT8 | HRI_CHANGE_KEEP
 };
 
 typedef struct hri_change {

@@ -426,7 +426,7 @@ static hr_status requantize(merge *m, const item *it, hr_error *error) {
   hri_quant_layout layout;
   quantized q = {0};
   hr_status status;
-  if (!hri_quant_layout_make(kind, &out, 1, elements / out, &layout))
+  if (!hri_quant_layout_make(kind, &out, NULL, 1, elements / out, &layout))
     return hri_fail(error, HR_ERROR_INTERNAL, "no layout of %s for %s", hri_quantization_name(kind), it->part->name);
   hri_free(m->whole);
   m->whole = hri_alloc(elements * sizeof *m->whole);
@@ -712,8 +712,32 @@ static hr_status refuse_kind(const merge *m, uint32_t i, hr_quantize wanted, hr_
   return hri_hint(error, HR_ERROR_USAGE, "leave --quantize away, or merge onto the original weights");
 }
 
+/* A directory has no blocks. */
+static hr_status refuse_kept(hr_error *error) {
+  hri_fail(
+      error, HR_ERROR_USAGE,
+      "--onto dequantized: what --quantize keep keeps are the blocks of a GGUF file, which a directory does not have");
+  return hri_hint(
+      error, HR_ERROR_USAGE,
+      "headroom convert FILE.gguf DIRECTORY --type f32 writes their values; merge onto those as the original");
+}
+
+static void tell_kept_blocks(const merge *m, uint32_t i) {
+  char text[2600];
+  (void)
+      snprintf(text, sizeof text,
+               "%.1000s was trained beside the blocks of a GGUF file; merged onto %.1000s it is the function that was "
+               "trained where that holds the file's values (headroom convert FILE.gguf DIRECTORY --type f32)",
+               m->adapters[i].model.adapter, m->model.directory);
+  note(m, text);
+}
+
 static void tell_difference(const merge *m, uint32_t i, hr_quantize has) {
   char text[1600];
+  if (has == HR_QUANTIZE_KEEP) {
+    tell_kept_blocks(m, i);
+    return;
+  }
   (void)
       snprintf(text, sizeof text,
                "%.1000s was trained beside %s weights and is merged onto the original ones, which is another function "
@@ -732,6 +756,7 @@ static hr_status choose_kind(merge *m, hr_error *error) {
     else if (kind == HR_QUANTIZE_NONE) kind = has;
     else if (kind != has) return refuse_kind(m, i, kind, has, error);
   }
+  if (m->options->dequantized && kind == HR_QUANTIZE_KEEP) return refuse_kept(error);
   m->result->quantize = m->options->dequantized ? kind : HR_QUANTIZE_NONE;
   m->result->trained = m->options->dequantized ? kind : trained_beside(&m->adapters[0]);
   if (!m->options->dequantized || kind != HR_QUANTIZE_NONE) return HR_OK;

@@ -673,13 +673,37 @@ static hr_status put_float(const hri_window *tensor, uint64_t at, float value, h
   return HR_OK;
 }
 
+/* The blocks of a GGUF file, in the types that the model's description gave the plan. */
+static hr_status fill_blocks(const hri_source *s, const hri_param *param, const hri_param_spec *spec,
+                             const hri_quant_layout *layout, const hri_window *tensor, void *staging,
+                             uint64_t staging_bytes, hr_error *error) {
+  hri_move moves[HRI_PARAM_PARTS];
+  for (uint32_t k = 0; k < layout->part_count; k++) {
+    HRI_TRY(move_gguf_part(s, spec, k, &moves[k], error));
+    if (hri_gguf_dtype(moves[k].type) != layout->part[k].type) {
+      hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s is %s now, and was of another type when it was planned for",
+               moves[k].path, moves[k].name, hri_ggml_name(moves[k].type));
+      return hri_hint(error, HR_ERROR_INPUT, "the file was replaced meanwhile; start again");
+    }
+    moves[k].rows = layout->part[k].rows;
+    moves[k].columns = layout->part[k].columns;
+    moves[k].window = tensor;
+    moves[k].first = layout->part[k].codes;
+    moves[k].real = hri_dtype_real(s->job->tensors.items[param->weight].dtype);
+    moves[k].blocks = moves[k].finite = true;
+  }
+  return hri_moves_run(s->elements, moves, layout->part_count, staging, staging_bytes, error);
+}
+
 /* Codes, absmax or nested of a parameter: of each part behind those of the one before (program/quantization.h). */
 static hr_status fill_quantized(const hri_source *s, const hri_param *param, const hri_param_spec *spec, uint32_t what,
                                 const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
-  const hri_bnb_weight *parts = &s->quantized[param->spec * HRI_PARAM_PARTS];
+  const hri_bnb_weight *parts;
   hri_quant_layout layout;
   if (!hri_quant_layout_of(&param->quantized, columns_of(spec), &layout))
     return hri_fail(error, HR_ERROR_INTERNAL, "%s cannot be quantized", spec->name);
+  if (s->gguf) return fill_blocks(s, param, spec, &layout, tensor, staging, staging_bytes, error);
+  parts = &s->quantized[param->spec * HRI_PARAM_PARTS];
   for (uint32_t k = 0; k < layout.part_count; k++) {
     const hri_quant_part *p = &layout.part[k];
     uint64_t one = hri_dtype_size(hri_quant_absmax_dtype(parts[k].kind), 1), end;

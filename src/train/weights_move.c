@@ -1,7 +1,8 @@
 /* Three kinds of pieces:
  *   run    values that lie in the file as in the arena: read straight to their place where the types agree, else
  *          through the staging
- *   rows   rows in another order (GGUF's q and k): read through the staging, then row by row
+ *   rows   rows in another order (GGUF's q and k): read through the staging, then row by row. Blocks that stay as they
+ *          are lie within rows, and are moved the same ways
  *   tile   a part of a transposed tensor: a block of whole or part file rows, turned in the staging
  * The staging of a thread is cut into up to three lists: file bytes, fp32 values, and those values turned. Where the
  * arena has no address for the host, a run has one more: the values as they are in the arena, on their way through the
@@ -53,14 +54,20 @@ static uint64_t block_bytes(const hri_move *m) { return m->codes ? 1 : hri_ggml_
 /* Bytes of `values` values in the file; a multiple of the block, or part of a row's last piece, which ends with one. */
 static uint64_t file_bytes(const hri_move *m, uint64_t values) { return values / block_of(m) * block_bytes(m); }
 
-/* Bytes of a value in the arena. */
-static uint64_t value_bytes(const hri_move *m) { return m->codes ? 1 : hri_real_bytes(m->real); }
+/* Bytes of values in the arena, and whole blocks of values that so many bytes hold. */
+static uint64_t arena_bytes(const hri_move *m, uint64_t values) {
+  return m->blocks ? file_bytes(m, values) : values * (m->codes ? 1 : hri_real_bytes(m->real));
+}
+static uint64_t values_in(const hri_move *m, uint64_t bytes) {
+  return m->blocks ? bytes / block_bytes(m) * block_of(m) : bytes / arena_bytes(m, 1);
+}
 
 static bool same_type(const hri_move *m) {
   static const uint32_t same[] =
       {[HRI_REAL_F32] = HRI_GGML_F32, [HRI_REAL_BF16] = HRI_GGML_BF16, [HRI_REAL_F16] = HRI_GGML_F16};
   assert(!m->codes || (m->add == 0 && !m->finite && !m->transposed && !m->head_size));
-  return m->codes || m->type == same[m->real];
+  assert(!m->blocks || (m->add == 0 && !m->codes && !m->transposed && !m->out));
+  return m->codes || m->blocks || m->type == same[m->real];
 }
 
 /* ---- cutting ---- */
@@ -86,7 +93,7 @@ static uint64_t room(const hri_move *m, uint64_t slice, uint64_t lists) {
 static void cut_run(const hri_move *m, uint64_t slice, uint32_t team, cut *c) {
   uint64_t block = block_of(m), total = m->rows * m->columns, unit;
   uint64_t share = hri_round_up(total / (4 * (uint64_t)team) + 1, most(block, 256));
-  unit = is_direct(m) && m->window->memory ? PIECE_BYTES / value_bytes(m) : room(m, slice, run_lists(m));
+  unit = is_direct(m) && m->window->memory ? values_in(m, PIECE_BYTES) : room(m, slice, run_lists(m));
   if (share < unit && team > 1) unit = most(share, least(unit, SMALL_BYTES / 4));
   c->kind = RUN;
   c->unit = unit / block * block;
@@ -94,7 +101,7 @@ static void cut_run(const hri_move *m, uint64_t slice, uint32_t team, cut *c) {
 }
 
 static void cut_rows(const hri_move *m, uint64_t slice, cut *c) {
-  uint64_t values = room(m, slice, 1);
+  uint64_t values = room(m, slice, m->blocks ? 0 : 1);
   c->kind = ROWS;
   c->tile_columns = least(m->columns, values);
   c->tile_rows = least(m->rows, values / c->tile_columns);
@@ -174,8 +181,24 @@ static void get(const plan *p, const hri_move *m, const void *from, float *to, u
   else memcpy(to, from, count * sizeof *to);
 }
 
+/* Blocks that stay as they are hold values that a training can have: as when they are decoded here, rounded too. */
+static hr_status check_blocks(const plan *p, const hri_move *m, const void *raw, uint64_t first, uint64_t count,
+                              hr_error *error) {
+  enum { PIECE = 1024 };
+  float values[PIECE], rounded[PIECE];
+  for (uint64_t done = 0; m->finite && done < count; done += PIECE) {
+    uint64_t n = least(count - done, PIECE);
+    decode(p, m, values, (const unsigned char *)raw + file_bytes(m, done), n);
+    put(p, m, rounded, values, n);
+    HRI_TRY(check_finite(p, m, rounded, m->real, first + done, n, error));
+  }
+  return HR_OK;
+}
+
 /* Where a value is in the arena, and its address; NULL where it has none. */
-static uint64_t byte_of(const hri_move *m, uint64_t at) { return (m->first + at) * value_bytes(m); }
+static uint64_t byte_of(const hri_move *m, uint64_t at) {
+  return m->blocks ? m->first + arena_bytes(m, at) : arena_bytes(m, m->first + at);
+}
 static void *place_of(const hri_move *m, uint64_t at) {
   return m->window->memory ? (unsigned char *)m->window->memory + byte_of(m, at) : NULL;
 }
@@ -224,6 +247,7 @@ static hr_status read_values(const plan *p, const hri_move *m, uint64_t first, u
                              hr_error *error) {
   bool direct = is_direct(m);
   HRI_TRY(m->bytes(m, file_bytes(m, first), file_bytes(m, count), direct ? to : l.raw, error));
+  if (m->blocks) return check_blocks(p, m, to, first, count, error);
   if (!direct && m->real == HRI_REAL_F32 && m->type == HRI_GGML_BF16 &&
       m->add == 0) { /* the narrow values are quicker to look at */
     HRI_TRY(check_finite(p, m, l.raw, HRI_REAL_BF16, first, count, error));
@@ -254,7 +278,7 @@ static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint
   void *to = run_place(m, l, first);
   HRI_TRY(read_values(p, m, first, count, l, to, error));
   return m->window->memory ? HR_OK
-                           : m->window->put(m->window->context, byte_of(m, first), to, count * value_bytes(m), error);
+                           : m->window->put(m->window->context, byte_of(m, first), to, arena_bytes(m, count), error);
 }
 
 static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice,
@@ -262,7 +286,7 @@ static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uin
   lists l = lists_of(m, slice, count);
   void *from = run_place(m, l, first);
   if (!m->window->memory)
-    HRI_TRY(m->window->get(m->window->context, byte_of(m, first), from, count * value_bytes(m), error));
+    HRI_TRY(m->window->get(m->window->context, byte_of(m, first), from, arena_bytes(m, count), error));
   HRI_TRY(check_finite(p, m, from, m->real, first, count,
                        error)); /* before an F16 that does not fit is looked for: it is infinite too */
   if (!is_direct(m)) {
@@ -288,12 +312,27 @@ static uint64_t our_row(const hri_move *m, uint64_t row) {
   return row - in + in % 2 * (size / 2) + in / 2;
 }
 
+/* Rows of blocks, as they are, to their places. */
+static hr_status place_rows(const plan *p, const hri_move *m, uint64_t row, uint64_t rows, uint64_t column,
+                            uint64_t columns, const unsigned char *raw, hr_error *error) {
+  const uint64_t bytes = file_bytes(m, columns);
+  for (uint64_t r = 0; r < rows; r++) {
+    const unsigned char *from = raw + r * bytes;
+    uint64_t at = our_row(m, row + r) * m->columns + column;
+    void *to = place_of(m, at);
+    if (to) memcpy(to, from, bytes);
+    else HRI_TRY(m->window->put(m->window->context, byte_of(m, at), from, bytes, error));
+  }
+  return check_blocks(p, m, raw, row * m->columns + column, rows * columns, error);
+}
+
 static hr_status read_rows(const plan *p, const hri_move *m, const cut *c, uint64_t piece, unsigned char *slice,
                            hr_error *error) {
   uint64_t row = piece / c->across * c->tile_rows, column = piece % c->across * c->tile_columns;
   uint64_t rows = least(m->rows - row, c->tile_rows), columns = least(m->columns - column, c->tile_columns);
   lists l = lists_of(m, slice, rows * columns);
   HRI_TRY(m->bytes(m, file_bytes(m, row * m->columns + column), file_bytes(m, rows * columns), l.raw, error));
+  if (m->blocks) return place_rows(p, m, row, rows, column, columns, l.raw, error);
   decode(p, m, l.values, l.raw, rows * columns);
   add_to(m, l.values, rows * columns);
   for (uint64_t r = 0; r < rows; r++)
@@ -475,7 +514,7 @@ hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uin
                         uint64_t staging_bytes, hr_error *error) {
   plan p = {.elements = elements, .moves = moves};
   uint64_t bytes = 0, team;
-  for (uint32_t k = 0; k < count; k++) bytes += moves[k].rows * moves[k].columns * value_bytes(&moves[k]);
+  for (uint32_t k = 0; k < count; k++) bytes += arena_bytes(&moves[k], moves[k].rows * moves[k].columns);
   team = least((uint64_t)hri_team_threads(elements->team),
                most(least(bytes / SMALL_BYTES, staging_bytes / SLICE_BYTES), 1));
   p.slice = staging_bytes / team / 64 * 64;

@@ -23,10 +23,13 @@ typedef struct hri_move {
   uint32_t head_size;       /* in: not 0 but D: rows j and j + D/2 of each head are rows 2 j and 2 j + 1 in the file */
   float add;                /* in: to each value */
   const hri_window *window; /* on the arena's tensor */
-  uint64_t first; /* element of the tensor with which the values begin: [rows, columns], no blanks between rows */
+  uint64_t first; /* element of the tensor with which the values begin: [rows, columns], no blanks between rows; of
+                   * blocks its byte */
   hri_real real;
-  bool codes;              /* values of one byte, moved as they are: `type` and `real` say nothing */
-  bool finite;             /* NaN and infinity are refused: INPUT on their way in, DIVERGED on their way out */
+  bool codes;  /* values of one byte, moved as they are: `type` and `real` say nothing */
+  bool blocks; /* in: the arena has the blocks of `type` as they are, in rows of whole blocks; `real` is what
+                            * their values are rounded to later on, and `finite` means those */
+  bool finite; /* NaN and infinity are refused: INPUT on their way in, DIVERGED on their way out */
   const char *path, *name; /* for errors: of what is not finite, or does not fit into F16 */
 } hri_move;
 

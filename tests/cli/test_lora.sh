@@ -230,6 +230,17 @@ run evaluate shallow/final --adapter one/final --seq 13 --data held.txt; refuses
 run train ${model/hidden=24/hidden=18} $rows --threads 1 --steps 1 --out narrow -q; expect_rc 0
 run evaluate narrow/final --adapter one/final --seq 13 --data held.txt; refuses 5; expect_err "$weights: .*shape"
 run convert one/final one.gguf; expect_rc 0; grep -aq adapter.lora.alpha one.gguf || fail "adapters became a model"
+# Ranks of their own are those of the tensors; factors of their own go into B, which rounds it once.
+run train base/final $rows --lora r=4,alpha=8,targets=q_proj,v_proj,down_proj,rank_pattern=v_proj:2 --steps 6 --lr 1e-2 --threads 1 --out ranks -q; expect_rc 0
+run convert ranks/final ranks.gguf; expect_rc 0
+[ "$(loss_of base/final --adapter ranks.gguf)" = "$(loss_of base/final --adapter ranks/final)" ] || fail "ranks of their own evaluate otherwise from GGUF"
+for kinds in alpha_pattern=v_proj:3 rslora,rank_pattern=down_proj:3,alpha_pattern=q_proj:5; do
+  run train base/final $rows --lora "r=4,alpha=8,targets=q_proj,v_proj,down_proj,$kinds" --steps 6 --lr 1e-2 --threads 1 --out "kinds-$kinds" -q; expect_rc 0
+  run convert "kinds-$kinds/final" kinds.gguf --force; expect_rc 0
+  own=$(loss_of base/final --adapter "kinds-$kinds/final")
+  [ "$own" != "$plain" ] || fail "$kinds learnt nothing"
+  awk -v a="$own" -v b="$(loss_of base/final --adapter kinds.gguf)" 'BEGIN { d = a - b; exit !(d < 1e-6 * a && d > -1e-6 * a) }' || fail "$kinds evaluate otherwise from GGUF"
+done
 # From GGUF, as from the directory: evaluated, gone on with, resumed when the file is gone.
 [ "$(loss_of base/final --adapter one.gguf)" = "$trained" ] || fail "a GGUF file of adapters evaluates otherwise"
 run generate base/final --adapter one.gguf --threads 1 --prompt 'line ' --max-tokens 12 --temperature 0 --json; expect_rc 0

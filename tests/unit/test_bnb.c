@@ -290,7 +290,7 @@ static void write_as_transformers(const checkpoint *c, const char *directory) {
       continue;
     }
     values = base_weight(base, t->name, c->transposed, &state.rows, &state.columns);
-    assert_true(hri_quant_layout_make(c->kind, &state.rows, 1, state.columns, &layout));
+    assert_true(hri_quant_layout_make(c->kind, &state.rows, NULL, 1, state.columns, &layout));
     q[i] = room_for(&layout);
     hri_ref_quantize(c->kind, values, (int64_t)state.rows, (int64_t)state.columns, q[i].codes, q[i].absmax, q[i].nested,
                      q[i].scratch);

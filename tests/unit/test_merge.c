@@ -130,7 +130,7 @@ static void there_and_back(uint32_t kind, float *w, uint64_t out, uint64_t in, b
   float *turned = malloc(out * in * sizeof *w), *nested, *scratch;
   uint8_t *codes;
   void *absmax;
-  assert_true(hri_quant_layout_make(kind, &out, 1, in, &layout));
+  assert_true(hri_quant_layout_make(kind, &out, NULL, 1, in, &layout));
   codes = malloc(layout.code_bytes);
   absmax = malloc(layout.absmax_count * 4);
   nested = malloc((layout.nested_count + 1) * sizeof *nested);

@@ -1,7 +1,7 @@
-/* Random jobs, run: with adapters beside plain and quantized weights, of all weights, of some; every optimizer and what
- * else changes the mathematics. Each is planned, refused with a budget of one byte less than its need, and run with
- * exactly that, in check mode now and then; what is reserved is what was planned. Then the same job in another way
- * (team, recomputation, packing of weights, update in the backward) leaves the same files.
+/* Random jobs, run: with adapters beside plain and quantized weights and blocks of GGUF files, of all weights, of some;
+ * every optimizer and what else changes the mathematics. Each is planned, refused with a budget of one byte less than its
+ * need, and run with exactly that, in check mode now and then; what is reserved is what was planned. Then the same job in
+ * another way (team, recomputation, packing of weights, update in the backward) leaves the same files.
  *
  * HEADROOM_TEST_JOBS=n: so many (40; 8 where HEADROOM_TEST_QUICK is set). HEADROOM_TEST_SEED=s: the one of that seed,
  * which a failure names. (Rules and placements of random jobs: tests/plan/test_program.c.) */
@@ -15,6 +15,7 @@
 #include <headroom/train.h>
 
 #include "base/rng.h"
+#include "support/gguf_model.h"
 #include "support/random_lora.h"
 #include "support/scratch.h"
 
@@ -32,7 +33,7 @@ static uint32_t roll_of(void *d, uint32_t below) { return roll(d, below); }
 static const char *work, *data;
 
 typedef struct census {
-  uint32_t ran, narrow, accumulated, dropped, checked, other_updates, adapted, quantized, frozen, blocks;
+  uint32_t ran, narrow, accumulated, dropped, checked, other_updates, adapted, quantized, kept, frozen, blocks;
 } census;
 
 static void random_model(dice *d, hr_model *m) {
@@ -67,13 +68,46 @@ static void random_way(dice *d, hr_job *job) {
   job->check = roll(d, 4) == 0;
 }
 
+/* A type whose blocks fill the rows. */
+static uint32_t random_type(void *context, const hri_param_spec *spec, uint32_t k) {
+  uint32_t type;
+  (void)k;
+  do type = gguf_block_types[roll(context, GGUF_BLOCK_TYPES)];
+  while (spec->dims[1] % hri_ggml_block(type) != 0);
+  return type;
+}
+
+/* The model with sizes that hold blocks, in a file of random ones. NONE: what the family varied has no word in GGUF. */
+static hr_quantize random_blocks(dice *d, hr_model *model) {
+  const char *path = path_of("%s/model.gguf", work);
+  bool gemma = model->family == HR_FAMILY_GEMMA2 || model->family == HR_FAMILY_GEMMA3;
+  hr_model m = *model;
+  hr_error e = {0};
+  m.head_size = 32 << roll(d, 2);
+  m.hidden_size =
+      m.family == HR_FAMILY_GPT2 || m.family == HR_FAMILY_PHI3 ? m.head_count * m.head_size : 32u << roll(d, 4);
+  m.mlp_size = 32u << roll(d, 4);
+  if (!m.learned_positions) m.rotary_size = m.head_size;
+  m.rope = (hr_rope){.theta = 50, .factor = 1};
+  if (m.has_local_rope) m.local_rope = m.rope;
+  if (gemma || m.family == HR_FAMILY_QWEN3) m.qkv_bias = m.attention_output_bias = false; /* GGUF has none of theirs */
+  if (gemma) m.embedding_scale = sqrt((double)m.hidden_size);
+  else m.attention_scale = 1 / sqrt((double)m.head_size);
+  (void)remove(path);
+  if (gguf_model_write(path, &m, d->seed, random_type, d, &e) != HR_OK || hr_model_open(path, &m, &e) != HR_OK)
+    return HR_QUANTIZE_NONE;
+  *model = m;
+  return HR_QUANTIZE_KEEP;
+}
+
 /* What is trained: adapters (beside quantized weights, every other time), everything, or what --freeze leaves. */
 static void random_trained(dice *d, hr_job *job, char words[512]) {
   static const char *const parts[] = {"embed", "norms", "layers.0", "*.mlp.*", "embed,norms", "layers.0,*.mlp.*"};
   if (roll(d, 4)) {
+    job->quantize = roll(d, 2) ? (hr_quantize)(1 + roll(d, HR_QUANTIZE_KEEP)) : HR_QUANTIZE_NONE;
+    if (job->quantize == HR_QUANTIZE_KEEP) job->quantize = random_blocks(d, &job->model);
     random_lora(&job->model, roll_of, d, words);
     job->lora = words;
-    job->quantize = roll(d, 2) ? (hr_quantize)(1 + roll(d, HR_QUANTIZE_INT8)) : HR_QUANTIZE_NONE;
     return;
   }
   (void)snprintf(words, 512, "%s", parts[roll(d, sizeof parts / sizeof *parts)]);
@@ -181,6 +215,7 @@ static void one_seed(uint64_t seed, census *seen) {
   seen->dropped += job.dropout > 0 || strstr(words, "dropout") != NULL;
   seen->adapted += job.lora != NULL;
   seen->quantized += job.quantize != HR_QUANTIZE_NONE;
+  seen->kept += job.quantize == HR_QUANTIZE_KEEP;
   seen->frozen += job.freeze || job.train_only;
   seen->blocks += strstr(hr_optimizer_name(job.optimizer), "8bit") != NULL;
   seen->checked += job.check || other.check;
@@ -197,12 +232,14 @@ static void random_jobs_run_as_planned(void **state) {
     return;
   }
   for (uint64_t seed = 1; seed <= count; seed++) one_seed(seed, &seen);
-  print_message("%u runs: %u jobs narrow, %u accumulate, %u with dropout, %u checked, %u with updates in both places, "
-                "%u adapters, %u beside quantized weights, %u with frozen weights, %u optimizers of 8 bits\n",
-                seen.ran, seen.narrow, seen.accumulated, seen.dropped, seen.checked, seen.other_updates, seen.adapted,
-                seen.quantized, seen.frozen, seen.blocks);
+  print_message(
+      "%u runs: %u jobs narrow, %u accumulate, %u with dropout, %u checked, %u with updates in both places, "
+      "%u adapters, %u beside quantized weights, %u of them kept blocks, %u with frozen weights, %u optimizers of 8 bits\n",
+      seen.ran, seen.narrow, seen.accumulated, seen.dropped, seen.checked, seen.other_updates, seen.adapted,
+      seen.quantized, seen.kept, seen.frozen, seen.blocks);
   assert_true(seen.narrow > 0 && seen.accumulated > 0 && seen.dropped > 0 && seen.checked > 0);
   assert_true(seen.adapted > 0 && seen.quantized > 0 && seen.frozen > 0 && seen.blocks > 0);
+  assert_true(quick() || seen.kept > 0);
 }
 
 static int set_up(void **state) {

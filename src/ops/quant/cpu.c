@@ -7,9 +7,8 @@
 #include <stdatomic.h>
 
 #include "ops/cpu.h"
+#include "ops/quant/kernels.h"
 #include "ops/quant/nested.h"
-#include "ops/scratch.h"
-#include "ops/vmath.h"
 
 enum { BLOCK = HRI_QUANT_BLOCK, VALUES = HRI_QUANT_VALUES };
 
@@ -56,8 +55,7 @@ static void found_bad(to_codes *m, int64_t first, int64_t n, uint32_t limit) {
   while (i < before && !atomic_compare_exchange_weak(&m->bad, &before, i)) {}
 }
 
-/* The low byte of each lane, as so many bytes, and bytes as lanes. (gcc makes a call per lane of a conversion between
- * vectors of other sizes.) */
+/* The low byte of each lane, as so many bytes. */
 static HRI_INLINE void store_bytes(uint8_t *to, hri_vi v) {
 #if defined(__AVX512F__)
   _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)v));
@@ -71,23 +69,6 @@ static HRI_INLINE void store_bytes(uint8_t *to, hri_vi v) {
   memcpy(to, &bytes, sizeof bytes);
 #else
   for (int i = 0; i < HRI_LANES; i++) to[i] = (uint8_t)v[i];
-#endif
-}
-static HRI_INLINE hri_vi load_bytes(const int8_t *from) {
-#if defined(__AVX512F__)
-  return (hri_vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from));
-#elif defined(__AVX2__)
-  return (hri_vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from));
-#elif defined(__x86_64__)
-  int32_t four;
-  __m128i bytes;
-  memcpy(&four, from, sizeof four);
-  bytes = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), _mm_cvtsi32_si128(four));
-  return (hri_vi)_mm_srai_epi32(_mm_unpacklo_epi16(bytes, bytes), 24);
-#else
-  hri_vi v;
-  for (int i = 0; i < HRI_LANES; i++) v[i] = from[i];
-  return v;
 #endif
 }
 
@@ -358,13 +339,15 @@ static HRI_INLINE void dequantize_row(const to_weights *m, int64_t row, hri_real
   const int8_t *codes = (const int8_t *)m->a->codes + m->p->codes + row * columns;
   float absmax = ((const float *)m->a->absmax)[m->p->absmax + (uint64_t)row];
   const float unit = 1.0f / 127.0f;
-  for (; i + HRI_LANES <= columns; i += HRI_LANES)
-    hri_vstore_real(m->a->w, first + i, __builtin_convertvector(load_bytes(codes + i), hri_vf) * absmax * unit, real);
-  if (i < columns) {
+  for (; i + 2 * HRI_LANES <= columns; i += 2 * HRI_LANES)
+    hri_vstore_pair(m->a->w, first + i, __builtin_convertvector(hri_vload_bytes(codes + i), hri_vf) * absmax * unit,
+                    __builtin_convertvector(hri_vload_bytes(codes + i + HRI_LANES), hri_vf) * absmax * unit, real);
+  for (; i < columns; i += HRI_LANES) {
+    int64_t few = columns - i < HRI_LANES ? columns - i : HRI_LANES;
     int8_t tail[HRI_LANES] = {0};
-    memcpy(tail, codes + i, (size_t)(columns - i));
-    hri_vstore_real_n(m->a->w, first + i, __builtin_convertvector(load_bytes(tail), hri_vf) * absmax * unit,
-                      columns - i, real);
+    memcpy(tail, codes + i, (size_t)few);
+    hri_vstore_real_n(m->a->w, first + i, __builtin_convertvector(hri_vload_bytes(tail), hri_vf) * absmax * unit, few,
+                      real);
   }
 }
 
@@ -376,6 +359,10 @@ static void dequantize_some_rows(void *context, int64_t begin, int64_t end, int 
 
 static void dequantize(const hri_quant_args *a) {
   bool rows = !hri_quant_is_4bit(a->kind);
+  if (a->kind == HRI_QUANTIZATION_KEEP) {
+    hri_quant_dequantize_kept(a);
+    return;
+  }
   for (uint32_t k = 0; k < a->layout->part_count; k++) {
     to_weights m = {.a = a, .p = &a->layout->part[k]};
     hri_team_each(a->team, (int64_t)m.p->absmax_count, hri_grain(rows ? (int64_t)m.p->columns : BLOCK),
