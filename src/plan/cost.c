@@ -186,6 +186,25 @@ double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_devic
   return seconds >= 0 ? seconds : assumed_seconds(job, node, device);
 }
 
+double hri_packed_share(const hri_job *job, const hr_job *spec) {
+  const hr_device *device = &spec->device;
+  double most = 0;
+  if (!hri_cost_measured(job, device)) return 0;
+  for (size_t n = 0; n < job->nodes.count; n++) {
+    const hri_node *node = &job->nodes.items[n];
+    hri_rate_class c;
+    double plain, rate;
+    if (!hri_rule_get(node->op)->product || is_packed(job, node)) continue;
+    c = hri_rate_class_of(job, node);
+    if (c.table != HRI_RATE_PRODUCT) continue;
+    c.kind += HR_PRODUCT_KINDS / 2;
+    plain = hri_node_seconds(job, node, device);
+    rate = measured_rate(&device->rates, c);
+    if (rate > 0 && plain > 0) most = fmax(most, 1 - (c.work / rate + device->rates.node_seconds) / plain);
+  }
+  return most;
+}
+
 /* ---- programs ---- */
 
 hr_status hri_program_timing(const hri_job *job, uint8_t kind, const hr_device *device, double times, double from,

@@ -4,6 +4,7 @@
 
 #include <headroom/field.h>
 
+#include "job/job.h"
 #include "search/search.h"
 
 /* What each choice of levels is. */
@@ -133,8 +134,7 @@ static bool apply_rows(uint32_t micro_batch, hr_job *job) {
 static bool apply_chunk(uint32_t chunk, hr_job *job) {
   const uint64_t rows = (uint64_t)job->micro_batch * job->sequence_length;
   if (job->loss_chunk == chunk) return false;
-  if (chunk == HR_LOSS_CHUNK_OFF ? job->loss_chunk == HR_LOSS_CHUNK_AUTO || job->loss_chunk >= rows : rows <= chunk)
-    return false;
+  if (chunk == HR_LOSS_CHUNK_OFF ? hri_loss_chunk(job) >= rows : rows <= chunk) return false;
   job->loss_chunk = chunk;
   job->given |= HR_GIVEN_LOSS_CHUNK; /* chosen, not what follows from the rows */
   return true;
