@@ -11,8 +11,8 @@
 
 /* Makes the plan of config->job; with --auto the planner's choice is taken over into config and told on standard error.
  * When nothing fits, the plan of the job as asked comes back. With --recompute auto the levels are taken over, and
- * `frontier` (NULL: not wanted) is filled; else it is left empty. */
-hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error);
+ * `frontier` (NULL: not wanted) is filled; else it is left empty, and so is `found` without --auto. */
+hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_auto *found, hr_error *error);
 /* Whether --recompute auto is still to be resolved for the job. */
 static inline bool plan_chooses_levels(const hr_job *job) {
   return job->purpose == HR_PURPOSE_TRAIN && job->recompute.kind == HR_RECOMPUTE_AUTO;
@@ -45,9 +45,9 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
 /* Memory and predicted time over the course of the job: a chart, and what each program's time is made of. */
 hr_status plan_print_timeline(FILE *stream, const hr_plan *plan, hr_error *error);
 
-/* The members of `plan --json`; the caller opens and ends the document. `list` and `frontier` may be NULL. */
+/* The members of `plan --json`; the caller opens and ends the document. `list`, `frontier` and `found` may be NULL. */
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
-                     const hr_frontier *frontier);
+                     const hr_frontier *frontier, const hr_auto *found);
 /* The members `timeline`, one entry per node, and `schedule`, one per program. */
 hr_status plan_write_timeline(json_writer *json, const hr_plan *plan, hr_error *error);
 

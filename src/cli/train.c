@@ -141,7 +141,7 @@ static hr_status choose(cli_config *config, hr_error *error) {
   hr_plan *plan = NULL;
   hr_status status;
   if (!config->job.automatic && !plan_chooses_levels(&config->job)) return HR_OK;
-  status = plan_make(config, &plan, NULL, error);
+  status = plan_make(config, &plan, NULL, NULL, error);
   hr_plan_destroy(plan);
   return status;
 }

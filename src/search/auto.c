@@ -54,6 +54,8 @@ typedef struct family {
   uint32_t rows, accumulate;
   cell cells[CHUNKS + 2]; /* the largest chunk first */
   uint32_t cell_count;
+  double floor;         /* per token, whatever is made again, packed or cut in chunks */
+  uint64_t carried;     /* bytes from program to program of a step, and what no program owns */
   double share;         /* of its time that packed operands could save */
   double seconds;       /* per token, of all cells with nothing made again, at least */
   uint64_t need_bytes;  /* likewise */
@@ -72,7 +74,9 @@ typedef struct grid {
   bool packs;          /* free, and there is something to choose */
   bool any;            /* something fits: */
   hr_job best;
-  double seconds;    /* of it, per token */
+  double seconds; /* of it, per token */
+  double taken;   /* per token, of what is taken for it: a smaller loss chunk that is as fast */
+  uint64_t need;
   uint64_t smallest; /* need of all that was placed while nothing fitted */
   char smallest_options[HR_FIX_TEXT_BYTES];
 } grid;
@@ -93,6 +97,7 @@ static void consider(grid *g, const hr_job *job, uint64_t need, double step_seco
   g->any = true;
   g->best = *job;
   g->seconds = seconds;
+  g->need = need;
 }
 
 /* Its placed bytes matter where it would be the best, or the smallest as long as nothing fits. */
@@ -134,6 +139,21 @@ static hri_change change_of(const grid *g, const family *f, const cell *c) {
   return change;
 }
 
+/* What lies in the arena in every program of a step, and what no program owns. */
+static uint64_t carried_bytes(const hr_plan *plan) {
+  uint64_t most = 0;
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    uint64_t sum = 0;
+    if (!hri_job_runs(&plan->spec, kind)) continue;
+    for (size_t s = 0; s < plan->job.storages.count; s++) {
+      const hri_storage *storage = &plan->job.storages.items[s];
+      if (!storage->dead && storage->tier == HRI_DEVICE && (storage->scope & HRI_IN(kind))) sum += storage->bytes;
+    }
+    if (sum > most) most = sum;
+  }
+  return most + plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
+}
+
 static hr_status draft_cell(grid *g, family *f, cell *c, hr_error *error) {
   const hri_change change = change_of(g, f, c);
   hr_status status = HR_OK;
@@ -147,7 +167,11 @@ static hr_status draft_cell(grid *g, family *f, cell *c, hr_error *error) {
   c->seconds = per_token(&job, plan->info.step_seconds);
   c->need_bytes = hri_plan_need(plan);
   c->live.fixed = plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
-  if (g->packs && c == f->cells) f->share = hri_packed_share(&plan->job, &plan->spec);
+  if (c == f->cells) {
+    f->floor = per_token(&job, hri_job_floor_seconds(&plan->job, &plan->spec));
+    f->carried = carried_bytes(plan);
+    if (g->packs) f->share = hri_packed_share(&plan->job, &plan->spec);
+  }
   if (g->levels) status = hri_live_bounds_get(plan, &c->live, error);
   hr_plan_destroy(plan);
   return status;
@@ -465,17 +489,76 @@ static hr_status prefer_asked(grid *g, hr_error *error) {
   if (hri_plan_draft(&job, g->lender, &plan, error) != HR_OK) return HR_OK;
   if (plan->info.fits && per_token(&job, plan->info.step_seconds) <= g->seconds) {
     status = hri_plan_place(plan, error);
-    if (status == HR_OK && plan->info.fits) g->best = job;
+    if (status == HR_OK && plan->info.fits) {
+      g->best = job;
+      g->need = hri_plan_need(plan);
+    }
   }
   hr_plan_destroy(plan);
   return status;
+}
+
+/* Loss chunks that take at most so much longer than the fastest are as fast, and one that needs so much less is better. */
+static const double AS_FAST = 0.001, WORTH_IT = 0.01;
+
+static const family *family_of(const grid *g, const hr_job *job) {
+  const bool in_backward = job->update != g->base.update;
+  for (size_t n = 0; n < g->families.count; n++)
+    if (g->families.items[n].rows == job->micro_batch && g->families.items[n].change.in_backward == in_backward)
+      return &g->families.items[n];
+  return NULL;
+}
+
+static hr_status spend_less(grid *g, hr_error *error) {
+  const family *f = g->any ? family_of(g, &g->best) : NULL;
+  const double limit = g->seconds * (1 + AS_FAST);
+  bool slow = false;
+  for (uint32_t k = 0; f && k < f->cell_count && !slow; k++) {
+    hr_plan *plan;
+    hr_status status = HR_OK;
+    hr_job job = g->best;
+    if (f->cells[k].loss_rows >= hri_loss_chunk(&job)) continue;
+    job.loss_chunk = f->cells[k].loss_rows;
+    if (f->cells[k].chunk) job.given |= HR_GIVEN_LOSS_CHUNK;
+    else job.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK;
+    if (hri_plan_draft(&job, g->lender, &plan, error) != HR_OK) continue;
+    slow = per_token(&job, plan->info.step_seconds) > limit;
+    if (!slow && plan->info.fits) {
+      status = hri_plan_place(plan, error);
+      if (status == HR_OK && plan->info.fits && (double)hri_plan_need(plan) < (double)g->need * (1 - WORTH_IT)) {
+        g->best = job;
+        g->need = hri_plan_need(plan);
+        g->taken = per_token(&job, plan->info.step_seconds);
+      }
+    }
+    hr_plan_destroy(plan);
+    HRI_TRY(status);
+  }
+  return HR_OK;
+}
+
+static void tell(const grid *g, hr_auto *found) {
+  *found = (hr_auto){.bound_token_seconds = INFINITY, .bound_bytes = UINT64_MAX};
+  for (size_t n = 0; n < g->families.count; n++) {
+    const family *f = &g->families.items[n];
+    found->bound_token_seconds = fmin(found->bound_token_seconds, f->floor);
+    found->bound_bytes = lesser(found->bound_bytes, f->carried);
+  }
+  if (g->any) {
+    found->fastest_token_seconds = g->seconds;
+    found->token_seconds = g->taken;
+  } else if (g->smallest != UINT64_MAX) {
+    found->smallest_bytes = g->smallest;
+  }
 }
 
 static hr_status search_families(grid *g, hr_error *error) {
   HRI_TRY(search_as_it_is(g, error));
   if (g->levels) HRI_TRY(search_levels(g, error));
   else if (!g->any) HRI_TRY(find_smallest(g, error));
-  return prefer_asked(g, error);
+  HRI_TRY(prefer_asked(g, error));
+  g->taken = g->seconds;
+  return spend_less(g, error);
 }
 
 static hr_status nothing_fits(const grid *g, hr_error *error) {
@@ -510,7 +593,7 @@ static void begin(grid *g, const hr_job *job) {
 
 /* The plan that is returned is made anew: the search's backend holds what was decided for the other points, which is
  * not in its fixed bytes. */
-hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
+hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_auto *found, hr_error *error) {
   grid *g = hri_alloc_zero(1, sizeof *g);
   hr_status status = HR_OK;
   if (!g) return hri_fail_memory(error, sizeof *g, "the search");
@@ -520,6 +603,7 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) goto out;
   HRI_TRY_OUT(list_families(g, error));
   HRI_TRY_OUT(search_families(g, error));
+  if (found) tell(g, found);
   status = g->any ? HR_OK : nothing_fits(g, error);
 out:
   hr_plan_destroy(g->lender);

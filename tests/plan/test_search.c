@@ -319,7 +319,7 @@ static void auto_never_takes_another_training(void **state) {
       hr_status status;
       job.budget_bytes = budget + (UINT64_C(500) << 20); /* and the device's fixed bytes */
       job.given |= HR_GIVEN_BUDGET;
-      status = hr_plan_auto(&job, NULL, &e);
+      status = hr_plan_auto(&job, NULL, NULL, &e);
       refused += status == HR_ERROR_BUDGET;
       taken += status == HR_OK;
       if (status != HR_OK) continue;
