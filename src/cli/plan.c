@@ -182,11 +182,12 @@ static hr_status dump(const cli_config *config, const hr_plan *plan, hr_error *e
 }
 
 static hr_status show_json(const cli_config *config, const hr_plan *plan, const fix_list *fixes,
-                           const hr_frontier *frontier, const hr_auto *found, hr_error *error) {
+                           const device_list *devices, const hr_frontier *frontier, const hr_auto *found,
+                           hr_error *error) {
   json_writer json;
   hr_status status = HR_OK;
   json_write_begin(&json, stdout);
-  plan_write_json(&json, config, plan, fixes, frontier, found);
+  plan_write_json(&json, config, plan, fixes, devices, frontier, found);
   if (config->own.table) status = plan_print_table(config, &json, error);
   if (status == HR_OK && config->own.timeline) status = plan_write_timeline(&json, plan, error);
   json_write_end(&json);
@@ -194,7 +195,7 @@ static hr_status show_json(const cli_config *config, const hr_plan *plan, const 
 }
 
 static hr_status show_text(const cli_config *config, const hr_plan *plan, const fix_list *fixes,
-                           const hr_frontier *frontier, hr_error *error) {
+                           const device_list *devices, const hr_frontier *frontier, hr_error *error) {
   if (config->own.table) {
     plan_print_verdict(stdout, plan);
     (void)putchar('\n');
@@ -206,7 +207,7 @@ static hr_status show_text(const cli_config *config, const hr_plan *plan, const 
     hr_status status = plan_print_timeline(stdout, plan, error);
     if (status != HR_OK) return status;
   }
-  if (fixes) plan_print_fixes(stdout, plan, fixes);
+  if (fixes) plan_print_fixes(stdout, plan, fixes, devices);
   (void)putchar('\n');
   plan_print_verdict(stdout, plan);
   return HR_OK;
@@ -215,14 +216,19 @@ static hr_status show_text(const cli_config *config, const hr_plan *plan, const 
 static hr_status show(const cli_config *config, const hr_plan *plan, const hr_frontier *frontier, const hr_auto *found,
                       hr_error *error) {
   fix_list fixes = {0};
+  device_list larger, *devices = NULL;
   bool wanted = config_chosen(config, &config->own.fixes) ? config->own.fixes : !hr_plan_get(plan)->fits;
   hr_status status = HR_OK;
   if (config_chosen(config, &config->own.dump)) return dump(config, plan, error);
   if (config->own.table && !config->own.json) wanted = false;
   if (wanted) status = fix_list_make(hr_plan_job(plan), &fixes, error);
   if (status != HR_OK) return status;
-  if (config->own.json) status = show_json(config, plan, wanted ? &fixes : NULL, frontier, found, error);
-  else status = show_text(config, plan, wanted ? &fixes : NULL, frontier, error);
+  if (wanted && !hr_plan_get(plan)->fits && !hr_plan_job(plan)->device.has_team) {
+    devices = &larger; /* of this machine's own processor there is no larger one */
+    device_list_make(hr_plan_job(plan), devices);
+  }
+  if (config->own.json) status = show_json(config, plan, wanted ? &fixes : NULL, devices, frontier, found, error);
+  else status = show_text(config, plan, wanted ? &fixes : NULL, devices, frontier, error);
   fix_list_free(&fixes);
   return status;
 }

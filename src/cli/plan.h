@@ -36,18 +36,34 @@ hr_status fix_list_make(const hr_job *job, fix_list *list, hr_error *error);
 void fix_list_free(fix_list *list);
 /* Bytes against time over the choices of levels: at most a few rows. */
 void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *frontier);
-void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list);
-/* When nothing fits: the devices of the table that would hold a job, each planned. */
-void plan_print_holders(FILE *stream, const char *left, const hr_job *job);
+
+/* A device of the table that holds a job with all that is usable there. */
+typedef struct device_fit {
+  char name[64];
+  uint64_t usable_bytes, need_bytes;
+  double step_seconds, token_seconds;
+} device_fit;
+enum { DEVICE_FITS = 3 };
+typedef struct device_list {
+  device_fit fits[DEVICE_FITS]; /* the smallest first */
+  uint32_t count;
+} device_list;
+void device_list_make(const hr_job *job, device_list *list);
+/* One line: "left  h100 (79.22 GiB), ...". */
+void device_list_print(FILE *stream, const char *left, const device_list *list);
+
+/* `devices` (or NULL): the last lines of a list that says what fits. */
+void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list, const device_list *devices);
 
 /* Memory over sequence and micro-batch; every cell is a plan. */
 hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error);
 /* Memory and predicted time over the course of the job: a chart, and what each program's time is made of. */
 hr_status plan_print_timeline(FILE *stream, const hr_plan *plan, hr_error *error);
 
-/* The members of `plan --json`; the caller opens and ends the document. `list`, `frontier` and `found` may be NULL. */
+/* The members of `plan --json`; the caller opens and ends the document. `list`, `devices`, `frontier` and `found`
+ * may be NULL. */
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
-                     const hr_frontier *frontier, const hr_auto *found);
+                     const device_list *devices, const hr_frontier *frontier, const hr_auto *found);
 /* The members `timeline`, one entry per node, and `schedule`, one per program. */
 hr_status plan_write_timeline(json_writer *json, const hr_plan *plan, hr_error *error);
 

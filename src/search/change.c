@@ -89,6 +89,10 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
     if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_LION) return false;
     job->optimizer = job->optimizer == HR_OPTIMIZER_ADAMW ? HR_OPTIMIZER_ADAMW8BIT : HR_OPTIMIZER_LION8BIT;
   }
+  if (algorithm & HRI_CHANGE_ADAFACTOR) {
+    if (job->optimizer != HR_OPTIMIZER_ADAMW) return false;
+    job->optimizer = HR_OPTIMIZER_ADAFACTOR;
+  }
   if (algorithm & HRI_CHANGE_IN_BACKWARD) {
     if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
     job->update = HR_UPDATE_IN_BACKWARD;

@@ -29,12 +29,13 @@ enum {
   HRI_CHANGE_HALF_SEQUENCE = 8,
   HRI_CHANGE_BF16 = 16,
   HRI_CHANGE_BF16_PURE = 32,
-  HRI_CHANGE_LORA = 64,      /* adapters instead of all weights: rank and targets as most people begin */
-  HRI_CHANGE_NF4 = 128,      /* frozen matrices in 4 bits, their scales in 8 */
-  HRI_CHANGE_INT8 = 256,     /* in 8 bits */
-  HRI_CHANGE_8BIT = 512,     /* states of 8 bits for those of AdamW or Lion */
-  HRI_CHANGE_FP16 = 1024,    /* where a device has fp16 and no bf16 */
-  HRI_CHANGE_MOMENTS = 2048, /* states in bf16, which only bf16-pure allows */
+  HRI_CHANGE_LORA = 64,        /* adapters instead of all weights: rank and targets as most people begin */
+  HRI_CHANGE_NF4 = 128,        /* frozen matrices in 4 bits, their scales in 8 */
+  HRI_CHANGE_INT8 = 256,       /* in 8 bits */
+  HRI_CHANGE_8BIT = 512,       /* states of 8 bits for those of AdamW or Lion */
+  HRI_CHANGE_FP16 = 1024,      /* where a device has fp16 and no bf16 */
+  HRI_CHANGE_MOMENTS = 2048,   /* states in bf16, which only bf16-pure allows */
+  HRI_CHANGE_ADAFACTOR = 4096, /* a row and a column of each matrix for the states of AdamW */
   HRI_CHANGE_QUANTIZE = HRI_CHANGE_NF4 | HRI_CHANGE_INT8
 };
 
