@@ -138,10 +138,15 @@ static void print_chosen(const hr_job *before, const hr_job *after, const hr_aut
   if (found->bound_token_seconds > 0) screen_hang(stderr, 11, "", bound);
 }
 
-/* The job as it was asked for, but for the levels of --recompute auto. */
+/* The job as it was asked for, but for the levels of --recompute auto and the rows of --micro-batch auto. */
 static hr_status make_asked(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
   hr_job chosen = config->job;
   hr_status status;
+  if (config->job.rows_choice == HR_ROWS_OPEN) {
+    status = hr_plan_rows(&chosen, plan, error);
+    if (status == HR_OK) config->job = chosen;
+    return status;
+  }
   if (!plan_chooses_levels(&config->job)) return hr_plan_create(&config->job, plan, error);
   status = hr_plan_recompute(&chosen, plan, frontier, error);
   if (status == HR_OK) config->job = chosen;

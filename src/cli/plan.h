@@ -17,6 +17,10 @@ hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, h
 static inline bool plan_chooses_levels(const hr_job *job) {
   return job->purpose == HR_PURPOSE_TRAIN && job->recompute.kind == HR_RECOMPUTE_AUTO;
 }
+/* Whether anything of the job is still the planner's to choose. */
+static inline bool plan_chooses(const hr_job *job) {
+  return job->automatic || plan_chooses_levels(job) || job->rows_choice == HR_ROWS_OPEN;
+}
 
 /* What a budget must hold: the reservation and what no program can own. */
 uint64_t plan_need(const hr_plan *plan);

@@ -76,6 +76,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
     add(text, sizeof text, " context %u,", job->context_length);
   } else {
     add(text, sizeof text, " seq %u, micro-batch %u", job->sequence_length, job->micro_batch);
+    if (job->rows_choice == HR_ROWS_CHOSEN) add(text, sizeof text, " (chosen)");
     add(text, sizeof text, job->accumulate > 1 && job->purpose == HR_PURPOSE_TRAIN ? " x accumulate %u," : ",",
         job->accumulate);
     add(text, sizeof text, " %s attention,", hr_attention_name(job->attention));

@@ -584,6 +584,7 @@ static void begin(grid *g, const hr_job *job) {
   const bool trains = job->purpose == HR_PURPOSE_TRAIN;
   g->asked = job;
   g->base = *job;
+  if (job->rows_choice == HR_ROWS_OPEN) g->base.rows_choice = HR_ROWS_CHOSEN; /* among the divisors */
   g->smallest = UINT64_MAX;
   g->groups = trains && !given(g, HR_GIVEN_RECOMPUTE);
   g->levels = g->groups || (trains && job->recompute.kind == HR_RECOMPUTE_AUTO);
