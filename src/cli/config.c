@@ -199,6 +199,8 @@ hr_status config_resume(cli_config *config, hr_error *error) {
   for (option_id id = 0; id < option_count(); id++) /* asked before any of them is set */
     skip[id] = !(option_get(id)->commands & HR_FOR_TRAIN) ||
                (config->settings[id].origin > ORIGIN_DEFAULT && !chosen_by_run(config, id)) || overruled(config, id);
+  if (chosen_by_run(config, option_at(config, &config->job.micro_batch)))
+    config->settings[option_at(config, &config->job.micro_batch)].origin = ORIGIN_DEFAULT; /* the run's number counts */
   for (option_id id = 0; id < option_count() && status == HR_OK; id++)
     for (uint32_t k = 0; !skip[id] && status == HR_OK && (text = hr_run_option(run, option_get(id)->name, k)); k++)
       if (*text || option_get(id)->kind == HR_FIELD_TEXT)

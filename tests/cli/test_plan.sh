@@ -63,6 +63,29 @@ done
 run plan gpt2-124m --device rtx-4090 --budget 50% --json; expect_json 'd["budget_bytes"] == d["device"]["usable_bytes"] // 2'
 run plan gpt2-124m --device rtx-4090 --budget 6GB --json; expect_json 'd["budget_bytes"] == 6 * 10**9'
 
+# --micro-batch auto: rows that fit, none faster among those that --table or a person could name.
+run plan gpt2-124m --device rtx-3060 --micro-batch auto; expect_rc 0; expect_out '\(chosen\)'; expect_out '^FITS'
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --json; expect_rc 0; expect_json 'd["job"]["micro_batch"] > 8 and d["job"]["accumulate"] == 1'
+chosen=$(json_number step_ns) rows=$(json_number micro_batch)
+for k in 6 $((rows + 1)); do
+  run plan gpt2-124m --device rtx-3060 --micro-batch "$k" --no-fixes --json
+  [ "$(json_number step_ns)" -gt $((chosen * k / rows)) ] || grep -q '"fits": false' out || fail "$k rows fit and are faster than $rows, which were chosen"
+done
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --batch-tokens 49152 --json; expect_rc 0
+expect_json 'd["job"]["micro_batch"] * d["job"]["accumulate"] == 48 and d["job"]["micro_batch"] > 1 and d["time"]["tokens_per_step"] == 49152'
+split=$(json_number step_ns)
+for k in 8 16 24; do
+  run plan gpt2-124m --device rtx-3060 --micro-batch "$k" --batch-tokens 49152 --no-fixes --json
+  [ "$(json_number step_ns)" -ge "$split" ] || grep -q '"fits": false' out || fail "$k rows at a time are faster than what was chosen"
+done
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --batch-tokens 49152 --auto --json; expect_rc 0; expect_json "d['time']['step_ns'] <= 1.001 * $split"
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --recompute auto --budget 4GiB --json; expect_rc 0; expect_json 'd["fits"] and d["job"]["recompute"] != "auto"'
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --budget 1GiB; expect_rc 3; expect_out 'micro-batch 1'
+run plan gpt2-124m --micro-batch auto --auto; refuses 2; expect_err 'try: say how large a step is by --batch-tokens'
+run plan gpt2-124m --micro-batch auto --batch-tokens 4096 --accumulate 2; refuses 2; expect_err 'two of them decide the third'
+run plan gpt2-124m --micro-batch auto --for evaluate; refuses 2; expect_err 'trainings only'
+run plan gpt2-124m --micro-batch some; refuses 2; expect_err 'is none of: auto, a whole number of rows'
+
 # --auto says how far what it takes is from what nothing can be below.
 run plan gpt2-124m --device rtx-3060 --micro-batch 32 --auto; expect_rc 0; expect_err '^auto '; expect_err 'above the bound'
 run plan gpt2-124m --device rtx-3060 --micro-batch 32 --auto --json; expect_rc 0
