@@ -18,7 +18,7 @@ static double own_seconds(void) {
 }
 
 typedef struct trial {
-  char what[96], options[HR_FIELD_TEXT_BYTES];
+  char what[128], options[HR_FIELD_TEXT_BYTES];
   hr_auto found;
   double seconds;
   bool fits;

@@ -1,5 +1,6 @@
 #include "plan/cost.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -244,6 +245,7 @@ double hri_packed_share(const hri_job *job, const hr_job *spec) {
     if (!hri_rule_get(node->op)->product || is_packed(job, node)) continue;
     c = hri_rate_class_of(job, node);
     if (c.table != HRI_RATE_PRODUCT) continue;
+    assert(c.kind < HR_PRODUCT_KINDS / 2); /* it is not packed */
     c.kind += HR_PRODUCT_KINDS / 2;
     plain = hri_node_seconds(job, node, device);
     rate = measured_rate(&device->rates, c);
