@@ -110,6 +110,8 @@ hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
 }
 
 const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *where) {
+  assert(where->type < HR_RATE_TYPES);
+  assert(where->table != HRI_RATE_PRODUCT || (where->kind < HR_PRODUCT_KINDS && where->side < HR_PRODUCT_SIDES));
   switch (where->table) {
   case HRI_RATE_PRODUCT: return rates->tables[where->type].product_flops[where->kind][where->side];
   case HRI_RATE_ATTENTION: return rates->tables[where->type].attention_flops[where->kind];
