@@ -31,7 +31,7 @@ PYTORCH = {"pytorch": ["--batch", "4x256", "--precision", "fp32", "bf16", "bf16-
 PYTORCH_QUICK = ["--model", "gpt2-124m", "--batch", "4x64", "--torch", "eager", "--rounds", "1"]
 # name: arguments, quick arguments; what bench_NAME prints becomes the section
 PRINTED = {"gemm": ([], ["256", "3"]), "attention": ([], ["0.1", "2"]), "kernels": ([], []), "optim": ([], []), "arena": ([], ["1", "2", "1"]),
-           "plan": ([], []), "alloc": ([], []), "history": ([], ["5"]), "snapshot_read": ([], []), "snapshot_write": (["1000000", "40", "build"], ["1000000", "40", "build"]),
+           "plan": ([], []), "auto": ([], ["quick"]), "alloc": ([], []), "history": ([], ["5"]), "snapshot_read": ([], []), "snapshot_write": (["1000000", "40", "build"], ["1000000", "40", "build"]),
            "report": (["1000000", "build/report.html"], ["1000000", "build/report.html"])}
 
 

@@ -102,8 +102,13 @@ typedef struct hr_recompute {
   uint32_t level_count;
 } hr_recompute;
 
+#define HR_MICRO_BATCH_AUTO 0u       /* chosen by hr_plan_rows */
 #define HR_LOSS_CHUNK_AUTO 0u        /* decided by the size of the logits */
 #define HR_LOSS_CHUNK_OFF UINT32_MAX /* all tokens of a micro-batch at once */
+
+/* OPEN: micro_batch was HR_MICRO_BATCH_AUTO, and is 1 until hr_plan_rows (or, with batch_tokens, hr_plan_auto) has
+ * CHOSEN; neither is planned nor run before. */
+typedef enum hr_rows_choice { HR_ROWS_GIVEN = 0, HR_ROWS_OPEN, HR_ROWS_CHOSEN } hr_rows_choice;
 
 typedef struct hr_job {
   hr_model model;
@@ -152,8 +157,9 @@ typedef struct hr_job {
   bool shuffle;
   hr_packing packing; /* OFF: rows have many lengths; a run also has programs for shorter rows (at most six lengths) */
   uint32_t threads;   /* the team; 0 = physical cores allowed */
-  bool automatic;     /* --auto: the planner chooses what `given` does not hold */
-  uint64_t given;     /* bit set of HR_GIVEN_*: options the user fixed */
+  uint32_t rows_choice; /* hr_rows_choice: whose micro_batch it is */
+  bool automatic;       /* --auto: the planner chooses what `given` does not hold */
+  uint64_t given;       /* bit set of HR_GIVEN_*: options the user fixed */
 
   /* generation: context = prompt + new tokens; the compiler chooses the rows of a prefill chunk */
   const char

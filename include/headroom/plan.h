@@ -177,7 +177,7 @@ HR_CHECKED hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *lay
 
 /* ---- search ---- */
 
-enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 32 };
+enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 40 };
 
 typedef struct hr_fix {
   char options[HR_FIX_TEXT_BYTES]; /* to be added to the command, e.g. "--recompute block --loss-chunk 1024" */
@@ -216,12 +216,38 @@ typedef struct hr_frontier {
 } hr_frontier;
 HR_CHECKED hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error);
 
+/* Chooses micro_batch for a finished job whose rows are OPEN: what fits and takes the least predicted time per token,
+ * among equal ones the fewest rows. With batch_tokens every way to split its rows into micro_batch x accumulate, else as
+ * many rows as fit beside the job's accumulate. Levels that are to be chosen are chosen for each. Where nothing fits it
+ * is what needs least, and the plan says so. The job's plan is returned in *plan where it is not NULL. */
+HR_CHECKED hr_status hr_plan_rows(hr_job *job, hr_plan **plan, hr_error *error);
+
+/* What --auto found, and what could not be beaten. Bounds hold for every combination that it may take, however much of
+ * the space was looked at:
+ *
+ * Time. Whatever is chosen, a step does the work of the plan of the same rows with a whole loss, nothing made again and
+ * nothing packed, or more of it: recomputation and packing add nodes, and what goes by chunks reads its weights more
+ * often. Where times come from published or assumed rates, a node split in two takes no less than the whole. Where rates
+ * were measured, each node is taken at the best rate of its kind at any size. The bound is the least over all rows of a
+ * micro-step and both places of the update.
+ *
+ * Bytes. What the programs of a step carry from one to the next (weights, states, gradients of several micro-steps) and
+ * what no program owns is needed by every combination; the least over the same choices. */
+typedef struct hr_auto {
+  double token_seconds;         /* of what is taken */
+  double fastest_token_seconds; /* of the fastest that was found to fit */
+  double bound_token_seconds;   /* nothing that fits takes less */
+  uint64_t bound_bytes;         /* nothing needs less */
+  uint64_t smallest_bytes;      /* BUDGET: the smallest need that is known; else 0 */
+} hr_auto;
+
 /* --auto: replaces options that were not given by the fastest choice that fits, effect classes 0 and 1 only:
  * recomputation, rows of a micro-step (a step keeps its rows; a given micro_batch without accumulate is the most rows
- * at a time), loss chunk, place of the update, packing of weights. Never slower than a fix of hr_plan_fixes that
- * changes nothing else. BUDGET when nothing fits, with what was searched and the smallest need. The plan of the
- * changed job is returned in *plan when it is not NULL. */
-HR_CHECKED hr_status hr_plan_auto(hr_job *job, hr_plan **plan, hr_error *error);
+ * at a time), loss chunk, place of the update, packing of weights. The fastest is never slower than a fix of hr_plan_fixes
+ * that changes nothing else; taken is the loss chunk of it that needs least and takes at most 0.1 % longer, where that
+ * saves 1 % or more. BUDGET when nothing fits, with what was searched and the smallest need. The plan of the changed job is
+ * returned in *plan, and what there is to say of the search in *found, where they are not NULL. */
+HR_CHECKED hr_status hr_plan_auto(hr_job *job, hr_plan **plan, hr_auto *found, hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -179,6 +179,11 @@ static bool overruled(const cli_config *config, option_id id) {
   return false;
 }
 
+/* What the planner was to choose it chose when the run began. */
+static bool chosen_by_run(const cli_config *config, option_id id) {
+  return id == option_at(config, &config->job.micro_batch) && config->job.micro_batch == HR_MICRO_BATCH_AUTO;
+}
+
 hr_status config_resume(cli_config *config, hr_error *error) {
   const char *directory = config->run.resume_directory, *text;
   char place[128];
@@ -192,8 +197,10 @@ hr_status config_resume(cli_config *config, hr_error *error) {
   if (status != HR_OK) return status;
   (void)snprintf(place, sizeof place, "run %.100s", directory);
   for (option_id id = 0; id < option_count(); id++) /* asked before any of them is set */
-    skip[id] = !(option_get(id)->commands & HR_FOR_TRAIN) || config->settings[id].origin > ORIGIN_DEFAULT ||
-               overruled(config, id);
+    skip[id] = !(option_get(id)->commands & HR_FOR_TRAIN) ||
+               (config->settings[id].origin > ORIGIN_DEFAULT && !chosen_by_run(config, id)) || overruled(config, id);
+  if (chosen_by_run(config, option_at(config, &config->job.micro_batch)))
+    config->settings[option_at(config, &config->job.micro_batch)].origin = ORIGIN_DEFAULT; /* the run's number counts */
   for (option_id id = 0; id < option_count() && status == HR_OK; id++)
     for (uint32_t k = 0; !skip[id] && status == HR_OK && (text = hr_run_option(run, option_get(id)->name, k)); k++)
       if (*text || option_get(id)->kind == HR_FIELD_TEXT)
@@ -313,9 +320,11 @@ void config_show(const cli_config *config) {
 
 hr_status config_show_for(cli_config *config, hr_purpose purpose, hr_error *error) {
   hr_status status = config->run.model_source ? config_job(config, purpose, error) : HR_OK;
-  if (status == HR_OK && config->job_ready && plan_chooses_levels(&config->job)) { /* what will run, not the word */
+  const bool rows = status == HR_OK && config->job_ready && config->job.rows_choice == HR_ROWS_OPEN;
+  if (status == HR_OK && config->job_ready &&
+      (rows || plan_chooses_levels(&config->job))) { /* what will run, not the word */
     hr_job chosen = config->job;
-    status = hr_plan_recompute(&chosen, NULL, NULL, error);
+    status = rows ? hr_plan_rows(&chosen, NULL, error) : hr_plan_recompute(&chosen, NULL, NULL, error);
     if (status == HR_OK) config->job = chosen;
   }
   if (status == HR_OK) config_show(config);

@@ -139,30 +139,41 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
 
 /* ---- the command ---- */
 
-/* What --auto changed, as options. */
-static void print_chosen(const hr_job *before, const hr_job *after) {
-  char text[OPTION_VALUE_BYTES];
+/* What --auto changed, as options, and how far it is from what nothing can beat. */
+static void print_chosen(const hr_job *before, const hr_job *after, const hr_auto *found) {
+  char text[OPTION_VALUE_BYTES], bound[160];
   hr_job_options(before, after, text, sizeof text);
   screen_hang(stderr, 11, "auto", text[0] ? text : "chose what was asked for");
+  (void)snprintf(bound, sizeof bound, "its time per token is %.1f %% above the bound that no choice is below",
+                 100 * (found->token_seconds / found->bound_token_seconds - 1));
+  if (found->bound_token_seconds > 0) screen_hang(stderr, 11, "", bound);
 }
 
-/* The job as it was asked for, but for the levels of --recompute auto. */
+/* The job as it was asked for, but for the levels of --recompute auto and the rows of --micro-batch auto. */
 static hr_status make_asked(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
   hr_job chosen = config->job;
   hr_status status;
+  if (config->job.rows_choice == HR_ROWS_OPEN) {
+    status = hr_plan_rows(&chosen, plan, error);
+    if (status == HR_OK) config->job = chosen;
+    return status;
+  }
   if (!plan_chooses_levels(&config->job)) return hr_plan_create(&config->job, plan, error);
   status = hr_plan_recompute(&chosen, plan, frontier, error);
   if (status == HR_OK) config->job = chosen;
   return status;
 }
 
-hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
+hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_auto *found, hr_error *error) {
+  hr_auto own;
   hr_job before = config->job, after = config->job;
   hr_error refused;
   hr_status status;
   if (frontier) frontier->count = 0;
+  if (!found) found = &own;
+  *found = (hr_auto){0};
   if (!config->job.automatic) return make_asked(config, plan, frontier, error);
-  status = hr_plan_auto(&after, plan, &refused);
+  status = hr_plan_auto(&after, plan, found, &refused);
   if (status == HR_ERROR_BUDGET) {
     if (!config->own.quiet) screen_hang(stderr, 11, "auto", refused.message);
     return make_asked(config, plan, frontier, error); /* shows why, and what would */
@@ -171,7 +182,7 @@ hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, h
     *error = refused;
     return status;
   }
-  if (!config->own.quiet) print_chosen(&before, &after);
+  if (!config->own.quiet) print_chosen(&before, &after, found);
   config->job = after;
   return HR_OK;
 }
@@ -187,11 +198,12 @@ static hr_status dump(const cli_config *config, const hr_plan *plan, hr_error *e
 }
 
 static hr_status show_json(const cli_config *config, const hr_plan *plan, const fix_list *fixes,
-                           const hr_frontier *frontier, hr_error *error) {
+                           const device_list *devices, const hr_frontier *frontier, const hr_auto *found,
+                           hr_error *error) {
   json_writer json;
   hr_status status = HR_OK;
   json_write_begin(&json, stdout);
-  plan_write_json(&json, config, plan, fixes, frontier);
+  plan_write_json(&json, config, plan, fixes, devices, frontier, found);
   plan_engine_write(&json, config, plan);
   if (config->own.table) status = plan_print_table(config, &json, error);
   if (status == HR_OK && config->own.timeline) status = plan_write_timeline(&json, plan, error);
@@ -200,7 +212,7 @@ static hr_status show_json(const cli_config *config, const hr_plan *plan, const 
 }
 
 static hr_status show_text(const cli_config *config, const hr_plan *plan, const fix_list *fixes,
-                           const hr_frontier *frontier, hr_error *error) {
+                           const device_list *devices, const hr_frontier *frontier, hr_error *error) {
   if (config->own.table) {
     plan_print_verdict(stdout, plan);
     (void)putchar('\n');
@@ -213,22 +225,28 @@ static hr_status show_text(const cli_config *config, const hr_plan *plan, const 
     hr_status status = plan_print_timeline(stdout, plan, error);
     if (status != HR_OK) return status;
   }
-  if (fixes) plan_print_fixes(stdout, plan, fixes);
+  if (fixes) plan_print_fixes(stdout, plan, fixes, devices);
   (void)putchar('\n');
   plan_print_verdict(stdout, plan);
   return HR_OK;
 }
 
-static hr_status show(const cli_config *config, const hr_plan *plan, const hr_frontier *frontier, hr_error *error) {
+static hr_status show(const cli_config *config, const hr_plan *plan, const hr_frontier *frontier, const hr_auto *found,
+                      hr_error *error) {
   fix_list fixes = {0};
+  device_list larger, *devices = NULL;
   bool wanted = config_chosen(config, &config->own.fixes) ? config->own.fixes : !hr_plan_get(plan)->fits;
   hr_status status = HR_OK;
   if (config_chosen(config, &config->own.dump)) return dump(config, plan, error);
   if (config->own.table && !config->own.json) wanted = false;
   if (wanted) status = fix_list_make(hr_plan_job(plan), &fixes, error);
   if (status != HR_OK) return status;
-  if (config->own.json) status = show_json(config, plan, wanted ? &fixes : NULL, frontier, error);
-  else status = show_text(config, plan, wanted ? &fixes : NULL, frontier, error);
+  if (wanted && !hr_plan_get(plan)->fits && !hr_plan_job(plan)->device.has_team) {
+    devices = &larger; /* of this machine's own processor there is no larger one */
+    device_list_make(hr_plan_job(plan), devices);
+  }
+  if (config->own.json) status = show_json(config, plan, wanted ? &fixes : NULL, devices, frontier, found, error);
+  else status = show_text(config, plan, wanted ? &fixes : NULL, devices, frontier, error);
   fix_list_free(&fixes);
   return status;
 }
@@ -287,6 +305,7 @@ static hr_status other_engine(const cli_config *config, hr_error *error) {
 hr_status command_plan(cli_config *config, hr_error *error) {
   hr_purpose purpose = config->own.purpose;
   hr_frontier frontier = {.count = 0};
+  hr_auto found;
   hr_plan *plan = NULL;
   hr_status status;
   if (config->own.show_config) return config_show_for(config, purpose, error);
@@ -298,8 +317,8 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
   if (status == HR_OK && config->own.snapshot)
     status = hri_fail(error, HR_ERROR_USAGE, "--snapshot is of --engine pytorch; --timeline shows a plan over time");
-  if (status == HR_OK) status = plan_make(config, &plan, &frontier, error);
-  if (status == HR_OK) status = show(config, plan, &frontier, error);
+  if (status == HR_OK) status = plan_make(config, &plan, &frontier, &found, error);
+  if (status == HR_OK) status = show(config, plan, &frontier, &found, error);
   if (status == HR_OK) status = check_limit(config, plan, error);
   if (status == HR_OK && !hr_plan_get(plan)->fits) status = HR_ERROR_BUDGET; /* the screen has said it */
   hr_plan_destroy(plan);

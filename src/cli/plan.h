@@ -12,11 +12,15 @@
 
 /* Makes the plan of config->job; with --auto the planner's choice is taken over into config and told on standard error.
  * When nothing fits, the plan of the job as asked comes back. With --recompute auto the levels are taken over, and
- * `frontier` (NULL: not wanted) is filled; else it is left empty. */
-hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error);
+ * `frontier` (NULL: not wanted) is filled; else it is left empty, and so is `found` without --auto. */
+hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_auto *found, hr_error *error);
 /* Whether --recompute auto is still to be resolved for the job. */
 static inline bool plan_chooses_levels(const hr_job *job) {
   return job->purpose == HR_PURPOSE_TRAIN && job->recompute.kind == HR_RECOMPUTE_AUTO;
+}
+/* Whether anything of the job is still the planner's to choose. */
+static inline bool plan_chooses(const hr_job *job) {
+  return job->automatic || plan_chooses_levels(job) || job->rows_choice == HR_ROWS_OPEN;
 }
 
 /* What a budget must hold: the reservation and what no program can own. */
@@ -37,18 +41,34 @@ hr_status fix_list_make(const hr_job *job, fix_list *list, hr_error *error);
 void fix_list_free(fix_list *list);
 /* Bytes against time over the choices of levels: at most a few rows. */
 void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *frontier);
-void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list);
-/* When nothing fits: the devices of the table that would hold a job, each planned. */
-void plan_print_holders(FILE *stream, const char *left, const hr_job *job);
+
+/* A device of the table that holds a job with all that is usable there. */
+typedef struct device_fit {
+  char name[64];
+  uint64_t usable_bytes, need_bytes;
+  double step_seconds, token_seconds;
+} device_fit;
+enum { DEVICE_FITS = 3 };
+typedef struct device_list {
+  device_fit fits[DEVICE_FITS]; /* the smallest first */
+  uint32_t count;
+} device_list;
+void device_list_make(const hr_job *job, device_list *list);
+/* One line: "left  h100 (79.22 GiB), ...". */
+void device_list_print(FILE *stream, const char *left, const device_list *list);
+
+/* `devices` (or NULL): the last lines of a list that says what fits. */
+void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list, const device_list *devices);
 
 /* Memory over sequence and micro-batch; every cell is a plan. */
 hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error);
 /* Memory and predicted time over the course of the job: a chart, and what each program's time is made of. */
 hr_status plan_print_timeline(FILE *stream, const hr_plan *plan, hr_error *error);
 
-/* The members of `plan --json`; the caller opens and ends the document. `list` and `frontier` may be NULL. */
+/* The members of `plan --json`; the caller opens and ends the document. `list`, `devices`, `frontier` and `found`
+ * may be NULL. */
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
-                     const hr_frontier *frontier);
+                     const device_list *devices, const hr_frontier *frontier, const hr_auto *found);
 /* --engine pytorch: what the framework would need for a job (plan_engine.c). */
 hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytorch **pytorch, hr_error *error);
 hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch, hr_error *error);

@@ -177,6 +177,22 @@ static void write_fixes(json_writer *json, const fix_list *list) {
   json_write_close(json, ']');
 }
 
+/* Where the job fits as it is; empty where that was not asked. */
+static void write_devices(json_writer *json, const device_list *list) {
+  json_write_open(json, "larger_devices", '[');
+  for (uint32_t i = 0; list && i < list->count; i++) {
+    const device_fit *d = &list->fits[i];
+    json_write_open(json, NULL, '{');
+    json_write_text(json, "name", d->name);
+    json_write_count(json, "usable_bytes", d->usable_bytes);
+    json_write_count(json, "need_bytes", d->need_bytes);
+    json_write_ns(json, "step_ns", d->step_seconds);
+    json_write_number(json, "token_ns", 1e9 * d->token_seconds);
+    json_write_close(json, '}');
+  }
+  json_write_close(json, ']');
+}
+
 static void write_frontier(json_writer *json, const hr_plan *plan, const hr_frontier *frontier) {
   char options[OPTION_VALUE_BYTES] = "--recompute ";
   const size_t word = strlen(options);
@@ -197,6 +213,23 @@ static void write_frontier(json_writer *json, const hr_plan *plan, const hr_fron
   json_write_close(json, ']');
 }
 
+/* What --auto found, and what nothing could beat (headroom/plan.h). Without the option there is no such member. */
+static void write_auto(json_writer *json, const hr_auto *found) {
+  if (!found || found->bound_token_seconds <= 0) return;
+  json_write_open(json, "auto", '{');
+  json_write_bool(json, "found", found->token_seconds > 0);
+  if (found->token_seconds > 0) {
+    json_write_number(json, "token_ns", 1e9 * found->token_seconds);
+    json_write_number(json, "fastest_token_ns", 1e9 * found->fastest_token_seconds);
+    json_write_number(json, "gap", found->token_seconds / found->bound_token_seconds - 1);
+  } else {
+    json_write_count(json, "smallest_bytes", found->smallest_bytes);
+  }
+  json_write_number(json, "bound_token_ns", 1e9 * found->bound_token_seconds);
+  json_write_count(json, "bound_bytes", found->bound_bytes);
+  json_write_close(json, '}');
+}
+
 /* The team of a job on this machine, and what decides the default. */
 static void write_team(json_writer *json, const hr_job *job) {
   hr_cpu_team usual;
@@ -213,7 +246,7 @@ static void write_team(json_writer *json, const hr_job *job) {
 }
 
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
-                     const hr_frontier *frontier) {
+                     const device_list *devices, const hr_frontier *frontier, const hr_auto *found) {
   const hr_plan_info *info = hr_plan_get(plan);
   const hr_device *device = &hr_plan_job(plan)->device;
   json_write_bool(json, "fits", info->fits);
@@ -233,7 +266,9 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   write_products(json, &info->products);
   write_time(json, info);
   write_fixes(json, list);
+  write_devices(json, devices);
   write_frontier(json, plan, frontier);
+  write_auto(json, found);
   json_write_open(json, "plan", '{');
   json_write_count(json, "program_count", info->program_count);
   json_write_count(json, "node_count", info->node_count);

@@ -6,7 +6,7 @@
 #include "cli/plan.h"
 #include "cli/text.h"
 
-enum { LABEL = 11, BAR_COLUMNS = 64, FIX_ROWS = 3, FRONTIER_ROWS = 6, HOLDERS = 3 };
+enum { LABEL = 11, BAR_COLUMNS = 64, FIX_ROWS = 3, FRONTIER_ROWS = 6 };
 
 uint64_t plan_need(const hr_plan *plan) {
   const hr_tier_plan *device = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
@@ -76,6 +76,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
     add(text, sizeof text, " context %u,", job->context_length);
   } else {
     add(text, sizeof text, " seq %u, micro-batch %u", job->sequence_length, job->micro_batch);
+    if (job->rows_choice == HR_ROWS_CHOSEN) add(text, sizeof text, " (chosen)");
     add(text, sizeof text, job->accumulate > 1 && job->purpose == HR_PURPOSE_TRAIN ? " x accumulate %u," : ",",
         job->accumulate);
     add(text, sizeof text, " %s attention,", hr_attention_name(job->attention));
@@ -91,6 +92,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
   add(text, sizeof text, " %s, on %s", hr_precision_name(job->precision), job->device.name);
   if (job->device.has_team) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
   if (job->device.has_team && job->device.usable_now) add(text, sizeof text, "%s", team_text(job, team, sizeof team));
+  if (!job->device.has_team) add(text, sizeof text, " (Headroom's own engine; PyTorch needs more)");
   screen_hang(stream, LABEL, "plan", text);
 }
 
@@ -414,11 +416,28 @@ void fix_list_free(fix_list *list) {
   *list = (fix_list){0};
 }
 
+/* How much longer than in the plan a token takes. */
+static double more_percent(const hr_plan *plan, double token_seconds) {
+  const hr_plan_info *info = hr_plan_get(plan);
+  const double base = info->step_seconds / (double)info->tokens_per_step;
+  return base > 0 ? 100 * (token_seconds / base - 1) : 0;
+}
+
+/* The job as it is, on devices that hold it. */
+static void print_devices(FILE *stream, const hr_plan *plan, const device_list *devices) {
+  for (uint32_t i = 0; i < devices->count; i++) {
+    const device_fit *d = &devices->fits[i];
+    char text[TEXT_BYTES * 2];
+    (void)snprintf(text, sizeof text, "--device %s%s", d->name,
+                   hr_plan_job(plan)->given & HR_GIVEN_BUDGET ? " --budget 100%" : "");
+    (void)fprintf(stream, "  %-44s%11s%11s  %+5.0f %%\n", text, SIZE_TEXT(d->need_bytes), "-",
+                  more_percent(plan, d->token_seconds));
+  }
+}
+
 static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
   uint64_t need = plan_need(plan);
-  const hr_plan_info *info = hr_plan_get(plan);
-  double base = info->step_seconds / (double)info->tokens_per_step,
-         percent = base > 0 ? 100 * (fix->token_seconds / base - 1) : 0;
+  const double percent = more_percent(plan, fix->token_seconds);
   const hr_effect effect = (hr_effect)fix->effect_class;
   const char *note = effect == HR_EFFECT_ALGORITHM ? "  *" : effect == HR_EFFECT_NUMERICS ? "  ~" : "";
   if (strlen(fix->options) > 44) (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
@@ -435,8 +454,9 @@ static const hr_fix *smallest_miss(const fix_list *list) {
   return NULL;
 }
 
-static void print_no_fix(FILE *stream, const hr_plan *plan, const fix_list *list) {
+static void print_no_fix(FILE *stream, const hr_plan *plan, const fix_list *list, const device_list *devices) {
   const hr_fix *least = smallest_miss(list);
+  device_list holders;
   char text[400] = "";
   if (!least || least->need_bytes >= plan_need(plan)) {
     (void)fprintf(stream, "nothing that was tried needs less\n");
@@ -444,9 +464,11 @@ static void print_no_fix(FILE *stream, const hr_plan *plan, const fix_list *list
     add(text, sizeof text, "nothing that was tried fits; the smallest need found is %s, with %s",
         SIZE_TEXT(least->need_bytes), least->options);
     screen_hang(stream, LABEL, "fixes", text);
-    plan_print_holders(stream, "  then on", &least->job);
+    device_list_make(&least->job, &holders);
+    device_list_print(stream, "  then on", &holders);
   }
-  plan_print_holders(stream, "as asked on", hr_plan_job(plan));
+  if (!devices) device_list_make(hr_plan_job(plan), &holders);
+  device_list_print(stream, "as asked on", devices ? devices : &holders);
 }
 
 static bool same_text(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
@@ -477,7 +499,7 @@ static void share_rows(const fix_list *list, uint32_t allowed[CLASSES]) {
   }
 }
 
-void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list) {
+void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list, const device_list *devices) {
   uint32_t rows = 0, left = 0, of_class[CLASSES] = {0}, allowed[CLASSES];
   share_rows(list, allowed);
   (void)fputc('\n', stream);
@@ -494,52 +516,11 @@ void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list) {
     of_class[fix->effect_class]++;
     print_fix(stream, plan, fix);
   }
+  if (rows && devices) print_devices(stream, plan, devices);
   if (of_class[HR_EFFECT_NUMERICS])
     (void)fprintf(stream, "  ~ other numerics: the same training, rounded otherwise throughout\n");
   if (of_class[HR_EFFECT_ALGORITHM]) (void)fprintf(stream, "  * another algorithm: not the same training any more\n");
   if (left) (void)fprintf(stream, "  and %u more in --json\n", left);
   if (rows == 0 && hr_plan_get(plan)->fits) (void)fprintf(stream, "no alternative that was tried fits better\n");
-  else if (rows == 0) print_no_fix(stream, plan, list);
-}
-
-/* ---- who could hold it ---- */
-
-static int by_usable(const void *a, const void *b) {
-  uint64_t left = ((const hr_device *)a)->usable_bytes, right = ((const hr_device *)b)->usable_bytes;
-  return left < right ? -1 : left > right;
-}
-
-static bool fits_on(const hr_job *asked, const hr_device *device) {
-  hr_job *job = text_alloc(sizeof *job);
-  hr_plan *plan = NULL;
-  hr_error error;
-  bool fits;
-  *job = *asked;
-  job->device = *device;
-  job->given &= ~(uint64_t)HR_GIVEN_BUDGET;
-  job->budget_bytes = 0;
-  fits = hr_job_finish(job, &error) == HR_OK && hr_plan_create(job, &plan, &error) == HR_OK && hr_plan_get(plan)->fits;
-  hr_plan_destroy(plan);
-  free(job);
-  return fits;
-}
-
-void plan_print_holders(FILE *stream, const char *left, const hr_job *job) {
-  uint32_t count = hr_device_count(), held = 0;
-  hr_device *devices = text_alloc(count * sizeof *devices);
-  hr_plan *plan = NULL;
-  char text[400] = "";
-  uint64_t least = 0;
-  if (hr_plan_create(job, &plan, NULL) == HR_OK) least = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].peak_bytes;
-  hr_plan_destroy(plan);
-  for (uint32_t i = 0; i < count; i++)
-    if (hr_device_get(i, &devices[i], NULL) != HR_OK) devices[i].usable_bytes = 0;
-  qsort(devices, count, sizeof *devices, by_usable);
-  for (uint32_t i = 0; i < count && held < HOLDERS; i++) {
-    if (devices[i].usable_bytes < least || !fits_on(job, &devices[i])) continue;
-    add(text, sizeof text, "%s%s (%s)", held++ ? ", " : "", devices[i].name, SIZE_TEXT(devices[i].usable_bytes));
-  }
-  if (held == 0) add(text, sizeof text, "no device of the table");
-  screen_hang(stream, LABEL + 2, left, text);
-  free(devices);
+  else if (rows == 0) print_no_fix(stream, plan, list, devices);
 }

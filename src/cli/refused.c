@@ -31,7 +31,7 @@ static void print_fixes(const hr_job *job, uint64_t room) {
   if (hr_job_finish(&smaller, NULL) == HR_OK && hr_plan_create(&smaller, &plan, NULL) == HR_OK &&
       fix_list_make(&smaller, &list, NULL) == HR_OK) {
     (void)fprintf(stderr, "with --budget %llu (what is left now):\n", (unsigned long long)room);
-    plan_print_fixes(stderr, plan, &list);
+    plan_print_fixes(stderr, plan, &list, NULL);
   }
   fix_list_free(&list);
   hr_plan_destroy(plan);

@@ -139,7 +139,7 @@ static void tell_planned(const hr_plan *plan) {
     return;
   }
   plan_print(stderr, plan);
-  if (fix_list_make(hr_plan_job(plan), &fixes, &error) == HR_OK) plan_print_fixes(stderr, plan, &fixes);
+  if (fix_list_make(hr_plan_job(plan), &fixes, &error) == HR_OK) plan_print_fixes(stderr, plan, &fixes, NULL);
   fix_list_free(&fixes);
   (void)fputc('\n', stderr);
 }

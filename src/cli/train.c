@@ -136,12 +136,12 @@ static void print_train(const hr_run_options *run, const hr_run_result *result, 
 
 /* ---- train ---- */
 
-/* --auto, --recompute auto: the planner's choice becomes the job; the run makes the same plan again. */
+/* --auto, --recompute auto, --micro-batch auto: the planner's choice becomes the job; the run makes the same plan again. */
 static hr_status choose(cli_config *config, hr_error *error) {
   hr_plan *plan = NULL;
   hr_status status;
-  if (!config->job.automatic && !plan_chooses_levels(&config->job)) return HR_OK;
-  status = plan_make(config, &plan, NULL, error);
+  if (!plan_chooses(&config->job)) return HR_OK;
+  status = plan_make(config, &plan, NULL, NULL, error);
   hr_plan_destroy(plan);
   return status;
 }

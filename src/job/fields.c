@@ -82,6 +82,9 @@ static const char *const effects[] = {"same bits", "other rounding", "other nume
 _Static_assert(LAST(effects) == HR_EFFECT_ALGORITHM, "one word for each effect");
 const char *hr_effect_name(hr_effect value) { return WORD_OF(effects, value); }
 
+static const char *const rows_words[] = {"auto", NULL};
+static const uint64_t rows_values[] = {HR_MICRO_BATCH_AUTO};
+
 /* "false" is what some YAML writers make of off. */
 static const char *const chunk_words[] = {"auto", "off", "false", NULL};
 static const uint64_t chunk_values[] = {HR_LOSS_CHUNK_AUTO, HR_LOSS_CHUNK_OFF, HR_LOSS_CHUNK_OFF};
@@ -99,13 +102,15 @@ static const hr_field fields[] = {
      RUN(model_source), ONCE, EFFECT(ALGORITHM), .positional = true},
     {"seq", HR_FIELD_U32, "Job", "N", "tokens per row", P | T | E | D | X | M, JOB(sequence_length), COUNT(1, 0),
      .zero = "the model's positions, at most 1024", MATHEMATICS(ALGORITHM), .given = HR_GIVEN_SEQUENCE, .said = 10},
-    {"micro-batch", HR_FIELD_U32, "Job", "N", "rows per micro-step", P | T | E | X, JOB(micro_batch), COUNT(1, 0),
+    {"micro-batch", HR_FIELD_U32, "Job", "N",
+     "rows per micro-step; auto (plan and train): as many as fit and take the least time per token", P | T | E | X,
+     JOB(micro_batch), COUNT(1, 0), .words = rows_words, .word_values = rows_values, .number = "a whole number of rows",
      .initial = "1", MATHEMATICS(ROUNDING), .given = HR_GIVEN_MICRO_BATCH, .said = 2},
     {"accumulate", HR_FIELD_U32, "Job", "N", "micro-steps per optimizer step", P | T | X, JOB(accumulate),
      COUNT(1, MAX_ACCUMULATE), .initial = "1", MATHEMATICS(ROUNDING), .given = HR_GIVEN_ACCUMULATE, .said = 3},
     {"batch-tokens", HR_FIELD_U64, "Job", "N",
-     "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch)", P | T, JOB(batch_tokens), COUNT(1, 0),
-     EFFECT(ALGORITHM), ONCE, .given = HR_GIVEN_BATCH_TOKENS, .as_asked = true},
+     "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch), or both with --micro-batch auto", P | T,
+     JOB(batch_tokens), COUNT(1, 0), EFFECT(ALGORITHM), ONCE, .given = HR_GIVEN_BATCH_TOKENS, .as_asked = true},
     {"device", HR_FIELD_DEVICE, "Job", "NAME",
      "cpu, or a name of `headroom devices` (plan only); inspect: whose trace, 0 or cuda:0 (else the longest)",
      J | X | HR_FOR_INSPECT, JOB(device), .initial = "cpu", ONCE, .as_asked = true},

@@ -301,6 +301,32 @@ static void fill_from_model(hr_job *job) {
     job->clip = 0;
 }
 
+/* One row until a planner chooses; what leaves it nothing to choose, or no end, is refused. */
+static hr_status open_rows(hr_job *job, hr_error *error) {
+  static const char name[] = "--micro-batch auto";
+  if (job->micro_batch != HR_MICRO_BATCH_AUTO) return HR_OK;
+  if (!trains(job)) {
+    hri_fail(error, HR_ERROR_USAGE, "%s is chosen for trainings only", name);
+    return hri_hint(error, HR_ERROR_USAGE, "give --micro-batch N; plan --table micro-batch,seq shows what fits");
+  }
+  if (job->batch_tokens && (job->given & HR_GIVEN_ACCUMULATE)) {
+    hri_fail(error, HR_ERROR_USAGE,
+             "%s, --batch-tokens and --accumulate exclude each other: two of them decide the third", name);
+    return hri_hint(error, HR_ERROR_USAGE, "leave one of them out");
+  }
+  if (job->automatic && !job->batch_tokens) {
+    hri_fail(error, HR_ERROR_USAGE,
+             "%s and --auto exclude each other without --batch-tokens: a step of more rows always takes less time per "
+             "token",
+             name);
+    return hri_hint(error, HR_ERROR_USAGE, "say how large a step is by --batch-tokens N, or leave --auto out");
+  }
+  job->micro_batch = 1;
+  job->rows_choice = HR_ROWS_OPEN;
+  job->given &= ~(uint64_t)HR_GIVEN_MICRO_BATCH;
+  return HR_OK;
+}
+
 /* batch_tokens becomes accumulate, or must agree with it, and is spent: who changes the rows of a finished job keeps
  * accumulate. */
 static hr_status fill_accumulate(hr_job *job, hr_error *error) {
@@ -408,6 +434,7 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   if (trains(&made) && (made.freeze || made.train_only))
     HRI_TRY(hri_freeze_check(&made.model, made.freeze, made.train_only, error));
   fill_from_model(&made);
+  HRI_TRY(open_rows(&made, error));
   HRI_TRY(check_rows(&made, error));
   HRI_TRY(fill_accumulate(&made, error));
   HRI_TRY(check_exclusions(&made, false, error));

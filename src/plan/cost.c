@@ -1,11 +1,20 @@
 #include "plan/cost.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 /* Shares of the GEMM rate that other arithmetic reaches, and of the bandwidth that gathers reach: assumptions, where no
  * probe of the machine tells. */
 static const double ATTENTION_SHARE = 0.5;
+
+uint32_t hri_job_runs(const hr_job *spec, uint8_t program) {
+  if (spec->purpose == HR_PURPOSE_EVALUATE) return program == HRI_EVALUATE;
+  if (spec->purpose == HR_PURPOSE_GENERATE) return program == HRI_DECODE;
+  if (program == HRI_STEP) return spec->accumulate == 1;
+  if (program == HRI_MICRO) return spec->accumulate > 1 ? spec->accumulate : 0;
+  return (program == HRI_BEGIN || program == HRI_UPDATE) && spec->accumulate > 1;
+}
 
 /* ---- classes of nodes ---- */
 
@@ -101,6 +110,8 @@ hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
 }
 
 const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *where) {
+  assert(where->type < HR_RATE_TYPES);
+  assert(where->table != HRI_RATE_PRODUCT || (where->kind < HR_PRODUCT_KINDS && where->side < HR_PRODUCT_SIDES));
   switch (where->table) {
   case HRI_RATE_PRODUCT: return rates->tables[where->type].product_flops[where->kind][where->side];
   case HRI_RATE_ATTENTION: return rates->tables[where->type].attention_flops[where->kind];
@@ -186,6 +197,65 @@ double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_devic
   return seconds >= 0 ? seconds : assumed_seconds(job, node, device);
 }
 
+/* The best rate of a table's kind; 0 where there is none. */
+static double best_rate(const hr_device_rates *rates, hri_rate_class c) {
+  const uint32_t kinds = c.table == HRI_RATE_PRODUCT ? 2 : 1,
+                 sides = c.table == HRI_RATE_PRODUCT ? HR_PRODUCT_SIDES : 1;
+  const uint32_t kind = c.table == HRI_RATE_PRODUCT ? c.kind % (HR_PRODUCT_KINDS / 2) : c.kind;
+  double most = 0;
+  for (c.type = 0; c.type < HR_RATE_TYPES; c.type++)
+    for (uint32_t packed = 0; packed < kinds; packed++)
+      for (c.side = 0; c.side < sides; c.side++) {
+        c.kind = kind + packed * (HR_PRODUCT_KINDS / 2);
+        for (uint32_t k = 0; k < hri_rate_columns(c.table); k++) most = fmax(most, hri_rate_row(rates, &c)[k]);
+      }
+  return most;
+}
+
+static double floor_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
+  const double seconds = hri_node_seconds(job, node, device);
+  hri_rate_class c;
+  double rate;
+  if (!hri_cost_measured(job, device)) return seconds;
+  c = hri_rate_class_of(job, node);
+  rate = c.table == HRI_RATE_NONE ? 0 : best_rate(&device->rates, c);
+  return rate > 0 ? fmin(seconds, c.work / rate) : seconds;
+}
+
+double hri_job_floor_seconds(const hri_job *job, const hr_job *spec) {
+  double sum = 0;
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    const uint32_t times = hri_job_runs(spec, kind);
+    double lane = 0; /* lanes beside it may hide behind it */
+    for (size_t at = 0; times && at < job->programs[kind].order.count; at++) {
+      const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
+      if (node->lane == HRI_COMPUTE) lane += floor_seconds(job, node, &spec->device);
+    }
+    sum += times * lane;
+  }
+  return sum;
+}
+
+double hri_packed_share(const hri_job *job, const hr_job *spec) {
+  const hr_device *device = &spec->device;
+  double most = 0;
+  if (!hri_cost_measured(job, device)) return 0;
+  for (size_t n = 0; n < job->nodes.count; n++) {
+    const hri_node *node = &job->nodes.items[n];
+    hri_rate_class c;
+    double plain, rate;
+    if (!hri_rule_get(node->op)->product || is_packed(job, node)) continue;
+    c = hri_rate_class_of(job, node);
+    if (c.table != HRI_RATE_PRODUCT) continue;
+    assert(c.kind < HR_PRODUCT_KINDS / 2); /* it is not packed */
+    c.kind += HR_PRODUCT_KINDS / 2;
+    plain = hri_node_seconds(job, node, device);
+    rate = measured_rate(&device->rates, c);
+    if (rate > 0 && plain > 0) most = fmax(most, 1 - (c.work / rate + device->rates.node_seconds) / plain);
+  }
+  return most;
+}
+
 /* ---- programs ---- */
 
 hr_status hri_program_timing(const hri_job *job, uint8_t kind, const hr_device *device, double times, double from,
@@ -219,10 +289,9 @@ static hr_status add_program(const hri_job *job, const hr_job *spec, uint8_t kin
 
 hr_status hri_job_cost(const hri_job *job, const hr_job *spec, hri_cost *cost, hr_error *error) {
   memset(cost, 0, sizeof *cost);
-  if (spec->purpose == HR_PURPOSE_EVALUATE) return add_program(job, spec, HRI_EVALUATE, 1, cost, error);
-  if (spec->purpose == HR_PURPOSE_GENERATE) return add_program(job, spec, HRI_DECODE, 1, cost, error);
-  if (spec->accumulate == 1) return add_program(job, spec, HRI_STEP, 1, cost, error);
-  HRI_TRY(add_program(job, spec, HRI_BEGIN, 1, cost, error));
-  HRI_TRY(add_program(job, spec, HRI_MICRO, spec->accumulate, cost, error));
-  return add_program(job, spec, HRI_UPDATE, 1, cost, error);
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    const uint32_t times = hri_job_runs(spec, kind);
+    if (times) HRI_TRY(add_program(job, spec, kind, times, cost, error));
+  }
+  return HR_OK;
 }

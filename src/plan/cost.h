@@ -40,11 +40,20 @@ typedef struct hri_cost {
   double phase_seconds[HRI_PHASE_COUNT];
   double flops;
 } hri_cost;
+/* How often a step, an evaluation batch or a decoded token runs a program. */
+uint32_t hri_job_runs(const hr_job *spec, uint8_t program);
 /* The programs of a step one after the other, micro-steps without overlap between them. */
 hr_status hri_job_cost(const hri_job *job, const hr_job *spec, hri_cost *cost, hr_error *error);
 /* One program that begins at `from`, each node `times` as long: micro-steps as one program. */
 hr_status hri_program_timing(const hri_job *job, uint8_t program, const hr_device *device, double times, double from,
                              hri_timing *timing, hr_error *error);
+/* The part of the seconds of all products that their packed forms could save, by measured rates: 0 without. Packing
+ * itself is not counted, so no plan with packed operands is faster by more. */
+double hri_packed_share(const hri_job *job, const hr_job *spec);
+/* Seconds that no job takes less of which does this one's work or more, in the same or in smaller pieces: each node at the
+ * best rate that was measured of its kind at any size, packed or not; at published or assumed rates, where pieces take no
+ * less than the whole, as long as it takes. */
+double hri_job_floor_seconds(const hri_job *job, const hr_job *spec);
 /* Whether the prediction for this job rests on measured rates. */
 bool hri_cost_measured(const hri_job *job, const hr_device *device);
 

@@ -58,10 +58,7 @@ hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *op
 
 /* How often an optimizer step of a training plan runs a program. */
 static inline uint32_t hri_runs_per_step(const hr_plan *plan, hri_program_kind program) {
-  uint32_t k = plan->spec.accumulate;
-  if (program == HRI_STEP) return k == 1;
-  if (program == HRI_MICRO) return k > 1 ? k : 0;
-  return (program == HRI_BEGIN || program == HRI_UPDATE) && k > 1;
+  return hri_job_runs(&plan->spec, (uint8_t)program);
 }
 
 #endif

@@ -1,18 +1,24 @@
 /* --auto: the fastest plan that fits, of all combinations that keep the mathematics.
  *
- * A *cell* is a choice of everything but recomputation: rows of a micro-step (every divisor of the rows that they may
- * come from), loss chunk (as it is, whole, powers of two), updates in the backward where that has the same bits, and
- * packing of weights where the device packs. What was given stays; --micro-batch without --accumulate says how many
- * rows are taken at most at a time, and a step keeps its rows whatever is chosen. Inside a cell recomputation is
- * chosen: a level for each layer (recompute.c), which holds the uniform ones, or groups of layers, every:K, which no
- * level does.
+ * A *family* is a choice of rows of a micro-step (every divisor of the rows that they may come from) and of the place of
+ * the update; its *cells* have a loss chunk each (as it is, whole, powers of two). In a cell weights may be packed in
+ * several ways, where the device packs, and recomputation is chosen: a level for each layer (recompute.c), which holds
+ * the uniform ones, or groups of layers, every:K, which no level does. What was given stays; --micro-batch without
+ * --accumulate says how many rows are taken at most at a time, and a step keeps its rows whatever is chosen.
  *
- * Recomputation only adds time. So the cells are drafted as they are and sorted by their time per token: the first
- * that fits is the best without recomputation and ends the list for those with it. Levels of a cell are looked for
- * against the best there is (a rival), and most cells end at their tables, before anything is placed. Groups keep less
- * than layers by themselves and take no less time, so they are tried where levels do not fit. More rows and larger
- * chunks hold more live bytes, other things equal; so where nothing fits as it is, the smallest cell of a kind is
- * looked at first, and with it all larger ones are refused.
+ * There are some hundred cells and more, and to draft all of them takes longer than anything else. So families and cells
+ * are bounded by few drafts, the best bound is looked at first, and what cannot beat the best there is stays undrafted:
+ *
+ * - Bytes of a packing: packed copies are more storages, so a plan without any (off) needs no more than the others.
+ *   Time of it: off, with each product as fast as a packed one is (hri_packed_share); without measured rates that is off.
+ * - Time of a family: that of its whole loss. Chunks do the same work in more nodes that read the weights more often. Rates
+ *   that were measured at several sizes may say otherwise by little: their bound is SLACK lower.
+ * - Bytes of a family: live bytes are a maximum of sums that are linear in the chunk, so they are convex, and a line
+ *   through two chunks lies below what is beyond them. It is taken at 0, less SLACK, since scratch is not linear.
+ * - Levels: five drafts of a family's layers (tables, recompute.c) are those of all its chunks; what differs is what is
+ *   alive at the loss and outside. The dynamic program over them bounds the time of all mixtures in the budget.
+ * - Groups keep less than layers by themselves and take no less time than all blocks made again, so they are tried where
+ *   levels do not fit, and where that time would win.
  *
  * Compared is what a run would reserve: whatever is taken, or told as the smallest need, was placed. That nothing of
  * the space is faster is held against plans of all of it in tests/plan/test_auto.c. */
@@ -28,29 +34,49 @@ enum {
   LEAST_CHUNK = 16,   /* of hr_job_finish */
   CHUNK_SHARE = 4096, /* chunks whose logits are a smaller part of the job save nothing that counts */
   HOPELESS = 64,      /* more than so many budgets is not recomputed away */
-  KINDS = 8 * (2 + HR_WEIGHT_PACKING_PERSISTENT)
+  CHUNKS = 32,        /* powers of two */
+  PACKINGS = 1 + HR_WEIGHT_PACKING_PERSISTENT
 };
+static const double SLACK = 0.002;
 
+/* A loss chunk of a family; drafted once it is looked at. */
 typedef struct cell {
-  hri_change change;
-  double seconds;      /* per token, nothing made again */
+  uint32_t chunk;     /* of the change: 0 as it is */
+  uint32_t loss_rows; /* that it comes to */
+  bool drafted, possible;
+  double seconds;      /* per token, nothing made again, nothing packed */
   uint64_t need_bytes; /* at least */
-  bool fits;           /* perhaps */
-  bool done;
-  uint32_t kind;      /* below KINDS: cells of a kind differ in nothing but these two */
-  uint32_t rows;      /* of a micro-step */
-  uint32_t loss_rows; /* of a loss chunk */
+  hri_live_bounds live;
 } cell;
+
+typedef struct family {
+  hri_change change; /* without chunk */
+  uint32_t rows, accumulate;
+  cell cells[CHUNKS + 2]; /* the largest chunk first */
+  uint32_t cell_count;
+  double floor;         /* per token, whatever is made again, packed or cut in chunks */
+  uint64_t carried;     /* bytes from program to program of a step, and what no program owns */
+  double share;         /* of its time that packed operands could save */
+  double seconds;       /* per token, of all cells with nothing made again, at least */
+  uint64_t need_bytes;  /* likewise */
+  hri_live_bounds live; /* of the smallest chunk there could be */
+  hri_level_tables *tables;
+  double bound;          /* per token, of levels that fit, at least; INFINITY: none do */
+  uint64_t levels_bytes; /* least need with levels */
+} family;
 
 typedef struct grid {
   const hr_job *asked;
   hr_job base; /* what cells are changes of */
   hr_plan *lender;
-  HRI_ARRAY(cell) cells;
+  HRI_ARRAY(family) families;
   bool levels, groups; /* free to choose */
+  bool packs;          /* free, and there is something to choose */
   bool any;            /* something fits: */
   hr_job best;
-  double seconds;    /* of it, per token */
+  double seconds; /* of it, per token */
+  double taken;   /* per token, of what is taken for it: a smaller loss chunk that is as fast */
+  uint64_t need;
   uint64_t smallest; /* need of all that was placed while nothing fitted */
   char smallest_options[HR_FIX_TEXT_BYTES];
 } grid;
@@ -71,6 +97,7 @@ static void consider(grid *g, const hr_job *job, uint64_t need, double step_seco
   g->any = true;
   g->best = *job;
   g->seconds = seconds;
+  g->need = need;
 }
 
 /* Its placed bytes matter where it would be the best, or the smallest as long as nothing fits. */
@@ -96,74 +123,151 @@ static hr_status draft(const grid *g, const hri_change *change, hr_job *job, hr_
   return status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL ? status : HR_OK;
 }
 
-/* ---- cells ---- */
+/* ---- cells and families ---- */
 
-/* Several micro-steps, or several chunks, have gradients of their own that one does not have. */
-static uint32_t kind_of(const hr_job *job, const hri_change *change) {
-  const bool chunks = hri_loss_chunk(job) < (uint64_t)job->micro_batch * job->sequence_length;
-  return (job->accumulate > 1) + 2u * change->in_backward + 4u * chunks + 8u * change->packing;
+static bool measured(const grid *g) { return g->lender && g->lender->info.time_measured; }
+
+/* Lower than any measured rates make it. */
+static double cautious(const grid *g, double seconds) { return measured(g) ? seconds * (1 - SLACK) : seconds; }
+
+static bool unpacked(const grid *g) { return g->packs && g->base.weight_packing != HR_WEIGHT_PACKING_OFF; }
+
+static hri_change change_of(const grid *g, const family *f, const cell *c) {
+  hri_change change = f->change;
+  change.chunk = c->chunk;
+  change.packing = unpacked(g) ? 1 + HR_WEIGHT_PACKING_OFF : 0;
+  return change;
 }
 
-/* `reserved`: what its programs need at least, 0 where there is no such cell. */
-static hr_status add_cell(grid *g, hri_change change, uint64_t *reserved, hr_job *job, hr_error *error) {
-  hr_plan *plan;
-  cell c = {.change = change};
-  HRI_TRY(draft(g, &change, job, &plan, error));
-  *reserved = 0;
-  if (!plan) return HR_OK;
-  *reserved = plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
-  c.seconds = per_token(job, plan->info.step_seconds);
-  c.need_bytes = hri_plan_need(plan);
-  c.fits = plan->info.fits;
-  c.rows = job->micro_batch;
-  c.loss_rows = (uint32_t)hri_loss_chunk(job);
-  c.kind = kind_of(job, &change);
-  hr_plan_destroy(plan);
-  return hri_array_push(&g->cells, c) ? HR_OK : hri_fail_memory(error, sizeof c, "the search");
-}
-
-static hr_status add_chunks(grid *g, hri_change change, uint64_t *reserved, hr_error *error) {
-  hr_job *job = hri_alloc(sizeof *job);
-  hr_status status = HR_OK;
-  uint64_t rows, chunk = LEAST_CHUNK, other;
-  *reserved = 0;
-  if (!job) return hri_fail_memory(error, sizeof *job, "the search");
-  HRI_TRY_OUT(add_cell(g, change, reserved, job, error));
-  if (*reserved == 0 || given(g, HR_GIVEN_LOSS_CHUNK) || g->asked->purpose == HR_PURPOSE_GENERATE) goto out;
-  rows = (uint64_t)job->micro_batch * job->sequence_length;
-  change.chunk = HR_LOSS_CHUNK_OFF;
-  HRI_TRY_OUT(add_cell(g, change, &other, job, error));
-  while (2 * chunk < rows) chunk *= 2;
-  for (; chunk >= LEAST_CHUNK; chunk /= 2) {
-    if (4 * chunk * g->asked->model.vocabulary_size < *reserved / CHUNK_SHARE) break;
-    change.chunk = (uint32_t)chunk;
-    HRI_TRY_OUT(add_cell(g, change, &other, job, error));
+/* What lies in the arena in every program of a step, and what no program owns. */
+static uint64_t carried_bytes(const hr_plan *plan) {
+  uint64_t most = 0;
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    uint64_t sum = 0;
+    if (!hri_job_runs(&plan->spec, kind)) continue;
+    for (size_t s = 0; s < plan->job.storages.count; s++) {
+      const hri_storage *storage = &plan->job.storages.items[s];
+      if (!storage->dead && storage->tier == HRI_DEVICE && (storage->scope & HRI_IN(kind))) sum += storage->bytes;
+    }
+    if (sum > most) most = sum;
   }
-out:
-  hri_free(job);
+  return most + plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
+}
+
+static hr_status draft_cell(grid *g, family *f, cell *c, hr_error *error) {
+  const hri_change change = change_of(g, f, c);
+  hr_status status = HR_OK;
+  hr_plan *plan;
+  hr_job job;
+  if (c->drafted) return HR_OK;
+  HRI_TRY(draft(g, &change, &job, &plan, error));
+  c->drafted = true;
+  c->possible = plan != NULL;
+  if (!plan) return HR_OK;
+  c->seconds = per_token(&job, plan->info.step_seconds);
+  c->need_bytes = hri_plan_need(plan);
+  c->live.fixed = plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
+  if (c == f->cells) {
+    f->floor = per_token(&job, hri_job_floor_seconds(&plan->job, &plan->spec));
+    f->carried = carried_bytes(plan);
+    if (g->packs) f->share = hri_packed_share(&plan->job, &plan->spec);
+  }
+  if (g->levels) status = hri_live_bounds_get(plan, &c->live, error);
+  hr_plan_destroy(plan);
   return status;
 }
 
-/* Persistent where there is nothing to carry a copy to is still one copy for all products of a weight. */
-static hr_status add_packings(grid *g, hri_change change, uint64_t *reserved, hr_error *error) {
-  uint64_t other;
-  HRI_TRY(add_chunks(g, change, reserved, error));
-  if (*reserved == 0 || given(g, HR_GIVEN_WEIGHT_PACKING) || !g->asked->device.packs ||
-      g->asked->purpose == HR_PURPOSE_GENERATE)
-    return HR_OK;
-  for (uint32_t packing = HR_WEIGHT_PACKING_AUTO; packing <= HR_WEIGHT_PACKING_PERSISTENT; packing++) {
-    change.packing = 1 + packing;
-    HRI_TRY(add_chunks(g, change, &other, error));
+static void insert_cell(family *f, uint32_t chunk, uint64_t loss_rows) {
+  uint32_t at = f->cell_count;
+  for (uint32_t k = 0; k < f->cell_count; k++)
+    if (f->cells[k].loss_rows == loss_rows) return;
+  for (; at > 0 && f->cells[at - 1].loss_rows < loss_rows; at--) f->cells[at] = f->cells[at - 1];
+  f->cells[at] = (cell){.chunk = chunk, .loss_rows = (uint32_t)loss_rows};
+  f->cell_count++;
+}
+
+/* `reserved`: what the programs of the family as it is need at least. */
+static void list_chunks(const grid *g, family *f, uint64_t tokens, uint64_t reserved) {
+  uint64_t chunk = LEAST_CHUNK;
+  if (given(g, HR_GIVEN_LOSS_CHUNK) || g->asked->purpose == HR_PURPOSE_GENERATE) return;
+  insert_cell(f, HR_LOSS_CHUNK_OFF, tokens);
+  while (2 * chunk < tokens) chunk *= 2;
+  for (; chunk >= LEAST_CHUNK && chunk < tokens; chunk /= 2) {
+    if (4 * chunk * g->asked->model.vocabulary_size < reserved / CHUNK_SHARE) break;
+    insert_cell(f, (uint32_t)chunk, chunk);
   }
+}
+
+/* Where a line through two chunks is at a chunk of 0. */
+static uint64_t line_at_zero(uint64_t larger, uint64_t at_larger, uint64_t smaller, uint64_t at_smaller) {
+  double slope, zero;
+  if (at_larger <= at_smaller) return at_larger;
+  slope = (double)(at_larger - at_smaller) / (double)(larger - smaller);
+  zero = ((double)at_smaller - slope * (double)smaller) * (1 - SLACK);
+  return zero > 0 ? (uint64_t)zero : 0;
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Its bounds: of the whole loss, and of all smaller chunks by two of them, or of few cells by all. */
+static hr_status bound_family(grid *g, family *f, hr_error *error) {
+  enum { FEW = 5, LARGER = 2, SMALLER = 3 };
+  const cell *x = &f->cells[LARGER], *y = &f->cells[SMALLER];
+  const bool few = f->cell_count <= FEW;
+  for (uint32_t k = 0; k < f->cell_count; k++)
+    if (few || k == 0 || k == LARGER || k == SMALLER) HRI_TRY(draft_cell(g, f, &f->cells[k], error));
+  f->seconds = cautious(g, f->cells[0].seconds) * (1 - f->share);
+  f->need_bytes = f->cells[0].need_bytes;
+  f->live = f->cells[0].live;
+  for (uint32_t k = 1; k < f->cell_count; k++) {
+    const cell *c = &f->cells[k];
+    if (!c->drafted || !c->possible) continue;
+    f->need_bytes = lesser(f->need_bytes, c->need_bytes);
+    f->live.loss = lesser(f->live.loss, c->live.loss);
+    f->live.outside = lesser(f->live.outside, c->live.outside);
+    f->live.running = lesser(f->live.running, c->live.running);
+  }
+  if (few) return HR_OK;
+#define AT_ZERO(member) line_at_zero(x->loss_rows, x->member, y->loss_rows, y->member)
+  f->need_bytes = lesser(f->need_bytes, AT_ZERO(need_bytes));
+  f->live.loss = lesser(f->live.loss, AT_ZERO(live.loss));
+  f->live.outside = lesser(f->live.outside, AT_ZERO(live.outside));
+#undef AT_ZERO
   return HR_OK;
+}
+
+/* *reserved: what its programs need at least as they are, 0 where there is no such family. */
+static hr_status add_family(grid *g, hri_change change, uint64_t *reserved, hr_error *error) {
+  family *f = hri_alloc_zero(1, sizeof *f);
+  hr_plan *plan = NULL;
+  hr_status status = HR_OK;
+  hr_job job;
+  *reserved = 0;
+  if (!f) return hri_fail_memory(error, sizeof *f, "the search");
+  f->change = change;
+  if (unpacked(g)) change.packing = 1 + HR_WEIGHT_PACKING_OFF;
+  HRI_TRY_OUT(draft(g, &change, &job, &plan, error));
+  if (!plan) goto out;
+  *reserved = plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
+  f->rows = job.micro_batch;
+  f->accumulate = job.purpose == HR_PURPOSE_TRAIN ? job.accumulate : 1;
+  insert_cell(f, 0, hri_loss_chunk(&job));
+  list_chunks(g, f, (uint64_t)job.micro_batch * job.sequence_length, *reserved);
+  HRI_TRY_OUT(bound_family(g, f, error));
+  if (!f->cells[0].possible) status = HR_OK; /* nor is anything of it */
+  else if (!hri_array_push(&g->families, *f)) status = hri_fail_memory(error, sizeof *f, "the search");
+out:
+  hr_plan_destroy(plan);
+  hri_free(f);
+  return status;
 }
 
 static hr_status add_rows(grid *g, uint32_t micro_batch, uint64_t *reserved, hr_error *error) {
   hri_change change = {.micro_batch = micro_batch == g->base.micro_batch ? 0 : micro_batch};
   uint64_t other;
-  HRI_TRY(add_packings(g, change, reserved, error));
+  HRI_TRY(add_family(g, change, reserved, error));
   change.in_backward = true;
-  return given(g, HR_GIVEN_UPDATE) ? HR_OK : add_packings(g, change, &other, error);
+  return given(g, HR_GIVEN_UPDATE) ? HR_OK : add_family(g, change, &other, error);
 }
 
 /* The rows that micro-steps of another size may take: those of a step, or, where somebody said how many are taken at a
@@ -175,7 +279,7 @@ static uint64_t divisible_rows(const grid *g) {
   return (uint64_t)job->micro_batch * job->accumulate;
 }
 
-static hr_status list_cells(grid *g, hr_error *error) {
+static hr_status list_families(grid *g, hr_error *error) {
   const uint64_t rows = divisible_rows(g);
   uint64_t reserved;
   if (rows == 0) return add_rows(g, g->base.micro_batch, &reserved, error);
@@ -187,33 +291,80 @@ static hr_status list_cells(grid *g, hr_error *error) {
   return HR_OK;
 }
 
-/* Of equal times what changes less stands first, then what is smaller. */
-static int by_time(const void *a, const void *b) {
-  const cell *x = a, *y = b;
+/* ---- without recomputation ---- */
+
+/* The packings of a cell, the one that was asked for first: of equal times what changes less is taken. */
+static uint32_t packings_of(const grid *g) { return g->packs ? PACKINGS : 0; }
+
+static hri_change packed_as(const family *f, const cell *c, uint32_t packing) {
+  hri_change change = f->change;
+  change.chunk = c->chunk;
+  change.packing = packing; /* 1 + what it is, 0 as it was asked for */
+  return change;
+}
+
+static hr_status try_as_it_is(grid *g, const family *f, const cell *c, hr_error *error) {
+  for (uint32_t packing = 0; packing <= packings_of(g); packing++) {
+    const hri_change change = packed_as(f, c, packing);
+    hr_plan *plan;
+    hr_job job;
+    hr_status status;
+    if (g->any && cautious(g, c->seconds) * (1 - f->share) >= g->seconds) break;
+    HRI_TRY(draft(g, &change, &job, &plan, error));
+    status = plan ? place(g, &job, plan, error) : HR_OK;
+    hr_plan_destroy(plan);
+    HRI_TRY(status);
+  }
+  return HR_OK;
+}
+
+static int by_seconds(const void *a, const void *b) {
+  const family *x = a, *y = b;
   const uint32_t parts[] = {hri_change_parts(&x->change), hri_change_parts(&y->change)};
   if (x->seconds != y->seconds) return x->seconds < y->seconds ? -1 : 1;
   if (parts[0] != parts[1]) return parts[0] < parts[1] ? -1 : 1;
   return x->need_bytes < y->need_bytes ? -1 : x->need_bytes > y->need_bytes;
 }
 
-/* ---- the search ---- */
-
-static hr_status try_as_it_is(grid *g, const cell *c, hr_error *error) {
-  hr_plan *plan;
-  hr_job job;
-  hr_status status;
-  if (!c->fits && (g->levels || c->need_bytes >= g->smallest)) return HR_OK; /* levels need less */
-  HRI_TRY(draft(g, &c->change, &job, &plan, error));
-  status = plan ? place(g, &job, plan, error) : HR_OK;
-  hr_plan_destroy(plan);
-  return status;
+/* Smaller chunks take no less time, so the first that fits ends a family. */
+static hr_status search_as_it_is(grid *g, hr_error *error) {
+  const uint64_t budget = g->asked->budget_bytes;
+  if (g->families.count) qsort(g->families.items, g->families.count, sizeof *g->families.items, by_seconds);
+  for (size_t n = 0; n < g->families.count; n++) {
+    family *f = &g->families.items[n];
+    if (g->any && f->seconds >= g->seconds) break;
+    if (f->need_bytes > budget) continue;
+    for (uint32_t k = 0; k < f->cell_count; k++) {
+      cell *c = &f->cells[k];
+      HRI_TRY(draft_cell(g, f, c, error));
+      if (!c->possible) continue;
+      if (g->any && cautious(g, c->seconds) * (1 - f->share) >= g->seconds) break;
+      if (c->need_bytes <= budget) HRI_TRY(try_as_it_is(g, f, c, error));
+    }
+  }
+  return HR_OK;
 }
 
+/* The smallest need, where recomputation is not free: each cell that might be it. */
+static hr_status find_smallest(grid *g, hr_error *error) {
+  for (size_t n = 0; n < g->families.count; n++) {
+    family *f = &g->families.items[n];
+    for (uint32_t k = f->cell_count; k-- > 0 && f->need_bytes < g->smallest;) {
+      HRI_TRY(draft_cell(g, f, &f->cells[k], error));
+      if (f->cells[k].possible && f->cells[k].need_bytes < g->smallest)
+        HRI_TRY(try_as_it_is(g, f, &f->cells[k], error));
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- with recomputation ---- */
+
 /* Groups of about sqrt(layers) need least. Each step up makes more again, so the first that fits is the fastest. */
-static hr_status try_groups(grid *g, const cell *c, bool *hope, hr_error *error) {
+static hr_status try_groups(grid *g, const hri_change *cell_change, hr_error *error) {
   const uint32_t layers = g->asked->model.layer_count;
   for (uint32_t every = 2; every <= layers && (every <= 8 || (every - 2) * (every - 2) <= layers); every++) {
-    hri_change change = c->change;
+    hri_change change = *cell_change;
     hr_plan *plan;
     hr_job job;
     hr_status status = HR_OK;
@@ -221,7 +372,6 @@ static hr_status try_groups(grid *g, const cell *c, bool *hope, hr_error *error)
     change.every = every;
     HRI_TRY(draft(g, &change, &job, &plan, error));
     if (!plan) return HR_OK;
-    *hope = *hope || plan->info.fits;
     slow = g->any && per_token(&job, plan->info.step_seconds) >= g->seconds;
     if (!slow) status = place(g, &job, plan, error);
     fits = plan->placed && plan->info.fits;
@@ -231,57 +381,184 @@ static hr_status try_groups(grid *g, const cell *c, bool *hope, hr_error *error)
   return HR_OK;
 }
 
-/* *hope: live bytes of some levels or groups fit. */
-static hr_status try_levels(grid *g, cell *c, bool *hope, hr_error *error) {
+static hr_status try_levels(grid *g, const hri_change *change, hr_error *error) {
   hr_job job = g->base;
   hri_choice choice;
   hri_rival rival = {.step_seconds = INFINITY, .need_bytes = g->smallest};
-  *hope = true;
-  if (c->done || !hri_change_apply(&c->change, &job)) return HR_OK;
-  c->done = true;
+  if (!hri_change_apply(change, &job)) return HR_OK;
   if (g->any) rival.step_seconds = g->seconds * (double)hri_job_tokens(&job);
   HRI_TRY(hri_choose_levels(&job, g->lender, &rival, &choice, NULL, error));
-  *hope = choice.hope;
   if (!choice.beaten) {
     job.recompute = choice.recompute;
     consider(g, &job, choice.need_bytes, choice.step_seconds, choice.fits);
   }
-  return choice.slow || (!choice.beaten && choice.fits) || !g->groups ? HR_OK : try_groups(g, c, hope, error);
+  return choice.slow || (!choice.beaten && choice.fits) || !g->groups ? HR_OK : try_groups(g, change, error);
 }
 
-static cell *smallest_of(const grid *g, uint32_t kind) {
-  cell *least = NULL;
-  for (size_t k = 0; k < g->cells.count; k++) {
-    cell *c = &g->cells.items[k];
-    if (c->kind != kind) continue;
-    if (!least || c->rows < least->rows || (c->rows == least->rows && c->loss_rows < least->loss_rows)) least = c;
-  }
-  return least;
-}
-
-static hr_status refuse_kinds(grid *g, hr_error *error) {
-  for (uint32_t kind = 0; kind < KINDS && !g->any; kind++) {
-    cell *least = smallest_of(g, kind);
-    bool hope;
-    if (!least) continue;
-    HRI_TRY(try_levels(g, least, &hope, error));
-    for (size_t k = 0; k < g->cells.count && !hope; k++)
-      if (g->cells.items[k].kind == kind) g->cells.items[k].done = true;
+/* Nothing packed first, which needs least and, without measured rates, takes least. */
+static hr_status try_recomputing(grid *g, const family *f, const cell *c, double bound, hr_error *error) {
+  hri_change change = change_of(g, f, c);
+  HRI_TRY(try_levels(g, &change, error));
+  for (uint32_t packing = 0; packing <= packings_of(g) && g->any && bound < g->seconds; packing++) {
+    if (!g->packs || packing == 1 + HR_WEIGHT_PACKING_OFF) continue;
+    change = packed_as(f, c, packing);
+    HRI_TRY(try_levels(g, &change, error));
   }
   return HR_OK;
 }
 
-static hr_status search_cells(grid *g, hr_error *error) {
-  bool hope;
-  if (g->cells.count) qsort(g->cells.items, g->cells.count, sizeof *g->cells.items, by_time);
-  for (size_t k = 0; k < g->cells.count && !g->any; k++) HRI_TRY(try_as_it_is(g, &g->cells.items[k], error));
-  if (!g->levels) return HR_OK;
-  HRI_TRY(refuse_kinds(g, error));
-  for (size_t k = 0; k < g->cells.count; k++) {
-    if (g->any && g->cells.items[k].seconds >= g->seconds) break;
-    HRI_TRY(try_levels(g, &g->cells.items[k], &hope, error));
+/* Least seconds per token of a cell or family that takes `seconds` with nothing made again; INFINITY: nothing fits. */
+static hr_status bound_levels(grid *g, family *f, const hri_live_bounds *live, double seconds, double *bound,
+                              hr_error *error) {
+  const double tokens = (double)g->base.sequence_length * f->rows * f->accumulate;
+  hri_levels_bound levels;
+  HRI_TRY(hri_levels_bound_get(f->tables, live, &levels, error));
+  if (live == &f->live) f->levels_bytes = lesser(levels.need_bytes, g->groups ? levels.groups_bytes : UINT64_MAX);
+  *bound = levels.fits ? seconds + levels.more_seconds / tokens * (1 - f->share) : INFINITY;
+  if (!levels.fits && g->groups && levels.groups_bytes <= g->asked->budget_bytes)
+    *bound = seconds + levels.block_seconds / tokens * (1 - f->share);
+  return HR_OK;
+}
+
+static hr_status make_tables(grid *g, family *f, hr_error *error) {
+  enum { FOURTH = 3 };
+  hri_change change = change_of(g, f, &f->cells[f->cell_count > FOURTH ? FOURTH : f->cell_count - 1]);
+  hr_job job = g->base;
+  f->bound = INFINITY;
+  f->levels_bytes = UINT64_MAX;
+  if (g->any && f->seconds >= g->seconds) return HR_OK;
+  if (!hri_change_apply(&change, &job) && hri_change_parts(&change)) return HR_OK;
+  HRI_TRY(hri_level_tables_create(&job, g->lender, &f->tables, error));
+  return bound_levels(g, f, &f->live, f->seconds, &f->bound, error);
+}
+
+static int by_bound(const void *a, const void *b) {
+  const family *x = a, *y = b;
+  if (x->bound != y->bound) return x->bound < y->bound ? -1 : 1;
+  if (x->levels_bytes != y->levels_bytes) return x->levels_bytes < y->levels_bytes ? -1 : 1;
+  return by_seconds(a, b);
+}
+
+/* All that a smaller chunk can gain is what the family's bound has: its own bound, and as much slower as the chunk before
+ * it is than the whole loss. */
+static hr_status search_family(grid *g, family *f, hr_error *error) {
+  double before = f->seconds;
+  for (uint32_t k = 0; k < f->cell_count; k++) {
+    cell *c = &f->cells[k];
+    double bound, own;
+    if (g->any && f->bound + (before - f->seconds) >= g->seconds) return HR_OK;
+    HRI_TRY(draft_cell(g, f, c, error));
+    if (!c->possible) continue;
+    own = cautious(g, c->seconds) * (1 - f->share);
+    if (own > before) before = own;
+    HRI_TRY(bound_levels(g, f, &c->live, own, &bound, error));
+    if (isinf(bound) || (g->any && bound >= g->seconds)) continue;
+    HRI_TRY(try_recomputing(g, f, c, bound, error));
   }
   return HR_OK;
+}
+
+/* The smallest need: of the smallest chunk and of the whole loss, which has no gradient beside its own. */
+static hr_status refuse_family(grid *g, family *f, hr_error *error) {
+  for (uint32_t k = f->cell_count; k-- > 0 && !g->any;) {
+    const hri_change change = change_of(g, f, &f->cells[k]);
+    if (k > 0 && k + 1 < f->cell_count) continue;
+    if (f->levels_bytes < g->smallest) HRI_TRY(try_levels(g, &change, error));
+  }
+  return HR_OK;
+}
+
+static hr_status search_levels(grid *g, hr_error *error) {
+  for (size_t n = 0; n < g->families.count; n++) HRI_TRY(make_tables(g, &g->families.items[n], error));
+  if (g->families.count) qsort(g->families.items, g->families.count, sizeof *g->families.items, by_bound);
+  for (size_t n = 0; n < g->families.count && !isinf(g->families.items[n].bound); n++)
+    HRI_TRY(search_family(g, &g->families.items[n], error));
+  for (size_t n = 0; n < g->families.count && !g->any; n++) HRI_TRY(refuse_family(g, &g->families.items[n], error));
+  return HR_OK;
+}
+
+/* ---- the search ---- */
+
+/* What is no faster packed otherwise, and fits as well, stays as it was asked for. */
+static hr_status prefer_asked(grid *g, hr_error *error) {
+  hr_job job = g->best;
+  hr_plan *plan;
+  hr_status status = HR_OK;
+  if (!g->any || job.weight_packing == g->asked->weight_packing) return HR_OK;
+  job.weight_packing = g->asked->weight_packing;
+  if (hri_plan_draft(&job, g->lender, &plan, error) != HR_OK) return HR_OK;
+  if (plan->info.fits && per_token(&job, plan->info.step_seconds) <= g->seconds) {
+    status = hri_plan_place(plan, error);
+    if (status == HR_OK && plan->info.fits) {
+      g->best = job;
+      g->need = hri_plan_need(plan);
+    }
+  }
+  hr_plan_destroy(plan);
+  return status;
+}
+
+/* Loss chunks that take at most so much longer than the fastest are as fast, and one that needs so much less is better. */
+static const double AS_FAST = 0.001, WORTH_IT = 0.01;
+
+static const family *family_of(const grid *g, const hr_job *job) {
+  const bool in_backward = job->update != g->base.update;
+  for (size_t n = 0; n < g->families.count; n++)
+    if (g->families.items[n].rows == job->micro_batch && g->families.items[n].change.in_backward == in_backward)
+      return &g->families.items[n];
+  return NULL;
+}
+
+static hr_status spend_less(grid *g, hr_error *error) {
+  const family *f = g->any ? family_of(g, &g->best) : NULL;
+  const double limit = g->seconds * (1 + AS_FAST);
+  bool slow = false;
+  for (uint32_t k = 0; f && k < f->cell_count && !slow; k++) {
+    hr_plan *plan;
+    hr_status status = HR_OK;
+    hr_job job = g->best;
+    if (f->cells[k].loss_rows >= hri_loss_chunk(&job)) continue;
+    job.loss_chunk = f->cells[k].loss_rows;
+    if (f->cells[k].chunk) job.given |= HR_GIVEN_LOSS_CHUNK;
+    else job.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK;
+    if (hri_plan_draft(&job, g->lender, &plan, error) != HR_OK) continue;
+    slow = per_token(&job, plan->info.step_seconds) > limit;
+    if (!slow && plan->info.fits) {
+      status = hri_plan_place(plan, error);
+      if (status == HR_OK && plan->info.fits && (double)hri_plan_need(plan) < (double)g->need * (1 - WORTH_IT)) {
+        g->best = job;
+        g->need = hri_plan_need(plan);
+        g->taken = per_token(&job, plan->info.step_seconds);
+      }
+    }
+    hr_plan_destroy(plan);
+    HRI_TRY(status);
+  }
+  return HR_OK;
+}
+
+static void tell(const grid *g, hr_auto *found) {
+  *found = (hr_auto){.bound_token_seconds = INFINITY, .bound_bytes = UINT64_MAX};
+  for (size_t n = 0; n < g->families.count; n++) {
+    const family *f = &g->families.items[n];
+    found->bound_token_seconds = fmin(found->bound_token_seconds, f->floor);
+    found->bound_bytes = lesser(found->bound_bytes, f->carried);
+  }
+  if (g->any) {
+    found->fastest_token_seconds = g->seconds;
+    found->token_seconds = g->taken;
+  } else if (g->smallest != UINT64_MAX) {
+    found->smallest_bytes = g->smallest;
+  }
+}
+
+static hr_status search_families(grid *g, hr_error *error) {
+  HRI_TRY(search_as_it_is(g, error));
+  if (g->levels) HRI_TRY(search_levels(g, error));
+  else if (!g->any) HRI_TRY(find_smallest(g, error));
+  HRI_TRY(prefer_asked(g, error));
+  g->taken = g->seconds;
+  return spend_less(g, error);
 }
 
 static hr_status nothing_fits(const grid *g, hr_error *error) {
@@ -307,15 +584,17 @@ static void begin(grid *g, const hr_job *job) {
   const bool trains = job->purpose == HR_PURPOSE_TRAIN;
   g->asked = job;
   g->base = *job;
+  if (job->rows_choice == HR_ROWS_OPEN) g->base.rows_choice = HR_ROWS_CHOSEN; /* among the divisors */
   g->smallest = UINT64_MAX;
   g->groups = trains && !given(g, HR_GIVEN_RECOMPUTE);
   g->levels = g->groups || (trains && job->recompute.kind == HR_RECOMPUTE_AUTO);
   if (g->levels) g->base.recompute = (hr_recompute){.kind = HR_RECOMPUTE_NONE};
+  g->packs = job->device.packs && job->purpose != HR_PURPOSE_GENERATE && !given(g, HR_GIVEN_WEIGHT_PACKING);
 }
 
 /* The plan that is returned is made anew: the search's backend holds what was decided for the other points, which is
  * not in its fixed bytes. */
-hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
+hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_auto *found, hr_error *error) {
   grid *g = hri_alloc_zero(1, sizeof *g);
   hr_status status = HR_OK;
   if (!g) return hri_fail_memory(error, sizeof *g, "the search");
@@ -323,12 +602,14 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   hri_mem_keep(true);
   status = hri_plan_draft(&g->base, NULL, &g->lender, error); /* where it cannot be planned, each has its own backend */
   if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) goto out;
-  HRI_TRY_OUT(list_cells(g, error));
-  HRI_TRY_OUT(search_cells(g, error));
+  HRI_TRY_OUT(list_families(g, error));
+  HRI_TRY_OUT(search_families(g, error));
+  if (found) tell(g, found);
   status = g->any ? HR_OK : nothing_fits(g, error);
 out:
   hr_plan_destroy(g->lender);
-  hri_array_free(&g->cells);
+  for (size_t n = 0; n < g->families.count; n++) hri_level_tables_destroy(g->families.items[n].tables);
+  hri_array_free(&g->families);
   hri_mem_keep(false);
   if (status == HR_OK && out) status = hr_plan_create(&g->best, out, error);
   if (status == HR_OK) *job = g->best;

@@ -4,6 +4,7 @@
 
 #include <headroom/field.h>
 
+#include "job/job.h"
 #include "model/gguf.h"
 #include "search/search.h"
 
@@ -92,6 +93,10 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
     if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_LION) return false;
     job->optimizer = job->optimizer == HR_OPTIMIZER_ADAMW ? HR_OPTIMIZER_ADAMW8BIT : HR_OPTIMIZER_LION8BIT;
   }
+  if (algorithm & HRI_CHANGE_ADAFACTOR) {
+    if (job->optimizer != HR_OPTIMIZER_ADAMW) return false;
+    job->optimizer = HR_OPTIMIZER_ADAFACTOR;
+  }
   if (algorithm & HRI_CHANGE_IN_BACKWARD) {
     if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
     job->update = HR_UPDATE_IN_BACKWARD;
@@ -137,8 +142,7 @@ static bool apply_rows(uint32_t micro_batch, hr_job *job) {
 static bool apply_chunk(uint32_t chunk, hr_job *job) {
   const uint64_t rows = (uint64_t)job->micro_batch * job->sequence_length;
   if (job->loss_chunk == chunk) return false;
-  if (chunk == HR_LOSS_CHUNK_OFF ? job->loss_chunk == HR_LOSS_CHUNK_AUTO || job->loss_chunk >= rows : rows <= chunk)
-    return false;
+  if (chunk == HR_LOSS_CHUNK_OFF ? hri_loss_chunk(job) >= rows : rows <= chunk) return false;
   job->loss_chunk = chunk;
   job->given |= HR_GIVEN_LOSS_CHUNK; /* chosen, not what follows from the rows */
   return true;

@@ -63,7 +63,7 @@ typedef struct state {
   uint8_t level;
 } state;
 
-typedef struct chooser {
+typedef struct hri_level_tables {
   const hr_job *job;
   const hr_plan *lender; /* of the backend: the caller's, or */
   hr_plan *own;
@@ -71,6 +71,9 @@ typedef struct chooser {
   level_cost cost[HR_MAX_LAYERS][HR_LEVEL_COUNT];
   uint64_t between, outside; /* live bytes at the loss on top of all S; of everything else */
   uint64_t fixed;            /* least fixed bytes of any trial */
+  uint64_t keep_loss;        /* `between` of the mixture that keeps all, */
+  uint64_t keep_running;     /* and its largest R */
+  hr_job own_job;            /* of tables that outlive the caller's */
   uint32_t nodes;            /* of the largest trial */
   HRI_ARRAY(trial) trials;
   size_t chosen;          /* index of the best trial, once settled */
@@ -219,6 +222,8 @@ static hr_status fill_tables(chooser *c, hr_error *error) {
     if (loss[level] < c->between) c->between = loss[level];
   for (uint8_t level = 0; level < HR_LEVEL_COUNT && c->layers; level++)
     c->cost[c->layers - 1][level].saved += loss[level] - c->between;
+  c->keep_loss = loss[HR_LEVEL_KEEP];
+  for (uint32_t k = 0; k < c->layers; k++) c->keep_running = larger(c->keep_running, c->cost[k][HR_LEVEL_KEEP].running);
   hri_free(layers);
   return status;
 }
@@ -588,6 +593,95 @@ static hr_status fill_frontier(chooser *c, hr_frontier *frontier, hr_error *erro
 }
 
 _Static_assert(SPREAD + 1 <= HR_MAX_FRONTIER, "the spread choices and the chosen one fit into a frontier");
+
+/* ---- bounds ---- */
+
+hr_status hri_live_bounds_get(const hr_plan *draft, hri_live_bounds *live, hr_error *error) {
+  hr_plan_layers *layers = hri_alloc(sizeof *layers);
+  uint64_t below = 0;
+  hr_status status;
+  if (!layers) return hri_fail_memory(error, sizeof *layers, "the search");
+  status = hr_plan_layers_get(draft, layers, error);
+  live->running = 0;
+  for (uint32_t k = 0; status == HR_OK && k < layers->count; k++) {
+    const hr_layer_share *l = &layers->layers[k];
+    live->running = larger(live->running, less(larger(l->forward_bytes, l->backward_bytes), below));
+    below += l->saved_bytes;
+  }
+  live->loss = less(layers->between_bytes, below);
+  live->outside = layers->outside_bytes;
+  hri_free(layers);
+  return status;
+}
+
+hr_status hri_level_tables_create(const hr_job *job, const hr_plan *beside, hri_level_tables **tables,
+                                  hr_error *error) {
+  chooser *c = hri_alloc_zero(1, sizeof *c);
+  const mixture keep_all = {.levels = {HR_LEVEL_KEEP}};
+  hr_status status = HR_OK;
+  if (!c) return hri_fail_memory(error, sizeof *c, "the search");
+  c->own_job = *job;
+  c->job = &c->own_job;
+  c->layers = job->model.layer_count;
+  if (!beside) HRI_TRY_OUT(draft_plan(c, &keep_all, job->weight_packing, &c->own, error));
+  c->lender = beside ? beside : c->own;
+  HRI_TRY_OUT(fill_tables(c, error));
+  *tables = c;
+  return HR_OK;
+out:
+  hri_level_tables_destroy(c);
+  return status;
+}
+
+void hri_level_tables_destroy(hri_level_tables *c) {
+  if (!c) return;
+  hr_plan_destroy(c->own);
+  hri_array_free(&c->trials);
+  hri_free(c);
+}
+
+/* While the top of a group runs backward, the inputs of all other groups are alive, and all that its other layers
+ * keep. */
+static uint64_t groups_live(const chooser *c) {
+  uint64_t running = UINT64_MAX, input = UINT64_MAX, kept = UINT64_MAX, best = UINT64_MAX;
+  for (uint32_t k = 0; k < c->layers; k++) {
+    if (c->cost[k][HR_LEVEL_KEEP].running < running) running = c->cost[k][HR_LEVEL_KEEP].running;
+    if (c->cost[k][HR_LEVEL_BLOCK].saved < input) input = c->cost[k][HR_LEVEL_BLOCK].saved;
+    if (c->cost[k][HR_LEVEL_KEEP].saved < kept) kept = c->cost[k][HR_LEVEL_KEEP].saved;
+  }
+  for (uint32_t every = 2; every <= c->layers; every++) {
+    const uint64_t bytes = running + ((c->layers + every - 1) / every - 1) * input + (every - 1) * kept;
+    if (bytes < best) best = bytes;
+  }
+  return best == UINT64_MAX ? best : larger(best, c->outside);
+}
+
+hr_status hri_levels_bound_get(const hri_level_tables *tables, const hri_live_bounds *live, hri_levels_bound *bound,
+                               hr_error *error) {
+  chooser *c = hri_alloc(sizeof *c);
+  const uint64_t relief = less(tables->keep_running, live->running);
+  mixture fastest, block;
+  uint64_t keep;
+  hr_status status;
+  if (!c) return hri_fail_memory(error, sizeof *c, "the search");
+  *c = *tables;
+  c->between = less(live->loss, tables->keep_loss - tables->between);
+  c->outside = live->outside;
+  if (live->fixed < c->fixed) c->fixed = live->fixed;
+  for (uint32_t k = 0; relief && k < c->layers; k++)
+    for (int level = 0; level < HR_LEVEL_COUNT; level++)
+      c->cost[k][level].running = less(c->cost[k][level].running, relief);
+  memset(&block, HR_LEVEL_BLOCK, sizeof block);
+  keep = picoseconds(c, &c->trials.items[HR_LEVEL_KEEP].levels);
+  status = solve(c, room(c), &fastest, &bound->fits, error);
+  bound->more_seconds = bound->fits ? 1e-12 * ((double)picoseconds(c, &fastest) - (double)keep) * (1 - unsure(c)) : 0;
+  bound->block_seconds = 1e-12 * ((double)picoseconds(c, &block) - (double)keep) * (1 - unsure(c));
+  bound->need_bytes = least_bytes(c) + c->fixed;
+  bound->groups_bytes = groups_live(c);
+  if (bound->groups_bytes != UINT64_MAX) bound->groups_bytes += c->fixed;
+  hri_free(c);
+  return status;
+}
 
 hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, const hri_rival *rival, hri_choice *choice,
                             hr_frontier *frontier, hr_error *error) {

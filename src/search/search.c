@@ -204,11 +204,12 @@ static hr_status add_rows_and_chunks(search *s, hr_error *error) {
 }
 
 static hr_status add_singles(search *s, hr_error *error) {
-  static const unsigned algorithms[] = {HRI_CHANGE_BF16,      HRI_CHANGE_FP16,
-                                        HRI_CHANGE_BF16_PURE, HRI_CHANGE_BF16_PURE | HRI_CHANGE_MOMENTS,
-                                        HRI_CHANGE_MOMENTS,   HRI_CHANGE_IN_BACKWARD,
-                                        HRI_CHANGE_8BIT,      HRI_CHANGE_MOMENTUM,
-                                        HRI_CHANGE_SGD,       HRI_CHANGE_HALF_SEQUENCE};
+  static const unsigned algorithms[] = {HRI_CHANGE_BF16,         HRI_CHANGE_FP16,
+                                        HRI_CHANGE_BF16_PURE,    HRI_CHANGE_BF16_PURE | HRI_CHANGE_MOMENTS,
+                                        HRI_CHANGE_MOMENTS,      HRI_CHANGE_IN_BACKWARD,
+                                        HRI_CHANGE_8BIT,         HRI_CHANGE_ADAFACTOR,
+                                        HRI_CHANGE_MOMENTUM,     HRI_CHANGE_SGD,
+                                        HRI_CHANGE_HALF_SEQUENCE};
   for (size_t k = 0; k < FIXED_LEVELS; k++) HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1}, error));
   HRI_TRY(add_chosen_levels(s, (hri_change){.split = 1}, error));
   HRI_TRY(add_rows_and_chunks(s, error));
@@ -232,6 +233,7 @@ static hr_status add_combinations(search *s, hr_error *error) {
     HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1, .algorithm = sgd_in_backward}, error));
   }
   HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = HRI_CHANGE_8BIT}, error));
+  HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = HRI_CHANGE_ADAFACTOR}, error));
   HRI_TRY(add(s,
               (hri_change){.levels = HRI_LEVELS_BLOCK,
                            .split = 1,

@@ -29,13 +29,14 @@ enum {
   HRI_CHANGE_HALF_SEQUENCE = 8,
   HRI_CHANGE_BF16 = 16,
   HRI_CHANGE_BF16_PURE = 32,
-  HRI_CHANGE_LORA = 64,      /* adapters instead of all weights: rank and targets as most people begin */
-  HRI_CHANGE_NF4 = 128,      /* frozen matrices in 4 bits, their scales in 8 */
-  HRI_CHANGE_INT8 = 256,     /* in 8 bits */
-  HRI_CHANGE_8BIT = 512,     /* states of 8 bits for those of AdamW or Lion */
-  HRI_CHANGE_FP16 = 1024,    /* where a device has fp16 and no bf16 */
-  HRI_CHANGE_MOMENTS = 2048, /* states in bf16, which only bf16-pure allows */
-  HRI_CHANGE_KEEP = 4096, /* frozen matrices in the blocks of the GGUF file: the same bits, offered only all the same */
+  HRI_CHANGE_LORA = 64,        /* adapters instead of all weights: rank and targets as most people begin */
+  HRI_CHANGE_NF4 = 128,        /* frozen matrices in 4 bits, their scales in 8 */
+  HRI_CHANGE_INT8 = 256,       /* in 8 bits */
+  HRI_CHANGE_8BIT = 512,       /* states of 8 bits for those of AdamW or Lion */
+  HRI_CHANGE_FP16 = 1024,      /* where a device has fp16 and no bf16 */
+  HRI_CHANGE_MOMENTS = 2048,   /* states in bf16, which only bf16-pure allows */
+  HRI_CHANGE_ADAFACTOR = 4096, /* a row and a column of each matrix for the states of AdamW */
+  HRI_CHANGE_KEEP = 8192, /* frozen matrices in the blocks of the GGUF file: the same bits, offered only all the same */
   HRI_CHANGE_QUANTIZE = HRI_CHANGE_NF4 | HRI_CHANGE_INT8 | HRI_CHANGE_KEEP
 };
 
@@ -81,5 +82,33 @@ typedef struct hri_rival {
  * `rival` (or NULL): who cannot be beaten ends the search before anything is placed. */
 hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, const hri_rival *rival, hri_choice *choice,
                             hr_frontier *frontier, hr_error *error);
+
+/* ---- bounds of levels (recompute.c) ---- */
+
+/* Of a training in which nothing is made again: what is alive beside what the layers keep. */
+typedef struct hri_live_bounds {
+  uint64_t loss;    /* at most, between the last forward and the first backward */
+  uint64_t outside; /* at most, where no layer runs */
+  uint64_t running; /* at most, while a layer runs */
+  uint64_t fixed;   /* what no program owns */
+} hri_live_bounds;
+/* All but `fixed`, of a draft. */
+hr_status hri_live_bounds_get(const hr_plan *draft, hri_live_bounds *live, hr_error *error);
+
+/* What each layer of a job takes at each level. */
+typedef struct hri_level_tables hri_level_tables;
+hr_status hri_level_tables_create(const hr_job *job, const hr_plan *beside, hri_level_tables **tables, hr_error *error);
+void hri_level_tables_destroy(hri_level_tables *tables);
+
+typedef struct hri_levels_bound {
+  bool fits;             /* live bytes of some levels are within the budget; the fastest of those */
+  double more_seconds;   /* take so much more a step than nothing made again */
+  double block_seconds;  /* all of all blocks takes so much more */
+  uint64_t need_bytes;   /* the least that any levels need, by their live bytes */
+  uint64_t groups_bytes; /* the least that groups of layers need: inputs of the others, and one group whole */
+} hri_levels_bound;
+/* Of a job whose layers are those of the tables, and which has `live` beside them. */
+hr_status hri_levels_bound_get(const hri_level_tables *tables, const hri_live_bounds *live, hri_levels_bound *bound,
+                               hr_error *error);
 
 #endif

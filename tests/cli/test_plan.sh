@@ -5,7 +5,7 @@ small="micro-llama-bytes --threads 1"
 
 run plan gpt2-124m --device rtx-4090 --micro-batch 4; expect_rc 0; expect_no_err
 [ "$(sed -n '4p;$p' out | grep -c '^FITS')" -eq 2 ] || [ "$(grep -c '^FITS' out)" -eq 2 ] || fail "the verdict is not first and last"
-expect_out 'optimizer state'; expect_out '^peak '; expect_out '^bound '; expect_out '^by phase '; expect_out 'published rates'
+expect_out 'optimizer state'; expect_out '^peak '; expect_out '^bound '; expect_out '^by phase '; expect_out 'published rates'; expect_out 'engine; PyTorch'
 awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
 [ "$(wc -l <out)" -le 30 ] || fail "more than a screen: $(wc -l <out) lines"
 LC_ALL=C grep -q $'[\033\r]' out && fail "escape sequences in a pipe"
@@ -19,9 +19,15 @@ run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 4GiB; expect_rc 3;
 # Each option that is offered as fitting fits.
 sed -nE 's/^  (--[^ ].*[^ ]) +[0-9.]+ [KMG]iB +([0-9.]+ .iB|-) +[+-].*/\1/p' out >offers
 [ -s offers ] || fail "no option is offered"
+# The last lines are larger devices, with all that they have.
+grep -E '^ +(--|~|\*|and )' out | grep -vE '^ +(~|\*|and )' | tail -1 >err; grep -q -- '--device [a-z0-9-]* --budget 100%' err || fail "no larger device stands last"
 while read -r options; do
   # shellcheck disable=SC2086
-  run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 4GiB $options; expect_rc 0
+  case $options in
+  --device*) run plan gpt2-124m --micro-batch 4 $options ;;
+  *) run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 4GiB $options ;;
+  esac
+  expect_rc 0
 done < <(sed 's/  .*//' offers)
 
 run plan gpt2-124m --device rtx-4090 --json; expect_rc 0; expect_no_err
@@ -35,6 +41,10 @@ expect_json 'd["fits"] is True' 'd["model"]["parameter_count"] == 124439808' 'd[
   'd["time"]["step_ns"] > 0 and d["time"]["tokens_per_step"] == 1024 and "compute" in d["time"]["by_lane"]' 'd["fixes"] == []'
 run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 4GiB --json; expect_rc 3
 expect_json 'not d["fits"]' 'd["budget_bytes"] == 4 << 30' 'd["fixes"][0]["fits"]' 'd["fixes"][0]["peak_bytes"] <= 4 << 30'
+expect_json '[e["usable_bytes"] for e in d["larger_devices"]] == sorted(e["usable_bytes"] for e in d["larger_devices"])' \
+  'len(d["larger_devices"]) == 3 and all(4 << 30 < e["need_bytes"] <= e["usable_bytes"] and e["step_ns"] > 0 for e in d["larger_devices"])'
+holder=$(grep -A9 '"larger_devices"' out | grep -m1 -oE '"name": "[^"]+"' | cut -d'"' -f4) bytes=$(grep -A9 '"larger_devices"' out | grep -m1 -oE '"need_bytes": [0-9]+' | cut -d' ' -f2)
+run plan gpt2-124m --device "$holder" --micro-batch 4 --json; expect_rc 0; expect_json "d['need_bytes'] == $bytes" 'd["larger_devices"] == []'
 run plan gpt2-124m --device rtx-4090 --json --fixes; expect_rc 0; expect_json 'len(d["fixes"]) > 0'
 run plan gpt2-124m --device rtx-4090 --budget 1GiB --json --no-fixes; expect_rc 3; expect_json 'd["fixes"] == []'
 
@@ -52,6 +62,40 @@ for size in 2GiB 2147483648 2048MiB 2097152kib; do
 done
 run plan gpt2-124m --device rtx-4090 --budget 50% --json; expect_json 'd["budget_bytes"] == d["device"]["usable_bytes"] // 2'
 run plan gpt2-124m --device rtx-4090 --budget 6GB --json; expect_json 'd["budget_bytes"] == 6 * 10**9'
+
+# --micro-batch auto: rows that fit, none faster among those that --table or a person could name.
+run plan gpt2-124m --device rtx-3060 --micro-batch auto; expect_rc 0; expect_out '\(chosen\)'; expect_out '^FITS'
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --json; expect_rc 0; expect_json 'd["job"]["micro_batch"] > 8 and d["job"]["accumulate"] == 1'
+chosen=$(json_number step_ns) rows=$(json_number micro_batch)
+for k in 6 $((rows + 1)); do
+  run plan gpt2-124m --device rtx-3060 --micro-batch "$k" --no-fixes --json
+  [ "$(json_number step_ns)" -gt $((chosen * k / rows)) ] || grep -q '"fits": false' out || fail "$k rows fit and are faster than $rows, which were chosen"
+done
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --batch-tokens 49152 --json; expect_rc 0
+expect_json 'd["job"]["micro_batch"] * d["job"]["accumulate"] == 48 and d["job"]["micro_batch"] > 1 and d["time"]["tokens_per_step"] == 49152'
+split=$(json_number step_ns)
+for k in 8 16 24; do
+  run plan gpt2-124m --device rtx-3060 --micro-batch "$k" --batch-tokens 49152 --no-fixes --json
+  [ "$(json_number step_ns)" -ge "$split" ] || grep -q '"fits": false' out || fail "$k rows at a time are faster than what was chosen"
+done
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --batch-tokens 49152 --auto --json; expect_rc 0; expect_json "d['time']['step_ns'] <= 1.001 * $split"
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --recompute auto --budget 4GiB --json; expect_rc 0; expect_json 'd["fits"] and d["job"]["recompute"] != "auto"'
+run plan gpt2-124m --device rtx-3060 --micro-batch auto --budget 1GiB; expect_rc 3; expect_out 'micro-batch 1'
+run plan gpt2-124m --micro-batch auto --auto; refuses 2; expect_err 'try: say how large a step is by --batch-tokens'
+run plan gpt2-124m --micro-batch auto --batch-tokens 4096 --accumulate 2; refuses 2; expect_err 'two of them decide the third'
+run plan gpt2-124m --micro-batch auto --for evaluate; refuses 2; expect_err 'trainings only'
+run plan gpt2-124m --micro-batch some; refuses 2; expect_err 'is none of: auto, a whole number of rows'
+
+# --auto says how far what it takes is from what nothing can be below.
+run plan gpt2-124m --device rtx-3060 --micro-batch 32 --auto; expect_rc 0; expect_err '^auto '; expect_err 'above the bound'
+run plan gpt2-124m --device rtx-3060 --micro-batch 32 --auto --json; expect_rc 0
+expect_json 'd["auto"]["found"] and 0 <= d["auto"]["gap"] < 1 and d["auto"]["bound_bytes"] <= d["need_bytes"]' \
+  'd["auto"]["bound_token_ns"] <= d["auto"]["fastest_token_ns"] <= d["auto"]["token_ns"] <= 1.001 * d["auto"]["fastest_token_ns"]' \
+  'abs(d["auto"]["token_ns"] * d["time"]["tokens_per_step"] / d["time"]["step_ns"] - 1) < 1e-6'
+run plan llama-2-7b --device rtx-3060 --auto --json; expect_rc 3
+expect_json 'not d["auto"]["found"] and d["budget_bytes"] < d["auto"]["bound_bytes"] <= d["auto"]["smallest_bytes"] <= d["need_bytes"]'
+grep -q "$(json_number smallest_bytes)" err || fail "the smallest need is not said"; expect_err 'Searched: levels'
+run plan gpt2-124m --device rtx-4090 --json; expect_json '"auto" not in d'
 
 run plan gpt2-124m --device rtx-4090 --batch-tokens 8192 --micro-batch 2 --seq 512 --json; expect_json 'd["job"]["accumulate"] == 8' 'd["time"]["tokens_per_step"] == 8192'
 run plan gpt2-124m --batch-tokens 5000; refuses 2; expect_err 'try: --batch-tokens 4096'
@@ -99,7 +143,7 @@ for f in json.load(open("out"))["fixes"][::3]: print(f["need_bytes"], f["options
   while read -r need options; do
     run $job $options --json --no-fixes; [ "$(json_number need_bytes)" = "$need" ] || fail "$options needs other bytes than the list says"
   done <listed
-  run $job --auto --json; expect_rc 0; expect_json "d['time']['step_ns'] / d['time']['tokens_per_step'] <= $(cat least) * (1 + 1e-6)"; }
+  run $job --auto --json; expect_rc 0; expect_json "d['auto']['fastest_token_ns'] <= $(cat least) * (1 + 1e-6)"; }
 
 run plan gpt2-124m --device rtx-4090 --budget 6GiB --table seq,micro-batch; expect_rc 0; expect_out '^seq +1 +2 +4'; expect_out ' GiB \*'
 awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"

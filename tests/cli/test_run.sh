@@ -21,6 +21,14 @@ LC_ALL=C grep -q $'[\033\r]' out err && fail "escape sequences or carriage retur
 run train $job --data text.txt --out quiet --steps 3 --quiet --json; expect_rc 0; expect_no_err
 expect_json 'd["status"] == "ok"' 'd["steps"] == 3' 'd["tiers"]["device"]["planned_bytes"] == d["tiers"]["device"]["reserved_bytes"]' "d['tiers']['device']['reserved_bytes'] == $reserved"
 
+# --micro-batch auto: the run holds what was chosen, and a resume takes it, whatever would be chosen now.
+run train micro-llama-bytes --seq 32 --threads 1 --schedule constant --data text.txt --steps 2 --budget 40MiB --micro-batch auto --batch-tokens 2048 --out rows; expect_rc 0
+expect_err '\(chosen\)'
+rows=$(grep -m1 -oE '"micro_batch": [0-9]+' rows/run.json | cut -d' ' -f2) parts=$(grep -m1 -oE '"accumulate": [0-9]+' rows/run.json | cut -d' ' -f2)
+[ $((rows * parts)) = 64 ] || fail "run.json says micro-batch ${rows:-none} and accumulate ${parts:-none}, which are not 64 rows"
+run train --resume rows --micro-batch auto --steps 4; expect_rc 0; expect_out '^trained'
+[ "$(grep -m1 -oE '"micro_batch": [0-9]+' rows/run.json | cut -d' ' -f2)" = "$rows" ] || fail "the resumed run has other rows"
+
 # --recompute auto: the run takes the levels that the plan of the same budget shows, and says them.
 run plan $job --recompute block --json; least=$(json_number need_bytes); middle=$(((need + least) / 2))
 run plan $job --recompute auto --budget "$middle" --json; expect_rc 0

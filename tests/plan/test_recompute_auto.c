@@ -471,7 +471,7 @@ static void test_search_uses_levels(void **state) {
     found++;
   }
   assert_int_equal(found, 1);
-  assert_int_equal(hr_plan_auto(&automatic, &plan, &e), HR_OK);
+  assert_int_equal(hr_plan_auto(&automatic, &plan, NULL, &e), HR_OK);
   assert_int_equal(automatic.recompute.kind, HR_RECOMPUTE_LEVELS);
   assert_true(hr_plan_get(plan)->fits && need(plan) > mlp);
   hr_plan_destroy(plan);

@@ -257,6 +257,8 @@ static void expect_offered(const hr_job *base, const offer *wanted, uint32_t cou
       hr_plan *plan;
       if (strcmp(fixes[i].options, wanted[k].options) != 0) continue;
       found++;
+      if (!wanted[k].lora && !wanted[k].quantize)
+        assert_int_equal(hr_job_set_options(&job, wanted[k].options, &e), HR_OK);
       if (wanted[k].lora) assert_int_equal(hr_job_set(&job, "lora", wanted[k].lora, &e), HR_OK);
       if (wanted[k].quantize) assert_int_equal(hr_job_set(&job, "quantize", wanted[k].quantize, &e), HR_OK);
       assert_int_equal(hr_job_finish(&job, &e), HR_OK);
@@ -290,6 +292,17 @@ static void adapters_and_quantization_are_offered(void **state) {
   expect_offered(&job, frozen, 2);
 }
 
+/* Other states than AdamW's or Lion's: fewer bytes, another algorithm. */
+static void optimizers_with_less_are_offered(void **state) {
+  static const offer of_adamw[] = {{"--optimizer adamw8bit", NULL, NULL}, {"--optimizer adafactor", NULL, NULL}},
+                     of_lion[] = {{"--optimizer lion8bit", NULL, NULL}};
+  hr_job job = job_of("llama-3.2-1b", "h100", HR_PURPOSE_TRAIN, NULL, "--seq 1024 --budget 20GiB");
+  (void)state;
+  expect_offered(&job, of_adamw, 2);
+  job = job_of("llama-3.2-1b", "h100", HR_PURPOSE_TRAIN, NULL, "--seq 1024 --budget 20GiB --optimizer lion");
+  expect_offered(&job, of_lion, 1);
+}
+
 /* bf16 is offered where the device has it. */
 static void nothing_is_offered_that_a_device_lacks(void **state) {
   const hri_change bf16 = {.split = 1, .algorithm = HRI_CHANGE_BF16},
@@ -319,7 +332,7 @@ static void auto_never_takes_another_training(void **state) {
       hr_status status;
       job.budget_bytes = budget + (UINT64_C(500) << 20); /* and the device's fixed bytes */
       job.given |= HR_GIVEN_BUDGET;
-      status = hr_plan_auto(&job, NULL, &e);
+      status = hr_plan_auto(&job, NULL, NULL, &e);
       refused += status == HR_ERROR_BUDGET;
       taken += status == HR_OK;
       if (status != HR_OK) continue;
@@ -449,6 +462,7 @@ int main(void) {
                                      cmocka_unit_test(changes_have_words),
                                      cmocka_unit_test(adapters_have_words),
                                      cmocka_unit_test(adapters_and_quantization_are_offered),
+                                     cmocka_unit_test(optimizers_with_less_are_offered),
                                      cmocka_unit_test(nothing_is_offered_that_a_device_lacks),
                                      cmocka_unit_test(texts_are_not_set_among_options),
                                      cmocka_unit_test(auto_never_takes_another_training),

@@ -1,0 +1,61 @@
+/* Which devices of the table would hold a job that does not fit where it was planned for: the smallest first, each
+ * really planned. */
+#include <stdlib.h>
+
+#include "cli/plan.h"
+#include "cli/text.h"
+
+enum { LABEL = 13 };
+
+static int by_usable(const void *a, const void *b) {
+  uint64_t left = ((const hr_device *)a)->usable_bytes, right = ((const hr_device *)b)->usable_bytes;
+  return left < right ? -1 : left > right;
+}
+
+static bool fits_on(const hr_job *asked, const hr_device *device, device_fit *fit) {
+  hr_job *job = text_alloc(sizeof *job);
+  hr_plan *plan = NULL;
+  hr_error error;
+  bool fits;
+  *job = *asked;
+  job->device = *device;
+  job->given &= ~(uint64_t)HR_GIVEN_BUDGET;
+  job->budget_bytes = 0;
+  fits = hr_job_finish(job, &error) == HR_OK && hr_plan_create(job, &plan, &error) == HR_OK && hr_plan_get(plan)->fits;
+  if (fits) {
+    const hr_plan_info *info = hr_plan_get(plan);
+    *fit = (device_fit){.usable_bytes = device->usable_bytes,
+                        .need_bytes = plan_need(plan),
+                        .step_seconds = info->step_seconds,
+                        .token_seconds = info->step_seconds / (double)info->tokens_per_step};
+    (void)snprintf(fit->name, sizeof fit->name, "%s", device->name);
+  }
+  hr_plan_destroy(plan);
+  free(job);
+  return fits;
+}
+
+void device_list_make(const hr_job *job, device_list *list) {
+  uint32_t count = hr_device_count();
+  hr_device *devices = text_alloc(count * sizeof *devices);
+  hr_plan *plan = NULL;
+  uint64_t least = 0;
+  list->count = 0;
+  if (hr_plan_create(job, &plan, NULL) == HR_OK) least = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].peak_bytes;
+  hr_plan_destroy(plan);
+  for (uint32_t i = 0; i < count; i++)
+    if (hr_device_get(i, &devices[i], NULL) != HR_OK) devices[i].usable_bytes = 0;
+  qsort(devices, count, sizeof *devices, by_usable);
+  for (uint32_t i = 0; i < count && list->count < DEVICE_FITS; i++)
+    if (devices[i].usable_bytes >= least && fits_on(job, &devices[i], &list->fits[list->count])) list->count++;
+  free(devices);
+}
+
+void device_list_print(FILE *stream, const char *left, const device_list *list) {
+  char text[400] = "no device of the table";
+  size_t used = 0;
+  for (uint32_t i = 0; i < list->count && used < sizeof text; i++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s (%s)", i ? ", " : "", list->fits[i].name,
+                             SIZE_TEXT(list->fits[i].usable_bytes));
+  screen_hang(stream, LABEL, left, text);
+}
