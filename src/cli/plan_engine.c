@@ -35,11 +35,11 @@ void plan_engine_line(const cli_config *config, const hr_plan *plan) {
   const hr_pytorch_info *info;
   if (!plan_engine_applies(hr_plan_job(plan))) return;
   if (plan_engine_make(config, hr_plan_job(plan), &pytorch, &error) != HR_OK) {
-    screen_hang(stdout, LABEL, "pytorch", "would need more than this plan, which is of Headroom's own engine");
+    screen_hang(stdout, LABEL, "pytorch", "no rules for this job: what PyTorch would need is not known here");
     return;
   }
   info = hr_pytorch_get(pytorch);
-  (void)snprintf(text, sizeof text, "with %s would need %s (%s allocated; --engine pytorch); this plan is of Headroom's own engine",
+  (void)snprintf(text, sizeof text, "with %s would need %s, %s allocated (--engine pytorch)",
                  names[stack_of(config)], SIZE_TEXT(need(info)), SIZE_TEXT(info->allocated_bytes));
   screen_hang(stdout, LABEL, "pytorch", text);
   hr_pytorch_destroy(pytorch);

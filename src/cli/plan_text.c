@@ -92,7 +92,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
   add(text, sizeof text, " %s, on %s", hr_precision_name(job->precision), job->device.name);
   if (job->device.has_team) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
   if (job->device.has_team && job->device.usable_now) add(text, sizeof text, "%s", team_text(job, team, sizeof team));
-  if (!job->device.has_team) add(text, sizeof text, " (Headroom's own engine; PyTorch needs more)");
+  if (!job->device.has_team) add(text, sizeof text, " (Headroom's own engine)");
   screen_hang(stream, LABEL, "plan", text);
 }
 
