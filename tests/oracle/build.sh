@@ -7,8 +7,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 torch=$1 cuda=$2 out=$3
 mkdir -p "$out"
 soname=$(readelf -d "$torch/lib/libc10_cuda.so" | sed -n 's/.*\[\(libcudart[^]]*\)\].*/\1/p')
-version=$(sed -n 's/.*TORCH_VERSION "\([0-9]*\)\.\([0-9]*\).*/\1 \2/p' "$torch/include/torch/csrc/api/include/torch/version.h" 2>/dev/null || true)
-read -r major minor <<<"${version:-$(basename "$(dirname "$torch")" | tr . ' ' | cut -d' ' -f1,2)}"
+version=$(sed -n "s/^__version__ = '\([0-9]*\)\.\([0-9]*\).*/\1 \2/p" "$torch/version.py")
+read -r major minor <<<"$version"
 printf '%s { global: *; };\n' "$soname" >"$out/version.map"
 gcc -O2 -Wall -Wextra -fPIC -I"$cuda" -c "$here/fake_cuda.c" -o "$out/fake_cuda.o"
 # Whatever else PyTorch's libraries ask of the runtime does nothing and answers 0, success; the rest of the driver is not supported.
