@@ -166,12 +166,43 @@ def table():
     return {"seed": SEED, "held_back_families": families, "held_back_transformers": version, "jobs": list(jobs.values())}
 
 
+def lessons():
+    """Models of two layers, one setting each, whose requests are stored one by one."""
+    result = []
+
+    def add(model, batch, seq, **setting):
+        job = BASE | setting | {"model": model, "batch": batch, "seq": seq, "layers": 2}
+        result.append({"name": "lesson-" + name_of(job)} | job)
+
+    for precision in ANY:
+        for model in ("gpt2-124m", "llama3-1b"):
+            add(model, 2, 256, precision=precision)
+    add("gpt2-124m", 8, 512)  # more than 3,072 tokens: the sorting backward of the embedding
+    add("llama3-1b", 2, 256, precision="amp-fp16")
+    add("llama3-1b", 2, 256, precision="amp-bf16", attention="eager")
+    add("llama3-1b", 2, 256, precision="bf16", backend="math")
+    add("llama3-1b", 2, 256, precision="bf16", mask="padding")
+    add("llama3-1b", 2, 256, precision="amp-bf16", checkpointing="reentrant")
+    add("llama3-1b", 2, 256, precision="amp-bf16", checkpointing="non-reentrant")
+    add("llama3-1b", 2, 256, precision="amp-bf16", loop="trainer")
+    add("llama3-1b", 2, 256, precision="bf16", lora={"rank": 8, "targets": LLAMA_ALL, "dropout": 0.05})
+    for optimizer in ("sgd-momentum", "adafactor", "adafactor-torch", "adamw8bit"):
+        add("gpt2-124m", 2, 256, optimizer=optimizer)
+    add("gpt2-124m", 2, 256, implementation="loop")
+    add("gpt2-124m", 2, 256, implementation="fused")
+    for model in ("qwen3-0.6b", "phi3-mini", "gemma3-1b"):
+        add(model, 2, 256, precision="bf16")
+    add("gemma2-2b", 2, 256, precision="bf16", attention="eager")
+    return result
+
+
 def main():
     result = table()
-    lines = [json.dumps(job, separators=(", ", ": ")) for job in result.pop("jobs")]
-    head = json.dumps(result)[:-1]
+    groups = []
+    for name, jobs in (("jobs", result.pop("jobs")), ("lessons", lessons())):
+        groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in jobs) + "\n]")
     path = Path(__file__).with_name("jobs.json")
-    path.write_text(head + ', "jobs": [\n' + ",\n".join(lines) + "\n]}\n", encoding="utf-8")
+    path.write_text(json.dumps(result)[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -222,18 +222,12 @@ def peak(events, names, model, optimizer):
     return {"phase": events[at][2], "step": step, "op": list(events[at][1]), "bytes_by_requests": best, "live": len(live), "largest": largest}
 
 
-def compact(events, step):
-    """The requests of a step for teaching: (labels, rows); a row is [bytes, label, phase] or [-index - 1]; what was live before it comes
-    first as "before"."""
-    labels, rows, index_of, phases = {}, [], {}, {}
-    for index, (size, named, phase, _) in enumerate(events):
-        inside = int(phase.split()[0]) == step
-        if not inside:
-            continue
+def compact(events):
+    """All requests for teaching: a row is [bytes, label, phase] or [-row - 1] for what is freed, in the order in which they were made."""
+    labels, phases, rows = {}, {}, []
+    for size, named, phase, _ in events:
         if size >= 0:
-            index_of[index] = len(rows)
-            rows.append([size, labels.setdefault(" | ".join(named), len(labels)), phases.setdefault(phase.split()[1], len(phases))])
+            rows.append([size, labels.setdefault(" | ".join(named), len(labels)), phases.setdefault(phase, len(phases))])
         else:
-            origin = -size - 1
-            rows.append([-index_of[origin] - 1] if origin in index_of else [0, -events[origin][0]])
+            rows.append([size])
     return {"labels": list(labels), "phases": list(phases), "rows": rows}

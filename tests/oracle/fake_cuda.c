@@ -232,6 +232,11 @@ cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
   return *pointer ? cudaSuccess : fail(cudaErrorMemoryAllocation);
 }
 
+/* Pages that the host and the card share are the host's here. */
+cudaError_t cudaMallocManaged(void **pointer, size_t size, unsigned flags) {
+  return cudaHostAlloc(pointer, size, flags);
+}
+
 cudaError_t cudaFreeHost(void *pointer) {
   free(pointer);
   return cudaSuccess;

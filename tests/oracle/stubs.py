@@ -2,7 +2,7 @@
 """Makes empty stand-ins for the CUDA libraries that PyTorch links against and that are not here (cuBLAS, cuDNN, NCCL, ...): every function that
 PyTorch wants of them answers 0, success.
 
-    tests/oracle/stubs.py TORCH_LIB OUT     OUT already has the fake libcudart (build.sh)"""
+    tests/oracle/stubs.py TORCH_LIB OUT [LIBRARY...]     OUT already has the fake libcudart (build.sh); LIBRARY: others that want them too"""
 
 import re
 import subprocess
@@ -58,7 +58,7 @@ def function(name):
 def main():
     folder, out = Path(sys.argv[1]), Path(sys.argv[2])
     missing, wanted, defined, owner = set(), set(), set(), {}
-    for library in sorted(folder.glob("*.so*")):
+    for library in [*sorted(folder.glob("*.so*")), *map(Path, sys.argv[3:])]:
         needs, wants, has, versions = dynamic(library)
         missing |= {n for n in needs if not SYSTEM.fullmatch(n)}
         wanted |= wants
