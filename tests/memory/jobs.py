@@ -166,6 +166,31 @@ def table():
     return {"seed": SEED, "held_back_families": families, "held_back_transformers": version, "jobs": list(jobs.values())}
 
 
+def quantized(families):
+    """QLoRA: a second draw, made after the first table. The first six are those that somebody measured on a card (README.md)."""
+    rng = random.Random(SEED + 1)
+    jobs = {}
+
+    def add(model, batch, seq, setting, held_back):
+        job = BASE | {"quantized": "nf4"} | setting | {"model": model, "batch": batch, "seq": seq}
+        name = name_of(job).replace(job["precision"], job["precision"] + "-" + job["quantized"], 1)
+        jobs[name] = {"name": name} | job | {"held_back": held_back}
+
+    for model, batch, seq, attention in (("tinyllama-1.1b", 2, 512, "sdpa"), ("tinyllama-1.1b", 2, 512, "eager"), ("tinyllama-1.1b", 2, 1024, "sdpa"),
+                                         ("tinyllama-1.1b", 2, 1024, "eager"), ("tinyllama-1.1b", 2, 2048, "sdpa"), ("smollm2-1.7b", 4, 1024, "sdpa")):
+        add(model, batch, seq, {"precision": "fp16", "capability": "7.5", "checkpointing": "reentrant", "attention": attention,
+                                "lora": {"rank": 32, "targets": LLAMA_TARGETS[:1] + ["k_proj", "v_proj", "o_proj"], "dropout": 0.0}}, False)
+    while len(jobs) < 16:
+        model = rng.choice(["llama3-1b", "llama3-8b", "mistral-7b", "qwen2.5-0.5b", "qwen3-0.6b", "qwen3-4b", "phi3-mini"])
+        targets = ["qkv_proj", "o_proj"] if model == "phi3-mini" else rng.choice([LLAMA_TARGETS, LLAMA_ALL])
+        batch, seq = rng.choice(MODELS[model][1])
+        add(model, batch, seq, {"precision": rng.choice(["bf16", "amp-bf16"]), "checkpointing": rng.choice(["reentrant", "non-reentrant"]),
+                                "quantized": rng.choice(["nf4", "nf4-double"]), "optimizer": rng.choice(["adamw", "paged-adamw8bit"]),
+                                "lora": {"rank": rng.choice([8, 16]), "targets": targets, "dropout": 0.05}},
+            MODELS[model][0] in families or rng.random() < 0.2)
+    return list(jobs.values())
+
+
 def lessons():
     """Models of two layers, one setting each, whose requests are stored one by one."""
     result = []
@@ -193,13 +218,16 @@ def lessons():
     for model in ("qwen3-0.6b", "phi3-mini", "gemma3-1b"):
         add(model, 2, 256, precision="bf16")
     add("gemma2-2b", 2, 256, precision="bf16", attention="eager")
+    add("llama3-1b", 2, 256, precision="bf16", quantized="nf4", checkpointing="reentrant", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
+    result[-1]["name"] += "-nf4"
     return result
 
 
 def main():
     result = table()
     groups = []
-    for name, jobs in (("jobs", result.pop("jobs")), ("lessons", lessons())):
+    jobs = result.pop("jobs") + quantized(result["held_back_families"])
+    for name, jobs in (("jobs", jobs), ("lessons", lessons())):
         groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in jobs) + "\n]")
     path = Path(__file__).with_name("jobs.json")
     path.write_text(json.dumps(result)[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")

@@ -170,19 +170,15 @@ def label(frames):
 
 
 def history():
-    """[(+bytes or -index - 1, label, phase, address)]; index: the position of the request that is freed. What autograd's own thread asks
+    """[(+bytes or -index - 1, frames, phase, address)]; index: the position of the request that is freed. What autograd's own thread asks
     carries no text and belongs to the phase that the main thread said last."""
     trace = torch.cuda.memory._snapshot()["device_traces"][0]
-    events, live, cache, phase = [], {}, {}, "0 start"
+    events, live, phase = [], {}, "0 start"
     for entry in trace:
         phase = entry.get("user_metadata") or phase
         if entry["action"] == "alloc":
-            frames = entry["frames"]
-            named = cache.get(id(frames))
-            if named is None:
-                named = cache[id(frames)] = label(frames)
             live[entry["addr"]] = len(events)
-            events.append((entry["size"], named, phase, entry["addr"]))
+            events.append((entry["size"], entry["frames"], phase, entry["addr"]))
         elif entry["action"] == "free_completed" and entry["addr"] in live:
             events.append((-live.pop(entry["addr"]) - 1, None, phase, entry["addr"]))
     return events
@@ -214,20 +210,21 @@ def peak(events, names, model, optimizer):
     step = int(events[at][2].split()[0])
     largest = []
     for index in sorted(live, key=lambda i: (-live[i], i))[:5]:
-        size, (op, node, where), phase, address = events[index]
+        size, frames, phase, address = events[index]
+        op, node, where = label(frames)
         known = [text for when, text in names.get(address, []) if when in (int(phase.split()[0]), 0)]
         state = states.get(address)
         largest.append({"bytes": size, "op": op, "node": node, "line": where, "made": phase,
                         "what": known[0] if known else ("state " + state if state else "")})
-    return {"phase": events[at][2], "step": step, "op": list(events[at][1]), "bytes_by_requests": best, "live": len(live), "largest": largest}
+    return {"phase": events[at][2], "step": step, "op": list(label(events[at][1])), "bytes_by_requests": best, "live": len(live), "largest": largest}
 
 
 def compact(events):
     """All requests for teaching: a row is [bytes, label, phase] or [-row - 1] for what is freed, in the order in which they were made."""
     labels, phases, rows = {}, {}, []
-    for size, named, phase, _ in events:
+    for size, frames, phase, _ in events:
         if size >= 0:
-            rows.append([size, labels.setdefault(" | ".join(named), len(labels)), phases.setdefault(phase, len(phases))])
+            rows.append([size, labels.setdefault(" | ".join(label(frames)), len(labels)), phases.setdefault(phase, len(phases))])
         else:
             rows.append([size])
     return {"labels": list(labels), "phases": list(phases), "rows": rows}

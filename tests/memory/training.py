@@ -39,6 +39,10 @@ MODELS = {
                                  num_key_value_heads=4, head_dim=256, max_position_embeddings=8192, sliding_window=4096,
                                  query_pre_attn_scalar=256, final_logit_softcapping=30.0, attn_logit_softcapping=50.0,
                                  tie_word_embeddings=True)),
+    "tinyllama-1.1b": ("llama", dict(vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
+                                     num_key_value_heads=4, max_position_embeddings=2048, rms_norm_eps=1e-5, tie_word_embeddings=False)),
+    "smollm2-1.7b": ("llama", dict(vocab_size=49152, hidden_size=2048, intermediate_size=8192, num_hidden_layers=24, num_attention_heads=32,
+                                   num_key_value_heads=32, max_position_embeddings=8192, rms_norm_eps=1e-5, rope_theta=130000.0, tie_word_embeddings=True)),
     "gemma3-1b": ("gemma3", dict(vocab_size=262144, hidden_size=1152, intermediate_size=6912, num_hidden_layers=26, num_attention_heads=4,
                                  num_key_value_heads=1, head_dim=256, max_position_embeddings=32768, sliding_window=512,
                                  query_pre_attn_scalar=256, tie_word_embeddings=True)),
@@ -60,6 +64,7 @@ PRECISIONS = {  # name: (of the weights, of autocast)
     "amp-bf16": (torch.float32, torch.bfloat16),
     "amp-fp16": (torch.float32, torch.float16),
     "bf16": (torch.bfloat16, None),
+    "fp16": (torch.float16, None),
 }
 
 
@@ -103,6 +108,54 @@ def build(job):
     if job.get("checkpointing"):
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
     return model
+
+
+def checkpoint(model, folder):
+    """A checkpoint of the model as files whose pages nobody has written: 16-bit zeros that take no room."""
+    import json
+    import os
+
+    names = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    kinds = {value: key for key, value in names.items()}
+    os.makedirs(folder, exist_ok=True)
+    model.config.save_pretrained(folder)
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    tied = set()
+    for name, tensor in model.state_dict().items():
+        if tensor.data_ptr() in tied:
+            continue
+        tied.add(tensor.data_ptr())
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + offset)
+
+
+def quantized(job):
+    """QLoRA as transformers, bitsandbytes and peft describe it: a checkpoint in 16 bits read in nf4, prepared, adapters put on."""
+    import shutil
+    import tempfile
+
+    import transformers
+    from peft import prepare_model_for_kbit_training
+
+    compute = {"amp-bf16": torch.bfloat16, "bf16": torch.bfloat16, "amp-fp16": torch.float16, "fp16": torch.float16}[job["precision"]]
+    folder = tempfile.mkdtemp()
+    try:
+        checkpoint(build(dict(job, precision="bf16" if compute == torch.bfloat16 else "fp16", checkpointing=None)), folder)
+        how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
+                                              bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
+        model = getattr(transformers, CLASSES[MODELS[job["model"]][0]][1]).from_pretrained(
+            folder, quantization_config=how, attn_implementation=job["attention"], torch_dtype=compute, device_map={"": 0})
+    finally:
+        shutil.rmtree(folder)
+    model.config.use_cache = False
+    checkpointing = {"use_reentrant": job["checkpointing"] == "reentrant"}
+    return prepare_model_for_kbit_training(model, use_gradient_checkpointing=bool(job["checkpointing"]), gradient_checkpointing_kwargs=checkpointing)
 
 
 def optimizer_for(job, parameters):
@@ -162,7 +215,7 @@ def attention_backend(job):
 def plain_loop(job, phases):
     """The loop of the tutorials. "plain" keeps `outputs`, and so the logits, until the next forward is done; "plain-loss" only the loss."""
     phases.begin("load")
-    model = build(job).to("cuda")
+    model = quantized(job) if job.get("quantized") else build(job).to("cuda")
     if job.get("lora"):
         model = with_adapters(job, model)
         model.to("cuda")

@@ -91,6 +91,7 @@ static uint64_t capacity = (uint64_t)8 << 30, used;
 static uint64_t stream_handles[STREAM_CAPACITY], recorded[STREAM_CAPACITY], completed[STREAM_CAPACITY];
 static int stream_count, created_streams, capturing, eager_events;
 static cudaError_t last_error;
+static uint64_t host_reads; /* copies from the device to the host */
 
 static char *log_text, *taken;
 static size_t log_length, log_capacity;
@@ -155,6 +156,7 @@ int fake_set_card(int major, int minor) {
 void fake_set_capturing(int now) { capturing = now; }
 void fake_set_eager_events(int eager) { eager_events = eager; }
 uint64_t fake_used_bytes(void) { return used; }
+uint64_t fake_host_reads(void) { return __atomic_load_n(&host_reads, __ATOMIC_RELAXED); }
 
 void fake_complete_events(uint64_t stream, uint64_t count) {
   int i = stream_index(stream);
@@ -212,7 +214,9 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
 static void copy(void *to, size_t count, enum cudaMemcpyKind kind) {
   bool device = (uint64_t)(uintptr_t)to >= reservations.base && (uint64_t)(uintptr_t)to < (uint64_t)1 << 46 &&
                 kind != cudaMemcpyDeviceToHost;
-  if (kind == cudaMemcpyDeviceToHost && !device && to) memset(to, 0, count);
+  if (kind != cudaMemcpyDeviceToHost || device || !to) return;
+  memset(to, 0, count);
+  __atomic_fetch_add(&host_reads, 1, __ATOMIC_RELAXED);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t count, enum cudaMemcpyKind kind) {

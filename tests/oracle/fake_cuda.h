@@ -23,6 +23,8 @@ void fake_set_eager_events(int eager);
  * Valid until the next call of any function here or of CUDA's. */
 const char *fake_take_log(void);
 uint64_t fake_used_bytes(void);
+/* How often somebody read from the device, where all values are 0: what a program decides from them may be another thing. */
+uint64_t fake_host_reads(void);
 
 #ifdef __cplusplus
 }
