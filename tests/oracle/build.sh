@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Builds the fake CUDA libraries and the recorder for one PyTorch version.
-#   tests/oracle/build.sh TORCH_DIR CUDA_INCLUDE OUT
-# TORCH_DIR has include/ and lib/ of a CUDA wheel; CUDA_INCLUDE the headers of the CUDA version that the wheel was made for.
+#   tests/oracle/build.sh TORCH_DIR CUDA_INCLUDE OUT [LIBRARY...]
+# TORCH_DIR has include/ and lib/ of a CUDA wheel; CUDA_INCLUDE the headers of the CUDA version that the wheel was made for; LIBRARY is one
+# that is not PyTorch's and wants the runtime too.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$3"
 torch=$(realpath "$1") cuda=$(realpath "$2") out=$(realpath "$3") # the recorder remembers where its libraries lie
+shift 3
 soname=$(readelf -d "$torch/lib/libc10_cuda.so" | sed -n 's/.*\[\(libcudart[^]]*\)\].*/\1/p')
 # The headers that name the version have moved (torch/headeronly/version.h in 2.13); this file has stayed.
 version=$(sed -n "s/^__version__ = '\([0-9]*\)\.\([0-9]*\).*/\1 \2/p" "$torch/version.py")
@@ -15,7 +17,7 @@ printf '%s { global: *; };\n' "$soname" >"$out/version.map"
 gcc -O2 -Wall -Wextra -fPIC -I"$cuda" -c "$here/fake_cuda.c" -o "$out/fake_cuda.o"
 # Whatever else PyTorch's libraries ask of the runtime does nothing and answers 0, success; the rest of the driver is not supported.
 {
-  nm -D --undefined-only "$torch"/lib/*.so | sed -n "s/^ *U \(.*\)@$soname\$/\1/p"
+  nm -D --undefined-only "$torch"/lib/*.so "$@" | sed -n "s/^ *U \(.*\)@$soname\$/\1/p"
   sed -n 's/.*_(\(cu[A-Z][A-Za-z0-9_]*\)[,)].*/\1/p' "$torch/include/c10/cuda/driver_api.h"
   if [[ -f $torch/lib/libtorch_cuda.so ]]; then # it looks driver functions up by name
     grep -aoE '\bcu(Ctx|Device|Module|Launch|Func|Mem|Pointer|Link|Occupancy|Tensor|Get)[A-Z][A-Za-z0-9_]*' "$torch/lib/libtorch_cuda.so"

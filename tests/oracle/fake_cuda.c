@@ -70,11 +70,28 @@ struct fake_event { /* cudaEvent_t points here */
   uint64_t mark;
 };
 
+/* What kernels and their launchers ask of a card: it decides which kernel is taken and the size of its temporary memory. */
+typedef struct fake_card {
+  int major, minor, processors, threads, blocks; /* threads and blocks per multiprocessor */
+  int shared_kib, l2_mib;                        /* shared: the most that a block may opt into */
+  int code;                                      /* of the binary that PyTorch's wheels bring for it */
+} fake_card;
+
+static const fake_card cards[] = {
+    {8, 0, 108, 2048, 32, 163, 40, 80}, /* A100; the first is what there is unless somebody chooses */
+    {7, 5, 40, 1024, 16, 64, 4, 75},    /* T4 */
+    {8, 6, 82, 1536, 16, 99, 6, 86},    /* RTX 3090 */
+    {8, 9, 128, 1536, 24, 99, 72, 86},  /* RTX 4090 */
+    {9, 0, 132, 2048, 32, 227, 50, 90}, /* H100 */
+};
+static const fake_card *card = cards;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t capacity = (uint64_t)8 << 30, used;
 static uint64_t stream_handles[STREAM_CAPACITY], recorded[STREAM_CAPACITY], completed[STREAM_CAPACITY];
 static int stream_count, created_streams, capturing, eager_events;
 static cudaError_t last_error;
+static uint64_t host_reads; /* copies from the device to the host */
 
 static char *log_text, *taken;
 static size_t log_length, log_capacity;
@@ -128,9 +145,18 @@ static cudaError_t fail(cudaError_t error) {
 /* ---- control ---- */
 
 void fake_set_capacity(uint64_t bytes) { capacity = bytes; }
+int fake_set_card(int major, int minor) {
+  for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+    if (cards[i].major != major || cards[i].minor != minor) continue;
+    card = &cards[i];
+    return 0;
+  }
+  return -1;
+}
 void fake_set_capturing(int now) { capturing = now; }
 void fake_set_eager_events(int eager) { eager_events = eager; }
 uint64_t fake_used_bytes(void) { return used; }
+uint64_t fake_host_reads(void) { return __atomic_load_n(&host_reads, __ATOMIC_RELAXED); }
 
 void fake_complete_events(uint64_t stream, uint64_t count) {
   int i = stream_index(stream);
@@ -188,7 +214,9 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
 static void copy(void *to, size_t count, enum cudaMemcpyKind kind) {
   bool device = (uint64_t)(uintptr_t)to >= reservations.base && (uint64_t)(uintptr_t)to < (uint64_t)1 << 46 &&
                 kind != cudaMemcpyDeviceToHost;
-  if (kind == cudaMemcpyDeviceToHost && !device && to) memset(to, 0, count);
+  if (kind != cudaMemcpyDeviceToHost || device || !to) return;
+  memset(to, 0, count);
+  __atomic_fetch_add(&host_reads, 1, __ATOMIC_RELAXED);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t count, enum cudaMemcpyKind kind) {
@@ -206,6 +234,11 @@ cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
   (void)flags;
   *pointer = calloc(1, size ? size : 1);
   return *pointer ? cudaSuccess : fail(cudaErrorMemoryAllocation);
+}
+
+/* Pages that the host and the card share are the host's here. */
+cudaError_t cudaMallocManaged(void **pointer, size_t size, unsigned flags) {
+  return cudaHostAlloc(pointer, size, flags);
 }
 
 cudaError_t cudaFreeHost(void *pointer) {
@@ -361,22 +394,22 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
   memset(p, 0, sizeof *p);
   strcpy(p->name, "Fake GPU");
   p->totalGlobalMem = capacity;
-  p->major = 8;
-  p->minor = 0;
-  p->multiProcessorCount = 108;
+  p->major = card->major;
+  p->minor = card->minor;
+  p->multiProcessorCount = card->processors;
   p->warpSize = 32;
   p->maxThreadsPerBlock = 1024;
-  p->maxThreadsPerMultiProcessor = 2048;
+  p->maxThreadsPerMultiProcessor = card->threads;
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
   p->maxThreadsDim[2] = 64;
   p->maxGridSize[0] = 0x7fffffff;
   p->maxGridSize[1] = p->maxGridSize[2] = 65535;
   p->sharedMemPerBlock = 48 << 10;
-  p->sharedMemPerBlockOptin = 163 << 10;
-  p->sharedMemPerMultiprocessor = 164 << 10;
+  p->sharedMemPerBlockOptin = (size_t)card->shared_kib << 10;
+  p->sharedMemPerMultiprocessor = (size_t)(card->shared_kib + 1) << 10;
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-  p->l2CacheSize = 40 << 20;
-  p->maxBlocksPerMultiProcessor = 32;
+  p->l2CacheSize = card->l2_mib << 20;
+  p->maxBlocksPerMultiProcessor = card->blocks;
   p->textureAlignment = 512;
   p->unifiedAddressing = 1;
   return cudaSuccess;
@@ -385,13 +418,26 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
   (void)device;
   switch (attribute) {
-  case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
-  case cudaDevAttrMultiProcessorCount: *value = 108; break;
+  case cudaDevAttrComputeCapabilityMajor: *value = card->major; break;
+  case cudaDevAttrComputeCapabilityMinor: *value = card->minor; break;
+  case cudaDevAttrMultiProcessorCount: *value = card->processors; break;
   case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
-  case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 163 << 10; break;
+  case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = card->shared_kib << 10; break;
   case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
-  case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
+  case cudaDevAttrMaxThreadsPerMultiProcessor: *value = card->threads; break;
+  case cudaDevAttrMaxBlocksPerMultiprocessor: *value = card->blocks; break;
+  case cudaDevAttrL2CacheSize: *value = card->l2_mib << 20; break;
   case cudaDevAttrWarpSize: *value = 32; break;
+  case cudaDevAttrMaxGridDimX: *value = 0x7fffffff; break; /* libraries divide by it */
+  case cudaDevAttrMaxGridDimY:
+  case cudaDevAttrMaxGridDimZ: *value = 65535; break;
+  case cudaDevAttrMaxBlockDimX:
+  case cudaDevAttrMaxBlockDimY: *value = 1024; break;
+  case cudaDevAttrMaxBlockDimZ: *value = 64; break;
+  case cudaDevAttrMaxRegistersPerBlock:
+  case cudaDevAttrMaxRegistersPerMultiprocessor: *value = 65536; break;
+  case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (card->shared_kib + 1) << 10; break;
+  case cudaDevAttrReservedSharedMemoryPerBlock: *value = 1 << 10; break;
   default: *value = 0; break;
   }
   return cudaSuccess;
@@ -420,7 +466,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
   memset(attributes, 0, sizeof *attributes);
   attributes->maxThreadsPerBlock = 1024;
   attributes->numRegs = 32;
-  attributes->binaryVersion = attributes->ptxVersion = 80;
+  attributes->binaryVersion = attributes->ptxVersion = card->code;
   return cudaSuccess;
 }
 

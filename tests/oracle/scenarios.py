@@ -50,8 +50,6 @@ class Block(nn.Module):
 
 
 class GPT2(nn.Module):
-    """At most 3,072 tokens a batch: beyond it the embedding's backward takes another kernel, whose launch loops without a device."""
-
     def __init__(self, layers=2, width=256, heads=4, vocabulary=2048, length=256):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(length, width)

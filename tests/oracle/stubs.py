@@ -2,7 +2,7 @@
 """Makes empty stand-ins for the CUDA libraries that PyTorch links against and that are not here (cuBLAS, cuDNN, NCCL, ...): every function that
 PyTorch wants of them answers 0, success.
 
-    tests/oracle/stubs.py TORCH_LIB OUT     OUT already has the fake libcudart (build.sh)"""
+    tests/oracle/stubs.py TORCH_LIB OUT [LIBRARY...]     OUT already has the fake libcudart (build.sh); LIBRARY: others that want them too"""
 
 import re
 import subprocess
@@ -14,6 +14,15 @@ ONE_ALGORITHM = """int cublasLtMatmulAlgoGetHeuristic(void *a, void *b, void *c,
   *count = 1;
   return 0;
 }
+"""
+# Each handle is another one: PyTorch keeps a workspace for each.
+HANDLES = {"cublasCreate_v2", "cublasLtCreate", "cudnnCreate", "cusolverDnCreate", "cusparseCreate"}
+HANDLE = """int {name}(void **handle) {{
+  static char made[64];
+  static int count;
+  *handle = made + __atomic_fetch_add(&count, 1, __ATOMIC_SEQ_CST) % 64;
+  return 0;
+}}
 """
 SYSTEM = re.compile(r"lib(c|m|z|dl|rt|pthread|stdc\+\+|gcc_s|gomp|torch.*|c10.*|shm|caffe2.*|cudart|cuda)\.so.*|ld-linux.*")
 
@@ -40,10 +49,16 @@ def dynamic(library):
     return needed, wanted, defined, versions
 
 
+def function(name):
+    if name == "cublasLtMatmulAlgoGetHeuristic":
+        return ONE_ALGORITHM
+    return HANDLE.format(name=name) if name in HANDLES else f"int {name}(void) {{ return 0; }}\n"
+
+
 def main():
     folder, out = Path(sys.argv[1]), Path(sys.argv[2])
     missing, wanted, defined, owner = set(), set(), set(), {}
-    for library in sorted(folder.glob("*.so*")):
+    for library in [*sorted(folder.glob("*.so*")), *map(Path, sys.argv[3:])]:
         needs, wants, has, versions = dynamic(library)
         missing |= {n for n in needs if not SYSTEM.fullmatch(n)}
         wanted |= wants
@@ -63,7 +78,7 @@ def main():
         if count == 0:
             groups.setdefault(soname, set()).update(plain)
         names = sorted(set().union(*groups.values()))
-        source = "".join(ONE_ALGORITHM if n == "cublasLtMatmulAlgoGetHeuristic" else f"int {n}(void) {{ return 0; }}\n" for n in names)
+        source = "".join(function(n) for n in names)
         (out / "stub.map").write_text("".join(f"{v} {{ {''.join(n + '; ' for n in sorted(g))}}};\n" for v, g in groups.items()))
         subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-x", "c", "-", f"-Wl,-soname,{soname}", f"-Wl,--version-script,{out}/stub.map",
                         "-o", out / soname], input=source, text=True, check=True)

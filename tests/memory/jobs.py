@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""The table of recorded training jobs and its split: writes jobs.json.
+
+    tests/memory/jobs.py
+
+Everything is drawn from one seed: first which two model families and which version of transformers are held back, then the jobs, then further
+held-back jobs until they are a third. Rules for PyTorch's memory may be learnt from the others only (README.md)."""
+
+import json
+import random
+from pathlib import Path
+
+SEED = 20261124
+NEWEST = "5.23.0"
+OLDER = ["4.46.3", "4.49.0", "4.57.3"]
+
+# model: (family, rows x tokens to draw from, first version of transformers that has it)
+MODELS = {
+    "gpt2-124m": ("gpt2", [(1, 1024), (2, 512), (4, 1024), (8, 256), (8, 1024), (16, 128), (16, 512)], (4, 0)),
+    "gpt2-774m": ("gpt2", [(1, 512), (2, 1024), (4, 256), (4, 1024), (8, 512)], (4, 0)),
+    "llama3-1b": ("llama", [(1, 512), (1, 4096), (2, 1024), (4, 512), (4, 2048), (8, 1024)], (4, 43)),
+    "llama3-8b": ("llama", [(1, 512), (1, 2048), (2, 1024), (1, 4096), (4, 1024)], (4, 43)),
+    "mistral-7b": ("mistral", [(1, 512), (1, 2048), (2, 1024), (4, 512), (1, 4096)], (4, 34)),
+    "qwen2.5-0.5b": ("qwen2", [(1, 512), (2, 2048), (4, 1024), (8, 512), (3, 777)], (4, 37)),
+    "qwen3-0.6b": ("qwen3", [(1, 512), (2, 2048), (4, 1024), (8, 512), (5, 640)], (4, 51)),
+    "qwen3-4b": ("qwen3", [(1, 512), (1, 2048), (2, 1024), (4, 512)], (4, 51)),
+    "phi3-mini": ("phi3", [(1, 512), (1, 2048), (2, 1024), (4, 512), (1, 4096)], (4, 41)),
+    "gemma2-2b": ("gemma2", [(1, 512), (1, 2048), (2, 1024), (4, 512)], (4, 42)),
+    "gemma3-1b": ("gemma3", [(1, 256), (1, 512), (1, 2048), (2, 1024), (4, 512)], (4, 50)),
+}
+# GPT-2 and Llama are what the rules begin with: they are not among the families that can be held back.
+CAN_BE_HELD_BACK = ["mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3"]
+
+BASE = {"transformers": NEWEST, "capability": "8.0", "precision": "fp32", "optimizer": "adamw", "implementation": "default", "attention": "sdpa",
+        "backend": None, "mask": "ones", "checkpointing": None, "accumulation": 1, "loop": "plain", "clip": 1.0, "dropout": None, "lora": None}
+
+LLAMA_TARGETS = ["q_proj", "v_proj"]
+LLAMA_ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+SMALL = ["gpt2-124m", "gpt2-774m", "llama3-1b", "qwen2.5-0.5b", "qwen3-0.6b", "gemma3-1b"]
+SIXTEEN = ["amp-bf16", "bf16"]
+ANY = ["fp32", "amp-bf16", "bf16"]
+
+
+def settings():
+    """(how many jobs, what is set; a list is drawn from). Beside these each model has one job in each precision."""
+    yield 7, {"implementation": "loop", "precision": ANY}
+    yield 6, {"implementation": "foreach", "precision": ANY}
+    yield 8, {"implementation": "fused", "precision": ANY + ["amp-fp16"]}
+    yield 6, {"optimizer": "sgd", "precision": ANY}
+    yield 6, {"optimizer": "sgd-momentum", "precision": ANY, "implementation": ["default", "fused", "loop"]}
+    yield 6, {"optimizer": "adafactor", "precision": ANY}
+    yield 6, {"optimizer": "adafactor-torch", "precision": ANY}
+    yield 7, {"optimizer": "adamw8bit", "precision": ANY}
+    yield 6, {"optimizer": "paged-adamw8bit", "precision": SIXTEEN}
+    yield 8, {"precision": "amp-fp16"}
+    yield 9, {"checkpointing": "reentrant", "precision": ANY}
+    yield 9, {"checkpointing": "non-reentrant", "precision": ANY}
+    yield 8, {"accumulation": [2, 4], "precision": ANY}
+    yield 6, {"backend": "flash", "precision": SIXTEEN}
+    yield 6, {"backend": "efficient", "precision": ANY}
+    yield 7, {"backend": "math", "precision": ANY}
+    yield 9, {"attention": "eager", "precision": ANY + ["amp-fp16"]}
+    yield 7, {"capability": "7.5", "precision": ["fp32", "amp-fp16", "amp-fp16", "amp-bf16"], "models": SMALL}
+    yield 6, {"capability": "8.6", "precision": ANY}
+    yield 6, {"capability": "8.9", "precision": ANY}
+    yield 7, {"capability": "9.0", "precision": ANY}
+    yield 6, {"mask": "none", "precision": ANY}
+    yield 8, {"mask": "padding", "precision": ANY}
+    yield 9, {"lora": [8, 16, 64], "precision": ANY}
+    yield 7, {"lora": [8, 16], "precision": ANY, "checkpointing": ["reentrant", "non-reentrant"]}
+    yield 6, {"loop": "plain-loss", "precision": ANY}
+    yield 5, {"clip": None, "precision": ANY}
+    yield 5, {"dropout": 0.0, "precision": ANY, "models": ["gpt2-124m", "gpt2-774m"]}
+    yield 7, {"loop": "trainer", "precision": ["fp32", "amp-bf16"]}
+    yield 5, {"loop": "trainer", "precision": "amp-fp16"}
+    yield 5, {"loop": "trainer", "precision": ["fp32", "amp-bf16"], "accumulation": [2, 4]}
+    yield 5, {"loop": "trainer", "precision": "amp-bf16", "checkpointing": ["reentrant", "non-reentrant"]}
+    yield 5, {"loop": "trainer", "precision": "amp-bf16", "lora": [8, 16]}
+    yield 5, {"loop": "trainer", "precision": "amp-bf16", "optimizer": ["adafactor", "adamw8bit", "paged-adamw8bit"]}
+    for version in OLDER:
+        yield 9, {"transformers": version, "precision": ANY}
+        yield 2, {"transformers": version, "precision": ANY, "attention": "eager"}
+        yield 2, {"transformers": version, "precision": "amp-bf16", "checkpointing": ["reentrant", "non-reentrant"]}
+        yield 3, {"transformers": version, "precision": ["fp32", "amp-bf16"], "loop": "trainer"}
+
+
+def allowed(job):
+    family, _, first = MODELS[job["model"]]
+    version = tuple(int(part) for part in job["transformers"].split(".")[:2])
+    if version < first:
+        return False
+    if family == "gemma2" and (job["backend"] or job["attention"] != "eager"):
+        return False  # its soft-cap of scores exists in eager attention only
+    if family == "gemma3" and job["backend"] == "flash" and job["seq"] >= 512:
+        return False  # an explicit mask for the sliding window
+    if job["mask"] == "padding" and job["backend"] == "flash":
+        return False
+    if family != "gpt2" and job["dropout"] is not None:
+        return False
+    # Scores of long rows in full, in every layer: more than any card has.
+    whole = job["attention"] == "eager" or job["backend"] == "math" or job["capability"] == "7.5" and job["precision"] == "amp-bf16"
+    return not (whole and job["seq"] > 2048)
+
+
+def drawn(rng, setting):
+    setting = dict(setting)
+    models = setting.pop("models", list(MODELS))
+    while True:
+        job = dict(BASE)
+        for key, value in setting.items():
+            job[key] = rng.choice(value) if isinstance(value, list) else value
+        job["model"] = rng.choice(models)
+        family = MODELS[job["model"]][0]
+        job["batch"], job["seq"] = rng.choice(MODELS[job["model"]][1])
+        if family == "gemma2" and not job["backend"]:
+            job["attention"] = "eager"
+        if job["lora"]:
+            targets = {"gpt2": ["c_attn"], "phi3": ["qkv_proj", "o_proj"]}.get(family, rng.choice([LLAMA_TARGETS, LLAMA_ALL]))
+            job["lora"] = {"rank": job["lora"], "targets": targets, "dropout": rng.choice([0.0, 0.05])}
+        if allowed(job):
+            return job
+
+
+def name_of(job):
+    parts = [job["model"], f"b{job['batch']}", f"s{job['seq']}", job["precision"]]
+    for key, plain in BASE.items():
+        value = job[key]
+        if key in ("precision",) or value == plain:
+            continue
+        if key == "lora":
+            parts.append(f"lora{value['rank']}" + ("all" if len(value["targets"]) > 2 else "") + ("drop" if value["dropout"] else ""))
+        elif key in ("accumulation", "capability", "clip", "dropout", "mask", "backend"):
+            parts.append({"accumulation": "acc", "capability": "sm", "clip": "clip", "dropout": "dropout", "mask": "mask", "backend": ""}[key] + str(value).lower())
+        else:
+            parts.append(str(value))
+    return "-".join(part for part in parts if part)
+
+
+def table():
+    rng = random.Random(SEED)
+    families = sorted(rng.sample(CAN_BE_HELD_BACK, 2))
+    version = rng.choice(OLDER)
+    jobs = {}
+
+    def add(setting):
+        for _ in range(200):
+            job = drawn(rng, setting)
+            name = name_of(job)
+            if name not in jobs:
+                jobs[name] = {"name": name} | job
+                return
+        raise SystemExit(f"no further job with {setting}")
+
+    for model in MODELS:
+        for precision in ANY:
+            add({"models": [model], "precision": precision})
+    for count, setting in settings():
+        for _ in range(count):
+            add(setting)
+    for job in jobs.values():
+        job["held_back"] = MODELS[job["model"]][0] in families or job["transformers"] == version
+    rest = [job for job in jobs.values() if not job["held_back"]]
+    wanted = (len(jobs) + 2) // 3 - (len(jobs) - len(rest))
+    for job in rng.sample(rest, max(0, wanted)):
+        job["held_back"] = True
+    return {"seed": SEED, "held_back_families": families, "held_back_transformers": version, "jobs": list(jobs.values())}
+
+
+def quantized(families):
+    """QLoRA: a second draw, made after the first table. The first six are those that somebody measured on a card (README.md)."""
+    rng = random.Random(SEED + 1)
+    jobs = {}
+
+    def add(model, batch, seq, setting, held_back):
+        job = BASE | {"quantized": "nf4"} | setting | {"model": model, "batch": batch, "seq": seq}
+        name = name_of(job).replace(job["precision"], job["precision"] + "-" + job["quantized"], 1)
+        jobs[name] = {"name": name} | job | {"held_back": held_back}
+
+    for model, batch, seq, attention in (("tinyllama-1.1b", 2, 512, "sdpa"), ("tinyllama-1.1b", 2, 512, "eager"), ("tinyllama-1.1b", 2, 1024, "sdpa"),
+                                         ("tinyllama-1.1b", 2, 1024, "eager"), ("tinyllama-1.1b", 2, 2048, "sdpa"), ("smollm2-1.7b", 4, 1024, "sdpa")):
+        add(model, batch, seq, {"precision": "fp16", "capability": "7.5", "checkpointing": "reentrant", "attention": attention,
+                                "lora": {"rank": 32, "targets": LLAMA_TARGETS[:1] + ["k_proj", "v_proj", "o_proj"], "dropout": 0.0}}, False)
+    while len(jobs) < 16:
+        model = rng.choice(["llama3-1b", "llama3-8b", "mistral-7b", "qwen2.5-0.5b", "qwen3-0.6b", "qwen3-4b", "phi3-mini"])
+        targets = ["qkv_proj", "o_proj"] if model == "phi3-mini" else rng.choice([LLAMA_TARGETS, LLAMA_ALL])
+        batch, seq = rng.choice(MODELS[model][1])
+        add(model, batch, seq, {"precision": rng.choice(["bf16", "amp-bf16"]), "checkpointing": rng.choice(["reentrant", "non-reentrant"]),
+                                "quantized": rng.choice(["nf4", "nf4-double"]), "optimizer": rng.choice(["adamw", "paged-adamw8bit"]),
+                                "lora": {"rank": rng.choice([8, 16]), "targets": targets, "dropout": 0.05}},
+            MODELS[model][0] in families or rng.random() < 0.2)
+    return list(jobs.values())
+
+
+def lessons():
+    """Models of two layers, one setting each, whose requests are stored one by one."""
+    result = []
+
+    def add(model, batch, seq, **setting):
+        job = BASE | setting | {"model": model, "batch": batch, "seq": seq, "layers": 2}
+        result.append({"name": "lesson-" + name_of(job)} | job)
+
+    for precision in ANY:
+        for model in ("gpt2-124m", "llama3-1b"):
+            add(model, 2, 256, precision=precision)
+    add("gpt2-124m", 8, 512)  # more than 3,072 tokens: the sorting backward of the embedding
+    add("llama3-1b", 2, 256, precision="amp-fp16")
+    add("llama3-1b", 2, 256, precision="amp-bf16", attention="eager")
+    add("llama3-1b", 2, 256, precision="bf16", backend="math")
+    add("llama3-1b", 2, 256, precision="bf16", mask="padding")
+    add("llama3-1b", 2, 256, precision="amp-bf16", checkpointing="reentrant")
+    add("llama3-1b", 2, 256, precision="amp-bf16", checkpointing="non-reentrant")
+    add("llama3-1b", 2, 256, precision="amp-bf16", loop="trainer")
+    add("llama3-1b", 2, 256, precision="bf16", lora={"rank": 8, "targets": LLAMA_ALL, "dropout": 0.05})
+    for optimizer in ("sgd-momentum", "adafactor", "adafactor-torch", "adamw8bit"):
+        add("gpt2-124m", 2, 256, optimizer=optimizer)
+    add("gpt2-124m", 2, 256, implementation="loop")
+    add("gpt2-124m", 2, 256, implementation="fused")
+    for model in ("qwen3-0.6b", "phi3-mini", "gemma3-1b"):
+        add(model, 2, 256, precision="bf16")
+    add("gemma2-2b", 2, 256, precision="bf16", attention="eager")
+    add("llama3-1b", 2, 256, precision="bf16", quantized="nf4", checkpointing="reentrant", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
+    result[-1]["name"] += "-nf4"
+    return result
+
+
+def main():
+    result = table()
+    groups = []
+    jobs = result.pop("jobs") + quantized(result["held_back_families"])
+    for name, jobs in (("jobs", jobs), ("lessons", lessons())):
+        groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in jobs) + "\n]")
+    path = Path(__file__).with_name("jobs.json")
+    path.write_text(json.dumps(result)[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Records all jobs of jobs.json on the fake device and stores what came out.
+
+    tests/memory/record.py WORK [NAME...]     WORK: made by record.sh; names: only those jobs (results of the others stay)
+
+A job whose result is in WORK/results is not run again; what was cut off goes on from there.
+
+recorded.json.gz has the jobs from which rules may be learnt, held_back.json.gz the others, lessons/ the requests of small jobs."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+COLUMNS = ["step", "phase", "allocated_peak", "reserved_peak", "requested_peak", "allocated_after", "reserved_after"]
+AT_ONCE = int(os.environ.get("DEV_JOBS", "2"))
+
+
+def environment(work, version):
+    result = dict(os.environ, LD_LIBRARY_PATH=str(work / "fake"), HF_HUB_OFFLINE="1", TORCH_SYMBOLIZE_MODE="dladdr", TOKENIZERS_PARALLELISM="false",
+                  OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0")
+    result.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    older = work / f"transformers-{version}"
+    if older.is_dir():
+        result["PYTHONPATH"] = str(older)
+    return result
+
+
+def run(work, out, version, jobs, done):
+    """One server for some jobs of a version."""
+    with subprocess.Popen([work / "venv/bin/python", HERE / "serve.py", out], env=environment(work, version), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=open(out / f"log-{version}-{jobs[0]['name']}", "a", encoding="utf-8"), text=True) as server:
+        server.stdin.write("".join(json.dumps(job) + "\n" for job in jobs))
+        server.stdin.close()
+        for line in server.stdout:
+            done(line.strip())
+
+
+def record(work, out, jobs):
+    groups = {}
+    for job in sorted(jobs, key=lambda job: job.get("held_back", False)):
+        groups.setdefault((job.get("held_back", False), job["transformers"]), []).append(job)
+    shares = [(version, some[first::AT_ONCE]) for (_, version), some in groups.items() for first in range(AT_ONCE) if some[first::AT_ONCE]]
+    count, lock = [0], threading.Lock()
+
+    def done(name):
+        with lock:
+            count[0] += 1
+            print(f"{count[0]} of {len(jobs)}: {name}", file=sys.stderr, flush=True)
+
+    def worker():
+        while True:
+            with lock:
+                if not shares:
+                    return
+                version, some = shares.pop(0)
+            run(work, out, version, some, done)
+
+    workers = [threading.Thread(target=worker) for _ in range(AT_ONCE)]
+    for thread in workers:
+        thread.start()
+    for thread in workers:
+        thread.join()
+
+
+def finished(path):
+    return path.exists() and "error" not in json.loads(path.read_text(encoding="utf-8"))
+
+
+def stored(path):
+    if not path.exists():
+        return {}
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return {result["name"]: result for result in json.load(file)["results"]}
+
+
+def store(path, results, order):
+    names = [name for name in order if name in results]
+    text = json.dumps({"columns": COLUMNS})[:-1] + ', "results": [\n'
+    text += ",\n".join(json.dumps(results[name], separators=(",", ":")) for name in names) + "\n]}\n"
+    with open(path, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
+        file.write(text.encode())
+
+
+def store_lesson(job, result, out):
+    requests = json.loads((out / f"{job['name']}.requests.json").read_text(encoding="utf-8"))
+    (HERE / "lessons").mkdir(exist_ok=True)
+    with open(HERE / "lessons" / f"{job['name']}.json.gz", "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
+        file.write(json.dumps({"job": job, "result": result, "requests": requests}, separators=(",", ":")).encode())
+
+
+def collect(out, jobs, order):
+    """Puts the results in `out` into the repository's files; what failed or has none."""
+    parts, failed = {"recorded.json.gz": [], "held_back.json.gz": []}, []
+    for job in jobs:
+        path = out / f"{job['name']}.json"
+        result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"error": "was not run"}
+        if "error" in result:
+            failed.append(f"{job['name']}: {result['error'].strip().splitlines()[-1]}")
+            continue
+        result["phases"] = [[row[key] for key in COLUMNS] for row in result["phases"]]
+        if job.get("lesson"):
+            store_lesson(job, result, out)
+        else:
+            parts["held_back.json.gz" if job["held_back"] else "recorded.json.gz"].append(result)
+    for name, results in parts.items():
+        if results:
+            store(HERE / name, stored(HERE / name) | {result["name"]: result for result in results}, order)
+    return failed
+
+
+def main():
+    work, names = Path(sys.argv[1]).resolve(), set(sys.argv[2:])
+    out = work / "results"
+    out.mkdir(exist_ok=True)
+    table = json.loads((HERE / "jobs.json").read_text(encoding="utf-8"))
+    everything = table["jobs"] + [dict(job, lesson=True) for job in table["lessons"]]
+    jobs = [job for job in everything if not names or job["name"] in names]
+    if names - {job["name"] for job in jobs}:
+        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json")
+    record(work, out, [job for job in jobs if not finished(out / f"{job['name']}.json")])
+    failed = collect(out, jobs, [job["name"] for job in table["jobs"]])
+    print(f"{len(jobs) - len(failed)} recorded, {len(failed)} failed", *failed, sep="\n", file=sys.stderr)
+    raise SystemExit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Records what PyTorch's allocator is asked in the training jobs of jobs.json: makes the environment (PyTorch's CUDA wheel without NVIDIA's libraries,
+# four versions of transformers, the fake device) where it is missing, then runs record.py. README.md says what comes out.
+#   tests/memory/record.sh WORK [NAME...]     a folder for about 12 GB; names: only those jobs
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mkdir -p "$1"
+work=$(cd "$1" && pwd)
+shift
+torch=2.14.1
+packages=("transformers==5.23.0" "accelerate==1.15.0" "peft==0.21.2" "bitsandbytes==0.50.2")
+# transformers: and what it wants in another version than the newest does
+older=("4.46.3 tokenizers==0.20.3 huggingface_hub==0.36.0" "4.49.0 tokenizers==0.21.4 huggingface_hub==0.36.0" "4.57.3 tokenizers==0.22.1 huggingface_hub==0.36.0")
+pip=$work/venv/bin/pip
+site() { "$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
+if [[ ! -f $work/venv/ready ]]; then
+  python3 -m venv "$work/venv"
+  "$pip" install -q "torch==$torch" numpy psutil safetensors requests "transformers==5.23.0"
+  mkdir -p "$work/include"
+  cp -r "$(site)"/nvidia/cu13/include/. "$work/include/"
+  cp -r "$(site)/triton/backends/nvidia/include/crt" "$work/include/"
+  # PyTorch finds NVIDIA's libraries before ours as long as they are there.
+  "$pip" list --format freeze | sed -n 's/^\(nvidia-[^=]*\|cuda-[^=]*\)=.*/\1/p' | xargs "$pip" uninstall -q -y
+  "$pip" install -q --no-deps "${packages[@]}"
+  touch "$work/venv/ready"
+fi
+for line in "${older[@]}"; do
+  read -r version wants <<<"$line"
+  if [[ -d $work/transformers-$version ]]; then continue; fi
+  # shellcheck disable=SC2086  # several packages
+  "$pip" install -q --no-deps --target "$work/transformers-$version" "transformers==$version" $wants
+done
+others=$(site)/bitsandbytes/libbitsandbytes_cuda130.so
+if [[ ! -f $work/fake/libcudart.so.13 || ! -f $work/fake/libcublas.so.13 || $here/../oracle/fake_cuda.c -nt $work/fake/libcudart.so.13 ]]; then
+  "$here/../oracle/build.sh" "$(site)/torch" "$work/include" "$work/fake" "$others"
+  "$here/../oracle/stubs.py" "$(site)/torch/lib" "$work/fake" "$others"
+fi
+"$work/venv/bin/python" "$here/record.py" "$work" "$@"

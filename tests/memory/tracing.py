@@ -1,0 +1,230 @@
+"""What a training job asks of PyTorch's allocator: the history of requests with the op and the line that made each, and the allocator's own
+statistics per phase."""
+
+import ast
+import ctypes
+import functools
+import os
+import re
+
+import torch
+
+ROUND = 512
+# What takes memory for another op, and what is said with the op that wanted it.
+TAKES = re.compile(r"(empty|resize|create_out|maybe_create|set_output|structured_|allocate|detail|cuda)")
+COPIES = {"clone", "to", "_to_copy", "_to", "contiguous", "zeros", "zeros_like", "zero_", "new_zeros", "full", "full_like", "ones_like"}
+
+
+def prepare(capability, capacity):
+    """The fake device; before PyTorch looks for one."""
+    fake = ctypes.CDLL("libcudart.so.13")
+    major, minor = (int(part) for part in capability.split("."))
+    if fake.fake_set_card(major, minor) != 0:
+        raise SystemExit(f"no card of compute capability {capability}")
+    fake.fake_set_capacity(ctypes.c_uint64(capacity))
+
+
+class Reads:
+    """Values that a program reads from the device are 0 here. Those that real data make true are said to be true; all are noted."""
+
+    def __init__(self, padding):
+        self.seen = {}
+        self.true = {"find_packed_sequence_indices"}
+        self.false = set()
+        (self.false if padding else self.true).update({"_ignore_causal_mask_sdpa", "flash_attention_mask", "_update_mask"})
+
+    def install(self):
+        for name in ("__bool__", "item", "tolist"):
+            plain = getattr(torch.Tensor, name)
+
+            def read(tensor, plain=plain, name=name):
+                value = plain(tensor)
+                if not tensor.is_cuda:
+                    return value
+                frame = caller()
+                if frame in self.true and name == "__bool__":
+                    value = True
+                self.seen[frame + "." + name] = str(value)
+                return value
+
+            setattr(torch.Tensor, name, read)
+
+
+def caller():
+    import sys
+
+    frame = sys._getframe(2)
+    while frame and ("/torch/" in frame.f_code.co_filename or frame.f_code.co_name in ("fast_all", "wrapped", "decorate_context")):
+        frame = frame.f_back
+    return frame.f_code.co_name if frame else "?"
+
+
+class Phases:
+    """Where the run is. Each phase's peak is that of the allocator, reset when it begins."""
+
+    def __init__(self):
+        self.rows, self.current = [], None
+        self.step, self.micro_step = 0, 0
+        self.names = {}
+
+    def begin(self, name):
+        self.end()
+        torch.cuda.reset_peak_memory_stats()
+        self.current = name, self.step
+        mark(f"{self.step} {name}")
+
+    def end(self):
+        if not self.current:
+            return
+        stats = torch.cuda.memory_stats()
+        name, step = self.current
+        self.rows.append({"step": step, "phase": name, "allocated_peak": stats["allocated_bytes.all.peak"],
+                          "reserved_peak": stats["reserved_bytes.all.peak"], "requested_peak": stats["requested_bytes.all.peak"],
+                          "allocated_after": stats["allocated_bytes.all.current"], "reserved_after": stats["reserved_bytes.all.current"]})
+        self.current = None
+
+    def name_parameters(self, model):
+        for name, parameter in model.named_parameters():
+            self.names.setdefault(parameter.untyped_storage().data_ptr(), []).append((self.step, "parameter " + name))
+
+    def name_gradients(self, model):
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                self.names.setdefault(parameter.grad.untyped_storage().data_ptr(), []).append((self.step, "gradient " + name))
+
+    def merged(self):
+        """One row for each phase of a step: of several micro-steps the largest peaks and the last figures."""
+        rows = {}
+        for row in self.rows:
+            old = rows.setdefault((row["step"], row["phase"]), dict(row))
+            for key in row:
+                if key.endswith("_peak"):
+                    old[key] = max(old[key], row[key])
+                elif key.endswith("_after"):
+                    old[key] = row[key]
+        return list(rows.values())
+
+
+def mark(text):
+    """The requests that follow carry this text in the history."""
+    torch.cuda.memory._set_memory_metadata(text)
+
+
+def wrap_losses(phases):
+    """The loss of transformers is its own phase of the forward."""
+    from transformers.loss import loss_utils
+
+    for name, function in list(loss_utils.LOSS_MAPPING.items()):
+        @functools.wraps(function)
+        def phased(*args, function=function, **kwargs):
+            phases.begin("loss")
+            return function(*args, **kwargs)
+
+        loss_utils.LOSS_MAPPING[name] = phased
+NODE = re.compile(r"autograd::(?:generated::)?(\w+?)::apply")
+OP = re.compile(r"(?:at::_ops|at::native)::(?:\(anonymous namespace\)::)?(\w+?)(?:::call|::redispatch|\(|<|$)")
+
+
+@functools.lru_cache(maxsize=None)
+def classes_of(path):
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    found = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found.append((node.lineno, node.end_lineno, node.name))
+    return found
+
+
+def place(frame):
+    path = frame["filename"]
+    line = frame["line"]
+    owner = next((name + "." for first, last, name in classes_of(path) if first <= line <= last), "") if os.path.exists(path) else ""
+    return f"{os.path.basename(path)}:{owner}{frame['name']}:{line}"
+
+
+LIBRARIES = re.compile(r"/(transformers|peft|bitsandbytes|trl|accelerate)/")
+PYTORCH = re.compile(r"/torch/(optim|utils|nn/utils|amp|nn/modules)/|/memory/training.py")
+
+
+def label(frames):
+    """(op, the autograd node, the innermost line of a library that people know); a copy is said with the op that made it, "clone<reshape"."""
+    ops, node, where, inner = [], "", "", ""
+    for frame in frames or ():
+        name = frame["name"]
+        if frame["filename"].endswith(".py"):
+            if not where and LIBRARIES.search(frame["filename"]):
+                where = place(frame)
+            if not inner and PYTORCH.search(frame["filename"]):
+                inner = place(frame)
+        elif not node and (found := NODE.search(name)):
+            node = found[1]
+        elif found := OP.match(name):
+            if not TAKES.match(found[1]) and found[1] not in ops:
+                ops.append(found[1])
+        elif "BlasWorkspace" in name or "blasHandle" in name or "CUDABlasHandle" in name or "BlasLtWorkspace" in name:
+            ops.append("workspace")
+    first = next((i for i, op in enumerate(ops) if op not in COPIES), len(ops))
+    op = "<".join(ops[:first][:1] + ops[first:first + 1]) or "empty"
+    return op, node, where or inner
+
+
+def history():
+    """[(+bytes or -index - 1, frames, phase, address)]; index: the position of the request that is freed. What autograd's own thread asks
+    carries no text and belongs to the phase that the main thread said last."""
+    trace = torch.cuda.memory._snapshot()["device_traces"][0]
+    events, live, phase = [], {}, "0 start"
+    for entry in trace:
+        phase = entry.get("user_metadata") or phase
+        if entry["action"] == "alloc":
+            live[entry["addr"]] = len(events)
+            events.append((entry["size"], entry["frames"], phase, entry["addr"]))
+        elif entry["action"] == "free_completed" and entry["addr"] in live:
+            events.append((-live.pop(entry["addr"]) - 1, None, phase, entry["addr"]))
+    return events
+
+
+def rounded(size):
+    return (size + ROUND - 1) // ROUND * ROUND
+
+
+def peak(events, names, model, optimizer):
+    """Where the most is live: the event's index, its phase, and the live requests there by size."""
+    current = best = 0
+    at = 0
+    for index, (size, *_) in enumerate(events):
+        current += rounded(size) if size >= 0 else -rounded(events[-size - 1][0])
+        if current > best:
+            best, at = current, index
+    live = {}
+    for index, (size, *_) in enumerate(events[:at + 1]):
+        if size >= 0:
+            live[index] = size
+        else:
+            del live[-size - 1]
+    states = {}
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            if torch.is_tensor(value) and value.is_cuda:
+                states[value.untyped_storage().data_ptr()] = key
+    step = int(events[at][2].split()[0])
+    largest = []
+    for index in sorted(live, key=lambda i: (-live[i], i))[:5]:
+        size, frames, phase, address = events[index]
+        op, node, where = label(frames)
+        known = [text for when, text in names.get(address, []) if when in (int(phase.split()[0]), 0)]
+        state = states.get(address)
+        largest.append({"bytes": size, "op": op, "node": node, "line": where, "made": phase,
+                        "what": known[0] if known else ("state " + state if state else "")})
+    return {"phase": events[at][2], "step": step, "op": list(label(events[at][1])), "bytes_by_requests": best, "live": len(live), "largest": largest}
+
+
+def compact(events):
+    """All requests for teaching: a row is [bytes, label, phase] or [-row - 1] for what is freed, in the order in which they were made."""
+    labels, phases, rows = {}, {}, []
+    for size, frames, phase, _ in events:
+        if size >= 0:
+            rows.append([size, labels.setdefault(" | ".join(label(frames)), len(labels)), phases.setdefault(phase, len(phases))])
+        else:
+            rows.append([size])
+    return {"labels": list(labels), "phases": list(phases), "rows": rows}
