@@ -161,6 +161,13 @@ static bool judge_cap(hr_oom_failure *f, const ledger *l) {
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a cap of %s refused it", HRI_OOM_SIZE(cap->bytes));
     return true;
   }
+  if (have + l->requested <= cap->bytes && !l->knows_unallocated && l->reserved == 0 && l->knows_free &&
+      l->free >= l->requested + l->slack && cap->bytes < l->total) {
+    hri_oom_line(f, "a cap of %s is printed, and the device had %s free; what is cached of it is not in the text",
+                 HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(l->free));
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a cap of %s refused it, with what is cached", HRI_OOM_SIZE(cap->bytes));
+    return true;
+  }
   if (have + l->requested <= cap->bytes) {
     hri_oom_line(f, "a cap of %s is printed but is not the cause: %s %s + requested %s stay below it",
                  HRI_OOM_SIZE(cap->bytes), held, HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested));
@@ -225,7 +232,7 @@ static bool judge_live(const hri_oom_message *m, hr_oom_failure *f, const ledger
   if (l->allocated > l->total + l->slack) {
     hri_oom_line(f, "allocated %s > total %s: the driver has spilled %s into host memory", HRI_OOM_SIZE(l->allocated),
                  HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->allocated - l->total));
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live memory alone exceeds the device by %s",
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "live memory alone exceeds the device by %s",
                 HRI_OOM_SIZE(l->allocated - l->total));
     return true;
   }
@@ -295,14 +302,20 @@ static bool judge_pools(hr_oom_failure *f, const ledger *l) {
 }
 
 static bool judge_pieces(hri_oom_message *m, const ledger *l) {
+  const uint64_t much = 3ull << 28; /* of a large device half of those 5 % are too much to be normal */
   hr_oom_failure *f = &m->failure;
   double percent = l->reserved > 0 ? 100.0 * (double)l->unallocated / (double)l->reserved : 0;
-  if (!l->knows_free || !l->knows_unallocated || l->unallocated == 0) return false;
+  bool normal = percent < 2.5 || (percent < 5 && l->unallocated < much);
+  if (!l->knows_unallocated || l->unallocated == 0) return false;
   if (l->free + l->unallocated < l->requested) return false;
-  hri_oom_line(f, "free %s + reserved but unallocated %s >= requested %s", HRI_OOM_SIZE(l->free),
-               HRI_OOM_SIZE(l->unallocated), HRI_OOM_SIZE(l->requested));
+  if (l->knows_free)
+    hri_oom_line(f, "free %s + reserved but unallocated %s >= requested %s", HRI_OOM_SIZE(l->free),
+                 HRI_OOM_SIZE(l->unallocated), HRI_OOM_SIZE(l->requested));
+  else
+    hri_oom_line(f, "reserved but unallocated %s >= requested %s, whatever was free", HRI_OOM_SIZE(l->unallocated),
+                 HRI_OOM_SIZE(l->requested));
   hri_oom_line(f, "unallocated is %.1f %% of reserved; below 5 %% is normal", percent);
-  if (percent < 5) return false;
+  if (normal && !m->capturing) return false;
   if (m->capturing) {
     hri_oom_line(f, "a CUDA graph was being captured or a MemPool in use: cached blocks are not returned then");
     hri_oom_say(f, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_LIKELY, "%s are cached and could not be returned",
@@ -324,11 +337,11 @@ static uint64_t large(uint64_t total) {
 }
 
 static bool judge_outside(hr_oom_failure *f, const ledger *l) {
-  uint64_t outside = l->knows_mine ? sub(l->mine, l->reserved) : sub(l->total, l->free + l->reserved + l->others);
+  uint64_t outside = sub(l->mine, l->reserved), missing = sub(l->total, l->free + l->mine + l->others);
   if (!l->knows_total || !l->knows_free || !l->knows_allocated || !l->knows_unallocated) return false;
   if (l->knows_mine) {
-    uint64_t missing = sub(l->total, l->free + l->mine + l->others);
-    if (outside >= l->total / 10 && l->free + outside >= l->requested) {
+    if (outside >= l->total / 10 && outside >= 3ull << 28 &&
+        l->free + outside >= l->requested) { /* more than a context */
       hri_oom_line(f, "this process %s - reserved %s = %s outside the allocator", HRI_OOM_SIZE(l->mine),
                    HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
       hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, HR_OOM_LIKELY, "%s of this process are outside PyTorch's allocator",
@@ -346,9 +359,24 @@ static bool judge_outside(hr_oom_failure *f, const ledger *l) {
     }
     return false;
   }
-  if (outside < large(l->total) || l->free + outside < l->requested) return false;
+  return false;
+}
+
+/* What no figure names, where this process's own is not printed: much of it is no context of its own. */
+static bool judge_gap(hr_oom_failure *f, const ledger *l) {
+  const uint64_t context = 3ull << 29;
+  uint64_t gap = sub(l->total, l->free + l->reserved + l->others);
+  if (l->knows_mine || !l->knows_total || !l->knows_free || !l->knows_allocated || !l->knows_unallocated) return false;
+  if (gap < large(l->total) || l->free + gap < l->requested) return false;
   hri_oom_line(f, "total %s - free %s - reserved %s = %s held by others or past the allocator", HRI_OOM_SIZE(l->total),
-               HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
+               HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(gap));
+  if (gap >= l->total / 2 && gap >= context) {
+    hri_oom_line(f, "that is more than half of the device and more than one process's context and libraries take");
+    hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY,
+                "%s of %s are held by something else than this process's allocator", HRI_OOM_SIZE(gap),
+                HRI_OOM_SIZE(l->total));
+    return true;
+  }
   hri_oom_line(f, "the text cannot tell another process from this process's own context and libraries");
   hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR),
                     "much of the device is held by something the text does not name");
@@ -408,7 +436,7 @@ static void judge_caching(hri_oom_message *m) {
   if (m->exact)
     hri_oom_line(f, "a log line of the allocator: it lets go of cached blocks and asks again, which may have worked");
   if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(m, f, &l) ||
-      judge_others(m, &l) || judge_pools(f, &l) || judge_pieces(m, &l) || judge_outside(f, &l))
+      judge_others(m, &l) || judge_pools(f, &l) || judge_gap(f, &l) || judge_pieces(m, &l) || judge_outside(f, &l))
     return;
   judge_full(m, f, &l);
 }
@@ -422,15 +450,15 @@ static void judge_async(hri_oom_message *m) {
   if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(m, f, &l)) return;
   l.knows_unallocated = true; /* the driver's pool has no such figure */
   l.reserved = l.allocated;
-  if (!judge_outside(f, &l)) judge_full(m, f, &l);
+  if (!judge_gap(f, &l) && !judge_outside(f, &l)) judge_full(m, f, &l);
 }
 
 static void judge_mps(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
   const hr_oom_value *v = f->figures;
-  uint64_t sum = v[HR_OOM_ALLOCATED].bytes + v[HR_OOM_OTHER_PROCESSES].bytes + v[HR_OOM_REQUESTED].bytes;
-  uint64_t slack = v[HR_OOM_ALLOCATED].slack_bytes + v[HR_OOM_OTHER_PROCESSES].slack_bytes +
-                   v[HR_OOM_REQUESTED].slack_bytes + v[HR_OOM_ALLOWED].slack_bytes;
+  uint64_t sum = v[HR_OOM_ALLOCATED].bytes + m->aside.bytes + v[HR_OOM_REQUESTED].bytes;
+  uint64_t slack = v[HR_OOM_ALLOCATED].slack_bytes + m->aside.slack_bytes + v[HR_OOM_REQUESTED].slack_bytes +
+                   v[HR_OOM_ALLOWED].slack_bytes;
   if (!hri_oom_known(&v[HR_OOM_ALLOWED]) || !hri_oom_known(&v[HR_OOM_ALLOCATED])) {
     hri_oom_line(f, "without a watermark, MPS stops where the machine's memory, shared with all programs, ends");
     hri_oom_undecided(f, HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(CAP),
@@ -438,7 +466,7 @@ static void judge_mps(hri_oom_message *m) {
     return;
   }
   hri_oom_line(f, "MPS %s + other %s + requested %s = %s; the watermark allows %s",
-               HRI_OOM_SIZE(v[HR_OOM_ALLOCATED].bytes), HRI_OOM_SIZE(v[HR_OOM_OTHER_PROCESSES].bytes),
+               HRI_OOM_SIZE(v[HR_OOM_ALLOCATED].bytes), HRI_OOM_SIZE(m->aside.bytes),
                HRI_OOM_SIZE(v[HR_OOM_REQUESTED].bytes), HRI_OOM_SIZE(sum), HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
   hri_oom_line(f, "\"private pool\" is a storage mode of Metal here, not a pool of CUDA graphs");
   if (sum > v[HR_OOM_ALLOWED].bytes + slack)
@@ -478,12 +506,11 @@ static void judge_host(hri_oom_message *m, hr_oom_certainty certainty) {
               m->kind == HRI_OOM_PINNED ? "page-locked host memory ran out" : "host memory ran out");
 }
 
-static void judge_library(hr_oom_failure *f, hr_oom_certainty certainty) {
+static void judge_library(hr_oom_failure *f) {
   hri_oom_line(f, "%s allocates device memory by itself, past PyTorch's caching allocator", f->source);
-  if (certainty == HR_OOM_LIKELY)
-    hri_oom_line(f,
-                 "the same error also follows from an earlier failure (a bad index, a device assert) or a wrong shape");
-  hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, certainty, "an allocation by %s failed, outside PyTorch's allocator",
+  hri_oom_line(f,
+               "the same error also follows from an earlier failure (a bad index, a device assert) or a wrong shape");
+  hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, HR_OOM_LIKELY, "an allocation by %s failed, outside PyTorch's allocator",
               f->source);
 }
 
@@ -496,6 +523,22 @@ static void judge_busy(hr_oom_failure *f) {
 /* The setting by which a server takes its share of the device. */
 static const char *share_of(const hr_oom_failure *f) {
   return strcmp(f->source, "sglang") == 0 ? "--mem-fraction-static" : "gpu_memory_utilization";
+}
+
+/* Somebody's allocation failed; whose it is and of which memory the text does not say, or only that it was a device's. */
+static void judge_report(hr_oom_failure *f) {
+  ledger l = ledger_of(f->figures);
+  uint32_t host = strcmp(f->source, "device") == 0 ? 0 : HRI_OOM_COULD(HOST_MEMORY);
+  divide(f);
+  if (judge_absurd(f, &l)) return;
+  if (hri_oom_known(&f->figures[HR_OOM_REQUESTED]))
+    hri_oom_line(f, "requested %s; the text does not say what else was held", HRI_OOM_SIZE(l.requested));
+  else hri_oom_line(f, "the message has no figures");
+  hri_oom_line(f, host ? "an allocation failed; of which memory, and by whom, the text does not say"
+                       : "an allocation of device memory failed; by whom, the text does not say");
+  hri_oom_undecided(f, HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) | host,
+                    host ? "undecidable: an allocation failed, of memory that is not named"
+                         : "undecidable: an allocation on the device failed, without the figures to decide");
 }
 
 void hri_oom_judge(hri_oom_message *m) {
@@ -524,12 +567,11 @@ void hri_oom_judge(hri_oom_message *m) {
                       f->share_total_bytes ? "undecidable: what was requested is missing"
                                            : "undecidable: the message has no figures");
     break;
-  case HRI_OOM_DRIVER: judge_library(f, HR_OOM_LIKELY); break;
+  case HRI_OOM_DRIVER: judge_library(f); break;
   case HRI_OOM_PINNED: judge_host(m, HR_OOM_LIKELY); break;
   case HRI_OOM_HOST: judge_host(m, HR_OOM_CERTAIN); break;
   case HRI_OOM_HOST_LIKELY: judge_host(m, HR_OOM_LIKELY); break;
-  case HRI_OOM_LIBRARY: judge_library(f, HR_OOM_CERTAIN); break;
-  case HRI_OOM_LIBRARY_LIKELY: judge_library(f, HR_OOM_LIKELY); break;
+  case HRI_OOM_LIBRARY: judge_library(f); break;
   case HRI_OOM_VLLM_CAP:
     hri_oom_line(f, "%s keeps to %s x total; what is left for the KV cache is too little. No allocation failed",
                  f->source, share_of(f));
@@ -546,6 +588,13 @@ void hri_oom_judge(hri_oom_message *m) {
     hri_oom_line(f, "the text lists what may have ended the process; that it was memory is one of several");
     hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NO_FAILURE),
                       "a process ended: killed for memory, stopped or crashed");
+    break;
+  case HRI_OOM_REPORT: judge_report(f); break;
+  case HRI_OOM_FOREIGN_LIKELY:
+    hri_oom_line(f, "%s is an interface that PyTorch does not use for this; who called it the text does not say",
+                 f->source);
+    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_LIKELY, "this is most likely not PyTorch's message: %s refused memory",
+                f->source);
     break;
   case HRI_OOM_FOREIGN:
     hri_oom_line(f, "the message is %s's; its allocator and its settings are not PyTorch's", f->source);

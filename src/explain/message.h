@@ -22,13 +22,14 @@ typedef enum hri_oom_kind {
   HRI_OOM_PINNED,      /* page-locked host memory */
   HRI_OOM_HOST,        /* certainly host memory */
   HRI_OOM_HOST_LIKELY, /* killed, or a C++ allocation failed */
-  HRI_OOM_LIBRARY,     /* certainly a library's own allocation */
-  HRI_OOM_LIBRARY_LIKELY,
-  HRI_OOM_VLLM_CAP,  /* refused by a stated limit */
-  HRI_OOM_VLLM_BUSY, /* refused because too little was free at the start */
+  HRI_OOM_LIBRARY,     /* a library's own allocation */
+  HRI_OOM_VLLM_CAP,    /* refused by a stated limit */
+  HRI_OOM_VLLM_BUSY,   /* refused because too little was free at the start */
   HRI_OOM_CHIP,
   HRI_OOM_ENDED, /* a list of what may have ended a process, memory among it */
-  HRI_OOM_FOREIGN
+  HRI_OOM_FOREIGN,
+  HRI_OOM_FOREIGN_LIKELY, /* an interface that others use: Vulkan, Metal, OpenCL */
+  HRI_OOM_REPORT          /* a failed allocation, reported by a speaker that is not known (report.c) */
 } hri_oom_kind;
 
 enum { HRI_OOM_MAX_PROCESSES = 64, HRI_OOM_TEXT_BYTES = 4096 };
@@ -38,16 +39,21 @@ typedef struct hri_oom_message {
   hri_oom_kind kind;
   uint64_t processes[HRI_OOM_MAX_PROCESSES], process_slack[HRI_OOM_MAX_PROCESSES]; /* "process N has X" */
   uint32_t process_count;
-  bool expandable; /* the text says that expandable segments are on */
-  bool exact;      /* the allocator's log line, whose figures are whole bytes; what follows may still be served */
-  bool cut;        /* known by words of its middle */
-  bool has_run;    /* steps were counted before it */
-  bool capturing;  /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
+  hr_oom_value aside; /* MPS: what the process holds of the device past the allocator */
+  bool expandable;    /* the text says that expandable segments are on */
+  bool exact;         /* the allocator's log line, whose figures are whole bytes; what follows may still be served */
+  bool cut;           /* known by words of its middle */
+  bool general;       /* known by its structure alone (report.c) */
+  bool has_run;       /* steps were counted before it */
+  bool capturing; /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
   hr_oom_failure failure;
 } hri_oom_message;
 
 /* The next place at or behind `from` where a message may start; `count` when there is none. Linear in what it skips. */
 size_t hri_oom_find(const char *text, size_t from, size_t count);
+
+/* Whether what hri_oom_find found is a word of which report.c tells whether it belongs to a report. */
+bool hri_oom_is_general(const char *text, size_t at, size_t count);
 
 /* Reads the message at text[at]; NOTHING when the words there mean something else. `end` is how far it was read: the
  * search goes on there (always behind `at`). The text before `at` is only looked at, up to 160 bytes. */

@@ -7,16 +7,10 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "explain/message.h"
+#include "explain/figures.h"
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
-
-size_t hri_oom_word(const char *text, size_t from, size_t count, const char *word) {
-  size_t length = strlen(word);
-  const char *found = text && from < count ? memmem(text + from, count - from, word, length) : NULL;
-  return found ? (size_t)(found - text) : count;
-}
 
 /* ---- heads ---- */
 
@@ -26,6 +20,8 @@ typedef struct head {
   hri_oom_kind kind; /* NOTHING: read_memory_head decides */
 } head;
 
+static const char GENERAL[] = "?"; /* the source of a head that report.c judges */
+
 static const head heads[] = {
     {"out of memory", "", HRI_OOM_NOTHING},
     {"tried to allocate", "pytorch-cuda", HRI_OOM_CACHING},
@@ -33,22 +29,25 @@ static const head heads[] = {
     {"already allocated", "pytorch-cuda", HRI_OOM_CACHING}, /* of messages whose beginning was cut off */
     {"is allocated by pytorch", "pytorch-cuda", HRI_OOM_CACHING},
     {"reserved in total by pytorch", "pytorch-cuda", HRI_OOM_CACHING},
+    {"is reserved by pytorch but", "pytorch-cuda", HRI_OOM_CACHING},
+    {"has a total capac", "pytorch-cuda", HRI_OOM_CACHING},
+    {"including non-pytorch memory", "pytorch-cuda", HRI_OOM_CACHING},
     {"would exceed allowed memory", "pytorch-cuda-async", HRI_OOM_ASYNC},
     {"defaultcpuallocator", "pytorch-cpu", HRI_OOM_HOST},
     {"not enough memory: you tried to allocate", "pytorch-cpu", HRI_OOM_HOST},
     {"not enough gpu video memory", "pytorch-directml", HRI_OOM_BARE},
     {"unable to mmap", "", HRI_OOM_NOTHING},
-    {"[errno 12] cannot allocate memory", "python", HRI_OOM_HOST_LIKELY},
+    {"[errno 12] cannot allocate memory", "python", HRI_OOM_HOST},
     {"enforce fail at", "", HRI_OOM_NOTHING},
     {"bad_alloc", "c++", HRI_OOM_HOST_LIKELY},
     {"arraymemoryerror", "numpy", HRI_OOM_HOST},
     {"memoryerror", "", HRI_OOM_NOTHING},
     {"unable to allocate", "", HRI_OOM_NOTHING},
-    {"cublas_status_alloc_failed", "cublas", HRI_OOM_LIBRARY_LIKELY},
-    {"cublas_status_not_initialized", "cublas", HRI_OOM_LIBRARY_LIKELY}, /* mostly no room for its handle */
-    {"cudnn_status_alloc_failed", "cudnn", HRI_OOM_LIBRARY_LIKELY},
-    {"valid cudnn algorithm", "cudnn", HRI_OOM_LIBRARY_LIKELY},
-    {"unable to find an engine to execute", "cudnn", HRI_OOM_LIBRARY_LIKELY},
+    {"cublas_status_alloc_failed", "cublas", HRI_OOM_LIBRARY},
+    {"cublas_status_not_initialized", "cublas", HRI_OOM_LIBRARY}, /* mostly no room for its handle */
+    {"cudnn_status_alloc_failed", "cudnn", HRI_OOM_LIBRARY},
+    {"valid cudnn algorithm", "cudnn", HRI_OOM_LIBRARY},
+    {"unable to find an engine to execute", "cudnn", HRI_OOM_LIBRARY},
     {"failed to cuda calloc", "nccl", HRI_OOM_LIBRARY},
     {"killed by signal: killed", "kill", HRI_OOM_HOST_LIKELY},
     {"killed by signal: bus error", "shared-memory", HRI_OOM_HOST_LIKELY},
@@ -94,10 +93,46 @@ static const head heads[] = {
     {"erroroutofdevicememory", "", HRI_OOM_NOTHING},
     {"cudaerrormemoryallocation", "pytorch-cuda", HRI_OOM_BARE},
     {"hiperroroutofmemory", "pytorch-hip", HRI_OOM_BARE},
-    {"failed to cudamalloc", "cuda-extension", HRI_OOM_LIBRARY_LIKELY},
-    {"memory not available to allocate buffer", "miopen", HRI_OOM_LIBRARY_LIKELY},
+    {"failed to cudamalloc", "cuda-extension", HRI_OOM_LIBRARY},
+    {"memory not available to allocate buffer", "miopen", HRI_OOM_LIBRARY},
     {"failed to allocate memory for requested buffer", "onnxruntime", HRI_OOM_FOREIGN},
     {"cudahostalloc", "", HRI_OOM_NOTHING},
+    {"cudamallochost", "", HRI_OOM_NOTHING},
+    {"hiphostmalloc", "", HRI_OOM_NOTHING},
+    {"hsa_status_error_out_of_resources", "rocm-runtime", HRI_OOM_DRIVER},
+    {"outofmemoryerror: allocation on device", "", HRI_OOM_NOTHING},
+    {"invalid buffer size:", "pytorch-mps", HRI_OOM_BARE},
+    {"jobstate=out_of_memory", "slurm", HRI_OOM_HOST},
+    {"out_of_me+", "slurm", HRI_OOM_HOST}, /* sacct's column */
+    {"term_memlimit", "lsf", HRI_OOM_HOST},
+    {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
+    {"pbs: job killed: vmem", "pbs", HRI_OOM_HOST},
+    {"killed signal terminated program", "kill", HRI_OOM_HOST_LIKELY}, /* a compiler's */
+    {"due to memory pressure for", "systemd-oomd", HRI_OOM_HOST},
+    {"signal 9", "", HRI_OOM_NOTHING},
+    {"signal: killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"is smaller than requested bytes of", "onnxruntime", HRI_OOM_FOREIGN},
+    {"exceeded max size of memory object allocation", "openvino", HRI_OOM_FOREIGN},
+    {"launch_out_of_resources", "cuda", HRI_OOM_CHIP},
+    {"launchoutofresources", "cuda", HRI_OOM_CHIP},
+    {"out of resource: ", "triton", HRI_OOM_CHIP},
+    /* words of which report.c tells whether they belong to a report; behind all others that begin alike */
+    {"alloc", GENERAL, HRI_OOM_NOTHING},
+    {"memory", GENERAL, HRI_OOM_NOTHING},
+    {"oom", GENERAL, HRI_OOM_NOTHING},
+    {"vram", GENERAL, HRI_OOM_NOTHING},
+    {" ram", GENERAL, HRI_OOM_NOTHING},
+    {"hbm", GENERAL, HRI_OOM_NOTHING},
+    {"heap", GENERAL, HRI_OOM_NOTHING},
+    {"enomem", GENERAL, HRI_OOM_NOTHING},
+    {"mmap", GENERAL, HRI_OOM_NOTHING},
+    {"reserve ", GENERAL, HRI_OOM_NOTHING},
+    {"address space", GENERAL, HRI_OOM_NOTHING},
+    {"paging file", GENERAL, HRI_OOM_NOTHING},
+    {"out_of_resources", GENERAL, HRI_OOM_NOTHING},
+    {"create buffer", GENERAL, HRI_OOM_NOTHING},
+    {"create a buffer", GENERAL, HRI_OOM_NOTHING},
+    {"createbuffer", GENERAL, HRI_OOM_NOTHING},
 };
 enum { HEADS = sizeof heads / sizeof *heads };
 
@@ -109,6 +144,11 @@ static size_t head_at(const char *text, size_t at, size_t count) {
     if (length <= count - at && memcmp(text + at, heads[h].words, length) == 0) return h;
   }
   return HEADS;
+}
+
+bool hri_oom_is_general(const char *text, size_t at, size_t count) {
+  size_t h = head_at(text, at, count);
+  return h < HEADS && heads[h].source == GENERAL;
 }
 
 static unsigned hash3(const char *p) {
@@ -127,70 +167,6 @@ size_t hri_oom_find(const char *text, size_t from, size_t count) {
     if (maybe[hash >> 3] >> (hash & 7) & 1 && head_at(text, at, count) < HEADS) return at;
   }
   return count;
-}
-
-/* ---- numbers ---- */
-
-static uint64_t unit_bytes(const char *unit, size_t length) {
-  static const char *const names[] = {"b", "kib", "mib", "gib", "tib", "kb", "mb", "gb", "tb", "bytes", "byte"};
-  static const uint8_t shifts[] = {0, 10, 20, 30, 40, 10, 20, 30, 40, 0, 0}; /* PyTorch's "GB" counts in 2^30 too */
-  for (size_t i = 0; i < sizeof shifts; i++)
-    if (strlen(names[i]) == length && memcmp(names[i], unit, length) == 0) return 1ull << shifts[i];
-  return 0;
-}
-
-/* "7.79 gib" or "1,234 bytes" in text[at, end): its value with the slack of its last printed digit. */
-static bool read_size(const char *text, size_t at, size_t end, hr_oom_value *value) {
-  long double number = 0, place = 1;
-  bool point = false;
-  size_t start, unit_end;
-  uint64_t unit;
-  while (at < end && (text[at] == ' ' || text[at] == ':' || text[at] == '=')) at++;
-  for (start = at; at < end && at - start < 40 && (is_digit(text[at]) || text[at] == '.' || text[at] == ','); at++) {
-    if (text[at] == ',') continue;
-    if (text[at] == '.') {
-      if (point) return false;
-      point = true;
-      continue;
-    }
-    number = number * 10 + (text[at] - '0');
-    if (point) place *= 10;
-  }
-  if (at == start || !is_digit(text[start])) return false;
-  while (at < end && text[at] == ' ') at++;
-  for (unit_end = at; unit_end < end && is_letter(text[unit_end]);) unit_end++;
-  unit = unit_bytes(text + at, unit_end - at);
-  if (unit == 0) return false;
-  number = number / place * (long double)unit;
-  value->state = HR_OOM_READ;
-  value->bytes = number >= 18446744073709551615.0L ? UINT64_MAX : (uint64_t)(number + 0.5L);
-  value->slack_bytes = unit == 1 ? 0 : (uint64_t)((long double)unit / place / 2) + 1;
-  return true;
-}
-
-/* A figure that stands behind / before some words. */
-static bool size_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
-  size_t at = hri_oom_word(text, 0, count, words);
-  return at < count && read_size(text, at + strlen(words), count, value);
-}
-
-static bool read_before(const char *text, size_t at, hr_oom_value *value) {
-  size_t start = at;
-  while (start > 0 && text[start - 1] == ' ') start--;
-  while (start > 0 && is_letter(text[start - 1]) && at - start < 12) start--;
-  while (start > 0 && text[start - 1] == ' ') start--;
-  at = start;
-  while (start > 0 && at - start < 40 &&
-         (is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
-    start--;
-  while (start < at && !is_digit(text[start])) start++;
-  return read_size(text, start, at + 16, value);
-}
-
-static bool size_before(const char *text, size_t count, const char *words, hr_oom_value *value) {
-  for (size_t at = hri_oom_word(text, 0, count, words); at < count; at = hri_oom_word(text, at + 1, count, words))
-    if (read_before(text, at, value)) return true;
-  return false;
 }
 
 static int32_t read_index(const char *text, size_t at, size_t count) {
@@ -218,33 +194,57 @@ static void read_processes(const char *text, size_t count, hri_oom_message *mess
     hr_oom_value value = {0};
     while (p < count && is_digit(text[p])) p++;
     if (p == at + 8 || p + 5 > count || memcmp(text + p, " has ", 5) != 0) continue;
-    if (!read_size(text, p + 5, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
+    if (!hri_oom_size_at(text, p + 5, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
     if (value.bytes >= 1ull << 50) continue; /* "not known" */
     message->processes[message->process_count] = value.bytes;
     message->process_slack[message->process_count++] = value.slack_bytes;
   }
 }
 
+/* Where the text ends within the words behind a figure: by as many of them as tell it from the others. */
+static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
+  static const struct {
+    const char *words;
+    size_t least;
+    hr_oom_figure figure;
+  } ends[] = {{" total capacity", 4, HR_OOM_TOTAL},
+              {" already allocated", 4, HR_OOM_ALLOCATED},
+              {" free;", 3, HR_OOM_FREE},
+              {" is free.", 5, HR_OOM_FREE},
+              {" reserved in total", 4, HR_OOM_RESERVED},
+              {" cached)", 3, HR_OOM_UNALLOCATED},
+              {" is reserved by pytorch", 6, HR_OOM_UNALLOCATED}};
+  while (count > 0 && strchr(" .])", text[count - 1])) count--; /* "...", "[...]" */
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (f[ends[i].figure].state == HR_OOM_ABSENT &&
+        hri_oom_size_before_cut(text, count, ends[i].words, ends[i].least, &f[ends[i].figure]))
+      return;
+}
+
 static void read_caching(const char *text, size_t count, hri_oom_message *message) {
   hr_oom_value *f = message->failure.figures;
-  if (!size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
+  if (!hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
       hri_oom_word(text, 0, count, "tried to allocate more than 1eb") < count)
     f[HR_OOM_REQUESTED] = (hr_oom_value){HR_OOM_READ, 1ull << 60, 0}; /* all that PyTorch prints of such a size */
-  if (!size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
-      !size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
-    (void)size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]);
-  if (!size_before(text, count, " is free", &f[HR_OOM_FREE]) && !size_before(text, count, " free", &f[HR_OOM_FREE]))
-    (void)size_after(text, count, " of which", &f[HR_OOM_FREE]);
-  if (!size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]) &&
-      !size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]) && /* else cut within those words */
-      !size_after(text, count, "of the allocated memory", &f[HR_OOM_ALLOCATED]))
-    (void)size_after(text, count, "total capacity;", &f[HR_OOM_ALLOCATED]);
-  (void)size_before(text, count, "reserved in total", &f[HR_OOM_RESERVED]);
-  if (!size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
-    (void)size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
-  (void)size_before(text, count, "allocated in private pools", &f[HR_OOM_PRIVATE_POOLS]);
-  (void)size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
-  (void)size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]);
+  if (!hri_oom_size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
+      !hri_oom_size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
+    (void)hri_oom_size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]);
+  if (!hri_oom_size_before(text, count, " is free", &f[HR_OOM_FREE]) &&
+      !hri_oom_size_before(text, count, " free", &f[HR_OOM_FREE]))
+    (void)hri_oom_size_after(text, count, " of which", &f[HR_OOM_FREE]);
+  if (!hri_oom_size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]) &&
+      !hri_oom_size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]) && /* else cut within those words */
+      !hri_oom_size_after(text, count, "of the allocated memory", &f[HR_OOM_ALLOCATED]))
+    (void)hri_oom_size_after(text, count, "total capacity;", &f[HR_OOM_ALLOCATED]);
+  (void)hri_oom_size_before(text, count, "reserved in total", &f[HR_OOM_RESERVED]);
+  if (!hri_oom_size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
+    (void)hri_oom_size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
+  (void)hri_oom_size_before(text, count, "allocated in private pools", &f[HR_OOM_PRIVATE_POOLS]);
+  (void)hri_oom_size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
+  if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]) &&
+      hri_oom_word(text, 0, count, "process ") == count) /* left out by who pasted it */
+    (void)hri_oom_size_before(text, count, " memory in use", &f[HR_OOM_THIS_PROCESS]);
+  read_cut_end(text, count, f);
   message->expandable = hri_oom_word(text, 0, count, "expandable_segments is enabled") < count;
   read_device(text, count, &message->failure);
   read_processes(text, count, message);
@@ -270,19 +270,19 @@ static void read_exact(const char *text, size_t count, hri_oom_message *message)
 
 static void read_async(const char *text, size_t count, hri_oom_message *message) {
   hr_oom_value *f = message->failure.figures;
-  (void)size_after(text, count, "currently allocated", &f[HR_OOM_ALLOCATED]);
-  (void)size_after(text, count, "requested", &f[HR_OOM_REQUESTED]);
-  (void)size_after(text, count, "device limit", &f[HR_OOM_TOTAL]);
-  (void)size_after(text, count, "free (according to cuda)", &f[HR_OOM_FREE]);
-  (void)size_after(text, count, "user-supplied memory fraction)", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, "currently allocated", &f[HR_OOM_ALLOCATED]);
+  (void)hri_oom_size_after(text, count, "requested", &f[HR_OOM_REQUESTED]);
+  (void)hri_oom_size_after(text, count, "device limit", &f[HR_OOM_TOTAL]);
+  (void)hri_oom_size_after(text, count, "free (according to cuda)", &f[HR_OOM_FREE]);
+  (void)hri_oom_size_after(text, count, "user-supplied memory fraction)", &f[HR_OOM_ALLOWED]);
 }
 
 static void read_mps(const char *text, size_t count, hri_oom_message *message) {
   hr_oom_value *f = message->failure.figures;
-  (void)size_after(text, count, "mps allocated:", &f[HR_OOM_ALLOCATED]);
-  (void)size_after(text, count, "other allocations:", &f[HR_OOM_OTHER_PROCESSES]);
-  (void)size_after(text, count, "max allowed:", &f[HR_OOM_ALLOWED]);
-  (void)size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]);
+  (void)hri_oom_size_after(text, count, "mps allocated:", &f[HR_OOM_ALLOCATED]);
+  (void)hri_oom_size_after(text, count, "other allocations:", &message->aside);
+  (void)hri_oom_size_after(text, count, "max allowed:", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]);
 }
 
 /* Values that stand for "not known", and what follows from two figures. */
@@ -390,6 +390,11 @@ static bool is_talk(const around *a, const char *backend) {
                                        "the",
                                        "on",
                                        "of",
+                                       "if",
+                                       "when",
+                                       "upon",
+                                       "or",
+                                       "like",
                                        "about"};
   static const char *const behind[] = {" handler",   " handling", " hook",       " callback",   " detect",
                                        " guard",     " protect",  " recovery",   " prevent",    " fallback",
@@ -398,6 +403,8 @@ static bool is_talk(const around *a, const char *backend) {
                                        " condition", " issue",    " solution",   " (oom) error"};
   char words[64];
   if (after_has(a, 40, "tried to allocate")) return false;
+  for (size_t at = a->after; at < a->count && at < a->after + 60 && !strchr(".:;(\n", a->text[at]); at++)
+    if (a->text[at] == '?') return true; /* a question */
   for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
     if (after_starts(a, behind[i])) return true;
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
@@ -409,11 +416,13 @@ static bool is_talk(const around *a, const char *backend) {
 
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const around *a) {
-  static const char *const before[] = {"==",      "== \"",  "== '",  " when",    " if",    " as",  " case",
-                                       " a",      " using", " use",  " of",      " the",   " via", " with",
-                                       " raises", " sends", " send", " sending", " due to"};
-  static const char *const behind[] = {" as ",     " is ",       " was ", " when ", " occur",
-                                       " message", " exception", "/",     "ed"};
+  static const char *const before[] = {"!=",     "&&",       "||",     "throw std::", "const std::", "throws std::",
+                                       " raise", " return",  "==",     "== \"",       "== '",        " when",
+                                       " if",    " as",      " case",  " a",          " using",      " use",
+                                       " of",    " the",     " via",   " with",       " raises",     " sends",
+                                       " send",  " sending", " due to"};
+  static const char *const behind[] = {" = ",   ";",      "&",      " &",       "():",        "();", " as ", " is ",
+                                       " was ", " when ", " occur", " message", " exception", "/",   "ed"};
   static const char *const reports[] = {"failed with", "exited with", "died with", "ended with", "error with"};
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (before_ends(a, reports[i])) return false;
@@ -475,7 +484,7 @@ static reading read_memory_head(const around *a) {
       {"mps backend", "pytorch-mps", HRI_OOM_MPS},
       {"cuda runtime error (2) :", "pytorch-cuda", HRI_OOM_BARE},
       {"cuda runtime error (2):", "pytorch-cuda", HRI_OOM_BARE},
-      {"cuda driver error:", "cuda-driver", HRI_OOM_DRIVER},
+      {"cuda driver error:", "pytorch-cuda", HRI_OOM_BARE}, /* its calls for expandable segments */
       {"cudamalloc retry failed:", "mxnet", HRI_OOM_FOREIGN},
   };
   static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
@@ -483,9 +492,10 @@ static reading read_memory_head(const around *a) {
                                         "pytorch-npu",  "pytorch-musa", "pytorch-mlu"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++)
     if (before_ends(a, before[i].words)) return (reading){before[i].kind, before[i].source};
-  if (after_starts(a, ": killed process") || before_ends(a, "memory cgroup")) return (reading){HRI_OOM_HOST, "kernel"};
-  if (before_ends(a, "error") && after_starts(a, " at line")) return (reading){HRI_OOM_LIBRARY_LIKELY, "bitsandbytes"};
-  if (after_starts(a, " error on gpu")) return (reading){HRI_OOM_FOREIGN, "paddle"};
+  if (after_starts(a, ": killed process") || after_starts(a, ": kill process") || before_ends(a, "memory cgroup"))
+    return (reading){HRI_OOM_HOST, "kernel"};
+  if (before_ends(a, "error") && after_starts(a, " at line")) return (reading){HRI_OOM_LIBRARY, "bitsandbytes"};
+  if (after_starts(a, " error on gpu ")) return (reading){HRI_OOM_FOREIGN, "paddle"};
   for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
     bool caching = before_ends(a, backends[i]);
     char with[16] = {0};
@@ -500,10 +510,12 @@ static reading read_memory_head(const around *a) {
     if (caching)
       return is_talk(a, backends[i]) ? (reading){HRI_OOM_NOTHING, ""} : (reading){HRI_OOM_CACHING, sources[i]};
   }
-  if (after_has(a, 40, "tried to allocate")) return (reading){HRI_OOM_CACHING, "pytorch-cuda"};
+  if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
+    return (reading){HRI_OOM_CACHING, "pytorch-cuda"};
   /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
-  if (before_has(a, "cuda failure")) return (reading){HRI_OOM_LIBRARY_LIKELY, "nccl"};
-  if (before_has(a, "nccl") && before_has(a, "cuda")) return (reading){HRI_OOM_LIBRARY_LIKELY, "nccl"};
+  if (before_has(a, "cuda failure") && after_has(a, 12, "; gpu=")) return (reading){HRI_OOM_FOREIGN, "onnxruntime"};
+  if (before_has(a, "cuda failure") && before_ends(a, "'")) return (reading){HRI_OOM_LIBRARY, "nccl"};
+  if (before_has(a, "nccl") && before_has(a, "cuda")) return (reading){HRI_OOM_LIBRARY, "nccl"};
   return read_macro(a);
 }
 
@@ -537,8 +549,8 @@ static reading read_kill_head(const char *words, const around *a) {
 
 /* "Exit code 137 means that ...": the digits from `at` on are followed by prose about them. */
 static bool is_explained(const around *a, size_t at) {
-  static const char *const prose[] = {" means",   " indicates", " usually",   " typically", " is the ",
-                                      " implies", " stands ",   " in docker", "?"};
+  static const char *const prose[] = {" mean",    " indicates", " usually", " typically", " often",
+                                      " is the ", " implies",   " stands ", " in docker", "?"};
   around behind = *a;
   while (at < a->count && is_digit(a->text[at])) at++;
   behind.after = at;
@@ -558,6 +570,7 @@ static reading read_other_head(const char *words, const around *a) {
   if (strcmp(words, "memoryerror") == 0) {
     bool whole = a->at == 0 || is_word_end(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
+    if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
     if (!whole || after_starts(a, ": std::bad_alloc") || after_starts(a, ": unable to alloc") || is_named(a))
       return nothing;
     return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
@@ -584,11 +597,20 @@ static reading read_other_head(const char *words, const around *a) {
   if (strcmp(words, "bad allocation") == 0)
     return before_ends(a, ":") ? (reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
   if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
-    return before_has(a, "vulkan") || before_has(a, "vk_") ? (reading){HRI_OOM_FOREIGN, "vulkan"}
-                                                           : (reading){HRI_OOM_BARE, "level-zero"};
+    return before_has(a, "vulkan") || before_has(a, "vk_") || words[5] == 'o'
+               ? (reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
+               : (reading){HRI_OOM_BARE, "level-zero"};
+  if (strncmp(words, "outofmemoryerror", 16) == 0) /* cudaMallocAsync's, of which the rest was left out */
+    return after_has(a, 40, "would exceed") ? nothing : (reading){HRI_OOM_BARE, "pytorch-cuda-async"};
+  if (strcmp(words, "signal 9") == 0) {
+    bool whole = a->after == a->count || is_word_end(a->text[a->after]);
+    bool ended = before_ends(a, "on") || before_ends(a, "by") || before_ends(a, "due to") || before_ends(a, "with") ||
+                 after_starts(a, " (kill") || after_starts(a, " (sigkill");
+    return whole && ended ? (reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
+  }
   if (strcmp(words, "srun: error:") == 0) return ends_task(a) ? (reading){HRI_OOM_HOST, "slurm"} : nothing;
   if (strncmp(words, "oom", 3) == 0) return read_kill_head(words, a);
-  if (strcmp(words, "cudahostalloc") == 0)
+  if (strstr(words, "host") && strstr(words, "alloc"))
     return after_has(a, 120, "out of memory") ? (reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
   if (strncmp(words, "resource", 8) == 0) { /* resource_exhausted also means quotas of other services */
     if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat"))
@@ -598,6 +620,8 @@ static reading read_other_head(const char *words, const around *a) {
   }
   for (size_t at = a->after; at < a->count && at - a->after < 12; at++) { /* exit codes */
     char c = a->text[at];
+    if (c == ')' || (c == '=' && at + 1 < a->count && a->text[at + 1] == '='))
+      return nothing; /* "getexitcode() == 137" */
     if (c == '-' || is_digit(c)) {
       bool minus = c == '-';
       if (is_explained(a, at + 1)) return nothing;
@@ -636,40 +660,56 @@ static void read_figures(const char *text, size_t from, size_t end, hri_oom_mess
     break;
   case HRI_OOM_ASYNC: read_async(at, count, message); break;
   case HRI_OOM_REJECTED:
-    (void)size_after(at, count < 400 ? count : 400, "requested size:", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_size_after(at, count < 400 ? count : 400, "requested size:", &f[HR_OOM_REQUESTED]);
     failure->wording = "2.12 and later";
     break;
   case HRI_OOM_MPS: read_mps(at, count, message); break;
   case HRI_OOM_BARE:
     if (strcmp(failure->source, "pytorch-directml") == 0)
-      (void)size_after(at, count, "allocate tensor with", &f[HR_OOM_REQUESTED]);
+      (void)hri_oom_size_after(at, count, "allocate tensor with", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_size_after(at, count < 60 ? count : 60, "buffer size:", &f[HR_OOM_REQUESTED]);
     break;
   case HRI_OOM_HOST:
-    if (!size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
-        !size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]))
-      (void)size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
-    (void)size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
+    if (!hri_oom_size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
+        !hri_oom_size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
     break;
   case HRI_OOM_LIBRARY:
-  case HRI_OOM_LIBRARY_LIKELY:
     for (size_t i = 0; i < 3 && f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT; i++)
-      (void)size_after(at, count < 100 ? count : 100,
-                       i == 0   ? "cuda calloc async"
-                       : i == 1 ? "cuda calloc"
-                                : "cudamalloc",
-                       &f[HR_OOM_REQUESTED]);
+      (void)hri_oom_size_after(at, count < 100 ? count : 100,
+                               i == 0   ? "cuda calloc async"
+                               : i == 1 ? "cuda calloc"
+                                        : "cudamalloc",
+                               &f[HR_OOM_REQUESTED]);
     break;
   case HRI_OOM_VLLM_BUSY: {
     size_t slash = hri_oom_word(at, 0, count < 200 ? count : 200, "/");
-    if (slash < count && read_size(at, slash + 1, count, &f[HR_OOM_TOTAL])) {
-      /* "(3.1/79.1 gib)": both in the second's unit */
-      (void)size_before(at, count, "/", &f[HR_OOM_FREE]);
-    }
+    if (slash < count && hri_oom_size_at(at, slash + 1, count, &f[HR_OOM_TOTAL]))
+      (void)hri_oom_size_in_unit_of(at, slash, count, &f[HR_OOM_FREE]); /* "(3.1/79.1 gib)" */
+    slash = hri_oom_word(at, 0, count < 300 ? count : 300, "utilization (");
+    slash = hri_oom_word(at, slash, count < slash + 24 ? count : slash + 24, ", "); /* "(0.9, 71.24 gib)" */
+    if (slash < count) (void)hri_oom_size_at(at, slash + 2, count, &f[HR_OOM_REQUESTED]);
     break;
   }
+  case HRI_OOM_CHIP:
+    (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_count_after(at, count < 300 ? count : 300, "hardware limit:", &f[HR_OOM_ALLOWED]);
+    break;
   default: break;
   }
+  if (strcmp(failure->source, "ray") == 0) { /* "was 59.84gb / 62.51gb (0.95)", "memory used=49.21gb" */
+    size_t near = count < 800 ? count : 800;
+    (void)hri_oom_size_after(at, near, "gb / ", &f[HR_OOM_TOTAL]);
+    (void)hri_oom_size_after(at, near, "memory used=", &f[HR_OOM_THIS_PROCESS]);
+  }
   settle(message);
+}
+
+/* Whether a head is words of a message's middle, of which the beginning was cut off. */
+static bool is_middle(const char *words) {
+  return strstr(words, "allocated") || strstr(words, "reserved") || strstr(words, "capac") ||
+         strstr(words, "non-pytorch");
 }
 
 hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_message *message, size_t *end) {
@@ -679,26 +719,30 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   *end = at + 1;
   message->failure.device_index = -1;
   message->failure.wording = message->failure.framework = message->failure.phase = "";
-  if (h == HEADS) return HRI_OOM_NOTHING;
+  if (h == HEADS || heads[h].source == GENERAL) return HRI_OOM_NOTHING;
   a.after = at + strlen(heads[h].words);
   *end = a.after;
   r = (reading){heads[h].kind, heads[h].source};
   if (h == 0) r = read_memory_head(&a);
   else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(heads[h].words, &a);
+  if (h == 1 && before_has(&a, "malloc failed (")) r.kind = HRI_OOM_NOTHING; /* the host's */
   if (h == 1 && !after_has(&a, 24, "ib") && !after_has(&a, 30, "b")) r.kind = HRI_OOM_NOTHING;
-  if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY_LIKELY) &&
+  if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) &&
       (before_has(&a, "tensorflow") || before_has(&a, "stream_executor") || before_ends(&a, "bytes) from device:") ||
        before_ends(&a, "bytes on host:") ||
        after_starts(&a, " in tensorflow/"))) /* its executor's words, also without its file's name */
     r = (reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (r.source[0] == 'c' && r.source[1] == '+' &&
-      (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda") ||
+      (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: ") ||
        after_has(&a, 80, "cudaerrormemoryallocation")))
-    r = (reading){HRI_OOM_LIBRARY_LIKELY, "rmm"}; /* thrust's and RMM's bad_alloc are the device's */
+    r = before_has(&a, "rmm") || after_has(&a, 80, "rmm")
+            ? (reading){HRI_OOM_FOREIGN, "rmm"}
+            : (reading){HRI_OOM_LIBRARY, "thrust"}; /* their bad_alloc is the device's */
   if (strcmp(r.source, "kill") == 0 && after_starts(&a, "_handler"))
     r.kind = HRI_OOM_NOTHING; /* a launcher's function */
-  if ((strcmp(heads[h].words, "sigkill") == 0 || strstr(heads[h].words, "error")) && heads[h].kind != HRI_OOM_NOTHING &&
-      is_named(&a))
+  if ((strcmp(heads[h].words, "sigkill") == 0 || strstr(heads[h].words, "error") ||
+       strcmp(heads[h].words, "bad_alloc") == 0) &&
+      heads[h].kind != HRI_OOM_NOTHING && is_named(&a))
     r.kind = HRI_OOM_NOTHING;
   if (strcmp(heads[h].words, "sigkill") == 0 && before_has(&a, "root cause")) r.kind = HRI_OOM_ENDED;
   message->kind = r.kind;
@@ -706,15 +750,15 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   message->exact = message->cut = false;
   if (r.kind == HRI_OOM_NOTHING) return r.kind;
   if (r.kind == HRI_OOM_VLLM_CAP || r.kind == HRI_OOM_VLLM_BUSY) message->failure.framework = r.source;
-  message->cut =
-      r.kind == HRI_OOM_CACHING && (strstr(heads[h].words, "allocated") || strstr(heads[h].words, "reserved"));
+  message->cut = r.kind == HRI_OOM_CACHING && is_middle(heads[h].words);
   if (message->cut && before_has(&a, "tried to allocate"))
     return message->kind = HRI_OOM_NOTHING; /* it is being read */
   size_t from = r.kind == HRI_OOM_VLLM_BUSY || message->cut || strcmp(r.source, "pytorch-directml") == 0 ? a.start : at;
   *end = message_end(text, a.after, count, r.kind);
   read_figures(text, from, *end, message);
-  if (message->cut && !hri_oom_known(&message->failure.figures[HR_OOM_REQUESTED]))
-    (void)size_after(text + from, *end - from, "allocate", &message->failure.figures[HR_OOM_REQUESTED]);
+  if (message->cut && !hri_oom_known(&message->failure.figures[HR_OOM_REQUESTED]) &&
+      !hri_oom_size_before(text + from, *end - from, " (gpu ", &message->failure.figures[HR_OOM_REQUESTED]))
+    (void)hri_oom_size_before(text + from, *end - from, ". gpu ", &message->failure.figures[HR_OOM_REQUESTED]);
   if (r.kind == HRI_OOM_CACHING || r.kind == HRI_OOM_MPS || r.kind == HRI_OOM_ASYNC) {
     size_t tail =
         hri_oom_word(text, a.after, *end, "(http"); /* what follows the help address is no longer the message */
@@ -724,7 +768,9 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   } else if (*end > a.after + 200) {
     *end = a.after + 200;
   }
-  if (message->cut && message->failure.figures[HR_OOM_ALLOCATED].state == HR_OOM_ABSENT)
+  if (message->cut && message->failure.figures[HR_OOM_ALLOCATED].state == HR_OOM_ABSENT &&
+      message->failure.figures[HR_OOM_THIS_PROCESS].state == HR_OOM_ABSENT &&
+      message->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT)
     return message->kind = HRI_OOM_NOTHING; /* the words without figures: code that prints them */
   if (r.kind == HRI_OOM_CACHING && message->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT) {
     message->kind = HRI_OOM_BARE;
@@ -843,7 +889,8 @@ void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
   message->has_run = message->has_run || has_run(text, count);
   message->capturing = hri_oom_word(text, from, count, "torch/cuda/graphs.py") < count ||
                        hri_oom_word(text, from, count, "use_mem_pool") < count ||
-                       hri_oom_word(text, from, count, "capture_begin") < count;
+                       hri_oom_word(text, from, count, "capture_begin") < count ||
+                       hri_oom_word(text, from, count, "capture cuda graph failed") < count;
   if (message->kind == HRI_OOM_BARE && hri_oom_word(text, from, count, "pin_memory") < count)
     message->kind = HRI_OOM_PINNED;
 }

@@ -16,35 +16,63 @@
 
 #include "base/mem.h"
 #include "explain/message.h"
+#include "explain/report.h"
 
-enum { WINDOW = 128 * 1024, BEHIND = 8 * 1024, AHEAD = 16 * 1024, LINE = 4096, MAX_PARSED = 20000 };
+enum {
+  WINDOW = 128 * 1024,
+  BEHIND = 8 * 1024,
+  AHEAD = 16 * 1024,
+  LINE = 4096,
+  MAX_PARSED = 20000,
+  NEAR_LINES = 40,
+  TRIES = 96,
+  LINE_BEHIND = 320,
+  BEFORE = 320,
+  LINE_AHEAD = 400
+};
 
 /* Where the text of a line, or of a rank's part of one, starts in the window. */
 typedef struct mark {
   uint32_t offset;
   int32_t rank;
-  int64_t who; /* whose it is: the rank, or past all ranks the process id of "(worker pid=917)"; -1: not told */
-  bool bar;    /* a progress bar and nothing else */
+  int64_t who;   /* whose it is: the rank, or past all ranks the process id of "(worker pid=917)"; -1: not told */
+  bool bar;      /* a progress bar and nothing else */
+  uint8_t shape; /* of the raw line: HRI_OOM_LEVEL, HRI_OOM_MARKED, ... */
   uint64_t line;
 } mark;
+
+/* What stood between back quotes: places in the window. */
+typedef struct span {
+  uint32_t from, to;
+} span;
+
+/* How a kept failure was known. */
+typedef struct origin {
+  hri_oom_kind kind;
+  bool exact, general;
+} origin;
 
 struct hr_explainer {
   const char *framework;
   char line[LINE]; /* the raw line so far */
   size_t line_count;
-  bool continued; /* the raw line is the rest of one that was too long: it has no prefix */
-  int32_t rank;   /* of the current raw line */
-  int64_t who;    /* likewise */
-  char *text;     /* the window, normalised */
-  size_t count, searched;
+  bool continued;                /* the raw line is the rest of one that was too long: it has no prefix */
+  int32_t rank;                  /* of the current raw line */
+  int64_t who;                   /* likewise */
+  uint8_t shape;                 /* likewise */
+  char *text;                    /* the window, normalised */
+  size_t count, searched, muted; /* no head of known words is looked for before `muted` */
+  size_t judged_line;            /* the line that words were last looked at in, plus one; 0: none ... */
+  uint32_t tries;                /* ... and how many that were none */
+  bool may_fail;                 /* ... and whether any word in it says that something failed */
   HRI_ARRAY(mark) marks;
+  HRI_ARRAY(span) ticks;
   HRI_ARRAY(hr_oom_failure) failures;
-  HRI_ARRAY(hri_oom_kind) kinds; /* of the failures */
-  HRI_ARRAY(bool) exact;         /* likewise */
-  hri_oom_message message;       /* scratch: large, so not on the stack */
-  hr_oom_failure torn;           /* the last message that another one interrupted within its line ... */
-  size_t torn_end;               /* ... and where in the window that line ends; 0: none */
-  char one[HRI_OOM_TEXT_BYTES + 256];
+  HRI_ARRAY(origin) origins; /* of the failures */
+  hri_oom_message message;   /* scratch: large, so not on the stack */
+  hr_oom_failure torn;       /* the last message that another one interrupted within its line ... */
+  size_t torn_end;           /* ... and where in the window that line ends; 0: none */
+  char one[HRI_OOM_TEXT_BYTES + BEFORE];
   uint64_t parsed, more, lines, bytes;
 };
 
@@ -108,6 +136,18 @@ static int32_t rank_inside(const char *line, size_t from, size_t to) {
   return at == to ? rank : -1;
 }
 
+/* Whether a bracket holds the name of who speaks, "[TRT]", which stays in the text. */
+static bool is_tag(const char *line, size_t from, size_t to) {
+  char text[64];
+  size_t count = to - from < sizeof text ? to - from : sizeof text;
+  bool letter = false;
+  for (size_t i = 0; i < count; i++) {
+    text[i] = lower(line[from + i]);
+    letter = letter || (text[i] >= 'a' && text[i] <= 'z');
+  }
+  return letter && hri_oom_names_speaker(text, count);
+}
+
 /* "[...]:" or "(... pid=...)" at line[at]: the place behind it, or `at` when it is no prefix. */
 static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *rank, int64_t *who) {
   char close = line[at] == '[' ? ']' : ')';
@@ -124,6 +164,7 @@ static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *r
   if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
   found = rank_inside(line, at + 1, end);
   if (found >= 0) *rank = found;
+  else if (close == ']' && is_tag(line, at + 1, end)) return at;
   end++;
   if (starts_with(line, count, end, "<stderr>") || starts_with(line, count, end, "<stdout>")) end += 8;
   if (end < count && line[end] == ':') end++;
@@ -184,6 +225,29 @@ static size_t skip_prefix(const char *line, size_t count, int32_t *rank, int64_t
   return at;
 }
 
+/* What the beginning of a raw line, whose text starts at `start`, says about it. */
+static uint8_t shape_of(const char *line, size_t count, size_t start) {
+  static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
+                                       "[e]",   "[e ",   "[e:",      "[f]",    "[w]"};
+  uint8_t shape = 0;
+  size_t at = 0, end = start < 200 ? start : 200;
+  for (size_t i = 0; i < end && !(shape & HRI_OOM_LEVEL); i++)
+    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
+      if (lower(line[i]) == levels[l][0] && starts_with(line, end, i, levels[l])) shape = HRI_OOM_LEVEL;
+  while (at < count && is_blank(line[at])) at++;
+  if (at + 1 < count && strchr("#*-+>", line[at]) && line[at + 1] != '-') shape |= HRI_OOM_MARKED;
+  if (at + 2 < count && (line[at] == '/' || line[at] == '-') && line[at + 1] == line[at]) shape |= HRI_OOM_COMMENT;
+  if (at + 1 < count && line[at] == '<' && lower(line[at + 1]) >= 'a' && lower(line[at + 1]) <= 'z')
+    shape |= HRI_OOM_COMMENT;
+  if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*'))
+    shape |= HRI_OOM_COMMENT; /* an item */
+  if (at + 2 < count && is_digit(line[at]) && strchr(".)", line[at + 1]) && line[at + 2] == ' ')
+    shape |= HRI_OOM_COMMENT;
+  if (at + 1 < count && line[at] == '#') shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT;
+  if (at < count && line[at] == '|' && memchr(line + at + 1, '|', count - at - 1)) shape |= HRI_OOM_ROW;
+  return shape;
+}
+
 /* How many bytes at line[at] are dressing: a terminal escape, an emphasis mark, a short HTML tag. */
 static size_t dressing(const char *line, size_t count, size_t at) {
   static const char *const tags[] = {"<b>", "</b>", "<em>", "</em>", "<strong>", "</strong>", "<code>", "</code>"};
@@ -220,6 +284,9 @@ static bool reports_kill(const char *line, size_t count, size_t start) {
   static const char word[] = "killed";
   enum { LENGTH = sizeof word - 1 };
   while (count > start && is_blank(line[count - 1])) count--;
+  for (size_t at = start; at < count; at++) /* also behind a bar */
+    if (line[at] == 'z' && starts_with(line, count, at, "zsh: killed") && (at == start || line[at - 1] == ']'))
+      return true;
   if (starts_with(line, count, 0, "zsh: killed")) return true;
   if (count - start < LENGTH) return false;
   if (starts_with(line, count, count - LENGTH, word) && (count - start == LENGTH || line[count - LENGTH - 1] == ']'))
@@ -254,7 +321,7 @@ static int32_t rank_at(const char *line, size_t count, size_t at, size_t *behind
 
 /* Marks what comes next in the window, unless the place is marked. */
 static bool push_mark(hr_explainer *e, bool bar) {
-  mark here = {(uint32_t)e->count, e->rank, e->who, bar, e->lines + 1};
+  mark here = {(uint32_t)e->count, e->rank, e->who, bar, e->shape, e->lines + 1};
   if (e->marks.count > 0 && e->marks.items[e->marks.count - 1].offset == here.offset) {
     e->marks.items[e->marks.count - 1] = here;
     return true;
@@ -270,10 +337,25 @@ static size_t part_end(const char *line, size_t count, size_t from) {
   return count;
 }
 
-static void add_part(hr_explainer *e, size_t at, size_t end) {
+/* Back quotes at e->line[at], where the window has come to `e->count`: what they enclose is remembered. */
+static bool see_tick(hr_explainer *e, size_t at, size_t *open) {
+  span found = {(uint32_t)*open, (uint32_t)e->count};
+  if (at > 0 && e->line[at - 1] == '`') return true; /* a run of them is one */
+  if (*open == SIZE_MAX) {
+    *open = e->count;
+    return true;
+  }
+  *open = SIZE_MAX;
+  return found.from == found.to || hri_array_push(&e->ticks, found);
+}
+
+/* False when back quotes could not be kept. */
+static bool add_part(hr_explainer *e, size_t at, size_t end, size_t open) {
+  bool kept = true;
   while (at < end) {
     char c = e->line[at];
     size_t skip = dressing(e->line, end, at);
+    if (c == '`') kept = see_tick(e, at, &open) && kept;
     if (skip) {
       at += skip;
     } else if (c == '\\' && at + 1 < end && (e->line[at + 1] == 'n' || e->line[at + 1] == 't')) {
@@ -288,23 +370,51 @@ static void add_part(hr_explainer *e, size_t at, size_t end) {
       at++;
     }
   }
+  return kept && (open == SIZE_MAX || see_tick(e, 0, &open)); /* or closed in the next line */
+}
+
+/* Where back quotes are open at the raw line's text, whose prefix ends at `at`: SIZE_MAX when none are. */
+static size_t open_tick(const hr_explainer *e, size_t at) {
+  bool open = false;
+  for (size_t i = 0; i < at; i++)
+    if (e->line[i] == '`' && (i == 0 || e->line[i - 1] != '`')) open = !open;
+  return open ? e->count : SIZE_MAX;
+}
+
+/* Where the raw line goes on with a string literal that the line before left off, behind its quote; `at` when it does
+ * not. */
+static size_t literal_start(const hr_explainer *e, size_t at, size_t count) {
+  size_t end = e->count, from = at;
+  while (end > 0 && e->text[end - 1] == ' ') end--;
+  while (from < count && is_blank(e->line[from])) from++;
+  if (end == 0 || e->count - end > 1 || e->text[end - 1] != '"' || from + 1 >= count) return at;
+  if (e->continued || e->line[from] != '"' || e->line[from + 1] == ':' || e->line[from + 1] == ',') return at;
+  return e->marks.count > 0 && end - 1 > e->marks.items[e->marks.count - 1].offset ? from + 1 : at;
 }
 
 /* Normalises the raw line into the window, which has room for it. False when a mark could not be kept. */
 static bool add_line(hr_explainer *e, bool complete) {
-  size_t count = drop_escapes(e->line, e->line_count), at = 0, end, behind;
-  bool kill = false, kept = true;
+  size_t open;
+  size_t count = drop_escapes(e->line, e->line_count), at = 0, end, behind = 0;
+  bool kill = false, kept = true, first = true;
   if (!e->continued) {
     e->rank = -1;
     e->who = -1;
     at = skip_prefix(e->line, count, &e->rank, &e->who);
+    e->shape = shape_of(e->line, count, at);
     if (e->rank >= 0) e->who = e->rank;
     kill = complete && reports_kill(e->line, count, at);
   }
+  open = literal_start(e, at, count);
+  if (open > at) { /* "... has a total " goes on as "capacity of ..." */
+    e->count -= e->text[e->count - 1] == ' ' ? 2 : 1;
+    if (e->text[e->count - 1] != ' ') add_blank(e);
+    at = open;
+  }
   while (at < count && kept) {
     end = part_end(e->line, count, at);
-    kept = push_mark(e, is_bar(e->line, at, end));
-    add_part(e, at, end);
+    kept = push_mark(e, is_bar(e->line, at, end)) && add_part(e, at, end, first ? open_tick(e, at) : SIZE_MAX);
+    first = false;
     if (end < count) {
       e->rank = rank_at(e->line, count, end, &behind);
       e->who = e->rank;
@@ -325,12 +435,30 @@ static bool add_line(hr_explainer *e, bool complete) {
 
 /* ---- messages in the window ---- */
 
-/* Copies the text from `at` on into e->one, without the lines of other ranks; returns its length. The 160 bytes before
- * `at` come first; *start is where `at` came to lie. `map` gets the window offset of the copy's end. */
-static size_t one_message(hr_explainer *e, size_t at, size_t mark_index, size_t *start) {
-  size_t count = at < 160 ? at : 160, m = mark_index;
+/* Copies up to BEFORE bytes that stand before `at` to the beginning of e->one, without the lines of other ranks; returns
+ * how many. */
+static size_t copy_before(hr_explainer *e, size_t at, size_t m) {
   int64_t who = e->marks.items[m].who;
-  memcpy(e->one, e->text + at - count, count);
+  size_t left = BEFORE, first = m;
+  for (size_t end = at; left > 0 && end > 0;) {
+    size_t begin = e->marks.items[m].offset < end ? e->marks.items[m].offset : end;
+    bool mine = m == first || ((e->marks.items[m].who == who || e->marks.items[m].who < 0) && !e->marks.items[m].bar);
+    size_t take = mine ? (end - begin < left ? end - begin : left) : 0;
+    left -= take;
+    memcpy(e->one + left, e->text + end - take, take);
+    end = begin;
+    if (m == 0 || first - m > 40) break;
+    m--;
+  }
+  memmove(e->one, e->one + left, BEFORE - left);
+  return BEFORE - left;
+}
+
+/* Copies the text from `at` on into e->one, without the lines of other ranks; returns its length. What stands before
+ * `at` comes first; *start is where `at` came to lie. */
+static size_t one_message(hr_explainer *e, size_t at, size_t mark_index, size_t *start) {
+  size_t count = copy_before(e, at, mark_index), m = mark_index;
+  int64_t who = e->marks.items[m].who;
   *start = count;
   while (at < e->count && count < sizeof e->one) {
     size_t end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : e->count;
@@ -351,7 +479,7 @@ static bool ranks_agree(int32_t a, int32_t b) { return a == b || a < 0 || b < 0;
 
 static bool is_device_kind(hri_oom_kind kind) {
   return kind == HRI_OOM_CACHING || kind == HRI_OOM_ASYNC || kind == HRI_OOM_REJECTED || kind == HRI_OOM_MPS ||
-         kind == HRI_OOM_BARE;
+         kind == HRI_OOM_BARE || kind == HRI_OOM_REPORT;
 }
 
 /* True when a message repeats a failure that is known: a wrapper's error after the first, a summary of all ranks. */
@@ -359,8 +487,8 @@ static bool is_repeat(const hr_explainer *e, size_t i, const hr_oom_failure *fai
   const hr_oom_failure *old = &e->failures.items[i];
   bool figures = failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT;
   if (!ranks_agree(old->rank, failure->rank)) return false;
-  if (!figures && is_device_kind(kind) && is_device_kind(e->kinds.items[i])) return true;
-  return kind == e->kinds.items[i] && old->source == failure->source && hri_oom_same_figures(old, failure) &&
+  if (!figures && is_device_kind(kind) && is_device_kind(e->origins.items[i].kind)) return true;
+  return kind == e->origins.items[i].kind && old->source == failure->source && hri_oom_same_figures(old, failure) &&
          (old->device_index == failure->device_index || failure->device_index < 0 || old->device_index < 0);
 }
 
@@ -399,7 +527,37 @@ static bool is_part(const hr_oom_failure *part, const hr_oom_failure *whole) {
 static size_t find_exact(const hr_explainer *e, hr_oom_failure *failure) {
   size_t i = e->failures.count;
   while (i > 0)
-    if (e->exact.items[--i] && take_exact(&e->failures.items[i], failure)) return i;
+    if (e->origins.items[--i].exact && take_exact(&e->failures.items[i], failure)) return i;
+  return e->failures.count;
+}
+
+/* Whether a message that was met in its middle is one that was read from its beginning, some lines before: the same
+ * rank's, and no figure differs. */
+static bool is_rest(const hr_oom_failure *old, const hr_oom_failure *rest) {
+  if (old->rank != rest->rank || rest->line - old->line > NEAR_LINES) return false;
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++) {
+    const hr_oom_value *a = &old->figures[i], *b = &rest->figures[i];
+    if (b->state == HR_OOM_READ && (a->state != HR_OOM_READ || a->bytes != b->bytes)) return false;
+  }
+  return true;
+}
+
+/* Whether `failure`, known by its structure alone, says again in other words what was said some lines before. */
+static bool is_echo(const hr_oom_failure *old, const hr_oom_failure *failure) {
+  bool figures = failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT;
+  return ranks_agree(old->rank, failure->rank) && failure->line - old->line <= NEAR_LINES &&
+         (!figures || old->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT);
+}
+
+/* A failure known by its structure alone, without a request, some lines before one whose words are known: that one says
+ * more about it. count: none. */
+static size_t find_general(const hr_explainer *e, const hr_oom_failure *failure) {
+  for (size_t i = e->failures.count; i-- > 0;) {
+    const hr_oom_failure *old = &e->failures.items[i];
+    if (e->origins.items[i].general && ranks_agree(old->rank, failure->rank) &&
+        failure->line - old->line <= NEAR_LINES && old->figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT)
+      return i;
+  }
   return e->failures.count;
 }
 
@@ -413,13 +571,20 @@ static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
       line = i;
       break;
     }
-    if (!is_repeat(e, i, failure, message->kind) && !is_part(failure, old)) continue;
+    if (e->origins.items[i].general && !message->general && is_repeat(e, i, failure, message->kind)) {
+      line = i; /* the one whose words are known says more */
+      break;
+    }
+    if (!is_repeat(e, i, failure, message->kind) && !is_part(failure, old) &&
+        !(message->general && is_echo(old, failure)) && !(message->cut && is_rest(old, failure)))
+      continue;
     if (!message->cut) old->repeats++;
     if (old->rank < 0) old->rank = failure->rank;
     if (old->device_index < 0) old->device_index = failure->device_index;
     return HR_OK;
   }
   if (line == e->failures.count && message->kind == HRI_OOM_CACHING && !message->exact) line = find_exact(e, failure);
+  if (line == e->failures.count && !message->general) line = find_general(e, failure);
   if (line == e->failures.count && e->failures.count == HR_OOM_MAX_FAILURES) {
     e->more++;
     return HR_OK;
@@ -433,11 +598,11 @@ static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
   if (line < e->failures.count) {
     failure->repeats = e->failures.items[line].repeats;
     e->failures.items[line] = *failure;
-    e->exact.items[line] = false;
+    e->origins.items[line] = (origin){message->kind, false, message->general};
     return HR_OK;
   }
-  if (!hri_array_push(&e->exact, message->exact)) return hri_fail_memory(error, sizeof *failure, "an explanation");
-  if (!hri_array_push(&e->kinds, message->kind)) return hri_fail_memory(error, sizeof *failure, "an explanation");
+  origin known = {message->kind, message->exact, message->general};
+  if (!hri_array_push(&e->origins, known)) return hri_fail_memory(error, sizeof *failure, "an explanation");
   if (!hri_array_push(&e->failures, *failure)) return hri_fail_memory(error, sizeof *failure, "an explanation");
   return HR_OK;
 }
@@ -457,30 +622,127 @@ static void untangle(hr_explainer *e, size_t at, size_t mark_index, size_t after
   }
 }
 
+/* The word at `at` in the window and its line, as far as the general rule looks. */
+static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
+  hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count};
+  p.line_end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : e->count;
+  p.shape = e->marks.items[m].shape;
+  for (size_t i = e->ticks.count; i-- > 0 && e->ticks.items[i].to > p.line;) {
+    const span *s = &e->ticks.items[i];
+    if (s->from >= p.line_end) continue;
+    p.has_ticks = true;
+    if (s->from > at || s->to <= at) continue;
+    p.tick_from = s->from;
+    p.tick_to = s->to;
+  }
+  p.before_count = p.line < BEHIND ? p.line : BEHIND;
+  p.before = e->text + p.line - p.before_count;
+  if (at - p.line > LINE_BEHIND) p.line = at - LINE_BEHIND;
+  if (p.line_end - at > LINE_AHEAD) p.line_end = at + LINE_AHEAD;
+  return p;
+}
+
+/* The same in the copy of one message, where `at` came to lie at `start`. */
+static void move_place(hri_oom_place *p, const char *one, size_t start, size_t count) {
+  size_t before = p->at - p->line, behind = p->line_end - p->at;
+  if (p->tick_from < p->tick_to) {
+    p->tick_to = p->tick_to - p->at + start;
+    p->tick_from = p->at - p->tick_from < start ? start - (p->at - p->tick_from) : 0;
+  }
+  p->text = one;
+  p->line = before < start ? start - before : 0;
+  p->line_end = start + behind < count ? start + behind : count;
+  p->at = start;
+  p->count = count;
+}
+
+/* Whether a message whose words are known begins behind `at` in its line: then that one is read. */
+static bool is_known_later(hr_explainer *e, const hri_oom_place *p) {
+  size_t end;
+  for (size_t at = hri_oom_find(p->text, p->at + 1, p->line_end); at < p->line_end;
+       at = hri_oom_find(p->text, at + 1, p->line_end)) {
+    if (hri_oom_is_general(p->text, at, p->line_end)) continue;
+    if (hri_oom_parse(p->text, at, p->count, &e->message, &end) != HRI_OOM_NOTHING) return true;
+  }
+  return false;
+}
+
+static void begin_message(hr_explainer *e, size_t m) {
+  memset(&e->message, 0, sizeof e->message); /* 10 KiB: what a head that was none has left there */
+  e->message.failure.rank = e->marks.items[m].rank;
+  e->message.failure.line = e->marks.items[m].line;
+  e->message.failure.event = UINT64_MAX;
+}
+
+/* Whether what stands at the place is worth a look: a line, or a part of one that is too long, holds few of them, and a
+ * word of the general rule needs another one that says that something failed. */
+static bool is_worth_it(hr_explainer *e, const hri_oom_place *p, size_t m, bool general) {
+  static const char *const words[] = {"fail",   "unable",  "cannot",     "can't",   "could",  "not ",     "out of",
+                                      "out_of", "outof",   "insuff",     "exhaust", "exceed", "error",    "no ",
+                                      "oom",    "lack",    "than",       "too ",    "full",   "overflow", "enomem",
+                                      "refuse", "ran out", "impossible", "n't "};
+  size_t line = e->marks.items[m].offset, end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : p->count;
+  end = end + 120 < p->count ? end + 120 : p->count; /* or in the next line, where one was wrapped */
+  if (e->judged_line != line + 1) {
+    e->judged_line = line + 1;
+    e->tries = 0;
+    e->may_fail = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words && !e->may_fail; i++)
+      e->may_fail = hri_oom_word(p->text, line, end, words[i]) < end;
+  }
+  return e->tries < TRIES && (e->may_fail || !general);
+}
+
+/* Reads what stands at `at`, in the line of mark `m`, into e->message; returns where the search goes on. */
+static size_t read_message(hr_explainer *e, size_t at, size_t m) {
+  hri_oom_place place = place_of(e, at, m);
+  bool general = hri_oom_is_general(e->text, at, e->count);
+  size_t start, count, end;
+  e->message.kind = HRI_OOM_NOTHING;
+  if (!is_worth_it(e, &place, m, general)) return at + 1;
+  if (general ? !hri_oom_is_reported(&place) : at < e->muted) {
+    e->tries += general;
+    return at + 1;
+  }
+  count = one_message(e, at, m, &start);
+  begin_message(e, m);
+  move_place(&place, e->one, start, count);
+  if (!general) {
+    e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
+    if (e->message.kind != HRI_OOM_NOTHING) hri_oom_add_words(&place, &e->message);
+  }
+  if (general || (e->message.kind == HRI_OOM_NOTHING && hri_oom_is_reported(&place))) {
+    bool later = is_known_later(e, &place);
+    begin_message(e, m);
+    if (later) return at + 1;
+    e->message.general = true;
+    e->message.kind = hri_oom_report(&place, &e->message, &end);
+  }
+  if (e->message.kind == HRI_OOM_NOTHING) {
+    e->tries += 4;
+    if (!general && end > start && end - start < 60) e->muted = at + (end - start); /* the rest of the same words */
+    return at + 1;
+  }
+  /* With other lines left out between, an offset in the copy is no offset in the window: then only the head is
+   * done. */
+  if (end > start && count - start <= e->count - at && memcmp(e->one + start, e->text + at, end - start) == 0)
+    return at + (end - start);
+  return at + 16;
+}
+
 /* Reads all messages that start before `limit`. */
 static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
   size_t m = 0;
   while (e->searched < limit) {
-    size_t at = hri_oom_find(e->text, e->searched, e->count), start, count, end, after;
+    size_t at = hri_oom_find(e->text, e->searched, e->count), after;
     if (at >= limit) break;
     while (m + 1 < e->marks.count && e->marks.items[m + 1].offset <= at) m++;
     if (e->parsed >= MAX_PARSED) {
-      e->more++;
+      e->more += !hri_oom_is_general(e->text, at, e->count);
       e->searched = at + 1;
       continue;
     }
-    count = one_message(e, at, m, &start);
-    if (e->message.kind != HRI_OOM_NOTHING)
-      memset(&e->message, 0, sizeof e->message); /* 10 KiB, and most heads are no message */
-    e->message.failure.rank = e->marks.items[m].rank;
-    e->message.failure.line = e->marks.items[m].line;
-    e->message.failure.event = UINT64_MAX;
-    e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
-    /* With other lines left out between, an offset in the copy is no offset in the window: then only the head is
-     * done. */
-    if (end > start && count - start <= e->count - at && memcmp(e->one + start, e->text + at, end - start) == 0)
-      after = at + (end - start);
-    else after = at + 16;
+    after = read_message(e, at, m);
     if (e->message.kind != HRI_OOM_NOTHING) {
       e->parsed++;
       untangle(e, at, m, after);
@@ -502,7 +764,18 @@ static hr_status slide(hr_explainer *e, hr_error *error) {
   memmove(e->text, e->text + drop, e->count - drop);
   e->count -= drop;
   e->searched -= drop;
+  e->judged_line = 0;
+  e->muted = e->muted > drop ? e->muted - drop : 0;
   e->torn_end = e->torn_end > drop ? e->torn_end - drop : 0;
+  for (size_t i = 0; i < e->ticks.count; i++)
+    if (e->ticks.items[i].to > drop) {
+      span moved = e->ticks.items[i];
+      moved.from = moved.from > drop ? moved.from - (uint32_t)drop : 0;
+      moved.to -= (uint32_t)drop;
+      e->ticks.items[kept++] = moved;
+    }
+  e->ticks.count = kept;
+  kept = 0;
   for (size_t i = 0; i < e->marks.count; i++) {
     mark moved = e->marks.items[i];
     bool covers = i + 1 == e->marks.count || e->marks.items[i + 1].offset > drop;
@@ -558,10 +831,11 @@ hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr
 /* Device failures with figures first; then other device failures and plain host failures; kills and library errors that
  * may only follow from another failure last. The first of the best wins. */
 static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
-  if (kind == HRI_OOM_LIBRARY || kind == HRI_OOM_ENDED) return kind == HRI_OOM_LIBRARY ? 3 : 1;
+  if (kind == HRI_OOM_ENDED) return 1;
+  if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return 2;
   if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
-  if (kind == HRI_OOM_FOREIGN) return 2;
-  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY_LIKELY ? 1 : 3;
+
+  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 3;
 }
 
 hr_status hr_explainer_end(hr_explainer *e, hr_explanation **explanation, hr_error *error) {
@@ -575,8 +849,8 @@ hr_status hr_explainer_end(hr_explainer *e, hr_explanation **explanation, hr_err
   result = hri_alloc_zero(1, sizeof *result);
   if (!result) return hri_fail_memory(error, sizeof *result, "an explanation");
   for (size_t i = 1; i < e->failures.count; i++)
-    if (weight(&e->failures.items[i], e->kinds.items[i]) >
-        weight(&e->failures.items[result->primary], e->kinds.items[result->primary]))
+    if (weight(&e->failures.items[i], e->origins.items[i].kind) >
+        weight(&e->failures.items[result->primary], e->origins.items[result->primary].kind))
       result->primary = (uint32_t)i;
   result->failures = e->failures.items;
   result->failure_count = (uint32_t)e->failures.count;
@@ -592,9 +866,9 @@ void hr_explainer_destroy(hr_explainer *e) {
   if (!e) return;
   hri_free(e->text);
   hri_array_free(&e->marks);
+  hri_array_free(&e->ticks);
   hri_array_free(&e->failures);
-  hri_array_free(&e->kinds);
-  hri_array_free(&e->exact);
+  hri_array_free(&e->origins);
   hri_free(e);
 }
 

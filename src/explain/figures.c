@@ -1,0 +1,292 @@
+/* Numbers with their units in a text, and which figure of a failure each one is: by the words that stand beside it,
+ * whatever their order and whoever speaks. */
+#include "explain/figures.h"
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
+
+size_t hri_oom_word(const char *text, size_t from, size_t count, const char *word) {
+  size_t length = strlen(word);
+  const char *found = text && from < count ? memmem(text + from, count - from, word, length) : NULL;
+  return found ? (size_t)(found - text) : count;
+}
+
+static uint64_t unit_bytes(const char *unit, size_t length) {
+  static const char *const names[] = {"b",  "kib",   "mib",  "gib",    "tib",    "kb",     "mb",        "gb",
+                                      "tb", "bytes", "byte", "kbytes", "mbytes", "gbytes", "megabytes", "gigabytes"};
+  static const uint8_t shifts[] = {0,  10, 20, 30, 40, 10, 20, 30,
+                                   40, 0,  0,  10, 20, 30, 20, 30}; /* PyTorch's "GB" counts in 2^30 too */
+  for (size_t i = 0; i < sizeof shifts; i++)
+    if (strlen(names[i]) == length && memcmp(names[i], unit, length) == 0) return 1ull << shifts[i];
+  return 0;
+}
+
+/* "2.20g" as TensorFlow and Slurm print it: the letter follows at once, and no word does. */
+static uint64_t letter_bytes(char letter) {
+  static const char letters[] = "kmgt";
+  const char *found = letter ? strchr(letters, letter) : NULL;
+  return found ? 1024ull << (10 * (found - letters)) : 0;
+}
+
+/* A number at text[at, end), with commas between thousands; the place behind it, or `at` when there is none. */
+static size_t read_number(const char *text, size_t at, size_t end, long double *number, long double *place) {
+  size_t start = at;
+  bool point = false;
+  *number = 0;
+  *place = 1;
+  for (; at < end && at - start < 40 && (is_digit(text[at]) || text[at] == '.' || text[at] == ','); at++) {
+    if (text[at] == ',') {
+      if (at + 1 >= end || !is_digit(text[at + 1])) break;
+      continue;
+    }
+    if (text[at] == '.') {
+      if (point) return start;
+      if (at + 1 >= end || !is_digit(text[at + 1])) break;
+      point = true;
+      continue;
+    }
+    *number = *number * 10 + (text[at] - '0');
+    if (point) *place *= 10;
+  }
+  return at > start && is_digit(text[start]) ? at : start;
+}
+
+static void set_size(hr_oom_value *value, long double number, long double place, uint64_t unit) {
+  number = number / place * (long double)unit;
+  value->state = HR_OOM_READ;
+  value->bytes = number >= 18446744073709551615.0L ? UINT64_MAX : (uint64_t)(number + 0.5L);
+  value->slack_bytes = unit == 1 ? 0 : (uint64_t)((long double)unit / place / 2) + 1;
+}
+
+/* A number with its unit at text[at]; *behind is the place after it. */
+static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
+  long double number, place;
+  size_t after = read_number(text, at, end, &number, &place), unit_end;
+  uint64_t unit;
+  if (after == at) return false;
+  if (after < end && text[after] == '.') after++; /* "77. gib", NumPy's */
+  for (at = after; at < end && text[at] == ' ';) at++;
+  for (unit_end = at; unit_end < end && is_letter(text[unit_end]);) unit_end++;
+  unit = unit_bytes(text + at, unit_end - at);
+  if (unit == 0 && at == after && unit_end == at + 1) unit = letter_bytes(text[at]);
+  if (unit == 0) return false;
+  set_size(value, number, place, unit);
+  *behind = unit_end;
+  return true;
+}
+
+bool hri_oom_size_at(const char *text, size_t at, size_t end, hr_oom_value *value) {
+  size_t behind;
+  while (at < end && (text[at] == ' ' || text[at] == ':' || text[at] == '=')) at++;
+  return read_sized(text, at, end, value, &behind);
+}
+
+bool hri_oom_size_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
+  size_t at = hri_oom_word(text, 0, count, words);
+  return at < count && hri_oom_size_at(text, at + strlen(words), count, value);
+}
+
+/* Whether the digits from `start` on may be the rest of a number: nothing, a point or an ellipsis stands before them. */
+static bool is_cut_number(const char *text, size_t start) {
+  return start == 0 || text[start - 1] == '.' || (start >= 3 && memcmp(text + start - 3, "\xe2\x80\xa6", 3) == 0);
+}
+
+static bool read_before(const char *text, size_t at, size_t count, hr_oom_value *value) {
+  size_t start = at;
+  while (start > 0 && text[start - 1] == ' ') start--;
+  while (start > 0 && is_letter(text[start - 1]) && at - start < 12) start--;
+  while (start > 0 && text[start - 1] == ' ') start--;
+  at = start;
+  while (start > 0 && at - start < 40 &&
+         (is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
+    start--;
+  while (start < at && !is_digit(text[start])) start++;
+  if (start == at || is_cut_number(text, start)) return false;
+  return hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
+}
+
+bool hri_oom_count_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
+  size_t at = hri_oom_word(text, 0, count, words);
+  long double number, place;
+  if (at == count) return false;
+  for (at += strlen(words); at < count && text[at] == ' ';) at++;
+  if (read_number(text, at, count, &number, &place) == at || place != 1) return false;
+  set_size(value, number, 1, 1);
+  return true;
+}
+
+bool hri_oom_size_in_unit_of(const char *text, size_t slash, size_t count, hr_oom_value *value) {
+  long double number, place, second, second_place;
+  size_t start = slash, behind = read_number(text, slash + 1, count, &second, &second_place), end;
+  uint64_t unit;
+  while (start > 0 && (is_digit(text[start - 1]) || text[start - 1] == '.')) start--;
+  if (read_number(text, start, slash, &number, &place) != slash) return false;
+  while (behind < count && text[behind] == ' ') behind++;
+  for (end = behind; end < count && is_letter(text[end]);) end++;
+  unit = unit_bytes(text + behind, end - behind);
+  if (unit == 0) return false;
+  set_size(value, number, place, unit);
+  return true;
+}
+
+bool hri_oom_size_before(const char *text, size_t count, const char *words, hr_oom_value *value) {
+  for (size_t at = hri_oom_word(text, 0, count, words); at < count; at = hri_oom_word(text, at + 1, count, words))
+    if (read_before(text, at, count, value)) return true;
+  return false;
+}
+
+bool hri_oom_size_before_cut(const char *text, size_t count, const char *words, size_t least, hr_oom_value *value) {
+  for (size_t length = strlen(words) - 1; length >= least; length--)
+    if (length < count && memcmp(text + count - length, words, length) == 0)
+      return read_before(text, count - length, count, value);
+  return false;
+}
+
+/* ---- whoever speaks ---- */
+
+typedef struct label {
+  const char *word;
+  hr_oom_figure figure;
+} label;
+
+/* Where the last of some labels before a number ends; words that say nothing stand for HR_OOM_FIGURE_COUNT. */
+static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
+                                      {"allocating", HR_OOM_REQUESTED},
+                                      {"allocation of", HR_OOM_REQUESTED},
+                                      {"allocation size", HR_OOM_REQUESTED},
+                                      {"alloc size", HR_OOM_REQUESTED},
+                                      {"alloc", HR_OOM_REQUESTED},
+                                      {"malloc", HR_OOM_REQUESTED},
+                                      {"calloc", HR_OOM_REQUESTED},
+                                      {"mmap", HR_OOM_REQUESTED},
+                                      {"request", HR_OOM_REQUESTED},
+                                      {"requested", HR_OOM_REQUESTED},
+                                      {"requesting", HR_OOM_REQUESTED},
+                                      {"requires", HR_OOM_REQUESTED},
+                                      {"required", HR_OOM_REQUESTED},
+                                      {"reserve", HR_OOM_REQUESTED},
+                                      {"needs", HR_OOM_REQUESTED},
+                                      {"need", HR_OOM_REQUESTED},
+                                      {"needed", HR_OOM_REQUESTED},
+                                      {"size", HR_OOM_REQUESTED},
+                                      {"sized", HR_OOM_REQUESTED},
+                                      {"buffer of", HR_OOM_REQUESTED},
+                                      {"chunk of", HR_OOM_REQUESTED},
+                                      {"create", HR_OOM_REQUESTED},
+                                      {"free", HR_OOM_FREE},
+                                      {"available", HR_OOM_FREE},
+                                      {"remaining", HR_OOM_FREE},
+                                      {"left", HR_OOM_FREE},
+                                      {"total", HR_OOM_TOTAL},
+                                      {"memory (size", HR_OOM_TOTAL},
+                                      {"capacity", HR_OOM_TOTAL},
+                                      {"limit", HR_OOM_ALLOWED},
+                                      {"limit set to", HR_OOM_ALLOWED},
+                                      {"allowed", HR_OOM_ALLOWED},
+                                      {"maximum", HR_OOM_ALLOWED},
+                                      {"max", HR_OOM_ALLOWED},
+                                      {"allocated so far", HR_OOM_ALLOCATED},
+                                      {"allocated", HR_OOM_ALLOCATED},
+                                      {"used", HR_OOM_FIGURE_COUNT},
+                                      {"peak", HR_OOM_FIGURE_COUNT},
+                                      {"in use", HR_OOM_FIGURE_COUNT}};
+static const label behind_labels[] = {{" free", HR_OOM_FREE},
+                                      {" available", HR_OOM_FREE},
+                                      {" is free", HR_OOM_FREE},
+                                      {" is available", HR_OOM_FREE},
+                                      {" are free", HR_OOM_FREE},
+                                      {" are available", HR_OOM_FREE},
+                                      {" left", HR_OOM_FREE},
+                                      {" total", HR_OOM_TOTAL},
+                                      {" capacity", HR_OOM_TOTAL},
+                                      {" allowed", HR_OOM_ALLOWED},
+                                      {" limit", HR_OOM_ALLOWED},
+                                      {" allocated", HR_OOM_ALLOCATED},
+                                      {" memory has been allocated", HR_OOM_ALLOCATED},
+                                      {" used", HR_OOM_FIGURE_COUNT},
+                                      {" in use", HR_OOM_FIGURE_COUNT}};
+
+static bool is_word_part(char c) { return is_letter(c) || is_digit(c); }
+
+/* What the words before text[at] call the number there: the label that ends last, within a few words and the same
+ * part of the sentence. */
+static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool *found) {
+  size_t start = at > from + 40 ? at - 40 : from, best = start, longest = 0;
+  hr_oom_figure figure = HR_OOM_FIGURE_COUNT;
+  for (size_t i = start; i < at; i++)
+    if (text[i] == ';' || text[i] == ',' || (text[i] == '.' && i + 1 < at && text[i + 1] == ' ')) start = i + 1;
+  *found = false;
+  for (size_t l = 0; l < sizeof before_labels / sizeof *before_labels; l++) {
+    size_t length = strlen(before_labels[l].word);
+    for (size_t i = hri_oom_word(text, start, at, before_labels[l].word); i < at;
+         i = hri_oom_word(text, i + 1, at, before_labels[l].word)) {
+      size_t end = i + length;
+      bool whole = (i == start || !is_letter(text[i - 1]) || length >= 5) && (end == at || !is_letter(text[end]));
+      if (!whole || (*found && (end < best || (end == best && length <= longest)))) continue;
+      best = end;
+      longest = length;
+      figure = before_labels[l].figure;
+      *found = true;
+    }
+  }
+  if (figure == HR_OOM_REQUESTED && best - longest > start) { /* "the maximum allowed buffer size of" */
+    static const char *const bounds[] = {"maximum", "max ", "allowed", "limit"};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+      if (hri_oom_word(text, start, best - longest, bounds[i]) < best - longest) return HR_OOM_ALLOWED;
+  }
+  return figure;
+}
+
+static hr_oom_figure label_behind(const char *text, size_t at, size_t count, bool *found) {
+  *found = true;
+  for (size_t l = 0; l < sizeof behind_labels / sizeof *behind_labels; l++) {
+    size_t length = strlen(behind_labels[l].word);
+    if (count - at >= length && memcmp(text + at, behind_labels[l].word, length) == 0 &&
+        (at + length == count || !is_letter(text[at + length])))
+      return behind_labels[l].figure;
+  }
+  *found = false;
+  return HR_OOM_FIGURE_COUNT;
+}
+
+/* A bare number counts as bytes where the words before it speak of a size or of memory. */
+static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
+  long double number, place;
+  size_t start = at > from + 24 ? at - 24 : from;
+  *behind = read_number(text, at, end, &number, &place);
+  if (*behind - at < 5 || place != 1 || (*behind < end && (is_letter(text[*behind]) || text[*behind] == '/')))
+    return false;
+  if (at > from + 1 && text[at - 1] == 'x') return false;
+  if (*behind + 1 < end && text[*behind] == ' ' && text[*behind + 1] == '>') return false; /* "(33715636 > 32757760)" */
+  if (hri_oom_word(text, start, at, "size") == at && hri_oom_word(text, start, at, "memory") == at &&
+      hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at)
+    return false;
+  set_size(value, number, 1, 1);
+  return true;
+}
+
+void hri_oom_read_labelled(const char *text, size_t from, size_t end, hr_oom_value *figures) {
+  for (size_t at = from; at < end; at++) {
+    hr_oom_value value = {0}, exact = {0};
+    size_t behind;
+    bool sized, found, named;
+    hr_oom_figure figure, other;
+    if (!is_digit(text[at]) || (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '_'))) continue;
+    if (is_cut_number(text, at)) continue;
+    sized = read_sized(text, at, end, &value, &behind);
+    if (!sized && !read_bare(text, from, at, end, &value, &behind)) {
+      while (at < end && (is_word_part(text[at]) || text[at] == '.')) at++;
+      continue;
+    }
+    figure = label_before(text, from, at, &found);
+    other = label_behind(text, behind, end, &named);
+    if (named) figure = other; /* "free memory: 3 gib, 10 gib total": what follows at once is nearer */
+    /* "512.00m (536870912 bytes)": the same in whole bytes */
+    if (sized && behind + 2 < end && text[behind] == ' ' && text[behind + 1] == '(' &&
+        read_sized(text, behind + 2, end, &exact, &behind) && exact.slack_bytes == 0)
+      value = exact;
+    if ((found || named) && figure < HR_OOM_FIGURE_COUNT && figures[figure].state == HR_OOM_ABSENT)
+      figures[figure] = value;
+    at = behind > at ? behind - 1 : at;
+  }
+}

@@ -1,0 +1,27 @@
+/* Words in a normalised text: whole ones, parts of names, the ends of sentences. */
+#ifndef HRI_EXPLAIN_MATCH_H
+#define HRI_EXPLAIN_MATCH_H
+
+#include "explain/message.h"
+
+#define HRI_COUNT(list) (sizeof(list) / sizeof *(list))
+
+static inline bool hri_is_digit(char c) { return c >= '0' && c <= '9'; }
+static inline bool hri_is_letter(char c) { return c >= 'a' && c <= 'z'; }
+static inline bool hri_is_name(char c) { return hri_is_letter(c) || hri_is_digit(c) || c == '_'; }
+
+/* Where `word` stands in text[from, to) with no letter, digit or "_" beside it; `to` when it does not. */
+size_t hri_match_whole(const char *text, size_t from, size_t to, const char *word);
+/* Whether one of some words stands there whole, or as a part of others. */
+bool hri_match_any(const char *text, size_t from, size_t to, const char *const *words, size_t count);
+bool hri_match_part(const char *text, size_t from, size_t to, const char *const *parts, size_t count);
+/* Whether `words` stand right at text[at], or end right before text[to]. */
+bool hri_match_at(const char *text, size_t at, size_t to, const char *words);
+bool hri_match_end(const char *text, size_t from, size_t to, const char *words);
+
+/* Whether a sentence ends at text[at]: "2.5 gib" and "a.b" do not end one. */
+bool hri_ends_sentence(const char *text, size_t at, size_t to);
+size_t hri_sentence_start(const char *text, size_t from, size_t at);
+size_t hri_sentence_end(const char *text, size_t at, size_t to);
+
+#endif

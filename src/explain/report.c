@@ -1,0 +1,687 @@
+/* Failures reported by speakers that nobody has met. What makes a report is its structure:
+ *
+ *   a phrase   a verb of allocation that failed ("could not reserve 3 gib", "cudamalloc(...) failed", "error allocating"),
+ *              memory that is lacking ("out of gpu memory", "not enough memory", "memory exhausted"), or the name of such
+ *              an error ("cufft_alloc_failed", "outofmemoryerror")
+ *   a shape    of a line that reports: an error's class or level before it, a place in a source file, a code behind it, a
+ *              traceback above it, or nothing but the phrase on the line
+ *   no talk    nothing in the same sentence that speaks of failures in general: conditions, advice, questions, source
+ *              code, entries of a change log
+ *
+ * The words around the phrase then say whose it is (a framework, a library) and which resource ran out. */
+#include "explain/report.h"
+
+#include "explain/figures.h"
+#include "explain/match.h"
+
+/* ---- the phrase ---- */
+
+typedef struct phrase {
+  size_t from, to;
+  bool is_code; /* the name of an error */
+} phrase;
+
+/* The last of some words within `reach` bytes before text[at], in the same sentence and with at most `most` words
+ * between; `at` when there is none. */
+static size_t find_back(const char *text, size_t line, size_t at, size_t reach, const char *const *words, size_t count,
+                        unsigned most) {
+  size_t start = at > line + reach ? at - reach : line, best = at;
+  for (size_t i = start; i < at; i++)
+    if (hri_ends_sentence(text, i, at)) start = i + 1;
+  for (size_t w = 0; w < count; w++)
+    for (size_t i = hri_match_whole(text, start, at, words[w]); i < at; i = hri_match_whole(text, i + 1, at, words[w]))
+      if (best == at || i > best) best = i;
+  if (best < at) {
+    unsigned blanks = 0;
+    for (size_t i = best; i < at; i++) blanks += text[i] == ' ';
+    if (blanks > most + 3) return at; /* the words themselves have up to three */
+  }
+  return best;
+}
+
+static const char *const negations[] = {"failed to",     "fails to",        "fail to",      "failure to",   "unable to",
+                                        "not able to",   "cannot",          "can not",      "can't",        "could not",
+                                        "couldn't",      "refused to",      "cannot be",    "failed while", "failed in",
+                                        "impossible to", "not possible to", "insufficient", "unsuccessful"};
+static const char *const erring[] = {"error", "failed", "failure", "fatal"};
+static const char *const failing[] = {"failed",       "failure",      "fails",         "fail",
+                                      "refused",      "unsuccessful", "returned null", "returned nullptr",
+                                      "not possible", "failing"};
+
+static const char *const beyond[] = {"greater than", "larger than", "exceeds", "exceed ", "more than", "bigger than"};
+
+/* What can be allocated that is memory; what comes first behind the verb and is none. */
+static const char *const objects[] = {"memory",   "memory.", "buffer",  "buffers", "bytes", "byte",   "mb",
+                                      "gb",       "kb",      "mib",     "gib",     "kib",   "tb",     "tib",
+                                      "tensor",   "tensors", "array",   "vector",  "vram",  "ram",    "workspace",
+                                      "cache",    "heap",    "storage", "page",    "pages", "region", "segment",
+                                      "segments", "cuda",    "gpu",     "device",  "hip",   "matrix", "chunk",
+                                      "tokens",   "scratch", "blocks",  "slab",    "arena", "pinned", "address space",
+                                      "weights"};
+static const char *const others[] = {" port",   " ip ",      " ip-",    " tty",    " pty",    " pseudo", " job",
+                                     " node",   " resource", " gpus",   " slot",   " task",   " handle", " socket",
+                                     " thread", " address ", " cpus",   " cores",  " a port", " inode",  " an id",
+                                     " a pty",  " pod",      " subnet", " volume", " a gpu",  " quota"};
+/* Functions whose very name is a request for memory. */
+static const char *const functions[] = {"malloc",   "calloc",         "realloc",   "memalign",  "cumemcreate",
+                                        "memalloc", "allocatememory", "hostalloc", "bad_alloc", "mem_alloc"};
+
+static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t verb_end, size_t to) {
+  size_t end = verb_end + 120 < to ? verb_end + 120 : to;
+  for (size_t i = 0; i < HRI_COUNT(others); i++)
+    if (hri_match_at(text, verb_end, end, others[i])) return false;
+  if (hri_match_part(text, verb, verb_end, functions, HRI_COUNT(functions))) return true;
+  end = hri_sentence_end(text, verb_end, end);
+  for (size_t i = verb_end; i + 3 < end; i++) /* "163840 KB", "12.5GB" */
+    if (hri_is_digit(text[i]) && (text[i + 1] == 'm' || text[i + 1] == 'g' || text[i + 1] == 'k') && text[i + 2] == 'b')
+      return true;
+  return hri_match_any(text, from, end, objects, HRI_COUNT(objects));
+}
+
+/* A name whose end says that memory was lacking: "cl_mem_object_allocation_failure", "outofmemoryexception". */
+static bool is_error_name(const char *text, size_t from, size_t to) {
+  static const char *const ends[] = {"out_of_memory",
+                                     "outofmemory",
+                                     "outofmemoryerror",
+                                     "outofmemoryexception",
+                                     "out_of_memory_error",
+                                     "alloc_failed",
+                                     "allocation_failed",
+                                     "allocation_failure",
+                                     "allocationfailed",
+                                     "allocationfailure",
+                                     "out_of_device_memory",
+                                     "out_of_host_memory",
+                                     "outofdevicememory",
+                                     "outofhostmemory",
+                                     "out_of_resources",
+                                     "memory_allocation",
+                                     "memoryallocation",
+                                     "memory_error",
+                                     "enomem",
+                                     "insufficient_memory",
+                                     "no_memory",
+                                     "not_enough_memory",
+                                     "memoryexhausted",
+                                     "outofmemoryerror'>"};
+  for (size_t i = 0; i < HRI_COUNT(ends); i++) {
+    size_t length = strlen(ends[i]);
+    if (to - from >= length && memcmp(text + to - length, ends[i], length) == 0) return true;
+  }
+  return false;
+}
+
+/* What may stand between "out of" and "memory", or before "allocation failed": whose or which memory it is. */
+static const char *const modifiers[] = {"gpu",       "device",     "host",      "cuda",      "hip",         "system",
+                                        "video",     "shared",     "physical",  "virtual",   "free",        "available",
+                                        "more",      "enough",     "cpu",       "pinned",    "heap",        "the",
+                                        "local",     "global",     "kv",        "cache",     "graphics",    "main",
+                                        "dedicated", "contiguous", "on-chip",   "unified",   "and",         "or",
+                                        "of",        "ram",        "node",      "process",   "job",         "step",
+                                        "its",       "hbm",        "npu",       "vulkan",    "metal",       "dram",
+                                        "all",       "memory",     "amount",    "requested", "remaining",   "java",
+                                        "native",    "swap",       "workspace", "tensor",    "temporary",   "server",
+                                        "gpu's",     "vram",       "allocated", "container", "per-process", "opencl",
+                                        "sycl",      "xpu",        "mps",       "xla",       "large",       "huge",
+                                        "a",         "buffer",     "runtime",   "usable",    "worker",      "address",
+                                        "space",     "maximum",    "max",       "limit",     "direct",      "os",
+                                        "stack"};
+
+static bool is_modifier(const char *text, size_t from, size_t to) {
+  while (from < to && strchr("(\"'[", text[from])) from++;
+  while (to > from && strchr(")\"',]", text[to - 1])) to--;
+  for (size_t i = 0; i < HRI_COUNT(modifiers); i++)
+    if (strlen(modifiers[i]) == to - from && memcmp(text + from, modifiers[i], to - from) == 0) return true;
+  for (size_t i = from; i < to; i++)
+    if (!hri_is_digit(text[i]) && text[i] != '%') return from == to;
+  return true; /* "gpu 0 memory" */
+}
+
+/* Whether all words in text[from, to) are modifiers. */
+static bool are_modifiers(const char *text, size_t from, size_t to) {
+  while (from < to) {
+    size_t end = from;
+    while (end < to && text[end] != ' ') end++;
+    if (!is_modifier(text, from, end)) return false;
+    from = end + 1;
+  }
+  return true;
+}
+
+/* Back over the modifiers that stand right before text[from]. */
+static size_t with_modifiers(const char *text, size_t line, size_t from) {
+  while (from > line + 1 && text[from - 1] == ' ') {
+    size_t start = from - 1;
+    while (start > line && text[start - 1] != ' ') start--;
+    if (start == from - 1 || !is_modifier(text, start, from - 1)) break;
+    from = start;
+  }
+  return from;
+}
+
+/* A verb of allocation at text[from, to) that failed, by the words before or behind it. */
+static bool find_verb(const char *text, size_t line, size_t from, size_t to, size_t count, phrase *p) {
+  size_t end = hri_sentence_end(text, to, to + 100 < count ? to + 100 : count), before, near;
+  bool done = hri_match_at(text, to - (to - from < 2 ? 0 : 2), to, "ed"), agent = hri_match_at(text, to - 2, to, "or");
+  before = find_back(text, line, from, 56, negations, HRI_COUNT(negations), 5);
+  if (before < from && (!done || hri_oom_word(text, before, from, " be ") < from)) {
+    *p = (phrase){before, to, false};
+    if (done) /* "3 gib of memory could not be allocated": what it was stands before */
+      return speaks_of_memory(text, before > line + 60 ? before - 60 : line, from, to, count);
+    return !agent && speaks_of_memory(text, before, from, to, count);
+  }
+  near = find_back(text, line, from, 24, erring, HRI_COUNT(erring), 2);
+  if (near < from && hri_oom_word(text, near, from, ":") == from && !done && !agent &&
+      (hri_match_at(text, to - 3, to, "ing") || hri_oom_word(text, near, from, " in ") < from ||
+       hri_oom_word(text, near, from, " of ") < from)) { /* "error allocating 3 gb", "failure in cudamalloc" */
+    *p = (phrase){near, to, false};
+    return speaks_of_memory(text, near, from, to, count);
+  }
+  if (agent || done) return false;
+  for (size_t i = 0; i < HRI_COUNT(beyond); i++) { /* "attempting to allocate 3 gb which is greater than the maximum" */
+    static const char *const bounds[] = {"maximum", "max",      "limit",     "available",
+                                         "total",   "capacity", "remaining", "free"};
+    size_t at = hri_oom_word(text, to, end, beyond[i]), near_end = at + 60 < count ? at + 60 : count;
+    if (at == end || !hri_match_any(text, at, near_end, bounds, HRI_COUNT(bounds))) continue;
+    *p = (phrase){with_modifiers(text, line, from), at + strlen(beyond[i]), false};
+    return speaks_of_memory(text, from, from, to, count);
+  }
+  for (size_t i = 0; i < HRI_COUNT(failing); i++) {
+    size_t at = hri_match_whole(text, to, end, failing[i]);
+    if (at == end) continue;
+    *p = (phrase){with_modifiers(text, line, from), at + strlen(failing[i]), false};
+    return speaks_of_memory(text, from, from, to, count);
+  }
+  if (hri_match_at(text, to, count, " error") ||
+      hri_match_at(text, to, count, ": error")) { /* "memory allocation error" */
+    *p = (phrase){with_modifiers(text, line, from), to + 6, false};
+    return speaks_of_memory(text, p->from, from, to, count);
+  }
+  return false;
+}
+
+/* Memory, at text[from, to), that is lacking. */
+static bool find_lack(const char *text, size_t line, size_t from, size_t to, size_t count, phrase *p) {
+  static const char *const before[] = {"out of",     "not enough", "insufficient", "no",      "lack of",  "exhausted",
+                                       "too little", "too much",   "exceeded",     "exceeds", "exceeding"};
+  static const char *const behind[] = {" exhausted",         " is exhausted",  " limit exceeded",  " exceeded",
+                                       " is full",           " overflow",      " is insufficient", " insufficient",
+                                       " isn't enough",      " is not enough", " not enough",      " not sufficient",
+                                       " is not sufficient", " limit reached", " was exhausted",   " ran out",
+                                       " has run out",       " depleted",      " space exhausted", " isn't sufficient"};
+  static const char *const after_no[] = {" available", " left", " for", " to ", " on ", " remaining", " could", " in "};
+  bool shared = from > line + 7 && hri_match_at(text, from - 7, from, "shared ");
+  for (size_t i = 0; i < HRI_COUNT(before); i++) {
+    size_t at = find_back(text, line, from, 48, &before[i], 1, 5), between = at + strlen(before[i]) + 1;
+    bool limit = hri_match_at(text, to, count, " limit") || hri_match_at(text, to, count, " budget") ||
+                 hri_match_at(text, to, count, " quota");
+    if (at == from || between > from || !are_modifiers(text, between, from)) continue;
+    *p = (phrase){at, to, false};
+    if (strncmp(before[i], "exceed", 6) == 0) return limit; /* "exceeded job memory limit" */
+    if (strcmp(before[i], "too much") == 0) return shared;
+    if (strcmp(before[i], "no") != 0) return true;
+    if (to == count || strchr(".,:)(;!", text[to])) return true;
+    for (size_t k = 0; k < HRI_COUNT(after_no); k++)
+      if (hri_match_at(text, to, count, after_no[k])) return true;
+    return false;
+  }
+  *p = (phrase){with_modifiers(text, line, from), to, false};
+  for (size_t i = 0; i < HRI_COUNT(behind); i++)
+    if (hri_match_at(text, to, count, behind[i])) {
+      p->to += strlen(behind[i]);
+      return true;
+    }
+  return shared && hri_oom_word(text, to, hri_sentence_end(text, to, to + 80 < count ? to + 80 : count), "exceed") <
+                       hri_sentence_end(text, to, to + 80 < count ? to + 80 : count);
+}
+
+/* "oom" as a word: of somebody who met it, not a counter or the name of a setting. */
+static bool find_oom(const char *text, size_t line, size_t from, size_t to, size_t count, phrase *p) {
+  static const char *const behind[] = {":",       " error",  " when",      " while", "!",    " killed",
+                                       " during", " on gpu", " on device", " in ",   " at ", " trying"};
+  static const char *const before[] = {"due to", "by",   "hit",  "got",         "because of", "reason:", "error:",
+                                       "gpu",    "cuda", "host", "encountered", "status:",    "error",   "with"};
+  bool found = to == count || text[to] == '.' || text[to] == ')' || text[to] == ']';
+  for (size_t i = 0; i < HRI_COUNT(behind) && !found; i++) found = hri_match_at(text, to, count, behind[i]);
+  found = found || find_back(text, line, from, 16, before, HRI_COUNT(before), 0) < from;
+  *p = (phrase){from, to, false};
+  if (hri_match_at(text, to, count, ": 0") || hri_match_at(text, to, count, "s:") || hri_match_at(text, to, count, "="))
+    return false;
+  return found;
+}
+
+/* The phrase to which the word at text[at] belongs. */
+static bool find_phrase(const char *text, size_t line, size_t at, size_t count, phrase *p) {
+  size_t from = at + (text[at] == ' '), to = from;
+  while (from > line && hri_is_name(text[from - 1])) from--;
+  while (to < count && hri_is_name(text[to])) to++;
+  *p = (phrase){from, to, true};
+  if (is_error_name(text, from, to)) return to == count || text[to] != '=';
+  if (to - from == 3 && hri_match_at(text, from, to, "oom")) return find_oom(text, line, from, to, count, p);
+  if (to + 1 < count && text[to] == '.' && hri_is_letter(text[to + 1])) return false; /* "alloc.h:48" */
+  if (hri_oom_word(text, from, to, "alloc") < to || hri_oom_word(text, from, to, "mmap") < to ||
+      hri_match_at(text, from, to, "reserve") || hri_oom_word(text, from, to, "create") < to ||
+      hri_oom_word(text, from, to, "pin") == from)
+    return find_verb(text, line, from, to, count, p);
+  if (hri_match_at(text, from, to, "memory") || hri_match_at(text, from, to, "vram") ||
+      hri_match_at(text, from, to, "ram") || hri_match_at(text, from, to, "hbm") ||
+      hri_match_at(text, from, to, "heap") || hri_match_at(text, from, to, "address"))
+    return to - from <= 7 && find_lack(text, line, from, to, count, p);
+  if (hri_match_at(text, from, to, "paging")) {
+    *p = (phrase){from, to, false};
+    return hri_match_at(text, to, count, " file is too small");
+  }
+  return false;
+}
+
+/* ---- the shape of the line ---- */
+
+/* Whether text[from, to) has a word that names an error and stands before a colon or bracket: "runtimeerror:",
+ * "[error]", "what():", "error code 12". */
+static bool names_error(const char *text, size_t from, size_t to) {
+  static const char *const words[] = {"error",      "exception", "err",        "fatal",
+                                      "panic",      "failure",   "fault",      "abort",
+                                      "aborted",    "critical",  "severe",     "what()",
+                                      "failed",     "panicked",  "terminated", "exceptions",
+                                      "unexpected", "crash",     "crashed",    "died",
+                                      "status",     "caused by", "reason",     "check failed",
+                                      "assertion",  "killed",    "err_msg",    "warn",
+                                      "warning",    "raised",    "detail",     "wrn",
+                                      "e",          "w",         "f"};
+  for (size_t i = 0; i < HRI_COUNT(words); i++) {
+    size_t length = strlen(words[i]);
+    for (size_t at = hri_oom_word(text, from, to, words[i]); at < to; at = hri_oom_word(text, at + 1, to, words[i])) {
+      size_t end = at + length;
+      bool whole = at == from || !hri_is_name(text[at - 1]);
+      if (length < 4 && !whole) continue;
+      if (end < to && hri_is_name(text[end])) continue;
+      while (end < to && (text[end] == ' ' || text[end] == '\'' || text[end] == '"')) end++;
+      if (length == 1) { /* a level of one letter: "[e]" */
+        if (at > from && text[at - 1] == '[' && end < to && text[end] == ']') return true;
+        continue;
+      }
+      if (end == to || strchr(":]()!|=>-[", text[end]) || hri_is_digit(text[end])) return true;
+      if (length > 4 && at > from && text[at - 1] != ' ' && hri_match_at(text, end, to, "from")) return true;
+    }
+  }
+  return false;
+}
+
+/* A place in a source: "alloc.cu:123", "pool.cpp(45)", "line 12", "device_gpu.c line 3". */
+static bool has_place(const char *text, size_t from, size_t to) {
+  static const char *const names[] = {".c",   ".cc", ".cpp", ".cxx", ".cu", ".cuh",  ".h",
+                                      ".hpp", ".py", ".rs",  ".go",  ".jl", ".java", ".inl",
+                                      ".mm",  ".m",  ".cs",  ".lua", ".js", ".ts",   ".f90"};
+  for (size_t i = 0; i < HRI_COUNT(names); i++) {
+    size_t length = strlen(names[i]);
+    for (size_t at = hri_oom_word(text, from, to, names[i]); at < to; at = hri_oom_word(text, at + 1, to, names[i])) {
+      size_t end = at + length;
+      if (end + 1 >= to) continue;
+      if (strchr(":(@,[", text[end]) && (hri_is_digit(text[end + 1]) || text[end + 1] == ':' || text[end + 1] == ' '))
+        return true;
+      if (hri_match_at(text, end, to, " line") || hri_match_at(text, end, to, "\", line")) return true;
+    }
+  }
+  for (size_t at = hri_oom_word(text, from, to, "line "); at < to; at = hri_oom_word(text, at + 1, to, "line "))
+    if (at + 5 < to && hri_is_digit(text[at + 5])) return true;
+  return false;
+}
+
+/* A code behind the phrase: "(error 2)", "errno 12", "0x887a0005", "(12)", "status = 2". */
+static bool has_code(const char *text, size_t from, size_t to) {
+  static const char *const words[] = {"error code", "errno",     "error 2",  "error 12",    "(error",      "code:",
+                                      "code=",      "status:",   "status=",  "status =",    "(2)",         "(12)",
+                                      "(-2)",       "(0x",       "error: 2", "code 2",      "[os error",   "os error",
+                                      "result:",    "hr =",      "hresult",  "core dumped", "return code", "cudaerror",
+                                      "cuda error", "cuda_error"};
+  to = to - from > 120 ? from + 120 : to;
+  return hri_match_part(text, from, to, words, HRI_COUNT(words));
+}
+
+/* Whether only labels stand before the phrase: "foo:", "[gpu 0]", "module.function:", "src/x.cu:12", numbers. */
+static bool is_label_only(const char *text, size_t from, size_t to) {
+  unsigned words = 0;
+  for (size_t at = from; at < to;) {
+    size_t end = at;
+    int depth = 0;
+    bool name = false, label = false;
+    while (end < to && (text[end] != ' ' || depth > 0) && end - at < 80) {
+      if (strchr("([{<", text[end])) depth++;
+      if (strchr(")]}>", text[end])) depth--;
+      if (text[end] == ':' || text[end] == '(' || text[end] == '[' || text[end] == '/' || text[end] == '_')
+        label = true;
+      if (hri_is_letter(text[end])) name = true;
+      end++;
+    }
+    if (end == at) {
+      at++;
+      continue;
+    }
+    if (text[end - 1] == ':') words = 0; /* what came before is a label with blanks */
+    else if (name && !label) words++;
+    at = end + 1;
+  }
+  return words == 0;
+}
+
+/* ---- talk ---- */
+
+static size_t clause_start(const char *text, size_t line, size_t at) {
+  for (size_t i = at; i > line; i--)
+    if (hri_ends_sentence(text, i - 1, at) || (text[i - 1] == ' ' && i >= line + 2 && text[i - 2] == ':')) return i;
+  return line;
+}
+
+static bool is_talk(const hri_oom_place *p, const phrase *f) {
+  static const char *const anywhere[] = {"if",
+                                         "in case",
+                                         "whenever",
+                                         "may",
+                                         "might",
+                                         "to avoid",
+                                         "avoid",
+                                         "avoids",
+                                         "avoiding",
+                                         "prevent",
+                                         "prevents",
+                                         "preventing",
+                                         "how to",
+                                         "why",
+                                         "should",
+                                         "would",
+                                         "could cause",
+                                         "can cause",
+                                         "can happen",
+                                         "can occur",
+                                         "e.g.",
+                                         "for example",
+                                         "such as",
+                                         "handle",
+                                         "handles",
+                                         "handling",
+                                         "catch",
+                                         "catches",
+                                         "detect",
+                                         "detects",
+                                         "detecting",
+                                         "recover",
+                                         "simulate",
+                                         "simulates",
+                                         "potential",
+                                         "possible",
+                                         "risk",
+                                         "likely to",
+                                         "lead to",
+                                         "leads to",
+                                         "question",
+                                         "faq",
+                                         "unless",
+                                         "until",
+                                         "what does",
+                                         "what is",
+                                         "how do",
+                                         "help with",
+                                         "docs",
+                                         "todo",
+                                         "fixme",
+                                         "feat",
+                                         "fix",
+                                         "fixes",
+                                         "fixed",
+                                         "chore",
+                                         "changelog",
+                                         "refactor",
+                                         "improve",
+                                         "improved",
+                                         "support for",
+                                         "added",
+                                         "add",
+                                         "adds",
+                                         "tests",
+                                         "test",
+                                         "tip",
+                                         "hint",
+                                         "workaround",
+                                         "reduce",
+                                         "troubleshooting",
+                                         "skipped",
+                                         "common",
+                                         "expect",
+                                         "assert",
+                                         "reports",
+                                         "raises",
+                                         "means",
+                                         "protect",
+                                         "never",
+                                         "will",
+                                         "can",
+                                         "retry on",
+                                         "retries on",
+                                         "enable",
+                                         "enabled",
+                                         "disable",
+                                         "disabled",
+                                         "don't",
+                                         "do not",
+                                         "doesn't",
+                                         "does not",
+                                         "not an",
+                                         "usually"};
+  static const char *const here[] = {"i",       "we",      "you",       "my",       "your",      "our",
+                                     "they",    "people",  "users",     "is there", "about",     "regarding",
+                                     "without", "against", "yesterday", "often",    "sometimes", "typically",
+                                     "always",  "when",    "issue",     "issues",   "bug",       "problem"};
+  static const char *const labels[] = {"fix",        "feat",    "docs",     "test",    "tests",   "chore",
+                                       "refactor",   "perf",    "ci",       "build",   "revert",  "tip",
+                                       "tips",       "note",    "hint",     "faq",     "q",       "a",
+                                       "todo",       "fixme",   "re",       "subject", "title",   "issue",
+                                       "question",   "answer",  "solution", "symptom", "bug",     "feature",
+                                       "changelog",  "example", "usage",    "help",    "summary", "cause",
+                                       "root cause", "reason",  "symptom",  "symptoms"};
+  static const char *const behind[] = {" errors",     " issue",        " problem",    " handler",    " handling",
+                                       " hook",       " callback",     " guard",      " protect",    " recovery",
+                                       " prevent",    " fallback",     " check",      " test",       " retry",
+                                       " exceptions", " situation",    " scenario",   " condition",  " solution",
+                                       " can ",       " may ",         " might ",     " is a ",      " usually",
+                                       " often",      " when you",     " if ",        "?",           " killer:",
+                                       " score",      " kill disable", " warning",    " detection",  " error is ",
+                                       " errors?",    " killer is",    " events",     " killer",     " error occurs",
+                                       " error can",  " error may",    " error? ",    " error will", " error?",
+                                       " means",      " will ",        " should ",    ": class",     ": raised",
+                                       ": thrown",    ": exception",   " management", " manager",    " debugging",
+                                       " faq",        " guide",        " tips",       " mitigation"};
+  size_t line = p->line, from = hri_sentence_start(p->text, line, f->from), near = clause_start(p->text, line, f->from);
+  size_t end = hri_sentence_end(p->text, f->to, p->line_end);
+  size_t first = from;
+  while (first < near && !hri_is_name(p->text[first])) first++;
+  static const char *const elsewhere[] = {"disk", "inodes", "license", "file system", "nodes are available", "skipped"};
+  if (hri_match_any(p->text, line, f->to, elsewhere, HRI_COUNT(elsewhere))) return true;
+  for (size_t i = 0; i < HRI_COUNT(labels) && near > from; i++) { /* "fix(cuda): ...", "tip: ..." */
+    size_t behind_label = first + strlen(labels[i]);
+    if (hri_match_at(p->text, first, near, labels[i]) && behind_label < near && strchr(":(!", p->text[behind_label]))
+      return true;
+  }
+  if (end < p->count && p->text[end] == '?' && end < p->line_end) return true;
+  for (size_t i = 0; i < HRI_COUNT(behind); i++)
+    if (hri_match_at(p->text, f->to, p->line_end, behind[i])) return true;
+  if (hri_match_any(p->text, from, f->from, anywhere, 21)) return true; /* conditions and advice, also before a colon */
+  return hri_match_any(p->text, near, f->from, anywhere, HRI_COUNT(anywhere)) ||
+         hri_match_any(p->text, near, f->from, here, HRI_COUNT(here));
+}
+
+/* Source code, its comments and differences. */
+static bool is_code(const hri_oom_place *p, const phrase *f) {
+  static const char *const before[] =
+      {"==",          "!=",      "raise ",         "except ",      "throw ",     "catch (",   "catch(",   "printf",
+       "print(",      "logger.", "log.error",      "log.warn",     "log.info",   "logging.",  "return ",  "if (",
+       "#define",     "define ", "assert(",        "<< ",          "echo ",      "grep ",     "perror(",  "std::cerr",
+       "elif ",       "else ",   "def ",           "class ",       "console.",   "//",        "/*",       "* @",
+       "fmt.",        "errorf(", "with pytest",    "assertraises", "new error(", "panic!(",   "format!(", "bail!(",
+       "isinstance(", "case ",   "warnings.warn(", "error_msg =",  "msg =",      "@",         "import ",  "abort(\"",
+       "fail(\"",     "exit(\"", "message=",       "str(e)",       "in str(",    "(\"failed", "_error(",  "_warning(",
+       "log_error",   "errx(",   "die(",           "stop(\"",      "error(\""};
+  static const char *const behind[] = {"\");", "%s",    "%d",     "%zu",   "%lu", "%lld",    "%llu",     "%ld",
+                                       "{}",   "\\n\"", "');",    "\")",   "<<",  " passed", " in str(", "${",
+                                       "{0}",  "');",   "\" in ", "' in ", "{e}", "\",",     "%u"};
+  size_t end = f->to + 160 < p->line_end ? f->to + 160 : p->line_end;
+  size_t from = f->from > p->line + 160 ? f->from - 160 : p->line;
+  char last = 0;
+  bool check = hri_oom_word(p->text, from, f->from, "check failed") < f->from ||
+               hri_oom_word(p->text, from, f->from, "assert") < f->from; /* they print the condition */
+  if (hri_match_part(p->text, from, f->from, before + (check ? 2 : 0), HRI_COUNT(before) - (check ? 2 : 0)))
+    return true;
+  if (hri_match_part(p->text, f->to, end, behind, HRI_COUNT(behind)))
+    return !(f->is_code && hri_oom_word(p->text, from, f->from, "(") < f->from &&
+             hri_oom_word(p->text, from, f->from, "err") < f->from);
+  for (size_t i = end; i > f->to && !last; i--)
+    if (p->text[i - 1] != ' ') last = p->text[i - 1];
+  return end == p->line_end && (last == '{' || last == ';');
+}
+
+/* The lines above are those of a traceback and this one is no source line of it. */
+static bool is_below_trace(const hri_oom_place *p) {
+  size_t from = p->before_count > 500 ? p->before_count - 500 : 0, frame = from, last = p->before_count;
+  for (size_t at = hri_oom_word(p->before, from, last, "file \""); at < last;
+       at = hri_oom_word(p->before, at + 1, last, "file \""))
+    frame = at;
+  return frame > from && hri_oom_word(p->before, frame, last, ", line ") < last;
+}
+
+/* "error torch.serve - ...", "e tensorflow/...": a logger's level as the first word. */
+static bool starts_with_level(const char *text, size_t line, size_t to) {
+  static const char *const levels[] = {"error ", "fatal ", "critical ", "severe ", "e ", "f ", "w ", "warn ", "err "};
+  for (size_t i = 0; i < HRI_COUNT(levels); i++)
+    if (hri_match_at(text, line, to, levels[i])) return true;
+  return false;
+}
+
+static bool is_report(const hri_oom_place *p, const phrase *f) {
+  size_t line = p->line;
+  while (line < f->from && p->text[line] == ' ') line++;
+  static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
+                                      "permission denied",     "invalid argument", "device-side assert",
+                                      "illegal memory",        "not supported",    "initialization error",
+                                      "invalid configuration", "unauthorized",     "timed out"};
+  if (is_code(p, f) || is_talk(p, f)) return false;
+  if (hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other)))
+    return false;
+  if (p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, f->from)) return true;
+  if (names_error(p->text, line, f->from) || has_place(p->text, line, p->line_end) || is_below_trace(p)) return true;
+  if (has_code(p->text, f->to, p->line_end)) return true;
+  if (p->shape & HRI_OOM_MARKED) return false; /* a heading, a comment, an item of a list */
+  if (is_label_only(p->text, line, f->from)) { /* nothing but the phrase; a name alone is named, not reported */
+    return !f->is_code || hri_oom_word(p->text, line, f->from, ":") < f->from ||
+           hri_match_at(p->text, f->to, p->count, ":") || hri_match_at(p->text, f->to, p->count, "()");
+  }
+  return false;
+}
+
+/* ---- the message ---- */
+
+/* Where what belongs to the report ends: its line, or the next words where a line was wrapped, and items that follow;
+ * no traceback and no other failure's figures. */
+static size_t report_end(const hri_oom_place *p, const phrase *f, size_t reach) {
+  static const char *const stops[] = {"traceback (most recent", "stack trace", "file \"", "current allocation summary",
+                                      "backtrace"};
+  static const char *const next[] = {"tried to allocate", "cuda out of memory", "runtimeerror"};
+  size_t end = p->line_end > f->to + reach ? p->line_end : f->to + reach;
+  if (hri_match_at(p->text, p->line_end, p->count, "- ")) end = p->line_end + 120;
+  if (end > p->count) end = p->count;
+  for (size_t i = 0; i < HRI_COUNT(stops); i++) end = hri_oom_word(p->text, f->to, end, stops[i]);
+  for (size_t i = 0; i < HRI_COUNT(next) && p->line_end < end; i++)
+    end = hri_oom_word(p->text, p->line_end, end, next[i]);
+  return end;
+}
+
+/* Whether the line is a statement of a program: its first word says so. */
+static bool is_source(const hri_oom_place *p) {
+  static const char *const words[] = {"raise ", "except ", "throw ", "return ", "if ",         "if(",         "elif ",
+                                      "assert", "expect_", "catch ", "catch(",  "def ",        "class ",      "print(",
+                                      "printf", "logger.", "log.",   "case ",   "self.assert", "with pytest", "fprintf",
+                                      "std::c", "static ", "const ", "throw(",  "#define",     "import ",     "from "};
+  size_t line = p->line;
+  while (line < p->at && p->text[line] == ' ') line++;
+  for (size_t i = 0; i < HRI_COUNT(words); i++)
+    if (hri_match_at(p->text, line, p->at, words[i])) return true;
+  return false;
+}
+
+static uint32_t figure_count(const hri_oom_message *m) {
+  uint32_t count = m->process_count;
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++) count += m->failure.figures[i].state == HR_OOM_READ;
+  return count;
+}
+
+/* Whose a message is whose words are many programs': by the names in its line, and around one that is no exception of
+ * Python. */
+static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
+  size_t behind = p->line_end + 100 < p->count ? p->line_end + 100 : p->count;
+  bool python = hri_oom_word(p->text, p->line, p->line_end, "runtimeerror") < p->line_end;
+  const char *who = hri_oom_framework_in(p->text, p->line, p->line_end);
+  if (strcmp(m->failure.source, "pytorch-xpu") == 0) { /* SYCL's; PyTorch's own come as exceptions of Python */
+    if (m->kind != HRI_OOM_BARE || python || hri_oom_word(p->text, p->line, p->line_end, "xpu") < p->line_end) return;
+    m->kind = HRI_OOM_FOREIGN_LIKELY;
+    m->failure.source = "sycl";
+    return;
+  }
+  if (!who && m->kind == HRI_OOM_BARE && !python)
+    who = hri_oom_framework_near(p->before, p->before_count > 200 ? p->before_count - 200 : 0, p->before_count);
+  if (!who && m->kind == HRI_OOM_BARE) who = hri_oom_framework_near(p->text, p->line_end, behind);
+  if (who) {
+    hri_oom_set_framework(m, who);
+  } else if (m->kind == HRI_OOM_BARE && (who = hri_oom_library_in(p->text, p->line, p->line_end)) != NULL) {
+    m->kind = HRI_OOM_LIBRARY;
+    m->failure.source = who;
+  }
+}
+
+/* The figures of such a message: in its line; a framework's own words often go over several. */
+static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
+  bool foreign = m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY;
+  size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at);
+  phrase f = {p->at, p->at, false};
+  bool goes_on =
+      hri_match_end(p->text, p->line, p->line_end, ": ") || hri_match_end(p->text, p->line, p->line_end, ":");
+  for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
+       at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
+    from = at; /* "allocating 4096 mib" on the line before */
+  hri_oom_read_labelled(p->text, from, report_end(p, &f, foreign || goes_on ? 200 : 0), m->failure.figures);
+}
+
+void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
+  static const char *const ends[] = {"kernel", "kill", "slurm", "ray"}; /* they print sizes of other things */
+  bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
+  bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
+  bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
+  if ((bare || m->kind == HRI_OOM_HOST_LIKELY) && is_source(p)) {
+    m->kind = HRI_OOM_NOTHING;
+    return;
+  }
+  if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
+  for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
+  if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
+  if (hri_oom_is_spoken_of(p, m, figure_count(m))) m->kind = HRI_OOM_NOTHING;
+}
+
+bool hri_oom_is_reported(const hri_oom_place *p) {
+  phrase f;
+  return find_phrase(p->text, p->line, p->at, p->count, &f) && is_report(p, &f);
+}
+
+hri_oom_kind hri_oom_report(const hri_oom_place *p, hri_oom_message *m, size_t *end) {
+  phrase f;
+  size_t from;
+  *end = p->at + 1;
+  m->kind = HRI_OOM_NOTHING;
+  if (!find_phrase(p->text, p->line, p->at, p->count, &f) || !is_report(p, &f)) return HRI_OOM_NOTHING;
+  m->failure.device_index = -1;
+  m->failure.wording = m->failure.framework = m->failure.phase = "";
+  m->exact = m->cut = false;
+  hri_oom_name_speaker(p, f.from, f.to, m);
+  from = hri_sentence_start(p->text, p->line, f.from);
+  *end = report_end(p, &f, 60);
+  hri_oom_read_labelled(p->text, from, *end, m->failure.figures);
+  if (hri_oom_is_spoken_of(p, m, figure_count(m))) m->kind = HRI_OOM_NOTHING;
+  if (*end > p->line_end && p->line_end > p->at) *end = p->line_end;
+  return m->kind;
+}

@@ -1,0 +1,54 @@
+/* The general rule: what reports a failure of memory by its structure, whoever speaks. */
+#ifndef HRI_EXPLAIN_REPORT_H
+#define HRI_EXPLAIN_REPORT_H
+
+#include "explain/message.h"
+
+/* What the raw line showed before it was normalised. */
+enum {
+  HRI_OOM_LEVEL = 1,   /* its prefix names a level of errors or warnings */
+  HRI_OOM_MARKED = 2,  /* it begins with "#", "*", "-", "+" or ">" */
+  HRI_OOM_HEADING = 4, /* with "##" */
+  HRI_OOM_ROW = 8,     /* it is a row of a table, between "|" */
+  HRI_OOM_COMMENT = 16 /* with one "#", "//", or as an item of a list */
+};
+
+/* A word at text[at] that may belong to a report, in the line text[line, line_end) of text[0, count). `before` is what
+ * stands before the line. */
+typedef struct hri_oom_place {
+  const char *text;
+  size_t line, at, line_end, count;
+  const char *before;
+  size_t before_count;
+  unsigned shape;
+  size_t tick_from, tick_to; /* the back quotes around it; equal: none are */
+  bool has_ticks;            /* the line has some */
+} hri_oom_place;
+
+/* Whether a failure is reported there. Reads at most some hundred bytes on both sides. */
+bool hri_oom_is_reported(const hri_oom_place *place);
+/* The same, and fills the message; `end` is how far it was read. NOTHING when it is none. */
+hri_oom_kind hri_oom_report(const hri_oom_place *place, hri_oom_message *message, size_t *end);
+
+/* Whether a message at the place, with so many figures, is only spoken of: code, documents, advice (talk.c). */
+bool hri_oom_is_spoken_of(const hri_oom_place *place, const hri_oom_message *message, uint32_t figures);
+
+/* Whether a framework that is not PyTorch, or a library alone, is named: a tag that says who speaks. */
+bool hri_oom_names_speaker(const char *text, size_t count);
+
+/* A framework that is not PyTorch, or a library that takes device memory by itself, that is named in text[from, to);
+ * NULL when none is. */
+const char *hri_oom_framework_in(const char *text, size_t from, size_t to);
+/* The same for lines around a message, where ordinary words are no names. */
+const char *hri_oom_framework_near(const char *text, size_t from, size_t to);
+const char *hri_oom_library_in(const char *text, size_t from, size_t to);
+/* Makes the message that framework's. */
+void hri_oom_set_framework(hri_oom_message *message, const char *name);
+/* Kind and source of a report whose phrase is text[first, last). */
+void hri_oom_name_speaker(const hri_oom_place *place, size_t first, size_t last, hri_oom_message *message);
+
+/* For a message whose words are known: a framework that its line names, and the figures that words beside them call
+ * by name. */
+void hri_oom_add_words(const hri_oom_place *place, hri_oom_message *message);
+
+#endif

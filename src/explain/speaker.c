@@ -1,0 +1,371 @@
+/* Whose a report is and which memory it is about, by the words around it: frameworks that are not PyTorch, libraries
+ * that take device memory past its allocator, interfaces that programs of many kinds use, the machine's memory, a
+ * device's, a chip's. */
+#include "explain/match.h"
+#include "explain/report.h"
+
+typedef struct speaker {
+  const char *word, *name;
+  bool plain; /* an ordinary word too: a name only where it stands as code has it, "llama_model", "[dali]", "/burn/" */
+} speaker;
+
+static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
+                                     {"bfc_allocator", "tensorflow", false},
+                                     {"jax", "jax", false},
+                                     {"jaxlib", "jax", false},
+                                     {"xla", "jax", true},
+                                     {"pjrt", "jax", false},
+                                     {"ggml", "ggml", false},
+                                     {"llama.cpp", "ggml", false},
+                                     {"llama_", "ggml", false},
+                                     {"llm_load_tensors", "ggml", false},
+                                     {"llama", "ggml", true},
+                                     {"whisper.cpp", "ggml", false},
+                                     {"whisper_", "ggml", false},
+                                     {"alloc_tensor_range", "ggml", false},
+                                     {"ollama", "ollama", false},
+                                     {"koboldcpp", "ggml", false},
+                                     {"stable-diffusion.cpp", "ggml", false},
+                                     {"onnxruntime", "onnxruntime", false},
+                                     {"onnxruntimeerror", "onnxruntime", false},
+                                     {"onnxruntimeexception", "onnxruntime", false},
+                                     {"bfcarena", "onnxruntime", false},
+                                     {"tensorrt", "tensorrt", false},
+                                     {"[trt]", "tensorrt", false},
+                                     {"trt", "tensorrt", true},
+                                     {"trtllm", "tensorrt", false},
+                                     {"nvinfer1", "tensorrt", false},
+                                     {"nvinfer", "tensorrt", false},
+                                     {"trtexec", "tensorrt", false},
+                                     {"tensorrt_llm", "tensorrt", false},
+                                     {"virtualmemorybuffer.cpp", "tensorrt", false},
+                                     {"defaultallocator.cpp", "tensorrt", false},
+                                     {"requested amount of gpu memory", "tensorrt", false},
+                                     {"requested amount of memory", "tensorrt", false},
+                                     {"paddle", "paddle", false},
+                                     {"paddlepaddle", "paddle", false},
+                                     {"mxnet", "mxnet", false},
+                                     {"dmlc", "mxnet", false},
+                                     {"cupy", "cupy", false},
+                                     {"cudf", "rapids", false},
+                                     {"cuml", "rapids", false},
+                                     {"cugraph", "rapids", false},
+                                     {"rapids", "rapids", false},
+                                     {"xgboost", "xgboost", false},
+                                     {"xgboosterror", "xgboost", false},
+                                     {"gpu_hist", "xgboost", false},
+                                     {"lightgbm", "lightgbm", false},
+                                     {"lightgbmerror", "lightgbm", false},
+                                     {"catboost", "catboost", false},
+                                     {"ncudalib", "catboost", false},
+                                     {"numba", "numba", false},
+                                     {"cudapyapi", "numba", false},
+                                     {"cudaapierror", "numba", false},
+                                     {"mindspore", "mindspore", false},
+                                     {"chainer", "chainer", false},
+                                     {"theano", "theano", false},
+                                     {"gpuarray", "theano", false},
+                                     {"julia", "julia", true},
+                                     {"cuda.jl", "julia", false},
+                                     {"cuarrays", "julia", false},
+                                     {"amdgpu.jl", "julia", false},
+                                     {"metal.jl", "julia", false},
+                                     {"out of gpu memory trying to allocate", "julia", false},
+                                     {"cudadrv", "julia", false},
+                                     {"matlab", "matlab", false},
+                                     {"parallel:gpu", "matlab", false},
+                                     {"opencv", "opencv", false},
+                                     {"mlx", "mlx", false},
+                                     {"[metal]", "mlx", false},
+                                     {"metal::malloc", "mlx", false},
+                                     {"kiogpucommandbuffercallbackerroroutofmemory", "metal", false},
+                                     {"ctranslate2", "ctranslate2", false},
+                                     {"faster_whisper", "ctranslate2", false},
+                                     {"tvm", "tvm", false},
+                                     {"tvmerror", "tvm", false},
+                                     {"mlc_llm", "tvm", false},
+                                     {"mlc-llm", "tvm", false},
+                                     {"cntk", "cntk", false},
+                                     {"darknet", "darknet", false},
+                                     {"cycles", "blender", true},
+                                     {"blender", "blender", true},
+                                     {"taichi", "taichi", false},
+                                     {"candle", "candle", true},
+                                     {"cudarc", "cudarc", false},
+                                     {"drivererror", "cudarc", false},
+                                     {"burn", "burn", true},
+                                     {"cubecl", "burn", false},
+                                     {"wgpu", "wgpu", false},
+                                     {"tinygrad", "tinygrad", false},
+                                     {"openvino", "openvino", false},
+                                     {"ncnn", "ncnn", false},
+                                     {"mnn", "mnn", false},
+                                     {"kaldi", "kaldi", false},
+                                     {"spark", "spark", true},
+                                     {"java", "java", true},
+                                     {"jvm", "java", false},
+                                     {"openjdk", "java", false},
+                                     {"javascript heap", "node.js", false},
+                                     {"gromacs", "gromacs", false},
+                                     {"lammps", "lammps", false},
+                                     {"relion", "relion", false},
+                                     {"pycuda", "pycuda", false},
+                                     {"pyopencl", "opencl", false},
+                                     {"opencl", "opencl", false},
+                                     {"vulkan", "vulkan", false},
+                                     {"directml", "", false},
+                                     {"dxgi", "directx", false},
+                                     {"d3d12", "directx", false},
+                                     {"warp", "warp", true},
+                                     {"tritonserver", "triton-server", false},
+                                     {"coreml", "coreml", false},
+                                     {"dl4j", "deeplearning4j", false},
+                                     {"nd4j", "deeplearning4j", false},
+                                     {"unreal", "unreal", true},
+                                     {"unityengine", "unity", false},
+                                     {"hashcat", "hashcat", false},
+                                     {"ethminer", "ethminer", false},
+                                     {"gmx", "gromacs", false},
+                                     {"picongpu", "picongpu", false},
+                                     {"amber", "amber", true},
+                                     {"namd", "namd", false},
+                                     {"openmm", "openmm", false},
+                                     {"kokkos", "kokkos", false},
+                                     {"flashlight", "flashlight", false},
+                                     {"arrayfire", "arrayfire", false},
+                                     {"megengine", "megengine", false},
+                                     {"oneflow", "oneflow", false},
+                                     {"jittor", "jittor", false},
+                                     {"caffe", "caffe", true},
+                                     {"syncedmem", "caffe", false},
+                                     {"marian", "marian", true},
+                                     {"dynet", "dynet", false},
+                                     {"cutlass", "", false}};
+static const speaker libraries[] = {{"cublas", "cublas", false},
+                                    {"cudnn", "cudnn", false},
+                                    {"cufft", "cufft", false},
+                                    {"cusparse", "cusparse", false},
+                                    {"cusolver", "cusolver", false},
+                                    {"curand", "curand", false},
+                                    {"cutensor", "cutensor", false},
+                                    {"nccl", "nccl", false},
+                                    {"rccl", "rccl", false},
+                                    {"nvshmem", "nvshmem", false},
+                                    {"rocblas", "rocblas", false},
+                                    {"hipblas", "hipblas", false},
+                                    {"hipfft", "hipfft", false},
+                                    {"rocfft", "rocfft", false},
+                                    {"hipsparse", "hipsparse", false},
+                                    {"rocsparse", "rocsparse", false},
+                                    {"miopen", "miopen", false},
+                                    {"hipblaslt", "hipblaslt", false},
+                                    {"cublaslt", "cublas", false},
+                                    {"faiss", "faiss", false},
+                                    {"dali", "dali", true},
+                                    {"nvjpeg", "nvjpeg", false},
+                                    {"spconv", "spconv", false},
+                                    {"tiny-cuda-nn", "tiny-cuda-nn", false},
+                                    {"tcnn", "tiny-cuda-nn", false},
+                                    {"minkowskiengine", "minkowski", false},
+                                    {"bitsandbytes", "bitsandbytes", false},
+                                    {"rmm", "rmm", false},
+                                    {"thrust", "thrust", false},
+                                    {"cub", "cub", true},
+                                    {"ucx", "ucx", false},
+                                    {"nvenc", "nvenc", false},
+                                    {"nvdec", "nvdec", false},
+                                    {"cuvid", "cuvid", false},
+                                    {"decord", "decord", false},
+                                    {"optix", "optix", false},
+                                    {"dgl", "dgl", false},
+                                    {"onednn", "onednn", false},
+                                    {"dnnl", "onednn", false},
+                                    {"transformer_engine", "transformer-engine", false},
+                                    {"nvrtc", "nvrtc", false},
+                                    {"torch_memory_saver", "torch_memory_saver", false},
+                                    {"deep_ep", "deep_ep", false},
+                                    {"deepep", "deep_ep", false},
+                                    {"nixl", "nixl", true},
+                                    {"mooncake", "mooncake", true},
+                                    {"lmcache", "lmcache", false},
+                                    {"k2", "k2", true}};
+
+/* Whether the name at text[at, end) stands as code has it: beside "/", "_", ":", "." and the like. */
+static bool is_in_code(const char *text, size_t from, size_t at, size_t end, size_t to) {
+  static const char beside[] = "/_:[]()<>-=";
+  bool before = at > from && (strchr(beside, text[at - 1]) || (text[at - 1] == '.' && at > from + 1));
+  bool behind =
+      end < to && (strchr(beside, text[end]) || (text[end] == '.' && end + 1 < to && hri_is_letter(text[end + 1])));
+  return before || behind;
+}
+
+/* A speaker's name in text[from, to): as a word, or before "_", ".", "/" and the like. In the lines around a message
+ * (`code`) all names count only where they stand as code has them. */
+static const char *find_speaker(const char *text, size_t from, size_t to, const speaker *list, size_t count,
+                                bool code) {
+  for (size_t i = 0; i < count; i++) {
+    size_t length = strlen(list[i].word);
+    if (!list[i].name[0]) continue;
+    for (size_t at = hri_oom_word(text, from, to, list[i].word); at < to;
+         at = hri_oom_word(text, at + 1, to, list[i].word)) {
+      size_t end = at + length;
+      bool begins = at == from || !hri_is_name(text[at - 1]) || text[at - 1] == '_' || !hri_is_letter(list[i].word[0]);
+      bool ends = end == to || !hri_is_letter(text[end]) || !hri_is_letter(list[i].word[length - 1]);
+      bool own = strchr(list[i].word, '_') || strchr(list[i].word, ' ') || strchr(list[i].word, '.');
+      if (at >= from + 5 && memcmp(text + at - 5, "envs/", 5) == 0) continue; /* an environment's name */
+      if ((code || list[i].plain) && !own && !is_in_code(text, from, at, end, to)) continue;
+      if (begins && ends) return list[i].name;
+    }
+  }
+  return NULL;
+}
+
+const char *hri_oom_framework_in(const char *text, size_t from, size_t to) {
+  return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), false);
+}
+
+const char *hri_oom_framework_near(const char *text, size_t from, size_t to) {
+  return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), true);
+}
+
+static const char *const host_words[] = {"host",
+                                         "cpu",
+                                         "system memory",
+                                         "ram",
+                                         "main memory",
+                                         "physical memory",
+                                         "virtual memory",
+                                         "swap",
+                                         "paging",
+                                         "page file",
+                                         "pagefile",
+                                         "commit",
+                                         "host memory",
+                                         "cpu memory",
+                                         "address space",
+                                         "overcommit",
+                                         "memory cgroup",
+                                         "cgroup",
+                                         "job memory",
+                                         "step memory",
+                                         "out_of_host_memory",
+                                         "outofhostmemory",
+                                         "slurmstepd",
+                                         "job",
+                                         "step",
+                                         "container",
+                                         "pod",
+                                         "yarn",
+                                         "vector of size",
+                                         "runtime: out of memory",
+                                         "memory allocation of",
+                                         "outofmemoryerror()"};
+static const char *const soft_host[] = {"pinned",    "page-locked",    "shm",    "/dev/shm", "posix_memalign",
+                                        "malloc",    "realloc",        "calloc", "mmap",     "cannot allocate memory",
+                                        "enomem",    "errno 12",       "heap",   "fork",     "shared memory segment",
+                                        "bad_alloc", "std::bad_alloc", "numpy",  "pandas",   "memalign",
+                                        "error 12",  "error code 12"};
+static const char *const device_words[] = {"gpu",
+                                           "cuda",
+                                           "hip",
+                                           "device",
+                                           "vram",
+                                           "video memory",
+                                           "npu",
+                                           "xpu",
+                                           "hbm",
+                                           "mps",
+                                           "graphics memory",
+                                           "rocm",
+                                           "musa",
+                                           "cann",
+                                           "aclrtmalloc",
+                                           "tpu",
+                                           "hpu",
+                                           "cumemcreate",
+                                           "cumemalloc",
+                                           "cudamalloc",
+                                           "hipmalloc",
+                                           "gpus",
+                                           "gpu0",
+                                           "gpu1",
+                                           "cuda0",
+                                           "sycl",
+                                           "level zero",
+                                           "kv cache",
+                                           "cudamallocasync",
+                                           "cudaerror",
+                                           "cumemmap",
+                                           "cumemaddressreserve",
+                                           "rtmalloc",
+                                           "devicemem",
+                                           "tensor"};
+
+/* Of shared memory on the chip, not of what processes share. */
+static const char *const chip_words[] = {"per block",    "kernel",      "launch", "smem",
+                                         "thread block", "threadblock", "sm",     "carveout"};
+
+static bool speaks_of_device(const char *text, size_t from, size_t to) {
+  static const char *const parts[] = {"cudamalloc",        "cumem",   "cuda_", "hip_", "hipmalloc", "gpu", "devicemem",
+                                      "outofdevicememory", "curesult"};
+  return hri_match_any(text, from, to, device_words, HRI_COUNT(device_words)) ||
+         hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+}
+
+const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
+  return find_speaker(text, from, to, libraries, HRI_COUNT(libraries), false);
+}
+
+/* Some names are those of interfaces, which programs of many kinds use. */
+void hri_oom_set_framework(hri_oom_message *m, const char *name) {
+  static const char *const interfaces[] = {"vulkan", "opencl", "metal", "directx", "numba"};
+  m->kind = HRI_OOM_FOREIGN;
+  m->failure.source = name;
+  for (size_t i = 0; i < HRI_COUNT(interfaces); i++)
+    if (strcmp(name, interfaces[i]) == 0) m->kind = HRI_OOM_FOREIGN_LIKELY;
+}
+
+void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
+  size_t from = first > p->line + 200 ? first - 200 : p->line, to = last + 200 < p->line_end ? last + 200 : p->line_end;
+  size_t sentence = hri_sentence_start(p->text, from, first), end = hri_sentence_end(p->text, last, to);
+  size_t wide = p->line_end + 100 < p->count ? p->line_end + 100 : p->count, far = p->before_count;
+  const char *who = hri_oom_framework_in(p->text, from, to), *library = NULL;
+  bool host = hri_match_any(p->text, sentence, end, host_words, HRI_COUNT(host_words));
+  bool soft = hri_match_any(p->text, sentence, end, soft_host, HRI_COUNT(soft_host));
+  bool device = speaks_of_device(p->text, sentence, end);
+  library = hri_oom_library_in(p->text, from, to);
+  if (!who && !library) who = hri_oom_framework_near(p->text, to, wide);
+  if (!who && !library) who = hri_oom_framework_near(p->before, far > 160 ? far - 160 : 0, far);
+  if (p->before_count > 0 && !who) {
+    size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
+    back = hri_oom_word(p->before, back, p->before_count, "file \""); /* of a traceback, the paths */
+    for (size_t at = hri_oom_word(p->before, back, p->before_count, "site-packages/"); at < p->before_count && !who;
+         at = hri_oom_word(p->before, at + 1, p->before_count, "site-packages/"))
+      who = hri_oom_framework_in(p->before, at + 14, at + 40 < p->before_count ? at + 40 : p->before_count);
+  }
+  if (hri_oom_word(p->text, sentence, end, "shared memory") < end &&
+      (hri_match_any(p->text, sentence, end, chip_words, HRI_COUNT(chip_words)))) {
+    m->kind = HRI_OOM_CHIP;
+    m->failure.source = "kernel of the device";
+  } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {
+    m->kind = HRI_OOM_HOST;
+    m->failure.source = "host";
+  } else if (who) {
+    hri_oom_set_framework(m, who);
+  } else if (library) {
+    m->kind = HRI_OOM_LIBRARY;
+    m->failure.source = library;
+  } else if ((soft && !device) || (host && soft)) {
+    m->kind = HRI_OOM_HOST_LIKELY;
+    m->failure.source = "host";
+  } else {
+    m->kind = HRI_OOM_REPORT;
+    m->failure.source = device ? "device" : "unknown speaker";
+  }
+}
+
+bool hri_oom_names_speaker(const char *text, size_t count) {
+  bool one = true; /* a library's name alone; what else holds one is a log's prefix */
+  for (size_t i = 0; i < count; i++) one = one && (hri_is_letter(text[i]) || text[i] == '_' || text[i] == '-');
+  return hri_oom_framework_in(text, 0, count) || (one && hri_oom_library_in(text, 0, count));
+}

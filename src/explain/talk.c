@@ -1,0 +1,197 @@
+/* Messages that are spoken of and not reported: in string literals of programs and tests, in documents (headings, rows of
+ * tables, words set in code type), in conditions and advice, and where a placeholder stands for the figure. A message
+ * that brings its figures is a report wherever it was pasted; one with none, or a request alone, is judged by where it
+ * stands. */
+#include "explain/match.h"
+#include "explain/report.h"
+
+/* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
+ * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
+static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked) {
+  line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
+  static const char *const before[] = {"failure",     "failed with",  "fails with",   "failing with",
+                                       "died with",   "crashed with", "crashes with", "aborted with",
+                                       "error with",  "panicked at",  "failed:",      "failure 2",
+                                       " msg=",       " error=",      " err=",        " message=",
+                                       " reason=",    " exception=",  " stderr=",     "by",
+                                       "err(",        "last error:",  "value: ",      "error_out_of_memory,",
+                                       "raised with", "got",          "hit",          "following error",
+                                       "die with",    "dies with",    "instance of",  "throwing",
+                                       "search for",  "result"};
+  static const char *const keys[] = {"\"msg\":",    "\"message\":",   "\"error\":",    "\"evalue\":", "\"exception\":",
+                                     "\"stderr\":", "\"detail\":",    "\"reason\":",   "\"log\":",    "\"output\":",
+                                     "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":"};
+  size_t end = quote;
+  while (end > line && text[end - 1] == ' ') end--;
+  for (size_t i = 0; i < HRI_COUNT(before); i++)
+    if (hri_match_end(text, line, end, before[i])) return true;
+  if (ticked && hri_match_end(text, line, end, " with")) return true; /* "restarted with `...`" */
+  for (size_t i = 0; i < HRI_COUNT(keys); i++) /* of a record on one line, or of a notebook's output */
+    if (hri_match_end(text, line, end, keys[i]) && (memchr(text + line, '{', end - line) || keys[i][1] == 't' ||
+                                                    hri_match_at(keys[i], 0, strlen(keys[i]), "\"evalue")))
+      return true;
+  if (hri_match_end(text, line, end, "error(") || hri_match_end(text, line, end, "exception(")) {
+    size_t start = end - 1;
+    while (start > line && (hri_is_name(text[start - 1]) || text[start - 1] == '.')) start--;
+    return start == line || hri_match_end(text, line, start, ": ") || hri_match_end(text, line, start, "exception=");
+  }
+  return false;
+}
+
+/* Whether text[at] stands in a literal that is opened and closed in its line; *quote is where it is opened. */
+static bool find_quote(const hri_oom_place *p, size_t *quote) {
+  const char *text = p->text;
+  size_t least = p->at > 120 ? p->at - 120 : 0;
+  for (size_t i = p->at; i > least; i--) {
+    char c = text[i - 1];
+    bool opens = c == '"' || c == '\'';
+    if (c == '"' && i >= 2 && text[i - 2] == '\\') return false; /* inside a record of a log */
+    if (!opens) continue;
+    if (i >= 2 && (hri_is_name(text[i - 2]) || strchr(".)]", text[i - 2])) && !(i >= 3 && !hri_is_name(text[i - 3])))
+      continue; /* "can't", or closed there; "f\"...\"" opens */
+    if (text[i] == ' ' || text[i] == ',') continue;
+    size_t end = c == '"' && p->at + 400 < p->count ? p->at + 400 : c == '"' ? p->count : p->line_end;
+    for (size_t k = p->at; k < end; k++)
+      if (text[k] == c && !(c == '\'' && k + 1 < end && hri_is_name(text[k + 1]))) {
+        *quote = i - 1;
+        return !(k + 1 < end && text[k + 1] == ':'); /* the key of a record */
+      }
+    return false;
+  }
+  return false;
+}
+
+/* Whether an error's name stands before the message in its line. */
+static bool names_error_before(const hri_oom_place *p) {
+  size_t at = hri_oom_word(p->text, p->line, p->at, "error:");
+  return at < p->at || hri_oom_word(p->text, p->line, p->at, "exception:") < p->at;
+}
+
+/* Where a figure always follows, something else does: "tried to allocate x gib", "tried to allocate \" + size". */
+static bool has_placeholder(const hri_oom_place *p) {
+  static const char *const asks[] = {"tried to allocate",
+                                     "(mps allocated:",
+                                     "oom allocating",
+                                     "memory allocating",
+                                     "total-vm:",
+                                     "trying to allocate",
+                                     "system memory (",
+                                     "requested buffer of size",
+                                     "is smaller than requested bytes of",
+                                     "system memory("};
+  static const char *const meant[] = {"more than 1eb", "a ", "memory", "buffer", "tensor", "the "};
+  size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
+  for (size_t i = 0; i < HRI_COUNT(asks); i++) {
+    size_t at = hri_oom_word(p->text, p->at, end, asks[i]);
+    bool whole = false;
+    if (at == end) continue;
+    at += strlen(asks[i]);
+    while (at < p->count && strchr(" :=[(", p->text[at])) at++;
+    for (size_t k = 0; k < HRI_COUNT(meant); k++) whole = whole || hri_match_at(p->text, at, p->count, meant[k]);
+    if (at < p->count && (p->text[at] == '.' || (p->text[at] & 0x80)) && names_error_before(p)) continue; /* left out */
+    if (at < p->count && !hri_is_digit(p->text[at]) && !whole && p->text[at] != '-') return true;
+  }
+  return false;
+}
+
+/* Conditions, advice and questions before the message; an error's own words behind its name may hold some. */
+static bool is_conditional(const hri_oom_place *p) {
+  static const char *const words[] =
+      {"if you",       "if it",      "if the",    "when you",   "whenever",   "in case",   "may",        "might",
+       "to avoid",     "avoid",      "avoids",    "avoiding",   "prevent",    "prevents",  "preventing", "how to",
+       "you will see", "you'll see", "you may",   "can throw",  "can cause",  "can raise", "e.g.",       "for example",
+       "such as",      "should",     "would",     "use this",   "what is",    "why",       "means",      "looks like",
+       "look like",    "can fail",   "will fail", "could fail", "indicates",  "often",     "usually",    "typically",
+       "raises",       "catches",    "handles",   "detects",    "instead of", "you",       "your",       "users",
+       "fix",          "fixes",      "fixed",     "fixing",     "resolve",    "resolved",  "solve",      "solved",
+       "reduce",       "reduces",    "mitigate",  "workaround", "handle",     "handling",  "classify",   "treat",
+       "treats",       "ignore",     "suppress",  "tip",        "note",       "hint",      "unless",     "until"};
+  static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
+  size_t named = p->at, line = p->line > 8 ? p->line - 8 : 0;
+  for (size_t i = 0; i < HRI_COUNT(labels); i++) named = hri_oom_word(p->text, p->line, named, labels[i]);
+  return hri_match_any(p->text, line, named, words, HRI_COUNT(words));
+}
+
+/* Whether text[from, to) has a number of four digits or more: a process, a job, a size, so that it happened once. */
+static bool is_concrete(const char *text, size_t from, size_t to) {
+  unsigned digits = 0;
+  for (size_t i = from; i < to; i++) {
+    digits = hri_is_digit(text[i]) ? digits + 1 : 0;
+    if (digits == 4) return true;
+  }
+  return false;
+}
+
+/* Behind what marks an item, a comment or a heading: "- ", "1. ", "// ", "<li>". */
+static size_t skip_marks(const hri_oom_place *p) {
+  size_t at = p->line;
+  while (at < p->at && (strchr(" -+/.)", p->text[at]) || hri_is_digit(p->text[at]) || p->text[at] == '<')) {
+    if (p->text[at] == '<') at = hri_oom_word(p->text, at, p->at, ">");
+    if (at < p->at) at++;
+  }
+  return at;
+}
+
+/* Whether words follow the exit code that begins the line: what it stands for. */
+static bool defines(const hri_oom_place *p) {
+  size_t at = p->at, letters = 0;
+  while (at < p->line_end && !hri_is_digit(p->text[at])) at++;
+  while (at < p->line_end && hri_is_digit(p->text[at])) at++;
+  for (; at < p->line_end; at++) letters += p->text[at] >= 'a' && p->text[at] <= 'z';
+  return hri_match_at(p->text, p->at, p->line_end, "exit") && letters > 8;
+}
+
+/* Between the bars or slashes of a pattern: "(hiperror|out of memory|", "/out of memory/i". */
+static bool is_pattern(const hri_oom_place *p) {
+  size_t near = p->at + 20 < p->count ? p->at + 20 : p->count;
+  size_t end = hri_oom_word(p->text, p->at, near, "memory/");
+  if (end < near) return true;
+  return p->at > 0 && strchr("|/", p->text[p->at - 1]) && !(p->shape & HRI_OOM_LEVEL);
+}
+
+/* In a literal, or between back quotes without anything concrete. */
+static bool is_quoted(const hri_oom_place *p, uint32_t figures) {
+  size_t quote = 0;
+  if (p->tick_from == p->tick_to) return find_quote(p, &quote) && !quotes_a_report(p->text, p->line, quote, false);
+  return figures == 0 && !is_concrete(p->text, p->tick_from, p->tick_to) &&
+         !quotes_a_report(p->text, p->line, p->tick_from, true);
+}
+
+/* "cublas_status_alloc_failed: resource allocation failed inside the library.": a name and what it means. */
+static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
+  size_t end = first;
+  unsigned blanks = 0;
+  while (end < p->line_end && hri_is_name(p->text[end])) end++;
+  bool code =
+      memchr(p->text + first, '_', end - first) || hri_match_at(p->text, first, end, "cudaerror") ||
+      hri_match_at(p->text, first, end, "hiperror"); /* classes of exceptions have words of their own behind them */
+  if (end - first < 16 || !code || !hri_match_at(p->text, end, p->line_end, ": ")) return false;
+  for (; end < p->line_end; end++) blanks += p->text[end] == ' ';
+  return blanks >= 6;
+}
+
+/* An item of a list, a row of a table, a heading or a comment that names the failure. */
+static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
+  bool killed = strcmp(m->failure.source, "kill") == 0 || strcmp(m->failure.source, "kernel") == 0;
+  bool torch = strncmp(m->failure.source, "pytorch", 7) == 0;
+  size_t first = skip_marks(p), end = hri_oom_word(p->text, p->at, p->line_end, "memory");
+  if (p->shape & HRI_OOM_ROW || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks)) return true;
+  if (killed && hri_oom_word(p->text, p->line, p->line_end, "==") < p->line_end) return true;
+  if (figures == 0 && is_entry_of_codes(p, first)) return true;
+  if (killed && p->at == first && defines(p)) return true; /* "exit code 137: the container ..." */
+  if (killed && (p->shape & HRI_OOM_MARKED) && !is_concrete(p->text, p->line, p->line_end)) return true;
+  if (figures > 0) return false;
+  if (p->shape & HRI_OOM_HEADING) return true;
+  if (!torch) return false;
+  if ((p->shape & HRI_OOM_COMMENT) && p->at - first <= 5) return true; /* "# CUDA out of memory" */
+  return end + 6 < p->line_end && p->text[end + 6] == ')' && end - p->at < 8 &&
+         hri_match_end(p->text, p->line, p->at, "(cuda "); /* "GPU OOM (CUDA out of memory)" */
+}
+
+bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
+  if (figures >= 2) return false;
+  if (is_pattern(p) || is_quoted(p, figures) || is_entry(p, m, figures)) return true;
+  if (figures > 0) return false;
+  return has_placeholder(p) || is_conditional(p) || hri_match_at(p->text, p->line, p->at, "when ") ||
+         hri_match_at(p->text, p->line, p->at, "if ");
+}
