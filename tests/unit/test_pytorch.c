@@ -1,0 +1,391 @@
+/* What PyTorch would need (headroom/pytorch.h), held against recordings of PyTorch itself: tests/memory has, for jobs of
+ * eight shapes and more settings, the allocated and reserved bytes that PyTorch's CUDA wheel counted in each phase on a
+ * device without kernels. recorded.json.gz taught the rules; held_back.json.gz, drawn before, did not. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <zlib.h>
+
+#include <headroom/field.h>
+#include <headroom/pytorch.h>
+
+#include "base/json.h"
+#include "frameworks/pytorch/checkpoint.h"
+#include "frameworks/pytorch/loop.h"
+#include "frameworks/pytorch/replay.h"
+
+/* ---- a job of the table ---- */
+
+static const struct {
+  const char *name, *preset;
+} models[] = {
+    {"gpt2-124m", "gpt2-124m"},   {"gpt2-774m", "gpt2-774m"},       {"llama3-1b", "llama-3.2-1b"},
+    {"llama3-8b", "llama-3-8b"},  {"mistral-7b", "mistral-7b"},     {"qwen2.5-0.5b", "qwen2.5-0.5b"},
+    {"qwen3-4b", "qwen3-4b"},     {"qwen3-0.6b", "qwen3-0.6b"},     {"phi3-mini", "phi-3-mini"},
+    {"gemma2-2b", "gemma-2-2b"},  {"gemma3-1b", "gemma-3-1b"},
+};
+
+static const char *text_of(const hri_json *job, const char *key) {
+  const char *text = "";
+  hr_error error;
+  assert_int_equal(hri_json_opt_string(job, key, &text, &error), HR_OK);
+  return text;
+}
+
+static bool is(const hri_json *job, const char *key, const char *value) { return strcmp(text_of(job, key), value) == 0; }
+
+static uint64_t number_of(const hri_json *job, const char *key) {
+  uint64_t value = 0;
+  hr_error error;
+  assert_int_equal(hri_json_opt_u64(job, key, 0, UINT64_MAX >> 1, &value, &error), HR_OK);
+  return value;
+}
+
+static double real_of(const hri_json *job, const char *key, double usual) {
+  hr_error error;
+  assert_int_equal(hri_json_opt_double(job, key, &usual, &error), HR_OK);
+  return usual;
+}
+
+/* What there are no rules for; docs/pytorch.md lists it. */
+static bool has_rules(const hri_json *job) {
+  bool optimizer = is(job, "optimizer", "adamw") || is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "sgd") || is(job, "optimizer", "sgd-momentum");
+  return optimizer && is(job, "transformers", "5.23.0") && !hri_json_has(job, "backend") && !is(job, "capability", "7.5");
+}
+
+static hri_torch_optimizer optimizer_of(const hri_json *job) {
+  bool trainer = is(job, "loop", "trainer") && is(job, "implementation", "default");
+  if (is(job, "optimizer", "sgd")) return HRI_TORCH_SGD;
+  if (is(job, "optimizer", "adamw8bit")) return HRI_TORCH_ADAMW_8BIT;
+  if (is(job, "optimizer", "sgd-momentum")) return HRI_TORCH_SGD_MOMENTUM;
+  if (trainer || is(job, "implementation", "fused")) return HRI_TORCH_ADAMW_FUSED;
+  return is(job, "implementation", "loop") ? HRI_TORCH_ADAMW_LOOP : HRI_TORCH_ADAMW;
+}
+
+static void adapt(const hri_json *job, hr_model *model) {
+  static const char *const names[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  hri_json lora, targets;
+  hr_error error;
+  uint8_t set = 0;
+  if (!hri_json_has(job, "lora")) return;
+  assert_int_equal(hri_json_get_object(job, "lora", &lora, &error), HR_OK);
+  assert_int_equal(hri_json_get_array(&lora, "targets", &targets, &error), HR_OK);
+  for (uint64_t i = 0; i < hri_json_count(&targets); i++) {
+    const char *target = json_string_value(hri_json_item(&targets, i).value);
+    if (strcmp(target, "c_attn") == 0 || strcmp(target, "qkv_proj") == 0) set |= 1u << HR_MODULE_Q;
+    for (unsigned k = 0; k < sizeof names / sizeof *names; k++)
+      if (strcmp(target, names[k]) == 0) set |= 1u << k;
+  }
+  model->lora.rank = (uint32_t)number_of(&lora, "rank");
+  model->lora.dropout = real_of(&lora, "dropout", 0);
+  for (uint32_t i = 0; i < model->layer_count; i++) model->lora.modules[i] = set;
+}
+
+static hri_torch_job job_of(const hri_json *job, hr_model *model) {
+  const char *precision = text_of(job, "precision"), *checkpointing = text_of(job, "checkpointing");
+  hri_torch_job out = {.model = model, .steps = 2};
+  hr_error error;
+  for (unsigned k = 0; k < sizeof models / sizeof *models; k++)
+    if (is(job, "model", models[k].name)) assert_int_equal(hr_model_preset(models[k].preset, model, &error), HR_OK);
+  out.batch = number_of(job, "batch");
+  out.tokens = number_of(job, "seq");
+  out.accumulate = (uint32_t)number_of(job, "accumulation");
+  out.capability = (uint32_t)lround(10 * atof(text_of(job, "capability")));
+  if (strncmp(precision, "amp", 3) == 0) out.autocast = strcmp(precision, "amp-bf16") == 0 ? HRI_BF16 : HRI_F16;
+  if (strcmp(precision, "bf16") == 0) out.weights = HRI_BF16;
+  out.scaler = out.autocast == HRI_F16;
+  out.optimizer = optimizer_of(job);
+  out.wide_embeddings = is(job, "loop", "trainer");
+  out.attention = is(job, "attention", "eager") ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
+  out.mask = !is(job, "mask", "none");
+  out.padded = is(job, "mask", "padding");
+  out.checkpoint = *checkpointing != 0;
+  out.reentrant = strcmp(checkpointing, "reentrant") == 0;
+  out.keeps_outputs = is(job, "loop", "plain");
+  out.clip = hri_json_has(job, "clip");
+  out.dropout = model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0;
+  adapt(job, model);
+  return out;
+}
+
+/* ---- recordings ---- */
+
+static void read_gzip(const char *name, hri_json *root) {
+  char path[512];
+  enum { MOST = 64 << 20 };
+  char *text = malloc(MOST);
+  gzFile file;
+  hr_error error;
+  int bytes;
+  (void)snprintf(path, sizeof path, "%s/memory/%s", HR_TEST_DATA, name);
+  file = gzopen(path, "rb");
+  assert_non_null(file);
+  bytes = gzread(file, text, MOST);
+  assert_true(bytes > 0 && bytes < MOST);
+  (void)gzclose(file);
+  assert_int_equal(hri_json_parse(text, (uint64_t)bytes, name, root, &error), HR_OK);
+  free(text);
+}
+
+/* The highest allocated and reserved bytes of the first two steps and of loading. Rows are as `columns` says: step, phase,
+ * allocated peak, reserved peak, ... */
+static void recorded_peaks(const hri_json *result, uint64_t *allocated, uint64_t *reserved) {
+  hri_json rows;
+  hr_error error;
+  *allocated = *reserved = 0;
+  assert_int_equal(hri_json_get_array(result, "phases", &rows, &error), HR_OK);
+  for (uint64_t i = 0; i < hri_json_count(&rows); i++) {
+    json_t *row = hri_json_item(&rows, i).value;
+    uint64_t a = (uint64_t)json_integer_value(json_array_get(row, 2));
+    uint64_t r = (uint64_t)json_integer_value(json_array_get(row, 3));
+    if (json_integer_value(json_array_get(row, 0)) > 2) continue;
+    if (a > *allocated) *allocated = a;
+    if (r > *reserved) *reserved = r;
+  }
+}
+
+typedef struct score {
+  uint32_t jobs, equal, near, under, reserved_near;
+  double worst;
+} score;
+
+static void compare(const hri_json *job, const hri_json *result, score *s) {
+  hr_model model;
+  hri_torch_job torch_job = job_of(job, &model);
+  hri_aten_device device = hri_aten_device_of(torch_job.capability);
+  hr_alloc_config config = hr_alloc_config_default();
+  hri_torch_replay replay;
+  hri_torch torch;
+  hr_error error;
+  uint64_t allocated, reserved;
+  double off;
+  recorded_peaks(result, &allocated, &reserved);
+  hri_torch_init(&torch);
+  torch.kernels = &device;
+  assert_true(hri_torch_run(&torch, &torch_job));
+  assert_int_equal(hri_torch_replay_run(&torch, &config, 0, &replay, &error), HR_OK);
+  hri_torch_deinit(&torch);
+  off = (double)replay.whole.allocated_bytes / (double)allocated - 1;
+  s->jobs++;
+  s->equal += replay.whole.allocated_bytes == allocated;
+  s->near += fabs(off) <= 0.03;
+  s->under += off < -0.01;
+  s->reserved_near += fabs((double)replay.whole.reserved_bytes / (double)reserved - 1) <= 0.05;
+  if (fabs(off) > fabs(s->worst)) s->worst = off;
+  if (fabs(off) > 0.003) print_message("  %s: %+.2f %%\n", text_of(job, "name"), 100 * off);
+}
+
+static score score_of(const char *file, bool held_back) {
+  char path[512];
+  hri_json table, jobs, results_root, results;
+  hr_error error;
+  score s = {0};
+  (void)snprintf(path, sizeof path, "%s/memory/jobs.json", HR_TEST_DATA);
+  assert_int_equal(hri_json_read(path, 16 << 20, &table, &error), HR_OK);
+  assert_int_equal(hri_json_get_array(&table, "jobs", &jobs, &error), HR_OK);
+  read_gzip(file, &results_root);
+  assert_int_equal(hri_json_get_array(&results_root, "results", &results, &error), HR_OK);
+  for (uint64_t i = 0; i < hri_json_count(&jobs); i++) {
+    hri_json job = hri_json_item(&jobs, i);
+    bool held = false;
+    assert_int_equal(hri_json_opt_bool(&job, "held_back", &held, &error), HR_OK);
+    if (held != held_back || !has_rules(&job)) continue;
+    for (uint64_t k = 0; k < hri_json_count(&results); k++) {
+      hri_json result = hri_json_item(&results, k);
+      if (strcmp(text_of(&result, "name"), text_of(&job, "name")) == 0 && !hri_json_has(&result, "error"))
+        compare(&job, &result, &s);
+    }
+  }
+  hri_json_deinit(&results_root);
+  hri_json_deinit(&table);
+  print_message("%s: %u jobs, allocated equal to the byte in %u, within 3 %% in %u, more than 1 %% under in %u, worst %+.2f %%; "
+                "reserved within 5 %% in %u\n", file, s.jobs, s.equal, s.near, s.under, 100 * s.worst, s.reserved_near);
+  return s;
+}
+
+/* The jobs that taught the rules: nearly all to the byte. */
+static void test_recorded(void **state) {
+  score s = score_of("recorded.json.gz", false);
+  (void)state;
+  assert_true(s.jobs >= 80);
+  assert_int_equal(s.near, s.jobs);
+  assert_int_equal(s.under, 0);
+  assert_int_equal(s.reserved_near, s.jobs);
+  assert_true(5 * s.equal >= 3 * s.jobs);
+}
+
+/* Those that did not: 95 of 100 within 3 %, 99 not more than 1 % under. */
+static void test_held_back(void **state) {
+  score s = score_of("held_back.json.gz", true);
+  (void)state;
+  assert_true(s.jobs >= 40);
+  assert_true(100 * s.near >= 95 * s.jobs);
+  assert_true(100 * s.under <= s.jobs);
+  assert_true(100 * s.reserved_near >= 95 * s.jobs);
+}
+
+/* ---- autograd, by small graphs ---- */
+
+typedef struct bench {
+  hri_torch torch;
+  hri_aten_device device;
+} bench;
+
+static void begin(bench *b) {
+  hri_torch_init(&b->torch);
+  b->device = (hri_aten_device){.capability = 80};
+  b->torch.kernels = &b->device;
+}
+
+static uint64_t live_bytes(const hri_torch *torch) {
+  uint64_t live = 0, *sizes = calloc(torch->storages.count, sizeof *sizes);
+  for (size_t i = 0; i < torch->requests.count; i++) {
+    const hri_torch_request *r = &torch->requests.items[i];
+    if (r->bytes) sizes[r->storage] = r->bytes, live += r->bytes;
+    else live -= sizes[r->storage];
+  }
+  free(sizes);
+  return live;
+}
+
+/* y = x x: both gradients of x are made, the second is added to the first in place, and nothing is left but x and its
+ * gradient. */
+static void test_gradients_meet(void **state) {
+  bench b;
+  hri_ten *x, *y;
+  size_t before;
+  (void)state;
+  begin(&b);
+  x = hri_ten_parameter(&b.torch, HRI_F32, hri_ten_shape_of(1, 1000, 0, 0, 0), true);
+  y = hri_aten_mul(&b.torch, x, x);
+  before = b.torch.requests.count;
+  hri_torch_backward(&b.torch, y, NULL);
+  assert_int_equal(b.torch.requests.count - before, 3 + 2); /* ones and two products begin; a product and ones end */
+  hri_ten_drop(&b.torch, y);
+  assert_int_equal(live_bytes(&b.torch), 2 * 4000);
+  hri_ten_drop(&b.torch, x);
+  assert_int_equal(live_bytes(&b.torch), 0);
+  hri_torch_deinit(&b.torch);
+}
+
+static hri_ten *two_activations(hri_torch *t, hri_ten *input, void *context, uint32_t index) {
+  hri_ten *once = hri_aten_activation(t, "silu", input), *twice = hri_aten_activation(t, "silu", once);
+  (void)context, (void)index;
+  hri_ten_drop(t, once);
+  return twice;
+}
+
+/* Under checkpointing a region leaves its result alone, and runs again up to what was saved last, not to its end. */
+static void checkpointed(bool reentrant, size_t again) {
+  bench b;
+  hri_ten *x, *y, *none[HRI_FN_HELD] = {0};
+  size_t before;
+  begin(&b);
+  x = hri_ten_parameter(&b.torch, HRI_F32, hri_ten_shape_of(1, 1000, 0, 0, 0), true);
+  y = hri_checkpoint(&b.torch, reentrant, two_activations, NULL, 0, x, none);
+  assert_int_equal(live_bytes(&b.torch), 2 * 4000);
+  before = b.torch.requests.count;
+  hri_torch_backward(&b.torch, y, NULL);
+  size_t begun = 0;
+  for (size_t i = before; i < b.torch.requests.count; i++) begun += b.torch.requests.items[i].bytes != 0;
+  assert_int_equal(begun, 1 + again + 2); /* ones; the region; two gradients */
+  hri_ten_drop(&b.torch, y);
+  assert_int_equal(live_bytes(&b.torch), 2 * 4000);
+  hri_ten_drop(&b.torch, x);
+  assert_int_equal(live_bytes(&b.torch), 0);
+  hri_torch_deinit(&b.torch);
+}
+
+static void test_checkpointing(void **state) {
+  (void)state;
+  checkpointed(false, 1);
+  checkpointed(true, 2);
+}
+
+/* ---- the public interface ---- */
+
+static hr_job job_on(const char *model, const char *device) {
+  hr_job job;
+  hr_error error;
+  hr_job_init(&job);
+  assert_int_equal(hr_model_open(model, &job.model, &error), HR_OK);
+  assert_int_equal(hr_device_find(device, &job.device, &error), HR_OK);
+  return job;
+}
+
+static void test_interface(void **state) {
+  hr_job job = job_on("gpt2-124m", "rtx-3060");
+  hr_pytorch *pytorch;
+  hr_snapshot *snapshot;
+  hr_pytorch_live live;
+  hr_error error;
+  const hr_pytorch_info *info;
+  uint64_t sum = 0, shown = 0;
+  (void)state;
+  job.micro_batch = 4;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
+  info = hr_pytorch_get(pytorch);
+  for (int role = 0; role < HR_ROLE_COUNT; role++) sum += info->at_peak_by_role[role];
+  for (uint32_t i = 0; hr_pytorch_live_get(pytorch, i, &live); i++) shown += live.bytes;
+  assert_int_equal(sum, shown);
+  assert_true(sum <= info->allocated_bytes && info->allocated_bytes - sum < info->allocated_bytes / 50); /* unsplit rests */
+  assert_true(info->reserved_bytes >= info->allocated_bytes);
+  assert_int_equal(info->device_used_bytes, info->reserved_bytes + info->context_bytes);
+  assert_int_equal(hr_pytorch_snapshot(pytorch, &snapshot, &error), HR_OK);
+  assert_true(snapshot->event_count >= info->request_count);
+  hr_snapshot_destroy(snapshot);
+  hr_pytorch_destroy(pytorch);
+}
+
+/* A budget that holds the peak but not the cache: PyTorch returns cached memory and goes on. One that does not hold the
+ * peak: it fails. */
+static void test_budget(void **state) {
+  hr_job job = job_on("gpt2-124m", "rtx-3060");
+  hr_pytorch *pytorch;
+  hr_error error;
+  uint64_t allocated, reserved, context;
+  (void)state;
+  job.micro_batch = 8;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  for (int round = 0; round < 3; round++) {
+    assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
+    const hr_pytorch_info info = *hr_pytorch_get(pytorch);
+    hr_pytorch_destroy(pytorch);
+    if (round == 0) allocated = info.allocated_bytes, reserved = info.reserved_bytes, context = info.context_bytes;
+    if (round == 1) assert_true(info.fits && info.retries == 0);
+    if (round == 2) assert_true(!info.fits && info.missing_bytes > 0);
+    job.budget_bytes = round == 0 ? reserved + context : allocated + context - (1 << 20);
+  }
+}
+
+static void test_refusals(void **state) {
+  static const struct {
+    const char *key, *value, *says;
+  } cases[] = {{"optimizer", "lion", "optimizer"}, {"quantize", "nf4", "quantized"}};
+  hr_error error;
+  hr_pytorch *pytorch;
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_job job = job_on("llama-3.2-1b", "rtx-4090");
+    if (i == 1) job.lora = "r=8";
+    assert_int_equal(hr_job_set(&job, cases[i].key, cases[i].value, &error), HR_OK);
+    assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+    assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, cases[i].says));
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_recorded), cmocka_unit_test(test_held_back), cmocka_unit_test(test_gradients_meet),
+      cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface), cmocka_unit_test(test_budget),
+      cmocka_unit_test(test_refusals),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
