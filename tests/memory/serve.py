@@ -39,6 +39,7 @@ def record(job, out):
     tracing.wrap_losses(phases)
     torch.cuda.memory._record_memory_history("all", stacks="all", max_entries=1 << 30)
     model, optimizer = training.run(job, phases)
+    reads.check()
     rows = phases.merged()
     events = tracing.history()
     result = {"name": job["name"], "parameters": sum(p.numel() for p in model.parameters()),
