@@ -48,15 +48,15 @@ HR_API void hr_pytorch_options_init(hr_pytorch_options *options);
 
 enum { HR_PYTORCH_TEXT_BYTES = 512 };
 typedef struct hr_pytorch_info {
-  const char *versions; /* static: of PyTorch and transformers, that the rules are of */
+  const char *versions;                 /* static: of PyTorch and transformers, that the rules are of */
   char settings[HR_PYTORCH_TEXT_BYTES]; /* the job in the framework's words: "bf16 autocast, fp32 weights, ..." */
-  char unlike[HR_PYTORCH_TEXT_BYTES];   /* options of the job without a counterpart, and what stands for them; "": none */
-  uint64_t allocated_bytes; /* torch.cuda.max_memory_allocated() after the second step */
-  uint64_t reserved_bytes;  /* max_memory_reserved(); on a device with more memory than it ever wants */
-  uint64_t context_bytes;   /* of CUDA's context and kernels: the device's fixed bytes, assumed */
-  uint64_t device_used_bytes; /* reserved and context: what nvidia-smi shows of the process */
-  double error_low, error_high; /* allocated bytes lie within these shares of the truth in what was recorded and held back
-                                   (docs/pytorch.md): truth >= (1 + error_low) x allocated, <= (1 + error_high) x */
+  char unlike[HR_PYTORCH_TEXT_BYTES]; /* options of the job without a counterpart, and what stands for them; "": none */
+  uint64_t allocated_bytes;           /* torch.cuda.max_memory_allocated() after the second step */
+  uint64_t reserved_bytes;            /* max_memory_reserved(); on a device with more memory than it ever wants */
+  uint64_t context_bytes;             /* of CUDA's context and kernels: the device's fixed bytes, assumed */
+  uint64_t device_used_bytes;         /* reserved and context: what nvidia-smi shows of the process */
+  double error_low, error_high; /* in all that was recorded (docs/pytorch.md), PyTorch's own allocated peak lies between
+                                   (1 + error_low) and (1 + error_high) times allocated_bytes */
   uint64_t budget_bytes;
   bool fits; /* every request is met within the budget less the context, cached memory returned where it runs out */
   uint64_t missing_bytes; /* does not fit: how much the allocated peak and the context are over the budget; 0: pieces */
@@ -64,7 +64,7 @@ typedef struct hr_pytorch_info {
   uint64_t allocated_by_phase[HR_PYTORCH_PHASES]; /* peak of each, the higher of both steps */
   uint64_t reserved_by_phase[HR_PYTORCH_PHASES];
   hr_pytorch_phase peak_phase;
-  uint32_t peak_step;        /* 1 or 2 */
+  uint32_t peak_step; /* 1 or 2 */
   uint64_t at_peak_by_role[HR_ROLE_COUNT];
   uint64_t request_count;
   uint32_t live_count;

@@ -26,7 +26,9 @@ hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytor
 
 bool plan_engine_chosen(const cli_config *config) { return strncmp(config->own.engine, "pytorch", 7) == 0; }
 
-bool plan_engine_applies(const hr_job *job) { return job->purpose == HR_PURPOSE_TRAIN && job->device.compute_capability > 0; }
+bool plan_engine_applies(const hr_job *job) {
+  return job->purpose == HR_PURPOSE_TRAIN && job->device.compute_capability > 0;
+}
 
 void plan_engine_line(const cli_config *config, const hr_plan *plan) {
   char text[200];
@@ -39,8 +41,8 @@ void plan_engine_line(const cli_config *config, const hr_plan *plan) {
     return;
   }
   info = hr_pytorch_get(pytorch);
-  (void)snprintf(text, sizeof text, "with %s would need %s, %s allocated (--engine pytorch)",
-                 names[stack_of(config)], SIZE_TEXT(need(info)), SIZE_TEXT(info->allocated_bytes));
+  (void)snprintf(text, sizeof text, "with %s would need %s, %s allocated (--engine pytorch)", names[stack_of(config)],
+                 SIZE_TEXT(need(info)), SIZE_TEXT(info->allocated_bytes));
   screen_hang(stdout, LABEL, "pytorch", text);
   hr_pytorch_destroy(pytorch);
 }
@@ -51,9 +53,10 @@ static void print_verdict(const hr_pytorch_info *info) {
     (void)printf("%sFITS%s  needs %s of %s, %s to spare\n", screen_style(stdout, STYLE_GOOD), plain,
                  SIZE_TEXT(need(info)), SIZE_TEXT(info->budget_bytes), SIZE_TEXT(info->budget_bytes - need(info)));
   else if (info->fits)
-    (void)printf("%sFITS%s  in %s, where the allocator returns cached memory %llu times in two steps; it would take %s\n",
-                 screen_style(stdout, STYLE_WARN), plain, SIZE_TEXT(info->budget_bytes),
-                 (unsigned long long)info->retries, SIZE_TEXT(need(info)));
+    (void)
+        printf("%sFITS%s  in %s, where the allocator returns cached memory %llu times in two steps; it would take %s\n",
+               screen_style(stdout, STYLE_WARN), plain, SIZE_TEXT(info->budget_bytes),
+               (unsigned long long)info->retries, SIZE_TEXT(need(info)));
   else
     (void)printf("%sDOES NOT FIT%s  needs %s of %s\n", screen_style(stdout, STYLE_BAD), plain, SIZE_TEXT(need(info)),
                  SIZE_TEXT(info->budget_bytes));
@@ -167,8 +170,9 @@ static void say_change(const change *c, const hr_job *job, hr_pytorch_stack stac
 }
 
 /* Calls `each` with every change that fits, each run like the job itself. */
-static hr_status each_fix(const cli_config *config, void (*each)(void *context, const char *text, const change *c, uint64_t bytes),
-                          void *context, hr_error *error) {
+static hr_status each_fix(const cli_config *config,
+                          void (*each)(void *context, const char *text, const change *c, uint64_t bytes), void *context,
+                          hr_error *error) {
   for (int i = 0; i < CHANGES; i++) {
     hr_pytorch_options options;
     hr_pytorch *pytorch = NULL;
@@ -284,7 +288,8 @@ static void write_fix(void *context, const char *text, const change *c, uint64_t
   json_write_close(json, '}');
 }
 
-hr_status plan_engine_write_json(json_writer *json, const cli_config *config, const hr_pytorch *pytorch, hr_error *error) {
+hr_status plan_engine_write_json(json_writer *json, const cli_config *config, const hr_pytorch *pytorch,
+                                 hr_error *error) {
   hr_status status = HR_OK;
   const hr_pytorch_info *info = hr_pytorch_get(pytorch);
   json_write_text(json, "engine", config->own.engine);

@@ -119,7 +119,6 @@ static void test_sqrt(void **state) {
 static void test_ranges(void **state) {
   hr_job job = job_for("llama-3-8b");
   (void)state;
-  assert_field_refused(micro_batch = 0, "--micro-batch");
   assert_field_refused(accumulate = 0, "--accumulate");
   assert_field_refused(accumulate = UINT32_MAX, "--accumulate");
   assert_field_refused(sequence_length = 1, "--seq");

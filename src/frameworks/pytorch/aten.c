@@ -25,7 +25,9 @@ static hri_ten_type promoted(const hri_ten *a, const hri_ten *b) {
   return a->type == HRI_F32 || b->type == HRI_F32 ? HRI_F32 : HRI_F32; /* bf16 with fp16 too */
 }
 
-static const hri_ten *larger(const hri_ten *a, const hri_ten *b) { return hri_ten_count(a) >= hri_ten_count(b) ? a : b; }
+static const hri_ten *larger(const hri_ten *a, const hri_ten *b) {
+  return hri_ten_count(a) >= hri_ten_count(b) ? a : b;
+}
 
 /* ---- views and copies ---- */
 
@@ -159,7 +161,8 @@ hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x) { return by_scalar(t, "neg", x);
  * Both are unpacked before either gradient is made. */
 static void mul_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *factors[2];
-  for (uint32_t k = 0; k < 2; k++) factors[k] = fn->numbers[k] ? hri_fn_saved(t, fn, (uint32_t)fn->numbers[k] - 1) : NULL;
+  for (uint32_t k = 0; k < 2; k++)
+    factors[k] = fn->numbers[k] ? hri_fn_saved(t, fn, (uint32_t)fn->numbers[k] - 1) : NULL;
   for (uint32_t k = 2; k-- > 0 && g[0];) /* other, self */
     if (factors[k]) in[k] = hri_ten_like(t, "mul", larger(g[0], factors[k]), promoted(g[0], factors[k]));
   for (uint32_t k = 2; k-- > 0;) hri_ten_drop(t, factors[k]);
@@ -255,7 +258,7 @@ hri_ten *hri_aten_dropout(hri_torch *t, hri_ten *x, double p) {
   hri_ten *y, *mask;
   if (p <= 0) return hri_ten_keep(x);
   fn = hri_fn_make(t, elementwise_backward, &x, 1);
-  if (fn) fn->numbers[0] = (uintptr_t) "native_dropout_backward";
+  if (fn) fn->numbers[0] = (uintptr_t)"native_dropout_backward";
   mask = hri_ten_like(t, "native_dropout", x, HRI_BOOL);
   y = hri_ten_like(t, "native_dropout", x, x->type);
   hri_fn_save(t, fn, mask);
@@ -313,8 +316,7 @@ hri_ten *hri_aten_layer_norm(hri_torch *t, hri_ten *given, hri_ten *weight, hri_
   return bound(t, fn, y);
 }
 
-/* embedding_dense_backward (Embedding.cu): above 3,072 ids they are sorted first. */
-enum { EMBEDDING_SORTS = 3072 };
+/* embedding_dense_backward (Embedding.cu). Above 3,072 ids it sorts them first, in memory that is small beside the peak. */
 static void embedding_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *ids = hri_fn_saved(t, fn, 0);
   if (g[0]) in[0] = hri_ten_make(t, "embedding_dense_backward", g[0]->type, fn->shapes[0]);
@@ -425,10 +427,12 @@ static sizes sizes_of(const hri_ten_shape *q, const hri_ten_shape *k) {
 static void flash_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *saved[HRI_FN_SAVED];
   sizes s = sizes_of(&fn->shapes[0], &fn->shapes[1]);
-  uint64_t padded = hri_round_up(s.tokens, 128), width = s.width <= 128 ? hri_round_up(s.width, 32) : hri_round_up(s.width, 64);
+  uint64_t padded = hri_round_up(s.tokens, 128),
+           width = s.width <= 128 ? hri_round_up(s.width, 32) : hri_round_up(s.width, 64);
   for (uint32_t i = 0; i < fn->saved_count; i++) saved[i] = hri_fn_saved(t, fn, i);
   if (g[0]) {
-    hri_ten *sums, *wide, *more[2] = {0}, *gradient = fn->numbers[0] ? hri_ten_like(t, "clone", g[0], g[0]->type) : NULL;
+    hri_ten *sums, *wide, *more[2] = {0},
+                          *gradient = fn->numbers[0] ? hri_ten_like(t, "clone", g[0], g[0]->type) : NULL;
     for (int k = 0; k < 3; k++) in[k] = hri_ten_make(t, "_flash_attention_backward", g[0]->type, fn->shapes[k]);
     sums = hri_ten_make(t, "_flash_attention_backward", HRI_F32, hri_ten_shape_of(3, s.batch, s.heads, padded, 0));
     wide = hri_ten_make(t, "_flash_attention_backward", HRI_F32, hri_ten_shape_of(4, s.batch, padded, s.heads, width));

@@ -14,11 +14,10 @@ typedef enum hri_sdpa { HRI_SDPA_FLASH = 0, HRI_SDPA_EFFICIENT } hri_sdpa;
 
 /* The device and the process, as far as kernels ask: a model of what cuBLAS and others take. */
 typedef struct hri_aten_device {
-  uint32_t capability;          /* 80, 86, 90, ... */
-  uint64_t cublas_workspace;    /* of each handle and stream; 0: not from the caching allocator */
-  uint64_t cublaslt_workspace;  /* 0: the same storage as cuBLAS's */
-  bool handles[2];              /* whose thread has its workspace: forward's, autograd's */
-  hri_ten *workspaces[4];       /* live to the end of the process */
+  uint32_t capability;       /* 80, 86, 90, ... */
+  uint64_t cublas_workspace; /* of each handle and stream; 0: not from the caching allocator */
+  bool handles[2];           /* whose thread has its workspace: forward's, autograd's */
+  hri_ten *workspaces[4];    /* live to the end of the process */
 } hri_aten_device;
 
 hri_aten_device hri_aten_device_of(uint32_t capability);

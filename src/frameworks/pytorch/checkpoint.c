@@ -7,10 +7,10 @@
 struct hri_frame {
   hri_region *region;
   void *context;
-  uint32_t index;  /* of the region, for its caller */
+  uint32_t index;                          /* of the region, for its caller */
   hri_ten *input, *arguments[HRI_FN_HELD]; /* kept: all that the region needs to run again */
-  uint32_t holders; /* saved tensors that functions still may ask for */
-  uint32_t made;    /* of them, counted while the region runs again */
+  uint32_t holders;                        /* saved tensors that functions still may ask for */
+  uint32_t made;                           /* of them, counted while the region runs again */
   bool remade;
   hri_ten_type autocast;
   HRI_ARRAY(hri_ten *) tensors; /* by index; NULL: not made, or taken */
@@ -86,7 +86,11 @@ static hri_ten *without_reentry(hri_torch *torch, hri_region *region, void *cont
     torch->failed = true;
     return hri_ten_keep(input);
   }
-  *frame = (hri_frame){.region = region, .context = context, .index = index, .input = hri_ten_keep(input), .holders = 1,
+  *frame = (hri_frame){.region = region,
+                       .context = context,
+                       .index = index,
+                       .input = hri_ten_keep(input),
+                       .holders = 1,
                        .autocast = torch->autocast};
   for (int i = 0; i < HRI_FN_HELD; i++) frame->arguments[i] = hri_ten_keep(arguments[i]);
   torch->packing = frame;

@@ -97,9 +97,9 @@ static uint32_t label_now(hri_torch *torch) {
 
 /* What is made in a phase and never called anything else. */
 static hr_role usual_role(uint8_t phase) {
-  static const uint8_t roles[HRI_TORCH_PHASES] = {HR_ROLE_WEIGHT,    HR_ROLE_ACTIVATION, HR_ROLE_LOGITS,
+  static const uint8_t roles[HRI_TORCH_PHASES] = {HR_ROLE_WEIGHT,     HR_ROLE_ACTIVATION, HR_ROLE_LOGITS,
                                                   HR_ROLE_ACTIVATION, HR_ROLE_WORKSPACE,  HR_ROLE_WORKSPACE,
-                                                  HR_ROLE_WORKSPACE, HR_ROLE_ACTIVATION};
+                                                  HR_ROLE_WORKSPACE};
   return (hr_role)roles[phase];
 }
 
@@ -407,7 +407,14 @@ typedef struct staging {
 } staging;
 
 static staging staging_of(uint64_t outputs, uint64_t inputs) {
-  enum { THREADS = 512, WARP = 32, PER_THREAD_LEAST = 16, PER_THREAD_MOST = 256, PROCESSORS = 108, PER_PROCESSOR = 2048 };
+  enum {
+    THREADS = 512,
+    WARP = 32,
+    PER_THREAD_LEAST = 16,
+    PER_THREAD_MOST = 256,
+    PROCESSORS = 108,
+    PER_PROCESSOR = 2048
+  };
   uint64_t vector = outputs % 4 == 0 ? 4 : outputs % 2 == 0 ? 2 : 1, most = THREADS / vector;
   uint64_t dim0 = last_power(outputs / vector), dim1 = last_power(inputs), width, height, grid, values, shared, least;
   dim0 = dim0 < most ? dim0 : most;
@@ -449,8 +456,7 @@ static hri_ten *summed(hri_torch *torch, const hri_ten *gradient, hri_ten_shape 
 static void validate(hri_torch *torch, const hri_fn *fn, hri_ten **inputs) {
   for (uint32_t i = 0; i < fn->edge_count; i++) {
     if (!inputs[i] || !fn->next[i]) continue;
-    if (!same_count(inputs[i], &fn->shapes[i]))
-      hri_ten_set(torch, &inputs[i], summed(torch, inputs[i], fn->shapes[i]));
+    if (!same_count(inputs[i], &fn->shapes[i])) hri_ten_set(torch, &inputs[i], summed(torch, inputs[i], fn->shapes[i]));
     if (inputs[i]->type != fn->types[i])
       hri_ten_set(torch, &inputs[i], hri_ten_like(torch, "to", inputs[i], fn->types[i]));
   }

@@ -45,7 +45,6 @@ typedef enum hri_torch_phase {
   HRI_TORCH_CLIP,
   HRI_TORCH_OPTIMIZER,
   HRI_TORCH_ZERO_GRAD,
-  HRI_TORCH_EVALUATE,
   HRI_TORCH_PHASES
 } hri_torch_phase;
 

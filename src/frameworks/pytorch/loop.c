@@ -202,7 +202,6 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.capability = job->capability;
   r.module.dropout = job->dropout;
   r.module.lora_dropout = job->model->lora.dropout;
-  r.module.use_cache = job->use_cache && !job->checkpoint;
   r.module.checkpoint = job->checkpoint;
   r.module.reentrant = job->reentrant;
   r.first = hri_alloc_zero(r.module.parameter_count, sizeof *r.first);

@@ -50,7 +50,8 @@ static void gpt2_layer(maker *m, hri_module_layer *l) {
 
 static void llama_layer(maker *m, hri_module_layer *l) {
   const hr_model *d = m->module->model;
-  uint64_t h = d->hidden_size, q = (uint64_t)d->head_count * d->head_size, kv = (uint64_t)d->kv_head_count * d->head_size;
+  uint64_t h = d->hidden_size, q = (uint64_t)d->head_count * d->head_size,
+           kv = (uint64_t)d->kv_head_count * d->head_size;
   if (d->family == HR_FAMILY_PHI3) {
     l->o = linear(m, "self_attn.o_proj", h, q, false);
     l->q = linear(m, "self_attn.qkv_proj", q + 2 * kv, h, false);
@@ -62,8 +63,9 @@ static void llama_layer(maker *m, hri_module_layer *l) {
     l->v = linear(m, "self_attn.v_proj", kv, h, d->qkv_bias);
     l->o = linear(m, "self_attn.o_proj", h, q, d->attention_output_bias);
     if (d->qk_norm)
-      for (int k = 0; k < 2; k++) hri_torch_at(m->torch, k ? "self_attn.k_norm" : "self_attn.q_norm", -2),
-                                  l->qk_norms[k] = parameter(m, 1, d->head_size, 0);
+      for (int k = 0; k < 2; k++)
+        hri_torch_at(m->torch, k ? "self_attn.k_norm" : "self_attn.q_norm", -2),
+            l->qk_norms[k] = parameter(m, 1, d->head_size, 0);
     l->gate = linear(m, "mlp.gate_proj", d->mlp_size, h, d->mlp_bias);
     l->up = linear(m, "mlp.up_proj", d->mlp_size, h, d->mlp_bias);
     l->down = linear(m, "mlp.down_proj", h, d->mlp_size, d->mlp_bias);
@@ -78,7 +80,8 @@ static void llama_layer(maker *m, hri_module_layer *l) {
 static void kinds_of_layers(const hr_model *model, bool *some, bool *all) {
   *some = false;
   *all = true;
-  for (uint32_t i = 0; i < model->layer_count; i++) *some = *some || model->sliding[i], *all = *all && model->sliding[i];
+  for (uint32_t i = 0; i < model->layer_count; i++)
+    *some = *some || model->sliding[i], *all = *all && model->sliding[i];
 }
 
 /* How many rotary embeddings there are: one, or one for each kind of layer that occurs. */
@@ -133,7 +136,8 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   norm(&m, "norm", module->norm, model->hidden_size);
   for (int k = 0; k < 2 * rotary_kinds(model); k++) { /* inv_freq and original_inv_freq of each */
     hri_torch_at(torch, "rotary_emb", -1);
-    module->frequencies[k] = hri_ten_make(torch, "buffer", HRI_F32, hri_ten_shape_of(1, model->rotary_size / 2, 0, 0, 0));
+    module->frequencies[k] =
+        hri_ten_make(torch, "buffer", HRI_F32, hri_ten_shape_of(1, model->rotary_size / 2, 0, 0, 0));
   }
   if (model->embedding_scale != 1) {
     hri_torch_at(torch, "embed_tokens", -1);
@@ -145,12 +149,6 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   }
   if (model->lora.rank) add_adapters(&m);
   return !torch->failed;
-}
-
-void hri_module_deinit(hri_torch *torch, hri_module *module) {
-  for (uint32_t i = 0; i < module->parameter_count; i++) hri_ten_drop(torch, module->parameters[i]);
-  hri_free(module->parameters);
-  hri_free(module->layers);
 }
 
 /* ---- what layers are made of ---- */
@@ -173,7 +171,8 @@ static hri_ten *adapted(hri_torch *t, const hri_module *module, const hri_module
   return back;
 }
 
-static hri_ten *apply(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear, hri_ten *x) {
+static hri_ten *apply(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
+                      hri_ten *x) {
   hri_ten *y;
   hri_torch_at(t, name, -2);
   y = hri_aten_linear(t, x, linear->weight, linear->bias, !linear->conv1d);
@@ -229,7 +228,8 @@ static hri_ten *rms(hri_torch *t, const hri_module *module, const char *name, hr
   return module->model->norm_weight_offset != 0 ? gemma_norm(t, name, x, weight) : rms_norm(t, name, x, weight);
 }
 
-static hri_ten *any_norm(hri_torch *t, const hri_module *module, const char *name, hri_ten *x, hri_ten *const weights[2]) {
+static hri_ten *any_norm(hri_torch *t, const hri_module *module, const char *name, hri_ten *x,
+                         hri_ten *const weights[2]) {
   if (module->model->norm == HR_NORM_RMS) return rms(t, module, name, x, weights[0]);
   hri_torch_at(t, name, -2);
   return hri_aten_layer_norm(t, x, weights[0], weights[1]);
@@ -268,16 +268,7 @@ typedef struct hri_module_pass {
   hri_ten *masks[2]; /* [rows, 1, tokens, tokens], where attention wants one; NULL: none. [1]: of layers that slide */
   hri_ten *mask;     /* of the layer at hand */
   int kind;          /* its place in cos and sin */
-  HRI_ARRAY(hri_ten *) cache; /* k and v of each layer */
 } pass;
-
-static hri_ten *cached(hri_torch *t, pass *p, hri_ten *x) {
-  hri_ten *copy;
-  if (!p->module->use_cache) return hri_ten_keep(x);
-  copy = hri_aten_cat_one(t, x);
-  if (!hri_array_push(&p->cache, hri_ten_keep(copy))) t->failed = true;
-  return copy;
-}
 
 /* Which of the fused kernels scaled_dot_product_attention takes (sdp_utils.cpp): flash for 16 bits on compute capability
  * 8.0 and later, head sizes up to 256 and causal attention that needs no mask; else the memory-efficient one. */
@@ -295,17 +286,18 @@ static hri_ten *attend_fused(hri_torch *t, pass *p, hri_ten *q, hri_ten *k, hri_
   hri_ten *keys = p->mask && groups > 1 ? hri_aten_repeat(t, k, groups) : hri_ten_keep(k);
   hri_ten *values = p->mask && groups > 1 ? hri_aten_repeat(t, v, groups) : hri_ten_keep(v);
   hri_ten *y = hri_aten_attention(t, kind, q, keys, values, p->mask, p->module->dropout, by_heads);
-  if (kind == HRI_SDPA_FLASH && by_heads) hri_ten_set(t, &y, hri_aten_contiguous(t, y)); /* transpose(1, 2).contiguous() */
+  if (kind == HRI_SDPA_FLASH && by_heads)
+    hri_ten_set(t, &y, hri_aten_contiguous(t, y)); /* transpose(1, 2).contiguous() */
   hri_ten_drop(t, keys);
   hri_ten_drop(t, values);
   return y;
 }
 
-/* eager_attention_forward. Heads are transposed views, which a product over batches of matrices copies unless something
- * has made them contiguous: a cache or repeat_kv. */
+/* eager_attention_forward. Heads are transposed views, which a product over batches of matrices copies unless repeat_kv
+ * has made them contiguous. */
 static hri_ten *attend_eager(hri_torch *t, pass *p, hri_ten *q, hri_ten *k, hri_ten *v) {
   uint64_t groups = q->shape.dims[1] / k->shape.dims[1];
-  bool copies = groups == 1 && !p->module->use_cache;
+  bool copies = groups == 1;
   hri_ten *keys = groups > 1 ? hri_aten_repeat(t, k, groups) : hri_ten_keep(k);
   hri_ten *values = groups > 1 ? hri_aten_repeat(t, v, groups) : hri_ten_keep(v);
   hri_ten *queries = hri_aten_contiguous(t, q), *scores, *weights, *y, *wide;
@@ -350,8 +342,9 @@ static hri_ten *gpt2_attention(hri_torch *t, pass *p, const hri_module_layer *l,
   hri_ten *fused = apply(t, p->module, "attn.c_attn", &l->q, x), *parts[3], *y;
   hri_aten_split_last(t, fused, 3, parts);
   hri_ten_drop(t, fused);
-  for (int i = 0; i < 3; i++) hri_ten_set(t, &parts[i], heads_of(t, parts[i], p->module->model->head_count, i != 1 && p->module->attention == HRI_TORCH_EAGER));
-  for (int i = 1; i < 3; i++) hri_ten_set(t, &parts[i], cached(t, p, parts[i]));
+  for (int i = 0; i < 3; i++)
+    hri_ten_set(t, &parts[i],
+                heads_of(t, parts[i], p->module->model->head_count, i != 1 && p->module->attention == HRI_TORCH_EAGER));
   y = attend(t, p, parts[0], parts[1], parts[2]);
   hri_ten_set(t, &y, apply(t, p->module, "attn.c_proj", &l->o, y));
   hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
@@ -403,8 +396,8 @@ static hri_ten *gpt2_block(hri_torch *t, hri_ten *residual, void *context, uint3
 
 /* ---- Llama and its family ---- */
 
-static hri_ten *projected(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear, hri_ten *x, uint64_t heads,
-                          bool turned) {
+static hri_ten *projected(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
+                          hri_ten *x, uint64_t heads, bool turned) {
   hri_ten *y = apply(t, module, name, linear, x);
   hri_ten_set(t, &y, heads_of(t, y, heads, turned));
   return y;
@@ -430,7 +423,8 @@ static void separate(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *
   if (early) hri_ten_set(t, &parts[0], rms(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
   parts[1] = projected(t, p->module, "self_attn.k_proj", &l->k, x, m->kv_head_count, true);
   if (early) hri_ten_set(t, &parts[1], rms(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
-  parts[2] = projected(t, p->module, "self_attn.v_proj", &l->v, x, m->kv_head_count, p->module->attention == HRI_TORCH_EAGER);
+  parts[2] =
+      projected(t, p->module, "self_attn.v_proj", &l->v, x, m->kv_head_count, p->module->attention == HRI_TORCH_EAGER);
   if (!l->qk_norms[0] || early) return;
   hri_ten_set(t, &parts[0], rms(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
   hri_ten_set(t, &parts[1], rms(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
@@ -462,8 +456,6 @@ static hri_ten *llama_attention(hri_torch *t, pass *p, const hri_module_layer *l
   hri_torch_at(t, "self_attn.rotary", -2);
   turn(t, p, parts, turned);
   for (int i = 0; i < 2; i++) hri_ten_set(t, &parts[i], turned[i]);
-  hri_torch_at(t, "self_attn.cache", -2);
-  for (int i = 1; i < 3; i++) hri_ten_set(t, &parts[i], cached(t, p, parts[i]));
   y = attend(t, p, parts[0], parts[1], parts[2]);
   hri_ten_set(t, &y, apply(t, p->module, "self_attn.o_proj", &l->o, y));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
@@ -562,8 +554,8 @@ static void rotary(hri_torch *t, pass *p, hri_ten *ids, hri_ten_type type, int k
   t->grad_mode = before;
 }
 
-static hri_ten *of_shape(hri_torch *t, const char *op, hri_ten_type type, uint32_t rank, uint64_t a, uint64_t b, uint64_t c,
-                         uint64_t d) {
+static hri_ten *of_shape(hri_torch *t, const char *op, hri_ten_type type, uint32_t rank, uint64_t a, uint64_t b,
+                         uint64_t c, uint64_t d) {
   return hri_ten_make(t, op, type, hri_ten_shape_of(rank, a, b, c, d));
 }
 
@@ -720,7 +712,8 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   beginning b;
   hri_ten *hidden;
   pass *p;
-  p = hri_alloc_zero(1, sizeof *p); /* regions may run again long after this returned: it lives as long as the process */
+  p = hri_alloc_zero(1,
+                     sizeof *p); /* regions may run again long after this returned: it lives as long as the process */
   if (!p || !hri_array_push(&t->blocks, (void *)p)) {
     hri_free(p);
     t->failed = true;
@@ -734,8 +727,9 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     hri_torch_at(t, NULL, (int32_t)i);
     bool slides = module->model->sliding[i] != 0, local = slides && rotary_kinds(module->model) > 1;
     hri_ten *arguments[] = {p->cos[local], p->sin[local], b.positions, p->masks[slides]};
-    hri_ten_set(t, &hidden, module->checkpoint ? hri_checkpoint(t, module->reentrant, block, p, i, hidden, arguments)
-                                               : block(t, hidden, p, i));
+    hri_ten_set(t, &hidden,
+                module->checkpoint ? hri_checkpoint(t, module->reentrant, block, p, i, hidden, arguments)
+                                   : block(t, hidden, p, i));
   }
   hri_torch_at(t, NULL, -1);
   hri_ten_set(t, &hidden, any_norm(t, module, "norm", hidden, module->norm));
@@ -754,7 +748,5 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   }
   if (batch->labels) out.loss = loss_of(t, out.logits, batch->labels);
   hri_ten_drop(t, hidden);
-  for (size_t i = 0; i < p->cache.count; i++) hri_ten_drop(t, p->cache.items[i]);
-  hri_array_free(&p->cache);
   return out;
 }

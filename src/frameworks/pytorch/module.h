@@ -11,7 +11,7 @@ typedef enum hri_torch_attention { HRI_TORCH_SDPA = 0, HRI_TORCH_EAGER } hri_tor
 typedef struct hri_module_linear {
   hri_ten *weight, *bias;
   hri_ten *a, *b; /* of an adapter (PEFT); NULL: none */
-  bool conv1d; /* [in, out], as gpt2 has them */
+  bool conv1d;    /* [in, out], as gpt2 has them */
 } hri_module_linear;
 
 typedef struct hri_module_layer {
@@ -23,20 +23,19 @@ typedef struct hri_module_layer {
 typedef struct hri_module {
   const hr_model *model;
   hri_ten *embed, *positions, *head, *norm[2]; /* head NULL: tied */
-  hri_ten *frequencies[4], *scale; /* buffers: of the rotary embedding, of scaled embeddings */
+  hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
   hri_module_layer *layers;
   hri_ten **parameters; /* all, in the order of model.parameters(), borrowed */
   uint32_t parameter_count;
   hri_torch_attention attention;
   uint32_t capability; /* of the device: which fused attention there is */
   double dropout, lora_dropout;
-  bool use_cache, checkpoint, reentrant;
+  bool checkpoint, reentrant;
 } hri_module;
 
 /* Makes the parameters on the device, in the order of model.to(device). Of a model with adapters only those train, and are
  * fp32 (PEFT's autocast_adapter_dtype); they come behind the others. False: memory. */
 bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type);
-void hri_module_deinit(hri_torch *torch, hri_module *module);
 
 typedef struct hri_module_output {
   hri_ten *loss, *logits; /* new references */

@@ -50,7 +50,9 @@ __attribute__((format(printf, 2, 3))) static void add(char *text, const char *fo
   va_end(args);
 }
 
-static void unlike(hr_pytorch_info *info, const char *what) { add(info->unlike, "%s%s", *info->unlike ? "; " : "", what); }
+static void unlike(hr_pytorch_info *info, const char *what) {
+  add(info->unlike, "%s%s", *info->unlike ? "; " : "", what);
+}
 
 static bool other_adapters(const hr_lora *lora) {
   return lora->rank && (lora->dora || lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding);
@@ -61,10 +63,11 @@ static hr_status refuse(const hr_job *job, hr_error *error) {
   if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
   else if (other_adapters(&job->model.lora))
     what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";
-  else if (job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE) what = "no rules for quantized weights";
+  else if (job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE)
+    what = "no rules for quantized weights";
   else if (job->freeze || job->train_only) what = "no rules for frozen tensors (--freeze, --train-only)";
-  else if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_SGD && job->optimizer != HR_OPTIMIZER_MOMENTUM &&
-           job->optimizer != HR_OPTIMIZER_ADAMW8BIT)
+  else if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_SGD &&
+           job->optimizer != HR_OPTIMIZER_MOMENTUM && job->optimizer != HR_OPTIMIZER_ADAMW8BIT)
     what = "no rules for this --optimizer; there are for adamw, adamw8bit, sgd and momentum";
   else if (job->device.compute_capability == 0) what = "rules for GPUs of NVIDIA's alone";
   else if (job->device.compute_capability < 80) what = "no rules for compute capability below 8.0";
@@ -83,21 +86,21 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
     return;
   }
   switch (job->precision) {
-    case HR_PRECISION_BF16:
-      out->autocast = HRI_BF16;
-      add(text, "autocast to bf16, fp32 weights");
-      break;
-    case HR_PRECISION_FP16:
-      out->autocast = HRI_F16;
-      out->scaler = true;
-      add(text, "autocast to fp16 with GradScaler, fp32 weights");
-      break;
-    case HR_PRECISION_BF16_PURE:
-      out->weights = HRI_BF16;
-      add(text, "bf16 weights and optimizer states");
-      if (job->moments != HR_MOMENTS_BF16) unlike(&p->info, "optimizer states have the weights' type in PyTorch");
-      break;
-    default: add(text, job->precision == HR_PRECISION_TF32 ? "tf32" : "fp32");
+  case HR_PRECISION_BF16:
+    out->autocast = HRI_BF16;
+    add(text, "autocast to bf16, fp32 weights");
+    break;
+  case HR_PRECISION_FP16:
+    out->autocast = HRI_F16;
+    out->scaler = true;
+    add(text, "autocast to fp16 with GradScaler, fp32 weights");
+    break;
+  case HR_PRECISION_BF16_PURE:
+    out->weights = HRI_BF16;
+    add(text, "bf16 weights and optimizer states");
+    if (job->moments != HR_MOMENTS_BF16) unlike(&p->info, "optimizer states have the weights' type in PyTorch");
+    break;
+  default: add(text, job->precision == HR_PRECISION_TF32 ? "tf32" : "fp32");
   }
 }
 
@@ -109,7 +112,8 @@ static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack sta
     p->job.optimizer = HRI_TORCH_ADAMW_8BIT;
     p->job.wide_embeddings = stack == HR_PYTORCH_TRAINER;
     add(p->info.settings, ", AdamW 8-bit by bitsandbytes");
-  } else if (stack == HR_PYTORCH_TRAINER) p->job.optimizer = HRI_TORCH_ADAMW_FUSED, add(p->info.settings, ", AdamW fused");
+  } else if (stack == HR_PYTORCH_TRAINER)
+    p->job.optimizer = HRI_TORCH_ADAMW_FUSED, add(p->info.settings, ", AdamW fused");
   else p->job.optimizer = HRI_TORCH_ADAMW, add(p->info.settings, ", AdamW foreach");
   if (job->update == HR_UPDATE_IN_BACKWARD) unlike(&p->info, "updates are behind the backward");
 }
@@ -180,7 +184,8 @@ static hr_status list_live(hr_pytorch *p, hr_error *error) {
   const hri_torch_request *requests = p->torch.requests.items;
   uint64_t *begun = hri_alloc_zero(p->torch.storages.count, sizeof *begun);
   bool ok = begun != NULL;
-  for (uint64_t i = 0; ok && i <= p->replay.peak_request; i++) begun[requests[i].storage] = requests[i].bytes ? i + 1 : 0;
+  for (uint64_t i = 0; ok && i <= p->replay.peak_request; i++)
+    begun[requests[i].storage] = requests[i].bytes ? i + 1 : 0;
   for (size_t s = 1; ok && s < p->torch.storages.count; s++)
     if (begun[s]) ok = add_live(p, &requests[begun[s] - 1], hri_round_up(requests[begun[s] - 1].bytes, 512));
   hri_free(begun);
@@ -194,8 +199,10 @@ static void tell_phases(hr_pytorch *p) {
   for (int phase = 0; phase < HR_PYTORCH_PHASES; phase++)
     for (int step = 0; step < 2; step++) {
       const hri_torch_usage *usage = &p->replay.phases[step][phase];
-      if (usage->allocated_bytes > p->info.allocated_by_phase[phase]) p->info.allocated_by_phase[phase] = usage->allocated_bytes;
-      if (usage->reserved_bytes > p->info.reserved_by_phase[phase]) p->info.reserved_by_phase[phase] = usage->reserved_bytes;
+      if (usage->allocated_bytes > p->info.allocated_by_phase[phase])
+        p->info.allocated_by_phase[phase] = usage->allocated_bytes;
+      if (usage->reserved_bytes > p->info.reserved_by_phase[phase])
+        p->info.reserved_by_phase[phase] = usage->reserved_bytes;
     }
 }
 
@@ -206,6 +213,8 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, 0, &p->replay, error));
   info->allocated_bytes = p->replay.whole.allocated_bytes;
   info->reserved_bytes = p->replay.whole.reserved_bytes;
+  info->error_low = HRI_TORCH_ERROR_LOW;
+  info->error_high = HRI_TORCH_ERROR_HIGH;
   info->context_bytes = job->device.fixed_bytes;
   info->device_used_bytes = info->reserved_bytes + info->context_bytes;
   info->budget_bytes = job->budget_bytes;
@@ -226,7 +235,8 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   return HR_OK;
 }
 
-hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch, hr_error *error) {
+hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
+                            hr_error *error) {
   hr_pytorch_options usual;
   hr_pytorch *p;
   hr_status status = HR_OK;

@@ -28,14 +28,17 @@ static void end(run *r) {
   hri_free(r->addresses);
 }
 
-static const char *const phase_names[HRI_TORCH_PHASES] = {"load", "forward",   "loss",      "backward",
-                                                          "clip", "optimizer", "zero_grad", "evaluate"};
+static const char *const phase_names[HRI_TORCH_PHASES] = {"load", "forward",   "loss",     "backward",
+                                                          "clip", "optimizer", "zero_grad"};
 
 static hr_status label(run *r, const hri_torch_request *request, uint32_t step, hr_error *error) {
   const hri_torch_label *l = &r->torch->labels.items[request->label];
   char name[128];
   hr_alloc_label out = {.category = hr_role_name(r->torch->storages.items[request->storage].role),
-                        .phase = phase_names[l->phase], .name = name, .layer = l->layer, .step = step};
+                        .phase = phase_names[l->phase],
+                        .name = name,
+                        .layer = l->layer,
+                        .step = step};
   (void)snprintf(name, sizeof name, "%s: %s", l->module, l->op);
   return hr_alloc_set_label(r->alloc, &out, error);
 }
@@ -108,14 +111,15 @@ static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
       if (error) *error = refused;
       return status;
     }
-    if (rises(h, &torch->requests.items[i])) out->peak_request = i, out->peak_step = mark.step, out->peak_phase = mark.phase;
+    if (rises(h, &torch->requests.items[i]))
+      out->peak_request = i, out->peak_step = mark.step, out->peak_phase = mark.phase;
   }
   end_phase(r, &mark, out);
   return HR_OK;
 }
 
-static hr_status run_all(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity, hri_torch_replay *out,
-                         hr_snapshot **snapshot, hr_error *error) {
+static hr_status run_all(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity,
+                         hri_torch_replay *out, hr_snapshot **snapshot, hr_error *error) {
   run r;
   height h = {0};
   hr_status status = begin(&r, torch, config, capacity, error);
