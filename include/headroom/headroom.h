@@ -21,6 +21,7 @@
 #include <headroom/convert.h>
 #include <headroom/merge.h>
 #include <headroom/graph.h>
+#include <headroom/pytorch.h>
 
 #include <headroom/alloc.h>
 #include <headroom/snapshot.h>

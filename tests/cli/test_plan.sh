@@ -5,7 +5,7 @@ small="micro-llama-bytes --threads 1"
 
 run plan gpt2-124m --device rtx-4090 --micro-batch 4; expect_rc 0; expect_no_err
 [ "$(sed -n '4p;$p' out | grep -c '^FITS')" -eq 2 ] || [ "$(grep -c '^FITS' out)" -eq 2 ] || fail "the verdict is not first and last"
-expect_out 'optimizer state'; expect_out '^peak '; expect_out '^bound '; expect_out '^by phase '; expect_out 'published rates'; expect_out 'engine; PyTorch'
+expect_out 'optimizer state'; expect_out '^peak '; expect_out '^bound '; expect_out '^by phase '; expect_out 'published rates'; expect_out 'own'; expect_out '^pytorch '
 awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
 [ "$(wc -l <out)" -le 30 ] || fail "more than a screen: $(wc -l <out) lines"
 LC_ALL=C grep -q $'[\033\r]' out && fail "escape sequences in a pipe"

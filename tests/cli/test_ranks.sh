@@ -22,7 +22,7 @@ expect_out '^ +11 +2.00 MiB .* - +oom_rank11.json'
 expect_out '^rank 2 failed first, at a request of 32.00 MiB'
 expect_out '^rank 10 is highest: 65.00 MiB live at its peak, 63.00 MiB more than'
 expect_out '^ +change +rank 11 +rank 10$'
-expect_out '\+ 64.00 MiB +- +64.00 MiB .*train.py:7 large'
+expect_out '\+ +64.00 MiB +- +64.00 MiB .*train.py:7 large'
 grep -q common out && fail "what all have alike is listed"
 grep -n 'rank10' out | cut -d: -f1 >place10; grep -n 'rank2' out | cut -d: -f1 >place2
 [ "$(cat place2)" -lt "$(cat place10)" ] || fail "rank 10 stands before rank 2"
