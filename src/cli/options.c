@@ -80,8 +80,8 @@ static const hr_field rows[] = {
      "of one's own (pytorch:plain)",
      HR_FOR_PLAN, OWN(engine), .words = engines, .initial = "headroom"},
     {"snapshot", HR_FIELD_PATH, "Plan", "FILE",
-     "--engine pytorch: write its two steps as a memory snapshot, for PyTorch's viewer and `headroom inspect`", HR_FOR_PLAN,
-     OWN(snapshot)},
+     "--engine pytorch: write its two steps as a memory snapshot, for PyTorch's viewer and `headroom inspect`",
+     HR_FOR_PLAN, OWN(snapshot)},
     {"fail-over", HR_FIELD_SIZE, "Plan", "SIZE", "exit 3 when the job needs more than SIZE (for CI)", HR_FOR_PLAN,
      OWN_PAIR(fail_over_bytes, fail_over_share)},
 

@@ -72,7 +72,8 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
 /* --engine pytorch: what the framework would need for a job (plan_engine.c). */
 hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytorch **pytorch, hr_error *error);
 hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch, hr_error *error);
-hr_status plan_engine_write_json(json_writer *json, const cli_config *config, const hr_pytorch *pytorch, hr_error *error);
+hr_status plan_engine_write_json(json_writer *json, const cli_config *config, const hr_pytorch *pytorch,
+                                 hr_error *error);
 bool plan_engine_chosen(const cli_config *config);
 /* Whether PyTorch's CUDA allocator would run there, so that a plan of our own tells of it: a line, the member `engines`. */
 bool plan_engine_applies(const hr_job *job);
