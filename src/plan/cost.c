@@ -94,6 +94,7 @@ hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
   if (node->lane != HRI_COMPUTE || rule->transfer) return (hri_rate_class){.table = HRI_RATE_NONE};
   c.size = c.work > 1 ? log2(c.work) : 0;
   if (rule->product) {
+    assert(rule->product <= HR_PRODUCT_KINDS / 2);
     c = (hri_rate_class){.table = HRI_RATE_PRODUCT,
                          .kind = rule->product - 1 + (is_packed(job, node) ? HR_PRODUCT_KINDS / 2 : 0),
                          .side = product_side(job, node),

@@ -377,8 +377,8 @@ hri_ten *hri_aten_linear(hri_torch *t, hri_ten *given, hri_ten *given_weight, hr
   hri_ten_shape shape = x->shape;
   shape.dims[shape.rank - 1] = out;
   if (fn) fn->numbers[2] = transposed;
-  if (hri_fn_needs(fn, 1)) hri_fn_save(t, fn, x), fn->numbers[0] = fn->saved_count;
-  if (hri_fn_needs(fn, 0)) hri_fn_save(t, fn, weight), fn->numbers[1] = fn->saved_count;
+  if (fn && hri_fn_needs(fn, 1)) hri_fn_save(t, fn, x), fn->numbers[0] = fn->saved_count;
+  if (fn && hri_fn_needs(fn, 0)) hri_fn_save(t, fn, weight), fn->numbers[1] = fn->saved_count;
   y = bound(t, fn, hri_ten_make(t, bias ? "addmm" : "mm", x->type, shape));
   workspace(t);
   hri_ten_drop(t, bias);

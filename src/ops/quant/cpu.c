@@ -107,7 +107,7 @@ static HRI_INLINE void quantize_blocks(to_codes *m, int64_t begin, int64_t end, 
   const float *bounds = hri_quant_bounds(m->a->kind), least = 1e-38f;
   const uint8_t *order = hri_quant_order(m->a->kind);
   bool sorted = hri_quant_is_nf4(m->a->kind);
-  uint8_t ranks[BLOCK];
+  uint8_t ranks[BLOCK] = {0};
   for (int64_t block = begin; block < end; block++) {
     int64_t at = block * BLOCK, n = (int64_t)m->p->elements - at, first = (int64_t)m->p->first + at;
     uint8_t *codes = m->codes + at / 2;

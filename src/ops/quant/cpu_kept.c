@@ -137,8 +137,9 @@ static HRI_INLINE void take_scales(float scales[8], float minima[8], const uint8
   const uint32_t first = word_at(b + 4), second = word_at(b + 8), third = word_at(b + 12), four = 0x01010101u;
   const uint32_t packed[4] = {first & 63 * four, (third & 15 * four) | (first >> 2 & 48 * four), second & 63 * four,
                               (third >> 4 & 15 * four) | (second >> 2 & 48 * four)};
-  const uint8_t *bytes = (const uint8_t *)packed;
   float d = half_at(b), least = half_at(b + 2);
+  uint8_t bytes[16];
+  memcpy(bytes, packed, sizeof bytes);
   for (int k = 0; k < 8; k++) scales[k] = (float)bytes[k] * d;
   for (int k = 0; k < 8; k++) minima[k] = (float)bytes[8 + k] * least;
 }
