@@ -334,7 +334,7 @@ static bool has_code(const char *text, size_t from, size_t to) {
                                       "(-2)",       "(0x",       "error: 2", "code 2",      "[os error",   "os error",
                                       "result:",    "hr =",      "hresult",  "core dumped", "return code", "cudaerror",
                                       "cuda error", "cuda_error"};
-  to = to - from > 120 ? from + 120 : to;
+  if (to > from && to - from > 120) to = from + 120; /* a phrase may end on the line behind: nothing is left then */
   return hri_match_part(text, from, to, words, HRI_COUNT(words));
 }
 

@@ -488,7 +488,8 @@ static bool is_repeat(const hr_explainer *e, size_t i, const hr_oom_failure *fai
   bool figures = failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT;
   if (!ranks_agree(old->rank, failure->rank)) return false;
   if (!figures && is_device_kind(kind) && is_device_kind(e->origins.items[i].kind)) return true;
-  return kind == e->origins.items[i].kind && old->source == failure->source && hri_oom_same_figures(old, failure) &&
+  return kind == e->origins.items[i].kind && strcmp(old->source, failure->source) == 0 &&
+         hri_oom_same_figures(old, failure) &&
          (old->device_index == failure->device_index || failure->device_index < 0 || old->device_index < 0);
 }
 

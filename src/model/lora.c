@@ -297,7 +297,7 @@ static bool whole(const char *text, size_t length, uint32_t most, uint32_t *out)
 /* "8-15" or "20". */
 static hr_status take_layers(draft *d, const char *word, hr_error *error) {
   const char *dash = strchr(word, '-');
-  uint32_t first, last, end = d->model->layer_count - 1;
+  uint32_t first = 0, last, end = d->model->layer_count - 1;
   bool good = whole(word, dash ? (size_t)(dash - word) : strlen(word), end, &first);
   last = first;
   if (good && dash) good = whole(dash + 1, strlen(dash + 1), end, &last) && last >= first;
