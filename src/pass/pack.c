@@ -168,10 +168,12 @@ static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
   packed *copy;
   uint64_t bytes = 0;
   bool pays = false;
-  const hri_tensor *plain = &job->tensors.items[hri_operands(job, node)[1].tensor];
+  const hri_tensor *plain;
+  if (!hri_rule_get(node->op)->product) return HR_OK; /* others may have one operand */
+  plain = &job->tensors.items[hri_operands(job, node)[1].tensor];
   /* Columns of a wider result (what A made of x for one of several modules) are narrow: the product takes them as they
    * are. */
-  if (!hri_rule_get(node->op)->product || plain->layout != HRI_PLAIN || plain->stride) return HR_OK;
+  if (plain->layout != HRI_PLAIN || plain->stride) return HR_OK;
   HRI_TRY(p->backend->packing(p->backend->self, job, node, &bytes, &pays, error));
   if (bytes == 0) return HR_OK;
   copy = shared(p, node);
