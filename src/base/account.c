@@ -1,3 +1,5 @@
+/* The account of a thread (account.h): what is asked of malloc while one is open is counted as malloc gives it, and refused beyond
+ * its limit. mem.c asks here before and after; nobody else does. */
 #include "base/account.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Commands that read other people's files (reading.h): the limit of what that may take, --max-memory, and the words of a
+ * refusal. */
 #include "cli/reading.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The ops (aten.h): for each its result, what autograd saves of it, what its backward makes and when each is let go. Neighbours may
+ * rely on one reference per result, given to the caller. */
 #include "frameworks/pytorch/aten.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* torch.utils.checkpoint, reentrant and not (checkpoint.h): a region runs without what it would save, and again when its backward
+ * needs that. eager.c calls in through hri_frame; module.c opens regions. */
 #include "frameworks/pytorch/checkpoint.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* A training (loop.h): loading, then steps of forward, loss, backward, clipping, optimizer, zero_grad, each in its phase. What the
+ * optimizers hold and make stands here; what modules do is in module.c. */
 #include "frameworks/pytorch/loop.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The models of transformers 5 (module.h), family by family, op by op in the order of their forward, with the adapters of PEFT: that
+ * order and what Python still holds decide what is alive. Shapes are [rows, tokens, width]; heads [rows, heads, tokens, width]. */
 #include "frameworks/pytorch/module.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* The requests of a run through src/alloc, at the allocator's rules (replay.h): peaks by phase, what is live at the highest, and the
+ * snapshot of it. Only here a request gets an address. */
 #include "frameworks/pytorch/replay.h"
 
 #include <stdio.h>
