@@ -50,22 +50,32 @@ static hr_status read_array(hri_snapshot_decoder *d, hri_json_scan *scan) {
   }
 }
 
+/* A key and its value, onto the stack. */
+static hr_status read_member(hri_snapshot_decoder *d, hri_json_scan *scan, const char *key) {
+  hri_decoded v;
+  HRI_TRY(hri_value_of_string(d, key, strlen(key), &v));
+  HRI_TRY(push(d, v));
+  return read_value(d, scan);
+}
+
+/* What lies above the dict at `place` becomes its members. */
+static hr_status end_object(hri_snapshot_decoder *d, uint64_t place) {
+  HRI_TRY(hri_dict_add(d, &d->stack.items[place], &d->stack.items[place + 1], (d->stack.count - place - 1) / 2));
+  d->stack.count = place + 1;
+  return HR_OK;
+}
+
 static hr_status read_object(hri_snapshot_decoder *d, hri_json_scan *scan) {
   uint64_t place = d->stack.count;
   char *key;
-  hri_decoded v;
   HRI_TRY(push(d, HRI_VALUE_NEW_DICT));
   HRI_TRY(hri_json_scan_object(scan, d->error));
   for (;;) {
     HRI_TRY(hri_json_scan_key(scan, &key, d->error));
     if (!key) break;
-    HRI_TRY(hri_value_of_string(d, key, strlen(key), &v));
-    HRI_TRY(push(d, v));
-    HRI_TRY(read_value(d, scan));
+    HRI_TRY(read_member(d, scan, key));
   }
-  HRI_TRY(hri_dict_add(d, &d->stack.items[place], &d->stack.items[place + 1], (d->stack.count - place - 1) / 2));
-  d->stack.count = place + 1;
-  return HR_OK;
+  return end_object(d, place);
 }
 
 /* Reads one value onto the stack. Recursion is bounded by HRI_JSON_DEPTH. */
@@ -99,7 +109,6 @@ static hr_status read_top_object(hri_snapshot_decoder *d, hri_json_scan *scan) {
   uint64_t bits;
   bool negative;
   char *key;
-  hri_decoded v;
   HRI_TRY(push(d, HRI_VALUE_NEW_DICT));
   HRI_TRY(hri_json_scan_object(scan, d->error));
   for (;;) {
@@ -107,16 +116,12 @@ static hr_status read_top_object(hri_snapshot_decoder *d, hri_json_scan *scan) {
     if (!key) break;
     if (strcmp(key, "traceEvents") == 0 && hri_json_scan_peek(scan) == '[')
       return hri_read_chrome_trace(d, scan, true, base_ns);
-    HRI_TRY(hri_value_of_string(d, key, strlen(key), &v));
-    HRI_TRY(push(d, v));
-    HRI_TRY(read_value(d, scan));
+    HRI_TRY(read_member(d, scan, key));
     if (strcmp(key, "baseTimeNanoseconds") == 0 &&
         hri_value_integer(d, d->stack.items[d->stack.count - 1], &bits, &negative))
       base_ns = (double)(int64_t)bits;
   }
-  HRI_TRY(hri_dict_add(d, &d->stack.items[0], &d->stack.items[1], (d->stack.count - 1) / 2));
-  d->stack.count = 1;
-  return HR_OK;
+  return end_object(d, 0);
 }
 
 /* [times, sizes] of export_memory_timeline: totals by category. */
