@@ -472,8 +472,8 @@ static bool is_whole(const char *path) {
   return whole;
 }
 
-/* Reads other checkpoints whole, which only happens when this one is damaged. */
-hr_status hri_checkpoint_offer(const hri_rundir *r, const hri_checkpoint *c, hr_status status, hr_error *error) {
+/* What to go on from instead. Reads other checkpoints whole, which only happens when this one is damaged. */
+static hr_status offer(const hri_rundir *r, const hri_checkpoint *c, hr_status status, hr_error *error) {
   char parent[PATH_BYTES], path[PATH_BYTES], name[64];
   uint64_t *steps = NULL;
   size_t count = 0;
@@ -533,7 +533,7 @@ hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error)
   if (status == HR_OK) status = read_state(c, error);
   if (status != HR_OK && error && (strstr(error->message, "schema version") || strstr(error->hint, "move it out")))
     return status; /* no damage */
-  return status == HR_OK ? HR_OK : hri_checkpoint_offer(r, c, status, error);
+  return status == HR_OK ? HR_OK : offer(r, c, status, error);
 }
 
 void hri_checkpoint_close(hri_checkpoint *c) {
@@ -565,9 +565,21 @@ hr_status hri_checkpoint_check_tensors(const hri_rundir *r, const hri_checkpoint
     if (want && want->bytes == have->bytes && want->digest == have->digest) continue;
     (void)hri_fail(error, HR_ERROR_INPUT, "%s/%s is damaged: its bytes are not those that were saved", c->path,
                    have->name);
-    return hri_checkpoint_offer(r, c, HR_ERROR_INPUT, error);
+    return offer(r, c, HR_ERROR_INPUT, error);
   }
   return HR_OK;
+}
+
+/* A flipped bit in the name of a tensor reads like a checkpoint of another kind: what the load says against the command
+ * stands only where every byte is the one that was saved. */
+hr_status hri_checkpoint_explain(const hri_rundir *r, const hri_checkpoint *c, hr_status status, hr_error *error) {
+  hr_error damage = {0};
+  if (status == HR_ERROR_USAGE && c->verified &&
+      hri_manifest_check(c->path, &c->files, UINT64_MAX, &damage) == HR_ERROR_INPUT) {
+    status = HR_ERROR_INPUT;
+    if (error) *error = damage;
+  }
+  return offer(r, c, status, error);
 }
 
 static hr_status other_base(hr_error *error) {

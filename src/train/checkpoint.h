@@ -49,9 +49,9 @@ hr_status hri_checkpoint_check_tensors(const hri_rundir *run, const hri_checkpoi
                                        const hri_file_list *loaded, hr_error *error);
 /* After the load: the weights beside which adapters stand are those of the run. INPUT names the file. */
 hr_status hri_checkpoint_check_base(const hri_rundir *run, const hri_checkpoint *checkpoint, hr_error *error);
-/* Adds to an error of a load what to go on from instead. */
-hr_status hri_checkpoint_offer(const hri_rundir *run, const hri_checkpoint *checkpoint, hr_status status,
-                               hr_error *error);
+/* To a load's error: where the checkpoint is damaged, that is the error (INPUT); and what to go on from instead. */
+hr_status hri_checkpoint_explain(const hri_rundir *run, const hri_checkpoint *checkpoint, hr_status status,
+                                 hr_error *error);
 
 /* When it is sure that the run goes on from here: later checkpoints are moved aside, and the links made anew. */
 hr_status hri_checkpoint_settle(hri_rundir *run, const hri_checkpoint *checkpoint, hr_error *error);

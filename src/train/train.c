@@ -693,7 +693,7 @@ static hr_status load(trainer *t, hr_error *error) {
   t->session.loaded = from->verified ? &loaded : NULL;
   status = hri_session_load(&t->session, resume ? from->path : NULL, states ? path : NULL, error);
   t->session.loaded = NULL;
-  if (resume && status != HR_OK) status = hri_checkpoint_offer(&t->run, from, status, error);
+  if (resume && status != HR_OK) status = hri_checkpoint_explain(&t->run, from, status, error);
   if (resume && status == HR_OK) status = hri_checkpoint_check_tensors(&t->run, from, &loaded, error);
   if (resume && status == HR_OK) status = hri_checkpoint_check_base(&t->run, from, error);
   hri_array_free(&loaded);

@@ -43,6 +43,14 @@ expect_err 'no tensor .*exp_avg: it holds another kind of state'; expect_err 're
 run train --resume killed --steps 601 --states-8bit weights --allow-different states-8bit,steps; expect_rc 2
 expect_err 'holds another kind of state'
 
+# ---- but a name in which one bit is another is damage ----
+cp -r killed misnamed
+states=misnamed/checkpoints/step-000600/optimizer.safetensors
+at=$(grep -aob exp_avg_codes $states | head -n 1 | cut -d : -f 1)
+printf d | dd of=$states bs=1 seek="$at" conv=notrunc status=none
+run train --resume misnamed --steps 601; expect_rc 5
+expect_err 'step-000600/optimizer.safetensors is damaged'; expect_err '--from step-'
+
 # ---- a scale that is no number ----
 if [ -n "$have_python" ]; then
   python3 - whole/checkpoints/last/optimizer.safetensors <<'PYTHON'
