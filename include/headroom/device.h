@@ -63,7 +63,9 @@ typedef struct hr_device_rates {
   char date[16];       /* YYYY-MM-DD */
   double node_seconds; /* what a node takes besides its work */
   hr_rate_tables tables[HR_RATE_TYPES];
-  uint64_t fixed_bytes; /* resident beside the arena, with room for data buffers */
+  uint64_t fixed_bytes; /* resident beside the arena, with room for data buffers; 0: not measured */
+  bool seen;            /* in the steps of training runs, not by a probe: rates of what these had, 0 for the rest */
+  double factors[2];    /* seen: how many times the assumed seconds arithmetic and memory traffic took; 0: none */
   hr_code_rates codes;  /* for choosing among them; not part of what hr_device_load gives */
 } hr_device_rates;
 
@@ -103,7 +105,7 @@ typedef struct hr_device {
   uint32_t compute_capability;               /* CUDA's, times ten (8.6: 86); 0: not a GPU of NVIDIA's */
   char source[160];                          /* where the figures come from */
   char date[16];                             /* when they were read, YYYY-MM */
-  hr_device_rates rates;                     /* when a probe of this machine is stored; rates.threads 0: none */
+  hr_device_rates rates;                     /* when some of this machine are stored; rates.threads 0: none */
   char products[64]; /* of a CPU, to be used: as hr_products.text, or "shipped"; "": as stored, else shipped */
 } hr_device;
 
@@ -130,14 +132,16 @@ HR_API void hr_probe_options_init(hr_probe_options *options);
  * small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE. */
 HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
 
-/* Stores what was measured for hr_device_find, atomically. Which code is fastest for products of bf16 goes into a file
+/* Stores what was measured for hr_device_find, atomically; what was seen in training beside what was seen before, and
+ * it counts where no probe is stored. Which code is fastest for products of bf16 goes into a file
  * named by CPU model and instruction set, for all teams; rates into one named by these, threads and the products; under
  * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets
  * the name of the file of rates. Errors: IO, MEMORY, USAGE (no such directory can be named). */
 HR_CHECKED hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
-/* Takes over what a stored probe says for a team of `threads` of this machine: rates and fixed bytes. False, and the
- * device goes on with assumed figures, when there is none, or it is damaged or another machine's. */
+/* Takes over what is stored for a team of `threads` of this machine: rates and fixed bytes of a probe, else rates seen in
+ * training. False, and the device goes on with assumed figures, when there are none, or they are damaged or another
+ * machine's. */
 HR_API bool hr_device_load(hr_device *device, uint32_t threads);
 
 /* What this machine has, its limits for this process and its largest other processes, at this moment. */

@@ -91,7 +91,8 @@ typedef struct hr_plan_info {
   double phase_seconds[HR_PHASE_COUNT];
   double flops_per_step;
   uint64_t tokens_per_step;
-  bool time_measured;   /* from a probe of this machine, else from published or assumed rates */
+  bool time_measured;   /* from rates of this machine, else from published or assumed rates */
+  bool time_seen;       /* these were seen in earlier runs, not measured by a probe */
   hr_products products; /* of a CPU: what computes products of bf16, and who chose it */
   bool scratch_exact;   /* of the code that runs there; else an estimate by formula, as for devices of the table */
   uint64_t parameter_count, trainable_parameter_count;

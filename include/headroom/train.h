@@ -94,6 +94,7 @@ typedef struct hr_run_options {
   const char *save_dtype;          /* of RUN/final: "source" (as loaded; F32 from scratch), "f32", "bf16", "f16" */
   const char *profile_path;        /* a trace of the last step and a profile of all, written at the end; NULL = none */
   bool record_memory;              /* RUN/memory/snapshot.pickle.gz: the last steps as they ran, written at the end */
+  bool measure_rates;              /* where no probe is stored: what the steps tell of this machine, for later plans */
   const char *sample_prompt;       /* generated after each evaluation when not NULL (needs job.with_generation) */
   void (*on_event)(void *context, const hr_event *event); /* may be NULL; called on the calling thread */
   bool (*should_stop)(void *context); /* polled after every step: true = save and return INTERRUPTED; may be NULL */

@@ -151,6 +151,9 @@ static void print_one(const hr_device *device) {
   print_rate("fp16", device->flops_fp16, 1e12, "TFLOP/s, dense");
   if (device->flops_fp16 > 0 && device->flops_bf16 <= 0)
     (void)printf("%-18s none: the device came before bf16 and has fp16 instead\n", "bf16");
+  if (device->rates.seen)
+    (void)printf("%-18s of earlier training runs, the last on %s; what these had none of is assumed\n", "rates",
+                 device->rates.date);
   if (device->rates.threads) print_rates(&device->rates);
   else
     (void)printf("%-18s %.0f %% of the rate for matrix products, %.0f %% of the bandwidth\n", "assumed reachable",

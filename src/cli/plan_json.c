@@ -155,6 +155,7 @@ static void write_time(json_writer *json, const hr_plan_info *info) {
   json_write_number(json, "flops_per_step", info->flops_per_step);
   json_write_count(json, "tokens_per_step", info->tokens_per_step);
   json_write_bool(json, "measured", info->time_measured);
+  json_write_bool(json, "seen", info->time_seen);
   json_write_close(json, '}');
 }
 

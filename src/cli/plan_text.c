@@ -301,7 +301,8 @@ static void time_text(const hr_plan *plan, char *text, size_t bytes) {
     add(text, bytes, ", %s tokens/s", COUNT_TEXT((double)info->tokens_per_step / step));
   if (step > 0 && info->flops_per_step > 0) add(text, bytes, ", %sFLOP/s", COUNT_TEXT(info->flops_per_step / step));
   add(text, bytes, " (predicted from %s)",
-      info->time_measured      ? "rates measured on this machine"
+      info->time_seen          ? "rates of earlier runs on this machine"
+      : info->time_measured    ? "rates measured on this machine"
       : job->device.usable_now ? "assumed rates"
                                : "published rates");
 }

@@ -316,3 +316,21 @@ void hri_host_cpu_model(char *out, uint32_t out_bytes) {
   (void)snprintf(out, out_bytes, "%.*s", length ? length : (int)strlen("unknown processor"),
                  length ? line : "unknown processor");
 }
+
+/* "cpu  user nice system idle iowait irq softirq steal ...", in ticks. */
+hri_host_load hri_host_load_now(void) {
+  enum { STEAL = 7 };
+  hri_host_load load = {0};
+  struct rusage usage;
+  char text[TEXT_BYTES];
+  const char *at = read_text("/proc/stat", text) ? find_line(text, "cpu ") : NULL;
+  uint64_t ticks = 0;
+  for (int k = 0; at && k <= STEAL; k++) {
+    while (*at == ' ') at++;
+    if (!parse_number(at, &ticks)) at = NULL;
+    else at += strspn(at, "0123456789");
+  }
+  if (at) load.stolen_seconds = (double)ticks / (double)sysconf(_SC_CLK_TCK);
+  if (getrusage(RUSAGE_SELF, &usage) == 0) load.preemptions = (uint64_t)usage.ru_nivcsw;
+  return load;
+}

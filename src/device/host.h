@@ -56,6 +56,14 @@ bool hri_host_reset_peak(void);
 /* "AMD EPYC 9654 96-Core Processor" into `out`; "unknown processor" when it cannot be read. */
 void hri_host_cpu_model(char *out, uint32_t out_bytes);
 
+/* What other work took from this process since it began: times that a thread had to leave its processor although it had
+ * work, and seconds of all processors that the host of this machine gave to others. Allocates nothing. */
+typedef struct hri_host_load {
+  uint64_t preemptions;
+  double stolen_seconds;
+} hri_host_load;
+hri_host_load hri_host_load_now(void);
+
 /* For tests: read below `root` instead of "/"; NULL goes back. The directory name is kept by reference. */
 void hri_host_set_root(const char *root);
 

@@ -313,6 +313,9 @@ static const hr_field fields[] = {
     {"record-memory", HR_FIELD_FLAG, "Results", NULL,
      "write the last steps' memory as a snapshot, RUN/memory/snapshot.pickle.gz", T, RUN(record_memory),
      .initial = "false", ONCE},
+    {"measure-rates", HR_FIELD_FLAG, "Results", NULL,
+     "where no probe is stored, remember how fast the steps of this run were, for the times and choices of later plans",
+     T, RUN(measure_rates), .initial = "true"},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 

@@ -110,6 +110,18 @@ hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
   return c;
 }
 
+double *hri_rate_entry(hr_device_rates *rates, const hri_rate_class *where) {
+  double *row = (double *)hri_rate_row(rates, where), best = HUGE_VAL;
+  uint32_t nearest = 0;
+  for (uint32_t k = 0; k < hri_rate_columns(where->table); k++) {
+    double away = fabs(where->size - hri_rate_column(where->table, k));
+    if (away >= best) continue;
+    best = away;
+    nearest = k;
+  }
+  return row + nearest;
+}
+
 const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *where) {
   assert(where->type < HR_RATE_TYPES);
   assert(where->table != HRI_RATE_PRODUCT || (where->kind < HR_PRODUCT_KINDS && where->side < HR_PRODUCT_SIDES));
@@ -147,14 +159,15 @@ static double product_rate(const hr_device_rates *rates, hri_rate_class c) {
   return rate;
 }
 
-/* What was not measured packed, or not in bf16, goes by plain operands and fp32; packing by copying. */
+/* What was not measured packed, or not in bf16, goes by plain operands and fp32; packing by copying. Runs in one type say
+ * nothing of the other. */
 static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
   double rate = 0;
   for (;;) {
     rate = c.table == HRI_RATE_PRODUCT ? product_rate(rates, c) : interpolate(c.table, hri_rate_row(rates, &c), c.size);
     if (rate > 0) return rate;
     if (c.table == HRI_RATE_PRODUCT && c.kind >= HR_PRODUCT_KINDS / 2) c.kind -= HR_PRODUCT_KINDS / 2;
-    else if (c.type) c.type = 0;
+    else if (c.type && !rates->seen) c.type = 0;
     else if (c.table == HRI_RATE_STREAM && c.kind == HR_STREAM_PACK) c.kind = HR_STREAM_COPY;
     else return 0;
   }
@@ -179,7 +192,7 @@ bool hri_cost_measured(const hri_job *job, const hr_device *device) {
 
 /* ---- the roofline ---- */
 
-static double assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
+double hri_assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
   const hri_rule *rule = hri_rule_get(node->op);
   double rate = peak_of(job, type_of(job, node), device) * device->gemm_efficiency,
          bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
@@ -193,9 +206,23 @@ static double assumed_seconds(const hri_job *job, const hri_node *node, const hr
   return seconds + device->node_seconds;
 }
 
+bool hri_is_arithmetic(const hri_rate_class *c) {
+  return c->table == HRI_RATE_PRODUCT || c->table == HRI_RATE_ATTENTION;
+}
+
+/* What training never saw is assumed to be off as much as what it saw was. */
+static double factor_of(const hri_job *job, const hri_node *node, const hr_device_rates *rates) {
+  hri_rate_class c = hri_rate_class_of(job, node);
+  double own = rates->factors[!hri_is_arithmetic(&c)], other = rates->factors[hri_is_arithmetic(&c)];
+  if (!rates->seen || c.table == HRI_RATE_NONE) return 1;
+  return own > 0 ? own : other > 0 ? other : 1;
+}
+
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
-  double seconds = hri_cost_measured(job, device) ? measured_seconds(job, node, &device->rates) : -1;
-  return seconds >= 0 ? seconds : assumed_seconds(job, node, device);
+  const bool measured = hri_cost_measured(job, device);
+  double seconds = measured ? measured_seconds(job, node, &device->rates) : -1;
+  if (seconds >= 0) return seconds;
+  return hri_assumed_seconds(job, node, device) * (measured ? factor_of(job, node, &device->rates) : 1);
 }
 
 /* The best rate of a table's kind; 0 where there is none. */

@@ -6,6 +6,9 @@
  * constant beyond both ends. One rate for all products mis-ranks strategies: small and thin ones reach a third of the
  * large ones' rate.
  *
+ * Seen: the same tables, filled by the nodes of training runs (train/rates.h) instead of a probe. What these had none of is
+ * assumed, times how far off the assumptions were for what they had.
+ *
  * Assumed, else: the larger of arithmetic over reachable rate and bytes over reachable bandwidth, a simple roofline
  * with the device's published (or assumed) rates and a stated efficiency. */
 #ifndef HRI_PLAN_COST_H
@@ -32,7 +35,13 @@ uint32_t hri_rate_columns(hri_rate_table table);
 /* The row of a class: hri_rate_columns entries. NULL for HRI_RATE_NONE. */
 const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *where);
 
+/* The entry of that row nearest in size: what a measurement of the class is filed under. */
+double *hri_rate_entry(hr_device_rates *rates, const hri_rate_class *where);
+bool hri_is_arithmetic(const hri_rate_class *where); /* else bound by memory */
+
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device);
+/* By the roofline alone, whatever was measured. */
+double hri_assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device);
 
 typedef struct hri_cost {
   double step_seconds; /* one optimizer step, one evaluation batch or one decoded token */

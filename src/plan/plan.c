@@ -108,6 +108,7 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
   info->budget_bytes = plan->spec.budget_bytes ? plan->spec.budget_bytes : plan->spec.device.usable_bytes;
   info->step_seconds = cost.step_seconds;
   info->time_measured = hri_cost_measured(&plan->job, &plan->spec.device);
+  info->time_seen = info->time_measured && plan->spec.device.rates.seen;
   info->products = plan->backend->products;
   info->scratch_exact = !plan->backend->estimated;
   memcpy(info->lane_seconds, cost.lane_seconds, sizeof info->lane_seconds);

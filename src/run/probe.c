@@ -106,26 +106,10 @@ static hri_id node(probe *p, hri_op op, hri_attr attr, const hri_operand *operan
 
 /* Files a node under the entry of its class nearest in size. */
 static void add(probe *p, hri_id id) {
-  sample *s = &p->samples[p->sample_count];
   hri_rate_class where;
-  double best = 1e9;
-  uint32_t column = 0;
   if (p->job.failed || p->sample_count == MAX_SAMPLES) return;
   where = hri_rate_class_of(&p->job, &p->job.nodes.items[id]);
-  for (uint32_t k = 0; k < hri_rate_columns(where.table); k++) {
-    double away = where.size - hri_rate_column(where.table, k);
-    if (away < 0) away = -away;
-    if (away >= best) continue;
-    best = away;
-    column = k;
-  }
-  *s = (sample){.node = id, .work = where.work};
-  switch (where.table) { /* the row that hri_rate_row reads */
-  case HRI_RATE_PRODUCT: s->entry = &p->rates->tables[where.type].product_flops[where.kind][where.side][column]; break;
-  case HRI_RATE_ATTENTION: s->entry = &p->rates->tables[where.type].attention_flops[where.kind][column]; break;
-  default: s->entry = &p->rates->tables[where.type].stream_bytes[where.kind][column]; break;
-  }
-  p->sample_count++;
+  p->samples[p->sample_count++] = (sample){.node = id, .entry = hri_rate_entry(p->rates, &where), .work = where.work};
 }
 
 /* ---- packed operands ---- */

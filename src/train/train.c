@@ -18,6 +18,7 @@
 #include "train/diverge.h"
 #include "train/memory.h"
 #include "train/profile.h"
+#include "train/rates.h"
 #include "train/runfile.h"
 #include "train/schedule.h"
 
@@ -39,6 +40,7 @@ typedef struct trainer {
   hri_dataset *data, *eval_data;
   hr_tokenizer *tokenizer; /* for samples; NULL: tokens are bytes */
   hri_profile *profile;    /* NULL: not asked for */
+  hri_rate_watch *rates;   /* NULL: there is nothing to learn */
   hri_memory *memory;      /* RUN/memory */
   hri_rundir run;          /* zeroed until it is begun or taken up */
   hri_checkpoint from;     /* of a resumed run */
@@ -200,6 +202,42 @@ static hr_status settle_step(trainer *t, uint64_t counted, hr_error *error) {
   return HR_OK;
 }
 
+/* What the steps told of the machine, when it is clear. */
+static void tell_rates(const trainer *t) {
+  const hr_plan_info *info = &t->session.plan->info;
+  char text[240];
+  switch (hri_rate_watch_state(t->rates)) {
+  case HRI_RATES_NEW:
+    (void)snprintf(
+        text, sizeof text,
+        "by the rates of these steps one takes %.3g s (%.3g s were predicted by %s ones); they are stored with "
+        "the next checkpoint, for later plans",
+        hri_rate_watch_step_seconds(t->rates), info->step_seconds, info->time_seen ? "earlier" : "assumed");
+    break;
+  case HRI_RATES_UNSTEADY:
+    (void)snprintf(text, sizeof text,
+                   "the machine is busy with other work (a round of steps took %.0f %% longer than another, or was "
+                   "interrupted): its rates are not stored",
+                   hri_rate_watch_spread(t->rates) * 100);
+    break;
+  default: return;
+  }
+  hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
+}
+
+/* Beside a checkpoint, where files are written anyway: a step allocates nothing. */
+static void store_rates(trainer *t) {
+  char path[4096] = "", text[5120];
+  hr_error error = {0};
+  if (!t->rates || hri_rate_watch_state(t->rates) != HRI_RATES_NEW) return;
+  if (hr_device_store(hri_rate_watch_rates(t->rates), path, sizeof path, &error) == HR_OK)
+    (void)snprintf(text, sizeof text, "the rates of this machine are in %s", path);
+  else (void)snprintf(text, sizeof text, "the rates of this machine were not stored: %s", error.message);
+  hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
+  hri_rate_watch_end(t->rates);
+  t->rates = NULL;
+}
+
 /* The oldest step that is not settled: waits for it. */
 static hr_status settle_oldest(trainer *t, hr_error *error) {
   const launched *l = &t->launched[(t->settled + 1) % (AHEAD + 1)];
@@ -207,6 +245,7 @@ static hr_status settle_oldest(trainer *t, hr_error *error) {
       l->begin > t->settled_at ? l->begin : t->settled_at; /* before, the device had the step before it to do */
   HRI_TRY(hri_executor_wait(t->session.executor, l->mark, error));
   if (t->profile) hri_profile_end_step(t->profile);
+  if (t->rates && hri_rate_watch_end_step(t->rates, now() - begin)) tell_rates(t);
   t->settled = l->step;
   t->settled_at = now();
   t->progress.applied_steps = l->control.applied_steps;
@@ -234,6 +273,7 @@ static hr_status train_step(trainer *t, hr_error *error) {
                   .learning_rate =
                       t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps)};
   if (t->profile) hri_profile_begin_step(t->profile);
+  if (t->rates) hri_rate_watch_begin_step(t->rates);
   hri_memory_begin_step(t->memory, t->progress.step + 1);
   HRI_TRY(feed_step(t, &shape, &l->counted, error));
   HRI_CONTROL_SET(x, step, (int64_t)t->progress.step);
@@ -383,6 +423,7 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
   (void)snprintf(t->session.companions, sizeof t->session.companions, "%s", t->path);
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   hri_checkpoint_retire(&t->run, t->options->keep);
+  store_rates(t);
   return HR_OK;
 }
 
@@ -614,6 +655,7 @@ static hr_status try_profile_path(const trainer *t, bool begun, hr_error *error)
 static void after_node(void *context, const hri_job *job, hri_id node, double seconds) {
   trainer *t = context;
   if (t->profile) hri_profile_node(t->profile, job, node, seconds);
+  if (t->rates) hri_rate_watch_node(t->rates, job, node, seconds);
   hri_memory_node(t->memory, job, node);
 }
 
@@ -703,6 +745,7 @@ static hr_status load(trainer *t, hr_error *error) {
 static hr_status start(trainer *t, hr_error *error) {
   bool resume = t->options->resume_directory != NULL;
   HRI_TRY(prepare_profile(t, error));
+  if (t->options->measure_rates) HRI_TRY(hri_rate_watch_begin(t->session.plan, &t->rates, error));
   HRI_TRY(try_profile_path(t, false, error));
   HRI_TRY(check_sample(t, error));
   HRI_TRY(open_data(t, error));
@@ -902,6 +945,7 @@ out:
   hri_dataset_destroy(t.data);
   hri_dataset_destroy(t.eval_data);
   hri_profile_destroy(t.profile);
+  hri_rate_watch_end(t.rates);
   hri_memory_close(t.memory);
   hr_tokenizer_close(t.tokenizer);
   hri_checkpoint_close(&t.from);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The device list, and a probe of this machine with a tiny time budget.
 source "$(dirname "$0")/common.sh"
+export HEADROOM_CACHE=$work/cache
 
 run devices; expect_rc 0; expect_out '^cpu '; expect_out '^h100 '; expect_no_err
 run devices rtx-2060; expect_rc 0; expect_out '^fp16 +25.8 TFLOP/s'; expect_out '^bf16 +none: '

@@ -2,6 +2,7 @@
 # The stored choice of products: who chose is in the plan, the choice is what runs, its bits depend on nothing else that an
 # option selects, a checkpoint keeps it, and a file that is damaged or another machine's is named.
 source "$(dirname "$0")/common.sh"
+export HEADROOM_CACHE=$work/cache
 
 for i in $(seq 200); do echo "line $i of products by merit, $((i * i % 97)) and $((i * 31 % 89))"; done >text.txt
 job='micro-llama-bytes --precision bf16 --seq 64 --micro-batch 4'

@@ -1,6 +1,7 @@
 /* What a probe of this machine measured, in a file per processor, instruction set, team and code of the matrix products
- * (hri_gemm_text). A stored probe is a cache: whatever is wrong with the file (missing, damaged, of another machine or
- * of other products), planning goes on with assumed figures, which every plan says. */
+ * (hri_gemm_text); and in another, named "... seen", what training runs saw without one, which counts where there is no
+ * probe. Both are caches: whatever is wrong with a file (missing, damaged, of another machine or of other products),
+ * planning goes on with assumed figures, which every plan says. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "base/file.h"
 #include "device/host.h"
 
-enum { SCHEMA = 3 };
+enum { SCHEMA = 3, FACTORS = sizeof((hr_device_rates *)0)->factors / sizeof(double) };
 
 /* What a probe holds for: all of it must agree. */
 typedef struct identity {
@@ -111,10 +112,10 @@ hr_status hri_stored_text(const hri_json *root, const char *key, const char *wan
 
 /* ---- the file of rates ---- */
 
-static hr_status rates_path(const identity *id, char path[HRI_STORED_PATH_BYTES], hr_error *error) {
+static hr_status rates_path(const identity *id, bool seen, char path[HRI_STORED_PATH_BYTES], hr_error *error) {
   char name[HRI_STORED_NAME_BYTES];
-  (void)snprintf(name, sizeof name, "cpu %s %s %u threads %s", id->cpu, id->instruction_set, id->threads,
-                 id->libraries);
+  (void)snprintf(name, sizeof name, "cpu %s %s %u threads %s%s", id->cpu, id->instruction_set, id->threads,
+                 id->libraries, seen ? " seen" : "");
   return hri_stored_path(name, path, error);
 }
 
@@ -130,7 +131,8 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
   hri_json_field_string(w, "libraries", r->libraries);
   hri_json_field_u64(w, "threads", r->threads);
   hri_json_field_string(w, "date", r->date);
-  hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
+  if (r->seen) hri_stored_put_row(w, "factors", r->factors, FACTORS);
+  else hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
   hri_json_field_double(w, "node_seconds", r->node_seconds);
   for (int type = 0; type < HR_RATE_TYPES; type++) {
     const hr_rate_tables *t = &r->tables[type];
@@ -145,31 +147,13 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
   hri_json_end_object(w);
 }
 
-hr_status hr_device_store(const hr_device_rates *rates, char *out, uint32_t out_bytes, hr_error *error) {
-  hri_text text = {0};
-  hri_json_writer writer = hri_json_writer_init(&text, 2);
-  char path[HRI_STORED_PATH_BYTES];
-  identity id;
-  hr_status status;
-  if (!rates || rates->threads == 0) return hri_fail(error, HR_ERROR_USAGE, "there are no measured rates to store");
-  HRI_TRY(identify(rates->threads, &id, error));
-  HRI_TRY(hri_products_store(id.machine, rates, error));
-  HRI_TRY(identify(rates->threads, &id, error)); /* the choice may be another now */
-  HRI_TRY(rates_path(&id, path, error));
-  if (out && out_bytes) (void)snprintf(out, out_bytes, "%s", path);
-  put_rates(&writer, &id, rates);
-  hri_text_add(&text, "\n");
-  status = hri_stored_write(path, &text, error);
-  hri_text_deinit(&text);
-  return status;
-}
-
 /* ---- reading ---- */
 
 /* INPUT unless the file is whole and of this very machine, team, instruction set and products. */
-static hr_status get_rates(const hri_json *root, const identity *id, hr_device_rates *r, hr_error *error) {
+static hr_status get_rates(const hri_json *root, const identity *id, bool seen, hr_device_rates *r, hr_error *error) {
   uint64_t number;
   memset(r, 0, sizeof *r);
+  r->seen = seen;
   HRI_TRY(hri_json_get_u64(root, "schema_version", SCHEMA, SCHEMA, &number, error));
   HRI_TRY(hri_json_get_u64(root, "threads", id->threads, id->threads, &number, error));
   HRI_TRY(hri_stored_text(root, "cpu", id->cpu, NULL, 0, error));
@@ -177,7 +161,8 @@ static hr_status get_rates(const hri_json *root, const identity *id, hr_device_r
   HRI_TRY(hri_stored_text(root, "instruction_set", id->instruction_set, r->instruction_set, sizeof r->instruction_set,
                           error));
   HRI_TRY(hri_stored_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries, error));
-  HRI_TRY(hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, error));
+  HRI_TRY(seen ? hri_stored_row(root, "factors", r->factors, FACTORS, error)
+               : hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, error));
   HRI_TRY(hri_json_get_double(root, "node_seconds", &r->node_seconds, error));
   if (!(r->node_seconds >= 0 && r->node_seconds < 1)) return hri_json_fail(root, error, "node_seconds below 1");
   for (int type = 0; type < HR_RATE_TYPES; type++) {
@@ -192,6 +177,16 @@ static hr_status get_rates(const hri_json *root, const identity *id, hr_device_r
   }
   r->threads = id->threads;
   return HR_OK;
+}
+
+static bool read_rates(const identity *id, bool seen, hr_device_rates *rates) {
+  hri_json root = {0};
+  char path[HRI_STORED_PATH_BYTES];
+  bool found = rates_path(id, seen, path, NULL) == HR_OK && hri_path_exists(path) &&
+               hri_json_read(path, HRI_STORED_LIMIT, &root, NULL) == HR_OK &&
+               get_rates(&root, id, seen, rates, NULL) == HR_OK;
+  hri_json_deinit(&root);
+  return found;
 }
 
 static double largest(const double *values, size_t count) {
@@ -219,14 +214,46 @@ static void take_over(hr_device *device, const hr_device_rates *r) {
 
 bool hri_cpu_rates_load(hr_device *device, uint32_t threads) {
   hr_device_rates rates;
-  hri_json root = {0};
-  char path[HRI_STORED_PATH_BYTES];
   identity id;
-  bool found;
-  if (identify(threads, &id, NULL) != HR_OK || rates_path(&id, path, NULL) != HR_OK || !hri_path_exists(path))
-    return false;
-  found = hri_json_read(path, HRI_STORED_LIMIT, &root, NULL) == HR_OK && get_rates(&root, &id, &rates, NULL) == HR_OK;
-  hri_json_deinit(&root);
-  if (found) take_over(device, &rates);
-  return found;
+  if (identify(threads, &id, NULL) != HR_OK) return false;
+  if (read_rates(&id, false, &rates)) take_over(device, &rates);
+  else if (read_rates(&id, true, &rates)) device->rates = rates; /* of some classes: no figures of the device */
+  else return false;
+  return true;
+}
+
+/* ---- storing ---- */
+
+/* What was seen before stays where nothing new was seen. */
+static void add_before(const identity *id, hr_device_rates *rates) {
+  enum { RATES = sizeof rates->tables / (sizeof(double)) };
+  hr_device_rates before;
+  double *now = (double *)rates->tables;
+  if (!read_rates(id, true, &before)) return;
+  for (size_t k = 0; k < RATES; k++)
+    if (now[k] <= 0) now[k] = ((const double *)before.tables)[k];
+  for (int k = 0; k < FACTORS; k++)
+    if (rates->factors[k] <= 0) rates->factors[k] = before.factors[k];
+}
+
+hr_status hr_device_store(const hr_device_rates *rates, char *out, uint32_t out_bytes, hr_error *error) {
+  hri_text text = {0};
+  hri_json_writer writer = hri_json_writer_init(&text, 2);
+  char path[HRI_STORED_PATH_BYTES];
+  hr_device_rates all;
+  identity id;
+  hr_status status;
+  if (!rates || rates->threads == 0) return hri_fail(error, HR_ERROR_USAGE, "there are no measured rates to store");
+  HRI_TRY(identify(rates->threads, &id, error));
+  HRI_TRY(hri_products_store(id.machine, rates, error));
+  HRI_TRY(identify(rates->threads, &id, error)); /* the choice may be another now */
+  HRI_TRY(rates_path(&id, rates->seen, path, error));
+  if (out && out_bytes) (void)snprintf(out, out_bytes, "%s", path);
+  all = *rates;
+  if (all.seen) add_before(&id, &all);
+  put_rates(&writer, &id, &all);
+  hri_text_add(&text, "\n");
+  status = hri_stored_write(path, &text, error);
+  hri_text_deinit(&text);
+  return status;
 }

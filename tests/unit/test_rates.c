@@ -1,0 +1,257 @@
+/* Rates that training sees where no probe is stored: what steps of a stated speed leave behind predicts that speed, and
+ * a busy machine leaves nothing. Times are made up here; nothing is run. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include <headroom/plan.h>
+
+#include "base/file.h"
+#include "device/host.h"
+#include "plan/cost.h"
+#include "plan/plan.h"
+#include "train/rates.h"
+
+static char directory[] = "/tmp/headroom-rates-XXXXXX";
+
+/* How many times the assumed seconds arithmetic and traffic take. */
+typedef struct speed {
+  double arithmetic, memory;
+} speed;
+
+static hr_plan *plan_of(hr_precision precision) {
+  hr_job job;
+  hr_plan *plan;
+  hr_error error = {0};
+  hr_job_init(&job);
+  assert_int_equal(hr_model_open("tiny-llama-bytes", &job.model, &error), HR_OK);
+  assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
+  (void)hr_device_load(&job.device, 1);
+  job.sequence_length = 128;
+  job.micro_batch = 4;
+  job.precision = precision;
+  job.threads = 1;
+  job.steps = 5;
+  if (hr_job_finish(&job, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+  return plan;
+}
+
+static double seconds_of(const hr_plan *plan, const hri_node *node, speed s) {
+  hri_rate_class c = hri_rate_class_of(&plan->job, node);
+  return hri_assumed_seconds(&plan->job, node, &plan->spec.device) * (hri_is_arithmetic(&c) ? s.arithmetic : s.memory);
+}
+
+/* One step, said to take `claimed` seconds beside the nodes' own. Returns what end_step does. */
+static bool step(hri_rate_watch *w, const hr_plan *plan, speed s, double claimed) {
+  const hri_program *p = &plan->job.programs[HRI_STEP];
+  hri_rate_watch_begin_step(w);
+  for (size_t at = 0; at < p->order.count; at++)
+    hri_rate_watch_node(w, &plan->job, p->order.items[at],
+                        seconds_of(plan, &plan->job.nodes.items[p->order.items[at]], s));
+  return hri_rate_watch_end_step(w, claimed);
+}
+
+static double step_seconds(const hr_plan *plan, speed s) {
+  const hri_program *p = &plan->job.programs[HRI_STEP];
+  double sum = 0;
+  for (size_t at = 0; at < p->order.count; at++) sum += seconds_of(plan, &plan->job.nodes.items[p->order.items[at]], s);
+  return sum;
+}
+
+/* Steps until the watch has made up its mind; how many. */
+static uint32_t watch(hri_rate_watch *w, const hr_plan *plan, speed s) {
+  uint32_t count = 1;
+  assert_false(step(w, plan, (speed){50, 50}, 3)); /* warms up: nobody counts it */
+  while (!step(w, plan, s, 0.21)) assert_true(++count < 1000);
+  return count;
+}
+
+/* Trains, so to speak, at a speed; what that left is what later plans see. */
+static hri_rate_state train(hr_precision precision, speed s) {
+  hr_plan *plan = plan_of(precision);
+  hri_rate_watch *w;
+  hri_rate_state state;
+  hr_error error = {0};
+  assert_int_equal(hri_rate_watch_begin(plan, &w, &error), HR_OK);
+  assert_non_null(w);
+  (void)watch(w, plan, s);
+  state = hri_rate_watch_state(w);
+  if (state == HRI_RATES_NEW && hr_device_store(hri_rate_watch_rates(w), NULL, 0, &error) != HR_OK)
+    fail_msg("%s", error.message);
+  hri_rate_watch_end(w);
+  hr_plan_destroy(plan);
+  return state;
+}
+
+static void forget(void) {
+  hr_error error;
+  (void)hri_dir_remove(directory, &error);
+  assert_int_equal(mkdir(directory, 0700), 0);
+}
+
+/* Sums of a class hold exactly, so the whole step does; single nodes share their class's rate. */
+static void test_a_speed_is_learnt(void **state) {
+  const speed s = {3, 0.5};
+  hr_plan *before, *after;
+  double wanted;
+  (void)state;
+  forget();
+  before = plan_of(HR_PRECISION_FP32);
+  assert_false(before->info.time_measured);
+  wanted = step_seconds(before, s);
+  assert_true(fabs(before->info.step_seconds / step_seconds(before, (speed){1, 1}) - 1) < 1e-9);
+  assert_int_equal(train(HR_PRECISION_FP32, s), HRI_RATES_NEW);
+  after = plan_of(HR_PRECISION_FP32);
+  assert_true(after->info.time_measured && after->info.time_seen);
+  if (fabs(after->info.step_seconds / wanted - 1) > 0.02)
+    fail_msg("%g s are predicted, not %g", after->info.step_seconds, wanted);
+  assert_true(after->spec.device.fixed_bytes == before->spec.device.fixed_bytes);
+  hr_plan_destroy(before);
+  hr_plan_destroy(after);
+}
+
+/* Of bf16 nobody saw anything: it is assumed to be off by what fp32 was off, not to be as fast as fp32. */
+static void test_what_was_not_seen_is_scaled(void **state) {
+  hr_plan *before, *after;
+  const speed s = {2, 2};
+  (void)state;
+  forget();
+  before = plan_of(HR_PRECISION_BF16);
+  assert_int_equal(train(HR_PRECISION_FP32, s), HRI_RATES_NEW);
+  after = plan_of(HR_PRECISION_BF16);
+  for (size_t k = 0; k < after->job.nodes.count; k++) {
+    const hri_node *node = &after->job.nodes.items[k];
+    hri_rate_class c = hri_rate_class_of(&after->job, node);
+    double wanted = 2 * hri_node_seconds(&before->job, &before->job.nodes.items[k], &before->spec.device);
+    if (c.table != HRI_RATE_PRODUCT || c.type == 0) continue;
+    assert_true(fabs(hri_node_seconds(&after->job, node, &after->spec.device) / wanted - 1) < 1e-9);
+  }
+  hr_plan_destroy(before);
+  hr_plan_destroy(after);
+}
+
+/* A second run at the same speed tells nothing new, one in another type adds to it, a slower one replaces it. */
+static void test_runs_add_up(void **state) {
+  hr_plan *plan;
+  double slow;
+  (void)state;
+  forget();
+  assert_int_equal(train(HR_PRECISION_FP32, (speed){2, 2}), HRI_RATES_NEW);
+  assert_int_equal(train(HR_PRECISION_BF16, (speed){3, 3}), HRI_RATES_NEW);
+  plan = plan_of(HR_PRECISION_FP32);
+  if (fabs(plan->info.step_seconds / step_seconds(plan, (speed){2, 2}) - 1) > 0.2)
+    fail_msg("what fp32 told is gone: %g s", plan->info.step_seconds);
+  slow = step_seconds(plan, (speed){4, 4});
+  hr_plan_destroy(plan);
+  assert_int_equal(train(HR_PRECISION_FP32, (speed){4, 4}), HRI_RATES_NEW);
+  plan = plan_of(HR_PRECISION_FP32);
+  assert_true(fabs(plan->info.step_seconds / slow - 1) < 0.05);
+  hr_plan_destroy(plan);
+}
+
+/* Rounds that differ by more than a tenth; the machine calms down in the end, or does not. */
+static void test_an_unsteady_machine_tells_nothing(void **state) {
+  hr_plan *plan;
+  hri_rate_watch *w;
+  hr_error error = {0};
+  (void)state;
+  forget();
+  plan = plan_of(HR_PRECISION_FP32);
+  for (int calms = 0; calms < 2; calms++) {
+    uint32_t count = 0;
+    assert_int_equal(hri_rate_watch_begin(plan, &w, &error), HR_OK);
+    assert_false(step(w, plan, (speed){1, 1}, 1));
+    for (bool ended = false; !ended && count < 1000; count++) {
+      double slow = count % 5 == 4 && !(calms && count >= 20) ? 1.2 : 1;
+      ended = step(w, plan, (speed){slow, slow}, 0.3);
+    }
+    assert_int_equal(hri_rate_watch_state(w), calms ? HRI_RATES_NEW : HRI_RATES_UNSTEADY);
+    assert_int_equal(count, calms ? 25 : 40);
+    if (!calms) assert_true(fabs(hri_rate_watch_spread(w) - 0.2) < 1e-6);
+    hri_rate_watch_end(w);
+  }
+  hr_plan_destroy(plan);
+}
+
+static void write_stat(const char *root, unsigned ticks) {
+  char path[128];
+  FILE *file;
+  (void)snprintf(path, sizeof path, "%s/proc/stat", root);
+  file = fopen(path, "w");
+  assert_non_null(file);
+  (void)fprintf(file, "cpu  10 20 30 40 50 60 70 %u 0 0\n", ticks);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* Steady, but the host gives a twentieth of the time to others. */
+static void test_stolen_time_counts(void **state) {
+  static char root[] = "/tmp/headroom-stat-XXXXXX";
+  char path[128];
+  hr_plan *plan;
+  hri_rate_watch *w;
+  hr_error error = {0};
+  unsigned ticks = 100;
+  (void)state;
+  forget();
+  plan = plan_of(HR_PRECISION_FP32);
+  assert_non_null(mkdtemp(root));
+  (void)snprintf(path, sizeof path, "%s/proc", root);
+  assert_int_equal(mkdir(path, 0700), 0);
+  write_stat(root, ticks);
+  hri_host_set_root(root);
+  assert_true(fabs(hri_host_load_now().stolen_seconds - 1) < 1e-9); /* 100 ticks a second */
+  assert_int_equal(hri_rate_watch_begin(plan, &w, &error), HR_OK);
+  do write_stat(root, ticks += 5);
+  while (!step(w, plan, (speed){1, 1}, 1));
+  assert_int_equal(hri_rate_watch_state(w), HRI_RATES_UNSTEADY);
+  hri_host_set_root(NULL);
+  hri_rate_watch_end(w);
+  hr_plan_destroy(plan);
+  (void)hri_dir_remove(root, &error);
+}
+
+/* Where a probe is stored there is nothing to learn, and it counts; nor is there for a device of the table. */
+static void test_a_probe_counts_for_more(void **state) {
+  hr_plan *plan;
+  hri_rate_watch *w;
+  hr_device_rates probe;
+  hr_error error = {0};
+  (void)state;
+  forget();
+  assert_int_equal(train(HR_PRECISION_FP32, (speed){2, 2}), HRI_RATES_NEW);
+  plan = plan_of(HR_PRECISION_FP32);
+  probe = plan->spec.device.rates;
+  assert_true(probe.seen);
+  probe.seen = false;
+  probe.fixed_bytes = 7u << 20;
+  hr_plan_destroy(plan);
+  assert_int_equal(hr_device_store(&probe, NULL, 0, &error), HR_OK);
+  plan = plan_of(HR_PRECISION_FP32);
+  assert_true(plan->info.time_measured && !plan->info.time_seen);
+  assert_int_equal(hri_rate_watch_begin(plan, &w, &error), HR_OK);
+  assert_null(w);
+  hr_plan_destroy(plan);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_speed_is_learnt),
+                                     cmocka_unit_test(test_what_was_not_seen_is_scaled),
+                                     cmocka_unit_test(test_runs_add_up),
+                                     cmocka_unit_test(test_an_unsteady_machine_tells_nothing),
+                                     cmocka_unit_test(test_stolen_time_counts),
+                                     cmocka_unit_test(test_a_probe_counts_for_more)};
+  int failed;
+  if (!mkdtemp(directory) || setenv("HEADROOM_CACHE", directory, 1) != 0) return 1;
+  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  (void)hri_dir_remove(directory, NULL);
+  return failed;
+}
