@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/inspect.h"
+#include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/text.h"
 
@@ -366,6 +367,16 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
                   directory, result.newest_whole);
 }
 
+/* Before anything is read. */
+static hr_status check_outputs(const cli_config *config, hr_error *error) {
+  hr_export_format format = HR_EXPORT_CHROME_TRACE;
+  if (config->own.html) HRI_TRY(output_check("html", config->own.html, OUTPUT_PAGE, error));
+  if (config->own.export_count == 0) return HR_OK;
+  HRI_TRY(export_format(config, &format, error));
+  return output_check("export", config->own.export[1],
+                      format == HR_EXPORT_SPEEDSCOPE ? OUTPUT_SPEEDSCOPE : OUTPUT_OTHER, error);
+}
+
 /* A page, an export and an instant are of one snapshot. */
 static hr_status refuse_files(const cli_config *config, hr_error *error) {
   if (!config->own.html && !config->own.export_count) return HR_OK;
@@ -390,6 +401,7 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "--export is of one snapshot, two are given");
     return hri_hint(error, HR_ERROR_USAGE, "leave one of the files out");
   }
+  HRI_TRY(check_outputs(config, error));
   reading_begin(&r, config, config->operands[0]);
   if (config->operand_count == 1 && ranks_are_in(config->operands[0])) {
     status = refuse_files(config, error);

@@ -1,4 +1,5 @@
 /* headroom plan: compiles a job and prints what it needs. */
+#include "cli/output.h"
 #include "cli/plan.h"
 
 #include <string.h>
@@ -293,6 +294,7 @@ static hr_status other_engine(const cli_config *config, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE,
                     "--engine %s goes without --timeline, --dump, --fixes and --auto: they are of Headroom's own plans",
                     config->own.engine);
+  if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));
   HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
   fits = hr_pytorch_get(pytorch)->fits;
   status = write_snapshot(config, pytorch, error);

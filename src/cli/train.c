@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/data.h"
+#include "cli/output.h"
 #include "cli/plan.h"
 #include "cli/refused.h"
 #include "cli/talk.h"
@@ -164,6 +165,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
+  if (status == HR_OK && run.profile_path) status = output_check("profile", run.profile_path, OUTPUT_PROFILE, error);
   if (status == HR_OK) status = choose(config, error);
   if (status == HR_OK) {
     talk_begin(&talk, config);

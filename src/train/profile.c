@@ -371,8 +371,8 @@ hr_status hri_profile_write(hri_profile *p, const char *path, hr_error *error) {
   HRI_TRY_OUT(hri_live_series_make(&p->plan->job, p->plan->placement.lives, p->plan->placement.spans, HRI_DEVICE, 0,
                                    true, &t.live, error));
   hri_json_begin_object(&t.json);
+  hri_json_field_string(&t.json, "displayTimeUnit", "ms"); /* first: it tells such a file from others (cli/output.c) */
   put_events(&t);
-  hri_json_field_string(&t.json, "displayTimeUnit", "ms");
   put_summary(&t, p);
   hri_json_end_object(&t.json);
   status = text.failed ? hri_fail_memory(error, text.length, "the trace")

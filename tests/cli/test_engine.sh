@@ -31,6 +31,7 @@ expect_json 'len(d["table"]) >= 12 and any(c["fits"] for c in d["table"]) and no
 run plan gpt2-124m --device a100-80 --micro-batch 2 --engine pytorch --json --snapshot steps.pickle; expect_rc 0; peak=$(json_number allocated_bytes)
 run inspect steps.pickle --at peak --json; expect_rc 0
 [ "$((peak - $(json_number peak_live_bytes)))" -lt $((peak / 50)) ] || fail "the snapshot peaks elsewhere"
+run plan gpt2-124m --device a100-80 --engine pytorch --snapshot steps.pickle; refuses 2; expect_err 'steps.pickle is there already'
 run plan gpt2-124m --device a100-80 --snapshot x.pickle; refuses 2; expect_err 'engine pytorch'
 
 # What there are no rules for is refused by name.

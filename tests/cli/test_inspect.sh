@@ -109,6 +109,17 @@ run inspect oom.json --html report.html; expect_rc 0
 grep -q '<html' report.html || fail "the report is no page"
 # At another instant the page still says what explain says, and without a failure what the peak was made of.
 run inspect oom.json --at 3 --html report.html; expect_rc 0
+# Files that are there: an earlier page is written again, what is anybody else's stays.
+cp oom.json mine.json
+run inspect mine.json --html mine.json; refuses 2; expect_err 'mine.json is there already'; expect_err 'another name'
+for format in chrome speedscope collapsed csv json; do
+  run inspect mine.json --export $format mine.json; refuses 2; expect_err 'mine.json is there already'
+done
+run inspect mine.json --export speedscope report.html; refuses 2
+run inspect mine.json --export csv events.csv; refuses 2
+cmp -s oom.json mine.json || fail "a person's snapshot was overwritten"
+run inspect oom.json --export speedscope live.json; expect_rc 0; run inspect oom.json --export speedscope live.json; expect_rc 0
+: >blank; run inspect oom.json --html blank; expect_rc 0; run inspect oom.json --html /dev/null; expect_rc 0
 grep -q 'class="verdict">Undecidable: ' report.html || fail "the verdict is not that of the failure"
 run inspect "$here/../snapshots/real/2.15/gpt2-varied.pickle.gz" --html report.html; expect_rc 0
 grep -q 'class="verdict">no_failure, certain: no failure is recorded; the peak was 147.01 MiB' report.html || fail "the peak is not explained"

@@ -32,6 +32,9 @@ cmp -s run/final/model.safetensors plain/final/model.safetensors || fail "the pr
 
 # A step alone is shown, and said to be the one that warms up.
 run train $job --out one --steps 1 --profile one.json; expect_rc 0; expect_err '^profile of 1 step \(the first, which warms up\)'
+run train $job --out more --steps 1 --profile one.json --quiet; expect_rc 0 # an earlier one
+cp text.txt mine.txt; run train $job --out refused --steps 1 --profile mine.txt; refuses 2; expect_err 'mine.txt is there already'
+cmp -s text.txt mine.txt || fail "a person's file was overwritten"; [ -e refused ] && fail "the run began"
 run train $job --out quiet --steps 2 --profile quiet.json --quiet --json; expect_rc 0; expect_no_err; [ -s quiet.json ] || fail "no trace"
 
 # Refused before the run begins, and nothing is left behind.

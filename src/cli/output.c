@@ -1,0 +1,33 @@
+#include "cli/output.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+
+enum { HEAD_BYTES = 1024 };
+
+/* What the writers put near the beginning (report/page.html, inspect/export_flame.c, train/profile.c). */
+static const char *const signs[] = {"<meta name=\"generator\" content=\"Headroom ", "\"exporter\":\"headroom\"",
+                                    "{\"displayTimeUnit\":\"ms\",\"traceEvents\":"};
+
+static bool is_ours(const char *path, output_kind kind) {
+  char head[HEAD_BYTES + 1];
+  FILE *file = fopen(path, "rb");
+  size_t count;
+  if (!file) return false;
+  count = fread(head, 1, HEAD_BYTES, file);
+  (void)fclose(file);
+  head[count] = 0;
+  return kind != OUTPUT_OTHER && strstr(head, signs[kind]);
+}
+
+hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error) {
+  struct stat info;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0 || is_ours(path, kind)) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--%s: %s is there already%s", option, path,
+           kind == OUTPUT_OTHER ? "" : " and is nothing that this option wrote");
+  return hri_hint(error, HR_ERROR_USAGE, "give another name, or remove the file first");
+}
