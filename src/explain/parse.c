@@ -69,6 +69,9 @@ static const head heads[] = {
     {"bad allocation", "", HRI_OOM_NOTHING}, /* what bad_alloc says on Windows */
     {"oom-kill", "", HRI_OOM_NOTHING},
     {"oom_kill", "", HRI_OOM_NOTHING},
+    {"of this unit has been killed by the oom killer", "systemd", HRI_OOM_HOST},
+    {"session crashed after using all available ram", "notebook", HRI_OOM_HOST}, /* Colab's */
+    {"notebook tried to allocate more memory than is available", "notebook", HRI_OOM_HOST}, /* Kaggle's */
     {"node running low on memory", "ray", HRI_OOM_HOST},
     {"killed due to memory pressure (oom)", "ray", HRI_OOM_HOST},
     {"ray.exceptions.outofmemoryerror", "ray", HRI_OOM_HOST},
@@ -228,7 +231,8 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
     f[HR_OOM_REQUESTED] = (hr_oom_value){HR_OOM_READ, 1ull << 60, 0}; /* all that PyTorch prints of such a size */
   if (!hri_oom_size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
       !hri_oom_size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
-    (void)hri_oom_size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]);
+    if (!hri_oom_size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]))
+      (void)hri_oom_size_before(text, count, " total;", &f[HR_OOM_TOTAL]);
   if (!hri_oom_size_before(text, count, " is free", &f[HR_OOM_FREE]) &&
       !hri_oom_size_before(text, count, " free", &f[HR_OOM_FREE]))
     (void)hri_oom_size_after(text, count, " of which", &f[HR_OOM_FREE]);
@@ -437,6 +441,25 @@ static bool is_named(const around *a) {
   return false;
 }
 
+/* Whether the name of an error code is part of a program: an arm of a match, an enumerator, a definition. */
+static bool is_in_program(const around *a) {
+  static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),"};
+  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+    if (after_starts(a, behind[i])) return true;
+  return before_ends(a, "define") || before_ends(a, " case") || (before_ends(a, "::") && after_starts(a, ")"));
+}
+
+/* Whether a process was killed on purpose: when a run tears down its workers, by a scheduler. */
+static bool is_intended_kill(const around *a) {
+  static const char *const before[] = {"during teardown", "at teardown", "during shutdown",
+                                       "at shutdown",     "on shutdown", "exception ignored in"};
+  around far = *a;
+  far.start = a->at > 320 ? a->at - 320 : 0;
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+    if (before_has(&far, before[i])) return true;
+  return after_has(a, 60, "preempt") || after_has(a, 60, "<pid>") || after_starts(a, " from the scheduler");
+}
+
 /* An extension's own check: "CUDA runtime error: out of memory", "cuda failed with error 2 out of memory". */
 static bool is_check(const around *a) {
   around near = *a;
@@ -559,6 +582,17 @@ static bool is_explained(const around *a, size_t at) {
   return false;
 }
 
+/* "cudaErrorMemoryAllocation": thrust's when one of its functions failed, a checker's that reports every call. */
+static reading read_allocation_code(const around *a, reading plain) {
+  static const char *const functions[] = {"parallel_for failed:", "transform failed:", "reduce failed:",
+                                          "for_each failed:",     "sort failed:",      "scan failed:",
+                                          "after reduction step", "copy failed:",      "get_temporary_buffer failed"};
+  if (before_ends(a, "program hit")) return (reading){HRI_OOM_FOREIGN_LIKELY, "compute-sanitizer"};
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    if (before_has(a, functions[i])) return (reading){HRI_OOM_LIBRARY, "thrust"};
+  return plain;
+}
+
 static reading read_other_head(const char *words, const around *a) {
   reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
@@ -613,7 +647,8 @@ static reading read_other_head(const char *words, const around *a) {
   if (strstr(words, "host") && strstr(words, "alloc"))
     return after_has(a, 120, "out of memory") ? (reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
   if (strncmp(words, "resource", 8) == 0) { /* resource_exhausted also means quotas of other services */
-    if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat"))
+    if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
+        !after_has(a, 200, "attempting to reserve"))
       return nothing;
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle")) return (reading){HRI_OOM_FOREIGN, "paddle"};
     return (reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
@@ -683,6 +718,10 @@ static void read_figures(const char *text, size_t from, size_t end, hri_oom_mess
                                         : "cudamalloc",
                                &f[HR_OOM_REQUESTED]);
     break;
+  case HRI_OOM_VLLM_CAP: /* "(8.00 gib kv cache is needed, which is larger than the available kv cache memory (5.25 gib)" */
+    if (hri_oom_size_before(at, count, " kv cache is needed", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_size_after(at, count, "available kv cache memory (", &f[HR_OOM_ALLOWED]);
+    break;
   case HRI_OOM_VLLM_BUSY: {
     size_t slash = hri_oom_word(at, 0, count < 200 ? count : 200, "/");
     if (slash < count && hri_oom_size_at(at, slash + 1, count, &f[HR_OOM_TOTAL]))
@@ -697,6 +736,10 @@ static void read_figures(const char *text, size_t from, size_t end, hri_oom_mess
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "hardware limit:", &f[HR_OOM_ALLOWED]);
     break;
   default: break;
+  }
+  if (message->kind == HRI_OOM_FOREIGN && hri_oom_word(at, 0, count < 300 ? count : 300, " hbm") < count) {
+    size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
+    if (of - used < 20) (void)hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL]);
   }
   if (strcmp(failure->source, "ray") == 0) { /* "was 59.84gb / 62.51gb (0.95)", "memory used=49.21gb" */
     size_t near = count < 800 ? count : 800;
@@ -745,6 +788,15 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
       heads[h].kind != HRI_OOM_NOTHING && is_named(&a))
     r.kind = HRI_OOM_NOTHING;
   if (strcmp(heads[h].words, "sigkill") == 0 && before_has(&a, "root cause")) r.kind = HRI_OOM_ENDED;
+  if (strcmp(r.source, "kill") == 0 && is_intended_kill(&a)) r.kind = HRI_OOM_NOTHING;
+  if (strcmp(heads[h].words, "sigkill") == 0 && before_ends(&a, "died with <signals.") &&
+      !before_has(&a, "calledprocesserror"))
+    r.kind = HRI_OOM_NOTHING; /* what that exception says when it is printed without its name: it was caught */
+  if ((strstr(heads[h].words, "alloc_failed") || strstr(heads[h].words, "not_initialized") ||
+       strstr(heads[h].words, "out_of_memory")) &&
+      heads[h].kind != HRI_OOM_NOTHING && is_in_program(&a))
+    r.kind = HRI_OOM_NOTHING;
+  if (strcmp(heads[h].words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(&a, r);
   message->kind = r.kind;
   message->failure.source = r.source;
   message->exact = message->cut = false;
@@ -753,7 +805,7 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   message->cut = r.kind == HRI_OOM_CACHING && is_middle(heads[h].words);
   if (message->cut && before_has(&a, "tried to allocate"))
     return message->kind = HRI_OOM_NOTHING; /* it is being read */
-  size_t from = r.kind == HRI_OOM_VLLM_BUSY || message->cut || strcmp(r.source, "pytorch-directml") == 0 ? a.start : at;
+  size_t from = r.kind == HRI_OOM_VLLM_BUSY || strstr(heads[h].words, "kv cache is needed") || message->cut || strcmp(r.source, "pytorch-directml") == 0 ? a.start : at;
   *end = message_end(text, a.after, count, r.kind);
   read_figures(text, from, *end, message);
   if (message->cut && !hri_oom_known(&message->failure.figures[HR_OOM_REQUESTED]) &&
@@ -772,7 +824,8 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
       message->failure.figures[HR_OOM_THIS_PROCESS].state == HR_OOM_ABSENT &&
       message->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT)
     return message->kind = HRI_OOM_NOTHING; /* the words without figures: code that prints them */
-  if (r.kind == HRI_OOM_CACHING && message->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT) {
+  if (r.kind == HRI_OOM_CACHING && message->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT &&
+      message->failure.figures[HR_OOM_TOTAL].state == HR_OOM_ABSENT) {
     message->kind = HRI_OOM_BARE;
     *end = a.after;
   }

@@ -329,11 +329,16 @@ static bool push_mark(hr_explainer *e, bool bar) {
   return hri_array_push(&e->marks, here);
 }
 
+/* Whether line[at] is the first of a literal that a call takes, `f("[rank1]: ...")`: nobody speaks there. */
+static bool opens_literal(const char *line, size_t at) {
+  return at >= 2 && (line[at - 1] == '"' || line[at - 1] == '\'') && strchr("(,", line[at - 2]);
+}
+
 /* Where the part of the raw line that starts at `from` ends: before the prefix of a rank that is not the first. */
 static size_t part_end(const char *line, size_t count, size_t from) {
   size_t behind;
   for (size_t at = from + 1; at < count; at++)
-    if (line[at] == '[' && rank_at(line, count, at, &behind) >= 0) return at;
+    if (line[at] == '[' && !opens_literal(line, at) && rank_at(line, count, at, &behind) >= 0) return at;
   return count;
 }
 

@@ -258,6 +258,7 @@ static const char *const host_words[] = {"host",
                                          "yarn",
                                          "vector of size",
                                          "runtime: out of memory",
+                                         "runtime: cannot allocate memory",
                                          "memory allocation of",
                                          "outofmemoryerror()"};
 static const char *const soft_host[] = {"pinned",    "page-locked",    "shm",    "/dev/shm", "posix_memalign",
@@ -325,6 +326,13 @@ void hri_oom_set_framework(hri_oom_message *m, const char *name) {
     if (strcmp(name, interfaces[i]) == 0) m->kind = HRI_OOM_FOREIGN_LIKELY;
 }
 
+/* Whether it is MLX that speaks of Metal, in the lines before. */
+static bool speaks_of_mlx(const hri_oom_place *p) {
+  size_t from = p->before_count > 200 ? p->before_count - 200 : 0;
+  return hri_match_whole(p->before, from, p->before_count, "mlx") < p->before_count ||
+         hri_oom_word(p->before, from, p->before_count, "[metal] command buffer") < p->before_count;
+}
+
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
   size_t from = first > p->line + 200 ? first - 200 : p->line, to = last + 200 < p->line_end ? last + 200 : p->line_end;
   size_t sentence = hri_sentence_start(p->text, from, first), end = hri_sentence_end(p->text, last, to);
@@ -336,6 +344,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   library = hri_oom_library_in(p->text, from, to);
   if (!who && !library) who = hri_oom_framework_near(p->text, to, wide);
   if (!who && !library) who = hri_oom_framework_near(p->before, far > 160 ? far - 160 : 0, far);
+  if (who && strcmp(who, "metal") == 0 && speaks_of_mlx(p)) who = "mlx";
   if (p->before_count > 0 && !who) {
     size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
     back = hri_oom_word(p->before, back, p->before_count, "file \""); /* of a traceback, the paths */
