@@ -62,6 +62,8 @@ static const head heads[] = {
     {"exited with code", "", HRI_OOM_NOTHING},
     {"exit status", "", HRI_OOM_NOTHING},
     {"return code", "", HRI_OOM_NOTHING},
+    {"non-zero code", "", HRI_OOM_NOTHING},
+    {"[winerror 1455]", "windows", HRI_OOM_HOST},
     {"oomkilled", "", HRI_OOM_NOTHING},
     {"srun: error:", "", HRI_OOM_NOTHING},
     {"killed process ", "", HRI_OOM_NOTHING},
@@ -72,6 +74,7 @@ static const head heads[] = {
     {"of this unit has been killed by the oom killer", "systemd", HRI_OOM_HOST},
     {"session crashed after using all available ram", "notebook", HRI_OOM_HOST}, /* Colab's */
     {"notebook tried to allocate more memory than is available", "notebook", HRI_OOM_HOST}, /* Kaggle's */
+    {"memory budget. restarting", "dask", HRI_OOM_HOST},
     {"node running low on memory", "ray", HRI_OOM_HOST},
     {"killed due to memory pressure (oom)", "ray", HRI_OOM_HOST},
     {"ray.exceptions.outofmemoryerror", "ray", HRI_OOM_HOST},
@@ -106,6 +109,8 @@ static const head heads[] = {
     {"outofmemoryerror: allocation on device", "", HRI_OOM_NOTHING},
     {"invalid buffer size:", "pytorch-mps", HRI_OOM_BARE},
     {"jobstate=out_of_memory", "slurm", HRI_OOM_HOST},
+    {"state: out_of_memory", "slurm", HRI_OOM_HOST},
+    {"os::commit_memory(", "", HRI_OOM_NOTHING},
     {"out_of_me+", "slurm", HRI_OOM_HOST}, /* sacct's column */
     {"term_memlimit", "lsf", HRI_OOM_HOST},
     {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
@@ -404,7 +409,7 @@ static bool is_talk(const around *a, const char *backend) {
                                        " guard",     " protect",  " recovery",   " prevent",    " fallback",
                                        " check",     " test",     " retry",      " retries",    " errors",
                                        " issues",    " problems", " exceptions", " situation",  " scenario",
-                                       " condition", " issue",    " solution",   " (oom) error"};
+                                       " condition", " issue",    " solution",   " (oom) error", " unless"};
   char words[64];
   if (after_has(a, 40, "tried to allocate")) return false;
   for (size_t at = a->after; at < a->count && at < a->after + 60 && !strchr(".:;(\n", a->text[at]); at++)
@@ -423,10 +428,10 @@ static bool is_named(const around *a) {
   static const char *const before[] = {"!=",     "&&",       "||",     "throw std::", "const std::", "throws std::",
                                        " raise", " return",  "==",     "== \"",       "== '",        " when",
                                        " if",    " as",      " case",  " a",          " using",      " use",
-                                       " of",    " the",     " via",   " with",       " raises",     " sends",
+                                       " of",    " the",     "kill -",     "signal.",  " via",   " with",       " raises",     " sends",
                                        " send",  " sending", " due to"};
   static const char *const behind[] = {" = ",   ";",      "&",      " &",       "():",        "();", " as ", " is ",
-                                       " was ", " when ", " occur", " message", " exception", "/",   "ed"};
+                                       " was ", " when ", " if ", " means", " occur", " message", " exception", "/",   "ed"};
   static const char *const reports[] = {"failed with", "exited with", "died with", "ended with", "error with"};
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (before_ends(a, reports[i])) return false;
@@ -443,7 +448,7 @@ static bool is_named(const around *a) {
 
 /* Whether the name of an error code is part of a program: an arm of a match, an enumerator, a definition. */
 static bool is_in_program(const around *a) {
-  static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),"};
+  static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),", ", \""};
   for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
     if (after_starts(a, behind[i])) return true;
   return before_ends(a, "define") || before_ends(a, " case") || (before_ends(a, "::") && after_starts(a, ")"));
@@ -527,7 +532,9 @@ static reading read_memory_head(const around *a) {
     if (before_ends(a, with) && (before_has(a, "llama runner") || before_has(a, "ggml")))
       return (reading){HRI_OOM_FOREIGN, "ggml"};
     if (before_ends(a, with))
-      return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ? HRI_OOM_PINNED : HRI_OOM_BARE,
+      return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ||
+                               after_has(a, 60, "hostalloc") || after_has(a, 60, "mallochost")
+                           ? HRI_OOM_PINNED : HRI_OOM_BARE,
                        sources[i]};
     if (caching && after_has(a, 60, "preemptively rejected")) return (reading){HRI_OOM_REJECTED, sources[i]};
     if (caching)
@@ -623,9 +630,11 @@ static reading read_other_head(const char *words, const around *a) {
                ? (reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
                : nothing;
   if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
-    return before_has(a, "semlock") || before_has(a, "shared memory") || before_has(a, "/dev/shm")
+    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") || before_has(a, "/dev/shm")
                ? (reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
                : nothing;
+  if (strncmp(words, "os::", 4) == 0)
+    return after_has(a, 60, "failed; error=") ? (reading){HRI_OOM_HOST, "java"} : nothing;
   if (strcmp(words, "killed process ") == 0)
     return after_has(a, 100, "total-vm") ? (reading){HRI_OOM_HOST, "kernel"} : nothing;
   if (strcmp(words, "bad allocation") == 0)
@@ -793,8 +802,8 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
       !before_has(&a, "calledprocesserror"))
     r.kind = HRI_OOM_NOTHING; /* what that exception says when it is printed without its name: it was caught */
   if ((strstr(heads[h].words, "alloc_failed") || strstr(heads[h].words, "not_initialized") ||
-       strstr(heads[h].words, "out_of_memory")) &&
-      heads[h].kind != HRI_OOM_NOTHING && is_in_program(&a))
+       strstr(heads[h].words, "out_of_memory") || strstr(heads[h].words, "out_of_device_memory") || strstr(heads[h].words, "exhausted")) &&
+      is_in_program(&a))
     r.kind = HRI_OOM_NOTHING;
   if (strcmp(heads[h].words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(&a, r);
   message->kind = r.kind;

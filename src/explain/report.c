@@ -191,6 +191,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
     size_t at = hri_match_whole(text, to, end, failing[i]);
     if (at == end) continue;
     *p = (phrase){with_modifiers(text, line, from), at + strlen(failing[i]), false};
+    if (at - to <= 8 && hri_match_end(text, line, from, "memory ")) return true; /* "memory allocation still failed" */
     return speaks_of_memory(text, from, from, to, count);
   }
   if (hri_match_at(text, to, count, " error") ||
@@ -257,7 +258,10 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   while (from > line && hri_is_name(text[from - 1])) from--;
   while (to < count && hri_is_name(text[to])) to++;
   *p = (phrase){from, to, true};
-  if (is_error_name(text, from, to)) return to == count || text[to] != '=';
+  if (is_error_name(text, from, to)) { /* not an enumerator */
+    bool set = hri_match_at(text, to, count, " = ") && to + 3 < count && (hri_is_digit(text[to + 3]) || text[to + 3] == '-');
+    return !set && (to == count || text[to] != '=');
+  }
   if (to - from == 3 && hri_match_at(text, from, to, "oom")) return find_oom(text, line, from, to, count, p);
   if (to + 1 < count && text[to] == '.' && hri_is_letter(text[to + 1])) return false; /* "alloc.h:48" */
   if (hri_oom_word(text, from, to, "alloc") < to || hri_oom_word(text, from, to, "mmap") < to ||
@@ -562,7 +566,8 @@ static bool is_report(const hri_oom_place *p, const phrase *f) {
   static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
                                       "permission denied",     "invalid argument", "device-side assert",
                                       "illegal memory",        "not supported",    "initialization error",
-                                      "invalid configuration", "unauthorized",     "timed out"};
+                                      "invalid configuration", "unauthorized",     "timed out",
+                                      "pointer being freed",   "invalid pointer",  "corrupted"};
   if (is_code(p, f) || is_talk(p, f)) return false;
   if (hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other)))
     return false;
@@ -667,7 +672,7 @@ void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
   bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
   bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
   bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
-  if ((bare || m->kind == HRI_OOM_HOST_LIKELY) && is_source(p)) {
+  if ((bare || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_FOREIGN) && is_source(p)) {
     m->kind = HRI_OOM_NOTHING;
     return;
   }

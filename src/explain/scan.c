@@ -291,6 +291,7 @@ static bool reports_kill(const char *line, size_t count, size_t start) {
   if (count - start < LENGTH) return false;
   if (starts_with(line, count, count - LENGTH, word) && (count - start == LENGTH || line[count - LENGTH - 1] == ']'))
     return true;
+  if (starts_with(line, count, start, "make") && starts_with(line, count, count - LENGTH - 2, "] killed")) return true;
   for (size_t at = 1; at + LENGTH < count; at++) {
     size_t back = at, digits;
     if (!is_blank(line[at - 1]) || !is_blank(line[at + LENGTH]) || !starts_with(line, count, at, word)) continue;

@@ -21,7 +21,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
                                        "appeared as", "reported as",  "showed up as", "failed as"};
   /* what somebody tells of one event; a document says these things in the present */
   static const char *const told[] = {" with",   " then",    " printed", " reported", " showed", " logged",
-                                     " threw",  " raised",  " caused",  " saw",      " repeated", "\xe6\x8a\xa5",
+                                     " threw",  " raised",  " resulted in", " caused",  " saw",      " repeated", "\xe6\x8a\xa5",
                                      "\xe6\x8a\xa5\xe9\x94\x99", "symptom:"};
   static const char *const keys[] = {"\"msg\":",    "\"message\":",   "\"error\":",    "\"evalue\":", "\"exception\":",
                                      "\"stderr\":", "\"detail\":",    "\"reason\":",   "\"log\":",    "\"output\":",
@@ -126,7 +126,29 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
                                       "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8",     /* Russian: if */
                                       "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8",     /* the same at a beginning */
                                       "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0"}; /* when */
-  return hri_match_any(text, from, to, whole, HRI_COUNT(whole)) || hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+  static const char *const phrases[] = {"en cas de", "en caso de", "em caso de", "bei einem", "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf", "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"}; /* the last two
+                                                                               are Chinese: common errors */
+  return hri_match_part(text, from, to, phrases, HRI_COUNT(phrases)) ||
+         hri_match_any(text, from, to, whole, HRI_COUNT(whole)) || hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+}
+
+/* What follows in such languages: "in case of", "please". */
+static bool is_foreign_advice(const char *text, size_t from, size_t to) {
+  static const char *const parts[] = {"\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88", "\xed\x95\x98\xeb\xa9\xb4", "\xe8\xaf\xb7", "\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97", "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6", "\xe5\xbb\xba\xe8\xae\xae"};
+  return hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+}
+
+/* A line of a change log names what it mends: "... (fixes #4)", "... (#12)". */
+static bool names_change(const hri_oom_place *p) {
+  static const char *const words[] = {"fixes #", "closes #", "fix #", "resolves #", "(#"};
+  return hri_match_part(p->text, p->line, p->line_end, words, HRI_COUNT(words));
+}
+
+/* The key of a table of texts: "\"cuda out of memory\": \"...\"". */
+static bool is_key(const hri_oom_place *p) {
+  size_t end = hri_oom_word(p->text, p->at, p->line_end, "out of memory\":");
+  if (end > p->at + 6) return false;
+  return hri_match_end(p->text, p->line, p->at, "\"cuda ") || hri_match_end(p->text, p->line, p->at, "\"");
 }
 
 /* Conditions, advice and questions before the message; an error's own words behind its name may hold some. */
@@ -135,7 +157,8 @@ static bool is_conditional(const hri_oom_place *p) {
       {"if you",       "if it",      "if the",    "when you",   "whenever",   "in case",   "may",        "might",
        "to avoid",     "avoid",      "avoids",    "avoiding",   "prevent",    "prevents",  "preventing", "how to",
        "you will see", "you'll see", "you may",   "can throw",  "can cause",  "can raise", "e.g.",       "for example",
-       "such as",      "should",     "would",     "use this",   "what is",    "why",       "means",      "looks like",
+       "such as",      "should",     "would be",  "would run",  "would fail", "would cause", "otherwise", "else",
+       "use this",   "what is",    "why",       "means",      "looks like",
        "look like",    "can fail",   "will fail", "could fail", "indicates",  "often",     "usually",    "typically",
        "raises",       "catches",    "handles",   "detects",    "instead of", "you",       "your",       "users",
        "fix",          "fixes",      "fixed",     "fixing",     "resolve",    "resolved",  "solve",      "solved",
@@ -184,6 +207,8 @@ static bool is_pattern(const hri_oom_place *p) {
   size_t near = p->at + 20 < p->count ? p->at + 20 : p->count;
   size_t end = hri_oom_word(p->text, p->at, near, "memory/");
   if (end < near) return true;
+  for (end = p->at; end < near && (hri_is_name(p->text[end]) || p->text[end] == '-');) end++;
+  if (end + 1 < p->line_end && p->text[end] == '/' && !hri_is_name(p->text[end + 1])) return true;
   return p->at > 0 && strchr("|/", p->text[p->at - 1]) && !(p->shape & HRI_OOM_LEVEL);
 }
 
@@ -207,7 +232,16 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
       hri_match_at(p->text, first, end, "hiperror"); /* classes of exceptions have words of their own behind them */
   static const char *const errors[] = {"error", "status", "fail"}; /* "llama_kv_cache_init: ..." is who speaks */
   if (p->at >= end && !hri_match_part(p->text, first, end, errors, HRI_COUNT(errors))) return false;
-  if (end - first < 16 || !code || !hri_match_at(p->text, end, p->line_end, ": ")) return false;
+  if (end - first < 13 || !code) return false;
+  if (hri_match_at(p->text, end, p->line_end, ": '") || hri_match_at(p->text, end, p->line_end, ": \"")) return true;
+  if (hri_match_at(p->text, end, p->line_end, " = ") && end + 3 < p->line_end &&
+      (hri_is_digit(p->text[end + 3]) || p->text[end + 3] == '-'))
+    return true;
+  if (end - first < 16) return false;
+  if (!hri_match_at(p->text, end, p->line_end, ": ") &&
+      !(end + 1 < p->line_end && p->text[end] == ' ' && hri_is_letter(p->text[end + 1]) && !hri_oom_is_told(p) &&
+        !hri_match_at(p->text, end, p->line_end, " when calling")))
+    return false;
   for (; end < p->line_end; end++) blanks += p->text[end] == ' ';
   return blanks >= 6;
 }
@@ -253,6 +287,16 @@ static bool is_bracketed_code(const hri_oom_place *p) {
          p->text[to] == ')';
 }
 
+/* A message with all its figures as the literal of a program that tests or holds samples of such messages. */
+static bool is_test_data(const hri_oom_place *p, uint32_t figures) {
+  static const char *const words[] = {"assert", "def test", "expect(", "test(", "it(\"",   "it('",    "pytest",
+                                      "sample", "parse",    "classif", "regex", "fixture",  "mock",    "dummy", "example", "unittest", "#[test]"};
+  size_t quote, from = p->at > 320 ? p->at - 320 : 0, to = p->line_end + 320 < p->count ? p->line_end + 320 : p->count;
+  if (figures < 2 || p->tick_from < p->tick_to || !find_quote(p, &quote)) return false;
+  if (!is_operand(p->text, from, quote)) return false;
+  return hri_match_part(p->text, from, to, words, HRI_COUNT(words));
+}
+
 /* Whether the message says itself that nothing failed. */
 static bool denies_failure(const hri_oom_place *p) {
   static const char *const words[] = {"this is not a failure", "is not a failure", "this is not an error",
@@ -270,6 +314,7 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
   if (p->shape & HRI_OOM_ROW || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks)) return true;
   if (killed && hri_oom_word(p->text, p->line, p->line_end, "==") < p->line_end) return true;
   if (figures == 0 && is_entry_of_codes(p, first)) return true;
+  if (figures == 0 && hri_match_at(p->text, first, p->line_end, "enomem")) return true; /* a manual's list of errors */
   if (killed && p->at == first && defines(p)) return true; /* "exit code 137: the container ..." */
   if (killed && (p->shape & HRI_OOM_MARKED) && !is_concrete(p->text, p->line, p->line_end, 4) && !hri_oom_is_told(p) &&
       hri_oom_word(p->text, p->at, p->line_end, "anon-rss") == p->line_end)
@@ -283,12 +328,13 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
 }
 
 bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  if (denies_failure(p)) return true;
+  if (denies_failure(p) || is_test_data(p, figures)) return true;
   if (figures >= 2 || (p->shape & HRI_OOM_ROW && is_result_row(p, m))) return false;
   if (strcmp(m->failure.source, "notebook") == 0) /* it speaks to its user, "your session", and titles quote it */
     return p->shape & HRI_OOM_MARKED && p->at <= p->line + 8;
   if (is_pattern(p) || is_quoted(p, m, figures) || is_entry(p, m, figures)) return true;
   if (figures > 0) return false;
+  if (names_change(p) || is_key(p) || is_foreign_advice(p->text, p->at, p->line_end)) return true;
   return has_placeholder(p) || is_conditional(p) || hri_match_at(p->text, p->line, p->at, "when ") ||
          hri_match_at(p->text, p->line, p->at, "if ");
 }
