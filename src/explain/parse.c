@@ -234,6 +234,9 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   if (!hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
       hri_oom_word(text, 0, count, "tried to allocate more than 1eb") < count)
     f[HR_OOM_REQUESTED] = (hr_oom_value){HR_OOM_READ, 1ull << 60, 0}; /* all that PyTorch prints of such a size */
+  if (f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT &&
+      hri_oom_size_after(text, count, "tried to allocate -", &f[HR_OOM_REQUESTED])) /* as the size that it wraps to */
+    f[HR_OOM_REQUESTED].bytes = UINT64_MAX - f[HR_OOM_REQUESTED].bytes + 1;
   if (!hri_oom_size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
       !hri_oom_size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
     if (!hri_oom_size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]))
