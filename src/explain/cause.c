@@ -430,7 +430,8 @@ static void judge_full(const hri_oom_message *m, hr_oom_failure *f, const ledger
   }
   if (l->knows_free && !l->knows_allocated && l->requested - l->free >= l->total / 4 && l->knows_total &&
       m->process_count == 0) {
-    hri_oom_line(f, "requested %s - free %s: for pieces or a context to be the cause, %s would have to be cached or lost",
+    hri_oom_line(f,
+                 "requested %s - free %s: for pieces or a context to be the cause, %s would have to be cached or lost",
                  HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->requested - l->free));
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "too big: one request of %s, more than a quarter of the device",
                 HRI_OOM_SIZE(l->requested));
@@ -500,7 +501,8 @@ void hri_oom_judge_caching(hri_oom_message *m) {
   if (m->exact)
     hri_oom_line(f, "a log line of the allocator: it lets go of cached blocks and asks again, which may have worked");
   if (judge_without_request(f, &l) || judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) ||
-      judge_live(m, f, &l) || judge_others(m, &l) || judge_pools(f, &l) || judge_gap(f, &l) || judge_pieces(m, &l) || judge_outside(f, &l))
+      judge_live(m, f, &l) || judge_others(m, &l) || judge_pools(f, &l) || judge_gap(f, &l) || judge_pieces(m, &l) ||
+      judge_outside(f, &l))
     return;
   judge_full(m, f, &l);
 }

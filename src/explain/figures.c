@@ -14,10 +14,11 @@ size_t hri_oom_word(const char *text, size_t from, size_t count, const char *wor
 }
 
 static uint64_t unit_bytes(const char *unit, size_t length) {
-  static const char *const names[] = {"pib", "eib", "pb", "eb", "b",  "kib",   "mib",  "gib",    "tib",    "kb",     "mb",        "gb",
-                                      "tb", "bytes", "byte", "kbytes", "mbytes", "gbytes", "megabytes", "gigabytes"};
-  static const uint8_t shifts[] = {50, 60, 50, 60, 0,  10, 20, 30, 40, 10, 20, 30,
-                                   40, 0,  0,  10, 20, 30, 20, 30}; /* PyTorch's "GB" counts in 2^30 too */
+  static const char *const names[] = {"pib",  "eib",    "pb",     "eb",     "b",         "kib",      "mib",
+                                      "gib",  "tib",    "kb",     "mb",     "gb",        "tb",       "bytes",
+                                      "byte", "kbytes", "mbytes", "gbytes", "megabytes", "gigabytes"};
+  static const uint8_t shifts[] = {50, 60, 50, 60, 0, 10, 20, 30, 40, 10,
+                                   20, 30, 40, 0,  0, 10, 20, 30, 20, 30}; /* PyTorch's "GB" counts in 2^30 too */
   for (size_t i = 0; i < sizeof shifts; i++)
     if (strlen(names[i]) == length && memcmp(names[i], unit, length) == 0) return 1ull << shifts[i];
   return 0;

@@ -56,7 +56,7 @@ static const hri_oom_head heads[] = {
     {"oom-kill", "", HRI_OOM_NOTHING},
     {"oom_kill", "", HRI_OOM_NOTHING},
     {"of this unit has been killed by the oom killer", "systemd", HRI_OOM_HOST},
-    {"session crashed after using all available ram", "notebook", HRI_OOM_HOST}, /* Colab's */
+    {"session crashed after using all available ram", "notebook", HRI_OOM_HOST},            /* Colab's */
     {"notebook tried to allocate more memory than is available", "notebook", HRI_OOM_HOST}, /* Kaggle's */
     {"memory budget. restarting", "dask", HRI_OOM_HOST},
     {"node running low on memory", "ray", HRI_OOM_HOST},
@@ -95,6 +95,8 @@ static const hri_oom_head heads[] = {
     {"jobstate=out_of_memory", "slurm", HRI_OOM_HOST},
     {"state: out_of_memory", "slurm", HRI_OOM_HOST},
     {"os::commit_memory(", "", HRI_OOM_NOTHING},
+    {"insufficient memory for the java runtime", "java", HRI_OOM_HOST},
+    {"vector memory exhausted", "r", HRI_OOM_HOST},
     {"out_of_me+", "slurm", HRI_OOM_HOST}, /* sacct's column */
     {"term_memlimit", "lsf", HRI_OOM_HOST},
     {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},

@@ -62,13 +62,15 @@ static int32_t rank_inside(const char *line, size_t from, size_t to) {
 /* Whether a bracket holds the name of who speaks, "[TRT]", which stays in the text. */
 static bool is_tag(const char *line, size_t from, size_t to) {
   char text[64];
-  size_t count = to - from < sizeof text ? to - from : sizeof text;
+  size_t count = to - from < sizeof text - 2 ? to - from : sizeof text - 2;
   bool letter = false;
+  text[0] = '['; /* an ordinary word is a name only as code has it */
   for (size_t i = 0; i < count; i++) {
-    text[i] = hri_line_lower(line[from + i]);
-    letter = letter || (text[i] >= 'a' && text[i] <= 'z');
+    text[i + 1] = hri_line_lower(line[from + i]);
+    letter = letter || hri_is_letter(text[i + 1]);
   }
-  return letter && hri_oom_names_speaker(text, count);
+  text[count + 1] = ']';
+  return letter && hri_oom_names_speaker(text, count + 2);
 }
 
 /* "[...]:" or "(... pid=...)" at line[at]: the place behind it, or `at` when it is no prefix. */
@@ -81,7 +83,8 @@ static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *r
   if (close == ')') {
     size_t pid = hri_oom_word(line, at, end, "pid=");
     if (pid == end) return at;
-    for (*who = 0, pid += 4; pid < end && hri_is_digit(line[pid]);) *who = (*who * 10 + (line[pid++] - '0')) & 0xffffffff;
+    for (*who = 0, pid += 4; pid < end && hri_is_digit(line[pid]);)
+      *who = (*who * 10 + (line[pid++] - '0')) & 0xffffffff;
     *who |= 1ll << 32;
   }
   if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
@@ -213,7 +216,9 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   if (starts_with(line, count, start, "make") && starts_with(line, count, count - LENGTH - 2, "] killed")) return true;
   for (size_t at = 1; at + LENGTH < count; at++) {
     size_t back = at, digits;
-    if (!hri_line_is_blank(line[at - 1]) || !hri_line_is_blank(line[at + LENGTH]) || !starts_with(line, count, at, word)) continue;
+    if (!hri_line_is_blank(line[at - 1]) || !hri_line_is_blank(line[at + LENGTH]) ||
+        !starts_with(line, count, at, word))
+      continue;
     while (back > 0 && hri_line_is_blank(line[back - 1])) back--;
     for (digits = back; digits > 0 && hri_is_digit(line[digits - 1]);) digits--;
     if (digits == back) return false;
@@ -234,7 +239,8 @@ bool hri_line_is_bar(const char *line, size_t from, size_t to) {
 int32_t hri_line_rank_at(const char *line, size_t count, size_t at, size_t *behind) {
   int32_t rank = -1;
   int64_t who = -1;
-  if (line[at] != '[' || at + 1 >= count || hri_line_lower(line[at + 1]) < 'a' || hri_line_lower(line[at + 1]) > 'z') return -1;
+  if (line[at] != '[' || at + 1 >= count || hri_line_lower(line[at + 1]) < 'a' || hri_line_lower(line[at + 1]) > 'z')
+    return -1;
   *behind = skip_bracket(line, count, at, &rank, &who);
   return *behind > at + 1 && line[*behind - 1] == ':' ? rank : -1;
 }

@@ -100,7 +100,8 @@ static void read_exact(const char *text, size_t count, hri_oom_message *message)
     uint64_t bytes = 0;
     if (at == count) continue;
     for (at += strlen(places[i].words); at < count && text[at] == ' ';) at++;
-    for (; at < count && hri_is_digit(text[at]) && digits < 19; digits++) bytes = bytes * 10 + (uint64_t)(text[at++] - '0');
+    for (; at < count && hri_is_digit(text[at]) && digits < 19; digits++)
+      bytes = bytes * 10 + (uint64_t)(text[at++] - '0');
     if (digits > 0) message->failure.figures[places[i].figure] = (hr_oom_value){HR_OOM_READ, bytes, 0};
   }
   message->exact = true;

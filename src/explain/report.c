@@ -71,7 +71,8 @@ static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t 
   for (size_t i = 0; i < HRI_COUNT(others); i++)
     if (hri_match_at(text, verb_end, end, others[i])) return false;
   if (hri_match_part(text, verb, verb_end, functions, HRI_COUNT(functions))) return true;
-  if (hri_match_at(text, verb_end, end, " of size ") && verb_end + 9 < end && hri_is_digit(text[verb_end + 9])) return true;
+  if (hri_match_at(text, verb_end, end, " of size ") && verb_end + 9 < end && hri_is_digit(text[verb_end + 9]))
+    return true;
   end = hri_sentence_end(text, verb_end, end);
   for (size_t i = verb_end; i + 3 < end; i++) /* "163840 KB", "12.5GB" */
     if (hri_is_digit(text[i]) && (text[i + 1] == 'm' || text[i + 1] == 'g' || text[i + 1] == 'k') && text[i + 2] == 'b')
@@ -259,7 +260,8 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   while (to < count && hri_is_name(text[to])) to++;
   *p = (phrase){from, to, true};
   if (is_error_name(text, from, to)) { /* not an enumerator */
-    bool set = hri_match_at(text, to, count, " = ") && to + 3 < count && (hri_is_digit(text[to + 3]) || text[to + 3] == '-');
+    bool set =
+        hri_match_at(text, to, count, " = ") && to + 3 < count && (hri_is_digit(text[to + 3]) || text[to + 3] == '-');
     return !set && (to == count || text[to] != '=');
   }
   if (to - from == 3 && hri_match_at(text, from, to, "oom")) return find_oom(text, line, from, to, count, p);
@@ -658,7 +660,8 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
 /* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",
  * "free device mem: 0.5 gib". Only words that are about nothing else; statistics list other figures beside it. */
 static void read_free_near(const hri_oom_place *p, hri_oom_message *m) {
-  static const char *const words[] = {"free=", "avail mem=", "free device mem:", "free mem=", "free_mem=", "free gpu memory:"};
+  static const char *const words[] = {"free=",     "avail mem=", "free device mem:",
+                                      "free mem=", "free_mem=",  "free gpu memory:"};
   hr_oom_value *free = &m->failure.figures[HR_OOM_FREE];
   size_t from = p->line > 240 ? p->line - 240 : 0, to = p->line_end + 240 < p->count ? p->line_end + 240 : p->count;
   for (size_t i = 0; i < HRI_COUNT(words) && free->state == HR_OOM_ABSENT; i++)

@@ -266,12 +266,12 @@ static const char *const host_words[] = {"host",
                                          "runtime: cannot allocate memory",
                                          "memory allocation of",
                                          "outofmemoryerror()"};
-static const char *const soft_host[] = {"pinned",    "page-locked",    "shm",    "/dev/shm", "posix_memalign",
-                                        "malloc",    "realloc",        "calloc", "mmap",     "cannot allocate memory",
-                                        "enomem",    "errno 12",       "heap",   "fork",     "shared memory segment",
-                                        "bad_alloc", "std::bad_alloc", "numpy",  "pandas",   "memalign",
-                                        "openblas",
-                                        "error 12",  "error code 12"};
+static const char *const soft_host[] =
+    {"pinned",    "page-locked",    "shm",      "/dev/shm",     "posix_memalign",
+     "malloc",    "realloc",        "calloc",   "mmap",         "cannot allocate memory",
+     "enomem",    "errno 12",       "heap",     "fork",         "shared memory segment",
+     "bad_alloc", "std::bad_alloc", "numpy",    "pandas",       "memalign",
+     "openblas",  "llvm error",     "error 12", "error code 12"};
 static const char *const device_words[] = {"gpu",
                                            "cuda",
                                            "hip",
@@ -381,6 +381,6 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
 
 bool hri_oom_names_speaker(const char *text, size_t count) {
   bool one = true; /* a library's name alone; what else holds one is a log's prefix */
-  for (size_t i = 0; i < count; i++) one = one && (hri_is_letter(text[i]) || text[i] == '_' || text[i] == '-');
+  for (size_t i = 0; i < count; i++) one = one && (hri_is_letter(text[i]) || strchr("_-[]", text[i]));
   return hri_oom_framework_in(text, 0, count) || (one && hri_oom_library_in(text, 0, count));
 }

@@ -20,9 +20,10 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
                                        "search for",  "result",       "arrived as",   "surfaced as",
                                        "appeared as", "reported as",  "showed up as", "failed as"};
   /* what somebody tells of one event; a document says these things in the present */
-  static const char *const told[] = {" with",   " then",    " printed", " reported", " showed", " logged",
-                                     " threw",  " raised",  " resulted in", " caused",  " saw",      " repeated", "\xe6\x8a\xa5",
-                                     "\xe6\x8a\xa5\xe9\x94\x99", "symptom:"};
+  static const char *const told[] =
+      {" with",   " then",        " printed", " reported", " showed",   " logged",      " threw",
+       " raised", " resulted in", " caused",  " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
+       "symptom:"};
   static const char *const keys[] = {"\"msg\":",    "\"message\":",   "\"error\":",    "\"evalue\":", "\"exception\":",
                                      "\"stderr\":", "\"detail\":",    "\"reason\":",   "\"log\":",    "\"output\":",
                                      "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":"};
@@ -32,7 +33,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
     if (hri_match_end(text, line, end, before[i])) return true;
   for (size_t i = 0; ticked && i < HRI_COUNT(told); i++)
     if (hri_match_end(text, line, end, told[i])) return true; /* "restarted with `...`" */
-  for (size_t i = 0; i < HRI_COUNT(keys); i++) /* of a record on one line, or of a notebook's output */
+  for (size_t i = 0; i < HRI_COUNT(keys); i++)                /* of a record on one line, or of a notebook's output */
     if (hri_match_end(text, line, end, keys[i]) && (memchr(text + line, '{', end - line) || keys[i][1] == 't' ||
                                                     hri_match_at(keys[i], 0, strlen(keys[i]), "\"evalue")))
       return true;
@@ -112,29 +113,41 @@ static bool has_placeholder(const hri_oom_place *p) {
 
 /* The same in the languages that logs and documents about training are mostly written in: if, when, avoid. */
 static bool is_foreign_condition(const char *text, size_t from, size_t to) {
-  static const char *const whole[] = {"wenn", "falls", "si",     "quand", "lorsque", "cuando", "quando", "caso",
-                                      "als",  "indien", "evitar", "\xc3\xa9viter", "vermeiden", "jika", "nếu", "se"};
-  static const char *const parts[] = {"\xe8\x8b\xa5",                         /* Chinese: if */
-                                      "\xe5\xa6\x82\xe6\x9e\x9c",             /* if */
-                                      "\xe5\xa6\x82\xe9\x81\x87",             /* if one meets */
-                                      "\xe5\xbd\x93",                         /* when */
-                                      "\xe9\x81\xbf\xe5\x85\x8d",             /* avoid */
-                                      "\xe9\x98\xb2\xe6\xad\xa2",             /* prevent */
-                                      "\xe5\xa0\xb4\xe5\x90\x88",             /* Japanese: in case */
-                                      "\xe3\x82\x82\xe3\x81\x97",             /* if */
-                                      "\xea\xb2\xbd\xec\x9a\xb0",             /* Korean: in case */
-                                      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8",     /* Russian: if */
-                                      "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8",     /* the same at a beginning */
+  static const char *const whole[] = {"wenn",      "falls", "si",  "quand",  "lorsque", "cuando",
+                                      "quando",    "caso",  "als", "indien", "evitar",  "\xc3\xa9viter",
+                                      "vermeiden", "jika",  "nếu", "se"};
+  static const char *const parts[] = {"\xe8\x8b\xa5",                              /* Chinese: if */
+                                      "\xe5\xa6\x82\xe6\x9e\x9c",                  /* if */
+                                      "\xe5\xa6\x82\xe9\x81\x87",                  /* if one meets */
+                                      "\xe5\xbd\x93",                              /* when */
+                                      "\xe9\x81\xbf\xe5\x85\x8d",                  /* avoid */
+                                      "\xe9\x98\xb2\xe6\xad\xa2",                  /* prevent */
+                                      "\xe5\xa0\xb4\xe5\x90\x88",                  /* Japanese: in case */
+                                      "\xe3\x82\x82\xe3\x81\x97",                  /* if */
+                                      "\xea\xb2\xbd\xec\x9a\xb0",                  /* Korean: in case */
+                                      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8",          /* Russian: if */
+                                      "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8",          /* the same at a beginning */
                                       "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0"}; /* when */
-  static const char *const phrases[] = {"en cas de", "en caso de", "em caso de", "bei einem", "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf", "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"}; /* the last two
+  static const char *const phrases[] = {"en cas de",
+                                        "en caso de",
+                                        "em caso de",
+                                        "bei einem",
+                                        "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf",
+                                        "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"}; /* the last two
                                                                                are Chinese: common errors */
   return hri_match_part(text, from, to, phrases, HRI_COUNT(phrases)) ||
-         hri_match_any(text, from, to, whole, HRI_COUNT(whole)) || hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+         hri_match_any(text, from, to, whole, HRI_COUNT(whole)) ||
+         hri_match_part(text, from, to, parts, HRI_COUNT(parts));
 }
 
 /* What follows in such languages: "in case of", "please". */
 static bool is_foreign_advice(const char *text, size_t from, size_t to) {
-  static const char *const parts[] = {"\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88", "\xed\x95\x98\xeb\xa9\xb4", "\xe8\xaf\xb7", "\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97", "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6", "\xe5\xbb\xba\xe8\xae\xae"};
+  static const char *const parts[] = {"\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88",
+                                      "\xed\x95\x98\xeb\xa9\xb4",
+                                      "\xe8\xaf\xb7",
+                                      "\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97",
+                                      "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6",
+                                      "\xe5\xbb\xba\xe8\xae\xae"};
   return hri_match_part(text, from, to, parts, HRI_COUNT(parts));
 }
 
@@ -154,20 +167,20 @@ static bool is_key(const hri_oom_place *p) {
 /* Conditions, advice and questions before the message; an error's own words behind its name may hold some. */
 static bool is_conditional(const hri_oom_place *p) {
   static const char *const words[] =
-      {"if you",       "if it",      "if the",    "when you",   "whenever",   "in case",   "may",        "might",
-       "to avoid",     "avoid",      "avoids",    "avoiding",   "prevent",    "prevents",  "preventing", "how to",
-       "you will see", "you'll see", "you may",   "can throw",  "can cause",  "can raise", "e.g.",       "for example",
-       "such as",      "should",     "would be",  "would run",  "would fail", "would cause", "otherwise", "else",
-       "use this",   "what is",    "why",       "means",      "looks like",
-       "look like",    "can fail",   "will fail", "could fail", "indicates",  "often",     "usually",    "typically",
-       "raises",       "catches",    "handles",   "detects",    "instead of", "you",       "your",       "users",
-       "fix",          "fixes",      "fixed",     "fixing",     "resolve",    "resolved",  "solve",      "solved",
-       "reduce",       "reduces",    "mitigate",  "workaround", "handle",     "handling",  "classify",   "treat",
-       "treats",       "ignore",     "suppress",  "tip",        "note",       "hint",      "unless",     "until",
-       "exit codes",   "error codes"};
+      {"if you",       "if it",      "if the",   "when you",  "whenever",   "in case",     "may",        "might",
+       "to avoid",     "avoid",      "avoids",   "avoiding",  "prevent",    "prevents",    "preventing", "how to",
+       "you will see", "you'll see", "you may",  "can throw", "can cause",  "can raise",   "e.g.",       "for example",
+       "such as",      "should",     "would be", "would run", "would fail", "would cause", "otherwise",  "else",
+       "use this",     "what is",    "why",      "means",     "looks like", "look like",   "can fail",   "will fail",
+       "could fail",   "indicates",  "often",    "usually",   "typically",  "raises",      "catches",    "handles",
+       "detects",      "instead of", "you",      "your",      "users",      "fix",         "fixes",      "fixed",
+       "fixing",       "resolve",    "resolved", "solve",     "solved",     "reduce",      "reduces",    "mitigate",
+       "workaround",   "handle",     "handling", "classify",  "treat",      "treats",      "ignore",     "suppress",
+       "tip",          "note",       "hint",     "unless",    "until",      "exit codes",  "error codes"};
   static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
   size_t named = p->at, line = p->line > 8 ? p->line - 8 : 0;
-  if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 && !hri_oom_is_told(p)) /* a sentence that was wrapped before its quotation */
+  if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 &&
+      !hri_oom_is_told(p)) /* a sentence that was wrapped before its quotation */
     line = hri_sentence_start(p->text, p->line > 120 ? p->line - 120 : 0, p->line);
   for (size_t i = 0; i < HRI_COUNT(labels); i++) named = hri_oom_word(p->text, p->line, named, labels[i]);
   return hri_match_any(p->text, line, named, words, HRI_COUNT(words)) || is_foreign_condition(p->text, line, named);
@@ -260,9 +273,17 @@ static bool is_result_row(const hri_oom_place *p, const hri_oom_message *m) {
 
 /* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
 static bool is_explained_item(const hri_oom_place *p, size_t first) {
-  static const char *const lead[] = {"", "cuda error: ", "hip error: ", "runtimeerror: ", "runtimeerror: cuda error: ",
-                                     "torch.outofmemoryerror: ", "torch.cuda.outofmemoryerror: ", "error: ",
-                                     "cuda ", "torch.outofmemoryerror: cuda ", "runtimeerror: cuda "};
+  static const char *const lead[] = {"",
+                                     "cuda error: ",
+                                     "hip error: ",
+                                     "runtimeerror: ",
+                                     "runtimeerror: cuda error: ",
+                                     "torch.outofmemoryerror: ",
+                                     "torch.cuda.outofmemoryerror: ",
+                                     "error: ",
+                                     "cuda ",
+                                     "torch.outofmemoryerror: cuda ",
+                                     "runtimeerror: cuda "};
   static const char *const joints[] = {": ", " - ", " -> ", " \xe2\x80\x94 ", " \xe2\x80\x93 ", " \xe2\x86\x92 "};
   size_t at = hri_oom_word(p->text, first, p->line_end, "out of memory"), end = at + 13;
   bool leads = false;
@@ -281,16 +302,18 @@ static bool is_bracketed_code(const hri_oom_place *p) {
   size_t from = p->at, to = p->at;
   while (from > p->line && hri_is_name(p->text[from - 1])) from--;
   while (to < p->line_end && hri_is_name(p->text[to])) to++;
-  if (hri_oom_word(p->text, p->line, from, "error:") < from || hri_oom_word(p->text, p->line, from, "failed with") < from)
+  if (hri_oom_word(p->text, p->line, from, "error:") < from ||
+      hri_oom_word(p->text, p->line, from, "failed with") < from)
     return false;
-  return p->shape & HRI_OOM_COMMENT && to - from > 12 && from > p->line && p->text[from - 1] == '(' && to < p->line_end &&
-         p->text[to] == ')';
+  return p->shape & HRI_OOM_COMMENT && to - from > 12 && from > p->line && p->text[from - 1] == '(' &&
+         to < p->line_end && p->text[to] == ')';
 }
 
 /* A message with all its figures as the literal of a program that tests or holds samples of such messages. */
 static bool is_test_data(const hri_oom_place *p, uint32_t figures) {
-  static const char *const words[] = {"assert", "def test", "expect(", "test(", "it(\"",   "it('",    "pytest",
-                                      "sample", "parse",    "classif", "regex", "fixture",  "mock",    "dummy", "example", "unittest", "#[test]"};
+  static const char *const words[] = {"assert", "def test", "expect(", "test(",    "it(\"",  "it('",
+                                      "pytest", "sample",   "parse",   "classif",  "regex",  "fixture",
+                                      "mock",   "dummy",    "example", "unittest", "#[test]"};
   size_t quote, from = p->at > 320 ? p->at - 320 : 0, to = p->line_end + 320 < p->count ? p->line_end + 320 : p->count;
   if (figures < 2 || p->tick_from < p->tick_to || !find_quote(p, &quote)) return false;
   if (!is_operand(p->text, from, quote)) return false;

@@ -71,10 +71,10 @@ static bool is_talk(const hri_oom_around *a, const char *backend) {
                                        "or",
                                        "like",
                                        "about"};
-  static const char *const behind[] = {" handler",   " handling", " hook",       " callback",   " detect",
-                                       " guard",     " protect",  " recovery",   " prevent",    " fallback",
-                                       " check",     " test",     " retry",      " retries",    " errors",
-                                       " issues",    " problems", " exceptions", " situation",  " scenario",
+  static const char *const behind[] = {" handler",   " handling", " hook",       " callback",    " detect",
+                                       " guard",     " protect",  " recovery",   " prevent",     " fallback",
+                                       " check",     " test",     " retry",      " retries",     " errors",
+                                       " issues",    " problems", " exceptions", " situation",   " scenario",
                                        " condition", " issue",    " solution",   " (oom) error", " unless"};
   char words[64];
   if (after_has(a, 40, "tried to allocate")) return false;
@@ -91,13 +91,14 @@ static bool is_talk(const hri_oom_around *a, const char *backend) {
 
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const hri_oom_around *a) {
-  static const char *const before[] = {"!=",     "&&",       "||",     "throw std::", "const std::", "throws std::",
-                                       " raise", " return",  "==",     "== \"",       "== '",        " when",
-                                       " if",    " as",      " case",  " a",          " using",      " use",
-                                       " of",    " the",     "kill -",     "signal.",  " via",   " with",       " raises",     " sends",
-                                       " send",  " sending", " due to"};
-  static const char *const behind[] = {" = ",   ";",      "&",      " &",       "():",        "();", " as ", " is ",
-                                       " was ", " when ", " if ", " means", " occur", " message", " exception", "/",   "ed"};
+  static const char *const before[] = {"!=",      "&&",      "||",     "throw std::", "const std::", "throws std::",
+                                       " raise",  " return", "==",     "== \"",       "== '",        " when",
+                                       " if",     " as",     " case",  " a",          " using",      " use",
+                                       " of",     " the",    "kill -", "signal.",     " via",        " with",
+                                       " raises", " sends",  " send",  " sending",    " due to"};
+  static const char *const behind[] = {" = ",    ";",        "&",          " &",     "():",  "();",
+                                       " as ",   " is ",     " was ",      " when ", " if ", " means",
+                                       " occur", " message", " exception", "/",      "ed"};
   static const char *const reports[] = {"failed with", "exited with", "died with", "ended with", "error with"};
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (before_ends(a, reports[i])) return false;
@@ -153,16 +154,21 @@ static hri_oom_reading read_malloc(const hri_oom_around *a) {
 
 /* "out of memory" as other programs and extensions report it, by what stands right before. */
 static hri_oom_reading read_macro(const hri_oom_around *a) {
-  if (before_ends(a, "error=2 :") && before_has(a, "thcudacheck fail")) return (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda"};
+  if (before_ends(a, "error=2 :") && before_has(a, "thcudacheck fail"))
+    return (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda"};
   if (before_ends(a, "):") && before_has(a, "cuda error (")) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
   if (before_ends(a, "gpuassert:")) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
   if (before_ends(a, "(2 vs. 0)") && before_has(a, "check failed:")) return (hri_oom_reading){HRI_OOM_FOREIGN, "caffe"};
+  if (after_starts(a, " allocating ") && after_has(a, 80, "after a total of"))
+    return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "compiler"};
   if (after_starts(a, " allocating ") && after_has(a, 60, " bytes")) return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
-  if (after_starts(a, " to allocate ") && after_has(a, 60, " bytes (total")) return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
+  if (after_starts(a, " to allocate ") && after_has(a, 60, " bytes (total"))
+    return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
   if (after_starts(a, " trying to allocate") && before_has(a, "bfc_allocator"))
     return (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (before_has(a, "cudamalloc fail") && before_ends(a, ":")) return read_malloc(a);
-  if (before_ends(a, "c error:") && before_has(a, "tokenizing")) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "pandas"};
+  if (before_ends(a, "c error:") && before_has(a, "tokenizing"))
+    return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "pandas"};
   if (is_check(a)) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
   return (hri_oom_reading){HRI_OOM_NOTHING, ""};
 }
@@ -197,17 +203,20 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
       return (hri_oom_reading){HRI_OOM_FOREIGN, "ggml"};
     if (before_ends(a, with))
       return (hri_oom_reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ||
-                               after_has(a, 60, "hostalloc") || after_has(a, 60, "mallochost")
-                           ? HRI_OOM_PINNED : HRI_OOM_BARE,
-                       sources[i]};
+                                       after_has(a, 60, "hostalloc") || after_has(a, 60, "mallochost")
+                                   ? HRI_OOM_PINNED
+                                   : HRI_OOM_BARE,
+                               sources[i]};
     if (caching && after_has(a, 60, "preemptively rejected")) return (hri_oom_reading){HRI_OOM_REJECTED, sources[i]};
     if (caching)
-      return is_talk(a, backends[i]) ? (hri_oom_reading){HRI_OOM_NOTHING, ""} : (hri_oom_reading){HRI_OOM_CACHING, sources[i]};
+      return is_talk(a, backends[i]) ? (hri_oom_reading){HRI_OOM_NOTHING, ""}
+                                     : (hri_oom_reading){HRI_OOM_CACHING, sources[i]};
   }
   if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
     return (hri_oom_reading){HRI_OOM_CACHING, "pytorch-cuda"};
   /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
-  if (before_has(a, "cuda failure") && after_has(a, 12, "; gpu=")) return (hri_oom_reading){HRI_OOM_FOREIGN, "onnxruntime"};
+  if (before_has(a, "cuda failure") && after_has(a, 12, "; gpu="))
+    return (hri_oom_reading){HRI_OOM_FOREIGN, "onnxruntime"};
   if (before_has(a, "cuda failure") && before_ends(a, "'")) return (hri_oom_reading){HRI_OOM_LIBRARY, "nccl"};
   if (before_has(a, "nccl") && before_has(a, "cuda")) return (hri_oom_reading){HRI_OOM_LIBRARY, "nccl"};
   return read_macro(a);
@@ -276,7 +285,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
     if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
-    if (!whole || after_starts(a, ": std::bad_alloc") || after_starts(a, ": unable to alloc") || is_named(a))
+    if (!whole || after_starts(a, ": std::bad_alloc") ||
+        (after_starts(a, ": unable to alloc") && after_has(a, 100, "array")) || is_named(a))
       return nothing;
     return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
@@ -294,7 +304,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
                : nothing;
   if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
-    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") || before_has(a, "/dev/shm")
+    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") ||
+                   before_has(a, "/dev/shm")
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
                : nothing;
   if (strncmp(words, "os::", 4) == 0)
@@ -323,7 +334,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
         !after_has(a, 200, "attempting to reserve"))
       return nothing;
-    if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle")) return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
+    if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
+      return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
     return (hri_oom_reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
   }
   for (size_t at = a->after; at < a->count && at - a->after < 12; at++) { /* exit codes */
@@ -343,7 +355,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
 
 /* Their bad_alloc is the device's. */
 static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading plain) {
-  if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") && !after_has(a, 80, "cudaerrormemoryallocation"))
+  if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") &&
+      !after_has(a, 80, "cudaerrormemoryallocation"))
     return plain;
   return before_has(a, "rmm") || after_has(a, 80, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
                                                          : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};

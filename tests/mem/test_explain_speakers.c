@@ -62,7 +62,10 @@ static const line frameworks[] = {
      HR_OOM_NOT_PYTORCH,
      CERTAIN,
      {.requested = 5916327936.0}},
-    {"llama_model_load: error loading model: unable to allocate Vulkan0 buffer", HR_OOM_NOT_PYTORCH, CERTAIN, {.requested = 0}},
+    {"llama_model_load: error loading model: unable to allocate Vulkan0 buffer",
+     HR_OOM_NOT_PYTORCH,
+     CERTAIN,
+     {.requested = 0}},
     {"ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 5905580032",
      HR_OOM_NOT_PYTORCH,
      CERTAIN,
@@ -109,7 +112,10 @@ static const line frameworks[] = {
      HR_OOM_NOT_PYTORCH,
      CERTAIN,
      {.requested = MIB(512)}},
-    {"RuntimeError: parallel_for failed: cudaErrorMemoryAllocation: out of memory", HR_OOM_OUTSIDE_ALLOCATOR, LIKELY, {.requested = 0}},
+    {"RuntimeError: parallel_for failed: cudaErrorMemoryAllocation: out of memory",
+     HR_OOM_OUTSIDE_ALLOCATOR,
+     LIKELY,
+     {.requested = 0}},
     {"========= Program hit cudaErrorMemoryAllocation (error 2) due to \"out of memory\" on CUDA API call to cudaMalloc.\n"
      "=========     Saved host backtrace up to driver entry point at error",
      HR_OOM_NOT_PYTORCH,
@@ -148,7 +154,10 @@ static const line caps[] = {
      HR_OOM_CAP,
      LIKELY,
      {.requested = 0}},
-    {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", HR_OOM_CAP, LIKELY, {.requested = 0}},
+    {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+     HR_OOM_CAP,
+     LIKELY,
+     {.requested = 0}},
     {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 23.64 GiB of "
      "which 9.00 GiB is free. 12.00 GiB allowed; Of the allocated memory 11.80 GiB is allocated by PyTorch...",
      HR_OOM_CAP,
@@ -232,9 +241,18 @@ static const line parts[] = {
 
 /* The machine's memory: kernels, batch systems, containers, notebooks, run times. */
 static const line hosts[] = {
-    {"  - \"console: repeated `Out of memory: Killed process (python)` anon-rss ~12.1GB\"", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = 0}},
-    {"Your session crashed after using all available RAM. View runtime logs", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = 0}},
-    {"Your notebook tried to allocate more memory than is available. It has restarted.", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = 0}},
+    {"  - \"console: repeated `Out of memory: Killed process (python)` anon-rss ~12.1GB\"",
+     HR_OOM_HOST_MEMORY,
+     CERTAIN,
+     {.requested = 0}},
+    {"Your session crashed after using all available RAM. View runtime logs",
+     HR_OOM_HOST_MEMORY,
+     CERTAIN,
+     {.requested = 0}},
+    {"Your notebook tried to allocate more memory than is available. It has restarted.",
+     HR_OOM_HOST_MEMORY,
+     CERTAIN,
+     {.requested = 0}},
     {"[ 8123.456789] Out of memory: Killed process 4242 (python3) total-vm:98765432kB, anon-rss:65432100kB, file-rss:0kB",
      HR_OOM_HOST_MEMORY,
      CERTAIN,
@@ -251,7 +269,10 @@ static const line hosts[] = {
      HR_OOM_HOST_MEMORY,
      CERTAIN,
      {.requested = 0}},
-    {"    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = 0}},
+    {"    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
+     HR_OOM_HOST_MEMORY,
+     CERTAIN,
+     {.requested = 0}},
     {"container trainer-0 was OOMKilled (memory limit 16Gi)", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = 0}},
     {"python: terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
      HR_OOM_HOST_MEMORY,
@@ -262,10 +283,22 @@ static const line hosts[] = {
      HR_OOM_HOST_MEMORY,
      CERTAIN,
      {.requested = GIB(14.9)}},
-    {"Error: cannot allocate vector of size 7.5 Gb\nExecution halted", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = GIB(7.5)}},
-    {"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory", HR_OOM_NOT_PYTORCH, CERTAIN, {.requested = 0}},
-    {"Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space", HR_OOM_NOT_PYTORCH, CERTAIN, {.requested = 0}},
-    {"OSError: [WinError 1455] The paging file is too small for this operation to complete.", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = 0}},
+    {"Error: cannot allocate vector of size 7.5 Gb\nExecution halted",
+     HR_OOM_HOST_MEMORY,
+     CERTAIN,
+     {.requested = GIB(7.5)}},
+    {"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+     HR_OOM_NOT_PYTORCH,
+     CERTAIN,
+     {.requested = 0}},
+    {"Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space",
+     HR_OOM_NOT_PYTORCH,
+     CERTAIN,
+     {.requested = 0}},
+    {"OSError: [WinError 1455] The paging file is too small for this operation to complete.",
+     HR_OOM_HOST_MEMORY,
+     CERTAIN,
+     {.requested = 0}},
     {"OSError: [Errno 12] Cannot allocate memory", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = 0}},
     {"RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
      "allocate 68719476736 bytes. Error code 12 (Cannot allocate memory)",
@@ -282,13 +315,19 @@ static const line hosts[] = {
      HR_OOM_HOST_MEMORY,
      LIKELY,
      {.requested = 0}},
-    {"- The launcher then printed `Killing subprocess ... exits with return code = -9`.", HR_OOM_HOST_MEMORY, LIKELY, {.requested = 0}},
+    {"- The launcher then printed `Killing subprocess ... exits with return code = -9`.",
+     HR_OOM_HOST_MEMORY,
+     LIKELY,
+     {.requested = 0}},
     {"RuntimeError: DataLoader worker (pid 51) is killed by signal: Bus error. It is possible that dataloader's workers are "
      "out of shared memory. Please try to raise your shared memory limit.",
      HR_OOM_HOST_MEMORY,
      LIKELY,
      {.requested = 0}},
-    {"RuntimeError: DataLoader worker (pid(s) 17, 18) exited unexpectedly with exit code 137", HR_OOM_HOST_MEMORY, LIKELY, {.requested = 0}},
+    {"RuntimeError: DataLoader worker (pid(s) 17, 18) exited unexpectedly with exit code 137",
+     HR_OOM_HOST_MEMORY,
+     LIKELY,
+     {.requested = 0}},
     {"subprocess.CalledProcessError: Command '['python', 'pre.py']' died with <Signals.SIGKILL: 9>.",
      HR_OOM_HOST_MEMORY,
      LIKELY,
@@ -303,7 +342,10 @@ static const line hosts[] = {
      HR_OOM_HOST_MEMORY,
      CERTAIN,
      {.requested = 0}},
-    {"systemd[1]: train.service: A process of this unit has been killed by the OOM killer.", HR_OOM_HOST_MEMORY, CERTAIN, {.requested = 0}},
+    {"systemd[1]: train.service: A process of this unit has been killed by the OOM killer.",
+     HR_OOM_HOST_MEMORY,
+     CERTAIN,
+     {.requested = 0}},
     {"RuntimeError: CUDA error: out of memory\n  File \"torch/utils/data/_utils/pin_memory.py\", line 50, in pin_memory",
      HR_OOM_HOST_MEMORY,
      LIKELY,
@@ -343,7 +385,10 @@ static const line devices[] = {
      HR_OOM_ON_CHIP,
      CERTAIN,
      {.requested = 163840, .allowed = 101376}},
-    {"ptxas error   : Entry function 'k' uses too much shared data (0x10400 bytes, 0xc000 max)", HR_OOM_ON_CHIP, CERTAIN, {.requested = 0}},
+    {"ptxas error   : Entry function 'k' uses too much shared data (0x10400 bytes, 0xc000 max)",
+     HR_OOM_ON_CHIP,
+     CERTAIN,
+     {.requested = 0}},
     {"RuntimeError: CUDA error: too many resources requested for launch", HR_OOM_ON_CHIP, CERTAIN, {.requested = 0}},
     {"**Symptom:** `CUDA out of memory occurred when warming up sampler with 512 dummy requests`",
      HR_OOM_UNKNOWN,
@@ -368,7 +413,10 @@ static const line devices[] = {
      HR_OOM_UNKNOWN,
      UNDECIDABLE,
      {.requested = 0}},
-    {"| model-20b + eager=false | XPU OOM (`UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY`) |", HR_OOM_UNKNOWN, UNDECIDABLE, {.requested = 0}},
+    {"| model-20b + eager=false | XPU OOM (`UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY`) |",
+     HR_OOM_UNKNOWN,
+     UNDECIDABLE,
+     {.requested = 0}},
     {"q6 does not fit: weights come to 60.1 GB, then `ErrorOutOfDeviceMemory` at the creation of the context.",
      HR_OOM_NOT_PYTORCH,
      LIKELY,
@@ -419,7 +467,8 @@ static const char *const silent[] = {
     "errors.Is(err, syscall.ENOMEM) // cannot allocate memory",
     "    if isinstance(exc, torch.cuda.OutOfMemoryError) or \"CUDA out of memory\" in msg:",
     "try {\n  run();\n} catch (e) { if (/out of memory/i.test(e.message)) shrink(); }",
-    "Wenn `CUDA out of memory` erscheint, die Batchgr\xc3\xb6\xc3\x9f" "e halbieren.",
+    "Wenn `CUDA out of memory` erscheint, die Batchgr\xc3\xb6\xc3\x9f"
+    "e halbieren.",
     "Si aparece `CUDA out of memory`, reduce el lote.",
     "\xe5\xa6\x82\xe6\x9e\x9c\xe5\x87\xba\xe7\x8e\xb0 `CUDA out of memory`\xef\xbc\x8c\xe5\x87\x8f\xe5\xb0\x8f batch_size\xe3\x80\x82",
     "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb8\xd1\x82\xd0\xb5 CUDA out of memory, "
@@ -536,10 +585,50 @@ static void test_silent(void **state) {
   assert_int_equal(alarms, 0);
 }
 
+/* ---- the file of cases ---- */
+
+/* The cause and certainty as "%% CAUSE CERTAINTY" says them; "no" when nothing is reported. */
+static void describe(const hr_explanation *e, char *out, size_t capacity) {
+  const hr_oom_failure *f = e->failure_count ? &e->failures[e->primary] : NULL;
+  if (f) (void)snprintf(out, capacity, "%s %s", hr_oom_cause_name(f->cause), hr_oom_certainty_name(f->certainty));
+  else (void)snprintf(out, capacity, "no");
+}
+
+static void test_cases(void **state) {
+  static char text[128 * 1024];
+  FILE *file = fopen(HR_TEST_DATA "/explain/cases/speakers.txt", "rb");
+  size_t count, cases = 0, silent_cases = 0, right = 0;
+  char *at, *next;
+  (void)state;
+  assert_non_null(file);
+  count = fread(text, 1, sizeof text - 1, file);
+  (void)fclose(file);
+  assert_true(count < sizeof text - 1);
+  text[count] = 0;
+  for (at = strstr(text, "\n%% "); at; at = next) {
+    char *head = at + 4, *body = strchr(head, '\n'), got[64];
+    hr_explanation *e;
+    assert_non_null(body);
+    *body++ = 0;
+    next = strstr(body, "\n%% ");
+    if (next) *next = 0; /* the next search begins behind it */
+    e = explain(body);
+    describe(e, got, sizeof got);
+    if (strcmp(got, head) != 0) print_message("WRONG: %s, not %s: %s\n", got, head, body);
+    right += strcmp(got, head) == 0;
+    silent_cases += strcmp(head, "no") == 0;
+    cases++;
+    hr_explanation_destroy(e);
+  }
+  assert_true(cases > 300 && silent_cases > 130);
+  assert_int_equal(right, cases);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_frameworks), cmocka_unit_test(test_caps),    cmocka_unit_test(test_parts),
       cmocka_unit_test(test_hosts),      cmocka_unit_test(test_devices), cmocka_unit_test(test_silent),
+      cmocka_unit_test(test_cases),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
