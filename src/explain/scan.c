@@ -19,6 +19,7 @@
 #include "explain/match.h"
 #include "explain/message.h"
 #include "explain/report.h"
+#include "explain/wording.h"
 
 enum {
   WINDOW = 128 * 1024,
@@ -63,7 +64,8 @@ struct hr_explainer {
   int64_t who;                   /* likewise */
   uint8_t shape;                 /* likewise */
   char *text;                    /* the window, normalised */
-  size_t count, searched, muted; /* no head of known words is looked for before `muted` */
+  size_t count, searched, muted; /* no head of known words is looked for before `muted` ... */
+  size_t spoken;                 /* ... and no word of the general rule before `spoken` */
   size_t judged_line;            /* the line that words were last looked at in, plus one; 0: none ... */
   uint32_t tries;                /* ... and how many that were none */
   bool may_fail;                 /* ... and whether any word in it says that something failed */
@@ -456,9 +458,10 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   hri_oom_place place = place_of(e, at, m);
   bool general = hri_oom_is_general(e->text, at, e->count);
   size_t start, count, end;
+  bool talk = false;
   e->message.kind = HRI_OOM_NOTHING;
   if (!is_worth_it(e, &place, m, general)) return at + 1;
-  if (general ? !hri_oom_is_reported(&place) : at < e->muted) {
+  if (general ? at < e->spoken || !hri_oom_is_reported(&place) : at < e->muted) {
     e->tries += general;
     return at + 1;
   }
@@ -468,8 +471,10 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   if (!general) {
     e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
     if (e->message.kind != HRI_OOM_NOTHING) hri_oom_add_words(&place, &e->message);
+    else talk = strcmp(e->message.failure.source, HRI_OOM_TALK) == 0;
+    if (talk) e->spoken = at + (end - start);
   }
-  if (general || (e->message.kind == HRI_OOM_NOTHING && hri_oom_is_reported(&place))) {
+  if (general || (e->message.kind == HRI_OOM_NOTHING && !talk && hri_oom_is_reported(&place))) {
     bool later = is_known_later(e, &place);
     begin_message(e, m);
     if (later) return at + 1;
@@ -524,6 +529,7 @@ static hr_status slide(hr_explainer *e, hr_error *error) {
   e->searched -= drop;
   e->judged_line = 0;
   e->muted = e->muted > drop ? e->muted - drop : 0;
+  e->spoken = e->spoken > drop ? e->spoken - drop : 0;
   e->torn_end = e->torn_end > drop ? e->torn_end - drop : 0;
   for (size_t i = 0; i < e->ticks.count; i++)
     if (e->ticks.items[i].to > drop) {

@@ -157,6 +157,13 @@ static bool names_change(const hri_oom_place *p) {
   return hri_match_part(p->text, p->line, p->line_end, words, HRI_COUNT(words));
 }
 
+/* A question and its answer: "... out of memory  solution: ...", on the same line or the next. */
+static bool is_answered(const hri_oom_place *p) {
+  size_t end = p->line_end + 40 < p->count ? p->line_end + 40 : p->count;
+  size_t at = hri_oom_word(p->text, p->at, end, "solution:");
+  return at < end && at - p->at < 80;
+}
+
 /* The key of a table of texts: "\"cuda out of memory\": \"...\"". */
 static bool is_key(const hri_oom_place *p) {
   size_t end = hri_oom_word(p->text, p->at, p->line_end, "out of memory\":");
@@ -357,7 +364,7 @@ bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint
     return p->shape & HRI_OOM_MARKED && p->at <= p->line + 8;
   if (is_pattern(p) || is_quoted(p, m, figures) || is_entry(p, m, figures)) return true;
   if (figures > 0) return false;
-  if (names_change(p) || is_key(p) || is_foreign_advice(p->text, p->at, p->line_end)) return true;
+  if (is_answered(p) || names_change(p) || is_key(p) || is_foreign_advice(p->text, p->at, p->line_end)) return true;
   return has_placeholder(p) || is_conditional(p) || hri_match_at(p->text, p->line, p->at, "when ") ||
          hri_match_at(p->text, p->line, p->at, "if ");
 }

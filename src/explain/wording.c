@@ -75,7 +75,8 @@ static bool is_talk(const hri_oom_around *a, const char *backend) {
                                        " guard",     " protect",  " recovery",   " prevent",     " fallback",
                                        " check",     " test",     " retry",      " retries",     " errors",
                                        " issues",    " problems", " exceptions", " situation",   " scenario",
-                                       " condition", " issue",    " solution",   " (oom) error", " unless"};
+                                       " condition", " issue",    " solution",   " (oom) error", " unless",
+                                       " is "};
   char words[64];
   if (after_has(a, 40, "tried to allocate")) return false;
   for (size_t at = a->after; at < a->count && at < a->after + 60 && !strchr(".:;(\n", a->text[at]); at++)
@@ -115,9 +116,10 @@ static bool is_named(const hri_oom_around *a) {
 
 /* Whether the name of an error code is part of a program: an arm of a match, an enumerator, a definition. */
 static bool is_in_program(const hri_oom_around *a) {
-  static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),", ", \""};
+  static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),"};
   for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
     if (after_starts(a, behind[i])) return true;
+  if (before_ends(a, " when") || before_ends(a, " if")) return true; /* or of a sentence about it */
   return before_ends(a, "define") || before_ends(a, " case") || (before_ends(a, "::") && after_starts(a, ")"));
 }
 
@@ -209,7 +211,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
                                sources[i]};
     if (caching && after_has(a, 60, "preemptively rejected")) return (hri_oom_reading){HRI_OOM_REJECTED, sources[i]};
     if (caching)
-      return is_talk(a, backends[i]) ? (hri_oom_reading){HRI_OOM_NOTHING, ""}
+      return is_talk(a, backends[i]) ? (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK}
                                      : (hri_oom_reading){HRI_OOM_CACHING, sources[i]};
   }
   if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
@@ -332,7 +334,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 120, "out of memory") ? (hri_oom_reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
   if (strncmp(words, "resource", 8) == 0) { /* resource_exhausted also means quotas of other services */
     if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
-        !after_has(a, 200, "attempting to reserve"))
+        !after_has(a, 200, "attempting to reserve") && !after_has(a, 200, "exceeding available bytes"))
       return nothing;
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
       return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
@@ -380,7 +382,8 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
   if (strcmp(source, "kill") == 0 && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
   if (sigkill && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror"))
     return true; /* what that exception says when it is printed without its name: it was caught */
-  return (known && name && is_named(a)) || (code && is_in_program(a));
+  return (known && name && is_named(a)) || (code && is_in_program(a)) ||
+         (strstr(words, "exhausted") && after_starts(a, ", \"")); /* a status that a program makes */
 }
 
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
@@ -392,6 +395,7 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
   if (strcmp(head->words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(a, r);
   if (strcmp(head->words, "sigkill") == 0 && before_has(a, "root cause")) r.kind = HRI_OOM_ENDED;
-  if (reports_nothing(head, a, r.source)) r.kind = HRI_OOM_NOTHING;
+  if (r.kind != HRI_OOM_NOTHING && reports_nothing(head, a, r.source))
+    r = (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK};
   return r;
 }

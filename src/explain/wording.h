@@ -16,6 +16,9 @@ typedef struct hri_oom_around {
   size_t start, at, after, count;
 } hri_oom_around;
 
+/* The source of a reading, and of a message, whose words are known and only spoken of. */
+#define HRI_OOM_TALK "talk"
+
 typedef struct hri_oom_reading {
   hri_oom_kind kind;
   const char *source;
