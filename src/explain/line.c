@@ -133,7 +133,7 @@ static size_t skip_time(const char *line, size_t count, size_t at) {
       i++;
     if (shapes[s][i]) continue;
     for (i += at; i < count && !hri_line_is_blank(line[i]);) i++;
-    return i;
+    return i + 2 < count && line[i + 1] == '-' && line[i + 2] == ' ' ? i + 3 : i;
   }
   return at;
 }
@@ -160,7 +160,8 @@ uint8_t hri_line_shape(const char *line, size_t count, size_t start) {
   for (size_t i = 0; i < end && !(shape & HRI_OOM_LEVEL); i++)
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
       if (hri_line_lower(line[i]) == levels[l][0] && starts_with(line, end, i, levels[l])) shape = HRI_OOM_LEVEL;
-  while (at < count && hri_line_is_blank(line[at])) at++;
+  while (at < count && (hri_line_is_blank(line[at]) || (line[at] == '>' && at + 1 < count && line[at + 1] == ' ')))
+    at++; /* a quotation is what it quotes */
   if (at + 1 < count && strchr("#*-+>", line[at]) && line[at + 1] != '-') shape |= HRI_OOM_MARKED;
   if (at + 2 < count && (line[at] == '/' || line[at] == '-') && line[at + 1] == line[at]) shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z')

@@ -498,7 +498,8 @@ static bool is_talk(const hri_oom_place *p, const phrase *f) {
                                        " means",      " will ",        " should ",    ": class",     ": raised",
                                        ": thrown",    ": exception",   " management", " manager",    " debugging",
                                        " faq",        " guide",        " tips",       " mitigation"};
-  size_t line = p->line, from = hri_sentence_start(p->text, line, f->from), near = clause_start(p->text, line, f->from);
+  size_t line = p->line, from = hri_sentence_start(p->text, p->sentence, f->from),
+         near = clause_start(p->text, line, f->from);
   size_t end = hri_sentence_end(p->text, f->to, p->line_end);
   size_t first = from;
   while (first < near && !hri_is_name(p->text[first])) first++;

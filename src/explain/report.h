@@ -18,6 +18,7 @@ enum {
 typedef struct hri_oom_place {
   const char *text;
   size_t line, at, line_end, count;
+  size_t sentence; /* where the sentence may begin, if the line before was wrapped: at most `line` */
   const char *before;
   size_t before_count;
   unsigned shape;

@@ -382,6 +382,18 @@ static void untangle(hr_explainer *e, size_t at, size_t mark_index, size_t after
   }
 }
 
+/* Where prose that was wrapped into the line of mark `m` begins: the line before it, when that one is long, has words
+ * and is left open. */
+static size_t wrapped_start(const hr_explainer *e, size_t m) {
+  size_t line = e->marks.items[m].offset, from, end, blanks = 0;
+  if (m == 0 || e->marks.items[m - 1].who != e->marks.items[m].who) return line;
+  from = e->marks.items[m - 1].offset;
+  for (end = line; end > from && e->text[end - 1] == ' ';) end--;
+  if (end - from < 30 || end - from > 160 || e->marks.items[m - 1].bar) return line;
+  for (size_t i = from; i < end; i++) blanks += e->text[i] == ' ';
+  return blanks >= 5 && (hri_is_letter(e->text[end - 1]) || e->text[end - 1] == ',') ? from : line;
+}
+
 /* The word at `at` in the window and its line, as far as the general rule looks. */
 static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
   hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count};
@@ -395,22 +407,24 @@ static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
     p.tick_from = s->from;
     p.tick_to = s->to;
   }
+  p.sentence = e->marks.items[m].shape & HRI_OOM_LEVEL ? p.line : wrapped_start(e, m);
   p.before_count = p.line < BEHIND ? p.line : BEHIND;
   p.before = e->text + p.line - p.before_count;
-  if (at - p.line > LINE_BEHIND) p.line = at - LINE_BEHIND;
+  if (at - p.line > LINE_BEHIND) p.sentence = p.line = at - LINE_BEHIND;
   if (p.line_end - at > LINE_AHEAD) p.line_end = at + LINE_AHEAD;
   return p;
 }
 
 /* The same in the copy of one message, where `at` came to lie at `start`. */
 static void move_place(hri_oom_place *p, const char *one, size_t start, size_t count) {
-  size_t before = p->at - p->line, behind = p->line_end - p->at;
+  size_t before = p->at - p->line, wrapped = p->at - p->sentence, behind = p->line_end - p->at;
   if (p->tick_from < p->tick_to) {
     p->tick_to = p->tick_to - p->at + start;
     p->tick_from = p->at - p->tick_from < start ? start - (p->at - p->tick_from) : 0;
   }
   p->text = one;
   p->line = before < start ? start - before : 0;
+  p->sentence = wrapped < start ? start - wrapped : 0;
   p->line_end = start + behind < count ? start + behind : count;
   p->at = start;
   p->count = count;

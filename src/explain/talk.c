@@ -185,7 +185,9 @@ static bool is_conditional(const hri_oom_place *p) {
        "workaround",   "handle",     "handling", "classify",  "treat",      "treats",      "ignore",     "suppress",
        "tip",          "note",       "hint",     "unless",    "until",      "exit codes",  "error codes"};
   static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
-  size_t named = p->at, line = p->line > 8 ? p->line - 8 : 0;
+  size_t named = p->at, line = p->line;
+  if (!hri_oom_is_told(p)) line = hri_sentence_start(p->text, p->sentence, p->line);
+  if (p->line > 8 && line > p->line - 8) line = p->line - 8;
   if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 &&
       !hri_oom_is_told(p)) /* a sentence that was wrapped before its quotation */
     line = hri_sentence_start(p->text, p->line > 120 ? p->line - 120 : 0, p->line);
@@ -331,7 +333,7 @@ static bool is_test_data(const hri_oom_place *p, uint32_t figures) {
 static bool denies_failure(const hri_oom_place *p) {
   static const char *const words[] = {"this is not a failure", "is not a failure", "this is not an error",
                                       "not a fatal error"};
-  size_t end = p->line_end < p->at + 400 ? p->line_end : p->at + 400;
+  size_t end = p->at + 200 < p->count ? p->at + 200 : p->count; /* it may be wrapped */
   return hri_match_part(p->text, p->at, end, words, HRI_COUNT(words));
 }
 
@@ -365,6 +367,8 @@ bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint
   if (is_pattern(p) || is_quoted(p, m, figures) || is_entry(p, m, figures)) return true;
   if (figures > 0) return false;
   if (is_answered(p) || names_change(p) || is_key(p) || is_foreign_advice(p->text, p->at, p->line_end)) return true;
+  if (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to)
+    return false; /* its own words are "might be caused by" */
   return has_placeholder(p) || is_conditional(p) || hri_match_at(p->text, p->line, p->at, "when ") ||
          hri_match_at(p->text, p->line, p->at, "if ");
 }
