@@ -74,7 +74,7 @@ static bool find_quote(const hri_oom_place *p, size_t *quote) {
         return !(k + 1 < end && text[k + 1] == ':'); /* the key of a record */
       }
     *quote = i - 1; /* or the text was cut before it is closed */
-    return c == '"' && is_operand(text, least, i - 1) && end == p->count;
+    return c == '"' && !memchr(text + i, c, p->at - i) && is_operand(text, least, i - 1) && end == p->count;
   }
   return false;
 }
