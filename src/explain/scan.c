@@ -182,7 +182,7 @@ static bool add_line(hr_explainer *e, bool complete) {
     }
     at = end;
   }
-  if (kill) { /* in the words that parse.c looks for */
+  if (kill) { /* in the words of a head */
     memcpy(e->text + e->count, " (sigkill)", 10);
     e->count += 10;
   }
