@@ -66,7 +66,7 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   if (message->cut) read_cut_request(text + from, *end - from, &message->failure.figures[HR_OOM_REQUESTED]);
   *end = search_end(text, a.after, *end, r);
   if (message->cut && f[HR_OOM_ALLOCATED].state == HR_OOM_ABSENT && f[HR_OOM_THIS_PROCESS].state == HR_OOM_ABSENT &&
-      f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT)
+      f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT && f[HR_OOM_RESERVED].state == HR_OOM_ABSENT)
     return message->kind = HRI_OOM_NOTHING; /* the words without figures: code that prints them */
   if (r.kind == HRI_OOM_CACHING && f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT &&
       f[HR_OOM_TOTAL].state == HR_OOM_ABSENT) {

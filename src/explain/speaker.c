@@ -332,11 +332,19 @@ void hri_oom_set_framework(hri_oom_message *m, const char *name) {
     if (strcmp(name, interfaces[i]) == 0) m->kind = HRI_OOM_FOREIGN_LIKELY;
 }
 
-/* Whether it is MLX that speaks of Metal, in the lines before. */
-static bool speaks_of_mlx(const hri_oom_place *p) {
+/* Who speaks of Metal, by the lines before: MLX, ggml; else an interface that many use. */
+static const char *speaker_of_metal(const hri_oom_place *p) {
   size_t from = p->before_count > 200 ? p->before_count - 200 : 0;
-  return hri_match_whole(p->before, from, p->before_count, "mlx") < p->before_count ||
-         hri_oom_word(p->before, from, p->before_count, "[metal] command buffer") < p->before_count;
+  if (hri_match_whole(p->before, from, p->before_count, "mlx") < p->before_count ||
+      hri_oom_word(p->before, from, p->before_count, "[metal] command buffer") < p->before_count)
+    return "mlx";
+  return hri_oom_word(p->before, from, p->before_count, "ggml_") < p->before_count ? "ggml" : "metal";
+}
+
+/* PyTorch's own words when a command buffer of its MPS backend fails. */
+static bool is_mps(const hri_oom_place *p) {
+  size_t from = p->before_count > 300 ? p->before_count - 300 : 0;
+  return hri_oom_word(p->before, from, p->before_count, "metal performance shaders operations") < p->before_count;
 }
 
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
@@ -350,7 +358,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   library = hri_oom_library_in(p->text, from, to);
   if (!who && !library) who = hri_oom_framework_near(p->text, to, wide);
   if (!who && !library) who = hri_oom_framework_near(p->before, far > 160 ? far - 160 : 0, far);
-  if (who && strcmp(who, "metal") == 0 && speaks_of_mlx(p)) who = "mlx";
+  if (who && strcmp(who, "metal") == 0) who = speaker_of_metal(p);
   if (p->before_count > 0 && !who) {
     size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
     back = hri_oom_word(p->before, back, p->before_count, "file \""); /* of a traceback, the paths */
@@ -365,6 +373,9 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {
     m->kind = HRI_OOM_HOST;
     m->failure.source = "host";
+  } else if (who && strcmp(who, "metal") == 0 && is_mps(p)) {
+    m->kind = HRI_OOM_BARE;
+    m->failure.source = "pytorch-mps";
   } else if (who) {
     hri_oom_set_framework(m, who);
   } else if (library) {

@@ -21,9 +21,10 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
                                        "appeared as", "reported as",  "showed up as", "failed as"};
   /* what somebody tells of one event; a document says these things in the present */
   static const char *const told[] =
-      {" with",   " then",        " printed", " reported", " showed",   " logged",      " threw",
-       " raised", " resulted in", " caused",  " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
-       "symptom:"};
+      {" with",    " then",        " printed", " reported", " showed",   " logged",      " threw",
+       " raised",  " resulted in", " caused",  " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
+       "symptom:", "said:",        "printed:", "got:",      "saw:",      "threw:",       "showed:",
+       "logged:"};
   static const char *const keys[] = {"\"msg\":",    "\"message\":",   "\"error\":",    "\"evalue\":", "\"exception\":",
                                      "\"stderr\":", "\"detail\":",    "\"reason\":",   "\"log\":",    "\"output\":",
                                      "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":"};
@@ -321,9 +322,9 @@ static bool is_bracketed_code(const hri_oom_place *p) {
 
 /* A message with all its figures as the literal of a program that tests or holds samples of such messages. */
 static bool is_test_data(const hri_oom_place *p, uint32_t figures) {
-  static const char *const words[] = {"assert", "def test", "expect(", "test(",    "it(\"",  "it('",
-                                      "pytest", "sample",   "parse",   "classif",  "regex",  "fixture",
-                                      "mock",   "dummy",    "example", "unittest", "#[test]"};
+  static const char *const words[] = {"assert",  "def test", "expect(",  "test(",       "it(\"",   "it('", "pytest",
+                                      "sample",  "parse",    "classif",  "regex",       "fixture", "mock", "dummy",
+                                      "example", "unittest", "require.", "errors.new(", "#[test]"};
   size_t quote, from = p->at > 320 ? p->at - 320 : 0, to = p->line_end + 320 < p->count ? p->line_end + 320 : p->count;
   if (figures < 2 || p->tick_from < p->tick_to || !find_quote(p, &quote)) return false;
   if (!is_operand(p->text, from, quote)) return false;

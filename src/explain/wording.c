@@ -70,6 +70,8 @@ static bool is_talk(const hri_oom_around *a, const char *backend) {
                                        "upon",
                                        "or",
                                        "like",
+                                       "#",
+                                       "//",
                                        "about"};
   static const char *const behind[] = {" handler",   " handling", " hook",       " callback",    " detect",
                                        " guard",     " protect",  " recovery",   " prevent",     " fallback",
@@ -239,6 +241,7 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
   size_t at = a->after;
   if (strcmp(words, "oomkilled") == 0) {
+    if (before_ends(a, "reason:")) return certain; /* Kubernetes */
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     return no || is_named(a) ? nothing : certain;
   }
@@ -254,8 +257,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
 
 /* "Exit code 137 means that ...": the digits from `at` on are followed by prose about them. */
 static bool is_explained(const hri_oom_around *a, size_t at) {
-  static const char *const prose[] = {" mean",    " indicates", " usually", " typically", " often",
-                                      " is the ", " implies",   " stands ", " in docker", "?"};
+  static const char *const prose[] = {" mean",    " indicates", " usually",   " typically",   " often", " is the ",
+                                      " implies", " stands ",   " in docker", " is reserved", "?"};
   hri_oom_around behind = *a;
   while (at < a->count && hri_is_digit(a->text[at])) at++;
   behind.after = at;
