@@ -18,7 +18,7 @@
  * "Large" is a tenth of the device. */
 #include "base/mem.h"
 #include "base/text.h"
-#include "explain/message.h"
+#include "explain/cause.h"
 
 /* ---- which bytes are whose ---- */
 
@@ -32,12 +32,15 @@ static void sum_processes(hri_oom_message *m) {
   bool used_known = hri_oom_known(&v[HR_OOM_TOTAL]) && hri_oom_known(&v[HR_OOM_FREE]);
   uint64_t used = sub(v[HR_OOM_TOTAL].bytes, v[HR_OOM_FREE].bytes);
   uint64_t mine = hri_oom_known(&v[HR_OOM_THIS_PROCESS]) ? v[HR_OOM_THIS_PROCESS].bytes : 0;
+  const uint64_t least_context = 64ull << 20;
   uint64_t sum = 0, slack = 0;
   if (hri_oom_known(&v[HR_OOM_RESERVED]) && v[HR_OOM_RESERVED].bytes > mine) mine = v[HR_OOM_RESERVED].bytes;
+  if (hri_oom_known(&v[HR_OOM_ALLOCATED]) && v[HR_OOM_ALLOCATED].bytes > mine) mine = v[HR_OOM_ALLOCATED].bytes;
+  if (mine < least_context) mine = least_context; /* whoever asked a device for memory has a context on it */
   for (uint32_t i = 0; i < m->process_count; i++) {
     uint64_t margin = v[HR_OOM_TOTAL].slack_bytes + v[HR_OOM_FREE].slack_bytes + m->process_slack[i] +
                       v[HR_OOM_RESERVED].slack_bytes + v[HR_OOM_THIS_PROCESS].slack_bytes;
-    if (used_known && mine > 0 && m->processes[i] + mine > used + margin) {
+    if (used_known && m->processes[i] + mine > used + margin) {
       hri_oom_line(f,
                    "a listed process with %s is this very process under another id: %s + %s would exceed the %s in use",
                    HRI_OOM_SIZE(m->processes[i]), HRI_OOM_SIZE(m->processes[i]), HRI_OOM_SIZE(mine),
@@ -54,7 +57,7 @@ static void sum_processes(hri_oom_message *m) {
 }
 
 /* The device's bytes by owner; exactly the total. What rounding or spilling adds comes off the largest share. */
-static void divide(hr_oom_failure *f) {
+void hri_oom_divide(hr_oom_failure *f) {
   const hr_oom_value *v = f->figures;
   uint64_t total = v[HR_OOM_TOTAL].bytes, sum = 0, excess;
   uint64_t pools = v[HR_OOM_PRIVATE_POOLS].bytes;
@@ -89,7 +92,7 @@ static void divide(hr_oom_failure *f) {
 typedef struct ledger {
   uint64_t total, free, requested, allocated, unallocated, reserved, mine, others, pools;
   uint64_t slack; /* of total + free + requested + allocated: for sums of those */
-  bool knows_total, knows_free, knows_allocated, knows_unallocated, knows_mine;
+  bool knows_requested, knows_total, knows_free, knows_allocated, knows_unallocated, knows_mine;
 } ledger;
 
 static ledger ledger_of(const hr_oom_value *v) {
@@ -102,6 +105,7 @@ static ledger ledger_of(const hr_oom_value *v) {
               .mine = v[HR_OOM_THIS_PROCESS].bytes,
               .others = v[HR_OOM_OTHER_PROCESSES].bytes,
               .pools = v[HR_OOM_PRIVATE_POOLS].bytes,
+              .knows_requested = hri_oom_known(&v[HR_OOM_REQUESTED]),
               .knows_total = hri_oom_known(&v[HR_OOM_TOTAL]),
               .knows_free = hri_oom_known(&v[HR_OOM_FREE]),
               .knows_allocated = hri_oom_known(&v[HR_OOM_ALLOCATED]),
@@ -143,6 +147,20 @@ static bool judge_absurd(hr_oom_failure *f, const ledger *l) {
   return true;
 }
 
+/* Whether what is cached is much, and enough for the request if it were in one piece. */
+static bool could_serve_cached(const ledger *l) {
+  return l->unallocated >= l->requested && l->unallocated >= l->reserved / 4;
+}
+
+/* Whether only the cap can have refused it. What is cached would have served a request as well if it were not in pieces;
+ * where the text does not say how much that is, what is allocated must have come close to the cap. */
+static bool is_cap_alone(const hr_oom_failure *f, const ledger *l, uint64_t have, uint64_t slack) {
+  uint64_t cap = f->figures[HR_OOM_ALLOWED].bytes;
+  if (!l->knows_free || l->free < l->requested + l->slack) return false;
+  if (l->reserved == 0) return have + l->requested >= cap - cap / 10;
+  return !could_serve_cached(l) && have + l->requested > cap + slack;
+}
+
 static bool judge_cap(hr_oom_failure *f, const ledger *l) {
   const hr_oom_value *cap = &f->figures[HR_OOM_ALLOWED];
   const char *held = l->reserved > 0 ? "reserved" : "allocated";
@@ -165,7 +183,8 @@ static bool judge_cap(hr_oom_failure *f, const ledger *l) {
       l->free >= l->requested + l->slack && cap->bytes < l->total) {
     hri_oom_line(f, "a cap of %s is printed, and the device had %s free; what is cached of it is not in the text",
                  HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(l->free));
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a cap of %s refused it, with what is cached", HRI_OOM_SIZE(cap->bytes));
+    hri_oom_say(f, HR_OOM_CAP, is_cap_alone(f, l, have, slack) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+                "a cap of %s refused it, with what is cached", HRI_OOM_SIZE(cap->bytes));
     return true;
   }
   if (have + l->requested <= cap->bytes) {
@@ -176,13 +195,16 @@ static bool judge_cap(hr_oom_failure *f, const ledger *l) {
   hri_oom_line(f, "%s %s + requested %s = %s > allowed %s", held, HRI_OOM_SIZE(have), HRI_OOM_SIZE(l->requested),
                HRI_OOM_SIZE(have + l->requested), HRI_OOM_SIZE(cap->bytes));
   if (l->knows_total && cap->bytes >= l->total) return false;
-  if (l->knows_free && l->free >= l->requested + l->slack && have + l->requested > cap->bytes + slack) {
+  if (is_cap_alone(f, l, have, slack)) {
     hri_oom_line(f, "the device itself had %s free", HRI_OOM_SIZE(l->free));
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a cap of %s refused it, with %s free on the device",
                 HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(l->free));
   } else {
     if (!l->knows_free) hri_oom_line(f, "how much the device had free is not in the text");
     else if (l->free < l->requested) hri_oom_line(f, "without the cap the device would not have had the memory either");
+    else if (could_serve_cached(l))
+      hri_oom_line(f, "but %s are reserved and unallocated: in one piece they would have served it",
+                   HRI_OOM_SIZE(l->unallocated));
     else
       hri_oom_line(f, "the device itself had %s free; the figures are rounded, so this is close",
                    HRI_OOM_SIZE(l->free));
@@ -197,7 +219,7 @@ static uint64_t usable_free(const hri_oom_message *m, const ledger *l) {
 }
 
 static bool judge_free_enough(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
-  if (!l->knows_free || l->free < l->requested) return false;
+  if (!l->knows_free || !l->knows_requested || l->free < l->requested) return false;
   if (usable_free(m, l) < l->requested) {
     hri_oom_line(f, "free %s, of which expandable segments can use %s: they grow by 20 MiB at a time",
                  HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(usable_free(m, l)));
@@ -226,6 +248,7 @@ static void judge_late(hr_oom_failure *f) {
                     "steps were done before: memory grew, or this batch was larger than those");
 }
 
+/* `m` may be NULL: the request is not known. */
 static bool judge_live(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
   uint64_t live = sub(l->allocated, l->pools), least;
   if (!l->knows_allocated || !l->knows_total) return false;
@@ -236,12 +259,13 @@ static bool judge_live(const hri_oom_message *m, hr_oom_failure *f, const ledger
                 HRI_OOM_SIZE(l->allocated - l->total));
     return true;
   }
+  if (!l->knows_requested) return false;
   /* The request printed is a segment: the least that the tensor itself can have been. */
   least = l->requested <= 2ull << 20 ? 0 : l->requested <= 20ull << 20 ? 1ull << 20 : l->requested - (2ull << 20);
   if (live + least <= l->total + l->slack) return false;
   hri_oom_line(f, "live tensors %s + requested %s = %s > total %s", HRI_OOM_SIZE(live), HRI_OOM_SIZE(l->requested),
                HRI_OOM_SIZE(live + l->requested), HRI_OOM_SIZE(l->total));
-  if (m->has_run) {
+  if (m && m->has_run) {
     judge_late(f);
     return true;
   }
@@ -263,9 +287,21 @@ static void note_siblings(hri_oom_message *m) {
                  m->process_count, HRI_OOM_SIZE(m->processes[0]));
 }
 
+/* What other processes hold at the least, where the text does not say which process is this one: it may be the largest
+ * of those listed, or none of them. */
+static uint64_t others_at_least(const hri_oom_message *m, const ledger *l) {
+  uint64_t used = sub(l->total, l->free), largest = 0, rest;
+  for (uint32_t i = 0; i < m->process_count; i++)
+    if (m->processes[i] > largest) largest = m->processes[i];
+  rest = sub(used, largest);
+  return m->process_count < 2 ? 0 : rest < l->others ? rest : l->others;
+}
+
 static bool judge_others(hri_oom_message *m, const ledger *l) {
   hr_oom_failure *f = &m->failure;
-  bool proven = l->knows_mine && l->mine + f->figures[HR_OOM_THIS_PROCESS].slack_bytes >= l->reserved;
+  uint64_t least = l->knows_mine ? 0 : others_at_least(m, l);
+  bool proven = (l->knows_mine && l->mine + f->figures[HR_OOM_THIS_PROCESS].slack_bytes >= l->reserved) ||
+                (least >= l->total / 4 && l->free + least >= l->requested + l->slack);
   if (l->others == 0 || !l->knows_total || !l->knows_free) return false;
   note_siblings(m);
   if (l->others < l->total / 10 || l->free + l->others < l->requested) return false;
@@ -292,6 +328,8 @@ static bool judge_others(hri_oom_message *m, const ledger *l) {
 
 static bool judge_pools(hr_oom_failure *f, const ledger *l) {
   if (l->pools == 0 || l->pools < l->total / 10 || l->free + l->pools < l->requested) return false;
+  if (l->knows_unallocated && l->unallocated >= l->requested && l->unallocated > l->pools)
+    return false; /* more lies in pieces than in pools */
   hri_oom_line(f, "private pools hold %s of the %s allocated; their free blocks serve nobody else",
                HRI_OOM_SIZE(l->pools), HRI_OOM_SIZE(l->allocated));
   hri_oom_line(f, "free %s + pools %s >= requested %s", HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->pools),
@@ -336,30 +374,26 @@ static uint64_t large(uint64_t total) {
   return total / 10 > context ? total / 10 : context < small ? context : small;
 }
 
+/* What this process has past the allocator, and what neither it nor a listed process has. */
 static bool judge_outside(hr_oom_failure *f, const ledger *l) {
   uint64_t outside = sub(l->mine, l->reserved), missing = sub(l->total, l->free + l->mine + l->others);
-  if (!l->knows_total || !l->knows_free || !l->knows_allocated || !l->knows_unallocated) return false;
-  if (l->knows_mine) {
-    if (outside >= l->total / 10 && outside >= 3ull << 28 &&
-        l->free + outside >= l->requested) { /* more than a context */
-      hri_oom_line(f, "this process %s - reserved %s = %s outside the allocator", HRI_OOM_SIZE(l->mine),
-                   HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
-      hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, HR_OOM_LIKELY, "%s of this process are outside PyTorch's allocator",
-                  HRI_OOM_SIZE(outside));
-      return true;
-    }
-    if (missing >= l->total / 10 && l->free + missing >= l->requested) {
-      hri_oom_line(f, "total %s - free %s - this process %s - listed %s = %s that nobody listed holds",
-                   HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->mine), HRI_OOM_SIZE(l->others),
-                   HRI_OOM_SIZE(missing));
-      hri_oom_line(f, "the list of processes is often incomplete (containers, other users)");
-      hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "%s are held by something that the message does not list",
-                  HRI_OOM_SIZE(missing));
-      return true;
-    }
-    return false;
+  if (!l->knows_total || !l->knows_free || !l->knows_mine) return false;
+  if (l->knows_allocated && l->knows_unallocated && outside >= l->total / 10 && outside >= 3ull << 28 &&
+      l->free + outside >= l->requested) { /* more than a context */
+    hri_oom_line(f, "this process %s - reserved %s = %s outside the allocator", HRI_OOM_SIZE(l->mine),
+                 HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(outside));
+    hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, HR_OOM_LIKELY, "%s of this process are outside PyTorch's allocator",
+                HRI_OOM_SIZE(outside));
+    return true;
   }
-  return false;
+  if (missing < l->total / 10 || l->free + missing < l->requested) return false;
+  hri_oom_line(f, "total %s - free %s - this process %s - listed %s = %s that nobody listed holds",
+               HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->mine), HRI_OOM_SIZE(l->others),
+               HRI_OOM_SIZE(missing));
+  hri_oom_line(f, "the list of processes is often incomplete (containers, other users)");
+  hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "%s are held by something that the message does not list",
+              HRI_OOM_SIZE(missing));
+  return true;
 }
 
 /* What no figure names, where this process's own is not printed: much of it is no context of its own. */
@@ -394,6 +428,15 @@ static void judge_full(const hri_oom_message *m, hr_oom_failure *f, const ledger
                   HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(l->total));
     return;
   }
+  if (l->knows_free && !l->knows_allocated && l->requested - l->free >= l->total / 4 && l->knows_total &&
+      m->process_count == 0) {
+    hri_oom_line(f,
+                 "requested %s - free %s: for pieces or a context to be the cause, %s would have to be cached or lost",
+                 HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->requested - l->free));
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "too big: one request of %s, more than a quarter of the device",
+                HRI_OOM_SIZE(l->requested));
+    return;
+  }
   if (!l->knows_free || !l->knows_allocated) {
     hri_oom_line(f, "how much was free is needed to tell a full device from one in pieces or in use by others");
     hri_oom_undecided(f,
@@ -419,6 +462,28 @@ static void judge_full(const hri_oom_message *m, hr_oom_failure *f, const ledger
   }
 }
 
+/* The request was cut from the text: what other figures decide, whatever it was. */
+static bool judge_without_request(hr_oom_failure *f, const ledger *l) {
+  const hr_oom_value *cap = &f->figures[HR_OOM_ALLOWED];
+  uint64_t others = sub(l->total, l->free + cap->bytes), context = 3ull << 29;
+  if (l->knows_requested) return false;
+  if (l->knows_total && l->knows_allocated && judge_live(NULL, f, l)) return true;
+  if (hri_oom_known(cap) && l->knows_total && l->knows_free && l->allocated <= cap->bytes &&
+      others >= l->total / 2 + context) {
+    hri_oom_line(f, "total %s - free %s - allowed to this process %s = %s held by others, whatever was requested",
+                 HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(others));
+    hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_CERTAIN, "other processes hold %s of the device's %s or more",
+                HRI_OOM_SIZE(others), HRI_OOM_SIZE(l->total));
+    return true;
+  }
+  hri_oom_line(f, "the message is cut: what was requested is not in it");
+  hri_oom_undecided(f,
+                    HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) |
+                        HRI_OOM_COULD(FRAGMENTED),
+                    "undecidable: what was requested is missing");
+  return true;
+}
+
 static void note_segment(hr_oom_failure *f) {
   uint64_t t = f->figures[HR_OOM_REQUESTED].bytes;
   if (t == 2ull << 20) hri_oom_line(f, "2 MiB is the segment that PyTorch asks for: the tensor itself was up to 1 MiB");
@@ -426,34 +491,37 @@ static void note_segment(hr_oom_failure *f) {
     hri_oom_line(f, "20 MiB is the segment that PyTorch asks for: the tensor itself was 1 to 10 MiB");
 }
 
-static void judge_caching(hri_oom_message *m) {
+void hri_oom_judge_caching(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
   ledger l;
   sum_processes(m);
   l = ledger_of(f->figures);
-  divide(f);
+  hri_oom_divide(f);
   note_segment(f);
   if (m->exact)
     hri_oom_line(f, "a log line of the allocator: it lets go of cached blocks and asks again, which may have worked");
-  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(m, f, &l) ||
-      judge_others(m, &l) || judge_pools(f, &l) || judge_gap(f, &l) || judge_pieces(m, &l) || judge_outside(f, &l))
+  if (judge_without_request(f, &l) || judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) ||
+      judge_live(m, f, &l) || judge_others(m, &l) || judge_pools(f, &l) || judge_gap(f, &l) || judge_pieces(m, &l) ||
+      judge_outside(f, &l))
     return;
   judge_full(m, f, &l);
 }
 
-static void judge_async(hri_oom_message *m) {
+void hri_oom_judge_async(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
   ledger l = ledger_of(f->figures);
-  divide(f);
+  hri_oom_divide(f);
   if (f->figures[HR_OOM_ALLOWED].state == HR_OOM_NOT_KNOWN)
     hri_oom_line(f, "\"would exceed allowed memory\" is this backend's wording; no cap is set");
-  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(m, f, &l)) return;
+  if (judge_without_request(f, &l) || judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) ||
+      judge_live(m, f, &l))
+    return;
   l.knows_unallocated = true; /* the driver's pool has no such figure */
   l.reserved = l.allocated;
   if (!judge_gap(f, &l) && !judge_outside(f, &l)) judge_full(m, f, &l);
 }
 
-static void judge_mps(hri_oom_message *m) {
+void hri_oom_judge_mps(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
   const hr_oom_value *v = f->figures;
   uint64_t sum = v[HR_OOM_ALLOCATED].bytes + m->aside.bytes + v[HR_OOM_REQUESTED].bytes;
@@ -480,56 +548,11 @@ static void judge_mps(hri_oom_message *m) {
                       "not explained by the figures: below the watermark");
 }
 
-/* ---- what the wording alone decides ---- */
-
-static void judge_host(hri_oom_message *m, hr_oom_certainty certainty) {
-  hr_oom_failure *f = &m->failure;
-  const hr_oom_value *t = &f->figures[HR_OOM_REQUESTED];
-  if (hri_oom_known(t)) hri_oom_line(f, "requested from the machine's memory: %s", HRI_OOM_SIZE(t->bytes));
-  if (hri_oom_is_wrong_size(f)) {
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
-                "the request is absurd: no machine has this much; a size was computed wrongly");
-    return;
-  }
-  if (t->bytes >= 1ull << 50) hri_oom_line(f, "that much is a wrongly computed size");
-  if (strcmp(f->source, "shared-memory") == 0) {
-    hri_oom_line(f, "/dev/shm, through which processes share tensors, has a limit of its own (64 MiB in a container "
-                    "unless it is told otherwise): neither the GPU nor all of the machine's memory need be full");
-    hri_oom_line(f, "a bus error also comes from a file that was cut off while it was mapped");
-    hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty, "shared memory (/dev/shm) ran out");
-    return;
-  }
-  hri_oom_line(f, "this message is about the memory of the machine (RAM, a cgroup's limit), not about the GPU's");
-  if (certainty == HR_OOM_LIKELY)
-    hri_oom_line(f, "a kill has other possible reasons: look into the kernel log for \"Out of memory\"");
-  hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty,
-              m->kind == HRI_OOM_PINNED ? "page-locked host memory ran out" : "host memory ran out");
-}
-
-static void judge_library(hr_oom_failure *f) {
-  hri_oom_line(f, "%s allocates device memory by itself, past PyTorch's caching allocator", f->source);
-  hri_oom_line(f,
-               "the same error also follows from an earlier failure (a bad index, a device assert) or a wrong shape");
-  hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, HR_OOM_LIKELY, "an allocation by %s failed, outside PyTorch's allocator",
-              f->source);
-}
-
-static void judge_busy(hr_oom_failure *f) {
-  divide(f);
-  hri_oom_line(f, "vLLM refuses when less is free at its start than gpu_memory_utilization asks for");
-  hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "too little of the device was free when vLLM started");
-}
-
-/* The setting by which a server takes its share of the device. */
-static const char *share_of(const hr_oom_failure *f) {
-  return strcmp(f->source, "sglang") == 0 ? "--mem-fraction-static" : "gpu_memory_utilization";
-}
-
 /* Somebody's allocation failed; whose it is and of which memory the text does not say, or only that it was a device's. */
-static void judge_report(hr_oom_failure *f) {
+void hri_oom_judge_report(hr_oom_failure *f) {
   ledger l = ledger_of(f->figures);
   uint32_t host = strcmp(f->source, "device") == 0 ? 0 : HRI_OOM_COULD(HOST_MEMORY);
-  divide(f);
+  hri_oom_divide(f);
   if (judge_absurd(f, &l)) return;
   if (hri_oom_known(&f->figures[HR_OOM_REQUESTED]))
     hri_oom_line(f, "requested %s; the text does not say what else was held", HRI_OOM_SIZE(l.requested));
@@ -539,67 +562,4 @@ static void judge_report(hr_oom_failure *f) {
   hri_oom_undecided(f, HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) | host,
                     host ? "undecidable: an allocation failed, of memory that is not named"
                          : "undecidable: an allocation on the device failed, without the figures to decide");
-}
-
-void hri_oom_judge(hri_oom_message *m) {
-  hr_oom_failure *f = &m->failure;
-  switch (m->kind) {
-  case HRI_OOM_NOTHING: break;
-  case HRI_OOM_CACHING: judge_caching(m); break;
-  case HRI_OOM_ASYNC: judge_async(m); break;
-  case HRI_OOM_REJECTED:
-    hri_oom_line(
-        f,
-        "throw_on_cudamalloc_oom: PyTorch refuses what would pass per_process_memory_fraction, before it asks the driver");
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the cap of per_process_memory_fraction refused it");
-    break;
-  case HRI_OOM_MPS: judge_mps(m); break;
-  case HRI_OOM_BARE:
-    divide(f);
-    if (f->share_total_bytes) hri_oom_line(f, "the message is cut: what was requested is not in it");
-    else if (hri_oom_known(&f->figures[HR_OOM_REQUESTED]))
-      hri_oom_line(f, "requested %s; the message has no other figure",
-                   HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes));
-    else hri_oom_line(f, "the message has no figures");
-    hri_oom_undecided(f,
-                      HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) |
-                          HRI_OOM_COULD(FRAGMENTED),
-                      f->share_total_bytes ? "undecidable: what was requested is missing"
-                                           : "undecidable: the message has no figures");
-    break;
-  case HRI_OOM_DRIVER: judge_library(f); break;
-  case HRI_OOM_PINNED: judge_host(m, HR_OOM_LIKELY); break;
-  case HRI_OOM_HOST: judge_host(m, HR_OOM_CERTAIN); break;
-  case HRI_OOM_HOST_LIKELY: judge_host(m, HR_OOM_LIKELY); break;
-  case HRI_OOM_LIBRARY: judge_library(f); break;
-  case HRI_OOM_VLLM_CAP:
-    hri_oom_line(f, "%s keeps to %s x total; what is left for the KV cache is too little. No allocation failed",
-                 f->source, share_of(f));
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "refused by %s's own limit, %s", f->source, share_of(f));
-    break;
-  case HRI_OOM_VLLM_BUSY: judge_busy(f); break;
-  case HRI_OOM_CHIP:
-    hri_oom_line(
-        f, "shared memory and registers belong to a kernel's block on the chip; the device's memory is not involved");
-    hri_oom_say(f, HR_OOM_ON_CHIP, HR_OOM_CERTAIN,
-                "a kernel needs more on-chip memory than this GPU has: no allocation failed");
-    break;
-  case HRI_OOM_ENDED:
-    hri_oom_line(f, "the text lists what may have ended the process; that it was memory is one of several");
-    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NO_FAILURE),
-                      "a process ended: killed for memory, stopped or crashed");
-    break;
-  case HRI_OOM_REPORT: judge_report(f); break;
-  case HRI_OOM_FOREIGN_LIKELY:
-    hri_oom_line(f, "%s is an interface that PyTorch does not use for this; who called it the text does not say",
-                 f->source);
-    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_LIKELY, "this is most likely not PyTorch's message: %s refused memory",
-                f->source);
-    break;
-  case HRI_OOM_FOREIGN:
-    hri_oom_line(f, "the message is %s's; its allocator and its settings are not PyTorch's", f->source);
-    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_CERTAIN,
-                "this is %s's message, not PyTorch's: Headroom does not explain it", f->source);
-    break;
-  }
 }

@@ -2,6 +2,8 @@
  * whatever their order and whoever speaks. */
 #include "explain/figures.h"
 
+#include <assert.h>
+
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
 
@@ -12,10 +14,11 @@ size_t hri_oom_word(const char *text, size_t from, size_t count, const char *wor
 }
 
 static uint64_t unit_bytes(const char *unit, size_t length) {
-  static const char *const names[] = {"b",  "kib",   "mib",  "gib",    "tib",    "kb",     "mb",        "gb",
-                                      "tb", "bytes", "byte", "kbytes", "mbytes", "gbytes", "megabytes", "gigabytes"};
-  static const uint8_t shifts[] = {0,  10, 20, 30, 40, 10, 20, 30,
-                                   40, 0,  0,  10, 20, 30, 20, 30}; /* PyTorch's "GB" counts in 2^30 too */
+  static const char *const names[] = {"pib",  "eib",    "pb",     "eb",     "b",         "kib",      "mib",
+                                      "gib",  "tib",    "kb",     "mb",     "gb",        "tb",       "bytes",
+                                      "byte", "kbytes", "mbytes", "gbytes", "megabytes", "gigabytes"};
+  static const uint8_t shifts[] = {50, 60, 50, 60, 0, 10, 20, 30, 40, 10,
+                                   20, 30, 40, 0,  0, 10, 20, 30, 20, 30}; /* PyTorch's "GB" counts in 2^30 too */
   for (size_t i = 0; i < sizeof shifts; i++)
     if (strlen(names[i]) == length && memcmp(names[i], unit, length) == 0) return 1ull << shifts[i];
   return 0;
@@ -52,6 +55,7 @@ static size_t read_number(const char *text, size_t at, size_t end, long double *
 }
 
 static void set_size(hr_oom_value *value, long double number, long double place, uint64_t unit) {
+  assert(place >= 1 && unit > 0);
   number = number / place * (long double)unit;
   value->state = HR_OOM_READ;
   value->bytes = number >= 18446744073709551615.0L ? UINT64_MAX : (uint64_t)(number + 0.5L);
@@ -180,6 +184,8 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"total", HR_OOM_TOTAL},
                                       {"memory (size", HR_OOM_TOTAL},
                                       {"capacity", HR_OOM_TOTAL},
+                                      {"capacity by", HR_OOM_FIGURE_COUNT},
+                                      {"limit by", HR_OOM_FIGURE_COUNT},
                                       {"limit", HR_OOM_ALLOWED},
                                       {"limit set to", HR_OOM_ALLOWED},
                                       {"allowed", HR_OOM_ALLOWED},

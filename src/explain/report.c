@@ -63,14 +63,17 @@ static const char *const others[] = {" port",   " ip ",      " ip-",    " tty", 
                                      " thread", " address ", " cpus",   " cores",  " a port", " inode",  " an id",
                                      " a pty",  " pod",      " subnet", " volume", " a gpu",  " quota"};
 /* Functions whose very name is a request for memory. */
-static const char *const functions[] = {"malloc",   "calloc",         "realloc",   "memalign",  "cumemcreate",
-                                        "memalloc", "allocatememory", "hostalloc", "bad_alloc", "mem_alloc"};
+static const char *const functions[] = {"memoryalloc", "malloc",      "calloc",   "realloc",
+                                        "memalign",    "cumemcreate", "memalloc", "allocatememory",
+                                        "hostalloc",   "bad_alloc",   "mem_alloc"};
 
 static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t verb_end, size_t to) {
   size_t end = verb_end + 120 < to ? verb_end + 120 : to;
   for (size_t i = 0; i < HRI_COUNT(others); i++)
     if (hri_match_at(text, verb_end, end, others[i])) return false;
   if (hri_match_part(text, verb, verb_end, functions, HRI_COUNT(functions))) return true;
+  if (hri_match_at(text, verb_end, end, " of size ") && verb_end + 9 < end && hri_is_digit(text[verb_end + 9]))
+    return true;
   end = hri_sentence_end(text, verb_end, end);
   for (size_t i = verb_end; i + 3 < end; i++) /* "163840 KB", "12.5GB" */
     if (hri_is_digit(text[i]) && (text[i + 1] == 'm' || text[i + 1] == 'g' || text[i + 1] == 'k') && text[i + 2] == 'b')
@@ -190,6 +193,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
     size_t at = hri_match_whole(text, to, end, failing[i]);
     if (at == end) continue;
     *p = (phrase){with_modifiers(text, line, from), at + strlen(failing[i]), false};
+    if (at - to <= 8 && hri_match_end(text, line, from, "memory ")) return true; /* "memory allocation still failed" */
     return speaks_of_memory(text, from, from, to, count);
   }
   if (hri_match_at(text, to, count, " error") ||
@@ -256,7 +260,11 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   while (from > line && hri_is_name(text[from - 1])) from--;
   while (to < count && hri_is_name(text[to])) to++;
   *p = (phrase){from, to, true};
-  if (is_error_name(text, from, to)) return to == count || text[to] != '=';
+  if (is_error_name(text, from, to)) { /* not an enumerator */
+    bool set =
+        hri_match_at(text, to, count, " = ") && to + 3 < count && (hri_is_digit(text[to + 3]) || text[to + 3] == '-');
+    return !set && (to == count || text[to] != '=');
+  }
   if (to - from == 3 && hri_match_at(text, from, to, "oom")) return find_oom(text, line, from, to, count, p);
   if (to + 1 < count && text[to] == '.' && hri_is_letter(text[to + 1])) return false; /* "alloc.h:48" */
   if (hri_oom_word(text, from, to, "alloc") < to || hri_oom_word(text, from, to, "mmap") < to ||
@@ -490,7 +498,8 @@ static bool is_talk(const hri_oom_place *p, const phrase *f) {
                                        " means",      " will ",        " should ",    ": class",     ": raised",
                                        ": thrown",    ": exception",   " management", " manager",    " debugging",
                                        " faq",        " guide",        " tips",       " mitigation"};
-  size_t line = p->line, from = hri_sentence_start(p->text, line, f->from), near = clause_start(p->text, line, f->from);
+  size_t line = p->line, from = hri_sentence_start(p->text, p->sentence, f->from),
+         near = clause_start(p->text, line, f->from);
   size_t end = hri_sentence_end(p->text, f->to, p->line_end);
   size_t first = from;
   while (first < near && !hri_is_name(p->text[first])) first++;
@@ -561,11 +570,13 @@ static bool is_report(const hri_oom_place *p, const phrase *f) {
   static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
                                       "permission denied",     "invalid argument", "device-side assert",
                                       "illegal memory",        "not supported",    "initialization error",
-                                      "invalid configuration", "unauthorized",     "timed out"};
+                                      "invalid configuration", "unauthorized",     "timed out",
+                                      "pointer being freed",   "invalid pointer",  "corrupted"};
   if (is_code(p, f) || is_talk(p, f)) return false;
   if (hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other)))
     return false;
   if (p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, f->from)) return true;
+  if (f->is_code && hri_oom_is_told(p)) return true;
   if (names_error(p->text, line, f->from) || has_place(p->text, line, p->line_end) || is_below_trace(p)) return true;
   if (has_code(p->text, f->to, p->line_end)) return true;
   if (p->shape & HRI_OOM_MARKED) return false; /* a heading, a comment, an item of a list */
@@ -648,18 +659,32 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   hri_oom_read_labelled(p->text, from, report_end(p, &f, foreign || goes_on ? 200 : 0), m->failure.figures);
 }
 
+/* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",
+ * "free device mem: 0.5 gib". Only words that are about nothing else; statistics list other figures beside it. */
+static void read_free_near(const hri_oom_place *p, hri_oom_message *m) {
+  static const char *const words[] = {"free=",     "avail mem=", "free device mem:",
+                                      "free mem=", "free_mem=",  "free gpu memory:"};
+  hr_oom_value *free = &m->failure.figures[HR_OOM_FREE];
+  size_t from = p->line > 240 ? p->line - 240 : 0, to = p->line_end + 240 < p->count ? p->line_end + 240 : p->count;
+  for (size_t i = 0; i < HRI_COUNT(words) && free->state == HR_OOM_ABSENT; i++)
+    for (size_t at = hri_oom_word(p->text, from, to, words[i]); at < to && free->state == HR_OOM_ABSENT;
+         at = hri_oom_word(p->text, at + 1, to, words[i]))
+      (void)hri_oom_size_at(p->text, at + strlen(words[i]), to, free);
+}
+
 void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
   static const char *const ends[] = {"kernel", "kill", "slurm", "ray"}; /* they print sizes of other things */
   bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
   bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
   bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
-  if ((bare || m->kind == HRI_OOM_HOST_LIKELY) && is_source(p)) {
+  if ((bare || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_FOREIGN) && is_source(p)) {
     m->kind = HRI_OOM_NOTHING;
     return;
   }
   if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
   for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
+  if (bare && figure_count(m) <= 1) read_free_near(p, m);
   if (hri_oom_is_spoken_of(p, m, figure_count(m))) m->kind = HRI_OOM_NOTHING;
 }
 

@@ -18,6 +18,7 @@ enum {
 typedef struct hri_oom_place {
   const char *text;
   size_t line, at, line_end, count;
+  size_t sentence; /* where the sentence may begin, if the line before was wrapped: at most `line` */
   const char *before;
   size_t before_count;
   unsigned shape;
@@ -29,6 +30,9 @@ typedef struct hri_oom_place {
 bool hri_oom_is_reported(const hri_oom_place *place);
 /* The same, and fills the message; `end` is how far it was read. NOTHING when it is none. */
 hri_oom_kind hri_oom_report(const hri_oom_place *place, hri_oom_message *message, size_t *end);
+
+/* Whether it stands between back quotes behind words that tell of one event: "the run died with `...`". */
+bool hri_oom_is_told(const hri_oom_place *place);
 
 /* Whether a message at the place, with so many figures, is only spoken of: code, documents, advice (talk.c). */
 bool hri_oom_is_spoken_of(const hri_oom_place *place, const hri_oom_message *message, uint32_t figures);

@@ -15,8 +15,11 @@
 #include <headroom/explain.h>
 
 #include "base/mem.h"
+#include "explain/line.h"
+#include "explain/match.h"
 #include "explain/message.h"
 #include "explain/report.h"
+#include "explain/wording.h"
 
 enum {
   WINDOW = 128 * 1024,
@@ -61,7 +64,8 @@ struct hr_explainer {
   int64_t who;                   /* likewise */
   uint8_t shape;                 /* likewise */
   char *text;                    /* the window, normalised */
-  size_t count, searched, muted; /* no head of known words is looked for before `muted` */
+  size_t count, searched, muted; /* no head of known words is looked for before `muted` ... */
+  size_t spoken;                 /* ... and no word of the general rule before `spoken` */
   size_t judged_line;            /* the line that words were last looked at in, plus one; 0: none ... */
   uint32_t tries;                /* ... and how many that were none */
   bool may_fail;                 /* ... and whether any word in it says that something failed */
@@ -76,247 +80,10 @@ struct hr_explainer {
   uint64_t parsed, more, lines, bytes;
 };
 
-/* ---- one raw line to its normal form ---- */
-
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\0'; }
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
-
-/* A number of at most five digits at line[*at]; -1 when there is none. */
-static int32_t read_small(const char *line, size_t count, size_t *at) {
-  int32_t value = 0;
-  size_t start = *at;
-  while (*at < count && is_digit(line[*at]) && *at - start < 5) value = value * 10 + (line[(*at)++] - '0');
-  return *at == start || (*at < count && is_digit(line[*at])) ? -1 : value;
-}
-
-static bool starts_with(const char *line, size_t count, size_t at, const char *word) {
-  size_t i = 0;
-  for (; word[i]; i++)
-    if (at + i >= count || lower(line[at + i]) != word[i]) return false;
-  return true;
-}
-
-/* A host's name: letters, digits and "-", with a letter and a digit. Names of source files have a dot. */
-static bool is_host(const char *line, size_t from, size_t to) {
-  bool letter = false, digit = false;
-  for (size_t i = from; i < to; i++) {
-    char c = lower(line[i]);
-    if (is_digit(c)) digit = true;
-    else if (c >= 'a' && c <= 'z') letter = true;
-    else if (c != '-') return false;
-  }
-  return letter && digit;
-}
-
-/* The rank inside a bracket: "rank3", "rank: 3", "default3", "3", "1,3" of mpirun, "gpu187:2"; -1 when it holds something else. */
-static int32_t rank_inside(const char *line, size_t from, size_t to) {
-  static const char *const words[] = {"rank", "default"};
-  size_t at = from;
-  int32_t rank;
-  for (size_t i = 0; i < 2; i++)
-    for (at = from; at < to; at++) {
-      size_t p = at + strlen(words[i]);
-      if (!starts_with(line, to, at, words[i])) continue;
-      while (p < to && (line[p] == ' ' || line[p] == ':' || line[p] == '=' || line[p] == '_')) p++;
-      if (p < to && is_digit(line[p])) return read_small(line, to, &p);
-    }
-  for (at = from; at < to && line[at] != ':';) at++;
-  if (is_host(line, from, at) && at < to) { /* "gpu187:2" */
-    at++;
-    rank = read_small(line, to, &at);
-    if (at == to && rank >= 0) return rank;
-  }
-  at = from;
-  rank = read_small(line, to, &at);
-  if (rank >= 0 && at < to && line[at] == ',') {
-    at++;
-    rank = read_small(line, to, &at);
-  }
-  return at == to ? rank : -1;
-}
-
-/* Whether a bracket holds the name of who speaks, "[TRT]", which stays in the text. */
-static bool is_tag(const char *line, size_t from, size_t to) {
-  char text[64];
-  size_t count = to - from < sizeof text ? to - from : sizeof text;
-  bool letter = false;
-  for (size_t i = 0; i < count; i++) {
-    text[i] = lower(line[from + i]);
-    letter = letter || (text[i] >= 'a' && text[i] <= 'z');
-  }
-  return letter && hri_oom_names_speaker(text, count);
-}
-
-/* "[...]:" or "(... pid=...)" at line[at]: the place behind it, or `at` when it is no prefix. */
-static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *rank, int64_t *who) {
-  char close = line[at] == '[' ? ']' : ')';
-  size_t end = at + 1;
-  int32_t found;
-  while (end < count && end - at < 64 && line[end] != close) end++;
-  if (end >= count || line[end] != close) return at;
-  if (close == ')') {
-    size_t pid = hri_oom_word(line, at, end, "pid=");
-    if (pid == end) return at;
-    for (*who = 0, pid += 4; pid < end && is_digit(line[pid]);) *who = (*who * 10 + (line[pid++] - '0')) & 0xffffffff;
-    *who |= 1ll << 32;
-  }
-  if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
-  found = rank_inside(line, at + 1, end);
-  if (found >= 0) *rank = found;
-  else if (close == ']' && is_tag(line, at + 1, end)) return at;
-  end++;
-  if (starts_with(line, count, end, "<stderr>") || starts_with(line, count, end, "<stdout>")) end += 8;
-  if (end < count && line[end] == ':') end++;
-  return end;
-}
-
-/* A host or task before a colon: "3: " (srun -l), "rank 3: ", "gpu-node01: ". */
-static size_t skip_label(const char *line, size_t count, size_t at, int32_t *rank) {
-  size_t end = at, number;
-  bool digit = false;
-  if (starts_with(line, count, at, "rank ") || starts_with(line, count, at, "rank")) {
-    number = at + (starts_with(line, count, at, "rank ") ? 5 : 4);
-    int32_t found = read_small(line, count, &number);
-    if (found >= 0 && number < count && line[number] == ':') {
-      *rank = found;
-      return number + 1;
-    }
-  }
-  number = at;
-  int32_t task = read_small(line, count, &number);
-  if (task >= 0 && number + 1 < count && line[number] == ':' && line[number + 1] == ' ') {
-    *rank = task;
-    return number + 1;
-  }
-  for (; end < count && end - at < 64; end++) {
-    char c = line[end];
-    if (is_digit(c)) digit = true;
-    if (!is_digit(c) && !(c >= 'a' && c <= 'z') && c != '-' && c != '.') break;
-  }
-  return digit && end > at && end + 1 < count && line[end] == ':' && line[end + 1] == ' ' ? end + 1 : at;
-}
-
-/* "2024-01-31T10:11:12,123" or "10:11:12". */
-static size_t skip_time(const char *line, size_t count, size_t at) {
-  static const char *const shapes[] = {"dddd-dd-dd", "dd:dd:dd", "dddd/dd/dd"};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-    size_t i = 0;
-    while (shapes[s][i] && at + i < count &&
-           (shapes[s][i] == 'd' ? is_digit(line[at + i]) : shapes[s][i] == line[at + i]))
-      i++;
-    if (shapes[s][i]) continue;
-    for (i += at; i < count && !is_blank(line[i]);) i++;
-    return i;
-  }
-  return at;
-}
-
-static size_t skip_prefix(const char *line, size_t count, int32_t *rank, int64_t *who) {
-  size_t at = 0;
-  for (int round = 0; round < 12; round++) {
-    size_t before = at;
-    while (at < count && (is_blank(line[at]) || (line[at] && strchr("#>|*`", line[at])))) at++;
-    if (at < count && (line[at] == '[' || line[at] == '(')) at = skip_bracket(line, count, at, rank, who);
-    if (at == before || at < count) at = skip_time(line, count, at);
-    at = skip_label(line, count, at, rank);
-    if (at == before) break;
-  }
-  return at;
-}
-
-/* What the beginning of a raw line, whose text starts at `start`, says about it. */
-static uint8_t shape_of(const char *line, size_t count, size_t start) {
-  static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
-                                       "[e]",   "[e ",   "[e:",      "[f]",    "[w]"};
-  uint8_t shape = 0;
-  size_t at = 0, end = start < 200 ? start : 200;
-  for (size_t i = 0; i < end && !(shape & HRI_OOM_LEVEL); i++)
-    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
-      if (lower(line[i]) == levels[l][0] && starts_with(line, end, i, levels[l])) shape = HRI_OOM_LEVEL;
-  while (at < count && is_blank(line[at])) at++;
-  if (at + 1 < count && strchr("#*-+>", line[at]) && line[at + 1] != '-') shape |= HRI_OOM_MARKED;
-  if (at + 2 < count && (line[at] == '/' || line[at] == '-') && line[at + 1] == line[at]) shape |= HRI_OOM_COMMENT;
-  if (at + 1 < count && line[at] == '<' && lower(line[at + 1]) >= 'a' && lower(line[at + 1]) <= 'z')
-    shape |= HRI_OOM_COMMENT;
-  if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*'))
-    shape |= HRI_OOM_COMMENT; /* an item */
-  if (at + 2 < count && is_digit(line[at]) && strchr(".)", line[at + 1]) && line[at + 2] == ' ')
-    shape |= HRI_OOM_COMMENT;
-  if (at + 1 < count && line[at] == '#') shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT;
-  if (at < count && line[at] == '|' && memchr(line + at + 1, '|', count - at - 1)) shape |= HRI_OOM_ROW;
-  return shape;
-}
-
-/* How many bytes at line[at] are dressing: a terminal escape, an emphasis mark, a short HTML tag. */
-static size_t dressing(const char *line, size_t count, size_t at) {
-  static const char *const tags[] = {"<b>", "</b>", "<em>", "</em>", "<strong>", "</strong>", "<code>", "</code>"};
-  size_t end = at + 2;
-  if (line[at] == '*' || line[at] == '`') return 1;
-  if (line[at] == '<')
-    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
-      if (starts_with(line, count, at, tags[i])) return strlen(tags[i]);
-  if (line[at] != 0x1b) return 0;
-  if (at + 1 >= count || line[at + 1] != '[') return 1;
-  while (end < count && (is_digit(line[end]) || line[end] == ';' || line[end] == '?')) end++;
-  return end < count ? end + 1 - at : end - at;
-}
-
-/* Drops terminal escapes in place, so that a coloured "[rank3]:" is seen as a prefix. */
-static size_t drop_escapes(char *line, size_t count) {
-  size_t to = 0;
-  for (size_t i = 0; i < count;) {
-    size_t skip = line[i] == 0x1b ? dressing(line, count, i) : 0;
-    if (skip) i += skip;
-    else line[to++] = line[i++];
-  }
-  return to;
-}
+/* ---- one raw line into the window ---- */
 
 static void add_blank(hr_explainer *e) {
   if (e->count > 0 && e->text[e->count - 1] != ' ') e->text[e->count++] = ' ';
-}
-
-/* Whether the line is how a shell reports SIGKILL: "Killed" alone or behind a progress bar, "...: line 3: 4242 Killed
- * python",
- * "zsh: killed  python". `start` is where its text begins. */
-static bool reports_kill(const char *line, size_t count, size_t start) {
-  static const char word[] = "killed";
-  enum { LENGTH = sizeof word - 1 };
-  while (count > start && is_blank(line[count - 1])) count--;
-  for (size_t at = start; at < count; at++) /* also behind a bar */
-    if (line[at] == 'z' && starts_with(line, count, at, "zsh: killed") && (at == start || line[at - 1] == ']'))
-      return true;
-  if (starts_with(line, count, 0, "zsh: killed")) return true;
-  if (count - start < LENGTH) return false;
-  if (starts_with(line, count, count - LENGTH, word) && (count - start == LENGTH || line[count - LENGTH - 1] == ']'))
-    return true;
-  for (size_t at = 1; at + LENGTH < count; at++) {
-    size_t back = at, digits;
-    if (!is_blank(line[at - 1]) || !is_blank(line[at + LENGTH]) || !starts_with(line, count, at, word)) continue;
-    while (back > 0 && is_blank(line[back - 1])) back--;
-    for (digits = back; digits > 0 && is_digit(line[digits - 1]);) digits--;
-    if (digits == back) return false;
-    while (digits > 0 && is_blank(line[digits - 1])) digits--;
-    return digits > 0 && strchr(":]+", line[digits - 1]) != NULL;
-  }
-  return false;
-}
-
-/* Whether line[from, to) is a progress bar and nothing else: "Epoch 1:  3%|3 | 3/99 [00:03<01:36, 1.0s/it]". */
-static bool is_bar(const char *line, size_t from, size_t to) {
-  size_t picture = hri_oom_word(line, from, to, "%|");
-  while (to > from && is_blank(line[to - 1])) to--;
-  return picture < to && line[to - 1] == ']' && hri_oom_word(line, picture, to, "/") < to;
-}
-
-/* The rank whose prefix, "[rank3]:" or "[gpu187:2]:", stands at line[at]; -1 when none does. "x[3]:" is none. */
-static int32_t rank_at(const char *line, size_t count, size_t at, size_t *behind) {
-  int32_t rank = -1;
-  int64_t who = -1;
-  if (line[at] != '[' || at + 1 >= count || lower(line[at + 1]) < 'a' || lower(line[at + 1]) > 'z') return -1;
-  *behind = skip_bracket(line, count, at, &rank, &who);
-  return *behind > at + 1 && line[*behind - 1] == ':' ? rank : -1;
 }
 
 /* Marks what comes next in the window, unless the place is marked. */
@@ -327,14 +94,6 @@ static bool push_mark(hr_explainer *e, bool bar) {
     return true;
   }
   return hri_array_push(&e->marks, here);
-}
-
-/* Where the part of the raw line that starts at `from` ends: before the prefix of a rank that is not the first. */
-static size_t part_end(const char *line, size_t count, size_t from) {
-  size_t behind;
-  for (size_t at = from + 1; at < count; at++)
-    if (line[at] == '[' && rank_at(line, count, at, &behind) >= 0) return at;
-  return count;
 }
 
 /* Back quotes at e->line[at], where the window has come to `e->count`: what they enclose is remembered. */
@@ -354,7 +113,7 @@ static bool add_part(hr_explainer *e, size_t at, size_t end, size_t open) {
   bool kept = true;
   while (at < end) {
     char c = e->line[at];
-    size_t skip = dressing(e->line, end, at);
+    size_t skip = hri_line_dressing(e->line, end, at);
     if (c == '`') kept = see_tick(e, at, &open) && kept;
     if (skip) {
       at += skip;
@@ -365,8 +124,8 @@ static bool add_part(hr_explainer *e, size_t at, size_t end, size_t open) {
       add_blank(e); /* the blank that does not break */
       at += 2;
     } else {
-      if (is_blank(c)) add_blank(e);
-      else e->text[e->count++] = lower(c);
+      if (hri_line_is_blank(c)) add_blank(e);
+      else e->text[e->count++] = hri_line_lower(c);
       at++;
     }
   }
@@ -386,7 +145,7 @@ static size_t open_tick(const hr_explainer *e, size_t at) {
 static size_t literal_start(const hr_explainer *e, size_t at, size_t count) {
   size_t end = e->count, from = at;
   while (end > 0 && e->text[end - 1] == ' ') end--;
-  while (from < count && is_blank(e->line[from])) from++;
+  while (from < count && hri_line_is_blank(e->line[from])) from++;
   if (end == 0 || e->count - end > 1 || e->text[end - 1] != '"' || from + 1 >= count) return at;
   if (e->continued || e->line[from] != '"' || e->line[from + 1] == ':' || e->line[from + 1] == ',') return at;
   return e->marks.count > 0 && end - 1 > e->marks.items[e->marks.count - 1].offset ? from + 1 : at;
@@ -395,15 +154,15 @@ static size_t literal_start(const hr_explainer *e, size_t at, size_t count) {
 /* Normalises the raw line into the window, which has room for it. False when a mark could not be kept. */
 static bool add_line(hr_explainer *e, bool complete) {
   size_t open;
-  size_t count = drop_escapes(e->line, e->line_count), at = 0, end, behind = 0;
+  size_t count = hri_line_drop_escapes(e->line, e->line_count), at = 0, end, behind = 0;
   bool kill = false, kept = true, first = true;
   if (!e->continued) {
     e->rank = -1;
     e->who = -1;
-    at = skip_prefix(e->line, count, &e->rank, &e->who);
-    e->shape = shape_of(e->line, count, at);
+    at = hri_line_skip_prefix(e->line, count, &e->rank, &e->who);
+    e->shape = hri_line_shape(e->line, count, at);
     if (e->rank >= 0) e->who = e->rank;
-    kill = complete && reports_kill(e->line, count, at);
+    kill = complete && hri_line_reports_kill(e->line, count, at);
   }
   open = literal_start(e, at, count);
   if (open > at) { /* "... has a total " goes on as "capacity of ..." */
@@ -412,18 +171,18 @@ static bool add_line(hr_explainer *e, bool complete) {
     at = open;
   }
   while (at < count && kept) {
-    end = part_end(e->line, count, at);
-    kept = push_mark(e, is_bar(e->line, at, end)) && add_part(e, at, end, first ? open_tick(e, at) : SIZE_MAX);
+    end = hri_line_part_end(e->line, count, at);
+    kept = push_mark(e, hri_line_is_bar(e->line, at, end)) && add_part(e, at, end, first ? open_tick(e, at) : SIZE_MAX);
     first = false;
     if (end < count) {
-      e->rank = rank_at(e->line, count, end, &behind);
+      e->rank = hri_line_rank_at(e->line, count, end, &behind);
       e->who = e->rank;
       end = behind;
       add_blank(e);
     }
     at = end;
   }
-  if (kill) { /* in the words that parse.c looks for */
+  if (kill) { /* in the words of a head */
     memcpy(e->text + e->count, " (sigkill)", 10);
     e->count += 10;
   }
@@ -623,6 +382,18 @@ static void untangle(hr_explainer *e, size_t at, size_t mark_index, size_t after
   }
 }
 
+/* Where prose that was wrapped into the line of mark `m` begins: the line before it, when that one is long, has words
+ * and is left open. */
+static size_t wrapped_start(const hr_explainer *e, size_t m) {
+  size_t line = e->marks.items[m].offset, from, end, blanks = 0;
+  if (m == 0 || e->marks.items[m - 1].who != e->marks.items[m].who) return line;
+  from = e->marks.items[m - 1].offset;
+  for (end = line; end > from && e->text[end - 1] == ' ';) end--;
+  if (end - from < 30 || end - from > 160 || e->marks.items[m - 1].bar) return line;
+  for (size_t i = from; i < end; i++) blanks += e->text[i] == ' ';
+  return blanks >= 5 && (hri_is_letter(e->text[end - 1]) || e->text[end - 1] == ',') ? from : line;
+}
+
 /* The word at `at` in the window and its line, as far as the general rule looks. */
 static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
   hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count};
@@ -636,22 +407,24 @@ static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
     p.tick_from = s->from;
     p.tick_to = s->to;
   }
+  p.sentence = e->marks.items[m].shape & HRI_OOM_LEVEL ? p.line : wrapped_start(e, m);
   p.before_count = p.line < BEHIND ? p.line : BEHIND;
   p.before = e->text + p.line - p.before_count;
-  if (at - p.line > LINE_BEHIND) p.line = at - LINE_BEHIND;
+  if (at - p.line > LINE_BEHIND) p.sentence = p.line = at - LINE_BEHIND;
   if (p.line_end - at > LINE_AHEAD) p.line_end = at + LINE_AHEAD;
   return p;
 }
 
 /* The same in the copy of one message, where `at` came to lie at `start`. */
 static void move_place(hri_oom_place *p, const char *one, size_t start, size_t count) {
-  size_t before = p->at - p->line, behind = p->line_end - p->at;
+  size_t before = p->at - p->line, wrapped = p->at - p->sentence, behind = p->line_end - p->at;
   if (p->tick_from < p->tick_to) {
     p->tick_to = p->tick_to - p->at + start;
     p->tick_from = p->at - p->tick_from < start ? start - (p->at - p->tick_from) : 0;
   }
   p->text = one;
   p->line = before < start ? start - before : 0;
+  p->sentence = wrapped < start ? start - wrapped : 0;
   p->line_end = start + behind < count ? start + behind : count;
   p->at = start;
   p->count = count;
@@ -699,9 +472,10 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   hri_oom_place place = place_of(e, at, m);
   bool general = hri_oom_is_general(e->text, at, e->count);
   size_t start, count, end;
+  bool talk = false;
   e->message.kind = HRI_OOM_NOTHING;
   if (!is_worth_it(e, &place, m, general)) return at + 1;
-  if (general ? !hri_oom_is_reported(&place) : at < e->muted) {
+  if (general ? at < e->spoken || !hri_oom_is_reported(&place) : at < e->muted) {
     e->tries += general;
     return at + 1;
   }
@@ -711,8 +485,10 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   if (!general) {
     e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
     if (e->message.kind != HRI_OOM_NOTHING) hri_oom_add_words(&place, &e->message);
+    else talk = strcmp(e->message.failure.source, HRI_OOM_TALK) == 0;
+    if (talk) e->spoken = at + (end - start);
   }
-  if (general || (e->message.kind == HRI_OOM_NOTHING && hri_oom_is_reported(&place))) {
+  if (general || (e->message.kind == HRI_OOM_NOTHING && !talk && hri_oom_is_reported(&place))) {
     bool later = is_known_later(e, &place);
     begin_message(e, m);
     if (later) return at + 1;
@@ -767,6 +543,7 @@ static hr_status slide(hr_explainer *e, hr_error *error) {
   e->searched -= drop;
   e->judged_line = 0;
   e->muted = e->muted > drop ? e->muted - drop : 0;
+  e->spoken = e->spoken > drop ? e->spoken - drop : 0;
   e->torn_end = e->torn_end > drop ? e->torn_end - drop : 0;
   for (size_t i = 0; i < e->ticks.count; i++)
     if (e->ticks.items[i].to > drop) {

@@ -23,6 +23,8 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"whisper.cpp", "ggml", false},
                                      {"whisper_", "ggml", false},
                                      {"alloc_tensor_range", "ggml", false},
+                                     {"llama runner", "ggml", false},
+                                     {"llama server", "ggml", false},
                                      {"ollama", "ollama", false},
                                      {"koboldcpp", "ggml", false},
                                      {"stable-diffusion.cpp", "ggml", false},
@@ -112,6 +114,9 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"pycuda", "pycuda", false},
                                      {"pyopencl", "opencl", false},
                                      {"opencl", "opencl", false},
+                                     {"clcreatebuffer", "opencl", false},
+                                     {"cl_out_of_", "opencl", false},
+                                     {"cl_mem_object_", "opencl", false},
                                      {"vulkan", "vulkan", false},
                                      {"directml", "", false},
                                      {"dxgi", "directx", false},
@@ -258,13 +263,15 @@ static const char *const host_words[] = {"host",
                                          "yarn",
                                          "vector of size",
                                          "runtime: out of memory",
+                                         "runtime: cannot allocate memory",
                                          "memory allocation of",
                                          "outofmemoryerror()"};
-static const char *const soft_host[] = {"pinned",    "page-locked",    "shm",    "/dev/shm", "posix_memalign",
-                                        "malloc",    "realloc",        "calloc", "mmap",     "cannot allocate memory",
-                                        "enomem",    "errno 12",       "heap",   "fork",     "shared memory segment",
-                                        "bad_alloc", "std::bad_alloc", "numpy",  "pandas",   "memalign",
-                                        "error 12",  "error code 12"};
+static const char *const soft_host[] =
+    {"pinned",    "page-locked",    "shm",        "/dev/shm", "posix_memalign",
+     "malloc",    "realloc",        "calloc",     "mmap",     "cannot allocate memory",
+     "enomem",    "errno 12",       "heap",       "fork",     "shared memory segment",
+     "bad_alloc", "std::bad_alloc", "numpy",      "pandas",   "memalign",
+     "openblas",  "duckdb",         "llvm error", "error 12", "error code 12"};
 static const char *const device_words[] = {"gpu",
                                            "cuda",
                                            "hip",
@@ -325,6 +332,21 @@ void hri_oom_set_framework(hri_oom_message *m, const char *name) {
     if (strcmp(name, interfaces[i]) == 0) m->kind = HRI_OOM_FOREIGN_LIKELY;
 }
 
+/* Who speaks of Metal, by the lines before: MLX, ggml; else an interface that many use. */
+static const char *speaker_of_metal(const hri_oom_place *p) {
+  size_t from = p->before_count > 200 ? p->before_count - 200 : 0;
+  if (hri_match_whole(p->before, from, p->before_count, "mlx") < p->before_count ||
+      hri_oom_word(p->before, from, p->before_count, "[metal] command buffer") < p->before_count)
+    return "mlx";
+  return hri_oom_word(p->before, from, p->before_count, "ggml_") < p->before_count ? "ggml" : "metal";
+}
+
+/* PyTorch's own words when a command buffer of its MPS backend fails. */
+static bool is_mps(const hri_oom_place *p) {
+  size_t from = p->before_count > 300 ? p->before_count - 300 : 0;
+  return hri_oom_word(p->before, from, p->before_count, "metal performance shaders operations") < p->before_count;
+}
+
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
   size_t from = first > p->line + 200 ? first - 200 : p->line, to = last + 200 < p->line_end ? last + 200 : p->line_end;
   size_t sentence = hri_sentence_start(p->text, from, first), end = hri_sentence_end(p->text, last, to);
@@ -336,6 +358,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   library = hri_oom_library_in(p->text, from, to);
   if (!who && !library) who = hri_oom_framework_near(p->text, to, wide);
   if (!who && !library) who = hri_oom_framework_near(p->before, far > 160 ? far - 160 : 0, far);
+  if (who && strcmp(who, "metal") == 0) who = speaker_of_metal(p);
   if (p->before_count > 0 && !who) {
     size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
     back = hri_oom_word(p->before, back, p->before_count, "file \""); /* of a traceback, the paths */
@@ -350,6 +373,9 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {
     m->kind = HRI_OOM_HOST;
     m->failure.source = "host";
+  } else if (who && strcmp(who, "metal") == 0 && is_mps(p)) {
+    m->kind = HRI_OOM_BARE;
+    m->failure.source = "pytorch-mps";
   } else if (who) {
     hri_oom_set_framework(m, who);
   } else if (library) {
@@ -366,6 +392,6 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
 
 bool hri_oom_names_speaker(const char *text, size_t count) {
   bool one = true; /* a library's name alone; what else holds one is a log's prefix */
-  for (size_t i = 0; i < count; i++) one = one && (hri_is_letter(text[i]) || text[i] == '_' || text[i] == '-');
+  for (size_t i = 0; i < count; i++) one = one && (hri_is_letter(text[i]) || strchr("_-[]", text[i]));
   return hri_oom_framework_in(text, 0, count) || (one && hri_oom_library_in(text, 0, count));
 }

@@ -17,7 +17,14 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
                                        "err(",        "last error:",  "value: ",      "error_out_of_memory,",
                                        "raised with", "got",          "hit",          "following error",
                                        "die with",    "dies with",    "instance of",  "throwing",
-                                       "search for",  "result"};
+                                       "search for",  "result",       "arrived as",   "surfaced as",
+                                       "appeared as", "reported as",  "showed up as", "failed as"};
+  /* what somebody tells of one event; a document says these things in the present */
+  static const char *const told[] =
+      {" with",    " then",        " printed", " reported", " showed",   " logged",      " threw",
+       " raised",  " resulted in", " caused",  " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
+       "symptom:", "said:",        "printed:", "got:",      "saw:",      "threw:",       "showed:",
+       "logged:"};
   static const char *const keys[] = {"\"msg\":",    "\"message\":",   "\"error\":",    "\"evalue\":", "\"exception\":",
                                      "\"stderr\":", "\"detail\":",    "\"reason\":",   "\"log\":",    "\"output\":",
                                      "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":"};
@@ -25,8 +32,9 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   while (end > line && text[end - 1] == ' ') end--;
   for (size_t i = 0; i < HRI_COUNT(before); i++)
     if (hri_match_end(text, line, end, before[i])) return true;
-  if (ticked && hri_match_end(text, line, end, " with")) return true; /* "restarted with `...`" */
-  for (size_t i = 0; i < HRI_COUNT(keys); i++) /* of a record on one line, or of a notebook's output */
+  for (size_t i = 0; ticked && i < HRI_COUNT(told); i++)
+    if (hri_match_end(text, line, end, told[i])) return true; /* "restarted with `...`" */
+  for (size_t i = 0; i < HRI_COUNT(keys); i++)                /* of a record on one line, or of a notebook's output */
     if (hri_match_end(text, line, end, keys[i]) && (memchr(text + line, '{', end - line) || keys[i][1] == 't' ||
                                                     hri_match_at(keys[i], 0, strlen(keys[i]), "\"evalue")))
       return true;
@@ -36,6 +44,16 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
     return start == line || hri_match_end(text, line, start, ": ") || hri_match_end(text, line, start, "exception=");
   }
   return false;
+}
+
+bool hri_oom_is_told(const hri_oom_place *p) {
+  return p->tick_from < p->tick_to && quotes_a_report(p->text, p->line, p->tick_from, true);
+}
+
+/* Whether the quote at text[quote] begins an operand: an operator or bracket of a program stands before it. */
+static bool is_operand(const char *text, size_t from, size_t quote) {
+  while (quote > from && text[quote - 1] == ' ') quote--;
+  return quote > from && strchr("+=([{", text[quote - 1]);
 }
 
 /* Whether text[at] stands in a literal that is opened and closed in its line; *quote is where it is opened. */
@@ -49,14 +67,15 @@ static bool find_quote(const hri_oom_place *p, size_t *quote) {
     if (!opens) continue;
     if (i >= 2 && (hri_is_name(text[i - 2]) || strchr(".)]", text[i - 2])) && !(i >= 3 && !hri_is_name(text[i - 3])))
       continue; /* "can't", or closed there; "f\"...\"" opens */
-    if (text[i] == ' ' || text[i] == ',') continue;
+    if (text[i] == ',' || (text[i] == ' ' && !is_operand(text, least, i - 1))) continue;
     size_t end = c == '"' && p->at + 400 < p->count ? p->at + 400 : c == '"' ? p->count : p->line_end;
     for (size_t k = p->at; k < end; k++)
       if (text[k] == c && !(c == '\'' && k + 1 < end && hri_is_name(text[k + 1]))) {
         *quote = i - 1;
         return !(k + 1 < end && text[k + 1] == ':'); /* the key of a record */
       }
-    return false;
+    *quote = i - 1; /* or the text was cut before it is closed */
+    return c == '"' && !memchr(text + i, c, p->at - i) && is_operand(text, least, i - 1) && end == p->count;
   }
   return false;
 }
@@ -94,30 +113,96 @@ static bool has_placeholder(const hri_oom_place *p) {
   return false;
 }
 
+/* The same in the languages that logs and documents about training are mostly written in: if, when, avoid. */
+static bool is_foreign_condition(const char *text, size_t from, size_t to) {
+  static const char *const whole[] = {"wenn",      "falls", "si",  "quand",  "lorsque", "cuando",
+                                      "quando",    "caso",  "als", "indien", "evitar",  "\xc3\xa9viter",
+                                      "vermeiden", "jika",  "nếu", "se"};
+  static const char *const parts[] = {"\xe8\x8b\xa5",                              /* Chinese: if */
+                                      "\xe5\xa6\x82\xe6\x9e\x9c",                  /* if */
+                                      "\xe5\xa6\x82\xe9\x81\x87",                  /* if one meets */
+                                      "\xe5\xbd\x93",                              /* when */
+                                      "\xe9\x81\xbf\xe5\x85\x8d",                  /* avoid */
+                                      "\xe9\x98\xb2\xe6\xad\xa2",                  /* prevent */
+                                      "\xe5\xa0\xb4\xe5\x90\x88",                  /* Japanese: in case */
+                                      "\xe3\x82\x82\xe3\x81\x97",                  /* if */
+                                      "\xea\xb2\xbd\xec\x9a\xb0",                  /* Korean: in case */
+                                      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8",          /* Russian: if */
+                                      "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8",          /* the same at a beginning */
+                                      "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0"}; /* when */
+  static const char *const phrases[] = {"en cas de",
+                                        "en caso de",
+                                        "em caso de",
+                                        "bei einem",
+                                        "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf",
+                                        "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"}; /* the last two
+                                                                               are Chinese: common errors */
+  return hri_match_part(text, from, to, phrases, HRI_COUNT(phrases)) ||
+         hri_match_any(text, from, to, whole, HRI_COUNT(whole)) ||
+         hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+}
+
+/* What follows in such languages: "in case of", "please". */
+static bool is_foreign_advice(const char *text, size_t from, size_t to) {
+  static const char *const parts[] = {"\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88",
+                                      "\xed\x95\x98\xeb\xa9\xb4",
+                                      "\xe8\xaf\xb7",
+                                      "\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97",
+                                      "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6",
+                                      "\xe5\xbb\xba\xe8\xae\xae"};
+  return hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+}
+
+/* A line of a change log names what it mends: "... (fixes #4)", "... (#12)". */
+static bool names_change(const hri_oom_place *p) {
+  static const char *const words[] = {"fixes #", "closes #", "fix #", "resolves #", "(#"};
+  return hri_match_part(p->text, p->line, p->line_end, words, HRI_COUNT(words));
+}
+
+/* A question and its answer: "... out of memory  solution: ...", on the same line or the next. */
+static bool is_answered(const hri_oom_place *p) {
+  size_t end = p->line_end + 40 < p->count ? p->line_end + 40 : p->count;
+  size_t at = hri_oom_word(p->text, p->at, end, "solution:");
+  return at < end && at - p->at < 80;
+}
+
+/* The key of a table of texts: "\"cuda out of memory\": \"...\"". */
+static bool is_key(const hri_oom_place *p) {
+  size_t end = hri_oom_word(p->text, p->at, p->line_end, "out of memory\":");
+  if (end > p->at + 6) return false;
+  return hri_match_end(p->text, p->line, p->at, "\"cuda ") || hri_match_end(p->text, p->line, p->at, "\"");
+}
+
 /* Conditions, advice and questions before the message; an error's own words behind its name may hold some. */
 static bool is_conditional(const hri_oom_place *p) {
   static const char *const words[] =
-      {"if you",       "if it",      "if the",    "when you",   "whenever",   "in case",   "may",        "might",
-       "to avoid",     "avoid",      "avoids",    "avoiding",   "prevent",    "prevents",  "preventing", "how to",
-       "you will see", "you'll see", "you may",   "can throw",  "can cause",  "can raise", "e.g.",       "for example",
-       "such as",      "should",     "would",     "use this",   "what is",    "why",       "means",      "looks like",
-       "look like",    "can fail",   "will fail", "could fail", "indicates",  "often",     "usually",    "typically",
-       "raises",       "catches",    "handles",   "detects",    "instead of", "you",       "your",       "users",
-       "fix",          "fixes",      "fixed",     "fixing",     "resolve",    "resolved",  "solve",      "solved",
-       "reduce",       "reduces",    "mitigate",  "workaround", "handle",     "handling",  "classify",   "treat",
-       "treats",       "ignore",     "suppress",  "tip",        "note",       "hint",      "unless",     "until"};
+      {"if you",       "if it",      "if the",   "when you",  "whenever",   "in case",     "may",        "might",
+       "to avoid",     "avoid",      "avoids",   "avoiding",  "prevent",    "prevents",    "preventing", "how to",
+       "you will see", "you'll see", "you may",  "can throw", "can cause",  "can raise",   "e.g.",       "for example",
+       "such as",      "should",     "would be", "would run", "would fail", "would cause", "otherwise",  "else",
+       "use this",     "what is",    "why",      "means",     "looks like", "look like",   "can fail",   "will fail",
+       "could fail",   "indicates",  "often",    "usually",   "typically",  "raises",      "catches",    "handles",
+       "detects",      "instead of", "you",      "your",      "users",      "fix",         "fixes",      "fixed",
+       "fixing",       "resolve",    "resolved", "solve",     "solved",     "reduce",      "reduces",    "mitigate",
+       "workaround",   "handle",     "handling", "classify",  "treat",      "treats",      "ignore",     "suppress",
+       "tip",          "note",       "hint",     "unless",    "until",      "exit codes",  "error codes"};
   static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
-  size_t named = p->at, line = p->line > 8 ? p->line - 8 : 0;
+  size_t named = p->at, line = p->line;
+  if (!hri_oom_is_told(p)) line = hri_sentence_start(p->text, p->sentence, p->line);
+  if (p->line > 8 && line > p->line - 8) line = p->line - 8;
+  if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 &&
+      !hri_oom_is_told(p)) /* a sentence that was wrapped before its quotation */
+    line = hri_sentence_start(p->text, p->line > 120 ? p->line - 120 : 0, p->line);
   for (size_t i = 0; i < HRI_COUNT(labels); i++) named = hri_oom_word(p->text, p->line, named, labels[i]);
-  return hri_match_any(p->text, line, named, words, HRI_COUNT(words));
+  return hri_match_any(p->text, line, named, words, HRI_COUNT(words)) || is_foreign_condition(p->text, line, named);
 }
 
-/* Whether text[from, to) has a number of four digits or more: a process, a job, a size, so that it happened once. */
-static bool is_concrete(const char *text, size_t from, size_t to) {
+/* Whether text[from, to) has a number of `least` digits or more: a process, a job, a size, so that it happened once. */
+static bool is_concrete(const char *text, size_t from, size_t to, unsigned least) {
   unsigned digits = 0;
   for (size_t i = from; i < to; i++) {
     digits = hri_is_digit(text[i]) ? digits + 1 : 0;
-    if (digits == 4) return true;
+    if (digits == least) return true;
   }
   return false;
 }
@@ -146,14 +231,18 @@ static bool is_pattern(const hri_oom_place *p) {
   size_t near = p->at + 20 < p->count ? p->at + 20 : p->count;
   size_t end = hri_oom_word(p->text, p->at, near, "memory/");
   if (end < near) return true;
+  for (end = p->at; end < near && (hri_is_name(p->text[end]) || p->text[end] == '-');) end++;
+  if (end + 1 < p->line_end && p->text[end] == '/' && !hri_is_name(p->text[end + 1])) return true;
   return p->at > 0 && strchr("|/", p->text[p->at - 1]) && !(p->shape & HRI_OOM_LEVEL);
 }
 
 /* In a literal, or between back quotes without anything concrete. */
-static bool is_quoted(const hri_oom_place *p, uint32_t figures) {
+static bool is_quoted(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
   size_t quote = 0;
+  unsigned least = strcmp(m->failure.source, "kill") == 0 ? 4 : 3; /* the codes of kills have three digits */
   if (p->tick_from == p->tick_to) return find_quote(p, &quote) && !quotes_a_report(p->text, p->line, quote, false);
-  return figures == 0 && !is_concrete(p->text, p->tick_from, p->tick_to) &&
+  if (figures == 1 && is_conditional(p)) return true;
+  return figures == 0 && !is_concrete(p->text, p->tick_from, p->tick_to, least) &&
          !quotes_a_report(p->text, p->line, p->tick_from, true);
 }
 
@@ -165,9 +254,89 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   bool code =
       memchr(p->text + first, '_', end - first) || hri_match_at(p->text, first, end, "cudaerror") ||
       hri_match_at(p->text, first, end, "hiperror"); /* classes of exceptions have words of their own behind them */
-  if (end - first < 16 || !code || !hri_match_at(p->text, end, p->line_end, ": ")) return false;
+  static const char *const errors[] = {"error", "status", "fail"}; /* "llama_kv_cache_init: ..." is who speaks */
+  if (p->at >= end && !hri_match_part(p->text, first, end, errors, HRI_COUNT(errors))) return false;
+  if (end - first < 13 || !code) return false;
+  if (hri_match_at(p->text, end, p->line_end, ": '") || hri_match_at(p->text, end, p->line_end, ": \"")) return true;
+  if (hri_match_at(p->text, end, p->line_end, " = ") && end + 3 < p->line_end &&
+      (hri_is_digit(p->text[end + 3]) || p->text[end + 3] == '-'))
+    return true;
+  if (end - first < 16) return false;
+  if (!hri_match_at(p->text, end, p->line_end, ": ") &&
+      !(end + 1 < p->line_end && p->text[end] == ' ' && hri_is_letter(p->text[end + 1]) && !hri_oom_is_told(p) &&
+        !hri_match_at(p->text, end, p->line_end, " when calling")))
+    return false;
   for (; end < p->line_end; end++) blanks += p->text[end] == ' ';
   return blanks >= 6;
+}
+
+/* Whether a row of a table, which reports in its last cell what came of the first: there the name of an error code
+ * stands, and nothing behind it explains or advises. */
+static bool is_result_row(const hri_oom_place *p, const hri_oom_message *m) {
+  size_t cells = 0, behind = 0;
+  bool code = strchr(m->failure.source, '-') && p->at + 16 < p->line_end && memchr(p->text + p->at, '_', 12);
+  for (size_t i = p->line; i < p->line_end; i++) {
+    cells += p->text[i] == '|' && i < p->at;
+    behind += p->text[i] == '|' && i > p->at;
+  }
+  return code && cells >= 1 && behind <= 1;
+}
+
+/* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
+static bool is_explained_item(const hri_oom_place *p, size_t first) {
+  static const char *const lead[] = {"",
+                                     "cuda error: ",
+                                     "hip error: ",
+                                     "runtimeerror: ",
+                                     "runtimeerror: cuda error: ",
+                                     "torch.outofmemoryerror: ",
+                                     "torch.cuda.outofmemoryerror: ",
+                                     "error: ",
+                                     "cuda ",
+                                     "torch.outofmemoryerror: cuda ",
+                                     "runtimeerror: cuda "};
+  static const char *const joints[] = {": ", " - ", " -> ", " \xe2\x80\x94 ", " \xe2\x80\x93 ", " \xe2\x86\x92 "};
+  size_t at = hri_oom_word(p->text, first, p->line_end, "out of memory"), end = at + 13;
+  bool leads = false;
+  for (size_t i = 0; i < HRI_COUNT(lead) && !leads; i++)
+    leads = at - first == strlen(lead[i]) && hri_match_at(p->text, first, at, lead[i]);
+  if (!leads || p->at > end) return false;
+  for (size_t i = 0; i < HRI_COUNT(joints); i++)
+    if (hri_match_at(p->text, end, p->line_end, joints[i]) && end + strlen(joints[i]) + 8 < p->line_end &&
+        !is_concrete(p->text, end, p->line_end, 3))
+      return true;
+  return false;
+}
+
+/* A comment of a program that names an error's code in brackets: "// ... refuses (hiperroroutofmemory) rather than". */
+static bool is_bracketed_code(const hri_oom_place *p) {
+  size_t from = p->at, to = p->at;
+  while (from > p->line && hri_is_name(p->text[from - 1])) from--;
+  while (to < p->line_end && hri_is_name(p->text[to])) to++;
+  if (hri_oom_word(p->text, p->line, from, "error:") < from ||
+      hri_oom_word(p->text, p->line, from, "failed with") < from)
+    return false;
+  return p->shape & HRI_OOM_COMMENT && to - from > 12 && from > p->line && p->text[from - 1] == '(' &&
+         to < p->line_end && p->text[to] == ')';
+}
+
+/* A message with all its figures as the literal of a program that tests or holds samples of such messages. */
+static bool is_test_data(const hri_oom_place *p, uint32_t figures) {
+  static const char *const words[] = {"assert",  "def test", "expect(",  "test(",       "it(\"",   "it('", "pytest",
+                                      "sample",  "parse",    "classif",  "regex",       "fixture", "mock", "dummy",
+                                      "example", "unittest", "require.", "errors.new(", "#[test]"};
+  size_t quote, from = p->at > 320 ? p->at - 320 : 0, to = p->line_end + 320 < p->count ? p->line_end + 320 : p->count;
+  if (figures < 2 || p->tick_from < p->tick_to || !find_quote(p, &quote)) return false;
+  if (!is_operand(p->text, from, quote)) return false;
+  return hri_match_part(p->text, from, to, words, HRI_COUNT(words));
+}
+
+/* Whether the message says itself that nothing failed. */
+static bool denies_failure(const hri_oom_place *p) {
+  static const char *const words[] = {"this is not a failure", "is not a failure", "this is not an error",
+                                      "not a fatal error"};
+  size_t end = p->at + 200 < p->count ? p->at + 200 : p->count; /* it may be wrapped */
+  return hri_match_part(p->text, p->at, end, words, HRI_COUNT(words));
 }
 
 /* An item of a list, a row of a table, a heading or a comment that names the failure. */
@@ -175,11 +344,15 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
   bool killed = strcmp(m->failure.source, "kill") == 0 || strcmp(m->failure.source, "kernel") == 0;
   bool torch = strncmp(m->failure.source, "pytorch", 7) == 0;
   size_t first = skip_marks(p), end = hri_oom_word(p->text, p->at, p->line_end, "memory");
+  if (p->shape & HRI_OOM_COMMENT && figures == 0 && (is_explained_item(p, first) || is_bracketed_code(p))) return true;
   if (p->shape & HRI_OOM_ROW || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks)) return true;
   if (killed && hri_oom_word(p->text, p->line, p->line_end, "==") < p->line_end) return true;
   if (figures == 0 && is_entry_of_codes(p, first)) return true;
+  if (figures == 0 && hri_match_at(p->text, first, p->line_end, "enomem")) return true; /* a manual's list of errors */
   if (killed && p->at == first && defines(p)) return true; /* "exit code 137: the container ..." */
-  if (killed && (p->shape & HRI_OOM_MARKED) && !is_concrete(p->text, p->line, p->line_end)) return true;
+  if (killed && (p->shape & HRI_OOM_MARKED) && !is_concrete(p->text, p->line, p->line_end, 4) && !hri_oom_is_told(p) &&
+      hri_oom_word(p->text, p->at, p->line_end, "anon-rss") == p->line_end)
+    return true;
   if (figures > 0) return false;
   if (p->shape & HRI_OOM_HEADING) return true;
   if (!torch) return false;
@@ -189,9 +362,15 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
 }
 
 bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  if (figures >= 2) return false;
-  if (is_pattern(p) || is_quoted(p, figures) || is_entry(p, m, figures)) return true;
+  if (denies_failure(p) || is_test_data(p, figures)) return true;
+  if (figures >= 2 || (p->shape & HRI_OOM_ROW && is_result_row(p, m))) return false;
+  if (strcmp(m->failure.source, "notebook") == 0) /* it speaks to its user, "your session", and titles quote it */
+    return p->shape & HRI_OOM_MARKED && p->at <= p->line + 8;
+  if (is_pattern(p) || is_quoted(p, m, figures) || is_entry(p, m, figures)) return true;
   if (figures > 0) return false;
+  if (is_answered(p) || names_change(p) || is_key(p) || is_foreign_advice(p->text, p->at, p->line_end)) return true;
+  if (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to)
+    return false; /* its own words are "might be caused by" */
   return has_placeholder(p) || is_conditional(p) || hri_match_at(p->text, p->line, p->at, "when ") ||
          hri_match_at(p->text, p->line, p->at, "if ");
 }

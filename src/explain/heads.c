@@ -1,0 +1,164 @@
+/* The heads: words by which a message is found. Some say alone what it is; of others the words around them tell
+ * (wording.c); a few belong to reports of any speaker (report.c). One table, looked up by the first three bytes, so that
+ * a log costs one look per byte. */
+#include "explain/wording.h"
+
+/* The source of a head that report.c judges. */
+static const char GENERAL[] = "?";
+
+static const hri_oom_head heads[] = {
+    {"out of memory", "", HRI_OOM_NOTHING},
+    {"tried to allocate", "pytorch-cuda", HRI_OOM_CACHING},
+    {"memory allocation failed with oom on device", "pytorch-cuda", HRI_OOM_CACHING}, /* the allocator's own log line */
+    {"already allocated", "pytorch-cuda", HRI_OOM_CACHING}, /* of messages whose beginning was cut off */
+    {"is allocated by pytorch", "pytorch-cuda", HRI_OOM_CACHING},
+    {"reserved in total by pytorch", "pytorch-cuda", HRI_OOM_CACHING},
+    {"is reserved by pytorch but", "pytorch-cuda", HRI_OOM_CACHING},
+    {"has a total capac", "pytorch-cuda", HRI_OOM_CACHING},
+    {"including non-pytorch memory", "pytorch-cuda", HRI_OOM_CACHING},
+    {"would exceed allowed memory", "pytorch-cuda-async", HRI_OOM_ASYNC},
+    {"defaultcpuallocator", "pytorch-cpu", HRI_OOM_HOST},
+    {"not enough memory: you tried to allocate", "pytorch-cpu", HRI_OOM_HOST},
+    {"not enough gpu video memory", "pytorch-directml", HRI_OOM_BARE},
+    {"unable to mmap", "", HRI_OOM_NOTHING},
+    {"[errno 12] cannot allocate memory", "python", HRI_OOM_HOST},
+    {"enforce fail at", "", HRI_OOM_NOTHING},
+    {"bad_alloc", "c++", HRI_OOM_HOST_LIKELY},
+    {"arraymemoryerror", "numpy", HRI_OOM_HOST},
+    {"memoryerror", "", HRI_OOM_NOTHING},
+    {"unable to allocate", "", HRI_OOM_NOTHING},
+    {"cublas_status_alloc_failed", "cublas", HRI_OOM_LIBRARY},
+    {"cublas_status_not_initialized", "cublas", HRI_OOM_LIBRARY}, /* mostly no room for its handle */
+    {"cudnn_status_alloc_failed", "cudnn", HRI_OOM_LIBRARY},
+    {"valid cudnn algorithm", "cudnn", HRI_OOM_LIBRARY},
+    {"unable to find an engine to execute", "cudnn", HRI_OOM_LIBRARY},
+    {"failed to cuda calloc", "nccl", HRI_OOM_LIBRARY},
+    {"killed by signal: killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"killed by signal: bus error", "shared-memory", HRI_OOM_HOST_LIKELY},
+    {"insufficient shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
+    {"unable to write to file </torch_", "shared-memory", HRI_OOM_HOST_LIKELY}, /* storages that processes share */
+    {"/dev/shm/", "", HRI_OOM_NOTHING},
+    {"no space left on device", "", HRI_OOM_NOTHING},
+    {"out of shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
+    {"sigkill", "kill", HRI_OOM_HOST_LIKELY},
+    {"exitcode", "", HRI_OOM_NOTHING},
+    {"exit code", "", HRI_OOM_NOTHING},
+    {"exited with code", "", HRI_OOM_NOTHING},
+    {"exit status", "", HRI_OOM_NOTHING},
+    {"return code", "", HRI_OOM_NOTHING},
+    {"non-zero code", "", HRI_OOM_NOTHING},
+    {"[winerror 1455]", "windows", HRI_OOM_HOST},
+    {"oomkilled", "", HRI_OOM_NOTHING},
+    {"srun: error:", "", HRI_OOM_NOTHING},
+    {"killed process ", "", HRI_OOM_NOTHING},
+    {"requires more system memory (", "ollama", HRI_OOM_HOST},
+    {"bad allocation", "", HRI_OOM_NOTHING}, /* what bad_alloc says on Windows */
+    {"oom-kill", "", HRI_OOM_NOTHING},
+    {"oom_kill", "", HRI_OOM_NOTHING},
+    {"of this unit has been killed by the oom killer", "systemd", HRI_OOM_HOST},
+    {"session crashed after using all available ram", "notebook", HRI_OOM_HOST},            /* Colab's */
+    {"notebook tried to allocate more memory than is available", "notebook", HRI_OOM_HOST}, /* Kaggle's */
+    {"memory budget. restarting", "dask", HRI_OOM_HOST},
+    {"node running low on memory", "ray", HRI_OOM_HOST},
+    {"killed due to memory pressure (oom)", "ray", HRI_OOM_HOST},
+    {"ray.exceptions.outofmemoryerror", "ray", HRI_OOM_HOST},
+    {"java.lang.outofmemoryerror", "java", HRI_OOM_FOREIGN},
+    {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
+    {"out of resource: shared memory", "triton", HRI_OOM_CHIP},
+    {"uses too much shared data", "ptxas", HRI_OOM_CHIP},
+    {"too many resources requested for launch", "cuda", HRI_OOM_CHIP},
+    {"resource_exhausted", "", HRI_OOM_NOTHING},
+    {"resourceexhausted", "", HRI_OOM_NOTHING},
+    {"resource exhausted", "", HRI_OOM_NOTHING},
+    {"oom when allocating", "tensorflow", HRI_OOM_FOREIGN},
+    {"no available memory for the cache blocks", "vllm", HRI_OOM_VLLM_CAP},
+    {"not enough memory. please try to increase --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},
+    {"less than desired gpu memory utilization", "vllm", HRI_OOM_VLLM_BUSY},
+    {"kv cache is needed, which is larger", "vllm", HRI_OOM_VLLM_CAP},
+    {"number of tokens that can be stored in kv cache", "vllm", HRI_OOM_VLLM_CAP},
+    {"cuda_error_out_of_memory", "cuda-driver", HRI_OOM_DRIVER},
+    {"hip_error_outofmemory", "hip-driver", HRI_OOM_DRIVER},
+    {"ur_result_error_out_of_device_memory", "pytorch-xpu", HRI_OOM_BARE},
+    {"error_out_of_device_memory", "", HRI_OOM_NOTHING},
+    {"erroroutofdevicememory", "", HRI_OOM_NOTHING},
+    {"cudaerrormemoryallocation", "pytorch-cuda", HRI_OOM_BARE},
+    {"hiperroroutofmemory", "pytorch-hip", HRI_OOM_BARE},
+    {"failed to cudamalloc", "cuda-extension", HRI_OOM_LIBRARY},
+    {"memory not available to allocate buffer", "miopen", HRI_OOM_LIBRARY},
+    {"failed to allocate memory for requested buffer", "onnxruntime", HRI_OOM_FOREIGN},
+    {"cudahostalloc", "", HRI_OOM_NOTHING},
+    {"cudamallochost", "", HRI_OOM_NOTHING},
+    {"hiphostmalloc", "", HRI_OOM_NOTHING},
+    {"hsa_status_error_out_of_resources", "rocm-runtime", HRI_OOM_DRIVER},
+    {"outofmemoryerror: allocation on device", "", HRI_OOM_NOTHING},
+    {"invalid buffer size:", "pytorch-mps", HRI_OOM_BARE},
+    {"jobstate=out_of_memory", "slurm", HRI_OOM_HOST},
+    {"state: out_of_memory", "slurm", HRI_OOM_HOST},
+    {"os::commit_memory(", "", HRI_OOM_NOTHING},
+    {"insufficient memory for the java runtime", "java", HRI_OOM_HOST},
+    {"vector memory exhausted", "r", HRI_OOM_HOST},
+    {"out_of_me+", "slurm", HRI_OOM_HOST}, /* sacct's column */
+    {"term_memlimit", "lsf", HRI_OOM_HOST},
+    {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
+    {"pbs: job killed: vmem", "pbs", HRI_OOM_HOST},
+    {"killed signal terminated program", "kill", HRI_OOM_HOST_LIKELY}, /* a compiler's */
+    {"due to memory pressure for", "systemd-oomd", HRI_OOM_HOST},
+    {"signal 9", "", HRI_OOM_NOTHING},
+    {"signal: killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"is smaller than requested bytes of", "onnxruntime", HRI_OOM_FOREIGN},
+    {"exceeded max size of memory object allocation", "openvino", HRI_OOM_FOREIGN},
+    {"launch_out_of_resources", "cuda", HRI_OOM_CHIP},
+    {"launchoutofresources", "cuda", HRI_OOM_CHIP},
+    {"out of resource: ", "triton", HRI_OOM_CHIP},
+    /* words of which report.c tells whether they belong to a report; behind all others that begin alike */
+    {"alloc", GENERAL, HRI_OOM_NOTHING},
+    {"memory", GENERAL, HRI_OOM_NOTHING},
+    {"oom", GENERAL, HRI_OOM_NOTHING},
+    {"vram", GENERAL, HRI_OOM_NOTHING},
+    {" ram", GENERAL, HRI_OOM_NOTHING},
+    {"hbm", GENERAL, HRI_OOM_NOTHING},
+    {"heap", GENERAL, HRI_OOM_NOTHING},
+    {"enomem", GENERAL, HRI_OOM_NOTHING},
+    {"mmap", GENERAL, HRI_OOM_NOTHING},
+    {"reserve ", GENERAL, HRI_OOM_NOTHING},
+    {"address space", GENERAL, HRI_OOM_NOTHING},
+    {"paging file", GENERAL, HRI_OOM_NOTHING},
+    {"out_of_resources", GENERAL, HRI_OOM_NOTHING},
+    {"create buffer", GENERAL, HRI_OOM_NOTHING},
+    {"create a buffer", GENERAL, HRI_OOM_NOTHING},
+    {"createbuffer", GENERAL, HRI_OOM_NOTHING},
+};
+enum { HEADS = sizeof heads / sizeof *heads };
+
+const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count) {
+  for (size_t h = 0; h < HEADS; h++) {
+    size_t length;
+    if (heads[h].words[0] != text[at]) continue;
+    length = strlen(heads[h].words);
+    if (length <= count - at && memcmp(text + at, heads[h].words, length) == 0) return &heads[h];
+  }
+  return NULL;
+}
+
+bool hri_oom_is_general(const char *text, size_t at, size_t count) {
+  const hri_oom_head *head = hri_oom_head_at(text, at, count);
+  return head && head->source == GENERAL;
+}
+
+static unsigned hash3(const char *p) {
+  return ((unsigned)(unsigned char)p[0] * 961u + (unsigned)(unsigned char)p[1] * 31u + (unsigned)(unsigned char)p[2]) &
+         4095u;
+}
+
+size_t hri_oom_find(const char *text, size_t from, size_t count) {
+  unsigned char maybe[512] = {0}; /* a bit for each hash of three bytes that starts a head */
+  for (size_t h = 0; h < HEADS; h++) {
+    unsigned hash = hash3(heads[h].words);
+    maybe[hash >> 3] = (unsigned char)(maybe[hash >> 3] | 1u << (hash & 7));
+  }
+  for (size_t at = from; at + 3 <= count; at++) {
+    unsigned hash = hash3(text + at);
+    if (maybe[hash >> 3] >> (hash & 7) & 1 && hri_oom_head_at(text, at, count)) return at;
+  }
+  return count;
+}

@@ -1,0 +1,123 @@
+/* What the wording alone decides, and the one entry to all judges: by the kind of the message. */
+#include "explain/cause.h"
+
+static void judge_host(hri_oom_message *m, hr_oom_certainty certainty) {
+  hr_oom_failure *f = &m->failure;
+  const hr_oom_value *t = &f->figures[HR_OOM_REQUESTED];
+  if (hri_oom_known(t)) hri_oom_line(f, "requested from the machine's memory: %s", HRI_OOM_SIZE(t->bytes));
+  if (hri_oom_is_wrong_size(f)) {
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
+                "the request is absurd: no machine has this much; a size was computed wrongly");
+    return;
+  }
+  if (t->bytes >= 1ull << 50) hri_oom_line(f, "that much is a wrongly computed size");
+  if (strcmp(f->source, "shared-memory") == 0) {
+    hri_oom_line(f, "/dev/shm, through which processes share tensors, has a limit of its own (64 MiB in a container "
+                    "unless it is told otherwise): neither the GPU nor all of the machine's memory need be full");
+    hri_oom_line(f, "a bus error also comes from a file that was cut off while it was mapped");
+    hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty, "shared memory (/dev/shm) ran out");
+    return;
+  }
+  hri_oom_line(f, "this message is about the memory of the machine (RAM, a cgroup's limit), not about the GPU's");
+  if (certainty == HR_OOM_LIKELY)
+    hri_oom_line(f, "a kill has other possible reasons: look into the kernel log for \"Out of memory\"");
+  hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty,
+              m->kind == HRI_OOM_PINNED ? "page-locked host memory ran out" : "host memory ran out");
+}
+
+static void judge_library(hr_oom_failure *f) {
+  hri_oom_line(f, "%s allocates device memory by itself, past PyTorch's caching allocator", f->source);
+  hri_oom_line(f,
+               "the same error also follows from an earlier failure (a bad index, a device assert) or a wrong shape");
+  hri_oom_say(f, HR_OOM_OUTSIDE_ALLOCATOR, HR_OOM_LIKELY, "an allocation by %s failed, outside PyTorch's allocator",
+              f->source);
+}
+
+static void judge_busy(hr_oom_failure *f) {
+  hri_oom_divide(f);
+  hri_oom_line(f, "vLLM refuses when less is free at its start than gpu_memory_utilization asks for");
+  hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "too little of the device was free when vLLM started");
+}
+
+/* The setting by which a server takes its share of the device. */
+static const char *share_of(const hr_oom_failure *f) {
+  return strcmp(f->source, "sglang") == 0 ? "--mem-fraction-static" : "gpu_memory_utilization";
+}
+
+/* What one request needs of the cache and what it may have, where both are printed, leave nothing open. */
+static void judge_share(hr_oom_failure *f) {
+  const hr_oom_value *need = &f->figures[HR_OOM_REQUESTED], *room = &f->figures[HR_OOM_ALLOWED];
+  if (!hri_oom_known(need) || !hri_oom_known(room)) {
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "refused by %s's own limit, %s", f->source, share_of(f));
+    return;
+  }
+  hri_oom_line(f, "one request of full length needs %s of KV cache, %s are left for it", HRI_OOM_SIZE(need->bytes),
+               HRI_OOM_SIZE(room->bytes));
+  hri_oom_say(f, HR_OOM_CAP,
+              need->bytes > room->bytes + need->slack_bytes + room->slack_bytes ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+              "refused by %s's own limit: %s of KV cache needed, %s left by %s", f->source, HRI_OOM_SIZE(need->bytes),
+              HRI_OOM_SIZE(room->bytes), share_of(f));
+}
+
+void hri_oom_judge(hri_oom_message *m) {
+  hr_oom_failure *f = &m->failure;
+  switch (m->kind) {
+  case HRI_OOM_NOTHING: break;
+  case HRI_OOM_CACHING: hri_oom_judge_caching(m); break;
+  case HRI_OOM_ASYNC: hri_oom_judge_async(m); break;
+  case HRI_OOM_REJECTED:
+    hri_oom_line(
+        f,
+        "throw_on_cudamalloc_oom: PyTorch refuses what would pass per_process_memory_fraction, before it asks the driver");
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the cap of per_process_memory_fraction refused it");
+    break;
+  case HRI_OOM_MPS: hri_oom_judge_mps(m); break;
+  case HRI_OOM_BARE:
+    hri_oom_divide(f);
+    if (f->share_total_bytes) hri_oom_line(f, "the message is cut: what was requested is not in it");
+    else if (hri_oom_known(&f->figures[HR_OOM_REQUESTED]))
+      hri_oom_line(f, "requested %s; the message has no other figure",
+                   HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes));
+    else hri_oom_line(f, "the message has no figures");
+    hri_oom_undecided(f,
+                      HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) |
+                          HRI_OOM_COULD(FRAGMENTED),
+                      f->share_total_bytes ? "undecidable: what was requested is missing"
+                                           : "undecidable: the message has no figures");
+    break;
+  case HRI_OOM_DRIVER: judge_library(f); break;
+  case HRI_OOM_PINNED: judge_host(m, HR_OOM_LIKELY); break;
+  case HRI_OOM_HOST: judge_host(m, HR_OOM_CERTAIN); break;
+  case HRI_OOM_HOST_LIKELY: judge_host(m, HR_OOM_LIKELY); break;
+  case HRI_OOM_LIBRARY: judge_library(f); break;
+  case HRI_OOM_VLLM_CAP:
+    hri_oom_line(f, "%s keeps to %s x total; what is left for the KV cache is too little. No allocation failed",
+                 f->source, share_of(f));
+    judge_share(f);
+    break;
+  case HRI_OOM_VLLM_BUSY: judge_busy(f); break;
+  case HRI_OOM_CHIP:
+    hri_oom_line(
+        f, "shared memory and registers belong to a kernel's block on the chip; the device's memory is not involved");
+    hri_oom_say(f, HR_OOM_ON_CHIP, HR_OOM_CERTAIN,
+                "a kernel needs more on-chip memory than this GPU has: no allocation failed");
+    break;
+  case HRI_OOM_ENDED:
+    hri_oom_line(f, "the text lists what may have ended the process; that it was memory is one of several");
+    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NO_FAILURE),
+                      "a process ended: killed for memory, stopped or crashed");
+    break;
+  case HRI_OOM_REPORT: hri_oom_judge_report(f); break;
+  case HRI_OOM_FOREIGN_LIKELY:
+    hri_oom_line(f, "%s is an interface that PyTorch does not use for this; who called it the text does not say",
+                 f->source);
+    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_LIKELY, "this is most likely not PyTorch's message: %s refused memory",
+                f->source);
+    break;
+  case HRI_OOM_FOREIGN:
+    hri_oom_line(f, "the message is %s's; its allocator and its settings are not PyTorch's", f->source);
+    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_CERTAIN,
+                "this is %s's message, not PyTorch's: Headroom does not explain it", f->source);
+    break;
+  }
+}

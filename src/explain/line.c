@@ -1,0 +1,260 @@
+/* One raw line of a log: what a launcher, a logger or an editor put before its text, whose it is, and what of it is
+ * dressing. */
+#include "explain/line.h"
+
+#include "explain/match.h"
+#include "explain/report.h"
+
+/* A number of at most five digits at line[*at]; -1 when there is none. */
+static int32_t read_small(const char *line, size_t count, size_t *at) {
+  int32_t value = 0;
+  size_t start = *at;
+  while (*at < count && hri_is_digit(line[*at]) && *at - start < 5) value = value * 10 + (line[(*at)++] - '0');
+  return *at == start || (*at < count && hri_is_digit(line[*at])) ? -1 : value;
+}
+
+static bool starts_with(const char *line, size_t count, size_t at, const char *word) {
+  size_t i = 0;
+  for (; word[i]; i++)
+    if (at + i >= count || hri_line_lower(line[at + i]) != word[i]) return false;
+  return true;
+}
+
+/* A host's name: letters, digits and "-", with a letter and a digit. Names of source files have a dot. */
+static bool is_host(const char *line, size_t from, size_t to) {
+  bool letter = false, digit = false;
+  for (size_t i = from; i < to; i++) {
+    char c = hri_line_lower(line[i]);
+    if (hri_is_digit(c)) digit = true;
+    else if (c >= 'a' && c <= 'z') letter = true;
+    else if (c != '-') return false;
+  }
+  return letter && digit;
+}
+
+/* The rank inside a bracket: "rank3", "rank: 3", "default3", "3", "1,3" of mpirun, "gpu187:2"; -1 when it holds something else. */
+static int32_t rank_inside(const char *line, size_t from, size_t to) {
+  static const char *const words[] = {"rank", "default"};
+  size_t at = from;
+  int32_t rank;
+  for (size_t i = 0; i < 2; i++)
+    for (at = from; at < to; at++) {
+      size_t p = at + strlen(words[i]);
+      if (!starts_with(line, to, at, words[i])) continue;
+      while (p < to && (line[p] == ' ' || line[p] == ':' || line[p] == '=' || line[p] == '_')) p++;
+      if (p < to && hri_is_digit(line[p])) return read_small(line, to, &p);
+    }
+  for (at = from; at < to && line[at] != ':';) at++;
+  if (is_host(line, from, at) && at < to) { /* "gpu187:2" */
+    at++;
+    rank = read_small(line, to, &at);
+    if (at == to && rank >= 0) return rank;
+  }
+  at = from;
+  rank = read_small(line, to, &at);
+  if (rank >= 0 && at < to && line[at] == ',') {
+    at++;
+    rank = read_small(line, to, &at);
+  }
+  return at == to ? rank : -1;
+}
+
+/* Whether a bracket holds the name of who speaks, "[TRT]", which stays in the text. */
+static bool is_tag(const char *line, size_t from, size_t to) {
+  char text[64];
+  size_t count = to - from < sizeof text - 2 ? to - from : sizeof text - 2;
+  bool letter = false;
+  text[0] = '['; /* an ordinary word is a name only as code has it */
+  for (size_t i = 0; i < count; i++) {
+    text[i + 1] = hri_line_lower(line[from + i]);
+    letter = letter || hri_is_letter(text[i + 1]);
+  }
+  text[count + 1] = ']';
+  return letter && hri_oom_names_speaker(text, count + 2);
+}
+
+/* "[...]:" or "(... pid=...)" at line[at]: the place behind it, or `at` when it is no prefix. */
+static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *rank, int64_t *who) {
+  char close = line[at] == '[' ? ']' : ')';
+  size_t end = at + 1;
+  int32_t found;
+  while (end < count && end - at < 64 && line[end] != close) end++;
+  if (end >= count || line[end] != close) return at;
+  if (close == ')') {
+    size_t pid = hri_oom_word(line, at, end, "pid=");
+    if (pid == end) return at;
+    for (*who = 0, pid += 4; pid < end && hri_is_digit(line[pid]);)
+      *who = (*who * 10 + (line[pid++] - '0')) & 0xffffffff;
+    *who |= 1ll << 32;
+  }
+  if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
+  found = rank_inside(line, at + 1, end);
+  if (found >= 0) *rank = found;
+  else if (close == ']' && is_tag(line, at + 1, end)) return at;
+  end++;
+  if (starts_with(line, count, end, "<stderr>") || starts_with(line, count, end, "<stdout>")) end += 8;
+  if (end < count && line[end] == ':') end++;
+  return end;
+}
+
+/* A host or task before a colon: "3: " (srun -l), "rank 3: ", "gpu-node01: ". */
+static size_t skip_label(const char *line, size_t count, size_t at, int32_t *rank) {
+  size_t end = at, number;
+  bool digit = false;
+  if (starts_with(line, count, at, "rank ") || starts_with(line, count, at, "rank")) {
+    number = at + (starts_with(line, count, at, "rank ") ? 5 : 4);
+    int32_t found = read_small(line, count, &number);
+    if (found >= 0 && number < count && line[number] == ':') {
+      *rank = found;
+      return number + 1;
+    }
+  }
+  number = at;
+  int32_t task = read_small(line, count, &number);
+  if (task >= 0 && number + 1 < count && line[number] == ':' && line[number + 1] == ' ') {
+    *rank = task;
+    return number + 1;
+  }
+  for (; end < count && end - at < 64; end++) {
+    char c = line[end];
+    if (hri_is_digit(c)) digit = true;
+    if (!hri_is_digit(c) && !(c >= 'a' && c <= 'z') && c != '-' && c != '.') break;
+  }
+  return digit && end > at && end + 1 < count && line[end] == ':' && line[end + 1] == ' ' ? end + 1 : at;
+}
+
+/* "2024-01-31T10:11:12,123" or "10:11:12". */
+static size_t skip_time(const char *line, size_t count, size_t at) {
+  static const char *const shapes[] = {"dddd-dd-dd", "dd:dd:dd", "dddd/dd/dd"};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    size_t i = 0;
+    while (shapes[s][i] && at + i < count &&
+           (shapes[s][i] == 'd' ? hri_is_digit(line[at + i]) : shapes[s][i] == line[at + i]))
+      i++;
+    if (shapes[s][i]) continue;
+    for (i += at; i < count && !hri_line_is_blank(line[i]);) i++;
+    return i + 2 < count && line[i + 1] == '-' && line[i + 2] == ' ' ? i + 3 : i;
+  }
+  return at;
+}
+
+size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64_t *who) {
+  size_t at = 0;
+  for (int round = 0; round < 12; round++) {
+    size_t before = at;
+    while (at < count && (hri_line_is_blank(line[at]) || (line[at] && strchr("#>|*`", line[at])))) at++;
+    if (at < count && (line[at] == '[' || line[at] == '(')) at = skip_bracket(line, count, at, rank, who);
+    if (at == before || at < count) at = skip_time(line, count, at);
+    at = skip_label(line, count, at, rank);
+    if (at == before) break;
+  }
+  return at;
+}
+
+/* What the beginning of a raw line, whose text starts at `start`, says about it. */
+uint8_t hri_line_shape(const char *line, size_t count, size_t start) {
+  static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
+                                       "[e]",   "[e ",   "[e:",      "[f]",    "[w]"};
+  uint8_t shape = 0;
+  size_t at = 0, end = start < 200 ? start : 200;
+  for (size_t i = 0; i < end && !(shape & HRI_OOM_LEVEL); i++)
+    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
+      if (hri_line_lower(line[i]) == levels[l][0] && starts_with(line, end, i, levels[l])) shape = HRI_OOM_LEVEL;
+  while (at < count && (hri_line_is_blank(line[at]) || (line[at] == '>' && at + 1 < count && line[at + 1] == ' ')))
+    at++; /* a quotation is what it quotes */
+  if (at + 1 < count && strchr("#*-+>", line[at]) && line[at + 1] != '-') shape |= HRI_OOM_MARKED;
+  if (at + 2 < count && (line[at] == '/' || line[at] == '-') && line[at + 1] == line[at]) shape |= HRI_OOM_COMMENT;
+  if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z')
+    shape |= HRI_OOM_COMMENT;
+  if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*'))
+    shape |= HRI_OOM_COMMENT; /* an item */
+  if (at + 2 < count && hri_is_digit(line[at]) && strchr(".)", line[at + 1]) && line[at + 2] == ' ')
+    shape |= HRI_OOM_COMMENT;
+  if (at + 1 < count && line[at] == '#') shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT;
+  if (at < count && line[at] == '|' && memchr(line + at + 1, '|', count - at - 1)) shape |= HRI_OOM_ROW;
+  return shape;
+}
+
+/* How many bytes at line[at] are dressing: a terminal escape, an emphasis mark, a short HTML tag. */
+size_t hri_line_dressing(const char *line, size_t count, size_t at) {
+  static const char *const tags[] = {"<b>", "</b>", "<em>", "</em>", "<strong>", "</strong>", "<code>", "</code>"};
+  size_t end = at + 2;
+  if (line[at] == '*' || line[at] == '`') return 1;
+  if (line[at] == '<')
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+      if (starts_with(line, count, at, tags[i])) return strlen(tags[i]);
+  if (line[at] != 0x1b) return 0;
+  if (at + 1 >= count || line[at + 1] != '[') return 1;
+  while (end < count && (hri_is_digit(line[end]) || line[end] == ';' || line[end] == '?')) end++;
+  return end < count ? end + 1 - at : end - at;
+}
+
+/* Drops terminal escapes in place, so that a coloured "[rank3]:" is seen as a prefix. */
+size_t hri_line_drop_escapes(char *line, size_t count) {
+  size_t to = 0;
+  for (size_t i = 0; i < count;) {
+    size_t skip = line[i] == 0x1b ? hri_line_dressing(line, count, i) : 0;
+    if (skip) i += skip;
+    else line[to++] = line[i++];
+  }
+  return to;
+}
+
+/* Whether the line is how a shell reports SIGKILL: "Killed" alone or behind a progress bar, "...: line 3: 4242 Killed
+ * python",
+ * "zsh: killed  python". `start` is where its text begins. */
+bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
+  static const char word[] = "killed";
+  enum { LENGTH = sizeof word - 1 };
+  while (count > start && hri_line_is_blank(line[count - 1])) count--;
+  for (size_t at = start; at < count; at++) /* also behind a bar */
+    if (line[at] == 'z' && starts_with(line, count, at, "zsh: killed") && (at == start || line[at - 1] == ']'))
+      return true;
+  if (starts_with(line, count, 0, "zsh: killed")) return true;
+  if (count - start < LENGTH) return false;
+  if (starts_with(line, count, count - LENGTH, word) && (count - start == LENGTH || line[count - LENGTH - 1] == ']'))
+    return true;
+  if (starts_with(line, count, start, "make") && starts_with(line, count, count - LENGTH - 2, "] killed")) return true;
+  for (size_t at = 1; at + LENGTH < count; at++) {
+    size_t back = at, digits;
+    if (!hri_line_is_blank(line[at - 1]) || !hri_line_is_blank(line[at + LENGTH]) ||
+        !starts_with(line, count, at, word))
+      continue;
+    while (back > 0 && hri_line_is_blank(line[back - 1])) back--;
+    for (digits = back; digits > 0 && hri_is_digit(line[digits - 1]);) digits--;
+    if (digits == back) return false;
+    while (digits > 0 && hri_line_is_blank(line[digits - 1])) digits--;
+    return digits > 0 && strchr(":]+", line[digits - 1]) != NULL;
+  }
+  return false;
+}
+
+/* Whether line[from, to) is a progress bar and nothing else: "Epoch 1:  3%|3 | 3/99 [00:03<01:36, 1.0s/it]". */
+bool hri_line_is_bar(const char *line, size_t from, size_t to) {
+  size_t picture = hri_oom_word(line, from, to, "%|");
+  while (to > from && hri_line_is_blank(line[to - 1])) to--;
+  return picture < to && line[to - 1] == ']' && hri_oom_word(line, picture, to, "/") < to;
+}
+
+/* The rank whose prefix, "[rank3]:" or "[gpu187:2]:", stands at line[at]; -1 when none does. "x[3]:" is none. */
+int32_t hri_line_rank_at(const char *line, size_t count, size_t at, size_t *behind) {
+  int32_t rank = -1;
+  int64_t who = -1;
+  if (line[at] != '[' || at + 1 >= count || hri_line_lower(line[at + 1]) < 'a' || hri_line_lower(line[at + 1]) > 'z')
+    return -1;
+  *behind = skip_bracket(line, count, at, &rank, &who);
+  return *behind > at + 1 && line[*behind - 1] == ':' ? rank : -1;
+}
+
+/* Whether line[at] is the first of a literal that a call takes, `f("[rank1]: ...")`: nobody speaks there. */
+static bool opens_literal(const char *line, size_t at) {
+  return at >= 2 && (line[at - 1] == '"' || line[at - 1] == '\'') && strchr("(,", line[at - 2]);
+}
+
+/* Where the part of the raw line that starts at `from` ends: before the prefix of a rank that is not the first. */
+size_t hri_line_part_end(const char *line, size_t count, size_t from) {
+  size_t behind;
+  for (size_t at = from + 1; at < count; at++)
+    if (line[at] == '[' && !opens_literal(line, at) && hri_line_rank_at(line, count, at, &behind) >= 0) return at;
+  return count;
+}

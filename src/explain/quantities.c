@@ -1,0 +1,232 @@
+/* The figures of a message whose words are known, each by the words next to it, whatever their order. So one reader
+ * serves all versions: "5.20 gib already allocated" (1.0 to 2.0), "5.20 gib is allocated by pytorch" (2.1 on), "currently
+ * allocated : 5.20 gib" (cudaMallocAsync). Source of the wordings: c10/cuda/CUDACachingAllocator.cpp,
+ * CUDAMallocAsyncAllocator.cpp, aten/src/ATen/mps/MPSAllocator.mm of several versions, and public reports. */
+#include "explain/figures.h"
+#include "explain/match.h"
+#include "explain/wording.h"
+
+int32_t hri_oom_read_index(const char *text, size_t at, size_t count) {
+  int32_t value = 0;
+  size_t start = at;
+  while (at < count && hri_is_digit(text[at]) && at - start < 6) value = value * 10 + (text[at++] - '0');
+  return at == start ? -1 : value;
+}
+
+static void read_device(const char *text, size_t count, hr_oom_failure *failure) {
+  static const char *const words[] = {"gpu ", "npu ", "xpu ", "device "};
+  for (size_t i = 0; i < sizeof words / sizeof *words && failure->device_index < 0; i++)
+    for (size_t at = hri_oom_word(text, 0, count, words[i]); at < count && failure->device_index < 0;
+         at = hri_oom_word(text, at + 1, count, words[i]))
+      failure->device_index = hri_oom_read_index(text, at + strlen(words[i]), count);
+}
+
+/* "process 3392 has 15.73 gib memory in use", any number of times. */
+static void read_processes(const char *text, size_t count, hri_oom_message *message) {
+  size_t at = hri_oom_word(text, 0, count, "process ");
+  for (; at < count; at = hri_oom_word(text, at + 8, count, "process ")) {
+    size_t p = at + 8;
+    hr_oom_value value = {0};
+    while (p < count && hri_is_digit(text[p])) p++;
+    if (p == at + 8 || p + 5 > count || memcmp(text + p, " has ", 5) != 0) continue;
+    if (!hri_oom_size_at(text, p + 5, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
+    if (value.bytes >= 1ull << 50) continue; /* "not known" */
+    message->processes[message->process_count] = value.bytes;
+    message->process_slack[message->process_count++] = value.slack_bytes;
+  }
+}
+
+/* Where the text ends within the words behind a figure: by as many of them as tell it from the others. */
+static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
+  static const struct {
+    const char *words;
+    size_t least;
+    hr_oom_figure figure;
+  } ends[] = {{" total capacity", 4, HR_OOM_TOTAL},
+              {" already allocated", 4, HR_OOM_ALLOCATED},
+              {" free;", 3, HR_OOM_FREE},
+              {" is free.", 5, HR_OOM_FREE},
+              {" reserved in total", 4, HR_OOM_RESERVED},
+              {" cached)", 3, HR_OOM_UNALLOCATED},
+              {" is reserved by pytorch", 6, HR_OOM_UNALLOCATED}};
+  while (count > 0 && strchr(" .])", text[count - 1])) count--; /* "...", "[...]" */
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (f[ends[i].figure].state == HR_OOM_ABSENT &&
+        hri_oom_size_before_cut(text, count, ends[i].words, ends[i].least, &f[ends[i].figure]))
+      return;
+}
+
+static void read_caching(const char *text, size_t count, hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  if (!hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
+      hri_oom_word(text, 0, count, "tried to allocate more than 1eb") < count)
+    f[HR_OOM_REQUESTED] = (hr_oom_value){HR_OOM_READ, 1ull << 60, 0}; /* all that PyTorch prints of such a size */
+  if (f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT &&
+      hri_oom_size_after(text, count, "tried to allocate -", &f[HR_OOM_REQUESTED])) /* as the size that it wraps to */
+    f[HR_OOM_REQUESTED].bytes = UINT64_MAX - f[HR_OOM_REQUESTED].bytes + 1;
+  if (!hri_oom_size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
+      !hri_oom_size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
+    if (!hri_oom_size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]))
+      (void)hri_oom_size_before(text, count, " total;", &f[HR_OOM_TOTAL]);
+  if (!hri_oom_size_before(text, count, " is free", &f[HR_OOM_FREE]) &&
+      !hri_oom_size_before(text, count, " free", &f[HR_OOM_FREE]))
+    (void)hri_oom_size_after(text, count, " of which", &f[HR_OOM_FREE]);
+  if (!hri_oom_size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]) &&
+      !hri_oom_size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]) && /* else cut within those words */
+      !hri_oom_size_after(text, count, "of the allocated memory", &f[HR_OOM_ALLOCATED]))
+    (void)hri_oom_size_after(text, count, "total capacity;", &f[HR_OOM_ALLOCATED]);
+  (void)hri_oom_size_before(text, count, "reserved in total", &f[HR_OOM_RESERVED]);
+  if (!hri_oom_size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
+    (void)hri_oom_size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
+  (void)hri_oom_size_before(text, count, "allocated in private pools", &f[HR_OOM_PRIVATE_POOLS]);
+  (void)hri_oom_size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
+  if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]) &&
+      hri_oom_word(text, 0, count, "process ") == count) /* left out by who pasted it */
+    (void)hri_oom_size_before(text, count, " memory in use", &f[HR_OOM_THIS_PROCESS]);
+  read_cut_end(text, count, f);
+  message->expandable = hri_oom_word(text, 0, count, "expandable_segments is enabled") < count;
+  read_device(text, count, &message->failure);
+  read_processes(text, count, message);
+}
+
+/* "... on device 0 while trying to allocate 3630170112 bytes (free: 202833920, total: 25250627584)": bytes, unrounded. */
+static void read_exact(const char *text, size_t count, hri_oom_message *message) {
+  static const struct {
+    const char *words;
+    hr_oom_figure figure;
+  } places[] = {{"while trying to allocate", HR_OOM_REQUESTED}, {"free:", HR_OOM_FREE}, {"total:", HR_OOM_TOTAL}};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    size_t at = hri_oom_word(text, 0, count, places[i].words), digits = 0;
+    uint64_t bytes = 0;
+    if (at == count) continue;
+    for (at += strlen(places[i].words); at < count && text[at] == ' ';) at++;
+    for (; at < count && hri_is_digit(text[at]) && digits < 19; digits++)
+      bytes = bytes * 10 + (uint64_t)(text[at++] - '0');
+    if (digits > 0) message->failure.figures[places[i].figure] = (hr_oom_value){HR_OOM_READ, bytes, 0};
+  }
+  message->exact = true;
+  read_device(text, count, &message->failure);
+}
+
+static void read_async(const char *text, size_t count, hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  (void)hri_oom_size_after(text, count, "currently allocated", &f[HR_OOM_ALLOCATED]);
+  (void)hri_oom_size_after(text, count, "requested", &f[HR_OOM_REQUESTED]);
+  (void)hri_oom_size_after(text, count, "device limit", &f[HR_OOM_TOTAL]);
+  (void)hri_oom_size_after(text, count, "free (according to cuda)", &f[HR_OOM_FREE]);
+  (void)hri_oom_size_after(text, count, "user-supplied memory fraction)", &f[HR_OOM_ALLOWED]);
+}
+
+static void read_mps(const char *text, size_t count, hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  (void)hri_oom_size_after(text, count, "mps allocated:", &f[HR_OOM_ALLOCATED]);
+  (void)hri_oom_size_after(text, count, "other allocations:", &message->aside);
+  (void)hri_oom_size_after(text, count, "max allowed:", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]);
+}
+
+/* Values that stand for "not known", and what follows from two figures. */
+static void settle(hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++)
+    if (i != HR_OOM_REQUESTED && f[i].state == HR_OOM_READ && f[i].bytes >= 1ull << 50)
+      f[i] = (hr_oom_value){.state = HR_OOM_NOT_KNOWN};
+  if (f[HR_OOM_THIS_PROCESS].state == HR_OOM_READ && f[HR_OOM_THIS_PROCESS].bytes == 0)
+    f[HR_OOM_THIS_PROCESS].state = HR_OOM_NOT_KNOWN;
+  if (f[HR_OOM_ALLOCATED].state != HR_OOM_READ) return;
+  if (f[HR_OOM_RESERVED].state == HR_OOM_ABSENT && f[HR_OOM_UNALLOCATED].state == HR_OOM_READ) {
+    f[HR_OOM_RESERVED].state = HR_OOM_DERIVED;
+    f[HR_OOM_RESERVED].bytes = f[HR_OOM_ALLOCATED].bytes + f[HR_OOM_UNALLOCATED].bytes;
+    f[HR_OOM_RESERVED].slack_bytes = f[HR_OOM_ALLOCATED].slack_bytes + f[HR_OOM_UNALLOCATED].slack_bytes;
+  } else if (f[HR_OOM_UNALLOCATED].state == HR_OOM_ABSENT && f[HR_OOM_RESERVED].state == HR_OOM_READ) {
+    uint64_t reserved = f[HR_OOM_RESERVED].bytes, allocated = f[HR_OOM_ALLOCATED].bytes;
+    f[HR_OOM_UNALLOCATED].state = HR_OOM_DERIVED;
+    f[HR_OOM_UNALLOCATED].bytes = reserved > allocated ? reserved - allocated : 0;
+    f[HR_OOM_UNALLOCATED].slack_bytes = f[HR_OOM_ALLOCATED].slack_bytes + f[HR_OOM_RESERVED].slack_bytes;
+  }
+}
+
+static const char *wording_of(const char *text, size_t count) {
+  static const struct {
+    const char *words, *versions;
+  } eras[] = {
+      {"total capacty", "2.1"},          {"is allocated by pytorch", "2.2 and later"},
+      {"max_split_size", "1.10 to 2.0"}, {"reserved in total", "1.4 to 1.9"},
+      {" cached", "1.0 to 1.3"},
+  };
+  for (size_t i = 0; i < sizeof eras / sizeof *eras; i++)
+    if (hri_oom_word(text, 0, count, eras[i].words) < count) return eras[i].versions;
+  return "";
+}
+
+/* ---- by kind ---- */
+
+void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message) {
+  hr_oom_failure *failure = &message->failure;
+  hr_oom_value *f = failure->figures;
+  const char *at = text + from;
+  size_t count = end - from;
+  switch (message->kind) {
+  case HRI_OOM_CACHING:
+    if (hri_oom_word(at, 0, 64 < count ? 64 : count, "memory allocation failed with oom") == 0) {
+      read_exact(at, count < 300 ? count : 300, message);
+      break;
+    }
+    read_caching(at, count, message);
+    failure->wording = wording_of(at, count);
+    break;
+  case HRI_OOM_ASYNC: read_async(at, count, message); break;
+  case HRI_OOM_REJECTED:
+    (void)hri_oom_size_after(at, count < 400 ? count : 400, "requested size:", &f[HR_OOM_REQUESTED]);
+    failure->wording = "2.12 and later";
+    break;
+  case HRI_OOM_MPS: read_mps(at, count, message); break;
+  case HRI_OOM_BARE:
+    if (strcmp(failure->source, "pytorch-directml") == 0)
+      (void)hri_oom_size_after(at, count, "allocate tensor with", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_size_after(at, count < 60 ? count : 60, "buffer size:", &f[HR_OOM_REQUESTED]);
+    break;
+  case HRI_OOM_HOST:
+    if (!hri_oom_size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
+        !hri_oom_size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
+    break;
+  case HRI_OOM_LIBRARY:
+    for (size_t i = 0; i < 3 && f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT; i++)
+      (void)hri_oom_size_after(at, count < 100 ? count : 100,
+                               i == 0   ? "cuda calloc async"
+                               : i == 1 ? "cuda calloc"
+                                        : "cudamalloc",
+                               &f[HR_OOM_REQUESTED]);
+    break;
+  case HRI_OOM_VLLM_CAP: /* "(8.00 gib kv cache is needed, which is larger than the available kv cache memory (5.25 gib)" */
+    if (hri_oom_size_before(at, count, " kv cache is needed", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_size_after(at, count, "available kv cache memory (", &f[HR_OOM_ALLOWED]);
+    break;
+  case HRI_OOM_VLLM_BUSY: {
+    size_t slash = hri_oom_word(at, 0, count < 200 ? count : 200, "/");
+    if (slash < count && hri_oom_size_at(at, slash + 1, count, &f[HR_OOM_TOTAL]))
+      (void)hri_oom_size_in_unit_of(at, slash, count, &f[HR_OOM_FREE]); /* "(3.1/79.1 gib)" */
+    slash = hri_oom_word(at, 0, count < 300 ? count : 300, "utilization (");
+    slash = hri_oom_word(at, slash, count < slash + 24 ? count : slash + 24, ", "); /* "(0.9, 71.24 gib)" */
+    if (slash < count) (void)hri_oom_size_at(at, slash + 2, count, &f[HR_OOM_REQUESTED]);
+    break;
+  }
+  case HRI_OOM_CHIP:
+    (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_count_after(at, count < 300 ? count : 300, "hardware limit:", &f[HR_OOM_ALLOWED]);
+    break;
+  default: break;
+  }
+  if (message->kind == HRI_OOM_FOREIGN && hri_oom_word(at, 0, count < 300 ? count : 300, " hbm") < count) {
+    size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
+    if (of - used < 20) (void)hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL]);
+  }
+  if (strcmp(failure->source, "ray") == 0) { /* "was 59.84gb / 62.51gb (0.95)", "memory used=49.21gb" */
+    size_t near = count < 800 ? count : 800;
+    (void)hri_oom_size_after(at, near, "gb / ", &f[HR_OOM_TOTAL]);
+    (void)hri_oom_size_after(at, near, "memory used=", &f[HR_OOM_THIS_PROCESS]);
+  }
+  settle(message);
+}

@@ -1,0 +1,404 @@
+/* What the words around a head say: whose message it is and of which kind, or that it is none - advice, a name that is
+ * spoken of, part of a program. */
+#include "explain/wording.h"
+
+#include <stdio.h>
+
+#include "explain/match.h"
+
+static bool before_ends(const hri_oom_around *a, const char *words) {
+  size_t length = strlen(words), at = a->at;
+  while (at > a->start && a->text[at - 1] == ' ') at--;
+  return at - a->start >= length && memcmp(a->text + at - length, words, length) == 0;
+}
+static bool before_has(const hri_oom_around *a, const char *words) {
+  return hri_oom_word(a->text, a->start, a->at, words) < a->at;
+}
+static bool after_starts(const hri_oom_around *a, const char *words) {
+  size_t length = strlen(words);
+  return a->count - a->after >= length && memcmp(a->text + a->after, words, length) == 0;
+}
+static bool after_has(const hri_oom_around *a, size_t within, const char *words) {
+  size_t end = a->count - a->after < within ? a->count : a->after + within;
+  return hri_oom_word(a->text, a->after, end, words) < end;
+}
+
+/* Whether "CUDA out of memory" is spoken of and not reported: advice, names of handlers and tests. With a request it is
+ * reported, whatever stands around it. */
+static bool is_talk(const hri_oom_around *a, const char *backend) {
+  static const char *const before[] = {"avoid",
+                                       "avoids",
+                                       "avoiding",
+                                       "prevent",
+                                       "prevents",
+                                       "preventing",
+                                       "in case of",
+                                       "against",
+                                       "without",
+                                       "handle",
+                                       "handles",
+                                       "handling",
+                                       "catch",
+                                       "catches",
+                                       "catching",
+                                       "simulate",
+                                       "simulated",
+                                       "possible",
+                                       "potential",
+                                       "may cause",
+                                       "might cause",
+                                       "can cause",
+                                       "could cause",
+                                       "lead to",
+                                       "leads to",
+                                       "risk of",
+                                       "in the event of",
+                                       "if you get",
+                                       "if you see",
+                                       "if you run into",
+                                       "if you hit",
+                                       "if you encounter",
+                                       "to reduce",
+                                       "chance of",
+                                       "a",
+                                       "any",
+                                       "the",
+                                       "on",
+                                       "of",
+                                       "if",
+                                       "when",
+                                       "upon",
+                                       "or",
+                                       "like",
+                                       "#",
+                                       "//",
+                                       "about"};
+  static const char *const behind[] = {" handler",   " handling", " hook",       " callback",    " detect",
+                                       " guard",     " protect",  " recovery",   " prevent",     " fallback",
+                                       " check",     " test",     " retry",      " retries",     " errors",
+                                       " issues",    " problems", " exceptions", " situation",   " scenario",
+                                       " condition", " issue",    " solution",   " (oom) error", " unless",
+                                       " is "};
+  char words[64];
+  if (after_has(a, 40, "tried to allocate")) return false;
+  for (size_t at = a->after; at < a->count && at < a->after + 60 && !strchr(".:;(\n", a->text[at]); at++)
+    if (a->text[at] == '?') return true; /* a question */
+  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+    if (after_starts(a, behind[i])) return true;
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    (void)snprintf(words, sizeof words, " %s %s", before[i], backend);
+    if (before_ends(a, words) || before_ends(a, words + 1)) return true;
+  }
+  return false;
+}
+
+/* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
+static bool is_named(const hri_oom_around *a) {
+  static const char *const before[] = {"!=",      "&&",      "||",     "throw std::", "const std::", "throws std::",
+                                       " raise",  " return", "==",     "== \"",       "== '",        " when",
+                                       " if",     " as",     " case",  " a",          " using",      " use",
+                                       " of",     " the",    "kill -", "signal.",     " via",        " with",
+                                       " raises", " sends",  " send",  " sending",    " due to"};
+  static const char *const behind[] = {" = ",    ";",        "&",          " &",     "():",  "();",
+                                       " as ",   " is ",     " was ",      " when ", " if ", " means",
+                                       " occur", " message", " exception", "/",      "ed"};
+  static const char *const reports[] = {"failed with", "exited with", "died with", "ended with", "error with"};
+  for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
+    if (before_ends(a, reports[i])) return false;
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    size_t length = strlen(before[i]);
+    bool first = before[i][0] == ' ' && a->start == 0 && a->at == length &&
+                 memcmp(a->text, before[i] + 1, length - 1) == 0; /* at the very start no blank stands before it */
+    if (first || before_ends(a, before[i])) return true;
+  }
+  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+    if (after_starts(a, behind[i])) return true;
+  return false;
+}
+
+/* Whether the name of an error code is part of a program: an arm of a match, an enumerator, a definition. */
+static bool is_in_program(const hri_oom_around *a) {
+  static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),"};
+  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+    if (after_starts(a, behind[i])) return true;
+  if (before_ends(a, " when") || before_ends(a, " if")) return true; /* or of a sentence about it */
+  return before_ends(a, "define") || before_ends(a, " case") || (before_ends(a, "::") && after_starts(a, ")"));
+}
+
+/* Whether a process was killed on purpose: when a run tears down its workers, by a scheduler. */
+static bool is_intended_kill(const hri_oom_around *a) {
+  static const char *const before[] = {"during teardown", "at teardown", "during shutdown",
+                                       "at shutdown",     "on shutdown", "exception ignored in"};
+  hri_oom_around far = *a;
+  far.start = a->at > 320 ? a->at - 320 : 0;
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+    if (before_has(&far, before[i])) return true;
+  return after_has(a, 60, "preempt") || after_has(a, 60, "<pid>") || after_starts(a, " from the scheduler");
+}
+
+/* An extension's own check: "CUDA runtime error: out of memory", "cuda failed with error 2 out of memory". */
+static bool is_check(const hri_oom_around *a) {
+  hri_oom_around near = *a;
+  near.start = a->at - a->start > 60 ? a->at - 60 : a->start;
+  if (!before_has(&near, "cuda") && !before_has(&near, "hip")) return false;
+  if (!before_has(&near, "error") && !before_has(&near, "fail")) return false;
+  return before_ends(a, ":") || before_ends(a, " 2") || before_ends(a, "(2)") || before_ends(a, "failed with error");
+}
+
+/* Whose "cudaMalloc failed" it is. */
+static hri_oom_reading read_malloc(const hri_oom_around *a) {
+  static const char *const names[][2] = {{"pooled_storage_manager", "mxnet"},
+                                         {"mxnet", "mxnet"},
+                                         {"dmlc", "mxnet"},
+                                         {"ggml", "ggml"}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (before_has(a, names[i][0])) return (hri_oom_reading){HRI_OOM_FOREIGN, names[i][1]};
+  return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
+}
+
+/* "out of memory" as other programs and extensions report it, by what stands right before. */
+static hri_oom_reading read_macro(const hri_oom_around *a) {
+  if (before_ends(a, "error=2 :") && before_has(a, "thcudacheck fail"))
+    return (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda"};
+  if (before_ends(a, "):") && before_has(a, "cuda error (")) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
+  if (before_ends(a, "gpuassert:")) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
+  if (before_ends(a, "(2 vs. 0)") && before_has(a, "check failed:")) return (hri_oom_reading){HRI_OOM_FOREIGN, "caffe"};
+  if (after_starts(a, " allocating ") && after_has(a, 80, "after a total of"))
+    return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "compiler"};
+  if (after_starts(a, " allocating ") && after_has(a, 60, " bytes")) return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
+  if (after_starts(a, " to allocate ") && after_has(a, 60, " bytes (total"))
+    return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
+  if (after_starts(a, " trying to allocate") && before_has(a, "bfc_allocator"))
+    return (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
+  if (before_has(a, "cudamalloc fail") && before_ends(a, ":")) return read_malloc(a);
+  if (before_ends(a, "c error:") && before_has(a, "tokenizing"))
+    return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "pandas"};
+  if (is_check(a)) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
+  return (hri_oom_reading){HRI_OOM_NOTHING, ""};
+}
+
+/* "out of memory". */
+static hri_oom_reading read_memory_head(const hri_oom_around *a) {
+  static const struct {
+    const char *words, *source;
+    hri_oom_kind kind;
+  } before[] = {
+      {"mps backend", "pytorch-mps", HRI_OOM_MPS},
+      {"cuda runtime error (2) :", "pytorch-cuda", HRI_OOM_BARE},
+      {"cuda runtime error (2):", "pytorch-cuda", HRI_OOM_BARE},
+      {"cuda driver error:", "pytorch-cuda", HRI_OOM_BARE}, /* its calls for expandable segments */
+      {"cudamalloc retry failed:", "mxnet", HRI_OOM_FOREIGN},
+  };
+  static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
+  static const char *const sources[] = {"pytorch-cuda", "pytorch-hip",  "pytorch-xpu",
+                                        "pytorch-npu",  "pytorch-musa", "pytorch-mlu"};
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+    if (before_ends(a, before[i].words)) return (hri_oom_reading){before[i].kind, before[i].source};
+  if (after_starts(a, ": killed process") || after_starts(a, ": kill process") || before_ends(a, "memory cgroup"))
+    return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
+  if (before_ends(a, "error") && after_starts(a, " at line")) return (hri_oom_reading){HRI_OOM_LIBRARY, "bitsandbytes"};
+  if (after_starts(a, " error on gpu ")) return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
+  for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+    bool caching = before_ends(a, backends[i]);
+    char with[16] = {0};
+    memcpy(with, backends[i], strlen(backends[i]));
+    memcpy(with + strlen(with), " error:", 8);
+    if (before_ends(a, with) && (before_has(a, "llama runner") || before_has(a, "ggml")))
+      return (hri_oom_reading){HRI_OOM_FOREIGN, "ggml"};
+    if (before_ends(a, with))
+      return (hri_oom_reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ||
+                                       after_has(a, 60, "hostalloc") || after_has(a, 60, "mallochost")
+                                   ? HRI_OOM_PINNED
+                                   : HRI_OOM_BARE,
+                               sources[i]};
+    if (caching && after_has(a, 60, "preemptively rejected")) return (hri_oom_reading){HRI_OOM_REJECTED, sources[i]};
+    if (caching)
+      return is_talk(a, backends[i]) ? (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK}
+                                     : (hri_oom_reading){HRI_OOM_CACHING, sources[i]};
+  }
+  if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
+    return (hri_oom_reading){HRI_OOM_CACHING, "pytorch-cuda"};
+  /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
+  if (before_has(a, "cuda failure") && after_has(a, 12, "; gpu="))
+    return (hri_oom_reading){HRI_OOM_FOREIGN, "onnxruntime"};
+  if (before_has(a, "cuda failure") && before_ends(a, "'")) return (hri_oom_reading){HRI_OOM_LIBRARY, "nccl"};
+  if (before_has(a, "nccl") && before_has(a, "cuda")) return (hri_oom_reading){HRI_OOM_LIBRARY, "nccl"};
+  return read_macro(a);
+}
+
+/* "srun: error: gpu01: tasks 0-3: out of memory": of a task, not of what a task printed. */
+static bool ends_task(const hri_oom_around *a) {
+  static const char words[] = ": out of memory";
+  size_t end = a->count - a->after < 100 ? a->count : a->after + 100;
+  size_t at = hri_oom_word(a->text, a->after, end, words), task = hri_oom_word(a->text, a->after, end, "task");
+  return at < end && task < at && (hri_is_digit(a->text[at - 1]) || a->text[at - 1] == ']');
+}
+
+/* Reports of the kernel, Slurm, systemd, docker and Kubernetes; not names of settings, and not counters that stand at
+ * 0. */
+static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a) {
+  static const char *const reports[] = {":constraint", " event", "' "};
+  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
+  size_t at = a->after;
+  if (strcmp(words, "oomkilled") == 0) {
+    if (before_ends(a, "reason:")) return certain; /* Kubernetes */
+    bool no = after_has(a, 9, "false") || after_starts(a, "}}");
+    return no || is_named(a) ? nothing : certain;
+  }
+  for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
+    if (after_starts(a, reports[i]) && !before_ends(a, "detected 0")) return certain;
+  if (after_starts(a, "er") && before_ends(a, "invoked")) return certain;
+  if (before_ends(a, "result '") || before_ends(a, "result=")) return certain; /* systemd */
+  while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at]) at++;
+  if (words[3] == '_' && at > a->after && at < a->count && a->text[at] >= '1' && a->text[at] <= '9')
+    return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
+  return after_starts(a, "er") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : nothing;
+}
+
+/* "Exit code 137 means that ...": the digits from `at` on are followed by prose about them. */
+static bool is_explained(const hri_oom_around *a, size_t at) {
+  static const char *const prose[] = {" mean",    " indicates", " usually",   " typically",   " often", " is the ",
+                                      " implies", " stands ",   " in docker", " is reserved", "?"};
+  hri_oom_around behind = *a;
+  while (at < a->count && hri_is_digit(a->text[at])) at++;
+  behind.after = at;
+  for (size_t i = 0; i < sizeof prose / sizeof *prose; i++)
+    if (after_starts(&behind, prose[i])) return true;
+  return false;
+}
+
+/* "cudaErrorMemoryAllocation": thrust's when one of its functions failed, a checker's that reports every call. */
+static hri_oom_reading read_allocation_code(const hri_oom_around *a, hri_oom_reading plain) {
+  static const char *const functions[] = {"parallel_for failed:", "transform failed:", "reduce failed:",
+                                          "for_each failed:",     "sort failed:",      "scan failed:",
+                                          "after reduction step", "copy failed:",      "get_temporary_buffer failed"};
+  if (before_ends(a, "program hit")) return (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "compute-sanitizer"};
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    if (before_has(a, functions[i])) return (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
+  return plain;
+}
+
+static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
+  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
+  if (strcmp(words, "enforce fail at") == 0) {
+    if (after_has(a, 60, "alloc_cpu") || after_has(a, 60, "cpuallocator"))
+      return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
+    if (after_has(a, 200, "out of memory")) return (hri_oom_reading){HRI_OOM_BARE, "caffe2"};
+    return nothing;
+  }
+  if (strcmp(words, "memoryerror") == 0) {
+    bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
+    if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
+    if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
+    if (!whole || after_starts(a, ": std::bad_alloc") ||
+        (after_starts(a, ": unable to alloc") && after_has(a, 100, "array")) || is_named(a))
+      return nothing;
+    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
+               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
+               : nothing;
+  }
+  if (strcmp(words, "unable to allocate") == 0)
+    return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape")
+               ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
+               : nothing;
+  if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
+    return after_has(a, 400, "cannot allocate memory") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "mmap"} : nothing;
+  if (strcmp(words, "/dev/shm/") == 0)
+    return before_has(a, "error while creating shared memory") || before_has(a, "failed to extend") ||
+                   after_has(a, 200, "no space left")
+               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
+               : nothing;
+  if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
+    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") ||
+                   before_has(a, "/dev/shm")
+               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
+               : nothing;
+  if (strncmp(words, "os::", 4) == 0)
+    return after_has(a, 60, "failed; error=") ? (hri_oom_reading){HRI_OOM_HOST, "java"} : nothing;
+  if (strcmp(words, "killed process ") == 0)
+    return after_has(a, 100, "total-vm") ? (hri_oom_reading){HRI_OOM_HOST, "kernel"} : nothing;
+  if (strcmp(words, "bad allocation") == 0)
+    return before_ends(a, ":") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
+  if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
+    return before_has(a, "vulkan") || before_has(a, "vk_") || words[5] == 'o'
+               ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
+               : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
+  if (strncmp(words, "outofmemoryerror", 16) == 0) /* cudaMallocAsync's, of which the rest was left out */
+    return after_has(a, 40, "would exceed") ? nothing : (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda-async"};
+  if (strcmp(words, "signal 9") == 0) {
+    bool whole = a->after == a->count || !hri_is_name(a->text[a->after]);
+    bool ended = before_ends(a, "on") || before_ends(a, "by") || before_ends(a, "due to") || before_ends(a, "with") ||
+                 after_starts(a, " (kill") || after_starts(a, " (sigkill");
+    return whole && ended ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
+  }
+  if (strcmp(words, "srun: error:") == 0) return ends_task(a) ? (hri_oom_reading){HRI_OOM_HOST, "slurm"} : nothing;
+  if (strncmp(words, "oom", 3) == 0) return read_kill_head(words, a);
+  if (strstr(words, "host") && strstr(words, "alloc"))
+    return after_has(a, 120, "out of memory") ? (hri_oom_reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
+  if (strncmp(words, "resource", 8) == 0) { /* resource_exhausted also means quotas of other services */
+    if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
+        !after_has(a, 200, "attempting to reserve") && !after_has(a, 200, "exceeding available bytes"))
+      return nothing;
+    if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
+      return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
+    return (hri_oom_reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
+  }
+  for (size_t at = a->after; at < a->count && at - a->after < 12; at++) { /* exit codes */
+    char c = a->text[at];
+    if (c == ')' || (c == '=' && at + 1 < a->count && a->text[at + 1] == '='))
+      return nothing; /* "getexitcode() == 137" */
+    if (c == '-' || hri_is_digit(c)) {
+      bool minus = c == '-';
+      if (is_explained(a, at + 1)) return nothing;
+      int32_t code = hri_oom_read_index(a->text, at + (minus ? 1 : 0), a->count);
+      bool signal = code == 9 && (minus || before_has(a, "bad termination")); /* mpirun prints the signal as a code */
+      return signal || (!minus && code == 137) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
+    }
+  }
+  return nothing;
+}
+
+/* Their bad_alloc is the device's. */
+static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading plain) {
+  if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") &&
+      !after_has(a, 80, "cudaerrormemoryallocation"))
+    return plain;
+  return before_has(a, "rmm") || after_has(a, 80, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
+                                                         : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
+}
+
+/* Words of the driver and of libraries that TensorFlow's executor prints, also without its file's name. */
+static bool is_executor(const hri_oom_around *a) {
+  return before_has(a, "tensorflow") || before_has(a, "stream_executor") || before_ends(a, "bytes) from device:") ||
+         before_ends(a, "bytes on host:") || after_starts(a, " in tensorflow/");
+}
+
+/* Whether the head's words are there and report nothing. */
+static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, const char *source) {
+  const char *words = head->words;
+  bool sigkill = strcmp(words, "sigkill") == 0, known = head->kind != HRI_OOM_NOTHING;
+  bool code = strstr(words, "alloc_failed") || strstr(words, "not_initialized") || strstr(words, "out_of_memory") ||
+              strstr(words, "out_of_device_memory") || strstr(words, "exhausted");
+  bool name = sigkill || strstr(words, "error") || strcmp(words, "bad_alloc") == 0;
+  if (strcmp(words, "tried to allocate") == 0) /* the host's; or no size follows */
+    return before_has(a, "malloc failed (") || (!after_has(a, 24, "ib") && !after_has(a, 30, "b"));
+  if (strcmp(source, "kill") == 0 && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
+  if (sigkill && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror"))
+    return true; /* what that exception says when it is printed without its name: it was caught */
+  return (known && name && is_named(a)) || (code && is_in_program(a)) ||
+         (strstr(words, "exhausted") && after_starts(a, ", \"")); /* a status that a program makes */
+}
+
+hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
+  hri_oom_reading r = {head->kind, head->source};
+  if (strcmp(head->words, "out of memory") == 0) r = read_memory_head(a);
+  else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
+  if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))
+    r = (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
+  if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
+  if (strcmp(head->words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(a, r);
+  if (strcmp(head->words, "sigkill") == 0 && before_has(a, "root cause")) r.kind = HRI_OOM_ENDED;
+  if (r.kind != HRI_OOM_NOTHING && reports_nothing(head, a, r.source))
+    r = (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK};
+  return r;
+}

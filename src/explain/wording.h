@@ -1,0 +1,39 @@
+/* The wordings of messages: heads, what the words around them say, and the figures that each kind prints. */
+#ifndef HRI_EXPLAIN_WORDING_H
+#define HRI_EXPLAIN_WORDING_H
+
+#include "explain/message.h"
+
+typedef struct hri_oom_head {
+  const char *words;
+  const char *source;
+  hri_oom_kind kind; /* NOTHING: the words around it decide */
+} hri_oom_head;
+
+/* A head in its text: text[start, at) is before it, text[after, count) behind it. */
+typedef struct hri_oom_around {
+  const char *text;
+  size_t start, at, after, count;
+} hri_oom_around;
+
+/* The source of a reading, and of a message, whose words are known and only spoken of. */
+#define HRI_OOM_TALK "talk"
+
+typedef struct hri_oom_reading {
+  hri_oom_kind kind;
+  const char *source;
+} hri_oom_reading;
+
+/* The head at text[at]; NULL when there is none. The longest of those that begin alike comes first. */
+const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count);
+
+/* Kind and source by the head and the words around it; NOTHING when they report nothing. */
+hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *around);
+
+/* The figures that a message of its kind and source prints in text[from, end). */
+void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message);
+
+/* A number of at most six digits at text[at]; -1 when there is none. */
+int32_t hri_oom_read_index(const char *text, size_t at, size_t count);
+
+#endif
