@@ -90,7 +90,7 @@ typedef enum hr_effect {
 typedef struct hr_field {
   const char *name; /* the option without its dashes; also the key of a recipe */
   hr_field_kind kind;
-  const char *group, *operand, *help; /* heading, "N", what it is */
+  const char *group, *operand, *help; /* heading, "N", what it is ("; inspect: ..." is a clause for that command alone) */
   uint32_t commands;                  /* HR_FOR_* */
   hr_home home;
   size_t offset, second;
