@@ -65,13 +65,25 @@ done_by ./plan_a_job-headroom-plan gpt2-124m rtx-3060
 cat >chat.c <<'C'
 #include <headroom/text.h>
 #include <stdio.h>
-int main(void) { return hr_version_number() != HR_VERSION_NUMBER || printf("%u presets\n", hr_chat_preset_count()) < 0; }
+#include <string.h>
+int main(void) {
+  const char *messages = "[{\"role\": \"user\", \"content\": \"Hello\"}]";
+  hr_error error;
+  hr_chat *chat;
+  hr_rendered turn;
+  if (hr_chat_open("chatml", NULL, &chat, &error) != HR_OK) return 1;
+  if (hr_chat_render(chat, messages, strlen(messages), true, &turn, &error) != HR_OK) return 1;
+  fwrite(turn.text, 1, turn.bytes, stdout);
+  hr_rendered_deinit(&turn);
+  hr_chat_close(chat);
+  return 0;
+}
 C
 # The archive: its own dependencies come from the .pc file.
 # shellcheck disable=SC2046,SC2086
 done_by $cc $flags -o chat $(pkg-config --cflags headroom-text) chat.c "$work/second/lib/libheadroom-text.a" \
   $(pkg-config --static --libs headroom-text | sed 's/-lheadroom-text//')
-done_by ./chat; expect_out presets
+done_by ./chat; expect_out '^<.im_start.>user$'; expect_out '^Hello'
 readelf -d chat | grep -q libheadroom && fail "an archive was asked for"
 
 # ---- CMake ----
