@@ -39,8 +39,8 @@ static offer device_offer(unsigned bit) {
 
 /* What the value of an option may be, of the command `bit`. */
 static offer offer_of(const hr_field *o, unsigned bit) {
-  const bool words = (o->words && (o->kind == HR_FIELD_CHOICE || o->kind == HR_FIELD_WORD || o->word_values)) ||
-                     o->suggested;
+  const bool words =
+      (o->words && (o->kind == HR_FIELD_CHOICE || o->kind == HR_FIELD_WORD || o->word_values)) || o->suggested;
   const bool files = o->kind == HR_FIELD_PATH || o->kind == HR_FIELD_PATHS;
   if (o->kind == HR_FIELD_DEVICE) return device_offer(bit);
   if (o->operand && strcmp(o->operand, "MODEL") == 0) return OFFER_MODELS;
@@ -59,8 +59,8 @@ static offer operand_of(const cli_command *command) {
 
 /* Every word of an offer; files are the shell's own. */
 static void each_word(const hr_field *o, offer kind, text_sink *sink, void *context) {
-  const char *const *words = kind == OFFER_WORDS || kind == OFFER_WORDS_FILES ? (o->words ? o->words : o->suggested)
-                                                                              : NULL;
+  const char *const *words =
+      kind == OFFER_WORDS || kind == OFFER_WORDS_FILES ? (o->words ? o->words : o->suggested) : NULL;
   hr_device device;
   for (size_t i = 0; words && words[i]; i++)
     if (strcmp(words[i], "false") != 0) sink(words[i], context); /* a spelling of `off` for recipes */
@@ -347,8 +347,8 @@ static void zsh_command(const cli_command *command) {
 static void zsh_function(const char *name, offer kind) {
   (void)printf("_headroom_%s() {\n  local -a names\n  names=(", name);
   each_word(NULL, kind, zsh_plain_word, NULL);
-  (void)printf(")\n  %s\n}\n", takes_files(kind) ? "_alternative \"name:name:($names)\" 'file:file:_files'"
-                                                 : "compadd -a names");
+  (void)printf(")\n  %s\n}\n",
+               takes_files(kind) ? "_alternative \"name:name:($names)\" 'file:file:_files'" : "compadd -a names");
 }
 
 static void print_zsh(void) {
@@ -369,8 +369,9 @@ static void print_zsh(void) {
               "  shift words\n  ((CURRENT--))\n  case $command in\n",
               stdout);
   for (unsigned i = 0; i < command_count; i++) zsh_command(&commands[i]);
-  (void)fputs("  esac\n}\nif [[ $funcstack[1] == _headroom ]]; then _headroom \"$@\"; else compdef _headroom headroom; fi\n",
-              stdout);
+  (void)fputs(
+      "  esac\n}\nif [[ $funcstack[1] == _headroom ]]; then _headroom \"$@\"; else compdef _headroom headroom; fi\n",
+      stdout);
 }
 
 /* ---- fish ---- */

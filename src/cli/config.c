@@ -146,8 +146,10 @@ void config_environment_name(const hr_field *o, char out[64]) {
 }
 
 const cli_variable config_variables[] = {
-    {"HEADROOM_ISA", "the instruction level to use: base, avx2, avx512, avx512bf16 or amx, on Arm base, neon or neonbf16"},
-    {"HEADROOM_CACHE", "where a probe of this machine is stored, instead of XDG_CACHE_HOME/headroom or ~/.cache/headroom"},
+    {"HEADROOM_ISA",
+     "the instruction level to use: base, avx2, avx512, avx512bf16 or amx, on Arm base, neon or neonbf16"},
+    {"HEADROOM_CACHE",
+     "where a probe of this machine is stored, instead of XDG_CACHE_HOME/headroom or ~/.cache/headroom"},
     {NULL, NULL},
 };
 

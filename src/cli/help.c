@@ -241,7 +241,8 @@ static void print_man(void) {
                                  "HEADROOM_MICRO_BATCH=4. Lists are separated by colons");
   for (const cli_variable *v = config_variables; v->name; v++) man_described(v->name, v->help);
   man_described("NO_COLOR", "set to anything: no colour unless --color says otherwise");
-  man_described("TMPDIR", "where tokenized data lies while it is in use, unless --data-cache says otherwise; else /tmp");
+  man_described("TMPDIR",
+                "where tokenized data lies while it is in use, unless --data-cache says otherwise; else /tmp");
   (void)fputs(".SH FILES\n", stdout);
   for (size_t i = 0; i < sizeof man_files / sizeof *man_files; i++) man_described(man_files[i].path, man_files[i].what);
   (void)fputs(".SH EXIT STATUS\n", stdout);

@@ -86,6 +86,11 @@ done_by $cc $flags -o chat $(pkg-config --cflags headroom-text) chat.c "$work/se
 done_by ./chat; expect_out '^<.im_start.>user$'; expect_out '^Hello'
 readelf -d chat | grep -q libheadroom && fail "an archive was asked for"
 
+# The guide to the library, in the place that the installed files were moved to.
+source "$here/pages.sh"
+awk '/^    [$] cat small.c/ { on = 1; next } on && /^(    [$]|[^ ])/ { exit } on { print substr($0, 5) }' "$sources/docs/guides/library.md" >"$page_place/small.c"
+check_page "$sources/docs/guides/library.md"
+
 # ---- CMake ----
 mkdir project
 {
