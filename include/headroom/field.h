@@ -90,8 +90,9 @@ typedef enum hr_effect {
 typedef struct hr_field {
   const char *name; /* the option without its dashes; also the key of a recipe */
   hr_field_kind kind;
-  const char *group, *operand, *help; /* heading, "N", what it is */
-  uint32_t commands;                  /* HR_FOR_* */
+  const char *group, *operand,
+      *help;         /* heading, "N", what it is ("; inspect: ..." is a clause for that command alone) */
+  uint32_t commands; /* HR_FOR_* */
   hr_home home;
   size_t offset, second;
   const char *initial;          /* the default as text; NULL: not set, or 0 with `zero` */

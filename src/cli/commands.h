@@ -35,9 +35,16 @@ hr_status command_tokenize(cli_config *config, hr_error *error);
 hr_status command_help(cli_config *config, hr_error *error);
 hr_status command_version(cli_config *config, hr_error *error);
 
-/* Help of one command, or the overview when it is NULL. */
 void help_command(const cli_command *command, FILE *stream);
 void help_overview(FILE *stream);
 void help_techniques(FILE *stream);
+extern const char help_techniques_topic[]; /* what `help` knows beside the commands */
+/* The completion script of a shell: bash, zsh or fish. */
+void help_completion(const char *shell);
+
+/* What the help of one command says of an option: a clause of its row that begins with names of commands ("inspect: whose trace")
+ * is of those alone, and loses the names. */
+enum { HELP_BYTES = 512 };
+char *option_help(const hr_field *field, unsigned command, char out[HELP_BYTES]);
 
 #endif

@@ -138,9 +138,62 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
 
 /* ---- environment ---- */
 
-static void environment_name(const hr_field *o, char out[64]) {
+extern char **environ;
+
+void config_environment_name(const hr_field *o, char out[64]) {
   size_t used = (size_t)snprintf(out, 64, "HEADROOM_%s", o->name);
   for (size_t i = 0; i < used && i < 63; i++) out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
+}
+
+const cli_variable config_variables[] = {
+    {"HEADROOM_ISA",
+     "the instruction level to use: base, avx2, avx512, avx512bf16 or amx, on Arm base, neon or neonbf16"},
+    {"HEADROOM_CACHE",
+     "where a probe of this machine is stored, instead of XDG_CACHE_HOME/headroom or ~/.cache/headroom"},
+    {NULL, NULL},
+};
+
+/* Of the tests of this program, which reads none of them. */
+static const char *const test_variables[] = {"HEADROOM_TEST_", "HEADROOM_SHIM_", "HEADROOM_TORTURE", "HEADROOM_RECORD",
+                                             "HEADROOM_BENCH_"};
+
+static bool variable_is(const char *text, const char *name) {
+  size_t length = strlen(name);
+  return strncmp(text, name, length) == 0 && text[length] == '=';
+}
+
+static bool variable_is_known(const char *text) {
+  char name[64];
+  for (option_id id = 0; id < option_count(); id++) {
+    config_environment_name(option_get(id), name);
+    if (!option_get(id)->flag_only && variable_is(text, name)) return true;
+  }
+  for (const cli_variable *v = config_variables; v->name; v++)
+    if (variable_is(text, v->name)) return true;
+  for (size_t i = 0; i < sizeof test_variables / sizeof *test_variables; i++)
+    if (strncmp(text, test_variables[i], strlen(test_variables[i])) == 0) return true;
+  return false;
+}
+
+static void warn_of_variable(const char *text) {
+  char word[96], names[MAX_OPTIONS][64]; /* what is offered is borrowed */
+  const size_t prefix = strlen("HEADROOM_");
+  hri_near search;
+  (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "="), text);
+  hri_near_begin(&search, word + prefix); /* which all share: it would make anything look near */
+  for (option_id id = 0; id < option_count(); id++) {
+    config_environment_name(option_get(id), names[id]);
+    if (!option_get(id)->flag_only) hri_near_offer(&search, names[id] + prefix);
+  }
+  for (const cli_variable *v = config_variables; v->name; v++) hri_near_offer(&search, v->name + prefix);
+  (void)fprintf(stderr, "%swarning:%s the environment has %s, which nothing reads\n", screen_style(stderr, STYLE_WARN),
+                screen_style(stderr, STYLE_PLAIN), word);
+  if (hri_near_end(&search)) (void)fprintf(stderr, "  try: HEADROOM_%s\n", hri_near_end(&search));
+}
+
+void config_environment_unknown(void) {
+  for (char **variable = environ; variable && *variable; variable++)
+    if (strncmp(*variable, "HEADROOM_", 9) == 0 && !variable_is_known(*variable)) warn_of_variable(*variable);
 }
 
 hr_status config_environment(cli_config *config, hr_error *error) {
@@ -150,7 +203,7 @@ hr_status config_environment(cli_config *config, hr_error *error) {
     const char *text;
     hr_status status = HR_OK;
     if (o->flag_only || !(o->commands & config->command)) continue;
-    environment_name(o, name);
+    config_environment_name(o, name);
     text = getenv(name);
     if (!text || !*text) continue;
     (void)snprintf(place, sizeof place, "environment %s", name);
@@ -298,11 +351,14 @@ void config_show(const cli_config *config) {
   json_writer json;
   bool as_json = config->own.json;
   const char *group = "";
+  option_id order[MAX_OPTIONS];
   if (as_json) {
     json_write_begin(&json, stdout);
     json_write_open(&json, "config", '{');
   }
-  for (option_id id = 0; id < option_count(); id++) {
+  options_grouped(order);
+  for (uint32_t i = 0; i < option_count(); i++) {
+    const option_id id = order[i];
     const hr_field *o = option_get(id);
     if (!(o->commands & config->command) || o->flag_only || id == option_at(config, &config->own.recipe)) continue;
     if (as_json) {

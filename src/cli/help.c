@@ -1,13 +1,11 @@
-/* Everything that is generated from the tables of options and commands: help, manual page, bash completion. */
+/* Help and the manual page, from the tables of options and commands. Completion is in completion.c. */
 #include <stdlib.h>
 #include <string.h>
-
-#include <headroom/device.h>
 
 #include "cli/commands.h"
 #include "cli/text.h"
 
-enum { LEFT_COLUMNS = 24, DESCRIPTION_BYTES = 512 };
+enum { LEFT_COLUMNS = 24, DESCRIPTION_BYTES = HELP_BYTES + 256 };
 
 static const struct {
   int code;
@@ -25,8 +23,7 @@ static const struct {
 };
 enum { EXIT_CODE_COUNT = sizeof exit_codes / sizeof *exit_codes };
 
-/* What help knows beside the commands. */
-static const char techniques[] = "techniques";
+const char help_techniques_topic[] = "techniques";
 
 /* ---- help ---- */
 
@@ -39,16 +36,54 @@ static void print_described(FILE *stream, const char *left, const char *text) {
 /* Whether a value is one of the words, and nothing else. */
 static bool has_words(const hr_field *o) { return o->kind == HR_FIELD_CHOICE || o->kind == HR_FIELD_WORD; }
 
-/* Help, choices and default of an option. `defaults` is a fresh configuration. */
-static void describe(const cli_config *defaults, option_id id, char out[DESCRIPTION_BYTES]) {
+/* The commands that begin a clause of a help text, "inspect: " or "train, evaluate: ", and where it goes on behind them; 0
+ * when it begins otherwise. */
+static unsigned clause_commands(const char *clause, const char **rest) {
+  unsigned bits = 0;
+  while (true) {
+    const size_t length = strspn(clause, "abcdefghijklmnopqrstuvwxyz");
+    unsigned found = 0;
+    for (unsigned i = 0; i < command_count && length > 0; i++)
+      if (strlen(commands[i].name) == length && strncmp(commands[i].name, clause, length) == 0) found = commands[i].bit;
+    if (!found) return 0;
+    bits |= found;
+    clause += length;
+    if (strncmp(clause, ", ", 2) == 0) {
+      clause += 2;
+      continue;
+    }
+    *rest = clause + 2;
+    return strncmp(clause, ": ", 2) == 0 ? bits : 0;
+  }
+}
+
+char *option_help(const hr_field *field, unsigned command, char out[HELP_BYTES]) {
+  size_t used = 0;
+  out[0] = 0;
+  for (const char *clause = field->help; *clause && used < HELP_BYTES;) {
+    const char *end = strstr(clause, "; "), *text = clause;
+    const unsigned bits = clause_commands(clause, &text);
+    if (!end) end = clause + strlen(clause);
+    if (!bits) text = clause;
+    if (!bits || bits & command)
+      used += (size_t)snprintf(out + used, HELP_BYTES - used, "%s%.*s", used ? "; " : "", (int)(end - text), text);
+    clause = end + (*end ? 2 : 0);
+  }
+  return out;
+}
+
+/* Help, choices and default of an option, as one command tells them; 0: all that the row says. `defaults` is a fresh
+ * configuration. */
+static void describe(const cli_config *defaults, option_id id, unsigned command, char out[DESCRIPTION_BYTES]) {
   const hr_field *o = option_get(id);
   hr_value value;
-  char text[OPTION_VALUE_BYTES];
-  size_t used = (size_t)snprintf(out, DESCRIPTION_BYTES, "%s", o->help);
+  char text[OPTION_VALUE_BYTES], help[HELP_BYTES];
+  size_t used = (size_t)snprintf(out, DESCRIPTION_BYTES, "%s", command ? option_help(o, command, help) : o->help);
   for (size_t i = 0; has_words(o) && o->words[i] && used < DESCRIPTION_BYTES; i++)
     used += (size_t)snprintf(out + used, DESCRIPTION_BYTES - used, "%s%s%s", i ? ", " : " [", o->words[i],
                              o->words[i + 1] ? "" : "]");
   if (used >= DESCRIPTION_BYTES || o->kind == HR_FIELD_FLAG) return;
+  if (o->kind == HR_FIELD_DEVICE && command == HR_FOR_INSPECT) return; /* a job's default is no trace */
   (void)config_value_text(defaults, id, text);
   config_value(defaults, id, &value);
   if (o->zero && value.count == 0) (void)snprintf(text, sizeof text, "%s", o->zero);
@@ -71,20 +106,22 @@ void help_command(const cli_command *command, FILE *stream) {
   cli_config *defaults = text_alloc(sizeof *defaults);
   const char *group = "";
   char text[DESCRIPTION_BYTES], left[64];
+  option_id order[MAX_OPTIONS];
   config_init(defaults, command->bit);
+  options_grouped(order);
   (void)fprintf(stream, "headroom %s - %s\n", command->name, command->summary);
   (void)fprintf(stream, "\nUsage: headroom %s %s\n\n", command->name, command->operands);
   screen_wrap(stream, 0, command->about);
   print_heading(stream, "Examples");
   print_lines(stream, "  ", command->examples);
-  for (option_id id = 0; id < option_count(); id++) {
-    const hr_field *o = option_get(id);
+  for (uint32_t i = 0; i < option_count(); i++) {
+    const hr_field *o = option_get(order[i]);
     if (!(o->commands & command->bit)) continue;
     if (strcmp(group, o->group) != 0) print_heading(stream, o->group);
     group = o->group;
     (void)snprintf(left, sizeof left, "%s%s%s%s", o->positional ? "" : "--", o->positional ? o->operand : o->name,
                    o->operand && !o->positional ? " " : "", o->operand && !o->positional ? o->operand : "");
-    describe(defaults, id, text);
+    describe(defaults, order[i], command->bit, text);
     print_described(stream, left, text);
   }
   config_deinit(defaults);
@@ -127,7 +164,7 @@ static void man_option(const cli_config *defaults, option_id id) {
   roff(o->positional ? o->operand : o->name);
   if (o->operand && !o->positional) (void)printf(" \\fI%s\\fR", o->operand);
   (void)putchar('\n');
-  describe(defaults, id, text);
+  describe(defaults, id, 0, text);
   roff(text);
   (void)fputs(".\nOf: ", stdout);
   for (unsigned i = 0; i < command_count; i++) {
@@ -152,10 +189,41 @@ static void man_commands(void) {
   }
 }
 
-static void print_man(void) {
+static const struct {
+  const char *path, *what;
+} man_files[] = {
+    {"RUN/run.json", "what a run was asked for, its plan, and how it ended"},
+    {"RUN/metrics.jsonl", "a line for each step and evaluation"},
+    {"RUN/checkpoints/", "what --resume goes on from"},
+    {"RUN/final/", "the trained model as a Hugging Face directory, or adapters as PEFT has them"},
+    {"~/.cache/headroom/", "what `headroom devices --probe` measured of this machine"},
+};
+
+static void man_described(const char *left, const char *text) {
+  (void)fputs(".TP\n.B ", stdout);
+  roff(left);
+  (void)putchar('\n');
+  roff(text);
+  (void)fputs(".\n", stdout);
+}
+
+static void man_options(void) {
   cli_config *defaults = text_alloc(sizeof *defaults);
   const char *group = "";
+  option_id order[MAX_OPTIONS];
   config_init(defaults, HR_FOR_HELP);
+  options_grouped(order);
+  for (uint32_t i = 0; i < option_count(); i++) {
+    const hr_field *o = option_get(order[i]);
+    if (strcmp(group, o->group) != 0) (void)printf(".SH \"%s OPTIONS\"\n", o->group);
+    group = o->group;
+    man_option(defaults, order[i]);
+  }
+  config_deinit(defaults);
+  free(defaults);
+}
+
+static void print_man(void) {
   (void)printf(".TH HEADROOM 1 \"\" \"headroom %s\" \"User Commands\"\n", hr_version());
   (void)fputs(
       ".SH NAME\nheadroom \\- train transformer language models inside a stated memory budget\n"
@@ -164,99 +232,22 @@ static void print_man(void) {
       "anything runs, and runs them inside a stated budget. Results go to standard output, talk to standard error.\n",
       stdout);
   man_commands();
-  for (option_id id = 0; id < option_count(); id++) {
-    const hr_field *o = option_get(id);
-    if (strcmp(group, o->group) != 0) {
-      (void)printf(".SH \"%s OPTIONS\"\n", o->group);
-      group = o->group;
-    }
-    man_option(defaults, id);
-  }
+  man_options();
   (void)fputs(
       ".SH PRECEDENCE\nA flag beats the environment, the environment beats the recipe, the recipe beats the default. "
-      "The environment name of an option is HEADROOM_ and its name in capitals with underscores. A recipe is a flat "
-      "YAML "
-      "mapping of option names.\n.SH EXIT STATUS\n",
+      "A recipe is a flat YAML mapping of option names.\n.SH ENVIRONMENT\n",
       stdout);
+  man_described("HEADROOM_NAME", "the value of the option whose name, in capitals and with underscores, is NAME: "
+                                 "HEADROOM_MICRO_BATCH=4. Lists are separated by colons");
+  for (const cli_variable *v = config_variables; v->name; v++) man_described(v->name, v->help);
+  man_described("NO_COLOR", "set to anything: no colour unless --color says otherwise");
+  man_described("TMPDIR",
+                "where tokenized data lies while it is in use, unless --data-cache says otherwise; else /tmp");
+  (void)fputs(".SH FILES\n", stdout);
+  for (size_t i = 0; i < sizeof man_files / sizeof *man_files; i++) man_described(man_files[i].path, man_files[i].what);
+  (void)fputs(".SH EXIT STATUS\n", stdout);
   for (size_t i = 0; i < EXIT_CODE_COUNT; i++)
     (void)printf(".TP\n.B %d\n%s.\n", exit_codes[i].code, exit_codes[i].meaning);
-  config_deinit(defaults);
-  free(defaults);
-}
-
-/* ---- bash completion ---- */
-
-static void bash_words(const char *separator, unsigned bits, bool flags) {
-  bool first = true;
-  for (option_id id = 0; flags && id < option_count(); id++) {
-    const hr_field *o = option_get(id);
-    if (o->positional || !(o->commands & bits)) continue;
-    (void)printf("%s--%s", first ? "" : separator, o->name);
-    first = false;
-  }
-  for (unsigned i = 0; !flags && i < command_count; i++) {
-    if (!(commands[i].bit & bits)) continue;
-    (void)printf("%s%s", first ? "" : separator, commands[i].name);
-    first = false;
-  }
-}
-
-static void bash_devices(void) {
-  hr_device device;
-  (void)fputs("cpu", stdout);
-  for (uint32_t i = 0; i < hr_device_count(); i++)
-    if (hr_device_get(i, &device, NULL) == HR_OK) (void)printf(" %s", device.name);
-}
-
-static void bash_value(option_id id) {
-  const hr_field *o = option_get(id);
-  const char *const *words = has_words(o) ? o->words : o->suggested;
-  if (o->positional || o->kind == HR_FIELD_FLAG) return;
-  (void)printf("    --%s) ", o->name);
-  if (o->kind == HR_FIELD_DEVICE) {
-    (void)fputs("COMPREPLY=($(compgen -W \"", stdout);
-    bash_devices();
-    (void)fputs("\" -- \"$cur\"))", stdout);
-  } else if (words) {
-    (void)fputs("COMPREPLY=($(compgen -W \"", stdout);
-    for (size_t i = 0; words[i]; i++) (void)printf("%s%s", i ? " " : "", words[i]);
-    (void)fputs("\" -- \"$cur\"))", stdout);
-  } else if (o->kind == HR_FIELD_PATH || o->kind == HR_FIELD_PATHS) {
-    (void)fputs("COMPREPLY=($(compgen -f -- \"$cur\"))", stdout);
-  } else {
-    (void)fputs("COMPREPLY=()", stdout);
-  }
-  (void)fputs("; return ;;\n", stdout);
-}
-
-static void print_bash(void) {
-  (void)fputs("# bash completion of headroom; made by `headroom help --completion bash`\n"
-              "_headroom() {\n"
-              "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-              "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"",
-              stdout);
-  bash_words(" ", HR_FOR_ALL, false);
-  (void)fputs("\" -- \"$cur\"))\n    return\n  fi\n  case $prev in\n", stdout);
-  for (option_id id = 0; id < option_count(); id++) bash_value(id);
-  (void)fputs("  esac\n  case ${COMP_WORDS[1]} in\n", stdout);
-  for (unsigned i = 0; i < command_count; i++) {
-    (void)printf("    %s) words=\"", commands[i].name);
-    bash_words(" ", commands[i].bit, true);
-    (void)fputs("\" ;;\n", stdout);
-  }
-  (void)fputs("  esac\n  if [ \"${cur#-}\" != \"$cur\" ]; then\n    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n "
-              "   return\n  fi\n"
-              "  case ${COMP_WORDS[1]} in\n    ",
-              stdout);
-  bash_words("|", HR_FOR_JOBS, false);
-  (void)fputs(") COMPREPLY=($(compgen -W \"", stdout);
-  for (uint32_t i = 0; i < hr_model_preset_count(); i++) (void)printf("%s%s", i ? " " : "", hr_model_preset_name(i));
-  (void)fputs("\" -- \"$cur\") $(compgen -f -- \"$cur\")) ;;\n    devices) COMPREPLY=($(compgen -W \"", stdout);
-  bash_devices();
-  (void)fputs("\" -- \"$cur\")) ;;\n    help) COMPREPLY=($(compgen -W \"", stdout);
-  bash_words(" ", HR_FOR_ALL, false);
-  (void)printf(" %s", techniques);
-  (void)fputs("\" -- \"$cur\")) ;;\n  esac\n}\ncomplete -o filenames -F _headroom headroom\n", stdout);
 }
 
 hr_status command_help(cli_config *config, hr_error *error) {
@@ -267,14 +258,14 @@ hr_status command_help(cli_config *config, hr_error *error) {
     return HR_OK;
   }
   if (config_chosen(config, &config->own.completion)) {
-    print_bash();
+    help_completion(config->own.completion);
     return HR_OK;
   }
   if (config->operand_count == 0) {
     help_overview(stdout);
     return HR_OK;
   }
-  if (strcmp(config->operands[0], techniques) == 0) {
+  if (strcmp(config->operands[0], help_techniques_topic) == 0) {
     help_techniques(stdout);
     return HR_OK;
   }
@@ -285,7 +276,7 @@ hr_status command_help(cli_config *config, hr_error *error) {
   }
   hri_near_begin(&search, config->operands[0]);
   for (unsigned i = 0; i < command_count; i++) hri_near_offer(&search, commands[i].name);
-  hri_near_offer(&search, techniques);
+  hri_near_offer(&search, help_techniques_topic);
   hri_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
   return hri_hint(error, HR_ERROR_USAGE, "headroom help%s%s", hri_near_end(&search) ? " " : "",
                   hri_near_end(&search) ? hri_near_end(&search) : "");

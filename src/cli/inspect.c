@@ -104,14 +104,12 @@ static hr_status print_one(const cli_config *config, const inspect_side *s, hr_e
   return status;
 }
 
-static const char *const export_names[] = {"chrome", "speedscope", "collapsed", "csv", "json"};
-
 static hr_status export_format(const cli_config *config, hr_export_format *format, hr_error *error) {
   const char *const *list = config->own.export;
   hri_near search;
   if (config->own.export_count == 2) {
     hri_near_begin(&search, list[0]);
-    for (unsigned k = 0; k < sizeof export_names / sizeof *export_names; k++) {
+    for (unsigned k = 0; export_names[k]; k++) {
       hri_near_offer(&search, export_names[k]);
       if (strcmp(list[0], export_names[k]) != 0) continue;
       *format = (hr_export_format)k;

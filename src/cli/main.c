@@ -129,7 +129,9 @@ const cli_command commands[] = {
      "`headroom help techniques` lists what saves memory: what each technique saves, costs and excludes, and what it does "
      "to results.",
      "headroom help train\nheadroom help techniques\nheadroom help --man > headroom.1\nheadroom help --completion bash > "
-     "~/.local/share/bash-completion/completions/headroom",
+     "~/.local/share/bash-completion/completions/headroom\n"
+     "headroom help --completion zsh > ~/.zfunc/_headroom\n"
+     "headroom help --completion fish > ~/.config/fish/completions/headroom.fish",
      command_help},
     {"version", "[OPTIONS]", "print the version", HR_FOR_VERSION, 0,
      "Prints the version of the program and its library.", "headroom version", command_version},
@@ -194,6 +196,7 @@ static hr_status run_command(const cli_command *command, int count, char **words
   if (status == HR_OK) status = config_environment(&config, error);
   if (status == HR_OK) status = config_recipe(&config, error);
   screen_init(config.own.color);
+  config_environment_unknown();
   if (status == HR_OK) status = command->run(&config, error);
   complete_hint(command, status, error);
   complete_memory_hint(status, error);

@@ -18,9 +18,10 @@ static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
 static const char *const dumps[] = {"program", NULL};
 static const char *const engines[] = {"headroom", "pytorch", "pytorch:trainer", "pytorch:plain", NULL};
 static const char *const group_kinds[] = {"stack", "category", "size", NULL};
-static const char *const shells[] = {"bash", NULL};
+static const char *const shells[] = {"bash", "zsh", "fish", NULL};
 static const char *const tables[] = {"seq,micro-batch", "micro-batch,seq", NULL};
 static const char *const instants[] = {"peak", "end", "oom", NULL};
+const char *const export_names[] = {"chrome", "speedscope", "collapsed", "csv", "json", NULL};
 static const uint64_t instant_values[] = {HR_AT_PEAK, HR_AT_END, HR_AT_OOM};
 
 uint32_t options_numbers(const char *text, double *numbers, uint32_t most) {
@@ -92,8 +93,8 @@ static const hr_field rows[] = {
      HR_FOR_DEVICES, OWN(probe_seconds), .low = 0, .high = INFINITY, .above_low = true, .initial = "30"},
 
     {"model", HR_FIELD_TEXT, "Report", "MODEL",
-     "a directory, GGUF file or preset. data: its tokenizer and chat template (bytes are tokens without one); "
-     "explain: plan its job (with the options of a job) for the failing device",
+     "data: a directory, GGUF file or preset, for its tokenizer and chat template (bytes are tokens without one); "
+     "explain: a directory, GGUF file or preset whose job is planned (with the options of a job) for the failing device",
      HR_FOR_DATA | HR_FOR_EXPLAIN, OWN(model)},
     {"examples", HR_FIELD_U64, "Report", "N", "documents to show, with what does not count", HR_FOR_DATA, OWN(examples),
      .initial = "3", .zero = "none"},
@@ -123,7 +124,7 @@ static const hr_field rows[] = {
      HR_FOR_INSPECT, OWN(html)},
     {"export", HR_FIELD_PATHS, "Snapshot", "FORMAT OUT",
      "write chrome (trace), speedscope or collapsed (the live set as a flame graph), csv or json (all events)",
-     HR_FOR_INSPECT, OWN_PAIR(export, export_count)},
+     HR_FOR_INSPECT, OWN_PAIR(export, export_count), .suggested = export_names},
     {"verify", HR_FIELD_FLAG, "Snapshot", NULL, "a run directory: read every file and compare it with its digest",
      HR_FOR_INSPECT, OWN(verify)},
 
@@ -176,6 +177,20 @@ enum { ROWS = sizeof rows / sizeof *rows };
 /* ---- all options ---- */
 
 uint32_t option_count(void) { return hr_field_count() + ROWS; }
+
+void options_grouped(option_id order[MAX_OPTIONS]) {
+  uint32_t used = 0;
+  bool taken[MAX_OPTIONS] = {false};
+  for (option_id first = 0; first < option_count(); first++) {
+    if (taken[first]) continue;
+    for (option_id id = first; id < option_count(); id++) {
+      if (strcmp(option_get(id)->group, option_get(first)->group) != 0) continue;
+      order[used++] = id;
+      taken[id] = true;
+    }
+  }
+  assert(used == option_count());
+}
 const hr_field *option_get(option_id id) {
   return id < hr_field_count() ? hr_field_get(id) : &rows[id - hr_field_count()];
 }

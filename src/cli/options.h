@@ -71,6 +71,13 @@ option_id option_find(const char *name, bool positional);
  */
 uint32_t options_numbers(const char *text, double *numbers, uint32_t most);
 
+enum { MAX_OPTIONS = 160, MAX_OPERANDS = 17 };
+/* All options with those of a group together, groups in the order of their first. */
+void options_grouped(option_id order[MAX_OPTIONS]);
+
+/* Formats of --export, in the order of hr_export_format; NULL at the end. */
+extern const char *const export_names[];
+
 typedef enum origin {
   ORIGIN_UNSET = 0,
   ORIGIN_DEFAULT,
@@ -87,8 +94,6 @@ typedef struct setting {
   char **list;     /* what PATHS borrow */
   uint32_t list_count;
 } setting;
-
-enum { MAX_OPTIONS = 160, MAX_OPERANDS = 17 };
 
 typedef struct cli_config {
   unsigned command; /* one HR_FOR_* bit */
@@ -111,6 +116,15 @@ hr_status config_arguments(cli_config *config, int count, char **arguments, hr_e
 /* Reads HEADROOM_* of the options that the command knows, then the recipe if one is named. */
 hr_status config_environment(cli_config *config, hr_error *error);
 hr_status config_recipe(cli_config *config, hr_error *error);
+/* Warns of variables HEADROOM_* that nothing reads, with the nearest name: a slip there would change a job silently. */
+void config_environment_unknown(void);
+/* HEADROOM_ and the option's name in capitals with underscores. */
+void config_environment_name(const hr_field *field, char out[64]);
+/* What else is read from the environment, for people; the end has no name. */
+typedef struct cli_variable {
+  const char *name, *help;
+} cli_variable;
+extern const cli_variable config_variables[];
 
 /* With --resume RUN: takes over what the run was asked for and nobody said now. USAGE when it is no run. */
 hr_status config_resume(cli_config *config, hr_error *error);

@@ -88,7 +88,7 @@ static const uint64_t rows_values[] = {HR_MICRO_BATCH_AUTO};
 /* "false" is what some YAML writers make of off. */
 static const char *const chunk_words[] = {"auto", "off", "false", NULL};
 static const uint64_t chunk_values[] = {HR_LOSS_CHUNK_AUTO, HR_LOSS_CHUNK_OFF, HR_LOSS_CHUNK_OFF};
-static const char *const recompute_words[] = {"none", "block", "every:", "sqrt", "levels:", NULL};
+static const char *const recompute_words[] = {"none", "selective", "auto", "block", "every:", "sqrt", "levels:", NULL};
 
 /* ---- the rows ---- */
 
@@ -112,7 +112,8 @@ static const hr_field fields[] = {
      "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch), or both with --micro-batch auto", P | T,
      JOB(batch_tokens), COUNT(1, 0), EFFECT(ALGORITHM), ONCE, .given = HR_GIVEN_BATCH_TOKENS, .as_asked = true},
     {"device", HR_FIELD_DEVICE, "Job", "NAME",
-     "cpu, or a name of `headroom devices` (plan only); inspect: whose trace, 0 or cuda:0 (else the longest)",
+     "plan, explain: cpu, or a name of `headroom devices`; train, evaluate, generate: cpu (others can be planned for); "
+     "inspect: whose trace, 0 or cuda:0 (else the longest)",
      J | X | HR_FOR_INSPECT, JOB(device), .initial = "cpu", ONCE, .as_asked = true},
     {"budget", HR_FIELD_SIZE, "Job", "SIZE", "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable",
      J | X, JOB_PAIR(budget_bytes, budget_share), .zero = "what is usable now", .keep = HR_KEEP_GIVEN,
@@ -164,9 +165,9 @@ static const hr_field fields[] = {
     {"train-only", HR_FIELD_TEXT, "Job", "WHAT,...", "the only tensors that are trained, in the same words", P | T | X,
      JOB(train_only), MATHEMATICS(ALGORITHM)},
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
-     "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (+dq: their scales in 8 bits too); each "
-     "is dequantized before each use. keep: in the blocks of the GGUF file, as they are. A model whose files are quantized is "
-     "as they are. convert: write such a directory",
+     "plan, train, evaluate, generate, explain, merge: keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes "
+     "does (+dq: their scales in 8 bits too), and dequantize each before each use. keep: in the blocks of the GGUF file, as "
+     "they are. A model whose files are quantized is as they are; convert: write a directory of such weights",
      J | X | M | HR_FOR_CONVERT, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "PATH",
      "adapters to go on with, evaluate or generate with: a directory as PEFT saves it (RUN/final of a run with --lora), or "
@@ -277,7 +278,7 @@ static const hr_field fields[] = {
      "pass over broken rows, name the first and count them, instead of refusing the file", T | E | D,
      RUN(data.skip_bad), .initial = "false", MATHEMATICS(ALGORITHM)},
     {"data-cache", HR_FIELD_PATH, "Data", "DIR",
-     "keep tokenized data in DIR, and find it again (train: RUN/data-cache unless given)", T | E | D,
+     "keep tokenized data in DIR, and find it again; train: RUN/data-cache unless given", T | E | D,
      RUN(data.cache_directory)},
     {"shuffle", HR_FIELD_FLAG, "Data", NULL, "shuffle the rows instead of keeping the order of the files", P | T,
      JOB(shuffle), .initial = "false", MATHEMATICS(ALGORITHM)},
@@ -287,7 +288,7 @@ static const hr_field fields[] = {
      P | T | E, JOB(packing), .words = packings, .initial = "pack", MATHEMATICS(ALGORITHM)},
 
     {"out", HR_FIELD_PATH, "Results", "RUN",
-     "run directory to write (default with --resume: that run); merge: directory of the model to write", T | M,
+     "train: run directory to write (default with --resume: that run); merge: directory of the model to write", T | M,
      RUN(out_directory), ONCE},
     {"save-every", HR_FIELD_U64, "Results", "N", "steps between checkpoints", T, RUN(save_every), .initial = "0",
      .zero = "only at the end"},

@@ -21,21 +21,17 @@ if command -v groff >/dev/null 2>&1; then
 fi
 run help --completion bash; expect_rc 0
 cp out completion.bash
-offered=$(bash -c 'source ./completion.bash; COMP_WORDS=(headroom plan x --micro); COMP_CWORD=3; _headroom; echo "${COMPREPLY[@]}"')
-[ "$offered" = "--micro-batch" ] || fail "completion of --micro offers '$offered'"
-offered=$(bash -c 'source ./completion.bash; COMP_WORDS=(headroom plan x --schedule c); COMP_CWORD=4; _headroom; echo "${COMPREPLY[@]}"')
-[ "$offered" = "constant cosine" ] || fail "completion of --schedule c offers '$offered'"
 
 # Every choice that decides bytes is among the techniques, with what it does and what it excludes.
 run help techniques; expect_rc 0; expect_no_err; expect_golden techniques.txt
 cp out techniques
 awk 'length > 80 { exit 1 }' techniques || fail "a line of the techniques is wider than 80 columns"
 for field in recompute precision moments weight-packing attention optimizer quantize update; do
-  words=$(sed -n "s/^    --$field) .*compgen -W \"\([^\"]*\)\".*/\1/p" completion.bash)
+  words=$(sed -n "s/^    --$field) _headroom_offer \"\([^\"]*\)\".*/\1/p" completion.bash)
   [ -n "$words" ] || fail "completion has no words of --$field"
   for word in $words; do
     case $field-$word in
-      *-none | *-fp32 | update-after | weight-packing-auto | recompute-every: | recompute-levels:) continue ;;
+      *-none | *-fp32 | update-after | weight-packing-auto | recompute-auto | recompute-every: | recompute-levels:) continue ;;
     esac
     grep -qx -- "--$field $word" techniques || fail "--$field $word is not among the techniques (src/cli/techniques.c)"
   done
@@ -48,6 +44,33 @@ for other in --clip --on-nonfinite --accumulate; do grep -q "excludes *$other" b
 sed -n '/^--precision bf16-pure/,/^$/p' techniques | grep -q moments && fail "bf16-pure goes with bf16 moments"
 sed -n '/^--precision bf16$/,/^$/p' techniques | grep -q 'excludes.*moments' || fail "bf16 excludes bf16 moments"
 run help technique; refuses 2; expect_err 'headroom help techniques'
+
+# A section of help stands once, and what it says of an option is that command's own.
+for command in plan train evaluate generate devices explain inspect replay convert merge tokenize data help version; do
+  run help "$command"; expect_rc 0
+  twice=$(grep -E '^[A-Z][a-z ]*:$' out | sort | uniq -d)
+  [ -z "$twice" ] || fail "the sections '$twice' stand twice"
+  for other in plan train evaluate generate explain inspect replay convert merge tokenize data; do
+    if [ "$other" = "$command" ]; then continue; fi
+    sed -n '/^Usage/,/^Examples/!p' out | grep -qE "^  .*(  |; )$other(, [a-z]+)*: " && fail "it explains something of $other"
+  done
+done
+run help generate; expect_out '^  --device NAME +cpu \(others can be planned for\) \(default: cpu\)$'
+run help inspect; expect_out '^  --device NAME +whose trace, 0 or cuda:0'
+run help --man; expect_rc 0
+[ -z "$(grep '^\.SH' out | sort | uniq -d)" ] || fail "a section of the manual page stands twice"
+expect_out '^\.SH ENVIRONMENT'; expect_out '^\.SH FILES'; expect_out '^\.B HEADROOM_ISA'; expect_out 'RUN/checkpoints/'
+run plan gpt2-124m --show-config; expect_rc 0
+[ -z "$(grep '^# [A-Z][a-z]*$' out | sort | uniq -d)" ] || fail "a section of --show-config stands twice"
+
+# A variable that nothing reads is said, and changes nothing; those of tests and other commands are none.
+run plan gpt2-124m --device rtx-3060; cp out plain
+HEADROOM_MICRO_BACTH=2 run plan gpt2-124m --device rtx-3060; expect_rc 0
+expect_err '^warning: the environment has HEADROOM_MICRO_BACTH, which nothing reads$'; expect_err '^  try: HEADROOM_MICRO_BATCH$'
+cmp -s plain out || fail "the plan is another one"
+HEADROOM_XYZZY=1 HEADROOM_SHOW_CONFIG=1 run version; expect_rc 0
+expect_err 'HEADROOM_XYZZY'; expect_err 'HEADROOM_SHOW_CONFIG'; [ "$(wc -l <err)" -eq 2 ] || fail "more than a line for each"
+HEADROOM_PROMPT=x HEADROOM_CACHE=$HEADROOM_CACHE HEADROOM_TEST_QUICK=1 run version; expect_rc 0; expect_no_err
 
 # Near misses are suggested.
 run plna; refuses 2; expect_err "unknown command 'plna'"; expect_err 'try: headroom plan'
