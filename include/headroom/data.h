@@ -114,6 +114,10 @@ typedef struct hr_data hr_data;
 HR_CHECKED hr_status hr_data_tokenizer(const hr_model *model, const char *tokenizer, const char **place,
                                        hr_error *error);
 
+/* Whether files or directories are there and can be opened: before the time goes into a plan. The errors are those of
+ * reading them. */
+HR_CHECKED hr_status hr_data_find(const char *const *paths, uint32_t path_count, hr_error *error);
+
 /* Reads and tokenizes files as a run would: with the tokenizer and the chat template of `model.directory`, or those of
  * options.tokenizer, byte by byte for models without a tokenizer. Broken rows are counted and listed, and no error unless all are. INPUT, IO and USAGE
  * as for a run. */

@@ -36,7 +36,8 @@ typedef enum hr_field_kind {
   HR_FIELD_TEXT,      /* const char *, any text, NULL: not set */
   HR_FIELD_NAME,      /* const char *, likewise, never empty */
   HR_FIELD_PATH,      /* const char *, likewise: a shell offers files */
-  HR_FIELD_PATHS      /* const char *const *, and a uint32_t count at second */
+  HR_FIELD_PATHS,     /* const char *const *, and a uint32_t count at second */
+  HR_FIELD_SHARE      /* double, a share of a whole: "1%" or "0.01" */
 } hr_field_kind;
 
 /* The commands that take a field as an option: a set. */
@@ -97,6 +98,7 @@ typedef struct hr_field {
   size_t offset, second;
   const char *initial;          /* the default as text; NULL: not set, or 0 with `zero` */
   const char *zero;             /* what 0, or not being set, stands for */
+  const char *alone;            /* the value of an option that stands without one; NULL: it wants a value */
   const char *remedy;           /* what to do about a value that is refused, when there is more to say than its range */
   const char *const *words;     /* WORD, CHOICE, whole numbers; NULL at the end */
   const uint64_t *word_values;  /* what the words of a whole number stand for */
@@ -124,7 +126,7 @@ HR_API const hr_field *hr_field_find(const char *name); /* NULL: there is none *
 typedef struct hr_value {
   bool flag;
   uint64_t count;   /* whole numbers, bytes, place of a CHOICE among its words */
-  double number[2]; /* NUMBER, PAIR; SIZE: the share, 0 when `count` says bytes */
+  double number[2]; /* NUMBER, PAIR, SHARE; SIZE: the share, 0 when `count` says bytes */
   const char *text; /* DEVICE, WORD, TEXT, NAME, PATH; one more of PATHS as it is read. Borrowed; NULL: not set */
   const char *const *list; /* PATHS */
   uint32_t list_count;

@@ -49,13 +49,15 @@ typedef enum hr_schedule {
  *              on_nonfinite's to say
  *   TF32       as FP32 in all that is stored; products are computed from 10 bits of mantissa, as GPUs' matrix units do from
  *              NVIDIA's Ampere on. Of plans for such devices alone: only the predicted time is another one
+ *   AUTO       until hr_job_finish: BF16 on a GPU that has it, else FP32 (hr_precision_of)
  * Vectors (norm weights, biases) stay fp32. */
 typedef enum hr_precision {
   HR_PRECISION_FP32 = 0,
   HR_PRECISION_BF16,
   HR_PRECISION_BF16_PURE,
   HR_PRECISION_FP16,
-  HR_PRECISION_TF32
+  HR_PRECISION_TF32,
+  HR_PRECISION_AUTO
 } hr_precision;
 /* What optimizer states are kept in; bf16 states are rounded stochastically too (BF16_PURE only). */
 typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
@@ -154,7 +156,7 @@ typedef struct hr_job {
   uint64_t steps; /* optimizer steps; 0 = from epochs */
   double epochs;
   uint64_t seed;
-  bool shuffle;
+  bool shuffle; /* false without HR_GIVEN_SHUFFLE: a run shuffles when all its data are rows (JSON, JSONL) */
   hr_packing packing; /* OFF: rows have many lengths; a run also has programs for shorter rows (at most six lengths) */
   uint32_t threads;   /* the team; 0 = physical cores allowed */
   uint32_t rows_choice; /* hr_rows_choice: whose micro_batch it is */
@@ -190,7 +192,8 @@ enum {
   HR_GIVEN_PRECISION = 1 << 10,
   HR_GIVEN_WEIGHT_PACKING = 1 << 11,
   HR_GIVEN_THREADS = 1 << 12,
-  HR_GIVEN_BUDGET = 1 << 13
+  HR_GIVEN_BUDGET = 1 << 13,
+  HR_GIVEN_SHUFFLE = 1 << 14
 };
 
 /* Defaults of every field (the values that `headroom plan MODEL` uses), those of the table of fields
@@ -200,10 +203,17 @@ HR_API void hr_job_init(hr_job *job);
 
 /* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
  * depends on other fields (a device of which only the name is there, sequence and context from the model, accumulate
- * from batch_tokens, every from sqrt, loss_chunk from AUTO, budget from the device, threads). USAGE names the option;
+ * from batch_tokens, every from sqrt, loss_chunk and precision from AUTO, budget from the device, threads). USAGE names the option;
  * `job` is then
  * unchanged. */
 HR_CHECKED hr_status hr_job_finish(hr_job *job, hr_error *error);
+
+/* What HR_PRECISION_AUTO stands for on a device: bf16 with fp32 master weights where a GPU computes it, which is what
+ * trainings on GPUs are run in; on a CPU, and on a GPU without bf16, fp32. */
+HR_API hr_precision hr_precision_of(const hr_device *device);
+/* Rows, or a context, beyond the positions that the model was made for: legal where positions are rotary, and a sentence
+ * says in `out` what follows. False, and "": there are none. */
+HR_API bool hr_job_beyond_positions(const hr_job *job, char *out, uint64_t out_bytes);
 
 /* Reads the value of --recompute: "none", "selective", "auto", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...".
  * USAGE

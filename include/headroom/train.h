@@ -21,8 +21,8 @@ extern "C" {
 typedef enum hr_event_kind {
   HR_EVENT_PLANNED = 0, /* plan is set; nothing was read yet */
   HR_EVENT_LOADED,      /* weights are in place; text says from where */
-  HR_EVENT_STEP,        /* metrics are set */
-  HR_EVENT_EVALUATED,   /* metrics.eval_loss is set */
+  HR_EVENT_STEP,        /* metrics are set; text is the line of metrics.jsonl, with its end */
+  HR_EVENT_EVALUATED,   /* metrics.eval_loss is set; text likewise */
   HR_EVENT_SAVED,       /* text is the path */
   HR_EVENT_SAMPLE,      /* text is generated text */
   HR_EVENT_WARNING,     /* text */
@@ -80,6 +80,9 @@ typedef struct hr_run_options {
   uint32_t data_path_count;
   const char *const *eval_paths;
   uint32_t eval_path_count;
+  double eval_share; /* instead: this share of the documents of data_paths is held back, chosen by their content and the
+                      * seed, whatever their order and files; 0: none */
+  bool eval_first;   /* an evaluation before the first step, when there is data for one */
   hr_data_options data;     /* how they are read */
   const char *model_source; /* what a person named: remembered for a resume; NULL: the model's directory or name */
   const char *out_directory;

@@ -1,4 +1,5 @@
 /* Where values come from: arguments, environment; and --show-config, which tells. Recipes are in recipe.c. */
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/peers.h"
 #include "cli/plan.h"
 #include "cli/text.h"
 
@@ -33,7 +35,22 @@ static void list_commands(unsigned bits, char *out, size_t bytes) {
       used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? ", " : "", commands[i].name);
 }
 
+/* What another trainer calls so, in our words; of another command's option also whose it is. */
+static hr_status hint_peer(const cli_config *config, const char *ours, hr_error *error) {
+  char name[64], names[128];
+  option_id id;
+  if (ours[0] != '-')
+    return hri_hint(error, HR_ERROR_USAGE, "headroom %s MODEL ..., the model without an option", command_of(config)->name);
+  (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(ours + 2, " "), ours + 2);
+  id = option_find(name, false);
+  assert(id < option_count()); /* else the table of peers names an option that is gone */
+  if (option_get(id)->commands & config->command) return hri_hint(error, HR_ERROR_USAGE, "%s", ours);
+  list_commands(option_get(id)->commands, names, sizeof names);
+  return hri_hint(error, HR_ERROR_USAGE, "%s, an option of: %s", ours, names);
+}
+
 static hr_status unknown_option(const cli_config *config, const char *word, const char *name, hr_error *error) {
+  const char *peer = config->command & HR_FOR_JOBS ? peer_option(name) : NULL;
   option_id known = option_find(name, false);
   char names[128];
   hri_near search;
@@ -44,6 +61,7 @@ static hr_status unknown_option(const cli_config *config, const char *word, cons
   } else {
     hri_fail(error, HR_ERROR_USAGE, "unknown option %s", word);
   }
+  if (peer) return hint_peer(config, peer, error);
   hri_near_begin(&search, name);
   for (option_id id = 0; id < option_count(); id++)
     if (option_get(id)->commands & config->command && !option_get(id)->positional)
@@ -67,12 +85,13 @@ static hr_status take_values(arguments *args, option_id id, hr_error *error) {
     hr_status status;
     /* Free text may start with dashes; anything else that does is a forgotten value. */
     if (o->kind != HR_FIELD_TEXT && strncmp(word, "--", 2) == 0) break;
-    if (!first && word[0] == '-' && word[1]) break;
+    if ((!first || o->alone) && word[0] == '-' && word[1]) break;
     args->next++;
     first = false;
     status = config_set(args->config, id, word, ORIGIN_FLAG, "", error);
     if (status != HR_OK || o->kind != HR_FIELD_PATHS) return status;
   }
+  if (first && o->alone) return config_set(args->config, id, o->alone, ORIGIN_FLAG, "", error);
   return first ? missing_value(o, error) : HR_OK;
 }
 
@@ -95,8 +114,12 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
     return unknown_option(args->config, shown, name, error);
   }
   if (equals) return config_set(args->config, id, equals + 1, ORIGIN_FLAG, "", error);
-  if (option_get(id)->kind == HR_FIELD_FLAG)
-    return config_set(args->config, id, negated ? "false" : "true", ORIGIN_FLAG, "", error);
+  if (option_get(id)->kind == HR_FIELD_FLAG) { /* on and off may also stand behind it: --shuffle off */
+    const char *next = args->next < args->count && !negated ? args->words[args->next] : "";
+    bool word = strcmp(next, "on") == 0 || strcmp(next, "off") == 0;
+    args->next += word;
+    return config_set(args->config, id, word ? next : negated ? "false" : "true", ORIGIN_FLAG, "", error);
+  }
   return take_values(args, id, error);
 }
 
@@ -311,6 +334,7 @@ static void print_scalar(const char *text, hr_field_kind kind) {
 }
 
 static bool stands_for_something(const hr_field *o, const hr_value *v) {
+  if (o->kind == HR_FIELD_FLAG) return o->zero && !v->flag;
   return o->zero && (o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64) && v->count == 0;
 }
 
@@ -339,11 +363,16 @@ static void show_yaml(const cli_config *config, option_id id) {
 
 static void show_json(const cli_config *config, option_id id, json_writer *json) {
   const hr_field *o = option_get(id);
+  const setting *s = &config->settings[id];
   char text[OPTION_VALUE_BYTES];
+  hr_value value;
+  bool open; /* decided where the data are */
+  config_value(config, id, &value);
+  open = o->kind == HR_FIELD_FLAG && stands_for_something(o, &value) && s->origin <= ORIGIN_DEFAULT;
   json_write_open_flat(json, o->name, '{');
   json_write_text(json, "value",
-                  config->settings[id].origin == ORIGIN_UNSET ? NULL : config_value_text(config, id, text));
-  json_write_text(json, "origin", origin_text(&config->settings[id]));
+                  s->origin == ORIGIN_UNSET || open ? NULL : config_value_text(config, id, text));
+  json_write_text(json, "origin", origin_text(s));
   json_write_close(json, '}');
 }
 

@@ -16,13 +16,18 @@ static void rate_text(double per_second, double unit, const char *format, char o
 }
 
 static void print_row(const hr_device *device) {
+  const char *title = device->title;
   char bandwidth[TEXT_BYTES], fp32[TEXT_BYTES], bf16[TEXT_BYTES], fp16[TEXT_BYTES];
   rate_text(device->memory_bytes_per_second, 1e9, "%.0f", bandwidth);
   rate_text(device->flops_fp32, 1e12, "%.1f", fp32);
   rate_text(device->flops_bf16, 1e12, "%.0f", bf16);
   rate_text(device->flops_fp16, 1e12, "%.0f", fp16);
-  (void)printf("%-18s%-29.28s%10s%6s%6s%5s%5s\n", device->name, device->title, SIZE_TEXT(device->usable_bytes),
-               bandwidth, fp32, bf16, fp16);
+  /* The maker says nothing that the rest of the name does not; a processor's name may be longer than any card's. */
+  if (strncmp(title, "NVIDIA ", 7) == 0) title += 7;
+  if (screen_columns(stdout) < SCREEN_USUAL) (void)printf("%-18s", device->name);
+  else (void)printf("%-18s%-28s ", device->name, title);
+  if (screen_columns(stdout) >= SCREEN_USUAL && strlen(title) > 28) (void)printf("\n%47s", "");
+  (void)printf("%10s%6s%6s%5s%5s\n", SIZE_TEXT(device->usable_bytes), bandwidth, fp32, bf16, fp16);
 }
 
 static void write_row(json_writer *json, const char *key, const double *values, size_t count) {
@@ -241,7 +246,7 @@ hr_status command_devices(cli_config *config, hr_error *error) {
     json_write_open(&json, "devices", '[');
     write_device(&json, NULL, &device);
   } else {
-    (void)printf("%-18s%-29s%10s%6s%6s%5s%5s\n", "name", "", "usable", "GB/s", "fp32", "bf16", "fp16");
+    (void)printf("%-18s%*s%10s%6s%6s%5s%5s\n", "name", screen_columns(stdout) < SCREEN_USUAL ? 0 : 29, "", "usable", "GB/s", "fp32", "bf16", "fp16");
     print_row(&device);
   }
   for (uint32_t i = 0; i < hr_device_count(); i++) {
@@ -254,9 +259,11 @@ hr_status command_devices(cli_config *config, hr_error *error) {
     json_write_close(&json, ']');
     json_write_end(&json);
   } else {
-    (void)printf("\nusable: what a process can have; fp32, bf16, fp16: dense TFLOP/s as published.\n"
-                 "Jobs run on the cpu; for the others they are planned.\n"
-                 "`headroom devices NAME` tells more, with the source of each figure.\n");
+    (void)printf("\n");
+    screen_wrap(stdout, 0,
+                "usable: what a process can have; fp32, bf16, fp16: dense TFLOP/s as published.\n"
+                "Jobs run on the cpu; for the others they are planned.\n"
+                "`headroom devices NAME` tells more, with the source of each figure.");
   }
   return HR_OK;
 }

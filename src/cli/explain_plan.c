@@ -49,7 +49,7 @@ static hr_status take_device(cli_config *config, const hr_oom_failure *failure, 
     hri_fail(error, HR_ERROR_USAGE, "there is no total of the device to plan for");
     return hri_hint(error, HR_ERROR_USAGE, "--device NAME (headroom devices lists them) or --budget SIZE");
   }
-  (void)snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)(total - others));
+  (void)snprintf(bytes, sizeof bytes, "%lluB", (unsigned long long)(total - others));
   return config_set(config, option_at(config, &config->job.budget_bytes), bytes, ORIGIN_FLAG, "", error);
 }
 
@@ -157,6 +157,8 @@ hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_resu
   if (status == HR_OK)
     status =
         config_set(config, option_at(config, &config->run.model_source), config->own.model, ORIGIN_FLAG, "", error);
+  if (config->job.precision == HR_PRECISION_AUTO)
+    config->job.precision = HR_PRECISION_FP32; /* what frameworks take when nothing is said */
   if (status == HR_OK) status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = hr_plan_create(&config->job, &plan, error);
   if (status == HR_OK) status = fix_list_make(&config->job, &list, error);

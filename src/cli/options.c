@@ -159,6 +159,15 @@ static const hr_field rows[] = {
      "beyond it exit 5",
      HR_FOR_INSPECT | HR_FOR_EXPLAIN | HR_FOR_REPLAY, OWN_PAIR(max_memory_bytes, max_memory_share), .initial = "50%"},
 
+    {"log-json", HR_FIELD_PATH, "Results", "FILE",
+     "write each line of metrics.jsonl as it comes to FILE, - for standard output", HR_FOR_TRAIN, OWN(log_json),
+     .flag_only = true},
+    {"tensorboard", HR_FIELD_PATH, "Results", "[DIR]", "write event files for TensorBoard (RUN/tensorboard without DIR)",
+     HR_FOR_TRAIN, OWN(tensorboard), .alone = "RUN/tensorboard", .flag_only = true},
+    {"metrics-file", HR_FIELD_PATH, "Results", "FILE",
+     "keep the latest figures in FILE as Prometheus' textfile collector reads them (replaced as a whole)", HR_FOR_TRAIN,
+     OWN(metrics_file), .flag_only = true},
+
     {"recipe", HR_FIELD_PATH, "General", "FILE", "YAML file with the same keys as these options, and model",
      HR_FOR_JOBS, OWN(recipe)},
     {"show-config", HR_FIELD_FLAG, "General", NULL, "print every value and where it comes from, and stop", HR_FOR_JOBS,

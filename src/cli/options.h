@@ -54,6 +54,7 @@ typedef struct cli_settings {
   bool search, empty_start;
   uint64_t capacity_bytes;
   uint32_t trace;
+  const char *log_json, *tensorboard, *metrics_file; /* train */
   uint64_t max_memory_bytes; /* inspect, explain, replay; 0: the share */
   double max_memory_share;
   const char *recipe, *completion;
@@ -141,6 +142,9 @@ hr_status config_set(cli_config *config, option_id id, const char *text, origin 
                      hr_error *error);
 static inline origin config_origin(const cli_config *config, const void *member) {
   return config->settings[option_at(config, member)].origin;
+}
+static inline bool config_option_chosen(const cli_config *config, option_id id) {
+  return config->settings[id].origin > ORIGIN_DEFAULT;
 }
 /* True when a person chose the value, now or for the run that goes on. */
 static inline bool config_chosen(const cli_config *config, const void *member) {

@@ -21,6 +21,8 @@ static bool fits_on(const hr_job *asked, const hr_device *device, device_fit *fi
   job->device = *device;
   job->given &= ~(uint64_t)HR_GIVEN_BUDGET;
   job->budget_bytes = 0;
+  if (!(job->given & HR_GIVEN_PRECISION) && job->precision == hr_precision_of(&asked->device))
+    job->precision = HR_PRECISION_AUTO; /* that device's own default, as --device NAME would have it */
   fits = hr_job_finish(job, &error) == HR_OK && hr_plan_create(job, &plan, &error) == HR_OK && hr_plan_get(plan)->fits;
   if (fits) {
     const hr_plan_info *info = hr_plan_get(plan);

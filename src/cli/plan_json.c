@@ -41,11 +41,13 @@ static void write_option(json_writer *json, const cli_config *config, option_id 
   }
   config_value(config, id, &v);
   for (size_t k = 0; o->word_values && o->words[k]; k++) is_word = is_word || o->word_values[k] == v.count;
-  if (o->kind == HR_FIELD_FLAG) {
+  if (o->kind == HR_FIELD_FLAG && o->zero && !config_option_chosen(config, id)) {
+    json_write_null(json, key); /* what it stands for shows where the data are */
+  } else if (o->kind == HR_FIELD_FLAG) {
     json_write_bool(json, key, v.flag);
   } else if ((o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64) && !is_word) {
     json_write_count(json, key, v.count);
-  } else if (o->kind == HR_FIELD_NUMBER) {
+  } else if (o->kind == HR_FIELD_NUMBER || o->kind == HR_FIELD_SHARE) {
     json_write_number(json, key, v.number[0]);
   } else if (o->kind == HR_FIELD_PAIR) {
     json_write_open_flat(json, key, '[');
@@ -250,6 +252,7 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
                      const device_list *devices, const hr_frontier *frontier, const hr_auto *found) {
   const hr_plan_info *info = hr_plan_get(plan);
   const hr_device *device = &hr_plan_job(plan)->device;
+  char beyond[320];
   json_write_bool(json, "fits", info->fits);
   json_write_count(json, "need_bytes", plan_need(plan));
   write_model(json, plan);
@@ -261,6 +264,9 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   write_team(json, hr_plan_job(plan));
   json_write_close(json, '}');
   json_write_count(json, "budget_bytes", info->budget_bytes);
+  json_write_open(json, "warnings", '[');
+  if (hr_job_beyond_positions(hr_plan_job(plan), beyond, sizeof beyond)) json_write_text(json, NULL, beyond);
+  json_write_close(json, ']');
   json_write_open(json, "tiers", '{');
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) write_tier(json, plan, tier);
   json_write_close(json, '}');

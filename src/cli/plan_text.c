@@ -6,7 +6,7 @@
 #include "cli/plan.h"
 #include "cli/text.h"
 
-enum { LABEL = 11, BAR_COLUMNS = 64, FIX_ROWS = 3, FRONTIER_ROWS = 6 };
+enum { LABEL = 11, BAR_BESIDE = 16, FIX_ROWS = 3, FRONTIER_ROWS = 6 };
 
 uint64_t plan_need(const hr_plan *plan) {
   const hr_tier_plan *device = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
@@ -16,13 +16,13 @@ uint64_t plan_need(const hr_plan *plan) {
 void plan_print_verdict(FILE *stream, const hr_plan *plan) {
   const hr_plan_info *info = hr_plan_get(plan);
   uint64_t need = plan_need(plan), budget = info->budget_bytes;
-  const char *plain = screen_style(stream, STYLE_PLAIN);
+  const char *plain = screen_style(stream, STYLE_PLAIN), *gap = screen_columns(stream) < SCREEN_USUAL ? ",\n  " : ", ";
   if (info->fits)
-    (void)fprintf(stream, "%sFITS%s  needs %s of %s, %s to spare\n", screen_style(stream, STYLE_GOOD), plain,
-                  SIZE_TEXT(need), SIZE_TEXT(budget), SIZE_TEXT(budget - need));
+    (void)fprintf(stream, "%sFITS%s  needs %s of %s%s%s to spare\n", screen_style(stream, STYLE_GOOD), plain,
+                  SIZE_TEXT(need), SIZE_TEXT(budget), gap, SIZE_TEXT(budget - need));
   else if (need > budget)
-    (void)fprintf(stream, "%sDOES NOT FIT%s  needs %s of %s, %s too much\n", screen_style(stream, STYLE_BAD), plain,
-                  SIZE_TEXT(need), SIZE_TEXT(budget), SIZE_TEXT(need - budget));
+    (void)fprintf(stream, "%sDOES NOT FIT%s  needs %s of %s%s%s too much\n", screen_style(stream, STYLE_BAD), plain,
+                  SIZE_TEXT(need), SIZE_TEXT(budget), gap, SIZE_TEXT(need - budget));
   else
     (void)fprintf(stream, "%sDOES NOT FIT%s  the host tier is over its budget\n", screen_style(stream, STYLE_BAD),
                   plain);
@@ -65,6 +65,18 @@ static void add_adapters(char *text, size_t bytes, const hr_plan *plan) {
   add(text, bytes, ",");
 }
 
+/* Whether there are masters is the plan's to say: frozen and quantized weights have none. */
+static void add_precision(char *text, size_t bytes, const hr_plan *plan) {
+  const hr_job *job = hr_plan_job(plan);
+  add(text, bytes, " %s", hr_precision_name(job->precision));
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
+    if (strcmp(hr_role_name(role), "master_weight") == 0 && hr_plan_get(plan)->tiers[HR_TIER_DEVICE].max_by_role[role])
+      add(text, bytes, " with fp32 masters");
+  if (!job->device.has_team && !(job->given & HR_GIVEN_PRECISION) && job->precision == hr_precision_of(&job->device))
+    add(text, bytes, " (a GPU's default)");
+  add(text, bytes, ",");
+}
+
 static void print_job(FILE *stream, const hr_plan *plan) {
   const hr_job *job = hr_plan_job(plan);
   static const char *const commands[] = {"train", "evaluate", "generate"};
@@ -89,7 +101,8 @@ static void print_job(FILE *stream, const hr_plan *plan) {
     if (job->loss_chunk >= (uint64_t)job->sequence_length * job->micro_batch) add(text, sizeof text, " whole loss,");
     else add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
   }
-  add(text, sizeof text, " %s, on %s", hr_precision_name(job->precision), job->device.name);
+  add_precision(text, sizeof text, plan);
+  add(text, sizeof text, " on %s", job->device.name);
   if (job->device.has_team) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
   if (job->device.has_team && job->device.usable_now) add(text, sizeof text, "%s", team_text(job, team, sizeof team));
   if (!job->device.has_team) add(text, sizeof text, " (Headroom's own engine)");
@@ -125,8 +138,14 @@ static uint64_t live_sum(const hr_tier_plan *tier) {
 }
 
 static void print_row(FILE *stream, char letter, const char *label, uint64_t bytes, uint64_t need, const char *last) {
-  (void)fprintf(stream, " %c %-17s %11s %6.1f %%%s%s\n", letter, label, SIZE_TEXT(bytes), share(bytes, need),
-                *last ? "   " : "", last);
+  enum { BEFORE = 44 };
+  (void)fprintf(stream, " %c %-17s %11s %6.1f %%", letter, label, SIZE_TEXT(bytes), share(bytes, need));
+  if (*last && BEFORE + strlen(last) > screen_columns(stream)) {
+    (void)fputc('\n', stream);
+    screen_wrap(stream, 4, last); /* where a terminal is narrow, below it */
+    return;
+  }
+  (void)fprintf(stream, "%s%s\n", *last ? "   " : "", last);
 }
 
 /* Roles that never reach half a percent share one row. */
@@ -145,7 +164,7 @@ static void print_roles(FILE *stream, const hr_plan *plan) {
   const char *estimate = "";
   char label[TEXT_BYTES], most[TEXT_BYTES];
   (void)fprintf(stream, "%s   %-17s %11s %8s   %s%s\n", screen_style(stream, STYLE_DIM), "", "at the peak", "share",
-                "at most in the job", screen_style(stream, STYLE_PLAIN));
+                screen_columns(stream) < SCREEN_USUAL ? "at most" : "at most in the job", screen_style(stream, STYLE_PLAIN));
   for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) {
     if (tier->max_by_role[role] == 0) continue;
     if (is_small(tier->max_by_role[role], need)) {
@@ -175,18 +194,19 @@ static void print_bar(FILE *stream, const hr_plan *plan) {
   const hr_plan_info *info = hr_plan_get(plan);
   const hr_tier_plan *tier = &info->tiers[HR_TIER_DEVICE];
   uint64_t need = plan_need(plan), whole = need > info->budget_bytes ? need : info->budget_bytes, sum = 0;
-  char bar[BAR_COLUMNS + 1];
-  size_t mark = whole ? (size_t)((double)info->budget_bytes / (double)whole * (BAR_COLUMNS - 1)) : 0, at = 0;
-  memset(bar, ' ', BAR_COLUMNS);
-  bar[BAR_COLUMNS] = 0;
+  char bar[SCREEN_MOST];
+  const size_t columns = screen_columns(stream) - BAR_BESIDE;
+  size_t mark = whole ? (size_t)((double)info->budget_bytes / (double)whole * (double)(columns - 1)) : 0, at = 0;
+  memset(bar, ' ', columns);
+  bar[columns] = 0;
   for (uint32_t part = 0; part < HR_ROLE_COUNT + 2 && whole; part++) {
     bool gap = part == HR_ROLE_COUNT, fixed = part == HR_ROLE_COUNT + 1;
     size_t end;
     sum = gap     ? (tier->reserved_bytes > sum ? tier->reserved_bytes : sum)
           : fixed ? need
                   : sum + tier->at_peak_by_role[part];
-    end = (size_t)((double)sum / (double)whole * BAR_COLUMNS + 0.5);
-    for (; at < end && at < BAR_COLUMNS; at++) bar[at] = gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need);
+    end = (size_t)((double)sum / (double)whole * (double)columns + 0.5);
+    for (; at < end && at < columns; at++) bar[at] = gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need);
   }
   bar[mark] = '|';
   (void)fprintf(stream, "   [%s] | budget\n", bar);
@@ -341,6 +361,11 @@ static void print_not_offered(FILE *stream, const hr_plan *plan) {
   screen_hang(stream, LABEL, "precision", text);
 }
 
+static void print_beyond(FILE *stream, const hr_plan *plan) {
+  char text[320];
+  if (hr_job_beyond_positions(hr_plan_job(plan), text, sizeof text)) screen_hang(stream, LABEL, "positions", text);
+}
+
 void plan_print(FILE *stream, const hr_plan *plan) {
   print_job(stream, plan);
   plan_print_verdict(stream, plan);
@@ -352,6 +377,7 @@ void plan_print(FILE *stream, const hr_plan *plan) {
   print_phases(stream, plan);
   print_products(stream, plan);
   print_not_offered(stream, plan);
+  print_beyond(stream, plan);
   print_time(stream, plan);
 }
 
@@ -361,6 +387,24 @@ void plan_print_summary(FILE *stream, const hr_plan *plan) {
   plan_print_verdict(stream, plan);
   time_text(plan, text, sizeof text);
   screen_hang(stream, LABEL, "time", text);
+}
+
+/* ---- tables of options, their needs and times ---- */
+
+/* What the figures leave for options: not so much that the eye loses the line. */
+static int options_columns(FILE *stream) {
+  enum { FIGURES = 36, WIDEST = 76 };
+  int left = (int)screen_columns(stream) - FIGURES;
+  return left < WIDEST ? left : WIDEST;
+}
+
+static void print_heads(FILE *stream, const char *what, const char *second) {
+  int shown = options_columns(stream);
+  if (strlen(what) > (size_t)shown) {
+    (void)fprintf(stream, "  %s\n", what);
+    what = "";
+  }
+  (void)fprintf(stream, "  %-*s%11s%11s%9s\n", shown, what, "needs", second, "time");
 }
 
 /* ---- levels of recomputation ---- */
@@ -374,10 +418,11 @@ static bool frontier_row(const hr_frontier *frontier, uint32_t chosen, uint32_t 
 }
 
 void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *frontier) {
-  enum { SHOWN = 44 };
+  const int shown = options_columns(stream);
   uint32_t chosen = 0, left = 0;
   char text[256];
-  (void)fprintf(stream, "\n  %-44s%11s%11s%9s\n", "levels of recomputation, each planned", "needs", "per step", "time");
+  (void)fputc('\n', stream);
+  print_heads(stream, "levels of recomputation, each planned", "per step");
   for (uint32_t i = 0; i < frontier->count; i++)
     if (frontier->points[i].chosen) chosen = i;
   for (uint32_t i = 0; i < frontier->count; i++) {
@@ -388,12 +433,12 @@ void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *f
       continue;
     }
     (void)hr_recompute_text(&point->recompute, hr_plan_job(plan)->model.layer_count, text, sizeof text);
-    if (strlen(text) > SHOWN) (void)strcpy(text + SHOWN - 3, "...");
-    (void)fprintf(stream, "%c %-44s%11s%11s  %+5.0f %%\n",
+    if (strlen(text) > (size_t)shown) (void)strcpy(text + shown - 3, "...");
+    (void)fprintf(stream, "%c %-*s%11s%11s  %+5.0f %%\n",
                   point->chosen ? '>'
                   : point->fits ? ' '
                                 : '-',
-                  text, SIZE_TEXT(point->need_bytes), SECONDS_TEXT(point->step_seconds),
+                  shown, text, SIZE_TEXT(point->need_bytes), SECONDS_TEXT(point->step_seconds),
                   least > 0 ? 100 * (point->step_seconds / least - 1) : 0);
   }
   (void)fprintf(stream, "  > chosen; - needs more than the budget");
@@ -431,7 +476,7 @@ static void print_devices(FILE *stream, const hr_plan *plan, const device_list *
     char text[TEXT_BYTES * 2];
     (void)snprintf(text, sizeof text, "--device %s%s", d->name,
                    hr_plan_job(plan)->given & HR_GIVEN_BUDGET ? " --budget 100%" : "");
-    (void)fprintf(stream, "  %-44s%11s%11s  %+5.0f %%\n", text, SIZE_TEXT(d->need_bytes), "-",
+    (void)fprintf(stream, "  %-*s%11s%11s  %+5.0f %%\n", options_columns(stream), text, SIZE_TEXT(d->need_bytes), "-",
                   more_percent(plan, d->token_seconds));
   }
 }
@@ -441,8 +486,9 @@ static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
   const double percent = more_percent(plan, fix->token_seconds);
   const hr_effect effect = (hr_effect)fix->effect_class;
   const char *note = effect == HR_EFFECT_ALGORITHM ? "  *" : effect == HR_EFFECT_NUMERICS ? "  ~" : "";
-  if (strlen(fix->options) > 44) (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
-  else (void)fprintf(stream, "  %-44s", fix->options);
+  const int shown = options_columns(stream);
+  if (strlen(fix->options) > (size_t)shown) (void)fprintf(stream, "  %s\n  %*s", fix->options, shown, "");
+  else (void)fprintf(stream, "  %-*s", shown, fix->options);
   (void)fprintf(stream, "%11s", SIZE_TEXT(fix->need_bytes));
   if (fix->need_bytes <= need) (void)fprintf(stream, "%11s", SIZE_TEXT(need - fix->need_bytes));
   else (void)fprintf(stream, "%11s", "-");
@@ -512,8 +558,7 @@ void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list, c
       left++;
       continue;
     }
-    if (rows++ == 0)
-      (void)fprintf(stream, "  %-44s%11s%11s%9s\n", "options that fit, each planned", "needs", "saves", "time");
+    if (rows++ == 0) print_heads(stream, "options that fit, each planned", "saves");
     of_class[fix->effect_class]++;
     print_fix(stream, plan, fix);
   }

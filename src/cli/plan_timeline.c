@@ -12,17 +12,18 @@ typedef struct samples {
 
 /* ---- the chart of memory ---- */
 
-enum { CHART_COLUMNS = 66, CHART_ROWS = 10 };
+enum { CHART_COLUMNS = SCREEN_MOST, CHART_BESIDE = 14, CHART_ROWS = 10 };
 
 typedef struct memory_chart {
   uint64_t most[CHART_COLUMNS], top;
   const char *program[CHART_COLUMNS], *phase[CHART_COLUMNS];
-  uint32_t columns;
+  uint32_t columns, width; /* of the chart; of the room for it */
 } memory_chart;
 
-static void fill_chart(const samples *s, memory_chart *chart) {
+static void fill_chart(const samples *s, uint32_t width, memory_chart *chart) {
   memset(chart, 0, sizeof *chart);
-  chart->columns = s->count < CHART_COLUMNS ? s->count : CHART_COLUMNS;
+  chart->width = width;
+  chart->columns = s->count < width ? s->count : width;
   for (uint32_t i = 0; i < s->count; i++) {
     uint32_t column = (uint32_t)((uint64_t)i * chart->columns / s->count);
     const hr_sample *sample = &s->items[i];
@@ -49,28 +50,59 @@ static void print_names(FILE *stream, const memory_chart *chart, const char *con
   memset(line, ' ', sizeof line);
   for (uint32_t i = 0; i < chart->columns; i++) {
     size_t length = strlen(names[i]);
-    if (strcmp(names[i], last) == 0 || i < next || i + length > CHART_COLUMNS) continue;
+    if (strcmp(names[i], last) == 0 || i < next || i + length > chart->width) continue;
     memcpy(line + i, names[i], length);
     next = i + (uint32_t)length + 1;
     last = names[i];
   }
   (void)fprintf(stream, "%12s", "");
-  print_trimmed(stream, line, CHART_COLUMNS);
+  print_trimmed(stream, line, chart->width);
 }
 
-static void print_chart(FILE *stream, const samples *s) {
+/* What a budget leaves for live bytes, and as a row of the chart: above it, where the bytes are few beside the budget. */
+typedef struct limit {
+  uint64_t bytes;
+  uint32_t row; /* CHART_ROWS + 1: above all */
+} limit;
+
+static limit limit_of(const hr_plan *plan, const memory_chart *chart) {
+  const hr_plan_info *info = hr_plan_get(plan);
+  const uint64_t fixed = info->tiers[HR_TIER_DEVICE].fixed_bytes;
+  limit l = {.bytes = info->budget_bytes > fixed ? info->budget_bytes - fixed : 0};
+  l.row = l.bytes > chart->top ? CHART_ROWS + 1 : (uint32_t)((double)l.bytes / (double)chart->top * CHART_ROWS + 0.5);
+  return l;
+}
+
+/* The budget as a line across: '=' where bytes stay below it, '#' where they go through. */
+static void print_limit(FILE *stream, const memory_chart *chart, const limit *l) {
+  (void)fprintf(stream, "%10s |", SIZE_TEXT(l->bytes));
+  for (uint32_t i = 0; i < chart->columns; i++) (void)fputc(chart->most[i] > l->bytes ? '#' : '=', stream);
+  (void)fputc('\n', stream);
+  if (l->row > CHART_ROWS && l->bytes > chart->top + chart->top / CHART_ROWS) /* not to scale */
+    (void)fprintf(stream, "%10s :\n", "");
+}
+
+static void print_chart(FILE *stream, const hr_plan *plan, const samples *s) {
   memory_chart chart;
-  char line[CHART_COLUMNS];
-  fill_chart(s, &chart);
+  char line[CHART_COLUMNS], title[160];
+  limit l;
+  fill_chart(s, screen_columns(stream) - CHART_BESIDE, &chart);
   if (chart.columns == 0 || chart.top == 0) return;
-  (void)fprintf(stream, "\nlive bytes over the course of the job, node by node\n");
-  for (uint32_t row = CHART_ROWS; row > 0; row--) {
+  l = limit_of(plan, &chart);
+  (void)snprintf(title, sizeof title, "live bytes of the job, node by node; = is the budget less %s fixed",
+                 SIZE_TEXT(hr_plan_get(plan)->tiers[HR_TIER_DEVICE].fixed_bytes));
+  (void)fputc('\n', stream);
+  screen_wrap(stream, 0, title);
+  for (uint32_t row = CHART_ROWS + 1; row > 0; row--) {
     uint64_t level = chart.top / CHART_ROWS * (row - 1);
+    if (row == l.row) print_limit(stream, &chart, &l);
+    if (row > CHART_ROWS) continue;
     (void)fprintf(stream, "%10s |",
                   row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
     for (uint32_t i = 0; i < chart.columns; i++) line[i] = chart.most[i] > level ? '#' : ' ';
     print_trimmed(stream, line, chart.columns);
   }
+  if (l.row == 0) print_limit(stream, &chart, &l);
   (void)fprintf(stream, "%10s +", "0");
   for (uint32_t i = 0; i < chart.columns; i++) (void)fputc('-', stream);
   (void)fputc('\n', stream);
@@ -151,7 +183,7 @@ hr_status plan_print_timeline(FILE *stream, const hr_plan *plan, hr_error *error
   samples s;
   hr_status status = hr_plan_samples(plan, HR_TIER_DEVICE, &s.items, &s.count, error);
   if (status != HR_OK) return status;
-  print_chart(stream, &s);
+  print_chart(stream, plan, &s);
   print_times(stream, &s);
   hr_free(s.items);
   return HR_OK;

@@ -8,6 +8,7 @@
 #include <yaml.h>
 
 #include "cli/options.h"
+#include "cli/peers.h"
 #include "cli/text.h"
 
 typedef struct recipe {
@@ -53,11 +54,15 @@ static bool is_key(const recipe *r, option_id id) {
 }
 
 static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
-  const char *name = scalar(r);
+  const char *name = scalar(r), *peer;
   hri_near search;
   *id = option_find(name, true);
   if (*id < option_count() && is_key(r, *id)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s:%zu: unknown key '%s'", r->path, line_of(r), name);
+  peer = peer_option(name);
+  if (peer && peer[0] != '-') return hri_hint(error, HR_ERROR_USAGE, "model: MODEL");
+  if (peer) /* "--lr X" as a recipe has it */
+    return hri_hint(error, HR_ERROR_USAGE, "%.*s: %s", (int)strcspn(peer + 2, " "), peer + 2, strchr(peer, ' ') + 1);
   hri_near_begin(&search, name);
   for (option_id each = 0; each < option_count(); each++)
     if (is_key(r, each)) hri_near_offer(&search, option_get(each)->name);

@@ -8,7 +8,7 @@
 #include "cli/plan.h"
 #include "cli/text.h"
 
-enum { PARTS = 9, BAR_CELLS = 8 };
+enum { PARTS = 10, BAR_CELLS = 8 };
 
 static const double REPAINT_SECONDS = 0.25, LOG_SECONDS = 10;
 
@@ -37,19 +37,22 @@ static void make_room(cli_talk *talk) {
 
 typedef struct part {
   char text[64];
-  int rank; /* the highest rank is left out first when the line is too narrow */
+  int from, until; /* the part stands in lines of these degrees, from short to long: until is the first without it */
 } part;
 
-/* "5.1/5.2 of 6.0 GiB": resident and reserved bytes in the unit of the budget. */
-static void memory_text(const hr_metrics *m, char out[64]) {
+enum { DEGREES = 6, ALWAYS = DEGREES + 1 };
+
+/* "resident 1.76 GiB, planned 1.74 of 2.00 GiB": what the process holds; what the run reserved; the budget, in whose
+ * unit the one before it is. */
+static void memory_text(const hr_metrics *m, char *out, size_t bytes) {
   bool gib = m->device_budget_bytes >= 1ull << 30;
   double unit = gib ? 1 << 30 : 1 << 20;
-  (void)snprintf(out, 64, gib ? "%.2f/%.2f of %.2f GiB" : "%.0f/%.0f of %.0f MiB",
-                 (double)m->process_resident_bytes / unit, (double)m->device_reserved_bytes / unit,
+  (void)snprintf(out, bytes, gib ? "resident %s, planned %.2f of %.2f GiB" : "resident %s, planned %.1f of %.1f MiB",
+                 SIZE_TEXT(m->process_resident_bytes), (double)m->device_reserved_bytes / unit,
                  (double)m->device_budget_bytes / unit);
 }
 
-/* '#' resident, '=' reserved beyond it, in shares of the budget. */
+/* '#' resident, '=' planned beyond it, in shares of the budget. */
 static void memory_bar(const hr_metrics *m, char out[64]) {
   double budget = m->device_budget_bytes ? (double)m->device_budget_bytes : 1;
   double resident = (double)m->process_resident_bytes / budget * BAR_CELLS,
@@ -60,42 +63,51 @@ static void memory_bar(const hr_metrics *m, char out[64]) {
   out[BAR_CELLS + 2] = 0;
 }
 
+/* Loss, norm, speed and time left are what a person watches: they stand in the shortest line, and fit 60 columns. The
+ * budget's share is said in a word until there is room for all of its figures. */
 static int line_parts(const hr_metrics *m, part parts[PARTS]) {
   int n = 0;
   double percent = m->steps ? 100 * (double)m->step / (double)m->steps : 0;
-#define PART(order, ...) ((void)snprintf(parts[n].text, sizeof parts[n].text, __VA_ARGS__), parts[n++].rank = (order))
-  PART(0, "step %llu/%llu", (unsigned long long)m->step, (unsigned long long)m->steps);
-  PART(7, "%.0f%%", percent);
-  PART(0, "loss %.4f", m->loss);
-  if (!isnan(m->grad_norm)) PART(6, "grad %.3g", m->grad_norm);
-  PART(5, "lr %.3g", m->learning_rate);
-  PART(3, "%s tok/s", COUNT_TEXT(m->tokens_per_second));
-  PART(2, "eta %s", CLOCK_TEXT(m->eta_seconds));
+  double budget = m->device_budget_bytes ? (double)m->device_budget_bytes : 1;
+#define PART(first, last, ...)                                                                                         \
+  ((void)snprintf(parts[n].text, sizeof parts[n].text, __VA_ARGS__), parts[n].from = (first), parts[n++].until = (last))
+  PART(1, ALWAYS, "step %llu/%llu", (unsigned long long)m->step, (unsigned long long)m->steps);
+  PART(6, ALWAYS, "%.0f%%", percent);
+  PART(0, ALWAYS, "loss %.4f", m->loss);
+  if (!isnan(m->grad_norm)) PART(0, ALWAYS, "norm %.3g", m->grad_norm);
+  PART(5, ALWAYS, "lr %.3g", m->learning_rate);
+  PART(0, ALWAYS, "%s tok/s", COUNT_TEXT(m->tokens_per_second));
+  PART(0, ALWAYS, "%s left", CLOCK_TEXT(m->eta_seconds));
+  PART(2, 3, "memory %.0f%%", 100 * (double)m->process_resident_bytes / budget);
+  PART(3, ALWAYS, "%s", "");
+  memory_text(m, parts[n - 1].text, sizeof parts[n - 1].text);
+  PART(4, ALWAYS, "%s", "");
+  memory_bar(m, parts[n - 1].text);
 #undef PART
-  memory_bar(m, parts[n].text);
-  parts[n++].rank = 4;
-  memory_text(m, parts[n].text);
-  parts[n++].rank = 1;
   return n;
 }
 
-static unsigned parts_width(const part *parts, int count, int rank) {
+static bool stands(const part *p, int degree) { return p->from <= degree && degree < p->until; }
+
+static unsigned parts_width(const part *parts, int count, int degree, unsigned gap) {
   unsigned width = 0;
   for (int i = 0; i < count; i++)
-    if (parts[i].rank <= rank) width += (unsigned)strlen(parts[i].text) + (width ? 2 : 0);
+    if (stands(&parts[i], degree)) width += (unsigned)strlen(parts[i].text) + (width ? gap : 0);
   return width;
 }
 
+/* The longest line that fits, with two blanks between its parts, or one where that makes room for one more. */
 static void paint(cli_talk *talk, const hr_metrics *m) {
   part parts[PARTS];
-  unsigned width = screen_width(stderr) - 1;
-  int count = line_parts(m, parts), rank = PARTS;
+  unsigned width = screen_width(stderr) - 1, gap = 1;
+  int count = line_parts(m, parts), degree = DEGREES;
   bool first = true;
-  while (rank > 0 && parts_width(parts, count, rank) > width) rank--;
+  while (degree > 0 && parts_width(parts, count, degree, 1) > width) degree--;
+  if (parts_width(parts, count, degree, 2) <= width) gap = 2;
   (void)fputs("\r\033[K", stderr);
   for (int i = 0; i < count; i++) {
-    if (parts[i].rank > rank) continue;
-    (void)fprintf(stderr, "%s%s", first ? "" : "  ", parts[i].text);
+    if (!stands(&parts[i], degree)) continue;
+    (void)fprintf(stderr, "%*s%s", first ? 0 : (int)gap, "", parts[i].text);
     first = false;
   }
   (void)fflush(stderr);
@@ -104,12 +116,13 @@ static void paint(cli_talk *talk, const hr_metrics *m) {
 
 /* Fixed order of keys, nothing but printable characters. */
 static void log_line(const hr_metrics *m) {
+  char memory[96];
+  memory_text(m, memory, sizeof memory);
   (void)fprintf(stderr, "step %llu/%llu  loss %.4f", (unsigned long long)m->step, (unsigned long long)m->steps,
                 m->loss);
-  if (!isnan(m->grad_norm)) (void)fprintf(stderr, "  grad %.4g", m->grad_norm);
-  (void)fprintf(stderr, "  lr %.4g  %.0f tok/s  eta %s  memory %s resident, %s reserved of %s\n", m->learning_rate,
-                m->tokens_per_second, CLOCK_TEXT(m->eta_seconds), SIZE_TEXT(m->process_resident_bytes),
-                SIZE_TEXT(m->device_reserved_bytes), SIZE_TEXT(m->device_budget_bytes));
+  if (!isnan(m->grad_norm)) (void)fprintf(stderr, "  norm %.4g", m->grad_norm);
+  (void)fprintf(stderr, "  lr %.4g  %.0f tok/s  %s left  %s\n", m->learning_rate, m->tokens_per_second,
+                CLOCK_TEXT(m->eta_seconds), memory);
 }
 
 static void tell_step(cli_talk *talk, const hr_metrics *m) {
@@ -231,6 +244,10 @@ void talk_event(void *context, const hr_event *event) {
     break;
   case HR_EVENT_STEP: break;
   }
+}
+
+void talk_warn(void *context, const char *text) {
+  talk_event(context, &(hr_event){.kind = HR_EVENT_WARNING, .text = text});
 }
 
 /* ---- plan against run ---- */

@@ -23,6 +23,8 @@ void talk_begin(cli_talk *talk, const cli_config *config);
 void talk_clear(cli_talk *talk);
 /* on_event of hr_run_options and hr_generate_options; context is a talk. */
 void talk_event(void *context, const hr_event *event);
+/* A warning of the program itself. */
+void talk_warn(void *context, const char *text);
 
 /* Planned and reserved bytes of each tier that has any, as members of `tiers`, or as rows of a table on standard
  * output. */

@@ -242,14 +242,19 @@ unsigned screen_width(FILE *stream) {
   return size.ws_col;
 }
 
-enum { RIGHT_EDGE = 79 };
+unsigned screen_columns(FILE *stream) {
+  struct winsize size;
+  if (!isatty(fileno(stream)) || ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return SCREEN_USUAL;
+  return size.ws_col < SCREEN_LEAST ? SCREEN_LEAST : size.ws_col > SCREEN_MOST ? SCREEN_MOST : size.ws_col;
+}
 
 /* Words from the current column on; lines after the first start at `indent`. Returns nothing but a closed line. */
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text) {
+  const unsigned edge = screen_columns(stream) - 1;
   bool first = true; /* of its line */
   while (*text) {
     int length = (int)strcspn(text, " \n");
-    if (!first && column + 1 + (unsigned)length > RIGHT_EDGE) {
+    if (!first && column + 1 + (unsigned)length > edge) {
       (void)fprintf(stream, "\n%*s", (int)indent, "");
       column = indent;
       first = true;

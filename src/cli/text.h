@@ -66,9 +66,13 @@ const char *screen_style(const FILE *stream, style wanted);
 bool screen_live(const FILE *stream);
 /* Columns of the terminal behind a stream, 80 when unknown. */
 unsigned screen_width(FILE *stream);
-/* Prints words, wrapped to 80 columns, each line behind `indent` spaces. */
+/* Columns that text may fill: those of the terminal, from 60 to 160; 80 where there is none, so that what a file or a
+ * pipe gets never depends on a window. */
+enum { SCREEN_LEAST = 60, SCREEN_USUAL = 80, SCREEN_MOST = 160 };
+unsigned screen_columns(FILE *stream);
+/* Prints words, wrapped to these columns, each line behind `indent` spaces. */
 void screen_wrap(FILE *stream, unsigned indent, const char *text);
-/* Prints `left` and beside it, from `column` on, words wrapped to 80 columns; below it when `left` is too long. */
+/* Prints `left` and beside it, from `column` on, words wrapped likewise; below it when `left` is too long. */
 void screen_hang(FILE *stream, unsigned column, const char *left, const char *text);
 
 #endif

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/plan.h"
 #include "cli/refused.h"
+#include "cli/streams.h"
 #include "cli/talk.h"
 #include "cli/text.h"
 
@@ -26,6 +27,18 @@ static void on_signal(int number) {
   (void)number;
   if (stop_requests++ > 0) _exit(130);
   if (write(STDERR_FILENO, words, sizeof words - 1) < 0) return; /* nobody listens; the stop counts all the same */
+}
+
+/* Whom the events of a run go to. */
+typedef struct listeners {
+  cli_talk talk;
+  cli_streams streams;
+} listeners;
+
+static void tell(void *context, const hr_event *event) {
+  listeners *l = context;
+  talk_event(&l->talk, event);
+  streams_event(&l->streams, event, talk_warn, &l->talk);
 }
 
 static bool should_stop(void *context) {
@@ -157,30 +170,36 @@ hr_status command_train(cli_config *config, hr_error *error) {
   hr_run_options run;
   hr_run_result result;
   char *separator = NULL;
-  cli_talk talk;
+  listeners heard;
   hr_status status;
   memset(&result, 0, sizeof result);
+  memset(&heard, 0, sizeof heard);
+  heard.streams.log_fd = -1;
   status = config_resume(config, error);
   if (status != HR_OK) return status;
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
   if (status == HR_OK && run.profile_path) status = output_check("profile", run.profile_path, OUTPUT_PROFILE, error);
+  if (status == HR_OK) status = hr_data_find(run.data_paths, run.data_path_count, error); /* before --auto plans many */
+  if (status == HR_OK) status = hr_data_find(run.eval_paths, run.eval_path_count, error);
   if (status == HR_OK) status = choose(config, error);
+  talk_begin(&heard.talk, config);
+  if (status == HR_OK) status = streams_open(&heard.streams, config, run.out_directory, error);
   if (status == HR_OK) {
-    talk_begin(&talk, config);
-    run.on_event = talk_event;
+    run.on_event = tell;
     run.should_stop = should_stop;
-    run.context = &talk;
+    run.context = &heard;
     catch_signals();
     status = hr_train(&config->job, &run, &result, error);
-    talk_clear(&talk);
+    talk_clear(&heard.talk);
     if (machine_refused(&config->job, status, error)) refused_explain(&config->job, error);
     if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
       if (config->own.json) print_train_json(&run, &result, status);
-      else print_train(&run, &result, status);
+      else if (!streams_take_output(config)) print_train(&run, &result, status);
     }
   }
+  streams_close(&heard.streams, talk_warn, &heard.talk);
   free(separator);
   return status;
 }

@@ -325,6 +325,6 @@ hr_status hri_cache_save(hri_dataset *dataset, const char *store, hr_error *erro
 
 void hri_dataset_forget(const hri_dataset *dataset, const char *store) {
   char path[PATH_BYTES];
-  if (!dataset || dataset->from_cache) return;
+  if (!dataset || dataset->from_cache || dataset->of) return;
   if (path_of(store, dataset->key, "tokens", path, NULL) == HR_OK) (void)unlink(path);
 }

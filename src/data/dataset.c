@@ -230,14 +230,18 @@ hr_status hri_dataset_keep(hri_dataset *dataset, const char *store_directory, hr
   return hri_cache_save(dataset, store_directory, error);
 }
 
-hr_status hri_dataset_pack(const hri_dataset *dataset, hr_packing packing, hri_row_index *index,
-                           hri_pack_result *result, hr_error *error) {
-  hri_pack_rules rules = {.documents = &dataset->documents,
+hri_pack_rules hri_dataset_rules(const hri_dataset *dataset, hr_packing packing) {
+  return (hri_pack_rules){.documents = &dataset->documents,
                           .document_count = dataset->found.document_count,
                           .labels = &dataset->labels,
                           .sequence = dataset->sequence,
                           .packing = packing,
                           .truncate = dataset->truncate};
+}
+
+hr_status hri_dataset_pack(const hri_dataset *dataset, hr_packing packing, hri_row_index *index,
+                           hri_pack_result *result, hr_error *error) {
+  hri_pack_rules rules = hri_dataset_rules(dataset, packing);
   return hri_pack(&rules, index, result, error);
 }
 
@@ -298,6 +302,13 @@ uint64_t hri_dataset_broken_count(const hri_dataset *dataset) { return dataset->
 uint64_t hri_dataset_hash(const hri_dataset *dataset) { return dataset->hash; }
 uint64_t hri_dataset_content_hash(const hri_dataset *dataset) { return dataset->content_hash; }
 uint64_t hri_dataset_words_hash(const hri_dataset *dataset) { return dataset->words_hash; }
+
+bool hri_dataset_is_rows(const hri_dataset *dataset) {
+  for (uint32_t i = 0; i < dataset->source_count; i++)
+    if (dataset->sources[i].container != HRI_JSONL && dataset->sources[i].container != HRI_JSON_ARRAY) return false;
+  return true;
+}
+
 const char *hri_dataset_note(const hri_dataset *dataset) { return dataset->note; }
 
 uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset) {
@@ -386,7 +397,7 @@ static hr_status fill_pieces(hri_dataset *dataset, const hri_row range[2], int32
       const hri_piece *p = &pieces[k];
       uint32_t at = *filled;
       if (p->count > dataset->sequence - at) return hri_fail(error, HR_ERROR_INTERNAL, "a row of data is too long");
-      HRI_TRY(read_piece(dataset, p, ids + at, targets + at, error));
+      HRI_TRY(read_piece(dataset->of ? dataset->of : dataset, p, ids + at, targets + at, error));
       memmove(targets + at, targets + at + 1, (p->count - 1) * sizeof *targets);
       targets[at + p->count - 1] = HRI_LABEL_IGNORED; /* what it predicts is not here */
       for (uint32_t i = 0; i < p->count; i++) doc_start[at + i] = (int32_t)at;
@@ -404,7 +415,7 @@ hr_status hri_dataset_row(hri_dataset *dataset, uint64_t row, int32_t *ids, int3
   if (row >= dataset->index.row_count)
     return hri_fail(error, HR_ERROR_INTERNAL, "row %llu of %llu rows of data", (unsigned long long)row,
                     (unsigned long long)dataset->index.row_count);
-  dataset->fd_checked = false;
+  (dataset->of ? dataset->of : dataset)->fd_checked = false;
   HRI_TRY(hri_row_index_rows(&dataset->index, row, range, 2, error));
   HRI_TRY(fill_pieces(dataset, range, ids, targets, doc_start, &filled, error));
   for (t = filled; t < dataset->sequence; t++) {

@@ -62,6 +62,13 @@ hr_status hri_dataset_keep(hri_dataset *dataset, const char *store_directory, hr
  * all. */
 void hri_dataset_forget(const hri_dataset *dataset, const char *store_directory);
 
+/* Holds back the documents that `share` (above 0, below 1) and the seed choose by their content (split.c): *held has
+ * rows of them alone, and lives no longer than `dataset`, which keeps the rest and has another hash from then on. USAGE
+ * when one side would have nothing to predict. */
+hr_status hri_dataset_split(hri_dataset *dataset, double share, uint64_t seed, hri_dataset **held, hr_error *error);
+/* Whether all files are rows (JSON, JSONL), and none is text or tokens in a bin. */
+bool hri_dataset_is_rows(const hri_dataset *dataset);
+
 uint64_t hri_dataset_row_count(const hri_dataset *dataset);
 uint64_t hri_dataset_token_count(const hri_dataset *dataset); /* in rows: without padding, with end tokens */
 uint64_t hri_dataset_label_count(const hri_dataset *dataset); /* targets that count; the sum of all rows' `counted` */

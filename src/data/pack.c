@@ -138,13 +138,6 @@ static hr_status flush(packer *p, hr_error *error) {
 
 /* ---- documents ---- */
 
-static hri_piece piece_of(const hri_document *d, uint64_t skip, uint64_t count) {
-  hri_piece piece = {.place = d->place + skip, .count = (uint32_t)count, .source = d->source};
-  if (d->flags & HRI_DOCUMENT_END && skip + count == d->length) piece.source |= HRI_PIECE_END;
-  if (d->flags & HRI_DOCUMENT_LABELS) piece.source |= HRI_PIECE_LABELS;
-  return piece;
-}
-
 static hr_status place_piece(packer *p, const hri_piece *piece, bool window, hr_error *error) {
   uint32_t labels;
   HRI_TRY(count_labels(p, piece, &labels, error));
@@ -189,11 +182,16 @@ static hr_status pack_document(packer *p, const hri_document *d, bool was_ready,
   while (skip < end) {
     uint64_t room = window || p->fill == p->rules->sequence ? p->rules->sequence : p->rules->sequence - p->fill;
     uint64_t count = end - skip < room ? end - skip : room;
-    hri_piece piece = piece_of(d, skip, count);
+    hri_piece piece = hri_piece_of(d, skip, count);
     HRI_TRY(place_piece(p, &piece, window, error));
     skip += count;
   }
   return HR_OK;
+}
+
+static bool takes(const packer *p, uint64_t index) {
+  const uint64_t *held = p->rules->held;
+  return !held || (held[index / 64] >> index % 64 & 1) == p->rules->takes_held;
 }
 
 static hr_status pack_all(packer *p, hr_error *error) {
@@ -204,6 +202,7 @@ static hr_status pack_all(packer *p, hr_error *error) {
     size_t part = count - first < DOCUMENTS ? (size_t)(count - first) : DOCUMENTS;
     HRI_TRY(hri_spool_read(p->rules->documents, first * sizeof *documents, documents, part * sizeof *documents, error));
     for (size_t i = 0; i < part; i++) {
+      if (!takes(p, first + i)) continue;
       HRI_TRY(pack_document(p, &documents[i], was_ready, error));
       was_ready = documents[i].flags & (HRI_DOCUMENT_ROW | HRI_DOCUMENT_SAME_ROW);
     }

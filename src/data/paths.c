@@ -5,8 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
+
+#include <headroom/data.h>
 
 #include "base/file.h"
+#include "data/reader.h"
 
 void hri_paths_free(hri_path_list *list) {
   for (size_t i = 0; i < list->count; i++) hri_free(list->items[i]);
@@ -48,6 +52,19 @@ static hr_status push_directory(hri_path_list *list, const char *path, hr_error 
   }
   status = hri_fail(error, HR_ERROR_INPUT, "the directory %s has no data files", path);
   return hri_hint(error, status, "data files end in .jsonl, .json, .txt, .md or .bin; name others one by one");
+}
+
+hr_status hr_data_find(const char *const *paths, uint32_t path_count, hr_error *error) {
+  hri_path_list list = {0};
+  hr_status status = hri_paths_expand(paths, path_count, &list, error);
+  for (size_t i = 0; status == HR_OK && i < list.count; i++) {
+    hri_file_stamp stamp;
+    int fd;
+    status = hri_stamp_open(list.items[i], &fd, &stamp, error);
+    if (status == HR_OK) (void)close(fd);
+  }
+  hri_paths_free(&list);
+  return status;
 }
 
 hr_status hri_paths_expand(const char *const *paths, uint32_t count, hri_path_list *list, hr_error *error) {

@@ -1,5 +1,12 @@
 #include "data/rows.h"
 
+hri_piece hri_piece_of(const hri_document *d, uint64_t skip, uint64_t count) {
+  hri_piece piece = {.place = d->place + skip, .count = (uint32_t)count, .source = d->source};
+  if (d->flags & HRI_DOCUMENT_END && skip + count == d->length) piece.source |= HRI_PIECE_END;
+  if (d->flags & HRI_DOCUMENT_LABELS) piece.source |= HRI_PIECE_LABELS;
+  return piece;
+}
+
 hri_row_index hri_row_index_init(const char *directory) {
   hri_row_index index = {.pieces = hri_spool_init(directory), .rows = hri_spool_init(directory)};
   return index;

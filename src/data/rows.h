@@ -34,6 +34,9 @@ typedef struct hri_piece {
 #define HRI_PIECE_LABELS (1u << 30)
 #define HRI_PIECE_SOURCE (HRI_PIECE_LABELS - 1)
 
+/* Tokens [skip, skip + count) of a document. */
+hri_piece hri_piece_of(const hri_document *document, uint64_t skip, uint64_t count);
+
 typedef struct hri_row {
   uint64_t first_piece;
   uint32_t tokens, labels; /* filled; targets that count */

@@ -63,6 +63,7 @@ typedef struct hri_data_found {
 } hri_data_found;
 
 struct hri_dataset {
+  hri_dataset *of; /* NULL, or the one that this is held back from (split.c): files and stores are its */
   char *directory; /* of temporary files */
   hri_data_source *sources;
   uint32_t source_count;
@@ -135,6 +136,8 @@ static inline uint64_t hri_data_store_count(const hri_dataset *dataset) {
   return hri_spool_size(&dataset->tokens) / sizeof(int32_t);
 }
 
+/* The rules by which the documents are packed. */
+hri_pack_rules hri_dataset_rules(const hri_dataset *dataset, hr_packing packing);
 /* Packs the documents once more, into an empty index. */
 hr_status hri_dataset_pack(const hri_dataset *dataset, hr_packing packing, hri_row_index *index,
                            hri_pack_result *result, hr_error *error);

@@ -102,7 +102,7 @@ static const row rows[] = {
     {"rtx-5080", "NVIDIA GeForce RTX 5080", "", 16, 16303, 0, 960, 112.6, 56.3, 56.3, 63, 0.75, NEW, "HRXu", "2026-08", 0, 120},
     {"rtx-5090", "NVIDIA GeForce RTX 5090", "", 32, 32607, 31.36, 1792, 209.5, 104.8, 104.8, 63, 0.75, NEW, "HRC", "2026-08", 0, 120},
     {"t4", "NVIDIA T4", "tesla-t4", 16, 15360, 14.76, 320, 0, 0, 8.1, 16, 0.75, OLD, "Ldu", "2026-08", 65, 75},
-    {"v100-16", "NVIDIA V100 SXM2 16GB", "tesla-v100-16gb v100", 16, 16160, 15.75, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08", 125, 70},
+    {"v100-16", "NVIDIA V100 SXM2 16GB", "tesla-v100-16gb", 16, 16160, 15.75, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08", 125, 70},
     {"v100-32", "NVIDIA V100 SXM2 32GB", "tesla-v100-32gb", 32, 32510, 0, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08", 125, 70},
     {"a10", "NVIDIA A10", "", 24, 23028, 0, 600, 125, 62.5, 31.2, 31, 0.75, OLD, "LA", "2026-08", 0, 86},
     {"a40", "NVIDIA A40", "", 48, 46068, 0, 696, 149.7, 74.8, 37.4, 31, 0.75, OLD, "Lu", "2026-08", 0, 86},
@@ -111,7 +111,7 @@ static const row rows[] = {
     {"l4", "NVIDIA L4", "", 24, 23034, 0, 300, 121, 60, 30.3, 31, 0.75, OLD, "L", "2026-08", 0, 89},
     {"l40s", "NVIDIA L40S", "", 48, 46068, 0, 864, 362, 183, 91.6, 31, 0.75, OLD, "M", "2026-08", 0, 89},
     {"a100-40", "NVIDIA A100 40GB", "a100-40gb a100-sxm4-40gb a100-pcie-40gb", 40, 40960, 0, 1555, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0, 80},
-    {"a100-80", "NVIDIA A100 80GB SXM", "a100-80gb a100 a100-sxm4-80gb", 80, 81920, 79.15, 2039, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0, 80},
+    {"a100-80", "NVIDIA A100 80GB SXM", "a100-80gb a100-sxm4-80gb", 80, 81920, 79.15, 2039, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0, 80},
     {"a100-80-pcie", "NVIDIA A100 80GB PCIe", "a100-pcie-80gb a100-80gb-pcie", 80, 81920, 79.15, 1935, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0, 80},
     {"h100", "NVIDIA H100 80GB SXM", "h100-sxm h100-80 h100-80gb h100-80gb-hbm3", 80, 81559, 79.22, 3350, 989, 494.5, 67, 63, 0.8, NEW, "M", "2026-08", 0, 90},
     {"h100-pcie", "NVIDIA H100 80GB PCIe", "h100-80gb-pcie", 80, 81559, 79.22, 2000, 756, 378, 51, 63, 0.8, NEW, "MA", "2026-08", 0, 90},
@@ -185,9 +185,9 @@ hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error) {
 
 enum { PLAIN_BYTES = 64 };
 
-/* Letters and digits in lower case, without "nvidia", "geforce" and the like in front: "RTX 4090" is rtx4090. */
+/* Letters and digits in lower case, without "nvidia", "geforce", "rtx" and the like in front: "RTX 4090" is 4090. */
 static void plain_name(const char *name, size_t length, char out[PLAIN_BYTES]) {
-  static const char *const noise[] = {"nvidia", "geforce", "amd", "instinct", "tesla"};
+  static const char *const noise[] = {"nvidia", "geforce", "amd", "instinct", "tesla", "rtx"};
   char *rest = out;
   size_t used = 0;
   for (size_t i = 0; i < length && used + 1 < PLAIN_BYTES; i++)
@@ -214,6 +214,23 @@ static bool row_is_called(const row *r, const char *wanted) {
     alias += length + (alias[length] == ' ');
   }
   return false;
+}
+
+/* A name that begins those of several rows, "a100", is none of them: what they hold differs. */
+static hr_status ambiguous_device(const char *name, const char *wanted, hr_error *error) {
+  char list[200] = "", plain[PLAIN_BYTES];
+  size_t used = 0, count = 0;
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < ROW_COUNT && used < sizeof list; i++) {
+    plain_name(rows[i].name, strlen(rows[i].name), plain);
+    if (strncmp(plain, wanted, strlen(wanted)) != 0 || !isalpha((unsigned char)wanted[0])) continue;
+    if (count++ == 0) first = i;
+    used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%.0f GB)", count > 1 ? ", " : "", rows[i].name,
+                             rows[i].capacity_gib);
+  }
+  if (count < 2) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "device '%.80s' may be any of %s", name, list);
+  return hri_hint(error, HR_ERROR_USAGE, "--device %s, or another of them", rows[first].name);
 }
 
 static hr_status unknown_device(const char *name, const char *wanted, hr_error *error) {
@@ -257,5 +274,6 @@ hr_status hri_device_find(const char *name, hr_device *device, hr_error *error) 
   }
   for (uint32_t i = 0; i < ROW_COUNT; i++)
     if (row_is_called(&rows[i], wanted)) return hr_device_get(i, device, error);
+  HRI_TRY(ambiguous_device(name, wanted, error));
   return unknown_device(name, wanted, error);
 }

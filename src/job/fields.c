@@ -34,7 +34,7 @@ enum {
 /* ---- words, in the order of the enumerators ---- */
 
 static const char *const quantizes[] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq", "int8", "keep", NULL};
-static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16", "tf32", NULL};
+static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16", "tf32", "auto", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const states_8bits[] = {"weights", "all", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
@@ -54,7 +54,7 @@ static const char *const truncations[] = {"split", "keep-start", "keep-end", "dr
 static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 
 #define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
-_Static_assert(LAST(precisions) == HR_PRECISION_TF32 && LAST(quantizes) == HR_QUANTIZE_KEEP &&
+_Static_assert(LAST(precisions) == HR_PRECISION_AUTO && LAST(quantizes) == HR_QUANTIZE_KEEP &&
                    LAST(moments) == HR_MOMENTS_BF16 && LAST(states_8bits) == HR_STATES_8BIT_ALL &&
                    LAST(optimizers) == HR_OPTIMIZER_COUNT - 1 &&
                    LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
@@ -120,8 +120,9 @@ static const hr_field fields[] = {
      .given = HR_GIVEN_BUDGET, .as_asked = true},
     {"precision", HR_FIELD_CHOICE, "Job", "TYPE",
      "fp32; bf16 and fp16: with fp32 master weights, fp16 with a loss that is scaled; bf16-pure: without masters, the "
-     "update rounds stochastically; tf32: fp32, with the time of a GPU's products in TF32, in plans for such devices",
-     J | X | M, JOB(precision), .words = precisions, .initial = "fp32", MATHEMATICS(NUMERICS),
+     "update rounds stochastically; tf32: fp32, with the time of a GPU's products in TF32, in plans for such devices; "
+     "auto: bf16 on a GPU that has it, else fp32",
+     J | X | M, JOB(precision), .words = precisions, .initial = "auto", MATHEMATICS(NUMERICS),
      .given = HR_GIVEN_PRECISION, .said = 9},
     {"moments", HR_FIELD_CHOICE, "Optimizer", "TYPE",
      "of optimizer states; bf16 (rounded stochastically) goes with --precision bf16-pure", P | T | X, JOB(moments),
@@ -251,6 +252,12 @@ static const hr_field fields[] = {
      RUN_PAIR(data_paths, data_path_count), EFFECT(ALGORITHM)},
     {"eval-data", HR_FIELD_PATHS, "Data", "PATH...", "held-back files, evaluated while training", T,
      RUN_PAIR(eval_paths, eval_path_count)},
+    {"eval-split", HR_FIELD_SHARE, "Data", "SHARE",
+     "hold back this share of the documents of --data for evaluation (1%, 0.01): chosen by their content and --seed, so "
+     "the same ones in any order and whatever stands beside them",
+     T, RUN(eval_share), RANGE(0, 1), .below_high = true, .initial = "0", .zero = "none", MATHEMATICS(ALGORITHM)},
+    {"eval-first", HR_FIELD_FLAG, "Data", NULL, "on by default: with evaluation data, evaluate before the first step too",
+     T, RUN(eval_first), .initial = "true"},
     {"eval-every", HR_FIELD_U64, "Data", "N", "steps between evaluations", T, RUN(eval_every), .initial = "0",
      .zero = "at the end"},
     {"eval-batches", HR_FIELD_U64, "Data", "N", "batches per evaluation at most", T | E, RUN(eval_batches),
@@ -280,8 +287,11 @@ static const hr_field fields[] = {
     {"data-cache", HR_FIELD_PATH, "Data", "DIR",
      "keep tokenized data in DIR, and find it again; train: RUN/data-cache unless given", T | E | D,
      RUN(data.cache_directory)},
-    {"shuffle", HR_FIELD_FLAG, "Data", NULL, "shuffle the rows instead of keeping the order of the files", P | T,
-     JOB(shuffle), .initial = "false", MATHEMATICS(ALGORITHM)},
+    {"shuffle", HR_FIELD_FLAG, "Data", NULL,
+     "rows in an order of the seed (on), or as they stand in the files (off); on by default when all data are rows (JSON, "
+     "JSONL), off for text and token bins",
+     P | T, JOB(shuffle), .initial = "false", .zero = "on for rows (JSON, JSONL), off for text and bins",
+     MATHEMATICS(ALGORITHM), .given = HR_GIVEN_SHUFFLE},
     {"packing", HR_FIELD_CHOICE, "Data", "HOW",
      "pack: several whole documents in a row, by best fit; wrapped: one behind the other, cut where a row ends; off: "
      "one. Documents do not see each other",
@@ -292,7 +302,7 @@ static const hr_field fields[] = {
      RUN(out_directory), ONCE},
     {"save-every", HR_FIELD_U64, "Results", "N", "steps between checkpoints", T, RUN(save_every), .initial = "0",
      .zero = "only at the end"},
-    {"keep", HR_FIELD_U32, "Results", "N", "newest checkpoints to keep besides the best", T, RUN(keep), .initial = "0",
+    {"keep", HR_FIELD_U32, "Results", "N", "newest checkpoints to keep besides the best; 0: all", T, RUN(keep), .initial = "2",
      .zero = "all"},
     {"save-dtype", HR_FIELD_WORD, "Results", "TYPE", "of RUN/final; source: as loaded, f32 from scratch", T,
      RUN(save_dtype), .words = dtypes, .initial = "source"},

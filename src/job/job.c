@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -134,6 +135,18 @@ static bool row_beyond(const hr_job *job) {
 }
 static bool context_beyond(const hr_job *job) {
   return job->model.learned_positions && generates(job) && job->context_length > job->model.max_positions;
+}
+
+bool hr_job_beyond_positions(const hr_job *job, char *out, uint64_t out_bytes) {
+  const bool context = job->purpose == HR_PURPOSE_GENERATE;
+  const uint32_t tokens = context ? job->context_length : job->sequence_length, made = job->model.max_positions;
+  if (out_bytes) out[0] = 0;
+  if (job->model.learned_positions || made == 0 || tokens <= made) return false;
+  (void)snprintf(out, out_bytes,
+                 "%s of %u tokens, and %s was made for %u positions: behind those it was never trained, and its loss "
+                 "and its text get worse there; --%s %u stays inside",
+                 context ? "a context" : "rows", tokens, job->model.name, made, context ? "context" : "seq", made);
+  return true;
 }
 
 static bool frozen_and_adapted(const hr_job *job) {
@@ -405,6 +418,18 @@ static hr_status fill_device(hr_job *job, hr_error *error) {
   return hr_device_find(name, &job->device, error);
 }
 
+hr_precision hr_precision_of(const hr_device *device) {
+  return strcmp(device->backend, "cpu") != 0 && !device->has_team && device->flops_bf16 > 0 ? HR_PRECISION_BF16
+                                                                                            : HR_PRECISION_FP32;
+}
+
+/* A person who says auto says nothing: a planner may still change what comes of it. */
+static void fill_precision(hr_job *job) {
+  if (job->precision != HR_PRECISION_AUTO) return;
+  job->precision = hr_precision_of(&job->device);
+  job->given &= ~(uint64_t)HR_GIVEN_PRECISION;
+}
+
 /* Of a model whose files are quantized: as they are. */
 static hr_status fill_quantization(hr_job *job, hr_error *error) {
   hr_quantize stored = job->model.quantization;
@@ -423,6 +448,7 @@ static hr_status fill_quantization(hr_job *job, hr_error *error) {
 hr_status hr_job_finish(hr_job *job, hr_error *error) {
   hr_job made = *job;
   HRI_TRY(fill_device(&made, error));
+  fill_precision(&made);
   HRI_TRY(hr_model_check(&made.model, error));
   HRI_TRY(check_fields(&made, error));
   if (made.adapter) HRI_TRY(hri_adapter_open(made.adapter, &made.model, error));
@@ -450,6 +476,7 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
 hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
   const hr_recompute *r = &job->recompute;
   HRI_TRY(fill_device(job, error));
+  fill_precision(job);
   HRI_TRY(check_fields(job, error));
   HRI_TRY(check_exclusions(job, true, error));
   if (r->kind == HR_RECOMPUTE_EVERY && (r->every == 0 || r->every > HR_MAX_LAYERS))

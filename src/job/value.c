@@ -45,6 +45,10 @@ static const struct {
     {"kB", 1e3}, {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
 };
 
+/* A number alone is bytes, and nobody means so few: the unit was forgotten. */
+enum { LEAST_PLAIN_BYTES = 1 << 20 };
+static const char plain_number[] = "without a unit it would be bytes, less than 1 MiB";
+
 /* NULL, or the reason why it is no size. */
 static const char *size_parse(const char *text, uint64_t *bytes, double *share) {
   const char *rest = text;
@@ -56,8 +60,8 @@ static const char *size_parse(const char *text, uint64_t *bytes, double *share) 
   digits[count] = 0;
   if (!number_parse(digits, &value)) return "it does not start with a number";
   rest += count;
-  if (!*rest)
-    return !hri_count_parse(digits, bytes) ? "bytes are whole numbers" : *bytes == 0 ? "no job fits in 0 bytes" : NULL;
+  if (!*rest && !hri_count_parse(digits, bytes)) return "bytes are whole numbers";
+  if (!*rest) return *bytes == 0 ? "no job fits in 0 bytes" : *bytes < LEAST_PLAIN_BYTES ? plain_number : NULL;
   rest += strspn(rest, " ");
   if (strcmp(rest, "%") == 0) {
     *share = value / 100;
@@ -124,6 +128,7 @@ static hr_status check(const hr_field *f, const hr_value *v, const char *where, 
   switch (f->kind) {
   case HR_FIELD_U32:
   case HR_FIELD_U64: return check_count(f, v, where, error);
+  case HR_FIELD_SHARE:
   case HR_FIELD_NUMBER: return check_number(f, v->number[0], where, "", error);
   case HR_FIELD_PAIR:
     HRI_TRY(check_number(f, v->number[0], where, " (the first)", error));
@@ -198,6 +203,23 @@ static hr_status read_number(const hr_field *f, hr_value *v, const char *text, c
   return hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a number", where, text);
 }
 
+/* "1%", or the number itself. */
+static hr_status read_share(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
+  size_t length = strlen(text);
+  char digits[32];
+  bool percent = length > 0 && text[length - 1] == '%';
+  if (length < sizeof digits) {
+    memcpy(digits, text, length + 1);
+    if (percent) digits[length - 1] = 0;
+    if (number_parse(digits, &v->number[0])) {
+      if (percent) v->number[0] /= 100;
+      return check(f, v, where, error);
+    }
+  }
+  hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a share", where, text);
+  return hri_hint(error, HR_ERROR_USAGE, "--%s 1%%, or 0.01", f->name);
+}
+
 static hr_status read_pair(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
   const char *comma = strchr(text, ',');
   char first[32];
@@ -217,6 +239,9 @@ static hr_status read_size(const hr_field *f, hr_value *v, const char *text, con
   if (!reason && v->number[0] > 0 && !f->second) reason = "there is nothing that it could be a share of";
   if (!reason) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a size: %s", where, text, reason);
+  if (reason == plain_number) /* in MiB where it would be more GiB than a device has */
+    return hri_hint(error, HR_ERROR_USAGE, "--%s %s%s, or %sB for bytes", f->name, text,
+                    v->count < 1024 ? "GiB" : "MiB", text);
   return hri_hint(error, HR_ERROR_USAGE, "6GiB (2^30 bytes each), 6GB (10^9 bytes each), %sor a number of bytes",
                   f->second ? "90%, " : "");
 }
@@ -258,6 +283,7 @@ hr_status hr_field_read(const hr_field *f, const char *text, const char *place, 
   case HR_FIELD_U32:
   case HR_FIELD_U64: return read_count(f, value, text, where, error);
   case HR_FIELD_NUMBER: return read_number(f, value, text, where, error);
+  case HR_FIELD_SHARE: return read_share(f, value, text, where, error);
   case HR_FIELD_PAIR: return read_pair(f, value, text, where, error);
   case HR_FIELD_SIZE: return read_size(f, value, text, where, error);
   case HR_FIELD_CHOICE:
@@ -286,6 +312,7 @@ void hr_field_load(const hr_field *f, const void *home, hr_value *v) {
     v->count = word;
     return;
   case HR_FIELD_U64: memcpy(&v->count, at, sizeof v->count); return;
+  case HR_FIELD_SHARE:
   case HR_FIELD_NUMBER: memcpy(&v->number[0], at, sizeof(double)); return;
   case HR_FIELD_PAIR:
     memcpy(&v->number[0], at, sizeof(double));
@@ -325,6 +352,7 @@ void hr_field_store(const hr_field *f, const hr_value *v, void *home) {
   case HR_FIELD_U32:
   case HR_FIELD_CHOICE: memcpy(at, &word, sizeof word); return;
   case HR_FIELD_U64: memcpy(at, &v->count, sizeof v->count); return;
+  case HR_FIELD_SHARE:
   case HR_FIELD_NUMBER: memcpy(at, &v->number[0], sizeof(double)); return;
   case HR_FIELD_PAIR:
     memcpy(at, &v->number[0], sizeof(double));
@@ -360,6 +388,7 @@ bool hr_field_is_set(const hr_field *f, const hr_value *v) {
   case HR_FIELD_U32:
   case HR_FIELD_U64:
   case HR_FIELD_NUMBER:
+  case HR_FIELD_SHARE:
   case HR_FIELD_PAIR:
   case HR_FIELD_CHOICE:
   case HR_FIELD_RECOMPUTE: break;
@@ -401,6 +430,7 @@ char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t by
     if (word) (void)snprintf(out, (size_t)bytes, "%s", word);
     else (void)snprintf(out, (size_t)bytes, "%llu", (unsigned long long)v->count);
     break;
+  case HR_FIELD_SHARE:
   case HR_FIELD_NUMBER: (void)snprintf(out, (size_t)bytes, "%s", hri_number_text(v->number[0], first)); break;
   case HR_FIELD_PAIR:
     (void)snprintf(out, (size_t)bytes, "%s,%s", hri_number_text(v->number[0], first),
@@ -408,7 +438,7 @@ char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t by
     break;
   case HR_FIELD_SIZE:
     if (v->number[0] > 0) (void)snprintf(out, (size_t)bytes, "%.10g%%", v->number[0] * 100);
-    else (void)snprintf(out, (size_t)bytes, "%llu", (unsigned long long)v->count);
+    else (void)snprintf(out, (size_t)bytes, v->count < LEAST_PLAIN_BYTES ? "%lluB" : "%llu", (unsigned long long)v->count);
     break;
   case HR_FIELD_CHOICE:
     (void)snprintf(out, (size_t)bytes, "%s", v->count < word_count(f) ? f->words[v->count] : "unknown");

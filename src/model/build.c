@@ -268,7 +268,8 @@ static bool make_quantized(const maker *m, hri_param *param) {
 static hri_dtype matrix_type(hr_precision precision) {
   switch (precision) {
   case HR_PRECISION_FP32:
-  case HR_PRECISION_TF32: return HRI_F32;
+  case HR_PRECISION_TF32:
+  case HR_PRECISION_AUTO: return HRI_F32;
   case HR_PRECISION_FP16: return HRI_F16;
   default: return HRI_BF16;
   }
@@ -599,7 +600,8 @@ static double embedding_factor(const builder *b) {
   float factor = (float)b->model->embedding_scale;
   switch (b->spec->precision) {
   case HR_PRECISION_FP32:
-  case HR_PRECISION_TF32: return (double)factor;
+  case HR_PRECISION_TF32:
+  case HR_PRECISION_AUTO: return (double)factor;
   case HR_PRECISION_FP16: return (double)hri_f16_widen(hri_f16_round(factor));
   default: return (double)hri_bf16_widen(hri_bf16_round(factor));
   }

@@ -39,6 +39,8 @@ bool hri_family_drops_residual(hr_family family);
 
 /* The family called `name` ("gpt2", "gemma3_text"); false when there is none. */
 bool hri_family_find(const char *name, hr_family *family);
+/* The preset of the sizes that a name from the Hub means ("meta-llama/Meta-Llama-3-8B-Instruct"); NULL: none has them. */
+const char *hri_preset_of_hub(const char *name);
 
 /* "gpt2, llama, ..." */
 const char *hri_family_list(void);

@@ -1,4 +1,5 @@
 /* Families as data, and opening what a user named. */
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -261,6 +262,24 @@ static hr_status open_directory(const char *dir, const char *config, hr_model *m
   return HR_OK;
 }
 
+static bool has_ending(const char *name, const char *ending) {
+  size_t length = strlen(name), of = strlen(ending);
+  return length > of && strcasecmp(name + length - of, ending) == 0;
+}
+
+/* "meta-llama/Llama-3.1-8B": an owner and a name, as the Hub has them, and no directory of that owner is here. */
+static bool is_hub_id(const char *source) {
+  const char *slash = strchr(source, '/');
+  char owner[128];
+  if (!slash || slash == source || !slash[1] || strchr(slash + 1, '/') || source[0] == '.' || source[0] == '~')
+    return false;
+  for (const char *c = source; *c; c++)
+    if (!isalnum((unsigned char)*c) && !strchr("-_./", *c)) return false;
+  (void)snprintf(owner, sizeof owner, "%.*s", (int)(slash - source), source);
+  return !hri_path_exists(owner) && !has_ending(slash, ".json") && !has_ending(slash, ".gguf") &&
+         !has_ending(slash, ".safetensors");
+}
+
 /* What a path is that led nowhere; `status` and the error are those of the failed look-up among the presets. */
 static hr_status explain_path(const char *source, hr_status status, hr_error *error) {
   if (status != HR_ERROR_USAGE || strncasecmp(source, "custom:", 7) == 0) return status;
@@ -268,16 +287,22 @@ static hr_status explain_path(const char *source, hr_status status, hr_error *er
     hri_fail(error, HR_ERROR_INPUT, "%s: there is no config.json in this directory", source);
     return hri_hint(error, HR_ERROR_INPUT, "name a directory in Hugging Face layout; a run keeps its model in final/");
   }
-  if (strchr(source, '/') || (strlen(source) > 5 && strcasecmp(source + strlen(source) - 5, ".json") == 0)) {
+  if (is_hub_id(source)) {
+    const char *preset = hri_preset_of_hub(source);
+    hri_fail(error, HR_ERROR_USAGE, "%s: there is no such directory here, and nothing is downloaded", source);
+    if (!preset)
+      return hri_hint(error, HR_ERROR_USAGE,
+                      "download the model and name its directory; for a plan its config.json is enough");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "for a plan, %s: a model of these sizes, without weights; to train it, download it and name its "
+                    "directory",
+                    preset);
+  }
+  if (strchr(source, '/') || has_ending(source, ".json")) {
     hri_fail(error, HR_ERROR_USAGE, "%s: there is no such file or directory, and no preset of this name", source);
     return hri_hint(error, HR_ERROR_USAGE, "check the path");
   }
   return status;
-}
-
-static bool is_gguf(const char *source) {
-  size_t length = strlen(source);
-  return length > 5 && strcasecmp(source + length - 5, ".gguf") == 0;
 }
 
 /* A directory of adapters: the model that they belong to, with them. */
@@ -310,7 +335,7 @@ hr_status hr_model_open(const char *source, hr_model *model, hr_error *error) {
     hri_free(config);
     if (holds(source, HRI_ADAPTER_CONFIG) == 1) return open_adapted(source, model, error);
   } else if (hri_path_exists(source)) {
-    if (is_gguf(source) || hri_gguf_is(source)) return hri_gguf_model_open(source, model, error);
+    if (has_ending(source, ".gguf") || hri_gguf_is(source)) return hri_gguf_model_open(source, model, error);
     return read_config(source, model, error);
   }
   return explain_path(source, hr_model_preset(source, model, error), error);

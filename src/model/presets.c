@@ -2,6 +2,7 @@
  *
  * Sizes are those of the published config.json files; the parameter counts that they make are held against the
  * published counts in tests/unit/test_model.c. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,8 @@ static const preset presets[] = {
     {"llama-2-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0, 0, 0},
     {"llama-3-8b", NULL, LLAMA, 32, 4096, 32, 8, 128, 14336, 128256, 8192, false, 1e-5, 5e5, 0.02, 0, 128000, 128001, 0, 0, 0},
     {"llama-3-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 128256, 8192, false, 1e-5, 5e5, 0.02, 0, 128000, 128001, 0, 0, 0},
+    {"llama-3.1-8b", NULL, LLAMA, 32, 4096, 32, 8, 128, 14336, 128256, 131072, false, 1e-5, 5e5, 0.02, 8, 128000, 128001, 0, 0, 0},
+    {"llama-3.1-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 128256, 131072, false, 1e-5, 5e5, 0.02, 8, 128000, 128001, 0, 0, 0},
     {"llama-3.2-1b", NULL, LLAMA, 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, 1e-5, 5e5, 0.02, 32, 128000, 128001, 0, 0, 0},
     {"llama-3.2-3b", NULL, LLAMA, 28, 3072, 24, 8, 128, 8192, 128256, 131072, true, 1e-5, 5e5, 0.02, 32, 128000, 128001, 0, 0, 0},
     {"smollm2-135m", NULL, LLAMA, 30, 576, 9, 3, 64, 1536, 49152, 8192, true, 1e-5, 1e5, 1.0 / 24, 0, 0, 0, 0, 0, 0},
@@ -231,14 +234,50 @@ static hr_status open_custom(const char *source, hr_model *model, hr_error *erro
 
 /* ---- look-up ---- */
 
+enum { NAME_BYTES = 96 };
+
+/* What a name says about the sizes of a model: lower case, without the owner of a Hub id and without the words that tell
+ * one training of the same sizes from another: "meta-llama/Meta-Llama-3-8B-Instruct" is llama-3-8b. */
+static void sizes_name(const char *name, char out[NAME_BYTES]) {
+  static const char *const noise[] = {"meta", "hf", "instruct", "chat", "base", "it", "pt"};
+  const char *owner = strrchr(name, '/'), *at = owner ? owner + 1 : name;
+  size_t used = 0;
+  while (*at) {
+    size_t length = strcspn(at, "-_"), k = 0;
+    while (k < sizeof noise / sizeof *noise && (strlen(noise[k]) != length || strncasecmp(at, noise[k], length) != 0))
+      k++;
+    if (k == sizeof noise / sizeof *noise && length > 0 && used + length + 2 < NAME_BYTES) {
+      if (used) out[used++] = '-';
+      for (size_t i = 0; i < length; i++) out[used++] = (char)tolower((unsigned char)at[i]);
+    }
+    at += length + (at[length] != 0);
+  }
+  out[used] = 0;
+}
+
+static bool same_sizes(const char *wanted, const char *known) {
+  char name[NAME_BYTES];
+  if (!known) return false;
+  sizes_name(known, name);
+  return strcmp(wanted, name) == 0;
+}
+
+const char *hri_preset_of_hub(const char *name) {
+  char wanted[NAME_BYTES];
+  sizes_name(name, wanted);
+  for (size_t i = 0; i < PRESET_COUNT; i++)
+    if (same_sizes(wanted, presets[i].name) || same_sizes(wanted, presets[i].alias)) return presets[i].name;
+  return NULL;
+}
+
 static hr_status unknown(const char *name, hr_error *error) {
-  const char *names[2 * PRESET_COUNT], *near;
+  const char *names[2 * PRESET_COUNT], *near = hri_preset_of_hub(name);
   size_t count = 0;
   for (size_t i = 0; i < PRESET_COUNT; i++) {
     names[count++] = presets[i].name;
     if (presets[i].alias) names[count++] = presets[i].alias;
   }
-  near = hri_nearest(name, names, count);
+  if (!near) near = hri_nearest(name, names, count);
   hri_fail(error, HR_ERROR_USAGE, "there is no model '%.100s': no such directory, file or preset", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
   return hri_hint(

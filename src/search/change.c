@@ -106,7 +106,9 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
   }
   if (algorithm & (HRI_CHANGE_BF16 | HRI_CHANGE_BF16_PURE | HRI_CHANGE_FP16)) {
     const bool older = hri_change_narrow(job) == HRI_CHANGE_FP16;
-    if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION)) return false;
+    const bool halved = job->precision == HR_PRECISION_BF16; /* by default, on a GPU */
+    if ((job->precision != HR_PRECISION_FP32 && !halved) || (job->given & HR_GIVEN_PRECISION)) return false;
+    if (halved && !(algorithm & HRI_CHANGE_BF16_PURE)) return false;
     if (older != ((algorithm & HRI_CHANGE_FP16) != 0)) return false;
     job->precision = older                         ? HR_PRECISION_FP16
                      : algorithm & HRI_CHANGE_BF16 ? HR_PRECISION_BF16

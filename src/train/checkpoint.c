@@ -402,6 +402,17 @@ static void read_products(const hri_json *root, hri_checkpoint *c) {
     (void)strcpy(c->products, text);
 }
 
+/* A word, or of 0.1.0 a boolean. */
+static void read_order(const hri_json *root, hri_checkpoint *c) {
+  hri_json identity, order;
+  const char *text;
+  if (hri_json_get_object(root, "identity", &identity, NULL) != HR_OK) return;
+  order = hri_json_member(&identity, "shuffle");
+  text = json_string_value(order.value);
+  c->has_order = text || json_is_boolean(order.value);
+  c->shuffled = text ? strcmp(text, "true") == 0 : json_is_true(order.value);
+}
+
 static hr_status read_state(hri_checkpoint *c, hr_error *error) {
   char file[PATH_BYTES];
   hri_json root = {0};
@@ -412,6 +423,7 @@ static hr_status read_state(hri_checkpoint *c, hr_error *error) {
   HRI_TRY_OUT(read_schema(&root, file, &schema, error));
   HRI_TRY_OUT(read_progress(&root, &c->progress, error));
   read_products(&root, c);
+  read_order(&root, c);
   if (schema >= 2) HRI_TRY_OUT(read_metrics(&root, c, error));
 out:
   hri_json_deinit(&root);

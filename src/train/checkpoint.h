@@ -20,6 +20,7 @@ typedef struct hri_checkpoint { /* one that a run goes on from */
   hri_progress progress;
   bool has_metrics;
   uint64_t metrics_bytes, metrics_digest;
+  bool has_order, shuffled; /* whether its rows are shuffled, as its identity says */
   char products[64];        /* what computed its products, as machine.libraries has it; "": it does not say */
   hri_text machine_differs; /* for people; empty: the same machine */
   hri_text allowed;         /* what differs and may */

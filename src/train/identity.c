@@ -168,7 +168,7 @@ static uint64_t number_of(const hr_field *f, const char *text) {
 static bool same_text(const hr_field *f, const char *a, const char *b) {
   if (strcmp(a, b) == 0) return true;
   if (f->words && f->kind == HR_FIELD_U32) return number_of(f, a) == number_of(f, b);
-  return f->kind == HR_FIELD_NUMBER && strtod(a, NULL) == strtod(b, NULL);
+  return (f->kind == HR_FIELD_NUMBER || f->kind == HR_FIELD_SHARE) && strtod(a, NULL) == strtod(b, NULL);
 }
 
 static bool is_text(const hri_json *object, const char *name, const char *text) {

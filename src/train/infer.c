@@ -26,6 +26,7 @@ hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_r
     return hri_hint(error, status, "add --data FILE");
   }
   HRI_TRY_OUT(hri_session_need_weights(job, error));
+  HRI_TRY_OUT(hr_data_find(options->data_paths, options->data_path_count, error));
   HRI_TRY_OUT(hri_session_plan(&session, job, NULL, error));
   HRI_TRY_OUT(hri_session_prepare(&session, error));
   HRI_TRY_OUT(hri_session_data(&session, options->data_paths, options->data_path_count, &options->data, NULL, NULL,

@@ -35,7 +35,7 @@ typedef struct launched {
 typedef struct trainer {
   hri_session session;
   const hr_job *job;
-  hr_job *own_job; /* of a resumed run whose products are not those that this machine would choose */
+  hr_job *own_job; /* where it is not quite the caller's: products of a run that goes on, the order of the rows */
   const hr_run_options *options;
   hri_dataset *data, *eval_data;
   hr_tokenizer *tokenizer; /* for samples; NULL: tokens are bytes */
@@ -191,7 +191,7 @@ static hr_status settle_step(trainer *t, uint64_t counted, hr_error *error) {
   const hr_metrics *m = &t->metrics;
   if (isfinite(m->loss) && !m->skipped) t->progress.last_loss = m->loss;
   HRI_TRY(hri_metrics_append(&t->run, m, false, error));
-  hri_session_tell(&t->session, HR_EVENT_STEP, m, NULL);
+  hri_session_tell(&t->session, HR_EVENT_STEP, m, hri_text_get(&t->run.line));
   if (counted == 0) tell_unlabelled(t);
   if (m->skipped && !isfinite(m->loss) && t->job->on_nonfinite == HR_ON_NONFINITE_STOP) /* in fp16: no scale mends it */
     return diverged(t, "its loss is not finite", error);
@@ -401,13 +401,13 @@ static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
       hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics,
                        tokens ? "the evaluation's loss is not finite: it is not the best"
                               : "no label counts in the evaluation data: it has no loss");
-    } else if (!(t->metrics.eval_loss >= t->progress.best_eval_loss)) {
+    } else if (t->progress.step > 0 && !(t->metrics.eval_loss >= t->progress.best_eval_loss)) {
       t->progress.best_eval_loss = t->metrics.eval_loss;
       *best = true;
     }
     t->metrics.best_eval_loss = t->progress.best_eval_loss;
     HRI_TRY(hri_metrics_append(&t->run, &t->metrics, true, error));
-    hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, NULL);
+    hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, hri_text_get(&t->run.line));
   }
   return t->options->sample_prompt && t->job->with_generation ? sample(t, error) : HR_OK;
 }
@@ -431,8 +431,13 @@ static bool due(uint64_t every, uint64_t step) { return every && step % every ==
 
 static hr_status loop(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
+  bool best, last;
+  if (t->progress.step == 0 && t->progress.steps > 0 && o->eval_first && t->eval_data) {
+    t->metrics.steps = t->progress.steps;
+    HRI_TRY(evaluate(t, &best, error)); /* what the model could do before; no checkpoint has it, so it is never the best */
+  }
   while (t->progress.step < t->progress.steps) {
-    bool best = false, last;
+    best = false;
     HRI_TRY(train_step(t, error));
     warn_near_limit(t);
     last = t->progress.step == t->progress.steps;
@@ -467,9 +472,13 @@ static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_er
     hr_status status = hri_fail(error, HR_ERROR_USAGE, "train needs data");
     return hri_hint(error, status, "add --data FILE (text, JSONL, token ids: docs/data.md)");
   }
-  if (o->eval_every && o->eval_path_count == 0 && !o->sample_prompt) {
-    hr_status status = hri_fail(error, HR_ERROR_USAGE, "--eval-every needs --eval-data");
-    return hri_hint(error, status, "name held-back text with --eval-data FILE");
+  if (o->eval_share > 0 && o->eval_path_count > 0) {
+    hr_status status = hri_fail(error, HR_ERROR_USAGE, "--eval-split and --eval-data exclude each other: both say what is held back");
+    return hri_hint(error, status, "leave one of them out");
+  }
+  if (o->eval_every && o->eval_path_count == 0 && o->eval_share <= 0 && !o->sample_prompt) {
+    hr_status status = hri_fail(error, HR_ERROR_USAGE, "--eval-every needs --eval-data or --eval-split");
+    return hri_hint(error, status, "name held-back files with --eval-data FILE, or hold back a share: --eval-split 1%%");
   }
   if (o->save_dtype && strcmp(o->save_dtype, "source") && strcmp(o->save_dtype, "f32") &&
       strcmp(o->save_dtype, "bf16") && strcmp(o->save_dtype, "f16"))
@@ -492,6 +501,32 @@ static hr_status open_data(trainer *t, hr_error *error) {
   if (o->eval_path_count)
     HRI_TRY(
         hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, run, &t->eval_data, error));
+  if (o->eval_share > 0) {
+    HRI_TRY(hri_dataset_split(t->data, o->eval_share, t->job->seed, &t->eval_data, error));
+    hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, hri_dataset_note(t->eval_data));
+  }
+  return HR_OK;
+}
+
+/* The caller's job stays as it is. */
+static hr_status take_job(trainer *t, hr_error *error) {
+  if (t->own_job) return HR_OK;
+  t->own_job = hri_alloc(sizeof *t->own_job);
+  if (!t->own_job) return hri_fail_memory(error, sizeof *t->own_job, "the job");
+  *t->own_job = *t->job;
+  t->job = t->own_job;
+  return HR_OK;
+}
+
+/* Rows are shuffled where nobody says otherwise: who makes JSONL sorts it, and a training should not see the sorting.
+ * A run that goes on keeps its order, also one of a version whose default was another. */
+static hr_status settle_order(trainer *t, hr_error *error) {
+  bool known = t->options->resume_directory && t->from.has_order,
+       shuffled = known ? t->from.shuffled : hri_dataset_is_rows(t->data);
+  if ((t->job->given & HR_GIVEN_SHUFFLE) || t->job->shuffle || !shuffled) return HR_OK;
+  HRI_TRY(take_job(t, error));
+  t->own_job->shuffle = t->session.plan->spec.shuffle = true;
+  if (t->run.job) t->run.job = t->own_job;
   return HR_OK;
 }
 
@@ -749,6 +784,7 @@ static hr_status start(trainer *t, hr_error *error) {
   HRI_TRY(try_profile_path(t, false, error));
   HRI_TRY(check_sample(t, error));
   HRI_TRY(open_data(t, error));
+  HRI_TRY(settle_order(t, error));
   t->progress = (hri_progress){.loss_scale = NAN,
                                .best_eval_loss = NAN,
                                .last_loss = NAN,
@@ -910,11 +946,8 @@ static hr_status take_products(trainer *t, hr_error *error) {
   (void)snprintf(text, sizeof text, "as in the checkpoint: %s; this machine would take %s", then, backend->libraries);
   hri_backend_close(backend);
   if (!wanted) return HR_OK;
-  t->own_job = hri_alloc(sizeof *t->own_job);
-  if (!t->own_job) return hri_fail_memory(error, sizeof *t->own_job, "the job");
-  *t->own_job = *t->job;
+  HRI_TRY(take_job(t, error));
   (void)strcpy(t->own_job->device.products, then);
-  t->job = t->own_job;
   hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
   return HR_OK;
 }
@@ -932,6 +965,8 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   t.session.context = options->context;
   t.session.tokenizer = options->data.tokenizer;
   HRI_TRY_OUT(check_options(job, options, error));
+  HRI_TRY_OUT(hr_data_find(options->data_paths, options->data_path_count, error));
+  HRI_TRY_OUT(hr_data_find(options->eval_paths, options->eval_path_count, error));
   HRI_TRY_OUT(enter(&t, error));
   HRI_TRY_OUT(take_products(&t, error));
   HRI_TRY_OUT(hri_session_plan(&t.session, t.job, NULL, error));
@@ -942,8 +977,8 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   if (status == HR_OK) status = train(&t, result, error);
   else if (!options->resume_directory) take_back(&t);
 out:
+  hri_dataset_destroy(t.eval_data); /* it may be of the other */
   hri_dataset_destroy(t.data);
-  hri_dataset_destroy(t.eval_data);
   hri_profile_destroy(t.profile);
   hri_rate_watch_end(t.rates);
   hri_memory_close(t.memory);

@@ -14,7 +14,7 @@ run plan tiny-llama-bytes --device rtx-2060; expect_rc 0; grep -q '^precision' "
 run plan tiny-llama-bytes --device rtx-3050-6 --precision bf16; expect_rc 0; grep -q '^precision' "$work/out" && fail 'Ampere has bf16'
 # tf32: the bytes of fp32 at another rate, where there is one.
 run plan smollm2-135m --device a100-80 --micro-batch 4 --precision tf32; expect_rc 0; expect_out ' tf32, on a100-80'
-run plan smollm2-135m --device a100-80 --micro-batch 4 --json; expect_rc 0; cp out fp32
+run plan smollm2-135m --device a100-80 --micro-batch 4 --precision fp32 --json; expect_rc 0; cp out fp32
 run plan smollm2-135m --device a100-80 --micro-batch 4 --precision tf32 --json; expect_rc 0
 expect_json 'd["job"]["precision"] == "tf32"' 'd["need_bytes"] == json.load(open("fp32"))["need_bytes"]' \
   'd["time"]["step_ns"] < 0.7 * json.load(open("fp32"))["time"]["step_ns"]'

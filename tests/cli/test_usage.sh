@@ -31,7 +31,7 @@ for field in recompute precision moments weight-packing attention optimizer quan
   [ -n "$words" ] || fail "completion has no words of --$field"
   for word in $words; do
     case $field-$word in
-      *-none | *-fp32 | update-after | weight-packing-auto | recompute-auto | recompute-every: | recompute-levels:) continue ;;
+      *-none | *-fp32 | update-after | weight-packing-auto | precision-auto | recompute-auto | recompute-every: | recompute-levels:) continue ;;
     esac
     grep -qx -- "--$field $word" techniques || fail "--$field $word is not among the techniques (src/cli/techniques.c)"
   done
@@ -80,6 +80,45 @@ run plan gpt2-123m; refuses 2; expect_err 'gpt2-124m'
 run plan gpt2-124m --device rtx-4091; refuses 2; expect_err 'rtx-4090'
 run help pln; refuses 2; expect_err 'headroom help plan'
 run plan gpt2-124m --qqqqqqqq; refuses 2; expect_err 'plan --help'
+# What other trainers call it is known: one name of each kind, and those that a plan and a training are asked for most.
+while read -r theirs ours; do
+  run train micro-llama-bytes "$theirs" 1; refuses 2; expect_err "unknown option $theirs"; expect_err "^  try: $ours"
+done <<'NAMES'
+--learning-rate --lr X$
+--learning_rate --lr X$
+--batch-size --micro-batch N$
+--per_device_train_batch_size --micro-batch N$
+--gradient_accumulation_steps --accumulate N$
+--max-steps --steps N$
+--num_train_epochs --epochs X$
+--output-dir --out RUN$
+--bf16 --precision bf16$
+--fp16 --precision fp16$
+--gradient-checkpointing --recompute block$
+--max-seq-length --seq N$
+--lora-r --lora r=N$
+--load-in-4bit --quantize nf4$
+--model_name_or_path headroom train MODEL
+--max-grad-norm --clip X$
+--save-total-limit --keep N$
+--val_set_size --eval-split SHARE$
+NAMES
+run plan gpt2-124m --output-dir x; refuses 2; expect_err 'try: --out RUN, an option of: train, merge'
+printf 'model: gpt2-124m\nlearning_rate: 1e-4\n' >peer.yaml
+run plan --recipe peer.yaml; refuses 2; expect_err "unknown key 'learning_rate'"; expect_err '^  try: lr: X$'
+# Names of the Hub are no directories; the sizes are known.
+run plan meta-llama/Llama-3.1-8B; refuses 2; expect_err 'nothing is downloaded'; expect_err 'try: for a plan, llama-3.1-8b: '
+run plan meta-llama/Meta-Llama-3-8B-Instruct; refuses 2; expect_err 'llama-3-8b:'
+run plan Qwen/Qwen2.5-7B-Instruct; refuses 2; expect_err 'qwen2.5-7b:'
+run plan mistralai/Mistral-7B-Instruct-v0.3; refuses 2; expect_err 'mistral-7b-v0.3:'
+run plan openai-community/gpt2; refuses 2; expect_err 'gpt2-124m:'
+run plan some/other-model; refuses 2; expect_err 'download the model and name its directory'
+run plan Llama-3.1-8B-Instruct; refuses 2; expect_err 'did you mean llama-3.1-8b'
+run plan llama-3.1-8b --device h100 --json; expect_rc 3; expect_json 'd["model"]["parameter_count"] == 8030261248'
+# Devices: by their number, and not where several have it.
+run plan gpt2-124m --device 4090 --json; expect_rc 0; expect_json 'd["device"]["name"] == "rtx-4090"'
+run plan gpt2-124m --device a100; refuses 2; expect_err 'a100-40 \(40 GB\), a100-80 \(80 GB\), a100-80-pcie'; expect_err 'try: --device a100-40'
+run devices v100; refuses 2; expect_err 'v100-16 .*v100-32'
 # Options belong to commands; the message says to which.
 run plan gpt2-124m --data x; refuses 2; expect_err 'of: train, evaluate'
 run train gpt2-124m --table seq,micro-batch; refuses 2; expect_err 'of: plan'
@@ -91,6 +130,25 @@ for wrong in '--seq x' '--seq 0' '--seq -1' '--seq 1.5' '--seq 99999999999' '--m
   '--dump all' '--for fun' '--color red' '--no-seq' '--seq' '--seq --micro-batch' '--fail-over much' '--threads 0'; do
   # shellcheck disable=SC2086
   run plan gpt2-124m $wrong; refuses 2
+done
+# A budget without its unit, and one that is meant so.
+run plan gpt2-124m --device rtx-4090 --budget 6; refuses 2; expect_err "'6' is not a size"; expect_err '^  try: --budget 6GiB, or 6B for bytes'
+run plan gpt2-124m --device rtx-4090 --budget 8192; refuses 2; expect_err '^  try: --budget 8192MiB'
+run plan gpt2-124m --fail-over 24; refuses 2; expect_err 'try: --fail-over 24GiB'
+run plan micro-llama-bytes --budget 6000B --no-fixes; expect_rc 3
+run plan micro-llama-bytes --budget 1048576 --no-fixes; expect_rc 3
+run plan micro-llama-bytes --budget 500KiB --show-config; expect_rc 0; expect_out '^budget: 512000B'
+# Rows beyond the positions that a model was made for: legal, and said with what follows.
+run plan llama-2-7b --device h100 --seq 8192 --no-fixes; tr -s ' \n' ' ' <out >one; grep -q 'positions rows of 8192 tokens, and llama-2-7b was made for 4096 positions: .*--seq 4096 stays inside' one || fail "no word of the positions"
+run plan llama-2-7b --device h100 --seq 8192 --json --no-fixes; expect_json 'len(d["warnings"]) == 1' '"4096" in d["warnings"][0]'
+run plan llama-2-7b --device h100 --seq 4096 --json --no-fixes; expect_json 'd["warnings"] == []'
+echo 'a text' >short.txt
+run train micro-llama-bytes --seq 512 --data short.txt --steps 1 --threads 1 --out beyond -q; expect_rc 0; expect_err '^warning: rows of 512 tokens'
+# Data that are not there are found before anything is planned.
+for option in --data '--data short.txt --eval-data'; do
+  # shellcheck disable=SC2086
+  run train gpt2-124m $option nosuch.jsonl --auto --batch-tokens 8192 --out nowhere; refuses 1; expect_err 'nosuch.jsonl'
+  grep -qE '^(plan|auto)' err && fail "a plan was made before the data were looked for"
 done
 run plan; refuses 2; expect_err 'MODEL'
 run plan gpt2-124m extra; refuses 2; expect_err 'extra'

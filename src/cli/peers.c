@@ -1,0 +1,157 @@
+/* The names are those of transformers' TrainingArguments, TRL, PEFT, bitsandbytes, axolotl, LLaMA-Factory, torchtune,
+ * DeepSpeed, nanoGPT and llama.cpp. A row says what to write here, with the operand as our help calls it; a name that is
+ * ours too (epochs, packing, weight-decay, ...) needs none. Nothing is accepted under a foreign name: two trainers mean
+ * different things by batch-size, and a job has one spelling. */
+#include "cli/peers.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <string.h>
+
+static const struct {
+  const char *theirs, *ours;
+} peers[] = {
+    /* the model and the data */
+    {"base-model", "MODEL"},
+    {"model", "MODEL"},
+    {"model-id", "MODEL"},
+    {"model-name", "MODEL"},
+    {"model-name-or-path", "MODEL"},
+    {"pretrained-model-name-or-path", "MODEL"},
+    {"data-path", "--data PATH..."},
+    {"dataset", "--data PATH..."},
+    {"dataset-name", "--data PATH..."},
+    {"dataset-path", "--data PATH..."},
+    {"datasets", "--data PATH..."},
+    {"train-data", "--data PATH..."},
+    {"train-file", "--data PATH..."},
+    {"training-data", "--data PATH..."},
+    {"eval-dataset", "--eval-data PATH..."},
+    {"eval-file", "--eval-data PATH..."},
+    {"val-data", "--eval-data PATH..."},
+    {"validation-data", "--eval-data PATH..."},
+    {"validation-file", "--eval-data PATH..."},
+    {"test-size", "--eval-split SHARE"},
+    {"val-set-size", "--eval-split SHARE"},
+    {"val-size", "--eval-split SHARE"},
+    {"val-split", "--eval-split SHARE"},
+    {"validation-split", "--eval-split SHARE"},
+    {"sample-packing", "--packing pack"},
+    {"assistant-only-loss", "--loss assistant"},
+    {"completion-only-loss", "--loss completion"},
+    {"train-on-inputs", "--loss all"},
+    /* rows, steps, length */
+    {"batch-size", "--micro-batch N"},
+    {"micro-batch-size", "--micro-batch N"},
+    {"per-device-batch-size", "--micro-batch N"},
+    {"per-device-eval-batch-size", "--micro-batch N"},
+    {"per-device-train-batch-size", "--micro-batch N"},
+    {"train-batch-size", "--micro-batch N"},
+    {"train-micro-batch-size-per-gpu", "--micro-batch N"},
+    {"auto-find-batch-size", "--micro-batch auto"},
+    {"grad-accum", "--accumulate N"},
+    {"grad-accumulation-steps", "--accumulate N"},
+    {"gradient-accumulation", "--accumulate N"},
+    {"gradient-accumulation-steps", "--accumulate N"},
+    {"block-size", "--seq N"},
+    {"context-length", "--seq N"},
+    {"cutoff-len", "--seq N"},
+    {"max-length", "--seq N"},
+    {"max-seq-len", "--seq N"},
+    {"max-seq-length", "--seq N"},
+    {"model-max-length", "--seq N"},
+    {"seq-len", "--seq N"},
+    {"seq-length", "--seq N"},
+    {"sequence-len", "--seq N"},
+    {"sequence-length", "--seq N"},
+    {"iters", "--steps N"},
+    {"max-iters", "--steps N"},
+    {"max-steps", "--steps N"},
+    {"num-steps", "--steps N"},
+    {"total-steps", "--steps N"},
+    {"num-epochs", "--epochs X"},
+    {"num-train-epochs", "--epochs X"},
+    /* memory */
+    {"bf16", "--precision bf16"},
+    {"fp16", "--precision fp16"},
+    {"fp32", "--precision fp32"},
+    {"tf32", "--precision tf32"},
+    {"pure-bf16", "--precision bf16-pure"},
+    {"dtype", "--precision TYPE"},
+    {"mixed-precision", "--precision TYPE"},
+    {"torch-dtype", "--precision TYPE"},
+    {"activation-checkpointing", "--recompute block"},
+    {"enable-activation-checkpointing", "--recompute block"},
+    {"gradient-checkpointing", "--recompute block"},
+    {"use-gradient-checkpointing", "--recompute block"},
+    {"optimizer-in-bwd", "--update in-backward"},
+    {"attn-implementation", "--attention flash"},
+    {"flash-attention", "--attention flash"},
+    {"use-flash-attention-2", "--attention flash"},
+    {"gpu", "--device NAME"},
+    {"gpu-memory", "--budget SIZE"},
+    {"vram", "--budget SIZE"},
+    {"num-threads", "--threads N"},
+    /* adapters, quantization */
+    {"lora-alpha", "--lora r=16,alpha=N"},
+    {"lora-dropout", "--lora r=16,dropout=X"},
+    {"lora-r", "--lora r=N"},
+    {"lora-rank", "--lora r=N"},
+    {"lora-target", "--lora r=16,targets=q_proj,v_proj"},
+    {"lora-target-linear", "--lora r=16,targets=all-linear"},
+    {"lora-target-modules", "--lora r=16,targets=q_proj,v_proj"},
+    {"target-modules", "--lora r=16,targets=q_proj,v_proj"},
+    {"use-dora", "--lora r=16,dora"},
+    {"use-lora", "--lora r=16,alpha=32"},
+    {"use-peft", "--lora r=16,alpha=32"},
+    {"use-rslora", "--lora r=16,rslora"},
+    {"bnb-4bit-use-double-quant", "--quantize nf4+dq"},
+    {"load-in-4bit", "--quantize nf4"},
+    {"load-in-8bit", "--quantize int8"},
+    {"quantization-bit", "--quantize KIND"},
+    /* the optimizer */
+    {"learning-rate", "--lr X"},
+    {"optim", "--optimizer NAME"},
+    {"adam-beta1", "--betas B1,B2"},
+    {"adam-beta2", "--betas B1,B2"},
+    {"beta1", "--betas B1,B2"},
+    {"beta2", "--betas B1,B2"},
+    {"adam-epsilon", "--eps X"},
+    {"clip-grad-norm", "--clip X"},
+    {"grad-clip", "--clip X"},
+    {"gradient-clipping", "--clip X"},
+    {"max-grad-norm", "--clip X"},
+    {"lr-scheduler", "--schedule NAME"},
+    {"lr-scheduler-type", "--schedule NAME"},
+    {"min-lr", "--min-lr-ratio X"},
+    {"num-warmup-steps", "--warmup X"},
+    {"warmup-iters", "--warmup X"},
+    {"warmup-ratio", "--warmup X"},
+    {"warmup-steps", "--warmup X"},
+    {"label-smoothing-factor", "--label-smoothing X"},
+    {"neftune-noise-alpha", "--neftune-alpha X"},
+    {"random-seed", "--seed N"},
+    /* results */
+    {"output", "--out RUN"},
+    {"output-dir", "--out RUN"},
+    {"save-dir", "--out RUN"},
+    {"resume-from-checkpoint", "--resume RUN"},
+    {"save-interval", "--save-every N"},
+    {"save-steps", "--save-every N"},
+    {"save-total-limit", "--keep N"},
+    {"eval-interval", "--eval-every N"},
+    {"eval-steps", "--eval-every N"},
+    {"max-new-tokens", "--max-tokens N"},
+    {"n-predict", "--max-tokens N"},
+};
+
+static char plain(char c) { return c == '_' ? '-' : (char)tolower((unsigned char)c); }
+
+const char *peer_option(const char *name) {
+  for (size_t i = 0; i < sizeof peers / sizeof *peers; i++) {
+    size_t k = 0;
+    while (name[k] && plain(name[k]) == peers[i].theirs[k]) k++;
+    if (!name[k] && !peers[i].theirs[k]) return peers[i].ours;
+  }
+  return NULL;
+}

@@ -1,0 +1,162 @@
+#include "cli/streams.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+/* ---- --log-json ---- */
+
+/* What stands there is replaced, unless the run goes on: then its lines stay. A pipe that nobody reads is refused, not
+ * waited for. */
+static hr_status open_log(cli_streams *s, bool goes_on, hr_error *error) {
+  int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (goes_on ? O_APPEND : O_TRUNC);
+  if (strcmp(s->log, "-") == 0) {
+    s->log_fd = STDOUT_FILENO;
+    return HR_OK;
+  }
+  s->log_fd = open(s->log, flags, 0644);
+  if (s->log_fd < 0) return hri_fail_errno(error, errno, "open", s->log);
+  (void)fcntl(s->log_fd, F_SETFL, flags & O_APPEND); /* writing may wait */
+  return HR_OK;
+}
+
+/* ---- --metrics-file ---- */
+
+typedef struct gauge {
+  const char *name, *type, *help;
+  double value;
+} gauge;
+
+static void add_label(hri_text *text, const char *run) {
+  for (; *run; run++) {
+    if (*run == '\n') hri_text_add(text, "\\n");
+    else if (*run == '"' || *run == '\\') hri_text_add(text, "\\%c", *run);
+    else hri_text_add(text, "%c", *run);
+  }
+}
+
+static void add_gauge(hri_text *text, const char *run, const gauge *g) {
+  if (!isfinite(g->value)) return; /* there is none */
+  hri_text_add(text, "# HELP headroom_%s %s\n# TYPE headroom_%s %s\nheadroom_%s{run=\"", g->name, g->help, g->name,
+               g->type, g->name);
+  add_label(text, run);
+  hri_text_add(text, "\"} %.17g\n", g->value);
+}
+
+static double now(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_REALTIME, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static hr_status write_metrics(cli_streams *s, hr_error *error) {
+  const hr_metrics *m = &s->last;
+  const double step_only = s->stepped ? 0 : NAN; /* added to what an evaluation before the first step does not have */
+  const gauge gauges[] = {
+      {"step", "gauge", "Finished optimizer steps.", (double)m->step},
+      {"steps", "gauge", "Optimizer steps of the whole run.", (double)m->steps},
+      {"loss", "gauge", "Mean token loss of the last step.", m->loss + step_only},
+      {"grad_norm", "gauge", "Global gradient norm of the last step.", m->grad_norm + step_only},
+      {"learning_rate", "gauge", "Learning rate of the last step.", m->learning_rate + step_only},
+      {"epoch", "gauge", "Passes over the data so far.", m->epoch + step_only},
+      {"tokens_total", "counter", "Labels that counted so far.", (double)m->tokens_total},
+      {"tokens_per_second", "gauge", "Input tokens per second of the last step.", m->tokens_per_second + step_only},
+      {"step_seconds", "gauge", "Duration of the last step.", m->step_seconds + step_only},
+      {"eta_seconds", "gauge", "Predicted time to the end of the run.", m->eta_seconds + step_only},
+      {"eval_loss", "gauge", "Mean token loss of the last evaluation.", m->eval_loss},
+      {"best_eval_loss", "gauge", "Lowest loss of an evaluation so far.", m->best_eval_loss},
+      {"process_resident_bytes", "gauge", "Memory that the process holds.",
+       (double)m->process_resident_bytes + step_only},
+      {"process_peak_bytes", "gauge", "Most memory that the process held.", (double)m->process_peak_bytes + step_only},
+      {"device_reserved_bytes", "gauge", "Memory that the run reserved, as planned.", (double)m->device_reserved_bytes},
+      {"device_budget_bytes", "gauge", "Memory that the run may use.", (double)m->device_budget_bytes},
+      {"last_update_seconds", "gauge", "When this file was written, in seconds since 1970.", s->replaced},
+  };
+  hri_text text = {0};
+  hr_status status;
+  for (size_t k = 0; k < sizeof gauges / sizeof *gauges; k++) add_gauge(&text, s->run, &gauges[k]);
+  status = text.failed ? hri_fail_memory(error, text.length, "the metrics file")
+                       : hri_file_replace(s->metrics, text.chars, text.length, error);
+  hri_text_deinit(&text);
+  return status;
+}
+
+/* Whoever collects it looks every few seconds. */
+static hr_status replace_metrics(cli_streams *s, const hr_event *event, hr_error *error) {
+  double time = now();
+  bool due = time - s->replaced >= 1 || time < s->replaced || event->kind == HR_EVENT_EVALUATED ||
+             event->metrics->step == event->metrics->steps;
+  s->last = *event->metrics;
+  s->stepped = s->stepped || event->kind == HR_EVENT_STEP;
+  if (!due) return HR_OK;
+  s->replaced = time;
+  return write_metrics(s, error);
+}
+
+/* ---- all of them ---- */
+
+hr_status streams_open(cli_streams *s, const cli_config *config, const char *run, hr_error *error) {
+  const char *board = config->own.tensorboard;
+  *s = (cli_streams){.run = run, .log = config->own.log_json, .metrics = config->own.metrics_file, .log_fd = -1};
+  if (streams_take_output(config) && config->own.json) {
+    hri_fail(error, HR_ERROR_USAGE, "--log-json - and --json exclude each other: both are standard output");
+    return hri_hint(error, HR_ERROR_USAGE, "give --log-json a FILE");
+  }
+  if (s->log) HRI_TRY(open_log(s, config->run.resume_directory != NULL, error));
+  if (s->metrics) HRI_TRY(hri_file_can_replace(s->metrics, error));
+  s->board_in_run = board && strcmp(board, option_get(option_at(config, &config->own.tensorboard))->alone) == 0;
+  return board && !s->board_in_run ? tensorboard_open(&s->board, board, error) : HR_OK;
+}
+
+static void leave(const char *what, const hr_error *error, void (*warn)(void *context, const char *text),
+                  void *context) {
+  char text[900];
+  (void)snprintf(text, sizeof text, "%s is not written any more: %.700s", what, error->message);
+  warn(context, text);
+}
+
+static void open_board(cli_streams *s, void (*warn)(void *context, const char *text), void *context) {
+  char directory[4096];
+  hr_error error = {0};
+  s->board_in_run = false;
+  if (hri_path_at(directory, s->run, "tensorboard", &error) != HR_OK ||
+      tensorboard_open(&s->board, directory, &error) != HR_OK)
+    leave("--tensorboard", &error, warn, context);
+}
+
+void streams_event(cli_streams *s, const hr_event *event, void (*warn)(void *context, const char *text),
+                   void *context) {
+  bool evaluation = event->kind == HR_EVENT_EVALUATED;
+  hr_error error = {0};
+  if (event->kind == HR_EVENT_LOADED && s->board_in_run) open_board(s, warn, context);
+  if ((event->kind != HR_EVENT_STEP && !evaluation) || !event->metrics) return;
+  if (s->log && event->text &&
+      hri_file_write_all(s->log_fd, s->log, event->text, strlen(event->text), &error) != HR_OK) {
+    s->log = NULL;
+    leave("--log-json", &error, warn, context);
+  }
+  if (tensorboard_put(&s->board, event->metrics, evaluation, &error) != HR_OK) {
+    (void)tensorboard_close(&s->board, &(hr_error){0});
+    leave("--tensorboard", &error, warn, context);
+  }
+  if (s->metrics && replace_metrics(s, event, &error) != HR_OK) {
+    s->metrics = NULL;
+    leave("--metrics-file", &error, warn, context);
+  }
+}
+
+void streams_close(cli_streams *s, void (*warn)(void *context, const char *text), void *context) {
+  hr_error error = {0};
+  if (s->log_fd >= 0 && s->log_fd != STDOUT_FILENO && close(s->log_fd) != 0 && s->log) {
+    hri_fail_errno(&error, errno, "write", s->log);
+    leave("--log-json", &error, warn, context);
+  }
+  if (s->metrics && s->last.steps && write_metrics(s, &error) != HR_OK) leave("--metrics-file", &error, warn, context);
+  if (tensorboard_close(&s->board, &error) != HR_OK) leave("--tensorboard", &error, warn, context);
+  s->log_fd = -1;
+}

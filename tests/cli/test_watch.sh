@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# What a person and other programs see of a run and of plans: streams of figures, and text as wide as the terminal.
+source "$(dirname "$0")/common.sh"
+watch() { python3 "$here/watch.py" "$@"; }
+for i in $(seq 400); do echo "line $i of a small text that a very small model can learn by heart"; done >text.txt
+job=(micro-llama-bytes --seq 32 --micro-batch 2 --threads 1 --lr 1e-3 --data text.txt)
+
+# ---- streams ----
+
+run train "${job[@]}" --steps 6 --eval-data text.txt --eval-every 3 --eval-batches 2 --out run --log-json log.jsonl --tensorboard --metrics-file prom.txt -q
+expect_rc 0; expect_no_err; expect_out '^trained 6 steps'
+cmp -s log.jsonl run/metrics.jsonl || fail "--log-json is not metrics.jsonl"
+[ "$(wc -l <log.jsonl)" = 9 ] || fail "$(wc -l <log.jsonl) lines, not those of 6 steps and 3 evaluations"
+board=$(echo run/tensorboard/events.out.tfevents.*)
+[ -s "$board" ] || fail "no event file in run/tensorboard"
+run inspect run --verify; expect_rc 0
+if [ -n "$have_python" ]; then
+  [ "$(watch events "$board" run/metrics.jsonl 2>err)" = 9 ] || fail "the event file is not as TensorBoard reads it"
+  watch metrics prom.txt >figures 2>err || fail "the metrics file is not as Prometheus reads it"
+  for figure in headroom_step=6 headroom_steps=6; do grep -qx "$figure" figures || fail "no $figure in the metrics file"; done
+  for name in loss grad_norm tokens_per_second eval_loss process_resident_bytes device_budget_bytes last_update_seconds; do
+    grep -q "^headroom_$name=" figures || fail "no headroom_$name in the metrics file"
+  done
+fi
+ls | grep -q 'prom.txt.' && fail "something was left beside the metrics file"
+
+# A run that goes on adds to its stream, and adds an event file.
+run train --resume run --steps 8 --allow-different steps --log-json log.jsonl --tensorboard -q; expect_rc 0
+cmp -s log.jsonl run/metrics.jsonl || fail "--log-json of a resumed run is not metrics.jsonl"
+[ "$(find run/tensorboard -name 'events.out.tfevents.*' | wc -l)" = 2 ] || fail "not two event files"
+
+# On standard output the lines stand alone; --json stays one document.
+run train "${job[@]}" --steps 2 --out lines --log-json - -q; expect_rc 0
+cmp -s out lines/metrics.jsonl || fail "--log-json - is not metrics.jsonl alone"
+run train "${job[@]}" --steps 2 --out json --log-json log2.jsonl --json -q; expect_rc 0; expect_json 'd["steps"] == 2'
+run train "${job[@]}" --steps 2 --out both --log-json - --json; refuses 2; expect_err 'exclude each other'
+[ -e both ] && fail "a refused run left a directory"
+run train "${job[@]}" --steps 2 --out none --log-json no/such/x.jsonl; expect_rc 1; expect_err 'no/such/x.jsonl'; expect_no_out
+run train "${job[@]}" --steps 2 --out none --metrics-file no/such/x.prom; expect_rc 1; expect_err 'no/such'
+run train "${job[@]}" --steps 2 --out none --tensorboard text.txt; expect_rc 1; expect_err 'text.txt'
+[ -e none ] && fail "a refused run left a directory"
+if [ -w /dev/full ]; then # a stream that fails is left, and the run goes on
+  run train "${job[@]}" --steps 3 --out full --log-json /dev/full -q; expect_rc 0
+  [ "$(grep -c 'log-json is not written any more' err)" = 1 ] || fail "a failed stream is not named once"
+fi
+
+# ---- the terminal ----
+
+# Options stand on one line, however long, so that they can be copied.
+widest() { awk '!/^  --/ && length > most { most = length } END { print most + 0 }' "$1"; }
+run plan gpt2-124m --device rtx-4090 --budget 2GiB; expect_rc 3
+[ "$(widest out)" -le 80 ] || fail "a pipe gets $(widest out) columns"
+if [ -n "$have_python" ]; then
+  for columns in 60 100 160 300; do
+    last="plan in $columns columns"
+    watch terminal $columns "$program" plan llama-3-8b --device rtx-4090 --timeline >out 2>err
+    most=$((columns > 160 ? 160 : columns))
+    [ "$(widest out)" -le "$most" ] || fail "text is $(widest out) columns wide: $(awk -v m="$most" '!/^  --/ && length > m' out | head -n 3)"
+    [ "$(grep -cE '^   \[.*\] \| budget' out)" = 1 ] || fail "no bar"
+    [ "$(grep -E '^   \[' out | awk '{ print length }')" = $((most - 2)) ] || fail "the bar does not fill $most columns"
+  done
+  watch terminal 60 "$program" train "${job[@]}" --steps 40 --out narrow >out 2>err
+  last='a run in 60 columns'
+  grep -E 'loss [0-9.]+ +norm [0-9.e-]+ +[0-9.]+ ?[kMG]? tok/s +[0-9:]+ left' out >bar || fail "the line lacks loss, norm, tokens/s or time left"
+  [ "$(widest bar)" -le 59 ] || fail "the line is $(widest bar) columns wide"
+  watch terminal 150 "$program" train "${job[@]}" --steps 40 --out wide --budget 1GiB >out 2>err
+  last='a run in 150 columns'
+  expect_out 'resident [0-9.]+ MiB, planned [0-9.]+ of 1.00 GiB'
+fi
+run train "${job[@]}" --steps 2 --out piped; expect_rc 0
+expect_err 'loss [0-9.]+  norm [0-9.e-]+  lr .* tok/s  [0-9:]+ left  resident [0-9.]+ MiB, planned [0-9.]+ of [0-9.]+ [GM]iB$'
+
+# The chart has the budget, wherever it lies.
+run plan gpt2-124m --device rtx-4090 --budget 1GiB --timeline --no-fixes; expect_rc 3; expect_out '^ +[0-9.]+ MiB \|=*#+'
+run plan gpt2-124m --device rtx-4090 --timeline; expect_rc 0; expect_out '^ 23.12 GiB \|={60,}$'; expect_out '= is the budget less 500.0 MiB fixed'
+
+# Names of devices stand whole.
+[ -n "$have_python" ] && { watch terminal 60 "$program" devices >out 2>err; last='devices in 60 columns'; [ "$(widest out)" -le 60 ] || fail "the table is $(widest out) columns wide"; }
+run devices; expect_rc 0; expect_out '^rtx-4070-ti-super +GeForce RTX 4070 Ti Super +'; expect_out '^rtx-6000-ada +RTX 6000 Ada Generation +'
+finish
