@@ -7,17 +7,17 @@
 
 /* ---- the fields of the first rows ---- */
 
-enum { KNOWN_FIELDS = 10, LISTED_BYTES = 160 };
+enum { KNOWN_FIELDS = 12, LISTED_BYTES = 160, CHOSEN = 10, REJECTED = 11 };
 
-/* The first that a row has decides. */
+/* The first that a row has decides. The last two are no format: they tell preference rows apart. */
 static const struct {
   const char *name;
   hr_data_format format;
 } known[KNOWN_FIELDS] = {
-    {"input_ids", HR_DATA_TOKENS},      {"messages", HR_DATA_MESSAGES}, {"conversations", HR_DATA_SHAREGPT},
-    {"prompt", HR_DATA_PROMPT},         {"completion", HR_DATA_PROMPT}, {"instruction", HR_DATA_ALPACA},
-    {"text", HR_DATA_TEXT_FIELD},       {"labels", HR_DATA_TOKENS},     {"seq_lengths", HR_DATA_TOKENS},
-    {"attention_mask", HR_DATA_TOKENS},
+    {"input_ids", HR_DATA_TOKENS},      {"messages", HR_DATA_MESSAGES},      {"conversations", HR_DATA_SHAREGPT},
+    {"prompt", HR_DATA_PROMPT},         {"completion", HR_DATA_PROMPT},      {"instruction", HR_DATA_ALPACA},
+    {"text", HR_DATA_TEXT_FIELD},       {"labels", HR_DATA_TOKENS},          {"seq_lengths", HR_DATA_TOKENS},
+    {"attention_mask", HR_DATA_TOKENS}, [CHOSEN] = {"chosen", HR_DATA_AUTO}, [REJECTED] = {"rejected", HR_DATA_AUTO},
 };
 
 typedef struct names {
@@ -74,6 +74,25 @@ static hr_status unknown_fields(const char *path, const names *n, hr_error *erro
       HRI_READER_BYTES >> 10);
 }
 
+/* Pairs of answers, with nothing else in them that could be learned: a prompt alone is none. */
+static bool are_preferences(const names *n) {
+  const uint32_t pair = 1u << CHOSEN | 1u << REJECTED;
+  if ((n->seen & pair) != pair) return false;
+  for (uint32_t k = 0; k < CHOSEN; k++)
+    if (n->seen & 1u << k && strcmp(known[k].name, "prompt") != 0) return false;
+  return true;
+}
+
+static hr_status preferences(const char *path, hr_error *error) {
+  hr_status code = hri_fail(
+      error, HR_ERROR_INPUT,
+      "%s: preference rows, each with a better (chosen) and a worse answer (rejected), as DPO learns from them; Headroom learns from single answers",
+      path);
+  return hri_hint(
+      error, code,
+      "to learn the better answers, rename chosen: to messages where it is a list of them, to completion where it is text beside a prompt");
+}
+
 static hr_status detect_rows(hri_data_source *source, const char *at, const char *end, hr_error *error) {
   names n = {0};
   source->format = HR_DATA_TOKENS; /* whose reader says best what stands there instead of rows */
@@ -82,7 +101,8 @@ static hr_status detect_rows(hri_data_source *source, const char *at, const char
     if (at == end) break;
     at = collect(at, end, source->container == HRI_JSONL, &n);
   }
-  for (uint32_t k = 0; k < KNOWN_FIELDS; k++) {
+  if (are_preferences(&n)) return preferences(source->path, error);
+  for (uint32_t k = 0; k < CHOSEN; k++) {
     if (!(n.seen & 1u << k)) continue;
     source->format = known[k].format;
     return HR_OK;
@@ -126,6 +146,7 @@ hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, c
       source->format = magic == 20240520 || magic == 20240801 ? HR_DATA_LLMC : HR_DATA_NANOGPT;
     return HR_OK;
   }
+  HRI_TRY(hri_data_check_foreign(dataset, reader, error));
   if (format == HR_DATA_TEXT || format == HR_DATA_LINES) return HR_OK;
   if (format == HR_DATA_AUTO && !has_extension(source->path, json)) {
     source->format = HR_DATA_TEXT;

@@ -109,6 +109,9 @@ hr_status hri_data_read_ids_record(hri_dataset *dataset, const char *path, char 
 hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader,
                           hr_error *error);
 
+/* INPUT for a file that is certainly no text and no JSON rows, or in another encoding than UTF-8; with the remedy. */
+hr_status hri_data_check_foreign(const hri_dataset *dataset, const hri_reader *reader, hr_error *error);
+
 /* Adds a document of the current source. `labels`: its targets that count (without its first token's). */
 hr_status hri_data_add_document(hri_dataset *dataset, hri_document document, uint64_t labels, hr_error *error);
 /* Appends tokens to the store, and for `counted` (may be NULL) which of their labels count, as a document of the

@@ -21,36 +21,12 @@ typedef struct walk {
   uint64_t first_token;
 } walk;
 
-/* Files whose bytes are certainly not what somebody wants a model to learn. */
-static const struct {
-  const char *magic, *name, *remedy;
-} foreign[] = {
-    {"\x1F\x8B", "gzip", "unpack it first"},
-    {"\x28\xB5\x2F\xFD", "zstd", "unpack it first"},
-    {"\xFD"
-     "7zXZ",
-     "xz", "unpack it first"},
-    {"BZh91AY&SY", "bzip2", "unpack it first"},
-    {"PK\x03\x04", "zip", "unpack it first"},
-    {"PAR1", "parquet",
-     "write it as JSONL first: python3 -c \"import pandas; pandas.read_parquet('F').to_json('F.jsonl', orient='records', lines=True)\""},
-    {"ARROW1", "Arrow", "write its rows as JSONL first"},
-    {"\x93NUMPY", "NumPy", "write its token ids as JSONL with \"input_ids\", or bare with .tofile('x.bin')"},
-};
-
 static hr_status check_begin(hri_dataset *dataset, const hri_reader *reader, hr_error *error) {
-  size_t left = hri_reader_left(reader), i;
-  hr_status code;
+  size_t left = hri_reader_left(reader);
   if (!dataset->encoder->tokenizer && dataset->vocabulary < 256) {
-    code = hri_fail(error, HR_ERROR_INPUT, "%s: this model's vocabulary of %llu has no byte tokens", reader->path,
-                    (unsigned long long)dataset->vocabulary);
+    hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: this model's vocabulary of %llu has no byte tokens",
+                              reader->path, (unsigned long long)dataset->vocabulary);
     return hri_hint(error, code, "give pre-tokenized JSONL");
-  }
-  for (i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-    size_t length = strlen(foreign[i].magic);
-    if (left < length || memcmp(reader->next, foreign[i].magic, length) != 0) continue;
-    code = hri_fail(error, HR_ERROR_INPUT, "%s is a %s file, not text", reader->path, foreign[i].name);
-    return hri_hint(error, code, "%s", foreign[i].remedy);
   }
   if (left > 0 && *reader->next == '{' && memmem(reader->next, left < 256 ? left : 256, "\":", 2))
     dataset->found.facts |= HRI_DATA_LOOKS_LIKE_JSONL;
