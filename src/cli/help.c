@@ -221,7 +221,7 @@ static void bash_value(option_id id) {
     (void)fputs("COMPREPLY=($(compgen -W \"", stdout);
     for (size_t i = 0; words[i]; i++) (void)printf("%s%s", i ? " " : "", words[i]);
     (void)fputs("\" -- \"$cur\"))", stdout);
-  } else if (o->kind == HR_FIELD_PATH || o->kind == HR_FIELD_PATHS) {
+  } else if (o->kind == HR_FIELD_PATH || (o->kind == HR_FIELD_PATHS && !o->one_each)) {
     (void)fputs("COMPREPLY=($(compgen -f -- \"$cur\"))", stdout);
   } else {
     (void)fputs("COMPREPLY=()", stdout);

@@ -22,7 +22,7 @@ enum {
   P = HR_FOR_PLAN,
   T = HR_FOR_TRAIN,
   E = HR_FOR_EVALUATE,
-  G = HR_FOR_GENERATE,
+  G = HR_FOR_GENERATE | HR_FOR_CHAT,
   X = HR_FOR_EXPLAIN,
   D = HR_FOR_DATA,
   M = HR_FOR_MERGE,
@@ -150,7 +150,8 @@ static const hr_field fields[] = {
     {"check", HR_FIELD_FLAG, "Job", NULL, "poison dead memory and verify guard zones while running", J, JOB(check),
      .initial = "false"},
     {"context", HR_FIELD_U32, "Job", "N", "tokens that the KV cache holds, prompt and new ones", P | G,
-     JOB(context_length), COUNT(1, 0), .zero = "prompt + --max-tokens; for a plan the sequence length", ONCE},
+     JOB(context_length), COUNT(1, 0), .zero = "prompt + --max-tokens; chat: at most 4096; plan: the sequence length",
+     ONCE},
 
     {"lora", HR_FIELD_TEXT, "Job", "r=N,...",
      "train adapters of low rank and nothing else: r=16,alpha=32,targets=q_proj,v_proj (or all-linear),dropout=0.05,"
