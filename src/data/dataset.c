@@ -110,12 +110,22 @@ static hr_status read_content(hri_dataset *dataset, hri_data_source *source, hri
   return hri_reader_finish(reader, error);
 }
 
+/* Bare token ids may begin with any bytes, so bins are never taken for packed. */
+static hr_status unpack(const hri_dataset *dataset, const hri_data_source *source, hri_reader *reader,
+                        hr_error *error) {
+  size_t bytes;
+  const char *ending = hri_path_ending(source->path, &bytes);
+  bool says_packed = ending && ending[bytes]; /* "ids.bin.gz" is refused by its name, later */
+  return hri_data_is_bin(dataset, source->path) && !says_packed ? HR_OK : hri_reader_unpack(reader, error);
+}
+
 static hr_status read_source(hri_dataset *dataset, hri_data_source *source, hr_error *error) {
   hri_reader reader;
   hr_status status = hri_reader_open(&reader, source->path, &dataset->digest, error);
   source->stamp = reader.stamp;
+  if (status == HR_OK) status = unpack(dataset, source, &reader, error);
   if (status == HR_OK) status = read_content(dataset, source, &reader, error);
-  hri_digest_add_u64(&dataset->digest, reader.offset);
+  hri_digest_add_u64(&dataset->digest, reader.raw_bytes);
   hri_reader_close(&reader);
   return status;
 }
@@ -207,9 +217,10 @@ static bool reads_in_place(hri_dataset *dataset) {
     hri_data_source *source = &dataset->sources[i];
     hri_reader reader;
     hr_status status = hri_reader_open(&reader, source->path, &unused, NULL);
+    if (status == HR_OK) status = unpack(dataset, source, &reader, NULL);
     if (status == HR_OK) status = hri_data_detect(dataset, source, &reader, NULL);
-    all = status == HR_OK &&
-          (source->container == HRI_BIN || (source->container == HRI_PLAIN && !dataset->options->tokenizer));
+    all = status == HR_OK && (source->container == HRI_BIN ||
+                              (source->container == HRI_PLAIN && !source->unpacked && !dataset->options->tokenizer));
     hri_reader_close(&reader);
   }
   return all;

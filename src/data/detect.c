@@ -3,7 +3,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
+
+#include "data/paths.h"
+#include "data/unpack.h"
 
 /* ---- the fields of the first rows ---- */
 
@@ -112,13 +114,6 @@ static hr_status detect_rows(hri_data_source *source, const char *at, const char
 
 /* ---- the file ---- */
 
-static bool has_extension(const char *path, const char *const *list) {
-  const char *dot = strrchr(path, '.');
-  for (; dot && *list; list++)
-    if (strcasecmp(dot, *list) == 0) return true;
-  return false;
-}
-
 static uint32_t read_u32(const char *at) {
   const unsigned char *b = (const unsigned char *)at;
   return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
@@ -130,15 +125,28 @@ static hri_container container_of(const char *at, const char *end) {
   return at < end && *at == '[' ? HRI_JSON_ARRAY : HRI_JSONL;
 }
 
+static hr_status packed_bin(const char *path, const char *form, hr_error *error) {
+  hr_status code =
+      hri_fail(error, HR_ERROR_INPUT, "%s: token bins are read in place, and this one is a %s file", path, form);
+  return hri_hint(error, code, "unpack it first");
+}
+
+bool hri_data_is_bin(const hri_dataset *dataset, const char *path) {
+  static const char *const bin[] = {".bin", NULL};
+  hr_data_format format = dataset->options->format;
+  return format == HR_DATA_NANOGPT || format == HR_DATA_LLMC || (format == HR_DATA_AUTO && hri_path_ends(path, bin));
+}
+
 hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader,
                           hr_error *error) {
-  static const char *const json[] = {".jsonl", ".json-lines", ".ndjson", ".json", NULL}, *const bin[] = {".bin", NULL};
+  static const char *const json[] = {".jsonl", ".json-lines", ".ndjson", ".json", NULL};
   const char *at = reader->next, *end = reader->end;
   hr_data_format format = dataset->options->format;
-  bool is_bin = format == HR_DATA_NANOGPT || format == HR_DATA_LLMC ||
-                (format == HR_DATA_AUTO && has_extension(source->path, bin));
+  bool is_bin = hri_data_is_bin(dataset, source->path);
   source->format = format;
   source->container = HRI_PLAIN;
+  source->unpacked = reader->unpack != NULL;
+  if (is_bin && source->unpacked) return packed_bin(source->path, reader->unpack->name, error);
   if (is_bin) {
     uint32_t magic = end - at >= 4 ? read_u32(at) : 0;
     source->container = HRI_BIN;
@@ -148,7 +156,7 @@ hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, c
   }
   HRI_TRY(hri_data_check_foreign(dataset, reader, error));
   if (format == HR_DATA_TEXT || format == HR_DATA_LINES) return HR_OK;
-  if (format == HR_DATA_AUTO && !has_extension(source->path, json)) {
+  if (format == HR_DATA_AUTO && !hri_path_ends(source->path, json)) {
     source->format = HR_DATA_TEXT;
     return HR_OK;
   }

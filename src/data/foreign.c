@@ -1,10 +1,10 @@
 /* Files whose bytes are certainly not the text or the rows that they would be taken for: another format, known by its
  * first bytes or by its name, or text in another encoding. Read as they stand they would train a model on noise and say
  * nothing, so they are refused with the reason and what to do. */
-#include "data/source.h"
-
 #include <string.h>
-#include <strings.h>
+
+#include "data/paths.h"
+#include "data/source.h"
 
 static const struct {
   const char *magic, *name, *remedy;
@@ -76,10 +76,10 @@ static hr_status check_encoding(const hri_reader *reader, hr_error *error) {
 
 /* By the name: what stands in such a file is text, too. */
 static hr_status check_table(const hri_dataset *dataset, const char *path, hr_error *error) {
-  const char *dot = strrchr(path, '.');
-  bool commas = dot && strcasecmp(dot, ".csv") == 0;
+  static const char *const with_commas[] = {".csv", NULL}, *const with_tabs[] = {".tsv", NULL};
+  bool commas = hri_path_ends(path, with_commas);
   hr_status code;
-  if (dataset->options->format != HR_DATA_AUTO || !dot || (!commas && strcasecmp(dot, ".tsv") != 0)) return HR_OK;
+  if (dataset->options->format != HR_DATA_AUTO || (!commas && !hri_path_ends(path, with_tabs))) return HR_OK;
   code = hri_fail(error, HR_ERROR_INPUT,
                   "%s is a table: as text a model would learn its %s, its quotes and the names of its columns", path,
                   commas ? "commas" : "tabs");

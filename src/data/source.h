@@ -21,6 +21,7 @@ typedef struct hri_data_source {
   hri_file_stamp stamp;
   hr_data_format format;
   hri_container container;
+  bool unpacked;  /* its content is what the file unpacks to: never read in place */
   uint32_t width; /* bytes per token of a file that is read in place; 0: its tokens are in the store */
   uint64_t base;  /* byte of its first token */
   uint64_t documents;
@@ -105,6 +106,8 @@ hr_status hri_data_read_bin(hri_dataset *dataset, hri_reader *reader, hr_error *
 hr_status hri_data_read_ids_record(hri_dataset *dataset, const char *path, char *bytes, size_t count, uint64_t line,
                                    hr_error *error);
 
+/* Whether a file is one of bare token ids, by the options and its name. */
+bool hri_data_is_bin(const hri_dataset *dataset, const char *path);
 /* Decides source->format and container from the options, the name and what the reader holds. */
 hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader,
                           hr_error *error);

@@ -15,6 +15,7 @@ typedef struct walk {
   uint64_t bytes; /* of it so far */
   uint64_t line, begin_line;
   char last;        /* its last byte */
+  bool in_place;    /* its bytes are the tokens and stay where they are */
   bool lines;       /* documents are lines: a carriage return before the line feed is no part of them */
   hri_text pending; /* tokenized: not yet done */
   hr_tokens tokens;
@@ -78,12 +79,11 @@ static hr_status end_tokenized(walk *w, hr_error *error) {
 /* ---- both ---- */
 
 static hr_status end_document(walk *w, hr_error *error) {
-  bool in_place = !w->dataset->encoder->tokenizer;
   uint64_t bytes = w->bytes - (w->lines && w->bytes > 0 && w->last == '\r');
   if (bytes == 0) return HR_OK;
   if (w->dataset->encoder->eos >= 0) w->dataset->found.facts |= HRI_DATA_END_ADDED;
   if (w->dataset->encoder->before_count > 0) w->dataset->found.facts |= HRI_DATA_BEGIN_ADDED;
-  if (!in_place) return end_tokenized(w, error);
+  if (!w->in_place) return end_tokenized(w, error);
   hri_document document = {.place = w->begin,
                            .length = bytes + (w->dataset->eos >= 0),
                            .source = w->dataset->current,
@@ -113,7 +113,7 @@ static hr_status take(walk *w, const char *bytes, size_t count, hr_error *error)
   w->bytes += count;
   w->last = bytes[count - 1];
   w->line += count_lines(bytes, count);
-  return w->dataset->encoder->tokenizer ? more_pending(w, bytes, count, error) : HR_OK;
+  return w->in_place ? HR_OK : more_pending(w, bytes, count, error);
 }
 
 static hr_status read_documents(walk *w, hri_reader *reader, const char *separator, hr_error *error) {
@@ -142,9 +142,10 @@ hr_status hri_data_read_text(hri_dataset *dataset, hri_reader *reader, hr_error 
   walk w = {.dataset = dataset,
             .path = reader->path,
             .line = 1,
+            .in_place = !dataset->encoder->tokenizer && !hri_data_current(dataset)->unpacked,
             .lines = hri_data_current(dataset)->format == HR_DATA_LINES};
   hr_status status = check_begin(dataset, reader, error);
-  if (!dataset->encoder->tokenizer) hri_data_current(dataset)->width = 1;
+  if (w.in_place) hri_data_current(dataset)->width = 1;
   if (status == HR_OK) status = read_documents(&w, reader, w.lines ? "\n" : dataset->options->separator, error);
   hri_text_deinit(&w.pending);
   hr_tokens_deinit(&w.tokens);
