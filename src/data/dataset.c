@@ -88,7 +88,7 @@ static hr_status check_rows(const hri_dataset *dataset, const hri_data_source *s
 
 static hr_status read_rows(hri_dataset *dataset, hri_data_source *source, hri_reader *reader, hr_error *error) {
   uint64_t broken = dataset->found.broken_count, empty = dataset->found.empty_count;
-  if (source->format == HR_DATA_TOKENS && source->container == HRI_JSONL)
+  if (source->format == HR_DATA_TOKENS && source->container != HRI_JSON_ARRAY)
     HRI_TRY(hri_data_read_ids(dataset, reader, error));
   else HRI_TRY(hri_data_read_records(dataset, reader, error));
   return check_rows(dataset, source, broken, empty, error);

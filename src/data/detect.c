@@ -101,7 +101,7 @@ static hr_status detect_rows(hri_data_source *source, const char *at, const char
   for (int tries = 0; tries < 16 && n.seen == 0; tries++) { /* the first rows may be broken */
     while (at < end && *at != '{') at++;
     if (at == end) break;
-    at = collect(at, end, source->container == HRI_JSONL, &n);
+    at = collect(at, end, source->container != HRI_JSON_ARRAY, &n);
   }
   if (are_preferences(&n)) return preferences(source->path, error);
   for (uint32_t k = 0; k < CHOSEN; k++) {
@@ -131,6 +131,11 @@ static hr_status packed_bin(const char *path, const char *form, hr_error *error)
   return hri_hint(error, code, "unpack it first");
 }
 
+static hr_status rows_as_text(const char *path, const char *form, hr_error *error) {
+  hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: the rows of a %s file are no plain text", path, form);
+  return hri_hint(error, code, "leave --format away, or name one of rows, such as text-field");
+}
+
 bool hri_data_is_bin(const hri_dataset *dataset, const char *path) {
   static const char *const bin[] = {".bin", NULL};
   hr_data_format format = dataset->options->format;
@@ -155,6 +160,12 @@ hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, c
     return HR_OK;
   }
   HRI_TRY(hri_data_check_foreign(dataset, reader, error));
+  if (reader->unpack && reader->unpack->rows) {
+    source->container = HRI_PARQUET;
+    if (format == HR_DATA_TEXT || format == HR_DATA_LINES)
+      return rows_as_text(source->path, reader->unpack->name, error);
+    return format == HR_DATA_AUTO ? detect_rows(source, at, end, error) : HR_OK;
+  }
   if (format == HR_DATA_TEXT || format == HR_DATA_LINES) return HR_OK;
   if (format == HR_DATA_AUTO && !hri_path_ends(source->path, json)) {
     source->format = HR_DATA_TEXT;

@@ -16,8 +16,8 @@ static const struct {
      "xz", "unpack it first"},
     {"BZh91AY&SY", "bzip2", "unpack it first"},
     {"PK\x03\x04", "zip", "unpack it first"},
-    {"PAR1", "parquet",
-     "write it as JSONL first: python3 -c \"import pandas; pandas.read_parquet('F').to_json('F.jsonl', orient='records', lines=True)\""},
+    {"PAR1", "Parquet", "unpack it first"}, /* inside another one; else it was taken for rows */
+    {"PARE", "Parquet file with encryption,", "write it without encryption"},
     {"ARROW1", "Arrow", "write its rows as JSONL first"},
     {"\x93NUMPY", "NumPy", "write its token ids as JSONL with \"input_ids\", or bare with .tofile('x.bin')"},
 };

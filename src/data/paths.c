@@ -43,8 +43,8 @@ bool hri_path_ends(const char *path, const char *const *endings) {
 }
 
 static bool is_data(const char *name) {
-  static const char *const endings[] = {".jsonl", ".json-lines", ".ndjson", ".json", ".txt",
-                                        ".md",    ".text",       ".bin",    NULL};
+  static const char *const endings[] = {".jsonl", ".json-lines", ".ndjson",  ".json", ".txt",
+                                        ".md",    ".text",       ".parquet", ".bin",  NULL};
   return name[0] != '.' && hri_path_ends(name, endings);
 }
 
@@ -70,7 +70,7 @@ static hr_status push_directory(hri_path_list *list, const char *path, hr_error 
   status = hri_fail(error, HR_ERROR_INPUT, "the directory %s has no data files", path);
   return hri_hint(
       error, status,
-      "data files end in .jsonl, .json, .txt, .md (also with .gz or .zst behind it) or .bin; name others one by one");
+      "data files end in .jsonl, .json, .txt, .md (also with .gz or .zst behind it), .parquet or .bin; name others one by one");
 }
 
 hr_status hri_paths_expand(const char *const *paths, uint32_t count, hri_path_list *list, hr_error *error) {

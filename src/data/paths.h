@@ -13,7 +13,7 @@ const char *hri_path_ending(const char *path, size_t *bytes);
 bool hri_path_ends(const char *path, const char *const *endings);
 
 /* Files stay as they are; a directory becomes its data files (names that end in .jsonl, .json-lines, .ndjson, .json,
- * .txt, .md or .text, also with .gz or .zst behind it, or in .bin; in any case of letters, not hidden) in the order of their names, as bytes; directories inside are not
+ * .txt, .md or .text, also with .gz or .zst behind it, or in .parquet or .bin; in any case of letters, not hidden) in the order of their names, as bytes; directories inside are not
  * entered.
  * INPUT when a directory has none. Free the list also after a failure. */
 hr_status hri_paths_expand(const char *const *paths, uint32_t count, hri_path_list *list, hr_error *error);

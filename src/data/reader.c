@@ -119,7 +119,9 @@ hr_status hri_reader_unpack(hri_reader *reader, hr_error *error) {
     const char *magic;
     size_t bytes;
     hr_status (*make)(hri_reader *reader, hri_unpack **unpack, hr_error *error);
-  } forms[] = {{"\x1F\x8B\x08", 3, hri_unpack_gzip}, {"\x28\xB5\x2F\xFD", 4, hri_unpack_zstd}};
+  } forms[] = {{"\x1F\x8B\x08", 3, hri_unpack_gzip},
+               {"\x28\xB5\x2F\xFD", 4, hri_unpack_zstd},
+               {"PAR1", 4, hri_unpack_parquet}};
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     if (hri_reader_left(reader) < forms[i].bytes || memcmp(reader->next, forms[i].magic, forms[i].bytes) != 0) continue;
     HRI_TRY(forms[i].make(reader, &reader->unpack, error));

@@ -13,7 +13,7 @@
 #include "data/rows.h"
 
 /* How a file holds its rows. */
-typedef enum hri_container { HRI_PLAIN = 0, HRI_JSONL, HRI_JSON_ARRAY, HRI_BIN } hri_container;
+typedef enum hri_container { HRI_PLAIN = 0, HRI_JSONL, HRI_JSON_ARRAY, HRI_BIN, HRI_PARQUET } hri_container;
 
 /* One file. */
 typedef struct hri_data_source {

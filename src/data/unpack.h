@@ -16,6 +16,7 @@ typedef struct hri_unpack hri_unpack;
 /* What one form needs; the first member of its struct. */
 struct hri_unpack {
   const char *name;   /* "gzip", for people */
+  bool rows;          /* the content is lines of JSON, whatever the file is called */
   hri_reader *reader; /* whose file it is, and where raw bytes come from */
   /* Up to `room` more bytes to `to`; *got is 0 at the end. INPUT names the file and what is wrong with it. */
   hr_status (*more)(hri_unpack *self, char *to, size_t room, size_t *got, hr_error *error);
@@ -26,6 +27,7 @@ struct hri_unpack {
 /* The makers, one per form; the reader holds the beginning of the file, which they may take. */
 hr_status hri_unpack_gzip(hri_reader *reader, hri_unpack **unpack, hr_error *error);
 hr_status hri_unpack_zstd(hri_reader *reader, hri_unpack **unpack, hr_error *error);
+hr_status hri_unpack_parquet(hri_reader *reader, hri_unpack **unpack, hr_error *error);
 
 /* A damaged file; with the remedy of the form. */
 hr_status hri_unpack_fail(const hri_unpack *unpack, hr_error *error, const char *format, ...) HRI_PRINTF(3, 4);

@@ -587,7 +587,7 @@ static void foreign_files_are_refused(void **state) {
       {"a.txt", le, sizeof le - 1, "a.txt is text in UTF-16; data is read as UTF-8", "iconv -f UTF-16 -t UTF-8"},
       {"a.jsonl", be, sizeof be - 1, "a.jsonl is text in UTF-16; data is read as UTF-8", "iconv -f UTF-16"},
       {"a.txt", utf32, sizeof utf32 - 1, "a.txt is text in UTF-32", "iconv -f UTF-32"},
-      {"a.json", "PAR1", 4, "a.json is a parquet file", "JSONL"},
+      {"a.json", "PAR1", 4, "a.json is a damaged Parquet file: it has no footer", "anew"},
       {"a.CSV", "a,b\n1,2\n", 8, "a.CSV is a table: as text a model would learn its commas", "--format text"},
       {"a.tsv", "a\tb\n1\t2\n", 8, "a.tsv is a table: as text a model would learn its tabs", "sep='\\t'"},
       {"a.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}", 0, "a.jsonl: preference rows",
