@@ -113,7 +113,7 @@ static hr_status add_node(schema *s, const element *e, const hri_parquet_node *p
   node.is_unsigned = e->logical_unsigned || (e->converted >= 11 && e->converted <= 14);
   node.name = hri_alloc((uint64_t)e->name.count + 1);
   if (!node.name) return hri_fail_memory(s->error, e->name.count, "the schema of a Parquet file");
-  if (e->name.count > 0) memcpy(node.name, e->name.at, e->name.count);
+  if (e->name.at) memcpy(node.name, e->name.at, e->name.count);
   node.name[e->name.count] = 0;
   if (hri_array_push(&s->meta->nodes, node)) return HR_OK;
   hri_free(node.name);
