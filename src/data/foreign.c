@@ -21,16 +21,22 @@ static const struct {
     {"ARROW1", "Arrow", "write its rows as JSONL first"},
     {"\x93NUMPY", "NumPy", "write its token ids as JSONL with \"input_ids\", or bare with .tofile('x.bin')"},
 };
+enum { TAR_AT = 257 }; /* where the headers of tar's files have their magic */
+
+static hr_status refuse(const hri_reader *reader, const char *name, const char *remedy, hr_error *error) {
+  hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s is a %s file, not text", reader->path, name);
+  return hri_hint(error, code, "%s", remedy);
+}
 
 static hr_status check_magic(const hri_reader *reader, hr_error *error) {
   size_t left = hri_reader_left(reader);
   for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
     size_t length = strlen(foreign[i].magic);
-    hr_status code;
-    if (left < length || memcmp(reader->next, foreign[i].magic, length) != 0) continue;
-    code = hri_fail(error, HR_ERROR_INPUT, "%s is a %s file, not text", reader->path, foreign[i].name);
-    return hri_hint(error, code, "%s", foreign[i].remedy);
+    if (left >= length && memcmp(reader->next, foreign[i].magic, length) == 0)
+      return refuse(reader, foreign[i].name, foreign[i].remedy, error);
   }
+  if (left >= TAR_AT + 5 && memcmp(reader->next + TAR_AT, "ustar", 5) == 0)
+    return refuse(reader, "tar", "unpack it first", error);
   return HR_OK;
 }
 

@@ -247,7 +247,8 @@ static const hr_field fields[] = {
     {"seed", HR_FIELD_U64, "Optimizer", "N", "of initial weights, row order and sampling", P | T | G, JOB(seed),
      .initial = "42", MATHEMATICS(ALGORITHM)},
 
-    {"data", HR_FIELD_PATHS, "Data", "PATH...", "files or directories: text, JSON or Parquet rows (.gz and .zst too), token bins", T | E | M,
+    {"data", HR_FIELD_PATHS, "Data", "PATH...",
+     "files or directories: text, JSON or Parquet rows (.gz and .zst too), token bins", T | E | M,
      RUN_PAIR(data_paths, data_path_count), EFFECT(ALGORITHM)},
     {"eval-data", HR_FIELD_PATHS, "Data", "PATH...", "held-back files, evaluated while training", T,
      RUN_PAIR(eval_paths, eval_path_count)},

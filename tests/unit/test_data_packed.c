@@ -268,6 +268,14 @@ static void what_is_not_unpacked(void **state) {
   open_fails(&options, "ids.bin.gz: token bins are read in place, and this one is a gzip file", "unpack it first");
   path = write_file("twice.jsonl.gz", gzip_of(gzip_of(text("{\"text\": \"a\"}"))));
   open_fails(&options, "twice.jsonl.gz is a gzip file, not text", "unpack it first");
+  { /* the beginning of an archive */
+    bytes tar = {.at = calloc(1, 512), .count = 512};
+    assert_non_null(tar.at);
+    memcpy(tar.at, "a.jsonl", 7);
+    memcpy(tar.at + 257, "ustar", 5);
+    path = write_file("set.tar.gz", gzip_of(tar));
+    open_fails(&options, "set.tar.gz is a tar file, not text", "unpack it first");
+  }
   path = write_file("ids.bin", copy_of("\x1F\x00\x08\x00\x28\x00", 6)); /* bare ids, whatever they look like */
   hri_dataset_destroy(open_ok(&options));
   path = write_file("table.csv.gz", gzip_of(text("a,b\n")));
