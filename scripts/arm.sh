@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$PWD/build/arm-root
 
-libraries=(libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libxxhash-dev libcmocka-dev)
+libraries=(libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libxxhash-dev libcmocka-dev)
 
 fetch() {
   local apt=$work/apt options=()

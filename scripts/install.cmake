@@ -8,7 +8,7 @@ set(HR_SHARE_FOLDER ${CMAKE_INSTALL_DATADIR}/headroom)
 set(HR_GENERATED ${CMAKE_BINARY_DIR}/generated)
 
 # What a library needs where it is linked as an archive, for pkg-config.
-set(HR_MODULES_headroom_lib "jansson libpcre2-8 libutf8proc zlib")
+set(HR_MODULES_headroom_lib "jansson libpcre2-8 libutf8proc libzstd zlib")
 set(HR_MODULES_headroom_mem "jansson zlib")
 set(HR_MODULES_headroom_text "jansson libpcre2-8 libutf8proc")
 set(HR_MODULES_headroom_plan "jansson")

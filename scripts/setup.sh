@@ -30,6 +30,9 @@ libutf8proc-dev
 #if !__has_include(<zlib.h>)
 zlib1g-dev
 #endif
+#if !__has_include(<zstd.h>)
+libzstd-dev
+#endif
 #if !__has_include(<xxhash.h>)
 libxxhash-dev
 #endif
@@ -46,7 +49,7 @@ missing_build() {
   if has gcc g++ make; then
     missing_headers
   else
-    echo build-essential libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libxxhash-dev libcmocka-dev
+    echo build-essential libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libxxhash-dev libcmocka-dev
   fi
 }
 

@@ -50,13 +50,14 @@ enum {
   HR_FOR_HELP = 1 << 5,
   HR_FOR_VERSION = 1 << 6,
   HR_FOR_EXPLAIN = 1 << 7,
+  HR_FOR_CHAT = 1 << 8,
   HR_FOR_TOKENIZE = 1 << 9,
   HR_FOR_CONVERT = 1 << 10,
   HR_FOR_DATA = 1 << 11,
   HR_FOR_INSPECT = 1 << 12,
   HR_FOR_REPLAY = 1 << 13,
   HR_FOR_MERGE = 1 << 14,
-  HR_FOR_JOBS = HR_FOR_PLAN | HR_FOR_TRAIN | HR_FOR_EVALUATE | HR_FOR_GENERATE,
+  HR_FOR_JOBS = HR_FOR_PLAN | HR_FOR_TRAIN | HR_FOR_EVALUATE | HR_FOR_GENERATE | HR_FOR_CHAT,
   HR_FOR_ALL = HR_FOR_JOBS | HR_FOR_DEVICES | HR_FOR_HELP | HR_FOR_VERSION | HR_FOR_EXPLAIN | HR_FOR_DATA |
                HR_FOR_CONVERT | HR_FOR_TOKENIZE | HR_FOR_REPLAY | HR_FOR_INSPECT | HR_FOR_MERGE
 };
@@ -115,6 +116,7 @@ typedef struct hr_field {
   uint32_t said;   /* place among the options of a change (hr_job_options); 0: behind those that have one */
   bool as_asked;   /* hr_job_finish makes something else of it; what is shown is what was asked for */
   bool positional; /* an argument without a name */
+  bool one_each;   /* PATHS: one text, of any kind, each time the option is given; no files */
   bool flag_only;  /* neither in the environment nor in recipes */
 } hr_field;
 

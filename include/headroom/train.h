@@ -147,12 +147,17 @@ typedef struct hr_generate_options {
   const int32_t *stop_ids; /* tokens that end the text; NULL: those of hr_stop_tokens */
   uint32_t stop_id_count;
   uint64_t max_tokens;
-  double temperature; /* 0 = always the most likely token */
-  uint32_t top_k;     /* 0 = off */
-  double top_p;       /* 1 = off */
+  /* As transformers has them, in this order: the penalty on the scores, then temperature, top_k, top_p, min_p. */
+  double
+      repetition_penalty; /* of tokens in prompt and answer: scores above 0 are divided by it, others multiplied; 1 = off */
+  double temperature;     /* 0 = always the most likely token */
+  uint32_t top_k;         /* 0 = off */
+  double top_p;           /* 1 = off */
+  double min_p;           /* leaves out what is less likely than min_p times the most likely token; 0 = off */
   uint64_t seed;
   void (*on_event)(void *context, const hr_event *event);
   void (*on_token)(void *context, int32_t token); /* each new token as it is made */
+  bool (*should_stop)(void *context); /* polled before each token and each chunk of the prompt; may be NULL */
   void *context;
 } hr_generate_options;
 /* Defaults: 128 tokens at a temperature of 0.8, as the command line. */
@@ -160,8 +165,10 @@ HR_API void hr_generate_options_init(hr_generate_options *options);
 
 typedef struct hr_generate_result {
   uint64_t prompt_tokens, new_tokens;
+  uint64_t kept_tokens; /* of the prompt, which were in the cache already */
   double prefill_seconds, decode_seconds;
-  bool stopped_by_end; /* the end-of-text token was made */
+  bool stopped_by_end;     /* the end-of-text token was made */
+  bool stopped_by_request; /* should_stop */
   uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
 } hr_generate_result;
 
@@ -169,6 +176,18 @@ typedef struct hr_generate_result {
  * prompt + new tokens). */
 HR_CHECKED hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result,
                                  hr_error *error);
+
+/* The same for one prompt after the other. The cache keeps what it holds: of a prompt only what is not there yet is
+ * computed, from the first token on that differs. One caller at a time. */
+typedef struct hr_generator hr_generator;
+
+/* Plans, refuses what does not fit before a weight is read, reserves and loads. on_event may be NULL. */
+HR_CHECKED hr_status hr_generator_open(const hr_job *job, void (*on_event)(void *context, const hr_event *event),
+                                       void *context, hr_generator **generator, hr_error *error);
+/* options->on_event is not called. After an error the cache is empty and the generator as usable as before. */
+HR_CHECKED hr_status hr_generator_run(hr_generator *generator, const hr_generate_options *options,
+                                      hr_generate_result *result, hr_error *error);
+HR_API void hr_generator_close(hr_generator *generator); /* NULL is fine */
 
 /* Token id -> bytes of a byte-level model; -1 when the id is no byte (end of text). */
 HR_API int hr_byte_of_token(const hr_model *model, int32_t token);

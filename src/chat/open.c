@@ -254,6 +254,13 @@ void hr_chat_close(hr_chat *chat) {
 
 const char *hr_chat_about(const hr_chat *chat) { return chat->template->about; }
 
+bool hri_chat_quotes(const hr_chat *chat, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = chat->template->source; (at = strstr(at, word)); at++)
+    if (at > chat->template->source && (at[-1] == '\'' || at[-1] == '"') && at[length] == at[-1]) return true;
+  return false;
+}
+
 hr_status hr_chat_render(const hr_chat *chat, const char *json, uint64_t bytes, bool prompt, hr_rendered *out,
                          hr_error *error) {
   return hri_chat_render_json(chat->template, chat->tokens.items, chat->tokens.count, json, bytes, prompt, out, error);

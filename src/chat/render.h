@@ -14,4 +14,7 @@ typedef struct hri_token_name {
 hr_status hri_chat_render_json(const hri_template *template, const hri_token_name *tokens, size_t token_count,
                                const char *json, uint64_t bytes, bool prompt, hr_rendered *out, hr_error *error);
 
+/* Whether the template has `word` between quotes, as it has the names of roles that it writes in a way of their own. */
+bool hri_chat_quotes(const hr_chat *chat, const char *word);
+
 #endif

@@ -24,6 +24,7 @@ hr_status command_plan(cli_config *config, hr_error *error);
 hr_status command_train(cli_config *config, hr_error *error);
 hr_status command_evaluate(cli_config *config, hr_error *error);
 hr_status command_generate(cli_config *config, hr_error *error);
+hr_status command_chat(cli_config *config, hr_error *error);
 hr_status command_devices(cli_config *config, hr_error *error);
 hr_status command_explain(cli_config *config, hr_error *error);
 hr_status command_inspect(cli_config *config, hr_error *error);

@@ -41,7 +41,7 @@ static offer device_offer(unsigned bit) {
 static offer offer_of(const hr_field *o, unsigned bit) {
   const bool words =
       (o->words && (o->kind == HR_FIELD_CHOICE || o->kind == HR_FIELD_WORD || o->word_values)) || o->suggested;
-  const bool files = o->kind == HR_FIELD_PATH || o->kind == HR_FIELD_PATHS;
+  const bool files = o->kind == HR_FIELD_PATH || (o->kind == HR_FIELD_PATHS && !o->one_each);
   if (o->kind == HR_FIELD_DEVICE) return device_offer(bit);
   if (o->operand && strcmp(o->operand, "MODEL") == 0) return OFFER_MODELS;
   if (stands_in(o->operand, "PRESET|FILE")) return OFFER_TEMPLATES;
@@ -244,7 +244,7 @@ static void bash_functions(void) {
               "_headroom_many() { [[ \" ",
               stdout);
   for (option_id id = 0; id < option_count(); id++)
-    if (!option_get(id)->positional && option_get(id)->kind == HR_FIELD_PATHS) {
+    if (!option_get(id)->positional && option_get(id)->kind == HR_FIELD_PATHS && !option_get(id)->one_each) {
       (void)printf("%s--%s", first ? "" : " ", option_get(id)->name);
       first = false;
     }

@@ -84,12 +84,12 @@ static hr_status take_values(arguments *args, option_id id, hr_error *error) {
     const char *word = args->words[args->next];
     hr_status status;
     /* Free text may start with dashes; anything else that does is a forgotten value. */
-    if (o->kind != HR_FIELD_TEXT && strncmp(word, "--", 2) == 0) break;
+    if (o->kind != HR_FIELD_TEXT && !o->one_each && strncmp(word, "--", 2) == 0) break;
     if ((!first || o->alone) && word[0] == '-' && word[1]) break;
     args->next++;
     first = false;
     status = config_set(args->config, id, word, ORIGIN_FLAG, "", error);
-    if (status != HR_OK || o->kind != HR_FIELD_PATHS) return status;
+    if (status != HR_OK || o->kind != HR_FIELD_PATHS || o->one_each) return status;
   }
   if (first && o->alone) return config_set(args->config, id, o->alone, ORIGIN_FLAG, "", error);
   return first ? missing_value(o, error) : HR_OK;
@@ -230,8 +230,12 @@ hr_status config_environment(cli_config *config, hr_error *error) {
     text = getenv(name);
     if (!text || !*text) continue;
     (void)snprintf(place, sizeof place, "environment %s", name);
-    if (o->kind != HR_FIELD_PATHS) status = config_set(config, id, text, ORIGIN_ENVIRONMENT, place, error);
-    while (o->kind == HR_FIELD_PATHS && *text && status == HR_OK) { /* like PATH: colons between them */
+    if (o->kind != HR_FIELD_PATHS || o->one_each) {
+      status = config_set(config, id, text, ORIGIN_ENVIRONMENT, place, error);
+      if (status != HR_OK) return status;
+      continue;
+    }
+    while (*text && status == HR_OK) { /* like PATH: colons between them */
       size_t length = strcspn(text, ":");
       char *path = text_copy(text, length);
       if (length > 0) status = config_set(config, id, path, ORIGIN_ENVIRONMENT, place, error);

@@ -8,19 +8,11 @@
 
 #include <headroom/run.h>
 
+#include "cli/answer.h"
 #include "cli/commands.h"
-#include "cli/speech.h"
-#include "cli/talk.h"
 #include "cli/text.h"
 
 static const size_t PROMPT_LIMIT = (size_t)1 << 28; /* bytes; beyond any context */
-
-typedef struct writer {
-  cli_talk talk;
-  const cli_speech *speech;
-  cli_listener listener;
-  bool as_json, quiet;
-} writer;
 
 /* ---- the prompt ---- */
 
@@ -65,37 +57,9 @@ static hr_status read_prompt(const cli_config *config, char **text, size_t *coun
 
 /* ---- the output ---- */
 
-static void say(char *text, size_t bytes) {
-  (void)fwrite(text, 1, bytes, stdout);
-  (void)fflush(stdout);
-  free(text);
-}
-
-static void on_token(void *context, int32_t token) {
-  writer *out = context;
+static void print_json(const cli_answer *out, const hr_generate_result *result) {
   size_t bytes;
-  char *text = listener_take(&out->listener, token, &bytes);
-  if (out->as_json) {
-    free(text);
-  } else if (text) {
-    say(text, bytes);
-  } else {
-    (void)printf("%s%d", out->listener.count > 1 ? " " : "", token);
-    (void)fflush(stdout);
-  }
-}
-
-static void on_event(void *context, const hr_event *event) {
-  writer *out = context;
-  /* A plan that fits is no news here; one that does not is. */
-  if (event->kind == HR_EVENT_PLANNED && event->plan && hr_plan_get(event->plan)->fits) return;
-  if (event->kind == HR_EVENT_LOADED) return;
-  talk_event(&out->talk, event);
-}
-
-static void print_json(const writer *out, const hr_generate_result *result) {
-  size_t bytes = 0;
-  char *text = out->speech->bytes || out->speech->tokenizer ? listener_text(&out->listener, &bytes) : NULL;
+  char *text = answer_text(out, &bytes);
   json_writer json;
   json_write_begin(&json, stdout);
   json_write_count(&json, "prompt_tokens", result->prompt_tokens);
@@ -106,6 +70,7 @@ static void print_json(const writer *out, const hr_generate_result *result) {
   for (size_t i = 0; i < out->listener.count; i++) json_write_integer(&json, NULL, out->listener.tokens[i]);
   json_write_close(&json, ']');
   json_write_bool(&json, "stopped_by_end", result->stopped_by_end);
+  json_write_bool(&json, "stopped_by_text", out->stopped);
   json_write_number(&json, "prefill_seconds", result->prefill_seconds);
   json_write_number(&json, "decode_seconds", result->decode_seconds);
   talk_write_tiers(&json, result->planned_bytes, result->reserved_bytes);
@@ -113,19 +78,15 @@ static void print_json(const writer *out, const hr_generate_result *result) {
   free(text);
 }
 
-static void print_end(writer *out, const hr_generate_result *result) {
+static void print_end(const cli_answer *out, const hr_generate_result *result) {
   double seconds = result->decode_seconds;
-  size_t bytes;
-  char *rest = listener_rest(&out->listener, &bytes);
-  say(rest, bytes);
-  (void)putchar('\n');
-  (void)fflush(stdout);
-  if (out->quiet) return;
   (void)fprintf(stderr, "%llu tokens read in %s, %llu made in %s", (unsigned long long)result->prompt_tokens,
                 SECONDS_TEXT(result->prefill_seconds), (unsigned long long)result->new_tokens, SECONDS_TEXT(seconds));
   if (seconds > 0) (void)fprintf(stderr, " (%s tokens/s)", COUNT_TEXT((double)result->new_tokens / seconds));
   (void)fprintf(stderr, ", %s reserved as planned%s\n", SIZE_TEXT(result->reserved_bytes[HR_TIER_DEVICE]),
-                result->stopped_by_end ? "; the model ended the text" : "");
+                out->stopped             ? "; it ended at a stop text"
+                : result->stopped_by_end ? "; the model ended the text"
+                                         : "");
 }
 
 /* ---- the command ---- */
@@ -139,14 +100,30 @@ typedef struct prompt_input {
 } prompt_input;
 
 static hr_status check_chat(const cli_config *config, hr_error *error) {
-  const char *const *const of_chats[] = {&config->own.system, &config->run.data.chat_template};
+  const struct {
+    const void *member;
+    bool given;
+  } of_chats[] = {{&config->own.system, config->own.system != NULL},
+                  {&config->run.data.chat_template, config->run.data.chat_template != NULL},
+                  {&config->own.render, config->own.render}};
   for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
-    if (*of_chats[k] && !config->own.chat) {
+    if (of_chats[k].given && !config->own.chat) {
       hri_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands",
-               option_get(option_at(config, of_chats[k]))->name);
+               option_get(option_at(config, of_chats[k].member))->name);
       return hri_hint(error, HR_ERROR_USAGE, "add --chat");
     }
   return HR_OK;
+}
+
+static hr_status take_ids(const cli_config *config, const hr_model *model, prompt_input *in, hr_error *error) {
+  cli_turns turns = {0};
+  hr_status status;
+  if (!config->own.chat) return speech_ids(&in->speech, model, in->text, in->count, &in->ids, &in->id_count, error);
+  if (config->own.system) turns_add(&turns, "system", config->own.system, strlen(config->own.system));
+  turns_add(&turns, "user", in->text, in->count);
+  status = speech_turns(&in->speech, &turns, config->own.render ? stderr : NULL, &in->ids, &in->id_count, error);
+  turns_close(&turns);
+  return status;
 }
 
 /* The job needs the context, the context the prompt's tokens. */
@@ -160,8 +137,7 @@ static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) 
     return status != HR_OK ? status : config_job(config, HR_PURPOSE_GENERATE, error);
   status = hr_model_open(source, &model, error);
   if (status == HR_OK) status = speech_open(&in->speech, &model, config->own.chat, &config->run.data, error);
-  if (status == HR_OK)
-    status = speech_ids(&in->speech, &model, config->own.system, in->text, in->count, &in->ids, &in->id_count, error);
+  if (status == HR_OK) status = take_ids(config, &model, in, error);
   if (status != HR_OK) return status;
   context = in->id_count + config->own.max_tokens;
   if (!config_chosen(config, &config->job.context_length))
@@ -170,30 +146,19 @@ static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) 
 }
 
 static hr_status run(cli_config *config, const prompt_input *in, hr_error *error) {
-  writer out = {.speech = &in->speech, .listener = {.speech = &in->speech}};
+  cli_answer out;
   hr_generate_options options;
   hr_generate_result result;
-  hr_status status;
-  hr_generate_options_init(&options);
+  hr_status status = answer_begin(&out, config, &in->speech, &options, error);
+  memset(&result, 0, sizeof result);
   options.prompt_ids = in->ids;
   options.prompt_id_count = in->id_count;
-  options.max_tokens = config->own.max_tokens;
-  options.temperature = config->own.temperature;
-  options.top_k = config->own.top_k;
-  options.top_p = config->own.top_p;
-  options.seed = config->job.seed;
-  options.on_event = on_event;
-  options.on_token = on_token;
-  options.context = &out;
-  memset(&result, 0, sizeof result);
-  out.as_json = config->own.json;
-  out.quiet = config->own.quiet;
-  talk_begin(&out.talk, config);
-  status = hr_generate(&config->job, &options, &result, error);
-  if (status == HR_OK && out.as_json) print_json(&out, &result);
-  else if (status == HR_OK) print_end(&out, &result);
-  else if (out.listener.count > 0 && !out.as_json) (void)putchar('\n');
-  listener_close(&out.listener);
+  out.silent = config->own.json;
+  if (status == HR_OK) status = hr_generate(&config->job, &options, &result, error);
+  if (status == HR_OK || out.listener.count > 0) answer_end(&out);
+  if (status == HR_OK && out.silent) print_json(&out, &result);
+  else if (status == HR_OK && !config->own.quiet) print_end(&out, &result);
+  answer_close(&out);
   return status;
 }
 

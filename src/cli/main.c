@@ -50,6 +50,15 @@ const cli_command commands[] = {
      "headroom generate ./SmolLM2-135M-Instruct --chat --prompt 'What is a budget?' --temperature 0\n"
      "headroom generate run/final --prompt-file - --temperature 0 < prompt.txt",
      command_generate},
+    {"chat", "MODEL [OPTIONS]", "a conversation with a model", HR_FOR_CHAT, 0,
+     "Reads a message per line and answers it, as `headroom generate --chat` answers one. The KV cache is kept: of each turn "
+     "only what is new is computed. Ctrl-C stops an answer, Ctrl-D or /exit leaves, /reset begins anew. Answers go to standard "
+     "output and all else to standard error, so that a pipe can hold the conversation.\n"
+     "When the context is full the oldest messages are left out, which is said; --context makes room for more.",
+     "headroom chat ./SmolLM2-135M-Instruct\n"
+     "headroom chat ./base --adapter run/final --system 'Answer in one sentence.' --temperature 0\n"
+     "printf 'What is a budget?\\nAnd a plan?\\n' | headroom chat ./SmolLM2-135M-Instruct --max-tokens 60 --quiet",
+     command_chat},
     {"devices", "[NAME] [OPTIONS]", "the devices that a plan can be made for", HR_FOR_DEVICES, 1,
      "Lists this machine's CPU and the table of devices with their published figures; with NAME, all that is known of "
      "one.\n"

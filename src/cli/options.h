@@ -25,10 +25,12 @@
 
 /* What is no field of a job or a run. Texts are owned by the configuration. */
 typedef struct cli_settings {
-  const char *prompt, *prompt_file, *system; /* generate */
-  bool chat;
+  const char *prompt, *prompt_file, *system; /* generate, chat */
+  const char *const *stop;
+  uint32_t stop_count;
+  bool chat, render;
   uint64_t max_tokens;
-  double temperature, top_p;
+  double temperature, top_p, min_p, repetition_penalty;
   uint32_t top_k;
   hr_purpose purpose; /* plan: --for */
   const char *table, *dump, *engine, *snapshot;

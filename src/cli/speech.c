@@ -42,9 +42,26 @@ static void put_message(json_writer *json, const char *role, const char *content
   json_write_close(json, '}');
 }
 
-/* [{"role": "system", ...}, {"role": "user", ...}] through the template. */
-static hr_status render(const cli_speech *s, const char *system, const char *text, size_t bytes, hr_rendered *out,
-                        hr_error *error) {
+void turns_add(cli_turns *t, const char *role, const char *text, size_t bytes) {
+  if (t->count == t->capacity)
+    t->items = text_grow(t->items, (t->capacity = t->capacity ? 2 * t->capacity : 16) * sizeof *t->items);
+  t->items[t->count++] = (cli_turn){.role = role, .text = text_copy(text, bytes), .bytes = bytes};
+}
+
+void turns_remove(cli_turns *t, size_t first, size_t count) {
+  for (size_t k = first; k < first + count; k++) free(t->items[k].text);
+  memmove(t->items + first, t->items + first + count, (t->count - first - count) * sizeof *t->items);
+  t->count -= count;
+}
+
+void turns_close(cli_turns *t) {
+  if (t->count > 0) turns_remove(t, 0, t->count);
+  free(t->items);
+  *t = (cli_turns){0};
+}
+
+/* {"messages": [{"role": "system", ...}, {"role": "user", ...}, ...]} through the template. */
+static hr_status render(const cli_speech *s, const cli_turns *turns, hr_rendered *out, hr_error *error) {
   char *messages = NULL;
   size_t count = 0;
   FILE *stream = open_memstream(&messages, &count);
@@ -53,8 +70,8 @@ static hr_status render(const cli_speech *s, const char *system, const char *tex
   if (!stream) return hri_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
   json_write_begin(&json, stream);
   json_write_open(&json, "messages", '[');
-  if (system) put_message(&json, "system", system, strlen(system));
-  put_message(&json, "user", text, bytes);
+  for (size_t k = 0; k < turns->count; k++)
+    put_message(&json, turns->items[k].role, turns->items[k].text, turns->items[k].bytes);
   json_write_close(&json, ']');
   json_write_end(&json);
   status = fclose(stream) == 0 ? hr_chat_render(s->chat, messages, count, true, out, error)
@@ -63,23 +80,30 @@ static hr_status render(const cli_speech *s, const char *system, const char *tex
   return status;
 }
 
-static hr_status encode(const cli_speech *s, const char *system, const char *text, size_t bytes, int32_t **ids,
+static hr_status encode(const cli_speech *s, const char *text, size_t bytes, unsigned how, int32_t **ids,
                         uint64_t *count, hr_error *error) {
   hr_tokens tokens = {0};
-  hr_rendered rendered = {0};
-  hr_status status = HR_OK;
-  if (s->chat) status = render(s, system, text, bytes, &rendered, error);
-  if (status == HR_OK)
-    status = s->chat ? hr_tokenizer_encode(s->tokenizer, rendered.text, rendered.bytes, 0, &tokens, error)
-                     : hr_tokenizer_encode(s->tokenizer, text, bytes, HR_ENCODE_SPECIAL, &tokens, error);
+  hr_status status = hr_tokenizer_encode(s->tokenizer, text, bytes, how, &tokens, error);
   if (status == HR_OK && tokens.count == 0) status = hri_fail(error, HR_ERROR_USAGE, "the prompt has no tokens");
   if (status == HR_OK) {
     *ids = text_alloc(tokens.count * sizeof **ids);
     memcpy(*ids, tokens.ids, tokens.count * sizeof **ids);
     *count = tokens.count;
   }
-  hr_rendered_deinit(&rendered);
   hr_tokens_deinit(&tokens);
+  return status;
+}
+
+hr_status speech_turns(const cli_speech *s, const cli_turns *turns, FILE *show, int32_t **ids, uint64_t *count,
+                       hr_error *error) {
+  hr_rendered rendered = {0};
+  hr_status status = render(s, turns, &rendered, error);
+  if (status == HR_OK && show) {
+    (void)fwrite(rendered.text, 1, rendered.bytes, show);
+    (void)fputs(rendered.bytes > 0 && rendered.text[rendered.bytes - 1] == '\n' ? "" : "\n", show);
+  }
+  if (status == HR_OK) status = encode(s, rendered.text, rendered.bytes, 0, ids, count, error);
+  hr_rendered_deinit(&rendered);
   return status;
 }
 
@@ -111,9 +135,9 @@ static hr_status read_ids(const char *text, size_t count, const hr_model *model,
   return *id_count ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the prompt holds no token id");
 }
 
-hr_status speech_ids(const cli_speech *s, const hr_model *model, const char *system, const char *text, size_t bytes,
-                     int32_t **ids, uint64_t *count, hr_error *error) {
-  if (s->tokenizer) return encode(s, system, text, bytes, ids, count, error);
+hr_status speech_ids(const cli_speech *s, const hr_model *model, const char *text, size_t bytes, int32_t **ids,
+                     uint64_t *count, hr_error *error) {
+  if (s->tokenizer) return encode(s, text, bytes, HR_ENCODE_SPECIAL, ids, count, error);
   *ids = text_alloc((bytes + 1) * sizeof **ids);
   if (!s->bytes) return read_ids(text, bytes, model, *ids, count, error);
   for (size_t i = 0; i < bytes; i++) (*ids)[i] = (unsigned char)text[i];

@@ -3,6 +3,7 @@
 #define CLI_SPEECH_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include <headroom/chat.h>
 #include <headroom/model.h>
@@ -21,10 +22,31 @@ hr_status speech_open(cli_speech *speech, const hr_model *model, bool chat, cons
                       hr_error *error);
 void speech_close(cli_speech *speech);
 
-/* The ids of a prompt, in new memory (free): text as it is, or the first turn of a conversation behind `system` (may be
- * NULL); without a tokenizer the bytes, or a list of ids ("15496 995"). */
-hr_status speech_ids(const cli_speech *speech, const hr_model *model, const char *system, const char *text,
-                     size_t bytes, int32_t **ids, uint64_t *count, hr_error *error);
+/* What was said in a conversation: texts are owned. */
+typedef struct cli_turn {
+  const char *role; /* a literal */
+  char *text;
+  size_t bytes;
+} cli_turn;
+
+typedef struct cli_turns {
+  cli_turn *items;
+  size_t count, capacity;
+} cli_turns;
+
+void turns_add(cli_turns *turns, const char *role, const char *text, size_t bytes);
+/* Takes `count` turns from `first` on out of it. */
+void turns_remove(cli_turns *turns, size_t first, size_t count);
+void turns_close(cli_turns *turns);
+
+/* The ids of a prompt that is continued as it stands, in new memory (free); without a tokenizer the bytes, or a list of
+ * ids ("15496 995"). */
+hr_status speech_ids(const cli_speech *speech, const hr_model *model, const char *text, size_t bytes, int32_t **ids,
+                     uint64_t *count, hr_error *error);
+/* The ids of a conversation with the beginning of an answer, as the chat template writes it, in new memory (free).
+ * `show` (may be NULL) gets the template's text. */
+hr_status speech_turns(const cli_speech *speech, const cli_turns *turns, FILE *show, int32_t **ids, uint64_t *count,
+                       hr_error *error);
 
 /* Text that grows token by token. What a token adds shows when its characters are whole. */
 typedef struct cli_listener {

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/scratch.h"
+#include "data/paths.h"
 #include "data/source.h"
 
 enum { VERSION = 1, BLOCK_BYTES = 64 * 1024, PATH_BYTES = 4096, LARGE_BYTES = 1 << 20 };
@@ -50,14 +51,14 @@ static hr_status digest_file(hri_dataset *dataset, hri_data_source *source, hr_e
     status = hri_reader_fill(&reader, error);
   }
   if (status == HR_OK) status = hri_reader_finish(&reader, error);
-  hri_digest_add_u64(&dataset->digest, reader.offset);
+  hri_digest_add_u64(&dataset->digest, reader.raw_bytes);
   hri_reader_close(&reader);
   return status;
 }
 
 /* Files are taken for what they are by the ends of their names, too. */
 static void digest_ending(hri_digest *digest, const char *path) {
-  const char *dot = strrchr(path, '.');
+  const char *dot = hri_path_ending(path, NULL);
   for (; dot && *dot; dot++) hri_digest_add_u64(digest, (uint64_t)((unsigned char)*dot | 32));
   hri_digest_add_u64(digest, 0);
 }

@@ -10,9 +10,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json.h"
 #include "base/json_scan.h"
+#include "chat/render.h"
 #include "data/records.h"
 
 enum { TALK_BYTES = 4 << 20, WHERE_BYTES = 512 };
@@ -249,39 +251,79 @@ static void add_raw(converter *c, hri_slice slice) {
 }
 
 /* The names that ShareGPT files use for who speaks (LLaMA-Factory, axolotl). */
+static const char *const speakers[][2] = {
+    {"human", "user"},
+    {"user", "user"},
+    {"gpt", "assistant"},
+    {"assistant", "assistant"},
+    {"chatgpt", "assistant"},
+    {"bing", "assistant"},
+    {"bard", "assistant"},
+    {"model", "assistant"},
+    {"bot", "assistant"},
+    {"system", "system"},
+    {"tool", "tool"},
+    {"observation", "tool"},
+    {"function_response", "tool"},
+    {"function_call", "assistant"},
+};
+enum { SPEAKERS = sizeof speakers / sizeof *speakers };
+
+/* The roles of messages, as OpenAI and the templates of public models have them. */
+static const char *const roles[] = {"user", "assistant", "system", "tool", "developer", "function", "ipython", NULL};
+
 static const char *role_of(const char *from) {
-  static const char *const table[][2] = {
-      {"human", "user"},
-      {"user", "user"},
-      {"gpt", "assistant"},
-      {"assistant", "assistant"},
-      {"chatgpt", "assistant"},
-      {"bing", "assistant"},
-      {"bard", "assistant"},
-      {"model", "assistant"},
-      {"bot", "assistant"},
-      {"system", "system"},
-      {"tool", "tool"},
-      {"observation", "tool"},
-      {"function_response", "tool"},
-      {"function_call", "assistant"},
-  };
-  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-    if (strcmp(from, table[i][0]) == 0) return table[i][1];
+  for (size_t i = 0; i < SPEAKERS; i++)
+    if (strcmp(from, speakers[i][0]) == 0) return speakers[i][1];
   return NULL;
+}
+
+/* What a person meant by a name that nobody has: another spelling, a slip, or the name that the other format uses. */
+static const char *role_meant(const char *name, bool sharegpt) {
+  hri_near search;
+  for (size_t i = 0; sharegpt && i < SPEAKERS; i++)
+    if (strcasecmp(name, speakers[i][0]) == 0) return speakers[i][0];
+  for (size_t i = 0; !sharegpt && roles[i]; i++)
+    if (strcasecmp(name, roles[i]) == 0) return roles[i];
+  if (!sharegpt && role_of(name)) return role_of(name);
+  hri_near_begin(&search, name);
+  for (size_t i = 0; sharegpt && i < SPEAKERS; i++) hri_near_offer(&search, speakers[i][0]);
+  for (size_t i = 0; !sharegpt && roles[i]; i++) hri_near_offer(&search, roles[i]);
+  return hri_near_end(&search);
+}
+
+static hr_status unknown_role(const converter *c, const hri_turn *turn, hr_error *error) {
+  const char *meant = role_meant(turn->role, turn->sharegpt);
+  char hint[120];
+  (void)snprintf(
+      hint, sizeof hint,
+      meant ? "did you mean '%s'?"
+      : turn->sharegpt
+          ? "known are human, user, gpt, assistant, system, tool, observation, function_call"
+          : "known are user, assistant, system, tool, developer, function, ipython, and what the chat template names",
+      meant);
+  if (turn->sharegpt) return fail_row(c, error, hint, "nobody knows who '%.60s' is", turn->role);
+  return fail_row(c, error, hint, "nobody knows the role '%.60s'", turn->role);
+}
+
+/* A template writes whatever role it is given, and an answer under a mistyped one would not count in the loss: so a
+ * role is a common one, or one that the template has in quotes. */
+static bool is_role(const converter *c, const char *role) {
+  for (size_t i = 0; roles[i]; i++)
+    if (strcmp(role, roles[i]) == 0) return true;
+  return hri_chat_quotes(c->dataset->chat, role);
 }
 
 static hr_status add_message(converter *c, const hri_turn *turn, hr_error *error) {
   const char *role = turn->role;
   talk_separate(c);
   if (!turn->sharegpt) {
+    if (!is_role(c, role)) return unknown_role(c, turn, error);
     add_raw(c, turn->object);
     return talk_end_message(c, strcmp(role, "assistant") == 0, error);
   }
   role = role_of(turn->role);
-  if (!role)
-    return fail_row(c, error, "known are human, user, gpt, assistant, system, tool, observation, function_call",
-                    "nobody knows who '%.60s' is", turn->role);
+  if (!role) return unknown_role(c, turn, error);
   hri_text_add(&c->talk.json, "{\"role\":\"%s\",\"content\":", role);
   add_raw(c, turn->content);
   hri_text_add(&c->talk.json, "}");

@@ -71,6 +71,29 @@ static hr_status create(const hri_dataset_options *options, hri_dataset **made, 
   return take_paths(dataset, options, error);
 }
 
+/* Passing over all rows of a file is a mistake about the file, not about rows. */
+static hr_status check_rows(const hri_dataset *dataset, const hri_data_source *source, uint64_t broken, uint64_t empty,
+                            hr_error *error) {
+  const hri_data_found *found = &dataset->found;
+  uint64_t count = found->broken_count - broken;
+  const char *first = broken < HR_DATA_BROKEN ? found->broken[broken] : found->broken[HR_DATA_BROKEN - 1];
+  hr_status code;
+  if (count == 0 || source->documents > 0 || found->empty_count > empty) return HR_OK;
+  code = count == 1
+             ? hri_fail(error, HR_ERROR_INPUT, "%s: its only row is broken", source->path)
+             : hri_fail(error, HR_ERROR_INPUT, "%s: all %llu rows are broken", source->path, (unsigned long long)count);
+  if (broken < HR_DATA_BROKEN) return hri_hint(error, code, "correct the file or leave it out; the first: %s", first);
+  return hri_hint(error, code, "correct the file or leave it out; without --skip-bad the first row is named");
+}
+
+static hr_status read_rows(hri_dataset *dataset, hri_data_source *source, hri_reader *reader, hr_error *error) {
+  uint64_t broken = dataset->found.broken_count, empty = dataset->found.empty_count;
+  if (source->format == HR_DATA_TOKENS && source->container != HRI_JSON_ARRAY)
+    HRI_TRY(hri_data_read_ids(dataset, reader, error));
+  else HRI_TRY(hri_data_read_records(dataset, reader, error));
+  return check_rows(dataset, source, broken, empty, error);
+}
+
 static hr_status read_content(hri_dataset *dataset, hri_data_source *source, hri_reader *reader, hr_error *error) {
   if (hri_reader_left(reader) == 0) dataset->found.facts |= HRI_DATA_EMPTY_FILE;
   HRI_TRY(hri_data_detect(dataset, source, reader, error));
@@ -83,18 +106,26 @@ static hr_status read_content(hri_dataset *dataset, hri_data_source *source, hri
     dataset->found.facts |= HRI_DATA_MARK_DROPPED;
   }
   if (source->container == HRI_PLAIN) HRI_TRY(hri_data_read_text(dataset, reader, error));
-  else if (source->format == HR_DATA_TOKENS && source->container == HRI_JSONL)
-    HRI_TRY(hri_data_read_ids(dataset, reader, error));
-  else HRI_TRY(hri_data_read_records(dataset, reader, error));
+  else HRI_TRY(read_rows(dataset, source, reader, error));
   return hri_reader_finish(reader, error);
+}
+
+/* Bare token ids may begin with any bytes, so bins are never taken for packed. */
+static hr_status unpack(const hri_dataset *dataset, const hri_data_source *source, hri_reader *reader,
+                        hr_error *error) {
+  size_t bytes;
+  const char *ending = hri_path_ending(source->path, &bytes);
+  bool says_packed = ending && ending[bytes]; /* "ids.bin.gz" is refused by its name, later */
+  return hri_data_is_bin(dataset, source->path) && !says_packed ? HR_OK : hri_reader_unpack(reader, error);
 }
 
 static hr_status read_source(hri_dataset *dataset, hri_data_source *source, hr_error *error) {
   hri_reader reader;
   hr_status status = hri_reader_open(&reader, source->path, &dataset->digest, error);
   source->stamp = reader.stamp;
+  if (status == HR_OK) status = unpack(dataset, source, &reader, error);
   if (status == HR_OK) status = read_content(dataset, source, &reader, error);
-  hri_digest_add_u64(&dataset->digest, reader.offset);
+  hri_digest_add_u64(&dataset->digest, reader.raw_bytes);
   hri_reader_close(&reader);
   return status;
 }
@@ -186,9 +217,10 @@ static bool reads_in_place(hri_dataset *dataset) {
     hri_data_source *source = &dataset->sources[i];
     hri_reader reader;
     hr_status status = hri_reader_open(&reader, source->path, &unused, NULL);
+    if (status == HR_OK) status = unpack(dataset, source, &reader, NULL);
     if (status == HR_OK) status = hri_data_detect(dataset, source, &reader, NULL);
-    all = status == HR_OK &&
-          (source->container == HRI_BIN || (source->container == HRI_PLAIN && !dataset->options->tokenizer));
+    all = status == HR_OK && (source->container == HRI_BIN ||
+                              (source->container == HRI_PLAIN && !source->unpacked && !dataset->options->tokenizer));
     hri_reader_close(&reader);
   }
   return all;

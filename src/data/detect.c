@@ -3,21 +3,23 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
+
+#include "data/paths.h"
+#include "data/unpack.h"
 
 /* ---- the fields of the first rows ---- */
 
-enum { KNOWN_FIELDS = 10, LISTED_BYTES = 160 };
+enum { KNOWN_FIELDS = 12, LISTED_BYTES = 160, CHOSEN = 10, REJECTED = 11 };
 
-/* The first that a row has decides. */
+/* The first that a row has decides. The last two are no format: they tell preference rows apart. */
 static const struct {
   const char *name;
   hr_data_format format;
 } known[KNOWN_FIELDS] = {
-    {"input_ids", HR_DATA_TOKENS},      {"messages", HR_DATA_MESSAGES}, {"conversations", HR_DATA_SHAREGPT},
-    {"prompt", HR_DATA_PROMPT},         {"completion", HR_DATA_PROMPT}, {"instruction", HR_DATA_ALPACA},
-    {"text", HR_DATA_TEXT_FIELD},       {"labels", HR_DATA_TOKENS},     {"seq_lengths", HR_DATA_TOKENS},
-    {"attention_mask", HR_DATA_TOKENS},
+    {"input_ids", HR_DATA_TOKENS},      {"messages", HR_DATA_MESSAGES},      {"conversations", HR_DATA_SHAREGPT},
+    {"prompt", HR_DATA_PROMPT},         {"completion", HR_DATA_PROMPT},      {"instruction", HR_DATA_ALPACA},
+    {"text", HR_DATA_TEXT_FIELD},       {"labels", HR_DATA_TOKENS},          {"seq_lengths", HR_DATA_TOKENS},
+    {"attention_mask", HR_DATA_TOKENS}, [CHOSEN] = {"chosen", HR_DATA_AUTO}, [REJECTED] = {"rejected", HR_DATA_AUTO},
 };
 
 typedef struct names {
@@ -74,15 +76,35 @@ static hr_status unknown_fields(const char *path, const names *n, hr_error *erro
       HRI_READER_BYTES >> 10);
 }
 
+/* Pairs of answers, with nothing else in them that could be learned: a prompt alone is none. */
+static bool are_preferences(const names *n) {
+  const uint32_t pair = 1u << CHOSEN | 1u << REJECTED;
+  if ((n->seen & pair) != pair) return false;
+  for (uint32_t k = 0; k < CHOSEN; k++)
+    if (n->seen & 1u << k && strcmp(known[k].name, "prompt") != 0) return false;
+  return true;
+}
+
+static hr_status preferences(const char *path, hr_error *error) {
+  hr_status code = hri_fail(
+      error, HR_ERROR_INPUT,
+      "%s: preference rows, each with a better (chosen) and a worse answer (rejected), as DPO learns from them; Headroom learns from single answers",
+      path);
+  return hri_hint(
+      error, code,
+      "to learn the better answers, rename chosen: to messages where it is a list of them, to completion where it is text beside a prompt");
+}
+
 static hr_status detect_rows(hri_data_source *source, const char *at, const char *end, hr_error *error) {
   names n = {0};
   source->format = HR_DATA_TOKENS; /* whose reader says best what stands there instead of rows */
   for (int tries = 0; tries < 16 && n.seen == 0; tries++) { /* the first rows may be broken */
     while (at < end && *at != '{') at++;
     if (at == end) break;
-    at = collect(at, end, source->container == HRI_JSONL, &n);
+    at = collect(at, end, source->container != HRI_JSON_ARRAY, &n);
   }
-  for (uint32_t k = 0; k < KNOWN_FIELDS; k++) {
+  if (are_preferences(&n)) return preferences(source->path, error);
+  for (uint32_t k = 0; k < CHOSEN; k++) {
     if (!(n.seen & 1u << k)) continue;
     source->format = known[k].format;
     return HR_OK;
@@ -91,13 +113,6 @@ static hr_status detect_rows(hri_data_source *source, const char *at, const char
 }
 
 /* ---- the file ---- */
-
-static bool has_extension(const char *path, const char *const *list) {
-  const char *dot = strrchr(path, '.');
-  for (; dot && *list; list++)
-    if (strcasecmp(dot, *list) == 0) return true;
-  return false;
-}
 
 static uint32_t read_u32(const char *at) {
   const unsigned char *b = (const unsigned char *)at;
@@ -110,15 +125,33 @@ static hri_container container_of(const char *at, const char *end) {
   return at < end && *at == '[' ? HRI_JSON_ARRAY : HRI_JSONL;
 }
 
+static hr_status packed_bin(const char *path, const char *form, hr_error *error) {
+  hr_status code =
+      hri_fail(error, HR_ERROR_INPUT, "%s: token bins are read in place, and this one is a %s file", path, form);
+  return hri_hint(error, code, "unpack it first");
+}
+
+static hr_status rows_as_text(const char *path, const char *form, hr_error *error) {
+  hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: the rows of a %s file are no plain text", path, form);
+  return hri_hint(error, code, "leave --format away, or name one of rows, such as text-field");
+}
+
+bool hri_data_is_bin(const hri_dataset *dataset, const char *path) {
+  static const char *const bin[] = {".bin", NULL};
+  hr_data_format format = dataset->options->format;
+  return format == HR_DATA_NANOGPT || format == HR_DATA_LLMC || (format == HR_DATA_AUTO && hri_path_ends(path, bin));
+}
+
 hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader,
                           hr_error *error) {
-  static const char *const json[] = {".jsonl", ".json-lines", ".ndjson", ".json", NULL}, *const bin[] = {".bin", NULL};
+  static const char *const json[] = {".jsonl", ".json-lines", ".ndjson", ".json", NULL};
   const char *at = reader->next, *end = reader->end;
   hr_data_format format = dataset->options->format;
-  bool is_bin = format == HR_DATA_NANOGPT || format == HR_DATA_LLMC ||
-                (format == HR_DATA_AUTO && has_extension(source->path, bin));
+  bool is_bin = hri_data_is_bin(dataset, source->path);
   source->format = format;
   source->container = HRI_PLAIN;
+  source->unpacked = reader->unpack != NULL;
+  if (is_bin && source->unpacked) return packed_bin(source->path, reader->unpack->name, error);
   if (is_bin) {
     uint32_t magic = end - at >= 4 ? read_u32(at) : 0;
     source->container = HRI_BIN;
@@ -126,8 +159,15 @@ hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, c
       source->format = magic == 20240520 || magic == 20240801 ? HR_DATA_LLMC : HR_DATA_NANOGPT;
     return HR_OK;
   }
+  HRI_TRY(hri_data_check_foreign(dataset, reader, error));
+  if (reader->unpack && reader->unpack->rows) {
+    source->container = HRI_PARQUET;
+    if (format == HR_DATA_TEXT || format == HR_DATA_LINES)
+      return rows_as_text(source->path, reader->unpack->name, error);
+    return format == HR_DATA_AUTO ? detect_rows(source, at, end, error) : HR_OK;
+  }
   if (format == HR_DATA_TEXT || format == HR_DATA_LINES) return HR_OK;
-  if (format == HR_DATA_AUTO && !has_extension(source->path, json)) {
+  if (format == HR_DATA_AUTO && !hri_path_ends(source->path, json)) {
     source->format = HR_DATA_TEXT;
     return HR_OK;
   }

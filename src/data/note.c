@@ -45,6 +45,7 @@ static void add_group(hri_text *text, const hri_dataset *dataset, uint32_t first
   if (count > named) hri_text_add(text, " and %u more", count - named);
   hri_text_add(text, ": %s%s",
                source->container == HRI_JSONL        ? "JSONL of "
+               : source->container == HRI_PARQUET    ? "Parquet of "
                : source->container == HRI_JSON_ARRAY ? "a JSON array of "
                                                      : "",
                words[source->format]);

@@ -23,12 +23,33 @@ static hr_status push(hri_path_list *list, char *path, hr_error *error) {
   return hri_fail_memory(error, (list->count + 1) * sizeof *list->items, "the list of data files");
 }
 
-static bool is_data(const char *name) {
-  static const char *const endings[] = {".jsonl", ".json-lines", ".ndjson", ".json", ".txt", ".md", ".text", ".bin"};
-  const char *dot = strrchr(name, '.');
-  for (size_t i = 0; dot && dot != name && name[0] != '.' && i < sizeof endings / sizeof *endings; i++)
-    if (strcasecmp(dot, endings[i]) == 0) return true;
+const char *hri_path_ending(const char *path, size_t *bytes) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.'), *end, *inner;
+  if (!dot) return NULL;
+  end = dot + strlen(dot);
+  if (strcasecmp(dot, ".gz") == 0 || strcasecmp(dot, ".zst") == 0) {
+    for (inner = dot; inner > name && inner[-1] != '.'; inner--) continue;
+    if (inner - 1 > name) {
+      end = dot;
+      dot = inner - 1;
+    }
+  }
+  if (bytes) *bytes = (size_t)(end - dot);
+  return dot;
+}
+
+bool hri_path_ends(const char *path, const char *const *endings) {
+  size_t bytes;
+  const char *ending = hri_path_ending(path, &bytes);
+  for (; ending && *endings; endings++)
+    if (strlen(*endings) == bytes && strncasecmp(ending, *endings, bytes) == 0) return true;
   return false;
+}
+
+static bool is_data(const char *name) {
+  static const char *const endings[] = {".jsonl", ".json-lines", ".ndjson",  ".json", ".txt",
+                                        ".md",    ".text",       ".parquet", ".bin",  NULL};
+  return name[0] != '.' && hri_path_ends(name, endings);
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -51,7 +72,9 @@ static hr_status push_directory(hri_path_list *list, const char *path, hr_error 
     return HR_OK;
   }
   status = hri_fail(error, HR_ERROR_INPUT, "the directory %s has no data files", path);
-  return hri_hint(error, status, "data files end in .jsonl, .json, .txt, .md or .bin; name others one by one");
+  return hri_hint(
+      error, status,
+      "data files end in .jsonl, .json, .txt, .md (also with .gz or .zst behind it), .parquet or .bin; name others one by one");
 }
 
 hr_status hr_data_find(const char *const *paths, uint32_t path_count, hr_error *error) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "data/unpack.h"
 
 /* ---- Digest: eight bytes at a time, each folded in by one multiplication and one shift ---- */
 
@@ -102,31 +103,62 @@ hri_reader hri_reader_memory(const char *path, char *bytes, size_t count) {
   return reader;
 }
 
+hr_status hri_reader_raw(hri_reader *reader, char *to, size_t room, size_t *got, hr_error *error) {
+  ssize_t count;
+  do count = read(reader->fd, to, room);
+  while (count < 0 && errno == EINTR);
+  if (count < 0) return hri_fail_errno(error, errno, "read", reader->path);
+  *got = (size_t)count;
+  reader->raw_bytes += *got;
+  hri_digest_add(reader->digest, to, *got);
+  return HR_OK;
+}
+
+hr_status hri_reader_unpack(hri_reader *reader, hr_error *error) {
+  static const struct {
+    const char *magic;
+    size_t bytes;
+    hr_status (*make)(hri_reader *reader, hri_unpack **unpack, hr_error *error);
+  } forms[] = {{"\x1F\x8B\x08", 3, hri_unpack_gzip},
+               {"\x28\xB5\x2F\xFD", 4, hri_unpack_zstd},
+               {"PAR1", 4, hri_unpack_parquet}};
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    if (hri_reader_left(reader) < forms[i].bytes || memcmp(reader->next, forms[i].magic, forms[i].bytes) != 0) continue;
+    HRI_TRY(forms[i].make(reader, &reader->unpack, error));
+    reader->next = reader->end = reader->buffer;
+    reader->offset = 0;
+    reader->at_end = false;
+    return hri_reader_fill(reader, error);
+  }
+  return HR_OK;
+}
+
 hr_status hri_reader_fill(hri_reader *reader, hr_error *error) {
   size_t kept = hri_reader_left(reader);
-  char *fresh;
   if (kept > 0) memmove(reader->buffer, reader->next, kept);
   reader->next = reader->buffer;
-  reader->end = fresh = reader->buffer + kept;
+  reader->end = reader->buffer + kept;
+  *reader->end = 0;
   while (!reader->at_end && reader->end < reader->buffer + HRI_READER_BYTES) {
-    ssize_t got = read(reader->fd, reader->end, (size_t)(reader->buffer + HRI_READER_BYTES - reader->end));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return hri_fail_errno(error, errno, "read", reader->path);
-    if (got == 0) reader->at_end = true;
+    size_t room = (size_t)(reader->buffer + HRI_READER_BYTES - reader->end), got;
+    if (reader->unpack) HRI_TRY(hri_unpack_more(reader->unpack, reader->end, room, &got, error));
+    else HRI_TRY(hri_reader_raw(reader, reader->end, room, &got, error));
+    reader->at_end = got == 0;
     reader->end += got;
-    reader->offset += (uint64_t)got;
+    reader->offset += got;
   }
   *reader->end = 0;
-  hri_digest_add(reader->digest, fresh, (size_t)(reader->end - fresh));
   return HR_OK;
 }
 
 hr_status hri_reader_finish(hri_reader *reader, hr_error *error) {
-  hri_file_stamp seen = {.bytes = reader->offset, .changed = reader->stamp.changed};
+  hri_file_stamp seen = {.bytes = reader->raw_bytes, .changed = reader->stamp.changed};
   return hri_stamp_check(&seen, reader->fd, reader->path, error);
 }
 
 void hri_reader_close(hri_reader *reader) {
+  if (reader->unpack) reader->unpack->close(reader->unpack);
+  reader->unpack = NULL;
   if (reader->fd >= 0) close(reader->fd);
   hri_free(reader->buffer);
   reader->fd = -1;

@@ -13,7 +13,7 @@
 #include "data/rows.h"
 
 /* How a file holds its rows. */
-typedef enum hri_container { HRI_PLAIN = 0, HRI_JSONL, HRI_JSON_ARRAY, HRI_BIN } hri_container;
+typedef enum hri_container { HRI_PLAIN = 0, HRI_JSONL, HRI_JSON_ARRAY, HRI_BIN, HRI_PARQUET } hri_container;
 
 /* One file. */
 typedef struct hri_data_source {
@@ -21,6 +21,7 @@ typedef struct hri_data_source {
   hri_file_stamp stamp;
   hr_data_format format;
   hri_container container;
+  bool unpacked;  /* its content is what the file unpacks to: never read in place */
   uint32_t width; /* bytes per token of a file that is read in place; 0: its tokens are in the store */
   uint64_t base;  /* byte of its first token */
   uint64_t documents;
@@ -106,9 +107,14 @@ hr_status hri_data_read_bin(hri_dataset *dataset, hri_reader *reader, hr_error *
 hr_status hri_data_read_ids_record(hri_dataset *dataset, const char *path, char *bytes, size_t count, uint64_t line,
                                    hr_error *error);
 
+/* Whether a file is one of bare token ids, by the options and its name. */
+bool hri_data_is_bin(const hri_dataset *dataset, const char *path);
 /* Decides source->format and container from the options, the name and what the reader holds. */
 hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader,
                           hr_error *error);
+
+/* INPUT for a file that is certainly no text and no JSON rows, or in another encoding than UTF-8; with the remedy. */
+hr_status hri_data_check_foreign(const hri_dataset *dataset, const hri_reader *reader, hr_error *error);
 
 /* Adds a document of the current source. `labels`: its targets that count (without its first token's). */
 hr_status hri_data_add_document(hri_dataset *dataset, hri_document document, uint64_t labels, hr_error *error);

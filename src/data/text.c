@@ -15,42 +15,19 @@ typedef struct walk {
   uint64_t bytes; /* of it so far */
   uint64_t line, begin_line;
   char last;        /* its last byte */
+  bool in_place;    /* its bytes are the tokens and stay where they are */
   bool lines;       /* documents are lines: a carriage return before the line feed is no part of them */
   hri_text pending; /* tokenized: not yet done */
   hr_tokens tokens;
   uint64_t first_token;
 } walk;
 
-/* Files whose bytes are certainly not what somebody wants a model to learn. */
-static const struct {
-  const char *magic, *name, *remedy;
-} foreign[] = {
-    {"\x1F\x8B", "gzip", "unpack it first"},
-    {"\x28\xB5\x2F\xFD", "zstd", "unpack it first"},
-    {"\xFD"
-     "7zXZ",
-     "xz", "unpack it first"},
-    {"BZh91AY&SY", "bzip2", "unpack it first"},
-    {"PK\x03\x04", "zip", "unpack it first"},
-    {"PAR1", "parquet",
-     "write it as JSONL first: python3 -c \"import pandas; pandas.read_parquet('F').to_json('F.jsonl', orient='records', lines=True)\""},
-    {"ARROW1", "Arrow", "write its rows as JSONL first"},
-    {"\x93NUMPY", "NumPy", "write its token ids as JSONL with \"input_ids\", or bare with .tofile('x.bin')"},
-};
-
 static hr_status check_begin(hri_dataset *dataset, const hri_reader *reader, hr_error *error) {
-  size_t left = hri_reader_left(reader), i;
-  hr_status code;
+  size_t left = hri_reader_left(reader);
   if (!dataset->encoder->tokenizer && dataset->vocabulary < 256) {
-    code = hri_fail(error, HR_ERROR_INPUT, "%s: this model's vocabulary of %llu has no byte tokens", reader->path,
-                    (unsigned long long)dataset->vocabulary);
+    hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: this model's vocabulary of %llu has no byte tokens",
+                              reader->path, (unsigned long long)dataset->vocabulary);
     return hri_hint(error, code, "give pre-tokenized JSONL");
-  }
-  for (i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-    size_t length = strlen(foreign[i].magic);
-    if (left < length || memcmp(reader->next, foreign[i].magic, length) != 0) continue;
-    code = hri_fail(error, HR_ERROR_INPUT, "%s is a %s file, not text", reader->path, foreign[i].name);
-    return hri_hint(error, code, "%s", foreign[i].remedy);
   }
   if (left > 0 && *reader->next == '{' && memmem(reader->next, left < 256 ? left : 256, "\":", 2))
     dataset->found.facts |= HRI_DATA_LOOKS_LIKE_JSONL;
@@ -102,12 +79,11 @@ static hr_status end_tokenized(walk *w, hr_error *error) {
 /* ---- both ---- */
 
 static hr_status end_document(walk *w, hr_error *error) {
-  bool in_place = !w->dataset->encoder->tokenizer;
   uint64_t bytes = w->bytes - (w->lines && w->bytes > 0 && w->last == '\r');
   if (bytes == 0) return HR_OK;
   if (w->dataset->encoder->eos >= 0) w->dataset->found.facts |= HRI_DATA_END_ADDED;
   if (w->dataset->encoder->before_count > 0) w->dataset->found.facts |= HRI_DATA_BEGIN_ADDED;
-  if (!in_place) return end_tokenized(w, error);
+  if (!w->in_place) return end_tokenized(w, error);
   hri_document document = {.place = w->begin,
                            .length = bytes + (w->dataset->eos >= 0),
                            .source = w->dataset->current,
@@ -137,7 +113,7 @@ static hr_status take(walk *w, const char *bytes, size_t count, hr_error *error)
   w->bytes += count;
   w->last = bytes[count - 1];
   w->line += count_lines(bytes, count);
-  return w->dataset->encoder->tokenizer ? more_pending(w, bytes, count, error) : HR_OK;
+  return w->in_place ? HR_OK : more_pending(w, bytes, count, error);
 }
 
 static hr_status read_documents(walk *w, hri_reader *reader, const char *separator, hr_error *error) {
@@ -166,9 +142,10 @@ hr_status hri_data_read_text(hri_dataset *dataset, hri_reader *reader, hr_error 
   walk w = {.dataset = dataset,
             .path = reader->path,
             .line = 1,
+            .in_place = !dataset->encoder->tokenizer && !hri_data_current(dataset)->unpacked,
             .lines = hri_data_current(dataset)->format == HR_DATA_LINES};
   hr_status status = check_begin(dataset, reader, error);
-  if (!dataset->encoder->tokenizer) hri_data_current(dataset)->width = 1;
+  if (w.in_place) hri_data_current(dataset)->width = 1;
   if (status == HR_OK) status = read_documents(&w, reader, w.lines ? "\n" : dataset->options->separator, error);
   hri_text_deinit(&w.pending);
   hr_tokens_deinit(&w.tokens);

@@ -22,7 +22,7 @@ enum {
   P = HR_FOR_PLAN,
   T = HR_FOR_TRAIN,
   E = HR_FOR_EVALUATE,
-  G = HR_FOR_GENERATE,
+  G = HR_FOR_GENERATE | HR_FOR_CHAT,
   X = HR_FOR_EXPLAIN,
   D = HR_FOR_DATA,
   M = HR_FOR_MERGE,
@@ -152,7 +152,8 @@ static const hr_field fields[] = {
     {"check", HR_FIELD_FLAG, "Job", NULL, "poison dead memory and verify guard zones while running", J, JOB(check),
      .initial = "false"},
     {"context", HR_FIELD_U32, "Job", "N", "tokens that the KV cache holds, prompt and new ones", P | G,
-     JOB(context_length), COUNT(1, 0), .zero = "prompt + --max-tokens; for a plan the sequence length", ONCE},
+     JOB(context_length), COUNT(1, 0), .zero = "prompt + --max-tokens; chat: at most 4096; plan: the sequence length",
+     ONCE},
 
     {"lora", HR_FIELD_TEXT, "Job", "r=N,...",
      "train adapters of low rank and nothing else: r=16,alpha=32,targets=q_proj,v_proj (or all-linear),dropout=0.05,"
@@ -248,7 +249,8 @@ static const hr_field fields[] = {
     {"seed", HR_FIELD_U64, "Optimizer", "N", "of initial weights, row order and sampling", P | T | G, JOB(seed),
      .initial = "42", MATHEMATICS(ALGORITHM)},
 
-    {"data", HR_FIELD_PATHS, "Data", "PATH...", "files or directories: text, JSONL or JSON rows, token bins", T | E | M,
+    {"data", HR_FIELD_PATHS, "Data", "PATH...",
+     "files or directories: text, JSON or Parquet rows (.gz and .zst too), token bins", T | E | M,
      RUN_PAIR(data_paths, data_path_count), EFFECT(ALGORITHM)},
     {"eval-data", HR_FIELD_PATHS, "Data", "PATH...", "held-back files, evaluated while training", T,
      RUN_PAIR(eval_paths, eval_path_count)},

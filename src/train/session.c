@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/rng.h"
 #include "base/text.h"
 #include "data/words.h"
 #include "device/host.h"
@@ -472,52 +471,5 @@ hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, u
     ids += n;
     count -= n;
   }
-  return HR_OK;
-}
-
-typedef struct candidate {
-  float logit;
-  int32_t token;
-} candidate;
-
-static int more_likely(const void *a, const void *b) {
-  const candidate *x = a, *y = b;
-  if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
-  return x->token < y->token ? -1 : 1;
-}
-
-hr_status hri_sample(const hri_sampler *sampler, const float *logits, uint64_t vocabulary, uint64_t index,
-                     int32_t *token, hr_error *error) {
-  candidate *list;
-  uint64_t kept = vocabulary, best = 0;
-  double sum = 0, limit, draw;
-  uint32_t word[4];
-  for (uint64_t v = 1; v < vocabulary; v++)
-    if (logits[v] > logits[best]) best = v;
-  *token = (int32_t)best;
-  if (!(sampler->temperature > 0)) return HR_OK;
-  list = hri_alloc(vocabulary * sizeof *list);
-  if (!list) return hri_fail_memory(error, vocabulary * sizeof *list, "sampling");
-  for (uint64_t v = 0; v < vocabulary; v++) list[v] = (candidate){logits[v], (int32_t)v};
-  qsort(list, vocabulary, sizeof *list, more_likely);
-  if (sampler->top_k && sampler->top_k < kept) kept = sampler->top_k;
-  for (uint64_t v = 0; v < kept; v++) sum += exp(((double)list[v].logit - list[0].logit) / sampler->temperature);
-  if (sampler->top_p < 1) { /* the smallest set whose probability reaches top_p */
-    double part = 0;
-    uint64_t v = 0;
-    while (v < kept && part < sampler->top_p * sum)
-      part += exp(((double)list[v++].logit - list[0].logit) / sampler->temperature);
-    kept = v ? v : 1;
-    sum = part;
-  }
-  hri_philox(sampler->seed, 0x53414D504C45u, index, word);
-  limit = hri_uniform(word[0], word[1]) * sum;
-  draw = 0;
-  for (uint64_t v = 0; v < kept; v++) {
-    *token = list[v].token;
-    draw += exp(((double)list[v].logit - list[0].logit) / sampler->temperature);
-    if (draw > limit) break;
-  }
-  hri_free(list);
   return HR_OK;
 }

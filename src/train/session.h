@@ -95,10 +95,13 @@ hr_status hri_session_compare(const hri_session *session, uint64_t reserved[HR_T
 
 /* ---- generation over a loaded session ---- */
 
+/* Members of hr_generate_options; repetition_penalty 0 is off, too. */
 typedef struct hri_sampler {
-  double temperature, top_p;
+  double temperature, top_p, min_p, repetition_penalty;
   uint32_t top_k;
   uint64_t seed;
+  const int32_t *seen; /* tokens so far, below the vocabulary; for the penalty. Borrowed */
+  uint64_t seen_count;
 } hri_sampler;
 
 /* Feeds `count` ids behind what the cache holds (starting anew when *length is 0) and returns the next token's logits

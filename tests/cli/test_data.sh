@@ -76,4 +76,31 @@ run data lines.txt --model tiny-llama-bytes --seq 3 --truncate keep-end --docume
 expect_rc 0; expect_json 'd["packing"]["pack"] == {"rows": 2, "fill": 1, "cut_documents": 2, "dropped_documents": 0}'
 run evaluate run/final --data chat.jsonl --chat-template chatml --skip-bad --packing wrapped --loss completion --json
 expect_rc 0; expect_json 'd["tokens"] > 5'
+
+# Files as they come: what is learned from Parquet, and from the twin in gzip, is what is learned from JSONL, through the
+# cache, evaluation and a resume; another file is told.
+cp "$here/../parquet/messages.jsonl" plain.jsonl
+cp "$here/../parquet/messages-zstd-2.parquet" packed.parquet
+gzip -c plain.jsonl >packed.jsonl.gz
+train=(train micro-llama-bytes --chat-template chatml --seq 64 --threads 1 --schedule constant --quiet --skip-bad)
+run "${train[@]}" --data plain.jsonl --eval-data plain.jsonl --steps 4 --out plain; expect_rc 0
+run "${train[@]}" --data packed.parquet --eval-data packed.jsonl.gz --steps 2 --out packed; expect_rc 0
+run train --resume packed --steps 4 --allow-different steps --quiet; expect_rc 0
+cmp plain/final/model.safetensors packed/final/model.safetensors || fail 'packed data trains to other weights'
+run "${train[@]}" --data packed.parquet --steps 1 --out cached --data-cache packed/data-cache --no-quiet; expect_rc 0; expect_err 'packed.parquet: Parquet of messages, .*from the cache'
+cp packed.parquet packed.bak
+cp "$here/../parquet/messages-none-1.parquet" packed.parquet # the same rows in other bytes
+run train --resume packed --steps 6 --allow-different steps --quiet; expect_rc 2; expect_err 'data'
+mv packed.bak packed.parquet
+run train --resume packed --steps 6 --allow-different steps --quiet; expect_rc 0
+run data packed.parquet packed.jsonl.gz "${model[@]}" --skip-bad --examples 1 --json; expect_rc 0
+expect_json 'd["documents"] == 36 and d["broken_rows"] == 12' '"packed.parquet: Parquet of messages; packed.jsonl.gz: JSONL of messages" in d["note"]' \
+  'd["longest"][0]["line"] > 0 and d["examples"]'
+head -c 1000 packed.parquet >cut.parquet
+run data cut.parquet "${model[@]}"; refuses 5; expect_err 'cut.parquet is a damaged Parquet file: it has no footer \(is it whole\?\)'; expect_err 'anew'
+printf 'a,b\n1,2\n' >table.csv
+run data table.csv "${model[@]}"; refuses 5; expect_err 'table.csv is a table'; expect_err 'read_csv'
+printf '%s\n' '{"messages": [{"role": "user", "content": "q"}, {"role": "asistant", "content": "a"}]}' >slip.jsonl
+run "${train[@]}" --data slip.jsonl --out no --no-skip-bad --steps 1; refuses 5; expect_err "slip.jsonl:1: nobody knows the role 'asistant'"; expect_err "did you mean 'assistant'"
+run data slip.jsonl chat.jsonl "${model[@]}" --skip-bad; refuses 5; expect_err 'slip.jsonl: its only row is broken'
 finish

@@ -2,7 +2,7 @@
 # Help, generated texts, and what a wrong command line is told.
 source "$(dirname "$0")/common.sh"
 
-for command in plan train evaluate generate devices explain inspect replay convert help version; do
+for command in plan train evaluate generate chat devices explain inspect replay convert help version; do
   run "$command" --help; expect_rc 0; expect_no_err; expect_golden "$command-help.txt"
   cp out by_flag
   run help "$command"; expect_rc 0

@@ -769,9 +769,10 @@ static void bad_text_is_refused_by_name(void **state) {
       {BYTES(""), "bad.txt holds no token", "name files"},
       {BYTES("--"), "bad.txt holds no token", "name files"},
       {BYTES("a--b"), "no label that counts", "--seq"},
-      {BYTES("\x1F\x8B\x08\x00zzz"), "bad.txt is a gzip file, not text", "unpack"},
+      {BYTES("\x1F\x8B\x08\x00zzz"), "bad.txt is a damaged gzip file: it ends in the middle", "anew"},
       {BYTES("PK\x03\x04zzz"), "bad.txt is a zip file", "unpack"},
-      {BYTES("PAR1\x15\x04"), "bad.txt is a parquet file", "JSONL"},
+      {BYTES("PAR1\x15\x04"), "bad.txt is a damaged Parquet file: it has no footer", "anew"},
+      {BYTES("PARE\x15\x04"), "bad.txt is a Parquet file with encryption", "without encryption"},
   };
   const char *path;
   hri_dataset_options options = options_for(&path, 8, 256);

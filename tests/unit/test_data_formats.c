@@ -494,6 +494,16 @@ static const struct {
      "gpt"},
     {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"m\\u001be\\u009b\", \"value\": \"a\"}]}",
      ":2: nobody knows who 'm?e\?\?' is", "gpt"},
+    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"humna\", \"value\": \"a\"}]}",
+     ":2: nobody knows who 'humna' is", "did you mean 'human'?"},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"asistant\", \"content\": \"a\"}]}",
+     ":2: nobody knows the role 'asistant'", "did you mean 'assistant'?"},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"Assistant\", \"content\": \"a\"}]}",
+     ":2: nobody knows the role 'Assistant'", "did you mean 'assistant'?"},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"gpt\", \"content\": \"a\"}]}", ":2: nobody knows the role 'gpt'",
+     "did you mean 'assistant'?"},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"poet\", \"content\": \"a\"}]}",
+     ":2: nobody knows the role 'poet'", "known are user, assistant, system, tool"},
     {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"[{]\"}",
      ":2: the string of 'tools': line 1, column 3", ""},
     {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"7\"}",
@@ -549,11 +559,76 @@ static void broken_rows_are_named_and_skipped(void **state) {
 
 static void a_file_of_broken_rows_is_refused(void **state) {
   const char *path = write_text("all.jsonl", "{\"text\": 1}\n{\"text\": 2}\n");
+  const char *both[2] = {write_text("good.jsonl", "{\"text\": \"a\"}\n"), path};
   hri_dataset_options options = options_for(&path);
   (void)state;
   options.skip_bad = true;
-  open_fails(&options, "all.jsonl holds no token", "all rows were broken");
-  open_fails(&options, "all.jsonl holds no token", "all.jsonl: line 1, column 10: field 'text' must be a string");
+  open_fails(&options, "all.jsonl: all 2 rows are broken", "the first: ");
+  open_fails(&options, "all.jsonl: all 2 rows are broken",
+             "all.jsonl: line 1, column 10: field 'text' must be a string");
+  options.paths = both; /* however good the others are */
+  options.path_count = 2;
+  open_fails(&options, "all.jsonl: all 2 rows are broken", "all.jsonl: line 1, column 10");
+  both[1] = write_text("ids.json", "[{\"input_ids\": [-1]}]");
+  open_fails(&options, "ids.json: its only row is broken", "value -1");
+  both[1] = write_text("empty.jsonl", "{\"text\": \"\"}\n{\"text\": 2}\n"); /* not all: one row is just empty */
+  assert_string_equal(rows_of(&options), "a[$]");
+}
+
+/* What would be text without a word of warning, and is certainly none, or none in UTF-8. */
+static void foreign_files_are_refused(void **state) {
+  static const char le[] = "\xFF\xFEh\0i\0", be[] = "\xFE\xFF\0h\0i", utf32[] = "\xFF\xFE\0\0h\0\0\0";
+  char wide[64], small[64];
+  static const struct {
+    const char *name, *bytes;
+    size_t count;
+    const char *message, *hint;
+  } cases[] = {
+      {"a.txt", le, sizeof le - 1, "a.txt is text in UTF-16; data is read as UTF-8", "iconv -f UTF-16 -t UTF-8"},
+      {"a.jsonl", be, sizeof be - 1, "a.jsonl is text in UTF-16; data is read as UTF-8", "iconv -f UTF-16"},
+      {"a.txt", utf32, sizeof utf32 - 1, "a.txt is text in UTF-32", "iconv -f UTF-32"},
+      {"a.json", "PAR1", 4, "a.json is a damaged Parquet file: it has no footer", "anew"},
+      {"a.CSV", "a,b\n1,2\n", 8, "a.CSV is a table: as text a model would learn its commas", "--format text"},
+      {"a.tsv", "a\tb\n1\t2\n", 8, "a.tsv is a table: as text a model would learn its tabs", "sep='\\t'"},
+      {"a.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}", 0, "a.jsonl: preference rows",
+       "rename chosen"},
+      {"a.jsonl", "{\"chosen\": [], \"rejected\": []}", 0, "a.jsonl: preference rows", "rename chosen"},
+  };
+  const char *path;
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    path = write_file(cases[i].name, cases[i].bytes, cases[i].count ? cases[i].count : strlen(cases[i].bytes));
+    open_fails(&options, cases[i].message, cases[i].hint);
+  }
+  for (size_t i = 0; i < sizeof wide / 2; i++) {
+    wide[2 * i] = small[2 * i] = "A line.\n"[i % 8];
+    wide[2 * i + 1] = small[2 * i + 1] = 0;
+  }
+  path = write_file("w.txt", wide, sizeof wide);
+  open_fails(&options, "w.txt is text in UTF-16 without a byte order mark", "iconv -f UTF-16LE -t UTF-8");
+  path = write_file("w.txt", wide + 1, sizeof wide - 1);
+  open_fails(&options, "w.txt is text in UTF-16 without a byte order mark", "iconv -f UTF-16BE -t UTF-8");
+  small[2] = 1; /* a unit that is no letter: bytes of something else, which are learned as they stand */
+  path = write_file("w.txt", small, sizeof small);
+  hri_dataset_destroy(open_ok(&options));
+  path = write_text("t.csv", "a,b");
+  options.format = HR_DATA_TEXT; /* as it was asked for */
+  assert_string_equal(rows_of(&options), "a[,b$]");
+  options.format = HR_DATA_AUTO; /* pairs beside something to learn */
+  path = write_text("u.jsonl", "{\"prompt\": \"q\", \"completion\": \"c\", \"chosen\": \"a\", \"rejected\": \"b\"}");
+  assert_string_equal(rows_of(&options), "q[c$]");
+}
+
+/* A role that the template names is one, however rare. */
+static void a_template_brings_roles(void **state) {
+  const char *path = write_text("role.jsonl", "{\"messages\": [{\"role\": \"poet\", \"content\": \"q\"}, "
+                                              "{\"role\": \"assistant\", \"content\": \"a\"}]}");
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  options.chat = write_text("poet.jinja", "{% for m in messages %}{{ '~' if m.role == 'poet' else '' }}{{ m.content }}"
+                                          "{% endfor %}");
+  assert_string_equal(rows_of(&options), "~q[a]");
 }
 
 static void conversations_need_a_template(void **state) {
@@ -631,6 +706,8 @@ int main(void) {
       TEST(the_format_can_be_given),
       TEST(broken_rows_are_named_and_skipped),
       TEST(a_file_of_broken_rows_is_refused),
+      TEST(foreign_files_are_refused),
+      TEST(a_template_brings_roles),
       TEST(conversations_need_a_template),
       TEST(columns_that_are_not_used_are_named_once),
       TEST(refused_memory_is_a_clean_error),
