@@ -105,17 +105,18 @@ static void sweep(const char *line, limit which, uint64_t most_bytes) {
     fail_msg("%s: not before %.2f MiB of %s", line, (double)threshold / MIB, limit_names[which]);
 }
 
-/* The bounds: what the job needs without any margin, as measured (docs/memory-model.md), and 2 to 3 MiB. */
+/* The bounds: what the job needs without any margin, as measured (docs/memory-model.md), and 2 to 3 MiB. Of
+ * the address space 0.7 MiB are libzstd's, which is mapped and not touched. */
 static void test_limits_of_memory(void **state) {
   static const struct {
     const char *line;
     uint64_t most[2];
   } jobs[] = {
-      {"train micro-llama-bytes -q --seq 16 --threads 1 --steps 2 --data %d --out %o --budget 1GiB", {8, 15}},
+      {"train micro-llama-bytes -q --seq 16 --threads 1 --steps 2 --data %d --out %o --budget 1GiB", {8, 17}},
       {"train micro-gpt2-bytes -q --seq 128 --micro-batch 3 --threads 2 --precision bf16 --packing off --steps 2 --data %d --out %o --budget 1GiB",
-       {12, 20}},
-      {"evaluate %m -q --seq 16 --threads 2 --data %d --budget 1GiB", {8, 15}},
-      {"generate %m -q --threads 2 --prompt hello --max-tokens 3", {12, 15}},
+       {12, 22}},
+      {"evaluate %m -q --seq 16 --threads 2 --data %d --budget 1GiB", {8, 17}},
+      {"generate %m -q --threads 2 --prompt hello --max-tokens 3", {12, 17}},
   };
   (void)state;
   if (SANITIZED) skip();
