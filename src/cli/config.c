@@ -116,9 +116,9 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
   if (equals) return config_set(args->config, id, equals + 1, ORIGIN_FLAG, "", error);
   if (option_get(id)->kind == HR_FIELD_FLAG) { /* on and off may also stand behind it: --shuffle off */
     const char *next = args->next < args->count && !negated ? args->words[args->next] : "";
-    bool word = strcmp(next, "on") == 0 || strcmp(next, "off") == 0;
-    args->next += word;
-    return config_set(args->config, id, word ? next : negated ? "false" : "true", ORIGIN_FLAG, "", error);
+    bool said = strcmp(next, "on") == 0 || strcmp(next, "off") == 0;
+    args->next += said;
+    return config_set(args->config, id, said ? next : negated ? "false" : "true", ORIGIN_FLAG, "", error);
   }
   return take_values(args, id, error);
 }

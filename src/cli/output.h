@@ -8,6 +8,8 @@ typedef enum output_kind {
   OUTPUT_PAGE = 0,   /* of inspect --html */
   OUTPUT_SPEEDSCOPE, /* of inspect --export */
   OUTPUT_PROFILE,    /* of train --profile */
+  OUTPUT_LOG,        /* of train --log-json */
+  OUTPUT_METRICS,    /* of train --metrics-file */
   OUTPUT_OTHER       /* has no sign that Headroom wrote it */
 } output_kind;
 

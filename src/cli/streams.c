@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/output.h"
 
 /* ---- --log-json ---- */
 
@@ -107,6 +108,8 @@ hr_status streams_open(cli_streams *s, const cli_config *config, const char *run
     hri_fail(error, HR_ERROR_USAGE, "--log-json - and --json exclude each other: both are standard output");
     return hri_hint(error, HR_ERROR_USAGE, "give --log-json a FILE");
   }
+  if (s->log && strcmp(s->log, "-") != 0) HRI_TRY(output_check("log-json", s->log, OUTPUT_LOG, error));
+  if (s->metrics) HRI_TRY(output_check("metrics-file", s->metrics, OUTPUT_METRICS, error));
   if (s->log) HRI_TRY(open_log(s, config->run.resume_directory != NULL, error));
   if (s->metrics) HRI_TRY(hri_file_can_replace(s->metrics, error));
   s->board_in_run = board && strcmp(board, option_get(option_at(config, &config->own.tensorboard))->alone) == 0;

@@ -14,7 +14,6 @@
 /* A tokenizer that stays for samples: 76 bytes for each of 49,152 tokens measured, longer ones take more. */
 static const uint64_t TOKENIZER_BYTES = 128;
 
-const char *hr_role_name(uint32_t role) { return role < HRI_ROLE_COUNT ? hri_role_name((hri_role)role) : "?"; }
 const char *hr_phase_name(uint32_t phase) { return phase < HRI_PHASE_COUNT ? hri_phase_name((hri_phase)phase) : "?"; }
 const char *hr_lane_name(uint32_t lane) { return lane < HRI_LANE_COUNT ? hri_lane_name((hri_lane)lane) : "?"; }
 const char *hr_tier_name(uint32_t tier) { return tier < HRI_TIER_COUNT ? hri_tier_name((hri_tier)tier) : "?"; }

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include <headroom/plan.h>
+
 #include "base/error.h"
 
 /* Sizes of GGUF's blocks: ggml-common.h of llama.cpp (block_q4_0: a half and 16 bytes; block_q4_K: 144 for 256). */
@@ -36,6 +38,7 @@ static const char *const access_names[HRI_ACCESS_COUNT] = {"read", "write", "add
 const char *hri_dtype_name(hri_dtype dtype) { return dtypes[dtype].name; }
 const char *hri_tier_name(hri_tier tier) { return tier_names[tier]; }
 const char *hri_role_name(hri_role role) { return role_names[role]; }
+const char *hr_role_name(uint32_t role) { return role < HRI_ROLE_COUNT ? hri_role_name((hri_role)role) : "?"; }
 const char *hri_program_name(hri_program_kind kind) { return program_names[kind]; }
 const char *hri_lane_name(hri_lane lane) { return lane_names[lane]; }
 const char *hri_phase_name(hri_phase phase) { return phase_names[phase]; }

@@ -30,6 +30,11 @@ cmp -s log.jsonl run/metrics.jsonl || fail "--log-json of a resumed run is not m
 [ "$(find run/tensorboard -name 'events.out.tfevents.*' | wc -l)" = 2 ] || fail "not two event files"
 
 # On standard output the lines stand alone; --json stays one document.
+cp text.txt mine.txt
+for option in log-json metrics-file; do
+  run train "${job[@]}" --steps 2 --out none --$option mine.txt; refuses 2; expect_err 'mine.txt is there already'
+done
+cmp -s text.txt mine.txt || fail "a person's file was overwritten"; [ -e none ] && fail "the run began"
 run train "${job[@]}" --steps 2 --out lines --log-json - -q; expect_rc 0
 cmp -s out lines/metrics.jsonl || fail "--log-json - is not metrics.jsonl alone"
 run train "${job[@]}" --steps 2 --out json --log-json log2.jsonl --json -q; expect_rc 0; expect_json 'd["steps"] == 2'
