@@ -40,7 +40,8 @@ static hr_status hint_peer(const cli_config *config, const char *ours, hr_error 
   char name[64], names[128];
   option_id id;
   if (ours[0] != '-')
-    return hri_hint(error, HR_ERROR_USAGE, "headroom %s MODEL ..., the model without an option", command_of(config)->name);
+    return hri_hint(error, HR_ERROR_USAGE, "headroom %s MODEL ..., the model without an option",
+                    command_of(config)->name);
   (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(ours + 2, " "), ours + 2);
   id = option_find(name, false);
   assert(id < option_count()); /* else the table of peers names an option that is gone */
@@ -116,9 +117,9 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
   if (equals) return config_set(args->config, id, equals + 1, ORIGIN_FLAG, "", error);
   if (option_get(id)->kind == HR_FIELD_FLAG) { /* on and off may also stand behind it: --shuffle off */
     const char *next = args->next < args->count && !negated ? args->words[args->next] : "";
-    bool said = strcmp(next, "on") == 0 || strcmp(next, "off") == 0;
-    args->next += said;
-    return config_set(args->config, id, said ? next : negated ? "false" : "true", ORIGIN_FLAG, "", error);
+    bool switched = strcmp(next, "on") == 0 || strcmp(next, "off") == 0;
+    args->next += switched;
+    return config_set(args->config, id, switched ? next : negated ? "false" : "true", ORIGIN_FLAG, "", error);
   }
   return take_values(args, id, error);
 }
@@ -374,8 +375,7 @@ static void show_json(const cli_config *config, option_id id, json_writer *json)
   config_value(config, id, &value);
   open = o->kind == HR_FIELD_FLAG && stands_for_something(o, &value) && s->origin <= ORIGIN_DEFAULT;
   json_write_open_flat(json, o->name, '{');
-  json_write_text(json, "value",
-                  s->origin == ORIGIN_UNSET || open ? NULL : config_value_text(config, id, text));
+  json_write_text(json, "value", s->origin == ORIGIN_UNSET || open ? NULL : config_value_text(config, id, text));
   json_write_text(json, "origin", origin_text(s));
   json_write_close(json, '}');
 }

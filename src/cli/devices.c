@@ -246,7 +246,8 @@ hr_status command_devices(cli_config *config, hr_error *error) {
     json_write_open(&json, "devices", '[');
     write_device(&json, NULL, &device);
   } else {
-    (void)printf("%-18s%*s%10s%6s%6s%5s%5s\n", "name", screen_columns(stdout) < SCREEN_USUAL ? 0 : 29, "", "usable", "GB/s", "fp32", "bf16", "fp16");
+    (void)printf("%-18s%*s%10s%6s%6s%5s%5s\n", "name", screen_columns(stdout) < SCREEN_USUAL ? 0 : 29, "", "usable",
+                 "GB/s", "fp32", "bf16", "fp16");
     print_row(&device);
   }
   for (uint32_t i = 0; i < hr_device_count(); i++) {

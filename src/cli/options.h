@@ -57,7 +57,7 @@ typedef struct cli_settings {
   uint64_t capacity_bytes;
   uint32_t trace;
   const char *log_json, *tensorboard, *metrics_file; /* train */
-  uint64_t max_memory_bytes; /* inspect, explain, replay; 0: the share */
+  uint64_t max_memory_bytes;                         /* inspect, explain, replay; 0: the share */
   double max_memory_share;
   const char *recipe, *completion;
   bool show_config, json, quiet, man, help;

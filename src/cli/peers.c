@@ -145,7 +145,7 @@ static const struct {
     {"n-predict", "--max-tokens N"},
 };
 
-static char plain(char c) { return c == '_' ? '-' : (char)tolower((unsigned char)c); }
+static int plain(char c) { return c == '_' ? '-' : tolower((unsigned char)c); }
 
 const char *peer_option(const char *name) {
   for (size_t i = 0; i < sizeof peers / sizeof *peers; i++) {

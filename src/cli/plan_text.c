@@ -164,7 +164,8 @@ static void print_roles(FILE *stream, const hr_plan *plan) {
   const char *estimate = "";
   char label[TEXT_BYTES], most[TEXT_BYTES];
   (void)fprintf(stream, "%s   %-17s %11s %8s   %s%s\n", screen_style(stream, STYLE_DIM), "", "at the peak", "share",
-                screen_columns(stream) < SCREEN_USUAL ? "at most" : "at most in the job", screen_style(stream, STYLE_PLAIN));
+                screen_columns(stream) < SCREEN_USUAL ? "at most" : "at most in the job",
+                screen_style(stream, STYLE_PLAIN));
   for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) {
     if (tier->max_by_role[role] == 0) continue;
     if (is_small(tier->max_by_role[role], need)) {

@@ -88,7 +88,9 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static hr_status failed(const tensorboard *b, hr_error *error) { return hri_fail_errno(error, errno, "write", b->path); }
+static hr_status failed(const tensorboard *b, hr_error *error) {
+  return hri_fail_errno(error, errno, "write", b->path);
+}
 
 static hr_status write_record(tensorboard *b, const message *data, hr_error *error) {
   message head = {.count = 0}, tail = {.count = 0};

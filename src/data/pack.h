@@ -24,7 +24,8 @@ typedef struct hri_pack_rules {
   uint32_t sequence;       /* tokens per row */
   hr_packing packing;
   hr_truncate truncate;
-  const uint64_t *held; /* a bit for each document, of which only those with the bit `takes_held` are packed; NULL: all */
+  const uint64_t
+      *held; /* a bit for each document, of which only those with the bit `takes_held` are packed; NULL: all */
   bool takes_held;
 } hri_pack_rules;
 

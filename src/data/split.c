@@ -65,8 +65,9 @@ static hr_status check_sides(const splitter *s, const hri_row_index *stay, const
   uint64_t count = s->from->found.document_count;
   hr_status status;
   if (stay->label_count > 0 && held->label_count > 0) return HR_OK;
-  status = hri_fail(error, HR_ERROR_USAGE, "--eval-split %g %% holds back %llu of %llu document%s, which leaves nothing to %s",
-                    100 * s->share, (unsigned long long)s->held_count, (unsigned long long)count, count == 1 ? "" : "s",
+  status = hri_fail(error, HR_ERROR_USAGE,
+                    "--eval-split %g %% holds back %llu of %llu document%s, which leaves nothing to %s", 100 * s->share,
+                    (unsigned long long)s->held_count, (unsigned long long)count, count == 1 ? "" : "s",
                     held->label_count == 0 ? "evaluate" : "train on");
   if (count == 1)
     return hri_hint(error, status, "a text is one document: give --document-separator, or --eval-data FILE");

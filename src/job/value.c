@@ -438,7 +438,8 @@ char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t by
     break;
   case HR_FIELD_SIZE:
     if (v->number[0] > 0) (void)snprintf(out, (size_t)bytes, "%.10g%%", v->number[0] * 100);
-    else (void)snprintf(out, (size_t)bytes, v->count < LEAST_PLAIN_BYTES ? "%lluB" : "%llu", (unsigned long long)v->count);
+    else
+      (void)snprintf(out, (size_t)bytes, v->count < LEAST_PLAIN_BYTES ? "%lluB" : "%llu", (unsigned long long)v->count);
     break;
   case HR_FIELD_CHOICE:
     (void)snprintf(out, (size_t)bytes, "%s", v->count < word_count(f) ? f->words[v->count] : "unknown");

@@ -1,5 +1,6 @@
 #include "train/rundir.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -253,7 +254,6 @@ static void close_parts(hri_rundir *r) {
   hri_array_free(&r->final_next);
   hri_text_deinit(&r->changes);
   hri_text_deinit(&r->metrics_kept);
-  hri_text_deinit(&r->line);
 }
 
 /* The directories that making RUN made, from below, as far as nothing else is in them. */
@@ -343,9 +343,8 @@ static uint64_t checkpoints_kept(const hr_run_options *o, uint64_t steps, uint64
   uint64_t to_come = steps > done ? steps - done : 0, saves = o->save_every ? to_come / o->save_every + 1 : 1;
   if (o->keep == 0)
     return o->save_every && o->eval_every && evaluates(o) ? saves + to_come / o->eval_every
-                                                                : saves; /* each evaluation may be the best */
-  return saves < (uint64_t)o->keep + 1 ? saves + evaluates(o)
-                                       : (uint64_t)o->keep + 1 + evaluates(o);
+                                                          : saves; /* each evaluation may be the best */
+  return saves < (uint64_t)o->keep + 1 ? saves + evaluates(o) : (uint64_t)o->keep + 1 + evaluates(o);
 }
 
 hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, const hr_run_options *o, uint64_t steps,
@@ -521,15 +520,19 @@ static void put_metrics(hri_text *text, const hr_metrics *m, bool evaluation) {
 }
 
 hr_status hri_metrics_append(hri_rundir *r, const hr_metrics *m, bool evaluation, hr_error *error) {
+  hri_text text = {0};
   char path[PATH_BYTES];
-  HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
-  hri_text_deinit(&r->line);
-  put_metrics(&r->line, m, evaluation);
-  if (r->line.failed) return hri_fail_memory(error, r->line.length, "metrics");
-  HRI_TRY(hri_file_write_all(r->metrics_fd, path, r->line.chars, r->line.length, error));
-  HRI_TRY(hri_file_digest_add(r->metrics_digest, r->metrics_bytes, r->line.chars, r->line.length, error));
-  r->metrics_bytes += r->line.length;
-  return HR_OK;
+  hr_status status = hri_path_at(path, r->directory, "metrics.jsonl", error);
+  put_metrics(&text, m, evaluation);
+  if (text.failed && status == HR_OK) status = hri_fail_memory(error, text.length, "metrics");
+  if (status == HR_OK) status = hri_file_write_all(r->metrics_fd, path, text.chars, text.length, error);
+  if (status == HR_OK)
+    status = hri_file_digest_add(r->metrics_digest, r->metrics_bytes, text.chars, text.length, error);
+  if (status == HR_OK) r->metrics_bytes += text.length;
+  assert(text.length < sizeof r->line);
+  (void)snprintf(r->line, sizeof r->line, "%s", hri_text_get(&text));
+  hri_text_deinit(&text);
+  return status;
 }
 
 hr_status hri_metrics_settle(hri_rundir *r, uint64_t *bytes, uint64_t *digest, hr_error *error) {

@@ -50,7 +50,7 @@ typedef struct hri_rundir {
   hri_file_list final_before, final_next; /* as run.json had it, and as it was about to become */
   bool published;                         /* final_files stand at RUN/final */
   hri_text changes;                       /* JSON: members of "changes", with commas between them */
-  hri_text line;                          /* of metrics.jsonl, the last that was appended */
+  char line[2048];                        /* of metrics.jsonl, the last that was appended: 20 figures at most */
   char ended[768];                        /* the message of a failure */
   bool told_kept;
 } hri_rundir;

@@ -191,7 +191,7 @@ static hr_status settle_step(trainer *t, uint64_t counted, hr_error *error) {
   const hr_metrics *m = &t->metrics;
   if (isfinite(m->loss) && !m->skipped) t->progress.last_loss = m->loss;
   HRI_TRY(hri_metrics_append(&t->run, m, false, error));
-  hri_session_tell(&t->session, HR_EVENT_STEP, m, hri_text_get(&t->run.line));
+  hri_session_tell(&t->session, HR_EVENT_STEP, m, t->run.line);
   if (counted == 0) tell_unlabelled(t);
   if (m->skipped && !isfinite(m->loss) && t->job->on_nonfinite == HR_ON_NONFINITE_STOP) /* in fp16: no scale mends it */
     return diverged(t, "its loss is not finite", error);
@@ -407,7 +407,7 @@ static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
     }
     t->metrics.best_eval_loss = t->progress.best_eval_loss;
     HRI_TRY(hri_metrics_append(&t->run, &t->metrics, true, error));
-    hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, hri_text_get(&t->run.line));
+    hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, t->run.line);
   }
   return t->options->sample_prompt && t->job->with_generation ? sample(t, error) : HR_OK;
 }
@@ -434,7 +434,8 @@ static hr_status loop(trainer *t, hr_error *error) {
   bool best, last;
   if (t->progress.step == 0 && t->progress.steps > 0 && o->eval_first && t->eval_data) {
     t->metrics.steps = t->progress.steps;
-    HRI_TRY(evaluate(t, &best, error)); /* what the model could do before; no checkpoint has it, so it is never the best */
+    HRI_TRY(
+        evaluate(t, &best, error)); /* what the model could do before; no checkpoint has it, so it is never the best */
   }
   while (t->progress.step < t->progress.steps) {
     best = false;
@@ -473,12 +474,14 @@ static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_er
     return hri_hint(error, status, "add --data FILE (text, JSONL, token ids: docs/data.md)");
   }
   if (o->eval_share > 0 && o->eval_path_count > 0) {
-    hr_status status = hri_fail(error, HR_ERROR_USAGE, "--eval-split and --eval-data exclude each other: both say what is held back");
+    hr_status status =
+        hri_fail(error, HR_ERROR_USAGE, "--eval-split and --eval-data exclude each other: both say what is held back");
     return hri_hint(error, status, "leave one of them out");
   }
   if (o->eval_every && o->eval_path_count == 0 && o->eval_share <= 0 && !o->sample_prompt) {
     hr_status status = hri_fail(error, HR_ERROR_USAGE, "--eval-every needs --eval-data or --eval-split");
-    return hri_hint(error, status, "name held-back files with --eval-data FILE, or hold back a share: --eval-split 1%%");
+    return hri_hint(error, status,
+                    "name held-back files with --eval-data FILE, or hold back a share: --eval-split 1%%");
   }
   if (o->save_dtype && strcmp(o->save_dtype, "source") && strcmp(o->save_dtype, "f32") &&
       strcmp(o->save_dtype, "bf16") && strcmp(o->save_dtype, "f16"))

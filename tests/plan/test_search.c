@@ -303,16 +303,23 @@ static void optimizers_with_less_are_offered(void **state) {
   expect_offered(&job, of_lion, 1);
 }
 
-/* bf16 is offered where the device has it. */
+/* bf16 is what a device takes that has it; from there on there is bf16 without masters to offer. */
 static void nothing_is_offered_that_a_device_lacks(void **state) {
   const hri_change bf16 = {.split = 1, .algorithm = HRI_CHANGE_BF16},
-                   both = {.split = 1, .algorithm = HRI_CHANGE_LORA | HRI_CHANGE_BF16};
+                   both = {.split = 1, .algorithm = HRI_CHANGE_LORA | HRI_CHANGE_BF16},
+                   pure = {.split = 1, .algorithm = HRI_CHANGE_BF16_PURE};
   hr_job old = job_of("smollm2-135m", "rtx-2060", HR_PURPOSE_TRAIN, NULL, ""), again = old;
   hr_job new = job_of("smollm2-135m", "rtx-3050-6", HR_PURPOSE_TRAIN, NULL, "");
   (void)state;
   assert_false(hri_change_apply(&bf16, &old));
   assert_false(hri_change_apply(&both, &again));
-  assert_true(hri_change_apply(&bf16, &new));
+  assert_int_equal(old.precision, HR_PRECISION_FP32);
+  assert_int_equal(new.precision, HR_PRECISION_BF16);
+  assert_false(hri_change_apply(&pure, &old));
+  assert_false(hri_change_apply(&bf16, &new));
+  assert_true(hri_change_apply(&pure, &new));
+  new = job_of("smollm2-135m", "rtx-3050-6", HR_PURPOSE_TRAIN, NULL, "--precision bf16");
+  assert_false(hri_change_apply(&pure, &new)); /* that was asked for */
 }
 
 /* --auto takes what keeps the mathematics, and refuses rather than take anything else. */

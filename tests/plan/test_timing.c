@@ -194,6 +194,7 @@ static double offloaded_step(uint32_t distance, uint64_t *device_bytes) {
   assert_int_equal(hr_model_open("gpt2-124m", &spec.model, &error), HR_OK);
   assert_int_equal(hr_device_find("rtx-3090", &spec.device, &error), HR_OK);
   spec.sequence_length = 512;
+  spec.precision = HR_PRECISION_FP32;
   spec.device.link_bytes_per_second = 24e9;
   assert_int_equal(hr_job_finish(&spec, &error), HR_OK);
   if (hri_compile(&spec, &backend, &options, &job, &error) != HR_OK) fail_msg("%s", error.message);

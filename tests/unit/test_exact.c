@@ -143,7 +143,7 @@ static void test_one_granule_less_is_refused_before_any_weight_is_read(void **st
   assert_refused(job, bytes_text(s.reserved + s.fixed - 1));
   assert_int_equal(unlink(weights), 0);
   assert_refused(job, bytes_text(s.reserved + s.fixed - GRANULE));
-  assert_refused(job, "4096");
+  assert_refused(job, "4096B");
 }
 
 /* ---- resident memory ---- */

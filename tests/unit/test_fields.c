@@ -143,6 +143,12 @@ static void test_every_row_reads_what_it_writes(void **state) {
     const hr_field *f = hr_field_get(k);
     if (f->initial && !f->zero) assert_round(f, f->initial, NULL);
     switch (f->kind) {
+    case HR_FIELD_SHARE:
+      assert_round(f, "0.25", "0.25");
+      assert_round(f, "50%", "0.5");
+      assert_out(f, "%", NULL);
+      assert_out(f, "x%", NULL);
+      break;
     case HR_FIELD_FLAG:
       assert_round(f, "true", "true");
       assert_round(f, "no", "false");
@@ -230,7 +236,8 @@ static void test_finish_checks_every_range(void **state) {
     char named[64];
     if (f->home != HR_HOME_JOB) goto next;
     hr_field_load(f, &h->job, &value);
-    if (f->kind == HR_FIELD_NUMBER || f->kind == HR_FIELD_SHARE || f->kind == HR_FIELD_PAIR) value.number[f->kind == HR_FIELD_PAIR] = NAN;
+    if (f->kind == HR_FIELD_NUMBER || f->kind == HR_FIELD_SHARE || f->kind == HR_FIELD_PAIR)
+      value.number[f->kind == HR_FIELD_PAIR] = NAN;
     else if (f->kind == HR_FIELD_CHOICE) value.count = 99;
     else if (f->kind == HR_FIELD_U64 && most_of(f) < UINT64_MAX) value.count = UINT64_MAX;
     else if (f->kind == HR_FIELD_U32 && most_of(f) < UINT32_MAX && !f->words) value.count = most_of(f) + 1;
@@ -255,9 +262,10 @@ static bool other_value(const hr_field *f, char out[80]) {
   else if (f->kind == HR_FIELD_FLAG) (void)snprintf(out, 80, "true");
   else if (f->kind == HR_FIELD_U32 || f->kind == HR_FIELD_U64)
     (void)snprintf(out, 80, "%llu", (unsigned long long)f->least + 16);
-  else if (f->kind == HR_FIELD_NUMBER || f->kind == HR_FIELD_SHARE) (void)snprintf(out, 80, "%.17g", f->low + (f->high < 8 ? f->high : 8) / 3);
+  else if (f->kind == HR_FIELD_NUMBER || f->kind == HR_FIELD_SHARE)
+    (void)snprintf(out, 80, "%.17g", f->low + (f->high < 8 ? f->high : 8) / 3);
   else if (f->kind == HR_FIELD_PAIR) (void)snprintf(out, 80, "0.25,0.5");
-  else if (f->kind == HR_FIELD_SIZE) (void)snprintf(out, 80, "12345");
+  else if (f->kind == HR_FIELD_SIZE) (void)snprintf(out, 80, "12345678");
   else if (f->kind == HR_FIELD_RECOMPUTE) (void)snprintf(out, 80, "block");
   return out[0] != 0;
 }
