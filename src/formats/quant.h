@@ -17,9 +17,13 @@ typedef enum hri_ggml_type {
   HRI_GGML_Q5_0 = 6,
   HRI_GGML_Q5_1 = 7,
   HRI_GGML_Q8_0 = 8,
+  HRI_GGML_Q2_K = 10,
+  HRI_GGML_Q3_K = 11,
   HRI_GGML_Q4_K = 12,
   HRI_GGML_Q5_K = 13,
   HRI_GGML_Q6_K = 14,
+  HRI_GGML_IQ4_NL = 20,
+  HRI_GGML_IQ4_XS = 23,
   HRI_GGML_BF16 = 30
 } hri_ggml_type;
 

@@ -14,7 +14,8 @@
 #include "model/gguf.h"
 
 static const uint32_t gguf_block_types[] = {HRI_GGML_Q4_0, HRI_GGML_Q4_1, HRI_GGML_Q5_0, HRI_GGML_Q5_1,
-                                            HRI_GGML_Q8_0, HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K,
+                                            HRI_GGML_Q8_0, HRI_GGML_Q2_K, HRI_GGML_Q3_K, HRI_GGML_Q4_K,
+                                            HRI_GGML_Q5_K, HRI_GGML_Q6_K, HRI_GGML_IQ4_NL, HRI_GGML_IQ4_XS,
                                             HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_F32};
 enum { GGUF_BLOCK_TYPES = sizeof gguf_block_types / sizeof *gguf_block_types };
 
@@ -52,6 +53,13 @@ static inline void gguf_random_block(gguf_random *r, uint32_t type, uint8_t *blo
   case HRI_GGML_F32: memcpy(block, &value, sizeof value); return;
   case HRI_GGML_F16: gguf_put_half(block, value); return;
   case HRI_GGML_BF16: memcpy(block, &half, sizeof half); return;
+  case HRI_GGML_Q2_K:
+    gguf_put_half(block + 80, gguf_scale(r, 0.2 / 15 / 4));
+    gguf_put_half(block + 82, gguf_scale(r, 0.1 / 15));
+    return;
+  case HRI_GGML_Q3_K: gguf_put_half(block + 108, gguf_scale(r, 0.1 / 32 / 4)); return;
+  case HRI_GGML_IQ4_NL: gguf_put_half(block, gguf_scale(r, 0.1 / 128)); return;
+  case HRI_GGML_IQ4_XS: gguf_put_half(block, gguf_scale(r, 0.1 / 128 / 32)); return;
   case HRI_GGML_Q6_K: gguf_put_half(block + 208, gguf_scale(r, 0.1 / 128 / 32)); return;
   case HRI_GGML_Q8_0: gguf_put_half(block, gguf_scale(r, 0.1 / 128)); return;
   case HRI_GGML_Q4_0: gguf_put_half(block, gguf_scale(r, 0.1 / 8)); return;

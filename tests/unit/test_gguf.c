@@ -535,7 +535,8 @@ static void *tensor_of(const hri_safetensors *file, const char *name, uint64_t *
 
 static const uint32_t decoded[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0,
                                    HRI_GGML_Q4_0, HRI_GGML_Q4_1, HRI_GGML_Q5_0, HRI_GGML_Q5_1,
-                                   HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K};
+                                   HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K, HRI_GGML_Q2_K,
+                                   HRI_GGML_Q3_K, HRI_GGML_IQ4_NL, HRI_GGML_IQ4_XS};
 
 /* The file is the package's own; every value is its value, bit for bit (a NaN is a NaN). */
 static void test_decode(void **state) {
@@ -605,8 +606,8 @@ static void test_types(void **state) {
   assert_false(hri_ggml_bytes(27, (uint64_t)1 << 62, &bytes));
   assert_false(hri_ggml_bytes(5, 32, &bytes));
   assert_false(hri_ggml_known(4) || hri_ggml_known(5) || hri_ggml_known(31) || hri_ggml_known(42));
-  assert_true(hri_ggml_known(10) && !hri_ggml_decodes(10) && !hri_ggml_encodes(HRI_GGML_Q4_0));
-  assert_false(hri_ggml_to_f32(10, value, value, 0));
+  assert_true(hri_ggml_known(16) && !hri_ggml_decodes(16) && !hri_ggml_encodes(HRI_GGML_Q4_0));
+  assert_false(hri_ggml_to_f32(16, value, value, 0));
   assert_false(hri_ggml_from_f32(HRI_GGML_Q4_0, value, value, 32));
   assert_string_equal(hri_ggml_name(4), "unknown");
 }
