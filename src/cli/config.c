@@ -34,7 +34,7 @@ static void list_commands(unsigned bits, char *out, size_t bytes) {
 }
 
 static hr_status unknown_option(const cli_config *config, const char *word, const char *name, hr_error *error) {
-  option_id known = option_find(name, false);
+  option_id known = option_find(name, false, config->command);
   char names[128];
   hri_near search;
   if (known < option_count()) {
@@ -83,9 +83,9 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
   option_id id;
   size_t length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
   (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word + 2);
-  id = option_find(name, false);
+  id = option_find(name, false, args->config->command);
   if (id == option_count() && strncmp(name, "no-", 3) == 0) {
-    id = option_find(name + 3, false);
+    id = option_find(name + 3, false, args->config->command);
     negated = true;
     if (id < option_count() && (option_get(id)->kind != HR_FIELD_FLAG || equals)) id = option_count();
   }

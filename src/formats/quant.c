@@ -215,56 +215,18 @@ static void from_iq4_xs(float *restrict to, const uint8_t *restrict block) {
 typedef void (*decode)(float *restrict to, const uint8_t *restrict block);
 
 static const decode decoders[] = {
-    [HRI_GGML_Q4_0] = from_q4_0, [HRI_GGML_Q4_1] = from_q4_1, [HRI_GGML_Q5_0] = from_q5_0, [HRI_GGML_Q5_1] = from_q5_1,
-    [HRI_GGML_Q8_0] = from_q8_0, [HRI_GGML_Q2_K] = from_q2_k, [HRI_GGML_Q3_K] = from_q3_k, [HRI_GGML_Q4_K] = from_q4_k,
-    [HRI_GGML_Q5_K] = from_q5_k, [HRI_GGML_Q6_K] = from_q6_k, [HRI_GGML_IQ4_NL] = from_iq4_nl,
-    [HRI_GGML_IQ4_XS] = from_iq4_xs,
+    [HRI_GGML_Q4_0] = from_q4_0, [HRI_GGML_Q4_1] = from_q4_1,     [HRI_GGML_Q5_0] = from_q5_0,
+    [HRI_GGML_Q5_1] = from_q5_1, [HRI_GGML_Q8_0] = from_q8_0,     [HRI_GGML_Q2_K] = from_q2_k,
+    [HRI_GGML_Q3_K] = from_q3_k, [HRI_GGML_Q4_K] = from_q4_k,     [HRI_GGML_Q5_K] = from_q5_k,
+    [HRI_GGML_Q6_K] = from_q6_k, [HRI_GGML_IQ4_NL] = from_iq4_nl, [HRI_GGML_IQ4_XS] = from_iq4_xs,
 };
 
 static decode decoder_of(uint32_t type) { return type < sizeof decoders / sizeof *decoders ? decoders[type] : NULL; }
-
-/* ---- one block from fp32 ---- */
-
-/* Magnitudes are compared as bits: integer selections become vectors where those of floats, which know NaNs, do not. */
-static int32_t magnitude(float x) {
-  int32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits & 0x7FFFFFFF;
-}
-
-/* Nearest integer, halves away from zero, at most 127 in magnitude; a NaN becomes 0. */
-static int8_t round_away(float x) {
-  int32_t bits = magnitude(x), sign, whole;
-  float a;
-  bits = bits > 0x7F800000 ? 0 : bits > 0x42FE0000 ? 0x42FE0000 : bits; /* 127.0f */
-  memcpy(&a, &bits, sizeof a);
-  memcpy(&sign, &x, sizeof sign);
-  sign >>= 31;
-  whole = (int32_t)a;
-  whole += a - (float)whole >= 0.5f;
-  return (int8_t)((whole ^ sign) - sign);
-}
-
-static void to_q8_0(uint8_t *restrict block, const float *restrict from) {
-  int32_t largest = 0;
-  float d, inverse;
-  uint16_t half;
-  for (int j = 0; j < 32; j++) largest = magnitude(from[j]) > largest ? magnitude(from[j]) : largest;
-  memcpy(&d, &largest, sizeof d);
-  d /= 127.0f;
-  inverse = d != 0 ? 1.0f / d : 0.0f;
-  hri_f16_from_f32(&half, &d, 1);
-  memcpy(block, &half, sizeof half);
-  for (int j = 0; j < 32; j++) block[2 + j] = (uint8_t)round_away(from[j] * inverse);
-}
 
 /* ---- whole runs ---- */
 
 bool hri_ggml_decodes(uint32_t type) {
   return type == HRI_GGML_F32 || type == HRI_GGML_F16 || type == HRI_GGML_BF16 || decoder_of(type);
-}
-bool hri_ggml_encodes(uint32_t type) {
-  return type == HRI_GGML_F32 || type == HRI_GGML_F16 || type == HRI_GGML_BF16 || type == HRI_GGML_Q8_0;
 }
 
 /* The 16-bit conversions want aligned halves: odd addresses go through a small buffer. */
@@ -279,17 +241,6 @@ static void halves_to_f32(uint32_t type, float *to, const uint8_t *from, uint64_
   }
 }
 
-static void halves_from_f32(uint32_t type, uint8_t *to, const float *from, uint64_t elements) {
-  uint16_t part[512];
-  for (uint64_t done = 0; done < elements;) {
-    uint64_t n = elements - done < 512 ? elements - done : 512;
-    if (type == HRI_GGML_F16) hri_f16_from_f32(part, from + done, n);
-    else hri_bf16_from_f32(part, from + done, n);
-    memcpy(to + done * 2, part, (size_t)(n * 2));
-    done += n;
-  }
-}
-
 bool hri_ggml_to_f32(uint32_t type, float *to, const void *from, uint64_t elements) {
   decode one = decoder_of(type);
   const uint8_t *block = from;
@@ -298,15 +249,5 @@ bool hri_ggml_to_f32(uint32_t type, float *to, const void *from, uint64_t elemen
   else if (!one) halves_to_f32(type, to, from, elements);
   else
     for (uint64_t i = 0; i < elements; i += types[type].block, block += types[type].bytes) one(to + i, block);
-  return true;
-}
-
-bool hri_ggml_from_f32(uint32_t type, void *to, const float *from, uint64_t elements) {
-  uint8_t *block = to;
-  if (!hri_ggml_encodes(type)) return false;
-  if (type == HRI_GGML_F32) memcpy(to, from, (size_t)(elements * sizeof *from));
-  else if (type != HRI_GGML_Q8_0) halves_from_f32(type, to, from, elements);
-  else
-    for (uint64_t i = 0; i < elements; i += 32, block += 34) to_q8_0(block, from + i);
   return true;
 }

@@ -166,8 +166,8 @@ static const hr_field fields[] = {
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
      "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (+dq: their scales in 8 bits too); each "
      "is dequantized before each use. keep: in the blocks of the GGUF file, as they are. A model whose files are quantized is "
-     "as they are. convert: write such a directory",
-     J | X | M | HR_FOR_CONVERT, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
+     "as they are",
+     J | X | M, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "PATH",
      "adapters to go on with, evaluate or generate with: a directory as PEFT saves it (RUN/final of a run with --lora), or "
      "a GGUF file",

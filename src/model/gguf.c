@@ -127,10 +127,10 @@ bool hri_gguf_ignored(const hr_model *model, const char *name) {
 
 /* Types that are decoded, as those of programs. */
 static const uint8_t dtypes[] = {
-    [HRI_GGML_F32] = 1 + HRI_F32,   [HRI_GGML_F16] = 1 + HRI_F16,   [HRI_GGML_BF16] = 1 + HRI_BF16,
-    [HRI_GGML_Q4_0] = 1 + HRI_Q4_0, [HRI_GGML_Q4_1] = 1 + HRI_Q4_1, [HRI_GGML_Q5_0] = 1 + HRI_Q5_0,
-    [HRI_GGML_Q5_1] = 1 + HRI_Q5_1, [HRI_GGML_Q8_0] = 1 + HRI_Q8_0, [HRI_GGML_Q4_K] = 1 + HRI_Q4_K,
-    [HRI_GGML_Q5_K] = 1 + HRI_Q5_K, [HRI_GGML_Q6_K] = 1 + HRI_Q6_K, [HRI_GGML_Q2_K] = 1 + HRI_Q2_K,
+    [HRI_GGML_F32] = 1 + HRI_F32,   [HRI_GGML_F16] = 1 + HRI_F16,       [HRI_GGML_BF16] = 1 + HRI_BF16,
+    [HRI_GGML_Q4_0] = 1 + HRI_Q4_0, [HRI_GGML_Q4_1] = 1 + HRI_Q4_1,     [HRI_GGML_Q5_0] = 1 + HRI_Q5_0,
+    [HRI_GGML_Q5_1] = 1 + HRI_Q5_1, [HRI_GGML_Q8_0] = 1 + HRI_Q8_0,     [HRI_GGML_Q4_K] = 1 + HRI_Q4_K,
+    [HRI_GGML_Q5_K] = 1 + HRI_Q5_K, [HRI_GGML_Q6_K] = 1 + HRI_Q6_K,     [HRI_GGML_Q2_K] = 1 + HRI_Q2_K,
     [HRI_GGML_Q3_K] = 1 + HRI_Q3_K, [HRI_GGML_IQ4_NL] = 1 + HRI_IQ4_NL, [HRI_GGML_IQ4_XS] = 1 + HRI_IQ4_XS,
 };
 
@@ -217,8 +217,7 @@ hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, ui
              (unsigned long long)outer, (unsigned long long)inner);
     return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
   }
-  if (!hri_ggml_decodes(tensor->type))
-    return refuse_type(hri_gguf_path(file), part->name, tensor->type, error);
+  if (!hri_ggml_decodes(tensor->type)) return refuse_type(hri_gguf_path(file), part->name, tensor->type, error);
   return HR_OK;
 }
 

@@ -194,8 +194,8 @@ static void make_cpus(hri_backend *cpus[4]) {
 }
 
 static void test_every_conversion_in(void **state) {
-  static const uint32_t types[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0,
-                                   HRI_GGML_Q4_1, HRI_GGML_Q4_K, HRI_GGML_Q6_K, HRI_GGML_Q2_K,
+  static const uint32_t types[] = {HRI_GGML_F32,  HRI_GGML_F16,    HRI_GGML_BF16,  HRI_GGML_Q8_0,
+                                   HRI_GGML_Q4_1, HRI_GGML_Q4_K,   HRI_GGML_Q6_K,  HRI_GGML_Q2_K,
                                    HRI_GGML_Q3_K, HRI_GGML_IQ4_NL, HRI_GGML_IQ4_XS};
   hri_backend *cpus[4];
   int runs = 0;

@@ -220,9 +220,10 @@ static HRI_INLINE void from_q2_k(void *w, int64_t at, const uint8_t *b, hri_real
 /* Scales of 16 sub-blocks, of 6 bits with the bias 32: nibbles of 8 bytes, the low ones first; pairs of bits of 4. */
 static HRI_INLINE void take_scales_q3_k(int8_t scales[16], const uint8_t *b) {
   const uint32_t first = word_at(b), second = word_at(b + 4), upper = word_at(b + 8), four = 0x01010101u;
-  const uint32_t packed[4] = {
-      (first & 15 * four) | (upper << 4 & 48 * four), (second & 15 * four) | (upper << 2 & 48 * four),
-      (first >> 4 & 15 * four) | (upper & 48 * four), (second >> 4 & 15 * four) | (upper >> 2 & 48 * four)};
+  const uint32_t packed[4] = {(first & 15 * four) | (upper << 4 & 48 * four),
+                              (second & 15 * four) | (upper << 2 & 48 * four),
+                              (first >> 4 & 15 * four) | (upper & 48 * four),
+                              (second >> 4 & 15 * four) | (upper >> 2 & 48 * four)};
   bytes16 codes;
   memcpy(&codes, packed, sizeof codes);
   codes = less(codes, 32);
