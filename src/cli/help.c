@@ -208,11 +208,8 @@ static void bash_devices(void) {
     if (hr_device_get(i, &device, NULL) == HR_OK) (void)printf(" %s", device.name);
 }
 
-static void bash_value(option_id id) {
-  const hr_field *o = option_get(id);
+static void bash_offer(const hr_field *o) {
   const char *const *words = has_words(o) ? o->words : o->suggested;
-  if (o->positional || o->kind == HR_FIELD_FLAG) return;
-  (void)printf("    --%s) ", o->name);
   if (o->kind == HR_FIELD_DEVICE) {
     (void)fputs("COMPREPLY=($(compgen -W \"", stdout);
     bash_devices();
@@ -229,6 +226,23 @@ static void bash_value(option_id id) {
   (void)fputs("; return ;;\n", stdout);
 }
 
+/* One name may be another option of some command: that is looked for first, by command and name. */
+static void bash_values(bool of_commands) {
+  for (option_id id = 0; id < option_count(); id++) {
+    const hr_field *o = option_get(id);
+    bool other = option_find(o->name, true, 0) != id;
+    if (o->positional || o->kind == HR_FIELD_FLAG || other != of_commands) continue;
+    for (unsigned i = 0; i < command_count && other; i++) {
+      if (!(commands[i].bit & o->commands)) continue;
+      (void)printf("    '%s --%s') ", commands[i].name, o->name);
+      bash_offer(o);
+    }
+    if (other) continue;
+    (void)printf("    --%s) ", o->name);
+    bash_offer(o);
+  }
+}
+
 static void print_bash(void) {
   (void)fputs("# bash completion of headroom; made by `headroom help --completion bash`\n"
               "_headroom() {\n"
@@ -236,8 +250,10 @@ static void print_bash(void) {
               "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"",
               stdout);
   bash_words(" ", HR_FOR_ALL, false);
-  (void)fputs("\" -- \"$cur\"))\n    return\n  fi\n  case $prev in\n", stdout);
-  for (option_id id = 0; id < option_count(); id++) bash_value(id);
+  (void)fputs("\" -- \"$cur\"))\n    return\n  fi\n  case \"${COMP_WORDS[1]} $prev\" in\n", stdout);
+  bash_values(true);
+  (void)fputs("  esac\n  case $prev in\n", stdout);
+  bash_values(false);
   (void)fputs("  esac\n  case ${COMP_WORDS[1]} in\n", stdout);
   for (unsigned i = 0; i < command_count; i++) {
     (void)printf("    %s) words=\"", commands[i].name);
