@@ -114,7 +114,7 @@ static void measure_all(const char *isa, const hri_cpu_kernels *k, int threads, 
     if (only && !strstr(hri_quantization_name(kind), only)) continue;
     measure_row(k, kind, HRI_U8, hri_quantization_name(kind), threads);
   }
-  for (uint8_t type = HRI_Q4_0; type <= HRI_Q6_K; type++) {
+  for (uint8_t type = HRI_Q4_0; type <= HRI_IQ4_XS; type++) {
     if (only && !strstr(hri_dtype_name((hri_dtype)type), only)) continue;
     measure_row(k, HRI_QUANTIZATION_KEEP, type, hri_dtype_name((hri_dtype)type), threads);
   }

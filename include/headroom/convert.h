@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 typedef struct hr_convert_options {
-  const char *type;       /* "f32", "f16", "bf16", to GGUF also "q8_0"; NULL: as the source, f16 for a quantized one */
+  const char *type;       /* "f32", "f16", "bf16", to GGUF also "q8_0", "q6_K", "q5_K", "q5_K_M", "q4_K", "q4_K_M",
+                           * "q4_0"; NULL: as the source, f16 for a quantized one */
   hr_quantize quantize;   /* not NONE: a directory becomes one that bitsandbytes reads; `type` must be NULL then */
   bool without_tokenizer; /* leave out tokenizer and template */
   bool
@@ -33,8 +34,13 @@ typedef struct hr_convert_result {
   char source_type[16], type[16]; /* of most weights: "q4_1", "f16" */
   uint32_t tensor_count;          /* written */
   uint64_t parameter_count;
-  uint64_t data_bytes;  /* of all tensors as written */
-  uint64_t token_count; /* in the tokenizer that was carried over; 0: none */
+  uint64_t data_bytes;         /* of all tensors as written */
+  uint32_t block_tensor_count; /* written in blocks of any type */
+  uint32_t fallback_count;     /* of all: in another type than was asked for, as their rows are no whole blocks */
+  double block_error; /* root mean square of the difference between those and their source, over that of the source */
+  double worst_error; /* the same of one tensor, where it is largest ... */
+  char worst_tensor[64]; /* ... and its name in the file; "": no tensor is in blocks */
+  uint64_t token_count;  /* in the tokenizer that was carried over; 0: none */
   bool has_template;
   char kept
       [4096]; /* where a directory that was to be replaced is kept after all, for what came to lie in it; "": nowhere */

@@ -133,6 +133,8 @@ typedef struct hr_model {
   uint8_t plain[HR_MAX_LAYERS]; /* ... but for these: of each layer, a set of 1 << hr_module */
   uint8_t gguf_types[HR_MAX_LAYERS][HR_MODULE_COUNT]; /* of a GGUF file: 1 + the number of each weight's type there
                                                        * (ggml); 0: there is no such file, or no such tensor */
+  char unread_keys
+      [256]; /* of a GGUF file: keys of its architecture that are not understood, ", " between them; "": none */
   uint32_t layer_count, hidden_size, head_count, kv_head_count, head_size, mlp_size, vocabulary_size;
   uint32_t max_positions; /* longest sequence the model was made for */
   hr_norm norm;

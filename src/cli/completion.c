@@ -127,9 +127,31 @@ static void bash_offer(const hr_field *o, offer kind) {
   if (kind == OFFER_WORDS_FILES || kind == OFFER_TEMPLATES) (void)fputs("; _headroom_files", stdout);
 }
 
+/* Commands whose option of this name is another one: their answers, before those of all others. */
+static bool bash_namesakes(option_id id) {
+  bool any = false;
+  for (option_id other = id + 1; other < option_count(); other++) {
+    const hr_field *o = option_get(other);
+    if (o->positional || strcmp(o->name, option_get(id)->name) != 0) continue;
+    if (!any) (void)fputs("case ${COMP_WORDS[1]} in", stdout);
+    any = true;
+    for (unsigned i = 0; i < command_count; i++) {
+      if (!(o->commands & commands[i].bit)) continue;
+      (void)printf(" %s) ", commands[i].name);
+      bash_offer(o, offer_of(o, commands[i].bit));
+      (void)fputs(" ;;", stdout);
+    }
+  }
+  if (any) (void)fputs(" *) ", stdout);
+  return any;
+}
+
 /* An option's value: by command where they differ. */
-static void bash_value(const hr_field *o) {
+static void bash_value(option_id id) {
+  const hr_field *o = option_get(id);
   offer last = OFFER_NOTHING;
+  bool namesakes;
+  if (option_find(o->name, true, 0) != id) return; /* said with the first of the name */
   (void)printf("    --%s) ", o->name);
   if (o->kind == HR_FIELD_DEVICE) {
     (void)fputs("case ${COMP_WORDS[1]} in", stdout);
@@ -145,8 +167,9 @@ static void bash_value(const hr_field *o) {
     return;
   }
   last = offer_of(o, o->commands);
+  namesakes = bash_namesakes(id);
   bash_offer(o, last);
-  (void)fputs(" ;;\n", stdout);
+  (void)fputs(namesakes ? " ;; esac ;;\n" : " ;;\n", stdout);
 }
 
 static void bash_flags(const cli_command *command) {
@@ -239,7 +262,7 @@ static void bash_functions(void) {
   bash_list(NULL, OFFER_DEVICES);
   (void)fputs("\n}\n# The value of an option; fails for what takes none.\n_headroom_value() {\n  case $1 in\n", stdout);
   for (option_id id = 0; id < option_count(); id++)
-    if (!option_get(id)->positional && option_get(id)->kind != HR_FIELD_FLAG) bash_value(option_get(id));
+    if (!option_get(id)->positional && option_get(id)->kind != HR_FIELD_FLAG) bash_value(id);
   (void)fputs("    *) return 1 ;;\n  esac\n}\n# Options that take all values up to the next.\n"
               "_headroom_many() { [[ \" ",
               stdout);

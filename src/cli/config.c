@@ -43,7 +43,7 @@ static hr_status hint_peer(const cli_config *config, const char *ours, hr_error 
     return hri_hint(error, HR_ERROR_USAGE, "headroom %s MODEL ..., the model without an option",
                     command_of(config)->name);
   (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(ours + 2, " "), ours + 2);
-  id = option_find(name, false);
+  id = option_find(name, false, config->command);
   assert(id < option_count()); /* else the table of peers names an option that is gone */
   if (option_get(id)->commands & config->command) return hri_hint(error, HR_ERROR_USAGE, "%s", ours);
   list_commands(option_get(id)->commands, names, sizeof names);
@@ -52,7 +52,7 @@ static hr_status hint_peer(const cli_config *config, const char *ours, hr_error 
 
 static hr_status unknown_option(const cli_config *config, const char *word, const char *name, hr_error *error) {
   const char *peer = config->command & HR_FOR_JOBS ? peer_option(name) : NULL;
-  option_id known = option_find(name, false);
+  option_id known = option_find(name, false, config->command);
   char names[128];
   hri_near search;
   if (known < option_count()) {
@@ -103,9 +103,9 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
   option_id id;
   size_t length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
   (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word + 2);
-  id = option_find(name, false);
+  id = option_find(name, false, args->config->command);
   if (id == option_count() && strncmp(name, "no-", 3) == 0) {
-    id = option_find(name + 3, false);
+    id = option_find(name + 3, false, args->config->command);
     negated = true;
     if (id < option_count() && (option_get(id)->kind != HR_FIELD_FLAG || equals)) id = option_count();
   }

@@ -25,15 +25,46 @@ static void print_result(const cli_config *config, const hr_convert_result *r) {
     json_write_count(&json, "data_bytes", r->data_bytes);
     json_write_count(&json, "tokens", r->token_count);
     json_write_bool(&json, "chat_template", r->has_template);
+    if (r->worst_tensor[0]) {
+      json_write_count(&json, "block_tensors", r->block_tensor_count);
+      json_write_count(&json, "fallbacks", r->fallback_count);
+      json_write_number(&json, "block_error", r->block_error);
+      json_write_number(&json, "worst_error", r->worst_error);
+      json_write_text(&json, "worst_tensor", r->worst_tensor);
+    }
     if (r->kept[0]) json_write_text(&json, "kept", r->kept);
     json_write_end(&json);
     return;
   }
   (void)printf("%s (%s) to %s (%s): %u tensors, %.1f M parameters, %s\n", r->from, r->source_type, r->to, r->type,
                r->tensor_count, (double)r->parameter_count / 1e6, SIZE_TEXT(r->data_bytes));
+  if (r->worst_tensor[0])
+    (void)printf("blocks: %u tensors, off by %.3f %% (root mean square), worst %s by %.3f %%\n", r->block_tensor_count,
+                 100 * r->block_error, r->worst_tensor, 100 * r->worst_error);
+  if (r->fallback_count)
+    (void)printf("%u tensors in another type, as their rows are no whole blocks of %s\n", r->fallback_count, r->type);
   if (r->token_count)
     (void)printf("tokenizer: %llu tokens, %s\n", (unsigned long long)r->token_count,
                  r->has_template ? "with a chat template" : "without a chat template");
+}
+
+/* One word for both kinds of targets: a type of a GGUF file, or what bitsandbytes has. */
+static hr_status choose(const cli_config *config, hr_convert_options *options, hr_error *error) {
+  const char *const *kinds = option_get(option_at(config, &config->job.quantize))->words, *kind = config->own.quantized;
+  bool typed = strcmp(config->own.type, "source") != 0;
+  if (typed) options->type = config->own.type;
+  if (strcmp(kind, "none") == 0) return HR_OK;
+  for (int k = 0; kinds[k]; k++)
+    if (strcmp(kind, kinds[k]) == 0) {
+      options->quantize = (hr_quantize)k;
+      return HR_OK;
+    }
+  if (typed) {
+    hri_fail(error, HR_ERROR_USAGE, "--quantize %s and --type %s exclude each other", kind, config->own.type);
+    return hri_hint(error, HR_ERROR_USAGE, "leave --type out");
+  }
+  options->type = kind;
+  return HR_OK;
 }
 
 hr_status command_convert(cli_config *config, hr_error *error) {
@@ -47,8 +78,7 @@ hr_status command_convert(cli_config *config, hr_error *error) {
                     "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
   }
   hr_convert_options_init(&options);
-  if (strcmp(config->own.type, "source") != 0) options.type = config->own.type;
-  options.quantize = config->job.quantize;
+  HRI_TRY(choose(config, &options, error));
   options.on_note = print_note;
   options.without_tokenizer = config->own.without_tokenizer;
   options.replace = config->own.force;

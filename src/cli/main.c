@@ -97,8 +97,8 @@ const cli_command commands[] = {
      "and chat template. Weights are streamed, at most the largest tensor and 64 MiB are held. The target appears when it "
      "is whole.\n"
      "A directory with adapters (RUN/final of a run with --lora) becomes a GGUF file that llama.cpp adds to a model by --lora.\n"
-     "GGUF files of type F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are read.",
-     "headroom convert run/final model.gguf --type q8_0\n"
+     "GGUF files of type F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL and IQ4_XS are read.",
+     "headroom convert run/final model.gguf --quantize q4_K_M\n"
      "headroom convert SmolLM2-135M-Instruct.Q4_1.gguf ./SmolLM2-135M-Instruct --type bf16",
      command_convert},
     {"merge", "MODEL ADAPTER... --out DIR [OPTIONS]", "adapters into the weights of their model", HR_FOR_MERGE,

@@ -12,6 +12,8 @@
 #define OWN_PAIR(a, b) .home = HR_HOME_OTHER, .offset = offsetof(cli_settings, a), .second = offsetof(cli_settings, b)
 
 static const char *const file_types[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
+static const char *const block_kinds[] = {"none", "q8_0", "q6_K",   "q5_K", "q5_K_M", "q4_K", "q4_K_M",
+                                          "q4_0", "nf4",  "nf4+dq", "fp4",  "fp4+dq", "int8", NULL};
 static const char *const bases[] = {"original", "dequantized", NULL};
 static const char *const colors[] = {"auto", "always", "never", NULL};
 static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
@@ -145,6 +147,10 @@ static const hr_field rows[] = {
     {"type", HR_FIELD_WORD, "Conversion", "TYPE",
      "of the weights; source: as they are, f16 for blocks with a scale (q8_0: GGUF only)",
      HR_FOR_CONVERT | HR_FOR_MERGE, OWN(type), .words = file_types, .initial = "source"},
+    {"quantize", HR_FIELD_WORD, "Conversion", "KIND",
+     "q8_0 to q4_0: a GGUF file with all matrices in such blocks, _M with some in more bits, as llama.cpp mixes them; also of "
+     "another GGUF file. nf4, fp4, int8, and +dq: a directory as bitsandbytes has it",
+     HR_FOR_CONVERT, OWN(quantized), .words = block_kinds, .initial = "none"},
     {"without-tokenizer", HR_FIELD_FLAG, "Conversion", NULL, "leave tokenizer and chat template out", HR_FOR_CONVERT,
      OWN(without_tokenizer)},
     {"force", HR_FIELD_FLAG, "Conversion", NULL, "let what stands at the target give way, once the new one is whole",
@@ -220,10 +226,15 @@ const hr_field *option_get(option_id id) {
   return id < hr_field_count() ? hr_field_get(id) : &rows[id - hr_field_count()];
 }
 
-option_id option_find(const char *name, bool positional) {
-  for (option_id id = 0; id < option_count(); id++)
-    if (strcmp(option_get(id)->name, name) == 0 && (positional || !option_get(id)->positional)) return id;
-  return option_count();
+option_id option_find(const char *name, bool positional, unsigned command) {
+  option_id found = option_count();
+  for (option_id id = 0; id < option_count(); id++) {
+    const hr_field *o = option_get(id);
+    if (strcmp(o->name, name) != 0 || (!positional && o->positional)) continue;
+    if (o->commands & command) return id;
+    if (found == option_count()) found = id;
+  }
+  return found;
 }
 
 static const void *home_of(const cli_config *config, const hr_field *o) {
@@ -303,7 +314,13 @@ void config_deinit(cli_config *config) {
 
 static hr_status open_model(cli_config *config, hr_error *error) {
   const char *source = config->run.model_source;
-  if (source && source[0]) return hr_model_open(source, &config->job.model, error);
+  if (source && source[0]) {
+    HRI_TRY(hr_model_open(source, &config->job.model, error));
+    if (config->job.model.unread_keys[0])
+      (void)fprintf(stderr, "warning: %s: not understood, and left out of account: %s\n", source,
+                    config->job.model.unread_keys);
+    return HR_OK;
+  }
   hri_fail(error, HR_ERROR_USAGE, "no MODEL is given");
   if (config->run.data_path_count > 1)
     return hri_hint(error, HR_ERROR_USAGE, "put MODEL first; --data takes all that follows it");

@@ -49,7 +49,7 @@ typedef struct cli_settings {
   const char *const *export;
   uint32_t export_count;
   bool verify, wide;
-  const char *type; /* convert */
+  const char *type, *quantized; /* convert */
   bool without_tokenizer, force;
   const char *onto, *weights; /* merge */
   const char *alloc_conf;     /* replay */
@@ -68,8 +68,9 @@ typedef struct cli_settings {
 typedef uint32_t option_id;
 uint32_t option_count(void);
 const hr_field *option_get(option_id id);
-/* option_count() when there is none of that name. Positional options are found only when `positional` is true. */
-option_id option_find(const char *name, bool positional);
+/* option_count() when there is none of that name; of several the one that `command` (HR_FOR_...) knows, else the first.
+ * Positional options are found only when `positional` is true. */
+option_id option_find(const char *name, bool positional, unsigned command);
 /* Finite numbers with commas between them: how many, or 0 when the text is anything else, or they are more than `most`.
  */
 uint32_t options_numbers(const char *text, double *numbers, uint32_t most);

@@ -24,6 +24,7 @@ static void write_model(json_writer *json, const hr_plan *plan) {
   json_write_count(json, "max_positions", model->max_positions);
   json_write_bool(json, "tied_embeddings", model->tied_embeddings);
   json_write_bool(json, "has_weights", model->has_weights);
+  if (model->unread_keys[0]) json_write_text(json, "unread_keys", model->unread_keys);
   json_write_close(json, '}');
 }
 

@@ -56,7 +56,7 @@ static bool is_key(const recipe *r, option_id id) {
 static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
   const char *name = scalar(r), *peer;
   hri_near search;
-  *id = option_find(name, true);
+  *id = option_find(name, true, r->config->command);
   if (*id < option_count() && is_key(r, *id)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s:%zu: unknown key '%s'", r->path, line_of(r), name);
   peer = peer_option(name);

@@ -17,15 +17,18 @@
 
 /* ---- types ---- */
 
-/* llama.cpp's number of a file type is that of most tensors (enum llama_ftype). */
+/* llama.cpp's number of a file type is that of most tensors (enum llama_ftype); files that are all Q4_K or all Q5_K have
+ * none, and those of Q4_K_S and Q5_K_S. */
 static const struct {
   const char *name, *torch;
   uint32_t ggml, file_type;
+  bool mixed; /* not the type of all matrices */
 } types[] = {
-    {"f32", "float32", HRI_GGML_F32, 0},
-    {"f16", "float16", HRI_GGML_F16, 1},
-    {"q8_0", NULL, HRI_GGML_Q8_0, 7},
-    {"bf16", "bfloat16", HRI_GGML_BF16, 32},
+    {"f32", "float32", HRI_GGML_F32, 0, false}, {"f16", "float16", HRI_GGML_F16, 1, false},
+    {"q4_0", NULL, HRI_GGML_Q4_0, 2, false},    {"q8_0", NULL, HRI_GGML_Q8_0, 7, false},
+    {"q4_K", NULL, HRI_GGML_Q4_K, 14, false},   {"q4_K_M", NULL, HRI_GGML_Q4_K, 15, true},
+    {"q5_K", NULL, HRI_GGML_Q5_K, 16, false},   {"q5_K_M", NULL, HRI_GGML_Q5_K, 17, true},
+    {"q6_K", NULL, HRI_GGML_Q6_K, 18, false},   {"bf16", "bfloat16", HRI_GGML_BF16, 32, false},
 };
 
 enum { TYPE_COUNT = sizeof types / sizeof *types };
@@ -46,17 +49,13 @@ static int type_with(uint32_t ggml) {
 static hr_status choose_type(const hr_convert_options *options, uint32_t source, bool to_gguf, int *type,
                              hr_error *error) {
   *type = options->type ? type_named(options->type) : type_with(source);
-  if (!options->type && (*type < 0 || types[*type].ggml == HRI_GGML_Q8_0)) *type = type_with(HRI_GGML_F16);
+  if (!options->type && (*type < 0 || !types[*type].torch)) *type = type_with(HRI_GGML_F16);
   if (*type >= 0 && (to_gguf || types[*type].torch)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "the type '%.40s' cannot be written to %s", options->type,
            to_gguf ? "GGUF" : "a Hugging Face directory");
-  return hri_hint(error, HR_ERROR_USAGE, to_gguf ? "f32, f16, bf16 and q8_0 can" : "f32, f16 and bf16 can");
-}
-
-static void name_type(uint32_t ggml, char out[16]) {
-  (void)snprintf(out, 16, "%s", hri_ggml_name(ggml));
-  for (char *c = out; *c; c++)
-    if (*c >= 'A' && *c <= 'Z' && *c != 'K') *c = (char)(*c + 'a' - 'A');
+  return hri_hint(error, HR_ERROR_USAGE,
+                  to_gguf ? "f32, f16, bf16, q8_0, q6_K, q5_K, q5_K_M, q4_K, q4_K_M and q4_0 can"
+                          : "f32, f16 and bf16 can");
 }
 
 /* ---- the two directions ---- */
@@ -69,6 +68,7 @@ typedef struct work {
   hri_lexicon lexicon;
   bool has_lexicon;
   int type;
+  bool to_gguf;
   uint32_t quantization;
 } work;
 
@@ -96,12 +96,25 @@ static void name_tokens(work *w) {
     if (w->lexicon.named[i] < 0) w->lexicon.named[i] = ids[i];
 }
 
+static void tell_written(work *w, const hri_convert_written *written) {
+  hr_convert_result *r = w->result;
+  r->tensor_count = written->tensors;
+  r->data_bytes = written->data_bytes;
+  r->block_tensor_count = written->in_blocks;
+  r->fallback_count = written->fallbacks;
+  r->block_error = hri_block_loss_share(&written->loss);
+  r->worst_error = written->worst;
+  memcpy(r->worst_tensor, written->worst_name, sizeof r->worst_tensor);
+}
+
 static hr_status to_gguf(work *w, const char *target, hr_error *error) {
   hri_gguf_keys keys = {0};
   uint32_t ids[3] = {0};
   static const char *const names[3] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.padding_token_id"};
   const int32_t tokens[3] = {w->model.bos_token, w->model.eos_token, w->model.pad_token};
+  const hri_convert_kind kind = {types[w->type].ggml, types[w->type].mixed};
+  hri_convert_written written;
   hr_status status;
   if (w->model.lora.rank > 0)
     return hri_convert_adapter(&w->model, w->source.weights, target, types[w->type].ggml, types[w->type].file_type,
@@ -114,9 +127,8 @@ static hr_status to_gguf(work *w, const char *target, hr_error *error) {
     ids[i] = (uint32_t)tokens[i];
     if (tokens[i] >= 0) hri_gguf_put_u32(&keys, names[i], ids[i]);
   }
-  if (status == HR_OK)
-    status = hri_convert_to_gguf(&w->source, target, &keys, types[w->type].ggml, &w->result->tensor_count,
-                                 &w->result->data_bytes, error);
+  if (status == HR_OK) status = hri_convert_to_gguf(&w->source, target, &keys, kind, &written, error);
+  if (status == HR_OK) tell_written(w, &written);
   hri_gguf_keys_deinit(&keys);
   return status;
 }
@@ -264,31 +276,35 @@ static bool ends_in_gguf(const char *path) {
 
 static hr_status check_quantized_names(const char *source, const char *target, hr_error *error) {
   if (hri_path_is_dir(source) && !ends_in_gguf(target)) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "--quantize makes a directory of a directory, and %s is none",
+  hri_fail(error, HR_ERROR_USAGE, "--quantize with this kind makes a directory of a directory, and %s is none",
            hri_path_is_dir(source) ? target : source);
-  return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY DIRECTORY --quantize nf4");
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "headroom convert DIRECTORY DIRECTORY --quantize nf4; of GGUF files: q4_K_M, q8_0, ...");
 }
 
-static hr_status check_names(const char *source, const char *target, bool quantized, hr_error *error) {
+/* A GGUF file becomes another one where a type is asked for. */
+static hr_status check_names(const char *source, const char *target, bool typed, bool quantized, hr_error *error) {
   bool to_gguf_file = hri_path_is_dir(source);
   if (!hri_path_exists(source)) return hri_fail_errno(error, ENOENT, "open", source);
   if (quantized) return check_quantized_names(source, target, error);
-  if (to_gguf_file == ends_in_gguf(target)) return HR_OK;
+  if (to_gguf_file == ends_in_gguf(target) || (!to_gguf_file && typed)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,
-           to_gguf_file ? "%s: a directory becomes a GGUF file, and its name ends in .gguf"
-                        : "%s: a GGUF file becomes a directory, and its name does not end in .gguf",
+           to_gguf_file
+               ? "%s: a directory becomes a GGUF file, and its name ends in .gguf"
+               : "%s: a GGUF file becomes a directory, whose name does not end in .gguf, unless a type is given",
            target);
   return hri_hint(error, HR_ERROR_USAGE,
                   "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
 }
 
-static hr_status check_target(hri_target *t, const char *source, const char *target, const work *w, hr_error *error) {
+static hr_status check_target(hri_target *t, const char *source, const char *target, work *w, hr_error *error) {
   const hr_convert_options *options = w->options;
   bool quantized = w->quantization != HRI_QUANTIZATION_NONE;
   if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
-  HRI_TRY(check_names(source, target, quantized, error));
-  if (options->replace && (quantized || !hri_path_is_dir(source))) HRI_TRY(hri_target_spares(target, source, error));
-  return hri_target_init(t, target, quantized || !hri_path_is_dir(source), options->replace, error);
+  HRI_TRY(check_names(source, target, options->type != NULL, quantized, error));
+  w->to_gguf = !quantized && ends_in_gguf(target);
+  if (options->replace && !w->to_gguf) HRI_TRY(hri_target_spares(target, source, error));
+  return hri_target_init(t, target, !w->to_gguf, options->replace, error);
 }
 
 static void tell_kept(const work *w, const hri_target *t) {
@@ -317,14 +333,33 @@ static uint32_t type_of_adapter(const hri_weights *weights) {
   return dtype == HRI_FILE_F16 ? HRI_GGML_F16 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32;
 }
 
+static hr_status check_adapter_type(const work *w, hr_error *error) {
+  if (w->model.lora.rank == 0 || types[w->type].torch || types[w->type].ggml == HRI_GGML_Q8_0) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "adapters are not written as %s", types[w->type].name);
+  return hri_hint(error, HR_ERROR_USAGE, "f32, f16, bf16 and q8_0 can be, or leave the type out");
+}
+
+/* What is worth knowing before it is waited for. */
+static void tell_source(const work *w, uint32_t source_type) {
+  char text[512];
+  if (w->model.unread_keys[0]) {
+    (void)snprintf(text, sizeof text, "not understood, and left out of account: %s", w->model.unread_keys);
+    note(w, text);
+  }
+  if (!w->source.gguf || hri_ggml_block(source_type) == 1 || types[w->type].torch) return;
+  (void)snprintf(text, sizeof text, "the source is in blocks of %s already: what they lost stays lost",
+                 hri_ggml_name(source_type));
+  note(w, text);
+}
+
 static void describe(work *w, uint32_t source_type) {
   hr_convert_result *r = w->result;
   (void)snprintf(r->from, sizeof r->from, "%s",
                  w->source.gguf           ? "GGUF"
                  : w->model.lora.rank > 0 ? "PEFT"
                                           : "Hugging Face");
-  (void)snprintf(r->to, sizeof r->to, "%s", w->source.gguf || w->quantization ? "Hugging Face" : "GGUF");
-  name_type(source_type, r->source_type);
+  (void)snprintf(r->to, sizeof r->to, "%s", w->to_gguf ? "GGUF" : "Hugging Face");
+  hri_convert_type_name(source_type, r->source_type);
   (void)snprintf(r->type, sizeof r->type, "%s",
                  w->quantization ? hri_quantization_name(w->quantization) : types[w->type].name);
   r->parameter_count = w->model.lora.rank > 0
@@ -352,7 +387,9 @@ hr_status hr_convert(const char *source, const char *target, const hr_convert_op
   if (w.model.lora.rank > 0) source_type = type_of_adapter(w.source.weights);
   else HRI_TRY_OUT(hri_convert_check(&w.source, error));
   if (w.model.lora.rank == 0) HRI_TRY_OUT(hri_convert_type_of(&w.source, &source_type, error));
-  HRI_TRY_OUT(choose_type(w.options, source_type, w.source.weights && !w.quantization, &w.type, error));
+  HRI_TRY_OUT(choose_type(w.options, source_type, w.to_gguf, &w.type, error));
+  HRI_TRY_OUT(check_adapter_type(&w, error));
+  tell_source(&w, source_type);
   describe(&w, source_type);
   HRI_TRY_OUT(read_lexicon(&w, source, error));
   status = write_target(&w, &t, error);

@@ -133,7 +133,7 @@ static hr_status read_kind(const hri_gguf *file, hri_lexicon *v, hr_error *error
 }
 
 hr_status hri_lexicon_from_gguf(const hri_gguf *file, hri_lexicon *lexicon, bool *found, hr_error *error) {
-  *found = hri_gguf_has(file, "tokenizer.ggml.model");
+  *found = hri_gguf_has_tokenizer(file);
   if (!*found) return HR_OK;
   HRI_TRY(read_kind(file, lexicon, error));
   HRI_TRY(read_tokens(file, lexicon, error));

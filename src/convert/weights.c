@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -29,6 +30,7 @@ typedef struct stream {
   void *raw;             /* the same as blocks, read or to be written */
   uint64_t room;         /* elements of a piece */
   void *whole;           /* a transposed tensor, in the type of its file */
+  hri_blocks blocks;     /* closed where no tensor is in blocks */
 } stream;
 
 static void item_get(const stream *s, uint32_t index, hri_param_spec *spec, const hri_param_part **part) {
@@ -113,6 +115,7 @@ static void stream_close(stream *s) {
   hri_free(s->rows);
   hri_free(s->raw);
   hri_free(s->whole);
+  hri_blocks_close(&s->blocks);
 }
 
 /* ---- the source ---- */
@@ -276,35 +279,32 @@ static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, ui
 
 /* ---- values ---- */
 
+void hri_convert_type_name(uint32_t ggml, char out[16]) {
+  (void)snprintf(out, 16, "%s", hri_ggml_name(ggml));
+  for (char *c = out; *c; c++)
+    if (*c >= 'A' && *c <= 'Z' && *c != 'K') *c = (char)(*c + 'a' - 'A');
+}
+
 hr_status hri_convert_check_values(const float *values, uint64_t count, uint32_t type, const char *name,
                                    hr_error *error) {
-  const float limit = type == HRI_GGML_F16    ? 65520.0f
-                      : type == HRI_GGML_BF16 ? 0x1.FFp127f
-                                              : INFINITY; /* the least that rounds to infinity */
+  const float limit = hri_ggml_reach(type);
   bool good = true;
   hr_status status;
+  char type_name[16];
   for (uint64_t i = 0; i < count; i++) good &= fabsf(values[i]) < limit;
   if (good) return HR_OK;
   for (uint64_t i = 0; i < count; i++) {
     if (fabsf(values[i]) < limit) continue;
     if (isfinite(values[i])) {
+      hri_convert_type_name(type, type_name);
       status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds %g, which %s does not reach", name, (double)values[i],
-                        type == HRI_GGML_F16 ? "f16" : "bf16");
-      return hri_hint(error, status, type == HRI_GGML_F16 ? "take --type bf16 or f32" : "take --type f32");
+                        type_name);
+      return hri_hint(error, status, type == HRI_GGML_BF16 ? "take --type f32" : "take --type bf16 or f32");
     }
     status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds a value that is not finite", name);
     return hri_hint(error, status, "the model is damaged or its training diverged; use an earlier one");
   }
   return HR_OK;
-}
-
-/* A scale of Q8_0 is an fp16 number: the largest value of a block over 127. */
-static hr_status check_scales(const float *values, uint64_t count, const char *name, hr_error *error) {
-  float largest = 0;
-  for (uint64_t i = 0; i < count; i++) largest = fabsf(values[i]) > largest ? fabsf(values[i]) : largest;
-  if (largest < 65519.996f * 127) return HR_OK;
-  hri_fail(error, HR_ERROR_INPUT, "tensor %s holds %g, which q8_0 does not reach", name, (double)largest);
-  return hri_hint(error, HR_ERROR_INPUT, "convert to bf16 or f32");
 }
 
 /* ---- to GGUF ---- */
@@ -321,14 +321,53 @@ void hri_convert_interleave(float *rows, uint64_t count, uint64_t columns, uint3
   }
 }
 
-static uint32_t type_in_gguf(const hri_param_spec *spec, uint32_t type) {
-  if (spec->rank == 1 || spec->slot == HRI_SLOT_POSITION_EMBEDDING) return HRI_GGML_F32;
-  return spec->dims[1] % hri_ggml_block(type) == 0 ? type : HRI_GGML_F16;
+static bool is_matrix(const hri_param_spec *spec) {
+  return spec->rank == 2 && spec->slot != HRI_SLOT_POSITION_EMBEDDING;
+}
+
+/* The layers whose values and down projections have more bits in a mix: the first and the last eighth, and every third. */
+static bool more_bits(uint32_t layer, uint32_t count) {
+  return layer < count / 8 || layer >= 7 * count / 8 || (layer - count / 8) % 3 == 2;
+}
+
+/* llama.cpp's choice for Q4_K_M and Q5_K_M (src/llama-quant.cpp, llama_tensor_get_type), by the tensor's name in the file. */
+static uint32_t type_in_mix(const hr_model *model, const hri_param_spec *spec, const char *name, uint32_t type) {
+  bool head = strcmp(name, model->tied_embeddings ? "token_embd.weight" : "output.weight") == 0;
+  bool more = spec->layer >= 0 && more_bits((uint32_t)spec->layer, model->layer_count);
+  if (head) return spec->dims[1] % hri_ggml_block(type) == 0 ? HRI_GGML_Q6_K : HRI_GGML_Q8_0;
+  if (strstr(name, ".attn_qkv.")) return type == HRI_GGML_Q4_K ? HRI_GGML_Q5_K : HRI_GGML_Q6_K;
+  if (!strstr(name, ".attn_v.") && !strstr(name, ".ffn_down.")) return type;
+  if (more) return HRI_GGML_Q6_K;
+  return strstr(name, ".attn_v.") && model->layer_count == 80 ? HRI_GGML_Q5_K : type; /* 70 B: few heads of values */
+}
+
+/* Rows of part blocks: as llama.cpp's quantizer has it. */
+static uint32_t fallback_of(uint32_t type) {
+  return type == HRI_GGML_Q4_K   ? HRI_GGML_Q5_0
+         : type == HRI_GGML_Q5_K ? HRI_GGML_Q5_1
+         : type == HRI_GGML_Q6_K ? HRI_GGML_Q8_0
+                                 : HRI_GGML_F16;
+}
+
+/* The type of a tensor; *fell: its rows are no whole blocks of the one that it should have. */
+static uint32_t type_in_gguf(const hr_model *model, const hri_param_spec *spec, const char *name, hri_convert_kind kind,
+                             bool *fell) {
+  uint32_t type = kind.mixed ? type_in_mix(model, spec, name, kind.type) : kind.type, other = fallback_of(type);
+  *fell = false;
+  if (!is_matrix(spec)) return HRI_GGML_F32;
+  *fell = spec->dims[1] % hri_ggml_block(kind.type) != 0 || spec->dims[1] % hri_ggml_block(type) != 0;
+  if (spec->dims[1] % hri_ggml_block(type) == 0) return type;
+  return spec->dims[1] % hri_ggml_block(other) == 0 ? other : HRI_GGML_F16;
+}
+
+static void encode(stream *s, uint32_t type, uint64_t values, hri_block_loss *loss) {
+  if (hri_ggml_block(type) == 1) (void)hri_ggml_from_f32(type, s->raw, s->rows, values);
+  else hri_blocks_encode(&s->blocks, type, s->raw, s->rows, values, loss);
 }
 
 /* One tensor, piece by piece. */
 static hr_status write_gguf_tensor(stream *s, hri_gguf_writer *writer, uint32_t index, uint32_t at, uint32_t type,
-                                   hr_error *error) {
+                                   hri_block_loss *loss, hr_error *error) {
   hri_param_spec spec;
   const hri_param_part *part;
   hri_gguf_part out;
@@ -346,8 +385,7 @@ static hr_status write_gguf_tensor(stream *s, hri_gguf_writer *writer, uint32_t 
       for (uint64_t i = 0; i < values; i++) s->rows[i] += out.offset;
     if (out.head_size) hri_convert_interleave(s->rows, count, columns, out.head_size, s->raw);
     HRI_TRY(hri_convert_check_values(s->rows, values, type, part->name, error));
-    if (type == HRI_GGML_Q8_0) HRI_TRY(check_scales(s->rows, values, part->name, error));
-    (void)hri_ggml_from_f32(type, s->raw, s->rows, values);
+    encode(s, type, values, loss);
     if (!hri_ggml_bytes(type, values, &bytes))
       return hri_fail(error, HR_ERROR_INTERNAL, "tensor %s: %llu values make no blocks", out.name,
                       (unsigned long long)values);
@@ -361,10 +399,10 @@ static hr_status write_gguf_tensor(stream *s, hri_gguf_writer *writer, uint32_t 
 typedef struct plan {
   HRI_ARRAY(hri_gguf_tensor) tensors;
   char (*names)[64];
-  uint32_t extras;
+  uint32_t extras, fallbacks;
 } plan;
 
-static hr_status plan_tensors(const stream *s, uint32_t type, plan *p, hr_error *error) {
+static hr_status plan_tensors(const stream *s, hri_convert_kind kind, plan *p, hr_error *error) {
   float values[HR_MAX_ROPE_PAIRS];
   hri_param_spec spec;
   const hri_param_part *part;
@@ -380,10 +418,12 @@ static hr_status plan_tensors(const stream *s, uint32_t type, plan *p, hr_error 
   for (uint32_t i = 0; i < s->items.count; i++) {
     hri_gguf_tensor t = {.name = p->names[i]};
     hri_gguf_part out;
+    bool fell;
     item_get(s, i, &spec, &part);
     hri_gguf_part_of(s->source->model, &spec, s->items.items[i].part, &out);
     memcpy(p->names[i], out.name, sizeof p->names[i]);
-    t.type = type_in_gguf(&spec, type);
+    t.type = type_in_gguf(s->source->model, &spec, out.name, kind, &fell);
+    p->fallbacks += fell;
     t.rank = out.rank;
     t.dims[0] = out.rank == 1 ? out.rows : out.columns;
     t.dims[1] = out.rank == 1 ? 1 : out.rows;
@@ -392,7 +432,19 @@ static hr_status plan_tensors(const stream *s, uint32_t type, plan *p, hr_error 
   return HR_OK;
 }
 
-static hr_status write_gguf(stream *s, const plan *p, hri_gguf_writer *writer, uint64_t *data_bytes, hr_error *error) {
+static void count_loss(hri_convert_written *w, const hri_gguf_tensor *t, const hri_block_loss *loss) {
+  double share = hri_block_loss_share(loss);
+  if (hri_ggml_block(t->type) == 1) return;
+  w->in_blocks++;
+  w->loss.difference += loss->difference;
+  w->loss.value += loss->value;
+  if (share < w->worst || (share == 0 && w->worst_name[0])) return;
+  w->worst = share;
+  (void)snprintf(w->worst_name, sizeof w->worst_name, "%s", t->name);
+}
+
+static hr_status write_gguf(stream *s, const plan *p, hri_gguf_writer *writer, hri_convert_written *w,
+                            hr_error *error) {
   float values[HR_MAX_ROPE_PAIRS];
   const char *name;
   uint32_t count = 0;
@@ -400,28 +452,32 @@ static hr_status write_gguf(stream *s, const plan *p, hri_gguf_writer *writer, u
   for (uint32_t i = 0; i < p->extras; i++) {
     (void)hri_gguf_extra(s->source->model, i, &name, values, &count);
     HRI_TRY(hri_gguf_writer_write(writer, i, 0, values, count * sizeof *values, error));
-    *data_bytes += count * sizeof *values;
+    w->data_bytes += count * sizeof *values;
   }
   for (uint32_t i = 0; i < s->items.count; i++) {
     const hri_gguf_tensor *t = &p->tensors.items[p->extras + i];
-    HRI_TRY(write_gguf_tensor(s, writer, i, p->extras + i, t->type, error));
-    if (hri_ggml_bytes(t->type, t->dims[0] * t->dims[1], &bytes)) *data_bytes += bytes;
+    hri_block_loss loss = {0, 0};
+    HRI_TRY(write_gguf_tensor(s, writer, i, p->extras + i, t->type, &loss, error));
+    if (hri_ggml_bytes(t->type, t->dims[0] * t->dims[1], &bytes)) w->data_bytes += bytes;
+    count_loss(w, t, &loss);
   }
   return HR_OK;
 }
 
 hr_status hri_convert_to_gguf(const hri_convert_source *source, const char *path, const hri_gguf_keys *keys,
-                              uint32_t type, uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error) {
+                              hri_convert_kind kind, hri_convert_written *written, hr_error *error) {
   stream s = {0};
   plan p = {0};
   hri_gguf_writer *writer = NULL;
   hr_status status = HR_OK;
-  *data_bytes = 0;
+  *written = (hri_convert_written){0};
   HRI_TRY_OUT(stream_open(&s, source, error));
-  HRI_TRY_OUT(plan_tensors(&s, type, &p, error));
+  if (hri_ggml_block(kind.type) > 1) HRI_TRY_OUT(hri_blocks_open(&s.blocks, s.room, error));
+  HRI_TRY_OUT(plan_tensors(&s, kind, &p, error));
   HRI_TRY_OUT(hri_gguf_writer_open(path, keys, p.tensors.items, (uint32_t)p.tensors.count, &writer, error));
-  HRI_TRY_OUT(write_gguf(&s, &p, writer, data_bytes, error));
-  *tensor_count = (uint32_t)p.tensors.count;
+  HRI_TRY_OUT(write_gguf(&s, &p, writer, written, error));
+  written->tensors = (uint32_t)p.tensors.count;
+  written->fallbacks = p.fallbacks;
   status = hri_gguf_writer_finish(writer, error);
   writer = NULL;
 out:

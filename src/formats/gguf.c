@@ -34,6 +34,7 @@ struct hri_gguf {
   HRI_ARRAY(hri_gguf_tensor) tensors;
   uint64_t *name_at; /* until the head is complete */
   uint32_t *by_key, *by_name;
+  bool *asked; /* by key: somebody looked for it */
 };
 
 static const struct {
@@ -284,6 +285,8 @@ static const char *key_name(const void *items, uint32_t index) { return hri_gguf
 
 static hr_status check_names(hri_gguf *file, hr_error *error) {
   uint32_t twice;
+  file->asked = hri_alloc_zero(file->keys.count + 1, sizeof *file->asked);
+  if (!file->asked) return hri_fail_memory(error, file->keys.count, file->base.path);
   HRI_TRY(hri_order_names(file, (uint32_t)file->keys.count, key_name, &file->by_key, &twice, error));
   if (twice != HRI_ORDER_NONE)
     return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key '%.80s' stands there twice", file->base.path,
@@ -371,6 +374,7 @@ void hri_gguf_close(hri_gguf *file) {
   hri_free(file->name_at);
   hri_free(file->by_key);
   hri_free(file->by_name);
+  hri_free(file->asked);
   hri_free(file->head);
   hri_tensor_file_close(&file->base);
 }
@@ -402,8 +406,12 @@ hri_gguf_type hri_gguf_key_type(const hri_gguf *file, uint32_t index, hri_gguf_t
 
 static const key_value *find_key(const hri_gguf *file, const char *key) {
   uint32_t at = hri_order_find(file, (uint32_t)file->keys.count, key_name, file->by_key, key);
-  return at == HRI_ORDER_NONE ? NULL : &file->keys.items[at];
+  if (at == HRI_ORDER_NONE) return NULL;
+  file->asked[at] = true;
+  return &file->keys.items[at];
 }
+
+bool hri_gguf_key_asked(const hri_gguf *file, uint32_t index) { return file->asked[index]; }
 
 bool hri_gguf_has(const hri_gguf *file, const char *key) { return find_key(file, key) != NULL; }
 
@@ -503,6 +511,12 @@ hr_status hri_gguf_opt_string(const hri_gguf *file, const char *key, const char 
   *value = file->head + kv->at;
   if (bytes) *bytes = kv->count;
   return HR_OK;
+}
+
+bool hri_gguf_has_tokenizer(const hri_gguf *file) {
+  const char *model = "none"; /* as llama.cpp's converter says it of a model without a vocabulary */
+  hr_status status = hri_gguf_opt_string(file, "tokenizer.ggml.model", &model, NULL, NULL);
+  return status != HR_OK || strcmp(model, "none") != 0; /* a number is for others to refuse */
 }
 
 #define REQUIRED(call) return hri_gguf_has(file, key) ? (call) : missing(file, key, error)

@@ -68,6 +68,9 @@ uint32_t hri_gguf_alignment(const hri_gguf *file);
  * NUL-terminated, *bytes (may be
  * NULL) without the NUL; they may be any bytes. */
 bool hri_gguf_has(const hri_gguf *file, const char *key);
+/* Whether one of these functions was ever asked for the index-th key: what nobody asked for is not understood. Questions
+ * are noted in the file, so threads do not ask at the same time. */
+bool hri_gguf_key_asked(const hri_gguf *file, uint32_t index);
 hr_status hri_gguf_get_u64(const hri_gguf *file, const char *key, uint64_t min, uint64_t max, uint64_t *value,
                            hr_error *error);
 hr_status hri_gguf_get_i64(const hri_gguf *file, const char *key, int64_t min, int64_t max, int64_t *value,
@@ -84,6 +87,9 @@ hr_status hri_gguf_opt_double(const hri_gguf *file, const char *key, double *val
 hr_status hri_gguf_opt_bool(const hri_gguf *file, const char *key, bool *value, hr_error *error);
 hr_status hri_gguf_opt_string(const hri_gguf *file, const char *key, const char **value, uint64_t *bytes,
                               hr_error *error);
+
+/* Whether the file has a tokenizer: tokenizer.ggml.model names one, and is not "none". */
+bool hri_gguf_has_tokenizer(const hri_gguf *file);
 
 /* An array of strings, walked from front to back (a copy of the struct is a place to come back to):
  *

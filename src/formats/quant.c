@@ -1,8 +1,9 @@
 /* Block formats of GGUF.
  *
  * In the blocks of 32, quant j and quant j + 16 share a byte (low and high nibble); fifth bits are a u32 with bit j for
- * quant j. The K formats have 256 elements in sub-blocks of 32 (16 in Q6_K), whose scales and minima are 6 bits (8 in
- * Q6_K) times one fp16 each. The loops have constant counts and no branches, so that compilers turn them into vectors;
+ * quant j. The K formats and IQ4_XS have 256 elements in sub-blocks of 32 (16 in Q2_K, Q3_K and Q6_K), whose scales and
+ * minima are 6 bits (4 in Q2_K, 8 in Q6_K) times one fp16 each. The codes of IQ4_NL and IQ4_XS are places in a table of 16
+ * uneven steps. The loops have constant counts and no branches, so that compilers turn them into vectors;
  * the order of the
  * fp32 operations is the reference's, because the results shall be its bits. */
 #include "formats/quant.h"
@@ -23,8 +24,8 @@ static const struct {
     [HRI_GGML_Q5_1] = {"Q5_1", 32, 24},
     [HRI_GGML_Q8_0] = {"Q8_0", 32, 34},
     [9] = {"Q8_1", 32, 40},
-    [10] = {"Q2_K", 256, 84},
-    [11] = {"Q3_K", 256, 110},
+    [HRI_GGML_Q2_K] = {"Q2_K", 256, 84},
+    [HRI_GGML_Q3_K] = {"Q3_K", 256, 110},
     [HRI_GGML_Q4_K] = {"Q4_K", 256, 144},
     [HRI_GGML_Q5_K] = {"Q5_K", 256, 176},
     [HRI_GGML_Q6_K] = {"Q6_K", 256, 210},
@@ -33,10 +34,10 @@ static const struct {
     [17] = {"IQ2_XS", 256, 74},
     [18] = {"IQ3_XXS", 256, 98},
     [19] = {"IQ1_S", 256, 50},
-    [20] = {"IQ4_NL", 32, 18},
+    [HRI_GGML_IQ4_NL] = {"IQ4_NL", 32, 18},
     [21] = {"IQ3_S", 256, 110},
     [22] = {"IQ2_S", 256, 82},
-    [23] = {"IQ4_XS", 256, 136},
+    [HRI_GGML_IQ4_XS] = {"IQ4_XS", 256, 136},
     [24] = {"I8", 1, 1},
     [25] = {"I16", 1, 2},
     [26] = {"I32", 1, 4},
@@ -122,6 +123,33 @@ static void from_q8_0(float *restrict to, const uint8_t *restrict block) {
   for (int j = 0; j < 32; j++) to[j] = (float)(int8_t)block[2 + j] * d;
 }
 
+/* Halves of 128: sub-blocks 2g and 2g + 1 are bits 2g and 2g + 1 of 32 bytes. A byte for each sub-block has its scale in
+ * the low nibble and its minimum in the high one. */
+static void from_q2_k(float *restrict to, const uint8_t *restrict block) {
+  float d = half_at(block + 80), least = half_at(block + 82);
+  for (unsigned k = 0; k < 16; k++) {
+    const uint8_t *quants = block + 16 + k / 8 * 32 + k % 2 * 16;
+    unsigned shift = k % 8 / 2 * 2;
+    float scale = d * (float)(block[k] & 15), minimum = least * (float)(block[k] >> 4);
+    for (unsigned j = 0; j < 16; j++) to[k * 16 + j] = scale * (float)(int)(quants[j] >> shift & 3) - minimum;
+  }
+}
+
+/* Two bits as in Q2_K; the third one of sub-blocks 2g and 2g + 1 is bit g of 32 bytes, and 4 is taken away where it is 0.
+ * Scales have the bias 32: nibbles of the first 8 bytes (low ones, then high ones), upper two bits in the last 4. */
+static void from_q3_k(float *restrict to, const uint8_t *restrict block) {
+  const uint8_t *packed = block + 96;
+  float d = half_at(block + 108);
+  for (unsigned k = 0; k < 16; k++) {
+    const uint8_t *high = block + k % 2 * 16, *quants = block + 32 + k / 8 * 32 + k % 2 * 16;
+    unsigned shift = k % 8 / 2 * 2, bit = k / 2;
+    int six = (packed[k % 8] >> (k / 8 * 4) & 15) | (packed[8 + k % 4] >> (k / 4 * 2) & 3) << 4;
+    float scale = d * (float)(six - 32);
+    for (unsigned j = 0; j < 16; j++)
+      to[k * 16 + j] = scale * (float)((int)(quants[j] >> shift & 3) - (high[j] >> bit & 1 ? 0 : 4));
+  }
+}
+
 /* Sub-blocks 2i and 2i + 1 are the low and high nibbles of 32 bytes. */
 static void from_q4_k(float *restrict to, const uint8_t *restrict block) {
   float d = half_at(block), least = half_at(block + 2), scale, minimum;
@@ -163,57 +191,42 @@ static void from_q6_k(float *restrict to, const uint8_t *restrict block) {
   }
 }
 
+/* Steps of IQ4_NL and IQ4_XS. */
+static const int8_t uneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+static void from_iq4_nl(float *restrict to, const uint8_t *restrict block) {
+  float d = half_at(block);
+  for (int j = 0; j < 16; j++) to[j] = d * (float)uneven[block[2 + j] & 15];
+  for (int j = 0; j < 16; j++) to[j + 16] = d * (float)uneven[block[2 + j] >> 4];
+}
+
+/* Sub-blocks as blocks of IQ4_NL; scales have the bias 32, their low nibbles in 4 bytes, upper two bits in a u16. */
+static void from_iq4_xs(float *restrict to, const uint8_t *restrict block) {
+  float d = half_at(block);
+  for (unsigned k = 0; k < 8; k++) {
+    const uint8_t *quants = block + 8 + k * 16;
+    int six = (block[4 + k / 2] >> (k % 2 * 4) & 15) | (block[2 + k / 4] >> (k % 4 * 2) & 3) << 4;
+    float scale = d * (float)(six - 32);
+    for (unsigned j = 0; j < 16; j++) to[k * 32 + j] = scale * (float)uneven[quants[j] & 15];
+    for (unsigned j = 0; j < 16; j++) to[k * 32 + j + 16] = scale * (float)uneven[quants[j] >> 4];
+  }
+}
+
 typedef void (*decode)(float *restrict to, const uint8_t *restrict block);
 
 static const decode decoders[] = {
-    [HRI_GGML_Q4_0] = from_q4_0, [HRI_GGML_Q4_1] = from_q4_1, [HRI_GGML_Q5_0] = from_q5_0, [HRI_GGML_Q5_1] = from_q5_1,
-    [HRI_GGML_Q8_0] = from_q8_0, [HRI_GGML_Q4_K] = from_q4_k, [HRI_GGML_Q5_K] = from_q5_k, [HRI_GGML_Q6_K] = from_q6_k,
+    [HRI_GGML_Q4_0] = from_q4_0, [HRI_GGML_Q4_1] = from_q4_1,     [HRI_GGML_Q5_0] = from_q5_0,
+    [HRI_GGML_Q5_1] = from_q5_1, [HRI_GGML_Q8_0] = from_q8_0,     [HRI_GGML_Q2_K] = from_q2_k,
+    [HRI_GGML_Q3_K] = from_q3_k, [HRI_GGML_Q4_K] = from_q4_k,     [HRI_GGML_Q5_K] = from_q5_k,
+    [HRI_GGML_Q6_K] = from_q6_k, [HRI_GGML_IQ4_NL] = from_iq4_nl, [HRI_GGML_IQ4_XS] = from_iq4_xs,
 };
 
 static decode decoder_of(uint32_t type) { return type < sizeof decoders / sizeof *decoders ? decoders[type] : NULL; }
-
-/* ---- one block from fp32 ---- */
-
-/* Magnitudes are compared as bits: integer selections become vectors where those of floats, which know NaNs, do not. */
-static int32_t magnitude(float x) {
-  int32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits & 0x7FFFFFFF;
-}
-
-/* Nearest integer, halves away from zero, at most 127 in magnitude; a NaN becomes 0. */
-static int8_t round_away(float x) {
-  int32_t bits = magnitude(x), sign, whole;
-  float a;
-  bits = bits > 0x7F800000 ? 0 : bits > 0x42FE0000 ? 0x42FE0000 : bits; /* 127.0f */
-  memcpy(&a, &bits, sizeof a);
-  memcpy(&sign, &x, sizeof sign);
-  sign >>= 31;
-  whole = (int32_t)a;
-  whole += a - (float)whole >= 0.5f;
-  return (int8_t)((whole ^ sign) - sign);
-}
-
-static void to_q8_0(uint8_t *restrict block, const float *restrict from) {
-  int32_t largest = 0;
-  float d, inverse;
-  uint16_t half;
-  for (int j = 0; j < 32; j++) largest = magnitude(from[j]) > largest ? magnitude(from[j]) : largest;
-  memcpy(&d, &largest, sizeof d);
-  d /= 127.0f;
-  inverse = d != 0 ? 1.0f / d : 0.0f;
-  hri_f16_from_f32(&half, &d, 1);
-  memcpy(block, &half, sizeof half);
-  for (int j = 0; j < 32; j++) block[2 + j] = (uint8_t)round_away(from[j] * inverse);
-}
 
 /* ---- whole runs ---- */
 
 bool hri_ggml_decodes(uint32_t type) {
   return type == HRI_GGML_F32 || type == HRI_GGML_F16 || type == HRI_GGML_BF16 || decoder_of(type);
-}
-bool hri_ggml_encodes(uint32_t type) {
-  return type == HRI_GGML_F32 || type == HRI_GGML_F16 || type == HRI_GGML_BF16 || type == HRI_GGML_Q8_0;
 }
 
 /* The 16-bit conversions want aligned halves: odd addresses go through a small buffer. */
@@ -228,17 +241,6 @@ static void halves_to_f32(uint32_t type, float *to, const uint8_t *from, uint64_
   }
 }
 
-static void halves_from_f32(uint32_t type, uint8_t *to, const float *from, uint64_t elements) {
-  uint16_t part[512];
-  for (uint64_t done = 0; done < elements;) {
-    uint64_t n = elements - done < 512 ? elements - done : 512;
-    if (type == HRI_GGML_F16) hri_f16_from_f32(part, from + done, n);
-    else hri_bf16_from_f32(part, from + done, n);
-    memcpy(to + done * 2, part, (size_t)(n * 2));
-    done += n;
-  }
-}
-
 bool hri_ggml_to_f32(uint32_t type, float *to, const void *from, uint64_t elements) {
   decode one = decoder_of(type);
   const uint8_t *block = from;
@@ -247,15 +249,5 @@ bool hri_ggml_to_f32(uint32_t type, float *to, const void *from, uint64_t elemen
   else if (!one) halves_to_f32(type, to, from, elements);
   else
     for (uint64_t i = 0; i < elements; i += types[type].block, block += types[type].bytes) one(to + i, block);
-  return true;
-}
-
-bool hri_ggml_from_f32(uint32_t type, void *to, const float *from, uint64_t elements) {
-  uint8_t *block = to;
-  if (!hri_ggml_encodes(type)) return false;
-  if (type == HRI_GGML_F32) memcpy(to, from, (size_t)(elements * sizeof *from));
-  else if (type != HRI_GGML_Q8_0) halves_from_f32(type, to, from, elements);
-  else
-    for (uint64_t i = 0; i < elements; i += 32, block += 34) to_q8_0(block, from + i);
   return true;
 }

@@ -167,10 +167,10 @@ static const hr_field fields[] = {
     {"train-only", HR_FIELD_TEXT, "Job", "WHAT,...", "the only tensors that are trained, in the same words", P | T | X,
      JOB(train_only), MATHEMATICS(ALGORITHM)},
     {"quantize", HR_FIELD_CHOICE, "Job", "KIND",
-     "plan, train, evaluate, generate, explain, merge: keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes "
-     "does (+dq: their scales in 8 bits too), and dequantize each before each use. keep: in the blocks of the GGUF file, as "
-     "they are. A model whose files are quantized is as they are; convert: write a directory of such weights",
-     J | X | M | HR_FOR_CONVERT, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
+     "keep the frozen matrices of layers in 4 or 8 bits, as bitsandbytes does (+dq: their scales in 8 bits too); each "
+     "is dequantized before each use. keep: in the blocks of the GGUF file, as they are. A model whose files are quantized is "
+     "as they are",
+     J | X | M, JOB(quantize), .words = quantizes, .initial = "none", MATHEMATICS(NUMERICS)},
     {"adapter", HR_FIELD_PATH, "Job", "PATH",
      "adapters to go on with, evaluate or generate with: a directory as PEFT saves it (RUN/final of a run with --lora), or "
      "a GGUF file",

@@ -127,10 +127,11 @@ bool hri_gguf_ignored(const hr_model *model, const char *name) {
 
 /* Types that are decoded, as those of programs. */
 static const uint8_t dtypes[] = {
-    [HRI_GGML_F32] = 1 + HRI_F32,   [HRI_GGML_F16] = 1 + HRI_F16,   [HRI_GGML_BF16] = 1 + HRI_BF16,
-    [HRI_GGML_Q4_0] = 1 + HRI_Q4_0, [HRI_GGML_Q4_1] = 1 + HRI_Q4_1, [HRI_GGML_Q5_0] = 1 + HRI_Q5_0,
-    [HRI_GGML_Q5_1] = 1 + HRI_Q5_1, [HRI_GGML_Q8_0] = 1 + HRI_Q8_0, [HRI_GGML_Q4_K] = 1 + HRI_Q4_K,
-    [HRI_GGML_Q5_K] = 1 + HRI_Q5_K, [HRI_GGML_Q6_K] = 1 + HRI_Q6_K,
+    [HRI_GGML_F32] = 1 + HRI_F32,   [HRI_GGML_F16] = 1 + HRI_F16,       [HRI_GGML_BF16] = 1 + HRI_BF16,
+    [HRI_GGML_Q4_0] = 1 + HRI_Q4_0, [HRI_GGML_Q4_1] = 1 + HRI_Q4_1,     [HRI_GGML_Q5_0] = 1 + HRI_Q5_0,
+    [HRI_GGML_Q5_1] = 1 + HRI_Q5_1, [HRI_GGML_Q8_0] = 1 + HRI_Q8_0,     [HRI_GGML_Q4_K] = 1 + HRI_Q4_K,
+    [HRI_GGML_Q5_K] = 1 + HRI_Q5_K, [HRI_GGML_Q6_K] = 1 + HRI_Q6_K,     [HRI_GGML_Q2_K] = 1 + HRI_Q2_K,
+    [HRI_GGML_Q3_K] = 1 + HRI_Q3_K, [HRI_GGML_IQ4_NL] = 1 + HRI_IQ4_NL, [HRI_GGML_IQ4_XS] = 1 + HRI_IQ4_XS,
 };
 
 uint8_t hri_gguf_dtype(uint32_t type) {
@@ -154,18 +155,21 @@ void hri_gguf_read_types(const hri_gguf *file, hr_model *model) {
     }
 }
 
-static hr_status refuse_type(const hr_model *model, const char *name, uint32_t type, hr_error *error) {
-  hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has type %s", model->directory, name, hri_ggml_name(type));
-  return hri_hint(
-      error, HR_ERROR_INPUT,
-      "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are read; take a file of such a type");
+static hr_status refuse_type(const char *path, const char *name, uint32_t type, hr_error *error) {
+  hri_text known = {0};
+  for (uint32_t k = 0; k < 64; k++)
+    if (hri_ggml_decodes(k)) hri_text_add(&known, "%s%s", known.length ? ", " : "", hri_ggml_name(k));
+  hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has type %s", path, name, hri_ggml_name(type));
+  hri_hint(error, HR_ERROR_INPUT, "these are read: %s; take a file of such types", known.chars ? known.chars : "");
+  hri_text_deinit(&known);
+  return HR_ERROR_INPUT;
 }
 
 static hr_status keeps_module(const hr_model *model, uint32_t layer, hr_module module, const char *name,
                               hr_error *error) {
   const uint32_t type = model->gguf_types[layer][module] - 1u;
   const uint64_t columns = hri_module_columns(model, module);
-  if (hri_gguf_dtype(type) == HRI_DTYPE_COUNT) return refuse_type(model, name, type, error);
+  if (hri_gguf_dtype(type) == HRI_DTYPE_COUNT) return refuse_type(model->directory, name, type, error);
   if (columns % hri_ggml_block(type) == 0) return HR_OK;
   hri_fail(error, HR_ERROR_INPUT,
            "%s: tensor %s is %s, in blocks of %u, and its rows of %llu elements are no whole blocks", model->directory,
@@ -213,13 +217,7 @@ hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, ui
              (unsigned long long)outer, (unsigned long long)inner);
     return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
   }
-  if (!hri_ggml_decodes(tensor->type)) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has type %s", hri_gguf_path(file), part->name,
-             hri_ggml_name(tensor->type));
-    return hri_hint(
-        error, HR_ERROR_INPUT,
-        "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are read; take a file of such a type");
-  }
+  if (!hri_ggml_decodes(tensor->type)) return refuse_type(hri_gguf_path(file), part->name, tensor->type, error);
   return HR_OK;
 }
 

@@ -69,11 +69,26 @@ static key_text key_of(const char *architecture, const char *rest) {
 typedef struct facts {
   uint64_t layers, context, hidden, mlp, heads, kv_heads, head_size, rotary, vocabulary, window, original_context;
   double epsilon, theta, local_theta, factor, attention_factor, beta_fast, beta_slow, attention_cap, logit_cap, scale;
-  const char *scaling; /* "none", "linear", "yarn", "longrope" */
+  const char *scaling; /* "none", "linear" (also where a factor stands alone), "yarn", "longrope" */
   bool pattern;        /* slides: one number for each layer */
   hri_gguf_numbers slides;
   uint64_t period; /* or: all but each period-th layer slide; 0: not said */
 } facts;
+
+/* Keys that say nothing which is not known otherwise. */
+static void pass_over(const hri_gguf *file, const char *architecture) {
+  static const char *const idle[] = {"vocab_size", "tensor_data_layout", "rope.scaling.finetuned", "expert_used_count"};
+  for (size_t i = 0; i < sizeof idle / sizeof *idle; i++) (void)hri_gguf_has(file, KEY(idle[i]));
+}
+
+static hr_status check_causal(const hri_gguf *file, const char *architecture, hr_error *error) {
+  bool causal = true;
+  HRI_TRY(hri_gguf_opt_bool(file, KEY("attention.causal"), &causal, error));
+  if (causal) return HR_OK;
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is false: each token sees those behind it too, as in an encoder",
+           hri_gguf_path(file), KEY("attention.causal"));
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "take a model that continues text; attention is causal here");
+}
 
 static hr_status read_sizes(const hri_gguf *file, const char *architecture, facts *f, hr_error *error) {
   uint64_t value_size, experts = 0;
@@ -123,7 +138,7 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
   uint64_t bytes;
   f->epsilon = 1e-5;
   f->theta = f->local_theta = 10000;
-  f->scaling = "none";
+  f->scaling = "linear"; /* as llama.cpp, which divides positions by a factor whose type is not said */
   HRI_TRY(hri_gguf_opt_double(file, KEY("attention.layer_norm_epsilon"), &f->epsilon, error));
   HRI_TRY(hri_gguf_opt_double(file, KEY("attention.layer_norm_rms_epsilon"), &f->epsilon, error));
   HRI_TRY(hri_gguf_opt_double(file, KEY("rope.freq_base"), &f->theta, error));
@@ -140,8 +155,8 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
                            &f->original_context, error));
   if (hri_gguf_has(file, KEY("rope.scale_linear")) && f->factor == 0) { /* the key of older files */
     HRI_TRY(hri_gguf_opt_double(file, KEY("rope.scale_linear"), &f->factor, error));
-    if (f->factor != 1) f->scaling = "linear";
   }
+  if (f->factor == 0) f->factor = 1;
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) shorten(numbers[i]);
   for (uint32_t i = 0; i < hri_gguf_key_count(file); i++) {
     hri_gguf_type element;
@@ -262,10 +277,15 @@ static void put_yarn(hri_json_writer *w, const facts *f) {
 static hr_status put_scaling(hri_json_writer *w, const hri_gguf *file, const facts *f, hr_error *error) {
   bool llama3 = hri_gguf_find(file, "rope_freqs.weight") != HRI_GGUF_NONE,
        longrope = hri_gguf_find(file, "rope_factors_long.weight") != HRI_GGUF_NONE;
-  bool linear = strcmp(f->scaling, "linear") == 0, yarn = strcmp(f->scaling, "yarn") == 0;
+  bool linear = strcmp(f->scaling, "linear") == 0 && f->factor != 1, yarn = strcmp(f->scaling, "yarn") == 0;
   hr_status status = HR_OK;
+  if ((llama3 || longrope) && (linear || yarn)) {
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s RoPE scaling by %g beside frequency factors (%s) is not supported",
+             hri_gguf_path(file), f->scaling, f->factor, llama3 ? "rope_freqs.weight" : "rope_factors_long.weight");
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "use the Hugging Face directory that the file was made from");
+  }
   if (!llama3 && !longrope && !linear && !yarn) {
-    if (strcmp(f->scaling, "none") == 0) return HR_OK;
+    if (strcmp(f->scaling, "none") == 0 || strcmp(f->scaling, "linear") == 0) return HR_OK;
     hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: the RoPE scaling '%.40s' is not supported without its factors",
              hri_gguf_path(file), f->scaling);
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "none, linear, yarn, and llama3 or longrope factors are read");
@@ -304,7 +324,7 @@ static void put_layer_types(hri_json_writer *w, const facts *f) {
   hri_json_key(w, "layer_types");
   hri_json_begin_array(w);
   for (uint64_t i = 0; i < f->layers; i++)
-    hri_json_put_string(w, hri_gguf_integer_at(&f->slides, i) ? "sliding_attention" : "full_attention");
+    hri_json_put_string(w, f->pattern && hri_gguf_integer_at(&f->slides, i) ? "sliding_attention" : "full_attention");
   hri_json_end_array(w);
 }
 
@@ -331,6 +351,7 @@ static void put_variations(hri_json_writer *w, const hri_gguf *file, hr_family f
   }
   if (f->pattern && family != HR_FAMILY_LLAMA && family != HR_FAMILY_PHI3 && family != HR_FAMILY_MISTRAL)
     put_layer_types(w, f);
+  else if (gemma3 && f->window == 0) put_layer_types(w, f);
   if (family == HR_FAMILY_PHI3) {
     if (f->rotary != f->head_size)
       hri_json_field_double(w, "partial_rotary_factor", (double)f->rotary / (double)f->head_size);
@@ -384,9 +405,13 @@ static hr_status put_config(hri_json_writer *w, const hri_gguf *file, hr_error *
   hr_family family = HR_FAMILY_LLAMA;
   facts f = {0};
   HRI_TRY(read_architecture(file, &architecture, &family, error));
+  pass_over(file, architecture);
+  HRI_TRY(check_causal(file, architecture, error));
   HRI_TRY(read_sizes(file, architecture, &f, error));
   HRI_TRY(read_numbers(file, architecture, &f, error));
   if (family == HR_FAMILY_LLAMA && f.window > 0) family = HR_FAMILY_MISTRAL;
+  if (family == HR_FAMILY_GEMMA2 && !hri_gguf_has(file, KEY("attention.sliding_window")))
+    f.window = 4096; /* files older than the key: llama.cpp */
   HRI_TRY(check_numbers(file, family, &f, error));
   hri_json_begin_object(w);
   hri_json_field_string(w, "model_type", hr_family_name(family));
@@ -396,6 +421,25 @@ static hr_status put_config(hri_json_writer *w, const hri_gguf *file, hr_error *
   hri_json_field_bool(w, "tie_word_embeddings", hri_gguf_find(file, "output.weight") == HRI_GGUF_NONE);
   hri_json_end_object(w);
   return HR_OK;
+}
+
+/* Keys of the architecture's name space that nothing above asked for: they may change what the model computes. */
+static void list_unread(const hri_gguf *file, hr_model *model) {
+  const char *architecture = "";
+  char text[sizeof model->unread_keys] = "";
+  size_t length, used = 0, left = 0;
+  (void)hri_gguf_opt_string(file, "general.architecture", &architecture, NULL, NULL);
+  length = strlen(architecture);
+  for (uint32_t i = 0; i < hri_gguf_key_count(file); i++) {
+    const char *key = hri_gguf_key(file, i);
+    if (hri_gguf_key_asked(file, i) || strncmp(key, architecture, length) != 0 || key[length] != '.') continue;
+    if (left > 0 || used + strlen(key) + 2 + sizeof " and 4294967295 more" > sizeof text) left++;
+    else used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", key);
+  }
+  if (left > 0) (void)snprintf(text + used, sizeof text - used, "%s%zu more", used ? " and " : "", left);
+  for (char *c = text; *c; c++)
+    if (*c < ' ' || *c > '~') *c = '?'; /* a file's bytes on their way to a terminal */
+  memcpy(model->unread_keys, text, sizeof text);
 }
 
 /* The name in the file, else that of the file. */
@@ -429,6 +473,7 @@ hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error)
   memcpy(made.directory, hri_gguf_path(file), length + 1);
   made.has_weights = true;
   hri_gguf_read_types(file, &made);
+  list_unread(file, &made);
   name_model(file, &made);
   *model = made;
   return HR_OK;
@@ -455,6 +500,12 @@ static hr_status check_expressible(const hr_model *m, hr_error *error) {
   double implied = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
   bool heads_scaled = fabs(m->attention_scale - 1 / sqrt((double)m->head_size)) < 1e-9;
   bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
+  if (gemma && (m->qkv_bias || m->attention_output_bias))
+    return cannot_say(error, "biases of attention in this family");
+  if (m->family == HR_FAMILY_GEMMA2 && m->sliding_window == 0)
+    return cannot_say(error, "a model of this family without sliding layers");
+  if (m->family == HR_FAMILY_PHI3 && (uint64_t)m->head_count * m->head_size != m->hidden_size)
+    return cannot_say(error, "heads that are together no hidden state (head_dim) in this family");
   if (!gemma && !heads_scaled) return cannot_say(error, "an attention scale of its own (scale_attn_weights false)");
   if (m->learned_positions) return HR_OK;
   if (rope->scaling == HR_ROPE_DYNAMIC) return cannot_say(error, "dynamic RoPE scaling");
@@ -507,9 +558,9 @@ static void put_rope(hri_gguf_keys *keys, const char *architecture, const hr_mod
   if (m->has_local_rope) hri_gguf_put_f32(keys, KEY("rope.freq_base_swa"), m->local_rope.theta);
 }
 
-/* The pattern is said only where readers could not know it from the family. */
+/* The pattern is said only where readers could not know it from the family: qwen's begins at a layer that no key says. */
 static void put_window(hri_gguf_keys *keys, const char *architecture, const hr_model *m) {
-  bool usual = true;
+  bool usual = m->family != HR_FAMILY_QWEN2 && m->family != HR_FAMILY_QWEN3;
   for (uint32_t i = 0; i < m->layer_count; i++) {
     bool expected = m->family == HR_FAMILY_GEMMA2   ? i % 2 == 0
                     : m->family == HR_FAMILY_GEMMA3 ? (i + 1) % 6 != 0

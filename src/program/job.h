@@ -53,6 +53,10 @@ typedef enum hri_dtype {
   HRI_Q4_K,
   HRI_Q5_K,
   HRI_Q6_K,
+  HRI_Q2_K,
+  HRI_Q3_K,
+  HRI_IQ4_NL,
+  HRI_IQ4_XS,
   HRI_DTYPE_COUNT
 } hri_dtype;
 typedef enum hri_tier { HRI_DEVICE = 0, HRI_HOST, HRI_DISK, HRI_TIER_COUNT } hri_tier;

@@ -18,7 +18,7 @@ bool hri_quantization_parse(const char *text, hri_quantization *kind) {
 
 static uint64_t blocks(uint64_t count, uint64_t size) { return count / size + (count % size != 0); }
 
-bool hri_quant_keeps(uint8_t dtype) { return hri_dtype_is_real(dtype) || (dtype >= HRI_Q4_0 && dtype <= HRI_Q6_K); }
+bool hri_quant_keeps(uint8_t dtype) { return hri_dtype_is_real(dtype) || (dtype >= HRI_Q4_0 && dtype <= HRI_IQ4_XS); }
 
 /* Sizes of one part; its offsets are what lies before it. None of these is more than four times its elements, which are
  * counted. */

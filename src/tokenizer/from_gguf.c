@@ -155,6 +155,11 @@ static hr_status read_named(const hri_gguf *file, hr_tokenizer *tokenizer, hr_er
 hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error) {
   const char *model;
   bool bos, eos = false, scored;
+  if (!hri_gguf_has_tokenizer(file)) {
+    hri_fail(error, HR_ERROR_INPUT, "%s has no tokenizer", tokenizer->file);
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "name the model's tokenizer (a directory or another file), or work on token ids: they need none");
+  }
   HRI_TRY(hri_gguf_get_string(file, KEY("model"), &model, NULL, error));
   scored = strcmp(model, "llama") == 0;
   if (!scored && strcmp(model, "gpt2") != 0)

@@ -112,7 +112,7 @@ static bool lacks(const char *path) {
   hri_gguf *file;
   bool found;
   if (!hri_gguf_is(path) || hri_gguf_open(path, &file, NULL) != HR_OK) return false;
-  found = hri_gguf_has(file, "tokenizer.ggml.model");
+  found = hri_gguf_has_tokenizer(file);
   hri_gguf_close(file);
   return !found;
 }

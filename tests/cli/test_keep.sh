@@ -65,5 +65,5 @@ expect_json 'd["trained_beside"] == "keep" and abs(d["trained_loss"] - d["merged
 
 run plan values --quantize keep --lora r=4; refuses 2; expect_err 'a model that is no GGUF file'
 run train base.gguf $rows --quantize keep --out never; refuses 2; expect_err 'quantized weights have no gradient'
-run convert values never --quantize keep; refuses 2; expect_err 'makes no file'; expect_absent never
+run convert values never --quantize keep; refuses 2; expect_err 'not one of'; expect_absent never
 finish

@@ -22,6 +22,9 @@ fi
 run help --completion bash; expect_rc 0
 cp out completion.bash
 
+offered=$(bash -c 'source ./completion.bash; COMP_WORDS=(headroom convert --quantize q4_K); COMP_CWORD=3; _headroom; echo "${COMPREPLY[@]}"')
+[ "$offered" = "q4_K q4_K_M" ] || fail "completion of convert --quantize offers '$offered'"
+
 # Every choice that decides bytes is among the techniques, with what it does and what it excludes.
 run help techniques; expect_rc 0; expect_no_err; expect_golden techniques.txt
 cp out techniques

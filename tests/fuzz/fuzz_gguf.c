@@ -1,6 +1,7 @@
 /* The GGUF reader on any file. What it accepts must be consistent: keys and tensors are found by their names, every
- * value can be asked for under every type, every tensor can be read and, where its type is decoded, decoded. Then the
- * file is taken for a model, and its tokenizer keys for a tokenizer. */
+ * value can be asked for under every type, every tensor can be read and, where its type is decoded, decoded; and any values
+ * are put into blocks of every type that is written, which are decoded again. Before that the file is taken for a
+ * model, whose list of keys that were not understood is text, and its tokenizer keys for a tokenizer. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,23 @@ static void check_key(const hri_gguf *file, uint32_t index) {
   check_arrays(file, key, count);
 }
 
+/* Whatever the values are, also no numbers: blocks come of them. */
+static void check_blocks(const float *values, uint64_t elements) {
+  for (uint32_t type = 0; type < 64; type++) {
+    uint64_t count = hri_ggml_encodes(type) ? elements - elements % hri_ggml_block(type) : 0, bytes;
+    char *blocks;
+    float *back;
+    if (count == 0 || hri_ggml_block(type) == 1) continue;
+    require(hri_ggml_bytes(type, count, &bytes));
+    blocks = malloc(bytes);
+    back = malloc(count * sizeof *back);
+    require(blocks && back && hri_ggml_from_f32(type, blocks, values, count));
+    require(hri_ggml_to_f32(type, back, blocks, count));
+    free(blocks);
+    free(back);
+  }
+}
+
 static void check_tensor(const hri_gguf *file, uint32_t index) {
   const hri_gguf_tensor *tensor = hri_gguf_tensor_get(file, index);
   uint64_t bytes;
@@ -77,6 +95,7 @@ static void check_tensor(const hri_gguf *file, uint32_t index) {
     float *values = malloc(tensor->elements * sizeof *values + 1);
     require(values != NULL);
     require(hri_ggml_to_f32(tensor->type, values, raw, tensor->elements));
+    check_blocks(values, tensor->elements);
     free(values);
   }
   free(raw);
@@ -87,7 +106,12 @@ static void check_uses(const hri_gguf *file) {
   hr_model model;
   hr_error error = {0};
   bool found = false;
-  require_told(hri_gguf_model(file, &model, &error), &error);
+  if (hri_gguf_model(file, &model, &error) == HR_OK) {
+    require(memchr(model.unread_keys, 0, sizeof model.unread_keys) != NULL);
+    for (const char *c = model.unread_keys; *c; c++) require(*c >= ' ' && *c <= '~');
+  } else {
+    require_told(error.code, &error);
+  }
   hri_lexicon_init(&lexicon);
   require_told(hri_lexicon_from_gguf(file, &lexicon, &found, &error), &error);
   if (found && lexicon.sentencepiece && lexicon.merges.count == 0)
@@ -102,9 +126,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   int fd = memfd_create("fuzz", MFD_CLOEXEC);
   require(fd >= 0 && (size == 0 || write(fd, data, size) == (ssize_t)size));
   if (hri_gguf_open_fd(fd, "input", &file, &error) == HR_OK) {
+    check_uses(file); /* first: what it does not ask for is what is not understood */
     for (uint32_t i = 0; i < hri_gguf_key_count(file); i++) check_key(file, i);
+    for (uint32_t i = 0; i < hri_gguf_key_count(file); i++) require(hri_gguf_key_asked(file, i));
     for (uint32_t i = 0; i < hri_gguf_count(file); i++) check_tensor(file, i);
-    check_uses(file);
     hri_gguf_close(file);
   } else {
     require(error.code == HR_ERROR_INPUT && strstr(error.message, "input"));

@@ -4,16 +4,23 @@
     build/venv/bin/python tests/parity/record_gguf.py          (needs gguf besides scripts/requirements.txt)
 
 types.gguf, types.safetensors   random blocks of every type that is decoded, and the values the gguf package gives them
-encode.safetensors              values, and what the package makes of them as F16, BF16 and Q8_0
+encode.safetensors              values, and what the package makes of them as F16, BF16, Q8_0, Q5_1, Q5_0 and Q4_0
+search.safetensors              values of search_values(), and what ggml makes of them as Q4_K, Q5_K and Q6_K; only with --ggml DIRECTORY,
+                                a checkout of ggml-org/ggml, whose src/ggml-quants.c is compiled for any x86-64 (no fused
+                                multiply-adds) and called
 FAMILY/config.json, model.safetensors   a random model as transformers saves it
 FAMILY.gguf                     the same model written by the package, with the changes of llama.cpp's converter
 tokenizers/NAME.json            small tokenizers, trained on a sentence or two
 tokenizers/NAME.gguf, NAME-model.json   vocabularies without merges, and what transformers makes of them
 """
+import argparse
+import ctypes
 import json
 import os
 import pathlib
 import shutil
+import subprocess
+import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -28,7 +35,8 @@ from safetensors.numpy import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = pathlib.Path(__file__).resolve().parents[1] / "gguf"
-DECODED = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q4_K, T.Q5_K, T.Q6_K]
+DECODED = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q4_K, T.Q5_K, T.Q6_K, T.Q2_K,
+           T.Q3_K, T.IQ4_NL, T.IQ4_XS]
 
 
 def record_types():
@@ -56,9 +64,50 @@ def record_encode():
         np.linspace(-127.5, 127.5, 96), np.repeat([127, 0.5, -0.5, 1.5, 2.5, -126.5, 0.49999997, 1e-30], 4),
     ]).astype(np.float32)
     tensors = {"source": source}
-    for kind in [T.F32, T.F16, T.BF16, T.Q8_0]:
+    for kind in [T.F32, T.F16, T.BF16, T.Q8_0, T.Q5_0, T.Q5_1, T.Q4_0]:
         tensors[kind.name] = np.ascontiguousarray(quants.quantize(source.reshape(1, -1), kind)).view(np.uint8).reshape(-1)
     save_file(tensors, HERE / "encode.safetensors", metadata={"format": "pt"})
+
+
+def search_values():
+    """Blocks of 256: of every size and sign, skew, on a grid, nearly constant, with outliers, zeros and almost zeros."""
+    rng = np.random.default_rng(8)
+    normal = lambda: rng.standard_normal(256)
+    scale = lambda: 10 ** rng.uniform(-6, 2)
+    blocks = [normal() * scale() for _ in range(6)]
+    blocks += [(normal() + 2) * scale(), np.abs(normal()) * scale(), -np.abs(normal()) * scale(), normal() ** 3 * scale(),
+               np.round(normal() * 3) * scale(), np.where(rng.random(256) < 0.03, normal(), 0), np.full(256, 0.37), np.full(256, -0.37),
+               np.zeros(256), normal() * 1e-16, np.repeat([0, 1, -1, 3], 64) * normal(),
+               normal() * np.repeat(10.0 ** np.arange(-6, 2), 32), normal() * np.tile([1, 1e-3], 128), 1 + normal() * 1e-4]
+    coarse = (normal() * 0.05).astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)  # as bf16 holds them
+    return np.concatenate([np.concatenate(blocks).astype(np.float32), coarse.view(np.float32)])
+
+
+STUBS = """
+#include <stdlib.h>
+void ggml_abort(const char *file, int line, const char *format, ...) { (void)file, (void)line, (void)format; abort(); }
+size_t ggml_row_size(int type, long count) { (void)type, (void)count; return 0; }
+size_t ggml_type_size(int type) { (void)type; return 0; }
+const char *ggml_type_name(int type) { (void)type; return ""; }
+"""
+
+
+def record_search(ggml):
+    source = search_values()
+    tensors = {"source": source}
+    with tempfile.TemporaryDirectory() as work:
+        stubs, library = pathlib.Path(work) / "stubs.c", pathlib.Path(work) / "quants.so"
+        stubs.write_text(STUBS)
+        subprocess.run(["cc", "-O2", "-fPIC", "-shared", "-ffp-contract=off", f"-I{ggml}/include", f"-I{ggml}/src",
+                        f"{ggml}/src/ggml-quants.c", stubs, "-o", library, "-lm"], check=True)
+        quants = ctypes.CDLL(str(library))
+        for kind in [T.Q4_K, T.Q5_K, T.Q6_K]:
+            block, size = gguf.GGML_QUANT_SIZES[kind]
+            out = np.zeros(len(source) // block * size, np.uint8)
+            row = getattr(quants, f"quantize_row_{kind.name.lower()[:3]}K_ref")
+            row(source.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(len(source)))
+            tensors[kind.name] = out
+    save_file(tensors, HERE / "search.safetensors", metadata={"format": "pt"})
 
 
 def sizes(**more):
@@ -289,7 +338,13 @@ def record_gemma():
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ggml", help="a checkout of ggml-org/ggml: records search.safetensors anew, and nothing else")
+    ggml = parser.parse_args().ggml
     HERE.mkdir(exist_ok=True)
+    if ggml:
+        record_search(ggml)
+        raise SystemExit
     record_types()
     record_encode()
     record_families()

@@ -13,8 +13,9 @@
 #include "formats/gguf.h"
 #include "model/gguf.h"
 
-static const uint32_t gguf_block_types[] = {HRI_GGML_Q4_0, HRI_GGML_Q4_1, HRI_GGML_Q5_0, HRI_GGML_Q5_1,
-                                            HRI_GGML_Q8_0, HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K,
+static const uint32_t gguf_block_types[] = {HRI_GGML_Q4_0, HRI_GGML_Q4_1, HRI_GGML_Q5_0,   HRI_GGML_Q5_1,
+                                            HRI_GGML_Q8_0, HRI_GGML_Q2_K, HRI_GGML_Q3_K,   HRI_GGML_Q4_K,
+                                            HRI_GGML_Q5_K, HRI_GGML_Q6_K, HRI_GGML_IQ4_NL, HRI_GGML_IQ4_XS,
                                             HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_F32};
 enum { GGUF_BLOCK_TYPES = sizeof gguf_block_types / sizeof *gguf_block_types };
 
@@ -52,6 +53,13 @@ static inline void gguf_random_block(gguf_random *r, uint32_t type, uint8_t *blo
   case HRI_GGML_F32: memcpy(block, &value, sizeof value); return;
   case HRI_GGML_F16: gguf_put_half(block, value); return;
   case HRI_GGML_BF16: memcpy(block, &half, sizeof half); return;
+  case HRI_GGML_Q2_K:
+    gguf_put_half(block + 80, gguf_scale(r, 0.2 / 15 / 4));
+    gguf_put_half(block + 82, gguf_scale(r, 0.1 / 15));
+    return;
+  case HRI_GGML_Q3_K: gguf_put_half(block + 108, gguf_scale(r, 0.1 / 32 / 4)); return;
+  case HRI_GGML_IQ4_NL: gguf_put_half(block, gguf_scale(r, 0.1 / 128)); return;
+  case HRI_GGML_IQ4_XS: gguf_put_half(block, gguf_scale(r, 0.1 / 128 / 32)); return;
   case HRI_GGML_Q6_K: gguf_put_half(block + 208, gguf_scale(r, 0.1 / 128 / 32)); return;
   case HRI_GGML_Q8_0: gguf_put_half(block, gguf_scale(r, 0.1 / 128)); return;
   case HRI_GGML_Q4_0: gguf_put_half(block, gguf_scale(r, 0.1 / 8)); return;
@@ -117,22 +125,29 @@ static inline hr_status gguf_write_values(hri_gguf_writer *writer, const gguf_te
   return status;
 }
 
-/* UNSUPPORTED: GGUF has no words for such a model. */
-static inline hr_status gguf_model_write(const char *path, const hr_model *m, uint64_t seed, gguf_pick pick,
-                                         void *context, hr_error *error) {
-  hri_gguf_keys keys = {{0}, 0};
+/* The tensors of a model, beside keys that are the caller's. */
+static inline hr_status gguf_keys_write(const char *path, const hri_gguf_keys *keys, const hr_model *m, uint64_t seed,
+                                        gguf_pick pick, void *context, hr_error *error) {
   hri_gguf_writer *writer = NULL;
   gguf_random r = {seed, 0};
   gguf_tensors t = gguf_list(m, pick, context);
-  hr_status status = hri_gguf_put_model(&keys, m, 0, error);
-  if (status == HR_OK) status = hri_gguf_writer_open(path, &keys, t.list, t.count, &writer, error);
+  hr_status status = hri_gguf_writer_open(path, keys, t.list, t.count, &writer, error);
   if (status == HR_OK) {
     status = gguf_write_values(writer, &t, &r, error);
     if (status == HR_OK) status = hri_gguf_writer_finish(writer, error);
     else hri_gguf_writer_abort(writer);
   }
-  hri_gguf_keys_deinit(&keys);
   free(t.list), free(t.parts);
+  return status;
+}
+
+/* UNSUPPORTED: GGUF has no words for such a model. */
+static inline hr_status gguf_model_write(const char *path, const hr_model *m, uint64_t seed, gguf_pick pick,
+                                         void *context, hr_error *error) {
+  hri_gguf_keys keys = {{0}, 0};
+  hr_status status = hri_gguf_put_model(&keys, m, 0, error);
+  if (status == HR_OK) status = gguf_keys_write(path, &keys, m, seed, pick, context, error);
+  hri_gguf_keys_deinit(&keys);
   return status;
 }
 

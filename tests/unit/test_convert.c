@@ -524,7 +524,7 @@ static void test_usage(void **state) {
   assert_refused(llama, kept("%s/new", scratch), NULL, HR_ERROR_USAGE, "its name ends in .gguf");
   assert_refused(file, kept("%s/new.gguf", scratch), NULL, HR_ERROR_USAGE, "does not end in .gguf");
   assert_refused(file, scratch, NULL, HR_ERROR_USAGE, "exists");
-  assert_refused(llama, kept("%s/new.gguf", scratch), "q4_0", HR_ERROR_USAGE, "'q4_0' cannot be written to GGUF");
+  assert_refused(llama, kept("%s/new.gguf", scratch), "q4_1", HR_ERROR_USAGE, "'q4_1' cannot be written to GGUF");
   assert_refused(file, kept("%s/new", scratch), "q8_0", HR_ERROR_USAGE,
                  "'q8_0' cannot be written to a Hugging Face directory");
   assert_refused(kept("%s/none", scratch), path_of("%s/new.gguf", scratch), NULL, HR_ERROR_IO, "none");

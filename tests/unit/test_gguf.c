@@ -2,6 +2,7 @@
  * recorded by tests/parity/record_gguf.py), and what the writer makes. */
 #include <setjmp.h>
 #include <signal.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 
 #include "base/file.h"
 #include "formats/gguf.h"
+#include "formats/quant_search.h"
 #include "formats/safetensors.h"
 
 static char directory[64];
@@ -533,9 +535,9 @@ static void *tensor_of(const hri_safetensors *file, const char *name, uint64_t *
   return data;
 }
 
-static const uint32_t decoded[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0,
-                                   HRI_GGML_Q4_0, HRI_GGML_Q4_1, HRI_GGML_Q5_0, HRI_GGML_Q5_1,
-                                   HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K};
+static const uint32_t decoded[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0,   HRI_GGML_Q4_0,
+                                   HRI_GGML_Q4_1, HRI_GGML_Q5_0, HRI_GGML_Q5_1, HRI_GGML_Q4_K,   HRI_GGML_Q5_K,
+                                   HRI_GGML_Q6_K, HRI_GGML_Q2_K, HRI_GGML_Q3_K, HRI_GGML_IQ4_NL, HRI_GGML_IQ4_XS};
 
 /* The file is the package's own; every value is its value, bit for bit (a NaN is a NaN). */
 static void test_decode(void **state) {
@@ -574,25 +576,71 @@ static void test_decode(void **state) {
   hri_safetensors_close(want);
 }
 
-static void test_encode(void **state) {
-  static const uint32_t encoded[] = {HRI_GGML_F32, HRI_GGML_F16, HRI_GGML_BF16, HRI_GGML_Q8_0};
-  hri_safetensors *file = recorded("encode.safetensors");
+typedef void encode(uint32_t type, uint8_t *to, const float *from, uint64_t elements);
+
+static void encode_here(uint32_t type, uint8_t *to, const float *from, uint64_t elements) {
+  assert_true(hri_ggml_encodes(type) && hri_ggml_from_f32(type, to, from, elements));
+}
+
+static void hold_encoded(const char *name, const uint32_t *types, size_t count, encode *make) {
+  hri_safetensors *file = recorded(name);
   uint64_t source_bytes, bytes, needed;
   float *source = tensor_of(file, "source", &source_bytes);
-  (void)state;
-  for (size_t i = 0; i < sizeof encoded / sizeof *encoded; i++) {
-    unsigned char *want = tensor_of(file, hri_ggml_name(encoded[i]), &bytes), *got = malloc(bytes + 1);
-    assert_true(hri_ggml_bytes(encoded[i], source_bytes / 4, &needed));
+  for (size_t i = 0; i < count; i++) {
+    unsigned char *want = tensor_of(file, hri_ggml_name(types[i]), &bytes), *got = malloc(bytes + 1);
+    assert_true(hri_ggml_bytes(types[i], source_bytes / 4, &needed));
     assert_int_equal(bytes, needed);
-    assert_true(hri_ggml_from_f32(encoded[i], got + 1, source, source_bytes / 4));
+    make(types[i], got + 1, source, source_bytes / 4);
     for (uint64_t k = 0; k < bytes; k++)
       if (got[k + 1] != want[k])
-        fail_msg("%s: byte %llu is %u, not %u", hri_ggml_name(encoded[i]), (unsigned long long)k, got[k + 1], want[k]);
+        fail_msg("%s: byte %llu is %u, not %u", hri_ggml_name(types[i]), (unsigned long long)k, got[k + 1], want[k]);
     free(want);
     free(got);
   }
   free(source);
   hri_safetensors_close(file);
+}
+
+static void test_encode(void **state) {
+  static const uint32_t rounded[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0,
+                                     HRI_GGML_Q5_0, HRI_GGML_Q5_1, HRI_GGML_Q4_0},
+                        searched[] = {HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K};
+  (void)state;
+  hold_encoded("encode.safetensors", rounded, 7, encode_here);
+  hold_encoded("search.safetensors", searched, 3, encode_here);
+  hold_encoded("search.safetensors", searched, 3, hri_quant_search_here); /* without what the processor has */
+}
+
+/* Just below what a type reaches, all halves are finite; and no value at all breaks anything. */
+static void test_encode_ends(void **state) {
+  static const uint32_t types[] = {HRI_GGML_Q8_0, HRI_GGML_Q5_0, HRI_GGML_Q5_1, HRI_GGML_Q4_0,
+                                   HRI_GGML_Q4_K, HRI_GGML_Q5_K, HRI_GGML_Q6_K};
+  static const float odd[] = {INFINITY, -INFINITY, NAN, 1e-45f, 1e-39f, 3e38f, -3e38f, 0, 1};
+  float values[256], back[256];
+  uint8_t block[256 / 32 * 34];
+  uint32_t draw = 1;
+  (void)state;
+  for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+    for (int round = 0; round < 400; round++) {
+      float reach = nextafterf(hri_ggml_reach(types[t]), 0);
+      for (int i = 0; i < 256; i++) {
+        draw = draw * 1664525 + 1013904223;
+        values[i] = reach * (round % 4 == 0   ? 1
+                             : round % 4 == 1 ? (draw >> 31 ? 1 : -1)
+                                              : (float)(draw >> 8) * 0x1p-23f - 1);
+        if (i % 7 == round % 7) values[i] = round % 3 ? reach : -reach;
+      }
+      assert_true(hri_ggml_from_f32(types[t], block, values, 256));
+      assert_true(hri_ggml_to_f32(types[t], back, block, 256));
+      for (int i = 0; i < 256; i++)
+        if (!isfinite(back[i]))
+          fail_msg("%s: %g became %g", hri_ggml_name(types[t]), (double)values[i], (double)back[i]);
+      for (int i = 0; i < 256; i++) {
+        draw = draw * 1664525 + 1013904223;
+        values[i] = odd[(draw >> 8) % 9];
+      }
+      assert_true(hri_ggml_from_f32(types[t], block, values, 256));
+    }
 }
 
 static void test_types(void **state) {
@@ -605,9 +653,9 @@ static void test_types(void **state) {
   assert_false(hri_ggml_bytes(27, (uint64_t)1 << 62, &bytes));
   assert_false(hri_ggml_bytes(5, 32, &bytes));
   assert_false(hri_ggml_known(4) || hri_ggml_known(5) || hri_ggml_known(31) || hri_ggml_known(42));
-  assert_true(hri_ggml_known(10) && !hri_ggml_decodes(10) && !hri_ggml_encodes(HRI_GGML_Q4_0));
-  assert_false(hri_ggml_to_f32(10, value, value, 0));
-  assert_false(hri_ggml_from_f32(HRI_GGML_Q4_0, value, value, 32));
+  assert_true(hri_ggml_known(16) && !hri_ggml_decodes(16) && !hri_ggml_encodes(HRI_GGML_Q4_1));
+  assert_false(hri_ggml_to_f32(16, value, value, 0));
+  assert_false(hri_ggml_from_f32(HRI_GGML_Q4_1, value, value, 32));
   assert_string_equal(hri_ggml_name(4), "unknown");
 }
 
@@ -675,23 +723,15 @@ static void test_writer_refuses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_header),
-      cmocka_unit_test(test_header_empty),
-      cmocka_unit_test(test_keys_refused),
-      cmocka_unit_test(test_alignment),
-      cmocka_unit_test(test_values),
-      cmocka_unit_test(test_values_refused),
-      cmocka_unit_test(test_arrays),
-      cmocka_unit_test(test_tensors_refused),
-      cmocka_unit_test(test_tensors_accepted),
-      cmocka_unit_test(test_large_head),
-      cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_no_file),
-      cmocka_unit_test(test_decode),
-      cmocka_unit_test(test_encode),
-      cmocka_unit_test(test_types),
-      cmocka_unit_test(test_writer),
-      cmocka_unit_test(test_writer_refuses),
+      cmocka_unit_test(test_header),           cmocka_unit_test(test_header_empty),
+      cmocka_unit_test(test_keys_refused),     cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_values),           cmocka_unit_test(test_values_refused),
+      cmocka_unit_test(test_arrays),           cmocka_unit_test(test_tensors_refused),
+      cmocka_unit_test(test_tensors_accepted), cmocka_unit_test(test_large_head),
+      cmocka_unit_test(test_memory),           cmocka_unit_test(test_no_file),
+      cmocka_unit_test(test_decode),           cmocka_unit_test(test_encode),
+      cmocka_unit_test(test_encode_ends),      cmocka_unit_test(test_types),
+      cmocka_unit_test(test_writer),           cmocka_unit_test(test_writer_refuses),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

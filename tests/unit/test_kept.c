@@ -38,11 +38,9 @@ static void *take(uint64_t bytes) {
 
 /* Bytes at random, but scales are finite: any half, subnormal, zero and negative ones too. */
 static void random_blocks(gguf_random *r, uint32_t type, uint8_t *to, uint64_t count) {
-  static const uint8_t halves[][2] = {[HRI_GGML_Q4_1] = {0, 2},
-                                      [HRI_GGML_Q5_1] = {0, 2},
-                                      [HRI_GGML_Q4_K] = {0, 2},
-                                      [HRI_GGML_Q5_K] = {0, 2},
-                                      [HRI_GGML_Q6_K] = {208, 208}};
+  static const uint8_t halves[][2] =
+      {[HRI_GGML_Q4_1] = {0, 2}, [HRI_GGML_Q5_1] = {0, 2}, [HRI_GGML_Q2_K] = {80, 82},  [HRI_GGML_Q3_K] = {108, 108},
+       [HRI_GGML_Q4_K] = {0, 2}, [HRI_GGML_Q5_K] = {0, 2}, [HRI_GGML_Q6_K] = {208, 208}};
   uint32_t bytes = hri_ggml_block_bytes(type);
   for (uint64_t b = 0; b < count; b++) {
     uint8_t *block = to + b * bytes;
@@ -474,8 +472,8 @@ static void what_is_not_kept_is_named(void **state) {
   job.lora = NULL;
   expect_error(&job, HR_ERROR_USAGE, "quantized weights have no gradient");
   make_job(&job, path, HR_QUANTIZE_KEEP);
-  job.model.gguf_types[1][HR_MODULE_V] = 1 + 10; /* as a file of Q2_K is described */
-  expect_error(&job, HR_ERROR_INPUT, "blk.1.attn_v.weight has type Q2_K");
+  job.model.gguf_types[1][HR_MODULE_V] = 1 + 16; /* as a file of IQ2_XXS is described */
+  expect_error(&job, HR_ERROR_INPUT, "blk.1.attn_v.weight has type IQ2_XXS");
   job.model.gguf_types[1][HR_MODULE_V] = 0;
   expect_error(&job, HR_ERROR_INPUT, "blk.1.attn_v.weight is missing");
   job.model.gguf_types[1][HR_MODULE_V] = 1 + HRI_GGML_Q4_K; /* and replaced before it is loaded */

@@ -97,6 +97,8 @@ static void fill_file(memory_file *file, uint32_t type) {
     if (type == HRI_GGML_F32) block[3] &= 0xBF;
     else if (type == HRI_GGML_BF16 || type == HRI_GGML_F16) block[1] &= 0xBB;
     else if (type == HRI_GGML_Q6_K) block[209] = 0x20;
+    else if (type == HRI_GGML_Q2_K) block[81] = 0x20, block[83] = 0x21;
+    else if (type == HRI_GGML_Q3_K) block[109] = 0x20;
     else block[1] = 0x20, block[3] = type == HRI_GGML_Q4_1 || type == HRI_GGML_Q4_K ? 0x21 : block[3];
   }
 }
@@ -192,8 +194,9 @@ static void make_cpus(hri_backend *cpus[4]) {
 }
 
 static void test_every_conversion_in(void **state) {
-  static const uint32_t types[] = {HRI_GGML_F32,  HRI_GGML_F16,  HRI_GGML_BF16, HRI_GGML_Q8_0,
-                                   HRI_GGML_Q4_1, HRI_GGML_Q4_K, HRI_GGML_Q6_K};
+  static const uint32_t types[] = {HRI_GGML_F32,  HRI_GGML_F16,    HRI_GGML_BF16,  HRI_GGML_Q8_0,
+                                   HRI_GGML_Q4_1, HRI_GGML_Q4_K,   HRI_GGML_Q6_K,  HRI_GGML_Q2_K,
+                                   HRI_GGML_Q3_K, HRI_GGML_IQ4_NL, HRI_GGML_IQ4_XS};
   hri_backend *cpus[4];
   int runs = 0;
   (void)state;

@@ -87,8 +87,9 @@ static void types_of_blocks_have_exact_sizes(void **state) {
     hri_dtype type;
     uint64_t block, bytes;
   } types[] = {
-      {HRI_F32, 1, 4},    {HRI_BF16, 1, 2},   {HRI_I8, 1, 1},       {HRI_U4, 2, 1},
-      {HRI_Q4_0, 32, 18}, {HRI_Q8_0, 32, 34}, {HRI_Q4_K, 256, 144}, {HRI_Q6_K, 256, 210},
+      {HRI_F32, 1, 4},     {HRI_BF16, 1, 2},     {HRI_I8, 1, 1},       {HRI_U4, 2, 1},
+      {HRI_Q4_0, 32, 18},  {HRI_Q8_0, 32, 34},   {HRI_Q4_K, 256, 144}, {HRI_Q6_K, 256, 210},
+      {HRI_Q2_K, 256, 84}, {HRI_Q3_K, 256, 110}, {HRI_IQ4_NL, 32, 18}, {HRI_IQ4_XS, 256, 136},
   };
   (void)state;
   for (size_t k = 0; k < sizeof types / sizeof *types; k++) {

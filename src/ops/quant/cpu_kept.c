@@ -6,8 +6,8 @@
  *   w = scale * (code - bias) - minimum
  *
  * In the blocks of 32, codes j and j + 16 share a byte (low and high nibble); fifth bits are a u32 with bit j for code j.
- * The K formats have 8 sub-blocks of 32 (Q6_K 16 of 16), whose scales and minima are 6 bits (8 in Q6_K) times one fp16
- * each.
+ * The K formats have 8 sub-blocks of 32 (Q2_K, Q3_K and Q6_K 16 of 16), whose scales and minima are 6 bits (4 in Q2_K, 8 in
+ * Q6_K) times one fp16 each. Codes of IQ4_NL and IQ4_XS are looked up in a table of 16 bytes.
  *
  * Whether a compiler joins the product with the difference behind it makes no bit: what is subtracted from is the
  * product of an fp16 (11 bits) with integers of 11 bits together at most, which fp32 holds exactly. A minimum of 0 keeps
@@ -53,6 +53,21 @@ static HRI_INLINE bytes16 fifth16(uint32_t bits) { return (bytes16){fifth_bits(b
 static HRI_INLINE bytes16 less(bytes16 codes, int8_t bias) {
   typedef int8_t lanes __attribute__((vector_size(16)));
   return (bytes16)((lanes)codes - bias);
+}
+
+/* Steps of IQ4_NL and IQ4_XS at the places that the low nibbles of 16 bytes say; high nibbles are 0. */
+static HRI_INLINE bytes16 uneven(bytes16 places) {
+  static const int8_t steps[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+#if defined(__AVX2__)
+  return (bytes16)_mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)steps), (__m128i)places);
+#elif defined(__aarch64__)
+  return (bytes16)vqtbl1q_s8(vld1q_s8(steps), (uint8x16_t)places);
+#else
+  uint8_t at[16];
+  memcpy(at, &places, sizeof at);
+  for (int j = 0; j < 16; j++) at[j] = (uint8_t)steps[at[j]];
+  return load16(at);
+#endif
 }
 
 static HRI_INLINE hri_vf value_of(const int8_t *codes, float scale, float minimum) {
@@ -129,7 +144,18 @@ static HRI_INLINE void from_q8_0(void *w, int64_t at, const uint8_t *b, hri_real
   put(w, at, (const int8_t *)b + 2, 32, half_at(b), 0, real);
 }
 
+static HRI_INLINE void from_iq4_nl(void *w, int64_t at, const uint8_t *b, hri_real real) {
+  bytes16 v = load16(b + 2);
+  put32(w, at, uneven(low_nibbles(v)), uneven(high_nibbles(v)), half_at(b), 0, real);
+}
+
 /* ---- K formats ---- */
+
+static HRI_INLINE void put_sixteen(void *w, int64_t at, bytes16 code, float scale, float minimum, hri_real real) {
+  int8_t codes[16];
+  memcpy(codes, &code, sizeof codes);
+  put(w, at, codes, 16, scale, minimum, real);
+}
 
 /* Scales and minima of 8 sub-blocks, of 6 bits: those of the first four in the low bits of bytes 0 to 3 and 4 to 7, those
  * of the others in the nibbles of bytes 8 to 11, whose upper two bits are those above the first ones. */
@@ -178,9 +204,51 @@ static HRI_INLINE void from_q6_k(void *w, int64_t at, const uint8_t *b, hri_real
     bytes16 low = load16(b + group / 4 * 64 + group % 2 * 32 + in), high = load16(b + 128 + group / 4 * 32 + in);
     bytes16 code =
         less((group % 4 < 2 ? low_nibbles(low) : high_nibbles(low)) | (high >> group % 4 * 2 & EACH(3)) << 4, 32);
-    int8_t codes[16];
-    memcpy(codes, &code, sizeof codes);
-    put(w, at + k * 16, codes, 16, d * (float)(int8_t)b[192 + k], 0, real);
+    put_sixteen(w, at + k * 16, code, d * (float)(int8_t)b[192 + k], 0, real);
+  }
+}
+
+/* Halves of 128: sub-blocks 2g and 2g + 1 are bits 2g and 2g + 1 of 32 bytes; a byte for each has scale and minimum. */
+static HRI_INLINE void from_q2_k(void *w, int64_t at, const uint8_t *b, hri_real real) {
+  float d = half_at(b + 80), least = half_at(b + 82);
+  for (int k = 0; k < 16; k++) {
+    bytes16 two = load16(b + 16 + k / 8 * 32 + k % 2 * 16) >> (k % 8 / 2 * 2) & EACH(3);
+    put_sixteen(w, at + k * 16, two, d * (float)(b[k] & 15), least * (float)(b[k] >> 4), real);
+  }
+}
+
+/* Scales of 16 sub-blocks, of 6 bits with the bias 32: nibbles of 8 bytes, the low ones first; pairs of bits of 4. */
+static HRI_INLINE void take_scales_q3_k(int8_t scales[16], const uint8_t *b) {
+  const uint32_t first = word_at(b), second = word_at(b + 4), upper = word_at(b + 8), four = 0x01010101u;
+  const uint32_t packed[4] = {(first & 15 * four) | (upper << 4 & 48 * four),
+                              (second & 15 * four) | (upper << 2 & 48 * four),
+                              (first >> 4 & 15 * four) | (upper & 48 * four),
+                              (second >> 4 & 15 * four) | (upper >> 2 & 48 * four)};
+  bytes16 codes;
+  memcpy(&codes, packed, sizeof codes);
+  codes = less(codes, 32);
+  memcpy(scales, &codes, sizeof codes);
+}
+
+/* Two bits as in Q2_K; the third one of sub-blocks 2g and 2g + 1 is bit g of 32 bytes. */
+static HRI_INLINE void from_q3_k(void *w, int64_t at, const uint8_t *b, hri_real real) {
+  float d = half_at(b + 108);
+  int8_t scales[16];
+  take_scales_q3_k(scales, b + 96);
+  for (int k = 0; k < 16; k++) {
+    bytes16 two = load16(b + 32 + k / 8 * 32 + k % 2 * 16) >> (k % 8 / 2 * 2) & EACH(3),
+            third = (load16(b + k % 2 * 16) >> (k / 2) & EACH(1)) << 2;
+    put_sixteen(w, at + k * 16, less(two | third, 4), d * (float)scales[k], 0, real);
+  }
+}
+
+/* Sub-blocks as blocks of IQ4_NL, with scales of 6 bits with the bias 32: nibbles of 4 bytes, and a u16 of pairs. */
+static HRI_INLINE void from_iq4_xs(void *w, int64_t at, const uint8_t *b, hri_real real) {
+  float d = half_at(b);
+  for (int k = 0; k < 8; k++) {
+    bytes16 v = load16(b + 8 + k * 16);
+    int six = (b[4 + k / 2] >> (k % 2 * 4) & 15) | (b[2 + k / 4] >> (k % 4 * 2) & 3) << 4;
+    put32(w, at + k * 32, uneven(low_nibbles(v)), uneven(high_nibbles(v)), d * (float)(six - 32), 0, real);
   }
 }
 
@@ -211,6 +279,10 @@ static HRI_INLINE void from_blocks(void *w, int64_t at, const uint8_t *codes, hr
   case HRI_Q4_K: BLOCKS(from_q4_k, 256, 144); break;
   case HRI_Q5_K: BLOCKS(from_q5_k, 256, 176); break;
   case HRI_Q6_K: BLOCKS(from_q6_k, 256, 210); break;
+  case HRI_Q2_K: BLOCKS(from_q2_k, 256, 84); break;
+  case HRI_Q3_K: BLOCKS(from_q3_k, 256, 110); break;
+  case HRI_IQ4_NL: BLOCKS(from_iq4_nl, 32, 18); break;
+  case HRI_IQ4_XS: BLOCKS(from_iq4_xs, 256, 136); break;
   default: from_plain(w, at, codes, type, n, real);
   }
 }

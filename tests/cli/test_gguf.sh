@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# GGUF files: writing blocks (convert --quantize), what it says about them, what can be done with such files; files without
+# a tokenizer work on token ids; keys that are not understood are named.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$1"
+data=$(cd "$here/../gguf" && pwd)
+expect_absent() { [ ! -e "$1" ] || fail "$1 is there"; }
+
+for k in $(seq 400); do echo "line $k: memory is planned to the byte, $((k * k)) of them"; done >text.txt
+head -n 12 text.txt >few.txt
+run train custom:layers=2,hidden=256,heads=4,mlp=512,family=llama,vocab=257 --data text.txt --seq 32 --steps 4 --lr 3e-3 --out wide --quiet; expect_rc 0
+run train custom:layers=1,hidden=96,heads=2,mlp=200,family=llama,vocab=257 --data text.txt --seq 32 --steps 1 --out narrow --quiet; expect_rc 0
+
+# Each kind: what was written is read, and losing more bits loses more.
+least=0
+for kind in q8_0 q6_K q5_K q4_K q4_0; do
+  run convert wide/final $kind.gguf --quantize $kind --json; expect_rc 0
+  expect_json "d['type'] == '$kind'" 'd["tensors"] == 21' 'd["block_tensors"] == 16' 'd["fallbacks"] == 0' \
+    "$least < d['block_error'] <= d['worst_error'] < 0.2" 'd["worst_tensor"].endswith(".weight")'
+  least=$(grep -oE '"block_error": [0-9.e-]+' "$work/out" | grep -oE '[0-9.e-]+$')
+  run evaluate $kind.gguf --data few.txt --seq 32 --quiet; expect_rc 0
+done
+run convert wide/final told.gguf --quantize q4_K; expect_rc 0
+expect_out '^blocks: 16 tensors, off by [0-9.]+ % \(root mean square\), worst [a-z_0-9.]+ by [0-9.]+ %'
+cmp -s told.gguf q4_K.gguf || fail 'the same source and kind gave other bytes'
+run convert wide/final typed.gguf --type q8_0; expect_rc 0
+cmp -s typed.gguf q8_0.gguf || fail '--type q8_0 and --quantize q8_0 differ'
+
+# The mixes of llama.cpp: head, and values and down projections of some layers (here the last one), in Q6_K.
+quarter=$((256 * 256)) table=$((257 * 256)) vectors=$((5 * 256 * 4))
+for kind in q4_K:144:15 q5_K:176:17; do
+  IFS=: read -r name bytes number <<<"$kind"
+  run convert wide/final mixed.gguf --quantize ${name}_M --force --json; expect_rc 0
+  expect_json "d['type'] == '${name}_M'" 'd["block_tensors"] == 16' \
+    "d['data_bytes'] == $vectors + ($table + 8 * $quarter + 9 * $quarter) // 256 * $bytes + ($table + 3 * $quarter) // 256 * 210"
+  run evaluate mixed.gguf --data few.txt --seq 32 --quiet; expect_rc 0
+  [ -z "$have_python" ] || python3 - mixed.gguf "$number" <<'END' || fail "another general.file_type than $number"
+import struct, sys
+b = open(sys.argv[1], "rb").read()
+at = b.index(b"general.file_type") + len(b"general.file_type")
+assert struct.unpack_from("<II", b, at) == (4, int(sys.argv[2]))
+END
+done
+
+# Blocks of q8_0 and q4_0 are found again from their own values, by way of a directory and of a GGUF file.
+for kind in q8_0 q4_0; do
+  run convert $kind.gguf values-$kind --type f32; expect_rc 0
+  run convert values-$kind again.gguf --quantize $kind --force --json; expect_rc 0; expect_json 'd["block_error"] == 0'
+  run convert $kind.gguf once-more.gguf --quantize $kind --force --json; expect_rc 0
+  expect_json 'd["from"] == "GGUF" and d["to"] == "GGUF"' 'd["block_error"] == 0' 'd["tokens"] == 0'
+  cmp -s <(tail -c 100000 $kind.gguf) <(tail -c 100000 again.gguf) || fail "$kind: other blocks by way of a directory"
+  cmp -s $kind.gguf once-more.gguf || fail "$kind: another file by way of a file"
+done
+run convert q4_K.gguf down.gguf --quantize q4_0; expect_rc 0; expect_err 'already: what they lost stays lost'
+
+# Rows of no whole blocks: what llama.cpp falls back to, and f16 (200 is no multiple of 32).
+run convert narrow/final narrow.gguf --quantize q4_K --json; expect_rc 0
+expect_json 'd["fallbacks"] == 9' 'd["block_tensors"] == 8'
+run convert narrow/final narrow6.gguf --quantize q6_K; expect_rc 0; expect_out '^9 tensors in another type, as their rows are no whole blocks of q6_K'
+run evaluate narrow.gguf --data few.txt --seq 32 --quiet; expect_rc 0
+
+# A plan of such a file is exact: its blocks to the byte, and one byte less is refused.
+for kind in q4_K:256:144 q6_K:256:210 q4_0:32:18; do
+  IFS=: read -r name block bytes <<<"$kind"
+  run plan $name.gguf --seq 32 --lora r=4 --quantize keep --json; expect_rc 0
+  need=$(json_number need_bytes)
+  expect_json "d['tiers']['device']['max_by_role']['quantization'] == 2 * (4 * 256 * 256 + 3 * 256 * 512) // $block * $bytes"
+done
+run train q4_0.gguf --data text.txt --seq 32 --steps 1 --lora r=4 --quantize keep --budget "$need" --quiet --out exact; expect_rc 0
+run train q4_0.gguf --data text.txt --seq 32 --steps 1 --lora r=4 --quantize keep --budget "$((need - 1))" --quiet --out less; expect_rc 3
+run train q4_K.gguf --data text.txt --seq 32 --steps 2 --lora r=4 --quantize keep --quiet --out kept; expect_rc 0; expect_out 'equal to the byte'
+
+# What makes no sense.
+run convert wide/final never.gguf --quantize nf4; refuses 2; expect_err 'of GGUF files: q4_K_M'; expect_absent never.gguf
+run convert wide/final never --quantize q4_K; refuses 2; expect_err 'ends in .gguf'; expect_absent never
+run convert wide/final never.gguf --quantize q4_K --type f16; refuses 2; expect_err 'exclude each other'; expect_absent never.gguf
+run convert wide/final never.gguf --quantize q5_1; refuses 2; expect_err 'not one of'; expect_absent never.gguf
+run train "$data/llama.gguf" --data text.txt --quantize q4_K --out never; refuses 2; expect_err 'not one of'
+run convert kept/final never.gguf --quantize q4_K; refuses 2; expect_err 'adapters are not written as q4_K'; expect_absent never.gguf
+
+# Without a tokenizer: token ids do.
+python3 - <<'END' 2>/dev/null || finish
+import struct
+open("ids.bin", "wb").write(struct.pack("<2000H", *[i * i % 37 for i in range(2000)]))
+END
+run plan "$data/llama.gguf" --seq 16; expect_rc 0
+run train "$data/llama.gguf" --data ids.bin --seq 16 --steps 2 --out ids --quiet; expect_rc 0
+run evaluate "$data/llama.gguf" --data ids.bin --seq 16 --quiet; expect_rc 0
+run generate "$data/llama.gguf" --prompt '5 6 7' --max-tokens 4 --temperature 0; expect_rc 0; expect_out '^[0-9]+ [0-9]+ [0-9]+ [0-9]+$'
+run generate "$data/llama.gguf" --prompt 'hello'; refuses 2; expect_err 'no tokenizer'; expect_err 'ids with blanks between them'
+run generate "$data/llama.gguf" --chat --prompt 'hello'; refuses 2; expect_err 'no tokenizer, and so no chat template'
+run tokenize "$data/llama.gguf" text.txt; refuses 5; expect_err 'llama.gguf has no tokenizer'; expect_err 'token ids'
+
+# A key of the architecture that is not understood is named wherever the file is read.
+python3 - "$data/llama.gguf" <<'END'
+import struct, sys
+b = open(sys.argv[1], "rb").read()
+tensors, keys = struct.unpack_from("<QQ", b, 8)
+key = b"llama.attention.clamp_kqv"
+more = struct.pack("<Q", len(key)) + key + struct.pack("<If", 6, 8.0) # 41 bytes
+pad = b"general.note"
+text = b"x" * (-(41 + 8 + len(pad) + 4 + 8) % 32)
+more += struct.pack("<Q", len(pad)) + pad + struct.pack("<IQ", 8, len(text)) + text
+open("clamped.gguf", "wb").write(b[:8] + struct.pack("<QQ", tensors, keys + 2) + more + b[24:])
+END
+run plan clamped.gguf --seq 16 --json; expect_rc 0; expect_err 'warning: clamped.gguf: not understood, and left out of account: llama.attention.clamp_kqv$'
+expect_json 'd["model"]["unread_keys"] == "llama.attention.clamp_kqv"'
+run train clamped.gguf --data ids.bin --seq 16 --steps 1 --out clamped --quiet; expect_rc 0; expect_err 'not understood, and left out of account: llama.attention.clamp_kqv'
+run convert clamped.gguf unclamped; expect_rc 0; expect_err 'note: not understood, and left out of account: llama.attention.clamp_kqv'
+run plan "$data/llama.gguf" --seq 16 --json; expect_rc 0; expect_json '"unread_keys" not in d["model"]'; expect_no_err
+finish
