@@ -133,10 +133,11 @@ hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hr
 
 hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error) {
   char *bytes;
-  uint64_t count;
+  uint64_t count, mark;
   hr_status status;
   HRI_TRY(hri_file_read(file, limit, &bytes, &count, error));
-  status = parse_in_place(bytes, count, file, root, error);
+  mark = hri_utf8_mark(bytes, count); /* Windows' editors write one */
+  status = parse_in_place(bytes + mark, count - mark, file, root, error);
   hri_free(bytes);
   return status;
 }

@@ -312,10 +312,12 @@ hr_status hri_build_parse_json(char *bytes, uint64_t count, hr_tokenizer *tokeni
 
 hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
   char *bytes;
-  uint64_t count;
+  uint64_t count, skip;
   hr_status status;
   HRI_TRY(hri_file_read(path, MOST_FILE_BYTES, &bytes, &count, error));
-  status = hri_build_parse_json(bytes, count, tokenizer, error);
+  skip = hri_utf8_mark(bytes, count);
+  status = hri_tekken_is(bytes + skip, count - skip) ? hri_build_parse_tekken(bytes + skip, count - skip, tokenizer, error)
+                                                     : hri_build_parse_json(bytes + skip, count - skip, tokenizer, error);
   hri_free(bytes);
   return status;
 }

@@ -498,17 +498,30 @@ static void test_sentencepiece(void **state) {
   hri_json_deinit(&root);
 }
 
-/* Ranks of all bytes, then of the pairs (a, b) in order up to as many as GPT-2 has: of the pairs in a word the least
- * merges. */
-static void write_ranks(void) {
+/* The base64 of rank `rank`: all bytes, then the pairs (a, b) in order, then triples that begin with "   ". */
+static void rank_code(uint32_t rank, char code[5]) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  uint32_t pair = rank - 256, bits = rank < 256 ? rank << 16 : pair << 8, padding = rank < 256 ? 2 : 1;
+  if (rank >= 256 + 65536) {
+    bits = (uint32_t)(0x200000 + (rank - 256 - 65536));
+    padding = 0;
+  }
+  code[0] = digits[bits >> 18];
+  code[1] = digits[bits >> 12 & 63];
+  code[2] = padding < 2 ? digits[bits >> 6 & 63] : '=';
+  code[3] = padding < 1 ? digits[bits & 63] : '=';
+  code[4] = 0;
+}
+
+/* So many ranks in a file of that name: of the pairs in a word the least merges. */
+static void write_ranks(const char *name, uint32_t count) {
   hri_text out = {0};
-  for (uint32_t rank = 0; rank < 50256; rank++) {
-    uint32_t pair = rank - 256, bits = rank < 256 ? rank << 16 : pair << 8;
-    char code[5] = {digits[bits >> 18], digits[bits >> 12 & 63], rank < 256 ? '=' : digits[bits >> 6 & 63], '=', 0};
+  for (uint32_t rank = 0; rank < count; rank++) {
+    char code[5];
+    rank_code(rank, code);
     hri_text_add(&out, "%s %u\n", code, rank);
   }
-  write_file("ranks.tiktoken", out.chars);
+  write_file(name, out.chars);
   hri_text_deinit(&out);
 }
 
@@ -520,7 +533,7 @@ static void test_tiktoken(void **state) {
   char *decoded;
   (void)state;
   begin_directory(NULL);
-  write_ranks();
+  write_ranks("ranks.tiktoken", 50256);
   tokenizer = open_directory();
   for (uint32_t i = 0; i < count; i++) wanted[i] = (unsigned char)sample[i];
   for (;;) {
@@ -546,6 +559,134 @@ static void test_tiktoken(void **state) {
   assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
 }
 
+/* ---- files whose names say something else ---- */
+
+static void expect_ids(const hr_tokenizer *tokenizer, const char *sample, uint32_t flags, const int32_t *ids,
+                       uint64_t count) {
+  hr_tokens tokens = {0};
+  encode(tokenizer, &(text){(char *)sample, strlen(sample)}, flags, &tokens);
+  assert_int_equal(tokens.count, count);
+  for (uint64_t i = 0; i < count; i++) assert_int_equal(tokens.ids[i], ids[i]);
+  hr_tokens_deinit(&tokens);
+}
+
+enum { PAIR_AB = 256 + 'a' * 256 + 'b' };
+
+/* Llama 3 and 4 call their ranks tokenizer.model; their numbers say whose they are. Qwen's text is composed first. */
+static void test_ranks_by_content(void **state) {
+  static const struct {
+    uint32_t ranks;
+    const char *name, *special;
+    int32_t special_id;
+  } cases[] = {{128000, "tokenizer.model", "<|eot_id|>", 128009},
+               {200000, "tokenizer.model", "<|eot|>", 200008},
+               {151643, "vocabulary.bin", "<|im_end|>", 151645},
+               {50257, "tokenizer.model", "<|startoftranscript|>", 50258}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_tokenizer *tokenizer;
+    hr_error error = {0};
+    char path[160];
+    begin_directory(NULL);
+    write_ranks(cases[i].name, cases[i].ranks);
+    (void)snprintf(path, sizeof path, "%s/%s", directory, cases[i].name);
+    if (hr_tokenizer_open(path, &tokenizer, &error) != HR_OK) fail_msg("%s", error.message);
+    expect_ids(tokenizer, "ab", 0, (int32_t[]){PAIR_AB}, 1);
+    expect_ids(tokenizer, cases[i].special, 0, &cases[i].special_id, 1);
+    if (cases[i].ranks == 128000) expect_ids(tokenizer, "ab", HR_ENCODE_SPECIAL, (int32_t[]){128000, PAIR_AB}, 2);
+    if (cases[i].ranks == 200000) expect_ids(tokenizer, "ab", HR_ENCODE_SPECIAL, (int32_t[]){200000, PAIR_AB}, 2);
+    if (cases[i].ranks == 151643) /* e with an accent behind it is one character, U+00E9 */
+      expect_ids(tokenizer, "e\xCC\x81", 0, (int32_t[]){256 + 0xC3 * 256 + 0xA9}, 1);
+    hr_tokenizer_close(tokenizer);
+    assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+  }
+}
+
+/* Tekken: `specials` as JSON, NULL for none; all bytes and the first pairs. */
+static void write_tekken(const char *specials, uint32_t ranks, uint32_t size, const char *pattern) {
+  hri_text out = {0};
+  hri_text_add(&out, "{\"vocab\":[");
+  for (uint32_t rank = 0; rank < ranks; rank++) {
+    char code[5];
+    rank_code(rank, code);
+    hri_text_add(&out, "%s{\"rank\":%u,\"token_bytes\":\"%s\",\"token_str\":\"\\u0000\"}", rank ? "," : "", rank, code);
+  }
+  hri_text_add(&out, "]%s%s,\"config\":{\"pattern\":\"%s\",\"default_vocab_size\":%u,\"default_num_special_tokens\":30}}",
+               specials ? ",\"special_tokens\":" : "", specials ? specials : "", pattern, size);
+  write_file("tekken.json", out.chars);
+  hri_text_deinit(&out);
+}
+
+static void test_tekken(void **state) {
+  static const struct {
+    const char *specials;
+    uint32_t ranks, size;
+    const char *pattern, *message;
+  } bad[] = {{NULL, 256, 287, ".+", "there are 256 ranks and 30 special tokens"},
+             {NULL, 300, 29, ".+", "field 'config.default_vocab_size' is 29"},
+             {NULL, 200, 230, ".+", "no token for the byte 0xC8"},
+             {NULL, 300, 330, "(", "field 'config.pattern'"},
+             {"[{\"rank\":1,\"token_str\":\"<unk>\"}]", 300, 330, ".+", "entry 0 must have the rank 0"},
+             {"[{\"rank\":0}]", 300, 330, ".+", "an entry without 'token_str'"},
+             {"[{\"rank\":0,\"token_str\":\"x\"},{\"rank\":1,\"token_str\":\"x\"}]", 300, 330, ".+",
+              "two special tokens are called 'x'"}};
+  hr_tokenizer *tokenizer;
+  (void)state;
+  begin_directory(NULL);
+  write_tekken(NULL, 40000, 30030, "\\\\p{L}+|[^\\\\p{L}]+");
+  tokenizer = open_directory();
+  assert_int_equal(hr_tokenizer_size(tokenizer), 30030);
+  expect_ids(tokenizer, "ab", HR_ENCODE_SPECIAL, (int32_t[]){1, 30 + PAIR_AB}, 2);
+  expect_ids(tokenizer, "zz", 0, (int32_t[]){30 + 'z', 30 + 'z'}, 2); /* its pair is beyond the vocabulary's size */
+  expect_ids(tokenizer, "[INST]<SPECIAL_29>", 0, (int32_t[]){3, 29}, 2);
+  assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_EOS), 2);
+  hr_tokenizer_close(tokenizer);
+  write_tekken("[{\"rank\":0,\"token_str\":\"<unk>\"},{\"rank\":1,\"token_str\":\"<s>\"}]", 300, 330, ".+");
+  tokenizer = open_directory();
+  expect_ids(tokenizer, "a<SPECIAL_2>", HR_ENCODE_SPECIAL, (int32_t[]){1, 30 + 'a', 2}, 3);
+  assert_int_equal(hr_tokenizer_find(tokenizer, "[INST]"), -1);
+  hr_tokenizer_close(tokenizer);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    hr_error error = {0};
+    write_tekken(bad[i].specials, bad[i].ranks, bad[i].size, bad[i].pattern);
+    assert_int_equal(hr_tokenizer_open(directory, &tokenizer, &error), HR_ERROR_INPUT);
+    if (!strstr(error.message, bad[i].message)) fail_msg("case %zu: %s", i, error.message);
+  }
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* What is no tokenizer is refused with what it is; a mark of Windows' editors is passed over. */
+static void test_content(void **state) {
+  static const char *const bad[][2] = {{"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a Git LFS pointer"},
+                                       {"#version: 0.2\na b\n", "the merges of a BPE tokenizer without its vocabulary"},
+                                       {"PK\x03\x04", "an archive"},
+                                       {"YQ== 0\nYg== 1\n", "no token for the byte 0x00"},
+                                       {"YQ== 0\nfoo bar\n", "line 2"},
+                                       {"\x0A\x7F\x01", "the length of a field goes beyond"}};
+  char *json, path[160];
+  uint64_t count;
+  hri_text marked = {0};
+  hr_tokenizer *tokenizer;
+  (void)state;
+  begin_directory(NULL);
+  (void)snprintf(path, sizeof path, "%s/tokenizer.model", directory);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    hr_error error = {0};
+    write_file("tokenizer.model", bad[i][0]);
+    assert_int_equal(hr_tokenizer_open(path, &tokenizer, &error), HR_ERROR_INPUT);
+    if (!strstr(error.message, bad[i][1]) || !strstr(error.message, path)) fail_msg("case %zu: %s", i, error.message);
+  }
+  assert_int_equal(hri_file_read(data_path("gpt2", ".json"), 1 << 20, &json, &count, NULL), HR_OK);
+  hri_text_add(&marked, "\xEF\xBB\xBF%s", json);
+  write_file("tokenizer.model", marked.chars);
+  tokenizer = open_directory();
+  assert_true(hr_tokenizer_find(tokenizer, "<|endoftext|>") >= 0);
+  hr_tokenizer_close(tokenizer);
+  hri_text_deinit(&marked);
+  hri_free(json);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
 /* ---- refusals ---- */
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[[\"a\",\"b\"]]}"
@@ -553,7 +694,8 @@ static void test_tiktoken(void **state) {
 static const struct {
   const char *json, *message;
 } refused[] = {
-    {"", "expected an object"},
+    {"", "the file is empty"},
+    {" ", "no JSON"},
     {"[]", "expected an object, found '['"},
     {"{}", "field 'model' is missing"},
     {"{\"version\":\"2.0\"," MODEL "}", "field 'version' is '2.0'"},
@@ -647,7 +789,7 @@ static void test_misuse(void **state) {
   assert_int_equal(hr_tokenizer_open(directory, &tokenizer, &error), HR_ERROR_INPUT);
   assert_non_null(strstr(error.message, "holds no tokenizer"));
   assert_int_equal(hr_tokenizer_open("/nowhere/at/all.json", &tokenizer, &error), HR_ERROR_IO);
-  assert_int_equal(hr_tokenizer_open("vocab.txt", &tokenizer, &error), HR_ERROR_INPUT);
+  assert_int_equal(hr_tokenizer_open("vocab.txt", &tokenizer, &error), HR_ERROR_IO);
   assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
   tokenizer = open_family("gpt2");
   assert_int_equal(hr_tokenizer_encode(tokenizer, "x", (uint64_t)1 << 32, 0, &tokens, &error), HR_ERROR_USAGE);
@@ -754,6 +896,8 @@ int main(void) {
       cmocka_unit_test(test_template),      cmocka_unit_test(test_greedy_blanks),
       cmocka_unit_test(test_long_token),    cmocka_unit_test(test_gguf),
       cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),
+      cmocka_unit_test(test_ranks_by_content), cmocka_unit_test(test_tekken),
+      cmocka_unit_test(test_content),
       cmocka_unit_test(test_refusals),      cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_threads),       cmocka_unit_test(test_refused_memory),
   };
