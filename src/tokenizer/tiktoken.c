@@ -33,7 +33,7 @@ bool hri_base64_decode(const char *text, size_t length, uint8_t **out, size_t *c
       length >= 4 ? (size_t)(text[length - 1] == '=') + (text[length - 1] == '=' && text[length - 2] == '=') : 0;
   uint32_t bits = 0;
   *refused = false;
-  if (length == 0 || length % 4 != 0 || length > TOKEN_MAX_BYTES) return false;
+  if (length == 0 || length % 4 != 0) return false;
   *refused = !hri_array_reserve_((void **)out, capacity, *count + length / 4 * 3, 1);
   if (*refused) return false;
   for (size_t i = 0; i < length; i++) {
@@ -55,6 +55,7 @@ static hr_status read_token(reader *r, const char *text, size_t length, hri_tikt
   token->at = (uint32_t)ranks->byte_count;
   token->bytes = 0;
   if (length == 1 && text[0] == '=') return HR_OK; /* a rank without token, as whisper's last */
+  if (length > TOKEN_MAX_BYTES) return fail(r, "the token has more than 64 KiB", error);
   if (!hri_base64_decode(text, length, &ranks->bytes, &r->byte_capacity, &ranks->byte_count, &refused))
     return refused ? hri_fail_memory(error, length, "the tokens of a tokenizer")
                    : fail(r, "the token is not base64", error);

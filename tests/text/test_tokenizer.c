@@ -21,7 +21,8 @@
 
 static const char *const families[] = {"gpt2",   "roberta",         "llama3",     "qwen2",    "o200k", "smollm",
                                        "falcon", "byte_normalizer", "llama2",     "mistral",  "gemma", "metaspace",
-                                       "clip",   "prefixed",        "clip_bytes", "behaviors"};
+                                       "clip",   "prefixed",        "clip_bytes", "behaviors", "t5",   "xlmr",
+                                       "albert", "ties",            "bert",       "bert_cased", "no_prefix"};
 enum { FAMILY_COUNT = sizeof families / sizeof *families };
 
 static char *data_path(const char *name, const char *end) {
@@ -195,7 +196,7 @@ static void test_remembered_words(void **state) {
 /* A megabyte of one character (or of two in turn) comes back, in time that a square would exceed a thousand times. */
 static void test_long_pieces(void **state) {
   static const char *const units[] = {"a", " ", "\n", "ab", "\xE2\x96\x81", "1", "!", "\xE6\x9D\xB1"};
-  static const char *const names[] = {"gpt2", "llama3", "llama2", "gemma"};
+  static const char *const names[] = {"gpt2", "llama3", "llama2", "gemma", "xlmr"};
   enum { BYTES = 1 << 20 };
   char *bytes = malloc(BYTES + 4);
   struct timespec begin, end;
@@ -212,7 +213,7 @@ static void test_long_pieces(void **state) {
       encode(tokenizer, &(text){bytes, count}, 0, &tokens);
       assert_true(tokens.count > 0);
       assert_int_equal(hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, 0, &decoded, &back, NULL), HR_OK);
-      if (units[u][0] != '\xE2') {
+      if (units[u][0] != '\xE2' && !(n == 4 && units[u][0] <= ' ')) { /* which the last makes blanks, or takes off */
         assert_int_equal(back, count);
         assert_memory_equal(decoded, bytes, count);
       }
@@ -701,11 +702,19 @@ static const struct {
     {"{\"version\":\"2.0\"," MODEL "}", "field 'version' is '2.0'"},
     {"{" MODEL "," MODEL "}", "field 'model' is there twice"},
     {"{" MODEL "} x", "expected the end"},
-    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.0]]}}", "the model 'Unigram' is not supported"},
-    {"{\"model\":{\"vocab\":[[\"a\",-1.0]]}}", "the model 'Unigram' is not supported"},
-    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", "the model 'WordPiece' is not supported"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.0],[\"b\"]]}}", "token 'b' has no score"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[]]}}", "a token must have a score"},
+    {"{\"model\":{\"vocab\":[[\"a\",-1.0,2]]}}", "token 'a' has more than a score"},
+    {"{\"model\":{\"vocab\":[[\"a\",-1.0],[\"a\",-2]]}}", "token 'a' is in the vocabulary twice"},
+    {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",-1.0]]}}", "field 'model.unk_id' is 1"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{\"a\":0}}}", "field 'model.vocab' must be a list of tokens with scores"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[[\"a\",-1.0]]}}", "must be an object of tokens and ids"},
+    {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.0]]}}",
+     "'Unigram' behind ByteLevel is not supported"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", "field 'model.unk_token': '[UNK]' is not in the vocabulary"},
+    {"{\"model\":{\"max_input_chars_per_word\":3,\"unk_token\":\"u\",\"vocab\":{}}}", "'u' is not in the vocabulary"},
     {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}", "the model 'WordLevel' is not supported"},
-    {"{\"model\":{\"vocab\":{\"a\":0}}}", "is not supported, only BPE is"},
+    {"{\"model\":{\"vocab\":{\"a\":0}}}", "the model 'WordLevel' is not supported; BPE, Unigram and WordPiece are"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "field 'model.merges' is missing"},
     {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "field 'model.vocab' is missing"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "the vocabulary is empty"},
@@ -731,7 +740,11 @@ static const struct {
      "field 'model.unk_token': 'u' is not in the vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"fuse_unk\":1,\"vocab\":{\"a\":0},\"merges\":[]}}", "expected true or false"},
     {"{\"added_tokens\":[{\"id\":5}]," MODEL "}", "an added token without content"},
-    {"{\"normalizer\":{\"type\":\"BertNormalizer\"}," MODEL "}", "BertNormalizer"},
+    {"{\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}," MODEL "}", "normalizer.lowercase"},
+    {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," MODEL "}",
+     "normalizer: field 'precompiled_charsmap' of 3 bytes is malformed"},
+    {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A\"}," MODEL "}", "is not base64"},
+    {"{\"normalizer\":{\"type\":\"Odd\"}," MODEL "}", "the normalizer 'Odd' is not supported"},
     {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"NFC\"}]}," MODEL "}",
      "normalizer.normalizers[0]"},
     {"{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}",
@@ -746,8 +759,10 @@ static const struct {
     {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}," MODEL "}", "must be one character"},
     {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"odd\"}," MODEL "}", "prepend_scheme' is 'odd'"},
     {"{\"pre_tokenizer\":7," MODEL "}", "pre_tokenizer"},
-    {"{\"post_processor\":{\"type\":\"BertProcessing\"}," MODEL "}",
-     "post-processor 'BertProcessing' is not supported"},
+    {"{\"post_processor\":{\"type\":\"BertProcessing\"}," MODEL "}", "post_processor.cls"},
+    {"{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"z\",9]}," MODEL "}",
+     "post_processor.sep' must be a token of the vocabulary and its id"},
+    {"{\"post_processor\":{\"type\":\"Odd\"}," MODEL "}", "post-processor 'Odd' is not supported"},
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}," MODEL "}", "the sequence A once"},
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{}}," MODEL
      "}",
@@ -755,7 +770,6 @@ static const struct {
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}," MODEL
      "}",
      "the id of a token of the vocabulary"},
-    {"{\"decoder\":{\"type\":\"WordPiece\"}," MODEL "}", "decoder 'WordPiece' is not supported"},
     {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", "decoder 'CTC' is not supported"},
     {"{\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"\"}," MODEL "}", "suffix is not empty"},
 };
@@ -831,7 +845,7 @@ static void *work(void *context) {
 }
 
 static void test_threads(void **state) {
-  static const char *const names[] = {"llama3", "clip_bytes", "llama2"};
+  static const char *const names[] = {"llama3", "clip_bytes", "llama2", "xlmr", "ties", "bert"};
   text *texts;
   uint32_t count = read_texts(&texts);
   (void)state;
@@ -884,7 +898,7 @@ static void torture(const char *name) {
 }
 
 static void test_refused_memory(void **state) {
-  static const char *const names[] = {"roberta", "llama2", "byte_normalizer", "metaspace"};
+  static const char *const names[] = {"roberta", "llama2", "byte_normalizer", "metaspace", "t5", "xlmr", "bert"};
   (void)state;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) torture(names[i]);
 }
