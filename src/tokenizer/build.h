@@ -39,6 +39,10 @@ hr_status hri_build_from_sentencepiece(const char *path, hr_tokenizer *tokenizer
 /* Ranks become tokens in the byte alphabet: a rank is the order of merging, and behind `first` the id. */
 hr_status hri_build_ranks(const hri_tiktoken *ranks, uint32_t first, hr_tokenizer *tokenizer, hr_error *error);
 hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_error *error);
+/* vocab.txt, with what tokenizer_config.json in the directory says about text; the same from memory. */
+hr_status hri_build_from_words(const char *path, const char *directory, hr_tokenizer *tokenizer, hr_error *error);
+hr_status hri_build_parse_words(const char *text, uint64_t count, const char *directory, hr_tokenizer *tokenizer,
+                                hr_error *error);
 /* From the tokenizer.ggml keys of an open GGUF file. */
 hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error);
 

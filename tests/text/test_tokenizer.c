@@ -656,6 +656,56 @@ static void test_tekken(void **state) {
   assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
 }
 
+/* bert.json as the files that BERT came with: the same ids but for what its options change. */
+static void test_words(void **state) {
+  hri_json root = read_json(data_path("bert", ".json"));
+  json_t *vocab = json_object_get(json_object_get(root.value, "model"), "vocab"), *id;
+  const char **lines = calloc(json_object_size(vocab), sizeof *lines), *token;
+  hr_tokenizer *from_json = open_family("bert"), *tokenizer;
+  hr_tokens wanted = {0}, got = {0};
+  hri_text out = {0};
+  hr_error error = {0};
+  text *texts;
+  char path[160];
+  uint32_t count = read_texts(&texts);
+  (void)state;
+  begin_directory(NULL);
+  json_object_foreach(vocab, token, id) lines[json_integer_value(id)] = token;
+  for (size_t i = 0; i < json_object_size(vocab); i++) hri_text_add(&out, "%s%s", lines[i], i % 2 ? "\r\n" : "\n");
+  write_file("vocab.txt", out.chars);
+  tokenizer = open_directory();
+  for (uint32_t i = 0; i < count; i++) {
+    encode(from_json, &texts[i], HR_ENCODE_SPECIAL, &wanted);
+    encode(tokenizer, &texts[i], HR_ENCODE_SPECIAL, &got);
+    assert_int_equal(got.count, wanted.count);
+    assert_memory_equal(got.ids, wanted.ids, got.count * sizeof *got.ids);
+  }
+  assert_non_null(strstr(hr_tokenizer_about(tokenizer), "WordPiece, 500 tokens, vocab.txt"));
+  assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_UNK), 1);
+  hr_tokenizer_close(tokenizer);
+  write_file("tokenizer_config.json", "{\"do_lower_case\":false}");
+  tokenizer = open_directory();
+  expect_ids(tokenizer, "A", 0, (int32_t[]){hr_tokenizer_find(tokenizer, "A") < 0 ? 1 : hr_tokenizer_find(tokenizer, "A")}, 1);
+  encode(from_json, &(text){"A", 1}, 0, &wanted);
+  assert_int_not_equal(wanted.ids[0], 1); /* which knows it as "a" */
+  hr_tokenizer_close(tokenizer);
+  write_file("vocab.txt", "one\ntwo\n");
+  (void)snprintf(path, sizeof path, "%s/vocab.txt", directory);
+  assert_int_equal(hr_tokenizer_open(path, &tokenizer, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "no tokenizer by its content"));
+  write_file("vocab.txt", "[UNK]\na\n\xFF\n");
+  assert_int_equal(hr_tokenizer_open(path, &tokenizer, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "line 3 is no token"));
+  hri_text_deinit(&out);
+  hr_tokens_deinit(&wanted);
+  hr_tokens_deinit(&got);
+  hr_tokenizer_close(from_json);
+  free_texts(texts, count);
+  free(lines);
+  hri_json_deinit(&root);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
 /* What is no tokenizer is refused with what it is; a mark of Windows' editors is passed over. */
 static void test_content(void **state) {
   static const char *const bad[][2] = {{"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a Git LFS pointer"},
@@ -911,7 +961,7 @@ int main(void) {
       cmocka_unit_test(test_long_token),    cmocka_unit_test(test_gguf),
       cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),
       cmocka_unit_test(test_ranks_by_content), cmocka_unit_test(test_tekken),
-      cmocka_unit_test(test_content),
+      cmocka_unit_test(test_words),         cmocka_unit_test(test_content),
       cmocka_unit_test(test_refusals),      cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_threads),       cmocka_unit_test(test_refused_memory),
   };
