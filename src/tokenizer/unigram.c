@@ -91,13 +91,12 @@ static hr_status node_room(hri_piece_work *work, uint64_t want, hr_error *error)
   return HR_OK;
 }
 
-/* A path to a node by one more token: compared before it is rounded, as SentencePiece does; the first of equals stays. */
-static void offer(const hri_unigram *unigram, hri_unigram_node *to, double score, uint32_t from, uint32_t id) {
+/* A path to a node by one more token; the first of equals stays. */
+static void offer(hri_unigram_node *to, double score, uint32_t from, uint32_t id) {
   if (to->id == HRI_TOKEN_NONE) {
-    *to = (hri_unigram_node){unigram->single ? (double)(float)score : score, INFINITY, from, id};
+    *to = (hri_unigram_node){score, INFINITY, from, id};
   } else if (score > to->score) {
-    double margin = score - to->score;
-    *to = (hri_unigram_node){unigram->single ? (double)(float)score : score, margin, from, id};
+    *to = (hri_unigram_node){score, score - to->score, from, id};
   } else if (to->score - score < to->margin) {
     to->margin = to->score - score;
   }
@@ -115,10 +114,10 @@ static void extend(const hri_unigram *unigram, hri_unigram_node *nodes, const ch
     if (trie[child].parent != node) break;
     node = child;
     if (trie[node].id == HRI_TOKEN_NONE) continue;
-    offer(unigram, &nodes[end], till + unigram->scores[trie[node].id], at, trie[node].id);
+    offer(&nodes[end], sum(unigram, till, unigram->scores[trie[node].id]), at, trie[node].id);
     single = single || end == at + width;
   }
-  if (!single) offer(unigram, &nodes[at + width], sum(unigram, till, unigram->unk_score), at, UNKNOWN);
+  if (!single) offer(&nodes[at + width], sum(unigram, till, unigram->unk_score), at, UNKNOWN);
 }
 
 
