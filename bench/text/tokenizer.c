@@ -1,7 +1,9 @@
 /* Tokenizing speed on one core: bench_tokenizer MODEL FILE [ROUNDS [CHUNK]]. FILE is one document, or documents of at
- * most
- * CHUNK bytes that end with a line. Prints MB per second of processor time, tokens and the peak of memory;
- * bench/tokenizer.py compares with the `tokenizers` package. */
+ * most CHUNK bytes that end with a line. Prints MB per second of processor time, tokens and the peak of memory;
+ * bench/tokenizer.py compares with the `tokenizers` package.
+ *
+ * bench_tokenizer MODEL --ids: texts in hexadecimal from standard input, one a line; for each a line with its ids as
+ * plain text, and their offsets, for tests/parity/check_tokenizers.py. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,37 @@ static double encode_all(const hr_tokenizer *tokenizer, const char *text, uint64
   return now() - begin;
 }
 
+/* ---- ids for a comparison ---- */
+
+/* A line of hexadecimal digits to the bytes it stands for, in place. */
+static uint64_t unhex(char *line) {
+  uint64_t count = 0;
+  for (unsigned byte; sscanf(line + 2 * count, "%2x", &byte) == 1; count++) line[count] = (char)byte;
+  return count;
+}
+
+static int print_ids(const hr_tokenizer *tokenizer) {
+  hr_tokens tokens = {0};
+  size_t capacity = 0;
+  char *line = NULL;
+  hr_error error;
+  while (getline(&line, &capacity, stdin) > 0) {
+    uint64_t bytes = unhex(line);
+    if (hr_tokenizer_encode(tokenizer, line, bytes, HR_ENCODE_PLAIN | HR_ENCODE_OFFSETS, &tokens, &error) != HR_OK)
+      return fail(&error);
+    for (uint64_t i = 0; i < tokens.count; i++) (void)printf("%s%d", i ? " " : "", tokens.ids[i]);
+    (void)printf(";");
+    for (uint64_t i = 0; i < tokens.count; i++) (void)printf("%s%u %u", i ? " " : "", tokens.begin[i], tokens.end[i]);
+    (void)printf("\n");
+    if (hr_tokenizer_encode(tokenizer, line, bytes, HR_ENCODE_PLAIN, &tokens, &error) != HR_OK) return fail(&error);
+    for (uint64_t i = 0; i < tokens.count; i++) (void)printf("%s%d", i ? " " : "", tokens.ids[i]);
+    (void)printf("\n");
+  }
+  free(line);
+  hr_tokens_deinit(&tokens);
+  return 0;
+}
+
 int main(int count, char **words) {
   double seconds[MOST_ROUNDS], begin = now(), open_seconds, decode_seconds;
   int rounds = count > 3 ? atoi(words[3]) : 9;
@@ -59,11 +92,12 @@ int main(int count, char **words) {
   char *text, *decoded;
   uint64_t bytes, back, chunk = count > 4 ? strtoull(words[4], NULL, 10) : UINT32_MAX - 1, token_count = 0;
   if (count < 3 || rounds < 1 || rounds > MOST_ROUNDS || chunk == 0) {
-    (void)fprintf(stderr, "usage: bench_tokenizer MODEL FILE [ROUNDS, at most %d, [CHUNK]]\n", MOST_ROUNDS);
+    (void)fprintf(stderr, "usage: bench_tokenizer MODEL FILE [ROUNDS, at most %d, [CHUNK]], or MODEL --ids\n", MOST_ROUNDS);
     return 2;
   }
   if (hr_tokenizer_open(words[1], &tokenizer, &error) != HR_OK) return fail(&error);
   open_seconds = now() - begin;
+  if (strcmp(words[2], "--ids") == 0) return print_ids(tokenizer);
   if (hri_file_read(words[2], (uint64_t)1 << 31, &text, &bytes, &error) != HR_OK) return fail(&error);
   for (int i = 0; i < rounds; i++) seconds[i] = encode_all(tokenizer, text, bytes, chunk, &tokens, &token_count);
   if (hr_tokenizer_encode(tokenizer, text, bytes, 0, &tokens, &error) != HR_OK) return fail(&error);

@@ -104,7 +104,8 @@ static hr_status build(hri_json_scan *scan, json_t **value, hr_error *error) {
 
 /* The scanner writes into `bytes`, which end with a NUL behind the `count`. */
 static hr_status parse_in_place(char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
-  hri_json_scan scan = hri_json_scan_init(bytes, count, file, "");
+  size_t mark = hri_utf8_mark(bytes, count); /* Windows' editors write one */
+  hri_json_scan scan = hri_json_scan_init(bytes + mark, count - mark, file, "");
   json_t *value;
   hr_status status;
   init_once();

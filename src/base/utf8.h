@@ -19,5 +19,9 @@ size_t hri_utf8_valid(const char *bytes, size_t count);
 /* Bytes of the valid sequence at `bytes` (1..4), or 0 when it is invalid or cut off. `count` > 0 bytes are there. */
 size_t hri_utf8_sequence(const char *bytes, size_t count);
 bool hri_utf8_whole(const char *text); /* all of it is valid */
+/* Bytes of a byte order mark at the begin of a text: 3 or 0. */
+static inline size_t hri_utf8_mark(const char *bytes, uint64_t count) {
+  return count >= 3 && bytes[0] == '\xEF' && bytes[1] == '\xBB' && bytes[2] == '\xBF' ? 3 : 0;
+}
 
 #endif

@@ -39,6 +39,8 @@ static bool is_model_file(const char *directory, const char *name) {
                                       "model.safetensors.index.json",
                                       "tokenizer.json",
                                       "tokenizer.model",
+                                      "tekken.json",
+                                      "vocab.txt",
                                       "tokenizer_config.json",
                                       "special_tokens_map.json",
                                       "added_tokens.json",

@@ -143,6 +143,7 @@ static hr_status check_weight(const hri_convert_source *s, const hri_param_spec 
                               bool *seen, hr_error *error) {
   uint32_t index = hri_convert_find(s, part->name), rank;
   uint64_t shape[2];
+  char have[192], want[192];
   const hri_safetensor *t;
   hr_status status;
   if (index == HRI_SAFETENSORS_NONE) {
@@ -159,9 +160,9 @@ static hr_status check_weight(const hri_convert_source *s, const hri_param_spec 
   }
   if (t->rank != rank || t->shape[0] != shape[0] || (rank == 2 && t->shape[1] != shape[1])) {
     status = hri_fail(error, HR_ERROR_INPUT,
-                      "%s: tensor %s has %u dimensions, the first of %llu; config.json asks for %u, the first of %llu",
-                      hri_weights_path(s->weights, index), t->name, t->rank,
-                      (unsigned long long)(t->rank ? t->shape[0] : 0), rank, (unsigned long long)shape[0]);
+                      "%s: tensor %s has shape %s and config.json asks for %s",
+                      hri_weights_path(s->weights, index), t->name, hri_shape_text(t->rank, t->shape, have),
+                      hri_shape_text(rank, shape, want));
     return hri_hint(error, status, "check that config.json and the weights come from the same model");
   }
   return HR_OK;

@@ -37,7 +37,8 @@ static hr_status digest_file(hri_digest *digest, const char *path, hr_error *err
 static hr_status digest_directory(hri_digest *digest, const char *directory, bool *has_tokenizer, bool *has_chat,
                                   hr_error *error) {
   static const char *const names[] = {"tokenizer.json",          "tokenizer.model",     "tokenizer_config.json",
-                                      "special_tokens_map.json", "chat_template.jinja", "added_tokens.json"};
+                                      "special_tokens_map.json", "chat_template.jinja", "added_tokens.json",
+                                      "tekken.json",             "vocab.txt"};
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     char *path = hri_path_join(directory, names[i]);
     hr_status status = HR_OK;
@@ -45,7 +46,7 @@ static hr_status digest_directory(hri_digest *digest, const char *directory, boo
     if (hri_path_exists(path)) {
       hri_digest_add_u64(digest, i + 1);
       status = digest_file(digest, path, error);
-      *has_tokenizer = *has_tokenizer || i < 2;
+      *has_tokenizer = *has_tokenizer || i < 2 || i >= 6;
       *has_chat = *has_chat || i == 2 || i == 4;
     }
     hri_free(path);

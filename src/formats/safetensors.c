@@ -8,6 +8,7 @@
 #include "formats/safetensors.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -383,4 +384,13 @@ hr_status hri_safetensors_digest_end(hri_safetensors *file, hri_file_list *files
   file->digest = NULL;
   file->passed = NULL;
   return hri_file_list_add(files, file->base.path, bytes, value, error);
+}
+
+const char *hri_shape_text(uint32_t rank, const uint64_t *shape, char out[192]) {
+  size_t length = 1;
+  out[0] = '[';
+  for (uint32_t k = 0; k < rank; k++)
+    length += (size_t)snprintf(out + length, 192 - length, "%s%llu", k ? ", " : "", (unsigned long long)shape[k]);
+  (void)snprintf(out + length, 192 - length, "]");
+  return out;
 }

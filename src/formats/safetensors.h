@@ -92,4 +92,7 @@ hr_status hri_safetensors_writer_finish(hri_safetensors_writer *writer, hri_file
 /* Removes the file and frees the writer. NULL is fine. */
 void hri_safetensors_writer_abort(hri_safetensors_writer *writer);
 
+/* A shape for people: "[4, 3]", into `out`, which is returned. */
+const char *hri_shape_text(uint32_t rank, const uint64_t *shape, char out[192]);
+
 #endif

@@ -96,7 +96,8 @@ static hr_status read_kind(const reading *r, const hri_json *dict, hr_error *err
   const char *key = hri_json_has(dict, "rope_type") ? "rope_type" : "type", *type = "default";
   hri_json field = hri_json_member(dict, key);
   bool phi3 = r->model->family == HR_FAMILY_PHI3;
-  if (hri_json_has(dict, "factor") && !phi3) HRI_TRY(hri_json_get_string(dict, key, &type, error));
+  bool v5 = strncmp(dict->path, "rope_parameters", 15) == 0; /* where a dict without a type is the default's */
+  if (hri_json_has(dict, "factor") && !phi3 && !v5) HRI_TRY(hri_json_get_string(dict, key, &type, error));
   else HRI_TRY(hri_json_opt_string(dict, key, &type, error));
   if (phi3 && (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0)) type = "longrope";
   for (int kind = 0; kind < HR_ROPE_SCALING_COUNT; kind++) {

@@ -103,6 +103,9 @@ static hr_status read_sizes(const hri_gguf *file, const char *architecture, fact
   HRI_TRY(hri_gguf_get_u64(file, KEY("block_count"), 1, HRI_MODEL_MAX_LAYERS, &f->layers, error));
   HRI_TRY(hri_gguf_get_u64(file, KEY("context_length"), 1, HRI_MODEL_MAX_POSITIONS, &f->context, error));
   HRI_TRY(hri_gguf_get_u64(file, KEY("embedding_length"), 1, HRI_MODEL_MAX_HIDDEN, &f->hidden, error));
+  /* Written the wrong way round: reading the weights refuses it, and shall name the shape that it wants. */
+  if (hri_gguf_tensor_get(file, embedding)->dims[0] != f->hidden && f->vocabulary == f->hidden)
+    f->vocabulary = hri_gguf_tensor_get(file, embedding)->dims[0];
   HRI_TRY(hri_gguf_get_u64(file, KEY("feed_forward_length"), 1, HRI_MODEL_MAX_MLP, &f->mlp, error));
   HRI_TRY(hri_gguf_get_u64(file, KEY("attention.head_count"), 1, HRI_MODEL_MAX_HEADS, &f->heads, error));
   f->kv_heads = f->heads;

@@ -12,8 +12,10 @@ hr_status hri_build_begin(const char *file, hr_tokenizer **tokenizer, hr_error *
   *tokenizer = NULL;
   if (!made) return hri_fail_memory(error, sizeof *made, file);
   made->bpe.vocab = &made->vocab;
-  made->bpe.unk = HRI_TOKEN_NONE;
-  made->bpe.serial = atomic_fetch_add(&serials, 1) + 1;
+  made->bpe.unk = made->unigram.unk = made->wordpiece.unk = HRI_TOKEN_NONE;
+  made->wordpiece.vocab = &made->vocab;
+  made->wordpiece.most_characters = HRI_WORDPIECE_MOST;
+  made->serial = atomic_fetch_add(&serials, 1) + 1;
   for (uint32_t i = 0; i < HR_TOKEN_NAMED_COUNT; i++) made->named[i] = -1;
   made->file = hri_strdup(file);
   if (!made->file || hri_normalizer_create(&made->normalizer, error) != HR_OK) {
@@ -27,6 +29,8 @@ hr_status hri_build_begin(const char *file, hr_tokenizer **tokenizer, hr_error *
 void hr_tokenizer_close(hr_tokenizer *tokenizer) {
   if (!tokenizer) return;
   hri_bpe_deinit(&tokenizer->bpe);
+  hri_unigram_deinit(&tokenizer->unigram);
+  hri_wordpiece_deinit(&tokenizer->wordpiece);
   hri_vocab_deinit(&tokenizer->vocab);
   hri_added_deinit(&tokenizer->added);
   hri_normalizer_destroy(tokenizer->normalizer);
@@ -124,13 +128,18 @@ hr_status hri_build_template(hr_tokenizer *tokenizer, bool bos, bool eos, hr_err
 
 hr_status hri_build_finish(hr_tokenizer *tokenizer, hr_error *error) {
   const char *name = strrchr(tokenizer->file, '/');
-  const char *kind = tokenizer->bpe.byte_level      ? "byte-level BPE"
-                     : tokenizer->bpe.byte_fallback ? "BPE with byte fallback"
-                                                    : "BPE";
+  const char *kind = tokenizer->kind == HRI_MODEL_UNIGRAM     ? "Unigram"
+                     : tokenizer->kind == HRI_MODEL_WORDPIECE ? "WordPiece"
+                     : tokenizer->bpe.byte_level              ? "byte-level BPE"
+                     : tokenizer->bpe.byte_fallback           ? "BPE with byte fallback"
+                                                              : "BPE";
   if (tokenizer->vocab.count == 0)
     return hri_fail(error, HR_ERROR_INPUT, "%s: the vocabulary is empty", tokenizer->file);
-  HRI_TRY(hri_bpe_finish(&tokenizer->bpe, error));
+  if (tokenizer->kind == HRI_MODEL_BPE) HRI_TRY(hri_bpe_finish(&tokenizer->bpe, error));
   HRI_TRY(hri_added_finish(tokenizer, error));
+  for (uint32_t i = 0; i < tokenizer->stage_count; i++)
+    if (tokenizer->stages[i].only_first && !hri_normalizer_is_empty(tokenizer->normalizer))
+      tokenizer->needs_origins = true;
   (void)snprintf(tokenizer->about, sizeof tokenizer->about, "%s, %u tokens, %.100s", kind, tokenizer->vocab.count,
                  name ? name + 1 : tokenizer->file);
   return HR_OK;

@@ -7,6 +7,7 @@
 #define HRI_TOKENIZER_BUILD_H
 
 #include "formats/gguf.h"
+#include "tokenizer/tiktoken.h"
 #include "tokenizer/types.h"
 
 /* An empty tokenizer; `file` names it in errors and is copied. */
@@ -31,8 +32,17 @@ hr_status hri_build_finish(hr_tokenizer *tokenizer, hr_error *error);
 hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_error *error);
 /* The same from memory, which is written to; a NUL stands behind it. */
 hr_status hri_build_parse_json(char *bytes, uint64_t count, hr_tokenizer *tokenizer, hr_error *error);
+/* Whether JSON (unchanged yet) is Tekken's and not a tokenizer.json; and from it, as above. */
+bool hri_tekken_is(const char *bytes, uint64_t count);
+hr_status hri_build_parse_tekken(char *bytes, uint64_t count, hr_tokenizer *tokenizer, hr_error *error);
 hr_status hri_build_from_sentencepiece(const char *path, hr_tokenizer *tokenizer, hr_error *error);
+/* Ranks become tokens in the byte alphabet: a rank is the order of merging, and behind `first` the id. */
+hr_status hri_build_ranks(const hri_tiktoken *ranks, uint32_t first, hr_tokenizer *tokenizer, hr_error *error);
 hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_error *error);
+/* vocab.txt, with what tokenizer_config.json in the directory says about text; the same from memory. */
+hr_status hri_build_from_words(const char *path, const char *directory, hr_tokenizer *tokenizer, hr_error *error);
+hr_status hri_build_parse_words(const char *text, uint64_t count, const char *directory, hr_tokenizer *tokenizer,
+                                hr_error *error);
 /* From the tokenizer.ggml keys of an open GGUF file. */
 hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error);
 

@@ -193,6 +193,46 @@ static void decode_blanks(const hri_decoder *decoder, const pieces *from, pieces
   }
 }
 
+/* English punctuation behind a blank, as the reference cleans it up: one replacement after another. */
+static bool clean_up(hri_text *text, hri_text *other) {
+  static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},     {" !", "!"},          {" ,", ","},
+                                         {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},        {" do not", " don't"},
+                                         {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+  for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+    const char *at = hri_text_get(text), *found;
+    if (!strstr(at, pairs[p][0])) continue;
+    other->length = 0;
+    for (; (found = strstr(at, pairs[p][0])); at = found + strlen(pairs[p][0])) {
+      hri_text_add_bytes(other, at, (size_t)(found - at));
+      hri_text_add_bytes(other, pairs[p][1], strlen(pairs[p][1]));
+    }
+    hri_text_add_bytes(other, at, strlen(at));
+    hri_text swap = *text;
+    *text = *other;
+    *other = swap;
+  }
+  return !text->failed && !other->failed;
+}
+
+static void decode_wordpiece(const hri_decoder *decoder, const pieces *from, pieces *to) {
+  uint64_t width = strlen(decoder->content);
+  hri_text token = {0}, other = {0};
+  for (size_t i = 0; i < from->ends.count; i++) {
+    uint64_t begin = piece_begin(from, i), end = from->ends.items[i];
+    const char *text = hri_text_get(&from->text);
+    bool goes_on = i > 0 && end - begin >= width && memcmp(text + begin, decoder->content, width) == 0;
+    token.length = 0;
+    if (i > 0 && !goes_on) hri_text_add_bytes(&token, " ", 1);
+    hri_text_add_bytes(&token, text + begin + (goes_on ? width : 0), end - begin - (goes_on ? width : 0));
+    if (decoder->left && !clean_up(&token, &other)) to->failed = true;
+    hri_text_add_bytes(&to->text, hri_text_get(&token), token.length);
+    end_piece(to);
+  }
+  to->failed = to->failed || token.failed;
+  hri_text_deinit(&token);
+  hri_text_deinit(&other);
+}
+
 static hr_status run_decoder(const hri_decoder *decoder, const pieces *from, pieces *to, hri_split *split,
                              hr_error *error) {
   clear_pieces(to);
@@ -204,6 +244,7 @@ static hr_status run_decoder(const hri_decoder *decoder, const pieces *from, pie
   case HRI_DECODE_STRIP: decode_strip(decoder, from, to); break;
   case HRI_DECODE_METASPACE:
   case HRI_DECODE_BPE: decode_blanks(decoder, from, to); break;
+  case HRI_DECODE_WORDPIECE: decode_wordpiece(decoder, from, to); break;
   }
   return HR_OK;
 }

@@ -6,6 +6,7 @@
 #include "tokenizer/encode.h"
 
 #include "tokenizer/added.h"
+#include "tokenizer/append.h"
 #include "tokenizer/unicode.h"
 
 typedef struct view {
@@ -23,6 +24,7 @@ typedef struct encoder {
   hr_tokens *tokens;
   hr_error *error;
   bool offsets, plain;
+  bool spans; /* where text comes from is kept: for offsets, or because a stage acts at the beginning only */
   const char *text; /* repaired */
   uint64_t bytes;
   uint64_t first; /* index of the first token that is not of the template */
@@ -107,16 +109,17 @@ static void place_token(encoder *e, uint64_t index, const char *text, uint64_t b
   e->tokens->end[index] = range.end;
 }
 
-/* Turns the lengths that BPE left in tokens->end into offsets. */
+/* Turns the lengths that the model left in tokens->end into offsets. */
 static void place_tokens(encoder *e, const view *v, uint64_t from) {
   const hri_vocab *vocab = &e->tokenizer->vocab;
   uint64_t at = 0;
   for (uint64_t i = from; i < e->tokens->count; i++) {
-    uint64_t length = e->tokens->end[i];
+    uint64_t length = e->tokens->end[i] & ~HRI_PIECE_STAYS;
     uint32_t id = (uint32_t)e->tokens->ids[i];
     hri_split_piece range = source_of(e, v, at, at + (length ? length : 1));
+    bool stays = e->tokens->end[i] & HRI_PIECE_STAYS;
     place_token(e, i, hri_vocab_content(vocab, id), vocab->bytes[id], range);
-    at += length;
+    if (!stays) at += length;
   }
 }
 
@@ -131,7 +134,7 @@ static hr_status buffer_reserve(const encoder *e, hri_stage_buffer *buffer, uint
     buffer->bytes = grown;
     buffer->capacity = capacity;
   }
-  if (e->offsets && buffer->span_capacity < buffer->capacity) {
+  if (e->spans && buffer->span_capacity < buffer->capacity) {
     hri_split_piece *grown = hri_realloc(buffer->spans, buffer->capacity * sizeof *grown);
     if (!grown) return hri_fail_memory(e->error, buffer->capacity * sizeof *grown, "offsets of normalized text");
     buffer->spans = grown;
@@ -143,7 +146,7 @@ static hr_status buffer_reserve(const encoder *e, hri_stage_buffer *buffer, uint
 /* Writes one byte that stands for [begin, end) of the view. Room is there. */
 static void buffer_put(const encoder *e, hri_stage_buffer *buffer, char byte, const view *v, uint32_t begin,
                        uint32_t end) {
-  if (e->offsets)
+  if (e->spans)
     buffer->spans[buffer->count] =
         v->spans ? (hri_split_piece){v->spans[begin].begin, v->spans[end - 1].end} : (hri_split_piece){begin, end};
   buffer->bytes[buffer->count++] = byte;
@@ -153,7 +156,7 @@ static view buffer_view(const encoder *e, const hri_stage_buffer *buffer, const 
   view made = *v;
   made.text = buffer->bytes;
   made.bytes = (uint32_t)buffer->count;
-  made.spans = e->offsets ? buffer->spans : NULL;
+  made.spans = e->spans ? buffer->spans : NULL;
   made.limit = buffer->bytes + buffer->count;
   return made;
 }
@@ -234,7 +237,7 @@ static hr_status unmap_bytes(encoder *e, const view *v, view *made) {
 
 /* ---- Running the stages ---- */
 
-static hr_status run_bpe(encoder *e, const view *v) {
+static hr_status run_model(encoder *e, const view *v) {
   uint64_t from = e->tokens->count;
   view raw;
   if (v->mapped) {
@@ -242,24 +245,24 @@ static hr_status run_bpe(encoder *e, const view *v) {
     v = &raw;
   }
   if (v->bytes == 0) return HR_OK;
-  e->work->bpe.limit = v->limit;
-  HRI_TRY(hri_bpe_append(&e->tokenizer->bpe, &e->work->bpe, v->text, v->bytes, e->offsets, e->tokens, e->error));
+  e->work->piece.limit = v->limit;
+  HRI_TRY(hri_append(e->tokenizer, &e->work->piece, v->text, v->bytes, e->offsets, e->tokens, e->error));
   if (e->offsets) place_tokens(e, v, from);
   return HR_OK;
 }
 
 static hr_status run_split(encoder *e, uint32_t index, const view *v) {
   hri_split *split = &e->work->splits[index];
-  hri_split_piece pieces[HRI_BPE_BATCH];
+  hri_split_piece pieces[HRI_APPEND_BATCH];
   uint32_t count;
   bool last = index + 1 == e->tokenizer->stage_count && !v->mapped && !e->offsets;
   HRI_TRY(hri_split_begin(split, e->tokenizer->stages[index].splitter, v->text, v->bytes, e->error));
   for (;;) {
-    HRI_TRY(hri_split_next(split, pieces, HRI_BPE_BATCH, &count, e->error));
+    HRI_TRY(hri_split_next(split, pieces, HRI_APPEND_BATCH, &count, e->error));
     if (count == 0) return HR_OK;
     if (last) {
-      e->work->bpe.limit = v->limit;
-      HRI_TRY(hri_bpe_append_all(&e->tokenizer->bpe, &e->work->bpe, v->text, pieces, count, e->tokens, e->error));
+      e->work->piece.limit = v->limit;
+      HRI_TRY(hri_append_all(e->tokenizer, &e->work->piece, v->text, pieces, count, e->tokens, e->error));
       continue;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -272,7 +275,7 @@ static hr_status run_split(encoder *e, uint32_t index, const view *v) {
 /* Recursion is bounded by HRI_MAX_STAGES. */
 static hr_status run_stage(encoder *e, uint32_t index, const view *v) {
   view made;
-  if (index == e->tokenizer->stage_count) return run_bpe(e, v);
+  if (index == e->tokenizer->stage_count) return run_model(e, v);
   switch (e->tokenizer->stages[index].kind) {
   case HRI_STAGE_SPLIT: return run_split(e, index, v);
   case HRI_STAGE_PREFIX: return run_prefix(e, index, v);
@@ -320,7 +323,7 @@ static hr_status run_segment(encoder *e, const view *v) {
   hri_normal *normal = &e->work->segment;
   view made = *v;
   if (!hri_normalizer_is_empty(tokenizer->normalizer)) {
-    HRI_TRY(hri_normal_begin(normal, v->text, v->bytes, e->offsets, e->error));
+    HRI_TRY(hri_normal_begin(normal, v->text, v->bytes, e->spans, e->error));
     HRI_TRY(hri_normalizer_apply(tokenizer->normalizer, normal, e->error));
     if (normal->changed) {
       made.text = normal->text;
@@ -382,7 +385,7 @@ static void free_buffer(hri_stage_buffer *buffer) {
 
 static void free_work(hr_tokens_work *work) {
   if (!work) return;
-  hri_bpe_scratch_deinit(&work->bpe);
+  hri_piece_deinit(&work->piece);
   hri_normal_deinit(&work->whole);
   hri_normal_deinit(&work->segment);
   for (uint32_t i = 0; i < HRI_MAX_STAGES; i++) {
@@ -418,6 +421,7 @@ hr_status hr_tokenizer_encode(const hr_tokenizer *tokenizer, const char *text, u
   if (!tokens->work) return hri_fail_memory(error, sizeof *tokens->work, "encoding");
   e.work = tokens->work;
   e.offsets = flags & HR_ENCODE_OFFSETS;
+  e.spans = e.offsets || tokenizer->needs_origins;
   e.plain = flags & HR_ENCODE_PLAIN;
   if (!e.offsets) {
     hri_free(tokens->begin);

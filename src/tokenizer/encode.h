@@ -13,7 +13,7 @@ typedef struct hri_stage_buffer {
 
 /* What an hr_tokens keeps from one text to the next. */
 typedef struct hr_tokens_work {
-  hri_bpe_scratch bpe;
+  hri_piece_work piece;
   hri_normal whole, segment;
   hri_split splits[HRI_MAX_STAGES];
   hri_stage_buffer buffers[HRI_MAX_STAGES], mapped, unmapped;

@@ -3,18 +3,20 @@
 #include "tokenizer/parts.h"
 #include "tokenizer/tiktoken.h"
 
-/* Byte strings become tokens in the byte alphabet; the rank is the id and the order of merging. */
-static hr_status add_ranks(const hri_tiktoken *ranks, hr_tokenizer *tokenizer, hr_error *error) {
+hr_status hri_build_ranks(const hri_tiktoken *ranks, uint32_t first, hr_tokenizer *tokenizer, hr_error *error) {
   hri_text content = {0};
-  uint32_t *order = hri_alloc(((uint64_t)ranks->count + 1) * sizeof *order);
-  hr_status status = order ? HR_OK : hri_fail_memory(error, (uint64_t)ranks->count * sizeof *order, "ranks");
-  for (uint32_t id = 0; id < ranks->count && status == HR_OK; id++) {
-    order[id] = ranks->tokens[id].bytes ? id : HRI_TOKEN_NONE;
-    if (ranks->tokens[id].bytes == 0) continue;
+  uint64_t size = (uint64_t)first + ranks->count > tokenizer->vocab.size ? (uint64_t)first + ranks->count : tokenizer->vocab.size;
+  uint32_t *order = hri_alloc((size + 1) * sizeof *order);
+  hr_status status = order ? HR_OK : hri_fail_memory(error, size * sizeof *order, "ranks");
+  tokenizer->bpe.byte_level = tokenizer->bpe.ignore_merges = true;
+  for (uint64_t id = 0; id < size && status == HR_OK; id++) order[id] = HRI_TOKEN_NONE;
+  for (uint32_t rank = 0; rank < ranks->count && status == HR_OK; rank++) {
+    if (ranks->tokens[rank].bytes == 0) continue;
+    order[first + rank] = rank;
     content.length = 0;
-    hri_bytes_map(&content, (const char *)ranks->bytes + ranks->tokens[id].at, ranks->tokens[id].bytes);
+    hri_bytes_map(&content, (const char *)ranks->bytes + ranks->tokens[rank].at, ranks->tokens[rank].bytes);
     status = content.failed ? hri_fail_memory(error, content.length, "ranks")
-                            : hri_build_token(tokenizer, content.chars, content.length, id, error);
+                            : hri_build_token(tokenizer, content.chars, content.length, first + rank, error);
   }
   if (status == HR_OK) status = hri_bpe_add_pairs(&tokenizer->bpe, order, error);
   hri_text_deinit(&content);
@@ -40,7 +42,7 @@ static hr_status add_family(const hri_tiktoken_family *family, hr_tokenizer *tok
 }
 
 hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
-  const hri_part_texts parts = {.decoder = "{\"type\":\"ByteLevel\"}"};
+  hri_part_texts parts = {.decoder = "{\"type\":\"ByteLevel\"}"};
   const hri_tiktoken_family *family;
   hri_tiktoken ranks = {0};
   hr_status status;
@@ -53,9 +55,9 @@ hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_
                  path, ranks.count);
     (void)hri_hint(error, status, "use the tokenizer.json of the model");
   } else {
-    tokenizer->bpe.byte_level = tokenizer->bpe.ignore_merges = true;
-    status = add_ranks(&ranks, tokenizer, error);
+    status = hri_build_ranks(&ranks, 0, tokenizer, error);
     if (status == HR_OK) status = add_family(family, tokenizer, error);
+    parts.normalizer = family->normalizer;
     if (status == HR_OK) status = hri_build_parts(tokenizer, &parts, error);
   }
   hri_tiktoken_deinit(&ranks);

@@ -28,9 +28,11 @@ typedef struct loader {
   hri_json_scan scan;
   HRI_ARRAY(pair) merges;
   HRI_ARRAY(added_entry) added;
+  HRI_ARRAY(double) scores; /* of Unigram, by id */
   hri_json parts[PART_COUNT];
   char *type, *unk; /* of the model; they point into the text */
-  bool has_model, has_vocab, has_merges, vocab_is_list;
+  bool has_model, has_vocab, has_merges, has_prefix, has_most;
+  uint64_t unk_id, most_characters; /* unk_id UINT64_MAX: none */
 } loader;
 
 /* ---- Small values ---- */
@@ -66,12 +68,36 @@ static hr_status read_affix(loader *l, const char *field, char **affix, hr_error
 
 /* ---- The model ---- */
 
+/* Unigram: [content, score], in the order of ids. */
+static hr_status read_scored(loader *l, hr_error *error) {
+  bool more, is_integer;
+  HRI_TRY(hri_json_scan_array(&l->scan, error));
+  for (;;) {
+    char *content;
+    int64_t integer = 0;
+    double score = 0;
+    HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
+    if (!more) return HR_OK;
+    HRI_TRY(hri_json_scan_array(&l->scan, error));
+    HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
+    if (!more) return hri_json_scan_fail(&l->scan, error, "a token must have a score");
+    HRI_TRY(hri_json_scan_string(&l->scan, &content, error));
+    HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
+    if (!more) return hri_json_scan_fail(&l->scan, error, "token '%.60s' has no score", content);
+    HRI_TRY(hri_json_scan_number(&l->scan, &is_integer, &integer, &score, error));
+    HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
+    if (more) return hri_json_scan_fail(&l->scan, error, "token '%.60s' has more than a score", content);
+    HRI_TRY(hri_build_token(l->tokenizer, content, strlen(content), l->scores.count, error));
+    if (!hri_array_push(&l->scores, is_integer ? (double)integer : score))
+      return hri_fail_memory(error, sizeof score, "the scores of the tokenizer");
+  }
+}
+
 static hr_status read_vocab(loader *l, hr_error *error) {
   char *content;
   uint64_t id;
   l->has_vocab = true;
-  l->vocab_is_list = hri_json_scan_peek(&l->scan) == '[';
-  if (l->vocab_is_list) return hri_json_scan_skip(&l->scan, error); /* unigram; refused by its type */
+  if (hri_json_scan_peek(&l->scan) == '[') return read_scored(l, error);
   HRI_TRY(hri_json_scan_object(&l->scan, error));
   for (;;) {
     HRI_TRY(hri_json_scan_key(&l->scan, &content, error));
@@ -141,21 +167,39 @@ static hr_status read_model_field(loader *l, const char *key, hr_error *error) {
   if (strcmp(key, "byte_fallback") == 0) return read_flag(l, &bpe->byte_fallback, error);
   if (strcmp(key, "fuse_unk") == 0) return read_flag(l, &bpe->fuse_unk, error);
   if (strcmp(key, "ignore_merges") == 0) return read_flag(l, &bpe->ignore_merges, error);
-  if (strcmp(key, "continuing_subword_prefix") == 0) return read_affix(l, key, &bpe->prefix, error);
+  if (strcmp(key, "unk_id") == 0) return skip_null(l) ? HR_OK : hri_json_scan_u64(&l->scan, &l->unk_id, error);
+  if (strcmp(key, "max_input_chars_per_word") == 0) {
+    l->has_most = true;
+    return hri_json_scan_u64(&l->scan, &l->most_characters, error);
+  }
+  if (strcmp(key, "continuing_subword_prefix") == 0) {
+    l->has_prefix = hri_json_scan_peek(&l->scan) == '"';
+    return read_affix(l, key, &bpe->prefix, error);
+  }
   if (strcmp(key, "end_of_word_suffix") == 0) return read_affix(l, key, &bpe->suffix, error);
   return hri_json_scan_skip(&l->scan, error);
 }
 
-/* Other models may hold other things under the same keys, so that the type is looked for first. */
-static hr_status check_type(const loader *l, const char *type, hr_error *error) {
+static hr_status check_type(const loader *l, const char *type, hri_model_kind *kind, hr_error *error) {
+  static const char *const names[] = {"BPE", "Unigram", "WordPiece"};
   hr_status status;
-  if (strcmp(type, "BPE") == 0) return HR_OK;
-  status = hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.type': the model '%.40s' is not supported, only BPE is",
+  for (*kind = HRI_MODEL_BPE; *kind <= HRI_MODEL_WORDPIECE; (*kind)++)
+    if (strcmp(type, names[*kind]) == 0) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT,
+                    "%s: field 'model.type': the model '%.40s' is not supported; BPE, Unigram and WordPiece are",
                     l->tokenizer->file, type);
-  return hri_hint(error, status, "use a model with a BPE tokenizer, or prepare token ids with its own tools");
+  return hri_hint(error, status, "use another model, or prepare token ids with its own tools");
+}
+
+/* Old files have no type: it follows from what they hold. */
+static const char *guess_type(const loader *l) {
+  if (l->scores.count) return "Unigram";
+  if (!l->has_vocab || l->has_merges) return "BPE";
+  return l->has_most ? "WordPiece" : "WordLevel";
 }
 
 static hr_status read_model(loader *l, hr_error *error) {
+  hri_model_kind kind = HRI_MODEL_BPE;
   char *key;
   l->has_model = true;
   HRI_TRY(hri_json_scan_object(&l->scan, error));
@@ -163,13 +207,16 @@ static hr_status read_model(loader *l, hr_error *error) {
     HRI_TRY(hri_json_scan_key(&l->scan, &key, error));
     if (!key) break;
     HRI_TRY(read_model_field(l, key, error));
-    if (l->type) HRI_TRY(check_type(l, l->type, error));
-    if (!l->type && l->vocab_is_list) return check_type(l, "Unigram", error);
+    if (l->type) HRI_TRY(check_type(l, l->type, &kind, error)); /* others may hold other things under the same keys */
   }
-  if (!l->type && l->has_vocab && !l->has_merges) return check_type(l, "WordPiece or WordLevel", error);
-  if (!l->has_vocab || !l->has_merges)
+  HRI_TRY(check_type(l, l->type ? l->type : guess_type(l), &kind, error));
+  l->tokenizer->kind = kind;
+  if (!l->has_vocab || (kind == HRI_MODEL_BPE && !l->has_merges))
     return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.%s' is missing", l->tokenizer->file,
                     l->has_vocab ? "merges" : "vocab");
+  if ((kind == HRI_MODEL_UNIGRAM) != (l->scores.count > 0))
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.vocab' must be %s", l->tokenizer->file,
+                    kind == HRI_MODEL_UNIGRAM ? "a list of tokens with scores" : "an object of tokens and ids");
   return HR_OK;
 }
 
@@ -278,7 +325,50 @@ static hr_status read_file(loader *l, hr_error *error) {
 
 /* ---- Putting it together ---- */
 
-static hr_status assemble(loader *l, hr_error *error) {
+static hr_status assemble_unigram(loader *l, hr_error *error) {
+  hr_tokenizer *tokenizer = l->tokenizer;
+  hri_unigram *unigram = &tokenizer->unigram;
+  uint32_t count = (uint32_t)l->scores.count, *ids = hri_alloc(((uint64_t)count + 1) * sizeof *ids);
+  double least = l->scores.items[0];
+  hr_status status = ids ? hri_unigram_begin(unigram, &tokenizer->vocab, error)
+                         : hri_fail_memory(error, count * sizeof *ids, "the tokens of the tokenizer");
+  for (uint32_t id = 0; id < count && status == HR_OK; id++) {
+    unigram->scores[id] = l->scores.items[id];
+    if (unigram->scores[id] < least) least = unigram->scores[id];
+    ids[id] = id;
+  }
+  unigram->byte_fallback = tokenizer->bpe.byte_fallback;
+  unigram->unk_score = least - 10;
+  if (status == HR_OK && l->unk_id != UINT64_MAX && l->unk_id >= count)
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.unk_id' is %llu, but there are %u tokens",
+                      tokenizer->file, (unsigned long long)l->unk_id, count);
+  if (l->unk_id < count) {
+    unigram->unk = (uint32_t)l->unk_id;
+    tokenizer->named[HR_TOKEN_UNK] = (int32_t)l->unk_id;
+  }
+  if (status == HR_OK) status = hri_unigram_finish(unigram, ids, count, error);
+  hri_free(ids);
+  return status;
+}
+
+static hr_status assemble_wordpiece(loader *l, hr_error *error) {
+  hr_tokenizer *tokenizer = l->tokenizer;
+  hri_wordpiece *wordpiece = &tokenizer->wordpiece;
+  const char *unk = l->unk ? l->unk : "[UNK]";
+  wordpiece->prefix = tokenizer->bpe.prefix;
+  tokenizer->bpe.prefix = NULL;
+  if (l->has_prefix && !wordpiece->prefix && !(wordpiece->prefix = hri_strdup("")))
+    return hri_fail_memory(error, 1, "a prefix");
+  if (l->has_most) wordpiece->most_characters = l->most_characters;
+  wordpiece->unk = hri_vocab_find_model(&tokenizer->vocab, unk, strlen(unk));
+  if (wordpiece->unk == HRI_TOKEN_NONE)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.unk_token': '%.60s' is not in the vocabulary",
+                    tokenizer->file, unk);
+  tokenizer->named[HR_TOKEN_UNK] = (int32_t)wordpiece->unk;
+  return hri_wordpiece_finish(wordpiece, error);
+}
+
+static hr_status assemble_bpe(loader *l, hr_error *error) {
   hr_tokenizer *tokenizer = l->tokenizer;
   for (size_t i = 0; i < l->merges.count; i++)
     HRI_TRY(hri_build_merge(tokenizer, l->merges.items[i].left, l->merges.items[i].right, (uint32_t)i, error));
@@ -287,6 +377,21 @@ static hr_status assemble(loader *l, hr_error *error) {
     tokenizer->bpe.unk = unk;
     tokenizer->named[HR_TOKEN_UNK] = unk == HRI_TOKEN_NONE ? -1 : (int32_t)unk;
   }
+  return HR_OK;
+}
+
+static hr_status assemble_model(loader *l, hr_error *error) {
+  switch (l->tokenizer->kind) {
+  case HRI_MODEL_BPE: return assemble_bpe(l, error);
+  case HRI_MODEL_UNIGRAM: return assemble_unigram(l, error);
+  case HRI_MODEL_WORDPIECE: return assemble_wordpiece(l, error);
+  }
+  return HR_OK;
+}
+
+static hr_status assemble(loader *l, hr_error *error) {
+  hr_tokenizer *tokenizer = l->tokenizer;
+  HRI_TRY(assemble_model(l, error));
   for (size_t i = 0; i < l->added.count; i++)
     HRI_TRY(hri_added_put(tokenizer, l->added.items[i].content, strlen(l->added.items[i].content),
                           l->added.items[i].flags, error));
@@ -294,28 +399,34 @@ static hr_status assemble(loader *l, hr_error *error) {
   HRI_TRY(hri_parts_pre_tokenizer(tokenizer, &l->parts[PRE_TOKENIZER], error));
   HRI_TRY(hri_parts_post_processor(tokenizer, &l->parts[POST_PROCESSOR], error));
   HRI_TRY(hri_parts_decoder(tokenizer, &l->parts[DECODER], error));
-  if (l->unk && tokenizer->bpe.unk == HRI_TOKEN_NONE && !tokenizer->bpe.byte_level)
+  if (tokenizer->kind != HRI_MODEL_BPE && tokenizer->bpe.byte_level)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.type': '%s' behind ByteLevel is not supported",
+                    tokenizer->file, l->type ? l->type : guess_type(l));
+  if (tokenizer->kind == HRI_MODEL_BPE && l->unk && tokenizer->bpe.unk == HRI_TOKEN_NONE && !tokenizer->bpe.byte_level)
     return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.unk_token': '%.60s' is not in the vocabulary",
                     tokenizer->file, l->unk);
   return HR_OK;
 }
 
 hr_status hri_build_parse_json(char *bytes, uint64_t count, hr_tokenizer *tokenizer, hr_error *error) {
-  loader l = {.tokenizer = tokenizer, .scan = hri_json_scan_init(bytes, count, tokenizer->file, "")};
+  loader l = {.tokenizer = tokenizer, .scan = hri_json_scan_init(bytes, count, tokenizer->file, ""), .unk_id = UINT64_MAX};
   hr_status status = read_file(&l, error);
   if (status == HR_OK) status = assemble(&l, error);
   for (uint32_t i = 0; i < PART_COUNT; i++) hri_json_deinit(&l.parts[i]);
   hri_array_free(&l.merges);
+  hri_array_free(&l.scores);
   hri_array_free(&l.added);
   return status;
 }
 
 hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
   char *bytes;
-  uint64_t count;
+  uint64_t count, skip;
   hr_status status;
   HRI_TRY(hri_file_read(path, MOST_FILE_BYTES, &bytes, &count, error));
-  status = hri_build_parse_json(bytes, count, tokenizer, error);
+  skip = hri_utf8_mark(bytes, count);
+  status = hri_tekken_is(bytes + skip, count - skip) ? hri_build_parse_tekken(bytes + skip, count - skip, tokenizer, error)
+                                                     : hri_build_parse_json(bytes + skip, count - skip, tokenizer, error);
   hri_free(bytes);
   return status;
 }

@@ -4,10 +4,11 @@
 
 #include <string.h>
 
+#include "tokenizer/charsmap.h"
 #include "tokenizer/normalize_internal.h"
 #include "tokenizer/unicode_tables.h"
 
-typedef enum step_kind { FORM = 0, LOWERCASE, STRIP_ACCENTS, STRIP, REPLACE, PREPEND, SENTENCEPIECE } step_kind;
+typedef enum step_kind { FORM = 0, MAP, STRIP, REPLACE, PREPEND, CHARSMAP, SENTENCEPIECE } step_kind;
 
 typedef struct step {
   step_kind kind;
@@ -17,6 +18,7 @@ typedef struct step {
   size_t content_bytes;
   int plain; /* Replace of one byte: that byte, else -1 */
   hri_splitter *pattern;
+  hri_charsmap map;
   hri_sp_normalizer *sentencepiece;
 } step;
 
@@ -34,6 +36,7 @@ hr_status hri_normalizer_create(hri_normalizer **normalizer, hr_error *error) {
 static void deinit_step(step *what) {
   hri_free(what->content);
   hri_splitter_destroy(what->pattern);
+  hri_charsmap_deinit(&what->map);
   hri_sp_normalizer_destroy(what->sentencepiece);
 }
 
@@ -62,9 +65,7 @@ static hr_status set_content(step *what, const char *content, size_t bytes, hr_e
 }
 
 hr_status hri_normalizer_add(hri_normalizer *normalizer, hri_normalize_kind kind, hr_error *error) {
-  step_kind own = kind == HRI_NORMALIZE_LOWERCASE       ? LOWERCASE
-                  : kind == HRI_NORMALIZE_STRIP_ACCENTS ? STRIP_ACCENTS
-                                                        : FORM;
+  step_kind own = kind >= HRI_NORMALIZE_LOWERCASE ? MAP : FORM;
   return add(normalizer, (step){.kind = own, .form = kind}, error);
 }
 
@@ -88,6 +89,14 @@ hr_status hri_normalizer_add_prepend(hri_normalizer *normalizer, const char *pre
   step what = {.kind = PREPEND};
   HRI_TRY(set_content(&what, prefix, bytes, error));
   return add(normalizer, what, error);
+}
+
+hr_status hri_normalizer_add_charsmap(hri_normalizer *normalizer, const void *map, uint32_t bytes, hr_error *error) {
+  step what = {.kind = CHARSMAP};
+  hr_status status = hri_charsmap_load(&what.map, map, bytes, "precompiled_charsmap", error);
+  if (status == HR_OK) return add(normalizer, what, error);
+  deinit_step(&what);
+  return status;
 }
 
 hr_status hri_normalizer_add_sentencepiece(hri_normalizer *normalizer, const hri_sentencepiece *model,
@@ -226,9 +235,6 @@ static uint32_t lower_of(uint32_t point) {
   return low < hri_unicode_lower_count && hri_unicode_lower[low].from == point ? hri_unicode_lower[low].to : point;
 }
 
-/* What a character becomes: *bytes < 0 when it stays, else so many in `out`. */
-typedef void mapping(uint32_t point, char out[8], int *bytes);
-
 static void lower_map(uint32_t point, char out[8], int *bytes) {
   uint32_t lower = point == 0x130 ? 'i' : lower_of(point);
   if (lower == point) return;
@@ -241,10 +247,32 @@ static void accent_map(uint32_t point, char out[8], int *bytes) {
   if (hri_unicode_is_accent(point)) *bytes = 0;
 }
 
-static hr_status map_all(hri_normal *normal, mapping *map, hr_error *error) {
+/* By hri_normalize_kind, from LOWERCASE on: what a character becomes, and which of ASCII may change. */
+static const struct {
+  hri_normal_map *map;
+  uint64_t ascii[2];
+} maps[] = {{lower_map, {0, UINT64_C(0x07FFFFFE)}},
+            {accent_map, {0, 0}},
+            {hri_map_nmt, {UINT64_C(0xFFFFFFFF), UINT64_C(1) << 63}},
+            {hri_map_bert_clean, {UINT64_C(0xFFFFFFFF), UINT64_C(1) << 63}},
+            {hri_map_bert_chinese, {0, 0}},
+            {hri_map_bert_accent, {0, 0}}};
+
+/* The first place from `at` on where a character may change. */
+static uint64_t skip_quiet(const hri_normal *normal, const uint64_t ascii[2], uint64_t at) {
+  for (; at < normal->bytes; at++) {
+    uint8_t c = (uint8_t)normal->text[at];
+    if (c >= 0x80 || (ascii[c >> 6] >> (c & 63) & 1)) break;
+  }
+  return at;
+}
+
+static hr_status map_all(hri_normal *normal, hri_normalize_kind kind, hr_error *error) {
+  hri_normal_map *const map = maps[kind - HRI_NORMALIZE_LOWERCASE].map;
+  const uint64_t *const ascii = maps[kind - HRI_NORMALIZE_LOWERCASE].ascii;
   hri_normal_writer writer = {0};
   uint64_t at = 0, kept = 0;
-  while (at < normal->bytes) {
+  while ((at = skip_quiet(normal, ascii, at)) < normal->bytes) {
     char out[8];
     uint32_t point;
     bool valid;
@@ -344,11 +372,11 @@ hr_status hri_normalizer_apply(const hri_normalizer *normalizer, hri_normal *nor
     if (normal->bytes == 0) return HR_OK;
     switch (what->kind) {
     case FORM: status = hri_normal_form(normal, what->form, error); break;
-    case LOWERCASE: status = map_all(normal, lower_map, error); break;
-    case STRIP_ACCENTS: status = map_all(normal, accent_map, error); break;
+    case MAP: status = map_all(normal, what->form, error); break;
     case STRIP: status = strip(normal, what, error); break;
     case REPLACE: status = replace(normal, what, error); break;
     case PREPEND: status = prepend(normal, what, error); break;
+    case CHARSMAP: status = hri_normal_charsmap(&what->map, normal, error); break;
     case SENTENCEPIECE: status = hri_sp_normalizer_apply(what->sentencepiece, normal, error); break;
     }
     HRI_TRY(status);

@@ -1,8 +1,7 @@
 /* Normalizers of tokenizer.json: a list of steps from text to text that keeps track of where each byte came from.
  *
- * Read are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace and Prepend; others (Nmt,
- * Precompiled,
- * BertNormalizer, ...) are refused by name: they belong to models that are refused. Decompositions, combining classes
+ * Read are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Nmt, Precompiled and
+ * BertNormalizer; others are refused by name. Decompositions, combining classes
  * and case mappings are tables recorded from the reference (see unicode.h). A normalizer is immutable: any number of
  * threads may apply it, each with its own hri_normal. */
 #ifndef HRI_TOKENIZER_NORMALIZE_H
@@ -20,7 +19,11 @@ typedef enum hri_normalize_kind {
   HRI_NORMALIZE_NFKC,
   HRI_NORMALIZE_NFKD,
   HRI_NORMALIZE_LOWERCASE,
-  HRI_NORMALIZE_STRIP_ACCENTS
+  HRI_NORMALIZE_STRIP_ACCENTS,
+  HRI_NORMALIZE_NMT,
+  HRI_NORMALIZE_BERT_CLEAN, /* the parts of BertNormalizer */
+  HRI_NORMALIZE_BERT_CHINESE,
+  HRI_NORMALIZE_BERT_ACCENTS /* behind NFD */
 } hri_normalize_kind;
 
 /* An empty list of steps; text passes unchanged. */
@@ -34,7 +37,9 @@ hr_status hri_normalizer_add_strip(hri_normalizer *normalizer, bool left, bool r
 hr_status hri_normalizer_add_replace(hri_normalizer *normalizer, const char *pattern, size_t pattern_bytes,
                                      bool literal, const char *content, size_t content_bytes, hr_error *error);
 hr_status hri_normalizer_add_prepend(hri_normalizer *normalizer, const char *prefix, size_t bytes, hr_error *error);
-/* All that a SentencePiece model does to text before its BPE, in one step: the rules of its charsmap, removal of extra
+/* A precompiled character map, as tokenizer.json has it (decoded). INPUT when it is malformed. */
+hr_status hri_normalizer_add_charsmap(hri_normalizer *normalizer, const void *map, uint32_t bytes, hr_error *error);
+/* All that a SentencePiece model does to text before its model, in one step: the rules of its charsmap, removal of extra
  * whitespace, the dummy prefix, blanks as U+2581; user-defined pieces are kept as they are. What it needs is copied.
  * Pieces may be left out (piece_count 0) where none is user-defined. INPUT for a malformed charsmap. */
 hr_status hri_normalizer_add_sentencepiece(hri_normalizer *normalizer, const hri_sentencepiece *model, hr_error *error);

@@ -32,6 +32,14 @@ hr_status hri_normal_done(hri_normal_writer *writer, hr_error *error);
 /* normalize_forms.c */
 hr_status hri_normal_form(hri_normal *normal, hri_normalize_kind kind, hr_error *error);
 
+/* normalize_charsmap.c: the Precompiled normalizer. */
+struct hri_charsmap;
+hr_status hri_normal_charsmap(const struct hri_charsmap *map, hri_normal *normal, hr_error *error);
+
+/* What a character becomes: *bytes is left alone when it stays, else there are so many in `out`. normalize_bert.c */
+typedef void hri_normal_map(uint32_t point, char out[8], int *bytes);
+hri_normal_map hri_map_bert_clean, hri_map_bert_chinese, hri_map_bert_accent, hri_map_nmt;
+
 /* sentencepiece_normalize.c: a step with what it needs from the model. */
 typedef struct hri_sp_normalizer hri_sp_normalizer;
 hr_status hri_sp_normalizer_create(const hri_sentencepiece *model, hri_sp_normalizer **normalizer, hr_error *error);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tokenizer/normalize.h"
+#include "tokenizer/tiktoken.h"
 
 typedef hr_status reader(hri_normalizer *normalizer, const hri_json *json, hr_error *error);
 
@@ -28,6 +29,45 @@ static hr_status read_lowercase(hri_normalizer *n, const hri_json *json, hr_erro
 static hr_status read_strip_accents(hri_normalizer *n, const hri_json *json, hr_error *error) {
   (void)json;
   return hri_normalizer_add(n, HRI_NORMALIZE_STRIP_ACCENTS, error);
+}
+
+static hr_status read_nmt(hri_normalizer *n, const hri_json *json, hr_error *error) {
+  (void)json;
+  return hri_normalizer_add(n, HRI_NORMALIZE_NMT, error);
+}
+
+/* strip_accents null: as lowercase. */
+static hr_status read_bert(hri_normalizer *n, const hri_json *json, hr_error *error) {
+  bool clean = true, chinese = true, lower = true, accents;
+  HRI_TRY(hri_json_opt_bool(json, "clean_text", &clean, error));
+  HRI_TRY(hri_json_opt_bool(json, "handle_chinese_chars", &chinese, error));
+  HRI_TRY(hri_json_opt_bool(json, "lowercase", &lower, error));
+  accents = lower;
+  HRI_TRY(hri_json_opt_bool(json, "strip_accents", &accents, error));
+  if (clean) HRI_TRY(hri_normalizer_add(n, HRI_NORMALIZE_BERT_CLEAN, error));
+  if (chinese) HRI_TRY(hri_normalizer_add(n, HRI_NORMALIZE_BERT_CHINESE, error));
+  if (accents) HRI_TRY(hri_normalizer_add(n, HRI_NORMALIZE_NFD, error));
+  if (accents) HRI_TRY(hri_normalizer_add(n, HRI_NORMALIZE_BERT_ACCENTS, error));
+  return lower ? hri_normalizer_add(n, HRI_NORMALIZE_LOWERCASE, error) : HR_OK;
+}
+
+/* null: no map, no change. */
+static hr_status read_precompiled(hri_normalizer *n, const hri_json *json, hr_error *error) {
+  const char *text = "";
+  uint8_t *map = NULL;
+  size_t capacity = 0;
+  uint64_t count = 0;
+  bool refused;
+  hr_status status;
+  HRI_TRY(hri_json_opt_string(json, "precompiled_charsmap", &text, error));
+  if (!text[0]) return HR_OK;
+  if (hri_base64_decode(text, strlen(text), &map, &capacity, &count, &refused) && count <= UINT32_MAX)
+    status = hri_normalizer_add_charsmap(n, map, (uint32_t)count, error);
+  else
+    status = refused ? hri_fail_memory(error, strlen(text), "a normalizer")
+                     : hri_fail(error, HR_ERROR_INPUT, "field 'precompiled_charsmap' is not base64");
+  hri_free(map);
+  return status == HR_ERROR_INPUT ? hri_context(error, status, "%s: %s: ", json->file, json->path) : status;
 }
 
 static hr_status read_strip(hri_normalizer *n, const hri_json *json, hr_error *error) {
@@ -81,6 +121,9 @@ static const struct {
     {"Strip", read_strip},
     {"Replace", read_replace},
     {"Prepend", read_prepend},
+    {"Nmt", read_nmt},
+    {"Precompiled", read_precompiled},
+    {"BertNormalizer", read_bert},
 };
 
 /* Sequences nest at most as deep as hri_json_parse lets JSON nest. */
@@ -93,5 +136,6 @@ hr_status hri_normalizer_read(hri_normalizer *normalizer, const hri_json *json, 
   (void)hri_fail(error, HR_ERROR_INPUT, "%s: field '%s': the normalizer '%s' is not supported", json->file, json->path,
                  type);
   return hri_hint(error, HR_ERROR_INPUT,
-                  "supported are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace and Prepend");
+                  "supported are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Nmt, Precompiled "
+                  "and BertNormalizer");
 }

@@ -142,8 +142,9 @@ static hr_status pre_spaces(hr_tokenizer *tokenizer, const hri_json *json, hr_er
 }
 
 static hr_status pre_bert(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  HRI_TRY(pre_spaces(tokenizer, json, error));
-  return pre_class(tokenizer, json, HRI_SPLIT_PUNCTUATION, HRI_SPLIT_ISOLATED, error);
+  hri_splitter *splitter;
+  HRI_TRY(hri_splitter_create_words(&splitter, error));
+  return add_split(tokenizer, splitter, json, error);
 }
 
 /* \w+|[^\w\s]+ : white space goes, then runs of word characters and runs of others. */
@@ -302,6 +303,35 @@ static hr_status post_template(hr_tokenizer *tokenizer, const hri_json *json, hr
   return before ? hri_json_fail(&single, error, "a template with the sequence A once") : HR_OK;
 }
 
+/* "sep" and "cls" as [content, id] around the text. */
+static hr_status read_around(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
+  static const char *const keys[] = {"cls", "sep"};
+  tokenizer->prefix.count = tokenizer->suffix.count = 0;
+  for (uint32_t i = 0; i < 2; i++) {
+    hri_json pair, id;
+    json_int_t value;
+    HRI_TRY(hri_json_get_array(json, keys[i], &pair, error));
+    id = hri_json_item(&pair, 1);
+    value = json_integer_value(id.value);
+    if (hri_json_count(&pair) != 2 || !json_is_integer(id.value) || value < 0 || value >= tokenizer->vocab.size ||
+        !hri_vocab_has(&tokenizer->vocab, (uint32_t)value))
+      return hri_json_fail(&pair, error, "a token of the vocabulary and its id");
+    if (!(i == 0 ? hri_array_push(&tokenizer->prefix, (int32_t)value)
+                 : hri_array_push(&tokenizer->suffix, (int32_t)value)))
+      return hri_fail_memory(error, sizeof(int32_t), "the template of the post-processor");
+  }
+  return HR_OK;
+}
+
+/* Offsets are trimmed before the tokens are put around. */
+static hr_status post_roberta(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
+  HRI_TRY(read_around(tokenizer, json, error));
+  tokenizer->trim_offsets = tokenizer->trim_prefix_space = true;
+  tokenizer->trim_after_template = false;
+  HRI_TRY(hri_json_opt_bool(json, "trim_offsets", &tokenizer->trim_offsets, error));
+  return hri_json_opt_bool(json, "add_prefix_space", &tokenizer->trim_prefix_space, error);
+}
+
 static hr_status read_post_processor(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error);
 static hr_status post_sequence(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
   return read_sequence(tokenizer, json, "processors", read_post_processor, error);
@@ -311,6 +341,8 @@ static hr_status read_post_processor(hr_tokenizer *tokenizer, const hri_json *js
   static const part table[] = {{"Sequence", post_sequence},
                                {"ByteLevel", post_byte_level},
                                {"TemplateProcessing", post_template},
+                               {"BertProcessing", read_around},
+                               {"RobertaProcessing", post_roberta},
                                {NULL, NULL}};
   return read_typed(tokenizer, json, table, "post-processor", error);
 }
@@ -382,6 +414,16 @@ static hr_status decode_metaspace(hr_tokenizer *tokenizer, const hri_json *json,
   return add_decoder(tokenizer, decoder, content, error);
 }
 
+static hr_status decode_wordpiece(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
+  const char *prefix = "##";
+  hri_decoder decoder = {.kind = HRI_DECODE_WORDPIECE};
+  bool cleanup = true;
+  HRI_TRY(hri_json_opt_string(json, "prefix", &prefix, error));
+  HRI_TRY(hri_json_opt_bool(json, "cleanup", &cleanup, error));
+  decoder.left = cleanup;
+  return add_decoder(tokenizer, decoder, prefix, error);
+}
+
 static hr_status decode_bpe(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
   const char *suffix = "</w>";
   HRI_TRY(hri_json_opt_string(json, "suffix", &suffix, error));
@@ -403,6 +445,7 @@ static hr_status read_decoder(hr_tokenizer *tokenizer, const hri_json *json, hr_
                                {"Strip", decode_strip},
                                {"Metaspace", decode_metaspace},
                                {"BPEDecoder", decode_bpe},
+                               {"WordPiece", decode_wordpiece},
                                {NULL, NULL}};
   return read_typed(tokenizer, json, table, "decoder", error);
 }

@@ -1,9 +1,10 @@
-/* SentencePiece BPE in terms of merges (google/sentencepiece, src/bpe_model.cc).
+/* SentencePiece BPE in terms of merges (google/sentencepiece, src/bpe_model.cc), and its Unigram.
  *
  * Two neighbours merge when their joined text is a piece, the highest score first, the leftmost of equals. That is the
  * loop of bpe.c with ranks by falling score over all ways to cut a piece in two. */
 #include "tokenizer/scored.h"
 
+#include <float.h>
 #include <stdlib.h>
 
 #include "tokenizer/added.h"
@@ -68,11 +69,49 @@ static hr_status add_merges(hr_tokenizer *tokenizer, const hri_sentencepiece *mo
   return check_unused(tokenizer, model, error);
 }
 
+/* ---- Unigram (src/unigram_model.cc) ---- */
+
+/* A user-defined piece is nearly always chosen: -0.1 and a grain for each byte, where no normal score is above zero. The
+ * arithmetic is that of the reference, type by type. */
+static double user_score(const hri_sp_piece *piece, float greatest) {
+  return (double)((float)piece->bytes * greatest) - 0.1;
+}
+
+static hr_status build_unigram(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
+  hri_unigram *unigram = &tokenizer->unigram;
+  uint32_t *ids = hri_alloc(((uint64_t)model->piece_count + 1) * sizeof *ids), count = 0;
+  float least = FLT_MAX, greatest = FLT_MIN;
+  hr_status status = ids ? hri_unigram_begin(unigram, &tokenizer->vocab, error)
+                         : hri_fail_memory(error, model->piece_count * sizeof *ids, "the pieces of the tokenizer");
+  for (uint32_t id = 0; id < model->piece_count; id++) {
+    if (model->pieces[id].type != HRI_SP_NORMAL) continue;
+    if (model->pieces[id].score < least) least = model->pieces[id].score;
+    if (model->pieces[id].score > greatest) greatest = model->pieces[id].score;
+  }
+  for (uint32_t id = 0; id < model->piece_count && status == HR_OK; id++) {
+    const hri_sp_piece *piece = &model->pieces[id];
+    if (piece->type != HRI_SP_NORMAL && piece->type != HRI_SP_USER_DEFINED) continue;
+    unigram->scores[id] = piece->type == HRI_SP_NORMAL ? (double)piece->score : user_score(piece, greatest);
+    ids[count++] = id;
+  }
+  tokenizer->kind = HRI_MODEL_UNIGRAM;
+  unigram->single = true;
+  unigram->byte_fallback = model->byte_fallback;
+  unigram->unk = (uint32_t)model->unk_id; /* a model that was read has one */
+  unigram->unk_score = (double)(least - 10.0f);
+  if (status == HR_OK) status = hri_unigram_finish(unigram, ids, count, error);
+  hri_free(ids);
+  return status;
+}
+
+/* ---- Both ---- */
+
 /* Control pieces and the unknown piece are special tokens; user-defined ones are searched for in the normalized
  * text. */
 static hr_status add_tokens(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
   for (uint32_t id = 0; id < model->piece_count; id++) {
     hri_added_token flags = {.special = true};
+    if (model->pieces[id].type == HRI_SP_USER_DEFINED && model->unigram) continue; /* the best path finds them */
     if (model->pieces[id].type == HRI_SP_USER_DEFINED) flags = (hri_added_token){.normalized = true, .verbatim = true};
     else if (model->pieces[id].type != HRI_SP_CONTROL && model->pieces[id].type != HRI_SP_UNKNOWN) continue;
     HRI_TRY(
@@ -101,7 +140,7 @@ hr_status hri_build_scored(hr_tokenizer *tokenizer, const hri_sentencepiece *mod
   tokenizer->bpe.byte_fallback = model->byte_fallback;
   tokenizer->bpe.unk = model->unk_id >= 0 ? (uint32_t)model->unk_id : HRI_TOKEN_NONE;
   tokenizer->bpe.fuse_unk = true;
-  HRI_TRY(add_merges(tokenizer, model, error));
+  HRI_TRY(model->unigram ? build_unigram(tokenizer, model, error) : add_merges(tokenizer, model, error));
   HRI_TRY(add_tokens(tokenizer, model, error));
   HRI_TRY(hri_build_parts(tokenizer, &parts, error));
   return hri_normalizer_add_sentencepiece(tokenizer->normalizer, model, error);

@@ -5,7 +5,7 @@
 #include "tokenizer/build.h"
 #include "tokenizer/sentencepiece.h"
 
-/* The pieces are in the vocabulary by their ids: adds merges (higher scores first), added tokens, normalizer and
+/* The pieces are in the vocabulary by their ids: adds merges (higher scores first) or Unigram, added tokens, normalizer and
  * decoder. */
 hr_status hri_build_scored(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error);
 

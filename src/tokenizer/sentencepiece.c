@@ -197,10 +197,10 @@ out:
 
 static hr_status check_type(const char *name, const specs *said, hr_error *error) {
   static const char *const names[] = {"unigram", "bpe", "word", "char"};
-  if (said->model_type == MODEL_BPE) return HR_OK;
-  (void)hri_fail(error, HR_ERROR_INPUT, "%s: field 'trainer_spec.model_type' is %s: only BPE models are supported",
+  if (said->model_type == MODEL_BPE || said->model_type == MODEL_UNIGRAM) return HR_OK;
+  (void)hri_fail(error, HR_ERROR_INPUT, "%s: field 'trainer_spec.model_type' is %s: BPE and unigram are supported",
                  name, said->model_type - 1 < 4 ? names[said->model_type - 1] : "unknown");
-  return hri_hint(error, HR_ERROR_INPUT, "use a model whose tokenizer is BPE (Llama, Mistral, Gemma, Phi-3, ...)");
+  return hri_hint(error, HR_ERROR_INPUT, "use another model, or prepare token ids with its own tools");
 }
 
 /* An id of the specs: its place if a piece is there, -1 for "none". */
@@ -264,6 +264,7 @@ static hr_status check_pieces(const char *name, hri_sentencepiece *model, hr_err
 static hr_status check(const char *name, hri_sentencepiece *model, const specs *said, hr_error *error) {
   int32_t unk;
   HRI_TRY(check_type(name, said, error));
+  model->unigram = said->model_type == MODEL_UNIGRAM;
   HRI_TRY(check_pieces(name, model, error));
   HRI_TRY(check_id(name, model, "unk_id", said->unk_id, &unk, error));
   HRI_TRY(check_id(name, model, "bos_id", said->bos_id, &model->bos_id, error));

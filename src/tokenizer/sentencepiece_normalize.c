@@ -1,15 +1,11 @@
 /* What SentencePiece does to text before its BPE (google/sentencepiece: src/normalizer.cc).
  *
- * The charsmap is a length, a double-array trie of keys (Darts-clone: units of 32 bits) and the texts that keys become,
- * each ending in a zero byte. At each position the longest key is replaced; a user-defined piece wins over all of them
- * and is kept as it stands. Where no key fits, the character stays.
- *
- * A unit of the trie: bits 0..7 and 31 its label, bit 8 says that a key ends here, bits 10.. its offset, shifted by
- * eight more if bit 9 is set. The child for byte b is at position ^ offset ^ b; the value of a key is the unit at
- * position ^ offset. All positions are checked against the end. */
+ * At each position the longest key of the character map (charsmap.h) is replaced; a user-defined piece wins over all of
+ * them and is kept as it stands. Where no key fits, the character stays. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "tokenizer/charsmap.h"
 #include "tokenizer/normalize_internal.h"
 #include "tokenizer/unicode.h"
 
@@ -19,43 +15,17 @@ typedef struct text_ref {
 
 struct hri_sp_normalizer {
   bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces, suffix;
-  uint32_t *units; /* NULL: no rules */
-  uint32_t unit_count;
-  char *texts; /* what keys become; the last byte is 0 */
-  uint32_t text_bytes;
+  hri_charsmap map;
   char *kept; /* user-defined pieces, sorted */
   text_ref *pieces;
   uint32_t piece_count;
+  bool plain[256];           /* a byte that stays as it is before ASCII */
   uint32_t first_piece[257]; /* pieces that begin with byte b: first_piece[b] .. first_piece[b + 1] */
 };
 
 static const char symbol[] = "\xE2\x96\x81"; /* U+2581 */
 
 /* ---- making ---- */
-
-static hr_status load_charsmap(hri_sp_normalizer *n, const hri_sentencepiece *model, hr_error *error) {
-  const uint8_t *map = (const uint8_t *)model->charsmap;
-  uint32_t bytes = model->charsmap_bytes, trie_bytes = 0;
-  if (!map) return HR_OK;
-  if (bytes >= 4) trie_bytes = map[0] | (uint32_t)map[1] << 8 | (uint32_t)map[2] << 16 | (uint32_t)map[3] << 24;
-  if (bytes < 4 || trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes >= bytes - 4 || map[bytes - 1] != 0) {
-    (void)hri_fail(error, HR_ERROR_INPUT,
-                   "field 'normalizer_spec.precompiled_charsmap' of %u bytes is malformed (its trie has %u)", bytes,
-                   trie_bytes);
-    return hri_hint(error, HR_ERROR_INPUT, "fetch the SentencePiece model again");
-  }
-  n->unit_count = trie_bytes / 4;
-  n->text_bytes = bytes - 4 - trie_bytes;
-  n->units = hri_alloc(trie_bytes);
-  n->texts = hri_alloc(n->text_bytes);
-  if (!n->units || !n->texts) return hri_fail_memory(error, bytes, "the rules of a normalizer");
-  for (uint32_t i = 0; i < n->unit_count; i++) {
-    const uint8_t *p = map + 4 + 4 * (size_t)i;
-    n->units[i] = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-  }
-  memcpy(n->texts, map + 4 + trie_bytes, n->text_bytes);
-  return HR_OK;
-}
 
 /* By first byte, then the longer first. */
 static int compare_pieces(const void *a, const void *b) {
@@ -106,8 +76,12 @@ hr_status hri_sp_normalizer_create(const hri_sentencepiece *model, hri_sp_normal
   n->remove_extra_whitespaces = model->remove_extra_whitespaces;
   n->escape_whitespaces = model->escape_whitespaces;
   n->suffix = model->treat_whitespace_as_suffix;
-  status = load_charsmap(n, model, error);
+  status = model->charsmap ? hri_charsmap_load(&n->map, model->charsmap, model->charsmap_bytes,
+                                               "normalizer_spec.precompiled_charsmap", error)
+                           : HR_OK;
   if (status == HR_OK) status = load_pieces(n, model, error);
+  for (uint32_t c = 0; c < 128; c++)
+    n->plain[c] = c != ' ' && !n->map.ascii[c] && n->first_piece[c] == n->first_piece[c + 1];
   if (status == HR_OK) *normalizer = n;
   else hri_sp_normalizer_destroy(n);
   return status;
@@ -115,36 +89,13 @@ hr_status hri_sp_normalizer_create(const hri_sentencepiece *model, hri_sp_normal
 
 void hri_sp_normalizer_destroy(hri_sp_normalizer *normalizer) {
   if (!normalizer) return;
-  hri_free(normalizer->units);
-  hri_free(normalizer->texts);
+  hri_charsmap_deinit(&normalizer->map);
   hri_free(normalizer->kept);
   hri_free(normalizer->pieces);
   hri_free(normalizer);
 }
 
 /* ---- applying ---- */
-
-static uint32_t unit_offset(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
-
-/* The longest key at the begin of text[0, bytes): its bytes, 0 when there is none; *value is where its text begins. */
-static uint32_t longest_key(const hri_sp_normalizer *n, const char *text, uint64_t bytes, uint32_t *value) {
-  uint32_t position, longest = 0;
-  if (!n->units) return 0;
-  position = unit_offset(n->units[0]);
-  for (uint32_t i = 0; i < bytes; i++) {
-    uint32_t unit, label = (uint8_t)text[i];
-    position ^= label;
-    if (position >= n->unit_count) return longest;
-    unit = n->units[position];
-    if ((unit & (1u << 31 | 0xFF)) != label) return longest;
-    position ^= unit_offset(unit);
-    if (position >= n->unit_count) return longest;
-    if ((unit & 1u << 8) == 0) continue;
-    *value = n->units[position] & ~(1u << 31);
-    longest = i + 1;
-  }
-  return longest;
-}
 
 static uint32_t longest_piece(const hri_sp_normalizer *n, const char *text, uint64_t bytes) {
   uint8_t first = (uint8_t)text[0];
@@ -161,12 +112,24 @@ typedef struct chunk {
   size_t out_bytes;
 } chunk;
 
+/* The end of ASCII from `at` on that stays as it is: no blanks, no keys, no begins of user-defined pieces; a mark behind
+ * its last character would belong to it. */
+static uint64_t plain_end(const hri_sp_normalizer *n, const hri_normal *normal, uint64_t at) {
+  while (at < normal->bytes) {
+    uint8_t c = (uint8_t)normal->text[at];
+    if (!n->plain[c] || (at + 1 < normal->bytes && (uint8_t)normal->text[at + 1] >= 0x80)) break;
+    at++;
+  }
+  return at;
+}
+
 static chunk next_chunk(const hri_sp_normalizer *n, const char *text, uint64_t bytes) {
-  uint32_t value = 0, point, length = longest_piece(n, text, bytes);
+  uint32_t point, length = longest_piece(n, text, bytes);
+  const char *becomes;
   bool valid;
   if (length > 0) return (chunk){length, text, length};
-  length = longest_key(n, text, bytes, &value);
-  if (length > 0 && value < n->text_bytes) return (chunk){length, n->texts + value, strlen(n->texts + value)};
+  length = hri_charsmap_find(&n->map, text, bytes, true, &becomes);
+  if (length > 0) return (chunk){length, becomes, strlen(becomes)};
   length = (uint32_t)hri_utf8_decode(text, bytes, &point, &valid);
   return (chunk){length, text, length};
 }
@@ -208,7 +171,15 @@ hr_status hri_sp_normalizer_apply(const hri_sp_normalizer *n, hri_normal *normal
   if (at == normal->bytes) return hri_normal_done(&writer, error); /* nothing but blanks: nothing, and no prefix */
   if (n->add_dummy_prefix && !n->suffix) hri_normal_put(&writer, blank, blank_bytes, hri_normal_span(normal, at));
   while (at < normal->bytes) {
-    chunk part = next_chunk(n, normal->text + at, normal->bytes - at);
+    uint64_t plain = plain_end(n, normal, at);
+    chunk part;
+    if (plain > at) {
+      hri_normal_keep(&writer, at, plain);
+      after_space = false;
+      at = plain;
+      continue;
+    }
+    part = next_chunk(n, normal->text + at, normal->bytes - at);
     hri_split_piece span = {0, 0};
     size_t skip = 0;
     if (normal->with_spans)

@@ -74,6 +74,12 @@ hr_status hri_splitter_create_byte_level(hri_splitter **splitter, hr_error *erro
   return hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, splitter, error);
 }
 
+hr_status hri_splitter_create_words(hri_splitter **splitter, hr_error *error) {
+  HRI_TRY(create(HRI_SPLIT_KNOWN, HRI_SPLIT_ISOLATED, false, splitter, error));
+  (*splitter)->known = &hri_split_words;
+  return HR_OK;
+}
+
 const char *hri_split_pattern_named(const char *name) {
   const hri_split_known *known = hri_split_known_named(name);
   return known ? known->pattern : NULL;

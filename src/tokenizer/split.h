@@ -45,10 +45,12 @@ hr_status hri_splitter_create_class(hri_split_class which, hri_split_behavior be
 /* The regex of ByteLevel (GPT-2), ISOLATED; and the known patterns by name: "gpt2", "llama3" (= "cl100k"), "qwen2",
  * "o200k", "tekken". NULL pattern when the name is none of them. */
 hr_status hri_splitter_create_byte_level(hri_splitter **splitter, hr_error *error);
+/* BertPreTokenizer: white space goes, punctuation stands alone. */
+hr_status hri_splitter_create_words(hri_splitter **splitter, hr_error *error);
 const char *hri_split_pattern_named(const char *name);
 void hri_splitter_destroy(hri_splitter *splitter); /* NULL is fine */
 
-/* How it matches, for people: "gpt2", "llama3", "qwen2", "o200k", "tekken", "literal", "class", "PCRE2 with JIT",
+/* How it matches, for people: "gpt2", "llama3", "qwen2", "o200k", "tekken", "bert", "literal", "class", "PCRE2 with JIT",
  * "PCRE2". */
 const char *hri_splitter_about(const hri_splitter *splitter);
 

@@ -8,7 +8,8 @@
 #include "base/text.h"
 #include "tokenizer/split.h"
 
-/* Writes the next pieces of valid UTF-8 from *at on, at most `capacity`; every byte belongs to a piece. Moves *at. */
+/* Writes the next pieces of valid UTF-8 from *at on, at most `capacity`; every byte belongs to a piece, but for the white
+ * space between words. Moves *at. */
 typedef uint32_t hri_split_filler(const char *text, uint32_t bytes, uint32_t *at, hri_split_piece *pieces,
                                   uint32_t capacity);
 
@@ -36,6 +37,7 @@ typedef struct hri_split_known {
   hri_split_filler *fill;
 } hri_split_known;
 
+extern const hri_split_known hri_split_words; /* of BertPreTokenizer; no pattern */
 const hri_split_known *hri_split_known_find(const char *pattern, size_t bytes); /* NULL when it is none */
 const hri_split_known *hri_split_known_named(const char *name);
 

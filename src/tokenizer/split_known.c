@@ -236,6 +236,51 @@ FILLER(fill_qwen2, llama3_piece(p, end, 1))
 FILLER(fill_o200k, o200k_piece(p, end, 3, true))
 FILLER(fill_tekken, o200k_piece(p, end, 1, false))
 
+/* ---- BertPreTokenizer ---- */
+
+enum { WORD = 0, BLANK = 1, MARK = 2 };
+
+/* By the tables of the reference's classes (split.h). */
+static uint8_t bert_class(const char *text, uint32_t at, uint32_t bytes, uint32_t *width) {
+  uint32_t point;
+  bool valid;
+  *width = (uint32_t)hri_utf8_decode(text + at, bytes - at, &point, &valid);
+  return hri_unicode_is_space(point) ? BLANK : hri_unicode_is_punctuation(point) ? MARK : WORD;
+}
+
+static uint32_t fill_bert(const char *text, uint32_t bytes, uint32_t *at, hri_split_piece *pieces, uint32_t capacity) {
+  uint32_t count = 0, begin = *at, p = begin;
+  while (p < bytes && count < capacity) {
+    uint8_t c = (uint8_t)text[p], found;
+    uint32_t width = 1;
+    if (c < 0x80 && (byte_class[c] & (LETTER | NUMBER))) {
+      p++;
+      continue;
+    }
+    found = bert_class(text, p, bytes, &width);
+    if (found == WORD) {
+      p += width;
+      continue;
+    }
+    if (p > begin) { /* the word ends here; what ends it is looked at again */
+      pieces[count++] = (hri_split_piece){begin, p};
+      begin = p;
+      continue;
+    }
+    p += width;
+    if (found == MARK) pieces[count++] = (hri_split_piece){begin, p};
+    begin = p;
+  }
+  if (p == bytes && p > begin && count < capacity) {
+    pieces[count++] = (hri_split_piece){begin, p};
+    begin = p;
+  }
+  *at = begin;
+  return count;
+}
+
+const hri_split_known hri_split_words = {"bert", "", fill_bert};
+
 /* The first of a name is how tokenizer.json files spell it. */
 static const hri_split_known known[] = {
     {"gpt2", HRI_PATTERN_GPT2, fill_gpt2},

@@ -147,6 +147,18 @@ static void add_fresh(uint32_t set, hri_text *out) {
   }
 }
 
+/* Appends the ASCII of a set of categories as members of a class, which has them already: PCRE2 looks up in a bitmap
+ * first, and then asks for properties one by one. Upper case alone stays a property, which ignores (?i). */
+static void add_ascii(uint32_t set, hri_text *out) {
+  const uint32_t cased = HRI_SET_LU | HRI_SET_LL;
+  if ((set & cased) != cased) set &= ~cased;
+  for (uint32_t point = 0; set != 0 && point < 0x80; point++) {
+    uint32_t first = point;
+    while (point < 0x80 && (hri_unicode_set(point) & set) != 0) point++;
+    if (point > first) hri_text_add(out, "\\x{%x}-\\x{%x}", first, point - 1);
+  }
+}
+
 /* ---- sets ---- */
 
 #define SPACES "\\x{9}-\\x{d} \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
@@ -292,10 +304,13 @@ static const named_set *find_set(const char *name) {
 static hr_status add_set(translator *t, const named_set *set, bool negate, members *to) {
   HRI_TRY(find_fresh(t));
   if (negate) {
-    hri_text_add(&to->others, "|[^%s", set->members);
+    hri_text_add(&to->others, "|[^");
+    add_ascii(set->categories, &to->others);
+    hri_text_add(&to->others, "%s", set->members);
     add_fresh(set->categories, &to->others);
     hri_text_add(&to->others, "]");
   } else {
+    add_ascii(set->categories, &to->simple);
     hri_text_add(&to->simple, "%s", set->members);
     add_fresh(set->categories, &to->simple);
   }

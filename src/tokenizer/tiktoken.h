@@ -21,30 +21,37 @@ typedef struct hri_tiktoken {
 hr_status hri_tiktoken_read(const char *path, hri_tiktoken *ranks, hr_error *error);
 hr_status hri_tiktoken_parse(const char *name, const char *text, uint64_t count, hri_tiktoken *ranks, hr_error *error);
 void hri_tiktoken_deinit(hri_tiktoken *ranks);
+/* Every byte must be a token, or some text could not be written: INPUT. */
+hr_status hri_tiktoken_check_bytes(const char *name, const hri_tiktoken *ranks, hr_error *error);
 
+/* One special token, or `count` > 1 of them with neighbouring ids: `content` holds a %u then, which counts from
+ * `number`. */
 typedef struct hri_tiktoken_special {
   const char *content;
-  uint32_t id;
+  uint32_t id, count, number;
 } hri_tiktoken_special;
 
 /* What a family adds to its ranks. */
 typedef struct hri_tiktoken_family {
-  const char *name;    /* "llama3", "qwen2", "gpt2", "cl100k", "o200k" */
+  const char *name;    /* "llama3", "llama4", "qwen", "gpt2", "whisper", "cl100k", "o200k" */
   const char *pattern; /* for hri_splitter_create_regex */
   uint32_t rank_count;
-  const hri_tiktoken_special *special; /* the tokens with a meaning */
+  const hri_tiktoken_special *special;
   uint32_t special_count;
-  uint32_t total_count; /* highest id + 1 */
-  bool reserves;        /* the ids between that have no name are <|reserved_special_token_N|>, N from 0 on (Llama-3) */
-  const char *bos;      /* content of the token that encoding with special tokens begins with; NULL = none */
+  const char *bos;        /* content of the token that encoding with special tokens begins with; NULL = none */
+  const char *normalizer; /* as tokenizer.json spells it; NULL = none */
 } hri_tiktoken_family;
 
-/* The family with exactly so many ranks: 128,000 Llama-3, 151,643 Qwen2/2.5/3, 50,256 GPT-2, 100,256 cl100k, 199,998
- * o200k; NULL for others, which need a tokenizer.json. */
+/* The family with exactly so many ranks; NULL for others, which need a tokenizer.json. */
 const hri_tiktoken_family *hri_tiktoken_family_find(uint32_t rank_count);
-/* The special tokens of a family by index, 0 .. hri_tiktoken_special_total - 1, reserved ones included; content goes
- * into `room` when it has to be made. */
+/* The single special tokens of a family by index, 0 .. hri_tiktoken_special_total - 1; content goes into `room` when it
+ * has to be made. */
 uint32_t hri_tiktoken_special_total(const hri_tiktoken_family *family);
 hri_tiktoken_special hri_tiktoken_special_at(const hri_tiktoken_family *family, uint32_t index, char room[64]);
+
+/* Base64 as these files have it (padded, unused bits zero): appends the bytes to `out`, a growing array of *capacity
+ * that holds *count. False for what is no base64; MEMORY in *refused. Shared with Tekken's JSON. */
+bool hri_base64_decode(const char *text, size_t length, uint8_t **out, size_t *capacity, uint64_t *count,
+                       bool *refused);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "tokenizer/build.h"
+#include "tokenizer/recognize.h"
 
 static bool ends_with(const char *text, const char *end) {
   size_t length = strlen(text), tail = strlen(end);
@@ -36,7 +37,7 @@ static char *only_file(const char *directory, const char *end) {
 
 /* The file of a directory that holds its tokenizer; owned by the caller. */
 static hr_status find_file(const char *directory, char **path, hr_error *error) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tekken.json"};
   hr_status status;
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     *path = hri_path_join(directory, names[i]);
@@ -46,10 +47,14 @@ static hr_status find_file(const char *directory, char **path, hr_error *error) 
   }
   *path = only_file(directory, ".tiktoken");
   if (!*path) *path = only_file(directory, ".gguf");
-  if (*path) return HR_OK;
-  status =
-      hri_fail(error, HR_ERROR_INPUT,
-               "%s holds no tokenizer: no tokenizer.json, tokenizer.model, single *.tiktoken or *.gguf", directory);
+  if (!*path) *path = hri_path_join(directory, "vocab.txt");
+  if (*path && hri_path_exists(*path)) return HR_OK;
+  hri_free(*path);
+  *path = NULL;
+  status = hri_fail(
+      error, HR_ERROR_INPUT,
+      "%s holds no tokenizer: no tokenizer.json, tokenizer.model, tekken.json, single *.tiktoken or *.gguf, vocab.txt",
+      directory);
   return hri_hint(error, status, "copy the tokenizer files of the model into its directory");
 }
 
@@ -71,21 +76,22 @@ static hr_status build_gguf(const char *path, hr_tokenizer *tokenizer, hr_error 
 }
 
 static hr_status build_from_file(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
+  hri_tokenizer_kind kind;
   char *directory;
-  hr_status status;
-  if (hri_gguf_is(path)) return build_gguf(path, tokenizer, error);
-  if (ends_with(path, ".json")) status = hri_build_from_json(path, tokenizer, error);
-  else if (ends_with(path, ".tiktoken")) status = hri_build_from_tiktoken(path, tokenizer, error);
-  else if (ends_with(path, ".model")) status = hri_build_from_sentencepiece(path, tokenizer, error);
-  else {
-    status = hri_fail(error, HR_ERROR_INPUT,
-                      "%s is no tokenizer by its name: *.json, *.model, *.tiktoken and GGUF files are", path);
-    return hri_hint(error, status, "name a model directory or one of these files");
-  }
-  HRI_TRY(status);
+  hr_status status = HR_OK;
+  HRI_TRY(hri_tokenizer_recognize(path, &kind, error));
+  if (kind == HRI_TOKENIZER_GGUF) return build_gguf(path, tokenizer, error);
   directory = directory_of(path);
   if (!directory) return hri_fail_memory(error, strlen(path) + 1, path);
-  status = hri_build_config(directory, !ends_with(path, ".json"), tokenizer, error);
+  switch (kind) {
+  case HRI_TOKENIZER_JSON: status = hri_build_from_json(path, tokenizer, error); break;
+  case HRI_TOKENIZER_RANKS: status = hri_build_from_tiktoken(path, tokenizer, error); break;
+  case HRI_TOKENIZER_SENTENCEPIECE: status = hri_build_from_sentencepiece(path, tokenizer, error); break;
+  case HRI_TOKENIZER_WORDS:  status = hri_build_from_words(path, directory, tokenizer, error); break;
+  case HRI_TOKENIZER_GGUF: break;
+  }
+  if (status == HR_OK)
+    status = hri_build_config(directory, kind != HRI_TOKENIZER_JSON && kind != HRI_TOKENIZER_WORDS, tokenizer, error);
   hri_free(directory);
   return status;
 }

@@ -1,9 +1,9 @@
 /* A tokenizer in memory: what tokenizer.json describes, compiled.
  *
- *   text -> repair of UTF-8 -> added tokens (raw) -> normalizer -> added tokens (normalized) -> stages -> BPE ->
+ *   text -> repair of UTF-8 -> added tokens (raw) -> normalizer -> added tokens (normalized) -> stages -> model ->
  *   template
  *
- * Everything here is constant once the tokenizer is open; what an encoding changes lies in hri_work (encode.h). */
+ * Everything here is constant once the tokenizer is open; what an encoding changes lies in hr_tokens_work (encode.h). */
 #ifndef HRI_TOKENIZER_TYPES_H
 #define HRI_TOKENIZER_TYPES_H
 
@@ -12,7 +12,8 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/unigram.h"
+#include "tokenizer/wordpiece.h"
 
 /* ---- Added tokens ---- */
 
@@ -72,7 +73,9 @@ typedef enum hri_decoder_kind {
   HRI_DECODE_FUSE,           /* all in one */
   HRI_DECODE_STRIP,          /* up to left and right characters `content` from the ends of each token */
   HRI_DECODE_METASPACE,      /* `content` becomes a blank, or nothing in the first token when left is 1 */
-  HRI_DECODE_BPE             /* `content`, the end of a word, becomes a blank, or nothing in the last token */
+  HRI_DECODE_BPE,            /* `content`, the end of a word, becomes a blank, or nothing in the last token */
+  HRI_DECODE_WORDPIECE       /* a blank before each token but the first; instead `content` goes where it begins one.
+                              * left 1: blanks before English punctuation go, in each token */
 } hri_decoder_kind;
 
 typedef struct hri_decoder {
@@ -84,16 +87,24 @@ typedef struct hri_decoder {
 
 /* ---- The tokenizer ---- */
 
+/* What makes ids of a piece of text. */
+typedef enum hri_model_kind { HRI_MODEL_BPE = 0, HRI_MODEL_UNIGRAM, HRI_MODEL_WORDPIECE } hri_model_kind;
+
 struct hr_tokenizer {
   char about[192];
-  char *file; /* for messages */
+  char *file;      /* for messages */
+  uint64_t serial; /* tells the tokenizers of a process apart */
   hri_vocab vocab;
-  hri_bpe bpe;
+  hri_model_kind kind;
+  hri_bpe bpe; /* of the three models the one that `kind` says */
+  hri_unigram unigram;
+  hri_wordpiece wordpiece;
   hri_added added;
   hri_normalizer *normalizer; /* never NULL once open */
   bool normalizer_maps;       /* the normalizer ends by mapping bytes to the byte alphabet */
   hri_stage stages[HRI_MAX_STAGES];
   uint32_t stage_count;
+  bool needs_origins; /* a stage acts at the beginning of the text only, and a normalizer may move it */
   HRI_ARRAY(int32_t) prefix, suffix; /* around the tokens of a text, with HR_ENCODE_SPECIAL */
   bool trim_offsets, trim_prefix_space,
       trim_after_template; /* the ByteLevel post-processor; it runs behind the template */

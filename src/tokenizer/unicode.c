@@ -16,6 +16,14 @@ bool hri_unicode_is_accent(uint32_t point) {
   return point >= 0x300 && in_ranges(hri_unicode_accents, hri_unicode_accents_count, point);
 }
 
+bool hri_unicode_is_nonspacing(uint32_t point) {
+  return point >= 0x300 && in_ranges(hri_unicode_nonspacing, hri_unicode_nonspacing_count, point);
+}
+
+bool hri_unicode_is_extending(uint32_t point) {
+  return point >= 0x300 && in_ranges(hri_unicode_extending, hri_unicode_extending_count, point);
+}
+
 /* Alphabetic, marks, decimal digits, connectors and joiners; of the symbols only the circled and squared letters are
  * Alphabetic (Unicode 16, DerivedCoreProperties). Held against the reference when the tables are made. */
 bool hri_unicode_is_word(uint32_t point) {

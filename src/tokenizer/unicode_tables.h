@@ -28,6 +28,12 @@ typedef struct hri_unicode_mapping {
 /* Punctuation above U+007F as the Punctuation splitter takes it; what StripAccents removes. */
 extern const hri_unicode_range hri_unicode_punctuation[], hri_unicode_accents[];
 extern const uint32_t hri_unicode_punctuation_count, hri_unicode_accents_count;
+/* What does not begin a grapheme cluster behind a letter. */
+extern const hri_unicode_range hri_unicode_extending[];
+extern const uint32_t hri_unicode_extending_count;
+/* What BertNormalizer takes for a mark that needs no room (Mn of Unicode 8). */
+extern const hri_unicode_range hri_unicode_nonspacing[];
+extern const uint32_t hri_unicode_nonspacing_count;
 /* Combining classes other than 0. */
 extern const hri_unicode_class_range hri_unicode_combining[];
 extern const uint32_t hri_unicode_combining_count;

@@ -58,7 +58,8 @@ hr_status hri_export_adapter(const hr_model *model, const char *directory, hri_f
 
 static const char *const companions[] =
     {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-     "vocab.json",     "merges.txt",      "chat_template.jinja",   "generation_config.json"};
+     "vocab.json",     "merges.txt",      "chat_template.jinja",   "generation_config.json",  "tekken.json",
+     "vocab.txt"};
 
 /* What cannot be read of the source is no reason to lose a result: INPUT, which the caller may make a warning of. */
 static hr_status unreadable(hr_error *error, const char *verb, const char *path) {

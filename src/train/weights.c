@@ -45,16 +45,6 @@ uint32_t hri_part_shape(const hri_param_spec *spec, const hri_param_part *part, 
   return 2;
 }
 
-/* "[4, 3]" */
-static const char *shape_text(uint32_t rank, const uint64_t *shape, char out[192]) {
-  size_t length = 1;
-  out[0] = '[';
-  for (uint32_t k = 0; k < rank; k++)
-    length += (size_t)snprintf(out + length, 192 - length, "%s%llu", k ? ", " : "", (unsigned long long)shape[k]);
-  (void)snprintf(out + length, 192 - length, "]");
-  return out;
-}
-
 /* A part of a weight that is quantized in the files must be so there, as config.json says. */
 static hr_status find_quantized(hri_source *s, uint32_t param, const hri_param_spec *spec, const hri_param_part *part,
                                 uint32_t index, hr_error *error) {
@@ -114,8 +104,8 @@ static hr_status check_part(hri_source *s, uint32_t param, const hri_param_spec 
   if (t->rank != rank || t->shape[0] != shape[0] || (rank == 2 && t->shape[1] != shape[1])) {
     status =
         hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has shape %s and %s asks for %s",
-                 hri_weights_path(s->weights, index), t->name, shape_text(t->rank, t->shape, have),
-                 s->tuned ? "adapter_config.json beside this model" : "config.json", shape_text(rank, shape, want));
+                 hri_weights_path(s->weights, index), t->name, hri_shape_text(t->rank, t->shape, have),
+                 s->tuned ? "adapter_config.json beside this model" : "config.json", hri_shape_text(rank, shape, want));
     return hri_hint(error, status, "check that config.json and the weights come from the same model");
   }
   if (spec->slot == HRI_SLOT_TOKEN_EMBEDDING) s->dtype = t->dtype;

@@ -1,10 +1,11 @@
 /* The SentencePiece and tiktoken readers on any bytes. What is read must hold together, and the normalizer of a model
- * that was read must take any text, the file itself among them, in bounds. */
+ * that was read, and the tokenizer made of it (BPE or Unigram), must take any text, the file itself among them, in bounds. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tokenizer/normalize.h"
+#include "tokenizer/scored.h"
 #include "tokenizer/tiktoken.h"
 #include "tokenizer/unicode.h"
 
@@ -53,6 +54,32 @@ static void normalize_with(const hri_sentencepiece *model, const char *text, siz
   hri_normalizer_destroy(normalizer);
 }
 
+/* Ids are the same with offsets and without, and when words are remembered; offsets lie in the text. */
+static void encode_with(const hri_sentencepiece *model, const char *text, size_t bytes) {
+  hr_tokenizer *tokenizer;
+  hr_tokens first = {0}, again = {0};
+  hr_error error;
+  hr_status status = hri_build_begin("input", &tokenizer, &error);
+  require(status == HR_OK);
+  for (uint32_t id = 0; id < model->piece_count && status == HR_OK; id++)
+    status = hri_build_token(tokenizer, model->pieces[id].text, model->pieces[id].bytes, id, &error);
+  if (status == HR_OK) status = hri_build_scored(tokenizer, model, &error);
+  if (status == HR_OK) status = hri_build_finish(tokenizer, &error);
+  if (status == HR_OK) {
+    require(hr_tokenizer_encode(tokenizer, text, bytes, HR_ENCODE_OFFSETS, &first, &error) == HR_OK);
+    for (uint64_t i = 0; i < first.count; i++) require(first.begin[i] <= first.end[i] && first.end[i] <= bytes);
+    for (int round = 0; round < 3; round++) {
+      require(hr_tokenizer_encode(tokenizer, text, bytes, 0, &again, &error) == HR_OK && again.count == first.count);
+      require(first.count == 0 || memcmp(first.ids, again.ids, first.count * sizeof *first.ids) == 0);
+    }
+  } else {
+    require(status == HR_ERROR_INPUT && error.message[0]);
+  }
+  hr_tokens_deinit(&first);
+  hr_tokens_deinit(&again);
+  hr_tokenizer_close(tokenizer);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const char text[] = "  Hello <tag> w\xC3\xB6rld\xE3\x80\x80 ab abs \xEF\xAC\x81 \xFF ";
   char *copy = hri_alloc(size);
@@ -65,6 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_model(&model, size);
     normalize_with(&model, text, sizeof text - 1);
     normalize_with(&model, (const char *)data, size < 4096 ? size : 4096);
+    encode_with(&model, text, sizeof text - 1);
+    encode_with(&model, (const char *)data, size < 4096 ? size : 4096);
     hri_sentencepiece_deinit(&model);
   } else {
     require(error.code == HR_ERROR_INPUT && error.message[0]);

@@ -1,4 +1,4 @@
-/* Any bytes as a tokenizer.json, and behind a NUL any bytes as a text for it: it is refused or it works; encoding is
+/* Any bytes as a tokenizer.json, Tekken's JSON or a vocab.txt, as their content says, and behind a NUL any bytes as a text for it: it is refused or it works; encoding is
  * the same with and without offsets and when it is done again with remembered words; offsets lie in the text; ids
  * decode; nothing leaks. */
 #include <stdint.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tokenizer/build.h"
+#include "tokenizer/recognize.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -37,6 +38,17 @@ static void use(const hr_tokenizer *tokenizer, const char *text, size_t count, u
   hr_tokens_deinit(&again);
 }
 
+/* What a file of these bytes would be; ranks and models are read by fuzz_sentencepiece. */
+static hr_status build(char *bytes, size_t count, hr_tokenizer *tokenizer, hr_error *error) {
+  hri_tokenizer_kind kind = HRI_TOKENIZER_JSON;
+  if (count && hri_tokenizer_recognize_bytes("fuzz/tokenizer", bytes, count, &kind, error) != HR_OK)
+    return HR_ERROR_INPUT;
+  if (kind == HRI_TOKENIZER_WORDS) return hri_build_parse_words(bytes, count, "/nowhere", tokenizer, error);
+  if (kind == HRI_TOKENIZER_JSON && hri_tekken_is(bytes, count))
+    return hri_build_parse_tekken(bytes, count, tokenizer, error);
+  return hri_build_parse_json(bytes, count, tokenizer, error);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint64_t live = hri_mem_live_bytes();
   const uint8_t *cut = size ? memchr(data, 0, size) : NULL;
@@ -49,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   json[json_count] = 0;
   if (count) memcpy(text, cut + 1, count);
   require(hri_build_begin("fuzz/tokenizer.json", &tokenizer, &error) == HR_OK);
-  status = hri_build_parse_json(json, json_count, tokenizer, &error);
+  status = build(json, json_count, tokenizer, &error);
   if (status == HR_OK) status = hri_build_finish(tokenizer, &error);
   require(status == HR_OK || (status == HR_ERROR_INPUT && error.message[0]));
   if (status == HR_OK) {

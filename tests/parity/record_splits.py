@@ -177,6 +177,8 @@ def write_tables():
     assert [c for c in low if len(low[c]) > 1] == [0x130] and low.pop(0x130) == [0x69, 0x307]
     assert all((table[c] & 31) in map(CATEGORIES.index, ("Lu", "Lt", "Nl", "So", "Cn")) for c in low if c > 127)
     accents = {c for c in POINTS if normalizers.StripAccents().normalize_str(chr(c)) == ""}
+    bert = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False)
+    nonspacing = {c for c in POINTS if bert.normalize_str("a%sb" % chr(c)) == "ab"}
     out = ["""/* Made by tests/parity/record_splits.py (tables) from the package tokenizers %s: do not edit. */
 #include "tokenizer/unicode_tables.h"
 
@@ -194,6 +196,11 @@ const uint8_t hri_unicode_categories[][1 << HRI_UNICODE_BLOCK_BITS] = {
     as_range = lambda points: ["{0x%X, 0x%X}" % tuple(r) for r in ranges(points)]
     sized("hri_unicode_punctuation", "hri_unicode_range", as_range(c for c in isolated(pre_tokenizers.Punctuation("isolated")) if c > 127), 8)
     sized("hri_unicode_accents", "hri_unicode_range", as_range(accents), 8)
+    # behind a letter, a character of the same grapheme vanishes with it when the shortest key takes both
+    clusters = tokenizers.normalizers.Precompiled(__import__("base64").b64decode(charsmap({"a": "X"})))
+    extending = {c for c in POINTS if clusters.normalize_str("a" + chr(c)) == "X"}
+    sized("hri_unicode_extending", "hri_unicode_range", as_range(extending), 8)
+    sized("hri_unicode_nonspacing", "hri_unicode_range", as_range(nonspacing), 8)
     by_class = [(a, b, k) for k, points in itertools.groupby(sorted(classes, key=lambda c: (classes[c], c)), classes.get)
                 for a, b in ranges(points)]
     sized("hri_unicode_combining", "hri_unicode_class_range", ["{0x%X, 0x%X, %d}" % r for r in sorted(by_class)], 8)
@@ -374,8 +381,66 @@ NORMALIZERS = [
     {"type": "Sequence", "normalizers": [{"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, {"type": "NFC"}]},
     {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "Replace", "pattern": {"Regex": "\\p{L}"}, "content": "\u00c5\u0323"},
                                          {"type": "Strip", "strip_left": True, "strip_right": False}, {"type": "NFKC"}]},
+    {"type": "Nmt"}, {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+    {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": False, "strip_accents": None, "lowercase": False},
+    {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": True, "strip_accents": True, "lowercase": False},
+    {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": True},
+    {"type": "Precompiled", "precompiled_charsmap": "rules"},
+    {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": "rules"}, {"type": "Strip", "strip_left": False, "strip_right": True},
+                                         {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}]},
     {"type": "Sequence", "normalizers": []}, None,
 ]
+# of the Precompiled normalizer: keys of one and more characters, marks, parts of graphemes; some vanish, some grow
+CHARSMAP = {"\t": " ", "\r": " ", "\u2026": "...", "\u00ad": "", "\x01": "", "\uff01": "!", "\ufb01": "fi", "e\u0301": "\u00e9", "a": "bb", "x": "", "\u0301": "",
+            "\u338f": "kg", "\u4e00": "\u4e8c\u4e09", "\u0e38": "u", "\u0640\u064b": "z", "\u064e": "", "\ud55c": "han", "\U0001f44d": ":+1:", "Z\u0301": "Y", "\u00e9": "\u00c9\u00c8"}
+
+
+def field(message, wanted):
+    """The bytes of a field of a protobuf message."""
+    at = 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(message):
+        tag = number()
+        if tag & 7 == 2:
+            length = number()
+            if tag >> 3 == wanted:
+                return message[at:at + length]
+            at += length
+        elif tag & 7 == 0:
+            number()
+        else:
+            at += 4 if tag & 7 == 5 else 8
+    raise KeyError(wanted)
+
+
+def charsmap(rules):
+    """A precompiled map of these rules, as a SentencePiece model holds it, in base64."""
+    import base64
+    import sentencepiece
+    with tempfile.TemporaryDirectory() as work:
+        path = pathlib.Path(work) / "rules.tsv"
+        path.write_text("".join("%s\t%s\n" % (" ".join("%X" % ord(c) for c in key), " ".join("%X" % ord(c) for c in value))
+                                for key, value in rules.items()))
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["abc def"] * 20), model_prefix=str(pathlib.Path(work) / "m"), vocab_size=10,
+                                                 minloglevel=2, hard_vocab_limit=False, normalization_rule_tsv=str(path))
+        normalizer = field((pathlib.Path(work) / "m.model").read_bytes(), 3)
+        return base64.b64encode(field(normalizer, 2)).decode()
+
+
+def with_maps(normalizer):
+    """The normalizers of the list with their map in its place."""
+    text = json.dumps(normalizer)
+    return json.loads(text.replace('"rules"', json.dumps(charsmap(CHARSMAP)))) if '"rules"' in text else normalizer
 
 
 def make_tokenizer(normalizer):
@@ -405,7 +470,7 @@ def normal_digest(made, texts):
 
 def write_normalizers():
     cases = []
-    for normalizer in NORMALIZERS:
+    for normalizer in map(with_maps, NORMALIZERS):
         made = make_tokenizer(normalizer)
         stored = [normalized(made, text) for text in STORED_TEXTS]
         case = {"normalizer": normalizer, "texts": [text for text, _ in stored], "spans": [spans for _, spans in stored],
@@ -436,6 +501,11 @@ MODELS = {
     "suffix": {"normalization_rule_name": "identity", "treat_whitespace_as_suffix": True, "byte_fallback": True, "vocab_size": 400, "pad_id": 3},
     "bare": {"normalization_rule_name": "identity", "add_dummy_prefix": False, "vocab_size": 130, "bos_id": -1},
     "nmt_nfkc": {"normalization_rule_name": "nmt_nfkc", "vocab_size": 140},
+    "unigram": {"model_type": "unigram", "normalization_rule_name": "identity", "remove_extra_whitespaces": False, "byte_fallback": True, "vocab_size": 360},
+    "unigram_rules": {"model_type": "unigram", "rules": True, "user_defined_symbols": ["<tag>", "ab ", "  ", "\u3000x", "d'", "wor"], "hard_vocab_limit": False, "vocab_size": 170},
+    "unigram_suffix": {"model_type": "unigram", "normalization_rule_name": "identity", "treat_whitespace_as_suffix": True, "hard_vocab_limit": False, "vocab_size": 160, "pad_id": 3},
+    "unigram_whole": {"model_type": "unigram", "normalization_rule_name": "identity", "split_by_whitespace": False, "add_dummy_prefix": False,
+                      "hard_vocab_limit": False, "vocab_size": 300, "bos_id": -1},
 }
 
 
@@ -451,8 +521,8 @@ def train(name, options, folder):
                                      for key, value in RULES.items()))
             options["normalization_rule_tsv"] = str(rules)
         made = pathlib.Path(work) / name
-        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=str(made), model_type="bpe",
-                                                 character_coverage=1.0, minloglevel=2, **options)
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=str(made),
+                                                 character_coverage=1.0, minloglevel=2, **{"model_type": "bpe", **options})
         (folder / (name + ".model")).write_bytes(pathlib.Path(str(made) + ".model").read_bytes())
 
 

@@ -10,7 +10,7 @@ them an array of
   plain    the ids with special tokens taken as text (HR_ENCODE_PLAIN), where they differ
 The hash is 32-bit FNV-1a over little-endian 32-bit numbers, or over bytes of text.
 
-usage: record_tokenizers.py [OUT]      (OUT: default tests/tokenizer beside this script's directory)
+usage: record_tokenizers.py [OUT [FAMILY ...]]      (OUT: default tests/tokenizer beside this script's directory)
 """
 import json
 import pathlib
@@ -230,8 +230,108 @@ def behaviors():
     return t
 
 
+def unigram(special, size, normalizer, pre, decoder, byte_fallback=False, **model):
+    """A Unigram model; with byte fallback its bytes get low scores, as SentencePiece gives them none."""
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizer
+    t.pre_tokenizer = pre_tokenizers.Metaspace()  # training alone
+    t.train_from_iterator(corpus(), trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="<unk>", show_progress=False))
+    state = json.loads(t.to_str())
+    vocab = state["model"]["vocab"]
+    if byte_fallback:
+        vocab = [v for v in vocab if ord(v[0][0]) < 0x400 or v[0][0] == MARK]
+        vocab += [["<0x%02X>" % b, -30.5] for b in range(256)]
+    state["model"] = {"type": "Unigram", "unk_id": [v[0] for v in vocab].index("<unk>"), "vocab": vocab, "byte_fallback": byte_fallback, **model}
+    t = Tokenizer.from_str(json.dumps(state))
+    t.pre_tokenizer = pre
+    t.decoder = decoder
+    return t
+
+
+def t5():
+    """A charsmap, words with their blanks, an end of text."""
+    import record_splits
+    t = unigram(["<pad>", "</s>", "<unk>"], 500, None, pre_tokenizers.Metaspace(), decoders.Metaspace())
+    state = json.loads(t.to_str())
+    state["normalizer"] = {"type": "Sequence", "normalizers": [record_splits.with_maps({"type": "Precompiled", "precompiled_charsmap": "rules"}),
+                                                               {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]}
+    t = Tokenizer.from_str(json.dumps(state))
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", t.token_to_id("</s>"))])
+    t.add_special_tokens(["<extra_id_0>"])
+    return t
+
+
+def xlmr():
+    """Not split at all, bytes for what is unknown; a blank at the very beginning only."""
+    t = unigram(["<s>", "<pad>", "</s>", "<unk>"], 400, normalizers.Nmt(), pre_tokenizers.Metaspace(prepend_scheme="first", split=False),
+                decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]), byte_fallback=True)
+    t.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    t.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    return t
+
+
+def albert():
+    """Lower case without accents, blanks at neither end."""
+    t = unigram(["<unk>", "[CLS]", "[SEP]"], 350, normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.StripAccents(),
+                                                                       normalizers.Lowercase(), normalizers.Strip()]),
+                pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]), decoders.Metaspace())
+    t.post_processor = processors.BertProcessing(("[SEP]", t.token_to_id("[SEP]")), ("[CLS]", t.token_to_id("[CLS]")))
+    return t
+
+
+def ties():
+    """Scores that are equal or add up to the same, so that the order of sums decides; tokens that reach across blanks."""
+    state = json.loads(Tokenizer(models.Unigram()).to_str())
+    vocab = [["<unk>", 0.0]] + [[c, -3.3] for c in "abcdefghijklmnopqrstuvwxyz '-.,!1234567890#" + MARK] + [
+        ["aa", -6.6], ["ab", -6.6], ["ba", -6.6], ["aaa", -9.9], ["the", -5.1], ["he", -4.2], ["th", -4.2], ["in", -6.6], ["ing", -7.7], ["er", -6.6],
+        [MARK + "the", -4.9], [MARK + "t", -3.4], ["s" + MARK, -4.4], [MARK + MARK, -6.6], ["x", -1.1], ["xx", -2.2], ["xxx", -3.3], ["--", -6.6], ["e" + MARK + "l", -7.9]]
+    seen, unique = set(), []
+    for token, score in vocab:
+        if token not in seen:
+            unique.append([token, score])
+        seen.add(token)
+    state["model"] = {"type": "Unigram", "unk_id": 0, "vocab": unique, "byte_fallback": False}
+    t = Tokenizer.from_str(json.dumps(state))
+    t.normalizer = normalizers.Replace(" ", MARK)
+    return t
+
+
+def wordpiece(size, normalizer, **model):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizer
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.train_from_iterator(corpus(), trainers.WordPieceTrainer(vocab_size=size, show_progress=False, limit_alphabet=90,
+                                                              special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    state = json.loads(t.to_str())
+    state["model"].update(model)
+    return Tokenizer.from_str(json.dumps(state))
+
+
+def bert():
+    t = wordpiece(500, normalizers.BertNormalizer())
+    t.decoder = decoders.WordPiece()
+    t.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return t
+
+
+def bert_cased():
+    """Case and accents stay; short words only; offsets trimmed as Roberta's."""
+    t = wordpiece(400, normalizers.BertNormalizer(lowercase=False, handle_chinese_chars=False), max_input_chars_per_word=9)
+    t.decoder = decoders.WordPiece(cleanup=False)
+    t.post_processor = processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2), trim_offsets=True, add_prefix_space=False)
+    t.add_tokens([AddedToken("Größe"), AddedToken("two words", single_word=True)])
+    return t
+
+
+def no_prefix():
+    """WordPiece over white space alone, without a prefix for what goes on."""
+    t = wordpiece(450, normalizers.Lowercase(), continuing_subword_prefix="")
+    t.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return t
+
+
 FAMILIES = {f.__name__: f for f in (gpt2, roberta, llama3, qwen2, o200k, smollm, falcon, byte_normalizer, llama2, mistral, gemma, metaspace,
-                                    clip, prefixed, clip_bytes, behaviors)}
+                                    clip, prefixed, clip_bytes, behaviors, t5, xlmr, albert, ties, bert, bert_cased, no_prefix)}
 
 SPECIAL = ["<|endoftext|>", "<s>", "</s>", "<unk>", "<mask>", "<r>", "<lr>", "word", "Ab", "<|begin_of_text|>", "<|eot_id|>", "<|im_start|>",
            "<|im_end|>", "<tool_call>", "[INST]", "[/INST]", "<bos>", "<start_of_turn>", "\n\n", "\n\n\n", MARK * 2, "<h1>", ">>TITLE<<",
@@ -314,6 +414,8 @@ def main():
     all_texts = texts()
     (out / "texts.json").write_text(json.dumps([t.hex() for t in all_texts], separators=(",", ":")).replace(",", ",\n") + "\n")
     for name, make in FAMILIES.items():
+        if len(sys.argv) > 2 and name not in sys.argv[2:]:
+            continue
         t = make()
         (out / f"{name}.json").write_text(t.to_str() + "\n")
         lines = [json.dumps(vector(t, data), separators=(",", ":")) for data in all_texts]

@@ -584,10 +584,10 @@ static void read_fails(const char *json, const char *message) {
 
 static void bad_normalizers_are_named(void **context) {
   (void)context;
-  read_fails("{\"type\":\"Nmt\"}", "the normalizer 'Nmt' is not supported");
-  read_fails("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"BertNormalizer\"}]}",
-             "'normalizers[1]': the normalizer 'BertNormalizer'");
-  read_fails("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"\"}", "'Precompiled'");
+  read_fails("{\"type\":\"Odd\"}", "the normalizer 'Odd' is not supported");
+  read_fails("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"ByteLevel\"}]}",
+             "'normalizers[1]': the normalizer 'ByteLevel'");
+  read_fails("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"!\"}", "'precompiled_charsmap' is not base64");
   read_fails("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}", "field 'pattern': regex '('");
   read_fails("{\"type\":\"Replace\",\"pattern\":{\"Other\":\"(\"},\"content\":\"\"}", "pattern.Regex");
   read_fails("{\"type\":\"Strip\",\"strip_left\":1}", "strip_left");

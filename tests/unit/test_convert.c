@@ -564,7 +564,8 @@ static void test_bad_weights(void **state) {
       path_of("%s/config.json", directory),
       "{\"model_type\":\"llama\",\"vocab_size\":65,\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
       "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"tie_word_embeddings\":true}");
-  assert_refused(directory, target, NULL, HR_ERROR_INPUT, "embed_tokens.weight");
+  assert_refused(directory, target, NULL, HR_ERROR_INPUT,
+                 "embed_tokens.weight has shape [64, 8] and config.json asks for [65, 8]");
   put_text(
       path_of("%s/config.json", directory),
       "{\"model_type\":\"llama\",\"vocab_size\":64,\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
@@ -757,6 +758,20 @@ static void test_bad_keys(void **state) {
     hri_gguf_keys_deinit(&keys);
     assert_int_equal(hr_model_open(path, &model, &error), cases[i].status);
     if (cases[i].status != HR_OK) assert_says(&error, cases[i].message);
+  }
+  { /* an embedding the wrong way round: 4 rows of 8 elements were wanted */
+    const hri_gguf_tensor swapped = {.name = "token_embd.weight", .type = HRI_GGML_F32, .rank = 2, .dims = {4, 8}};
+    hri_gguf_keys keys = {0};
+    hri_gguf_writer *writer;
+    hr_error error = {0};
+    hri_gguf_put_string(&keys, "general.architecture", "llama", 5);
+    for (int k = 0; k < 5; k++) hri_gguf_put_u32(&keys, sizes[k], values[k]);
+        assert_int_equal(hri_gguf_writer_open(numbers, &keys, &swapped, 1, &writer, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_write(writer, 0, 0, zeros, sizeof zeros, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
+    hri_gguf_keys_deinit(&keys);
+    assert_refused(numbers, kept("%s/swapped", scratch), NULL, HR_ERROR_INPUT,
+                   "token_embd.weight has 8 rows of 4 elements; the keys of the file ask for 4 of 8");
   }
   for (int i = 0; i < 6; i++) { /* what would be computed otherwise is refused; "no such token" is not */
     static const char *const messages[] = {"rope.dimension_count",     "attention.scale",

@@ -566,6 +566,8 @@ static void test_config_details(void **state) {
   assert_true(m.rope.scaling == HR_ROPE_LINEAR && m.rope.factor == 4);
   m = parsed(config_with(llama_members, "rope_parameters", "{\"rope_theta\": 250.0}"));
   assert_true(m.rope.scaling == HR_ROPE_DEFAULT && m.rope.theta == 250);
+  m = parsed(config_with(llama_members, "rope_parameters", "{\"rope_theta\": 250.0, \"factor\": 4.0}")); /* no type */
+  assert_true(m.rope.scaling == HR_ROPE_DEFAULT && m.rope.theta == 250);
   m = parsed(config_with(llama_members, "rope_theta", "1000000"));
   assert_true(m.rope.theta == 1e6);
 }
@@ -1088,7 +1090,7 @@ static void write_file(const char *dir, const char *name, const char *text) {
 }
 
 static void test_open_directories_and_files(void **state) {
-  char dir[] = "test-model-XXXXXX", path[512];
+  char dir[] = "test-model-XXXXXX", path[512], marked[8192];
   hr_model model;
   hr_error error;
   (void)state;
@@ -1100,6 +1102,9 @@ static void test_open_directories_and_files(void **state) {
   assert_string_equal(model.directory, dir);
   assert_false(model.has_weights);
   assert_string_equal(model.name, dir);
+  (void)snprintf(marked, sizeof marked, "\xEF\xBB\xBF%s", config_with(llama_members, NULL, NULL));
+  write_file(dir, "config.json", marked);
+  assert_int_equal(hr_model_open(dir, &model, &error), HR_OK);
   write_file(dir, "pytorch_model.bin", "x");
   assert_int_equal(hr_model_open(dir, &model, &error), HR_ERROR_UNSUPPORTED);
   assert_non_null(strstr(error.message, "pytorch_model.bin"));
