@@ -1027,6 +1027,10 @@ static void pointwise_rules(void **state) {
   HOLD(build_activation, HR_ACTIVATION_GELU_TANH, 19, 33);
   HOLD(build_activation, HR_ACTIVATION_SILU, 7, 5);
   HOLD(build_activation, HR_ACTIVATION_SILU, 1, 17);
+  HOLD(build_activation, HR_ACTIVATION_GELU, 7, 5);
+  HOLD(build_activation, HR_ACTIVATION_RELU, 5, 9);
+  HOLD(build_glu, HR_ACTIVATION_GELU, 3, 19);
+  HOLD(build_glu, HR_ACTIVATION_RELU, 7, 5);
   HOLD(build_glu, HR_ACTIVATION_SILU, 7, 5);
   HOLD(build_glu, HR_ACTIVATION_SILU, 3, 41);
   HOLD(build_glu, HR_ACTIVATION_GELU_TANH, 11, 13);

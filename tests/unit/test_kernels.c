@@ -910,10 +910,10 @@ static void add_and_scale_match_the_reference(void **state) {
 
 static void activations_match_the_reference(void **state) {
   (void)state;
-  for (int i = 0; i < 4 * FLAT_SIZES; i++) {
-    int64_t n = flat_sizes[i / 4];
-    double range = i & 2 ? 1.0 : 8.0; /* the small range tells errors near 0 apart; farther out see the next test */
-    flat_case c = {.kind = i & 1 ? HR_ACTIVATION_SILU : HR_ACTIVATION_GELU_TANH,
+  for (int i = 0; i < 2 * HR_ACTIVATION_COUNT * FLAT_SIZES; i++) {
+    int64_t n = flat_sizes[i / (2 * HR_ACTIVATION_COUNT)];
+    double range = i / HR_ACTIVATION_COUNT % 2 ? 1.0 : 8.0; /* the small range tells errors near 0 apart; farther out see the next test */
+    flat_case c = {.kind = (hr_activation)(i % HR_ACTIVATION_COUNT),
                    .n = n,
                    .a = floats(n, range),
                    .b = floats(n, 1.0)};
@@ -1150,7 +1150,7 @@ static void activations_at_the_extremes(void **state) {
   for (int i = 0; i < 8; i++) ones[i] = 1.0f;
   gradient = operand(ones, 8);
   for (int i = 0; i < isa_count; i++)
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind < HR_ACTIVATION_COUNT; kind++) {
       isas[i].kernels.activation((hr_activation)kind, result, input, 8, type, NULL);
       values(y, result, 8);
       isas[i].kernels.activation_backward((hr_activation)kind, result, gradient, input, 8, type, NULL);
@@ -1160,7 +1160,7 @@ static void activations_at_the_extremes(void **state) {
         if (fabsf(x[j]) < 1e19f) assert_true(fabs((double)d[j] - (x[j] > 0 ? 1.0 : 0.0)) <= 1e-20);
       }
       assert_true(isnan(y[6]) && isnan(d[6]));
-      assert_true(y[7] == 0.0f && d[7] == 0.5f);
+      assert_true(y[7] == 0.0f && d[7] == (kind == HR_ACTIVATION_RELU ? 0.0f : 0.5f));
     }
 }
 
@@ -1184,9 +1184,10 @@ static void run_glu_backward(const hri_cpu_kernels *k, int threads, int alias, c
 static void glu_matches_the_reference(void **state) {
   static const int64_t shapes[][2] = {{1, 1}, {3, 17}, {17, 3}, {257, 96}, {9, 1000}};
   (void)state;
-  for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
-    int64_t rows = shapes[i / 2][0], width = shapes[i / 2][1], n = rows * width;
-    flat_case c = {.kind = (hr_activation)(i & 1),
+  for (size_t i = 0; i < HR_ACTIVATION_COUNT * sizeof shapes / sizeof *shapes; i++) {
+    const int64_t *shape = shapes[i / HR_ACTIVATION_COUNT];
+    int64_t rows = shape[0], width = shape[1], n = rows * width;
+    flat_case c = {.kind = (hr_activation)(i % HR_ACTIVATION_COUNT),
                    .rows = rows,
                    .width = width,
                    .a = floats(2 * n, 4.0),
@@ -1296,7 +1297,8 @@ static void rope_table_is_of_the_fp32_angle(void **state) {
   }
 }
 
-/* Kinds: 0, 1 activations; 2, 3 gated units; 4 rope. p: x (or gu, qkv). */
+/* Kinds: activations; GATED + those, gated units; TURNED, rope. p: x (or gu, qkv). */
+enum { GATED = HR_ACTIVATION_COUNT, TURNED = 2 * HR_ACTIVATION_COUNT };
 typedef struct flat_scalar {
   int kind;
   const double *dy, *cosines, *sines;
@@ -1306,23 +1308,24 @@ typedef struct flat_scalar {
 static double flat_value(const double *p, const void *context) {
   const flat_scalar *c = context;
   double *y = double_zeros(120);
-  if (c->kind < 2) hri_ref_activation((hr_activation)c->kind, y, p, 120);
-  if (c->kind == 2 || c->kind == 3) hri_ref_glu((hr_activation)(c->kind - 2), y, p, 4, 15);
-  if (c->kind == 4) hri_ref_rope(y, p, c->cosines, c->sines, c->position, 3, 2, 1, 10, 10, false);
-  return dot_product(y, c->dy, c->kind == 2 || c->kind == 3 ? 60 : 120);
+  bool gated = c->kind >= GATED && c->kind < TURNED;
+  if (c->kind < GATED) hri_ref_activation((hr_activation)c->kind, y, p, 120);
+  if (gated) hri_ref_glu((hr_activation)(c->kind - GATED), y, p, 4, 15);
+  if (c->kind == TURNED) hri_ref_rope(y, p, c->cosines, c->sines, c->position, 3, 2, 1, 10, 10, false);
+  return dot_product(y, c->dy, gated ? 60 : 120);
 }
 
 static void pointwise_backward_is_the_derivative(void **state) {
   double cosines[20 * 5], sines[20 * 5];
   (void)state;
   for (int i = 0; i < 100; i++) cosines[i] = cos(0.37 * i), sines[i] = sin(0.37 * i);
-  for (int kind = 0; kind < 5; kind++) {
+  for (int kind = 0; kind <= TURNED; kind++) {
     double *p = doubles(floats(120, 3.0), 120), *dy = doubles(floats(120, 1.0), 120), *grad = double_zeros(120);
     int32_t *position = integers(3, 20);
     flat_scalar c = {kind, dy, cosines, sines, position};
-    if (kind < 2) hri_ref_activation_backward((hr_activation)kind, grad, dy, p, 120);
-    if (kind == 2 || kind == 3) hri_ref_glu_backward((hr_activation)(kind - 2), grad, dy, p, 4, 15);
-    if (kind == 4) hri_ref_rope(grad, dy, cosines, sines, position, 3, 2, 1, 10, 10, true);
+    if (kind < GATED) hri_ref_activation_backward((hr_activation)kind, grad, dy, p, 120);
+    if (kind >= GATED && kind < TURNED) hri_ref_glu_backward((hr_activation)(kind - GATED), grad, dy, p, 4, 15);
+    if (kind == TURNED) hri_ref_rope(grad, dy, cosines, sines, position, 3, 2, 1, 10, 10, true);
     check_gradient("pointwise", flat_value, &c, p, grad, 120, 400.0);
   }
 }
