@@ -31,10 +31,17 @@ typedef enum hr_family {
   HR_FAMILY_PHI3,
   HR_FAMILY_GEMMA2,
   HR_FAMILY_GEMMA3,
+  HR_FAMILY_GEMMA, /* the first one */
   HR_FAMILY_COUNT
 } hr_family;
 typedef enum hr_norm { HR_NORM_LAYER = 0, HR_NORM_RMS } hr_norm; /* mean and variance; root mean square */
-typedef enum hr_activation { HR_ACTIVATION_GELU_TANH = 0, HR_ACTIVATION_SILU } hr_activation;
+typedef enum hr_activation {
+  HR_ACTIVATION_GELU_TANH = 0, /* by a tanh: gelu_new, gelu_pytorch_tanh */
+  HR_ACTIVATION_SILU,
+  HR_ACTIVATION_GELU, /* x times the normal distribution function */
+  HR_ACTIVATION_RELU,
+  HR_ACTIVATION_COUNT
+} hr_activation;
 typedef enum hr_rope_scaling {
   HR_ROPE_DEFAULT = 0,
   HR_ROPE_LINEAR,

@@ -155,9 +155,11 @@ static hr_status check_tokens(const hr_model *m, hr_error *error) {
  * that is not, or NULL. */
 static const char *odd_field(const hr_model *m, const hr_model *want) {
   bool gpt2 = m->family == HR_FAMILY_GPT2, gemma = hri_family_in(m, HRI_GEMMA);
-  double scale = 1.0 / sqrt((double)m->head_size), embedding = gemma ? sqrt((double)m->hidden_size) : 1;
+  double scale = 1.0 / sqrt((double)m->head_size),
+         embedding = hri_family_in(m, HRI_ALL_GEMMA) ? sqrt((double)m->hidden_size) : 1;
   if (m->norm != want->norm) return "norm";
-  if (m->activation != want->activation) return "activation";
+  if ((unsigned)m->activation >= HR_ACTIVATION_COUNT) return "activation";
+  if (m->family == HR_FAMILY_GEMMA && m->activation == HR_ACTIVATION_GELU) return "activation"; /* config.c */
   if (m->gated_mlp != want->gated_mlp) return "gated_mlp";
   if (m->learned_positions != want->learned_positions) return "learned_positions";
   if (m->init_scale_residual != want->init_scale_residual) return "init_scale_residual";
@@ -184,7 +186,7 @@ static const char *odd_field(const hr_model *m, const hr_model *want) {
 /* Biases: all (gpt2), q, k and v (qwen2), none, or by attention_bias and mlp_bias. */
 static const char *odd_bias(const hr_model *m) {
   bool gpt2 = m->family == HR_FAMILY_GPT2, qwen2 = m->family == HR_FAMILY_QWEN2;
-  bool option = hri_family_in(m, HRI_FAMILY(LLAMA) | HRI_FAMILY(QWEN3) | HRI_GEMMA);
+  bool option = hri_family_in(m, HRI_BIASED);
   if (option ? m->qkv_bias != m->attention_output_bias : m->qkv_bias != (gpt2 || qwen2)) return "qkv_bias";
   if (!option && m->attention_output_bias != gpt2) return "attention_output_bias";
   if (m->mlp_bias != gpt2 && m->family != HR_FAMILY_LLAMA) return "mlp_bias";
@@ -193,7 +195,7 @@ static const char *odd_bias(const hr_model *m) {
 
 /* Families with one kind of layer, and families without windows. */
 static const char *odd_window(const hr_model *m) {
-  if (hri_family_in(m, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA))) return m->sliding_window ? "sliding_window" : NULL;
+  if (hri_family_in(m, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA) | HRI_FAMILY(GEMMA))) return m->sliding_window ? "sliding_window" : NULL;
   for (uint32_t l = 1; l < m->layer_count && hri_family_in(m, HRI_FAMILY(MISTRAL) | HRI_FAMILY(PHI3)); l++)
     if (m->sliding[l] != m->sliding[0]) return "sliding";
   return NULL;

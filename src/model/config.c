@@ -54,7 +54,7 @@ static const struct {
     {"attn_logit_softcapping", NEUTRAL_NULL, HRI_FAMILY(GEMMA2),
      "attention scores of this family are not capped"}, /* gemma3: not in transformers either */
     {"final_logit_softcapping", NEUTRAL_NULL, HRI_GEMMA, "logits of this family are not capped"},
-    {"attention_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA) | HRI_QWEN | HRI_GEMMA,
+    {"attention_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_QWEN | HRI_BIASED,
      "attention of this family has no biases"},
     {"mlp_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA), "the MLP of this family has no biases"},
     {"use_bidirectional_attention", NEUTRAL_FALSE, 0, "attention is causal here"},
@@ -129,12 +129,13 @@ static const size_field llama_sizes[] = ROPE_SIZES(0, 0, REQUIRED, REQUIRED, REQ
                         qwen2_sizes[] = ROPE_SIZES(32, 0, REQUIRED, REQUIRED, REQUIRED),
                         qwen3_sizes[] = ROPE_SIZES(32, 128, REQUIRED, REQUIRED, REQUIRED),
                         gemma2_sizes[] = ROPE_SIZES(4, 256, REQUIRED, REQUIRED, REQUIRED),
-                        gemma3_sizes[] = ROPE_SIZES(4, 256, 8, 262208, 131072); /* multimodal files leave these out */
+                        gemma3_sizes[] = ROPE_SIZES(4, 256, 8, 262208, 131072), /* multimodal files leave these out */
+                        gemma_sizes[] = ROPE_SIZES(16, 256, REQUIRED, REQUIRED, REQUIRED);
 
 static const size_field *const sizes[HR_FAMILY_COUNT] =
     {[HR_FAMILY_GPT2] = gpt2_sizes,     [HR_FAMILY_LLAMA] = llama_sizes,  [HR_FAMILY_MISTRAL] = mistral_sizes,
      [HR_FAMILY_QWEN2] = qwen2_sizes,   [HR_FAMILY_QWEN3] = qwen3_sizes,  [HR_FAMILY_PHI3] = llama_sizes,
-     [HR_FAMILY_GEMMA2] = gemma2_sizes, [HR_FAMILY_GEMMA3] = gemma3_sizes};
+     [HR_FAMILY_GEMMA2] = gemma2_sizes, [HR_FAMILY_GEMMA3] = gemma3_sizes, [HR_FAMILY_GEMMA] = gemma_sizes};
 
 static hr_status read_sizes(const hri_json *root, hr_model *model, hr_error *error) {
   for (const size_field *f = sizes[model->family]; f->key; f++) {
@@ -259,14 +260,30 @@ static hr_status read_windows(const hri_json *root, hr_model *model, hr_error *e
 
 /* ---- families ---- */
 
-static hr_status accept_string(const hri_json *root, const char *key, const char *const *accepted, const char *hint,
-                               hr_error *error) {
+/* The words for activations, as transformers names them (activations.py). */
+static const struct {
+  const char *name;
+  hr_activation kind;
+} activations[] = {{"silu", HR_ACTIVATION_SILU},
+                   {"swish", HR_ACTIVATION_SILU},
+                   {"gelu_pytorch_tanh", HR_ACTIVATION_GELU_TANH},
+                   {"gelu_new", HR_ACTIVATION_GELU_TANH},
+                   {"gelu", HR_ACTIVATION_GELU},
+                   {"relu", HR_ACTIVATION_RELU}};
+
+/* The first gemma's files say "gelu" and mean the form by a tanh, with which they were trained (configuration_gemma.py). */
+static hr_status read_activation(const hri_json *root, const char *key, hr_model *model, hr_error *error) {
   hri_json field = hri_json_member(root, key);
-  const char *value = accepted[0];
-  HRI_TRY(hri_json_opt_string(root, key, &value, error));
-  for (; *accepted; accepted++)
-    if (strcmp(value, *accepted) == 0) return HR_OK;
-  return hri_config_unsupported(&field, error, hint);
+  const char *name = NULL;
+  HRI_TRY(hri_json_opt_string(root, key, &name, error));
+  if (!name) return HR_OK;
+  if (model->family == HR_FAMILY_GEMMA && strcmp(name, "gelu") == 0) name = "gelu_pytorch_tanh";
+  for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+    if (strcmp(name, activations[i].name) == 0) {
+      model->activation = activations[i].kind;
+      return HR_OK;
+    }
+  return hri_config_unsupported(&field, error, "silu, gelu, gelu_new, gelu_pytorch_tanh and relu are supported");
 }
 
 static hr_status not_a_multiple(const hri_json *root, const char *key, const char *of, uint32_t divisor,
@@ -276,11 +293,10 @@ static hr_status not_a_multiple(const hri_json *root, const char *key, const cha
 }
 
 static hr_status read_gpt2(const hri_json *root, hr_model *model, hr_error *error) {
-  static const char *const activations[] = {"gelu_new", "gelu_pytorch_tanh", NULL};
   static const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop", NULL};
   bool scaled = true;
   HRI_TRY(read_sizes(root, model, error));
-  HRI_TRY(accept_string(root, "activation_function", activations, "gelu_new (the tanh form) is supported", error));
+  HRI_TRY(read_activation(root, "activation_function", model, error));
   HRI_TRY(hri_config_number(root, "layer_norm_epsilon", 0, 0.5, false, &model->norm_epsilon, error));
   HRI_TRY(read_dropout(root, dropouts, model->dropout, model, error));
   HRI_TRY(hri_json_opt_bool(root, "scale_attn_weights", &scaled, error));
@@ -320,16 +336,14 @@ static hr_status read_gemma(const hri_json *root, hr_model *model, hr_error *err
 
 /* All families with rotary positions. */
 static hr_status read_rotary(const hri_json *root, hr_model *model, hr_error *error) {
-  static const char *const silu[] = {"silu", "swish", NULL}, *const gelu[] = {"gelu_pytorch_tanh", "gelu_new", NULL};
   static const char *const dropouts[] = {"attention_dropout", "resid_pdrop", "embd_pdrop", NULL},
                            *const dropout[] = {"attention_dropout", NULL};
   bool gemma = hri_family_in(model, HRI_GEMMA), biases = false;
   HRI_TRY(read_sizes(root, model, error));
-  HRI_TRY(accept_string(root, gemma ? "hidden_activation" : "hidden_act", gemma ? gelu : silu,
-                        gemma ? "gelu_pytorch_tanh is supported" : "silu is supported", error));
+  HRI_TRY(read_activation(root, gemma ? "hidden_activation" : "hidden_act", model, error));
   HRI_TRY(hri_config_number(root, "rms_norm_eps", 0, 0.5, false, &model->norm_epsilon, error));
   HRI_TRY(read_dropout(root, model->family == HR_FAMILY_PHI3 ? dropouts : dropout, 0, model, error));
-  if (hri_family_in(model, HRI_FAMILY(LLAMA) | HRI_FAMILY(QWEN3) | HRI_GEMMA)) {
+  if (hri_family_in(model, HRI_BIASED)) {
     HRI_TRY(hri_json_opt_bool(root, "attention_bias", &biases, error));
     model->qkv_bias = model->attention_output_bias = biases;
   }
@@ -337,7 +351,7 @@ static hr_status read_rotary(const hri_json *root, hr_model *model, hr_error *er
   if (gemma) HRI_TRY(read_gemma(root, model, error));
   HRI_TRY(check_heads(root, model, error));
   HRI_TRY(hri_config_rope(root, model, error));
-  if (model->family == HR_FAMILY_LLAMA) HRI_TRY(read_layer_types(root, model, error));
+  if (hri_family_in(model, HRI_FAMILY(LLAMA) | HRI_FAMILY(GEMMA))) HRI_TRY(read_layer_types(root, model, error));
   else HRI_TRY(read_windows(root, model, error));
   return read_pad(root, model, error);
 }

@@ -7,7 +7,9 @@
 
 #define HRI_FAMILY(id) (1u << HR_FAMILY_##id)
 #define HRI_QWEN (HRI_FAMILY(QWEN2) | HRI_FAMILY(QWEN3))
-#define HRI_GEMMA (HRI_FAMILY(GEMMA2) | HRI_FAMILY(GEMMA3))
+#define HRI_GEMMA (HRI_FAMILY(GEMMA2) | HRI_FAMILY(GEMMA3)) /* those with windows, caps and four norms a layer */
+#define HRI_ALL_GEMMA (HRI_FAMILY(GEMMA) | HRI_GEMMA)
+#define HRI_BIASED (HRI_FAMILY(LLAMA) | HRI_FAMILY(QWEN3) | HRI_ALL_GEMMA) /* attention_bias is a choice */
 
 /* Whether the family of `model` is one of a set of HRI_FAMILY bits. */
 static inline bool hri_family_in(const hr_model *model, uint32_t set) { return (set >> model->family & 1u) != 0; }

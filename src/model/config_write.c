@@ -26,13 +26,24 @@ static void put_architecture(hri_json_writer *w, const hr_model *m) {
       {[HR_FAMILY_GPT2] = "GPT2LMHeadModel",       [HR_FAMILY_LLAMA] = "LlamaForCausalLM",
        [HR_FAMILY_MISTRAL] = "MistralForCausalLM", [HR_FAMILY_QWEN2] = "Qwen2ForCausalLM",
        [HR_FAMILY_QWEN3] = "Qwen3ForCausalLM",     [HR_FAMILY_PHI3] = "Phi3ForCausalLM",
-       [HR_FAMILY_GEMMA2] = "Gemma2ForCausalLM",   [HR_FAMILY_GEMMA3] = "Gemma3ForCausalLM"};
+       [HR_FAMILY_GEMMA2] = "Gemma2ForCausalLM",   [HR_FAMILY_GEMMA3] = "Gemma3ForCausalLM",
+       [HR_FAMILY_GEMMA] = "GemmaForCausalLM"};
   hri_json_begin_array(w);
   hri_json_put_string(w, names[m->family]);
   hri_json_end_array(w);
 }
 
 /* ---- values that take more than a field ---- */
+
+/* The form by a tanh is gelu_new in gpt2's files, and phi's. */
+static void put_activation(hri_json_writer *w, const hr_model *m) {
+  static const char *const names[HR_ACTIVATION_COUNT] = {[HR_ACTIVATION_GELU_TANH] = "gelu_pytorch_tanh",
+                                                         [HR_ACTIVATION_SILU] = "silu",
+                                                         [HR_ACTIVATION_GELU] = "gelu",
+                                                         [HR_ACTIVATION_RELU] = "relu"};
+  bool old = m->family == HR_FAMILY_GPT2 && m->activation == HR_ACTIVATION_GELU_TANH;
+  hri_json_put_string(w, old ? "gelu_new" : names[m->activation]);
+}
 
 static void put_inner(hri_json_writer *w, const hr_model *m) {
   if (m->mlp_size == 4 * (uint64_t)m->hidden_size) hri_json_put_null(w);
@@ -147,7 +158,6 @@ static void put_parameters(hri_json_writer *w, const hr_model *m) {
 
 /* ---- the table ---- */
 
-PUT(put_gelu_new, hri_json_put_string(w, "gelu_new"))
 PUT(put_biased, hri_json_put_bool(w, m->qkv_bias))
 PUT(put_dropout, hri_json_put_double(w, m->dropout))
 PUT(put_attention_cap, put_switch(w, m->attention_softcap))
@@ -155,8 +165,6 @@ PUT(put_bos, put_token(w, m->bos_token))
 PUT(put_eos, put_token(w, m->eos_token))
 PUT(put_logit_cap, put_switch(w, m->logit_softcap))
 PUT(put_head_size, hri_json_put_u64(w, m->head_size))
-PUT(put_silu, hri_json_put_string(w, "silu"))
-PUT(put_gelu_tanh, hri_json_put_string(w, "gelu_pytorch_tanh"))
 PUT(put_hidden, hri_json_put_u64(w, m->hidden_size))
 PUT(put_init, hri_json_put_double(w, m->init_std))
 PUT(put_mlp, hri_json_put_u64(w, m->mlp_size))
@@ -193,9 +201,9 @@ static const struct {
   uint32_t families;
   put_value put;
 } before_dtype[] = {
-    {"activation_function", GPT2, put_gelu_new},
+    {"activation_function", GPT2, put_activation},
     {"architectures", ALL, put_architecture},
-    {"attention_bias", LLAMA | HRI_FAMILY(QWEN3) | GEMMA, put_biased},
+    {"attention_bias", HRI_BIASED, put_biased},
     {"attention_dropout", ROTARY, put_dropout},
     {"attn_logit_softcapping", GEMMA, put_attention_cap},
     {"attn_pdrop", GPT2, put_dropout},
@@ -204,8 +212,8 @@ static const struct {
     {"eos_token_id", ALL, put_eos},
     {"final_logit_softcapping", GEMMA, put_logit_cap},
     {"head_dim", ROTARY, put_head_size},
-    {"hidden_act", ROTARY & ~GEMMA, put_silu},
-    {"hidden_activation", GEMMA, put_gelu_tanh},
+    {"hidden_act", ROTARY & ~GEMMA, put_activation},
+    {"hidden_activation", GEMMA, put_activation},
     {"hidden_size", ROTARY, put_hidden},
     {"initializer_range", ALL, put_init},
     {"intermediate_size", ROTARY, put_mlp},
@@ -236,7 +244,7 @@ static const struct {
     {"rope_theta", ROTARY, put_theta},
     {"scale_attn_by_inverse_layer_idx", GPT2, put_unscaled},
     {"scale_attn_weights", GPT2, put_scaled},
-    {"sliding_window", ROTARY & ~LLAMA, put_window},
+    {"sliding_window", ROTARY & ~(LLAMA | HRI_FAMILY(GEMMA)), put_window},
     {"tie_word_embeddings", ALL, put_tied},
 };
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/family.h"
+#include "model/config.h"
 #include "model/gguf.h"
 #include "model/rope.h"
 
@@ -23,7 +23,7 @@ static const struct {
 } architectures[] = {
     {"llama", HR_FAMILY_LLAMA},   {"mistral", HR_FAMILY_MISTRAL}, {"qwen2", HR_FAMILY_QWEN2},
     {"qwen3", HR_FAMILY_QWEN3},   {"phi3", HR_FAMILY_PHI3},       {"gemma2", HR_FAMILY_GEMMA2},
-    {"gemma3", HR_FAMILY_GEMMA3}, {"gpt2", HR_FAMILY_GPT2},
+    {"gemma3", HR_FAMILY_GEMMA3}, {"gemma", HR_FAMILY_GEMMA},     {"gpt2", HR_FAMILY_GPT2},
 };
 
 const char *hri_gguf_architecture(hr_family family) {
@@ -49,7 +49,7 @@ static hr_status read_architecture(const hri_gguf *file, const char **name, hr_f
     }
   hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: general.architecture is '%.40s', which is not supported",
            hri_gguf_path(file), *name);
-  return hri_hint(error, HR_ERROR_UNSUPPORTED, "llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3 and gpt2 are known");
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, gemma3 and gpt2 are known");
 }
 
 /* "llama.attention.head_count" */
@@ -455,6 +455,9 @@ static hr_status check_expressible(const hr_model *m, hr_error *error) {
   double implied = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
   bool heads_scaled = fabs(m->attention_scale - 1 / sqrt((double)m->head_size)) < 1e-9;
   bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
+  hr_model usual;
+  hri_family_defaults(&usual, m->family);
+  if (m->activation != usual.activation) return cannot_say(error, "another activation than the family's usual one");
   if (!gemma && !heads_scaled) return cannot_say(error, "an attention scale of its own (scale_attn_weights false)");
   if (m->learned_positions) return HR_OK;
   if (rope->scaling == HR_ROPE_DYNAMIC) return cannot_say(error, "dynamic RoPE scaling");
@@ -524,8 +527,7 @@ static void put_window(hri_gguf_keys *keys, const char *architecture, const hr_m
 }
 
 static void put_attention(hri_gguf_keys *keys, const char *architecture, const hr_model *m) {
-  bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
-  if (gemma || m->head_size * m->head_count != m->hidden_size || m->family == HR_FAMILY_QWEN3) {
+  if (hri_family_in(m, HRI_ALL_GEMMA) || m->head_size * m->head_count != m->hidden_size || m->family == HR_FAMILY_QWEN3) {
     hri_gguf_put_u32(keys, KEY("attention.key_length"), m->head_size);
     hri_gguf_put_u32(keys, KEY("attention.value_length"), m->head_size);
   }

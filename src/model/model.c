@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "model/adapter.h"
-#include "model/family.h"
+#include "model/config.h"
 #include "model/gguf.h"
 
 /* ---- families ---- */
@@ -19,7 +19,8 @@
 static const char *const family_names[HR_FAMILY_COUNT] =
     {[HR_FAMILY_GPT2] = "gpt2",     [HR_FAMILY_LLAMA] = "llama",       [HR_FAMILY_MISTRAL] = "mistral",
      [HR_FAMILY_QWEN2] = "qwen2",   [HR_FAMILY_QWEN3] = "qwen3",       [HR_FAMILY_PHI3] = "phi3",
-     [HR_FAMILY_GEMMA2] = "gemma2", [HR_FAMILY_GEMMA3] = "gemma3_text"};
+     [HR_FAMILY_GEMMA2] = "gemma2", [HR_FAMILY_GEMMA3] = "gemma3_text",
+     [HR_FAMILY_GEMMA] = "gemma"};
 
 const char *hr_family_name(hr_family family) {
   return (unsigned)family < HR_FAMILY_COUNT ? family_names[family] : "unknown";
@@ -38,7 +39,7 @@ bool hri_family_drops_embedding(hr_family family) { return family == HR_FAMILY_G
 bool hri_family_drops_residual(hr_family family) { return family == HR_FAMILY_GPT2 || family == HR_FAMILY_PHI3; }
 
 const char *hri_family_list(void) {
-  return "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3_text (and the text part of gemma3)";
+  return "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, gemma3_text (and the text part of gemma3)";
 }
 
 /* Defaults of the families' configurations in transformers. Tokens are dropped later when the vocabulary is too
@@ -154,11 +155,22 @@ static const hr_model family_defaults[HR_FAMILY_COUNT] = {
                           .pad_token = 0,
                           .bos_token = 2,
                           .eos_token = 1},
+    [HR_FAMILY_GEMMA] = {.family = HR_FAMILY_GEMMA,
+                         .norm = HR_NORM_RMS,
+                         .norm_epsilon = 1e-6,
+                         .activation = HR_ACTIVATION_GELU_TANH,
+                         .gated_mlp = true,
+                         .norm_weight_offset = 1,
+                         .tied_embeddings = true,
+                         .rope = {.theta = 10000, .factor = 1},
+                         .init_std = 0.02,
+                         .embedding_scale = 1,
+                         .pad_token = 0,
+                         .bos_token = 2,
+                         .eos_token = 1},
 };
 
 void hri_family_defaults(hr_model *model, hr_family family) { *model = family_defaults[family]; }
-
-static bool is_gemma(hr_family family) { return family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3; }
 
 void hri_family_derive(hr_model *model) {
   if (model->kv_head_count == 0) model->kv_head_count = model->head_count;
@@ -166,7 +178,7 @@ void hri_family_derive(hr_model *model) {
   if (model->rotary_size == 0 && !model->learned_positions) model->rotary_size = model->head_size;
   if (model->attention_scale == 0 && model->head_size > 0)
     model->attention_scale = 1.0 / sqrt((double)model->head_size);
-  if (is_gemma(model->family)) model->embedding_scale = sqrt((double)model->hidden_size);
+  if (hri_family_in(model, HRI_ALL_GEMMA)) model->embedding_scale = sqrt((double)model->hidden_size);
 }
 
 void hri_family_windows(hr_model *model, uint64_t first, uint64_t pattern) {

@@ -154,7 +154,8 @@ static const hf_layout *layout_of(const hr_model *m) {
   static const uint8_t of[HR_FAMILY_COUNT] =
       {[HR_FAMILY_GPT2] = LAYOUT_GPT2,    [HR_FAMILY_LLAMA] = LAYOUT_LLAMA, [HR_FAMILY_MISTRAL] = LAYOUT_LLAMA,
        [HR_FAMILY_QWEN2] = LAYOUT_LLAMA,  [HR_FAMILY_QWEN3] = LAYOUT_LLAMA, [HR_FAMILY_PHI3] = LAYOUT_PHI3,
-       [HR_FAMILY_GEMMA2] = LAYOUT_GEMMA, [HR_FAMILY_GEMMA3] = LAYOUT_GEMMA};
+       [HR_FAMILY_GEMMA2] = LAYOUT_GEMMA, [HR_FAMILY_GEMMA3] = LAYOUT_GEMMA,
+       [HR_FAMILY_GEMMA] = LAYOUT_LLAMA};
   return &layouts[of[m->family]];
 }
 

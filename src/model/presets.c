@@ -29,6 +29,7 @@ typedef struct preset {
 #define QWEN2 HR_FAMILY_QWEN2
 #define QWEN3 HR_FAMILY_QWEN3
 #define PHI3 HR_FAMILY_PHI3
+#define GEMMA HR_FAMILY_GEMMA
 #define GEMMA2 HR_FAMILY_GEMMA2
 #define GEMMA3 HR_FAMILY_GEMMA3
 
@@ -59,6 +60,8 @@ static const preset presets[] = {
     {"qwen3-4b", NULL, QWEN3, 36, 2560, 32, 8, 128, 9728, 151936, 40960, true, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
     {"qwen3-8b", NULL, QWEN3, 36, 4096, 32, 8, 128, 12288, 151936, 40960, false, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
     {"phi-3-mini", "phi-3-mini-4k", PHI3, 32, 3072, 32, 32, 96, 8192, 32064, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 32000, 0, 2047, 0},
+    {"gemma-2b", NULL, GEMMA, 18, 2048, 8, 1, 256, 16384, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 0, 0},
+    {"gemma-7b", NULL, GEMMA, 28, 3072, 16, 16, 256, 24576, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 0, 0},
     {"gemma-2-2b", NULL, GEMMA2, 26, 2304, 8, 4, 256, 9216, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 4096, 0},
     {"gemma-2-9b", NULL, GEMMA2, 42, 3584, 16, 8, 256, 14336, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 4096, 0},
     {"gemma-3-1b", NULL, GEMMA3, 26, 1152, 4, 1, 256, 6912, 262144, 32768, true, 1e-6, 1e6, 0.02, 0, 2, 1, 0, 512, 0},

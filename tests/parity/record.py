@@ -138,6 +138,23 @@ CASES = {
                    "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0},
                                        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}},
     },
+    "gemma": {  # one key head, a token without gradient; scores by the head size, no caps
+        "seed": 213, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "masked_prompts": True, "few_runs": True,
+        "config": {"model_type": "gemma", "hidden_size": 20, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 8,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-6, "pad_token_id": 5},
+    },
+    "llama-gelu": {  # gated by the exact GELU
+        "seed": 214, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "llama", "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "hidden_act": "gelu"},
+    },
+    "gpt2-relu": {  # a wide MLP: the jumps of the slope are many, and no one of them decides the error in bf16
+        "seed": 218, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "gpt2", "n_embd": 20, "n_head": 2, "n_inner": 96, "n_layer": 2, "vocab_size": 43, "n_positions": 24,
+                   "activation_function": "relu"},
+    },
 }
 
 

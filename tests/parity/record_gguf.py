@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records tests/gguf: what the packages gguf, transformers and tokenizers make of small models.
 
-    build/venv/bin/python tests/parity/record_gguf.py          (needs gguf besides scripts/requirements.txt)
+    build/venv/bin/python tests/parity/record_gguf.py [FAMILY ...]
 
 types.gguf, types.safetensors   random blocks of every type that is decoded, and the values the gguf package gives them
 encode.safetensors              values, and what the package makes of them as F16, BF16 and Q8_0
@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -88,6 +89,7 @@ FAMILIES = {
                              long_factor=[1.0, 2.0, 3.0, 4.25]))),
     "gemma2": transformers.Gemma2Config(**sizes(head_dim=6, sliding_window=5, query_pre_attn_scalar=6)),
     "gemma3": transformers.Gemma3TextConfig(**sizes(num_hidden_layers=6, head_dim=6, sliding_window=5, query_pre_attn_scalar=6)),
+    "gemma": transformers.GemmaConfig(**sizes(head_dim=6)),
     "gpt2": transformers.GPT2Config(vocab_size=37, n_embd=24, n_layer=2, n_head=6, n_positions=64, n_inner=32, bos_token_id=1,
                                     eos_token_id=2, embd_pdrop=0, attn_pdrop=0, resid_pdrop=0),
 }
@@ -119,7 +121,7 @@ def put_keys(writer, config, architecture):
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(parameters["rope_theta"])
     writer.add_rope_dimension_count(head_size)
-    if head_size * heads != config.hidden_size or architecture in ("qwen3", "gemma2", "gemma3"):
+    if head_size * heads != config.hidden_size or architecture in ("qwen3", "gemma", "gemma2", "gemma3"):
         writer.add_key_length(head_size)
         writer.add_value_length(head_size)
     if getattr(config, "sliding_window", None) and architecture != "qwen2":
@@ -176,8 +178,10 @@ def put_weights(writer, config, model, architecture):
         writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), np.ascontiguousarray(value))
 
 
-def record_families():
+def record_families(wanted=()):
     for name, config in FAMILIES.items():
+        if wanted and name not in wanted:
+            continue
         directory = HERE / name
         shutil.rmtree(directory, ignore_errors=True)
         torch.manual_seed(3)
@@ -290,6 +294,9 @@ def record_gemma():
 
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
+    if len(sys.argv) > 1:  # names of families: those alone
+        record_families(sys.argv[1:])
+        sys.exit()
     record_types()
     record_encode()
     record_families()

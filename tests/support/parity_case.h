@@ -20,7 +20,8 @@ enum { PARITY_FACTOR = 4 };
 
 static const char *const parity_cases[] = {"gpt2-a",      "llama-a", "llama-b",    "llama-c",       "llama-packed",
                                            "gpt2-packed", "mistral", "qwen2-yarn", "qwen3-dynamic", "phi3-short",
-                                           "phi3-long",   "gemma2",  "gemma3"};
+                                           "phi3-long",   "gemma2",  "gemma3",     "gemma",         "llama-gelu",
+                                           "gpt2-relu"};
 enum { PARITY_CASES = sizeof parity_cases / sizeof *parity_cases };
 
 typedef struct parity_block {

@@ -28,7 +28,7 @@ static inline void random_windows(hr_model *m, random_draw draw, void *context) 
   bool alike = m->family == HR_FAMILY_MISTRAL || m->family == HR_FAMILY_PHI3, any = false;
   memset(m->sliding, 0, sizeof m->sliding);
   m->sliding_window = 0;
-  if (m->family == HR_FAMILY_GPT2 || m->family == HR_FAMILY_LLAMA) return;
+  if (m->family == HR_FAMILY_GPT2 || m->family == HR_FAMILY_LLAMA || m->family == HR_FAMILY_GEMMA) return;
   for (uint32_t l = 0; l < m->layer_count; l++) {
     m->sliding[l] = alike && l > 0 ? m->sliding[0] : (uint8_t)draw(context, 2);
     any = any || m->sliding[l];
@@ -45,7 +45,8 @@ static inline hr_status random_family(hr_model *m, random_draw draw, void *conte
                                         "custom:layers=2,hidden=8,heads=2,family=qwen3",
                                         "custom:layers=2,hidden=8,heads=2,family=phi3",
                                         "custom:layers=2,hidden=8,heads=2,family=gemma2",
-                                        "custom:layers=2,hidden=8,heads=2,family=gemma3_text"};
+                                        "custom:layers=2,hidden=8,heads=2,family=gemma3_text",
+                                        "custom:layers=2,hidden=8,heads=2,family=gemma"};
   return hr_model_open(sources[draw(context, sizeof sources / sizeof *sources)], m, error);
 }
 
@@ -60,10 +61,12 @@ static inline void random_variations(hr_model *m, random_draw draw, void *contex
   if (m->family == HR_FAMILY_PHI3 && m->rope.scaling != HR_ROPE_LONGROPE) m->rope = (hr_rope){.theta = 50, .factor = 1};
   if (m->has_local_rope) random_rope(&m->local_rope, m->rotary_size / 2, draw, context);
   if (m->family == HR_FAMILY_LLAMA) m->mlp_bias = draw(context, 2);
-  if (m->family == HR_FAMILY_LLAMA || m->family == HR_FAMILY_QWEN3 || gemma)
+  if (m->family == HR_FAMILY_LLAMA || m->family == HR_FAMILY_QWEN3 || gemma || m->family == HR_FAMILY_GEMMA)
     m->qkv_bias = m->attention_output_bias = draw(context, 2);
+  m->activation = (hr_activation)draw(context, HR_ACTIVATION_COUNT);
+  if (m->family == HR_FAMILY_GEMMA && m->activation == HR_ACTIVATION_GELU) m->activation = HR_ACTIVATION_GELU_TANH;
+  if (gemma || m->family == HR_FAMILY_GEMMA) m->embedding_scale = sqrt((double)m->hidden_size);
   if (!gemma) return;
-  m->embedding_scale = sqrt((double)m->hidden_size);
   m->attention_scale = 1 / sqrt(1.0 + draw(context, 9));
   if (m->family == HR_FAMILY_GEMMA2) m->attention_softcap = draw(context, 2) ? 1.5 + draw(context, 4) : 0;
   m->logit_softcap = draw(context, 2) ? 1.5 + draw(context, 4) : 0;

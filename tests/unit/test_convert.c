@@ -29,7 +29,7 @@
 static const char *scratch;
 
 static const char *const families[] = {"llama", "llama-biases", "llama-llama3",  "llama-yarn", "mistral", "qwen2",
-                                       "qwen3", "phi3",         "phi3-longrope", "gemma2",     "gemma3",  "gpt2"};
+                                       "qwen3", "phi3",         "phi3-longrope", "gemma2",     "gemma3",  "gpt2",  "gemma"};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* path_of has few buffers; these stay. */

@@ -199,7 +199,8 @@ static void test_published_parameter_counts(void **state) {
       {"mistral-7b-v0.3", 7248023552}, {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304},
       {"qwen2.5-7b", 7615616512},      {"qwen3-0.6b", 596049920},    {"qwen3-1.7b", 1720574976},
       {"qwen3-8b", 8190735360},        {"phi-3-mini", 3821079552},   {"gemma-2-2b", 2614341888},
-      {"gemma-2-9b", 9241705984},      {"gemma-3-1b", 999885952},    {"gemma-3-4b", 3880263168},
+      {"gemma-2-9b", 9241705984},      {"gemma-2b", 2506172416},     {"gemma-7b", 8537680896},
+             {"gemma-3-1b", 999885952},    {"gemma-3-4b", 3880263168},
   };
   (void)state;
   for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -455,7 +456,8 @@ static void assert_round_trip(const hr_model *model) {
   static const char *const architectures[HR_FAMILY_COUNT] = {"\"GPT2LMHeadModel\"",    "\"LlamaForCausalLM\"",
                                                              "\"MistralForCausalLM\"", "\"Qwen2ForCausalLM\"",
                                                              "\"Qwen3ForCausalLM\"",   "\"Phi3ForCausalLM\"",
-                                                             "\"Gemma2ForCausalLM\"",  "\"Gemma3ForCausalLM\""};
+                                                             "\"Gemma2ForCausalLM\"",  "\"Gemma3ForCausalLM\"",
+                                                             "\"GemmaForCausalLM\""};
   char *text = hr_model_config_text(model, "float32");
   hr_model back;
   assert_non_null(text);
@@ -801,8 +803,8 @@ static const refusal refusals[] = {
     {gpt2_members, "model_type", "\"mixtral\"", "model_type is \"mixtral\": not supported"},
     {gpt2_members, "model_type", NULL, "model_type"},
     {gpt2_members, "model_type", "7", "model_type"},
-    {gpt2_members, "activation_function", "\"relu\"", "activation_function is \"relu\": not supported"},
-    {gpt2_members, "activation_function", "\"gelu\"", "activation_function"},
+    {gpt2_members, "activation_function", "\"quick_gelu\"", "activation_function is \"quick_gelu\": not supported"},
+    {gpt2_members, "activation_function", "7", "activation_function"},
     {gpt2_members, "scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx is true"},
     {gpt2_members, "add_cross_attention", "true", "add_cross_attention"},
     {gpt2_members, "pruned_heads", "{\"0\": [1]}", "pruned_heads"},
@@ -828,7 +830,7 @@ static const refusal refusals[] = {
     {gpt2_members, "tie_word_embeddings", "1", "tie_word_embeddings"},
     {gpt2_members, "eos_token_id", "\"</s>\"", "eos_token_id"},
     {gpt2_members, "initializer_range", "-1", "initializer_range"},
-    {llama_members, "hidden_act", "\"gelu\"", "hidden_act is \"gelu\": not supported"},
+    {llama_members, "hidden_act", "\"relu2\"", "hidden_act is \"relu2\": not supported"},
     {llama_members, "hidden_size", "37", "hidden_size"},
     {llama_members, "num_key_value_heads", "4", "num_attention_heads"},
     {llama_members, "num_key_value_heads", "0", "num_key_value_heads"},
@@ -865,12 +867,12 @@ static const refusal refusals[] = {
     {qwen3_members, "layer_types", "[\"sliding_attention\"]", "layer_types"},
     {qwen3_members, "layer_types", "[\"full_attention\", \"chunked_attention\"]",
      "layer_types[1] is \"chunked_attention\": not supported"},
-    {qwen3_members, "hidden_act", "\"gelu\"", "hidden_act"},
+    {qwen3_members, "hidden_act", "\"mish\"", "hidden_act"},
     {phi3_members, "partial_rotary_factor", "0.3", "partial_rotary_factor"},
     {phi3_members, "partial_rotary_factor", "1.5", "partial_rotary_factor"},
     {phi3_members, "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}",
      "rope_scaling.type is \"linear\": not supported"},
-    {gemma3_members, "hidden_activation", "\"silu\"", "hidden_activation is \"silu\": not supported"},
+    {gemma3_members, "hidden_activation", "\"tanh\"", "hidden_activation is \"tanh\": not supported"},
     {gemma3_members, "sliding_window", "null", "sliding_window"},
     {gemma3_members, "query_pre_attn_scalar", "0", "query_pre_attn_scalar"},
     {gemma3_members, "final_logit_softcapping", "-3", "final_logit_softcapping"},
