@@ -416,6 +416,7 @@ static hr_status build(void *context, hri_job *job, const hr_job *spec, hri_forw
                                           .hidden = r.map[g->hidden],
                                           .targets = r.map[g->targets],
                                           .head = r.map[g->head],
+                                          .head_bias = HRI_NONE,
                                           .vocabulary = g->tensors.items[g->head].rows,
                                           .unit = 0,
                                           .with_gradient = programs[p] == HRI_STEP};

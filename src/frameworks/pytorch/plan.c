@@ -68,11 +68,11 @@ static bool family_has_rules(const hr_model *m) {
 static hr_status refuse(const hr_job *job, hr_error *error) {
   const char *what = NULL;
   if (!family_has_rules(&job->model))
-    return hri_fail(error, HR_ERROR_UNSUPPORTED,
-                    "--engine pytorch has no rules for the family %s%s: gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2 "
-                    "and gemma3_text, each with its usual activation, were recorded",
-                    hr_family_name(job->model.family),
-                    job->model.family > HR_FAMILY_GEMMA3 ? "" : " with this activation");
+    return hri_fail(
+        error, HR_ERROR_UNSUPPORTED,
+        "--engine pytorch has no rules for the family %s%s: gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2 "
+        "and gemma3_text, each with its usual activation, were recorded",
+        hr_family_name(job->model.family), job->model.family > HR_FAMILY_GEMMA3 ? "" : " with this activation");
   if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
   else if (other_adapters(&job->model.lora))
     what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";
