@@ -1613,8 +1613,9 @@ static void draw_model(random_model *r, uint64_t seed) {
   random_variations(m, draw_next, &more);
   m->eos_token = m->bos_token = m->pad_token = -1;
   job->sequence_length = 2 + draw(seed, 12, 8);
-  if (m->qk_norm && job->sequence_length < 4)
-    job->sequence_length = 4; /* tokens that see only themselves give these norms no gradient */
+  if (m->qk_norm &&
+      job->sequence_length < 6) /* tokens that see only themselves, or equal ones, give these norms no gradient */
+    job->sequence_length = 6;
   if (m->qk_norm && m->sliding_window == 1) m->sliding_window = 2;
   job->micro_batch = 1 + draw(seed, 13, 2);
   job->optimizer = HR_OPTIMIZER_SGD;
