@@ -31,10 +31,22 @@ typedef enum hr_family {
   HR_FAMILY_PHI3,
   HR_FAMILY_GEMMA2,
   HR_FAMILY_GEMMA3,
+  HR_FAMILY_GEMMA, /* the first one */
+  HR_FAMILY_SMOLLM3,
+  HR_FAMILY_GRANITE,
+  HR_FAMILY_OLMO2,
+  HR_FAMILY_STABLELM,
+  HR_FAMILY_PHI, /* phi-1 to phi-2 */
   HR_FAMILY_COUNT
 } hr_family;
 typedef enum hr_norm { HR_NORM_LAYER = 0, HR_NORM_RMS } hr_norm; /* mean and variance; root mean square */
-typedef enum hr_activation { HR_ACTIVATION_GELU_TANH = 0, HR_ACTIVATION_SILU } hr_activation;
+typedef enum hr_activation {
+  HR_ACTIVATION_GELU_TANH = 0, /* by a tanh: gelu_new, gelu_pytorch_tanh */
+  HR_ACTIVATION_SILU,
+  HR_ACTIVATION_GELU, /* x times the normal distribution function */
+  HR_ACTIVATION_RELU,
+  HR_ACTIVATION_COUNT
+} hr_activation;
 typedef enum hr_rope_scaling {
   HR_ROPE_DEFAULT = 0,
   HR_ROPE_LINEAR,
@@ -142,7 +154,7 @@ typedef struct hr_model {
   hr_activation activation;
   bool gated_mlp;         /* act(gate) * up, else act(fc) */
   bool learned_positions; /* a position table is added to the embedding (gpt2), else RoPE */
-  bool qkv_bias, attention_output_bias, mlp_bias;
+  bool qkv_bias, attention_output_bias, mlp_bias, head_bias;
   bool tied_embeddings; /* the head is the embedding */
   uint32_t rotary_size; /* how much of each head RoPE turns, even; head_size but for partial rotation */
   hr_rope rope;
@@ -150,10 +162,16 @@ typedef struct hr_model {
   hr_rope local_rope;
   uint32_t sliding_window;        /* a token of a sliding layer sees this many, itself included; 0: no layer slides */
   uint8_t sliding[HR_MAX_LAYERS]; /* 1: the layer slides */
+  uint8_t no_rope[HR_MAX_LAYERS]; /* 1: heads of the layer are not rotated (smollm3) */
   bool qk_norm;                   /* RMS norm of each q and k head before RoPE (qwen3, gemma3) */
+  bool qk_norm_whole;             /* ... of all q heads at once, and of all k heads (olmo2) */
   bool post_norms;                /* attention and MLP outputs are normed before they are added (gemma) */
+  bool no_pre_norms;              /* attention and MLP read the residual stream as it is (olmo2) */
+  bool parallel_residual;         /* both read one norm of it, and both outputs are added to it (phi) */
   double norm_weight_offset;      /* added to the weights of all norms: 1 for gemma, else 0 */
   double embedding_scale;         /* multiplies token embeddings: sqrt(hidden_size) for gemma, else 1 */
+  double residual_scale;          /* multiplies what attention and MLP add (granite), else 1 */
+  double logit_divisor;           /* divides logits (granite), else 1 */
   double attention_softcap;       /* c: scores are c tanh(score / c); 0: none */
   double logit_softcap;           /* the same for logits */
   double attention_scale;         /* multiplies q.k; head_size ** -0.5 unless the config says otherwise */

@@ -195,7 +195,7 @@ hr_tensor hr_graph_add(hr_graph *g, hr_tensor a, hr_tensor b) {
   return record_node(g, (record){.op = HRI_OP_ADD, .in = {a, b, HR_NO_TENSOR, HR_NO_TENSOR}}, x->rows, x->columns);
 }
 
-static bool is_activation(hr_activation kind) { return kind == HR_ACTIVATION_GELU_TANH || kind == HR_ACTIVATION_SILU; }
+static bool is_activation(hr_activation kind) { return (unsigned)kind < HR_ACTIVATION_COUNT; }
 
 hr_tensor hr_graph_activation(hr_graph *g, hr_tensor x, hr_activation kind) {
   const entry *a = get(g, x);
@@ -416,6 +416,7 @@ static hr_status build(void *context, hri_job *job, const hr_job *spec, hri_forw
                                           .hidden = r.map[g->hidden],
                                           .targets = r.map[g->targets],
                                           .head = r.map[g->head],
+                                          .head_bias = HRI_NONE,
                                           .vocabulary = g->tensors.items[g->head].rows,
                                           .unit = 0,
                                           .with_gradient = programs[p] == HRI_STEP};

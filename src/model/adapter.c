@@ -413,7 +413,7 @@ static void put_saved(hri_json_writer *w, const hr_model *model) {
     char *end, *name;
     hri_param_get(&whole, p, &spec);
     if (!(model->lora.saved >> spec.slot & 1) || (seen >> spec.slot & 1) || spec.slot == HRI_SLOT_NORM1_BIAS ||
-        spec.slot == HRI_SLOT_NORM2_BIAS || spec.slot == HRI_SLOT_FINAL_NORM_BIAS)
+        spec.slot == HRI_SLOT_NORM2_BIAS || spec.slot == HRI_SLOT_FINAL_NORM_BIAS || spec.slot == HRI_SLOT_HEAD_BIAS)
       continue;
     seen |= 1u << spec.slot;
     name = spec.parts[0].name;

@@ -347,7 +347,7 @@ static void make_param(builder *b, uint32_t index) {
                                 .spec = index,
                                 .site = p.site,
                                 .wide = p.adapter};
-  if (p.slot == HRI_SLOT_TOKEN_EMBEDDING || p.slot == HRI_SLOT_HEAD_WEIGHT)
+  if (p.slot == HRI_SLOT_TOKEN_EMBEDDING || p.slot == HRI_SLOT_HEAD_WEIGHT || p.slot == HRI_SLOT_HEAD_BIAS)
     request.stored[0] = hri_round_up(p.dims[0], HRI_VOCABULARY_ALIGN);
   b->slots[(uint32_t)(p.layer + 1) * HRI_SLOT_COUNT + p.slot] = hri_build_parameter(b->job, b->spec, &request);
 }
@@ -595,9 +595,11 @@ static void raise(builder *b, const adapted *a, hri_id y, hri_slot weight_slot) 
   }
 }
 
-/* What one token's row is multiplied by. The factor on embeddings has the type of the weights, as in transformers. */
+/* What one token's row is multiplied by. gemma's factor has the type of the weights, as in transformers; granite's is a
+ * number. */
 static double embedding_factor(const builder *b) {
   float factor = (float)b->model->embedding_scale;
+  if (!hri_family_rounds_factor(b->model->family)) return (double)factor;
   switch (b->spec->precision) {
   case HR_PRECISION_FP32:
   case HR_PRECISION_TF32:
@@ -779,14 +781,16 @@ static uint64_t qkv_columns(const hr_model *m) {
   return (uint64_t)(m->head_count + 2 * m->kv_head_count) * m->head_size;
 }
 
-/* RMS norm of each query and key head. */
+/* RMS norm of each query and key head; or of all query heads, which are one long head then, and of all key heads. */
 static hri_id norm_heads(builder *b, hri_id qkv, uint64_t rows) {
   const hr_model *m = b->model;
   int32_t layer = b->emit.layer;
+  int64_t queries = (int64_t)m->head_count * m->head_size, keys = (int64_t)m->kv_head_count * m->head_size;
   hri_attr attr = {.i = {m->head_count, m->kv_head_count, m->head_size}, .f = {m->norm_epsilon, m->norm_weight_offset}};
   hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, qkv_columns(m), "qkv.norm");
+  if (m->qk_norm_whole) attr.i[0] = attr.i[1] = 1, attr.i[2] = queries, attr.i[3] = keys;
   hri_id stats =
-      fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, (uint64_t)m->head_count + m->kv_head_count, "qkv.norm.stats");
+      fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, (uint64_t)attr.i[0] + (uint64_t)attr.i[1], "qkv.norm.stats");
   emit(b, HRI_OP_HEAD_NORM, &attr,
        (hri_operand[]){HRI_R(qkv), HRI_R(weight_at(b, layer, HRI_SLOT_Q_NORM_WEIGHT)),
                        HRI_R(weight_at(b, layer, HRI_SLOT_K_NORM_WEIGHT)), HRI_W(y), HRI_W(stats)},
@@ -840,32 +844,52 @@ static hri_id disturb(builder *b, hri_id x, const rows_shape *s) {
   return y;
 }
 
-static hri_id block(builder *b, hri_id x, const rows_shape *s) {
+static hri_id scaled_by(builder *b, hri_id x, double factor, uint64_t rows, const char *name) {
+  hri_attr attr = {.f = {factor}};
+  hri_id y;
+  if (factor == 1) return x;
+  y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->model->hidden_size, name);
+  emit(b, HRI_OP_SCALE, &attr, (hri_operand[]){HRI_R(x), HRI_W(y)}, 2);
+  return y;
+}
+
+/* What attention adds to the residual stream, of what it reads. */
+static hri_id attention_part(builder *b, hri_id h, const rows_shape *s) {
   const hr_model *m = b->model;
-  hri_id h, sum;
-  h = norm(b, x, HRI_SLOT_NORM1_WEIGHT, HRI_SLOT_NORM1_BIAS, s->rows, "norm1", "norm1.stats");
   h = linear(b, h, HRI_SLOT_QKV_WEIGHT, HRI_SLOT_QKV_BIAS, s, "qkv");
   if (m->qk_norm) h = norm_heads(b, h, s->rows);
-  if (!m->learned_positions) h = rotate(b, h, s);
+  if (!m->learned_positions && !m->no_rope[b->emit.layer]) h = rotate(b, h, s);
   h = attend(b, h, s);
   h = linear(b, h, HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, HRI_SLOT_ATTENTION_OUTPUT_BIAS, s, "attention.output");
   h = drop(b, h, hri_family_drops_residual(m->family), s, "attention.output.dropped");
   if (m->post_norms)
     h = norm(b, h, HRI_SLOT_POST_NORM1_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm1", "post_norm1.stats");
-  sum = add(b, x, h, s->rows, "residual1");
-  h = norm(b, sum, HRI_SLOT_NORM2_WEIGHT, HRI_SLOT_NORM2_BIAS, s->rows, "norm2", "norm2.stats");
+  return scaled_by(b, h, m->residual_scale, s->rows, "attention.scaled");
+}
+
+static hri_id mlp_part(builder *b, hri_id h, const rows_shape *s) {
+  const hr_model *m = b->model;
+  hri_attr attr = {.i = {m->activation}};
+  hri_id act;
   h = linear(b, h, HRI_SLOT_MLP_IN_WEIGHT, HRI_SLOT_MLP_IN_BIAS, s, m->gated_mlp ? "gate_up" : "fc");
-  {
-    hri_attr attr = {.i = {m->activation}};
-    hri_id act = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->mlp_size, "act");
-    emit(b, m->gated_mlp ? HRI_OP_GLU : HRI_OP_ACTIVATION, &attr, (hri_operand[]){HRI_R(h), HRI_W(act)}, 2);
-    h = act;
-  }
-  h = linear(b, h, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s, "mlp");
-  h = drop(b, h, hri_family_drops_residual(m->family), s, "mlp.dropped");
+  act = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->mlp_size, "act");
+  emit(b, m->gated_mlp ? HRI_OP_GLU : HRI_OP_ACTIVATION, &attr, (hri_operand[]){HRI_R(h), HRI_W(act)}, 2);
+  h = linear(b, act, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s, "mlp");
+  h = drop(b, h, hri_family_drops_mlp(m->family), s, "mlp.dropped");
   if (m->post_norms)
     h = norm(b, h, HRI_SLOT_POST_NORM2_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm2", "post_norm2.stats");
-  return add(b, sum, h, s->rows, "residual2");
+  return scaled_by(b, h, m->residual_scale, s->rows, "mlp.scaled");
+}
+
+static hri_id block(builder *b, hri_id x, const rows_shape *s) {
+  const hr_model *m = b->model;
+  hri_id h = x, sum;
+  if (!m->no_pre_norms) h = norm(b, x, HRI_SLOT_NORM1_WEIGHT, HRI_SLOT_NORM1_BIAS, s->rows, "norm1", "norm1.stats");
+  sum = add(b, x, attention_part(b, h, s), s->rows, "residual1");
+  if (!m->parallel_residual) h = sum; /* else the MLP reads what attention read */
+  if (!m->no_pre_norms && !m->parallel_residual)
+    h = norm(b, sum, HRI_SLOT_NORM2_WEIGHT, HRI_SLOT_NORM2_BIAS, s->rows, "norm2", "norm2.stats");
+  return add(b, sum, mlp_part(b, h, s), s->rows, "residual2");
 }
 
 /* Embedding to final norm in program `program`. */
@@ -905,6 +929,8 @@ static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const row
   b->emit.unit = f.unit;
   f.hidden =
       norm(b, x, HRI_SLOT_FINAL_NORM_WEIGHT, HRI_SLOT_FINAL_NORM_BIAS, s->rows, "final_norm", "final_norm.stats");
+  f.hidden = scaled_by(b, f.hidden, 1 / m->logit_divisor, s->rows, "final_norm.scaled"); /* logits are linear in it */
+  f.head_bias = weight_at(b, -1, HRI_SLOT_HEAD_BIAS);
   f.head = weight_at(b, -1, HRI_SLOT_HEAD_WEIGHT);
   if (f.head == HRI_NONE) f.head = weight_at(b, -1, HRI_SLOT_TOKEN_EMBEDDING);
   return f;

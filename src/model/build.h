@@ -14,6 +14,7 @@ typedef struct hri_forward {
   hri_id hidden;        /* [M, C] after the final norm */
   hri_id targets;       /* [M] int32, already shifted; HRI_NONE in generation */
   hri_id head;          /* weight [V, C], the embedding when tied */
+  hri_id head_bias;     /* [V], or HRI_NONE */
   uint64_t vocabulary;  /* logical V */
   double logit_softcap; /* 0: none */
   uint32_t unit;        /* the head's */

@@ -124,6 +124,12 @@ static hr_status check_numbers(const hr_model *m, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE, "norm_epsilon is %g; it must lie between 0 and 1", m->norm_epsilon);
   if (!positive(m->attention_scale))
     return hri_fail(error, HR_ERROR_USAGE, "attention_scale is %g; it must be positive", m->attention_scale);
+  if (!positive(m->residual_scale))
+    return hri_fail(error, HR_ERROR_USAGE, "residual_scale is %g; it must be positive", m->residual_scale);
+  if (!positive(m->embedding_scale))
+    return hri_fail(error, HR_ERROR_USAGE, "embedding_scale is %g; it must be positive", m->embedding_scale);
+  if (!positive(m->logit_divisor))
+    return hri_fail(error, HR_ERROR_USAGE, "logit_divisor is %g; it must be positive", m->logit_divisor);
   if (!not_negative(m->attention_softcap))
     return hri_fail(error, HR_ERROR_USAGE, "attention_softcap is %g; it must not be negative", m->attention_softcap);
   if (!not_negative(m->logit_softcap))
@@ -154,46 +160,59 @@ static hr_status check_tokens(const hr_model *m, hr_error *error) {
 /* A model must stay expressible in the config.json of its family, else it could be trained but not saved. The field
  * that is not, or NULL. */
 static const char *odd_field(const hr_model *m, const hr_model *want) {
-  bool gpt2 = m->family == HR_FAMILY_GPT2, gemma = hri_family_in(m, HRI_GEMMA);
-  double scale = 1.0 / sqrt((double)m->head_size), embedding = gemma ? sqrt((double)m->hidden_size) : 1;
+  bool gpt2 = m->family == HR_FAMILY_GPT2, gemma = hri_family_in(m, HRI_GEMMA),
+       granite = m->family == HR_FAMILY_GRANITE;
+  double scale = 1.0 / sqrt((double)m->head_size),
+         embedding = hri_family_in(m, HRI_ALL_GEMMA) ? sqrt((double)m->hidden_size) : 1;
   if (m->norm != want->norm) return "norm";
-  if (m->activation != want->activation) return "activation";
+  if ((unsigned)m->activation >= HR_ACTIVATION_COUNT) return "activation";
+  if (m->family == HR_FAMILY_GEMMA && m->activation == HR_ACTIVATION_GELU) return "activation"; /* config.c */
   if (m->gated_mlp != want->gated_mlp) return "gated_mlp";
   if (m->learned_positions != want->learned_positions) return "learned_positions";
   if (m->init_scale_residual != want->init_scale_residual) return "init_scale_residual";
   if (m->qk_norm != want->qk_norm) return "qk_norm";
+  if (m->qk_norm_whole != want->qk_norm_whole) return "qk_norm_whole";
   if (m->post_norms != want->post_norms) return "post_norms";
+  if (m->no_pre_norms != want->no_pre_norms) return "no_pre_norms";
+  if (m->parallel_residual != want->parallel_residual && m->family != HR_FAMILY_STABLELM) return "parallel_residual";
+  if (m->head_bias != want->head_bias) return "head_bias";
   if (m->norm_weight_offset != want->norm_weight_offset) return "norm_weight_offset";
   if (m->has_local_rope != want->has_local_rope) return "has_local_rope";
   if (gpt2 && m->kv_head_count != m->head_count) return "kv_head_count";
   if (gpt2 && (uint64_t)m->head_count * m->head_size != m->hidden_size) return "head_size";
-  if (fabs(m->embedding_scale - embedding) > 1e-12 * embedding) return "embedding_scale";
+  if (!granite && fabs(m->embedding_scale - embedding) > 1e-12 * embedding) return "embedding_scale";
+  if (!granite && m->residual_scale != 1) return "residual_scale";
+  if (!granite && m->logit_divisor != 1) return "logit_divisor";
   if (m->family != HR_FAMILY_GEMMA2 && m->attention_softcap != 0) return "attention_softcap";
   if (!gemma && m->logit_softcap != 0) return "logit_softcap";
   if (gemma && !(m->attention_scale >= 3e-5 && m->attention_scale <= 4e4))
     return "attention_scale"; /* query_pre_attn_scalar of 1e-9 to 1e9 */
-  if (!gemma && fabs(m->attention_scale - scale) > 1e-12 && !(gpt2 && m->attention_scale == 1.0))
+  if (!gemma && !granite && fabs(m->attention_scale - scale) > 1e-12 && !(gpt2 && m->attention_scale == 1.0))
     return "attention_scale";
-  if (!gpt2 && m->rotary_size != m->head_size && m->family != HR_FAMILY_PHI3) return "rotary_size";
+  if (!gpt2 && m->rotary_size != m->head_size && !hri_family_in(m, HRI_PARTIAL)) return "rotary_size";
+  if (m->family == HR_FAMILY_STABLELM && (uint64_t)m->head_count * m->head_size != m->hidden_size) return "head_size";
   if (m->rope.scaling != HR_ROPE_DEFAULT && m->rope.scaling != HR_ROPE_LONGROPE && m->family == HR_FAMILY_PHI3)
     return "rope.scaling";
   if (gpt2 && m->pad_token != -1) return "pad_token";
   return NULL;
 }
 
-/* Biases: all (gpt2), q, k and v (qwen2), none, or by attention_bias and mlp_bias. */
-static const char *odd_bias(const hr_model *m) {
-  bool gpt2 = m->family == HR_FAMILY_GPT2, qwen2 = m->family == HR_FAMILY_QWEN2;
-  bool option = hri_family_in(m, HRI_FAMILY(LLAMA) | HRI_FAMILY(QWEN3) | HRI_GEMMA);
-  if (option ? m->qkv_bias != m->attention_output_bias : m->qkv_bias != (gpt2 || qwen2)) return "qkv_bias";
-  if (!option && m->attention_output_bias != gpt2) return "attention_output_bias";
-  if (m->mlp_bias != gpt2 && m->family != HR_FAMILY_LLAMA) return "mlp_bias";
+/* Biases: all (gpt2, phi), q, k and v (qwen2, a choice in stablelm), none, or by attention_bias and mlp_bias. */
+static const char *odd_bias(const hr_model *m, const hr_model *want) {
+  bool option = hri_family_in(m, HRI_BIASED);
+  if (option && m->qkv_bias != m->attention_output_bias) return "qkv_bias";
+  if (!option && m->qkv_bias != want->qkv_bias && m->family != HR_FAMILY_STABLELM) return "qkv_bias";
+  if (!option && m->attention_output_bias != want->attention_output_bias) return "attention_output_bias";
+  if (m->mlp_bias != want->mlp_bias && !hri_family_in(m, HRI_MLP_BIASED)) return "mlp_bias";
   return NULL;
 }
 
-/* Families with one kind of layer, and families without windows. */
+/* Families with one kind of layer, and families without windows or with all layers rotated. */
 static const char *odd_window(const hr_model *m) {
-  if (hri_family_in(m, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA))) return m->sliding_window ? "sliding_window" : NULL;
+  for (uint32_t l = 0; l < HR_MAX_LAYERS; l++)
+    if (m->no_rope[l] > 1 || (m->no_rope[l] && (m->family != HR_FAMILY_SMOLLM3 || l >= m->layer_count)))
+      return "no_rope";
+  if (hri_family_in(m, HRI_NO_WINDOWS)) return m->sliding_window ? "sliding_window" : NULL;
   for (uint32_t l = 1; l < m->layer_count && hri_family_in(m, HRI_FAMILY(MISTRAL) | HRI_FAMILY(PHI3)); l++)
     if (m->sliding[l] != m->sliding[0]) return "sliding";
   return NULL;
@@ -206,7 +225,7 @@ static hr_status check_family(const hr_model *m, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE, "family is no known one (%s)", hri_family_list());
   hri_family_defaults(&want, m->family);
   field = odd_field(m, &want);
-  if (!field) field = odd_bias(m);
+  if (!field) field = odd_bias(m, &want);
   if (!field) field = odd_window(m);
   if (!field) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s has a value that the family %s does not know", field, hr_family_name(m->family));

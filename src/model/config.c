@@ -49,14 +49,16 @@ static const struct {
   uint32_t known;
   const char *hint;
 } features[] = {
-    {"sliding_window", NEUTRAL_NULL, HRI_FAMILY(MISTRAL) | HRI_FAMILY(PHI3) | HRI_QWEN | HRI_GEMMA,
+    {"sliding_window", NEUTRAL_NULL,
+     HRI_FAMILY(MISTRAL) | HRI_FAMILY(PHI3) | HRI_FAMILY(SMOLLM3) | HRI_QWEN | HRI_GEMMA,
      "attention of this family reaches back to the start of the document"},
     {"attn_logit_softcapping", NEUTRAL_NULL, HRI_FAMILY(GEMMA2),
      "attention scores of this family are not capped"}, /* gemma3: not in transformers either */
     {"final_logit_softcapping", NEUTRAL_NULL, HRI_GEMMA, "logits of this family are not capped"},
-    {"attention_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA) | HRI_QWEN | HRI_GEMMA,
+    {"attention_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_QWEN | HRI_BIASED,
      "attention of this family has no biases"},
-    {"mlp_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA), "the MLP of this family has no biases"},
+    {"mlp_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_MLP_BIASED, "the MLP of this family has no biases"},
+    {"qk_layernorm", NEUTRAL_FALSE, 0, "a layer norm of each head is not supported"},
     {"use_bidirectional_attention", NEUTRAL_FALSE, 0, "attention is causal here"},
     {"is_causal", NEUTRAL_TRUE, 0, "attention is causal here"},
     {"add_cross_attention", NEUTRAL_FALSE, 0, "only decoders without an encoder are supported"},
@@ -124,17 +126,21 @@ static const size_field gpt2_sizes[] = {
       {NULL, NULL, 0, 0, 0},                                                                                           \
   }
 
-static const size_field llama_sizes[] = ROPE_SIZES(0, 0, REQUIRED, REQUIRED, REQUIRED), /* phi3 too */
+static const size_field llama_sizes[] = ROPE_SIZES(0, 0, REQUIRED, REQUIRED, REQUIRED), /* most others too */
     mistral_sizes[] = ROPE_SIZES(8, 0, REQUIRED, REQUIRED, REQUIRED),
                         qwen2_sizes[] = ROPE_SIZES(32, 0, REQUIRED, REQUIRED, REQUIRED),
                         qwen3_sizes[] = ROPE_SIZES(32, 128, REQUIRED, REQUIRED, REQUIRED),
                         gemma2_sizes[] = ROPE_SIZES(4, 256, REQUIRED, REQUIRED, REQUIRED),
-                        gemma3_sizes[] = ROPE_SIZES(4, 256, 8, 262208, 131072); /* multimodal files leave these out */
+                        gemma3_sizes[] = ROPE_SIZES(4, 256, 8, 262208, 131072), /* multimodal files leave these out */
+    gemma_sizes[] = ROPE_SIZES(16, 256, REQUIRED, REQUIRED, REQUIRED),
+                        smollm3_sizes[] = ROPE_SIZES(4, 0, REQUIRED, REQUIRED, REQUIRED);
 
 static const size_field *const sizes[HR_FAMILY_COUNT] =
-    {[HR_FAMILY_GPT2] = gpt2_sizes,     [HR_FAMILY_LLAMA] = llama_sizes,  [HR_FAMILY_MISTRAL] = mistral_sizes,
-     [HR_FAMILY_QWEN2] = qwen2_sizes,   [HR_FAMILY_QWEN3] = qwen3_sizes,  [HR_FAMILY_PHI3] = llama_sizes,
-     [HR_FAMILY_GEMMA2] = gemma2_sizes, [HR_FAMILY_GEMMA3] = gemma3_sizes};
+    {[HR_FAMILY_GPT2] = gpt2_sizes,       [HR_FAMILY_LLAMA] = llama_sizes,   [HR_FAMILY_MISTRAL] = mistral_sizes,
+     [HR_FAMILY_QWEN2] = qwen2_sizes,     [HR_FAMILY_QWEN3] = qwen3_sizes,   [HR_FAMILY_PHI3] = llama_sizes,
+     [HR_FAMILY_GEMMA2] = gemma2_sizes,   [HR_FAMILY_GEMMA3] = gemma3_sizes, [HR_FAMILY_GEMMA] = gemma_sizes,
+     [HR_FAMILY_SMOLLM3] = smollm3_sizes, [HR_FAMILY_GRANITE] = llama_sizes, [HR_FAMILY_OLMO2] = llama_sizes,
+     [HR_FAMILY_STABLELM] = qwen2_sizes,  [HR_FAMILY_PHI] = llama_sizes};
 
 static hr_status read_sizes(const hri_json *root, hr_model *model, hr_error *error) {
   for (const size_field *f = sizes[model->family]; f->key; f++) {
@@ -217,7 +223,7 @@ static hr_status read_pad(const hri_json *root, hr_model *model, hr_error *error
 /* layer_types, where the family has a choice; where it has none the file may only repeat what the family does. */
 static hr_status read_layer_types(const hri_json *root, hr_model *model, hr_error *error) {
   hri_json list = hri_json_member(root, "layer_types");
-  bool choice = hri_family_in(model, HRI_QWEN | HRI_GEMMA);
+  bool choice = hri_family_in(model, HRI_QWEN | HRI_GEMMA | HRI_FAMILY(SMOLLM3));
   if (!hri_json_has(root, "layer_types")) return HR_OK;
   HRI_TRY(hri_json_get_array(root, "layer_types", &list, error));
   if (hri_json_count(&list) != model->layer_count)
@@ -239,9 +245,9 @@ static hr_status read_layer_types(const hri_json *root, hr_model *model, hr_erro
 /* sliding_window, and which layers it holds for. */
 static hr_status read_windows(const hri_json *root, hr_model *model, hr_error *error) {
   hri_json field = hri_json_member(root, "sliding_window");
-  bool used = !hri_family_in(model, HRI_QWEN), any = false;
-  uint64_t window = used ? model->sliding_window : 4096 /* Qwen2Config, Qwen3Config */, first = HRI_WINDOW_FIRST,
-           pattern = HRI_WINDOW_PATTERN;
+  bool used = !hri_family_in(model, HRI_QWEN | HRI_FAMILY(SMOLLM3)), any = false;
+  uint64_t window = hri_family_in(model, HRI_QWEN) ? 4096 /* Qwen2Config, Qwen3Config */ : model->sliding_window,
+           first = HRI_WINDOW_FIRST, pattern = HRI_WINDOW_PATTERN;
   if (field.value && json_is_null(field.value)) window = 0;
   if (!used) HRI_TRY(hri_json_opt_bool(root, "use_sliding_window", &used, error));
   HRI_TRY(hri_json_opt_u64(root, "sliding_window", 1, HRI_MODEL_MAX_POSITIONS, &window, error));
@@ -257,16 +263,52 @@ static hr_status read_windows(const hri_json *root, hr_model *model, hr_error *e
   return HR_OK;
 }
 
+/* no_rope_layers says of each layer whether it is rotated (1, despite the name); else each no_rope_layer_interval-th is
+ * not (configuration_smollm3.py). */
+static hr_status read_rope_layers(const hri_json *root, hr_model *model, hr_error *error) {
+  uint64_t interval = HRI_ROPE_INTERVAL;
+  hri_json list;
+  HRI_TRY(hri_json_opt_u64(root, "no_rope_layer_interval", 1, INT32_MAX, &interval, error));
+  hri_family_rope_layers(model, interval);
+  if (!hri_json_has(root, "no_rope_layers")) return HR_OK;
+  HRI_TRY(hri_json_get_array(root, "no_rope_layers", &list, error));
+  if (hri_json_count(&list) < model->layer_count)
+    return hri_json_fail(&list, error, "a list of at least %u numbers, one for each layer", model->layer_count);
+  for (uint32_t l = 0; l < model->layer_count; l++) {
+    hri_json item = hri_json_item(&list, l);
+    json_int_t rotated = json_is_integer(item.value) ? json_integer_value(item.value) : -1;
+    if (rotated != 0 && rotated != 1) return hri_json_fail(&item, error, "1 where the layer is rotated, 0 where not");
+    model->no_rope[l] = rotated == 0;
+  }
+  return HR_OK;
+}
+
 /* ---- families ---- */
 
-static hr_status accept_string(const hri_json *root, const char *key, const char *const *accepted, const char *hint,
-                               hr_error *error) {
+/* The words for activations, as transformers names them (activations.py). */
+static const struct {
+  const char *name;
+  hr_activation kind;
+} activations[] = {{"silu", HR_ACTIVATION_SILU},
+                   {"swish", HR_ACTIVATION_SILU},
+                   {"gelu_pytorch_tanh", HR_ACTIVATION_GELU_TANH},
+                   {"gelu_new", HR_ACTIVATION_GELU_TANH},
+                   {"gelu", HR_ACTIVATION_GELU},
+                   {"relu", HR_ACTIVATION_RELU}};
+
+/* The first gemma's files say "gelu" and mean the form by a tanh, with which they were trained (configuration_gemma.py). */
+static hr_status read_activation(const hri_json *root, const char *key, hr_model *model, hr_error *error) {
   hri_json field = hri_json_member(root, key);
-  const char *value = accepted[0];
-  HRI_TRY(hri_json_opt_string(root, key, &value, error));
-  for (; *accepted; accepted++)
-    if (strcmp(value, *accepted) == 0) return HR_OK;
-  return hri_config_unsupported(&field, error, hint);
+  const char *name = NULL;
+  HRI_TRY(hri_json_opt_string(root, key, &name, error));
+  if (!name) return HR_OK;
+  if (model->family == HR_FAMILY_GEMMA && strcmp(name, "gelu") == 0) name = "gelu_pytorch_tanh";
+  for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+    if (strcmp(name, activations[i].name) == 0) {
+      model->activation = activations[i].kind;
+      return HR_OK;
+    }
+  return hri_config_unsupported(&field, error, "silu, gelu, gelu_new, gelu_pytorch_tanh and relu are supported");
 }
 
 static hr_status not_a_multiple(const hri_json *root, const char *key, const char *of, uint32_t divisor,
@@ -276,11 +318,10 @@ static hr_status not_a_multiple(const hri_json *root, const char *key, const cha
 }
 
 static hr_status read_gpt2(const hri_json *root, hr_model *model, hr_error *error) {
-  static const char *const activations[] = {"gelu_new", "gelu_pytorch_tanh", NULL};
   static const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop", NULL};
   bool scaled = true;
   HRI_TRY(read_sizes(root, model, error));
-  HRI_TRY(accept_string(root, "activation_function", activations, "gelu_new (the tanh form) is supported", error));
+  HRI_TRY(read_activation(root, "activation_function", model, error));
   HRI_TRY(hri_config_number(root, "layer_norm_epsilon", 0, 0.5, false, &model->norm_epsilon, error));
   HRI_TRY(read_dropout(root, dropouts, model->dropout, model, error));
   HRI_TRY(hri_json_opt_bool(root, "scale_attn_weights", &scaled, error));
@@ -302,7 +343,7 @@ static hr_status check_heads(const hri_json *root, hr_model *model, hr_error *er
     return not_a_multiple(root, "hidden_size", "num_attention_heads, as head_dim is not given", model->head_count,
                           error);
   hri_family_derive(model);
-  if (model->head_size % 2 == 0 || model->family == HR_FAMILY_PHI3) return HR_OK;
+  if (model->head_size % 2 == 0 || hri_family_in(model, HRI_PARTIAL)) return HR_OK;
   return json_is_integer(head_dim.value)
              ? hri_json_fail(&head_dim, error, "even: rotary positions rotate pairs")
              : not_a_multiple(root, "hidden_size", "2 * num_attention_heads", 2 * model->head_count, error);
@@ -318,26 +359,48 @@ static hr_status read_gemma(const hri_json *root, hr_model *model, hr_error *err
   return HR_OK;
 }
 
-/* All families with rotary positions. */
-static hr_status read_rotary(const hri_json *root, hr_model *model, hr_error *error) {
-  static const char *const silu[] = {"silu", "swish", NULL}, *const gelu[] = {"gelu_pytorch_tanh", "gelu_new", NULL};
-  static const char *const dropouts[] = {"attention_dropout", "resid_pdrop", "embd_pdrop", NULL},
-                           *const dropout[] = {"attention_dropout", NULL};
-  bool gemma = hri_family_in(model, HRI_GEMMA), biases = false;
-  HRI_TRY(read_sizes(root, model, error));
-  HRI_TRY(accept_string(root, gemma ? "hidden_activation" : "hidden_act", gemma ? gelu : silu,
-                        gemma ? "gelu_pytorch_tanh is supported" : "silu is supported", error));
-  HRI_TRY(hri_config_number(root, "rms_norm_eps", 0, 0.5, false, &model->norm_epsilon, error));
-  HRI_TRY(read_dropout(root, model->family == HR_FAMILY_PHI3 ? dropouts : dropout, 0, model, error));
-  if (hri_family_in(model, HRI_FAMILY(LLAMA) | HRI_FAMILY(QWEN3) | HRI_GEMMA)) {
+/* granite's factors; without keys they are 1, that of scores too (configuration_granite.py). */
+static hr_status read_factors(const hri_json *root, hr_model *model, hr_error *error) {
+  model->attention_scale = 1;
+  HRI_TRY(hri_config_number(root, "attention_multiplier", 0, 1e9, false, &model->attention_scale, error));
+  HRI_TRY(hri_config_number(root, "embedding_multiplier", 0, 1e9, false, &model->embedding_scale, error));
+  HRI_TRY(hri_config_number(root, "residual_multiplier", 0, 1e9, false, &model->residual_scale, error));
+  return hri_config_number(root, "logits_scaling", 0, 1e9, false, &model->logit_divisor, error);
+}
+
+/* What is a choice in some families: biases, what attention and MLP read, which layers are rotated. */
+static hr_status read_choices(const hri_json *root, hr_model *model, hr_error *error) {
+  bool biases = false;
+  if (hri_family_in(model, HRI_BIASED)) {
     HRI_TRY(hri_json_opt_bool(root, "attention_bias", &biases, error));
     model->qkv_bias = model->attention_output_bias = biases;
   }
-  if (model->family == HR_FAMILY_LLAMA) HRI_TRY(hri_json_opt_bool(root, "mlp_bias", &model->mlp_bias, error));
-  if (gemma) HRI_TRY(read_gemma(root, model, error));
+  if (hri_family_in(model, HRI_MLP_BIASED)) HRI_TRY(hri_json_opt_bool(root, "mlp_bias", &model->mlp_bias, error));
+  if (model->family == HR_FAMILY_STABLELM) {
+    HRI_TRY(hri_json_opt_bool(root, "use_qkv_bias", &model->qkv_bias, error));
+    HRI_TRY(hri_json_opt_bool(root, "use_parallel_residual", &model->parallel_residual, error));
+  }
+  if (model->family == HR_FAMILY_SMOLLM3) HRI_TRY(read_rope_layers(root, model, error));
+  if (model->family == HR_FAMILY_GRANITE) HRI_TRY(read_factors(root, model, error));
+  return hri_family_in(model, HRI_GEMMA) ? read_gemma(root, model, error) : HR_OK;
+}
+
+/* All families with rotary positions. */
+static hr_status read_rotary(const hri_json *root, hr_model *model, hr_error *error) {
+  static const char *const dropouts[] = {"attention_dropout", "resid_pdrop", "embd_pdrop", NULL},
+                           *const dropout[] = {"attention_dropout", NULL},
+                           *const mlp[] = {"attention_dropout", "hidden_dropout", NULL};
+  bool gemma = hri_family_in(model, HRI_GEMMA), residual = hri_family_drops_residual(model->family),
+       stablelm = model->family == HR_FAMILY_STABLELM;
+  HRI_TRY(read_sizes(root, model, error));
+  HRI_TRY(read_activation(root, gemma ? "hidden_activation" : "hidden_act", model, error));
+  HRI_TRY(hri_config_number(root, model->norm == HR_NORM_RMS ? "rms_norm_eps" : "layer_norm_eps", 0, 0.5, false,
+                            &model->norm_epsilon, error));
+  HRI_TRY(read_dropout(root, residual ? dropouts : stablelm ? mlp : dropout, 0, model, error));
+  HRI_TRY(read_choices(root, model, error));
   HRI_TRY(check_heads(root, model, error));
   HRI_TRY(hri_config_rope(root, model, error));
-  if (model->family == HR_FAMILY_LLAMA) HRI_TRY(read_layer_types(root, model, error));
+  if (hri_family_in(model, HRI_NO_WINDOWS)) HRI_TRY(read_layer_types(root, model, error));
   else HRI_TRY(read_windows(root, model, error));
   return read_pad(root, model, error);
 }
@@ -345,7 +408,7 @@ static hr_status read_rotary(const hri_json *root, hr_model *model, hr_error *er
 static hr_status read_family(const hri_json *root, hr_family *family, hr_error *error) {
   hri_json field = hri_json_member(root, "model_type");
   const char *type;
-  char hint[160];
+  char hint[192];
   if (!json_is_object(root->value)) return hri_json_fail(root, error, "an object");
   HRI_TRY(hri_json_get_string(root, "model_type", &type, error));
   if (hri_family_find(type, family)) return HR_OK;

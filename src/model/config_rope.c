@@ -208,9 +208,10 @@ static hr_status check_rotated(const hri_json *root, const hr_model *model, doub
   hri_json field = hri_json_member(root, "partial_rotary_factor");
   if (!field.value && partial != 1) {
     hri_json dict = hri_json_member(root, hri_json_has(root, "rope_parameters") ? "rope_parameters" : "rope_scaling");
-    field = hri_json_member(&dict, "partial_rotary_factor");
+    hri_json inside = hri_json_member(&dict, "partial_rotary_factor");
+    if (inside.value) field = inside;
   }
-  if (model->family != HR_FAMILY_PHI3 && partial != 1)
+  if (!hri_family_in(model, HRI_PARTIAL) && partial != 1)
     return hri_config_unsupported(&field, error, "all of a head is rotated in this family");
   if (model->rotary_size == 0 || model->rotary_size % 2 != 0)
     return hri_json_fail(&field, error, "a share that makes an even number of the %u of a head, found %u",
@@ -219,7 +220,7 @@ static hr_status check_rotated(const hri_json *root, const hr_model *model, doub
 }
 
 hr_status hri_config_rope(const hri_json *root, hr_model *model, hr_error *error) {
-  reading r = {.root = root, .model = model, .rope = &model->rope, .partial = 1};
+  reading r = {.root = root, .model = model, .rope = &model->rope, .partial = hri_family_partial(model->family)};
   hri_json scaling, parameters;
   HRI_TRY(optional_object(root, "rope_scaling", &scaling, error));
   HRI_TRY(optional_object(root, "rope_parameters", &parameters, error));

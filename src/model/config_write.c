@@ -23,16 +23,29 @@ static void put_switch(hri_json_writer *w, double value) {
 
 static void put_architecture(hri_json_writer *w, const hr_model *m) {
   static const char *const names[HR_FAMILY_COUNT] =
-      {[HR_FAMILY_GPT2] = "GPT2LMHeadModel",       [HR_FAMILY_LLAMA] = "LlamaForCausalLM",
-       [HR_FAMILY_MISTRAL] = "MistralForCausalLM", [HR_FAMILY_QWEN2] = "Qwen2ForCausalLM",
-       [HR_FAMILY_QWEN3] = "Qwen3ForCausalLM",     [HR_FAMILY_PHI3] = "Phi3ForCausalLM",
-       [HR_FAMILY_GEMMA2] = "Gemma2ForCausalLM",   [HR_FAMILY_GEMMA3] = "Gemma3ForCausalLM"};
+      {[HR_FAMILY_GPT2] = "GPT2LMHeadModel",         [HR_FAMILY_LLAMA] = "LlamaForCausalLM",
+       [HR_FAMILY_MISTRAL] = "MistralForCausalLM",   [HR_FAMILY_QWEN2] = "Qwen2ForCausalLM",
+       [HR_FAMILY_QWEN3] = "Qwen3ForCausalLM",       [HR_FAMILY_PHI3] = "Phi3ForCausalLM",
+       [HR_FAMILY_GEMMA2] = "Gemma2ForCausalLM",     [HR_FAMILY_GEMMA3] = "Gemma3ForCausalLM",
+       [HR_FAMILY_GEMMA] = "GemmaForCausalLM",       [HR_FAMILY_SMOLLM3] = "SmolLM3ForCausalLM",
+       [HR_FAMILY_GRANITE] = "GraniteForCausalLM",   [HR_FAMILY_OLMO2] = "Olmo2ForCausalLM",
+       [HR_FAMILY_STABLELM] = "StableLmForCausalLM", [HR_FAMILY_PHI] = "PhiForCausalLM"};
   hri_json_begin_array(w);
   hri_json_put_string(w, names[m->family]);
   hri_json_end_array(w);
 }
 
 /* ---- values that take more than a field ---- */
+
+/* The form by a tanh is gelu_new in gpt2's files, and phi's. */
+static void put_activation(hri_json_writer *w, const hr_model *m) {
+  static const char *const names[HR_ACTIVATION_COUNT] = {[HR_ACTIVATION_GELU_TANH] = "gelu_pytorch_tanh",
+                                                         [HR_ACTIVATION_SILU] = "silu",
+                                                         [HR_ACTIVATION_GELU] = "gelu",
+                                                         [HR_ACTIVATION_RELU] = "relu"};
+  bool old = hri_family_in(m, HRI_FAMILY(GPT2) | HRI_FAMILY(PHI)) && m->activation == HR_ACTIVATION_GELU_TANH;
+  hri_json_put_string(w, old ? "gelu_new" : names[m->activation]);
+}
 
 static void put_inner(hri_json_writer *w, const hr_model *m) {
   if (m->mlp_size == 4 * (uint64_t)m->hidden_size) hri_json_put_null(w);
@@ -43,6 +56,12 @@ static void put_layer_types(hri_json_writer *w, const hr_model *m) {
   hri_json_begin_array(w);
   for (uint32_t l = 0; l < m->layer_count; l++)
     hri_json_put_string(w, m->sliding[l] ? "sliding_attention" : "full_attention");
+  hri_json_end_array(w);
+}
+
+static void put_rope_layers(hri_json_writer *w, const hr_model *m) {
+  hri_json_begin_array(w);
+  for (uint32_t l = 0; l < m->layer_count; l++) hri_json_put_u64(w, !m->no_rope[l]);
   hri_json_end_array(w);
 }
 
@@ -147,16 +166,18 @@ static void put_parameters(hri_json_writer *w, const hr_model *m) {
 
 /* ---- the table ---- */
 
-PUT(put_gelu_new, hri_json_put_string(w, "gelu_new"))
 PUT(put_biased, hri_json_put_bool(w, m->qkv_bias))
 PUT(put_dropout, hri_json_put_double(w, m->dropout))
+PUT(put_attention_factor, hri_json_put_double(w, m->attention_scale))
+PUT(put_embedding_factor, hri_json_put_double(w, m->embedding_scale))
+PUT(put_residual_factor, hri_json_put_double(w, m->residual_scale))
+PUT(put_logit_divisor, hri_json_put_double(w, m->logit_divisor))
+PUT(put_false, hri_json_put_bool(w, false))
 PUT(put_attention_cap, put_switch(w, m->attention_softcap))
 PUT(put_bos, put_token(w, m->bos_token))
 PUT(put_eos, put_token(w, m->eos_token))
 PUT(put_logit_cap, put_switch(w, m->logit_softcap))
 PUT(put_head_size, hri_json_put_u64(w, m->head_size))
-PUT(put_silu, hri_json_put_string(w, "silu"))
-PUT(put_gelu_tanh, hri_json_put_string(w, "gelu_pytorch_tanh"))
 PUT(put_hidden, hri_json_put_u64(w, m->hidden_size))
 PUT(put_init, hri_json_put_double(w, m->init_std))
 PUT(put_mlp, hri_json_put_u64(w, m->mlp_size))
@@ -171,7 +192,6 @@ PUT(put_pad, put_token(w, m->pad_token))
 PUT(put_one, hri_json_put_u64(w, 1))
 PUT(put_local_theta, hri_json_put_double(w, m->local_rope.theta))
 PUT(put_theta, hri_json_put_double(w, m->rope.theta))
-PUT(put_unscaled, hri_json_put_bool(w, false))
 PUT(put_scaled, hri_json_put_bool(w, m->head_size == 1 || m->attention_scale != 1.0))
 PUT(put_tied, hri_json_put_bool(w, m->tied_embeddings))
 PUT(put_slides, hri_json_put_bool(w, m->sliding_window > 0))
@@ -185,7 +205,12 @@ enum {
   PHI3 = HRI_FAMILY(PHI3),
   QWEN = HRI_QWEN,
   GEMMA = HRI_GEMMA,
-  GEMMA3 = HRI_FAMILY(GEMMA3)
+  GEMMA3 = HRI_FAMILY(GEMMA3),
+  SMOLLM3 = HRI_FAMILY(SMOLLM3),
+  GRANITE = HRI_FAMILY(GRANITE),
+  STABLELM = HRI_FAMILY(STABLELM),
+  PHI = HRI_FAMILY(PHI),
+  LAYER_NORMS = STABLELM | PHI /* under layer_norm_eps */
 };
 
 static const struct {
@@ -193,50 +218,58 @@ static const struct {
   uint32_t families;
   put_value put;
 } before_dtype[] = {
-    {"activation_function", GPT2, put_gelu_new},
+    {"activation_function", GPT2, put_activation},
     {"architectures", ALL, put_architecture},
-    {"attention_bias", LLAMA | HRI_FAMILY(QWEN3) | GEMMA, put_biased},
+    {"attention_bias", HRI_BIASED, put_biased},
     {"attention_dropout", ROTARY, put_dropout},
+    {"attention_multiplier", GRANITE, put_attention_factor},
     {"attn_logit_softcapping", GEMMA, put_attention_cap},
     {"attn_pdrop", GPT2, put_dropout},
     {"bos_token_id", ALL, put_bos},
-    {"embd_pdrop", GPT2 | PHI3, put_dropout},
+    {"embd_pdrop", GPT2 | PHI3 | PHI, put_dropout},
+    {"embedding_multiplier", GRANITE, put_embedding_factor},
     {"eos_token_id", ALL, put_eos},
     {"final_logit_softcapping", GEMMA, put_logit_cap},
     {"head_dim", ROTARY, put_head_size},
-    {"hidden_act", ROTARY & ~GEMMA, put_silu},
-    {"hidden_activation", GEMMA, put_gelu_tanh},
+    {"hidden_act", ROTARY & ~GEMMA, put_activation},
+    {"hidden_activation", GEMMA, put_activation},
+    {"hidden_dropout", STABLELM, put_dropout},
     {"hidden_size", ROTARY, put_hidden},
     {"initializer_range", ALL, put_init},
     {"intermediate_size", ROTARY, put_mlp},
+    {"layer_norm_eps", LAYER_NORMS, put_epsilon},
     {"layer_norm_epsilon", GPT2, put_epsilon},
-    {"layer_types", QWEN | GEMMA, put_layer_types},
+    {"layer_types", QWEN | GEMMA | SMOLLM3, put_layer_types},
+    {"logits_scaling", GRANITE, put_logit_divisor},
     {"max_position_embeddings", ROTARY, put_positions},
     {"max_window_layers", QWEN, put_first_window},
-    {"mlp_bias", LLAMA, put_mlp_biased},
+    {"mlp_bias", HRI_MLP_BIASED, put_mlp_biased},
     {"model_type", ALL, put_type},
     {"n_embd", GPT2, put_hidden},
     {"n_head", GPT2, put_heads},
     {"n_inner", GPT2, put_inner},
     {"n_layer", GPT2, put_layers},
     {"n_positions", GPT2, put_positions},
+    {"no_rope_layers", SMOLLM3, put_rope_layers},
     {"num_attention_heads", ROTARY, put_heads},
     {"num_hidden_layers", ROTARY, put_layers},
     {"num_key_value_heads", ROTARY, put_kv_heads},
     {"original_max_position_embeddings", PHI3, put_original},
     {"pad_token_id", ROTARY, put_pad},
-    {"partial_rotary_factor", PHI3, put_partial},
+    {"partial_rotary_factor", HRI_PARTIAL, put_partial},
     {"pretraining_tp", LLAMA, put_one},
+    {"qk_layernorm", LAYER_NORMS, put_false},
     {"query_pre_attn_scalar", GEMMA, put_query_scalar},
-    {"resid_pdrop", GPT2 | PHI3, put_dropout},
-    {"rms_norm_eps", ROTARY, put_epsilon},
+    {"resid_pdrop", GPT2 | PHI3 | PHI, put_dropout},
+    {"residual_multiplier", GRANITE, put_residual_factor},
+    {"rms_norm_eps", ROTARY & ~LAYER_NORMS, put_epsilon},
     {"rope_local_base_freq", GEMMA3, put_local_theta},
     {"rope_parameters", GEMMA3, put_parameters},
     {"rope_scaling", ROTARY, put_scaling},
     {"rope_theta", ROTARY, put_theta},
-    {"scale_attn_by_inverse_layer_idx", GPT2, put_unscaled},
+    {"scale_attn_by_inverse_layer_idx", GPT2, put_false},
     {"scale_attn_weights", GPT2, put_scaled},
-    {"sliding_window", ROTARY & ~LLAMA, put_window},
+    {"sliding_window", ALL & ~HRI_NO_WINDOWS, put_window},
     {"tie_word_embeddings", ALL, put_tied},
 };
 
@@ -267,7 +300,11 @@ char *hr_model_config_text(const hr_model *model, const char *dtype) {
   put_quantization(&w, model, dtype);
   hri_json_field_string(&w, "torch_dtype", dtype);
   hri_json_field_bool(&w, "use_cache", true);
-  if (hri_family_in(model, QWEN)) {
+  if (hri_family_in(model, STABLELM)) {
+    hri_json_field_bool(&w, "use_parallel_residual", model->parallel_residual);
+    hri_json_field_bool(&w, "use_qkv_bias", model->qkv_bias);
+  }
+  if (hri_family_in(model, QWEN | SMOLLM3)) {
     hri_json_key(&w, "use_sliding_window");
     put_slides(&w, model);
   }

@@ -28,14 +28,24 @@ void hri_family_defaults(hr_model *model, hr_family family);
 void hri_family_derive(hr_model *model);
 
 /* Marks the layers that slide when nobody lists them: all of them, in qwen those from `first` on, in gemma2 every
- * second, in gemma3 all but each `pattern`-th. */
+ * second, in gemma3 all but each `pattern`-th, in smollm3 those that are not rotated. */
 void hri_family_windows(hr_model *model, uint64_t first, uint64_t pattern);
+enum { HRI_ROPE_INTERVAL = 4 }; /* where a config does not say */
+/* Marks the layers whose heads are not rotated when nobody lists them: in smollm3 each `interval`-th, elsewhere none. */
+void hri_family_rope_layers(hr_model *model, uint64_t interval);
+/* How much of a head is rotated where a config does not say, as a share. */
+double hri_family_partial(hr_family family);
+
 enum { HRI_WINDOW_FIRST = 28, HRI_WINDOW_PATTERN = 6 }; /* where a config does not say */
 
 /* Where transformers' modeling code of a family has dropout beside the attention probabilities, which all drop: on the
  * embeddings (positions added), and on what attention and MLP add to the residual. */
 bool hri_family_drops_embedding(hr_family family);
 bool hri_family_drops_residual(hr_family family);
+bool hri_family_drops_mlp(hr_family family); /* on what the MLP alone adds, or on both */
+
+/* Whether the factor on embeddings is rounded to the type of the weights. */
+bool hri_family_rounds_factor(hr_family family);
 
 /* The family called `name` ("gpt2", "gemma3_text"); false when there is none. */
 bool hri_family_find(const char *name, hr_family *family);

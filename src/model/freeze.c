@@ -48,7 +48,8 @@ static bool is_bias(hri_slot slot) {
   case HRI_SLOT_QKV_BIAS:
   case HRI_SLOT_ATTENTION_OUTPUT_BIAS:
   case HRI_SLOT_MLP_IN_BIAS:
-  case HRI_SLOT_MLP_OUT_BIAS: return true;
+  case HRI_SLOT_MLP_OUT_BIAS:
+  case HRI_SLOT_HEAD_BIAS: return true;
   default: return false;
   }
 }
@@ -57,7 +58,9 @@ static bool means(const hr_model *model, const char *word, const hri_param_spec 
   uint32_t first, last;
   bool embedding = spec->slot == HRI_SLOT_TOKEN_EMBEDDING;
   if (strcmp(word, "embed") == 0) return embedding || spec->slot == HRI_SLOT_POSITION_EMBEDDING;
-  if (strcmp(word, "head") == 0) return spec->slot == HRI_SLOT_HEAD_WEIGHT || (model->tied_embeddings && embedding);
+  if (strcmp(word, "head") == 0)
+    return spec->slot == HRI_SLOT_HEAD_WEIGHT || spec->slot == HRI_SLOT_HEAD_BIAS ||
+           (model->tied_embeddings && embedding);
   if (strcmp(word, "norms") == 0) return is_norm(spec->slot);
   if (strcmp(word, "biases") == 0) return is_bias(spec->slot);
   if (layers_of(word, &first, &last))

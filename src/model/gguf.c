@@ -17,6 +17,7 @@ static const struct {
         {"self_attn.v_proj", "attn_v"},
         {"self_attn.qkv_proj", "attn_qkv"},
         {"self_attn.o_proj", "attn_output"},
+        {"self_attn.dense", "attn_output"},
         {"self_attn.q_norm", "attn_q_norm"},
         {"self_attn.k_norm", "attn_k_norm"},
         {"pre_feedforward_layernorm", "ffn_norm"},
@@ -25,6 +26,8 @@ static const struct {
         {"mlp.up_proj", "ffn_up"},
         {"mlp.gate_up_proj", "ffn_up"},
         {"mlp.down_proj", "ffn_down"},
+        {"mlp.fc1", "ffn_up"},
+        {"mlp.fc2", "ffn_down"},
         {"ln_1", "attn_norm"},
         {"attn.c_attn", "attn_qkv"},
         {"attn.c_proj", "attn_output"},
@@ -33,19 +36,21 @@ static const struct {
         {"mlp.c_proj", "ffn_down"},
 },
   outer_names[] = {
-      {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"},        {"lm_head", "output"},
-      {"transformer.wte", "token_embd"},    {"transformer.wpe", "position_embd"}, {"transformer.ln_f", "output_norm"},
+      {"model.embed_tokens", "token_embd"},
+      {"model.norm", "output_norm"},
+      {"lm_head", "output"},
+      {"transformer.wte", "token_embd"},
+      {"transformer.wpe", "position_embd"},
+      {"transformer.ln_f", "output_norm"},
+      {"model.final_layernorm", "output_norm"},
 };
 
-static bool is_gemma(const hr_model *model) {
-  return model->family == HR_FAMILY_GEMMA2 || model->family == HR_FAMILY_GEMMA3;
-}
-
-/* What Gemma calls post_attention_layernorm norms the attention's output; elsewhere it is the norm before the MLP. */
+/* What gemma2 and olmo2 call post_attention_layernorm norms the attention's output; elsewhere it is the norm before the
+ * MLP. */
 static const char *layer_name(const hr_model *model, const char *module, size_t length) {
   static const char moved[] = "post_attention_layernorm";
   if (length == sizeof moved - 1 && strncmp(module, moved, length) == 0)
-    return is_gemma(model) ? "post_attention_norm" : "ffn_norm";
+    return model->post_norms ? "post_attention_norm" : "ffn_norm";
   for (size_t i = 0; i < sizeof layer_names / sizeof *layer_names; i++)
     if (strlen(layer_names[i].hf) == length && strncmp(module, layer_names[i].hf, length) == 0)
       return layer_names[i].gguf;
@@ -73,9 +78,14 @@ static void translate(const hr_model *model, const hri_param_spec *spec, const c
   (void)snprintf(out, 64, "blk.%d.%s%s", spec->layer, layer_name(model, module, (size_t)(last - module)), last);
 }
 
+bool hri_gguf_turns_neighbours(hr_family family) {
+  return family == HR_FAMILY_LLAMA || family == HR_FAMILY_MISTRAL || family == HR_FAMILY_SMOLLM3 ||
+         family == HR_FAMILY_GRANITE;
+}
+
 static bool permuted(const hr_model *model, const hri_param_spec *spec, uint32_t part) {
   bool qkv = spec->slot == HRI_SLOT_QKV_WEIGHT || spec->slot == HRI_SLOT_QKV_BIAS;
-  return qkv && part < 2 && (model->family == HR_FAMILY_LLAMA || model->family == HR_FAMILY_MISTRAL);
+  return qkv && part < 2 && hri_gguf_turns_neighbours(model->family);
 }
 
 static bool is_norm_weight(const char *name) {

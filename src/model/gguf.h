@@ -1,7 +1,7 @@
 /* Models in GGUF files: description, names and layout of their tensors, in both directions.
  *
  * A GGUF file holds the tensors of the Hugging Face file under other names, linear weights always as [out, in] as here,
- * and three changes of values: for the architecture llama (and mistral, which goes by that name) the rows of q and k
+ * and three changes of values: for the architectures llama (and mistral, which goes by that name), smollm3 and granite the rows of q and k
  * are reordered per head from (2, D/2) to (D/2, 2), as its RoPE turns neighbouring pairs; Gemma's norm weights have 1
  * added; the frequency factors of llama3 and longrope scaling are tensors. Source: ggml-org/llama.cpp, conversion/
  * (base, llama, qwen, phi, gemma, gpt2), gguf-py/gguf/tensor_mapping.py. */
@@ -23,6 +23,9 @@ hr_status hri_gguf_model_open(const char *path, hr_model *model, hr_error *error
 /* Puts the keys that describe `model`, from general.architecture on; `file_type` is llama.cpp's number for the most
  * common tensor type. UNSUPPORTED names what GGUF cannot say (dynamic RoPE scaling, unscaled gpt2 attention, ...). */
 hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type, hr_error *error);
+
+/* Whether the RoPE of a family's architecture turns neighbouring pairs. */
+bool hri_gguf_turns_neighbours(hr_family family);
 
 /* The word for a family in general.architecture: mistral goes by llama's. */
 const char *hri_gguf_architecture(hr_family family);

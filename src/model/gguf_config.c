@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/family.h"
+#include "model/config.h"
 #include "model/gguf.h"
 #include "model/rope.h"
 
@@ -21,9 +21,11 @@ static const struct {
   const char *name;
   hr_family family; /* llama with a sliding window is mistral */
 } architectures[] = {
-    {"llama", HR_FAMILY_LLAMA},   {"mistral", HR_FAMILY_MISTRAL}, {"qwen2", HR_FAMILY_QWEN2},
-    {"qwen3", HR_FAMILY_QWEN3},   {"phi3", HR_FAMILY_PHI3},       {"gemma2", HR_FAMILY_GEMMA2},
-    {"gemma3", HR_FAMILY_GEMMA3}, {"gpt2", HR_FAMILY_GPT2},
+    {"llama", HR_FAMILY_LLAMA},       {"mistral", HR_FAMILY_MISTRAL}, {"qwen2", HR_FAMILY_QWEN2},
+    {"qwen3", HR_FAMILY_QWEN3},       {"phi3", HR_FAMILY_PHI3},       {"gemma2", HR_FAMILY_GEMMA2},
+    {"gemma3", HR_FAMILY_GEMMA3},     {"gemma", HR_FAMILY_GEMMA},     {"gpt2", HR_FAMILY_GPT2},
+    {"smollm3", HR_FAMILY_SMOLLM3},   {"granite", HR_FAMILY_GRANITE}, {"olmo2", HR_FAMILY_OLMO2},
+    {"stablelm", HR_FAMILY_STABLELM}, {"phi2", HR_FAMILY_PHI},
 };
 
 const char *hri_gguf_architecture(hr_family family) {
@@ -49,7 +51,10 @@ static hr_status read_architecture(const hri_gguf *file, const char **name, hr_f
     }
   hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: general.architecture is '%.40s', which is not supported",
            hri_gguf_path(file), *name);
-  return hri_hint(error, HR_ERROR_UNSUPPORTED, "llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3 and gpt2 are known");
+  return hri_hint(
+      error, HR_ERROR_UNSUPPORTED,
+      "llama, mistral, qwen2, qwen3, phi2, phi3, gemma, gemma2, gemma3, smollm3, granite, olmo2, stablelm and gpt2 are "
+      "known");
 }
 
 /* "llama.attention.head_count" */
@@ -68,7 +73,8 @@ static key_text key_of(const char *architecture, const char *rest) {
 /* What the keys of a file say. */
 typedef struct facts {
   uint64_t layers, context, hidden, mlp, heads, kv_heads, head_size, rotary, vocabulary, window, original_context;
-  double epsilon, theta, local_theta, factor, attention_factor, beta_fast, beta_slow, attention_cap, logit_cap, scale;
+  double epsilon, theta, local_theta, factor, attention_factor, beta_fast, beta_slow, attention_cap, logit_cap, scale,
+      embedding_scale, residual_scale, logit_scale;
   const char *scaling; /* "none", "linear" (also where a factor stands alone), "yarn", "longrope" */
   bool pattern;        /* slides: one number for each layer */
   hri_gguf_numbers slides;
@@ -136,8 +142,10 @@ static void shorten(double *value) {
 }
 
 static hr_status read_numbers(const hri_gguf *file, const char *architecture, facts *f, hr_error *error) {
-  double *const numbers[] = {&f->epsilon,   &f->theta,     &f->local_theta,   &f->factor,    &f->attention_factor,
-                             &f->beta_fast, &f->beta_slow, &f->attention_cap, &f->logit_cap, &f->scale};
+  double *const numbers[] = {&f->epsilon,          &f->theta,     &f->local_theta,     &f->factor,
+                             &f->attention_factor, &f->beta_fast, &f->beta_slow,       &f->attention_cap,
+                             &f->logit_cap,        &f->scale,     &f->embedding_scale, &f->residual_scale,
+                             &f->logit_scale};
   uint64_t bytes;
   f->epsilon = 1e-5;
   f->theta = f->local_theta = 10000;
@@ -149,6 +157,9 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
   HRI_TRY(hri_gguf_opt_double(file, KEY("attn_logit_softcapping"), &f->attention_cap, error));
   HRI_TRY(hri_gguf_opt_double(file, KEY("final_logit_softcapping"), &f->logit_cap, error));
   HRI_TRY(hri_gguf_opt_double(file, KEY("attention.scale"), &f->scale, error));
+  HRI_TRY(hri_gguf_opt_double(file, KEY("embedding_scale"), &f->embedding_scale, error));
+  HRI_TRY(hri_gguf_opt_double(file, KEY("residual_scale"), &f->residual_scale, error));
+  HRI_TRY(hri_gguf_opt_double(file, KEY("logit_scale"), &f->logit_scale, error));
   HRI_TRY(hri_gguf_opt_string(file, KEY("rope.scaling.type"), &f->scaling, &bytes, error));
   HRI_TRY(hri_gguf_opt_double(file, KEY("rope.scaling.factor"), &f->factor, error));
   HRI_TRY(hri_gguf_opt_double(file, KEY("rope.scaling.attn_factor"), &f->attention_factor, error));
@@ -181,6 +192,9 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
 
 /* What the configuration of the family has no word for, and llama.cpp computes with. */
 static hr_status check_numbers(const hri_gguf *file, hr_family family, const facts *f, hr_error *error) {
+  bool granite = family == HR_FAMILY_GRANITE,
+       factors = f->embedding_scale != 0 || f->residual_scale != 0 || f->logit_scale != 0,
+       heads = family == HR_FAMILY_STABLELM && hri_gguf_find(file, "blk.0.attn_q_norm.weight") != HRI_GGUF_NONE;
   bool gemma = family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3,
        longrope = hri_gguf_find(file, "rope_factors_long.weight") != HRI_GGUF_NONE;
   uint64_t usual_period = family == HR_FAMILY_GEMMA2 ? 2 : family == HR_FAMILY_GEMMA3 ? 6 : 0;
@@ -190,9 +204,11 @@ static hr_status check_numbers(const hri_gguf *file, hr_family family, const fac
     some = some || !hri_gguf_integer_at(&f->slides, i);
   if (f->window > 0 && (some || (f->period != 0 && f->period != usual_period)))
     what = "this attention.sliding_window_pattern";
-  else if (family != HR_FAMILY_PHI3 && family != HR_FAMILY_GPT2 && f->rotary != f->head_size)
+  else if (!hri_family_is(family, HRI_PARTIAL | HRI_FAMILY(GPT2)) && f->rotary != f->head_size)
     what = "RoPE over a part of each head (rope.dimension_count)";
-  else if (!gemma && f->scale != 0 && !(fabs(f->scale * sqrt((double)f->head_size) - 1) < 1e-5))
+  else if (factors && !granite) what = "a factor on embeddings, residuals or logits";
+  else if (heads) what = "a norm of each head (attn_q_norm)";
+  else if (!gemma && !granite && f->scale != 0 && !(fabs(f->scale * sqrt((double)f->head_size) - 1) < 1e-5))
     what = "an attention.scale of its own";
   else if (!longrope && f->attention_factor != 0 && f->attention_factor != 1)
     what = "a rope.scaling.attn_factor without longrope";
@@ -331,6 +347,13 @@ static void put_layer_types(hri_json_writer *w, const facts *f) {
   hri_json_end_array(w);
 }
 
+/* The share that, times the head size and cut to a whole number, is what is rotated. */
+static void put_share(hri_json_writer *w, const facts *f) {
+  double share = (double)f->rotary / (double)f->head_size;
+  while ((uint64_t)((double)f->head_size * share) < f->rotary) share = nextafter(share, 2);
+  hri_json_field_double(w, "partial_rotary_factor", share);
+}
+
 /* What only some families have. */
 static void put_variations(hri_json_writer *w, const hri_gguf *file, hr_family family, const facts *f) {
   bool gemma2 = family == HR_FAMILY_GEMMA2, gemma3 = family == HR_FAMILY_GEMMA3;
@@ -339,7 +362,7 @@ static void put_variations(hri_json_writer *w, const hri_gguf *file, hr_family f
   if (fabs(scalar - round(scalar)) < 1e-5 * scalar) scalar = round(scalar); /* through fp32 */
   if (f->scale == 0 && ((gemma2 && f->layers == 46) || (gemma3 && f->layers == 62)))
     scalar = (double)(f->hidden / f->heads); // NOLINT(bugprone-integer-division): they divide
-  if (family == HR_FAMILY_LLAMA) {
+  if (hri_family_is(family, HRI_MLP_BIASED)) {
     hri_json_field_bool(w, "attention_bias", hri_gguf_find(file, "blk.0.attn_q.bias") != HRI_GGUF_NONE);
     hri_json_field_bool(w, "mlp_bias", hri_gguf_find(file, "blk.0.ffn_down.bias") != HRI_GGUF_NONE);
   }
@@ -347,19 +370,27 @@ static void put_variations(hri_json_writer *w, const hri_gguf *file, hr_family f
     hri_json_field_bool(w, "attention_bias", hri_gguf_find(file, "blk.0.attn_q.bias") != HRI_GGUF_NONE);
   if (family == HR_FAMILY_QWEN2 || family == HR_FAMILY_QWEN3)
     hri_json_field_bool(w, "use_sliding_window", f->window > 0);
-  if (family != HR_FAMILY_LLAMA) {
+  if (family == HR_FAMILY_GRANITE) {
+    hri_json_field_double(w, "attention_multiplier", f->scale != 0 ? f->scale : 1 / sqrt((double)f->head_size));
+    hri_json_field_double(w, "embedding_multiplier", f->embedding_scale != 0 ? f->embedding_scale : 1);
+    hri_json_field_double(w, "residual_multiplier", f->residual_scale != 0 ? f->residual_scale : 1);
+    hri_json_field_double(w, "logits_scaling", f->logit_scale != 0 ? f->logit_scale : 1);
+  }
+  if (family == HR_FAMILY_STABLELM) { /* llama.cpp goes by the tensors too */
+    hri_json_field_bool(w, "use_qkv_bias", hri_gguf_find(file, "blk.0.attn_q.bias") != HRI_GGUF_NONE);
+    hri_json_field_bool(w, "use_parallel_residual", hri_gguf_find(file, "blk.0.ffn_norm.weight") == HRI_GGUF_NONE);
+  }
+  if (!hri_family_is(family, HRI_NO_WINDOWS)) {
     hri_json_key(w, "sliding_window");
     if (f->window) hri_json_put_u64(w, f->window);
     else hri_json_put_null(w);
   }
-  if (f->pattern && family != HR_FAMILY_LLAMA && family != HR_FAMILY_PHI3 && family != HR_FAMILY_MISTRAL)
+  if (f->pattern && !hri_family_is(family, HRI_NO_WINDOWS) && family != HR_FAMILY_PHI3 && family != HR_FAMILY_MISTRAL)
     put_layer_types(w, f);
   else if (gemma3 && f->window == 0) put_layer_types(w, f);
-  if (family == HR_FAMILY_PHI3) {
-    if (f->rotary != f->head_size)
-      hri_json_field_double(w, "partial_rotary_factor", (double)f->rotary / (double)f->head_size);
+  if (hri_family_is(family, HRI_PARTIAL) && (f->rotary != f->head_size || family != HR_FAMILY_PHI3)) put_share(w, f);
+  if (family == HR_FAMILY_PHI3)
     hri_json_field_u64(w, "original_max_position_embeddings", f->original_context ? f->original_context : f->context);
-  }
   if (gemma2 || gemma3) {
     hri_json_key(w, "query_pre_attn_scalar");
     if (scalar == round(scalar)) hri_json_put_u64(w, (uint64_t)scalar);
@@ -384,7 +415,10 @@ static hr_status put_decoder(hri_json_writer *w, const hri_gguf *file, hr_family
   hri_json_field_u64(w, "num_key_value_heads", f->kv_heads);
   if (family != HR_FAMILY_PHI3) hri_json_field_u64(w, "head_dim", f->head_size);
   hri_json_field_u64(w, "max_position_embeddings", f->context);
-  hri_json_field_double(w, "rms_norm_eps", f->epsilon);
+  hri_json_field_double(w,
+                        hri_family_is(family, HRI_FAMILY(STABLELM) | HRI_FAMILY(PHI)) ? "layer_norm_eps"
+                                                                                      : "rms_norm_eps",
+                        f->epsilon);
   hri_json_field_double(w, "rope_theta", f->theta);
   put_variations(w, file, family, f);
   return put_scaling(w, file, f, error);
@@ -509,7 +543,17 @@ static hr_status check_expressible(const hr_model *m, hr_error *error) {
     return cannot_say(error, "a model of this family without sliding layers");
   if (m->family == HR_FAMILY_PHI3 && (uint64_t)m->head_count * m->head_size != m->hidden_size)
     return cannot_say(error, "heads that are together no hidden state (head_dim) in this family");
-  if (!gemma && !heads_scaled) return cannot_say(error, "an attention scale of its own (scale_attn_weights false)");
+  hr_model usual;
+  hri_family_defaults(&usual, m->family);
+  if (m->activation != usual.activation) return cannot_say(error, "another activation than the family's usual one");
+  if (!gemma && m->family != HR_FAMILY_GRANITE && !heads_scaled)
+    return cannot_say(error, "an attention scale of its own (scale_attn_weights false)");
+  usual = *m;
+  hri_family_rope_layers(&usual, HRI_ROPE_INTERVAL);
+  if (memcmp(m->no_rope, usual.no_rope, sizeof usual.no_rope) != 0)
+    return cannot_say(error, "layers without RoPE other than each fourth");
+  if (m->family == HR_FAMILY_SMOLLM3 && m->sliding_window > 0) return cannot_say(error, "windows of smollm3");
+  if (m->family == HR_FAMILY_OLMO2 && m->qkv_bias) return cannot_say(error, "biases of attention in olmo2");
   if (m->learned_positions) return HR_OK;
   if (rope->scaling == HR_ROPE_DYNAMIC) return cannot_say(error, "dynamic RoPE scaling");
   if (rope->scaling == HR_ROPE_YARN && rope->no_truncation) return cannot_say(error, "yarn without truncation");
@@ -517,7 +561,8 @@ static hr_status check_expressible(const hr_model *m, hr_error *error) {
     return cannot_say(error, "yarn with mscale");
   if (rope->scaling == HR_ROPE_YARN && rope->attention_factor != 0 && fabs(rope->attention_factor - implied) > 1e-6)
     return cannot_say(error, "yarn with an attention_factor of its own");
-  if (rope->scaling == HR_ROPE_LLAMA3 && m->family != HR_FAMILY_LLAMA && m->family != HR_FAMILY_MISTRAL)
+  if (rope->scaling == HR_ROPE_LLAMA3 &&
+      !hri_family_in(m, HRI_FAMILY(LLAMA) | HRI_FAMILY(MISTRAL) | HRI_FAMILY(SMOLLM3)))
     return cannot_say(error, "llama3 RoPE scaling in this family");
   if (rope->scaling == HR_ROPE_LONGROPE && m->family != HR_FAMILY_PHI3)
     return cannot_say(error, "longrope scaling in this family");
@@ -578,13 +623,19 @@ static void put_window(hri_gguf_keys *keys, const char *architecture, const hr_m
 }
 
 static void put_attention(hri_gguf_keys *keys, const char *architecture, const hr_model *m) {
-  bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
-  if (gemma || m->head_size * m->head_count != m->hidden_size || m->family == HR_FAMILY_QWEN3) {
+  if (hri_family_in(m, HRI_ALL_GEMMA) || m->head_size * m->head_count != m->hidden_size ||
+      m->family == HR_FAMILY_QWEN3) {
     hri_gguf_put_u32(keys, KEY("attention.key_length"), m->head_size);
     hri_gguf_put_u32(keys, KEY("attention.value_length"), m->head_size);
   }
   if (fabs(m->attention_scale - 1 / sqrt((double)m->head_size)) > 1e-9)
     hri_gguf_put_f32(keys, KEY("attention.scale"), m->attention_scale);
+  if (m->family == HR_FAMILY_GRANITE) {
+    hri_gguf_put_f32(keys, KEY("embedding_scale"), m->embedding_scale);
+    hri_gguf_put_f32(keys, KEY("residual_scale"), m->residual_scale);
+    hri_gguf_put_f32(keys, KEY("logit_scale"), m->logit_divisor);
+  }
+  if (m->family == HR_FAMILY_STABLELM) hri_gguf_put_bool(keys, KEY("use_parallel_residual"), m->parallel_residual);
   if (m->attention_softcap > 0) hri_gguf_put_f32(keys, KEY("attn_logit_softcapping"), m->attention_softcap);
   if (m->logit_softcap > 0) hri_gguf_put_f32(keys, KEY("final_logit_softcapping"), m->logit_softcap);
   if (!m->learned_positions) put_window(keys, architecture, m);

@@ -208,12 +208,14 @@ const char *hri_lora_apply(const hr_model *model, hr_lora *lora, hri_lora_rule *
   return fault;
 }
 
-/* What PEFT takes in a family without target_modules (peft/utils/constants.py): q and v; the one fused product. */
+/* What PEFT takes in a family without target_modules (peft/utils/constants.py): q and v; the one fused product; in phi
+ * the MLP too. */
 static void default_targets(const hr_model *model, hr_lora *lora) {
+  static const hr_module modules[] = {HR_MODULE_Q, HR_MODULE_V, HR_MODULE_MLP_GATE, HR_MODULE_MLP_DOWN};
+  int count = model->family == HR_FAMILY_PHI ? 4 : 2;
   char name[96];
-  (void)hri_module_name(model, HR_MODULE_Q, -1, name);
-  (void)hri_lora_add_target(model, name, lora);
-  if (hri_module_name(model, HR_MODULE_V, -1, name)) (void)hri_lora_add_target(model, name, lora);
+  for (int k = 0; k < count; k++)
+    if (hri_module_name(model, modules[k], -1, name)) (void)hri_lora_add_target(model, name, lora);
 }
 
 static hr_status unknown_target(const hr_model *model, const char *word, hr_error *error) {

@@ -12,15 +12,19 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "model/adapter.h"
-#include "model/family.h"
+#include "model/config.h"
 #include "model/gguf.h"
 
 /* ---- families ---- */
 
 static const char *const family_names[HR_FAMILY_COUNT] =
-    {[HR_FAMILY_GPT2] = "gpt2",     [HR_FAMILY_LLAMA] = "llama",       [HR_FAMILY_MISTRAL] = "mistral",
-     [HR_FAMILY_QWEN2] = "qwen2",   [HR_FAMILY_QWEN3] = "qwen3",       [HR_FAMILY_PHI3] = "phi3",
-     [HR_FAMILY_GEMMA2] = "gemma2", [HR_FAMILY_GEMMA3] = "gemma3_text"};
+    {[HR_FAMILY_GPT2] = "gpt2",         [HR_FAMILY_LLAMA] = "llama",
+     [HR_FAMILY_MISTRAL] = "mistral",   [HR_FAMILY_QWEN2] = "qwen2",
+     [HR_FAMILY_QWEN3] = "qwen3",       [HR_FAMILY_PHI3] = "phi3",
+     [HR_FAMILY_GEMMA2] = "gemma2",     [HR_FAMILY_GEMMA3] = "gemma3_text",
+     [HR_FAMILY_GEMMA] = "gemma",       [HR_FAMILY_SMOLLM3] = "smollm3",
+     [HR_FAMILY_GRANITE] = "granite",   [HR_FAMILY_OLMO2] = "olmo2",
+     [HR_FAMILY_STABLELM] = "stablelm", [HR_FAMILY_PHI] = "phi"};
 
 const char *hr_family_name(hr_family family) {
   return (unsigned)family < HR_FAMILY_COUNT ? family_names[family] : "unknown";
@@ -35,11 +39,18 @@ bool hri_family_find(const char *name, hr_family *family) {
   return false;
 }
 
-bool hri_family_drops_embedding(hr_family family) { return family == HR_FAMILY_GPT2; }
-bool hri_family_drops_residual(hr_family family) { return family == HR_FAMILY_GPT2 || family == HR_FAMILY_PHI3; }
+bool hri_family_drops_embedding(hr_family family) { return family == HR_FAMILY_GPT2 || family == HR_FAMILY_PHI; }
+bool hri_family_drops_residual(hr_family family) {
+  return family == HR_FAMILY_GPT2 || family == HR_FAMILY_PHI3 || family == HR_FAMILY_PHI;
+}
+bool hri_family_drops_mlp(hr_family family) {
+  return family == HR_FAMILY_STABLELM || hri_family_drops_residual(family);
+}
+bool hri_family_rounds_factor(hr_family family) { return family != HR_FAMILY_GRANITE; }
 
 const char *hri_family_list(void) {
-  return "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3_text (and the text part of gemma3)";
+  return "gpt2, llama, mistral, qwen2, qwen3, phi, phi3, gemma, gemma2, gemma3_text (and the text part of gemma3), "
+         "smollm3, granite, olmo2 and stablelm";
 }
 
 /* Defaults of the families' configurations in transformers. Tokens are dropped later when the vocabulary is too
@@ -155,27 +166,117 @@ static const hr_model family_defaults[HR_FAMILY_COUNT] = {
                           .pad_token = 0,
                           .bos_token = 2,
                           .eos_token = 1},
+    [HR_FAMILY_GEMMA] = {.family = HR_FAMILY_GEMMA,
+                         .norm = HR_NORM_RMS,
+                         .norm_epsilon = 1e-6,
+                         .activation = HR_ACTIVATION_GELU_TANH,
+                         .gated_mlp = true,
+                         .norm_weight_offset = 1,
+                         .tied_embeddings = true,
+                         .rope = {.theta = 10000, .factor = 1},
+                         .init_std = 0.02,
+                         .embedding_scale = 1,
+                         .pad_token = 0,
+                         .bos_token = 2,
+                         .eos_token = 1},
+    [HR_FAMILY_SMOLLM3] = {.family = HR_FAMILY_SMOLLM3,
+                           .norm = HR_NORM_RMS,
+                           .norm_epsilon = 1e-6,
+                           .activation = HR_ACTIVATION_SILU,
+                           .gated_mlp = true,
+                           .tied_embeddings = true,
+                           .rope = {.theta = 2e6, .factor = 1},
+                           .init_std = 0.02,
+                           .embedding_scale = 1,
+                           .pad_token = 128004,
+                           .bos_token = 128000,
+                           .eos_token = 128001},
+    [HR_FAMILY_GRANITE] = {.family = HR_FAMILY_GRANITE,
+                           .norm = HR_NORM_RMS,
+                           .norm_epsilon = 1e-6,
+                           .activation = HR_ACTIVATION_SILU,
+                           .gated_mlp = true,
+                           .rope = {.theta = 10000, .factor = 1},
+                           .init_std = 0.02,
+                           .embedding_scale = 1,
+                           .pad_token = -1,
+                           .bos_token = 1,
+                           .eos_token = 2},
+    [HR_FAMILY_OLMO2] = {.family = HR_FAMILY_OLMO2,
+                         .norm = HR_NORM_RMS,
+                         .norm_epsilon = 1e-5,
+                         .activation = HR_ACTIVATION_SILU,
+                         .gated_mlp = true,
+                         .qk_norm = true,
+                         .qk_norm_whole = true,
+                         .post_norms = true,
+                         .no_pre_norms = true,
+                         .rope = {.theta = 10000, .factor = 1},
+                         .init_std = 0.02,
+                         .embedding_scale = 1,
+                         .pad_token = 1,
+                         .bos_token = -1,
+                         .eos_token = 50279},
+    [HR_FAMILY_STABLELM] = {.family = HR_FAMILY_STABLELM,
+                            .norm = HR_NORM_LAYER,
+                            .norm_epsilon = 1e-5,
+                            .activation = HR_ACTIVATION_SILU,
+                            .gated_mlp = true,
+                            .rope = {.theta = 10000, .factor = 1},
+                            .init_std = 0.02,
+                            .embedding_scale = 1,
+                            .pad_token = -1,
+                            .bos_token = 0,
+                            .eos_token = 0},
+    [HR_FAMILY_PHI] = {.family = HR_FAMILY_PHI,
+                       .norm = HR_NORM_LAYER,
+                       .norm_epsilon = 1e-5,
+                       .activation = HR_ACTIVATION_GELU_TANH,
+                       .parallel_residual = true,
+                       .qkv_bias = true,
+                       .attention_output_bias = true,
+                       .mlp_bias = true,
+                       .head_bias = true,
+                       .rope = {.theta = 10000, .factor = 1},
+                       .init_std = 0.02,
+                       .embedding_scale = 1,
+                       .pad_token = -1,
+                       .bos_token = 1,
+                       .eos_token = 2},
 };
 
-void hri_family_defaults(hr_model *model, hr_family family) { *model = family_defaults[family]; }
+void hri_family_defaults(hr_model *model, hr_family family) {
+  *model = family_defaults[family];
+  model->residual_scale = model->logit_divisor = 1;
+}
 
-static bool is_gemma(hr_family family) { return family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3; }
+double hri_family_partial(hr_family family) {
+  return family == HR_FAMILY_PHI ? 0.5 : family == HR_FAMILY_STABLELM ? 0.25 : 1;
+}
+
+void hri_family_rope_layers(hr_model *model, uint64_t interval) {
+  memset(model->no_rope, 0, sizeof model->no_rope);
+  for (uint32_t l = 0; l < model->layer_count && l < HR_MAX_LAYERS; l++)
+    model->no_rope[l] = model->family == HR_FAMILY_SMOLLM3 && (l + 1) % interval == 0;
+}
 
 void hri_family_derive(hr_model *model) {
   if (model->kv_head_count == 0) model->kv_head_count = model->head_count;
   if (model->head_size == 0 && model->head_count > 0) model->head_size = model->hidden_size / model->head_count;
-  if (model->rotary_size == 0 && !model->learned_positions) model->rotary_size = model->head_size;
+  if (model->rotary_size == 0 && !model->learned_positions)
+    model->rotary_size = (uint32_t)(model->head_size * hri_family_partial(model->family));
   if (model->attention_scale == 0 && model->head_size > 0)
     model->attention_scale = 1.0 / sqrt((double)model->head_size);
-  if (is_gemma(model->family)) model->embedding_scale = sqrt((double)model->hidden_size);
+  if (hri_family_in(model, HRI_ALL_GEMMA)) model->embedding_scale = sqrt((double)model->hidden_size);
 }
 
 void hri_family_windows(hr_model *model, uint64_t first, uint64_t pattern) {
   bool qwen = model->family == HR_FAMILY_QWEN2 || model->family == HR_FAMILY_QWEN3;
   for (uint32_t l = 0; l < model->layer_count && l < HR_MAX_LAYERS; l++) /* sizes are not checked yet */
-    model->sliding[l] = model->family == HR_FAMILY_GEMMA2   ? l % 2 == 0
-                        : model->family == HR_FAMILY_GEMMA3 ? (l + 1) % pattern != 0
-                                                            : model->sliding_window > 0 && (!qwen || l >= first);
+    model->sliding[l] = model->family == HR_FAMILY_GEMMA2    ? l % 2 == 0
+                        : model->family == HR_FAMILY_GEMMA3  ? (l + 1) % pattern != 0
+                        : model->family == HR_FAMILY_SMOLLM3 ? model->sliding_window > 0 && model->no_rope[l]
+                                                             : model->sliding_window > 0 && (!qwen || l >= first);
 }
 
 void hri_model_set_text(char *out, size_t bytes, const char *text) {

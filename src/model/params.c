@@ -37,6 +37,7 @@ static const struct {
     [HRI_SLOT_FINAL_NORM_WEIGHT] = {"final_norm.weight", PLACE_HEAD},
     [HRI_SLOT_FINAL_NORM_BIAS] = {"final_norm.bias", PLACE_HEAD},
     [HRI_SLOT_HEAD_WEIGHT] = {"head.weight", PLACE_HEAD},
+    [HRI_SLOT_HEAD_BIAS] = {"head.bias", PLACE_HEAD},
     [HRI_SLOT_LORA_A + HR_MODULE_Q] = {"q.lora_A", PLACE_LAYER},
     [HRI_SLOT_LORA_A + HR_MODULE_K] = {"k.lora_A", PLACE_LAYER},
     [HRI_SLOT_LORA_A + HR_MODULE_V] = {"v.lora_A", PLACE_LAYER},
@@ -86,18 +87,21 @@ typedef struct hf_layout {
   hf_slot slots[HRI_SLOT_COUNT];
 } hf_layout;
 
-/* What llama, mistral, qwen2 and qwen3 share; a slot that a model lacks is never asked for. */
+/* What llama and most others share; a slot that a model lacks is never asked for. */
 /* clang-format off */
-#define LLAMA_OUTSIDE                                                    \
+#define LLAMA_TABLES                                                     \
   [HRI_SLOT_TOKEN_EMBEDDING] = {{"model.embed_tokens.weight"}, false},   \
-  [HRI_SLOT_FINAL_NORM_WEIGHT] = {{"model.norm.weight"}, false},         \
   [HRI_SLOT_HEAD_WEIGHT] = {{"lm_head.weight"}, false}
-#define LLAMA_ATTENTION                                                                                                       \
+#define LLAMA_OUTSIDE                                                    \
+  LLAMA_TABLES, [HRI_SLOT_FINAL_NORM_WEIGHT] = {{"model.norm.weight"}, false}
+#define LLAMA_QKV                                                                                                             \
   [HRI_SLOT_NORM1_WEIGHT] = {{"input_layernorm.weight"}, false},                                                              \
   [HRI_SLOT_QKV_WEIGHT] = {{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"}, false},         \
   [HRI_SLOT_QKV_BIAS] = {{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}, false},                 \
   [HRI_SLOT_Q_NORM_WEIGHT] = {{"self_attn.q_norm.weight"}, false},                                                            \
-  [HRI_SLOT_K_NORM_WEIGHT] = {{"self_attn.k_norm.weight"}, false},                                                            \
+  [HRI_SLOT_K_NORM_WEIGHT] = {{"self_attn.k_norm.weight"}, false}
+#define LLAMA_ATTENTION                                                                                                       \
+  LLAMA_QKV,                                                                                                                  \
   [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {{"self_attn.o_proj.weight"}, false},                                                  \
   [HRI_SLOT_ATTENTION_OUTPUT_BIAS] = {{"self_attn.o_proj.bias"}, false}
 #define LLAMA_MLP                                                                         \
@@ -106,7 +110,7 @@ typedef struct hf_layout {
   [HRI_SLOT_MLP_OUT_WEIGHT] = {{"mlp.down_proj.weight"}, false},                          \
   [HRI_SLOT_MLP_OUT_BIAS] = {{"mlp.down_proj.bias"}, false}
 
-enum { LAYOUT_GPT2 = 0, LAYOUT_LLAMA, LAYOUT_PHI3, LAYOUT_GEMMA, LAYOUT_COUNT };
+enum { LAYOUT_GPT2 = 0, LAYOUT_LLAMA, LAYOUT_PHI3, LAYOUT_POST_NORMS, LAYOUT_PHI, LAYOUT_COUNT };
 
 static const hf_layout layouts[LAYOUT_COUNT] = {
     [LAYOUT_GPT2] = {"transformer.", "transformer.h.", {
@@ -131,6 +135,9 @@ static const hf_layout layouts[LAYOUT_COUNT] = {
     [LAYOUT_LLAMA] = {"model.", "model.layers.", {
         LLAMA_OUTSIDE, LLAMA_ATTENTION, LLAMA_MLP,
         [HRI_SLOT_NORM2_WEIGHT] = {{"post_attention_layernorm.weight"}, false},
+        [HRI_SLOT_NORM1_BIAS] = {{"input_layernorm.bias"}, false}, /* stablelm has layer norms */
+        [HRI_SLOT_NORM2_BIAS] = {{"post_attention_layernorm.bias"}, false},
+        [HRI_SLOT_FINAL_NORM_BIAS] = {{"model.norm.bias"}, false},
     }},
     [LAYOUT_PHI3] = {"model.", "model.layers.", {
         LLAMA_OUTSIDE,
@@ -141,20 +148,37 @@ static const hf_layout layouts[LAYOUT_COUNT] = {
         [HRI_SLOT_MLP_IN_WEIGHT] = {{"mlp.gate_up_proj.weight"}, false},
         [HRI_SLOT_MLP_OUT_WEIGHT] = {{"mlp.down_proj.weight"}, false},
     }},
-    [LAYOUT_GEMMA] = {"model.", "model.layers.", {
+    [LAYOUT_POST_NORMS] = {"model.", "model.layers.", {
         LLAMA_OUTSIDE, LLAMA_ATTENTION, LLAMA_MLP,
         [HRI_SLOT_POST_NORM1_WEIGHT] = {{"post_attention_layernorm.weight"}, false},
         [HRI_SLOT_NORM2_WEIGHT] = {{"pre_feedforward_layernorm.weight"}, false},
         [HRI_SLOT_POST_NORM2_WEIGHT] = {{"post_feedforward_layernorm.weight"}, false},
+    }},
+    [LAYOUT_PHI] = {"model.", "model.layers.", {
+        LLAMA_TABLES, LLAMA_QKV,
+        [HRI_SLOT_NORM1_BIAS] = {{"input_layernorm.bias"}, false},
+        [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {{"self_attn.dense.weight"}, false},
+        [HRI_SLOT_ATTENTION_OUTPUT_BIAS] = {{"self_attn.dense.bias"}, false},
+        [HRI_SLOT_MLP_IN_WEIGHT] = {{"mlp.fc1.weight"}, false},
+        [HRI_SLOT_MLP_IN_BIAS] = {{"mlp.fc1.bias"}, false},
+        [HRI_SLOT_MLP_OUT_WEIGHT] = {{"mlp.fc2.weight"}, false},
+        [HRI_SLOT_MLP_OUT_BIAS] = {{"mlp.fc2.bias"}, false},
+        [HRI_SLOT_FINAL_NORM_WEIGHT] = {{"model.final_layernorm.weight"}, false},
+        [HRI_SLOT_FINAL_NORM_BIAS] = {{"model.final_layernorm.bias"}, false},
+        [HRI_SLOT_HEAD_BIAS] = {{"lm_head.bias"}, false},
     }},
 };
 /* clang-format on */
 
 static const hf_layout *layout_of(const hr_model *m) {
   static const uint8_t of[HR_FAMILY_COUNT] =
-      {[HR_FAMILY_GPT2] = LAYOUT_GPT2,    [HR_FAMILY_LLAMA] = LAYOUT_LLAMA, [HR_FAMILY_MISTRAL] = LAYOUT_LLAMA,
-       [HR_FAMILY_QWEN2] = LAYOUT_LLAMA,  [HR_FAMILY_QWEN3] = LAYOUT_LLAMA, [HR_FAMILY_PHI3] = LAYOUT_PHI3,
-       [HR_FAMILY_GEMMA2] = LAYOUT_GEMMA, [HR_FAMILY_GEMMA3] = LAYOUT_GEMMA};
+      {[HR_FAMILY_GPT2] = LAYOUT_GPT2,         [HR_FAMILY_LLAMA] = LAYOUT_LLAMA,
+       [HR_FAMILY_MISTRAL] = LAYOUT_LLAMA,     [HR_FAMILY_QWEN2] = LAYOUT_LLAMA,
+       [HR_FAMILY_QWEN3] = LAYOUT_LLAMA,       [HR_FAMILY_PHI3] = LAYOUT_PHI3,
+       [HR_FAMILY_GEMMA2] = LAYOUT_POST_NORMS, [HR_FAMILY_GEMMA3] = LAYOUT_POST_NORMS,
+       [HR_FAMILY_GEMMA] = LAYOUT_LLAMA,       [HR_FAMILY_SMOLLM3] = LAYOUT_LLAMA,
+       [HR_FAMILY_GRANITE] = LAYOUT_LLAMA,     [HR_FAMILY_OLMO2] = LAYOUT_POST_NORMS,
+       [HR_FAMILY_STABLELM] = LAYOUT_LLAMA,    [HR_FAMILY_PHI] = LAYOUT_PHI};
   return &layouts[of[m->family]];
 }
 
@@ -268,8 +292,10 @@ static bool present(const hr_model *m, hri_slot slot, int32_t layer) {
   if (slot >= HRI_SLOT_LORA_A) return adapter_present(m, slot, layer);
   switch (slot) {
   case HRI_SLOT_POSITION_EMBEDDING: return m->learned_positions;
-  case HRI_SLOT_NORM1_BIAS:
-  case HRI_SLOT_NORM2_BIAS:
+  case HRI_SLOT_NORM1_WEIGHT: return !m->no_pre_norms;
+  case HRI_SLOT_NORM2_WEIGHT: return !m->no_pre_norms && !m->parallel_residual;
+  case HRI_SLOT_NORM1_BIAS: return m->norm == HR_NORM_LAYER && !m->no_pre_norms;
+  case HRI_SLOT_NORM2_BIAS: return m->norm == HR_NORM_LAYER && !m->no_pre_norms && !m->parallel_residual;
   case HRI_SLOT_FINAL_NORM_BIAS: return m->norm == HR_NORM_LAYER;
   case HRI_SLOT_QKV_BIAS: return m->qkv_bias;
   case HRI_SLOT_Q_NORM_WEIGHT:
@@ -280,6 +306,7 @@ static bool present(const hr_model *m, hri_slot slot, int32_t layer) {
   case HRI_SLOT_MLP_IN_BIAS:
   case HRI_SLOT_MLP_OUT_BIAS: return m->mlp_bias;
   case HRI_SLOT_HEAD_WEIGHT: return !m->tied_embeddings || hri_lora_unties(m);
+  case HRI_SLOT_HEAD_BIAS: return m->head_bias;
   default: return true;
   }
 }
@@ -348,8 +375,9 @@ static uint32_t shape(const hr_model *m, hri_slot slot, int32_t layer, uint64_t 
   case HRI_SLOT_POSITION_EMBEDDING: rows = m->max_positions, columns = hidden; break;
   case HRI_SLOT_QKV_WEIGHT: rows = qkv, columns = hidden; break;
   case HRI_SLOT_QKV_BIAS: rows = qkv; break;
-  case HRI_SLOT_Q_NORM_WEIGHT:
-  case HRI_SLOT_K_NORM_WEIGHT: rows = m->head_size; break;
+  case HRI_SLOT_Q_NORM_WEIGHT: rows = m->qk_norm_whole ? heads : m->head_size; break;
+  case HRI_SLOT_K_NORM_WEIGHT: rows = m->qk_norm_whole ? (qkv - heads) / 2 : m->head_size; break;
+  case HRI_SLOT_HEAD_BIAS: rows = m->vocabulary_size; break;
   case HRI_SLOT_ATTENTION_OUTPUT_WEIGHT: columns = heads; break;
   case HRI_SLOT_MLP_IN_WEIGHT: rows = mlp_in, columns = hidden; break;
   case HRI_SLOT_MLP_IN_BIAS: rows = mlp_in; break;
@@ -489,7 +517,7 @@ static void set_adapter_parts(const hr_model *m, hri_param_spec *spec) {
 static bool is_bias(hri_slot slot) {
   return slot == HRI_SLOT_NORM1_BIAS || slot == HRI_SLOT_NORM2_BIAS || slot == HRI_SLOT_FINAL_NORM_BIAS ||
          slot == HRI_SLOT_QKV_BIAS || slot == HRI_SLOT_ATTENTION_OUTPUT_BIAS || slot == HRI_SLOT_MLP_IN_BIAS ||
-         slot == HRI_SLOT_MLP_OUT_BIAS;
+         slot == HRI_SLOT_MLP_OUT_BIAS || slot == HRI_SLOT_HEAD_BIAS;
 }
 
 /* Whether an adapted module has the bias in `slot` and part `k`: it then lies in the wrapped module. */

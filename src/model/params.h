@@ -17,21 +17,22 @@ typedef enum hri_slot {
   HRI_SLOT_NORM1_BIAS,
   HRI_SLOT_QKV_WEIGHT,    /* [(H + 2K) D, C], rows q then k then v */
   HRI_SLOT_QKV_BIAS,      /* [(H + 2K) D] */
-  HRI_SLOT_Q_NORM_WEIGHT, /* [D], qwen3 and gemma3 */
+  HRI_SLOT_Q_NORM_WEIGHT, /* [D], qwen3 and gemma3; olmo2 [H D] and [K D] */
   HRI_SLOT_K_NORM_WEIGHT,
   HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, /* [C, H D] */
   HRI_SLOT_ATTENTION_OUTPUT_BIAS,   /* [C] */
-  HRI_SLOT_POST_NORM1_WEIGHT,       /* [C], of the attention output (gemma) */
+  HRI_SLOT_POST_NORM1_WEIGHT,       /* [C], of the attention output (gemma2, olmo2) */
   HRI_SLOT_NORM2_WEIGHT,
   HRI_SLOT_NORM2_BIAS,
   HRI_SLOT_MLP_IN_WEIGHT, /* [F, C], or gate then up [2F, C] when gated */
   HRI_SLOT_MLP_IN_BIAS,
   HRI_SLOT_MLP_OUT_WEIGHT, /* [C, F] */
   HRI_SLOT_MLP_OUT_BIAS,
-  HRI_SLOT_POST_NORM2_WEIGHT, /* [C], of the MLP output (gemma) */
+  HRI_SLOT_POST_NORM2_WEIGHT, /* [C], of the MLP output (gemma2, olmo2) */
   HRI_SLOT_FINAL_NORM_WEIGHT,
   HRI_SLOT_FINAL_NORM_BIAS,
   HRI_SLOT_HEAD_WEIGHT, /* [V, C]; absent when tied */
+  HRI_SLOT_HEAD_BIAS,   /* [V] (phi) */
   HRI_SLOT_LORA_A, /* and the next ones, by hr_module: [rank, in] of each module that is adapted. Without dropout all
                          * modules of one product share the first one's, a part each: [modules * rank, in] */
   HRI_SLOT_LORA_B = HRI_SLOT_LORA_A + HR_MODULE_COUNT, /* [out, rank], likewise, each its own */

@@ -30,8 +30,14 @@ typedef struct preset {
 #define QWEN2 HR_FAMILY_QWEN2
 #define QWEN3 HR_FAMILY_QWEN3
 #define PHI3 HR_FAMILY_PHI3
+#define GEMMA HR_FAMILY_GEMMA
 #define GEMMA2 HR_FAMILY_GEMMA2
 #define GEMMA3 HR_FAMILY_GEMMA3
+#define SMOLLM3 HR_FAMILY_SMOLLM3
+#define GRANITE HR_FAMILY_GRANITE
+#define OLMO2 HR_FAMILY_OLMO2
+#define STABLELM HR_FAMILY_STABLELM
+#define PHI HR_FAMILY_PHI
 
 /* The byte-level models have 256 bytes and an end-of-text token, 256. */
 /* clang-format off */
@@ -62,6 +68,18 @@ static const preset presets[] = {
     {"qwen3-4b", NULL, QWEN3, 36, 2560, 32, 8, 128, 9728, 151936, 40960, true, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
     {"qwen3-8b", NULL, QWEN3, 36, 4096, 32, 8, 128, 12288, 151936, 40960, false, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
     {"phi-3-mini", "phi-3-mini-4k", PHI3, 32, 3072, 32, 32, 96, 8192, 32064, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 32000, 0, 2047, 0},
+    {"smollm3-3b", NULL, SMOLLM3, 36, 2048, 16, 4, 128, 11008, 128256, 65536, true, 1e-6, 5e6, 0.02, 0, 128000, 128001, 0, 0, 0},
+    {"granite-3.1-2b", NULL, GRANITE, 40, 2048, 32, 8, 64, 8192, 49155, 131072, true, 1e-5, 5e6, 0.02, 0, 0, 0, 0, 0, 0},
+    {"granite-3.1-8b", NULL, GRANITE, 40, 4096, 32, 8, 128, 12800, 49155, 131072, true, 1e-5, 5e6, 0.02, 0, 0, 0, 0, 0, 0},
+    {"olmo-2-1b", NULL, OLMO2, 16, 2048, 16, 16, 128, 8192, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
+    {"olmo-2-7b", NULL, OLMO2, 32, 4096, 32, 32, 128, 11008, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
+    {"olmo-2-13b", NULL, OLMO2, 40, 5120, 40, 40, 128, 13824, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
+    {"stablelm-2-1.6b", NULL, STABLELM, 24, 2048, 32, 32, 64, 5632, 100352, 4096, false, 1e-5, 1e4, 0.02, 0, 100257, 100257, 0, 0, 0},
+    {"stablelm-3b", "stablelm-3b-4e1t", STABLELM, 32, 2560, 32, 32, 80, 6912, 50304, 4096, false, 1e-5, 1e4, 0.02, 0, 0, 0, 0, 0, 0},
+    {"phi-1.5", "phi-1_5", PHI, 24, 2048, 32, 32, 64, 8192, 51200, 2048, false, 1e-5, 1e4, 0.02, 0, -1, -1, 0, 0, 0},
+    {"phi-2", NULL, PHI, 32, 2560, 32, 32, 80, 10240, 51200, 2048, false, 1e-5, 1e4, 0.02, 0, 50256, 50256, 0.1, 0, 0},
+    {"gemma-2b", NULL, GEMMA, 18, 2048, 8, 1, 256, 16384, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 0, 0},
+    {"gemma-7b", NULL, GEMMA, 28, 3072, 16, 16, 256, 24576, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 0, 0},
     {"gemma-2-2b", NULL, GEMMA2, 26, 2304, 8, 4, 256, 9216, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 4096, 0},
     {"gemma-2-9b", NULL, GEMMA2, 42, 3584, 16, 8, 256, 14336, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 4096, 0},
     {"gemma-3-1b", NULL, GEMMA3, 26, 1152, 4, 1, 256, 6912, 262144, 32768, true, 1e-6, 1e6, 0.02, 0, 2, 1, 0, 512, 0},
@@ -73,6 +91,36 @@ static const preset presets[] = {
     {"micro-gpt2-bytes", NULL, GPT2, 2, 64, 4, 4, 16, 256, 257, 256, true, 1e-5, 0, 0.02, 0, 256, 256, 0, 0, 0},
 };
 /* clang-format on */
+
+/* What only some have: tokens that pad, another share of the head rotated than the family's, biases of q, k and v, and
+ * granite's factors (0: none). */
+static const struct {
+  const char *name;
+  int32_t pad;
+  uint32_t rotary;
+  bool qkv_bias;
+  double embedding, residual, attention, logits;
+} own[] = {{"granite-3.1-2b", 0, 0, false, 12, 0.22, 0.015625, 8},
+           {"granite-3.1-8b", 0, 0, false, 12, 0.22, 0.0078125, 16},
+           {"olmo-2-1b", 100277, 0, false, 0, 0, 0, 0},
+           {"olmo-2-7b", 100277, 0, false, 0, 0, 0, 0},
+           {"olmo-2-13b", 100277, 0, false, 0, 0, 0, 0},
+           {"stablelm-2-1.6b", -1, 0, true, 0, 0, 0, 0},
+           {"phi-2", -1, 32, false, 0, 0, 0, 0}};
+
+static void fill_own(hr_model *model, const char *name) {
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+    if (strcmp(own[i].name, name) != 0) continue;
+    model->pad_token = own[i].pad;
+    model->rotary_size = own[i].rotary;
+    model->qkv_bias = model->qkv_bias || own[i].qkv_bias;
+    if (own[i].embedding == 0) return;
+    model->embedding_scale = own[i].embedding;
+    model->residual_scale = own[i].residual;
+    model->attention_scale = own[i].attention;
+    model->logit_divisor = own[i].logits;
+  }
+}
 
 enum { PRESET_COUNT = sizeof presets / sizeof *presets };
 
@@ -106,7 +154,9 @@ static void fill(hr_model *model, const preset *p) {
                             .high_frequency_factor = 4,
                             .original_max_positions = 8192};
   if (p->linear > 0) model->rope.scaling = HR_ROPE_LINEAR, model->rope.factor = p->linear;
+  fill_own(model, p->name);
   model->sliding_window = p->window;
+  hri_family_rope_layers(model, HRI_ROPE_INTERVAL);
   hri_family_windows(model, HRI_WINDOW_FIRST, HRI_WINDOW_PATTERN);
   hri_family_derive(model);
 }
@@ -225,6 +275,7 @@ static hr_status open_custom(const char *source, hr_model *model, hr_error *erro
   made.dropout = 0;
   if (!s->head_size && s->hidden_size % s->head_count != 0)
     return custom_fail(error, "hidden is no multiple of heads; add head-size= or change", "heads");
+  hri_family_rope_layers(&made, HRI_ROPE_INTERVAL);
   hri_family_windows(&made, HRI_WINDOW_FIRST, HRI_WINDOW_PATTERN);
   hri_family_derive(&made);
   if (hr_model_check(&made, error) != HR_OK) return hri_context(error, HR_ERROR_USAGE, "custom model: ");

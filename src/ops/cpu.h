@@ -110,26 +110,27 @@ typedef struct hri_dora_args {
 typedef struct hri_head_norm_args {
   int64_t rows;
   int64_t heads, kv_heads, head_size; /* H, K, D */
+  int64_t key_size;                   /* E, of k and v heads; 0: D */
   hri_real real;
-  const void *x;        /* [M, (H+2K) D] */
-  const float *wq, *wk; /* [D] */
+  const void *x;        /* [M, H D + 2 K E] */
+  const float *wq, *wk; /* [D], [E] */
   double weight_offset; /* added to both */
   double eps;
-  void *y;      /* [M, (H+2K) D]; may alias x */
+  void *y;      /* as x; may alias it */
   float *stats; /* [M, H+K] rstd of each head, or NULL */
   hri_team *team;
 } hri_head_norm_args;
 
 typedef struct hri_head_norm_backward_args {
   int64_t rows;
-  int64_t heads, kv_heads, head_size;
+  int64_t heads, kv_heads, head_size, key_size; /* as of the forward */
   hri_real real;
-  const void *dy, *x; /* [M, (H+2K) D]; x the input of the forward */
+  const void *dy, *x; /* x the input of the forward */
   const float *stats; /* as written by the forward */
   const float *wq, *wk;
   double weight_offset;
-  void *dx;         /* [M, (H+2K) D]; may alias dy or x */
-  float *dwq, *dwk; /* [D], or NULL (frozen) */
+  void *dx;         /* may alias dy or x */
+  float *dwq, *dwk; /* as the weights, or NULL (frozen) */
   bool accumulate;  /* dwq and dwk are added to, else overwritten */
   float *scratch;   /* hri_head_norm_backward_scratch_bytes */
   hri_team *team;

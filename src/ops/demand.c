@@ -233,7 +233,8 @@ hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const
                                              present(job, node, 7), team);
     break;
   case HRI_OP_HEAD_NORM_BACKWARD:
-    *bytes = hri_head_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), node->attr.i[2], team);
+    *bytes = hri_head_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), node->attr.i[2],
+                                                  hri_head_norm_key_size(node), team);
     break;
   case HRI_OP_DORA:
   case HRI_OP_DORA_BACKWARD:

@@ -203,6 +203,8 @@ static inline hri_id hri_id_at(const hri_job *job, hri_id node, uint32_t index) 
 }
 /* Rows and columns as kernels see them: leading dims folded; columns are stored ones. */
 static inline uint64_t hri_columns(const hri_tensor *t) { return t->rank ? t->stored[t->rank - 1] : 1; }
+/* E of a node of the norm of heads. */
+int64_t hri_head_norm_key_size(const hri_node *node);
 static inline uint64_t hri_rows(const hri_tensor *t) { return hri_tensor_stored_elements(t) / hri_columns(t); }
 
 /* Fails with the op, the node's label and what disagrees. */

@@ -20,9 +20,9 @@ uint64_t hri_norm_backward_scratch_bytes(int64_t rows, int64_t columns, bool wit
 }
 
 /* Partials of both weights, wanted or not: they are small. */
-uint64_t hri_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, int threads) {
+uint64_t hri_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, int64_t key_size, int threads) {
   (void)threads;
-  return partial_bytes(rows, head_size, 2);
+  return partial_bytes(rows, head_size + key_size, 1);
 }
 
 uint64_t hri_dora_scratch_bytes(int64_t rows, int64_t columns, bool backward, int threads) {

@@ -60,7 +60,7 @@ static inline int64_t hri_square_sum_count(int64_t n) { return (n + HRI_SQUARE_S
  * may depend on the team; with fixed blocks it does not. */
 uint64_t hri_norm_backward_scratch_bytes(int64_t rows, int64_t columns, bool with_dweight, bool with_dbias,
                                          int threads);
-uint64_t hri_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, int threads);
+uint64_t hri_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, int64_t key_size, int threads);
 /* The factor of each column, and in the backward partial sums. */
 uint64_t hri_dora_scratch_bytes(int64_t rows, int64_t columns, bool backward, int threads);
 uint64_t hri_bias_gradient_scratch_bytes(int64_t rows, int64_t columns, int threads);

@@ -35,34 +35,42 @@ static uint32_t param_of(const hri_job *job, hri_id weight) {
   return HRI_NONE;
 }
 
-hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id targets, uint64_t vocabulary,
-                     double softcap, double smoothing, uint32_t unit, bool with_gradient, uint64_t chunk) {
+/* Where the gradient of a parameter of the head goes, HRI_NONE without one. */
+static hri_id gradient_of(const hri_job *job, hri_id weight, bool with_gradient) {
+  uint32_t param = weight == HRI_NONE || !with_gradient ? HRI_NONE : param_of(job, weight);
+  if (param == HRI_NONE || !job->params.items[param].trainable) return HRI_NONE;
+  return job->runs.items[job->params.items[param].run_begin].gradient;
+}
+
+hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id bias, hri_id targets,
+                     uint64_t vocabulary, double softcap, double smoothing, uint32_t unit, bool with_gradient,
+                     uint64_t chunk) {
   hri_emit emit = head_emit(program, unit, program == HRI_EVALUATE ? HRI_PHASE_EVALUATE : HRI_PHASE_LOSS);
   hri_attr attr = {.i = {(int64_t)vocabulary}, .f = {softcap, with_gradient ? smoothing : 0}};
   uint64_t rows, columns, padded;
-  hri_id dhidden = HRI_NONE, losses, dw = HRI_NONE;
+  hri_id dhidden = HRI_NONE, losses, dw, db;
   hri_dtype dtype;
-  uint32_t param;
   job->current_pass = HRI_PASS_HEAD;
   if (job->failed) return HRI_NONE;
   rows = job->tensors.items[hidden].stored[0];
   columns = job->tensors.items[hidden].stored[1];
   dtype = (hri_dtype)job->tensors.items[hidden].dtype;
   padded = job->tensors.items[head].stored[0];
-  param = param_of(job, head);
   losses = make(job, emit, HRI_ROLE_ACTIVATION, HRI_F32, "losses", rows, 0, 0, 0);
   if (job->failed) return HRI_NONE;
   job->tensors.items[losses].stored[0] = rows;
   if (with_gradient) dhidden = make(job, emit, HRI_ROLE_ACTIVATION, dtype, "hidden.grad", rows, columns, columns, 0);
-  if (with_gradient && param != HRI_NONE && job->params.items[param].trainable)
-    dw = job->runs.items[job->params.items[param].run_begin].gradient;
+  dw = gradient_of(job, head, with_gradient);
+  db = gradient_of(job, bias, with_gradient);
   if (chunk == 0 || chunk > rows) chunk = rows;
   for (uint64_t begin = 0; begin < rows && !job->failed; begin += chunk) {
     uint64_t count = rows - begin < chunk ? rows - begin : chunk;
     hri_id h = hri_tensor_rows(job, hidden, begin, count), t = hri_tensor_rows(job, targets, begin, count),
            l = hri_tensor_rows(job, losses, begin, count);
     hri_id logits = make(job, emit, HRI_ROLE_LOGITS, dtype, "logits", count, vocabulary, padded, 0), dlogits = HRI_NONE;
-    hri_node_append(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(h), HRI_R(head), HRI_ABSENT, HRI_W(logits)},
+    /* with accumulation `begin` zeroed the gradients: every chunk adds */
+    hri_access access = begin == 0 && program != HRI_MICRO ? HRI_WRITE : HRI_ADD;
+    hri_node_append(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(h), HRI_R(head), HRI_R(bias), HRI_W(logits)},
                     4);
     if (with_gradient) dlogits = make(job, emit, HRI_ROLE_LOGITS, dtype, "logits.grad", count, vocabulary, padded, 0);
     hri_node_append(job, HRI_OP_CROSS_ENTROPY, emit, &attr,
@@ -71,18 +79,16 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
       hri_node_append(job, HRI_OP_LINEAR_DX, emit, NULL,
                       (hri_operand[]){HRI_R(dlogits), HRI_R(head), HRI_W(hri_tensor_rows(job, dhidden, begin, count))},
                       3);
-    if (dw != HRI_NONE) /* with accumulation `begin` zeroed the gradient: every chunk adds */
-      hri_node_append(job, HRI_OP_LINEAR_DW, emit, NULL,
-                      (hri_operand[]){HRI_R(dlogits),
-                                      HRI_R(h),
-                                      {dw, begin == 0 && program != HRI_MICRO ? HRI_WRITE : HRI_ADD}},
-                      3);
+    if (dw != HRI_NONE)
+      hri_node_append(job, HRI_OP_LINEAR_DW, emit, NULL, (hri_operand[]){HRI_R(dlogits), HRI_R(h), {dw, access}}, 3);
+    if (db != HRI_NONE)
+      hri_node_append(job, HRI_OP_BIAS_GRADIENT, emit, NULL, (hri_operand[]){HRI_R(dlogits), {db, access}}, 2);
   }
   hri_node_append(job, HRI_OP_LOSS_SUM, emit, NULL, (hri_operand[]){HRI_R(losses), HRI_U(job->control)}, 2);
   return dhidden;
 }
 
-hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id head, uint64_t vocabulary,
+hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id bias, uint64_t vocabulary,
                             double softcap, uint32_t unit) {
   hri_emit emit = head_emit(program, unit, HRI_PHASE_GENERATE);
   uint64_t columns, padded;
@@ -98,7 +104,7 @@ hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id
   logits = make(job, emit, HRI_ROLE_LOGITS, HRI_F32, "logits", 1, vocabulary, padded, (uint16_t)HRI_IN(program));
   if (softcap > 0) raw = make(job, emit, HRI_ROLE_LOGITS, HRI_F32, "logits.raw", 1, vocabulary, padded, 0);
   hri_node_append(job, HRI_OP_LINEAR, emit, NULL,
-                  (hri_operand[]){HRI_R(row), HRI_R(head), HRI_ABSENT, HRI_W(raw == HRI_NONE ? logits : raw)}, 4);
+                  (hri_operand[]){HRI_R(row), HRI_R(head), HRI_R(bias), HRI_W(raw == HRI_NONE ? logits : raw)}, 4);
   if (raw != HRI_NONE)
     hri_node_append(job, HRI_OP_SOFTCAP, emit, &(hri_attr){.f = {softcap}}, (hri_operand[]){HRI_R(raw), HRI_W(logits)},
                     2);

@@ -42,12 +42,13 @@ hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options,
 
 /* Loss head of one program, unrolled over chunks of `chunk` tokens: logits, cross entropy and, with a gradient,
  * d-logits, dW and d-hidden, all in the loss phase, so that only one chunk of logits ever lives. Returns the gradient
- * of `hidden` (HRI_NONE without gradient). softcap: the logits' (0: none); smoothing: of the labels, with a gradient
+ * of `hidden` (HRI_NONE without gradient). bias: the head's, or HRI_NONE. softcap: the logits' (0: none); smoothing: of the labels, with a gradient
  * only (an evaluation's loss is not smoothed). */
-hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id targets, uint64_t vocabulary,
-                     double softcap, double smoothing, uint32_t unit, bool with_gradient, uint64_t chunk);
+hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id bias, hri_id targets,
+                     uint64_t vocabulary, double softcap, double smoothing, uint32_t unit, bool with_gradient,
+                     uint64_t chunk);
 /* Logits of the last valid row, for generation; returns the logits tensor [1, V]. */
-hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id head, uint64_t vocabulary,
+hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id bias, uint64_t vocabulary,
                             double softcap, uint32_t unit);
 
 /* Reverse mode over the forward nodes of `program`, starting from the gradient of `hidden`. */

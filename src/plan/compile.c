@@ -57,11 +57,13 @@ static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forw
     gradients[kind] = HRI_NONE;
     if (!f->present) continue;
     if (kind == HRI_PREFILL || kind == HRI_DECODE) {
-      hri_id logits = hri_pass_last_logits(job, kind, f->hidden, f->head, f->vocabulary, f->logit_softcap, f->unit);
+      hri_id logits =
+          hri_pass_last_logits(job, kind, f->hidden, f->head, f->head_bias, f->vocabulary, f->logit_softcap, f->unit);
       *(kind == HRI_PREFILL ? &job->generate_logits : &job->decode_logits) = logits;
     } else {
-      gradients[kind] = hri_pass_head(job, kind, f->hidden, f->head, f->targets, f->vocabulary, f->logit_softcap,
-                                      spec->label_smoothing, f->unit, f->with_gradient, hri_loss_chunk(spec));
+      gradients[kind] =
+          hri_pass_head(job, kind, f->hidden, f->head, f->head_bias, f->targets, f->vocabulary, f->logit_softcap,
+                        spec->label_smoothing, f->unit, f->with_gradient, hri_loss_chunk(spec));
     }
   }
 }

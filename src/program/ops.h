@@ -30,8 +30,9 @@
   /* norm: i0 hr_norm, f0 epsilon, f1 what is added to the weight (rms only) */                             \
   X(NORM, "norm", "RRrrwWW")               /* x, w[C], b?, residual?, sum?, y, stats[M,1|2] */              \
   X(NORM_BACKWARD, "norm_backward", "RRRRrWaa") /* dy, x, stats, w, extra?, dx, dw?, db? */                 \
-  /* rms norm of each q and k head: i0 H, i1 K, i2 D, f0 epsilon, f1 what is added to the weights */        \
-  X(HEAD_NORM, "head_norm", "RRRWW")       /* qkv[M,(H+2K)D], wq[D], wk[D], y (v copied), stats[M,H+K] */   \
+  /* rms norm of each q and k head: i0 H, i1 K, i2 D, i3 size E of keys and values (0: D), f0 epsilon, f1 what is added \
+     to the weights. H = K = 1 with the sizes of all heads norms them at once */                            \
+  X(HEAD_NORM, "head_norm", "RRRWW")       /* qkv[M,HD+2KE], wq[D], wk[E], y (v copied), stats[M,H+K] */     \
   X(HEAD_NORM_BACKWARD, "head_norm_backward", "RRRRRWaa") /* dy, qkv, stats, wq, wk, dqkv, dwq?, dwk? */    \
   /* DoRA: i0 to i2 rows of the parts of w (columns of the parts of z), i3 a bit for each part that has magnitudes; of       \
      those the magnitudes m and lengths stand side by side. A part's length is |w_i + f_k b_i a|, of its rows i, and no \

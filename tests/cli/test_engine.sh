@@ -36,6 +36,10 @@ run plan gpt2-124m --device a100-80 --snapshot x.pickle; refuses 2; expect_err '
 
 # What there are no rules for is refused by name.
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer lion; refuses 2; expect_err 'optimizer'
+for model in gemma-2b smollm3-3b granite-3.1-2b olmo-2-1b stablelm-3b phi-2; do
+  run plan "$model" --device h200 --engine pytorch; refuses 2; expect_err 'no rules for the family'
+done
+run plan phi-2 --device h200 --json; expect_json '"engines" not in d'
 run plan llama-3.2-1b --engine pytorch; refuses 2; expect_err "NVIDIA"
 run plan llama-3.2-1b --device t4 --engine pytorch; refuses 2; expect_err '8\.0'
 run plan gpt2-124m --device a100-80 --engine pytorch --auto; refuses 2; expect_err -- '--auto'

@@ -33,7 +33,7 @@ import reference
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 CASE_BYTES_MAX = 640_000
-TOTAL_BYTES_MAX = 5 << 20
+TOTAL_BYTES_MAX = 6 << 20
 UNIT_ROUNDOFF = 2.0 ** -24  # no float32 result can be asked to be nearer than its own rounding
 PROMPT_LENGTH, CONTINUATION_LENGTH = 5, 12
 SGD_STEPS, STEPS = 5, 10
@@ -137,6 +137,53 @@ CASES = {
                    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
                    "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0},
                                        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}},
+    },
+    "gemma": {  # one key head, a token without gradient; scores by the head size, no caps
+        "seed": 213, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "masked_prompts": True, "few_runs": True,
+        "config": {"model_type": "gemma", "hidden_size": 20, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 8,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-6, "pad_token_id": 5},
+    },
+    "llama-gelu": {  # gated by the exact GELU
+        "seed": 214, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "llama", "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "hidden_act": "gelu"},
+    },
+    "gpt2-relu": {  # a wide MLP: the jumps of the slope are many, and no one of them decides the error in bf16
+        "seed": 218, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "gpt2", "n_embd": 20, "n_head": 2, "n_inner": 96, "n_layer": 2, "vocab_size": 43, "n_positions": 24,
+                   "activation_function": "relu"},
+    },
+    "smollm3": {  # tied; of three layers the second is not rotated
+        "seed": 221, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "masked_prompts": True, "few_runs": True,
+        "config": {"model_type": "smollm3", "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
+                   "intermediate_size": 23, "num_hidden_layers": 3, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-6, "no_rope_layer_interval": 2, "pad_token_id": None},
+    },
+    "granite": {  # factors on embeddings, scores, residuals and logits
+        "seed": 242, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "granite", "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "embedding_multiplier": 3.3, "attention_multiplier": 0.3,
+                   "residual_multiplier": 0.6, "logits_scaling": 1.5},
+    },
+    "olmo2": {  # norms behind attention and MLP alone, of all query heads at once and of all key heads
+        "seed": 243, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "few_runs": True,
+        "config": {"model_type": "olmo2", "hidden_size": 20, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-6, "pad_token_id": 5},
+    },
+    "stablelm": {  # layer norms, biases of q, k and v, 2 of 8 of a head are rotated
+        "seed": 224, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "stablelm", "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37,
+                   "use_qkv_bias": True},
+    },
+    "phi": {  # attention and MLP side by side, biases everywhere, of the head too; half of a head is rotated
+        "seed": 225, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "masked_prompts": True, "few_runs": True,
+        "config": {"model_type": "phi", "hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 31,
+                   "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37},
     },
 }
 
@@ -349,12 +396,20 @@ class Case:
                 rope.get("rope_type") == "longrope" and length > rope["original_max_position_embeddings"])
 
     def no_gradient(self):
-        """Elements whose gradient is zero in exact arithmetic: GPT-2's key biases shift all scores of a query alike."""
+        """Elements whose gradient is zero in exact arithmetic: key biases shift all scores of a query alike, but for what RoPE turns."""
         if self.config["model_type"] != "gpt2":
-            return []
+            return self.unrotated_biases()
         size = self.config["n_embd"]
         return [{"name": f"transformer.h.{layer}.attn.c_attn.bias", "begin": size, "end": 2 * size}
                 for layer in range(self.config["n_layer"])]
+
+    def unrotated_biases(self):
+        config = self.config
+        dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        rotated = int(dim * config["rope_parameters"].get("partial_rotary_factor", 1))
+        names = [f"model.layers.{layer}.self_attn.k_proj.bias" for layer in range(config["num_hidden_layers"])]
+        return [{"name": name, "begin": head * dim + rotated, "end": (head + 1) * dim}
+                for name in names if name in self.weights and rotated < dim for head in range(config["num_key_value_heads"])]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

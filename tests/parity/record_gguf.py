@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records tests/gguf: what the packages gguf, transformers and tokenizers make of small models.
 
-    build/venv/bin/python tests/parity/record_gguf.py          (needs gguf besides scripts/requirements.txt)
+    build/venv/bin/python tests/parity/record_gguf.py [FAMILY ...]
 
 types.gguf, types.safetensors   random blocks of every type that is decoded, and the values the gguf package gives them
 encode.safetensors              values, and what the package makes of them as F16, BF16, Q8_0, Q5_1, Q5_0 and Q4_0
@@ -137,10 +137,19 @@ FAMILIES = {
                              long_factor=[1.0, 2.0, 3.0, 4.25]))),
     "gemma2": transformers.Gemma2Config(**sizes(head_dim=6, sliding_window=5, query_pre_attn_scalar=6)),
     "gemma3": transformers.Gemma3TextConfig(**sizes(num_hidden_layers=6, head_dim=6, sliding_window=5, query_pre_attn_scalar=6)),
+    "gemma": transformers.GemmaConfig(**sizes(head_dim=6)),
+    "smollm3": transformers.SmolLM3Config(**sizes(num_hidden_layers=4)),
+    "granite": transformers.GraniteConfig(**sizes(embedding_multiplier=12.0, residual_multiplier=0.25, attention_multiplier=0.5,
+                                                  logits_scaling=8.0)),
+    "olmo2": transformers.Olmo2Config(**sizes()),
+    "stablelm": transformers.StableLmConfig(**sizes(hidden_size=48, use_qkv_bias=True)),
+    "stablelm-parallel": transformers.StableLmConfig(**sizes(hidden_size=48, use_parallel_residual=True)),
+    "phi": transformers.PhiConfig(**sizes(num_key_value_heads=6, resid_pdrop=0.0)),
     "gpt2": transformers.GPT2Config(vocab_size=37, n_embd=24, n_layer=2, n_head=6, n_positions=64, n_inner=32, bos_token_id=1,
                                     eos_token_id=2, embd_pdrop=0, attn_pdrop=0, resid_pdrop=0),
 }
-ARCHITECTURE = {"mistral": "llama", "gemma3_text": "gemma3"}
+ARCHITECTURE = {"mistral": "llama", "gemma3_text": "gemma3", "phi": "phi2"}
+PERMUTED = ("llama", "smollm3", "granite")
 
 
 def permute(weight, heads):
@@ -165,10 +174,20 @@ def put_keys(writer, config, architecture):
     parameters = parameters.get("full_attention", parameters)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if architecture in ("stablelm", "phi2"):
+        writer.add_layer_norm_eps(config.layer_norm_eps)
+    else:
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if architecture == "stablelm":
+        writer.add_parallel_residual(config.use_parallel_residual)
+    if architecture == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
     writer.add_rope_freq_base(parameters["rope_theta"])
-    writer.add_rope_dimension_count(head_size)
-    if head_size * heads != config.hidden_size or architecture in ("qwen3", "gemma2", "gemma3"):
+    writer.add_rope_dimension_count(int(head_size * parameters.get("partial_rotary_factor", 1)))
+    if head_size * heads != config.hidden_size or architecture in ("qwen3", "gemma", "gemma2", "gemma3"):
         writer.add_key_length(head_size)
         writer.add_value_length(head_size)
     if getattr(config, "sliding_window", None) and architecture != "qwen2":
@@ -214,9 +233,9 @@ def put_weights(writer, config, model, architecture):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         value = value.float().numpy()
-        if architecture == "llama" and "q_proj" in name:
+        if architecture in PERMUTED and "q_proj" in name:
             value = permute(value, config.num_attention_heads)
-        if architecture == "llama" and "k_proj" in name:
+        if architecture in PERMUTED and "k_proj" in name:
             value = permute(value, config.num_key_value_heads)
         if architecture == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             value = value.T
@@ -225,8 +244,10 @@ def put_weights(writer, config, model, architecture):
         writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), np.ascontiguousarray(value))
 
 
-def record_families():
+def record_families(wanted=()):
     for name, config in FAMILIES.items():
+        if wanted and name not in wanted:
+            continue
         directory = HERE / name
         shutil.rmtree(directory, ignore_errors=True)
         torch.manual_seed(3)
@@ -340,10 +361,14 @@ def record_gemma():
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ggml", help="a checkout of ggml-org/ggml: records search.safetensors anew, and nothing else")
-    ggml = parser.parse_args().ggml
+    parser.add_argument("families", nargs="*", help="records these families alone")
+    ggml, families = parser.parse_args().ggml, parser.parse_args().families
     HERE.mkdir(exist_ok=True)
     if ggml:
         record_search(ggml)
+        raise SystemExit
+    if families:
+        record_families(families)
         raise SystemExit
     record_types()
     record_encode()

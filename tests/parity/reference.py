@@ -74,6 +74,18 @@ def gelu_new(x):
     return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
+def activation(name, x):
+    if name in ("silu", "swish"):
+        return x / (1 + torch.exp(-x))
+    if name in ("gelu_new", "gelu_pytorch_tanh"):
+        return gelu_new(x)
+    if name == "gelu":
+        return 0.5 * x * torch.special.erfc(-x / math.sqrt(2.0))
+    if name == "relu":
+        return torch.where(x > 0, x, torch.zeros_like(x))
+    raise ValueError(f"activation {name}")
+
+
 def gpt2(config, params, ids, positions, allowed):
     """Conv1D weights are [in,out]; the head is wte, or lm_head where there is one beside."""
     def at(name):
@@ -90,7 +102,7 @@ def gpt2(config, params, ids, positions, allowed):
         q, k, v = (part.unflatten(-1, (heads, -1)) for part in qkv.chunk(3, dim=-1))
         x = x + attention(q, k, v, allowed) @ h("attn.c_proj.weight") + h("attn.c_proj.bias")
         y = layer_norm(x, h("ln_2.weight"), h("ln_2.bias"), eps)
-        y = gelu_new(y @ h("mlp.c_fc.weight") + h("mlp.c_fc.bias"))
+        y = activation(config["activation_function"], y @ h("mlp.c_fc.weight") + h("mlp.c_fc.bias"))
         x = x + y @ h("mlp.c_proj.weight") + h("mlp.c_proj.bias")
     x = layer_norm(x, at("ln_f.weight"), at("ln_f.bias"), eps)
     return x @ params.get("lm_head.weight", at("wte.weight")).T
@@ -168,13 +180,17 @@ def sliding_layers(config):
 
 
 def decoder(config, params, ids, positions, doc_start, longest):
-    """llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3. Linear weights are [out,in]; biases and norms of heads where the
-    parameters hold them."""
-    gemma = config["model_type"].startswith("gemma")
+    """The families with rotary positions. Linear weights are [out,in]; biases, norms of heads, and what is normed before and behind
+    attention and MLP, where the parameters hold them. Attention and MLP side by side read one norm."""
+    family = config["model_type"]
+    gemma = family.startswith("gemma")
+    four_norms = family in ("gemma2", "gemma3_text")
     embedding = params["model.embed_tokens.weight"]
-    heads, kv_heads, eps = config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
+    heads, kv_heads, eps = config["num_attention_heads"], config["num_key_value_heads"], config.get("rms_norm_eps") or config["layer_norm_eps"]
     dim = config.get("head_dim") or config["hidden_size"] // heads
-    scale = config["query_pre_attn_scalar"] ** -0.5 if gemma else None
+    scale = config["query_pre_attn_scalar"] ** -0.5 if four_norms else config.get("attention_multiplier")
+    act = config["hidden_activation"] if four_norms else config["hidden_act"]
+    share = config.get("residual_multiplier", 1)
     parameters = config["rope_parameters"]
     sliding = sliding_layers(config)
     masks = [attention_allowed(doc_start, config["sliding_window"] if slides else None) for slides in (False, True)] if any(sliding) \
@@ -185,33 +201,58 @@ def decoder(config, params, ids, positions, doc_start, longest):
         return y + params[name + ".bias"] if name + ".bias" in params else y
 
     def norm(x, name):
-        return rms_norm(x, params[name + ".weight"] + 1 if gemma else params[name + ".weight"], eps)
+        weight = params[name + ".weight"] + 1 if gemma else params[name + ".weight"]
+        return layer_norm(x, weight, params[name + ".bias"], eps) if name + ".bias" in params else rms_norm(x, weight, eps)
 
     def projected(x, name, parts, fused, sizes):
         if name + fused + ".weight" in params:
             return linear(x, name + fused).split(sizes, dim=-1)
         return [linear(x, name + part) for part in parts]
 
+    def normed_heads(x, name):
+        """[N,T,heads*D] -> [N,T,heads,D], normed head by head or all at once, by the length of the weight."""
+        weight = params.get(name + ".weight")
+        if weight is not None and len(weight) != dim:
+            x, weight = norm(x, name), None
+        x = x.unflatten(-1, (-1, dim))
+        return x if weight is None else norm(x, name)
+
+    def attend(y, layer, name):
+        q, k, v = projected(y, name, ("q_proj", "k_proj", "v_proj"), "qkv_proj", [heads * dim, kv_heads * dim, kv_heads * dim])
+        q, k, v = normed_heads(q, name + "q_norm"), normed_heads(k, name + "k_norm"), v.unflatten(-1, (-1, dim))
+        if config.get("no_rope_layers", [1] * (layer + 1))[layer]:
+            rope = parameters["sliding_attention" if sliding[layer] else "full_attention"] if "full_attention" in parameters else parameters
+            frequency, factor = rope_frequencies(config, rope, longest, embedding.dtype)
+            angle = positions.to(embedding.dtype)[..., None] * frequency
+            q, k = rotate(q, angle, factor), rotate(k, angle, factor)
+        y = attention(q, k, v, masks[sliding[layer]], scale, config.get("attn_logit_softcapping"))
+        return linear(y, name + ("dense" if family == "phi" else "o_proj"))
+
+    def feed_forward(y, name):
+        if family == "phi":
+            return linear(activation(act, linear(y, name + "fc1")), name + "fc2")
+        gate, up = projected(y, name, ("gate_proj", "up_proj"), "gate_up_proj", config["intermediate_size"])
+        return linear(activation(act, gate) * up, name + "down_proj")
+
     x = torch.nn.functional.embedding(ids, embedding, padding_idx=config.get("pad_token_id"))
-    if gemma:
-        x = x * math.sqrt(config["hidden_size"])
+    x = x * (math.sqrt(config["hidden_size"]) if gemma else config.get("embedding_multiplier", 1))
     for layer in range(config["num_hidden_layers"]):
         name = f"model.layers.{layer}."
+        if family == "olmo2":
+            x = x + norm(attend(x, layer, name + "self_attn."), name + "post_attention_layernorm")
+            x = x + norm(feed_forward(x, name + "mlp."), name + "post_feedforward_layernorm")
+            continue
         y = norm(x, name + "input_layernorm")
-        sizes = [heads * dim, kv_heads * dim, kv_heads * dim]
-        q, k, v = (part.unflatten(-1, (-1, dim))
-                   for part in projected(y, name + "self_attn.", ("q_proj", "k_proj", "v_proj"), "qkv_proj", sizes))
-        if name + "self_attn.q_norm.weight" in params:
-            q, k = norm(q, name + "self_attn.q_norm"), norm(k, name + "self_attn.k_norm")
-        rope = parameters["sliding_attention" if sliding[layer] else "full_attention"] if "full_attention" in parameters else parameters
-        frequency, factor = rope_frequencies(config, rope, longest, embedding.dtype)
-        angle = positions.to(embedding.dtype)[..., None] * frequency
-        y = attention(rotate(q, angle, factor), rotate(k, angle, factor), v, masks[sliding[layer]], scale, config.get("attn_logit_softcapping"))
-        y = linear(y, name + "self_attn.o_proj")
-        x = x + (norm(y, name + "post_attention_layernorm") if gemma else y)
-        y = norm(x, name + ("pre_feedforward_layernorm" if gemma else "post_attention_layernorm"))
-        gate, up = projected(y, name + "mlp.", ("gate_proj", "up_proj"), "gate_up_proj", config["intermediate_size"])
-        y = linear((gelu_new(gate) if gemma else gate / (1 + torch.exp(-gate))) * up, name + "mlp.down_proj")
-        x = x + (norm(y, name + "post_feedforward_layernorm") if gemma else y)
-    x = norm(x, "model.norm")
-    return capped(x @ params.get("lm_head.weight", embedding).T, config.get("final_logit_softcapping"))
+        if family == "phi" or config.get("use_parallel_residual"):
+            x = x + attend(y, layer, name + "self_attn.") + feed_forward(y, name + "mlp.")
+            continue
+        y = attend(y, layer, name + "self_attn.")
+        x = x + share * (norm(y, name + "post_attention_layernorm") if four_norms else y)
+        y = norm(x, name + ("pre_feedforward_layernorm" if four_norms else "post_attention_layernorm"))
+        y = feed_forward(y, name + "mlp.")
+        x = x + share * (norm(y, name + "post_feedforward_layernorm") if four_norms else y)
+    x = norm(x, "model.final_layernorm" if family == "phi" else "model.norm")
+    logits = x @ params.get("lm_head.weight", embedding).T
+    if "lm_head.bias" in params:
+        logits = logits + params["lm_head.bias"]
+    return capped(logits / config.get("logits_scaling", 1), config.get("final_logit_softcapping"))

@@ -72,7 +72,7 @@ static void random_model(dice *d, hr_model *m) {
   m->kv_head_count = heads;
   m->head_count = heads * group;
   if (m->family == HR_FAMILY_GPT2) m->kv_head_count = m->head_count;
-  m->hidden_size = m->family == HR_FAMILY_GPT2 ? m->head_count * m->head_size : 2 + roll(d, 40);
+  m->hidden_size = random_hidden_is_heads(m) ? m->head_count * m->head_size : 2 + roll(d, 40);
   m->mlp_size = 1 + roll(d, 90);
   m->vocabulary_size = 3 + roll(d, 300);
   m->tied_embeddings = m->family == HR_FAMILY_GPT2 || roll(d, 2);

@@ -20,7 +20,9 @@ enum { PARITY_FACTOR = 4 };
 
 static const char *const parity_cases[] = {"gpt2-a",      "llama-a", "llama-b",    "llama-c",       "llama-packed",
                                            "gpt2-packed", "mistral", "qwen2-yarn", "qwen3-dynamic", "phi3-short",
-                                           "phi3-long",   "gemma2",  "gemma3"};
+                                           "phi3-long",   "gemma2",  "gemma3",     "gemma",         "llama-gelu",
+                                           "gpt2-relu",   "smollm3", "granite",    "olmo2",         "stablelm",
+                                           "phi"};
 enum { PARITY_CASES = sizeof parity_cases / sizeof *parity_cases };
 
 typedef struct parity_block {
@@ -222,30 +224,31 @@ static inline void parity_within(const parity_case *c, parity_margin *margin, co
 
 static inline double parity_relative(double x, double truth) { return fabs(x - truth) / fabs(truth); }
 
-/* L2(x - truth) / L2(truth - from), from 0 when NULL; elements of [skip_begin, skip_end) take no part. */
-static inline double parity_distance(const double *x, const double *truth, const double *from, uint64_t count,
-                                     uint64_t skip_begin, uint64_t skip_end) {
+/* L2(x - truth) / L2(truth - from), from 0 when NULL. */
+static inline double parity_distance(const double *x, const double *truth, const double *from, uint64_t count) {
   double off = 0, size = 0;
   for (uint64_t i = 0; i < count; i++) {
     double d = x[i] - truth[i], s = truth[i] - (from ? from[i] : 0);
-    if (i >= skip_begin && i < skip_end) continue;
     off += d * d;
     size += s * s;
   }
   return sqrt(off) / sqrt(size);
 }
 
-/* The elements of a tensor whose true gradient is zero (`no_gradient`); an empty range for others. */
-static inline void parity_no_gradient(const parity_case *c, const char *name, uint64_t *begin, uint64_t *end) {
+/* Takes the elements of a tensor whose true gradient is zero (`no_gradient`, which may list several ranges) out of the
+ * comparison: they become what they were before the training. */
+static inline void parity_leave_out(const parity_case *c, const char *name, double *got, double *truth,
+                                    const double *from) {
   hri_json list = parity_at(c, "no_gradient");
-  *begin = *end = 0;
   for (uint64_t i = 0; i < hri_json_count(&list); i++) {
     hri_json item = hri_json_item(&list, i);
     const char *its_name;
+    uint64_t begin = 0, end = 0;
     HOLDS(hri_json_get_string(&item, "name", &its_name, error));
     if (strcmp(its_name, name) != 0) continue;
-    HOLDS(hri_json_get_u64(&item, "begin", 0, UINT32_MAX, begin, error));
-    HOLDS(hri_json_get_u64(&item, "end", 0, UINT32_MAX, end, error));
+    HOLDS(hri_json_get_u64(&item, "begin", 0, UINT32_MAX, &begin, error));
+    HOLDS(hri_json_get_u64(&item, "end", 0, UINT32_MAX, &end, error));
+    for (uint64_t k = begin; k < end; k++) got[k] = truth[k] = from[k];
   }
 }
 

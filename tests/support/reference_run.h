@@ -154,14 +154,15 @@ static void RUN(head_norm)(RUN(memory) * m, const hri_node *node) {
   const int64_t *i = node->attr.i;
   RUN_REF(head_norm)(RUN(out)(m, node, 3), RUN(out)(m, node, 4), RUN(in)(m, node, 0), RUN(in)(m, node, 1),
                      RUN(in)(m, node, 2), (RUN_REAL)node->attr.f[1], (RUN_REAL)node->attr.f[0], RUN(rows)(m, node, 0),
-                     i[0], i[1], i[2]);
+                     i[0], i[1], i[2], hri_head_norm_key_size(node));
 }
 
 static void RUN(head_norm_backward)(RUN(memory) * m, const hri_node *node) {
   const int64_t *i = node->attr.i;
   RUN_REF(head_norm_backward)(RUN(out)(m, node, 5), RUN(sum)(m, node, 6), RUN(sum)(m, node, 7), RUN(in)(m, node, 0),
                               RUN(in)(m, node, 1), RUN(in)(m, node, 2), RUN(in)(m, node, 3), RUN(in)(m, node, 4),
-                              (RUN_REAL)node->attr.f[1], RUN(rows)(m, node, 0), i[0], i[1], i[2]);
+                              (RUN_REAL)node->attr.f[1], RUN(rows)(m, node, 0), i[0], i[1], i[2],
+                              hri_head_norm_key_size(node));
 }
 
 static hri_attention_shape RUN(shape)(const RUN(memory) * m, const hri_node *node) {

@@ -203,12 +203,12 @@ static void tiny_norm_backward(tiny_call *c) {
 static void tiny_head_norm(tiny_call *c) {
   const hri_attr *a = &c->node->attr;
   hri_ref_head_norm(V(3), tiny_or_spare(c, 4, 0, ROWS(0) * (a->i[0] + a->i[1])), V(0), V(1), V(2), a->f[1], a->f[0],
-                    ROWS(0), a->i[0], a->i[1], a->i[2]);
+                    ROWS(0), a->i[0], a->i[1], a->i[2], hri_head_norm_key_size(c->node));
 }
 static void tiny_head_norm_backward(tiny_call *c) {
   const hri_attr *a = &c->node->attr;
   hri_ref_head_norm_backward(V(5), V(6), V(7), V(0), V(1), V(2), V(3), V(4), a->f[1], ROWS(0), a->i[0], a->i[1],
-                             a->i[2]);
+                             a->i[2], hri_head_norm_key_size(c->node));
 }
 /* Part by part, as the node's numbers say; of DORA_BEGIN only what is missing. */
 static void tiny_lengths(tiny_call *c) {

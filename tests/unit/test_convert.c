@@ -28,8 +28,13 @@
 
 static const char *scratch;
 
-static const char *const families[] = {"llama", "llama-biases", "llama-llama3",  "llama-yarn", "mistral", "qwen2",
-                                       "qwen3", "phi3",         "phi3-longrope", "gemma2",     "gemma3",  "gpt2"};
+static const char *const families[] = {"llama",      "llama-biases", "llama-llama3",
+                                       "llama-yarn", "mistral",      "qwen2",
+                                       "qwen3",      "phi3",         "phi3-longrope",
+                                       "gemma2",     "gemma3",       "gpt2",
+                                       "gemma",      "smollm3",      "granite",
+                                       "olmo2",      "stablelm",     "stablelm-parallel",
+                                       "phi"};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* path_of has few buffers; these stay. */

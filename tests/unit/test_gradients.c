@@ -115,7 +115,8 @@ typedef struct tiny {
   float *values[MOST_PARAMS]; /* per parameter: stored elements */
   input inputs[MOST_INPUTS];
   uint32_t input_count;
-  hri_id hidden, head, targets, dy; /* dy: gradient of hidden given from outside; HRI_NONE with a loss head */
+  hri_id hidden, head, head_bias, targets,
+      dy; /* dy: gradient of hidden given from outside; HRI_NONE with a loss head */
   uint64_t vocabulary;
   double softcap;   /* of the logits; 0: none */
   double smoothing; /* of the labels */
@@ -142,7 +143,7 @@ static void tiny_open(tiny *t, uint64_t seed, uint32_t accumulate) {
   t->spec.accumulate = accumulate;
   t->seed = seed;
   t->program = accumulate > 1 ? HRI_MICRO : HRI_STEP;
-  t->hidden = t->head = t->targets = t->dy = HRI_NONE;
+  t->hidden = t->head = t->head_bias = t->targets = t->dy = HRI_NONE;
   t->emit = (hri_emit){.program = t->program,
                        .lane = HRI_COMPUTE,
                        .phase = HRI_PHASE_FORWARD,
@@ -356,8 +357,8 @@ static void compile(tiny *t, const way *w, const hri_backend *backend) {
   uint8_t levels[1] = {HR_LEVEL_BLOCK};
   hri_id gradient = t->dy;
   if (t->head != HRI_NONE)
-    gradient = hri_pass_head(&t->job, t->program, t->hidden, t->head, t->targets, t->vocabulary, t->softcap,
-                             t->smoothing, 0, true, w->chunk);
+    gradient = hri_pass_head(&t->job, t->program, t->hidden, t->head, t->head_bias, t->targets, t->vocabulary,
+                             t->softcap, t->smoothing, 0, true, w->chunk);
   checked(t, "head");
   HOLDS(hri_pass_autodiff(&t->job, t->program, t->hidden, gradient, w->accumulate > 1, error));
   checked(t, "autodiff");
@@ -749,7 +750,7 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   build(&forward, shape);
   finish_forward(&forward);
   if (forward.head != HRI_NONE)
-    (void)hri_pass_head(&forward.job, forward.program, forward.hidden, forward.head, forward.targets,
+    (void)hri_pass_head(&forward.job, forward.program, forward.hidden, forward.head, forward.head_bias, forward.targets,
                         forward.vocabulary, forward.softcap, forward.smoothing, 0, false, 0);
   smooth(&forward);
   differences_open(&d, &forward);
@@ -1027,6 +1028,10 @@ static void pointwise_rules(void **state) {
   HOLD(build_activation, HR_ACTIVATION_GELU_TANH, 19, 33);
   HOLD(build_activation, HR_ACTIVATION_SILU, 7, 5);
   HOLD(build_activation, HR_ACTIVATION_SILU, 1, 17);
+  HOLD(build_activation, HR_ACTIVATION_GELU, 7, 5);
+  HOLD(build_activation, HR_ACTIVATION_RELU, 5, 9);
+  HOLD(build_glu, HR_ACTIVATION_GELU, 3, 19);
+  HOLD(build_glu, HR_ACTIVATION_RELU, 7, 5);
   HOLD(build_glu, HR_ACTIVATION_SILU, 7, 5);
   HOLD(build_glu, HR_ACTIVATION_SILU, 3, 41);
   HOLD(build_glu, HR_ACTIVATION_GELU_TANH, 11, 13);
@@ -1113,15 +1118,16 @@ static void windows_and_caps(void **state) {
   HOLD(build_windowed, 2, 17, 3, 1, 10, 1, 0, 1, 5, 6, 2);
 }
 
-/* M, H, K, D, ten times what is added to the weights */
+/* M, H, K, D, ten times what is added to the weights, E (0: D) */
 static void build_head_norm(tiny *t, const void *shape) {
   const int *s = shape;
-  uint64_t m = (uint64_t)s[0], heads = (uint64_t)s[1], kv = (uint64_t)s[2], size = (uint64_t)s[3];
-  hri_attr attr = {.i = {s[1], s[2], s[3]}, .f = {1e-5, 0.1 * s[4]}};
-  hri_id x = variable(t, m, (heads + 2 * kv) * size, false), wq = weight(t, "wq", size, 0, size, false, 0.5, 0.5),
-         wk = weight(t, "wk", size, 0, size, false, -0.5, 0.5), y, stats;
+  uint64_t m = (uint64_t)s[0], heads = (uint64_t)s[1], kv = (uint64_t)s[2], size = (uint64_t)s[3],
+           keys = (uint64_t)(s[5] ? s[5] : s[3]);
+  hri_attr attr = {.i = {s[1], s[2], s[3], s[5]}, .f = {1e-5, 0.1 * s[4]}};
+  hri_id x = variable(t, m, heads * size + 2 * kv * keys, false), wq = weight(t, "wq", size, 0, size, false, 0.5, 0.5),
+         wk = weight(t, "wk", keys, 0, keys, false, -0.5, 0.5), y, stats;
   t->emit.layer = 0;
-  y = fresh(t, m, (heads + 2 * kv) * size);
+  y = fresh(t, m, heads * size + 2 * kv * keys);
   stats = fresh(t, m, heads + kv);
   node(t, HRI_OP_HEAD_NORM, &attr, (hri_operand[]){HRI_R(x), HRI_R(wq), HRI_R(wk), HRI_W(y), HRI_W(stats)}, 5);
   result(t, y);
@@ -1129,11 +1135,13 @@ static void build_head_norm(tiny *t, const void *shape) {
 
 static void head_norm_rule(void **state) {
   (void)state;
-  HOLD(build_head_norm, 7, 3, 1, 5, 0);
-  HOLD(build_head_norm, 7, 3, 1, 5, 10);
-  HOLD(build_head_norm, 1, 1, 1, 3, 0);
-  HOLD(build_head_norm, 33, 4, 2, 18, 10);
-  HOLD(build_head_norm, 70, 6, 3, 20, 0);
+  HOLD(build_head_norm, 7, 3, 1, 5, 0, 0);
+  HOLD(build_head_norm, 7, 3, 1, 5, 10, 0);
+  HOLD(build_head_norm, 1, 1, 1, 3, 0, 0);
+  HOLD(build_head_norm, 33, 4, 2, 18, 10, 0);
+  HOLD(build_head_norm, 70, 6, 3, 20, 0, 0);
+  HOLD(build_head_norm, 33, 1, 1, 18, 0, 6);
+  HOLD(build_head_norm, 7, 1, 1, 5, 10, 9);
 }
 
 static void attention_rules(void **state) {
@@ -1164,6 +1172,13 @@ static void build_head(tiny *t, const void *shape) {
   loss(t, x, head, (uint64_t)s[2]);
 }
 
+/* ... which has a bias, padded like it */
+static void build_biased_head(tiny *t, const void *shape) {
+  const int *s = shape;
+  t->head_bias = weight(t, "head_bias", (uint64_t)s[2], 0, (uint64_t)s[3], false, 0, 1);
+  build_head(t, shape);
+}
+
 /* ... and ten times the cap of the logits */
 static void build_capped_head(tiny *t, const void *shape) {
   const int *s = shape;
@@ -1187,6 +1202,8 @@ static void loss_head(void **state) {
   HOLD(build_head, 17, 9, 61, 64);
   HOLD(build_head, 1, 3, 2, 64);
   HOLD(build_head, 13, 33, 130, 192);
+  HOLD(build_biased_head, 7, 5, 3, 3);
+  HOLD(build_biased_head, 13, 33, 130, 192);
   HOLD(build_capped_head, 17, 9, 61, 64, 20);
   HOLD(build_capped_head, 13, 33, 130, 192, 7);
 }
@@ -1588,7 +1605,7 @@ static void draw_model(random_model *r, uint64_t seed) {
   m->kv_head_count = 1 + draw(seed, 3, 2);
   m->head_count = m->kv_head_count * group;
   m->head_size = 2 * (2 + draw(seed, 4, 3)); /* a layer norm of 2 columns would be a step function */
-  m->hidden_size = gpt2 ? m->head_count * m->head_size : 3 + draw(seed, 5, 10);
+  m->hidden_size = random_hidden_is_heads(m) ? m->head_count * m->head_size : 3 + draw(seed, 5, 10);
   m->mlp_size = 2 + draw(seed, 6, 12);
   m->vocabulary_size = 3 + draw(seed, 7, 40);
   m->max_positions = 16;
@@ -1596,8 +1613,9 @@ static void draw_model(random_model *r, uint64_t seed) {
   random_variations(m, draw_next, &more);
   m->eos_token = m->bos_token = m->pad_token = -1;
   job->sequence_length = 2 + draw(seed, 12, 8);
-  if (m->qk_norm && job->sequence_length < 4)
-    job->sequence_length = 4; /* tokens that see only themselves give these norms no gradient */
+  if (m->qk_norm &&
+      job->sequence_length < 6) /* tokens that see only themselves, or equal ones, give these norms no gradient */
+    job->sequence_length = 6;
   if (m->qk_norm && m->sliding_window == 1) m->sliding_window = 2;
   job->micro_batch = 1 + draw(seed, 13, 2);
   job->optimizer = HR_OPTIMIZER_SGD;
@@ -1642,6 +1660,7 @@ static void open_model(tiny *t, const random_model *r, hri_forward *forwards) {
   HOLDS(hri_build(&t->job, &t->spec, forwards, error));
   t->hidden = forwards[HRI_STEP].hidden;
   t->head = forwards[HRI_STEP].head;
+  t->head_bias = forwards[HRI_STEP].head_bias;
   t->targets = forwards[HRI_STEP].targets;
   t->vocabulary = forwards[HRI_STEP].vocabulary;
   t->softcap = forwards[HRI_STEP].logit_softcap;
@@ -1665,8 +1684,8 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   where = name;
   draw_model(&r, seed);
   open_model(&forward, &r, forwards);
-  (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.targets, forward.vocabulary,
-                      forward.softcap, forward.smoothing, 0, false, 0);
+  (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.head_bias, forward.targets,
+                      forward.vocabulary, forward.softcap, forward.smoothing, 0, false, 0);
   smooth(&forward);
   differences_open(&d, &forward);
   open_model(&t, &r, forwards);

@@ -197,17 +197,19 @@ static void norm_backward_case(const run_case *r) {
   (layer ? k->layernorm_backward : k->rmsnorm_backward)(&a);
 }
 
-/* `columns` is the size of a head; 3 heads of queries, 1 of keys and values, or 2 and 2. */
+/* `columns` is the size of a head; 3 heads of queries, 1 of keys and values, or 2 and 2, or as many with longer keys. */
 static void head_norm_case(const run_case *r) {
-  int64_t heads = r->variant ? 2 : 3, kv = r->variant ? 2 : 1, d = r->columns, n = r->rows * (heads + 2 * kv) * d;
+  int64_t heads = r->variant ? 2 : 3, kv = r->variant ? 2 : 1, d = r->columns, e = r->variant == 2 ? d + 3 : d,
+          n = r->rows * (heads * d + 2 * kv * e);
   hri_head_norm_args a = {.rows = r->rows,
                           .heads = heads,
                           .kv_heads = kv,
                           .head_size = d,
+                          .key_size = e,
                           .real = r->real,
                           .x = reals(n, r->real),
                           .wq = floats(d),
-                          .wk = floats(d),
+                          .wk = floats(e),
                           .weight_offset = 1,
                           .eps = 1e-6,
                           .y = reals(n, r->real),
@@ -217,6 +219,7 @@ static void head_norm_case(const run_case *r) {
                                    .heads = heads,
                                    .kv_heads = kv,
                                    .head_size = d,
+                                   .key_size = e,
                                    .real = r->real,
                                    .dy = reals(n, r->real),
                                    .x = a.x,
@@ -226,8 +229,8 @@ static void head_norm_case(const run_case *r) {
                                    .weight_offset = 1,
                                    .dx = reals(n, r->real),
                                    .dwq = floats(d),
-                                   .dwk = floats(d),
-                                   .scratch = scratch(hri_head_norm_backward_scratch_bytes(r->rows, d, r->threads)),
+                                   .dwk = floats(e),
+                                   .scratch = scratch(hri_head_norm_backward_scratch_bytes(r->rows, d, e, r->threads)),
                                    .team = team_of(r->threads)};
   r->l->kernels.head_norm(&a);
   r->l->kernels.head_norm_backward(&b);
@@ -274,7 +277,7 @@ static void norms_stay_inside(void **state) {
   (void)state;
   over_shapes("norm", norm_case, 4);
   over_shapes("norm backward", norm_backward_case, 4);
-  over_shapes("head norm", head_norm_case, 2);
+  over_shapes("head norm", head_norm_case, 3);
   over_shapes("dora", dora_case, 2);
 }
 
@@ -290,7 +293,7 @@ static void flat_case(const run_case *r) {
   k->softcap(y, a, 3.0f, n, r->real, team_of(r->threads));
   k->activation(kind, y, a, n, r->real, team_of(r->threads));
   k->activation_backward(kind, y, a, b, n, r->real, team_of(r->threads));
-  k->math((hri_math)(r->variant + 1), floats(n), floats(n), n);
+  k->math((hri_math)(r->variant % HRI_MATH_COUNT), floats(n), floats(n), n);
 }
 
 static void dropout_case(const run_case *r) {
@@ -355,9 +358,9 @@ static void rope_case(const run_case *r) {
 
 static void pointwise_kernels_stay_inside(void **state) {
   (void)state;
-  over_shapes("flat", flat_case, 2);
+  over_shapes("flat", flat_case, HR_ACTIVATION_COUNT);
   over_shapes("dropout", dropout_case, 2);
-  over_shapes("gated unit", gated_case, 2);
+  over_shapes("gated unit", gated_case, HR_ACTIVATION_COUNT);
   over_shapes("bias gradient", bias_case, 2);
   over_shapes("rope", rope_case, 2);
 }

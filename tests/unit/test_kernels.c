@@ -556,21 +556,26 @@ static void norm_backward_is_the_derivative(void **state) {
 /* ---- head norm ---- */
 
 typedef struct head_case {
-  int64_t rows, heads, kv_heads, size;
+  int64_t rows, heads, kv_heads, size, key_size;
   float offset;
   bool accumulate, frozen; /* frozen: no gradients of the weights */
   float *x, *wq, *wk, *dy, *stats, *dw;
 } head_case;
 
+static int64_t head_width(int64_t heads, int64_t kv_heads, int64_t size, int64_t key_size) {
+  return heads * size + 2 * kv_heads * key_size;
+}
+
 /* Output: y, stats. */
 static void run_head_norm(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const head_case *c = context;
-  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size;
+  int64_t n = c->rows * head_width(c->heads, c->kv_heads, c->size, c->key_size);
   void *x = operand(c->x, n), *y = alias ? x : unwritten(n);
   k->head_norm(&(hri_head_norm_args){.rows = c->rows,
                                      .heads = c->heads,
                                      .kv_heads = c->kv_heads,
                                      .head_size = c->size,
+                                     .key_size = c->key_size,
                                      .real = type,
                                      .x = x,
                                      .wq = c->wq,
@@ -586,15 +591,16 @@ static void run_head_norm(const hri_cpu_kernels *k, int threads, int alias, cons
 /* Output: dx, dwq, dwk. */
 static void run_head_norm_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const head_case *c = context;
-  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size;
+  int64_t n = c->rows * head_width(c->heads, c->kv_heads, c->size, c->key_size), weights = c->size + c->key_size;
   void *x = operand(c->x, n), *dy = operand(c->dy, n), *dx = alias == 0 ? unwritten(n) : alias == 1 ? dy : x;
-  memset(out + n, 0, (size_t)(2 * c->size) * sizeof *out);
-  if (c->accumulate) memcpy(out + n, c->dw, (size_t)(2 * c->size) * sizeof *out);
+  memset(out + n, 0, (size_t)weights * sizeof *out);
+  if (c->accumulate) memcpy(out + n, c->dw, (size_t)weights * sizeof *out);
   k->head_norm_backward(
       &(hri_head_norm_backward_args){.rows = c->rows,
                                      .heads = c->heads,
                                      .kv_heads = c->kv_heads,
                                      .head_size = c->size,
+                                     .key_size = c->key_size == c->size ? 0 : c->key_size, /* 0 says the same */
                                      .real = type,
                                      .dy = dy,
                                      .x = x,
@@ -606,85 +612,92 @@ static void run_head_norm_backward(const hri_cpu_kernels *k, int threads, int al
                                      .dwq = c->frozen ? NULL : out + n,
                                      .dwk = c->frozen ? NULL : out + n + c->size,
                                      .accumulate = c->accumulate,
-                                     .scratch = take(hri_head_norm_backward_scratch_bytes(c->rows, c->size, threads)),
+                                     .scratch = take(
+                                         hri_head_norm_backward_scratch_bytes(c->rows, c->size, c->key_size, threads)),
                                      .team = team_of(threads)});
   values(out, dx, n);
 }
 
 static void hold_head_norm(head_case *c) {
-  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size, stats = c->rows * (c->heads + c->kv_heads), d = c->size,
-          all = n + 2 * d;
-  pieces forward = {2, {n, stats}, 1}, backward = {3, {n, d, d}, 1};
+  int64_t d = c->size, e = c->key_size, n = c->rows * head_width(c->heads, c->kv_heads, d, e),
+          stats = c->rows * (c->heads + c->kv_heads), all = n + d + e;
+  pieces forward = {2, {n, stats}, 1}, backward = {3, {n, d, e}, 1};
   float *plain = floats(n + stats, 1.0), *plain_back = floats(all, 1.0);
   double *want = double_zeros(n + stats), *want_back = double_zeros(all), *wq = doubles(c->wq, d),
-         *wk = doubles(c->wk, d);
-  naive_head_norm(plain, plain + n, c->x, c->wq, c->wk, c->offset, 1e-6f, c->rows, c->heads, c->kv_heads, d);
+         *wk = doubles(c->wk, e);
+  naive_head_norm(plain, plain + n, c->x, c->wq, c->wk, c->offset, 1e-6f, c->rows, c->heads, c->kv_heads, d, e);
   hri_ref_head_norm(want, want + n, doubles(c->x, n), wq, wk, (double)c->offset, 1e-6, c->rows, c->heads, c->kv_heads,
-                    d);
+                    d, e);
   hold("head norm", run_head_norm, c, 2, &forward, plain, want);
   c->stats = plain + n;
-  for (int64_t i = 0; i < 2 * d; i++) {
+  for (int64_t i = 0; i < d + e; i++) {
     plain_back[n + i] = c->accumulate ? c->dw[i] : 0.0f;
     want_back[n + i] = (double)plain_back[n + i];
   }
   naive_head_norm_backward(plain_back, c->frozen ? NULL : plain_back + n, c->frozen ? NULL : plain_back + n + d, c->dy,
-                           c->x, c->stats, c->wq, c->wk, c->offset, c->rows, c->heads, c->kv_heads, d);
+                           c->x, c->stats, c->wq, c->wk, c->offset, c->rows, c->heads, c->kv_heads, d, e);
   hri_ref_head_norm_backward(want_back, c->frozen ? NULL : want_back + n, c->frozen ? NULL : want_back + n + d,
                              doubles(c->dy, n), doubles(c->x, n), doubles(c->stats, stats), wq, wk, (double)c->offset,
-                             c->rows, c->heads, c->kv_heads, d);
+                             c->rows, c->heads, c->kv_heads, d, e);
   hold("head norm backward", run_head_norm_backward, c, 3, &backward, plain_back, want_back);
 }
 
+/* The last three: all heads of queries at once, and all of keys. */
 static void head_norm_matches_the_reference(void **state) {
-  static const int64_t shapes[][4] = {{1, 1, 1, 2},  {3, 4, 2, 20},   {17, 3, 1, 40},  {65, 6, 2, 80},
-                                      {9, 2, 2, 96}, {300, 3, 1, 33}, {40, 4, 1, 256}, {33, 16, 8, 128}};
+  static const int64_t shapes[][5] = {{1, 1, 1, 2, 2},      {3, 4, 2, 20, 20},     {17, 3, 1, 40, 40},
+                                      {65, 6, 2, 80, 80},   {9, 2, 2, 96, 96},     {300, 3, 1, 33, 33},
+                                      {40, 4, 1, 256, 256}, {33, 16, 8, 128, 128}, {17, 1, 1, 60, 20},
+                                      {130, 1, 1, 6, 2},    {33, 1, 1, 384, 128}};
   (void)state;
-  for (int i = 0; i < 32; i++) {
+  for (size_t i = 0; i < 4 * sizeof shapes / sizeof *shapes; i++) {
     const int64_t *s = shapes[i / 4];
-    int64_t n = s[0] * (s[1] + 2 * s[2]) * s[3];
+    int64_t n = s[0] * head_width(s[1], s[2], s[3], s[4]);
     head_case c = {.rows = s[0],
                    .heads = s[1],
                    .kv_heads = s[2],
                    .size = s[3],
+                   .key_size = s[4],
                    .offset = i & 1 ? 1.0f : 0.0f,
                    .accumulate = i & 2,
                    .frozen = i % 4 == 3,
                    .x = floats(n, 2.0),
                    .wq = floats(s[3], 1.0),
-                   .wk = floats(s[3], 1.0),
+                   .wk = floats(s[4], 1.0),
                    .dy = floats(n, 1.0),
-                   .dw = floats(2 * s[3], 1.0)};
+                   .dw = floats(s[3] + s[4], 1.0)};
     hold_head_norm(&c);
     release_to(0);
   }
 }
 
-/* p: x [M,(H+2K)D], then the weights. */
+/* p: x [M,HD+2KE], then the weights. */
 typedef struct head_scalar {
-  int64_t rows, heads, kv_heads, size;
+  int64_t rows, heads, kv_heads, size, key_size;
   const double *dy;
 } head_scalar;
 
 static double head_norm_value(const double *p, const void *context) {
   const head_scalar *c = context;
-  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size;
+  int64_t n = c->rows * head_width(c->heads, c->kv_heads, c->size, c->key_size);
   double *y = double_zeros(n), *stats = double_zeros(c->rows * (c->heads + c->kv_heads));
-  hri_ref_head_norm(y, stats, p, p + n, p + n + c->size, 1.0, 1e-6, c->rows, c->heads, c->kv_heads, c->size);
+  hri_ref_head_norm(y, stats, p, p + n, p + n + c->size, 1.0, 1e-6, c->rows, c->heads, c->kv_heads, c->size,
+                    c->key_size);
   return dot_product(y, c->dy, n);
 }
 
 static void head_norm_backward_is_the_derivative(void **state) {
   (void)state;
-  for (int64_t size = 2; size < 40; size += 9) {
-    int64_t rows = 3, n = rows * (4 + 2 * 2) * size, all = n + 2 * size;
-    double *p = doubles(floats(all, 1.0), all), *dy = doubles(floats(n, 1.0), n), *grad = double_zeros(all);
-    double *y = double_zeros(n), *stats = double_zeros(rows * 6);
-    head_scalar c = {rows, 4, 2, size, dy};
-    hri_ref_head_norm(y, stats, p, p + n, p + n + size, 1.0, 1e-6, rows, 4, 2, size);
-    hri_ref_head_norm_backward(grad, grad + n, grad + n + size, dy, p, stats, p + n, p + n + size, 1.0, rows, 4, 2,
-                               size);
-    check_gradient("head norm", head_norm_value, &c, p, grad, all, size_of_sum(y, dy, n));
-  }
+  for (int64_t size = 2; size < 40; size += 9)
+    for (int64_t key_size = size; key_size <= size + 3; key_size += 3) {
+      int64_t rows = 3, n = rows * head_width(4, 2, size, key_size), all = n + size + key_size;
+      double *p = doubles(floats(all, 1.0), all), *dy = doubles(floats(n, 1.0), n), *grad = double_zeros(all);
+      double *y = double_zeros(n), *stats = double_zeros(rows * 6);
+      head_scalar c = {rows, 4, 2, size, key_size, dy};
+      hri_ref_head_norm(y, stats, p, p + n, p + n + size, 1.0, 1e-6, rows, 4, 2, size, key_size);
+      hri_ref_head_norm_backward(grad, grad + n, grad + n + size, dy, p, stats, p + n, p + n + size, 1.0, rows, 4, 2,
+                                 size, key_size);
+      check_gradient("head norm", head_norm_value, &c, p, grad, all, size_of_sum(y, dy, n));
+    }
 }
 
 /* ---- DoRA ---- */
@@ -910,10 +923,12 @@ static void add_and_scale_match_the_reference(void **state) {
 
 static void activations_match_the_reference(void **state) {
   (void)state;
-  for (int i = 0; i < 4 * FLAT_SIZES; i++) {
-    int64_t n = flat_sizes[i / 4];
-    double range = i & 2 ? 1.0 : 8.0; /* the small range tells errors near 0 apart; farther out see the next test */
-    flat_case c = {.kind = i & 1 ? HR_ACTIVATION_SILU : HR_ACTIVATION_GELU_TANH,
+  for (int i = 0; i < 2 * HR_ACTIVATION_COUNT * FLAT_SIZES; i++) {
+    int64_t n = flat_sizes[i / (2 * HR_ACTIVATION_COUNT)];
+    double range = i / HR_ACTIVATION_COUNT % 2
+                       ? 1.0
+                       : 8.0; /* the small range tells errors near 0 apart; farther out see the next test */
+    flat_case c = {.kind = (hr_activation)(i % HR_ACTIVATION_COUNT),
                    .n = n,
                    .a = floats(n, range),
                    .b = floats(n, 1.0)};
@@ -1150,7 +1165,7 @@ static void activations_at_the_extremes(void **state) {
   for (int i = 0; i < 8; i++) ones[i] = 1.0f;
   gradient = operand(ones, 8);
   for (int i = 0; i < isa_count; i++)
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind < HR_ACTIVATION_COUNT; kind++) {
       isas[i].kernels.activation((hr_activation)kind, result, input, 8, type, NULL);
       values(y, result, 8);
       isas[i].kernels.activation_backward((hr_activation)kind, result, gradient, input, 8, type, NULL);
@@ -1160,7 +1175,7 @@ static void activations_at_the_extremes(void **state) {
         if (fabsf(x[j]) < 1e19f) assert_true(fabs((double)d[j] - (x[j] > 0 ? 1.0 : 0.0)) <= 1e-20);
       }
       assert_true(isnan(y[6]) && isnan(d[6]));
-      assert_true(y[7] == 0.0f && d[7] == 0.5f);
+      assert_true(y[7] == 0.0f && d[7] == (kind == HR_ACTIVATION_RELU ? 0.0f : 0.5f));
     }
 }
 
@@ -1184,9 +1199,10 @@ static void run_glu_backward(const hri_cpu_kernels *k, int threads, int alias, c
 static void glu_matches_the_reference(void **state) {
   static const int64_t shapes[][2] = {{1, 1}, {3, 17}, {17, 3}, {257, 96}, {9, 1000}};
   (void)state;
-  for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
-    int64_t rows = shapes[i / 2][0], width = shapes[i / 2][1], n = rows * width;
-    flat_case c = {.kind = (hr_activation)(i & 1),
+  for (size_t i = 0; i < HR_ACTIVATION_COUNT * sizeof shapes / sizeof *shapes; i++) {
+    const int64_t *shape = shapes[i / HR_ACTIVATION_COUNT];
+    int64_t rows = shape[0], width = shape[1], n = rows * width;
+    flat_case c = {.kind = (hr_activation)(i % HR_ACTIVATION_COUNT),
                    .rows = rows,
                    .width = width,
                    .a = floats(2 * n, 4.0),
@@ -1296,7 +1312,8 @@ static void rope_table_is_of_the_fp32_angle(void **state) {
   }
 }
 
-/* Kinds: 0, 1 activations; 2, 3 gated units; 4 rope. p: x (or gu, qkv). */
+/* Kinds: activations; GATED + those, gated units; TURNED, rope. p: x (or gu, qkv). */
+enum { GATED = HR_ACTIVATION_COUNT, TURNED = 2 * HR_ACTIVATION_COUNT };
 typedef struct flat_scalar {
   int kind;
   const double *dy, *cosines, *sines;
@@ -1306,23 +1323,24 @@ typedef struct flat_scalar {
 static double flat_value(const double *p, const void *context) {
   const flat_scalar *c = context;
   double *y = double_zeros(120);
-  if (c->kind < 2) hri_ref_activation((hr_activation)c->kind, y, p, 120);
-  if (c->kind == 2 || c->kind == 3) hri_ref_glu((hr_activation)(c->kind - 2), y, p, 4, 15);
-  if (c->kind == 4) hri_ref_rope(y, p, c->cosines, c->sines, c->position, 3, 2, 1, 10, 10, false);
-  return dot_product(y, c->dy, c->kind == 2 || c->kind == 3 ? 60 : 120);
+  bool gated = c->kind >= GATED && c->kind < TURNED;
+  if (c->kind < GATED) hri_ref_activation((hr_activation)c->kind, y, p, 120);
+  if (gated) hri_ref_glu((hr_activation)(c->kind - GATED), y, p, 4, 15);
+  if (c->kind == TURNED) hri_ref_rope(y, p, c->cosines, c->sines, c->position, 3, 2, 1, 10, 10, false);
+  return dot_product(y, c->dy, gated ? 60 : 120);
 }
 
 static void pointwise_backward_is_the_derivative(void **state) {
   double cosines[20 * 5], sines[20 * 5];
   (void)state;
   for (int i = 0; i < 100; i++) cosines[i] = cos(0.37 * i), sines[i] = sin(0.37 * i);
-  for (int kind = 0; kind < 5; kind++) {
+  for (int kind = 0; kind <= TURNED; kind++) {
     double *p = doubles(floats(120, 3.0), 120), *dy = doubles(floats(120, 1.0), 120), *grad = double_zeros(120);
     int32_t *position = integers(3, 20);
     flat_scalar c = {kind, dy, cosines, sines, position};
-    if (kind < 2) hri_ref_activation_backward((hr_activation)kind, grad, dy, p, 120);
-    if (kind == 2 || kind == 3) hri_ref_glu_backward((hr_activation)(kind - 2), grad, dy, p, 4, 15);
-    if (kind == 4) hri_ref_rope(grad, dy, cosines, sines, position, 3, 2, 1, 10, 10, true);
+    if (kind < GATED) hri_ref_activation_backward((hr_activation)kind, grad, dy, p, 120);
+    if (kind >= GATED && kind < TURNED) hri_ref_glu_backward((hr_activation)(kind - GATED), grad, dy, p, 4, 15);
+    if (kind == TURNED) hri_ref_rope(grad, dy, cosines, sines, position, 3, 2, 1, 10, 10, true);
     check_gradient("pointwise", flat_value, &c, p, grad, 120, 400.0);
   }
 }

@@ -488,8 +488,10 @@ static void assert_same_weights(const hri_session *a, const hri_session *b, cons
 /* tests/gguf holds the same weights in both formats, in F32 (tests/parity/record_gguf.py): all mappings of names and
  * rows. */
 static void test_gguf_is_the_same_model(void **state) {
-  static const char *const names[] = {"llama", "llama-biases", "gpt2",   "mistral", "qwen2",
-                                      "qwen3", "phi3",         "gemma2", "gemma3"};
+  static const char *const names[] = {"llama",   "llama-biases", "gpt2",   "mistral",  "qwen2",
+                                      "qwen3",   "phi3",         "gemma2", "gemma3",   "gemma",
+                                      "smollm3", "granite",      "olmo2",  "stablelm", "stablelm-parallel",
+                                      "phi"};
   (void)state;
   for (size_t k = 0; k < sizeof names / sizeof *names; k++)
     for (uint32_t threads = 1; threads <= 3; threads += 2) {

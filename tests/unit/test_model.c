@@ -167,6 +167,30 @@ static const member gemma3_members[] = {
     {NULL, NULL},
 };
 
+/* What the later families share, with another model_type. */
+static const member decoder_members[] = {
+    {"model_type", "\"smollm3\""},
+    {"vocab_size", "71"},
+    {"hidden_size", "48"},
+    {"intermediate_size", "50"},
+    {"num_hidden_layers", "5"},
+    {"num_attention_heads", "6"},
+    {"num_key_value_heads", "2"},
+    {"max_position_embeddings", "29"},
+    {NULL, NULL},
+};
+static const member stablelm_members[] = {
+    {"model_type", "\"stablelm\""},
+    {"vocab_size", "71"},
+    {"hidden_size", "48"},
+    {"intermediate_size", "50"},
+    {"num_hidden_layers", "2"},
+    {"num_attention_heads", "6"},
+    {"num_key_value_heads", "2"},
+    {"max_position_embeddings", "29"},
+    {NULL, NULL},
+};
+
 static const char *config_with(const member *base, const char *key, const char *value) {
   static char text[4096];
   size_t used = 0;
@@ -191,16 +215,19 @@ static void test_published_parameter_counts(void **state) {
     const char *name;
     uint64_t count;
   } published[] = {
-      {"gpt2-124m", 124439808},     {"gpt2-355m", 354823168},       {"gpt2-774m", 774030080},
-      {"gpt2-1558m", 1557611200},   {"llama-2-7b", 6738415616},     {"llama-2-13b", 13015864320},
-      {"llama-2-70b", 68976648192}, {"llama-3-8b", 8030261248},     {"llama-3-70b", 70553706496},
-      {"llama-3.1-8b", 8030261248}, {"llama-3.1-70b", 70553706496}, {"llama-3.2-1b", 1235814400},
-      {"llama-3.2-3b", 3212749824}, {"smollm2-135m", 134515008},    {"smollm2-360m", 361821120},
-      {"smollm2-1.7b", 1711376384}, {"mistral-7b", 7241732096},     {"mistral-7b-v0.3", 7248023552},
-      {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304},   {"qwen2.5-7b", 7615616512},
-      {"qwen3-0.6b", 596049920},    {"qwen3-1.7b", 1720574976},     {"qwen3-8b", 8190735360},
-      {"phi-3-mini", 3821079552},   {"gemma-2-2b", 2614341888},     {"gemma-2-9b", 9241705984},
-      {"gemma-3-1b", 999885952},    {"gemma-3-4b", 3880263168},
+      {"gpt2-124m", 124439808},        {"gpt2-355m", 354823168},       {"gpt2-774m", 774030080},
+      {"gpt2-1558m", 1557611200},      {"llama-2-7b", 6738415616},     {"llama-2-13b", 13015864320},
+      {"llama-2-70b", 68976648192},    {"llama-3-8b", 8030261248},     {"llama-3-70b", 70553706496},
+      {"llama-3.1-8b", 8030261248}, {"llama-3.1-70b", 70553706496}, {"llama-3.2-1b", 1235814400},    {"llama-3.2-3b", 3212749824},   {"smollm2-135m", 134515008},
+      {"smollm2-360m", 361821120},     {"smollm2-1.7b", 1711376384},   {"mistral-7b", 7241732096},
+      {"mistral-7b-v0.3", 7248023552}, {"qwen2.5-0.5b", 494032768},    {"qwen2.5-1.5b", 1543714304},
+      {"qwen2.5-7b", 7615616512},      {"qwen3-0.6b", 596049920},      {"qwen3-1.7b", 1720574976},
+      {"qwen3-8b", 8190735360},        {"phi-3-mini", 3821079552},     {"gemma-2-2b", 2614341888},
+      {"gemma-2-9b", 9241705984},      {"gemma-2b", 2506172416},       {"gemma-7b", 8537680896},
+      {"smollm3-3b", 3075098624},      {"granite-3.1-2b", 2533531648}, {"granite-3.1-8b", 8170848256},
+      {"olmo-2-1b", 1484916736},       {"olmo-2-7b", 7298617344},      {"olmo-2-13b", 13716198400},
+      {"stablelm-2-1.6b", 1644515328}, {"stablelm-3b", 2795443200},    {"phi-1.5", 1418270720},
+      {"phi-2", 2779683840},           {"gemma-3-1b", 999885952},      {"gemma-3-4b", 3880263168},
   };
   (void)state;
   for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -453,10 +480,13 @@ static void test_published_configs_are_the_presets(void **state) {
 
 /* What we write is read back the same, for all presets and for what presets do not have. */
 static void assert_round_trip(const hr_model *model) {
-  static const char *const architectures[HR_FAMILY_COUNT] = {"\"GPT2LMHeadModel\"",    "\"LlamaForCausalLM\"",
-                                                             "\"MistralForCausalLM\"", "\"Qwen2ForCausalLM\"",
-                                                             "\"Qwen3ForCausalLM\"",   "\"Phi3ForCausalLM\"",
-                                                             "\"Gemma2ForCausalLM\"",  "\"Gemma3ForCausalLM\""};
+  static const char *const architectures[HR_FAMILY_COUNT] = {"\"GPT2LMHeadModel\"",     "\"LlamaForCausalLM\"",
+                                                             "\"MistralForCausalLM\"",  "\"Qwen2ForCausalLM\"",
+                                                             "\"Qwen3ForCausalLM\"",    "\"Phi3ForCausalLM\"",
+                                                             "\"Gemma2ForCausalLM\"",   "\"Gemma3ForCausalLM\"",
+                                                             "\"GemmaForCausalLM\"",    "\"SmolLM3ForCausalLM\"",
+                                                             "\"GraniteForCausalLM\"",  "\"Olmo2ForCausalLM\"",
+                                                             "\"StableLmForCausalLM\"", "\"PhiForCausalLM\""};
   char *text = hr_model_config_text(model, "float32");
   hr_model back;
   assert_non_null(text);
@@ -507,6 +537,7 @@ static void test_random_models_round_trip(void **state) {
     hr_error error;
     assert_int_equal(random_family(&model, next_number, &index, &error), HR_OK);
     model.head_size = model.learned_positions ? model.head_size : 2 * (1 + next_number(&index, 40));
+    if (random_hidden_is_heads(&model)) model.hidden_size = model.head_count * model.head_size;
     random_variations(&model, next_number, &index);
     if (model.rope.scaling == HR_ROPE_YARN) {
       model.rope.mscale = next_number(&index, 2), model.rope.mscale_all_dim = 0.5;
@@ -524,6 +555,38 @@ static void test_random_models_round_trip(void **state) {
                                      : f != HR_FAMILY_PHI3 || k == HR_ROPE_DEFAULT || k == HR_ROPE_LONGROPE;
       assert_int_equal(seen[f][k] > 0, can);
     }
+}
+
+/* What the files of the later families leave out, and what they choose. */
+static void test_choices_of_families(void **state) {
+  hr_model m;
+  (void)state;
+  m = parsed(config_with(decoder_members, NULL, NULL));
+  assert_true(m.tied_embeddings && m.rope.theta == 2e6 && m.sliding_window == 0);
+  for (uint32_t l = 0; l < 5; l++) assert_int_equal(m.no_rope[l], l == 3);
+  m = parsed(config_with(decoder_members, "no_rope_layer_interval", "2"));
+  for (uint32_t l = 0; l < 5; l++) assert_int_equal(m.no_rope[l], l % 2);
+  m = parsed(config_with(decoder_members, "no_rope_layers", "[0, 1, 1, 0, 1, 1]"));
+  for (uint32_t l = 0; l < 5; l++) assert_int_equal(m.no_rope[l], l % 3 == 0);
+  m = parsed(config_with(decoder_members, "use_sliding_window", "true, \"sliding_window\": 7"));
+  for (uint32_t l = 0; l < 5; l++) assert_int_equal(m.sliding[l], l == 3); /* those that are not rotated */
+  m = parsed(config_with(decoder_members, "model_type", "\"granite\""));
+  assert_true(m.embedding_scale == 1 && m.residual_scale == 1 && m.logit_divisor == 1 && m.attention_scale == 1);
+  m = parsed(
+      config_with(decoder_members, "model_type", "\"granite\", \"residual_multiplier\": 0.22, \"logits_scaling\": 8"));
+  assert_true(m.residual_scale == 0.22 && m.logit_divisor == 8);
+  m = parsed(config_with(decoder_members, "model_type", "\"olmo2\""));
+  assert_true(m.no_pre_norms && m.post_norms && m.qk_norm_whole && !m.tied_embeddings);
+  m = parsed(config_with(stablelm_members, NULL, NULL));
+  assert_true(m.rotary_size == 2 && !m.qkv_bias && !m.parallel_residual && m.norm == HR_NORM_LAYER);
+  m = parsed(config_with(stablelm_members, "use_qkv_bias", "true, \"use_parallel_residual\": true"));
+  assert_true(m.qkv_bias && !m.attention_output_bias && m.parallel_residual);
+  m = parsed(config_with(decoder_members, "model_type", "\"phi\""));
+  assert_true(m.rotary_size == 4 && m.head_bias && m.parallel_residual && m.activation == HR_ACTIVATION_GELU_TANH);
+  m = parsed(config_with(decoder_members, "model_type", "\"gemma\", \"hidden_act\": \"gelu\""));
+  assert_int_equal(m.activation, HR_ACTIVATION_GELU_TANH); /* what its files mean */
+  m = parsed(config_with(llama_members, "hidden_act", "\"gelu\""));
+  assert_int_equal(m.activation, HR_ACTIVATION_GELU);
 }
 
 static void test_config_details(void **state) {
@@ -804,8 +867,8 @@ static const refusal refusals[] = {
     {gpt2_members, "model_type", "\"mixtral\"", "model_type is \"mixtral\": not supported"},
     {gpt2_members, "model_type", NULL, "model_type"},
     {gpt2_members, "model_type", "7", "model_type"},
-    {gpt2_members, "activation_function", "\"relu\"", "activation_function is \"relu\": not supported"},
-    {gpt2_members, "activation_function", "\"gelu\"", "activation_function"},
+    {gpt2_members, "activation_function", "\"quick_gelu\"", "activation_function is \"quick_gelu\": not supported"},
+    {gpt2_members, "activation_function", "7", "activation_function"},
     {gpt2_members, "scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx is true"},
     {gpt2_members, "add_cross_attention", "true", "add_cross_attention"},
     {gpt2_members, "pruned_heads", "{\"0\": [1]}", "pruned_heads"},
@@ -831,7 +894,7 @@ static const refusal refusals[] = {
     {gpt2_members, "tie_word_embeddings", "1", "tie_word_embeddings"},
     {gpt2_members, "eos_token_id", "\"</s>\"", "eos_token_id"},
     {gpt2_members, "initializer_range", "-1", "initializer_range"},
-    {llama_members, "hidden_act", "\"gelu\"", "hidden_act is \"gelu\": not supported"},
+    {llama_members, "hidden_act", "\"relu2\"", "hidden_act is \"relu2\": not supported"},
     {llama_members, "hidden_size", "37", "hidden_size"},
     {llama_members, "num_key_value_heads", "4", "num_attention_heads"},
     {llama_members, "num_key_value_heads", "0", "num_key_value_heads"},
@@ -868,12 +931,12 @@ static const refusal refusals[] = {
     {qwen3_members, "layer_types", "[\"sliding_attention\"]", "layer_types"},
     {qwen3_members, "layer_types", "[\"full_attention\", \"chunked_attention\"]",
      "layer_types[1] is \"chunked_attention\": not supported"},
-    {qwen3_members, "hidden_act", "\"gelu\"", "hidden_act"},
+    {qwen3_members, "hidden_act", "\"mish\"", "hidden_act"},
     {phi3_members, "partial_rotary_factor", "0.3", "partial_rotary_factor"},
     {phi3_members, "partial_rotary_factor", "1.5", "partial_rotary_factor"},
     {phi3_members, "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}",
      "rope_scaling.type is \"linear\": not supported"},
-    {gemma3_members, "hidden_activation", "\"silu\"", "hidden_activation is \"silu\": not supported"},
+    {gemma3_members, "hidden_activation", "\"tanh\"", "hidden_activation is \"tanh\": not supported"},
     {gemma3_members, "sliding_window", "null", "sliding_window"},
     {gemma3_members, "query_pre_attn_scalar", "0", "query_pre_attn_scalar"},
     {gemma3_members, "final_logit_softcapping", "-3", "final_logit_softcapping"},
@@ -887,6 +950,21 @@ static const refusal refusals[] = {
     {gemma3_members, "rope_parameters", "{\"sliding_attention\": {\"rope_type\": \"su\"}}",
      "rope_parameters.sliding_attention.rope_type"},
     {gemma3_members, "rope_parameters", "{\"full_attention\": {\"partial_rotary_factor\": 0.5}}", "rope_parameters"},
+    {decoder_members, "no_rope_layers", "[1, 1, 1, 0]", "no_rope_layers"},
+    {decoder_members, "no_rope_layers", "[1, 1, 1, 2, 1]", "no_rope_layers[3]"},
+    {decoder_members, "no_rope_layer_interval", "0", "no_rope_layer_interval"},
+    {decoder_members, "partial_rotary_factor", "0.5", "partial_rotary_factor is 0.5"},
+    {decoder_members, "layer_types",
+     "[\"sliding_attention\", \"full_attention\", \"full_attention\", \"full_attention\", \"full_attention\"]",
+     "sliding_window"},
+    {stablelm_members, "qk_layernorm", "true", "qk_layernorm is true: not supported"},
+    {stablelm_members, "partial_rotary_factor", "0.4", "partial_rotary_factor"},
+    {stablelm_members, "head_dim", "6", "field 'partial_rotary_factor'"},
+    {stablelm_members, "head_dim", "16", "head_size"},
+    {stablelm_members, "layer_norm_eps", "0", "layer_norm_eps"},
+    {stablelm_members, "sliding_window", "7", "sliding_window is 7: not supported"},
+    {stablelm_members, "hidden_dropout", "2", "hidden_dropout"},
+    {stablelm_members, "use_parallel_residual", "1", "use_parallel_residual"},
     {llama_members, "rope_scaling", "{\"factor\": 4.0}", "rope_scaling.type"},
     {llama_members, "rope_scaling", "{\"rope_type\": \"linear\"}", "rope_scaling.factor"},
     {llama_members, "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 0}", "rope_scaling.factor"},
@@ -1208,6 +1286,7 @@ int main(void) {
       cmocka_unit_test(test_published_configs_are_the_presets),
       cmocka_unit_test(test_config_round_trip),
       cmocka_unit_test(test_random_models_round_trip),
+      cmocka_unit_test(test_choices_of_families),
       cmocka_unit_test(test_config_details),
       cmocka_unit_test(test_windows),
       cmocka_unit_test(test_gemma_without_windows_writes_one),

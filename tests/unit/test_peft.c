@@ -136,7 +136,7 @@ static void ten_steps(parity_case *c, hr_precision precision, const char *yardst
     truth = parity_expected(c, final, &same);
     assert_int_equal(same, count);
     (void)snprintf(path, sizeof path, "tensors/%s/%s", name, yardstick);
-    parity_within(c, margin, yardstick, final, parity_distance(got, truth, from, count, 0, 0), of_run(c, path, -1));
+    parity_within(c, margin, yardstick, final, parity_distance(got, truth, from, count), of_run(c, path, -1));
   }
   hri_weights_close(start);
   hri_weights_close(end);
@@ -168,8 +168,7 @@ static void gradients(parity_case *c, hr_precision precision, const char *yardst
     truth = parity_expected(c, path, &same);
     assert_int_equal(same, count);
     (void)snprintf(path, sizeof path, "gradient/tensors/%s/%s", name, yardstick);
-    parity_within(c, margin, yardstick, path, parity_distance(got, truth, NULL, count, 0, 0),
-                  parity_number(c, path, -1));
+    parity_within(c, margin, yardstick, path, parity_distance(got, truth, NULL, count), parity_number(c, path, -1));
   }
   hri_weights_close(start);
   hri_weights_close(end);

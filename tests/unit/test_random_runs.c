@@ -44,7 +44,7 @@ static void random_model(dice *d, hr_model *m) {
   m->head_size = 2 * (1 + roll(d, 4));
   m->head_count = heads * group;
   m->kv_head_count = m->family == HR_FAMILY_GPT2 ? m->head_count : heads;
-  m->hidden_size = m->family == HR_FAMILY_GPT2 ? m->head_count * m->head_size : 2 + roll(d, 30);
+  m->hidden_size = random_hidden_is_heads(m) ? m->head_count * m->head_size : 2 + roll(d, 30);
   m->mlp_size = roll(d, 4) ? 1 + roll(d, 40) : 256 + roll(d, 200); /* the larger ones have states of 8 bits */
   m->vocabulary_size = 257;
   m->max_positions = 64;
@@ -81,18 +81,25 @@ static uint32_t random_type(void *context, const hri_param_spec *spec, uint32_t 
 static hr_quantize random_blocks(dice *d, hr_model *model) {
   const char *path = path_of("%s/model.gguf", work);
   bool gemma = model->family == HR_FAMILY_GEMMA2 || model->family == HR_FAMILY_GEMMA3;
-  hr_model m = *model;
+  hr_model m = *model, usual;
   hr_error e = {0};
+  hri_family_defaults(&usual, m.family);
+  usual.layer_count = m.layer_count;
+  hri_family_rope_layers(&usual, HRI_ROPE_INTERVAL);
   m.head_size = 32 << roll(d, 2);
   m.hidden_size =
-      m.family == HR_FAMILY_GPT2 || m.family == HR_FAMILY_PHI3 ? m.head_count * m.head_size : 32u << roll(d, 4);
+      random_hidden_is_heads(&m) || m.family == HR_FAMILY_PHI3 ? m.head_count * m.head_size : 32u << roll(d, 4);
   m.mlp_size = 32u << roll(d, 4);
   if (!m.learned_positions) m.rotary_size = m.head_size;
+  m.activation = usual.activation;
+  memcpy(m.no_rope, usual.no_rope, sizeof m.no_rope);
+  if (m.family == HR_FAMILY_SMOLLM3) memset(m.sliding, 0, sizeof m.sliding), m.sliding_window = 0;
   m.rope = (hr_rope){.theta = 50, .factor = 1};
   if (m.has_local_rope) m.local_rope = m.rope;
-  if (gemma || m.family == HR_FAMILY_QWEN3) m.qkv_bias = m.attention_output_bias = false; /* GGUF has none of theirs */
-  if (gemma) m.embedding_scale = sqrt((double)m.hidden_size);
-  else m.attention_scale = 1 / sqrt((double)m.head_size);
+  if (gemma || m.family == HR_FAMILY_GEMMA || m.family == HR_FAMILY_QWEN3 || m.family == HR_FAMILY_OLMO2)
+    m.qkv_bias = m.attention_output_bias = false; /* GGUF has none of theirs */
+  if (hri_family_in(&m, HRI_ALL_GEMMA)) m.embedding_scale = sqrt((double)m.hidden_size);
+  if (!gemma) m.attention_scale = 1 / sqrt((double)m.head_size);
   (void)remove(path);
   if (gguf_model_write(path, &m, d->seed, random_type, d, &e) != HR_OK || hr_model_open(path, &m, &e) != HR_OK)
     return HR_QUANTIZE_NONE;

@@ -58,8 +58,21 @@ static bool other_adapters(const hr_lora *lora) {
   return lora->rank && (lora->dora || lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding);
 }
 
+/* Families that were recorded, of which there are rules, with the activations that they were recorded with. */
+static bool family_has_rules(const hr_model *m) {
+  bool gelu = m->family == HR_FAMILY_GPT2 || m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
+  if (m->family > HR_FAMILY_GEMMA3) return false; /* in the order in which they were added */
+  return m->activation == (gelu ? HR_ACTIVATION_GELU_TANH : HR_ACTIVATION_SILU);
+}
+
 static hr_status refuse(const hr_job *job, hr_error *error) {
   const char *what = NULL;
+  if (!family_has_rules(&job->model))
+    return hri_fail(
+        error, HR_ERROR_UNSUPPORTED,
+        "--engine pytorch has no rules for the family %s%s: gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2 "
+        "and gemma3_text, each with its usual activation, were recorded",
+        hr_family_name(job->model.family), job->model.family > HR_FAMILY_GEMMA3 ? "" : " with this activation");
   if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
   else if (other_adapters(&job->model.lora))
     what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";

@@ -289,31 +289,53 @@ static HRI_INLINE void keep_values(void *to, const void *from, int64_t at, int64
     memcpy(hri_real_at(to, at, real), hri_real_from(from, at, real), (size_t)count * hri_real_bytes(real));
 }
 
+/* Where the heads of a row are: H of D elements, then K of E. */
+typedef struct head_layout {
+  int64_t heads, size, key_size, normed, width; /* normed: H + K; width: of a row, v included */
+} head_layout;
+
+static HRI_INLINE head_layout head_layout_of(int64_t heads, int64_t kv_heads, int64_t size, int64_t key_size) {
+  int64_t e = key_size ? key_size : size;
+  return (head_layout){heads, size, e, heads + kv_heads, heads * size + 2 * kv_heads * e};
+}
+#define LAYOUT_OF(args) head_layout_of((args)->heads, (args)->kv_heads, (args)->head_size, (args)->key_size)
+
+static HRI_INLINE int64_t head_size_at(const head_layout *l, int64_t head) {
+  return head < l->heads ? l->size : l->key_size;
+}
+static HRI_INLINE int64_t head_begin(const head_layout *l, int64_t head) {
+  return head < l->heads ? head * l->size : l->heads * l->size + (head - l->heads) * l->key_size;
+}
+static HRI_INLINE int64_t head_count_from(const head_layout *l, int64_t head) {
+  return l->normed - head < HEADS ? l->normed - head : HEADS;
+}
+
 /* Heads [head, head + count) of the row that starts at element `at`. */
-static HRI_INLINE void head_norm_part(const hri_head_norm_args *args, int64_t row, int64_t at, int64_t head,
-                                      int64_t count, hri_real real) {
-  int64_t d = args->head_size, heads = args->heads + args->kv_heads, width = (heads + args->kv_heads) * d;
+static HRI_INLINE void head_norm_part(const hri_head_norm_args *args, const head_layout *l, int64_t row, int64_t at,
+                                      int64_t head, int64_t count, hri_real real) {
   float rstd[HEADS];
   for (int64_t i = 0; i < count; i++) {
-    int64_t first = at + (head + i) * d;
-    if (real != HRI_REAL_F32 && row + 1 < args->rows) hri_fetch(hri_real_from(args->x, first + width, real), 2 * d);
+    int64_t first = at + head_begin(l, head + i), d = head_size_at(l, head + i);
+    if (real != HRI_REAL_F32 && row + 1 < args->rows) hri_fetch(hri_real_from(args->x, first + l->width, real), 2 * d);
     rstd[i] = sum_row(hri_real_from(args->x, first, real), 0, 0, d, true, real);
   }
-  for (int64_t i = 0; i < count; i++) rstd[i] = (float)(1.0 / sqrt((double)rstd[i] / (double)d + args->eps));
+  for (int64_t i = 0; i < count; i++)
+    rstd[i] = (float)(1.0 / sqrt((double)rstd[i] / (double)head_size_at(l, head + i) + args->eps));
   for (int64_t i = 0; i < count; i++) {
     weights weight = {head + i < args->heads ? args->wq : args->wk, (float)args->weight_offset, true};
-    int64_t first = at + (head + i) * d;
-    scale_row(hri_real_at(args->y, first, real), hri_real_from(args->x, first, real), 0.0f, rstd[i], weight, 0, d,
-              real);
+    int64_t first = at + head_begin(l, head + i);
+    scale_row(hri_real_at(args->y, first, real), hri_real_from(args->x, first, real), 0.0f, rstd[i], weight, 0,
+              head_size_at(l, head + i), real);
   }
-  if (args->stats) memcpy(args->stats + row * heads + head, rstd, (size_t)count * sizeof *rstd);
+  if (args->stats) memcpy(args->stats + row * l->normed + head, rstd, (size_t)count * sizeof *rstd);
 }
 
 static HRI_INLINE void head_norm_row(const hri_head_norm_args *args, int64_t row, hri_real real) {
-  int64_t d = args->head_size, heads = args->heads + args->kv_heads, at = row * (heads + args->kv_heads) * d;
-  for (int64_t head = 0; head < heads; head += HEADS)
-    head_norm_part(args, row, at, head, heads - head < HEADS ? heads - head : HEADS, real);
-  keep_values(args->y, args->x, at + heads * d, args->kv_heads * d, real);
+  head_layout l = LAYOUT_OF(args);
+  int64_t at = row * l.width, values = head_begin(&l, l.normed);
+  for (int64_t head = 0; head < l.normed; head += HEADS)
+    head_norm_part(args, &l, row, at, head, head_count_from(&l, head), real);
+  keep_values(args->y, args->x, at + values, l.width - values, real);
 }
 
 static void head_norm_rows(void *context, int64_t begin, int64_t end, int thread) {
@@ -323,25 +345,24 @@ static void head_norm_rows(void *context, int64_t begin, int64_t end, int thread
 }
 
 static void head_norm(const hri_head_norm_args *args) {
-  int64_t width = (args->heads + 2 * args->kv_heads) * args->head_size;
-  hri_team_each(args->team, args->rows, hri_grain(width), head_norm_rows, (void *)args);
+  hri_team_each(args->team, args->rows, hri_grain(LAYOUT_OF(args).width), head_norm_rows, (void *)args);
 }
 
-/* The same of the backward, a head being a row of D columns; dwq and dwk are the partials of its block (or NULL). */
-static HRI_INLINE void head_norm_backward_part(const hri_head_norm_backward_args *args, int64_t row, int64_t at,
-                                               int64_t head, int64_t count, float *dwq, float *dwk, hri_real real) {
-  int64_t d = args->head_size, heads = args->heads + args->kv_heads, width = (heads + args->kv_heads) * d;
+/* The same of the backward, a head being a row of its columns; dwq and dwk are the partials of its block (or NULL). */
+static HRI_INLINE void head_norm_backward_part(const hri_head_norm_backward_args *args, const head_layout *l,
+                                               int64_t row, int64_t at, int64_t head, int64_t count, float *dwq,
+                                               float *dwk, hri_real real) {
   row_terms terms[HEADS];
   for (int64_t i = 0; i < count; i++) {
-    int64_t first = at + (head + i) * d;
+    int64_t first = at + head_begin(l, head + i), d = head_size_at(l, head + i);
     if (real != HRI_REAL_F32 && row + 1 < args->rows) {
-      hri_fetch(hri_real_from(args->dy, first + width, real), 2 * d);
-      hri_fetch(hri_real_from(args->x, first + width, real), 2 * d);
+      hri_fetch(hri_real_from(args->dy, first + l->width, real), 2 * d);
+      hri_fetch(hri_real_from(args->x, first + l->width, real), 2 * d);
     }
     hri_norm_backward_args one = {.columns = d,
                                   .dy = hri_real_from(args->dy, first, real),
                                   .x = hri_real_from(args->x, first, real),
-                                  .stats = args->stats + row * heads + head + i,
+                                  .stats = args->stats + row * l->normed + head + i,
                                   .dx = hri_real_at(args->dx, first, real)};
     weights weight = {head + i < args->heads ? args->wq : args->wk, (float)args->weight_offset, true};
     terms[i] = sum_terms(&one, 0, weight, false, real);
@@ -349,22 +370,24 @@ static HRI_INLINE void head_norm_backward_part(const hri_head_norm_backward_args
   for (int64_t i = 0; i < count; i++) {
     bool query = head + i < args->heads;
     weights weight = {query ? args->wq : args->wk, (float)args->weight_offset, true};
-    apply_terms(terms[i], d, weight, query ? dwq : dwk, 0, false, real);
+    apply_terms(terms[i], head_size_at(l, head + i), weight, query ? dwq : dwk, 0, false, real);
   }
 }
 
 static HRI_INLINE void head_norm_backward_row(const hri_head_norm_backward_args *args, int64_t row, float *dwq,
                                               float *dwk, hri_real real) {
-  int64_t d = args->head_size, heads = args->heads + args->kv_heads, at = row * (heads + args->kv_heads) * d;
-  for (int64_t head = 0; head < heads; head += HEADS)
-    head_norm_backward_part(args, row, at, head, heads - head < HEADS ? heads - head : HEADS, dwq, dwk, real);
-  keep_values(args->dx, args->dy, at + heads * d, args->kv_heads * d, real);
+  head_layout l = LAYOUT_OF(args);
+  int64_t at = row * l.width, values = head_begin(&l, l.normed);
+  for (int64_t head = 0; head < l.normed; head += HEADS)
+    head_norm_backward_part(args, &l, row, at, head, head_count_from(&l, head), dwq, dwk, real);
+  keep_values(args->dx, args->dy, at + values, l.width - values, real);
 }
 
 static HRI_INLINE void head_norm_backward_rows(const hri_head_norm_backward_args *args, int64_t begin, int64_t end,
                                                float *dwq, float *dwk, hri_real real) {
-  if (dwq) memset(dwq, 0, (size_t)args->head_size * sizeof *dwq);
-  if (dwk) memset(dwk, 0, (size_t)args->head_size * sizeof *dwk);
+  head_layout l = LAYOUT_OF(args);
+  if (dwq) memset(dwq, 0, (size_t)l.size * sizeof *dwq);
+  if (dwk) memset(dwk, 0, (size_t)l.key_size * sizeof *dwk);
   for (int64_t row = begin; row < end; row++) head_norm_backward_row(args, row, dwq, dwk, real);
 }
 
@@ -377,25 +400,25 @@ typedef struct head_job {
 static void head_norm_backward_blocks(void *context, int64_t first, int64_t last, int thread) {
   const head_job *job = context;
   const hri_head_norm_backward_args *args = job->args;
-  int64_t d = args->head_size;
+  head_layout l = LAYOUT_OF(args);
   (void)thread;
   for (int64_t block = first; block < last; block++) {
     int64_t begin = block * job->size, end = begin + job->size < args->rows ? begin + job->size : args->rows;
-    float *q = job->dwq ? job->dwq + block * d : 0, *k = job->dwk ? job->dwk + block * d : 0;
+    float *q = job->dwq ? job->dwq + block * l.size : 0, *k = job->dwk ? job->dwk + block * l.key_size : 0;
     HRI_BY_REAL(args->real, head_norm_backward_rows(args, begin, end, q, k, REAL));
   }
 }
 
 static void head_norm_backward(const hri_head_norm_backward_args *args) {
-  int64_t d = args->head_size, width = (args->heads + 2 * args->kv_heads) * d;
+  head_layout l = LAYOUT_OF(args);
   int64_t blocks = hri_row_block_count(args->rows);
   head_job job = {.args = args,
                   .size = hri_row_block(args->rows),
                   .dwq = args->dwq ? args->scratch : 0,
-                  .dwk = args->dwk ? args->scratch + blocks * d : 0};
-  hri_team_each(args->team, blocks, hri_grain(job.size * width), head_norm_backward_blocks, &job);
-  if (job.dwq) fold_partials(args->dwq, job.dwq, blocks, d, args->accumulate);
-  if (job.dwk) fold_partials(args->dwk, job.dwk, blocks, d, args->accumulate);
+                  .dwk = args->dwk ? args->scratch + blocks * l.size : 0};
+  hri_team_each(args->team, blocks, hri_grain(job.size * l.width), head_norm_backward_blocks, &job);
+  if (job.dwq) fold_partials(args->dwq, job.dwq, blocks, l.size, args->accumulate);
+  if (job.dwk) fold_partials(args->dwk, job.dwk, blocks, l.key_size, args->accumulate);
 }
 
 /* ---- DoRA ---- */

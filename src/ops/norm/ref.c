@@ -79,14 +79,14 @@ HRI_REF_API void HRI_REF(layernorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HR
   }
 }
 
-/* Heads 0 .. H+K-1 of a row are normalised by themselves; those from H on have the weight of keys. */
+/* Heads 0 .. H+K-1 of a row are normalised by themselves; those from H on have the weight of keys, and their size. */
 HRI_REF_API void HRI_REF(head_norm)(HRI_REAL *y, HRI_REAL *stats, const HRI_REAL *x, const HRI_REAL *wq,
                                     const HRI_REAL *wk, HRI_REAL offset, HRI_REAL eps, int64_t rows, int64_t heads,
-                                    int64_t kv_heads, int64_t size) {
-  for (int64_t m = 0; m < rows; m++) {
-    for (int64_t h = 0; h < heads + 2 * kv_heads; h++) {
-      int64_t at = (m * (heads + 2 * kv_heads) + h) * size;
+                                    int64_t kv_heads, int64_t q_size, int64_t k_size) {
+  for (int64_t m = 0, at = 0; m < rows; m++) {
+    for (int64_t h = 0, size = q_size; h < heads + 2 * kv_heads; h++, at += size) {
       HRI_REAL squares = 0, rstd;
+      size = h < heads ? q_size : k_size;
       for (int64_t d = 0; d < size; d++) squares += x[at + d] * x[at + d];
       rstd = 1 / sqrt(squares / (HRI_REAL)size + eps);
       if (h < heads + kv_heads) stats[m * (heads + kv_heads) + h] = rstd;
@@ -99,12 +99,12 @@ HRI_REF_API void HRI_REF(head_norm)(HRI_REAL *y, HRI_REAL *stats, const HRI_REAL
 HRI_REF_API void HRI_REF(head_norm_backward)(HRI_REAL *dx, HRI_REAL *dwq, HRI_REAL *dwk, const HRI_REAL *dy,
                                              const HRI_REAL *x, const HRI_REAL *stats, const HRI_REAL *wq,
                                              const HRI_REAL *wk, HRI_REAL offset, int64_t rows, int64_t heads,
-                                             int64_t kv_heads, int64_t size) {
-  for (int64_t m = 0; m < rows; m++) {
-    for (int64_t h = 0; h < heads + 2 * kv_heads; h++) {
-      int64_t at = (m * (heads + 2 * kv_heads) + h) * size;
+                                             int64_t kv_heads, int64_t q_size, int64_t k_size) {
+  for (int64_t m = 0, at = 0; m < rows; m++) {
+    for (int64_t h = 0, size = q_size; h < heads + 2 * kv_heads; h++, at += size) {
       const HRI_REAL *w = h < heads ? wq : wk;
       HRI_REAL *dw = h < heads ? dwq : dwk, rstd, gx = 0;
+      size = h < heads ? q_size : k_size;
       if (h >= heads + kv_heads) {
         for (int64_t d = 0; d < size; d++) dx[at + d] = dy[at + d];
         continue;

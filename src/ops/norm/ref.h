@@ -20,13 +20,13 @@ void hri_ref_rmsnorm_backward(double *dx, double *dweight, double *dbias, const 
 void hri_ref_layernorm_backward(double *dx, double *dweight, double *dbias, const double *dy, const double *x,
                                 const double *stats, const double *weight, double offset, const double *extra,
                                 int64_t rows, int64_t columns);
-/* y[M,(H+2K)D]: q and k heads normalised, v copied; stats[M,H+K]. */
+/* y[M,HD+2KE]: q heads of D and k heads of E elements normalised, v copied; stats[M,H+K]. */
 void hri_ref_head_norm(double *y, double *stats, const double *x, const double *wq, const double *wk, double offset,
-                       double eps, int64_t rows, int64_t heads, int64_t kv_heads, int64_t size);
-/* dx[M,(H+2K)D]; dwq[D] and dwk[D] (each may be NULL) are added to. */
+                       double eps, int64_t rows, int64_t heads, int64_t kv_heads, int64_t q_size, int64_t k_size);
+/* dx as y; dwq[D] and dwk[E] (each may be NULL) are added to. */
 void hri_ref_head_norm_backward(double *dx, double *dwq, double *dwk, const double *dy, const double *x,
                                 const double *stats, const double *wq, const double *wk, double offset, int64_t rows,
-                                int64_t heads, int64_t kv_heads, int64_t size);
+                                int64_t heads, int64_t kv_heads, int64_t q_size, int64_t k_size);
 
 /* DoRA: lengths[N] = |w_i + scale b_i a| of w[N,K], a[r,K], b[N,r] (NULL: of w alone). */
 void hri_ref_row_lengths(double *lengths, const double *w, const double *a, const double *b, double scale, int64_t rows,

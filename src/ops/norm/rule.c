@@ -56,13 +56,17 @@ hr_status hri_check_norm_backward(const hri_job *job, const hri_node *node, hr_e
 
 /* ---- heads ---- */
 
+int64_t hri_head_norm_key_size(const hri_node *node) { return node->attr.i[node->attr.i[3] ? 3 : 2]; }
+
 static bool head_rows_fit(const hri_node *node, const hri_tensor *qkv) {
   const int64_t *i = node->attr.i;
-  return i[0] > 0 && i[1] > 0 && i[2] > 0 && hri_columns(qkv) == (uint64_t)((i[0] + 2 * i[1]) * i[2]);
+  return i[0] > 0 && i[1] > 0 && i[2] > 0 && i[3] >= 0 &&
+         hri_columns(qkv) == (uint64_t)(i[0] * i[2] + 2 * i[1] * hri_head_norm_key_size(node));
 }
 
-static bool head_weight_fits(const hri_node *node, const hri_tensor *w) {
-  return w->dtype == HRI_F32 && hri_tensor_elements(w) == (uint64_t)node->attr.i[2];
+static bool head_weight_fits(const hri_node *node, const hri_tensor *w, bool keys) {
+  return w->dtype == HRI_F32 &&
+         hri_tensor_elements(w) == (uint64_t)(keys ? hri_head_norm_key_size(node) : node->attr.i[2]);
 }
 
 static bool head_stats_fit(const hri_node *node, const hri_tensor *qkv, const hri_tensor *stats) {
@@ -74,7 +78,7 @@ hr_status hri_check_head_norm(const hri_job *job, const hri_node *node, hr_error
   const hri_tensor *qkv = hri_at(job, node, 0), *y = hri_at(job, node, 3);
   HRI_SHAPE(head_rows_fit(node, qkv));
   HRI_SHAPE(hri_tensor_bytes(qkv) == hri_tensor_bytes(y) && qkv->dtype == y->dtype);
-  HRI_SHAPE(head_weight_fits(node, hri_at(job, node, 1)) && head_weight_fits(node, hri_at(job, node, 2)));
+  HRI_SHAPE(head_weight_fits(node, hri_at(job, node, 1), false) && head_weight_fits(node, hri_at(job, node, 2), true));
   HRI_SHAPE(head_stats_fit(node, qkv, hri_at(job, node, 4)));
   return HR_OK;
 }
@@ -99,9 +103,9 @@ hr_status hri_check_head_norm_backward(const hri_job *job, const hri_node *node,
   HRI_SHAPE(hri_tensor_bytes(dy) == hri_tensor_bytes(qkv) && hri_tensor_bytes(dqkv) == hri_tensor_bytes(qkv));
   HRI_SHAPE(dy->dtype == qkv->dtype && dqkv->dtype == qkv->dtype);
   HRI_SHAPE(head_stats_fit(node, qkv, hri_at(job, node, 2)));
-  HRI_SHAPE(head_weight_fits(node, hri_at(job, node, 3)) && head_weight_fits(node, hri_at(job, node, 4)));
+  HRI_SHAPE(head_weight_fits(node, hri_at(job, node, 3), false) && head_weight_fits(node, hri_at(job, node, 4), true));
   for (uint32_t at = 6; at < 8; at++)
-    if (hri_at(job, node, at)) HRI_SHAPE(head_weight_fits(node, hri_at(job, node, at)));
+    if (hri_at(job, node, at)) HRI_SHAPE(head_weight_fits(node, hri_at(job, node, at), at == 7));
   return HR_OK;
 }
 

@@ -36,7 +36,7 @@ HRI_REF_API void HRI_REF(bias_gradient)(HRI_REAL *db, const HRI_REAL *dy, int64_
     for (int64_t c = 0; c < columns; c++) db[c] += dy[m * columns + c];
 }
 
-/* act(x) and act'(x). Both are x * sigmoid(z): silu by definition, the other as (1 + tanh(z/2)) / 2 = sigmoid(z),
+/* act(x) and act'(x). Two are x * sigmoid(z): silu by definition, gelu by tanh as (1 + tanh(z/2)) / 2 = sigmoid(z),
  * because the sum on the left is 0 in double where the value is still 1e-30. */
 static HRI_REAL HRI_REF(act_sigmoid)(hr_activation kind, HRI_REAL x, HRI_REAL *z_slope) {
   const HRI_REAL k = 2 * (HRI_REAL)0.79788456080286535588, cubic = (HRI_REAL)0.044715; /* 2 sqrt(2/pi) */
@@ -45,13 +45,22 @@ static HRI_REAL HRI_REF(act_sigmoid)(hr_activation kind, HRI_REAL x, HRI_REAL *z
   return 1 / (1 + exp(-z));
 }
 
+/* The normal distribution function. */
+static HRI_REAL HRI_REF(normal_below)(HRI_REAL x) { return erfc(-x * (HRI_REAL)0.70710678118654752440) / 2; }
+
 static HRI_REAL HRI_REF(act_value)(hr_activation kind, HRI_REAL x) {
   HRI_REAL z_slope;
+  if (kind == HR_ACTIVATION_RELU) return x <= 0 ? 0 : x; /* NaN stays */
+  if (kind == HR_ACTIVATION_GELU) return x * HRI_REF(normal_below)(x);
   return x * HRI_REF(act_sigmoid)(kind, x, &z_slope);
 }
 
 static HRI_REAL HRI_REF(act_slope)(hr_activation kind, HRI_REAL x) {
-  HRI_REAL z_slope, s = HRI_REF(act_sigmoid)(kind, x, &z_slope);
+  const HRI_REAL density = (HRI_REAL)0.39894228040143267794; /* of the normal distribution at 0 */
+  HRI_REAL z_slope, s;
+  if (kind == HR_ACTIVATION_RELU) return x <= 0 ? 0 : x > 0 ? 1 : x;
+  if (kind == HR_ACTIVATION_GELU) return HRI_REF(normal_below)(x) + x * density * exp(-x * x / 2);
+  s = HRI_REF(act_sigmoid)(kind, x, &z_slope);
   return s + x * s * (1 - s) * z_slope;
 }
 
