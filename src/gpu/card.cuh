@@ -118,6 +118,7 @@ __device__ inline uint32_t hri_tf32_bits(float value) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
   return bits;
 }
+__device__ inline float hri_uint_as_float(uint32_t bits) { return __uint_as_float(bits); }
 
 __device__ inline void hri_mma_bf16(float *d, const uint32_t *a, const uint32_t *b) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

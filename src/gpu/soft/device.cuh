@@ -250,6 +250,11 @@ inline uint32_t __float_as_uint(float value) {
   memcpy(&bits, &value, sizeof bits);
   return bits;
 }
+inline float hri_uint_as_float(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
 
 inline void hri_mma_bf16(float *d, const uint32_t *a, const uint32_t *b, HRI_SOFT_CALLER) {
   hri_soft_mma(HRI_SOFT_BF16, d, a, b, HRI_SOFT_SITE);
