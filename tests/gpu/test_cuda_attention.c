@@ -19,7 +19,8 @@ static const attention_case cases[] = {
     {1, 45, 2, 2, 80, 0, 0, true},   /* documents, padded to 128 columns */
     {1, 150, 1, 1, 8, 40, 0, true},  /* tiles of keys that nobody sees */
     {1, 35, 2, 1, 136, 0, 0, false}, /* 256 columns in two halves */
-    {1, 1, 1, 1, 33, 0, 0, false},
+    {1, 20, 4, 2, 16, 0, 0, false},  /* two groups of two */
+    {20, 1, 3, 3, 33, 0, 0, false},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -27,10 +28,10 @@ static float round_to(float x, hri_real real) {
   return real == HRI_REAL_F32 ? x : hri_narrow_widen(hri_narrow_round(x, real), real);
 }
 
-/* One query: probabilities of keys first .. t in p; what they were before the cap's bend in slope. */
+/* One query: of keys first .. t the scores, exponentials, and the derivative of the cap. */
 typedef struct plain_row {
   int64_t q, first, count;
-  float p[256], slope[256], lse;
+  float s[256], p[256], slope[256], lse;
 } plain_row;
 
 static int64_t plain_key(const attention_case *c, int64_t b, int64_t h, int64_t t) {
@@ -49,15 +50,15 @@ static void plain_scores(const attention_case *c, const float *qkv, float scale,
       float bent = tanhf(s / (float)c->softcap);
       r->slope[j] = 1 - bent * bent, s = (float)c->softcap * bent;
     }
-    r->p[j] = s, most = fmaxf(most, s);
+    r->s[j] = s, most = fmaxf(most, s);
   }
-  for (int64_t j = 0; j < r->count; j++) sum += r->p[j] = expf(r->p[j] - most);
+  for (int64_t j = 0; j < r->count; j++) sum += r->p[j] = expf(r->s[j] - most);
   r->lse = most + logf(sum);
 }
 
-/* y, lse and dqkv (cleared) in fp32. */
+/* y, lse and dqkv (cleared) in fp32; the backward from the y and lse that are given. */
 static void plain(const attention_case *c, hri_real real, float scale, const float *qkv, const int32_t *first,
-                  const float *dy, const float *given, float *y, float *lse, float *dqkv) {
+                  const float *dy, const float *given, const float *given_lse, float *y, float *lse, float *dqkv) {
   plain_row *r = take(sizeof *r);
   for (int64_t b = 0; b < c->b; b++)
     for (int64_t h = 0; h < c->h; h++)
@@ -72,11 +73,12 @@ static void plain(const attention_case *c, hri_real real, float scale, const flo
           for (int64_t j = 0; j < r->count; j++)
             out += round_to(r->p[j], real) * qkv[plain_key(c, b, h, r->first + j) + v + i];
           y[at + i] = out / sum;
-          delta += dy[at + i] * given[at + i];
         }
+        /* from behind: summed like dp it would be equal to it to the bit where a query sees one key */
+        for (int64_t i = c->d - 1; i >= 0; i--) delta += dy[at + i] * given[at + i];
         for (int64_t j = 0; j < r->count; j++) {
           int64_t k = plain_key(c, b, h, r->first + j);
-          float p = r->p[j] / sum, dp = 0, ds;
+          float p = expf(r->s[j] - given_lse[(b * c->h + h) * c->t + t]), dp = 0, ds;
           for (int64_t i = 0; i < c->d; i++) dp += dy[at + i] * qkv[k + v + i];
           ds = scale * round_to(p * (dp - delta) * r->slope[j], real);
           for (int64_t i = 0; i < c->d; i++) {
@@ -129,7 +131,7 @@ static run attend(soft_test *t, const attention_case *c, hri_real real) {
                                                documents, r.dqkv.device, scratch, t->stream),
                    0);
   hri_attention_ref_backward(&s, scale, r.dy.d, r.qkv.d, y.d, lse.d, c->documents ? doc_start : NULL, r.dqkv.d);
-  plain(c, real, (float)scale, r.qkv.f, first, r.dy.f, y.f, r.y.f, r.lse.f, r.dqkv.f);
+  plain(c, real, (float)scale, r.qkv.f, first, r.dy.f, y.f, lse.f, r.y.f, r.lse.f, r.dqkv.f);
   return r;
 }
 

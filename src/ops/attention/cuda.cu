@@ -13,7 +13,8 @@
 #include "ops/attention/tiles.cuh"
 
 struct attention_args {
-  int64_t batch, sequence, window;
+  int64_t batch;
+  int sequence, window; /* positions have 31 bits: registers are what the kernels run short of */
   int heads, kv_heads, head_dim;
   float scale, softcap;
   bool vector; /* rows of q, k, v, y and dy lie at multiples of 16 bytes */
@@ -46,26 +47,26 @@ template <class T, int COLUMNS> struct attention_tiles {
 __device__ __forceinline__ int64_t pitch_of(const attention_args &a) {
   return (int64_t)(a.heads + 2 * a.kv_heads) * a.head_dim;
 }
-__device__ __forceinline__ int64_t qkv_at(const attention_args &a, int64_t b, int64_t t, int head) {
+__device__ __forceinline__ int64_t qkv_at(const attention_args &a, int64_t b, int t, int head) {
   return (b * a.sequence + t) * pitch_of(a) + (int64_t)head * a.head_dim;
 }
-__device__ __forceinline__ int64_t y_at(const attention_args &a, int64_t b, int64_t t, int head) {
+__device__ __forceinline__ int64_t y_at(const attention_args &a, int64_t b, int t, int head) {
   return ((b * a.sequence + t) * a.heads + head) * a.head_dim;
 }
 
 /* The first key that query t sees; one behind the last where there is no such query. */
 __device__ __forceinline__ int first_key(const attention_args &a, const hri_global<const int32_t> &doc_start, int64_t b,
-                                         int64_t t) {
-  if (t >= a.sequence) return (int)a.sequence;
-  int64_t first = a.doc_start ? (int64_t)doc_start[b * a.sequence + t] : 0;
+                                         int t) {
+  if (t >= a.sequence) return a.sequence;
+  int first = a.doc_start ? (int)doc_start[b * a.sequence + t] : 0;
   if (a.window > 0 && t - a.window + 1 > first) first = t - a.window + 1;
   if (first < 0) first = 0;
-  return (int)(first > t ? t : first);
+  return first > t ? t : first;
 }
 
 /* `first` of queries begin .. begin + count - 1, and the least of them in all threads. */
-__device__ __forceinline__ int load_first(const attention_args &a, const hri_shared<int> &first, int64_t b,
-                                          int64_t begin, int count) {
+__device__ __forceinline__ int load_first(const attention_args &a, const hri_shared<int> &first, int64_t b, int begin,
+                                          int count) {
   hri_global<const int32_t> doc_start(a.doc_start, a.batch * a.sequence);
   __syncthreads(); /* whoever still reads the last ones */
   for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x) first[i] = first_key(a, doc_start, b, begin + i);
@@ -106,11 +107,11 @@ struct running {
  * result's factors. */
 template <int n>
 __device__ __forceinline__ void soften(const attention_args &a, float (*s)[4], running *r, float *factor,
-                                       const int *first, int64_t query, int64_t key) {
+                                       const int *first, int query, int key) {
   int t = (int)threadIdx.x % 4;
   float most[2] = {r->most[0], r->most[1]}, slope;
   HRI_UNROLL for (int i = 0; i < n; i++) HRI_UNROLL for (int e = 0; e < 4; e++) {
-    int64_t k = key + i * 8 + t * 2 + e % 2, q = query + e / 2 * 8;
+    int k = key + i * 8 + t * 2 + e % 2, q = query + e / 2 * 8;
     s[i][e] = k >= first[e / 2] && k <= q ? score_of(a, s[i][e], &slope) : -INFINITY;
     most[e / 2] = fmaxf(most[e / 2], s[i][e]);
   }
@@ -137,10 +138,9 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS) att
   int64_t all = a.batch * a.sequence * pitch_of(a), b = blockIdx.z / tiles::SPLITS;
   int head = (int)blockIdx.y, kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;
   int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;
-  int64_t query = (int64_t)(gridDim.x - 1 - blockIdx.x) * rows,
-          end = query + rows < a.sequence ? query + rows : a.sequence;
+  int query = (int)(gridDim.x - 1 - blockIdx.x) * rows, end = query + rows < a.sequence ? query + rows : a.sequence;
   hri_global<const T> qkv(static_cast<const T *>(a.qkv), all);
-  int64_t key = load_first(a, firsts, b, query, rows) / keys * keys;
+  int key = load_first(a, firsts, b, query, rows) / keys * keys;
   int row = (int)threadIdx.x / HRI_WARP * 16, first[2] = {firsts[row + lane / 4], firsts[row + lane / 4 + 8]};
   float sums[width / 8][4] = {}, s[keys / 8][4], factor[2];
   running r = {{-INFINITY, -INFINITY}, {0, 0}};
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS) att
   tile_load<T, COLUMNS>(k, keys, qkv, qkv_at(a, b, key, kv), pitch_of(a), a.sequence - key, D, a.vector);
   hri_copy_commit();
   for (; key < end; key += keys) { /* keys arrive while the last values are summed, values while scores are made */
-    int64_t next = key + keys;
+    int next = key + keys;
     tile_load<T, COLUMNS>(v, keys, qkv, qkv_at(a, b, key, kv + a.kv_heads), pitch_of(a), a.sequence - key, D, a.vector);
     hri_copy_commit();
     hri_copy_wait<1>();
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS) att
   hri_global<T> y(static_cast<T *>(a.y), a.batch * a.sequence * a.heads * D);
   hri_global<float> lse(a.lse, a.batch * a.heads * a.sequence);
   for (int h = 0; h < 2; h++) {
-    int64_t t = query + row + lane / 4 + h * 8;
+    int t = query + row + lane / 4 + h * 8;
     float sum = quad_sum(r.sum[h]);
     if (t >= a.sequence) continue;
     if (lane % 4 == 0 && begin == 0) lse[(b * a.heads + head) * a.sequence + t] = r.most[h] + logf(sum);
@@ -203,16 +203,23 @@ __device__ __forceinline__ void score_gradient(const attention_args &a, bool see
   *dp = seen ? p * (*dp - delta) * slope : 0;
 }
 
-/* Rows of a gradient into their place in dqkv, times `factor`. */
-template <class T, int WIDTH>
-__device__ __forceinline__ void store_rows(const attention_args &a, const float (*sums)[4], int64_t b, int64_t t,
-                                           int head, int begin, float factor) {
+/* A warp's 16 rows of a gradient, times `factor`, into their place in dqkv: by way of rows `row` .. of a tile that nobody else
+ * reads any more, so that stores lie side by side, and need few registers. */
+template <class T, int COLUMNS, int WIDTH>
+__device__ __forceinline__ void store_rows(const attention_args &a, const hri_shared<T> &tile, int row,
+                                           const float (*sums)[4], int64_t b, int t, int head, int begin,
+                                           float factor) {
+  constexpr int stride = COLUMNS + tile_math<T>::PAD;
   hri_global<T> to(static_cast<T *>(a.dqkv), a.batch * a.sequence * pitch_of(a));
   int lane = (int)threadIdx.x % HRI_WARP;
-  HRI_UNROLL for (int i = 0; i < WIDTH / 8; i++) HRI_UNROLL for (int e = 0; e < 4; e++) {
-    int d = begin + i * 8 + lane % 4 * 2 + e % 2;
-    int64_t row = t + lane / 4 + e / 2 * 8;
-    if (d < a.head_dim && row < a.sequence) to[qkv_at(a, b, row, head) + d] = hri_narrow<T>(sums[i][e] * factor);
+  __syncwarp();
+  HRI_UNROLL for (int i = 0; i < WIDTH / 8; i++) HRI_UNROLL for (int e = 0; e < 4; e++)
+      tile[(row + lane / 4 + e / 2 * 8) * stride + i * 8 + lane % 4 * 2 + e % 2] = hri_narrow<T>(sums[i][e] * factor);
+  __syncwarp();
+  HRI_NO_UNROLL for (int i = lane; i < 16 * WIDTH; i += HRI_WARP) {
+    int r = i / WIDTH, d = begin + i % WIDTH;
+    if (d < a.head_dim && t + row + r < a.sequence)
+      to[qkv_at(a, b, t + row + r, head) + d] = (T)tile[(row + r) * stride + i % WIDTH];
   }
 }
 
@@ -228,10 +235,10 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS) att
   HRI_SHARED(int, first, passing);
   HRI_SHARED(float, lses, passing);
   HRI_SHARED(float, deltas, passing);
-  int64_t tokens = a.batch * a.sequence, b = blockIdx.z / tiles::SPLITS, key = (int64_t)blockIdx.x * rows;
+  int64_t tokens = a.batch * a.sequence, b = blockIdx.z / tiles::SPLITS;
   int kv = (int)blockIdx.y, group = a.heads / a.kv_heads, D = a.head_dim;
   int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;
-  int row = (int)threadIdx.x / HRI_WARP * 16;
+  int row = (int)threadIdx.x / HRI_WARP * 16, key = (int)blockIdx.x * rows;
   hri_global<const T> qkv(static_cast<const T *>(a.qkv), tokens * pitch_of(a));
   hri_global<const T> gradient(static_cast<const T *>(a.dy), tokens * a.heads * D);
   hri_global<const float> lse(a.lse, tokens * a.heads), delta(a.delta, tokens * a.heads);
@@ -240,7 +247,7 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS) att
   tile_load<T, COLUMNS>(v, rows, qkv, qkv_at(a, b, key, a.heads + a.kv_heads + kv), pitch_of(a), a.sequence - key, D,
                         a.vector);
   for (int head = kv * group; head < (kv + 1) * group; head++)
-    for (int64_t query = key / passing * passing; query < a.sequence; query += passing) {
+    for (int query = key / passing * passing; query < a.sequence; query += passing) {
       if (load_first(a, first, b, query, passing) >= key + rows) continue; /* nobody sees these keys */
       int64_t at = (b * a.heads + head) * a.sequence + query;
       for (int i = (int)threadIdx.x; i < passing; i += (int)blockDim.x) {
@@ -257,15 +264,15 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS) att
       tile_scores<T, COLUMNS, passing / 8>(dp, v, row, dy);
       HRI_UNROLL for (int i = 0; i < passing / 8; i++) HRI_UNROLL for (int e = 0; e < 4; e++) {
         int column = i * 8 + lane % 4 * 2 + e % 2;
-        int64_t mine = key + row + lane / 4 + e / 2 * 8;
-        bool seen = mine >= (int)first[column] && mine <= query + column && query + column < a.sequence;
+        int mine = key + row + lane / 4 + e / 2 * 8;
+        bool seen = mine >= first[column] && mine <= query + column && query + column < a.sequence;
         score_gradient(a, seen, lses[column], deltas[column], &s[i][e], &dp[i][e]);
       }
       tile_sums<T, COLUMNS, width, passing / 8>(dv, s, dy, begin);
       tile_sums<T, COLUMNS, width, passing / 8>(dk, dp, q, begin);
     }
-  store_rows<T, width>(a, dk, b, key + row, a.heads + kv, begin, a.scale);
-  store_rows<T, width>(a, dv, b, key + row, a.heads + a.kv_heads + kv, begin, 1);
+  store_rows<T, COLUMNS, width>(a, k, row, dk, b, key, a.heads + kv, begin, a.scale);
+  store_rows<T, COLUMNS, width>(a, v, row, dv, b, key, a.heads + a.kv_heads + kv, begin, 1);
 }
 
 /* dq of a tile of queries. */
@@ -282,15 +289,14 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS)
   int64_t tokens = a.batch * a.sequence, b = blockIdx.z / tiles::SPLITS;
   int head = (int)blockIdx.y, kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;
   int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;
-  int64_t query = (int64_t)(gridDim.x - 1 - blockIdx.x) * rows,
-          end = query + rows < a.sequence ? query + rows : a.sequence;
+  int query = (int)(gridDim.x - 1 - blockIdx.x) * rows, end = query + rows < a.sequence ? query + rows : a.sequence;
   int row = (int)threadIdx.x / HRI_WARP * 16;
   hri_global<const T> qkv(static_cast<const T *>(a.qkv), tokens * pitch_of(a));
   hri_global<const T> gradient(static_cast<const T *>(a.dy), tokens * a.heads * D);
   hri_global<const float> lse(a.lse, tokens * a.heads), delta(a.delta, tokens * a.heads);
   float dq[width / 8][4] = {}, s[passing / 8][4], dp[passing / 8][4], lses[2], deltas[2];
-  int64_t key = load_first(a, firsts, b, query, rows) / passing * passing,
-          at = (b * a.heads + head) * a.sequence + query;
+  int key = load_first(a, firsts, b, query, rows) / passing * passing;
+  int64_t at = (b * a.heads + head) * a.sequence + query;
   int first[2];
   for (int h = 0; h < 2; h++) {
     int mine = row + lane / 4 + h * 8;
@@ -312,20 +318,20 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS)
     tile_scores<T, COLUMNS, passing / 8>(s, q, row, k);
     tile_scores<T, COLUMNS, passing / 8>(dp, dy, row, v);
     HRI_UNROLL for (int i = 0; i < passing / 8; i++) HRI_UNROLL for (int e = 0; e < 4; e++) {
-      int64_t k_at = key + i * 8 + lane % 4 * 2 + e % 2, q_at = query + row + lane / 4 + e / 2 * 8;
+      int k_at = key + i * 8 + lane % 4 * 2 + e % 2, q_at = query + row + lane / 4 + e / 2 * 8;
       bool seen = k_at >= first[e / 2] && k_at <= q_at && q_at < a.sequence;
       score_gradient(a, seen, lses[e / 2], deltas[e / 2], &s[i][e], &dp[i][e]);
     }
     tile_sums<T, COLUMNS, width, passing / 8>(dq, dp, k, begin);
   }
-  store_rows<T, width>(a, dq, b, query + row, head, begin, a.scale);
+  store_rows<T, COLUMNS, width>(a, q, row, dq, b, query, head, begin, a.scale);
 }
 
 /* ---- launchers ---- */
 
 static attention_args args_of(const hri_attention_shape *s, float scale, const void *qkv, const int32_t *doc_start) {
   attention_args a = {};
-  a.batch = s->batch, a.sequence = s->sequence, a.window = s->window;
+  a.batch = s->batch, a.sequence = (int)s->sequence, a.window = (int)s->window;
   a.heads = (int)s->heads, a.kv_heads = (int)s->kv_heads, a.head_dim = (int)s->head_dim;
   a.scale = scale, a.softcap = (float)s->softcap;
   a.qkv = qkv, a.doc_start = doc_start;

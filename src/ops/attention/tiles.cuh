@@ -15,8 +15,10 @@
 
 #ifdef __CUDACC__
 #define HRI_UNROLL _Pragma("unroll")
+#define HRI_NO_UNROLL _Pragma("unroll 1") /* where the accumulators of a warp leave no registers for it */
 #else
 #define HRI_UNROLL
+#define HRI_NO_UNROLL
 #endif
 
 template <class T> struct tile_math {
@@ -134,17 +136,16 @@ __device__ __forceinline__ void tile_sums(float (*c)[4], const float (*p)[4], co
  * zero. `vector`: rows begin at multiples of 16 bytes; then the copy is asynchronous, and of the current group. */
 template <class T, int COLUMNS>
 __device__ __forceinline__ void tile_load(const hri_shared<T> &to, int rows, const hri_global<const T> &from,
-                                          int64_t at, int64_t pitch, int64_t valid_rows, int valid_columns,
-                                          bool vector) {
+                                          int64_t at, int64_t pitch, int valid_rows, int valid_columns, bool vector) {
   constexpr int chunk = 16 / (int)sizeof(T), chunks = COLUMNS / chunk, stride = COLUMNS + tile_math<T>::PAD;
-  for (int i = (int)threadIdx.x; i < rows * chunks; i += (int)blockDim.x) {
+  HRI_NO_UNROLL for (int i = (int)threadIdx.x; i < rows * chunks; i += (int)blockDim.x) {
     int row = i / chunks, column = i % chunks * chunk;
     bool there = row < valid_rows && column < valid_columns;
     if (vector) {
       to.template copy_async<16>(row * stride + column, from, at + row * pitch + column, there ? 16 : 0);
       continue;
     }
-    for (int k = 0; k < chunk; k++) {
+    HRI_NO_UNROLL for (int k = 0; k < chunk; k++) {
       T value = hri_narrow<T>(0);
       if (there && column + k < valid_columns) value = from[at + row * pitch + column + k];
       to[row * stride + column + k] = value;
