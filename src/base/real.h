@@ -14,19 +14,21 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/both.h"
+
 typedef enum hri_real { HRI_REAL_F32 = 0, HRI_REAL_BF16, HRI_REAL_F16 } hri_real;
 typedef uint16_t hri_bf16, hri_f16;
 
-static inline uint64_t hri_real_bytes(hri_real real) { return real == HRI_REAL_F32 ? 4 : 2; }
+HRI_BOTH static inline uint64_t hri_real_bytes(hri_real real) { return real == HRI_REAL_F32 ? 4 : 2; }
 
-static inline float hri_bf16_widen(hri_bf16 half) {
+HRI_BOTH static inline float hri_bf16_widen(hri_bf16 half) {
   uint32_t bits = (uint32_t)half << 16;
   float value;
   memcpy(&value, &bits, sizeof value);
   return value;
 }
 
-static inline hri_bf16 hri_bf16_round(float value) {
+HRI_BOTH static inline hri_bf16 hri_bf16_round(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (hri_bf16)(bits >> 16 | 0x40u);
@@ -34,12 +36,12 @@ static inline hri_bf16 hri_bf16_round(float value) {
 }
 
 /* `yes` where the condition holds, else `no`; both are computed, so that loops of conversions have no branch. */
-static inline uint32_t hri_choose(bool condition, uint32_t yes, uint32_t no) {
+HRI_BOTH static inline uint32_t hri_choose(bool condition, uint32_t yes, uint32_t no) {
   uint32_t mask = 0u - (uint32_t)condition;
   return (yes & mask) | (no & ~mask);
 }
 
-static inline float hri_f16_widen(hri_f16 half) {
+HRI_BOTH static inline float hri_f16_widen(hri_f16 half) {
   uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7FFF, bits;
   uint32_t normal = (rest << 13) + ((127u - 15) << 23);
   uint32_t special = rest << 13 | 0x7F800000 | (rest > 0x7C00 ? 0x00400000u : 0); /* infinity, quiet NaN */
@@ -50,7 +52,7 @@ static inline float hri_f16_widen(hri_f16 half) {
   return value;
 }
 
-static inline hri_f16 hri_f16_round(float value) {
+HRI_BOTH static inline hri_f16 hri_f16_round(float value) {
   uint32_t bits, sign, rest, normal, subnormal, nan, half;
   float small;
   memcpy(&bits, &value, sizeof bits);

@@ -6,8 +6,10 @@
 
 #include <stdint.h>
 
+#include "base/both.h"
+
 /* Four 32-bit words for a key of 64 and a counter of 128 bits. */
-static inline void hri_philox(uint64_t key, uint64_t high, uint64_t low, uint32_t out[4]) {
+HRI_BOTH static inline void hri_philox(uint64_t key, uint64_t high, uint64_t low, uint32_t out[4]) {
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
   uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32), c2 = (uint32_t)high, c3 = (uint32_t)(high >> 32);
   for (int round = 0; round < 10; round++) {

@@ -41,10 +41,13 @@ typedef struct hri_draw {
   uint32_t row; /* of the first row of data that a kernel is given */
 } hri_draw;
 
-static inline uint64_t hri_draw_key(const hri_draw *d) { return (d->seed ^ HRI_DRAW_KEY) + d->step * HRI_DRAW_STEP; }
+HRI_BOTH static inline uint64_t hri_draw_key(const hri_draw *d) {
+  return (d->seed ^ HRI_DRAW_KEY) + d->step * HRI_DRAW_STEP;
+}
 
 /* The 32 random bits of an element; `row` counts from d->row. */
-static inline uint32_t hri_draw_word(const hri_draw *d, uint32_t row, uint32_t line, uint32_t head, uint32_t element) {
+HRI_BOTH static inline uint32_t hri_draw_word(const hri_draw *d, uint32_t row, uint32_t line, uint32_t head,
+                                              uint32_t element) {
   uint32_t word[4];
   uint32_t block = element / HRI_DRAW_CHUNK * HRI_DRAW_CHUNK_BLOCKS + element % 16 / 2;
   assert(element < HRI_DRAW_ELEMENTS && head < HRI_DRAW_HEADS);
@@ -54,16 +57,16 @@ static inline uint32_t hri_draw_word(const hri_draw *d, uint32_t row, uint32_t l
 }
 
 /* Uniform in [-1, 1). The word is taken as a signed number, whose rounding to fp32 every processor does alike. */
-static inline float hri_draw_signed(uint32_t word) { return (float)(int32_t)word * 0x1p-31f; }
+HRI_BOTH static inline float hri_draw_signed(uint32_t word) { return (float)(int32_t)word * 0x1p-31f; }
 
 /* An element goes when its word is below this: with probability p, 0 <= p < 1, to 2^-33. */
-static inline uint32_t hri_drop_threshold(double p) {
+HRI_BOTH static inline uint32_t hri_drop_threshold(double p) {
   double words = p * 4294967296.0 + 0.5;
   assert(p >= 0 && p < 1);
   return words >= 4294967295.0 ? 0xFFFFFFFFu : (uint32_t)words;
 }
 
 /* What the others are multiplied by (those that go, by 0): as torch, the mean stays. */
-static inline float hri_drop_factor(double p) { return (float)(1.0 / (1.0 - p)); }
+HRI_BOTH static inline float hri_drop_factor(double p) { return (float)(1.0 / (1.0 - p)); }
 
 #endif

@@ -39,7 +39,7 @@ enum {
 static inline int64_t hri_row_block(int64_t rows) {
   int64_t size = (rows + HRI_ROW_BLOCKS - 1) / HRI_ROW_BLOCKS;
   size = (size + 3) / 4 * 4;
-  return size < HRI_ROW_BLOCK_MIN ? HRI_ROW_BLOCK_MIN : size;
+  return size < HRI_ROW_BLOCK_MIN ? (int64_t)HRI_ROW_BLOCK_MIN : size;
 }
 static inline int64_t hri_row_block_count(int64_t rows) {
   int64_t size = hri_row_block(rows);
@@ -50,7 +50,7 @@ static inline int64_t hri_row_block_count(int64_t rows) {
  * thread has taken them. */
 static inline int64_t hri_grain(int64_t elements) {
   enum { WORTH_A_THREAD = 16384 };
-  return elements < 1 ? WORTH_A_THREAD : (WORTH_A_THREAD + elements - 1) / elements;
+  return elements < 1 ? (int64_t)WORTH_A_THREAD : (WORTH_A_THREAD + elements - 1) / elements;
 }
 
 /* Number of partials that square_sum writes for n elements. */

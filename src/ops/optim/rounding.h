@@ -39,18 +39,18 @@ typedef enum hri_rounded {
   HRI_ROUNDED_COUNT
 } hri_rounded;
 
-static inline uint64_t hri_rounding_high(const hri_rounding *r) {
+HRI_BOTH static inline uint64_t hri_rounding_high(const hri_rounding *r) {
   return (uint64_t)r->site << 32 | (r->step & 0xFFFFFFFFu);
 }
 
 /* An array's arrangement of the 16 bits of an element. */
-static inline uint32_t hri_rounding_arrange(uint32_t bits, hri_rounded array) {
+HRI_BOTH static inline uint32_t hri_rounding_arrange(uint32_t bits, hri_rounded array) {
   if (array == HRI_ROUNDED_FIRST) return (bits << 8 | bits >> 8) & 0xFFFFu;
   return array == HRI_ROUNDED_SECOND ? (bits ^ bits << 8) & 0xFFFFu : bits;
 }
 
 /* The 16 random bits of a logical element. */
-static inline uint32_t hri_rounding_bits(const hri_rounding *r, hri_rounded array, int64_t element) {
+HRI_BOTH static inline uint32_t hri_rounding_bits(const hri_rounding *r, hri_rounded array, int64_t element) {
   uint32_t word[4];
   int64_t block = element / HRI_ROUNDING_CHUNK * HRI_ROUNDING_CHUNK_BLOCKS + element % 32 / 4;
   hri_philox(r->seed ^ HRI_ROUNDING_KEY, hri_rounding_high(r), (uint64_t)block, word);
@@ -58,7 +58,7 @@ static inline uint32_t hri_rounding_bits(const hri_rounding *r, hri_rounded arra
 }
 
 /* `random` below 2^16. */
-static inline hri_bf16 hri_bf16_round_random(float value, uint32_t random) {
+HRI_BOTH static inline hri_bf16 hri_bf16_round_random(float value, uint32_t random) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   if ((bits & 0x7FFFFFFFu) > 0x7F7F0000u) return hri_bf16_round(value);

@@ -1,0 +1,146 @@
+"""Seeds faults into the CUDA kernels one at a time and shows that the tests on the GPU in software catch each of them.
+
+  mutate.py BUILD [NAME ...]     BUILD: a build of this tree (build/check); NAME: of some mutants alone; -j N at once
+
+A mutant is one source with one place changed. It is compiled alone, linked in front of the library, and its test must fail within
+two minutes. One that passes, and a place that is not found exactly once, is an error. Half an hour on two cores at most."""
+
+import argparse
+import concurrent.futures
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS, ATTENTION = "test_cuda_kernels", "test_cuda_attention"
+DEVICE = "gpu/device.cuh"
+BARRIER = "__syncthreads();"
+
+# name, file with the place, family that is compiled, test, the place, what stands there instead
+MUTANTS = [
+    # missing barriers
+    ("sum-without-barrier", DEVICE, "norm", KERNELS, "= value;\n  __syncthreads();\n  T sum = 0;", "= value;\n  T sum = 0;"),
+    ("sum-without-first-barrier", DEVICE, "norm", KERNELS, "  __syncthreads(); /* whoever still reads the last one's partial sums */\n", ""),
+    ("max-without-barrier", DEVICE, "loss", KERNELS, "  __syncthreads();\n  float most = partial[0];", "  float most = partial[0];"),
+    ("digits-without-barrier", "ops/embed/cuda.cu", "embed", KERNELS, "  __syncthreads();\n  return count;", "  return count;"),
+    ("scan-without-barrier", "ops/embed/cuda.cu", "embed", KERNELS, "total[mine] = sum;\n  __syncthreads();", "total[mine] = sum;"),
+    ("factors-without-barrier", "ops/optim/cuda.cu", "optim", KERNELS, "  __syncthreads();\n  hri_adamw_factors f", "  hri_adamw_factors f"),
+    ("scores-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "factor[e / 2];\n    __syncthreads();", "factor[e / 2];"),
+    ("sums-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "(sums, s, v, begin);\n    __syncthreads();", "(sums, s, v, begin);"),
+    ("keys-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "    __syncthreads(); /* whoever still reads the last keys */\n", ""),
+    ("first-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "  __syncthreads(); /* whoever still reads the last ones */\n", ""),
+    ("barrier-of-some", "ops/optim/cuda.cu", "optim", KERNELS, "  __syncthreads();\n  hri_adamw_factors f = shared[0];\n  if (i >= a.n) return;",
+     "  if (i >= a.n) return;\n  __syncthreads();\n  hri_adamw_factors f = shared[0];"),
+    # lane masks, and which lane
+    ("half-a-mask", DEVICE, "norm", KERNELS, "__device__ __forceinline__ float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2; by > 0; by /= 2) value += __shfl_xor_sync(HRI_ALL_LANES,",
+     "__device__ __forceinline__ float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2; by > 0; by /= 2) value += __shfl_xor_sync(0xFFFFu,"),
+    ("mask-of-absent-lanes", "ops/attention/cuda.cu", "attention", ATTENTION, "if (row >= n) return; /* the whole warp */",
+     "if (row >= n || (int)threadIdx.x % HRI_WARP >= a.head_dim) return;"),
+    ("half-a-sum", DEVICE, "norm", KERNELS, "float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2;", "float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 4;"),
+    ("other-quad", "ops/attention/cuda.cu", "attention", ATTENTION, "return fmaxf(v, __shfl_xor_sync(HRI_ALL_LANES, v, 2));", "return fmaxf(v, __shfl_xor_sync(HRI_ALL_LANES, v, 4));"),
+    # late copies
+    ("late-keys", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<1>();\n    __syncthreads();\n    tile_scores", "hri_copy_wait<2>();\n    __syncthreads();\n    tile_scores"),
+    ("late-values", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<1>();\n    __syncthreads();\n    tile_sums", "hri_copy_wait<2>();\n    __syncthreads();\n    tile_sums"),
+    ("late-queries", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n      __syncthreads();\n      tile_scores", "hri_copy_wait<1>();\n      __syncthreads();\n      tile_scores"),
+    ("unshared-copy", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n    __syncthreads();\n    tile_scores", "hri_copy_wait<0>();\n    tile_scores"),
+    # fragments
+    ("left-row", "ops/attention/tiles.cuh", "attention", ATTENTION, "s.template load_matrix<4, false>(a, (row + lane % 16)", "s.template load_matrix<4, false>(a, (row + lane % 8)"),
+    ("right-half", "ops/attention/tiles.cuh", "attention", ATTENTION, "k + lane / 8 % 2 * 8);", "k + lane / 16 * 8);"),
+    ("right-untransposed", "ops/attention/tiles.cuh", "attention", ATTENTION, "s.template load_matrix<2, true>", "s.template load_matrix<2, false>"),
+    ("right-row-fp32", "ops/attention/tiles.cuh", "attention", ATTENTION, "__float_as_uint(s[at + stride])", "__float_as_uint(s[at + 1])"),
+    ("result-register", "ops/attention/tiles.cuh", "attention", ATTENTION, "a[1] = pair(c[0][2], c[0][3]);\n    a[2] = pair(c[1][0], c[1][1]);",
+     "a[2] = pair(c[0][2], c[0][3]);\n    a[1] = pair(c[1][0], c[1][1]);"),
+    ("result-halves", "ops/attention/tiles.cuh", "attention", ATTENTION, "hri_narrow<T>(high).bits << 16 | hri_narrow<T>(low).bits", "hri_narrow<T>(low).bits << 16 | hri_narrow<T>(high).bits"),
+    ("lost-low-part", "ops/attention/tiles.cuh", "attention", ATTENTION, "    hri_mma_tf32(d, a_low, b_high);\n", ""),
+    # off by one
+    ("row-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "  for (int64_t c = threadIdx.x; c < n; c += blockDim.x) {\n    float v = (value(c) - mean) * rstd", "  for (int64_t c = threadIdx.x; c <= n; c += blockDim.x) {\n    float v = (value(c) - mean) * rstd"),
+    ("blocks-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "b < blocks; b++", "b < blocks - 1; b++"),
+    ("last-row-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "row < end; row++", "row < end - 1; row++"),
+    ("end-of-row-of-loss", "ops/loss/cuda.cu", "loss", KERNELS, "v < a.stored;", "v <= a.stored;"),
+    ("label", "ops/loss/cuda.cu", "loss", KERNELS, "if (v == label) at_label[0] = l;", "if (v == label + 1) at_label[0] = l;"),
+    ("end-of-adamw", "ops/optim/cuda.cu", "optim", KERNELS, "i + k < a.n; k++", "i + k <= a.n; k++"),
+    ("causal", "ops/attention/cuda.cu", "attention", ATTENTION, "k >= first[e / 2] && k <= q ?", "k >= first[e / 2] && k < q ?"),
+    ("causal-backward", "ops/attention/cuda.cu", "attention", ATTENTION, "mine <= query + column &&", "mine < query + column &&"),
+    ("window", "ops/attention/cuda.cu", "attention", ATTENTION, "first = t - a.window + 1;", "first = t - a.window;"),
+    ("first-tile-of-keys", "ops/attention/cuda.cu", "attention", ATTENTION, "int64_t key = load_first(a, firsts, b, query, rows) / keys * keys;", "int64_t key = (load_first(a, firsts, b, query, rows) + keys - 1) / keys * keys;"),
+    # bounds, blocks, addresses
+    ("no-zero-fill", "ops/attention/tiles.cuh", "attention", ATTENTION, "there ? 16 : 0", "16"),
+    ("vectors-that-do-not-fit", "ops/elements.cuh", "move", KERNELS, "return n % width == 0 && all % 16 == 0;", "return all % 16 == 0;"),
+    ("two-blocks-an-index", "ops/embed/cuda.cu", "embed", KERNELS, " || (i > 0 && index[i - 1] == mine)", ""),
+    ("places-that-stay", "ops/embed/cuda.cu", "embed", KERNELS, "    at++;\n", ""),
+    ("digit-of-another-round", "ops/embed/cuda.cu", "embed", KERNELS, "(index[begin + i] >> shift) % DIGITS", "index[begin + i] % DIGITS"),
+    # values
+    ("random-word", "ops/optim/cuda.cu", "optim", KERNELS, "word[at / 32 % 2 * 2 + k / 2]", "word[at / 32 % 2 * 2 + k % 2]"),
+    ("up-half", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(row * 2 + 1) * width + column", "row * 2 * width + 1 + column"),
+    ("rope-sign", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "v * c + u * s", "v * c - u * s"),
+    ("dropout-line", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(uint32_t)(row % a.sequence), 0,", "(uint32_t)(row / a.sequence), 0,"),
+    ("group-of-heads", "ops/attention/cuda.cu", "attention", ATTENTION, "kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int64_t query = (int64_t)(gridDim.x - 1 - blockIdx.x) * rows,\n          end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv",
+     "kv = a.heads + head % a.kv_heads, D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int64_t query = (int64_t)(gridDim.x - 1 - blockIdx.x) * rows,\n          end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv"),
+]
+
+
+def run(command, **options):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+
+
+def link_line(build, test):
+    """What the build links the test with, behind its own object."""
+    for line in run(["ninja", "-C", str(build), "-t", "commands", test]).stdout.splitlines():
+        if f" -o {test} " in line:
+            words = line.split()
+            return [w if w.startswith("-") or w.startswith("/") else str(build / w) for w in words[words.index("-o") + 2:] if w not in ("&&", ":")]
+    sys.exit(f"mutate: {build} does not know how to link {test}")
+
+
+def mutate(build, mutant):
+    name, place, family, test, old, new = mutant
+    text = (ROOT / "src" / place).read_text()
+    if text.count(old) != 1:
+        return name, f"its place occurs {text.count(old)} times in {place}"
+    with tempfile.TemporaryDirectory(dir=build) as folder:
+        changed = Path(folder) / place
+        changed.parent.mkdir(parents=True)
+        changed.write_text(text.replace(old, new))
+        source = changed if place.endswith(".cu") else ROOT / "src/ops" / family / "cuda.cu"
+        compiled = Path(folder) / "mutant.o"
+        result = run(["g++", "-std=c++17", "-O1", "-w", f"-I{folder}", f"-I{ROOT}/include", f"-I{ROOT}/src", "-x", "c++", "-c", str(source), "-o", str(compiled)])
+        if result.returncode:
+            return name, "does not compile:\n" + result.stdout
+        program = Path(folder) / "mutant"
+        own = build / f"CMakeFiles/{test}.dir/tests/gpu/{test}.c.o"
+        result = run(["g++", str(own), str(compiled), "-o", str(program)] + link_line(build, test))
+        if result.returncode:
+            return name, "does not link:\n" + result.stdout
+        try:
+            result = run([str(program)], timeout=120)
+        except subprocess.TimeoutExpired:
+            return name, None
+        if result.returncode == 0:
+            return name, f"{test} passes"
+        found = [line for line in result.stdout.splitlines() if "findings:" in line or "limit" in line or "ERROR" in line]
+        print(f"{name}: caught: {found[0].strip()[:150] if found else 'the test died'}", flush=True)
+        return name, None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("-j", type=int, default=int(os.environ.get("DEV_JOBS", os.cpu_count() or 1)))
+    arguments = parser.parse_args()
+    wanted = [m for m in MUTANTS if not arguments.names or m[0] in arguments.names]
+    if not wanted:
+        sys.exit("mutate: no mutant of that name")
+    with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
+        results = list(pool.map(lambda m: mutate(arguments.build.resolve(), m), wanted))
+    bad = [(name, why) for name, why in results if why]
+    for name, why in bad:
+        print(f"{name}: NOT CAUGHT: {why}")
+    print(f"mutate: {len(wanted)} mutants, {len(wanted) - len(bad)} caught")
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

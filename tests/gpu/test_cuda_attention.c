@@ -1,0 +1,201 @@
+/* Flash attention by mma.sync on the GPU in software against the double reference: every head size of tiles, odd sizes, groups
+ * of heads, windows, documents, soft-cap, in fp32, bf16 and fp16; the same bits for every seed; nothing found.
+ *
+ * The yardstick is a plain fp32 implementation that rounds probabilities and score gradients to the element type where the
+ * products take them, as any implementation on tensor cores must. */
+#include "gpu/kernels.h"
+
+#include "ops/attention/ref.h"
+
+typedef struct attention_case {
+  int64_t b, t, h, k, d, window;
+  double softcap;
+  bool documents;
+} attention_case;
+
+static const attention_case cases[] = {
+    {1, 70, 2, 1, 64, 0, 0, false},  /* whole vectors, groups, more than a tile */
+    {2, 37, 3, 3, 20, 9, 3, false},  /* rows that are no vectors, a window, a cap */
+    {1, 45, 2, 2, 80, 0, 0, true},   /* documents, padded to 128 columns */
+    {1, 150, 1, 1, 8, 40, 0, true},  /* tiles of keys that nobody sees */
+    {1, 35, 2, 1, 136, 0, 0, false}, /* 256 columns in two halves */
+    {1, 20, 4, 2, 16, 0, 0, false},  /* two groups of two */
+    {20, 1, 3, 3, 33, 0, 0, false},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static float round_to(float x, hri_real real) {
+  return real == HRI_REAL_F32 ? x : hri_narrow_widen(hri_narrow_round(x, real), real);
+}
+
+/* One query: of keys first .. t the scores, exponentials, and the derivative of the cap. */
+typedef struct plain_row {
+  int64_t q, first, count;
+  float s[256], p[256], slope[256], lse;
+} plain_row;
+
+static int64_t plain_key(const attention_case *c, int64_t b, int64_t h, int64_t t) {
+  return ((b * c->t + t) * (c->h + 2 * c->k) + c->h + h / (c->h / c->k)) * c->d;
+}
+
+static void plain_scores(const attention_case *c, const float *qkv, float scale, int64_t b, int64_t h, int64_t t,
+                         int64_t first, plain_row *r) {
+  float most = -INFINITY, sum = 0;
+  r->q = ((b * c->t + t) * (c->h + 2 * c->k) + h) * c->d, r->first = first, r->count = t - first + 1;
+  for (int64_t j = 0; j < r->count; j++) {
+    float s = 0;
+    for (int64_t i = 0; i < c->d; i++) s += qkv[r->q + i] * qkv[plain_key(c, b, h, first + j) + i];
+    s *= scale, r->slope[j] = 1;
+    if (c->softcap > 0) {
+      float bent = tanhf(s / (float)c->softcap);
+      r->slope[j] = 1 - bent * bent, s = (float)c->softcap * bent;
+    }
+    r->s[j] = s, most = fmaxf(most, s);
+  }
+  for (int64_t j = 0; j < r->count; j++) sum += r->p[j] = expf(r->s[j] - most);
+  r->lse = most + logf(sum);
+}
+
+/* y, lse and dqkv (cleared) in fp32; the backward from the y and lse that are given. */
+static void plain(const attention_case *c, hri_real real, float scale, const float *qkv, const int32_t *first,
+                  const float *dy, const float *given, const float *given_lse, float *y, float *lse, float *dqkv) {
+  plain_row *r = take(sizeof *r);
+  for (int64_t b = 0; b < c->b; b++)
+    for (int64_t h = 0; h < c->h; h++)
+      for (int64_t t = 0; t < c->t; t++) {
+        int64_t at = ((b * c->t + t) * c->h + h) * c->d, v = c->k * c->d;
+        float sum = 0, delta = 0;
+        plain_scores(c, qkv, scale, b, h, t, first[b * c->t + t], r);
+        for (int64_t j = 0; j < r->count; j++) sum += r->p[j];
+        lse[(b * c->h + h) * c->t + t] = r->lse;
+        for (int64_t i = 0; i < c->d; i++) {
+          float out = 0;
+          for (int64_t j = 0; j < r->count; j++)
+            out += round_to(r->p[j], real) * qkv[plain_key(c, b, h, r->first + j) + v + i];
+          y[at + i] = out / sum;
+        }
+        /* from behind: summed like dp it would be equal to it to the bit where a query sees one key */
+        for (int64_t i = c->d - 1; i >= 0; i--) delta += dy[at + i] * given[at + i];
+        for (int64_t j = 0; j < r->count; j++) {
+          int64_t k = plain_key(c, b, h, r->first + j);
+          float p = expf(r->s[j] - given_lse[(b * c->h + h) * c->t + t]), dp = 0, ds;
+          for (int64_t i = 0; i < c->d; i++) dp += dy[at + i] * qkv[k + v + i];
+          ds = scale * round_to(p * (dp - delta) * r->slope[j], real);
+          for (int64_t i = 0; i < c->d; i++) {
+            dqkv[r->q + i] += ds * qkv[k + i];
+            dqkv[k + i] += ds * qkv[r->q + i];
+            dqkv[k + v + i] += round_to(p, real) * dy[at + i];
+          }
+        }
+      }
+}
+
+/* Documents of 1 to 19 tokens; 0 where there are none. Also what each query sees first. */
+static void make_documents(const attention_case *c, int32_t *doc_start, int32_t *first) {
+  for (int64_t b = 0; b < c->b; b++)
+    for (int32_t t = 0, start = 0, left = 0; t < c->t; t++, left--) {
+      if (c->documents && left == 0) start = t, left = 1 + (int32_t)(b * 7 + t * 5) % 19;
+      doc_start[b * c->t + t] = start;
+      first[b * c->t + t] = c->window && t - c->window + 1 > start ? (int32_t)(t - c->window + 1) : start;
+    }
+}
+
+typedef struct run {
+  array qkv, dy, y, lse, dqkv;
+} run;
+
+/* Forward and backward; the backward gets the double reference's y (as the type has it) and lse. */
+static run attend(soft_test *t, const attention_case *c, hri_real real) {
+  int64_t tokens = c->b * c->t, width = (c->h + 2 * c->k) * c->d;
+  int32_t *doc_start = take(tokens * 4), *first = take(tokens * 4);
+  double scale = 1 / sqrt((double)c->d);
+  hri_attention_shape s = {.batch = c->b,
+                           .sequence = c->t,
+                           .heads = c->h,
+                           .kv_heads = c->k,
+                           .head_dim = c->d,
+                           .window = c->window,
+                           .softcap = c->softcap,
+                           .real = real};
+  run r = {.qkv = array_random(t, tokens * width, real, 1, 0), .dy = array_random(t, tokens * c->h * c->d, real, 1, 0)};
+  r.y = array_result(t, tokens * c->h * c->d, real), r.lse = array_result(t, tokens * c->h, HRI_REAL_F32);
+  r.dqkv = array_result(t, tokens * width, real);
+  make_documents(c, doc_start, first);
+  int32_t *documents = c->documents ? soft_upload(t, doc_start, tokens * 4) : NULL;
+  assert_int_equal(hri_cuda_attention(&s, (float)scale, r.qkv.device, documents, r.y.device, r.lse.device, t->stream),
+                   0);
+  hri_attention_ref_forward(&s, scale, r.qkv.d, c->documents ? doc_start : NULL, r.y.d, r.lse.d, NULL);
+  array y = array_of(t, r.y.n, real, r.y.d), lse = array_of(t, r.lse.n, HRI_REAL_F32, r.lse.d);
+  void *scratch = soft_memory(t, hri_cuda_attention_backward_scratch_bytes(&s));
+  assert_int_equal(hri_cuda_attention_backward(&s, (float)scale, r.dy.device, r.qkv.device, y.device, lse.device,
+                                               documents, r.dqkv.device, scratch, t->stream),
+                   0);
+  hri_attention_ref_backward(&s, scale, r.dy.d, r.qkv.d, y.d, lse.d, c->documents ? doc_start : NULL, r.dqkv.d);
+  plain(c, real, (float)scale, r.qkv.f, first, r.dy.f, y.f, lse.f, r.y.f, r.lse.f, r.dqkv.f);
+  return r;
+}
+
+static void attention_of(hri_real real) {
+  for (int i = 0; i < CASES; i++) {
+    soft_test t = soft_open((uint64_t)i);
+    run r = attend(&t, &cases[i], real);
+    char what[64];
+    (void)snprintf(what, sizeof what, "case %d, type %d, y", i, real);
+    expect(&t, what, &r.y);
+    (void)snprintf(what, sizeof what, "case %d, type %d, lse", i, real);
+    expect(&t, what, &r.lse);
+    (void)snprintf(what, sizeof what, "case %d, type %d, dqkv", i, real);
+    expect(&t, what, &r.dqkv);
+    soft_close(&t);
+    give_all();
+  }
+}
+
+static void in_fp32(void **state) {
+  (void)state;
+  attention_of(HRI_REAL_F32);
+}
+static void in_bf16(void **state) {
+  (void)state;
+  attention_of(HRI_REAL_BF16);
+}
+static void in_fp16(void **state) {
+  (void)state;
+  attention_of(HRI_REAL_F16);
+}
+
+static void same_bits(void **state) {
+  uint64_t at = array_seed;
+  unsigned char *first = NULL;
+  (void)state;
+  for (uint64_t seed = 0; seed < 3; seed++) {
+    soft_test t = soft_open(seed);
+    array_seed = at;
+    run r = attend(&t, &cases[1], HRI_REAL_BF16);
+    unsigned char *bits = take(r.dqkv.n * 2);
+    soft_clean(&t);
+    soft_download(&t, bits, r.dqkv.device, r.dqkv.n * 2);
+    if (first) assert_memory_equal(bits, first, r.dqkv.n * 2);
+    first = bits;
+    soft_close(&t);
+  }
+  give_all();
+}
+
+/* Head sizes and options that there is no kernel for are refused. */
+static void refused(void **state) {
+  soft_test t = soft_open(0);
+  hri_attention_shape s = {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_dim = 257};
+  (void)state;
+  assert_int_equal(hri_cuda_attention(&s, 1, NULL, NULL, NULL, NULL, t.stream), -1);
+  s.head_dim = 64, s.dropout = 0.1;
+  assert_int_equal(hri_cuda_attention(&s, 1, NULL, NULL, NULL, NULL, t.stream), -1);
+  assert_int_equal(hri_cuda_attention_backward(&s, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.stream), -1);
+  soft_close(&t);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(in_fp32), cmocka_unit_test(in_bf16), cmocka_unit_test(in_fp16),
+                                     cmocka_unit_test(same_bits), cmocka_unit_test(refused)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

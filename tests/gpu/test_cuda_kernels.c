@@ -1,0 +1,421 @@
+/* The CUDA kernels on the GPU in software, against the double references, on odd shapes: values within the tolerance that
+ * the CPU's kernels have, and nothing found (bounds, races, order). Dropout and the rounding of states have the CPU's bits;
+ * results are the same for every seed. */
+#include "gpu/kernels.h"
+
+#include "ops/embed/ref.h"
+#include "ops/isa.h"
+#include "ops/loss/ref.h"
+#include "ops/norm/ref.h"
+#include "ops/optim/ref.h"
+#include "ops/pointwise/ref.h"
+
+#include "ops/embed/ref.c"
+#include "ops/loss/ref.c"
+#include "ops/norm/ref.c"
+#include "ops/pointwise/ref.c"
+
+static int32_t *device_ids(soft_test *t, const int32_t *ids, int64_t n) { return soft_upload(t, ids, n * sizeof *ids); }
+
+static hri_control *device_control(soft_test *t, const hri_control *c) { return soft_upload(t, c, sizeof *c); }
+
+static void each(void (*test)(soft_test *t, hri_real real, int variant), int variants) {
+  for (int r = 0; r < 3; r++)
+    for (int v = 0; v < variants; v++) {
+      soft_test t = soft_open((uint64_t)(r * 16 + v));
+      test(&t, reals[r], v);
+      soft_close(&t);
+      give_all();
+    }
+}
+
+/* ---- move ---- */
+
+static void casts_(soft_test *t, hri_real from, int variant) {
+  int64_t n = variant ? 1024 : 333;
+  array x = array_random(t, n, from, 3, 0);
+  for (int r = 0; r < 3; r++) {
+    array y = array_result(t, n, reals[r]);
+    void *bytes = take(n * hri_real_bytes(reals[r]));
+    assert_int_equal(hri_cuda_cast(y.device, reals[r], x.device, from, n, t->stream), 0);
+    soft_download(t, bytes, y.device, n * hri_real_bytes(reals[r]));
+    for (int64_t i = 0; i < n; i++) {
+      uint32_t expected = 0;
+      hri_real_put(&expected, 0, x.f[i], reals[r]);
+      assert_memory_equal((char *)bytes + i * hri_real_bytes(reals[r]), &expected, hri_real_bytes(reals[r]));
+    }
+    soft_clean(t);
+  }
+}
+static void casts(void **state) {
+  (void)state;
+  each(casts_, 2);
+}
+
+/* ---- pointwise ---- */
+
+static void elements_(soft_test *t, hri_real real, int variant) {
+  int64_t n = variant ? 2048 : 1003;
+  array a = array_random(t, n, real, 2, 0), b = array_random(t, n, real, 2, 0), y = array_result(t, n, real);
+  assert_int_equal(hri_cuda_add(y.device, a.device, b.device, n, real, t->stream), 0);
+  hri_ref_add(y.d, a.d, b.d, n);
+  naive_add(y.f, a.f, b.f, n);
+  expect(t, "add", &y);
+  for (int kind = 0; kind < 2; kind++) {
+    array s = array_result(t, n, real);
+    assert_int_equal(hri_cuda_activation(kind, y.device, a.device, n, real, t->stream), 0);
+    hri_ref_activation(kind, y.d, a.d, n);
+    naive_activation(kind, y.f, a.f, n);
+    expect(t, "activation", &y);
+    assert_int_equal(hri_cuda_activation_backward(kind, s.device, b.device, a.device, n, real, t->stream), 0);
+    hri_ref_activation_backward(kind, s.d, b.d, a.d, n);
+    naive_activation_backward(kind, s.f, b.f, a.f, n);
+    expect(t, "activation_backward", &s);
+  }
+}
+static void elements(void **state) {
+  (void)state;
+  each(elements_, 2);
+}
+
+static void gated_(soft_test *t, hri_real real, int variant) {
+  int64_t rows = 7, width = variant ? 64 : 37;
+  array gu = array_random(t, rows * 2 * width, real, 2, 0), dy = array_random(t, rows * width, real, 1, 0);
+  for (int kind = 0; kind < 2; kind++) {
+    array y = array_result(t, rows * width, real), d = array_result(t, rows * 2 * width, real);
+    assert_int_equal(hri_cuda_glu(kind, y.device, gu.device, rows, width, real, t->stream), 0);
+    hri_ref_glu(kind, y.d, gu.d, rows, width);
+    naive_glu(kind, y.f, gu.f, rows, width);
+    expect(t, "glu", &y);
+    assert_int_equal(hri_cuda_glu_backward(kind, d.device, dy.device, gu.device, rows, width, real, t->stream), 0);
+    hri_ref_glu_backward(kind, d.d, dy.d, gu.d, rows, width);
+    naive_glu_backward(kind, d.f, dy.f, gu.f, rows, width);
+    expect(t, "glu_backward", &d);
+  }
+}
+static void gated(void **state) {
+  (void)state;
+  each(gated_, 2);
+}
+
+/* Also over its operand, and back. */
+static void rope_(soft_test *t, hri_real real, int variant) {
+  enum { ROWS = 11, H = 3, K = 1, D = 10, POSITIONS = 20 };
+  int64_t rotary = variant ? 6 : D, n = ROWS * (H + 2 * K) * D, pairs = POSITIONS * rotary / 2;
+  int32_t position[ROWS];
+  array x = array_random(t, n, real, 2, 0), c = array_random(t, pairs, HRI_REAL_F32, 1, 0);
+  array s = array_random(t, pairs, HRI_REAL_F32, 1, 0), y = array_result(t, n, real);
+  for (int i = 0; i < ROWS; i++) position[i] = i * 7 % POSITIONS;
+  for (int inverse = 0; inverse < 2; inverse++) {
+    hri_rope_args a = {.rows = ROWS, .heads = H, .kv_heads = K, .head_size = D, .rotary_size = rotary, .real = real};
+    a.x = x.device, a.y = y.device, a.cosines = c.device, a.sines = s.device, a.inverse = inverse;
+    a.position = device_ids(t, position, ROWS);
+    if (inverse) a.y = y.device = x.device;
+    assert_int_equal(hri_cuda_rope(&a, t->stream), 0);
+    hri_ref_rope(y.d, x.d, c.d, s.d, position, ROWS, H, K, D, rotary, inverse);
+    naive_rope(y.f, x.f, c.f, s.f, position, ROWS, H, K, D, rotary, inverse);
+    expect(t, "rope", &y);
+  }
+}
+static void rope(void **state) {
+  (void)state;
+  each(rope_, 2);
+}
+
+static void dropout_(soft_test *t, hri_real real, int variant) {
+  int64_t rows = 12, columns = variant ? 96 : 45, n = rows * columns;
+  hri_control control = {.seed = 99, .step = 17, .row_base = 5};
+  hri_cuda_dropout_args a =
+      {.rows = rows, .columns = columns, .sequence = 4, .real = real, .probability = 0.3, .site = 3};
+  hri_draw draw = {.seed = 99, .step = 17, .site = 3, .row = 5};
+  array x = array_random(t, n, real, 1, 2), y = array_result(t, n, real);
+  void *bytes = take(n * hri_real_bytes(real));
+  a.x = x.device, a.y = y.device, a.control = device_control(t, &control);
+  assert_int_equal(hri_cuda_dropout(&a, t->stream), 0);
+  hri_ref_dropout(y.d, x.d, 0.3, &draw, 4, rows, columns);
+  naive_dropout(y.f, x.f, 0.3, &draw, 4, rows, columns);
+  expect(t, "dropout", &y);
+  soft_download(t, bytes, y.device, n * hri_real_bytes(real));
+  for (int64_t i = 0; i < n; i++) assert_int_equal(hri_real_get(bytes, i, real) == 0, y.d[i] == 0); /* the CPU's mask */
+}
+static void dropout(void **state) {
+  (void)state;
+  each(dropout_, 2);
+}
+
+/* ---- norm ---- */
+
+typedef void ref_forward(double *, double *, double *, const double *, const double *, const double *, double,
+                         const double *, double, int64_t, int64_t);
+typedef void naive_forward(float *, float *, float *, const float *, const float *, const float *, float, const float *,
+                           float, int64_t, int64_t);
+typedef void ref_backward(double *, double *, double *, const double *, const double *, const double *, const double *,
+                          double, const double *, int64_t, int64_t);
+typedef void naive_backward(float *, float *, float *, const float *, const float *, const float *, const float *,
+                            float, const float *, int64_t, int64_t);
+static const struct norm_kind {
+  int (*run)(const hri_norm_args *, void *);
+  int (*back)(const hri_norm_backward_args *, void *);
+  ref_forward *ref;
+  naive_forward *naive;
+  ref_backward *ref_back;
+  naive_backward *naive_back;
+} norm_kinds[] = {{hri_cuda_rmsnorm, hri_cuda_rmsnorm_backward, hri_ref_rmsnorm, naive_rmsnorm,
+                   hri_ref_rmsnorm_backward, naive_rmsnorm_backward},
+                  {hri_cuda_layernorm, hri_cuda_layernorm_backward, hri_ref_layernorm, naive_layernorm,
+                   hri_ref_layernorm_backward, naive_layernorm_backward}};
+
+/* Bits of variant: layer norm; with residual and bias; many columns. */
+static void norm_(soft_test *t, hri_real real, int variant) {
+  const struct norm_kind *k = &norm_kinds[variant & 1];
+  bool sums = variant >> 1 & 1;
+  int64_t rows = 5, n = variant & 4 ? 300 : 23, each_stats = 1 + (variant & 1);
+  array x = array_random(t, rows * n, real, 1, 0.5), r = array_random(t, rows * n, real, 1, 0);
+  array w = array_random(t, n, HRI_REAL_F32, 0.3, 1), b = array_random(t, n, HRI_REAL_F32, 1, 0);
+  array s = array_result(t, rows * n, real), y = array_result(t, rows * n, real);
+  array stats = array_result(t, rows * each_stats, HRI_REAL_F32);
+  hri_norm_args a = {.rows = rows, .columns = n, .real = real, .x = x.device, .weight = w.device, .eps = 1e-5};
+  a.y = y.device, a.stats = stats.device, a.weight_offset = variant & 1 ? 0 : 1;
+  if (sums) a.residual = r.device, a.s = s.device, a.bias = b.device;
+  assert_int_equal(k->run(&a, t->stream), 0);
+  if (sums) { /* what is normalised is the sum as it was rounded */
+    for (int64_t i = 0; i < rows * n; i++) s.d[i] = s.f[i] = x.f[i] + r.f[i];
+    expect(t, "norm, sum", &s);
+    double *exact = take(rows * n * sizeof(double));
+    memcpy(exact, s.d, rows * n * sizeof(double));
+    s = array_of(t, rows * n, real, exact);
+  }
+  k->ref(y.d, take(rows * n * 8), stats.d, sums ? s.d : x.d, NULL, w.d, a.weight_offset, sums ? b.d : NULL, 1e-5, rows,
+         n);
+  k->naive(y.f, take(rows * n * 4), stats.f, sums ? s.f : x.f, NULL, w.f, (float)a.weight_offset, sums ? b.f : NULL,
+           1e-5f, rows, n);
+  expect(t, "norm", &y);
+  expect(t, "norm, statistics", &stats);
+}
+static void norms(void **state) {
+  (void)state;
+  each(norm_, 8);
+}
+
+/* Bits of variant: layer norm; with extra, bias, sums added, over dy; many rows. */
+static void norm_backward_(soft_test *t, hri_real real, int variant) {
+  const struct norm_kind *k = &norm_kinds[variant & 1];
+  bool more = variant >> 1 & 1;
+  int64_t rows = variant & 4 ? 150 : 6, n = variant & 4 ? 40 : 139, each_stats = 1 + (variant & 1);
+  array x = array_random(t, rows * n, real, 1, 0.5), dy = array_random(t, rows * n, real, 1, 0);
+  array w = array_random(t, n, HRI_REAL_F32, 0.3, 1), extra = array_random(t, rows * n, real, 1, 0);
+  array dw = array_random(t, n, HRI_REAL_F32, 1, 0), db = array_random(t, n, HRI_REAL_F32, 1, 0);
+  array dx = array_result(t, rows * n, real);
+  double *statistics = take(rows * each_stats * sizeof(double)), *scrap = take(rows * n * 8);
+  k->ref(scrap, take(rows * n * 8), statistics, x.d, NULL, w.d, 0, NULL, 1e-5, rows, n);
+  array stats = array_of(t, rows * each_stats, HRI_REAL_F32, statistics);
+  hri_norm_backward_args a = {.rows = rows, .columns = n, .real = real, .dy = dy.device, .x = x.device};
+  a.stats = stats.device, a.weight = w.device, a.dx = dx.device, a.dweight = dw.device;
+  a.scratch = soft_memory(t, hri_cuda_norm_backward_scratch_bytes(rows, n));
+  if (more) a.extra = extra.device, a.dbias = db.device, a.accumulate = true, a.dx = dx.device = dy.device;
+  if (!more) memset(dw.d, 0, n * 8), memset(dw.f, 0, n * 4);
+  assert_int_equal(k->back(&a, t->stream), 0);
+  k->ref_back(dx.d, dw.d, more ? db.d : NULL, dy.d, x.d, stats.d, w.d, 0, more ? extra.d : NULL, rows, n);
+  k->naive_back(dx.f, dw.f, more ? db.f : NULL, dy.f, x.f, stats.f, w.f, 0, more ? extra.f : NULL, rows, n);
+  expect(t, "norm backward, dweight", &dw);
+  if (more) expect(t, "norm backward, dbias", &db);
+  if (!more) {
+    expect(t, "norm backward, dx", &dx);
+    return;
+  }
+  /* dx is rounded before extra is added: half an ulp of what was there before, which may be larger than the sum */
+  double largest = 0;
+  for (int64_t i = 0; i < rows * n; i++) largest = fmax(largest, fabs(dx.d[i] - extra.d[i]));
+  expect_within(t, "norm backward, dx with extra", &dx, half_ulp(largest, real));
+}
+static void norms_backward(void **state) {
+  (void)state;
+  each(norm_backward_, 8);
+}
+
+/* ---- embed ---- */
+
+static void embed_(soft_test *t, hri_real real, int variant) {
+  enum { ROWS = 19, V = 30, P = 8, C = 33 };
+  int32_t ids[ROWS], positions[ROWS];
+  array table = array_random(t, V * C, real, 1, 0), at = array_random(t, P * C, real, 1, 0),
+        y = array_result(t, ROWS * C, real);
+  hri_embed_args a = {.rows = ROWS, .columns = C, .real = real, .tokens = table.device, .factor = variant ? 2.5 : 1};
+  for (int i = 0; i < ROWS; i++) ids[i] = i * 13 % V, positions[i] = i % P;
+  a.ids = device_ids(t, ids, ROWS), a.y = y.device;
+  if (variant) a.positions = at.device, a.position = device_ids(t, positions, ROWS);
+  assert_int_equal(hri_cuda_embed(&a, t->stream), 0);
+  hri_ref_embed(y.d, table.d, a.factor, variant ? at.d : NULL, ids, positions, ROWS, C);
+  naive_embed(y.f, table.f, (float)a.factor, variant ? at.f : NULL, ids, positions, ROWS, C);
+  expect(t, "embed", &y);
+}
+static void embed(void **state) {
+  (void)state;
+  each(embed_, 2);
+}
+
+/* Variant 1: more rows than a tile, indices of two digits, added to what is there. */
+static void embed_backward_(soft_test *t, hri_real real, int variant) {
+  int64_t rows = variant ? 1100 : 21, v = variant ? 700 : 30, c = variant ? 3 : 37;
+  int32_t *ids = take(rows * sizeof *ids);
+  array dy = array_random(t, rows * c, real, 1, 0), table = array_random(t, v * c, HRI_REAL_F32, 1, 0);
+  hri_embed_backward_args a =
+      {.rows = rows, .columns = c, .real = real, .dy = dy.device, .factor = 1.5, .skip_index = 4};
+  for (int64_t i = 0; i < rows; i++) ids[i] = (int32_t)(i % 5 == 0 ? 2 : i * 97 % v);
+  a.index = device_ids(t, ids, rows), a.dtable = table.device, a.stored_rows = v, a.accumulate = variant;
+  if (!variant) memset(table.d, 0, v * c * 8), memset(table.f, 0, v * c * 4);
+  assert_int_equal(hri_cuda_embed_backward(&a, soft_memory(t, hri_cuda_embed_backward_scratch_bytes(rows)), t->stream),
+                   0);
+  hri_ref_embed_backward(table.d, dy.d, 1.5, ids, 4, rows, c);
+  naive_embed_backward(table.f, dy.f, 1.5f, ids, 4, rows, c);
+  expect(t, "embed_backward", &table);
+  float *bits = take(v * c * 4); /* rows are added in their order: the plain sum's bits, but for fused multiply-adds */
+  soft_download(t, bits, table.device, v * c * 4);
+  for (int64_t i = 0; real != HRI_REAL_F32 && i < v * c; i++) assert_true(bits[i] == table.f[i]);
+}
+static void embed_backward(void **state) {
+  (void)state;
+  each(embed_backward_, 2);
+}
+
+/* ---- loss ---- */
+
+/* Bits of variant: cap and smoothing; over the logits. */
+static void cross_entropy_(soft_test *t, hri_real real, int variant) {
+  enum { ROWS = 5, V = 301, STORED = 320 };
+  const int32_t labels[ROWS] = {0, 300, -1, 17, 5};
+  hri_control control = {.inv_tokens = 0.25, .loss_scale = 2, .loss_sum = 1.5};
+  double cap = variant & 1 ? 5 : 0, smoothing = variant & 1 ? 0.1 : 0;
+  array x = array_random(t, ROWS * STORED, real, 3, 0), losses = array_result(t, ROWS, HRI_REAL_F32);
+  array dx = array_result(t, ROWS * STORED, real);
+  hri_cuda_cross_entropy_args a =
+      {.rows = ROWS, .vocabulary = V, .stored = STORED, .softcap = cap, .smoothing = smoothing, .real = real};
+  hri_control *on_device = device_control(t, &control);
+  a.logits = x.device, a.labels = device_ids(t, labels, ROWS), a.control = on_device, a.losses = losses.device;
+  a.dlogits = variant & 2 ? (dx.device = x.device) : dx.device;
+  assert_int_equal(hri_cuda_cross_entropy(&a, t->stream), 0);
+  hri_ref_cross_entropy(losses.d, dx.d, x.d, labels, cap, smoothing, 0.5, ROWS, V, STORED);
+  naive_cross_entropy(losses.f, dx.f, x.f, labels, (float)cap, (float)smoothing, 0.5f, ROWS, V, STORED);
+  expect(t, "losses", &losses);
+  expect(t, "dlogits", &dx);
+  assert_int_equal(hri_cuda_loss_sum(losses.device, ROWS, on_device, t->stream), 0);
+  soft_clean(t);
+  soft_download(t, &control, on_device, sizeof control);
+  double sum = 1.5;
+  for (int i = 0; i < ROWS; i++) sum += losses.d[i];
+  assert_true(fabs(control.loss_sum - sum) < 1e-5);
+}
+static void cross_entropy(void **state) {
+  (void)state;
+  each(cross_entropy_, 4);
+}
+
+/* ---- optim ---- */
+
+static void norm_of_gradient(void **state) {
+  (void)state;
+  for (int r = 0; r < 2; r++) {
+    soft_test t = soft_open((uint64_t)r);
+    int64_t n = 65536 + 777;
+    array g = array_random(&t, n, reals[r], 1, 0);
+    double *partials = soft_memory(&t, 2 * sizeof(double)), got[2], sums[2] = {0};
+    hri_control control = {.loss_scale = 4, .clip_norm = 1}, *on_device = device_control(&t, &control);
+    assert_int_equal(hri_cuda_square_sum(partials, g.device, reals[r], n, t.stream), 0);
+    assert_int_equal(hri_cuda_clip(partials, 2, on_device, t.stream), 0);
+    soft_clean(&t);
+    soft_download(&t, got, partials, sizeof got);
+    soft_download(&t, &control, on_device, sizeof control);
+    for (int64_t i = 0; i < n; i++) sums[i / 65536] += g.d[i] * g.d[i];
+    for (int i = 0; i < 2; i++) assert_true(fabs(got[i] - sums[i]) <= 1e-12 * sums[i]);
+    double norm = sqrt(got[0] + got[1]) / 4;
+    assert_true(fabs(control.grad_norm - norm) <= 1e-14 * norm);
+    assert_true(fabs(control.clip_scale - 1 / (norm + 1e-6)) <= 1e-14);
+    soft_close(&t);
+    give_all();
+  }
+}
+
+/* Against the CPU's kernel of the lowest level: the same random bits, so bf16 results differ by one step at most, and
+ * seldom; fp32 ones within rounding. Variants: types of weight, moments, gradient, copy. */
+static void adamw(void **state) {
+  static const struct {
+    hri_real w, state, g, copy;
+  } kinds[] = {{HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32},
+               {HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16},
+               {HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_F32},
+               {HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F16}};
+  hri_cpu_kernels cpu = {0};
+  (void)state;
+  hri_optim_kernels_base(&cpu);
+  for (int k = 0; k < 4; k++) {
+    soft_test t = soft_open((uint64_t)k);
+    int64_t n = 1027, first = k % 2 ? 64 : 3;
+    hri_control control = {.seed = 7, .applied_steps = 3, .learning_rate = 0.01, .clip_scale = 0.5, .loss_scale = 2};
+    array w = array_random(&t, n, kinds[k].w, 1, 0), g = array_random(&t, n, kinds[k].g, 1, 0);
+    array m = array_random(&t, n, kinds[k].state, 0.1, 0), v = array_random(&t, n, kinds[k].state, 0.01, 0.1);
+    void *host[3], *device[3] = {w.device, m.device, v.device}, *copy = take(n * 2), *got = take(n * 4),
+                   *g_host = take(n * 4);
+    const array *arrays[3] = {&w, &m, &v};
+    hri_cuda_adamw_args a = {.n = n, .w = w.device, .w_real = kinds[k].w, .first = m.device, .second = v.device};
+    for (int i = 0; i < 3; i++) {
+      host[i] = take(n * 4);
+      for (int64_t e = 0; e < n; e++) hri_real_put(host[i], e, arrays[i]->f[e], arrays[i]->real);
+    }
+    for (int64_t e = 0; e < n; e++) hri_real_put(g_host, e, g.f[e], g.real);
+    a.state_real = kinds[k].state, a.g = g.device, a.gradient_real = kinds[k].g, a.copy_real = kinds[k].copy;
+    a.beta1 = 0.9, a.beta2 = 0.95, a.epsilon = 1e-8, a.weight_decay = 0.1, a.site = 5, a.first_element = first;
+    a.control = device_control(&t, &control);
+    if (kinds[k].copy != HRI_REAL_F32) a.copy = soft_memory(&t, n * 2);
+    assert_int_equal(hri_cuda_adamw(&a, t.stream), 0);
+    soft_clean(&t);
+    hri_update_args u = {.n = n,
+                         .w = host[0],
+                         .w_real = kinds[k].w,
+                         .copy = a.copy ? copy : NULL,
+                         .copy_real = kinds[k].copy};
+    u.state[0] = host[1], u.state[1] = host[2], u.state_real = kinds[k].state, u.g = g_host,
+    u.gradient_real = kinds[k].g;
+    u.first_element = first, u.rounding = (hri_rounding){.seed = 7, .step = 3, .site = 5};
+    hri_update_numbers numbers = {.number = {0.9, 0.95, 1e-8},
+                                  .learning_rate = 0.01,
+                                  .weight_decay = 0.1,
+                                  .gradient_scale = 0.25,
+                                  .t = 3};
+    cpu.update[HR_OPTIMIZER_ADAMW](&u, &numbers);
+    for (int i = 0; i < 3; i++) {
+      int64_t other = 0;
+      soft_download(&t, got, device[i], n * hri_real_bytes(arrays[i]->real));
+      for (int64_t e = 0; e < n; e++) {
+        double x = hri_real_get(got, e, arrays[i]->real), y = hri_real_get(host[i], e, arrays[i]->real);
+        if (x != y) other++;
+        assert_true(fabs(x - y) <=
+                    (arrays[i]->real == HRI_REAL_F32 ? 1e-6 * (1 + fabs(y)) : 2 * half_ulp(y, arrays[i]->real)));
+      }
+      if (arrays[i]->real == HRI_REAL_BF16) assert_true(other <= 2); /* at the edge of a random number */
+    }
+    if (a.copy) {
+      soft_download(&t, got, a.copy, n * 2);
+      for (int64_t e = 0; e < n; e++)
+        assert_true(fabs(hri_real_get(got, e, kinds[k].copy) - hri_real_get(copy, e, kinds[k].copy)) <=
+                    2 * half_ulp(hri_real_get(copy, e, kinds[k].copy), kinds[k].copy));
+    }
+    soft_close(&t);
+    give_all();
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(casts),
+                                     cmocka_unit_test(elements),
+                                     cmocka_unit_test(gated),
+                                     cmocka_unit_test(rope),
+                                     cmocka_unit_test(dropout),
+                                     cmocka_unit_test(norms),
+                                     cmocka_unit_test(norms_backward),
+                                     cmocka_unit_test(embed),
+                                     cmocka_unit_test(embed_backward),
+                                     cmocka_unit_test(cross_entropy),
+                                     cmocka_unit_test(norm_of_gradient),
+                                     cmocka_unit_test(adamw)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
