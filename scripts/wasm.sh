@@ -55,7 +55,7 @@ build() {
 }
 
 # What plans rest on: without locks, scratch directories and publishing, which need processes, and without writing GGUF.
-core() { ls src/base/{error,file,json,json_scan,mem,rng,text,utf8}.c src/formats/*.c | grep -v '_avx\|gguf_write'; }
+core() { ls src/base/{account,error,file,json,json_scan,mem,rng,text,utf8}.c src/formats/*.c | grep -v '_avx\|gguf_write'; }
 
 run_test() {
   local sources gguf safetensors
@@ -64,7 +64,7 @@ run_test() {
   safetensors=$(ls tests/gguf/*.safetensors | head -n 1)
   prepare
   build "$work/formats.wasm" tests/wasm/formats.c "${sources[@]}"
-  gcc -O2 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -o "$work/formats" tests/wasm/formats.c "${sources[@]}" src/formats/digest_avx*.c \
+  gcc -O2 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -o "$work/formats" tests/wasm/formats.c "${sources[@]}" src/formats/*_avx*.c \
     -mavx2 -mavx512f -ljansson -lm
   "$work/formats" "$gguf" "$safetensors" >"$work/native.txt"
   build/tools/bin/python scripts/wasm/run.py . "$work/formats.wasm" "$gguf" "$safetensors" >"$work/wasm.txt"
