@@ -59,6 +59,17 @@ static void put_layer_types(hri_json_writer *w, const hr_model *m) {
   hri_json_end_array(w);
 }
 
+/* The interval that makes the list which stands beside it; where none does, the usual one, as the list is what counts. */
+static void put_rope_interval(hri_json_writer *w, const hr_model *m) {
+  hr_model made = *m;
+  uint64_t interval = HRI_ROPE_INTERVAL;
+  hri_family_rope_layers(&made, interval);
+  for (uint64_t i = 1; memcmp(made.no_rope, m->no_rope, sizeof made.no_rope) != 0 && i <= m->layer_count + 1; i++)
+    hri_family_rope_layers(&made, interval = i);
+  if (memcmp(made.no_rope, m->no_rope, sizeof made.no_rope) != 0) interval = HRI_ROPE_INTERVAL;
+  hri_json_put_u64(w, interval);
+}
+
 static void put_rope_layers(hri_json_writer *w, const hr_model *m) {
   hri_json_begin_array(w);
   for (uint32_t l = 0; l < m->layer_count; l++) hri_json_put_u64(w, !m->no_rope[l]);
@@ -250,6 +261,7 @@ static const struct {
     {"n_inner", GPT2, put_inner},
     {"n_layer", GPT2, put_layers},
     {"n_positions", GPT2, put_positions},
+    {"no_rope_layer_interval", SMOLLM3, put_rope_interval},
     {"no_rope_layers", SMOLLM3, put_rope_layers},
     {"num_attention_heads", ROTARY, put_heads},
     {"num_hidden_layers", ROTARY, put_layers},
