@@ -52,9 +52,8 @@ static hri_soft_thread *draw_ready(void) {
 }
 
 void hri_soft_block_leave(void) {
-  hri_fiber scrap;
   block.left = true;
-  hri_fiber_switch(&scrap, &block.outside);
+  hri_fiber_leave(&block.outside);
 }
 
 /* Nobody can run, and not all are done: those that wait will wait for ever. */
@@ -73,7 +72,7 @@ static void find_stuck(void) {
 
 static void worker(void);
 
-/* Goes on with `next`; `from` keeps where the caller stands. */
+/* Goes on with `next`; `from` keeps where the caller stands, NULL: it does not come back. */
 static void go(hri_fiber *from, hri_soft_thread *next) {
   hri_soft_now = next;
   if (next->state == HRI_SOFT_NEW) {
@@ -82,12 +81,12 @@ static void go(hri_fiber *from, hri_soft_thread *next) {
     hri_fiber_begin(&next->fiber, &block.stacks, next->stack, worker);
   }
   next->state = HRI_SOFT_RUNNING;
-  hri_fiber_switch(from, &next->fiber);
+  if (from) hri_fiber_switch(from, &next->fiber);
+  else hri_fiber_leave(&next->fiber);
 }
 
 /* A thread's life, and then, on the same stack, those of others that have not begun. */
 static void worker(void) {
-  hri_fiber scrap;
   for (;;) {
     hri_soft_thread *t = hri_soft_now, *next;
     block.body(block.context);
@@ -97,14 +96,15 @@ static void worker(void) {
     next = draw_ready();
     if (!next) {
       if (block.done < block.count) find_stuck(), block.left = true;
-      hri_fiber_switch(&scrap, &block.outside);
+      hri_fiber_leave(&block.outside);
     } else if (next->state == HRI_SOFT_NEW) {
       next->stack = t->stack;
+      next->fiber = t->fiber; /* ucontext keeps its state at the stack's end */
       next->state = HRI_SOFT_RUNNING;
       hri_soft_now = next;
     } else {
       block.free_stacks[block.free_count++] = t->stack; /* nobody takes it before the switch */
-      go(&scrap, next);
+      go(NULL, next);
     }
   }
 }
