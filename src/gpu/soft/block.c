@@ -54,6 +54,7 @@ static hri_soft_thread *draw_ready(void) {
 void hri_soft_block_leave(void) {
   block.left = true;
   hri_fiber_leave(&block.outside);
+  __builtin_unreachable();
 }
 
 /* Nobody can run, and not all are done: those that wait will wait for ever. */
@@ -144,12 +145,15 @@ static void begin(void) {
 }
 
 bool hri_soft_block_run(void (*body)(void *context), void *context, uint64_t *random) {
+  hri_soft_thread *first;
   begin();
   block.body = body;
   block.context = context;
   block.random = random;
   hri_soft_shared_begin();
-  go(&block.outside, draw_ready());
+  first = draw_ready();
+  assert(first); /* a block has a thread */
+  go(&block.outside, first);
   hri_soft_now = NULL;
   return !block.left;
 }
