@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh arm|build|clang|pip|python|tools|wasm ...: install what is missing, say what, and be quick when nothing is.
+# setup.sh arm|build|clang|cuda|pip|python|tools|wasm ...: install what is missing, say what, and be quick when nothing is.
 # Presence is asked of the tools themselves, not of the package manager, so other distributions work
 # too once the same things are there; only the installing is apt's.
 set -euo pipefail
@@ -149,12 +149,16 @@ for group; do
       ensure python
       ensure_venv build/venv scripts/requirements.txt
       ;;
+    cuda)
+      ensure python
+      ensure_venv build/cuda-tools scripts/cuda.txt
+      ;;
     tools)
       ensure python
       ensure_venv build/tools scripts/tools.txt
       ;;
     *)
-      say "unknown group '$group' (arm, build, clang, pip, python, tools, wasm)"
+      say "unknown group '$group' (arm, build, clang, cuda, pip, python, tools, wasm)"
       exit 2
       ;;
   esac

@@ -64,7 +64,7 @@ MUTANTS = [
     ("causal", "ops/attention/cuda.cu", "attention", ATTENTION, "k >= first[e / 2] && k <= q ?", "k >= first[e / 2] && k < q ?"),
     ("causal-backward", "ops/attention/cuda.cu", "attention", ATTENTION, "mine <= query + column &&", "mine < query + column &&"),
     ("window", "ops/attention/cuda.cu", "attention", ATTENTION, "first = t - a.window + 1;", "first = t - a.window;"),
-    ("first-tile-of-keys", "ops/attention/cuda.cu", "attention", ATTENTION, "int64_t key = load_first(a, firsts, b, query, rows) / keys * keys;", "int64_t key = (load_first(a, firsts, b, query, rows) + keys - 1) / keys * keys;"),
+    ("first-tile-of-keys", "ops/attention/cuda.cu", "attention", ATTENTION, "int key = load_first(a, firsts, b, query, rows) / keys * keys;", "int key = (load_first(a, firsts, b, query, rows) + keys - 1) / keys * keys;"),
     # bounds, blocks, addresses
     ("no-zero-fill", "ops/attention/tiles.cuh", "attention", ATTENTION, "there ? 16 : 0", "16"),
     ("vectors-that-do-not-fit", "ops/elements.cuh", "move", KERNELS, "return n % width == 0 && all % 16 == 0;", "return all % 16 == 0;"),
@@ -76,8 +76,8 @@ MUTANTS = [
     ("up-half", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(row * 2 + 1) * width + column", "row * 2 * width + 1 + column"),
     ("rope-sign", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "v * c + u * s", "v * c - u * s"),
     ("dropout-line", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(uint32_t)(row % a.sequence), 0,", "(uint32_t)(row / a.sequence), 0,"),
-    ("group-of-heads", "ops/attention/cuda.cu", "attention", ATTENTION, "kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int64_t query = (int64_t)(gridDim.x - 1 - blockIdx.x) * rows,\n          end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv",
-     "kv = a.heads + head % a.kv_heads, D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int64_t query = (int64_t)(gridDim.x - 1 - blockIdx.x) * rows,\n          end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv"),
+    ("group-of-heads", "ops/attention/cuda.cu", "attention", ATTENTION, "kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int query = (int)(gridDim.x - 1 - blockIdx.x) * rows, end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv",
+     "kv = a.heads + head % a.kv_heads, D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int query = (int)(gridDim.x - 1 - blockIdx.x) * rows, end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv"),
 ]
 
 
@@ -129,7 +129,7 @@ def main():
     parser.add_argument("build", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("-j", type=int, default=int(os.environ.get("DEV_JOBS", os.cpu_count() or 1)))
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     wanted = [m for m in MUTANTS if not arguments.names or m[0] in arguments.names]
     if not wanted:
         sys.exit("mutate: no mutant of that name")

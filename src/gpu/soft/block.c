@@ -52,9 +52,9 @@ static hri_soft_thread *draw_ready(void) {
 }
 
 void hri_soft_block_leave(void) {
-  hri_fiber scrap;
   block.left = true;
-  hri_fiber_switch(&scrap, &block.outside);
+  hri_fiber_leave(&block.outside);
+  __builtin_unreachable();
 }
 
 /* Nobody can run, and not all are done: those that wait will wait for ever. */
@@ -73,7 +73,7 @@ static void find_stuck(void) {
 
 static void worker(void);
 
-/* Goes on with `next`; `from` keeps where the caller stands. */
+/* Goes on with `next`; `from` keeps where the caller stands, NULL: it does not come back. */
 static void go(hri_fiber *from, hri_soft_thread *next) {
   hri_soft_now = next;
   if (next->state == HRI_SOFT_NEW) {
@@ -82,12 +82,12 @@ static void go(hri_fiber *from, hri_soft_thread *next) {
     hri_fiber_begin(&next->fiber, &block.stacks, next->stack, worker);
   }
   next->state = HRI_SOFT_RUNNING;
-  hri_fiber_switch(from, &next->fiber);
+  if (from) hri_fiber_switch(from, &next->fiber);
+  else hri_fiber_leave(&next->fiber);
 }
 
 /* A thread's life, and then, on the same stack, those of others that have not begun. */
 static void worker(void) {
-  hri_fiber scrap;
   for (;;) {
     hri_soft_thread *t = hri_soft_now, *next;
     block.body(block.context);
@@ -97,14 +97,15 @@ static void worker(void) {
     next = draw_ready();
     if (!next) {
       if (block.done < block.count) find_stuck(), block.left = true;
-      hri_fiber_switch(&scrap, &block.outside);
+      hri_fiber_leave(&block.outside);
     } else if (next->state == HRI_SOFT_NEW) {
       next->stack = t->stack;
+      next->fiber = t->fiber; /* ucontext keeps its state at the stack's end */
       next->state = HRI_SOFT_RUNNING;
       hri_soft_now = next;
     } else {
       block.free_stacks[block.free_count++] = t->stack; /* nobody takes it before the switch */
-      go(&scrap, next);
+      go(NULL, next);
     }
   }
 }
@@ -144,12 +145,15 @@ static void begin(void) {
 }
 
 bool hri_soft_block_run(void (*body)(void *context), void *context, uint64_t *random) {
+  hri_soft_thread *first;
   begin();
   block.body = body;
   block.context = context;
   block.random = random;
   hri_soft_shared_begin();
-  go(&block.outside, draw_ready());
+  first = draw_ready();
+  assert(first); /* a block has a thread */
+  go(&block.outside, first);
   hri_soft_now = NULL;
   return !block.left;
 }

@@ -80,7 +80,7 @@ bool hri_soft_block_run(void (*body)(void *context), void *context, uint64_t *ra
 /* Stacks for all threads; once before the first block, which fails when it cannot have them. */
 bool hri_soft_block_init(void);
 /* Leaves the block; for findings after which a kernel cannot go on. Does not return. */
-void hri_soft_block_leave(void);
+void hri_soft_block_leave(void) __attribute__((noreturn));
 
 /* __syncthreads. */
 void hri_soft_barrier(hri_soft_site site);

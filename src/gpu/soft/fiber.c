@@ -22,6 +22,25 @@ int hri_fiber_stacks_init(hri_fiber_stacks *stacks, uint32_t count) {
   return 0;
 }
 
+/* What AddressSanitizer remembers of the frames of a fiber that was left is not true of the next one. */
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define FORGETS 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(FORGETS)
+#include <sanitizer/asan_interface.h>
+static void forget_frames(const hri_fiber_stacks *stacks, uint32_t stack) {
+  unsigned char *end = stacks->memory + (stack + 1) * stacks->pitch;
+  __asan_unpoison_memory_region(end - HRI_FIBER_STACK_BYTES, HRI_FIBER_STACK_BYTES);
+}
+#else
+static void forget_frames(const hri_fiber_stacks *stacks, uint32_t stack) {
+  (void)stacks;
+  (void)stack;
+}
+#endif
+
 void hri_fiber_stacks_deinit(hri_fiber_stacks *stacks) {
   if (stacks->memory) (void)munmap(stacks->memory, stacks->pitch * stacks->count);
   *stacks = (hri_fiber_stacks){0};
@@ -57,6 +76,7 @@ __asm__(".text\n"
 void hri_fiber_begin(hri_fiber *fiber, const hri_fiber_stacks *stacks, uint32_t stack, void (*entry)(void)) {
   uint64_t *top = (uint64_t *)(void *)hri_fiber_top(stacks, stack);
   assert(stack < stacks->count);
+  forget_frames(stacks, stack);
   *--top = 0; /* where entry would return to */
   *--top = (uint64_t)(uintptr_t)entry;
   for (int i = 0; i < 6; i++) *--top = 0;
@@ -103,12 +123,14 @@ __asm__(".text\n"
 void hri_fiber_begin(hri_fiber *fiber, const hri_fiber_stacks *stacks, uint32_t stack, void (*entry)(void)) {
   uint64_t *frame = (uint64_t *)(void *)(hri_fiber_top(stacks, stack) - 160);
   assert(stack < stacks->count);
+  forget_frames(stacks, stack);
   memset(frame, 0, 160);
   frame[11] = (uint64_t)(uintptr_t)entry; /* the link register */
   fiber->sp = frame;
 }
 
 #else
+#define LEAVES_BY_CONTEXT 1
 
 #include <ucontext.h>
 
@@ -119,6 +141,7 @@ void hri_fiber_begin(hri_fiber *fiber, const hri_fiber_stacks *stacks, uint32_t 
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   ucontext_t *context = (ucontext_t *)(void *)(stacks->memory + stack * stacks->pitch + page);
   assert(stack < stacks->count);
+  forget_frames(stacks, stack);
   (void)getcontext(context);
   context->uc_stack.ss_sp = (unsigned char *)context + sizeof *context;
   context->uc_stack.ss_size = HRI_FIBER_STACK_BYTES - sizeof *context;
@@ -132,4 +155,13 @@ void hri_fiber_switch(hri_fiber *from, const hri_fiber *to) {
   (void)swapcontext(from->sp, to->sp);
 }
 
+void hri_fiber_leave(const hri_fiber *to) { (void)setcontext(to->sp); }
+
+#endif
+
+#ifndef LEAVES_BY_CONTEXT
+void hri_fiber_leave(const hri_fiber *to) {
+  hri_fiber nobody;
+  hri_fiber_switch(&nobody, to);
+}
 #endif

@@ -42,6 +42,8 @@ void hri_fiber_begin(hri_fiber *fiber, const hri_fiber_stacks *stacks, uint32_t 
 
 /* Goes on with `to`; returns when somebody switches to `from`. */
 void hri_fiber_switch(hri_fiber *from, const hri_fiber *to);
+/* Goes on with `to`, and never comes back. */
+void hri_fiber_leave(const hri_fiber *to);
 
 #ifdef __cplusplus
 }

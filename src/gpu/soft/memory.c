@@ -27,7 +27,9 @@ struct hri_soft_memory {
 static hri_soft_memory *now;   /* whose operation runs */
 static uint32_t now_operation; /* 0: none */
 
-enum { SEVERAL = UINT32_MAX, ATOMIC = UINT32_MAX - 1, GUARD_BYTE = 0xA5 };
+#define SEVERAL UINT32_MAX /* blocks that are none */
+#define ATOMIC (UINT32_MAX - 1)
+enum { GUARD_BYTE = 0xA5 };
 
 hri_soft_memory *hri_soft_memory_create(uint64_t limit_bytes) {
   hri_soft_memory *memory = hri_alloc_zero(1, sizeof *memory);
@@ -195,7 +197,7 @@ static void check_read(const hri_soft_grain *g, uint64_t at, bool strict) {
 
 static void note_read(hri_soft_grain *g) {
   if (g->readers == now_operation) {
-    if (g->reader_block != hri_soft_here.number) g->reader_block = (uint32_t)SEVERAL;
+    if (g->reader_block != hri_soft_here.number) g->reader_block = SEVERAL;
     return;
   }
   g->readers =
@@ -240,7 +242,7 @@ void hri_soft_global_write(hri_soft_allocation *a, const void *address, uint64_t
 }
 
 void hri_soft_global_atomic(hri_soft_allocation *a, const void *address, uint64_t bytes) {
-  write_as(a, address, bytes, (uint32_t)ATOMIC);
+  write_as(a, address, bytes, ATOMIC);
 }
 
 void hri_soft_global_bounds(const void *base, int64_t index, int64_t count, uint32_t element_bytes) {

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# cuda.sh [--record] [FILE ...]: compiles the CUDA kernels (src/ops/*/cuda.cu, or those named) with nvcc 13 for every generation that
+# is supported, as machine code and, for the newest ones to come, PTX; warnings are errors. Nothing is run: no card is needed. Objects and
+# build/cuda/kernels.tsv (registers, bytes of shared memory and of stack, spills of each kernel and generation) are left behind.
+# --record writes the table of docs/cuda-kernels.md anew. nvcc is that of PATH, of NVCC, or comes as wheels (scripts/cuda.txt).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export LC_ALL=C
+generations=(80 86 89 90 100 120)
+out=build/cuda
+
+# One file: its objects, and what ptxas says of it.
+compile() {
+  local nvcc=$1 file=$2 name arguments=() generation
+  name=$(basename "$(dirname "$file")")
+  # Those without instructions of their own that we use share the front end's work.
+  arguments=(-gencode "arch=compute_80,code=[sm_80,sm_86,sm_89,compute_80]")
+  for generation in "${generations[@]}"; do
+    if ((generation >= 90)); then arguments+=(-gencode "arch=compute_$generation,code=sm_$generation"); fi
+  done
+  if ! "$nvcc" -std=c++17 -O3 -DNDEBUG -Iinclude -Isrc "${arguments[@]}" -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC \
+    -Xptxas -v -c "$file" -o "$out/$name.o" >"$out/$name.log" 2>&1; then
+    grep -v '^ptxas info' "$out/$name.log" >&2
+    echo "cuda: nvcc refused $file" >&2
+    return 1
+  fi
+}
+
+# Lines of ptxas become rows: family, kernel, generation, registers, shared, stack, spilled bytes.
+table() {
+  local log
+  for log in "$out"/*.log; do
+    c++filt <"$log" | awk -v family="$(basename "$log" .log)" '
+      /Compiling entry function/ {
+        match($0, /\047[^\047]*\047/); name = substr($0, RSTART + 1, RLENGTH - 2)
+        match($0, /for \047sm_[0-9]+/); generation = substr($0, RSTART + 8, RLENGTH - 8)
+        sub(/^void /, "", name); sub(/\(.*$/, "", name); stack = spill = 0 }
+      /bytes stack frame/ { stack = $1; spill = $5 + $9 }
+      /Used [0-9]+ registers/ {
+        match($0, /Used [0-9]+/); registers = substr($0, RSTART + 5, RLENGTH - 5)
+        shared = 0
+        if (match($0, /[0-9]+ bytes smem/)) shared = substr($0, RSTART, RLENGTH - 11)
+        print family "\t" name "\t" generation "\t" registers "\t" shared "\t" stack "\t" spill }'
+  done | sort -t $'\t' -k1,1 -k2,2 -k3,3n
+}
+
+# Of each kernel the most of any generation.
+record() {
+  awk -F '\t' '
+    { key = $1 " | `" $2 "`"; if (!(key in registers)) order[++count] = key
+      if ($4 + 0 >= registers[key] + 0) registers[key] = $4
+      if ($5 + 0 > shared[key] + 0) shared[key] = $5
+      if ($6 + 0 > stack[key] + 0) stack[key] = $6
+      if ($7 + 0 > spill[key] + 0) spill[key] = $7 }
+    END { for (i = 1; i <= count; i++) { k = order[i]
+      printf "| %s | %d | %d | %d | %d |\n", k, registers[k], shared[k], stack[k], spill[k] } }' "$out/kernels.tsv"
+}
+
+# cuda.c names functions of the driver that it was not compiled against: cuda.h must declare them, or map a name to them.
+check_driver() {
+  local header=$1 name
+  grep -oE '"cu[A-Z][A-Za-z0-9_]+"' src/gpu/cuda.c | tr -d '"' | sort -u | while read -r name; do
+    if ! grep -qE "CUDAAPI $name\(|define +[A-Za-z0-9]+ +(__CUDA_API_PT[DS]+Z\()?$name(\)|$)" "$header"; then
+      echo "src/gpu/cuda.c: cuda.h has no $name"
+    elif grep -qE "define +$name +" "$header" && ! grep -qE "define +$name +__CUDA_API_PT[DS]+Z\($name\)" "$header"; then
+      echo "src/gpu/cuda.c: cuda.h maps $name to another version"
+    fi
+  done
+}
+
+if [[ ${1:-} == --compile ]]; then
+  compile "$2" "$3"
+  exit
+fi
+recording=no
+if [[ ${1:-} == --record ]]; then
+  recording=yes
+  shift
+fi
+nvcc=${NVCC:-$(command -v nvcc || true)}
+if [[ -z $nvcc || $("$nvcc" --version) != *"release 13."* ]]; then
+  scripts/setup.sh cuda
+  nvcc=$(echo build/cuda-tools/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
+fi
+mkdir -p "$out"
+if (($#)); then files=("$@"); else files=(src/ops/*/cuda.cu); fi
+begin=$SECONDS
+printf '%s\n' "${files[@]}" | xargs -P "${DEV_JOBS:-$(nproc)}" -I{} scripts/cuda.sh --compile "$nvcc" {}
+echo "cuda: ${#files[@]} files for sm_${generations[*]} and PTX of compute_80 in $((SECONDS - begin)) s, no warnings"
+table >"$out/kernels.tsv"
+echo "cuda: $(cut -f2 "$out/kernels.tsv" | sort -u | wc -l) kernels, $(awk -F '\t' '$7 > 0' "$out/kernels.tsv" | cut -f2 | sort -u | wc -l) of them spill ($out/kernels.tsv)"
+# Attention of 16-bit types at head sizes of 64 and 128 has to find room in registers.
+spilling=$(awk -F '\t' '$7 > 0 && $1 == "attention" && $2 ~ /f16_t, (64|128)>$/ { print $2 " on " $3 ": " $7 " bytes" }' "$out/kernels.tsv")
+if [[ -n $spilling ]]; then
+  printf 'cuda: registers are spilled: %s\n' "$spilling" >&2
+  exit 1
+fi
+header=$("$nvcc" -x cu -M -include cuda.h /dev/null 2>/dev/null | tr -d '\\' | tr ' ' '\n' | grep '/cuda\.h$' | head -n 1 || true)
+if [[ -n $header ]]; then
+  wrong=$(check_driver "$header")
+  if [[ -n $wrong ]]; then
+    echo "$wrong" >&2
+    exit 1
+  fi
+  echo "cuda: the driver's functions are those of cuda.h"
+fi
+if [[ $recording == yes ]]; then
+  page=docs/cuda-kernels.md
+  { sed '/^| family/q' "$page"
+    echo '|---|---|---|---|---|---|'
+    record; } >"$out/page.md"
+  cp "$out/page.md" "$page"
+fi
