@@ -92,7 +92,8 @@ int main(int count, char **words) {
   char *text, *decoded;
   uint64_t bytes, back, chunk = count > 4 ? strtoull(words[4], NULL, 10) : UINT32_MAX - 1, token_count = 0;
   if (count < 3 || rounds < 1 || rounds > MOST_ROUNDS || chunk == 0) {
-    (void)fprintf(stderr, "usage: bench_tokenizer MODEL FILE [ROUNDS, at most %d, [CHUNK]], or MODEL --ids\n", MOST_ROUNDS);
+    (void)fprintf(stderr, "usage: bench_tokenizer MODEL FILE [ROUNDS, at most %d, [CHUNK]], or MODEL --ids\n",
+                  MOST_ROUNDS);
     return 2;
   }
   if (hr_tokenizer_open(words[1], &tokenizer, &error) != HR_OK) return fail(&error);

@@ -159,8 +159,7 @@ static hr_status check_weight(const hri_convert_source *s, const hri_param_spec 
     return hri_hint(error, status, "F32, BF16 and F16 weights can be converted");
   }
   if (t->rank != rank || t->shape[0] != shape[0] || (rank == 2 && t->shape[1] != shape[1])) {
-    status = hri_fail(error, HR_ERROR_INPUT,
-                      "%s: tensor %s has shape %s and config.json asks for %s",
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has shape %s and config.json asks for %s",
                       hri_weights_path(s->weights, index), t->name, hri_shape_text(t->rank, t->shape, have),
                       hri_shape_text(rank, shape, want));
     return hri_hint(error, status, "check that config.json and the weights come from the same model");

@@ -36,9 +36,10 @@ static hr_status digest_file(hri_digest *digest, const char *path, hr_error *err
 /* The files of a directory that decide; *has_tokenizer and *has_chat tell what was there. */
 static hr_status digest_directory(hri_digest *digest, const char *directory, bool *has_tokenizer, bool *has_chat,
                                   hr_error *error) {
-  static const char *const names[] = {"tokenizer.json",          "tokenizer.model",     "tokenizer_config.json",
-                                      "special_tokens_map.json", "chat_template.jinja", "added_tokens.json",
-                                      "tekken.json",             "vocab.txt"};
+  static const char *const names[] = {"tokenizer.json",        "tokenizer.model",
+                                      "tokenizer_config.json", "special_tokens_map.json",
+                                      "chat_template.jinja",   "added_tokens.json",
+                                      "tekken.json",           "vocab.txt"};
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     char *path = hri_path_join(directory, names[i]);
     hr_status status = HR_OK;

@@ -33,17 +33,17 @@ enum { WORD_BYTES = 15, WORD_IDS = 4, SET_BITS = 15, WAYS = 2 };
 
 /* The word padded with zeros; its last byte holds the length and, above, the number of ids. Of Unigram the last id is the
  * margin by which the word's path won. */
-typedef struct hri_word {
+typedef struct hri_known_word {
   uint64_t key[2];
   int32_t ids[WORD_IDS];
-} hri_word;
+} hri_known_word;
 
 #define COUNT_SHIFT 60
 #define COUNT_MASK ((uint64_t)15 << COUNT_SHIFT)
 
 /* Made when enough text has come to be worth 2 MiB; the system gives pages as they are touched. */
 static void words_begin(const hr_tokenizer *t, hri_piece_work *work) {
-  const size_t bytes = sizeof(hri_word) * WAYS << SET_BITS, line = 64;
+  const size_t bytes = sizeof(hri_known_word) * WAYS << SET_BITS, line = 64;
   if (work->serial != t->serial) {
     if (work->words) memset(work->words, 0, bytes);
     work->serial = t->serial;
@@ -51,7 +51,7 @@ static void words_begin(const hr_tokenizer *t, hri_piece_work *work) {
   if (work->words || work->memory || work->bytes_seen < 256) return;
   work->memory = hri_alloc_zero(1, bytes + line);
   if (!work->memory) return; /* slower, not wrong */
-  work->words = (hri_word *)(((uintptr_t)work->memory + line - 1) / line * line);
+  work->words = (hri_known_word *)(((uintptr_t)work->memory + line - 1) / line * line);
 }
 
 static void word_key(const char *piece, uint32_t bytes, const char *limit, uint64_t key[2]) {
@@ -71,17 +71,17 @@ static void word_key(const char *piece, uint32_t bytes, const char *limit, uint6
   key[1] |= (uint64_t)bytes << 56;
 }
 
-static hri_word *word_set(const hri_piece_work *work, const uint64_t key[2]) {
+static hri_known_word *word_set(const hri_piece_work *work, const uint64_t key[2]) {
   uint64_t hash = (key[0] ^ (key[1] << 29 | key[1] >> 35)) * 0x9E3779B97F4A7C15u;
   return work->words + WAYS * (hash >> (64 - SET_BITS));
 }
 
-static bool word_is(const hri_word *word, const uint64_t key[2]) {
+static bool word_is(const hri_known_word *word, const uint64_t key[2]) {
   return word->key[0] == key[0] && (word->key[1] & ~COUNT_MASK) == key[1];
 }
 
 static void remember(const hr_tokenizer *t, hri_piece_work *work, const uint64_t key[2]) {
-  hri_word *set = word_set(work, key);
+  hri_known_word *set = word_set(work, key);
   const uint32_t most = t->kind == HRI_MODEL_UNIGRAM ? WORD_IDS - 1 : WORD_IDS;
   if (work->count == 0 || work->count > most || work->unknown) return;
   if (!word_is(&set[0], key)) set[1] = set[0]; /* of Unigram it may be there, by too small a margin */
@@ -127,7 +127,7 @@ hr_status hri_tokens_reserve(hr_tokens *tokens, uint64_t more, bool offsets, hr_
 }
 
 /* Of Unigram a word counts where its path would win with the sum at hand too. */
-static bool holds(const hr_tokenizer *t, const hri_piece_work *work, const hri_word *word) {
+static bool holds(const hr_tokenizer *t, const hri_piece_work *work, const hri_known_word *word) {
   float margin;
   if (t->kind != HRI_MODEL_UNIGRAM || !t->unigram.seams.on) return true;
   memcpy(&margin, &word->ids[WORD_IDS - 1], sizeof margin);
@@ -137,7 +137,7 @@ static bool holds(const hr_tokenizer *t, const hri_piece_work *work, const hri_w
 /* The remembered ids of a word, if it is there. */
 static bool recall(const hr_tokenizer *t, const hri_piece_work *work, const uint64_t key[2], bool lengths,
                    hr_tokens *tokens) {
-  const hri_word *word = word_set(work, key);
+  const hri_known_word *word = word_set(work, key);
   uint64_t count;
   if (!word_is(word, key) && !word_is(++word, key)) return false;
   if (!holds(t, work, word)) return false;
@@ -171,8 +171,7 @@ static hr_status append_word(const hr_tokenizer *t, hri_piece_work *work, const 
   } else {
     HRI_TRY(hri_tokens_reserve(tokens, WORD_IDS, lengths, error));
     word_key(piece, bytes, work->limit, key);
-    if (!recall(t, work, key, lengths, tokens))
-      status = append_new(t, work, piece, bytes, key, lengths, tokens, error);
+    if (!recall(t, work, key, lengths, tokens)) status = append_new(t, work, piece, bytes, key, lengths, tokens, error);
   }
   work->spent += bytes;
   return status;

@@ -245,8 +245,7 @@ static void heap_sink(uint64_t *heap, uint64_t count, uint64_t at) {
 
 static void heap_push(hri_piece_work *work, uint64_t value) {
   uint64_t at = work->heap_count++;
-  for (; at > 0 && work->heap[(at - 1) / 2] > value; at = (at - 1) / 2)
-    work->heap[at] = work->heap[(at - 1) / 2];
+  for (; at > 0 && work->heap[(at - 1) / 2] > value; at = (at - 1) / 2) work->heap[at] = work->heap[(at - 1) / 2];
   work->heap[at] = value;
 }
 
@@ -321,8 +320,7 @@ static uint32_t whole_token(const hri_bpe *bpe, hri_piece_work *work, const char
   return hri_vocab_find_model(bpe->vocab, work->mapped.chars, work->mapped.length);
 }
 
-hr_status hri_bpe_encode(const hri_bpe *bpe, hri_piece_work *work, const char *piece, uint32_t bytes,
-                              hr_error *error) {
+hr_status hri_bpe_encode(const hri_bpe *bpe, hri_piece_work *work, const char *piece, uint32_t bytes, hr_error *error) {
   work->count = 0;
   work->unknown = false;
   if (bpe->ignore_merges) {

@@ -195,9 +195,9 @@ static void decode_blanks(const hri_decoder *decoder, const pieces *from, pieces
 
 /* English punctuation behind a blank, as the reference cleans it up: one replacement after another. */
 static bool clean_up(hri_text *text, hri_text *other) {
-  static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},     {" !", "!"},          {" ,", ","},
-                                         {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},        {" do not", " don't"},
-                                         {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+  static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
     const char *at = hri_text_get(text), *found;
     if (!strstr(at, pairs[p][0])) continue;

@@ -24,7 +24,7 @@ typedef struct encoder {
   hr_tokens *tokens;
   hr_error *error;
   bool offsets, plain;
-  bool spans; /* where text comes from is kept: for offsets, or because a stage acts at the beginning only */
+  bool spans;       /* where text comes from is kept: for offsets, or because a stage acts at the beginning only */
   const char *text; /* repaired */
   uint64_t bytes;
   uint64_t first; /* index of the first token that is not of the template */

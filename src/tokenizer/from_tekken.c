@@ -11,16 +11,26 @@
 #include "tokenizer/tiktoken.h"
 
 /* Names where the file has none: those of files before version 11. */
-static const char *const old_specials[] = {"<unk>",          "<s>",
-                                           "</s>",           "[INST]",
-                                           "[/INST]",        "[AVAILABLE_TOOLS]",
-                                           "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
-                                           "[/TOOL_RESULTS]", "[TOOL_CALLS]",
-                                           "[IMG]",          "<pad>",
-                                           "[IMG_BREAK]",    "[IMG_END]",
-                                           "[PREFIX]",       "[MIDDLE]",
-                                           "[SUFFIX]",       "[SYSTEM_PROMPT]",
-                                           "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"};
+static const char *const old_specials[] = {"<unk>",
+                                           "<s>",
+                                           "</s>",
+                                           "[INST]",
+                                           "[/INST]",
+                                           "[AVAILABLE_TOOLS]",
+                                           "[/AVAILABLE_TOOLS]",
+                                           "[TOOL_RESULTS]",
+                                           "[/TOOL_RESULTS]",
+                                           "[TOOL_CALLS]",
+                                           "[IMG]",
+                                           "<pad>",
+                                           "[IMG_BREAK]",
+                                           "[IMG_END]",
+                                           "[PREFIX]",
+                                           "[MIDDLE]",
+                                           "[SUFFIX]",
+                                           "[SYSTEM_PROMPT]",
+                                           "[/SYSTEM_PROMPT]",
+                                           "[TOOL_CONTENT]"};
 enum { OLD_SPECIALS = sizeof old_specials / sizeof *old_specials };
 
 typedef struct loader {
@@ -192,7 +202,8 @@ static hr_status add_pattern(const loader *l, hr_error *error) {
   hr_tokenizer *tokenizer = l->tokenizer;
   const hri_part_texts parts = {.decoder = "{\"type\":\"ByteLevel\"}"};
   hri_splitter *splitter;
-  hr_status status = hri_splitter_create_regex(l->pattern, strlen(l->pattern), HRI_SPLIT_ISOLATED, false, &splitter, error);
+  hr_status status =
+      hri_splitter_create_regex(l->pattern, strlen(l->pattern), HRI_SPLIT_ISOLATED, false, &splitter, error);
   if (status != HR_OK) return hri_context(error, status, "%s: field 'config.pattern': ", tokenizer->file);
   tokenizer->stages[tokenizer->stage_count++] = (hri_stage){.kind = HRI_STAGE_SPLIT, .splitter = splitter};
   return hri_build_parts(tokenizer, &parts, error);
@@ -201,8 +212,7 @@ static hr_status add_pattern(const loader *l, hr_error *error) {
 /* The tokens that a template needs; a text begins with <s>. */
 static hr_status name_tokens(hr_tokenizer *tokenizer, hr_error *error) {
   static const char *const names[HR_TOKEN_NAMED_COUNT] = {"<s>", "</s>", "<pad>", "<unk>"};
-  for (uint32_t i = 0; i < HR_TOKEN_NAMED_COUNT; i++)
-    tokenizer->named[i] = hr_tokenizer_find(tokenizer, names[i]);
+  for (uint32_t i = 0; i < HR_TOKEN_NAMED_COUNT; i++) tokenizer->named[i] = hr_tokenizer_find(tokenizer, names[i]);
   return hri_build_template(tokenizer, true, false, error);
 }
 

@@ -5,7 +5,8 @@
 
 hr_status hri_build_ranks(const hri_tiktoken *ranks, uint32_t first, hr_tokenizer *tokenizer, hr_error *error) {
   hri_text content = {0};
-  uint64_t size = (uint64_t)first + ranks->count > tokenizer->vocab.size ? (uint64_t)first + ranks->count : tokenizer->vocab.size;
+  uint64_t size =
+      (uint64_t)first + ranks->count > tokenizer->vocab.size ? (uint64_t)first + ranks->count : tokenizer->vocab.size;
   uint32_t *order = hri_alloc((size + 1) * sizeof *order);
   hr_status status = order ? HR_OK : hri_fail_memory(error, size * sizeof *order, "ranks");
   tokenizer->bpe.byte_level = tokenizer->bpe.ignore_merges = true;

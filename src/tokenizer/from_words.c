@@ -89,10 +89,11 @@ hr_status hri_build_parse_words(const char *text, uint64_t count, const char *di
   HRI_TRY(add_lines(text + mark, count - mark, tokenizer, error));
   unk = hr_tokenizer_find(tokenizer, "[UNK]");
   if (unk < 0) {
-    hr_status status = hri_fail(error, HR_ERROR_INPUT,
-                                "%s is no tokenizer by its content: no JSON, no ranks in base64, no SentencePiece model, "
-                                "no GGUF, no lines of tokens with [UNK]",
-                                tokenizer->file);
+    hr_status status =
+        hri_fail(error, HR_ERROR_INPUT,
+                 "%s is no tokenizer by its content: no JSON, no ranks in base64, no SentencePiece model, "
+                 "no GGUF, no lines of tokens with [UNK]",
+                 tokenizer->file);
     return hri_hint(error, status, "name a model directory, or the file with its tokenizer");
   }
   tokenizer->kind = HRI_MODEL_WORDPIECE;

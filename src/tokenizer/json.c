@@ -409,7 +409,9 @@ static hr_status assemble(loader *l, hr_error *error) {
 }
 
 hr_status hri_build_parse_json(char *bytes, uint64_t count, hr_tokenizer *tokenizer, hr_error *error) {
-  loader l = {.tokenizer = tokenizer, .scan = hri_json_scan_init(bytes, count, tokenizer->file, ""), .unk_id = UINT64_MAX};
+  loader l = {.tokenizer = tokenizer,
+              .scan = hri_json_scan_init(bytes, count, tokenizer->file, ""),
+              .unk_id = UINT64_MAX};
   hr_status status = read_file(&l, error);
   if (status == HR_OK) status = assemble(&l, error);
   for (uint32_t i = 0; i < PART_COUNT; i++) hri_json_deinit(&l.parts[i]);
@@ -425,8 +427,9 @@ hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_erro
   hr_status status;
   HRI_TRY(hri_file_read(path, MOST_FILE_BYTES, &bytes, &count, error));
   skip = hri_utf8_mark(bytes, count);
-  status = hri_tekken_is(bytes + skip, count - skip) ? hri_build_parse_tekken(bytes + skip, count - skip, tokenizer, error)
-                                                     : hri_build_parse_json(bytes + skip, count - skip, tokenizer, error);
+  status = hri_tekken_is(bytes + skip, count - skip)
+               ? hri_build_parse_tekken(bytes + skip, count - skip, tokenizer, error)
+               : hri_build_parse_json(bytes + skip, count - skip, tokenizer, error);
   hri_free(bytes);
   return status;
 }

@@ -20,7 +20,7 @@ typedef struct output {
   hri_normal_writer writer;
   uint64_t cursor; /* the old character that the next one replaces */
   char bytes[4];
-  uint32_t count;  /* bytes of the character that waits; 0: none */
+  uint32_t count; /* bytes of the character that waits; 0: none */
   int32_t change;
 } output;
 
@@ -96,7 +96,8 @@ static utf8proc_int32_t point_at(const hri_normal *normal, uint64_t at, uint64_t
 static bool breaks(utf8proc_int32_t left, utf8proc_int32_t right, utf8proc_int32_t *state) {
   utf8proc_propval_t before = utf8proc_get_property(left)->boundclass;
   bool found = utf8proc_grapheme_break_stateful(left, right, state);
-  bool alone = before == UTF8PROC_BOUNDCLASS_CONTROL || before == UTF8PROC_BOUNDCLASS_CR || before == UTF8PROC_BOUNDCLASS_LF;
+  bool alone =
+      before == UTF8PROC_BOUNDCLASS_CONTROL || before == UTF8PROC_BOUNDCLASS_CR || before == UTF8PROC_BOUNDCLASS_LF;
   return found && (alone || !hri_unicode_is_extending((uint32_t)right));
 }
 

@@ -135,7 +135,8 @@ hr_status hri_normalizer_read(hri_normalizer *normalizer, const hri_json *json, 
     if (strcmp(type, readers[i].type) == 0) return readers[i].read(normalizer, json, error);
   (void)hri_fail(error, HR_ERROR_INPUT, "%s: field '%s': the normalizer '%s' is not supported", json->file, json->path,
                  type);
-  return hri_hint(error, HR_ERROR_INPUT,
-                  "supported are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Nmt, Precompiled "
-                  "and BertNormalizer");
+  return hri_hint(
+      error, HR_ERROR_INPUT,
+      "supported are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Nmt, Precompiled "
+      "and BertNormalizer");
 }

@@ -338,12 +338,9 @@ static hr_status post_sequence(hr_tokenizer *tokenizer, const hri_json *json, hr
 }
 
 static hr_status read_post_processor(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  static const part table[] = {{"Sequence", post_sequence},
-                               {"ByteLevel", post_byte_level},
-                               {"TemplateProcessing", post_template},
-                               {"BertProcessing", read_around},
-                               {"RobertaProcessing", post_roberta},
-                               {NULL, NULL}};
+  static const part table[] = {{"Sequence", post_sequence},           {"ByteLevel", post_byte_level},
+                               {"TemplateProcessing", post_template}, {"BertProcessing", read_around},
+                               {"RobertaProcessing", post_roberta},   {NULL, NULL}};
   return read_typed(tokenizer, json, table, "post-processor", error);
 }
 
@@ -437,16 +434,11 @@ static hr_status decode_sequence(hr_tokenizer *tokenizer, const hri_json *json, 
 }
 
 static hr_status read_decoder(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  static const part table[] = {{"Sequence", decode_sequence},
-                               {"ByteLevel", decode_byte_level},
-                               {"Replace", decode_replace},
-                               {"ByteFallback", decode_byte_fallback},
-                               {"Fuse", decode_fuse},
-                               {"Strip", decode_strip},
-                               {"Metaspace", decode_metaspace},
-                               {"BPEDecoder", decode_bpe},
-                               {"WordPiece", decode_wordpiece},
-                               {NULL, NULL}};
+  static const part table[] = {{"Sequence", decode_sequence},   {"ByteLevel", decode_byte_level},
+                               {"Replace", decode_replace},     {"ByteFallback", decode_byte_fallback},
+                               {"Fuse", decode_fuse},           {"Strip", decode_strip},
+                               {"Metaspace", decode_metaspace}, {"BPEDecoder", decode_bpe},
+                               {"WordPiece", decode_wordpiece}, {NULL, NULL}};
   return read_typed(tokenizer, json, table, "decoder", error);
 }
 

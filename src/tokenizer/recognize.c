@@ -58,7 +58,8 @@ static hr_status refuse_others(const char *path, const char *bytes, uint64_t cou
   if (begins(bytes, count, "#version", 8))
     return refuse(path, "these are the merges of a BPE tokenizer without its vocabulary",
                   "use the tokenizer.json of the model", error);
-  if (begins(bytes, count, "PK\x03\x04", 4) || begins(bytes, count, "\x1F\x8B", 2) || begins(bytes, count, "\x80\x02", 2))
+  if (begins(bytes, count, "PK\x03\x04", 4) || begins(bytes, count, "\x1F\x8B", 2) ||
+      begins(bytes, count, "\x80\x02", 2))
     return refuse(path, "an archive or a pickle is no tokenizer", "unpack it, and name the file with the tokenizer",
                   error);
   return HR_OK;
@@ -110,8 +111,8 @@ static bool is_key(const char *at, const char *behind, const char *key) {
  * file does that in place. */
 bool hri_tekken_is(const char *bytes, uint64_t count) {
   static const char *const theirs[] = {"config", "special_tokens"};
-  static const char *const others[] = {"model",      "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
-                                       "decoder",    "truncation",   "padding"};
+  static const char *const others[] = {"model",          "added_tokens", "normalizer", "pre_tokenizer",
+                                       "post_processor", "decoder",      "truncation", "padding"};
   const char *end = bytes + count;
   uint32_t depth = 0;
   for (const char *at = bytes; at < end;) {

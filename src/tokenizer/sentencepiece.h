@@ -28,7 +28,7 @@ typedef struct hri_sentencepiece {
   uint32_t piece_count;
   int32_t unk_id, bos_id, eos_id, pad_id; /* -1 when the model has none */
   int32_t byte_ids[256];                  /* of "<0x00>".., when byte_fallback */
-  bool unigram; /* else BPE */
+  bool unigram;                           /* else BPE */
   bool byte_fallback;
   bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
   bool treat_whitespace_as_suffix;

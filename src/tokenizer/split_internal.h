@@ -37,7 +37,7 @@ typedef struct hri_split_known {
   hri_split_filler *fill;
 } hri_split_known;
 
-extern const hri_split_known hri_split_words; /* of BertPreTokenizer; no pattern */
+extern const hri_split_known hri_split_words;                                   /* of BertPreTokenizer; no pattern */
 const hri_split_known *hri_split_known_find(const char *pattern, size_t bytes); /* NULL when it is none */
 const hri_split_known *hri_split_known_named(const char *name);
 

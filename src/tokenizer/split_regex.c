@@ -124,9 +124,10 @@ hr_status hri_regex_match(hri_split *split, uint32_t start, hri_split_piece *mat
   PCRE2_SPTR text = (PCRE2_SPTR)split->text;
   const size_t *vector = pcre2_get_ovector_pointer(memory->data);
   /* The compiled code is called at once: pcre2_match looks at options and at the text before each match. */
-  int code = split->splitter->jit ? pcre2_jit_match(split->splitter->code, text, split->bytes, start, 0, memory->data, memory->context)
-                                  : pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK,
-                                                memory->data, memory->context);
+  int code = split->splitter->jit
+                 ? pcre2_jit_match(split->splitter->code, text, split->bytes, start, 0, memory->data, memory->context)
+                 : pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK, memory->data,
+                               memory->context);
   if (code == PCRE2_ERROR_JIT_STACKLIMIT)
     code = pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                        memory->data, memory->context);

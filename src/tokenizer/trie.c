@@ -37,7 +37,8 @@ static int compare(const void *left, const void *right) {
 static hr_status sort(const hri_vocab *vocab, uint32_t *ids, uint32_t count, hr_error *error) {
   entry *list = hri_alloc(((uint64_t)count + 1) * sizeof *list);
   if (!list) return hri_fail_memory(error, count * sizeof *list, "the tokens of the tokenizer");
-  for (uint32_t i = 0; i < count; i++) list[i] = (entry){hri_vocab_content(vocab, ids[i]), vocab->bytes[ids[i]], ids[i]};
+  for (uint32_t i = 0; i < count; i++)
+    list[i] = (entry){hri_vocab_content(vocab, ids[i]), vocab->bytes[ids[i]], ids[i]};
   if (count) qsort(list, count, sizeof *list, compare);
   for (uint32_t i = 0; i < count; i++) ids[i] = list[i].id;
   hri_free(list);

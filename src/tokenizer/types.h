@@ -104,7 +104,7 @@ struct hr_tokenizer {
   bool normalizer_maps;       /* the normalizer ends by mapping bytes to the byte alphabet */
   hri_stage stages[HRI_MAX_STAGES];
   uint32_t stage_count;
-  bool needs_origins; /* a stage acts at the beginning of the text only, and a normalizer may move it */
+  bool needs_origins;                /* a stage acts at the beginning of the text only, and a normalizer may move it */
   HRI_ARRAY(int32_t) prefix, suffix; /* around the tokens of a text, with HR_ENCODE_SPECIAL */
   bool trim_offsets, trim_prefix_space,
       trim_after_template; /* the ByteLevel post-processor; it runs behind the template */

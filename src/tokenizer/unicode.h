@@ -90,9 +90,9 @@ static inline bool hri_unicode_is_space(uint32_t point) { return (hri_unicode_se
 bool hri_unicode_is_word(uint32_t point);
 bool hri_unicode_is_numeric(uint32_t point);
 bool hri_unicode_is_punctuation(uint32_t point);
-bool hri_unicode_is_accent(uint32_t point); /* what StripAccents removes */
+bool hri_unicode_is_accent(uint32_t point);     /* what StripAccents removes */
 bool hri_unicode_is_nonspacing(uint32_t point); /* what BertNormalizer removes with the accents */
-bool hri_unicode_is_extending(uint32_t point); /* belongs to the grapheme cluster of a letter before it */
+bool hri_unicode_is_extending(uint32_t point);  /* belongs to the grapheme cluster of a letter before it */
 
 /* The code point of valid UTF-8 whose first byte is above 0x7F; *at moves behind it. No checks. */
 static inline uint32_t hri_utf8_next(const uint8_t **at) {

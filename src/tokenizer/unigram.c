@@ -58,7 +58,9 @@ void hri_unigram_piece(hri_piece_work *work, uint64_t count) {
   work->spent = work->spent_summed = 0;
 }
 
-static double sum(const hri_unigram *unigram, double a, double b) { return unigram->single ? (double)(float)(a + b) : a + b; }
+static double sum(const hri_unigram *unigram, double a, double b) {
+  return unigram->single ? (double)(float)(a + b) : a + b;
+}
 
 /* Tokens of remembered words are added one by one, in the order in which a walk over the whole piece would. */
 static void sum_up(const hri_unigram *unigram, hri_piece_work *work, const hr_tokens *tokens) {
@@ -119,8 +121,6 @@ static void extend(const hri_unigram *unigram, hri_unigram_node *nodes, const ch
   }
   if (!single) offer(&nodes[at + width], sum(unigram, till, unigram->unk_score), at, UNKNOWN);
 }
-
-
 
 /* ---- From the path to ids ---- */
 

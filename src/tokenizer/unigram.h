@@ -17,8 +17,8 @@
 typedef struct hri_unigram {
   const hri_vocab *vocab;
   bool byte_fallback;
-  bool single;      /* sums are float, as SentencePiece's */
-  double *scores;   /* [score_count] by id, what a token adds */
+  bool single;    /* sums are float, as SentencePiece's */
+  double *scores; /* [score_count] by id, what a token adds */
   uint32_t score_count;
   uint32_t unk;     /* HRI_TOKEN_NONE: text with an unknown character is refused */
   double unk_score; /* of an unknown character */

@@ -195,7 +195,8 @@ static bool ends_with(const char *name, const char *end) {
 
 /* What a reader of models looks for by name could change what is loaded. */
 static bool would_be_read(const char *name) {
-  static const char *const ends[] = {".json", ".safetensors", ".model", ".jinja", ".tiktoken", "merges.txt", "vocab.txt"};
+  static const char *const ends[] = {".json",     ".safetensors", ".model",   ".jinja",
+                                     ".tiktoken", "merges.txt",   "vocab.txt"};
   for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
     if (ends_with(name, ends[k])) return true;
   return false;

@@ -46,8 +46,8 @@ run tokenize "$model" ids.txt --decode; refuses 5; expect_err 'byte 4'
 printf '1 5000' >ids.txt
 run tokenize "$model" ids.txt --decode; refuses 5; expect_err 'no id 5000'
 run tokenize "$model" text.txt --decode --stats; refuses 2
-printf '{"model":{"type":"Unigram","vocab":[]}}' >bad.json
-run tokenize bad.json text.txt; refuses 5; expect_err "bad.json.*'Unigram' is not supported"
+printf '{"model":{"type":"WordLevel","vocab":[]}}' >bad.json
+run tokenize bad.json text.txt; refuses 5; expect_err "bad.json.*'WordLevel' is not supported"
 
 # A model with more ids than its tokenizer has tokens: such an id has no text, the others keep theirs.
 cp -r "$here/../gguf/llama" padded

@@ -475,7 +475,7 @@ def write_normalizers():
         stored = [normalized(made, text) for text in STORED_TEXTS]
         case = {"normalizer": normalizer, "texts": [text for text, _ in stored], "spans": [spans for _, spans in stored],
                 "random": normal_digest(made, random_texts(2))}
-        if normalizer and normalizer["type"] not in ("Prepend", "Replace", "Sequence"):
+        if normalizer and normalizer["type"] not in ("Prepend", "Replace", "Sequence") and normalizer.get("clean_text", True) and normalizer.get("lowercase", True):
             case["points"] = normal_digest(made, point_texts())
         cases.append(case)
         print(normalizer, flush=True)

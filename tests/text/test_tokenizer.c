@@ -19,10 +19,12 @@
 #include "base/json.h"
 #include "formats/gguf.h"
 
-static const char *const families[] = {"gpt2",   "roberta",         "llama3",     "qwen2",    "o200k", "smollm",
-                                       "falcon", "byte_normalizer", "llama2",     "mistral",  "gemma", "metaspace",
-                                       "clip",   "prefixed",        "clip_bytes", "behaviors", "t5",   "xlmr",
-                                       "albert", "ties",            "bert",       "bert_cased", "no_prefix"};
+static const char *const families[] = {"gpt2",   "roberta",    "llama3",     "qwen2",
+                                       "o200k",  "smollm",     "falcon",     "byte_normalizer",
+                                       "llama2", "mistral",    "gemma",      "metaspace",
+                                       "clip",   "prefixed",   "clip_bytes", "behaviors",
+                                       "t5",     "xlmr",       "albert",     "ties",
+                                       "bert",   "bert_cased", "no_prefix"};
 enum { FAMILY_COUNT = sizeof families / sizeof *families };
 
 static char *data_path(const char *name, const char *end) {
@@ -612,7 +614,8 @@ static void write_tekken(const char *specials, uint32_t ranks, uint32_t size, co
     rank_code(rank, code);
     hri_text_add(&out, "%s{\"rank\":%u,\"token_bytes\":\"%s\",\"token_str\":\"\\u0000\"}", rank ? "," : "", rank, code);
   }
-  hri_text_add(&out, "]%s%s,\"config\":{\"pattern\":\"%s\",\"default_vocab_size\":%u,\"default_num_special_tokens\":30}}",
+  hri_text_add(&out,
+               "]%s%s,\"config\":{\"pattern\":\"%s\",\"default_vocab_size\":%u,\"default_num_special_tokens\":30}}",
                specials ? ",\"special_tokens\":" : "", specials ? specials : "", pattern, size);
   write_file("tekken.json", out.chars);
   hri_text_deinit(&out);
@@ -685,7 +688,8 @@ static void test_words(void **state) {
   hr_tokenizer_close(tokenizer);
   write_file("tokenizer_config.json", "{\"do_lower_case\":false}");
   tokenizer = open_directory();
-  expect_ids(tokenizer, "A", 0, (int32_t[]){hr_tokenizer_find(tokenizer, "A") < 0 ? 1 : hr_tokenizer_find(tokenizer, "A")}, 1);
+  expect_ids(tokenizer, "A", 0,
+             (int32_t[]){hr_tokenizer_find(tokenizer, "A") < 0 ? 1 : hr_tokenizer_find(tokenizer, "A")}, 1);
   encode(from_json, &(text){"A", 1}, 0, &wanted);
   assert_int_not_equal(wanted.ids[0], 1); /* which knows it as "a" */
   hr_tokenizer_close(tokenizer);
@@ -708,7 +712,8 @@ static void test_words(void **state) {
 
 /* What is no tokenizer is refused with what it is; a mark of Windows' editors is passed over. */
 static void test_content(void **state) {
-  static const char *const bad[][2] = {{"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a Git LFS pointer"},
+  static const char *const bad[][2] = {{"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+                                        "a Git LFS pointer"},
                                        {"#version: 0.2\na b\n", "the merges of a BPE tokenizer without its vocabulary"},
                                        {"PK\x03\x04", "an archive"},
                                        {"YQ== 0\nYg== 1\n", "no token for the byte 0x00"},
@@ -757,7 +762,8 @@ static const struct {
     {"{\"model\":{\"vocab\":[[\"a\",-1.0,2]]}}", "token 'a' has more than a score"},
     {"{\"model\":{\"vocab\":[[\"a\",-1.0],[\"a\",-2]]}}", "token 'a' is in the vocabulary twice"},
     {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",-1.0]]}}", "field 'model.unk_id' is 1"},
-    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{\"a\":0}}}", "field 'model.vocab' must be a list of tokens with scores"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{\"a\":0}}}",
+     "field 'model.vocab' must be a list of tokens with scores"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[[\"a\",-1.0]]}}", "must be an object of tokens and ids"},
     {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.0]]}}",
      "'Unigram' behind ByteLevel is not supported"},
@@ -955,15 +961,24 @@ static void test_refused_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vectors),       cmocka_unit_test(test_remembered_words),
-      cmocka_unit_test(test_long_pieces),   cmocka_unit_test(test_config),
-      cmocka_unit_test(test_template),      cmocka_unit_test(test_greedy_blanks),
-      cmocka_unit_test(test_long_token),    cmocka_unit_test(test_gguf),
-      cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),
-      cmocka_unit_test(test_ranks_by_content), cmocka_unit_test(test_tekken),
-      cmocka_unit_test(test_words),         cmocka_unit_test(test_content),
-      cmocka_unit_test(test_refusals),      cmocka_unit_test(test_misuse),
-      cmocka_unit_test(test_threads),       cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_vectors),
+      cmocka_unit_test(test_remembered_words),
+      cmocka_unit_test(test_long_pieces),
+      cmocka_unit_test(test_config),
+      cmocka_unit_test(test_template),
+      cmocka_unit_test(test_greedy_blanks),
+      cmocka_unit_test(test_long_token),
+      cmocka_unit_test(test_gguf),
+      cmocka_unit_test(test_sentencepiece),
+      cmocka_unit_test(test_tiktoken),
+      cmocka_unit_test(test_ranks_by_content),
+      cmocka_unit_test(test_tekken),
+      cmocka_unit_test(test_words),
+      cmocka_unit_test(test_content),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_misuse),
+      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_refused_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

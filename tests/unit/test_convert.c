@@ -771,7 +771,7 @@ static void test_bad_keys(void **state) {
     hr_error error = {0};
     hri_gguf_put_string(&keys, "general.architecture", "llama", 5);
     for (int k = 0; k < 5; k++) hri_gguf_put_u32(&keys, sizes[k], values[k]);
-        assert_int_equal(hri_gguf_writer_open(numbers, &keys, &swapped, 1, &writer, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_open(numbers, &keys, &swapped, 1, &writer, &error), HR_OK);
     assert_int_equal(hri_gguf_writer_write(writer, 0, 0, zeros, sizeof zeros, &error), HR_OK);
     assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
     hri_gguf_keys_deinit(&keys);
