@@ -151,7 +151,7 @@ static void bash_value(option_id id) {
   const hr_field *o = option_get(id);
   offer last = OFFER_NOTHING;
   bool namesakes;
-  if (option_find(o->name, true, 0) != id) return; /* said with the first of the name */
+  if (option_find(o->name, false, 0) != id) return; /* said with the first of the name */
   (void)printf("    --%s) ", o->name);
   if (o->kind == HR_FIELD_DEVICE) {
     (void)fputs("case ${COMP_WORDS[1]} in", stdout);

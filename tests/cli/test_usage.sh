@@ -30,7 +30,7 @@ run help techniques; expect_rc 0; expect_no_err; expect_golden techniques.txt
 cp out techniques
 awk 'length > 80 { exit 1 }' techniques || fail "a line of the techniques is wider than 80 columns"
 for field in recompute precision moments weight-packing attention optimizer quantize update; do
-  words=$(sed -n "s/^    --$field) _headroom_offer \"\([^\"]*\)\".*/\1/p" completion.bash)
+  words=$(sed -n "s/^    --$field) \(case .*\*) \)\{0,1\}_headroom_offer \"\([^\"]*\)\".*/\2/p" completion.bash)
   [ -n "$words" ] || fail "completion has no words of --$field"
   for word in $words; do
     case $field-$word in

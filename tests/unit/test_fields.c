@@ -158,11 +158,6 @@ static void test_every_row_reads_what_it_writes(void **state) {
     case HR_FIELD_U64: walk_count(f); break;
     case HR_FIELD_NUMBER:
     case HR_FIELD_PAIR: walk_number(f); break;
-    case HR_FIELD_SHARE:
-      assert_round(f, "1%", "1%");
-      assert_out(f, "150%", NULL);
-      assert_out(f, "much", NULL);
-      break;
     case HR_FIELD_SIZE:
       assert_round(f, "6GiB", "6442450944");
       assert_round(f, "37%", "37%");
