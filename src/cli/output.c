@@ -12,7 +12,8 @@ enum { HEAD_BYTES = 1024 };
 /* What the writers put near the beginning (report/page.html, inspect/export_flame.c, train/profile.c,
  * train/rundir.c, cli/streams.c). */
 static const char *const signs[] = {"<meta name=\"generator\" content=\"Headroom ", "\"exporter\":\"headroom\"",
-                                    "{\"displayTimeUnit\":\"ms\",\"traceEvents\":", "{\"step\":", "# HELP headroom_step "};
+                                    "{\"displayTimeUnit\":\"ms\",\"traceEvents\":", "{\"step\":",
+                                    "# HELP headroom_step "};
 
 static bool is_ours(const char *path, output_kind kind) {
   char head[HEAD_BYTES + 1];

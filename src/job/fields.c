@@ -152,8 +152,8 @@ static const hr_field fields[] = {
     {"check", HR_FIELD_FLAG, "Job", NULL, "poison dead memory and verify guard zones while running", J, JOB(check),
      .initial = "false"},
     {"context", HR_FIELD_U32, "Job", "N", "tokens that the KV cache holds, prompt and new ones", P | G,
-     JOB(context_length), COUNT(1, 0), .zero = "prompt + --max-tokens; in a chat at most 4096, in plans the sequence length",
-     ONCE},
+     JOB(context_length), COUNT(1, 0),
+     .zero = "prompt + --max-tokens; in a chat at most 4096, in plans the sequence length", ONCE},
 
     {"lora", HR_FIELD_TEXT, "Job", "r=N,...",
      "train adapters of low rank and nothing else: r=16,alpha=32,targets=q_proj,v_proj (or all-linear),dropout=0.05,"
