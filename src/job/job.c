@@ -142,7 +142,7 @@ bool hr_job_beyond_positions(const hr_job *job, char *out, uint64_t out_bytes) {
   const uint32_t tokens = context ? job->context_length : job->sequence_length, made = job->model.max_positions;
   if (out_bytes) out[0] = 0;
   if (job->model.learned_positions || made == 0 || tokens <= made) return false;
-  (void)snprintf(out, out_bytes,
+  (void)snprintf(out, (size_t)out_bytes,
                  "%s of %u tokens, and %s was made for %u positions: behind those it was never trained, and its loss "
                  "and its text get worse there; --%s %u stays inside",
                  context ? "a context" : "rows", tokens, job->model.name, made, context ? "context" : "seq", made);

@@ -80,9 +80,10 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
                       (hri_operand[]){HRI_R(dlogits), HRI_R(head), HRI_W(hri_tensor_rows(job, dhidden, begin, count))},
                       3);
     if (dw != HRI_NONE)
-      hri_node_append(job, HRI_OP_LINEAR_DW, emit, NULL, (hri_operand[]){HRI_R(dlogits), HRI_R(h), {dw, access}}, 3);
+      hri_node_append(job, HRI_OP_LINEAR_DW, emit, NULL,
+                      (hri_operand[]){HRI_R(dlogits), HRI_R(h), {dw, (uint8_t)access}}, 3);
     if (db != HRI_NONE)
-      hri_node_append(job, HRI_OP_BIAS_GRADIENT, emit, NULL, (hri_operand[]){HRI_R(dlogits), {db, access}}, 2);
+      hri_node_append(job, HRI_OP_BIAS_GRADIENT, emit, NULL, (hri_operand[]){HRI_R(dlogits), {db, (uint8_t)access}}, 2);
   }
   hri_node_append(job, HRI_OP_LOSS_SUM, emit, NULL, (hri_operand[]){HRI_R(losses), HRI_U(job->control)}, 2);
   return dhidden;
