@@ -336,8 +336,10 @@ uint64_t hri_dataset_content_hash(const hri_dataset *dataset) { return dataset->
 uint64_t hri_dataset_words_hash(const hri_dataset *dataset) { return dataset->words_hash; }
 
 bool hri_dataset_is_rows(const hri_dataset *dataset) {
-  for (uint32_t i = 0; i < dataset->source_count; i++)
-    if (dataset->sources[i].container != HRI_JSONL && dataset->sources[i].container != HRI_JSON_ARRAY) return false;
+  for (uint32_t i = 0; i < dataset->source_count; i++) {
+    const hri_container container = dataset->sources[i].container;
+    if (container != HRI_JSONL && container != HRI_JSON_ARRAY && container != HRI_PARQUET) return false;
+  }
   return true;
 }
 

@@ -171,6 +171,16 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
     HRI_TRY(hri_gguf_opt_double(file, KEY("rope.scale_linear"), &f->factor, error));
   }
   if (f->factor == 0) f->factor = 1;
+  if (strcmp(architecture, "stablelm") == 0) {
+    const bool parallel = hri_gguf_find(file, "blk.0.ffn_norm.weight") == HRI_GGUF_NONE; /* llama.cpp goes by it too */
+    bool said = parallel;
+    HRI_TRY(hri_gguf_opt_bool(file, KEY("use_parallel_residual"), &said, error));
+    if (said != parallel) {
+      hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is %s, and there is %s tensor blk.0.ffn_norm.weight",
+               hri_gguf_path(file), KEY("use_parallel_residual"), said ? "true" : "false", parallel ? "no" : "a");
+      return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
+    }
+  }
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) shorten(numbers[i]);
   for (uint32_t i = 0; i < hri_gguf_key_count(file); i++) {
     hri_gguf_type element;
@@ -537,7 +547,7 @@ static hr_status check_expressible(const hr_model *m, hr_error *error) {
   double implied = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
   bool heads_scaled = fabs(m->attention_scale - 1 / sqrt((double)m->head_size)) < 1e-9;
   bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
-  if (gemma && (m->qkv_bias || m->attention_output_bias))
+  if ((gemma || m->family == HR_FAMILY_GEMMA) && (m->qkv_bias || m->attention_output_bias))
     return cannot_say(error, "biases of attention in this family");
   if (m->family == HR_FAMILY_GEMMA2 && m->sliding_window == 0)
     return cannot_say(error, "a model of this family without sliding layers");

@@ -13,6 +13,9 @@ printf '%s' '{% for m in messages %}{{ "<" + m.role[0] + ">" + m.content + "\n" 
 chat="chat run/final --chat-template plain.jinja --threads 1 --temperature 0 --context 256"
 generate="generate run/final --chat-template plain.jinja --threads 1 --temperature 0 --context 256 --chat --quiet"
 
+# The model was made for 64 positions, which every command says; that alone may be said.
+expect_no_err() { grep -qv '^warning: a context of 256 tokens' "$work/err" && fail "standard error is not empty"; }
+
 # converse ARGUMENT...: standard input is the conversation.
 converse() {
   last="headroom $* (with messages)"

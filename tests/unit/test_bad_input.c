@@ -284,11 +284,11 @@ static const row rows[] = {
     {"activation that is not there",
      edit_config,
      "hidden_act",
-     "\"relu\"",
+     "\"tanhshrink\"",
      NULL,
      NULL,
      5,
-     {"config.json", "hidden_act", "relu"}},
+     {"config.json", "hidden_act", "tanhshrink"}},
     {"epsilon below zero", edit_config, "rms_norm_eps", "-1", NULL, NULL, 5, {"config.json", "rms_norm_eps"}},
 
     /* data */

@@ -1598,6 +1598,7 @@ static void draw_model(random_model *r, uint64_t seed) {
   uint32_t group;
   r->seed = seed;
   hr_job_init(job);
+  job->precision = HR_PRECISION_FP32; /* what finite differences can be taken of */
   HOLDS(random_family(m, draw_next, &more, error));
   gpt2 = m->family == HR_FAMILY_GPT2;
   group = gpt2 ? 1 : 1 + draw(seed, 1, 3);

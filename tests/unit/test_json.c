@@ -62,7 +62,7 @@ static const struct {
     {"\"\xED\xA0\x80\"", "0xed is not UTF-8", false},
     {"\"\xF4\x90\x80\x80\"", "0xf4 is not UTF-8", false},
     {"\"\xE2\x82\"", "0xe2 is not UTF-8", false},
-    {"\xEF\xBB\xBF{}", "found the byte 0xef", false},
+    {"\xEF\xBB\xBF\xEF\xBB\xBF{}", "found the byte 0xef", false},
     {"{\"a\":1,\n\"a\":2}", "line 2, column 5: the key 'a' stands twice", true},
     {"{\"x\":{\"a\":1,\"\\u0061\":2}}", "the key 'a' stands twice", true},
     {"[9223372036854775808]", "does not fit 64 bits", true},
@@ -109,6 +109,17 @@ static void test_numbers(void **state) {
   assert_true(json_real_value(json_array_get(root.value, 6)) == 0);
   assert_true(json_is_real(json_array_get(root.value, 7)));
   hri_json_deinit(&root);
+}
+
+/* RFC 8259, section 8.1: a parser may pass over a byte order mark. */
+static void test_byte_order_mark(void **state) {
+  hri_json root;
+  hr_error error = {0};
+  (void)state;
+  assert_int_equal(parse("\xEF\xBB\xBF{\"a\":7}", &root, &error), HR_OK);
+  assert_true(json_integer_value(json_object_get(root.value, "a")) == 7);
+  hri_json_deinit(&root);
+  assert_int_equal(parse("\xEF\xBB\xBF", &root, &error), HR_ERROR_INPUT);
 }
 
 static void test_nul_bytes(void **state) {
@@ -530,7 +541,7 @@ static void test_threads(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_malformed),      cmocka_unit_test(test_numbers),
-      cmocka_unit_test(test_nul_bytes),      cmocka_unit_test(test_depth),
+      cmocka_unit_test(test_byte_order_mark), cmocka_unit_test(test_nul_bytes),      cmocka_unit_test(test_depth),
       cmocka_unit_test(test_getters),        cmocka_unit_test(test_getters_refuse),
       cmocka_unit_test(test_long_names),     cmocka_unit_test(test_read_file),
       cmocka_unit_test(test_scan_values),    cmocka_unit_test(test_scan_u64_refuses),

@@ -61,7 +61,7 @@ static void base_job(parity_case *c, hr_precision precision, hr_job *job) {
   job->schedule = HR_SCHEDULE_CONSTANT;
   job->threads = 1;
   job->precision = precision;
-  job->given = HR_GIVEN_CLIP;
+  job->given = HR_GIVEN_CLIP | HR_GIVEN_SHUFFLE; /* rows in the order that PEFT had them */
 }
 
 /* Trains in a directory of its own; *final gets the adapters that it ends with. */
