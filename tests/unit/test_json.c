@@ -540,14 +540,23 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_malformed),      cmocka_unit_test(test_numbers),
-      cmocka_unit_test(test_byte_order_mark), cmocka_unit_test(test_nul_bytes),      cmocka_unit_test(test_depth),
-      cmocka_unit_test(test_getters),        cmocka_unit_test(test_getters_refuse),
-      cmocka_unit_test(test_long_names),     cmocka_unit_test(test_read_file),
-      cmocka_unit_test(test_scan_values),    cmocka_unit_test(test_scan_u64_refuses),
-      cmocka_unit_test(test_writer),         cmocka_unit_test(test_writer_invalid_utf8),
-      cmocka_unit_test(test_writer_doubles), cmocka_unit_test(test_locale),
-      cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_writer_refused_memory),
+      cmocka_unit_test(test_malformed),
+      cmocka_unit_test(test_numbers),
+      cmocka_unit_test(test_byte_order_mark),
+      cmocka_unit_test(test_nul_bytes),
+      cmocka_unit_test(test_depth),
+      cmocka_unit_test(test_getters),
+      cmocka_unit_test(test_getters_refuse),
+      cmocka_unit_test(test_long_names),
+      cmocka_unit_test(test_read_file),
+      cmocka_unit_test(test_scan_values),
+      cmocka_unit_test(test_scan_u64_refuses),
+      cmocka_unit_test(test_writer),
+      cmocka_unit_test(test_writer_invalid_utf8),
+      cmocka_unit_test(test_writer_doubles),
+      cmocka_unit_test(test_locale),
+      cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_writer_refused_memory),
       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
