@@ -5,7 +5,7 @@
 #include "cli/explain.h"
 #include "cli/inspect.h"
 
-enum { NO_RANK = UINT32_MAX };
+#define NO_RANK UINT32_MAX
 
 /* What one rank's snapshot says. */
 typedef struct rank_row {

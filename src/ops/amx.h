@@ -58,7 +58,7 @@ static inline void hri_tile_multiply(int c, int a, int b) {
 #define HRI_TILE_STORE(t, to, stride) hri_tile_store(t, to, stride)
 #define HRI_TILE_MULTIPLY(c, a, b) hri_tile_multiply(c, a, b)
 
-#elif defined(__AMX_BF16__)
+#elif defined(__AMX_BF16__) || defined(__AMXBF16__) /* as clang before 15 spells it */
 
 #define HRI_AMX 1
 
