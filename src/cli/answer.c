@@ -1,3 +1,5 @@
+/* Tokens become text here as they come: what may be the begin of a stop text is held back until it is none, and nothing
+ * from a stop text on is printed. */
 #include "cli/answer.h"
 
 #include <stdlib.h>

@@ -1,3 +1,6 @@
+/* A command calls this before it reads or runs anything, so that a refusal costs nothing and leaves nothing. A file is
+ * known as an earlier one of ours by a sign that its writer puts into the first kilobyte; a kind without one is never
+ * replaced. */
 #include "cli/output.h"
 
 #include <stdbool.h>

@@ -1,3 +1,5 @@
+/* Each stream is opened before the run and fed by its events. One that fails while the run goes on is told as a warning
+ * and left: a full disk under a dashboard's file ends no training. */
 #include "cli/streams.h"
 
 #include <errno.h>

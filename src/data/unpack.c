@@ -1,3 +1,5 @@
+/* What every unpacker shares: input in pieces from a reader, errors that name the file and the place, and the bound on
+ * what a small file may become. The formats themselves are unpack_*.c and the rows of Parquet. */
 #include "data/unpack.h"
 
 #include <stdarg.h>

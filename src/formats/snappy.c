@@ -1,3 +1,5 @@
+/* A block is a length and then elements: literals, and copies of what was unpacked already, at a distance. Every
+ * length and distance is checked against both ends before a byte moves. */
 #include "formats/snappy.h"
 
 #include <string.h>

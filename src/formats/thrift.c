@@ -1,3 +1,5 @@
+/* Numbers are varints, zigzag where they are signed; the id of a field is a difference to the one before. Values that
+ * nobody asked for are passed over, to a stated depth. */
 #include "formats/thrift.h"
 
 enum { DEPTH = 24 }; /* of what is passed over */

@@ -1,3 +1,5 @@
+/* From a piece of text to ids: the table of known words first, else the model of the tokenizer, and what it made is
+ * remembered where that holds anywhere (for Unigram: by the margin of its path). */
 #include "tokenizer/append.h"
 
 /* ---- The model of a tokenizer ---- */

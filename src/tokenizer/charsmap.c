@@ -1,3 +1,5 @@
+/* The longest key at a place of a text and its replacement. The map is a file's: it is checked once when it is loaded,
+ * and every step of a walk through the trie against its end. */
 #include "tokenizer/charsmap.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The room of the work grows by need and is kept for the next piece. Seams are places that no token of the vocabulary
+ * reaches across; a long piece falls apart there without another result. */
 #include "tokenizer/piece.h"
 
 #include "tokenizer/unigram.h"

@@ -1,3 +1,5 @@
+/* Looks at the beginning of a file, decides, and refuses by name what it knows to be something else (a pointer of Git
+ * LFS, an archive, merges alone). It opens nothing for the readers, which check the whole for themselves. */
 #include "tokenizer/recognize.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* A node per byte of the piece: the best sum of scores that ends there, and the token by which. What no token covers
+ * falls back to bytes or the unknown token. Sums are made in the precision of the reference. */
 #include "tokenizer/unigram.h"
 
 #include <float.h>

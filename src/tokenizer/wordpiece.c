@@ -1,3 +1,5 @@
+/* The vocabulary is one trie; tokens that go on within a word hang below its prefix, so that a word is cut in one walk
+ * per token. Lengths are counted in characters, as the reference's limit is. */
 #include "tokenizer/wordpiece.h"
 
 void hri_wordpiece_deinit(hri_wordpiece *wordpiece) {
