@@ -14,10 +14,10 @@
 
 /* ---- --log-json ---- */
 
-/* What stands there is replaced, unless the run goes on: then its lines stay. A pipe that nobody reads is refused, not
+/* What stands there is replaced by the first line, for a run may still be refused; if it goes on, its lines stay. A pipe that nobody reads is refused, not
  * waited for. */
 static hr_status open_log(cli_streams *s, bool goes_on, hr_error *error) {
-  int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (goes_on ? O_APPEND : O_TRUNC);
+  int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (goes_on ? O_APPEND : 0);
   if (strcmp(s->log, "-") == 0) {
     s->log_fd = STDOUT_FILENO;
     return HR_OK;
@@ -112,6 +112,7 @@ hr_status streams_open(cli_streams *s, const cli_config *config, const char *run
   }
   if (s->log && strcmp(s->log, "-") != 0) HRI_TRY(output_check("log-json", s->log, OUTPUT_LOG, error));
   if (s->metrics) HRI_TRY(output_check("metrics-file", s->metrics, OUTPUT_METRICS, error));
+  s->log_anew = !config->run.resume_directory && !streams_take_output(config);
   if (s->log) HRI_TRY(open_log(s, config->run.resume_directory != NULL, error));
   if (s->metrics) HRI_TRY(hri_file_can_replace(s->metrics, error));
   s->board_in_run = board && strcmp(board, option_get(option_at(config, &config->own.tensorboard))->alone) == 0;
@@ -140,6 +141,8 @@ void streams_event(cli_streams *s, const hr_event *event, void (*warn)(void *con
   hr_error error = {0};
   if (event->kind == HR_EVENT_LOADED && s->board_in_run) open_board(s, warn, context);
   if ((event->kind != HR_EVENT_STEP && !evaluation) || !event->metrics) return;
+  if (s->log && event->text && s->log_anew) /* nothing to take away of a device or a pipe */
+    s->log_anew = ftruncate(s->log_fd, 0) != 0;
   if (s->log && event->text &&
       hri_file_write_all(s->log_fd, s->log, event->text, strlen(event->text), &error) != HR_OK) {
     s->log = NULL;

@@ -12,6 +12,7 @@ typedef struct cli_streams {
   const char *log;     /* --log-json; NULL: none, or it failed */
   const char *metrics; /* --metrics-file; likewise */
   int log_fd;          /* -1: not open */
+  bool log_anew;       /* its first line takes the place of what is there */
   tensorboard board;
   bool board_in_run; /* to be opened when the run directory is there */
   double replaced;   /* when the metrics file was, in seconds of the clock */

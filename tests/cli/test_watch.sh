@@ -35,6 +35,8 @@ for option in log-json metrics-file; do
   run train "${job[@]}" --steps 2 --out none --$option mine.txt; refuses 2; expect_err 'mine.txt is there already'
 done
 cmp -s text.txt mine.txt || fail "a person's file was overwritten"; [ -e none ] && fail "the run began"
+cp log.jsonl before; run train "${job[@]}" --steps 2 --out none --log-json log.jsonl --budget 1MiB; expect_rc 3
+cmp -s log.jsonl before || fail "a refused run emptied the log of an earlier one"
 run train "${job[@]}" --steps 2 --out lines --log-json - -q; expect_rc 0
 cmp -s out lines/metrics.jsonl || fail "--log-json - is not metrics.jsonl alone"
 run train "${job[@]}" --steps 2 --out json --log-json log2.jsonl --json -q; expect_rc 0; expect_json 'd["steps"] == 2'
