@@ -114,6 +114,7 @@ static void end(quantizer *q) {
   hri_free(q->absmax);
   hri_free(q->scratch);
   hri_free(q->nested);
+  hri_backend_close(q->backend);
 }
 
 /* int8 goes through F16, as in bitsandbytes, and has no code beyond. */

@@ -14,6 +14,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 failures=0
 last=
+# Built by ./dev sanitize: slow, larger, and its kernels, compiled otherwise, round otherwise.
+sanitized() { grep -qa __asan_init "$program"; }
 
 fail() {
   failures=$((failures + 1))
