@@ -27,7 +27,8 @@ static const struct {
     {"gpt2-124m", "gpt2-124m"},  {"gpt2-774m", "gpt2-774m"},   {"llama3-1b", "llama-3.2-1b"},
     {"llama3-8b", "llama-3-8b"}, {"mistral-7b", "mistral-7b"}, {"qwen2.5-0.5b", "qwen2.5-0.5b"},
     {"qwen3-4b", "qwen3-4b"},    {"qwen3-0.6b", "qwen3-0.6b"}, {"phi3-mini", "phi-3-mini"},
-    {"gemma2-2b", "gemma-2-2b"}, {"gemma3-1b", "gemma-3-1b"},
+    {"gemma2-2b", "gemma-2-2b"}, {"gemma3-1b", "gemma-3-1b"},   {"smollm2-1.7b", "smollm2-1.7b"},
+    {"tinyllama-1.1b", "custom:family=llama,layers=22,hidden=2048,heads=32,kv-heads=4,mlp=5632,vocab=32000"},
 };
 
 static const char *text_of(const hri_json *job, const char *key) {
@@ -57,15 +58,15 @@ static double real_of(const hri_json *job, const char *key, double usual) {
 /* What there are no rules for; docs/pytorch.md lists it. */
 static bool has_rules(const hri_json *job) {
   bool optimizer = is(job, "optimizer", "adamw") || is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "sgd") ||
-                   is(job, "optimizer", "sgd-momentum");
+                   is(job, "optimizer", "sgd-momentum") || is(job, "optimizer", "paged-adamw8bit");
   return optimizer && is(job, "transformers", "5.23.0") && !hri_json_has(job, "backend") &&
-         !hri_json_has(job, "quantized") && !is(job, "capability", "7.5");
+         (hri_json_has(job, "quantized") || !is(job, "capability", "7.5"));
 }
 
 static hri_torch_optimizer optimizer_of(const hri_json *job) {
   bool trainer = is(job, "loop", "trainer") && is(job, "implementation", "default");
   if (is(job, "optimizer", "sgd")) return HRI_TORCH_SGD;
-  if (is(job, "optimizer", "adamw8bit")) return HRI_TORCH_ADAMW_8BIT;
+  if (is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "paged-adamw8bit")) return HRI_TORCH_ADAMW_8BIT;
   if (is(job, "optimizer", "sgd-momentum")) return HRI_TORCH_SGD_MOMENTUM;
   if (trainer || is(job, "implementation", "fused")) return HRI_TORCH_ADAMW_FUSED;
   return is(job, "implementation", "loop") ? HRI_TORCH_ADAMW_LOOP : HRI_TORCH_ADAMW;
@@ -95,7 +96,7 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   hri_torch_job out = {.model = model, .steps = 2};
   hr_error error;
   for (unsigned k = 0; k < sizeof models / sizeof *models; k++)
-    if (is(job, "model", models[k].name)) assert_int_equal(hr_model_preset(models[k].preset, model, &error), HR_OK);
+    if (is(job, "model", models[k].name)) assert_int_equal(hr_model_open(models[k].preset, model, &error), HR_OK);
   out.batch = number_of(job, "batch");
   out.tokens = number_of(job, "seq");
   out.accumulate = (uint32_t)number_of(job, "accumulation");
@@ -103,6 +104,11 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   if (strncmp(precision, "amp", 3) == 0) out.autocast = strcmp(precision, "amp-bf16") == 0 ? HRI_BF16 : HRI_F16;
   if (strcmp(precision, "bf16") == 0) out.weights = HRI_BF16;
   out.scaler = out.autocast == HRI_F16;
+  if (hri_json_has(job, "quantized")) {
+    out.quantized = is(job, "quantized", "nf4-double") ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_NF4;
+    out.weights = strstr(precision, "fp16") ? HRI_F16 : HRI_BF16;
+  }
+  out.paged = is(job, "optimizer", "paged-adamw8bit");
   out.optimizer = optimizer_of(job);
   out.wide_embeddings = is(job, "loop", "trainer");
   out.attention = is(job, "attention", "eager") ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;

@@ -21,6 +21,8 @@ typedef struct hri_aten_device {
 } hri_aten_device;
 
 hri_aten_device hri_aten_device_of(uint32_t capability);
+/* A product is made: the first of a thread takes its handle's workspace. */
+void hri_aten_workspace(hri_torch *t);
 
 hri_ten *hri_aten_view(hri_torch *t, hri_ten *x, hri_ten_shape shape);
 /* The same where the gradient comes in another order of elements, so that giving it the old shape copies it. */

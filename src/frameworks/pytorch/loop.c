@@ -45,6 +45,13 @@ static void make_states(loop *r, hri_ten **counters) {
   }
 }
 
+/* get_state_buffer: paged optimizers keep states of 100,000 elements and more in managed memory, which the caching allocator does not
+ * give out; scales stay on the device. */
+static bool paged(const loop *r, uint64_t count) {
+  enum { LEAST = 100000 };
+  return r->job->paged && count >= LEAST;
+}
+
 /* bitsandbytes/optim/optimizer.py: two maps of 256 values for all; tensors of 4,096 elements or more have codes and, of each
  * 256, a scale; the others fp32. */
 static void make_8bit_states(loop *r) {
@@ -56,7 +63,9 @@ static void make_8bit_states(loop *r) {
     bool embedding = p == r->module.embed || p == r->module.positions;
     bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
     if (!steps_on(r, i)) continue;
+    r->t->meta = paged(r, count); /* pages of the host's */
     for (int k = 0; k < 2; k++) *states[k] = hri_ten_like(r->t, "zeros_like", p, codes ? HRI_U8 : HRI_F32);
+    r->t->meta = false;
     for (int k = 0; k < 2 && codes; k++) /* scales live as long as the codes: they are their base */
       (*states[k])->base = scalar(r, "absmax", (count + BLOCK - 1) / BLOCK);
     for (int k = 0; k < 2; k++) {
@@ -199,6 +208,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   loop r = {.t = t, .job = job};
   hri_ten **spare = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
+  r.module.quantized = job->quantized;
   if (!hri_module_init(t, &r.module, job->model, job->weights)) goto out;
   r.module.attention = job->attention;
   r.module.capability = job->capability;
@@ -216,7 +226,6 @@ out:
   hri_free(r.first);
   hri_free(r.second);
   hri_free(spare);
-  hri_free(r.module.parameters);
-  hri_free(r.module.layers);
+  hri_module_deinit(&r.module);
   return !t->failed;
 }
