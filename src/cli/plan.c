@@ -317,6 +317,8 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   }
   status = config_job(config, purpose, error);
   if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
+  if (status == HR_OK && config->own.engine_conf)
+    status = hri_fail(error, HR_ERROR_USAGE, "--engine-conf is of --engine pytorch");
   if (status == HR_OK && config->own.snapshot)
     status = hri_fail(error, HR_ERROR_USAGE, "--snapshot is of --engine pytorch; --timeline shows a plan over time");
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, &found, error);

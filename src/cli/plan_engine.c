@@ -21,6 +21,7 @@ hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytor
   hr_pytorch_options_init(&options);
   options.stack = stack_of(config);
   options.alloc_conf = config->own.alloc_conf;
+  options.conf = config->own.engine_conf;
   return hr_pytorch_create(job, &options, pytorch, error);
 }
 
@@ -181,9 +182,15 @@ static hr_status each_fix(const cli_config *config,
     hr_pytorch_options_init(&options);
     options.stack = stack_of(config);
     options.alloc_conf = changes[i].expandable ? "expandable_segments:True" : config->own.alloc_conf;
+    options.conf = config->own.engine_conf;
     if (!change_job(&changes[i], &job)) continue;
-    hr_status status = hr_pytorch_create(&job, &options, &pytorch, error);
-    if (status != HR_OK) return status;
+    hr_error refused;
+    hr_status status = hr_pytorch_create(&job, &options, &pytorch, &refused);
+    if (status == HR_ERROR_UNSUPPORTED) continue; /* bf16 on a device that has none */
+    if (status != HR_OK) {
+      *error = refused;
+      return status;
+    }
     say_change(&changes[i], &job, options.stack, text, sizeof text);
     if (hr_pytorch_get(pytorch)->fits) each(context, text, &changes[i], need(hr_pytorch_get(pytorch)));
     hr_pytorch_destroy(pytorch);

@@ -34,6 +34,15 @@ run inspect steps.pickle --at peak --json; expect_rc 0
 run plan gpt2-124m --device a100-80 --engine pytorch --snapshot steps.pickle; refuses 2; expect_err 'steps.pickle is there already'
 run plan gpt2-124m --device a100-80 --snapshot x.pickle; refuses 2; expect_err 'engine pytorch'
 
+# QLoRA, on a card of compute capability 7.5 too; settings that no option of a job stands for.
+run plan llama-3-8b --device t4 --precision fp16 --quantize nf4+dq --lora r=16,targets=q_proj,v_proj --recompute block --seq 1024 --engine pytorch --engine-conf optim=paged_adamw_8bit
+expect_rc 0; expect_out 'nf4 with double'; expect_out 'paged AdamW 8-bit'; expect_out 'unlike +paged states'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf optim=paged; refuses 2; expect_err "'paged' is no optim"; expect_err 'paged_adamw_8bit'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf reentrant=true; refuses 2; expect_err "'reentrant' is no setting"; expect_err 'use_reentrant'
+run plan gpt2-124m --device rtx-3060 --engine-conf optim=sgd; refuses 2; expect_err 'engine-conf'
+# Where one change of the settings has no rules the others are tried.
+run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_no_err
+
 # What there are no rules for is refused by name.
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer lion; refuses 2; expect_err 'optimizer'
 for model in gemma-2b smollm3-3b granite-3.1-2b olmo-2-1b stablelm-3b phi-2; do
@@ -41,7 +50,8 @@ for model in gemma-2b smollm3-3b granite-3.1-2b olmo-2-1b stablelm-3b phi-2; do
 done
 run plan phi-2 --device h200 --json; expect_json '"engines" not in d'
 run plan llama-3.2-1b --engine pytorch; refuses 2; expect_err "NVIDIA"
-run plan llama-3.2-1b --device t4 --engine pytorch; refuses 2; expect_err '8\.0'
+run plan llama-3.2-1b --device t4 --precision bf16 --engine pytorch; refuses 2; expect_err '8\.0'; expect_err 'precision fp16'
+run plan llama-3.2-1b --device rtx-4090 --engine pytorch --quantize nf4 --lora r=8 --precision fp32; refuses 2; expect_err '16 bits'
 run plan gpt2-124m --device a100-80 --engine pytorch --auto; refuses 2; expect_err -- '--auto'
 run plan gpt2-124m --device a100-80 --engine torch; refuses 2; expect_err 'pytorch'
 
