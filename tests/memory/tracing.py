@@ -89,6 +89,7 @@ class Phases:
     def __init__(self):
         self.rows, self.current = [], None
         self.step, self.micro_step = 0, 0
+        self.whole = False  # evaluation: its losses are no phases of their own
         self.names = {}
 
     def begin(self, name):
@@ -141,7 +142,8 @@ def wrap_losses(phases):
     for name, function in list(loss_utils.LOSS_MAPPING.items()):
         @functools.wraps(function)
         def phased(*args, function=function, **kwargs):
-            phases.begin("loss")
+            if not phases.whole:
+                phases.begin("loss")
             return function(*args, **kwargs)
 
         loss_utils.LOSS_MAPPING[name] = phased

@@ -347,6 +347,7 @@ def trainer_loop(job, phases):
     trainer.train()
     if evaluation:
         phases.begin("evaluate")
+        phases.whole = True
         trainer.evaluate()
         phases.end()
     return model, trainer.optimizer

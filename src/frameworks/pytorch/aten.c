@@ -106,6 +106,13 @@ hri_ten *hri_aten_cat_last(hri_torch *t, hri_ten *a, hri_ten *b) {
   return bound(t, fn, hri_ten_make(t, "cat", a->type, shape));
 }
 
+hri_ten *hri_aten_cat_rows(hri_torch *t, hri_ten *a, hri_ten *b) {
+  hri_ten_shape shape = a->shape;
+  assert(!t->grad_mode && a->type == b->type);
+  shape.dims[0] += b->shape.dims[0];
+  return hri_ten_make(t, "cat", a->type, shape);
+}
+
 hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x) {
   hri_fn *fn = hri_fn_make(t, cat_backward, &x, 1);
   return bound(t, fn, hri_ten_like(t, "cat", x, x->type));

@@ -99,7 +99,7 @@ static uint32_t label_now(hri_torch *torch) {
 static hr_role usual_role(uint8_t phase) {
   static const uint8_t roles[HRI_TORCH_PHASES] = {HR_ROLE_WEIGHT,     HR_ROLE_ACTIVATION, HR_ROLE_LOGITS,
                                                   HR_ROLE_ACTIVATION, HR_ROLE_WORKSPACE,  HR_ROLE_WORKSPACE,
-                                                  HR_ROLE_WORKSPACE};
+                                                  HR_ROLE_WORKSPACE,  HR_ROLE_ACTIVATION};
   return (hr_role)roles[phase];
 }
 

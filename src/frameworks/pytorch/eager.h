@@ -45,6 +45,7 @@ typedef enum hri_torch_phase {
   HRI_TORCH_CLIP,
   HRI_TORCH_OPTIMIZER,
   HRI_TORCH_ZERO_GRAD,
+  HRI_TORCH_EVALUATE, /* behind the last step; its losses are in it */
   HRI_TORCH_PHASES
 } hri_torch_phase;
 

@@ -567,10 +567,10 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
 }
 
 /* ForCausalLMLoss: labels padded by one and shifted, logits in fp32. */
-static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels) {
+static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hri_ten *items) {
   uint64_t rows = labels->shape.dims[0], tokens = labels->shape.dims[1], vocabulary = logits->shape.dims[2];
   hri_ten *wide, *padded, *shifted, *flat, *loss;
-  hri_torch_phase_begin(t, HRI_TORCH_LOSS);
+  if (t->label.phase != HRI_TORCH_EVALUATE) hri_torch_phase_begin(t, HRI_TORCH_LOSS);
   hri_torch_at(t, "loss", -1);
   wide = hri_aten_to(t, logits, HRI_F32);
   padded = hri_ten_make(t, "constant_pad_nd", HRI_I64, hri_ten_shape_of(2, rows, tokens + 1, 0, 0));
@@ -580,6 +580,7 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels) {
   flat = hri_aten_view(t, wide, hri_ten_shape_of(2, rows * tokens, vocabulary, 0, 0));
   hri_ten_drop(t, wide);
   loss = hri_aten_cross_entropy(t, flat, shifted);
+  if (items) hri_ten_set(t, &loss, hri_aten_div_scalar(t, loss));
   hri_ten_drop(t, flat);
   hri_ten_drop(t, shifted);
   hri_ten_drop(t, padded);
@@ -626,7 +627,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     hri_ten_set(t, &out.logits, hri_aten_tanh(t, out.logits));
     hri_ten_set(t, &out.logits, hri_aten_mul_scalar(t, out.logits));
   }
-  if (batch->labels) out.loss = loss_of(t, out.logits, batch->labels);
+  if (batch->labels) out.loss = loss_of(t, out.logits, batch->labels, batch->items);
   hri_ten_drop(t, hidden);
   return out;
 }

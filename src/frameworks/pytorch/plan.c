@@ -208,6 +208,7 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->job.dropout = job->dropout > 0 ? job->dropout : job->model.dropout; /* the config's holds there */
   p->job.mask = true;
   p->job.padded = job->packing == HR_PACKING_OFF;
+  p->job.trainer = stack == HR_PYTORCH_TRAINER;
   p->job.keeps_outputs = stack == HR_PYTORCH_PLAIN;
   p->job.capability = job->device.compute_capability;
   p->job.attention = job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0
