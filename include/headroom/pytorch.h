@@ -35,6 +35,7 @@ typedef enum hr_pytorch_phase {
   HR_PYTORCH_CLIP,
   HR_PYTORCH_OPTIMIZER,
   HR_PYTORCH_ZERO_GRAD,
+  HR_PYTORCH_EVALUATE, /* behind the last step, where the options ask for it */
   HR_PYTORCH_PHASES
 } hr_pytorch_phase;
 HR_API const char *hr_pytorch_phase_name(hr_pytorch_phase phase);

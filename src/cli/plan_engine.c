@@ -215,7 +215,8 @@ hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch,
   print_verdict(info);
   (void)putchar('\n');
   print_figures(info);
-  (void)snprintf(text, sizeof text, "in step %u, %s", info->peak_step, hr_pytorch_phase_name(info->peak_phase));
+  if (info->peak_phase == HR_PYTORCH_EVALUATE) (void)snprintf(text, sizeof text, "in the evaluation");
+  else (void)snprintf(text, sizeof text, "in step %u, %s", info->peak_step, hr_pytorch_phase_name(info->peak_phase));
   screen_hang(stdout, LABEL, "peak", text);
   print_roles(info);
   print_phases(info);

@@ -40,6 +40,13 @@ expect_rc 0; expect_out 'nf4 with double'; expect_out 'paged AdamW 8-bit'; expec
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf optim=paged; refuses 2; expect_err "'paged' is no optim"; expect_err 'paged_adamw_8bit'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf reentrant=true; refuses 2; expect_err "'reentrant' is no setting"; expect_err 'use_reentrant'
 run plan gpt2-124m --device rtx-3060 --engine-conf optim=sgd; refuses 2; expect_err 'engine-conf'
+# The Trainer's evaluation keeps all logits where metrics are computed.
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true; expect_rc 3; expect_out '^peak +in the evaluation'; expect_out 'evaluation of 12 batches of 8'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,per_device_eval_batch_size=1 --json; expect_rc 0
+expect_json '0 < d["engines"]["pytorch"]["allocated_by_phase"]["evaluate"] < d["engines"]["pytorch"]["allocated_by_phase"]["backward"]'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf compute_metrics=true; refuses 2; expect_err 'eval_batches is missing'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=0; refuses 2; expect_err "from 1 to 4096, not '0'"
+run plan gpt2-124m --device rtx-3060 --engine pytorch:plain --engine-conf eval_batches=2; refuses 2; expect_err 'pytorch:trainer'
 # Where one change of the settings has no rules the others are tried.
 run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_no_err
 

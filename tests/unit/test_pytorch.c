@@ -451,11 +451,43 @@ static void test_settings(void **state) {
   assert_non_null(strstr(error.hint, "optim"));
 }
 
+static hr_pytorch_info info_with(const hr_job *job, const char *conf) {
+  hr_pytorch_options options;
+  hr_pytorch *pytorch;
+  hr_error error;
+  hr_pytorch_info info;
+  hr_pytorch_options_init(&options);
+  options.conf = conf;
+  assert_int_equal(hr_pytorch_create(job, &options, &pytorch, &error), HR_OK);
+  info = *hr_pytorch_get(pytorch);
+  hr_pytorch_destroy(pytorch);
+  return info;
+}
+
+/* With metrics each further batch adds its fp32 logits; eval_accumulation_steps puts an end to that; without metrics nothing adds up. */
+static void test_evaluation(void **state) {
+  hr_job job = job_on("gpt2-124m", "h100");
+  hr_error error;
+  uint64_t logits, few, many, bounded, loss_only;
+  (void)state;
+  job.sequence_length = 512;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  logits = 4ull * 8 * 512 * job.model.vocabulary_size; /* of a batch of 8 rows */
+  few = info_with(&job, "eval_batches=10,compute_metrics=true").allocated_by_phase[HR_PYTORCH_EVALUATE];
+  many = info_with(&job, "eval_batches=20,compute_metrics=true").allocated_by_phase[HR_PYTORCH_EVALUATE];
+  bounded = info_with(&job, "eval_batches=20,compute_metrics=true,eval_accumulation_steps=2").allocated_by_phase[HR_PYTORCH_EVALUATE];
+  loss_only = info_with(&job, "eval_batches=20").allocated_by_phase[HR_PYTORCH_EVALUATE];
+  assert_true(many - few >= 18 * logits && many - few <= 22 * logits); /* cat has the old and the new one */
+  assert_true(bounded < few && loss_only < bounded);
+  assert_int_equal(info_with(&job, "eval_batches=20,compute_metrics=true").peak_phase, HR_PYTORCH_EVALUATE);
+  assert_int_equal(info_with(&job, "").allocated_by_phase[HR_PYTORCH_EVALUATE], 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_recorded),      cmocka_unit_test(test_held_back), cmocka_unit_test(test_gradients_meet),
       cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface), cmocka_unit_test(test_budget),
-      cmocka_unit_test(test_refusals),      cmocka_unit_test(test_settings),
+      cmocka_unit_test(test_refusals),      cmocka_unit_test(test_settings),  cmocka_unit_test(test_evaluation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

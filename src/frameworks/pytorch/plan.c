@@ -28,7 +28,7 @@ struct hr_pytorch {
   HRI_ARRAY(hr_pytorch_live) live;
 };
 
-_Static_assert((int)HR_PYTORCH_ZERO_GRAD == (int)HRI_TORCH_ZERO_GRAD, "phases in one order");
+_Static_assert((int)HR_PYTORCH_EVALUATE == (int)HRI_TORCH_EVALUATE, "phases in one order");
 
 const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
   static const char *const names[] = {"trainer", "plain"};
@@ -36,7 +36,7 @@ const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
 }
 
 const char *hr_pytorch_phase_name(hr_pytorch_phase phase) {
-  static const char *const names[] = {"load", "forward", "loss", "backward", "clip", "optimizer", "zero_grad"};
+  static const char *const names[] = {"load", "forward", "loss", "backward", "clip", "optimizer", "zero_grad", "evaluate"};
   return (unsigned)phase < HR_PYTORCH_PHASES ? names[phase] : "unknown";
 }
 
@@ -197,6 +197,18 @@ static void set_recompute(hr_pytorch *p, const hr_job *job) {
   if (job->recompute.kind != HR_RECOMPUTE_BLOCK) unlike(&p->info, "gradient checkpointing is of every block");
 }
 
+static void set_evaluation(hr_pytorch *p) {
+  enum { USUAL = 8 }; /* TrainingArguments.per_device_eval_batch_size */
+  const hri_torch_settings *s = &p->settings;
+  hri_torch_evaluation *e = &p->job.evaluation;
+  if (s->eval_batches == 0) return;
+  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics, s->eval_to_host};
+  add(p->info.settings, ", evaluation of %u batches of %u%s", e->batches, (unsigned)e->rows,
+      e->metrics ? " with compute_metrics" : "");
+  if (e->to_host) add(p->info.settings, ", eval_accumulation_steps=%u", e->to_host);
+  if (!e->metrics && !e->to_host && e->batches > 3) e->batches = 3; /* the third asks for what all others ask for */
+}
+
 static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->model = job->model;
   p->job.model = &p->model;
@@ -222,6 +234,7 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
       p->job.padded ? " with a padding mask" : "");
   if (p->model.lora.rank) add(p->info.settings, ", adapters of rank %u by PEFT in fp32", p->model.lora.rank);
   if (p->job.dropout > 0) add(p->info.settings, ", dropout %g", p->job.dropout);
+  set_evaluation(p);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length) unlike(&p->info, "the loss is not chunked");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
 }
@@ -319,6 +332,8 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   hr_pytorch_options_init(&usual);
   if (!options) options = &usual;
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
+  if (settings.eval_batches && options->stack != HR_PYTORCH_TRAINER)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
   HRI_TRY(refuse(job, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");

@@ -21,6 +21,8 @@ typedef enum hri_torch_optim {
 typedef struct hri_torch_settings {
   hri_torch_optim optim;
   bool reentrant;
+  uint32_t eval_rows, eval_batches, eval_to_host; /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
+  bool metrics;                                   /* compute_metrics */
 } hri_torch_settings;
 
 /* text NULL or "": defaults. USAGE names the setting, the value and what there is. */
