@@ -289,10 +289,9 @@ static hr_status other_engine(const cli_config *config, hr_error *error) {
   hr_pytorch *pytorch = NULL;
   hr_status status;
   bool fits;
-  if (config->own.timeline || config_chosen(config, &config->own.dump) ||
-      (config_chosen(config, &config->own.fixes) && config->own.fixes) || config->job.automatic)
+  if (config->own.timeline || config_chosen(config, &config->own.dump) || config->job.automatic)
     return hri_fail(error, HR_ERROR_USAGE,
-                    "--engine %s goes without --timeline, --dump, --fixes and --auto: they are of Headroom's own plans",
+                    "--engine %s goes without --timeline, --dump and --auto: they are of Headroom's own plans",
                     config->own.engine);
   if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));
   HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));

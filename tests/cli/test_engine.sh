@@ -27,6 +27,13 @@ run plan gpt2-124m --device rtx-3060 --micro-batch 16 --engine pytorch; expect_r
 run plan gpt2-124m --device rtx-3060 --micro-batch 4 --accumulate 4 --engine pytorch; expect_rc 0
 run plan gpt2-124m --device rtx-3060 --engine pytorch --table seq,micro-batch --json; expect_rc 0
 expect_json 'len(d["table"]) >= 12 and any(c["fits"] for c in d["table"]) and not all(c["fits"] for c in d["table"])'
+# Also of a job that fits, where they are asked for; on a card without bf16 fp16 stands for it; states in 8 bits; evaluation.
+run plan gpt2-124m --device a100-80 --engine pytorch; expect_rc 0; ! grep -q 'settings that fit' out || fail "a job that fits has a list of settings"
+run plan gpt2-124m --device a100-80 --engine pytorch --fixes; expect_rc 0; expect_out 'settings that fit'; expect_out 'adamw_bnb_8bit'
+run plan gpt2-774m --device t4 --precision fp32 --micro-batch 2 --engine pytorch --no-fixes; expect_rc 3; ! grep -q 'settings that' out || fail "--no-fixes lists settings"
+run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_out 'fp16=True'; ! grep -q 'bf16=True' out || fail "bf16 on a card that has none"
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true; expect_rc 3; expect_out 'eval_accumulation_steps=1'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true,eval_accumulation_steps=1; expect_rc 0
 # The snapshot is one: what it peaks at is what was said.
 run plan gpt2-124m --device a100-80 --micro-batch 2 --engine pytorch --json --snapshot steps.pickle; expect_rc 0; peak=$(json_number allocated_bytes)
 run inspect steps.pickle --at peak --json; expect_rc 0

@@ -59,7 +59,7 @@ static double real_of(const hri_json *job, const char *key, double usual) {
 static bool has_rules(const hri_json *job) {
   bool optimizer = is(job, "optimizer", "adamw") || is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "sgd") ||
                    is(job, "optimizer", "sgd-momentum") || is(job, "optimizer", "paged-adamw8bit");
-  return optimizer && is(job, "transformers", "5.23.0") && !hri_json_has(job, "backend") &&
+  return optimizer && (is(job, "transformers", "5.23.0") || is(job, "transformers", "4.57.3")) && !hri_json_has(job, "backend") &&
          !(is(job, "capability", "7.5") && strstr(text_of(job, "precision"), "bf16"));
 }
 
