@@ -118,8 +118,8 @@ static void print_live(const hr_pytorch *pytorch) {
 /* A change of the job: at most two techniques at once. Effect classes as for our own fixes. */
 typedef struct change {
   bool checkpointing, expandable;
-  bool to_host; /* evaluation gives its logits to the host after each batch */
-  bool narrow;  /* AdamW's states in 8 bits */
+  bool to_host;   /* evaluation gives its logits to the host after each batch */
+  bool narrow;    /* AdamW's states in 8 bits */
   uint32_t split; /* the micro-batch by this, and as many micro-steps more */
   hr_precision precision;
   int effect;

@@ -6,11 +6,11 @@ static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t c
   return hri_ten_make(t, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
 }
 
-static uint64_t elements(const hri_bnb_weight *w) { return w->out * w->in; }
+static uint64_t elements(const hri_torch_4bit *w) { return w->out * w->in; }
 
 static uint64_t blocks(uint64_t count, uint64_t block) { return (count + block - 1) / block; }
 
-hri_ten *hri_bnb_parameter(hri_torch *t, hri_bnb_weight *w) {
+hri_ten *hri_bnb_parameter(hri_torch *t, hri_torch_4bit *w) {
   w->codes = hri_ten_parameter(t, HRI_U8, hri_ten_shape_of(2, (elements(w) + 1) / 2, 1, 0, 0), false);
   return w->codes;
 }
@@ -45,7 +45,7 @@ static void nest(hri_torch *t, uint64_t scales, bool first) {
   hri_ten_drop(t, shifted);
 }
 
-void hri_bnb_quantize(hri_torch *t, hri_bnb_weight *w, bool first) {
+void hri_bnb_quantize(hri_torch *t, hri_torch_4bit *w, bool first) {
   uint64_t scales = blocks(elements(w), HRI_BNB_BLOCK);
   hri_ten *whole = hri_ten_make(t, "_to_copy", w->compute, hri_ten_shape_of(2, w->out, w->in, 0, 0));
   hri_ten *absmax = flat(t, "quantize_4bit", HRI_F32, scales);
@@ -57,19 +57,19 @@ void hri_bnb_quantize(hri_torch *t, hri_bnb_weight *w, bool first) {
   hri_ten_drop(t, whole);
 }
 
-static hri_ten *dequantized(hri_torch *t, const hri_bnb_weight *w) {
+static hri_ten *dequantized(hri_torch *t, const hri_torch_4bit *w) {
   hri_ten *whole = hri_ten_make(t, "dequantize_4bit", w->compute, hri_ten_shape_of(2, w->out, w->in, 0, 0));
   hri_ten_role(t, whole, HR_ROLE_WORKSPACE);
   return whole;
 }
 
-static hri_ten *scales_of(hri_torch *t, const hri_bnb_weight *w) {
+static hri_ten *scales_of(hri_torch *t, const hri_torch_4bit *w) {
   return w->nested ? flat(t, "dequantize_blockwise", HRI_F32, blocks(elements(w), HRI_BNB_BLOCK)) : NULL;
 }
 
 /* MatMul4Bit.backward: dequantize_4bit, then a product. numbers[0]: the weight. */
 static void backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
-  const hri_bnb_weight *w = (const hri_bnb_weight *)(uintptr_t)fn->numbers[0];
+  const hri_torch_4bit *w = (const hri_torch_4bit *)(uintptr_t)fn->numbers[0];
   hri_ten *scales, *whole;
   if (!g[0]) return;
   scales = scales_of(t, w);
@@ -82,7 +82,7 @@ static void backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) 
 
 /* gemm_4bit without its own kernel, which bitsandbytes takes for few tokens: up to 512, of small wide matrices up to 1,536 on compute
  * capability 8.0. Those then ask for less than is said here, in the forward alone. */
-static hri_ten *matmul_4bit(hri_torch *t, hri_bnb_weight *w, hri_ten *x) {
+static hri_ten *matmul_4bit(hri_torch *t, hri_torch_4bit *w, hri_ten *x) {
   hri_fn *fn = hri_fn_make(t, backward, &x, 1);
   hri_ten *scales = scales_of(t, w), *shifted = scales ? hri_ten_like(t, "add", scales, HRI_F32) : NULL;
   hri_ten *whole = dequantized(t, w), *y;
@@ -98,7 +98,7 @@ static hri_ten *matmul_4bit(hri_torch *t, hri_bnb_weight *w, hri_ten *x) {
   return y;
 }
 
-hri_ten *hri_bnb_linear(hri_torch *t, hri_bnb_weight *w, hri_ten *given, hri_ten *bias) {
+hri_ten *hri_bnb_linear(hri_torch *t, hri_torch_4bit *w, hri_ten *given, hri_ten *bias) {
   hri_ten *x = hri_aten_to(t, given, w->compute), *y, *back;
   if (bias) hri_ten_retype(t, bias, w->compute); /* bias.data = bias.data.to(x.dtype), which stays */
   y = matmul_4bit(t, w, x);

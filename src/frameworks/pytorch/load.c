@@ -11,7 +11,7 @@ typedef struct piece {
   int32_t layer;
   bool bias;
   hri_ten *tensor;
-  hri_bnb_weight *packed; /* NULL: it stays as it is */
+  hri_torch_4bit *packed; /* NULL: it stays as it is */
 } piece;
 
 typedef struct maker {
@@ -23,7 +23,7 @@ typedef struct maker {
   bool biases;   /* what is made is one */
 } maker;
 
-static hri_ten *listed(maker *m, hri_ten *tensor, hri_bnb_weight *weight) {
+static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight) {
   hri_module *module = m->module;
   piece made = {m->torch->label.module, m->torch->label.layer, m->biases, tensor, weight};
   if (module->parameter_count == m->capacity) return m->torch->failed = true, tensor;
@@ -47,8 +47,8 @@ static hri_ten *bias(maker *m, uint64_t width) {
 
 /* Linear4bit in place of Linear (replace_with_bnb_linear). */
 static hri_ten *packed(maker *m, hri_module_linear *linear) {
-  hri_bnb_weight *weight = &m->module->packed[m->module->packed_count++];
-  *weight = (hri_bnb_weight){.out = linear->out, .in = linear->in, .compute = m->type};
+  hri_torch_4bit *weight = &m->module->packed[m->module->packed_count++];
+  *weight = (hri_torch_4bit){.out = linear->out, .in = linear->in, .compute = m->type};
   weight->nested = m->module->quantized == HRI_TORCH_NF4_DOUBLE;
   linear->packed = weight;
   return listed(m, hri_bnb_parameter(m->torch, weight), weight);

@@ -25,10 +25,10 @@ typedef struct hri_torch_job {
   const hr_model *model;
   uint64_t batch, tokens;
   uint32_t accumulate, steps;
-  hri_ten_type weights;  /* of parameters: fp32, or 16 bits alone */
-  hri_ten_type autocast; /* HRI_F32: none */
+  hri_ten_type weights;          /* of parameters: fp32, or 16 bits alone */
+  hri_ten_type autocast;         /* HRI_F32: none */
   hri_torch_quantized quantized; /* then `weights` is the type of the checkpoint and of products */
-  bool scaler;           /* GradScaler (fp16) */
+  bool scaler;                   /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
   bool paged;           /* bitsandbytes' paged optimizers */
   bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */
@@ -36,7 +36,7 @@ typedef struct hri_torch_job {
   bool checkpoint, reentrant;
   bool mask;          /* the batch has an attention_mask */
   bool padded;        /* with zeros: rows are of different lengths */
-  bool trainer;         /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
+  bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
   bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
   hri_torch_attention attention;
   double dropout;

@@ -14,9 +14,9 @@ typedef enum hri_torch_quantized { HRI_TORCH_WHOLE = 0, HRI_TORCH_NF4, HRI_TORCH
 typedef struct hri_module_linear {
   uint64_t out, in;
   hri_ten *weight, *bias;
-  hri_bnb_weight *packed; /* in 4 bits, and `weight` its codes; NULL: it is not */
-  hri_ten *a, *b; /* of an adapter (PEFT); NULL: none */
-  bool conv1d;    /* [in, out], as gpt2 has them */
+  hri_torch_4bit *packed; /* in 4 bits, and `weight` its codes; NULL: it is not */
+  hri_ten *a, *b;         /* of an adapter (PEFT); NULL: none */
+  bool conv1d;            /* [in, out], as gpt2 has them */
 } hri_module_linear;
 
 typedef struct hri_module_layer {
@@ -30,7 +30,7 @@ typedef struct hri_module {
   hri_ten *embed, *positions, *head, *norm[2]; /* head NULL: tied */
   hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
   hri_torch_quantized quantized;
-  hri_bnb_weight *packed; /* of all layers */
+  hri_torch_4bit *packed; /* of all layers */
   uint32_t packed_count;
   hri_module_layer *layers;
   hri_ten **parameters; /* all, in the order of model.parameters(), borrowed */

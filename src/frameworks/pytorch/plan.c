@@ -36,7 +36,8 @@ const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
 }
 
 const char *hr_pytorch_phase_name(hr_pytorch_phase phase) {
-  static const char *const names[] = {"load", "forward", "loss", "backward", "clip", "optimizer", "zero_grad", "evaluate"};
+  static const char *const names[] = {"load", "forward",   "loss",      "backward",
+                                      "clip", "optimizer", "zero_grad", "evaluate"};
   return (unsigned)phase < HR_PYTORCH_PHASES ? names[phase] : "unknown";
 }
 
@@ -119,7 +120,8 @@ static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, h
 }
 
 static void set_quantized(hr_pytorch *p, const hr_job *job) {
-  static const char *const words[][2] = {{"nf4", "nf4 with double quantization"}, {"fp4", "fp4 with double quantization"}};
+  static const char *const words[][2] = {{"nf4", "nf4 with double quantization"},
+                                         {"fp4", "fp4 with double quantization"}};
   bool fp4 = job->quantize == HR_QUANTIZE_FP4 || job->quantize == HR_QUANTIZE_FP4_DQ;
   p->job.quantized = quantized_as(job->quantize);
   if (p->job.quantized == HRI_TORCH_WHOLE) return;
@@ -171,8 +173,8 @@ static hri_torch_optim optim_of(const hr_job *job, const hri_torch_settings *set
 }
 
 static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
-  static const char *const texts[HRI_OPTIMS] = {
-      "", "AdamW foreach", "AdamW fused", "AdamW 8-bit by bitsandbytes", "paged AdamW 8-bit by bitsandbytes", "SGD"};
+  static const char *const texts[HRI_OPTIMS] =
+      {"", "AdamW foreach", "AdamW fused", "AdamW 8-bit by bitsandbytes", "paged AdamW 8-bit by bitsandbytes", "SGD"};
   hri_torch_optim optim = optim_of(job, &p->settings, stack);
   bool momentum = optim == HRI_OPTIM_SGD && job->optimizer == HR_OPTIMIZER_MOMENTUM;
   switch (optim) {
@@ -333,7 +335,8 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (!options) options = &usual;
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
   if (settings.eval_batches && options->stack != HR_PYTORCH_TRAINER)
-    return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
   HRI_TRY(refuse(job, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");

@@ -30,7 +30,7 @@ static void end(run *r) {
   hri_free(r->addresses);
 }
 
-static const char *const phase_names[HRI_TORCH_PHASES] = {"load", "forward",   "loss",     "backward",
+static const char *const phase_names[HRI_TORCH_PHASES] = {"load", "forward",   "loss",      "backward",
                                                           "clip", "optimizer", "zero_grad", "evaluate"};
 
 static hr_status label(run *r, const hri_torch_request *request, uint32_t step, hr_error *error) {

@@ -7,16 +7,16 @@
 #include "base/error.h"
 #include "base/text.h"
 
-static const char *const optims[HRI_OPTIMS] = {"",      "adamw_torch", "adamw_torch_fused", "adamw_bnb_8bit", "paged_adamw_8bit",
-                                               "sgd"};
+static const char *const optims[HRI_OPTIMS] =
+    {"", "adamw_torch", "adamw_torch_fused", "adamw_bnb_8bit", "paged_adamw_8bit", "sgd"};
 static const char *const truths[] = {"false", "true"};
 
 const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; }
 
 typedef enum key { OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST, KEYS } key;
-static const char *const keys[KEYS] = {
-    "optim",           "use_reentrant",         "eval_batches", "per_device_eval_batch_size",
-    "compute_metrics", "eval_accumulation_steps"};
+static const char *const keys[KEYS] = {"optim",           "use_reentrant",
+                                       "eval_batches",    "per_device_eval_batch_size",
+                                       "compute_metrics", "eval_accumulation_steps"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
 typedef struct words {
@@ -26,8 +26,8 @@ typedef struct words {
 static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS}, [REENTRANT] = {truths, 2}, [METRICS] = {truths, 2}};
 
 static void store(hri_torch_settings *out, key k, uint32_t value) {
-  uint32_t *const numbers[KEYS] = {
-      [EVAL_BATCHES] = &out->eval_batches, [EVAL_ROWS] = &out->eval_rows, [EVAL_TO_HOST] = &out->eval_to_host};
+  uint32_t *const numbers[KEYS] =
+      {[EVAL_BATCHES] = &out->eval_batches, [EVAL_ROWS] = &out->eval_rows, [EVAL_TO_HOST] = &out->eval_to_host};
   if (k == OPTIM) out->optim = (hri_torch_optim)value;
   else if (k == REENTRANT) out->reentrant = value != 0;
   else if (k == METRICS) out->metrics = value != 0;
@@ -55,7 +55,8 @@ static hr_status refuse(const char *what, const words *w, const char *text, size
   hri_text all = {0};
   for (uint32_t i = 0; i < w->count; i++)
     if (*w->list[i]) hri_text_add(&all, "%s%s", all.length ? ", " : "", w->list[i]);
-  hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: '%.*s' is no %s", (int)(length < 40 ? length : 40), text, what);
+  hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: '%.*s' is no %s", (int)(length < 40 ? length : 40),
+           text, what);
   hri_hint(error, HR_ERROR_USAGE, "one of %s", hri_text_get(&all));
   hri_text_deinit(&all);
   return HR_ERROR_USAGE;
@@ -73,7 +74,8 @@ static hr_status counted(key k, const char *text, size_t length, hri_torch_setti
 /* What says how evaluation goes wants one. */
 static hr_status check_evaluation(const hri_torch_settings *s, hr_error *error) {
   if (s->eval_batches || (!s->eval_rows && !s->eval_to_host && !s->metrics)) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: eval_batches is missing, how many batches the evaluation data have");
+  hri_fail(error, HR_ERROR_USAGE,
+           "settings of --engine pytorch: eval_batches is missing, how many batches the evaluation data have");
   return hri_hint(error, HR_ERROR_USAGE, "eval_batches=20,per_device_eval_batch_size=8");
 }
 
