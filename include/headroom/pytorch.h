@@ -35,6 +35,7 @@ typedef enum hr_pytorch_phase {
   HR_PYTORCH_CLIP,
   HR_PYTORCH_OPTIMIZER,
   HR_PYTORCH_ZERO_GRAD,
+  HR_PYTORCH_EVALUATE, /* behind the last step, where the options ask for it */
   HR_PYTORCH_PHASES
 } hr_pytorch_phase;
 HR_API const char *hr_pytorch_phase_name(hr_pytorch_phase phase);
@@ -42,6 +43,8 @@ HR_API const char *hr_pytorch_phase_name(hr_pytorch_phase phase);
 typedef struct hr_pytorch_options {
   hr_pytorch_stack stack;
   const char *alloc_conf; /* as in PYTORCH_ALLOC_CONF; NULL: PyTorch's defaults */
+  const char *conf; /* settings without an option of the job, by TrainingArguments' names: "optim=paged_adamw_8bit,
+                       use_reentrant=true"; NULL: none. docs/pytorch.md lists them */
 } hr_pytorch_options;
 /* Defaults: all zero. */
 HR_API void hr_pytorch_options_init(hr_pytorch_options *options);
@@ -80,7 +83,7 @@ typedef struct hr_pytorch_live {
 
 typedef struct hr_pytorch hr_pytorch;
 /* `job` is finished (hr_job_finish); `options` may be NULL. UNSUPPORTED names the option or the family for which there
- * are no rules; USAGE a setting of alloc_conf. */
+ * are no rules; USAGE a setting of alloc_conf or conf. */
 HR_CHECKED hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
                                        hr_error *error);
 HR_API const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch);

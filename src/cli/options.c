@@ -96,6 +96,10 @@ static const hr_field rows[] = {
      "whose memory: headroom's, or what PyTorch would need for the job, run by transformers' Trainer (pytorch) or a loop "
      "of one's own (pytorch:plain)",
      HR_FOR_PLAN, OWN(engine), .words = engines, .initial = "headroom"},
+    {"engine-conf", HR_FIELD_TEXT, "Plan", "TEXT",
+     "--engine pytorch: settings that no option of a job stands for, by the names of TrainingArguments: "
+     "optim=paged_adamw_8bit,use_reentrant=true (docs/pytorch.md)",
+     HR_FOR_PLAN, OWN(engine_conf)},
     {"snapshot", HR_FIELD_PATH, "Plan", "FILE",
      "--engine pytorch: write its two steps as a memory snapshot, for PyTorch's viewer and `headroom inspect`",
      HR_FOR_PLAN, OWN(snapshot)},

@@ -53,6 +53,7 @@ typedef struct cli_settings {
   bool without_tokenizer, force;
   const char *onto, *weights; /* merge */
   const char *alloc_conf;     /* replay */
+  const char *engine_conf;    /* plan */
   bool search, empty_start;
   uint64_t capacity_bytes;
   uint32_t trace;

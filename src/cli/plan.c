@@ -289,10 +289,9 @@ static hr_status other_engine(const cli_config *config, hr_error *error) {
   hr_pytorch *pytorch = NULL;
   hr_status status;
   bool fits;
-  if (config->own.timeline || config_chosen(config, &config->own.dump) ||
-      (config_chosen(config, &config->own.fixes) && config->own.fixes) || config->job.automatic)
+  if (config->own.timeline || config_chosen(config, &config->own.dump) || config->job.automatic)
     return hri_fail(error, HR_ERROR_USAGE,
-                    "--engine %s goes without --timeline, --dump, --fixes and --auto: they are of Headroom's own plans",
+                    "--engine %s goes without --timeline, --dump and --auto: they are of Headroom's own plans",
                     config->own.engine);
   if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));
   HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
@@ -317,6 +316,8 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   }
   status = config_job(config, purpose, error);
   if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
+  if (status == HR_OK && config->own.engine_conf)
+    status = hri_fail(error, HR_ERROR_USAGE, "--engine-conf is of --engine pytorch");
   if (status == HR_OK && config->own.snapshot)
     status = hri_fail(error, HR_ERROR_USAGE, "--snapshot is of --engine pytorch; --timeline shows a plan over time");
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, &found, error);

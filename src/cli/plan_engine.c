@@ -21,6 +21,7 @@ hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytor
   hr_pytorch_options_init(&options);
   options.stack = stack_of(config);
   options.alloc_conf = config->own.alloc_conf;
+  options.conf = config->own.engine_conf;
   return hr_pytorch_create(job, &options, pytorch, error);
 }
 
@@ -117,6 +118,8 @@ static void print_live(const hr_pytorch *pytorch) {
 /* A change of the job: at most two techniques at once. Effect classes as for our own fixes. */
 typedef struct change {
   bool checkpointing, expandable;
+  bool to_host;   /* evaluation gives its logits to the host after each batch */
+  bool narrow;    /* AdamW's states in 8 bits */
   uint32_t split; /* the micro-batch by this, and as many micro-steps more */
   hr_precision precision;
   int effect;
@@ -124,6 +127,8 @@ typedef struct change {
 
 static const change changes[] = {
     {.expandable = true, .effect = HR_EFFECT_SAME_BITS},
+    {.to_host = true, .effect = HR_EFFECT_SAME_BITS},
+    {.to_host = true, .checkpointing = true, .effect = HR_EFFECT_SAME_BITS},
     {.checkpointing = true, .effect = HR_EFFECT_SAME_BITS},
     {.split = 2, .effect = HR_EFFECT_ROUNDING},
     {.split = 4, .effect = HR_EFFECT_ROUNDING},
@@ -133,23 +138,42 @@ static const change changes[] = {
     {.checkpointing = true, .split = 8, .effect = HR_EFFECT_ROUNDING},
     {.precision = HR_PRECISION_BF16, .effect = HR_EFFECT_NUMERICS},
     {.precision = HR_PRECISION_BF16, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
+    {.precision = HR_PRECISION_FP16, .effect = HR_EFFECT_NUMERICS},
+    {.precision = HR_PRECISION_FP16, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
+    {.narrow = true, .effect = HR_EFFECT_NUMERICS},
+    {.narrow = true, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
     {.precision = HR_PRECISION_BF16_PURE, .effect = HR_EFFECT_NUMERICS},
     {.precision = HR_PRECISION_BF16_PURE, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 
+static bool change_precision(const change *c, hr_job *job) {
+  bool old = job->device.compute_capability < 80; /* no products in bf16: fp16 stands for it */
+  if (c->precision == HR_PRECISION_FP32) return true;
+  if (job->precision == c->precision || job->precision == HR_PRECISION_BF16_PURE) return false;
+  if (job->precision == HR_PRECISION_FP16 && c->precision == HR_PRECISION_BF16) return false;
+  if (old != (c->precision == HR_PRECISION_FP16)) return false;
+  job->precision = c->precision;
+  if (c->precision == HR_PRECISION_BF16_PURE) job->moments = HR_MOMENTS_BF16;
+  return true;
+}
+
+static bool has_setting(const cli_config *config, const char *name) {
+  return config->own.engine_conf && strstr(config->own.engine_conf, name);
+}
+
 /* False: it changes nothing here, or cannot be. */
-static bool change_job(const change *c, hr_job *job) {
+static bool change_job(const cli_config *config, const change *c, hr_job *job) {
+  if (c->to_host && (!has_setting(config, "compute_metrics=true") || has_setting(config, "eval_accumulation_steps")))
+    return false;
+  if (c->narrow && (job->optimizer != HR_OPTIMIZER_ADAMW || has_setting(config, "optim=") || job->model.lora.rank))
+    return false;
+  if (c->narrow) job->optimizer = HR_OPTIMIZER_ADAMW8BIT;
   if (c->checkpointing && job->recompute.kind != HR_RECOMPUTE_NONE) return false;
   if (c->checkpointing) job->recompute.kind = HR_RECOMPUTE_BLOCK;
   if (c->split && job->micro_batch % c->split != 0) return false;
   if (c->split) job->micro_batch /= c->split, job->accumulate *= c->split;
-  if (c->precision == HR_PRECISION_FP32) return true;
-  if (job->precision == c->precision || job->precision == HR_PRECISION_BF16_PURE) return false;
-  if (job->precision == HR_PRECISION_FP16 && c->precision == HR_PRECISION_BF16) return false;
-  job->precision = c->precision;
-  if (c->precision == HR_PRECISION_BF16_PURE) job->moments = HR_MOMENTS_BF16;
-  return true;
+  return change_precision(c, job);
 }
 
 static void say(char *text, size_t bytes, const char *framework, hr_technique technique, uint64_t value) {
@@ -162,11 +186,14 @@ static void say_change(const change *c, const hr_job *job, hr_pytorch_stack stac
   const char *framework = stack == HR_PYTORCH_TRAINER ? "transformers" : "";
   text[0] = 0;
   if (c->expandable) (void)snprintf(text, bytes, "PYTORCH_ALLOC_CONF=expandable_segments:True");
+  if (c->to_host) (void)snprintf(text, bytes, "TrainingArguments(eval_accumulation_steps=1)");
   if (c->checkpointing) say(text, bytes, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
   if (c->split) say(text, bytes, framework, HR_TECHNIQUE_MICRO_BATCH, job->micro_batch);
   if (c->split) say(text, bytes, framework, HR_TECHNIQUE_ACCUMULATE, job->accumulate);
   if (c->precision == HR_PRECISION_BF16) say(text, bytes, framework, HR_TECHNIQUE_BF16, 0);
+  if (c->precision == HR_PRECISION_FP16) say(text, bytes, framework, HR_TECHNIQUE_FP16, 0);
   if (c->precision == HR_PRECISION_BF16_PURE) say(text, bytes, framework, HR_TECHNIQUE_BF16_PURE, 0);
+  if (c->narrow) say(text, bytes, framework, HR_TECHNIQUE_8BIT, 0);
 }
 
 /* Calls `each` with every change that fits, each run like the job itself. */
@@ -177,18 +204,33 @@ static hr_status each_fix(const cli_config *config,
     hr_pytorch_options options;
     hr_pytorch *pytorch = NULL;
     hr_job job = config->job;
-    char text[400];
+    char text[400], conf[400];
     hr_pytorch_options_init(&options);
     options.stack = stack_of(config);
     options.alloc_conf = changes[i].expandable ? "expandable_segments:True" : config->own.alloc_conf;
-    if (!change_job(&changes[i], &job)) continue;
-    hr_status status = hr_pytorch_create(&job, &options, &pytorch, error);
-    if (status != HR_OK) return status;
+    options.conf = config->own.engine_conf;
+    if (!change_job(config, &changes[i], &job)) continue;
+    if (changes[i].to_host) {
+      (void)snprintf(conf, sizeof conf, "%.300s,eval_accumulation_steps=1", config->own.engine_conf);
+      options.conf = conf;
+    }
+    hr_error refused;
+    hr_status status = hr_pytorch_create(&job, &options, &pytorch, &refused);
+    if (status == HR_ERROR_UNSUPPORTED) continue; /* bf16 on a device that has none */
+    if (status != HR_OK) {
+      *error = refused;
+      return status;
+    }
     say_change(&changes[i], &job, options.stack, text, sizeof text);
     if (hr_pytorch_get(pytorch)->fits) each(context, text, &changes[i], need(hr_pytorch_get(pytorch)));
     hr_pytorch_destroy(pytorch);
   }
   return HR_OK;
+}
+
+/* Where the job does not fit, unless they are turned off; where it fits, if they are asked for. */
+static bool wants_fixes(const cli_config *config, const hr_pytorch_info *info) {
+  return config_chosen(config, &config->own.fixes) ? config->own.fixes : !info->fits;
 }
 
 static void print_fix(void *context, const char *text, const change *c, uint64_t bytes) {
@@ -208,13 +250,14 @@ hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch,
   print_verdict(info);
   (void)putchar('\n');
   print_figures(info);
-  (void)snprintf(text, sizeof text, "in step %u, %s", info->peak_step, hr_pytorch_phase_name(info->peak_phase));
+  if (info->peak_phase == HR_PYTORCH_EVALUATE) (void)snprintf(text, sizeof text, "in the evaluation");
+  else (void)snprintf(text, sizeof text, "in step %u, %s", info->peak_step, hr_pytorch_phase_name(info->peak_phase));
   screen_hang(stdout, LABEL, "peak", text);
   print_roles(info);
   print_phases(info);
   print_live(pytorch);
-  if (!info->fits) HRI_TRY(each_fix(config, print_fix, &fixes, error));
-  if (!info->fits && fixes == 0) (void)printf("\n   none of the settings that were tried fits\n");
+  if (wants_fixes(config, info)) HRI_TRY(each_fix(config, print_fix, &fixes, error));
+  if (wants_fixes(config, info) && fixes == 0) (void)printf("\n   none of the settings that were tried fits\n");
   (void)putchar('\n');
   print_verdict(info);
   return HR_OK;
@@ -298,7 +341,7 @@ hr_status plan_engine_write_json(json_writer *json, const cli_config *config, co
   json_write_count(json, "budget_bytes", info->budget_bytes);
   write_engine(json, pytorch);
   json_write_open(json, "fixes", '[');
-  if (!info->fits) status = each_fix(config, write_fix, json, error);
+  if (wants_fixes(config, info)) status = each_fix(config, write_fix, json, error);
   json_write_close(json, ']');
   return status;
 }

@@ -27,12 +27,35 @@ run plan gpt2-124m --device rtx-3060 --micro-batch 16 --engine pytorch; expect_r
 run plan gpt2-124m --device rtx-3060 --micro-batch 4 --accumulate 4 --engine pytorch; expect_rc 0
 run plan gpt2-124m --device rtx-3060 --engine pytorch --table seq,micro-batch --json; expect_rc 0
 expect_json 'len(d["table"]) >= 12 and any(c["fits"] for c in d["table"]) and not all(c["fits"] for c in d["table"])'
+# Also of a job that fits, where they are asked for; on a card without bf16 fp16 stands for it; states in 8 bits; evaluation.
+run plan gpt2-124m --device a100-80 --engine pytorch; expect_rc 0; ! grep -q 'settings that fit' out || fail "a job that fits has a list of settings"
+run plan gpt2-124m --device a100-80 --engine pytorch --fixes; expect_rc 0; expect_out 'settings that fit'; expect_out 'adamw_bnb_8bit'
+run plan gpt2-774m --device t4 --precision fp32 --micro-batch 2 --engine pytorch --no-fixes; expect_rc 3; ! grep -q 'settings that' out || fail "--no-fixes lists settings"
+run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_out 'fp16=True'; ! grep -q 'bf16=True' out || fail "bf16 on a card that has none"
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true; expect_rc 3; expect_out 'eval_accumulation_steps=1'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true,eval_accumulation_steps=1; expect_rc 0
 # The snapshot is one: what it peaks at is what was said.
 run plan gpt2-124m --device a100-80 --micro-batch 2 --engine pytorch --json --snapshot steps.pickle; expect_rc 0; peak=$(json_number allocated_bytes)
 run inspect steps.pickle --at peak --json; expect_rc 0
 [ "$((peak - $(json_number peak_live_bytes)))" -lt $((peak / 50)) ] || fail "the snapshot peaks elsewhere"
 run plan gpt2-124m --device a100-80 --engine pytorch --snapshot steps.pickle; refuses 2; expect_err 'steps.pickle is there already'
 run plan gpt2-124m --device a100-80 --snapshot x.pickle; refuses 2; expect_err 'engine pytorch'
+
+# QLoRA, on a card of compute capability 7.5 too; settings that no option of a job stands for.
+run plan llama-3-8b --device t4 --precision fp16 --quantize nf4+dq --lora r=16,targets=q_proj,v_proj --recompute block --seq 1024 --engine pytorch --engine-conf optim=paged_adamw_8bit
+expect_rc 0; expect_out 'nf4 with double'; expect_out 'paged AdamW 8-bit'; expect_out 'unlike +paged states'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf optim=paged; refuses 2; expect_err "'paged' is no optim"; expect_err 'paged_adamw_8bit'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf reentrant=true; refuses 2; expect_err "'reentrant' is no setting"; expect_err 'use_reentrant'
+run plan gpt2-124m --device rtx-3060 --engine-conf optim=sgd; refuses 2; expect_err 'engine-conf'
+# The Trainer's evaluation keeps all logits where metrics are computed.
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true; expect_rc 3; expect_out '^peak +in the evaluation'; expect_out 'evaluation of 12 batches of 8'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,per_device_eval_batch_size=1 --json; expect_rc 0
+expect_json '0 < d["engines"]["pytorch"]["allocated_by_phase"]["evaluate"] < d["engines"]["pytorch"]["allocated_by_phase"]["backward"]'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf compute_metrics=true; refuses 2; expect_err 'eval_batches is missing'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=0; refuses 2; expect_err "from 1 to 4096, not '0'"
+run plan gpt2-124m --device rtx-3060 --engine pytorch:plain --engine-conf eval_batches=2; refuses 2; expect_err 'pytorch:trainer'
+# Where one change of the settings has no rules the others are tried.
+run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_no_err
 
 # What there are no rules for is refused by name.
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer lion; refuses 2; expect_err 'optimizer'
@@ -41,7 +64,8 @@ for model in gemma-2b smollm3-3b granite-3.1-2b olmo-2-1b stablelm-3b phi-2; do
 done
 run plan phi-2 --device h200 --json; expect_json '"engines" not in d'
 run plan llama-3.2-1b --engine pytorch; refuses 2; expect_err "NVIDIA"
-run plan llama-3.2-1b --device t4 --engine pytorch; refuses 2; expect_err '8\.0'
+run plan llama-3.2-1b --device t4 --precision bf16 --engine pytorch; refuses 2; expect_err '8\.0'; expect_err 'precision fp16'
+run plan llama-3.2-1b --device rtx-4090 --engine pytorch --quantize nf4 --lora r=8 --precision fp32; refuses 2; expect_err '16 bits'
 run plan gpt2-124m --device a100-80 --engine pytorch --auto; refuses 2; expect_err -- '--auto'
 run plan gpt2-124m --device a100-80 --engine torch; refuses 2; expect_err 'pytorch'
 

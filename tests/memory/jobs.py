@@ -191,6 +191,46 @@ def quantized(families):
     return list(jobs.values())
 
 
+def later(families):
+    """A third draw, of what the first two have not: QLoRA by the Trainer with bitsandbytes' optimizers, and the Trainer's evaluation behind the
+    last step. Of each kind a third is held back."""
+    rng = random.Random(SEED + 2)
+    jobs = {}
+
+    def add(setting, held_back=None):
+        while True:
+            model = rng.choice([name for name in MODELS if name not in ("gemma2-2b", "gemma3-1b") and (name[:4] != "gpt2" or "quantized" not in setting)])
+            job = BASE | {"loop": "trainer"} | {key: rng.choice(value) if isinstance(value, list) else value for key, value in setting.items()}
+            job["model"] = model
+            job["batch"], job["seq"] = rng.choice(MODELS[model][1])
+            if job.get("quantized"):
+                targets = ["qkv_proj", "o_proj"] if model == "phi3-mini" else rng.choice([LLAMA_TARGETS, LLAMA_ALL])
+                job["lora"] = {"rank": rng.choice([8, 16, 64]), "targets": targets, "dropout": rng.choice([0.0, 0.05])}
+            name = name_of(job)
+            if job.get("quantized"):
+                name = name.replace(job["precision"], job["precision"] + "-" + job["quantized"], 1)
+            if job.get("evaluation"):
+                how = job["evaluation"]
+                name += f"-eval{how['batch']}x{how['batches']}" + ("-metrics" if how["metrics"] else "") + (f"-to-host{how['to_host']}" if how["to_host"] else "")
+            if name not in jobs and allowed(job) and not (job.get("evaluation") and model == "llama3-8b"):
+                held = MODELS[model][0] in families or rng.random() < 0.2
+                jobs[name] = {"name": name} | job | {"held_back": held}
+                return
+
+    for _ in range(20):
+        add({"quantized": ["nf4", "nf4-double"], "precision": "amp-bf16", "checkpointing": ["reentrant", "non-reentrant"],
+             "optimizer": ["adamw", "adamw8bit", "paged-adamw8bit", "paged-adamw8bit"], "accumulation": [1, 1, 4], "capability": ["8.0", "8.6", "8.9", "9.0"]})
+    for _ in range(4):
+        add({"quantized": "nf4-double", "precision": "amp-fp16", "capability": "7.5", "checkpointing": "reentrant", "optimizer": ["adamw", "paged-adamw8bit"]})
+    for _ in range(4):
+        add({"quantized": "nf4-double", "precision": "amp-bf16", "checkpointing": None, "optimizer": "paged-adamw8bit"})
+    for to_host, metrics, count in ((None, True, 9), (2, True, 5), (None, False, 8)):
+        for _ in range(count):
+            add({"precision": ["fp32", "amp-bf16", "amp-bf16", "bf16"],
+                 "evaluation": [{"batch": batch, "batches": batches, "metrics": metrics, "to_host": to_host} for batch in (1, 4, 8) for batches in (3, 5)]})
+    return list(jobs.values())
+
+
 def lessons():
     """Models of two layers, one setting each, whose requests are stored one by one."""
     result = []
@@ -220,13 +260,19 @@ def lessons():
     add("gemma2-2b", 2, 256, precision="bf16", attention="eager")
     add("llama3-1b", 2, 256, precision="bf16", quantized="nf4", checkpointing="reentrant", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
     result[-1]["name"] += "-nf4"
+    add("llama3-1b", 2, 256, precision="amp-bf16", quantized="nf4-double", checkpointing="non-reentrant", loop="trainer", optimizer="paged-adamw8bit",
+        lora={"rank": 8, "targets": LLAMA_ALL, "dropout": 0.05})
+    result[-1]["name"] += "-nf4-double"
+    for metrics, to_host in ((False, None), (True, None), (True, 2)):
+        add("llama3-1b", 2, 256, precision="amp-bf16", loop="trainer", evaluation={"batch": 4, "batches": 5, "metrics": metrics, "to_host": to_host})
+        result[-1]["name"] += "-eval" + ("-metrics" if metrics else "") + ("-to-host" if to_host else "")
     return result
 
 
 def main():
     result = table()
     groups = []
-    jobs = result.pop("jobs") + quantized(result["held_back_families"])
+    jobs = result.pop("jobs") + quantized(result["held_back_families"]) + later(result["held_back_families"])
     for name, jobs in (("jobs", jobs), ("lessons", lessons())):
         groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in jobs) + "\n]")
     path = Path(__file__).with_name("jobs.json")

@@ -49,6 +49,24 @@ class Reads:
                 return value
 
             setattr(torch.Tensor, name, read)
+        self.install_cpu()
+
+    def install_cpu(self):
+        """What evaluation moves to the host: sizes for accelerate are the true ones, and large tensors, of which nobody reads a value, come without rows."""
+        plain = torch.Tensor.cpu
+
+        def read(tensor, *args, **kwargs):
+            if not tensor.is_cuda:
+                return plain(tensor, *args, **kwargs)
+            self.seen[caller() + ".cpu"] = ""
+            if sys._getframe(1).f_code.co_name == "_pad_across_processes":
+                return torch.tensor(sys._getframe(1).f_locals["tensor"].shape)[None]
+            if tensor.nbytes > 1 << 20:
+                return torch.zeros((0, *tensor.shape[1:]), dtype=tensor.dtype)
+            self.count += 1
+            return plain(tensor, *args, **kwargs)
+
+        torch.Tensor.cpu = read
 
     def check(self):
         """Whether somebody read from the device in another way, in C++ for example: nobody looked at what that decides."""
@@ -71,6 +89,7 @@ class Phases:
     def __init__(self):
         self.rows, self.current = [], None
         self.step, self.micro_step = 0, 0
+        self.whole = False  # evaluation: its losses are no phases of their own
         self.names = {}
 
     def begin(self, name):
@@ -123,7 +142,8 @@ def wrap_losses(phases):
     for name, function in list(loss_utils.LOSS_MAPPING.items()):
         @functools.wraps(function)
         def phased(*args, function=function, **kwargs):
-            phases.begin("loss")
+            if not phases.whole:
+                phases.begin("loss")
             return function(*args, **kwargs)
 
         loss_utils.LOSS_MAPPING[name] = phased

@@ -265,11 +265,11 @@ def plain_loop(job, phases):
 
 
 class Rows(torch.utils.data.Dataset):
-    def __init__(self, job):
-        self.job = job
+    def __init__(self, job, count):
+        self.job, self.count = job, count
 
     def __len__(self):
-        return self.job["batch"] * self.job["accumulation"] * STEPS
+        return self.count
 
     def __getitem__(self, index):
         row = {"input_ids": [0] * self.job["seq"], "labels": [0] * self.job["seq"]}
@@ -283,7 +283,7 @@ def trainer_loop(job, phases):
     import transformers
 
     phases.begin("load")
-    model = build(dict(job, checkpointing=None)).to("cuda")
+    model = quantized(job) if job.get("quantized") else build(dict(job, checkpointing=None)).to("cuda")
     if job.get("lora"):
         model = with_adapters(job, model)
     optimizer = {("adamw", "default"): None, ("adamw", "loop"): None, ("adamw", "foreach"): "adamw_torch", ("adamw", "fused"): "adamw_torch_fused",
@@ -296,7 +296,13 @@ def trainer_loop(job, phases):
         arguments["optim"] = optimizer
     if job.get("checkpointing"):
         arguments |= dict(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
-    trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=Rows(job))
+    evaluation = job.get("evaluation")
+    more = {}
+    if evaluation:
+        arguments |= dict(per_device_eval_batch_size=evaluation["batch"], eval_accumulation_steps=evaluation["to_host"])
+        more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"]), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
+    train_rows = Rows(job, job["batch"] * job["accumulation"] * STEPS)
+    trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
     phases.name_parameters(model)
 
     inner = trainer.training_step
@@ -339,6 +345,11 @@ def trainer_loop(job, phases):
 
     trainer.add_callback(Callback())
     trainer.train()
+    if evaluation:
+        phases.begin("evaluate")
+        phases.whole = True
+        trainer.evaluate()
+        phases.end()
     return model, trainer.optimizer
 
 

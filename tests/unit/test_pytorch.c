@@ -24,10 +24,19 @@
 static const struct {
   const char *name, *preset;
 } models[] = {
-    {"gpt2-124m", "gpt2-124m"},  {"gpt2-774m", "gpt2-774m"},   {"llama3-1b", "llama-3.2-1b"},
-    {"llama3-8b", "llama-3-8b"}, {"mistral-7b", "mistral-7b"}, {"qwen2.5-0.5b", "qwen2.5-0.5b"},
-    {"qwen3-4b", "qwen3-4b"},    {"qwen3-0.6b", "qwen3-0.6b"}, {"phi3-mini", "phi-3-mini"},
-    {"gemma2-2b", "gemma-2-2b"}, {"gemma3-1b", "gemma-3-1b"},
+    {"gpt2-124m", "gpt2-124m"},
+    {"gpt2-774m", "gpt2-774m"},
+    {"llama3-1b", "llama-3.2-1b"},
+    {"llama3-8b", "llama-3-8b"},
+    {"mistral-7b", "mistral-7b"},
+    {"qwen2.5-0.5b", "qwen2.5-0.5b"},
+    {"qwen3-4b", "qwen3-4b"},
+    {"qwen3-0.6b", "qwen3-0.6b"},
+    {"phi3-mini", "phi-3-mini"},
+    {"gemma2-2b", "gemma-2-2b"},
+    {"gemma3-1b", "gemma-3-1b"},
+    {"smollm2-1.7b", "smollm2-1.7b"},
+    {"tinyllama-1.1b", "custom:family=llama,layers=22,hidden=2048,heads=32,kv-heads=4,mlp=5632,vocab=32000"},
 };
 
 static const char *text_of(const hri_json *job, const char *key) {
@@ -57,15 +66,15 @@ static double real_of(const hri_json *job, const char *key, double usual) {
 /* What there are no rules for; docs/pytorch.md lists it. */
 static bool has_rules(const hri_json *job) {
   bool optimizer = is(job, "optimizer", "adamw") || is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "sgd") ||
-                   is(job, "optimizer", "sgd-momentum");
-  return optimizer && is(job, "transformers", "5.23.0") && !hri_json_has(job, "backend") &&
-         !hri_json_has(job, "quantized") && !is(job, "capability", "7.5");
+                   is(job, "optimizer", "sgd-momentum") || is(job, "optimizer", "paged-adamw8bit");
+  return optimizer && (is(job, "transformers", "5.23.0") || is(job, "transformers", "4.57.3")) &&
+         !hri_json_has(job, "backend") && !(is(job, "capability", "7.5") && strstr(text_of(job, "precision"), "bf16"));
 }
 
 static hri_torch_optimizer optimizer_of(const hri_json *job) {
   bool trainer = is(job, "loop", "trainer") && is(job, "implementation", "default");
   if (is(job, "optimizer", "sgd")) return HRI_TORCH_SGD;
-  if (is(job, "optimizer", "adamw8bit")) return HRI_TORCH_ADAMW_8BIT;
+  if (is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "paged-adamw8bit")) return HRI_TORCH_ADAMW_8BIT;
   if (is(job, "optimizer", "sgd-momentum")) return HRI_TORCH_SGD_MOMENTUM;
   if (trainer || is(job, "implementation", "fused")) return HRI_TORCH_ADAMW_FUSED;
   return is(job, "implementation", "loop") ? HRI_TORCH_ADAMW_LOOP : HRI_TORCH_ADAMW;
@@ -95,7 +104,7 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   hri_torch_job out = {.model = model, .steps = 2};
   hr_error error;
   for (unsigned k = 0; k < sizeof models / sizeof *models; k++)
-    if (is(job, "model", models[k].name)) assert_int_equal(hr_model_preset(models[k].preset, model, &error), HR_OK);
+    if (is(job, "model", models[k].name)) assert_int_equal(hr_model_open(models[k].preset, model, &error), HR_OK);
   out.batch = number_of(job, "batch");
   out.tokens = number_of(job, "seq");
   out.accumulate = (uint32_t)number_of(job, "accumulation");
@@ -103,6 +112,19 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   if (strncmp(precision, "amp", 3) == 0) out.autocast = strcmp(precision, "amp-bf16") == 0 ? HRI_BF16 : HRI_F16;
   if (strcmp(precision, "bf16") == 0) out.weights = HRI_BF16;
   out.scaler = out.autocast == HRI_F16;
+  if (hri_json_has(job, "quantized")) {
+    out.quantized = is(job, "quantized", "nf4-double") ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_NF4;
+    out.weights = strstr(precision, "fp16") ? HRI_F16 : HRI_BF16;
+  }
+  if (hri_json_has(job, "evaluation")) {
+    hri_json how;
+    bool metrics;
+    assert_int_equal(hri_json_get_object(job, "evaluation", &how, &error), HR_OK);
+    assert_int_equal(hri_json_opt_bool(&how, "metrics", &metrics, &error), HR_OK);
+    out.evaluation = (hri_torch_evaluation){number_of(&how, "batch"), (uint32_t)number_of(&how, "batches"), metrics,
+                                            (uint32_t)number_of(&how, "to_host")};
+  }
+  out.paged = is(job, "optimizer", "paged-adamw8bit");
   out.optimizer = optimizer_of(job);
   out.wide_embeddings = is(job, "loop", "trainer");
   out.attention = is(job, "attention", "eager") ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
@@ -110,6 +132,7 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.padded = is(job, "mask", "padding");
   out.checkpoint = *checkpointing != 0;
   out.reentrant = strcmp(checkpointing, "reentrant") == 0;
+  out.trainer = is(job, "loop", "trainer");
   out.keeps_outputs = is(job, "loop", "plain");
   out.clip = hri_json_has(job, "clip");
   out.dropout = model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0;
@@ -136,25 +159,28 @@ static void read_gzip(const char *name, hri_json *root) {
   free(text);
 }
 
-/* The highest allocated and reserved bytes of the first two steps and of loading. Rows are as `columns` says: step, phase,
- * allocated peak, reserved peak, ... */
-static void recorded_peaks(const hri_json *result, uint64_t *allocated, uint64_t *reserved) {
+/* The highest allocated and reserved bytes of loading, the first two steps, and evaluation, which stands behind the third and is told
+ * apart too. Rows are as `columns` says: step, phase, allocated peak, reserved peak, ... */
+static void recorded_peaks(const hri_json *result, uint64_t *allocated, uint64_t *reserved, uint64_t *evaluation) {
   hri_json rows;
   hr_error error;
-  *allocated = *reserved = 0;
+  *allocated = *reserved = *evaluation = 0;
   assert_int_equal(hri_json_get_array(result, "phases", &rows, &error), HR_OK);
   for (uint64_t i = 0; i < hri_json_count(&rows); i++) {
     json_t *row = hri_json_item(&rows, i).value;
     uint64_t a = (uint64_t)json_integer_value(json_array_get(row, 2));
     uint64_t r = (uint64_t)json_integer_value(json_array_get(row, 3));
-    if (json_integer_value(json_array_get(row, 0)) > 2) continue;
+    bool evaluates = strcmp(json_string_value(json_array_get(row, 1)), "evaluate") == 0;
+    if (evaluates) *evaluation = a;
+    else if (json_integer_value(json_array_get(row, 0)) > 2) continue;
     if (a > *allocated) *allocated = a;
     if (r > *reserved) *reserved = r;
   }
 }
 
 typedef struct score {
-  uint32_t jobs, equal, near, under, outside, reserved_near;
+  uint32_t jobs, equal, close, near, under, outside, reserved_near; /* close: within 0.1 %, near: 3 % */
+  uint32_t evaluations, evaluations_near;                           /* of them, and whose evaluation is within 1 % */
   double worst;
 } score;
 
@@ -166,9 +192,9 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   hri_torch_replay replay;
   hri_torch torch;
   hr_error error;
-  uint64_t allocated, reserved;
+  uint64_t allocated, reserved, evaluation;
   double off, truth;
-  recorded_peaks(result, &allocated, &reserved);
+  recorded_peaks(result, &allocated, &reserved, &evaluation);
   hri_torch_init(&torch);
   torch.kernels = &device;
   assert_true(hri_torch_run(&torch, &torch_job));
@@ -179,10 +205,17 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   s->outside += truth < HRI_TORCH_ERROR_LOW || truth > HRI_TORCH_ERROR_HIGH;
   s->jobs++;
   s->equal += replay.whole.allocated_bytes == allocated;
+  s->close += fabs(off) <= 0.001;
   s->near += fabs(off) <= 0.03;
   s->under += off < -0.01;
   s->reserved_near += fabs((double)replay.whole.reserved_bytes / (double)reserved - 1) <= 0.05;
   if (fabs(off) > fabs(s->worst)) s->worst = off;
+  if (evaluation) {
+    double apart = (double)replay.phases[1][HRI_TORCH_EVALUATE].allocated_bytes / (double)evaluation - 1;
+    s->evaluations++;
+    s->evaluations_near += fabs(apart) <= 0.01;
+    if (fabs(apart) > 0.003) print_message("  %s: evaluation %+.2f %%\n", text_of(job, "name"), 100 * apart);
+  }
   if (fabs(off) > 0.003) print_message("  %s: %+.2f %%\n", text_of(job, "name"), 100 * off);
 }
 
@@ -210,9 +243,10 @@ static score score_of(const char *file, bool held_back) {
   hri_json_deinit(&results_root);
   hri_json_deinit(&table);
   print_message(
-      "%s: %u jobs, allocated equal to the byte in %u, within 3 %% in %u, more than 1 %% under in %u, worst %+.2f %%; "
-      "reserved within 5 %% in %u\n",
-      file, s.jobs, s.equal, s.near, s.under, 100 * s.worst, s.reserved_near);
+      "%s: %u jobs, allocated equal to the byte in %u, within 0.1 %% in %u, 3 %% in %u, more than 1 %% under in %u, worst %+.2f %%; "
+      "reserved within 5 %% in %u; evaluation within 1 %% in %u of %u\n",
+      file, s.jobs, s.equal, s.close, s.near, s.under, 100 * s.worst, s.reserved_near, s.evaluations_near,
+      s.evaluations);
   return s;
 }
 
@@ -237,6 +271,71 @@ static void test_held_back(void **state) {
   assert_true(100 * s.near >= 95 * s.jobs);
   assert_true(100 * s.under <= s.jobs);
   assert_true(100 * s.reserved_near >= 95 * s.jobs);
+}
+
+/* ---- a card ---- */
+
+/* What somebody measured on a Tesla T4 (fitcheck-llm 0.3.1, data/measurements; torch 2.10, transformers 5.0, peft 0.19): QLoRA in nf4, rank
+ * 32 on q, k, v, o, fp16 products, checkpointing, AdamW in fp32. MiB allocated and reserved. No rule was made from them, and none of another
+ * version of PyTorch: its allocator had the same settings. */
+static const struct {
+  const char *model;
+  uint32_t batch, tokens;
+  bool eager;
+  double allocated, reserved;
+} card[] = {
+    {"tinyllama-1.1b", 2, 512, true, 1849, 2070},  {"tinyllama-1.1b", 2, 512, false, 1847, 2126},
+    {"tinyllama-1.1b", 2, 1024, true, 2876, 3532}, {"tinyllama-1.1b", 2, 1024, false, 2528, 2892},
+    {"tinyllama-1.1b", 2, 2048, true, 6655, 7640}, {"tinyllama-1.1b", 2, 2048, false, 3897, 4640},
+    {"smollm2-1.7b", 4, 1024, true, 5297, 6932},   {"smollm2-1.7b", 4, 1024, false, 5281, 5908},
+    {"qwen2.5-1.5b", 2, 1024, true, 6831, 7372},   {"qwen2.5-1.5b", 2, 1024, false, 6823, 7232},
+};
+
+static void open_named(const char *name, hr_model *model) {
+  hr_error error;
+  for (unsigned k = 0; k < sizeof models / sizeof *models; k++)
+    if (strcmp(models[k].name, name) == 0) name = models[k].preset;
+  assert_int_equal(hr_model_open(name, model, &error), HR_OK);
+}
+
+static void test_card(void **state) {
+  double worst[2] = {0};
+  (void)state;
+  for (unsigned i = 0; i < sizeof card / sizeof *card; i++) {
+    hr_model model;
+    hri_aten_device device = hri_aten_device_of(75);
+    hr_alloc_config config = hr_alloc_config_default();
+    hri_torch_job job = {.model = &model,
+                         .steps = 2,
+                         .batch = card[i].batch,
+                         .tokens = card[i].tokens,
+                         .accumulate = 1};
+    hri_torch_replay replay;
+    hri_torch torch;
+    hr_error error;
+    open_named(card[i].model, &model);
+    model.lora.rank = 32;
+    for (uint32_t l = 0; l < model.layer_count; l++)
+      model.lora.modules[l] =
+          1u << HR_MODULE_Q | 1u << HR_MODULE_K | 1u << HR_MODULE_V | 1u << HR_MODULE_ATTENTION_OUTPUT;
+    job.quantized = HRI_TORCH_NF4;
+    job.weights = HRI_F16;
+    job.attention = card[i].eager ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
+    job.checkpoint = job.reentrant = job.mask = job.clip = job.keeps_outputs = true;
+    job.capability = 75;
+    hri_torch_init(&torch);
+    torch.kernels = &device;
+    assert_true(hri_torch_run(&torch, &job));
+    assert_int_equal(hri_torch_replay_run(&torch, &config, 0, &replay, &error), HR_OK);
+    hri_torch_deinit(&torch);
+    const double off[] = {(double)replay.whole.allocated_bytes / card[i].allocated / (1 << 20) - 1,
+                          (double)replay.whole.reserved_bytes / card[i].reserved / (1 << 20) - 1};
+    print_message("  %s %u x %u%s: allocated %+.2f %%, reserved %+.2f %%\n", card[i].model, card[i].batch,
+                  card[i].tokens, card[i].eager ? " eager" : "", 100 * off[0], 100 * off[1]);
+    for (int k = 0; k < 2; k++)
+      if (fabs(off[k]) > worst[k]) worst[k] = fabs(off[k]);
+  }
+  assert_true(worst[0] < 0.012 && worst[1] < 0.02);
 }
 
 /* ---- autograd, by small graphs ---- */
@@ -378,7 +477,7 @@ static void test_budget(void **state) {
 static void test_refusals(void **state) {
   static const struct {
     const char *key, *value, *says;
-  } cases[] = {{"optimizer", "lion", "optimizer"}, {"quantize", "nf4", "quantized"}};
+  } cases[] = {{"optimizer", "lion", "optimizer"}, {"quantize", "int8", "quantized"}};
   hr_error error;
   hr_pytorch *pytorch;
   (void)state;
@@ -392,11 +491,80 @@ static void test_refusals(void **state) {
   }
 }
 
+/* QLoRA by the public interface is the recorded program: the same bytes as the job of the table with these settings. A setting that
+ * there is not is told with those that there are. */
+static void test_settings(void **state) {
+  hr_job job = job_on("llama-3-8b", "h100");
+  hr_pytorch_options options;
+  hr_pytorch *pytorch;
+  hr_error error;
+  uint64_t states[2];
+  (void)state;
+  job.lora = "r=64,targets=q_proj,v_proj";
+  job.recompute.kind = HR_RECOMPUTE_BLOCK;
+  job.sequence_length = 512;
+  job.precision = HR_PRECISION_BF16;
+  job.quantize = HR_QUANTIZE_NF4_DQ;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  hr_pytorch_options_init(&options);
+  for (int k = 0; k < 2; k++) {
+    options.conf = k ? "optim=paged_adamw_8bit,use_reentrant=true" : "optim=adamw_bnb_8bit";
+    assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
+    assert_non_null(strstr(hr_pytorch_get(pytorch)->settings, "nf4 with double quantization by bitsandbytes"));
+    assert_true((strstr(hr_pytorch_get(pytorch)->settings, "paged AdamW 8-bit") != NULL) == (k == 1));
+    assert_true((strstr(hr_pytorch_get(pytorch)->settings, "use_reentrant") != NULL) == (k == 1));
+    states[k] = hr_pytorch_get(pytorch)->at_peak_by_role[HR_ROLE_OPTIMIZER_STATE];
+    hr_pytorch_destroy(pytorch);
+  }
+  assert_true(states[1] < states[0] / 10); /* scales stay on the device */
+  options.conf = "optim=paged_adam";
+  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "paged_adam"));
+  assert_non_null(strstr(error.hint, "paged_adamw_8bit"));
+  options.conf = "optimizer=sgd";
+  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.hint, "optim"));
+}
+
+static hr_pytorch_info info_with(const hr_job *job, const char *conf) {
+  hr_pytorch_options options;
+  hr_pytorch *pytorch;
+  hr_error error;
+  hr_pytorch_info info;
+  hr_pytorch_options_init(&options);
+  options.conf = conf;
+  assert_int_equal(hr_pytorch_create(job, &options, &pytorch, &error), HR_OK);
+  info = *hr_pytorch_get(pytorch);
+  hr_pytorch_destroy(pytorch);
+  return info;
+}
+
+/* With metrics each further batch adds its fp32 logits; eval_accumulation_steps puts an end to that; without metrics nothing adds up. */
+static void test_evaluation(void **state) {
+  hr_job job = job_on("gpt2-124m", "h100");
+  hr_error error;
+  uint64_t logits, few, many, bounded, loss_only;
+  (void)state;
+  job.sequence_length = 512;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  logits = 4ull * 8 * 512 * job.model.vocabulary_size; /* of a batch of 8 rows */
+  few = info_with(&job, "eval_batches=10,compute_metrics=true").allocated_by_phase[HR_PYTORCH_EVALUATE];
+  many = info_with(&job, "eval_batches=20,compute_metrics=true").allocated_by_phase[HR_PYTORCH_EVALUATE];
+  bounded = info_with(&job, "eval_batches=20,compute_metrics=true,eval_accumulation_steps=2")
+                .allocated_by_phase[HR_PYTORCH_EVALUATE];
+  loss_only = info_with(&job, "eval_batches=20").allocated_by_phase[HR_PYTORCH_EVALUATE];
+  assert_true(many - few >= 18 * logits && many - few <= 22 * logits); /* cat has the old and the new one */
+  assert_true(bounded < few && loss_only < bounded);
+  assert_int_equal(info_with(&job, "eval_batches=20,compute_metrics=true").peak_phase, HR_PYTORCH_EVALUATE);
+  assert_int_equal(info_with(&job, "").allocated_by_phase[HR_PYTORCH_EVALUATE], 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_recorded),      cmocka_unit_test(test_held_back), cmocka_unit_test(test_gradients_meet),
-      cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface), cmocka_unit_test(test_budget),
-      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_recorded),       cmocka_unit_test(test_card),          cmocka_unit_test(test_held_back),
+      cmocka_unit_test(test_gradients_meet), cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface),
+      cmocka_unit_test(test_budget),         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_settings),
+      cmocka_unit_test(test_evaluation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

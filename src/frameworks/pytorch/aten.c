@@ -106,6 +106,13 @@ hri_ten *hri_aten_cat_last(hri_torch *t, hri_ten *a, hri_ten *b) {
   return bound(t, fn, hri_ten_make(t, "cat", a->type, shape));
 }
 
+hri_ten *hri_aten_cat_rows(hri_torch *t, hri_ten *a, hri_ten *b) {
+  hri_ten_shape shape = a->shape;
+  assert(!t->grad_mode && a->type == b->type);
+  shape.dims[0] += b->shape.dims[0];
+  return hri_ten_make(t, "cat", a->type, shape);
+}
+
 hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x) {
   hri_fn *fn = hri_fn_make(t, cat_backward, &x, 1);
   return bound(t, fn, hri_ten_like(t, "cat", x, x->type));
@@ -336,7 +343,7 @@ hri_ten *hri_aten_embedding(hri_torch *t, hri_ten *weight, hri_ten *ids) {
 /* ---- products ---- */
 
 /* A thread's first product on a stream takes the workspace of its handle, to the end of the process. */
-static void workspace(hri_torch *t) {
+void hri_aten_workspace(hri_torch *t) {
   hri_aten_device *d = device(t);
   bool backward = !t->grad_mode && t->label.phase == HRI_TORCH_BACKWARD;
   if (!d || !d->cublas_workspace || d->handles[backward] || t->stopped) return;
@@ -356,7 +363,7 @@ static hri_ten *product(hri_torch *t, const hri_fn *fn, const hri_ten *gradient,
 /* Inputs x, weight, bias. numbers[0], [1]: where x and weight are saved, plus 1; [2]: the weight is transposed. */
 static void linear_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   if (!g[0]) return;
-  workspace(t);
+  hri_aten_workspace(t);
   hri_ten *weight = fn->numbers[1] ? hri_fn_saved(t, fn, (uint32_t)fn->numbers[1] - 1) : NULL;
   hri_ten *x = fn->numbers[0] ? hri_fn_saved(t, fn, (uint32_t)fn->numbers[0] - 1) : NULL;
   bool added = fn->edge_count > 2; /* addmm: mat1, mat2, self; mm: mat2, self */
@@ -382,7 +389,7 @@ hri_ten *hri_aten_linear(hri_torch *t, hri_ten *given, hri_ten *given_weight, hr
   if (fn && hri_fn_needs(fn, 1)) hri_fn_save(t, fn, x), fn->numbers[0] = fn->saved_count;
   if (fn && hri_fn_needs(fn, 0)) hri_fn_save(t, fn, weight), fn->numbers[1] = fn->saved_count;
   y = bound(t, fn, hri_ten_make(t, bias ? "addmm" : "mm", x->type, shape));
-  workspace(t);
+  hri_aten_workspace(t);
   hri_ten_drop(t, bias);
   hri_ten_drop(t, weight);
   hri_ten_drop(t, x);
@@ -393,7 +400,7 @@ static void bmm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **
   hri_ten *b = fn->numbers[0] ? hri_fn_saved(t, fn, (uint32_t)fn->numbers[0] - 1) : NULL;
   hri_ten *a = fn->numbers[1] ? hri_fn_saved(t, fn, (uint32_t)fn->numbers[1] - 1) : NULL;
   if (g[0]) {
-    workspace(t);
+    hri_aten_workspace(t);
     for (uint32_t k = 2; k-- > 0;)
       if (hri_fn_needs(fn, k)) in[k] = hri_ten_make(t, "bmm", g[0]->type, fn->shapes[k]);
   }
@@ -409,7 +416,7 @@ hri_ten *hri_aten_bmm(hri_torch *t, hri_ten *given_a, hri_ten *given_b, uint64_t
   if (hri_fn_needs(fn, 0)) hri_fn_save(t, fn, b), fn->numbers[0] = fn->saved_count;
   if (hri_fn_needs(fn, 1)) hri_fn_save(t, fn, a), fn->numbers[1] = fn->saved_count;
   y = bound(t, fn, hri_ten_make(t, "bmm", a->type, shape));
-  workspace(t);
+  hri_aten_workspace(t);
   hri_ten_drop(t, b);
   hri_ten_drop(t, a);
   return y;

@@ -21,6 +21,8 @@ typedef struct hri_aten_device {
 } hri_aten_device;
 
 hri_aten_device hri_aten_device_of(uint32_t capability);
+/* A product is made: the first of a thread takes its handle's workspace. */
+void hri_aten_workspace(hri_torch *t);
 
 hri_ten *hri_aten_view(hri_torch *t, hri_ten *x, hri_ten_shape shape);
 /* The same where the gradient comes in another order of elements, so that giving it the old shape copies it. */
@@ -46,6 +48,8 @@ void hri_aten_split_last(hri_torch *t, hri_ten *x, uint32_t count, hri_ten **par
 hri_ten *hri_aten_cat_last(hri_torch *t, hri_ten *a, hri_ten *b);
 /* A copy by torch.cat of nothing and x: what DynamicCache.update makes of the first tokens. */
 hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x);
+/* torch.cat of rows: [a + b, ...]. Without gradient. */
+hri_ten *hri_aten_cat_rows(hri_torch *t, hri_ten *a, hri_ten *b);
 /* Repeats heads as repeat_kv does: a copy of `times` the size. */
 hri_ten *hri_aten_repeat(hri_torch *t, hri_ten *x, uint64_t times);
 hri_ten *hri_aten_dropout(hri_torch *t, hri_ten *x, double p);

@@ -99,7 +99,7 @@ static uint32_t label_now(hri_torch *torch) {
 static hr_role usual_role(uint8_t phase) {
   static const uint8_t roles[HRI_TORCH_PHASES] = {HR_ROLE_WEIGHT,     HR_ROLE_ACTIVATION, HR_ROLE_LOGITS,
                                                   HR_ROLE_ACTIVATION, HR_ROLE_WORKSPACE,  HR_ROLE_WORKSPACE,
-                                                  HR_ROLE_WORKSPACE};
+                                                  HR_ROLE_WORKSPACE,  HR_ROLE_ACTIVATION};
   return (hr_role)roles[phase];
 }
 
@@ -111,7 +111,7 @@ static uint32_t begin_storage(hri_torch *torch, uint64_t bytes) {
   uint32_t storage = (uint32_t)torch->storages.count;
   hri_torch_request request = {bytes, storage, label_now(torch)};
   hri_torch_storage begun = {1, (uint8_t)usual_role(torch->label.phase)};
-  if (bytes == 0 || torch->stopped || torch->failed) return 0;
+  if (bytes == 0 || torch->stopped || torch->meta || torch->failed) return 0;
   if (!hri_array_push(&torch->storages, begun) || !hri_array_push(&torch->requests, request))
     return torch->failed = true, 0;
   return storage;
@@ -122,6 +122,10 @@ static void leave_storage(hri_torch *torch, uint32_t storage) {
   if (storage == 0) return;
   assert(torch->storages.items[storage].refs > 0);
   if (--torch->storages.items[storage].refs == 0 && !hri_array_push(&torch->requests, request)) torch->failed = true;
+}
+
+void hri_torch_empty_cache(hri_torch *torch) {
+  if (!hri_array_push(&torch->requests, (hri_torch_request){0})) torch->failed = true;
 }
 
 /* ---- tensors ---- */
@@ -180,6 +184,21 @@ hri_ten *hri_ten_view_in_backward(hri_torch *torch, hri_ten *tensor, hri_ten_sha
   return view;
 }
 
+void hri_ten_materialize(hri_torch *torch, const char *op, hri_ten *tensor) {
+  assert(tensor->storage == 0);
+  hri_torch_op(torch, op);
+  tensor->storage = begin_storage(torch, hri_ten_bytes(tensor));
+}
+
+void hri_ten_retype(hri_torch *torch, hri_ten *tensor, hri_ten_type type) {
+  uint32_t before = tensor->storage;
+  if (tensor->type == type || torch->failed) return;
+  tensor->type = type;
+  tensor->storage = 0;
+  hri_ten_materialize(torch, "_to_copy", tensor);
+  leave_storage(torch, before);
+}
+
 hri_ten *hri_ten_parameter(hri_torch *torch, hri_ten_type type, hri_ten_shape shape, bool requires_grad) {
   hri_ten *tensor = hri_ten_make(torch, "parameter", type, shape);
   tensor->parameter = true;
@@ -202,7 +221,6 @@ void hri_ten_drop(hri_torch *torch, hri_ten *tensor) {
   if (tensor->grad) hri_ten_drop(torch, tensor->grad);
   if (tensor->base) hri_ten_drop(torch, tensor->base);
   if (tensor->made_by) drop_fn(torch, tensor->made_by);
-  if (tensor->accumulate) drop_fn(torch, tensor->accumulate);
   if (!hri_array_push(&torch->spare_tensors, tensor)) torch->failed = true;
 }
 
@@ -222,12 +240,18 @@ static void release_saved(hri_torch *torch, hri_fn *fn) {
   fn->saved_count = 0;
 }
 
+static void leave_leaf(hri_torch *torch, hri_fn *fn) {
+  fn->leaf->accumulate = NULL;
+  hri_ten_drop(torch, fn->leaf);
+}
+
 /* The last edge is followed in a loop and not by a call: a model is a chain of thousands of functions. */
 static void drop_fn(hri_torch *torch, hri_fn *fn) {
   while (fn && --fn->refs == 0) {
     hri_fn *follow = NULL;
     release_saved(torch, fn);
     for (int i = 0; i < HRI_FN_HELD; i++) hri_ten_drop(torch, fn->held[i]);
+    if (fn->leaf) leave_leaf(torch, fn);
     for (uint32_t i = 0; i < fn->edge_count; i++) {
       if (!fn->next[i]) continue;
       if (fn->next[i]->refs > 1) fn->next[i]->refs--;
@@ -250,13 +274,16 @@ static void accumulate(hri_torch *torch, hri_fn *fn, hri_ten *const *gradients, 
   hri_ten_role(torch, leaf->grad, HR_ROLE_GRADIENT);
 }
 
+/* It lives as long as a graph has it, and holds its leaf: an input that is no parameter (embeddings under
+ * enable_input_require_grads) lives on with its gradient in the graph of the step before. */
 static hri_fn *accumulator(hri_torch *torch, hri_ten *leaf) {
   if (!leaf->accumulate) {
     hri_fn *fn = take_fn(torch);
     if (!fn) return NULL;
+    fn->refs = 0; /* its first edge comes now */
     fn->apply = accumulate;
     fn->sequence = UINT64_MAX;
-    fn->leaf = leaf;
+    fn->leaf = hri_ten_keep(leaf);
     fn->result_count = 1;
     leaf->accumulate = fn;
   }

@@ -45,12 +45,13 @@ typedef enum hri_torch_phase {
   HRI_TORCH_CLIP,
   HRI_TORCH_OPTIMIZER,
   HRI_TORCH_ZERO_GRAD,
+  HRI_TORCH_EVALUATE, /* behind the last step; its losses are in it */
   HRI_TORCH_PHASES
 } hri_torch_phase;
 
 typedef struct hri_torch_request {
   uint64_t bytes;   /* 0: the storage ends */
-  uint32_t storage; /* the same number at its begin and at its end */
+  uint32_t storage; /* the same number at its begin and at its end; 0: torch.cuda.empty_cache() */
   uint32_t label;   /* of hri_torch.labels */
 } hri_torch_request;
 
@@ -79,7 +80,7 @@ struct hri_ten {
   bool requires_grad, parameter;
   uint8_t output;     /* of `made_by`: which of its results */
   hri_fn *made_by;    /* grad_fn; NULL of leaves */
-  hri_fn *accumulate; /* of a leaf: its AccumulateGrad, made with the first use */
+  hri_fn *accumulate; /* of a leaf: its AccumulateGrad, while a graph has one (no reference) */
   hri_ten *grad;      /* of a leaf */
   hri_ten *base;      /* of a view that a backward made: the tensor it shows, which lives as long */
   hri_ten *cast;      /* of a parameter under autocast: its copy in the cache */
@@ -104,7 +105,7 @@ struct hri_fn {
   hri_saved saved[HRI_FN_SAVED];
   hri_ten_shape shapes[HRI_FN_EDGES]; /* of the inputs, which gradients are summed to */
   hri_ten_type types[HRI_FN_EDGES];   /* of the inputs, which gradients are cast to */
-  hri_ten *leaf;                      /* AccumulateGrad: whose (no reference: the leaf owns this) */
+  hri_ten *leaf;                      /* AccumulateGrad: whose, a reference */
   uint64_t numbers[4];                /* what the op needs to know of itself */
   uint32_t label;
   hri_ten *held[HRI_FN_HELD]; /* what lives as long as the function, without being saved by it */
@@ -127,6 +128,7 @@ struct hri_torch {
   uint64_t sequence, pass;
   uint32_t step;
   bool grad_mode; /* torch.is_grad_enabled() */
+  bool meta;      /* what is made has no bytes yet (device "meta"): hri_ten_materialize gives it some */
   bool stopped;   /* a recomputation has all that it was for: what runs on is never executed in PyTorch */
   hri_frame *packing, *remaking; /* the frame whose forward runs; the one that is made again */
   hri_ten_type autocast;         /* HRI_F32: off */
@@ -144,6 +146,9 @@ void hri_torch_op(hri_torch *torch, const char *op);
 /* From here on a phase (of the current step). */
 void hri_torch_phase_begin(hri_torch *torch, hri_torch_phase phase);
 
+/* torch.cuda.empty_cache() */
+void hri_torch_empty_cache(hri_torch *torch);
+
 /* ---- tensors ---- */
 
 uint64_t hri_ten_type_bytes(hri_ten_type type);
@@ -159,6 +164,10 @@ hri_ten *hri_ten_view(hri_torch *torch, hri_ten *tensor, hri_ten_shape shape);
 /* The same as an op in a backward makes it: PyTorch's views hold their base also without gradient, so that nobody is the
  * only holder of such bytes, and a gradient that is a view is never added to in place. */
 hri_ten *hri_ten_view_in_backward(hri_torch *torch, hri_ten *tensor, hri_ten_shape shape);
+/* A tensor that was made without bytes gets them now. */
+void hri_ten_materialize(hri_torch *torch, const char *op, hri_ten *tensor);
+/* tensor.data = tensor.data.to(type): the same tensor over other bytes; the old ones go when the new are there. */
+void hri_ten_retype(hri_torch *torch, hri_ten *tensor, hri_ten_type type);
 /* A parameter: a leaf that lives until it is dropped. */
 hri_ten *hri_ten_parameter(hri_torch *torch, hri_ten_type type, hri_ten_shape shape, bool requires_grad);
 /* What a tensor is for, where it is not what its phase says. */

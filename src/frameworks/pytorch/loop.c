@@ -1,4 +1,4 @@
-/* A training (loop.h): loading, then steps of forward, loss, backward, clipping, optimizer, zero_grad, each in its phase. What the
+/* A training (loop.h): loading, then steps of forward, loss, backward, clipping, optimizer, zero_grad, each in its phase, and an evaluation. What the
  * optimizers hold and make stands here; what modules do is in module.c. */
 #include "frameworks/pytorch/loop.h"
 
@@ -10,6 +10,7 @@ typedef struct loop {
   hri_module module;
   hri_module_batch batch;
   hri_ten *loss, *logits;
+  hri_ten *tr_loss, *grad_norm; /* of the Trainer */
   hri_ten *maps[2];
   hri_ten **first, **second; /* optimizer states of each parameter */
   bool stepped;
@@ -45,6 +46,13 @@ static void make_states(loop *r, hri_ten **counters) {
   }
 }
 
+/* get_state_buffer: paged optimizers keep states of 100,000 elements and more in managed memory, which the caching allocator does not
+ * give out; scales stay on the device. */
+static bool paged(const loop *r, uint64_t count) {
+  enum { LEAST = 100000 };
+  return r->job->paged && count >= LEAST;
+}
+
 /* bitsandbytes/optim/optimizer.py: two maps of 256 values for all; tensors of 4,096 elements or more have codes and, of each
  * 256, a scale; the others fp32. */
 static void make_8bit_states(loop *r) {
@@ -56,7 +64,9 @@ static void make_8bit_states(loop *r) {
     bool embedding = p == r->module.embed || p == r->module.positions;
     bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
     if (!steps_on(r, i)) continue;
+    r->t->meta = paged(r, count); /* pages of the host's */
     for (int k = 0; k < 2; k++) *states[k] = hri_ten_like(r->t, "zeros_like", p, codes ? HRI_U8 : HRI_F32);
+    r->t->meta = false;
     for (int k = 0; k < 2 && codes; k++) /* scales live as long as the codes: they are their base */
       (*states[k])->base = scalar(r, "absmax", (count + BLOCK - 1) / BLOCK);
     for (int k = 0; k < 2; k++) {
@@ -133,7 +143,8 @@ static void clip(loop *r, hri_ten **norms) {
   small[3] = scalar_of(r, "clamp", type, 1);
   hri_ten_drop(t, small[2]);
   hri_ten_drop(t, small[3]);
-  hri_ten_drop(t, total);
+  if (r->job->trainer) hri_ten_set(t, &r->grad_norm, total); /* logged at the end of the step */
+  else hri_ten_drop(t, total);
 }
 
 static void zero_grad(loop *r) {
@@ -143,8 +154,8 @@ static void zero_grad(loop *r) {
 
 /* ---- a step ---- */
 
-static hri_module_batch load_batch(loop *r) {
-  hri_ten_shape shape = hri_ten_shape_of(2, r->job->batch, r->job->tokens, 0, 0);
+static hri_module_batch load_batch(loop *r, uint64_t rows) {
+  hri_ten_shape shape = hri_ten_shape_of(2, rows, r->job->tokens, 0, 0);
   hri_module_batch batch = {.padded = r->job->padded};
   hri_torch_at(r->t, "batch", -1);
   batch.ids = hri_ten_make(r->t, "to", HRI_I64, shape);
@@ -159,32 +170,75 @@ static void drop_batch(loop *r, hri_module_batch *batch) {
   hri_ten_set(r->t, &batch->ids, NULL);
   hri_ten_set(r->t, &batch->mask, NULL);
   hri_ten_set(r->t, &batch->labels, NULL);
+  hri_ten_set(r->t, &batch->items, NULL);
 }
 
-/* `batch` and `outputs` are variables of the loop: they hold what they held until the new is there. */
+/* Trainer._get_num_items_in_batch: labels that count, as a share of devices. */
+static hri_ten *count_items(loop *r, const hri_ten *labels) {
+  hri_ten *counts = hri_ten_like(r->t, "ne", labels, HRI_BOOL), *sum = scalar_of(r, "sum", HRI_I64, 1), *added, *items;
+  hri_ten_drop(r->t, hri_ten_like(r->t, "_to_copy", labels, HRI_I64));
+  hri_ten_drop(r->t, counts);
+  added = scalar_of(r, "add", HRI_I64, 1);
+  hri_ten_drop(r->t, sum);
+  items = scalar(r, "div", 1);
+  hri_ten_drop(r->t, added);
+  return items;
+}
+
+static void next_batch(loop *r, uint64_t rows) {
+  hri_module_batch batch = load_batch(r, rows);
+  drop_batch(r, &r->batch);
+  if (r->job->trainer) batch.items = count_items(r, batch.labels);
+  r->batch = batch;
+}
+
+/* model(**inputs) under autocast; accelerate then makes what it gives fp32 (convert_outputs_to_fp32). */
+static hri_module_output forward(loop *r) {
+  hri_module_output out;
+  r->t->autocast = r->job->autocast;
+  out = hri_module_forward(r->t, &r->module, &r->batch);
+  r->t->autocast = HRI_F32;
+  hri_autocast_exit(r->t);
+  if (r->job->trainer && r->job->autocast != HRI_F32)
+    hri_ten_set(r->t, &out.logits, hri_aten_to(r->t, out.logits, HRI_F32));
+  return out;
+}
+
+/* What loss.backward() is called on: of a plain loop the loss, divided and bound anew; of the Trainer another one, which accelerate
+ * divides, beside that which training_step returns. */
+static hri_ten *for_backward(loop *r, hri_ten *loss) {
+  hri_ten *scaled, *divided;
+  if (!r->job->trainer) return r->job->scaler ? hri_aten_mul_scalar(r->t, loss) : hri_ten_keep(loss);
+  divided = hri_aten_div_scalar(r->t, loss);
+  scaled = r->job->scaler ? hri_aten_mul_scalar(r->t, divided) : hri_ten_keep(divided); /* scaler.scale(loss) */
+  hri_ten_drop(r->t, divided);
+  return scaled;
+}
+
+/* `batch`, `outputs` and `loss` are variables of the loop: they hold what they held until the new is there, of the Trainer (whose
+ * tr_loss_step is set when the backward is done) to the end. */
 static void micro_step(loop *r) {
   hri_torch *t = r->t;
-  hri_module_batch batch;
   hri_module_output out;
   hri_ten *scaled;
   hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
-  batch = load_batch(r);
-  drop_batch(r, &r->batch);
-  r->batch = batch;
-  t->autocast = r->job->autocast;
-  out = hri_module_forward(t, &r->module, &batch);
-  t->autocast = HRI_F32;
-  hri_autocast_exit(t);
+  next_batch(r, r->job->batch);
+  out = forward(r);
   hri_ten_set(t, &r->logits, NULL);
-  hri_ten_set(t, &r->loss, out.loss);
+  if (!r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_keep(out.loss));
   hri_torch_at(t, "loss", -1);
-  if (r->job->accumulate > 1) hri_ten_set(t, &r->loss, hri_aten_div_scalar(t, r->loss));
+  if (r->job->accumulate > 1 && !r->job->trainer) {
+    hri_ten_set(t, &out.loss, hri_aten_div_scalar(t, out.loss));
+    hri_ten_set(t, &r->loss, hri_ten_keep(out.loss));
+  }
   if (r->job->keeps_outputs) r->logits = out.logits;
   else hri_ten_drop(t, out.logits);
   hri_torch_phase_begin(t, HRI_TORCH_BACKWARD);
-  scaled = r->job->scaler ? hri_aten_mul_scalar(t, r->loss) : hri_ten_keep(r->loss); /* scaler.scale(loss) */
+  scaled = for_backward(r, out.loss);
   hri_torch_backward(t, scaled, NULL);
   hri_ten_drop(t, scaled);
+  if (r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_view(t, out.loss, out.loss->shape)); /* loss.detach() */
+  hri_ten_drop(t, out.loss);
 }
 
 static void step(loop *r, hri_ten **spare) {
@@ -195,10 +249,52 @@ static void step(loop *r, hri_ten **spare) {
   zero_grad(r);
 }
 
+/* ---- evaluation (transformers/trainer.py, evaluation_loop and prediction_step) ---- */
+
+/* EvalLoopContainer.add: one tensor of all rows so far, made anew with each batch. */
+static void keep_predictions(loop *r, hri_ten **kept, hri_ten *logits) {
+  hri_torch_at(r->t, "predictions", -1);
+  if (!*kept) *kept = hri_ten_keep(logits);
+  else hri_ten_set(r->t, kept, hri_aten_cat_rows(r->t, *kept, logits));
+  hri_ten_role(r->t, *kept, HR_ROLE_LOGITS);
+}
+
+static hri_ten *predict(loop *r) {
+  hri_module_output out = forward(r);
+  hri_ten_role(r->t, out.logits, HR_ROLE_LOGITS);
+  hri_ten_drop(r->t, out.loss);
+  return out.logits;
+}
+
+/* The loop's variable `logits` holds the last batch's beside what is kept of all, until the next are there. */
+static void evaluate(loop *r) {
+  const hri_torch_evaluation *e = &r->job->evaluation;
+  hri_ten *kept = NULL, *logits = NULL;
+  if (e->batches == 0) return;
+  hri_torch_phase_begin(r->t, HRI_TORCH_EVALUATE);
+  r->t->grad_mode = false; /* and model.eval() */
+  r->module.dropout = r->module.lora_dropout = 0;
+  for (uint32_t k = 0; k < e->batches && !r->t->failed; k++) {
+    next_batch(r, e->rows);
+    hri_ten_set(r->t, &logits, predict(r));
+    if (e->metrics) keep_predictions(r, &kept, logits);
+    else hri_ten_set(r->t, &logits, NULL);
+    if (e->to_host == 0 || (k + 1) % e->to_host) continue;
+    hri_ten_set(r->t, &kept, NULL);
+    hri_ten_set(r->t, &logits, NULL);
+    hri_torch_empty_cache(r->t);
+  }
+  hri_ten_drop(r->t, kept);
+  hri_ten_drop(r->t, logits);
+  drop_batch(r, &r->batch);
+  r->t->grad_mode = true;
+}
+
 bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   loop r = {.t = t, .job = job};
   hri_ten **spare = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
+  r.module.quantized = job->quantized;
   if (!hri_module_init(t, &r.module, job->model, job->weights)) goto out;
   r.module.attention = job->attention;
   r.module.capability = job->capability;
@@ -210,13 +306,14 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
   spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
   if (!r.first || !r.second || !spare) goto out;
+  if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
   for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);
+  evaluate(&r);
 out:
   if (!r.first || !r.second || !spare) t->failed = true;
   hri_free(r.first);
   hri_free(r.second);
   hri_free(spare);
-  hri_free(r.module.parameters);
-  hri_free(r.module.layers);
+  hri_module_deinit(&r.module);
   return !t->failed;
 }

@@ -1,4 +1,4 @@
-/* A training as PyTorch runs it: loading, and steps of forward, loss, backward, clipping, optimizer, zero_grad. */
+/* A training as PyTorch runs it: loading, steps of forward, loss, backward, clipping, optimizer, zero_grad, and an evaluation. */
 #ifndef HRI_PYTORCH_LOOP_H
 #define HRI_PYTORCH_LOOP_H
 
@@ -13,23 +13,35 @@ typedef enum hri_torch_optimizer {
   HRI_TORCH_SGD_MOMENTUM
 } hri_torch_optimizer;
 
+/* Trainer.evaluate(), once behind the last step. `batches` 0: none. */
+typedef struct hri_torch_evaluation {
+  uint64_t rows;    /* per_device_eval_batch_size */
+  uint32_t batches; /* of the evaluation data */
+  bool metrics;     /* compute_metrics is given: logits of all batches are kept */
+  uint32_t to_host; /* eval_accumulation_steps: as many batches on the device; 0: all of them */
+} hri_torch_evaluation;
+
 typedef struct hri_torch_job {
   const hr_model *model;
   uint64_t batch, tokens;
   uint32_t accumulate, steps;
-  hri_ten_type weights;  /* of parameters: fp32, or 16 bits alone */
-  hri_ten_type autocast; /* HRI_F32: none */
-  bool scaler;           /* GradScaler (fp16) */
+  hri_ten_type weights;          /* of parameters: fp32, or 16 bits alone */
+  hri_ten_type autocast;         /* HRI_F32: none */
+  hri_torch_quantized quantized; /* then `weights` is the type of the checkpoint and of products */
+  bool scaler;                   /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
+  bool paged;           /* bitsandbytes' paged optimizers */
   bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */
   bool clip;
   bool checkpoint, reentrant;
   bool mask;          /* the batch has an attention_mask */
   bool padded;        /* with zeros: rows are of different lengths */
+  bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
   bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
   hri_torch_attention attention;
   double dropout;
   uint32_t capability;
+  hri_torch_evaluation evaluation;
 } hri_torch_job;
 
 /* Where PyTorch's allocated peak lies in all recordings, as a share of what is found here: tests/unit/test_pytorch.c holds

@@ -8,151 +8,6 @@
 
 #include "frameworks/pytorch/checkpoint.h"
 
-/* ---- parameters ---- */
-
-typedef struct maker {
-  hri_torch *torch;
-  hri_module *module;
-  hri_ten_type type;
-  uint32_t capacity;
-} maker;
-
-static hri_ten *parameter(maker *m, uint32_t rank, uint64_t a, uint64_t b) {
-  bool trains = m->module->model->lora.rank == 0;
-  hri_ten *tensor = hri_ten_parameter(m->torch, m->type, hri_ten_shape_of(rank, a, b, 0, 0), trains);
-  if (m->module->parameter_count < m->capacity) m->module->parameters[m->module->parameter_count++] = tensor;
-  return tensor;
-}
-
-static hri_module_linear linear(maker *m, const char *name, uint64_t out, uint64_t in, bool bias) {
-  hri_module_linear made = {0};
-  hri_torch_at(m->torch, name, -2);
-  made.conv1d = m->module->model->family == HR_FAMILY_GPT2;
-  made.weight = made.conv1d ? parameter(m, 2, in, out) : parameter(m, 2, out, in);
-  if (bias) made.bias = parameter(m, 1, out, 0);
-  return made;
-}
-
-static void norm(maker *m, const char *name, hri_ten *made[2], uint64_t width) {
-  hri_torch_at(m->torch, name, -2);
-  made[0] = parameter(m, 1, width, 0);
-  if (m->module->model->norm == HR_NORM_LAYER) made[1] = parameter(m, 1, width, 0);
-}
-
-static void gpt2_layer(maker *m, hri_module_layer *l) {
-  const hr_model *d = m->module->model;
-  uint64_t h = d->hidden_size;
-  norm(m, "ln_1", l->norms[0], h);
-  l->q = linear(m, "attn.c_attn", 3 * h, h, true);
-  l->o = linear(m, "attn.c_proj", h, h, true);
-  norm(m, "ln_2", l->norms[1], h);
-  l->gate = linear(m, "mlp.c_fc", d->mlp_size, h, true);
-  l->down = linear(m, "mlp.c_proj", h, d->mlp_size, true);
-}
-
-static void llama_layer(maker *m, hri_module_layer *l) {
-  const hr_model *d = m->module->model;
-  uint64_t h = d->hidden_size, q = (uint64_t)d->head_count * d->head_size,
-           kv = (uint64_t)d->kv_head_count * d->head_size;
-  if (d->family == HR_FAMILY_PHI3) {
-    l->o = linear(m, "self_attn.o_proj", h, q, false);
-    l->q = linear(m, "self_attn.qkv_proj", q + 2 * kv, h, false);
-    l->gate = linear(m, "mlp.gate_up_proj", 2 * (uint64_t)d->mlp_size, h, false);
-    l->down = linear(m, "mlp.down_proj", h, d->mlp_size, false);
-  } else {
-    l->q = linear(m, "self_attn.q_proj", q, h, d->qkv_bias);
-    l->k = linear(m, "self_attn.k_proj", kv, h, d->qkv_bias);
-    l->v = linear(m, "self_attn.v_proj", kv, h, d->qkv_bias);
-    l->o = linear(m, "self_attn.o_proj", h, q, d->attention_output_bias);
-    if (d->qk_norm)
-      for (int k = 0; k < 2; k++)
-        hri_torch_at(m->torch, k ? "self_attn.k_norm" : "self_attn.q_norm", -2),
-            l->qk_norms[k] = parameter(m, 1, d->head_size, 0);
-    l->gate = linear(m, "mlp.gate_proj", d->mlp_size, h, d->mlp_bias);
-    l->up = linear(m, "mlp.up_proj", d->mlp_size, h, d->mlp_bias);
-    l->down = linear(m, "mlp.down_proj", h, d->mlp_size, d->mlp_bias);
-  }
-  norm(m, "input_layernorm", l->norms[0], h);
-  norm(m, "post_attention_layernorm", l->norms[1], h);
-  if (!d->post_norms) return;
-  norm(m, "pre_feedforward_layernorm", l->norms[2], h);
-  norm(m, "post_feedforward_layernorm", l->norms[3], h);
-}
-
-static void kinds_of_layers(const hr_model *model, bool *some, bool *all) {
-  *some = false;
-  *all = true;
-  for (uint32_t i = 0; i < model->layer_count; i++)
-    *some = *some || model->sliding[i], *all = *all && model->sliding[i];
-}
-
-/* How many rotary embeddings there are: one, or one for each kind of layer that occurs. */
-static int rotary_kinds(const hr_model *model) {
-  bool some, all;
-  kinds_of_layers(model, &some, &all);
-  if (model->learned_positions) return 0;
-  return model->has_local_rope && some && !all ? 2 : 1;
-}
-
-/* get_peft_model: A [rank, in] and B [out, rank] beside each target, in the order of modules. */
-static void adapt(maker *m, hri_module_linear *linear, uint32_t layer, hr_module module) {
-  const hr_lora *lora = &m->module->model->lora;
-  uint8_t kind = lora->kinds[layer][module];
-  uint64_t rank = kind ? lora->own[kind - 1].rank : lora->rank;
-  const uint64_t *d = linear->weight->shape.dims;
-  if (!(lora->modules[layer] & (1u << module))) return;
-  hri_torch_at(m->torch, "lora", (int32_t)layer);
-  m->type = HRI_F32;
-  linear->a = parameter(m, 2, rank, d[linear->conv1d ? 0 : 1]);
-  linear->b = parameter(m, 2, d[linear->conv1d ? 1 : 0], rank);
-  linear->a->requires_grad = linear->b->requires_grad = true;
-}
-
-static void add_adapters(maker *m) {
-  for (uint32_t i = 0; i < m->module->model->layer_count; i++) {
-    hri_module_layer *l = &m->module->layers[i];
-    hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-    for (int k = 0; k < HR_MODULE_COUNT; k++)
-      if (all[k]->weight) adapt(m, all[k], i, (hr_module)k);
-  }
-}
-
-bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type) {
-  maker m = {torch, module, type, 40 * model->layer_count + 8};
-  module->model = model;
-  module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
-  module->layers = hri_alloc_zero(model->layer_count, sizeof *module->layers);
-  if (!module->parameters || !module->layers) return false;
-  hri_torch_at(torch, "embed_tokens", -1);
-  module->embed = parameter(&m, 2, model->vocabulary_size, model->hidden_size);
-  if (model->learned_positions) {
-    hri_torch_at(torch, "wpe", -1);
-    module->positions = parameter(&m, 2, model->max_positions, model->hidden_size);
-  }
-  for (uint32_t i = 0; i < model->layer_count; i++) {
-    hri_torch_at(torch, NULL, (int32_t)i);
-    if (model->family == HR_FAMILY_GPT2) gpt2_layer(&m, &module->layers[i]);
-    else llama_layer(&m, &module->layers[i]);
-  }
-  hri_torch_at(torch, NULL, -1);
-  norm(&m, "norm", module->norm, model->hidden_size);
-  for (int k = 0; k < 2 * rotary_kinds(model); k++) { /* inv_freq and original_inv_freq of each */
-    hri_torch_at(torch, "rotary_emb", -1);
-    module->frequencies[k] =
-        hri_ten_make(torch, "buffer", HRI_F32, hri_ten_shape_of(1, model->rotary_size / 2, 0, 0, 0));
-  }
-  if (model->embedding_scale != 1) {
-    hri_torch_at(torch, "embed_tokens", -1);
-    module->scale = hri_ten_make(torch, "buffer", type, hri_ten_shape_of(1, 1, 0, 0, 0));
-  }
-  if (!model->tied_embeddings) {
-    hri_torch_at(torch, "lm_head", -1);
-    module->head = parameter(&m, 2, model->vocabulary_size, model->hidden_size);
-  }
-  if (model->lora.rank) add_adapters(&m);
-  return !torch->failed;
-}
-
 /* ---- what layers are made of ---- */
 
 /* peft's Linear.forward: result + B(A(dropout(x))) * scaling, in the adapter's type, then cast back. `x` is bound anew there,
@@ -173,10 +28,33 @@ static hri_ten *adapted(hri_torch *t, const hri_module *module, const hri_module
   return back;
 }
 
+/* The same beside 4-bit weights: the result is cloned, and x is cast and the sum cast back without autocast alone. */
+static hri_ten *adapted_4bit(hri_torch *t, const hri_module *module, const hri_module_linear *linear, hri_ten *given,
+                             hri_ten *result) {
+  bool converts = t->autocast == HRI_F32;
+  hri_ten *copy = hri_aten_contiguous(t, result), *x, *part, *sum;
+  hri_ten_drop(t, result);
+  x = converts ? hri_aten_to(t, given, linear->a->type) : hri_ten_keep(given);
+  part = hri_aten_dropout(t, x, module->lora_dropout);
+  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->a, NULL, true));
+  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->b, NULL, true));
+  hri_ten_set(t, &part, hri_aten_mul_scalar(t, part));
+  if (converts) hri_ten_set(t, &part, hri_aten_to(t, part, copy->type));
+  sum = hri_aten_add(t, copy, part);
+  hri_ten_drop(t, copy);
+  hri_ten_drop(t, part);
+  hri_ten_drop(t, x);
+  return sum;
+}
+
 static hri_ten *apply(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
                       hri_ten *x) {
   hri_ten *y;
   hri_torch_at(t, name, -2);
+  if (linear->packed) {
+    y = hri_bnb_linear(t, linear->packed, x, linear->bias);
+    return linear->a ? adapted_4bit(t, module, linear, x, y) : y;
+  }
   y = hri_aten_linear(t, x, linear->weight, linear->bias, !linear->conv1d);
   return linear->a ? adapted(t, module, linear, x, y) : y;
 }
@@ -505,7 +383,7 @@ static hri_ten *behind(hri_torch *t, pass *p, const char *name, hri_ten *x, hri_
 static hri_ten *llama_block(hri_torch *t, hri_ten *residual, void *context, uint32_t index) {
   pass *p = context;
   p->mask = p->masks[p->module->model->sliding[index] != 0];
-  p->kind = rotary_kinds(p->module->model) > 1 && p->module->model->sliding[index];
+  p->kind = hri_module_rotary_kinds(p->module->model) > 1 && p->module->model->sliding[index];
   const hri_module_layer *l = &p->module->layers[index];
   bool gemma = p->module->model->post_norms, phi3 = p->module->model->family == HR_FAMILY_PHI3;
   const char *before = gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
@@ -654,7 +532,7 @@ static hri_ten *make_mask(hri_torch *t, const pass *p, const hri_module_batch *b
 static void make_masks(hri_torch *t, pass *p, const hri_module_batch *batch, hri_ten_type type) {
   const hr_model *m = p->module->model;
   bool some, all;
-  kinds_of_layers(m, &some, &all);
+  hri_module_kinds_of_layers(m, &some, &all);
   bool both = some && m->family != HR_FAMILY_MISTRAL && m->family != HR_FAMILY_PHI3;
   if (!all || both) p->masks[0] = make_mask(t, p, batch, type, false);
   if (some) p->masks[1] = make_mask(t, p, batch, type, true);
@@ -674,7 +552,7 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   b.positions = position_ids(t, batch->ids->shape.dims[1]);
   if (!m->model->learned_positions) {
     make_masks(t, p, batch, b.embeds->type);
-    for (int k = 0; k < rotary_kinds(m->model); k++) rotary(t, p, b.positions, b.embeds->type, k);
+    for (int k = 0; k < hri_module_rotary_kinds(m->model); k++) rotary(t, p, b.positions, b.embeds->type, k);
     b.hidden = hri_ten_keep(b.embeds);
     return b;
   }
@@ -689,10 +567,10 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
 }
 
 /* ForCausalLMLoss: labels padded by one and shifted, logits in fp32. */
-static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels) {
+static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hri_ten *items) {
   uint64_t rows = labels->shape.dims[0], tokens = labels->shape.dims[1], vocabulary = logits->shape.dims[2];
   hri_ten *wide, *padded, *shifted, *flat, *loss;
-  hri_torch_phase_begin(t, HRI_TORCH_LOSS);
+  if (t->label.phase != HRI_TORCH_EVALUATE) hri_torch_phase_begin(t, HRI_TORCH_LOSS);
   hri_torch_at(t, "loss", -1);
   wide = hri_aten_to(t, logits, HRI_F32);
   padded = hri_ten_make(t, "constant_pad_nd", HRI_I64, hri_ten_shape_of(2, rows, tokens + 1, 0, 0));
@@ -702,6 +580,7 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels) {
   flat = hri_aten_view(t, wide, hri_ten_shape_of(2, rows * tokens, vocabulary, 0, 0));
   hri_ten_drop(t, wide);
   loss = hri_aten_cross_entropy(t, flat, shifted);
+  if (items) hri_ten_set(t, &loss, hri_aten_div_scalar(t, loss));
   hri_ten_drop(t, flat);
   hri_ten_drop(t, shifted);
   hri_ten_drop(t, padded);
@@ -727,7 +606,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   hidden = b.hidden;
   for (uint32_t i = 0; i < module->model->layer_count; i++) {
     hri_torch_at(t, NULL, (int32_t)i);
-    bool slides = module->model->sliding[i] != 0, local = slides && rotary_kinds(module->model) > 1;
+    bool slides = module->model->sliding[i] != 0, local = slides && hri_module_rotary_kinds(module->model) > 1;
     hri_ten *arguments[] = {p->cos[local], p->sin[local], b.positions, p->masks[slides]};
     hri_ten_set(t, &hidden,
                 module->checkpoint ? hri_checkpoint(t, module->reentrant, block, p, i, hidden, arguments)
@@ -748,7 +627,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     hri_ten_set(t, &out.logits, hri_aten_tanh(t, out.logits));
     hri_ten_set(t, &out.logits, hri_aten_mul_scalar(t, out.logits));
   }
-  if (batch->labels) out.loss = loss_of(t, out.logits, batch->labels);
+  if (batch->labels) out.loss = loss_of(t, out.logits, batch->labels, batch->items);
   hri_ten_drop(t, hidden);
   return out;
 }

@@ -5,13 +5,18 @@
 #include <headroom/model.h>
 
 #include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/bnb.h"
 
 typedef enum hri_torch_attention { HRI_TORCH_SDPA = 0, HRI_TORCH_EAGER } hri_torch_attention;
+/* Linear modules of layers as bitsandbytes has them; DOUBLE: bnb_4bit_use_double_quant. */
+typedef enum hri_torch_quantized { HRI_TORCH_WHOLE = 0, HRI_TORCH_NF4, HRI_TORCH_NF4_DOUBLE } hri_torch_quantized;
 
 typedef struct hri_module_linear {
+  uint64_t out, in;
   hri_ten *weight, *bias;
-  hri_ten *a, *b; /* of an adapter (PEFT); NULL: none */
-  bool conv1d;    /* [in, out], as gpt2 has them */
+  hri_torch_4bit *packed; /* in 4 bits, and `weight` its codes; NULL: it is not */
+  hri_ten *a, *b;         /* of an adapter (PEFT); NULL: none */
+  bool conv1d;            /* [in, out], as gpt2 has them */
 } hri_module_linear;
 
 typedef struct hri_module_layer {
@@ -24,6 +29,9 @@ typedef struct hri_module {
   const hr_model *model;
   hri_ten *embed, *positions, *head, *norm[2]; /* head NULL: tied */
   hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
+  hri_torch_quantized quantized;
+  hri_torch_4bit *packed; /* of all layers */
+  uint32_t packed_count;
   hri_module_layer *layers;
   hri_ten **parameters; /* all, in the order of model.parameters(), borrowed */
   uint32_t parameter_count;
@@ -33,15 +41,21 @@ typedef struct hri_module {
   bool checkpoint, reentrant;
 } hri_module;
 
-/* Makes the parameters on the device, in the order of model.to(device). Of a model with adapters only those train, and are
- * fp32 (PEFT's autocast_adapter_dtype); they come behind the others. False: memory. */
+/* Makes the parameters on the device (load.c), in the order of model.to(device), or of from_pretrained where `quantized` is set. Of a
+ * model with adapters only those train, and are fp32 (PEFT's autocast_adapter_dtype); they come behind the others. False: memory. */
 bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type);
+void hri_module_deinit(hri_module *module); /* the lists; tensors live as long as the process */
+
+void hri_module_kinds_of_layers(const hr_model *model, bool *some, bool *all); /* that slide */
+/* How many rotary embeddings there are: one, or one for each kind of layer that occurs. */
+int hri_module_rotary_kinds(const hr_model *model);
 
 typedef struct hri_module_output {
   hri_ten *loss, *logits; /* new references */
 } hri_module_output;
 typedef struct hri_module_batch {
   hri_ten *ids, *mask, *labels; /* [rows, tokens]; mask NULL: none is given */
+  hri_ten *items;               /* num_items_in_batch: the loss is a sum divided by it; NULL: a mean */
   bool padded;                  /* the mask has zeros */
 } hri_module_batch;
 /* model(input_ids=ids, attention_mask=mask, labels=labels) */

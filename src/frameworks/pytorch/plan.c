@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/replay.h"
+#include "frameworks/pytorch/settings.h"
 
 /* What the rules were recorded from (tests/memory/README.md). */
 static const char versions[] = "PyTorch 2.14, transformers 5";
@@ -21,12 +22,13 @@ struct hr_pytorch {
   hri_aten_device device;
   hr_model model; /* the job's: the run refers to it */
   hri_torch_job job;
+  hri_torch_settings settings;
   hr_alloc_config config;
   hri_torch_replay replay;
   HRI_ARRAY(hr_pytorch_live) live;
 };
 
-_Static_assert((int)HR_PYTORCH_ZERO_GRAD == (int)HRI_TORCH_ZERO_GRAD, "phases in one order");
+_Static_assert((int)HR_PYTORCH_EVALUATE == (int)HRI_TORCH_EVALUATE, "phases in one order");
 
 const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
   static const char *const names[] = {"trainer", "plain"};
@@ -34,7 +36,8 @@ const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
 }
 
 const char *hr_pytorch_phase_name(hr_pytorch_phase phase) {
-  static const char *const names[] = {"load", "forward", "loss", "backward", "clip", "optimizer", "zero_grad"};
+  static const char *const names[] = {"load", "forward",   "loss",      "backward",
+                                      "clip", "optimizer", "zero_grad", "evaluate"};
   return (unsigned)phase < HR_PYTORCH_PHASES ? names[phase] : "unknown";
 }
 
@@ -65,8 +68,39 @@ static bool family_has_rules(const hr_model *m) {
   return m->activation == (gelu ? HR_ACTIVATION_GELU_TANH : HR_ACTIVATION_SILU);
 }
 
-static hr_status refuse(const hr_job *job, hr_error *error) {
+/* Kept as bitsandbytes' four bits; fp4 has nf4's sizes. */
+static hri_torch_quantized quantized_as(hr_quantize quantize) {
+  if (quantize == HR_QUANTIZE_NF4 || quantize == HR_QUANTIZE_FP4) return HRI_TORCH_NF4;
+  return quantize == HR_QUANTIZE_NF4_DQ || quantize == HR_QUANTIZE_FP4_DQ ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_WHOLE;
+}
+
+/* Recorded of QLoRA are families of plain Linear modules, with 16-bit products. */
+static const char *refuse_quantized(const hr_job *job) {
+  hr_family family = job->model.family;
+  hr_quantize files = job->model.quantization;
+  if (job->quantize == HR_QUANTIZE_NONE && files == HR_QUANTIZE_NONE) return NULL;
+  if (quantized_as(job->quantize) == HRI_TORCH_WHOLE || (files != HR_QUANTIZE_NONE && files != job->quantize))
+    return "no rules for these quantized weights; there are for --quantize nf4, fp4, and either with +dq";
+  if (family == HR_FAMILY_GPT2 || family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3)
+    return "no rules for quantized weights of this family; there are for llama, mistral, qwen2, qwen3 and phi3";
+  if (job->precision == HR_PRECISION_FP32 || job->precision == HR_PRECISION_TF32)
+    return "rules for quantized weights with products in 16 bits alone (--precision bf16, fp16 or bf16-pure)";
+  return NULL;
+}
+
+static const char *refuse_device(const hr_job *job) {
+  bool bf16 = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_BF16_PURE;
+  if (job->device.compute_capability == 0) return "rules for GPUs of NVIDIA's alone";
+  if (job->device.compute_capability < 70) return "no rules for compute capability below 7.0";
+  if (job->device.compute_capability < 80 && bf16)
+    return "no rules for bf16 on compute capability below 8.0, which has no such products; --precision fp16";
+  return NULL;
+}
+
+static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
   const char *what = NULL;
+  bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_SGD ||
+               job->optimizer == HR_OPTIMIZER_MOMENTUM || job->optimizer == HR_OPTIMIZER_ADAMW8BIT;
   if (!family_has_rules(&job->model))
     return hri_fail(
         error, HR_ERROR_UNSUPPORTED,
@@ -76,16 +110,24 @@ static hr_status refuse(const hr_job *job, hr_error *error) {
   if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
   else if (other_adapters(&job->model.lora))
     what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";
-  else if (job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE)
-    what = "no rules for quantized weights";
   else if (job->freeze || job->train_only) what = "no rules for frozen tensors (--freeze, --train-only)";
-  else if (job->optimizer != HR_OPTIMIZER_ADAMW && job->optimizer != HR_OPTIMIZER_SGD &&
-           job->optimizer != HR_OPTIMIZER_MOMENTUM && job->optimizer != HR_OPTIMIZER_ADAMW8BIT)
+  else if (!known && settings->optim == HRI_OPTIM_OF_JOB)
     what = "no rules for this --optimizer; there are for adamw, adamw8bit, sgd and momentum";
-  else if (job->device.compute_capability == 0) what = "rules for GPUs of NVIDIA's alone";
-  else if (job->device.compute_capability < 80) what = "no rules for compute capability below 8.0";
+  else what = refuse_device(job);
+  if (!what) what = refuse_quantized(job);
   if (!what) return HR_OK;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
+}
+
+static void set_quantized(hr_pytorch *p, const hr_job *job) {
+  static const char *const words[][2] = {{"nf4", "nf4 with double quantization"},
+                                         {"fp4", "fp4 with double quantization"}};
+  bool fp4 = job->quantize == HR_QUANTIZE_FP4 || job->quantize == HR_QUANTIZE_FP4_DQ;
+  p->job.quantized = quantized_as(job->quantize);
+  if (p->job.quantized == HRI_TORCH_WHOLE) return;
+  p->job.weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
+  add(p->info.settings, "base in %s by bitsandbytes, products in %s, prepare_model_for_kbit_training, ",
+      words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE], p->job.weights == HRI_F16 ? "fp16" : "bf16");
 }
 
 static void set_precision(hr_pytorch *p, const hr_job *job) {
@@ -95,7 +137,8 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
   if (half && job->model.lora.rank) { /* the base is loaded in 16 bits where it is frozen */
     out->weights = out->autocast = job->precision == HR_PRECISION_BF16 ? HRI_BF16 : HRI_F16;
     out->scaler = job->precision == HR_PRECISION_FP16;
-    add(text, "%s base under autocast", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
+    if (p->job.quantized) add(text, "autocast to %s", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
+    else add(text, "%s base under autocast", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
     return;
   }
   switch (job->precision) {
@@ -110,6 +153,10 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
     break;
   case HR_PRECISION_BF16_PURE:
     out->weights = HRI_BF16;
+    if (job->model.lora.rank) {
+      add(text, "no autocast, adapters and their states in fp32");
+      break;
+    }
     add(text, "bf16 weights and optimizer states");
     if (job->moments != HR_MOMENTS_BF16) unlike(&p->info, "optimizer states have the weights' type in PyTorch");
     break;
@@ -117,25 +164,51 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
   }
 }
 
+/* By the job's name of it, or the framework's. */
+static hri_torch_optim optim_of(const hr_job *job, const hri_torch_settings *settings, hr_pytorch_stack stack) {
+  if (settings->optim != HRI_OPTIM_OF_JOB) return settings->optim;
+  if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == HR_OPTIMIZER_MOMENTUM) return HRI_OPTIM_SGD;
+  if (job->optimizer == HR_OPTIMIZER_ADAMW8BIT) return HRI_OPTIM_ADAMW_BNB_8BIT;
+  return stack == HR_PYTORCH_TRAINER ? HRI_OPTIM_ADAMW_TORCH_FUSED : HRI_OPTIM_ADAMW_TORCH;
+}
+
 static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
-  if (job->optimizer == HR_OPTIMIZER_SGD) p->job.optimizer = HRI_TORCH_SGD, add(p->info.settings, ", SGD");
-  else if (job->optimizer == HR_OPTIMIZER_MOMENTUM)
-    p->job.optimizer = HRI_TORCH_SGD_MOMENTUM, add(p->info.settings, ", SGD with momentum");
-  else if (job->optimizer == HR_OPTIMIZER_ADAMW8BIT) {
-    p->job.optimizer = HRI_TORCH_ADAMW_8BIT;
-    p->job.wide_embeddings = stack == HR_PYTORCH_TRAINER;
-    add(p->info.settings, ", AdamW 8-bit by bitsandbytes");
-  } else if (stack == HR_PYTORCH_TRAINER)
-    p->job.optimizer = HRI_TORCH_ADAMW_FUSED, add(p->info.settings, ", AdamW fused");
-  else p->job.optimizer = HRI_TORCH_ADAMW, add(p->info.settings, ", AdamW foreach");
+  static const char *const texts[HRI_OPTIMS] =
+      {"", "AdamW foreach", "AdamW fused", "AdamW 8-bit by bitsandbytes", "paged AdamW 8-bit by bitsandbytes", "SGD"};
+  hri_torch_optim optim = optim_of(job, &p->settings, stack);
+  bool momentum = optim == HRI_OPTIM_SGD && job->optimizer == HR_OPTIMIZER_MOMENTUM;
+  switch (optim) {
+  case HRI_OPTIM_SGD: p->job.optimizer = momentum ? HRI_TORCH_SGD_MOMENTUM : HRI_TORCH_SGD; break;
+  case HRI_OPTIM_ADAMW_TORCH_FUSED: p->job.optimizer = HRI_TORCH_ADAMW_FUSED; break;
+  case HRI_OPTIM_ADAMW_BNB_8BIT:
+  case HRI_OPTIM_PAGED_ADAMW_8BIT: p->job.optimizer = HRI_TORCH_ADAMW_8BIT; break;
+  default: p->job.optimizer = HRI_TORCH_ADAMW;
+  }
+  p->job.paged = optim == HRI_OPTIM_PAGED_ADAMW_8BIT;
+  p->job.wide_embeddings = p->job.optimizer == HRI_TORCH_ADAMW_8BIT && stack == HR_PYTORCH_TRAINER;
+  add(p->info.settings, ", %s%s", texts[optim], momentum ? " with momentum" : "");
+  if (p->job.paged) unlike(&p->info, "paged states are host memory as far as the device's figures go");
   if (job->update == HR_UPDATE_IN_BACKWARD) unlike(&p->info, "updates are behind the backward");
 }
 
 static void set_recompute(hr_pytorch *p, const hr_job *job) {
   if (job->recompute.kind == HR_RECOMPUTE_NONE) return;
   p->job.checkpoint = true;
-  add(p->info.settings, ", gradient checkpointing");
+  p->job.reentrant = p->settings.reentrant;
+  add(p->info.settings, ", gradient checkpointing%s", p->job.reentrant ? " with use_reentrant" : "");
   if (job->recompute.kind != HR_RECOMPUTE_BLOCK) unlike(&p->info, "gradient checkpointing is of every block");
+}
+
+static void set_evaluation(hr_pytorch *p) {
+  enum { USUAL = 8 }; /* TrainingArguments.per_device_eval_batch_size */
+  const hri_torch_settings *s = &p->settings;
+  hri_torch_evaluation *e = &p->job.evaluation;
+  if (s->eval_batches == 0) return;
+  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics, s->eval_to_host};
+  add(p->info.settings, ", evaluation of %u batches of %u%s", e->batches, (unsigned)e->rows,
+      e->metrics ? " with compute_metrics" : "");
+  if (e->to_host) add(p->info.settings, ", eval_accumulation_steps=%u", e->to_host);
+  if (!e->metrics && !e->to_host && e->batches > 3) e->batches = 3; /* the third asks for what all others ask for */
 }
 
 static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
@@ -149,11 +222,13 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->job.dropout = job->dropout > 0 ? job->dropout : job->model.dropout; /* the config's holds there */
   p->job.mask = true;
   p->job.padded = job->packing == HR_PACKING_OFF;
+  p->job.trainer = stack == HR_PYTORCH_TRAINER;
   p->job.keeps_outputs = stack == HR_PYTORCH_PLAIN;
   p->job.capability = job->device.compute_capability;
   p->job.attention = job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0
                          ? HRI_TORCH_EAGER /* transformers has soft-capped scores there alone */
                          : HRI_TORCH_SDPA;
+  set_quantized(p, job);
   set_precision(p, job);
   set_optimizer(p, job, stack);
   set_recompute(p, job);
@@ -161,6 +236,7 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
       p->job.padded ? " with a padding mask" : "");
   if (p->model.lora.rank) add(p->info.settings, ", adapters of rank %u by PEFT in fp32", p->model.lora.rank);
   if (p->job.dropout > 0) add(p->info.settings, ", dropout %g", p->job.dropout);
+  set_evaluation(p);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length) unlike(&p->info, "the loss is not chunked");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
 }
@@ -251,15 +327,21 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
 hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
                             hr_error *error) {
   hr_pytorch_options usual;
+  hri_torch_settings settings;
   hr_pytorch *p;
   hr_status status = HR_OK;
   *pytorch = NULL;
   hr_pytorch_options_init(&usual);
   if (!options) options = &usual;
-  HRI_TRY(refuse(job, error));
+  HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
+  if (settings.eval_batches && options->stack != HR_PYTORCH_TRAINER)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
+  HRI_TRY(refuse(job, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
   p->info.versions = versions;
+  p->settings = settings;
   hri_torch_init(&p->torch);
   p->config = hr_alloc_config_default();
   HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));

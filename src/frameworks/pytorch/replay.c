@@ -30,8 +30,8 @@ static void end(run *r) {
   hri_free(r->addresses);
 }
 
-static const char *const phase_names[HRI_TORCH_PHASES] = {"load", "forward",   "loss",     "backward",
-                                                          "clip", "optimizer", "zero_grad"};
+static const char *const phase_names[HRI_TORCH_PHASES] = {"load", "forward",   "loss",      "backward",
+                                                          "clip", "optimizer", "zero_grad", "evaluate"};
 
 static hr_status label(run *r, const hri_torch_request *request, uint32_t step, hr_error *error) {
   const hri_torch_label *l = &r->torch->labels.items[request->label];
@@ -47,6 +47,7 @@ static hr_status label(run *r, const hri_torch_request *request, uint32_t step, 
 
 static hr_status one(run *r, const hri_torch_request *request, uint32_t step, hr_error *error) {
   uint64_t *address = &r->addresses[request->storage];
+  if (request->storage == 0) return hr_alloc_empty_cache(r->alloc, error);
   if (request->bytes == 0) return hr_alloc_free(r->alloc, *address, error);
   if (r->labelled) HRI_TRY(label(r, request, step, error));
   return hr_alloc_malloc(r->alloc, request->bytes, 0, address, error);

@@ -1,0 +1,270 @@
+/* How parameters come to the device (module.h): model.to("cuda"), or from_pretrained with bitsandbytes' 4 bits and peft's preparation.
+ * The order decides where they lie, and what is alive beside them while the model loads. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "frameworks/pytorch/module.h"
+
+/* A tensor of the checkpoint, by its name: module (of a layer; -1: of none), and weight or bias. */
+typedef struct piece {
+  const char *module;
+  int32_t layer;
+  bool bias;
+  hri_ten *tensor;
+  hri_torch_4bit *packed; /* NULL: it stays as it is */
+} piece;
+
+typedef struct maker {
+  hri_torch *torch;
+  hri_module *module;
+  hri_ten_type type;
+  uint32_t capacity;
+  piece *pieces; /* beside module->parameters */
+  bool biases;   /* what is made is one */
+} maker;
+
+static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight) {
+  hri_module *module = m->module;
+  piece made = {m->torch->label.module, m->torch->label.layer, m->biases, tensor, weight};
+  if (module->parameter_count == m->capacity) return m->torch->failed = true, tensor;
+  m->pieces[module->parameter_count] = made;
+  module->parameters[module->parameter_count++] = tensor;
+  return tensor;
+}
+
+static hri_ten *parameter(maker *m, uint32_t rank, uint64_t a, uint64_t b) {
+  bool trains = m->module->model->lora.rank == 0;
+  return listed(m, hri_ten_parameter(m->torch, m->type, hri_ten_shape_of(rank, a, b, 0, 0), trains), NULL);
+}
+
+static hri_ten *bias(maker *m, uint64_t width) {
+  hri_ten *made;
+  m->biases = true;
+  made = parameter(m, 1, width, 0);
+  m->biases = false;
+  return made;
+}
+
+/* Linear4bit in place of Linear (replace_with_bnb_linear). */
+static hri_ten *packed(maker *m, hri_module_linear *linear) {
+  hri_torch_4bit *weight = &m->module->packed[m->module->packed_count++];
+  *weight = (hri_torch_4bit){.out = linear->out, .in = linear->in, .compute = m->type};
+  weight->nested = m->module->quantized == HRI_TORCH_NF4_DOUBLE;
+  linear->packed = weight;
+  return listed(m, hri_bnb_parameter(m->torch, weight), weight);
+}
+
+static hri_module_linear linear(maker *m, const char *name, uint64_t out, uint64_t in, bool with_bias) {
+  hri_module_linear made = {.out = out, .in = in};
+  hri_torch_at(m->torch, name, -2);
+  made.conv1d = m->module->model->family == HR_FAMILY_GPT2;
+  if (m->module->quantized) made.weight = packed(m, &made);
+  else made.weight = made.conv1d ? parameter(m, 2, in, out) : parameter(m, 2, out, in);
+  if (with_bias) made.bias = bias(m, out);
+  return made;
+}
+
+static void norm(maker *m, const char *name, hri_ten *made[2], uint64_t width) {
+  hri_torch_at(m->torch, name, -2);
+  made[0] = parameter(m, 1, width, 0);
+  if (m->module->model->norm == HR_NORM_LAYER) made[1] = parameter(m, 1, width, 0);
+}
+
+static void gpt2_layer(maker *m, hri_module_layer *l) {
+  const hr_model *d = m->module->model;
+  uint64_t h = d->hidden_size;
+  norm(m, "ln_1", l->norms[0], h);
+  l->q = linear(m, "attn.c_attn", 3 * h, h, true);
+  l->o = linear(m, "attn.c_proj", h, h, true);
+  norm(m, "ln_2", l->norms[1], h);
+  l->gate = linear(m, "mlp.c_fc", d->mlp_size, h, true);
+  l->down = linear(m, "mlp.c_proj", h, d->mlp_size, true);
+}
+
+static void llama_layer(maker *m, hri_module_layer *l) {
+  const hr_model *d = m->module->model;
+  uint64_t h = d->hidden_size, q = (uint64_t)d->head_count * d->head_size,
+           kv = (uint64_t)d->kv_head_count * d->head_size;
+  if (d->family == HR_FAMILY_PHI3) {
+    l->o = linear(m, "self_attn.o_proj", h, q, false);
+    l->q = linear(m, "self_attn.qkv_proj", q + 2 * kv, h, false);
+    l->gate = linear(m, "mlp.gate_up_proj", 2 * (uint64_t)d->mlp_size, h, false);
+    l->down = linear(m, "mlp.down_proj", h, d->mlp_size, false);
+  } else {
+    l->q = linear(m, "self_attn.q_proj", q, h, d->qkv_bias);
+    l->k = linear(m, "self_attn.k_proj", kv, h, d->qkv_bias);
+    l->v = linear(m, "self_attn.v_proj", kv, h, d->qkv_bias);
+    l->o = linear(m, "self_attn.o_proj", h, q, d->attention_output_bias);
+    if (d->qk_norm)
+      for (int k = 0; k < 2; k++)
+        hri_torch_at(m->torch, k ? "self_attn.k_norm" : "self_attn.q_norm", -2),
+            l->qk_norms[k] = parameter(m, 1, d->head_size, 0);
+    l->gate = linear(m, "mlp.gate_proj", d->mlp_size, h, d->mlp_bias);
+    l->up = linear(m, "mlp.up_proj", d->mlp_size, h, d->mlp_bias);
+    l->down = linear(m, "mlp.down_proj", h, d->mlp_size, d->mlp_bias);
+  }
+  norm(m, "input_layernorm", l->norms[0], h);
+  norm(m, "post_attention_layernorm", l->norms[1], h);
+  if (!d->post_norms) return;
+  norm(m, "pre_feedforward_layernorm", l->norms[2], h);
+  norm(m, "post_feedforward_layernorm", l->norms[3], h);
+}
+
+void hri_module_kinds_of_layers(const hr_model *model, bool *some, bool *all) {
+  *some = false;
+  *all = true;
+  for (uint32_t i = 0; i < model->layer_count; i++)
+    *some = *some || model->sliding[i], *all = *all && model->sliding[i];
+}
+
+int hri_module_rotary_kinds(const hr_model *model) {
+  bool some, all;
+  hri_module_kinds_of_layers(model, &some, &all);
+  if (model->learned_positions) return 0;
+  return model->has_local_rope && some && !all ? 2 : 1;
+}
+
+/* get_peft_model: A [rank, in] and B [out, rank] beside each target, in the order of modules. */
+static void adapt(maker *m, hri_module_linear *linear, uint32_t layer, hr_module module) {
+  const hr_lora *lora = &m->module->model->lora;
+  uint8_t kind = lora->kinds[layer][module];
+  uint64_t rank = kind ? lora->own[kind - 1].rank : lora->rank;
+  if (!(lora->modules[layer] & (1u << module))) return;
+  hri_torch_at(m->torch, "lora", (int32_t)layer);
+  linear->a = parameter(m, 2, rank, linear->in);
+  linear->b = parameter(m, 2, linear->out, rank);
+  linear->a->requires_grad = linear->b->requires_grad = true;
+}
+
+/* Adapters come in the type of the weights; cast_adapter_dtype then makes them fp32. */
+static void add_adapters(maker *m) {
+  uint32_t before = m->module->parameter_count;
+  for (uint32_t i = 0; i < m->module->model->layer_count; i++) {
+    hri_module_layer *l = &m->module->layers[i];
+    hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (all[k]->weight) adapt(m, all[k], i, (hr_module)k);
+  }
+  for (uint32_t i = before; i < m->module->parameter_count; i++)
+    hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
+}
+
+static void add_layers(maker *m) {
+  for (uint32_t i = 0; i < m->module->model->layer_count; i++) {
+    hri_torch_at(m->torch, NULL, (int32_t)i);
+    if (m->module->model->family == HR_FAMILY_GPT2) gpt2_layer(m, &m->module->layers[i]);
+    else llama_layer(m, &m->module->layers[i]);
+  }
+  hri_torch_at(m->torch, NULL, -1);
+  norm(m, "norm", m->module->norm, m->module->model->hidden_size);
+}
+
+/* inv_freq and original_inv_freq of each rotary embedding, the scale of embeddings. */
+static void add_buffers(maker *m) {
+  const hr_model *model = m->module->model;
+  for (int k = 0; k < 2 * hri_module_rotary_kinds(model); k++) {
+    hri_torch_at(m->torch, "rotary_emb", -1);
+    m->module->frequencies[k] =
+        hri_ten_make(m->torch, "buffer", HRI_F32, hri_ten_shape_of(1, model->rotary_size / 2, 0, 0, 0));
+  }
+  if (model->embedding_scale == 1) return;
+  hri_torch_at(m->torch, "embed_tokens", -1);
+  m->module->scale = hri_ten_make(m->torch, "buffer", m->type, hri_ten_shape_of(1, 1, 0, 0, 0));
+}
+
+static void add_all(maker *m) {
+  const hr_model *model = m->module->model;
+  hri_torch_at(m->torch, "embed_tokens", -1);
+  m->module->embed = parameter(m, 2, model->vocabulary_size, model->hidden_size);
+  if (model->learned_positions) {
+    hri_torch_at(m->torch, "wpe", -1);
+    m->module->positions = parameter(m, 2, model->max_positions, model->hidden_size);
+  }
+  add_layers(m);
+  if (!m->module->quantized) add_buffers(m);
+  if (model->tied_embeddings) return;
+  hri_torch_at(m->torch, "lm_head", -1);
+  m->module->head = parameter(m, 2, model->vocabulary_size, model->hidden_size);
+}
+
+/* ---- from_pretrained, quantized ---- */
+
+/* Names sorted as transformers sorts them (dot_natural_key): "lm_head" before "model.embed_tokens", layers by number, "model.norm"
+ * last; in a layer by name, biases before weights. */
+static int section(const piece *p) {
+  if (p->layer >= 0) return 2;
+  if (strcmp(p->module, "lm_head") == 0) return 0;
+  return strcmp(p->module, "norm") == 0 ? 3 : 1;
+}
+
+static int by_name(const void *a, const void *b) {
+  const piece *x = a, *y = b;
+  int order = section(x) - section(y);
+  if (order == 0) order = x->layer - y->layer;
+  if (order == 0) order = strcmp(x->module, y->module);
+  return order ? order : (int)y->bias - (int)x->bias;
+}
+
+/* caching_allocator_warmup: a tensor as large as what is to come, dropped at once, so that one segment takes most of it. */
+static void warm_up(maker *m) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < m->module->parameter_count; i++) bytes += hri_ten_bytes(m->module->parameters[i]);
+  hri_torch_at(m->torch, "caching_allocator_warmup", -1);
+  hri_ten_drop(m->torch, hri_ten_make(m->torch, "empty", HRI_U8, hri_ten_shape_of(1, bytes, 0, 0, 0)));
+}
+
+static void load_pieces(maker *m) {
+  bool first = true;
+  qsort(m->pieces, m->module->parameter_count, sizeof *m->pieces, by_name);
+  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
+    const piece *p = &m->pieces[i];
+    hri_torch_at(m->torch, p->module, p->layer);
+    if (!p->packed) {
+      hri_ten_materialize(m->torch, "_to_copy", p->tensor);
+      continue;
+    }
+    hri_bnb_quantize(m->torch, p->packed, first);
+    first = false;
+  }
+}
+
+/* prepare_model_for_kbit_training: what is not in 4 bits becomes fp32, embeddings and head too, and the cache is emptied. */
+static void prepare(maker *m) {
+  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
+    hri_ten *tensor = m->module->parameters[i];
+    if (tensor->type != HRI_U8) hri_ten_retype(m->torch, tensor, HRI_F32);
+  }
+  hri_torch_empty_cache(m->torch);
+}
+
+static void load_quantized(maker *m) {
+  m->torch->meta = true;
+  add_all(m);
+  m->torch->meta = false;
+  warm_up(m);
+  load_pieces(m);
+  add_buffers(m);
+  hri_torch_at(m->torch, "prepare_model_for_kbit_training", -1);
+  prepare(m);
+}
+
+bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type) {
+  maker m = {.torch = torch, .module = module, .type = type, .capacity = 40 * model->layer_count + 8};
+  module->model = model;
+  module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
+  module->layers = hri_alloc_zero(model->layer_count, sizeof *module->layers);
+  module->packed = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->packed);
+  m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
+  if (!module->parameters || !module->layers || !module->packed || !m.pieces) torch->failed = true;
+  else if (module->quantized) load_quantized(&m);
+  else add_all(&m);
+  if (!torch->failed && model->lora.rank) add_adapters(&m);
+  hri_free(m.pieces);
+  return !torch->failed;
+}
+
+void hri_module_deinit(hri_module *module) {
+  hri_free(module->parameters);
+  hri_free(module->layers);
+  hri_free(module->packed);
+}

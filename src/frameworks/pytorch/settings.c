@@ -1,0 +1,104 @@
+/* Settings of the framework (settings.h): one table of keys; a value is a word of a list, or a number. */
+#include "frameworks/pytorch/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+static const char *const optims[HRI_OPTIMS] =
+    {"", "adamw_torch", "adamw_torch_fused", "adamw_bnb_8bit", "paged_adamw_8bit", "sgd"};
+static const char *const truths[] = {"false", "true"};
+
+const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; }
+
+typedef enum key { OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST, KEYS } key;
+static const char *const keys[KEYS] = {"optim",           "use_reentrant",
+                                       "eval_batches",    "per_device_eval_batch_size",
+                                       "compute_metrics", "eval_accumulation_steps"};
+enum { MOST = 4096 }; /* batches and rows: each batch is run */
+
+typedef struct words {
+  const char *const *list; /* "" is none; NULL: a number from 1 to MOST */
+  uint32_t count;
+} words;
+static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS}, [REENTRANT] = {truths, 2}, [METRICS] = {truths, 2}};
+
+static void store(hri_torch_settings *out, key k, uint32_t value) {
+  uint32_t *const numbers[KEYS] =
+      {[EVAL_BATCHES] = &out->eval_batches, [EVAL_ROWS] = &out->eval_rows, [EVAL_TO_HOST] = &out->eval_to_host};
+  if (k == OPTIM) out->optim = (hri_torch_optim)value;
+  else if (k == REENTRANT) out->reentrant = value != 0;
+  else if (k == METRICS) out->metrics = value != 0;
+  else *numbers[k] = value;
+}
+
+/* Digits of a number in range; 0: it is none. */
+static uint32_t number(const char *text, size_t length) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < length; i++) {
+    if (text[i] < '0' || text[i] > '9' || value > MOST) return 0;
+    value = 10 * value + (uint32_t)(text[i] - '0');
+  }
+  return value <= MOST ? value : 0;
+}
+
+static uint32_t find(const words *w, const char *text, size_t length) {
+  for (uint32_t i = 0; i < w->count; i++)
+    if (length && strlen(w->list[i]) == length && memcmp(w->list[i], text, length) == 0) return i;
+  return w->count;
+}
+
+/* "a, b and c" of a list. */
+static hr_status refuse(const char *what, const words *w, const char *text, size_t length, hr_error *error) {
+  hri_text all = {0};
+  for (uint32_t i = 0; i < w->count; i++)
+    if (*w->list[i]) hri_text_add(&all, "%s%s", all.length ? ", " : "", w->list[i]);
+  hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: '%.*s' is no %s", (int)(length < 40 ? length : 40),
+           text, what);
+  hri_hint(error, HR_ERROR_USAGE, "one of %s", hri_text_get(&all));
+  hri_text_deinit(&all);
+  return HR_ERROR_USAGE;
+}
+
+static hr_status counted(key k, const char *text, size_t length, hri_torch_settings *out, hr_error *error) {
+  uint32_t value = number(text, length);
+  if (value == 0)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is a number from 1 to %d, not '%.*s'",
+                    keys[k], MOST, (int)(length < 40 ? length : 40), text);
+  store(out, k, value);
+  return HR_OK;
+}
+
+/* What says how evaluation goes wants one. */
+static hr_status check_evaluation(const hri_torch_settings *s, hr_error *error) {
+  if (s->eval_batches || (!s->eval_rows && !s->eval_to_host && !s->metrics)) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE,
+           "settings of --engine pytorch: eval_batches is missing, how many batches the evaluation data have");
+  return hri_hint(error, HR_ERROR_USAGE, "eval_batches=20,per_device_eval_batch_size=8");
+}
+
+static hr_status one(const char *text, size_t length, hri_torch_settings *out, hr_error *error) {
+  static const words names = {keys, KEYS};
+  const char *equals = memchr(text, '=', length);
+  size_t name = equals ? (size_t)(equals - text) : length, value = equals ? length - name - 1 : 0;
+  uint32_t k = find(&names, text, name), found;
+  if (k == KEYS) return refuse("setting", &names, text, name, error);
+  if (!values[k].list) return counted((key)k, equals ? equals + 1 : "", value, out, error);
+  found = equals ? find(&values[k], equals + 1, value) : values[k].count;
+  if (found == values[k].count) return refuse(keys[k], &values[k], equals ? equals + 1 : "", value, error);
+  store(out, (key)k, found);
+  return HR_OK;
+}
+
+hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {
+  memset(out, 0, sizeof *out);
+  while (text && *text) {
+    size_t length = strcspn(text, ",");
+    HRI_TRY(one(text, length, out, error));
+    text += length;
+    if (*text) text++;
+  }
+  return check_evaluation(out, error);
+}
