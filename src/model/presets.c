@@ -1,7 +1,7 @@
 /* Published models by name, small ones for the demo and the tests, and bare dimensions ("custom:layers=12,...").
  *
- * Sizes are those of the published config.json files; the parameter counts that they make are held against the
- * published counts in tests/unit/test_model.c. */
+ * Figures are those of the published config.json files; docs/models.md says where each comes from, and
+ * tests/unit/test_presets.c holds them to those files and to the numbers of parameters in the weights. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,9 +68,9 @@ static const preset presets[] = {
     {"qwen3-4b", NULL, QWEN3, 36, 2560, 32, 8, 128, 9728, 151936, 40960, true, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
     {"qwen3-8b", NULL, QWEN3, 36, 4096, 32, 8, 128, 12288, 151936, 40960, false, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
     {"phi-3-mini", "phi-3-mini-4k", PHI3, 32, 3072, 32, 32, 96, 8192, 32064, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 32000, 0, 2047, 0},
-    {"smollm3-3b", NULL, SMOLLM3, 36, 2048, 16, 4, 128, 11008, 128256, 65536, true, 1e-6, 5e6, 0.02, 0, 128000, 128001, 0, 0, 0},
+    {"smollm3-3b", NULL, SMOLLM3, 36, 2048, 16, 4, 128, 11008, 128256, 65536, true, 1e-6, 5e6, 0.02, 0, -1, 128001, 0, 0, 0},
     {"granite-3.1-2b", NULL, GRANITE, 40, 2048, 32, 8, 64, 8192, 49155, 131072, true, 1e-5, 5e6, 0.02, 0, 0, 0, 0, 0, 0},
-    {"granite-3.1-8b", NULL, GRANITE, 40, 4096, 32, 8, 128, 12800, 49155, 131072, true, 1e-5, 5e6, 0.02, 0, 0, 0, 0, 0, 0},
+    {"granite-3.1-8b", NULL, GRANITE, 40, 4096, 32, 8, 128, 12800, 49155, 131072, true, 1e-5, 1e7, 0.02, 0, 0, 0, 0, 0, 0},
     {"olmo-2-1b", NULL, OLMO2, 16, 2048, 16, 16, 128, 8192, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
     {"olmo-2-7b", NULL, OLMO2, 32, 4096, 32, 32, 128, 11008, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
     {"olmo-2-13b", NULL, OLMO2, 40, 5120, 40, 40, 128, 13824, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
