@@ -321,16 +321,39 @@ const char *hri_preset_of_hub(const char *name) {
   return NULL;
 }
 
+/* Letters and digits alone: "Llama-3.1" and "llama31" are one beginning. */
+static void squeeze(const char *name, char out[NAME_BYTES]) {
+  size_t used = 0;
+  for (; *name && used + 1 < NAME_BYTES; name++)
+    if (isalnum((unsigned char)*name)) out[used++] = (char)tolower((unsigned char)*name);
+  out[used] = 0;
+}
+
+/* Presets that begin so, ", " between them; their number. */
+static size_t beginning_so(const char *name, char *list, size_t bytes) {
+  char wanted[NAME_BYTES], known[NAME_BYTES];
+  size_t used = 0, count = 0;
+  squeeze(name, wanted);
+  for (size_t i = 0; wanted[0] && i < PRESET_COUNT && used < bytes; i++) {
+    squeeze(presets[i].name, known);
+    if (strncmp(known, wanted, strlen(wanted)) != 0) continue;
+    used += (size_t)snprintf(list + used, bytes - used, "%s%s", count++ ? ", " : "", presets[i].name);
+  }
+  return count;
+}
+
 static hr_status unknown(const char *name, hr_error *error) {
   const char *names[2 * PRESET_COUNT], *near = hri_preset_of_hub(name);
+  char list[400] = "";
   size_t count = 0;
   for (size_t i = 0; i < PRESET_COUNT; i++) {
     names[count++] = presets[i].name;
     if (presets[i].alias) names[count++] = presets[i].alias;
   }
-  if (!near) near = hri_nearest(name, names, count);
+  if (!near && beginning_so(name, list, sizeof list) < 2) near = hri_nearest(name, names, count);
   hri_fail(error, HR_ERROR_USAGE, "there is no model '%.100s': no such directory, file or preset", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
+  if (list[0]) return hri_hint(error, HR_ERROR_USAGE, "presets of that name are %s", list);
   return hri_hint(
       error, HR_ERROR_USAGE,
       "presets are gpt2-124m, llama-2-7b, llama-3-8b, qwen2.5-0.5b, gemma-3-1b, smollm2-135m, tiny-llama-bytes and others; "
