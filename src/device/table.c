@@ -261,7 +261,8 @@ static hr_status unknown_device(const char *name, const char *wanted, hr_error *
   near = hri_nearest(lower, names, ROW_COUNT + 1);
   if (laptop && near) {
     hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s': the table has no cards of laptops", name);
-    return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE, with the memory that yours has, such as 8GiB", near);
+    return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE, with the memory that yours has, such as 8GiB",
+                    near);
   }
   if (!near) near = hri_nearest(wanted, names, ROW_COUNT + 1);
   hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);

@@ -98,12 +98,12 @@ static hri_ten *without_reentry(hri_torch *torch, hri_region *region, void *cont
     return hri_ten_keep(input);
   }
   *frame = (held_frame){.frame = {&calls},
-                       .region = region,
-                       .context = context,
-                       .index = index,
-                       .input = hri_ten_keep(input),
-                       .holders = 1,
-                       .autocast = torch->autocast};
+                        .region = region,
+                        .context = context,
+                        .index = index,
+                        .input = hri_ten_keep(input),
+                        .holders = 1,
+                        .autocast = torch->autocast};
   for (int i = 0; i < HRI_FN_HELD; i++) frame->arguments[i] = hri_ten_keep(arguments[i]);
   torch->packing = &frame->frame;
   output = region(torch, input, context, index);

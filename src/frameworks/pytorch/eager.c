@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-
 /* ---- the process ---- */
 
 void hri_torch_init(hri_torch *torch) {
