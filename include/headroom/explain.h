@@ -231,6 +231,7 @@ typedef enum hr_technique {
   HR_TECHNIQUE_SGD,
   HR_TECHNIQUE_IN_BACKWARD, /* the optimizer's step inside the backward pass */
   HR_TECHNIQUE_FP16,        /* with a loss that is scaled */
+  HR_TECHNIQUE_ADAFACTOR,   /* second moments by row and column */
   HR_TECHNIQUE_COUNT
 } hr_technique;
 /* Returns what snprintf would. */

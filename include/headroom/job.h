@@ -156,7 +156,7 @@ typedef struct hr_job {
   uint64_t steps; /* optimizer steps; 0 = from epochs */
   double epochs;
   uint64_t seed;
-  bool shuffle;       /* false without HR_GIVEN_SHUFFLE: a run shuffles when all its data are rows (JSON, JSONL) */
+  bool shuffle;       /* false without HR_GIVEN_SHUFFLE (hr_job_set sets the bit): then rows of JSON are shuffled */
   hr_packing packing; /* OFF: rows have many lengths; a run also has programs for shorter rows (at most six lengths) */
   uint32_t threads;   /* the team; 0 = physical cores allowed */
   uint32_t rows_choice; /* hr_rows_choice: whose micro_batch it is */

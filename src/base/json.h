@@ -23,9 +23,9 @@ typedef struct hri_json {
 
 /* Parses a whole buffer, or a file of at most `limit` bytes, into a tree. Any kind of value may be the root. Refused
  * (INPUT, with line and column): what is not strict JSON, duplicate keys, nesting above HRI_JSON_DEPTH, integers
- * outside int64, doubles out of range, strings with U+0000. A byte order mark in front is passed over. `file` names the text in errors and must outlive the tree.
- * The first
- * call gives jansson our allocator, for the whole process. Use these, never json_load*: see json.c. */
+ * outside int64, doubles out of range, strings with U+0000. A byte order mark in front is passed over. `file` names the
+ * text in errors and must outlive the tree. The first call gives jansson our allocator, for the whole process. Use these,
+ * never json_load*: see json.c. */
 hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error);
 hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error);
 void hri_json_deinit(hri_json *root); /* releases the tree; a zeroed root is fine */

@@ -49,11 +49,12 @@ static offer offer_of(const hr_field *o, unsigned bit) {
   return files ? OFFER_FILES : OFFER_NOTHING;
 }
 
-/* What the arguments of a command are, by how its help says them. */
+/* What the arguments of a command are, by how its help says them. Presets have neither weights nor a tokenizer: they can
+ * be planned, and trained from the seed. */
 static offer operand_of(const cli_command *command) {
   if (command->bit & HR_FOR_HELP) return OFFER_TOPICS;
   if (command->bit & HR_FOR_DEVICES) return OFFER_DEVICES;
-  if (strncmp(command->operands, "MODEL ", 6) == 0) return OFFER_MODELS;
+  if (command->bit & (HR_FOR_PLAN | HR_FOR_TRAIN)) return OFFER_MODELS;
   return command->operands[0] == '[' ? OFFER_NOTHING : OFFER_FILES;
 }
 

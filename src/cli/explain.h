@@ -16,6 +16,7 @@ typedef struct explain_result {
   uint64_t planned_bytes;            /* what the job of --model needs as it is; 0 without --model */
   bool planned_fits;                 /* ... by the plan, that is: without what PyTorch keeps beyond it */
   char planned_for[160];             /* "gpt2-124m on rtx-4090, 23.65 GiB"; "" without --model */
+  char planned_precision[64];        /* "bf16 with fp32 masters (a GPU's default)" */
 } explain_result;
 
 /* --model: plans the job for the device of the message and puts what fits in front of the advice, in the words of the

@@ -114,6 +114,7 @@ void explain_write_json(const explain_result *result) {
   if (result->planned_for[0]) {
     json_write_open_flat(&json, "planned", '{');
     json_write_text(&json, "job", result->planned_for);
+    json_write_text(&json, "precision", result->planned_precision);
     json_write_count(&json, "need_bytes", result->planned_bytes);
     json_write_bool(&json, "fits", result->planned_fits);
     json_write_close(&json, '}');

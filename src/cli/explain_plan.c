@@ -79,8 +79,19 @@ static void add(phrase *p, hr_technique technique, uint64_t number) {
   p->used += (size_t)snprintf(p->text + p->used, sizeof p->text - p->used, "%s%s", p->used ? "; " : "", words);
 }
 
-/* False when there are no words for a change in frameworks' terms (levels between none and block; states in bf16;
- * adapters and quantization, which advice of their own names), or they do not fit into a line. */
+/* HR_TECHNIQUE_COUNT: frameworks have no common word for it. */
+static hr_technique optimizer_technique(hr_optimizer optimizer) {
+  switch ((int)optimizer) {
+  case HR_OPTIMIZER_SGD: return HR_TECHNIQUE_SGD;
+  case HR_OPTIMIZER_MOMENTUM: return HR_TECHNIQUE_MOMENTUM;
+  case HR_OPTIMIZER_ADAMW8BIT: return HR_TECHNIQUE_8BIT;
+  case HR_OPTIMIZER_ADAFACTOR: return HR_TECHNIQUE_ADAFACTOR;
+  default: return HR_TECHNIQUE_COUNT;
+  }
+}
+
+/* False when there are no words for a change in frameworks' terms (levels between none and block; states in bf16; some
+ * optimizers; adapters and quantization, which advice of their own names), or they do not fit into a line. */
 static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
   if (job->lora != base->lora || job->quantize != base->quantize || job->moments != base->moments) return false;
   if (job->recompute.kind != base->recompute.kind) {
@@ -100,12 +111,10 @@ static bool describe(const hr_job *base, const hr_job *job, phrase *p) {
         : job->precision == HR_PRECISION_FP16 ? HR_TECHNIQUE_FP16
                                               : HR_TECHNIQUE_BF16_PURE,
         0);
-  if (job->optimizer != base->optimizer)
-    add(p,
-        job->optimizer == HR_OPTIMIZER_SGD         ? HR_TECHNIQUE_SGD
-        : job->optimizer == HR_OPTIMIZER_ADAMW8BIT ? HR_TECHNIQUE_8BIT
-                                                   : HR_TECHNIQUE_MOMENTUM,
-        0);
+  if (job->optimizer != base->optimizer) {
+    if (optimizer_technique(job->optimizer) == HR_TECHNIQUE_COUNT) return false;
+    add(p, optimizer_technique(job->optimizer), 0);
+  }
   if (job->update != base->update) add(p, HR_TECHNIQUE_IN_BACKWARD, 0);
   return p->used > 0 && p->used < sizeof p->text;
 }
@@ -157,8 +166,6 @@ hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_resu
   if (status == HR_OK)
     status =
         config_set(config, option_at(config, &config->run.model_source), config->own.model, ORIGIN_FLAG, "", error);
-  if (config->job.precision == HR_PRECISION_AUTO)
-    config->job.precision = HR_PRECISION_FP32; /* what frameworks take when nothing is said */
   if (status == HR_OK) status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = hr_plan_create(&config->job, &plan, error);
   if (status == HR_OK) status = fix_list_make(&config->job, &list, error);
@@ -167,6 +174,7 @@ hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_resu
     result->planned_fits = hr_plan_get(plan)->fits;
     (void)snprintf(result->planned_for, sizeof result->planned_for, "%.60s on %.47s, %s", config->job.model.name,
                    config->job.device.name, SIZE_TEXT(config->job.budget_bytes));
+    (void)plan_precision_text(plan, result->planned_precision, sizeof result->planned_precision);
     add_fixes(plan, &list, failure);
   }
   fix_list_free(&list);

@@ -126,8 +126,11 @@ static void print_run(const hr_run_explanation *run) {
 }
 
 static void print_planned(const explain_result *result) {
-  (void)printf("\nthe job as given: %s needs %s by Headroom's plan\n", result->planned_for,
-               FIGURE_TEXT(result->planned_bytes));
+  char text[400];
+  (void)snprintf(text, sizeof text, "the job as given: %s, %s, needs %s by Headroom's plan", result->planned_for,
+                 result->planned_precision, FIGURE_TEXT(result->planned_bytes));
+  (void)printf("\n");
+  screen_wrap(stdout, 0, text);
   if (result->planned_fits)
     screen_wrap(
         stdout, 2,

@@ -26,6 +26,11 @@ static inline bool plan_chooses(const hr_job *job) {
 /* What a budget must hold: the reservation and what no program can own. */
 uint64_t plan_need(const hr_plan *plan);
 
+/* "bf16 with fp32 masters (a GPU's default)". Whether there are masters is the plan's to say: frozen and quantized weights
+ * have none. */
+enum { PRECISION_BYTES = 64 };
+char *plan_precision_text(const hr_plan *plan, char *text, size_t bytes);
+
 /* One line: "FITS  5.22 GiB of 24.00 GiB, 18.78 GiB to spare". */
 void plan_print_verdict(FILE *stream, const hr_plan *plan);
 /* Job, verdict, breakdown, bar, peak, phases, time: a screen of 80 x 24. */

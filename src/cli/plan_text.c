@@ -65,22 +65,22 @@ static void add_adapters(char *text, size_t bytes, const hr_plan *plan) {
   add(text, bytes, ",");
 }
 
-/* Whether there are masters is the plan's to say: frozen and quantized weights have none. */
-static void add_precision(char *text, size_t bytes, const hr_plan *plan) {
+char *plan_precision_text(const hr_plan *plan, char *text, size_t bytes) {
   const hr_job *job = hr_plan_job(plan);
-  add(text, bytes, " %s", hr_precision_name(job->precision));
+  text[0] = 0;
+  add(text, bytes, "%s", hr_precision_name(job->precision));
   for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
     if (strcmp(hr_role_name(role), "master_weight") == 0 && hr_plan_get(plan)->tiers[HR_TIER_DEVICE].max_by_role[role])
       add(text, bytes, " with fp32 masters");
   if (!job->device.has_team && !(job->given & HR_GIVEN_PRECISION) && job->precision == hr_precision_of(&job->device))
     add(text, bytes, " (a GPU's default)");
-  add(text, bytes, ",");
+  return text;
 }
 
 static void print_job(FILE *stream, const hr_plan *plan) {
   const hr_job *job = hr_plan_job(plan);
   static const char *const commands[] = {"train", "evaluate", "generate"};
-  char text[640] = "", recompute[256], team[160];
+  char text[640] = "", recompute[256], team[160], precision[PRECISION_BYTES];
   add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name,
       parameters_text(hr_plan_get(plan)->parameter_count, (char[TEXT_BYTES]){0}));
   add_adapters(text, sizeof text, plan);
@@ -101,7 +101,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
     if (job->loss_chunk >= (uint64_t)job->sequence_length * job->micro_batch) add(text, sizeof text, " whole loss,");
     else add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
   }
-  add_precision(text, sizeof text, plan);
+  add(text, sizeof text, " %s,", plan_precision_text(plan, precision, sizeof precision));
   add(text, sizeof text, " on %s", job->device.name);
   if (job->device.has_team) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
   if (job->device.has_team && job->device.usable_now) add(text, sizeof text, "%s", team_text(job, team, sizeof team));

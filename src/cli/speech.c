@@ -20,9 +20,10 @@ hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const hr_
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;
   if (!s->tokenizer) {
-    hri_fail(error, HR_ERROR_USAGE, "--chat: %s has no tokenizer, and so no chat template", model->name);
+    hri_fail(error, HR_ERROR_USAGE, "%s has no tokenizer, and so no chat template", model->name);
     return hri_hint(error, HR_ERROR_USAGE,
-                    "name a directory with tokenizer.json (--tokenizer DIR for a preset), or leave --chat away");
+                    "name a directory with tokenizer.json (--tokenizer DIR for a preset); without a template, "
+                    "headroom generate MODEL --prompt TEXT");
   }
   return hr_chat_open(data->chat_template ? data->chat_template : place, s->tokenizer, &s->chat, error);
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,8 +15,8 @@
 
 /* ---- --log-json ---- */
 
-/* What stands there is replaced by the first line, for a run may still be refused; if it goes on, its lines stay. A pipe that nobody reads is refused, not
- * waited for. */
+/* What stands there is replaced by the first line, for a run may still be refused; if it goes on, its lines stay. A pipe
+ * that nobody reads is refused, not waited for. */
 static hr_status open_log(cli_streams *s, bool goes_on, hr_error *error) {
   int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (goes_on ? O_APPEND : 0);
   if (strcmp(s->log, "-") == 0) {
@@ -26,6 +27,22 @@ static hr_status open_log(cli_streams *s, bool goes_on, hr_error *error) {
   if (s->log_fd < 0) return hri_fail_errno(error, errno, "open", s->log);
   (void)fcntl(s->log_fd, F_SETFL, flags & O_APPEND); /* writing may wait */
   return HR_OK;
+}
+
+/* Once only: tried again at a later line it would take that run's own lines away. Of a device or a pipe there is nothing
+ * to take. */
+static hr_status empty_log(cli_streams *s, hr_error *error) {
+  struct stat info;
+  if (!s->log_anew) return HR_OK;
+  s->log_anew = false;
+  if (fstat(s->log_fd, &info) != 0) return hri_fail_errno(error, errno, "read", s->log);
+  if (S_ISREG(info.st_mode) && ftruncate(s->log_fd, 0) != 0) return hri_fail_errno(error, errno, "empty", s->log);
+  return HR_OK;
+}
+
+static hr_status write_line(cli_streams *s, const char *text, hr_error *error) {
+  HRI_TRY(empty_log(s, error));
+  return hri_file_write_all(s->log_fd, s->log, text, strlen(text), error);
 }
 
 /* ---- --metrics-file ---- */
@@ -141,10 +158,7 @@ void streams_event(cli_streams *s, const hr_event *event, void (*warn)(void *con
   hr_error error = {0};
   if (event->kind == HR_EVENT_LOADED && s->board_in_run) open_board(s, warn, context);
   if ((event->kind != HR_EVENT_STEP && !evaluation) || !event->metrics) return;
-  if (s->log && event->text && s->log_anew) /* nothing to take away of a device or a pipe */
-    s->log_anew = ftruncate(s->log_fd, 0) != 0;
-  if (s->log && event->text &&
-      hri_file_write_all(s->log_fd, s->log, event->text, strlen(event->text), &error) != HR_OK) {
+  if (s->log && event->text && write_line(s, event->text, &error) != HR_OK) {
     s->log = NULL;
     leave("--log-json", &error, warn, context);
   }

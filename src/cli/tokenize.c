@@ -203,12 +203,21 @@ static hr_status check_options(const cli_config *config, hr_error *error) {
   return HR_OK;
 }
 
+/* A preset is sizes alone. */
+static hr_status open_tokenizer(const char *source, hr_tokenizer **tokenizer, hr_error *error) {
+  hr_model model;
+  hr_status status = hr_tokenizer_open(source, tokenizer, error);
+  if (status != HR_ERROR_IO || hr_model_preset(source, &model, &(hr_error){0}) != HR_OK) return status;
+  status = hri_fail(error, HR_ERROR_USAGE, "%s is a preset, which has no tokenizer", model.name);
+  return hri_hint(error, status, "name the model's directory, its tokenizer.json, or a GGUF file");
+}
+
 hr_status command_tokenize(cli_config *config, hr_error *error) {
   bool special = config->own.special;
   hr_tokenizer *tokenizer = NULL;
   document from = {0};
   hr_status status = check_options(config, error);
-  if (status == HR_OK) status = hr_tokenizer_open(config->operands[0], &tokenizer, error);
+  if (status == HR_OK) status = open_tokenizer(config->operands[0], &tokenizer, error);
   if (status == HR_OK) status = read_document(config->operand_count > 1 ? config->operands[1] : "-", &from, error);
   if (status == HR_OK)
     status = config->own.decode ? decode(config, tokenizer, &from, special, error)

@@ -233,16 +233,37 @@ static hr_status ambiguous_device(const char *name, const char *wanted, hr_error
   return hri_hint(error, HR_ERROR_USAGE, "--device %s, or another of them", rows[first].name);
 }
 
+/* A laptop's card has its desktop namesake's name and another memory; false: nothing in `lower` says that it is one. The
+ * word is cut off. */
+static bool cut_laptop(char *lower) {
+  static const char *const words[] = {"laptop", "mobile", "max-q"};
+  for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+    char *at = strstr(lower, words[k]);
+    if (!at) continue;
+    while (at > lower && at[-1] == '-') at--;
+    *at = 0;
+    return true;
+  }
+  return false;
+}
+
 static hr_status unknown_device(const char *name, const char *wanted, hr_error *error) {
   const char *names[ROW_COUNT + 1], *near;
   char lower[PLAIN_BYTES];
+  bool laptop;
   size_t i;
   for (i = 0; i < ROW_COUNT; i++) names[i] = rows[i].name;
   names[ROW_COUNT] = "cpu";
   for (i = 0; name[i] && i + 1 < PLAIN_BYTES; i++)
     lower[i] = (char)(name[i] == ' ' || name[i] == '_' ? '-' : tolower((unsigned char)name[i]));
   lower[i] = 0;
+  laptop = cut_laptop(lower);
   near = hri_nearest(lower, names, ROW_COUNT + 1);
+  if (laptop && near) {
+    hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s': the table has no cards of laptops", name);
+    return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE, with the memory that yours has, such as 8GiB",
+                    near);
+  }
   if (!near) near = hri_nearest(wanted, names, ROW_COUNT + 1);
   hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);

@@ -1,5 +1,6 @@
 /* Between a field's text, its value and the struct it lies in (headroom/field.h): the one parser, the one printer and
  * the one check of ranges, by the kind of the field. What the fields are is in fields.c. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -246,6 +247,57 @@ static hr_status read_size(const hr_field *f, hr_value *v, const char *text, con
                   f->second ? "90%, " : "");
 }
 
+/* What other trainers, papers and llama.cpp call a value of ours. Only those that the option has are offered. */
+static const char *ours_for(const hr_field *f, const char *text) {
+  static const struct {
+    const char *theirs, *ours;
+  } values[] = {
+      {"float", "fp32"},
+      {"float32", "fp32"},
+      {"no", "fp32"},
+      {"half", "fp16"},
+      {"float16", "fp16"},
+      {"16-mixed", "fp16"},
+      {"bfloat16", "bf16"},
+      {"bf16-mixed", "bf16"},
+      {"mixed", "bf16"},
+      {"bf16-true", "bf16-pure"},
+      {"pure-bf16", "bf16-pure"},
+      {"4bit", "nf4"},
+      {"4", "nf4"},
+      {"int4", "nf4"},
+      {"bnb-4bit", "nf4"},
+      {"8bit", "int8"},
+      {"8", "int8"},
+      {"bnb-8bit", "int8"},
+      {"llm-int8", "int8"},
+      {"adam", "adamw"},
+      {"adamw-torch", "adamw"},
+      {"adamw-torch-fused", "adamw"},
+      {"adamw-hf", "adamw"},
+      {"paged-adamw-32bit", "adamw"},
+      {"adamw-8bit", "adamw8bit"},
+      {"adamw-bnb-8bit", "adamw8bit"},
+      {"paged-adamw-8bit", "adamw8bit"},
+      {"lion-8bit", "lion8bit"},
+      {"sdpa", "flash"},
+      {"flash-attention-2", "flash"},
+      {"flash2", "flash"},
+      {"eager", "materialized"},
+      {"true", "on"},
+      {"false", "off"},
+  };
+  char plain[32];
+  size_t length = 0;
+  for (; text[length] && length + 1 < sizeof plain; length++)
+    plain[length] = (char)(text[length] == '_' ? '-' : tolower((unsigned char)text[length]));
+  plain[length] = 0;
+  for (size_t k = 0; k < sizeof values / sizeof *values; k++)
+    for (uint64_t i = 0; strcmp(plain, values[k].theirs) == 0 && f->words[i]; i++)
+      if (strcmp(f->words[i], values[k].ours) == 0) return f->words[i];
+  return NULL;
+}
+
 static hr_status read_choice(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
   char list[200] = "";
   size_t used = 0;
@@ -261,6 +313,7 @@ static hr_status read_choice(const hr_field *f, hr_value *v, const char *text, c
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", f->words[i]);
   }
   hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not one of: %s", where, text, list);
+  if (ours_for(f, text)) return hri_hint(error, HR_ERROR_USAGE, "--%s %s", f->name, ours_for(f, text));
   return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--%s %s", f->name, hri_near_end(&search))
                                : HR_ERROR_USAGE;
 }

@@ -386,11 +386,34 @@ static hr_status take(draft *d, key k, const char *value, hr_error *error) {
   }
 }
 
+/* "16" is a rank, "target=.." a slip, "rank=.." and "target_modules=.." PEFT's. */
+static hr_status not_understood(const char *word, hr_error *error) {
+  const char *equals = strchr(word, '='), *near;
+  char name[32];
+  hri_near search;
+  hr_status status = hri_fail(error, HR_ERROR_USAGE, "--lora: '%.60s' is not understood", word);
+  uint32_t rank;
+  if (whole(word, strlen(word), MOST_RANK, &rank)) return hri_hint(error, status, "--lora r=%u", rank);
+  if (equals && (size_t)(equals - word) < sizeof name) {
+    (void)snprintf(name, sizeof name, "%.*s", (int)(equals - word), word);
+    hri_near_begin(&search, name);
+    for (int k = 0; k < KEY_COUNT; k++)
+      if (keys[k]) hri_near_offer(&search, keys[k]);
+    near = strcmp(name, "rank") == 0             ? keys[KEY_RANK]
+           : strcmp(name, "target_modules") == 0 ? keys[KEY_TARGETS]
+                                                 : hri_near_end(&search);
+    if (near) return hri_hint(error, status, "did you mean %s%.40s?", near, equals);
+  }
+  return hri_hint(error, status,
+                  "words are r=N, alpha=X, targets=NAME,..., dropout=P, rslora, dora, init=kaiming|gaussian, "
+                  "layers=A-B,..., rank_pattern=NAME:N,..., alpha_pattern=NAME:X,..., bias=none|all|lora_only, "
+                  "modules_to_save=NAME,...");
+}
+
 /* One word between commas. */
 static hr_status take_word(draft *d, const char *word, hr_error *error) {
   const char *equals = strchr(word, '=');
   key k = equals ? key_of(word, (size_t)(equals - word)) : KEY_NONE;
-  hr_status status;
   if (strcmp(word, "rslora") == 0 || strcmp(word, "dora") == 0) {
     *(word[0] == 'd' ? &d->lora.dora : &d->lora.rslora) = true;
     d->list = KEY_NONE;
@@ -403,11 +426,7 @@ static hr_status take_word(draft *d, const char *word, hr_error *error) {
     return take(d, k, equals + 1, error);
   }
   if (is_list(d->list) && (!equals || is_expression(word))) return take(d, d->list, word, error);
-  status = hri_fail(error, HR_ERROR_USAGE, "--lora: '%.60s' is not understood", word);
-  return hri_hint(error, status,
-                  "words are r=N, alpha=X, targets=NAME,..., dropout=P, rslora, dora, init=kaiming|gaussian, "
-                  "layers=A-B,..., rank_pattern=NAME:N,..., alpha_pattern=NAME:X,..., bias=none|all|lora_only, "
-                  "modules_to_save=NAME,...");
+  return not_understood(word, error);
 }
 
 /* Up to the next comma that stands in no bracket. */

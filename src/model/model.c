@@ -437,7 +437,10 @@ hr_status hr_model_open(const char *source, hr_model *model, hr_error *error) {
     if (holds(source, HRI_ADAPTER_CONFIG) == 1) return open_adapted(source, model, error);
   } else if (hri_path_exists(source)) {
     if (has_ending(source, ".gguf") || hri_gguf_is(source)) return hri_gguf_model_open(source, model, error);
-    return read_config(source, model, error);
+    status = read_config(source, model, error);
+    if (status != HR_ERROR_INPUT || has_ending(source, ".json")) return status;
+    return hri_hint(error, status,
+                    "a model is a directory, a config.json, a GGUF file or a preset; data stands behind --data");
   }
   return explain_path(source, hr_model_preset(source, model, error), error);
 }

@@ -1,7 +1,7 @@
 /* Published models by name, small ones for the demo and the tests, and bare dimensions ("custom:layers=12,...").
  *
- * Sizes are those of the published config.json files; the parameter counts that they make are held against the
- * published counts in tests/unit/test_model.c. */
+ * Figures are those of the published config.json files; docs/models.md says where each comes from, and
+ * tests/unit/test_presets.c holds them to those files and to the numbers of parameters in the weights. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,9 +68,9 @@ static const preset presets[] = {
     {"qwen3-4b", NULL, QWEN3, 36, 2560, 32, 8, 128, 9728, 151936, 40960, true, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
     {"qwen3-8b", NULL, QWEN3, 36, 4096, 32, 8, 128, 12288, 151936, 40960, false, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
     {"phi-3-mini", "phi-3-mini-4k", PHI3, 32, 3072, 32, 32, 96, 8192, 32064, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 32000, 0, 2047, 0},
-    {"smollm3-3b", NULL, SMOLLM3, 36, 2048, 16, 4, 128, 11008, 128256, 65536, true, 1e-6, 5e6, 0.02, 0, 128000, 128001, 0, 0, 0},
+    {"smollm3-3b", NULL, SMOLLM3, 36, 2048, 16, 4, 128, 11008, 128256, 65536, true, 1e-6, 5e6, 0.02, 0, -1, 128001, 0, 0, 0},
     {"granite-3.1-2b", NULL, GRANITE, 40, 2048, 32, 8, 64, 8192, 49155, 131072, true, 1e-5, 5e6, 0.02, 0, 0, 0, 0, 0, 0},
-    {"granite-3.1-8b", NULL, GRANITE, 40, 4096, 32, 8, 128, 12800, 49155, 131072, true, 1e-5, 5e6, 0.02, 0, 0, 0, 0, 0, 0},
+    {"granite-3.1-8b", NULL, GRANITE, 40, 4096, 32, 8, 128, 12800, 49155, 131072, true, 1e-5, 1e7, 0.02, 0, 0, 0, 0, 0, 0},
     {"olmo-2-1b", NULL, OLMO2, 16, 2048, 16, 16, 128, 8192, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
     {"olmo-2-7b", NULL, OLMO2, 32, 4096, 32, 32, 128, 11008, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
     {"olmo-2-13b", NULL, OLMO2, 40, 5120, 40, 40, 128, 13824, 100352, 4096, false, 1e-6, 5e5, 0.02, 0, -1, 100257, 0, 0, 0},
@@ -321,16 +321,39 @@ const char *hri_preset_of_hub(const char *name) {
   return NULL;
 }
 
+/* Letters and digits alone: "Llama-3.1" and "llama31" are one beginning. */
+static void squeeze(const char *name, char out[NAME_BYTES]) {
+  size_t used = 0;
+  for (; *name && used + 1 < NAME_BYTES; name++)
+    if (isalnum((unsigned char)*name)) out[used++] = (char)tolower((unsigned char)*name);
+  out[used] = 0;
+}
+
+/* Presets that begin so, ", " between them; their number. */
+static size_t beginning_so(const char *name, char *list, size_t bytes) {
+  char wanted[NAME_BYTES], known[NAME_BYTES];
+  size_t used = 0, count = 0;
+  squeeze(name, wanted);
+  for (size_t i = 0; wanted[0] && i < PRESET_COUNT && used < bytes; i++) {
+    squeeze(presets[i].name, known);
+    if (strncmp(known, wanted, strlen(wanted)) != 0) continue;
+    used += (size_t)snprintf(list + used, bytes - used, "%s%s", count++ ? ", " : "", presets[i].name);
+  }
+  return count;
+}
+
 static hr_status unknown(const char *name, hr_error *error) {
   const char *names[2 * PRESET_COUNT], *near = hri_preset_of_hub(name);
+  char list[400] = "";
   size_t count = 0;
   for (size_t i = 0; i < PRESET_COUNT; i++) {
     names[count++] = presets[i].name;
     if (presets[i].alias) names[count++] = presets[i].alias;
   }
-  if (!near) near = hri_nearest(name, names, count);
+  if (!near && beginning_so(name, list, sizeof list) < 2) near = hri_nearest(name, names, count);
   hri_fail(error, HR_ERROR_USAGE, "there is no model '%.100s': no such directory, file or preset", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
+  if (list[0]) return hri_hint(error, HR_ERROR_USAGE, "presets of that name are %s", list);
   return hri_hint(
       error, HR_ERROR_USAGE,
       "presets are gpt2-124m, llama-2-7b, llama-3-8b, qwen2.5-0.5b, gemma-3-1b, smollm2-135m, tiny-llama-bytes and others; "

@@ -35,6 +35,7 @@ is 'bash: devices to run on' "$(bash_offers train x --device '')" cpu
 is 'bash: device of a snapshot' "$(bash_offers inspect x --device c)" cuda:0
 is 'bash: device by name' "$(bash_offers devices h10)" "$(bash_offers plan x --device h10)"
 is 'bash: presets' "$(bash_offers plan gpt2-12)" gpt2-124m
+is 'bash: no presets where weights are read' "$(for c in evaluate generate chat merge tokenize; do bash_offers $c gpt2-12; done)" ''
 is 'bash: files as models' "$(bash_offers evaluate mod)" model.gguf
 is 'bash: files' "$(bash_offers evaluate x --data data/b)" 'data/b c.jsonl'
 is 'bash: more files' "$(bash_offers evaluate x --data data/b data/a)" data/a.jsonl
@@ -66,6 +67,7 @@ if command -v fish >/dev/null 2>&1; then
   is 'fish: devices' "$(fish_offers 'headroom plan x --device rtx-409')" rtx-4090
   is 'fish: devices to run on' "$(fish_offers 'headroom train x --device ')" cpu
   is 'fish: presets' "$(fish_offers 'headroom plan gpt2-12')" gpt2-124m
+  is 'fish: no presets where weights are read' "$(for c in evaluate generate chat merge tokenize; do fish_offers "headroom $c gpt2-12"; done)" ''
   is 'fish: files as models' "$(fish_offers 'headroom evaluate mod')" model.gguf
   is 'fish: files' "$(fish_offers 'headroom evaluate x --data data/a')" data/a.jsonl
   is 'fish: more files' "$(fish_offers 'headroom evaluate x --data data/b data/a')" data/a.jsonl

@@ -153,6 +153,29 @@ for option in --data '--data short.txt --eval-data'; do
   run train gpt2-124m $option nosuch.jsonl --auto --batch-tokens 8192 --out nowhere; refuses 1; expect_err 'nosuch.jsonl'
   grep -qE '^(plan|auto)' err && fail "a plan was made before the data were looked for"
 done
+# Values as others call them, beginnings of names, cards of laptops, words of --lora, files that are no models.
+while read -r option theirs ours; do
+  run plan gpt2-124m "$option" "$theirs"; refuses 2; expect_err "^  try: $option $ours\$"
+done <<'V'
+--precision float16 fp16
+--precision bfloat16 bf16
+--quantize int4 nf4
+--quantize 8bit int8
+--optimizer adamw_bnb_8bit adamw8bit
+--optimizer adamw_torch adamw
+--attention sdpa flash
+--lora 16 r=16
+V
+run plan qwen3; refuses 2; expect_err 'try: presets of that name are qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b$'
+run plan llama3-8b; refuses 2; expect_err 'did you mean llama-3-8b'
+run plan gpt2-124m --device 'RTX 4070 Laptop GPU'; refuses 2; expect_err 'no cards of laptops'; expect_err 'try: --device rtx-4070 --budget SIZE'
+run plan gpt2-124m --lora r=16,target=q_proj; refuses 2; expect_err 'did you mean targets=q_proj'
+run plan gpt2-124m --lora rank=8; refuses 2; expect_err 'did you mean r=8'
+run plan gpt2-124m --lora zz=8; refuses 2; expect_err 'words are r=N'
+printf '{"text": "a"}\n{"text": "b"}\n' >rows.jsonl
+run train rows.jsonl --data rows.jsonl --out none; refuses 5; expect_err 'data stands behind --data'
+run tokenize gpt2-124m rows.jsonl; refuses 2; expect_err 'is a preset, which has no tokenizer'
+run chat micro-llama-bytes; refuses 2; expect_err 'headroom generate MODEL --prompt'
 run plan; refuses 2; expect_err 'MODEL'
 run plan gpt2-124m extra; refuses 2; expect_err 'extra'
 run plan gpt2-124m --update in-backward --clip 1; refuses 2; expect_err 'exclude'

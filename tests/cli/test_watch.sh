@@ -51,6 +51,12 @@ if [ -w /dev/full ]; then # a stream that fails is left, and the run goes on
   [ "$(grep -c 'log-json is not written any more' err)" = 1 ] || fail "a failed stream is not named once"
 fi
 
+if [ -n "$have_python" ]; then # so is one whose earlier lines cannot be taken away
+  last='a log that cannot be emptied'
+  watch sealed log.jsonl "$program" train "${job[@]}" --steps 3 --out shut -q >out 2>err || fail "the run ended, or wrote into the earlier log"
+  [ "$(grep -c 'log-json is not written any more: cannot empty' err)" = 1 ] || fail "a log that cannot be emptied is not named once"
+fi
+
 # ---- the terminal ----
 
 # Options stand on one line, however long, so that they can be copied.

@@ -2,9 +2,10 @@
 
     watch.py events FILE METRICS.JSONL    every record's lengths and checksums, and its scalars against the metrics
     watch.py metrics FILE                 lines of the exposition format; prints name=value
+    watch.py sealed FILE PROGRAM...       runs the program with --log-json on a copy of FILE that cannot get shorter
     watch.py terminal COLUMNS PROGRAM...  runs the program in a terminal of so many columns and prints what it showed
 """
-import fcntl, json, math, os, pty, re, struct, sys, termios
+import fcntl, json, math, os, pty, re, struct, subprocess, sys, termios
 
 # The bit-reversed polynomial of Castagnoli, as a table: another way than the program's.
 TABLE = []
@@ -99,6 +100,17 @@ def check_metrics(path):
         print(f"{match[1]}={float(match[3]):g}")
 
 
+def sealed(path, words):
+    """A regular file whose ftruncate fails. Its end says what was done to the copy."""
+    fd = os.memfd_create("log", os.MFD_ALLOW_SEALING)
+    before = open(path, "rb").read()
+    os.write(fd, before)
+    fcntl.fcntl(fd, 1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK
+    code = subprocess.run([*words, "--log-json", f"/proc/self/fd/{fd}"], pass_fds=[fd]).returncode
+    assert os.pread(fd, len(before) + 1, 0) == before, "the earlier log was written over"
+    sys.exit(code)
+
+
 def terminal(columns, words):
     pid, fd = pty.fork()
     if pid == 0:
@@ -119,5 +131,7 @@ if sys.argv[1] == "events":
     check_events(sys.argv[2], sys.argv[3])
 elif sys.argv[1] == "metrics":
     check_metrics(sys.argv[2])
+elif sys.argv[1] == "sealed":
+    sealed(sys.argv[2], sys.argv[3:])
 else:
     terminal(int(sys.argv[2]), sys.argv[3:])

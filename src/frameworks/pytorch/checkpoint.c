@@ -1,12 +1,13 @@
 /* torch.utils.checkpoint, reentrant and not (checkpoint.h): a region runs without what it would save, and again when its backward
- * needs that. eager.c calls in through hri_frame; module.c opens regions. */
+ * needs that. The graph calls in through hri_frame's functions; module.c opens regions. */
 #include "frameworks/pytorch/checkpoint.h"
 
 #include <assert.h>
 
 #include "frameworks/pytorch/aten.h"
 
-struct hri_frame {
+typedef struct held_frame {
+  hri_frame frame; /* first: what the graph holds */
   hri_region *region;
   void *context;
   uint32_t index;                          /* of the region, for its caller */
@@ -16,9 +17,11 @@ struct hri_frame {
   bool remade;
   hri_ten_type autocast;
   HRI_ARRAY(hri_ten *) tensors; /* by index; NULL: not made, or taken */
-};
+} held_frame;
 
-static void frame_destroy(hri_torch *torch, hri_frame *frame) {
+static held_frame *held(hri_frame *frame) { return (held_frame *)(void *)frame; }
+
+static void frame_destroy(hri_torch *torch, held_frame *frame) {
   hri_ten_drop(torch, frame->input);
   for (int i = 0; i < HRI_FN_HELD; i++) hri_ten_drop(torch, frame->arguments[i]);
   for (size_t i = 0; i < frame->tensors.count; i++) hri_ten_drop(torch, frame->tensors.items[i]);
@@ -26,20 +29,22 @@ static void frame_destroy(hri_torch *torch, hri_frame *frame) {
   hri_free(frame);
 }
 
-uint32_t hri_frame_pack(hri_torch *torch, hri_frame *frame) {
+static uint32_t frame_pack(hri_torch *torch, hri_frame *of) {
+  held_frame *frame = held(of);
   if (!hri_array_push(&frame->tensors, NULL)) torch->failed = true;
   frame->holders++;
   return (uint32_t)frame->tensors.count - 1;
 }
 
 /* The early stop: behind the last saved tensor nothing runs. */
-void hri_frame_remade(hri_torch *torch, hri_frame *frame, hri_ten *tensor) {
+static void frame_remade(hri_torch *torch, hri_frame *of, hri_ten *tensor) {
+  held_frame *frame = held(of);
   if (frame->made >= frame->tensors.count) return;
   frame->tensors.items[frame->made++] = hri_ten_keep(tensor);
   if (frame->made == frame->tensors.count) torch->stopped = true;
 }
 
-static void make_again(hri_torch *torch, hri_frame *frame) {
+static void make_again(hri_torch *torch, held_frame *frame) {
   hri_frame *packing = torch->packing, *remaking = torch->remaking;
   hri_torch_label label = torch->label;
   hri_ten_type autocast = torch->autocast;
@@ -47,7 +52,7 @@ static void make_again(hri_torch *torch, hri_frame *frame) {
   hri_ten *input, *output;
   frame->remade = true;
   torch->packing = NULL;
-  torch->remaking = frame;
+  torch->remaking = &frame->frame;
   torch->grad_mode = true;
   torch->autocast = frame->autocast;
   /* The input enters as it was, with its place in the outer graph, as the closure's arguments do */
@@ -65,7 +70,8 @@ static void make_again(hri_torch *torch, hri_frame *frame) {
   torch->label_index = UINT32_MAX;
 }
 
-hri_ten *hri_frame_unpack(hri_torch *torch, hri_frame *frame, uint32_t index) {
+static hri_ten *frame_unpack(hri_torch *torch, hri_frame *of, uint32_t index) {
+  held_frame *frame = held(of);
   hri_ten *tensor;
   if (!frame->remade) make_again(torch, frame);
   assert(torch->failed || frame->tensors.items[index]); /* each is asked for once */
@@ -74,7 +80,8 @@ hri_ten *hri_frame_unpack(hri_torch *torch, hri_frame *frame, uint32_t index) {
   return tensor;
 }
 
-void hri_frame_forget(hri_torch *torch, hri_frame *frame, uint32_t index) {
+static void frame_forget(hri_torch *torch, hri_frame *of, uint32_t index) {
+  held_frame *frame = held(of);
   hri_ten_drop(torch, frame->tensors.items[index]);
   frame->tensors.items[index] = NULL;
   if (--frame->holders == 0) frame_destroy(torch, frame);
@@ -82,20 +89,23 @@ void hri_frame_forget(hri_torch *torch, hri_frame *frame, uint32_t index) {
 
 static hri_ten *without_reentry(hri_torch *torch, hri_region *region, void *context, uint32_t index, hri_ten *input,
                                 hri_ten *const arguments[HRI_FN_HELD]) {
-  hri_frame *outer = torch->packing, *frame = hri_alloc_zero(1, sizeof *frame);
+  static const hri_frame_calls calls = {frame_pack, frame_remade, frame_unpack, frame_forget};
+  hri_frame *outer = torch->packing;
+  held_frame *frame = hri_alloc_zero(1, sizeof *frame);
   hri_ten *output;
   if (!frame) {
     torch->failed = true;
     return hri_ten_keep(input);
   }
-  *frame = (hri_frame){.region = region,
-                       .context = context,
-                       .index = index,
-                       .input = hri_ten_keep(input),
-                       .holders = 1,
-                       .autocast = torch->autocast};
+  *frame = (held_frame){.frame = {&calls},
+                        .region = region,
+                        .context = context,
+                        .index = index,
+                        .input = hri_ten_keep(input),
+                        .holders = 1,
+                        .autocast = torch->autocast};
   for (int i = 0; i < HRI_FN_HELD; i++) frame->arguments[i] = hri_ten_keep(arguments[i]);
-  torch->packing = frame;
+  torch->packing = &frame->frame;
   output = region(torch, input, context, index);
   torch->packing = outer;
   if (--frame->holders == 0) frame_destroy(torch, frame); /* nothing inside needs a gradient */

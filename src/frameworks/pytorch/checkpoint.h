@@ -19,10 +19,4 @@ typedef hri_ten *hri_region(hri_torch *torch, hri_ten *input, void *context, uin
 hri_ten *hri_checkpoint(hri_torch *torch, bool reentrant, hri_region *region, void *context, uint32_t index,
                         hri_ten *input, hri_ten *const arguments[HRI_FN_HELD]);
 
-/* For eager.c: what functions inside a region save. */
-uint32_t hri_frame_pack(hri_torch *torch, hri_frame *frame);
-void hri_frame_remade(hri_torch *torch, hri_frame *frame, hri_ten *tensor);
-hri_ten *hri_frame_unpack(hri_torch *torch, hri_frame *frame, uint32_t index);
-void hri_frame_forget(hri_torch *torch, hri_frame *frame, uint32_t index);
-
 #endif

@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "frameworks/pytorch/checkpoint.h"
-
 /* ---- the process ---- */
 
 void hri_torch_init(hri_torch *torch) {
@@ -235,7 +233,7 @@ void hri_ten_set(hri_torch *torch, hri_ten **variable, hri_ten *value) {
 static void release_saved(hri_torch *torch, hri_fn *fn) {
   for (uint32_t i = 0; i < fn->saved_count; i++) {
     if (fn->saved[i].tensor) hri_ten_drop(torch, fn->saved[i].tensor);
-    if (fn->saved[i].frame) hri_frame_forget(torch, fn->saved[i].frame, fn->saved[i].index);
+    if (fn->saved[i].frame) fn->saved[i].frame->calls->forget(torch, fn->saved[i].frame, fn->saved[i].index);
   }
   fn->saved_count = 0;
 }
@@ -324,11 +322,11 @@ void hri_fn_save(hri_torch *torch, hri_fn *fn, hri_ten *tensor) {
   *saved = (hri_saved){0};
   if (torch->packing && !torch->remaking) {
     saved->frame = torch->packing;
-    saved->index = hri_frame_pack(torch, torch->packing);
+    saved->index = torch->packing->calls->pack(torch, torch->packing);
     return;
   }
   saved->tensor = hri_ten_keep(tensor);
-  if (torch->remaking) hri_frame_remade(torch, torch->remaking, tensor);
+  if (torch->remaking) torch->remaking->calls->remade(torch, torch->remaking, tensor);
 }
 
 void hri_fn_bind(hri_torch *torch, hri_fn *fn, hri_ten *result) {
@@ -344,7 +342,7 @@ hri_ten *hri_fn_saved(hri_torch *torch, hri_fn *fn, uint32_t index) {
   hri_saved *saved = &fn->saved[index];
   assert(index < fn->saved_count);
   if (!saved->frame) return hri_ten_keep(saved->tensor);
-  return hri_frame_unpack(torch, saved->frame, saved->index);
+  return saved->frame->calls->unpack(torch, saved->frame, saved->index);
 }
 
 /* ---- the engine ---- */

@@ -89,7 +89,18 @@ struct hri_ten {
 /* A function of autograd's graph. `apply` gets the gradients of the results (borrowed; NULL: undefined) and sets those
  * of the inputs (new references; NULL: none). */
 typedef void hri_fn_apply(hri_torch *torch, hri_fn *fn, hri_ten *const *gradients, hri_ten **inputs);
-typedef struct hri_frame hri_frame; /* a checkpointed region (checkpoint.c) */
+/* What takes over the saved tensors of the functions that are made while it is packing, and gives each back when it is
+ * asked for: a checkpointed region (checkpoint.c). The graph calls it through its own functions and knows no more of it. */
+typedef struct hri_frame hri_frame;
+typedef struct hri_frame_calls {
+  uint32_t (*pack)(hri_torch *torch, hri_frame *frame); /* one more; its index */
+  void (*remade)(hri_torch *torch, hri_frame *frame, hri_ten *tensor);
+  hri_ten *(*unpack)(hri_torch *torch, hri_frame *frame, uint32_t index); /* a new reference */
+  void (*forget)(hri_torch *torch, hri_frame *frame, uint32_t index);
+} hri_frame_calls;
+struct hri_frame {
+  const hri_frame_calls *calls;
+};
 typedef struct hri_saved {
   hri_ten *tensor;  /* NULL where a frame makes it again */
   hri_frame *frame; /* NULL: kept */
