@@ -94,14 +94,15 @@ typedef struct hri_cuda_adamw_args {
 int hri_cuda_adamw(const hri_cuda_adamw_args *args, void *stream);
 
 /* ---- attention ---- */
-/* y [B*T,H*D] and lse [B,H,T] of qkv (ops/attention/shape.h). D at most 256. Without dropout. */
+/* y [B*T,H*D] and lse [B,H,T] of qkv (ops/attention/shape.h). D at most 256. With dropout `control` says whose mask it is
+ * (seed, step, row_base), beside shape->draw.site; else it is not looked at. The mask is the CPU's. */
 int hri_cuda_attention(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
-                       void *y, float *lse, void *stream);
+                       void *y, float *lse, const hri_control *control, void *stream);
 /* dqkv of it. scratch: hri_cuda_attention_backward_scratch_bytes. Each gradient is one block's sum in one order. */
 uint64_t hri_cuda_attention_backward_scratch_bytes(const hri_attention_shape *shape);
 int hri_cuda_attention_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
-                                const void *y, const float *lse, const int32_t *doc_start, void *dqkv, void *scratch,
-                                void *stream);
+                                const void *y, const float *lse, const int32_t *doc_start, void *dqkv,
+                                const hri_control *control, void *scratch, void *stream);
 
 #ifdef __cplusplus
 }
