@@ -20,8 +20,31 @@ extern "C" {
 int hri_cuda_cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, void *stream);
 int hri_cuda_fill(float *y, float value, int64_t n, void *stream);
 
+/* y = x, or y += x, of rows of columns; strides in elements, from row to row. */
+typedef struct hri_cuda_accumulate_args {
+  void *y;
+  const void *x;
+  hri_real y_real, x_real;
+  int64_t y_stride, x_stride, rows, columns;
+  bool adds;
+} hri_cuda_accumulate_args;
+int hri_cuda_accumulate(const hri_cuda_accumulate_args *args, void *stream);
+/* Rows of `width` bytes, `pitch` bytes apart. */
+int hri_cuda_copy_rows(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows,
+                       void *stream);
+/* Slice control->micro_index of `slices`, and row control->row_count - 1 of `rows`, of so many bytes each. */
+int hri_cuda_select(void *to, const void *from, int64_t slices, int64_t bytes, const hri_control *control, void *stream);
+int hri_cuda_last_row(void *to, const void *from, int64_t rows, int64_t bytes, const hri_control *control, void *stream);
+
+/* ---- linear ---- */
+uint64_t hri_cuda_bias_gradient_scratch_bytes(int64_t rows, int64_t columns);
+int hri_cuda_bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
+                           hri_real real, void *stream);
+
 /* ---- pointwise ---- */
 int hri_cuda_add(void *y, const void *a, const void *b, int64_t n, hri_real real, void *stream);
+int hri_cuda_scale(void *y, const void *x, float factor, int64_t n, hri_real real, void *stream);
+int hri_cuda_softcap(void *y, const void *x, float cap, int64_t n, hri_real real, void *stream);
 int hri_cuda_activation(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, void *stream);
 int hri_cuda_activation_backward(hr_activation kind, void *dx, const void *dy, const void *x, int64_t n, hri_real real,
                                  void *stream);
@@ -41,6 +64,17 @@ typedef struct hri_cuda_dropout_args {
 } hri_cuda_dropout_args;
 int hri_cuda_dropout(const hri_cuda_dropout_args *args, void *stream);
 
+typedef struct hri_cuda_noise_args {
+  int64_t rows, columns, sequence;
+  hri_real real;
+  double amplitude;
+  uint32_t site;
+  const hri_control *control; /* seed, step, row_base */
+  const void *x;
+  void *y; /* may alias x */
+} hri_cuda_noise_args;
+int hri_cuda_noise(const hri_cuda_noise_args *args, void *stream);
+
 /* ---- norm ---- */
 int hri_cuda_rmsnorm(const hri_norm_args *args, void *stream);
 int hri_cuda_layernorm(const hri_norm_args *args, void *stream);
@@ -49,6 +83,14 @@ enum { HRI_CUDA_NORM_ROWS = 64 };
 uint64_t hri_cuda_norm_backward_scratch_bytes(int64_t rows, int64_t columns);
 int hri_cuda_rmsnorm_backward(const hri_norm_backward_args *args, void *stream);
 int hri_cuda_layernorm_backward(const hri_norm_backward_args *args, void *stream);
+int hri_cuda_head_norm(const hri_head_norm_args *args, void *stream);
+uint64_t hri_cuda_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, int64_t key_size);
+int hri_cuda_head_norm_backward(const hri_head_norm_backward_args *args, void *stream);
+int hri_cuda_row_lengths(const hri_row_lengths_args *args, void *stream);
+/* Scratch is the backward's alone. */
+int hri_cuda_dora(const hri_dora_args *args, void *stream);
+uint64_t hri_cuda_dora_backward_scratch_bytes(int64_t rows, int64_t columns);
+int hri_cuda_dora_backward(const hri_dora_args *args, void *stream);
 
 /* ---- embed ---- */
 int hri_cuda_embed(const hri_embed_args *args, void *stream);

@@ -97,4 +97,19 @@ static void expect(soft_test *t, const char *what, const array *a) { expect_with
 
 static const hri_real reals[] = {HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F16};
 
+static inline int32_t *device_ids(soft_test *t, const int32_t *ids, int64_t n) { return soft_upload(t, ids, n * sizeof *ids); }
+
+static inline hri_control *device_control(soft_test *t, const hri_control *c) { return soft_upload(t, c, sizeof *c); }
+
+/* A test in each type and each variant, on a GPU of its own. */
+static inline void each(void (*test)(soft_test *t, hri_real real, int variant), int variants) {
+  for (int r = 0; r < 3; r++)
+    for (int v = 0; v < variants; v++) {
+      soft_test t = soft_open((uint64_t)(r * 16 + v));
+      test(&t, reals[r], v);
+      soft_close(&t);
+      give_all();
+    }
+}
+
 #endif
