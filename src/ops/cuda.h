@@ -119,21 +119,25 @@ int hri_cuda_square_sum(double *partials, const void *g, hri_real real, int64_t 
 /* control->grad_norm and clip_scale of the partial sums. */
 int hri_cuda_clip(const double *partials, int64_t n, hri_control *control, void *stream);
 
-typedef struct hri_cuda_adamw_args {
-  int64_t n;
-  void *w, *copy; /* copy: NULL, or of type copy_real */
-  hri_real w_real, copy_real;
-  void *first, *second;
-  hri_real state_real;
-  const void *g;
-  hri_real gradient_real;
-  double beta1, beta2, epsilon, weight_decay;
-  uint32_t site;              /* of the random bits: the parameter's */
-  int64_t first_element;      /* of w in its parameter */
+/* 1 when one of the two is not finite, else 0. */
+int hri_cuda_found_inf(const double *a, const double *b, double *found, void *stream);
+/* applied_steps += 1. guard: a double on the device, NULL for none; where it is not 0 nothing happens, as in updates. */
+int hri_cuda_advance(hri_control *control, const double *guard, void *stream);
+/* loss_scale and growth_tracker for the next step, by found_inf. */
+int hri_cuda_loss_scale(hri_control *control, int64_t interval, double growth, double backoff, void *stream);
+
+typedef struct hri_cuda_update_args {
+  hri_update_args u; /* of `rounding` the site alone; fp16 is the copy's only */
+  double number[4];  /* as program/optimizer.h lists them */
+  double weight_decay;
+  int64_t columns;            /* of the part, for states that are factored; 1 or 0: a vector */
   const hri_control *control; /* learning_rate, clip_scale, loss_scale, applied_steps, seed */
-} hri_cuda_adamw_args;
-/* torch.optim.AdamW; weights and moments in bf16 are rounded by the CPU's random bits. */
-int hri_cuda_adamw(const hri_cuda_adamw_args *args, void *stream);
+  const double *guard;
+  void *scratch; /* hri_cuda_update_scratch_bytes */
+} hri_cuda_update_args;
+/* A step of an hr_optimizer. What is rounded at random is rounded by the CPU's bits, and states of 8 bits are the CPU's. */
+uint64_t hri_cuda_update_scratch_bytes(uint32_t optimizer, int64_t n, int64_t columns);
+int hri_cuda_update(uint32_t optimizer, const hri_cuda_update_args *args, void *stream);
 
 /* ---- attention ---- */
 /* y [B*T,H*D] and lse [B,H,T] of qkv (ops/attention/shape.h). D at most 256. With dropout `control` says whose mask it is

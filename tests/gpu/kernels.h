@@ -65,7 +65,7 @@ static array array_random(soft_test *t, int64_t n, hri_real real, double scale, 
 }
 
 /* Where a result goes: fresh memory, and the references' arrays, zero. */
-static array array_result(soft_test *t, int64_t n, hri_real real) {
+static inline array array_result(soft_test *t, int64_t n, hri_real real) {
   array a = {.n = n, .real = real, .d = take(n * sizeof(double)), .f = take(n * sizeof(float))};
   a.device = soft_memory(t, n * hri_real_bytes(real));
   return a;
@@ -93,7 +93,7 @@ static void expect_within(soft_test *t, const char *what, const array *a, double
       fail_msg("%s, element %d of %d: %.9g, not %.9g (limit %.2g)", what, (int)i, (int)a->n, got, a->d[i], limit);
   }
 }
-static void expect(soft_test *t, const char *what, const array *a) { expect_within(t, what, a, 0); }
+static inline void expect(soft_test *t, const char *what, const array *a) { expect_within(t, what, a, 0); }
 
 static const hri_real reals[] = {HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F16};
 
