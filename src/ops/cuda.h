@@ -139,6 +139,13 @@ typedef struct hri_cuda_update_args {
 uint64_t hri_cuda_update_scratch_bytes(uint32_t optimizer, int64_t n, int64_t columns);
 int hri_cuda_update(uint32_t optimizer, const hri_cuda_update_args *args, void *stream);
 
+/* ---- quant ---- */
+/* Bits of the CPU. The layout is read by the call, all else is on the device. *bad, which the caller clears, becomes ~0 less the
+ * index of the first element of the weight that has no code (a part's first where its absmax have no mean), or stays 0.
+ * scratch: hri_quant_scratch_bytes, of quantize. */
+int hri_cuda_quantize(const hri_quant_args *args, unsigned long long *bad, void *stream);
+int hri_cuda_dequantize(const hri_quant_args *args, void *stream);
+
 /* ---- attention ---- */
 /* y [B*T,H*D] and lse [B,H,T] of qkv (ops/attention/shape.h). D at most 256. With dropout `control` says whose mask it is
  * (seed, step, row_base), beside shape->draw.site; else it is not looked at. The mask is the CPU's. */

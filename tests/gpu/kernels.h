@@ -57,7 +57,7 @@ static array array_of(soft_test *t, int64_t n, hri_real real, const double *valu
 }
 
 /* scale * normal + shift */
-static array array_random(soft_test *t, int64_t n, hri_real real, double scale, double shift) {
+static inline array array_random(soft_test *t, int64_t n, hri_real real, double scale, double shift) {
   double *values = take(n * sizeof(double));
   for (int64_t i = 0; i < n; i++) values[i] = scale * hri_normal(array_seed, 7, (uint64_t)i) + shift;
   array_seed++;
