@@ -33,13 +33,31 @@ int hri_cuda_accumulate(const hri_cuda_accumulate_args *args, void *stream);
 int hri_cuda_copy_rows(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows,
                        void *stream);
 /* Slice control->micro_index of `slices`, and row control->row_count - 1 of `rows`, of so many bytes each. */
-int hri_cuda_select(void *to, const void *from, int64_t slices, int64_t bytes, const hri_control *control, void *stream);
-int hri_cuda_last_row(void *to, const void *from, int64_t rows, int64_t bytes, const hri_control *control, void *stream);
+int hri_cuda_select(void *to, const void *from, int64_t slices, int64_t bytes, const hri_control *control,
+                    void *stream);
+int hri_cuda_last_row(void *to, const void *from, int64_t rows, int64_t bytes, const hri_control *control,
+                      void *stream);
 
 /* ---- linear ---- */
 uint64_t hri_cuda_bias_gradient_scratch_bytes(int64_t rows, int64_t columns);
 int hri_cuda_bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
                            hri_real real, void *stream);
+
+/* c[i * c_row + j] (+)= the sum over k < K of a[i * a_row + k * a_column] b[j * b_row + k * b_column] (+ bias[j]), i < M, j < N:
+ * the three products of a linear layer by their steps, each operand of any type. For what is too thin or too mixed for a
+ * library of products; large ones are slow. */
+typedef struct hri_cuda_product_args {
+  int64_t m, n, k;
+  const void *a, *b;
+  void *c; /* overlaps neither */
+  hri_real a_real, b_real, c_real;
+  int64_t a_row, a_column, b_row, b_column, c_row;
+  const float *bias; /* or NULL */
+  bool accumulate;
+  float *scratch; /* hri_cuda_product_scratch_bytes, which looks at sizes and steps alone */
+} hri_cuda_product_args;
+uint64_t hri_cuda_product_scratch_bytes(const hri_cuda_product_args *args);
+int hri_cuda_product(const hri_cuda_product_args *args, void *stream);
 
 /* ---- pointwise ---- */
 int hri_cuda_add(void *y, const void *a, const void *b, int64_t n, hri_real real, void *stream);
@@ -156,6 +174,19 @@ uint64_t hri_cuda_attention_backward_scratch_bytes(const hri_attention_shape *sh
 int hri_cuda_attention_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
                                 const void *y, const float *lse, const int32_t *doc_start, void *dqkv,
                                 const hri_control *control, void *scratch, void *stream);
+
+/* The same with its probabilities kept, as they are before dropout: probs [B,H,T,T], 0 where masked. For comparison: slow. */
+int hri_cuda_attention_full(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
+                            void *y, void *probs, const hri_control *control, void *stream);
+/* scratch: hri_cuda_attention_backward_scratch_bytes. */
+int hri_cuda_attention_full_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
+                                     const void *probs, void *dqkv, const hri_control *control, void *scratch,
+                                     void *stream);
+/* control->row_count rows of each batch row behind control->cache_length positions; rows of y behind them are zero. What does
+ * not fit into the cache is left out: callers look before. */
+uint64_t hri_cuda_attention_cached_scratch_bytes(const hri_attention_cache_shape *shape);
+int hri_cuda_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv, void *keys,
+                              void *values, const hri_control *control, void *y, void *scratch, void *stream);
 
 #ifdef __cplusplus
 }

@@ -97,7 +97,9 @@ static inline void expect(soft_test *t, const char *what, const array *a) { expe
 
 static const hri_real reals[] = {HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F16};
 
-static inline int32_t *device_ids(soft_test *t, const int32_t *ids, int64_t n) { return soft_upload(t, ids, n * sizeof *ids); }
+static inline int32_t *device_ids(soft_test *t, const int32_t *ids, int64_t n) {
+  return soft_upload(t, ids, n * sizeof *ids);
+}
 
 static inline hri_control *device_control(soft_test *t, const hri_control *c) { return soft_upload(t, c, sizeof *c); }
 

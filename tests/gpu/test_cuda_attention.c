@@ -21,9 +21,8 @@ static const attention_case cases[] = {
     {1, 150, 1, 1, 8, 40, 0, true, 0},  /* tiles of keys that nobody sees */
     {1, 35, 2, 1, 136, 0, 0, false, 0}, /* 256 columns in two halves */
     {1, 20, 4, 2, 16, 0, 0, false, 0},  /* two groups of two */
-    {20, 1, 3, 3, 33, 0, 0, false, 0},
-    {2, 75, 2, 1, 64, 0, 0, false, 0.3}, /* dropout: more than a tile of keys */
-    {1, 41, 1, 1, 72, 30, 4, true, 0.5}, /* padded to 128 columns, with all the rest */
+    {20, 1, 3, 3, 33, 0, 0, false, 0},    {2, 75, 2, 1, 64, 0, 0, false, 0.3}, /* dropout: more than a tile of keys */
+    {1, 41, 1, 1, 72, 30, 4, true, 0.5},  /* padded to 128 columns, with all the rest */
     {1, 39, 2, 2, 136, 0, 0, false, 0.2}, /* tiles of fewer keys than share blocks of random numbers */
 };
 enum { CASES = sizeof cases / sizeof *cases };
@@ -43,8 +42,8 @@ static const hri_control dropping = {.seed = 11, .step = 3, .row_base = 5};
 
 static bool plain_stays(const attention_case *c, int64_t b, int64_t h, int64_t t, int64_t key) {
   hri_draw draw = {11, 3, 9, 5};
-  return c->dropout == 0 || hri_draw_word(&draw, (uint32_t)b, (uint32_t)t, (uint32_t)h, (uint32_t)key) >=
-                                hri_drop_threshold(c->dropout);
+  return c->dropout == 0 ||
+         hri_draw_word(&draw, (uint32_t)b, (uint32_t)t, (uint32_t)h, (uint32_t)key) >= hri_drop_threshold(c->dropout);
 }
 
 static int64_t plain_key(const attention_case *c, int64_t b, int64_t h, int64_t t) {
@@ -119,21 +118,25 @@ typedef struct run {
   array qkv, dy, y, lse, dqkv;
 } run;
 
+static hri_attention_shape shape_of(const attention_case *c, hri_real real) {
+  return (hri_attention_shape){.batch = c->b,
+                               .sequence = c->t,
+                               .heads = c->h,
+                               .kv_heads = c->k,
+                               .head_dim = c->d,
+                               .window = c->window,
+                               .softcap = c->softcap,
+                               .real = real,
+                               .dropout = c->dropout,
+                               .draw = {11, 3, 9, 5}};
+}
+
 /* Forward and backward; the backward gets the double reference's y (as the type has it) and lse. */
 static run attend(soft_test *t, const attention_case *c, hri_real real) {
   int64_t tokens = c->b * c->t, width = (c->h + 2 * c->k) * c->d;
   int32_t *doc_start = take(tokens * 4), *first = take(tokens * 4);
   double scale = 1 / sqrt((double)c->d);
-  hri_attention_shape s = {.batch = c->b,
-                           .sequence = c->t,
-                           .heads = c->h,
-                           .kv_heads = c->k,
-                           .head_dim = c->d,
-                           .window = c->window,
-                           .softcap = c->softcap,
-                           .real = real,
-                           .dropout = c->dropout,
-                           .draw = {11, 3, 9, 5}};
+  hri_attention_shape s = shape_of(c, real);
   const hri_control *control = c->dropout > 0 ? soft_upload(t, &dropping, sizeof dropping) : NULL;
   run r = {.qkv = array_random(t, tokens * width, real, 1, 0), .dy = array_random(t, tokens * c->h * c->d, real, 1, 0)};
   r.y = array_result(t, tokens * c->h * c->d, real), r.lse = array_result(t, tokens * c->h, HRI_REAL_F32);
@@ -154,6 +157,37 @@ static run attend(soft_test *t, const attention_case *c, hri_real real) {
   return r;
 }
 
+/* The materialized one: y and probabilities, and dqkv from probabilities as the type has them. */
+static void materialize(soft_test *t, const attention_case *c, hri_real real, const run *r) {
+  int64_t tokens = c->b * c->t, width = (c->h + 2 * c->k) * c->d, pairs = tokens * c->h * c->t;
+  int32_t *doc_start = take(tokens * 4), *first = take(tokens * 4);
+  double scale = 1 / sqrt((double)c->d), *ys = take(r->y.n * 8), *lses = take(r->lse.n * 8), error = 0;
+  hri_attention_shape s = shape_of(c, real);
+  array probs = array_result(t, pairs, real), y = r->y, dqkv = array_result(t, tokens * width, real);
+  const hri_control *control = c->dropout > 0 ? soft_upload(t, &dropping, sizeof dropping) : NULL;
+  make_documents(c, doc_start, first);
+  int32_t *documents = c->documents ? soft_upload(t, doc_start, tokens * 4) : NULL;
+  y.device = soft_memory(t, y.n * hri_real_bytes(real));
+  assert_int_equal(hri_cuda_attention_full(&s, (float)scale, r->qkv.device, documents, y.device, probs.device, control,
+                                           t->stream),
+                   0);
+  hri_attention_ref_forward(&s, scale, r->qkv.d, c->documents ? doc_start : NULL, ys, lses, probs.d);
+  for (int64_t i = 0; i < pairs; i++) probs.f[i] = (float)probs.d[i];
+  expect(t, "materialized y", &y);
+  expect_within(t, "probabilities", &probs, 1e-6);
+  array given = array_of(t, pairs, real, probs.d);
+  assert_int_equal(hri_cuda_attention_full_backward(&s, (float)scale, r->dy.device, r->qkv.device, given.device,
+                                                    dqkv.device, control,
+                                                    soft_memory(t, hri_cuda_attention_backward_scratch_bytes(&s)),
+                                                    t->stream),
+                   0);
+  memcpy(dqkv.d, r->dqkv.d, r->dqkv.n * sizeof(double));
+  memcpy(dqkv.f, r->dqkv.f, r->dqkv.n * sizeof(float));
+  for (int64_t i = 0; i < dqkv.n; i++) error = fmax(error, fabs(dqkv.d[i]));
+  /* probabilities are rounded, by half a step of the type each, and so is their gradient */
+  expect_within(t, "materialized dqkv", &dqkv, real == HRI_REAL_F32 ? 1e-6 * error : error * half_ulp(4, real));
+}
+
 static void attention_of(hri_real real) {
   for (int i = 0; i < CASES; i++) {
     soft_test t = soft_open((uint64_t)i);
@@ -165,6 +199,7 @@ static void attention_of(hri_real real) {
     expect(&t, what, &r.lse);
     (void)snprintf(what, sizeof what, "case %d, type %d, dqkv", i, real);
     expect(&t, what, &r.dqkv);
+    if (i == 1 || i == 2 || i == 5 || i == 8) materialize(&t, &cases[i], real, &r);
     soft_close(&t);
     give_all();
   }

@@ -375,18 +375,12 @@ static void cross_entropy(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(casts),
-                                     cmocka_unit_test(elements),
-                                     cmocka_unit_test(gated),
-                                     cmocka_unit_test(rope),
-                                     cmocka_unit_test(dropout),
-                                     cmocka_unit_test(noise),
-                                     cmocka_unit_test(accumulate),
-                                     cmocka_unit_test(copies),
-                                     cmocka_unit_test(norms),
-                                     cmocka_unit_test(norms_backward),
-                                     cmocka_unit_test(embed),
-                                     cmocka_unit_test(embed_backward),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(casts),        cmocka_unit_test(elements),
+                                     cmocka_unit_test(gated),        cmocka_unit_test(rope),
+                                     cmocka_unit_test(dropout),      cmocka_unit_test(noise),
+                                     cmocka_unit_test(accumulate),   cmocka_unit_test(copies),
+                                     cmocka_unit_test(norms),        cmocka_unit_test(norms_backward),
+                                     cmocka_unit_test(embed),        cmocka_unit_test(embed_backward),
                                      cmocka_unit_test(cross_entropy)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,8 @@ static tensors tensors_of(soft_test *t, uint32_t optimizer, const step_case *c) 
   tensors all = {.count = 0};
   add(t, &all, WEIGHT, array_random(t, c->n, HRI_REAL_F32, 1, 0).f, c->n, c->w);
   for (uint32_t s = 0; s < row->tensor_count; s++) {
-    int64_t entries = (int64_t)hri_state_entries(&row->tensors[s], (uint64_t)rows, c->columns > 1 ? (uint64_t)c->columns : 1);
+    int64_t entries =
+        (int64_t)hri_state_entries(&row->tensors[s], (uint64_t)rows, c->columns > 1 ? (uint64_t)c->columns : 1);
     bool positive = s == 1 || !hri_state_shaped(&row->tensors[s]);
     if (row->tensors[s].dtype == HRI_U8) add_bytes(t, &all, STATE + (int)s, (uint64_t)entries);
     else
@@ -149,7 +150,9 @@ static void compare(soft_test *t, uint32_t optimizer, const tensors *all) {
       double x = hri_real_get(got, e, all->real[at]), y = hri_real_get(all->host[at], e, all->real[at]);
       double limit = all->real[at] == HRI_REAL_F32 ? 2e-6 * (1 + fabs(y)) : 2 * half_ulp(y, all->real[at]);
       if (x != y) other++;
-      if (!(fabs(x - y) <= limit)) fail_msg("%s, tensor %d, element %d of %d: %.9g, not %.9g", row->tensor_count ? row->tensors[0].name : "sgd", at, (int)e, (int)n, x, y);
+      if (!(fabs(x - y) <= limit))
+        fail_msg("%s, tensor %d, element %d of %d: %.9g, not %.9g", row->tensor_count ? row->tensors[0].name : "sgd",
+                 at, (int)e, (int)n, x, y);
     }
     if (all->real[at] == HRI_REAL_BF16) assert_true(other <= 2 + n / 200); /* at the edge of a random number */
   }
@@ -160,14 +163,21 @@ static void step_of(uint32_t optimizer, const step_case *c, int seed) {
   hri_cpu_kernels cpu = {0};
   soft_test t = soft_open((uint64_t)seed);
   hri_control control = {.seed = 7, .applied_steps = 3, .learning_rate = 0.01, .clip_scale = 0.5, .loss_scale = 2};
-  const double numbers[][4] = {[HR_OPTIMIZER_ADAMW] = {0.9, 0.95, 1e-8},     [HR_OPTIMIZER_ADAMW8BIT] = {0.9, 0.95, 1e-8},
-                               [HR_OPTIMIZER_LION] = {0.9, 0.99},            [HR_OPTIMIZER_LION8BIT] = {0.9, 0.99},
-                               [HR_OPTIMIZER_MOMENTUM] = {0.9},              [HR_OPTIMIZER_SGD] = {0},
+  const double numbers[][4] = {[HR_OPTIMIZER_ADAMW] = {0.9, 0.95, 1e-8},
+                               [HR_OPTIMIZER_ADAMW8BIT] = {0.9, 0.95, 1e-8},
+                               [HR_OPTIMIZER_LION] = {0.9, 0.99},
+                               [HR_OPTIMIZER_LION8BIT] = {0.9, 0.99},
+                               [HR_OPTIMIZER_MOMENTUM] = {0.9},
+                               [HR_OPTIMIZER_SGD] = {0},
                                [HR_OPTIMIZER_ADAFACTOR] = {-0.8, 1e-30, 1e-3, 1.0}};
   tensors all = tensors_of(&t, optimizer, c);
   void *g_host = take((uint64_t)c->n * 4), *got = take(all.bytes[WEIGHT]);
   array g = array_random(&t, c->n, c->g, 1, 0);
-  hri_update_numbers n = {.learning_rate = 0.01, .weight_decay = 0.1, .gradient_scale = 0.25, .t = 3, .columns = c->columns};
+  hri_update_numbers n = {.learning_rate = 0.01,
+                          .weight_decay = 0.1,
+                          .gradient_scale = 0.25,
+                          .t = 3,
+                          .columns = c->columns};
   hri_update_args u = {.n = c->n, .w_real = c->w, .copy_real = c->copy, .state_real = c->state, .gradient_real = c->g};
   hri_cuda_update_args a = {.weight_decay = 0.1, .columns = c->columns};
   uint64_t scratch = hri_cuda_update_scratch_bytes(optimizer, c->n, c->columns);
@@ -234,10 +244,10 @@ static void refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(norm_of_gradient), cmocka_unit_test(found_inf), cmocka_unit_test(advance),
-      cmocka_unit_test(loss_scale),       cmocka_unit_test(adamw),     cmocka_unit_test(lion),
-      cmocka_unit_test(momentum),         cmocka_unit_test(sgd),       cmocka_unit_test(adamw8bit),
-      cmocka_unit_test(lion8bit),         cmocka_unit_test(adafactor), cmocka_unit_test(refused)};
+  const struct CMUnitTest tests[] =
+      {cmocka_unit_test(norm_of_gradient), cmocka_unit_test(found_inf), cmocka_unit_test(advance),
+       cmocka_unit_test(loss_scale),       cmocka_unit_test(adamw),     cmocka_unit_test(lion),
+       cmocka_unit_test(momentum),         cmocka_unit_test(sgd),       cmocka_unit_test(adamw8bit),
+       cmocka_unit_test(lion8bit),         cmocka_unit_test(adafactor), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,8 +110,8 @@ static void without_code(void **state) {
 
 /* Two parts, each of a type of its own. NaNs (of scales) are all alike. */
 static void kept_(soft_test *t, hri_real real, int variant) {
-  static const uint8_t pairs[][2] = {{HRI_Q4_0, HRI_Q4_1}, {HRI_Q5_0, HRI_Q5_1},   {HRI_Q8_0, HRI_IQ4_NL},
-                                     {HRI_Q4_K, HRI_Q5_K}, {HRI_Q6_K, HRI_Q2_K},   {HRI_Q3_K, HRI_IQ4_XS},
+  static const uint8_t pairs[][2] = {{HRI_Q4_0, HRI_Q4_1}, {HRI_Q5_0, HRI_Q5_1}, {HRI_Q8_0, HRI_IQ4_NL},
+                                     {HRI_Q4_K, HRI_Q5_K}, {HRI_Q6_K, HRI_Q2_K}, {HRI_Q3_K, HRI_IQ4_XS},
                                      {HRI_F32, HRI_F16},   {HRI_BF16, HRI_Q4_0}};
   const uint64_t rows[2] = {3, 2};
   hri_cpu_kernels cpu = {0};

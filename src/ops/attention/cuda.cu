@@ -67,7 +67,7 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS, 1) 
   HRI_DYNAMIC_SHARED(T, k, rows * stride * sizeof(T), keys * stride);
   HRI_DYNAMIC_SHARED(T, v, (rows + keys) * stride * sizeof(T), keys * stride);
   HRI_SHARED(int, firsts, rows);
-  HRI_SHARED(uint32_t, kept, rows * drop_words<keys>::COUNT);
+  HRI_SHARED(uint32_t, kept, rows *drop_words<keys>::COUNT);
   int64_t all = a.batch * a.sequence * pitch_of(a), b = blockIdx.z / tiles::SPLITS;
   int head = (int)blockIdx.y, kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;
   int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;
@@ -127,8 +127,8 @@ template <class T> static int forward(const attention_args *a, void *stream) {
   return a->head_dim <= 128 ? forward_of<T, 128>(a, stream) : forward_of<T, 256>(a, stream);
 }
 extern "C" int hri_cuda_attention(const hri_attention_shape *shape, float scale, const void *qkv,
-                                  const int32_t *doc_start, void *y, float *lse,
-                                  const hri_control *control, void *stream) {
+                                  const int32_t *doc_start, void *y, float *lse, const hri_control *control,
+                                  void *stream) {
   attention_args a = attention_args_of(shape, scale, qkv, doc_start, control);
   if (attention_refused(shape, control)) return -1;
   if (shape->batch * shape->sequence == 0) return 0;

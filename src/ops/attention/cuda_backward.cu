@@ -57,7 +57,7 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS, 1)
   HRI_SHARED(int, first, passing);
   HRI_SHARED(float, lses, passing);
   HRI_SHARED(float, deltas, passing);
-  HRI_SHARED(uint32_t, kept, passing * drop_words<rows>::COUNT);
+  HRI_SHARED(uint32_t, kept, passing *drop_words<rows>::COUNT);
   int64_t tokens = a.batch * a.sequence, b = blockIdx.z / tiles::SPLITS;
   int kv = (int)blockIdx.y, group = a.heads / a.kv_heads, D = a.head_dim;
   int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;
@@ -90,8 +90,9 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS, 1)
         int column = i * 8 + lane % 4 * 2 + e % 2;
         int at_row = row + lane / 4 + e / 2 * 8, mine = key + at_row;
         bool seen = mine >= first[column] && mine <= query + column && query + column < a.sequence;
-        bool stays = !a.control || ((uint32_t)kept[column * drop_words<rows>::COUNT + at_row / HRI_DRAW_CHUNK] >>
-                                        at_row % HRI_DRAW_CHUNK & 1);
+        bool stays =
+            !a.control ||
+            ((uint32_t)kept[column * drop_words<rows>::COUNT + at_row / HRI_DRAW_CHUNK] >> at_row % HRI_DRAW_CHUNK & 1);
         score_gradient(a, seen, stays, lses[column], deltas[column], &s[i][e], &dp[i][e]);
       }
       tile_sums<T, COLUMNS, width, passing / 8>(dv, s, dy, begin);
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS, 1)
   HRI_DYNAMIC_SHARED(T, k, 2 * rows * stride * sizeof(T), passing * stride);
   HRI_DYNAMIC_SHARED(T, v, (2 * rows + passing) * stride * sizeof(T), passing * stride);
   HRI_SHARED(int, firsts, rows);
-  HRI_SHARED(uint32_t, kept, rows * drop_words<passing>::COUNT);
+  HRI_SHARED(uint32_t, kept, rows *drop_words<passing>::COUNT);
   int64_t tokens = a.batch * a.sequence, b = blockIdx.z / tiles::SPLITS;
   int head = (int)blockIdx.y, kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;
   int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;
@@ -148,8 +149,9 @@ __global__ void __launch_bounds__((int)attention_tiles<T, COLUMNS>::THREADS, 1)
     HRI_UNROLL for (int i = 0; i < passing / 8; i++) HRI_UNROLL for (int e = 0; e < 4; e++) {
       int k_at = key + i * 8 + lane % 4 * 2 + e % 2, q_at = query + row + lane / 4 + e / 2 * 8;
       bool seen = k_at >= first[e / 2] && k_at <= q_at && q_at < a.sequence;
-      bool stays = !a.control || (kept_of<passing>(kept, q_at - query, i * 8 / HRI_DRAW_CHUNK, key) >>
-                                      (i * 8 % HRI_DRAW_CHUNK + e % 2) & 1);
+      bool stays =
+          !a.control ||
+          (kept_of<passing>(kept, q_at - query, i * 8 / HRI_DRAW_CHUNK, key) >> (i * 8 % HRI_DRAW_CHUNK + e % 2) & 1);
       score_gradient(a, seen, stays, lses[e / 2], deltas[e / 2], &s[i][e], &dp[i][e]);
     }
     tile_sums<T, COLUMNS, width, passing / 8>(dq, dp, k, begin);

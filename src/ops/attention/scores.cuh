@@ -126,7 +126,8 @@ __device__ __forceinline__ void load_kept(const attention_args &a, const hri_sha
 template <int KEYS>
 __device__ __forceinline__ uint32_t kept_of(const hri_shared<uint32_t> &kept, int query, int word, int key) {
   int t = (int)threadIdx.x % 4;
-  return (uint32_t)kept[query * drop_words<KEYS>::COUNT + word] >> (2 * t + (KEYS < HRI_DRAW_CHUNK ? key % HRI_DRAW_CHUNK : 0));
+  return (uint32_t)kept[query * drop_words<KEYS>::COUNT + word] >>
+         (2 * t + (KEYS < HRI_DRAW_CHUNK ? key % HRI_DRAW_CHUNK : 0));
 }
 
 /* ---- launching ---- */

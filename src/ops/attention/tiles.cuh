@@ -15,7 +15,7 @@
 
 #ifdef __CUDACC__
 #define HRI_UNROLL _Pragma("unroll")
-#define HRI_NO_UNROLL _Pragma("unroll 1") /* where the accumulators of a warp leave no registers for it */
+#define HRI_NO_UNROLL _Pragma("unroll 1")   /* where the accumulators of a warp leave no registers for it */
 #define HRI_UNROLL_SOME _Pragma("unroll 4") /* where all of it would be long to compile */
 #else
 #define HRI_UNROLL

@@ -1,8 +1,7 @@
 /* What of linear layers is no large product: bias gradients. */
 #include "ops/columns.cuh"
 
-template <class T>
-__global__ void column_sums_kernel(float *partial, const T *gradient, int64_t rows, int64_t n) {
+template <class T> __global__ void column_sums_kernel(float *partial, const T *gradient, int64_t rows, int64_t n) {
   int64_t c = hri_thread_index();
   hri_row_range range = hri_rows_of_block(rows);
   hri_global<const T> dy(gradient, rows * n);

@@ -108,7 +108,8 @@ template <class T, bool layer> static int norm_backward_of(const hri_norm_backwa
   int bad = 0;
   if (a->columns == 0) return 0;
   if (a->dweight || a->dbias) {
-    if (blocks) bad |= HRI_LAUNCH((norm_rows_kernel<T, layer>), dim3(columns, blocks), HRI_COLUMN_THREADS, 0, stream, *a);
+    if (blocks)
+      bad |= HRI_LAUNCH((norm_rows_kernel<T, layer>), dim3(columns, blocks), HRI_COLUMN_THREADS, 0, stream, *a);
     if (a->dweight) bad |= hri_fold_columns(a->dweight, a->scratch, a->columns, blocks, a->accumulate, stream);
     if (a->dbias)
       bad |= hri_fold_columns(a->dbias, a->scratch + blocks * a->columns, a->columns, blocks, a->accumulate, stream);

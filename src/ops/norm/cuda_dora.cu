@@ -25,8 +25,7 @@ template <class T> __global__ void row_lengths_kernel(hri_row_lengths_args a) {
 
 extern "C" int hri_cuda_row_lengths(const hri_row_lengths_args *args, void *stream) {
   if (args->rows == 0) return 0;
-  return HRI_BY_TYPE(args->real,
-                     HRI_LAUNCH(row_lengths_kernel<REAL>, (unsigned)args->rows, THREADS, 0, stream, *args));
+  return HRI_BY_TYPE(args->real, HRI_LAUNCH(row_lengths_kernel<REAL>, (unsigned)args->rows, THREADS, 0, stream, *args));
 }
 
 /* Place of column c among magnitudes and lengths; -1 in a part that has none. */
@@ -111,7 +110,8 @@ template <class T> static int dora_backward_of(const hri_dora_args *a, void *str
     bad |= hri_fold_columns(a->dmagnitudes, a->scratch, with, blocks, a->accumulate, stream);
   }
   if (n == 0) return bad;
-  return bad | HRI_LAUNCH(dora_backward_kernel<T>, hri_blocks(n, HRI_ELEMENT_THREADS), HRI_ELEMENT_THREADS, 0, stream, *a);
+  return bad |
+         HRI_LAUNCH(dora_backward_kernel<T>, hri_blocks(n, HRI_ELEMENT_THREADS), HRI_ELEMENT_THREADS, 0, stream, *a);
 }
 
 extern "C" int hri_cuda_dora_backward(const hri_dora_args *args, void *stream) {

@@ -26,7 +26,8 @@ static unsigned head_blocks(const heads *h) {
 }
 
 template <class T> __global__ void head_norm_kernel(hri_head_norm_args a, heads l) {
-  int64_t item = hri_thread_index() / HRI_WARP, row = item / l.count(), head = item % l.count(), all = l.rows * l.width();
+  int64_t item = hri_thread_index() / HRI_WARP, row = item / l.count(), head = item % l.count(),
+          all = l.rows * l.width();
   int lane = (int)threadIdx.x % HRI_WARP;
   if (row >= l.rows) return; /* the whole warp */
   bool query = head < l.queries, normed = head < l.queries + l.keys;
@@ -59,7 +60,8 @@ extern "C" int hri_cuda_head_norm(const hri_head_norm_args *args, void *stream) 
 /* ---- backward ---- */
 
 template <class T> __global__ void head_norm_backward_kernel(hri_head_norm_backward_args a, heads l) {
-  int64_t item = hri_thread_index() / HRI_WARP, row = item / l.count(), head = item % l.count(), all = l.rows * l.width();
+  int64_t item = hri_thread_index() / HRI_WARP, row = item / l.count(), head = item % l.count(),
+          all = l.rows * l.width();
   int lane = (int)threadIdx.x % HRI_WARP;
   if (row >= l.rows) return; /* the whole warp */
   bool query = head < l.queries, normed = head < l.queries + l.keys;
@@ -115,7 +117,8 @@ static int weight_gradient(const hri_head_norm_backward_args *a, const heads *l,
 }
 
 /* The sums first: dx may lie over dy or x. */
-template <class T> static int head_norm_backward_of(const hri_head_norm_backward_args *a, const heads *l, void *stream) {
+template <class T>
+static int head_norm_backward_of(const hri_head_norm_backward_args *a, const heads *l, void *stream) {
   int bad = weight_gradient<T>(a, l, true, a->scratch, stream);
   bad |= weight_gradient<T>(a, l, false, a->scratch + hri_row_blocks(l->rows) * l->size, stream);
   if (head_blocks(l) == 0) return bad;

@@ -118,7 +118,8 @@ __device__ __forceinline__ factors factors_of(const hri_cuda_update_args &a, con
 }
 
 /* One element: the new weight, m and v become new. */
-template <rule of> __device__ __forceinline__ float step(const factors &f, float weight, float grad, float *m, float *v) {
+template <rule of>
+__device__ __forceinline__ float step(const factors &f, float weight, float grad, float *m, float *v) {
   grad *= f.adamw.gradient_scale;
   if (of == ADAMW) {
     *m = *m + (grad - *m) * f.adamw.one_minus_beta1;
@@ -128,7 +129,9 @@ template <rule of> __device__ __forceinline__ float step(const factors &f, float
   if (of == LION) {
     float smooth = *m + (grad - *m) * f.adamw.one_minus_beta1;
     *m = *m + (grad - *m) * f.one_minus_beta2;
-    return weight * f.adamw.decay - (smooth > 0 ? f.learning_rate : smooth < 0 ? -f.learning_rate : smooth); /* NaN shows */
+    return weight * f.adamw.decay - (smooth > 0   ? f.learning_rate
+                                     : smooth < 0 ? -f.learning_rate
+                                                  : smooth); /* NaN shows */
   }
   grad += weight * f.weight_decay;
   if (of == MOMENTUM) grad = *m = *m * f.momentum + grad;

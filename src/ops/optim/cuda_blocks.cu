@@ -24,8 +24,14 @@ __device__ __forceinline__ block_factors block_factors_of(const hri_cuda_update_
   double bias1 = 1.0 - pow(a.number[0], (double)c.applied_steps);
   double root2 = sqrt(1.0 - pow(a.number[1], (double)c.applied_steps));
   double step = lion ? c.learning_rate : c.learning_rate * root2 / bias1;
-  return {(float)(1.0 - c.learning_rate * a.weight_decay), beta1, beta2, 1.0f - beta1, 1.0f - beta2, (float)step,
-          (float)(a.number[2] * root2), hri_gradient_scale(c)};
+  return {(float)(1.0 - c.learning_rate * a.weight_decay),
+          beta1,
+          beta2,
+          1.0f - beta1,
+          1.0f - beta2,
+          (float)step,
+          (float)(a.number[2] * root2),
+          hri_gradient_scale(c)};
 }
 
 __device__ __forceinline__ float middle_of(const hri_shared<float> &map, int code) {

@@ -42,8 +42,8 @@ __device__ __forceinline__ void hri_draw_bits(uint32_t *bits, const hri_control 
 }
 
 /* bf16 by random bits, fp32 as it is. */
-__device__ __forceinline__ void hri_put_state(const hri_any &y, int64_t i, int count, const float *v,
-                                              hri_rounded array, const uint32_t *bits) {
+__device__ __forceinline__ void hri_put_state(const hri_any &y, int64_t i, int count, const float *v, hri_rounded array,
+                                              const uint32_t *bits) {
   hri_bf16_t narrow[HRI_SOME];
   if (y.real == HRI_REAL_F32) {
     hri_put_typed<float>(y, i, count, v);

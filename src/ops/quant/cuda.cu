@@ -246,8 +246,7 @@ __global__ void nested_codes_kernel(quant_part_args a, const float *entries, qua
   if (i < n) codes[i] = most == 0 ? 0 : (uint8_t)nested_code(map, hri_mul_alone(distance, 1.0f / most));
 }
 
-template <class T>
-static int quantize_part(const hri_quant_args *args, const quant_part_args *part, void *stream) {
+template <class T> static int quantize_part(const hri_quant_args *args, const quant_part_args *part, void *stream) {
   quant_part_args p = *part;
   quant_tables t = tables_of(args->kind);
   int bad;

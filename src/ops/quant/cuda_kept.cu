@@ -20,7 +20,8 @@ struct decoded {
 };
 
 __device__ __forceinline__ int uneven_step(int place) {
-  const uint64_t low = 0xF6EADDCFBFAD9881ull, high = 0x7159453526190D01ull; /* -127 ... -10 and 1 ... 113, a byte each */
+  const uint64_t low = 0xF6EADDCFBFAD9881ull,
+                 high = 0x7159453526190D01ull; /* -127 ... -10 and 1 ... 113, a byte each */
   return (int8_t)((place < 8 ? low : high) >> place % 8 * 8 & 255);
 }
 
