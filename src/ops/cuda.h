@@ -70,6 +70,9 @@ int hri_cuda_glu(hr_activation kind, void *y, const void *gu, int64_t rows, int6
 int hri_cuda_glu_backward(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
                           hri_real real, void *stream);
 int hri_cuda_rope(const hri_rope_args *args, void *stream);
+/* As hri_rope_table (ops/pointwise/rope_table.h); `inverse` is read by the call. At most 256 pairs. */
+int hri_cuda_rope_table(const double *inverse, int64_t pairs, double factor, int64_t positions, float *cosines,
+                        float *sines, void *stream);
 
 typedef struct hri_cuda_dropout_args {
   int64_t rows, columns, sequence;

@@ -6,6 +6,7 @@
 #include "ops/loss/ref.h"
 #include "ops/norm/ref.h"
 #include "ops/pointwise/ref.h"
+#include "ops/pointwise/rope_table.h"
 
 #include "ops/embed/ref.c"
 #include "ops/loss/ref.c"
@@ -111,6 +112,27 @@ static void rope_(soft_test *t, hri_real real, int variant) {
 static void rope(void **state) {
   (void)state;
   each(rope_, 2);
+}
+
+/* The CPU's tables but for the last bit of a cosine or a sine by double. */
+static void rope_table(void **state) {
+  enum { PAIRS = 13, POSITIONS = 50, ALL = PAIRS * POSITIONS };
+  double inverse[PAIRS];
+  float cosines[ALL], sines[ALL], got[2 * ALL];
+  soft_test t = soft_open(0);
+  float *table = soft_memory(&t, sizeof got);
+  (void)state;
+  for (int i = 0; i < PAIRS; i++) inverse[i] = pow(10000, -(double)i / PAIRS);
+  hri_rope_table(inverse, PAIRS, 1.1, POSITIONS, cosines, sines, NULL);
+  assert_int_equal(hri_cuda_rope_table(inverse, PAIRS, 1.1, POSITIONS, table, table + ALL, t.stream), 0);
+  soft_clean(&t);
+  soft_download(&t, got, table, sizeof got);
+  for (int i = 0; i < ALL; i++) {
+    assert_true(fabsf(got[i] - cosines[i]) <= fabsf(cosines[i]) * 0x1p-23f);
+    assert_true(fabsf(got[ALL + i] - sines[i]) <= fabsf(sines[i]) * 0x1p-23f);
+  }
+  assert_int_equal(hri_cuda_rope_table(inverse, 257, 1, 1, table, table, t.stream), -1);
+  soft_close(&t);
 }
 
 static void dropout_(soft_test *t, hri_real real, int variant) {
@@ -375,12 +397,12 @@ static void cross_entropy(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(casts),        cmocka_unit_test(elements),
-                                     cmocka_unit_test(gated),        cmocka_unit_test(rope),
-                                     cmocka_unit_test(dropout),      cmocka_unit_test(noise),
-                                     cmocka_unit_test(accumulate),   cmocka_unit_test(copies),
-                                     cmocka_unit_test(norms),        cmocka_unit_test(norms_backward),
-                                     cmocka_unit_test(embed),        cmocka_unit_test(embed_backward),
-                                     cmocka_unit_test(cross_entropy)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(casts),          cmocka_unit_test(elements),
+                                     cmocka_unit_test(gated),          cmocka_unit_test(rope),
+                                     cmocka_unit_test(rope_table),     cmocka_unit_test(dropout),
+                                     cmocka_unit_test(noise),          cmocka_unit_test(accumulate),
+                                     cmocka_unit_test(copies),         cmocka_unit_test(norms),
+                                     cmocka_unit_test(norms_backward), cmocka_unit_test(embed),
+                                     cmocka_unit_test(embed_backward), cmocka_unit_test(cross_entropy)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
