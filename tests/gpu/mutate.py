@@ -100,15 +100,10 @@ MUTANTS = [
     ("lion-average", "ops/optim/cuda.cu", None, OPTIM, "(grad - *m) * f.one_minus_beta2;\n    return", "(grad - *m) * f.adamw.one_minus_beta1;\n    return"),
     ("growth", "ops/optim/cuda.cu", None, OPTIM, "steps >= interval", "steps > interval"),
     ("maps-without-barrier", "ops/optim/cuda_blocks.cu", None, OPTIM, "  __syncthreads();\n  block_factors f", "  block_factors f"),
-    ("tie-of-codes", "ops/optim/cuda_blocks.cu", None, OPTIM, "< x ? half : 0;", "<= x ? half : 0;"),
-    ("sign-of-codes", "ops/optim/cuda_blocks.cu", None, OPTIM, "negative && code == 127 ? 126 : code", "code"),
     ("columns-of-adafactor", "ops/optim/cuda_factored.cu", None, OPTIM, "b < blocks; b++", "b < 1; b++"),
     ("clip-of-adafactor", "ops/optim/cuda_factored.cu", None, OPTIM, "/ (excess > 1 ? excess : 1)", "/ excess"),
     # quantization
     ("half-of-a-byte", "ops/quant/cuda.cu", None, QUANT, "value[code & 15], scale", "value[code >> 4], scale"),
-    ("level-of-the-mean", "ops/quant/cuda.cu", None, QUANT, "rises = !(i & ((step - 1) << (j * power)));", "rises = true;"),
-    ("rest-of-the-mean", "ops/quant/cuda.cu", None, QUANT, "i + LANES <= n; i += LANES", "i + LANES < n; i += LANES"),
-    ("part-block", "ops/quant/cuda.cu", None, QUANT, "full ? hri_mul_alone(v[k], inverse) : v[k] / most", "hri_mul_alone(v[k], inverse)"),
     ("row-without-barrier", "ops/quant/cuda.cu", None, QUANT, "= bits;\n  __syncthreads();", "= bits;"),
     ("scale-of-q4-k", "ops/quant/cuda_kept.cu", None, QUANT, "(b[12 + at] & 15) | (scale >> 2 & 48)", "(b[12 + at] & 15) | (scale >> 4 & 48)"),
     ("bits-of-q6-k", "ops/quant/cuda_kept.cu", None, QUANT, "b[128 + group / 4 * 32 + in] >> group % 4 * 2", "b[128 + group / 4 * 32 + in] >> group % 2 * 2"),
@@ -120,10 +115,6 @@ MUTANTS = [
     ("end-of-the-depth", "ops/linear/cuda_product.cu", None, DECODE, "&& k + depth < end;", "&& k + depth <= end;"),
     ("piece-of-the-depth", "ops/linear/cuda_product.cu", None, DECODE, "k < pieces; k++", "k < pieces - 1; k++"),
     ("lane-of-a-row", "ops/linear/cuda_product.cu", None, DECODE, "k += HRI_WARP * HRI_SOME", "k += HRI_WARP"),
-    # materialized attention
-    ("delta-of-dropped", "ops/attention/cuda_full.cu", None, ATTENTION, "if (lane == 0) delta += p * dp;", "if (lane == 0) delta += dp;"),
-    ("chunk-without-barrier", "ops/attention/cuda_full.cu", None, ATTENTION, "stays_of(a, b, head, t, j) : 0;\n    }\n    __syncthreads();", "stays_of(a, b, head, t, j) : 0;\n    }"),
-    ("group-of-keys", "ops/attention/cuda_full.cu", None, ATTENTION, "head < (own + 1) * group; head++", "head < own * group + 1; head++"),
 ]
 
 
