@@ -14,11 +14,12 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS, ATTENTION = "test_cuda_kernels", "test_cuda_attention"
+KERNELS, ATTENTION, COLUMNS = "test_cuda_kernels", "test_cuda_attention", "test_cuda_columns"
+OPTIM, QUANT, DECODE = "test_cuda_optim", "test_cuda_quant", "test_cuda_decode"
 DEVICE = "gpu/device.cuh"
 BARRIER = "__syncthreads();"
 
-# name, file with the place, family that is compiled, test, the place, what stands there instead
+# name, file with the place, what is compiled where that is a header, test, the place, what stands there instead
 MUTANTS = [
     # missing barriers
     ("sum-without-barrier", DEVICE, "norm", KERNELS, "= value;\n  __syncthreads();\n  T sum = 0;", "= value;\n  T sum = 0;"),
@@ -26,25 +27,25 @@ MUTANTS = [
     ("max-without-barrier", DEVICE, "loss", KERNELS, "  __syncthreads();\n  float most = partial[0];", "  float most = partial[0];"),
     ("digits-without-barrier", "ops/embed/cuda.cu", "embed", KERNELS, "  __syncthreads();\n  return count;", "  return count;"),
     ("scan-without-barrier", "ops/embed/cuda.cu", "embed", KERNELS, "total[mine] = sum;\n  __syncthreads();", "total[mine] = sum;"),
-    ("factors-without-barrier", "ops/optim/cuda.cu", "optim", KERNELS, "  __syncthreads();\n  hri_adamw_factors f", "  hri_adamw_factors f"),
+    ("factors-without-barrier", "ops/optim/cuda.cu", None, OPTIM, "  __syncthreads();\n  factors f = shared[0];", "  factors f = shared[0];"),
     ("scores-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "factor[e / 2];\n    __syncthreads();", "factor[e / 2];"),
     ("sums-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "(sums, s, v, begin);\n    __syncthreads();", "(sums, s, v, begin);"),
-    ("keys-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "    __syncthreads(); /* whoever still reads the last keys */\n", ""),
-    ("first-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "  __syncthreads(); /* whoever still reads the last ones */\n", ""),
-    ("barrier-of-some", "ops/optim/cuda.cu", "optim", KERNELS, "  __syncthreads();\n  hri_adamw_factors f = shared[0];\n  if (i >= a.n) return;",
-     "  if (i >= a.n) return;\n  __syncthreads();\n  hri_adamw_factors f = shared[0];"),
+    ("keys-without-barrier", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "    __syncthreads(); /* whoever still reads the last keys */\n", ""),
+    ("first-without-barrier", "ops/attention/scores.cuh", "attention", ATTENTION, "  __syncthreads(); /* whoever still reads the last ones */\n", ""),
+    ("barrier-of-some", "ops/optim/cuda.cu", None, OPTIM, "  __syncthreads();\n  factors f = shared[0];\n  if (left <= 0) return;",
+     "  if (left <= 0) return;\n  __syncthreads();\n  factors f = shared[0];"),
     # lane masks, and which lane
     ("half-a-mask", DEVICE, "norm", KERNELS, "__device__ __forceinline__ float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2; by > 0; by /= 2) value += __shfl_xor_sync(HRI_ALL_LANES,",
      "__device__ __forceinline__ float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2; by > 0; by /= 2) value += __shfl_xor_sync(0xFFFFu,"),
-    ("mask-of-absent-lanes", "ops/attention/cuda.cu", "attention", ATTENTION, "if (row >= n) return; /* the whole warp */",
+    ("mask-of-absent-lanes", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "if (row >= n) return; /* the whole warp */",
      "if (row >= n || (int)threadIdx.x % HRI_WARP >= a.head_dim) return;"),
     ("half-a-sum", DEVICE, "norm", KERNELS, "float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2;", "float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 4;"),
     ("other-quad", "ops/attention/cuda.cu", "attention", ATTENTION, "return fmaxf(v, __shfl_xor_sync(HRI_ALL_LANES, v, 2));", "return fmaxf(v, __shfl_xor_sync(HRI_ALL_LANES, v, 4));"),
     # late copies
     ("late-keys", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<1>();\n    __syncthreads();\n    tile_scores", "hri_copy_wait<2>();\n    __syncthreads();\n    tile_scores"),
     ("late-values", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<1>();\n    __syncthreads();\n    tile_sums", "hri_copy_wait<2>();\n    __syncthreads();\n    tile_sums"),
-    ("late-queries", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n      __syncthreads();\n      tile_scores", "hri_copy_wait<1>();\n      __syncthreads();\n      tile_scores"),
-    ("unshared-copy", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n    __syncthreads();\n    tile_scores", "hri_copy_wait<0>();\n    tile_scores"),
+    ("late-queries", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n      __syncthreads();\n      tile_scores", "hri_copy_wait<1>();\n      __syncthreads();\n      tile_scores"),
+    ("unshared-copy", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n    __syncthreads();\n    tile_scores", "hri_copy_wait<0>();\n    tile_scores"),
     # fragments
     ("left-row", "ops/attention/tiles.cuh", "attention", ATTENTION, "s.template load_matrix<4, false>(a, (row + lane % 16)", "s.template load_matrix<4, false>(a, (row + lane % 8)"),
     ("right-half", "ops/attention/tiles.cuh", "attention", ATTENTION, "k + lane / 8 % 2 * 8);", "k + lane / 16 * 8);"),
@@ -56,15 +57,22 @@ MUTANTS = [
     ("lost-low-part", "ops/attention/tiles.cuh", "attention", ATTENTION, "    hri_mma_tf32(d, a_low, b_high);\n", ""),
     # off by one
     ("row-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "  for (int64_t c = threadIdx.x; c < n; c += blockDim.x) {\n    float v = (value(c) - mean) * rstd", "  for (int64_t c = threadIdx.x; c <= n; c += blockDim.x) {\n    float v = (value(c) - mean) * rstd"),
-    ("blocks-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "b < blocks; b++", "b < blocks - 1; b++"),
-    ("last-row-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "row < end; row++", "row < end - 1; row++"),
+    ("blocks-of-norm", "ops/columns.cuh", "norm", KERNELS, "b < blocks; b++", "b < blocks - 1; b++"),
+    ("last-row-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "row < range.end; row++", "row < range.end - 1; row++"),
     ("end-of-row-of-loss", "ops/loss/cuda.cu", "loss", KERNELS, "v < a.stored;", "v <= a.stored;"),
     ("label", "ops/loss/cuda.cu", "loss", KERNELS, "if (v == label) at_label[0] = l;", "if (v == label + 1) at_label[0] = l;"),
-    ("end-of-adamw", "ops/optim/cuda.cu", "optim", KERNELS, "i + k < a.n; k++", "i + k <= a.n; k++"),
+    ("end-of-update", "ops/optim/cuda.cu", None, OPTIM, "count = left < HRI_SOME ? (int)left : (int)HRI_SOME;", "count = (int)HRI_SOME;"),
     ("causal", "ops/attention/cuda.cu", "attention", ATTENTION, "k >= first[e / 2] && k <= q ?", "k >= first[e / 2] && k < q ?"),
-    ("causal-backward", "ops/attention/cuda.cu", "attention", ATTENTION, "mine <= query + column &&", "mine < query + column &&"),
-    ("window", "ops/attention/cuda.cu", "attention", ATTENTION, "first = t - a.window + 1;", "first = t - a.window;"),
+    ("causal-backward", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "mine <= query + column &&", "mine < query + column &&"),
+    ("window", "ops/attention/scores.cuh", "attention", ATTENTION, "first = t - a.window + 1;", "first = t - a.window;"),
     ("first-tile-of-keys", "ops/attention/cuda.cu", "attention", ATTENTION, "int key = load_first(a, firsts, b, query, rows) / keys * keys;", "int key = (load_first(a, firsts, b, query, rows) + keys - 1) / keys * keys;"),
+    # dropout of attention
+    ("other-elements", "ops/attention/scores.cuh", "attention", ATTENTION, "bits <<= 2 * j;", "bits <<= j;"),
+    ("words-of-half-a-chunk", "ops/attention/scores.cuh", "attention", ATTENTION, "by < HRI_DRAW_CHUNK_BLOCKS; by *= 2", "by < HRI_DRAW_CHUNK_BLOCKS / 2; by *= 2"),
+    ("other-head", "ops/attention/scores.cuh", "attention", ATTENTION, "(uint32_t)(head << HRI_DRAW_HEAD_SHIFT | block)", "(uint32_t)block"),
+    ("row-of-data", "ops/attention/scores.cuh", "attention/cuda_backward", ATTENTION, "(uint32_t)(c.row_base + b)", "(uint32_t)b"),
+    ("factor-of-values", "ops/attention/cuda_backward.cu", None, ATTENTION, "kv, begin, a.factor);", "kv, begin, 1);"),
+    ("key-of-half-a-chunk", "ops/attention/scores.cuh", "attention", ATTENTION, "(2 * t + (KEYS < HRI_DRAW_CHUNK ? key % HRI_DRAW_CHUNK : 0))", "(2 * t)"),
     # bounds, blocks, addresses
     ("no-zero-fill", "ops/attention/tiles.cuh", "attention", ATTENTION, "there ? 16 : 0", "16"),
     ("vectors-that-do-not-fit", "ops/elements.cuh", "move", KERNELS, "return n % width == 0 && all % 16 == 0;", "return all % 16 == 0;"),
@@ -72,12 +80,41 @@ MUTANTS = [
     ("places-that-stay", "ops/embed/cuda.cu", "embed", KERNELS, "    at++;\n", ""),
     ("digit-of-another-round", "ops/embed/cuda.cu", "embed", KERNELS, "(index[begin + i] >> shift) % DIGITS", "index[begin + i] % DIGITS"),
     # values
-    ("random-word", "ops/optim/cuda.cu", "optim", KERNELS, "word[at / 32 % 2 * 2 + k / 2]", "word[at / 32 % 2 * 2 + k % 2]"),
+    ("random-word", "ops/optim/step.cuh", "optim", OPTIM, "word[at / 32 % 2 * 2 + k / 2]", "word[at / 32 % 2 * 2 + k % 2]"),
     ("up-half", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(row * 2 + 1) * width + column", "row * 2 * width + 1 + column"),
     ("rope-sign", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "v * c + u * s", "v * c - u * s"),
-    ("dropout-line", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(uint32_t)(row % a.sequence), 0,", "(uint32_t)(row / a.sequence), 0,"),
+    ("dropout-line", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(uint32_t)(row % sequence), 0,", "(uint32_t)(row / sequence), 0,"),
     ("group-of-heads", "ops/attention/cuda.cu", "attention", ATTENTION, "kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int query = (int)(gridDim.x - 1 - blockIdx.x) * rows, end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv",
      "kv = a.heads + head % a.kv_heads, D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int query = (int)(gridDim.x - 1 - blockIdx.x) * rows, end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv"),
+    # columns, heads, DoRA
+    ("block-of-columns", "ops/columns.cuh", "linear", COLUMNS, "begin = (int64_t)blockIdx.y * HRI_CUDA_NORM_ROWS", "begin = (int64_t)blockIdx.y * (HRI_CUDA_NORM_ROWS - 1)"),
+    ("keys-as-queries", "ops/norm/cuda_heads.cu", None, COLUMNS, "w(query ? a.wq : a.wk, n);\n  hri_global<float>", "w(a.wq, n);\n  hri_global<float>"),
+    ("heads-of-a-weight", "ops/norm/cuda_heads.cu", None, COLUMNS, "head < end; head++", "head < end - 1; head++"),
+    ("place-of-a-part", "ops/norm/cuda_dora.cu", None, COLUMNS, "if (has) with += a.parts[p];", "with += a.parts[p];"),
+    ("length-that-is-there", "ops/norm/cuda_dora.cu", None, COLUMNS, "if (there == there) return;", "if (there != there) return;"),
+    ("noise-of-another-site", "ops/pointwise/cuda.cu", None, KERNELS, "(uint64_t)c.step, site, (uint32_t)c.row_base};", "(uint64_t)c.step, site + 1, (uint32_t)c.row_base};"),
+    ("slice-before", "ops/move/cuda.cu", None, KERNELS, "(index[0] - a.less) * a.width", "index[0] * a.width"),
+    ("pitch-of-a-sum", "ops/move/cuda.cu", None, KERNELS, "v += hri_widen((To)y[row * a.y_stride + column])", "v += hri_widen((To)y[row * a.x_stride + column])"),
+    # optimizers
+    ("guard", "ops/optim/step.cuh", "optim/cuda_factored", OPTIM, "return at && guard[0] != 0;", "return at && guard[0] > 1;"),
+    ("lion-average", "ops/optim/cuda.cu", None, OPTIM, "(grad - *m) * f.one_minus_beta2;\n    return", "(grad - *m) * f.adamw.one_minus_beta1;\n    return"),
+    ("growth", "ops/optim/cuda.cu", None, OPTIM, "steps >= interval", "steps > interval"),
+    ("maps-without-barrier", "ops/optim/cuda_blocks.cu", None, OPTIM, "  __syncthreads();\n  block_factors f", "  block_factors f"),
+    ("columns-of-adafactor", "ops/optim/cuda_factored.cu", None, OPTIM, "b < blocks; b++", "b < 1; b++"),
+    ("clip-of-adafactor", "ops/optim/cuda_factored.cu", None, OPTIM, "/ (excess > 1 ? excess : 1)", "/ excess"),
+    # quantization
+    ("half-of-a-byte", "ops/quant/cuda.cu", None, QUANT, "value[code & 15], scale", "value[code >> 4], scale"),
+    ("row-without-barrier", "ops/quant/cuda.cu", None, QUANT, "= bits;\n  __syncthreads();", "= bits;"),
+    ("scale-of-q4-k", "ops/quant/cuda_kept.cu", None, QUANT, "(b[12 + at] & 15) | (scale >> 2 & 48)", "(b[12 + at] & 15) | (scale >> 4 & 48)"),
+    ("bits-of-q6-k", "ops/quant/cuda_kept.cu", None, QUANT, "b[128 + group / 4 * 32 + in] >> group % 4 * 2", "b[128 + group / 4 * 32 + in] >> group % 2 * 2"),
+    # decoding
+    ("new-key", "ops/attention/cuda_cached.cu", None, DECODE, "end = begin + SPLIT < position + 1 ? begin + SPLIT : position + 1", "end = begin + SPLIT < position ? begin + SPLIT : position"),
+    ("window-of-a-cache", "ops/attention/cuda_cached.cu", None, DECODE, "if (j < first) score", "if (j <= first) score"),
+    ("factor-of-a-run", "ops/attention/cuda_cached.cu", None, DECODE, "out += parts[at + d] * factor;", "out += parts[at + d];"),
+    ("tiles-without-barrier", "ops/linear/cuda_product.cu", None, DECODE, "p.n, k, end);\n    __syncthreads();", "p.n, k, end);"),
+    ("end-of-the-depth", "ops/linear/cuda_product.cu", None, DECODE, "&& k + depth < end;", "&& k + depth <= end;"),
+    ("piece-of-the-depth", "ops/linear/cuda_product.cu", None, DECODE, "k < pieces; k++", "k < pieces - 1; k++"),
+    ("lane-of-a-row", "ops/linear/cuda_product.cu", None, DECODE, "k += HRI_WARP * HRI_SOME", "k += HRI_WARP"),
 ]
 
 
@@ -103,7 +140,7 @@ def mutate(build, mutant):
         changed = Path(folder) / place
         changed.parent.mkdir(parents=True)
         changed.write_text(text.replace(old, new))
-        source = changed if place.endswith(".cu") else ROOT / "src/ops" / family / "cuda.cu"
+        source = changed if place.endswith(".cu") else (ROOT / "src/ops" / (family if "/" in family else family + "/cuda")).with_suffix(".cu")
         compiled = Path(folder) / "mutant.o"
         result = run(["g++", "-std=c++17", "-O1", "-w", f"-I{folder}", f"-I{ROOT}/include", f"-I{ROOT}/src", "-x", "c++", "-c", str(source), "-o", str(compiled)])
         if result.returncode:

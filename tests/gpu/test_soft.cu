@@ -442,7 +442,7 @@ void memory(void **) {
   soft_test t = soft_open(1);
   float *x = (float *)soft_memory(&t, 128), *y = (float *)soft_memory(&t, 128), out[32];
   assert_int_equal(HRI_LAUNCH(f_bounds, 1, 31, 0, t.stream, x, y, 32), 0);
-  assert_int_equal(soft_found(&t, HRI_SOFT_UNWRITTEN), 62); /* of 31 elements the two grains */
+  assert_int_equal(soft_found(&t, HRI_SOFT_UNWRITTEN), 124); /* of 31 elements the four bytes */
   soft_download(&t, out, y, sizeof out);
   assert_true(out[0] != out[0] && out[31] != out[31]);
   soft_close(&t);

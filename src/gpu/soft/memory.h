@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { HRI_SOFT_LANES = 64, HRI_SOFT_GRAIN = 2, HRI_SOFT_GUARD = 256 };
+enum { HRI_SOFT_LANES = 64, HRI_SOFT_GRAIN = 1, HRI_SOFT_GUARD = 256 };
 
 typedef struct hri_soft_grain {
   uint32_t writer, writer_block; /* operation, and its block; 0: nobody */

@@ -1,0 +1,127 @@
+/* Attention over a generation cache, and thin and mixed products, on the GPU in software against the double references. */
+#include "gpu/kernels.h"
+
+#include "ops/attention/ref.h"
+
+/* ---- the cache ---- */
+
+static const struct {
+  int64_t batch, rows, capacity, heads, kv_heads, d, window, past, valid;
+  double softcap;
+} caches[] = {{1, 1, 320, 4, 2, 33, 0, 300, 1, 0},     /* two runs, groups */
+              {2, 5, 64, 2, 2, 16, 0, 0, 3, 2},        /* from nothing, rows that are not there */
+              {1, 3, 800, 2, 1, 136, 100, 700, 3, 0}}; /* a window: runs that nobody sees */
+
+/* The plain fp32 one: a query's scores, probabilities, output. */
+static void naive_cached(const hri_attention_cache_shape *s, float scale, const float *q, const float *keys,
+                         const float *values, int64_t b, int64_t kv, int64_t position, float *y) {
+  int64_t first = s->window > 0 && position >= s->window ? position - s->window + 1 : 0;
+  float *p = take((uint64_t)(position + 1) * sizeof *p), most = -INFINITY, sum = 0;
+  for (int64_t j = first; j <= position; j++) {
+    float score = 0;
+    for (int64_t i = 0; i < s->head_dim; i++)
+      score += q[i] * keys[hri_attention_cache_key(s, b, kv, j) + i * HRI_ATTENTION_CACHE_BLOCK];
+    p[j] = score * scale;
+    if (s->softcap > 0) p[j] = (float)s->softcap * tanhf(p[j] / (float)s->softcap);
+    most = fmaxf(most, p[j]);
+  }
+  for (int64_t j = first; j <= position; j++) sum += p[j] = expf(p[j] - most);
+  for (int64_t i = 0; i < s->head_dim; i++) {
+    float out = 0;
+    for (int64_t j = first; j <= position; j++) out += p[j] * values[hri_attention_cache_value(s, b, kv, j) + i];
+    y[i] = out / sum;
+  }
+}
+
+static void cached_(soft_test *t, hri_real real, int v) {
+  hri_attention_cache_shape s = {.batch = caches[v].batch, .rows = caches[v].rows, .capacity = caches[v].capacity};
+  s.heads = caches[v].heads, s.kv_heads = caches[v].kv_heads, s.head_dim = caches[v].d, s.window = caches[v].window;
+  s.softcap = caches[v].softcap, s.real = real;
+  int64_t width = (s.heads + 2 * s.kv_heads) * s.head_dim, n = hri_attention_cache_elements(&s);
+  hri_control control = {.cache_length = caches[v].past, .row_count = caches[v].valid};
+  array qkv = array_random(t, s.batch * s.rows * width, real, 1, 0);
+  array keys = array_random(t, n, real, 1, 0), values = array_random(t, n, real, 1, 0);
+  array y = array_result(t, s.batch * s.rows * s.heads * s.head_dim, real);
+  double scale = 1 / sqrt((double)s.head_dim);
+  assert_int_equal(hri_cuda_attention_cached(&s, (float)scale, qkv.device, keys.device, values.device,
+                                             device_control(t, &control), y.device,
+                                             soft_memory(t, hri_cuda_attention_cached_scratch_bytes(&s)), t->stream),
+                   0);
+  hri_attention_ref_cached(&s, scale, qkv.d, caches[v].past, caches[v].valid, keys.d, values.d, y.d);
+  for (int64_t i = 0; i < n; i++) keys.f[i] = (float)keys.d[i], values.f[i] = (float)values.d[i];
+  expect(t, "cached keys", &keys);
+  expect(t, "cached values", &values);
+  for (int64_t b = 0; b < s.batch; b++)
+    for (int64_t row = 0; row < caches[v].valid; row++)
+      for (int64_t h = 0; h < s.heads; h++) {
+        int64_t at = b * s.rows + row;
+        naive_cached(&s, (float)scale, qkv.f + at * width + h * s.head_dim, keys.f, values.f, b,
+                     h / (s.heads / s.kv_heads), caches[v].past + row, y.f + (at * s.heads + h) * s.head_dim);
+      }
+  expect(t, "attention_cached", &y);
+}
+static void cached(void **state) {
+  (void)state;
+  each(cached_, 3);
+}
+
+/* ---- products ---- */
+
+typedef enum product { FORWARD, DX, DW } product;
+
+/* M tokens, N outputs, K inputs: rows of a token or two, an adapter's rank, a depth that is cut. */
+static const int64_t sizes[][3] = {{1, 37, 100}, {7, 41, 130}, {45, 8, 70}, {40, 5, 1700}, {1300, 6, 33}};
+
+/* The three products of a linear layer by one kernel; rows lie 3 elements apart from the next. */
+static void product_of(soft_test *t, product which, const int64_t size[3], hri_real a_real, hri_real b_real,
+                       hri_real c_real, bool more) {
+  int64_t m = size[0], n = size[1], k = size[2], gap = 3;
+  int64_t a_rows = m, a_columns = which == FORWARD ? k : n, b_rows = which == DW ? m : n, b_columns = k;
+  int64_t c_rows = which == DW ? n : m, c_columns = which == FORWARD ? n : k;
+  array a = array_random(t, a_rows * (a_columns + gap), a_real, 1, 0);
+  array b = array_random(t, b_rows * (b_columns + gap), b_real, 1, 0);
+  array c = array_random(t, c_rows * (c_columns + gap), c_real, 1, 0), bias = array_random(t, n, HRI_REAL_F32, 1, 0);
+  hri_cuda_product_args p = {.a = a.device, .b = b.device, .c = c.device, .c_row = c_columns + gap};
+  p.a_real = a_real, p.b_real = b_real, p.c_real = c_real, p.m = c_rows, p.n = c_columns, p.accumulate = more;
+  p.k = which == FORWARD ? k : which == DX ? n : m;
+  p.a_row = which == DW ? 1 : a_columns + gap, p.a_column = which == DW ? a_columns + gap : 1;
+  p.b_row = which == FORWARD ? b_columns + gap : 1, p.b_column = which == FORWARD ? 1 : b_columns + gap;
+  p.bias = which == FORWARD && more ? bias.device : NULL;
+  uint64_t scratch = hri_cuda_product_scratch_bytes(&p);
+  if (scratch) p.scratch = soft_memory(t, scratch);
+  assert_int_equal(hri_cuda_product(&p, t->stream), 0);
+  for (int64_t i = 0; i < c_rows; i++)
+    for (int64_t j = 0; j < c_columns; j++) {
+      int64_t at = i * p.c_row + j;
+      double sum = p.bias ? bias.d[j] : 0;
+      float naive = p.bias ? bias.f[j] : 0;
+      for (int64_t e = 0; e < p.k; e++) {
+        sum += a.d[i * p.a_row + e * p.a_column] * b.d[j * p.b_row + e * p.b_column];
+        naive += a.f[i * p.a_row + e * p.a_column] * b.f[j * p.b_row + e * p.b_column];
+      }
+      c.d[at] = sum + (more ? c.d[at] : 0);
+      c.f[at] = naive + (more ? c.f[at] : 0);
+    }
+  expect(t, "product", &c);
+}
+
+static void products(void **state) {
+  static const hri_real mixes[][3] = {{HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32},
+                                      {HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32},
+                                      {HRI_REAL_F32, HRI_REAL_F16, HRI_REAL_F16},
+                                      {HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16}};
+  (void)state;
+  for (int size = 0; size < 5; size++)
+    for (int which = FORWARD; which <= DW; which++)
+      for (int mix = 0; mix < 4; mix++) {
+        soft_test t = soft_open((uint64_t)(size * 16 + which * 4 + mix));
+        product_of(&t, (product)which, sizes[size], mixes[mix][0], mixes[mix][1], mixes[mix][2], (size + mix) % 2);
+        soft_close(&t);
+        give_all();
+      }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(cached), cmocka_unit_test(products)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
