@@ -62,7 +62,8 @@ enum { /* values of cuda.h's enumerators */
        STREAM_NON_BLOCKING = 1,
        EVENT_DISABLE_TIMING = 2,
        CAPTURE_THREAD_LOCAL = 1,
-       OUT_OF_MEMORY = 2
+       OUT_OF_MEMORY = 2,
+       PAGE_BYTES = 2 << 20 /* of device memory, on every generation that is supported */
 };
 
 typedef struct driver {
@@ -117,6 +118,7 @@ static hr_status cuda_info(hri_gpu *gpu, hri_gpu_info *info, hr_error *error) {
   info->shared_bytes = (uint32_t)shared;
   info->free_bytes = free_bytes;
   info->total_bytes = total_bytes;
+  info->granule_bytes = PAGE_BYTES;
   return HR_OK;
 }
 

@@ -29,6 +29,7 @@ typedef struct hri_gpu_info {
   uint32_t multiprocessors;
   uint32_t shared_bytes; /* of one block, at most */
   uint64_t total_bytes, free_bytes;
+  uint64_t granule_bytes; /* memory is taken from the device in multiples of it */
 } hri_gpu_info;
 
 /* All of one implementation. The first argument of each is an open device. */

@@ -194,3 +194,47 @@ extern "C" int hri_cuda_dropout(const hri_cuda_dropout_args *args, void *stream)
   return HRI_BY_TYPE(args->real, HRI_LAUNCH(dropout_kernel<REAL>, hri_blocks(n, HRI_ELEMENT_THREADS),
                                             HRI_ELEMENT_THREADS, 0, stream, *args, threshold, factor));
 }
+
+/* ---- bias gradient ---- */
+
+enum { COLUMN_THREADS = 128 };
+
+/* Sums over the rows of a block, for each column. */
+template <class T> __global__ void column_sums_kernel(float *to, const T *from, int64_t rows, int64_t columns) {
+  int64_t c = hri_thread_index(), begin = (int64_t)blockIdx.y * HRI_CUDA_NORM_ROWS;
+  int64_t end = begin + HRI_CUDA_NORM_ROWS < rows ? begin + HRI_CUDA_NORM_ROWS : rows;
+  hri_global<const T> dy(from, rows * columns);
+  hri_global<float> sums(to, (int64_t)gridDim.y * columns);
+  float sum = 0;
+  if (c >= columns) return;
+  for (int64_t row = begin; row < end; row++) sum += hri_widen((T)dy[row * columns + c]);
+  sums[(int64_t)blockIdx.y * columns + c] = sum;
+}
+
+__global__ void column_fold_kernel(float *to, const float *from, int64_t blocks, int64_t columns, bool accumulate) {
+  int64_t c = hri_thread_index();
+  hri_global<float> db(to, columns);
+  hri_global<const float> sums(from, blocks * columns);
+  float sum = 0;
+  if (c >= columns) return;
+  for (int64_t b = 0; b < blocks; b++) sum += sums[b * columns + c];
+  db[c] = accumulate ? db[c] + sum : sum;
+}
+
+static int64_t sum_blocks(int64_t rows) { return (rows + HRI_CUDA_NORM_ROWS - 1) / HRI_CUDA_NORM_ROWS; }
+
+extern "C" uint64_t hri_cuda_bias_gradient_scratch_bytes(int64_t rows, int64_t columns) {
+  return (uint64_t)sum_blocks(rows) * (uint64_t)columns * sizeof(float);
+}
+
+extern "C" int hri_cuda_bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate,
+                                      float *scratch, hri_real real, void *stream) {
+  unsigned across = hri_blocks(columns, COLUMN_THREADS), blocks = (unsigned)sum_blocks(rows);
+  int bad = 0;
+  if (columns == 0) return 0;
+  if (blocks)
+    bad |= HRI_BY_TYPE(real, HRI_LAUNCH(column_sums_kernel<REAL>, dim3(across, blocks), COLUMN_THREADS, 0, stream,
+                                        scratch, static_cast<const REAL *>(dy), rows, columns));
+  return bad | HRI_LAUNCH(column_fold_kernel, across, COLUMN_THREADS, 0, stream, db, scratch, (int64_t)blocks, columns,
+                          accumulate);
+}
