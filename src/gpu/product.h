@@ -51,9 +51,9 @@ struct hri_gpu_products {
   char library[48]; /* with its version: part of what a plan is exact for */
 };
 
-/* cuBLASLt for a device of CUDA's driver. UNSUPPORTED: the library or a function of it is not there; the message says
- * which. */
-hr_status hri_gpu_cublas_open(hri_gpu *gpu, hri_gpu_products **products, hr_error *error);
+/* cuBLASLt for the device of CUDA's driver that was opened last. UNSUPPORTED: the library or a function of it is not there;
+ * the message says which. */
+hr_status hri_gpu_cublas_open(hri_gpu_products **products, hr_error *error);
 
 #ifdef __cplusplus
 }

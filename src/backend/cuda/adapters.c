@@ -80,7 +80,7 @@ static const hri_tensor *bias_of(const hri_job *job, const hri_node *node) {
 /* y[M,N] = x[M,K] w[N,K]^T, dx[M,K] = dy[M,N] w[N,K], dw[N,K] = dy[M,N]^T x[M,K]: operand 0 is a, operand 1 is b. */
 static hri_gpu_product product_of(const hri_job *job, const hri_node *node) {
   const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1), *d = hri_at(job, node, result_of(node));
-  const hri_tensor *all[3] = {a, b, d};
+  const hri_tensor *all[3] = {a, b, d}, *bias = bias_of(job, node);
   hri_gpu_product p;
   memset(&p, 0, sizeof p);
   p.m = (int64_t)hri_rows(d);
@@ -95,7 +95,8 @@ static hri_gpu_product product_of(const hri_job *job, const hri_node *node) {
   p.result = hri_dtype_real(d->dtype);
   p.alignment = alignment_of(all, 3);
   p.accumulate = hri_operands(job, node)[result_of(node)].access == HRI_ADD;
-  p.bias = bias_of(job, node) != NULL;
+  p.bias = bias != NULL;
+  while (bias && p.result == HRI_REAL_F32 && bias->offset % p.alignment != 0) p.alignment /= 2;
   p.tf32 = job->tf32 && p.operands == HRI_REAL_F32;
   return p;
 }
