@@ -19,8 +19,6 @@ extern "C" {
 /* ---- move ---- */
 int hri_cuda_cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, void *stream);
 int hri_cuda_fill(float *y, float value, int64_t n, void *stream);
-/* to = the slice of `from` that control->micro_index names; whole words of 4 bytes. */
-int hri_cuda_select(void *to, const void *from, uint64_t bytes, const hri_control *control, void *stream);
 
 /* ---- pointwise ---- */
 int hri_cuda_add(void *y, const void *a, const void *b, int64_t n, hri_real real, void *stream);
@@ -31,10 +29,6 @@ int hri_cuda_glu(hr_activation kind, void *y, const void *gu, int64_t rows, int6
 int hri_cuda_glu_backward(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
                           hri_real real, void *stream);
 int hri_cuda_rope(const hri_rope_args *args, void *stream);
-/* db (+)= the column sums of dy, made in blocks of HRI_CUDA_NORM_ROWS rows and folded in their order. */
-uint64_t hri_cuda_bias_gradient_scratch_bytes(int64_t rows, int64_t columns);
-int hri_cuda_bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
-                           hri_real real, void *stream);
 
 typedef struct hri_cuda_dropout_args {
   int64_t rows, columns, sequence;
@@ -82,8 +76,6 @@ int hri_cuda_loss_sum(const float *losses, int64_t n, hri_control *control, void
 int hri_cuda_square_sum(double *partials, const void *g, hri_real real, int64_t n, void *stream);
 /* control->grad_norm and clip_scale of the partial sums. */
 int hri_cuda_clip(const double *partials, int64_t n, hri_control *control, void *stream);
-/* control->applied_steps += 1. */
-int hri_cuda_advance(hri_control *control, void *stream);
 
 typedef struct hri_cuda_adamw_args {
   int64_t n;

@@ -1,4 +1,4 @@
-/* Casts, fills, the slice of a step. */
+/* Casts and fills. */
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
 
@@ -43,22 +43,4 @@ __global__ void fill_kernel(float *to, float value, int64_t count) {
 extern "C" int hri_cuda_fill(float *y, float value, int64_t n, void *stream) {
   if (n == 0) return 0;
   return HRI_LAUNCH(fill_kernel, hri_blocks(n, HRI_ELEMENT_THREADS), HRI_ELEMENT_THREADS, 0, stream, y, value, n);
-}
-
-/* Words of the slice that the control block names. */
-__global__ void select_kernel(uint32_t *to, const uint32_t *from, int64_t count, const hri_control *control) {
-  hri_global<const int64_t> index(&control->micro_index, 1);
-  hri_global<uint32_t> y(to, count);
-  int64_t i = hri_thread_index(), slice = index[0];
-  if (i >= count || slice < 0) return;
-  hri_global<const uint32_t> x(from, (slice + 1) * count);
-  y[i] = (uint32_t)x[slice * count + i];
-}
-
-extern "C" int hri_cuda_select(void *to, const void *from, uint64_t bytes, const hri_control *control, void *stream) {
-  int64_t words = (int64_t)(bytes / sizeof(uint32_t));
-  if (bytes % sizeof(uint32_t) != 0) return -1;
-  if (words == 0) return 0;
-  return HRI_LAUNCH(select_kernel, hri_blocks(words, HRI_ELEMENT_THREADS), HRI_ELEMENT_THREADS, 0, stream,
-                    static_cast<uint32_t *>(to), static_cast<const uint32_t *>(from), words, control);
 }

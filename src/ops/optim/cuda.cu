@@ -49,15 +49,6 @@ extern "C" int hri_cuda_clip(const double *partials, int64_t n, hri_control *con
   return HRI_LAUNCH(clip_kernel, 1, THREADS, 0, stream, partials, n, control);
 }
 
-__global__ void advance_kernel(hri_control *to) {
-  hri_global<int64_t> applied(&to->applied_steps, 1);
-  applied[0] += 1;
-}
-
-extern "C" int hri_cuda_advance(hri_control *control, void *stream) {
-  return HRI_LAUNCH(advance_kernel, 1, 1, 0, stream, control);
-}
-
 /* ---- AdamW ---- */
 
 __device__ __forceinline__ hri_adamw_factors factors_of(const hri_cuda_adamw_args &a, const hri_control &c) {
