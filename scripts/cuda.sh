@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cuda.sh [--record] [FILE ...]: compiles the CUDA kernels (src/ops/*/cuda.cu, or those named) with nvcc 13 for every generation that
+# cuda.sh [--record] [FILE ...]: compiles the CUDA kernels (src/ops/*/cuda*.cu, or those named) with nvcc 13 for every generation that
 # is supported, as machine code and, for the newest ones to come, PTX; warnings are errors. Nothing is run: no card is needed. Objects and
 # build/cuda/kernels.tsv (registers, bytes of shared memory and of stack, spills of each kernel and generation) are left behind.
 # --record writes the table of docs/cuda-kernels.md anew. nvcc is that of PATH, of NVCC, or comes as wheels (scripts/cuda.txt).
@@ -9,17 +9,25 @@ export LC_ALL=C
 generations=(80 86 89 90 100 120)
 out=build/cuda
 
-# One file: its objects, and what ptxas says of it.
+# src/ops/attention/cuda_backward.cu: attention_backward.
+family_of() {
+  local name
+  name=$(basename "$1" .cu)
+  echo "$(basename "$(dirname "$1")")${name#cuda}"
+}
+
+# One file: its objects, what ptxas says of it, and the seconds of processor that it took.
 compile() {
   local nvcc=$1 file=$2 name arguments=() generation
-  name=$(basename "$(dirname "$file")")
+  name=$(family_of "$file")
   # Those without instructions of their own that we use share the front end's work.
   arguments=(-gencode "arch=compute_80,code=[sm_80,sm_86,sm_89,compute_80]")
   for generation in "${generations[@]}"; do
     if ((generation >= 90)); then arguments+=(-gencode "arch=compute_$generation,code=sm_$generation"); fi
   done
-  if ! "$nvcc" -std=c++17 -O3 -DNDEBUG -Iinclude -Isrc "${arguments[@]}" -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC \
-    -Xptxas -v -c "$file" -o "$out/$name.o" >"$out/$name.log" 2>&1; then
+  TIMEFORMAT='%U'
+  if ! { time "$nvcc" -std=c++17 -O3 -DNDEBUG -Iinclude -Isrc "${arguments[@]}" -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC \
+    -Xptxas -v -c "$file" -o "$out/$name.o" >"$out/$name.log" 2>&1; } 2>"$out/$name.seconds"; then
     grep -v '^ptxas info' "$out/$name.log" >&2
     echo "cuda: nvcc refused $file" >&2
     return 1
@@ -83,14 +91,17 @@ if [[ -z $nvcc || $("$nvcc" --version) != *"release 13."* ]]; then
   nvcc=$(echo build/cuda-tools/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
 fi
 mkdir -p "$out"
-if (($#)); then files=("$@"); else files=(src/ops/*/cuda.cu); fi
+if (($#)); then files=("$@"); else files=(src/ops/*/cuda*.cu); fi
 begin=$SECONDS
 printf '%s\n' "${files[@]}" | xargs -P "${DEV_JOBS:-$(nproc)}" -I{} scripts/cuda.sh --compile "$nvcc" {}
 echo "cuda: ${#files[@]} files for sm_${generations[*]} and PTX of compute_80 in $((SECONDS - begin)) s, no warnings"
+for file in "${files[@]}"; do
+  echo "cuda: $file: $(<"$out/$(family_of "$file").seconds") s of processor"
+done
 table >"$out/kernels.tsv"
 echo "cuda: $(cut -f2 "$out/kernels.tsv" | sort -u | wc -l) kernels, $(awk -F '\t' '$7 > 0' "$out/kernels.tsv" | cut -f2 | sort -u | wc -l) of them spill ($out/kernels.tsv)"
-# Attention of 16-bit types at head sizes of 64 and 128 has to find room in registers.
-spilling=$(awk -F '\t' '$7 > 0 && $1 == "attention" && $2 ~ /f16_t, (64|128)>$/ { print $2 " on " $3 ": " $7 " bytes" }' "$out/kernels.tsv")
+# Attention at head sizes of 64 and 128 has to find room in registers.
+spilling=$(awk -F '\t' '$7 > 0 && $1 ~ /^attention/ && $2 ~ /, (64|128)>$/ { print $2 " on " $3 ": " $7 " bytes" }' "$out/kernels.tsv")
 if [[ -n $spilling ]]; then
   printf 'cuda: registers are spilled: %s\n' "$spilling" >&2
   exit 1

@@ -118,6 +118,9 @@ __device__ inline uint32_t hri_tf32_bits(float value) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
   return bits;
 }
+/* Rounded by itself: no compiler joins it with what stands behind. */
+__device__ inline float hri_mul_alone(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline float hri_add_alone(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline float hri_uint_as_float(uint32_t bits) { return __uint_as_float(bits); }
 
 __device__ inline void hri_mma_bf16(float *d, const uint32_t *a, const uint32_t *b) {

@@ -20,8 +20,31 @@ extern "C" {
 int hri_cuda_cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, void *stream);
 int hri_cuda_fill(float *y, float value, int64_t n, void *stream);
 
+/* y = x, or y += x, of rows of columns; strides in elements, from row to row. */
+typedef struct hri_cuda_accumulate_args {
+  void *y;
+  const void *x;
+  hri_real y_real, x_real;
+  int64_t y_stride, x_stride, rows, columns;
+  bool adds;
+} hri_cuda_accumulate_args;
+int hri_cuda_accumulate(const hri_cuda_accumulate_args *args, void *stream);
+/* Rows of `width` bytes, `pitch` bytes apart. */
+int hri_cuda_copy_rows(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows,
+                       void *stream);
+/* Slice control->micro_index of `slices`, and row control->row_count - 1 of `rows`, of so many bytes each. */
+int hri_cuda_select(void *to, const void *from, int64_t slices, int64_t bytes, const hri_control *control, void *stream);
+int hri_cuda_last_row(void *to, const void *from, int64_t rows, int64_t bytes, const hri_control *control, void *stream);
+
+/* ---- linear ---- */
+uint64_t hri_cuda_bias_gradient_scratch_bytes(int64_t rows, int64_t columns);
+int hri_cuda_bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
+                           hri_real real, void *stream);
+
 /* ---- pointwise ---- */
 int hri_cuda_add(void *y, const void *a, const void *b, int64_t n, hri_real real, void *stream);
+int hri_cuda_scale(void *y, const void *x, float factor, int64_t n, hri_real real, void *stream);
+int hri_cuda_softcap(void *y, const void *x, float cap, int64_t n, hri_real real, void *stream);
 int hri_cuda_activation(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, void *stream);
 int hri_cuda_activation_backward(hr_activation kind, void *dx, const void *dy, const void *x, int64_t n, hri_real real,
                                  void *stream);
@@ -41,6 +64,17 @@ typedef struct hri_cuda_dropout_args {
 } hri_cuda_dropout_args;
 int hri_cuda_dropout(const hri_cuda_dropout_args *args, void *stream);
 
+typedef struct hri_cuda_noise_args {
+  int64_t rows, columns, sequence;
+  hri_real real;
+  double amplitude;
+  uint32_t site;
+  const hri_control *control; /* seed, step, row_base */
+  const void *x;
+  void *y; /* may alias x */
+} hri_cuda_noise_args;
+int hri_cuda_noise(const hri_cuda_noise_args *args, void *stream);
+
 /* ---- norm ---- */
 int hri_cuda_rmsnorm(const hri_norm_args *args, void *stream);
 int hri_cuda_layernorm(const hri_norm_args *args, void *stream);
@@ -49,6 +83,14 @@ enum { HRI_CUDA_NORM_ROWS = 64 };
 uint64_t hri_cuda_norm_backward_scratch_bytes(int64_t rows, int64_t columns);
 int hri_cuda_rmsnorm_backward(const hri_norm_backward_args *args, void *stream);
 int hri_cuda_layernorm_backward(const hri_norm_backward_args *args, void *stream);
+int hri_cuda_head_norm(const hri_head_norm_args *args, void *stream);
+uint64_t hri_cuda_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, int64_t key_size);
+int hri_cuda_head_norm_backward(const hri_head_norm_backward_args *args, void *stream);
+int hri_cuda_row_lengths(const hri_row_lengths_args *args, void *stream);
+/* Scratch is the backward's alone. */
+int hri_cuda_dora(const hri_dora_args *args, void *stream);
+uint64_t hri_cuda_dora_backward_scratch_bytes(int64_t rows, int64_t columns);
+int hri_cuda_dora_backward(const hri_dora_args *args, void *stream);
 
 /* ---- embed ---- */
 int hri_cuda_embed(const hri_embed_args *args, void *stream);
@@ -77,31 +119,36 @@ int hri_cuda_square_sum(double *partials, const void *g, hri_real real, int64_t 
 /* control->grad_norm and clip_scale of the partial sums. */
 int hri_cuda_clip(const double *partials, int64_t n, hri_control *control, void *stream);
 
-typedef struct hri_cuda_adamw_args {
-  int64_t n;
-  void *w, *copy; /* copy: NULL, or of type copy_real */
-  hri_real w_real, copy_real;
-  void *first, *second;
-  hri_real state_real;
-  const void *g;
-  hri_real gradient_real;
-  double beta1, beta2, epsilon, weight_decay;
-  uint32_t site;              /* of the random bits: the parameter's */
-  int64_t first_element;      /* of w in its parameter */
+/* 1 when one of the two is not finite, else 0. */
+int hri_cuda_found_inf(const double *a, const double *b, double *found, void *stream);
+/* applied_steps += 1. guard: a double on the device, NULL for none; where it is not 0 nothing happens, as in updates. */
+int hri_cuda_advance(hri_control *control, const double *guard, void *stream);
+/* loss_scale and growth_tracker for the next step, by found_inf. */
+int hri_cuda_loss_scale(hri_control *control, int64_t interval, double growth, double backoff, void *stream);
+
+typedef struct hri_cuda_update_args {
+  hri_update_args u; /* of `rounding` the site alone; fp16 is the copy's only */
+  double number[4];  /* as program/optimizer.h lists them */
+  double weight_decay;
+  int64_t columns;            /* of the part, for states that are factored; 1 or 0: a vector */
   const hri_control *control; /* learning_rate, clip_scale, loss_scale, applied_steps, seed */
-} hri_cuda_adamw_args;
-/* torch.optim.AdamW; weights and moments in bf16 are rounded by the CPU's random bits. */
-int hri_cuda_adamw(const hri_cuda_adamw_args *args, void *stream);
+  const double *guard;
+  void *scratch; /* hri_cuda_update_scratch_bytes */
+} hri_cuda_update_args;
+/* A step of an hr_optimizer. What is rounded at random is rounded by the CPU's bits, and states of 8 bits are the CPU's. */
+uint64_t hri_cuda_update_scratch_bytes(uint32_t optimizer, int64_t n, int64_t columns);
+int hri_cuda_update(uint32_t optimizer, const hri_cuda_update_args *args, void *stream);
 
 /* ---- attention ---- */
-/* y [B*T,H*D] and lse [B,H,T] of qkv (ops/attention/shape.h). D at most 256. Without dropout. */
+/* y [B*T,H*D] and lse [B,H,T] of qkv (ops/attention/shape.h). D at most 256. With dropout `control` says whose mask it is
+ * (seed, step, row_base), beside shape->draw.site; else it is not looked at. The mask is the CPU's. */
 int hri_cuda_attention(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
-                       void *y, float *lse, void *stream);
+                       void *y, float *lse, const hri_control *control, void *stream);
 /* dqkv of it. scratch: hri_cuda_attention_backward_scratch_bytes. Each gradient is one block's sum in one order. */
 uint64_t hri_cuda_attention_backward_scratch_bytes(const hri_attention_shape *shape);
 int hri_cuda_attention_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
-                                const void *y, const float *lse, const int32_t *doc_start, void *dqkv, void *scratch,
-                                void *stream);
+                                const void *y, const float *lse, const int32_t *doc_start, void *dqkv,
+                                const hri_control *control, void *scratch, void *stream);
 
 #ifdef __cplusplus
 }

@@ -65,7 +65,7 @@ static array array_random(soft_test *t, int64_t n, hri_real real, double scale, 
 }
 
 /* Where a result goes: fresh memory, and the references' arrays, zero. */
-static array array_result(soft_test *t, int64_t n, hri_real real) {
+static inline array array_result(soft_test *t, int64_t n, hri_real real) {
   array a = {.n = n, .real = real, .d = take(n * sizeof(double)), .f = take(n * sizeof(float))};
   a.device = soft_memory(t, n * hri_real_bytes(real));
   return a;
@@ -93,8 +93,23 @@ static void expect_within(soft_test *t, const char *what, const array *a, double
       fail_msg("%s, element %d of %d: %.9g, not %.9g (limit %.2g)", what, (int)i, (int)a->n, got, a->d[i], limit);
   }
 }
-static void expect(soft_test *t, const char *what, const array *a) { expect_within(t, what, a, 0); }
+static inline void expect(soft_test *t, const char *what, const array *a) { expect_within(t, what, a, 0); }
 
 static const hri_real reals[] = {HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F16};
+
+static inline int32_t *device_ids(soft_test *t, const int32_t *ids, int64_t n) { return soft_upload(t, ids, n * sizeof *ids); }
+
+static inline hri_control *device_control(soft_test *t, const hri_control *c) { return soft_upload(t, c, sizeof *c); }
+
+/* A test in each type and each variant, on a GPU of its own. */
+static inline void each(void (*test)(soft_test *t, hri_real real, int variant), int variants) {
+  for (int r = 0; r < 3; r++)
+    for (int v = 0; v < variants; v++) {
+      soft_test t = soft_open((uint64_t)(r * 16 + v));
+      test(&t, reals[r], v);
+      soft_close(&t);
+      give_all();
+    }
+}
 
 #endif

@@ -18,7 +18,7 @@ KERNELS, ATTENTION = "test_cuda_kernels", "test_cuda_attention"
 DEVICE = "gpu/device.cuh"
 BARRIER = "__syncthreads();"
 
-# name, file with the place, family that is compiled, test, the place, what stands there instead
+# name, file with the place, what is compiled where that is a header, test, the place, what stands there instead
 MUTANTS = [
     # missing barriers
     ("sum-without-barrier", DEVICE, "norm", KERNELS, "= value;\n  __syncthreads();\n  T sum = 0;", "= value;\n  T sum = 0;"),
@@ -29,22 +29,22 @@ MUTANTS = [
     ("factors-without-barrier", "ops/optim/cuda.cu", "optim", KERNELS, "  __syncthreads();\n  hri_adamw_factors f", "  hri_adamw_factors f"),
     ("scores-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "factor[e / 2];\n    __syncthreads();", "factor[e / 2];"),
     ("sums-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "(sums, s, v, begin);\n    __syncthreads();", "(sums, s, v, begin);"),
-    ("keys-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "    __syncthreads(); /* whoever still reads the last keys */\n", ""),
-    ("first-without-barrier", "ops/attention/cuda.cu", "attention", ATTENTION, "  __syncthreads(); /* whoever still reads the last ones */\n", ""),
+    ("keys-without-barrier", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "    __syncthreads(); /* whoever still reads the last keys */\n", ""),
+    ("first-without-barrier", "ops/attention/scores.cuh", "attention", ATTENTION, "  __syncthreads(); /* whoever still reads the last ones */\n", ""),
     ("barrier-of-some", "ops/optim/cuda.cu", "optim", KERNELS, "  __syncthreads();\n  hri_adamw_factors f = shared[0];\n  if (i >= a.n) return;",
      "  if (i >= a.n) return;\n  __syncthreads();\n  hri_adamw_factors f = shared[0];"),
     # lane masks, and which lane
     ("half-a-mask", DEVICE, "norm", KERNELS, "__device__ __forceinline__ float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2; by > 0; by /= 2) value += __shfl_xor_sync(HRI_ALL_LANES,",
      "__device__ __forceinline__ float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2; by > 0; by /= 2) value += __shfl_xor_sync(0xFFFFu,"),
-    ("mask-of-absent-lanes", "ops/attention/cuda.cu", "attention", ATTENTION, "if (row >= n) return; /* the whole warp */",
+    ("mask-of-absent-lanes", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "if (row >= n) return; /* the whole warp */",
      "if (row >= n || (int)threadIdx.x % HRI_WARP >= a.head_dim) return;"),
     ("half-a-sum", DEVICE, "norm", KERNELS, "float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 2;", "float hri_warp_sum(float value) {\n  for (int by = HRI_WARP / 4;"),
     ("other-quad", "ops/attention/cuda.cu", "attention", ATTENTION, "return fmaxf(v, __shfl_xor_sync(HRI_ALL_LANES, v, 2));", "return fmaxf(v, __shfl_xor_sync(HRI_ALL_LANES, v, 4));"),
     # late copies
     ("late-keys", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<1>();\n    __syncthreads();\n    tile_scores", "hri_copy_wait<2>();\n    __syncthreads();\n    tile_scores"),
     ("late-values", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<1>();\n    __syncthreads();\n    tile_sums", "hri_copy_wait<2>();\n    __syncthreads();\n    tile_sums"),
-    ("late-queries", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n      __syncthreads();\n      tile_scores", "hri_copy_wait<1>();\n      __syncthreads();\n      tile_scores"),
-    ("unshared-copy", "ops/attention/cuda.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n    __syncthreads();\n    tile_scores", "hri_copy_wait<0>();\n    tile_scores"),
+    ("late-queries", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n      __syncthreads();\n      tile_scores", "hri_copy_wait<1>();\n      __syncthreads();\n      tile_scores"),
+    ("unshared-copy", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "hri_copy_wait<0>();\n    __syncthreads();\n    tile_scores", "hri_copy_wait<0>();\n    tile_scores"),
     # fragments
     ("left-row", "ops/attention/tiles.cuh", "attention", ATTENTION, "s.template load_matrix<4, false>(a, (row + lane % 16)", "s.template load_matrix<4, false>(a, (row + lane % 8)"),
     ("right-half", "ops/attention/tiles.cuh", "attention", ATTENTION, "k + lane / 8 % 2 * 8);", "k + lane / 16 * 8);"),
@@ -62,9 +62,16 @@ MUTANTS = [
     ("label", "ops/loss/cuda.cu", "loss", KERNELS, "if (v == label) at_label[0] = l;", "if (v == label + 1) at_label[0] = l;"),
     ("end-of-adamw", "ops/optim/cuda.cu", "optim", KERNELS, "i + k < a.n; k++", "i + k <= a.n; k++"),
     ("causal", "ops/attention/cuda.cu", "attention", ATTENTION, "k >= first[e / 2] && k <= q ?", "k >= first[e / 2] && k < q ?"),
-    ("causal-backward", "ops/attention/cuda.cu", "attention", ATTENTION, "mine <= query + column &&", "mine < query + column &&"),
-    ("window", "ops/attention/cuda.cu", "attention", ATTENTION, "first = t - a.window + 1;", "first = t - a.window;"),
+    ("causal-backward", "ops/attention/cuda_backward.cu", "attention", ATTENTION, "mine <= query + column &&", "mine < query + column &&"),
+    ("window", "ops/attention/scores.cuh", "attention", ATTENTION, "first = t - a.window + 1;", "first = t - a.window;"),
     ("first-tile-of-keys", "ops/attention/cuda.cu", "attention", ATTENTION, "int key = load_first(a, firsts, b, query, rows) / keys * keys;", "int key = (load_first(a, firsts, b, query, rows) + keys - 1) / keys * keys;"),
+    # dropout of attention
+    ("other-elements", "ops/attention/scores.cuh", "attention", ATTENTION, "bits <<= 2 * j;", "bits <<= j;"),
+    ("words-of-half-a-chunk", "ops/attention/scores.cuh", "attention", ATTENTION, "by < HRI_DRAW_CHUNK_BLOCKS; by *= 2", "by < HRI_DRAW_CHUNK_BLOCKS / 2; by *= 2"),
+    ("other-head", "ops/attention/scores.cuh", "attention", ATTENTION, "(uint32_t)(head << HRI_DRAW_HEAD_SHIFT | block)", "(uint32_t)block"),
+    ("row-of-data", "ops/attention/scores.cuh", "attention/cuda_backward", ATTENTION, "(uint32_t)(c.row_base + b)", "(uint32_t)b"),
+    ("factor-of-values", "ops/attention/cuda_backward.cu", None, ATTENTION, "kv, begin, a.factor);", "kv, begin, 1);"),
+    ("key-of-half-a-chunk", "ops/attention/scores.cuh", "attention", ATTENTION, "(2 * t + (KEYS < HRI_DRAW_CHUNK ? key % HRI_DRAW_CHUNK : 0))", "(2 * t)"),
     # bounds, blocks, addresses
     ("no-zero-fill", "ops/attention/tiles.cuh", "attention", ATTENTION, "there ? 16 : 0", "16"),
     ("vectors-that-do-not-fit", "ops/elements.cuh", "move", KERNELS, "return n % width == 0 && all % 16 == 0;", "return all % 16 == 0;"),
@@ -103,7 +110,7 @@ def mutate(build, mutant):
         changed = Path(folder) / place
         changed.parent.mkdir(parents=True)
         changed.write_text(text.replace(old, new))
-        source = changed if place.endswith(".cu") else ROOT / "src/ops" / family / "cuda.cu"
+        source = changed if place.endswith(".cu") else (ROOT / "src/ops" / (family if "/" in family else family + "/cuda")).with_suffix(".cu")
         compiled = Path(folder) / "mutant.o"
         result = run(["g++", "-std=c++17", "-O1", "-w", f"-I{folder}", f"-I{ROOT}/include", f"-I{ROOT}/src", "-x", "c++", "-c", str(source), "-o", str(compiled)])
         if result.returncode:

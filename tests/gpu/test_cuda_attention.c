@@ -11,16 +11,20 @@ typedef struct attention_case {
   int64_t b, t, h, k, d, window;
   double softcap;
   bool documents;
+  double dropout;
 } attention_case;
 
 static const attention_case cases[] = {
-    {1, 70, 2, 1, 64, 0, 0, false},  /* whole vectors, groups, more than a tile */
-    {2, 37, 3, 3, 20, 9, 3, false},  /* rows that are no vectors, a window, a cap */
-    {1, 45, 2, 2, 80, 0, 0, true},   /* documents, padded to 128 columns */
-    {1, 150, 1, 1, 8, 40, 0, true},  /* tiles of keys that nobody sees */
-    {1, 35, 2, 1, 136, 0, 0, false}, /* 256 columns in two halves */
-    {1, 20, 4, 2, 16, 0, 0, false},  /* two groups of two */
-    {20, 1, 3, 3, 33, 0, 0, false},
+    {1, 70, 2, 1, 64, 0, 0, false, 0},  /* whole vectors, groups, more than a tile */
+    {2, 37, 3, 3, 20, 9, 3, false, 0},  /* rows that are no vectors, a window, a cap */
+    {1, 45, 2, 2, 80, 0, 0, true, 0},   /* documents, padded to 128 columns */
+    {1, 150, 1, 1, 8, 40, 0, true, 0},  /* tiles of keys that nobody sees */
+    {1, 35, 2, 1, 136, 0, 0, false, 0}, /* 256 columns in two halves */
+    {1, 20, 4, 2, 16, 0, 0, false, 0},  /* two groups of two */
+    {20, 1, 3, 3, 33, 0, 0, false, 0},
+    {2, 75, 2, 1, 64, 0, 0, false, 0.3}, /* dropout: more than a tile of keys */
+    {1, 41, 1, 1, 72, 30, 4, true, 0.5}, /* padded to 128 columns, with all the rest */
+    {1, 39, 2, 2, 136, 0, 0, false, 0.2}, /* tiles of fewer keys than share blocks of random numbers */
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -33,6 +37,15 @@ typedef struct plain_row {
   int64_t q, first, count;
   float s[256], p[256], slope[256], lse;
 } plain_row;
+
+/* Of dropout: seed 11, step 3, row 5 of the data in front, site 9. */
+static const hri_control dropping = {.seed = 11, .step = 3, .row_base = 5};
+
+static bool plain_stays(const attention_case *c, int64_t b, int64_t h, int64_t t, int64_t key) {
+  hri_draw draw = {11, 3, 9, 5};
+  return c->dropout == 0 || hri_draw_word(&draw, (uint32_t)b, (uint32_t)t, (uint32_t)h, (uint32_t)key) >=
+                                hri_drop_threshold(c->dropout);
+}
 
 static int64_t plain_key(const attention_case *c, int64_t b, int64_t h, int64_t t) {
   return ((b * c->t + t) * (c->h + 2 * c->k) + c->h + h / (c->h / c->k)) * c->d;
@@ -64,15 +77,16 @@ static void plain(const attention_case *c, hri_real real, float scale, const flo
     for (int64_t h = 0; h < c->h; h++)
       for (int64_t t = 0; t < c->t; t++) {
         int64_t at = ((b * c->t + t) * c->h + h) * c->d, v = c->k * c->d;
-        float sum = 0, delta = 0;
+        float sum = 0, delta = 0, factor = hri_drop_factor(c->dropout);
         plain_scores(c, qkv, scale, b, h, t, first[b * c->t + t], r);
         for (int64_t j = 0; j < r->count; j++) sum += r->p[j];
         lse[(b * c->h + h) * c->t + t] = r->lse;
         for (int64_t i = 0; i < c->d; i++) {
           float out = 0;
           for (int64_t j = 0; j < r->count; j++)
-            out += round_to(r->p[j], real) * qkv[plain_key(c, b, h, r->first + j) + v + i];
-          y[at + i] = out / sum;
+            if (plain_stays(c, b, h, t, r->first + j))
+              out += round_to(r->p[j], real) * qkv[plain_key(c, b, h, r->first + j) + v + i];
+          y[at + i] = out * factor / sum;
         }
         /* from behind: summed like dp it would be equal to it to the bit where a query sees one key */
         for (int64_t i = c->d - 1; i >= 0; i--) delta += dy[at + i] * given[at + i];
@@ -80,11 +94,12 @@ static void plain(const attention_case *c, hri_real real, float scale, const flo
           int64_t k = plain_key(c, b, h, r->first + j);
           float p = expf(r->s[j] - given_lse[(b * c->h + h) * c->t + t]), dp = 0, ds;
           for (int64_t i = 0; i < c->d; i++) dp += dy[at + i] * qkv[k + v + i];
-          ds = scale * round_to(p * (dp - delta) * r->slope[j], real);
+          float stays = plain_stays(c, b, h, t, r->first + j) ? factor : 0;
+          ds = scale * round_to(p * (stays * dp - delta) * r->slope[j], real);
           for (int64_t i = 0; i < c->d; i++) {
             dqkv[r->q + i] += ds * qkv[k + i];
             dqkv[k + i] += ds * qkv[r->q + i];
-            dqkv[k + v + i] += round_to(p, real) * dy[at + i];
+            dqkv[k + v + i] += stays * round_to(p, real) * dy[at + i];
           }
         }
       }
@@ -116,19 +131,23 @@ static run attend(soft_test *t, const attention_case *c, hri_real real) {
                            .head_dim = c->d,
                            .window = c->window,
                            .softcap = c->softcap,
-                           .real = real};
+                           .real = real,
+                           .dropout = c->dropout,
+                           .draw = {11, 3, 9, 5}};
+  const hri_control *control = c->dropout > 0 ? soft_upload(t, &dropping, sizeof dropping) : NULL;
   run r = {.qkv = array_random(t, tokens * width, real, 1, 0), .dy = array_random(t, tokens * c->h * c->d, real, 1, 0)};
   r.y = array_result(t, tokens * c->h * c->d, real), r.lse = array_result(t, tokens * c->h, HRI_REAL_F32);
   r.dqkv = array_result(t, tokens * width, real);
   make_documents(c, doc_start, first);
   int32_t *documents = c->documents ? soft_upload(t, doc_start, tokens * 4) : NULL;
-  assert_int_equal(hri_cuda_attention(&s, (float)scale, r.qkv.device, documents, r.y.device, r.lse.device, t->stream),
+  assert_int_equal(hri_cuda_attention(&s, (float)scale, r.qkv.device, documents, r.y.device, r.lse.device, control,
+                                      t->stream),
                    0);
   hri_attention_ref_forward(&s, scale, r.qkv.d, c->documents ? doc_start : NULL, r.y.d, r.lse.d, NULL);
   array y = array_of(t, r.y.n, real, r.y.d), lse = array_of(t, r.lse.n, HRI_REAL_F32, r.lse.d);
   void *scratch = soft_memory(t, hri_cuda_attention_backward_scratch_bytes(&s));
   assert_int_equal(hri_cuda_attention_backward(&s, (float)scale, r.dy.device, r.qkv.device, y.device, lse.device,
-                                               documents, r.dqkv.device, scratch, t->stream),
+                                               documents, r.dqkv.device, control, scratch, t->stream),
                    0);
   hri_attention_ref_backward(&s, scale, r.dy.d, r.qkv.d, y.d, lse.d, c->documents ? doc_start : NULL, r.dqkv.d);
   plain(c, real, (float)scale, r.qkv.f, first, r.dy.f, y.f, lse.f, r.y.f, r.lse.f, r.dqkv.f);
@@ -182,15 +201,15 @@ static void same_bits(void **state) {
   give_all();
 }
 
-/* Head sizes and options that there is no kernel for are refused. */
+/* Head sizes that there is no kernel for are refused, and dropout without a control block. */
 static void refused(void **state) {
   soft_test t = soft_open(0);
   hri_attention_shape s = {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_dim = 257};
   (void)state;
-  assert_int_equal(hri_cuda_attention(&s, 1, NULL, NULL, NULL, NULL, t.stream), -1);
+  assert_int_equal(hri_cuda_attention(&s, 1, NULL, NULL, NULL, NULL, NULL, t.stream), -1);
   s.head_dim = 64, s.dropout = 0.1;
-  assert_int_equal(hri_cuda_attention(&s, 1, NULL, NULL, NULL, NULL, t.stream), -1);
-  assert_int_equal(hri_cuda_attention_backward(&s, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.stream), -1);
+  assert_int_equal(hri_cuda_attention(&s, 1, NULL, NULL, NULL, NULL, NULL, t.stream), -1);
+  assert_int_equal(hri_cuda_attention_backward(&s, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.stream), -1);
   soft_close(&t);
 }
 

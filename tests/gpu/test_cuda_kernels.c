@@ -1,33 +1,16 @@
 /* The CUDA kernels on the GPU in software, against the double references, on odd shapes: values within the tolerance that
- * the CPU's kernels have, and nothing found (bounds, races, order). Dropout and the rounding of states have the CPU's bits;
- * results are the same for every seed. */
+ * the CPU's kernels have, and nothing found (bounds, races, order). */
 #include "gpu/kernels.h"
 
 #include "ops/embed/ref.h"
-#include "ops/isa.h"
 #include "ops/loss/ref.h"
 #include "ops/norm/ref.h"
-#include "ops/optim/ref.h"
 #include "ops/pointwise/ref.h"
 
 #include "ops/embed/ref.c"
 #include "ops/loss/ref.c"
 #include "ops/norm/ref.c"
 #include "ops/pointwise/ref.c"
-
-static int32_t *device_ids(soft_test *t, const int32_t *ids, int64_t n) { return soft_upload(t, ids, n * sizeof *ids); }
-
-static hri_control *device_control(soft_test *t, const hri_control *c) { return soft_upload(t, c, sizeof *c); }
-
-static void each(void (*test)(soft_test *t, hri_real real, int variant), int variants) {
-  for (int r = 0; r < 3; r++)
-    for (int v = 0; v < variants; v++) {
-      soft_test t = soft_open((uint64_t)(r * 16 + v));
-      test(&t, reals[r], v);
-      soft_close(&t);
-      give_all();
-    }
-}
 
 /* ---- move ---- */
 
@@ -61,7 +44,15 @@ static void elements_(soft_test *t, hri_real real, int variant) {
   hri_ref_add(y.d, a.d, b.d, n);
   naive_add(y.f, a.f, b.f, n);
   expect(t, "add", &y);
-  for (int kind = 0; kind < 2; kind++) {
+  assert_int_equal(hri_cuda_scale(y.device, a.device, -1.7f, n, real, t->stream), 0);
+  hri_ref_scale(y.d, a.d, -1.7f, n);
+  naive_scale(y.f, a.f, -1.7f, n);
+  expect(t, "scale", &y);
+  assert_int_equal(hri_cuda_softcap(y.device, a.device, 1.5f, n, real, t->stream), 0);
+  hri_ref_softcap(y.d, a.d, 1.5, n);
+  naive_softcap(y.f, a.f, 1.5f, n);
+  expect(t, "softcap", &y);
+  for (int kind = 0; kind < HR_ACTIVATION_COUNT; kind++) {
     array s = array_result(t, n, real);
     assert_int_equal(hri_cuda_activation(kind, y.device, a.device, n, real, t->stream), 0);
     hri_ref_activation(kind, y.d, a.d, n);
@@ -81,7 +72,7 @@ static void elements(void **state) {
 static void gated_(soft_test *t, hri_real real, int variant) {
   int64_t rows = 7, width = variant ? 64 : 37;
   array gu = array_random(t, rows * 2 * width, real, 2, 0), dy = array_random(t, rows * width, real, 1, 0);
-  for (int kind = 0; kind < 2; kind++) {
+  for (int kind = 0; kind < HR_ACTIVATION_COUNT; kind++) {
     array y = array_result(t, rows * width, real), d = array_result(t, rows * 2 * width, real);
     assert_int_equal(hri_cuda_glu(kind, y.device, gu.device, rows, width, real, t->stream), 0);
     hri_ref_glu(kind, y.d, gu.d, rows, width);
@@ -141,6 +132,79 @@ static void dropout_(soft_test *t, hri_real real, int variant) {
 static void dropout(void **state) {
   (void)state;
   each(dropout_, 2);
+}
+
+static void noise_(soft_test *t, hri_real real, int variant) {
+  int64_t rows = 12, columns = variant ? 96 : 45, n = rows * columns;
+  hri_control control = {.seed = 7, .step = 4, .row_base = 6};
+  hri_cuda_noise_args a = {.rows = rows, .columns = columns, .sequence = 3, .real = real, .amplitude = 0.25, .site = 2};
+  hri_draw draw = {.seed = 7, .step = 4, .site = 2, .row = 6};
+  array x = array_random(t, n, real, 1, 0), y = array_result(t, n, real);
+  a.x = x.device, a.y = y.device, a.control = device_control(t, &control);
+  assert_int_equal(hri_cuda_noise(&a, t->stream), 0);
+  hri_ref_noise(y.d, x.d, 0.25, &draw, 3, rows, columns);
+  naive_noise(y.f, x.f, 0.25f, &draw, 3, rows, columns);
+  expect(t, "noise", &y);
+}
+static void noise(void **state) {
+  (void)state;
+  each(noise_, 2);
+}
+
+/* ---- columns and slices ---- */
+
+/* Columns 2 to 8 of rows of 11 in one type onto, or in place of, rows of 9 in every other. */
+static void accumulate_(soft_test *t, hri_real from, int adds) {
+  enum { ROWS = 13, COLUMNS = 7, FROM = 11, TO = 9 };
+  array x = array_random(t, ROWS * FROM, from, 1, 0);
+  for (int r = 0; r < 3; r++) {
+    array y = array_random(t, ROWS * TO, reals[r], 1, 0);
+    hri_cuda_accumulate_args a = {.y_real = reals[r], .x_real = from, .y_stride = TO, .x_stride = FROM};
+    a.rows = ROWS, a.columns = COLUMNS, a.adds = adds, a.y = y.device;
+    a.x = hri_real_from(x.device, 2, from);
+    assert_int_equal(hri_cuda_accumulate(&a, t->stream), 0);
+    for (int m = 0; m < ROWS; m++)
+      for (int c = 0; c < COLUMNS; c++) {
+        int i = m * TO + c, j = m * FROM + 2 + c;
+        y.d[i] = x.d[j] + (adds ? y.d[i] : 0);
+        y.f[i] = x.f[j] + (adds ? y.f[i] : 0);
+      }
+    expect(t, "accumulate", &y);
+  }
+}
+static void accumulate(void **state) {
+  (void)state;
+  each(accumulate_, 2);
+}
+
+/* Bytes of every unit: pitches and addresses that are multiples of 16, 4, 2 and of nothing. */
+static void copies(void **state) {
+  static const int cases[][3] = {{64, 96, 32}, {36, 40, 12}, {38, 22, 10}, {21, 13, 9}}; /* pitches, width */
+  unsigned char bytes[5 * 96], got[5 * 96];
+  (void)state;
+  for (int i = 0; i < (int)sizeof bytes; i++) bytes[i] = (unsigned char)(i * 7 + i / 251);
+  for (int k = 0; k < 4; k++) {
+    int to_pitch = cases[k][0], from_pitch = cases[k][1], width = cases[k][2];
+    soft_test t = soft_open((uint64_t)k);
+    unsigned char *from = soft_upload(&t, bytes, sizeof bytes), *to;
+    hri_control control = {.micro_index = 3, .row_count = 2}, *on_device = device_control(&t, &control);
+    memset(got, 0, sizeof got);
+    to = soft_upload(&t, got, sizeof got);
+    assert_int_equal(hri_cuda_copy_rows(to, to_pitch, from, from_pitch, width, 5, t.stream), 0);
+    soft_clean(&t);
+    soft_download(&t, got, to, sizeof got);
+    for (int i = 0; i < (int)sizeof got; i++) {
+      int row = i / to_pitch, column = i % to_pitch;
+      assert_int_equal(got[i], row < 5 && column < width ? bytes[row * from_pitch + column] : 0);
+    }
+    assert_int_equal(hri_cuda_select(to, from, 4, width, on_device, t.stream), 0);
+    assert_int_equal(hri_cuda_last_row(to + 2 * from_pitch, from, 4, width, on_device, t.stream), 0);
+    soft_clean(&t);
+    soft_download(&t, got, to, sizeof got);
+    assert_memory_equal(got, bytes + 3 * width, (size_t)width);
+    assert_memory_equal(got + 2 * from_pitch, bytes + width, (size_t)width);
+    soft_close(&t);
+  }
 }
 
 /* ---- norm ---- */
@@ -310,112 +374,19 @@ static void cross_entropy(void **state) {
   each(cross_entropy_, 4);
 }
 
-/* ---- optim ---- */
-
-static void norm_of_gradient(void **state) {
-  (void)state;
-  for (int r = 0; r < 2; r++) {
-    soft_test t = soft_open((uint64_t)r);
-    int64_t n = 65536 + 777;
-    array g = array_random(&t, n, reals[r], 1, 0);
-    double *partials = soft_memory(&t, 2 * sizeof(double)), got[2], sums[2] = {0};
-    hri_control control = {.loss_scale = 4, .clip_norm = 1}, *on_device = device_control(&t, &control);
-    assert_int_equal(hri_cuda_square_sum(partials, g.device, reals[r], n, t.stream), 0);
-    assert_int_equal(hri_cuda_clip(partials, 2, on_device, t.stream), 0);
-    soft_clean(&t);
-    soft_download(&t, got, partials, sizeof got);
-    soft_download(&t, &control, on_device, sizeof control);
-    for (int64_t i = 0; i < n; i++) sums[i / 65536] += g.d[i] * g.d[i];
-    for (int i = 0; i < 2; i++) assert_true(fabs(got[i] - sums[i]) <= 1e-12 * sums[i]);
-    double norm = sqrt(got[0] + got[1]) / 4;
-    assert_true(fabs(control.grad_norm - norm) <= 1e-14 * norm);
-    assert_true(fabs(control.clip_scale - 1 / (norm + 1e-6)) <= 1e-14);
-    soft_close(&t);
-    give_all();
-  }
-}
-
-/* Against the CPU's kernel of the lowest level: the same random bits, so bf16 results differ by one step at most, and
- * seldom; fp32 ones within rounding. Variants: types of weight, moments, gradient, copy. */
-static void adamw(void **state) {
-  static const struct {
-    hri_real w, state, g, copy;
-  } kinds[] = {{HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32},
-               {HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16},
-               {HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_F32},
-               {HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F16}};
-  hri_cpu_kernels cpu = {0};
-  (void)state;
-  hri_optim_kernels_base(&cpu);
-  for (int k = 0; k < 4; k++) {
-    soft_test t = soft_open((uint64_t)k);
-    int64_t n = 1027, first = k % 2 ? 64 : 3;
-    hri_control control = {.seed = 7, .applied_steps = 3, .learning_rate = 0.01, .clip_scale = 0.5, .loss_scale = 2};
-    array w = array_random(&t, n, kinds[k].w, 1, 0), g = array_random(&t, n, kinds[k].g, 1, 0);
-    array m = array_random(&t, n, kinds[k].state, 0.1, 0), v = array_random(&t, n, kinds[k].state, 0.01, 0.1);
-    void *host[3], *device[3] = {w.device, m.device, v.device}, *copy = take(n * 2), *got = take(n * 4),
-                   *g_host = take(n * 4);
-    const array *arrays[3] = {&w, &m, &v};
-    hri_cuda_adamw_args a = {.n = n, .w = w.device, .w_real = kinds[k].w, .first = m.device, .second = v.device};
-    for (int i = 0; i < 3; i++) {
-      host[i] = take(n * 4);
-      for (int64_t e = 0; e < n; e++) hri_real_put(host[i], e, arrays[i]->f[e], arrays[i]->real);
-    }
-    for (int64_t e = 0; e < n; e++) hri_real_put(g_host, e, g.f[e], g.real);
-    a.state_real = kinds[k].state, a.g = g.device, a.gradient_real = kinds[k].g, a.copy_real = kinds[k].copy;
-    a.beta1 = 0.9, a.beta2 = 0.95, a.epsilon = 1e-8, a.weight_decay = 0.1, a.site = 5, a.first_element = first;
-    a.control = device_control(&t, &control);
-    if (kinds[k].copy != HRI_REAL_F32) a.copy = soft_memory(&t, n * 2);
-    assert_int_equal(hri_cuda_adamw(&a, t.stream), 0);
-    soft_clean(&t);
-    hri_update_args u = {.n = n,
-                         .w = host[0],
-                         .w_real = kinds[k].w,
-                         .copy = a.copy ? copy : NULL,
-                         .copy_real = kinds[k].copy};
-    u.state[0] = host[1], u.state[1] = host[2], u.state_real = kinds[k].state, u.g = g_host,
-    u.gradient_real = kinds[k].g;
-    u.first_element = first, u.rounding = (hri_rounding){.seed = 7, .step = 3, .site = 5};
-    hri_update_numbers numbers = {.number = {0.9, 0.95, 1e-8},
-                                  .learning_rate = 0.01,
-                                  .weight_decay = 0.1,
-                                  .gradient_scale = 0.25,
-                                  .t = 3};
-    cpu.update[HR_OPTIMIZER_ADAMW](&u, &numbers);
-    for (int i = 0; i < 3; i++) {
-      int64_t other = 0;
-      soft_download(&t, got, device[i], n * hri_real_bytes(arrays[i]->real));
-      for (int64_t e = 0; e < n; e++) {
-        double x = hri_real_get(got, e, arrays[i]->real), y = hri_real_get(host[i], e, arrays[i]->real);
-        if (x != y) other++;
-        assert_true(fabs(x - y) <=
-                    (arrays[i]->real == HRI_REAL_F32 ? 1e-6 * (1 + fabs(y)) : 2 * half_ulp(y, arrays[i]->real)));
-      }
-      if (arrays[i]->real == HRI_REAL_BF16) assert_true(other <= 2); /* at the edge of a random number */
-    }
-    if (a.copy) {
-      soft_download(&t, got, a.copy, n * 2);
-      for (int64_t e = 0; e < n; e++)
-        assert_true(fabs(hri_real_get(got, e, kinds[k].copy) - hri_real_get(copy, e, kinds[k].copy)) <=
-                    2 * half_ulp(hri_real_get(copy, e, kinds[k].copy), kinds[k].copy));
-    }
-    soft_close(&t);
-    give_all();
-  }
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(casts),
                                      cmocka_unit_test(elements),
                                      cmocka_unit_test(gated),
                                      cmocka_unit_test(rope),
                                      cmocka_unit_test(dropout),
+                                     cmocka_unit_test(noise),
+                                     cmocka_unit_test(accumulate),
+                                     cmocka_unit_test(copies),
                                      cmocka_unit_test(norms),
                                      cmocka_unit_test(norms_backward),
                                      cmocka_unit_test(embed),
                                      cmocka_unit_test(embed_backward),
-                                     cmocka_unit_test(cross_entropy),
-                                     cmocka_unit_test(norm_of_gradient),
-                                     cmocka_unit_test(adamw)};
+                                     cmocka_unit_test(cross_entropy)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

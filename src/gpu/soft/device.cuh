@@ -245,6 +245,14 @@ inline uint32_t hri_tf32_bits(float value) {
   if ((bits & 0x7F800000u) == 0x7F800000u) return bits;
   return (bits + 0x1000u) & 0xFFFFE000u;
 }
+inline float hri_mul_alone(float a, float b) {
+  volatile float product = a * b;
+  return product;
+}
+inline float hri_add_alone(float a, float b) {
+  volatile float sum = a + b;
+  return sum;
+}
 inline uint32_t __float_as_uint(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);

@@ -16,8 +16,10 @@
 #ifdef __CUDACC__
 #define HRI_UNROLL _Pragma("unroll")
 #define HRI_NO_UNROLL _Pragma("unroll 1") /* where the accumulators of a warp leave no registers for it */
+#define HRI_UNROLL_SOME _Pragma("unroll 4") /* where all of it would be long to compile */
 #else
 #define HRI_UNROLL
+#define HRI_UNROLL_SOME
 #define HRI_NO_UNROLL
 #endif
 
@@ -106,7 +108,7 @@ __device__ __forceinline__ void tile_scores(float (*c)[4], const hri_shared<T> &
   using math = tile_math<T>;
   constexpr int stride = COLUMNS + math::PAD;
   HRI_UNROLL for (int i = 0; i < n; i++) HRI_UNROLL for (int e = 0; e < 4; e++) c[i][e] = 0;
-  HRI_UNROLL for (int k = 0; k < COLUMNS; k += math::DEPTH) {
+  HRI_UNROLL_SOME for (int k = 0; k < COLUMNS; k += math::DEPTH) {
     uint32_t left[4], right[2];
     math::left(left, a, row, k, stride);
     HRI_UNROLL for (int i = 0; i < n; i++) {

@@ -3,10 +3,9 @@
  * A block has a row. Statistics are sums over the row by threads, warps and warps in order. In the backward the sums over
  * rows, dweight and dbias, are made by blocks of HRI_CUDA_NORM_ROWS rows, one thread a column, and folded in their order by
  * a second kernel: no atomics, the same bits always. */
-#include "ops/cuda.h"
-#include "ops/elements.cuh"
+#include "ops/columns.cuh"
 
-enum { MOST_THREADS = 256, COLUMN_THREADS = 128 };
+enum { MOST_THREADS = 256 };
 
 /* Threads for a row: whole warps, no more than elements. */
 static unsigned row_threads(int64_t columns) {
@@ -83,14 +82,13 @@ template <class T, bool layer> __global__ void norm_backward_kernel(hri_norm_bac
 /* Sums over the rows of a block, for each column: of dweight in the first half of scratch, of dbias in the second. */
 template <class T, bool layer> __global__ void norm_rows_kernel(hri_norm_backward_args a) {
   int64_t n = a.columns, all = a.rows * n, c = hri_thread_index(), block = blockIdx.y;
-  int64_t begin = block * HRI_CUDA_NORM_ROWS,
-          end = begin + HRI_CUDA_NORM_ROWS < a.rows ? begin + HRI_CUDA_NORM_ROWS : a.rows;
+  hri_row_range range = hri_rows_of_block(a.rows);
   hri_global<const T> dy(static_cast<const T *>(a.dy), all), x(static_cast<const T *>(a.x), all);
   hri_global<const float> stats(a.stats, a.rows * (layer ? 2 : 1));
   hri_global<float> sums(a.scratch, 2 * (int64_t)gridDim.y * n);
   float dweight = 0, dbias = 0;
   if (c >= n) return;
-  for (int64_t row = begin; row < end; row++) {
+  for (int64_t row = range.begin; row < range.end; row++) {
     float mean = layer ? (float)stats[2 * row] : 0, rstd = stats[layer ? 2 * row + 1 : row];
     float g = hri_widen((T)dy[row * n + c]);
     dweight += g * (hri_widen((T)x[row * n + c]) - mean) * rstd;
@@ -100,31 +98,20 @@ template <class T, bool layer> __global__ void norm_rows_kernel(hri_norm_backwar
   sums[(gridDim.y + block) * n + c] = dbias;
 }
 
-/* to (+)= the blocks' sums, in their order; y = 1: of dbias. */
-__global__ void norm_fold_kernel(hri_norm_backward_args a, int64_t blocks) {
-  int64_t n = a.columns, c = hri_thread_index();
-  float *target = blockIdx.y ? a.dbias : a.dweight;
-  hri_global<float> to(target, n), sums(a.scratch, 2 * blocks * n);
-  if (c >= n || !target) return;
-  float sum = 0;
-  for (int64_t b = 0; b < blocks; b++) sum += sums[(blockIdx.y * blocks + b) * n + c];
-  to[c] = a.accumulate ? to[c] + sum : sum;
-}
-
-static int64_t row_blocks(int64_t rows) { return (rows + HRI_CUDA_NORM_ROWS - 1) / HRI_CUDA_NORM_ROWS; }
-
 extern "C" uint64_t hri_cuda_norm_backward_scratch_bytes(int64_t rows, int64_t columns) {
-  return 2 * (uint64_t)row_blocks(rows) * (uint64_t)columns * sizeof(float);
+  return 2 * (uint64_t)hri_row_blocks(rows) * (uint64_t)columns * sizeof(float);
 }
 
 /* The sums first: dx may lie over dy or x. */
 template <class T, bool layer> static int norm_backward_of(const hri_norm_backward_args *a, void *stream) {
-  unsigned columns = hri_blocks(a->columns, COLUMN_THREADS), blocks = (unsigned)row_blocks(a->rows);
+  unsigned columns = hri_blocks(a->columns, HRI_COLUMN_THREADS), blocks = (unsigned)hri_row_blocks(a->rows);
   int bad = 0;
   if (a->columns == 0) return 0;
   if (a->dweight || a->dbias) {
-    if (blocks) bad |= HRI_LAUNCH((norm_rows_kernel<T, layer>), dim3(columns, blocks), COLUMN_THREADS, 0, stream, *a);
-    bad |= HRI_LAUNCH(norm_fold_kernel, dim3(columns, 2), COLUMN_THREADS, 0, stream, *a, (int64_t)blocks);
+    if (blocks) bad |= HRI_LAUNCH((norm_rows_kernel<T, layer>), dim3(columns, blocks), HRI_COLUMN_THREADS, 0, stream, *a);
+    if (a->dweight) bad |= hri_fold_columns(a->dweight, a->scratch, a->columns, blocks, a->accumulate, stream);
+    if (a->dbias)
+      bad |= hri_fold_columns(a->dbias, a->scratch + blocks * a->columns, a->columns, blocks, a->accumulate, stream);
   }
   if (a->rows)
     bad |= HRI_LAUNCH((norm_backward_kernel<T, layer>), (unsigned)a->rows, row_threads(a->columns), 0, stream, *a);

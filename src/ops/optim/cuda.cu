@@ -1,13 +1,12 @@
-/* The gradient's norm and AdamW, in one pass over weights, moments, gradients and the copy of the weights.
+/* The gradient's norm, what a step writes into the control block, and the optimizers whose elements stand alone: AdamW, Lion,
+ * momentum and SGD, in one pass over weights, moments, gradients and the copy of the weights.
  *
  * The factors of a step come from the control block on the device; one thread of each block makes them in double, as the
- * CPU does. Random bits for bf16 are the CPU's (rounding.h): four elements side by side share one block of Philox. */
-#include "ops/cuda.h"
-#include "ops/elements.cuh"
-#include "ops/optim/rounding.h"
+ * CPU does. Random bits for bf16 are the CPU's (rounding.h). */
+#include "ops/optim/step.cuh"
 #include "ops/scratch.h"
 
-enum { THREADS = 256, EACH = 4 };
+enum { THREADS = 256 };
 
 /* ---- the norm ---- */
 
@@ -49,94 +48,137 @@ extern "C" int hri_cuda_clip(const double *partials, int64_t n, hri_control *con
   return HRI_LAUNCH(clip_kernel, 1, THREADS, 0, stream, partials, n, control);
 }
 
-/* ---- AdamW ---- */
+/* ---- the control block: one thread ---- */
 
-__device__ __forceinline__ hri_adamw_factors factors_of(const hri_cuda_adamw_args &a, const hri_control &c) {
-  double bias1 = 1.0 - pow(a.beta1, (double)c.applied_steps), bias2 = 1.0 - pow(a.beta2, (double)c.applied_steps);
-  hri_adamw_factors f;
-  f.decay = (float)(1.0 - c.learning_rate * a.weight_decay);
-  f.one_minus_beta1 = (float)(1.0 - a.beta1);
-  f.beta2 = (float)a.beta2;
-  f.one_minus_beta2 = (float)(1.0 - a.beta2);
-  f.inv_sqrt_bias2 = (float)(1.0 / sqrt(bias2));
-  f.step_size = (float)(c.learning_rate / bias1);
-  f.epsilon = (float)a.epsilon;
-  f.gradient_scale = (float)(c.clip_scale / c.loss_scale);
+__global__ void found_inf_kernel(const double *first, const double *second, double *to) {
+  hri_global<const double> a(first, 1), b(second, 1);
+  hri_global<double> found(to, 1);
+  double x = a[0], y = b[0];
+  found[0] = x - x == 0 && y - y == 0 ? 0 : 1; /* infinities and NaNs leave NaN */
+}
+
+extern "C" int hri_cuda_found_inf(const double *a, const double *b, double *found, void *stream) {
+  return HRI_LAUNCH(found_inf_kernel, 1, 1, 0, stream, a, b, found);
+}
+
+__global__ void advance_kernel(hri_control *to, const double *guard) {
+  hri_global<int64_t> steps(&to->applied_steps, 1);
+  if (!hri_guarded(guard)) steps[0] = steps[0] + 1;
+}
+
+extern "C" int hri_cuda_advance(hri_control *control, const double *guard, void *stream) {
+  return HRI_LAUNCH(advance_kernel, 1, 1, 0, stream, control, guard);
+}
+
+/* As the CPU's (torch.amp.GradScaler, whose scale is an fp32 number). */
+__global__ void loss_scale_kernel(hri_control *to, int64_t interval, float growth, float backoff) {
+  hri_global<double> scale(&to->loss_scale, 1), found_inf(&to->found_inf, 1);
+  hri_global<int64_t> tracker(&to->growth_tracker, 1);
+  float now = (float)(double)scale[0], grown = now * growth;
+  int64_t steps = tracker[0] + 1;
+  if (found_inf[0] != 0) {
+    scale[0] = (double)(now * backoff);
+    steps = 0;
+  } else if (steps >= interval) {
+    if (grown - grown == 0) scale[0] = (double)grown;
+    steps = 0;
+  }
+  tracker[0] = steps;
+}
+
+extern "C" int hri_cuda_loss_scale(hri_control *control, int64_t interval, double growth, double backoff,
+                                   void *stream) {
+  return HRI_LAUNCH(loss_scale_kernel, 1, 1, 0, stream, control, interval, (float)growth, (float)backoff);
+}
+
+/* ---- steps of elements that stand alone ---- */
+
+enum rule { ADAMW, LION, MOMENTUM, SGD };
+
+struct factors {
+  hri_adamw_factors adamw;
+  float one_minus_beta2, learning_rate, weight_decay, momentum; /* of the others; decay and scale are AdamW's */
+};
+
+__device__ __forceinline__ factors factors_of(const hri_cuda_update_args &a, const hri_control &c, rule of) {
+  factors f = {};
+  f.adamw.decay = (float)(1.0 - c.learning_rate * a.weight_decay);
+  f.adamw.one_minus_beta1 = (float)(1.0 - a.number[0]);
+  f.adamw.gradient_scale = hri_gradient_scale(c);
+  f.one_minus_beta2 = (float)(1.0 - a.number[1]);
+  f.learning_rate = (float)c.learning_rate;
+  f.weight_decay = (float)a.weight_decay;
+  f.momentum = (float)a.number[0];
+  if (of != ADAMW) return f;
+  f.adamw.beta2 = (float)a.number[1];
+  f.adamw.inv_sqrt_bias2 = (float)(1.0 / sqrt(1.0 - pow(a.number[1], (double)c.applied_steps)));
+  f.adamw.step_size = (float)(c.learning_rate / (1.0 - pow(a.number[0], (double)c.applied_steps)));
+  f.adamw.epsilon = (float)a.number[2];
   return f;
 }
 
-/* The 16 random bits of each of up to EACH elements from logical element `at` on, as hri_rounding_bits has them. */
-__device__ __forceinline__ void draw_bits(uint32_t *bits, const hri_rounding &r, int64_t at) {
-  uint32_t word[4];
-  if (at % EACH != 0) {
-    for (int k = 0; k < EACH; k++) bits[k] = hri_rounding_bits(&r, HRI_ROUNDED_WEIGHT, at + k);
-    return;
+/* One element: the new weight, m and v become new. */
+template <rule of> __device__ __forceinline__ float step(const factors &f, float weight, float grad, float *m, float *v) {
+  grad *= f.adamw.gradient_scale;
+  if (of == ADAMW) {
+    *m = *m + (grad - *m) * f.adamw.one_minus_beta1;
+    *v = *v * f.adamw.beta2 + grad * grad * f.one_minus_beta2;
+    return weight * f.adamw.decay - f.adamw.step_size * *m / (sqrtf(*v) * f.adamw.inv_sqrt_bias2 + f.adamw.epsilon);
   }
-  int64_t block = at / HRI_ROUNDING_CHUNK * HRI_ROUNDING_CHUNK_BLOCKS + at % 32 / 4;
-  hri_philox(r.seed ^ HRI_ROUNDING_KEY, hri_rounding_high(&r), (uint64_t)block, word);
-  for (int k = 0; k < EACH; k++) bits[k] = word[at / 32 % 2 * 2 + k / 2] >> (k % 2 * 16) & 0xFFFFu;
+  if (of == LION) {
+    float smooth = *m + (grad - *m) * f.adamw.one_minus_beta1;
+    *m = *m + (grad - *m) * f.one_minus_beta2;
+    return weight * f.adamw.decay - (smooth > 0 ? f.learning_rate : smooth < 0 ? -f.learning_rate : smooth); /* NaN shows */
+  }
+  grad += weight * f.weight_decay;
+  if (of == MOMENTUM) grad = *m = *m * f.momentum + grad;
+  return weight - grad * f.learning_rate;
 }
 
-template <class T> __device__ __forceinline__ T round_state(float value, hri_rounded array, uint32_t bits);
-template <> __device__ __forceinline__ float round_state<float>(float value, hri_rounded, uint32_t) { return value; }
-template <>
-__device__ __forceinline__ hri_bf16_t round_state<hri_bf16_t>(float value, hri_rounded array, uint32_t bits) {
-  return {hri_bf16_round_random(value, hri_rounding_arrange(bits, array))};
-}
-
-template <class W, class S, class G, class C> __global__ void adamw_kernel(hri_cuda_adamw_args a) {
-  HRI_SHARED(hri_adamw_factors, shared, 1);
-  hri_global<const hri_control> control(a.control, 1);
-  hri_global<W> w(static_cast<W *>(a.w), a.n);
-  hri_global<C> copy(static_cast<C *>(a.copy), a.n);
-  hri_global<S> first(static_cast<S *>(a.first), a.n), second(static_cast<S *>(a.second), a.n);
-  hri_global<const G> g(static_cast<const G *>(a.g), a.n);
-  int64_t i = hri_thread_index() * EACH;
-  uint32_t bits[EACH] = {0, 0, 0, 0};
-  hri_control c = control[0];
-  if (threadIdx.x == 0) shared[0] = factors_of(a, c);
+template <rule of> __global__ void update_kernel(hri_cuda_update_args a) {
+  HRI_SHARED(factors, shared, 1);
+  int64_t i = hri_thread_index() * HRI_SOME, left = a.u.n - i;
+  hri_any first = {of == SGD ? nullptr : a.u.state[0], a.u.state_real, a.u.n};
+  hri_any second = {of == ADAMW ? a.u.state[1] : nullptr, a.u.state_real, a.u.n};
+  uint32_t bits[HRI_SOME] = {0, 0, 0, 0};
+  float w[HRI_SOME], g[HRI_SOME], m[HRI_SOME] = {}, v[HRI_SOME] = {};
+  if (hri_guarded(a.guard)) return; /* all of them */
+  hri_control c = hri_control_of(a.control);
+  if (threadIdx.x == 0) shared[0] = factors_of(a, c, of);
   __syncthreads();
-  hri_adamw_factors f = shared[0];
-  if (i >= a.n) return;
-  if (sizeof(W) == 2 || sizeof(S) == 2) {
-    hri_rounding r = {c.seed, (uint64_t)c.applied_steps, a.site};
-    draw_bits(bits, r, a.first_element + i);
+  factors f = shared[0];
+  if (left <= 0) return;
+  int count = left < HRI_SOME ? (int)left : (int)HRI_SOME;
+  if (a.u.w_real == HRI_REAL_BF16 || (of != SGD && a.u.state_real == HRI_REAL_BF16))
+    hri_draw_bits(bits, c, a.u.rounding.site, a.u.first_element + i);
+  hri_get_some(w, hri_weights(a.u), i, count);
+  hri_get_some(g, hri_gradients(a.u), i, count);
+  if (first) hri_get_some(m, first, i, count);
+  if (second) hri_get_some(v, second, i, count);
+  for (int k = 0; k < count; k++) w[k] = step<of>(f, w[k], g[k], &m[k], &v[k]);
+  if (first) hri_put_state(first, i, count, m, HRI_ROUNDED_FIRST, bits);
+  if (second) hri_put_state(second, i, count, v, HRI_ROUNDED_SECOND, bits);
+  hri_put_weights(a.u, i, count, w, bits);
+}
+
+template <rule of> static int update(const hri_cuda_update_args *a, void *stream) {
+  return HRI_LAUNCH(update_kernel<of>, hri_blocks(a->u.n, THREADS * HRI_SOME), THREADS, 0, stream, *a);
+}
+
+static bool narrow_or_wide(hri_real real) { return real != HRI_REAL_F16; }
+
+extern "C" int hri_cuda_update(uint32_t optimizer, const hri_cuda_update_args *args, void *stream) {
+  const hri_update_args *u = &args->u;
+  if (!narrow_or_wide(u->w_real) || !narrow_or_wide(u->state_real) || !narrow_or_wide(u->gradient_real)) return -1;
+  if (u->n == 0) return 0;
+  switch (optimizer) {
+  case HR_OPTIMIZER_ADAMW: return update<ADAMW>(args, stream);
+  case HR_OPTIMIZER_LION: return update<LION>(args, stream);
+  case HR_OPTIMIZER_MOMENTUM: return update<MOMENTUM>(args, stream);
+  case HR_OPTIMIZER_SGD: return update<SGD>(args, stream);
+  case HR_OPTIMIZER_ADAMW8BIT: return hri_cuda_update_blocks(false, args, stream);
+  case HR_OPTIMIZER_LION8BIT: return hri_cuda_update_blocks(true, args, stream);
+  case HR_OPTIMIZER_ADAFACTOR: return hri_cuda_update_factored(args, stream);
+  default: return -1;
   }
-  for (int k = 0; k < EACH && i + k < a.n; k++) {
-    float grad = hri_widen((G)g[i + k]) * f.gradient_scale, m = hri_widen((S)first[i + k]);
-    float v = hri_widen((S)second[i + k]), weight = hri_widen((W)w[i + k]) * f.decay;
-    m = m + (grad - m) * f.one_minus_beta1;
-    v = v * f.beta2 + grad * grad * f.one_minus_beta2;
-    weight = weight - f.step_size * m / (sqrtf(v) * f.inv_sqrt_bias2 + f.epsilon);
-    first[i + k] = round_state<S>(m, HRI_ROUNDED_FIRST, bits[k]);
-    second[i + k] = round_state<S>(v, HRI_ROUNDED_SECOND, bits[k]);
-    w[i + k] = round_state<W>(weight, HRI_ROUNDED_WEIGHT, bits[k]);
-    if (copy) copy[i + k] = hri_narrow<C>(weight);
-  }
-}
-
-template <class W, class S, class G, class C> static int adamw_of(const hri_cuda_adamw_args *a, void *stream) {
-  return HRI_LAUNCH((adamw_kernel<W, S, G, C>), hri_blocks(a->n, THREADS * EACH), THREADS, 0, stream, *a);
-}
-
-/* Copies are of fp32 weights. */
-template <class W, class S, class G> static int adamw_copy(const hri_cuda_adamw_args *a, void *stream) {
-  if (sizeof(W) == 4 && a->copy && a->copy_real == HRI_REAL_F16) return adamw_of<W, S, G, hri_f16_t>(a, stream);
-  return adamw_of<W, S, G, hri_bf16_t>(a, stream);
-}
-
-template <class W, class S> static int adamw_gradient(const hri_cuda_adamw_args *a, void *stream) {
-  if (a->gradient_real == HRI_REAL_F32) return adamw_copy<W, S, float>(a, stream);
-  return a->gradient_real == HRI_REAL_BF16 ? adamw_copy<W, S, hri_bf16_t>(a, stream) : -1;
-}
-
-template <class W> static int adamw_state(const hri_cuda_adamw_args *a, void *stream) {
-  if (a->state_real == HRI_REAL_F32) return adamw_gradient<W, float>(a, stream);
-  return a->state_real == HRI_REAL_BF16 ? adamw_gradient<W, hri_bf16_t>(a, stream) : -1;
-}
-
-extern "C" int hri_cuda_adamw(const hri_cuda_adamw_args *args, void *stream) {
-  if (args->n == 0) return 0;
-  if (args->w_real == HRI_REAL_F32) return adamw_state<float>(args, stream);
-  return args->w_real == HRI_REAL_BF16 ? adamw_state<hri_bf16_t>(args, stream) : -1;
 }

@@ -1,4 +1,4 @@
-/* Element-wise ops: sums, activations and gated units, rotary embedding, dropout. Arithmetic is fp32; a result is rounded
+/* Element-wise ops: sums, scales and caps, activations and gated units, rotary embedding, dropout and noise. Arithmetic is fp32; a result is rounded
  * once. */
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
@@ -9,6 +9,11 @@ struct act {
 };
 
 __device__ __forceinline__ act act_of(hr_activation kind, float x) {
+  if (kind == HR_ACTIVATION_RELU) return {x <= 0 ? 0 : x, x <= 0 ? 0 : x > 0 ? 1 : x}; /* NaN stays */
+  if (kind == HR_ACTIVATION_GELU) {
+    float below = erfcf(-x * 0.70710678118654752440f) / 2; /* the normal distribution function, and its density */
+    return {x * below, below + x * 0.39894228040143267794f * expf(-x * x / 2)};
+  }
   const float k = 2 * 0.79788456080286535588f, cubic = 0.044715f; /* 2 sqrt(2 / pi) */
   bool silu = kind == HR_ACTIVATION_SILU;
   float z = silu ? x : k * (x + cubic * x * x * x), slope = silu ? 1 : k * (1 + 3 * cubic * x * x);
@@ -19,6 +24,14 @@ __device__ __forceinline__ act act_of(hr_activation kind, float x) {
 
 struct add_op {
   __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct scale_op {
+  float factor;
+  __device__ float operator()(float x, float) const { return factor * x; }
+};
+struct softcap_op {
+  float cap;
+  __device__ float operator()(float x, float) const { return cap * tanhf(x / cap); }
 };
 struct activation_op {
   hr_activation kind;
@@ -59,6 +72,14 @@ static int map(void *to, const void *from, const void *other, int64_t n, Op op, 
 
 extern "C" int hri_cuda_add(void *y, const void *a, const void *b, int64_t n, hri_real real, void *stream) {
   return HRI_BY_TYPE(real, (map<REAL>(y, a, b, n, add_op{}, stream)));
+}
+
+extern "C" int hri_cuda_scale(void *y, const void *x, float factor, int64_t n, hri_real real, void *stream) {
+  return HRI_BY_TYPE(real, (map<REAL>(y, x, nullptr, n, scale_op{factor}, stream)));
+}
+
+extern "C" int hri_cuda_softcap(void *y, const void *x, float cap, int64_t n, hri_real real, void *stream) {
+  return HRI_BY_TYPE(real, (map<REAL>(y, x, nullptr, n, softcap_op{cap}, stream)));
 }
 
 extern "C" int hri_cuda_activation(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, void *stream) {
@@ -170,20 +191,25 @@ extern "C" int hri_cuda_rope(const hri_rope_args *args, void *stream) {
                                             0, stream, *args));
 }
 
-/* ---- dropout ---- */
+/* ---- dropout and noise: the CPU's random numbers ---- */
+
+/* Those of element i of rows of `columns`, in rows of data of `sequence` positions. */
+__device__ __forceinline__ uint32_t word_of(const hri_control *at, uint32_t site, int64_t i, int64_t columns,
+                                            int64_t sequence) {
+  hri_global<const hri_control> control(at, 1);
+  hri_control c = control[0];
+  hri_draw draw = {c.seed, (uint64_t)c.step, site, (uint32_t)c.row_base};
+  int64_t row = i / columns;
+  return hri_draw_word(&draw, (uint32_t)(row / sequence), (uint32_t)(row % sequence), 0, (uint32_t)(i % columns));
+}
 
 template <class T> __global__ void dropout_kernel(hri_cuda_dropout_args a, uint32_t threshold, float factor) {
   hri_global<const T> x(static_cast<const T *>(a.x), a.rows * a.columns);
   hri_global<T> y(static_cast<T *>(a.y), a.rows * a.columns);
-  hri_global<const hri_control> control(a.control, 1);
-  int64_t i = hri_thread_index(), row = i / a.columns;
+  int64_t i = hri_thread_index();
   if (i >= a.rows * a.columns) return;
-  hri_control c = control[0];
-  hri_draw draw = {c.seed, (uint64_t)c.step, a.site, (uint32_t)c.row_base};
-  uint32_t word =
-      hri_draw_word(&draw, (uint32_t)(row / a.sequence), (uint32_t)(row % a.sequence), 0, (uint32_t)(i % a.columns));
-  float v = hri_widen((T)x[i]);
-  y[i] = hri_narrow<T>(v * (word < threshold ? 0 : factor));
+  uint32_t word = word_of(a.control, a.site, i, a.columns, a.sequence);
+  y[i] = hri_narrow<T>(hri_widen((T)x[i]) * (word < threshold ? 0 : factor));
 }
 
 extern "C" int hri_cuda_dropout(const hri_cuda_dropout_args *args, void *stream) {
@@ -193,4 +219,20 @@ extern "C" int hri_cuda_dropout(const hri_cuda_dropout_args *args, void *stream)
   if (n == 0) return 0;
   return HRI_BY_TYPE(args->real, HRI_LAUNCH(dropout_kernel<REAL>, hri_blocks(n, HRI_ELEMENT_THREADS),
                                             HRI_ELEMENT_THREADS, 0, stream, *args, threshold, factor));
+}
+
+template <class T> __global__ void noise_kernel(hri_cuda_noise_args a) {
+  hri_global<const T> x(static_cast<const T *>(a.x), a.rows * a.columns);
+  hri_global<T> y(static_cast<T *>(a.y), a.rows * a.columns);
+  int64_t i = hri_thread_index();
+  if (i >= a.rows * a.columns) return;
+  float u = hri_draw_signed(word_of(a.control, a.site, i, a.columns, a.sequence));
+  y[i] = hri_narrow<T>(hri_widen((T)x[i]) + (float)a.amplitude * u);
+}
+
+extern "C" int hri_cuda_noise(const hri_cuda_noise_args *args, void *stream) {
+  int64_t n = args->rows * args->columns;
+  if (n == 0) return 0;
+  return HRI_BY_TYPE(args->real, HRI_LAUNCH(noise_kernel<REAL>, hri_blocks(n, HRI_ELEMENT_THREADS), HRI_ELEMENT_THREADS,
+                                            0, stream, *args));
 }
