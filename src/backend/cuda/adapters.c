@@ -159,7 +159,7 @@ static hr_status run_bias_gradient(call *c) {
                                              scratch(c), real(c, 0), stream(c)));
 }
 
-/* ---- embed, norm, pointwise ---- */
+/* ---- embed, norm ---- */
 
 static hr_status run_embed(call *c) {
   hri_embed_args a = {.rows = rows(c, 4),
@@ -238,8 +238,124 @@ static hr_status run_norm_backward(call *c) {
                                                         : kernels(c)->rmsnorm_backward)(&a, stream(c)));
 }
 
+static hr_status run_head_norm(call *c) {
+  const hri_attr *at = &c->node->attr;
+  hri_head_norm_args a = {.rows = rows(c, 0),
+                          .heads = at->i[0],
+                          .kv_heads = at->i[1],
+                          .head_size = at->i[2],
+                          .key_size = at->i[3],
+                          .real = real(c, 0),
+                          .x = pointer(c, 0),
+                          .wq = pointer(c, 1),
+                          .wk = pointer(c, 2),
+                          .weight_offset = at->f[1],
+                          .eps = at->f[0],
+                          .y = pointer(c, 3),
+                          .stats = pointer(c, 4)};
+  return queued(c, kernels(c)->head_norm(&a, stream(c)));
+}
+
+static hr_status run_head_norm_backward(call *c) {
+  const hri_attr *at = &c->node->attr;
+  hri_head_norm_backward_args a = {.rows = rows(c, 0),
+                                   .heads = at->i[0],
+                                   .kv_heads = at->i[1],
+                                   .head_size = at->i[2],
+                                   .key_size = at->i[3],
+                                   .real = real(c, 0),
+                                   .dy = pointer(c, 0),
+                                   .x = pointer(c, 1),
+                                   .stats = pointer(c, 2),
+                                   .wq = pointer(c, 3),
+                                   .wk = pointer(c, 4),
+                                   .weight_offset = at->f[1],
+                                   .dx = pointer(c, 5),
+                                   .dwq = pointer(c, 6),
+                                   .dwk = pointer(c, 7),
+                                   .accumulate = adds(c, 6) || adds(c, 7),
+                                   .scratch = scratch(c)};
+  if (a.accumulate) {
+    HRI_TRY(zero_written(c, 6));
+    HRI_TRY(zero_written(c, 7));
+  }
+  return queued(c, kernels(c)->head_norm_backward(&a, stream(c)));
+}
+
+/* ---- DoRA ---- */
+
+/* Part by part: rows of w, and the magnitudes or lengths of those that have some. */
+static hr_status run_lengths(call *c) {
+  const hri_attr *attr = &c->node->attr;
+  bool begins = c->node->op == HRI_OP_DORA_BEGIN;
+  hri_row_lengths_args a = {.columns = columns(c, 0),
+                            .real = real(c, 0),
+                            .w = pointer(c, 0),
+                            .missing = begins,
+                            .lengths = pointer(c, begins ? 1 : 7)};
+  int refused = 0;
+  for (uint32_t p = 0; p < HRI_DORA_PARTS; p++) {
+    a.rows = attr->i[p];
+    if (!begins && (attr->i[3] >> p & 1)) {
+      a.a = pointer(c, 1 + p);
+      a.b = pointer(c, 4 + p);
+      a.rank = rows(c, 1 + p);
+      a.scale = (float)attr->f[p];
+    }
+    if (attr->i[3] >> p & 1) {
+      refused |= kernels(c)->row_lengths(&a, stream(c));
+      a.lengths += a.rows;
+    }
+    a.w = hri_real_from(a.w, a.rows * a.columns, a.real);
+  }
+  return queued(c, refused);
+}
+
+static hri_dora_args dora_args(const call *c) {
+  const hri_attr *attr = &c->node->attr;
+  return (hri_dora_args){.rows = rows(c, 0),
+                         .columns = columns(c, 0),
+                         .real = real(c, 0),
+                         .parts = {attr->i[0], attr->i[1], attr->i[2]},
+                         .having = (uint32_t)attr->i[3],
+                         .scratch = scratch(c)};
+}
+
+static hr_status run_dora(call *c) {
+  hri_dora_args a = dora_args(c);
+  a.z = pointer(c, 0);
+  a.magnitudes = pointer(c, 1);
+  a.lengths = pointer(c, 2);
+  a.bias = pointer(c, 3);
+  a.y = pointer(c, 4);
+  return queued(c, kernels(c)->dora(&a, stream(c)));
+}
+
+static hr_status run_dora_backward(call *c) {
+  hri_dora_args a = dora_args(c);
+  a.dy = pointer(c, 0);
+  a.z = pointer(c, 1);
+  a.magnitudes = pointer(c, 2);
+  a.lengths = pointer(c, 3);
+  a.dz = pointer(c, 4);
+  a.dmagnitudes = pointer(c, 5);
+  a.accumulate = adds(c, 5);
+  return queued(c, kernels(c)->dora_backward(&a, stream(c)));
+}
+
+/* ---- pointwise ---- */
+
 static hr_status run_add(call *c) {
   return queued(c, kernels(c)->add(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), stream(c)));
+}
+
+static hr_status run_scale(call *c) {
+  return queued(c, kernels(c)->scale(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1),
+                                     real(c, 1), stream(c)));
+}
+static hr_status run_softcap(call *c) {
+  return queued(c, kernels(c)->softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1),
+                                       real(c, 1), stream(c)));
 }
 
 static hr_activation activation_of(const hri_node *node) { return (hr_activation)node->attr.i[0]; }
@@ -291,19 +407,40 @@ static hr_status run_dropout(call *c) {
   return queued(c, kernels(c)->dropout(&a, stream(c)));
 }
 
+static hr_status run_noise(call *c) {
+  hri_cuda_noise_args a = {.rows = rows(c, 0),
+                           .columns = columns(c, 0),
+                           .sequence = c->node->attr.i[0],
+                           .real = real(c, 0),
+                           .amplitude = c->node->attr.f[0],
+                           .site = c->node->site,
+                           .control = pointer(c, 1),
+                           .x = pointer(c, 0),
+                           .y = pointer(c, 2)};
+  return queued(c, kernels(c)->noise(&a, stream(c)));
+}
+
 /* ---- attention ---- */
 
 static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
 
-static hr_status run_attention(call *c) {
+/* Whose mask dropout takes is read from the control block on the device, but for the node's site. */
+static hri_attention_shape attention_shape(const call *c) {
   hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  s.draw.site = c->node->site;
+  return s;
+}
+
+static hr_status run_attention(call *c) {
+  hri_attention_shape s = attention_shape(c);
   return queued(c, kernels(c)->attention(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
-                                         pointer(c, 3), stream(c)));
+                                         pointer(c, 3), pointer(c, 4), stream(c)));
 }
 static hr_status run_attention_backward(call *c) {
-  hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  hri_attention_shape s = attention_shape(c);
   return queued(c, kernels(c)->attention_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
-                                                  pointer(c, 3), pointer(c, 4), pointer(c, 5), scratch(c), stream(c)));
+                                                  pointer(c, 3), pointer(c, 4), pointer(c, 5), pointer(c, 6),
+                                                  scratch(c), stream(c)));
 }
 
 /* ---- loss, optimizer ---- */
@@ -348,51 +485,115 @@ static hr_status run_square_norm(call *c) {
 static hr_status run_clip(call *c) {
   return queued(c, kernels(c)->clip(pointer(c, 0), elements(c, 0), pointer(c, 1), stream(c)));
 }
-static hr_status run_advance(call *c) { return queued(c, kernels(c)->advance(pointer(c, 0), stream(c))); }
+static hr_status run_found_inf(call *c) {
+  return queued(c, kernels(c)->found_inf(pointer(c, 0), pointer(c, 1), pointer(c, 2), stream(c)));
+}
 
-/* g, control, w, two moments, copy of w in 16 bits?: range by range. */
-static hr_status run_adamw(call *c) {
+/* The flag that a node's guard is; NULL: none. It is read on the device. */
+static const double *guard(const call *c) {
+  hri_id id = hri_node_guard(c->job, c->node);
+  return id == HRI_NONE ? NULL : (const double *)(const void *)hri_cuda_pointer(c->launch, id);
+}
+
+static hr_status run_advance(call *c) {
+  return queued(c, kernels(c)->advance(pointer(c, 0), guard(c), stream(c)));
+}
+
+static hr_status run_loss_scale(call *c) {
+  const hri_attr *at = &c->node->attr;
+  return queued(c, kernels(c)->loss_scale(pointer(c, 0), at->i[0], at->f[0], at->f[1], stream(c)));
+}
+
+/* The k-th range that an update acts on. */
+static const hri_param_range *range_of(const hri_job *job, const hri_node *node, uint32_t k) {
+  return &job->ranges.items[job->laid_out.items[node->attr.i[1] + k]];
+}
+static int64_t range_columns(const hri_param_range *range) { return (int64_t)(range->elements / range->rows); }
+/* What pads a vocabulary has no part in scales that elements share. */
+static int64_t range_elements(const hri_job *job, const hri_node *node, uint32_t k) {
+  hri_id w = hri_piece(job, hri_operands(job, node)[2].tensor, k);
+  return hri_state_apart(hri_optimizer_of(node->op)) ? (int64_t)hri_range_logical(job, range_of(job, node, k))
+                                                      : (int64_t)hri_tensor_stored_elements(&job->tensors.items[w]);
+}
+
+/* g, control, w, the tensors of the state, copy of w in 16 bits?, guard?: range by range. */
+static hr_status run_update(call *c) {
+  uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
   int refused = 0;
   for (uint32_t k = 0; k < pieces(c, 0); k++) {
-    const hri_param_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
-    hri_cuda_adamw_args a = {.n = piece_elements(c, 2, k),
-                             .w = piece_pointer(c, 2, k),
-                             .w_real = real(c, 2),
-                             .copy = piece_pointer(c, 5, k),
-                             .copy_real = present(c, 5) ? real(c, 5) : HRI_REAL_F32,
-                             .first = piece_pointer(c, 3, k),
-                             .second = piece_pointer(c, 4, k),
-                             .state_real = real(c, 3),
-                             .g = piece_pointer(c, 0, k),
-                             .gradient_real = real(c, 0),
-                             .beta1 = f[0],
-                             .beta2 = f[1],
-                             .epsilon = f[2],
-                             .weight_decay = f[HRI_STATE_NUMBERS],
-                             .site = c->job->params.items[range->param].site,
-                             .first_element = (int64_t)range->first,
-                             .control = pointer(c, 1)};
-    refused |= kernels(c)->adamw(&a, stream(c));
+    const hri_param_range *range = range_of(c->job, c->node, k);
+    hri_cuda_update_args a = {.number = {f[0], f[1], f[2], f[3]},
+                              .weight_decay = f[HRI_STATE_NUMBERS],
+                              .columns = range_columns(range),
+                              .control = pointer(c, 1),
+                              .guard = guard(c),
+                              .scratch = scratch(c)};
+    a.u = (hri_update_args){.n = range_elements(c->job, c->node, k),
+                            .w = piece_pointer(c, 2, k),
+                            .w_real = real(c, 2),
+                            .copy = piece_pointer(c, 3 + states, k),
+                            .copy_real = present(c, 3 + states) ? real(c, 3 + states) : HRI_REAL_F32,
+                            .g = piece_pointer(c, 0, k),
+                            .gradient_real = real(c, 0),
+                            .first_element = (int64_t)range->first,
+                            .rounding = {.site = c->job->params.items[range->param].site}};
+    for (uint32_t t = 0; t < states; t++) {
+      a.u.state[t] = piece_pointer(c, 3 + t, k);
+      if (hri_optimizer_get(kind)->tensors[t].narrow) a.u.state_real = real(c, 3 + t);
+    }
+    refused |= kernels(c)->update(kind, &a, stream(c));
   }
   return queued(c, refused);
+}
+
+static uint64_t update_bytes(const hri_cuda_kernels *kernels, const hri_job *job, const hri_node *node) {
+  uint32_t kind = hri_optimizer_of(node->op);
+  uint64_t most = 0;
+  for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[2].tensor); k++) {
+    uint64_t bytes = kernels->update_scratch_bytes(kind, range_elements(job, node, k),
+                                                   range_columns(range_of(job, node, k)));
+    if (bytes > most) most = bytes;
+  }
+  return most;
 }
 
 /* ---- move ---- */
 
 static hr_status run_zero(call *c) { return zero(c, 0); }
 
+static int64_t pitch(const call *c, uint32_t index) { return (int64_t)row_pitch(tensor(c, index)); }
+
 static hr_status run_copy(call *c) {
   hri_gpu *gpu = c->launch->parts->gpu;
+  if (tensor(c, 0)->stride || tensor(c, 1)->stride)
+    return queued(c, kernels(c)->copy_rows(pointer(c, 1), pitch(c, 1), pointer(c, 0), pitch(c, 0),
+                                           (int64_t)bytes_of(c, 0) / rows(c, 0), rows(c, 0), stream(c)));
   return gpu->calls->copy(gpu, pointer(c, 1), pointer(c, 0), bytes_of(c, 0), c->launch->stream, c->error);
+}
+
+static hr_status run_accumulate(call *c) {
+  hri_cuda_accumulate_args a = {.y = pointer(c, 1),
+                                .x = pointer(c, 0),
+                                .y_real = real(c, 1),
+                                .x_real = real(c, 0),
+                                .y_stride = row_stride(tensor(c, 1)),
+                                .x_stride = row_stride(tensor(c, 0)),
+                                .rows = rows(c, 0),
+                                .columns = columns(c, 0),
+                                .adds = adds(c, 1)};
+  return queued(c, kernels(c)->accumulate(&a, stream(c)));
 }
 
 static hr_status run_cast(call *c) {
   return queued(c, kernels(c)->cast(pointer(c, 1), real(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), stream(c)));
 }
 
-static hr_status run_select(call *c) {
-  return queued(c, kernels(c)->select(pointer(c, 2), pointer(c, 0), bytes_of(c, 2), pointer(c, 1), stream(c)));
+/* The slice that micro_index names, or the last row that counts. */
+static hr_status run_pick(call *c) {
+  int64_t bytes = (int64_t)bytes_of(c, 2), count = (int64_t)bytes_of(c, 0) / bytes;
+  return queued(c, (c->node->op == HRI_OP_SELECT ? kernels(c)->select : kernels(c)->last_row)(
+                       pointer(c, 2), pointer(c, 0), count, bytes, pointer(c, 1), stream(c)));
 }
 
 /* ---- the table ---- */
@@ -407,8 +608,17 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
     [HRI_OP_NORM] = run_norm,
     [HRI_OP_NORM_BACKWARD] = run_norm_backward,
+    [HRI_OP_HEAD_NORM] = run_head_norm,
+    [HRI_OP_HEAD_NORM_BACKWARD] = run_head_norm_backward,
+    [HRI_OP_DORA_LENGTHS] = run_lengths,
+    [HRI_OP_DORA_BEGIN] = run_lengths,
+    [HRI_OP_DORA] = run_dora,
+    [HRI_OP_DORA_BACKWARD] = run_dora_backward,
     [HRI_OP_ADD] = run_add,
+    [HRI_OP_SCALE] = run_scale,
+    [HRI_OP_SOFTCAP] = run_softcap,
     [HRI_OP_DROPOUT] = run_dropout,
+    [HRI_OP_NOISE] = run_noise,
     [HRI_OP_ACTIVATION] = run_activation,
     [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
     [HRI_OP_GLU] = run_glu,
@@ -420,12 +630,18 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_LOSS_SUM] = run_loss_sum,
     [HRI_OP_SQUARE_NORM] = run_square_norm,
     [HRI_OP_CLIP] = run_clip,
+    [HRI_OP_FOUND_INF] = run_found_inf,
     [HRI_OP_ADVANCE] = run_advance,
-    [HRI_OP_ADAMW] = run_adamw,
-    [HRI_OP_ZERO] = run_zero,
+    [HRI_OP_LOSS_SCALE] = run_loss_scale,
+#define HRI_RUN_UPDATE(id, ...) [HRI_OP_##id] = run_update,
+    HRI_OPTIMIZERS(HRI_RUN_UPDATE)
+#undef HRI_RUN_UPDATE
+        [HRI_OP_ZERO] = run_zero,
     [HRI_OP_COPY] = run_copy,
     [HRI_OP_CAST] = run_cast,
-    [HRI_OP_SELECT] = run_select,
+    [HRI_OP_ACCUMULATE] = run_accumulate,
+    [HRI_OP_SELECT] = run_pick,
+    [HRI_OP_LAST_ROW] = run_pick,
 };
 
 bool hri_cuda_is_host(uint16_t op) {
@@ -444,19 +660,12 @@ enum { MOST_HEAD_SIZE = 256 };
 
 static hr_status check_attention(const hri_job *job, const hri_node *node, hr_error *error) {
   hri_attention_shape s = hri_demand_attention(job, node);
-  if (s.dropout > 0) return lacks(node, "dropout", error);
   if (s.head_dim > MOST_HEAD_SIZE) return lacks(node, "heads of more than 256 columns", error);
   return HR_OK;
 }
 
-/* Only whole words move where the control block says which. */
-static hr_status check_select(const hri_job *job, const hri_node *node, hr_error *error) {
-  return hri_tensor_bytes(hri_at(job, node, 2)) % sizeof(uint32_t) ? lacks(node, "parts of words", error) : HR_OK;
-}
-
 /* Beyond the types of operands: shapes and attributes that kernels are missing for. */
 static hr_status check(const hri_job *job, const hri_node *node, hr_error *error) {
-  if (hri_node_guard(job, node) != HRI_NONE) return lacks(node, "a guard", error);
   switch (node->op) {
   case HRI_OP_ACTIVATION:
   case HRI_OP_ACTIVATION_BACKWARD:
@@ -466,9 +675,6 @@ static hr_status check(const hri_job *job, const hri_node *node, hr_error *error
     return activation_of(node) == HR_ACTIVATION_RELU ? lacks(node, "relu", error) : HR_OK;
   case HRI_OP_ATTENTION:
   case HRI_OP_ATTENTION_BACKWARD: return check_attention(job, node, error);
-  case HRI_OP_COPY:
-    return hri_at(job, node, 0)->stride || hri_at(job, node, 1)->stride ? lacks(node, "columns", error) : HR_OK;
-  case HRI_OP_SELECT: return check_select(job, node, error);
   default: return HR_OK;
   }
 }
@@ -483,6 +689,7 @@ hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices
   if (!adapters[node->op])
     return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CUDA backend has no kernel for %s", hri_op_name(node->op));
   HRI_TRY(check(job, node, error));
+  if (hri_optimizer_of(node->op) != HRI_NONE) *bytes = update_bytes(k, job, node);
   switch (node->op) {
   case HRI_OP_LINEAR:
   case HRI_OP_LINEAR_DX:
@@ -493,6 +700,14 @@ hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices
     break;
   case HRI_OP_NORM_BACKWARD:
     *bytes = k->norm_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
+                                            (int64_t)hri_columns(hri_at(job, node, 0)));
+    break;
+  case HRI_OP_HEAD_NORM_BACKWARD:
+    *bytes = k->head_norm_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)), node->attr.i[2],
+                                                 hri_head_norm_key_size(node));
+    break;
+  case HRI_OP_DORA_BACKWARD:
+    *bytes = k->dora_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
                                             (int64_t)hri_columns(hri_at(job, node, 0)));
     break;
   case HRI_OP_EMBED_BACKWARD:

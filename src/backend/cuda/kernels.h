@@ -10,14 +10,16 @@
 /* X(name): of hri_cuda_<name>. */
 /* clang-format off */
 #define HRI_CUDA_KERNELS(X)                                                                       \
-  X(cast)                                                                                         \
-  X(add) X(activation) X(activation_backward) X(glu) X(glu_backward) X(rope) X(dropout)           \
-  X(bias_gradient) X(bias_gradient_scratch_bytes)                                                 \
+  X(cast) X(accumulate) X(copy_rows) X(select) X(last_row)                                        \
+  X(bias_gradient_scratch_bytes) X(bias_gradient)                                                 \
+  X(add) X(scale) X(softcap) X(activation) X(activation_backward) X(glu) X(glu_backward) X(rope)  \
+  X(dropout) X(noise)                                                                             \
   X(rmsnorm) X(layernorm) X(norm_backward_scratch_bytes) X(rmsnorm_backward) X(layernorm_backward) \
+  X(head_norm) X(head_norm_backward_scratch_bytes) X(head_norm_backward)                          \
+  X(row_lengths) X(dora) X(dora_backward_scratch_bytes) X(dora_backward)                          \
   X(embed) X(embed_backward_scratch_bytes) X(embed_backward)                                      \
   X(cross_entropy) X(loss_sum)                                                                    \
-  X(square_sum) X(clip) X(advance) X(adamw)                                                       \
-  X(select)                                                                                       \
+  X(square_sum) X(clip) X(found_inf) X(advance) X(loss_scale) X(update_scratch_bytes) X(update)   \
   X(attention) X(attention_backward_scratch_bytes) X(attention_backward)
 /* clang-format on */
 
