@@ -118,8 +118,8 @@ static hr_status cublas_choose(hri_gpu_products *products, const hri_gpu_product
 }
 
 static hr_status cublas_run(hri_gpu_products *products, const hri_gpu_product *product,
-                            const hri_gpu_algorithm *algorithm, const void *a, const void *b, const void *bias, void *to,
-                            void *workspace, hri_gpu_stream *stream, hr_error *error) {
+                            const hri_gpu_algorithm *algorithm, const void *a, const void *b, const void *bias,
+                            void *to, void *workspace, hri_gpu_stream *stream, hr_error *error) {
   cublas *c = of(products);
   const float one = 1, kept = product->accumulate ? 1 : 0;
   hri_cublas_algorithm way;

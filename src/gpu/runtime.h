@@ -77,6 +77,8 @@ struct hri_gpu {
 /* Device `index` of CUDA's driver. UNSUPPORTED: the driver, a function of it or the device is not there, or its compute
  * capability is below 8.0; the message says which. */
 hr_status hri_gpu_cuda_open(uint32_t index, hri_gpu **gpu, hr_error *error);
+/* What the driver says of it without taking any of its memory: free_bytes is 0, unknown. UNSUPPORTED as above. */
+hr_status hri_gpu_cuda_look(uint32_t index, hri_gpu_info *info, hr_error *error);
 
 #ifdef __cplusplus
 }

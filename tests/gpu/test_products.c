@@ -216,7 +216,8 @@ static void a_product_that_cublas_has_not_is_refused(void **state) {
   (void)state;
   fake.refuses = true;
   assert_int_equal(with->calls->choose(with, &p, 64, &algorithm, &error), HR_ERROR_UNSUPPORTED);
-  assert_string_equal(error.message, "cublasLt 13.1.2 has no product of 2 x 3 x 4 in a workspace of 64 bytes (status 15)");
+  assert_string_equal(error.message,
+                      "cublasLt 13.1.2 has no product of 2 x 3 x 4 in a workspace of 64 bytes (status 15)");
   fake.refuses = false;
   assert_int_equal(with->calls->choose(with, &p, 64, &algorithm, &error), HR_ERROR_UNSUPPORTED); /* 512 are wanted */
   with->calls->close(with);
@@ -239,8 +240,8 @@ static void faults_are_found(void **state) {
     assert_int_equal(with->calls->choose(with, &p, 256, &algorithm, NULL), HR_OK);
     if (fault == 1) p.m = 9;
     if (fault == 2) from += 4;
-    assert_int_equal(
-        with->calls->run(with, &p, &algorithm, from, b.device, NULL, d.device, workspace, t.stream, NULL), HR_OK);
+    assert_int_equal(with->calls->run(with, &p, &algorithm, from, b.device, NULL, d.device, workspace, t.stream, NULL),
+                     HR_OK);
     if (fault == 1) assert_true(soft_found(&t, HRI_SOFT_BOUNDS) > 0);
     if (fault == 2) assert_true(soft_found(&t, HRI_SOFT_MISALIGNED) > 0);
     if (fault == 0) {

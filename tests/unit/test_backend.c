@@ -39,9 +39,7 @@ hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backen
   return device->backend[0] ? hri_cpu_open(device, threads, backend, error)
                             : hri_estimates_open(device, backend, error);
 }
-static void steps_device(hr_device *device) {
-  (void)snprintf(device->backend, sizeof device->backend, TINY_NAME);
-}
+static void steps_device(hr_device *device) { (void)snprintf(device->backend, sizeof device->backend, TINY_NAME); }
 bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
 
 static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes",

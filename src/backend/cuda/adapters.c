@@ -129,8 +129,7 @@ static hr_status demand_product(const hri_cuda_parts *parts, hri_cuda_choices *c
   hri_gpu_algorithm algorithm;
   hri_gpu_product p;
   hr_status status;
-  if (hri_at(job, node, 0)->dtype != hri_at(job, node, 1)->dtype)
-    return lacks(node, "operands of two types", error);
+  if (hri_at(job, node, 0)->dtype != hri_at(job, node, 1)->dtype) return lacks(node, "operands of two types", error);
   p = product_of(job, node);
   status = choose(parts, choices, &p, &algorithm, error);
   if (status != HR_OK) return hri_context(error, status, "the CUDA backend, %s: ", hri_op_name(node->op));
@@ -495,9 +494,7 @@ static const double *guard(const call *c) {
   return id == HRI_NONE ? NULL : (const double *)(const void *)hri_cuda_pointer(c->launch, id);
 }
 
-static hr_status run_advance(call *c) {
-  return queued(c, kernels(c)->advance(pointer(c, 0), guard(c), stream(c)));
-}
+static hr_status run_advance(call *c) { return queued(c, kernels(c)->advance(pointer(c, 0), guard(c), stream(c))); }
 
 static hr_status run_loss_scale(call *c) {
   const hri_attr *at = &c->node->attr;
@@ -513,7 +510,7 @@ static int64_t range_columns(const hri_param_range *range) { return (int64_t)(ra
 static int64_t range_elements(const hri_job *job, const hri_node *node, uint32_t k) {
   hri_id w = hri_piece(job, hri_operands(job, node)[2].tensor, k);
   return hri_state_apart(hri_optimizer_of(node->op)) ? (int64_t)hri_range_logical(job, range_of(job, node, k))
-                                                      : (int64_t)hri_tensor_stored_elements(&job->tensors.items[w]);
+                                                     : (int64_t)hri_tensor_stored_elements(&job->tensors.items[w]);
 }
 
 /* g, control, w, the tensors of the state, copy of w in 16 bits?, guard?: range by range. */
@@ -551,8 +548,8 @@ static uint64_t update_bytes(const hri_cuda_kernels *kernels, const hri_job *job
   uint32_t kind = hri_optimizer_of(node->op);
   uint64_t most = 0;
   for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[2].tensor); k++) {
-    uint64_t bytes = kernels->update_scratch_bytes(kind, range_elements(job, node, k),
-                                                   range_columns(range_of(job, node, k)));
+    uint64_t bytes =
+        kernels->update_scratch_bytes(kind, range_elements(job, node, k), range_columns(range_of(job, node, k)));
     if (bytes > most) most = bytes;
   }
   return most;
@@ -592,8 +589,9 @@ static hr_status run_cast(call *c) {
 /* The slice that micro_index names, or the last row that counts. */
 static hr_status run_pick(call *c) {
   int64_t bytes = (int64_t)bytes_of(c, 2), count = (int64_t)bytes_of(c, 0) / bytes;
-  return queued(c, (c->node->op == HRI_OP_SELECT ? kernels(c)->select : kernels(c)->last_row)(
-                       pointer(c, 2), pointer(c, 0), count, bytes, pointer(c, 1), stream(c)));
+  return queued(c, (c->node->op == HRI_OP_SELECT
+                        ? kernels(c)->select
+                        : kernels(c)->last_row)(pointer(c, 2), pointer(c, 0), count, bytes, pointer(c, 1), stream(c)));
 }
 
 /* ---- the table ---- */
@@ -644,9 +642,7 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_LAST_ROW] = run_pick,
 };
 
-bool hri_cuda_is_host(uint16_t op) {
-  return op == HRI_OP_FILL || op == HRI_OP_SINK || op == HRI_OP_ROPE_TABLE;
-}
+bool hri_cuda_is_host(uint16_t op) { return op == HRI_OP_FILL || op == HRI_OP_SINK || op == HRI_OP_ROPE_TABLE; }
 
 hr_status hri_cuda_queue(const hri_cuda_launch *launch, const hri_node *node, hr_error *error) {
   call c = {.launch = launch, .job = launch->job, .node = node, .error = error};
@@ -710,9 +706,7 @@ hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices
     *bytes = k->dora_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
                                             (int64_t)hri_columns(hri_at(job, node, 0)));
     break;
-  case HRI_OP_EMBED_BACKWARD:
-    *bytes = k->embed_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 1)));
-    break;
+  case HRI_OP_EMBED_BACKWARD: *bytes = k->embed_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 1))); break;
   case HRI_OP_ATTENTION_BACKWARD:
     shape = hri_demand_attention(job, node);
     *bytes = k->attention_backward_scratch_bytes(&shape);

@@ -19,7 +19,8 @@ typedef struct hri_cuda_choices {
   HRI_ARRAY(struct hri_cuda_choice {
     hri_gpu_product product;
     hri_gpu_algorithm algorithm;
-  }) list;
+  })
+  list;
   uint64_t workspace_bytes; /* what each may have at most */
 } hri_cuda_choices;
 

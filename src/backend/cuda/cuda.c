@@ -90,8 +90,8 @@ static hr_status check_nodes(hri_cuda_run *r, hr_error *error) {
   uint64_t bytes;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; (r->work.programs & HRI_IN(kind)) && at < job->programs[kind].order.count; at++)
-      HRI_TRY(hri_cuda_demand(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]],
-                              &bytes, error));
+      HRI_TRY(hri_cuda_demand(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]], &bytes,
+                              error));
   return HR_OK;
 }
 
@@ -130,8 +130,8 @@ static hr_status reserve(void *run, hr_error *error) {
   hri_cuda_machine *m = r->machine;
   const cuda_backend *b = (const cuda_backend *)((const char *)r->parts - offsetof(cuda_backend, parts));
   if (r->owns)
-    HRI_TRY(hri_cuda_machine_reserve(m, r->work.arena_bytes, b->contract.granule, r->work.cares ? HRI_POISON : 0,
-                                     error));
+    HRI_TRY(
+        hri_cuda_machine_reserve(m, r->work.arena_bytes, b->contract.granule, r->work.cares ? HRI_POISON : 0, error));
   memcpy(r->launch.base, m->arenas, sizeof r->launch.base);
   return hri_cuda_programs_capture(r, error);
 }
@@ -191,7 +191,8 @@ static hr_status wait_for(void *run, hri_mark mark, hr_error *error) {
   size_t over = 0;
   HRI_TRY(hri_cuda_machine_wait(m, mark, error));
   while (over < m->launched.count && m->launched.items[over].mark <= mark) tell(&m->launched.items[over++]);
-  if (over) memmove(m->launched.items, m->launched.items + over, (m->launched.count - over) * sizeof *m->launched.items);
+  if (over)
+    memmove(m->launched.items, m->launched.items + over, (m->launched.count - over) * sizeof *m->launched.items);
   m->launched.count -= over;
   return HR_OK;
 }

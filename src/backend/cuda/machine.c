@@ -21,8 +21,7 @@ static hr_status make(hri_cuda_machine *m, uint32_t lanes, hr_error *error) {
     HRI_TRY(make_slot(m, &m->writes[k], 2 * k, error));
     HRI_TRY(make_slot(m, &m->reads[k], 2 * k + 1, error));
   }
-  for (uint32_t k = 0; k < HRI_CUDA_MARKS; k++)
-    HRI_TRY(m->gpu->calls->event_create(m->gpu, &m->marks[k], error));
+  for (uint32_t k = 0; k < HRI_CUDA_MARKS; k++) HRI_TRY(m->gpu->calls->event_create(m->gpu, &m->marks[k], error));
   return HR_OK;
 }
 
@@ -123,8 +122,7 @@ hr_status hri_cuda_machine_wait(hri_cuda_machine *m, hri_mark mark, hr_error *er
 
 static uint64_t part_of(uint64_t bytes) { return bytes < HRI_CUDA_SLOT_BYTES ? bytes : HRI_CUDA_SLOT_BYTES; }
 
-static hr_status write_part(hri_cuda_machine *m, unsigned char *at, const void *from, uint64_t bytes,
-                            hr_error *error) {
+static hr_status write_part(hri_cuda_machine *m, unsigned char *at, const void *from, uint64_t bytes, hr_error *error) {
   hri_cuda_slot *slot = &m->writes[m->next_write++ % HRI_CUDA_SLOTS];
   HRI_TRY(m->gpu->calls->event_finish(m->gpu, slot->copied, error));
   memcpy(slot->memory, from, bytes);

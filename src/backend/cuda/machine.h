@@ -39,7 +39,7 @@ typedef struct hri_cuda_machine {
   hri_gpu_event *marks[HRI_CUDA_MARKS]; /* of mark k: k modulo their number */
   hri_mark issued;
   HRI_ARRAY(hri_cuda_launched) launched; /* in order; cuda.c tells of them */
-  bool failed; /* what was not handed over yet never is */
+  bool failed;                           /* what was not handed over yet never is */
 } hri_cuda_machine;
 
 /* With streams for the lanes of the set. destroy waits for what runs, and hands over nothing. */

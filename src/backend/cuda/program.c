@@ -60,8 +60,7 @@ hr_status hri_cuda_programs_prepare(hri_cuda_run *r, hr_error *error) {
   r->done = hri_alloc_zero(r->work.job->nodes.count, sizeof(hri_gpu_event *));
   if (!r->done) return hri_fail_memory(error, r->work.job->nodes.count * sizeof(hri_gpu_event *), "events of nodes");
   HRI_TRY(gpu->calls->event_create(gpu, &r->begun, error));
-  for (uint32_t lane = 0; lane < HRI_LANE_COUNT; lane++)
-    HRI_TRY(gpu->calls->event_create(gpu, &r->ended[lane], error));
+  for (uint32_t lane = 0; lane < HRI_LANE_COUNT; lane++) HRI_TRY(gpu->calls->event_create(gpu, &r->ended[lane], error));
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; launched(&r->work, kind) && at < node_count(r, (hri_program_kind)kind); at++)
       HRI_TRY(prepare_node(r, node_at(r, (hri_program_kind)kind, at), error));

@@ -117,14 +117,22 @@ static hr_status products_choose(hri_gpu_products *products, const hri_gpu_produ
 static hr_status products_run(hri_gpu_products *products, const hri_gpu_product *product,
                               const hri_gpu_algorithm *algorithm, const void *a, const void *b, const void *bias,
                               void *d, void *workspace, hri_gpu_stream *stream, hr_error *error) {
-  hri_soft_launch launch = {.kernel = "product", .blocks = {1, 1, 1}, .threads = {1, 1, 1}, .run = run_job,
+  hri_soft_launch launch = {.kernel = "product",
+                            .blocks = {1, 1, 1},
+                            .threads = {1, 1, 1},
+                            .run = run_job,
                             .drop = drop_job};
   job *j;
   (void)products;
   if (product->m == 0 || product->n == 0) return HR_OK;
   j = hri_alloc(sizeof *j);
   if (!j) return hri_fail_memory(error, sizeof *j, "a product");
-  *j = (job){.product = *product, .workspace_bytes = algorithm->workspace_bytes, .a = a, .b = b, .bias = bias, .d = d,
+  *j = (job){.product = *product,
+             .workspace_bytes = algorithm->workspace_bytes,
+             .a = a,
+             .b = b,
+             .bias = bias,
+             .d = d,
              .workspace = workspace};
   launch.context = j;
   if (hri_gpu_soft_launch(stream, &launch) == 0) return HR_OK;
