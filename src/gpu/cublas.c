@@ -1,9 +1,10 @@
 /* Products by cuBLASLt, which is loaded when a device is opened; nothing of CUDA is needed to compile or link this.
  *
- * The library counts matrices by columns: our d[m,n] in rows is its d'[n,m] = b' a', so its first operand is our second, and
- * what we store turned is what it need not turn. What it is asked for is one way within a workspace and at an alignment, of
- * those that never add into the result in place: split sums are folded in one order, so a way has its bits. The first that
- * it names is taken; that is a function of the library's version, the device and the product, and is kept by who asked.
+ * The library counts matrices by columns: our d[m,n] in rows is its d'[n,m] = b' a', so its first operand is our
+ * second, and what we store turned is what it need not turn. What it is asked for is one way within a workspace and at
+ * an alignment, of those that never add into the result in place: split sums are folded in one order, so a way has its
+ * bits. The first that it names is taken; that is a function of the library's version, the device and the product, and
+ * is kept by who asked.
  *
  * Descriptors are made for each call: calls are captured once. */
 #include "gpu/cublas.h"

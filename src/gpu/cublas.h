@@ -17,8 +17,9 @@ typedef struct hri_cublas_found {
   int reserved[4];
 } hri_cublas_found;
 
-/* X(function, name in the library, parameters); every one but the version returns 0 for success. Descriptors, layouts and
- * preferences are the library's own; prototypes are those of cublasLt.h (scripts/cuda.sh compares names and numbers). */
+/* X(function, name in the library, parameters); every one but the version returns 0 for success. Descriptors, layouts
+ * and preferences are the library's own; prototypes are those of cublasLt.h (scripts/cuda.sh compares names and
+ * numbers). */
 /* clang-format off */
 #define HRI_CUBLAS(X)                                                                                        \
   X(create, int, "cublasLtCreate", (void **handle))                                                          \

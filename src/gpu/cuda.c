@@ -1,6 +1,7 @@
-/* CUDA's driver as a GPU of runtime.h. It is loaded when a device is opened; nothing of CUDA is needed to compile or link
- * this. Prototypes are written out here as the driver's documentation has them; the names are those with the versions that
- * cuda.h maps to, which the driver keeps for good (scripts/cuda.sh compares both with cuda.h where a toolkit is).
+/* CUDA's driver as a GPU of runtime.h. It is loaded when a device is opened; nothing of CUDA is needed to compile or
+ * link this. Prototypes are written out here as the driver's documentation has them; the names are those with the
+ * versions that cuda.h maps to, which the driver keeps for good (scripts/cuda.sh compares both with cuda.h where a
+ * toolkit is).
  *
  * The primary context is used, so that kernels launched through the runtime library and this share one. */
 #include <dlfcn.h>

@@ -2,8 +2,8 @@
  * reference product on the GPU in software (soft/product.c).
  *
  * A product is chosen once, by its shape and by what of a workspace it may have, and then always run as it was chosen:
- * what was chosen is a function of both, of the library and of the device, so a plan can state its workspace, and the same
- * job has the same bits. No chosen way adds into its result in an order that changes from run to run. */
+ * what was chosen is a function of both, of the library and of the device, so a plan can state its workspace, and the
+ * same job has the same bits. No chosen way adds into its result in an order that changes from run to run. */
 #ifndef HRI_GPU_PRODUCT_H
 #define HRI_GPU_PRODUCT_H
 
@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-/* d[m,n] = a[m,k] b[k,n], + d where it accumulates, + bias[n] in each row where there is one. Matrices lie in rows; sums
- * are fp32, and a result is rounded once. All of it takes part in comparisons: begin with memset. */
+/* d[m,n] = a[m,k] b[k,n], + d where it accumulates, + bias[n] in each row where there is one. Matrices lie in rows;
+ * sums are fp32, and a result is rounded once. All of it takes part in comparisons: begin with memset. */
 typedef struct hri_gpu_product {
   int64_t m, n, k;
   int64_t a_stride, b_stride, d_stride; /* elements from row to row, as stored */
@@ -51,8 +51,8 @@ struct hri_gpu_products {
   char library[48]; /* with its version: part of what a plan is exact for */
 };
 
-/* cuBLASLt for the device of CUDA's driver that was opened last. UNSUPPORTED: the library or a function of it is not there;
- * the message says which. */
+/* cuBLASLt for the device of CUDA's driver that was opened last. UNSUPPORTED: the library or a function of it is not
+ * there; the message says which. */
 hr_status hri_gpu_cublas_open(hri_gpu_products **products, hr_error *error);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* A CUDA driver that shows three cards and does nothing else: of two generations that are supported, and behind them one that
- * is not. What would take memory of a card fails. */
+/* A CUDA driver that shows three cards and does nothing else: of two generations that are supported, and behind them
+ * one that is not. What would take memory of a card fails. */
 #include <stddef.h>
 #include <string.h>
 

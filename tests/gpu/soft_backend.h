@@ -1,5 +1,5 @@
-/* The CUDA backend on the GPU in software: its kernels are those that are linked, its products the reference. One software
- * GPU serves all backends that are open at a time, and goes with the last of them. */
+/* The CUDA backend on the GPU in software: its kernels are those that are linked, its products the reference. One
+ * software GPU serves all backends that are open at a time, and goes with the last of them. */
 #ifndef HRI_TEST_SOFT_BACKEND_H
 #define HRI_TEST_SOFT_BACKEND_H
 

@@ -1,6 +1,6 @@
-/* The CUDA backend on the GPU in software, through the code that every job runs through: what it trains is what the CPU
- * trains within rounding, whatever the order that streams allow, in exactly the planned bytes. A finding of the software GPU
- * is an error of whoever waits, so nothing here passes with one. */
+/* The CUDA backend on the GPU in software, through the code that every job runs through: what it trains is what the
+ * CPU trains within rounding, whatever the order that streams allow, in exactly the planned bytes. A finding of the
+ * software GPU is an error of whoever waits, so nothing here passes with one. */
 #include "support/runs.h"
 
 #include "backend/cpu/cpu.h"
@@ -23,8 +23,8 @@ static void steps_device(hr_device *device) {
 static const char *const models[] = {"micro-gpt2-bytes", "micro-llama-bytes", "micro-gemma2-bytes",
                                      "micro-qwen3-bytes"};
 
-/* What rounding alone does to a job on the CPU, as a part of what training moves weights by: in fp32 sums in another order
- * (those of another instruction level), in bf16 against fp32. */
+/* What rounding alone does to a job on the CPU, as a part of what training moves weights by: in fp32 sums in another
+ * order (those of another instruction level), in bf16 against fp32. */
 static double rounding(variant v) {
   outcome one, other;
   double part;

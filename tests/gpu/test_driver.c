@@ -1,4 +1,5 @@
-/* What `headroom devices` says of the GPUs of this machine, with a driver that shows some (fake_driver.c) and without. */
+/* What `headroom devices` says of the GPUs of this machine, with a driver that shows some (fake_driver.c) and
+ * without. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
-/* Matrix products of a GPU: the reference of the software GPU against sums in double, and what cuBLASLt is told against what
- * it has to compute. Of cuBLASLt there is a library here that takes its words - matrices by columns, what is turned, leading
- * dimensions, epilogue - and computes what they mean; whether the real one agrees, only a card can tell. */
+/* Matrix products of a GPU: the reference of the software GPU against sums in double, and what cuBLASLt is told
+ * against what it has to compute. Of cuBLASLt there is a library here that takes its words - matrices by columns, what
+ * is turned, leading dimensions, epilogue - and computes what they mean; whether the real one agrees, only a card can
+ * tell. */
 #include "gpu/kernels.h"
 
 #include "gpu/cublas.h"
@@ -224,7 +225,8 @@ static void a_product_that_cublas_has_not_is_refused(void **state) {
   assert_int_equal(fake.live, 0);
 }
 
-/* What lies in the workspace is gone; rows beyond an operand's end, and addresses of another alignment, are findings. */
+/* What lies in the workspace is gone; rows beyond an operand's end, and addresses of another alignment, are
+ * findings. */
 static void faults_are_found(void **state) {
   (void)state;
   for (int fault = 0; fault < 3; fault++) {

@@ -63,7 +63,8 @@ static void compare_runs(const char *a, const char *b, const char *what) {
       fail_msg("%s: loss %d of metrics.jsonl is %.9g, and %.9g on the CPU", what, k, y[k], x[k]);
 }
 
-/* A run on both, whose losses must agree; where it saves, stopped half-way and gone on: the files of a run in one go. */
+/* A run on both, whose losses must agree; where it saves, stopped half-way and gone on: the files of a run in one
+ * go. */
 static void compare_run(const run_case *c) {
   const char *directory = scratch_make("runs"), *text = path_of("%s/%s", directory, c->shapes ? "text.jsonl" : "text");
   const char *cpu = path_of("%s/cpu", directory), *other = path_of("%s/other", directory),

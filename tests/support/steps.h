@@ -1,7 +1,8 @@
-/* A few steps of a small job through the executor, on the CPU and on another backend: what both make of the same weights
- * and rows, and whether they agree.
+/* A few steps of a small job through the executor, on the CPU and on another backend: what both make of the same
+ * weights and rows, and whether they agree.
  *
- * Who includes it says what the other backend's device is (steps_device), and has hri_backend_open choose by its name. */
+ * Who includes it says what the other backend's device is (steps_device), and has hri_backend_open choose by its
+ * name. */
 #ifndef HRI_TEST_STEPS_H
 #define HRI_TEST_STEPS_H
 

@@ -1,8 +1,8 @@
-/* One table from ops to launchers. What a node needs beside its operands is said by the same functions that queue it, so
- * that a plan and a run cannot differ.
+/* One table from ops to launchers. What a node needs beside its operands is said by the same functions that queue it,
+ * so that a plan and a run cannot differ.
  *
- * Nothing here looks at values: what changes from step to step is read on the device, so that what is queued once, into a
- * graph, stays right. */
+ * Nothing here looks at values: what changes from step to step is read on the device, so that what is queued once,
+ * into a graph, stays right. */
 #include "backend/cuda/adapters.h"
 
 #include <assert.h>

@@ -28,8 +28,8 @@ typedef struct hri_cuda_choices {
 hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
                           const hri_node *node, uint64_t *bytes, hr_error *error);
 
-/* Work of the host: files behind a window, tables that are made once. It is done between the nodes before and behind it,
- * by cuda.c, and no graph has it. */
+/* Work of the host: files behind a window, tables that are made once. It is done between the nodes before and behind
+ * it, by cuda.c, and no graph has it. */
 bool hri_cuda_is_host(uint16_t op);
 
 /* Where operands lie, and the stream that the work goes into. */

@@ -1,6 +1,6 @@
-/* The contract on a GPU (docs/cuda.md). Launches, writes and reads are queued in the stream of the compute lane and return
- * at once; a mark is an event. Arenas are one allocation of device memory and one of pinned memory, made once; with them
- * every program becomes a graph, so that the steady state makes nothing and waits for nothing. */
+/* The contract on a GPU (docs/cuda.md). Launches, writes and reads are queued in the stream of the compute lane and
+ * return at once; a mark is an event. Arenas are one allocation of device memory and one of pinned memory, made once;
+ * with them every program becomes a graph, so that the steady state makes nothing and waits for nothing. */
 #include "backend/cuda/cuda.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* The launchers of ops/cuda.h as one table: they lie in a library of their own, libheadroom-cuda, which nvcc makes and which
- * is loaded when a device is opened; tests link those that were compiled for the GPU in software. */
+/* The launchers of ops/cuda.h as one table: they lie in a library of their own, libheadroom-cuda, which nvcc makes and
+ * which is loaded when a device is opened; tests link those that were compiled for the GPU in software. */
 #ifndef HRI_BACKEND_CUDA_KERNELS_H
 #define HRI_BACKEND_CUDA_KERNELS_H
 

@@ -1,10 +1,10 @@
-/* What the runs of a device share that lie beside each other: arenas, a stream for each lane, pinned slots for bytes that
- * come and go, and marks.
+/* What the runs of a device share that lie beside each other: arenas, a stream for each lane, pinned slots for bytes
+ * that come and go, and marks.
  *
- * All that the host asks for is queued in the stream of the compute lane, one after the other. A write is copied into one
- * of a few pinned slots, and a slot is taken again when its last copy is over, so the host is ahead of the device by some
- * writes and never waits for more. A read is copied into a slot of its own kind and from there to whom it is for: when its
- * mark is waited for, or earlier, when the slot is wanted. Nothing is allocated once it runs. */
+ * All that the host asks for is queued in the stream of the compute lane, one after the other. A write is copied into
+ * one of a few pinned slots, and a slot is taken again when its last copy is over, so the host is ahead of the device
+ * by some writes and never waits for more. A read is copied into a slot of its own kind and from there to whom it is
+ * for: when its mark is waited for, or earlier, when the slot is wanted. Nothing is allocated once it runs. */
 #ifndef HRI_BACKEND_CUDA_MACHINE_H
 #define HRI_BACKEND_CUDA_MACHINE_H
 

@@ -1,5 +1,5 @@
-/* A real device: CUDA's driver, cuBLASLt, and the library of our kernels. Each is loaded here, and what is missing is said by
- * name. */
+/* A real device: CUDA's driver, cuBLASLt, and the library of our kernels. Each is loaded here, and what is missing is
+ * said by name. */
 #include <dlfcn.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* A program has two ways to the device.
  *
- * A graph: every lane is a stream, a wait between lanes is an event, all lanes begin behind the compute lane's begin and are
- * joined to it at the end. It is captured once and launched as one.
+ * A graph: every lane is a stream, a wait between lanes is an event, all lanes begin behind the compute lane's begin
+ * and are joined to it at the end. It is captured once and launched as one.
  *
- * Node by node in issue order, in the compute lane's stream: programs that move files or make tables (the host works between
- * nodes), check mode (which looks at bytes between nodes) and measured runs (each node is waited for). Issue order is one
- * legal order of any program. */
+ * Node by node in issue order, in the compute lane's stream: programs that move files or make tables (the host works
+ * between nodes), check mode (which looks at bytes between nodes) and measured runs (each node is waited for). Issue
+ * order is one legal order of any program. */
 #include "backend/cuda/program.h"
 
 #include <assert.h>

@@ -1,9 +1,9 @@
 /* The reference product plays cuBLASLt: every element one sum in fp32 in the order of k, rounded once.
  *
- * It is a launch of one thread, so that it comes in the order of streams and graphs as any other, and everything that it
- * touches is looked at: rows out of bounds, values that nobody wrote, missing waits, what lies at addresses that the
- * product was not chosen for. Where it was given enough workspace it takes some and leaves it full of ones, as a library
- * that splits k does: whoever keeps something there finds NaNs. */
+ * It is a launch of one thread, so that it comes in the order of streams and graphs as any other, and everything that
+ * it touches is looked at: rows out of bounds, values that nobody wrote, missing waits, what lies at addresses that
+ * the product was not chosen for. Where it was given enough workspace it takes some and leaves it full of ones, as a
+ * library that splits k does: whoever keeps something there finds NaNs. */
 #include "gpu/soft/product.h"
 
 #include <assert.h>
