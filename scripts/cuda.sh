@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# cuda.sh --cublas FOLDER: compares src/gpu/cublas.h with cublasLt.h, cublas_api.h and library_types.h there (they come with cuBLAS).
 # cuda.sh [--record] [FILE ...]: compiles the CUDA kernels (src/ops/*/cuda*.cu, or those named) with nvcc 13 for every generation that
 # is supported, as machine code and, for the newest ones to come, PTX; warnings are errors. Nothing is run: no card is needed. Objects and
 # build/cuda/kernels.tsv (registers, bytes of shared memory and of stack, spills of each kernel and generation) are left behind.
@@ -76,6 +77,45 @@ check_driver() {
   done
 }
 
+# The same for cublas.h: functions of cuBLASLt, and numbers of its enumerators, in the headers of a folder.
+check_cublas() {
+  local include=$1 name value
+  grep -oE '"cublasLt[A-Za-z]+"' src/gpu/cublas.h | tr -d '"' | sort -u | while read -r name; do
+    if ! grep -qE "CUBLASWINAPI $name\(" "$include/cublasLt.h"; then echo "src/gpu/cublas.h: cublasLt.h has no $name"; fi
+  done
+  grep -oE 'HRI_CU[A-Z0-9_]+ = [0-9]+' src/gpu/cublas.h | sed 's/^HRI_//; s/ = / /' | while read -r name value; do
+    if ! grep -qE "(^|[^A-Z_])$name *= *$value *(,|\$)" "$include"/{cublasLt,cublas_api,library_types}.h; then
+      echo "src/gpu/cublas.h: $name is not $value"
+    fi
+  done
+}
+
+# All objects as the library that the backend loads, which has every launcher of its table.
+link_library() {
+  local nvcc=$1 library=$out/libheadroom-cuda.so missing
+  "$nvcc" -shared -o "$library" "$out"/*.o
+  missing=$(comm -23 <(grep -oE 'X\([a-z_]+\)' src/backend/cuda/kernels.h | sed -E 's/X\((.*)\)/hri_cuda_\1/' | grep -v '^hri_cuda_name$' | sort -u) \
+    <(nm -D --defined-only "$library" | awk '{ print $3 }' | sort -u))
+  if [[ -n $missing ]]; then
+    printf 'cuda: %s has no %s\n' "$library" "$missing" >&2
+    return 1
+  fi
+  echo "cuda: $library has all launchers of the backend"
+}
+
+if [[ ${1:-} == --cublas ]]; then # the folder of cublasLt.h: only this comparison
+  wrong=$(check_cublas "$2")
+  if [[ -n $wrong ]]; then
+    echo "$wrong" >&2
+    exit 1
+  fi
+  echo "cuda: names and numbers of cuBLASLt are those of $2/cublasLt.h"
+  exit
+fi
+if [[ ${1:-} == --link ]]; then
+  link_library "$2"
+  exit
+fi
 if [[ ${1:-} == --compile ]]; then
   compile "$2" "$3"
   exit
@@ -106,6 +146,7 @@ if [[ -n $spilling ]]; then
   printf 'cuda: registers are spilled: %s\n' "$spilling" >&2
   exit 1
 fi
+if ((${#files[@]} == $(ls src/ops/*/cuda*.cu | wc -l))); then link_library "$nvcc"; fi
 header=$("$nvcc" -x cu -M -include cuda.h /dev/null 2>/dev/null | tr -d '\\' | tr ' ' '\n' | grep '/cuda\.h$' | head -n 1 || true)
 if [[ -n $header ]]; then
   wrong=$(check_driver "$header")

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$1
 jobs=$2
 export PATH=$PWD/build/tools/bin:$PATH LC_ALL=C
-folders=(base formats program ops pass plan search model job device backend run snapshot alloc frameworks/pytorch gpu gpu/soft)
+folders=(base formats program ops pass plan search model job device backend run snapshot alloc frameworks/pytorch gpu gpu/soft backend/cuda)
 
 # key FILE: a digest of all that a verdict on it depends on.
 key() {

@@ -9,6 +9,7 @@
 
 #include <headroom/model.h>
 #include <headroom/device.h>
+#include <headroom/gpu.h>
 #include <headroom/job.h>
 #include <headroom/field.h>
 #include <headroom/plan.h>

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <headroom/device.h>
+#include <headroom/gpu.h>
 
 #include "cli/commands.h"
 #include "cli/json.h"
@@ -183,6 +184,43 @@ static hr_status show_one(const cli_config *config, hr_error *error) {
   return HR_OK;
 }
 
+/* ---- the GPUs of this machine ---- */
+
+/* What the message says of none is one line; who has none is told why. */
+static void print_gpus(void) {
+  hr_local_gpu gpu;
+  hr_error error = {0};
+  uint32_t count = 0;
+  for (; hr_device_local(count, &gpu, &error) == HR_OK; count++) {
+    if (count == 0) (void)printf("\nGPUs of this machine\n");
+    (void)printf("  %u  %s, compute capability %u.%u, %u multiprocessors, %s\n", count, gpu.title,
+                 gpu.compute_capability / 10, gpu.compute_capability % 10, gpu.multiprocessors,
+                 SIZE_TEXT(gpu.total_bytes));
+    if (gpu.name[0]) (void)printf("     plan for it with --device %s; no job runs on it yet\n", gpu.name);
+  }
+  if (count == 0) (void)printf("\nno GPU of this machine can be seen: %s\n", error.message);
+}
+
+static void write_gpus(json_writer *json) {
+  hr_local_gpu gpu;
+  hr_error error = {0};
+  uint32_t count = 0;
+  json_write_open(json, "gpus", '[');
+  for (; hr_device_local(count, &gpu, &error) == HR_OK; count++) {
+    json_write_open(json, NULL, '{');
+    json_write_text(json, "title", gpu.title);
+    if (gpu.name[0]) json_write_text(json, "name", gpu.name);
+    else json_write_null(json, "name");
+    json_write_count(json, "compute_capability", gpu.compute_capability);
+    json_write_count(json, "multiprocessors", gpu.multiprocessors);
+    json_write_count(json, "total_bytes", gpu.total_bytes);
+    json_write_close(json, '}');
+  }
+  json_write_close(json, ']');
+  if (count == 0) json_write_text(json, "gpus_missing", error.message);
+  else json_write_null(json, "gpus_missing");
+}
+
 /* ---- --probe ---- */
 
 typedef struct probe_screen {
@@ -258,8 +296,10 @@ hr_status command_devices(cli_config *config, hr_error *error) {
   }
   if (as_json) {
     json_write_close(&json, ']');
+    write_gpus(&json);
     json_write_end(&json);
   } else {
+    print_gpus();
     (void)printf("\n");
     screen_wrap(stdout, 0,
                 "usable: what a process can have; fp32, bf16, fp16: dense TFLOP/s as published.\n"

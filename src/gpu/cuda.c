@@ -1,6 +1,7 @@
-/* CUDA's driver as a GPU of runtime.h. It is loaded when a device is opened; nothing of CUDA is needed to compile or link
- * this. Prototypes are written out here as the driver's documentation has them; the names are those with the versions that
- * cuda.h maps to, which the driver keeps for good (scripts/cuda.sh compares both with cuda.h where a toolkit is).
+/* CUDA's driver as a GPU of runtime.h. It is loaded when a device is opened; nothing of CUDA is needed to compile or
+ * link this. Prototypes are written out here as the driver's documentation has them; the names are those with the
+ * versions that cuda.h maps to, which the driver keeps for good (scripts/cuda.sh compares both with cuda.h where a
+ * toolkit is).
  *
  * The primary context is used, so that kernels launched through the runtime library and this share one. */
 #include <dlfcn.h>
@@ -26,6 +27,7 @@ typedef unsigned long long device_pointer;
   X(device_count, "cuDeviceGetCount", (int *count))                                     \
   X(device_get, "cuDeviceGet", (int *device, int index))                                \
   X(device_name, "cuDeviceGetName", (char *name, int bytes, int device))                \
+  X(device_bytes, "cuDeviceTotalMem_v2", (size_t *bytes, int device))                   \
   X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))  \
   X(primary_retain, "cuDevicePrimaryCtxRetain", (context_handle *context, int device))  \
   X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int device))                      \
@@ -62,7 +64,8 @@ enum { /* values of cuda.h's enumerators */
        STREAM_NON_BLOCKING = 1,
        EVENT_DISABLE_TIMING = 2,
        CAPTURE_THREAD_LOCAL = 1,
-       OUT_OF_MEMORY = 2
+       OUT_OF_MEMORY = 2,
+       PAGE_BYTES = 2 << 20 /* of device memory, on every generation that is supported */
 };
 
 typedef struct driver {
@@ -100,21 +103,32 @@ static hr_status check(const driver *d, int code, const char *what, hr_error *er
 }
 #define CHECK(c, call, what) check(&(c)->driver, (c)->driver.call, what, error)
 
-static hr_status cuda_info(hri_gpu *gpu, hri_gpu_info *info, hr_error *error) {
-  cuda *c = of(gpu);
-  size_t free_bytes = 0, total_bytes = 0;
+/* What needs no context. */
+static hr_status describe(cuda *c, hri_gpu_info *info, hr_error *error) {
   int major = 0, minor = 0, multiprocessors = 0, shared = 0;
+  size_t bytes = 0;
   *info = (hri_gpu_info){0};
   HRI_TRY(CHECK(c, device_name(info->name, (int)sizeof info->name, c->device), "name of the device"));
   HRI_TRY(CHECK(c, device_attribute(&major, ATTRIBUTE_MAJOR, c->device), "compute capability"));
   HRI_TRY(CHECK(c, device_attribute(&minor, ATTRIBUTE_MINOR, c->device), "compute capability"));
   HRI_TRY(CHECK(c, device_attribute(&multiprocessors, ATTRIBUTE_MULTIPROCESSORS, c->device), "multiprocessors"));
   HRI_TRY(CHECK(c, device_attribute(&shared, ATTRIBUTE_SHARED_OPTIN, c->device), "shared memory"));
-  HRI_TRY(CHECK(c, memory_info(&free_bytes, &total_bytes), "free memory"));
+  HRI_TRY(CHECK(c, device_bytes(&bytes, c->device), "memory"));
+  info->name[sizeof info->name - 1] = 0;
   info->major = (uint32_t)major;
   info->minor = (uint32_t)minor;
   info->multiprocessors = (uint32_t)multiprocessors;
   info->shared_bytes = (uint32_t)shared;
+  info->total_bytes = bytes;
+  info->granule_bytes = PAGE_BYTES;
+  return HR_OK;
+}
+
+static hr_status cuda_info(hri_gpu *gpu, hri_gpu_info *info, hr_error *error) {
+  cuda *c = of(gpu);
+  size_t free_bytes = 0, total_bytes = 0;
+  HRI_TRY(describe(c, info, error));
+  HRI_TRY(CHECK(c, memory_info(&free_bytes, &total_bytes), "free memory"));
   info->free_bytes = free_bytes;
   info->total_bytes = total_bytes;
   return HR_OK;
@@ -312,5 +326,17 @@ hr_status hri_gpu_cuda_open(uint32_t index, hri_gpu **gpu, hr_error *error) {
   return HR_OK;
 out:
   cuda_close(&c->gpu);
+  return status;
+}
+
+hr_status hri_gpu_cuda_look(uint32_t index, hri_gpu_info *info, hr_error *error) {
+  cuda c = {0};
+  hr_status status;
+  *info = (hri_gpu_info){0};
+  HRI_TRY_OUT(load_driver(&c.driver, error));
+  HRI_TRY_OUT(find_device(&c, index, error));
+  HRI_TRY_OUT(describe(&c, info, error));
+out:
+  if (c.driver.library) (void)dlclose(c.driver.library);
   return status;
 }

@@ -29,6 +29,7 @@ typedef struct hri_gpu_info {
   uint32_t multiprocessors;
   uint32_t shared_bytes; /* of one block, at most */
   uint64_t total_bytes, free_bytes;
+  uint64_t granule_bytes; /* memory is taken from the device in multiples of it */
 } hri_gpu_info;
 
 /* All of one implementation. The first argument of each is an open device. */
@@ -76,6 +77,8 @@ struct hri_gpu {
 /* Device `index` of CUDA's driver. UNSUPPORTED: the driver, a function of it or the device is not there, or its compute
  * capability is below 8.0; the message says which. */
 hr_status hri_gpu_cuda_open(uint32_t index, hri_gpu **gpu, hr_error *error);
+/* What the driver says of it without taking any of its memory: free_bytes is 0, unknown. UNSUPPORTED as above. */
+hr_status hri_gpu_cuda_look(uint32_t index, hri_gpu_info *info, hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -76,7 +76,7 @@ static const char *types_of_move(const hri_job *job, const hri_node *node) {
   return codes ? "k" : "x";
 }
 
-hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *error) {
+hr_status hri_demand_check(const char *backend, const hri_job *job, const hri_node *node, hr_error *error) {
   char update[HRI_MAX_OPERANDS];
   const char *letters =
       hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
@@ -84,7 +84,7 @@ hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *e
   int narrow = -1;         /* of x */
   if (node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) letters = types_of_move(job, node);
   if (!letters)
-    return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "the %s backend has no kernel for %s", backend, hri_op_name(node->op));
   for (uint32_t i = 0; letters[i] && i < node->operand_count; i++) {
     hri_id id = hri_operands(job, node)[i].tensor;
     const hri_tensor *t;
@@ -96,8 +96,8 @@ hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *e
     if (!type_fits(letters[i], t->dtype, (uint8_t)*same) ||
         (letters[i] == 'x' && t->dtype != HRI_F32 && t->dtype != narrow))
       return hri_fail(error, HR_ERROR_UNSUPPORTED,
-                      "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
-                      hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));
+                      "the %s backend has no kernel for %s with operand %u (%s) of type %s", backend,
+                      hri_op_name(node->op), i, hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));
   }
   return HR_OK;
 }
@@ -211,7 +211,7 @@ hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const
   hri_attention_shape s;
   hri_attention_cache_shape cached;
   *bytes = 0;
-  HRI_TRY(hri_demand_check(job, node, error));
+  HRI_TRY(hri_demand_check("CPU", job, node, error));
   switch (node->op) {
   case HRI_OP_LINEAR:
   case HRI_OP_LINEAR_DX:
@@ -272,7 +272,7 @@ hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const
                              bool *pays, hr_error *error) {
   hri_gemm_shape shape;
   hri_gemm_decision how;
-  HRI_TRY(hri_demand_check(job, node, error));
+  HRI_TRY(hri_demand_check("CPU", job, node, error));
   shape = hri_demand_product(job, node, demand->team);
   *pays = hri_gemm_packing_pays(&shape);
   *bytes = 0;

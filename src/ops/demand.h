@@ -1,6 +1,6 @@
 /* What the CPU's kernels demand of a plan: which nodes and types there are kernels for, the scratch of a node, packed
- * operands. Function of node, level, processor class and team alone, no kernel is linked: the CPU backend answers a plan
- * with it, and so does the planning library without a backend. */
+ * operands. Function of node, level, processor class and team alone, no kernel is linked: the CPU backend answers a
+ * plan with it, and so does the planning library without a backend. */
 #ifndef HRI_OPS_DEMAND_H
 #define HRI_OPS_DEMAND_H
 
@@ -14,8 +14,9 @@ typedef struct hri_demand {
   uint32_t team;
 } hri_demand;
 
-/* UNSUPPORTED unless there is a kernel for the node and the types of its operands. */
-hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *error);
+/* UNSUPPORTED, naming the `backend`, unless there is a kernel for the node and the types of its operands. Kernels of
+ * other backends take the same types, if there are any. */
+hr_status hri_demand_check(const char *backend, const hri_job *job, const hri_node *node, hr_error *error);
 /* As hri_backend's workspace and packing. */
 hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes,
                              hr_error *error);

@@ -26,7 +26,9 @@
 #include "backend/cpu/cpu.h"
 #include "base/rng.h"
 #include "device/cpu.h"
+#include "support/runs.h"
 #include "support/scratch.h"
+#include "support/steps.h"
 #include "support/tiny_backend.h"
 #include "train/memory.h"
 #include "train/session.h"
@@ -37,188 +39,8 @@ hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backen
   return device->backend[0] ? hri_cpu_open(device, threads, backend, error)
                             : hri_estimates_open(device, backend, error);
 }
+static void steps_device(hr_device *device) { (void)snprintf(device->backend, sizeof device->backend, TINY_NAME); }
 bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
-
-static void must(hr_status status, const hr_error *error) {
-  if (status != HR_OK) fail_msg("%s: %s (%s)", hr_status_name(status), error->message, error->hint);
-}
-
-enum { STEPS = 3, SEQUENCE = 12, MICRO_BATCH = 2, MOST = 1 << 20 };
-
-typedef struct variant {
-  const char *model, *recompute, *lora;
-  hr_optimizer optimizer;
-  hr_precision precision;
-  uint32_t accumulate;
-  bool on_tiny, check, skip, in_backward;
-  hri_compile_options compile;
-} variant;
-
-typedef struct outcome {
-  double loss[STEPS], grad_norm;
-  float *before, *after; /* all weights */
-  size_t count;
-  uint64_t host_bytes;
-} outcome;
-
-static void describe(const variant *v, hr_job *job) {
-  hr_error error = {0};
-  hr_job_init(job);
-  must(hr_model_open(v->model, &job->model, &error), &error);
-  hri_device_cpu(&job->device);
-  if (v->on_tiny) (void)snprintf(job->device.backend, sizeof job->device.backend, TINY_NAME);
-  job->model.layer_count = 2;
-  job->sequence_length = SEQUENCE;
-  job->micro_batch = MICRO_BATCH;
-  job->accumulate = v->accumulate ? v->accumulate : 1;
-  job->threads = 1;
-  job->optimizer = v->optimizer;
-  job->precision = v->precision;
-  job->weight_packing = HR_WEIGHT_PACKING_OFF;
-  job->learning_rate = v->optimizer == HR_OPTIMIZER_ADAMW ? 1e-3 : 0.1;
-  job->clip = v->in_backward ? 0 : 0.5;
-  job->check = v->check;
-  job->update = v->in_backward ? HR_UPDATE_IN_BACKWARD : HR_UPDATE_AFTER;
-  job->on_nonfinite = v->skip ? HR_ON_NONFINITE_SKIP : HR_ON_NONFINITE_STOP;
-  job->lora = v->lora;
-  if (v->recompute) must(hr_recompute_parse(v->recompute, &job->recompute, &error), &error);
-  must(hr_job_finish(job, &error), &error);
-}
-
-/* ---- steps, through the executor ---- */
-
-static void feed(hri_session *s, uint64_t step, uint32_t accumulate) {
-  const hri_job *job = &s->plan->job;
-  const hri_id inputs[4] = {job->input_ids, job->input_targets, job->input_positions, job->input_doc_start};
-  hr_error error = {0};
-  for (uint64_t row = 0; row < (uint64_t)accumulate * MICRO_BATCH; row++) {
-    int32_t values[4][SEQUENCE];
-    for (uint32_t t = 0; t < SEQUENCE; t++) {
-      uint32_t word[4];
-      hri_philox(3, step * 100 + row, t, word);
-      values[0][t] = (int32_t)(word[0] % 200);
-      values[1][t] = (int32_t)(word[1] % 200);
-      values[2][t] = (int32_t)t;
-      values[3][t] = 0;
-    }
-    for (int k = 0; k < 4; k++) { /* the memory is ours again at once */
-      must(hri_executor_write(s->executor, inputs[k], row * sizeof values[k], values[k], sizeof values[k], &error),
-           &error);
-      memset(values[k], 0x7F, sizeof values[k]);
-    }
-  }
-}
-
-/* Queued as a whole; what it left comes with the mark. */
-static void launch_step(hri_session *s, const variant *v, uint64_t step, hri_control *left, hri_mark *mark) {
-  uint32_t accumulate = v->accumulate ? v->accumulate : 1;
-  hr_error error = {0};
-  feed(s, step, accumulate);
-  HRI_CONTROL_SET(s->executor, step, (int64_t)step);
-  HRI_CONTROL_SET(s->executor, learning_rate, s->plan->spec.learning_rate);
-  HRI_CONTROL_SET(s->executor, inv_tokens, 1.0 / (accumulate * MICRO_BATCH * SEQUENCE));
-  HRI_CONTROL_SET(s->executor, clip_norm, s->plan->spec.clip);
-  HRI_CONTROL_SET(s->executor, clip_scale, 1);
-  HRI_CONTROL_SET(s->executor, loss_sum, 0);
-  HRI_CONTROL_SET(s->executor, micro_index, 0);
-  must(hri_executor_launch(s->executor, accumulate == 1 ? HRI_STEP : HRI_BEGIN, &error), &error);
-  for (uint32_t k = 0; accumulate > 1 && k < accumulate; k++) {
-    HRI_CONTROL_SET(s->executor, micro_index, k);
-    must(hri_executor_launch(s->executor, HRI_MICRO, &error), &error);
-  }
-  if (accumulate > 1) must(hri_executor_launch(s->executor, HRI_UPDATE, &error), &error);
-  must(hri_executor_fetch(s->executor, left, mark, &error), &error);
-}
-
-static float *weights(hri_session *s, size_t *count) {
-  const hri_job *job = &s->plan->job;
-  float *all = malloc(MOST * sizeof *all);
-  hr_error error = {0};
-  *count = 0;
-  assert_non_null(all);
-  for (size_t p = 0; p < job->params.count; p++) {
-    const hri_param *param = &job->params.items[p];
-    hri_id id = hri_param_whole(&s->plan->job, param)->master != HRI_NONE
-                    ? hri_param_whole(&s->plan->job, param)->master
-                    : param->weight;
-    assert_true(*count + param->elements <= MOST);
-    assert_int_equal(job->tensors.items[id].dtype, HRI_F32);
-    must(hri_executor_read(s->executor, id, 0, all + *count, param->elements * sizeof *all, &error), &error);
-    *count += param->elements;
-  }
-  return all;
-}
-
-static outcome train(const variant *v) {
-  hri_session s = {0};
-  hri_control left[STEPS];
-  hri_mark marks[STEPS];
-  hr_job job;
-  hr_error error = {0};
-  outcome out = {0};
-  describe(v, &job);
-  must(hri_session_plan(&s, &job, &v->compile, &error), &error);
-  must(hri_session_load(&s, NULL, NULL, &error), &error);
-  out.before = weights(&s, &out.count);
-  for (uint64_t step = 0; step < STEPS; step++) launch_step(&s, v, step, &left[step], &marks[step]);
-  for (uint64_t step = 0; step < STEPS; step++) { /* all are launched: the host is a whole run ahead */
-    must(hri_executor_wait(s.executor, marks[step], &error), &error);
-    out.loss[step] = left[step].loss_sum * left[step].inv_tokens;
-  }
-  out.grad_norm = left[STEPS - 1].grad_norm;
-  assert_int_equal(left[STEPS - 1].applied_steps, STEPS);
-  out.after = weights(&s, &out.count);
-  out.host_bytes = s.plan->info.tiers[HR_TIER_HOST].peak_bytes;
-  {
-    uint64_t reserved[HR_TIER_COUNT], planned[HR_TIER_COUNT];
-    must(hri_session_compare(&s, reserved, planned, &error), &error);
-  }
-  hri_session_close(&s);
-  return out;
-}
-
-static void drop(outcome *o) {
-  free(o->before);
-  free(o->after);
-}
-
-static double rms(const float *a, const float *b, size_t count) {
-  double sum = 0;
-  for (size_t k = 0; k < count; k++) sum += ((double)a[k] - b[k]) * ((double)a[k] - b[k]);
-  return sqrt(sum / (double)count);
-}
-
-static bool same_bits(const outcome *a, const outcome *b) {
-  return a->count == b->count && memcmp(a->loss, b->loss, sizeof a->loss) == 0 &&
-         memcmp(&a->grad_norm, &b->grad_norm, sizeof a->grad_norm) == 0 &&
-         memcmp(a->after, b->after, a->count * sizeof *a->after) == 0;
-}
-
-static void compare_with_cpu(variant v, const char *what) {
-  bool wide = v.precision == HR_PRECISION_FP32;
-  double loss_bound = wide ? 1e-6 : 1e-3, bound = wide ? 1e-5 : 0.05, moved;
-  outcome cpu, tiny_one;
-  v.on_tiny = false;
-  cpu = train(&v);
-  v.on_tiny = true;
-  tiny_one = train(&v);
-  assert_int_equal(cpu.count, tiny_one.count);
-  moved = rms(cpu.before, cpu.after, cpu.count);
-  assert_true(moved > 0);
-  if (v.lora) assert_true(rms(cpu.before, tiny_one.before, cpu.count) <= bound * moved); /* DoRA begins with sums */
-  else
-    assert_memory_equal(cpu.before, tiny_one.before,
-                        cpu.count * sizeof(float)); /* loaded through windows, without an address */
-  for (int k = 0; k < STEPS; k++)
-    if (!(fabs(cpu.loss[k] - tiny_one.loss[k]) <= loss_bound * fabs(cpu.loss[k])))
-      fail_msg("%s, %s: the loss of step %d is %.9g, and %.9g on the CPU", v.model, what, k, tiny_one.loss[k],
-               cpu.loss[k]);
-  if (!(rms(cpu.after, tiny_one.after, cpu.count) <= bound * moved))
-    fail_msg("%s, %s: weights differ by %g (training moved them by %g)", v.model, what,
-             rms(cpu.after, tiny_one.after, cpu.count), moved);
-  drop(&cpu);
-  drop(&tiny_one);
-}
 
 static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes",
                                      "micro-qwen3-bytes"};
@@ -268,7 +90,7 @@ static void every_order_gives_the_same_bits(void **state) {
       variant v = {.model = models[m],
                    .optimizer = HR_OPTIMIZER_ADAMW,
                    .accumulate = accumulate,
-                   .on_tiny = true,
+                   .on_other = true,
                    .compile = {.offload_bytes = 1, .offload_distance = 1}};
       outcome first = train(&v), again;
       assert_true(first.host_bytes > 0);
@@ -291,7 +113,7 @@ static void every_order_gives_the_same_bits(void **state) {
 __attribute__((unused)) static void orders_that_do_not_wait_give_other_bits(void **state) {
   variant v = {.model = models[0],
                .optimizer = HR_OPTIMIZER_ADAMW,
-               .on_tiny = true,
+               .on_other = true,
                .compile = {.offload_bytes = 1, .offload_distance = 1}};
   outcome first = train(&v);
   int others = 0;
@@ -311,93 +133,14 @@ __attribute__((unused)) static void orders_that_do_not_wait_give_other_bits(void
 
 /* ---- whole runs ---- */
 
-typedef struct run_case {
-  const char *name;
-  uint32_t accumulate, steps, eval_every, save_every;
-  bool shapes, record;
-} run_case;
-
-static void run_files(const run_case *c, bool on_tiny, const char *text, const char *out, const char *resume,
-                      uint32_t steps) {
-  hr_run_options options = {.data_paths = &text,
-                            .data_path_count = 1,
-                            .out_directory = resume ? NULL : out,
-                            .resume_directory = resume,
-                            .save_every = c->save_every,
-                            .keep = 2,
-                            .eval_every = c->eval_every,
-                            .eval_paths = &text,
-                            .eval_path_count = c->eval_every ? 1 : 0,
-                            .eval_batches = 2,
-                            .record_memory = c->record};
-  hr_run_result result;
-  hr_job job;
-  hr_error error = {0};
-  variant v = {.model = "micro-llama-bytes",
-               .optimizer = HR_OPTIMIZER_MOMENTUM,
-               .accumulate = c->accumulate,
-               .on_tiny = on_tiny};
-  describe(&v, &job);
-  job.sequence_length = c->shapes ? 160 : 24;
-  job.packing = c->shapes ? HR_PACKING_OFF : HR_PACKING_PACK;
-  job.steps = steps;
-  job.schedule = HR_SCHEDULE_CONSTANT;
-  must(hr_job_finish(&job, &error), &error);
-  must(hr_train(&job, &options, &result, &error), &error);
-  assert_int_equal(result.steps, steps);
-}
-
-/* Losses in metrics.jsonl, in order; also of evaluations. */
-static int losses(const char *directory, double *list) {
-  size_t size;
-  char *text = get_file(path_of("%s/metrics.jsonl", directory), &size), *at = text;
-  int count = 0;
-  while ((at = strstr(at, "loss\":")) && count < 64) list[count++] = strtod(at += 6, NULL);
-  free(text);
-  return count;
-}
-
-static void compare_runs(const char *a, const char *b, const char *what) {
-  double x[64], y[64];
-  int count = losses(a, x);
-  assert_int_equal(losses(b, y), count);
-  assert_true(count > 2);
-  for (int k = 0; k < count; k++)
-    if (!(fabs(x[k] - y[k]) <= 1e-5 * fabs(x[k])))
-      fail_msg("%s: loss %d of metrics.jsonl is %.9g, and %.9g on the CPU", what, k, y[k], x[k]);
-}
-
 static void runs_train_save_and_go_on(void **state) {
-  static const run_case cases[] = {{"plain", 1, 7, 0, 3, false, false},
-                                   {"accumulated, evaluated", 2, 6, 2, 0, false, false},
-                                   {"rows of many lengths", 1, 4, 2, 0, true, false},
-                                   {"recorded", 1, 4, 0, 0, false, true}};
+  static const run_case cases[] = {{"plain", HR_OPTIMIZER_MOMENTUM, 1, 7, 0, 3, false, false},
+                                   {"accumulated, evaluated", HR_OPTIMIZER_MOMENTUM, 2, 6, 2, 0, false, false},
+                                   {"rows of many lengths", HR_OPTIMIZER_MOMENTUM, 1, 4, 2, 0, true, false},
+                                   {"recorded", HR_OPTIMIZER_MOMENTUM, 1, 4, 0, 0, false, true}};
   (void)state;
   tiny.pause_us = 50;
-  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-    const run_case *c = &cases[k];
-    const char *directory = scratch_make("backend"),
-               *text = path_of("%s/%s", directory, c->shapes ? "text.jsonl" : "text");
-    const char *cpu = path_of("%s/cpu", directory), *other = path_of("%s/tiny", directory),
-               *cut = path_of("%s/cut", directory);
-    if (c->shapes)
-      put_text(
-          text,
-          "{\"text\": \"a few words\"}\n{\"text\": \"some more words than that, and then some, so that it is longer than a quarter of a row\"}\n"
-          "{\"text\": \"memory\"}\n{\"text\": \"nothing is allocated twice; a step takes the shortest programs that hold its longest row of all\"}\n");
-    else put_words(text, 4000, 3);
-    run_files(c, false, text, cpu, NULL, c->steps);
-    run_files(c, true, text, other, NULL, c->steps);
-    compare_runs(cpu, other, c->name);
-    if (c->save_every) { /* stopped half-way and gone on: the files of a run in one go */
-      run_files(c, true, text, cut, NULL, c->save_every);
-      run_files(c, true, text, cut, cut, c->steps);
-      assert_same_file(path_of("%s/final/model.safetensors", other), path_of("%s/final/model.safetensors", cut));
-      compare_runs(other, cut, "gone on");
-    }
-    assert_true(!c->record || exists(path_of("%s/memory/snapshot.pickle.gz", other)));
-    scratch_remove(directory);
-  }
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) compare_run(&cases[k]);
   tiny.pause_us = 0;
 }
 
@@ -405,8 +148,8 @@ static void runs_train_save_and_go_on(void **state) {
  * metrics.jsonl. */
 static void a_run_ends_with_the_step_that_diverged(void **state) {
   (void)state;
-  for (int on_tiny = 0; on_tiny < 2; on_tiny++) {
-    variant v = {.model = "micro-gpt2-bytes", .optimizer = HR_OPTIMIZER_SGD, .on_tiny = on_tiny};
+  for (int on_other = 0; on_other < 2; on_other++) {
+    variant v = {.model = "micro-gpt2-bytes", .optimizer = HR_OPTIMIZER_SGD, .on_other = on_other};
     const char *directory = scratch_make("backend"), *text = path_of("%s/text", directory),
                *out = path_of("%s/run", directory);
     hr_run_options options = {.data_paths = &text, .data_path_count = 1, .out_directory = out};
@@ -487,20 +230,20 @@ static void files_are_those_of_the_cpu(void **state) {
   for (size_t t = 0; t < 3; t++)
     for (int precision = 0; precision < 2; precision++) {
       char out[2][512];
-      for (int on_tiny = 0; on_tiny < 2; on_tiny++) {
+      for (int on_other = 0; on_other < 2; on_other++) {
         variant v = {.model = t ? path_of("%s/0-0-0", directory) : "micro-gpt2-bytes",
                      .optimizer = HR_OPTIMIZER_ADAMW,
-                     .on_tiny = on_tiny,
+                     .on_other = on_other,
                      .precision = precision ? HR_PRECISION_BF16 : HR_PRECISION_FP32};
         hri_session s = {0};
         hr_job job;
         hr_error error = {0};
-        (void)snprintf(out[on_tiny], sizeof out[on_tiny], "%s/%zu-%d-%d", directory, t, precision, on_tiny);
-        must(hri_dir_make(out[on_tiny], &error), &error);
+        (void)snprintf(out[on_other], sizeof out[on_other], "%s/%zu-%d-%d", directory, t, precision, on_other);
+        must(hri_dir_make(out[on_other], &error), &error);
         describe(&v, &job);
         must(hri_session_plan(&s, &job, NULL, &error), &error);
         must(hri_session_load(&s, NULL, NULL, &error), &error);
-        must(hri_session_save(&s, out[on_tiny], types[t], true, NULL, &error), &error);
+        must(hri_session_save(&s, out[on_other], types[t], true, NULL, &error), &error);
         hri_session_close(&s);
       }
       assert_same_file(path_of("%s/model.safetensors", out[0]), path_of("%s/model.safetensors", out[1]));
@@ -511,8 +254,8 @@ static void files_are_those_of_the_cpu(void **state) {
 
 /* ---- generation ---- */
 
-static void generate(bool on_tiny, const char *model, float *logits, uint64_t vocabulary) {
-  variant v = {.model = model, .on_tiny = on_tiny};
+static void generate(bool on_other, const char *model, float *logits, uint64_t vocabulary) {
+  variant v = {.model = model, .on_other = on_other};
   const int32_t prompt[] = {72, 101, 97, 100, 114};
   hri_session s = {0};
   hr_job job;
@@ -549,7 +292,7 @@ static void generation_gives_the_same_logits(void **state) {
 
 /* ---- graphs of the C API ---- */
 
-static double graph_loss(bool on_tiny, float *table, uint64_t count) {
+static double graph_loss(bool on_other, float *table, uint64_t count) {
   hr_error error = {0};
   hr_graph *g;
   hr_plan *plan;
@@ -565,7 +308,7 @@ static double graph_loss(bool on_tiny, float *table, uint64_t count) {
   hr_graph_loss(g, x, head, targets);
   hr_job_init(&job);
   hri_device_cpu(&job.device);
-  if (on_tiny) (void)snprintf(job.device.backend, sizeof job.device.backend, TINY_NAME);
+  if (on_other) (void)snprintf(job.device.backend, sizeof job.device.backend, TINY_NAME);
   job.threads = 1;
   job.optimizer = HR_OPTIMIZER_SGD;
   must(hr_graph_plan(g, &job, &plan, &error), &error);
@@ -595,7 +338,7 @@ static void graphs_run_as_on_the_cpu(void **state) {
 /* ---- what a backend has not ---- */
 
 static void a_missing_kernel_is_told_by_the_plan(void **state) {
-  variant v = {.model = models[0], .precision = HR_PRECISION_BF16_PURE, .on_tiny = true};
+  variant v = {.model = models[0], .precision = HR_PRECISION_BF16_PURE, .on_other = true};
   hr_error error = {0};
   hr_plan *plan;
   hr_job job;

@@ -796,7 +796,7 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
   hri_gemm_shape shape;
   hri_gemm *gemm;
   *handle = NULL;
-  HRI_TRY(hri_demand_check(job, node, error));
+  HRI_TRY(hri_demand_check("CPU", job, node, error));
   assert(adapters[node->op]); /* what has types has a kernel */
   if (node->op == HRI_OP_PACK) {
     shape = hri_demand_pack(job, node, threads_of(cpu));

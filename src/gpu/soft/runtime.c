@@ -261,6 +261,7 @@ static hr_status soft_info(hri_gpu *gpu, hri_gpu_info *info, hr_error *error) {
                          .multiprocessors = 4,
                          .shared_bytes = s->shared_bytes,
                          .total_bytes = s->memory_bytes,
+                         .granule_bytes = 4096,
                          .free_bytes = hri_soft_memory_free_bytes(s->memory)};
   return HR_OK;
 }

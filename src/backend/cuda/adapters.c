@@ -1,0 +1,717 @@
+/* One table from ops to launchers. What a node needs beside its operands is said by the same functions that queue it,
+ * so that a plan and a run cannot differ.
+ *
+ * Nothing here looks at values: what changes from step to step is read on the device, so that what is queued once,
+ * into a graph, stays right. */
+#include "backend/cuda/adapters.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ops/demand.h"
+#include "ops/rules.h"
+
+/* One node as adapters see it. */
+typedef struct call {
+  const hri_cuda_launch *launch;
+  const hri_job *job;
+  const hri_node *node;
+  hr_error *error;
+} call;
+
+/* ---- operand access ---- */
+
+static const hri_operand *operand(const call *c, uint32_t index) { return &hri_operands(c->job, c->node)[index]; }
+static bool present(const call *c, uint32_t index) {
+  return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE;
+}
+static void *pointer(const call *c, uint32_t index) {
+  return present(c, index) ? hri_cuda_pointer(c->launch, operand(c, index)->tensor) : NULL;
+}
+static const hri_tensor *tensor(const call *c, uint32_t index) {
+  return &c->job->tensors.items[operand(c, index)->tensor];
+}
+static int64_t rows(const call *c, uint32_t index) { return (int64_t)hri_rows(tensor(c, index)); }
+static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_columns(tensor(c, index)); }
+static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
+static uint64_t bytes_of(const call *c, uint32_t index) { return hri_tensor_bytes(tensor(c, index)); }
+static bool adds(const call *c, uint32_t index) { return present(c, index) && operand(c, index)->access == HRI_ADD; }
+static hri_real real(const call *c, uint32_t index) { return hri_dtype_real(tensor(c, index)->dtype); }
+static void *scratch(const call *c) {
+  hri_id id = hri_operand_find(c->job, c->node, HRI_SCRATCH, 0);
+  return id == HRI_NONE ? NULL : hri_cuda_pointer(c->launch, id);
+}
+static const hri_cuda_kernels *kernels(const call *c) { return c->launch->parts->kernels; }
+static void *stream(const call *c) { return c->launch->stream; }
+
+static hr_status queued(const call *c, int refused) {
+  if (!refused) return HR_OK;
+  return hri_fail(c->error, HR_ERROR_INTERNAL, "the device refused a launch of %s", hri_op_name(c->node->op));
+}
+
+/* What a plan is refused for: the op, and what of it there is no kernel for. */
+static hr_status lacks(const hri_node *node, const char *what, hr_error *error) {
+  return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CUDA backend has no kernel for %s with %s", hri_op_name(node->op),
+                  what);
+}
+
+/* ---- matrix products ---- */
+
+enum { PRODUCT_ALIGNMENT = 16, SCRATCH_ALIGNMENT = 256 };
+
+static uint64_t row_pitch(const hri_tensor *t) {
+  return hri_dtype_size((hri_dtype)t->dtype, t->stride ? t->stride : hri_columns(t));
+}
+static int64_t row_stride(const hri_tensor *t) { return (int64_t)(t->stride ? t->stride : hri_columns(t)); }
+
+/* Storages begin at multiples of 256, so what a plan knows of an address is all that there is to know. */
+static uint32_t alignment_of(const hri_tensor *const *operands, size_t count) {
+  uint64_t bits = PRODUCT_ALIGNMENT;
+  for (size_t k = 0; k < count; k++) bits |= operands[k]->offset | row_pitch(operands[k]);
+  return (uint32_t)(bits & (~bits + 1));
+}
+
+static uint32_t result_of(const hri_node *node) { return node->op == HRI_OP_LINEAR ? 3 : 2; }
+static const hri_tensor *bias_of(const hri_job *job, const hri_node *node) {
+  return node->op == HRI_OP_LINEAR ? hri_at(job, node, 2) : NULL;
+}
+
+/* y[M,N] = x[M,K] w[N,K]^T, dx[M,K] = dy[M,N] w[N,K], dw[N,K] = dy[M,N]^T x[M,K]: operand 0 is a, operand 1 is b. */
+static hri_gpu_product product_of(const hri_job *job, const hri_node *node) {
+  const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1), *d = hri_at(job, node, result_of(node));
+  const hri_tensor *all[3] = {a, b, d}, *bias = bias_of(job, node);
+  hri_gpu_product p;
+  memset(&p, 0, sizeof p);
+  p.m = (int64_t)hri_rows(d);
+  p.n = (int64_t)hri_columns(d);
+  p.a_turned = node->op == HRI_OP_LINEAR_DW;
+  p.b_turned = node->op == HRI_OP_LINEAR;
+  p.k = (int64_t)(p.a_turned ? hri_rows(a) : hri_columns(a));
+  p.a_stride = row_stride(a);
+  p.b_stride = row_stride(b);
+  p.d_stride = row_stride(d);
+  p.operands = hri_dtype_real(a->dtype);
+  p.result = hri_dtype_real(d->dtype);
+  p.alignment = alignment_of(all, 3);
+  p.accumulate = hri_operands(job, node)[result_of(node)].access == HRI_ADD;
+  p.bias = bias != NULL;
+  while (bias && p.result == HRI_REAL_F32 && bias->offset % p.alignment != 0) p.alignment /= 2;
+  p.tf32 = job->tf32 && p.operands == HRI_REAL_F32;
+  return p;
+}
+
+static hr_status choose(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_gpu_product *product,
+                        hri_gpu_algorithm *algorithm, hr_error *error) {
+  struct hri_cuda_choice made;
+  for (size_t k = 0; k < choices->list.count; k++)
+    if (memcmp(&choices->list.items[k].product, product, sizeof *product) == 0) {
+      *algorithm = choices->list.items[k].algorithm;
+      return HR_OK;
+    }
+  made.product = *product;
+  HRI_TRY(parts->products->calls->choose(parts->products, product, choices->workspace_bytes, &made.algorithm, error));
+  if (!hri_array_push(&choices->list, made)) return hri_fail_memory(error, sizeof made, "a choice of products");
+  *algorithm = made.algorithm;
+  return HR_OK;
+}
+
+/* The product's epilogue takes a bias of the result's type: where that is narrow, the bias is rounded into the scratch
+ * first. */
+static uint64_t bias_bytes(const hri_gpu_product *p) {
+  return p->bias && p->result != HRI_REAL_F32
+             ? hri_round_up((uint64_t)p->n * hri_real_bytes(p->result), SCRATCH_ALIGNMENT)
+             : 0;
+}
+
+static hr_status demand_product(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
+                                const hri_node *node, uint64_t *bytes, hr_error *error) {
+  hri_gpu_algorithm algorithm;
+  hri_gpu_product p;
+  hr_status status;
+  if (hri_at(job, node, 0)->dtype != hri_at(job, node, 1)->dtype) return lacks(node, "operands of two types", error);
+  p = product_of(job, node);
+  status = choose(parts, choices, &p, &algorithm, error);
+  if (status != HR_OK) return hri_context(error, status, "the CUDA backend, %s: ", hri_op_name(node->op));
+  *bytes = bias_bytes(&p) + algorithm.workspace_bytes;
+  return HR_OK;
+}
+
+static hr_status run_product(call *c) {
+  const hri_cuda_parts *parts = c->launch->parts;
+  hri_gpu_product p = product_of(c->job, c->node);
+  unsigned char *workspace = scratch(c);
+  const void *bias = p.bias ? pointer(c, 2) : NULL;
+  hri_gpu_algorithm algorithm;
+  HRI_TRY(choose(parts, c->launch->choices, &p, &algorithm, c->error));
+  if (bias_bytes(&p)) {
+    HRI_TRY(queued(c, kernels(c)->cast(workspace, p.result, bias, HRI_REAL_F32, p.n, stream(c))));
+    bias = workspace;
+    workspace += bias_bytes(&p);
+  }
+  return parts->products->calls->run(parts->products, &p, &algorithm, pointer(c, 0), pointer(c, 1), bias,
+                                     pointer(c, result_of(c->node)), workspace, c->launch->stream, c->error);
+}
+
+static hr_status run_bias_gradient(call *c) {
+  return queued(c, kernels(c)->bias_gradient(pointer(c, 1), pointer(c, 0), rows(c, 0), columns(c, 0), adds(c, 1),
+                                             scratch(c), real(c, 0), stream(c)));
+}
+
+/* ---- embed, norm ---- */
+
+static hr_status run_embed(call *c) {
+  hri_embed_args a = {.rows = rows(c, 4),
+                      .columns = columns(c, 4),
+                      .real = real(c, 4),
+                      .tokens = pointer(c, 1),
+                      .factor = c->node->attr.f[0],
+                      .positions = pointer(c, 3),
+                      .ids = pointer(c, 0),
+                      .position = pointer(c, 2),
+                      .y = pointer(c, 4)};
+  return queued(c, kernels(c)->embed(&a, stream(c)));
+}
+
+static hr_status run_embed_backward(call *c) {
+  hri_embed_backward_args a = {.rows = rows(c, 1),
+                               .columns = columns(c, 1),
+                               .real = real(c, 1),
+                               .dy = pointer(c, 1),
+                               .index = pointer(c, 0),
+                               .factor = c->node->attr.f[0],
+                               .skip_index = c->node->attr.i[0],
+                               .dtable = pointer(c, 2),
+                               .stored_rows = rows(c, 2),
+                               .accumulate = adds(c, 2)};
+  return queued(c, kernels(c)->embed_backward(&a, scratch(c), stream(c)));
+}
+
+static hr_status run_norm(call *c) {
+  hri_norm_args a = {.rows = rows(c, 0),
+                     .columns = columns(c, 0),
+                     .real = real(c, 0),
+                     .x = pointer(c, 0),
+                     .residual = pointer(c, 3),
+                     .s = pointer(c, 4),
+                     .weight = pointer(c, 1),
+                     .weight_offset = c->node->attr.f[1],
+                     .bias = pointer(c, 2),
+                     .eps = c->node->attr.f[0],
+                     .y = pointer(c, 5),
+                     .stats = pointer(c, 6)};
+  return queued(c, (c->node->attr.i[0] == HR_NORM_LAYER ? kernels(c)->layernorm : kernels(c)->rmsnorm)(&a, stream(c)));
+}
+
+static hr_status zero(const call *c, uint32_t index) {
+  hri_gpu *gpu = c->launch->parts->gpu;
+  return gpu->calls->fill(gpu, pointer(c, index), 0, bytes_of(c, index), c->launch->stream, c->error);
+}
+
+/* The kernel writes both gradients or adds to both: where a node does one of each, the one to be written starts as
+ * zero. */
+static hr_status zero_written(const call *c, uint32_t index) {
+  return present(c, index) && !adds(c, index) ? zero(c, index) : HR_OK;
+}
+
+static hr_status run_norm_backward(call *c) {
+  hri_norm_backward_args a = {.rows = rows(c, 0),
+                              .columns = columns(c, 0),
+                              .real = real(c, 0),
+                              .dy = pointer(c, 0),
+                              .x = pointer(c, 1),
+                              .stats = pointer(c, 2),
+                              .weight = pointer(c, 3),
+                              .weight_offset = c->node->attr.f[1],
+                              .extra = pointer(c, 4),
+                              .dx = pointer(c, 5),
+                              .dweight = pointer(c, 6),
+                              .dbias = pointer(c, 7),
+                              .accumulate = adds(c, 6) || adds(c, 7),
+                              .scratch = scratch(c)};
+  if (a.accumulate) {
+    HRI_TRY(zero_written(c, 6));
+    HRI_TRY(zero_written(c, 7));
+  }
+  return queued(c, (c->node->attr.i[0] == HR_NORM_LAYER ? kernels(c)->layernorm_backward
+                                                        : kernels(c)->rmsnorm_backward)(&a, stream(c)));
+}
+
+static hr_status run_head_norm(call *c) {
+  const hri_attr *at = &c->node->attr;
+  hri_head_norm_args a = {.rows = rows(c, 0),
+                          .heads = at->i[0],
+                          .kv_heads = at->i[1],
+                          .head_size = at->i[2],
+                          .key_size = at->i[3],
+                          .real = real(c, 0),
+                          .x = pointer(c, 0),
+                          .wq = pointer(c, 1),
+                          .wk = pointer(c, 2),
+                          .weight_offset = at->f[1],
+                          .eps = at->f[0],
+                          .y = pointer(c, 3),
+                          .stats = pointer(c, 4)};
+  return queued(c, kernels(c)->head_norm(&a, stream(c)));
+}
+
+static hr_status run_head_norm_backward(call *c) {
+  const hri_attr *at = &c->node->attr;
+  hri_head_norm_backward_args a = {.rows = rows(c, 0),
+                                   .heads = at->i[0],
+                                   .kv_heads = at->i[1],
+                                   .head_size = at->i[2],
+                                   .key_size = at->i[3],
+                                   .real = real(c, 0),
+                                   .dy = pointer(c, 0),
+                                   .x = pointer(c, 1),
+                                   .stats = pointer(c, 2),
+                                   .wq = pointer(c, 3),
+                                   .wk = pointer(c, 4),
+                                   .weight_offset = at->f[1],
+                                   .dx = pointer(c, 5),
+                                   .dwq = pointer(c, 6),
+                                   .dwk = pointer(c, 7),
+                                   .accumulate = adds(c, 6) || adds(c, 7),
+                                   .scratch = scratch(c)};
+  if (a.accumulate) {
+    HRI_TRY(zero_written(c, 6));
+    HRI_TRY(zero_written(c, 7));
+  }
+  return queued(c, kernels(c)->head_norm_backward(&a, stream(c)));
+}
+
+/* ---- DoRA ---- */
+
+/* Part by part: rows of w, and the magnitudes or lengths of those that have some. */
+static hr_status run_lengths(call *c) {
+  const hri_attr *attr = &c->node->attr;
+  bool begins = c->node->op == HRI_OP_DORA_BEGIN;
+  hri_row_lengths_args a = {.columns = columns(c, 0),
+                            .real = real(c, 0),
+                            .w = pointer(c, 0),
+                            .missing = begins,
+                            .lengths = pointer(c, begins ? 1 : 7)};
+  int refused = 0;
+  for (uint32_t p = 0; p < HRI_DORA_PARTS; p++) {
+    a.rows = attr->i[p];
+    if (!begins && (attr->i[3] >> p & 1)) {
+      a.a = pointer(c, 1 + p);
+      a.b = pointer(c, 4 + p);
+      a.rank = rows(c, 1 + p);
+      a.scale = (float)attr->f[p];
+    }
+    if (attr->i[3] >> p & 1) {
+      refused |= kernels(c)->row_lengths(&a, stream(c));
+      a.lengths += a.rows;
+    }
+    a.w = hri_real_from(a.w, a.rows * a.columns, a.real);
+  }
+  return queued(c, refused);
+}
+
+static hri_dora_args dora_args(const call *c) {
+  const hri_attr *attr = &c->node->attr;
+  return (hri_dora_args){.rows = rows(c, 0),
+                         .columns = columns(c, 0),
+                         .real = real(c, 0),
+                         .parts = {attr->i[0], attr->i[1], attr->i[2]},
+                         .having = (uint32_t)attr->i[3],
+                         .scratch = scratch(c)};
+}
+
+static hr_status run_dora(call *c) {
+  hri_dora_args a = dora_args(c);
+  a.z = pointer(c, 0);
+  a.magnitudes = pointer(c, 1);
+  a.lengths = pointer(c, 2);
+  a.bias = pointer(c, 3);
+  a.y = pointer(c, 4);
+  return queued(c, kernels(c)->dora(&a, stream(c)));
+}
+
+static hr_status run_dora_backward(call *c) {
+  hri_dora_args a = dora_args(c);
+  a.dy = pointer(c, 0);
+  a.z = pointer(c, 1);
+  a.magnitudes = pointer(c, 2);
+  a.lengths = pointer(c, 3);
+  a.dz = pointer(c, 4);
+  a.dmagnitudes = pointer(c, 5);
+  a.accumulate = adds(c, 5);
+  return queued(c, kernels(c)->dora_backward(&a, stream(c)));
+}
+
+/* ---- pointwise ---- */
+
+static hr_status run_add(call *c) {
+  return queued(c, kernels(c)->add(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), stream(c)));
+}
+
+static hr_status run_scale(call *c) {
+  return queued(c, kernels(c)->scale(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1),
+                                     real(c, 1), stream(c)));
+}
+static hr_status run_softcap(call *c) {
+  return queued(c, kernels(c)->softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1),
+                                       real(c, 1), stream(c)));
+}
+
+static hr_activation activation_of(const hri_node *node) { return (hr_activation)node->attr.i[0]; }
+
+static hr_status run_activation(call *c) {
+  return queued(c, kernels(c)->activation(activation_of(c->node), pointer(c, 1), pointer(c, 0), elements(c, 1),
+                                          real(c, 1), stream(c)));
+}
+static hr_status run_activation_backward(call *c) {
+  return queued(c, kernels(c)->activation_backward(activation_of(c->node), pointer(c, 2), pointer(c, 0), pointer(c, 1),
+                                                   elements(c, 2), real(c, 2), stream(c)));
+}
+static hr_status run_glu(call *c) {
+  return queued(c, kernels(c)->glu(activation_of(c->node), pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1),
+                                   real(c, 1), stream(c)));
+}
+static hr_status run_glu_backward(call *c) {
+  return queued(c, kernels(c)->glu_backward(activation_of(c->node), pointer(c, 2), pointer(c, 0), pointer(c, 1),
+                                            rows(c, 0), columns(c, 0), real(c, 0), stream(c)));
+}
+
+static hr_status run_rope(call *c) {
+  const float *table = pointer(c, 2);
+  hri_rope_args a = {.rows = rows(c, 0),
+                     .heads = c->node->attr.i[0],
+                     .kv_heads = c->node->attr.i[1],
+                     .head_size = c->node->attr.i[2],
+                     .rotary_size = c->node->attr.i[4],
+                     .real = real(c, 0),
+                     .x = pointer(c, 0),
+                     .y = pointer(c, 3),
+                     .cosines = table,
+                     .sines = table + elements(c, 2) / 2,
+                     .position = pointer(c, 1),
+                     .inverse = c->node->attr.i[3] != 0};
+  return queued(c, kernels(c)->rope(&a, stream(c)));
+}
+
+static hr_status run_dropout(call *c) {
+  hri_cuda_dropout_args a = {.rows = rows(c, 0),
+                             .columns = columns(c, 0),
+                             .sequence = c->node->attr.i[0],
+                             .real = real(c, 0),
+                             .probability = c->node->attr.f[0],
+                             .site = c->node->site,
+                             .control = pointer(c, 1),
+                             .x = pointer(c, 0),
+                             .y = pointer(c, 2)};
+  return queued(c, kernels(c)->dropout(&a, stream(c)));
+}
+
+static hr_status run_noise(call *c) {
+  hri_cuda_noise_args a = {.rows = rows(c, 0),
+                           .columns = columns(c, 0),
+                           .sequence = c->node->attr.i[0],
+                           .real = real(c, 0),
+                           .amplitude = c->node->attr.f[0],
+                           .site = c->node->site,
+                           .control = pointer(c, 1),
+                           .x = pointer(c, 0),
+                           .y = pointer(c, 2)};
+  return queued(c, kernels(c)->noise(&a, stream(c)));
+}
+
+/* ---- attention ---- */
+
+static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
+
+/* Whose mask dropout takes is read from the control block on the device, but for the node's site. */
+static hri_attention_shape attention_shape(const call *c) {
+  hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  s.draw.site = c->node->site;
+  return s;
+}
+
+static hr_status run_attention(call *c) {
+  hri_attention_shape s = attention_shape(c);
+  return queued(c, kernels(c)->attention(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
+                                         pointer(c, 3), pointer(c, 4), stream(c)));
+}
+static hr_status run_attention_backward(call *c) {
+  hri_attention_shape s = attention_shape(c);
+  return queued(c, kernels(c)->attention_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
+                                                  pointer(c, 3), pointer(c, 4), pointer(c, 5), pointer(c, 6),
+                                                  scratch(c), stream(c)));
+}
+
+/* ---- loss, optimizer ---- */
+
+static hr_status run_cross_entropy(call *c) {
+  hri_cuda_cross_entropy_args a = {.rows = rows(c, 0),
+                                   .vocabulary = c->node->attr.i[0],
+                                   .stored = columns(c, 0),
+                                   .softcap = c->node->attr.f[0],
+                                   .smoothing = c->node->attr.f[1],
+                                   .real = real(c, 0),
+                                   .logits = pointer(c, 0),
+                                   .labels = pointer(c, 1),
+                                   .control = pointer(c, 2),
+                                   .losses = pointer(c, 4),
+                                   .dlogits = pointer(c, 3)};
+  return queued(c, kernels(c)->cross_entropy(&a, stream(c)));
+}
+static hr_status run_loss_sum(call *c) {
+  return queued(c, kernels(c)->loss_sum(pointer(c, 0), elements(c, 0), pointer(c, 1), stream(c)));
+}
+
+/* The k-th tensor that an operand stands for. */
+static hri_id piece(const call *c, uint32_t index, uint32_t k) {
+  return hri_piece(c->job, operand(c, index)->tensor, k);
+}
+static void *piece_pointer(const call *c, uint32_t index, uint32_t k) {
+  return present(c, index) ? hri_cuda_pointer(c->launch, piece(c, index, k)) : NULL;
+}
+static uint32_t pieces(const call *c, uint32_t index) { return hri_piece_count(c->job, operand(c, index)->tensor); }
+static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) {
+  return (int64_t)hri_tensor_stored_elements(&c->job->tensors.items[piece(c, index, k)]);
+}
+
+static hr_status run_square_norm(call *c) {
+  int refused = 0;
+  for (uint32_t k = 0; k < pieces(c, 0); k++)
+    refused |= kernels(c)->square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0),
+                                      piece_elements(c, 0, k), stream(c));
+  return queued(c, refused);
+}
+static hr_status run_clip(call *c) {
+  return queued(c, kernels(c)->clip(pointer(c, 0), elements(c, 0), pointer(c, 1), stream(c)));
+}
+static hr_status run_found_inf(call *c) {
+  return queued(c, kernels(c)->found_inf(pointer(c, 0), pointer(c, 1), pointer(c, 2), stream(c)));
+}
+
+/* The flag that a node's guard is; NULL: none. It is read on the device. */
+static const double *guard(const call *c) {
+  hri_id id = hri_node_guard(c->job, c->node);
+  return id == HRI_NONE ? NULL : (const double *)(const void *)hri_cuda_pointer(c->launch, id);
+}
+
+static hr_status run_advance(call *c) { return queued(c, kernels(c)->advance(pointer(c, 0), guard(c), stream(c))); }
+
+static hr_status run_loss_scale(call *c) {
+  const hri_attr *at = &c->node->attr;
+  return queued(c, kernels(c)->loss_scale(pointer(c, 0), at->i[0], at->f[0], at->f[1], stream(c)));
+}
+
+/* The k-th range that an update acts on. */
+static const hri_param_range *range_of(const hri_job *job, const hri_node *node, uint32_t k) {
+  return &job->ranges.items[job->laid_out.items[node->attr.i[1] + k]];
+}
+static int64_t range_columns(const hri_param_range *range) { return (int64_t)(range->elements / range->rows); }
+/* What pads a vocabulary has no part in scales that elements share. */
+static int64_t range_elements(const hri_job *job, const hri_node *node, uint32_t k) {
+  hri_id w = hri_piece(job, hri_operands(job, node)[2].tensor, k);
+  return hri_state_apart(hri_optimizer_of(node->op)) ? (int64_t)hri_range_logical(job, range_of(job, node, k))
+                                                     : (int64_t)hri_tensor_stored_elements(&job->tensors.items[w]);
+}
+
+/* g, control, w, the tensors of the state, copy of w in 16 bits?, guard?: range by range. */
+static hr_status run_update(call *c) {
+  uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
+  const double *f = c->node->attr.f;
+  int refused = 0;
+  for (uint32_t k = 0; k < pieces(c, 0); k++) {
+    const hri_param_range *range = range_of(c->job, c->node, k);
+    hri_cuda_update_args a = {.number = {f[0], f[1], f[2], f[3]},
+                              .weight_decay = f[HRI_STATE_NUMBERS],
+                              .columns = range_columns(range),
+                              .control = pointer(c, 1),
+                              .guard = guard(c),
+                              .scratch = scratch(c)};
+    a.u = (hri_update_args){.n = range_elements(c->job, c->node, k),
+                            .w = piece_pointer(c, 2, k),
+                            .w_real = real(c, 2),
+                            .copy = piece_pointer(c, 3 + states, k),
+                            .copy_real = present(c, 3 + states) ? real(c, 3 + states) : HRI_REAL_F32,
+                            .g = piece_pointer(c, 0, k),
+                            .gradient_real = real(c, 0),
+                            .first_element = (int64_t)range->first,
+                            .rounding = {.site = c->job->params.items[range->param].site}};
+    for (uint32_t t = 0; t < states; t++) {
+      a.u.state[t] = piece_pointer(c, 3 + t, k);
+      if (hri_optimizer_get(kind)->tensors[t].narrow) a.u.state_real = real(c, 3 + t);
+    }
+    refused |= kernels(c)->update(kind, &a, stream(c));
+  }
+  return queued(c, refused);
+}
+
+static uint64_t update_bytes(const hri_cuda_kernels *kernels, const hri_job *job, const hri_node *node) {
+  uint32_t kind = hri_optimizer_of(node->op);
+  uint64_t most = 0;
+  for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[2].tensor); k++) {
+    uint64_t bytes =
+        kernels->update_scratch_bytes(kind, range_elements(job, node, k), range_columns(range_of(job, node, k)));
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+/* ---- move ---- */
+
+static hr_status run_zero(call *c) { return zero(c, 0); }
+
+static int64_t pitch(const call *c, uint32_t index) { return (int64_t)row_pitch(tensor(c, index)); }
+
+static hr_status run_copy(call *c) {
+  hri_gpu *gpu = c->launch->parts->gpu;
+  if (tensor(c, 0)->stride || tensor(c, 1)->stride)
+    return queued(c, kernels(c)->copy_rows(pointer(c, 1), pitch(c, 1), pointer(c, 0), pitch(c, 0),
+                                           (int64_t)bytes_of(c, 0) / rows(c, 0), rows(c, 0), stream(c)));
+  return gpu->calls->copy(gpu, pointer(c, 1), pointer(c, 0), bytes_of(c, 0), c->launch->stream, c->error);
+}
+
+static hr_status run_accumulate(call *c) {
+  hri_cuda_accumulate_args a = {.y = pointer(c, 1),
+                                .x = pointer(c, 0),
+                                .y_real = real(c, 1),
+                                .x_real = real(c, 0),
+                                .y_stride = row_stride(tensor(c, 1)),
+                                .x_stride = row_stride(tensor(c, 0)),
+                                .rows = rows(c, 0),
+                                .columns = columns(c, 0),
+                                .adds = adds(c, 1)};
+  return queued(c, kernels(c)->accumulate(&a, stream(c)));
+}
+
+static hr_status run_cast(call *c) {
+  return queued(c, kernels(c)->cast(pointer(c, 1), real(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), stream(c)));
+}
+
+/* The slice that micro_index names, or the last row that counts. */
+static hr_status run_pick(call *c) {
+  int64_t bytes = (int64_t)bytes_of(c, 2), count = (int64_t)bytes_of(c, 0) / bytes;
+  return queued(c, (c->node->op == HRI_OP_SELECT
+                        ? kernels(c)->select
+                        : kernels(c)->last_row)(pointer(c, 2), pointer(c, 0), count, bytes, pointer(c, 1), stream(c)));
+}
+
+/* ---- the table ---- */
+
+typedef hr_status (*adapter)(call *c);
+static const adapter adapters[HRI_OP_COUNT] = {
+    [HRI_OP_EMBED] = run_embed,
+    [HRI_OP_EMBED_BACKWARD] = run_embed_backward,
+    [HRI_OP_LINEAR] = run_product,
+    [HRI_OP_LINEAR_DX] = run_product,
+    [HRI_OP_LINEAR_DW] = run_product,
+    [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
+    [HRI_OP_NORM] = run_norm,
+    [HRI_OP_NORM_BACKWARD] = run_norm_backward,
+    [HRI_OP_HEAD_NORM] = run_head_norm,
+    [HRI_OP_HEAD_NORM_BACKWARD] = run_head_norm_backward,
+    [HRI_OP_DORA_LENGTHS] = run_lengths,
+    [HRI_OP_DORA_BEGIN] = run_lengths,
+    [HRI_OP_DORA] = run_dora,
+    [HRI_OP_DORA_BACKWARD] = run_dora_backward,
+    [HRI_OP_ADD] = run_add,
+    [HRI_OP_SCALE] = run_scale,
+    [HRI_OP_SOFTCAP] = run_softcap,
+    [HRI_OP_DROPOUT] = run_dropout,
+    [HRI_OP_NOISE] = run_noise,
+    [HRI_OP_ACTIVATION] = run_activation,
+    [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
+    [HRI_OP_GLU] = run_glu,
+    [HRI_OP_GLU_BACKWARD] = run_glu_backward,
+    [HRI_OP_ROPE] = run_rope,
+    [HRI_OP_ATTENTION] = run_attention,
+    [HRI_OP_ATTENTION_BACKWARD] = run_attention_backward,
+    [HRI_OP_CROSS_ENTROPY] = run_cross_entropy,
+    [HRI_OP_LOSS_SUM] = run_loss_sum,
+    [HRI_OP_SQUARE_NORM] = run_square_norm,
+    [HRI_OP_CLIP] = run_clip,
+    [HRI_OP_FOUND_INF] = run_found_inf,
+    [HRI_OP_ADVANCE] = run_advance,
+    [HRI_OP_LOSS_SCALE] = run_loss_scale,
+#define HRI_RUN_UPDATE(id, ...) [HRI_OP_##id] = run_update,
+    HRI_OPTIMIZERS(HRI_RUN_UPDATE)
+#undef HRI_RUN_UPDATE
+        [HRI_OP_ZERO] = run_zero,
+    [HRI_OP_COPY] = run_copy,
+    [HRI_OP_CAST] = run_cast,
+    [HRI_OP_ACCUMULATE] = run_accumulate,
+    [HRI_OP_SELECT] = run_pick,
+    [HRI_OP_LAST_ROW] = run_pick,
+};
+
+bool hri_cuda_is_host(uint16_t op) { return op == HRI_OP_FILL || op == HRI_OP_SINK || op == HRI_OP_ROPE_TABLE; }
+
+hr_status hri_cuda_queue(const hri_cuda_launch *launch, const hri_node *node, hr_error *error) {
+  call c = {.launch = launch, .job = launch->job, .node = node, .error = error};
+  assert(adapters[node->op]); /* hri_cuda_demand has let it pass */
+  return adapters[node->op](&c);
+}
+
+/* ---- what a plan is told ---- */
+
+enum { MOST_HEAD_SIZE = 256 };
+
+static hr_status check_attention(const hri_job *job, const hri_node *node, hr_error *error) {
+  hri_attention_shape s = hri_demand_attention(job, node);
+  if (s.head_dim > MOST_HEAD_SIZE) return lacks(node, "heads of more than 256 columns", error);
+  return HR_OK;
+}
+
+/* Beyond the types of operands: shapes and attributes that kernels are missing for. */
+static hr_status check(const hri_job *job, const hri_node *node, hr_error *error) {
+  switch (node->op) {
+  case HRI_OP_ACTIVATION:
+  case HRI_OP_ACTIVATION_BACKWARD:
+  case HRI_OP_GLU:
+  case HRI_OP_GLU_BACKWARD:
+    if (activation_of(node) == HR_ACTIVATION_GELU) return lacks(node, "the exact gelu", error);
+    return activation_of(node) == HR_ACTIVATION_RELU ? lacks(node, "relu", error) : HR_OK;
+  case HRI_OP_ATTENTION:
+  case HRI_OP_ATTENTION_BACKWARD: return check_attention(job, node, error);
+  default: return HR_OK;
+  }
+}
+
+hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
+                          const hri_node *node, uint64_t *bytes, hr_error *error) {
+  const hri_cuda_kernels *k = parts->kernels;
+  hri_attention_shape shape;
+  *bytes = 0;
+  HRI_TRY(hri_demand_check("CUDA", job, node, error));
+  if (hri_cuda_is_host(node->op)) return HR_OK;
+  if (!adapters[node->op])
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CUDA backend has no kernel for %s", hri_op_name(node->op));
+  HRI_TRY(check(job, node, error));
+  if (hri_optimizer_of(node->op) != HRI_NONE) *bytes = update_bytes(k, job, node);
+  switch (node->op) {
+  case HRI_OP_LINEAR:
+  case HRI_OP_LINEAR_DX:
+  case HRI_OP_LINEAR_DW: return demand_product(parts, choices, job, node, bytes, error);
+  case HRI_OP_BIAS_GRADIENT:
+    *bytes = k->bias_gradient_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
+                                            (int64_t)hri_columns(hri_at(job, node, 0)));
+    break;
+  case HRI_OP_NORM_BACKWARD:
+    *bytes = k->norm_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
+                                            (int64_t)hri_columns(hri_at(job, node, 0)));
+    break;
+  case HRI_OP_HEAD_NORM_BACKWARD:
+    *bytes = k->head_norm_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)), node->attr.i[2],
+                                                 hri_head_norm_key_size(node));
+    break;
+  case HRI_OP_DORA_BACKWARD:
+    *bytes = k->dora_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
+                                            (int64_t)hri_columns(hri_at(job, node, 0)));
+    break;
+  case HRI_OP_EMBED_BACKWARD: *bytes = k->embed_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 1))); break;
+  case HRI_OP_ATTENTION_BACKWARD:
+    shape = hri_demand_attention(job, node);
+    *bytes = k->attention_backward_scratch_bytes(&shape);
+    break;
+  default: break;
+  }
+  return HR_OK;
+}

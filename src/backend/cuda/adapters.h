@@ -1,0 +1,51 @@
+/* Which kernels of the GPU run a node, with which scratch: one table of adapters, each of which takes a node's operands
+ * and attributes apart and queues its launches. backend/cuda/cuda.c makes a backend of it. */
+#ifndef HRI_BACKEND_CUDA_ADAPTERS_H
+#define HRI_BACKEND_CUDA_ADAPTERS_H
+
+#include "backend/cuda/kernels.h"
+#include "gpu/product.h"
+#include "program/ops.h"
+
+/* What a device is reached by. */
+typedef struct hri_cuda_parts {
+  hri_gpu *gpu;
+  hri_gpu_products *products;
+  const hri_cuda_kernels *kernels;
+} hri_cuda_parts;
+
+/* Products that were chosen, each once: a node finds its way again by its shape. */
+typedef struct hri_cuda_choices {
+  HRI_ARRAY(struct hri_cuda_choice {
+    hri_gpu_product product;
+    hri_gpu_algorithm algorithm;
+  })
+  list;
+  uint64_t workspace_bytes; /* what each may have at most */
+} hri_cuda_choices;
+
+/* UNSUPPORTED, naming the op and what of it, when there is no kernel for the node; else its scratch. */
+hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
+                          const hri_node *node, uint64_t *bytes, hr_error *error);
+
+/* Work of the host: files behind a window, tables that are made once. It is done between the nodes before and behind
+ * it, by cuda.c, and no graph has it. */
+bool hri_cuda_is_host(uint16_t op);
+
+/* Where operands lie, and the stream that the work goes into. */
+typedef struct hri_cuda_launch {
+  const hri_cuda_parts *parts;
+  hri_cuda_choices *choices;
+  const hri_job *job;
+  const uint64_t *offsets; /* per storage */
+  unsigned char *base[HRI_TIER_COUNT];
+  hri_gpu_stream *stream;
+} hri_cuda_launch;
+static inline unsigned char *hri_cuda_pointer(const hri_cuda_launch *l, hri_id tensor) {
+  const hri_tensor *t = &l->job->tensors.items[tensor];
+  return l->base[l->job->storages.items[t->storage].tier] + l->offsets[t->storage] + t->offset;
+}
+/* Queues a node that hri_cuda_demand let pass and that is no work of the host. */
+hr_status hri_cuda_queue(const hri_cuda_launch *launch, const hri_node *node, hr_error *error);
+
+#endif

@@ -1,0 +1,268 @@
+/* The contract on a GPU (docs/cuda.md). Launches, writes and reads are queued in the stream of the compute lane and
+ * return at once; a mark is an event. Arenas are one allocation of device memory and one of pinned memory, made once;
+ * with them every program becomes a graph, so that the steady state makes nothing and waits for nothing. */
+#include "backend/cuda/cuda.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/program.h"
+#include "base/text.h"
+#include "device/host.h"
+#include "ops/cpu.h"
+
+typedef struct cuda_backend {
+  hri_backend contract; /* first: the one is the other */
+  hri_cuda_parts parts;
+  hri_cuda_choices choices;
+} cuda_backend;
+
+/* ---- planning ---- */
+
+static hr_status workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+  cuda_backend *b = self;
+  return hri_cuda_demand(&b->parts, &b->choices, job, node, bytes, error);
+}
+
+/* What the process holds is the host's, not the device's. */
+static uint64_t fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes) {
+  (void)job, (void)shapes, (void)process_bytes;
+  return ((const cuda_backend *)self)->contract.device.fixed_bytes;
+}
+
+/* ---- room ---- */
+
+static hr_status refuse(uint64_t bytes, uint64_t available, const char *where, const char *hint, hr_error *error) {
+  char need[32], left[32];
+  (void)hri_fail(error, HR_ERROR_BUDGET, "the job needs %s of %s, which has %s free", hri_size_text(bytes, need), where,
+                 hri_size_text(available, left));
+  if (error) error->requested_bytes = bytes, error->available_bytes = available;
+  return hri_hint(error, HR_ERROR_BUDGET, "%s", hint);
+}
+
+/* Of the device what is free now: other processes may have taken some since the plan was made. */
+static hr_status check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUNT], bool prepared, uint64_t beside,
+                            hr_error *error) {
+  const cuda_backend *b = self;
+  uint64_t device = hri_round_up(arena_bytes[HRI_DEVICE], b->contract.granule);
+  uint64_t host = hri_round_up(arena_bytes[HRI_HOST], b->contract.granule) + beside;
+  hri_host_memory memory = hri_host_memory_now();
+  hri_gpu_info info;
+  (void)prepared;
+  HRI_TRY(b->parts.gpu->calls->info(b->parts.gpu, &info, error));
+  if (device > info.free_bytes)
+    return refuse(device, info.free_bytes, info.name,
+                  "other processes hold the rest: end them, or take a smaller budget", error);
+  if (host > memory.usable_bytes)
+    return refuse(host, memory.usable_bytes, hri_host_limit_name(memory.limit), hri_host_limit_remedy(memory.limit),
+                  error);
+  return HR_OK;
+}
+
+/* ---- a run ---- */
+
+/* What nobody waited for is not told any more. */
+static void forget(hri_cuda_machine *m, const hri_cuda_run *run) {
+  size_t kept = 0;
+  for (size_t k = 0; k < m->launched.count; k++)
+    if (m->launched.items[k].run != run) m->launched.items[kept++] = m->launched.items[k];
+  m->launched.count = kept;
+}
+
+static void release(void *run) {
+  hri_cuda_run *r = run;
+  if (!r) return;
+  if (r->machine) {
+    (void)hri_cuda_machine_finish(r->machine, NULL);
+    forget(r->machine, r);
+    for (uint32_t k = 0; k < HRI_CUDA_SLOTS; k++) r->machine->reads[k].to = NULL;
+  }
+  hri_cuda_programs_destroy(r);
+  if (r->owns) hri_cuda_machine_destroy(r->machine);
+  hri_free(r);
+}
+
+/* Everything that a plan was told of is asked once more, so that nothing is left to be refused while it runs. */
+static hr_status check_nodes(hri_cuda_run *r, hr_error *error) {
+  const hri_job *job = r->work.job;
+  uint64_t bytes;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    for (size_t at = 0; (r->work.programs & HRI_IN(kind)) && at < job->programs[kind].order.count; at++)
+      HRI_TRY(hri_cuda_demand(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]], &bytes,
+                              error));
+  return HR_OK;
+}
+
+static hr_status prepare_run(hri_cuda_run *r, hr_error *error) {
+  const hri_cuda_run *beside = r->work.beside;
+  uint32_t lanes = hri_cuda_work_lanes(&r->work);
+  HRI_TRY(check_nodes(r, error));
+  if (beside) {
+    r->machine = beside->machine;
+    HRI_TRY(hri_cuda_machine_lanes(r->machine, lanes, error));
+  } else {
+    r->owns = true;
+    HRI_TRY(hri_cuda_machine_create(r->parts->gpu, lanes, &r->machine, error));
+  }
+  return hri_cuda_programs_prepare(r, error);
+}
+
+static hr_status prepare(void *self, const hri_work *work, void **run, hr_error *error) {
+  cuda_backend *b = self;
+  hri_cuda_run *r = hri_alloc_zero(1, sizeof *r);
+  hr_status status;
+  *run = NULL;
+  if (!r) return hri_fail_memory(error, sizeof *r, "a run");
+  r->parts = &b->parts;
+  r->choices = &b->choices;
+  r->work = *work;
+  r->launch = (hri_cuda_launch){.parts = r->parts, .choices = r->choices, .job = work->job, .offsets = work->offsets};
+  status = prepare_run(r, error);
+  if (status == HR_OK) *run = r;
+  else release(r);
+  return status;
+}
+
+static hr_status reserve(void *run, hr_error *error) {
+  hri_cuda_run *r = run;
+  hri_cuda_machine *m = r->machine;
+  const cuda_backend *b = (const cuda_backend *)((const char *)r->parts - offsetof(cuda_backend, parts));
+  if (r->owns)
+    HRI_TRY(
+        hri_cuda_machine_reserve(m, r->work.arena_bytes, b->contract.granule, r->work.cares ? HRI_POISON : 0, error));
+  memcpy(r->launch.base, m->arenas, sizeof r->launch.base);
+  return hri_cuda_programs_capture(r, error);
+}
+
+static uint64_t reserved_bytes(const void *run, hri_tier tier) {
+  const hri_cuda_run *r = run;
+  return r->owns ? r->machine->bytes[tier] : 0;
+}
+static uint64_t address(const void *run, hri_tier tier) {
+  return (uint64_t)(uintptr_t)((const hri_cuda_run *)run)->launch.base[tier];
+}
+static void *view(void *run, hri_id tensor) { return (void)run, (void)tensor, NULL; }
+
+/* ---- running ---- */
+
+static hr_status launch(void *run, hri_program_kind program, hri_mark *mark, hr_error *error) {
+  hri_cuda_run *r = run;
+  hri_cuda_machine *m = r->machine;
+  hri_cuda_launched entry = {.run = r, .program = program};
+  bool told;
+  HRI_TRY(hri_cuda_program_launch(r, program, &told, error));
+  HRI_TRY(hri_cuda_machine_mark(m, mark, error));
+  entry.mark = *mark;
+  if (told || !r->work.after_node || hri_array_push(&m->launched, entry)) return HR_OK;
+  return hri_fail_memory(error, sizeof entry, "a launch");
+}
+
+/* The part of a tensor that write and read move. */
+static unsigned char *bytes_of(const hri_cuda_run *r, hri_id tensor, uint64_t offset, uint64_t bytes) {
+  uint64_t whole = hri_tensor_bytes(&r->work.job->tensors.items[tensor]);
+  assert(offset <= whole && bytes <= whole - offset);
+  (void)whole, (void)bytes;
+  return hri_cuda_pointer(&r->launch, tensor) + offset;
+}
+
+static hr_status write_bytes(void *run, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes,
+                             hr_error *error) {
+  hri_cuda_run *r = run;
+  return hri_cuda_machine_write(r->machine, bytes_of(r, tensor, offset, bytes), from, bytes, error);
+}
+
+static hr_status read_bytes(void *run, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hri_mark *mark,
+                            hr_error *error) {
+  hri_cuda_run *r = run;
+  return hri_cuda_machine_read(r->machine, bytes_of(r, tensor, offset, bytes), to, bytes, mark, error);
+}
+
+/* Nodes of programs that ran as graphs: in issue order, without seconds. */
+static void tell(const hri_cuda_launched *l) {
+  const hri_work *w = &l->run->work;
+  const hri_order *order = &w->job->programs[l->program].order;
+  for (size_t at = 0; at < order->count; at++) w->after_node(w->context, w->job, order->items[at], NAN);
+}
+
+static hr_status wait_for(void *run, hri_mark mark, hr_error *error) {
+  hri_cuda_machine *m = ((hri_cuda_run *)run)->machine;
+  size_t over = 0;
+  HRI_TRY(hri_cuda_machine_wait(m, mark, error));
+  while (over < m->launched.count && m->launched.items[over].mark <= mark) tell(&m->launched.items[over++]);
+  if (over)
+    memmove(m->launched.items, m->launched.items + over, (m->launched.count - over) * sizeof *m->launched.items);
+  m->launched.count -= over;
+  return HR_OK;
+}
+
+/* ---- opening ---- */
+
+static void shut(hri_backend *backend) {
+  cuda_backend *b = (cuda_backend *)backend;
+  b->parts.products->calls->close(b->parts.products);
+  b->parts.gpu->calls->close(b->parts.gpu);
+  hri_array_free(&b->choices.list);
+  hri_free(b);
+}
+
+/* Between file and window the host's own kernels work, of the lowest level: all levels have the same bits. */
+static hri_elements host_elements(void) {
+  hri_cpu_kernels k = {0};
+  hri_move_kernels_base(&k);
+  hri_quant_kernels_base(&k);
+  return (hri_elements){.fill = k.fill,
+                        .zero = k.zero,
+                        .cast = k.cast,
+                        .first_nonfinite = k.first_nonfinite,
+                        .quantize = k.quantize};
+}
+
+static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_info *info) {
+  hri_backend *c = &b->contract;
+  *c = (hri_backend){.name = HRI_CUDA_NAME,
+                     .team = 1,
+                     .device = *device,
+                     .granule = info->granule_bytes,
+                     .staging_tier = HRI_HOST,
+                     .ahead = 1,
+                     .elements = host_elements(),
+                     .self = b,
+                     .workspace = workspace,
+                     .fixed_bytes = fixed_bytes,
+                     .check_room = check_room,
+                     .prepare = prepare,
+                     .reserve = reserve,
+                     .release = release,
+                     .reserved_bytes = reserved_bytes,
+                     .address = address,
+                     .view = view,
+                     .launch = launch,
+                     .write = write_bytes,
+                     .read = read_bytes,
+                     .wait = wait_for,
+                     .close = shut};
+  (void)snprintf(c->instruction_set, sizeof c->instruction_set, "sm_%u%u", info->major, info->minor);
+  (void)snprintf(c->libraries, sizeof c->libraries, "%s", b->parts.products->library);
+  (void)snprintf(c->products.text, sizeof c->products.text, "%s", b->parts.products->library);
+}
+
+hr_status hri_cuda_open_on(const hr_device *device, const hri_cuda_parts *parts, hri_backend **backend,
+                           hr_error *error) {
+  cuda_backend *b = hri_alloc_zero(1, sizeof *b);
+  hri_gpu_info info;
+  hr_status status;
+  *backend = NULL;
+  if (!b) return hri_fail_memory(error, sizeof *b, "the CUDA backend");
+  b->parts = *parts;
+  b->choices.workspace_bytes = device->library_workspace_bytes;
+  status = parts->gpu->calls->info(parts->gpu, &info, error);
+  if (status != HR_OK) {
+    hri_free(b);
+    return status;
+  }
+  describe(b, device, &info);
+  *backend = &b->contract;
+  return HR_OK;
+}

@@ -1,0 +1,47 @@
+/* A real device: CUDA's driver, cuBLASLt, and the library of our kernels. Each is loaded here, and what is missing is
+ * said by name. */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+
+/* ISO C has no conversion from dlsym's result to a function; POSIX promises that the bytes are the same. */
+static bool load_function(void *library, const char *name, void *member) {
+  void *address = dlsym(library, name);
+  memcpy(member, &address, sizeof address);
+  return address != NULL;
+}
+
+hr_status hri_cuda_kernels_load(const char *path, hri_cuda_kernels *kernels, hr_error *error) {
+  const char *missing = NULL;
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    (void)hri_fail(error, HR_ERROR_UNSUPPORTED, "%s, the library of Headroom's kernels for GPUs, cannot be loaded: %s",
+                   path, dlerror());
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "./dev build cuda makes it; LD_LIBRARY_PATH names its folder");
+  }
+#define LOAD(name)                                                                                                     \
+  if (!load_function(library, "hri_cuda_" #name, (void *)&kernels->name)) missing = "hri_cuda_" #name;
+  HRI_CUDA_KERNELS(LOAD)
+#undef LOAD
+  if (!missing) return HR_OK; /* it stays for as long as the process runs: graphs hold its kernels */
+  (void)dlclose(library);
+  (void)hri_fail(error, HR_ERROR_UNSUPPORTED, "%s has no function %s", path, missing);
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "it is of another version: build it anew with ./dev build cuda");
+}
+
+hr_status hri_cuda_open(const hr_device *device, uint32_t index, hri_backend **backend, hr_error *error) {
+  static hri_cuda_kernels kernels;
+  hri_cuda_parts parts = {.kernels = &kernels};
+  hr_status status;
+  *backend = NULL;
+  HRI_TRY(hri_gpu_cuda_open(index, &parts.gpu, error));
+  HRI_TRY_OUT(hri_cuda_kernels_load("libheadroom-cuda.so", &kernels, error));
+  HRI_TRY_OUT(hri_gpu_cublas_open(&parts.products, error));
+  HRI_TRY_OUT(hri_cuda_open_on(device, &parts, backend, error));
+  return HR_OK;
+out:
+  if (parts.products) parts.products->calls->close(parts.products);
+  parts.gpu->calls->close(parts.gpu);
+  return status;
+}

@@ -1,0 +1,288 @@
+/* A program has two ways to the device.
+ *
+ * A graph: every lane is a stream, a wait between lanes is an event, all lanes begin behind the compute lane's begin
+ * and are joined to it at the end. It is captured once and launched as one.
+ *
+ * Node by node in issue order, in the compute lane's stream: programs that move files or make tables (the host works
+ * between nodes), check mode (which looks at bytes between nodes) and measured runs (each node is waited for). Issue
+ * order is one legal order of any program. */
+#include "backend/cuda/program.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "ops/pointwise/rope_table.h"
+#include "ops/rules.h"
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static const hri_node *node_at(const hri_cuda_run *r, hri_program_kind program, size_t at) {
+  const hri_job *job = r->work.job;
+  return &job->nodes.items[job->programs[program].order.items[at]];
+}
+static size_t node_count(const hri_cuda_run *r, hri_program_kind program) {
+  return r->work.job->programs[program].order.count;
+}
+static bool launched(const hri_work *work, int program) {
+  return (work->programs & HRI_IN(program)) && work->job->programs[program].present;
+}
+
+uint32_t hri_cuda_work_lanes(const hri_work *work) {
+  uint32_t lanes = 0;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    const hri_order *order = &work->job->programs[kind].order;
+    for (size_t at = 0; launched(work, kind) && at < order->count; at++)
+      lanes |= 1u << work->job->nodes.items[order->items[at]].lane;
+  }
+  return lanes;
+}
+
+/* ---- events ---- */
+
+static hr_status prepare_node(hri_cuda_run *r, const hri_node *node, hr_error *error) {
+  hri_gpu *gpu = r->parts->gpu;
+  for (uint32_t w = 0; w < node->wait_count; w++) {
+    const hri_wait *wait = &r->work.job->waits.items[node->wait_begin + w];
+    if (wait->lane == node->lane || r->done[wait->node]) continue;
+    HRI_TRY(gpu->calls->event_create(gpu, &r->done[wait->node], error));
+  }
+  return HR_OK;
+}
+
+hr_status hri_cuda_programs_prepare(hri_cuda_run *r, hr_error *error) {
+  hri_gpu *gpu = r->parts->gpu;
+  r->done = hri_alloc_zero(r->work.job->nodes.count, sizeof(hri_gpu_event *));
+  if (!r->done) return hri_fail_memory(error, r->work.job->nodes.count * sizeof(hri_gpu_event *), "events of nodes");
+  HRI_TRY(gpu->calls->event_create(gpu, &r->begun, error));
+  for (uint32_t lane = 0; lane < HRI_LANE_COUNT; lane++) HRI_TRY(gpu->calls->event_create(gpu, &r->ended[lane], error));
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    for (size_t at = 0; launched(&r->work, kind) && at < node_count(r, (hri_program_kind)kind); at++)
+      HRI_TRY(prepare_node(r, node_at(r, (hri_program_kind)kind, at), error));
+  return HR_OK;
+}
+
+void hri_cuda_programs_destroy(hri_cuda_run *r) {
+  hri_gpu *gpu = r->parts->gpu;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) gpu->calls->graph_destroy(gpu, r->graphs[kind]);
+  for (size_t k = 0; r->done && k < r->work.job->nodes.count; k++)
+    if (r->done[k]) gpu->calls->event_destroy(gpu, r->done[k]);
+  if (r->begun) gpu->calls->event_destroy(gpu, r->begun);
+  for (uint32_t lane = 0; lane < HRI_LANE_COUNT; lane++)
+    if (r->ended[lane]) gpu->calls->event_destroy(gpu, r->ended[lane]);
+  hri_free(r->done);
+}
+
+/* ---- as a graph ---- */
+
+/* Lanes that have nodes in the program, but for the compute lane. */
+static uint32_t side_lanes(const hri_cuda_run *r, hri_program_kind program) {
+  uint32_t lanes = 0;
+  for (size_t at = 0; at < node_count(r, program); at++) lanes |= 1u << node_at(r, program, at)->lane;
+  return lanes & ~(1u << HRI_COMPUTE);
+}
+
+static hr_status queue_in_lane(hri_cuda_run *r, hri_id id, hr_error *error) {
+  hri_gpu *gpu = r->parts->gpu;
+  const hri_job *job = r->work.job;
+  const hri_node *node = &job->nodes.items[id];
+  for (uint32_t w = 0; w < node->wait_count; w++) {
+    const hri_wait *wait = &job->waits.items[node->wait_begin + w];
+    if (wait->lane == node->lane) continue; /* streams are in order */
+    HRI_TRY(gpu->calls->wait(gpu, r->machine->lanes[node->lane], r->done[wait->node], error));
+  }
+  r->launch.stream = r->machine->lanes[node->lane];
+  HRI_TRY(hri_cuda_queue(&r->launch, node, error));
+  return r->done[id] ? gpu->calls->record(gpu, r->done[id], r->launch.stream, error) : HR_OK;
+}
+
+static hr_status queue_in_lanes(hri_cuda_run *r, hri_program_kind program, hr_error *error) {
+  hri_gpu *gpu = r->parts->gpu;
+  hri_gpu_stream *main = hri_cuda_main(r->machine);
+  uint32_t side = side_lanes(r, program);
+  HRI_TRY(gpu->calls->record(gpu, r->begun, main, error));
+  for (uint32_t lane = 0; lane < HRI_LANE_COUNT; lane++)
+    if (side >> lane & 1) HRI_TRY(gpu->calls->wait(gpu, r->machine->lanes[lane], r->begun, error));
+  for (size_t at = 0; at < node_count(r, program); at++)
+    HRI_TRY(queue_in_lane(r, r->work.job->programs[program].order.items[at], error));
+  for (uint32_t lane = 0; lane < HRI_LANE_COUNT; lane++) {
+    if (!(side >> lane & 1)) continue;
+    HRI_TRY(gpu->calls->record(gpu, r->ended[lane], r->machine->lanes[lane], error));
+    HRI_TRY(gpu->calls->wait(gpu, main, r->ended[lane], error));
+  }
+  return HR_OK;
+}
+
+/* A capture that failed half-way is ended all the same: the streams are to be of use again. */
+static hr_status capture(hri_cuda_run *r, hri_program_kind program, hr_error *error) {
+  hri_gpu *gpu = r->parts->gpu;
+  hri_gpu_stream *main = hri_cuda_main(r->machine);
+  hr_status status;
+  HRI_TRY(gpu->calls->capture_begin(gpu, main, error));
+  status = queue_in_lanes(r, program, error);
+  if (status == HR_OK) return gpu->calls->capture_end(gpu, main, &r->graphs[program], error);
+  if (gpu->calls->capture_end(gpu, main, &r->graphs[program], NULL) != HR_OK) r->graphs[program] = NULL;
+  return status;
+}
+
+static bool has_host_work(const hri_cuda_run *r, hri_program_kind program) {
+  for (size_t at = 0; at < node_count(r, program); at++)
+    if (hri_cuda_is_host(node_at(r, program, at)->op)) return true;
+  return false;
+}
+
+hr_status hri_cuda_programs_capture(hri_cuda_run *r, hr_error *error) {
+  if (r->work.cares || r->work.times) return HR_OK;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    if (launched(&r->work, kind) && !has_host_work(r, (hri_program_kind)kind))
+      HRI_TRY(capture(r, (hri_program_kind)kind, error));
+  return HR_OK;
+}
+
+/* ---- work of the host ---- */
+
+/* A window on device memory. */
+typedef struct window {
+  hri_cuda_run *run;
+  unsigned char *at;
+} window;
+
+/* What lies in pinned memory, as staging does, is copied from there; who hands it over has it back at once. */
+static bool is_pinned(const hri_cuda_machine *m, const void *address, uint64_t bytes) {
+  uintptr_t at = (uintptr_t)address, begin = (uintptr_t)m->arenas[HRI_HOST];
+  return m->arenas[HRI_HOST] && at >= begin && at - begin <= m->bytes[HRI_HOST] &&
+         bytes <= m->bytes[HRI_HOST] - (at - begin);
+}
+
+static hr_status put(void *context, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
+  const window *w = context;
+  hri_cuda_machine *m = w->run->machine;
+  if (!is_pinned(m, from, bytes)) return hri_cuda_machine_write(m, w->at + offset, from, bytes, error);
+  HRI_TRY(m->gpu->calls->copy(m->gpu, w->at + offset, from, bytes, hri_cuda_main(m), error));
+  return hri_cuda_machine_finish(m, error);
+}
+
+static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, hr_error *error) {
+  const window *w = context;
+  hri_cuda_machine *m = w->run->machine;
+  hri_mark mark;
+  if (is_pinned(m, to, bytes)) {
+    HRI_TRY(m->gpu->calls->copy(m->gpu, to, w->at + offset, bytes, hri_cuda_main(m), error));
+    return hri_cuda_machine_finish(m, error);
+  }
+  HRI_TRY(hri_cuda_machine_read(m, w->at + offset, to, bytes, &mark, error));
+  return hri_cuda_machine_wait(m, mark, error);
+}
+
+static hr_status transfer(hri_cuda_run *r, const hri_node *node, hr_error *error) {
+  const hri_transfer *t = r->work.transfer;
+  const hri_job *job = r->work.job;
+  hri_id staging = hri_operand_find(job, node, HRI_SCRATCH, 0);
+  window w = {r, hri_cuda_pointer(&r->launch, hri_operands(job, node)[0].tensor)};
+  hri_window shown = {.context = &w, .put = put, .get = get};
+  assert(job->storages.items[job->tensors.items[staging].storage].tier == HRI_HOST);
+  return (node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)node->attr.i[0], (uint32_t)node->attr.i[1],
+                                                       &shown, hri_cuda_pointer(&r->launch, staging),
+                                                       hri_tensor_bytes(&job->tensors.items[staging]), error);
+}
+
+/* Once per job, by the function that the CPU makes it with. */
+static hr_status rope_table(hri_cuda_run *r, const hri_node *node, hr_error *error) {
+  const hri_job *job = r->work.job;
+  const hri_rope_source *source = &job->ropes.items[node->attr.i[2]];
+  hri_id id = hri_operands(job, node)[0].tensor;
+  uint64_t bytes = hri_tensor_bytes(&job->tensors.items[id]);
+  float *table = hri_alloc(bytes);
+  hr_status status;
+  if (!table) return hri_fail_memory(error, bytes, "the rotary table");
+  hri_rope_table(source->inverse, source->pairs, source->factor, node->attr.i[0], table,
+                 table + bytes / sizeof *table / 2, NULL);
+  status = hri_cuda_machine_write(r->machine, hri_cuda_pointer(&r->launch, id), table, bytes, error);
+  hri_free(table);
+  return status;
+}
+
+static hr_status run_on_host(hri_cuda_run *r, const hri_node *node, hr_error *error) {
+  HRI_TRY(hri_cuda_machine_finish(r->machine, error));
+  return node->op == HRI_OP_ROPE_TABLE ? rope_table(r, node, error) : transfer(r, node, error);
+}
+
+/* ---- check mode ---- */
+
+static hr_status verify(hri_cuda_run *r, hri_program_kind program, const hri_care *c, const unsigned char *at,
+                        hr_error *error) {
+  unsigned char got[HRI_CUDA_SLOT_BYTES / 64];
+  for (uint64_t done = 0, part; done < c->bytes; done += part) {
+    hri_mark mark;
+    part = c->bytes - done < sizeof got ? c->bytes - done : sizeof got;
+    HRI_TRY(hri_cuda_machine_read(r->machine, at + done, got, part, &mark, error));
+    HRI_TRY(hri_cuda_machine_wait(r->machine, mark, error));
+    for (uint64_t k = 0; k < part; k++)
+      if (got[k] != HRI_POISON) return hri_care_broken(r->work.job, program, c, done + k, error);
+  }
+  return HR_OK;
+}
+
+static hr_status take_care(hri_cuda_run *r, hri_program_kind program, const hri_care *c, hr_error *error) {
+  const hri_storage *s = &r->work.job->storages.items[c->storage];
+  unsigned char *at = r->launch.base[s->tier] + r->work.offsets[c->storage] + c->begin;
+  hri_gpu *gpu = r->parts->gpu;
+  if (c->kind == HRI_VERIFY_AFTER) return verify(r, program, c, at, error);
+  return gpu->calls->fill(gpu, at, HRI_POISON, c->bytes, hri_cuda_main(r->machine), error);
+}
+
+/* Those of a position on one side of its node; *next is the first that was not done. */
+static hr_status care_at(hri_cuda_run *r, hri_program_kind program, uint32_t at, bool before, size_t *next,
+                         hr_error *error) {
+  const hri_cares *cares = &r->work.cares[program];
+  for (; *next < cares->list.count; ++*next) {
+    const hri_care *c = &cares->list.items[*next];
+    assert(c->at >= at); /* rising */
+    if (c->at != at || (c->kind == HRI_PAINT_BEFORE) != before) break;
+    HRI_TRY(take_care(r, program, c, error));
+  }
+  return HR_OK;
+}
+
+/* ---- node by node ---- */
+
+static hr_status run_node(hri_cuda_run *r, hri_id id, hr_error *error) {
+  const hri_node *node = &r->work.job->nodes.items[id];
+  double begin = 0, seconds = NAN;
+  r->launch.stream = hri_cuda_main(r->machine);
+  if (r->work.times) {
+    HRI_TRY(hri_cuda_machine_finish(r->machine, error));
+    begin = now();
+  }
+  HRI_TRY(hri_cuda_is_host(node->op) ? run_on_host(r, node, error) : hri_cuda_queue(&r->launch, node, error));
+  if (r->work.times) {
+    HRI_TRY(hri_cuda_machine_finish(r->machine, error));
+    seconds = now() - begin;
+  }
+  if (r->work.after_node) r->work.after_node(r->work.context, r->work.job, id, seconds);
+  return HR_OK;
+}
+
+static hr_status run_nodes(hri_cuda_run *r, hri_program_kind program, hr_error *error) {
+  const hri_order *order = &r->work.job->programs[program].order;
+  size_t next = 0;
+  for (uint32_t at = 0; at < order->count; at++) {
+    if (r->work.cares) HRI_TRY(care_at(r, program, at, true, &next, error));
+    HRI_TRY(run_node(r, order->items[at], error));
+    if (r->work.cares) HRI_TRY(care_at(r, program, at, false, &next, error));
+  }
+  return HR_OK;
+}
+
+hr_status hri_cuda_program_launch(hri_cuda_run *r, hri_program_kind program, bool *told, hr_error *error) {
+  hri_gpu *gpu = r->parts->gpu;
+  assert(launched(&r->work, program));
+  *told = r->graphs[program] == NULL;
+  if (*told) return run_nodes(r, program, error);
+  return gpu->calls->graph_launch(gpu, r->graphs[program], hri_cuda_main(r->machine), error);
+}

@@ -1,0 +1,30 @@
+/* The programs of one run on a device: queued node by node, or captured once as a graph and launched as one. */
+#ifndef HRI_BACKEND_CUDA_PROGRAM_H
+#define HRI_BACKEND_CUDA_PROGRAM_H
+
+#include "backend/cuda/adapters.h"
+#include "backend/cuda/machine.h"
+
+typedef struct hri_cuda_run {
+  const hri_cuda_parts *parts;
+  hri_cuda_choices *choices;
+  hri_work work;
+  hri_cuda_machine *machine;
+  bool owns; /* the machine; else it is another run's */
+  hri_cuda_launch launch;
+  hri_gpu_event **done; /* per node: that it is done, where another lane waits for it; else NULL */
+  hri_gpu_event *begun, *ended[HRI_LANE_COUNT];
+  hri_gpu_graph *graphs[HRI_PROGRAM_COUNT]; /* NULL: the program is queued node by node, in issue order */
+} hri_cuda_run;
+
+/* Lanes that the programs of a work use, as a set. */
+uint32_t hri_cuda_work_lanes(const hri_work *work);
+/* Events for the run's waits. */
+hr_status hri_cuda_programs_prepare(hri_cuda_run *run, hr_error *error);
+/* Graphs of the programs that can be captured; behind it the arenas must stay. */
+hr_status hri_cuda_programs_capture(hri_cuda_run *run, hr_error *error);
+/* Queues a program. What is queued node by node tells after_node at once; *told says so. */
+hr_status hri_cuda_program_launch(hri_cuda_run *run, hri_program_kind program, bool *told, hr_error *error);
+void hri_cuda_programs_destroy(hri_cuda_run *run);
+
+#endif

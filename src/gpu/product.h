@@ -1,0 +1,61 @@
+/* Matrix products of a GPU: one interface, two implementations: cuBLASLt, loaded when it is there (cublas.c), and the
+ * reference product on the GPU in software (soft/product.c).
+ *
+ * A product is chosen once, by its shape and by what of a workspace it may have, and then always run as it was chosen:
+ * what was chosen is a function of both, of the library and of the device, so a plan can state its workspace, and the
+ * same job has the same bits. No chosen way adds into its result in an order that changes from run to run. */
+#ifndef HRI_GPU_PRODUCT_H
+#define HRI_GPU_PRODUCT_H
+
+#include "base/real.h"
+#include "gpu/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* d[m,n] = a[m,k] b[k,n], + d where it accumulates, + bias[n] in each row where there is one. Matrices lie in rows;
+ * sums are fp32, and a result is rounded once. All of it takes part in comparisons: begin with memset. */
+typedef struct hri_gpu_product {
+  int64_t m, n, k;
+  int64_t a_stride, b_stride, d_stride; /* elements from row to row, as stored */
+  hri_real operands, result;            /* of a and b; of d and the bias */
+  uint32_t alignment; /* bytes that divide every address and every row's length: a power of two, 16 at most */
+  bool a_turned;      /* a is stored as [k,m] */
+  bool b_turned;      /* b is stored as [n,k] */
+  bool accumulate, bias;
+  bool tf32; /* operands of fp32 may be rounded to tf32 */
+} hri_gpu_product;
+
+/* How a product is computed. */
+typedef struct hri_gpu_algorithm {
+  uint64_t workspace_bytes; /* of device memory, aligned to 256, undefined before and after */
+  uint64_t words[8];        /* the implementation's */
+} hri_gpu_algorithm;
+
+typedef struct hri_gpu_products hri_gpu_products;
+typedef struct hri_gpu_product_calls {
+  void (*close)(hri_gpu_products *products); /* before the device is closed; NULL is fine */
+  /* UNSUPPORTED where the library has no way for it within that workspace. */
+  hr_status (*choose)(hri_gpu_products *products, const hri_gpu_product *product, uint64_t workspace_bytes,
+                      hri_gpu_algorithm *algorithm, hr_error *error);
+  /* Queues it. d overlaps neither operand. */
+  hr_status (*run)(hri_gpu_products *products, const hri_gpu_product *product, const hri_gpu_algorithm *algorithm,
+                   const void *a, const void *b, const void *bias, void *d, void *workspace, hri_gpu_stream *stream,
+                   hr_error *error);
+} hri_gpu_product_calls;
+
+/* Every implementation begins with this. */
+struct hri_gpu_products {
+  const hri_gpu_product_calls *calls;
+  char library[48]; /* with its version: part of what a plan is exact for */
+};
+
+/* cuBLASLt for the device of CUDA's driver that was opened last. UNSUPPORTED: the library or a function of it is not
+ * there; the message says which. */
+hr_status hri_gpu_cublas_open(hri_gpu_products **products, hr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

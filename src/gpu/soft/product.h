@@ -1,0 +1,16 @@
+/* Matrix products of the GPU in software: the reference, as an operation of a stream. */
+#ifndef HRI_GPU_SOFT_PRODUCT_H
+#define HRI_GPU_SOFT_PRODUCT_H
+
+#include "gpu/product.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+hr_status hri_gpu_soft_products(hri_gpu_products **products, hr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

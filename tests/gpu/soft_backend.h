@@ -1,0 +1,64 @@
+/* The CUDA backend on the GPU in software: its kernels are those that are linked, its products the reference. One
+ * software GPU serves all backends that are open at a time, and goes with the last of them. */
+#ifndef HRI_TEST_SOFT_BACKEND_H
+#define HRI_TEST_SOFT_BACKEND_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+#include "gpu/soft/product.h"
+#include "gpu/soft/runtime.h"
+
+/* What tests set, and what they read. */
+static struct {
+  uint64_t seed;         /* of every order that is free */
+  uint64_t memory_bytes; /* of the device; 0: 1 GiB */
+  uint32_t open;         /* backends */
+  hri_gpu *gpu;
+  hri_gpu_calls calls;
+  const hri_gpu_calls *own;
+  uint64_t findings; /* of all devices so far */
+} soft_device;
+
+static void soft_device_close(hri_gpu *gpu) {
+  if (!gpu || --soft_device.open) return;
+  soft_device.findings += hri_gpu_soft_report(gpu)->count;
+  gpu->calls = soft_device.own;
+  gpu->calls->close(gpu);
+  soft_device.gpu = NULL;
+}
+
+static hr_status soft_device_open(hri_gpu **gpu, hr_error *error) {
+  hri_gpu_soft_options options = {.seed = soft_device.seed, .memory_bytes = soft_device.memory_bytes};
+  if (soft_device.open++ == 0) {
+    hr_status status = hri_gpu_soft_open(&options, &soft_device.gpu, error);
+    if (status != HR_OK) {
+      soft_device.open = 0;
+      return status;
+    }
+    soft_device.own = soft_device.gpu->calls;
+    soft_device.calls = *soft_device.own;
+    soft_device.calls.close = soft_device_close;
+    soft_device.gpu->calls = &soft_device.calls;
+  }
+  *gpu = soft_device.gpu;
+  return HR_OK;
+}
+
+static hr_status soft_backend_open(const hr_device *device, hri_backend **backend, hr_error *error) {
+#define SOFT_KERNEL(name) .name = hri_cuda_##name,
+  static const hri_cuda_kernels kernels = {HRI_CUDA_KERNELS(SOFT_KERNEL)};
+#undef SOFT_KERNEL
+  hri_cuda_parts parts = {.kernels = &kernels};
+  hr_status status = soft_device_open(&parts.gpu, error);
+  if (status != HR_OK) return status;
+  status = hri_gpu_soft_products(&parts.products, error);
+  if (status == HR_OK) status = hri_cuda_open_on(device, &parts, backend, error);
+  if (status == HR_OK) return HR_OK;
+  if (parts.products) parts.products->calls->close(parts.products);
+  soft_device_close(parts.gpu);
+  return status;
+}
+
+#endif

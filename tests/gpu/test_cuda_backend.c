@@ -1,0 +1,261 @@
+/* The CUDA backend on the GPU in software, through the code that every job runs through: what it trains is what the
+ * CPU trains within rounding, whatever the order that streams allow, in exactly the planned bytes. A finding of the
+ * software GPU is an error of whoever waits, so nothing here passes with one. */
+#include "support/runs.h"
+
+#include "backend/cpu/cpu.h"
+#include "gpu/soft_backend.h"
+
+/* Stands in for src/backend/open.c. */
+hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error) {
+  return strcmp(device->backend, HRI_CUDA_NAME) == 0 ? soft_backend_open(device, backend, error)
+                                                     : hri_cpu_open(device, threads, backend, error);
+}
+bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
+
+static void steps_device(hr_device *device) {
+  (void)snprintf(device->name, sizeof device->name, HRI_CUDA_NAME);
+  (void)snprintf(device->backend, sizeof device->backend, HRI_CUDA_NAME);
+  device->has_team = device->packs = false;
+  device->library_workspace_bytes = 4 << 20;
+}
+
+static const char *const models[] = {"micro-gpt2-bytes", "micro-llama-bytes", "micro-gemma2-bytes",
+                                     "micro-qwen3-bytes"};
+
+/* What rounding alone does to a job on the CPU, as a part of what training moves weights by: in fp32 sums in another
+ * order (those of another instruction level), in bf16 against fp32. */
+static double rounding(variant v) {
+  outcome one, other;
+  double part;
+  v.on_other = false;
+  one = train(&v);
+  if (v.precision == HR_PRECISION_FP32) (void)setenv("HEADROOM_ISA", "base", 1);
+  v.precision = HR_PRECISION_FP32;
+  other = train(&v);
+  (void)unsetenv("HEADROOM_ISA");
+  part = rms(one.after, other.after, one.count) / rms(other.before, other.after, one.count);
+  drop(&one);
+  drop(&other);
+  return part;
+}
+
+static void compare(variant v, const char *what) {
+  v.bound = 2 * rounding(v);
+  compare_with_cpu(v, what);
+}
+
+static void families_train_as_on_the_cpu(void **state) {
+  (void)state;
+  for (size_t m = 0; m < 4; m++) compare((variant){.model = models[m], .optimizer = HR_OPTIMIZER_ADAMW}, "fp32");
+  compare((variant){.model = models[0], .optimizer = HR_OPTIMIZER_ADAMW, .precision = HR_PRECISION_BF16}, "bf16");
+}
+
+static void techniques_train_as_on_the_cpu(void **state) {
+  static const struct {
+    const char *what;
+    variant v;
+  } cases[] = {
+      {"recomputed, poisoned", {.optimizer = HR_OPTIMIZER_ADAMW, .recompute = "block", .check = true}},
+      {"two micro-steps", {.optimizer = HR_OPTIMIZER_MOMENTUM, .accumulate = 2, .precision = HR_PRECISION_BF16}},
+      {"updates inside the backward", {.optimizer = HR_OPTIMIZER_SGD, .in_backward = true}},
+      {"with the host tier", {.optimizer = HR_OPTIMIZER_LION, .compile = {.offload_bytes = 1, .offload_distance = 2}}},
+      {"fp16, with guards", {.optimizer = HR_OPTIMIZER_MOMENTUM, .precision = HR_PRECISION_FP16}},
+      {"with DoRA", {.optimizer = HR_OPTIMIZER_MOMENTUM, .lora = "r=4,alpha=8,dora"}},
+      {"with states of 8 bits", {.optimizer = HR_OPTIMIZER_ADAMW8BIT}},
+      {"with factored states", {.optimizer = HR_OPTIMIZER_ADAFACTOR}},
+  };
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    variant v = cases[k].v;
+    v.model = models[k % 2];
+    compare(v, cases[k].what);
+  }
+}
+
+/* ---- orders ---- */
+
+static const variant with_lanes = {.model = "micro-gpt2-bytes",
+                                   .optimizer = HR_OPTIMIZER_ADAMW,
+                                   .on_other = true,
+                                   .compile = {.offload_bytes = 1, .offload_distance = 1}};
+
+static void every_order_gives_the_same_bits(void **state) {
+  variant v = with_lanes;
+  outcome first = train(&v), again;
+  (void)state;
+  assert_true(first.host_bytes > 0);
+  for (soft_device.seed = 1; soft_device.seed <= 2; soft_device.seed++) {
+    v.check = soft_device.seed % 2;
+    again = train(&v);
+    if (!same_bits(&first, &again)) fail_msg("order seed %llu", (unsigned long long)soft_device.seed);
+    drop(&again);
+  }
+  soft_device.seed = 0;
+  drop(&first);
+}
+
+/* ---- faults that must be seen ---- */
+
+/* A job that is loaded and about to run. */
+static void begin(hri_session *s, const variant *v, void (*harm)(hri_job *job)) {
+  hr_error error = {0};
+  hr_job job;
+  describe(v, &job);
+  memset(s, 0, sizeof *s);
+  must(hri_session_plan(s, &job, &v->compile, &error), &error);
+  harm(&s->plan->job);
+  must(hri_session_load(s, NULL, NULL, &error), &error);
+}
+
+static void forget_waits(hri_job *job) {
+  for (size_t n = 0; n < job->nodes.count; n++) job->nodes.items[n].wait_count = 0;
+}
+
+static void a_missing_wait_is_found(void **state) {
+  hri_control left;
+  hri_mark mark;
+  hri_session s;
+  hr_error error = {0};
+  (void)state;
+  begin(&s, &with_lanes, forget_waits);
+  launch_step(&s, &with_lanes, 0, &left, &mark);
+  assert_int_equal(hri_executor_wait(s.executor, mark, &error), HR_ERROR_INTERNAL);
+  assert_non_null(strstr(error.message, "missing wait between streams"));
+  hri_session_close(&s);
+  assert_true(soft_device.findings > 0);
+}
+
+/* The rows of the first layer's output end where the guard behind them is taken to begin too early. */
+static void shorten(hri_job *job) {
+  for (size_t at = 0; at < job->programs[HRI_STEP].order.count; at++) {
+    const hri_node *node = &job->nodes.items[job->programs[HRI_STEP].order.items[at]];
+    if (node->op != HRI_OP_ACTIVATION) continue;
+    job->storages.items[job->tensors.items[hri_operands(job, node)[1].tensor].storage].bytes -= 64;
+    return;
+  }
+}
+
+static void bytes_behind_a_storage_are_found(void **state) {
+  const variant v = {.model = models[0], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true, .check = true};
+  hri_session s;
+  hr_error error = {0};
+  (void)state;
+  begin(&s, &v, shorten);
+  feed(&s, 0, 1);
+  assert_int_equal(hri_executor_launch(s.executor, HRI_STEP, &error), HR_ERROR_MISMATCH);
+  assert_non_null(strstr(error.message, "activation"));
+  hri_session_close(&s);
+}
+
+/* ---- bytes ---- */
+
+static void nothing(hri_job *job) { (void)job; }
+
+static uint64_t device_bytes(void) {
+  hri_gpu_info info;
+  hr_error error = {0};
+  must(soft_device.gpu->calls->info(soft_device.gpu, &info, &error), &error);
+  return info.total_bytes - info.free_bytes;
+}
+
+/* The device holds the arena and nothing else, from the load to the last step. */
+static void the_device_holds_what_was_planned(void **state) {
+  const variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+  hri_session s;
+  hr_error error = {0};
+  (void)state;
+  begin(&s, &v, nothing);
+  assert_int_equal(device_bytes(), s.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes);
+  for (uint64_t step = 0; step < 3; step++) {
+    hri_control left;
+    hri_mark mark;
+    launch_step(&s, &v, step, &left, &mark);
+    must(hri_executor_wait(s.executor, mark, &error), &error);
+    assert_int_equal(device_bytes(), s.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes);
+  }
+  hri_session_close(&s);
+}
+
+/* Somebody took the memory between plan and start. */
+static void a_device_without_room_is_refused(void **state) {
+  const variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+  hri_session s = {0};
+  hr_error error = {0};
+  hr_job job;
+  (void)state;
+  describe(&v, &job);
+  soft_device.memory_bytes = 1 << 20;
+  assert_int_equal(hri_session_plan(&s, &job, NULL, &error), HR_ERROR_BUDGET);
+  assert_non_null(strstr(error.message, "software GPU, which has 1.00 MiB free"));
+  hri_session_close(&s);
+  soft_device.memory_bytes = 0;
+}
+
+/* ---- what there is no kernel for ---- */
+
+static void refused(const hr_job *job, const char *words) {
+  hr_error error = {0};
+  hr_plan *plan;
+  assert_int_equal(hr_plan_create(job, &plan, &error), HR_ERROR_UNSUPPORTED);
+  if (!strstr(error.message, words)) fail_msg("%s, not: %s", error.message, words);
+}
+
+static void a_missing_kernel_is_told_by_the_plan(void **state) {
+  variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+  hr_error error = {0};
+  hr_job job;
+  (void)state;
+  describe(&v, &job);
+  job.model.activation = HR_ACTIVATION_RELU;
+  refused(&job, "the CUDA backend has no kernel for glu with relu");
+  v.lora = "r=4";
+  v.precision = HR_PRECISION_BF16;
+  describe(&v, &job);
+  refused(&job, "the CUDA backend has no kernel for linear with operands of two types");
+  v.lora = NULL;
+  describe(&v, &job);
+  job.purpose = HR_PURPOSE_GENERATE;
+  job.context_length = 64;
+  must(hr_job_finish(&job, &error), &error);
+  refused(&job, "the CUDA backend has no kernel for attention_cached");
+}
+
+/* Without a driver, and without our library, the words name what is missing. */
+static void what_a_real_device_lacks_is_named(void **state) {
+  hri_cuda_kernels kernels;
+  hri_backend *backend;
+  hr_device device = {0};
+  hr_error error = {0};
+  hr_status status = hri_cuda_open(&device, 0, &backend, &error);
+  (void)state;
+  if (status == HR_OK) hri_backend_close(backend);
+  else assert_true(status == HR_ERROR_UNSUPPORTED && error.hint[0]);
+  assert_int_equal(hri_cuda_kernels_load("libheadroom-nowhere.so", &kernels, &error), HR_ERROR_UNSUPPORTED);
+  assert_non_null(
+      strstr(error.message, "libheadroom-nowhere.so, the library of Headroom's kernels for GPUs, cannot be"));
+  assert_int_equal(hri_cuda_kernels_load("libm.so.6", &kernels, &error), HR_ERROR_UNSUPPORTED);
+  assert_string_equal(error.message, "libm.so.6 has no function hri_cuda_attention_backward");
+}
+
+/* ---- whole runs ---- */
+
+static void runs_train_save_and_go_on(void **state) {
+  static const run_case cases[] = {{"plain", HR_OPTIMIZER_ADAMW, 1, 4, 0, 2, false, false},
+                                   {"accumulated, evaluated", HR_OPTIMIZER_ADAMW, 2, 3, 2, 0, false, false},
+                                   {"rows of many lengths", HR_OPTIMIZER_ADAMW, 1, 3, 0, 0, true, false},
+                                   {"recorded", HR_OPTIMIZER_ADAMW, 1, 3, 0, 0, false, true}};
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) compare_run(&cases[k]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(families_train_as_on_the_cpu),      cmocka_unit_test(techniques_train_as_on_the_cpu),
+      cmocka_unit_test(every_order_gives_the_same_bits),   cmocka_unit_test(a_missing_wait_is_found),
+      cmocka_unit_test(bytes_behind_a_storage_are_found),  cmocka_unit_test(the_device_holds_what_was_planned),
+      cmocka_unit_test(a_device_without_room_is_refused),  cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
+      cmocka_unit_test(what_a_real_device_lacks_is_named), cmocka_unit_test(runs_train_save_and_go_on),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
