@@ -9,7 +9,7 @@
 #include <math.h>
 
 #define UNKNOWN (HRI_TOKEN_NONE - 1) /* an unknown character, in a path */
-enum { WORD_STEPS = 32 }; /* roundings that two paths through a remembered word take at most, and what stores them */
+enum { WORD_STEPS = 32 };  /* roundings that two paths through a remembered word take at most, and what stores them */
 #define FARTHEST 100000.0f /* kScoreResetThreshold of the reference */
 enum { SUMMED_BYTES = 1 << 16 }; /* so many roundings of a sum that only grows stay below a hundredth of it */
 
@@ -82,8 +82,7 @@ static double bytes_behind(const hri_piece_work *work) { return (double)(work->s
 
 /* The sum cannot have grown by more than the bytes times `most`. */
 static double error_here(const hri_unigram *unigram, const hri_piece_work *work) {
-  return unigram->error_per_byte *
-         (unigram->most > 0 ? bytes_behind(work) + fabs(work->base) / unigram->most : 1);
+  return unigram->error_per_byte * (unigram->most > 0 ? bytes_behind(work) + fabs(work->base) / unigram->most : 1);
 }
 
 /* Whether a sum may be set back by the end of the remembered word at hand. Such words are walked through; since `base`
@@ -135,8 +134,8 @@ static bool set_back(hri_unigram_node *nodes, uint32_t at, uint32_t reach) {
 
 /* All tokens that begin at `at` are offered to where they end; an unknown character, if none has just its bytes. Returns
  * the farthest of these ends. */
-static uint32_t extend(const hri_unigram *unigram, hri_unigram_node *nodes, const char *word, uint32_t bytes, uint32_t at,
-                   uint32_t width) {
+static uint32_t extend(const hri_unigram *unigram, hri_unigram_node *nodes, const char *word, uint32_t bytes,
+                       uint32_t at, uint32_t width) {
   const hri_trie_node *trie = unigram->trie.nodes;
   const double till = nodes[at].score;
   uint32_t node = HRI_TRIE_ROOT, reach = at + width;

@@ -184,9 +184,8 @@ static void long_texts_of_the_generator(const hri_json *alphabet, const hri_json
   for (uint32_t i = 0; i < 4000; i++) hri_text_add_bytes(&texts[0], text, random_text(&state, alphabet, text));
   for (uint32_t which = 1; which < 3; which++)
     for (uint32_t i = 0; i < 30000; i++)
-      hri_text_add(
-          &texts[which], "%s%s", i && which == 1 ? " " : "",
-          json_string_value(hri_json_item(words, next_random(&state, (uint32_t)hri_json_count(words))).value));
+      hri_text_add(&texts[which], "%s%s", i && which == 1 ? " " : "",
+                   json_string_value(hri_json_item(words, next_random(&state, (uint32_t)hri_json_count(words))).value));
   for (uint32_t i = 0; i < 100000; i++) hri_text_add(&texts[3], "l");
 }
 
