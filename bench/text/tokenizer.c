@@ -54,10 +54,17 @@ static double encode_all(const hr_tokenizer *tokenizer, const char *text, uint64
 
 /* ---- ids for a comparison ---- */
 
-/* A line of hexadecimal digits to the bytes it stands for, in place. */
+/* The value of a hexadecimal digit, above 15 for what is none. */
+static unsigned digit(char c) {
+  return c >= '0' && c <= '9' ? (unsigned)(c - '0') : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10) : 16;
+}
+
+/* A line of hexadecimal digits to the bytes it stands for, in place. Texts have megabytes, so that sscanf, which measures
+ * its text in each call, would take hours. */
 static uint64_t unhex(char *line) {
   uint64_t count = 0;
-  for (unsigned byte; sscanf(line + 2 * count, "%2x", &byte) == 1; count++) line[count] = (char)byte;
+  for (; digit(line[2 * count]) < 16 && digit(line[2 * count + 1]) < 16; count++)
+    line[count] = (char)(digit(line[2 * count]) << 4 | digit(line[2 * count + 1]));
   return count;
 }
 

@@ -71,27 +71,23 @@ static hr_status add_merges(hr_tokenizer *tokenizer, const hri_sentencepiece *mo
 
 /* ---- Unigram (src/unigram_model.cc) ---- */
 
-/* A user-defined piece is nearly always chosen: -0.1 and a grain for each byte, where no normal score is above zero. The
- * arithmetic is that of the reference, type by type. */
-static double user_score(const hri_sp_piece *piece, float greatest) {
-  return (double)((float)piece->bytes * greatest) - 0.1;
-}
+/* A user-defined piece is always chosen where normal scores are not above zero, the longer one of two. The arithmetic is
+ * that of the reference, type by type. */
+static double user_score(const hri_sp_piece *piece) { return (double)(float)(0.1 * (double)(piece->bytes - 1)); }
 
 static hr_status build_unigram(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
   hri_unigram *unigram = &tokenizer->unigram;
   uint32_t *ids = hri_alloc(((uint64_t)model->piece_count + 1) * sizeof *ids), count = 0;
-  float least = FLT_MAX, greatest = FLT_MIN;
+  float least = FLT_MAX;
   hr_status status = ids ? hri_unigram_begin(unigram, &tokenizer->vocab, error)
                          : hri_fail_memory(error, model->piece_count * sizeof *ids, "the pieces of the tokenizer");
   for (uint32_t id = 0; id < model->piece_count; id++) {
-    if (model->pieces[id].type != HRI_SP_NORMAL) continue;
-    if (model->pieces[id].score < least) least = model->pieces[id].score;
-    if (model->pieces[id].score > greatest) greatest = model->pieces[id].score;
+    if (model->pieces[id].type == HRI_SP_NORMAL && model->pieces[id].score < least) least = model->pieces[id].score;
   }
   for (uint32_t id = 0; id < model->piece_count && status == HR_OK; id++) {
     const hri_sp_piece *piece = &model->pieces[id];
     if (piece->type != HRI_SP_NORMAL && piece->type != HRI_SP_USER_DEFINED) continue;
-    unigram->scores[id] = piece->type == HRI_SP_NORMAL ? (double)piece->score : user_score(piece, greatest);
+    unigram->scores[id] = piece->type == HRI_SP_NORMAL ? (double)piece->score : user_score(piece);
     ids[count++] = id;
   }
   tokenizer->kind = HRI_MODEL_UNIGRAM;

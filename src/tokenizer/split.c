@@ -33,7 +33,8 @@ hr_status hri_splitter_create_regex(const char *pattern, size_t bytes, hri_split
   HRI_TRY(create(known ? HRI_SPLIT_KNOWN : HRI_SPLIT_REGEX, behavior, invert, splitter, error));
   (*splitter)->known = known;
   if (known) return HR_OK;
-  status = hri_regex_compile(pattern, bytes, *splitter, error);
+  status = hri_runs_compile(pattern, bytes, &(*splitter)->runs, error);
+  if (status == HR_OK && !(*splitter)->runs) status = hri_regex_compile(pattern, bytes, *splitter, error);
   if (status != HR_OK) {
     hri_splitter_destroy(*splitter);
     *splitter = NULL;
@@ -88,6 +89,7 @@ const char *hri_split_pattern_named(const char *name) {
 void hri_splitter_destroy(hri_splitter *splitter) {
   if (!splitter) return;
   hri_regex_destroy(splitter);
+  hri_free(splitter->runs);
   hri_free(splitter->literal);
   hri_free(splitter);
 }
@@ -99,6 +101,7 @@ const char *hri_splitter_about(const hri_splitter *splitter) {
   case HRI_SPLIT_CLASS: return "class";
   case HRI_SPLIT_REGEX: break;
   }
+  if (splitter->runs) return "runs";
   return splitter->jit ? "PCRE2 with JIT" : "PCRE2";
 }
 
@@ -135,7 +138,10 @@ static hr_status find(hri_split *split, uint32_t start, hri_split_piece *match, 
   switch (split->splitter->kind) {
   case HRI_SPLIT_LITERAL: *found = literal_match(split, start, match); return HR_OK;
   case HRI_SPLIT_CLASS: *found = class_match(split, start, match); return HR_OK;
-  case HRI_SPLIT_REGEX: return hri_regex_match(split, start, match, found, error);
+  case HRI_SPLIT_REGEX:
+    if (!split->splitter->runs) return hri_regex_match(split, start, match, found, error);
+    *found = hri_runs_match(split->splitter->runs, split->text, split->bytes, start, match);
+    return HR_OK;
   case HRI_SPLIT_KNOWN: break;
   }
   *found = split->splitter->known->fill(split->text, split->bytes, &start, match, 1) == 1;
@@ -181,7 +187,7 @@ hr_status hri_split_begin(hri_split *split, const hri_splitter *splitter, const 
   if (hri_utf8_valid(text, bytes) != bytes)
     return hri_fail(error, HR_ERROR_INPUT, "text is not valid UTF-8 at byte %llu",
                     (unsigned long long)hri_utf8_valid(text, bytes));
-  return hri_regex_prepare(split, error);
+  return splitter->runs ? HR_OK : hri_regex_prepare(split, error);
 }
 
 void hri_split_end(hri_split *split) {
@@ -244,6 +250,10 @@ hr_status hri_split_next(hri_split *split, hri_split_piece *pieces, uint32_t cap
   if (splitter->kind == HRI_SPLIT_KNOWN &&
       (splitter->behavior == HRI_SPLIT_ISOLATED || (splitter->behavior == HRI_SPLIT_REMOVED && splitter->invert))) {
     *count = splitter->known->fill(split->text, split->bytes, &split->search, pieces, capacity);
+    return HR_OK;
+  }
+  if (splitter->runs && splitter->behavior == HRI_SPLIT_ISOLATED) {
+    *count = hri_runs_fill(splitter->runs, split->text, split->bytes, &split->search, pieces, capacity);
     return HR_OK;
   }
   while (*count < capacity) {

@@ -2,8 +2,9 @@
  *
  * A splitter is a pattern and what happens to its matches. The patterns of the large families (GPT-2, Llama-3 =
  * cl100k, Qwen, o200k, Tekken) are recognised by their text and matched by code written for them; literals and
- * character classes are searched directly; every other regex goes through PCRE2, rewritten so that it means what
- * Oniguruma (the engine of the reference, Ruby syntax) takes it for. See split_regex.c for that rewriting.
+ * character classes are searched directly; regexes that are alternatives of runs of characters are matched by
+ * split_runs.c; every other regex goes through PCRE2, rewritten so that it means what Oniguruma (the engine of the reference, Ruby
+ * syntax) takes it for. See split_translate.c for that rewriting.
  *
  * Text is valid UTF-8 (normalize.h repairs it), at most 4 GiB - 1. A splitter is immutable: any number of threads may
  * run it, each with an hri_split of its own. */
@@ -50,8 +51,8 @@ hr_status hri_splitter_create_words(hri_splitter **splitter, hr_error *error);
 const char *hri_split_pattern_named(const char *name);
 void hri_splitter_destroy(hri_splitter *splitter); /* NULL is fine */
 
-/* How it matches, for people: "gpt2", "llama3", "qwen2", "o200k", "tekken", "bert", "literal", "class", "PCRE2 with JIT",
- * "PCRE2". */
+/* How it matches, for people: "gpt2", "llama3", "qwen2", "o200k", "tekken", "bert", "literal", "class", "runs",
+ * "PCRE2 with JIT", "PCRE2". */
 const char *hri_splitter_about(const hri_splitter *splitter);
 
 typedef struct hri_split_piece {

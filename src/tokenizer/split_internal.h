@@ -43,6 +43,8 @@ const hri_split_known *hri_split_known_named(const char *name);
 
 typedef enum hri_split_kind { HRI_SPLIT_KNOWN = 0, HRI_SPLIT_LITERAL, HRI_SPLIT_CLASS, HRI_SPLIT_REGEX } hri_split_kind;
 
+typedef struct hri_split_runs hri_split_runs;
+
 enum { HRI_SPLIT_OUTSIDE = 0, HRI_SPLIT_LOOK = 1 };
 
 struct hri_splitter {
@@ -53,11 +55,22 @@ struct hri_splitter {
   char *literal; /* of this length; an empty one matches between all characters */
   size_t literal_bytes;
   bool (*is_in)(uint32_t point);
-  uint8_t ascii[256]; /* by byte, for classes: HRI_SPLIT_OUTSIDE needs no further look */
-  bool ascii_in[128]; /* the same for ASCII, looked up */
+  uint8_t ascii[256];   /* by byte, for classes: HRI_SPLIT_OUTSIDE needs no further look */
+  bool ascii_in[128];   /* the same for ASCII, looked up */
+  hri_split_runs *runs; /* of HRI_SPLIT_REGEX; without it PCRE2 matches */
   pcre2_code *code;
   bool jit;
 };
+
+/* split_runs.c: a regex that is alternatives of runs of characters; *runs is NULL (and the status HR_OK) for others.
+ * Freed by hri_free. */
+hr_status hri_runs_compile(const char *pattern, size_t bytes, hri_split_runs **runs, hr_error *error);
+/* The first match from `start` on in valid UTF-8; false when there is none. */
+bool hri_runs_match(const hri_split_runs *runs, const char *text, uint32_t bytes, uint32_t start,
+                    hri_split_piece *found);
+/* Matches and gaps from *at on, as an hri_split_filler. */
+uint32_t hri_runs_fill(const hri_split_runs *runs, const char *text, uint32_t bytes, uint32_t *at,
+                       hri_split_piece *pieces, uint32_t capacity);
 
 /* split_regex.c: memory of PCRE2 from hri_alloc (NULL when it is refused). */
 pcre2_general_context *hri_regex_memory(void);

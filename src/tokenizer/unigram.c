@@ -1,12 +1,17 @@
 /* A node per byte of the piece: the best sum of scores that ends there, and the token by which. What no token covers
- * falls back to bytes or the unknown token. Sums are made in the precision of the reference. */
+ * falls back to bytes or the unknown token. Sums are made in the precision of the reference, and set back where it sets
+ * them back: SentencePiece begins to count anew where a sum leaves +-FARTHEST, and takes it from all sums ahead, so
+ * that floats keep their digits in long texts. Which of two near sums is greater depends on it. */
 #include "tokenizer/unigram.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 
 #define UNKNOWN (HRI_TOKEN_NONE - 1) /* an unknown character, in a path */
-enum { WORD_STEPS = 32 }; /* roundings that two paths through a remembered word take at most, and what stores them */
+enum { WORD_STEPS = 32 };  /* roundings that two paths through a remembered word take at most, and what stores them */
+#define FARTHEST 100000.0f /* kScoreResetThreshold of the reference */
+enum { SUMMED_BYTES = 1 << 16 }; /* so many roundings of a sum that only grows stay below a hundredth of it */
 
 void hri_unigram_deinit(hri_unigram *unigram) {
   hri_free(unigram->scores);
@@ -45,7 +50,8 @@ hr_status hri_unigram_finish(hri_unigram *unigram, uint32_t *ids, uint32_t count
     unigram->fallback_ids[i] = hri_vocab_find_model(unigram->vocab, name, 6);
   }
   unigram->most = fabs(unigram->unk_score);
-  for (uint32_t i = 0; i < count; i++) unigram->most = fmax(unigram->most, fabs(unigram->scores[ids[i]]));
+  for (uint32_t i = 0; i < count; i++)
+    unigram->most = fmax(unigram->most, fabs(unigram->scores[ids[i]]) / fmax(1, unigram->vocab->bytes[ids[i]]));
   unigram->error_per_byte = WORD_STEPS * (unigram->single ? (double)FLT_EPSILON : DBL_EPSILON) * unigram->most;
   HRI_TRY(hri_seams_begin(&unigram->seams, error));
   unigram->seams.on = find_blockers(unigram, ids, count);
@@ -71,14 +77,23 @@ static void sum_up(const hri_unigram *unigram, hri_piece_work *work, const hr_to
   work->spent_summed = work->spent;
 }
 
-/* A token takes a byte at least, so that the sum cannot have grown by more. */
+/* Bytes behind `base`, with those of a remembered word. */
+static double bytes_behind(const hri_piece_work *work) { return (double)(work->spent - work->spent_summed) + 16; }
+
+/* The sum cannot have grown by more than the bytes times `most`. */
 static double error_here(const hri_unigram *unigram, const hri_piece_work *work) {
-  double bytes = (double)(work->spent - work->spent_summed) + 16;
-  return unigram->error_per_byte * (unigram->most > 0 ? bytes + fabs(work->base) / unigram->most : 1);
+  return unigram->error_per_byte * (unigram->most > 0 ? bytes_behind(work) + fabs(work->base) / unigram->most : 1);
+}
+
+/* Whether a sum may be set back by the end of the remembered word at hand. Such words are walked through; since `base`
+ * is made up then, those are few: the last thousand or so of the sum. sum_up relies on it, which only adds. */
+static bool may_set_back(const hri_unigram *unigram, const hri_piece_work *work) {
+  double bytes = bytes_behind(work);
+  return unigram->single && (bytes > SUMMED_BYTES || 1.01 * (fabs(work->base) + bytes * unigram->most) > FARTHEST);
 }
 
 bool hri_unigram_holds(const hri_unigram *unigram, const hri_piece_work *work, float margin) {
-  return margin > error_here(unigram, work);
+  return margin > error_here(unigram, work) && !may_set_back(unigram, work);
 }
 
 /* ---- The best path ---- */
@@ -106,12 +121,24 @@ static void offer(hri_unigram_node *to, double score, uint32_t from, uint32_t id
   }
 }
 
-/* All tokens that begin at `at` are offered to where they end; an unknown character, if none has just its bytes. */
-static void extend(const hri_unigram *unigram, hri_unigram_node *nodes, const char *word, uint32_t bytes, uint32_t at,
-                   uint32_t width) {
+/* Takes the sum at `at` from itself and all sums ahead, when it has gone too far. `reach` is the farthest node with a
+ * path. */
+static bool set_back(hri_unigram_node *nodes, uint32_t at, uint32_t reach) {
+  const float offset = (float)nodes[at].score;
+  assert(nodes[at].id != HRI_TOKEN_NONE); /* every character is a token or unknown */
+  if (fabsf(offset) <= FARTHEST) return false;
+  for (uint32_t i = at; i <= reach; i++)
+    if (nodes[i].id != HRI_TOKEN_NONE) nodes[i].score = (double)((float)nodes[i].score - offset);
+  return true;
+}
+
+/* All tokens that begin at `at` are offered to where they end; an unknown character, if none has just its bytes. Returns
+ * the farthest of these ends. */
+static uint32_t extend(const hri_unigram *unigram, hri_unigram_node *nodes, const char *word, uint32_t bytes,
+                       uint32_t at, uint32_t width) {
   const hri_trie_node *trie = unigram->trie.nodes;
   const double till = nodes[at].score;
-  uint32_t node = HRI_TRIE_ROOT;
+  uint32_t node = HRI_TRIE_ROOT, reach = at + width;
   bool single = false;
   for (uint32_t end = at; end < bytes;) {
     uint32_t child = trie[node].base ^ (uint8_t)word[end++];
@@ -120,8 +147,10 @@ static void extend(const hri_unigram *unigram, hri_unigram_node *nodes, const ch
     if (trie[node].id == HRI_TOKEN_NONE) continue;
     offer(&nodes[end], sum(unigram, till, unigram->scores[trie[node].id]), at, trie[node].id);
     single = single || end == at + width;
+    if (end > reach) reach = end;
   }
   if (!single) offer(&nodes[at + width], sum(unigram, till, unigram->unk_score), at, UNKNOWN);
+  return reach;
 }
 
 /* ---- From the path to ids ---- */
@@ -187,6 +216,8 @@ hr_status hri_unigram_encode(const hri_unigram *unigram, hri_piece_work *work, c
                              const char *word, uint32_t bytes, hr_error *error) {
   hri_unigram_node *nodes;
   double error_bound;
+  uint32_t reach = 0;
+  bool moved = false; /* a sum was set back: the path may be another where it is not */
   work->count = 0;
   work->unknown = false;
   sum_up(unigram, work, tokens);
@@ -197,12 +228,15 @@ hr_status hri_unigram_encode(const hri_unigram *unigram, hri_piece_work *work, c
   for (uint32_t i = 0; i <= bytes; i++) nodes[i].id = HRI_TOKEN_NONE;
   nodes[0] = (hri_unigram_node){work->base, INFINITY, 0, 0};
   for (uint32_t at = 0, width; at < bytes; at += width) {
+    uint32_t end;
     width = hri_char_bytes(word[at]);
     if (width > bytes - at) width = bytes - at;
-    extend(unigram, nodes, word, bytes, at, width);
+    if (unigram->single && set_back(nodes, at, reach)) moved = true;
+    end = extend(unigram, nodes, word, bytes, at, width);
+    if (end > reach) reach = end;
   }
   work->base = nodes[bytes].score;
   HRI_TRY(put_path(unigram, work, word, turn_path(nodes, work, bytes), error));
-  work->margin = work->margin - (float)error_bound;
+  work->margin = moved ? -INFINITY : work->margin - (float)error_bound;
   return HR_OK;
 }

@@ -27,7 +27,7 @@ typedef struct hri_unigram {
   hri_seams seams;
   uint32_t fallback_ids[256];
   double error_per_byte; /* how far two sums may be apart by rounding, for each byte before them */
-  double most;           /* greatest |score| */
+  double most;           /* greatest |score| for each byte of a token */
 } hri_unigram;
 
 /* The best path to a place of the piece. */

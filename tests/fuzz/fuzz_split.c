@@ -1,6 +1,6 @@
 /* Splitters and normalizers on any pattern and any text: "PATTERN NUL TEXT". Pieces must be in order and, with nothing
- * removed, cover the text; the code written for a known pattern must agree with PCRE2; normal forms must stay as they
- * are when they are made again. */
+ * removed, cover the text; the code written for a known pattern, and that for runs, must agree with PCRE2; normal forms
+ * must stay as they are when they are made again. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +41,23 @@ static bool split_all(const hri_splitter *splitter, const char *text, size_t byt
   return fine;
 }
 
+/* What is matched as runs must be what PCRE2 matches, which alone takes named groups. */
+static void try_runs(const hri_splitter *runs, const char *pattern, size_t pattern_bytes, const char *text,
+                     size_t bytes) {
+  hri_split_piece own[256], other[256];
+  size_t own_count, other_count;
+  hri_splitter *engine;
+  char wrapped[2048];
+  hr_error error;
+  int length = snprintf(wrapped, sizeof wrapped, "(?<all>%.*s)", (int)pattern_bytes, pattern);
+  if (strcmp(hri_splitter_about(runs), "runs") != 0 || hri_utf8_valid(text, bytes) != bytes) return;
+  require(hri_splitter_create_regex(wrapped, (size_t)length, HRI_SPLIT_ISOLATED, false, &engine, &error) == HR_OK);
+  require(split_all(runs, text, bytes, true, own, 256, &own_count));
+  if (split_all(engine, text, bytes, true, other, 256, &other_count))
+    require(own_count == other_count && memcmp(own, other, (own_count < 256 ? own_count : 256) * sizeof *own) == 0);
+  hri_splitter_destroy(engine);
+}
+
 static void try_pattern(const char *pattern, size_t pattern_bytes, const char *text, size_t bytes) {
   for (uint32_t behavior = 0; behavior <= HRI_SPLIT_CONTIGUOUS; behavior++) {
     hri_splitter *splitter;
@@ -52,6 +69,7 @@ static void try_pattern(const char *pattern, size_t pattern_bytes, const char *t
       return;
     }
     (void)split_all(splitter, text, bytes, behavior != HRI_SPLIT_REMOVED, NULL, 0, &count);
+    if (behavior == HRI_SPLIT_ISOLATED) try_runs(splitter, pattern, pattern_bytes, text, bytes);
     hri_splitter_destroy(splitter);
   }
 }

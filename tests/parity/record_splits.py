@@ -506,6 +506,7 @@ MODELS = {
     "unigram_suffix": {"model_type": "unigram", "normalization_rule_name": "identity", "treat_whitespace_as_suffix": True, "hard_vocab_limit": False, "vocab_size": 160, "pad_id": 3},
     "unigram_whole": {"model_type": "unigram", "normalization_rule_name": "identity", "split_by_whitespace": False, "add_dummy_prefix": False,
                       "hard_vocab_limit": False, "vocab_size": 300, "bos_id": -1},
+    "unigram_ties": {},  # not trained: ties()
 }
 
 
@@ -513,6 +514,9 @@ def train(name, options, folder):
     import sentencepiece
     generator = Generator(9)
     lines = [" ".join(WORDS[generator.next(len(WORDS))] for _ in range(8)) for _ in range(600)]
+    if not options:
+        (folder / (name + ".model")).write_bytes(ties())
+        return
     options = dict(options)
     with tempfile.TemporaryDirectory() as work:
         if options.pop("rules", False):
@@ -524,6 +528,41 @@ def train(name, options, folder):
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=str(made),
                                                  character_coverage=1.0, minloglevel=2, **{"model_type": "bpe", **options})
         (folder / (name + ".model")).write_bytes(pathlib.Path(str(made) + ".model").read_bytes())
+
+
+def message(number, value):
+    """A field of a protobuf message: a number, a float, text or another message."""
+    def varint(n):
+        return bytes([n & 127 | 128]) + varint(n >> 7) if n > 127 else bytes([n])
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def ties():
+    """A Unigram model whose pairs of letters are worth a thousandth more or less than both alone, so that what a sum was
+    rounded to decides in a text of some thousand characters."""
+    letters = "abcdefghilmnorstuwy"
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u2581", -2.7, 1)]
+    alone = {c: -3.1 - 0.37 * i for i, c in enumerate(letters)}
+    pieces += [(c, alone[c], 1) for c in letters]
+    generator = Generator(13)
+    pieces += [(a + b, alone[a] + alone[b] + 0.001 * (generator.next(5) - 2), 1) for a in letters for b in letters if generator.next(2)]
+    whole = b"".join(message(1, message(1, text) + message(2, score) + message(3, kind)) for text, score, kind in pieces)
+    return whole + message(2, message(3, 1)) + message(3, message(1, "identity") + message(4, 0))
+
+
+def long_texts():
+    """So long that sums of scores grow beyond what the reference lets them grow to, several times: random texts, words
+    with and without blanks, one character."""
+    generator = Generator(12)
+    yield "".join(generator.text() for _ in range(4000))
+    for blank in " ", "":
+        yield blank.join(WORDS[generator.next(len(WORDS))] for _ in range(30000))
+    yield "l" * 100000
 
 
 def write_sentencepiece():
@@ -540,18 +579,20 @@ def write_sentencepiece():
             after, origins = model.normalize(text, with_offsets=True)
             at = byte_offsets(text)
             return after, [at[i] for i in origins[:len(after)]], model.encode(text)  # offsets are of characters
-        normal, ids = Digest(), Digest()
+        normal, ids, long_ids = Digest(), Digest(), Digest()
+        for text in long_texts():
+            long_ids.numbers(model.encode(text))
         for text in random_texts(4):
             after, _, tokens = one(text)
             normal.bytes(after.encode())
             ids.numbers(tokens)
         stored = [one(text) for text in texts]
         cases.append({"model": name + ".model", "normalized": [a for a, _, _ in stored], "begins": [b for _, b, _ in stored], "ids": [c for _, _, c in stored],
-                      "random": normal.text(), "random_ids": ids.text()})
+                      "random": normal.text(), "random_ids": ids.text(), "long_ids": long_ids.text()})
         print(name, model.vocab_size(), (folder / (name + ".model")).stat().st_size)
     lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
-    (folder / "expected.json").write_text('{"sentencepiece":"%s","texts":%s,\n"cases":[\n%s\n]}\n' % (
-        sentencepiece.__version__, json.dumps(texts, separators=(",", ":")), lines))
+    (folder / "expected.json").write_text('{"sentencepiece":"%s","texts":%s,\n"words":%s,\n"cases":[\n%s\n]}\n' % (
+        sentencepiece.__version__, json.dumps(texts, separators=(",", ":")), json.dumps(WORDS, separators=(",", ":")), lines))
 
 
 def main():

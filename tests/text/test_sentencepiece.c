@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "support/scratch.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
 #include "tokenizer/tiktoken.h"
@@ -97,7 +98,7 @@ static void normalizing_is_that_of_the_reference(void **context) {
   hri_json splits = open_json(HR_TEST_DATA "/parity/splits/splits.json"), alphabet = array_of(&splits, "alphabet");
   uint64_t count = (uint64_t)json_integer_value(hri_json_member(&splits, "random_texts").value);
   (void)context;
-  assert_int_equal(hri_json_count(&cases), 9);
+  assert_int_equal(hri_json_count(&cases), 10);
   assert_true(count >= 1000);
   for (uint64_t i = 0; i < hri_json_count(&cases); i++) {
     hri_json item = hri_json_item(&cases, i), normalized = array_of(&item, "normalized"),
@@ -172,6 +173,50 @@ static void ids_are_those_of_the_reference(void **context) {
     hr_tokens_deinit(&tokens);
     hr_tokenizer_close(tokenizer);
   }
+  hri_json_deinit(&splits);
+  hri_json_deinit(&root);
+}
+
+/* Sums of scores that the reference begins anew again and again; the texts are those of record_splits.py. */
+static void long_texts_of_the_generator(const hri_json *alphabet, const hri_json *words, hri_text texts[4]) {
+  uint64_t state = 12;
+  char text[256];
+  for (uint32_t i = 0; i < 4000; i++) hri_text_add_bytes(&texts[0], text, random_text(&state, alphabet, text));
+  for (uint32_t which = 1; which < 3; which++)
+    for (uint32_t i = 0; i < 30000; i++)
+      hri_text_add(&texts[which], "%s%s", i && which == 1 ? " " : "",
+                   json_string_value(hri_json_item(words, next_random(&state, (uint32_t)hri_json_count(words))).value));
+  for (uint32_t i = 0; i < 100000; i++) hri_text_add(&texts[3], "l");
+}
+
+static void long_texts_have_the_ids_of_the_reference(void **context) {
+  hri_json root = open_json(FOLDER "expected.json"), cases = array_of(&root, "cases"), words = array_of(&root, "words");
+  hri_json splits = open_json(HR_TEST_DATA "/parity/splits/splits.json"), alphabet = array_of(&splits, "alphabet");
+  hri_text texts[4] = {{0}};
+  (void)context;
+  long_texts_of_the_generator(&alphabet, &words, texts);
+  for (uint64_t i = 0; i < hri_json_count(&cases); i++) {
+    hri_json item = hri_json_item(&cases, i);
+    hr_tokenizer *tokenizer;
+    hr_tokens tokens = {0};
+    uint32_t digest = 0;
+    char path[512], found[9];
+    hr_error error;
+    (void)snprintf(path, sizeof path, FOLDER "%s", string_of(&item, "model"));
+    must(hr_tokenizer_open(path, &tokenizer, &error), &error);
+    for (uint32_t which = 0; which < 4; which++) {
+      must(hr_tokenizer_encode(tokenizer, hri_text_get(&texts[which]), texts[which].length, HR_ENCODE_PLAIN, &tokens,
+                               &error),
+           &error);
+      for (uint64_t t = 0; t < tokens.count; t++)
+        for (uint32_t shift = 0; shift < 32; shift += 8) digest_byte(&digest, (uint8_t)(tokens.ids[t] >> shift));
+    }
+    (void)snprintf(found, sizeof found, "%08x", digest);
+    if (strcmp(found, string_of(&item, "long_ids")) != 0) fail_msg("%s: the digest of long texts differs", path);
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+  }
+  for (uint32_t which = 0; which < 4; which++) hri_text_deinit(&texts[which]);
   hri_json_deinit(&splits);
   hri_json_deinit(&root);
 }
@@ -280,6 +325,38 @@ static hr_status parse(const uint8_t *bytes, uint64_t count, hri_sentencepiece *
   assert_non_null(copy);
   memcpy(copy, bytes, count);
   return hri_sentencepiece_parse("x.model", copy, count, model, error);
+}
+
+/* "abc" and "d" against "ab" and "cd", both with one normal piece: the longer user-defined piece wins. The ids are those
+ * that sentencepiece 0.2.3 gives for this model. */
+static void user_defined_pieces_are_worth_their_bytes(void **context) {
+  static const struct {
+    const char *text;
+    float score;
+    uint32_t type;
+  } pieces[] = {{"<unk>", 0, HRI_SP_UNKNOWN}, {"<s>", 0, HRI_SP_CONTROL},      {"</s>", 0, HRI_SP_CONTROL},
+                {"ab", -1, HRI_SP_NORMAL},    {"d", -1, HRI_SP_NORMAL},        {"a", -7, HRI_SP_NORMAL},
+                {"b", -7, HRI_SP_NORMAL},     {"abc", 0, HRI_SP_USER_DEFINED}, {"cd", 0, HRI_SP_USER_DEFINED}};
+  const char *root = scratch_make("sentencepiece"), *path = path_of("%s/user.model", root);
+  hr_tokenizer *tokenizer;
+  hr_tokens tokens = {0};
+  proto model = {.count = 0}, trainer = {.count = 0}, normalizer = {.count = 0};
+  hr_error error;
+  (void)context;
+  for (uint32_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+    put_piece(&model, pieces[i].text, pieces[i].score, pieces[i].type);
+  put_number(&trainer, 3, 1);    /* unigram */
+  put_number(&normalizer, 3, 0); /* no blank in front */
+  put_bytes(&model, 2, trainer.bytes, trainer.count);
+  put_bytes(&model, 3, normalizer.bytes, normalizer.count);
+  put_file(path, model.bytes, model.count);
+  must(hr_tokenizer_open(path, &tokenizer, &error), &error);
+  must(hr_tokenizer_encode(tokenizer, "abcd", 4, HR_ENCODE_PLAIN, &tokens, &error), &error);
+  assert_int_equal(tokens.count, 2);
+  assert_true(tokens.ids[0] == 7 && tokens.ids[1] == 4);
+  hr_tokens_deinit(&tokens);
+  hr_tokenizer_close(tokenizer);
+  scratch_remove(root);
 }
 
 static const struct {
@@ -557,7 +634,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(normalizing_is_that_of_the_reference),
       cmocka_unit_test(ids_are_those_of_the_reference),
+      cmocka_unit_test(long_texts_have_the_ids_of_the_reference),
       cmocka_unit_test(models_are_read_in_full),
+      cmocka_unit_test(user_defined_pieces_are_worth_their_bytes),
       cmocka_unit_test(bad_models_are_named),
       cmocka_unit_test(broken_fields_are_refused),
       cmocka_unit_test(broken_rules_do_no_harm),

@@ -265,6 +265,127 @@ static void known_patterns_are_what_pcre2_matches(void **context) {
   hri_json_deinit(&root);
 }
 
+/* Digests of the pieces of random texts by two splitters must be the same. */
+static void compare_on_texts(const char *pattern, const hri_splitter *one, const hri_splitter *other,
+                             const alphabet *from, uint64_t *state, uint32_t texts) {
+  hri_split split = {0};
+  char text[256];
+  for (uint32_t i = 0; i < texts; i++) {
+    size_t bytes = random_text(state, from, text);
+    uint32_t a = 0, b = 0;
+    digest_pieces(&split, one, text, bytes, &a);
+    digest_pieces(&split, other, text, bytes, &b);
+    if (a != b) fail_msg("regex '%s': text '%.*s' is split another way than by PCRE2", pattern, (int)bytes, text);
+  }
+  hri_split_end(&split);
+}
+
+/* A pattern as it stands, and within a named group, which PCRE2 alone takes. True when ours took it. */
+static bool same_as_pcre2(const char *pattern, const alphabet *from, uint64_t *state, uint32_t texts) {
+  char wrapped[1100];
+  bool ours = false;
+  (void)snprintf(wrapped, sizeof wrapped, "(?<all>%s)", pattern);
+  for (uint32_t i = 0; i < 2; i++) { /* pieces at once; matches one by one */
+    hri_split_behavior behavior = i ? HRI_SPLIT_REMOVED : HRI_SPLIT_ISOLATED;
+    hri_splitter *one, *other;
+    hr_error error;
+    must(hri_splitter_create_regex(pattern, strlen(pattern), behavior, i, &one, &error), &error);
+    must(hri_splitter_create_regex(wrapped, strlen(wrapped), behavior, i, &other, &error), &error);
+    assert_non_null(strstr(hri_splitter_about(other), "PCRE2"));
+    ours = strcmp(hri_splitter_about(one), "runs") == 0;
+    if (ours) compare_on_texts(pattern, one, other, from, state, texts);
+    hri_splitter_destroy(one);
+    hri_splitter_destroy(other);
+  }
+  return ours;
+}
+
+/* What pre-tokenizers are made of, put together at random: alternatives of one to three elements. */
+static void random_pattern(uint64_t *state, char out[1024]) {
+  static const char *const classes[] = {" ",
+                                        "\\s",
+                                        "\\S",
+                                        "\\p{L}",
+                                        "\\p{N}",
+                                        "\\p{Lu}",
+                                        "\\P{M}",
+                                        "\\d",
+                                        "x",
+                                        "\\r",
+                                        "'",
+                                        "[\\r\\n]",
+                                        "[^\\r\\n\\p{L}\\p{N}]",
+                                        "[^\\s\\p{L}\\p{N}]",
+                                        "[\\p{L}\\p{M}]",
+                                        "[\\p{P}\\p{S}]",
+                                        "[A-Za-z]",
+                                        "[!-/:-@\\[-`{|}~]",
+                                        "[^(\\s|[.,!?\u2026\u3002])]",
+                                        "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]",
+                                        "[^\\p{Ll}\u00e9]",
+                                        "[a\\-c_]"};
+  static const char *const times[] = {"", "", "?", "*", "+", "+", "++", "?+", "*+", "{1,3}", "{2}", "{2,}", "{0,9}"};
+  static const char *const ends[] = {"",          "",
+                                     "",          "",
+                                     "(?!\\S)",   "(?=[\\p{L}x])",
+                                     "(?!\\r)",   "(?:[sdmt]|ll|ve)",
+                                     "(?i:s|Re)", "(?i:[sk]|'t)"};
+  uint32_t alternatives = 1 + next_random(state, 5);
+  size_t used = 0;
+  for (uint32_t i = 0; i < alternatives; i++) {
+    uint32_t elements = 1 + next_random(state, 3);
+    if (i) out[used++] = '|';
+    for (uint32_t k = 0; k < elements; k++)
+      used += (size_t)snprintf(out + used, 1024 - used, "%s%s",
+                               classes[next_random(state, sizeof classes / sizeof *classes)],
+                               times[next_random(state, sizeof times / sizeof *times)]);
+    used += (size_t)snprintf(out + used, 1024 - used, "%s", ends[next_random(state, sizeof ends / sizeof *ends)]);
+  }
+}
+
+static void runs_are_what_pcre2_matches(void **context) {
+  static const char *const ours[] = {
+      "\\p{N}{1,3}",
+      "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+      "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
+      "\\s+(?!\\S)|\\s+",
+      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n/]*|"
+      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
+      "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+",
+      "[\\p{P}\\$\\+<=>\\^~\\|]+",
+  };
+  /* what may match nothing, looks back, is lazy, repeats a repeat, or could take more than linear time for a try */
+  static const char *const others[] = {"x*",          "a|",
+                                       "(?<=a)b",     "a+?b",
+                                       "a{2}+",       "\\w+",
+                                       "x*\\S*x",     "(ab)+",
+                                       "^a",          "a.",
+                                       "[a&&b]",      "\\ba",
+                                       "[^\\P{L}]",   "(?i)a",
+                                       "a??",         "(?:a|b)c",
+                                       "[[:alpha:]]", "a?a?a?a?a?a?a?a?b",
+                                       "\\p{Greek}",  "[[[[[[a]]]]]]",
+                                       "(?!a)"};
+  hri_json root = open_json(SPLITS);
+  alphabet from = read_alphabet(&root);
+  uint64_t state = 78;
+  uint32_t taken = 0;
+  (void)context;
+  for (uint32_t i = 0; i < sizeof ours / sizeof *ours; i++)
+    if (!same_as_pcre2(ours[i], &from, &state, 1500)) fail_msg("'%s' goes through PCRE2", ours[i]);
+  for (uint32_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (same_as_pcre2(others[i], &from, &state, 0)) fail_msg("'%s' is taken as runs", others[i]);
+  for (uint32_t i = 0; i < 300; i++) {
+    char pattern[1024];
+    random_pattern(&state, pattern);
+    taken += same_as_pcre2(pattern, &from, &state, 60);
+  }
+  if (taken < 50) fail_msg("only %u of 300 patterns are taken as runs", taken);
+  hri_json_deinit(&root);
+}
+
 /* Invalid UTF-8 is no part of the contract, but must be read in bounds: copies of exactly the bytes, for the
  * sanitizers. */
 static void any_bytes_are_covered(void **context) {
@@ -599,6 +720,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(splits_are_those_of_the_reference),
       cmocka_unit_test(known_patterns_are_what_pcre2_matches),
+      cmocka_unit_test(runs_are_what_pcre2_matches),
       cmocka_unit_test(any_bytes_are_covered),
       cmocka_unit_test(a_long_run_takes_linear_time),
       cmocka_unit_test(bad_patterns_are_named),
