@@ -13,6 +13,7 @@
 
 #include "explain/figures.h"
 #include "explain/match.h"
+#include "explain/wording.h"
 
 /* ---- the phrase ---- */
 
@@ -564,19 +565,13 @@ static bool starts_with_level(const char *text, size_t line, size_t to) {
   return false;
 }
 
-static bool is_report(const hri_oom_place *p, const phrase *f) {
+/* Whether the phrase is spoken in a form that reports: behind a level, an error's class or a place in a source, below a
+ * traceback, with a code behind it, told of one event, or as all that its line says. */
+static bool is_voiced(const hri_oom_place *p, const phrase *f) {
   size_t line = p->line;
   while (line < f->from && p->text[line] == ' ') line++;
-  static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
-                                      "permission denied",     "invalid argument", "device-side assert",
-                                      "illegal memory",        "not supported",    "initialization error",
-                                      "invalid configuration", "unauthorized",     "timed out",
-                                      "pointer being freed",   "invalid pointer",  "corrupted"};
-  if (is_code(p, f) || is_talk(p, f)) return false;
-  if (hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other)))
-    return false;
   if (p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, f->from)) return true;
-  if (f->is_code && hri_oom_is_told(p)) return true;
+  if (hri_oom_is_told(p) || (f->from > line && p->text[f->from - 1] == '(')) return true;
   if (names_error(p->text, line, f->from) || has_place(p->text, line, p->line_end) || is_below_trace(p)) return true;
   if (has_code(p->text, f->to, p->line_end)) return true;
   if (p->shape & HRI_OOM_MARKED) return false; /* a heading, a comment, an item of a list */
@@ -585,6 +580,18 @@ static bool is_report(const hri_oom_place *p, const phrase *f) {
            hri_match_at(p->text, f->to, p->count, ":") || hri_match_at(p->text, f->to, p->count, "()");
   }
   return false;
+}
+
+static bool is_report(const hri_oom_place *p, const phrase *f) {
+  static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
+                                      "permission denied",     "invalid argument", "device-side assert",
+                                      "illegal memory",        "not supported",    "initialization error",
+                                      "invalid configuration", "unauthorized",     "timed out",
+                                      "pointer being freed",   "invalid pointer",  "corrupted"};
+  if (is_code(p, f) || is_talk(p, f)) return false;
+  if (hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other)))
+    return false;
+  return is_voiced(p, f);
 }
 
 /* ---- the message ---- */
@@ -686,6 +693,11 @@ void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
   if (bare && figure_count(m) <= 1) read_free_near(p, m);
   if (hri_oom_is_spoken_of(p, m, figure_count(m))) m->kind = HRI_OOM_NOTHING;
+  if (figure_count(m) == 0 && strcmp(m->failure.source, "kernel") != 0 && hri_oom_is_name(p->text, p->at, p->count)) {
+    const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
+    phrase f = {with_modifiers(p->text, p->line, p->at), p->at + strlen(head->words), false};
+    if (!is_voiced(p, &f)) m->kind = HRI_OOM_NOTHING;
+  }
 }
 
 bool hri_oom_is_reported(const hri_oom_place *p) {

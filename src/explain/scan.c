@@ -19,6 +19,7 @@
 #include "explain/match.h"
 #include "explain/message.h"
 #include "explain/report.h"
+#include "explain/source.h"
 #include "explain/wording.h"
 
 enum {
@@ -41,6 +42,7 @@ typedef struct mark {
   int64_t who;   /* whose it is: the rank, or past all ranks the process id of "(worker pid=917)"; -1: not told */
   bool bar;      /* a progress bar and nothing else */
   uint8_t shape; /* of the raw line: HRI_OOM_LEVEL, HRI_OOM_MARKED, ... */
+  hri_source_kind source;
   uint64_t line;
 } mark;
 
@@ -63,6 +65,7 @@ struct hr_explainer {
   int32_t rank;                  /* of the current raw line */
   int64_t who;                   /* likewise */
   uint8_t shape;                 /* likewise */
+  hri_source_kind source;        /* likewise */
   char *text;                    /* the window, normalised */
   size_t count, searched, muted; /* no head of known words is looked for before `muted` ... */
   size_t spoken;                 /* ... and no word of the general rule before `spoken` */
@@ -88,7 +91,7 @@ static void add_blank(hr_explainer *e) {
 
 /* Marks what comes next in the window, unless the place is marked. */
 static bool push_mark(hr_explainer *e, bool bar) {
-  mark here = {(uint32_t)e->count, e->rank, e->who, bar, e->shape, e->lines + 1};
+  mark here = {(uint32_t)e->count, e->rank, e->who, bar, e->shape, e->source, e->lines + 1};
   if (e->marks.count > 0 && e->marks.items[e->marks.count - 1].offset == here.offset) {
     e->marks.items[e->marks.count - 1] = here;
     return true;
@@ -123,6 +126,10 @@ static bool add_part(hr_explainer *e, size_t at, size_t end, size_t open) {
     } else if (c == (char)0xc2 && at + 1 < end && e->line[at + 1] == (char)0xa0) {
       add_blank(e); /* the blank that does not break */
       at += 2;
+    } else if (c == (char)0xe2 && at + 2 < end && e->line[at + 1] == (char)0x80 &&
+               (e->line[at + 2] == (char)0x9c || e->line[at + 2] == (char)0x9d)) {
+      e->text[e->count++] = '"'; /* as documents set them */
+      at += 3;
     } else {
       if (hri_line_is_blank(c)) add_blank(e);
       else e->text[e->count++] = hri_line_lower(c);
@@ -161,6 +168,7 @@ static bool add_line(hr_explainer *e, bool complete) {
     e->who = -1;
     at = hri_line_skip_prefix(e->line, count, &e->rank, &e->who);
     e->shape = hri_line_shape(e->line, count, at);
+    e->source = hri_source_of(e->line, count);
     if (e->rank >= 0) e->who = e->rank;
     kill = complete && hri_line_reports_kill(e->line, count, at);
   }
@@ -394,11 +402,26 @@ static size_t wrapped_start(const hr_explainer *e, size_t m) {
   return blanks >= 5 && (hri_is_letter(e->text[end - 1]) || e->text[end - 1] == ',') ? from : line;
 }
 
+/* Whether lines of a program's source stand close to mark `m`; the line below a frame of a traceback is none. */
+static bool is_among_source(const hr_explainer *e, size_t m) {
+  enum { REACH = 6 };
+  size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < e->marks.count ? m + REACH : e->marks.count - 1;
+  for (size_t i = from; i <= to; i++)
+    if (i != m && e->marks.items[i].source == HRI_SOURCE_CODE &&
+        (i == 0 || e->marks.items[i - 1].source != HRI_SOURCE_FRAME))
+      return true;
+  return false;
+}
+
 /* The word at `at` in the window and its line, as far as the general rule looks. */
 static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
   hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count};
   p.line_end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : e->count;
   p.shape = e->marks.items[m].shape;
+  if (is_among_source(e, m)) p.shape |= HRI_OOM_AMONG;
+  if (e->marks.items[m].source == HRI_SOURCE_CODE ||
+      (e->marks.items[m].source == HRI_SOURCE_LITERAL && p.shape & HRI_OOM_AMONG))
+    p.shape |= HRI_OOM_SOURCE;
   for (size_t i = e->ticks.count; i-- > 0 && e->ticks.items[i].to > p.line;) {
     const span *s = &e->ticks.items[i];
     if (s->from >= p.line_end) continue;

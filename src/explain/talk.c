@@ -5,6 +5,26 @@
 #include "explain/match.h"
 #include "explain/report.h"
 
+/* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
+static bool tells_of_meeting(const char *text, size_t line, size_t end) {
+  static const char *const between[] = {" a", " an", " the", " this", " following", " error", " message", " with", " me", ":"};
+  static const char *const verbs[] = {"got", "get", "getting", "gives", "gave", "hit", "encountered", "received", "saw", "met", "throws", "threw"};
+  bool more = true;
+  while (more) {
+    more = false;
+    for (size_t i = 0; i < HRI_COUNT(between); i++)
+      if (hri_match_end(text, line, end, between[i])) {
+        end -= strlen(between[i]);
+        more = true;
+      }
+  }
+  for (size_t i = 0; i < HRI_COUNT(verbs); i++) {
+    size_t length = strlen(verbs[i]);
+    if (hri_match_end(text, line, end, verbs[i]) && (end == line + length || text[end - length - 1] == ' ')) return true;
+  }
+  return false;
+}
+
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked) {
@@ -30,6 +50,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
                                      "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":"};
   size_t end = quote;
   while (end > line && text[end - 1] == ' ') end--;
+  if (tells_of_meeting(text, line, end)) return true;
   for (size_t i = 0; i < HRI_COUNT(before); i++)
     if (hri_match_end(text, line, end, before[i])) return true;
   for (size_t i = 0; ticked && i < HRI_COUNT(told); i++)
@@ -361,8 +382,21 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
          hri_match_end(p->text, p->line, p->at, "(cuda "); /* "GPU OOM (CUDA out of memory)" */
 }
 
+/* Whether the line, behind what marks a comment, is how an exception is printed: "# runtimeerror: ...", "* terminate
+ * called after". */
+static bool opens_with_error(const hri_oom_place *p) {
+  size_t at = skip_marks(p), end = at;
+  while (end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.')) end++;
+  if (hri_match_at(p->text, at, p->line_end, "terminate called") || hri_match_at(p->text, at, p->line_end, "what(): "))
+    return true;
+  return hri_match_at(p->text, end, p->line_end, ": ") &&
+         (hri_match_end(p->text, at, end, "error") || hri_match_end(p->text, at, end, "exception"));
+}
+
 bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
   if (denies_failure(p) || is_test_data(p, figures)) return true;
+  if (p->shape & HRI_OOM_SOURCE) return true;
+  if (p->shape & HRI_OOM_AMONG && p->shape & HRI_OOM_COMMENT && figures == 0 && !opens_with_error(p)) return true;
   if (figures >= 2 || (p->shape & HRI_OOM_ROW && is_result_row(p, m))) return false;
   if (strcmp(m->failure.source, "notebook") == 0) /* it speaks to its user, "your session", and titles quote it */
     return p->shape & HRI_OOM_MARKED && p->at <= p->line + 8;
