@@ -365,7 +365,8 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
   hr_oom_failure *f = &m->failure;
   double percent = l->reserved > 0 ? 100.0 * (double)l->unallocated / (double)l->reserved : 0;
   /* what is cached would have served the request by itself; a small one comes from a pool of its own */
-  bool serves = l->unallocated >= l->requested && l->requested > 2ull << 20, normal = percent < 4 && !serves;
+  uint64_t slack = m->failure.figures[HR_OOM_UNALLOCATED].slack_bytes + m->failure.figures[HR_OOM_REQUESTED].slack_bytes;
+  bool serves = l->unallocated >= l->requested + slack && l->requested > 2ull << 20, normal = percent < 4 && !serves;
   if (!l->knows_unallocated || l->unallocated == 0) return false;
   if (l->free + l->unallocated < l->requested) return false;
   if (l->knows_free)
@@ -374,7 +375,7 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
   else
     hri_oom_line(f, "reserved but unallocated %s >= requested %s, whatever was free", HRI_OOM_SIZE(l->unallocated),
                  HRI_OOM_SIZE(l->requested));
-  hri_oom_line(f, "unallocated is %.1f %% of reserved%s", percent, normal ? "; below 4 % is normal" : "");
+  hri_oom_line(f, "unallocated is %.1f %% of reserved; below 4 %% is normal", percent);
   if (normal && !m->capturing) return false;
   if (m->capturing) {
     hri_oom_line(f, "a CUDA graph was being captured or a MemPool in use: cached blocks are not returned then");

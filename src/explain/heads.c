@@ -156,7 +156,7 @@ bool hri_oom_is_general(const char *text, size_t at, size_t count) {
 
 bool hri_oom_is_name(const char *text, size_t at, size_t count) {
   const hri_oom_head *head = hri_oom_head_at(text, at, count);
-  return head && (!strchr(head->words, ' ') || strcmp(head->words, "out of memory") == 0);
+  return head && (!strpbrk(head->words, " =:") || strcmp(head->words, "out of memory") == 0);
 }
 
 static unsigned hash3(const char *p) {

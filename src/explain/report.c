@@ -128,7 +128,7 @@ static const char *const modifiers[] = {"gpu",       "device",     "host",      
                                         "gpu's",     "vram",       "allocated", "container", "per-process", "opencl",
                                         "sycl",      "xpu",        "mps",       "xla",       "large",       "huge",
                                         "a",         "buffer",     "runtime",   "usable",    "worker",      "address",
-                                        "space",     "maximum",    "max",       "limit",     "direct",      "os",
+                                        "space",     "maximum",    "max",       "limit",      "backend",     "direct",      "os",
                                         "stack"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
@@ -571,6 +571,10 @@ static bool is_voiced(const hri_oom_place *p, const phrase *f) {
   size_t line = p->line;
   while (line < f->from && p->text[line] == ' ') line++;
   if (p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, f->from)) return true;
+  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ", "returned ", "error ", "got ", "caught "};
+  for (size_t i = 0; i < HRI_COUNT(telling); i++)
+    if (hri_match_end(p->text, line, f->from, telling[i])) return true;
+  if (hri_match_end(p->text, f->from, f->to, "error") && hri_match_at(p->text, f->to, p->count, ": ")) return true;
   if (hri_oom_is_told(p) || (f->from > line && p->text[f->from - 1] == '(')) return true;
   if (names_error(p->text, line, f->from) || has_place(p->text, line, p->line_end) || is_below_trace(p)) return true;
   if (has_code(p->text, f->to, p->line_end)) return true;
@@ -696,6 +700,7 @@ void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
   if (figure_count(m) == 0 && strcmp(m->failure.source, "kernel") != 0 && hri_oom_is_name(p->text, p->at, p->count)) {
     const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
     phrase f = {with_modifiers(p->text, p->line, p->at), p->at + strlen(head->words), false};
+    while (f.from > p->line && hri_is_name(p->text[f.from - 1])) f.from--;
     if (!is_voiced(p, &f)) m->kind = HRI_OOM_NOTHING;
   }
 }

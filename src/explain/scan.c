@@ -393,12 +393,16 @@ static void untangle(hr_explainer *e, size_t at, size_t mark_index, size_t after
 /* Where prose that was wrapped into the line of mark `m` begins: the line before it, when that one is long, has words
  * and is left open. */
 static size_t wrapped_start(const hr_explainer *e, size_t m) {
-  size_t line = e->marks.items[m].offset, from, end, blanks = 0;
+  size_t line = e->marks.items[m].offset, from, end, blanks = 0, digits = 0;
   if (m == 0 || e->marks.items[m - 1].who != e->marks.items[m].who) return line;
   from = e->marks.items[m - 1].offset;
   for (end = line; end > from && e->text[end - 1] == ' ';) end--;
   if (end - from < 30 || end - from > 160 || e->marks.items[m - 1].bar) return line;
-  for (size_t i = from; i < end; i++) blanks += e->text[i] == ' ';
+  for (size_t i = from; i < end; i++) {
+    blanks += e->text[i] == ' ';
+    digits += hri_is_digit(e->text[i]);
+  }
+  if (digits > (end - from) / 6) return line; /* what a program counted is no prose */
   return blanks >= 5 && (hri_is_letter(e->text[end - 1]) || e->text[end - 1] == ',') ? from : line;
 }
 

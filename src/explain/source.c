@@ -78,6 +78,11 @@ static size_t name_end(const span *s, size_t at) {
   return at > start ? at : start;
 }
 
+/* Whether the name that ends there is an error's. */
+static bool names_error(const span *s, size_t end) {
+  return (end >= s->from + 5 && begins(s, end - 5, "Error")) || (end >= s->from + 9 && begins(s, end - 9, "Exception"));
+}
+
 /* A literal, with letters that modify it before its quote; *end is behind its closing quote. */
 static bool is_literal_at(const span *s, size_t at, size_t *end) {
   size_t letters = 0;
@@ -178,7 +183,6 @@ static bool is_call_at(const span *s) {
 static bool ends_statement(const span *s) {
   static const char *const operands[] = {");", "\";", "';", "];", "};", "\",", "',", ");\\", "({", "=>", "&&", "||", "\\n\"", "\")", "\"))", "')", "\"]", "\" +", "' +"};
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
-  if (s->to - s->from <= 3 && strchr("{}()[]", s->text[s->from])) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
     if (ends(s, operands[i])) return true;
   if (ends(s, "),") || ends(s, "],") || ends(s, "},")) return closes_more(s) || is_call_at(s);
@@ -191,7 +195,7 @@ static bool ends_statement(const span *s) {
 static bool is_call(const span *s) {
   size_t at = name_end(s, s->from);
   if (at == s->from || at >= s->to || s->text[at] != '(' || !ends(s, ")")) return false;
-  return !(at >= 5 && (begins(s, at - 5, "Error") || (at >= 9 && begins(s, at - 9, "Exception"))));
+  return !names_error(s, at);
 }
 
 /* An enumerator, an entry of a table of codes: "NAME = 2,", "A => B,", "CASE(A, B)". */
@@ -206,17 +210,30 @@ static bool is_entry(const span *s) {
   return at < s->to && (s->text[at] == ',' || begins(s, at, "//") || begins(s, at, "/*"));
 }
 
-/* An object in braces on one line, or a field of one over several: a record of a log, or of a notebook. */
-static bool is_record(const span *s) {
-  return (s->text[s->from] == '{' && ends(s, "}")) ||
-         (s->text[s->from] == '"' && has(s, "\": ") && !has(s, "(") && !has(s, " = "));
+/* An object in braces on one line: a record of a log. */
+static bool is_record(const span *s) { return s->text[s->from] == '{' && ends(s, "}"); }
+
+/* A field of an object over several lines: of a program's table, or of a notebook's output. */
+static bool is_field(const span *s) {
+  size_t end;
+  return s->text[s->from] == '"' && is_literal_at(s, s->from, &end) && end < s->to && s->text[end] == ':';
+}
+
+/* Brackets alone are anybody's. */
+static bool is_bracket(const span *s) { return s->to - s->from <= 2 && strchr("{}()[]", s->text[s->from]); }
+
+/* How an exception is printed: "package.SomeError: ...". */
+static bool is_exception(const span *s) {
+  size_t end = name_end(s, s->from);
+  return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
 hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s)) return HRI_SOURCE_NONE;
+  if (is_record(&s) || is_exception(&s) || is_bracket(&s)) return HRI_SOURCE_NONE;
+  if (is_field(&s)) return HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_comment(&s);
   if (is_literal_line(&s)) return HRI_SOURCE_LITERAL;

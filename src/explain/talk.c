@@ -208,7 +208,8 @@ static bool is_conditional(const hri_oom_place *p) {
        "workaround",   "handle",     "handling", "classify",  "treat",      "treats",      "ignore",     "suppress",
        "tip",          "note",       "hint",     "unless",    "until",      "exit codes",  "error codes"};
   static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
-  size_t named = p->at, line = p->line;
+  size_t named = p->at, line = p->line, quote = 0;
+  if (p->tick_from == p->tick_to && find_quote(p, &quote) && tells_of_meeting(p->text, p->line, quote)) return false;
   if (!hri_oom_is_told(p)) line = hri_sentence_start(p->text, p->sentence, p->line);
   if (p->line > 8 && line > p->line - 8) line = p->line - 8;
   if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 &&

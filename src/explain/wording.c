@@ -307,15 +307,16 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     static const char *const devices[] = {"gpu", "cuda", "hip", "device mem", "vram", "npu", "xpu"};
     for (size_t i = 0; i < HRI_COUNT(devices); i++)
       if (before_has(a, devices[i]) || after_has(a, 40, devices[i])) return nothing;
-    return after_starts(a, " in static tls") ? nothing : (hri_oom_reading){HRI_OOM_HOST, "host"};
+    return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
   }
   if (strncmp(words, "unable to write to file", 23) == 0)
     return (hri_oom_reading){after_has(a, 120, "no space left") ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "shared-memory"};
-  if (strcmp(words, "/dev/shm/") == 0)
-    return before_has(a, "error while creating shared memory") || before_has(a, "failed to extend") ||
-                   after_has(a, 200, "no space left")
-               ? (hri_oom_reading){HRI_OOM_HOST, "shared-memory"}
+  if (strcmp(words, "/dev/shm/") == 0) {
+    if (after_has(a, 200, "no space left")) return (hri_oom_reading){HRI_OOM_HOST, "shared-memory"};
+    return before_has(a, "error while creating shared memory") || before_has(a, "failed to extend")
+               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
                : nothing;
+  }
   if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
     return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") ||
                    before_has(a, "/dev/shm")
