@@ -79,6 +79,8 @@ static const hri_oom_head heads[] = {
     {"resource_exhausted", "", HRI_OOM_NOTHING},
     {"resourceexhausted", "", HRI_OOM_NOTHING},
     {"resource exhausted", "", HRI_OOM_NOTHING},
+    {"memory space hbm", "jax", HRI_OOM_FOREIGN},
+    {"exceeded hbm capacity by", "jax", HRI_OOM_FOREIGN},
     {"oom when allocating", "tensorflow", HRI_OOM_FOREIGN},
     {"no available memory for the cache blocks", "vllm", HRI_OOM_VLLM_CAP},
     {"not enough memory. please try to increase --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},

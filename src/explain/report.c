@@ -660,14 +660,16 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
 /* The figures of such a message: in its line; a framework's own words often go over several. */
 static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   bool foreign = m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY;
-  size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at);
+  size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at), end;
   phrase f = {p->at, p->at, false};
   bool goes_on =
       hri_match_end(p->text, p->line, p->line_end, ": ") || hri_match_end(p->text, p->line, p->line_end, ":");
   for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
        at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
     from = at; /* "allocating 4096 mib" on the line before */
-  hri_oom_read_labelled(p->text, from, report_end(p, &f, foreign || goes_on ? 200 : 0), m->failure.figures);
+  end = report_end(p, &f, foreign || goes_on ? 200 : 0);
+  if (!foreign && p->at + 13 < end) end = hri_oom_word(p->text, p->at + 13, end, "out of memory"); /* another message */
+  hri_oom_read_labelled(p->text, from, end, m->failure.figures);
 }
 
 /* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",

@@ -203,6 +203,7 @@ static bool is_entry(const span *s) {
   size_t at = name_end(s, s->from);
   if (at == s->from) return false;
   if (at + 1 == s->to && s->text[at] == ',') return true;
+  if (begins(s, at, ": ") && ends(s, ",") && !memchr(s->text + at + 2, ' ', s->to - at - 2)) return true; /* a field */
   while (at < s->to && s->text[at] == ' ') at++;
   if (begins(s, at, "=>")) return true;
   if (at >= s->to || s->text[at] != '=') return false;

@@ -8,8 +8,9 @@
 /* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
 static bool tells_of_meeting(const char *text, size_t line, size_t end) {
   static const char *const between[] = {" a", " an", " the", " this", " following", " error", " message", " with", " me", ":"};
-  static const char *const verbs[] = {"got", "get", "getting", "gives", "gave", "hit", "encountered", "received", "saw", "met", "throws", "threw"};
+  static const char *const verbs[] = {"got", "get", "getting", "gives", "gave", "hit", "encountered", "received", "saw", "met", "throws", "threw", "ooms", "oomed", "fails", "failed", "crashed", "crashes", "died", "dies", "aborted", "aborts"};
   bool more = true;
+  while (end > line && text[end - 1] == ' ') end--;
   while (more) {
     more = false;
     for (size_t i = 0; i < HRI_COUNT(between); i++)
@@ -258,11 +259,19 @@ static bool is_pattern(const hri_oom_place *p) {
   return p->at > 0 && strchr("|/", p->text[p->at - 1]) && !(p->shape & HRI_OOM_LEVEL);
 }
 
+/* Whether the quote at text[quote] begins the value of a field or an element of a list. */
+static bool is_value(const char *text, size_t line, size_t quote) {
+  while (quote > line && text[quote - 1] == ' ') quote--;
+  return quote > line && strchr(":=,+[{", text[quote - 1]);
+}
+
 /* In a literal, or between back quotes without anything concrete. */
 static bool is_quoted(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
   size_t quote = 0;
   unsigned least = strcmp(m->failure.source, "kill") == 0 ? 4 : 3; /* the codes of kills have three digits */
-  if (p->tick_from == p->tick_to) return find_quote(p, &quote) && !quotes_a_report(p->text, p->line, quote, false);
+  if (p->tick_from == p->tick_to)
+    return find_quote(p, &quote) && (figures == 0 || is_value(p->text, p->line, quote)) &&
+           !quotes_a_report(p->text, p->line, quote, false);
   if (figures == 1 && is_conditional(p)) return true;
   return figures == 0 && !is_concrete(p->text, p->tick_from, p->tick_to, least) &&
          !quotes_a_report(p->text, p->line, p->tick_from, true);
@@ -367,7 +376,7 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
   bool torch = strncmp(m->failure.source, "pytorch", 7) == 0;
   size_t first = skip_marks(p), end = hri_oom_word(p->text, p->at, p->line_end, "memory");
   if (p->shape & HRI_OOM_COMMENT && figures == 0 && (is_explained_item(p, first) || is_bracketed_code(p))) return true;
-  if (p->shape & HRI_OOM_ROW || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks)) return true;
+  if ((p->shape & HRI_OOM_ROW && figures == 0) || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks)) return true;
   if (killed && hri_oom_word(p->text, p->line, p->line_end, "==") < p->line_end) return true;
   if (figures == 0 && is_entry_of_codes(p, first)) return true;
   if (figures == 0 && hri_match_at(p->text, first, p->line_end, "enomem")) return true; /* a manual's list of errors */
