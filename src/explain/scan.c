@@ -66,6 +66,7 @@ struct hr_explainer {
   int64_t who;                   /* likewise */
   uint8_t shape;                 /* likewise */
   hri_source_kind source;        /* likewise */
+  unsigned literal_lines;        /* how many more may belong to a literal that is open */
   char *text;                    /* the window, normalised */
   size_t count, searched, muted; /* no head of known words is looked for before `muted` ... */
   size_t spoken;                 /* ... and no word of the general rule before `spoken` */
@@ -158,6 +159,22 @@ static size_t literal_start(const hr_explainer *e, size_t at, size_t count) {
   return e->marks.count > 0 && end - 1 > e->marks.items[e->marks.count - 1].offset ? from + 1 : at;
 }
 
+/* A literal over several lines that a statement opens, `text = """`: what stands in it is the program's. A text that
+ * begins with the quotes is a comment on what follows and speaks for itself. */
+static void see_long_literal(hr_explainer *e, size_t count) {
+  enum { LONGEST = 60 };
+  unsigned quotes = 0;
+  for (size_t at = hri_oom_word(e->line, 0, count, "\"\"\""); at < count; at = hri_oom_word(e->line, at + 3, count, "\"\"\""))
+    quotes++;
+  if (e->literal_lines > 0) {
+    e->literal_lines--;
+    e->source = HRI_SOURCE_CODE;
+    if (quotes % 2) e->literal_lines = 0;
+  } else if (quotes % 2 && hri_source_opens_literal(e->line, count)) {
+    e->literal_lines = LONGEST;
+  }
+}
+
 /* Normalises the raw line into the window, which has room for it. False when a mark could not be kept. */
 static bool add_line(hr_explainer *e, bool complete) {
   size_t open;
@@ -169,6 +186,7 @@ static bool add_line(hr_explainer *e, bool complete) {
     at = hri_line_skip_prefix(e->line, count, &e->rank, &e->who);
     e->shape = hri_line_shape(e->line, count, at);
     e->source = hri_source_of(e->line, count);
+    see_long_literal(e, count);
     if (e->rank >= 0) e->who = e->rank;
     kill = complete && hri_line_reports_kill(e->line, count, at);
   }
@@ -639,7 +657,7 @@ static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
   if (kind == HRI_OOM_ENDED) return 1;
   if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return 2;
   if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
-
+  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks, nor of how much */
   return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 3;
 }
 

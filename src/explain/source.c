@@ -229,6 +229,13 @@ static bool is_exception(const span *s) {
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
+bool hri_source_opens_literal(const char *line, size_t count) {
+  span s = trim(line, count);
+  size_t at = hri_oom_word(line, s.from, s.to, "\"\"\"");
+  while (at > s.from && strchr(" fFrRbBuU", line[at - 1])) at--;
+  return at > s.from && at < s.to && strchr("=([{,+:", line[at - 1]);
+}
+
 hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;

@@ -13,6 +13,9 @@ typedef enum hri_source_kind {
   HRI_SOURCE_FRAME    /* a frame of a traceback, which has a line of source below it */
 } hri_source_kind;
 
+/* Whether a statement on the line opens a literal with three quotes. */
+bool hri_source_opens_literal(const char *line, size_t count);
+
 hri_source_kind hri_source_of(const char *line, size_t count);
 
 #endif
