@@ -223,6 +223,15 @@ static bool is_field(const span *s) {
 /* Brackets alone are anybody's. */
 static bool is_bracket(const span *s) { return s->to - s->from <= 2 && strchr("{}()[]", s->text[s->from]); }
 
+/* A part of a literal that goes on, or whose line ends in it: somebody's program. */
+static bool is_joined_literal(const span *s) {
+  return s->text[s->to - 1] == '+' || s->text[s->to - 1] == '\\' || s->text[s->to - 1] == ';' || ends(s, "\\n\"") ||
+         ends(s, "\\n\",");
+}
+
+/* A pattern that matches messages. */
+static bool is_pattern(const span *s) { return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"")); }
+
 /* How an exception is printed: "package.SomeError: ...". */
 static bool is_exception(const span *s) {
   size_t end = name_end(s, s->from);
@@ -244,7 +253,8 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   if (is_field(&s)) return HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_comment(&s);
-  if (is_literal_line(&s)) return HRI_SOURCE_LITERAL;
+  if (is_literal_line(&s)) return is_joined_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
+  if (is_pattern(&s)) return HRI_SOURCE_CODE;
   return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s) ? HRI_SOURCE_CODE
                                                                                                       : HRI_SOURCE_NONE;
 }

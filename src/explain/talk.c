@@ -8,7 +8,7 @@
 /* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
 static bool tells_of_meeting(const char *text, size_t line, size_t end) {
   static const char *const between[] = {" a", " an", " the", " this", " following", " error", " message", " with", " me", ":"};
-  static const char *const verbs[] = {"got", "get", "getting", "gives", "gave", "hit", "encountered", "received", "saw", "met", "throws", "threw", "ooms", "oomed", "fails", "failed", "crashed", "crashes", "died", "dies", "aborted", "aborts"};
+  static const char *const verbs[] = {"got", "get", "getting", "gives", "gave", "hit", "encountered", "received", "saw", "met", "threw", "ooms", "oomed", "failed", "crashed", "died", "aborted"};
   bool more = true;
   while (end > line && text[end - 1] == ' ') end--;
   while (more) {
@@ -339,29 +339,6 @@ static bool is_explained_item(const hri_oom_place *p, size_t first) {
   return false;
 }
 
-/* A comment of a program that names an error's code in brackets: "// ... refuses (hiperroroutofmemory) rather than". */
-static bool is_bracketed_code(const hri_oom_place *p) {
-  size_t from = p->at, to = p->at;
-  while (from > p->line && hri_is_name(p->text[from - 1])) from--;
-  while (to < p->line_end && hri_is_name(p->text[to])) to++;
-  if (hri_oom_word(p->text, p->line, from, "error:") < from ||
-      hri_oom_word(p->text, p->line, from, "failed with") < from)
-    return false;
-  return p->shape & HRI_OOM_COMMENT && to - from > 12 && from > p->line && p->text[from - 1] == '(' &&
-         to < p->line_end && p->text[to] == ')';
-}
-
-/* A message with all its figures as the literal of a program that tests or holds samples of such messages. */
-static bool is_test_data(const hri_oom_place *p, uint32_t figures) {
-  static const char *const words[] = {"assert",  "def test", "expect(",  "test(",       "it(\"",   "it('", "pytest",
-                                      "sample",  "parse",    "classif",  "regex",       "fixture", "mock", "dummy",
-                                      "example", "unittest", "require.", "errors.new(", "#[test]"};
-  size_t quote, from = p->at > 320 ? p->at - 320 : 0, to = p->line_end + 320 < p->count ? p->line_end + 320 : p->count;
-  if (figures < 2 || p->tick_from < p->tick_to || !find_quote(p, &quote)) return false;
-  if (!is_operand(p->text, from, quote)) return false;
-  return hri_match_part(p->text, from, to, words, HRI_COUNT(words));
-}
-
 /* Whether the message says itself that nothing failed. */
 static bool denies_failure(const hri_oom_place *p) {
   static const char *const words[] = {"this is not a failure", "is not a failure", "this is not an error",
@@ -375,7 +352,7 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
   bool killed = strcmp(m->failure.source, "kill") == 0 || strcmp(m->failure.source, "kernel") == 0;
   bool torch = strncmp(m->failure.source, "pytorch", 7) == 0;
   size_t first = skip_marks(p), end = hri_oom_word(p->text, p->at, p->line_end, "memory");
-  if (p->shape & HRI_OOM_COMMENT && figures == 0 && (is_explained_item(p, first) || is_bracketed_code(p))) return true;
+  if (p->shape & HRI_OOM_COMMENT && figures == 0 && is_explained_item(p, first)) return true;
   if ((p->shape & HRI_OOM_ROW && figures == 0) || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks)) return true;
   if (killed && hri_oom_word(p->text, p->line, p->line_end, "==") < p->line_end) return true;
   if (figures == 0 && is_entry_of_codes(p, first)) return true;
@@ -404,7 +381,7 @@ static bool opens_with_error(const hri_oom_place *p) {
 }
 
 bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  if (denies_failure(p) || is_test_data(p, figures)) return true;
+  if (denies_failure(p)) return true;
   if (p->shape & HRI_OOM_SOURCE) return true;
   if (p->shape & HRI_OOM_AMONG && p->shape & HRI_OOM_COMMENT && figures == 0 && !opens_with_error(p)) return true;
   if (figures >= 2 || (p->shape & HRI_OOM_ROW && is_result_row(p, m))) return false;

@@ -278,6 +278,13 @@ static hri_oom_reading read_allocation_code(const hri_oom_around *a, hri_oom_rea
   return plain;
 }
 
+/* Whether the words stand by themselves, behind a colon, a quote or a bracket: people use the same words in sentences. */
+static bool is_set_off(const hri_oom_around *a) {
+  size_t at = a->at;
+  while (at > a->start && a->text[at - 1] == ' ') at--;
+  return at == a->start || strchr(":'\"([=>-", a->text[at - 1]);
+}
+
 static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
@@ -307,6 +314,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     static const char *const devices[] = {"gpu", "cuda", "hip", "device mem", "vram", "npu", "xpu"};
     for (size_t i = 0; i < HRI_COUNT(devices); i++)
       if (before_has(a, devices[i]) || after_has(a, 40, devices[i])) return nothing;
+    if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12") && !after_starts(a, " (errno")) return nothing;
     return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
   }
   if (strncmp(words, "unable to write to file", 23) == 0)
