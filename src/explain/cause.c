@@ -62,9 +62,11 @@ static void find_mine(hri_oom_message *m) {
   const uint64_t context = 2ull << 30;
   hr_oom_value *v = m->failure.figures;
   uint32_t mine = m->process_count, alike = 0;
-  if (v[HR_OOM_THIS_PROCESS].state != HR_OOM_ABSENT || m->process_count < 2 || !hri_oom_known(&v[HR_OOM_RESERVED])) return;
+  if (v[HR_OOM_THIS_PROCESS].state != HR_OOM_ABSENT || m->process_count < 2 || !hri_oom_known(&v[HR_OOM_RESERVED]))
+    return;
   for (uint32_t i = 0; i < m->process_count; i++) {
-    uint64_t least = v[HR_OOM_RESERVED].bytes, has = m->processes[i] + m->process_slack[i] + v[HR_OOM_RESERVED].slack_bytes;
+    uint64_t least = v[HR_OOM_RESERVED].bytes,
+             has = m->processes[i] + m->process_slack[i] + v[HR_OOM_RESERVED].slack_bytes;
     if (has < least || has - least > context) continue;
     alike++;
     mine = i;
@@ -365,7 +367,8 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
   hr_oom_failure *f = &m->failure;
   double percent = l->reserved > 0 ? 100.0 * (double)l->unallocated / (double)l->reserved : 0;
   /* what is cached would have served the request by itself; a small one comes from a pool of its own */
-  uint64_t slack = m->failure.figures[HR_OOM_UNALLOCATED].slack_bytes + m->failure.figures[HR_OOM_REQUESTED].slack_bytes;
+  uint64_t slack =
+      m->failure.figures[HR_OOM_UNALLOCATED].slack_bytes + m->failure.figures[HR_OOM_REQUESTED].slack_bytes;
   bool serves = l->unallocated >= l->requested + slack && l->requested > 2ull << 20, normal = percent < 4 && !serves;
   if (!l->knows_unallocated || l->unallocated == 0) return false;
   if (l->free + l->unallocated < l->requested) return false;

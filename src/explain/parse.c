@@ -56,7 +56,8 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   message->failure.source = r.source;
   message->exact = message->cut = false;
   if (r.kind == HRI_OOM_NOTHING) return r.kind;
-  if (r.kind == HRI_OOM_VLLM_CAP || r.kind == HRI_OOM_VLLM_BUSY || r.kind == HRI_OOM_HEAP) message->failure.framework = r.source;
+  if (r.kind == HRI_OOM_VLLM_CAP || r.kind == HRI_OOM_VLLM_BUSY || r.kind == HRI_OOM_HEAP)
+    message->failure.framework = r.source;
   message->cut = r.kind == HRI_OOM_CACHING && is_middle(head->words);
   if (message->cut && hri_oom_word(text, a.start, at, "tried to allocate") < at)
     return message->kind = HRI_OOM_NOTHING; /* it is being read */

@@ -128,8 +128,8 @@ static const char *const modifiers[] = {"gpu",       "device",     "host",      
                                         "gpu's",     "vram",       "allocated", "container", "per-process", "opencl",
                                         "sycl",      "xpu",        "mps",       "xla",       "large",       "huge",
                                         "a",         "buffer",     "runtime",   "usable",    "worker",      "address",
-                                        "space",     "maximum",    "max",       "limit",      "backend",     "direct",      "os",
-                                        "stack"};
+                                        "space",     "maximum",    "max",       "limit",     "backend",     "direct",
+                                        "os",        "stack"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -549,7 +549,8 @@ static bool is_voiced(const hri_oom_place *p, const phrase *f) {
   size_t line = p->line;
   while (line < f->from && p->text[line] == ' ') line++;
   if (p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, f->from)) return true;
-  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ", "returned ", "error ", "got ", "caught "};
+  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",
+                                        "returned ",    "error ",      "got ",         "caught "};
   for (size_t i = 0; i < HRI_COUNT(telling); i++)
     if (hri_match_end(p->text, line, f->from, telling[i])) return true;
   if (hri_match_end(p->text, f->from, f->to, "error") && hri_match_at(p->text, f->to, p->count, ": ")) return true;
@@ -661,7 +662,8 @@ void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
   if (bare && figure_count(m) <= 1) read_free_near(p, m);
   if (hri_oom_is_spoken_of(p, m, figure_count(m))) m->kind = HRI_OOM_NOTHING;
-  if (figure_count(m) == 0 && strcmp(m->failure.source, "kernel") != 0 && hri_oom_is_name(p->text, p->at, p->count)) {
+  if (figure_count(m) == 0 && strcmp(m->failure.source, "kernel") != 0 &&
+      (m->kind == HRI_OOM_HEAP || hri_oom_is_name(p->text, p->at, p->count))) {
     const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
     phrase f = {with_modifiers(p->text, p->line, p->at), p->at + strlen(head->words), false};
     while (f.from > p->line && hri_is_name(p->text[f.from - 1])) f.from--;

@@ -164,7 +164,8 @@ static size_t literal_start(const hr_explainer *e, size_t at, size_t count) {
 static void see_long_literal(hr_explainer *e, size_t count) {
   enum { LONGEST = 60 };
   unsigned quotes = 0;
-  for (size_t at = hri_oom_word(e->line, 0, count, "\"\"\""); at < count; at = hri_oom_word(e->line, at + 3, count, "\"\"\""))
+  for (size_t at = hri_oom_word(e->line, 0, count, "\"\"\""); at < count;
+       at = hri_oom_word(e->line, at + 3, count, "\"\"\""))
     quotes++;
   if (e->literal_lines > 0) {
     e->literal_lines--;

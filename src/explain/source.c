@@ -67,8 +67,9 @@ static bool is_frame(const span *s) {
 static size_t name_end(const span *s, size_t at) {
   size_t start = at;
   if (at < s->to && (hri_is_digit(s->text[at]) || !is_word_char(s->text[at]))) return at;
-  while (at < s->to && (is_word_char(s->text[at]) || (s->text[at] == '.' && at + 1 < s->to && is_word_char(s->text[at + 1])) ||
-                        (s->text[at] == ':' && at + 2 < s->to && s->text[at + 1] == ':') || s->text[at] == ':')) {
+  while (at < s->to &&
+         (is_word_char(s->text[at]) || (s->text[at] == '.' && at + 1 < s->to && is_word_char(s->text[at + 1])) ||
+          (s->text[at] == ':' && at + 2 < s->to && s->text[at + 1] == ':') || s->text[at] == ':')) {
     if (s->text[at] == ':') {
       if (!(at + 2 < s->to && s->text[at + 1] == ':' && is_word_char(s->text[at + 2]))) break;
       at++;
@@ -114,7 +115,8 @@ static bool is_literal_line(const span *s) {
  * operand. */
 static bool is_assignment(const span *s) {
   size_t at = name_end(s, s->from), end;
-  static const char *const declared[] = {"const ", "let ", "var ", "auto ", "static ", "export ", "local ", "set ", "final "};
+  static const char *const declared[] = {"const ",  "let ",   "var ", "auto ", "static ",
+                                         "export ", "local ", "set ", "final "};
   for (size_t i = 0; i < HRI_COUNT(declared); i++)
     if (begins(s, s->from, declared[i])) at = name_end(s, s->from + strlen(declared[i]));
   if (at == s->from) return false;
@@ -139,15 +141,20 @@ static bool is_assignment(const span *s) {
 
 /* A keyword that begins a statement, with what makes it one: English has most of these words too. */
 static bool begins_statement(const span *s) {
-  static const char *const alone[] = {
-      "def ",    "elif ",    "#include", "#define", "#if",      "#endif",   "#pragma", "import ", "raise ",   "assert ",
-      "assert!", "throw ",   "throws ",  "pub ",    "fn ",      "func ",    "impl ",   "struct ", "enum ",    "typedef ",
-      "template", "namespace ", "constexpr ", "static_", "public ", "private ", "protected ", "@", "return ", "std::",
-      "self.",   "this.",    "console.", "logger.", "logging.", "EXPECT_",  "ASSERT_", "REQUIRE", "CASE(",    "printf(",
-      "fprintf(", "print(",  "println!", "panic!",  "async ",   "await ",   "yield ",  "except ", "except:",  "package ",
-      "using ",  "extern ",  "override ", "echo \"", "export ", "assert_",  "/*", "*/", "cdef ", "inline ", "unsigned ", "const ", "let ", "var "};
-  static const char *const closed[] = {"if ",  "for ",   "while ", "with ",  "class ", "else",   "try",    "finally", "match ",
-                                       "case ", "catch", "switch", "if(",  "for(", "while(", "else:", "try:", "} "};
+  static const char *const alone[] = {"def ",      "elif ",    "#include",   "#define",    "#if",        "#endif",
+                                      "#pragma",   "import ",  "raise ",     "assert ",    "assert!",    "throw ",
+                                      "throws ",   "pub ",     "fn ",        "func ",      "impl ",      "struct ",
+                                      "enum ",     "typedef ", "template",   "namespace ", "constexpr ", "static_",
+                                      "public ",   "private ", "protected ", "@",          "return ",    "std::",
+                                      "self.",     "this.",    "console.",   "logger.",    "logging.",   "EXPECT_",
+                                      "ASSERT_",   "REQUIRE",  "CASE(",      "printf(",    "fprintf(",   "print(",
+                                      "println!",  "panic!",   "async ",     "await ",     "yield ",     "except ",
+                                      "except:",   "package ", "using ",     "extern ",    "override ",  "echo \"",
+                                      "export ",   "assert_",  "/*",         "*/",         "cdef ",      "inline ",
+                                      "unsigned ", "const ",   "let ",       "var "};
+  static const char *const closed[] = {"if ", "for ",    "while ", "with ", "class ", "else",
+                                       "try", "finally", "match ", "case ", "catch",  "switch",
+                                       "if(", "for(",    "while(", "else:", "try:",   "} "};
   for (size_t i = 0; i < HRI_COUNT(alone); i++)
     if (begins(s, s->from, alone[i])) {
       size_t behind = s->from + strlen(alone[i]);
@@ -159,7 +166,8 @@ static bool begins_statement(const span *s) {
     }
   for (size_t i = 0; i < HRI_COUNT(closed); i++)
     if (begins(s, s->from, closed[i]))
-      return ends(s, ":") || ends(s, "{") || ends(s, ")") || ends(s, ";") || ends(s, "(") || ends(s, "}") || has(s, "): ") || has(s, ") {");
+      return ends(s, ":") || ends(s, "{") || ends(s, ")") || ends(s, ";") || ends(s, "(") || ends(s, "}") ||
+             has(s, "): ") || has(s, ") {");
   return false;
 }
 
@@ -181,7 +189,8 @@ static bool is_call_at(const span *s) {
 
 /* How a statement ends, or a part of one that goes on. */
 static bool ends_statement(const span *s) {
-  static const char *const operands[] = {");", "\";", "';", "];", "};", "\",", "',", ");\\", "({", "=>", "&&", "||", "\\n\"", "\")", "\"))", "')", "\"]", "\" +", "' +"};
+  static const char *const operands[] = {");", "\";", "';",    "];",  "};",   "\",", "',",  ");\\", "({", "=>",
+                                         "&&", "||",  "\\n\"", "\")", "\"))", "')",  "\"]", "\" +", "' +"};
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
     if (ends(s, operands[i])) return true;
@@ -255,6 +264,7 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   drop_comment(&s);
   if (is_literal_line(&s)) return is_joined_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
   if (is_pattern(&s)) return HRI_SOURCE_CODE;
-  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s) ? HRI_SOURCE_CODE
-                                                                                                      : HRI_SOURCE_NONE;
+  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s)
+             ? HRI_SOURCE_CODE
+             : HRI_SOURCE_NONE;
 }

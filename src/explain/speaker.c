@@ -266,11 +266,11 @@ static const char *const host_words[] = {"host",
                                          "memory allocation of",
                                          "outofmemoryerror()"};
 static const char *const soft_host[] =
-    {"pinned",    "page-locked",    "shm",        "/dev/shm", "posix_memalign",
-     "malloc",    "realloc",        "calloc",     "mmap",     "shared memory segment",
-     "enomem",    "errno 12",       "heap",       "fork",
-     "bad_alloc", "std::bad_alloc", "numpy",      "pandas",   "memalign",
-     "openblas",  "duckdb",         "llvm error", "error 12", "error code 12"};
+    {"pinned",         "page-locked", "shm",      "/dev/shm",     "posix_memalign",
+     "malloc",         "realloc",     "calloc",   "mmap",         "shared memory segment",
+     "enomem",         "errno 12",    "heap",     "fork",         "bad_alloc",
+     "std::bad_alloc", "numpy",       "pandas",   "memalign",     "openblas",
+     "duckdb",         "llvm error",  "error 12", "error code 12"};
 static const char *const device_words[] = {"gpu",
                                            "cuda",
                                            "hip",

@@ -7,8 +7,11 @@
 
 /* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
 static bool tells_of_meeting(const char *text, size_t line, size_t end) {
-  static const char *const between[] = {" a", " an", " the", " this", " following", " error", " message", " with", " me", ":"};
-  static const char *const verbs[] = {"got", "get", "getting", "gives", "gave", "hit", "encountered", "received", "saw", "met", "threw", "ooms", "oomed", "failed", "crashed", "died", "aborted"};
+  static const char *const between[] = {" a",     " an",      " the",  " this", " following",
+                                        " error", " message", " with", " me",   ":"};
+  static const char *const verbs[] = {"got",         "get",      "getting", "gives", "gave",   "hit",
+                                      "encountered", "received", "saw",     "met",   "threw",  "ooms",
+                                      "oomed",       "failed",   "crashed", "died",  "aborted"};
   bool more = true;
   while (end > line && text[end - 1] == ' ') end--;
   while (more) {
@@ -21,7 +24,8 @@ static bool tells_of_meeting(const char *text, size_t line, size_t end) {
   }
   for (size_t i = 0; i < HRI_COUNT(verbs); i++) {
     size_t length = strlen(verbs[i]);
-    if (hri_match_end(text, line, end, verbs[i]) && (end == line + length || text[end - length - 1] == ' ')) return true;
+    if (hri_match_end(text, line, end, verbs[i]) && (end == line + length || text[end - length - 1] == ' '))
+      return true;
   }
   return false;
 }
@@ -119,6 +123,7 @@ static bool has_placeholder(const hri_oom_place *p) {
                                      "system memory (",
                                      "requested buffer of size",
                                      "is smaller than requested bytes of",
+                                     "vector of size",
                                      "system memory("};
   static const char *const meant[] = {"more than 1eb", "a ", "memory", "buffer", "tensor", "the "};
   size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
@@ -353,7 +358,8 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
   bool torch = strncmp(m->failure.source, "pytorch", 7) == 0;
   size_t first = skip_marks(p), end = hri_oom_word(p->text, p->at, p->line_end, "memory");
   if (p->shape & HRI_OOM_COMMENT && figures == 0 && is_explained_item(p, first)) return true;
-  if ((p->shape & HRI_OOM_ROW && figures == 0) || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks)) return true;
+  if ((p->shape & HRI_OOM_ROW && figures == 0) || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks))
+    return true;
   if (killed && hri_oom_word(p->text, p->line, p->line_end, "==") < p->line_end) return true;
   if (figures == 0 && is_entry_of_codes(p, first)) return true;
   if (figures == 0 && hri_match_at(p->text, first, p->line_end, "enomem")) return true; /* a manual's list of errors */
@@ -389,6 +395,7 @@ bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint
     return p->shape & HRI_OOM_MARKED && p->at <= p->line + 8;
   if (is_pattern(p) || is_quoted(p, m, figures) || is_entry(p, m, figures)) return true;
   if (figures > 0) return false;
+  if (hri_oom_word(p->text, p->at, p->line_end, " \xe2\x86\x92 ") < p->line_end) return true; /* "... -> what to do" */
   if (is_answered(p) || names_change(p) || is_key(p) || is_foreign_advice(p->text, p->at, p->line_end)) return true;
   if (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to)
     return false; /* its own words are "might be caused by" */
