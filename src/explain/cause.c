@@ -11,7 +11,7 @@
  *   A - P + T > D                 too big, certain: live tensors and the request exceed the device
  *   O large and F + O >= T        another process
  *   P large and F + P >= T        private pools
- *   F + U >= T, U >= 5 % of R     fragmented, never certain
+ *   F + U >= T, U >= T or 4 % of R   fragmented, never certain
  *   S - R large                   this process, past the allocator
  *   D - F - R large               another process or this one's own libraries: the text cannot tell
  *   else                          too big
@@ -54,6 +54,30 @@ static void sum_processes(hri_oom_message *m) {
     f->process_count++;
   }
   if (f->process_count > 0) v[HR_OOM_OTHER_PROCESSES] = (hr_oom_value){HR_OOM_DERIVED, sum, slack};
+}
+
+/* Where the text lists all processes by their ids in another namespace, this one is among them: the one whose bytes are
+ * what it reserves and a context, if no other is like it. */
+static void find_mine(hri_oom_message *m) {
+  const uint64_t context = 2ull << 30;
+  hr_oom_value *v = m->failure.figures;
+  uint32_t mine = m->process_count, alike = 0;
+  if (v[HR_OOM_THIS_PROCESS].state != HR_OOM_ABSENT || m->process_count < 2 || !hri_oom_known(&v[HR_OOM_RESERVED]))
+    return;
+  for (uint32_t i = 0; i < m->process_count; i++) {
+    uint64_t least = v[HR_OOM_RESERVED].bytes,
+             has = m->processes[i] + m->process_slack[i] + v[HR_OOM_RESERVED].slack_bytes;
+    if (has < least || has - least > context) continue;
+    alike++;
+    mine = i;
+  }
+  if (alike != 1) return;
+  hri_oom_line(&m->failure, "of the listed processes the one with %s is this one: it alone can hold the %s reserved",
+               HRI_OOM_SIZE(m->processes[mine]), HRI_OOM_SIZE(v[HR_OOM_RESERVED].bytes));
+  v[HR_OOM_THIS_PROCESS] = (hr_oom_value){HR_OOM_DERIVED, m->processes[mine], m->process_slack[mine]};
+  m->process_count--;
+  m->processes[mine] = m->processes[m->process_count];
+  m->process_slack[mine] = m->process_slack[m->process_count];
 }
 
 /* The device's bytes by owner; exactly the total. What rounding or spilling adds comes off the largest share. */
@@ -340,10 +364,12 @@ static bool judge_pools(hr_oom_failure *f, const ledger *l) {
 }
 
 static bool judge_pieces(hri_oom_message *m, const ledger *l) {
-  const uint64_t much = 3ull << 28; /* of a large device half of those 5 % are too much to be normal */
   hr_oom_failure *f = &m->failure;
   double percent = l->reserved > 0 ? 100.0 * (double)l->unallocated / (double)l->reserved : 0;
-  bool normal = percent < 2.5 || (percent < 5 && l->unallocated < much);
+  /* what is cached would have served the request by itself; a small one comes from a pool of its own */
+  uint64_t slack =
+      m->failure.figures[HR_OOM_UNALLOCATED].slack_bytes + m->failure.figures[HR_OOM_REQUESTED].slack_bytes;
+  bool serves = l->unallocated >= l->requested + slack && l->requested > 2ull << 20, normal = percent < 4 && !serves;
   if (!l->knows_unallocated || l->unallocated == 0) return false;
   if (l->free + l->unallocated < l->requested) return false;
   if (l->knows_free)
@@ -352,7 +378,7 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
   else
     hri_oom_line(f, "reserved but unallocated %s >= requested %s, whatever was free", HRI_OOM_SIZE(l->unallocated),
                  HRI_OOM_SIZE(l->requested));
-  hri_oom_line(f, "unallocated is %.1f %% of reserved; below 5 %% is normal", percent);
+  hri_oom_line(f, "unallocated is %.1f %% of reserved; below 4 %% is normal", percent);
   if (normal && !m->capturing) return false;
   if (m->capturing) {
     hri_oom_line(f, "a CUDA graph was being captured or a MemPool in use: cached blocks are not returned then");
@@ -494,6 +520,7 @@ static void note_segment(hr_oom_failure *f) {
 void hri_oom_judge_caching(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
   ledger l;
+  find_mine(m);
   sum_processes(m);
   l = ledger_of(f->figures);
   hri_oom_divide(f);
@@ -527,6 +554,13 @@ void hri_oom_judge_mps(hri_oom_message *m) {
   uint64_t sum = v[HR_OOM_ALLOCATED].bytes + m->aside.bytes + v[HR_OOM_REQUESTED].bytes;
   uint64_t slack = v[HR_OOM_ALLOCATED].slack_bytes + m->aside.slack_bytes + v[HR_OOM_REQUESTED].slack_bytes +
                    v[HR_OOM_ALLOWED].slack_bytes;
+  if (hri_oom_known(&v[HR_OOM_ALLOWED]) && v[HR_OOM_REQUESTED].state == HR_OOM_ABSENT) {
+    hri_oom_line(f, "the watermark allows %s; what was requested is not in the text, but only the watermark speaks so",
+                 HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the MPS watermark of %s refused it",
+                HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));
+    return;
+  }
   if (!hri_oom_known(&v[HR_OOM_ALLOWED]) || !hri_oom_known(&v[HR_OOM_ALLOCATED])) {
     hri_oom_line(f, "without a watermark, MPS stops where the machine's memory, shared with all programs, ends");
     hri_oom_undecided(f, HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(CAP),

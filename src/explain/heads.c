@@ -21,7 +21,11 @@ static const hri_oom_head heads[] = {
     {"not enough memory: you tried to allocate", "pytorch-cpu", HRI_OOM_HOST},
     {"not enough gpu video memory", "pytorch-directml", HRI_OOM_BARE},
     {"unable to mmap", "", HRI_OOM_NOTHING},
+    {"native memory allocation (", "java", HRI_OOM_HOST},
+    {"killed by yarn for exceeding", "yarn", HRI_OOM_HOST},
     {"[errno 12] cannot allocate memory", "python", HRI_OOM_HOST},
+    {"cannot allocate memory", "", HRI_OOM_NOTHING}, /* what the kernel's ENOMEM says */
+    {"cannot allocate vector of size", "r", HRI_OOM_HOST},
     {"enforce fail at", "", HRI_OOM_NOTHING},
     {"bad_alloc", "c++", HRI_OOM_HOST_LIKELY},
     {"arraymemoryerror", "numpy", HRI_OOM_HOST},
@@ -36,7 +40,7 @@ static const hri_oom_head heads[] = {
     {"killed by signal: killed", "kill", HRI_OOM_HOST_LIKELY},
     {"killed by signal: bus error", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"insufficient shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
-    {"unable to write to file </torch_", "shared-memory", HRI_OOM_HOST_LIKELY}, /* storages that processes share */
+    {"unable to write to file </torch_", "", HRI_OOM_NOTHING}, /* storages that processes share */
     {"/dev/shm/", "", HRI_OOM_NOTHING},
     {"no space left on device", "", HRI_OOM_NOTHING},
     {"out of shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
@@ -62,7 +66,12 @@ static const hri_oom_head heads[] = {
     {"node running low on memory", "ray", HRI_OOM_HOST},
     {"killed due to memory pressure (oom)", "ray", HRI_OOM_HOST},
     {"ray.exceptions.outofmemoryerror", "ray", HRI_OOM_HOST},
-    {"java.lang.outofmemoryerror", "java", HRI_OOM_FOREIGN},
+    {"java.lang.outofmemoryerror", "java", HRI_OOM_HEAP},
+    {"java heap space", "java", HRI_OOM_HEAP},
+    {"gc overhead limit exceeded", "java", HRI_OOM_HEAP},
+    {"javascript heap out of memory", "node.js", HRI_OOM_HEAP},
+    {"near heap limit", "node.js", HRI_OOM_HEAP},
+    {"allowed memory size of", "php", HRI_OOM_HEAP},
     {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
     {"out of resource: shared memory", "triton", HRI_OOM_CHIP},
     {"uses too much shared data", "ptxas", HRI_OOM_CHIP},
@@ -70,6 +79,8 @@ static const hri_oom_head heads[] = {
     {"resource_exhausted", "", HRI_OOM_NOTHING},
     {"resourceexhausted", "", HRI_OOM_NOTHING},
     {"resource exhausted", "", HRI_OOM_NOTHING},
+    {"memory space hbm", "jax", HRI_OOM_FOREIGN},
+    {"exceeded hbm capacity by", "jax", HRI_OOM_FOREIGN},
     {"oom when allocating", "tensorflow", HRI_OOM_FOREIGN},
     {"no available memory for the cache blocks", "vllm", HRI_OOM_VLLM_CAP},
     {"not enough memory. please try to increase --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},
@@ -92,7 +103,7 @@ static const hri_oom_head heads[] = {
     {"hsa_status_error_out_of_resources", "rocm-runtime", HRI_OOM_DRIVER},
     {"outofmemoryerror: allocation on device", "", HRI_OOM_NOTHING},
     {"invalid buffer size:", "pytorch-mps", HRI_OOM_BARE},
-    {"jobstate=out_of_memory", "slurm", HRI_OOM_HOST},
+    {"state=out_of_memory", "slurm", HRI_OOM_HOST},
     {"state: out_of_memory", "slurm", HRI_OOM_HOST},
     {"os::commit_memory(", "", HRI_OOM_NOTHING},
     {"insufficient memory for the java runtime", "java", HRI_OOM_HOST},
@@ -143,6 +154,11 @@ const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count) {
 bool hri_oom_is_general(const char *text, size_t at, size_t count) {
   const hri_oom_head *head = hri_oom_head_at(text, at, count);
   return head && head->source == GENERAL;
+}
+
+bool hri_oom_is_name(const char *text, size_t at, size_t count) {
+  const hri_oom_head *head = hri_oom_head_at(text, at, count);
+  return head && (!strpbrk(head->words, " =:") || strcmp(head->words, "out of memory") == 0);
 }
 
 static unsigned hash3(const char *p) {

@@ -33,8 +33,27 @@ static void judge_library(hr_oom_failure *f) {
               f->source);
 }
 
+/* The limit that a runtime set for its own heap: neither the machine nor a device is full. */
+static void judge_heap(hr_oom_failure *f) {
+  const hr_oom_value *limit = &f->figures[HR_OOM_ALLOWED], *t = &f->figures[HR_OOM_REQUESTED];
+  hri_oom_line(f, "%s keeps its heap below a limit of its own; the machine's memory and the GPU's are not involved",
+               f->source);
+  if (hri_oom_known(limit) && hri_oom_known(t))
+    hri_oom_line(f, "requested %s, the heap's limit is %s", HRI_OOM_SIZE(t->bytes), HRI_OOM_SIZE(limit->bytes));
+  hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the limit of %s's own heap refused it", f->source);
+}
+
+/* Too little was free at the start: whoever held more than a context of this process; else the setting asks for all. */
 static void judge_busy(hr_oom_failure *f) {
+  const uint64_t context = 3ull << 29;
+  const hr_oom_value *total = &f->figures[HR_OOM_TOTAL], *free = &f->figures[HR_OOM_FREE];
   hri_oom_divide(f);
+  if (hri_oom_known(total) && hri_oom_known(free) && total->bytes - free->bytes <= context) {
+    hri_oom_line(f, "vLLM refuses when less is free at its start than gpu_memory_utilization asks for; what was in use "
+                    "is no more than contexts take");
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "gpu_memory_utilization asks for more than any start leaves free");
+    return;
+  }
   hri_oom_line(f, "vLLM refuses when less is free at its start than gpu_memory_utilization asks for");
   hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "too little of the device was free when vLLM started");
 }
@@ -96,6 +115,7 @@ void hri_oom_judge(hri_oom_message *m) {
     judge_share(f);
     break;
   case HRI_OOM_VLLM_BUSY: judge_busy(f); break;
+  case HRI_OOM_HEAP: judge_heap(f); break;
   case HRI_OOM_CHIP:
     hri_oom_line(
         f, "shared memory and registers belong to a kernel's block on the chip; the device's memory is not involved");

@@ -27,6 +27,7 @@ typedef enum hri_oom_kind {
   HRI_OOM_LIBRARY,     /* a library's own allocation */
   HRI_OOM_VLLM_CAP,    /* refused by a stated limit */
   HRI_OOM_VLLM_BUSY,   /* refused because too little was free at the start */
+  HRI_OOM_HEAP,        /* a runtime's limit of its own heap: Node, Java, PHP */
   HRI_OOM_CHIP,
   HRI_OOM_ENDED, /* a list of what may have ended a process, memory among it */
   HRI_OOM_FOREIGN,

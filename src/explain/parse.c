@@ -56,10 +56,17 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   message->failure.source = r.source;
   message->exact = message->cut = false;
   if (r.kind == HRI_OOM_NOTHING) return r.kind;
-  if (r.kind == HRI_OOM_VLLM_CAP || r.kind == HRI_OOM_VLLM_BUSY) message->failure.framework = r.source;
+  if (r.kind == HRI_OOM_VLLM_CAP || r.kind == HRI_OOM_VLLM_BUSY || r.kind == HRI_OOM_HEAP)
+    message->failure.framework = r.source;
   message->cut = r.kind == HRI_OOM_CACHING && is_middle(head->words);
   if (message->cut && hri_oom_word(text, a.start, at, "tried to allocate") < at)
     return message->kind = HRI_OOM_NOTHING; /* it is being read */
+  if (message->cut) { /* what is left of it may be long; another message's end is not part of it */
+    size_t far = at < 320 ? 0 : at - 320;
+    if (hri_oom_word(text, far, a.start, "tried to allocate") == a.start &&
+        hri_oom_word(text, far, a.start, "unallocated") == a.start)
+      a.start = far;
+  }
   from = reads_before(head, r, message->cut) ? a.start : at;
   *end = message_end(text, a.after, count, r.kind);
   hri_oom_read_figures(text, from, *end, message);

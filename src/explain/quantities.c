@@ -66,7 +66,8 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
     f[HR_OOM_REQUESTED].bytes = UINT64_MAX - f[HR_OOM_REQUESTED].bytes + 1;
   if (!hri_oom_size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
       !hri_oom_size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
-    if (!hri_oom_size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]))
+    if (!hri_oom_size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]) &&
+        !hri_oom_size_before(text, count, " total of which", &f[HR_OOM_TOTAL]))
       (void)hri_oom_size_before(text, count, " total;", &f[HR_OOM_TOTAL]);
   if (!hri_oom_size_before(text, count, " is free", &f[HR_OOM_FREE]) &&
       !hri_oom_size_before(text, count, " free", &f[HR_OOM_FREE]))
@@ -188,7 +189,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     break;
   case HRI_OOM_HOST:
     if (!hri_oom_size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
-        !hri_oom_size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]))
+        !hri_oom_size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]) &&
+        !hri_oom_size_after(at, count < 400 ? count : 400, "failed to map", &f[HR_OOM_REQUESTED]))
       (void)hri_oom_size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
     break;
@@ -213,6 +215,10 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     if (slash < count) (void)hri_oom_size_at(at, slash + 2, count, &f[HR_OOM_REQUESTED]);
     break;
   }
+  case HRI_OOM_HEAP: /* "allowed memory size of 134217728 bytes exhausted (tried to allocate 20480 bytes)" */
+    (void)hri_oom_size_after(at, count < 60 ? count : 60, "memory size of", &f[HR_OOM_ALLOWED]);
+    (void)hri_oom_size_after(at, count < 120 ? count : 120, "(tried to allocate", &f[HR_OOM_REQUESTED]);
+    break;
   case HRI_OOM_CHIP:
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "hardware limit:", &f[HR_OOM_ALLOWED]);

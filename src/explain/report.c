@@ -13,6 +13,7 @@
 
 #include "explain/figures.h"
 #include "explain/match.h"
+#include "explain/wording.h"
 
 /* ---- the phrase ---- */
 
@@ -127,8 +128,8 @@ static const char *const modifiers[] = {"gpu",       "device",     "host",      
                                         "gpu's",     "vram",       "allocated", "container", "per-process", "opencl",
                                         "sycl",      "xpu",        "mps",       "xla",       "large",       "huge",
                                         "a",         "buffer",     "runtime",   "usable",    "worker",      "address",
-                                        "space",     "maximum",    "max",       "limit",     "direct",      "os",
-                                        "stack"};
+                                        "space",     "maximum",    "max",       "limit",     "backend",     "direct",
+                                        "os",        "stack"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -518,33 +519,11 @@ static bool is_talk(const hri_oom_place *p, const phrase *f) {
          hri_match_any(p->text, near, f->from, here, HRI_COUNT(here));
 }
 
-/* Source code, its comments and differences. */
-static bool is_code(const hri_oom_place *p, const phrase *f) {
-  static const char *const before[] =
-      {"==",          "!=",      "raise ",         "except ",      "throw ",     "catch (",   "catch(",   "printf",
-       "print(",      "logger.", "log.error",      "log.warn",     "log.info",   "logging.",  "return ",  "if (",
-       "#define",     "define ", "assert(",        "<< ",          "echo ",      "grep ",     "perror(",  "std::cerr",
-       "elif ",       "else ",   "def ",           "class ",       "console.",   "//",        "/*",       "* @",
-       "fmt.",        "errorf(", "with pytest",    "assertraises", "new error(", "panic!(",   "format!(", "bail!(",
-       "isinstance(", "case ",   "warnings.warn(", "error_msg =",  "msg =",      "@",         "import ",  "abort(\"",
-       "fail(\"",     "exit(\"", "message=",       "str(e)",       "in str(",    "(\"failed", "_error(",  "_warning(",
-       "log_error",   "errx(",   "die(",           "stop(\"",      "error(\""};
-  static const char *const behind[] = {"\");", "%s",    "%d",     "%zu",   "%lu", "%lld",    "%llu",     "%ld",
-                                       "{}",   "\\n\"", "');",    "\")",   "<<",  " passed", " in str(", "${",
-                                       "{0}",  "');",   "\" in ", "' in ", "{e}", "\",",     "%u"};
+/* What a program prints by: a place for a figure stands where the figure would be. */
+static bool is_format(const hri_oom_place *p, const phrase *f) {
+  static const char *const places[] = {"%s", "%d", "%zu", "%lu", "%lld", "%llu", "%ld", "%u", "{}", "${", "{0}", "{e}"};
   size_t end = f->to + 160 < p->line_end ? f->to + 160 : p->line_end;
-  size_t from = f->from > p->line + 160 ? f->from - 160 : p->line;
-  char last = 0;
-  bool check = hri_oom_word(p->text, from, f->from, "check failed") < f->from ||
-               hri_oom_word(p->text, from, f->from, "assert") < f->from; /* they print the condition */
-  if (hri_match_part(p->text, from, f->from, before + (check ? 2 : 0), HRI_COUNT(before) - (check ? 2 : 0)))
-    return true;
-  if (hri_match_part(p->text, f->to, end, behind, HRI_COUNT(behind)))
-    return !(f->is_code && hri_oom_word(p->text, from, f->from, "(") < f->from &&
-             hri_oom_word(p->text, from, f->from, "err") < f->from);
-  for (size_t i = end; i > f->to && !last; i--)
-    if (p->text[i - 1] != ' ') last = p->text[i - 1];
-  return end == p->line_end && (last == '{' || last == ';');
+  return p->shape & HRI_OOM_SOURCE || hri_match_part(p->text, f->to, end, places, HRI_COUNT(places));
 }
 
 /* The lines above are those of a traceback and this one is no source line of it. */
@@ -564,19 +543,19 @@ static bool starts_with_level(const char *text, size_t line, size_t to) {
   return false;
 }
 
-static bool is_report(const hri_oom_place *p, const phrase *f) {
+/* Whether the phrase is spoken in a form that reports: behind a level, an error's class or a place in a source, below a
+ * traceback, with a code behind it, told of one event, or as all that its line says. */
+static bool is_voiced(const hri_oom_place *p, const phrase *f) {
   size_t line = p->line;
   while (line < f->from && p->text[line] == ' ') line++;
-  static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
-                                      "permission denied",     "invalid argument", "device-side assert",
-                                      "illegal memory",        "not supported",    "initialization error",
-                                      "invalid configuration", "unauthorized",     "timed out",
-                                      "pointer being freed",   "invalid pointer",  "corrupted"};
-  if (is_code(p, f) || is_talk(p, f)) return false;
-  if (hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other)))
-    return false;
   if (p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, f->from)) return true;
-  if (f->is_code && hri_oom_is_told(p)) return true;
+  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",
+                                        "returned ",    "error ",      "got ",         "caught "};
+  for (size_t i = 0; i < HRI_COUNT(telling); i++)
+    if (hri_match_end(p->text, line, f->from, telling[i])) return true;
+  if (hri_match_end(p->text, f->from, f->to, "error") && hri_match_at(p->text, f->to, p->count, ": ")) return true;
+  if (hri_oom_is_told(p) || (!(p->shape & HRI_OOM_COMMENT) && f->from > line && p->text[f->from - 1] == '('))
+    return true;
   if (names_error(p->text, line, f->from) || has_place(p->text, line, p->line_end) || is_below_trace(p)) return true;
   if (has_code(p->text, f->to, p->line_end)) return true;
   if (p->shape & HRI_OOM_MARKED) return false; /* a heading, a comment, an item of a list */
@@ -585,6 +564,18 @@ static bool is_report(const hri_oom_place *p, const phrase *f) {
            hri_match_at(p->text, f->to, p->count, ":") || hri_match_at(p->text, f->to, p->count, "()");
   }
   return false;
+}
+
+static bool is_report(const hri_oom_place *p, const phrase *f) {
+  static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
+                                      "permission denied",     "invalid argument", "device-side assert",
+                                      "illegal memory",        "not supported",    "initialization error",
+                                      "invalid configuration", "unauthorized",     "timed out",
+                                      "pointer being freed",   "invalid pointer",  "corrupted"};
+  if (is_format(p, f) || is_talk(p, f)) return false;
+  if (hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other)))
+    return false;
+  return is_voiced(p, f);
 }
 
 /* ---- the message ---- */
@@ -602,19 +593,6 @@ static size_t report_end(const hri_oom_place *p, const phrase *f, size_t reach) 
   for (size_t i = 0; i < HRI_COUNT(next) && p->line_end < end; i++)
     end = hri_oom_word(p->text, p->line_end, end, next[i]);
   return end;
-}
-
-/* Whether the line is a statement of a program: its first word says so. */
-static bool is_source(const hri_oom_place *p) {
-  static const char *const words[] = {"raise ", "except ", "throw ", "return ", "if ",         "if(",         "elif ",
-                                      "assert", "expect_", "catch ", "catch(",  "def ",        "class ",      "print(",
-                                      "printf", "logger.", "log.",   "case ",   "self.assert", "with pytest", "fprintf",
-                                      "std::c", "static ", "const ", "throw(",  "#define",     "import ",     "from "};
-  size_t line = p->line;
-  while (line < p->at && p->text[line] == ' ') line++;
-  for (size_t i = 0; i < HRI_COUNT(words); i++)
-    if (hri_match_at(p->text, line, p->at, words[i])) return true;
-  return false;
 }
 
 static uint32_t figure_count(const hri_oom_message *m) {
@@ -649,14 +627,16 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
 /* The figures of such a message: in its line; a framework's own words often go over several. */
 static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   bool foreign = m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY;
-  size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at);
+  size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at), end;
   phrase f = {p->at, p->at, false};
   bool goes_on =
       hri_match_end(p->text, p->line, p->line_end, ": ") || hri_match_end(p->text, p->line, p->line_end, ":");
   for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
        at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
     from = at; /* "allocating 4096 mib" on the line before */
-  hri_oom_read_labelled(p->text, from, report_end(p, &f, foreign || goes_on ? 200 : 0), m->failure.figures);
+  end = report_end(p, &f, foreign || goes_on ? 200 : 0);
+  if (!foreign && p->at + 13 < end) end = hri_oom_word(p->text, p->at + 13, end, "out of memory"); /* another message */
+  hri_oom_read_labelled(p->text, from, end, m->failure.figures);
 }
 
 /* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",
@@ -677,15 +657,18 @@ void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
   bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
   bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
   bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
-  if ((bare || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_FOREIGN) && is_source(p)) {
-    m->kind = HRI_OOM_NOTHING;
-    return;
-  }
   if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
   for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
   if (bare && figure_count(m) <= 1) read_free_near(p, m);
   if (hri_oom_is_spoken_of(p, m, figure_count(m))) m->kind = HRI_OOM_NOTHING;
+  if (figure_count(m) == 0 && strcmp(m->failure.source, "kernel") != 0 &&
+      (m->kind == HRI_OOM_HEAP || hri_oom_is_name(p->text, p->at, p->count))) {
+    const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
+    phrase f = {with_modifiers(p->text, p->line, p->at), p->at + strlen(head->words), false};
+    while (f.from > p->line && hri_is_name(p->text[f.from - 1])) f.from--;
+    if (!is_voiced(p, &f)) m->kind = HRI_OOM_NOTHING;
+  }
 }
 
 bool hri_oom_is_reported(const hri_oom_place *p) {

@@ -6,11 +6,13 @@
 
 /* What the raw line showed before it was normalised. */
 enum {
-  HRI_OOM_LEVEL = 1,   /* its prefix names a level of errors or warnings */
-  HRI_OOM_MARKED = 2,  /* it begins with "#", "*", "-", "+" or ">" */
-  HRI_OOM_HEADING = 4, /* with "##" */
-  HRI_OOM_ROW = 8,     /* it is a row of a table, between "|" */
-  HRI_OOM_COMMENT = 16 /* with one "#", "//", or as an item of a list */
+  HRI_OOM_LEVEL = 1,    /* its prefix names a level of errors or warnings */
+  HRI_OOM_MARKED = 2,   /* it begins with "#", "*", "-", "+" or ">" */
+  HRI_OOM_HEADING = 4,  /* with "##" */
+  HRI_OOM_ROW = 8,      /* it is a row of a table, between "|" */
+  HRI_OOM_COMMENT = 16, /* with one "#", "//", or as an item of a list */
+  HRI_OOM_SOURCE = 32,  /* it is a program's source, or a literal among such lines */
+  HRI_OOM_AMONG = 64    /* lines around it are a program's source */
 };
 
 /* A word at text[at] that may belong to a report, in the line text[line, line_end) of text[0, count). `before` is what

@@ -19,6 +19,7 @@
 #include "explain/match.h"
 #include "explain/message.h"
 #include "explain/report.h"
+#include "explain/source.h"
 #include "explain/wording.h"
 
 enum {
@@ -41,6 +42,7 @@ typedef struct mark {
   int64_t who;   /* whose it is: the rank, or past all ranks the process id of "(worker pid=917)"; -1: not told */
   bool bar;      /* a progress bar and nothing else */
   uint8_t shape; /* of the raw line: HRI_OOM_LEVEL, HRI_OOM_MARKED, ... */
+  hri_source_kind source;
   uint64_t line;
 } mark;
 
@@ -63,6 +65,8 @@ struct hr_explainer {
   int32_t rank;                  /* of the current raw line */
   int64_t who;                   /* likewise */
   uint8_t shape;                 /* likewise */
+  hri_source_kind source;        /* likewise */
+  unsigned literal_lines;        /* how many more may belong to a literal that is open */
   char *text;                    /* the window, normalised */
   size_t count, searched, muted; /* no head of known words is looked for before `muted` ... */
   size_t spoken;                 /* ... and no word of the general rule before `spoken` */
@@ -88,7 +92,7 @@ static void add_blank(hr_explainer *e) {
 
 /* Marks what comes next in the window, unless the place is marked. */
 static bool push_mark(hr_explainer *e, bool bar) {
-  mark here = {(uint32_t)e->count, e->rank, e->who, bar, e->shape, e->lines + 1};
+  mark here = {(uint32_t)e->count, e->rank, e->who, bar, e->shape, e->source, e->lines + 1};
   if (e->marks.count > 0 && e->marks.items[e->marks.count - 1].offset == here.offset) {
     e->marks.items[e->marks.count - 1] = here;
     return true;
@@ -123,6 +127,10 @@ static bool add_part(hr_explainer *e, size_t at, size_t end, size_t open) {
     } else if (c == (char)0xc2 && at + 1 < end && e->line[at + 1] == (char)0xa0) {
       add_blank(e); /* the blank that does not break */
       at += 2;
+    } else if (c == (char)0xe2 && at + 2 < end && e->line[at + 1] == (char)0x80 &&
+               (e->line[at + 2] == (char)0x9c || e->line[at + 2] == (char)0x9d)) {
+      e->text[e->count++] = '"'; /* as documents set them */
+      at += 3;
     } else {
       if (hri_line_is_blank(c)) add_blank(e);
       else e->text[e->count++] = hri_line_lower(c);
@@ -151,6 +159,23 @@ static size_t literal_start(const hr_explainer *e, size_t at, size_t count) {
   return e->marks.count > 0 && end - 1 > e->marks.items[e->marks.count - 1].offset ? from + 1 : at;
 }
 
+/* A literal over several lines that a statement opens, `text = """`: what stands in it is the program's. A text that
+ * begins with the quotes is a comment on what follows and speaks for itself. */
+static void see_long_literal(hr_explainer *e, size_t count) {
+  enum { LONGEST = 60 };
+  unsigned quotes = 0;
+  for (size_t at = hri_oom_word(e->line, 0, count, "\"\"\""); at < count;
+       at = hri_oom_word(e->line, at + 3, count, "\"\"\""))
+    quotes++;
+  if (e->literal_lines > 0) {
+    e->literal_lines--;
+    e->source = HRI_SOURCE_CODE;
+    if (quotes % 2) e->literal_lines = 0;
+  } else if (quotes % 2 && hri_source_opens_literal(e->line, count)) {
+    e->literal_lines = LONGEST;
+  }
+}
+
 /* Normalises the raw line into the window, which has room for it. False when a mark could not be kept. */
 static bool add_line(hr_explainer *e, bool complete) {
   size_t open;
@@ -161,6 +186,8 @@ static bool add_line(hr_explainer *e, bool complete) {
     e->who = -1;
     at = hri_line_skip_prefix(e->line, count, &e->rank, &e->who);
     e->shape = hri_line_shape(e->line, count, at);
+    e->source = hri_source_of(e->line, count);
+    see_long_literal(e, count);
     if (e->rank >= 0) e->who = e->rank;
     kill = complete && hri_line_reports_kill(e->line, count, at);
   }
@@ -385,13 +412,28 @@ static void untangle(hr_explainer *e, size_t at, size_t mark_index, size_t after
 /* Where prose that was wrapped into the line of mark `m` begins: the line before it, when that one is long, has words
  * and is left open. */
 static size_t wrapped_start(const hr_explainer *e, size_t m) {
-  size_t line = e->marks.items[m].offset, from, end, blanks = 0;
+  size_t line = e->marks.items[m].offset, from, end, blanks = 0, digits = 0;
   if (m == 0 || e->marks.items[m - 1].who != e->marks.items[m].who) return line;
   from = e->marks.items[m - 1].offset;
   for (end = line; end > from && e->text[end - 1] == ' ';) end--;
   if (end - from < 30 || end - from > 160 || e->marks.items[m - 1].bar) return line;
-  for (size_t i = from; i < end; i++) blanks += e->text[i] == ' ';
+  for (size_t i = from; i < end; i++) {
+    blanks += e->text[i] == ' ';
+    digits += hri_is_digit(e->text[i]);
+  }
+  if (digits > (end - from) / 6) return line; /* what a program counted is no prose */
   return blanks >= 5 && (hri_is_letter(e->text[end - 1]) || e->text[end - 1] == ',') ? from : line;
+}
+
+/* Whether lines of a program's source stand close to mark `m`; the line below a frame of a traceback is none. */
+static bool is_among_source(const hr_explainer *e, size_t m) {
+  enum { REACH = 6 };
+  size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < e->marks.count ? m + REACH : e->marks.count - 1;
+  for (size_t i = from; i <= to; i++)
+    if (i != m && e->marks.items[i].source == HRI_SOURCE_CODE &&
+        (i == 0 || e->marks.items[i - 1].source != HRI_SOURCE_FRAME))
+      return true;
+  return false;
 }
 
 /* The word at `at` in the window and its line, as far as the general rule looks. */
@@ -399,6 +441,10 @@ static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
   hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count};
   p.line_end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : e->count;
   p.shape = e->marks.items[m].shape;
+  if (is_among_source(e, m)) p.shape |= HRI_OOM_AMONG;
+  if (e->marks.items[m].source == HRI_SOURCE_CODE ||
+      (e->marks.items[m].source == HRI_SOURCE_LITERAL && p.shape & HRI_OOM_AMONG))
+    p.shape |= HRI_OOM_SOURCE;
   for (size_t i = e->ticks.count; i-- > 0 && e->ticks.items[i].to > p.line;) {
     const span *s = &e->ticks.items[i];
     if (s->from >= p.line_end) continue;
@@ -612,7 +658,7 @@ static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
   if (kind == HRI_OOM_ENDED) return 1;
   if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return 2;
   if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
-
+  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks, nor of how much */
   return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 3;
 }
 

@@ -5,6 +5,31 @@
 #include "explain/match.h"
 #include "explain/report.h"
 
+/* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
+static bool tells_of_meeting(const char *text, size_t line, size_t end) {
+  static const char *const between[] = {" a",     " an",      " the",  " this", " following",
+                                        " error", " message", " with", " me",   ":"};
+  static const char *const verbs[] = {"got",         "get",      "getting", "gives", "gave",   "hit",
+                                      "encountered", "received", "saw",     "met",   "threw",  "ooms",
+                                      "oomed",       "failed",   "crashed", "died",  "aborted"};
+  bool more = true;
+  while (end > line && text[end - 1] == ' ') end--;
+  while (more) {
+    more = false;
+    for (size_t i = 0; i < HRI_COUNT(between); i++)
+      if (hri_match_end(text, line, end, between[i])) {
+        end -= strlen(between[i]);
+        more = true;
+      }
+  }
+  for (size_t i = 0; i < HRI_COUNT(verbs); i++) {
+    size_t length = strlen(verbs[i]);
+    if (hri_match_end(text, line, end, verbs[i]) && (end == line + length || text[end - length - 1] == ' '))
+      return true;
+  }
+  return false;
+}
+
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked) {
@@ -30,6 +55,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
                                      "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":"};
   size_t end = quote;
   while (end > line && text[end - 1] == ' ') end--;
+  if (tells_of_meeting(text, line, end)) return true;
   for (size_t i = 0; i < HRI_COUNT(before); i++)
     if (hri_match_end(text, line, end, before[i])) return true;
   for (size_t i = 0; ticked && i < HRI_COUNT(told); i++)
@@ -97,6 +123,7 @@ static bool has_placeholder(const hri_oom_place *p) {
                                      "system memory (",
                                      "requested buffer of size",
                                      "is smaller than requested bytes of",
+                                     "vector of size",
                                      "system memory("};
   static const char *const meant[] = {"more than 1eb", "a ", "memory", "buffer", "tensor", "the "};
   size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
@@ -187,7 +214,8 @@ static bool is_conditional(const hri_oom_place *p) {
        "workaround",   "handle",     "handling", "classify",  "treat",      "treats",      "ignore",     "suppress",
        "tip",          "note",       "hint",     "unless",    "until",      "exit codes",  "error codes"};
   static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
-  size_t named = p->at, line = p->line;
+  size_t named = p->at, line = p->line, quote = 0;
+  if (p->tick_from == p->tick_to && find_quote(p, &quote) && tells_of_meeting(p->text, p->line, quote)) return false;
   if (!hri_oom_is_told(p)) line = hri_sentence_start(p->text, p->sentence, p->line);
   if (p->line > 8 && line > p->line - 8) line = p->line - 8;
   if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 &&
@@ -236,11 +264,19 @@ static bool is_pattern(const hri_oom_place *p) {
   return p->at > 0 && strchr("|/", p->text[p->at - 1]) && !(p->shape & HRI_OOM_LEVEL);
 }
 
+/* Whether the quote at text[quote] begins the value of a field or an element of a list. */
+static bool is_value(const char *text, size_t line, size_t quote) {
+  while (quote > line && text[quote - 1] == ' ') quote--;
+  return quote > line && strchr(":=,+[{", text[quote - 1]);
+}
+
 /* In a literal, or between back quotes without anything concrete. */
 static bool is_quoted(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
   size_t quote = 0;
   unsigned least = strcmp(m->failure.source, "kill") == 0 ? 4 : 3; /* the codes of kills have three digits */
-  if (p->tick_from == p->tick_to) return find_quote(p, &quote) && !quotes_a_report(p->text, p->line, quote, false);
+  if (p->tick_from == p->tick_to)
+    return find_quote(p, &quote) && (figures == 0 || is_value(p->text, p->line, quote)) &&
+           !quotes_a_report(p->text, p->line, quote, false);
   if (figures == 1 && is_conditional(p)) return true;
   return figures == 0 && !is_concrete(p->text, p->tick_from, p->tick_to, least) &&
          !quotes_a_report(p->text, p->line, p->tick_from, true);
@@ -308,29 +344,6 @@ static bool is_explained_item(const hri_oom_place *p, size_t first) {
   return false;
 }
 
-/* A comment of a program that names an error's code in brackets: "// ... refuses (hiperroroutofmemory) rather than". */
-static bool is_bracketed_code(const hri_oom_place *p) {
-  size_t from = p->at, to = p->at;
-  while (from > p->line && hri_is_name(p->text[from - 1])) from--;
-  while (to < p->line_end && hri_is_name(p->text[to])) to++;
-  if (hri_oom_word(p->text, p->line, from, "error:") < from ||
-      hri_oom_word(p->text, p->line, from, "failed with") < from)
-    return false;
-  return p->shape & HRI_OOM_COMMENT && to - from > 12 && from > p->line && p->text[from - 1] == '(' &&
-         to < p->line_end && p->text[to] == ')';
-}
-
-/* A message with all its figures as the literal of a program that tests or holds samples of such messages. */
-static bool is_test_data(const hri_oom_place *p, uint32_t figures) {
-  static const char *const words[] = {"assert",  "def test", "expect(",  "test(",       "it(\"",   "it('", "pytest",
-                                      "sample",  "parse",    "classif",  "regex",       "fixture", "mock", "dummy",
-                                      "example", "unittest", "require.", "errors.new(", "#[test]"};
-  size_t quote, from = p->at > 320 ? p->at - 320 : 0, to = p->line_end + 320 < p->count ? p->line_end + 320 : p->count;
-  if (figures < 2 || p->tick_from < p->tick_to || !find_quote(p, &quote)) return false;
-  if (!is_operand(p->text, from, quote)) return false;
-  return hri_match_part(p->text, from, to, words, HRI_COUNT(words));
-}
-
 /* Whether the message says itself that nothing failed. */
 static bool denies_failure(const hri_oom_place *p) {
   static const char *const words[] = {"this is not a failure", "is not a failure", "this is not an error",
@@ -344,8 +357,9 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
   bool killed = strcmp(m->failure.source, "kill") == 0 || strcmp(m->failure.source, "kernel") == 0;
   bool torch = strncmp(m->failure.source, "pytorch", 7) == 0;
   size_t first = skip_marks(p), end = hri_oom_word(p->text, p->at, p->line_end, "memory");
-  if (p->shape & HRI_OOM_COMMENT && figures == 0 && (is_explained_item(p, first) || is_bracketed_code(p))) return true;
-  if (p->shape & HRI_OOM_ROW || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks)) return true;
+  if (p->shape & HRI_OOM_COMMENT && figures == 0 && is_explained_item(p, first)) return true;
+  if ((p->shape & HRI_OOM_ROW && figures == 0) || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks))
+    return true;
   if (killed && hri_oom_word(p->text, p->line, p->line_end, "==") < p->line_end) return true;
   if (figures == 0 && is_entry_of_codes(p, first)) return true;
   if (figures == 0 && hri_match_at(p->text, first, p->line_end, "enomem")) return true; /* a manual's list of errors */
@@ -361,13 +375,27 @@ static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t 
          hri_match_end(p->text, p->line, p->at, "(cuda "); /* "GPU OOM (CUDA out of memory)" */
 }
 
+/* Whether the line, behind what marks a comment, is how an exception is printed: "# runtimeerror: ...", "* terminate
+ * called after". */
+static bool opens_with_error(const hri_oom_place *p) {
+  size_t at = skip_marks(p), end = at;
+  while (end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.')) end++;
+  if (hri_match_at(p->text, at, p->line_end, "terminate called") || hri_match_at(p->text, at, p->line_end, "what(): "))
+    return true;
+  return hri_match_at(p->text, end, p->line_end, ": ") &&
+         (hri_match_end(p->text, at, end, "error") || hri_match_end(p->text, at, end, "exception"));
+}
+
 bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  if (denies_failure(p) || is_test_data(p, figures)) return true;
+  if (denies_failure(p)) return true;
+  if (p->shape & HRI_OOM_SOURCE) return true;
+  if (p->shape & HRI_OOM_AMONG && p->shape & HRI_OOM_COMMENT && figures == 0 && !opens_with_error(p)) return true;
   if (figures >= 2 || (p->shape & HRI_OOM_ROW && is_result_row(p, m))) return false;
   if (strcmp(m->failure.source, "notebook") == 0) /* it speaks to its user, "your session", and titles quote it */
     return p->shape & HRI_OOM_MARKED && p->at <= p->line + 8;
   if (is_pattern(p) || is_quoted(p, m, figures) || is_entry(p, m, figures)) return true;
   if (figures > 0) return false;
+  if (hri_oom_word(p->text, p->at, p->line_end, " \xe2\x86\x92 ") < p->line_end) return true; /* "... -> what to do" */
   if (is_answered(p) || names_change(p) || is_key(p) || is_foreign_advice(p->text, p->at, p->line_end)) return true;
   if (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to)
     return false; /* its own words are "might be caused by" */

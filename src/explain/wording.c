@@ -278,6 +278,13 @@ static hri_oom_reading read_allocation_code(const hri_oom_around *a, hri_oom_rea
   return plain;
 }
 
+/* Whether the words stand by themselves, behind a colon, a quote or a bracket: people use the same words in sentences. */
+static bool is_set_off(const hri_oom_around *a) {
+  size_t at = a->at;
+  while (at > a->start && a->text[at - 1] == ' ') at--;
+  return at == a->start || strchr(":'\"([=>-", a->text[at - 1]);
+}
+
 static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
@@ -302,16 +309,26 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
                ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
                : nothing;
   if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
-    return after_has(a, 400, "cannot allocate memory") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "mmap"} : nothing;
-  if (strcmp(words, "/dev/shm/") == 0)
-    return before_has(a, "error while creating shared memory") || before_has(a, "failed to extend") ||
-                   after_has(a, 200, "no space left")
+    return after_has(a, 400, "cannot allocate memory") ? (hri_oom_reading){HRI_OOM_HOST, "mmap"} : nothing;
+  if (strcmp(words, "cannot allocate memory") == 0) {
+    static const char *const devices[] = {"gpu", "cuda", "hip", "device mem", "vram", "npu", "xpu"};
+    for (size_t i = 0; i < HRI_COUNT(devices); i++)
+      if (before_has(a, devices[i]) || after_has(a, 40, devices[i])) return nothing;
+    if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12") && !after_starts(a, " (errno")) return nothing;
+    return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
+  }
+  if (strncmp(words, "unable to write to file", 23) == 0)
+    return (hri_oom_reading){after_has(a, 120, "no space left") ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "shared-memory"};
+  if (strcmp(words, "/dev/shm/") == 0) {
+    if (after_has(a, 200, "no space left")) return (hri_oom_reading){HRI_OOM_HOST, "shared-memory"};
+    return before_has(a, "error while creating shared memory") || before_has(a, "failed to extend")
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
                : nothing;
+  }
   if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
     return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") ||
                    before_has(a, "/dev/shm")
-               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
+               ? (hri_oom_reading){HRI_OOM_HOST, "shared-memory"}
                : nothing;
   if (strncmp(words, "os::", 4) == 0)
     return after_has(a, 60, "failed; error=") ? (hri_oom_reading){HRI_OOM_HOST, "java"} : nothing;
@@ -389,10 +406,21 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
          (strstr(words, "exhausted") && after_starts(a, ", \"")); /* a status that a program makes */
 }
 
+/* A runtime's heap: where it says that threads, the system or the machine refused, it is the machine's memory. */
+static hri_oom_reading read_heap(const hri_oom_head *head, const hri_oom_around *a) {
+  static const char *const native[] = {"native thread", "unable to create", "map failed", "out of swap"};
+  if (strcmp(head->source, "php") == 0 && !after_has(a, 60, "exhausted"))
+    return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK};
+  for (size_t i = 0; i < HRI_COUNT(native); i++)
+    if (after_has(a, 60, native[i])) return (hri_oom_reading){HRI_OOM_HOST, head->source};
+  return (hri_oom_reading){HRI_OOM_HEAP, head->source};
+}
+
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
   hri_oom_reading r = {head->kind, head->source};
   if (strcmp(head->words, "out of memory") == 0) r = read_memory_head(a);
   else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
+  else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))
     r = (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);

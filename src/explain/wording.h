@@ -27,6 +27,9 @@ typedef struct hri_oom_reading {
 /* The head at text[at]; NULL when there is none. The longest of those that begin alike comes first. */
 const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count);
 
+/* Whether the head there is the name of an error and no sentence: a name can be spoken of in any sentence. */
+bool hri_oom_is_name(const char *text, size_t at, size_t count);
+
 /* Kind and source by the head and the words around it; NOTHING when they report nothing. */
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *around);
 

@@ -1,0 +1,270 @@
+/* Source code is told by how a line is built, whatever the language: how a statement ends (a brace, a semicolon behind an
+ * operand, an open bracket), how it begins (a keyword with what follows it, an assignment, a call), a literal that fills
+ * the line. What programs print is built otherwise: labels, sentences, names before a colon. A record of a log (one
+ * object in braces on a line) is no source. */
+#include "explain/source.h"
+
+#include <string.h>
+
+#include "explain/line.h"
+#include "explain/match.h"
+
+typedef struct span {
+  const char *text;
+  size_t from, to;
+} span;
+
+static bool is_word_char(char c) {
+  c = hri_line_lower(c);
+  return hri_is_name(c);
+}
+
+static bool begins(const span *s, size_t at, const char *words) {
+  size_t length = strlen(words);
+  return s->to >= at + length && memcmp(s->text + at, words, length) == 0;
+}
+
+static bool ends(const span *s, const char *words) {
+  size_t length = strlen(words);
+  return s->to >= s->from + length && memcmp(s->text + s->to - length, words, length) == 0;
+}
+
+static bool has(const span *s, const char *words) { return hri_oom_word(s->text, s->from, s->to, words) < s->to; }
+
+/* The line without blanks, marks of quotations and differences, and an editor's numbers at its beginning. */
+static span trim(const char *line, size_t count) {
+  span s = {line, 0, count};
+  while (s.to > 0 && (hri_line_is_blank(line[s.to - 1]) || line[s.to - 1] == '\r')) s.to--;
+  while (s.from < s.to && hri_line_is_blank(line[s.from])) s.from++;
+  while (s.from + 1 < s.to && line[s.from] == '>' && line[s.from + 1] == ' ') s.from += 2;
+  if (s.from + 1 < s.to && (line[s.from] == '+' || line[s.from] == '-') && line[s.from + 1] != line[s.from]) {
+    size_t next = s.from + 1;
+    while (next < s.to && hri_line_is_blank(line[next])) next++;
+    if (s.from == 0 && next != s.from + 2) s.from = next; /* a difference; "- x" is an item of a list */
+  }
+  while (s.from < s.to && hri_line_is_blank(line[s.from])) s.from++;
+  return s;
+}
+
+/* Takes a comment off the end of a line. */
+static void drop_comment(span *s) {
+  static const char *const marks[] = {" //", "\t//", "/*", "  # ", "\t# "};
+  for (size_t i = 0; i < HRI_COUNT(marks); i++) {
+    size_t at = hri_oom_word(s->text, s->from, s->to, marks[i]);
+    if (at > s->from && at < s->to) s->to = at;
+  }
+  while (s->to > s->from && hri_line_is_blank(s->text[s->to - 1])) s->to--;
+}
+
+/* A frame of Python's traceback or of a debugger's: the next line is source that nobody typed. */
+static bool is_frame(const span *s) {
+  if (begins(s, s->from, "File \"") && has(s, ", line ")) return true;
+  return begins(s, s->from, "File ~") || begins(s, s->from, "-->") || begins(s, s->from, "---->") ||
+         begins(s, s->from, "Cell In[");
+}
+
+/* Where the name, possibly of several parts and with indices, that begins at `at` ends. */
+static size_t name_end(const span *s, size_t at) {
+  size_t start = at;
+  if (at < s->to && (hri_is_digit(s->text[at]) || !is_word_char(s->text[at]))) return at;
+  while (at < s->to &&
+         (is_word_char(s->text[at]) || (s->text[at] == '.' && at + 1 < s->to && is_word_char(s->text[at + 1])) ||
+          (s->text[at] == ':' && at + 2 < s->to && s->text[at + 1] == ':') || s->text[at] == ':')) {
+    if (s->text[at] == ':') {
+      if (!(at + 2 < s->to && s->text[at + 1] == ':' && is_word_char(s->text[at + 2]))) break;
+      at++;
+    }
+    at++;
+  }
+  return at > start ? at : start;
+}
+
+/* Whether the name that ends there is an error's. */
+static bool names_error(const span *s, size_t end) {
+  return (end >= s->from + 5 && begins(s, end - 5, "Error")) || (end >= s->from + 9 && begins(s, end - 9, "Exception"));
+}
+
+/* A literal, with letters that modify it before its quote; *end is behind its closing quote. */
+static bool is_literal_at(const span *s, size_t at, size_t *end) {
+  size_t letters = 0;
+  char quote;
+  while (at < s->to && letters < 3 && strchr("fFrRbBuUsL$@", s->text[at])) at++, letters++;
+  if (at >= s->to || !strchr("\"'`", s->text[at])) return false;
+  quote = s->text[at];
+  if (quote == '`' && letters == 0) return false;
+  for (size_t i = at + 1; i < s->to; i++) {
+    if (s->text[i] == '\\') i++;
+    else if (s->text[i] == quote) {
+      *end = i + 1;
+      return true;
+    }
+  }
+  *end = s->to; /* it is closed on a later line */
+  return quote != '\'' || letters > 0;
+}
+
+/* A literal and, at most, what joins it to others. */
+static bool is_literal_line(const span *s) {
+  size_t end;
+  if (!is_literal_at(s, s->from, &end)) return false;
+  while (end < s->to && (strchr(" ,)+]}\\;.", s->text[end]))) end++;
+  return end == s->to;
+}
+
+/* "name = ...", "name: type = ...", "NAME=...", "a.b[0] += ...". Programs print "loss = 2.3" too: a number alone is no
+ * operand. */
+static bool is_assignment(const span *s) {
+  size_t at = name_end(s, s->from), end;
+  static const char *const declared[] = {"const ",  "let ",   "var ", "auto ", "static ",
+                                         "export ", "local ", "set ", "final "};
+  for (size_t i = 0; i < HRI_COUNT(declared); i++)
+    if (begins(s, s->from, declared[i])) at = name_end(s, s->from + strlen(declared[i]));
+  if (at == s->from) return false;
+  while (at < s->to && s->text[at] == '[') { /* an index */
+    const char *close = memchr(s->text + at, ']', s->to - at);
+    if (!close) return false;
+    at = (size_t)(close - s->text) + 1;
+  }
+  if (at + 1 < s->to && s->text[at] == ':' && s->text[at + 1] == ' ') { /* a type */
+    size_t type = at + 2;
+    while (type < s->to && (is_word_char(s->text[type]) || strchr("[],.| ", s->text[type]))) type++;
+    if (type < s->to && s->text[type] == '=') at = type;
+  }
+  while (at < s->to && s->text[at] == ' ') at++;
+  if (at + 1 < s->to && strchr("+-|:?", s->text[at]) && s->text[at + 1] == '=') at++;
+  if (at >= s->to || s->text[at] != '=' || (at + 1 < s->to && s->text[at + 1] == '=')) return false;
+  for (at++; at < s->to && s->text[at] == ' ';) at++;
+  if (at == s->to || strchr("([{", s->text[at]) || is_literal_at(s, at, &end)) return true;
+  end = name_end(s, at);
+  return end > at && (end == s->to || s->text[end] == '(' || s->text[end] == ';' || s->text[end] == '[');
+}
+
+/* A keyword that begins a statement, with what makes it one: English has most of these words too. */
+static bool begins_statement(const span *s) {
+  static const char *const alone[] = {"def ",      "elif ",    "#include",   "#define",    "#if",        "#endif",
+                                      "#pragma",   "import ",  "raise ",     "assert ",    "assert!",    "throw ",
+                                      "throws ",   "pub ",     "fn ",        "func ",      "impl ",      "struct ",
+                                      "enum ",     "typedef ", "template",   "namespace ", "constexpr ", "static_",
+                                      "public ",   "private ", "protected ", "@",          "return ",    "std::",
+                                      "self.",     "this.",    "console.",   "logger.",    "logging.",   "EXPECT_",
+                                      "ASSERT_",   "REQUIRE",  "CASE(",      "printf(",    "fprintf(",   "print(",
+                                      "println!",  "panic!",   "async ",     "await ",     "yield ",     "except ",
+                                      "except:",   "package ", "using ",     "extern ",    "override ",  "echo \"",
+                                      "export ",   "assert_",  "/*",         "*/",         "cdef ",      "inline ",
+                                      "unsigned ", "const ",   "let ",       "var "};
+  static const char *const closed[] = {"if ", "for ",    "while ", "with ", "class ", "else",
+                                       "try", "finally", "match ", "case ", "catch",  "switch",
+                                       "if(", "for(",    "while(", "else:", "try:",   "} "};
+  for (size_t i = 0; i < HRI_COUNT(alone); i++)
+    if (begins(s, s->from, alone[i])) {
+      size_t behind = s->from + strlen(alone[i]);
+      /* words of sentences begin with such keywords too: one more sign of a program is needed */
+      if (alone[i][strlen(alone[i]) - 1] != ' ') return true;
+      for (size_t k = behind; k < s->to; k++)
+        if (strchr("(){};=[]\"<:", s->text[k])) return true;
+      return name_end(s, behind) == s->to;
+    }
+  for (size_t i = 0; i < HRI_COUNT(closed); i++)
+    if (begins(s, s->from, closed[i]))
+      return ends(s, ":") || ends(s, "{") || ends(s, ")") || ends(s, ";") || ends(s, "(") || ends(s, "}") ||
+             has(s, "): ") || has(s, ") {");
+  return false;
+}
+
+/* Whether brackets are closed that an earlier line has opened. */
+static bool closes_more(const span *s) {
+  int open = 0;
+  for (size_t i = s->from; i < s->to; i++) {
+    if (strchr("([{", s->text[i])) open++;
+    if (strchr(")]}", s->text[i])) open--;
+  }
+  return open < 0;
+}
+
+/* Whether the line begins with a bracket, or with a name and one. */
+static bool is_call_at(const span *s) {
+  size_t at = name_end(s, s->from);
+  return at < s->to && strchr("([{", s->text[at]);
+}
+
+/* How a statement ends, or a part of one that goes on. */
+static bool ends_statement(const span *s) {
+  static const char *const operands[] = {");", "\";", "';",    "];",  "};",   "\",", "',",  ");\\", "({", "=>",
+                                         "&&", "||",  "\\n\"", "\")", "\"))", "')",  "\"]", "\" +", "' +"};
+  if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
+  for (size_t i = 0; i < HRI_COUNT(operands); i++)
+    if (ends(s, operands[i])) return true;
+  if (ends(s, "),") || ends(s, "],") || ends(s, "},")) return closes_more(s) || is_call_at(s);
+  if (ends(s, "\\") && has(s, "-")) return true; /* a shell's */
+  return ends(s, ";") && (has(s, " = ") || name_end(s, s->from) == s->to - 1);
+}
+
+/* "name.of.function(...)" and nothing behind it. The name of an error before a bracket is how an exception prints
+ * itself. */
+static bool is_call(const span *s) {
+  size_t at = name_end(s, s->from);
+  if (at == s->from || at >= s->to || s->text[at] != '(' || !ends(s, ")")) return false;
+  return !names_error(s, at);
+}
+
+/* An enumerator, an entry of a table of codes: "NAME = 2,", "A => B,", "CASE(A, B)". */
+static bool is_entry(const span *s) {
+  size_t at = name_end(s, s->from);
+  if (at == s->from) return false;
+  if (at + 1 == s->to && s->text[at] == ',') return true;
+  if (begins(s, at, ": ") && ends(s, ",") && !memchr(s->text + at + 2, ' ', s->to - at - 2)) return true; /* a field */
+  while (at < s->to && s->text[at] == ' ') at++;
+  if (begins(s, at, "=>")) return true;
+  if (at >= s->to || s->text[at] != '=') return false;
+  for (at++; at < s->to && (s->text[at] == ' ' || s->text[at] == '-' || is_word_char(s->text[at]));) at++;
+  return at < s->to && (s->text[at] == ',' || begins(s, at, "//") || begins(s, at, "/*"));
+}
+
+/* An object in braces on one line: a record of a log. */
+static bool is_record(const span *s) { return s->text[s->from] == '{' && ends(s, "}"); }
+
+/* A field of an object over several lines: of a program's table, or of a notebook's output. */
+static bool is_field(const span *s) {
+  size_t end;
+  return s->text[s->from] == '"' && is_literal_at(s, s->from, &end) && end < s->to && s->text[end] == ':';
+}
+
+/* Brackets alone are anybody's. */
+static bool is_bracket(const span *s) { return s->to - s->from <= 2 && strchr("{}()[]", s->text[s->from]); }
+
+/* A part of a literal that goes on, or whose line ends in it: somebody's program. */
+static bool is_joined_literal(const span *s) {
+  return s->text[s->to - 1] == '+' || s->text[s->to - 1] == '\\' || s->text[s->to - 1] == ';' || ends(s, "\\n\"") ||
+         ends(s, "\\n\",");
+}
+
+/* A pattern that matches messages. */
+static bool is_pattern(const span *s) { return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"")); }
+
+/* How an exception is printed: "package.SomeError: ...". */
+static bool is_exception(const span *s) {
+  size_t end = name_end(s, s->from);
+  return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
+}
+
+bool hri_source_opens_literal(const char *line, size_t count) {
+  span s = trim(line, count);
+  size_t at = hri_oom_word(line, s.from, s.to, "\"\"\"");
+  while (at > s.from && strchr(" fFrRbBuU", line[at - 1])) at--;
+  return at > s.from && at < s.to && strchr("=([{,+:", line[at - 1]);
+}
+
+hri_source_kind hri_source_of(const char *line, size_t count) {
+  span s = trim(line, count);
+  if (s.from >= s.to) return HRI_SOURCE_NONE;
+  if (is_frame(&s)) return HRI_SOURCE_FRAME;
+  if (is_record(&s) || is_exception(&s) || is_bracket(&s)) return HRI_SOURCE_NONE;
+  if (is_field(&s)) return HRI_SOURCE_LITERAL;
+  if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
+  drop_comment(&s);
+  if (is_literal_line(&s)) return is_joined_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
+  if (is_pattern(&s)) return HRI_SOURCE_CODE;
+  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s)
+             ? HRI_SOURCE_CODE
+             : HRI_SOURCE_NONE;
+}
