@@ -97,12 +97,27 @@ static void sum_up(const chat *c) {
 
 typedef enum heard { HEARD_MESSAGE, HEARD_END, HEARD_INTERRUPT, HEARD_TOO_MUCH, HEARD_FAILURE } heard;
 
+/* Waits until a terminal, which is not buffered here, has something to read; false when Ctrl-C came first. It is held back up
+ * to the wait itself, or one that comes just before a read would not end it. */
+static bool wait_for_input(void) {
+  struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+  sigset_t held, before;
+  (void)sigemptyset(&held);
+  (void)sigaddset(&held, SIGINT);
+  (void)pthread_sigmask(SIG_BLOCK, &held, &before);
+  while (!interrupted && ppoll(&input, 1, NULL, &before) < 0 && errno == EINTR) continue;
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return !interrupted;
+}
+
 /* A line of standard input, without its end. */
 static heard read_line(chat *c) {
   c->line_bytes = 0;
   if (c->terminal) (void)fputs("> ", stderr);
   for (;;) {
-    int byte = getc(stdin);
+    int byte;
+    if (c->terminal && !wait_for_input()) return HEARD_INTERRUPT;
+    byte = getc(stdin);
     if (byte == '\n') return HEARD_MESSAGE;
     if (byte == EOF && ferror(stdin)) {
       heard what = errno == EINTR && interrupted ? HEARD_INTERRUPT : errno == EINTR ? HEARD_MESSAGE : HEARD_FAILURE;
@@ -343,6 +358,7 @@ hr_status command_chat(cli_config *config, hr_error *error) {
   hr_hold *hold; /* a run beside does not take the checkpoint away while it is read */
   hr_status status;
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_GENERATE, error);
+  if (c.terminal) (void)setvbuf(stdin, NULL, _IONBF, 0); /* what it has is known by asking it */
   hold = config_hold_model(config);
   status = prepare(config, &c, error);
   hr_hold_release(hold); /* all is in memory */
