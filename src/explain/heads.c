@@ -70,6 +70,7 @@ static const hri_oom_head heads[] = {
     {"java heap space", "java", HRI_OOM_HEAP},
     {"gc overhead limit exceeded", "java", HRI_OOM_HEAP},
     {"javascript heap out of memory", "node.js", HRI_OOM_HEAP},
+    {"fatal javascript out of memory", "node.js", HRI_OOM_HEAP}, /* of V8 in other programs */
     {"near heap limit", "node.js", HRI_OOM_HEAP},
     {"allowed memory size of", "php", HRI_OOM_HEAP},
     {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
@@ -84,6 +85,7 @@ static const hri_oom_head heads[] = {
     {"oom when allocating", "tensorflow", HRI_OOM_FOREIGN},
     {"no available memory for the cache blocks", "vllm", HRI_OOM_VLLM_CAP},
     {"not enough memory. please try to increase --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},
+    {"gpu blocks: 0,", "", HRI_OOM_NOTHING},
     {"less than desired gpu memory utilization", "vllm", HRI_OOM_VLLM_BUSY},
     {"kv cache is needed, which is larger", "vllm", HRI_OOM_VLLM_CAP},
     {"number of tokens that can be stored in kv cache", "vllm", HRI_OOM_VLLM_CAP},
@@ -94,6 +96,7 @@ static const hri_oom_head heads[] = {
     {"erroroutofdevicememory", "", HRI_OOM_NOTHING},
     {"cudaerrormemoryallocation", "pytorch-cuda", HRI_OOM_BARE},
     {"hiperroroutofmemory", "pytorch-hip", HRI_OOM_BARE},
+    {"curesult error result=2 ", "cuda-extension", HRI_OOM_BARE},
     {"failed to cudamalloc", "cuda-extension", HRI_OOM_LIBRARY},
     {"memory not available to allocate buffer", "miopen", HRI_OOM_LIBRARY},
     {"failed to allocate memory for requested buffer", "onnxruntime", HRI_OOM_FOREIGN},
@@ -115,6 +118,7 @@ static const hri_oom_head heads[] = {
     {"killed signal terminated program", "kill", HRI_OOM_HOST_LIKELY}, /* a compiler's */
     {"due to memory pressure for", "systemd-oomd", HRI_OOM_HOST},
     {"signal 9", "", HRI_OOM_NOTHING},
+    {"code=killed, status=9/kill", "kill", HRI_OOM_HOST_LIKELY}, /* systemd's */
     {"signal: killed", "kill", HRI_OOM_HOST_LIKELY},
     {"is smaller than requested bytes of", "onnxruntime", HRI_OOM_FOREIGN},
     {"exceeded max size of memory object allocation", "openvino", HRI_OOM_FOREIGN},

@@ -549,6 +549,7 @@ static bool is_voiced(const hri_oom_place *p, const phrase *f) {
   size_t line = p->line;
   while (line < f->from && p->text[line] == ' ') line++;
   if (p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, f->from)) return true;
+  if (hri_match_at(p->text, f->from, f->to, "fatal ")) return true; /* it begins with its level */
   static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",
                                         "returned ",    "error ",      "got ",         "caught "};
   for (size_t i = 0; i < HRI_COUNT(telling); i++)
@@ -604,7 +605,7 @@ static uint32_t figure_count(const hri_oom_message *m) {
 /* Whose a message is whose words are many programs': by the names in its line, and around one that is no exception of
  * Python. */
 static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
-  size_t behind = p->line_end + 100 < p->count ? p->line_end + 100 : p->count;
+  size_t behind = p->line_end + 160 < p->count ? p->line_end + 160 : p->count;
   bool python = hri_oom_word(p->text, p->line, p->line_end, "runtimeerror") < p->line_end;
   const char *who = hri_oom_framework_in(p->text, p->line, p->line_end);
   if (strcmp(m->failure.source, "pytorch-xpu") == 0) { /* SYCL's; PyTorch's own come as exceptions of Python */

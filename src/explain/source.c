@@ -37,6 +37,7 @@ static span trim(const char *line, size_t count) {
   while (s.to > 0 && (hri_line_is_blank(line[s.to - 1]) || line[s.to - 1] == '\r')) s.to--;
   while (s.from < s.to && hri_line_is_blank(line[s.from])) s.from++;
   while (s.from + 1 < s.to && line[s.from] == '>' && line[s.from + 1] == ' ') s.from += 2;
+  if (begins(&s, s.from, ">>> ") || begins(&s, s.from, "... ")) s.from += 4; /* of a session */
   if (s.from + 1 < s.to && (line[s.from] == '+' || line[s.from] == '-') && line[s.from + 1] != line[s.from]) {
     size_t next = s.from + 1;
     while (next < s.to && hri_line_is_blank(line[next])) next++;
@@ -247,6 +248,14 @@ static bool is_exception(const span *s) {
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
+/* Behind a bar and a level, "| WARNING: ...": a record of a log. */
+static bool is_levelled(const span *s) {
+  size_t at = s->from + 2;
+  if (!begins(s, s->from, "| ")) return false;
+  while (at < s->to && s->text[at] >= 'A' && s->text[at] <= 'Z') at++;
+  return at > s->from + 5 && begins(s, at, ": ");
+}
+
 bool hri_source_opens_literal(const char *line, size_t count) {
   span s = trim(line, count);
   size_t at = hri_oom_word(line, s.from, s.to, "\"\"\"");
@@ -258,7 +267,7 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_exception(&s) || is_bracket(&s)) return HRI_SOURCE_NONE;
+  if (is_record(&s) || is_levelled(&s) || is_exception(&s) || is_bracket(&s)) return HRI_SOURCE_NONE;
   if (is_field(&s)) return HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_comment(&s);

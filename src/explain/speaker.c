@@ -111,6 +111,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"lammps", "lammps", false},
                                      {"relion", "relion", false},
                                      {"pycuda", "pycuda", false},
+                                     {"managedcuda", "managedcuda", false},
                                      {"pyopencl", "opencl", false},
                                      {"opencl", "opencl", false},
                                      {"clcreatebuffer", "opencl", false},
@@ -186,6 +187,7 @@ static const speaker libraries[] = {{"cublas", "cublas", false},
                                     {"dnnl", "onednn", false},
                                     {"transformer_engine", "transformer-engine", false},
                                     {"nvrtc", "nvrtc", false},
+                                    {"rtmalloc", "cann", false},
                                     {"torch_memory_saver", "torch_memory_saver", false},
                                     {"deep_ep", "deep_ep", false},
                                     {"deepep", "deep_ep", false},
@@ -324,7 +326,7 @@ const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
 
 /* Some names are those of interfaces, which programs of many kinds use. */
 void hri_oom_set_framework(hri_oom_message *m, const char *name) {
-  static const char *const interfaces[] = {"vulkan", "opencl", "metal", "directx", "numba"};
+  static const char *const interfaces[] = {"vulkan", "opencl", "metal", "directx", "numba", "managedcuda"};
   m->kind = HRI_OOM_FOREIGN;
   m->failure.source = name;
   for (size_t i = 0; i < HRI_COUNT(interfaces); i++)

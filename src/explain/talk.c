@@ -221,6 +221,8 @@ static bool is_conditional(const hri_oom_place *p) {
   if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 &&
       !hri_oom_is_told(p)) /* a sentence that was wrapped before its quotation */
     line = hri_sentence_start(p->text, p->line > 120 ? p->line - 120 : 0, p->line);
+  if (hri_match_at(p->text, line, named, "may ") && line + 4 < named && hri_is_digit(p->text[line + 4]))
+    line += 4; /* the month */
   for (size_t i = 0; i < HRI_COUNT(labels); i++) named = hri_oom_word(p->text, p->line, named, labels[i]);
   return hri_match_any(p->text, line, named, words, HRI_COUNT(words)) || is_foreign_condition(p->text, line, named);
 }
@@ -352,6 +354,41 @@ static bool denies_failure(const hri_oom_place *p) {
   return hri_match_part(p->text, p->at, end, words, HRI_COUNT(words));
 }
 
+/* Whether the request was for something that a program does without: pages locked in memory, one of several ways to
+ * compute a layer. */
+static bool is_optional(const hri_oom_place *p) {
+  static const char *const tactics[] = {"insufficient to use tactic", "insufficient memory to use tactic"};
+  static const char *const before[] = {"failed to mlock", "failed to munlock", "skipping tactic"};
+  return hri_match_part(p->text, p->line, p->at, before, HRI_COUNT(before)) ||
+         hri_match_part(p->text, p->line, p->line_end, tactics, HRI_COUNT(tactics));
+}
+
+/* Whether what stands right behind the message, or around it in its line, says that the program left out what failed and
+ * went on; one that ends with a traceback all the same did not. */
+static bool goes_on(const hri_oom_place *p) {
+  static const char *const words[] = {"skipping batch",     "skipping this batch", "skipped batch",
+                                      "batch skipped",      "skipped this batch",  "script continued",
+                                      "training continued", "program continued",   "run continued",
+                                      "continues training", "continuing training", "continuing with the next batch"};
+  static const char *const ends[] = {"traceback (most recent", "terminate called", "core dumped"};
+  size_t end = p->at + 320 < p->count ? p->at + 320 : p->count;
+  return hri_match_part(p->text, p->line, end, words, HRI_COUNT(words)) &&
+         !hri_match_part(p->text, p->at, p->count, ends, HRI_COUNT(ends));
+}
+
+/* Whether the line is the source line of a traceback's frame that raised it: the text was cut before the exception. */
+static bool is_raised_below(const hri_oom_place *p) {
+  size_t from = p->before_count > 240 ? p->before_count - 240 : 0, frame = from;
+  size_t line = p->line;
+  while (line < p->at && p->text[line] == ' ') line++;
+  if (!hri_match_at(p->text, line, p->at, "raise ") && hri_oom_word(p->text, line, p->at, "] raise ") == p->at)
+    return false;
+  for (size_t at = hri_oom_word(p->before, from, p->before_count, "file \""); at < p->before_count;
+       at = hri_oom_word(p->before, at + 1, p->before_count, "file \""))
+    frame = at + 1;
+  return frame > from && hri_oom_word(p->before, frame, p->before_count, "\", line ") < p->before_count;
+}
+
 /* An item of a list, a row of a table, a heading or a comment that names the failure. */
 static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
   bool killed = strcmp(m->failure.source, "kill") == 0 || strcmp(m->failure.source, "kernel") == 0;
@@ -387,7 +424,8 @@ static bool opens_with_error(const hri_oom_place *p) {
 }
 
 bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  if (denies_failure(p)) return true;
+  if (denies_failure(p) || is_optional(p) || goes_on(p)) return true;
+  if (!m->general && is_raised_below(p)) return false;
   if (p->shape & HRI_OOM_SOURCE) return true;
   if (p->shape & HRI_OOM_AMONG && p->shape & HRI_OOM_COMMENT && figures == 0 && !opens_with_error(p)) return true;
   if (figures >= 2 || (p->shape & HRI_OOM_ROW && is_result_row(p, m))) return false;

@@ -298,12 +298,16 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
     if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
     if (!whole || after_starts(a, ": std::bad_alloc") ||
-        (after_starts(a, ": unable to alloc") && after_has(a, 100, "array")) || is_named(a))
+        ((after_starts(a, ": unable to alloc") || after_starts(a, " unable to alloc")) && after_has(a, 100, "array")) || is_named(a))
       return nothing;
     return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
+  if (strncmp(words, "gpu blocks", 10) == 0) /* of a start that then failed */
+    return after_has(a, 2000, "traceback") || after_has(a, 2000, "error:")
+               ? (hri_oom_reading){HRI_OOM_VLLM_CAP, "vllm"}
+               : nothing;
   if (strcmp(words, "unable to allocate") == 0)
     return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape")
                ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
@@ -378,7 +382,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
 /* Their bad_alloc is the device's. */
 static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading plain) {
   if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") &&
-      !after_has(a, 80, "cudaerrormemoryallocation"))
+      !after_has(a, 80, "cudaerrormemoryallocation") && !after_has(a, 20, "rmm failure at"))
     return plain;
   return before_has(a, "rmm") || after_has(a, 80, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
                                                          : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
