@@ -8,6 +8,8 @@
  * conversation leaves a quarter of the context, or --max-tokens when that is less, to the answer. A message that is too
  * long by itself is refused. docs/cli.md promises this to people. */
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
