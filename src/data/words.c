@@ -56,7 +56,7 @@ static hr_status digest_directory(hri_digest *digest, const char *directory, boo
   return HR_OK;
 }
 
-static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool *has_tokenizer, hr_error *error) {
+static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool *has_ranks, hr_error *error) {
   DIR *list = opendir(directory);
   hr_status status = list ? HR_OK : hri_fail_errno(error, errno, "open directory", directory);
   for (const char *name;
@@ -67,27 +67,31 @@ static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool
     status = path ? digest_file(digest, path, error)
                   : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
     hri_free(path);
-    *has_tokenizer = true;
+    *has_ranks = true;
   }
   if (list) closedir(list);
   return status;
 }
 
 static hr_status open_model(hri_words *words, hri_digest *digest, const char *place, hr_error *error) {
-  bool has_tokenizer = false, has_chat = false;
+  bool has_tokenizer = false, has_chat = false, has_ranks = false;
   struct stat info;
   if (stat(place, &info) != 0) {
     if (errno != ENOENT)
       return hri_fail_errno(error, errno, "look at", place); /* not to be taken for a model without a tokenizer */
   } else if (S_ISDIR(info.st_mode)) {
     HRI_TRY(digest_directory(digest, place, &has_tokenizer, &has_chat, error));
-    HRI_TRY(digest_tiktoken(digest, place, &has_tokenizer, error));
+    HRI_TRY(digest_tiktoken(digest, place, &has_ranks, error));
+    has_tokenizer = has_tokenizer || has_ranks;
   } else if (hri_gguf_is(place)) {
     HRI_TRY(digest_file(digest, place, error));
     has_tokenizer = has_chat = hr_tokenizer_present(place);
   }
   if (has_chat) words->chat = place;
-  return has_tokenizer ? hr_tokenizer_open(place, &words->tokenizer, error) : HR_OK;
+  if (has_tokenizer) HRI_TRY(hr_tokenizer_open(place, &words->tokenizer, error));
+  /* what stands behind ranks may be config.json's to say, of which nothing else counts here */
+  if (has_ranks) hri_digest_add_u64(digest, hr_tokenizer_size(words->tokenizer));
+  return HR_OK;
 }
 
 /* The bytes behind a name; a preset has none. */

@@ -6,6 +6,7 @@
 #ifndef HRI_TOKENIZER_BUILD_H
 #define HRI_TOKENIZER_BUILD_H
 
+#include "base/json.h"
 #include "formats/gguf.h"
 #include "tokenizer/tiktoken.h"
 #include "tokenizer/types.h"
@@ -38,7 +39,8 @@ hr_status hri_build_parse_tekken(char *bytes, uint64_t count, hr_tokenizer *toke
 hr_status hri_build_from_sentencepiece(const char *path, hr_tokenizer *tokenizer, hr_error *error);
 /* Ranks become tokens in the byte alphabet: a rank is the order of merging, and behind `first` the id. */
 hr_status hri_build_ranks(const hri_tiktoken *ranks, uint32_t first, hr_tokenizer *tokenizer, hr_error *error);
-hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_error *error);
+/* With the vocabulary's size of the directory's config.json, where the ranks do not say whose they are. */
+hr_status hri_build_from_tiktoken(const char *path, const char *directory, hr_tokenizer *tokenizer, hr_error *error);
 /* vocab.txt, with what tokenizer_config.json in the directory says about text; the same from memory. */
 hr_status hri_build_from_words(const char *path, const char *directory, hr_tokenizer *tokenizer, hr_error *error);
 hr_status hri_build_parse_words(const char *text, uint64_t count, const char *directory, hr_tokenizer *tokenizer,
@@ -46,6 +48,9 @@ hr_status hri_build_parse_words(const char *text, uint64_t count, const char *di
 /* From the tokenizer.ggml keys of an open GGUF file. */
 hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error);
 
+/* A JSON file of the directory, an object; `root` stays zeroed when there is none. *path lives in the tree's errors: the
+ * caller frees it last, and both whatever the outcome. */
+hr_status hri_build_read_beside(const char *directory, const char *name, char **path, hri_json *root, hr_error *error);
 /* tokenizer_config.json and what else lies in the directory; missing files are fine. `template`: add_bos_token and
  * add_eos_token count. */
 hr_status hri_build_config(const char *directory, bool template, hr_tokenizer *tokenizer, hr_error *error);

@@ -18,8 +18,7 @@ static const char *const named_keys[] = {"bos_token", "eos_token", "pad_token", 
                                          "sep_token", "cls_token", "mask_token"};
 enum { NAMED_KEYS = sizeof named_keys / sizeof *named_keys };
 
-/* `root` stays zeroed when there is no such file. The path lives in the tree's errors: the caller frees it last. */
-static hr_status read_beside(const char *directory, const char *name, char **path, hri_json *root, hr_error *error) {
+hr_status hri_build_read_beside(const char *directory, const char *name, char **path, hri_json *root, hr_error *error) {
   *path = hri_path_join(directory, name);
   if (!*path) return hri_fail_memory(error, strlen(directory) + strlen(name) + 2, name);
   if (!hri_path_exists(*path)) return HR_OK;
@@ -163,7 +162,7 @@ hr_status hri_build_config(const char *directory, bool template, hr_tokenizer *t
   char *paths[3] = {NULL};
   hr_status status = HR_OK;
   for (uint32_t i = 0; i < 3 && status == HR_OK; i++)
-    status = read_beside(directory, names[i], &paths[i], &files[i], error);
+    status = hri_build_read_beside(directory, names[i], &paths[i], &files[i], error);
   if (status == HR_OK) status = apply(tokenizer, &files[0], &files[1], &files[2], template, error);
   for (uint32_t i = 0; i < 3; i++) {
     hri_json_deinit(&files[i]);

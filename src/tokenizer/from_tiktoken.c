@@ -42,20 +42,35 @@ static hr_status add_family(const hri_tiktoken_family *family, hr_tokenizer *tok
   return hri_build_template(tokenizer, true, false, error);
 }
 
-hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
+/* vocab_size of config.json; 0 where there is none. */
+static hr_status read_vocabulary(const char *directory, uint64_t *vocabulary, hr_error *error) {
+  hri_json config = {0};
+  char *path;
+  hr_status status = hri_build_read_beside(directory, "config.json", &path, &config, error);
+  *vocabulary = 0;
+  if (status == HR_OK && config.value)
+    status = hri_json_opt_u64(&config, "vocab_size", 1, UINT32_MAX, vocabulary, error);
+  hri_json_deinit(&config);
+  hri_free(path);
+  return status;
+}
+
+hr_status hri_build_from_tiktoken(const char *path, const char *directory, hr_tokenizer *tokenizer, hr_error *error) {
   hri_part_texts parts = {.decoder = "{\"type\":\"ByteLevel\"}"};
   const hri_tiktoken_family *family;
   hri_tiktoken ranks = {0};
+  uint64_t vocabulary = 0;
   hr_status status;
   HRI_TRY(hri_tiktoken_read(path, &ranks, error));
-  family = hri_tiktoken_family_find(ranks.count);
-  if (!family) {
+  status = hri_tiktoken_family_is_single(ranks.count) ? HR_OK : read_vocabulary(directory, &vocabulary, error);
+  family = hri_tiktoken_family_find(ranks.count, vocabulary);
+  if (status == HR_OK && !family) {
     status =
         hri_fail(error, HR_ERROR_INPUT,
                  "%s: %u ranks belong to no known family, and the file does not hold the pattern that splits words",
                  path, ranks.count);
     (void)hri_hint(error, status, "use the tokenizer.json of the model");
-  } else {
+  } else if (status == HR_OK) {
     status = hri_build_ranks(&ranks, 0, tokenizer, error);
     if (status == HR_OK) status = add_family(family, tokenizer, error);
     parts.normalizer = family->normalizer;

@@ -8,7 +8,7 @@
 #include "tokenizer/build.h"
 
 #define MOST_FILE_BYTES ((uint64_t)256 << 20)
-enum { MOST_CONFIG_BYTES = 64 << 20, MOST_TOKEN_BYTES = 1 << 16 };
+enum { MOST_TOKEN_BYTES = 1 << 16 };
 
 static const char *const specials[] = {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
 enum { UNK = 0, PAD = 2 }; /* of them */
@@ -70,10 +70,9 @@ static hr_status put_normalizer(const hri_json *config, char out[256], hr_error 
 static hr_status add_parts(const char *directory, hr_tokenizer *tokenizer, hr_error *error) {
   hri_part_texts parts = {.pre_tokenizer = "{\"type\":\"BertPreTokenizer\"}",
                           .decoder = "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}"};
-  char *path = hri_path_join(directory, "tokenizer_config.json"), normalizer[256];
+  char *path, normalizer[256];
   hri_json config = {0};
-  hr_status status = path ? HR_OK : hri_fail_memory(error, strlen(directory) + 32, directory);
-  if (status == HR_OK && hri_path_exists(path)) status = hri_json_read(path, MOST_CONFIG_BYTES, &config, error);
+  hr_status status = hri_build_read_beside(directory, "tokenizer_config.json", &path, &config, error);
   if (status == HR_OK) status = put_normalizer(&config, normalizer, error);
   parts.normalizer = normalizer;
   if (status == HR_OK) status = hri_build_parts(tokenizer, &parts, error);

@@ -1,5 +1,6 @@
 #include "tokenizer/tiktoken.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -183,59 +184,29 @@ static const hri_tiktoken_special qwen[] = {ONE("<|endoftext|>", 151643),
                                             ONE("<|im_end|>", 151645),
                                             {"<|extra_%u|>", 151646, 205, 0}};
 static const hri_tiktoken_special gpt2[] = {ONE("<|endoftext|>", 50256)};
-/* The multilingual ranks. Behind these 99 languages models of 100 languages differ, and the file does not say which it
- * belongs to: the tokens for tasks and times have no names here. */
-static const hri_tiktoken_special whisper[] = {ONE("<|endoftext|>", 50257), ONE("<|startoftranscript|>", 50258),
-                                               ONE("<|en|>", 50259),        ONE("<|zh|>", 50260),
-                                               ONE("<|de|>", 50261),        ONE("<|es|>", 50262),
-                                               ONE("<|ru|>", 50263),        ONE("<|ko|>", 50264),
-                                               ONE("<|fr|>", 50265),        ONE("<|ja|>", 50266),
-                                               ONE("<|pt|>", 50267),        ONE("<|tr|>", 50268),
-                                               ONE("<|pl|>", 50269),        ONE("<|ca|>", 50270),
-                                               ONE("<|nl|>", 50271),        ONE("<|ar|>", 50272),
-                                               ONE("<|sv|>", 50273),        ONE("<|it|>", 50274),
-                                               ONE("<|id|>", 50275),        ONE("<|hi|>", 50276),
-                                               ONE("<|fi|>", 50277),        ONE("<|vi|>", 50278),
-                                               ONE("<|he|>", 50279),        ONE("<|uk|>", 50280),
-                                               ONE("<|el|>", 50281),        ONE("<|ms|>", 50282),
-                                               ONE("<|cs|>", 50283),        ONE("<|ro|>", 50284),
-                                               ONE("<|da|>", 50285),        ONE("<|hu|>", 50286),
-                                               ONE("<|ta|>", 50287),        ONE("<|no|>", 50288),
-                                               ONE("<|th|>", 50289),        ONE("<|ur|>", 50290),
-                                               ONE("<|hr|>", 50291),        ONE("<|bg|>", 50292),
-                                               ONE("<|lt|>", 50293),        ONE("<|la|>", 50294),
-                                               ONE("<|mi|>", 50295),        ONE("<|ml|>", 50296),
-                                               ONE("<|cy|>", 50297),        ONE("<|sk|>", 50298),
-                                               ONE("<|te|>", 50299),        ONE("<|fa|>", 50300),
-                                               ONE("<|lv|>", 50301),        ONE("<|bn|>", 50302),
-                                               ONE("<|sr|>", 50303),        ONE("<|az|>", 50304),
-                                               ONE("<|sl|>", 50305),        ONE("<|kn|>", 50306),
-                                               ONE("<|et|>", 50307),        ONE("<|mk|>", 50308),
-                                               ONE("<|br|>", 50309),        ONE("<|eu|>", 50310),
-                                               ONE("<|is|>", 50311),        ONE("<|hy|>", 50312),
-                                               ONE("<|ne|>", 50313),        ONE("<|mn|>", 50314),
-                                               ONE("<|bs|>", 50315),        ONE("<|kk|>", 50316),
-                                               ONE("<|sq|>", 50317),        ONE("<|sw|>", 50318),
-                                               ONE("<|gl|>", 50319),        ONE("<|mr|>", 50320),
-                                               ONE("<|pa|>", 50321),        ONE("<|si|>", 50322),
-                                               ONE("<|km|>", 50323),        ONE("<|sn|>", 50324),
-                                               ONE("<|yo|>", 50325),        ONE("<|so|>", 50326),
-                                               ONE("<|af|>", 50327),        ONE("<|oc|>", 50328),
-                                               ONE("<|ka|>", 50329),        ONE("<|be|>", 50330),
-                                               ONE("<|tg|>", 50331),        ONE("<|sd|>", 50332),
-                                               ONE("<|gu|>", 50333),        ONE("<|am|>", 50334),
-                                               ONE("<|yi|>", 50335),        ONE("<|lo|>", 50336),
-                                               ONE("<|uz|>", 50337),        ONE("<|fo|>", 50338),
-                                               ONE("<|ht|>", 50339),        ONE("<|ps|>", 50340),
-                                               ONE("<|tk|>", 50341),        ONE("<|nn|>", 50342),
-                                               ONE("<|mt|>", 50343),        ONE("<|sa|>", 50344),
-                                               ONE("<|lb|>", 50345),        ONE("<|my|>", 50346),
-                                               ONE("<|bo|>", 50347),        ONE("<|tl|>", 50348),
-                                               ONE("<|mg|>", 50349),        ONE("<|as|>", 50350),
-                                               ONE("<|tt|>", 50351),        ONE("<|haw|>", 50352),
-                                               ONE("<|ln|>", 50353),        ONE("<|ha|>", 50354),
-                                               ONE("<|ba|>", 50355),        ONE("<|jw|>", 50356),
-                                               ONE("<|su|>", 50357)};
+/* Whisper's languages: older models have all but the last. */
+static const char languages[][4] = {"en", "zh", "de",  "es", "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl",
+                                    "ar", "sv", "it",  "id", "hi", "fi", "vi", "he", "uk", "el", "ms", "cs", "ro",
+                                    "da", "hu", "ta",  "no", "th", "ur", "hr", "bg", "lt", "la", "mi", "ml", "cy",
+                                    "sk", "te", "fa",  "lv", "bn", "sr", "az", "sl", "kn", "et", "mk", "br", "eu",
+                                    "is", "hy", "ne",  "mn", "bs", "kk", "sq", "sw", "gl", "mr", "pa", "si", "km",
+                                    "sn", "yo", "so",  "af", "oc", "ka", "be", "tg", "sd", "gu", "am", "yi", "lo",
+                                    "uz", "fo", "ht",  "ps", "tk", "nn", "mt", "sa", "lb", "my", "bo", "tl", "mg",
+                                    "as", "tt", "haw", "ln", "ha", "ba", "jw", "su", "yue"};
+#define WHISPER(first, language_count)                                                                                 \
+  {ONE("<|endoftext|>", first),                                                                                        \
+   ONE("<|startoftranscript|>", (first) + 1),                                                                          \
+   {"<|%l|>", (first) + 2, language_count, 0},                                                                         \
+   ONE("<|translate|>", (first) + (language_count) + 2),                                                               \
+   ONE("<|transcribe|>", (first) + (language_count) + 3),                                                              \
+   ONE("<|startoflm|>", (first) + (language_count) + 4),                                                               \
+   ONE("<|startofprev|>", (first) + (language_count) + 5),                                                             \
+   ONE("<|nospeech|>", (first) + (language_count) + 6),                                                                \
+   ONE("<|notimestamps|>", (first) + (language_count) + 7),                                                            \
+   {"<|%t|>", (first) + (language_count) + 8, 1501, 0}}
+static const hri_tiktoken_special whisper_en[] = WHISPER(50256, 99);
+static const hri_tiktoken_special whisper[] = WHISPER(50257, 99);
+static const hri_tiktoken_special whisper_v3[] = WHISPER(50257, 100);
 static const hri_tiktoken_special cl100k[] = {ONE("<|endoftext|>", 100257), ONE("<|fim_prefix|>", 100258),
                                               ONE("<|fim_middle|>", 100259), ONE("<|fim_suffix|>", 100260),
                                               ONE("<|endofprompt|>", 100276)};
@@ -247,15 +218,29 @@ static const hri_tiktoken_family families[] = {
     {"llama4", HRI_PATTERN_O200K, 200000, LIST(llama4), "<|begin_of_text|>", NULL},
     {"qwen", HRI_PATTERN_QWEN2, 151643, LIST(qwen), NULL, "{\"type\":\"NFC\"}"},
     {"gpt2", HRI_PATTERN_GPT2, 50256, LIST(gpt2), NULL, NULL},
+    {"whisper of English", HRI_PATTERN_GPT2, 50256, LIST(whisper_en), NULL, NULL},
     {"whisper", HRI_PATTERN_GPT2, 50257, LIST(whisper), NULL, NULL},
+    {"whisper of 100 languages", HRI_PATTERN_GPT2, 50257, LIST(whisper_v3), NULL, NULL},
     {"cl100k", HRI_PATTERN_LLAMA3, 100256, LIST(cl100k), NULL, NULL},
     {"o200k", HRI_PATTERN_O200K, 199998, LIST(o200k), NULL, NULL},
 };
 
-const hri_tiktoken_family *hri_tiktoken_family_find(uint32_t rank_count) {
-  for (uint32_t i = 0; i < sizeof families / sizeof *families; i++)
-    if (families[i].rank_count == rank_count) return &families[i];
-  return NULL;
+enum { FAMILIES = sizeof families / sizeof *families };
+
+const hri_tiktoken_family *hri_tiktoken_family_find(uint32_t rank_count, uint64_t vocabulary) {
+  const hri_tiktoken_family *found = NULL;
+  for (uint32_t i = 0; i < FAMILIES; i++) {
+    if (families[i].rank_count != rank_count) continue;
+    if (rank_count + hri_tiktoken_special_total(&families[i]) == vocabulary) return &families[i];
+    if (!found) found = &families[i];
+  }
+  return found;
+}
+
+bool hri_tiktoken_family_is_single(uint32_t rank_count) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < FAMILIES; i++) found += families[i].rank_count == rank_count;
+  return found <= 1;
 }
 
 uint32_t hri_tiktoken_special_total(const hri_tiktoken_family *family) {
@@ -264,16 +249,26 @@ uint32_t hri_tiktoken_special_total(const hri_tiktoken_family *family) {
   return total;
 }
 
-/* Prints the one %u of a name; the names are ours. */
-static void put_numbered(char room[64], const char *content, uint32_t number) {
-  const char *place = strstr(content, "%u");
-  (void)snprintf(room, 64, "%.*s%u%s", (int)(place - content), content, number, place + 2);
+/* Prints what stands for the number in a name; the names are ours. */
+static void put_numbered(char room[64], const char *content, const char *place, uint32_t number) {
+  char part[24];
+  switch (place[1]) {
+  case 'l':
+    assert(number < sizeof languages / sizeof *languages);
+    (void)snprintf(part, sizeof part, "%s", languages[number]);
+    break;
+  case 't': (void)snprintf(part, sizeof part, "%u.%02u", number / 50, number % 50 * 2); break;
+  default: (void)snprintf(part, sizeof part, "%u", number);
+  }
+  (void)snprintf(room, 64, "%.*s%s%s", (int)(place - content), content, part, place + 2);
 }
 
 hri_tiktoken_special hri_tiktoken_special_at(const hri_tiktoken_family *family, uint32_t index, char room[64]) {
   const hri_tiktoken_special *run = family->special;
+  const char *place;
   for (; index >= run->count; run++) index -= run->count;
-  if (!strstr(run->content, "%u")) return *run;
-  put_numbered(room, run->content, run->number + index);
+  place = strchr(run->content, '%');
+  if (!place) return *run;
+  put_numbered(room, run->content, place, run->number + index);
   return (hri_tiktoken_special){room, run->id + index, 1, 0};
 }

@@ -1,7 +1,8 @@
 /* tiktoken rank files: lines "BASE64 RANK", a byte string and its rank, which is its token id.
  *
  * The file holds neither pattern nor special tokens. They come from beside it: a tokenizer_config.json that names them,
- * or the family that the number of ranks gives away (hri_tiktoken_family). */
+ * or the family that the number of ranks gives away (hri_tiktoken_family), with the vocabulary's size that config.json
+ * says where several have as many. */
 #ifndef HRI_TOKENIZER_TIKTOKEN_H
 #define HRI_TOKENIZER_TIKTOKEN_H
 
@@ -24,8 +25,8 @@ void hri_tiktoken_deinit(hri_tiktoken *ranks);
 /* Every byte must be a token, or some text could not be written: INPUT. */
 hr_status hri_tiktoken_check_bytes(const char *name, const hri_tiktoken *ranks, hr_error *error);
 
-/* One special token, or `count` > 1 of them with neighbouring ids: `content` holds a %u then, which counts from
- * `number`. */
+/* One special token, or `count` of them with neighbouring ids, whose names `content` makes of a number that counts from
+ * `number`: %u is the number, %l the language that whisper has there, %t a time of so many fiftieths of a second. */
 typedef struct hri_tiktoken_special {
   const char *content;
   uint32_t id, count, number;
@@ -33,7 +34,7 @@ typedef struct hri_tiktoken_special {
 
 /* What a family adds to its ranks. */
 typedef struct hri_tiktoken_family {
-  const char *name;    /* "llama3", "llama4", "qwen", "gpt2", "whisper", "cl100k", "o200k" */
+  const char *name;
   const char *pattern; /* for hri_splitter_create_regex */
   uint32_t rank_count;
   const hri_tiktoken_special *special;
@@ -42,8 +43,10 @@ typedef struct hri_tiktoken_family {
   const char *normalizer; /* as tokenizer.json spells it; NULL = none */
 } hri_tiktoken_family;
 
-/* The family with exactly so many ranks; NULL for others, which need a tokenizer.json. */
-const hri_tiktoken_family *hri_tiktoken_family_find(uint32_t rank_count);
+/* The family with exactly so many ranks; NULL for others, which need a tokenizer.json. Of several, the one with
+ * `vocabulary` ids in all, else the commonest. */
+const hri_tiktoken_family *hri_tiktoken_family_find(uint32_t rank_count, uint64_t vocabulary);
+bool hri_tiktoken_family_is_single(uint32_t rank_count); /* no vocabulary changes what is found */
 /* The single special tokens of a family by index, 0 .. hri_tiktoken_special_total - 1; content goes into `room` when it
  * has to be made. */
 uint32_t hri_tiktoken_special_total(const hri_tiktoken_family *family);

@@ -85,7 +85,7 @@ static hr_status build_from_file(const char *path, hr_tokenizer *tokenizer, hr_e
   if (!directory) return hri_fail_memory(error, strlen(path) + 1, path);
   switch (kind) {
   case HRI_TOKENIZER_JSON: status = hri_build_from_json(path, tokenizer, error); break;
-  case HRI_TOKENIZER_RANKS: status = hri_build_from_tiktoken(path, tokenizer, error); break;
+  case HRI_TOKENIZER_RANKS: status = hri_build_from_tiktoken(path, directory, tokenizer, error); break;
   case HRI_TOKENIZER_SENTENCEPIECE: status = hri_build_from_sentencepiece(path, tokenizer, error); break;
   case HRI_TOKENIZER_WORDS: status = hri_build_from_words(path, directory, tokenizer, error); break;
   case HRI_TOKENIZER_GGUF: break;

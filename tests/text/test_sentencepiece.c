@@ -577,33 +577,43 @@ static void rank_files_are_read(void **context) {
 /* Families by the number of their ranks; ids and names of special tokens are single, and stand behind the ranks. */
 static void families_name_their_tokens(void **context) {
   static const struct {
-    uint32_t ranks, specials;
+    uint32_t ranks, vocabulary, specials;
     bool whole; /* no holes between the ranks and the last special token */
-  } families[] = {{128000, 256, true}, {200000, 2048, true}, {151643, 208, true}, {50256, 1, true},
-                  {50257, 101, true},  {100256, 5, false},   {199998, 2, false}};
+  } families[] = {{128000, 0, 256, true},     {200000, 0, 2048, true},    {151643, 0, 208, true},
+                  {50256, 0, 1, true},        {50256, 51864, 1608, true}, {50257, 0, 1608, true},
+                  {50257, 51866, 1609, true}, {100256, 0, 5, false},      {199998, 0, 2, false},
+                  {50257, 51865, 1608, true}};
   static const struct {
-    uint32_t ranks, id;
+    uint32_t specials, id;
     const char *name;
-  } names[] = {{128000, 128000, "<|begin_of_text|>"},
-               {128000, 128002, "<|reserved_special_token_0|>"},
-               {128000, 128005, "<|reserved_special_token_2|>"},
-               {128000, 128009, "<|eot_id|>"},
-               {128000, 128255, "<|reserved_special_token_247|>"},
-               {200000, 200008, "<|eot|>"},
-               {200000, 200079, "<|text_post_train_reserved_special_token_68|>"},
-               {200000, 201133, "<|vision_reserved_special_token_1047|>"},
-               {200000, 201143, "<|reasoning_thinking_end|>"},
-               {200000, 202047, "<|reserved_special_token_903|>"},
-               {151643, 151645, "<|im_end|>"},
-               {151643, 151850, "<|extra_204|>"},
-               {50257, 50258, "<|startoftranscript|>"},
-               {50257, 50259, "<|en|>"},
-               {50257, 50357, "<|su|>"}};
+  } names[] = {{256, 128000, "<|begin_of_text|>"},
+               {256, 128002, "<|reserved_special_token_0|>"},
+               {256, 128005, "<|reserved_special_token_2|>"},
+               {256, 128009, "<|eot_id|>"},
+               {256, 128255, "<|reserved_special_token_247|>"},
+               {2048, 200008, "<|eot|>"},
+               {2048, 200079, "<|text_post_train_reserved_special_token_68|>"},
+               {2048, 201133, "<|vision_reserved_special_token_1047|>"},
+               {2048, 201143, "<|reasoning_thinking_end|>"},
+               {2048, 202047, "<|reserved_special_token_903|>"},
+               {208, 151645, "<|im_end|>"},
+               {208, 151850, "<|extra_204|>"},
+               {1609, 50258, "<|startoftranscript|>"},
+               {1609, 50259, "<|en|>"},
+               {1609, 50357, "<|su|>"},
+               {1609, 50358, "<|yue|>"},
+               {1609, 50359, "<|translate|>"},
+               {1609, 50363, "<|nospeech|>"},
+               {1609, 50364, "<|notimestamps|>"},
+               {1609, 50365, "<|0.00|>"},
+               {1609, 50366, "<|0.02|>"},
+               {1609, 50415, "<|1.00|>"},
+               {1609, 51865, "<|30.00|>"}};
   char room[64], seen[2048][64];
   uint32_t found = 0;
   (void)context;
   for (uint32_t i = 0; i < sizeof families / sizeof *families; i++) {
-    const hri_tiktoken_family *family = hri_tiktoken_family_find(families[i].ranks);
+    const hri_tiktoken_family *family = hri_tiktoken_family_find(families[i].ranks, families[i].vocabulary);
     hri_splitter *splitter;
     hr_error error;
     assert_non_null(family);
@@ -620,14 +630,14 @@ static void families_name_their_tokens(void **context) {
       (void)snprintf(seen[k], sizeof seen[k], "%s", special.content);
       for (uint32_t before = 0; before < k; before++) assert_string_not_equal(seen[before], seen[k]);
       for (uint32_t n = 0; n < sizeof names / sizeof *names; n++) {
-        if (names[n].ranks != families[i].ranks || names[n].id != special.id) continue;
+        if (names[n].specials != families[i].specials || names[n].id != special.id) continue;
         assert_string_equal(special.content, names[n].name);
         found++;
       }
     }
   }
   assert_int_equal(found, sizeof names / sizeof *names);
-  assert_null(hri_tiktoken_family_find(1000));
+  assert_null(hri_tiktoken_family_find(1000, 51865));
 }
 
 int main(void) {

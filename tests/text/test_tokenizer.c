@@ -605,6 +605,84 @@ static void test_ranks_by_content(void **state) {
   }
 }
 
+/* All bytes as ranks, and the highest without a token. */
+static void write_few_ranks(const char *name, uint32_t count) {
+  hri_text out = {0};
+  for (uint32_t rank = 0; rank < 256; rank++) {
+    char code[5];
+    rank_code(rank, code);
+    hri_text_add(&out, "%s %u\n", code, rank);
+  }
+  hri_text_add(&out, "= %u\n", count - 1);
+  write_file(name, out.chars);
+  hri_text_deinit(&out);
+}
+
+/* Whisper's tokens behind the languages: the last ids, as the vocabulary of config.json has 99 or 100 of these; models
+ * of English have the ranks of GPT-2. Without it there are 99, and GPT-2 is GPT-2. */
+static void test_whisper(void **state) {
+  static const struct {
+    uint32_t ranks;
+    const char *config;
+    int32_t size, endoftext, yue, translate;
+  } cases[] = {{50257, NULL, 51865, 50257, -1, 50358},
+               {50257, "{}", 51865, 50257, -1, 50358},
+               {50257, "{\"vocab_size\":51865}", 51865, 50257, -1, 50358},
+               {50257, "{\"vocab_size\":51866}", 51866, 50257, 50358, 50359},
+               {50257, "{\"vocab_size\":60000}", 51865, 50257, -1, 50358},
+               {50256, "{\"vocab_size\":51864}", 51864, 50256, -1, 50357},
+               {50256, "{\"vocab_size\":50257}", 50257, 50256, -1, -1},
+               {50256, NULL, 50257, 50256, -1, -1}};
+  static const char *const others[] = {"<|transcribe|>", "<|startoflm|>",    "<|startofprev|>",
+                                       "<|nospeech|>",   "<|notimestamps|>", "<|0.00|>"};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_tokenizer *tokenizer;
+    bool has = cases[i].translate > 0;
+    begin_directory(NULL);
+    write_few_ranks("multilingual.tiktoken", cases[i].ranks);
+    if (cases[i].config) write_file("config.json", cases[i].config);
+    tokenizer = open_directory();
+    assert_int_equal(hr_tokenizer_size(tokenizer), cases[i].size);
+    assert_int_equal(hr_tokenizer_find(tokenizer, "<|endoftext|>"), cases[i].endoftext);
+    assert_int_equal(hr_tokenizer_find(tokenizer, "<|su|>"), has ? cases[i].endoftext + 100 : -1);
+    assert_int_equal(hr_tokenizer_find(tokenizer, "<|yue|>"), cases[i].yue);
+    assert_int_equal(hr_tokenizer_find(tokenizer, "<|translate|>"), cases[i].translate);
+    for (int32_t k = 0; k < 6; k++)
+      assert_int_equal(hr_tokenizer_find(tokenizer, others[k]), has ? cases[i].translate + 1 + k : -1);
+    if (has) {
+      expect_ids(tokenizer, "<|0.98|>a<|1.00|><|30.00|>", 0,
+                 (int32_t[]){cases[i].size - 1501 + 49, 'a', cases[i].size - 1501 + 50, cases[i].size - 1}, 4);
+      assert_true(hr_tokenizer_is_special(tokenizer, cases[i].size - 1));
+    }
+    hr_tokenizer_close(tokenizer);
+    assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+  }
+}
+
+/* A config.json that is asked must be one; where ranks are of one family alone it is not. */
+static void test_whisper_config(void **state) {
+  static const struct {
+    const char *config, *message;
+  } bad[] = {{"[]", "config.json must be an object"},
+             {"{\"vocab_size\":\"51866\"}", "field 'vocab_size'"},
+             {"{\"vocab_size\":-1}", "field 'vocab_size'"},
+             {"{", "config.json"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    hr_tokenizer *tokenizer;
+    hr_error error = {0};
+    begin_directory(NULL);
+    write_few_ranks("multilingual.tiktoken", 50257);
+    write_file("config.json", bad[i].config);
+    assert_int_equal(hr_tokenizer_open(directory, &tokenizer, &error), HR_ERROR_INPUT);
+    if (!strstr(error.message, bad[i].message)) fail_msg("case %zu: %s", i, error.message);
+    write_few_ranks("multilingual.tiktoken", 100256);
+    hr_tokenizer_close(open_directory());
+    assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+  }
+}
+
 /* Tekken: `specials` as JSON, NULL for none; all bytes and the first pairs. */
 static void write_tekken(const char *specials, uint32_t ranks, uint32_t size, const char *pattern) {
   hri_text out = {0};
@@ -972,6 +1050,8 @@ int main(void) {
       cmocka_unit_test(test_sentencepiece),
       cmocka_unit_test(test_tiktoken),
       cmocka_unit_test(test_ranks_by_content),
+      cmocka_unit_test(test_whisper),
+      cmocka_unit_test(test_whisper_config),
       cmocka_unit_test(test_tekken),
       cmocka_unit_test(test_words),
       cmocka_unit_test(test_content),

@@ -24,6 +24,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/scratch.h"
+#include "base/text.h"
 #include "data/dataset.h"
 #include "data/words.h"
 
@@ -254,6 +255,27 @@ static void files_of_words_decide(void **state) {
     assert_true(identity_of(&model, NULL) != first && identity_of(&none, place) != as_template);
     assert_int_equal(identity_of(&model, NULL), identity_of(&model, NULL));
   }
+}
+
+/* Of config.json the vocabulary's size counts, where ranks ask for it: whisper's tokens stand behind 99 or 100
+ * languages. All bytes as ranks, and the highest rank without a token. */
+static void vocabulary_behind_ranks_decides(void **state) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static hr_model none;
+  const char *place = in_directory("ranks");
+  hri_text ranks = {0};
+  uint64_t first;
+  (void)state;
+  for (uint32_t i = 0; i < 256; i++) hri_text_add(&ranks, "%c%c== %u\n", digits[i >> 2], digits[(i & 3) << 4], i);
+  hri_text_add(&ranks, "= 50256\n");
+  assert_int_equal(hri_dir_make(place, NULL), HR_OK);
+  (void)write_text("ranks/multilingual.tiktoken", hri_text_get(&ranks));
+  first = identity_with(&none, NULL, place);
+  (void)write_text("ranks/config.json", "{\"vocab_size\": 51865}");
+  assert_int_equal(identity_with(&none, NULL, place), first);
+  (void)write_text("ranks/config.json", "{\"vocab_size\": 51866}");
+  assert_true(identity_with(&none, NULL, place) != first);
+  hri_text_deinit(&ranks);
 }
 
 static void damaged_entries_are_made_anew(void **state) {
@@ -621,6 +643,7 @@ int main(void) {
       TEST(what_decides_tokens_makes_another_entry),
       TEST(names_that_change_formats_make_another_entry),
       TEST(files_of_words_decide),
+      TEST(vocabulary_behind_ranks_decides),
       TEST(a_named_tokenizer_is_as_the_models_own),
       TEST(damaged_entries_are_made_anew),
       TEST(foreign_entries_are_left_alone),
