@@ -198,7 +198,7 @@ static void every_refusal(void **state) {
       {GPT2, "targets=q_proj", "c_attn, c_proj, c_fc, wte, or all-linear"},
       {PHI3, "targets=q_proj", "qkv_proj"},
       {PHI3, "targets=gate_proj", "gate_up_proj"},
-      {LLAMA, "rank=4", "r=N"},
+      {LLAMA, "rank=4", "did you mean r=4?"},
       {LLAMA, "q_proj", "'q_proj' is not understood"},
       {LLAMA, "r=4,8", "'8' is not understood"},
       {LLAMA, "r=4,rslora,q_proj", "'q_proj' is not understood"},
