@@ -186,19 +186,27 @@ static hr_status show_one(const cli_config *config, hr_error *error) {
 
 /* ---- the GPUs of this machine ---- */
 
-/* What the message says of none is one line; who has none is told why. */
+/* Who has none is told why. */
 static void print_gpus(void) {
   hr_local_gpu gpu;
   hr_error error = {0};
+  char number[16], text[HR_ERROR_MESSAGE_BYTES + 64];
   uint32_t count = 0;
   for (; hr_device_local(count, &gpu, &error) == HR_OK; count++) {
     if (count == 0) (void)printf("\nGPUs of this machine\n");
-    (void)printf("  %u  %s, compute capability %u.%u, %u multiprocessors, %s\n", count, gpu.title,
-                 gpu.compute_capability / 10, gpu.compute_capability % 10, gpu.multiprocessors,
-                 SIZE_TEXT(gpu.total_bytes));
-    if (gpu.name[0]) (void)printf("     plan for it with --device %s; no job runs on it yet\n", gpu.name);
+    (void)snprintf(number, sizeof number, "  %u", count);
+    (void)snprintf(text, sizeof text, "%s, %s, compute capability %u.%u, %u multiprocessors", gpu.title,
+                   SIZE_TEXT(gpu.total_bytes), gpu.compute_capability / 10, gpu.compute_capability % 10,
+                   gpu.multiprocessors);
+    screen_hang(stdout, 5, number, text);
+    if (!gpu.name[0]) continue;
+    (void)snprintf(text, sizeof text, "plan for it with --device %s; no job runs on it yet", gpu.name);
+    screen_wrap(stdout, 5, text);
   }
-  if (count == 0) (void)printf("\nno GPU of this machine can be seen: %s\n", error.message);
+  if (count > 0) return;
+  (void)snprintf(text, sizeof text, "no GPU of this machine can be seen: %s", error.message);
+  (void)printf("\n");
+  screen_wrap(stdout, 0, text);
 }
 
 static void write_gpus(json_writer *json) {

@@ -30,10 +30,10 @@ static void cards_of_a_driver_are_listed(void **state) {
   (void)state;
   ask(HR_FAKE_DRIVER, "");
   expect(
-      "GPUs of this machine\n  0  NVIDIA GeForce RTX 4090, compute capability 8.9, 128 multiprocessors, 12.00 GiB\n");
+      "GPUs of this machine\n  0  NVIDIA GeForce RTX 4090, 12.00 GiB, compute capability 8.9, 128\n     multiprocessors\n");
   expect(
-      "     plan for it with --device rtx-4090; no job runs on it yet\n  1  NVIDIA Something New, compute capability "
-      "12.0, 128 multiprocessors, 24.00 GiB\n\n"); /* and none that is too old */
+      "     plan for it with --device rtx-4090; no job runs on it yet\n  1  NVIDIA Something New, 24.00 GiB, compute "
+      "capability 12.0, 128\n     multiprocessors\n\n"); /* and none that is too old */
   ask(HR_FAKE_DRIVER, "--json");
   expect("\"gpus\": [");
   expect("\"title\": \"NVIDIA GeForce RTX 4090\"");
