@@ -298,16 +298,16 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
     if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
     if (!whole || after_starts(a, ": std::bad_alloc") ||
-        ((after_starts(a, ": unable to alloc") || after_starts(a, " unable to alloc")) && after_has(a, 100, "array")) || is_named(a))
+        ((after_starts(a, ": unable to alloc") || after_starts(a, " unable to alloc")) && after_has(a, 100, "array")) ||
+        is_named(a))
       return nothing;
     return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
   if (strncmp(words, "gpu blocks", 10) == 0) /* of a start that then failed */
-    return after_has(a, 2000, "traceback") || after_has(a, 2000, "error:")
-               ? (hri_oom_reading){HRI_OOM_VLLM_CAP, "vllm"}
-               : nothing;
+    return after_has(a, 2000, "traceback") || after_has(a, 2000, "error:") ? (hri_oom_reading){HRI_OOM_VLLM_CAP, "vllm"}
+                                                                           : nothing;
   if (strcmp(words, "unable to allocate") == 0)
     return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape")
                ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
