@@ -101,11 +101,18 @@ static hri_gpu_product product_of(const hri_job *job, const hri_node *node) {
   return p;
 }
 
+static bool same_product(const hri_gpu_product *x, const hri_gpu_product *y) {
+  return x->m == y->m && x->n == y->n && x->k == y->k && x->a_stride == y->a_stride && x->b_stride == y->b_stride &&
+         x->d_stride == y->d_stride && x->operands == y->operands && x->result == y->result &&
+         x->alignment == y->alignment && x->a_turned == y->a_turned && x->b_turned == y->b_turned &&
+         x->accumulate == y->accumulate && x->bias == y->bias && x->tf32 == y->tf32;
+}
+
 static hr_status choose(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_gpu_product *product,
                         hri_gpu_algorithm *algorithm, hr_error *error) {
   struct hri_cuda_choice made;
   for (size_t k = 0; k < choices->list.count; k++)
-    if (memcmp(&choices->list.items[k].product, product, sizeof *product) == 0) {
+    if (same_product(&choices->list.items[k].product, product)) {
       *algorithm = choices->list.items[k].algorithm;
       return HR_OK;
     }
