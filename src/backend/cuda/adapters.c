@@ -6,7 +6,6 @@
 #include "backend/cuda/adapters.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "ops/demand.h"
@@ -81,8 +80,7 @@ static const hri_tensor *bias_of(const hri_job *job, const hri_node *node) {
 static hri_gpu_product product_of(const hri_job *job, const hri_node *node) {
   const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1), *d = hri_at(job, node, result_of(node));
   const hri_tensor *all[3] = {a, b, d}, *bias = bias_of(job, node);
-  hri_gpu_product p;
-  memset(&p, 0, sizeof p);
+  hri_gpu_product p = {0};
   p.m = (int64_t)hri_rows(d);
   p.n = (int64_t)hri_columns(d);
   p.a_turned = node->op == HRI_OP_LINEAR_DW;

@@ -1,3 +1,6 @@
+/* The queue of a device (machine.h): making and ending what its runs share, arenas, writes and reads through pinned slots,
+ * and marks. Neighbours may rely on order alone: what was queued first is over first on the compute lane. Which bytes a
+ * program's nodes touch is not known here. */
 #include "backend/cuda/machine.h"
 
 #include <assert.h>
