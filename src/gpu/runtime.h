@@ -28,6 +28,8 @@ typedef struct hri_gpu_info {
   uint32_t major, minor; /* of its compute capability */
   uint32_t multiprocessors;
   uint32_t shared_bytes; /* of one block, at most */
+  uint64_t clock_hz, memory_bytes_per_second; /* at their peak; 0: not told */
+  unsigned char uuid[16];                     /* all 0: not told */
   uint64_t total_bytes, free_bytes;
   uint64_t granule_bytes; /* memory is taken from the device in multiples of it */
 } hri_gpu_info;

@@ -48,9 +48,9 @@ static void tell_problem(const hri_session *s) {
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
   char text[320];
   if (!job->device.backend[0]) {
-    hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for",
+    hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "%s is a row of the table: it can be planned for",
                                 job->device.name);
-    return hri_hint(error, status, "run with --device cpu, or use `headroom plan`");
+    return hri_hint(error, status, "run with --device cpu, or with --device cuda on a GPU of this machine");
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   tell_problem(s);

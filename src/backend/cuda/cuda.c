@@ -225,6 +225,7 @@ static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_inf
                      .team = 1,
                      .device = *device,
                      .granule = info->granule_bytes,
+                     .host_bytes = HRI_CUDA_PINNED_BYTES,
                      .staging_tier = HRI_HOST,
                      .ahead = 1,
                      .elements = host_elements(),

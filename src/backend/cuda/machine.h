@@ -12,6 +12,7 @@
 #include "gpu/runtime.h"
 
 enum { HRI_CUDA_SLOTS = 2, HRI_CUDA_SLOT_BYTES = 64 << 10, HRI_CUDA_MARKS = 64 };
+enum { HRI_CUDA_PINNED_BYTES = 2 * HRI_CUDA_SLOTS * HRI_CUDA_SLOT_BYTES };
 
 typedef struct hri_cuda_slot {
   unsigned char *memory; /* pinned */
