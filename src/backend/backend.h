@@ -141,6 +141,13 @@ struct hri_backend {
    * device's. */
   uint64_t (*fixed_bytes)(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes);
 
+  /* Bytes of the device that this process holds now, as the device counts them, 0 where it does not say. NULL: its memory
+   * is the host's. May be asked for in every step. */
+  uint64_t (*held_bytes)(void *self);
+  /* Whether others have brought the device close to its end: a warning's words, with who they are. NULL: its memory is the
+   * host's. */
+  bool (*near_limit)(void *self, char *text, uint32_t text_bytes);
+
   /* ---- running: all NULL in a backend that only plans ---- */
   /* BUDGET, naming the limit, where this moment leaves no room for arenas of so many bytes and for what prepare takes
    * (not any more when `prepared`), and `beside` that the caller will take. */

@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "base/text.h"
 
+enum { MOST_PROCESSES = 256 };
+
 /* nvmlMemory_t, and nvmlProcessInfo_t of the functions with _v3. */
 typedef struct memory_info {
   unsigned long long total, free, used;
@@ -32,14 +34,13 @@ typedef struct process_info {
   X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", (void *device, unsigned *count, process_info *list))
 /* clang-format on */
 
-typedef struct nvml {
-  void *library;
+struct hri_nvml {
+  void *library, *device;
 #define FUNCTION(member, name, parameters) int(*member) parameters;
   NVML(FUNCTION)
 #undef FUNCTION
-} nvml;
-
-enum { MOST_PROCESSES = 256 };
+  process_info list[MOST_PROCESSES];
+};
 
 /* ISO C has no conversion from dlsym's result to a function; POSIX promises that the bytes are the same. */
 static bool load_function(void *library, const char *name, void *member) {
@@ -48,7 +49,7 @@ static bool load_function(void *library, const char *name, void *member) {
   return address != NULL;
 }
 
-static bool load(nvml *n) {
+static bool load(hri_nvml *n) {
   bool whole = true;
   n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!n->library) return false;
@@ -99,31 +100,43 @@ static void take_processes(process_info *list, unsigned count, hri_nvml_memory *
   }
 }
 
-static bool ask(const nvml *n, const unsigned char uuid[16], hri_nvml_memory *memory) {
-  process_info *list;
-  unsigned count = MOST_PROCESSES;
-  memory_info info = {0};
+hri_nvml *hri_nvml_open(const unsigned char uuid[16]) {
+  hri_nvml *n = hri_alloc_zero(1, sizeof *n);
   char text[48];
-  void *device = NULL;
   uuid_text(uuid, text);
-  if (n->by_uuid(text, &device) != 0 || n->memory(device, &info) != 0 || info.total == 0) return false;
+  if (n && load(n)) {
+    if (n->init() == 0) {
+      if (n->by_uuid(text, &n->device) == 0) return n;
+      (void)n->shutdown();
+    }
+  }
+  if (n && n->library) (void)dlclose(n->library);
+  hri_free(n);
+  return NULL;
+}
+
+void hri_nvml_close(hri_nvml *n) {
+  if (!n) return;
+  (void)n->shutdown();
+  (void)dlclose(n->library);
+  hri_free(n);
+}
+
+bool hri_nvml_ask(hri_nvml *n, hri_nvml_memory *memory) {
+  memory_info info = {0};
+  unsigned count = MOST_PROCESSES;
+  memset(memory, 0, sizeof *memory);
+  if (!n || n->memory(n->device, &info) != 0 || info.total == 0) return false;
   memory->total_bytes = info.total;
   memory->free_bytes = info.free;
-  list = hri_alloc_zero(MOST_PROCESSES, sizeof *list);
-  if (list && n->processes(device, &count, list) == 0 && count <= MOST_PROCESSES) take_processes(list, count, memory);
-  hri_free(list);
+  if (n->processes(n->device, &count, n->list) == 0 && count <= MOST_PROCESSES) take_processes(n->list, count, memory);
   return true;
 }
 
 bool hri_nvml_look(const unsigned char uuid[16], hri_nvml_memory *memory) {
-  nvml n = {0};
-  bool told = false;
-  memset(memory, 0, sizeof *memory);
-  if (load(&n) && n.init() == 0) {
-    told = ask(&n, uuid, memory);
-    (void)n.shutdown();
-  }
-  if (n.library) (void)dlclose(n.library);
+  hri_nvml *n = hri_nvml_open(uuid);
+  bool told = hri_nvml_ask(n, memory);
+  hri_nvml_close(n);
   return told;
 }
 

@@ -22,7 +22,13 @@ typedef struct hri_nvml_memory {
   uint64_t own_bytes; /* of this process; 0: none, or not told */
 } hri_nvml_memory;
 
-/* Of the card with this UUID. False: there is no library, no such card, or no answer; *memory is then all 0. */
+typedef struct hri_nvml hri_nvml;
+/* NULL: there is no library, no such card, or no memory. */
+hri_nvml *hri_nvml_open(const unsigned char uuid[16]);
+void hri_nvml_close(hri_nvml *nvml); /* NULL is fine */
+/* False: no answer, or NULL was asked; *memory is then all 0. */
+bool hri_nvml_ask(hri_nvml *nvml, hri_nvml_memory *memory);
+/* The three in one. */
 bool hri_nvml_look(const unsigned char uuid[16], hri_nvml_memory *memory);
 
 /* "python (pid 4711) 20.10 GiB, pid 12 3.00 GiB": the holders, "" when there are none. Returns `out`. */

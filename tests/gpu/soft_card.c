@@ -4,18 +4,19 @@
  * Only what our code calls is here, and only as it calls it: a value that it never passes is answered by an error.
  *
  * SOFT_CARD_BYTES is the card's memory (1 GiB when not set), SOFT_CARD_SEED the order of what is free,
- * SOFT_CARD_HELD bytes that another process holds. What the software GPU finds is an error of the next wait. */
+ * SOFT_CARD_HELD bytes that another process holds; a context takes 300 MiB. What the software GPU finds is an error of the next wait. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gpu/cublas.h"
 #include "gpu/soft/product.h"
 #include "gpu/soft/runtime.h"
 
-enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1, LAUNCH_FAILED = 719, GRANULE = 2 << 20 };
+enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1, LAUNCH_FAILED = 719, GRANULE = 2 << 20, CONTEXT = 300 << 20 };
 
 static struct {
   hri_gpu *gpu;
@@ -85,7 +86,7 @@ int cuCtxSetCurrent(void *context) { return context == &card ? 0 : INVALID_VALUE
 
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
   *total = total_bytes();
-  *free_bytes = *total - held_bytes() - card.reserved;
+  *free_bytes = *total - held_bytes() - CONTEXT - card.reserved;
   return 0;
 }
 
@@ -102,7 +103,7 @@ int cuMemAlloc_v2(unsigned long long *memory, size_t bytes) {
   void *at;
   hr_status status;
   *memory = 0;
-  if (card.reserved + taken + held_bytes() > total_bytes()) return OUT_OF_MEMORY;
+  if (card.reserved + taken + held_bytes() + CONTEXT > total_bytes()) return OUT_OF_MEMORY;
   status = card.gpu->calls->allocate(card.gpu, bytes, &at, NULL);
   if (status != HR_OK) return result(status);
   a = malloc(sizeof *a);
@@ -308,7 +309,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
 }
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3]) {
   memory[0] = total_bytes();
-  memory[2] = held_bytes() + card.reserved;
+  memory[2] = held_bytes() + (card.retained ? CONTEXT + card.reserved : 0);
   memory[1] = memory[0] - memory[2];
   return device != &card;
 }
@@ -317,9 +318,9 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void 
     unsigned pid;
     unsigned long long bytes;
     unsigned gpu_instance, compute_instance;
-  } process = {1, held_bytes(), 0, 0};
-  if (*count < 1 || device != &card) return 7;
-  *count = held_bytes() ? 1 : 0;
-  if (*count) memcpy(list, &process, sizeof process);
+  } processes[2] = {{1, held_bytes(), 0, 0}, {(unsigned)getpid(), CONTEXT + card.reserved, 0, 0}};
+  if (*count < 2 || device != &card) return 7;
+  *count = card.retained ? 2 : 1;
+  memcpy(list, processes, *count * sizeof processes[0]);
   return 0;
 }
