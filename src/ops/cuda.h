@@ -56,6 +56,8 @@ typedef struct hri_cuda_product_args {
   bool accumulate;
   float *scratch; /* hri_cuda_product_scratch_bytes, which looks at sizes and steps alone */
 } hri_cuda_product_args;
+/* Up to so many rows, of operands whose depth lies side by side, a warp reads its row of b once for all of them. */
+enum { HRI_CUDA_FEW_ROWS = 8 };
 uint64_t hri_cuda_product_scratch_bytes(const hri_cuda_product_args *args);
 int hri_cuda_product(const hri_cuda_product_args *args, void *stream);
 

@@ -120,7 +120,10 @@ template <class T> __global__ void quantize_blocks_kernel(quant_part_args a, qua
   for (int k = 1; k >= 0; k--)
     if (magnitude_bits(v[k]) >= limit) found_bad(a, i + k);
   uint32_t bits = warp_largest(larger(magnitude_bits(v[0]), magnitude_bits(v[1])));
-  if (bits >= limit) return; /* the whole warp */
+  if (bits >= limit) { /* the whole warp; what the mean is made of is written all the same */
+    if (lane == 0) absmax[block] = 0;
+    return;
+  }
   float most = hri_uint_as_float(bits), least = 1e-38f, inverse;
   bool full = left >= BLOCK;
   if (lane == 0) absmax[block] = !full && most < least ? least : most;
@@ -213,7 +216,7 @@ __global__ void nested_mean_kernel(quant_part_args a, const float *entries, int 
   }
   sum /= (float)n;
   if (lane == 0) nested[a.nested_count] = sum;
-  if (lane == 0 && sum - sum != 0) found_bad(a, 0);
+  if (lane == 0 && sum - sum != 0) found_bad(a, 0); /* of finite elements, or they would have been found */
 }
 
 /* The entry of the map for v in [-1, 1] by way of the nearest of 65,536 steps (nested.c). */
