@@ -164,8 +164,8 @@ int hri_cuda_update(uint32_t optimizer, const hri_cuda_update_args *args, void *
 
 /* ---- quant ---- */
 /* Bits of the CPU. The layout is read by the call, all else is on the device. *bad, which the caller clears, becomes ~0 less the
- * index of the first element of the weight that has no code (a part's first where its absmax have no mean), or stays 0.
- * scratch: hri_quant_scratch_bytes, of quantize. */
+ * index of the first element of the weight that has no code (a part's largest where the mean of its absmax overflows), or
+ * stays 0. scratch: hri_quant_scratch_bytes, of quantize. */
 int hri_cuda_quantize(const hri_quant_args *args, unsigned long long *bad, void *stream);
 int hri_cuda_dequantize(const hri_quant_args *args, void *stream);
 
