@@ -90,6 +90,9 @@ typedef struct hri_cares {
 hr_status hri_care_broken(const hri_job *job, hri_program_kind program, const hri_care *care, uint64_t beyond,
                           hr_error *error);
 
+/* The refusal of a QUANTIZE: the element of its weight that has no code. */
+hr_status hri_quantize_broken(const hri_job *job, const hri_node *node, uint64_t element, float value, hr_error *error);
+
 /* ---- running ---- */
 
 typedef uint64_t hri_mark; /* 0: nothing to wait for */

@@ -56,6 +56,8 @@ typedef struct hri_cuda_product_args {
   bool accumulate;
   float *scratch; /* hri_cuda_product_scratch_bytes, which looks at sizes and steps alone */
 } hri_cuda_product_args;
+/* Up to so many rows, of operands whose depth lies side by side, a warp reads its row of b once for all of them. */
+enum { HRI_CUDA_FEW_ROWS = 8 };
 uint64_t hri_cuda_product_scratch_bytes(const hri_cuda_product_args *args);
 int hri_cuda_product(const hri_cuda_product_args *args, void *stream);
 
@@ -162,8 +164,8 @@ int hri_cuda_update(uint32_t optimizer, const hri_cuda_update_args *args, void *
 
 /* ---- quant ---- */
 /* Bits of the CPU. The layout is read by the call, all else is on the device. *bad, which the caller clears, becomes ~0 less the
- * index of the first element of the weight that has no code (a part's first where its absmax have no mean), or stays 0.
- * scratch: hri_quant_scratch_bytes, of quantize. */
+ * index of the first element of the weight that has no code (a part's largest where the mean of its absmax overflows), or
+ * stays 0. scratch: hri_quant_scratch_bytes, of quantize. */
 int hri_cuda_quantize(const hri_quant_args *args, unsigned long long *bad, void *stream);
 int hri_cuda_dequantize(const hri_quant_args *args, void *stream);
 

@@ -135,7 +135,8 @@ hr_status hri_session_row(const hri_session *s, const hri_shape *shape, hri_data
   if (row >= hri_dataset_row_count(data)) pad_row(s->row, full, shape->sequence);
   else HRI_TRY(hri_dataset_row(data, row, s->row, s->row + full, s->row + 2 * full, s->row + 3 * full, counted, error));
   for (uint64_t k = 0; k < 4; k++)
-    HRI_TRY(hri_executor_write(shape->executor, inputs[k], index * bytes, s->row + k * full, bytes, error));
+    if (hri_executor_has(shape->executor, inputs[k])) /* no layer turns by positions: nobody asks for them */
+      HRI_TRY(hri_executor_write(shape->executor, inputs[k], index * bytes, s->row + k * full, bytes, error));
   return HR_OK;
 }
 
@@ -431,6 +432,7 @@ static hr_status put_rows(hri_session *s, hri_id tensor, const int32_t *ids, uin
                           uint64_t rows, hr_error *error) {
   enum { PIECE = 256 };
   int32_t values[PIECE];
+  if (!hri_executor_has(s->executor, tensor)) return HR_OK; /* positions that no layer turns by */
   for (uint64_t done = 0; done < rows; done += PIECE) {
     uint64_t n = rows - done < PIECE ? rows - done : PIECE;
     for (uint64_t k = 0; k < n; k++)

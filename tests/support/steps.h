@@ -34,6 +34,7 @@ typedef struct variant {
   const char *model, *recompute, *lora;
   hr_optimizer optimizer;
   hr_precision precision;
+  hr_quantize quantize;
   uint32_t accumulate;
   bool on_other, check, skip, in_backward;
   double
@@ -61,6 +62,7 @@ static void describe(const variant *v, hr_job *job) {
   job->threads = 1;
   job->optimizer = v->optimizer;
   job->precision = v->precision;
+  job->quantize = v->quantize;
   job->weight_packing = HR_WEIGHT_PACKING_OFF;
   job->learning_rate = v->optimizer == HR_OPTIMIZER_ADAMW ? 1e-3 : 0.1;
   job->clip = v->in_backward ? 0 : 0.5;
@@ -117,21 +119,26 @@ static void launch_step(hri_session *s, const variant *v, uint64_t step, hri_con
   must(hri_executor_fetch(s->executor, left, mark, &error), &error);
 }
 
+/* Of all parameters but those that lie in codes, in fp32. */
 static float *weights(hri_session *s, size_t *count) {
   const hri_job *job = &s->plan->job;
-  float *all = malloc(MOST * sizeof *all);
+  float *all = malloc(MOST * sizeof *all), *read = malloc(MOST * sizeof *read);
   hr_error error = {0};
   *count = 0;
   assert_non_null(all);
+  assert_non_null(read);
   for (size_t p = 0; p < job->params.count; p++) {
     const hri_param *param = &job->params.items[p];
     bool whole = param->range_count == 1 && hri_param_whole(job, param)->master != HRI_NONE;
     hri_id id = whole ? hri_param_whole(job, param)->master : param->weight;
+    hri_real real = hri_dtype_real(job->tensors.items[id].dtype);
+    if (param->codes != HRI_NONE) continue; /* frozen, and no longer there */
     assert_true(*count + param->elements <= MOST);
-    assert_int_equal(job->tensors.items[id].dtype, HRI_F32);
-    must(hri_executor_read(s->executor, id, 0, all + *count, param->elements * sizeof *all, &error), &error);
+    must(hri_executor_read(s->executor, id, 0, read, param->elements * hri_real_bytes(real), &error), &error);
+    for (uint64_t k = 0; k < param->elements; k++) all[*count + k] = hri_real_get(read, (int64_t)k, real);
     *count += param->elements;
   }
+  free(read);
   return all;
 }
 

@@ -190,11 +190,30 @@ static void each_answer_draws_anew(void **state) {
   assert_memory_not_equal(answers[0][0].tokens, answers[0][1].tokens, sizeof answers[0][0].tokens);
 }
 
+/* No layer turns by positions: nothing asks for them. */
+static void without_positions(void **state) {
+  hr_job job = job_of("smollm3");
+  hr_generator *g;
+  hr_generate_result result;
+  hr_error error;
+  answer to;
+  int32_t ids[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  hr_generate_options options = options_for(ids, 9, &to);
+  (void)state;
+  memset(job.model.no_rope, 1, job.model.layer_count);
+  assert_int_equal(hr_generator_open(&job, NULL, NULL, &g, &error), HR_OK);
+  run(g, &options, &result);
+  assert_int_equal(result.new_tokens, ANSWER);
+  same_as_from_nothing(&job, &options, &to);
+  hr_generator_close(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cache_changes_no_token),
       cmocka_unit_test(a_stop_leaves_it_usable),
       cmocka_unit_test(each_answer_draws_anew),
+      cmocka_unit_test(without_positions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

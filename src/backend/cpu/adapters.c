@@ -627,16 +627,12 @@ static hri_quant_args quant_args(const call *c, const hri_quant_layout *layout, 
                           .team = team(c)};
 }
 
-/* An error names the weight and the row and column of what has no code; the loader knows the file. */
 static hr_status run_quantize(call *c) {
   hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
   hri_quant_args a = quant_args(c, &layout, 0, 1);
   int64_t bad = c->cpu->kernels.quantize(&a);
-  if (bad < 0) return HR_OK;
-  (void)hri_fail(c->error, HR_ERROR_INPUT, "weight %s has %g at row %lld, column %lld, which has no code in %s",
-                 hri_name_get(c->job, tensor(c, 0)->key), (double)hri_real_get(a.w, bad, a.real),
-                 (long long)(bad / columns(c, 0)), (long long)(bad % columns(c, 0)), hri_quantization_name(a.kind));
-  return hri_hint(c->error, HR_ERROR_INPUT, "look for a damaged file, or leave --quantize away");
+  return bad < 0 ? HR_OK
+                 : hri_quantize_broken(c->job, c->node, (uint64_t)bad, hri_real_get(a.w, bad, a.real), c->error);
 }
 
 static hr_status run_dequantize(call *c) {

@@ -99,6 +99,36 @@ static hri_gpu_product product_of(const hri_job *job, const hri_node *node) {
   return p;
 }
 
+/* Whose a product is: the plan and the run ask here.
+ *
+ * A library's is what it takes by its types: operands of one type, with a result of that type or in fp32. Everything
+ * else is our kernel's: an fp32 adapter beside a narrow model, and the narrow sum that an adapter adds to. So is a
+ * forward of few rows, as in decoding: it costs what reading the weights costs, which our kernel does once for all rows,
+ * where tiles of a library would stay empty. */
+static bool is_ours(const hri_job *job, const hri_node *node) {
+  const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1), *d = hri_at(job, node, result_of(node));
+  if (a->dtype != b->dtype || (d->dtype != a->dtype && d->dtype != HRI_F32)) return true;
+  return node->op == HRI_OP_LINEAR && hri_rows(d) <= HRI_CUDA_FEW_ROWS;
+}
+
+/* The same three products by the steps from row to row and along the depth. */
+static hri_cuda_product_args own_product(const hri_job *job, const hri_node *node) {
+  const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1), *d = hri_at(job, node, result_of(node));
+  hri_gpu_product p = product_of(job, node);
+  return (hri_cuda_product_args){.m = p.m,
+                                 .n = p.n,
+                                 .k = p.k,
+                                 .a_real = hri_dtype_real(a->dtype),
+                                 .b_real = hri_dtype_real(b->dtype),
+                                 .c_real = hri_dtype_real(d->dtype),
+                                 .a_row = p.a_turned ? 1 : p.a_stride,
+                                 .a_column = p.a_turned ? p.a_stride : 1,
+                                 .b_row = p.b_turned ? p.b_stride : 1,
+                                 .b_column = p.b_turned ? 1 : p.b_stride,
+                                 .c_row = p.d_stride,
+                                 .accumulate = p.accumulate};
+}
+
 static bool same_product(const hri_gpu_product *x, const hri_gpu_product *y) {
   return x->m == y->m && x->n == y->n && x->k == y->k && x->a_stride == y->a_stride && x->b_stride == y->b_stride &&
          x->d_stride == y->d_stride && x->operands == y->operands && x->result == y->result &&
@@ -131,18 +161,31 @@ static uint64_t bias_bytes(const hri_gpu_product *p) {
 
 static hr_status demand_product(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
                                 const hri_node *node, uint64_t *bytes, hr_error *error) {
+  hri_gpu_product p = product_of(job, node);
   hri_gpu_algorithm algorithm;
-  hri_gpu_product p;
   hr_status status;
-  if (hri_at(job, node, 0)->dtype != hri_at(job, node, 1)->dtype) return lacks(node, "operands of two types", error);
-  p = product_of(job, node);
+  if (is_ours(job, node)) {
+    hri_cuda_product_args own = own_product(job, node);
+    *bytes = parts->kernels->product_scratch_bytes(&own);
+    return HR_OK;
+  }
   status = choose(parts, choices, &p, &algorithm, error);
   if (status != HR_OK) return hri_context(error, status, "the CUDA backend, %s: ", hri_op_name(node->op));
   *bytes = bias_bytes(&p) + algorithm.workspace_bytes;
   return HR_OK;
 }
 
-static hr_status run_product(call *c) {
+static hr_status run_own_product(call *c) {
+  hri_cuda_product_args a = own_product(c->job, c->node);
+  a.a = pointer(c, 0);
+  a.b = pointer(c, 1);
+  a.bias = c->node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
+  a.c = pointer(c, result_of(c->node));
+  a.scratch = scratch(c);
+  return queued(c, kernels(c)->product(&a, stream(c)));
+}
+
+static hr_status run_library_product(call *c) {
   const hri_cuda_parts *parts = c->launch->parts;
   hri_gpu_product p = product_of(c->job, c->node);
   unsigned char *workspace = scratch(c);
@@ -157,6 +200,8 @@ static hr_status run_product(call *c) {
   return parts->products->calls->run(parts->products, &p, &algorithm, pointer(c, 0), pointer(c, 1), bias,
                                      pointer(c, result_of(c->node)), workspace, c->launch->stream, c->error);
 }
+
+static hr_status run_product(call *c) { return is_ours(c->job, c->node) ? run_own_product(c) : run_library_product(c); }
 
 static hr_status run_bias_gradient(call *c) {
   return queued(c, kernels(c)->bias_gradient(pointer(c, 1), pointer(c, 0), rows(c, 0), columns(c, 0), adds(c, 1),
@@ -446,6 +491,23 @@ static hr_status run_attention_backward(call *c) {
                                                   pointer(c, 3), pointer(c, 4), pointer(c, 5), pointer(c, 6),
                                                   scratch(c), stream(c)));
 }
+static hr_status run_attention_full(call *c) {
+  hri_attention_shape s = attention_shape(c);
+  return queued(c, kernels(c)->attention_full(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
+                                              pointer(c, 3), pointer(c, 4), stream(c)));
+}
+/* Probabilities are 0 where documents begin, so the backward needs no other word of them. */
+static hr_status run_attention_full_backward(call *c) {
+  hri_attention_shape s = attention_shape(c);
+  return queued(c,
+                kernels(c)->attention_full_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
+                                                    pointer(c, 4), pointer(c, 5), scratch(c), stream(c)));
+}
+static hr_status run_attention_cached(call *c) {
+  hri_attention_cache_shape s = hri_demand_cache(c->job, c->node);
+  return queued(c, kernels(c)->attention_cached(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
+                                                pointer(c, 3), pointer(c, 4), scratch(c), stream(c)));
+}
 
 /* ---- loss, optimizer ---- */
 
@@ -599,6 +661,42 @@ static hr_status run_pick(call *c) {
                         : kernels(c)->last_row)(pointer(c, 2), pointer(c, 0), count, bytes, pointer(c, 1), stream(c)));
 }
 
+/* ---- quant ---- */
+
+static hri_quant_args quant_args(const call *c, const hri_quant_layout *layout, uint32_t w, uint32_t codes) {
+  return (hri_quant_args){.kind = (uint32_t)c->node->attr.i[0],
+                          .layout = layout,
+                          .real = real(c, w),
+                          .w = pointer(c, w),
+                          .codes = pointer(c, codes),
+                          .absmax = pointer(c, codes + 1),
+                          .nested = pointer(c, codes + 2)};
+}
+
+/* Scratch begins with the kernel's verdict; whoever runs the node reads it (hri_cuda_uncoded). */
+enum { VERDICT_ROOM = SCRATCH_ALIGNMENT };
+
+static hr_status run_quantize(call *c) {
+  hri_gpu *gpu = c->launch->parts->gpu;
+  hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
+  hri_quant_args a = quant_args(c, &layout, 0, 1);
+  unsigned char *verdict = scratch(c);
+  a.scratch = (float *)(void *)(verdict + VERDICT_ROOM);
+  HRI_TRY(gpu->calls->fill(gpu, verdict, 0, sizeof(unsigned long long), c->launch->stream, c->error));
+  return queued(c, kernels(c)->quantize(&a, (unsigned long long *)(void *)verdict, stream(c)));
+}
+
+bool hri_cuda_uncoded(unsigned long long verdict, uint64_t *element) {
+  *element = ~verdict;
+  return verdict != 0;
+}
+
+static hr_status run_dequantize(call *c) {
+  hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
+  hri_quant_args a = quant_args(c, &layout, 3, 0);
+  return queued(c, kernels(c)->dequantize(&a, stream(c)));
+}
+
 /* ---- the table ---- */
 
 typedef hr_status (*adapter)(call *c);
@@ -629,6 +727,9 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_ROPE] = run_rope,
     [HRI_OP_ATTENTION] = run_attention,
     [HRI_OP_ATTENTION_BACKWARD] = run_attention_backward,
+    [HRI_OP_ATTENTION_FULL] = run_attention_full,
+    [HRI_OP_ATTENTION_FULL_BACKWARD] = run_attention_full_backward,
+    [HRI_OP_ATTENTION_CACHED] = run_attention_cached,
     [HRI_OP_CROSS_ENTROPY] = run_cross_entropy,
     [HRI_OP_LOSS_SUM] = run_loss_sum,
     [HRI_OP_SQUARE_NORM] = run_square_norm,
@@ -645,6 +746,8 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_ACCUMULATE] = run_accumulate,
     [HRI_OP_SELECT] = run_pick,
     [HRI_OP_LAST_ROW] = run_pick,
+    [HRI_OP_QUANTIZE] = run_quantize,
+    [HRI_OP_DEQUANTIZE] = run_dequantize,
 };
 
 bool hri_cuda_is_host(uint16_t op) { return op == HRI_OP_FILL || op == HRI_OP_SINK || op == HRI_OP_ROPE_TABLE; }
@@ -659,31 +762,20 @@ hr_status hri_cuda_queue(const hri_cuda_launch *launch, const hri_node *node, hr
 
 enum { MOST_HEAD_SIZE = 256 };
 
-static hr_status check_attention(const hri_job *job, const hri_node *node, hr_error *error) {
-  hri_attention_shape s = hri_demand_attention(job, node);
-  if (s.head_dim > MOST_HEAD_SIZE) return lacks(node, "heads of more than 256 columns", error);
-  return HR_OK;
-}
-
-/* Beyond the types of operands: shapes and attributes that kernels are missing for. */
+/* Beyond the types of operands: what kernels are missing for. */
 static hr_status check(const hri_job *job, const hri_node *node, hr_error *error) {
-  switch (node->op) {
-  case HRI_OP_ACTIVATION:
-  case HRI_OP_ACTIVATION_BACKWARD:
-  case HRI_OP_GLU:
-  case HRI_OP_GLU_BACKWARD:
-    if (activation_of(node) == HR_ACTIVATION_GELU) return lacks(node, "the exact gelu", error);
-    return activation_of(node) == HR_ACTIVATION_RELU ? lacks(node, "relu", error) : HR_OK;
-  case HRI_OP_ATTENTION:
-  case HRI_OP_ATTENTION_BACKWARD: return check_attention(job, node, error);
-  default: return HR_OK;
-  }
+  hri_attention attention = hri_rule_get(node->op)->attention;
+  if (attention != HRI_ATTENTION_FORWARD && attention != HRI_ATTENTION_BACKWARD) return HR_OK;
+  if (hri_demand_attention(job, node).head_dim <= MOST_HEAD_SIZE) return HR_OK;
+  return lacks(node, "heads of more than 256 columns", error);
 }
 
 hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
                           const hri_node *node, uint64_t *bytes, hr_error *error) {
   const hri_cuda_kernels *k = parts->kernels;
   hri_attention_shape shape;
+  hri_attention_cache_shape cached;
+  hri_quant_layout layout;
   *bytes = 0;
   HRI_TRY(hri_demand_check("CUDA", job, node, error));
   if (hri_cuda_is_host(node->op)) return HR_OK;
@@ -713,8 +805,17 @@ hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices
     break;
   case HRI_OP_EMBED_BACKWARD: *bytes = k->embed_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 1))); break;
   case HRI_OP_ATTENTION_BACKWARD:
+  case HRI_OP_ATTENTION_FULL_BACKWARD:
     shape = hri_demand_attention(job, node);
     *bytes = k->attention_backward_scratch_bytes(&shape);
+    break;
+  case HRI_OP_ATTENTION_CACHED:
+    cached = hri_demand_cache(job, node);
+    *bytes = k->attention_cached_scratch_bytes(&cached);
+    break;
+  case HRI_OP_QUANTIZE:
+    layout = hri_demand_quantized(job, node);
+    *bytes = VERDICT_ROOM + hri_quant_scratch_bytes((uint32_t)node->attr.i[0], &layout);
     break;
   default: break;
   }

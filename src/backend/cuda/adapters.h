@@ -32,6 +32,9 @@ hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices
  * it, by cuda.c, and no graph has it. */
 bool hri_cuda_is_host(uint16_t op);
 
+/* QUANTIZE leaves a word at the begin of its scratch: whether an element of the weight has no code, and which. */
+bool hri_cuda_uncoded(unsigned long long verdict, uint64_t *element);
+
 /* Where operands lie, and the stream that the work goes into. */
 typedef struct hri_cuda_launch {
   const hri_cuda_parts *parts;

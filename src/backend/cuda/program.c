@@ -130,9 +130,12 @@ static hr_status capture(hri_cuda_run *r, hri_program_kind program, hr_error *er
   return status;
 }
 
+/* Also what the host looks at behind a node. */
 static bool has_host_work(const hri_cuda_run *r, hri_program_kind program) {
-  for (size_t at = 0; at < node_count(r, program); at++)
-    if (hri_cuda_is_host(node_at(r, program, at)->op)) return true;
+  for (size_t at = 0; at < node_count(r, program); at++) {
+    uint16_t op = node_at(r, program, at)->op;
+    if (hri_cuda_is_host(op) || op == HRI_OP_QUANTIZE) return true;
+  }
   return false;
 }
 
@@ -212,16 +215,37 @@ static hr_status run_on_host(hri_cuda_run *r, const hri_node *node, hr_error *er
   return node->op == HRI_OP_ROPE_TABLE ? rope_table(r, node, error) : transfer(r, node, error);
 }
 
+/* ---- quantized weights ---- */
+
+static hr_status read_now(hri_cuda_run *r, const unsigned char *at, void *to, uint64_t bytes, hr_error *error) {
+  hri_mark mark;
+  HRI_TRY(hri_cuda_machine_read(r->machine, at, to, bytes, &mark, error));
+  return hri_cuda_machine_wait(r->machine, mark, error);
+}
+
+/* Behind a QUANTIZE, while the weight is still there. */
+static hr_status check_codes(hri_cuda_run *r, const hri_node *node, hr_error *error) {
+  const hri_job *job = r->work.job;
+  hri_id weight = hri_operands(job, node)[0].tensor;
+  hri_real real = hri_dtype_real(job->tensors.items[weight].dtype);
+  unsigned long long verdict;
+  uint64_t element, value = 0;
+  HRI_TRY(read_now(r, hri_cuda_pointer(&r->launch, hri_operand_find(job, node, HRI_SCRATCH, 0)), &verdict,
+                   sizeof verdict, error));
+  if (!hri_cuda_uncoded(verdict, &element)) return HR_OK;
+  HRI_TRY(read_now(r, hri_cuda_pointer(&r->launch, weight) + element * hri_real_bytes(real), &value,
+                   hri_real_bytes(real), error));
+  return hri_quantize_broken(job, node, element, hri_real_get(&value, 0, real), error);
+}
+
 /* ---- check mode ---- */
 
 static hr_status verify(hri_cuda_run *r, hri_program_kind program, const hri_care *c, const unsigned char *at,
                         hr_error *error) {
   unsigned char got[HRI_CUDA_SLOT_BYTES / 64];
   for (uint64_t done = 0, part; done < c->bytes; done += part) {
-    hri_mark mark;
     part = c->bytes - done < sizeof got ? c->bytes - done : sizeof got;
-    HRI_TRY(hri_cuda_machine_read(r->machine, at + done, got, part, &mark, error));
-    HRI_TRY(hri_cuda_machine_wait(r->machine, mark, error));
+    HRI_TRY(read_now(r, at + done, got, part, error));
     for (uint64_t k = 0; k < part; k++)
       if (got[k] != HRI_POISON) return hri_care_broken(r->work.job, program, c, done + k, error);
   }
@@ -260,6 +284,7 @@ static hr_status run_node(hri_cuda_run *r, hri_id id, hr_error *error) {
     begin = now();
   }
   HRI_TRY(hri_cuda_is_host(node->op) ? run_on_host(r, node, error) : hri_cuda_queue(&r->launch, node, error));
+  if (node->op == HRI_OP_QUANTIZE) HRI_TRY(check_codes(r, node, error));
   if (r->work.times) {
     HRI_TRY(hri_cuda_machine_finish(r->machine, error));
     seconds = now() - begin;

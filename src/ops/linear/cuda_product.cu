@@ -7,7 +7,15 @@
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
 
-enum { THREADS = 256, TILE = 32, EACH = TILE * TILE / THREADS, FEW = 8, PIECE = 512, ENOUGH = 132, MOST_PIECES = 64 };
+enum {
+  THREADS = 256,
+  TILE = 32,
+  EACH = TILE * TILE / THREADS,
+  FEW = HRI_CUDA_FEW_ROWS,
+  PIECE = 512,
+  ENOUGH = 132,
+  MOST_PIECES = 64
+};
 
 static int64_t tiles_of(int64_t n) { return (n + TILE - 1) / TILE; }
 

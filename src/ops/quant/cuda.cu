@@ -120,7 +120,10 @@ template <class T> __global__ void quantize_blocks_kernel(quant_part_args a, qua
   for (int k = 1; k >= 0; k--)
     if (magnitude_bits(v[k]) >= limit) found_bad(a, i + k);
   uint32_t bits = warp_largest(larger(magnitude_bits(v[0]), magnitude_bits(v[1])));
-  if (bits >= limit) return; /* the whole warp */
+  if (bits >= limit) { /* the whole warp; what the mean is made of is written all the same */
+    if (lane == 0) absmax[block] = 0;
+    return;
+  }
   float most = hri_uint_as_float(bits), least = 1e-38f, inverse;
   bool full = left >= BLOCK;
   if (lane == 0) absmax[block] = !full && most < least ? least : most;
@@ -213,7 +216,23 @@ __global__ void nested_mean_kernel(quant_part_args a, const float *entries, int 
   }
   sum /= (float)n;
   if (lane == 0) nested[a.nested_count] = sum;
-  if (lane == 0 && sum - sum != 0) found_bad(a, 0);
+}
+
+/* One thread, which mostly does nothing: where the mean overflows although each element has a code, the largest of the
+ * part is told, which is its largest block's. */
+template <class T> __global__ void nested_overflow_kernel(quant_part_args a, const float *entries) {
+  int64_t n = a.absmax_count, most = 0, at;
+  hri_global<const float> x(entries, n), nested(a.nested, a.nested_count + 1);
+  hri_global<const T> w(static_cast<const T *>(a.w), a.elements);
+  hri_global<unsigned long long> bad(a.bad, 1);
+  float mean = nested[a.nested_count];
+  if (mean - mean == 0 || bad[0] != 0) return;
+  for (int64_t k = 1; k < n; k++)
+    if (x[k] > x[most]) most = k;
+  at = most * BLOCK;
+  for (int64_t i = at; i < at + BLOCK && i < a.elements; i++)
+    if (fabsf(hri_widen((T)w[i])) > fabsf(hri_widen((T)w[at]))) at = i;
+  found_bad(a, at);
 }
 
 /* The entry of the map for v in [-1, 1] by way of the nearest of 65,536 steps (nested.c). */
@@ -257,6 +276,7 @@ template <class T> static int quantize_part(const hri_quant_args *args, const qu
   if (!p.nested) return bad;
   bad |= HRI_LAUNCH(nested_mean_kernel, 1, HRI_WARP, 0, stream, *part, args->scratch,
                     level_power(p.absmax_count / HRI_WARP));
+  bad |= HRI_LAUNCH(nested_overflow_kernel<T>, 1, 1, 0, stream, *part, args->scratch);
   return bad | HRI_LAUNCH(nested_codes_kernel, hri_blocks(p.absmax_count, NESTED), NESTED, 0, stream, *part,
                           args->scratch, t);
 }
