@@ -26,6 +26,10 @@ hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backen
                                                      : hri_cpu_open(device, threads, backend, error);
 }
 bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
+bool hri_backend_finds(const char *name, hr_device *device, hr_status *status, hr_error *error) {
+  (void)name, (void)device, (void)status, (void)error;
+  return false;
+}
 
 /* Makes of the CPU's device that of the GPU. */
 static void to_gpu(hr_device *device) {

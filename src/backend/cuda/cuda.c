@@ -28,7 +28,7 @@ typedef struct cuda_backend {
 
 static hr_status workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   cuda_backend *b = self;
-  return hri_cuda_demand(&b->parts, &b->choices, job, node, bytes, error);
+  return hri_cuda_scratch(b->choices.workspace_bytes, job, node, bytes, error);
 }
 
 /* What the process holds is the host's, not the device's. */
@@ -123,14 +123,13 @@ static void release(void *run) {
   hri_free(r);
 }
 
-/* Everything that a plan was told of is asked once more, so that nothing is left to be refused while it runs. */
+/* Everything that a plan was told of is asked once more, and each product's way chosen. */
 static hr_status check_nodes(hri_cuda_run *r, hr_error *error) {
   const hri_job *job = r->work.job;
-  uint64_t bytes;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; (r->work.programs & HRI_IN(kind)) && at < job->programs[kind].order.count; at++)
-      HRI_TRY(hri_cuda_demand(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]], &bytes,
-                              error));
+      HRI_TRY(hri_cuda_prepare_node(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]],
+                                    error));
   return HR_OK;
 }
 
