@@ -22,6 +22,7 @@
 
 /* Stands in for src/backend/open.c. */
 hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error) {
+  if (!device->backend[0]) return hri_estimates_open(device, backend, error);
   return strcmp(device->backend, HRI_CUDA_NAME) == 0 ? soft_backend_open(device, backend, error)
                                                      : hri_cpu_open(device, threads, backend, error);
 }
@@ -65,6 +66,31 @@ static void random_purpose(dice *d, hr_job *job) {
   }
 }
 
+/* Where no card is, the same plan: each storage at the same place, of whose bytes a card takes whole pages. */
+static void same_elsewhere(const hr_plan *here, const hr_job *job, const hri_compile_options *compile, uint64_t seed) {
+  hr_job named = *job;
+  hr_plan *there = NULL;
+  hr_error error = {0};
+  named.device.backend[0] = 0;
+  named.device.compute_capability = HRI_CUDA_OLDEST;
+  if (hri_plan_create(&named, compile, &there, &error) != HR_OK)
+    fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
+  assert_true(there->info.scratch_exact);
+  assert_int_equal(here->job.storages.count, there->job.storages.count);
+  for (size_t k = 0; k < here->job.storages.count; k++)
+    if (here->placement.offsets[k] != there->placement.offsets[k] ||
+        here->job.storages.items[k].bytes != there->job.storages.items[k].bytes)
+      fail_msg("seed %llu: %s is elsewhere", (unsigned long long)seed,
+               hri_name_get(&here->job, here->job.storages.items[k].key));
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
+    assert_int_equal(here->placement.peak_bytes[tier], there->placement.peak_bytes[tier]);
+    assert_int_equal(there->info.tiers[tier].reserved_bytes,
+                     hri_round_up(here->placement.peak_bytes[tier], HRI_CUDA_PAGE_BYTES));
+    assert_int_equal(here->info.tiers[tier].fixed_bytes, there->info.tiers[tier].fixed_bytes);
+  }
+  hr_plan_destroy(there);
+}
+
 static void plan_seed(uint64_t seed, census *seen) {
   dice d = {seed, 0, work};
   hri_session s = {0};
@@ -81,6 +107,7 @@ static void plan_seed(uint64_t seed, census *seen) {
     fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
   for (size_t n = 0; n < s.plan->job.nodes.count; n++) seen->ops[s.plan->job.nodes.items[n].op]++;
   seen->planned++;
+  same_elsewhere(s.plan, &job, &compile, seed);
   hri_session_close(&s);
 }
 
@@ -210,13 +237,13 @@ static void random_jobs_train_as_on_the_cpu(void **state) {
 /* ---- a named set: every family once, every option once ---- */
 
 static const char *const family_models[] = {
-    "custom:layers=2,hidden=16,heads=2,family=gpt2",        "custom:layers=2,hidden=16,heads=4,kv-heads=2,family=llama",
-    "custom:layers=2,hidden=16,heads=2,family=mistral",     "custom:layers=2,hidden=16,heads=4,kv-heads=1,family=qwen2",
-    "custom:layers=2,hidden=16,heads=2,family=qwen3",       "custom:layers=2,hidden=16,heads=2,family=phi3",
-    "custom:layers=2,hidden=16,heads=2,family=gemma2",      "custom:layers=2,hidden=16,heads=2,family=gemma3_text",
-    "custom:layers=2,hidden=16,heads=2,family=gemma",       "custom:layers=4,hidden=16,heads=2,family=smollm3",
-    "custom:layers=2,hidden=16,heads=2,family=granite",     "custom:layers=2,hidden=16,heads=2,family=olmo2",
-    "custom:layers=2,hidden=16,heads=2,family=stablelm",    "custom:layers=2,hidden=16,heads=2,family=phi",
+    "custom:layers=2,hidden=16,heads=2,family=gpt2",     "custom:layers=2,hidden=16,heads=4,kv-heads=2,family=llama",
+    "custom:layers=2,hidden=16,heads=2,family=mistral",  "custom:layers=2,hidden=16,heads=4,kv-heads=1,family=qwen2",
+    "custom:layers=2,hidden=16,heads=2,family=qwen3",    "custom:layers=2,hidden=16,heads=2,family=phi3",
+    "custom:layers=2,hidden=16,heads=2,family=gemma2",   "custom:layers=2,hidden=16,heads=2,family=gemma3_text",
+    "custom:layers=2,hidden=16,heads=2,family=gemma",    "custom:layers=4,hidden=16,heads=2,family=smollm3",
+    "custom:layers=2,hidden=16,heads=2,family=granite",  "custom:layers=2,hidden=16,heads=2,family=olmo2",
+    "custom:layers=2,hidden=16,heads=2,family=stablelm", "custom:layers=2,hidden=16,heads=2,family=phi",
 };
 enum { FAMILY_MODELS = sizeof family_models / sizeof *family_models };
 
@@ -381,8 +408,9 @@ static hr_job job_on(const char *model, hr_purpose purpose) {
 }
 
 static void every_family_answers_as_on_the_cpu(void **state) {
-  static const char *const files[] = {"gpt2",    "llama",   "mistral", "qwen2", "qwen3",    "phi3", "gemma2", "gemma3",
-                                      "gemma",   "smollm3", "granite", "olmo2", "stablelm", "phi",  "stablelm-parallel"};
+  static const char *const files[] = {"gpt2",    "llama",  "mistral",  "qwen2", "qwen3",
+                                      "phi3",    "gemma2", "gemma3",   "gemma", "smollm3",
+                                      "granite", "olmo2",  "stablelm", "phi",   "stablelm-parallel"};
   (void)state;
   for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
     hr_job job = job_on(files[k], HR_PURPOSE_GENERATE);
@@ -396,18 +424,16 @@ static void every_kind_of_weight_answers_as_on_the_cpu(void **state) {
     const char *model;
     hr_quantize quantize;
     hr_precision precision;
-  } cases[] = {{"llama.gguf", HR_QUANTIZE_KEEP, HR_PRECISION_FP32},
-               {"llama", HR_QUANTIZE_NF4_DQ, HR_PRECISION_FP32},
-               {"gpt2", HR_QUANTIZE_INT8, HR_PRECISION_FP32},
-               {"qwen3", HR_QUANTIZE_FP4, HR_PRECISION_FP32},
-               {"llama", HR_QUANTIZE_NONE, HR_PRECISION_BF16},
-               {"gemma2", HR_QUANTIZE_NF4, HR_PRECISION_BF16}};
+  } cases[] = {{"llama.gguf", HR_QUANTIZE_KEEP, HR_PRECISION_FP32}, {"llama", HR_QUANTIZE_NF4_DQ, HR_PRECISION_FP32},
+               {"gpt2", HR_QUANTIZE_INT8, HR_PRECISION_FP32},       {"qwen3", HR_QUANTIZE_FP4, HR_PRECISION_FP32},
+               {"llama", HR_QUANTIZE_NONE, HR_PRECISION_BF16},      {"gemma2", HR_QUANTIZE_NF4, HR_PRECISION_BF16}};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     hr_job job = job_on(cases[k].model, HR_PURPOSE_GENERATE);
     job.quantize = cases[k].quantize;
     job.precision = cases[k].precision;
-    same_answer(&job, path_of("%s, %s, %s", cases[k].model, hri_quantization_name((uint32_t)job.quantize), hr_precision_name(job.precision)));
+    same_answer(&job, path_of("%s, %s, %s", cases[k].model, hri_quantization_name((uint32_t)job.quantize),
+                              hr_precision_name(job.precision)));
   }
 }
 
