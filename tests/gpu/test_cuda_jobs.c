@@ -211,10 +211,13 @@ static void compare(const hr_job *job, double times, const char *what) {
   free(cpu.values), free(other.values), free(gpu.values);
 }
 
-/* Lion goes by signs alone: of gradients in narrow types rounding decides some, each of which is a whole step. */
+/* Lion goes by signs alone, and so does Adam's first step: of gradients in narrow types rounding decides some, each of which
+ * is then a whole step. Momentum tells of the same gradients what they are. */
 static void leave_signs(hr_job *job) {
-  bool lion = job->optimizer == HR_OPTIMIZER_LION || job->optimizer == HR_OPTIMIZER_LION8BIT;
-  if (lion && job->precision != HR_PRECISION_FP32) job->optimizer = HR_OPTIMIZER_MOMENTUM;
+  hr_optimizer o = job->optimizer;
+  bool signs =
+      o == HR_OPTIMIZER_ADAMW || o == HR_OPTIMIZER_ADAMW8BIT || o == HR_OPTIMIZER_LION || o == HR_OPTIMIZER_LION8BIT;
+  if (signs && job->precision != HR_PRECISION_FP32) job->optimizer = HR_OPTIMIZER_MOMENTUM;
 }
 
 static void random_jobs_train_as_on_the_cpu(void **state) {

@@ -632,7 +632,7 @@ static hr_status run_quantize(call *c) {
   hri_quant_args a = quant_args(c, &layout, 0, 1);
   int64_t bad = c->cpu->kernels.quantize(&a);
   return bad < 0 ? HR_OK
-                 : hri_quantize_broken(c->job, c->node, (uint64_t)bad, hri_real_get(a.w, bad, a.real), c->error);
+                 : hri_demand_uncoded(c->job, c->node, (uint64_t)bad, hri_real_get(a.w, bad, a.real), c->error);
 }
 
 static hr_status run_dequantize(call *c) {
