@@ -1,8 +1,8 @@
-/* What all backends share: the end of their life, and the words for what a run finds wrong. */
+/* What all backends share: the end of their life, and check mode: what is done beside a node, and the words for what it
+ * finds. */
 #include "backend/backend.h"
 
-#include "ops/rules.h"
-#include "program/quantization.h"
+#include <assert.h>
 
 void hri_backend_close(hri_backend *backend) {
   if (backend) backend->close(backend);
@@ -17,12 +17,12 @@ hr_status hri_care_broken(const hri_job *job, hri_program_kind program, const hr
                   hri_name_get(job, s->key));
 }
 
-/* An error names the weight and the row and column of what has no code; the loader knows the file. */
-hr_status hri_quantize_broken(const hri_job *job, const hri_node *node, uint64_t element, float value,
-                              hr_error *error) {
-  const hri_tensor *w = hri_at(job, node, 0);
-  (void)hri_fail(error, HR_ERROR_INPUT, "weight %s has %g at row %llu, column %llu, which has no code in %s",
-                 hri_name_get(job, w->key), (double)value, (unsigned long long)(element / hri_columns(w)),
-                 (unsigned long long)(element % hri_columns(w)), hri_quantization_name((uint32_t)node->attr.i[0]));
-  return hri_hint(error, HR_ERROR_INPUT, "look for a damaged file, or leave --quantize away");
+hr_status hri_take_care(hri_carer *c, uint32_t at, bool before, hr_error *error) {
+  for (; c->cares && c->next < c->cares->list.count; c->next++) {
+    const hri_care *care = &c->cares->list.items[c->next];
+    assert(care->at >= at); /* rising */
+    if (care->at != at || (care->kind == HRI_PAINT_BEFORE) != before) break;
+    HRI_TRY(c->take(c->run, c->program, care, error));
+  }
+  return HR_OK;
 }

@@ -90,8 +90,16 @@ typedef struct hri_cares {
 hr_status hri_care_broken(const hri_job *job, hri_program_kind program, const hri_care *care, uint64_t beyond,
                           hr_error *error);
 
-/* The refusal of a QUANTIZE: the element of its weight that has no code. */
-hr_status hri_quantize_broken(const hri_job *job, const hri_node *node, uint64_t element, float value, hr_error *error);
+/* How far a launch of a program is with them, and how its backend does one. NULL for `cares`: none are to be done. */
+typedef struct hri_carer {
+  const hri_cares *cares;
+  size_t next; /* the first that was not done; begins as 0 */
+  hri_program_kind program;
+  void *run;
+  hr_status (*take)(void *run, hri_program_kind program, const hri_care *care, hr_error *error);
+} hri_carer;
+/* Those of a position on one side of its node. */
+hr_status hri_take_care(hri_carer *carer, uint32_t at, bool before, hr_error *error);
 
 /* ---- running ---- */
 

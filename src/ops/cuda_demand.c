@@ -2,6 +2,7 @@
 #include "ops/cuda_demand.h"
 
 #include "ops/demand.h"
+#include "ops/given.h"
 #include "ops/rules.h"
 #include "ops/scratch.h"
 
@@ -146,24 +147,12 @@ static uint64_t product_bytes(uint64_t workspace_bytes, const hri_job *job, cons
 
 /* ---- updates ---- */
 
-const hri_param_range *hri_cuda_update_range(const hri_job *job, const hri_node *node, uint32_t k) {
-  return &job->ranges.items[job->laid_out.items[node->attr.i[1] + k]];
-}
-int64_t hri_cuda_update_columns(const hri_param_range *range) { return (int64_t)(range->elements / range->rows); }
-/* What pads a vocabulary has no part in scales that elements share. */
-int64_t hri_cuda_update_elements(const hri_job *job, const hri_node *node, uint32_t k) {
-  hri_id w = hri_piece(job, hri_operands(job, node)[2].tensor, k);
-  return hri_state_apart(hri_optimizer_of(node->op))
-             ? (int64_t)hri_range_logical(job, hri_cuda_update_range(job, node, k))
-             : (int64_t)hri_tensor_stored_elements(&job->tensors.items[w]);
-}
-
 static uint64_t update_bytes(const hri_job *job, const hri_node *node) {
   uint32_t kind = hri_optimizer_of(node->op);
   uint64_t most = 0;
   for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[2].tensor); k++) {
-    uint64_t bytes = hri_cuda_update_scratch_bytes(kind, hri_cuda_update_elements(job, node, k),
-                                                   hri_cuda_update_columns(hri_cuda_update_range(job, node, k)));
+    uint64_t bytes = hri_cuda_update_scratch_bytes(kind, hri_given_update_elements(job, node, k),
+                                                   hri_given_update_columns(job, node, k));
     if (bytes > most) most = bytes;
   }
   return most;

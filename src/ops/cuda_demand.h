@@ -41,10 +41,6 @@ hri_gpu_product hri_cuda_library_product(const hri_job *job, const hri_node *nod
 uint64_t hri_cuda_bias_bytes(const hri_gpu_product *product);
 /* Without addresses. */
 hri_cuda_product_args hri_cuda_own_product(const hri_job *job, const hri_node *node);
-/* The k-th range that an update acts on, its columns, and how many of its elements take part. */
-const hri_param_range *hri_cuda_update_range(const hri_job *job, const hri_node *node, uint32_t k);
-int64_t hri_cuda_update_columns(const hri_param_range *range);
-int64_t hri_cuda_update_elements(const hri_job *job, const hri_node *node, uint32_t k);
 /* At the beginning of QUANTIZE's scratch: the kernel's verdict. */
 enum { HRI_CUDA_VERDICT_BYTES = 256 };
 

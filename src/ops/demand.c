@@ -282,3 +282,13 @@ hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const
   *bytes = how.packed_bytes;
   return HR_OK;
 }
+
+/* ---- while it runs ---- */
+
+hr_status hri_demand_uncoded(const hri_job *job, const hri_node *node, uint64_t element, float value, hr_error *error) {
+  const hri_tensor *w = tensor(job, node, 0);
+  (void)hri_fail(error, HR_ERROR_INPUT, "weight %s has %g at row %llu, column %llu, which has no code in %s",
+                 hri_name_get(job, w->key), (double)value, (unsigned long long)(element / hri_columns(w)),
+                 (unsigned long long)(element % hri_columns(w)), hri_quantization_name((uint32_t)node->attr.i[0]));
+  return hri_hint(error, HR_ERROR_INPUT, "look for a damaged file, or leave --quantize away");
+}

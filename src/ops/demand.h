@@ -35,4 +35,8 @@ hri_attention_shape hri_demand_attention(const hri_job *job, const hri_node *nod
 hri_quant_layout hri_demand_quantized(const hri_job *job, const hri_node *node);
 hri_attention_cache_shape hri_demand_cache(const hri_job *job, const hri_node *node);
 
+/* The refusal of a QUANTIZE that ran into an element without a code. It names the weight, its row and its column; the
+ * loader knows the file. */
+hr_status hri_demand_uncoded(const hri_job *job, const hri_node *node, uint64_t element, float value, hr_error *error);
+
 #endif

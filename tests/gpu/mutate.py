@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS, ATTENTION, COLUMNS = "test_cuda_kernels", "test_cuda_attention", "test_cuda_columns"
 OPTIM, QUANT, DECODE = "test_cuda_optim", "test_cuda_quant", "test_cuda_decode"
+JOBS, BACKEND = "test_cuda_jobs", "test_cuda_backend"
 DEVICE = "gpu/device.cuh"
 BARRIER = "__syncthreads();"
 
@@ -117,6 +118,27 @@ MUTANTS = [
     ("lane-of-a-row", "ops/linear/cuda_product.cu", None, DECODE, "k += HRI_WARP * HRI_SOME", "k += HRI_WARP"),
 ]
 
+# adapters: whose a product is, which operand is which, what scratch a node has
+ADAPTERS = "backend/cuda/adapters.c"
+MUTANTS += [
+    ("types-of-a-product", ADAPTERS, None, JOBS, "if (a->dtype != b->dtype || (d->dtype", "if ((d->dtype"),
+    ("type-of-a-result", ADAPTERS, None, JOBS, "|| (d->dtype != a->dtype && d->dtype != HRI_F32)) return true;", ") return true;"),
+    ("columns-of-a-view", ADAPTERS, None, JOBS, ".c_row = p.d_stride,", ".c_row = p.n,"),
+    ("depth-of-an-adapter", ADAPTERS, None, JOBS, ".a_column = p.a_turned ? p.a_stride : 1,", ".a_column = 1,"),
+    ("sum-of-an-adapter", ADAPTERS, None, JOBS, ".accumulate = p.accumulate};", ".accumulate = false};"),
+    ("bias-of-few-rows", ADAPTERS, None, JOBS, "a.bias = c->at.node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;", "a.bias = NULL;"),
+    ("scratch-of-a-product", ADAPTERS, None, JOBS, "*bytes = parts->kernels->product_scratch_bytes(&own);", "(void)own;"),
+    ("operands-of-materialized", ADAPTERS, None, JOBS, "pointer(c, 4), pointer(c, 5), scratch(c), stream(c)));\n}\nstatic hr_status run_attention_cached", "pointer(c, 3), pointer(c, 5), scratch(c), stream(c)));\n}\nstatic hr_status run_attention_cached"),
+    ("site-of-attention", ADAPTERS, None, JOBS, "s.draw.site = c->at.node->site;", "s.draw.site = c->at.node->site + 1;"),
+    ("scratch-of-a-cache", ADAPTERS, None, JOBS, "*bytes = k->attention_cached_scratch_bytes(&cached);", "(void)cached;"),
+    ("verdict-of-before", ADAPTERS, None, JOBS, "fill(gpu, verdict, 0, sizeof(unsigned long long)", "fill(gpu, verdict, 0, 0"),
+    ("verdict-in-the-scratch", ADAPTERS, None, JOBS, "(verdict + VERDICT_ROOM)", "verdict"),
+    ("scratch-of-codes", ADAPTERS, None, JOBS, "VERDICT_ROOM + hri_quant_scratch_bytes((uint32_t)node->attr.i[0], &layout)", "VERDICT_ROOM"),
+    ("scales-of-scales", "ops/given.c", None, JOBS, ".nested = pointer(g, codes + 2)", ".nested = pointer(g, codes + 1)"),
+    ("verdict-unread", "backend/cuda/program.c", None, JOBS, "if (node->op == HRI_OP_QUANTIZE) HRI_TRY(check_codes(r, node, error));", ""),
+    ("heads-too-large", ADAPTERS, None, BACKEND, "head_dim <= MOST_HEAD_SIZE", "head_dim <= 2 * MOST_HEAD_SIZE"),
+]
+
 
 def run(command, **options):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
@@ -140,9 +162,10 @@ def mutate(build, mutant):
         changed = Path(folder) / place
         changed.parent.mkdir(parents=True)
         changed.write_text(text.replace(old, new))
-        source = changed if place.endswith(".cu") else (ROOT / "src/ops" / (family if "/" in family else family + "/cuda")).with_suffix(".cu")
+        source = changed if place.endswith((".cu", ".c")) else (ROOT / "src/ops" / (family if "/" in family else family + "/cuda")).with_suffix(".cu")
         compiled = Path(folder) / "mutant.o"
-        result = run(["g++", "-std=c++17", "-O1", "-w", f"-I{folder}", f"-I{ROOT}/include", f"-I{ROOT}/src", "-x", "c++", "-c", str(source), "-o", str(compiled)])
+        language = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-x", "c"] if place.endswith(".c") else ["g++", "-std=c++17", "-x", "c++"]
+        result = run([*language, "-O1", "-w", f"-I{folder}", f"-I{ROOT}/include", f"-I{ROOT}/src", "-c", str(source), "-o", str(compiled)])
         if result.returncode:
             return name, "does not compile:\n" + result.stdout
         program = Path(folder) / "mutant"

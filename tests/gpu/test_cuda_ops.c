@@ -20,9 +20,7 @@ typedef struct op_state {
   }
 #define PRODUCT                                                                                                        \
   {                                                                                                                    \
-    "a library of products; `hri_cuda_product` for mixed types, adapters and few rows", {                              \
-      (kernel) hri_cuda_product, NULL                                                                                  \
-    }                                                                                                                  \
+    "a library of products; `hri_cuda_product` for two types, and for few rows", { (kernel) hri_cuda_product, NULL }   \
   }
 #define OTHERS(text)                                                                                                   \
   {                                                                                                                    \
@@ -43,7 +41,7 @@ static const op_state states[HRI_OP_COUNT] = {
     [HRI_OP_DROPOUT] = ONE(hri_cuda_dropout), [HRI_OP_NOISE] = ONE(hri_cuda_noise),
     [HRI_OP_ACTIVATION] = ONE(hri_cuda_activation), [HRI_OP_ACTIVATION_BACKWARD] = ONE(hri_cuda_activation_backward),
     [HRI_OP_GLU] = ONE(hri_cuda_glu), [HRI_OP_GLU_BACKWARD] = ONE(hri_cuda_glu_backward),
-    [HRI_OP_ROPE] = ONE(hri_cuda_rope), [HRI_OP_ROPE_TABLE] = ONE(hri_cuda_rope_table),
+    [HRI_OP_ROPE] = ONE(hri_cuda_rope), [HRI_OP_ROPE_TABLE] = OTHERS("the host, once a load"),
     [HRI_OP_SOFTCAP] = ONE(hri_cuda_softcap),
     [HRI_OP_ATTENTION] = ONE(hri_cuda_attention), [HRI_OP_ATTENTION_BACKWARD] = ONE(hri_cuda_attention_backward),
     [HRI_OP_ATTENTION_FULL] = ONE(hri_cuda_attention_full),

@@ -15,6 +15,7 @@
 #include "ops/attention/cpu.h"
 #include "ops/cpu.h"
 #include "ops/demand.h"
+#include "ops/given.h"
 #include "ops/rules.h"
 #include "ops/pointwise/rope_table.h"
 #include "ops/scratch.h"
@@ -30,49 +31,34 @@ struct hri_cpu {
 
 /* One execution of one node, as adapters see it. */
 typedef struct call {
+  hri_given at;
   hri_cpu *cpu;
-  const hri_launch *launch;
-  const hri_job *job;
-  const hri_node *node;
+  const hri_transfer *transfer;
   void *handle;
   hr_error *error;
 } call;
 
 /* ---- operand access ---- */
 
-/* Of an operand that hri_demand_check let pass as a real. */
-static hri_real type_of(const hri_tensor *t) { return hri_dtype_real(t->dtype); }
-static const hri_operand *operand(const call *c, uint32_t index) { return &hri_operands(c->job, c->node)[index]; }
-static bool present(const call *c, uint32_t index) {
-  return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE;
-}
-static void *pointer(const call *c, uint32_t index) {
-  return present(c, index) ? hri_launch_pointer(c->launch, operand(c, index)->tensor) : NULL;
-}
-static const hri_tensor *tensor(const call *c, uint32_t index) {
-  return &c->job->tensors.items[operand(c, index)->tensor];
-}
-static int64_t rows(const call *c, uint32_t index) { return (int64_t)hri_rows(tensor(c, index)); }
-static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_columns(tensor(c, index)); }
-static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
-static bool adds(const call *c, uint32_t index) { return present(c, index) && operand(c, index)->access == HRI_ADD; }
-static hri_real real(const call *c, uint32_t index) { return type_of(tensor(c, index)); }
+static void *pointer(const call *c, uint32_t index) { return hri_given_pointer(&c->at, index); }
+static const hri_tensor *tensor(const call *c, uint32_t index) { return hri_given_tensor(&c->at, index); }
+static int64_t rows(const call *c, uint32_t index) { return hri_given_rows(&c->at, index); }
+static int64_t columns(const call *c, uint32_t index) { return hri_given_columns(&c->at, index); }
+static int64_t elements(const call *c, uint32_t index) { return hri_given_elements(&c->at, index); }
+static bool adds(const call *c, uint32_t index) { return hri_given_adds(&c->at, index); }
+static hri_real real(const call *c, uint32_t index) { return hri_given_real(&c->at, index); }
 static hri_team *team(const call *c) { return c->cpu->team; }
-static hri_id scratch_id(const call *c) { return hri_operand_find(c->job, c->node, HRI_SCRATCH, 0); }
-static void *scratch(const call *c) {
-  hri_id id = scratch_id(c);
-  return id == HRI_NONE ? NULL : hri_launch_pointer(c->launch, id);
-}
+static void *scratch(const call *c) { return hri_given_scratch(&c->at); }
 static uint64_t scratch_bytes(const call *c) {
-  hri_id id = scratch_id(c);
-  return id == HRI_NONE ? 0 : hri_tensor_bytes(&c->job->tensors.items[id]);
+  hri_id id = hri_operand_find(c->at.job, c->at.node, HRI_SCRATCH, 0);
+  return id == HRI_NONE ? 0 : hri_tensor_bytes(&c->at.job->tensors.items[id]);
 }
 
 /* ---- matrix products ---- */
 
 static hr_status run_product(call *c) {
-  uint32_t out = c->node->op == HRI_OP_LINEAR ? 3 : 2;
-  const void *bias = c->node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
+  uint32_t out = c->at.node->op == HRI_OP_LINEAR ? 3 : 2;
+  const void *bias = c->at.node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
   hri_gemm_run(c->handle, c->cpu->team, pointer(c, 0), pointer(c, 1), bias, pointer(c, out), scratch(c));
   return HR_OK;
 }
@@ -90,32 +76,13 @@ hr_status hri_cpu_packing(void *self, const hri_job *job, const hri_node *node, 
 /* ---- embed, norm, pointwise ---- */
 
 static hr_status run_embed(call *c) {
-  hri_embed_args a = {.rows = rows(c, 4),
-                      .columns = columns(c, 4),
-                      .real = real(c, 4),
-                      .tokens = pointer(c, 1),
-                      .factor = c->node->attr.f[0],
-                      .positions = pointer(c, 3),
-                      .ids = pointer(c, 0),
-                      .position = pointer(c, 2),
-                      .y = pointer(c, 4),
-                      .team = team(c)};
+  hri_embed_args a = hri_given_embed(&c->at);
   c->cpu->kernels.embed(&a);
   return HR_OK;
 }
 
 static hr_status run_embed_backward(call *c) {
-  hri_embed_backward_args a = {.rows = rows(c, 1),
-                               .columns = columns(c, 1),
-                               .real = real(c, 1),
-                               .dy = pointer(c, 1),
-                               .index = pointer(c, 0),
-                               .factor = c->node->attr.f[0],
-                               .skip_index = c->node->attr.i[0],
-                               .dtable = pointer(c, 2),
-                               .stored_rows = rows(c, 2),
-                               .accumulate = adds(c, 2),
-                               .team = team(c)};
+  hri_embed_backward_args a = hri_given_embed_backward(&c->at);
   c->cpu->kernels.embed_backward(&a);
   return HR_OK;
 }
@@ -127,94 +94,36 @@ static hr_status run_bias_gradient(call *c) {
 }
 
 static hr_status run_norm(call *c) {
-  hri_norm_args a = {.rows = rows(c, 0),
-                     .columns = columns(c, 0),
-                     .real = real(c, 0),
-                     .x = pointer(c, 0),
-                     .residual = pointer(c, 3),
-                     .s = pointer(c, 4),
-                     .weight = pointer(c, 1),
-                     .weight_offset = c->node->attr.f[1],
-                     .bias = pointer(c, 2),
-                     .eps = c->node->attr.f[0],
-                     .y = pointer(c, 5),
-                     .stats = pointer(c, 6),
-                     .team = team(c)};
-  (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm : c->cpu->kernels.rmsnorm)(&a);
+  hri_norm_args a = hri_given_norm(&c->at);
+  (c->at.node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm : c->cpu->kernels.rmsnorm)(&a);
   return HR_OK;
 }
 
 /* The kernel writes both gradients or adds to both. Where a node does one of each (norms that share only their weight
  * or only their bias), the one to be written starts as zero. */
 static void zero_written(const call *c, uint32_t index) {
-  if (present(c, index) && !adds(c, index))
+  if (hri_given_present(&c->at, index) && !adds(c, index))
     c->cpu->kernels.zero(pointer(c, index), (int64_t)hri_tensor_bytes(tensor(c, index)), team(c));
 }
 
 static hr_status run_norm_backward(call *c) {
-  hri_norm_backward_args a = {.rows = rows(c, 0),
-                              .columns = columns(c, 0),
-                              .real = real(c, 0),
-                              .dy = pointer(c, 0),
-                              .x = pointer(c, 1),
-                              .stats = pointer(c, 2),
-                              .weight = pointer(c, 3),
-                              .weight_offset = c->node->attr.f[1],
-                              .extra = pointer(c, 4),
-                              .dx = pointer(c, 5),
-                              .dweight = pointer(c, 6),
-                              .dbias = pointer(c, 7),
-                              .accumulate = adds(c, 6) || adds(c, 7),
-                              .scratch = scratch(c),
-                              .team = team(c)};
+  hri_norm_backward_args a = hri_given_norm_backward(&c->at);
   if (a.accumulate) {
     zero_written(c, 6);
     zero_written(c, 7);
   }
-  (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm_backward : c->cpu->kernels.rmsnorm_backward)(&a);
+  (c->at.node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm_backward : c->cpu->kernels.rmsnorm_backward)(&a);
   return HR_OK;
 }
 
 static hr_status run_head_norm(call *c) {
-  const hri_attr *at = &c->node->attr;
-  hri_head_norm_args a = {.rows = rows(c, 0),
-                          .heads = at->i[0],
-                          .kv_heads = at->i[1],
-                          .head_size = at->i[2],
-                          .key_size = at->i[3],
-                          .real = real(c, 0),
-                          .x = pointer(c, 0),
-                          .wq = pointer(c, 1),
-                          .wk = pointer(c, 2),
-                          .weight_offset = at->f[1],
-                          .eps = at->f[0],
-                          .y = pointer(c, 3),
-                          .stats = pointer(c, 4),
-                          .team = team(c)};
+  hri_head_norm_args a = hri_given_head_norm(&c->at);
   c->cpu->kernels.head_norm(&a);
   return HR_OK;
 }
 
 static hr_status run_head_norm_backward(call *c) {
-  const hri_attr *at = &c->node->attr;
-  hri_head_norm_backward_args a = {.rows = rows(c, 0),
-                                   .heads = at->i[0],
-                                   .kv_heads = at->i[1],
-                                   .head_size = at->i[2],
-                                   .key_size = at->i[3],
-                                   .real = real(c, 0),
-                                   .dy = pointer(c, 0),
-                                   .x = pointer(c, 1),
-                                   .stats = pointer(c, 2),
-                                   .wq = pointer(c, 3),
-                                   .wk = pointer(c, 4),
-                                   .weight_offset = at->f[1],
-                                   .dx = pointer(c, 5),
-                                   .dwq = pointer(c, 6),
-                                   .dwk = pointer(c, 7),
-                                   .accumulate = adds(c, 6) || adds(c, 7),
-                                   .scratch = scratch(c),
-                                   .team = team(c)};
+  hri_head_norm_backward_args a = hri_given_head_norm_backward(&c->at);
   if (a.accumulate) {
     zero_written(c, 6);
     zero_written(c, 7);
@@ -224,7 +133,8 @@ static hr_status run_head_norm_backward(call *c) {
 }
 
 static hr_status run_softcap(call *c) {
-  c->cpu->kernels.softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1), team(c));
+  c->cpu->kernels.softcap(pointer(c, 1), pointer(c, 0), (float)c->at.node->attr.f[0], elements(c, 1), real(c, 1),
+                          team(c));
   return HR_OK;
 }
 
@@ -233,74 +143,22 @@ static hr_status run_add(call *c) {
   return HR_OK;
 }
 
-static hri_row_lengths_args lengths_args(call *c, uint32_t to) {
-  return (hri_row_lengths_args){.columns = columns(c, 0),
-                                .real = real(c, 0),
-                                .w = pointer(c, 0),
-                                .lengths = pointer(c, to),
-                                .team = team(c)};
-}
-
-/* Part by part: rows of w, and the magnitudes or lengths of those that have some. */
 static hr_status run_lengths(call *c) {
-  const hri_attr *attr = &c->node->attr;
-  bool begins = c->node->op == HRI_OP_DORA_BEGIN;
-  hri_row_lengths_args a = lengths_args(c, begins ? 1 : 7);
-  for (uint32_t p = 0; p < HRI_DORA_PARTS; p++) {
-    a.rows = attr->i[p];
-    a.missing = begins;
-    if (!begins && (attr->i[3] >> p & 1)) {
-      a.a = pointer(c, 1 + p);
-      a.b = pointer(c, 4 + p);
-      a.rank = rows(c, 1 + p);
-      a.scale = (float)attr->f[p];
-    }
-    if (attr->i[3] >> p & 1) {
-      c->cpu->kernels.row_lengths(&a);
-      a.lengths += a.rows;
-    }
-    a.w = hri_real_at((void *)(uintptr_t)a.w, a.rows * a.columns, a.real);
-  }
+  hri_row_lengths_args a;
+  for (uint32_t p = 0; p < HRI_DORA_PARTS; p++)
+    if (hri_given_row_lengths(&c->at, p, &a)) c->cpu->kernels.row_lengths(&a);
   return HR_OK;
-}
-
-static hri_dora_args dora_args(call *c) {
-  const hri_attr *attr = &c->node->attr;
-  return (hri_dora_args){.rows = rows(c, 0),
-                         .columns = columns(c, 0),
-                         .real = real(c, 0),
-                         .parts = {attr->i[0], attr->i[1], attr->i[2]},
-                         .having = (uint32_t)attr->i[3],
-                         .scratch = scratch(c),
-                         .team = team(c)};
 }
 
 static hr_status run_dora(call *c) {
-  hri_dora_args a = dora_args(c);
-  a.z = pointer(c, 0);
-  a.magnitudes = pointer(c, 1);
-  a.lengths = pointer(c, 2);
-  a.bias = pointer(c, 3);
-  a.y = pointer(c, 4);
-  c->cpu->kernels.dora(&a);
-  return HR_OK;
-}
-
-static hr_status run_dora_backward(call *c) {
-  hri_dora_args a = dora_args(c);
-  a.dy = pointer(c, 0);
-  a.z = pointer(c, 1);
-  a.magnitudes = pointer(c, 2);
-  a.lengths = pointer(c, 3);
-  a.dz = pointer(c, 4);
-  a.dmagnitudes = pointer(c, 5);
-  a.accumulate = adds(c, 5);
-  c->cpu->kernels.dora_backward(&a);
+  hri_dora_args a = hri_given_dora(&c->at);
+  (c->at.node->op == HRI_OP_DORA ? c->cpu->kernels.dora : c->cpu->kernels.dora_backward)(&a);
   return HR_OK;
 }
 
 static hr_status run_scale(call *c) {
-  c->cpu->kernels.scale(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1), team(c));
+  c->cpu->kernels.scale(pointer(c, 1), pointer(c, 0), (float)c->at.node->attr.f[0], elements(c, 1), real(c, 1),
+                        team(c));
   return HR_OK;
 }
 
@@ -308,16 +166,16 @@ static hr_status run_scale(call *c) {
 static hri_draw draw_of(const call *c, const hri_control *control) {
   return (hri_draw){.seed = control->seed,
                     .step = (uint64_t)control->step,
-                    .site = c->node->site,
+                    .site = c->at.node->site,
                     .row = (uint32_t)control->row_base};
 }
 
 static hr_status run_dropout(call *c) {
   hri_dropout_args a = {.rows = rows(c, 0),
                         .columns = columns(c, 0),
-                        .sequence = c->node->attr.i[0],
+                        .sequence = c->at.node->attr.i[0],
                         .real = real(c, 0),
-                        .probability = c->node->attr.f[0],
+                        .probability = c->at.node->attr.f[0],
                         .draw = draw_of(c, pointer(c, 1)),
                         .x = pointer(c, 0),
                         .y = pointer(c, 2),
@@ -329,9 +187,9 @@ static hr_status run_dropout(call *c) {
 static hr_status run_noise(call *c) {
   hri_noise_args a = {.rows = rows(c, 0),
                       .columns = columns(c, 0),
-                      .sequence = c->node->attr.i[0],
+                      .sequence = c->at.node->attr.i[0],
                       .real = real(c, 0),
-                      .amplitude = c->node->attr.f[0],
+                      .amplitude = c->at.node->attr.f[0],
                       .draw = draw_of(c, pointer(c, 1)),
                       .x = pointer(c, 0),
                       .y = pointer(c, 2),
@@ -341,53 +199,40 @@ static hr_status run_noise(call *c) {
 }
 
 static hr_status run_activation(call *c) {
-  c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1),
+  c->cpu->kernels.activation((hr_activation)c->at.node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1),
                              real(c, 1), team(c));
   return HR_OK;
 }
 
 static hr_status run_activation_backward(call *c) {
-  c->cpu->kernels.activation_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1),
+  c->cpu->kernels.activation_backward((hr_activation)c->at.node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1),
                                       elements(c, 2), real(c, 2), team(c));
   return HR_OK;
 }
 
 static hr_status run_glu(call *c) {
-  c->cpu->kernels.glu((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1),
+  c->cpu->kernels.glu((hr_activation)c->at.node->attr.i[0], pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1),
                       real(c, 1), team(c));
   return HR_OK;
 }
 
 static hr_status run_glu_backward(call *c) {
-  c->cpu->kernels.glu_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1),
+  c->cpu->kernels.glu_backward((hr_activation)c->at.node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1),
                                rows(c, 0), columns(c, 0), real(c, 0), team(c));
   return HR_OK;
 }
 
 static hr_status run_rope(call *c) {
-  const float *table = pointer(c, 2);
-  hri_rope_args a = {.rows = rows(c, 0),
-                     .heads = c->node->attr.i[0],
-                     .kv_heads = c->node->attr.i[1],
-                     .head_size = c->node->attr.i[2],
-                     .rotary_size = c->node->attr.i[4],
-                     .real = real(c, 0),
-                     .x = pointer(c, 0),
-                     .y = pointer(c, 3),
-                     .cosines = table,
-                     .sines = table + elements(c, 2) / 2,
-                     .position = pointer(c, 1),
-                     .inverse = c->node->attr.i[3] != 0,
-                     .team = team(c)};
+  hri_rope_args a = hri_given_rope(&c->at);
   c->cpu->kernels.rope(&a);
   return HR_OK;
 }
 
 static hr_status run_rope_table(call *c) {
-  const hri_rope_source *source = &c->job->ropes.items[c->node->attr.i[2]];
+  const hri_rope_source *source = &c->at.job->ropes.items[c->at.node->attr.i[2]];
   float *table = pointer(c, 0);
-  hri_rope_table(source->inverse, source->pairs, source->factor, c->node->attr.i[0], table, table + elements(c, 0) / 2,
-                 team(c));
+  hri_rope_table(source->inverse, source->pairs, source->factor, c->at.node->attr.i[0], table,
+                 table + elements(c, 0) / 2, team(c));
   return HR_OK;
 }
 
@@ -395,12 +240,12 @@ static hr_status run_rope_table(call *c) {
 
 /* With dropout `control` is the operand that says whose mask it is. */
 static hri_attention_shape attention_shape(const call *c, uint32_t control) {
-  hri_attention_shape s = hri_demand_attention(c->job, c->node);
+  hri_attention_shape s = hri_demand_attention(c->at.job, c->at.node);
   if (s.dropout > 0) s.draw = draw_of(c, pointer(c, control));
   return s;
 }
 
-static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
+static float attention_scale(const call *c) { return (float)c->at.node->attr.f[0]; }
 
 static hr_status run_attention(call *c) {
   hri_attention_shape s = attention_shape(c, 4);
@@ -431,7 +276,7 @@ static hr_status run_attention_full_backward(call *c) {
 }
 
 static hr_status run_attention_cached(call *c) {
-  hri_attention_cache_shape s = hri_demand_cache(c->job, c->node);
+  hri_attention_cache_shape s = hri_demand_cache(c->at.job, c->at.node);
   const hri_control *control = pointer(c, 3);
   if (control->cache_length < 0 || control->row_count < 1 || control->row_count > s.rows ||
       control->cache_length + control->row_count > s.capacity)
@@ -447,10 +292,10 @@ static hr_status run_attention_cached(call *c) {
 static hr_status run_cross_entropy(call *c) {
   const hri_control *control = pointer(c, 2);
   hri_cross_entropy_args a = {.rows = rows(c, 0),
-                              .vocabulary = c->node->attr.i[0],
+                              .vocabulary = c->at.node->attr.i[0],
                               .stored = columns(c, 0),
-                              .softcap = c->node->attr.f[0],
-                              .smoothing = c->node->attr.f[1],
+                              .softcap = c->at.node->attr.f[0],
+                              .smoothing = c->at.node->attr.f[1],
                               .real = real(c, 0),
                               .logits = pointer(c, 0),
                               .labels = pointer(c, 1),
@@ -468,22 +313,10 @@ static hr_status run_loss_sum(call *c) {
   return HR_OK;
 }
 
-/* The k-th tensor that an operand stands for. */
-static hri_id piece(const call *c, uint32_t index, uint32_t k) {
-  return hri_piece(c->job, operand(c, index)->tensor, k);
-}
-static void *piece_pointer(const call *c, uint32_t index, uint32_t k) {
-  return present(c, index) ? hri_launch_pointer(c->launch, piece(c, index, k)) : NULL;
-}
-static uint32_t pieces(const call *c, uint32_t index) { return hri_piece_count(c->job, operand(c, index)->tensor); }
-static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) {
-  return (int64_t)hri_tensor_stored_elements(&c->job->tensors.items[piece(c, index, k)]);
-}
-
 static hr_status run_square_norm(call *c) {
-  for (uint32_t k = 0; k < pieces(c, 0); k++)
-    c->cpu->kernels.square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0), piece_elements(c, 0, k),
-                               team(c));
+  for (uint32_t k = 0; k < hri_given_pieces(&c->at, 0); k++)
+    c->cpu->kernels.square_sum(hri_given_piece_pointer(&c->at, 1, k), hri_given_piece_pointer(&c->at, 0, k), real(c, 0),
+                               hri_given_piece_elements(&c->at, 0, k), team(c));
   return HR_OK;
 }
 
@@ -513,7 +346,7 @@ static hr_status run_advance(call *c) {
  * steps in a row without one let it grow, unless it would be infinite. */
 static hr_status run_loss_scale(call *c) {
   hri_control *control = pointer(c, 0);
-  const hri_attr *at = &c->node->attr;
+  const hri_attr *at = &c->at.node->attr;
   float grown = (float)control->loss_scale * (float)at->f[0];
   if (control->found_inf != 0) {
     control->loss_scale = (double)((float)control->loss_scale * (float)at->f[1]);
@@ -525,39 +358,21 @@ static hr_status run_loss_scale(call *c) {
   return HR_OK;
 }
 
-/* g, control, w, the tensors of the state, copy of w in 16 bits?, guard? (the executor's), range by range. The step of the
- * random bits is the one that ADVANCE has just counted; they go by the element of the parameter, wherever its ranges
- * lie. */
+/* Range by range. The step of the random bits is the one that ADVANCE has just counted. */
 static hr_status run_update(call *c) {
   const hri_control *control = pointer(c, 1);
-  uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
-  const double *f = c->node->attr.f;
+  const double *f = c->at.node->attr.f;
   hri_update_numbers n = {.number = {f[0], f[1], f[2], f[3]},
                           .learning_rate = control->learning_rate,
                           .weight_decay = f[HRI_STATE_NUMBERS],
                           .gradient_scale = control->clip_scale / control->loss_scale,
                           .t = control->applied_steps};
-  for (uint32_t k = 0; k < pieces(c, 0); k++) {
-    const hri_param_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
-    bool apart = hri_state_apart(kind); /* of logical elements: what pads a vocabulary has no part in a scale */
-    hri_update_args a = {.n = apart ? (int64_t)hri_range_logical(c->job, range) : piece_elements(c, 2, k),
-                         .w = piece_pointer(c, 2, k),
-                         .w_real = real(c, 2),
-                         .copy = piece_pointer(c, 3 + states, k),
-                         .copy_real = present(c, 3 + states) ? real(c, 3 + states) : HRI_REAL_F32,
-                         .g = piece_pointer(c, 0, k),
-                         .gradient_real = real(c, 0),
-                         .first_element = (int64_t)range->first,
-                         .team = team(c),
-                         .rounding = {.seed = control->seed,
-                                      .step = (uint64_t)control->applied_steps,
-                                      .site = c->job->params.items[range->param].site}};
-    for (uint32_t t = 0; t < states; t++) {
-      a.state[t] = piece_pointer(c, 3 + t, k);
-      if (hri_optimizer_get(kind)->tensors[t].narrow) a.state_real = real(c, 3 + t);
-    }
-    n.columns = (int64_t)(range->elements / range->rows);
-    c->cpu->kernels.update[kind](&a, &n);
+  for (uint32_t k = 0; k < hri_given_pieces(&c->at, 0); k++) {
+    hri_update_args a = hri_given_update(&c->at, k);
+    a.rounding.seed = control->seed;
+    a.rounding.step = (uint64_t)control->applied_steps;
+    n.columns = hri_given_update_columns(c->at.job, c->at.node, k);
+    c->cpu->kernels.update[hri_optimizer_of(c->at.node->op)](&a, &n);
   }
   return HR_OK;
 }
@@ -569,10 +384,8 @@ static hr_status run_zero(call *c) {
   return HR_OK;
 }
 
-/* Elements and bytes from row to row of an operand. */
-static int64_t row_stride(const call *c, uint32_t index) {
-  return tensor(c, index)->stride ? (int64_t)tensor(c, index)->stride : columns(c, index);
-}
+/* From row to row of an operand: elements, bytes. */
+static int64_t row_stride(const call *c, uint32_t index) { return hri_given_stride(&c->at, index); }
 static int64_t row_pitch(const call *c, uint32_t index) {
   return (int64_t)hri_dtype_size((hri_dtype)tensor(c, index)->dtype, (uint64_t)row_stride(c, index));
 }
@@ -615,29 +428,19 @@ static hr_status run_last_row(call *c) {
 
 /* ---- quant ---- */
 
-static hri_quant_args quant_args(const call *c, const hri_quant_layout *layout, uint32_t w, uint32_t codes) {
-  return (hri_quant_args){.kind = (uint32_t)c->node->attr.i[0],
-                          .layout = layout,
-                          .real = real(c, w),
-                          .w = pointer(c, w),
-                          .codes = pointer(c, codes),
-                          .absmax = pointer(c, codes + 1),
-                          .nested = pointer(c, codes + 2),
-                          .scratch = codes ? scratch(c) : NULL,
-                          .team = team(c)};
-}
-
 static hr_status run_quantize(call *c) {
-  hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
-  hri_quant_args a = quant_args(c, &layout, 0, 1);
-  int64_t bad = c->cpu->kernels.quantize(&a);
+  hri_quant_layout layout = hri_demand_quantized(c->at.job, c->at.node);
+  hri_quant_args a = hri_given_quant(&c->at, &layout);
+  int64_t bad;
+  a.scratch = scratch(c);
+  bad = c->cpu->kernels.quantize(&a);
   return bad < 0 ? HR_OK
-                 : hri_quantize_broken(c->job, c->node, (uint64_t)bad, hri_real_get(a.w, bad, a.real), c->error);
+                 : hri_demand_uncoded(c->at.job, c->at.node, (uint64_t)bad, hri_real_get(a.w, bad, a.real), c->error);
 }
 
 static hr_status run_dequantize(call *c) {
-  hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
-  hri_quant_args a = quant_args(c, &layout, 3, 0);
+  hri_quant_layout layout = hri_demand_quantized(c->at.job, c->at.node);
+  hri_quant_args a = hri_given_quant(&c->at, &layout);
   c->cpu->kernels.dequantize(&a);
   return HR_OK;
 }
@@ -656,11 +459,11 @@ static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, h
 }
 
 static hr_status run_transfer(call *c) {
-  const hri_transfer *t = c->launch->transfer;
+  const hri_transfer *t = c->transfer;
   hri_window window = {.memory = pointer(c, 0), .context = pointer(c, 0), .put = put, .get = get};
-  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0],
-                                                          (uint32_t)c->node->attr.i[1], &window, scratch(c),
-                                                          scratch_bytes(c), c->error);
+  return (c->at.node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->at.node->attr.i[0],
+                                                             (uint32_t)c->at.node->attr.i[1], &window, scratch(c),
+                                                             scratch_bytes(c), c->error);
 }
 
 /* ---- the table ---- */
@@ -682,7 +485,7 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_DORA_BEGIN] = run_lengths,
     [HRI_OP_DORA_LENGTHS] = run_lengths,
     [HRI_OP_DORA] = run_dora,
-    [HRI_OP_DORA_BACKWARD] = run_dora_backward,
+    [HRI_OP_DORA_BACKWARD] = run_dora,
     [HRI_OP_SCALE] = run_scale,
     [HRI_OP_DROPOUT] = run_dropout,
     [HRI_OP_NOISE] = run_noise,
@@ -807,7 +610,12 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
 }
 
 hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *node, void *handle, hr_error *error) {
-  call c = {.cpu = cpu, .launch = launch, .job = launch->job, .node = node, .handle = handle, .error = error};
+  call c =
+      {.at = {.job = launch->job, .node = node, .offsets = launch->offsets, .base = launch->base, .team = cpu->team},
+       .cpu = cpu,
+       .transfer = launch->transfer,
+       .handle = handle,
+       .error = error};
   return adapters[node->op](&c);
 }
 

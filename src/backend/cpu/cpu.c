@@ -131,7 +131,8 @@ static void *view(void *run, hri_id tensor) { return hri_launch_pointer(&((cpu_r
 
 /* ---- check mode ---- */
 
-static hr_status care(const cpu_run *r, hri_program_kind program, const hri_care *c, hr_error *error) {
+static hr_status care(void *run, hri_program_kind program, const hri_care *c, hr_error *error) {
+  const cpu_run *r = run;
   const hri_job *job = r->work.job;
   unsigned char *bytes = r->launch.base[job->storages.items[c->storage].tier] + r->work.offsets[c->storage] + c->begin;
   if (c->kind != HRI_VERIFY_AFTER) {
@@ -140,19 +141,6 @@ static hr_status care(const cpu_run *r, hri_program_kind program, const hri_care
   }
   for (uint64_t k = 0; k < c->bytes; k++)
     if (bytes[k] != HRI_POISON) return hri_care_broken(job, program, c, k, error);
-  return HR_OK;
-}
-
-/* Those of a position on one side of its node; *next is the first that was not done. */
-static hr_status care_at(const cpu_run *r, hri_program_kind program, uint32_t at, bool before, size_t *next,
-                         hr_error *error) {
-  const hri_cares *cares = &r->work.cares[program];
-  for (; *next < cares->list.count; ++*next) {
-    const hri_care *c = &cares->list.items[*next];
-    assert(c->at >= at); /* rising */
-    if (c->at != at || (c->kind == HRI_PAINT_BEFORE) != before) break;
-    HRI_TRY(care(r, program, c, error));
-  }
   return HR_OK;
 }
 
@@ -172,15 +160,17 @@ static hr_status launch(void *run, hri_program_kind program, hri_mark *mark, hr_
   cpu_run *r = run;
   const hri_program *p = &r->work.job->programs[program];
   const uint32_t *positions = r->backend->positions;
-  bool checked = r->work.cares && !positions;
-  size_t next = 0;
+  hri_carer carer = {.cares = r->work.cares && !positions ? &r->work.cares[program] : NULL,
+                     .program = program,
+                     .run = r,
+                     .take = care};
   assert(r->work.programs & HRI_IN(program));
   r->backend->positions = NULL;
   *mark = 0;
   for (uint32_t k = 0; k < p->order.count; k++) {
-    if (checked) HRI_TRY(care_at(r, program, k, true, &next, error));
+    HRI_TRY(hri_take_care(&carer, k, true, error));
     HRI_TRY(run_node(r, p->order.items[positions ? positions[k] : k], error));
-    if (checked) HRI_TRY(care_at(r, program, k, false, &next, error));
+    HRI_TRY(hri_take_care(&carer, k, false, error));
   }
   return HR_OK;
 }

@@ -9,44 +9,33 @@
 
 #include "base/mem.h"
 #include "ops/demand.h"
+#include "ops/given.h"
 #include "ops/rules.h"
 
 /* One node as adapters see it. */
 typedef struct call {
+  hri_given at;
   const hri_cuda_launch *launch;
-  const hri_job *job;
-  const hri_node *node;
   hr_error *error;
 } call;
 
 /* ---- operand access ---- */
 
-static const hri_operand *operand(const call *c, uint32_t index) { return &hri_operands(c->job, c->node)[index]; }
-static bool present(const call *c, uint32_t index) {
-  return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE;
-}
-static void *pointer(const call *c, uint32_t index) {
-  return present(c, index) ? hri_cuda_pointer(c->launch, operand(c, index)->tensor) : NULL;
-}
-static const hri_tensor *tensor(const call *c, uint32_t index) {
-  return &c->job->tensors.items[operand(c, index)->tensor];
-}
-static int64_t rows(const call *c, uint32_t index) { return (int64_t)hri_rows(tensor(c, index)); }
-static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_columns(tensor(c, index)); }
-static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
+static void *pointer(const call *c, uint32_t index) { return hri_given_pointer(&c->at, index); }
+static const hri_tensor *tensor(const call *c, uint32_t index) { return hri_given_tensor(&c->at, index); }
+static int64_t rows(const call *c, uint32_t index) { return hri_given_rows(&c->at, index); }
+static int64_t columns(const call *c, uint32_t index) { return hri_given_columns(&c->at, index); }
+static int64_t elements(const call *c, uint32_t index) { return hri_given_elements(&c->at, index); }
 static uint64_t bytes_of(const call *c, uint32_t index) { return hri_tensor_bytes(tensor(c, index)); }
-static bool adds(const call *c, uint32_t index) { return present(c, index) && operand(c, index)->access == HRI_ADD; }
-static hri_real real(const call *c, uint32_t index) { return hri_dtype_real(tensor(c, index)->dtype); }
-static void *scratch(const call *c) {
-  hri_id id = hri_operand_find(c->job, c->node, HRI_SCRATCH, 0);
-  return id == HRI_NONE ? NULL : hri_cuda_pointer(c->launch, id);
-}
+static bool adds(const call *c, uint32_t index) { return hri_given_adds(&c->at, index); }
+static hri_real real(const call *c, uint32_t index) { return hri_given_real(&c->at, index); }
+static void *scratch(const call *c) { return hri_given_scratch(&c->at); }
 static const hri_cuda_kernels *kernels(const call *c) { return c->launch->parts->kernels; }
 static void *stream(const call *c) { return c->launch->stream; }
 
 static hr_status queued(const call *c, int refused) {
   if (!refused) return HR_OK;
-  return hri_fail(c->error, HR_ERROR_INTERNAL, "the device refused a launch of %s", hri_op_name(c->node->op));
+  return hri_fail(c->error, HR_ERROR_INTERNAL, "the device refused a launch of %s", hri_op_name(c->at.node->op));
 }
 
 /* ---- matrix products ---- */
@@ -74,18 +63,18 @@ static hr_status choose(const hri_cuda_parts *parts, hri_cuda_choices *choices, 
 }
 
 static hr_status run_own_product(call *c) {
-  hri_cuda_product_args a = hri_cuda_own_product(c->job, c->node);
+  hri_cuda_product_args a = hri_cuda_own_product(c->at.job, c->at.node);
   a.a = pointer(c, 0);
   a.b = pointer(c, 1);
-  a.bias = c->node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
-  a.c = pointer(c, hri_cuda_product_result(c->node));
+  a.bias = c->at.node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
+  a.c = pointer(c, hri_cuda_product_result(c->at.node));
   a.scratch = scratch(c);
   return queued(c, kernels(c)->product(&a, stream(c)));
 }
 
 static hr_status run_library_product(call *c) {
   const hri_cuda_parts *parts = c->launch->parts;
-  hri_gpu_product p = hri_cuda_library_product(c->job, c->node);
+  hri_gpu_product p = hri_cuda_library_product(c->at.job, c->at.node);
   unsigned char *workspace = scratch(c);
   const void *bias = p.bias ? pointer(c, 2) : NULL;
   hri_gpu_algorithm algorithm;
@@ -96,12 +85,12 @@ static hr_status run_library_product(call *c) {
     workspace += hri_cuda_bias_bytes(&p);
   }
   return parts->products->calls->run(parts->products, &p, &algorithm, pointer(c, 0), pointer(c, 1), bias,
-                                     pointer(c, hri_cuda_product_result(c->node)), workspace, c->launch->stream,
+                                     pointer(c, hri_cuda_product_result(c->at.node)), workspace, c->launch->stream,
                                      c->error);
 }
 
 static hr_status run_product(call *c) {
-  return hri_cuda_product_is_ours(c->job, c->node) ? run_own_product(c) : run_library_product(c);
+  return hri_cuda_product_is_ours(c->at.job, c->at.node) ? run_own_product(c) : run_library_product(c);
 }
 
 static hr_status run_bias_gradient(call *c) {
@@ -112,46 +101,19 @@ static hr_status run_bias_gradient(call *c) {
 /* ---- embed, norm ---- */
 
 static hr_status run_embed(call *c) {
-  hri_embed_args a = {.rows = rows(c, 4),
-                      .columns = columns(c, 4),
-                      .real = real(c, 4),
-                      .tokens = pointer(c, 1),
-                      .factor = c->node->attr.f[0],
-                      .positions = pointer(c, 3),
-                      .ids = pointer(c, 0),
-                      .position = pointer(c, 2),
-                      .y = pointer(c, 4)};
+  hri_embed_args a = hri_given_embed(&c->at);
   return queued(c, kernels(c)->embed(&a, stream(c)));
 }
 
 static hr_status run_embed_backward(call *c) {
-  hri_embed_backward_args a = {.rows = rows(c, 1),
-                               .columns = columns(c, 1),
-                               .real = real(c, 1),
-                               .dy = pointer(c, 1),
-                               .index = pointer(c, 0),
-                               .factor = c->node->attr.f[0],
-                               .skip_index = c->node->attr.i[0],
-                               .dtable = pointer(c, 2),
-                               .stored_rows = rows(c, 2),
-                               .accumulate = adds(c, 2)};
+  hri_embed_backward_args a = hri_given_embed_backward(&c->at);
   return queued(c, kernels(c)->embed_backward(&a, scratch(c), stream(c)));
 }
 
 static hr_status run_norm(call *c) {
-  hri_norm_args a = {.rows = rows(c, 0),
-                     .columns = columns(c, 0),
-                     .real = real(c, 0),
-                     .x = pointer(c, 0),
-                     .residual = pointer(c, 3),
-                     .s = pointer(c, 4),
-                     .weight = pointer(c, 1),
-                     .weight_offset = c->node->attr.f[1],
-                     .bias = pointer(c, 2),
-                     .eps = c->node->attr.f[0],
-                     .y = pointer(c, 5),
-                     .stats = pointer(c, 6)};
-  return queued(c, (c->node->attr.i[0] == HR_NORM_LAYER ? kernels(c)->layernorm : kernels(c)->rmsnorm)(&a, stream(c)));
+  hri_norm_args a = hri_given_norm(&c->at);
+  return queued(c,
+                (c->at.node->attr.i[0] == HR_NORM_LAYER ? kernels(c)->layernorm : kernels(c)->rmsnorm)(&a, stream(c)));
 }
 
 static hr_status zero(const call *c, uint32_t index) {
@@ -162,69 +124,26 @@ static hr_status zero(const call *c, uint32_t index) {
 /* The kernel writes both gradients or adds to both: where a node does one of each, the one to be written starts as
  * zero. */
 static hr_status zero_written(const call *c, uint32_t index) {
-  return present(c, index) && !adds(c, index) ? zero(c, index) : HR_OK;
+  return hri_given_present(&c->at, index) && !adds(c, index) ? zero(c, index) : HR_OK;
 }
 
 static hr_status run_norm_backward(call *c) {
-  hri_norm_backward_args a = {.rows = rows(c, 0),
-                              .columns = columns(c, 0),
-                              .real = real(c, 0),
-                              .dy = pointer(c, 0),
-                              .x = pointer(c, 1),
-                              .stats = pointer(c, 2),
-                              .weight = pointer(c, 3),
-                              .weight_offset = c->node->attr.f[1],
-                              .extra = pointer(c, 4),
-                              .dx = pointer(c, 5),
-                              .dweight = pointer(c, 6),
-                              .dbias = pointer(c, 7),
-                              .accumulate = adds(c, 6) || adds(c, 7),
-                              .scratch = scratch(c)};
+  hri_norm_backward_args a = hri_given_norm_backward(&c->at);
   if (a.accumulate) {
     HRI_TRY(zero_written(c, 6));
     HRI_TRY(zero_written(c, 7));
   }
-  return queued(c, (c->node->attr.i[0] == HR_NORM_LAYER ? kernels(c)->layernorm_backward
-                                                        : kernels(c)->rmsnorm_backward)(&a, stream(c)));
+  return queued(c, (c->at.node->attr.i[0] == HR_NORM_LAYER ? kernels(c)->layernorm_backward
+                                                           : kernels(c)->rmsnorm_backward)(&a, stream(c)));
 }
 
 static hr_status run_head_norm(call *c) {
-  const hri_attr *at = &c->node->attr;
-  hri_head_norm_args a = {.rows = rows(c, 0),
-                          .heads = at->i[0],
-                          .kv_heads = at->i[1],
-                          .head_size = at->i[2],
-                          .key_size = at->i[3],
-                          .real = real(c, 0),
-                          .x = pointer(c, 0),
-                          .wq = pointer(c, 1),
-                          .wk = pointer(c, 2),
-                          .weight_offset = at->f[1],
-                          .eps = at->f[0],
-                          .y = pointer(c, 3),
-                          .stats = pointer(c, 4)};
+  hri_head_norm_args a = hri_given_head_norm(&c->at);
   return queued(c, kernels(c)->head_norm(&a, stream(c)));
 }
 
 static hr_status run_head_norm_backward(call *c) {
-  const hri_attr *at = &c->node->attr;
-  hri_head_norm_backward_args a = {.rows = rows(c, 0),
-                                   .heads = at->i[0],
-                                   .kv_heads = at->i[1],
-                                   .head_size = at->i[2],
-                                   .key_size = at->i[3],
-                                   .real = real(c, 0),
-                                   .dy = pointer(c, 0),
-                                   .x = pointer(c, 1),
-                                   .stats = pointer(c, 2),
-                                   .wq = pointer(c, 3),
-                                   .wk = pointer(c, 4),
-                                   .weight_offset = at->f[1],
-                                   .dx = pointer(c, 5),
-                                   .dwq = pointer(c, 6),
-                                   .dwk = pointer(c, 7),
-                                   .accumulate = adds(c, 6) || adds(c, 7),
-                                   .scratch = scratch(c)};
+  hri_head_norm_backward_args a = hri_given_head_norm_backward(&c->at);
   if (a.accumulate) {
     HRI_TRY(zero_written(c, 6));
     HRI_TRY(zero_written(c, 7));
@@ -234,63 +153,17 @@ static hr_status run_head_norm_backward(call *c) {
 
 /* ---- DoRA ---- */
 
-/* Part by part: rows of w, and the magnitudes or lengths of those that have some. */
 static hr_status run_lengths(call *c) {
-  const hri_attr *attr = &c->node->attr;
-  bool begins = c->node->op == HRI_OP_DORA_BEGIN;
-  hri_row_lengths_args a = {.columns = columns(c, 0),
-                            .real = real(c, 0),
-                            .w = pointer(c, 0),
-                            .missing = begins,
-                            .lengths = pointer(c, begins ? 1 : 7)};
+  hri_row_lengths_args a;
   int refused = 0;
-  for (uint32_t p = 0; p < HRI_DORA_PARTS; p++) {
-    a.rows = attr->i[p];
-    if (!begins && (attr->i[3] >> p & 1)) {
-      a.a = pointer(c, 1 + p);
-      a.b = pointer(c, 4 + p);
-      a.rank = rows(c, 1 + p);
-      a.scale = (float)attr->f[p];
-    }
-    if (attr->i[3] >> p & 1) {
-      refused |= kernels(c)->row_lengths(&a, stream(c));
-      a.lengths += a.rows;
-    }
-    a.w = hri_real_from(a.w, a.rows * a.columns, a.real);
-  }
+  for (uint32_t p = 0; p < HRI_DORA_PARTS; p++)
+    if (hri_given_row_lengths(&c->at, p, &a)) refused |= kernels(c)->row_lengths(&a, stream(c));
   return queued(c, refused);
 }
 
-static hri_dora_args dora_args(const call *c) {
-  const hri_attr *attr = &c->node->attr;
-  return (hri_dora_args){.rows = rows(c, 0),
-                         .columns = columns(c, 0),
-                         .real = real(c, 0),
-                         .parts = {attr->i[0], attr->i[1], attr->i[2]},
-                         .having = (uint32_t)attr->i[3],
-                         .scratch = scratch(c)};
-}
-
 static hr_status run_dora(call *c) {
-  hri_dora_args a = dora_args(c);
-  a.z = pointer(c, 0);
-  a.magnitudes = pointer(c, 1);
-  a.lengths = pointer(c, 2);
-  a.bias = pointer(c, 3);
-  a.y = pointer(c, 4);
-  return queued(c, kernels(c)->dora(&a, stream(c)));
-}
-
-static hr_status run_dora_backward(call *c) {
-  hri_dora_args a = dora_args(c);
-  a.dy = pointer(c, 0);
-  a.z = pointer(c, 1);
-  a.magnitudes = pointer(c, 2);
-  a.lengths = pointer(c, 3);
-  a.dz = pointer(c, 4);
-  a.dmagnitudes = pointer(c, 5);
-  a.accumulate = adds(c, 5);
-  return queued(c, kernels(c)->dora_backward(&a, stream(c)));
+  hri_dora_args a = hri_given_dora(&c->at);
+  return queued(c, (c->at.node->op == HRI_OP_DORA ? kernels(c)->dora : kernels(c)->dora_backward)(&a, stream(c)));
 }
 
 /* ---- pointwise ---- */
@@ -300,57 +173,45 @@ static hr_status run_add(call *c) {
 }
 
 static hr_status run_scale(call *c) {
-  return queued(c, kernels(c)->scale(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1),
+  return queued(c, kernels(c)->scale(pointer(c, 1), pointer(c, 0), (float)c->at.node->attr.f[0], elements(c, 1),
                                      real(c, 1), stream(c)));
 }
 static hr_status run_softcap(call *c) {
-  return queued(c, kernels(c)->softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1),
+  return queued(c, kernels(c)->softcap(pointer(c, 1), pointer(c, 0), (float)c->at.node->attr.f[0], elements(c, 1),
                                        real(c, 1), stream(c)));
 }
 
 static hr_activation activation_of(const hri_node *node) { return (hr_activation)node->attr.i[0]; }
 
 static hr_status run_activation(call *c) {
-  return queued(c, kernels(c)->activation(activation_of(c->node), pointer(c, 1), pointer(c, 0), elements(c, 1),
+  return queued(c, kernels(c)->activation(activation_of(c->at.node), pointer(c, 1), pointer(c, 0), elements(c, 1),
                                           real(c, 1), stream(c)));
 }
 static hr_status run_activation_backward(call *c) {
-  return queued(c, kernels(c)->activation_backward(activation_of(c->node), pointer(c, 2), pointer(c, 0), pointer(c, 1),
-                                                   elements(c, 2), real(c, 2), stream(c)));
+  return queued(c, kernels(c)->activation_backward(activation_of(c->at.node), pointer(c, 2), pointer(c, 0),
+                                                   pointer(c, 1), elements(c, 2), real(c, 2), stream(c)));
 }
 static hr_status run_glu(call *c) {
-  return queued(c, kernels(c)->glu(activation_of(c->node), pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1),
+  return queued(c, kernels(c)->glu(activation_of(c->at.node), pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1),
                                    real(c, 1), stream(c)));
 }
 static hr_status run_glu_backward(call *c) {
-  return queued(c, kernels(c)->glu_backward(activation_of(c->node), pointer(c, 2), pointer(c, 0), pointer(c, 1),
+  return queued(c, kernels(c)->glu_backward(activation_of(c->at.node), pointer(c, 2), pointer(c, 0), pointer(c, 1),
                                             rows(c, 0), columns(c, 0), real(c, 0), stream(c)));
 }
 
 static hr_status run_rope(call *c) {
-  const float *table = pointer(c, 2);
-  hri_rope_args a = {.rows = rows(c, 0),
-                     .heads = c->node->attr.i[0],
-                     .kv_heads = c->node->attr.i[1],
-                     .head_size = c->node->attr.i[2],
-                     .rotary_size = c->node->attr.i[4],
-                     .real = real(c, 0),
-                     .x = pointer(c, 0),
-                     .y = pointer(c, 3),
-                     .cosines = table,
-                     .sines = table + elements(c, 2) / 2,
-                     .position = pointer(c, 1),
-                     .inverse = c->node->attr.i[3] != 0};
+  hri_rope_args a = hri_given_rope(&c->at);
   return queued(c, kernels(c)->rope(&a, stream(c)));
 }
 
 static hr_status run_dropout(call *c) {
   hri_cuda_dropout_args a = {.rows = rows(c, 0),
                              .columns = columns(c, 0),
-                             .sequence = c->node->attr.i[0],
+                             .sequence = c->at.node->attr.i[0],
                              .real = real(c, 0),
-                             .probability = c->node->attr.f[0],
-                             .site = c->node->site,
+                             .probability = c->at.node->attr.f[0],
+                             .site = c->at.node->site,
                              .control = pointer(c, 1),
                              .x = pointer(c, 0),
                              .y = pointer(c, 2)};
@@ -360,10 +221,10 @@ static hr_status run_dropout(call *c) {
 static hr_status run_noise(call *c) {
   hri_cuda_noise_args a = {.rows = rows(c, 0),
                            .columns = columns(c, 0),
-                           .sequence = c->node->attr.i[0],
+                           .sequence = c->at.node->attr.i[0],
                            .real = real(c, 0),
-                           .amplitude = c->node->attr.f[0],
-                           .site = c->node->site,
+                           .amplitude = c->at.node->attr.f[0],
+                           .site = c->at.node->site,
                            .control = pointer(c, 1),
                            .x = pointer(c, 0),
                            .y = pointer(c, 2)};
@@ -372,12 +233,12 @@ static hr_status run_noise(call *c) {
 
 /* ---- attention ---- */
 
-static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
+static float attention_scale(const call *c) { return (float)c->at.node->attr.f[0]; }
 
 /* Whose mask dropout takes is read from the control block on the device, but for the node's site. */
 static hri_attention_shape attention_shape(const call *c) {
-  hri_attention_shape s = hri_demand_attention(c->job, c->node);
-  s.draw.site = c->node->site;
+  hri_attention_shape s = hri_demand_attention(c->at.job, c->at.node);
+  s.draw.site = c->at.node->site;
   return s;
 }
 
@@ -405,7 +266,7 @@ static hr_status run_attention_full_backward(call *c) {
                                                     pointer(c, 4), pointer(c, 5), scratch(c), stream(c)));
 }
 static hr_status run_attention_cached(call *c) {
-  hri_attention_cache_shape s = hri_demand_cache(c->job, c->node);
+  hri_attention_cache_shape s = hri_demand_cache(c->at.job, c->at.node);
   return queued(c, kernels(c)->attention_cached(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2),
                                                 pointer(c, 3), pointer(c, 4), scratch(c), stream(c)));
 }
@@ -414,10 +275,10 @@ static hr_status run_attention_cached(call *c) {
 
 static hr_status run_cross_entropy(call *c) {
   hri_cuda_cross_entropy_args a = {.rows = rows(c, 0),
-                                   .vocabulary = c->node->attr.i[0],
+                                   .vocabulary = c->at.node->attr.i[0],
                                    .stored = columns(c, 0),
-                                   .softcap = c->node->attr.f[0],
-                                   .smoothing = c->node->attr.f[1],
+                                   .softcap = c->at.node->attr.f[0],
+                                   .smoothing = c->at.node->attr.f[1],
                                    .real = real(c, 0),
                                    .logits = pointer(c, 0),
                                    .labels = pointer(c, 1),
@@ -430,23 +291,11 @@ static hr_status run_loss_sum(call *c) {
   return queued(c, kernels(c)->loss_sum(pointer(c, 0), elements(c, 0), pointer(c, 1), stream(c)));
 }
 
-/* The k-th tensor that an operand stands for. */
-static hri_id piece(const call *c, uint32_t index, uint32_t k) {
-  return hri_piece(c->job, operand(c, index)->tensor, k);
-}
-static void *piece_pointer(const call *c, uint32_t index, uint32_t k) {
-  return present(c, index) ? hri_cuda_pointer(c->launch, piece(c, index, k)) : NULL;
-}
-static uint32_t pieces(const call *c, uint32_t index) { return hri_piece_count(c->job, operand(c, index)->tensor); }
-static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) {
-  return (int64_t)hri_tensor_stored_elements(&c->job->tensors.items[piece(c, index, k)]);
-}
-
 static hr_status run_square_norm(call *c) {
   int refused = 0;
-  for (uint32_t k = 0; k < pieces(c, 0); k++)
-    refused |= kernels(c)->square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0),
-                                      piece_elements(c, 0, k), stream(c));
+  for (uint32_t k = 0; k < hri_given_pieces(&c->at, 0); k++)
+    refused |= kernels(c)->square_sum(hri_given_piece_pointer(&c->at, 1, k), hri_given_piece_pointer(&c->at, 0, k),
+                                      real(c, 0), hri_given_piece_elements(&c->at, 0, k), stream(c));
   return queued(c, refused);
 }
 static hr_status run_clip(call *c) {
@@ -458,43 +307,30 @@ static hr_status run_found_inf(call *c) {
 
 /* The flag that a node's guard is; NULL: none. It is read on the device. */
 static const double *guard(const call *c) {
-  hri_id id = hri_node_guard(c->job, c->node);
+  hri_id id = hri_node_guard(c->at.job, c->at.node);
   return id == HRI_NONE ? NULL : (const double *)(const void *)hri_cuda_pointer(c->launch, id);
 }
 
 static hr_status run_advance(call *c) { return queued(c, kernels(c)->advance(pointer(c, 0), guard(c), stream(c))); }
 
 static hr_status run_loss_scale(call *c) {
-  const hri_attr *at = &c->node->attr;
+  const hri_attr *at = &c->at.node->attr;
   return queued(c, kernels(c)->loss_scale(pointer(c, 0), at->i[0], at->f[0], at->f[1], stream(c)));
 }
 
-/* g, control, w, the tensors of the state, copy of w in 16 bits?, guard?: range by range. */
+/* Range by range. */
 static hr_status run_update(call *c) {
-  uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
-  const double *f = c->node->attr.f;
+  uint32_t kind = hri_optimizer_of(c->at.node->op);
+  const double *f = c->at.node->attr.f;
   int refused = 0;
-  for (uint32_t k = 0; k < pieces(c, 0); k++) {
-    const hri_param_range *range = hri_cuda_update_range(c->job, c->node, k);
-    hri_cuda_update_args a = {.number = {f[0], f[1], f[2], f[3]},
+  for (uint32_t k = 0; k < hri_given_pieces(&c->at, 0); k++) {
+    hri_cuda_update_args a = {.u = hri_given_update(&c->at, k),
+                              .number = {f[0], f[1], f[2], f[3]},
                               .weight_decay = f[HRI_STATE_NUMBERS],
-                              .columns = hri_cuda_update_columns(range),
+                              .columns = hri_given_update_columns(c->at.job, c->at.node, k),
                               .control = pointer(c, 1),
                               .guard = guard(c),
                               .scratch = scratch(c)};
-    a.u = (hri_update_args){.n = hri_cuda_update_elements(c->job, c->node, k),
-                            .w = piece_pointer(c, 2, k),
-                            .w_real = real(c, 2),
-                            .copy = piece_pointer(c, 3 + states, k),
-                            .copy_real = present(c, 3 + states) ? real(c, 3 + states) : HRI_REAL_F32,
-                            .g = piece_pointer(c, 0, k),
-                            .gradient_real = real(c, 0),
-                            .first_element = (int64_t)range->first,
-                            .rounding = {.site = c->job->params.items[range->param].site}};
-    for (uint32_t t = 0; t < states; t++) {
-      a.u.state[t] = piece_pointer(c, 3 + t, k);
-      if (hri_optimizer_get(kind)->tensors[t].narrow) a.u.state_real = real(c, 3 + t);
-    }
     refused |= kernels(c)->update(kind, &a, stream(c));
   }
   return queued(c, refused);
@@ -536,27 +372,17 @@ static hr_status run_cast(call *c) {
 /* The slice that micro_index names, or the last row that counts. */
 static hr_status run_pick(call *c) {
   int64_t bytes = (int64_t)bytes_of(c, 2), count = (int64_t)bytes_of(c, 0) / bytes;
-  return queued(c, (c->node->op == HRI_OP_SELECT
+  return queued(c, (c->at.node->op == HRI_OP_SELECT
                         ? kernels(c)->select
                         : kernels(c)->last_row)(pointer(c, 2), pointer(c, 0), count, bytes, pointer(c, 1), stream(c)));
 }
 
 /* ---- quant ---- */
 
-static hri_quant_args quant_args(const call *c, const hri_quant_layout *layout, uint32_t w, uint32_t codes) {
-  return (hri_quant_args){.kind = (uint32_t)c->node->attr.i[0],
-                          .layout = layout,
-                          .real = real(c, w),
-                          .w = pointer(c, w),
-                          .codes = pointer(c, codes),
-                          .absmax = pointer(c, codes + 1),
-                          .nested = pointer(c, codes + 2)};
-}
-
 static hr_status run_quantize(call *c) {
   hri_gpu *gpu = c->launch->parts->gpu;
-  hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
-  hri_quant_args a = quant_args(c, &layout, 0, 1);
+  hri_quant_layout layout = hri_demand_quantized(c->at.job, c->at.node);
+  hri_quant_args a = hri_given_quant(&c->at, &layout);
   unsigned char *verdict = scratch(c);
   a.scratch = (float *)(void *)(verdict + HRI_CUDA_VERDICT_BYTES);
   HRI_TRY(gpu->calls->fill(gpu, verdict, 0, sizeof(unsigned long long), c->launch->stream, c->error));
@@ -569,8 +395,8 @@ bool hri_cuda_uncoded(unsigned long long verdict, uint64_t *element) {
 }
 
 static hr_status run_dequantize(call *c) {
-  hri_quant_layout layout = hri_demand_quantized(c->job, c->node);
-  hri_quant_args a = quant_args(c, &layout, 3, 0);
+  hri_quant_layout layout = hri_demand_quantized(c->at.job, c->at.node);
+  hri_quant_args a = hri_given_quant(&c->at, &layout);
   return queued(c, kernels(c)->dequantize(&a, stream(c)));
 }
 
@@ -591,7 +417,7 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_DORA_LENGTHS] = run_lengths,
     [HRI_OP_DORA_BEGIN] = run_lengths,
     [HRI_OP_DORA] = run_dora,
-    [HRI_OP_DORA_BACKWARD] = run_dora_backward,
+    [HRI_OP_DORA_BACKWARD] = run_dora,
     [HRI_OP_ADD] = run_add,
     [HRI_OP_SCALE] = run_scale,
     [HRI_OP_SOFTCAP] = run_softcap,
@@ -628,7 +454,9 @@ static const adapter adapters[HRI_OP_COUNT] = {
 };
 
 hr_status hri_cuda_queue(const hri_cuda_launch *launch, const hri_node *node, hr_error *error) {
-  call c = {.launch = launch, .job = launch->job, .node = node, .error = error};
+  call c = {.at = {.job = launch->job, .node = node, .offsets = launch->offsets, .base = launch->base},
+            .launch = launch,
+            .error = error};
   assert(adapters[node->op]); /* hri_cuda_prepare_node has let it pass */
   return adapters[node->op](&c);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ops/demand.h"
 #include "ops/pointwise/rope_table.h"
 #include "ops/rules.h"
 
@@ -235,7 +236,7 @@ static hr_status check_codes(hri_cuda_run *r, const hri_node *node, hr_error *er
   if (!hri_cuda_uncoded(verdict, &element)) return HR_OK;
   HRI_TRY(read_now(r, hri_cuda_pointer(&r->launch, weight) + element * hri_real_bytes(real), &value,
                    hri_real_bytes(real), error));
-  return hri_quantize_broken(job, node, element, hri_real_get(&value, 0, real), error);
+  return hri_demand_uncoded(job, node, element, hri_real_get(&value, 0, real), error);
 }
 
 /* ---- check mode ---- */
@@ -252,25 +253,13 @@ static hr_status verify(hri_cuda_run *r, hri_program_kind program, const hri_car
   return HR_OK;
 }
 
-static hr_status take_care(hri_cuda_run *r, hri_program_kind program, const hri_care *c, hr_error *error) {
+static hr_status take_care(void *run, hri_program_kind program, const hri_care *c, hr_error *error) {
+  hri_cuda_run *r = run;
   const hri_storage *s = &r->work.job->storages.items[c->storage];
   unsigned char *at = r->launch.base[s->tier] + r->work.offsets[c->storage] + c->begin;
   hri_gpu *gpu = r->parts->gpu;
   if (c->kind == HRI_VERIFY_AFTER) return verify(r, program, c, at, error);
   return gpu->calls->fill(gpu, at, HRI_POISON, c->bytes, hri_cuda_main(r->machine), error);
-}
-
-/* Those of a position on one side of its node; *next is the first that was not done. */
-static hr_status care_at(hri_cuda_run *r, hri_program_kind program, uint32_t at, bool before, size_t *next,
-                         hr_error *error) {
-  const hri_cares *cares = &r->work.cares[program];
-  for (; *next < cares->list.count; ++*next) {
-    const hri_care *c = &cares->list.items[*next];
-    assert(c->at >= at); /* rising */
-    if (c->at != at || (c->kind == HRI_PAINT_BEFORE) != before) break;
-    HRI_TRY(take_care(r, program, c, error));
-  }
-  return HR_OK;
 }
 
 /* ---- node by node ---- */
@@ -295,11 +284,14 @@ static hr_status run_node(hri_cuda_run *r, hri_id id, hr_error *error) {
 
 static hr_status run_nodes(hri_cuda_run *r, hri_program_kind program, hr_error *error) {
   const hri_order *order = &r->work.job->programs[program].order;
-  size_t next = 0;
+  hri_carer carer = {.cares = r->work.cares ? &r->work.cares[program] : NULL,
+                     .program = program,
+                     .run = r,
+                     .take = take_care};
   for (uint32_t at = 0; at < order->count; at++) {
-    if (r->work.cares) HRI_TRY(care_at(r, program, at, true, &next, error));
+    HRI_TRY(hri_take_care(&carer, at, true, error));
     HRI_TRY(run_node(r, order->items[at], error));
-    if (r->work.cares) HRI_TRY(care_at(r, program, at, false, &next, error));
+    HRI_TRY(hri_take_care(&carer, at, false, error));
   }
   return HR_OK;
 }
