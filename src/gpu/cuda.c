@@ -268,7 +268,8 @@ static void cuda_close(hri_gpu *gpu) {
   hri_free(c);
 }
 
-static const hri_gpu_calls calls = {.close = cuda_close,
+static const hri_gpu_calls calls = {.lazy = true,
+                                    .close = cuda_close,
                                     .info = cuda_info,
                                     .allocate = cuda_allocate,
                                     .release = cuda_release,

@@ -87,6 +87,23 @@ SOFT_CARD_SEED=9 expect 0 "$headroom" train "${options[@]}" --schedule constant 
 SOFT_CARD_SEED=7 expect 0 "$headroom" train --resume parts --steps 4
 cmp whole/final/model.safetensors parts/final/model.safetensors || fail "a resumed run has other bits"
 
+# ---- generation, adapters beside a quantized base, merging ----
+for device in cpu cuda; do
+  expect 0 "$headroom" generate micro-llama-bytes-fp32-cpu/final --device $device --precision fp32 --prompt 'line 1' --max-tokens 10 \
+    --temperature 0 --json
+  field said tokens >tokens-$device
+  expect 0 "$headroom" train micro-llama-bytes-fp32-cpu/final --device $device --precision bf16 --quantize nf4+dq --lora r=4 --lr 1e-3 \
+    --seq 32 --data text.txt --steps 2 --out tuned-$device
+done
+cmp tokens-cpu tokens-cuda || fail "another answer than the CPU's"
+python3 - <<'P'
+import json
+losses = [[json.loads(line)["loss"] for line in open(f"tuned-{d}/metrics.jsonl")] for d in ("cpu", "cuda")]
+assert all(abs(a - b) <= 0.03 for a, b in zip(*losses)) and len(losses[0]) == 2, losses
+P
+expect 0 "$headroom" merge micro-llama-bytes-fp32-cpu/final tuned-cuda/final --out merged
+expect 0 "$headroom" evaluate merged --device cuda --data text.txt --seq 32
+
 # ---- check mode, a profile, the record of its memory, saved activations on the host ----
 expect 0 "$headroom" train micro-gpt2-bytes --device cuda --seq 32 --data text.txt --steps 2 --check --out checked
 expect 0 "$headroom" train micro-gpt2-bytes --device cuda --seq 32 --data text.txt --steps 3 --profile trace.json --record-memory --out profiled
