@@ -126,6 +126,7 @@ typedef struct hri_backend hri_backend;
 struct hri_backend {
   /* ---- who it is; constant once it is open ---- */
   const char *name;
+  const char *note; /* what whoever runs a job is to know of it; NULL: nothing */
   uint32_t team;                           /* threads of a job; 1 where there is no team */
   char instruction_set[16], libraries[64]; /* with the team: what a plan is exact for */
   hr_products products; /* what computes its products, and who chose it; its text is that of libraries */

@@ -57,6 +57,7 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   tell_problem(s);
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
+  if (s->plan->backend->note) hri_session_tell(s, HR_EVENT_WARNING, NULL, s->plan->backend->note);
   if (hr_job_beyond_positions(&s->plan->spec, text, sizeof text)) hri_session_tell(s, HR_EVENT_WARNING, NULL, text);
   if (!(job->given & HR_GIVEN_BUDGET)) HRI_TRY(check_room(s->plan, false, error));
   return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, false, error) : name_budget(s->plan, error);

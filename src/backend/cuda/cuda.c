@@ -261,6 +261,8 @@ static hri_elements host_elements(void) {
 static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_info *info) {
   hri_backend *c = &b->contract;
   *c = (hri_backend){.name = HRI_CUDA_NAME,
+                     .note = "the CUDA backend is tested on a GPU in software and has not run on a card yet "
+                             "(docs/cuda.md): compare the first losses with those of --device cpu",
                      .team = 1,
                      .device = *device,
                      .granule = info->granule_bytes,
