@@ -4,7 +4,7 @@
 
 A mutant is one source with one place changed. It is compiled alone, linked in front of the library, and its test must fail, or
 still run after two minutes of processor time (the tests take seconds), which other work on the machine does not count into. One
-that passes, and a place that is not found exactly once, is an error. Half an hour on two cores at most."""
+that passes, and a place that is not found exactly once, is an error. A few minutes."""
 
 import argparse
 import concurrent.futures
