@@ -45,7 +45,7 @@ table() {
       /Compiling entry function/ {
         match($0, /\047[^\047]*\047/); name = substr($0, RSTART + 1, RLENGTH - 2)
         match($0, /for \047sm_[0-9]+/); generation = substr($0, RSTART + 8, RLENGTH - 8)
-        sub(/^void /, "", name); sub(/\(.*$/, "", name); stack = spill = 0 }
+        sub(/^void /, "", name); gsub(/\([a-z_]+\)/, "", name); sub(/\(.*$/, "", name); stack = spill = 0 }
       /bytes stack frame/ { stack = $1; spill = $5 + $9 }
       /Used [0-9]+ registers/ {
         match($0, /Used [0-9]+/); registers = substr($0, RSTART + 5, RLENGTH - 5)
