@@ -29,7 +29,7 @@ static struct {
   hri_gpu *gpu;
   hri_gpu_stream *stream;
   bool dry, small;
-  void *random; /* pinned: values that fill operands, over and over */
+  void *random;  /* pinned: values that fill operands, over and over */
   uint64_t fake; /* addresses of a dry run */
 } run;
 
@@ -143,7 +143,8 @@ static void *operand(bench_case *c, int64_t n, hri_real real, moves moved) {
   void *device = memory(c, size_of(n, real));
   if (holds != (int)real) make_random(real), holds = (int)real;
   fill_random(device, size_of(n, real));
-  if (!run.dry) must(run.gpu->calls->stream_finish(run.gpu, run.stream, NULL), &(hr_error){0}); /* of the pinned block */
+  if (!run.dry)
+    must(run.gpu->calls->stream_finish(run.gpu, run.stream, NULL), &(hr_error){0}); /* of the pinned block */
   c->bytes += (double)size_of(n, real) * ((moved & READ) / READ + (moved & WRITTEN) / WRITTEN);
   return device;
 }
@@ -180,7 +181,11 @@ static int32_t *counting(bench_case *c, int64_t n, int64_t period) {
 }
 
 static void control_of(bench_case *c, int64_t past, int64_t rows) {
-  hri_control control = {.learning_rate = 1e-4, .inv_tokens = 1e-5, .loss_scale = 1, .clip_scale = 1, .applied_steps = 3};
+  hri_control control = {.learning_rate = 1e-4,
+                         .inv_tokens = 1e-5,
+                         .loss_scale = 1,
+                         .clip_scale = 1,
+                         .applied_steps = 3};
   control.cache_length = past, control.row_count = rows, control.seed = 7, control.step = 2;
   void *device = memory(c, sizeof control);
   upload(device, &control, sizeof control);
@@ -200,7 +205,10 @@ static int64_t pick(int64_t full, int64_t small) { return run.small ? small : fu
 /* ---- attention ---- */
 
 static void attention_of(bench_case *c, int64_t b, int64_t t, int64_t h, int64_t k, int64_t d, bool backward) {
-  hri_attention_shape s = {.batch = pick(b, 1), .sequence = pick(t, 48), .heads = pick(h, 2 * h / k), .kv_heads = pick(k, 2)};
+  hri_attention_shape s = {.batch = pick(b, 1),
+                           .sequence = pick(t, 48),
+                           .heads = pick(h, 2 * h / k),
+                           .kv_heads = pick(k, 2)};
   s.head_dim = d, s.real = HRI_REAL_BF16;
   int64_t rows = s.batch * s.sequence, width = (s.heads + 2 * s.kv_heads) * d;
   c->of.attention.shape = s;
@@ -213,9 +221,10 @@ static void attention_of(bench_case *c, int64_t b, int64_t t, int64_t h, int64_t
     c->of.attention.scratch = memory(c, hri_cuda_attention_backward_scratch_bytes(&s));
   }
   /* two products forward, five backward, over half of T x T */
-  c->flops = (backward ? 5 : 2) * 2.0 * (double)(s.batch * s.heads * d) * (double)s.sequence * (double)(s.sequence + 1) / 2;
-  shape(c, "B=%" PRId64 " T=%" PRId64 " heads %" PRId64 "/%" PRId64 " of %" PRId64 ", bf16", s.batch, s.sequence, s.heads, s.kv_heads,
-        d);
+  c->flops =
+      (backward ? 5 : 2) * 2.0 * (double)(s.batch * s.heads * d) * (double)s.sequence * (double)(s.sequence + 1) / 2;
+  shape(c, "B=%" PRId64 " T=%" PRId64 " heads %" PRId64 "/%" PRId64 " of %" PRId64 ", bf16", s.batch, s.sequence,
+        s.heads, s.kv_heads, d);
 }
 static int attention(const bench_case *c) {
   return hri_cuda_attention(&c->of.attention.shape, 0.0883883f, c->of.attention.qkv, NULL, c->of.attention.y,
@@ -247,11 +256,12 @@ static void decode_case(bench_case *c) {
   c->of.cached.y = operand(c, s.batch * s.heads * s.head_dim, s.real, WRITTEN);
   c->of.cached.scratch = memory(c, hri_cuda_attention_cached_scratch_bytes(&s));
   c->flops = 4.0 * (double)(s.batch * s.heads * s.head_dim * s.capacity);
-  shape(c, "B=%" PRId64 " past %" PRId64 " heads %" PRId64 "/%" PRId64 " of 128, bf16", s.batch, s.capacity - 1, s.heads, s.kv_heads);
+  shape(c, "B=%" PRId64 " past %" PRId64 " heads %" PRId64 "/%" PRId64 " of 128, bf16", s.batch, s.capacity - 1,
+        s.heads, s.kv_heads);
 }
 static int decode(const bench_case *c) {
-  return hri_cuda_attention_cached(&c->of.cached.shape, 0.0883883f, c->of.cached.qkv, c->of.cached.keys, c->of.cached.values,
-                                   c->control, c->of.cached.y, c->of.cached.scratch, run.stream);
+  return hri_cuda_attention_cached(&c->of.cached.shape, 0.0883883f, c->of.cached.qkv, c->of.cached.keys,
+                                   c->of.cached.values, c->control, c->of.cached.y, c->of.cached.scratch, run.stream);
 }
 
 /* ---- rows ---- */
@@ -305,7 +315,11 @@ static void loss_case(bench_case *c) {
 static int loss(const bench_case *c) { return hri_cuda_cross_entropy(&c->of.loss, run.stream); }
 
 static void rope_case(bench_case *c) {
-  hri_rope_args a = {.rows = pick(16384, 5), .heads = pick(32, 2), .kv_heads = pick(8, 1), .head_size = 128, .rotary_size = 128};
+  hri_rope_args a = {.rows = pick(16384, 5),
+                     .heads = pick(32, 2),
+                     .kv_heads = pick(8, 1),
+                     .head_size = 128,
+                     .rotary_size = 128};
   int64_t width = (a.heads + 2 * a.kv_heads) * a.head_size, positions = pick(4096, 8);
   a.real = HRI_REAL_BF16;
   a.x = a.y = operand(c, a.rows * width, a.real, BOTH); /* values beside queries and keys are read and written too */
@@ -350,12 +364,13 @@ static void plain_of(bench_case *c, int64_t rows, int64_t columns, int results, 
 }
 static void add_case(bench_case *c) { plain_of(c, 16384, 4096, 1, 1, true); }
 static int add(const bench_case *c) {
-  return hri_cuda_add(c->of.plain.y, c->of.plain.a, c->of.plain.b, c->of.plain.rows * c->of.plain.columns, HRI_REAL_BF16, run.stream);
+  return hri_cuda_add(c->of.plain.y, c->of.plain.a, c->of.plain.b, c->of.plain.rows * c->of.plain.columns,
+                      HRI_REAL_BF16, run.stream);
 }
 static void gelu_case(bench_case *c) { plain_of(c, 65536, 3072, 1, 1, false); }
 static int gelu(const bench_case *c) {
-  return hri_cuda_activation(HR_ACTIVATION_GELU_TANH, c->of.plain.y, c->of.plain.a, c->of.plain.rows * c->of.plain.columns,
-                             HRI_REAL_BF16, run.stream);
+  return hri_cuda_activation(HR_ACTIVATION_GELU_TANH, c->of.plain.y, c->of.plain.a,
+                             c->of.plain.rows * c->of.plain.columns, HRI_REAL_BF16, run.stream);
 }
 static void gelu_backward_case(bench_case *c) { plain_of(c, 65536, 3072, 1, 1, true); }
 static int gelu_backward(const bench_case *c) {
@@ -364,8 +379,8 @@ static int gelu_backward(const bench_case *c) {
 }
 static void swiglu_case(bench_case *c) { plain_of(c, 16384, 14336, 1, 2, false); }
 static int swiglu(const bench_case *c) {
-  return hri_cuda_glu(HR_ACTIVATION_SILU, c->of.plain.y, c->of.plain.a, c->of.plain.rows, c->of.plain.columns, HRI_REAL_BF16,
-                      run.stream);
+  return hri_cuda_glu(HR_ACTIVATION_SILU, c->of.plain.y, c->of.plain.a, c->of.plain.rows, c->of.plain.columns,
+                      HRI_REAL_BF16, run.stream);
 }
 static void swiglu_backward_case(bench_case *c) { plain_of(c, 16384, 14336, 2, 2, true); }
 static int swiglu_backward(const bench_case *c) {
@@ -397,8 +412,8 @@ static void bias_case(bench_case *c) {
   rows_shape(c, rows, columns, "bf16 into fp32");
 }
 static int bias(const bench_case *c) {
-  return hri_cuda_bias_gradient(c->of.plain.sums, c->of.plain.a, c->of.plain.rows, c->of.plain.columns, true, c->of.plain.scratch,
-                                HRI_REAL_BF16, run.stream);
+  return hri_cuda_bias_gradient(c->of.plain.sums, c->of.plain.a, c->of.plain.rows, c->of.plain.columns, true,
+                                c->of.plain.scratch, HRI_REAL_BF16, run.stream);
 }
 
 static void square_case(bench_case *c) {
@@ -420,7 +435,8 @@ static void update_of(bench_case *c, uint32_t optimizer, hri_real weights, hri_r
   bool blocks = optimizer == HR_OPTIMIZER_ADAMW8BIT;
   control_of(c, 0, 0);
   a.control = c->control;
-  a.u.w_real = weights, a.u.state_real = states, a.u.gradient_real = weights == HRI_REAL_F32 ? HRI_REAL_F32 : HRI_REAL_BF16;
+  a.u.w_real = weights, a.u.state_real = states,
+  a.u.gradient_real = weights == HRI_REAL_F32 ? HRI_REAL_F32 : HRI_REAL_BF16;
   a.u.copy_real = HRI_REAL_BF16;
   a.u.w = operand(c, n, weights, BOTH), a.u.g = operand(c, n, a.u.gradient_real, READ);
   if (weights == HRI_REAL_F32) a.u.copy = operand(c, n, HRI_REAL_BF16, WRITTEN);
@@ -428,13 +444,20 @@ static void update_of(bench_case *c, uint32_t optimizer, hri_real weights, hri_r
     a.u.state[k] = constant(c, n, 0x3C, blocks ? 1 : hri_real_bytes(states), BOTH);
   for (int k = 2; k < 4 && blocks; k++) a.u.state[k] = constant(c, (n + 255) / 256, 0x3C, 4, BOTH);
   c->of.update.optimizer = optimizer, c->of.update.args = a;
-  shape(c, "%" PRId64 ", %s weights%s, %s", n, weights == HRI_REAL_F32 ? "fp32" : "bf16", a.u.copy ? " and a bf16 copy" : "",
-        blocks ? "states of 8 bits" : states == HRI_REAL_F32 ? "fp32 moments" : "bf16 moments");
+  shape(c, "%" PRId64 ", %s weights%s, %s", n, weights == HRI_REAL_F32 ? "fp32" : "bf16",
+        a.u.copy ? " and a bf16 copy" : "",
+        blocks                   ? "states of 8 bits"
+        : states == HRI_REAL_F32 ? "fp32 moments"
+                                 : "bf16 moments");
 }
 static void adamw_case(bench_case *c) { update_of(c, HR_OPTIMIZER_ADAMW, HRI_REAL_F32, HRI_REAL_F32, 1 << 27); }
 static void adamw_pure_case(bench_case *c) { update_of(c, HR_OPTIMIZER_ADAMW, HRI_REAL_BF16, HRI_REAL_BF16, 1 << 28); }
-static void adamw8bit_case(bench_case *c) { update_of(c, HR_OPTIMIZER_ADAMW8BIT, HRI_REAL_BF16, HRI_REAL_F32, 1 << 28); }
-static int update(const bench_case *c) { return hri_cuda_update(c->of.update.optimizer, &c->of.update.args, run.stream); }
+static void adamw8bit_case(bench_case *c) {
+  update_of(c, HR_OPTIMIZER_ADAMW8BIT, HRI_REAL_BF16, HRI_REAL_F32, 1 << 28);
+}
+static int update(const bench_case *c) {
+  return hri_cuda_update(c->of.update.optimizer, &c->of.update.args, run.stream);
+}
 
 static void quant_of(bench_case *c, bool back) {
   uint64_t rows = (uint64_t)pick(14336, 6), columns = (uint64_t)pick(4096, 72);
@@ -464,9 +487,13 @@ static int quantize(const bench_case *c) {
 }
 
 /* y = x w^T: one row of a decoded token, and a LoRA's two thin sides in fp32 beside bf16. */
-static void product_of(bench_case *c, int64_t m, int64_t n, int64_t k, hri_real a_real, hri_real b_real, hri_real c_real) {
-  hri_cuda_product_args p = {.m = pick(m, m == 1 ? 1 : 33), .n = pick(n, n < 64 ? n : 70), .k = pick(k, k < 64 ? k : 130)};
-  p.a_real = a_real, p.b_real = b_real, p.c_real = c_real, p.a_row = p.b_row = p.k, p.a_column = p.b_column = 1, p.c_row = p.n;
+static void product_of(bench_case *c, int64_t m, int64_t n, int64_t k, hri_real a_real, hri_real b_real,
+                       hri_real c_real) {
+  hri_cuda_product_args p = {.m = pick(m, m == 1 ? 1 : 33),
+                             .n = pick(n, n < 64 ? n : 70),
+                             .k = pick(k, k < 64 ? k : 130)};
+  p.a_real = a_real, p.b_real = b_real, p.c_real = c_real, p.a_row = p.b_row = p.k, p.a_column = p.b_column = 1,
+  p.c_row = p.n;
   p.a = operand(c, p.m * p.k, a_real, READ), p.b = operand(c, p.n * p.k, b_real, READ);
   p.c = operand(c, p.m * p.n, c_real, WRITTEN);
   p.scratch = memory(c, hri_cuda_product_scratch_bytes(&p));
@@ -474,7 +501,9 @@ static void product_of(bench_case *c, int64_t m, int64_t n, int64_t k, hri_real 
   c->flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
   shape(c, "%" PRId64 " x %" PRId64 " x %" PRId64, p.m, p.n, p.k);
 }
-static void decode_product_case(bench_case *c) { product_of(c, 1, 28672, 4096, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16); }
+static void decode_product_case(bench_case *c) {
+  product_of(c, 1, 28672, 4096, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16);
+}
 static void lora_down_case(bench_case *c) { product_of(c, 4096, 16, 4096, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32); }
 static void lora_up_case(bench_case *c) { product_of(c, 4096, 4096, 16, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_BF16); }
 static int product(const bench_case *c) { return hri_cuda_product(&c->of.product, run.stream); }
@@ -489,7 +518,8 @@ static const struct {
 } all[] = {
 #define FORWARD(columns) "attention_kernel<hri_bf16_t, " columns ">"
 #define BACKWARD(columns)                                                                                              \
-  "attention_delta_kernel<hri_bf16_t>;attention_keys_kernel<hri_bf16_t, " columns ">;attention_queries_kernel<hri_bf16_t, " columns ">"
+  "attention_delta_kernel<hri_bf16_t>;attention_keys_kernel<hri_bf16_t, " columns                                      \
+  ">;attention_queries_kernel<hri_bf16_t, " columns ">"
     {"copy", copy_case, copy, "move_kernel<unit16>"},
     {"attention T=4096", attention_4k, attention, FORWARD("128")},
     {"attention_backward T=4096", attention_4k_backward, attention_backward, BACKWARD("128")},
@@ -499,7 +529,8 @@ static const struct {
     {"attention_backward llama-3-8b", attention_llama_backward, attention_backward, BACKWARD("128")},
     {"attention gpt2-124m", attention_gpt2, attention, FORWARD("64")},
     {"attention_backward gpt2-124m", attention_gpt2_backward, attention_backward, BACKWARD("64")},
-    {"attention_cached", decode_case, decode, "append_kernel<hri_bf16_t>;cached_kernel<hri_bf16_t>;fold_kernel<hri_bf16_t>"},
+    {"attention_cached", decode_case, decode,
+     "append_kernel<hri_bf16_t>;cached_kernel<hri_bf16_t>;fold_kernel<hri_bf16_t>"},
     {"product of one row", decode_product_case, product, "thin_product_kernel"},
     {"layernorm", layernorm_case, layernorm, "norm_kernel<hri_bf16_t, true>"},
     {"layernorm_backward", layernorm_backward_case, layernorm_backward,
@@ -524,7 +555,8 @@ static const struct {
     {"cast", cast_case, cast, "cast_kernel<float, hri_bf16_t, 4>"},
     {"square_sum", square_case, square, "square_sum_kernel<hri_bf16_t>"},
     {"dequantize nf4+dq", dequantize_case, dequantize, "dequantize_blocks_kernel<hri_bf16_t>"},
-    {"quantize nf4+dq", quantize_case, quantize, "quantize_blocks_kernel<hri_bf16_t>;nested_mean_kernel;nested_codes_kernel"},
+    {"quantize nf4+dq", quantize_case, quantize,
+     "quantize_blocks_kernel<hri_bf16_t>;nested_mean_kernel;nested_codes_kernel"},
     {"lora down", lora_down_case, product, "tile_product_kernel;fold_product_kernel"},
     {"lora up", lora_up_case, product, "tile_product_kernel"},
 };
@@ -547,7 +579,8 @@ int __wrap_hri_gpu_soft_launch(hri_gpu_stream *stream, const hri_soft_launch *la
 /* The linker has launches come here (--wrap): a dry run notes them and carries nothing out. */
 int __wrap_hri_gpu_soft_launch(hri_gpu_stream *stream, const hri_soft_launch *launch) {
   const char *name = launch->kernel + (launch->kernel[0] == '(');
-  launched l = {.threads = launch->threads.x * launch->threads.y * launch->threads.z, .shared_bytes = launch->shared_bytes};
+  launched l = {.threads = launch->threads.x * launch->threads.y * launch->threads.z,
+                .shared_bytes = launch->shared_bytes};
   l.blocks = (uint64_t)launch->blocks.x * launch->blocks.y * launch->blocks.z, l.times = 1;
   (void)snprintf(l.kernel, sizeof l.kernel, "%.*s", (int)strcspn(name, "<"), name);
   if (!run.dry) return __real_hri_gpu_soft_launch(stream, launch);
@@ -602,20 +635,22 @@ static void one(int k, bool first) {
   bench_case c = {.kernels = all[k].kernels};
   double seconds[3];
   all[k].make(&c);
-  (void)printf("%s\n    {\"name\": \"%s\", \"shape\": \"%s\", \"flops\": %.6g, \"bytes\": %.6g, \"kernels\": \"%s\"", first ? "" : ",",
-               all[k].name, c.shape, c.flops, c.bytes, c.kernels);
+  (void)printf("%s\n    {\"name\": \"%s\", \"shape\": \"%s\", \"flops\": %.6g, \"bytes\": %.6g, \"kernels\": \"%s\"",
+               first ? "" : ",", all[k].name, c.shape, c.flops, c.bytes, c.kernels);
   if (run.dry) {
     seen_count = 0;
     if (all[k].launch(&c) != 0) exit(1);
     (void)printf(", \"launches\": [");
     for (int i = 0; i < seen_count; i++)
-      (void)printf("%s{\"kernel\": \"%s\", \"blocks\": %" PRIu64 ", \"threads\": %u, \"shared_bytes\": %u, \"times\": %u}", i ? ", " : "",
-                   seen[i].kernel, seen[i].blocks, seen[i].threads, seen[i].shared_bytes, seen[i].times);
+      (void)printf("%s{\"kernel\": \"%s\", \"blocks\": %" PRIu64
+                   ", \"threads\": %u, \"shared_bytes\": %u, \"times\": %u}",
+                   i ? ", " : "", seen[i].kernel, seen[i].blocks, seen[i].threads, seen[i].shared_bytes, seen[i].times);
     (void)printf("]}");
     return;
   }
   time_case(k, &c, seconds);
-  (void)printf(", \"seconds\": %.6g, \"least_seconds\": %.6g, \"most_seconds\": %.6g}", seconds[0], seconds[1], seconds[2]);
+  (void)printf(", \"seconds\": %.6g, \"least_seconds\": %.6g, \"most_seconds\": %.6g}", seconds[0], seconds[1],
+               seconds[2]);
   (void)fprintf(stderr, "%-30s %-44s %10.1f us\n", all[k].name, c.shape, seconds[0] * 1e6);
   while (c.buffers > 0) must(run.gpu->calls->release(run.gpu, c.buffer[--c.buffers], NULL), &(hr_error){0});
 }
@@ -652,15 +687,16 @@ int main(int argc, char **argv) {
 #ifdef HRI_TEST_CARD
   run.dry = false;
 #else
-  if (!run.dry && !run.small) return (void)fprintf(stderr, "kernels: there is no card in this program: --small or --dry\n"), 2;
+  if (!run.dry && !run.small)
+    return (void)fprintf(stderr, "kernels: there is no card in this program: --small or --dry\n"), 2;
 #endif
   run.fake = (uint64_t)1 << 40;
   if (!run.dry) {
     open_gpu();
     MUST(info, &info);
   }
-  (void)printf("{\"card\": \"%s\", \"compute_capability\": \"%u.%u\", \"multiprocessors\": %u, \"cases\": [", info.name, info.major,
-               info.minor, info.multiprocessors);
+  (void)printf("{\"card\": \"%s\", \"compute_capability\": \"%u.%u\", \"multiprocessors\": %u, \"cases\": [", info.name,
+               info.major, info.minor, info.multiprocessors);
   for (int k = 0; k < (int)(sizeof all / sizeof *all); k++)
     if (wanted(all[k].name, argv + begin, argc - begin)) one(k, first), first = false;
   (void)printf("\n]}\n");
