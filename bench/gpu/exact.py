@@ -57,7 +57,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rehearse", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     document = {"card": None if arguments.rehearse else card.need_card(), "jobs": {}}
     device, jobs = ("cpu", REHEARSED) if arguments.rehearse else (arguments.device, JOBS)
     end, bad = time.perf_counter() + arguments.seconds, []

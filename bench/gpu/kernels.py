@@ -68,7 +68,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
     parser.add_argument("names", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     found = card.need_card()
     done = subprocess.run([card.ours("card_kernels"), *(["copy", *arguments.names] if arguments.names else [])], stdout=subprocess.PIPE, text=True,
                           env=card.environment(), check=False)
