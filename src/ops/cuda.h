@@ -99,7 +99,7 @@ int hri_cuda_noise(const hri_cuda_noise_args *args, void *stream);
 /* ---- norm ---- */
 int hri_cuda_rmsnorm(const hri_norm_args *args, void *stream);
 int hri_cuda_layernorm(const hri_norm_args *args, void *stream);
-/* Sums over rows are made in blocks of HRI_CUDA_NORM_ROWS rows and folded in their order. */
+/* Sums over rows are made in blocks of HRI_CUDA_NORM_ROWS rows and folded in an order that never changes. */
 enum { HRI_CUDA_NORM_ROWS = 64 };
 uint64_t hri_cuda_norm_backward_scratch_bytes(int64_t rows, int64_t columns);
 int hri_cuda_rmsnorm_backward(const hri_norm_backward_args *args, void *stream);

@@ -60,7 +60,9 @@ MUTANTS = [
     ("lost-low-part", "ops/attention/tiles.cuh", "attention", ATTENTION, "    hri_mma_tf32(d, a_low, b_high);\n", ""),
     # off by one
     ("row-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "  for (int64_t c = threadIdx.x; c < n; c += blockDim.x) {\n    float v = (value(c) - mean) * rstd", "  for (int64_t c = threadIdx.x; c <= n; c += blockDim.x) {\n    float v = (value(c) - mean) * rstd"),
-    ("blocks-of-norm", "ops/columns.cuh", "norm", KERNELS, "b < blocks; b++", "b < blocks - 1; b++"),
+    ("blocks-of-norm", "ops/columns.cuh", "norm", KERNELS, "b < blocks; b += HRI_FOLD_GROUPS", "b < blocks - 1; b += HRI_FOLD_GROUPS"),
+    ("fold-without-barrier", "ops/columns.cuh", "norm", KERNELS, "= sum;\n  __syncthreads();", "= sum;"),
+    ("warps-of-a-fold", "ops/columns.cuh", "linear", COLUMNS, "for (int g = 1; g < HRI_FOLD_GROUPS; g++)", "for (int g = 1; g < 2; g++)"),
     ("last-row-of-norm", "ops/norm/cuda.cu", "norm", KERNELS, "row < range.end; row++", "row < range.end - 1; row++"),
     ("end-of-row-of-loss", "ops/loss/cuda.cu", "loss", KERNELS, "v < a.stored;", "v <= a.stored;"),
     ("label", "ops/loss/cuda.cu", "loss", KERNELS, "if (v == label) at_label[0] = l;", "if (v == label + 1) at_label[0] = l;"),
