@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # cuda.sh --cublas FOLDER: compares src/gpu/cublas.h with cublasLt.h, cublas_api.h and library_types.h there (they come with cuBLAS).
-# cuda.sh [--record] [FILE ...]: compiles the CUDA kernels (src/ops/*/cuda*.cu, or those named) with nvcc 13 for every generation that
-# is supported, as machine code and, for the newest ones to come, PTX; warnings are errors. Nothing is run: no card is needed. Objects and
-# build/cuda/kernels.tsv (registers, bytes of shared memory and of stack, spills of each kernel and generation) are left behind.
+# cuda.sh [--record] [--for 80,90] [FILE ...]: compiles the CUDA kernels (src/ops/*/cuda*.cu, or those named) with nvcc 13 for every
+# generation that is supported (or those behind --for), as machine code and, for the newest ones to come, PTX; warnings are errors. Nothing
+# is run: no card is needed. Objects, build/cuda/libheadroom-cuda.so and build/cuda/kernels.tsv (registers, bytes of shared memory and of
+# stack, spills of each kernel and generation) are left behind.
 # --record writes the table of docs/cuda-kernels.md anew. nvcc is that of PATH, of NVCC, or comes as wheels (scripts/cuda.txt).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export LC_ALL=C
-generations=(80 86 89 90 100 120)
+supported=(80 86 89 90 100 120)
+read -r -a generations <<<"${HRI_CUDA_GENERATIONS:-${supported[*]}}" # of a script that calls itself for each file
 out=build/cuda
 
 # src/ops/attention/cuda_backward.cu: attention_backward.
@@ -19,14 +21,14 @@ family_of() {
 
 # One file: its objects, what ptxas says of it, and the seconds of processor that it took.
 compile() {
-  local nvcc=$1 file=$2 name arguments=() generation
+  local nvcc=$1 file=$2 name arguments=() generation shared=compute_80
   name=$(family_of "$file")
   # Those without instructions of their own that we use share the front end's work.
-  arguments=(-gencode "arch=compute_80,code=[sm_80,sm_86,sm_89,compute_80]")
   for generation in "${generations[@]}"; do
-    if ((generation >= 90)); then arguments+=(-gencode "arch=compute_$generation,code=sm_$generation"); fi
+    if ((generation >= 90)); then arguments+=(-gencode "arch=compute_$generation,code=sm_$generation"); else shared+=,sm_$generation; fi
   done
-  TIMEFORMAT='%U'
+  arguments+=(-gencode "arch=compute_80,code=[$shared]")
+  TIMEFORMAT='%3U %3S'
   if ! { time "$nvcc" -std=c++17 -O3 -DNDEBUG -Iinclude -Isrc "${arguments[@]}" -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC \
     -Xptxas -v -c "$file" -o "$out/$name.o" >"$out/$name.log" 2>&1; } 2>"$out/$name.seconds"; then
     grep -v '^ptxas info' "$out/$name.log" >&2
@@ -43,7 +45,7 @@ table() {
       /Compiling entry function/ {
         match($0, /\047[^\047]*\047/); name = substr($0, RSTART + 1, RLENGTH - 2)
         match($0, /for \047sm_[0-9]+/); generation = substr($0, RSTART + 8, RLENGTH - 8)
-        sub(/^void /, "", name); sub(/\(.*$/, "", name); stack = spill = 0 }
+        sub(/^void /, "", name); gsub(/\([a-z_]+\)/, "", name); sub(/\(.*$/, "", name); stack = spill = 0 }
       /bytes stack frame/ { stack = $1; spill = $5 + $9 }
       /Used [0-9]+ registers/ {
         match($0, /Used [0-9]+/); registers = substr($0, RSTART + 5, RLENGTH - 5)
@@ -90,10 +92,18 @@ check_cublas() {
   done
 }
 
-# All objects as the library that the backend loads, which has every launcher of its table.
+# Tables that launchers hand to kernels (the program does not show its own to a library that it loads), and what these call.
+tables=(src/ops/optim/dynamic.c src/program/quantization.c src/program/job.c)
+
+# All objects as the library that the backend loads, which has every launcher of its table and needs nothing of the program.
 link_library() {
-  local nvcc=$1 library=$out/libheadroom-cuda.so missing
-  "$nvcc" -shared -o "$library" "$out"/*.o
+  local nvcc=$1 library=$out/libheadroom-cuda.so missing file objects=()
+  for file in "${tables[@]}"; do
+    objects+=("$out/tables/$(basename "$file" .c).o")
+    mkdir -p "$out/tables"
+    "${CC:-gcc}" -std=c11 -O2 -DNDEBUG -fPIC -fvisibility=hidden -ffunction-sections -Iinclude -Isrc -c "$file" -o "${objects[-1]}"
+  done
+  "$nvcc" -shared -Xlinker -z,defs,--gc-sections -o "$library" "$out"/*.o "${objects[@]}"
   missing=$(comm -23 <(grep -oE 'X\([a-z_]+\)' src/backend/cuda/kernels.h | sed -E 's/X\((.*)\)/hri_cuda_\1/' | grep -v '^hri_cuda_name$' | sort -u) \
     <(nm -D --defined-only "$library" | awk '{ print $3 }' | sort -u))
   if [[ -n $missing ]]; then
@@ -121,10 +131,33 @@ if [[ ${1:-} == --compile ]]; then
   exit
 fi
 recording=no
-if [[ ${1:-} == --record ]]; then
-  recording=yes
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+    --record) recording=yes ;;
+    --for)
+      if [[ -z ${2:-} ]]; then
+        echo "cuda: --for needs generations, such as --for 80,90" >&2
+        exit 2
+      fi
+      read -r -a generations <<<"${2//,/ }"
+      shift ;;
+    *)
+      echo "cuda: unknown option $1 (--record, --for 80,90, --cublas FOLDER)" >&2
+      exit 2 ;;
+  esac
   shift
+done
+for generation in "${generations[@]}"; do
+  if [[ " ${supported[*]} " != *" $generation "* ]]; then
+    echo "cuda: sm_$generation is not supported: bf16 products of tensor cores begin with sm_80 (supported: ${supported[*]})" >&2
+    exit 2
+  fi
+done
+if [[ $recording == yes && ("${generations[*]}" != "${supported[*]}" || $# -gt 0) ]]; then
+  echo "cuda: --record needs all files for all generations" >&2
+  exit 2
 fi
+export HRI_CUDA_GENERATIONS="${generations[*]}"
 nvcc=${NVCC:-$(command -v nvcc || true)}
 if [[ -z $nvcc || $("$nvcc" --version) != *"release 13."* ]]; then
   scripts/setup.sh cuda
@@ -136,8 +169,8 @@ begin=$SECONDS
 printf '%s\n' "${files[@]}" | xargs -P "${DEV_JOBS:-$(nproc)}" -I{} scripts/cuda.sh --compile "$nvcc" {}
 echo "cuda: ${#files[@]} files for sm_${generations[*]} and PTX of compute_80 in $((SECONDS - begin)) s, no warnings"
 for file in "${files[@]}"; do
-  echo "cuda: $file: $(<"$out/$(family_of "$file").seconds") s of processor"
-done
+  echo "$file $(<"$out/$(family_of "$file").seconds")"
+done | awk '{ printf "cuda: %s: %.1f s of processor\n", $1, $2 + $3; sum += $2 + $3 } END { printf "cuda: %.1f s of processor in all\n", sum }'
 table >"$out/kernels.tsv"
 echo "cuda: $(cut -f2 "$out/kernels.tsv" | sort -u | wc -l) kernels, $(awk -F '\t' '$7 > 0' "$out/kernels.tsv" | cut -f2 | sort -u | wc -l) of them spill ($out/kernels.tsv)"
 # Attention at head sizes of 64 and 128 has to find room in registers.

@@ -186,7 +186,7 @@ int hri_cuda_attention_full_backward(const hri_attention_shape *shape, float sca
                                      const void *probs, void *dqkv, const hri_control *control, void *scratch,
                                      void *stream);
 /* control->row_count rows of each batch row behind control->cache_length positions; rows of y behind them are zero. What does
- * not fit into the cache is left out: callers look before. */
+ * not fit into the cache is left out: callers look before. D at most 256. */
 uint64_t hri_cuda_attention_cached_scratch_bytes(const hri_attention_cache_shape *shape);
 int hri_cuda_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv, void *keys,
                               void *values, const hri_control *control, void *y, void *scratch, void *stream);

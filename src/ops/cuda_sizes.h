@@ -14,7 +14,7 @@
 #endif
 
 enum {
-  /* Sums over rows (norms, biases, DoRA) are made in blocks of so many rows and folded in their order. */
+  /* Sums over rows (norms, biases, DoRA) are made in blocks of so many rows and folded in an order that never changes. */
   HRI_CUDA_NORM_ROWS = 64,
   /* Up to so many rows, of operands whose depth lies side by side, a warp reads its row of b once for all of them. */
   HRI_CUDA_FEW_ROWS = 8,

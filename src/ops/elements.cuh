@@ -6,6 +6,14 @@
 
 enum { HRI_ELEMENT_THREADS = 256 };
 
+/* Before a loop: so many rounds at once, so that their loads are under way together. */
+#ifdef __CUDACC__
+#define HRI_PRAGMA(text) _Pragma(#text)
+#define HRI_UNROLL_BY(rounds) HRI_PRAGMA(unroll rounds)
+#else
+#define HRI_UNROLL_BY(rounds)
+#endif
+
 /* Elements of T in 16 bytes. */
 template <class T> constexpr int hri_vector() { return 16 / (int)sizeof(T); }
 

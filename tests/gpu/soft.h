@@ -1,4 +1,5 @@
-/* A software GPU for one test: opened, asked what it found, closed. */
+/* A GPU for one test: opened, asked what it found, closed. The one in software; with HRI_TEST_CARD a card, on which the same
+ * tests of kernels run (bench/gpu). */
 #ifndef HRI_TEST_SOFT_H
 #define HRI_TEST_SOFT_H
 
@@ -18,12 +19,17 @@ extern "C" {
 }
 #endif
 
-#include "gpu/soft/runtime.h"
+#include "gpu/runtime.h"
 
 typedef struct soft_test {
   hri_gpu *gpu;
   hri_gpu_stream *stream;
 } soft_test;
+
+#ifdef HRI_TEST_CARD
+#include "gpu/card.h"
+#else
+#include "gpu/soft/runtime.h"
 
 static inline soft_test soft_open(uint64_t seed) {
   hri_gpu_soft_options options = {seed, 0, 0};
@@ -57,21 +63,21 @@ static inline void soft_clean(soft_test *t) {
   if (r->count) fail_msg("%llu findings: %s", (unsigned long long)r->count, r->first);
 }
 
+static inline void *soft_memory(soft_test *t, uint64_t count) {
+  void *device;
+  assert_int_equal(t->gpu->calls->allocate(t->gpu, count, &device, NULL), HR_OK);
+  return device;
+}
+#endif
+
 /* Device memory that holds the bytes. */
 static inline void *soft_upload(soft_test *t, const void *bytes, uint64_t count) {
-  void *device, *host;
-  assert_int_equal(t->gpu->calls->allocate(t->gpu, count, &device, NULL), HR_OK);
+  void *device = soft_memory(t, count), *host;
   assert_int_equal(t->gpu->calls->allocate_host(t->gpu, count, &host, NULL), HR_OK);
   memcpy(host, bytes, count);
   assert_int_equal(t->gpu->calls->copy(t->gpu, device, host, count, t->stream, NULL), HR_OK);
   (void)t->gpu->calls->stream_finish(t->gpu, t->stream, NULL);
   assert_int_equal(t->gpu->calls->release_host(t->gpu, host, NULL), HR_OK);
-  return device;
-}
-
-static inline void *soft_memory(soft_test *t, uint64_t count) {
-  void *device;
-  assert_int_equal(t->gpu->calls->allocate(t->gpu, count, &device, NULL), HR_OK);
   return device;
 }
 

@@ -8,9 +8,11 @@
 static const struct {
   int64_t batch, rows, capacity, heads, kv_heads, d, window, past, valid;
   double softcap;
-} caches[] = {{1, 1, 320, 4, 2, 33, 0, 300, 1, 0},     /* two runs, groups */
-              {2, 5, 64, 2, 2, 16, 0, 0, 3, 2},        /* from nothing, rows that are not there */
-              {1, 3, 800, 2, 1, 136, 100, 700, 3, 0}}; /* a window: runs that nobody sees */
+} caches[] = {{1, 1, 320, 4, 2, 33, 0, 300, 1, 0},    /* two runs, groups */
+              {2, 5, 64, 2, 2, 16, 0, 0, 3, 2},       /* from nothing, rows that are not there */
+              {1, 3, 800, 2, 1, 136, 100, 700, 3, 0}, /* a window: runs that nobody sees */
+              {1, 2, 320, 12, 2, 128, 0, 289, 2, 0},  /* groups of more heads than a block has, a last key alone */
+              {2, 1, 32, 1, 1, 200, 0, 30, 1, 0}};    /* wide rows, fewer of them than threads */
 
 /* The plain fp32 one: a query's scores, probabilities, output. */
 static void naive_cached(const hri_attention_cache_shape *s, float scale, const float *q, const float *keys,
@@ -62,20 +64,22 @@ static void cached_(soft_test *t, hri_real real, int v) {
 }
 static void cached(void **state) {
   (void)state;
-  each(cached_, 3);
+  each(cached_, sizeof caches / sizeof *caches);
 }
 
 /* ---- products ---- */
 
 typedef enum product { FORWARD, DX, DW } product;
 
-/* M tokens, N outputs, K inputs: rows of a token or two, an adapter's rank, a depth that is cut. */
-static const int64_t sizes[][3] = {{1, 37, 100}, {7, 41, 130}, {45, 8, 70}, {40, 5, 1700}, {1300, 6, 33}};
+/* M tokens, N outputs, K inputs, and elements between rows: rows of a token or two, an adapter's rank, a depth that is cut; rows
+ * of whole vectors, and of more than are taken at once. */
+static const int64_t sizes[][4] = {{1, 37, 100, 3},  {7, 41, 130, 3}, {45, 8, 70, 3},   {40, 5, 1700, 3},
+                                   {1300, 6, 33, 3}, {8, 9, 72, 8},   {3, 5, 1416, 24}, {1, 3, 2048, 0}};
 
-/* The three products of a linear layer by one kernel; rows lie 3 elements apart from the next. */
-static void product_of(soft_test *t, product which, const int64_t size[3], hri_real a_real, hri_real b_real,
+/* The three products of a linear layer by one kernel. */
+static void product_of(soft_test *t, product which, const int64_t size[4], hri_real a_real, hri_real b_real,
                        hri_real c_real, bool more) {
-  int64_t m = size[0], n = size[1], k = size[2], gap = 3;
+  int64_t m = size[0], n = size[1], k = size[2], gap = size[3];
   int64_t a_rows = m, a_columns = which == FORWARD ? k : n, b_rows = which == DW ? m : n, b_columns = k;
   int64_t c_rows = which == DW ? n : m, c_columns = which == FORWARD ? n : k;
   array a = array_random(t, a_rows * (a_columns + gap), a_real, 1, 0);
@@ -111,7 +115,7 @@ static void products(void **state) {
                                       {HRI_REAL_F32, HRI_REAL_F16, HRI_REAL_F16},
                                       {HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16}};
   (void)state;
-  for (int size = 0; size < 5; size++)
+  for (int size = 0; size < (int)(sizeof sizes / sizeof *sizes); size++)
     for (int which = FORWARD; which <= DW; which++)
       for (int mix = 0; mix < 4; mix++) {
         soft_test t = soft_open((uint64_t)(size * 16 + which * 4 + mix));

@@ -232,6 +232,36 @@ STEPS(adamw8bit, HR_OPTIMIZER_ADAMW8BIT)
 STEPS(lion8bit, HR_OPTIMIZER_LION8BIT)
 STEPS(adafactor, HR_OPTIMIZER_ADAFACTOR)
 
+/* Averages of gradients that lie half way between two entries of the map go to the even one, and a negative one that is as good
+ * as zero to the largest below it. beta 0.5 of nothing: the average is half the gradient. */
+static void codes_at_bounds(void **state) {
+  enum { N = 2 * HRI_STATE_BLOCK };
+  const float *map = hri_dynamic_maps_get()->signed_map;
+  hri_control control = {.seed = 7, .applied_steps = 1, .learning_rate = 0.01, .clip_scale = 1, .loss_scale = 1};
+  hri_cuda_update_args a = {.u = {.n = N}, .number = {0.5, 0.5, 1e-8}, .columns = 1};
+  float gradients[N], weights[N] = {0}, scales[2] = {0};
+  uint8_t codes[2][N], expected[N];
+  soft_test t = soft_open(1);
+  (void)state;
+  memset(codes[0], 127, N); /* 0 */
+  memset(codes[1], 0, N);
+  for (int i = 0; i < N; i++) gradients[i] = (i % 2 ? 1e-12f : -1e-12f), expected[i] = i % 2 ? 127 : 126;
+  for (int i = 0; i < 255; i++) gradients[i] = 2 * ((map[i] + map[i + 1]) * 0.5f), expected[i] = (uint8_t)(i + i % 2);
+  gradients[255] = gradients[N - 1] = 2, expected[255] = expected[N - 1] = 255;
+  a.u.g = soft_upload(&t, gradients, sizeof gradients), a.u.w = soft_upload(&t, weights, sizeof weights);
+  for (int k = 0; k < 2; k++) {
+    a.u.state[k] = soft_upload(&t, codes[k], N);
+    a.u.state[2 + k] = soft_upload(&t, scales, sizeof scales);
+  }
+  a.control = device_control(&t, &control);
+  assert_int_equal(hri_cuda_update(HR_OPTIMIZER_ADAMW8BIT, &a, t.stream), 0);
+  soft_clean(&t);
+  soft_download(&t, codes[0], a.u.state[0], N);
+  for (int i = 0; i < N; i++)
+    if (codes[0][i] != expected[i]) fail_msg("element %d has code %d, not %d", i, codes[0][i], expected[i]);
+  soft_close(&t);
+}
+
 /* fp16 weights have no step, and no optimizer is unknown. */
 static void refused(void **state) {
   soft_test t = soft_open(0);
@@ -248,6 +278,7 @@ int main(void) {
       {cmocka_unit_test(norm_of_gradient), cmocka_unit_test(found_inf), cmocka_unit_test(advance),
        cmocka_unit_test(loss_scale),       cmocka_unit_test(adamw),     cmocka_unit_test(lion),
        cmocka_unit_test(momentum),         cmocka_unit_test(sgd),       cmocka_unit_test(adamw8bit),
-       cmocka_unit_test(lion8bit),         cmocka_unit_test(adafactor), cmocka_unit_test(refused)};
+       cmocka_unit_test(lion8bit),         cmocka_unit_test(adafactor), cmocka_unit_test(codes_at_bounds),
+       cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

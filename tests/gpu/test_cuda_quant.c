@@ -1,5 +1,6 @@
 /* Quantizing and dequantizing on the GPU in software: every bit is the CPU's, for each kind and type of weight, in two parts of odd
- * sizes; what has no code is found; and the blocks of GGUF files, of any bytes. */
+ * sizes, where a quotient and a product by a reciprocal lie on two sides of a bound, and whatever the length of what a mean is of;
+ * what has no code is found; and the blocks of GGUF files, of any bytes. */
 #include "gpu/kernels.h"
 
 #include "ops/isa.h"
@@ -85,6 +86,71 @@ static void both_ways(void **state) {
   each(both_ways_, 3);
 }
 
+/* Quantizes w.host.w on both sides; codes, absmax and means are equal. */
+static void quantized_alike(soft_test *t, weight *w) {
+  hri_cpu_kernels cpu = {0};
+  hri_quant_kernels_base(&cpu);
+  w->host.layout = w->device.layout = &w->layout;
+  w->device.w = soft_upload(t, w->host.w, w->w_bytes);
+  assert_int_equal(hri_cuda_quantize(&w->device, no_bad(t), t->stream), 0);
+  assert_int_equal(cpu.quantize(&w->host), -1);
+  same(t, "codes", w->host.codes, w->device.codes, w->layout.code_bytes);
+  same(t, "absmax", w->host.absmax, w->device.absmax, w->absmax_bytes);
+  same(t, "nested", w->host.nested, w->device.nested, w->nested_bytes);
+}
+
+/* A part block is divided by its largest, `most`, not multiplied by a reciprocal: elements that lie at the bounds between codes.
+ * How many of them the two put on different sides. */
+static int at_bounds(float *w, uint32_t kind, float most) {
+  const float *bound = hri_quant_bounds(kind);
+  float inverse = 1.0f / most;
+  int differ = 0;
+  w[0] = most;
+  for (int k = 0; k < HRI_QUANT_VALUES - 1; k++) {
+    volatile float product;
+    w[1 + k] = bound[k] * most;
+    product = w[1 + k] * inverse;
+    differ += (product > bound[k]) != (w[1 + k] / most > bound[k]);
+  }
+  return differ;
+}
+static void part_blocks(void **state) {
+  const uint64_t rows[2] = {1, 1};
+  (void)state;
+  for (int k = 0; k < 2; k++) {
+    int differ = 0;
+    for (int most = 3; most < 40; most += 4) {
+      soft_test t = soft_open((uint64_t)most);
+      weight w = weight_of(&t, kinds[k], HRI_REAL_F32, rows, NULL, HRI_QUANT_VALUES);
+      differ += at_bounds(w.host.w, kinds[k], (float)most);
+      differ += at_bounds((float *)w.host.w + HRI_QUANT_VALUES, kinds[k], (float)(most + 2));
+      quantized_alike(&t, &w);
+      soft_close(&t);
+      give_all();
+    }
+    assert_true(differ > 0);
+  }
+}
+
+/* The mean of double quantization is added in the CPU's order: of whole groups of eight behind rows of 32, and of so many rows
+ * that sums go up more than one level; then one lane of 32 alone has what is not 0, so that its rounding is that of the whole.
+ * Each row of the weight is a block, whose absmax is its first element. */
+static void means(void **state) {
+  static const struct {
+    uint64_t rows[2], each;
+  } cases[] = {{{40, 104}, 1}, {{48, 72}, 1}, {{88, 16}, 1}, {{17000, 22000}, 32}, {{24, 31000}, 32}};
+  (void)state;
+  for (int c = 0; c < (int)(sizeof cases / sizeof *cases); c++) {
+    soft_test t = soft_open((uint64_t)c);
+    weight w = weight_of(&t, HRI_QUANTIZATION_NF4_DQ, HRI_REAL_F32, cases[c].rows, NULL, HRI_QUANT_BLOCK);
+    for (uint64_t i = 0; i < cases[c].rows[0] + cases[c].rows[1]; i += cases[c].each)
+      ((float *)w.host.w)[i * HRI_QUANT_BLOCK] = (float)(0.01 + fabs(hri_normal((uint64_t)c, 5, i)));
+    quantized_alike(&t, &w);
+    soft_close(&t);
+    give_all();
+  }
+}
+
 /* What the verdict says of two parts, 4 and 3 rows of 70, of small numbers but for those at `places`. */
 static unsigned long long verdict_of(hri_quantization kind, hri_real real, const int places[3], float value) {
   const uint64_t rows[2] = {4, 3};
@@ -148,7 +214,7 @@ static void kept(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(both_ways), cmocka_unit_test(without_code),
-                                     cmocka_unit_test(kept)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(both_ways), cmocka_unit_test(part_blocks),
+                                     cmocka_unit_test(means), cmocka_unit_test(without_code), cmocka_unit_test(kept)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
  * beside bf16), few columns, and few rows, as in decoding.
  *
  * c[i, j] (+)= the sum over k of a(i, k) b(j, k) (+ bias[j]), sums in fp32. With few rows and depth side by side in both, a warp
- * has a column and reads its row of b once, for all rows of a. Else a block makes TILE x TILE results from tiles in shared memory;
+ * has a column and reads its row of b once, for all rows of a: 16 bytes a lane and four of them under way, where addresses allow
+ * it. Else a block makes TILE x TILE results from tiles in shared memory;
  * where that gives too few blocks the depth is cut, by the shape alone, and parts are folded in order. */
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
@@ -61,6 +62,55 @@ __global__ void thin_product_kernel(hri_cuda_product_args p) {
   }
 }
 
+/* n elements by loads of 16 bytes at most. */
+template <int n, class T> __device__ __forceinline__ void get_wide(float *to, const hri_global<T> &x, int64_t i) {
+  constexpr int each = 16 / (int)sizeof(T) < n ? 16 / (int)sizeof(T) : n;
+  for (int k = 0; k < n; k += each) hri_get<each>(to + k, x, i + k);
+}
+
+/* The same where rows are whole vectors. */
+template <class A, class B> __global__ void thin_vector_kernel(hri_cuda_product_args p) {
+  enum { WIDE = 16 / sizeof(B), AHEAD = 4, STEP = HRI_WARP * WIDE };
+  int64_t j = hri_thread_index() / HRI_WARP;
+  int lane = (int)threadIdx.x % HRI_WARP;
+  hri_global<const A> a(static_cast<const A *>(p.a), extent(p.m, p.a_row, p.k, 1));
+  hri_global<const B> b(static_cast<const B *>(p.b), extent(p.n, p.b_row, p.k, 1));
+  float sums[FEW] = {}, x[WIDE];
+  if (j >= p.n) return; /* the whole warp */
+  for (int64_t k = (int64_t)lane * WIDE; k < p.k; k += STEP * AHEAD) {
+    hri_pack<B, WIDE> w[AHEAD];
+    HRI_UNROLL_BY(4)
+    for (int u = 0; u < AHEAD; u++) if (k + u * STEP < p.k) w[u] = b.template load<WIDE>(j * p.b_row + k + u * STEP);
+    HRI_UNROLL_BY(4) for (int u = 0; u < AHEAD; u++) {
+      if (k + u * STEP >= p.k) continue;
+      HRI_UNROLL_BY(8) for (int i = 0; i < FEW; i++) {
+        if (i >= p.m) continue;
+        get_wide<WIDE>(x, a, i * p.a_row + k + u * STEP);
+        for (int e = 0; e < WIDE; e++) sums[i] += x[e] * hri_widen(w[u].v[e]);
+      }
+    }
+  }
+  for (int i = 0; i < FEW && i < p.m; i++) {
+    float sum = hri_warp_sum(sums[i]);
+    if (lane == 0) put_result(p, i, j, sum);
+  }
+}
+
+template <class A, class B> static int thin_vectors(const hri_cuda_product_args *p, void *stream) {
+  return HRI_LAUNCH((thin_vector_kernel<A, B>), hri_blocks(p->n, THREADS / HRI_WARP), THREADS, 0, stream, *p);
+}
+template <class B> static int thin_vectors_of(const hri_cuda_product_args *p, void *stream) {
+  return HRI_BY_TYPE(p->a_real, (thin_vectors<REAL, B>(p, stream)));
+}
+
+static int thin(const hri_cuda_product_args *p, void *stream) {
+  uint64_t a_bytes = hri_real_bytes(p->a_real), b_bytes = hri_real_bytes(p->b_real);
+  uint64_t all = (uintptr_t)p->a | (uintptr_t)p->b | (uint64_t)p->a_row * a_bytes | (uint64_t)p->b_row * b_bytes;
+  if (all % 16 == 0 && (uint64_t)p->k * b_bytes % 16 == 0)
+    return HRI_BY_TYPE(p->b_real, thin_vectors_of<REAL>(p, stream));
+  return HRI_LAUNCH(thin_product_kernel, hri_blocks(p->n, THREADS / HRI_WARP), THREADS, 0, stream, *p);
+}
+
 /* ---- tiles ---- */
 
 /* TILE rows of depth k .. k + TILE - 1 into shared memory [depth][row]; beyond the ends 0. Neighbouring threads take what lies
@@ -114,8 +164,7 @@ __global__ void fold_product_kernel(hri_cuda_product_args p, int64_t pieces) {
 extern "C" int hri_cuda_product(const hri_cuda_product_args *args, void *stream) {
   int64_t pieces = hri_cuda_product_pieces(args->m, args->n, args->k), piece = (args->k + pieces - 1) / pieces;
   if (args->m * args->n == 0) return 0;
-  if (is_thin(args))
-    return HRI_LAUNCH(thin_product_kernel, hri_blocks(args->n, THREADS / HRI_WARP), THREADS, 0, stream, *args);
+  if (is_thin(args)) return thin(args, stream);
   dim3 blocks((unsigned)tiles_of(args->n), (unsigned)tiles_of(args->m), (unsigned)pieces);
   int bad = HRI_LAUNCH(tile_product_kernel, blocks, THREADS, 0, stream, *args, piece);
   if (pieces == 1) return bad;

@@ -1,7 +1,7 @@
 /* RMS norm and layer norm with the residual's sum, and their backward.
  *
  * A block has a row. Statistics are sums over the row by threads, warps and warps in order. In the backward the sums over
- * rows, dweight and dbias, are made by blocks of HRI_CUDA_NORM_ROWS rows, one thread a column, and folded in their order by
+ * rows, dweight and dbias, are made by blocks of HRI_CUDA_NORM_ROWS rows, one thread a column, and folded by
  * a second kernel: no atomics, the same bits always. */
 #include "ops/columns.cuh"
 
