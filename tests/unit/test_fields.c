@@ -344,6 +344,11 @@ static void test_options_are_refused_whole(void **state) {
   assert_int_equal(hr_job_set_options(&h->job, "--lr 1e-3 --seq", &error), HR_ERROR_USAGE);
   assert_int_equal(hr_job_set_options(&h->job, "--lr 1e-3 seq 3", &error), HR_ERROR_USAGE);
   assert_int_equal(hr_job_set(&h->job, "data", "x", &error), HR_ERROR_USAGE); /* of a run, not of a job */
+  assert_non_null(strstr(error.hint, "hr_run_options"));
+  assert_int_equal(hr_job_set(&h->job, "sequence-of-tokens", "x", &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.hint, "hr_field_get"));
+  assert_int_equal(hr_job_set(&h->job, "micro-bacth", "2", &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.hint, "micro-batch"));
   assert_int_equal(hr_job_set(&h->job, "lr", "-1", &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "--lr is -1; it must lie between 0 and 1000"));
   assert_memory_equal(h, same, sizeof *h);
