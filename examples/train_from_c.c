@@ -1,6 +1,7 @@
 /* Trains a small byte-level model on this very file, inside a budget, and generates from it.
  *
  * Introduces: hr_train with hr_run_options and events, hr_run_result, hr_job_set, hr_generate, hr_byte_of_token. */
+#define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -184,10 +184,10 @@ typedef struct hr_model {
   char adapter[1024]; /* the directory or GGUF file with the adapters' weights; "": they begin from the seed */
 } hr_model;
 
-/* Fills `model` from, in this order: an existing directory with a config.json, an existing config.json file, or a
- * preset name. A directory with an adapter_config.json and no config.json is the model
- * that it names, with the adapters. `source` is what the user typed. Errors: INPUT (file and field named), USAGE (unknown name; the nearest
- * is suggested). */
+/* Fills `model` from, in this order: an existing directory with a config.json, an existing GGUF file or config.json, a
+ * preset name, or sizes ("custom:layers=2,hidden=64,heads=2"). A directory with an adapter_config.json and no config.json is
+ * the model that it names, with the adapters. `source` is what the user typed. Errors: INPUT (file and field named), USAGE
+ * (unknown name; the nearest is suggested). */
 HR_CHECKED hr_status hr_model_open(const char *source, hr_model *model, hr_error *error);
 
 /* Fills `model` from the text of a config.json (v4 and v5 keys). `file` names it in errors. */

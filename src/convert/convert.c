@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/file.h"
+#include "base/rows.h"
 #include "convert/adapter.h"
 #include "convert/lexicon.h"
 #include "convert/target.h"
@@ -286,6 +287,10 @@ static hr_status check_quantized_names(const char *source, const char *target, h
 static hr_status check_names(const char *source, const char *target, bool typed, bool quantized, hr_error *error) {
   bool to_gguf_file = hri_path_is_dir(source);
   if (!hri_path_exists(source)) return hri_fail_errno(error, ENOENT, "open", source);
+  if (hri_rows_file(source)) {
+    hri_fail(error, HR_ERROR_INPUT, "%s holds " HRI_ROWS_ARE ", and no model", source);
+    return hri_hint(error, HR_ERROR_INPUT, HRI_ROWS_HINT);
+  }
   if (quantized) return check_quantized_names(source, target, error);
   if (to_gguf_file == ends_in_gguf(target) || (!to_gguf_file && typed)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,

@@ -216,21 +216,49 @@ static bool row_is_called(const row *r, const char *wanted) {
   return false;
 }
 
+/* Lower case, blanks and underscores as "-". */
+static void dashed_name(const char *name, char out[PLAIN_BYTES]) {
+  size_t i;
+  for (i = 0; name[i] && i + 1 < PLAIN_BYTES; i++)
+    out[i] = (char)(name[i] == ' ' || name[i] == '_' ? '-' : tolower((unsigned char)name[i]));
+  out[i] = 0;
+}
+
+/* Whether the name of a row begins so: "rtx-40" as it is spelt, "a100" and "40" without what all cards of a maker are
+ * called. One digit is too little to mean something. */
+static bool begins_row(const row *r, const char *dashed, const char *wanted) {
+  char plain[PLAIN_BYTES];
+  if (strncmp(r->name, dashed, strlen(dashed)) == 0) return true;
+  if (strncmp(dashed, "rtx", 3) == 0 || (!isalpha((unsigned char)wanted[0]) && strlen(wanted) < 2)) return false;
+  plain_name(r->name, strlen(r->name), plain);
+  return strncmp(plain, wanted, strlen(wanted)) == 0;
+}
+
 /* A name that begins those of several rows, "a100", is none of them: what they hold differs. */
 static hr_status ambiguous_device(const char *name, const char *wanted, hr_error *error) {
-  char list[200] = "", plain[PLAIN_BYTES];
-  size_t used = 0, count = 0;
-  uint32_t first = 0;
-  for (uint32_t i = 0; i < ROW_COUNT && used < sizeof list; i++) {
-    plain_name(rows[i].name, strlen(rows[i].name), plain);
-    if (strncmp(plain, wanted, strlen(wanted)) != 0 || !isalpha((unsigned char)wanted[0])) continue;
+  enum { LIST_BYTES = 320, MORE_BYTES = 20 };
+  char list[LIST_BYTES + MORE_BYTES] = "", dashed[PLAIN_BYTES];
+  size_t used = 0;
+  uint32_t count = 0, listed = 0, first = 0;
+  dashed_name(name, dashed);
+  for (uint32_t i = 0; i < ROW_COUNT; i++) {
+    char one[48];
+    if (!begins_row(&rows[i], dashed, wanted)) continue;
     if (count++ == 0) first = i;
-    used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%.0f GB)", count > 1 ? ", " : "", rows[i].name,
-                             rows[i].capacity_gib);
+    (void)snprintf(one, sizeof one, "%s%s (%.0f GB)", count > 1 ? ", " : "", rows[i].name, rows[i].capacity_gib);
+    if (listed + 1 < count || used + strlen(one) >= LIST_BYTES) continue;
+    used += (size_t)snprintf(list + used, sizeof list - used, "%s", one);
+    listed++;
   }
-  if (count < 2) return HR_OK;
+  if (count == 0) return HR_OK;
+  if (listed < count) (void)snprintf(list + used, sizeof list - used, " and %u more", count - listed);
+  if (count == 1) {
+    hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
+    return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", rows[first].name);
+  }
   hri_fail(error, HR_ERROR_USAGE, "device '%.80s' may be any of %s", name, list);
-  return hri_hint(error, HR_ERROR_USAGE, "--device %s, or another of them", rows[first].name);
+  return hri_hint(error, HR_ERROR_USAGE, "--device %s, or another of them%s", rows[first].name,
+                  listed < count ? "; `headroom devices` lists them" : "");
 }
 
 /* A laptop's card has its desktop namesake's name and another memory; false: nothing in `lower` says that it is one. The
@@ -251,12 +279,9 @@ static hr_status unknown_device(const char *name, const char *wanted, hr_error *
   const char *names[ROW_COUNT + 1], *near;
   char lower[PLAIN_BYTES];
   bool laptop;
-  size_t i;
-  for (i = 0; i < ROW_COUNT; i++) names[i] = rows[i].name;
+  for (size_t i = 0; i < ROW_COUNT; i++) names[i] = rows[i].name;
   names[ROW_COUNT] = "cpu";
-  for (i = 0; name[i] && i + 1 < PLAIN_BYTES; i++)
-    lower[i] = (char)(name[i] == ' ' || name[i] == '_' ? '-' : tolower((unsigned char)name[i]));
-  lower[i] = 0;
+  dashed_name(name, lower);
   laptop = cut_laptop(lower);
   near = hri_nearest(lower, names, ROW_COUNT + 1);
   if (laptop && near) {

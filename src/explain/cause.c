@@ -392,12 +392,13 @@ static bool judge_pieces(hri_oom_message *m, const ledger *l) {
   return true;
 }
 
-/* What is more than the context and libraries of one process take on such a device: they need up to 1.5 GiB, which is no
- * small part of a small one, and 768 MiB on any. */
-static uint64_t large(uint64_t total) {
-  const uint64_t context = 3ull << 29, least = 3ull << 28;
-  uint64_t small = total / 4 > least ? total / 4 : least;
-  return total / 10 > context ? total / 10 : context < small ? context : small;
+/* The most that context and libraries of one process take on such a device. It does not grow with the device's memory:
+ * messages that print both figures have 0.1 to 1.3 GiB outside the allocator, on 4 GiB as on 80, and one of 40 GiB 1.9. So
+ * 1.5 GiB, 2 GiB from 32 GiB on; on a small device no more than a quarter, but 768 MiB on any. */
+static uint64_t context_most(uint64_t total) {
+  const uint64_t most = total >= 32ull << 30 ? 2ull << 30 : 3ull << 29, least = 3ull << 28;
+  const uint64_t quarter = total / 4 > least ? total / 4 : least;
+  return quarter < most ? quarter : most;
 }
 
 /* What this process has past the allocator, and what neither it nor a listed process has. */
@@ -427,7 +428,7 @@ static bool judge_gap(hr_oom_failure *f, const ledger *l) {
   const uint64_t context = 3ull << 29;
   uint64_t gap = sub(l->total, l->free + l->reserved + l->others);
   if (l->knows_mine || !l->knows_total || !l->knows_free || !l->knows_allocated || !l->knows_unallocated) return false;
-  if (gap < large(l->total) || l->free + gap < l->requested) return false;
+  if (gap < context_most(l->total) || l->free + gap < l->requested) return false;
   hri_oom_line(f, "total %s - free %s - reserved %s = %s held by others or past the allocator", HRI_OOM_SIZE(l->total),
                HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->reserved), HRI_OOM_SIZE(gap));
   if (gap >= l->total / 2 && gap >= context) {
@@ -443,9 +444,15 @@ static bool judge_gap(hr_oom_failure *f, const ledger *l) {
   return true;
 }
 
+/* Next to nothing of the device: what cannot hold more than a context, or a tenth. */
+static bool is_full(const ledger *l) {
+  const uint64_t rest = sub(l->total, l->allocated), tenth = l->total / 10, context = context_most(l->total);
+  return rest <= (tenth > context ? tenth : context);
+}
+
 static void judge_full(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
   uint64_t have = l->free + l->unallocated;
-  if (!l->knows_free && l->knows_allocated && l->knows_total && sub(l->total, l->allocated) <= large(l->total)) {
+  if (!l->knows_free && l->knows_allocated && l->knows_total && is_full(l)) {
     hri_oom_line(f, "how much was free is cut; total %s - allocated %s = %s is all that can be free, cached or others'",
                  HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(sub(l->total, l->allocated)));
     if (m->has_run) judge_late(f);

@@ -12,12 +12,18 @@ static const hr_field *job_field(const char *name) {
 }
 
 static hr_status no_field(const char *name, hr_error *error) {
+  const hr_field *other = hr_field_find(name);
   hri_near search;
   hri_fail(error, HR_ERROR_USAGE, "a job has no field '%.80s'", name);
+  if (other && other->home == HR_HOME_RUN)
+    return hri_hint(error, HR_ERROR_USAGE, "it belongs to a run: a member of hr_run_options (headroom/train.h)");
   hri_near_begin(&search, name);
   for (uint32_t k = 0; k < hr_field_count(); k++)
     if (hr_field_get(k)->home == HR_HOME_JOB) hri_near_offer(&search, hr_field_get(k)->name);
-  return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "%s", hri_near_end(&search)) : HR_ERROR_USAGE;
+  if (hri_near_end(&search)) return hri_hint(error, HR_ERROR_USAGE, "%s", hri_near_end(&search));
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "hr_field_get lists all fields (headroom/field.h); the options of headroom plan "
+                  "have the same names");
 }
 
 hr_status hr_job_set(hr_job *job, const char *name, const char *text, hr_error *error) {

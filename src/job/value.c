@@ -181,8 +181,43 @@ static hr_status no_word(const hr_field *f, const char *text, const char *where,
   for (size_t i = 0, used = 0; f->words[i]; i++)
     if (i == 0 || f->word_values[i] != f->word_values[i - 1])
       used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", f->words[i]);
-  hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is none of: %s%s", where, text, list, f->number);
-  return refuse(f, error);
+  return hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is none of: %s%s", where, text, list, f->number);
+}
+
+/* What people write for a number of digits alone: "1k" and "1.5M", where k may be 1024 or 1000 and Ki is 1024; "1,024" and
+ * "1_024"; "1e3". Those that the option takes, at most two; returns how many. */
+static uint32_t likely_counts(const hr_field *f, const char *text, uint64_t likely[2]) {
+  static const char letters[] = "kmgt";
+  char digits[32] = "";
+  uint32_t count = 0;
+  size_t used = 0;
+  const char *letter, *at = text;
+  bool binary;
+  double value;
+  for (; (*at >= '0' && *at <= '9') || strchr(".,_", *at ? *at : '?'); at++)
+    if (*at != ',' && *at != '_' && used + 1 < sizeof digits) digits[used++] = *at;
+  letter = *at ? strchr(letters, *at | 0x20) : NULL;
+  binary = letter && (at[1] | 0x20) == 'i';
+  if (letter && at[binary ? 2 : 1]) return 0;
+  if (!letter && *at) (void)snprintf(digits, sizeof digits, "%.30s", text); /* "1e3", or no number */
+  if (!number_parse(digits, &value)) return 0;
+  for (uint32_t ten = 0; ten < (letter && !binary ? 2 : 1); ten++) {
+    double whole = value;
+    for (ptrdiff_t i = letter ? letter - letters : -1; i >= 0; i--) whole *= ten ? 1000 : 1024;
+    if (whole != floor(whole) || whole < (double)f->least || whole > (double)most_of(f) || whole > 1e15) continue;
+    likely[count++] = (uint64_t)whole;
+  }
+  return count;
+}
+
+static hr_status hint_count(const hr_field *f, const char *text, hr_error *error) {
+  uint64_t likely[2];
+  const uint32_t count = likely_counts(f, text, likely);
+  if (count == 1) return hri_hint(error, HR_ERROR_USAGE, "in digits alone: %llu", (unsigned long long)likely[0]);
+  if (count == 2)
+    return hri_hint(error, HR_ERROR_USAGE, "in digits alone: %llu or %llu", (unsigned long long)likely[0],
+                    (unsigned long long)likely[1]);
+  return f->zero ? hri_hint(error, HR_ERROR_USAGE, "without --%s: %s", f->name, f->zero) : refuse(f, error);
 }
 
 static hr_status read_count(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
@@ -193,10 +228,11 @@ static hr_status read_count(const hr_field *f, hr_value *v, const char *text, co
       return HR_OK;
     }
   if (hri_count_parse(text, &v->count) && v->count >= least && v->count <= most) return HR_OK;
-  if (f->words) return no_word(f, text, where, error);
-  hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a whole number from %llu to %llu", where, text,
-           (unsigned long long)least, (unsigned long long)most);
-  return f->zero ? hri_hint(error, HR_ERROR_USAGE, "leave --%s out for %s", f->name, f->zero) : refuse(f, error);
+  if (f->words) (void)no_word(f, text, where, error);
+  else
+    hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a whole number from %llu to %llu", where, text,
+             (unsigned long long)least, (unsigned long long)most);
+  return hint_count(f, text, error);
 }
 
 static hr_status read_number(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/rows.h"
 #include "base/text.h"
 #include "model/adapter.h"
 #include "model/config.h"
@@ -437,6 +438,12 @@ hr_status hr_model_open(const char *source, hr_model *model, hr_error *error) {
     if (holds(source, HRI_ADAPTER_CONFIG) == 1) return open_adapted(source, model, error);
   } else if (hri_path_exists(source)) {
     if (has_ending(source, ".gguf") || hri_gguf_is(source)) return hri_gguf_model_open(source, model, error);
+    if (hri_rows_file(source)) {
+      hri_fail(error, HR_ERROR_INPUT, "%s holds " HRI_ROWS_ARE ", and no model", source);
+      return hri_hint(error, HR_ERROR_INPUT,
+                      "a model is a directory, a config.json, a GGUF file or a preset; data stands behind --data of "
+                      "headroom train, and behind the model in headroom tokenize MODEL FILE");
+    }
     status = read_config(source, model, error);
     if (status != HR_ERROR_INPUT || has_ending(source, ".json")) return status;
     return hri_hint(error, status,

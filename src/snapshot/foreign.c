@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/rows.h"
 #include "snapshot/reader.h"
 
 enum { CSV_COMMAS = 2, SAFETENSORS_HEADER = 100 << 20 };
@@ -63,6 +64,9 @@ static const hr_foreign page = {"an HTML page",
 static const hr_foreign table = {"a table with commas (CSV)",
                                  "samples of memory over time hold no allocations: " ABOUT_TIMES, true};
 
+/* Programs log so too: an error message may stand in it. */
+static const hr_foreign rows = {HRI_ROWS_ARE, HRI_ROWS_HINT, true};
+
 static bool holds(const unsigned char *p, uint64_t count, const char *word) {
   return memmem(p, (size_t)count, word, strlen(word)) != NULL;
 }
@@ -105,5 +109,6 @@ const hr_foreign *hri_foreign_of(const unsigned char *p, uint64_t count) {
   if (is_safetensors(p, count)) return &safetensors;
   if (is_event_file(p, count)) return &events;
   if (is_page(p, count)) return &page;
+  if (hri_rows_begin((const char *)p, count)) return &rows;
   return is_table(p, count) ? &table : NULL;
 }

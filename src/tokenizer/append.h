@@ -1,7 +1,8 @@
 /* Ids of pieces of text, appended to what is there: the models behind one door, and the words that are remembered.
  *
- * Words of at most 15 bytes and few tokens are kept in a small table (two ways per set, one cache line), asked for ahead
- * of use. Longer pieces, and the first time of each word, are the model's (bpe.h, unigram.h, wordpiece.h). */
+ * Words of at most 15 bytes and few tokens are kept in a table (two ways per set, one cache line), words of at most 31 bytes
+ * and those of up to 8 tokens in another (one per line); both are asked for ahead of use. Longer pieces, and the first time
+ * of each word, are the model's (bpe.h, unigram.h, wordpiece.h). */
 #ifndef HRI_TOKENIZER_APPEND_H
 #define HRI_TOKENIZER_APPEND_H
 

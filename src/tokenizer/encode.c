@@ -6,7 +6,6 @@
 #include "tokenizer/encode.h"
 
 #include "tokenizer/added.h"
-#include "tokenizer/append.h"
 #include "tokenizer/unicode.h"
 
 typedef struct view {
@@ -31,6 +30,7 @@ typedef struct encoder {
 } encoder;
 
 static hr_status run_stage(encoder *e, uint32_t index, const view *v);
+static hr_status run_made(encoder *e, uint32_t index, const view *v);
 
 static view part_of(const view *v, uint32_t begin, uint32_t end) {
   view part = *v;
@@ -177,7 +177,22 @@ static hr_status run_prefix(encoder *e, uint32_t index, const view *v) {
   for (uint32_t i = 0; i < stage->text_bytes; i++) buffer_put(e, buffer, stage->text[i], v, 0, first);
   for (uint32_t i = 0; i < v->bytes; i++) buffer_put(e, buffer, v->text[i], v, i, i + 1);
   made = buffer_view(e, buffer, v);
-  return run_stage(e, index + 1, &made);
+  return run_made(e, index + 1, &made);
+}
+
+/* What run_blanks writes, where nobody asks where it comes from: four bytes at a time, of which the next overwrites those
+ * that do not count. */
+static void replace_blanks(hri_stage_buffer *buffer, const view *v, const hri_stage *stage) {
+  char *to = buffer->bytes;
+  uint32_t mark = 0;
+  memcpy(&mark, stage->text, stage->text_bytes);
+  for (uint32_t i = 0; i < v->bytes; i++) {
+    const bool blank = v->text[i] == ' ';
+    const uint32_t four = blank ? mark : (uint8_t)v->text[i];
+    memcpy(to, &four, 4);
+    to += blank ? stage->text_bytes : 1;
+  }
+  buffer->count = (uint64_t)(to - buffer->bytes);
 }
 
 static hr_status run_blanks(encoder *e, uint32_t index, const view *v) {
@@ -187,15 +202,16 @@ static hr_status run_blanks(encoder *e, uint32_t index, const view *v) {
   view made;
   for (uint32_t i = 0; i < v->bytes; i++) blanks += v->text[i] == ' ';
   if (blanks == 0) return run_stage(e, index + 1, v);
-  HRI_TRY(buffer_reserve(e, buffer, v->bytes + blanks * stage->text_bytes));
+  HRI_TRY(buffer_reserve(e, buffer, v->bytes + blanks * stage->text_bytes + 4));
   buffer->count = 0;
-  for (uint32_t i = 0; i < v->bytes; i++) {
+  if (!e->spans) replace_blanks(buffer, v, stage);
+  for (uint32_t i = 0; i < v->bytes && e->spans; i++) {
     if (v->text[i] != ' ') buffer_put(e, buffer, v->text[i], v, i, i + 1);
     else
       for (uint32_t k = 0; k < stage->text_bytes; k++) buffer_put(e, buffer, stage->text[k], v, i, i + 1);
   }
   made = buffer_view(e, buffer, v);
-  return run_stage(e, index + 1, &made);
+  return run_made(e, index + 1, &made);
 }
 
 /* Bytes to the byte alphabet; each stands for its whole character. */
@@ -251,20 +267,42 @@ static hr_status run_model(encoder *e, const view *v) {
   return HR_OK;
 }
 
+/* Ids for the pieces that wait; they must not outlive their text. */
+static hr_status append_waiting(encoder *e) {
+  hr_tokens_work *work = e->work;
+  const uint32_t count = work->waiting_count;
+  work->waiting_count = 0;
+  return hri_append_all(e->tokenizer, &work->piece, work->waiting_text, work->waiting, count, e->tokens, e->error);
+}
+
+/* The last split: its pieces wait until they are many, from whatever parts of a text, so that their words are fetched
+ * ahead. */
+static hr_status gather(encoder *e, hri_split *split, const view *v) {
+  hr_tokens_work *work = e->work;
+  uint32_t count, origin;
+  if (work->waiting_count == 0) work->waiting_text = v->text;
+  origin = (uint32_t)(v->text - work->waiting_text);
+  work->piece.limit = v->limit;
+  do {
+    hri_split_piece *pieces = work->waiting + work->waiting_count;
+    HRI_TRY(hri_split_next(split, pieces, HRI_APPEND_BATCH - work->waiting_count, &count, e->error));
+    for (uint32_t i = 0; i < count; i++)
+      pieces[i] = (hri_split_piece){origin + pieces[i].begin, origin + pieces[i].end};
+    work->waiting_count += count;
+    if (work->waiting_count == HRI_APPEND_BATCH) HRI_TRY(append_waiting(e));
+  } while (count > 0);
+  return HR_OK;
+}
+
 static hr_status run_split(encoder *e, uint32_t index, const view *v) {
   hri_split *split = &e->work->splits[index];
   hri_split_piece pieces[HRI_APPEND_BATCH];
   uint32_t count;
-  bool last = index + 1 == e->tokenizer->stage_count && !v->mapped && !e->offsets;
   HRI_TRY(hri_split_begin(split, e->tokenizer->stages[index].splitter, v->text, v->bytes, e->error));
+  if (index + 1 == e->tokenizer->stage_count && !v->mapped && !e->offsets) return gather(e, split, v);
   for (;;) {
     HRI_TRY(hri_split_next(split, pieces, HRI_APPEND_BATCH, &count, e->error));
     if (count == 0) return HR_OK;
-    if (last) {
-      e->work->piece.limit = v->limit;
-      HRI_TRY(hri_append_all(e->tokenizer, &e->work->piece, v->text, pieces, count, e->tokens, e->error));
-      continue;
-    }
     for (uint32_t i = 0; i < count; i++) {
       view part = part_of(v, pieces[i].begin, pieces[i].end);
       HRI_TRY(run_stage(e, index + 1, &part));
@@ -280,9 +318,16 @@ static hr_status run_stage(encoder *e, uint32_t index, const view *v) {
   case HRI_STAGE_SPLIT: return run_split(e, index, v);
   case HRI_STAGE_PREFIX: return run_prefix(e, index, v);
   case HRI_STAGE_BLANKS: return run_blanks(e, index, v);
-  case HRI_STAGE_MAP: HRI_TRY(map_bytes(e, &e->work->buffers[index], v, &made)); return run_stage(e, index + 1, &made);
+  case HRI_STAGE_MAP: HRI_TRY(map_bytes(e, &e->work->buffers[index], v, &made)); return run_made(e, index + 1, &made);
   }
   return HR_OK;
+}
+
+/* Stages for a text of its own, which does not stay: no piece of another waits beside its pieces. */
+static hr_status run_made(encoder *e, uint32_t index, const view *v) {
+  HRI_TRY(append_waiting(e));
+  HRI_TRY(run_stage(e, index, v));
+  return append_waiting(e);
 }
 
 /* ---- Added tokens and the normalizer ---- */
@@ -316,7 +361,7 @@ static hr_status between_tokens(encoder *e, const hri_pattern_set *set, const vi
   return run(e, &part);
 }
 
-static hr_status run_stages(encoder *e, const view *v) { return run_stage(e, 0, v); }
+static hr_status run_stages(encoder *e, const view *v) { return run_made(e, 0, v); }
 
 static hr_status run_segment(encoder *e, const view *v) {
   const hr_tokenizer *tokenizer = e->tokenizer;
@@ -337,7 +382,7 @@ static hr_status run_segment(encoder *e, const view *v) {
     HRI_TRY(map_bytes(e, &e->work->mapped, &raw, &made));
   }
   if (tokenizer->added.normalized.list.count) return between_tokens(e, &tokenizer->added.normalized, &made, run_stages);
-  return made.bytes ? run_stage(e, 0, &made) : HR_OK;
+  return made.bytes ? run_stages(e, &made) : HR_OK;
 }
 
 /* ---- A whole text ---- */
@@ -365,6 +410,7 @@ static hr_status encode_text(encoder *e, const char *text, uint64_t bytes, bool 
   const hr_tokenizer *tokenizer = e->tokenizer;
   hri_normal *whole = &e->work->whole;
   view v;
+  e->work->waiting_count = 0;
   HRI_TRY(hri_normal_begin(whole, text, bytes, e->offsets, e->error));
   e->text = whole->text;
   e->bytes = whole->bytes;

@@ -2,7 +2,7 @@
 #ifndef HRI_TOKENIZER_ENCODE_H
 #define HRI_TOKENIZER_ENCODE_H
 
-#include "tokenizer/types.h"
+#include "tokenizer/append.h"
 
 /* A text changed by a stage. */
 typedef struct hri_stage_buffer {
@@ -17,6 +17,10 @@ typedef struct hr_tokens_work {
   hri_normal whole, segment;
   hri_split splits[HRI_MAX_STAGES];
   hri_stage_buffer buffers[HRI_MAX_STAGES], mapped, unmapped;
+  /* pieces of waiting_text that have no ids yet */
+  hri_split_piece waiting[HRI_APPEND_BATCH];
+  uint32_t waiting_count;
+  const char *waiting_text;
 } hr_tokens_work;
 
 #endif

@@ -81,13 +81,24 @@ static hr_status add_parts(const char *directory, hr_tokenizer *tokenizer, hr_er
   return status;
 }
 
+/* Whether [UNK] stands alone in a line. */
+static bool has_unknown(const char *text, uint64_t count) {
+  static const char unknown[] = "[UNK]";
+  const char *end = text + count, *at = text;
+  while ((at = memmem(at, (size_t)(end - at), unknown, sizeof unknown - 1))) {
+    const char *behind = at + sizeof unknown - 1;
+    if ((at == text || at[-1] == '\n') && (behind == end || *behind == '\n' || *behind == '\r')) return true;
+    at = behind;
+  }
+  return false;
+}
+
 hr_status hri_build_parse_words(const char *text, uint64_t count, const char *directory, hr_tokenizer *tokenizer,
                                 hr_error *error) {
-  uint64_t mark = hri_utf8_mark(text, count);
-  int32_t unk;
-  HRI_TRY(add_lines(text + mark, count - mark, tokenizer, error));
-  unk = hr_tokenizer_find(tokenizer, "[UNK]");
-  if (unk < 0) {
+  const uint64_t mark = hri_utf8_mark(text, count);
+  text += mark;
+  count -= mark;
+  if (!has_unknown(text, count)) {
     hr_status status =
         hri_fail(error, HR_ERROR_INPUT,
                  "%s is no tokenizer by its content: no JSON, no ranks in base64, no SentencePiece model, "
@@ -95,8 +106,9 @@ hr_status hri_build_parse_words(const char *text, uint64_t count, const char *di
                  tokenizer->file);
     return hri_hint(error, status, "name a model directory, or the file with its tokenizer");
   }
+  HRI_TRY(add_lines(text, count, tokenizer, error));
   tokenizer->kind = HRI_MODEL_WORDPIECE;
-  tokenizer->wordpiece.unk = (uint32_t)unk;
+  tokenizer->wordpiece.unk = (uint32_t)hr_tokenizer_find(tokenizer, "[UNK]");
   HRI_TRY(hri_wordpiece_finish(&tokenizer->wordpiece, error));
   HRI_TRY(add_specials(tokenizer, error));
   HRI_TRY(add_around(tokenizer, error));

@@ -7,6 +7,7 @@
 #include "base/json_scan.h"
 #include "tokenizer/added.h"
 #include "tokenizer/build.h"
+#include "tokenizer/decimal.h"
 #include "tokenizer/parts.h"
 
 #define MOST_FILE_BYTES ((uint64_t)1 << 30)
@@ -74,6 +75,7 @@ static hr_status read_scored(loader *l, hr_error *error) {
   HRI_TRY(hri_json_scan_array(&l->scan, error));
   for (;;) {
     char *content;
+    const char *number;
     int64_t integer = 0;
     double score = 0;
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
@@ -84,12 +86,14 @@ static hr_status read_scored(loader *l, hr_error *error) {
     HRI_TRY(hri_json_scan_string(&l->scan, &content, error));
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
     if (!more) return hri_json_scan_fail(&l->scan, error, "token '%.60s' has no score", content);
+    (void)hri_json_scan_peek(&l->scan);
+    number = l->scan.next;
     HRI_TRY(hri_json_scan_number(&l->scan, &is_integer, &integer, &score, error));
+    score = is_integer ? (double)integer : hri_decimal_read(number);
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
     if (more) return hri_json_scan_fail(&l->scan, error, "token '%.60s' has more than a score", content);
     HRI_TRY(hri_build_token(l->tokenizer, content, strlen(content), l->scores.count, error));
-    if (!hri_array_push(&l->scores, is_integer ? (double)integer : score))
-      return hri_fail_memory(error, sizeof score, "the scores of the tokenizer");
+    if (!hri_array_push(&l->scores, score)) return hri_fail_memory(error, sizeof score, "the scores of the tokenizer");
   }
 }
 

@@ -21,8 +21,8 @@ typedef struct hri_piece_work {
   uint64_t count, capacity, heap_capacity;
   bool unknown; /* the symbols at hand do not follow from the word alone, or their bytes not from their contents */
   void *memory; /* of the table */
-  struct hri_known_word *words; /* aligned; NULL until enough text has come */
-  hri_text mapped;              /* a piece in the byte alphabet */
+  struct hri_known_words *words; /* aligned; NULL until enough text has come */
+  hri_text mapped;               /* a piece in the byte alphabet */
   /* Unigram: scores of the path up to here, see unigram.h */
   struct hri_unigram_node *nodes;
   uint64_t node_capacity;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/rows.h"
 #include "base/utf8.h"
 #include "tokenizer/build.h"
 
@@ -64,6 +65,7 @@ static hr_status refuse_others(const char *path, const char *bytes, uint64_t cou
       begins(bytes, count, "\x80\x02", 2))
     return refuse(path, "an archive or a pickle is no tokenizer", "unpack it, and name the file with the tokenizer",
                   error);
+  if (hri_rows_begin(bytes, count)) return refuse(path, HRI_ROWS_ARE " are no tokenizer", HRI_ROWS_HINT, error);
   return HR_OK;
 }
 

@@ -107,12 +107,25 @@ const char *hri_splitter_about(const hri_splitter *splitter) {
 
 /* ---- matches ---- */
 
+/* memmem; of the few bytes of a character, as U+2581, eight bytes of text are compared at once, since it is never far. */
+static const char *literal_find(const char *text, const char *end, const char *literal, size_t bytes) {
+  uint64_t wanted = 0, mask, eight;
+  if (bytes == 1 || bytes > 4) return memmem(text, (size_t)(end - text), literal, bytes);
+  memcpy(&wanted, literal, bytes);
+  memset(memset(&mask, 0, sizeof mask), 0xFF, bytes);
+  for (; end - text >= 8; text++) {
+    memcpy(&eight, text, 8);
+    if ((eight & mask) == wanted) return text;
+  }
+  return memmem(text, (size_t)(end - text), literal, bytes);
+}
+
 static bool literal_match(const hri_split *split, uint32_t start, hri_split_piece *match) {
   const hri_splitter *splitter = split->splitter;
   const char *found;
   if (splitter->literal_bytes == 0) return *match = (hri_split_piece){start, start}, true; /* between all characters */
   if (start >= split->bytes) return false;
-  found = memmem(split->text + start, split->bytes - start, splitter->literal, splitter->literal_bytes);
+  found = literal_find(split->text + start, split->text + split->bytes, splitter->literal, splitter->literal_bytes);
   if (!found) return false;
   *match =
       (hri_split_piece){(uint32_t)(found - split->text), (uint32_t)(found - split->text + splitter->literal_bytes)};
@@ -139,9 +152,8 @@ static hr_status find(hri_split *split, uint32_t start, hri_split_piece *match, 
   case HRI_SPLIT_LITERAL: *found = literal_match(split, start, match); return HR_OK;
   case HRI_SPLIT_CLASS: *found = class_match(split, start, match); return HR_OK;
   case HRI_SPLIT_REGEX:
-    if (!split->splitter->runs) return hri_regex_match(split, start, match, found, error);
-    *found = hri_runs_match(split->splitter->runs, split->text, split->bytes, start, match);
-    return HR_OK;
+    return split->splitter->runs ? hri_runs_match(split, start, match, found, error)
+                                 : hri_regex_match(split, start, match, found, error);
   case HRI_SPLIT_KNOWN: break;
   }
   *found = split->splitter->known->fill(split->text, split->bytes, &start, match, 1) == 1;
@@ -183,11 +195,11 @@ hr_status hri_split_begin(hri_split *split, const hri_splitter *splitter, const 
                        .last_end = UINT32_MAX,
                        .memory = memory};
   split->done = bytes == 0;
-  if (splitter->kind != HRI_SPLIT_REGEX) return HR_OK;
+  if (splitter->kind != HRI_SPLIT_REGEX || splitter->runs) return HR_OK;
   if (hri_utf8_valid(text, bytes) != bytes)
     return hri_fail(error, HR_ERROR_INPUT, "text is not valid UTF-8 at byte %llu",
                     (unsigned long long)hri_utf8_valid(text, bytes));
-  return splitter->runs ? HR_OK : hri_regex_prepare(split, error);
+  return hri_regex_prepare(split, error);
 }
 
 void hri_split_end(hri_split *split) {
@@ -252,10 +264,8 @@ hr_status hri_split_next(hri_split *split, hri_split_piece *pieces, uint32_t cap
     *count = splitter->known->fill(split->text, split->bytes, &split->search, pieces, capacity);
     return HR_OK;
   }
-  if (splitter->runs && splitter->behavior == HRI_SPLIT_ISOLATED) {
-    *count = hri_runs_fill(splitter->runs, split->text, split->bytes, &split->search, pieces, capacity);
-    return HR_OK;
-  }
+  if (splitter->runs && splitter->behavior == HRI_SPLIT_ISOLATED)
+    return hri_runs_fill(split, pieces, capacity, count, error);
   while (*count < capacity) {
     hri_split_piece range, out;
     bool is_match = false, more = false;

@@ -3,7 +3,7 @@
  * A splitter is a pattern and what happens to its matches. The patterns of the large families (GPT-2, Llama-3 =
  * cl100k, Qwen, o200k, Tekken) are recognised by their text and matched by code written for them; literals and
  * character classes are searched directly; regexes that are alternatives of runs of characters are matched by
- * split_runs.c; every other regex goes through PCRE2, rewritten so that it means what Oniguruma (the engine of the reference, Ruby
+ * split_runs.c and split_states.c; every other regex goes through PCRE2, rewritten so that it means what Oniguruma (the engine of the reference, Ruby
  * syntax) takes it for. See split_translate.c for that rewriting.
  *
  * Text is valid UTF-8 (normalize.h repairs it), at most 4 GiB - 1. A splitter is immutable: any number of threads may
@@ -70,6 +70,7 @@ typedef struct hri_split {
   uint32_t given;        /* end of what was given out, matches and gaps */
   uint32_t search;       /* the next match is looked for from here */
   uint32_t last_end;     /* end of the last match, UINT32_MAX before the first */
+  uint64_t vain;         /* bytes that were looked at for nothing (split_states.c) */
   hri_split_piece match; /* a match found already, to be given after the gap before it */
   hri_split_piece held;  /* a piece that may still grow, by the behavior */
   bool has_match, has_held, held_is_match, done;

@@ -62,15 +62,13 @@ struct hri_splitter {
   bool jit;
 };
 
-/* split_runs.c: a regex that is alternatives of runs of characters; *runs is NULL (and the status HR_OK) for others.
+/* split_states.c: a regex that is alternatives of runs of characters; *runs is NULL (and the status HR_OK) for others.
  * Freed by hri_free. */
 hr_status hri_runs_compile(const char *pattern, size_t bytes, hri_split_runs **runs, hr_error *error);
-/* The first match from `start` on in valid UTF-8; false when there is none. */
-bool hri_runs_match(const hri_split_runs *runs, const char *text, uint32_t bytes, uint32_t start,
-                    hri_split_piece *found);
-/* Matches and gaps from *at on, as an hri_split_filler. */
-uint32_t hri_runs_fill(const hri_split_runs *runs, const char *text, uint32_t bytes, uint32_t *at,
-                       hri_split_piece *pieces, uint32_t capacity);
+/* The first match from `start` on. INPUT where a pattern looks ahead in vain again and again (\S+x without any x). */
+hr_status hri_runs_match(hri_split *split, uint32_t start, hri_split_piece *match, bool *found, hr_error *error);
+/* The next matches and gaps, as hri_split_next for ISOLATED. */
+hr_status hri_runs_fill(hri_split *split, hri_split_piece *pieces, uint32_t capacity, uint32_t *count, hr_error *error);
 
 /* split_regex.c: memory of PCRE2 from hri_alloc (NULL when it is refused). */
 pcre2_general_context *hri_regex_memory(void);

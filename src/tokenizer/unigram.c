@@ -110,15 +110,15 @@ static hr_status node_room(hri_piece_work *work, uint64_t want, hr_error *error)
   return HR_OK;
 }
 
-/* A path to a node by one more token; the first of equals stays. */
-static void offer(hri_unigram_node *to, double score, uint32_t from, uint32_t id) {
-  if (to->id == HRI_TOKEN_NONE) {
-    *to = (hri_unigram_node){score, INFINITY, from, id};
-  } else if (score > to->score) {
-    *to = (hri_unigram_node){score, score - to->score, from, id};
-  } else if (to->score - score < to->margin) {
-    to->margin = to->score - score;
-  }
+/* A path to a node by one more token; the first of equals stays. Without branches: which is better is a coin's toss. */
+static inline void offer(hri_unigram_node *to, double score, uint32_t from, uint32_t id) {
+  const bool first = to->id == HRI_TOKEN_NONE, better = first | (score > to->score);
+  const double ahead = first ? INFINITY : score - to->score, behind = to->score - score;
+  const double margin = behind < to->margin ? behind : to->margin;
+  to->margin = better ? ahead : margin;
+  to->score = better ? score : to->score;
+  to->from = better ? from : to->from;
+  to->id = better ? id : to->id;
 }
 
 /* Takes the sum at `at` from itself and all sums ahead, when it has gone too far. `reach` is the farthest node with a

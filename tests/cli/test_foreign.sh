@@ -32,6 +32,25 @@ named() { # FILE NAME HINT
     grep -qi damaged err && fail "a whole file is called damaged"
   done
 }
+# Rows of data are said to be that, with what reads them, wherever a snapshot, a model or a tokenizer was asked for; a log of
+# JSON lines that holds an error is explained.
+printf '{"text": "a b"}\n{"text": "c d"}\n' >rows.jsonl
+printf '\xef\xbb\xbf\n {"id": 1, "a": {"b": "}"}} \r\n\n{"id": 2}\n' >blanks.jsonl
+printf '[\n  {"messages": []}]' >list.json
+printf '{"prompt": "%5000d"}\n' 1 >one.jsonl
+gzip -c rows.jsonl >rows.jsonl.gz
+for file in rows.jsonl blanks.jsonl list.json one.jsonl; do
+  named $file 'rows of data' 'train MODEL --data'
+  run plan $file; refuses 5; expect_err "$file holds rows of data.*and no model"; expect_err 'data stands behind --data of headroom train.*headroom tokenize MODEL FILE'
+  for target in out out.gguf; do run convert $file $target; refuses 5; expect_err "$file holds rows of data"; expect_err 'train MODEL --data'; done
+  run tokenize $file rows.jsonl; refuses 5; expect_err 'rows of data.*are no tokenizer'
+done
+run inspect rows.jsonl.gz; refuses 5; expect_err 'rows.jsonl.gz is rows of data'; expect_err 'train MODEL --data'
+printf '{\n "a": 1}\n{"b": 2}\n' >no-rows.json
+run inspect no-rows.json; refuses 5; grep -q 'rows of data' err && fail "an object over two lines is taken for rows"
+printf '{"level": "info", "text": "step 1"}\n{"level": "error", "text": "%s"}\n' \
+  'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 22.69 GiB memory in use. Of the allocated memory 20.00 GiB is allocated by PyTorch, and 2.00 GiB is reserved by PyTorch but unallocated.' >log.jsonl
+run explain log.jsonl; expect_rc 0; expect_out '2.00 GiB'
 printf '\x10\0\0\0\0\0\0\0{"a":1}         ' >w.safetensors; named w.safetensors 'a safetensors file' 'headroom plan'
 printf 'GGUF\3\0\0\0' >w.gguf; named w.gguf 'a GGUF model' 'headroom plan'
 cp "$corpus/checkpoint" w.pt; named w.pt 'a checkpoint of torch.save' 'data.pkl'

@@ -44,7 +44,7 @@ export PKG_CONFIG_PATH=$work/second/lib/pkgconfig LD_LIBRARY_PATH=$work/second/l
 # compile NAME PACKAGE: an example against a package's shared library
 compile() {
   # shellcheck disable=SC2046,SC2086 # flags are words
-  done_by $cc $flags -Wall -Werror -o "$1-$2" "$sources/examples/$1.c" $(pkg-config --cflags --libs "$2")
+  done_by $cc $flags -std=c11 -Wall -Wextra -Wpedantic -Werror -o "$1-$2" "$sources/examples/$1.c" $(pkg-config --cflags --libs "$2")
   readelf -d "$1-$2" | grep -q "NEEDED.*\[lib$2.so.${version%.*}\]" || fail "$1 is not linked with lib$2.so"
 }
 for name in "${libraries[@]}"; do

@@ -799,6 +799,31 @@ static void test_point_02_chunks(void **state) {
   assert_int_equal(enough.cause, HR_OOM_UNKNOWN);
 }
 
+/* What no figure names is a context up to a bound that does not grow with the device: a quarter of it, from 768 MiB to
+ * 1.5 GiB, 2 GiB from 32 GiB on. Each device with a gap just below and just above. */
+static void test_what_a_context_can_take(void **state) {
+  static const struct {
+    double total, context;
+  } devices[] = {{2, 0.75},    {4, 1},     {5, 1.25},  {8, 1.5},  {15.78, 1.5},
+                 {23.65, 1.5}, {39.59, 2}, {79.15, 2}, {139.8, 2}};
+  (void)state;
+  for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+    for (int above = 0; above < 2; above++) {
+      const double total = devices[i].total, gap = devices[i].context + (above ? 0.03 : -0.03);
+      char text[400];
+      hr_oom_failure f;
+      (void)
+          snprintf(text, sizeof text,
+                   "CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; %.2f GiB total capacity; %.2f GiB already "
+                   "allocated; 100.00 MiB free; %.2f GiB reserved in total by PyTorch)",
+                   total, total - gap - 0.11, total - gap - 0.1);
+      f = one(text);
+      if (f.cause != (above ? HR_OOM_UNKNOWN : HR_OOM_TOO_BIG))
+        fail_msg("%.2f GiB that nobody names, of %.2f: %s", gap, total, f.verdict);
+    }
+  }
+}
+
 static void test_point_03_values_for_not_known(void **state) {
   hr_oom_failure f =
       one(HEAD("1.00 GiB",
@@ -1052,6 +1077,7 @@ int main(void) {
       cmocka_unit_test(test_point_01_the_request_is_a_segment),
       cmocka_unit_test(test_point_02_more_free_than_requested),
       cmocka_unit_test(test_point_02_chunks),
+      cmocka_unit_test(test_what_a_context_can_take),
       cmocka_unit_test(test_point_03_values_for_not_known),
       cmocka_unit_test(test_point_04_spilled_to_the_host),
       cmocka_unit_test(test_point_05_a_listed_process_is_this_one),

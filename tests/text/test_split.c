@@ -235,7 +235,7 @@ static void known_patterns_are_what_pcre2_matches(void **context) {
     uint64_t state = 77;
     hr_error error;
     assert_non_null(pattern);
-    (void)snprintf(wrapped, sizeof wrapped, "(?:%s)", pattern);
+    (void)snprintf(wrapped, sizeof wrapped, "(?:%s){1}", pattern);
     must(hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &known, &error), &error);
     must(hri_splitter_create_regex(wrapped, strlen(wrapped), HRI_SPLIT_ISOLATED, false, &other, &error), &error);
     assert_string_equal(hri_splitter_about(known), n == 2 ? "llama3" : names[n]);
@@ -325,11 +325,18 @@ static void random_pattern(uint64_t *state, char out[1024]) {
                                         "[^\\p{Ll}\u00e9]",
                                         "[a\\-c_]"};
   static const char *const times[] = {"", "", "?", "*", "+", "+", "++", "?+", "*+", "{1,3}", "{2}", "{2,}", "{0,9}"};
-  static const char *const ends[] = {"",          "",
-                                     "",          "",
-                                     "(?!\\S)",   "(?=[\\p{L}x])",
-                                     "(?!\\r)",   "(?:[sdmt]|ll|ve)",
-                                     "(?i:s|Re)", "(?i:[sk]|'t)"};
+  static const char *const ends[] = {"",
+                                     "",
+                                     "",
+                                     "",
+                                     "(?!\\S)",
+                                     "(?=[\\p{L}x])",
+                                     "(?!\\r)",
+                                     "(?:[sdmt]|ll|ve)",
+                                     "(?:\\p{Lu}|\\s+x)?",
+                                     "(?i:'s|(?:\\.|x+)k?)?",
+                                     "(?i:s|Re)",
+                                     "(?i:[sk]|'t)"};
   uint32_t alternatives = 1 + next_random(state, 5);
   size_t used = 0;
   for (uint32_t i = 0; i < alternatives; i++) {
@@ -355,19 +362,23 @@ static void runs_are_what_pcre2_matches(void **context) {
       "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
       " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+",
       "[\\p{P}\\$\\+<=>\\^~\\|]+",
+      " ?[^(\\s|[.,!?\\u2026\\u3002\\uFF0c])]+|\\u4e00",
+      "[\\u4e00-\\u9fa5\\u3040-\\u309f\\u30a0-\\u30ff]+",
+      "x*\\S*x",
+      "a?a?a?a?a?a?a?a?b",
+      "\\p{L}{2,40}(?!x)|\\p{L}+\\p{N}?",
+      "(?:a|b)c",
+      "(?:\\p{L}+(?:'s|\\p{N}{2}(?i:st|K)?)?|x(?:y|x+(?!y)))\\s?",
+      "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+      "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+      "\\p{N}{1,2}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
   };
-  /* what may match nothing, looks back, is lazy, repeats a repeat, or could take more than linear time for a try */
-  static const char *const others[] = {"x*",          "a|",
-                                       "(?<=a)b",     "a+?b",
-                                       "a{2}+",       "\\w+",
-                                       "x*\\S*x",     "(ab)+",
-                                       "^a",          "a.",
-                                       "[a&&b]",      "\\ba",
-                                       "[^\\P{L}]",   "(?i)a",
-                                       "a??",         "(?:a|b)c",
-                                       "[[:alpha:]]", "a?a?a?a?a?a?a?a?b",
-                                       "\\p{Greek}",  "[[[[[[a]]]]]]",
-                                       "(?!a)"};
+  /* what may match nothing, looks back, is lazy, repeats a repeat, or has too many states */
+  static const char *const others[] =
+      {"x*",    "a|",         "(?<=a)b",     "a+?b",    "a{2}+",      "\\w+",          "[ab]{0,9}a[ab]{12}",
+       "(ab)+", "^a",         "a.",          "[a&&b]",  "\\ba",       "[^\\P{L}]",     "(?i)a",
+       "a??",   "(?:a|b)+c",  "[[:alpha:]]", "\\x41",   "\\p{Greek}", "[[[[[[a]]]]]]", "(?!a)",
+       "[\\w]", "(?:a|b)??c", "(?:a|b)?+c",  "(?:a|)b", "(?:a|b*)"};
   hri_json root = open_json(SPLITS);
   alphabet from = read_alphabet(&root);
   uint64_t state = 78;
@@ -389,11 +400,16 @@ static void runs_are_what_pcre2_matches(void **context) {
 /* Invalid UTF-8 is no part of the contract, but must be read in bounds: copies of exactly the bytes, for the
  * sanitizers. */
 static void any_bytes_are_covered(void **context) {
-  static const char *const names[] = {"gpt2", "llama3", "qwen2", "o200k"};
+  const char *const patterns[] = {hri_split_pattern_named("gpt2"),
+                                  hri_split_pattern_named("llama3"),
+                                  hri_split_pattern_named("qwen2"),
+                                  hri_split_pattern_named("o200k"),
+                                  "\\p{N}{1,2}",
+                                  "[^\\r\\n\\p{L}\u3002]?\\p{L}+| ?[^\\s\\p{L}]+"};
   uint64_t state = 5;
   (void)context;
-  for (uint32_t n = 0; n < 4; n++) {
-    const char *pattern = hri_split_pattern_named(names[n]);
+  for (uint32_t n = 0; n < sizeof patterns / sizeof *patterns; n++) {
+    const char *pattern = patterns[n];
     hri_splitter *splitter;
     hr_error error;
     must(hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &splitter, &error), &error);
@@ -433,6 +449,9 @@ static void a_long_run_takes_linear_time(void **context) {
                                       "\xCA\xB0", " \n", "A\xCA\xB0", "\t ",          "a ",
                                       "/"};
   static const char *const names[] = {"gpt2", "llama3", "qwen2", "o200k", "tekken"};
+  static const char *const runs[] =
+      {"\\p{N}{1,3}",
+       "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,2}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
   enum { BYTES = 4 << 20 };
   char *text = malloc(BYTES);
   (void)context;
@@ -440,15 +459,16 @@ static void a_long_run_takes_linear_time(void **context) {
   for (uint32_t u = 0; u < sizeof units / sizeof *units; u++) {
     size_t width = strlen(units[u]);
     for (size_t i = 0; i + width <= BYTES; i += width) memcpy(text + i, units[u], width);
-    for (uint32_t n = 0; n < 10; n++) {
-      size_t bytes = (n < 5 ? BYTES : BYTES / 8) / width * width; /* by hand, and through PCRE2 */
+    for (uint32_t n = 0; n < 12; n++) {
+      size_t bytes = (n < 5 || n > 9 ? BYTES : BYTES / 8) / width * width; /* by hand, through PCRE2, by states */
       hri_splitter *splitter;
       hri_split split = {0};
       char pattern[512];
       uint32_t digest = 0;
       double begin;
       hr_error error;
-      (void)snprintf(pattern, sizeof pattern, n < 5 ? "%s" : "(?:%s)", hri_split_pattern_named(names[n % 5]));
+      (void)snprintf(pattern, sizeof pattern, n < 5 || n > 9 ? "%s" : "(?:%s){1}",
+                     n < 10 ? hri_split_pattern_named(names[n % 5]) : runs[n - 10]);
       must(hri_splitter_create_regex(pattern, strlen(pattern), HRI_SPLIT_ISOLATED, false, &splitter, &error), &error);
       begin = now();
       digest_pieces(&split, splitter, text, bytes, &digest);
@@ -510,6 +530,37 @@ static void bad_patterns_are_named(void **context) {
   assert_int_equal(hri_splitter_create_regex(deep, sizeof deep, HRI_SPLIT_ISOLATED, false, &splitter, &error),
                    HR_ERROR_INPUT);
   assert_non_null(strstr(error.message, "groups nested too deeply"));
+}
+
+/* A pattern of runs that looks to the end of the text at each letter: a message, and soon. */
+static void looking_in_vain_is_an_error(void **context) {
+  static const char pattern[] = "\\p{L}+x|\\p{N}";
+  enum { BYTES = 4 << 20 };
+  char *text = malloc(BYTES);
+  hri_splitter *splitter;
+  hri_split split = {0};
+  hri_split_piece piece;
+  uint32_t count;
+  hr_error error;
+  double begin = now();
+  (void)context;
+  assert_non_null(text);
+  memset(text, 'a', BYTES);
+  for (uint32_t i = 0; i < 2; i++) { /* all at once, and match by match */
+    const hri_split_behavior behavior = i ? HRI_SPLIT_REMOVED : HRI_SPLIT_ISOLATED;
+    must(hri_splitter_create_regex(pattern, sizeof pattern - 1, behavior, false, &splitter, &error), &error);
+    assert_string_equal(hri_splitter_about(splitter), "runs");
+    must(hri_split_begin(&split, splitter, text, BYTES, &error), &error);
+    assert_int_equal(hri_split_next(&split, &piece, 1, &count, &error), HR_ERROR_INPUT);
+    assert_non_null(strstr(error.message, "looks ahead in vain"));
+    must(hri_split_begin(&split, splitter, text, 1000, &error), &error);
+    assert_int_equal(hri_split_next(&split, &piece, 1, &count, &error), HR_OK);
+    assert_int_equal(piece.end, 1000);
+    hri_split_end(&split);
+    hri_splitter_destroy(splitter);
+  }
+  if (now() - begin > 20) fail_msg("it took %.1f s", now() - begin);
+  free(text);
 }
 
 static void limits_of_matching_are_errors(void **context) {
@@ -718,17 +769,12 @@ static void bad_normalizers_are_named(void **context) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(splits_are_those_of_the_reference),
-      cmocka_unit_test(known_patterns_are_what_pcre2_matches),
-      cmocka_unit_test(runs_are_what_pcre2_matches),
-      cmocka_unit_test(any_bytes_are_covered),
-      cmocka_unit_test(a_long_run_takes_linear_time),
-      cmocka_unit_test(bad_patterns_are_named),
-      cmocka_unit_test(limits_of_matching_are_errors),
-      cmocka_unit_test(refused_memory_is_an_error),
-      cmocka_unit_test(normalizers_are_those_of_the_reference),
-      cmocka_unit_test(invalid_bytes_become_the_replacement),
-      cmocka_unit_test(bad_normalizers_are_named),
+      cmocka_unit_test(splits_are_those_of_the_reference),    cmocka_unit_test(known_patterns_are_what_pcre2_matches),
+      cmocka_unit_test(runs_are_what_pcre2_matches),          cmocka_unit_test(any_bytes_are_covered),
+      cmocka_unit_test(a_long_run_takes_linear_time),         cmocka_unit_test(bad_patterns_are_named),
+      cmocka_unit_test(looking_in_vain_is_an_error),          cmocka_unit_test(limits_of_matching_are_errors),
+      cmocka_unit_test(refused_memory_is_an_error),           cmocka_unit_test(normalizers_are_those_of_the_reference),
+      cmocka_unit_test(invalid_bytes_become_the_replacement), cmocka_unit_test(bad_normalizers_are_named),
   };
   make_crc();
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/gguf.h"
+#include "tokenizer/decimal.h"
 
 static const char *const families[] = {"gpt2",   "roberta",    "llama3",     "qwen2",
                                        "o200k",  "smollm",     "falcon",     "byte_normalizer",
@@ -191,6 +192,59 @@ static void test_remembered_words(void **state) {
   hri_free(licence);
   hr_tokens_deinit(&whole);
   hr_tokenizer_close(tokenizer);
+}
+
+/* Words of all lengths, of few characters so that many begin alike, and more of them than there is room for: what was
+ * seen before gives what a first sight gives, ids and offsets. */
+static uint32_t next_random(uint64_t *state, uint32_t bound) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)((*state >> 33) % bound);
+}
+
+enum { MOST_WORD = 48 };
+static text random_word(uint64_t *state, char room[MOST_WORD + 8]) {
+  static const char *const letters[] = {"a", "b", "e", "t", "h", "\xC3\xA9", ".", "_"};
+  const uint64_t wanted = 3 + next_random(state, MOST_WORD - 2);
+  text made = {memcpy(room, "a ", 2), 2};
+  while (made.count < wanted) {
+    const char *letter = letters[next_random(state, made.count < 18 ? 2 : 8)];
+    memcpy(room + made.count, letter, strlen(letter));
+    made.count += strlen(letter);
+  }
+  return made;
+}
+
+static void assert_same_tokens(const hr_tokens *a, const hr_tokens *b, bool offsets) {
+  assert_int_equal(a->count, b->count);
+  assert_memory_equal(a->ids, b->ids, a->count * sizeof *a->ids);
+  if (!offsets) return;
+  assert_memory_equal(a->begin, b->begin, a->count * sizeof *a->begin);
+  assert_memory_equal(a->end, b->end, a->count * sizeof *a->end);
+}
+
+static void test_words_of_all_lengths(void **state) {
+  static const char *const names[] = {"gpt2", "llama3", "llama2", "xlmr", "t5", "bert"};
+  enum { WORDS = 40000, ASKED_EACH = 37 };
+  (void)state;
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+    hr_tokenizer *tokenizer = open_family(names[n]);
+    hr_tokens warm = {0};
+    for (uint32_t i = 0; i < 2 * WORDS; i++) {
+      static uint64_t random;
+      char room[MOST_WORD + 8];
+      hr_tokens cold = {0};
+      text word;
+      if (i % WORDS == 0) random = 7; /* the same words once more */
+      word = random_word(&random, room);
+      encode(tokenizer, &word, i % 2 ? HR_ENCODE_OFFSETS : 0, &warm);
+      if (i < WORDS || i % ASKED_EACH) continue;
+      encode(tokenizer, &word, HR_ENCODE_OFFSETS, &cold);
+      assert_same_tokens(&cold, &warm, i % 2);
+      hr_tokens_deinit(&cold);
+    }
+    hr_tokens_deinit(&warm);
+    hr_tokenizer_close(tokenizer);
+  }
 }
 
 /* ---- long pieces ---- */
@@ -575,6 +629,54 @@ static void expect_ids(const hr_tokenizer *tokenizer, const char *sample, uint32
 
 enum { PAIR_AB = 256 + 'a' * 256 + 'b' };
 
+/* What `tokenizers` 0.23.3 makes of these numbers; where a second one is given, that is the nearest double. */
+static void test_decimals(void **state) {
+  static const struct {
+    const char *number;
+    double read, nearest;
+  } cases[] = {
+      {"-15.587310070168995", -0x1.f2cb3e7cff980p+3, -0x1.f2cb3e7cff97fp+3},
+      {"-3.3", -0x1.a666666666666p+1, 0},
+      {"0.1", 0x1.999999999999ap-4, 0},
+      {"-7.842914581298828", -0x1.f5f25p+2, 0},
+      {"-1.0e1", -10, 0},
+      {"1e-7", 0x1.ad7f29abcaf48p-24, 0},
+      {"1.5E+3", 1500, 0},
+      {"123456789012345678901.5", 0x1.ac53a7e04bcd9p+66, 0x1.ac53a7e04bcdap+66},
+      {"0.12345678901234567890123", 0x1.f9add3746f65fp-4, 0},
+      {"12345678901234567890123e-5", 0x1.b69b4ba630f34p+56, 0x1.b69b4ba630f35p+56},
+      {"2.2250738585072011e-308", 0x1p-1022, 0x0.fffffffffffffp-1022},
+      {"-4.9e-324", -0x1p-1074, 0},
+      {"1.7976931348623157e308", 0x1.fffffffffffffp+1023, 0},
+      {"0.0e999999999999", 0, 0},
+      {"1e-999999999999", 0, 0},
+      {"-0.26335983109748273", -0x1.0dae331693390p-2, 0},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const double nearest = strtod(cases[i].number, NULL), read = hri_decimal_read(cases[i].number);
+    if (read != cases[i].read) fail_msg("%s is read as %a", cases[i].number, read);
+    assert_true(nearest == (cases[i].nearest != 0 ? cases[i].nearest : cases[i].read));
+  }
+}
+
+/* Tokens of two lengths in another order are as good but for the last bits of scores and sums: which of the paths it is
+ * hangs on how the file is read. Ids by `tokenizers` 0.23.3. */
+static void test_equal_paths(void **state) {
+  static const char model[] =
+      "{\"version\":\"1.0\",\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":false,\"vocab\":[[\"<unk>\",0.0],"
+      "[\"|\",-8.85349777619422],[\"---|---|---|\",-11.841477407244323],[\"---|---|---|---|\",-10.87860733784786],"
+      "[\"\xE2\x96\x81|\",-5.645886203428738],[\"\xE2\x96\x81\",-1.224831564528749],[\"z\",-15.587310070168995]]}}";
+  static const int32_t ids[] = {4, 0, 1, 2, 3, 0, 1};
+  hr_tokenizer *tokenizer;
+  (void)state;
+  begin_directory(NULL);
+  write_file("tokenizer.json", model);
+  tokenizer = open_directory();
+  expect_ids(tokenizer, "\xE2\x96\x81|\n|---|---|---|---|---|---|---|\n|", 0, ids, 7);
+  hr_tokenizer_close(tokenizer);
+}
+
 /* Llama 3 and 4 call their ranks tokenizer.model; their numbers say whose they are. Qwen's text is composed first. */
 static void test_ranks_by_content(void **state) {
   static const struct {
@@ -771,10 +873,13 @@ static void test_words(void **state) {
   encode(from_json, &(text){"A", 1}, 0, &wanted);
   assert_int_not_equal(wanted.ids[0], 1); /* which knows it as "a" */
   hr_tokenizer_close(tokenizer);
-  write_file("vocab.txt", "one\ntwo\n");
   (void)snprintf(path, sizeof path, "%s/vocab.txt", directory);
-  assert_int_equal(hr_tokenizer_open(path, &tokenizer, &error), HR_ERROR_INPUT);
-  assert_non_null(strstr(error.message, "no tokenizer by its content"));
+  for (uint32_t i = 0; i < 3; i++) { /* a text is no vocabulary with a line twice */
+    static const char *const others[] = {"one\ntwo\n", "a line\na line\n", "x [UNK]\n[UNK]x\nx\n"};
+    write_file("vocab.txt", others[i]);
+    assert_int_equal(hr_tokenizer_open(path, &tokenizer, &error), HR_ERROR_INPUT);
+    assert_non_null(strstr(error.message, "no tokenizer by its content"));
+  }
   write_file("vocab.txt", "[UNK]\na\n\xFF\n");
   assert_int_equal(hr_tokenizer_open(path, &tokenizer, &error), HR_ERROR_INPUT);
   assert_non_null(strstr(error.message, "line 3 is no token"));
@@ -1041,6 +1146,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vectors),
       cmocka_unit_test(test_remembered_words),
+      cmocka_unit_test(test_words_of_all_lengths),
       cmocka_unit_test(test_long_pieces),
       cmocka_unit_test(test_config),
       cmocka_unit_test(test_template),
@@ -1049,6 +1155,8 @@ int main(void) {
       cmocka_unit_test(test_gguf),
       cmocka_unit_test(test_sentencepiece),
       cmocka_unit_test(test_tiktoken),
+      cmocka_unit_test(test_decimals),
+      cmocka_unit_test(test_equal_paths),
       cmocka_unit_test(test_ranks_by_content),
       cmocka_unit_test(test_whisper),
       cmocka_unit_test(test_whisper_config),

@@ -150,6 +150,31 @@ static void test_unknown_names(void **state) {
   assert_int_equal(hr_device_find("nothing-of-the-kind", &d, NULL), HR_ERROR_USAGE);
 }
 
+/* A name that begins those of several cards: all of them, as many as a message holds, and how many more there are. */
+static void test_names_that_begin_so(void **state) {
+  static const struct {
+    const char *name, *message[3], *not, *hint;
+  } cases[] = {
+      {"a100", {"may be any of a100-40 (40 GB)", "a100-80 (80 GB)", "a100-80-pcie"}, "rtx", "a100-40"},
+      {"rtx-40", {"may be any of rtx-4060 (8 GB)", "rtx-4060-ti-16 (16 GB)", "rtx-4090 (24 GB)"}, "a40", "rtx-4060"},
+      {"RTX 50", {"may be any of rtx-5060 (8 GB)", "rtx-5070", "rtx-5090"}, "rtx-3050", "rtx-5060"},
+      {"40", {"rtx-4060", "rtx-4080", "rtx-4090"}, "a40", "rtx-4060"},
+      {"rtx", {"rtx-2060 (6 GB)", "rtx-3090", " more"}, "a100", "headroom devices"},
+      {"rtx-a", {"no device 'rtx-a'", "", ""}, "any of", "rtx-a6000"},
+      {"4", {"no device '4'", "", ""}, "any of", ""},
+  };
+  hr_device d;
+  hr_error error;
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(hr_device_find(cases[i].name, &d, &error), HR_ERROR_USAGE);
+    for (size_t k = 0; k < 3; k++)
+      if (!strstr(error.message, cases[i].message[k])) fail_msg("%s: %s", cases[i].name, error.message);
+    if (strstr(error.message, cases[i].not)) fail_msg("%s: %s", cases[i].name, error.message);
+    if (!strstr(error.hint, cases[i].hint)) fail_msg("%s: %s", cases[i].name, error.hint);
+  }
+}
+
 static void test_this_machine(void **state) {
   hr_device d = found("CPU");
   (void)state;
@@ -211,6 +236,7 @@ int main(void) {
       cmocka_unit_test(test_small_cards),
       cmocka_unit_test(test_spellings),
       cmocka_unit_test(test_unknown_names),
+      cmocka_unit_test(test_names_that_begin_so),
       cmocka_unit_test(test_this_machine),
       cmocka_unit_test(test_assumed_rates_follow_the_processor),
       cmocka_unit_test(test_an_address_space_limit_bounds_what_is_usable),

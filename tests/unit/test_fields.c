@@ -137,6 +137,41 @@ static void walk_words(const hr_field *f) {
   assert_non_null(strstr(error.message, f->name));
 }
 
+/* What people write for a count gets the numbers that it may stand for, in digits; those out of range are not offered. */
+static void test_likely_counts(void **state) {
+  static const struct {
+    const char *field, *text, *hint;
+  } cases[] = {
+      {"seq", "1k", "in digits alone: 1024 or 1000"},
+      {"seq", "2K", "in digits alone: 2048 or 2000"},
+      {"seq", "1.5k", "in digits alone: 1536 or 1500"},
+      {"seq", "4Ki", "in digits alone: 4096"},
+      {"seq", "1M", "in digits alone: 1048576 or 1000000"},
+      {"seq", "1,024", "in digits alone: 1024"},
+      {"seq", "1_024", "in digits alone: 1024"},
+      {"seq", "1e3", "in digits alone: 1000"},
+      {"seq", "4T", "without --seq: the model's positions"},
+      {"seq", "0k", "without --seq: the model's positions"},
+      {"seq", "-1k", "without --seq: the model's positions"},
+      {"seq", "kk", "without --seq: the model's positions"},
+      {"seq", ".", "without --seq: the model's positions"},
+      {"seq", "1kx", "without --seq: the model's positions"},
+      {"steps", "10k", "in digits alone: 10240 or 10000"},
+      {"steps", "ten", "without --steps: from --epochs"},
+      {"micro-batch", "1k", "in digits alone: 1024 or 1000"},
+      {"batch-tokens", "512k", "in digits alone: 524288 or 512000"},
+  };
+  hr_value value;
+  hr_error error;
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(hr_field_read(hr_field_find(cases[i].field), cases[i].text, NULL, &value, &error), HR_ERROR_USAGE);
+    if (strncmp(error.hint, cases[i].hint, strlen(cases[i].hint)) != 0 ||
+        (cases[i].hint[0] == 'i' && strcmp(error.hint, cases[i].hint) != 0))
+      fail_msg("--%s %s: '%s'", cases[i].field, cases[i].text, error.hint);
+  }
+}
+
 static void test_every_row_reads_what_it_writes(void **state) {
   (void)state;
   for (uint32_t k = 0; k < hr_field_count(); k++) {
@@ -309,6 +344,11 @@ static void test_options_are_refused_whole(void **state) {
   assert_int_equal(hr_job_set_options(&h->job, "--lr 1e-3 --seq", &error), HR_ERROR_USAGE);
   assert_int_equal(hr_job_set_options(&h->job, "--lr 1e-3 seq 3", &error), HR_ERROR_USAGE);
   assert_int_equal(hr_job_set(&h->job, "data", "x", &error), HR_ERROR_USAGE); /* of a run, not of a job */
+  assert_non_null(strstr(error.hint, "hr_run_options"));
+  assert_int_equal(hr_job_set(&h->job, "sequence-of-tokens", "x", &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.hint, "hr_field_get"));
+  assert_int_equal(hr_job_set(&h->job, "micro-bacth", "2", &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.hint, "micro-batch"));
   assert_int_equal(hr_job_set(&h->job, "lr", "-1", &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "--lr is -1; it must lie between 0 and 1000"));
   assert_memory_equal(h, same, sizeof *h);
@@ -466,6 +506,7 @@ static void test_files_hold_what_a_resume_needs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_likely_counts),
       cmocka_unit_test(test_every_row_reads_what_it_writes),
       cmocka_unit_test(test_rows_are_whole),
       cmocka_unit_test(test_defaults_are_legal),
