@@ -57,7 +57,7 @@ endfunction()
 
 install(CODE "set(HR_MANIFEST \"${HR_SHARE_FOLDER}/manifest.txt\")")
 install(CODE "set(HR_FOLDERS ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_INCLUDEDIR}/headroom ${HR_CMAKE_FOLDER} ${HR_PC_FOLDER}
-    ${HR_SHARE_FOLDER} ${CMAKE_INSTALL_DOCDIR} ${CMAKE_INSTALL_MANDIR}/man1 ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+    lib/headroom ${HR_SHARE_FOLDER} ${CMAKE_INSTALL_DOCDIR} ${CMAKE_INSTALL_MANDIR}/man1 ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
     ${CMAKE_INSTALL_DATADIR}/zsh/site-functions ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)")
 install(CODE "set(HR_STAGE begin)\ninclude(\"${PROJECT_SOURCE_DIR}/scripts/manifest.cmake\")")
 
@@ -65,6 +65,8 @@ foreach(target ${HR_INSTALLED})
   hr_install_library(${target})
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/headroom DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+# The kernels for GPUs, where ./dev build cuda has made them; the program looks for them there (backend/cuda/open.c).
+install(FILES ${PROJECT_SOURCE_DIR}/build/cuda/libheadroom-cuda.so DESTINATION lib/headroom OPTIONAL)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 if(HR_SHARED)
