@@ -126,14 +126,13 @@ typedef struct hri_backend hri_backend;
 struct hri_backend {
   /* ---- who it is; constant once it is open ---- */
   const char *name;
-  const char *note; /* what whoever runs a job is to know of it; NULL: nothing */
+  const char *note;                        /* what whoever runs a job is to know of it; NULL: nothing */
   uint32_t team;                           /* threads of a job; 1 where there is no team */
   char instruction_set[16], libraries[64]; /* with the team: what a plan is exact for */
   hr_products products; /* what computes its products, and who chose it; its text is that of libraries */
   bool estimated;       /* its scratch is a formula's, as a table device's, not what the code that runs asks for */
   hr_device device;     /* with what was measured for this very team, instruction set and libraries */
   uint64_t granule;     /* a reservation is rounded up to a multiple of it */
-  uint64_t host_bytes;  /* of the host that a run takes beside its arenas, pinned: constant, part of the plan */
   uint8_t staging_tier; /* hri_tier that the host addresses: staging of FILL and SINK lies there */
   uint32_t ahead;       /* steps that the host should launch before it waits for the first of them; 0: a
                                              launch has run when it returns, and there is nothing to win */
@@ -152,6 +151,8 @@ struct hri_backend {
    * programs like the job's. `process_bytes`: what the process holds for the job beside; counts where its memory is the
    * device's. */
   uint64_t (*fixed_bytes)(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes);
+  /* Pinned bytes of the host that a run takes beside its arenas. NULL: none. */
+  uint64_t (*pinned_bytes)(void *self, const hri_job *job);
 
   /* Bytes of the device that this process holds now, as the device counts them, 0 where it does not say. NULL: its memory
    * is the host's. May be asked for in every step. */

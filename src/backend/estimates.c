@@ -34,6 +34,8 @@ static uint64_t fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uin
   return b->device.fixed_bytes;
 }
 
+static uint64_t pinned_bytes(void *self, const hri_job *job) { return (void)self, hri_cuda_pinned_bytes(job); }
+
 static void shut(hri_backend *backend) { hri_free(backend); }
 
 static void take_rules(hri_backend *b) {
@@ -41,7 +43,7 @@ static void take_rules(hri_backend *b) {
   (void)snprintf(b->instruction_set, sizeof b->instruction_set, "sm_%u", capability);
   (void)snprintf(b->libraries, sizeof b->libraries, "the CUDA backend's rules");
   b->granule = HRI_CUDA_PAGE_BYTES;
-  b->host_bytes = HRI_CUDA_PINNED_BYTES;
+  b->pinned_bytes = pinned_bytes;
   b->staging_tier = HRI_HOST;
   b->workspace = by_rules;
 }

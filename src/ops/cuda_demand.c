@@ -52,6 +52,24 @@ uint64_t hri_cuda_update_scratch_bytes(uint32_t optimizer, int64_t n, int64_t co
          sizeof(double);
 }
 
+/* ---- pinned slots ---- */
+
+static uint64_t tensors_bytes(const hri_job *job, const hri_id *ids, size_t count) {
+  uint64_t bytes = 0;
+  for (size_t k = 0; k < count; k++)
+    if (ids[k] != HRI_NONE) bytes += hri_tensor_bytes(&job->tensors.items[ids[k]]);
+  return bytes;
+}
+
+/* Rows of a step or of an evaluation, and the control block before each of its programs. */
+uint64_t hri_cuda_write_slot_bytes(const hri_job *job) {
+  const hri_id step[] = {job->input_ids, job->input_targets, job->input_positions, job->input_doc_start};
+  const hri_id batch[] = {job->eval_ids, job->eval_targets, job->eval_positions, job->eval_doc_start};
+  uint64_t of_step = tensors_bytes(job, step, 4), of_batch = tensors_bytes(job, batch, 4);
+  uint64_t control = (2 + (uint64_t)job->accumulate) * sizeof(hri_control);
+  return hri_round_up((of_step > of_batch ? of_step : of_batch) + control, HRI_CUDA_SLOT_BYTES);
+}
+
 /* ---- matrix products ---- */
 
 enum { PRODUCT_ALIGNMENT = 16, SCRATCH_ALIGNMENT = 256 };

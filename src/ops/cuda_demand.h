@@ -13,9 +13,13 @@
 enum { HRI_CUDA_OLDEST = 80 };
 /* Device memory is taken in pages of so many bytes, on every generation from it on. */
 enum { HRI_CUDA_PAGE_BYTES = 2 << 20 };
-/* Pinned slots for bytes that come and go (backend/cuda/machine.h): two to write through, two to read. */
-enum { HRI_CUDA_SLOTS = 2, HRI_CUDA_SLOT_BYTES = 64 << 10 };
-enum { HRI_CUDA_PINNED_BYTES = 2 * HRI_CUDA_SLOTS * HRI_CUDA_SLOT_BYTES };
+/* Pinned slots for bytes that come and go (backend/cuda/machine.h): two to write through, each of which has room for all
+ * that is written for a step, so that the host never waits for the step that runs; two to read. */
+enum { HRI_CUDA_SLOTS = 2, HRI_CUDA_SLOT_BYTES = 64 << 10 /* to read; the least to write */ };
+uint64_t hri_cuda_write_slot_bytes(const hri_job *job);
+static inline uint64_t hri_cuda_pinned_bytes(const hri_job *job) {
+  return HRI_CUDA_SLOTS * (hri_cuda_write_slot_bytes(job) + HRI_CUDA_SLOT_BYTES);
+}
 
 /* Work of the host, between the nodes before and behind it. */
 static inline bool hri_cuda_is_host(uint16_t op) {

@@ -102,7 +102,8 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
     info->tiers[tier].reserved_bytes = hri_round_up(plan->placement.lower_bound_bytes[tier], plan->backend->granule);
   }
   info->tiers[HR_TIER_DEVICE].fixed_bytes = fixed_bytes(plan);
-  info->tiers[HR_TIER_HOST].fixed_bytes = plan->backend->host_bytes;
+  if (plan->backend->pinned_bytes)
+    info->tiers[HR_TIER_HOST].fixed_bytes = plan->backend->pinned_bytes(plan->backend->self, &plan->job);
   info->tiers[HR_TIER_DEVICE].fixed_measured = plan->spec.device.fixed_measured;
   info->budget_bytes = plan->spec.budget_bytes ? plan->spec.budget_bytes : plan->spec.device.usable_bytes;
   info->step_seconds = cost.step_seconds;

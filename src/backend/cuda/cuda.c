@@ -37,6 +37,8 @@ static uint64_t fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uin
   return ((const cuda_backend *)self)->contract.device.fixed_bytes;
 }
 
+static uint64_t pinned_bytes(void *self, const hri_job *job) { return (void)self, hri_cuda_pinned_bytes(job); }
+
 /* ---- room ---- */
 
 static hr_status refuse(uint64_t bytes, uint64_t available, const char *where, const char *hint, hr_error *error) {
@@ -90,7 +92,7 @@ static hr_status check_device(cuda_backend *b, uint64_t bytes, hr_error *error) 
 static hr_status check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUNT], bool prepared, uint64_t beside,
                             hr_error *error) {
   cuda_backend *b = self;
-  uint64_t host = hri_round_up(arena_bytes[HRI_HOST], b->contract.granule) + b->contract.host_bytes + beside;
+  uint64_t host = hri_round_up(arena_bytes[HRI_HOST], b->contract.granule) + beside;
   hri_host_memory memory = hri_host_memory_now();
   (void)prepared;
   HRI_TRY(check_device(b, hri_round_up(arena_bytes[HRI_DEVICE], b->contract.granule), error));
@@ -142,7 +144,7 @@ static hr_status prepare_run(hri_cuda_run *r, hr_error *error) {
     HRI_TRY(hri_cuda_machine_lanes(r->machine, lanes, error));
   } else {
     r->owns = true;
-    HRI_TRY(hri_cuda_machine_create(r->parts->gpu, lanes, &r->machine, error));
+    HRI_TRY(hri_cuda_machine_create(r->parts->gpu, lanes, hri_cuda_write_slot_bytes(r->work.job), &r->machine, error));
   }
   return hri_cuda_programs_prepare(r, error);
 }
@@ -266,13 +268,13 @@ static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_inf
                      .team = 1,
                      .device = *device,
                      .granule = info->granule_bytes,
-                     .host_bytes = HRI_CUDA_PINNED_BYTES,
                      .staging_tier = HRI_HOST,
                      .ahead = 1,
                      .elements = host_elements(),
                      .self = b,
                      .workspace = workspace,
                      .fixed_bytes = fixed_bytes,
+                     .pinned_bytes = pinned_bytes,
                      .held_bytes = held_bytes,
                      .near_limit = near_limit,
                      .check_room = check_room,

@@ -10,30 +10,33 @@
 
 /* ---- making ---- */
 
-static hr_status make_slot(hri_cuda_machine *m, hri_cuda_slot *slot, uint32_t index, hr_error *error) {
-  slot->memory = m->pinned + (uint64_t)index * HRI_CUDA_SLOT_BYTES;
+static hr_status make_slot(hri_cuda_machine *m, hri_cuda_slot *slot, uint64_t offset, hr_error *error) {
+  slot->memory = m->pinned + offset;
   return m->gpu->calls->event_create(m->gpu, &slot->copied, error);
 }
 
 static hr_status make(hri_cuda_machine *m, uint32_t lanes, hr_error *error) {
+  const uint64_t both = m->write_slot_bytes + HRI_CUDA_SLOT_BYTES;
   void *pinned;
   HRI_TRY(hri_cuda_machine_lanes(m, lanes | 1u << HRI_COMPUTE, error));
-  HRI_TRY(m->gpu->calls->allocate_host(m->gpu, HRI_CUDA_PINNED_BYTES, &pinned, error));
+  HRI_TRY(m->gpu->calls->allocate_host(m->gpu, HRI_CUDA_SLOTS * both, &pinned, error));
   m->pinned = pinned;
   for (uint32_t k = 0; k < HRI_CUDA_SLOTS; k++) {
-    HRI_TRY(make_slot(m, &m->writes[k], 2 * k, error));
-    HRI_TRY(make_slot(m, &m->reads[k], 2 * k + 1, error));
+    HRI_TRY(make_slot(m, &m->writes[k], k * both, error));
+    HRI_TRY(make_slot(m, &m->reads[k], k * both + m->write_slot_bytes, error));
   }
   for (uint32_t k = 0; k < HRI_CUDA_MARKS; k++) HRI_TRY(m->gpu->calls->event_create(m->gpu, &m->marks[k], error));
   return HR_OK;
 }
 
-hr_status hri_cuda_machine_create(hri_gpu *gpu, uint32_t lanes, hri_cuda_machine **machine, hr_error *error) {
+hr_status hri_cuda_machine_create(hri_gpu *gpu, uint32_t lanes, uint64_t write_slot_bytes, hri_cuda_machine **machine,
+                                  hr_error *error) {
   hri_cuda_machine *m = hri_alloc_zero(1, sizeof *m);
   hr_status status;
   *machine = NULL;
   if (!m) return hri_fail_memory(error, sizeof *m, "the queue of a device");
   m->gpu = gpu;
+  m->write_slot_bytes = write_slot_bytes;
   status = make(m, lanes, error);
   if (status == HR_OK) *machine = m;
   else hri_cuda_machine_destroy(m);
@@ -123,24 +126,38 @@ hr_status hri_cuda_machine_wait(hri_cuda_machine *m, hri_mark mark, hr_error *er
 
 /* ---- bytes ---- */
 
-static uint64_t part_of(uint64_t bytes) { return bytes < HRI_CUDA_SLOT_BYTES ? bytes : HRI_CUDA_SLOT_BYTES; }
+/* The other slot, once nothing is copied out of it any more. */
+static hr_status turn(hri_cuda_machine *m, hr_error *error) {
+  hri_cuda_slot *slot = &m->writes[m->next_write];
+  HRI_TRY(m->gpu->calls->record(m->gpu, slot->copied, hri_cuda_main(m), error));
+  m->next_write = (m->next_write + 1) % HRI_CUDA_SLOTS;
+  slot = &m->writes[m->next_write];
+  slot->used = 0;
+  return m->gpu->calls->event_finish(m->gpu, slot->copied, error);
+}
 
-static hr_status write_part(hri_cuda_machine *m, unsigned char *at, const void *from, uint64_t bytes, hr_error *error) {
-  hri_cuda_slot *slot = &m->writes[m->next_write++ % HRI_CUDA_SLOTS];
-  HRI_TRY(m->gpu->calls->event_finish(m->gpu, slot->copied, error));
-  memcpy(slot->memory, from, bytes);
-  HRI_TRY(m->gpu->calls->copy(m->gpu, at, slot->memory, bytes, hri_cuda_main(m), error));
-  return m->gpu->calls->record(m->gpu, slot->copied, hri_cuda_main(m), error);
+/* As much of it as the slot has room for: *part bytes. */
+static hr_status write_part(hri_cuda_machine *m, unsigned char *at, const void *from, uint64_t bytes, uint64_t *part,
+                            hr_error *error) {
+  hri_cuda_slot *slot;
+  if (m->writes[m->next_write].used == m->write_slot_bytes) HRI_TRY(turn(m, error));
+  slot = &m->writes[m->next_write];
+  *part = m->write_slot_bytes - slot->used;
+  if (*part > bytes) *part = bytes;
+  memcpy(slot->memory + slot->used, from, *part);
+  HRI_TRY(m->gpu->calls->copy(m->gpu, at, slot->memory + slot->used, *part, hri_cuda_main(m), error));
+  slot->used += *part;
+  return HR_OK;
 }
 
 hr_status hri_cuda_machine_write(hri_cuda_machine *m, unsigned char *at, const void *from, uint64_t bytes,
                                  hr_error *error) {
-  for (uint64_t done = 0, part; done < bytes; done += part) {
-    part = part_of(bytes - done);
-    HRI_TRY(note(m, write_part(m, at + done, (const unsigned char *)from + done, part, error)));
-  }
+  for (uint64_t done = 0, part; done < bytes; done += part)
+    HRI_TRY(note(m, write_part(m, at + done, (const unsigned char *)from + done, bytes - done, &part, error)));
   return HR_OK;
 }
+
+static uint64_t part_of(uint64_t bytes) { return bytes < HRI_CUDA_SLOT_BYTES ? bytes : HRI_CUDA_SLOT_BYTES; }
 
 static hr_status read_part(hri_cuda_machine *m, const unsigned char *at, unsigned char *to, uint64_t bytes,
                            hr_error *error) {

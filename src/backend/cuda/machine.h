@@ -1,9 +1,9 @@
 /* What the runs of a device share that lie beside each other: arenas, a stream for each lane, pinned slots for bytes
  * that come and go, and marks.
  *
- * All that the host asks for is queued in the stream of the compute lane, one after the other. A write is copied into
- * one of a few pinned slots, and a slot is taken again when its last copy is over, so the host is ahead of the device
- * by some writes and never waits for more. A read is copied into a slot of its own kind and from there to whom it is
+ * All that the host asks for is queued in the stream of the compute lane, one after the other. Writes are copied into a
+ * pinned slot, one behind the other, until it is full; the other is taken again when the last copy out of it is over.
+ * A slot has room for the writes of a step, so the host is a step ahead of the device and waits for no more than that. A read is copied into a slot of its own kind and from there to whom it is
  * for: when its mark is waited for, or earlier, when the slot is wanted. Nothing is allocated once it runs. */
 #ifndef HRI_BACKEND_CUDA_MACHINE_H
 #define HRI_BACKEND_CUDA_MACHINE_H
@@ -17,6 +17,7 @@ enum { HRI_CUDA_MARKS = 64 };
 typedef struct hri_cuda_slot {
   unsigned char *memory; /* pinned */
   hri_gpu_event *copied; /* the last copy out of it, or into it */
+  uint64_t used;         /* of writes: bytes that copies were queued of */
   void *to;              /* of a read: where its bytes go; NULL: nothing waits in it */
   uint64_t bytes;
   hri_mark mark;
@@ -36,15 +37,17 @@ typedef struct hri_cuda_machine {
   uint64_t bytes[HRI_TIER_COUNT];
   unsigned char *pinned; /* of all slots */
   hri_cuda_slot writes[HRI_CUDA_SLOTS], reads[HRI_CUDA_SLOTS];
-  uint32_t next_write, next_read;
+  uint64_t write_slot_bytes;
+  uint32_t next_write, next_read;       /* the slot that is written to; reads so far */
   hri_gpu_event *marks[HRI_CUDA_MARKS]; /* of mark k: k modulo their number */
   hri_mark issued;
   HRI_ARRAY(hri_cuda_launched) launched; /* in order; cuda.c tells of them */
   bool failed;                           /* what was not handed over yet never is */
 } hri_cuda_machine;
 
-/* With streams for the lanes of the set. destroy waits for what runs, and hands over nothing. */
-hr_status hri_cuda_machine_create(hri_gpu *gpu, uint32_t lanes, hri_cuda_machine **machine, hr_error *error);
+/* With streams for the lanes of the set, and write slots of so many bytes each. destroy waits for what runs, and hands over nothing. */
+hr_status hri_cuda_machine_create(hri_gpu *gpu, uint32_t lanes, uint64_t write_slot_bytes, hri_cuda_machine **machine,
+                                  hr_error *error);
 void hri_cuda_machine_destroy(hri_cuda_machine *machine);
 /* Streams for lanes that a run beside needs and the first had not. */
 hr_status hri_cuda_machine_lanes(hri_cuda_machine *machine, uint32_t lanes, hr_error *error);
