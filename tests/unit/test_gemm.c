@@ -469,7 +469,7 @@ static float chain(const problem *p, int64_t r, int64_t j, sum_order order) {
 /* Every element, or some thousand of them spread over c. */
 static void check_order(const problem *p, const void *c, sum_order order) {
   const hri_gemm_shape *s = &p->shape;
-  int64_t columns = s->kind == HRI_GEMM_FORWARD ? s->n : s->k, step = 1 + p->c_count * depth_of(s) / 4000000;
+  int64_t columns = s->kind == HRI_GEMM_FORWARD ? s->n : s->k, step = 1 + p->c_count * depth_of(s) / 800000;
   for (int64_t i = 0; i < p->c_count; i += i + 5 < p->c_count ? step : 1) {
     float expected = chain(p, i / columns, i % columns, order), got = value_at(c, i, s->out);
     if (memcmp(&expected, &got, sizeof got) != 0)
