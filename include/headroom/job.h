@@ -73,6 +73,14 @@ typedef enum hr_weight_packing {
   HR_WEIGHT_PACKING_TRANSIENT,
   HR_WEIGHT_PACKING_PERSISTENT
 } hr_weight_packing;
+/* What a GPU's library of products may have beside operands, each product in turn: as the device has it usually, none, 4
+ * MiB, 32 MiB. Less may be slower, and sums come in another order. */
+typedef enum hr_workspace {
+  HR_WORKSPACE_AUTO = 0,
+  HR_WORKSPACE_NONE,
+  HR_WORKSPACE_4MIB,
+  HR_WORKSPACE_32MIB
+} hr_workspace;
 /* How documents share a row: whole ones by best fit, one per row, or one behind the other and cut where a row ends. */
 typedef enum hr_packing { HR_PACKING_PACK = 0, HR_PACKING_OFF, HR_PACKING_WRAPPED } hr_packing;
 
@@ -128,6 +136,7 @@ typedef struct hr_job {
   hr_precision precision;
   hr_moments moments;
   hr_weight_packing weight_packing;
+  hr_workspace workspace;
   hr_recompute recompute;
   hr_attention attention;
   uint32_t loss_chunk; /* --loss-chunk: tokens per chunk, HR_LOSS_CHUNK_AUTO or _OFF */
@@ -233,6 +242,7 @@ HR_API const char *hr_precision_name(hr_precision value);
 HR_API const char *hr_moments_name(hr_moments value);
 HR_API const char *hr_states_8bit_name(hr_states_8bit value);
 HR_API const char *hr_weight_packing_name(hr_weight_packing value);
+HR_API const char *hr_workspace_name(hr_workspace value);
 HR_API const char *hr_optimizer_name(hr_optimizer value);
 HR_API const char *hr_attention_name(hr_attention value);
 HR_API const char *hr_on_nonfinite_name(hr_on_nonfinite value);

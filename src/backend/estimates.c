@@ -8,19 +8,18 @@
 #include "ops/cuda_demand.h"
 
 static hr_status by_rules(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
-  return hri_cuda_scratch(((const hri_backend *)self)->device.library_workspace_bytes, job, node, bytes, error);
+  return (void)self, hri_cuda_scratch(job, node, bytes, error);
 }
 
 static hr_status by_formula(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
-  const hri_backend *b = self;
   const int64_t *i = node->attr.i;
-  (void)job;
+  (void)self;
   (void)error;
   *bytes = 0;
   switch (node->op) {
   case HRI_OP_LINEAR:
   case HRI_OP_LINEAR_DX:
-  case HRI_OP_LINEAR_DW: *bytes = b->device.library_workspace_bytes; break;
+  case HRI_OP_LINEAR_DW: *bytes = job->workspace_bytes; break;
   /* flash attention's backward: an fp32 accumulator of dq and the row sums of dy*y */
   case HRI_OP_ATTENTION_BACKWARD: *bytes = (uint64_t)(i[0] * i[1] * i[2]) * (uint64_t)(i[4] + 1) * 4; break;
   default: break;

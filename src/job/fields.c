@@ -37,6 +37,7 @@ static const char *const quantizes[] = {"none", "nf4", "fp4", "nf4+dq", "fp4+dq"
 static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16", "tf32", "auto", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const states_8bits[] = {"weights", "all", NULL};
+static const char *const workspaces[] = {"auto", "none", "4MiB", "32MiB", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
 static const char *const attentions[] = {"flash", "materialized", NULL};
 #define WORD(id, word) word,
@@ -57,7 +58,7 @@ static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 _Static_assert(LAST(precisions) == HR_PRECISION_AUTO && LAST(quantizes) == HR_QUANTIZE_KEEP &&
                    LAST(moments) == HR_MOMENTS_BF16 && LAST(states_8bits) == HR_STATES_8BIT_ALL &&
                    LAST(optimizers) == HR_OPTIMIZER_COUNT - 1 &&
-                   LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
+                   LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT && LAST(workspaces) == HR_WORKSPACE_32MIB &&
                    LAST(attentions) == HR_ATTENTION_MATERIALIZED && LAST(updates) == HR_UPDATE_IN_BACKWARD &&
                    LAST(schedules) == HR_SCHEDULE_WSD && LAST(on_nonfinites) == HR_ON_NONFINITE_SKIP &&
                    LAST(packings) == HR_PACKING_WRAPPED && LAST(formats) == HR_DATA_FORMAT_COUNT - 1 &&
@@ -69,6 +70,7 @@ const char *hr_precision_name(hr_precision value) { return WORD_OF(precisions, v
 const char *hr_moments_name(hr_moments value) { return WORD_OF(moments, value); }
 const char *hr_states_8bit_name(hr_states_8bit value) { return WORD_OF(states_8bits, value); }
 const char *hr_weight_packing_name(hr_weight_packing value) { return WORD_OF(weight_packings, value); }
+const char *hr_workspace_name(hr_workspace value) { return WORD_OF(workspaces, value); }
 const char *hr_optimizer_name(hr_optimizer value) { return WORD_OF(optimizers, value); }
 const char *hr_attention_name(hr_attention value) { return WORD_OF(attentions, value); }
 const char *hr_on_nonfinite_name(hr_on_nonfinite value) { return WORD_OF(on_nonfinites, value); }
@@ -132,6 +134,10 @@ static const hr_field fields[] = {
      "weights rearranged for faster products: before each use (transient), once per step for all its micro-steps "
      "(persistent), where it pays (auto), or off",
      P | T, JOB(weight_packing), .words = weight_packings, .initial = "auto", .given = HR_GIVEN_WEIGHT_PACKING},
+    {"workspace", HR_FIELD_CHOICE, "Job", "SIZE",
+     "of a GPU's matrix products, which have it one after the other: none, 4MiB, 32MiB, or what is usual for the device "
+     "(auto); less may be slower",
+     J | X, JOB(workspace), .words = workspaces, .initial = "auto", EFFECT(ROUNDING)},
     {"recompute", HR_FIELD_RECOMPUTE, "Job", "HOW",
      "what the backward makes again instead of keeping it: none, selective (norms, activations), auto (per layer, for "
      "the budget), block, every:K, sqrt, levels:keep*4,cheap*8,...",

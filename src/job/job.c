@@ -118,6 +118,7 @@ static bool scale_without_fp16(const hr_job *job) {
 }
 static bool is_cpu(const hr_job *job) { return strcmp(job->device.backend, "cpu") == 0; }
 static bool tf32_on_cpu(const hr_job *job) { return job->precision == HR_PRECISION_TF32 && is_cpu(job); }
+static bool workspace_on_cpu(const hr_job *job) { return job->workspace != HR_WORKSPACE_AUTO && is_cpu(job); }
 static bool tf32_not_offered(const hr_job *job) {
   return job->precision == HR_PRECISION_TF32 && !is_cpu(job) && job->device.flops_tf32 <= 0;
 }
@@ -208,6 +209,9 @@ static const struct {
     {tf32_on_cpu, "--precision tf32", "--device cpu",
      "it is how GPUs multiply fp32 in fewer bits, and a CPU multiplies all of them",
      "give --precision fp32 or bf16, or plan for a GPU by --device NAME", NULL},
+    {workspace_on_cpu, "--workspace", "--device cpu",
+     "it is for a GPU's library of products, and a CPU's are the program's own, whose scratch is what they need",
+     "leave --workspace out", NULL},
     {tf32_not_offered, "--precision tf32", "--device",
      "the device has no such products: NVIDIA's have since Ampere, AMD's since the MI300",
      "give --precision fp32 or fp16, or name another device; headroom devices NAME says what it has", NULL},
@@ -257,7 +261,9 @@ bool hr_exclusion_get(uint32_t index, hr_exclusion *e) {
 static hr_status check_exclusions(const hr_job *job, bool device, hr_error *error) {
   for (size_t i = 0; i < EXCLUSIONS; i++) {
     char size[32];
-    if (device && exclusions[i].holds != tf32_on_cpu && exclusions[i].holds != tf32_not_offered) continue;
+    if (device && exclusions[i].holds != tf32_on_cpu && exclusions[i].holds != tf32_not_offered &&
+        exclusions[i].holds != workspace_on_cpu)
+      continue;
     if (!exclusions[i].holds(job)) continue;
     hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b,
              exclusions[i].reason);

@@ -155,10 +155,10 @@ uint64_t hri_cuda_bias_bytes(const hri_gpu_product *p) {
              : 0;
 }
 
-static uint64_t product_bytes(uint64_t workspace_bytes, const hri_job *job, const hri_node *node) {
+static uint64_t product_bytes(const hri_job *job, const hri_node *node) {
   hri_gpu_product p = hri_cuda_library_product(job, node);
   hri_cuda_product_args own;
-  if (!hri_cuda_product_is_ours(job, node)) return hri_cuda_bias_bytes(&p) + workspace_bytes;
+  if (!hri_cuda_product_is_ours(job, node)) return hri_cuda_bias_bytes(&p) + job->workspace_bytes;
   own = hri_cuda_own_product(job, node);
   return hri_cuda_product_scratch_bytes(&own);
 }
@@ -194,8 +194,7 @@ static hr_status check(const hri_job *job, const hri_node *node, hr_error *error
   return lacks(node, "heads of more than 256 columns", error);
 }
 
-hr_status hri_cuda_scratch(uint64_t workspace_bytes, const hri_job *job, const hri_node *node, uint64_t *bytes,
-                           hr_error *error) {
+hr_status hri_cuda_scratch(const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   hri_attention_shape shape;
   hri_attention_cache_shape cached;
   hri_quant_layout layout;
@@ -209,7 +208,7 @@ hr_status hri_cuda_scratch(uint64_t workspace_bytes, const hri_job *job, const h
   switch (node->op) {
   case HRI_OP_LINEAR:
   case HRI_OP_LINEAR_DX:
-  case HRI_OP_LINEAR_DW: *bytes = product_bytes(workspace_bytes, job, node); break;
+  case HRI_OP_LINEAR_DW: *bytes = product_bytes(job, node); break;
   case HRI_OP_BIAS_GRADIENT:
     *bytes = hri_cuda_bias_gradient_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
                                                   (int64_t)hri_columns(hri_at(job, node, 0)));

@@ -1,5 +1,5 @@
 /* What a GPU of NVIDIA's demands of a plan: which nodes there are kernels for, whose a product is, and scratch. Function of
- * node, job and the workspace that a library of products may have; neither a card nor a library is asked. The CUDA
+ * node and job alone; neither a card nor a library is asked. The CUDA
  * backend answers a plan with it, and so does a plan for a card of the table, on any machine, so the two agree in every
  * byte. */
 #ifndef HRI_OPS_CUDA_DEMAND_H
@@ -27,9 +27,8 @@ static inline bool hri_cuda_is_host(uint16_t op) {
 }
 
 /* UNSUPPORTED, naming the op and what of it, when there is no kernel for the node; else its scratch, of which a product
- * of the library's has `workspace_bytes` behind its rounded bias. */
-hr_status hri_cuda_scratch(uint64_t workspace_bytes, const hri_job *job, const hri_node *node, uint64_t *bytes,
-                           hr_error *error);
+ * of the library's has the job's workspace behind its rounded bias. */
+hr_status hri_cuda_scratch(const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error);
 
 /* ---- nodes that hri_cuda_scratch let pass, as launchers are given them ---- */
 

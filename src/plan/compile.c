@@ -111,6 +111,12 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   return HR_OK;
 }
 
+static uint64_t workspace_of(const hr_job *spec) {
+  static const uint64_t bytes[] =
+      {[HR_WORKSPACE_NONE] = 0, [HR_WORKSPACE_4MIB] = 4 << 20, [HR_WORKSPACE_32MIB] = 32 << 20};
+  return spec->workspace == HR_WORKSPACE_AUTO ? spec->device.library_workspace_bytes : bytes[spec->workspace];
+}
+
 hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options,
                             const hri_forward *forwards, hri_job *job, hr_error *error) {
   static const hri_compile_options none = {0};
@@ -118,6 +124,7 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   if (!options) options = &none;
   job->team = backend->team;
   job->tf32 = spec->precision == HR_PRECISION_TF32;
+  job->workspace_bytes = workspace_of(spec);
   memcpy(job->instruction_set, backend->instruction_set, sizeof job->instruction_set);
   memcpy(job->libraries, backend->libraries, sizeof job->libraries);
   HRI_TRY(compile_precision(job, spec, forwards, error));

@@ -120,4 +120,11 @@ expect 0 "$headroom" plan "${job[@]}" --json
 need=$(field said need_bytes)
 expect 0 "$headroom" train "${options[@]}" --steps 1 --budget "$need" --out exact
 expect 3 "$headroom" train "${options[@]}" --steps 1 --budget $((need - 1)) --out below
+# ---- a workspace of one's own choice ----
+expect 0 "$headroom" plan "${job[@]}" --workspace none --json
+[[ $(field said need_bytes) -lt $need ]] || fail "products without a workspace need as much"
+need=$(field said need_bytes)
+expect 0 "$headroom" train "${options[@]}" --steps 1 --workspace none --budget "$need" --out narrow
+expect 2 "$headroom" plan micro-llama-bytes --workspace 4MiB
+says "it is for a GPU's library of products"
 echo "test_cuda: all as expected"

@@ -48,15 +48,17 @@ static bool same_product(const hri_gpu_product *x, const hri_gpu_product *y) {
 }
 
 static hr_status choose(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_gpu_product *product,
-                        hri_gpu_algorithm *algorithm, hr_error *error) {
+                        uint64_t workspace_bytes, hri_gpu_algorithm *algorithm, hr_error *error) {
   struct hri_cuda_choice made;
   for (size_t k = 0; k < choices->list.count; k++)
-    if (same_product(&choices->list.items[k].product, product)) {
+    if (choices->list.items[k].workspace_bytes == workspace_bytes &&
+        same_product(&choices->list.items[k].product, product)) {
       *algorithm = choices->list.items[k].algorithm;
       return HR_OK;
     }
   made.product = *product;
-  HRI_TRY(parts->products->calls->choose(parts->products, product, choices->workspace_bytes, &made.algorithm, error));
+  made.workspace_bytes = workspace_bytes;
+  HRI_TRY(parts->products->calls->choose(parts->products, product, workspace_bytes, &made.algorithm, error));
   if (!hri_array_push(&choices->list, made)) return hri_fail_memory(error, sizeof made, "a choice of products");
   *algorithm = made.algorithm;
   return HR_OK;
@@ -78,7 +80,7 @@ static hr_status run_library_product(call *c) {
   unsigned char *workspace = scratch(c);
   const void *bias = p.bias ? pointer(c, 2) : NULL;
   hri_gpu_algorithm algorithm;
-  HRI_TRY(choose(parts, c->launch->choices, &p, &algorithm, c->error));
+  HRI_TRY(choose(parts, c->launch->choices, &p, c->at.job->workspace_bytes, &algorithm, c->error));
   if (hri_cuda_bias_bytes(&p)) {
     HRI_TRY(queued(c, kernels(c)->cast(workspace, p.result, bias, HRI_REAL_F32, p.n, stream(c))));
     bias = workspace;
@@ -468,10 +470,10 @@ hr_status hri_cuda_prepare_node(const hri_cuda_parts *parts, hri_cuda_choices *c
   hri_gpu_product p;
   uint64_t bytes;
   hr_status status;
-  HRI_TRY(hri_cuda_scratch(choices->workspace_bytes, job, node, &bytes, error));
+  HRI_TRY(hri_cuda_scratch(job, node, &bytes, error));
   assert(hri_cuda_is_host(node->op) || adapters[node->op]); /* what has scratch has an adapter */
   if (!hri_demand_is_product(node->op) || hri_cuda_product_is_ours(job, node)) return HR_OK;
   p = hri_cuda_library_product(job, node);
-  status = choose(parts, choices, &p, &algorithm, error);
+  status = choose(parts, choices, &p, job->workspace_bytes, &algorithm, error);
   return status == HR_OK ? HR_OK : hri_context(error, status, "the CUDA backend, %s: ", hri_op_name(node->op));
 }

@@ -19,10 +19,10 @@ typedef struct hri_cuda_parts {
 typedef struct hri_cuda_choices {
   HRI_ARRAY(struct hri_cuda_choice {
     hri_gpu_product product;
+    uint64_t workspace_bytes; /* what it may have at most */
     hri_gpu_algorithm algorithm;
   })
   list;
-  uint64_t workspace_bytes; /* what each may have at most */
 } hri_cuda_choices;
 
 /* UNSUPPORTED where hri_cuda_scratch (ops/cuda_demand.h) refuses the node, or the library has no way for a product of it

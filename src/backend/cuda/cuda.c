@@ -27,8 +27,7 @@ typedef struct cuda_backend {
 /* ---- planning ---- */
 
 static hr_status workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
-  cuda_backend *b = self;
-  return hri_cuda_scratch(b->choices.workspace_bytes, job, node, bytes, error);
+  return (void)self, hri_cuda_scratch(job, node, bytes, error);
 }
 
 /* What the process holds is the host's, not the device's. */
@@ -303,7 +302,6 @@ hr_status hri_cuda_open_on(const hr_device *device, const hri_cuda_parts *parts,
   *backend = NULL;
   if (!b) return hri_fail_memory(error, sizeof *b, "the CUDA backend");
   b->parts = *parts;
-  b->choices.workspace_bytes = device->library_workspace_bytes;
   status = parts->gpu->calls->info(parts->gpu, &info, error);
   if (status != HR_OK) {
     hri_free(b);
