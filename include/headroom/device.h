@@ -1,4 +1,4 @@
-/* Devices one can plan for: this machine's CPU, and a table of GPUs with published figures.
+/* Devices one can plan for: this machine's CPU and GPUs, and a table of GPUs with published figures.
  *
  * Threads: all but hr_device_probe may be called at any time; a probe measures, and wants the machine for itself. */
 #ifndef HEADROOM_DEVICE_H
@@ -86,7 +86,7 @@ typedef struct hr_products {
 typedef struct hr_device {
   char name[48];    /* "cpu", "rtx-4090", ... */
   char title[96];   /* "NVIDIA GeForce RTX 4090"; for the CPU the model name */
-  char backend[16]; /* what runs jobs on it: "cpu"; "": jobs can only be planned for it */
+  char backend[16]; /* what runs jobs on it: "cpu", "cuda"; "": jobs can only be planned for it */
   bool has_team;    /* runs on threads of this process, as many as a job asks for */
   bool packs;       /* products can take operands that were packed for them */
   bool usable_now;  /* usable_bytes is what this machine could give when it was asked, not a figure of the product */
@@ -113,9 +113,9 @@ typedef struct hr_device {
 HR_API uint32_t hr_device_count(void);
 HR_CHECKED hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error);
 
-/* Finds "cpu" (asks this machine, and takes over a stored probe of it) or a table device by name (case and punctuation
- * do not matter: "RTX 4090" works).
- * USAGE when unknown, with the nearest name. */
+/* Finds "cpu" (asks this machine, and takes over a stored probe of it), "cuda" or "cuda:1" (a GPU of this machine, as its
+ * driver shows it), or a table device by name (case and punctuation do not matter: "RTX 4090" works).
+ * USAGE when unknown, with the nearest name; UNSUPPORTED when this machine has no such GPU, saying what is missing. */
 HR_CHECKED hr_status hr_device_find(const char *name, hr_device *device, hr_error *error);
 
 typedef struct hr_probe_options {

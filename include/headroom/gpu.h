@@ -1,5 +1,5 @@
-/* The GPUs of this machine, as CUDA's driver shows them. Jobs can be planned for one by the name of its row in the
- * table of device.h; none run on it.
+/* The GPUs of this machine, as CUDA's driver shows them. Jobs run on one as the device "cuda" ("cuda:1" for the second),
+ * and are planned for one elsewhere by the name of its row in the table of device.h.
  *
  * Threads: may be called at any time. */
 #ifndef HEADROOM_GPU_H

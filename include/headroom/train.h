@@ -43,7 +43,9 @@ typedef struct hr_metrics {
   double eta_seconds, epoch;
   double eval_loss, best_eval_loss; /* NaN when there is none */
   uint64_t device_reserved_bytes, device_peak_bytes, device_budget_bytes;
-  uint64_t process_resident_bytes, process_peak_bytes;
+  uint64_t process_resident_bytes, process_peak_bytes; /* of the host's memory */
+  bool device_is_host;        /* the device's memory is the host's: process_resident_bytes is of it */
+  uint64_t device_held_bytes; /* else: what the driver says that this process holds of it; 0: it does not say */
 } hr_metrics;
 
 /* Where the time of training steps went. Times are medians over the recorded steps (at most the last 64), per step. */

@@ -132,6 +132,7 @@ struct hri_backend {
   bool estimated;       /* its scratch is a formula's, as a table device's, not what the code that runs asks for */
   hr_device device;     /* with what was measured for this very team, instruction set and libraries */
   uint64_t granule;     /* a reservation is rounded up to a multiple of it */
+  uint64_t host_bytes;  /* of the host that a run takes beside its arenas, pinned: constant, part of the plan */
   uint8_t staging_tier; /* hri_tier that the host addresses: staging of FILL and SINK lies there */
   uint32_t ahead;       /* steps that the host should launch before it waits for the first of them; 0: a
                                              launch has run when it returns, and there is nothing to win */
@@ -150,6 +151,13 @@ struct hri_backend {
    * programs like the job's. `process_bytes`: what the process holds for the job beside; counts where its memory is the
    * device's. */
   uint64_t (*fixed_bytes)(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes);
+
+  /* Bytes of the device that this process holds now, as the device counts them, 0 where it does not say. NULL: its memory
+   * is the host's. May be asked for in every step. */
+  uint64_t (*held_bytes)(void *self);
+  /* Whether others have brought the device close to its end: a warning's words, with who they are. NULL: its memory is the
+   * host's. */
+  bool (*near_limit)(void *self, char *text, uint32_t text_bytes);
 
   /* ---- running: all NULL in a backend that only plans ---- */
   /* BUDGET, naming the limit, where this moment leaves no room for arenas of so many bytes and for what prepare takes
@@ -192,6 +200,9 @@ static inline bool hri_backend_runs(const hri_backend *b) { return b->prepare !=
  * is linked: src/backend/open.c is the one file that knows them. */
 hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error);
 void hri_backend_close(hri_backend *backend); /* NULL is fine */
+/* A device of this machine that a backend knows by this name and the table does not ("cuda:1"). False: no backend does;
+ * else *status says whether it is there. */
+bool hri_backend_finds(const char *name, hr_device *device, hr_status *status, hr_error *error);
 /* Takes over what is stored of measurements of this very device with such a team. False: there is nothing. */
 bool hri_backend_measured(hr_device *device, uint32_t threads);
 

@@ -1,10 +1,17 @@
-/* A device that jobs can be planned for and not run on: what a run there would reserve as scratch, by formula. */
+/* A device that jobs can be planned for and not run on. A GPU of NVIDIA's that kernels are compiled for has the rules of the
+ * CUDA backend, so that a plan made here is the one that is made beside the card, to the byte but for what the card's
+ * context takes. Of any other device scratch is by formula, and says so. */
 #include <assert.h>
 #include <stdio.h>
 
 #include "backend/backend.h"
+#include "ops/cuda_demand.h"
 
-static hr_status workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+static hr_status by_rules(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+  return hri_cuda_scratch(((const hri_backend *)self)->device.library_workspace_bytes, job, node, bytes, error);
+}
+
+static hr_status by_formula(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   const hri_backend *b = self;
   const int64_t *i = node->attr.i;
   (void)job;
@@ -29,20 +36,34 @@ static uint64_t fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uin
 
 static void shut(hri_backend *backend) { hri_free(backend); }
 
+static void take_rules(hri_backend *b) {
+  uint32_t capability = b->device.compute_capability;
+  (void)snprintf(b->instruction_set, sizeof b->instruction_set, "sm_%u", capability);
+  (void)snprintf(b->libraries, sizeof b->libraries, "the CUDA backend's rules");
+  b->granule = HRI_CUDA_PAGE_BYTES;
+  b->host_bytes = HRI_CUDA_PINNED_BYTES;
+  b->staging_tier = HRI_HOST;
+  b->workspace = by_rules;
+}
+
 hr_status hri_estimates_open(const hr_device *device, hri_backend **out, hr_error *error) {
   hri_backend *b = hri_alloc_zero(1, sizeof *b);
   if (!b) return hri_fail_memory(error, sizeof *b, "the backend");
   b->name = "estimates";
   b->team = 1;
-  (void)snprintf(b->instruction_set, sizeof b->instruction_set, "device");
-  (void)snprintf(b->libraries, sizeof b->libraries, "recorded formulas");
-  b->estimated = true;
   b->device = *device;
-  b->granule = 4096;
   b->self = b;
-  b->workspace = workspace;
   b->fixed_bytes = fixed_bytes;
   b->close = shut;
+  if (device->compute_capability >= HRI_CUDA_OLDEST) {
+    take_rules(b);
+  } else {
+    (void)snprintf(b->instruction_set, sizeof b->instruction_set, "device");
+    (void)snprintf(b->libraries, sizeof b->libraries, "recorded formulas");
+    b->estimated = true;
+    b->granule = 4096;
+    b->workspace = by_formula;
+  }
   assert(!hri_backend_runs(b));
   *out = b;
   return HR_OK;

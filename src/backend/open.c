@@ -4,13 +4,21 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cuda/cuda.h"
 
 static bool is_cpu(const hr_device *device) { return strcmp(device->backend, HRI_CPU_NAME) == 0; }
 
 hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error) {
+  if (strcmp(device->backend, HRI_CUDA_NAME) == 0) return hri_cuda_open(device, backend, error);
   return is_cpu(device) ? hri_cpu_open(device, threads, backend, error) : hri_estimates_open(device, backend, error);
 }
 
 bool hri_backend_measured(hr_device *device, uint32_t threads) {
   return is_cpu(device) && hri_cpu_rates_load(device, threads);
+}
+
+bool hri_backend_finds(const char *name, hr_device *device, hr_status *status, hr_error *error) {
+  if (!hri_cuda_is_named(name)) return false;
+  *status = hri_cuda_device(name, device, error);
+  return true;
 }

@@ -65,7 +65,7 @@ static void each_word(const hr_field *o, offer kind, text_sink *sink, void *cont
   hr_device device;
   for (size_t i = 0; words && words[i]; i++)
     if (strcmp(words[i], "false") != 0) sink(words[i], context); /* a spelling of `off` for recipes */
-  if (kind == OFFER_DEVICES || kind == OFFER_CPU) sink("cpu", context);
+  if (kind == OFFER_DEVICES || kind == OFFER_CPU) sink("cpu", context), sink("cuda", context);
   if (kind == OFFER_TRACE) sink("cuda:0", context);
   for (uint32_t i = 0; kind == OFFER_DEVICES && i < hr_device_count(); i++)
     if (hr_device_get(i, &device, NULL) == HR_OK && strcmp(device.name, "cpu") != 0) sink(device.name, context);

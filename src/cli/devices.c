@@ -199,8 +199,8 @@ static void print_gpus(void) {
                    SIZE_TEXT(gpu.total_bytes), gpu.compute_capability / 10, gpu.compute_capability % 10,
                    gpu.multiprocessors);
     screen_hang(stdout, 5, number, text);
-    if (!gpu.name[0]) continue;
-    (void)snprintf(text, sizeof text, "plan for it with --device %s; no job runs on it yet", gpu.name);
+    (void)snprintf(text, sizeof text, count ? "train on it with --device cuda:%u" : "train on it with --device cuda",
+                   count);
     screen_wrap(stdout, 5, text);
   }
   if (count > 0) return;
@@ -311,7 +311,7 @@ hr_status command_devices(cli_config *config, hr_error *error) {
     (void)printf("\n");
     screen_wrap(stdout, 0,
                 "usable: what a process can have; fp32, bf16, fp16: dense TFLOP/s as published.\n"
-                "Jobs run on the cpu; for the others they are planned.\n"
+                "Jobs run on the cpu and on GPUs of this machine; for the rows of the table they are planned.\n"
                 "`headroom devices NAME` tells more, with the source of each figure.");
   }
   return HR_OK;

@@ -295,6 +295,9 @@ static void print_peak(FILE *stream, const hr_plan *plan) {
   print_bound(stream, tier);
 }
 
+/* Room for files on their way to a GPU is a few MiB of the host, in JSON alone. */
+enum { WORTH_A_LINE = 16 << 20 };
+
 static void print_phases(FILE *stream, const hr_plan *plan) {
   const hr_plan_info *info = hr_plan_get(plan);
   char text[640] = "";
@@ -305,7 +308,7 @@ static void print_phases(FILE *stream, const hr_plan *plan) {
   screen_hang(stream, LABEL, "by phase", text);
   for (uint32_t tier = HR_TIER_DEVICE + 1; tier < HR_TIER_COUNT; tier++) {
     const hr_tier_plan *other = &info->tiers[tier];
-    if (!other->reserved_bytes) continue;
+    if (other->reserved_bytes < WORTH_A_LINE && !hr_plan_job(plan)->host_budget_bytes) continue;
     text[0] = 0;
     add(text, sizeof text, "%s reserved, peak %s", SIZE_TEXT(other->reserved_bytes), SIZE_TEXT(other->peak_bytes));
     screen_hang(stream, LABEL, hr_tier_name(tier), text);

@@ -40,6 +40,7 @@ static void print_fixes(const hr_job *job, uint64_t room) {
 void refused_explain(const hr_job *job, const hr_error *error) {
   hr_host_facts facts;
   hr_oom_failure failure;
+  if (strcmp(job->device.name, "cpu") != 0) return; /* the error names a GPU's holders itself */
   hr_host_facts_now(error->requested_bytes, &facts);
   hr_explain_host(&facts, &failure);
   print_cause(&failure);

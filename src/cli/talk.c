@@ -42,20 +42,27 @@ typedef struct part {
 
 enum { DEGREES = 6, ALWAYS = DEGREES + 1 };
 
-/* "resident 1.76 GiB, planned 1.74 of 2.00 GiB": what the process holds; what the run reserved; the budget, in whose
- * unit the one before it is. */
+/* What the process holds of the device's memory; 0: nobody says. */
+static uint64_t held_bytes(const hr_metrics *m) {
+  return m->device_is_host ? m->process_resident_bytes : m->device_held_bytes;
+}
+
+/* "resident 1.76 GiB, planned 1.74 of 2.00 GiB": what the process holds (of a GPU: "held", with its context); what the
+ * run reserved; the budget, in whose unit the one before it is. */
 static void memory_text(const hr_metrics *m, char *out, size_t bytes) {
   bool gib = m->device_budget_bytes >= 1ull << 30;
   double unit = gib ? 1 << 30 : 1 << 20;
-  (void)snprintf(out, bytes, gib ? "resident %s, planned %.2f of %.2f GiB" : "resident %s, planned %.1f of %.1f MiB",
-                 SIZE_TEXT(m->process_resident_bytes), (double)m->device_reserved_bytes / unit,
-                 (double)m->device_budget_bytes / unit);
+  int used = 0;
+  if (held_bytes(m))
+    used = snprintf(out, bytes, "%s %s, ", m->device_is_host ? "resident" : "held", SIZE_TEXT(held_bytes(m)));
+  (void)snprintf(out + used, bytes - (size_t)used, gib ? "planned %.2f of %.2f GiB" : "planned %.1f of %.1f MiB",
+                 (double)m->device_reserved_bytes / unit, (double)m->device_budget_bytes / unit);
 }
 
 /* '#' resident, '=' planned beyond it, in shares of the budget. */
 static void memory_bar(const hr_metrics *m, char out[64]) {
   double budget = m->device_budget_bytes ? (double)m->device_budget_bytes : 1;
-  double resident = (double)m->process_resident_bytes / budget * BAR_CELLS,
+  double resident = (double)held_bytes(m) / budget * BAR_CELLS,
          reserved = (double)m->device_reserved_bytes / budget * BAR_CELLS;
   out[0] = '[';
   for (int i = 0; i < BAR_CELLS; i++) out[i + 1] = i + 0.5 < resident ? '#' : i + 0.5 < reserved ? '=' : '.';
@@ -78,7 +85,7 @@ static int line_parts(const hr_metrics *m, part parts[PARTS]) {
   PART(5, ALWAYS, "lr %.3g", m->learning_rate);
   PART(0, ALWAYS, "%s tok/s", COUNT_TEXT(m->tokens_per_second));
   PART(0, ALWAYS, "%s left", CLOCK_TEXT(m->eta_seconds));
-  PART(2, 3, "memory %.0f%%", 100 * (double)m->process_resident_bytes / budget);
+  if (held_bytes(m)) PART(2, 3, "memory %.0f%%", 100 * (double)held_bytes(m) / budget);
   PART(3, ALWAYS, "%s", "");
   memory_text(m, parts[n - 1].text, sizeof parts[n - 1].text);
   PART(4, ALWAYS, "%s", "");

@@ -288,11 +288,6 @@ hr_status hri_device_find(const char *name, hr_device *device, hr_error *error) 
     hri_device_cpu(device);
     return HR_OK;
   }
-  if (strncmp(wanted, "cuda", 4) == 0) {
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "device '%.80s': this version has no CUDA backend", name);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED,
-                    "plan for a device by its name (rtx-4090, a100-80, ...), or run on the cpu");
-  }
   for (uint32_t i = 0; i < ROW_COUNT; i++)
     if (row_is_called(&rows[i], wanted)) return hr_device_get(i, device, error);
   HRI_TRY(ambiguous_device(name, wanted, error));

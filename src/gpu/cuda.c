@@ -29,6 +29,7 @@ typedef unsigned long long device_pointer;
   X(device_name, "cuDeviceGetName", (char *name, int bytes, int device))                \
   X(device_bytes, "cuDeviceTotalMem_v2", (size_t *bytes, int device))                   \
   X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))  \
+  X(device_uuid, "cuDeviceGetUuid_v2", (unsigned char uuid[16], int device))            \
   X(primary_retain, "cuDevicePrimaryCtxRetain", (context_handle *context, int device))  \
   X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int device))                      \
   X(set_current, "cuCtxSetCurrent", (context_handle context))                           \
@@ -57,7 +58,10 @@ typedef unsigned long long device_pointer;
 /* clang-format on */
 
 enum { /* values of cuda.h's enumerators */
+       ATTRIBUTE_CLOCK_KHZ = 13,
        ATTRIBUTE_MULTIPROCESSORS = 16,
+       ATTRIBUTE_MEMORY_CLOCK_KHZ = 36,
+       ATTRIBUTE_MEMORY_BUS_BITS = 37,
        ATTRIBUTE_MAJOR = 75,
        ATTRIBUTE_MINOR = 76,
        ATTRIBUTE_SHARED_OPTIN = 97,
@@ -103,6 +107,17 @@ static hr_status check(const driver *d, int code, const char *what, hr_error *er
 }
 #define CHECK(c, call, what) check(&(c)->driver, (c)->driver.call, what, error)
 
+/* Rates at their peak: two transfers in a clock of the memory. What a driver does not tell is 0. */
+static void describe_rates(cuda *c, hri_gpu_info *info) {
+  int clock = 0, memory_clock = 0, bits = 0;
+  if (c->driver.device_attribute(&clock, ATTRIBUTE_CLOCK_KHZ, c->device) != 0) clock = 0;
+  if (c->driver.device_attribute(&memory_clock, ATTRIBUTE_MEMORY_CLOCK_KHZ, c->device) != 0) memory_clock = 0;
+  if (c->driver.device_attribute(&bits, ATTRIBUTE_MEMORY_BUS_BITS, c->device) != 0) bits = 0;
+  info->clock_hz = clock > 0 ? (uint64_t)clock * 1000 : 0;
+  info->memory_bytes_per_second =
+      memory_clock > 0 && bits > 0 ? 2ull * 1000 * (uint64_t)memory_clock * (uint64_t)bits / 8 : 0;
+}
+
 /* What needs no context. */
 static hr_status describe(cuda *c, hri_gpu_info *info, hr_error *error) {
   int major = 0, minor = 0, multiprocessors = 0, shared = 0;
@@ -114,6 +129,8 @@ static hr_status describe(cuda *c, hri_gpu_info *info, hr_error *error) {
   HRI_TRY(CHECK(c, device_attribute(&multiprocessors, ATTRIBUTE_MULTIPROCESSORS, c->device), "multiprocessors"));
   HRI_TRY(CHECK(c, device_attribute(&shared, ATTRIBUTE_SHARED_OPTIN, c->device), "shared memory"));
   HRI_TRY(CHECK(c, device_bytes(&bytes, c->device), "memory"));
+  HRI_TRY(CHECK(c, device_uuid(info->uuid, c->device), "UUID of the device"));
+  describe_rates(c, info);
   info->name[sizeof info->name - 1] = 0;
   info->major = (uint32_t)major;
   info->minor = (uint32_t)minor;
@@ -251,7 +268,8 @@ static void cuda_close(hri_gpu *gpu) {
   hri_free(c);
 }
 
-static const hri_gpu_calls calls = {.close = cuda_close,
+static const hri_gpu_calls calls = {.lazy = true,
+                                    .close = cuda_close,
                                     .info = cuda_info,
                                     .allocate = cuda_allocate,
                                     .release = cuda_release,

@@ -27,13 +27,18 @@ typedef struct hri_gpu_info {
   char name[96];
   uint32_t major, minor; /* of its compute capability */
   uint32_t multiprocessors;
-  uint32_t shared_bytes; /* of one block, at most */
+  uint32_t shared_bytes;                      /* of one block, at most */
+  uint64_t clock_hz, memory_bytes_per_second; /* at their peak; 0: not told */
+  unsigned char uuid[16];                     /* all 0: not told */
   uint64_t total_bytes, free_bytes;
   uint64_t granule_bytes; /* memory is taken from the device in multiples of it */
 } hri_gpu_info;
 
 /* All of one implementation. The first argument of each is an open device. */
 typedef struct hri_gpu_calls {
+  /* A kernel's first launch loads it and may grow the device's stacks: it wants to come before a capture, and before
+   * anybody counts the device's bytes. */
+  bool lazy;
   void (*close)(hri_gpu *gpu); /* NULL is fine; streams, events and graphs were destroyed before */
   hr_status (*info)(hri_gpu *gpu, hri_gpu_info *info, hr_error *error);
 

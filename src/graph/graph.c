@@ -509,7 +509,7 @@ hr_status hr_run_create(const hr_graph *g, hr_plan *plan, hr_run **out, hr_error
   hr_status status;
   HRI_TRY(hr_plan_verdict(plan, error));
   if (!hri_backend_runs(plan->backend))
-    return hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for",
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "%s can be planned for; programs run on cpu and cuda",
                     plan->spec.device.name);
   run = hri_alloc_zero(1, sizeof *run);
   if (!run) return hri_fail_memory(error, sizeof *run, "a run");

@@ -112,9 +112,10 @@ static const hr_field fields[] = {
      "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch), or both with --micro-batch auto", P | T,
      JOB(batch_tokens), COUNT(1, 0), EFFECT(ALGORITHM), ONCE, .given = HR_GIVEN_BATCH_TOKENS, .as_asked = true},
     {"device", HR_FIELD_DEVICE, "Job", "NAME",
-     "plan, explain: cpu, or a name of `headroom devices`; train, evaluate, generate: cpu (others can be planned for); "
+     "plan, explain: cpu, cuda (the first GPU of this machine, else cuda:1), or a name of `headroom devices`; "
+     "train, evaluate, generate, chat: cpu, or cuda (the first GPU of this machine, else cuda:1); "
      "inspect: whose trace, 0 or cuda:0 (else the longest)",
-     J | X | HR_FOR_INSPECT, JOB(device), .initial = "cpu", ONCE, .as_asked = true},
+     J | X | HR_FOR_INSPECT, JOB(device), .initial = "cpu", .as_asked = true},
     {"budget", HR_FIELD_SIZE, "Job", "SIZE", "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable",
      J | X, JOB_PAIR(budget_bytes, budget_share), .zero = "what is usable now", .keep = HR_KEEP_GIVEN,
      .given = HR_GIVEN_BUDGET, .as_asked = true},

@@ -8,7 +8,7 @@
 
 enum { HRI_COLUMN_THREADS = 128 };
 
-inline int64_t hri_row_blocks(int64_t rows) { return (rows + HRI_CUDA_NORM_ROWS - 1) / HRI_CUDA_NORM_ROWS; }
+inline int64_t hri_row_blocks(int64_t rows) { return hri_cuda_blocks_of(rows, HRI_CUDA_NORM_ROWS); }
 
 /* The rows of block blockIdx.y. */
 struct hri_row_range {

@@ -3,13 +3,15 @@
  * the same results within rounding; the bits of each are the same from run to run.
  *
  * Operands are device memory and mean what they mean in ops/cpu.h, whose structs are taken where nothing changes from step
- * to step; `team` is not looked at. Aliasing is allowed where cpu.h allows it. What a program reads from the control block
+ * to step; `team` is not looked at. Scratch is what hri_cuda_..._scratch_bytes says, functions of sizes that no card is
+ * asked for (cuda_demand.c). Aliasing is allowed where cpu.h allows it. What a program reads from the control block
  * (learning rate, scales, step) is read from the one on the device. Rows and columns of any size; 0 is fine. */
 #ifndef HRI_OPS_CUDA_H
 #define HRI_OPS_CUDA_H
 
 #include "ops/attention/shape.h"
 #include "ops/cpu.h"
+#include "ops/cuda_sizes.h"
 #include "program/job.h"
 
 #ifdef __cplusplus
@@ -56,8 +58,6 @@ typedef struct hri_cuda_product_args {
   bool accumulate;
   float *scratch; /* hri_cuda_product_scratch_bytes, which looks at sizes and steps alone */
 } hri_cuda_product_args;
-/* Up to so many rows, of operands whose depth lies side by side, a warp reads its row of b once for all of them. */
-enum { HRI_CUDA_FEW_ROWS = 8 };
 uint64_t hri_cuda_product_scratch_bytes(const hri_cuda_product_args *args);
 int hri_cuda_product(const hri_cuda_product_args *args, void *stream);
 
@@ -101,8 +101,6 @@ int hri_cuda_noise(const hri_cuda_noise_args *args, void *stream);
 /* ---- norm ---- */
 int hri_cuda_rmsnorm(const hri_norm_args *args, void *stream);
 int hri_cuda_layernorm(const hri_norm_args *args, void *stream);
-/* Sums over rows are made in blocks of HRI_CUDA_NORM_ROWS rows and folded in their order. */
-enum { HRI_CUDA_NORM_ROWS = 64 };
 uint64_t hri_cuda_norm_backward_scratch_bytes(int64_t rows, int64_t columns);
 int hri_cuda_rmsnorm_backward(const hri_norm_backward_args *args, void *stream);
 int hri_cuda_layernorm_backward(const hri_norm_backward_args *args, void *stream);

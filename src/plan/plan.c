@@ -89,8 +89,7 @@ static void describe_tier(hr_plan *plan, int tier) {
 static void describe_fit(hr_plan *plan) {
   hr_plan_info *info = &plan->info;
   info->fits = hri_plan_need(plan) <= info->budget_bytes;
-  if (plan->spec.host_budget_bytes && info->tiers[HR_TIER_HOST].reserved_bytes > plan->spec.host_budget_bytes)
-    info->fits = false;
+  if (plan->spec.host_budget_bytes && hri_plan_host_need(plan) > plan->spec.host_budget_bytes) info->fits = false;
 }
 
 /* What is known before anything is placed. Bytes are bounds: what is placed takes as many or more. */
@@ -103,6 +102,7 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
     info->tiers[tier].reserved_bytes = hri_round_up(plan->placement.lower_bound_bytes[tier], plan->backend->granule);
   }
   info->tiers[HR_TIER_DEVICE].fixed_bytes = fixed_bytes(plan);
+  info->tiers[HR_TIER_HOST].fixed_bytes = plan->backend->host_bytes;
   info->tiers[HR_TIER_DEVICE].fixed_measured = plan->spec.device.fixed_measured;
   info->budget_bytes = plan->spec.budget_bytes ? plan->spec.budget_bytes : plan->spec.device.usable_bytes;
   info->step_seconds = cost.step_seconds;
@@ -146,9 +146,10 @@ static double now(void) {
 /* Bytes kept free behind every storage. */
 static uint64_t guard_of(const hr_job *spec) { return spec->check ? HRI_STORAGE_ALIGN : 0; }
 
-/* A backend with a team (and what it decided of products) is made once for a plan and the drafts beside it. */
+/* A backend with a team, or that runs (and what it decided of products), is made once for a plan and the drafts beside it. */
 static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *error) {
-  plan->borrows = beside && beside->spec.device.has_team && beside->spec.threads == plan->spec.threads &&
+  plan->borrows = beside && (beside->spec.device.has_team || hri_backend_runs(beside->backend)) &&
+                  beside->spec.threads == plan->spec.threads &&
                   strcmp(beside->spec.device.name, plan->spec.device.name) == 0 &&
                   strcmp(beside->spec.device.products, plan->spec.device.products) == 0;
   if (plan->borrows) plan->backend = beside->backend;

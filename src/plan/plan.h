@@ -50,6 +50,11 @@ static inline uint64_t hri_plan_need(const hr_plan *plan) {
   return t->reserved_bytes + t->fixed_bytes;
 }
 
+static inline uint64_t hri_plan_host_need(const hr_plan *plan) {
+  const hr_tier_plan *t = &plan->info.tiers[HR_TIER_HOST];
+  return t->reserved_bytes + t->fixed_bytes;
+}
+
 /* hri_plan_create for a job that `build` makes (as hri_build does for models). */
 typedef hr_status (*hri_build_fn)(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards,
                                   hr_error *error);

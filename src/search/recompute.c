@@ -367,8 +367,11 @@ static hr_status solve_tidy(const chooser *c, uint64_t bytes, mixture *out, bool
 
 /* ---- from live bytes to placed bytes ---- */
 
-/* Live bytes that a budget leaves room for. */
-static uint64_t room(const chooser *c) { return less(c->job->budget_bytes, c->fixed); }
+/* Live bytes that a budget leaves room for: whole granules, since a reservation is rounded up to them. */
+static uint64_t room(const chooser *c) {
+  uint64_t granule = c->lender->backend->granule, bytes = less(c->job->budget_bytes, c->fixed);
+  return bytes - bytes % granule;
+}
 
 static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
   uint64_t fits_at = 0, fails_at = 0, bytes = room(c);

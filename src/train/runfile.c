@@ -44,7 +44,6 @@ static void put_field(hri_json_writer *w, const hr_field *f, const hr_job *job) 
 static void put_job(hri_json_writer *w, const hr_job *job) {
   hri_json_key(w, "job");
   hri_json_begin_object(w);
-  hri_json_field_string(w, "device", job->device.name);
   for (uint32_t k = 0; k < hr_field_count(); k++)
     if (hri_field_filed(k)->home == HR_HOME_JOB && hri_field_filed(k)->keep != HR_KEEP_NEVER)
       put_field(w, hri_field_filed(k), job);

@@ -29,8 +29,10 @@ static hr_status check_room(const hr_plan *plan, bool prepared, hr_error *error)
 }
 
 /* Nobody named a budget: it is what the least limit leaves, and the refusal says whose that is. */
-static hr_status name_budget(const hr_job *job, hr_error *error) {
+static hr_status name_budget(const hr_plan *plan, hr_error *error) {
+  const hr_job *job = &plan->spec;
   hri_host_memory host = hri_host_memory_now();
+  if (plan->backend->held_bytes) return HR_ERROR_BUDGET; /* no memory of the host's */
   if ((job->given & HR_GIVEN_BUDGET) || host.limit == HRI_LIMIT_MACHINE || !error) return HR_ERROR_BUDGET;
   return hri_context(error, HR_ERROR_BUDGET, "within %s: ", hri_host_limit_name(host.limit));
 }
@@ -48,16 +50,16 @@ static void tell_problem(const hri_session *s) {
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
   char text[320];
   if (!job->device.backend[0]) {
-    hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for",
+    hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "%s is a row of the table: it can be planned for",
                                 job->device.name);
-    return hri_hint(error, status, "run with --device cpu, or use `headroom plan`");
+    return hri_hint(error, status, "run with --device cpu, or with --device cuda on a GPU of this machine");
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   tell_problem(s);
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
   if (hr_job_beyond_positions(&s->plan->spec, text, sizeof text)) hri_session_tell(s, HR_EVENT_WARNING, NULL, text);
   if (!(job->given & HR_GIVEN_BUDGET)) HRI_TRY(check_room(s->plan, false, error));
-  return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, false, error) : name_budget(job, error);
+  return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, false, error) : name_budget(s->plan, error);
 }
 
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {

@@ -117,6 +117,7 @@ static hr_status launch_programs(trainer *t, hri_executor *x, hr_error *error) {
 static void measure(trainer *t, const launched *l, double seconds) {
   hr_metrics *m = &t->metrics;
   const hri_control *control = &l->control;
+  const hri_backend *backend = t->session.plan->backend;
   double done = (double)(l->step - t->steps_at_start), elapsed = now() - t->started;
   m->step = l->step;
   m->steps = t->progress.steps;
@@ -134,6 +135,8 @@ static void measure(trainer *t, const launched *l, double seconds) {
   m->epoch = (double)l->rows_seen / (double)hri_dataset_row_count(t->data);
   m->process_resident_bytes = hri_host_resident_bytes();
   m->process_peak_bytes = hri_host_peak_resident_bytes();
+  m->device_is_host = backend->held_bytes == NULL;
+  m->device_held_bytes = backend->held_bytes ? backend->held_bytes(backend->self) : 0;
 }
 
 /* Rows of padding, or labels of -100 alone: there is nothing to learn from, and no loss to report. */
@@ -298,7 +301,9 @@ static hr_status train_step(trainer *t, hr_error *error) {
 
 static void warn_near_limit(trainer *t) {
   const hr_plan_info *info = &t->session.plan->info;
-  char text[256];
+  const hri_backend *backend = t->session.plan->backend;
+  uint64_t held = t->metrics.device_is_host ? t->metrics.process_resident_bytes : t->metrics.device_held_bytes;
+  char text[512];
   hri_host_memory host;
   uint64_t free_bytes; /* what others may take too; a limit of this process is met before the first step or never */
   if (t->near_limit_told || now() - t->last_warning < 2) return; /* asking costs some file reads */
@@ -306,9 +311,11 @@ static void warn_near_limit(trainer *t) {
   host = hri_host_memory_now();
   free_bytes = host.available_bytes < host.group_bytes ? host.available_bytes : host.group_bytes;
   hri_memory_usable(t->memory, host.usable_bytes);
-  if (t->metrics.process_resident_bytes > info->budget_bytes)
-    (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu",
-                   (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
+  if (held > info->budget_bytes)
+    (void)snprintf(text, sizeof text, "the process holds %llu bytes%s, more than its budget of %llu",
+                   (unsigned long long)held, t->metrics.device_is_host ? "" : " of the device",
+                   (unsigned long long)info->budget_bytes);
+  else if (backend->near_limit && backend->near_limit(backend->self, text, sizeof text)) (void)0; /* its words */
   else if (free_bytes < (64u << 20))
     (void)snprintf(text, sizeof text, "%s leaves only %llu bytes",
                    hri_host_limit_name(host.available_bytes < host.group_bytes ? HRI_LIMIT_MACHINE : HRI_LIMIT_GROUP),

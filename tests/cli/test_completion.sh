@@ -31,7 +31,7 @@ is 'bash: words with colons' "$(bash_offers plan x --recompute l)" levels:
 is 'bash: behind a colon' "$(bash_offers plan x --engine = pytorch : p)" plain
 is 'bash: a new word behind =' "$(bash_offers plan gpt2-124m --seq = 8 --precision bf16-)" bf16-pure
 is 'bash: devices' "$(bash_offers plan x --device rtx-409)" rtx-4090
-is 'bash: devices to run on' "$(bash_offers train x --device '')" cpu
+is 'bash: devices to run on' "$(bash_offers train x --device '')" 'cpu cuda'
 is 'bash: device of a snapshot' "$(bash_offers inspect x --device c)" cuda:0
 is 'bash: device by name' "$(bash_offers devices h10)" "$(bash_offers plan x --device h10)"
 is 'bash: presets' "$(bash_offers plan gpt2-12)" gpt2-124m
@@ -65,7 +65,7 @@ if command -v fish >/dev/null 2>&1; then
   is 'fish: words' "$(fish_offers 'headroom plan x --schedule c')" 'constant cosine'
   is 'fish: words behind =' "$(fish_offers 'headroom plan x --schedule=c')" '--schedule=constant --schedule=cosine'
   is 'fish: devices' "$(fish_offers 'headroom plan x --device rtx-409')" rtx-4090
-  is 'fish: devices to run on' "$(fish_offers 'headroom train x --device ')" cpu
+  is 'fish: devices to run on' "$(fish_offers 'headroom train x --device ')" 'cpu cuda'
   is 'fish: presets' "$(fish_offers 'headroom plan gpt2-12')" gpt2-124m
   is 'fish: no presets where weights are read' "$(for c in evaluate generate chat merge tokenize; do fish_offers "headroom $c gpt2-12"; done)" ''
   is 'fish: files as models' "$(fish_offers 'headroom evaluate mod')" model.gguf

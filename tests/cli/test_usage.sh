@@ -58,7 +58,7 @@ for command in plan train evaluate generate devices explain inspect replay conve
     sed -n '/^Usage/,/^Examples/!p' out | grep -qE "^  .*(  |; )$other(, [a-z]+)*: " && fail "it explains something of $other"
   done
 done
-run help generate; expect_out '^  --device NAME +cpu \(others can be planned for\) \(default: cpu\)$'
+run help generate; expect_out '^  --device NAME +cpu, or cuda \(the first GPU of this machine, else$'
 run help inspect; expect_out '^  --device NAME +whose trace, 0 or cuda:0'
 run help --man; expect_rc 0
 [ -z "$(grep '^\.SH' out | sort | uniq -d)" ] || fail "a section of the manual page stands twice"

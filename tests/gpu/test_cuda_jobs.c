@@ -22,10 +22,15 @@
 
 /* Stands in for src/backend/open.c. */
 hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error) {
+  if (!device->backend[0]) return hri_estimates_open(device, backend, error);
   return strcmp(device->backend, HRI_CUDA_NAME) == 0 ? soft_backend_open(device, backend, error)
                                                      : hri_cpu_open(device, threads, backend, error);
 }
 bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
+bool hri_backend_finds(const char *name, hr_device *device, hr_status *status, hr_error *error) {
+  (void)name, (void)device, (void)status, (void)error;
+  return false;
+}
 
 /* Makes of the CPU's device that of the GPU. */
 static void to_gpu(hr_device *device) {
@@ -61,6 +66,31 @@ static void random_purpose(dice *d, hr_job *job) {
   }
 }
 
+/* Where no card is, the same plan: each storage at the same place, of whose bytes a card takes whole pages. */
+static void same_elsewhere(const hr_plan *here, const hr_job *job, const hri_compile_options *compile, uint64_t seed) {
+  hr_job named = *job;
+  hr_plan *there = NULL;
+  hr_error error = {0};
+  named.device.backend[0] = 0;
+  named.device.compute_capability = HRI_CUDA_OLDEST;
+  if (hri_plan_create(&named, compile, &there, &error) != HR_OK)
+    fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
+  assert_true(there->info.scratch_exact);
+  assert_int_equal(here->job.storages.count, there->job.storages.count);
+  for (size_t k = 0; k < here->job.storages.count; k++)
+    if (here->placement.offsets[k] != there->placement.offsets[k] ||
+        here->job.storages.items[k].bytes != there->job.storages.items[k].bytes)
+      fail_msg("seed %llu: %s is elsewhere", (unsigned long long)seed,
+               hri_name_get(&here->job, here->job.storages.items[k].key));
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
+    assert_int_equal(here->placement.peak_bytes[tier], there->placement.peak_bytes[tier]);
+    assert_int_equal(there->info.tiers[tier].reserved_bytes,
+                     hri_round_up(here->placement.peak_bytes[tier], HRI_CUDA_PAGE_BYTES));
+    assert_int_equal(here->info.tiers[tier].fixed_bytes, there->info.tiers[tier].fixed_bytes);
+  }
+  hr_plan_destroy(there);
+}
+
 static void plan_seed(uint64_t seed, census *seen) {
   dice d = {seed, 0, work};
   hri_session s = {0};
@@ -77,6 +107,7 @@ static void plan_seed(uint64_t seed, census *seen) {
     fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
   for (size_t n = 0; n < s.plan->job.nodes.count; n++) seen->ops[s.plan->job.nodes.items[n].op]++;
   seen->planned++;
+  same_elsewhere(s.plan, &job, &compile, seed);
   hri_session_close(&s);
 }
 

@@ -32,8 +32,8 @@ static void cards_of_a_driver_are_listed(void **state) {
   expect(
       "GPUs of this machine\n  0  NVIDIA GeForce RTX 4090, 12.00 GiB, compute capability 8.9, 128\n     multiprocessors\n");
   expect(
-      "     plan for it with --device rtx-4090; no job runs on it yet\n  1  NVIDIA Something New, 24.00 GiB, compute "
-      "capability 12.0, 128\n     multiprocessors\n\n"); /* and none that is too old */
+      "     train on it with --device cuda\n  1  NVIDIA Something New, 24.00 GiB, compute "
+      "capability 12.0, 128\n     multiprocessors\n     train on it with --device cuda:1\n\n"); /* and none that is too old */
   ask(HR_FAKE_DRIVER, "--json");
   expect("\"gpus\": [");
   expect("\"title\": \"NVIDIA GeForce RTX 4090\"");

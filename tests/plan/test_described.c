@@ -73,7 +73,8 @@ static void test_unknown_level_is_refused(void **state) {
   assert_null(plan);
 }
 
-/* A table device's scratch is by formula, and says so too; a job beyond 4 GiB keeps all its bytes. */
+/* Scratch of a card that kernels are compiled for is by their rules, of another by formula, and says so too; a job beyond
+ * 4 GiB keeps all its bytes. */
 static void test_large_and_other_devices(void **state) {
   static hr_job job;
   hr_error error;
@@ -85,8 +86,15 @@ static void test_large_and_other_devices(void **state) {
   hr_plan_destroy(plan);
   assert_int_equal(hr_device_find("rtx-4090", &job.device, &error), HR_OK);
   assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
-  assert_false(hr_plan_get(plan)->scratch_exact);
+  assert_true(hr_plan_get(plan)->scratch_exact);
   hr_plan_destroy(plan);
+  for (int k = 0; k < 2; k++) {
+    assert_int_equal(hr_device_find(k ? "mi300x" : "t4", &job.device, &error), HR_OK);
+    job.precision = HR_PRECISION_FP32;
+    assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
+    assert_false(hr_plan_get(plan)->scratch_exact);
+    hr_plan_destroy(plan);
+  }
 }
 
 /* Planning runs nothing: the backend has no way to. */

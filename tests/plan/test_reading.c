@@ -133,7 +133,7 @@ static void a_host_budget_counts(void **state) {
   (void)state;
   make_job(&job, "tiny-llama-bytes", "rtx-3090");
   plan = planned(&job, &to_host);
-  needed = plan->info.tiers[HR_TIER_HOST].reserved_bytes;
+  needed = hri_plan_host_need(plan);
   assert_true(needed > 0 && plan->info.fits);
   hr_plan_destroy(plan);
   for (uint64_t less = 0; less <= 1; less++) {

@@ -232,7 +232,7 @@ static void test_equals_every_table_entry(void **state) {
                              HR_UPDATE_AFTER,
                              HR_ATTENTION_FLASH,
                              HR_PRECISION_FP32};
-  enum { LAYERS = 9, BUDGETS = 4 };
+  enum { LAYERS = 9, BUDGETS = 4, PAGE = 2 << 20 /* of the card's memory */ };
   static const double gap = 0.002;
   hr_plan_layers *tables = calloc(HR_LEVEL_COUNT, sizeof *tables);
   uint64_t kept = 0, fixed = 0, high = 0, low = UINT64_MAX;
@@ -253,7 +253,7 @@ static void test_equals_every_table_entry(void **state) {
   }
   for (uint32_t l = 0; l < LAYERS; l++) kept += tables[0].layers[l].saved_bytes;
   for (uint64_t b = 1; b <= BUDGETS; b++) {
-    uint64_t budget = low + (high - low) * b / (BUDGETS + 1), room = (uint64_t)((double)(budget - fixed) * (1 - gap));
+    uint64_t budget = low + (high - low) * b / (BUDGETS + 1), room = (uint64_t)((double)((budget - fixed) / PAGE * PAGE) * (1 - gap));
     double best = INFINITY;
     hr_plan *plan = NULL;
     for (uint32_t index = 0; index < mixtures(LAYERS); index++) {
@@ -440,7 +440,7 @@ static void test_unresolved_is_refused(void **state) {
 }
 
 static void test_selective_is_cheap_everywhere(void **state) {
-  hr_job job = preset_job("gpt2-124m", "rtx-3090", 128, 2, HR_UPDATE_AFTER);
+  hr_job job = preset_job("gpt2-124m", "rtx-3090", 512, 2, HR_UPDATE_AFTER);
   hr_error e = {0};
   hr_plan *plan = NULL;
   (void)state;

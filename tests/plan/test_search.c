@@ -422,7 +422,7 @@ static void no_sum_of_bytes_wraps_around(void **state) {
   for (int attention = HR_ATTENTION_FLASH; attention <= HR_ATTENTION_MATERIALIZED; attention++) {
     hr_job_init(&job);
     assert_int_equal(hr_model_open("llama-2-7b", &job.model, &e), HR_OK);
-    assert_int_equal(hr_device_find("h100", &job.device, &e), HR_OK);
+    assert_int_equal(hr_device_find("mi300x", &job.device, &e), HR_OK);
     job.model.layer_count = 512;
     job.model.hidden_size = 1 << 20;
     job.model.mlp_size = 1 << 22;

@@ -38,85 +38,7 @@ static hr_status queued(const call *c, int refused) {
   return hri_fail(c->error, HR_ERROR_INTERNAL, "the device refused a launch of %s", hri_op_name(c->at.node->op));
 }
 
-/* What a plan is refused for: the op, and what of it there is no kernel for. */
-static hr_status lacks(const hri_node *node, const char *what, hr_error *error) {
-  return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CUDA backend has no kernel for %s with %s", hri_op_name(node->op),
-                  what);
-}
-
 /* ---- matrix products ---- */
-
-enum { PRODUCT_ALIGNMENT = 16, SCRATCH_ALIGNMENT = 256 };
-
-static uint64_t row_pitch(const hri_tensor *t) {
-  return hri_dtype_size((hri_dtype)t->dtype, t->stride ? t->stride : hri_columns(t));
-}
-static int64_t row_stride(const hri_tensor *t) { return (int64_t)(t->stride ? t->stride : hri_columns(t)); }
-
-/* Storages begin at multiples of 256, so what a plan knows of an address is all that there is to know. */
-static uint32_t alignment_of(const hri_tensor *const *operands, size_t count) {
-  uint64_t bits = PRODUCT_ALIGNMENT;
-  for (size_t k = 0; k < count; k++) bits |= operands[k]->offset | row_pitch(operands[k]);
-  return (uint32_t)(bits & (~bits + 1));
-}
-
-static uint32_t result_of(const hri_node *node) { return node->op == HRI_OP_LINEAR ? 3 : 2; }
-static const hri_tensor *bias_of(const hri_job *job, const hri_node *node) {
-  return node->op == HRI_OP_LINEAR ? hri_at(job, node, 2) : NULL;
-}
-
-/* y[M,N] = x[M,K] w[N,K]^T, dx[M,K] = dy[M,N] w[N,K], dw[N,K] = dy[M,N]^T x[M,K]: operand 0 is a, operand 1 is b. */
-static hri_gpu_product product_of(const hri_job *job, const hri_node *node) {
-  const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1), *d = hri_at(job, node, result_of(node));
-  const hri_tensor *all[3] = {a, b, d}, *bias = bias_of(job, node);
-  hri_gpu_product p = {0};
-  p.m = (int64_t)hri_rows(d);
-  p.n = (int64_t)hri_columns(d);
-  p.a_turned = node->op == HRI_OP_LINEAR_DW;
-  p.b_turned = node->op == HRI_OP_LINEAR;
-  p.k = (int64_t)(p.a_turned ? hri_rows(a) : hri_columns(a));
-  p.a_stride = row_stride(a);
-  p.b_stride = row_stride(b);
-  p.d_stride = row_stride(d);
-  p.operands = hri_dtype_real(a->dtype);
-  p.result = hri_dtype_real(d->dtype);
-  p.alignment = alignment_of(all, 3);
-  p.accumulate = hri_operands(job, node)[result_of(node)].access == HRI_ADD;
-  p.bias = bias != NULL;
-  while (bias && p.result == HRI_REAL_F32 && bias->offset % p.alignment != 0) p.alignment /= 2;
-  p.tf32 = job->tf32 && p.operands == HRI_REAL_F32;
-  return p;
-}
-
-/* Whose a product is: the plan and the run ask here.
- *
- * A library's is what it takes by its types: operands of one type, with a result of that type or in fp32. Everything
- * else is our kernel's: an fp32 adapter beside a narrow model, and the narrow sum that an adapter adds to. So is a
- * forward of few rows, as in decoding: it costs what reading the weights costs, which our kernel does once for all rows,
- * where tiles of a library would stay empty. */
-static bool is_ours(const hri_job *job, const hri_node *node) {
-  const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1), *d = hri_at(job, node, result_of(node));
-  if (a->dtype != b->dtype || (d->dtype != a->dtype && d->dtype != HRI_F32)) return true;
-  return node->op == HRI_OP_LINEAR && hri_rows(d) <= HRI_CUDA_FEW_ROWS;
-}
-
-/* The same three products by the steps from row to row and along the depth. */
-static hri_cuda_product_args own_product(const hri_job *job, const hri_node *node) {
-  const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1), *d = hri_at(job, node, result_of(node));
-  hri_gpu_product p = product_of(job, node);
-  return (hri_cuda_product_args){.m = p.m,
-                                 .n = p.n,
-                                 .k = p.k,
-                                 .a_real = hri_dtype_real(a->dtype),
-                                 .b_real = hri_dtype_real(b->dtype),
-                                 .c_real = hri_dtype_real(d->dtype),
-                                 .a_row = p.a_turned ? 1 : p.a_stride,
-                                 .a_column = p.a_turned ? p.a_stride : 1,
-                                 .b_row = p.b_turned ? p.b_stride : 1,
-                                 .b_column = p.b_turned ? 1 : p.b_stride,
-                                 .c_row = p.d_stride,
-                                 .accumulate = p.accumulate};
-}
 
 static bool same_product(const hri_gpu_product *x, const hri_gpu_product *y) {
   return x->m == y->m && x->n == y->n && x->k == y->k && x->a_stride == y->a_stride && x->b_stride == y->b_stride &&
@@ -140,58 +62,35 @@ static hr_status choose(const hri_cuda_parts *parts, hri_cuda_choices *choices, 
   return HR_OK;
 }
 
-/* The product's epilogue takes a bias of the result's type: where that is narrow, the bias is rounded into the scratch
- * first. */
-static uint64_t bias_bytes(const hri_gpu_product *p) {
-  return p->bias && p->result != HRI_REAL_F32
-             ? hri_round_up((uint64_t)p->n * hri_real_bytes(p->result), SCRATCH_ALIGNMENT)
-             : 0;
-}
-
-static hr_status demand_product(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
-                                const hri_node *node, uint64_t *bytes, hr_error *error) {
-  hri_gpu_product p = product_of(job, node);
-  hri_gpu_algorithm algorithm;
-  hr_status status;
-  if (is_ours(job, node)) {
-    hri_cuda_product_args own = own_product(job, node);
-    *bytes = parts->kernels->product_scratch_bytes(&own);
-    return HR_OK;
-  }
-  status = choose(parts, choices, &p, &algorithm, error);
-  if (status != HR_OK) return hri_context(error, status, "the CUDA backend, %s: ", hri_op_name(node->op));
-  *bytes = bias_bytes(&p) + algorithm.workspace_bytes;
-  return HR_OK;
-}
-
 static hr_status run_own_product(call *c) {
-  hri_cuda_product_args a = own_product(c->at.job, c->at.node);
+  hri_cuda_product_args a = hri_cuda_own_product(c->at.job, c->at.node);
   a.a = pointer(c, 0);
   a.b = pointer(c, 1);
   a.bias = c->at.node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
-  a.c = pointer(c, result_of(c->at.node));
+  a.c = pointer(c, hri_cuda_product_result(c->at.node));
   a.scratch = scratch(c);
   return queued(c, kernels(c)->product(&a, stream(c)));
 }
 
 static hr_status run_library_product(call *c) {
   const hri_cuda_parts *parts = c->launch->parts;
-  hri_gpu_product p = product_of(c->at.job, c->at.node);
+  hri_gpu_product p = hri_cuda_library_product(c->at.job, c->at.node);
   unsigned char *workspace = scratch(c);
   const void *bias = p.bias ? pointer(c, 2) : NULL;
   hri_gpu_algorithm algorithm;
   HRI_TRY(choose(parts, c->launch->choices, &p, &algorithm, c->error));
-  if (bias_bytes(&p)) {
+  if (hri_cuda_bias_bytes(&p)) {
     HRI_TRY(queued(c, kernels(c)->cast(workspace, p.result, bias, HRI_REAL_F32, p.n, stream(c))));
     bias = workspace;
-    workspace += bias_bytes(&p);
+    workspace += hri_cuda_bias_bytes(&p);
   }
   return parts->products->calls->run(parts->products, &p, &algorithm, pointer(c, 0), pointer(c, 1), bias,
-                                     pointer(c, result_of(c->at.node)), workspace, c->launch->stream, c->error);
+                                     pointer(c, hri_cuda_product_result(c->at.node)), workspace, c->launch->stream,
+                                     c->error);
 }
 
 static hr_status run_product(call *c) {
-  return is_ours(c->at.job, c->at.node) ? run_own_product(c) : run_library_product(c);
+  return hri_cuda_product_is_ours(c->at.job, c->at.node) ? run_own_product(c) : run_library_product(c);
 }
 
 static hr_status run_bias_gradient(call *c) {
@@ -437,22 +336,11 @@ static hr_status run_update(call *c) {
   return queued(c, refused);
 }
 
-static uint64_t update_bytes(const hri_cuda_kernels *kernels, const hri_job *job, const hri_node *node) {
-  uint32_t kind = hri_optimizer_of(node->op);
-  uint64_t most = 0;
-  for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[2].tensor); k++) {
-    uint64_t bytes = kernels->update_scratch_bytes(kind, hri_given_update_elements(job, node, k),
-                                                   hri_given_update_columns(job, node, k));
-    if (bytes > most) most = bytes;
-  }
-  return most;
-}
-
 /* ---- move ---- */
 
 static hr_status run_zero(call *c) { return zero(c, 0); }
 
-static int64_t pitch(const call *c, uint32_t index) { return (int64_t)row_pitch(tensor(c, index)); }
+static int64_t pitch(const call *c, uint32_t index) { return (int64_t)hri_cuda_pitch(tensor(c, index)); }
 
 static hr_status run_copy(call *c) {
   hri_gpu *gpu = c->launch->parts->gpu;
@@ -461,6 +349,8 @@ static hr_status run_copy(call *c) {
                                            (int64_t)bytes_of(c, 0) / rows(c, 0), rows(c, 0), stream(c)));
   return gpu->calls->copy(gpu, pointer(c, 1), pointer(c, 0), bytes_of(c, 0), c->launch->stream, c->error);
 }
+
+static int64_t row_stride(const hri_tensor *t) { return (int64_t)(t->stride ? t->stride : hri_columns(t)); }
 
 static hr_status run_accumulate(call *c) {
   hri_cuda_accumulate_args a = {.y = pointer(c, 1),
@@ -489,15 +379,12 @@ static hr_status run_pick(call *c) {
 
 /* ---- quant ---- */
 
-/* Scratch begins with the kernel's verdict; whoever runs the node reads it (hri_cuda_uncoded). */
-enum { VERDICT_ROOM = SCRATCH_ALIGNMENT };
-
 static hr_status run_quantize(call *c) {
   hri_gpu *gpu = c->launch->parts->gpu;
   hri_quant_layout layout = hri_demand_quantized(c->at.job, c->at.node);
   hri_quant_args a = hri_given_quant(&c->at, &layout);
   unsigned char *verdict = scratch(c);
-  a.scratch = (float *)(void *)(verdict + VERDICT_ROOM);
+  a.scratch = (float *)(void *)(verdict + HRI_CUDA_VERDICT_BYTES);
   HRI_TRY(gpu->calls->fill(gpu, verdict, 0, sizeof(unsigned long long), c->launch->stream, c->error));
   return queued(c, kernels(c)->quantize(&a, (unsigned long long *)(void *)verdict, stream(c)));
 }
@@ -566,76 +453,25 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_DEQUANTIZE] = run_dequantize,
 };
 
-bool hri_cuda_is_host(uint16_t op) { return op == HRI_OP_FILL || op == HRI_OP_SINK || op == HRI_OP_ROPE_TABLE; }
-
 hr_status hri_cuda_queue(const hri_cuda_launch *launch, const hri_node *node, hr_error *error) {
   call c = {.at = {.job = launch->job, .node = node, .offsets = launch->offsets, .base = launch->base},
             .launch = launch,
             .error = error};
-  assert(adapters[node->op]); /* hri_cuda_demand has let it pass */
+  assert(adapters[node->op]); /* hri_cuda_prepare_node has let it pass */
   return adapters[node->op](&c);
 }
 
-/* ---- what a plan is told ---- */
-
-enum { MOST_HEAD_SIZE = 256 };
-
-/* Beyond the types of operands: what kernels are missing for. */
-static hr_status check(const hri_job *job, const hri_node *node, hr_error *error) {
-  hri_attention attention = hri_rule_get(node->op)->attention;
-  if (attention != HRI_ATTENTION_FORWARD && attention != HRI_ATTENTION_BACKWARD) return HR_OK;
-  if (hri_demand_attention(job, node).head_dim <= MOST_HEAD_SIZE) return HR_OK;
-  return lacks(node, "heads of more than 256 columns", error);
-}
-
-hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
-                          const hri_node *node, uint64_t *bytes, hr_error *error) {
-  const hri_cuda_kernels *k = parts->kernels;
-  hri_attention_shape shape;
-  hri_attention_cache_shape cached;
-  hri_quant_layout layout;
-  *bytes = 0;
-  HRI_TRY(hri_demand_check("CUDA", job, node, error));
-  if (hri_cuda_is_host(node->op)) return HR_OK;
-  if (!adapters[node->op])
-    return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CUDA backend has no kernel for %s", hri_op_name(node->op));
-  HRI_TRY(check(job, node, error));
-  if (hri_optimizer_of(node->op) != HRI_NONE) *bytes = update_bytes(k, job, node);
-  switch (node->op) {
-  case HRI_OP_LINEAR:
-  case HRI_OP_LINEAR_DX:
-  case HRI_OP_LINEAR_DW: return demand_product(parts, choices, job, node, bytes, error);
-  case HRI_OP_BIAS_GRADIENT:
-    *bytes = k->bias_gradient_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
-                                            (int64_t)hri_columns(hri_at(job, node, 0)));
-    break;
-  case HRI_OP_NORM_BACKWARD:
-    *bytes = k->norm_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
-                                            (int64_t)hri_columns(hri_at(job, node, 0)));
-    break;
-  case HRI_OP_HEAD_NORM_BACKWARD:
-    *bytes = k->head_norm_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)), node->attr.i[2],
-                                                 hri_head_norm_key_size(node));
-    break;
-  case HRI_OP_DORA_BACKWARD:
-    *bytes = k->dora_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),
-                                            (int64_t)hri_columns(hri_at(job, node, 0)));
-    break;
-  case HRI_OP_EMBED_BACKWARD: *bytes = k->embed_backward_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 1))); break;
-  case HRI_OP_ATTENTION_BACKWARD:
-  case HRI_OP_ATTENTION_FULL_BACKWARD:
-    shape = hri_demand_attention(job, node);
-    *bytes = k->attention_backward_scratch_bytes(&shape);
-    break;
-  case HRI_OP_ATTENTION_CACHED:
-    cached = hri_demand_cache(job, node);
-    *bytes = k->attention_cached_scratch_bytes(&cached);
-    break;
-  case HRI_OP_QUANTIZE:
-    layout = hri_demand_quantized(job, node);
-    *bytes = VERDICT_ROOM + hri_quant_scratch_bytes((uint32_t)node->attr.i[0], &layout);
-    break;
-  default: break;
-  }
-  return HR_OK;
+/* Every product's way within the workspace that its plan states, so that none is refused while the job runs. */
+hr_status hri_cuda_prepare_node(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
+                                const hri_node *node, hr_error *error) {
+  hri_gpu_algorithm algorithm;
+  hri_gpu_product p;
+  uint64_t bytes;
+  hr_status status;
+  HRI_TRY(hri_cuda_scratch(choices->workspace_bytes, job, node, &bytes, error));
+  assert(hri_cuda_is_host(node->op) || adapters[node->op]); /* what has scratch has an adapter */
+  if (!hri_demand_is_product(node->op) || hri_cuda_product_is_ours(job, node)) return HR_OK;
+  p = hri_cuda_library_product(job, node);
+  status = choose(parts, choices, &p, &algorithm, error);
+  return status == HR_OK ? HR_OK : hri_context(error, status, "the CUDA backend, %s: ", hri_op_name(node->op));
 }

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/kernels.h"
 #include "gpu/product.h"
+#include "ops/cuda_demand.h"
 #include "program/ops.h"
 
 /* What a device is reached by. */
@@ -24,13 +25,10 @@ typedef struct hri_cuda_choices {
   uint64_t workspace_bytes; /* what each may have at most */
 } hri_cuda_choices;
 
-/* UNSUPPORTED, naming the op and what of it, when there is no kernel for the node; else its scratch. */
-hr_status hri_cuda_demand(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
-                          const hri_node *node, uint64_t *bytes, hr_error *error);
-
-/* Work of the host: files behind a window, tables that are made once. It is done between the nodes before and behind
- * it, by cuda.c, and no graph has it. */
-bool hri_cuda_is_host(uint16_t op);
+/* UNSUPPORTED where hri_cuda_scratch (ops/cuda_demand.h) refuses the node, or the library has no way for a product of it
+ * within the workspace. */
+hr_status hri_cuda_prepare_node(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
+                                const hri_node *node, hr_error *error);
 
 /* QUANTIZE leaves a word at the begin of its scratch: whether an element of the weight has no code, and which. */
 bool hri_cuda_uncoded(unsigned long long verdict, uint64_t *element);
@@ -48,7 +46,7 @@ static inline unsigned char *hri_cuda_pointer(const hri_cuda_launch *l, hri_id t
   const hri_tensor *t = &l->job->tensors.items[tensor];
   return l->base[l->job->storages.items[t->storage].tier] + l->offsets[t->storage] + t->offset;
 }
-/* Queues a node that hri_cuda_demand let pass and that is no work of the host. */
+/* Queues a node that hri_cuda_prepare_node let pass and that is no work of the host. */
 hr_status hri_cuda_queue(const hri_cuda_launch *launch, const hri_node *node, hr_error *error);
 
 #endif

@@ -7,23 +7,28 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/cuda/program.h"
 #include "base/text.h"
 #include "device/host.h"
+#include "gpu/nvml.h"
 #include "ops/cpu.h"
 
 typedef struct cuda_backend {
   hri_backend contract; /* first: the one is the other */
   hri_cuda_parts parts;
   hri_cuda_choices choices;
+  hri_nvml *nvml;           /* NULL: it is not there */
+  double asked;             /* when, by the clock that only grows; 0: never */
+  hri_nvml_memory answered; /* then */
 } cuda_backend;
 
 /* ---- planning ---- */
 
 static hr_status workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   cuda_backend *b = self;
-  return hri_cuda_demand(&b->parts, &b->choices, job, node, bytes, error);
+  return hri_cuda_scratch(b->choices.workspace_bytes, job, node, bytes, error);
 }
 
 /* What the process holds is the host's, not the device's. */
@@ -42,19 +47,53 @@ static hr_status refuse(uint64_t bytes, uint64_t available, const char *where, c
   return hri_hint(error, HR_ERROR_BUDGET, "%s", hint);
 }
 
+/* Asking takes a millisecond or so: once a second is often enough. */
+static const hri_nvml_memory *now_held(cuda_backend *b) {
+  struct timespec t;
+  double now;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  if (b->asked == 0 || now - b->asked >= 1) {
+    (void)hri_nvml_ask(b->nvml, &b->answered);
+    b->asked = now;
+  }
+  return &b->answered;
+}
+static uint64_t held_bytes(void *self) { return now_held(self)->own_bytes; }
+
+enum { NEAR_LIMIT = 64 << 20 };
+
+static bool near_limit(void *self, char *text, uint32_t text_bytes) {
+  const hri_nvml_memory *m = now_held(self);
+  char holders[400], size[32];
+  if (m->total_bytes == 0 || m->free_bytes >= NEAR_LIMIT) return false;
+  (void)hri_nvml_holders_text(m, holders, sizeof holders);
+  (void)snprintf(text, text_bytes, "the device has only %s free%s%s", hri_size_text(m->free_bytes, size),
+                 holders[0] ? "; others on it: " : "", holders);
+  return true;
+}
+
 /* Of the device what is free now: other processes may have taken some since the plan was made. */
+static hr_status check_device(cuda_backend *b, uint64_t bytes, hr_error *error) {
+  char holders[400], hint[480];
+  hri_nvml_memory memory;
+  hri_gpu_info info;
+  HRI_TRY(b->parts.gpu->calls->info(b->parts.gpu, &info, error));
+  if (bytes <= info.free_bytes) return HR_OK;
+  (void)hri_nvml_ask(b->nvml, &memory);
+  (void)hri_nvml_holders_text(&memory, holders, sizeof holders);
+  (void)snprintf(hint, sizeof hint, "other processes hold the rest%s%s: end them, or take a smaller budget",
+                 holders[0] ? ": " : "", holders);
+  return refuse(bytes, info.free_bytes, info.name, hint, error);
+}
+
 static hr_status check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUNT], bool prepared, uint64_t beside,
                             hr_error *error) {
-  const cuda_backend *b = self;
-  uint64_t device = hri_round_up(arena_bytes[HRI_DEVICE], b->contract.granule);
-  uint64_t host = hri_round_up(arena_bytes[HRI_HOST], b->contract.granule) + beside;
+  cuda_backend *b = self;
+  uint64_t host = hri_round_up(arena_bytes[HRI_HOST], b->contract.granule) + b->contract.host_bytes + beside;
   hri_host_memory memory = hri_host_memory_now();
-  hri_gpu_info info;
   (void)prepared;
-  HRI_TRY(b->parts.gpu->calls->info(b->parts.gpu, &info, error));
-  if (device > info.free_bytes)
-    return refuse(device, info.free_bytes, info.name,
-                  "other processes hold the rest: end them, or take a smaller budget", error);
+  HRI_TRY(check_device(b, hri_round_up(arena_bytes[HRI_DEVICE], b->contract.granule), error));
   if (host > memory.usable_bytes)
     return refuse(host, memory.usable_bytes, hri_host_limit_name(memory.limit), hri_host_limit_remedy(memory.limit),
                   error);
@@ -84,14 +123,13 @@ static void release(void *run) {
   hri_free(r);
 }
 
-/* Everything that a plan was told of is asked once more, so that nothing is left to be refused while it runs. */
+/* Everything that a plan was told of is asked once more, and each product's way chosen. */
 static hr_status check_nodes(hri_cuda_run *r, hr_error *error) {
   const hri_job *job = r->work.job;
-  uint64_t bytes;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; (r->work.programs & HRI_IN(kind)) && at < job->programs[kind].order.count; at++)
-      HRI_TRY(hri_cuda_demand(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]], &bytes,
-                              error));
+      HRI_TRY(hri_cuda_prepare_node(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]],
+                                    error));
   return HR_OK;
 }
 
@@ -201,6 +239,7 @@ static hr_status wait_for(void *run, hri_mark mark, hr_error *error) {
 
 static void shut(hri_backend *backend) {
   cuda_backend *b = (cuda_backend *)backend;
+  hri_nvml_close(b->nvml);
   b->parts.products->calls->close(b->parts.products);
   b->parts.gpu->calls->close(b->parts.gpu);
   hri_array_free(&b->choices.list);
@@ -225,12 +264,15 @@ static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_inf
                      .team = 1,
                      .device = *device,
                      .granule = info->granule_bytes,
+                     .host_bytes = HRI_CUDA_PINNED_BYTES,
                      .staging_tier = HRI_HOST,
                      .ahead = 1,
                      .elements = host_elements(),
                      .self = b,
                      .workspace = workspace,
                      .fixed_bytes = fixed_bytes,
+                     .held_bytes = held_bytes,
+                     .near_limit = near_limit,
                      .check_room = check_room,
                      .prepare = prepare,
                      .reserve = reserve,
@@ -262,6 +304,7 @@ hr_status hri_cuda_open_on(const hr_device *device, const hri_cuda_parts *parts,
     hri_free(b);
     return status;
   }
+  b->nvml = hri_nvml_open(info.uuid);
   describe(b, device, &info);
   *backend = &b->contract;
   return HR_OK;

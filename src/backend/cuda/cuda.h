@@ -7,8 +7,17 @@
 
 #define HRI_CUDA_NAME "cuda"
 
-/* Device `index` of CUDA's driver. UNSUPPORTED: driver, cuBLASLt or our kernels are not there; the message says which. */
-hr_status hri_cuda_open(const hr_device *device, uint32_t index, hri_backend **backend, hr_error *error);
+/* Whether a name means a GPU of this machine, "cuda" or "cuda:1", right or not. */
+bool hri_cuda_is_named(const char *name);
+/* Its number, counted from 0. USAGE: it has none. */
+hr_status hri_cuda_index(const char *name, uint32_t *index, hr_error *error);
+/* Such a GPU, without taking any of its memory: figures of its driver, with rates of the table's row where its title is
+ * one's, else assumed. Else USAGE as above, UNSUPPORTED as hri_gpu_cuda_look. */
+hr_status hri_cuda_device(const char *name, hr_device *device, hr_error *error);
+
+/* The backend of a device that hri_cuda_device filled. UNSUPPORTED: driver, cuBLASLt or our kernels are not there; the
+ * message says which. */
+hr_status hri_cuda_open(const hr_device *device, hri_backend **backend, hr_error *error);
 /* Launchers out of a library. */
 hr_status hri_cuda_kernels_load(const char *path, hri_cuda_kernels *kernels, hr_error *error);
 

@@ -11,18 +11,18 @@
 /* clang-format off */
 #define HRI_CUDA_KERNELS(X)                                                                       \
   X(cast) X(accumulate) X(copy_rows) X(select) X(last_row)                                        \
-  X(product_scratch_bytes) X(product) X(bias_gradient_scratch_bytes) X(bias_gradient)             \
+  X(product) X(bias_gradient)                                                                   \
   X(add) X(scale) X(softcap) X(activation) X(activation_backward) X(glu) X(glu_backward) X(rope)  \
   X(dropout) X(noise)                                                                             \
-  X(rmsnorm) X(layernorm) X(norm_backward_scratch_bytes) X(rmsnorm_backward) X(layernorm_backward) \
-  X(head_norm) X(head_norm_backward_scratch_bytes) X(head_norm_backward)                          \
-  X(row_lengths) X(dora) X(dora_backward_scratch_bytes) X(dora_backward)                          \
-  X(embed) X(embed_backward_scratch_bytes) X(embed_backward)                                      \
+  X(rmsnorm) X(layernorm) X(rmsnorm_backward) X(layernorm_backward)                              \
+  X(head_norm) X(head_norm_backward)                                                             \
+  X(row_lengths) X(dora) X(dora_backward)                                                        \
+  X(embed) X(embed_backward)                                                                     \
   X(cross_entropy) X(loss_sum)                                                                    \
-  X(square_sum) X(clip) X(found_inf) X(advance) X(loss_scale) X(update_scratch_bytes) X(update)   \
-  X(attention) X(attention_backward_scratch_bytes) X(attention_backward)                          \
+  X(square_sum) X(clip) X(found_inf) X(advance) X(loss_scale) X(update)                           \
+  X(attention) X(attention_backward)                                                             \
   X(attention_full) X(attention_full_backward)                                                    \
-  X(attention_cached_scratch_bytes) X(attention_cached)                                           \
+  X(attention_cached)                                                                            \
   X(quantize) X(dequantize)
 /* clang-format on */
 

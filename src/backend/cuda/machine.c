@@ -18,7 +18,7 @@ static hr_status make_slot(hri_cuda_machine *m, hri_cuda_slot *slot, uint32_t in
 static hr_status make(hri_cuda_machine *m, uint32_t lanes, hr_error *error) {
   void *pinned;
   HRI_TRY(hri_cuda_machine_lanes(m, lanes | 1u << HRI_COMPUTE, error));
-  HRI_TRY(m->gpu->calls->allocate_host(m->gpu, 2ull * HRI_CUDA_SLOTS * HRI_CUDA_SLOT_BYTES, &pinned, error));
+  HRI_TRY(m->gpu->calls->allocate_host(m->gpu, HRI_CUDA_PINNED_BYTES, &pinned, error));
   m->pinned = pinned;
   for (uint32_t k = 0; k < HRI_CUDA_SLOTS; k++) {
     HRI_TRY(make_slot(m, &m->writes[k], 2 * k, error));

@@ -10,8 +10,9 @@
 
 #include "backend/backend.h"
 #include "gpu/runtime.h"
+#include "ops/cuda_demand.h"
 
-enum { HRI_CUDA_SLOTS = 2, HRI_CUDA_SLOT_BYTES = 64 << 10, HRI_CUDA_MARKS = 64 };
+enum { HRI_CUDA_MARKS = 64 };
 
 typedef struct hri_cuda_slot {
   unsigned char *memory; /* pinned */

@@ -1,7 +1,9 @@
 /* A real device: CUDA's driver, cuBLASLt, and the library of our kernels. Each is loaded here, and what is missing is
  * said by name. */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/cuda/cuda.h"
 
@@ -10,6 +12,37 @@ static bool load_function(void *library, const char *name, void *member) {
   void *address = dlsym(library, name);
   memcpy(member, &address, sizeof address);
   return address != NULL;
+}
+
+/* ---- where the kernels' library lies ---- */
+
+enum { PATH_BYTES = 4096 };
+#define KERNELS "libheadroom-cuda.so"
+
+/* Beside the program; in lib beside its bin, as it is installed; where ./dev build cuda leaves it in a source tree. */
+static bool beside_program(char path[PATH_BYTES]) {
+  static const char *const places[] = {"", "../lib/", "../lib/headroom/", "../cuda/"};
+  char program[PATH_BYTES / 2], *slash;
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length <= 0) return false;
+  program[length] = 0;
+  slash = strrchr(program, '/');
+  if (!slash) return false;
+  slash[1] = 0;
+  for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+    (void)snprintf(path, PATH_BYTES, "%s%s" KERNELS, program, places[k]);
+    if (access(path, R_OK) == 0) return true;
+  }
+  return false;
+}
+
+/* The loader's path comes first, so that LD_LIBRARY_PATH decides where somebody set it. */
+static hr_status load_kernels(hri_cuda_kernels *kernels, hr_error *error) {
+  char path[PATH_BYTES];
+  void *found = dlopen(KERNELS, RTLD_NOW | RTLD_LOCAL);
+  bool by_loader = found != NULL;
+  if (found) (void)dlclose(found);
+  return hri_cuda_kernels_load(!by_loader && beside_program(path) ? path : KERNELS, kernels, error);
 }
 
 hr_status hri_cuda_kernels_load(const char *path, hri_cuda_kernels *kernels, hr_error *error) {
@@ -30,13 +63,15 @@ hr_status hri_cuda_kernels_load(const char *path, hri_cuda_kernels *kernels, hr_
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "it is of another version: build it anew with ./dev build cuda");
 }
 
-hr_status hri_cuda_open(const hr_device *device, uint32_t index, hri_backend **backend, hr_error *error) {
+hr_status hri_cuda_open(const hr_device *device, hri_backend **backend, hr_error *error) {
   static hri_cuda_kernels kernels;
   hri_cuda_parts parts = {.kernels = &kernels};
+  uint32_t index;
   hr_status status;
   *backend = NULL;
+  HRI_TRY(hri_cuda_index(device->name, &index, error));
   HRI_TRY(hri_gpu_cuda_open(index, &parts.gpu, error));
-  HRI_TRY_OUT(hri_cuda_kernels_load("libheadroom-cuda.so", &kernels, error));
+  HRI_TRY_OUT(load_kernels(&kernels, error));
   HRI_TRY_OUT(hri_gpu_cublas_open(&parts.products, error));
   HRI_TRY_OUT(hri_cuda_open_on(device, &parts, backend, error));
   return HR_OK;

@@ -178,10 +178,6 @@ template <class T> static int backward(const attention_args *a, void *stream) {
   return a->head_dim <= 128 ? backward_of<T, 128>(a, stream) : backward_of<T, 256>(a, stream);
 }
 
-extern "C" uint64_t hri_cuda_attention_backward_scratch_bytes(const hri_attention_shape *shape) {
-  return (uint64_t)(shape->batch * shape->heads * shape->sequence) * sizeof(float);
-}
-
 extern "C" int hri_cuda_attention_backward(const hri_attention_shape *shape, float scale, const void *dy,
                                            const void *qkv, const void *y, const float *lse, const int32_t *doc_start,
                                            void *dqkv, const hri_control *control, void *scratch, void *stream) {

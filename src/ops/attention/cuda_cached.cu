@@ -7,7 +7,7 @@
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
 
-enum { THREADS = 128, SPLIT = 256 };
+enum { THREADS = 128, SPLIT = HRI_CUDA_CACHE_RUN };
 
 struct cached_args {
   hri_attention_cache_shape s;
@@ -29,7 +29,7 @@ __device__ __forceinline__ cached_now now_of(const cached_args &a) {
 }
 
 static __host__ __device__ int64_t splits_of(const hri_attention_cache_shape &s) {
-  return (s.capacity + SPLIT - 1) / SPLIT;
+  return hri_cuda_blocks_of(s.capacity, SPLIT);
 }
 __device__ __forceinline__ int64_t cache_elements(const hri_attention_cache_shape &s) {
   return s.batch * s.kv_heads * s.capacity * s.head_dim;
@@ -137,10 +137,6 @@ template <class T> static int cached(const cached_args *a, void *stream) {
   int bad = HRI_LAUNCH(append_kernel<T>, hri_blocks(fresh, THREADS), THREADS, 0, stream, *a);
   bad |= HRI_LAUNCH(cached_kernel<T>, dim3((unsigned)splits_of(*s), heads, items), THREADS, 0, stream, *a);
   return bad | HRI_LAUNCH(fold_kernel<T>, dim3(heads, items), THREADS, 0, stream, *a);
-}
-
-extern "C" uint64_t hri_cuda_attention_cached_scratch_bytes(const hri_attention_cache_shape *s) {
-  return (uint64_t)(s->batch * s->rows * s->heads * splits_of(*s) * (s->head_dim + 2)) * sizeof(float);
 }
 
 extern "C" int hri_cuda_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv,

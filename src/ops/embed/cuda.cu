@@ -7,7 +7,7 @@
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
 
-enum { DIGITS = 256, DIGIT_BITS = 8, TILE = 1024, COLUMN_THREADS = 128 };
+enum { DIGITS = HRI_CUDA_SORT_DIGITS, DIGIT_BITS = 8, TILE = HRI_CUDA_SORT_TILE, COLUMN_THREADS = 128 };
 
 template <class T> __global__ void embed_kernel(hri_embed_args a, int64_t token_rows) {
   int64_t i = hri_thread_index(), n = a.columns, row = i / n, column = i % n;
@@ -45,15 +45,11 @@ struct sort_space {
   int32_t *counts;
 };
 
-static int64_t tiles_of(int64_t rows) { return (rows + TILE - 1) / TILE; }
+static int64_t tiles_of(int64_t rows) { return hri_cuda_blocks_of(rows, TILE); }
 
 static sort_space space_of(void *scratch, int64_t rows) {
   int32_t *at = static_cast<int32_t *>(scratch);
   return {{at, at + rows}, {at + 2 * rows, at + 3 * rows}, at + 4 * rows};
-}
-
-extern "C" uint64_t hri_cuda_embed_backward_scratch_bytes(int64_t rows) {
-  return (4 * (uint64_t)rows + DIGITS * (uint64_t)tiles_of(rows)) * sizeof(int32_t);
 }
 
 __global__ void order_begin_kernel(order to, const int32_t *index, int64_t rows) {

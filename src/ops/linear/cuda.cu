@@ -12,10 +12,6 @@ template <class T> __global__ void column_sums_kernel(float *partial, const T *g
   sums[(int64_t)blockIdx.y * n + c] = sum;
 }
 
-extern "C" uint64_t hri_cuda_bias_gradient_scratch_bytes(int64_t rows, int64_t columns) {
-  return (uint64_t)hri_row_blocks(rows) * (uint64_t)columns * sizeof(float);
-}
-
 extern "C" int hri_cuda_bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate,
                                       float *scratch, hri_real real, void *stream) {
   int64_t blocks = hri_row_blocks(rows);

@@ -9,25 +9,15 @@
 
 enum {
   THREADS = 256,
-  TILE = 32,
+  TILE = HRI_CUDA_PRODUCT_TILE,
   EACH = TILE * TILE / THREADS,
-  FEW = HRI_CUDA_FEW_ROWS,
-  PIECE = 512,
-  ENOUGH = 132,
-  MOST_PIECES = 64
+  FEW = HRI_CUDA_FEW_ROWS
 };
 
-static int64_t tiles_of(int64_t n) { return (n + TILE - 1) / TILE; }
-
-/* How often the depth is cut. */
-static int64_t pieces_of(int64_t m, int64_t n, int64_t k) {
-  int64_t tiles = tiles_of(m) * tiles_of(n), pieces = (k + PIECE - 1) / PIECE;
-  if (tiles == 0 || tiles >= ENOUGH || pieces < 2) return 1;
-  if (pieces > (ENOUGH + tiles - 1) / tiles) pieces = (ENOUGH + tiles - 1) / tiles;
-  return pieces < MOST_PIECES ? pieces : (int64_t)MOST_PIECES;
+static int64_t tiles_of(int64_t n) { return hri_cuda_blocks_of(n, TILE); }
+static bool is_thin(const hri_cuda_product_args *a) {
+  return hri_cuda_product_thin(a->m, a->a_column, a->b_column);
 }
-
-static bool is_thin(const hri_cuda_product_args *a) { return a->m <= FEW && a->a_column == 1 && a->b_column == 1; }
 
 /* From the first to behind the last element of rows and columns so far apart. */
 __device__ __forceinline__ int64_t extent(int64_t rows, int64_t row, int64_t columns, int64_t column) {
@@ -121,13 +111,8 @@ __global__ void fold_product_kernel(hri_cuda_product_args p, int64_t pieces) {
   put_result(p, at / p.n, at % p.n, sum);
 }
 
-extern "C" uint64_t hri_cuda_product_scratch_bytes(const hri_cuda_product_args *args) {
-  int64_t pieces = is_thin(args) ? 1 : pieces_of(args->m, args->n, args->k);
-  return pieces > 1 ? (uint64_t)(pieces * args->m * args->n) * sizeof(float) : 0;
-}
-
 extern "C" int hri_cuda_product(const hri_cuda_product_args *args, void *stream) {
-  int64_t pieces = pieces_of(args->m, args->n, args->k), piece = (args->k + pieces - 1) / pieces;
+  int64_t pieces = hri_cuda_product_pieces(args->m, args->n, args->k), piece = (args->k + pieces - 1) / pieces;
   if (args->m * args->n == 0) return 0;
   if (is_thin(args))
     return HRI_LAUNCH(thin_product_kernel, hri_blocks(args->n, THREADS / HRI_WARP), THREADS, 0, stream, *args);

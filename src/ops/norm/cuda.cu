@@ -98,10 +98,6 @@ template <class T, bool layer> __global__ void norm_rows_kernel(hri_norm_backwar
   sums[(gridDim.y + block) * n + c] = dbias;
 }
 
-extern "C" uint64_t hri_cuda_norm_backward_scratch_bytes(int64_t rows, int64_t columns) {
-  return 2 * (uint64_t)hri_row_blocks(rows) * (uint64_t)columns * sizeof(float);
-}
-
 /* The sums first: dx may lie over dy or x. */
 template <class T, bool layer> static int norm_backward_of(const hri_norm_backward_args *a, void *stream) {
   unsigned columns = hri_blocks(a->columns, HRI_COLUMN_THREADS), blocks = (unsigned)hri_row_blocks(a->rows);

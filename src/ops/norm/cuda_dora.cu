@@ -95,10 +95,6 @@ template <class T> __global__ void dora_backward_kernel(hri_dora_args a) {
   if (i < all) dz[i] = hri_narrow<T>(hri_widen((T)dy[i]) * factor_of(a, i % a.columns));
 }
 
-extern "C" uint64_t hri_cuda_dora_backward_scratch_bytes(int64_t rows, int64_t columns) {
-  return (uint64_t)hri_row_blocks(rows) * (uint64_t)columns * sizeof(float);
-}
-
 /* The sums first: dz may lie over dy or z. */
 template <class T> static int dora_backward_of(const hri_dora_args *a, void *stream) {
   int64_t n = a->rows * a->columns, blocks = hri_row_blocks(a->rows), with = with_of(*a);

@@ -98,10 +98,6 @@ __global__ void head_rows_kernel(hri_head_norm_backward_args a, heads l, int64_t
   sums[(int64_t)blockIdx.y * n + d] = sum;
 }
 
-extern "C" uint64_t hri_cuda_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, int64_t key_size) {
-  return (uint64_t)hri_row_blocks(rows) * (uint64_t)(head_size + (key_size ? key_size : head_size)) * sizeof(float);
-}
-
 template <class T>
 static int weight_gradient(const hri_head_norm_backward_args *a, const heads *l, bool query, float *scratch,
                            void *stream) {

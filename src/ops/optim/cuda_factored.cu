@@ -3,7 +3,7 @@
  * row whose elements are columns. */
 #include "ops/optim/step.cuh"
 
-enum { THREADS = 256, ROW_BLOCK = 512 };
+enum { THREADS = 256, ROW_BLOCK = HRI_CUDA_FACTOR_ROWS };
 
 /* Behind one another in scratch. */
 struct factored {
@@ -16,7 +16,7 @@ struct factored {
 };
 
 static bool is_vector(int64_t columns) { return columns <= 1; }
-static int64_t row_blocks_of(int64_t rows) { return (rows + ROW_BLOCK - 1) / ROW_BLOCK; }
+static int64_t row_blocks_of(int64_t rows) { return hri_cuda_blocks_of(rows, ROW_BLOCK); }
 
 __device__ __forceinline__ hri_global<float> rows_of(const factored &f) {
   return hri_global<float>(f.vector ? nullptr : static_cast<float *>(f.a.u.state[0]), f.vector ? 0 : f.rows);
@@ -151,12 +151,6 @@ __global__ void factored_step_kernel(factored f) {
     bits[0] = hri_rounding_bits(&r, HRI_ROUNDED_WEIGHT, f.a.u.first_element + i);
   }
   hri_put_weights(f.a.u, i, 1, &w, bits);
-}
-
-extern "C" uint64_t hri_cuda_update_scratch_bytes(uint32_t optimizer, int64_t n, int64_t columns) {
-  int64_t rows = is_vector(columns) || n == 0 ? 1 : n / columns;
-  if (optimizer != HR_OPTIMIZER_ADAFACTOR) return 0;
-  return (uint64_t)(2 + 2 * rows + (is_vector(columns) ? 0 : row_blocks_of(rows) * columns)) * sizeof(double);
 }
 
 int hri_cuda_update_factored(const hri_cuda_update_args *args, void *stream) {

@@ -1,0 +1,81 @@
+/* A card of this machine as a device: what its driver tells, the row of the table where its name is one's, and where it
+ * is none's, rates by its generation, clock and number of multiprocessors. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "backend/cuda/cuda.h"
+#include "base/text.h"
+#include "device/cpu.h"
+#include "gpu/nvml.h"
+
+enum { CONTEXT_MIB = 500, CLASSIC_WORKSPACE_KIB = 8320, HOPPER_WORKSPACE_KIB = 32 << 10 };
+
+bool hri_cuda_is_named(const char *name) {
+  return strncasecmp(name, "cuda", 4) == 0 && !isalpha((unsigned char)name[4]);
+}
+
+/* "cuda" is the first; "cuda:1" the second. */
+hr_status hri_cuda_index(const char *name, uint32_t *index, hr_error *error) {
+  const char *digits = name + strlen("cuda:");
+  *index = 0;
+  if (name[4] == 0) return HR_OK;
+  if (name[4] == ':' && *digits && strspn(digits, "0123456789") == strlen(digits) && strlen(digits) <= 3) {
+    *index = (uint32_t)strtoul(digits, NULL, 10);
+    return HR_OK;
+  }
+  (void)hri_fail(error, HR_ERROR_USAGE, "device '%.80s' is no GPU's name", name);
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "cuda for the first of this machine, cuda:1 for the second; `headroom devices` lists them");
+}
+
+/* Dense operations of one multiprocessor in a clock, with fp32 accumulation: tensor products of bf16 and multiply-adds
+ * of fp32 (two operations each), by the tuning guides and white papers of the generations; boards of a generation are
+ * sold with other tensor rates too, so these are the lower ones of each capability. */
+static const struct generation {
+  uint32_t capability, bf16, fp32;
+} generations[] = {{80, 2048, 128}, {86, 512, 256}, {89, 512, 256}, {90, 4096, 256}, {100, 8192, 256}, {120, 512, 256}};
+
+static void assume_rates(hr_device *d, const hri_gpu_info *info) {
+  uint32_t capability = info->major * 10 + info->minor;
+  double clocks = (double)info->clock_hz * info->multiprocessors;
+  const struct generation *g = &generations[0];
+  for (size_t k = 0; k < sizeof generations / sizeof *generations; k++)
+    if (generations[k].capability <= capability) g = &generations[k];
+  d->flops_bf16 = d->flops_fp16 = clocks * g->bf16;
+  d->flops_tf32 = d->flops_bf16 / 2;
+  d->flops_fp32 = clocks * g->fp32;
+  d->memory_bytes_per_second = (double)info->memory_bytes_per_second;
+  d->link_bytes_per_second = 16e9;
+  d->node_seconds = 4e-6;
+  d->gemm_efficiency = 0.75;
+  d->memory_efficiency = 0.9;
+  d->fixed_bytes = (uint64_t)CONTEXT_MIB << 20;
+  d->library_workspace_bytes = (uint64_t)(capability >= 90 ? HOPPER_WORKSPACE_KIB : CLASSIC_WORKSPACE_KIB) << 10;
+  (void)snprintf(d->source, sizeof d->source, "its driver, and rates of its generation: %u multiprocessors, %.0f MHz",
+                 info->multiprocessors, (double)info->clock_hz / 1e6);
+}
+
+hr_status hri_cuda_device(const char *name, hr_device *device, hr_error *error) {
+  hri_gpu_info info;
+  hri_nvml_memory memory;
+  uint32_t index;
+  HRI_TRY(hri_cuda_index(name, &index, error));
+  HRI_TRY(hri_gpu_cuda_look(index, &info, error));
+  memset(device, 0, sizeof *device);
+  if (hri_device_find(info.name, device, NULL) != HR_OK || device->compute_capability != info.major * 10 + info.minor) {
+    memset(device, 0, sizeof *device);
+    assume_rates(device, &info);
+  }
+  (void)snprintf(device->name, sizeof device->name, "%s", name);
+  for (char *c = device->name; *c; c++) *c = (char)tolower((unsigned char)*c);
+  (void)snprintf(device->title, sizeof device->title, "%s", info.name);
+  (void)snprintf(device->backend, sizeof device->backend, HRI_CUDA_NAME);
+  device->compute_capability = info.major * 10 + info.minor;
+  device->capacity_bytes = device->usable_bytes = info.total_bytes;
+  device->usable_now = hri_nvml_look(info.uuid, &memory);
+  if (device->usable_now && memory.free_bytes < info.total_bytes) device->usable_bytes = memory.free_bytes;
+  return HR_OK;
+}

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# test_cuda.sh HEADROOM: --device cuda through everything that a real card is reached by - the driver, cuBLASLt, NVML and the library
+# of kernels, each loaded by its name - with the software GPU behind those names (tests/gpu/soft_card.c).
+set -euo pipefail
+headroom=$(readlink -f "$1")
+card=$(dirname "$headroom")/soft_card
+[[ -e $card/libcuda.so.1 ]] || { echo "no C++ compiler: there is no card in software"; exit 0; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "test_cuda: $*" >&2; exit 1; }
+# expect STATUS COMMAND...: its output is in `said`, its messages in `told`.
+expect() {
+  local status=$1 got=0
+  shift
+  "$@" >said 2>told || got=$?
+  [[ $got == "$status" ]] || { cat said told >&2; fail "exit $got, not $status: $*"; }
+}
+says() { cat said told | tr -s ' \n' ' ' | grep -qF -- "$1" || { cat said told >&2; fail "it does not say: $1"; }; }
+field() { python3 -c "import json,sys; d=json.load(open(sys.argv[1]))
+for k in sys.argv[2].split('.'): d=d[int(k)] if isinstance(d,list) else d[k]
+print(d)" "$@"; }
+
+for k in {1..40}; do echo "line $k of the text that is learned by heart, one after the other"; done >text.txt
+
+# ---- nothing is there: named, and no run begins ----
+if ! ldconfig -p 2>/dev/null | grep -q libcuda.so.1; then
+  expect 2 "$headroom" train micro-llama-bytes --device cuda --data text.txt --out none
+  says "libcuda.so.1, the driver of NVIDIA's GPUs, is not there"
+  [[ ! -e none ]] || fail "a run directory was left"
+fi
+mkdir partly
+ln -s "$card/libcuda.so.1" partly/
+if ! ldconfig -p 2>/dev/null | grep -q libcublasLt; then
+  expect 2 env LD_LIBRARY_PATH="$work/partly" "$headroom" plan micro-llama-bytes --device cuda
+  says "libheadroom-cuda.so, the library of Headroom's kernels for GPUs, cannot be loaded"
+  ln -s "$card/libheadroom-cuda.so" partly/
+  expect 2 env LD_LIBRARY_PATH="$work/partly" "$headroom" plan micro-llama-bytes --device cuda
+  says "libcublasLt.so.13, NVIDIA's library of matrix products, is not there"
+fi
+
+export LD_LIBRARY_PATH=$card
+expect 2 "$headroom" plan micro-llama-bytes --device cuda:x
+says "cuda for the first of this machine, cuda:1 for the second"
+expect 2 "$headroom" plan micro-llama-bytes --device cuda:1
+says "there is no CUDA device 1: the driver shows 1"
+
+# ---- what it is ----
+expect 0 "$headroom" devices cuda --json
+[[ $(field said device.usable_bytes) == $((1 << 30)) ]] || fail "usable"
+SOFT_CARD_HELD=$((200 << 20)) expect 0 "$headroom" devices cuda:0 --json
+[[ $(field said device.usable_bytes) == $((824 << 20)) ]] || fail "usable beside another process"
+
+# ---- training: as on the CPU within rounding, in the planned bytes ----
+for model in micro-gpt2-bytes micro-llama-bytes; do
+  for precision in fp32 bf16; do
+    for device in cpu cuda; do
+      expect 0 "$headroom" train $model --device $device --precision $precision --seq 32 --micro-batch 2 --data text.txt --steps 3 \
+        --eval-data text.txt --out $model-$precision-$device --json
+      cp said $model-$precision-$device.json
+    done
+    python3 - $model-$precision <<'P'
+import json, sys
+name = sys.argv[1]
+cpu, cuda = ([json.loads(line) for line in open(f"{name}-{d}/metrics.jsonl")] for d in ("cpu", "cuda"))
+assert len(cpu) == len(cuda) and len(cpu) >= 4, (len(cpu), len(cuda))
+# Losses of about 5.5: fp32 sums in another order move the seventh digit, bf16 activations the third.
+bound = 2e-5 if name.endswith("fp32") else 0.03
+for a, b in zip(cpu, cuda):
+    key = "loss" if "loss" in a else "eval_loss"
+    assert abs(a[key] - b[key]) <= bound, (name, a[key], b[key])
+P
+  done
+done
+LD_LIBRARY_PATH=$card expect 0 "$headroom" train micro-llama-bytes --device cuda --seq 32 --data text.txt --steps 2 --out shown
+says "equal to the byte"
+says "held 312.0 MiB, planned"
+grep -q '"device_held_bytes":327155712' shown/metrics.jsonl || fail "what the driver counts is not in the metrics"
+[[ $(field micro-llama-bytes-bf16-cuda.json tiers.device.planned_bytes) == $(field micro-llama-bytes-bf16-cuda.json tiers.device.reserved_bytes) ]] ||
+  fail "reserved is not planned"
+
+# ---- the same bits from run to run in any order of streams, and behind a resume ----
+job=(micro-llama-bytes --device cuda --seq 32 --micro-batch 2 --accumulate 2 --optimizer adamw8bit --recompute block)
+options=("${job[@]}" --data text.txt)
+expect 0 "$headroom" train "${options[@]}" --schedule constant --steps 4 --out whole
+SOFT_CARD_SEED=9 expect 0 "$headroom" train "${options[@]}" --schedule constant --steps 2 --out parts
+SOFT_CARD_SEED=7 expect 0 "$headroom" train --resume parts --steps 4
+cmp whole/final/model.safetensors parts/final/model.safetensors || fail "a resumed run has other bits"
+
+# ---- generation, adapters beside a quantized base, merging ----
+for device in cpu cuda; do
+  expect 0 "$headroom" generate micro-llama-bytes-fp32-cpu/final --device $device --precision fp32 --prompt 'line 1' --max-tokens 10 \
+    --temperature 0 --json
+  field said tokens >tokens-$device
+  expect 0 "$headroom" train micro-llama-bytes-fp32-cpu/final --device $device --precision bf16 --quantize nf4+dq --lora r=4 --lr 1e-3 \
+    --seq 32 --data text.txt --steps 2 --out tuned-$device
+done
+cmp tokens-cpu tokens-cuda || fail "another answer than the CPU's"
+python3 - <<'P'
+import json
+losses = [[json.loads(line)["loss"] for line in open(f"tuned-{d}/metrics.jsonl")] for d in ("cpu", "cuda")]
+assert all(abs(a - b) <= 0.03 for a, b in zip(*losses)) and len(losses[0]) == 2, losses
+P
+expect 0 "$headroom" merge micro-llama-bytes-fp32-cpu/final tuned-cuda/final --out merged
+expect 0 "$headroom" evaluate merged --device cuda --data text.txt --seq 32
+
+# ---- check mode, a profile, the record of its memory, saved activations on the host ----
+expect 0 "$headroom" train micro-gpt2-bytes --device cuda --seq 32 --data text.txt --steps 2 --check --out checked
+expect 0 "$headroom" train micro-gpt2-bytes --device cuda --seq 32 --data text.txt --steps 3 --profile trace.json --record-memory --out profiled
+[[ -s trace.json && -s profiled/memory/snapshot.pickle.gz ]] || fail "no profile or record"
+expect 0 "$headroom" evaluate whole/final --device cuda --data text.txt --seq 32 --json
+
+# ---- memory that others took: refused before anything is read, naming them; a budget to the granule ----
+SOFT_CARD_HELD=$((719 << 20)) expect 3 "$headroom" train "${options[@]}" --steps 1 --budget 900MiB --out short
+says "other processes hold the rest"
+says "(pid 1) 719.00 MiB"
+[[ ! -e short ]] || fail "a refused run left a directory"
+expect 0 "$headroom" plan "${job[@]}" --json
+need=$(field said need_bytes)
+expect 0 "$headroom" train "${options[@]}" --steps 1 --budget "$need" --out exact
+expect 3 "$headroom" train "${options[@]}" --steps 1 --budget $((need - 1)) --out below
+echo "test_cuda: all as expected"
