@@ -140,25 +140,25 @@ MUTANTS = [
     ("group-of-keys", "ops/attention/cuda_full.cu", None, ATTENTION, "head < (own + 1) * group; head++", "head < own * group + 1; head++"),
 ]
 
-# adapters: whose a product is, which operand is which, what scratch a node has
-ADAPTERS = "backend/cuda/adapters.c"
+# the backend: whose a product is, which operand is which, what scratch a node has
+ADAPTERS, DEMAND = "backend/cuda/adapters.c", "ops/cuda_demand.c"
 MUTANTS += [
-    ("types-of-a-product", ADAPTERS, None, JOBS, "if (a->dtype != b->dtype || (d->dtype", "if ((d->dtype"),
-    ("type-of-a-result", ADAPTERS, None, JOBS, "|| (d->dtype != a->dtype && d->dtype != HRI_F32)) return true;", ") return true;"),
-    ("columns-of-a-view", ADAPTERS, None, JOBS, ".c_row = p.d_stride,", ".c_row = p.n,"),
-    ("depth-of-an-adapter", ADAPTERS, None, JOBS, ".a_column = p.a_turned ? p.a_stride : 1,", ".a_column = 1,"),
-    ("sum-of-an-adapter", ADAPTERS, None, JOBS, ".accumulate = p.accumulate};", ".accumulate = false};"),
+    ("types-of-a-product", DEMAND, None, JOBS, "if (a->dtype != b->dtype || (d->dtype", "if ((d->dtype"),
+    ("type-of-a-result", DEMAND, None, JOBS, "|| (d->dtype != a->dtype && d->dtype != HRI_F32)) return true;", ") return true;"),
+    ("columns-of-a-view", DEMAND, None, JOBS, ".c_row = p.d_stride,", ".c_row = p.n,"),
+    ("depth-of-an-adapter", DEMAND, None, JOBS, ".a_column = p.a_turned ? p.a_stride : 1,", ".a_column = 1,"),
+    ("sum-of-an-adapter", DEMAND, None, JOBS, ".accumulate = p.accumulate};", ".accumulate = false};"),
     ("bias-of-few-rows", ADAPTERS, None, JOBS, "a.bias = c->at.node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;", "a.bias = NULL;"),
-    ("scratch-of-a-product", ADAPTERS, None, JOBS, "*bytes = parts->kernels->product_scratch_bytes(&own);", "(void)own;"),
+    ("scratch-of-a-product", DEMAND, None, JOBS, "return hri_cuda_product_scratch_bytes(&own);", "return 0 * (uint64_t)own.m;"),
     ("operands-of-materialized", ADAPTERS, None, JOBS, "pointer(c, 4), pointer(c, 5), scratch(c), stream(c)));\n}\nstatic hr_status run_attention_cached", "pointer(c, 3), pointer(c, 5), scratch(c), stream(c)));\n}\nstatic hr_status run_attention_cached"),
     ("site-of-attention", ADAPTERS, None, JOBS, "s.draw.site = c->at.node->site;", "s.draw.site = c->at.node->site + 1;"),
-    ("scratch-of-a-cache", ADAPTERS, None, JOBS, "*bytes = k->attention_cached_scratch_bytes(&cached);", "(void)cached;"),
+    ("scratch-of-a-cache", DEMAND, None, JOBS, "*bytes = hri_cuda_attention_cached_scratch_bytes(&cached);", "(void)cached;"),
     ("verdict-of-before", ADAPTERS, None, JOBS, "fill(gpu, verdict, 0, sizeof(unsigned long long)", "fill(gpu, verdict, 0, 0"),
-    ("verdict-in-the-scratch", ADAPTERS, None, JOBS, "(verdict + VERDICT_ROOM)", "verdict"),
-    ("scratch-of-codes", ADAPTERS, None, JOBS, "VERDICT_ROOM + hri_quant_scratch_bytes((uint32_t)node->attr.i[0], &layout)", "VERDICT_ROOM"),
+    ("verdict-in-the-scratch", ADAPTERS, None, JOBS, "(verdict + HRI_CUDA_VERDICT_BYTES)", "verdict"),
+    ("scratch-of-codes", DEMAND, None, JOBS, "HRI_CUDA_VERDICT_BYTES + hri_quant_scratch_bytes((uint32_t)node->attr.i[0], &layout)", "HRI_CUDA_VERDICT_BYTES"),
     ("scales-of-scales", "ops/given.c", None, JOBS, ".nested = pointer(g, codes + 2)", ".nested = pointer(g, codes + 1)"),
     ("verdict-unread", "backend/cuda/program.c", None, JOBS, "if (node->op == HRI_OP_QUANTIZE) HRI_TRY(check_codes(r, node, error));", ""),
-    ("heads-too-large", ADAPTERS, None, BACKEND, "head_dim <= MOST_HEAD_SIZE", "head_dim <= 2 * MOST_HEAD_SIZE"),
+    ("heads-too-large", DEMAND, None, BACKEND, "head_dim <= MOST_HEAD_SIZE", "head_dim <= 2 * MOST_HEAD_SIZE"),
 ]
 
 
