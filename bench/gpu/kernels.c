@@ -322,7 +322,8 @@ static void rope_case(bench_case *c) {
                      .rotary_size = 128};
   int64_t width = (a.heads + 2 * a.kv_heads) * a.head_size, positions = pick(4096, 8);
   a.real = HRI_REAL_BF16;
-  a.x = a.y = operand(c, a.rows * width, a.real, BOTH); /* values beside queries and keys are read and written too */
+  a.x = a.y = operand(c, a.rows * width, a.real, SCRATCH);
+  c->bytes += 2 * (double)size_of(a.rows * (a.heads + a.kv_heads) * a.head_size, a.real); /* not the values beside them */
   a.cosines = operand(c, positions * 64, HRI_REAL_F32, READ), a.sines = operand(c, positions * 64, HRI_REAL_F32, READ);
   a.position = counting(c, a.rows, positions);
   c->of.rope = a;
@@ -546,7 +547,7 @@ static const struct {
     {"gelu_backward", gelu_backward_case, gelu_backward, "map_kernel<hri_bf16_t, 8, activation_backward_op>"},
     {"swiglu", swiglu_case, swiglu, "glu_kernel<hri_bf16_t, 8>"},
     {"swiglu_backward", swiglu_backward_case, swiglu_backward, "glu_backward_kernel<hri_bf16_t, 8>"},
-    {"rope", rope_case, rope, "rope_kernel<hri_bf16_t>"},
+    {"rope", rope_case, rope, "rope_kernel<hri_bf16_t, 8>"},
     {"embed", embed_case, embed, "embed_kernel<hri_bf16_t>"},
     {"embed_backward", embed_backward_case, embed_backward,
      "order_begin_kernel;order_count_kernel;order_scan_kernel;order_move_kernel;embed_backward_kernel<hri_bf16_t>"},

@@ -90,7 +90,10 @@ MUTANTS = [
     # values
     ("random-word", "ops/optim/step.cuh", "optim", OPTIM, "word[at / 32 % 2 * 2 + k / 2]", "word[at / 32 % 2 * 2 + k % 2]"),
     ("up-half", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(row * 2 + 1) * width + column", "row * 2 * width + 1 + column"),
-    ("rope-sign", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "v * c + u * s", "v * c - u * s"),
+    ("rope-sign", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "v[k] * c[k] + u[k] * sine", "v[k] * c[k] - u[k] * sine"),
+    ("what-stays-of-a-head", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "i >= turned * D || i % D >= 2 * half", "i >= turned * D"),
+    ("rows-ahead", "ops/embed/cuda.cu", "embed", KERNELS, "more = count == AHEAD;", "more = false;"),
+    ("end-of-rows-ahead", "ops/embed/cuda.cu", "embed", KERNELS, "i + k >= a.rows || ", ""),
     ("dropout-line", "ops/pointwise/cuda.cu", "pointwise", KERNELS, "(uint32_t)(row % sequence), 0,", "(uint32_t)(row / sequence), 0,"),
     ("group-of-heads", "ops/attention/cuda.cu", "attention", ATTENTION, "kv = a.heads + head / (a.heads / a.kv_heads), D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int query = (int)(gridDim.x - 1 - blockIdx.x) * rows, end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv",
      "kv = a.heads + head % a.kv_heads, D = a.head_dim;\n  int begin = (int)(blockIdx.z % tiles::SPLITS) * width, lane = (int)threadIdx.x % HRI_WARP;\n  int query = (int)(gridDim.x - 1 - blockIdx.x) * rows, end = query + rows < a.sequence ? query + rows : a.sequence;\n  hri_global<const T> qkv"),

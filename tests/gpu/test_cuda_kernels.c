@@ -92,8 +92,9 @@ static void gated(void **state) {
 
 /* Also over its operand, and back. */
 static void rope_(soft_test *t, hri_real real, int variant) {
-  enum { ROWS = 11, H = 3, K = 1, D = 10, POSITIONS = 20 };
-  int64_t rotary = variant ? 6 : D, n = ROWS * (H + 2 * K) * D, pairs = POSITIONS * rotary / 2;
+  enum { ROWS = 11, H = 3, K = 1, POSITIONS = 20 };
+  const int64_t D = variant < 2 ? 10 : variant == 2 ? 160 : 24, rotary = variant == 1 ? 6 : variant == 3 ? 16 : D;
+  int64_t n = ROWS * (H + 2 * K) * D, pairs = POSITIONS * rotary / 2;
   int32_t position[ROWS];
   array x = array_random(t, n, real, 2, 0), c = array_random(t, pairs, HRI_REAL_F32, 1, 0);
   array s = array_random(t, pairs, HRI_REAL_F32, 1, 0), y = array_result(t, n, real);
@@ -111,7 +112,7 @@ static void rope_(soft_test *t, hri_real real, int variant) {
 }
 static void rope(void **state) {
   (void)state;
-  each(rope_, 2);
+  each(rope_, 4);
 }
 
 /* The CPU's tables but for the last bit of a cosine or a sine by double. */
