@@ -52,8 +52,9 @@ MUTANTS = [
     # fragments
     ("left-row", "ops/attention/tiles.cuh", "attention", ATTENTION, "s.template load_matrix<4, false>(a, (row + lane % 16)", "s.template load_matrix<4, false>(a, (row + lane % 8)"),
     ("right-half", "ops/attention/tiles.cuh", "attention", ATTENTION, "k + lane / 8 % 2 * 8);", "k + lane / 16 * 8);"),
-    ("right-untransposed", "ops/attention/tiles.cuh", "attention", ATTENTION, "s.template load_matrix<2, true>", "s.template load_matrix<2, false>"),
-    ("right-row-fp32", "ops/attention/tiles.cuh", "attention", ATTENTION, "__float_as_uint(s[at + stride])", "__float_as_uint(s[at + 1])"),
+    ("right-untransposed", "ops/attention/tiles.cuh", "attention", ATTENTION, "s.template load_matrix<2 * count, true>", "s.template load_matrix<2 * count, false>"),
+    ("second-of-two", "ops/attention/tiles.cuh", "attention", ATTENTION, "stride + n + lane / 16 % count * 8);", "stride + n);"),
+    ("right-row-fp32", "ops/attention/tiles.cuh", "attention", ATTENTION, "__float_as_uint(s[at + i * 8 + stride])", "__float_as_uint(s[at + i * 8 + 1])"),
     ("result-register", "ops/attention/tiles.cuh", "attention", ATTENTION, "a[1] = pair(c[0][2], c[0][3]);\n    a[2] = pair(c[1][0], c[1][1]);",
      "a[2] = pair(c[0][2], c[0][3]);\n    a[1] = pair(c[1][0], c[1][1]);"),
     ("result-halves", "ops/attention/tiles.cuh", "attention", ATTENTION, "hri_narrow<T>(high).bits << 16 | hri_narrow<T>(low).bits", "hri_narrow<T>(low).bits << 16 | hri_narrow<T>(high).bits"),
