@@ -34,7 +34,7 @@ for name in "${programs[@]}"; do
 done
 cp "$library" "$fragments" build/cuda/kernels.tsv "$target/lib/"
 # Not libc and what belongs to it, nor the driver's and CUDA's own: these are the other machine's.
-for name in "${programs[@]}"; do ldd "$target/$name"; done |
+for name in "${programs[@]}"; do ldd "$work/$name"; done |
   awk '$2 == "=>" && $3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux.*|libcuda|libcu.*|libheadroom-cuda|libfragments)\.so/ { print $3 }' |
   sort -u | xargs -r cp -L -t "$target/lib"
 missing=$(for name in "${programs[@]}"; do LD_LIBRARY_PATH=$target/lib ldd "$target/$name" | grep 'not found' || true; done)
