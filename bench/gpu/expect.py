@@ -43,11 +43,11 @@ def resources():
 
 
 def cases():
-    for build in ("build/card", "build/check", "build/release"):
-        program = ROOT / build / "bench_gpu_kernels"
-        if program.exists():
-            return json.loads(subprocess.run([program, "--dry"], stdout=subprocess.PIPE, check=True).stdout)["cases"]
-    raise SystemExit("expect.py: bench_gpu_kernels is not there: ./dev build check makes it")
+    built = [path for build in ("check", "release", "card") if (path := ROOT / "build" / build / "bench_gpu_kernels").exists()]
+    if not built:
+        raise SystemExit("expect.py: bench_gpu_kernels is not there: ./dev build check makes it")
+    newest = max(built, key=lambda path: path.stat().st_mtime)
+    return json.loads(subprocess.run([newest, "--dry"], stdout=subprocess.PIPE, check=True).stdout)["cases"]
 
 
 def occupancy(registers, shared, threads):

@@ -17,21 +17,24 @@ target=build/card
 work=build/card-build
 fragments=build/cuda/fragments/libfragments.so
 
-./dev build cuda "${generations[@]}"
+library=build/cuda/libheadroom-cuda.so
+if ((${#generations[@]})) || [[ ! -f $library || -n $(find src include scripts/cuda.sh \( -name '*.cu*' -o -name '*.h' -o -name cuda.sh \) -newer "$library" -print -quit) ]]; then
+  ./dev build cuda "${generations[@]}"
+fi
 nvcc=${NVCC:-$(command -v nvcc || echo build/cuda-tools/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)}
 mkdir -p "$(dirname "$fragments")" "$target/lib"
 "$nvcc" -std=c++17 -O3 -Iinclude -Isrc -Itests -gencode "arch=compute_80,code=[sm_80,compute_80]" -gencode arch=compute_90,code=sm_90 \
   -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC -shared -Xlinker -z,defs -o "$fragments" tests/gpu/fragments.cu
-cmake -S . -B "$work" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DHR_CUDA_LIBRARIES=$PWD/build/cuda/libheadroom-cuda.so;$PWD/$fragments" >"$target/configure.log"
+cmake -S . -B "$work" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DHR_CUDA_LIBRARIES=$PWD/$library;$PWD/$fragments" >"$target/configure.log"
 programs=(headroom card_cuda_kernels card_cuda_attention card_cuda_columns card_cuda_decode card_cuda_optim card_cuda_quant card_fragments
   card_kernels bench_gpu_kernels)
 ninja -C "$work" -j "${DEV_JOBS:-$(nproc)}" "${programs[@]}"
 for name in "${programs[@]}"; do
   cp "$work/$name" "$target/"
 done
-cp build/cuda/libheadroom-cuda.so "$fragments" build/cuda/kernels.tsv "$target/lib/"
+cp "$library" "$fragments" build/cuda/kernels.tsv "$target/lib/"
 # Not libc and what belongs to it, nor the driver's and CUDA's own: these are the other machine's.
-for name in "${programs[@]}"; do ldd "$target/$name"; done |
+for name in "${programs[@]}"; do ldd "$work/$name"; done |
   awk '$2 == "=>" && $3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux.*|libcuda|libcu.*|libheadroom-cuda|libfragments)\.so/ { print $3 }' |
   sort -u | xargs -r cp -L -t "$target/lib"
 missing=$(for name in "${programs[@]}"; do LD_LIBRARY_PATH=$target/lib ldd "$target/$name" | grep 'not found' || true; done)

@@ -29,6 +29,11 @@ template <int n, class T> __device__ __forceinline__ void hri_get(float *to, con
   auto pack = x.template load<n>(i);
   for (int k = 0; k < n; k++) to[k] = hri_widen(pack.v[k]);
 }
+/* By loads of 16 bytes at most, which lie at multiples of them. */
+template <int n, class T> __device__ __forceinline__ void hri_get_wide(float *to, const hri_global<T> &x, int64_t i) {
+  constexpr int each = 16 / (int)sizeof(T) < n ? 16 / (int)sizeof(T) : n;
+  for (int k = 0; k < n; k += each) hri_get<each>(to + k, x, i + k);
+}
 template <int n, class T>
 __device__ __forceinline__ void hri_put(const hri_global<T> &y, int64_t i, const float *from) {
   hri_pack<T, n> pack;

@@ -35,6 +35,27 @@ static void naive_cached(const hri_attention_cache_shape *s, float scale, const 
   }
 }
 
+/* A cache in memory of its own in which nothing was written behind `count` positions. */
+static void *written_to(soft_test *t, const hri_attention_cache_shape *s, const array *cache, int64_t count,
+                        bool values) {
+  const int64_t each = HRI_ATTENTION_CACHE_BLOCK, D = s->head_dim, size = hri_real_bytes(cache->real);
+  int64_t whole = values ? count : count / each * each;
+  unsigned char *bytes = take(cache->n * size), *to = soft_memory(t, cache->n * size), *host;
+  soft_download(t, bytes, cache->device, cache->n * size);
+  assert_int_equal(t->gpu->calls->allocate_host(t->gpu, cache->n * size, (void **)&host, NULL), HR_OK);
+  memcpy(host, bytes, cache->n * size);
+  for (int64_t head = 0; head < s->batch * s->kv_heads; head++) {
+    int64_t at = head * s->capacity * D * size;
+    assert_int_equal(t->gpu->calls->copy(t->gpu, to + at, host + at, whole * D * size, t->stream, NULL), HR_OK);
+    at += whole * D * size;
+    for (int64_t d = 0; d < D && whole < count; d++, at += each * size)
+      assert_int_equal(t->gpu->calls->copy(t->gpu, to + at, host + at, (count - whole) * size, t->stream, NULL), HR_OK);
+  }
+  soft_clean(t);
+  assert_int_equal(t->gpu->calls->release_host(t->gpu, host, NULL), HR_OK);
+  return to;
+}
+
 static void cached_(soft_test *t, hri_real real, int v) {
   hri_attention_cache_shape s = {.batch = caches[v].batch, .rows = caches[v].rows, .capacity = caches[v].capacity};
   s.heads = caches[v].heads, s.kv_heads = caches[v].kv_heads, s.head_dim = caches[v].d, s.window = caches[v].window;
@@ -61,6 +82,18 @@ static void cached_(soft_test *t, hri_real real, int v) {
                      h / (s.heads / s.kv_heads), caches[v].past + row, y.f + (at * s.heads + h) * s.head_dim);
       }
   expect(t, "attention_cached", &y);
+  /* what was never written is not read: the same bits */
+  void *again = soft_memory(t, y.n * hri_real_bytes(real)), *bits = take(y.n * 4), *other = take(y.n * 4);
+  void *few_keys = written_to(t, &s, &keys, caches[v].past, false);
+  void *few_values = written_to(t, &s, &values, caches[v].past, true);
+  assert_int_equal(hri_cuda_attention_cached(&s, (float)scale, qkv.device, few_keys, few_values,
+                                             device_control(t, &control), again,
+                                             soft_memory(t, hri_cuda_attention_cached_scratch_bytes(&s)), t->stream),
+                   0);
+  soft_clean(t);
+  soft_download(t, bits, y.device, y.n * hri_real_bytes(real));
+  soft_download(t, other, again, y.n * hri_real_bytes(real));
+  assert_memory_equal(bits, other, y.n * hri_real_bytes(real));
 }
 static void cached(void **state) {
   (void)state;

@@ -35,15 +35,17 @@ template <class T> struct tile_math {
     int lane = (int)threadIdx.x % HRI_WARP;
     s.template load_matrix<4, false>(a, (row + lane % 16) * stride + k + lane / 16 * 8);
   }
-  /* The tile's rows are columns of the product: n .. n + 7, its columns the depth. */
+  /* The tile's rows are columns of the product: n .. n + 8 count - 1, count 1 or 2, its columns the depth. */
+  template <int count>
   __device__ static __forceinline__ void right(uint32_t *b, const hri_shared<T> &s, int n, int k, int stride) {
     int lane = (int)threadIdx.x % HRI_WARP;
-    s.template load_matrix<2, false>(b, (n + lane % 8) * stride + k + lane / 8 % 2 * 8);
+    s.template load_matrix<2 * count, false>(b, (n + lane / 16 % count * 8 + lane % 8) * stride + k + lane / 8 % 2 * 8);
   }
   /* The tile's rows are the depth. */
+  template <int count>
   __device__ static __forceinline__ void right_rows(uint32_t *b, const hri_shared<T> &s, int k, int n, int stride) {
     int lane = (int)threadIdx.x % HRI_WARP;
-    s.template load_matrix<2, true>(b, (k + lane % 16) * stride + n);
+    s.template load_matrix<2 * count, true>(b, (k + lane % 16) * stride + n + lane / 16 % count * 8);
   }
   __device__ static __forceinline__ uint32_t pair(float low, float high) {
     return (uint32_t)hri_narrow<T>(high).bits << 16 | hri_narrow<T>(low).bits;
@@ -71,14 +73,18 @@ template <> struct tile_math<float> {
     int lane = (int)threadIdx.x % HRI_WARP;
     s.load_matrix<4, false>(a, (row + lane % 16) * stride + k + lane / 16 * 4);
   }
+  template <int count>
   __device__ static __forceinline__ void right(uint32_t *b, const hri_shared<float> &s, int n, int k, int stride) {
     int lane = (int)threadIdx.x % HRI_WARP;
-    s.load_matrix<2, false>(b, (n + lane % 8) * stride + k + lane / 8 % 2 * 4);
+    s.template load_matrix<2 * count, false>(b, (n + lane / 16 % count * 8 + lane % 8) * stride + k + lane / 8 % 2 * 4);
   }
+  template <int count>
   __device__ static __forceinline__ void right_rows(uint32_t *b, const hri_shared<float> &s, int k, int n, int stride) {
     int lane = (int)threadIdx.x % HRI_WARP, at = (k + lane % 4 * 2) * stride + n + lane / 4;
-    b[0] = __float_as_uint(s[at]);
-    b[1] = __float_as_uint(s[at + stride]);
+    HRI_UNROLL for (int i = 0; i < count; i++) {
+      b[2 * i] = __float_as_uint(s[at + i * 8]);
+      b[2 * i + 1] = __float_as_uint(s[at + i * 8 + stride]);
+    }
   }
   __device__ static __forceinline__ void from_results(uint32_t *a, const float (*c)[4]) {
     a[0] = __float_as_uint(c[0][0]);
@@ -109,11 +115,16 @@ __device__ __forceinline__ void tile_scores(float (*c)[4], const hri_shared<T> &
   constexpr int stride = COLUMNS + math::PAD;
   HRI_UNROLL for (int i = 0; i < n; i++) HRI_UNROLL for (int e = 0; e < 4; e++) c[i][e] = 0;
   HRI_UNROLL_SOME for (int k = 0; k < COLUMNS; k += math::DEPTH) {
-    uint32_t left[4], right[2];
+    uint32_t left[4], right[4];
     math::left(left, a, row, k, stride);
-    HRI_UNROLL for (int i = 0; i < n; i++) {
-      math::right(right, b, i * 8, k, stride);
+    HRI_UNROLL for (int i = 0; i + 1 < n; i += 2) {
+      math::template right<2>(right, b, i * 8, k, stride);
       math::add(c[i], left, right);
+      math::add(c[i + 1], left, right + 2);
+    }
+    if (n % 2 == 1) {
+      math::template right<1>(right, b, (n - 1) * 8, k, stride);
+      math::add(c[n - 1], left, right);
     }
   }
 }
@@ -125,11 +136,12 @@ __device__ __forceinline__ void tile_sums(float (*c)[4], const float (*p)[4], co
   using math = tile_math<T>;
   constexpr int stride = COLUMNS + math::PAD;
   HRI_UNROLL for (int k = 0; k < n / math::RESULTS; k++) {
-    uint32_t left[4], right[2];
+    uint32_t left[4], right[4];
     math::from_results(left, p + k * math::RESULTS);
-    HRI_UNROLL for (int i = 0; i < WIDTH / 8; i++) {
-      math::right_rows(right, b, k * math::DEPTH, begin + i * 8, stride);
+    HRI_UNROLL for (int i = 0; i < WIDTH / 8; i += 2) {
+      math::template right_rows<2>(right, b, k * math::DEPTH, begin + i * 8, stride);
       math::add(c[i], left, right);
+      math::add(c[i + 1], left, right + 2);
     }
   }
 }

@@ -7,7 +7,7 @@
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
 
-enum { DIGITS = HRI_CUDA_SORT_DIGITS, DIGIT_BITS = 8, TILE = HRI_CUDA_SORT_TILE, COLUMN_THREADS = 128 };
+enum { DIGITS = HRI_CUDA_SORT_DIGITS, DIGIT_BITS = 8, TILE = HRI_CUDA_SORT_TILE, COLUMN_THREADS = 128, AHEAD = 8 };
 
 template <class T> __global__ void embed_kernel(hri_embed_args a, int64_t token_rows) {
   int64_t i = hri_thread_index(), n = a.columns, row = i / n, column = i % n;
@@ -127,7 +127,8 @@ static int sort_rows(sort_space *space, const int32_t *index, int64_t rows, int6
   return bad;
 }
 
-/* The block at the first row of an index adds all of them. */
+/* The block at the first row of an index adds all of them, in their order; AHEAD are asked for at once, since few tokens make up
+ * much of a text. */
 template <class T> __global__ void embed_backward_kernel(hri_embed_backward_args a, order sorted) {
   int64_t n = a.columns, c = (int64_t)blockIdx.y * blockDim.x + threadIdx.x, i = blockIdx.x;
   hri_global<int32_t> index(sorted.index, a.rows), row(sorted.row, a.rows);
@@ -136,7 +137,18 @@ template <class T> __global__ void embed_backward_kernel(hri_embed_backward_args
   int32_t mine = index[i];
   if (c >= n || mine == a.skip_index || (i > 0 && index[i - 1] == mine)) return;
   float sum = dtable[mine * n + c];
-  for (; i < a.rows && index[i] == mine; i++) sum += (float)a.factor * hri_widen((T)dy[(int64_t)row[i] * n + c]);
+  for (bool more = true; more; i += AHEAD) {
+    float g[AHEAD];
+    int count = 0;
+    HRI_UNROLL_BY(8) for (int k = 0; k < AHEAD; k++) {
+      g[k] = 0;
+      if (i + k >= a.rows || index[i + k] != mine) continue; /* they are sorted: so are all behind it */
+      g[k] = hri_widen((T)dy[(int64_t)row[i + k] * n + c]);
+      count = k + 1;
+    }
+    HRI_UNROLL_BY(8) for (int k = 0; k < AHEAD; k++) if (k < count) sum += (float)a.factor * g[k];
+    more = count == AHEAD;
+  }
   dtable[mine * n + c] = sum;
 }
 

@@ -8,7 +8,7 @@ template <class T> __global__ void column_sums_kernel(float *partial, const T *g
   hri_global<float> sums(partial, (int64_t)gridDim.y * n);
   float sum = 0;
   if (c >= n) return;
-  for (int64_t row = range.begin; row < range.end; row++) sum += hri_widen((T)dy[row * n + c]);
+  HRI_UNROLL_BY(8) for (int64_t row = range.begin; row < range.end; row++) sum += hri_widen((T)dy[row * n + c]);
   sums[(int64_t)blockIdx.y * n + c] = sum;
 }
 

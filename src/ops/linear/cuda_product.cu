@@ -62,12 +62,6 @@ __global__ void thin_product_kernel(hri_cuda_product_args p) {
   }
 }
 
-/* n elements by loads of 16 bytes at most. */
-template <int n, class T> __device__ __forceinline__ void get_wide(float *to, const hri_global<T> &x, int64_t i) {
-  constexpr int each = 16 / (int)sizeof(T) < n ? 16 / (int)sizeof(T) : n;
-  for (int k = 0; k < n; k += each) hri_get<each>(to + k, x, i + k);
-}
-
 /* The same where rows are whole vectors. */
 template <class A, class B> __global__ void thin_vector_kernel(hri_cuda_product_args p) {
   enum { WIDE = 16 / sizeof(B), AHEAD = 4, STEP = HRI_WARP * WIDE };
@@ -80,12 +74,13 @@ template <class A, class B> __global__ void thin_vector_kernel(hri_cuda_product_
   for (int64_t k = (int64_t)lane * WIDE; k < p.k; k += STEP * AHEAD) {
     hri_pack<B, WIDE> w[AHEAD];
     HRI_UNROLL_BY(4)
-    for (int u = 0; u < AHEAD; u++) if (k + u * STEP < p.k) w[u] = b.template load<WIDE>(j * p.b_row + k + u * STEP);
+    for (int u = 0; u < AHEAD; u++)
+      if (k + u * STEP < p.k) w[u] = b.template load<WIDE>(j * p.b_row + k + u * STEP);
     HRI_UNROLL_BY(4) for (int u = 0; u < AHEAD; u++) {
       if (k + u * STEP >= p.k) continue;
       HRI_UNROLL_BY(8) for (int i = 0; i < FEW; i++) {
         if (i >= p.m) continue;
-        get_wide<WIDE>(x, a, i * p.a_row + k + u * STEP);
+        hri_get_wide<WIDE>(x, a, i * p.a_row + k + u * STEP);
         for (int e = 0; e < WIDE; e++) sums[i] += x[e] * hri_widen(w[u].v[e]);
       }
     }

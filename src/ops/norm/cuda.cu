@@ -7,47 +7,71 @@
 
 enum { MOST_THREADS = 256 };
 
-/* Threads for a row: whole warps, no more than elements. */
-static unsigned row_threads(int64_t columns) {
-  int64_t warps = (columns + HRI_WARP - 1) / HRI_WARP;
+/* Threads for a row of which each takes `wide` elements at once: whole warps, no more than there are vectors. */
+static unsigned row_threads(int64_t columns, int wide) {
+  int64_t warps = (columns / wide + HRI_WARP - 1) / HRI_WARP;
   return (unsigned)((warps > MOST_THREADS / HRI_WARP ? MOST_THREADS / HRI_WARP : warps) * HRI_WARP);
 }
 
-template <class T, bool layer> __global__ void norm_kernel(hri_norm_args a) {
+/* The columns of a thread, `wide` at a time. */
+#define EACH_OF_ROW(c)                                                                                                 \
+  for (int64_t c = (int64_t)threadIdx.x * wide, c##_step = (int64_t)blockDim.x * wide; c < n; c += c##_step)
+
+template <class T, bool layer, int wide> __global__ void norm_kernel(hri_norm_args a) {
   HRI_SHARED(float, partial, HRI_WARP);
   int64_t n = a.columns, row = blockIdx.x, base = row * n, all = a.rows * n;
   hri_global<const T> x(static_cast<const T *>(a.x), all), residual(static_cast<const T *>(a.residual), all);
   hri_global<T> s(static_cast<T *>(a.s), a.residual ? all : 0), y(static_cast<T *>(a.y), all);
   hri_global<const float> weight(a.weight, n), bias(a.bias, n);
   hri_global<float> stats(a.stats, a.rows * (layer ? 2 : 1));
-  float mean = 0, squares = 0, offset = (float)a.weight_offset;
-  if (a.residual) {
-    for (int64_t c = threadIdx.x; c < n; c += blockDim.x)
-      s[base + c] = hri_narrow<T>(hri_widen((T)x[base + c]) + hri_widen((T)residual[base + c]));
-  }
-  auto value = [&](int64_t c) { return hri_widen(a.residual ? (T)s[base + c] : (T)x[base + c]); };
+  float mean = 0, squares = 0, offset = (float)a.weight_offset, v[wide], w[wide];
+  if (a.residual) EACH_OF_ROW(c) {
+      hri_get<wide>(v, x, base + c);
+      hri_get<wide>(w, residual, base + c);
+      for (int k = 0; k < wide; k++) v[k] += w[k];
+      hri_put<wide>(s, base + c, v);
+    }
+  auto get_values = [&](int64_t c) {
+    if (a.residual) hri_get<wide>(v, s, base + c);
+    else hri_get<wide>(v, x, base + c);
+  };
   if (layer) {
-    for (int64_t c = threadIdx.x; c < n; c += blockDim.x) mean += value(c);
+    EACH_OF_ROW(c) {
+      get_values(c);
+      for (int k = 0; k < wide; k++) mean += v[k];
+    }
     mean = hri_block_sum(mean, partial) / (float)n;
   }
-  for (int64_t c = threadIdx.x; c < n; c += blockDim.x) {
-    float v = value(c) - mean;
-    squares += v * v;
+  EACH_OF_ROW(c) {
+    get_values(c);
+    for (int k = 0; k < wide; k++) squares += (v[k] - mean) * (v[k] - mean);
   }
   float rstd = 1 / sqrtf(hri_block_sum(squares, partial) / (float)n + (float)a.eps);
-  for (int64_t c = threadIdx.x; c < n; c += blockDim.x) {
-    float v = (value(c) - mean) * rstd * (weight[c] + offset);
-    y[base + c] = hri_narrow<T>(bias ? v + bias[c] : v);
+  EACH_OF_ROW(c) {
+    get_values(c);
+    hri_get_wide<wide>(w, weight, c);
+    for (int k = 0; k < wide; k++) v[k] = (v[k] - mean) * rstd * (w[k] + offset);
+    if (bias) {
+      hri_get_wide<wide>(w, bias, c);
+      for (int k = 0; k < wide; k++) v[k] += w[k];
+    }
+    hri_put<wide>(y, base + c, v);
   }
   if (threadIdx.x != 0 || !a.stats) return;
   if (layer) stats[2 * row] = mean;
   stats[layer ? 2 * row + 1 : row] = rstd;
 }
 
+template <class T, bool layer> static int norm_of(const hri_norm_args *a, void *stream) {
+  constexpr int wide = hri_vector<T>();
+  if (hri_vectors(a->columns, wide, a->x, a->residual, a->y) && hri_vectors(0, wide, a->s, a->weight, a->bias))
+    return HRI_LAUNCH((norm_kernel<T, layer, wide>), (unsigned)a->rows, row_threads(a->columns, wide), 0, stream, *a);
+  return HRI_LAUNCH((norm_kernel<T, layer, 1>), (unsigned)a->rows, row_threads(a->columns, 1), 0, stream, *a);
+}
+
 template <bool layer> static int norm(const hri_norm_args *a, void *stream) {
   if (a->rows * a->columns == 0) return 0;
-  return HRI_BY_TYPE(a->real,
-                     HRI_LAUNCH((norm_kernel<REAL, layer>), (unsigned)a->rows, row_threads(a->columns), 0, stream, *a));
+  return HRI_BY_TYPE(a->real, (norm_of<REAL, layer>(a, stream)));
 }
 
 extern "C" int hri_cuda_rmsnorm(const hri_norm_args *args, void *stream) { return norm<false>(args, stream); }
@@ -55,7 +79,8 @@ extern "C" int hri_cuda_layernorm(const hri_norm_args *args, void *stream) { ret
 
 /* ---- backward ---- */
 
-template <class T, bool layer> __global__ void norm_backward_kernel(hri_norm_backward_args a) {
+/* `extra` is the gradient of the residual's path. */
+template <class T, bool layer, int wide> __global__ void norm_backward_kernel(hri_norm_backward_args a) {
   HRI_SHARED(float, partial, HRI_WARP);
   int64_t n = a.columns, row = blockIdx.x, base = row * n, all = a.rows * n;
   hri_global<const T> dy(static_cast<const T *>(a.dy), all), x(static_cast<const T *>(a.x), all);
@@ -63,19 +88,27 @@ template <class T, bool layer> __global__ void norm_backward_kernel(hri_norm_bac
   hri_global<T> dx(static_cast<T *>(a.dx), all);
   hri_global<const float> weight(a.weight, n), stats(a.stats, a.rows * (layer ? 2 : 1));
   float mean = layer ? (float)stats[2 * row] : 0, rstd = stats[layer ? 2 * row + 1 : row];
-  float sum = 0, along = 0, offset = (float)a.weight_offset;
-  for (int64_t c = threadIdx.x; c < n; c += blockDim.x) {
-    float g = hri_widen((T)dy[base + c]) * (weight[c] + offset);
-    sum += g;
-    along += g * (hri_widen((T)x[base + c]) - mean) * rstd;
+  float sum = 0, along = 0, offset = (float)a.weight_offset, g[wide], xhat[wide], w[wide];
+  auto get_values = [&](int64_t c) {
+    hri_get<wide>(g, dy, base + c);
+    hri_get<wide>(xhat, x, base + c);
+    hri_get_wide<wide>(w, weight, c);
+    for (int k = 0; k < wide; k++) g[k] *= w[k] + offset, xhat[k] = (xhat[k] - mean) * rstd;
+  };
+  EACH_OF_ROW(c) {
+    get_values(c);
+    for (int k = 0; k < wide; k++) sum += g[k], along += g[k] * xhat[k];
   }
   sum = layer ? hri_block_sum(sum, partial) / (float)n : 0;
   along = hri_block_sum(along, partial) / (float)n;
-  for (int64_t c = threadIdx.x; c < n; c += blockDim.x) {
-    float g = hri_widen((T)dy[base + c]) * (weight[c] + offset), xhat = (hri_widen((T)x[base + c]) - mean) * rstd;
-    float v = rstd * (g - sum - xhat * along);
-    if (extra) v = hri_round_to<T>(v) + hri_widen((T)extra[base + c]);
-    dx[base + c] = hri_narrow<T>(v);
+  EACH_OF_ROW(c) {
+    get_values(c);
+    if (extra) hri_get<wide>(w, extra, base + c);
+    for (int k = 0; k < wide; k++) {
+      g[k] = rstd * (g[k] - sum - xhat[k] * along);
+      if (extra) g[k] = hri_round_to<T>(g[k]) + w[k];
+    }
+    hri_put<wide>(dx, base + c, g);
   }
 }
 
@@ -88,7 +121,7 @@ template <class T, bool layer> __global__ void norm_rows_kernel(hri_norm_backwar
   hri_global<float> sums(a.scratch, 2 * (int64_t)gridDim.y * n);
   float dweight = 0, dbias = 0;
   if (c >= n) return;
-  for (int64_t row = range.begin; row < range.end; row++) {
+  HRI_UNROLL_BY(8) for (int64_t row = range.begin; row < range.end; row++) {
     float mean = layer ? (float)stats[2 * row] : 0, rstd = stats[layer ? 2 * row + 1 : row];
     float g = hri_widen((T)dy[row * n + c]);
     dweight += g * (hri_widen((T)x[row * n + c]) - mean) * rstd;
@@ -96,6 +129,14 @@ template <class T, bool layer> __global__ void norm_rows_kernel(hri_norm_backwar
   }
   sums[block * n + c] = dweight;
   sums[(gridDim.y + block) * n + c] = dbias;
+}
+
+template <class T, bool layer> static int norm_rows_backward(const hri_norm_backward_args *a, void *stream) {
+  constexpr int wide = hri_vector<T>();
+  unsigned rows = (unsigned)a->rows;
+  if (hri_vectors(a->columns, wide, a->dy, a->x, a->extra) && hri_vectors(0, wide, a->dx, a->weight))
+    return HRI_LAUNCH((norm_backward_kernel<T, layer, wide>), rows, row_threads(a->columns, wide), 0, stream, *a);
+  return HRI_LAUNCH((norm_backward_kernel<T, layer, 1>), rows, row_threads(a->columns, 1), 0, stream, *a);
 }
 
 /* The sums first: dx may lie over dy or x. */
@@ -110,9 +151,7 @@ template <class T, bool layer> static int norm_backward_of(const hri_norm_backwa
     if (a->dbias)
       bad |= hri_fold_columns(a->dbias, a->scratch + blocks * a->columns, a->columns, blocks, a->accumulate, stream);
   }
-  if (a->rows)
-    bad |= HRI_LAUNCH((norm_backward_kernel<T, layer>), (unsigned)a->rows, row_threads(a->columns), 0, stream, *a);
-  return bad;
+  return a->rows ? bad | norm_rows_backward<T, layer>(a, stream) : bad;
 }
 
 extern "C" int hri_cuda_rmsnorm_backward(const hri_norm_backward_args *args, void *stream) {

@@ -163,32 +163,50 @@ extern "C" int hri_cuda_glu_backward(hr_activation kind, void *dgu, const void *
   return HRI_BY_TYPE(real, (glu_backward<REAL>(kind, dgu, dy, gu, rows, width, stream)));
 }
 
-/* ---- rotary embedding: one thread for an element and its partner, or for one that stays ---- */
+/* ---- rotary embedding: a block has a row, a thread some elements and their partners, then some that stay ---- */
 
-template <class T> __global__ void rope_kernel(hri_rope_args a) {
-  int64_t turned = a.heads + a.kv_heads, width = (turned + a.kv_heads) * a.head_size, half = a.rotary_size / 2;
+template <class T, int wide> __global__ void rope_kernel(hri_rope_args a) {
+  int D = (int)a.head_size, turned = (int)(a.heads + a.kv_heads), width = (turned + (int)a.kv_heads) * D;
+  int half = (int)a.rotary_size / 2, each = half / wide;
+  int64_t row = blockIdx.x, base = row * width;
   hri_global<const T> x(static_cast<const T *>(a.x), a.rows * width);
   hri_global<T> y(static_cast<T *>(a.y), a.rows * width);
   hri_global<const int32_t> position(a.position, a.rows);
-  int64_t at = hri_thread_index(), row = at / width, i = at % a.head_size;
-  if (at >= a.rows * width) return;
-  if (at % width >= turned * a.head_size || i >= a.rotary_size) {
-    y[at] = (T)x[at];
-  } else if (i < half) {
-    int64_t angle = (int64_t)position[row] * half + i;
-    hri_global<const float> cosines(a.cosines, angle + 1), sines(a.sines, angle + 1);
-    float c = cosines[angle], s = a.inverse ? -sines[angle] : sines[angle];
-    float u = hri_widen((T)x[at]), v = hri_widen((T)x[at + half]);
-    y[at] = hri_narrow<T>(u * c - v * s);
-    y[at + half] = hri_narrow<T>(v * c + u * s);
+  int64_t angle = (int64_t)position[row] * half;
+  hri_global<const float> cosines(a.cosines, angle + half), sines(a.sines, angle + half);
+  float u[wide], v[wide], c[wide], s[wide], low[wide], high[wide];
+  for (int i = (int)threadIdx.x; i < turned * each; i += (int)blockDim.x) {
+    int pair = i % each * wide;
+    int64_t at = base + i / each * D + pair;
+    hri_get<wide>(u, x, at);
+    hri_get<wide>(v, x, at + half);
+    hri_get_wide<wide>(c, cosines, angle + pair);
+    hri_get_wide<wide>(s, sines, angle + pair);
+    for (int k = 0; k < wide; k++) {
+      float sine = a.inverse ? -s[k] : s[k];
+      low[k] = u[k] * c[k] - v[k] * sine, high[k] = v[k] * c[k] + u[k] * sine;
+    }
+    hri_put<wide>(y, at, low);
+    hri_put<wide>(y, at + half, high);
   }
+  if (a.x == a.y) return;
+  for (int i = (int)threadIdx.x * wide; i < width; i += (int)blockDim.x * wide) /* what is not turned */
+    if (i >= turned * D || i % D >= 2 * half) y.template store<wide>(base + i, x.template load<wide>(base + i));
+}
+
+template <class T, int wide> static int rope(const hri_rope_args *a, void *stream) {
+  return HRI_LAUNCH((rope_kernel<T, wide>), (unsigned)a->rows, HRI_ELEMENT_THREADS, 0, stream, *a);
+}
+template <class T> static int rope_of(const hri_rope_args *a, void *stream) {
+  constexpr int wide = hri_vector<T>();
+  bool heads = hri_vectors(a->head_size, wide, a->x, a->y);
+  if (heads && hri_vectors(a->rotary_size / 2, wide, a->cosines, a->sines)) return rope<T, wide>(a, stream);
+  return rope<T, 1>(a, stream);
 }
 
 extern "C" int hri_cuda_rope(const hri_rope_args *args, void *stream) {
-  int64_t n = args->rows * (args->heads + 2 * args->kv_heads) * args->head_size;
-  if (n == 0) return 0;
-  return HRI_BY_TYPE(args->real, HRI_LAUNCH(rope_kernel<REAL>, hri_blocks(n, HRI_ELEMENT_THREADS), HRI_ELEMENT_THREADS,
-                                            0, stream, *args));
+  if (args->rows * (args->heads + 2 * args->kv_heads) * args->head_size == 0) return 0;
+  return HRI_BY_TYPE(args->real, rope_of<REAL>(args, stream));
 }
 
 /* ---- dropout and noise: the CPU's random numbers ---- */
