@@ -43,11 +43,17 @@ static const char *digits(uint64_t count, char out[TEXT_BYTES]) {
 static void label(const char *name) { (void)printf("%-*s", LABEL_COLUMNS, name); }
 
 static void print_lengths(const hr_data_report *r) {
-  label("length");
+  char text[512];
+  int used = snprintf(text, sizeof text, "%-*s", LABEL_COLUMNS, "length");
   for (uint32_t i = 0; i < HR_DATA_PERCENTILES; i++) {
-    if (r->percentiles[i] < 100) (void)printf("%u %%: %s   ", r->percentiles[i], DIGITS(r->percentile_tokens[i]));
-    else (void)printf("longest: %s\n", DIGITS(r->percentile_tokens[i]));
+    if (r->percentiles[i] == 100) continue;
+    used += snprintf(text + used, sizeof text - (size_t)used, "%u %%: %s   ", r->percentiles[i],
+                     DIGITS(r->percentile_tokens[i]));
   }
+  for (uint32_t i = 0; i < HR_DATA_PERCENTILES; i++)
+    if (r->percentiles[i] == 100)
+      (void)snprintf(text + used, sizeof text - (size_t)used, "longest: %s\n", DIGITS(r->percentile_tokens[i]));
+  screen_fold(stdout, text);
   for (uint32_t i = 0; i < r->longest_count; i++) {
     label(i ? "" : "longest");
     (void)printf("%10s tokens  %s", DIGITS(r->longest[i].tokens), r->longest[i].file);
@@ -77,6 +83,7 @@ static void print_broken(const hr_data_report *r) {
 }
 
 static void print_report(const hr_data_report *r, uint32_t sequence) {
+  char text[160];
   screen_wrap(stdout, 0, r->note);
   (void)printf("\n");
   label("tokenizer");
@@ -85,10 +92,10 @@ static void print_report(const hr_data_report *r, uint32_t sequence) {
     label("chat template");
     (void)printf("%s\n", r->chat);
   }
-  label("files");
-  (void)printf("%10s, %s in %s (%.1f MB/s)\n", SIZE_TEXT(r->file_bytes),
-               r->from_cache ? "found tokenized" : "read and tokenized", SECONDS_TEXT(r->seconds),
-               (double)r->file_bytes / (r->seconds > 0 ? r->seconds : 1e-9) * 1e-6);
+  (void)snprintf(text, sizeof text, "%-*s%10s, %s in %s (%.1f MB/s)\n", LABEL_COLUMNS, "files", SIZE_TEXT(r->file_bytes),
+                 r->from_cache ? "found tokenized" : "read and tokenized", SECONDS_TEXT(r->seconds),
+                 (double)r->file_bytes / (r->seconds > 0 ? r->seconds : 1e-9) * 1e-6);
+  screen_fold(stdout, text);
   label("documents");
   (void)printf("%10s\n", DIGITS(r->documents));
   label("tokens");
