@@ -9,7 +9,7 @@
 
 static void print_note(void *context, const char *text) {
   (void)context;
-  (void)fprintf(stderr, "note: %s\n", text);
+  screen_say(stderr, STYLE_PLAIN, "note:", text);
 }
 
 static void print_result(const cli_config *config, const hr_convert_result *r) {

@@ -10,7 +10,7 @@
 
 static void print_note(void *context, const char *text) {
   (void)context;
-  (void)fprintf(stderr, "note: %s\n", text);
+  screen_say(stderr, STYLE_PLAIN, "note:", text);
 }
 
 static const char *quantize_name(const cli_config *config, hr_quantize kind) {

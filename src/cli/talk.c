@@ -158,10 +158,13 @@ static void tell_planned(const hr_plan *plan) {
 }
 
 static void tell_evaluated(const hr_metrics *m) {
-  (void)fprintf(stderr, "step %llu/%llu  evaluation loss %.4f, perplexity %.4g", (unsigned long long)m->step,
-                (unsigned long long)m->steps, m->eval_loss, exp(m->eval_loss));
-  if (!isnan(m->best_eval_loss)) (void)fprintf(stderr, ", best %.4f", m->best_eval_loss);
-  (void)fputc('\n', stderr);
+  char text[160];
+  int used = snprintf(text, sizeof text, "step %llu/%llu  evaluation loss %.4f, perplexity %.4g",
+                      (unsigned long long)m->step, (unsigned long long)m->steps, m->eval_loss, exp(m->eval_loss));
+  if (!isnan(m->best_eval_loss))
+    used += snprintf(text + used, sizeof text - (size_t)used, ", best %.4f", m->best_eval_loss);
+  (void)snprintf(text + used, sizeof text - (size_t)used, "\n");
+  screen_fold(stderr, text);
 }
 
 static void tell_row(const hr_profile_row *r) {
@@ -214,8 +217,7 @@ static bool seen(cli_talk *talk, const char *text) {
 }
 
 static void tell_line(const char *left, style mark, const char *text) {
-  const char *begin = mark ? screen_style(stderr, mark) : "", *end = mark ? screen_style(stderr, STYLE_PLAIN) : "";
-  (void)fprintf(stderr, "%s%s%s %s\n", begin, left, end, text ? text : "");
+  screen_say(stderr, mark, left, text ? text : "");
 }
 
 void talk_event(void *context, const hr_event *event) {
@@ -267,8 +269,11 @@ void talk_print_tiers(const uint64_t *planned, const uint64_t *reserved) {
   (void)printf("%-14s%14s%14s\n", "memory", "planned", "reserved");
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) {
     if (!planned[tier] && !reserved[tier]) continue;
-    (void)printf("  %-12s%14s%14s  ", hr_tier_name(tier), SIZE_TEXT(planned[tier]), SIZE_TEXT(reserved[tier]));
-    if (planned[tier] == reserved[tier]) (void)printf("equal to the byte\n");
-    else (void)printf("%llu and %llu bytes\n", (unsigned long long)planned[tier], (unsigned long long)reserved[tier]);
+    char beside[64] = "equal to the byte";
+    if (planned[tier] != reserved[tier])
+      (void)snprintf(beside, sizeof beside, "%llu and %llu bytes", (unsigned long long)planned[tier],
+                     (unsigned long long)reserved[tier]);
+    (void)printf("  %-12s%14s%14s", hr_tier_name(tier), SIZE_TEXT(planned[tier]), SIZE_TEXT(reserved[tier]));
+    screen_beside(stdout, 42, beside);
   }
 }

@@ -313,6 +313,23 @@ void screen_fold(FILE *stream, const char *text) {
   }
 }
 
+void screen_say(FILE *stream, style mark, const char *left, const char *text) {
+  const char *begin = mark ? screen_style(stream, mark) : "", *end = mark ? screen_style(stream, STYLE_PLAIN) : "";
+  (void)fprintf(stream, "%s%s%s ", begin, left, end);
+  if (isatty(fileno(stream))) wrap_from(stream, (unsigned)strlen(left) + 1, 2, text);
+  else (void)fprintf(stream, "%s\n", text);
+}
+
+void screen_beside(FILE *stream, unsigned used, const char *text) {
+  enum { BELOW = 4 };
+  if (!isatty(fileno(stream)) || used + 2 + strlen(text) < screen_columns(stream)) {
+    (void)fprintf(stream, "  %s\n", text);
+    return;
+  }
+  (void)fputc('\n', stream);
+  screen_wrap(stream, BELOW, text);
+}
+
 void screen_wrap(FILE *stream, unsigned indent, const char *text) {
   (void)fprintf(stream, "%*s", (int)indent, "");
   wrap_from(stream, indent, indent, text);

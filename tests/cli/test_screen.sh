@@ -29,6 +29,16 @@ for columns in 60 80 160; do
     grep -q $'\xef\xbf\xbd' seen && fail 'a character was cut'
   done
 done
+# A run, from its first line to its last, with notes and warnings; what a bar repaints is no line of text, but fits too.
+yes 'the quick brown fox' | head -400 >text.txt
+for columns in 60 80; do
+  on_screen $columns "train tiny-llama-bytes --data text.txt --seq 2048 --steps 2 --out run-$columns"; fits $columns
+  grep -q 'warning: rows of 2048' seen || fail 'the warning is missing'
+  on_screen $columns "train tiny-llama-bytes --data text.txt --seq 64 --steps 20 --eval-data text.txt --eval-every 10 --out bar-$columns"; fits $columns
+  on_screen $columns "evaluate run-$columns/final --data text.txt"; fits $columns
+  on_screen $columns "data text.txt --model tiny-llama-bytes --seq 64"; fits $columns
+done
+
 # What is wide uses it: a stack has room for both frames, and is not cut.
 on_screen 160 "inspect $snapshot"; grep -q 'adam._init_group < scenarios.py:88 train_step < scenarios.py:155 backward_fails$' seen || fail 'a stack is cut on 160 columns'
 # A narrow one loses no figure.
