@@ -198,14 +198,17 @@ void text_close(FILE *file) {
 
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text);
 
-/* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. One line for programs that read
- * it; on a terminal it is wrapped between words. */
+/* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
+static void make_plain(char *text) {
+  for (; *text; text++)
+    if (((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127) *text = '?';
+}
+
+/* One line for programs that read it; on a terminal it is wrapped between words. */
 static void print_plain(const char *before, const char *text) {
   char plain[HR_ERROR_MESSAGE_BYTES + HR_ERROR_HINT_BYTES];
-  size_t used = 0;
-  for (; *text && used + 1 < sizeof plain; text++)
-    plain[used++] = ((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127 ? '?' : *text;
-  plain[used] = 0;
+  (void)snprintf(plain, sizeof plain, "%s", text);
+  make_plain(plain);
   if (isatty(STDERR_FILENO)) wrap_from(stderr, (unsigned)strlen(before), 2, plain);
   else (void)fprintf(stderr, "%s\n", plain);
 }
@@ -315,9 +318,12 @@ void screen_fold(FILE *stream, const char *text) {
 
 void screen_say(FILE *stream, style mark, const char *left, const char *text) {
   const char *begin = mark ? screen_style(stream, mark) : "", *end = mark ? screen_style(stream, STYLE_PLAIN) : "";
+  char *plain = text_copy(text, strlen(text));
+  make_plain(plain);
   (void)fprintf(stream, "%s%s%s ", begin, left, end);
-  if (isatty(fileno(stream))) wrap_from(stream, (unsigned)strlen(left) + 1, 2, text);
-  else (void)fprintf(stream, "%s\n", text);
+  if (isatty(fileno(stream))) wrap_from(stream, (unsigned)strlen(left) + 1, 2, plain);
+  else (void)fprintf(stream, "%s\n", plain);
+  free(plain);
 }
 
 void screen_beside(FILE *stream, unsigned used, const char *text) {

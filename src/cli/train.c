@@ -1,4 +1,5 @@
 /* headroom train: plans, refuses or runs. */
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -142,6 +143,7 @@ static void print_step_time(const hr_run_result *result) {
 }
 
 static void print_train(const hr_run_options *run, const hr_run_result *result, hr_status status) {
+  char place[PATH_MAX];
   (void)printf("%s%llu steps in %s, %s tokens/s\n", status == HR_OK ? "trained " : "stopped after ",
                (unsigned long long)result->steps, SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
   (void)printf("%-14s%14.4f  of the last step\n", "loss", result->last_loss);
@@ -155,7 +157,8 @@ static void print_train(const hr_run_options *run, const hr_run_result *result, 
   print_step_time(result);
   talk_print_tiers(result->planned_bytes, result->reserved_bytes);
   print_peak(result);
-  (void)printf("saved in %s/%s\n", run->out_directory, status == HR_OK ? "final" : "checkpoints");
+  (void)snprintf(place, sizeof place, "%s/%s", run->out_directory, status == HR_OK ? "final" : "checkpoints");
+  screen_say(stdout, STYLE_PLAIN, "saved in", place);
 }
 
 /* ---- train ---- */

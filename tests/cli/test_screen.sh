@@ -51,6 +51,16 @@ for variant in NO_COLOR=1 term=dumb; do
   done
 done
 
+# Nothing that a file is called or a model writes steers the terminal: of control characters there are lines' ends alone.
+export NO_COLOR=1
+steered() { LC_ALL=C grep -q $'[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]' tty && fail 'control characters reach the terminal'; }
+name=$'a\e[31mb'
+cp text.txt "$name.txt"
+on_screen 80 "train tiny-llama-bytes --data '$name.txt' --seq 64 --steps 1 --out '$name'"; grep -q $'\x1b\[31mb' tty && fail 'a name steers the terminal'; grep -q 'saved in a?\[31mb/final' seen || fail 'the name is missing'
+on_screen 80 "plan '$name'"; steered
+on_screen 80 "generate run-60/final --prompt x --temperature 50 --max-tokens 600"; steered
+unset NO_COLOR
+
 # A pipe and a file get the same from everywhere, and each error in one line.
 run inspect "$snapshot"; expect_rc 0; cp out piped
 script -qec "stty cols 160; '$program' inspect '$snapshot' >from-terminal" /dev/null </dev/null >/dev/null 2>&1
