@@ -24,6 +24,9 @@ typedef struct hr_convert_options {
       replace; /* what stands at the target gives way, at the very end: a file; of directories those that hold a model's files
                              * and nothing else (docs/gguf.md) */
   void (*on_note)(void *context, const char *note); /* facts worth knowing, as they turn up; may be NULL */
+  bool (*should_stop)(
+      void *context); /* polled between parts of weights: true = INTERRUPTED, and nothing stays behind; may
+                                       * be NULL */
   void *context;
 } hr_convert_options;
 /* Defaults: all zero. */

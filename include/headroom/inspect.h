@@ -223,8 +223,10 @@ HR_API void hr_difference_name(const hr_inspection *before, const hr_inspection 
 
 /* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 <<
  * HR_BY_* for each list of live groups, none: by category and by stack; HR_INSPECT_WIDE: lines of any length, with up
- * to eight frames of a stack. hr_free. */
+ * to eight frames of a stack; HR_INSPECT_COLUMNS: tables for a screen of so many columns, from 59 to 255, instead of 100;
+ * sentences are left to whoever prints them. hr_free. */
 #define HR_INSPECT_WIDE (1u << 31)
+#define HR_INSPECT_COLUMNS(columns) ((uint32_t)(columns) << 16)
 HR_CHECKED hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text,
                                      hr_error *error);
 HR_CHECKED hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t top, char **text, hr_error *error);

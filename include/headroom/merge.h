@@ -25,6 +25,9 @@ typedef struct hr_merge_options {
   hr_quantize quantize;  /* with `dequantized`; HR_QUANTIZE_NONE: what the adapters say that they were trained beside */
   bool replace;          /* what stands at the target gives way, as for hr_convert */
   void (*on_note)(void *context, const char *note); /* facts worth knowing, as they turn up; may be NULL */
+  bool (*should_stop)(
+      void *context); /* polled between parts of weights: true = INTERRUPTED, and nothing stays behind; may
+                                       * be NULL */
   void *context;
 } hr_merge_options;
 /* Defaults: all zero. */

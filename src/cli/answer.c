@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/text.h"
 
@@ -34,9 +35,15 @@ static size_t begun(const cli_answer *a, const char *text, size_t bytes) {
   return most;
 }
 
+/* What a model writes comes from anywhere: nothing of it steers a terminal. Pipes and files get its bytes. */
 static void say(const cli_answer *a, const char *text, size_t bytes) {
   if (a->silent || bytes == 0) return;
-  (void)fwrite(text, 1, bytes, stdout);
+  if (!isatty(STDOUT_FILENO)) (void)fwrite(text, 1, bytes, stdout);
+  else
+    for (size_t i = 0; i < bytes; i++) {
+      const unsigned char c = (unsigned char)text[i];
+      (void)putchar((c < 32 && c != '\n' && c != '\t') || c == 127 ? '?' : c);
+    }
   (void)fflush(stdout);
 }
 

@@ -200,7 +200,7 @@ static bool variable_is_known(const char *text) {
 }
 
 static void warn_of_variable(const char *text) {
-  char word[96], names[MAX_OPTIONS][64]; /* what is offered is borrowed */
+  char word[96], said[160], names[MAX_OPTIONS][64]; /* what is offered is borrowed */
   const size_t prefix = strlen("HEADROOM_");
   hri_near search;
   (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "="), text);
@@ -210,8 +210,8 @@ static void warn_of_variable(const char *text) {
     if (!option_get(id)->flag_only) hri_near_offer(&search, names[id] + prefix);
   }
   for (const cli_variable *v = config_variables; v->name; v++) hri_near_offer(&search, v->name + prefix);
-  (void)fprintf(stderr, "%swarning:%s the environment has %s, which nothing reads\n", screen_style(stderr, STYLE_WARN),
-                screen_style(stderr, STYLE_PLAIN), word);
+  (void)snprintf(said, sizeof said, "the environment has %s, which nothing reads", word);
+  screen_say(stderr, STYLE_WARN, "warning:", said);
   if (hri_near_end(&search)) (void)fprintf(stderr, "  try: HEADROOM_%s\n", hri_near_end(&search));
 }
 

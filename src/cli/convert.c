@@ -5,11 +5,12 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/talk.h"
 #include "cli/text.h"
 
 static void print_note(void *context, const char *text) {
   (void)context;
-  (void)fprintf(stderr, "note: %s\n", text);
+  screen_say(stderr, STYLE_PLAIN, "note:", text);
 }
 
 static void print_result(const cli_config *config, const hr_convert_result *r) {
@@ -80,6 +81,7 @@ hr_status command_convert(cli_config *config, hr_error *error) {
   hr_convert_options_init(&options);
   HRI_TRY(choose(config, &options, error));
   options.on_note = print_note;
+  options.should_stop = talk_stop_begin();
   options.without_tokenizer = config->own.without_tokenizer;
   options.replace = config->own.force;
   if (config->own.json) options.on_note = NULL;

@@ -43,11 +43,17 @@ static const char *digits(uint64_t count, char out[TEXT_BYTES]) {
 static void label(const char *name) { (void)printf("%-*s", LABEL_COLUMNS, name); }
 
 static void print_lengths(const hr_data_report *r) {
-  label("length");
+  char text[512];
+  int used = snprintf(text, sizeof text, "%-*s", LABEL_COLUMNS, "length");
   for (uint32_t i = 0; i < HR_DATA_PERCENTILES; i++) {
-    if (r->percentiles[i] < 100) (void)printf("%u %%: %s   ", r->percentiles[i], DIGITS(r->percentile_tokens[i]));
-    else (void)printf("longest: %s\n", DIGITS(r->percentile_tokens[i]));
+    if (r->percentiles[i] == 100) continue;
+    used += snprintf(text + used, sizeof text - (size_t)used, "%u %%: %s   ", r->percentiles[i],
+                     DIGITS(r->percentile_tokens[i]));
   }
+  for (uint32_t i = 0; i < HR_DATA_PERCENTILES; i++)
+    if (r->percentiles[i] == 100)
+      (void)snprintf(text + used, sizeof text - (size_t)used, "longest: %s\n", DIGITS(r->percentile_tokens[i]));
+  screen_fold(stdout, text);
   for (uint32_t i = 0; i < r->longest_count; i++) {
     label(i ? "" : "longest");
     (void)printf("%10s tokens  %s", DIGITS(r->longest[i].tokens), r->longest[i].file);
@@ -59,11 +65,16 @@ static void print_lengths(const hr_data_report *r) {
 static void print_packed(const hr_data_report *r, uint32_t sequence) {
   for (uint32_t i = 0; i < HR_DATA_PACKINGS; i++) {
     const hr_data_packed *p = &r->packed[i];
-    (void)printf("%-7s %-8s%10s rows of %u, %.1f %% filled", i ? "" : "packing", hr_packing_name(p->packing),
-                 DIGITS(p->rows), sequence, p->fill * 100);
-    if (p->cut_documents) (void)printf(", %s longer documents cut", DIGITS(p->cut_documents));
-    if (p->dropped_documents) (void)printf(", %s longer documents left out", DIGITS(p->dropped_documents));
-    (void)printf("\n");
+    char text[256];
+    int used = snprintf(text, sizeof text, "%-7s %-8s%10s rows of %u, %.1f %% filled", i ? "" : "packing",
+                        hr_packing_name(p->packing), DIGITS(p->rows), sequence, p->fill * 100);
+    if (p->cut_documents)
+      used += snprintf(text + used, sizeof text - (size_t)used, ", %s longer documents cut", DIGITS(p->cut_documents));
+    if (p->dropped_documents)
+      used += snprintf(text + used, sizeof text - (size_t)used, ", %s longer documents left out",
+                       DIGITS(p->dropped_documents));
+    (void)snprintf(text + used, sizeof text - (size_t)used, "\n");
+    screen_fold(stdout, text);
   }
 }
 
@@ -77,6 +88,7 @@ static void print_broken(const hr_data_report *r) {
 }
 
 static void print_report(const hr_data_report *r, uint32_t sequence) {
+  char text[160];
   screen_wrap(stdout, 0, r->note);
   (void)printf("\n");
   label("tokenizer");
@@ -85,10 +97,10 @@ static void print_report(const hr_data_report *r, uint32_t sequence) {
     label("chat template");
     (void)printf("%s\n", r->chat);
   }
-  label("files");
-  (void)printf("%10s, %s in %s (%.1f MB/s)\n", SIZE_TEXT(r->file_bytes),
-               r->from_cache ? "found tokenized" : "read and tokenized", SECONDS_TEXT(r->seconds),
-               (double)r->file_bytes / (r->seconds > 0 ? r->seconds : 1e-9) * 1e-6);
+  (void)snprintf(text, sizeof text, "%-*s%10s, %s in %s (%.1f MB/s)\n", LABEL_COLUMNS, "files",
+                 SIZE_TEXT(r->file_bytes), r->from_cache ? "found tokenized" : "read and tokenized",
+                 SECONDS_TEXT(r->seconds), (double)r->file_bytes / (r->seconds > 0 ? r->seconds : 1e-9) * 1e-6);
+  screen_fold(stdout, text);
   label("documents");
   (void)printf("%10s\n", DIGITS(r->documents));
   label("tokens");
@@ -118,11 +130,16 @@ static void print_plain(const char *text, uint64_t bytes) {
 
 static void print_example(const hr_data_example *example, uint64_t number) {
   bool color = screen_style(stdout, STYLE_DIM)[0] != 0;
-  (void)printf("\n%sexample %llu%s: %s", screen_style(stdout, STYLE_BOLD), (unsigned long long)number,
-               screen_style(stdout, STYLE_PLAIN), example->place.file);
-  if (example->place.line) (void)printf(":%llu", (unsigned long long)example->place.line);
-  (void)printf(", %s tokens; %s does not count\n", DIGITS(example->place.tokens),
+  char mark[32], line[24] = "";
+  hri_text title = {0};
+  (void)snprintf(mark, sizeof mark, "example %llu:", (unsigned long long)number);
+  if (example->place.line) (void)snprintf(line, sizeof line, ":%llu", (unsigned long long)example->place.line);
+  hri_text_add(&title, "%s%s, %s tokens; %s does not count", example->place.file, line, DIGITS(example->place.tokens),
                color ? "what is dim" : "what stands in [[ ]]");
+  if (title.failed) text_refused(title.length);
+  (void)putchar('\n');
+  screen_say(stdout, STYLE_BOLD, mark, title.chars);
+  hri_text_deinit(&title);
   for (uint32_t i = 0; i < example->stretch_count; i++) {
     const hr_data_stretch *s = &example->stretches[i];
     if (!s->counted) (void)fputs(color ? screen_style(stdout, STYLE_DIM) : "[[", stdout);
@@ -204,7 +221,7 @@ static void write_example(json_writer *json, const hr_data_example *example) {
 
 static void print_note(void *context, const char *note) {
   (void)context;
-  (void)fprintf(stderr, "note: %s\n", note);
+  screen_say(stderr, STYLE_PLAIN, "note:", note);
 }
 
 /* The first document, and others spread over the data. */

@@ -46,17 +46,33 @@ static void print_verdict(const hr_oom_failure *f) {
   (void)printf("\n");
 }
 
+/* A row whose figures stand at the edge of a narrow terminal; a name that is too long goes on below them. */
+static void print_share(const char *name, uint64_t bytes, const char *share) {
+  enum { NAME = 57, FIGURES = 23, INDENT = 4 };
+  const int columns = (int)screen_columns(stdout), room = columns - FIGURES < NAME ? columns - FIGURES : NAME;
+  int cut = (int)strlen(name);
+  while (cut > room - 1 && strlen(name) > (size_t)room) {
+    do cut--;
+    while (cut > 0 && name[cut] != ' ');
+    if (cut <= 0) break;
+  }
+  if (cut <= 0) cut = (int)strlen(name);
+  (void)printf("  %-*.*s%11s%s\n", room, cut, name, FIGURE_TEXT(bytes), share);
+  if (name[cut]) screen_wrap(stdout, INDENT, name + cut + 1);
+}
+
 static void print_shares(const hr_oom_failure *f) {
   uint64_t total = f->share_total_bytes;
+  char share[16];
   if (f->share_count == 0) return;
   (void)printf("\nthe device's memory\n");
-  for (uint32_t i = 0; i < f->share_count; i++)
-    (void)printf("  %-57s%11s%6.1f %%\n", f->shares[i].name, FIGURE_TEXT(f->shares[i].bytes),
-                 total ? 100.0 * (double)f->shares[i].bytes / (double)total : 0.0);
-  (void)printf("  %-57s%11s\n",
-               f->figures[HR_OOM_TOTAL].state == HR_OOM_ABSENT ? "what is known of it (its total is not in a snapshot)"
-                                                               : "total",
-               FIGURE_TEXT(total));
+  for (uint32_t i = 0; i < f->share_count; i++) {
+    (void)snprintf(share, sizeof share, "%6.1f %%", total ? 100.0 * (double)f->shares[i].bytes / (double)total : 0.0);
+    print_share(f->shares[i].name, f->shares[i].bytes, share);
+  }
+  print_share(f->figures[HR_OOM_TOTAL].state == HR_OOM_ABSENT ? "what is known of it (its total is not in a snapshot)"
+                                                              : "total",
+              total, "");
   if (f->excess_bytes)
     (void)printf("  the figures name %s more than the device has: rounding or memory spilled to the host\n",
                  FIGURE_TEXT(f->excess_bytes));

@@ -80,13 +80,19 @@ static void print_json(const cli_answer *out, const hr_generate_result *result) 
 
 static void print_end(const cli_answer *out, const hr_generate_result *result) {
   double seconds = result->decode_seconds;
-  (void)fprintf(stderr, "%llu tokens read in %s, %llu made in %s", (unsigned long long)result->prompt_tokens,
-                SECONDS_TEXT(result->prefill_seconds), (unsigned long long)result->new_tokens, SECONDS_TEXT(seconds));
-  if (seconds > 0) (void)fprintf(stderr, " (%s tokens/s)", COUNT_TEXT((double)result->new_tokens / seconds));
-  (void)fprintf(stderr, ", %s reserved as planned%s\n", SIZE_TEXT(result->reserved_bytes[HR_TIER_DEVICE]),
-                out->stopped             ? "; it ended at a stop text"
-                : result->stopped_by_end ? "; the model ended the text"
-                                         : "");
+  char text[256];
+  int used =
+      snprintf(text, sizeof text, "%llu tokens read in %s, %llu made in %s", (unsigned long long)result->prompt_tokens,
+               SECONDS_TEXT(result->prefill_seconds), (unsigned long long)result->new_tokens, SECONDS_TEXT(seconds));
+  if (seconds > 0)
+    used += snprintf(text + used, sizeof text - (size_t)used, " (%s tokens/s)",
+                     COUNT_TEXT((double)result->new_tokens / seconds));
+  (void)snprintf(text + used, sizeof text - (size_t)used, ", %s reserved as planned%s\n",
+                 SIZE_TEXT(result->reserved_bytes[HR_TIER_DEVICE]),
+                 out->stopped             ? "; it ended at a stop text"
+                 : result->stopped_by_end ? "; the model ended the text"
+                                          : "");
+  screen_fold(stderr, text);
 }
 
 /* ---- the command ---- */

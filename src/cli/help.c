@@ -109,8 +109,9 @@ void help_command(const cli_command *command, FILE *stream) {
   option_id order[MAX_OPTIONS];
   config_init(defaults, command->bit);
   options_grouped(order);
-  (void)fprintf(stream, "headroom %s - %s\n", command->name, command->summary);
-  (void)fprintf(stream, "\nUsage: headroom %s %s\n\n", command->name, command->operands);
+  (void)snprintf(text, sizeof text, "headroom %s - %s\n\nUsage: headroom %s %s\n\n", command->name, command->summary,
+                 command->name, command->operands);
+  screen_fold(stream, text);
   screen_wrap(stream, 0, command->about);
   print_heading(stream, "Examples");
   print_lines(stream, "  ", command->examples);
@@ -129,8 +130,8 @@ void help_command(const cli_command *command, FILE *stream) {
 }
 
 void help_overview(FILE *stream) {
-  (void)fprintf(stream, "headroom - train transformer language models inside a stated memory budget\n\n"
-                        "Usage: headroom COMMAND [ARGUMENTS] [OPTIONS]\n");
+  screen_fold(stream, "headroom - train transformer language models inside a stated memory budget\n\n"
+                      "Usage: headroom COMMAND [ARGUMENTS] [OPTIONS]\n");
   print_heading(stream, "Examples");
   print_lines(stream, "  ",
               "headroom plan gpt2-124m --seq 1024 --micro-batch 4\n"
@@ -138,8 +139,10 @@ void help_overview(FILE *stream) {
               "headroom train tiny-llama-bytes --data docs/*.md --out run --budget 1GiB");
   print_heading(stream, "Commands");
   for (unsigned i = 0; i < command_count; i++) print_described(stream, commands[i].name, commands[i].summary);
-  (void)fprintf(stream, "\n`headroom help COMMAND` describes one, `headroom help techniques` what saves memory. Every\n"
-                        "option has a default; `--show-config` says where each value comes from.\n");
+  (void)fputc('\n', stream);
+  screen_wrap(stream, 0,
+              "`headroom help COMMAND` describes one, `headroom help techniques` what saves memory. Every option has a "
+              "default; `--show-config` says where each value comes from.");
 }
 
 /* ---- the manual page ---- */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <headroom/inspect.h>
 #include <headroom/report.h>
@@ -92,14 +93,16 @@ hr_status inspect_open(const cli_config *config, reading *r, const char *path, i
 /* ---- one snapshot ---- */
 
 static hr_status print_one(const cli_config *config, const inspect_side *s, hr_error *error) {
+  const uint32_t columns = isatty(STDOUT_FILENO) ? HR_INSPECT_COLUMNS(screen_columns(stdout) - 1) : 0;
   uint32_t top = config->own.top, by = 0;
   char *text = NULL;
   hr_status status;
   if (config_chosen(config, &config->own.by)) by = 1u << config->own.by;
   if (config->own.wide) by |= HR_INSPECT_WIDE;
   if (config->own.json) status = hr_inspect_json(s->inspection, top, &text, error);
-  else status = hr_inspect_text(s->inspection, top, by, &text, error);
-  if (status == HR_OK) (void)fputs(text, stdout);
+  else status = hr_inspect_text(s->inspection, top, by | columns, &text, error);
+  if (status == HR_OK && (config->own.json || config->own.wide)) (void)fputs(text, stdout);
+  else if (status == HR_OK) screen_fold(stdout, text);
   hr_free(text);
   return status;
 }

@@ -6,11 +6,12 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/talk.h"
 #include "cli/text.h"
 
 static void print_note(void *context, const char *text) {
   (void)context;
-  (void)fprintf(stderr, "note: %s\n", text);
+  screen_say(stderr, STYLE_PLAIN, "note:", text);
 }
 
 static const char *quantize_name(const cli_config *config, hr_quantize kind) {
@@ -132,6 +133,7 @@ hr_status command_merge(cli_config *config, hr_error *error) {
   options.quantize = config->job.quantize;
   options.replace = config->own.force;
   options.on_note = config->own.json ? NULL : print_note;
+  options.should_stop = talk_stop_begin();
   HRI_TRY(hr_merge(config->operands[0], (const char *const *)config->operands + 1, config->operand_count - 1,
                    config->run.out_directory, &options, &result, error));
   HRI_TRY(compare(config, &result, &rows, error));

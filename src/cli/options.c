@@ -316,13 +316,18 @@ void config_deinit(cli_config *config) {
 
 /* ---- the job ---- */
 
+static void warn_unread(const char *source, const char *keys) {
+  char text[HR_ERROR_MESSAGE_BYTES];
+  if (!keys[0]) return;
+  (void)snprintf(text, sizeof text, "%.200s: not understood, and left out of account: %s", source, keys);
+  screen_say(stderr, STYLE_WARN, "warning:", text);
+}
+
 static hr_status open_model(cli_config *config, hr_error *error) {
   const char *source = config->run.model_source;
   if (source && source[0]) {
     HRI_TRY(hr_model_open(source, &config->job.model, error));
-    if (config->job.model.unread_keys[0])
-      (void)fprintf(stderr, "warning: %s: not understood, and left out of account: %s\n", source,
-                    config->job.model.unread_keys);
+    warn_unread(source, config->job.model.unread_keys);
     return HR_OK;
   }
   hri_fail(error, HR_ERROR_USAGE, "no MODEL is given");

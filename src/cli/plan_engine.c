@@ -73,11 +73,24 @@ static void print_job(const cli_config *config, const hr_pytorch_info *info) {
   if (*info->unlike) screen_hang(stdout, LABEL, "unlike", info->unlike);
 }
 
+/* What says the same figure elsewhere stands beside it, below it where a terminal is narrow. */
+static void print_figure(const char *name, uint64_t bytes, const char *note) {
+  enum { BEFORE = 40 };
+  (void)printf("   %-22s %11s", name, SIZE_TEXT(bytes));
+  if (BEFORE + strlen(note) < screen_columns(stdout)) {
+    (void)printf("   %s\n", note);
+    return;
+  }
+  (void)putchar('\n');
+  screen_wrap(stdout, 6, note);
+}
+
 static void print_figures(const hr_pytorch_info *info) {
-  (void)printf("   %-22s %11s   torch.cuda.max_memory_allocated()\n", "allocated", SIZE_TEXT(info->allocated_bytes));
-  (void)printf("   %-22s %11s   torch.cuda.max_memory_reserved()\n", "reserved", SIZE_TEXT(info->reserved_bytes));
-  (void)printf("   %-22s %11s   assumed\n", "context and kernels", SIZE_TEXT(info->context_bytes));
-  (void)printf("   %-22s %11s   as nvidia-smi shows the process\n\n", "used of the device", SIZE_TEXT(need(info)));
+  print_figure("allocated", info->allocated_bytes, "torch.cuda.max_memory_allocated()");
+  print_figure("reserved", info->reserved_bytes, "torch.cuda.max_memory_reserved()");
+  print_figure("context and kernels", info->context_bytes, "assumed");
+  print_figure("used of the device", need(info), "as nvidia-smi shows the process");
+  (void)putchar('\n');
 }
 
 static void print_roles(const hr_pytorch_info *info) {

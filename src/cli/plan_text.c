@@ -491,8 +491,14 @@ static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
   const hr_effect effect = (hr_effect)fix->effect_class;
   const char *note = effect == HR_EFFECT_ALGORITHM ? "  *" : effect == HR_EFFECT_NUMERICS ? "  ~" : "";
   const int shown = options_columns(stream);
-  if (strlen(fix->options) > (size_t)shown) (void)fprintf(stream, "  %s\n  %*s", fix->options, shown, "");
-  else (void)fprintf(stream, "  %-*s", shown, fix->options);
+  if (strlen(fix->options) > (size_t)shown) {
+    char text[sizeof fix->options + 4];
+    (void)snprintf(text, sizeof text, "  %s\n", fix->options);
+    screen_fold(stream, text);
+    (void)fprintf(stream, "  %*s", shown, "");
+  } else {
+    (void)fprintf(stream, "  %-*s", shown, fix->options);
+  }
   (void)fprintf(stream, "%11s", SIZE_TEXT(fix->need_bytes));
   if (fix->need_bytes <= need) (void)fprintf(stream, "%11s", SIZE_TEXT(need - fix->need_bytes));
   else (void)fprintf(stream, "%11s", "-");

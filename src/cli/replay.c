@@ -1,6 +1,7 @@
 /* headroom replay: a recorded trace under other allocator settings. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <headroom/replay.h>
 
@@ -20,9 +21,18 @@ static const char *conf_name(const hr_replay_result *r) {
 
 /* ---- text ---- */
 
+/* Where a terminal has no room for them, failures and settings stand below the figures. */
+static bool is_narrow(void) {
+  enum { WITH_SETTINGS = 112 };
+  return isatty(STDOUT_FILENO) && screen_columns(stdout) < WITH_SETTINGS;
+}
+
 static void print_head(void) {
-  (void)printf("%12s %12s %8s %12s  %-26s %s\n", "reserved", "allocated", "retries", "driver calls", "fails",
-               "settings");
+  if (is_narrow())
+    (void)printf("%12s %12s %8s %12s\n    settings; fails\n", "reserved", "allocated", "retries", "driver calls");
+  else
+    (void)printf("%12s %12s %8s %12s  %-26s %s\n", "reserved", "allocated", "retries", "driver calls", "fails",
+                 "settings");
 }
 
 static void print_row(const hr_replay_result *r, const char *note) {
@@ -31,21 +41,33 @@ static void print_row(const hr_replay_result *r, const char *note) {
     (void)snprintf(fails, sizeof fails, "%s at event %llu", FIGURE_TEXT(r->failed_bytes),
                    (unsigned long long)r->failed_event + 1); /* as inspect's --at counts */
   else (void)snprintf(fails, sizeof fails, "no");
-  (void)printf("%12s %12s %8llu %12llu  %-26s %s%s\n", FIGURE_TEXT(r->reserved_peak_bytes),
-               FIGURE_TEXT(r->allocated_peak_bytes), (unsigned long long)r->retries,
-               (unsigned long long)(r->device_allocs + r->device_frees), fails, conf_name(r), note);
+  (void)printf("%12s %12s %8llu %12llu", FIGURE_TEXT(r->reserved_peak_bytes), FIGURE_TEXT(r->allocated_peak_bytes),
+               (unsigned long long)r->retries, (unsigned long long)(r->device_allocs + r->device_frees));
+  if (is_narrow()) {
+    char text[640];
+    (void)snprintf(text, sizeof text, "%s%s; %s%s", conf_name(r), note, r->failed ? "fails: " : "",
+                   r->failed ? fails : "fits");
+    (void)putchar('\n');
+    screen_wrap(stdout, 4, text);
+  } else {
+    (void)printf("  %-26s %s%s\n", fails, conf_name(r), note);
+  }
 }
 
 static void print_facts(const char *path, const hr_replay *r) {
-  (void)printf("%s: %llu requests", path, (unsigned long long)r->recorded.request_count);
-  if (r->capacity_bytes == UINT64_MAX) (void)printf(", no limit known\n");
-  else (void)printf(", room for %s (%s)\n", FIGURE_TEXT(r->capacity_bytes), r->capacity_from);
-  (void)printf("trust: %s%s%s\n", trust_name(r->trust),
+  hri_text t = {0};
+  hri_text_add(&t, "%s: %llu requests", path, (unsigned long long)r->recorded.request_count);
+  if (r->capacity_bytes == UINT64_MAX) hri_text_add(&t, ", no limit known\n");
+  else hri_text_add(&t, ", room for %s (%s)\n", FIGURE_TEXT(r->capacity_bytes), r->capacity_from);
+  hri_text_add(&t, "trust: %s%s%s\n", trust_name(r->trust),
                r->trust_reason[0] ? ": " : ": the recorded settings give every block and segment as recorded",
                r->trust_reason);
   if (!r->began_empty)
-    (void)printf("       %s were live and %s reserved before the first event\n", FIGURE_TEXT(r->start_live_bytes),
+    hri_text_add(&t, "       %s were live and %s reserved before the first event\n", FIGURE_TEXT(r->start_live_bytes),
                  FIGURE_TEXT(r->start_reserved_bytes));
+  if (t.failed) text_refused(t.length);
+  screen_fold(stdout, t.chars);
+  hri_text_deinit(&t);
   (void)printf("\n");
 }
 

@@ -1,9 +1,11 @@
 #include "cli/talk.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/plan.h"
 #include "cli/text.h"
@@ -165,10 +167,13 @@ static void tell_planned(const hr_plan *plan) {
 }
 
 static void tell_evaluated(const hr_metrics *m) {
-  (void)fprintf(stderr, "step %llu/%llu  evaluation loss %.4f, perplexity %.4g", (unsigned long long)m->step,
-                (unsigned long long)m->steps, m->eval_loss, exp(m->eval_loss));
-  if (!isnan(m->best_eval_loss)) (void)fprintf(stderr, ", best %.4f", m->best_eval_loss);
-  (void)fputc('\n', stderr);
+  char text[160];
+  int used = snprintf(text, sizeof text, "step %llu/%llu  evaluation loss %.4f, perplexity %.4g",
+                      (unsigned long long)m->step, (unsigned long long)m->steps, m->eval_loss, exp(m->eval_loss));
+  if (!isnan(m->best_eval_loss))
+    used += snprintf(text + used, sizeof text - (size_t)used, ", best %.4f", m->best_eval_loss);
+  (void)snprintf(text + used, sizeof text - (size_t)used, "\n");
+  screen_fold(stderr, text);
 }
 
 static void tell_row(const hr_profile_row *r) {
@@ -221,8 +226,7 @@ static bool seen(cli_talk *talk, const char *text) {
 }
 
 static void tell_line(const char *left, style mark, const char *text) {
-  const char *begin = mark ? screen_style(stderr, mark) : "", *end = mark ? screen_style(stderr, STYLE_PLAIN) : "";
-  (void)fprintf(stderr, "%s%s%s %s\n", begin, left, end, text ? text : "");
+  screen_say(stderr, mark, left, text ? text : "");
 }
 
 void talk_event(void *context, const hr_event *event) {
@@ -257,6 +261,31 @@ void talk_warn(void *context, const char *text) {
   talk_event(context, &(hr_event){.kind = HR_EVENT_WARNING, .text = text});
 }
 
+/* ---- stopping ---- */
+
+static volatile sig_atomic_t stop_asked, stop_beside_text; /* what a terminal echoes, "^C", is no line of its own */
+
+static void ask_to_stop(int number) {
+  (void)number;
+  stop_asked = 1;
+  if (stop_beside_text && write(STDERR_FILENO, "\n", 1) < 0) return; /* nobody listens; the stop counts all the same */
+}
+
+static bool stop_was_asked(void *context) {
+  (void)context;
+  return stop_asked != 0;
+}
+
+talk_stop *talk_stop_begin(void) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)(SA_RESTART | SA_RESETHAND)}, old;
+  (void)sigemptyset(&action.sa_mask);
+  stop_beside_text = isatty(STDERR_FILENO);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) (void)sigaction(numbers[i], &action, NULL);
+  return stop_was_asked;
+}
+
 /* ---- plan against run ---- */
 
 void talk_write_tiers(json_writer *json, const uint64_t *planned, const uint64_t *reserved) {
@@ -274,8 +303,11 @@ void talk_print_tiers(const uint64_t *planned, const uint64_t *reserved) {
   (void)printf("%-14s%14s%14s\n", "memory", "planned", "reserved");
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) {
     if (!planned[tier] && !reserved[tier]) continue;
-    (void)printf("  %-12s%14s%14s  ", hr_tier_name(tier), SIZE_TEXT(planned[tier]), SIZE_TEXT(reserved[tier]));
-    if (planned[tier] == reserved[tier]) (void)printf("equal to the byte\n");
-    else (void)printf("%llu and %llu bytes\n", (unsigned long long)planned[tier], (unsigned long long)reserved[tier]);
+    char beside[64] = "equal to the byte";
+    if (planned[tier] != reserved[tier])
+      (void)snprintf(beside, sizeof beside, "%llu and %llu bytes", (unsigned long long)planned[tier],
+                     (unsigned long long)reserved[tier]);
+    (void)printf("  %-12s%14s%14s", hr_tier_name(tier), SIZE_TEXT(planned[tier]), SIZE_TEXT(reserved[tier]));
+    screen_beside(stdout, 42, beside);
   }
 }

@@ -196,20 +196,30 @@ void text_close(FILE *file) {
 
 /* ---- errors ---- */
 
+static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text);
+
 /* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
-static void print_plain(const char *text) {
+static void make_plain(char *text) {
   for (; *text; text++)
-    (void)fputc(((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127 ? '?' : *text, stderr);
+    if (((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127) *text = '?';
+}
+
+/* One line for programs that read it; on a terminal it is wrapped between words. */
+static void print_plain(const char *before, const char *text) {
+  char plain[HR_ERROR_MESSAGE_BYTES + HR_ERROR_HINT_BYTES];
+  (void)snprintf(plain, sizeof plain, "%s", text);
+  make_plain(plain);
+  if (isatty(STDERR_FILENO)) wrap_from(stderr, (unsigned)strlen(before), 2, plain);
+  else (void)fprintf(stderr, "%s\n", plain);
 }
 
 void text_print_error(const hr_error *error) {
+  static const char name[] = "headroom: ", try[] = "  try: ";
   (void)fprintf(stderr, "%sheadroom:%s ", screen_style(stderr, STYLE_BAD), screen_style(stderr, STYLE_PLAIN));
-  print_plain(error->message);
-  (void)fputc('\n', stderr);
+  print_plain(name, error->message);
   if (!error->hint[0]) return;
-  (void)fprintf(stderr, "  try: ");
-  print_plain(error->hint);
-  (void)fputc('\n', stderr);
+  (void)fprintf(stderr, "%s", try);
+  print_plain(try, error->hint);
 }
 
 /* ---- the screen ---- */
@@ -248,12 +258,20 @@ unsigned screen_columns(FILE *stream) {
   return size.ws_col < SCREEN_LEAST ? SCREEN_LEAST : size.ws_col > SCREEN_MOST ? SCREEN_MOST : size.ws_col;
 }
 
+/* Bytes of the next word; of one that no line holds, those up to the last comma, bar or parenthesis that one does. */
+static int word_bytes(const char *text, unsigned room) {
+  const size_t length = strcspn(text, " \n");
+  size_t cut = length > room ? room : 0;
+  while (cut > 0 && !strchr(",|(", text[cut - 1])) cut--;
+  return (int)(cut ? cut : length);
+}
+
 /* Words from the current column on; lines after the first start at `indent`. Returns nothing but a closed line. */
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text) {
   const unsigned edge = screen_columns(stream) - 1;
   bool first = true; /* of its line */
   while (*text) {
-    int length = (int)strcspn(text, " \n");
+    int length = word_bytes(text, edge > indent ? edge - indent : 1);
     if (!first && column + 1 + (unsigned)length > edge) {
       (void)fprintf(stream, "\n%*s", (int)indent, "");
       column = indent;
@@ -262,6 +280,11 @@ static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char
     if (length > 0) column += (unsigned)fprintf(stream, "%s%.*s", first ? "" : " ", length, text);
     if (length > 0) first = false;
     text += length;
+    if (*text && !strchr(" \n", *text)) { /* the rest of a cut word */
+      (void)fprintf(stream, "\n%*s", (int)indent, "");
+      column = indent;
+      first = true;
+    }
     text += strspn(text, " ");
     if (*text == '\n') {
       (void)fprintf(stream, "\n%*s", (int)indent, "");
@@ -271,6 +294,46 @@ static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char
     }
   }
   (void)fputc('\n', stream);
+}
+
+void screen_fold(FILE *stream, const char *text) {
+  const size_t columns = screen_columns(stream);
+  if (!isatty(fileno(stream))) {
+    (void)fputs(text, stream);
+    return;
+  }
+  for (const char *next; *text; text = next) {
+    const size_t length = strcspn(text, "\n"), indent = strspn(text, " ");
+    next = text + length + (text[length] == '\n');
+    if (length < columns) {
+      (void)fprintf(stream, "%.*s\n", (int)length, text);
+    } else {
+      char *line = text_copy(text, length);
+      (void)fprintf(stream, "%*s", (int)indent, "");
+      wrap_from(stream, (unsigned)indent, (unsigned)indent + 2, line + indent);
+      free(line);
+    }
+  }
+}
+
+void screen_say(FILE *stream, style mark, const char *left, const char *text) {
+  const char *begin = mark ? screen_style(stream, mark) : "", *end = mark ? screen_style(stream, STYLE_PLAIN) : "";
+  char *plain = text_copy(text, strlen(text));
+  make_plain(plain);
+  (void)fprintf(stream, "%s%s%s ", begin, left, end);
+  if (isatty(fileno(stream))) wrap_from(stream, (unsigned)strlen(left) + 1, 2, plain);
+  else (void)fprintf(stream, "%s\n", plain);
+  free(plain);
+}
+
+void screen_beside(FILE *stream, unsigned used, const char *text) {
+  enum { BELOW = 4 };
+  if (!isatty(fileno(stream)) || used + 2 + strlen(text) < screen_columns(stream)) {
+    (void)fprintf(stream, "  %s\n", text);
+    return;
+  }
+  (void)fputc('\n', stream);
+  screen_wrap(stream, BELOW, text);
 }
 
 void screen_wrap(FILE *stream, unsigned indent, const char *text) {

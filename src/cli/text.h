@@ -70,6 +70,13 @@ unsigned screen_width(FILE *stream);
  * pipe gets never depends on a window. */
 enum { SCREEN_LEAST = 60, SCREEN_USUAL = 80, SCREEN_MOST = 160 };
 unsigned screen_columns(FILE *stream);
+/* Prints lines as they are; on a terminal, those that are longer than it is wide are wrapped between words, further lines
+ * indented by two. Text without styles. */
+void screen_fold(FILE *stream, const char *text);
+/* A line of a mark ("note:") and words, wrapped on a terminal alone. */
+void screen_say(FILE *stream, style mark, const char *left, const char *text);
+/* What follows `used` columns of a row of figures that are there: beside them, on a narrow terminal below them. */
+void screen_beside(FILE *stream, unsigned used, const char *text);
 /* Prints words, wrapped to these columns, each line behind `indent` spaces. */
 void screen_wrap(FILE *stream, unsigned indent, const char *text);
 /* Prints `left` and beside it, from `column` on, words wrapped likewise; below it when `left` is too long. */

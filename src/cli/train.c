@@ -1,4 +1,5 @@
 /* headroom train: plans, refuses or runs. */
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -122,30 +123,42 @@ static void print_train_json(const hr_run_options *run, const hr_run_result *res
 }
 
 static void print_peak(const hr_run_result *result) {
-  if (result->process_peak_bytes)
-    (void)printf("  %-12s%28s  with runtime and libraries\n", "process", SIZE_TEXT(result->process_peak_bytes));
+  if (!result->process_peak_bytes) return;
+  (void)printf("  %-12s%28s", "process", SIZE_TEXT(result->process_peak_bytes));
+  screen_beside(stdout, 42, "with runtime and libraries");
 }
 
 static void print_step_time(const hr_run_result *result) {
   double predicted = result->predicted_step_seconds;
+  char text[160];
+  int used;
   if (!(result->step_seconds > 0)) return;
-  (void)printf("%-14s%14s  predicted %s from %s rates", "step time", SECONDS_TEXT(result->step_seconds),
-               SECONDS_TEXT(predicted), result->prediction_measured ? "measured" : "assumed");
-  if (predicted > 0) (void)printf(": the run took %+.0f %%", (result->step_seconds / predicted - 1) * 100);
-  (void)printf("\n");
+  (void)printf("%-14s%14s", "step time", SECONDS_TEXT(result->step_seconds));
+  used = snprintf(text, sizeof text, "predicted %s from %s rates", SECONDS_TEXT(predicted),
+                  result->prediction_measured ? "measured" : "assumed");
+  if (predicted > 0)
+    (void)snprintf(text + used, sizeof text - (size_t)used, ": the run took %+.0f %%",
+                   (result->step_seconds / predicted - 1) * 100);
+  screen_beside(stdout, 28, text);
 }
 
 static void print_train(const hr_run_options *run, const hr_run_result *result, hr_status status) {
+  char place[PATH_MAX];
   (void)printf("%s%llu steps in %s, %s tokens/s\n", status == HR_OK ? "trained " : "stopped after ",
                (unsigned long long)result->steps, SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
   (void)printf("%-14s%14.4f  of the last step\n", "loss", result->last_loss);
-  if (!isnan(result->eval_loss) && result->eval_tokens > 0)
-    (void)printf("%-14s%14.4f  held back, best %.4f, perplexity %.4g, %llu tokens\n", "evaluation", result->eval_loss,
-                 result->best_eval_loss, result->perplexity, (unsigned long long)result->eval_tokens);
+  if (!isnan(result->eval_loss) && result->eval_tokens > 0) {
+    char text[160];
+    (void)snprintf(text, sizeof text, "held back, best %.4f, perplexity %.4g, %llu tokens", result->best_eval_loss,
+                   result->perplexity, (unsigned long long)result->eval_tokens);
+    (void)printf("%-14s%14.4f", "evaluation", result->eval_loss);
+    screen_beside(stdout, 28, text);
+  }
   print_step_time(result);
   talk_print_tiers(result->planned_bytes, result->reserved_bytes);
   print_peak(result);
-  (void)printf("saved in %s/%s\n", run->out_directory, status == HR_OK ? "final" : "checkpoints");
+  (void)snprintf(place, sizeof place, "%s/%s", run->out_directory, status == HR_OK ? "final" : "checkpoints");
+  screen_say(stdout, STYLE_PLAIN, "saved in", place);
 }
 
 /* ---- train ---- */

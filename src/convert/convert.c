@@ -386,6 +386,8 @@ hr_status hr_convert(const char *source, const char *target, const hr_convert_op
   memset(w.result, 0, sizeof *w.result);
   hri_lexicon_init(&w.lexicon);
   w.quantization = (uint32_t)w.options->quantize;
+  w.source.should_stop = w.options->should_stop;
+  w.source.context = w.options->context;
   HRI_TRY_OUT(check_quantization(&w, error));
   HRI_TRY_OUT(check_target(&t, source, target, &w, error));
   HRI_TRY_OUT(open_source(&w, source, error));

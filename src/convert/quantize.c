@@ -257,6 +257,7 @@ static hr_status write_all(quantizer *q, hri_weights_writer *writer, hr_error *e
   for (uint32_t i = 0; i < q->count; i++) {
     const item *t = &q->items[i];
     hri_quant_layout layout;
+    HRI_TRY(hri_convert_go_on(q->source, error));
     if (!t->entries) {
       HRI_TRY(copy(q, t, writer, error));
       continue;

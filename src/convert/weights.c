@@ -249,6 +249,11 @@ static void gather(const stream *s, hri_file_dtype dtype, uint64_t rows, uint64_
       memcpy((char *)s->raw + (i * columns + c) * each, (const char *)s->whole + (c * rows + row + i) * each, each);
 }
 
+hr_status hri_convert_go_on(const hri_convert_source *source, hr_error *error) {
+  if (!source->should_stop || !source->should_stop(source->context)) return HR_OK;
+  return hri_fail(error, HR_ERROR_INTERRUPTED, "stopped on request; nothing was written");
+}
+
 /* Fills s->rows with rows [row, row + count) of a tensor. */
 static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, uint64_t row, uint64_t count,
                            hr_error *error) {
@@ -257,6 +262,7 @@ static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, ui
   uint32_t index;
   hri_gguf_part in;
   hri_file_dtype dtype;
+  HRI_TRY(hri_convert_go_on(s->source, error));
   if (!s->source->weights) {
     hri_gguf_part_of(s->source->model, spec, k, &in);
     HRI_TRY(hri_gguf_part_find(s->source->gguf, &in, &index, error));

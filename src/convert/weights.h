@@ -11,7 +11,12 @@ typedef struct hri_convert_source {
   const hr_model *model;
   hri_weights *weights; /* Hugging Face */
   hri_gguf *gguf;
+  bool (*should_stop)(void *context); /* of hr_convert_options; may be NULL */
+  void *context;
 } hri_convert_source;
+
+/* INTERRUPTED once somebody asks for it. */
+hr_status hri_convert_go_on(const hri_convert_source *source, hr_error *error);
 
 /* The tensor of a part in source->weights, under whatever spelling; HRI_SAFETENSORS_NONE when there is none. */
 uint32_t hri_convert_find(const hri_convert_source *source, const char *name);

@@ -97,7 +97,11 @@ hr_status hri_data_broken(hri_dataset *dataset, hr_status status, const hr_error
     return status;
   }
   if (found->broken_count < HR_DATA_BROKEN) {
-    (void)snprintf(found->broken[found->broken_count], HRI_DATA_BROKEN_BYTES, "%.319s", reason->message);
+    char *line = found->broken[found->broken_count];
+    (void)snprintf(line, HRI_DATA_BROKEN_BYTES, "%.240s", reason->message);
+    if (strncmp(reason->hint, "did you mean", strlen("did you mean")) == 0) /* short, and all there is to it */
+      (void)snprintf(line + strlen(line), HRI_DATA_BROKEN_BYTES - strlen(line), " (%.70s)", reason->hint);
+    else (void)snprintf(line, HRI_DATA_BROKEN_BYTES, "%.319s", reason->message);
     make_printable(found->broken[found->broken_count]);
   }
   found->broken_count++;

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-enum { DEFAULT_TOP = 10, LINE = 100, WIDE = 1024, PINNED_SHOWN = 3, WIDE_FRAMES = 8 };
+enum { DEFAULT_TOP = 10, LINE = 100, LEAST_LINE = 59, WIDE = 1024, PINNED_SHOWN = 3, FRAMES = 2, WIDE_FRAMES = 8 };
+enum { COLUMNS_SHIFT = 16, COLUMNS_MASK = 0xFF }; /* in by_mask */
 #define SIZE(bytes) hri_size_text((bytes), (char[32]){0})
 
 static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
@@ -13,16 +14,24 @@ static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (dou
 typedef struct sheet {
   hri_text text;
   bool wide;
+  size_t columns; /* of a line */
 } sheet;
 
-static void add_brief(hri_text *t, const hr_inspection *p, uint32_t stack, size_t columns) {
+/* A stack in short behind `used` columns; below them where a line would have no room for a frame. */
+static void add_brief(hri_text *t, const hr_inspection *p, uint32_t stack, size_t used) {
+  enum { LEAST = 24, BELOW = 13 };
   const sheet *page = (const sheet *)t; /* the text is its first member */
+  size_t columns = page->columns > used ? page->columns - used : 0;
   char brief[WIDE];
+  if (columns < LEAST && !page->wide && stack) {
+    hri_text_add(t, "\n%*s", BELOW, "");
+    columns = page->columns - BELOW;
+  }
   if (!stack) {
     hri_text_add(t, "%s\n", hri_inspection_no_stack(p));
     return;
   }
-  hri_stack_text(p->snapshot, stack, page->wide ? WIDE_FRAMES : 2, brief, page->wide ? WIDE : columns);
+  hri_stack_text(p->snapshot, stack, page->wide ? WIDE_FRAMES : FRAMES, brief, page->wide ? WIDE : columns);
   hri_text_add(t, "%s\n", brief);
 }
 
@@ -75,7 +84,7 @@ static void say_failure(hri_text *t, const hr_inspection *p, const hri_shortage 
   hri_text_add(t, "  %s live in %s reserved", SIZE(oom->live_bytes), SIZE(oom->reserved_bytes));
   if (p->oom_total > 1) hri_text_add(t, "; the last of %llu failures", (unsigned long long)p->oom_total);
   hri_text_add(t, "\n");
-  if (oom->stack) hri_text_add(t, "  at "), add_brief(t, p, oom->stack, LINE - 5);
+  if (oom->stack) hri_text_add(t, "  at "), add_brief(t, p, oom->stack, 5);
 }
 
 static void say_instant(hri_text *t, const hr_inspection *p) {
@@ -138,7 +147,7 @@ static void list_pinned(hri_text *t, const hr_inspection *p) {
                  SIZE(g->total_bytes), SIZE(g->largest_free_bytes), (unsigned long long)g->live_count,
                  g->live_count == 1 ? "" : "s", SIZE(g->live_bytes));
     hri_text_add(t, "             %.40s, ", category_name(p, g->category));
-    add_brief(t, p, g->stack, LINE - 32);
+    add_brief(t, p, g->stack, 32);
   }
   if (f->pinned_count > PINNED_SHOWN) hri_text_add(t, "  and %u more segments\n", f->pinned_count - PINNED_SHOWN);
 }
@@ -146,7 +155,9 @@ static void list_pinned(hri_text *t, const hr_inspection *p) {
 /* ---- tables ---- */
 
 static void add_sum(hri_text *t, const char *name, uint64_t bytes, uint64_t whole) {
-  hri_text_add(t, "  %-42s%12s%8.1f %%\n", name, SIZE(bytes), share(bytes, whole));
+  const sheet *page = (const sheet *)t;
+  if (page->columns < 67) hri_text_add(t, " %-41s%11s%4.0f %%\n", name, SIZE(bytes), share(bytes, whole));
+  else hri_text_add(t, "  %-42s%12s%8.1f %%\n", name, SIZE(bytes), share(bytes, whole));
 }
 
 static void add_sums(hri_text *t, const hr_inspection *p) {
@@ -180,7 +191,7 @@ static void add_group(hri_text *t, const hr_inspection *p, hr_group_by by, const
   if (by == HR_BY_SIZE) hri_text_add(t, "%10s each  ", SIZE(g->size));
   if (g->mixed) hri_text_add(t, "%.40s, mixed ", category_name(p, g->category));
   else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
-  add_brief(t, p, g->stack, by == HR_BY_SIZE ? LINE - 56 : LINE - 40);
+  add_brief(t, p, g->stack, by == HR_BY_SIZE ? 56 : 40);
 }
 
 static void add_groups(hri_text *t, const hr_inspection *p, hr_group_by by, uint64_t top) {
@@ -199,7 +210,7 @@ static void add_largest(hri_text *t, const hr_inspection *p, uint32_t top) {
   for (uint32_t k = 0; k < shown; k++) {
     const hr_live_tensor *x = &p->largest[k];
     hri_text_add(t, "  %10s  %-15.40s ", SIZE(x->bytes), category_name(p, x->category));
-    add_brief(t, p, x->stack, LINE - 31);
+    add_brief(t, p, x->stack, 31);
   }
 }
 
@@ -221,7 +232,7 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
       hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step),
                    g->kind == HR_GROWTH_LEAK ? "step" : "pass", g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
-    add_brief(t, p, g->stack, hr_growth_goes_on(g->kind) ? LINE - 66 : LINE - 48);
+    add_brief(t, p, g->stack, hr_growth_goes_on(g->kind) ? 66 : 48);
   }
 }
 
@@ -244,11 +255,13 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
 }
 
 hr_status hr_inspect_text(const hr_inspection *p, uint32_t top, uint32_t by_mask, char **text, hr_error *error) {
-  sheet page = {.wide = (by_mask & HR_INSPECT_WIDE) != 0};
+  const uint32_t columns = by_mask >> COLUMNS_SHIFT & COLUMNS_MASK;
+  sheet page = {.wide = (by_mask & HR_INSPECT_WIDE) != 0, .columns = columns ? columns : LINE};
   hri_text *t = &page.text;
   uint32_t rows = top ? top : DEFAULT_TOP;
   *text = NULL;
-  by_mask &= ~HR_INSPECT_WIDE;
+  by_mask &= ~(HR_INSPECT_WIDE | HR_INSPECT_COLUMNS(COLUMNS_MASK));
+  if (page.columns < LEAST_LINE) page.columns = LEAST_LINE;
   say_verdict(t, p);
   add_sums(t, p);
   if (!by_mask) {

@@ -58,9 +58,12 @@ static bool is_special(const char *path) {
 
 static hr_status open_temp(hri_snapshot_sink *sink) {
   char parent[PATH_BYTES], temp[PATH_BYTES];
+  hr_status status;
   parent_of(sink->path, parent);
   (void)hri_scratch_sweep(parent);
-  HRI_TRY(hri_scratch_open(parent, true, &sink->scratch, sink->error));
+  status = hri_scratch_open(parent, true, &sink->scratch, sink->error);
+  if (status == HR_ERROR_IO) return hri_context(sink->error, status, "cannot write %.300s: ", sink->path);
+  HRI_TRY(status);
   HRI_TRY(hri_scratch_path(sink->scratch, "file", temp, sink->error));
   sink->temp = hri_strdup(temp);
   if (!sink->temp) return hri_fail_memory(sink->error, strlen(temp) + 1, "a file name");

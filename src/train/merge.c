@@ -503,6 +503,8 @@ static hr_status merge_tensor(merge *m, const item *it, hri_weights_writer *writ
   if (dora) HRI_TRY(take_lengths(m, it, through, dora, error));
   for (uint64_t row = 0; row < it->rows; row += step) {
     uint64_t count = it->rows - row < step ? it->rows - row : step;
+    if (m->options->should_stop && m->options->should_stop(m->options->context))
+      return hri_fail(error, HR_ERROR_INTERRUPTED, "stopped on request; nothing was written");
     HRI_TRY(merge_rows(m, it, through, row, count, error));
     if (dora) scale_rows(dora, it, m->values, row, count);
     HRI_TRY(write_rows(m, it, writer, at, row, count, error));

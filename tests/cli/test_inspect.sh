@@ -105,6 +105,8 @@ run inspect oom.json --export csv; refuses 2; expect_err 'a format and a file'
 run inspect oom.json larger.json --export csv r.csv; refuses 2
 run inspect oom.json larger.json --html r.html; expect_rc 0; expect_out '^live .* -> .*\+'
 grep -q 'larger.json</h1>' r.html || fail "the page of two snapshots is not about the second"
+run inspect oom.json --html /proc/report.html; refuses 1; expect_err 'cannot write /proc/report.html: cannot make a directory in /proc'
+run train tiny-llama-bytes --data oom.json --steps 1 --out none --metrics-file /proc/metrics; expect_rc 1; expect_err 'cannot write /proc/metrics'
 run inspect oom.json --html report.html; expect_rc 0
 grep -q '<html' report.html || fail "the report is no page"
 # At another instant the page still says what explain says, and without a failure what the peak was made of.

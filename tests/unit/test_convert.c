@@ -728,6 +728,42 @@ static void test_memory_refused(void **state) {
   torture(file, kept("%s/torture-back", scratch));
 }
 
+/* ---- stopping on request ---- */
+
+static bool stop_at(void *context) {
+  uint64_t *left = context;
+  return (*left)-- == 0;
+}
+
+/* Asked to stop at the n-th question, for every n, it leaves nothing; not asked, it finishes. */
+static void assert_stops(const char *source, const char *target, hr_quantize quantize) {
+  hr_convert_options options;
+  uint64_t asked = 0;
+  hr_error error;
+  hr_status status = HR_ERROR_INTERRUPTED;
+  hr_convert_options_init(&options);
+  options.quantize = quantize;
+  options.should_stop = stop_at;
+  for (uint64_t n = 0; status == HR_ERROR_INTERRUPTED; n++) {
+    uint64_t left = n;
+    options.context = &left;
+    status = hr_convert(source, target, &options, NULL, &error);
+    asked = n;
+    if (status == HR_OK) break;
+    if (status != HR_ERROR_INTERRUPTED) fail_msg("stopped at question %llu: %s", (unsigned long long)n, error.message);
+    assert_false(hri_path_exists(target));
+    assert_no_scratch(scratch);
+  }
+  assert_true(asked > 3 && hri_path_exists(target));
+}
+
+static void test_stopped(void **state) {
+  (void)state;
+  assert_stops(recorded("llama"), kept("%s/stopped.gguf", scratch), HR_QUANTIZE_NONE);
+  assert_stops(recorded("llama.gguf"), kept("%s/stopped", scratch), HR_QUANTIZE_NONE);
+  assert_stops(recorded("llama"), kept("%s/stopped-int8", scratch), HR_QUANTIZE_INT8);
+}
+
 /* ---- keys of GGUF that make no model ---- */
 
 static void test_bad_keys(void **state) {
@@ -1199,6 +1235,7 @@ int main(void) {
       cmocka_unit_test(test_long_token),
       cmocka_unit_test(test_bad_tokenizer),
       cmocka_unit_test(test_memory_refused),
+      cmocka_unit_test(test_stopped),
       cmocka_unit_test(test_bad_keys),
       cmocka_unit_test(test_kills),
       cmocka_unit_test(test_force_keeps_what_is_no_model),

@@ -298,6 +298,32 @@ static void without_memory(void **state) {
   }
 }
 
+static bool stop_at(void *context) {
+  uint64_t *left = context;
+  return (*left)-- == 0;
+}
+
+/* Asked to stop at the n-th question, for every n, it leaves nothing. */
+static void test_stopped(void **state) {
+  const char *directory = HR_TEST_DATA "/parity/data/gpt2-a/model", *adapter = HR_TEST_DATA "/parity/peft/gpt2/adapter";
+  const char *out = path_of("%s/stopped", work);
+  hr_status status = HR_ERROR_INTERRUPTED;
+  uint64_t asked = 0;
+  (void)state;
+  for (uint64_t n = 0; status != HR_OK; n++) {
+    uint64_t left = asked = n;
+    hr_error error = {0};
+    hr_merge_options options;
+    hr_merge_options_init(&options);
+    options.should_stop = stop_at;
+    options.context = &left;
+    status = hr_merge(directory, &adapter, 1, out, &options, NULL, &error);
+    if (status != HR_OK && status != HR_ERROR_INTERRUPTED) fail_msg("%s", error.message);
+    assert_int_equal(hri_path_exists(out), status == HR_OK);
+  }
+  assert_true(asked > 3);
+}
+
 static int make(void **state) {
   (void)state;
   work = scratch_make("merge");
@@ -311,8 +337,8 @@ static int drop(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_one_loop), cmocka_unit_test(several),
-                                     cmocka_unit_test(dora_alone), cmocka_unit_test(through_quantized),
-                                     cmocka_unit_test(without_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_one_loop),    cmocka_unit_test(several),
+                                     cmocka_unit_test(dora_alone),     cmocka_unit_test(through_quantized),
+                                     cmocka_unit_test(without_memory), cmocka_unit_test(test_stopped)};
   return cmocka_run_group_tests(tests, make, drop);
 }
