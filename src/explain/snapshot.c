@@ -20,8 +20,6 @@
  *                                    steps as large as this one show no growth */
 #include "explain/evidence.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
 
 #define MIB(x) ((uint64_t)(x) << 20)
@@ -36,29 +34,13 @@ static bool judge_absurd(hr_oom_failure *f, const hri_oom_facts *k) {
   return true;
 }
 
-/* The share of the device that the recorded settings allow; 0 when they state none. */
-static double stated_fraction(const hr_snapshot *s) {
-  static const char key[] = "per_process_memory_fraction:";
-  const char *at = strstr(hr_snapshot_string(s, s->settings.text), key);
-  double fraction = at ? strtod(at + strlen(key), NULL) : 0;
-  return fraction > 0 && fraction < 1 ? fraction : 0;
-}
-
-/* At most what the driver was asked for in one of several failures. */
-static uint64_t need_at_most(const hri_oom_facts *k, uint64_t size) {
-  if (!k->i->snapshot->settings.expandable_segments) return hri_segment_for(size);
-  return hri_round_up(size, size > MIB(1) ? MIB(20) : MIB(2));
-}
-
 static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
-  double fraction = stated_fraction(k->i->snapshot);
+  double fraction = hri_stated_fraction(k->i->snapshot);
   uint64_t allowed = (uint64_t)(fraction * (double)k->total);
-  uint32_t alike = 0;
+  uint32_t alike = hri_failures_with_room(k->i);
   if (!k->knows_free || k->device_free < k->need) return false;
   hri_oom_line(f, "free on the device %s >= %s asked of the driver, and it failed all the same", SIZE(k->device_free),
                SIZE(k->need));
-  for (uint32_t n = 0; n < k->i->oom_count; n++)
-    if (k->i->ooms[n].device_free_bytes >= need_at_most(k, k->i->ooms[n].size)) alike++;
   if (fraction > 0 && allowed > 0 && k->reserved <= allowed && k->reserved + k->need > allowed) {
     hri_oom_set(f, HR_OOM_ALLOWED, HR_OOM_DERIVED, allowed);
     hri_oom_line(f, "reserved %s + %s > allowed %s (%.3g of the device, from the recorded settings)", SIZE(k->reserved),
