@@ -103,7 +103,7 @@ static const hr_field fields[] = {
     {"seq", HR_FIELD_U32, "Job", "N", "tokens per row", P | T | E | D | X | M, JOB(sequence_length), COUNT(1, 0),
      .zero = "the model's positions, at most 1024", MATHEMATICS(ALGORITHM), .given = HR_GIVEN_SEQUENCE, .said = 10},
     {"micro-batch", HR_FIELD_U32, "Job", "N",
-     "rows per micro-step; auto (plan and train): as many as fit and take the least time per token", P | T | E | X,
+     "rows per micro-step; auto (plan, train and evaluate): as many as fit and take the least time per token", P | T | E | X,
      JOB(micro_batch), COUNT(1, 0), .words = rows_words, .word_values = rows_values, .number = "a whole number of rows",
      .initial = "1", MATHEMATICS(ROUNDING), .given = HR_GIVEN_MICRO_BATCH, .said = 2},
     {"accumulate", HR_FIELD_U32, "Job", "N", "micro-steps per optimizer step", P | T | X, JOB(accumulate),

@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "job/job.h"
 #include "search/search.h"
 
@@ -562,6 +563,7 @@ static hr_status search_families(grid *g, hr_error *error) {
 }
 
 static hr_status nothing_fits(const grid *g, hr_error *error) {
+  char size[32];
   hr_status status;
   if (g->smallest == UINT64_MAX) {
     status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
@@ -569,8 +571,9 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
   }
   status =
       hri_fail(error, HR_ERROR_BUDGET,
-               "no choice of memory techniques fits the budget; the smallest needs %llu bytes (%s). Searched: %s%s",
-               (unsigned long long)g->smallest, g->smallest_options[0] ? g->smallest_options : "the job as it is",
+               "no choice of memory techniques fits the budget; the smallest needs %s, %llu bytes (%s). Searched: %s%s",
+               hri_size_text(g->smallest, size), (unsigned long long)g->smallest,
+               g->smallest_options[0] ? g->smallest_options : "the job as it is",
                g->levels   ? "levels of recomputation for each layer, groups of layers, "
                : g->groups ? "groups of layers, "
                            : "",
