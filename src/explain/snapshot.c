@@ -118,9 +118,32 @@ static void note_pinned(hr_oom_failure *f, const hri_oom_facts *k) {
                SIZE(g->pinned[0].free_bytes), where);
 }
 
+/* The step that an event is in; behind the last boundary, that one's. step_count when it is in none. */
+static uint32_t step_of(const hr_inspection *i, uint64_t event) {
+  for (uint32_t s = 0; s < i->step_count; s++)
+    if (event >= i->steps[s].first_event && event - i->steps[s].first_event < i->steps[s].event_count) return s;
+  return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count - 1 : i->step_count;
+}
+
+/* Whether each of the three steps before peaked higher than the one before it, by 1 in 256 at least: batches that get
+ * longer. They leave rests of other sizes each time, and what is lacking next time is more than pieces. */
+static bool rises(const hri_oom_facts *k) {
+  const uint32_t step = step_of(k->i, k->oom->event);
+  if (step < 3 || step >= k->i->step_count) return false;
+  for (uint32_t s = step - 2; s < step; s++) {
+    const uint64_t before = k->i->steps[s - 1].peak_live_bytes;
+    if (k->i->steps[s].peak_live_bytes < before + before / 256) return false;
+  }
+  return true;
+}
+
+/* The optimizer's first step: it makes states, and how many more nobody has seen yet. */
+static bool makes_states(const hri_oom_facts *k) { return k->i->step_count < 2 && k->oom->stage == HR_STAGE_OPTIMIZER; }
+
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
   bool proven = hri_oom_carried_count(k) > 0;
   int weight = hri_short_by_pieces(&k->shortage);
+  const bool rising = rises(k);
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
   if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes)
@@ -129,7 +152,11 @@ static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_pr
   else hri_oom_line(f, "in one piece it would have fit, with %s to spare", SIZE(k->device_free + k->cached - k->need));
   if (proven) hri_oom_line(f, "replayed under other settings, this request is met: see below");
   else hri_oom_line(f, hri_oom_can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
-  hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+  if (proven && makes_states(k))
+    hri_oom_line(f, "but this is the optimizer's first step: how many more states it makes is not recorded");
+  if (proven && rising) hri_oom_line(f, "but the peaks of the steps rise: what fits into pieces today will be too big");
+  hri_oom_say(f, HR_OOM_FRAGMENTED,
+              proven && weight == 2 && !rising && !makes_states(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%s were cached, but in pieces too small for %s", SIZE(k->cached), SIZE(k->request));
   return true;
 }
@@ -194,13 +221,6 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
 static bool is_training(hr_stage stage) {
   return stage == HR_STAGE_UNKNOWN || stage == HR_STAGE_FORWARD || stage == HR_STAGE_LOSS ||
          stage == HR_STAGE_BACKWARD || stage == HR_STAGE_DATA;
-}
-
-/* The step that an event is in; behind the last boundary, that one's. step_count when it is in none. */
-static uint32_t step_of(const hr_inspection *i, uint64_t event) {
-  for (uint32_t s = 0; s < i->step_count; s++)
-    if (event >= i->steps[s].first_event && event - i->steps[s].first_event < i->steps[s].event_count) return s;
-  return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count - 1 : i->step_count;
 }
 
 /* Whether the three steps before rose, and this one goes on at most twice as steeply: batches that get larger, not

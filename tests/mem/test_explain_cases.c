@@ -622,6 +622,7 @@ static void judge(const scenario *s, int variant, const program *p, const hr_oom
   uint64_t shares = 0;
   if (quiet && (p->failures == 0 || p->go_on))
     right |= f->cause == HR_OOM_NO_FAILURE; /* true, though there is more to say */
+  if (p->failures == 0 && s->right != C(GROWTH)) right = f->cause == HR_OOM_NO_FAILURE; /* at this scale it went well */
   if (s->unsure && f->certainty == HR_OOM_CERTAIN) right = false;
   for (uint32_t k = 0; k < f->share_count; k++) shares += f->shares[k].bytes;
   assert_int_equal(shares, f->share_total_bytes);
@@ -705,6 +706,16 @@ static void test_other_sizes(void **state) {
   for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) expect_good(run_all(scales[k]));
 }
 
+/* Sizes between: where a tensor is larger than a pool's segment, or a rest of it is not split off, a failure comes
+ * elsewhere in the same program. Nothing is certain and wrong, what is proven holds, and most is right. */
+static void test_all_sizes(void **state) {
+  (void)state;
+  for (double scale = 0.1; scale < 30; scale *= 1.21) {
+    const score sum = run_all(scale);
+    assert_true(sum.right * 100 >= sum.cases * 90);
+  }
+}
+
 /* Recordings that keep less tell less: more is likely only, or wrong, but nothing is certain and wrong, and proofs
  * hold. */
 static void test_poor_recordings(void **state) {
@@ -779,6 +790,7 @@ static void test_any_snapshot(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes),
-                                     cmocka_unit_test(test_poor_recordings), cmocka_unit_test(test_any_snapshot)};
+                                     cmocka_unit_test(test_all_sizes), cmocka_unit_test(test_poor_recordings),
+                                     cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
