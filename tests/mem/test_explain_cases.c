@@ -113,6 +113,14 @@ static void says(program *p, const char *phase, const char *category, const char
   assert_int_equal(hr_alloc_set_label(p->alloc, &p->label, &error), HR_OK);
 }
 
+/* Not 0: sizes differ by up to 7 % from what a program says, each in its own way, so that hardly two steps are alike. */
+static uint64_t uneven;
+
+static uint64_t unlike(uint64_t bytes) {
+  const uint64_t mixed = (bytes + 977 * uneven) * 0x9E3779B97F4A7C15u;
+  return uneven ? (uint64_t)((double)bytes * (0.93 + 0.14 * (double)(mixed >> 40) / 16777216.0)) : bytes;
+}
+
 /* 0 when it fails or the program has ended. */
 static uint64_t need_in(program *p, int pool, uint64_t bytes, uint64_t stream) {
   uint64_t address = 0;
@@ -120,7 +128,7 @@ static uint64_t need_in(program *p, int pool, uint64_t bytes, uint64_t stream) {
   hr_status status;
   if (p->stopped) return 0;
   p->requests++;
-  bytes = (uint64_t)((double)bytes * p->scale);
+  bytes = unlike((uint64_t)((double)bytes * p->scale));
   status = pool < 0 ? hr_alloc_malloc(p->alloc, bytes, stream, &address, &error)
                     : hr_alloc_malloc_in(p->alloc, (uint32_t)pool, bytes, stream, &address, &error);
   if (status != HR_OK) {
@@ -716,20 +724,36 @@ static void test_all_sizes(void **state) {
   }
 }
 
+static void poor_recordings(double scale) {
+  quiet = true;
+  without_stacks = true;
+  print_message("without stacks: ");
+  (void)run_all(scale);
+  without_stacks = false;
+  kept_events = 300;
+  print_message("the last 300 events: ");
+  (void)run_all(scale);
+  kept_events = 1 << 18;
+  quiet = false;
+}
+
+/* Uneven sizes may lead a program into another failure than it is named for, which counts as wrong; but then too nothing
+ * is certain and wrong, and what is proven holds. */
+static void test_uneven_sizes(void **state) {
+  (void)state;
+  for (uneven = 1; uneven <= 8; uneven++) {
+    quiet = true;
+    (void)run_all(1);
+    poor_recordings(1);
+  }
+  uneven = 0;
+}
+
 /* Recordings that keep less tell less: more is likely only, or wrong, but nothing is certain and wrong, and proofs
  * hold. */
 static void test_poor_recordings(void **state) {
   (void)state;
-  quiet = true;
-  without_stacks = true;
-  print_message("without stacks: ");
-  (void)run_all(1);
-  without_stacks = false;
-  kept_events = 300;
-  print_message("the last 300 events: ");
-  (void)run_all(1);
-  kept_events = 1 << 18;
-  quiet = false;
+  poor_recordings(1);
 }
 
 /* Any snapshot, also one that lost its beginning or contradicts itself, gets an answer whose shares add up; two
@@ -789,8 +813,8 @@ static void test_any_snapshot(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes),
-                                     cmocka_unit_test(test_all_sizes), cmocka_unit_test(test_poor_recordings),
-                                     cmocka_unit_test(test_any_snapshot)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios),       cmocka_unit_test(test_other_sizes),
+                                     cmocka_unit_test(test_all_sizes),       cmocka_unit_test(test_uneven_sizes),
+                                     cmocka_unit_test(test_poor_recordings), cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
