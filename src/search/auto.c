@@ -459,11 +459,12 @@ static hr_status search_family(grid *g, family *f, hr_error *error) {
   return HR_OK;
 }
 
-/* The smallest need: of the smallest chunk and of the whole loss, which has no gradient beside its own. */
+/* The smallest need: of the smallest chunk, of the whole loss, which has no gradient beside its own, and of the chunk as
+ * it is, since levels and chunks decide together what is alive at the peak. */
 static hr_status refuse_family(grid *g, family *f, hr_error *error) {
   for (uint32_t k = f->cell_count; k-- > 0 && !g->any;) {
     const hri_change change = change_of(g, f, &f->cells[k]);
-    if (k > 0 && k + 1 < f->cell_count) continue;
+    if (k > 0 && k + 1 < f->cell_count && f->cells[k].chunk != 0) continue;
     if (f->levels_bytes < g->smallest) HRI_TRY(try_levels(g, &change, error));
   }
   return HR_OK;
