@@ -7,7 +7,8 @@
  * placed.
  *
  * An evaluation computes the same whatever its rows are, and soon gains next to nothing by more of them: of those that
- * take at most AS_FAST longer the fewest are taken, and doubling ends where it gained no more than that. */
+ * take at most AS_FAST longer the fewest are taken, and doubling ends where it gained no more than that ENOUGH times: by
+ * measured rates one step up may gain nothing and the next one much. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,6 +17,7 @@
 #include "search/search.h"
 
 static const double AS_FAST = 0.01;
+enum { ENOUGH = 3 };
 
 /* Rows that fit, and their time per token. */
 typedef struct tried {
@@ -102,22 +104,20 @@ static hr_status try_divisors(rows *r, hr_error *error) {
 
 static bool evaluates(const rows *r) { return r->asked->purpose == HR_PURPOSE_EVALUATE; }
 
-/* Whether an evaluation gained next to nothing by as many rows again; `before`: its time per token with half of them. */
-static bool is_enough(const rows *r, double before) { return evaluates(r) && r->seconds > before * (1 - AS_FAST); }
-
 static hr_status try_growing(rows *r, hr_error *error) {
   const uint64_t most = INT32_MAX / r->asked->sequence_length;
   uint64_t low = 0, high = 1; /* low fits, high does not */
+  uint32_t idle = 0;          /* doublings in a row that gained nothing that counts */
   bool fits = true;
   for (; fits && high <= most; high *= 2) {
     const double before = r->seconds;
     HRI_TRY(try_rows(r, (uint32_t)high, false, &fits, error));
     if (!fits) break;
     low = high;
-    if (high > 1 && is_enough(r, before)) return HR_OK;
-    if (high > 1 && high + high / 2 <= most && !evaluates(r))
-      HRI_TRY(try_rows(r, (uint32_t)(high + high / 2), false, &fits, error));
+    if (high > 1 && high + high / 2 <= most) HRI_TRY(try_rows(r, (uint32_t)(high + high / 2), false, &fits, error));
     fits = true;
+    idle = high > 1 && r->seconds > before * (1 - AS_FAST) ? idle + 1 : 0;
+    if (evaluates(r) && idle == ENOUGH) return HR_OK;
   }
   if (high > most) high = most + 1;
   while (low && high - low > 1) {
