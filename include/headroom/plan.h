@@ -178,7 +178,7 @@ HR_CHECKED hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *lay
 
 /* ---- search ---- */
 
-enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 40 };
+enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 128 };
 
 typedef struct hr_fix {
   char options[HR_FIX_TEXT_BYTES]; /* to be added to the command, e.g. "--recompute block --loss-chunk 1024" */

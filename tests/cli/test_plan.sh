@@ -93,6 +93,9 @@ run plan gpt2-124m --device rtx-4090 --for evaluate --micro-batch $((2 * rows)) 
 run plan gpt2-124m --device rtx-4090 --for evaluate --micro-batch $((rows / 2)) --json; expect_json "d['time']['step_ns'] * 2 > $chosen"
 run plan gpt2-124m --device rtx-4090 --for evaluate --micro-batch auto --budget 852MiB --json; expect_rc 0; expect_json "d['fits'] and 1 <= d['job']['micro_batch'] < $rows"
 run plan gpt2-124m --device rtx-4090 --for evaluate --budget 800MiB; expect_rc 3; expect_out '~ other numerics: the same evaluation,'
+# JSON has all fixes, those that do not fit too.
+run plan llama-3-8b --device rtx-4090 --seq 512 --micro-batch 60 --budget 1GiB --json; expect_rc 3
+expect_json 'len(d["fixes"]) > 40 and max(f["need_bytes"] for f in d["fixes"]) > 0.9 * d["need_bytes"]'
 # One doubling that gains less is no end: of this one 6 rows are 1.2 % faster than 2.
 few='gpt2-355m --device rtx-3060 --seq 512 --for evaluate --budget 1410259331 --json'
 run plan $few --micro-batch auto; expect_rc 0; chosen=$(json_number step_ns) rows=$(json_number micro_batch)
