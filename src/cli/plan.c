@@ -307,6 +307,11 @@ static hr_status other_engine(const cli_config *config, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE,
                     "--engine %s goes without --timeline, --dump and --auto: they are of Headroom's own plans",
                     config->own.engine);
+  if (config->job.rows_choice == HR_ROWS_OPEN) {
+    hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto is chosen for Headroom's own plans, not by --engine %s",
+             config->own.engine);
+    return hri_hint(error, HR_ERROR_USAGE, "give --micro-batch N; --table seq,micro-batch shows what fits");
+  }
   if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));
   HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
   fits = hr_pytorch_get(pytorch)->fits;
