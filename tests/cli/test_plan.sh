@@ -116,6 +116,23 @@ grep -qE 'the smallest needs [0-9.]+ GiB, [0-9]+ bytes' flat || fail "the smalle
 grep -qE 'no choice needs less than [0-9.]+ GiB, so none fits' flat || fail "that nothing can fit is not said"
 run plan gpt2-124m --device rtx-4090 --micro-batch 32 --budget 2.3GiB --auto; expect_rc 3 # between the bound and what is known
 tr -s ' \n' '  ' <err | grep -qE 'no choice needs less than [0-9.]+ GiB; the smallest known is [0-9.]+ % above that' || fail "the gap is not said"
+# What it says it took, and what needs least where nothing fits: planned again it has those bytes.
+again() { # BUDGET SED-EXPRESSION MEMBER OPTION...
+  local budget=$1 words=$2 member=$3 need options
+  shift 3
+  run plan gpt2-124m --device rtx-3090 "$@" --micro-batch 24 --budget "$budget" --auto --json --no-fixes
+  need=$(json_number "$member")
+  options=$(tr -s ' \n' '  ' <err | sed -E "$words")
+  [[ $options == --* ]] || fail "no options in '$options'"
+  # shellcheck disable=SC2086
+  run plan gpt2-124m --device rtx-3090 "$@" --micro-batch 24 --budget "$budget" $options --json --no-fixes
+  [ "$(json_number need_bytes)" = "$need" ] || fail "$options needs other bytes than --auto says"
+}
+for more in '' '--clip 0'; do
+  # shellcheck disable=SC2086
+  { again 3GiB 's/^auto (.*) its time per token.*/\1/' need_bytes $more
+    again 2GiB 's/.*bytes \((.*)\)\. Searched.*/\1/' smallest_bytes $more; }
+done
 run plan gpt2-124m --device rtx-4090 --json; expect_json '"auto" not in d'
 
 run plan gpt2-124m --device rtx-4090 --batch-tokens 8192 --micro-batch 2 --seq 512 --json; expect_json 'd["job"]["accumulate"] == 8' 'd["time"]["tokens_per_step"] == 8192'
