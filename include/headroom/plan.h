@@ -178,7 +178,7 @@ HR_CHECKED hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *lay
 
 /* ---- search ---- */
 
-enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 40 };
+enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 128 };
 
 typedef struct hr_fix {
   char options[HR_FIX_TEXT_BYTES]; /* to be added to the command, e.g. "--recompute block --loss-chunk 1024" */
@@ -219,8 +219,8 @@ HR_CHECKED hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier 
 
 /* Chooses micro_batch for a finished job whose rows are OPEN: what fits and takes the least predicted time per token,
  * among equal ones the fewest rows. With batch_tokens every way to split its rows into micro_batch x accumulate, else as
- * many rows as fit beside the job's accumulate. Levels that are to be chosen are chosen for each. Where nothing fits it
- * is what needs least, and the plan says so. The job's plan is returned in *plan where it is not NULL. */
+ * many rows as fit beside the job's accumulate. Of an evaluation the fewest rows that take at most 1 % longer. Levels that
+ * are to be chosen are chosen for each. Where nothing fits it is what needs least, and the plan says so. The job's plan is returned in *plan where it is not NULL. */
 HR_CHECKED hr_status hr_plan_rows(hr_job *job, hr_plan **plan, hr_error *error);
 
 /* What --auto found, and what could not be beaten. Bounds hold for every combination that it may take, however much of

@@ -159,6 +159,20 @@ static void add_fixes(const hr_plan *plan, const fix_list *list, hr_oom_failure 
   }
 }
 
+/* The job that failed had its rows and its levels; what a planner would choose is another job. */
+static hr_status refuse_choices(const hr_job *job, hr_error *error) {
+  if (job->rows_choice == HR_ROWS_OPEN) {
+    hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto says nothing of the job that failed");
+    return hri_hint(error, HR_ERROR_USAGE, "give the rows per device that it ran with, --micro-batch N");
+  }
+  if (job->recompute.kind == HR_RECOMPUTE_AUTO) {
+    hri_fail(error, HR_ERROR_USAGE, "--recompute auto says nothing of the job that failed");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "say what it did: none, block (torch.utils.checkpoint around each block), selective");
+  }
+  return HR_OK;
+}
+
 hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_result *result, hr_error *error) {
   hr_plan *plan = NULL;
   fix_list list = {0};
@@ -167,6 +181,7 @@ hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_resu
     status =
         config_set(config, option_at(config, &config->run.model_source), config->own.model, ORIGIN_FLAG, "", error);
   if (status == HR_OK) status = config_job(config, HR_PURPOSE_TRAIN, error);
+  if (status == HR_OK) status = refuse_choices(&config->job, error);
   if (status == HR_OK) status = hr_plan_create(&config->job, &plan, error);
   if (status == HR_OK) status = fix_list_make(&config->job, &list, error);
   if (status == HR_OK) {

@@ -22,8 +22,7 @@ const cli_command commands[] = {
      "options are those of "
      "`headroom train`, which runs the very same plan.\n"
      "Exit 0 when the job fits its budget, 3 when it does not; then alternatives that were each planned and do fit are "
-     "listed, "
-     "cheapest in time first.",
+     "listed: what keeps the results' bits first, and within each class of effect the cheapest in time.",
      "headroom plan gpt2-124m --seq 1024 --micro-batch 4\n"
      "headroom plan llama-3-8b --device rtx-4090 --recompute block\n"
      "headroom plan gpt2-124m --budget 6GiB --auto\n"

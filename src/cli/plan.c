@@ -150,6 +150,17 @@ static void print_chosen(const hr_job *before, const hr_job *after, const hr_aut
   if (found->bound_token_seconds > 0) screen_hang(stderr, 11, "", bound);
 }
 
+/* How far the smallest need that is known is from what no choice can be below. */
+static void print_refused(const hr_auto *found, uint64_t budget_bytes) {
+  const uint64_t bound = found->bound_bytes;
+  char text[200];
+  if (bound == 0 || bound == UINT64_MAX || found->smallest_bytes < bound) return;
+  (void)snprintf(text, sizeof text, "no choice needs less than %s%s; the smallest known is %.1f %% above that",
+                 SIZE_TEXT(bound), budget_bytes < bound ? ", so none fits" : "",
+                 100 * ((double)found->smallest_bytes / (double)bound - 1));
+  screen_hang(stderr, 11, "", text);
+}
+
 /* The job as it was asked for, but for the levels of --recompute auto and the rows of --micro-batch auto. */
 static hr_status make_asked(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
   hr_job chosen = config->job;
@@ -176,7 +187,10 @@ hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, h
   if (!config->job.automatic) return make_asked(config, plan, frontier, error);
   status = hr_plan_auto(&after, plan, found, &refused);
   if (status == HR_ERROR_BUDGET) {
-    if (!config->own.quiet) screen_hang(stderr, 11, "auto", refused.message);
+    if (!config->own.quiet) {
+      screen_hang(stderr, 11, "auto", refused.message);
+      print_refused(found, before.budget_bytes);
+    }
     return make_asked(config, plan, frontier, error); /* shows why, and what would */
   }
   if (status != HR_OK) {
@@ -293,6 +307,11 @@ static hr_status other_engine(const cli_config *config, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE,
                     "--engine %s goes without --timeline, --dump and --auto: they are of Headroom's own plans",
                     config->own.engine);
+  if (config->job.rows_choice == HR_ROWS_OPEN) {
+    hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto is chosen for Headroom's own plans, not by --engine %s",
+             config->own.engine);
+    return hri_hint(error, HR_ERROR_USAGE, "give --micro-batch N; --table seq,micro-batch shows what fits");
+  }
   if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));
   HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
   fits = hr_pytorch_get(pytorch)->fits;

@@ -557,6 +557,8 @@ static void share_rows(const fix_list *list, uint32_t allowed[CLASSES]) {
 }
 
 void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list, const device_list *devices) {
+  static const char *const kinds[] = {"training", "evaluation", "generation"};
+  const char *kind = kinds[hr_plan_job(plan)->purpose];
   uint32_t rows = 0, left = 0, of_class[CLASSES] = {0}, allowed[CLASSES];
   share_rows(list, allowed);
   (void)fputc('\n', stream);
@@ -574,8 +576,8 @@ void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list, c
   }
   if (rows && devices) print_devices(stream, plan, devices);
   if (of_class[HR_EFFECT_NUMERICS])
-    (void)fprintf(stream, "  ~ other numerics: the same training, rounded otherwise throughout\n");
-  if (of_class[HR_EFFECT_ALGORITHM]) (void)fprintf(stream, "  * another algorithm: not the same training any more\n");
+    (void)fprintf(stream, "  ~ other numerics: the same %s, rounded otherwise throughout\n", kind);
+  if (of_class[HR_EFFECT_ALGORITHM]) (void)fprintf(stream, "  * another algorithm: not the same %s any more\n", kind);
   if (left) (void)fprintf(stream, "  and %u more in --json\n", left);
   if (rows == 0 && hr_plan_get(plan)->fits) (void)fprintf(stream, "no alternative that was tried fits better\n");
   else if (rows == 0) print_no_fix(stream, plan, list, devices);

@@ -5,7 +5,10 @@
  * where not every name has one of its own, files are counted in the order of their names, digits as numbers.
  *
  * Which rank failed first is told by the times of their last failures: those ended them, while earlier ones were
- * answered. Each is by the rank's own clock; hosts whose clocks differ can turn the order, which is said. */
+ * answered. Each is by the rank's own clock; hosts whose clocks differ can turn the order, which is said.
+ *
+ * A process that is ended while it dumps leaves a file that is cut off, and traces of a profiler may lie beside the
+ * snapshots. Such files are named, and the others are shown all the same. */
 #include "cli/ranks.h"
 
 #include <ctype.h>
@@ -164,27 +167,69 @@ static bool failed_before(const rank_row *a, const rank_row *b) {
   return a->failed_us < b->failed_us;
 }
 
-hr_status ranks_read(reading *r, const char *directory, ranks *all, hr_error *error) {
-  hr_status status = HR_OK;
-  *all = (ranks){.first_failed = NO_RANK};
-  if (!each_snapshot(directory, take_one, all))
-    return hri_fail(error, HR_ERROR_IO, "cannot read the directory %s: %s", directory, strerror(errno));
-  number(all);
-  for (uint32_t k = 0; status == HR_OK && k < all->count; k++) {
+/* A file's own fault, not a lack of memory or a fault of ours. */
+static bool is_of_file(hr_status status) { return status == HR_ERROR_INPUT || status == HR_ERROR_IO; }
+
+static void pass_over(ranks *all, rank_row *row, const char *message) {
+  all->unread = text_grow(all->unread, (all->unread_count + 1) * sizeof *all->unread);
+  all->unread[all->unread_count++] = (unread_file){.path = row->path, .message = text_copy(message, strlen(message))};
+  row->path = NULL;
+}
+
+/* Keeps the rows that can be read; the first fault where none can. */
+static hr_status read_rows(reading *r, ranks *all, hr_error *error) {
+  const uint32_t count = all->count;
+  hr_error first;
+  all->count = 0;
+  for (uint32_t k = 0; k < count; k++) {
+    rank_row row = all->rows[k];
+    hr_status status;
+    all->rows[k].path = NULL;
+    status = summarise(r, &row, error);
+    if (status == HR_OK) all->rows[all->count++] = row;
+    else if (!is_of_file(status)) {
+      free(row.path);
+      for (uint32_t rest = k + 1; rest < count; rest++) free(all->rows[rest].path);
+      return status;
+    } else {
+      if (all->unread_count == 0) first = *error;
+      pass_over(all, &row, error->message);
+    }
+  }
+  if (all->count) return HR_OK;
+  *error = first;
+  return first.code;
+}
+
+static void find_places(ranks *all) {
+  for (uint32_t k = 0; k < all->count; k++) {
     const rank_row *row = &all->rows[k];
-    status = summarise(r, &all->rows[k], error);
     if (row->peak_live_bytes > all->rows[all->highest].peak_live_bytes) all->highest = k;
     if (row->peak_live_bytes < all->rows[all->lowest].peak_live_bytes) all->lowest = k;
     if (row->failed && (all->first_failed == NO_RANK || failed_before(row, &all->rows[all->first_failed])))
       all->first_failed = k;
   }
-  if (status == HR_OK) reading_about(r, directory);
-  return status;
+}
+
+hr_status ranks_read(reading *r, const char *directory, ranks *all, hr_error *error) {
+  hr_status status;
+  *all = (ranks){.first_failed = NO_RANK};
+  if (!each_snapshot(directory, take_one, all))
+    return hri_fail(error, HR_ERROR_IO, "cannot read the directory %s: %s", directory, strerror(errno));
+  qsort(all->rows, all->count, sizeof *all->rows, row_order); /* so that faults are told in the order of the files */
+  status = read_rows(r, all, error);
+  if (status != HR_OK) return status;
+  number(all);
+  find_places(all);
+  reading_about(r, directory);
+  return HR_OK;
 }
 
 void ranks_free(ranks *all) {
   for (uint32_t k = 0; k < all->count; k++) free(all->rows[k].path);
+  for (uint32_t k = 0; k < all->unread_count; k++) free(all->unread[k].path), free(all->unread[k].message);
   free(all->rows);
+  free(all->unread);
   *all = (ranks){0};
 }
 
@@ -200,8 +245,18 @@ static const char *failure_text(const ranks *all, const rank_row *row, char out[
   return out;
 }
 
+static void print_unread(const ranks *all) {
+  for (uint32_t k = 0; k < all->unread_count; k++) {
+    char line[HR_ERROR_MESSAGE_BYTES + 16];
+    (void)snprintf(line, sizeof line, "not read: %s", all->unread[k].message);
+    if (k == 0) (void)printf("\n");
+    screen_wrap(stdout, 2, line);
+  }
+}
+
 void ranks_print(const ranks *all) {
-  (void)printf("%u ranks%s\n\n", all->count,
+  char line[200];
+  (void)printf("%u rank%s%s\n\n", all->count, all->count == 1 ? "" : "s",
                all->numbered ? "" : " (counted in the order of the files: not every name has a rank of its own)");
   (void)printf("%5s %10s %10s %10s  %-15s %s\n", "rank", "peak live", "live then", "reserved", "failed", "file");
   for (uint32_t k = 0; k < all->count; k++) {
@@ -211,10 +266,14 @@ void ranks_print(const ranks *all) {
                  SIZE_TEXT(row->live_bytes), SIZE_TEXT(row->reserved_bytes), failure_text(all, row, failed),
                  name_of(row->path));
   }
+  print_unread(all);
   (void)printf("\n");
-  if (all->first_failed != NO_RANK && all->rows[all->first_failed].failed_us)
-    (void)printf("rank %u failed first, at a request of %s (each by its own clock)\n",
-                 all->rows[all->first_failed].rank, SIZE_TEXT(all->rows[all->first_failed].failed_bytes));
+  if (all->first_failed != NO_RANK && all->rows[all->first_failed].failed_us) {
+    const rank_row *first = &all->rows[all->first_failed];
+    (void)snprintf(line, sizeof line, "rank %u failed first, at a request of %s (each by its own clock%s)", first->rank,
+                   SIZE_TEXT(first->failed_bytes), all->unread_count ? ", of those that could be read" : "");
+    screen_wrap(stdout, 0, line);
+  }
 }
 
 static void write_place(const ranks *all, json_writer *json, const char *key, uint32_t place) {
@@ -242,6 +301,14 @@ void ranks_write(const ranks *all, json_writer *json) {
     if (row->failed) json_write_count(json, "failed_bytes", row->failed_bytes);
     if (row->failed_us) json_write_integer(json, "failed_time_us", row->failed_us);
     else json_write_null(json, "failed_time_us");
+    json_write_close(json, '}');
+  }
+  json_write_close(json, ']');
+  json_write_open(json, "unread", '[');
+  for (uint32_t k = 0; k < all->unread_count; k++) {
+    json_write_open_flat(json, NULL, '{');
+    json_write_text(json, "file", name_of(all->unread[k].path));
+    json_write_text(json, "message", all->unread[k].message);
     json_write_close(json, '}');
   }
   json_write_close(json, ']');

@@ -19,17 +19,24 @@ typedef struct rank_row {
   uint64_t failed_bytes;
 } rank_row;
 
+/* A file that looked like a snapshot and cannot be read: damaged, cut off when its process was ended, something else. */
+typedef struct unread_file {
+  char *path, *message; /* free */
+} unread_file;
+
 /* By rank. Places, NO_RANK where there is none. */
 struct ranks {
   rank_row *rows; /* free */
   uint32_t count;
+  unread_file *unread; /* free */
+  uint32_t unread_count;
   bool numbered; /* the numbers are of the names; else they count the files in their order */
   uint32_t highest, lowest, first_failed;
 };
 
 /* Whether a path is a directory with snapshots that no run of headroom train has to do with. */
 bool ranks_are_in(const char *path);
-/* All snapshots of such a directory. INPUT when one of them cannot be read. */
+/* All snapshots of such a directory that can be read, one or more; the others are in `unread`. */
 hr_status ranks_read(reading *r, const char *directory, ranks *all, hr_error *error);
 void ranks_free(ranks *all);
 

@@ -232,8 +232,20 @@ static void print_evaluation(const cli_config *config, const hr_run_result *resu
   json_write_number(&json, "loss", result->eval_loss);
   json_write_number(&json, "perplexity", result->perplexity);
   json_write_count(&json, "tokens", result->eval_tokens);
+  json_write_count(&json, "micro_batch", config->job.micro_batch);
   write_common(&json, result);
   json_write_end(&json);
+}
+
+/* Takes the rows that --micro-batch auto finds, and says how many. */
+static hr_status choose_rows(cli_config *config, hr_error *error) {
+  hr_job chosen = config->job;
+  char text[64];
+  HRI_TRY(hr_plan_rows(&chosen, NULL, error));
+  config->job = chosen;
+  (void)snprintf(text, sizeof text, "micro-batch %u (chosen)", chosen.micro_batch);
+  if (!config->own.quiet) screen_hang(stderr, 11, "rows", text);
+  return HR_OK;
 }
 
 hr_status command_evaluate(cli_config *config, hr_error *error) {
@@ -247,6 +259,7 @@ hr_status command_evaluate(cli_config *config, hr_error *error) {
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_EVALUATE, error);
   hold = config_hold_model(config);
   status = config_job(config, HR_PURPOSE_EVALUATE, error);
+  if (status == HR_OK && config->job.rows_choice == HR_ROWS_OPEN) status = choose_rows(config, error);
   if (status == HR_OK) status = run_options(config, &separator, &run, error);
   if (status == HR_OK) {
     talk_begin(&talk, config);

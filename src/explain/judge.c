@@ -19,7 +19,9 @@ static void judge_host(hri_oom_message *m, hr_oom_certainty certainty) {
     return;
   }
   hri_oom_line(f, "this message is about the memory of the machine (RAM, a cgroup's limit), not about the GPU's");
-  if (certainty == HR_OOM_LIKELY)
+  if (m->anybodys && !hri_oom_known(t))
+    hri_oom_line(f, "it is no line of a speaker that is known, and has no figures; its words alone say so");
+  else if (certainty == HR_OOM_LIKELY)
     hri_oom_line(f, "a kill has other possible reasons: look into the kernel log for \"Out of memory\"");
   hri_oom_say(f, HR_OOM_HOST_MEMORY, certainty,
               m->kind == HRI_OOM_PINNED ? "page-locked host memory ran out" : "host memory ran out");
@@ -78,7 +80,19 @@ static void judge_share(hr_oom_failure *f) {
               HRI_OOM_SIZE(room->bytes), share_of(f));
 }
 
-void hri_oom_judge(hri_oom_message *m) {
+static void judge_foreign(hr_oom_failure *f, bool anybodys) {
+  if (anybodys) {
+    hri_oom_line(f, "the text names %s, in a line that is none of its own", f->source);
+    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_LIKELY,
+                "this is most likely not PyTorch's message: memory that %s asked for was refused", f->source);
+    return;
+  }
+  hri_oom_line(f, "the message is %s's; its allocator and its settings are not PyTorch's", f->source);
+  hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_CERTAIN,
+              "this is %s's message, not PyTorch's: Headroom does not explain it", f->source);
+}
+
+static void judge_by_kind(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
   switch (m->kind) {
   case HRI_OOM_NOTHING: break;
@@ -134,10 +148,22 @@ void hri_oom_judge(hri_oom_message *m) {
     hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_LIKELY, "this is most likely not PyTorch's message: %s refused memory",
                 f->source);
     break;
-  case HRI_OOM_FOREIGN:
-    hri_oom_line(f, "the message is %s's; its allocator and its settings are not PyTorch's", f->source);
-    hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_CERTAIN,
-                "this is %s's message, not PyTorch's: Headroom does not explain it", f->source);
-    break;
+  case HRI_OOM_FOREIGN: judge_foreign(f, m->anybodys); break;
   }
+}
+
+/* Whether the figures of a line leave no doubt, whoever wrote it: how much of a named memory was asked for; on a chip
+ * also how much there is. */
+static bool is_told_by_figures(const hri_oom_message *m) {
+  const hr_oom_value *f = m->failure.figures;
+  if (m->kind == HRI_OOM_REPORT || m->failure.cause == HR_OOM_TOO_BIG) return true; /* judged by them alone */
+  return m->kind != HRI_OOM_FOREIGN && hri_oom_known(&f[HR_OOM_REQUESTED]) &&
+         (m->kind != HRI_OOM_CHIP || hri_oom_known(&f[HR_OOM_ALLOWED]));
+}
+
+/* A line of a speaker that is not known may be anybody's words: without figures they only speak for a cause. */
+void hri_oom_judge(hri_oom_message *m) {
+  judge_by_kind(m);
+  if (m->anybodys && m->failure.certainty == HR_OOM_CERTAIN && !is_told_by_figures(m))
+    m->failure.certainty = HR_OOM_LIKELY;
 }

@@ -47,7 +47,8 @@ typedef struct hri_oom_message {
   bool exact;         /* the allocator's log line, whose figures are whole bytes; what follows may still be served */
   bool cut;           /* known by words of its middle */
   bool general;       /* known by its structure alone (report.c) */
-  bool has_run;       /* steps were counted before it */
+  bool anybodys;  /* no line of a speaker that is known: its words name one, or a memory, and anybody may write so */
+  bool has_run;   /* steps were counted before it */
   bool capturing; /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
   hr_oom_failure failure;
 } hri_oom_message;

@@ -618,6 +618,10 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
     who = hri_oom_framework_near(p->before, p->before_count > 200 ? p->before_count - 200 : 0, p->before_count);
   if (!who && m->kind == HRI_OOM_BARE) who = hri_oom_framework_near(p->text, p->line_end, behind);
   if (who) {
+    m->anybodys =
+        !hri_oom_is_own_line(p->text, p->line, p->line_end, p->at, p->at, who) &&
+        !hri_oom_is_own_place(p->text, p->line_end, behind, who) &&
+        !hri_oom_is_own_place(p->before, p->before_count > 200 ? p->before_count - 200 : 0, p->before_count, who);
     hri_oom_set_framework(m, who);
   } else if (m->kind == HRI_OOM_BARE && (who = hri_oom_library_in(p->text, p->line, p->line_end)) != NULL) {
     m->kind = HRI_OOM_LIBRARY;

@@ -20,8 +20,6 @@
  *                                    steps as large as this one show no growth */
 #include "explain/evidence.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
 
 #define MIB(x) ((uint64_t)(x) << 20)
@@ -36,29 +34,13 @@ static bool judge_absurd(hr_oom_failure *f, const hri_oom_facts *k) {
   return true;
 }
 
-/* The share of the device that the recorded settings allow; 0 when they state none. */
-static double stated_fraction(const hr_snapshot *s) {
-  static const char key[] = "per_process_memory_fraction:";
-  const char *at = strstr(hr_snapshot_string(s, s->settings.text), key);
-  double fraction = at ? strtod(at + strlen(key), NULL) : 0;
-  return fraction > 0 && fraction < 1 ? fraction : 0;
-}
-
-/* At most what the driver was asked for in one of several failures. */
-static uint64_t need_at_most(const hri_oom_facts *k, uint64_t size) {
-  if (!k->i->snapshot->settings.expandable_segments) return hri_segment_for(size);
-  return hri_round_up(size, size > MIB(1) ? MIB(20) : MIB(2));
-}
-
 static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
-  double fraction = stated_fraction(k->i->snapshot);
+  double fraction = hri_stated_fraction(k->i->snapshot);
   uint64_t allowed = (uint64_t)(fraction * (double)k->total);
-  uint32_t alike = 0;
+  uint32_t alike = hri_failures_with_room(k->i);
   if (!k->knows_free || k->device_free < k->need) return false;
   hri_oom_line(f, "free on the device %s >= %s asked of the driver, and it failed all the same", SIZE(k->device_free),
                SIZE(k->need));
-  for (uint32_t n = 0; n < k->i->oom_count; n++)
-    if (k->i->ooms[n].device_free_bytes >= need_at_most(k, k->i->ooms[n].size)) alike++;
   if (fraction > 0 && allowed > 0 && k->reserved <= allowed && k->reserved + k->need > allowed) {
     hri_oom_set(f, HR_OOM_ALLOWED, HR_OOM_DERIVED, allowed);
     hri_oom_line(f, "reserved %s + %s > allowed %s (%.3g of the device, from the recorded settings)", SIZE(k->reserved),
@@ -136,9 +118,57 @@ static void note_pinned(hr_oom_failure *f, const hri_oom_facts *k) {
                SIZE(g->pinned[0].free_bytes), where);
 }
 
+/* The step that an event is in; behind the last boundary, that one's. step_count when it is in none. */
+static uint32_t step_of(const hr_inspection *i, uint64_t event) {
+  for (uint32_t s = 0; s < i->step_count; s++)
+    if (event >= i->steps[s].first_event && event - i->steps[s].first_event < i->steps[s].event_count) return s;
+  return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count - 1 : i->step_count;
+}
+
+static uint64_t peak_of(const hri_oom_facts *k, uint32_t step) { return k->i->steps[step].peak_live_bytes; }
+
+/* Whether the steps before need more and more, as batches that get longer do: each of the last three peaks is above the
+ * one before by 1 in 256, or all of the last third of the steps are above all of the first third, the first step aside.
+ * They leave rests of other sizes each time, and what is lacking next time is more than pieces. */
+static bool rises(const hri_oom_facts *k) {
+  const uint32_t step = step_of(k->i, k->oom->event), third = step > 1 ? (step - 1) / 3 : 0;
+  uint64_t early = 0, late = UINT64_MAX;
+  bool each = true;
+  if (step < 3 || step >= k->i->step_count) return false;
+  for (uint32_t s = step - 2; s < step; s++)
+    each = each && peak_of(k, s) >= peak_of(k, s - 1) + peak_of(k, s - 1) / 256;
+  for (uint32_t s = 0; s < third; s++) {
+    if (peak_of(k, 1 + s) > early) early = peak_of(k, 1 + s);
+    if (peak_of(k, step - 1 - s) < late) late = peak_of(k, step - 1 - s);
+  }
+  return each || (third >= 2 && late >= early + early / 64);
+}
+
+/* What the last whole step left behind more than the second did. */
+static uint64_t left_more(const hr_inspection *i) {
+  if (i->step_count < 3) return 0;
+  return hri_oom_less(i->steps[i->step_count - 2].end_live_bytes, i->steps[1].end_live_bytes);
+}
+
+enum { LONG_TRACE = 1000 }; /* events, in which a training's steps come back */
+
+/* What keeps pieces from being the certain cause, though a quarter of the memory or more would have stayed free; NULL:
+ * nothing does. */
+static const char *doubt_of_pieces(const hri_oom_facts *k) {
+  if (rises(k)) return "but the peaks of the steps rise: what fits into pieces now will be too big";
+  if (left_more(k->i) >= k->live / 10)
+    return "but the steps leave more behind: what fits into pieces now will be too big";
+  if (k->i->step_count < 2 && k->oom->stage == HR_STAGE_OPTIMIZER)
+    return "but this is the optimizer's first step: how many more states it makes is not recorded";
+  if (k->i->step_count < 2 && !k->oom->stack && k->i->event_count >= LONG_TRACE)
+    return "but no two steps of this recording are alike: whether they need more each time is not known";
+  return NULL;
+}
+
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
   bool proven = hri_oom_carried_count(k) > 0;
   int weight = hri_short_by_pieces(&k->shortage);
+  const char *doubt = proven && weight == 2 ? doubt_of_pieces(k) : NULL;
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
   if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes)
@@ -147,7 +177,8 @@ static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_pr
   else hri_oom_line(f, "in one piece it would have fit, with %s to spare", SIZE(k->device_free + k->cached - k->need));
   if (proven) hri_oom_line(f, "replayed under other settings, this request is met: see below");
   else hri_oom_line(f, hri_oom_can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
-  hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+  if (doubt) hri_oom_line(f, "%s", doubt);
+  hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 && !doubt ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%s were cached, but in pieces too small for %s", SIZE(k->cached), SIZE(k->request));
   return true;
 }
@@ -214,13 +245,6 @@ static bool is_training(hr_stage stage) {
          stage == HR_STAGE_BACKWARD || stage == HR_STAGE_DATA;
 }
 
-/* The step that an event is in; behind the last boundary, that one's. step_count when it is in none. */
-static uint32_t step_of(const hr_inspection *i, uint64_t event) {
-  for (uint32_t s = 0; s < i->step_count; s++)
-    if (event >= i->steps[s].first_event && event - i->steps[s].first_event < i->steps[s].event_count) return s;
-  return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count - 1 : i->step_count;
-}
-
 /* Whether the three steps before rose, and this one goes on at most twice as steeply: batches that get larger, not
  * one. */
 static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wanted) {
@@ -264,11 +288,12 @@ static bool judge_missing(hr_oom_failure *f, const hri_oom_facts *k, uint64_t pa
   return true;
 }
 
-/* Whether the steps before needed about as much and left nothing behind: then neither growth nor this batch is the
- * cause. */
-static bool is_usual_step(const hri_oom_facts *k) {
+/* Whether the steps before needed about as much and left behind less than is lacking: then neither growth nor this batch
+ * is the cause. */
+static bool is_usual_step(const hri_oom_facts *k, uint64_t lacking) {
   const hr_inspection *i = k->i;
-  return hri_steps_are_even(&k->shortage) && is_training(k->oom->stage) &&
+  return i->step_count >= 4 && hri_steps_are_even(&k->shortage) && left_more(i) < lacking &&
+         is_training(k->oom->stage) &&
          k->oom->live_bytes + k->request <= i->usual_peak_bytes + i->usual_peak_bytes / 10;
 }
 
@@ -290,7 +315,7 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_note_live(f, k);
   if (have < k->need)
     hri_oom_say(f, HR_OOM_TOO_BIG,
-                never && is_usual_step(k) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+                never && is_usual_step(k, k->need - have) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
   else
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill what this process has: %s of %s", SIZE(k->live),

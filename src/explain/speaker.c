@@ -67,6 +67,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"chainer", "chainer", false},
                                      {"theano", "theano", false},
                                      {"gpuarray", "theano", false},
+                                     {"apply node that caused the error", "theano", false},
                                      {"julia", "julia", true},
                                      {"cuda.jl", "julia", false},
                                      {"cuarrays", "julia", false},
@@ -97,12 +98,14 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"drivererror", "cudarc", false},
                                      {"burn", "burn", true},
                                      {"cubecl", "burn", false},
+                                     {"wgpu error", "wgpu", false},
                                      {"wgpu", "wgpu", false},
                                      {"tinygrad", "tinygrad", false},
                                      {"openvino", "openvino", false},
                                      {"ncnn", "ncnn", false},
                                      {"mnn", "mnn", false},
                                      {"kaldi", "kaldi", false},
+                                     {"cu-allocator.cc", "kaldi", false},
                                      {"spark", "spark", true},
                                      {"java", "java", true},
                                      {"jvm", "java", false},
@@ -226,6 +229,54 @@ static const char *find_speaker(const char *text, size_t from, size_t to, const 
   return NULL;
 }
 
+/* Whether the name at text[at, end) tags its line: as code has it, but neither as an aside, "(x)", nor as the last word
+ * before a colon of what somebody says, "an error of x: ...". */
+static bool is_tag(const char *text, size_t from, size_t at, size_t end, size_t to) {
+  size_t before = at;
+  if (!is_in_code(text, from, at, end, to)) return false;
+  if (at > from && text[at - 1] == '(' && end < to && text[end] == ')') return false;
+  if (end == to || text[end] != ':' || (at > from && text[at - 1] != ' ')) return true;
+  if (end + 1 < to && text[end + 1] == ':') return true;
+  while (before > from && text[before - 1] == ' ') before--;
+  return before == from || strchr(":]>|", text[before - 1]);
+}
+
+bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first, size_t last, const char *name) {
+  for (size_t i = 0; i < HRI_COUNT(frameworks); i++) {
+    const char *word = frameworks[i].word;
+    size_t length = strlen(word);
+    if (strcmp(frameworks[i].name, name) != 0) continue;
+    for (size_t at = hri_oom_word(text, from, to, word); at < to; at = hri_oom_word(text, at + 1, to, word))
+      if (strpbrk(word, "_ [") || is_tag(text, from, at, at + length, to) || (at >= first && at + length <= last))
+        return true;
+  }
+  return false;
+}
+
+/* Whether the word around text[at] is a place in a source, "ggml-cuda.cu:6821", "./darknet/src/dark_cuda.c". */
+static bool is_source_place(const char *text, size_t at, size_t to) {
+  static const char *const endings[] = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".rs", ".jl", ".go", ".mm"};
+  size_t end = at;
+  for (; end < to && text[end] != ' ' && text[end] != ')' && text[end] != ','; end++) continue;
+  for (size_t i = 0; i < HRI_COUNT(endings); i++)
+    for (size_t dot = hri_oom_word(text, at, end, endings[i]); dot < end;
+         dot = hri_oom_word(text, dot + 1, end, endings[i])) {
+      const size_t behind = dot + strlen(endings[i]);
+      if (behind == end || !hri_is_name(text[behind])) return true;
+    }
+  return false;
+}
+
+bool hri_oom_is_own_place(const char *text, size_t from, size_t to, const char *name) {
+  for (size_t i = 0; i < HRI_COUNT(frameworks); i++) {
+    const char *word = frameworks[i].word;
+    if (strcmp(frameworks[i].name, name) != 0) continue;
+    for (size_t at = hri_oom_word(text, from, to, word); at < to; at = hri_oom_word(text, at + 1, to, word))
+      if (is_source_place(text, at, to)) return true;
+  }
+  return false;
+}
+
 const char *hri_oom_framework_in(const char *text, size_t from, size_t to) {
   return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), false);
 }
@@ -234,45 +285,30 @@ const char *hri_oom_framework_near(const char *text, size_t from, size_t to) {
   return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), true);
 }
 
-static const char *const host_words[] = {"host",
-                                         "cpu",
-                                         "system memory",
-                                         "ram",
-                                         "main memory",
-                                         "physical memory",
-                                         "virtual memory",
-                                         "swap",
-                                         "paging",
-                                         "page file",
-                                         "pagefile",
-                                         "commit",
-                                         "host memory",
-                                         "cpu memory",
-                                         "address space",
-                                         "overcommit",
-                                         "memory cgroup",
-                                         "cgroup",
-                                         "job memory",
-                                         "step memory",
-                                         "out_of_host_memory",
-                                         "outofhostmemory",
-                                         "slurmstepd",
-                                         "job",
-                                         "step",
-                                         "container",
-                                         "pod",
+static const char *const host_words[] =
+    {"host",           "system memory", "ram",           "main memory",        "physical memory",
+     "virtual memory", "swap",          "paging",        "page file",          "pagefile",
+     "host memory",    "cpu memory",    "address space", "overcommit",         "memory cgroup",
+     "cgroup",         "job memory",    "step memory",   "out_of_host_memory", "outofhostmemory"};
+/* Lines that one speaker prints when the machine refuses: Slurm, YARN, Spark, Windows, R, the run times of Go and Rust,
+ * V8, Python. */
+static const char *const host_lines[] = {"slurmstepd",
                                          "yarn",
                                          "vector of size",
                                          "runtime: out of memory",
                                          "runtime: cannot allocate memory",
                                          "memory allocation of",
+                                         "call_and_retry_last",
+                                         "paging file is too small",
+                                         "exceeding memory limits",
                                          "outofmemoryerror()"};
 static const char *const soft_host[] =
-    {"pinned",         "page-locked", "shm",      "/dev/shm",     "posix_memalign",
-     "malloc",         "realloc",     "calloc",   "mmap",         "shared memory segment",
-     "enomem",         "errno 12",    "heap",     "fork",         "bad_alloc",
-     "std::bad_alloc", "numpy",       "pandas",   "memalign",     "openblas",
-     "duckdb",         "llvm error",  "error 12", "error code 12"};
+    {"pinned",         "page-locked", "shm",      "/dev/shm",      "posix_memalign",
+     "malloc",         "realloc",     "calloc",   "mmap",          "shared memory segment",
+     "enomem",         "errno 12",    "heap",     "fork",          "bad_alloc",
+     "std::bad_alloc", "numpy",       "pandas",   "memalign",      "openblas",
+     "duckdb",         "llvm error",  "error 12", "error code 12", "cpu",
+     "container",      "pod"};
 static const char *const device_words[] = {"gpu",
                                            "cuda",
                                            "hip",
@@ -353,12 +389,17 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   size_t sentence = hri_sentence_start(p->text, from, first), end = hri_sentence_end(p->text, last, to);
   size_t wide = p->line_end + 100 < p->count ? p->line_end + 100 : p->count, far = p->before_count;
   const char *who = hri_oom_framework_in(p->text, from, to), *library = NULL;
-  bool host = hri_match_any(p->text, sentence, end, host_words, HRI_COUNT(host_words));
+  bool host_line = hri_match_any(p->text, sentence, end, host_lines, HRI_COUNT(host_lines));
+  bool host = host_line || hri_match_any(p->text, sentence, end, host_words, HRI_COUNT(host_words));
   bool soft = hri_match_any(p->text, sentence, end, soft_host, HRI_COUNT(soft_host));
   bool device = speaks_of_device(p->text, sentence, end);
   library = hri_oom_library_in(p->text, from, to);
-  if (!who && !library) who = hri_oom_framework_near(p->text, to, wide);
-  if (!who && !library) who = hri_oom_framework_near(p->before, far > 160 ? far - 160 : 0, far);
+  m->anybodys = !who || !hri_oom_is_own_line(p->text, from, to, first, last, who);
+  if (!who && !library && (who = hri_oom_framework_near(p->text, to, wide)) != NULL)
+    m->anybodys =
+        !hri_oom_is_own_line(p->text, from, hri_sentence_end(p->text, last, wide), first, last, who); /* wrapped */
+  if (!who && !library && (who = hri_oom_framework_near(p->before, far > 160 ? far - 160 : 0, far)) != NULL)
+    m->anybodys = !hri_oom_is_own_place(p->before, far > 160 ? far - 160 : 0, far, who);
   if (who && strcmp(who, "metal") == 0) who = speaker_of_metal(p);
   if (p->before_count > 0 && !who) {
     size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
@@ -374,6 +415,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {
     m->kind = HRI_OOM_HOST;
     m->failure.source = "host";
+    m->anybodys = m->anybodys && !host_line; /* a framework's own line, of the host's memory */
   } else if (who && strcmp(who, "metal") == 0 && is_mps(p)) {
     m->kind = HRI_OOM_BARE;
     m->failure.source = "pytorch-mps";

@@ -243,7 +243,10 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "reason:")) return certain; /* Kubernetes */
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
-    return no || is_named(a) ? nothing : certain;
+    bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
+                     !before_ends(a, "was") && !before_ends(a, "got") && !before_ends(a, "been");
+    if (no || is_named(a)) return nothing;
+    return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (after_starts(a, reports[i]) && !before_ends(a, "detected 0")) return certain;
@@ -420,6 +423,14 @@ static hri_oom_reading read_heap(const hri_oom_head *head, const hri_oom_around 
   return (hri_oom_reading){HRI_OOM_HEAP, head->source};
 }
 
+/* Whether the shared memory that ran out is a block's on the chip, not what processes share. */
+static bool is_on_chip(const hri_oom_around *a) {
+  static const char *const words[] = {"per block", "per-block", "thread block", "threadblock", "per sm", "smem"};
+  for (size_t i = 0; i < HRI_COUNT(words); i++)
+    if (before_has(a, words[i]) || after_has(a, 80, words[i])) return true;
+  return false;
+}
+
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
   hri_oom_reading r = {head->kind, head->source};
   if (strcmp(head->words, "out of memory") == 0) r = read_memory_head(a);
@@ -427,6 +438,8 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
   else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))
     r = (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
+  if (strcmp(r.source, "shared-memory") == 0 && strstr(head->words, "shared memory") && is_on_chip(a))
+    r = (hri_oom_reading){HRI_OOM_NOTHING, ""}; /* report.c tells whether it is reported */
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
   if (strcmp(head->words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(a, r);
   if (strcmp(head->words, "sigkill") == 0 && before_has(a, "root cause")) r.kind = HRI_OOM_ENDED;

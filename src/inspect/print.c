@@ -59,9 +59,9 @@ static void say_cause(hri_text *t, const hri_shortage *s) {
     hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n",
                  SIZE(f->pool_largest_free_bytes));
   else if (s->device_free >= s->need)
-    hri_text_add(
-        t, "NOT THE DEVICE: it has the %s needed; most likely a limit below its memory (a fraction) was reached\n",
-        SIZE(s->need));
+    hri_text_add(t, "NOT THE DEVICE: it has the %s needed; %s\n", SIZE(s->need),
+                 hri_short_by_limit(s) ? "most likely a limit below its memory (a fraction) was reached"
+                                       : "what refused it the snapshot does not say");
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
   else if (hri_short_by_pools(s))
     hri_text_add(t, "PRIVATE POOLS hold %s free, where nobody else may use them\n", SIZE(s->pools_free));

@@ -1,6 +1,9 @@
 /* The amounts at a failed request, and what can be read off them. */
 #include "inspect/shortage.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/mem.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -39,6 +42,30 @@ hri_shortage hri_shortage_of(const hr_inspection *in) {
   s.knows_free = f->device_free_known || s.oom->device_free_bytes > 0;
   s.device_free = s.oom->device_free_bytes;
   return s;
+}
+
+double hri_stated_fraction(const hr_snapshot *snapshot) {
+  static const char key[] = "per_process_memory_fraction:";
+  const char *at = strstr(hr_snapshot_string(snapshot, snapshot->settings.text), key);
+  double fraction = at ? strtod(at + strlen(key), NULL) : 0;
+  return fraction > 0 && fraction < 1 ? fraction : 0;
+}
+
+/* At most what the driver was asked for in one of several failures. */
+static uint64_t need_at_most(const hr_inspection *in, uint64_t size) {
+  if (!in->snapshot->settings.expandable_segments) return hri_segment_for(size);
+  return hri_round_up(size, size > MIB ? 20 * MIB : 2 * MIB);
+}
+
+uint32_t hri_failures_with_room(const hr_inspection *in) {
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < in->oom_count; k++)
+    count += in->ooms[k].device_free_bytes >= need_at_most(in, in->ooms[k].size);
+  return count;
+}
+
+bool hri_short_by_limit(const hri_shortage *s) {
+  return hri_stated_fraction(s->in->snapshot) > 0 || hri_failures_with_room(s->in) >= 2;
 }
 
 uint64_t hri_short_by_loss(const hri_shortage *s) {

@@ -26,6 +26,14 @@ hri_shortage hri_shortage_of(const hr_inspection *in);
 /* What PyTorch asks of the driver for a request rounded to blocks, expandable segments aside. */
 uint64_t hri_segment_for(uint64_t rounded);
 
+/* The share of the device that the recorded settings allow; 0 when they state none. */
+double hri_stated_fraction(const hr_snapshot *snapshot);
+/* How many of the recorded failures came with enough free on the device for what they asked of it: two do not come by a
+ * passing shortage. */
+uint32_t hri_failures_with_room(const hr_inspection *in);
+/* With enough free on the device: whether anything in the recording says that a limit below its memory refused it. */
+bool hri_short_by_limit(const hri_shortage *s);
+
 /* Bytes that this allocator held before and that neither it nor the device has now, where they would have been enough. */
 uint64_t hri_short_by_loss(const hri_shortage *s);
 /* Private pools hold what is missing, or most of what is free. */

@@ -324,9 +324,9 @@ static void fill_from_model(hr_job *job) {
 static hr_status open_rows(hr_job *job, hr_error *error) {
   static const char name[] = "--micro-batch auto";
   if (job->micro_batch != HR_MICRO_BATCH_AUTO) return HR_OK;
-  if (!trains(job)) {
-    hri_fail(error, HR_ERROR_USAGE, "%s is chosen for trainings only", name);
-    return hri_hint(error, HR_ERROR_USAGE, "give --micro-batch N; plan --table micro-batch,seq shows what fits");
+  if (generates(job) && !trains(job)) {
+    hri_fail(error, HR_ERROR_USAGE, "%s is chosen for trainings and evaluations only", name);
+    return hri_hint(error, HR_ERROR_USAGE, "leave it out: one row is generated at a time");
   }
   if (job->batch_tokens && (job->given & HR_GIVEN_ACCUMULATE)) {
     hri_fail(error, HR_ERROR_USAGE,
@@ -338,7 +338,9 @@ static hr_status open_rows(hr_job *job, hr_error *error) {
              "%s and --auto exclude each other without --batch-tokens: a step of more rows always takes less time per "
              "token",
              name);
-    return hri_hint(error, HR_ERROR_USAGE, "say how large a step is by --batch-tokens N, or leave --auto out");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    trains(job) ? "say how large a step is by --batch-tokens N, or leave --auto out"
+                                : "leave --auto out, or give the most rows by --micro-batch N");
   }
   job->micro_batch = 1;
   job->rows_choice = HR_ROWS_OPEN;

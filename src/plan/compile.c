@@ -86,10 +86,6 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
                                .growth_interval = spec->precision == HR_PRECISION_FP16 ? spec->growth_interval : 0,
                                .in_backward = spec->update == HR_UPDATE_IN_BACKWARD};
   take_numbers(spec, &update);
-  if (spec->rows_choice == HR_ROWS_OPEN) {
-    hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto: the rows of a micro-step have not been chosen");
-    return hri_hint(error, HR_ERROR_USAGE, "call hr_plan_rows before the job is planned or run");
-  }
   if (spec->recompute.kind == HR_RECOMPUTE_AUTO) { /* choosing takes plans; this makes one */
     hri_fail(error, HR_ERROR_USAGE, "--recompute auto: the levels of the layers have not been chosen");
     return hri_hint(error, HR_ERROR_USAGE, "call hr_plan_recompute, or hr_plan_auto, before the job is planned or run");
@@ -122,6 +118,10 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   static const hri_compile_options none = {0};
   hri_id gradients[HRI_PROGRAM_COUNT];
   if (!options) options = &none;
+  if (spec->rows_choice == HR_ROWS_OPEN) {
+    hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto: the rows of a micro-step have not been chosen");
+    return hri_hint(error, HR_ERROR_USAGE, "call hr_plan_rows before the job is planned or run");
+  }
   job->team = backend->team;
   job->tf32 = spec->precision == HR_PRECISION_TF32;
   job->workspace_bytes = workspace_of(spec);

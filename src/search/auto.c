@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "job/job.h"
 #include "search/search.h"
 
@@ -458,11 +459,12 @@ static hr_status search_family(grid *g, family *f, hr_error *error) {
   return HR_OK;
 }
 
-/* The smallest need: of the smallest chunk and of the whole loss, which has no gradient beside its own. */
+/* The smallest need: of the smallest chunk, of the whole loss, which has no gradient beside its own, and of the chunk as
+ * it is, since levels and chunks decide together what is alive at the peak. */
 static hr_status refuse_family(grid *g, family *f, hr_error *error) {
   for (uint32_t k = f->cell_count; k-- > 0 && !g->any;) {
     const hri_change change = change_of(g, f, &f->cells[k]);
-    if (k > 0 && k + 1 < f->cell_count) continue;
+    if (k > 0 && k + 1 < f->cell_count && f->cells[k].chunk != 0) continue;
     if (f->levels_bytes < g->smallest) HRI_TRY(try_levels(g, &change, error));
   }
   return HR_OK;
@@ -562,6 +564,7 @@ static hr_status search_families(grid *g, hr_error *error) {
 }
 
 static hr_status nothing_fits(const grid *g, hr_error *error) {
+  char size[32];
   hr_status status;
   if (g->smallest == UINT64_MAX) {
     status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
@@ -569,8 +572,9 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
   }
   status =
       hri_fail(error, HR_ERROR_BUDGET,
-               "no choice of memory techniques fits the budget; the smallest needs %llu bytes (%s). Searched: %s%s",
-               (unsigned long long)g->smallest, g->smallest_options[0] ? g->smallest_options : "the job as it is",
+               "no choice of memory techniques fits the budget; the smallest needs %s, %llu bytes (%s). Searched: %s%s",
+               hri_size_text(g->smallest, size), (unsigned long long)g->smallest,
+               g->smallest_options[0] ? g->smallest_options : "the job as it is",
                g->levels   ? "levels of recomputation for each layer, groups of layers, "
                : g->groups ? "groups of layers, "
                            : "",

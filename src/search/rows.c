@@ -4,13 +4,26 @@
  * rows, and each divisor is tried. Else the step grows with its micro-steps, so only the budget ends it: rows are doubled
  * until they do not fit, and the largest number that fits is found by halving what lies between. Products of odd sizes can
  * be slower, so powers of two, and those and a half, are tried below it. All are drafted; what a bound leaves open is
- * placed. */
+ * placed.
+ *
+ * An evaluation computes the same whatever its rows are, and soon gains next to nothing by more of them: of those that
+ * take at most AS_FAST longer the fewest are taken, and doubling ends where it gained no more than that ENOUGH times: by
+ * measured rates one step up may gain nothing and the next one much. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "job/job.h"
 #include "search/search.h"
+
+static const double AS_FAST = 0.01;
+enum { ENOUGH = 3 };
+
+/* Rows that fit, and their time per token. */
+typedef struct tried {
+  uint32_t count;
+  double seconds;
+} tried;
 
 typedef struct rows {
   const hr_job *asked;
@@ -19,6 +32,7 @@ typedef struct rows {
   bool any, fits; /* there is a best; it fits */
   double seconds; /* of it, per token */
   uint64_t need;
+  HRI_ARRAY(tried) fitting;
 } rows;
 
 /* The job with so many rows at a time; false where there is none. */
@@ -43,6 +57,12 @@ static void consider(rows *r, const hr_job *job, bool fits, double seconds, uint
   r->need = need;
 }
 
+/* Keeps what fits, for settle. */
+static hr_status remember(rows *r, uint32_t count, double seconds, hr_error *error) {
+  const tried one = {count, seconds};
+  return hri_array_push(&r->fitting, one) ? HR_OK : hri_fail_memory(error, sizeof one, "the search");
+}
+
 /* *fits: false also where there is no such job. */
 static hr_status try_rows(rows *r, uint32_t count, bool splits, bool *fits, hr_error *error) {
   hr_plan *plan;
@@ -65,6 +85,7 @@ static hr_status try_rows(rows *r, uint32_t count, bool splits, bool *fits, hr_e
   *fits = status == HR_OK && plan->info.fits;
   if (status == HR_OK && plan->placed)
     consider(r, &job, *fits, plan->info.step_seconds / (double)hri_job_tokens(&job), hri_plan_need(plan));
+  if (*fits) status = remember(r, count, plan->info.step_seconds / (double)hri_job_tokens(&job), error);
   hr_plan_destroy(plan);
   return status;
 }
@@ -81,16 +102,22 @@ static hr_status try_divisors(rows *r, hr_error *error) {
   return HR_OK;
 }
 
+static bool evaluates(const rows *r) { return r->asked->purpose == HR_PURPOSE_EVALUATE; }
+
 static hr_status try_growing(rows *r, hr_error *error) {
   const uint64_t most = INT32_MAX / r->asked->sequence_length;
   uint64_t low = 0, high = 1; /* low fits, high does not */
+  uint32_t idle = 0;          /* doublings in a row that gained nothing that counts */
   bool fits = true;
   for (; fits && high <= most; high *= 2) {
+    const double before = r->seconds;
     HRI_TRY(try_rows(r, (uint32_t)high, false, &fits, error));
     if (!fits) break;
     low = high;
     if (high > 1 && high + high / 2 <= most) HRI_TRY(try_rows(r, (uint32_t)(high + high / 2), false, &fits, error));
     fits = true;
+    idle = high > 1 && r->seconds > before * (1 - AS_FAST) ? idle + 1 : 0;
+    if (evaluates(r) && idle == ENOUGH) return HR_OK;
   }
   if (high > most) high = most + 1;
   while (low && high - low > 1) {
@@ -100,6 +127,19 @@ static hr_status try_growing(rows *r, hr_error *error) {
     else high = middle;
   }
   return HR_OK;
+}
+
+/* The fewest rows of an evaluation that are as fast as the fastest. */
+static hr_status settle(rows *r, hr_error *error) {
+  const double limit = r->seconds * (1 + AS_FAST);
+  uint32_t fewest = r->best.micro_batch;
+  bool fits;
+  if (!evaluates(r) || !r->fits) return HR_OK;
+  for (size_t k = 0; k < r->fitting.count; k++)
+    if (r->fitting.items[k].seconds <= limit && r->fitting.items[k].count < fewest) fewest = r->fitting.items[k].count;
+  if (fewest == r->best.micro_batch) return HR_OK;
+  r->any = false;
+  return try_rows(r, fewest, false, &fits, error);
 }
 
 hr_status hr_plan_rows(hr_job *job, hr_plan **plan, hr_error *error) {
@@ -116,13 +156,16 @@ hr_status hr_plan_rows(hr_job *job, hr_plan **plan, hr_error *error) {
   if (first.recompute.kind == HR_RECOMPUTE_AUTO) first.recompute.kind = HR_RECOMPUTE_NONE;
   hri_mem_keep(true);
   status = hri_plan_draft(&first, NULL, &r->lender, error);
-  if (status == HR_OK) status = job->given & HR_GIVEN_BATCH_TOKENS ? try_divisors(r, error) : try_growing(r, error);
+  if (status == HR_OK)
+    status = job->given & HR_GIVEN_BATCH_TOKENS && !evaluates(r) ? try_divisors(r, error) : try_growing(r, error);
+  if (status == HR_OK) status = settle(r, error);
   hr_plan_destroy(r->lender);
   hri_mem_keep(false);
   if (status == HR_OK && !r->any)
     status = hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto found no number of rows that can be planned");
   if (status == HR_OK && plan) status = hr_plan_create(&r->best, plan, error);
   if (status == HR_OK) *job = r->best;
+  hri_array_free(&r->fitting);
   hri_free(r);
   return status;
 }

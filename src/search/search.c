@@ -5,6 +5,7 @@
  * They are told by effect class (architecture.md section 3), in a class by seconds per useful token, so that shorter
  * rows are less work and not faster work. What another alternative beats in both bytes and time without changing more
  * of the job's mathematics is not told. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -309,6 +310,7 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
   }
   HRI_TRY_OUT(add_frozen(&s, error));
   keep_front(&s);
+  assert(s.found.count <= HR_MAX_FIXES); /* which is more than all changes that are tried */
   for (; *count < s.found.count && *count < HR_MAX_FIXES; ++*count) fixes[*count] = s.found.items[*count].fix;
 out:
   hr_plan_destroy(s.plan);

@@ -212,10 +212,13 @@ static hr_status find_top(hri_snapshot_decoder *d, hri_decoded whole, hri_read_t
   *top = (hri_read_top){0};
   if (hri_value_tag_of(whole) == HRI_VALUE_TOP) *top = d->tops[hri_value_payload(whole)];
   else if (hri_value_tag_of(whole) == HRI_VALUE_LIST) top->segments = whole;
-  else
-    return hri_snapshot_decoder_fail(
+  else {
+    hr_status status = hri_snapshot_decoder_fail(
         d, "the file holds %s; wanted: a dict with 'segments' and 'device_traces', or a list of segments",
         hri_value_text(d, whole, text));
+    return hri_hint(d->error, status,
+                    "it was read to its end and is no memory snapshot; torch.cuda.memory._dump_snapshot makes one");
+  }
   return HR_OK;
 }
 

@@ -63,6 +63,13 @@ const hr_device_rates *hri_rate_watch_rates(const hri_rate_watch *w) { return &w
 
 void hri_rate_watch_begin_step(hri_rate_watch *w) { w->in_step = w->state == HRI_RATES_WATCHING && w->warm; }
 
+/* So little work that most of its time is the node's own: a vector's update, a counter. It says nothing of a rate, and
+ * would stand for the first column's sizes where a run has no others of its class. */
+static bool is_tiny(const hri_rate_class *where) {
+  enum { DOUBLINGS = 4 };
+  return where->size < hri_rate_column(where->table, 0) - DOUBLINGS;
+}
+
 /* Nothing of a class of transfers; rates are of the work alone, as a probe's (run/probe.c). */
 void hri_rate_watch_node(hri_rate_watch *w, const hri_job *job, hri_id id, double seconds) {
   const hri_node *node = &job->nodes.items[id];
@@ -78,6 +85,7 @@ void hri_rate_watch_node(hri_rate_watch *w, const hri_job *job, hri_id id, doubl
   memory = !hri_is_arithmetic(&where);
   r->taken[memory] += seconds;
   r->assumed[memory] += hri_assumed_seconds(job, node, device);
+  if (is_tiny(&where)) return;
   cell = (size_t)(hri_rate_entry(&w->rates, &where) - (double *)w->rates.tables);
   assert(cell < CELLS);
   r->work[cell] += where.work;

@@ -69,6 +69,7 @@ run plan llama-3.2-1b --device rtx-4090 --engine pytorch --quantize nf4 --lora r
 run plan gpt2-124m --device a100-80 --engine pytorch --auto; refuses 2; expect_err -- '--auto'
 run plan gpt2-124m --device a100-80 --engine torch; refuses 2; expect_err 'pytorch'
 
+run plan gpt2-124m --device rtx-4090 --engine pytorch --micro-batch auto; refuses 2; expect_err "chosen for Headroom's own plans"; expect_err 'try: give --micro-batch N; --table'
 run plan gpt2-124m --device rtx-4090; expect_rc 0; expect_out "^pytorch +with Trainer would need [0-9.]+ GiB"
 run plan gpt2-124m --device rtx-4090 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["allocated_bytes"] > d["tiers"]["device"]["reserved_bytes"]'
 run plan gpt2-124m --device mi300x --json; expect_rc 0; expect_json '"engines" not in d'

@@ -86,6 +86,8 @@ torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 h
 free. Including non-PyTorch memory, this process has 23.60 GiB memory in use. Of the allocated memory 22.90 GiB is allocated by PyTorch,
 and 150.00 MiB is reserved by PyTorch but unallocated.
 LOG
+run explain full.log --model gpt2-124m --micro-batch auto; refuses 2; expect_err 'auto says nothing of the job that failed'; expect_err 'try: .*--micro-batch N'
+run explain full.log --model gpt2-124m --micro-batch 64 --recompute auto; refuses 2; expect_err 'auto says nothing of the job that failed'; expect_err 'try: say what it did'
 run explain full.log --model gpt2-124m --seq 1024 --micro-batch 64; expect_rc 0; expect_no_err
 expect_out '^planned$'; expect_out 'TrainingArguments\(per_device_train_batch_size=32,'; expect_out 'gpt2-124m on rtx-3090, 23.65 GiB'
 run explain full.log --model gpt2-124m --seq 1024 --micro-batch 64 --json; expect_rc 0

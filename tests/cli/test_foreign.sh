@@ -63,6 +63,15 @@ printf '\x28\xb5\x2f\xfd....' >s.zst; named s.zst 'a file compressed with zstd' 
 cp "$corpus/page" page.html; named page.html 'an HTML page' 'raw.json.gz'
 cp "$corpus/table" smi.csv; named smi.csv 'a table with commas' 'memory snapshot'
 
+# JSON and pickles of other content were read to their end: they are whole.
+printf '{"a": [1, {"b": 2}]}' >other.json; printf '\x80\2}q\0U\1aq\1K\1s.' >other.pickle
+for file in other.json other.pickle; do
+  for command in inspect replay; do
+    run $command $file; refuses 5; expect_err "^headroom: $file: .*the file holds something else"; expect_err 'read to its end and is no memory snapshot'
+    grep -qi damaged err && fail "a whole file is called damaged"
+  done
+done
+
 # A page or a table may hold the message all the same.
 { cat "$corpus/page"; echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 1.00 GiB is free.'; } >saved.html
 run explain saved.html; expect_rc 0; expect_out 'line [0-9]+: pytorch-cuda'

@@ -83,7 +83,23 @@ run plan gpt2-124m --device rtx-3060 --micro-batch auto --recompute auto --budge
 run plan gpt2-124m --device rtx-3060 --micro-batch auto --budget 1GiB; expect_rc 3; expect_out 'micro-batch 1'
 run plan gpt2-124m --micro-batch auto --auto; refuses 2; expect_err 'try: say how large a step is by --batch-tokens'
 run plan gpt2-124m --micro-batch auto --batch-tokens 4096 --accumulate 2; refuses 2; expect_err 'two of them decide the third'
-run plan gpt2-124m --micro-batch auto --for evaluate; refuses 2; expect_err 'trainings only'
+run plan gpt2-124m --micro-batch auto --for generate; refuses 2; expect_err 'trainings and evaluations only'
+run plan gpt2-124m --micro-batch auto --for evaluate --auto; refuses 2; expect_err 'try: leave --auto out'
+# Of an evaluation the fewest rows that are within 1 % of the fastest: twice as many gain no more, half of them lose.
+run plan gpt2-124m --device rtx-4090 --for evaluate --micro-batch auto; expect_rc 0; expect_out '\(chosen\)'
+run plan gpt2-124m --device rtx-4090 --for evaluate --micro-batch auto --json; expect_rc 0; expect_json 'd["fits"] and d["job"]["micro_batch"] > 1'
+chosen=$(json_number step_ns) rows=$(json_number micro_batch)
+run plan gpt2-124m --device rtx-4090 --for evaluate --micro-batch $((2 * rows)) --json; expect_json "d['time']['step_ns'] > 0.99 * 2 * $chosen"
+run plan gpt2-124m --device rtx-4090 --for evaluate --micro-batch $((rows / 2)) --json; expect_json "d['time']['step_ns'] * 2 > $chosen"
+run plan gpt2-124m --device rtx-4090 --for evaluate --micro-batch auto --budget 852MiB --json; expect_rc 0; expect_json "d['fits'] and 1 <= d['job']['micro_batch'] < $rows"
+run plan gpt2-124m --device rtx-4090 --for evaluate --budget 800MiB; expect_rc 3; expect_out '~ other numerics: the same evaluation,'
+# JSON has all fixes, those that do not fit too.
+run plan llama-3-8b --device rtx-4090 --seq 512 --micro-batch 60 --budget 1GiB --json; expect_rc 3
+expect_json 'len(d["fixes"]) > 40 and max(f["need_bytes"] for f in d["fixes"]) > 0.9 * d["need_bytes"]'
+# One doubling that gains less is no end: of this one 6 rows are 1.2 % faster than 2.
+few='gpt2-355m --device rtx-3060 --seq 512 --for evaluate --budget 1410259331 --json'
+run plan $few --micro-batch auto; expect_rc 0; chosen=$(json_number step_ns) rows=$(json_number micro_batch)
+run plan $few --micro-batch 6; expect_json "d['fits'] and $chosen / $rows <= 1.0101 * d['time']['step_ns'] / 6"
 run plan gpt2-124m --micro-batch some; refuses 2; expect_err 'is none of: auto, a whole number of rows'
 
 # --auto says how far what it takes is from what nothing can be below.
@@ -95,6 +111,28 @@ expect_json 'd["auto"]["found"] and 0 <= d["auto"]["gap"] < 1 and d["auto"]["bou
 run plan llama-2-7b --device rtx-3060 --auto --json; expect_rc 3
 expect_json 'not d["auto"]["found"] and d["budget_bytes"] < d["auto"]["bound_bytes"] <= d["auto"]["smallest_bytes"] <= d["need_bytes"]'
 grep -q "$(json_number smallest_bytes)" err || fail "the smallest need is not said"; expect_err 'Searched: levels'
+tr -s ' \n' '  ' <err >flat # its lines are wrapped
+grep -qE 'the smallest needs [0-9.]+ GiB, [0-9]+ bytes' flat || fail "the smallest need is not said in units"
+grep -qE 'no choice needs less than [0-9.]+ GiB, so none fits' flat || fail "that nothing can fit is not said"
+run plan gpt2-124m --device rtx-4090 --micro-batch 32 --budget 2.3GiB --auto; expect_rc 3 # between the bound and what is known
+tr -s ' \n' '  ' <err | grep -qE 'no choice needs less than [0-9.]+ GiB; the smallest known is [0-9.]+ % above that' || fail "the gap is not said"
+# What it says it took, and what needs least where nothing fits: planned again it has those bytes.
+again() { # BUDGET SED-EXPRESSION MEMBER OPTION...
+  local budget=$1 words=$2 member=$3 need options
+  shift 3
+  run plan gpt2-124m --device rtx-3090 "$@" --micro-batch 24 --budget "$budget" --auto --json --no-fixes
+  need=$(json_number "$member")
+  options=$(tr -s ' \n' '  ' <err | sed -E "$words")
+  [[ $options == --* ]] || fail "no options in '$options'"
+  # shellcheck disable=SC2086
+  run plan gpt2-124m --device rtx-3090 "$@" --micro-batch 24 --budget "$budget" $options --json --no-fixes
+  [ "$(json_number need_bytes)" = "$need" ] || fail "$options needs other bytes than --auto says"
+}
+for more in '' '--clip 0'; do
+  # shellcheck disable=SC2086
+  { again 3GiB 's/^auto (.*) its time per token.*/\1/' need_bytes $more
+    again 2GiB 's/.*bytes \((.*)\)\. Searched.*/\1/' smallest_bytes $more; }
+done
 run plan gpt2-124m --device rtx-4090 --json; expect_json '"auto" not in d'
 
 run plan gpt2-124m --device rtx-4090 --batch-tokens 8192 --micro-batch 2 --seq 512 --json; expect_json 'd["job"]["accumulate"] == 8' 'd["time"]["tokens_per_step"] == 8192'

@@ -51,6 +51,20 @@ run inspect none; refuses 5; expect_err 'none: a directory without'; expect_err 
 run explain none; expect_no_out; expect_err 'run.json'
 run inspect job --html page.html; refuses 2; expect_err 'name one of its files'
 run inspect job --max-memory 100KiB; refuses 5; expect_err 'oom_rank0.json: needs more memory'
+
+# A process that was ended while it dumped, a profiler's trace beside the snapshots: named, and the others are shown.
 printf '{"segments":[' >job/oom_rank3.json
-run inspect job; refuses 5; expect_err 'oom_rank3.json'
+echo '{"traceEvents":[{"ph":"X","name":"a","ts":1,"dur":2}]}' >job/trace_rank2.json
+run inspect job; expect_rc 0; expect_no_err; expect_out '^4 ranks$'; expect_out '^ +not read: job/oom_rank3.json: '; expect_out '^ +not read: job/trace_rank2.json: a trace of a profiler'
+expect_out '^ +10 +65.00 MiB' # the trace takes no number from its rank
+expect_out '^rank 2 failed first, at a request of 32.00 MiB .*of those'
+run inspect job --json; expect_rc 0
+expect_json '[u["file"] for u in d["unread"]] == ["trace_rank2.json", "oom_rank3.json"]' 'all(u["message"] for u in d["unread"])' 'd["ranks_numbered"] and len(d["ranks"]) == 4'
+run explain job; expect_rc 0; expect_out '^ +not read: job/oom_rank3.json: '; expect_out '^snapshot, after event 3, rank 2'
+run explain job --json; expect_rc 0; expect_json 'len(d["unread"]) == 2' 'd["failures"][0]["rank"] == 2'
+mkdir broken; printf '{"segments":[' >broken/rank0.json; printf '{"segments":[[' >broken/rank1.json
+run inspect broken; refuses 5; expect_err 'broken/rank0.json'
+run explain broken; refuses 5; expect_err 'broken/rank0.json'
+mkdir single; cp job/oom_rank2.json job/oom_rank3.json single
+run inspect single; expect_rc 0; expect_out '^1 rank$'; expect_out '^all peaks are alike: 33.00 MiB'
 finish

@@ -37,7 +37,14 @@ run train $job --recompute auto --budget "$middle" --data text.txt --out levels 
 grep -qF "\"recompute\": \"$levels\"" levels/run.json || fail "run.json does not say $levels"
 
 run evaluate run/final --seq 64 --threads 1 --data text.txt --json; expect_rc 0
-expect_json '0 < d["loss"] < 6' 'abs(d["perplexity"] / 2.718281828459045 ** d["loss"] - 1) < 1e-6' 'd["tokens"] > 10000'
+expect_json '0 < d["loss"] < 6' 'abs(d["perplexity"] / 2.718281828459045 ** d["loss"] - 1) < 1e-6' 'd["tokens"] > 10000' 'd["micro_batch"] == 1'
+loss=$(grep -m1 -oE '"loss": [0-9.]+' out | cut -d' ' -f2)
+run evaluate run/final --seq 64 --threads 1 --data text.txt --micro-batch auto --json; expect_rc 0; expect_err '^rows +micro-batch [0-9]+ \(chosen\)'
+expect_json "abs(d['loss'] - $loss) < 1e-5" 'd["micro_batch"] > 1' 'd["tiers"]["device"]["planned_bytes"] == d["tiers"]["device"]["reserved_bytes"]'
+rows=$(json_number micro_batch)
+run plan run/final --for evaluate --seq 64 --threads 1 --micro-batch auto --json; expect_json "d['job']['micro_batch'] == $rows"
+run evaluate run/final --seq 64 --threads 1 --data text.txt --micro-batch auto --show-config; expect_out "$rows"
+run evaluate run/final --seq 64 --threads 1 --data text.txt --micro-batch auto --quiet --json; expect_rc 0; expect_no_err
 run evaluate run/final --seq 64 --threads 1 --data text.txt; expect_rc 0; expect_out '^perplexity'
 
 run generate run/final --threads 1 --prompt 'line ' --max-tokens 16 --temperature 0 --json; expect_rc 0

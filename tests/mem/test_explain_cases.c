@@ -3,7 +3,9 @@
  * replay and the explainer.
  * Asked of each: the right cause or the right "undecidable", never a certain wrong one, that every setting that replay
  * is said to carry meets the failed request when the same program is run again under it, and that under one called
- * proven the whole program does not fail. The score is printed. */
+ * proven the whole program does not fail. The score is printed.
+ *
+ * HEADROOM_TEST_QUICK: every fourth scale, two draws of uneven sizes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,6 +115,14 @@ static void says(program *p, const char *phase, const char *category, const char
   assert_int_equal(hr_alloc_set_label(p->alloc, &p->label, &error), HR_OK);
 }
 
+/* Not 0: sizes differ by up to 7 % from what a program says, each in its own way, so that hardly two steps are alike. */
+static uint64_t uneven;
+
+static uint64_t unlike(uint64_t bytes) {
+  const uint64_t mixed = (bytes + 977 * uneven) * 0x9E3779B97F4A7C15u;
+  return uneven ? (uint64_t)((double)bytes * (0.93 + 0.14 * (double)(mixed >> 40) / 16777216.0)) : bytes;
+}
+
 /* 0 when it fails or the program has ended. */
 static uint64_t need_in(program *p, int pool, uint64_t bytes, uint64_t stream) {
   uint64_t address = 0;
@@ -120,7 +130,7 @@ static uint64_t need_in(program *p, int pool, uint64_t bytes, uint64_t stream) {
   hr_status status;
   if (p->stopped) return 0;
   p->requests++;
-  bytes = (uint64_t)((double)bytes * p->scale);
+  bytes = unlike((uint64_t)((double)bytes * p->scale));
   status = pool < 0 ? hr_alloc_malloc(p->alloc, bytes, stream, &address, &error)
                     : hr_alloc_malloc_in(p->alloc, (uint32_t)pool, bytes, stream, &address, &error);
   if (status != HR_OK) {
@@ -622,6 +632,7 @@ static void judge(const scenario *s, int variant, const program *p, const hr_oom
   uint64_t shares = 0;
   if (quiet && (p->failures == 0 || p->go_on))
     right |= f->cause == HR_OOM_NO_FAILURE; /* true, though there is more to say */
+  if (p->failures == 0 && s->right != C(GROWTH)) right = f->cause == HR_OOM_NO_FAILURE; /* at this scale it went well */
   if (s->unsure && f->certainty == HR_OOM_CERTAIN) right = false;
   for (uint32_t k = 0; k < f->share_count; k++) shares += f->shares[k].bytes;
   assert_int_equal(shares, f->share_total_bytes);
@@ -705,20 +716,48 @@ static void test_other_sizes(void **state) {
   for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) expect_good(run_all(scales[k]));
 }
 
+/* Sizes between: where a tensor is larger than a pool's segment, or a rest of it is not split off, a failure comes
+ * elsewhere in the same program. Nothing is certain and wrong, what is proven holds, and most is right. */
+static void test_all_sizes(void **state) {
+  (void)state;
+  const double step = getenv("HEADROOM_TEST_QUICK") ? 1.21 * 1.21 * 1.21 * 1.21 : 1.21;
+  for (double scale = 0.1; scale < 30; scale *= step) {
+    const score sum = run_all(scale);
+    assert_true(sum.right * 100 >= sum.cases * 90);
+  }
+}
+
+static void poor_recordings(double scale) {
+  quiet = true;
+  without_stacks = true;
+  print_message("without stacks: ");
+  (void)run_all(scale);
+  without_stacks = false;
+  kept_events = 300;
+  print_message("the last 300 events: ");
+  (void)run_all(scale);
+  kept_events = 1 << 18;
+  quiet = false;
+}
+
+/* Uneven sizes may lead a program into another failure than it is named for, which counts as wrong; but then too nothing
+ * is certain and wrong, and what is proven holds. */
+static void test_uneven_sizes(void **state) {
+  (void)state;
+  const uint64_t draws = getenv("HEADROOM_TEST_QUICK") ? 2 : 8;
+  for (uneven = 1; uneven <= draws; uneven++) {
+    quiet = true;
+    (void)run_all(1);
+    poor_recordings(1);
+  }
+  uneven = 0;
+}
+
 /* Recordings that keep less tell less: more is likely only, or wrong, but nothing is certain and wrong, and proofs
  * hold. */
 static void test_poor_recordings(void **state) {
   (void)state;
-  quiet = true;
-  without_stacks = true;
-  print_message("without stacks: ");
-  (void)run_all(1);
-  without_stacks = false;
-  kept_events = 300;
-  print_message("the last 300 events: ");
-  (void)run_all(1);
-  kept_events = 1 << 18;
-  quiet = false;
+  poor_recordings(1);
 }
 
 /* Any snapshot, also one that lost its beginning or contradicts itself, gets an answer whose shares add up; two
@@ -778,7 +817,8 @@ static void test_any_snapshot(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios),       cmocka_unit_test(test_other_sizes),
+                                     cmocka_unit_test(test_all_sizes),       cmocka_unit_test(test_uneven_sizes),
                                      cmocka_unit_test(test_poor_recordings), cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

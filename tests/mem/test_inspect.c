@@ -5,6 +5,8 @@
 
 #include <jansson.h>
 
+#include <headroom/explain.h>
+
 #include "inspect/inside.h"
 #include "inspect/shortage.h"
 
@@ -536,15 +538,16 @@ static void steps_from_labels(void **unused) {
 
 /* ---- failures ---- */
 
-/* Two large segments, 12 MiB free in each but in pieces, and a request of 20 MiB. */
-static hr_snapshot *failing(uint64_t device_free, uint64_t request) {
+/* Two large segments, 12 MiB free in each but in pieces, and a request of 20 MiB that failed so many times. */
+static hr_snapshot *failing_times(uint64_t device_free, uint64_t request, int times) {
   hri_snapshot_builder b;
   hr_snapshot *s;
   hr_error error;
   assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
   assert_true(hri_snapshot_add_trace(&b, 0));
-  assert_true(
-      hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_OOM, .addr = device_free, .size = request}));
+  for (int k = 0; k < times; k++)
+    assert_true(
+        hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_OOM, .addr = device_free, .size = request}));
   for (int k = 0; k < 2; k++) {
     uint64_t at = (uint64_t)(k + 1) * 100 * MIB;
     assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = at, .total_size = 20 * MIB, .large = true}));
@@ -557,6 +560,33 @@ static hr_snapshot *failing(uint64_t device_free, uint64_t request) {
   assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = 400 * MIB, .size = 2 * MIB}));
   assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
   return s;
+}
+
+static hr_snapshot *failing(uint64_t device_free, uint64_t request) { return failing_times(device_free, request, 1); }
+
+/* With room on the device a limit is told only where the recording speaks for one, as explain judges it. */
+static void a_limit_is_told_where_something_shows_it(void **unused) {
+  static const struct {
+    int times;
+    const char *words, *cause;
+  } cases[] = {{1, "NOT THE DEVICE: it has the 30.00 MiB needed; what refused it the snapshot does not say", "unknown"},
+               {2, "NOT THE DEVICE: it has the 30.00 MiB needed; most likely a limit", "cap"}};
+  (void)unused;
+  for (int k = 0; k < 2; k++) {
+    hr_snapshot *s = failing_times(40 * MIB, 30 * MIB, cases[k].times);
+    hr_inspection *p = inspect(s, HR_AT_OOM);
+    hr_explanation *e;
+    hr_error error;
+    char *text;
+    assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
+    if (!strstr(text, cases[k].words)) fail_msg("'%s' is not in\n%s", cases[k].words, text);
+    assert_int_equal(hr_explain_snapshot(&(hr_oom_evidence){.inspection = p}, NULL, &e, &error), HR_OK);
+    assert_string_equal(hr_oom_cause_name(e->failures[e->primary].cause), cases[k].cause);
+    hr_explanation_destroy(e);
+    hr_free(text);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
 }
 
 static void a_request_is_tested_not_guessed(void **unused) {
@@ -1017,6 +1047,7 @@ int main(void) {
       cmocka_unit_test(stacks_of_frameworks),
       cmocka_unit_test(stacks_in_short),
       cmocka_unit_test(steps_from_labels),
+      cmocka_unit_test(a_limit_is_told_where_something_shows_it),
       cmocka_unit_test(a_request_is_tested_not_guessed),
       cmocka_unit_test(a_trace_that_ends_within_a_step),
       cmocka_unit_test(segments_are_rounded_as_pytorch_does),
