@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <math.h>
 #include <stdarg.h>
@@ -269,9 +270,10 @@ static int word_bytes(const char *text, unsigned room) {
 /* Words from the current column on; lines after the first start at `indent`. Returns nothing but a closed line. */
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text) {
   const unsigned edge = screen_columns(stream) - 1;
-  bool first = true; /* of its line */
+  const bool cuts = isatty(fileno(stream)); /* who reads a pipe joins lines by blanks */
+  bool first = true;                        /* of its line */
   while (*text) {
-    int length = word_bytes(text, edge > indent ? edge - indent : 1);
+    int length = word_bytes(text, cuts && edge > indent ? edge - indent : UINT_MAX);
     if (!first && column + 1 + (unsigned)length > edge) {
       (void)fprintf(stream, "\n%*s", (int)indent, "");
       column = indent;
