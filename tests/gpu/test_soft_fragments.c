@@ -54,11 +54,6 @@ static uint32_t bits_of(float x) {
   memcpy(&bits, &x, sizeof bits);
   return bits;
 }
-static float float_of(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
 
 static uint32_t random_word(uint32_t stream, uint32_t i) {
   uint32_t words[4];
@@ -141,6 +136,12 @@ static void record(soft_test *t, const char *path) {
 }
 
 #ifndef HRI_TEST_CARD
+
+static float float_of(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
 
 static bool agree(const fragment_case *c, uint32_t got, uint32_t expected) {
   return got == expected || (!c->exact && fabs((double)float_of(got) - (double)float_of(expected)) <= SUMS_AGREE);
