@@ -2,7 +2,7 @@
 """Twelve jobs on a card, from 124M to 8B: do they run, in the bytes that were planned, and with the CPU's losses?
 
     bench/gpu/exact.py OUT [--seconds N] [--device cuda] [JOB ...]     leaves OUT/exact.json
-    bench/gpu/exact.py OUT --rehearse                                  two small jobs on the CPU, through the same code
+    bench/gpu/exact.py OUT --rehearse [cuda]                           two small jobs on the CPU, or the card in software, through the same code
 
 Each job makes three steps. Its arena is checked from within (the run ends where bytes differ); from outside, nvidia-smi's count is
 compared with planned and fixed bytes. The smallest jobs run on the CPU too, two steps, and the losses are compared."""
@@ -31,8 +31,8 @@ JOBS = {
     "llama-3-8b full": ("llama-3-8b", 1, 2048, ["--precision", "bf16-pure", "--moments", "bf16", "--update", "in-backward", "--clip", "0",
                                                "--recompute", "block"], False),
 }
-REHEARSED = {"tiny fp32": ("tiny-llama-bytes", 2, 64, ["--precision", "fp32"], True),
-             "tiny lora": ("tiny-llama-bytes", 2, 64, ["--precision", "fp32", "--lora", "r=4,alpha=8"], False)}
+REHEARSED = {"tiny fp32": ("micro-llama-bytes", 2, 64, ["--precision", "fp32"], True),
+             "tiny lora": ("micro-llama-bytes", 2, 64, ["--precision", "fp32", "--lora", "r=4,alpha=8"], False)}
 
 
 def judge(found):
@@ -56,10 +56,10 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--rehearse", nargs="?", const="cpu", metavar="DEVICE")
     arguments = parser.parse_intermixed_args()
     document = {"card": None if arguments.rehearse else card.need_card(), "jobs": {}}
-    device, jobs = ("cpu", REHEARSED) if arguments.rehearse else (arguments.device, JOBS)
+    device, jobs = (arguments.rehearse, REHEARSED) if arguments.rehearse else (arguments.device, JOBS)
     end, bad = time.perf_counter() + arguments.seconds, []
     for name, (model, rows, sequence, options, both) in jobs.items():
         if arguments.names and name not in arguments.names:

@@ -22,7 +22,7 @@ JOBS = {
     "llama-3-8b qlora": ("llama-3-8b", 1, 2048, [*PURE, "--accumulate", "2", "--quantize", "nf4+dq", "--lora", "r=16,alpha=32,targets=all-linear",
                                                  "--recompute", "auto", "--budget", "7.4GiB"]),
 }
-REHEARSED = {"tiny": ("tiny-llama-bytes", 4, 64, ["--precision", "fp32"])}
+REHEARSED = {"tiny": ("micro-llama-bytes", 4, 64, ["--precision", "fp32"])}
 WARMUP = 3
 DOES_NOT_FIT = 3  # the program's exit code
 
@@ -66,10 +66,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--rehearse", nargs="?", const="cpu", metavar="DEVICE")
     arguments = parser.parse_intermixed_args()
     document = {"card": None if arguments.rehearse else card.need_card(), "jobs": {}}
-    device, jobs = ("cpu", REHEARSED) if arguments.rehearse else (arguments.device, JOBS)
+    device, jobs = (arguments.rehearse, REHEARSED) if arguments.rehearse else (arguments.device, JOBS)
     end, bad = time.perf_counter() + arguments.seconds, 0
     for name, (model, rows, sequence, options) in jobs.items():
         if arguments.names and name not in arguments.names:
